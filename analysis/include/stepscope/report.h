@@ -1,0 +1,116 @@
+// Report: what the analysis concluded about one Trace, ready to print. Built by
+// Analyze(); holds no pointer into the Trace, so it outlives it. Times are
+// milliseconds per step unless a name says otherwise.
+#pragma once
+
+#include <stepscope/annotation.h>
+#include <stepscope/trace.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace stepscope {
+
+enum class FindingStatus : uint8_t { kOk, kWarning, kError };
+enum class FindingSeverity : uint8_t { kNote, kLow, kMedium, kHigh, kCritical };
+enum class Confidence : uint8_t { kHint, kStrong, kProven };
+enum class GainKind : uint8_t { kNone, kBound, kPredicted };
+
+// Milliseconds per step won, with the range it likely lies in.
+struct Gain {
+  double expected_ms = 0;
+  double low_ms = 0;
+  double high_ms = 0;
+};
+
+// A few events that prove a finding.
+struct Example {
+  int64_t step = -1;
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+  std::string what;  // op chain or range, and thread
+};
+
+struct Finding {
+  std::string id;  // "sync-data-loading"
+  FindingStatus status = FindingStatus::kWarning;
+  FindingSeverity severity = FindingSeverity::kNote;
+  Confidence confidence = Confidence::kHint;
+  GainKind gain_is = GainKind::kNone;
+  Gain gain;
+  double speedup = 0;    // step now / step with this fix alone (D7: in
+                         // samples/s); 0 if no gain is claimed
+  std::string evidence;  // one or two sentences with the measured numbers
+  std::vector<Example> examples;  // at most 3
+  std::string where;              // source line or op chain; may be empty
+  std::string assumption;         // what the gain takes for granted
+  std::string fix_cpp;
+  std::string fix_python;
+  std::string wrong_if;   // what would prove this finding wrong
+  std::string reference;  // guide and section
+};
+
+struct CouldNotLook {
+  std::string id;
+  std::string why;
+};
+
+// The shortest list of changes that buys the most time, replayed together.
+struct Plan {
+  std::vector<std::string> ids;  // in the order to apply
+  double step_before_ms = 0;
+  double step_after_ms = 0;
+  double low_ms = 0;  // step after, likely range
+  double high_ms = 0;
+};
+
+// One row of the table of top ops by self time.
+struct TopOp {
+  std::string name;
+  double self_ms_per_step = 0;
+  double total_ms_per_step = 0;
+  double calls_per_step = 0;
+};
+
+struct StepStats {
+  int64_t count = 0;   // steps in the window
+  int64_t steady = 0;  // steps that were averaged
+  double mean_ms = 0;
+  double median_ms = 0;
+  double cov = 0;  // coefficient of variation of the steady steps
+};
+
+// Whether replay reproduced the measured run; where `speaks` is false every
+// gain is a bound or none.
+struct ReplayCheck {
+  double no_edit_error = 0;  // (replayed - measured) / measured
+  double limit_error =
+      0;  // the same with all device work shrunk to nothing; 0 on CPU-only runs
+  bool speaks = false;
+  std::string why_not;  // empty when it speaks
+};
+
+struct Report {
+  RunInfo run;
+  bool has_gpu = false;
+  StepStats steps;
+  std::map<std::string, double>
+      time_split_ms;  // cause -> mean ms per steady step; adds up to steps.mean
+                      // of those exactly
+  std::map<std::string, double> phases_ms;
+  ReplayCheck replay;
+  std::vector<Finding>
+      findings;  // A family, then ranked by gain, then the rest
+  std::vector<std::string> clean;
+  std::vector<CouldNotLook> could_not_look;
+  std::vector<Loss> losses;
+  Plan plan;
+  std::vector<TopOp> top_ops;
+  std::vector<std::string>
+      muted;  // ids whose nanoseconds another finding owns, as "id (by id)"
+};
+
+}  // namespace stepscope

@@ -1,0 +1,45 @@
+# How targets are made here. One target per folder; public headers in <folder>/include/stepscope.
+
+# stepscope_library(<name> SOURCES ... [PUBLIC targets...] [PRIVATE targets...])
+# makes the static library stepscope_<name>, with the alias stepscope::<name>.
+function(stepscope_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  add_library(stepscope_${name} STATIC ${ARG_SOURCES})
+  add_library(stepscope::${name} ALIAS stepscope_${name})
+  set_target_properties(stepscope_${name} PROPERTIES EXPORT_NAME ${name})
+  if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/include)
+    target_include_directories(stepscope_${name} PUBLIC
+      $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
+  endif()
+  target_include_directories(stepscope_${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+  target_link_libraries(stepscope_${name} PUBLIC ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
+  stepscope_options(stepscope_${name})
+  set_property(GLOBAL APPEND PROPERTY STEPSCOPE_LIBRARIES stepscope_${name})
+endfunction()
+
+# stepscope_test(<name> SOURCES ... LIBS ... [LABELS ...] [DIRS private include folders...])
+# makes one GoogleTest executable whose tests ctest knows one by one.
+function(stepscope_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS;LABELS;DIRS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gmock GTest::gtest_main)
+  target_include_directories(${name} PRIVATE ${ARG_DIRS} ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR})
+  target_compile_definitions(${name} PRIVATE STEPSCOPE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
+    STEPSCOPE_GOLDEN="${PROJECT_SOURCE_DIR}/tests/golden")
+  stepscope_options(${name})
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+    PROPERTIES TIMEOUT 300 LABELS "${ARG_LABELS}")
+endfunction()
+
+# Warnings and sanitizers, per target: no global flags.
+function(stepscope_options target)
+  target_compile_options(${target} PRIVATE -Wall -Wextra)
+  if(STEPSCOPE_SANITIZE)
+    target_compile_options(${target} PUBLIC -fsanitize=${STEPSCOPE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    target_link_options(${target} PUBLIC -fsanitize=${STEPSCOPE_SANITIZE})
+  endif()
+  if(STEPSCOPE_FUZZ)
+    target_compile_options(${target} PUBLIC -fsanitize=fuzzer-no-link,address,undefined)
+    target_link_options(${target} PUBLIC -fsanitize=address,undefined)
+  endif()
+endfunction()

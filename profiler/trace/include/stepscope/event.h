@@ -1,0 +1,341 @@
+// The rows of a Trace: one plain struct per kind of event, and the ids that
+// link them.
+//
+// Times are integer nanoseconds since the Unix epoch, half-open [begin_ns,
+// end_ns). Text is interned: a NameId is resolved by Trace::name(). A link is a
+// row index into another table of the same Trace, or kNone.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace stepscope {
+
+using NameId = uint32_t;  // 0 is always the empty text
+using RowId = uint32_t;   // an index into one table of the Trace
+inline constexpr RowId kNone = 0xffffffff;
+
+// What a Trace can have watched. A rule that needs a kind which was not watched
+// answers "could not look".
+enum class Kind : uint8_t {
+  kStep,
+  kRange,
+  kOp,
+  kOpShapes,
+  kOpStacks,
+  kMemory,
+  kCommunication,
+  kRuntimeCall,
+  kKernel,
+  kCopy,
+  kMemset,
+  kSync,
+  kOverhead,
+  kPythonFrame,
+  kSettings,
+  kHostUsage,
+  kLoader,  // waits for batches are visible
+  kCount
+};
+
+// The name of a kind as files and reports write it ("op", "kernel", ...).
+const char* KindName(Kind kind);
+
+// A host thread.
+struct Thread {
+  int64_t pid = 0;
+  int64_t tid = 0;  // as the operating system (or the file) numbers it
+  uint64_t torch_thread = 0;  // RecordFunction's logical id, which backward
+                              // nodes name; 0 if unknown
+  NameId name = 0;
+};
+
+enum class OpKind : uint8_t {
+  kOperator,  // a dispatched operator ("aten::add")
+  kBackward,  // an autograd node or engine range
+              // ("autograd::engine::evaluate_function: AddBackward0")
+};
+
+// One call of an operator or autograd node on a host thread. Rows of one thread
+// nest.
+struct Op {
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+  int64_t sequence = -1;  // autograd sequence number, shared by a forward op
+                          // and its backward node; -1 if none
+  uint64_t forward_thread =
+      0;  // on backward nodes: the torch_thread of the forward op; else 0
+  NameId name = 0;
+  RowId thread = kNone;  // in threads()
+  RowId parent =
+      kNone;  // the innermost enclosing op on the same thread, in ops()
+  RowId forward = kNone;  // on backward nodes: the forward op, in ops()
+  RowId inputs = kNone;   // in op_inputs(); kNone if shapes were not recorded
+  RowId stack = kNone;    // in stacks()
+  OpKind kind = OpKind::kOperator;
+};
+
+// One argument of an operator. A tensor has dims (and strides); a list of
+// tensors has elements; anything else may have a concrete value as text.
+struct Argument {
+  NameId type = 0;  // as Kineto writes it: "float", "c10::Half", "long int",
+                    // "Scalar", "TensorList", ""
+  std::vector<int64_t> dims;
+  std::vector<int64_t> strides;  // empty if unknown
+  NameId concrete = 0;
+  std::vector<Argument> elements;
+  bool operator==(const Argument&) const = default;
+};
+
+// The arguments of an operator call. Equal lists are stored once.
+struct OpInputs {
+  std::vector<Argument> arguments;
+  bool operator==(const OpInputs&) const = default;
+};
+
+// A call stack, innermost frame first, each "file(line): function". Equal
+// stacks are stored once.
+struct Stack {
+  std::vector<NameId> frames;
+  bool operator==(const Stack&) const = default;
+};
+
+enum class RangeKind : uint8_t {
+  kUser,        // any user annotation
+  kPhase,       // data, forward, backward, optimizer, validate
+  kLoader,      // waiting for a batch: "enumerate(DataLoader)#....__next__"
+  kOptimizer,   // "Optimizer.step#...", "Optimizer.zero_grad#..."
+  kModule,      // a module's forward; the name is its path ("layer1.0.conv1")
+  kCollective,  // "nccl:all_reduce", "gloo:...",
+                // "DistributedDataParallel.forward"
+  kNvtx,
+};
+
+// A named stretch of a host thread that is not an operator. Step marks are in
+// steps(), not here.
+struct Range {
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+  NameId name = 0;
+  NameId detail = 0;  // modules: the class ("Conv2d"); loaders: the loader's
+                      // name ("train"); else empty
+  RowId thread = kNone;
+  RangeKind kind = RangeKind::kUser;
+};
+
+// One training step: its window on the training thread.
+struct Step {
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+  int64_t number = 0;  // as the loop counts, from 0
+  RowId thread = kNone;
+};
+
+// A CUDA runtime or driver call (HIP alike).
+struct RuntimeCall {
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+  int64_t correlation = -1;
+  NameId name = 0;
+  RowId thread = kNone;
+  RowId op = kNone;  // innermost op that made the call
+  int32_t return_code = 0;
+  bool is_driver = false;
+};
+
+// Where a device activity came from. Kernels, copies and memsets share it.
+struct DeviceWork {
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+  int64_t correlation = -1;
+  int32_t device = 0;
+  int64_t stream = 0;
+  int32_t context = 0;
+  RowId call =
+      kNone;         // in runtime_calls(); kNone if its launch was not recorded
+  RowId op = kNone;  // the op that launched it
+};
+
+struct Kernel : DeviceWork {
+  NameId name = 0;
+  std::array<int32_t, 3> grid = {0, 0, 0};  // 0 if unknown
+  std::array<int32_t, 3> block = {0, 0, 0};
+  int32_t registers_per_thread = -1;  // -1 if unknown
+  int32_t shared_memory_bytes = -1;
+  float blocks_per_sm = -1;
+  float warps_per_sm = -1;
+  float occupancy_frac = -1;  // estimated achieved, 0 to 1; -1 if unknown
+  int64_t graph = 0;          // CUDA graph and node; 0 if none
+  int64_t graph_node = 0;
+  RowId communication = kNone;  // collectives: in communications()
+};
+
+enum class MemoryKind : uint8_t {
+  kUnknown,
+  kPageable,
+  kPinned,
+  kDevice,
+  kArray,
+  kManaged,
+  kHost
+};
+
+struct Copy : DeviceWork {
+  NameId name = 0;  // as the file wrote it, empty live
+  MemoryKind source = MemoryKind::kUnknown;
+  MemoryKind destination = MemoryKind::kUnknown;
+  int64_t bytes = -1;  // -1 if unknown
+  bool is_async = true;
+};
+
+struct Memset : DeviceWork {
+  NameId name = 0;
+  int64_t bytes = -1;
+};
+
+// A host-side wait for the device, as CUPTI's synchronisation records tell it.
+struct Sync {
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+  int64_t correlation = -1;
+  NameId name =
+      0;  // "Stream Sync", "Event Sync", "Stream Wait Event", "Context Sync"
+  int32_t device = 0;
+  int64_t stream = -1;
+  int64_t wait_on_stream = -1;
+  int64_t wait_on_record_correlation = -1;
+  RowId call = kNone;
+};
+
+// Time the profiler or the driver took for itself.
+struct Overhead {
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+  NameId name = 0;
+  RowId thread = kNone;
+};
+
+// A Python frame (torch.profiler with_stack) on a host thread.
+struct PythonFrame {
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+  int64_t python_id = -1;
+  int64_t python_parent_id = -1;
+  int64_t module_id = -1;  // -1 if the frame is no module call
+  NameId name = 0;
+  RowId thread = kNone;
+};
+
+// An allocation (bytes > 0) or a release (bytes < 0) by an allocator.
+struct Allocation {
+  int64_t time_ns = 0;
+  uint64_t address = 0;
+  int64_t bytes = 0;
+  int64_t total_allocated_bytes =
+      -1;  // after the event, on that device; -1 if unknown
+  int64_t total_reserved_bytes = -1;
+  int32_t device_type =
+      0;  // as torch numbers them: 0 CPU, 1 CUDA, 6 in some ROCm files
+  int32_t device = -1;  // -1 for the CPU
+  RowId thread = kNone;
+  RowId op = kNone;     // innermost op running on that thread
+  RowId other = kNone;  // the matching release of an allocation, or the
+                        // allocation of a release
+};
+
+// One collective call as the host issued it (record_param_comms).
+struct Communication {
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+  NameId name = 0;  // "allreduce", "all_to_all", ...
+  NameId dtype = 0;
+  NameId group_name = 0;
+  NameId group_description = 0;
+  NameId group_ranks = 0;  // as text
+  int64_t in_elements = -1;
+  int64_t out_elements = -1;
+  int64_t sequence = -1;
+  int32_t group_size = -1;
+  RowId thread = kNone;
+  RowId op = kNone;
+};
+
+// The process-wide settings a rule may want to know, read once per step. -1
+// means unknown.
+struct Settings {
+  int64_t step = -1;
+  int64_t time_ns = 0;
+  int8_t grad_mode = -1;
+  int8_t inference_mode = -1;
+  int8_t autocast_cpu = -1;
+  int8_t autocast_cuda = -1;
+  int8_t cudnn_enabled = -1;
+  int8_t cudnn_benchmark = -1;
+  int8_t deterministic = -1;
+  int8_t tf32_cublas = -1;
+  int8_t tf32_cudnn = -1;
+  int8_t anomaly_mode = -1;
+  int32_t intra_op_threads = -1;
+  int32_t inter_op_threads = -1;
+  NameId autocast_dtype = 0;    // "c10::BFloat16", ...
+  NameId matmul_precision = 0;  // "highest", "high", "medium"
+};
+
+// What the operating system counted during one step. -1 means unknown.
+struct HostUsage {
+  int64_t step = -1;
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+  int64_t process_cpu_ns = -1;  // all threads of this process
+  int64_t training_thread_cpu_ns = -1;
+  int64_t run_delay_ns = -1;  // training thread: runnable but not running
+  int64_t involuntary_switches = -1;  // training thread
+  int64_t read_bytes = -1;            // process, from storage
+  int64_t write_bytes = -1;
+  int64_t loader_cpu_ns =
+      -1;  // loader workers (threads or child processes) together
+  int64_t loader_read_bytes = -1;
+  int32_t loader_workers = -1;
+};
+
+// A loader that fed the training thread.
+struct Loader {
+  NameId name = 0;  // "train"
+  NameId kind = 0;  // "in-process", "threads", "processes"
+  int32_t workers =
+      -1;  // 0: batches are made on the thread that asks; -1 unknown
+  int64_t batch_size = -1;
+};
+
+enum class Severity : uint8_t { kNote, kWarning, kError };
+
+// Something that is missing from the Trace, and why. Nothing is ever dropped
+// silently.
+struct Loss {
+  std::string name;    // kebab-case, stable: "buffer-full", "truncated-file",
+                       // "cupti-unavailable"
+  std::string detail;  // what happened, in words, with what to do about it
+  int64_t count = 0;   // events lost, or times it happened; -1 if unknown
+  Severity severity = Severity::kWarning;
+};
+
+// A device as its driver describes it. -1 or "" means unknown.
+struct Device {
+  int32_t ordinal = 0;
+  std::string name;
+  std::string vendor;  // "Nvidia", "AMD", ""
+  int64_t memory_bytes = -1;
+  int32_t compute_major = -1;
+  int32_t compute_minor = -1;
+  int32_t sm_count = -1;
+  int32_t max_threads_per_sm = -1;
+  int32_t warp_size = -1;
+  int32_t regs_per_sm = -1;
+  int64_t shared_memory_per_sm_bytes = -1;
+  int64_t clock_khz = -1;
+  int64_t memory_bandwidth_bytes_per_s = -1;
+};
+
+}  // namespace stepscope

@@ -1,0 +1,90 @@
+#include <stepscope/trace_builder.h>
+
+#include <array>
+#include <charconv>
+#include <functional>
+
+#include "name_table.h"
+
+namespace stepscope {
+namespace {
+
+bool Contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+}  // namespace
+
+const char* KindName(Kind kind) {
+  static constexpr std::array<const char*, static_cast<size_t>(Kind::kCount)>
+      kNames = {"step",          "range",        "op",
+                "op-shapes",     "op-stacks",    "memory",
+                "communication", "runtime-call", "kernel",
+                "copy",          "memset",       "sync",
+                "overhead",      "python-frame", "settings",
+                "host-usage",    "loader"};
+  return kind < Kind::kCount ? kNames[static_cast<size_t>(kind)] : "unknown";
+}
+
+RangeKind ClassifyRange(std::string_view name) {
+  if (name.starts_with("enumerate(DataLoader)#") ||
+      name.starts_with("enumerate(DataPipe)#")) {
+    return RangeKind::kLoader;
+  }
+  if (name.starts_with("Optimizer.step#") ||
+      name.starts_with("Optimizer.zero_grad#")) {
+    return RangeKind::kOptimizer;
+  }
+  if (name.starts_with("nccl:") || name.starts_with("gloo:") ||
+      name.starts_with("rccl:") || name.starts_with("mpi:") ||
+      name == "DistributedDataParallel.forward" ||
+      name == "DataParallel.forward" ||
+      Contains(name, "torch.distributed.ddp.reducer")) {
+    return RangeKind::kCollective;
+  }
+  return RangeKind::kUser;
+}
+
+int64_t StepNumber(std::string_view name) {
+  constexpr std::string_view kMark = "ProfilerStep#";
+  if (!name.starts_with(kMark)) return -1;
+  name.remove_prefix(kMark.size());
+  int64_t number = -1;
+  const auto [end, error] =
+      std::from_chars(name.data(), name.data() + name.size(), number);
+  return error == std::errc() && end == name.data() + name.size() ? number : -1;
+}
+
+NameTable::NameTable(std::vector<std::string>* names)
+    : names_(names), slots_(1024) {}
+
+NameId NameTable::Intern(std::string_view text) {
+  if (text.empty()) return 0;
+  const auto hash = static_cast<uint32_t>(std::hash<std::string_view>{}(text));
+  const size_t mask = slots_.size() - 1;
+  size_t at = hash & mask;
+  while (slots_[at].id != 0) {
+    if (slots_[at].hash == hash && (*names_)[slots_[at].id] == text)
+      return slots_[at].id;
+    at = (at + 1) & mask;
+  }
+  const auto id = static_cast<NameId>(names_->size());
+  names_->emplace_back(text);
+  slots_[at] = {hash, id};
+  if (names_->size() * 2 > slots_.size()) Grow();
+  return id;
+}
+
+void NameTable::Grow() {
+  std::vector<Slot> larger(slots_.size() * 2);
+  const size_t mask = larger.size() - 1;
+  for (const Slot& slot : slots_) {
+    if (slot.id == 0) continue;
+    size_t at = slot.hash & mask;
+    while (larger[at].id != 0) at = (at + 1) & mask;
+    larger[at] = slot;
+  }
+  slots_ = std::move(larger);
+}
+
+}  // namespace stepscope

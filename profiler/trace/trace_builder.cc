@@ -1,0 +1,285 @@
+#include <stepscope/trace_builder.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "name_table.h"
+#include "trace_links.h"
+
+namespace stepscope {
+namespace {
+
+size_t Mix(size_t seed, size_t value) {
+  return (seed ^ value) * 0x9E3779B97F4A7C15u + (seed >> 29);
+}
+
+size_t HashOf(const Argument& argument) {
+  size_t hash = Mix(argument.type, argument.concrete);
+  for (int64_t dim : argument.dims) hash = Mix(hash, static_cast<size_t>(dim));
+  for (int64_t stride : argument.strides)
+    hash = Mix(hash, static_cast<size_t>(stride));
+  for (const Argument& element : argument.elements)
+    hash = Mix(hash, HashOf(element));
+  return hash;
+}
+
+size_t HashOf(const OpInputs& inputs) {
+  size_t hash = inputs.arguments.size();
+  for (const Argument& argument : inputs.arguments)
+    hash = Mix(hash, HashOf(argument));
+  return hash;
+}
+
+size_t HashOf(const Stack& stack) {
+  size_t hash = stack.frames.size();
+  for (NameId frame : stack.frames) hash = Mix(hash, frame);
+  return hash;
+}
+
+// The row of `value` in `rows`, adding it if it is new.
+template <typename Row>
+RowId InternRow(Row value, std::vector<Row>& rows,
+                std::unordered_multimap<size_t, RowId>& index) {
+  const size_t hash = HashOf(value);
+  const auto [first, last] = index.equal_range(hash);
+  for (auto it = first; it != last; ++it) {
+    if (rows[it->second] == value) return it->second;
+  }
+  const auto row = static_cast<RowId>(rows.size());
+  rows.push_back(std::move(value));
+  index.emplace(hash, row);
+  return row;
+}
+
+template <typename Row>
+RowId Push(std::vector<Row>& rows, const Row& row) {
+  rows.push_back(row);
+  return static_cast<RowId>(rows.size() - 1);
+}
+
+int64_t BeginOf(const Allocation& row) { return row.time_ns; }
+int64_t EndOf(const Allocation& row) { return row.time_ns; }
+int64_t BeginOf(const Settings& row) { return row.time_ns; }
+int64_t EndOf(const Settings& row) { return row.time_ns; }
+template <typename Row>
+int64_t BeginOf(const Row& row) {
+  return row.begin_ns;
+}
+template <typename Row>
+int64_t EndOf(const Row& row) {
+  return row.end_ns;
+}
+
+template <typename Row>
+bool Before(const Row& a, const Row& b) {
+  if (BeginOf(a) != BeginOf(b)) return BeginOf(a) < BeginOf(b);
+  return EndOf(a) > EndOf(b);
+}
+
+// By begin, outer first, equal rows in the order they came. Rows are large and
+// mostly in order, so they are moved once.
+template <typename Row>
+void SortRows(std::vector<Row>& rows) {
+  if (std::is_sorted(rows.begin(), rows.end(), Before<Row>)) return;
+  std::vector<RowId> order(rows.size());
+  std::iota(order.begin(), order.end(), RowId{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](RowId a, RowId b) { return Before(rows[a], rows[b]); });
+  std::vector<Row> sorted;
+  sorted.reserve(rows.size());
+  for (RowId row : order) sorted.push_back(std::move(rows[row]));
+  rows = std::move(sorted);
+}
+
+}  // namespace
+
+struct TraceBuilder::Index {
+  explicit Index(std::vector<std::string>* names) : names(names) {}
+  NameTable names;
+  std::map<std::pair<int64_t, int64_t>, RowId> threads;
+  std::unordered_multimap<size_t, RowId> inputs;
+  std::unordered_multimap<size_t, RowId> stacks;
+};
+
+TraceBuilder::TraceBuilder() : index_(new Index(&trace_.names_)) {}
+TraceBuilder::~TraceBuilder() { delete index_; }
+
+NameId TraceBuilder::Intern(std::string_view text) {
+  return index_->names.Intern(text);
+}
+
+RowId TraceBuilder::ThreadRow(int64_t pid, int64_t tid) {
+  const auto [it, added] = index_->threads.try_emplace(
+      {pid, tid}, static_cast<RowId>(trace_.threads_.size()));
+  if (added) trace_.threads_.push_back({.pid = pid, .tid = tid});
+  return it->second;
+}
+
+Thread& TraceBuilder::thread(RowId row) { return trace_.threads_[row]; }
+
+RowId TraceBuilder::InternInputs(OpInputs inputs) {
+  return InternRow(std::move(inputs), trace_.op_inputs_, index_->inputs);
+}
+
+RowId TraceBuilder::InternStack(Stack stack) {
+  return InternRow(std::move(stack), trace_.stacks_, index_->stacks);
+}
+
+RowId TraceBuilder::Add(const Step& row) { return Push(trace_.steps_, row); }
+RowId TraceBuilder::Add(const Range& row) { return Push(trace_.ranges_, row); }
+RowId TraceBuilder::Add(const Op& row) { return Push(trace_.ops_, row); }
+RowId TraceBuilder::Add(const RuntimeCall& row) {
+  return Push(trace_.runtime_calls_, row);
+}
+RowId TraceBuilder::Add(const Kernel& row) {
+  return Push(trace_.kernels_, row);
+}
+RowId TraceBuilder::Add(const Copy& row) { return Push(trace_.copies_, row); }
+RowId TraceBuilder::Add(const Memset& row) {
+  return Push(trace_.memsets_, row);
+}
+RowId TraceBuilder::Add(const Sync& row) { return Push(trace_.syncs_, row); }
+RowId TraceBuilder::Add(const Overhead& row) {
+  return Push(trace_.overheads_, row);
+}
+RowId TraceBuilder::Add(const PythonFrame& row) {
+  return Push(trace_.python_frames_, row);
+}
+RowId TraceBuilder::Add(const Allocation& row) {
+  return Push(trace_.allocations_, row);
+}
+RowId TraceBuilder::Add(const Communication& row) {
+  return Push(trace_.communications_, row);
+}
+RowId TraceBuilder::Add(const Settings& row) {
+  return Push(trace_.settings_, row);
+}
+RowId TraceBuilder::Add(const HostUsage& row) {
+  return Push(trace_.host_usage_, row);
+}
+RowId TraceBuilder::Add(const Loader& row) {
+  return Push(trace_.loaders_, row);
+}
+
+void TraceBuilder::Add(Loss row) {
+  // The same loss met again adds up, so that a report has one line for it.
+  for (Loss& loss : trace_.losses_) {
+    if (loss.name != row.name || loss.detail != row.detail) continue;
+    loss.count = loss.count < 0 || row.count < 0 ? -1 : loss.count + row.count;
+    loss.severity = std::max(loss.severity, row.severity);
+    return;
+  }
+  trace_.losses_.push_back(std::move(row));
+}
+
+Trace TraceBuilder::Build(const Options& options) {
+  SortRows(trace_.steps_);
+  SortRows(trace_.ranges_);
+  SortRows(trace_.ops_);
+  SortRows(trace_.runtime_calls_);
+  SortRows(trace_.kernels_);
+  SortRows(trace_.copies_);
+  SortRows(trace_.memsets_);
+  SortRows(trace_.syncs_);
+  SortRows(trace_.overheads_);
+  SortRows(trace_.python_frames_);
+  SortRows(trace_.allocations_);
+  SortRows(trace_.communications_);
+  SortRows(trace_.settings_);
+  SortRows(trace_.host_usage_);
+  if (options.window_end_ns > options.window_begin_ns) Clip(options);
+  LinkOps(options.nesting_tolerance_ns);
+  LinkCalls();
+  LinkDeviceWork();
+  LinkAllocations();
+
+  Trace built = std::move(trace_);
+  trace_ = Trace();
+  delete index_;
+  index_ = new Index(&trace_.names_);
+  return built;
+}
+
+void TraceBuilder::LinkOps(int64_t tolerance_ns) {
+  LinkParents(trace_.ops_, trace_.threads_.size(), tolerance_ns);
+  LinkForward(trace_.ops_, trace_.threads_);
+}
+
+void TraceBuilder::LinkCalls() {
+  OpFinder calls(trace_.ops_, trace_.threads_.size());
+  for (RuntimeCall& call : trace_.runtime_calls_)
+    call.op = calls.At(call.thread, call.begin_ns);
+  OpFinder communications(trace_.ops_, trace_.threads_.size());
+  for (Communication& row : trace_.communications_)
+    row.op = communications.At(row.thread, row.begin_ns);
+}
+
+void TraceBuilder::LinkDeviceWork() {
+  const CallFinder finder(trace_.runtime_calls_);
+  const auto link = [&](DeviceWork& work) {
+    work.call = finder.Of(work.correlation, work.begin_ns);
+    work.op = work.call == kNone ? kNone : trace_.runtime_calls_[work.call].op;
+  };
+  for (Copy& copy : trace_.copies_) link(copy);
+  for (Memset& memset : trace_.memsets_) link(memset);
+  for (Sync& sync : trace_.syncs_)
+    sync.call = finder.Of(sync.correlation, sync.begin_ns);
+
+  std::unordered_map<RowId, RowId> communication_of;  // op -> collective
+  for (RowId row = 0; row < trace_.communications_.size(); ++row) {
+    if (trace_.communications_[row].op != kNone)
+      communication_of[trace_.communications_[row].op] = row;
+  }
+  for (Kernel& kernel : trace_.kernels_) {
+    link(kernel);
+    for (RowId op = kernel.op; op != kNone && !communication_of.empty();
+         op = trace_.ops_[op].parent) {
+      const auto found = communication_of.find(op);
+      if (found == communication_of.end()) continue;
+      kernel.communication = found->second;
+      break;
+    }
+  }
+}
+
+void TraceBuilder::LinkAllocations() {
+  OpFinder finder(trace_.ops_, trace_.threads_.size());
+  for (Allocation& event : trace_.allocations_)
+    event.op = finder.At(event.thread, event.time_ns);
+  LinkReleases(trace_.allocations_);
+}
+
+void TraceBuilder::Clip(const Options& options) {
+  const int64_t begin = options.window_begin_ns;
+  const int64_t end = options.window_end_ns;
+  const auto outside = [&](const auto& row) {
+    return EndOf(row) < begin || BeginOf(row) >= end;
+  };
+  std::erase_if(trace_.steps_, [&](const Step& step) {
+    return step.end_ns <= begin || step.begin_ns >= end;
+  });
+  std::erase_if(trace_.ranges_, outside);
+  std::erase_if(trace_.ops_, outside);
+  std::erase_if(trace_.python_frames_, outside);
+  std::erase_if(trace_.allocations_, outside);
+  std::erase_if(trace_.communications_, outside);
+  std::erase_if(trace_.overheads_, outside);
+  // Work on the device belongs to the window its launch was in, however late it
+  // runs.
+  const CallFinder finder(trace_.runtime_calls_);
+  const auto launched_outside = [&](const auto& work) {
+    const RowId call = finder.Of(work.correlation, work.begin_ns);
+    if (call == kNone) return outside(work);
+    return outside(trace_.runtime_calls_[call]);
+  };
+  std::erase_if(trace_.kernels_, launched_outside);
+  std::erase_if(trace_.copies_, launched_outside);
+  std::erase_if(trace_.memsets_, launched_outside);
+  std::erase_if(trace_.syncs_, launched_outside);
+  std::erase_if(trace_.runtime_calls_, outside);
+}
+
+}  // namespace stepscope

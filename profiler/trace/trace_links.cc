@@ -1,0 +1,122 @@
+#include "trace_links.h"
+
+#include <algorithm>
+#include <tuple>
+#include <unordered_map>
+
+namespace stepscope {
+
+void LinkParents(std::span<Op> ops, size_t thread_count, int64_t tolerance_ns) {
+  std::vector<RowId> innermost(thread_count, kNone);
+  for (RowId row = 0; row < ops.size(); ++row) {
+    Op& op = ops[row];
+    if (op.thread >= thread_count) continue;
+    RowId parent = innermost[op.thread];
+    while (parent != kNone && (ops[parent].end_ns <= op.begin_ns ||
+                               ops[parent].end_ns + tolerance_ns < op.end_ns)) {
+      parent = ops[parent].parent;
+    }
+    op.parent = parent;
+    innermost[op.thread] = row;
+  }
+}
+
+void LinkForward(std::span<Op> ops, std::span<const Thread> threads) {
+  // Ops are sorted by begin, so a list per sequence number is in time order.
+  std::unordered_map<int64_t, std::vector<RowId>> by_sequence;
+  for (RowId row = 0; row < ops.size(); ++row) {
+    if (ops[row].kind == OpKind::kOperator && ops[row].sequence >= 0)
+      by_sequence[ops[row].sequence].push_back(row);
+  }
+  for (Op& op : ops) {
+    if (op.kind != OpKind::kBackward || op.sequence < 0) continue;
+    const auto found = by_sequence.find(op.sequence);
+    if (found == by_sequence.end()) continue;
+    const std::vector<RowId>& rows = found->second;
+    auto after = std::partition_point(rows.begin(), rows.end(), [&](RowId row) {
+      return ops[row].begin_ns < op.begin_ns;
+    });
+    while (after != rows.begin()) {
+      const RowId row = *--after;
+      const uint64_t id = ops[row].thread < threads.size()
+                              ? threads[ops[row].thread].torch_thread
+                              : 0;
+      if (id == 0 || op.forward_thread == 0 || id == op.forward_thread) {
+        op.forward = row;
+        break;
+      }
+    }
+  }
+}
+
+OpFinder::OpFinder(std::span<const Op> ops, size_t thread_count)
+    : ops_(ops), cursors_(thread_count) {
+  for (RowId row = 0; row < ops.size(); ++row) {
+    if (ops[row].thread < thread_count)
+      cursors_[ops[row].thread].ops.push_back(row);
+  }
+}
+
+RowId OpFinder::At(RowId thread, int64_t time_ns) {
+  if (thread >= cursors_.size()) return kNone;
+  Cursor& cursor = cursors_[thread];
+  while (cursor.next < cursor.ops.size() &&
+         ops_[cursor.ops[cursor.next]].begin_ns <= time_ns)
+    ++cursor.next;
+  if (cursor.next == 0) return kNone;
+  RowId op = cursor.ops[cursor.next - 1];
+  while (op != kNone && ops_[op].end_ns <= time_ns) op = ops_[op].parent;
+  return op;
+}
+
+CallFinder::CallFinder(std::span<const RuntimeCall> calls) {
+  entries_.reserve(calls.size());
+  for (RowId row = 0; row < calls.size(); ++row) {
+    if (calls[row].correlation >= 0)
+      entries_.push_back({calls[row].correlation, calls[row].begin_ns, row});
+  }
+  std::sort(entries_.begin(), entries_.end());
+}
+
+RowId CallFinder::Of(int64_t correlation, int64_t begin_ns) const {
+  if (correlation < 0) return kNone;
+  const auto first = std::lower_bound(entries_.begin(), entries_.end(),
+                                      Entry{correlation, INT64_MIN, 0});
+  if (first == entries_.end() || first->correlation != correlation)
+    return kNone;
+  auto after = std::upper_bound(first, entries_.end(),
+                                Entry{correlation, begin_ns, kNone});
+  // Device and host clocks may disagree a little: a lone call that seems to
+  // begin later is still the launch.
+  return after == first ? first->call : std::prev(after)->call;
+}
+
+void LinkReleases(std::span<Allocation> allocations) {
+  struct Place {
+    int32_t device_type;
+    int32_t device;
+    uint64_t address;
+    bool operator==(const Place&) const = default;
+  };
+  struct PlaceHash {
+    size_t operator()(const Place& place) const {
+      return (place.address >> 4) * 0x9E3779B97F4A7C15u ^
+             static_cast<size_t>(place.device_type * 64 + place.device);
+    }
+  };
+  std::unordered_map<Place, RowId, PlaceHash> live;
+  live.reserve(allocations.size() / 2);
+  for (RowId row = 0; row < allocations.size(); ++row) {
+    Allocation& event = allocations[row];
+    const Place place = {event.device_type, event.device, event.address};
+    if (event.bytes > 0) {
+      live[place] = row;
+    } else if (const auto found = live.find(place); found != live.end()) {
+      event.other = found->second;
+      allocations[found->second].other = row;
+      live.erase(found);
+    }
+  }
+}
+
+}  // namespace stepscope
