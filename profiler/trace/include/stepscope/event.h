@@ -82,10 +82,10 @@ struct Op {
 struct Argument {
   NameId type = 0;  // as Kineto writes it: "float", "c10::Half", "long int",
                     // "Scalar", "TensorList", ""
-  std::vector<int64_t> dims;
-  std::vector<int64_t> strides;  // empty if unknown
+  std::vector<int64_t> dims = {};
+  std::vector<int64_t> strides = {};  // empty if unknown
   NameId concrete = 0;
-  std::vector<Argument> elements;
+  std::vector<Argument> elements = {};
   bool operator==(const Argument&) const = default;
 };
 

@@ -1,0 +1,109 @@
+# Set-up shared by samples/run.sh and tests/run.sh; sourced, never run. Says what it installs; quick when nothing is missing.
+# Needs Debian 12+ or Ubuntu 24.04+ and, only if packages are missing, root or sudo.
+#   STEPSCOPE_PYTHON   a Python whose torch is used as it is (an active virtual environment with torch is found by itself)
+#   STEPSCOPE_JOBS     parallel compile jobs; default: all cores
+
+stepscope_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+stepscope_torch_pin=2.11.0
+stepscope_log=$stepscope_root/build/setup.log
+
+say() { printf '\033[1m== %s\033[0m\n' "$*" | { [ -t 1 ] && [ -z "${NO_COLOR:-}" ] && cat || sed 's/\x1b\[[0-9;]*m//g'; }; }
+die() { printf 'stepscope: %s\n' "$*" >&2; exit 1; }
+
+# quiet WHAT COMMAND...: runs it with its output in the log, and a dot every two seconds.
+quiet() {
+  local what=$1 start=$SECONDS pid
+  shift
+  mkdir -p "$(dirname "$stepscope_log")"
+  printf '   %s ' "$what"
+  "$@" </dev/null >>"$stepscope_log" 2>&1 &
+  pid=$!
+  while kill -0 "$pid" 2>/dev/null; do sleep 2; printf .; done
+  if wait "$pid"; then
+    printf ' %d s\n' $((SECONDS - start))
+  else
+    printf '\n'; tail -n 30 "$stepscope_log" >&2
+    die "$what failed (the whole output is in $stepscope_log)"
+  fi
+}
+
+# apt_packages NAME...: installs those that are missing.
+apt_packages() {
+  local missing=() name sudo=""
+  for name in "$@"; do
+    dpkg-query -W -f '${Status}' "$name" 2>/dev/null | grep -q 'ok installed' || missing+=("$name")
+  done
+  [ ${#missing[@]} -eq 0 ] && return 0
+  command -v apt-get >/dev/null || die "needs these packages, and there is no apt-get here: ${missing[*]}"
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || die "needs root or sudo to install: ${missing[*]}"
+    sudo=sudo
+  fi
+  say "installing Debian packages: ${missing[*]}"
+  quiet "apt-get update" $sudo apt-get update -q
+  quiet "apt-get install" $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
+}
+
+has_module() { "$1" -c "import importlib.util as u, sys; sys.exit(u.find_spec('$2') is None)" 2>/dev/null; }
+
+# pip_packages VENV REQUIREMENT...: makes the environment if needed and installs what its stamp does not name.
+pip_packages() {
+  local venv=$1 stamp=$1/stepscope-installed
+  shift
+  if [ ! -x "$venv/bin/python" ]; then
+    say "making the Python environment ${venv#"$stepscope_root"/}"
+    quiet "python3 -m venv" python3 -m venv "$venv"
+  fi
+  if [ "$(cat "$stamp" 2>/dev/null)" != "$*" ]; then
+    say "installing from PyPI into ${venv#"$stepscope_root"/}: $*"
+    quiet "pip install" "$venv/bin/python" -m pip install --disable-pip-version-check "$@"
+    printf '%s' "$*" >"$stamp"
+  fi
+}
+
+# Compilers and libraries; CMake and Ninja from PyPI where the system's are too old.
+setup_build() {
+  apt_packages g++ make cmake ninja-build pkg-config python3 python3-venv libprotobuf-dev protobuf-compiler libabsl-dev \
+    libsimdjson-dev zlib1g-dev libjpeg-dev libgtest-dev libgmock-dev "$@"
+  local version
+  version=$(cmake --version 2>/dev/null | sed -n 's/cmake version //p')
+  if [ "$(printf '%s\n3.25\n' "${version:-0}" | sort -V | head -n 1)" != 3.25 ] || ! command -v ninja >/dev/null; then
+    pip_packages "$stepscope_root/.venv-build" cmake ninja
+    PATH=$stepscope_root/.venv-build/bin:$PATH
+  fi
+}
+
+# The Python that holds torch: STEPSCOPE_PYTHON, else the active environment, else .venv with torch from PyPI.
+setup_torch() {
+  if [ -n "${STEPSCOPE_PYTHON:-}" ]; then
+    has_module "$STEPSCOPE_PYTHON" torch || die "STEPSCOPE_PYTHON=$STEPSCOPE_PYTHON has no torch: install it there, or unset the variable"
+  elif [ -n "${VIRTUAL_ENV:-}" ] && has_module "$VIRTUAL_ENV/bin/python" torch; then
+    STEPSCOPE_PYTHON=$VIRTUAL_ENV/bin/python
+  else
+    STEPSCOPE_PYTHON=$stepscope_root/.venv/bin/python
+    has_module "$STEPSCOPE_PYTHON" torch || say "torch $stepscope_torch_pin with its CUDA libraries: about 5 GB, a minute or two"
+    pip_packages "$stepscope_root/.venv" "torch==$stepscope_torch_pin"
+  fi
+  export STEPSCOPE_PYTHON
+}
+
+# TensorBoard with both profile plugins, apart from torch's environment so that neither disturbs the other.
+setup_viewers() {
+  stepscope_viewers=$stepscope_root/.venv-tools
+  pip_packages "$stepscope_viewers" $(grep -v '^#' "$stepscope_root/tests/e2e/requirements.txt")
+}
+
+# build PRESET [TARGET...]
+build() {
+  local preset=$1
+  shift
+  cd "$stepscope_root" || exit 1
+  if [ ! -f "build/$preset/build.ninja" ] || ! grep -q "STEPSCOPE_PYTHON:.*=${STEPSCOPE_PYTHON:-}\$" "build/$preset/CMakeCache.txt"; then
+    say "configuring build/$preset"
+    cmake --preset "$preset" >"$stepscope_root/build/configure-$preset.log" 2>&1 ||
+      { tail -n 30 "$stepscope_root/build/configure-$preset.log" >&2; die "cmake failed"; }
+    grep -E '^--   ' "$stepscope_root/build/configure-$preset.log" | sed 's/^--//'
+  fi
+  say "building build/$preset"
+  cmake --build "build/$preset" -j "${STEPSCOPE_JOBS:-$(nproc)}" ${1:+--target "$@"}
+}

@@ -1,0 +1,84 @@
+// The one clock of a recording. Hooks store raw ticks, which cost one
+// instruction; a ClockMap made from readings at both ends of the window turns
+// them into nanoseconds since the epoch.
+//
+// Ticks are the time stamp counter where the processor says it is invariant
+// (constant rate, running in every sleep state, equal on all cores), and
+// CLOCK_MONOTONIC nanoseconds elsewhere. Any thread may call anything here; a
+// forked child may go on doing so.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <ctime>
+
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
+namespace stepscope {
+
+namespace internal {
+// True once the processor's counter was found usable; decided by the first
+// ReadClock() and never changed after.
+extern std::atomic<bool> g_ticks_are_tsc;
+}  // namespace internal
+
+using Ticks = uint64_t;
+
+// Raw time. REQUIRES: ReadClock() was called once in this process, else ticks
+// taken before and after that first call must not be mixed.
+inline Ticks NowTicks() noexcept {
+#if defined(__x86_64__)
+  if (internal::g_ticks_are_tsc.load(std::memory_order_relaxed)) {
+    return __rdtsc();
+  }
+#endif
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<Ticks>(t.tv_sec) * 1000000000u +
+         static_cast<Ticks>(t.tv_nsec);
+}
+
+// Nanoseconds since the epoch (CLOCK_REALTIME): for slow paths and marks.
+int64_t NowNs() noexcept;
+
+// One moment on three clocks. The best of several tight tries: `width_ns` is
+// how far apart its reads were.
+struct ClockReading {
+  Ticks ticks = 0;
+  int64_t monotonic_ns = 0;
+  int64_t epoch_ns = 0;
+  int64_t width_ns = 0;
+};
+
+// Reads all clocks; about 10 us.
+ClockReading ReadClock() noexcept;
+
+// Ticks to nanoseconds since the epoch, anchored at the reading of the window's
+// begin; the rate comes from the monotonic clock between both readings, so a
+// step of the system's time inside the window bends nothing.
+class ClockMap {
+ public:
+  // REQUIRES: end was read after begin.
+  ClockMap(const ClockReading& begin, const ClockReading& end);
+
+  int64_t ToNs(Ticks ticks) const;
+  Ticks ToTicks(int64_t epoch_ns) const;
+
+  int64_t begin_ns() const { return begin_.epoch_ns; }
+  int64_t end_ns() const { return ToNs(end_.ticks); }
+  double ns_per_tick() const { return ns_per_tick_; }
+
+  // How far the two readings disagree about the time that passed: a step or
+  // slew of the system's clock, plus the width of both readings.
+  double error_ns() const { return error_ns_; }
+
+ private:
+  ClockReading begin_;
+  ClockReading end_;
+  double ns_per_tick_ = 1;
+  double error_ns_ = 0;
+};
+
+}  // namespace stepscope
