@@ -77,9 +77,9 @@ inline constexpr uint8_t kClassifyLater = 0xff;
 // slots.
 struct TextFields {
   uint16_t name_bytes = 0;
-  uint16_t detail_bytes = 0;      // kRange only
-  uint32_t kind_or_thread = 0;    // kRange: RangeKind or kClassifyLater
-                                  // kTextOp: see ForwardThread()
+  uint16_t detail_bytes = 0;    // kRange only
+  uint32_t kind_or_thread = 0;  // kRange: RangeKind or kClassifyLater
+                                // kTextOp: see ForwardThread()
 };
 static_assert(sizeof(TextFields) == 8);
 
@@ -113,16 +113,14 @@ constexpr size_t SlotsForBytes(size_t bytes) {
 constexpr size_t SlotsForWords(size_t words) { return (words + 3) / 4; }
 
 // kComms: these words in this order, then the texts' bytes: collective, group
-// name, group description. Ranks are start + k * stride, or listed (count > 0).
+// name, group description, ranks of the group.
 enum CommsWord : size_t {
   kCommsInElements,
   kCommsOutElements,
   kCommsDtype,  // as torch numbers scalar types
   kCommsGroupSize,
   kCommsSequence,
-  kCommsRankStart,
-  kCommsRankStride,
-  kCommsTextBytes,  // three lengths of 16 bits, lowest first
+  kCommsTextBytes,  // four lengths of 16 bits, lowest first
   kCommsWordCount
 };
 

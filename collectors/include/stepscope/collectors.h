@@ -1,0 +1,26 @@
+// The sources of events, one Make function each. A function whose source was
+// not built (no LibTorch) is declared all the same and is missing at link time.
+#pragma once
+
+#include <stepscope/collector.h>
+
+#include <memory>
+
+namespace stepscope {
+
+// What the torch collector records beside every operator, autograd node and
+// user scope; each costs only where it is asked for.
+struct TorchOptions {
+  bool record_shapes = false;  // dims, strides, dtypes and small values of the
+                               // arguments
+  bool record_memory = false;  // every allocation and release
+  bool with_stack = false;     // C++ stacks, once per distinct op chain
+};
+
+// RecordFunction hooks on every thread, autograd's included. LibTorch's
+// profiler may run beside it, except that memory events need the reporting slot
+// of the thread that calls Start(): FailedPrecondition if another profiler
+// holds it.
+std::unique_ptr<Collector> MakeTorchCollector(const TorchOptions& options);
+
+}  // namespace stepscope

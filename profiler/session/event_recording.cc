@@ -1,0 +1,84 @@
+#include "event_recording.h"
+
+#include <absl/strings/str_cat.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace stepscope {
+
+EventRecording::~EventRecording() {
+  for (Chunk* last : last_chunks_) UnmapChunks(last);
+}
+
+void EventRecording::SetClosed(int64_t pid, Ticks closed, int64_t max_bytes,
+                               Symbolizer symbolize) {
+  log_.pid = pid;
+  log_.closed = closed;
+  max_bytes_ = max_bytes;
+  symbolize_ = std::move(symbolize);
+}
+
+void EventRecording::TakeThread(const RegisteredLog& log) {
+  SlotThread thread;
+  thread.tid = log.tid;
+  thread.torch_thread = log.torch_thread;
+  thread.name = log.name;
+  thread.has_rare = log.rare > 0;
+  for (Chunk* chunk = log.last; chunk != nullptr; chunk = chunk->previous) {
+    Slot* end = chunk->used_end != nullptr ? chunk->used_end : log.cursor;
+    thread.chunks.emplace_back(chunk->begin(), end);
+  }
+  std::reverse(thread.chunks.begin(), thread.chunks.end());
+  for (const OpenOp* open = log.open_base; open != log.top; ++open) {
+    if (open->slot != nullptr) thread.open.emplace_back(open->slot, open->key);
+  }
+  last_chunks_.push_back(log.last);
+  dropped_ += static_cast<int64_t>(log.dropped);
+  cut_ += static_cast<int64_t>(log.cut);
+  log_.threads.push_back(std::move(thread));
+}
+
+void EventRecording::AddTo(TraceBuilder& builder, const ClockMap& clock) {
+  builder.Watch(Kind::kRange);
+  const DecodeResult decoded = DecodeSlots(log_, clock, symbolize_, builder);
+  AddLosses(decoded, builder);
+}
+
+void EventRecording::AddLosses(const DecodeResult& decoded,
+                               TraceBuilder& builder) const {
+  if (dropped_ > 0) {
+    builder.Add(Loss{
+        .name = "buffer-full",
+        .detail = absl::StrCat(
+            "the event buffers' ", max_bytes_ >> 20,
+            " MiB were full, and the newest ", dropped_,
+            " events were dropped: totals of the last steps are too low; raise "
+            "max_buffer_bytes, or record fewer steps"),
+        .count = dropped_,
+        .severity = Severity::kError});
+  }
+  if (cut_ > 0) {
+    builder.Add(
+        Loss{.name = "text-cut",
+             .detail = absl::StrCat(
+                 cut_, " names or argument lists were longer than a record (",
+                 kMaxNameBytes, " bytes of text, ", kMaxRecordWords * 8,
+                 " bytes of arguments) and were cut; nothing else is missing"),
+             .count = cut_,
+             .severity = Severity::kNote});
+  }
+  if (decoded.bad_records > 0) {
+    builder.Add(Loss{
+        .name = "bad-record",
+        .detail = absl::StrCat(
+            decoded.bad_records,
+            " records of the event buffers made no sense "
+            "and were left out: this is an error in stepscope, please report "
+            "it"),
+        .count = decoded.bad_records,
+        .severity = Severity::kError});
+  }
+}
+
+}  // namespace stepscope

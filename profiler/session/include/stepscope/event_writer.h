@@ -1,0 +1,143 @@
+// How a hook writes slots: the inline half of the event buffers, for
+// collectors. Users of ranges want event_buffer.h.
+//
+// A hook brackets its writes in a WriteScope, which is empty while no window is
+// open. Inside it, the thread's log is the hook's alone: Reserve() slots and
+// fill them, Push() and Pop() open operators. It never blocks, and nothing in
+// it throws. A scope must not contain another one, a fork, or foreign code that
+// may record.
+#pragma once
+
+#include <stepscope/clock.h>
+#include <stepscope/event_buffer.h>
+#include <stepscope/slot.h>
+
+#include <atomic>
+#include <cstdint>
+#include <string_view>
+
+namespace stepscope {
+
+// An operator that has started on this thread. `slot` is null if its record
+// was dropped. `chain` is for collectors that sample stacks.
+struct OpenOp {
+  const void* key;
+  Slot* slot;
+  uint64_t chain;
+};
+
+// What one thread writes to. Only its thread touches it while `busy`; Close()
+// takes it over when it is not.
+struct ThreadLog {
+  std::atomic<uint32_t> busy{0};
+  bool needs_fence = false;        // no membarrier: each write pays for a fence
+  bool full = false;               // the byte limit was reached
+  uint64_t window = ~uint64_t{0};  // the window the fields below belong to
+  Slot* cursor = nullptr;          // next free slot of the last chunk
+  Slot* limit = nullptr;           // its end
+  OpenOp* top = nullptr;           // one past the innermost open operator
+  OpenOp* open_limit = nullptr;
+  OpenOp* open_base = nullptr;
+  uint64_t torch_thread = 0;  // RecordFunction's logical id, once seen
+  uint64_t dropped = 0;       // records that found no room
+  uint64_t cut = 0;           // records that were shortened
+  uint64_t rare = 0;          // kForeignEnd and kUnended records
+};
+
+namespace internal {
+
+// This thread's log; null before its first write and after its last.
+extern constinit thread_local ThreadLog* t_log
+    __attribute__((tls_model("initial-exec")));
+
+// Registers the thread, or moves its log to the open window. Null if there is
+// none.
+ThreadLog* BeginWriteSlow() noexcept;
+
+// A chunk for n more slots, or null if the byte limit is reached.
+Slot* ReserveSlow(ThreadLog* log, size_t n) noexcept;
+
+// Room for more open operators; false if there is no memory.
+bool GrowOpen(ThreadLog* log) noexcept;
+
+// The rare ways to end: `key` is not the innermost open operator.
+Slot* PopSlow(ThreadLog* log, const void* key, Ticks now) noexcept;
+
+inline ThreadLog* BeginWrite() noexcept {
+  const uint64_t seen = g_window.load(std::memory_order_relaxed);
+  if (seen == 0) return nullptr;
+  ThreadLog* log = t_log;
+  if (log == nullptr || log->needs_fence) [[unlikely]]
+    return BeginWriteSlow();
+  // Close() clears g_window, then makes every processor pass a barrier, then
+  // waits for busy to be 0. So either it sees this flag, or we see its window
+  // gone; the compiler must only keep the order.
+  log->busy.store(1, std::memory_order_relaxed);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  if (g_window.load(std::memory_order_acquire) != log->window) [[unlikely]] {
+    log->busy.store(0, std::memory_order_release);
+    return BeginWriteSlow();
+  }
+  return log;
+}
+
+}  // namespace internal
+
+class WriteScope {
+ public:
+  WriteScope() noexcept : log_(internal::BeginWrite()) {}
+  ~WriteScope() {
+    if (log_ != nullptr) log_->busy.store(0, std::memory_order_release);
+  }
+  WriteScope(const WriteScope&) = delete;
+  WriteScope& operator=(const WriteScope&) = delete;
+
+  explicit operator bool() const { return log_ != nullptr; }
+  ThreadLog* log() { return log_; }
+
+  // n slots next to each other; null if the byte limit is reached (the drop is
+  // counted). The caller writes all of them, word 3 of the first included.
+  Slot* Reserve(size_t n) noexcept {
+    Slot* slot = log_->cursor;
+    if (static_cast<size_t>(log_->limit - slot) < n) [[unlikely]] {
+      return internal::ReserveSlow(log_, n);
+    }
+    log_->cursor = slot + n;
+    return slot;
+  }
+
+  // `key` has started; it is the innermost open operator from now on. `slot`
+  // may be null.
+  void Push(const void* key, Slot* slot, uint64_t chain = 0) noexcept {
+    if (log_->top == log_->open_limit && !internal::GrowOpen(log_)) return;
+    *log_->top++ = {key, slot, chain};
+  }
+
+  // `key` has ended at `now`. Its slot, or null if there is nothing to fill in:
+  // its record was dropped, or it started on another thread or before the
+  // window (that is noted, and resolved when the window is decoded).
+  Slot* Pop(const void* key, Ticks now) noexcept {
+    OpenOp* top = log_->top;
+    if (top != log_->open_base && top[-1].key == key) [[likely]] {
+      log_->top = top - 1;
+      return top[-1].slot;
+    }
+    return internal::PopSlow(log_, key, now);
+  }
+
+  uint64_t open_chain() const {
+    return log_->top == log_->open_base ? 0 : log_->top[-1].chain;
+  }
+
+ private:
+  ThreadLog* const log_;
+};
+
+// Copies a text into the slots behind a record's first one. REQUIRES: they were
+// reserved for it.
+void CopyText(Slot* first, std::string_view name, std::string_view detail);
+
+// The text as far as it is kept, whole UTF-8 characters; counts a cut.
+std::string_view Bounded(ThreadLog* log, std::string_view text);
+
+}  // namespace stepscope

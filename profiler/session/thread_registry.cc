@@ -1,0 +1,263 @@
+#include "thread_registry.h"
+
+#include <absl/strings/str_cat.h>
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <new>
+#include <utility>
+
+#include "event_recording.h"
+
+namespace stepscope {
+namespace internal {
+
+constinit thread_local ThreadLog* t_log = nullptr;
+
+}  // namespace internal
+
+namespace {
+
+long Membarrier(int command) { return syscall(SYS_membarrier, command, 0, 0); }
+
+// Set once the thread's destructors have run: it records no more.
+constinit thread_local bool t_exited = false;
+
+// Tells the registry when a thread that recorded goes away.
+struct ExitNotice {
+  RegisteredLog* log = nullptr;
+  ~ExitNotice() {
+    t_exited = true;
+    internal::t_log = nullptr;
+    if (log != nullptr) ThreadRegistry::Get().ThreadExits(log);
+  }
+};
+thread_local ExitNotice t_exit_notice;
+
+std::string NameOfThisThread() {
+  char name[32] = "";
+  pthread_getname_np(pthread_self(), name, sizeof(name));
+  return name;
+}
+
+std::string NameOfThread(int64_t tid) {
+  std::ifstream file(absl::StrCat("/proc/self/task/", tid, "/comm"));
+  std::string name;
+  std::getline(file, name);
+  return name;
+}
+
+// Moves the log to window `number`: nothing recorded, nothing open.
+void Adopt(RegisteredLog* log, uint64_t number) {
+  log->window = number;
+  log->cursor = log->limit = nullptr;
+  log->last = nullptr;
+  log->top = log->open_base;
+  log->full = false;
+  log->dropped = log->cut = log->rare = 0;
+}
+
+}  // namespace
+
+ThreadRegistry& ThreadRegistry::Get() {
+  static ThreadRegistry* const registry = new ThreadRegistry;
+  return *registry;
+}
+
+ThreadRegistry::ThreadRegistry() {
+  has_membarrier_ = Membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
+  pthread_atfork(&BeforeFork, &AfterForkInParent, &AfterForkInChild);
+}
+
+absl::StatusOr<uint64_t> ThreadRegistry::Open(int64_t max_bytes) {
+  ReadClock();  // decides what a tick is before the first one is taken
+  std::lock_guard lock(mutex_);
+  if (open_ != 0) {
+    return absl::FailedPreconditionError(
+        "event buffers: a window is already open in this process, and there "
+        "can be one at a time; close the other profile first");
+  }
+  max_bytes_ = max_bytes;
+  bytes_left_.store(max_bytes, std::memory_order_relaxed);
+  open_ = ++opened_;
+  internal::g_window.store(open_, std::memory_order_release);
+  return open_;
+}
+
+void ThreadRegistry::WaitUntilQuiet() {
+  internal::g_window.store(0, std::memory_order_seq_cst);
+  if (has_membarrier_) Membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+  for (RegisteredLog* log : logs_) {
+    while (log->busy.load(std::memory_order_seq_cst) != 0) sched_yield();
+  }
+}
+
+std::unique_ptr<Recording> ThreadRegistry::Close(uint64_t number) {
+  auto recording = std::make_unique<EventRecording>();
+  std::lock_guard lock(mutex_);
+  if (open_ != number) return recording;
+  WaitUntilQuiet();
+  open_ = 0;
+  recording->SetClosed(getpid(), NowTicks(), max_bytes_,
+                       std::exchange(symbolize_, nullptr));
+  std::vector<RegisteredLog*> alive;
+  alive.reserve(logs_.size());
+  for (RegisteredLog* log : logs_) {
+    if (log->window == number) {
+      if (!log->exited) log->name = NameOfThread(log->tid);
+      recording->TakeThread(*log);
+      Adopt(log, ~uint64_t{0});
+    }
+    if (log->exited) {
+      delete[] log->open_base;
+      delete log;
+    } else {
+      alive.push_back(log);
+    }
+  }
+  logs_ = std::move(alive);
+  return recording;
+}
+
+void ThreadRegistry::SetSymbolizer(Symbolizer symbolize) {
+  std::lock_guard lock(mutex_);
+  symbolize_ = std::move(symbolize);
+}
+
+ThreadLog* ThreadRegistry::Register() {
+  auto* log = new (std::nothrow) RegisteredLog;
+  if (log == nullptr) return nullptr;
+  log->tid = syscall(SYS_gettid);
+  log->needs_fence = !has_membarrier_;
+  std::lock_guard lock(mutex_);
+  logs_.push_back(log);
+  t_exit_notice.log = log;
+  internal::t_log = log;
+  return log;
+}
+
+void ThreadRegistry::ThreadExits(RegisteredLog* log) {
+  std::lock_guard lock(mutex_);
+  if (open_ != 0 && log->window == open_) {
+    log->name = NameOfThisThread();
+    log->exited = true;
+    return;
+  }
+  std::erase(logs_, log);
+  delete[] log->open_base;
+  delete log;
+}
+
+bool ThreadRegistry::TakeChunkBytes() noexcept {
+  constexpr auto kBytes = static_cast<int64_t>(kChunkBytes);
+  if (bytes_left_.fetch_sub(kBytes, std::memory_order_relaxed) >= kBytes) {
+    return true;
+  }
+  bytes_left_.fetch_add(kBytes, std::memory_order_relaxed);
+  return false;
+}
+
+// Around a fork the lock is held, so the child finds the list whole. The window
+// is the parent's: the child leaves its chunks, and the logs of threads that do
+// not exist here, as they are.
+void ThreadRegistry::BeforeFork() { Get().mutex_.lock(); }
+
+void ThreadRegistry::AfterForkInParent() { Get().mutex_.unlock(); }
+
+void ThreadRegistry::AfterForkInChild() {
+  ThreadRegistry& registry = Get();
+  internal::g_window.store(0, std::memory_order_relaxed);
+  registry.open_ = 0;
+  registry.logs_.clear();
+  registry.symbolize_ = nullptr;
+  if (auto* own = static_cast<RegisteredLog*>(internal::t_log)) {
+    Adopt(own, ~uint64_t{0});
+    own->tid = syscall(SYS_gettid);
+    registry.logs_.push_back(own);
+  }
+  registry.mutex_.unlock();
+}
+
+namespace internal {
+
+ThreadLog* BeginWriteSlow() noexcept {
+  if (t_exited) return nullptr;
+  ThreadLog* log = t_log;
+  if (log == nullptr) {
+    log = ThreadRegistry::Get().Register();
+    if (log == nullptr) return nullptr;
+  }
+  log->busy.store(1, std::memory_order_seq_cst);
+  const uint64_t number = g_window.load(std::memory_order_seq_cst);
+  if (number == 0) {
+    log->busy.store(0, std::memory_order_release);
+    return nullptr;
+  }
+  if (log->window != number) Adopt(static_cast<RegisteredLog*>(log), number);
+  return log;
+}
+
+Slot* ReserveSlow(ThreadLog* log, size_t n) noexcept {
+  auto* owner = static_cast<RegisteredLog*>(log);
+  Chunk* chunk = nullptr;
+  if (!log->full && ThreadRegistry::Get().TakeChunkBytes()) chunk = MapChunk();
+  if (chunk == nullptr) {
+    log->full = true;
+    log->limit = log->cursor;  // smaller records are dropped too: the newest go
+    ++log->dropped;
+    return nullptr;
+  }
+  if (owner->last != nullptr) owner->last->used_end = log->cursor;
+  chunk->previous = owner->last;
+  owner->last = chunk;
+  log->cursor = chunk->begin() + n;
+  log->limit = chunk->end();
+  return chunk->begin();
+}
+
+bool GrowOpen(ThreadLog* log) noexcept {
+  const size_t depth = log->top - log->open_base;
+  const size_t capacity = depth == 0 ? 64 : depth * 2;
+  auto* grown = new (std::nothrow) OpenOp[capacity];
+  if (grown == nullptr) return false;
+  std::copy(log->open_base, log->top, grown);
+  delete[] log->open_base;
+  log->open_base = grown;
+  log->top = grown + depth;
+  log->open_limit = grown + capacity;
+  return true;
+}
+
+Slot* PopSlow(ThreadLog* log, const void* key, Ticks now) noexcept {
+  const auto note = [log](SlotKind kind, uint64_t first, const void* about) {
+    Slot* slot = log->cursor;
+    if (log->limit - slot < 1)
+      slot = ReserveSlow(log, 1);
+    else
+      log->cursor = slot + 1;
+    if (slot == nullptr) return;
+    ++log->rare;
+    *slot = {{first, reinterpret_cast<uint64_t>(about), 0, PackTail(kind, 0)}};
+  };
+  OpenOp* found = log->top;
+  while (found != log->open_base && found[-1].key != key) --found;
+  if (found == log->open_base) {
+    note(SlotKind::kForeignEnd, now, key);
+    return nullptr;
+  }
+  // What lies above it was begun later and has not ended: another thread ends
+  // it.
+  for (OpenOp* late = found; late != log->top; ++late) {
+    if (late->slot == nullptr) continue;
+    note(SlotKind::kUnended, reinterpret_cast<uint64_t>(late->slot), late->key);
+  }
+  log->top = found - 1;
+  return found[-1].slot;
+}
+
+}  // namespace internal
+}  // namespace stepscope

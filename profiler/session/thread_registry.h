@@ -1,0 +1,65 @@
+// All threads that have ever recorded and not yet exited, and the window they
+// record into. The slow half of the event buffers.
+//
+// One per process, because hooks carry no pointer of ours; never destroyed,
+// because threads may record until the process is gone. A forked child starts
+// with the forking thread alone and no window.
+#pragma once
+
+#include <absl/status/statusor.h>
+#include <stepscope/event_buffer.h>
+#include <stepscope/event_writer.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "event_chunks.h"
+
+namespace stepscope {
+
+// A ThreadLog with what only the slow paths need.
+struct RegisteredLog : ThreadLog {
+  Chunk* last = nullptr;
+  int64_t tid = 0;
+  std::string name;     // as read when the thread exited
+  bool exited = false;  // kept only for what it recorded
+};
+
+class ThreadRegistry {
+ public:
+  static ThreadRegistry& Get();
+
+  // FailedPrecondition if a window is open.
+  absl::StatusOr<uint64_t> Open(int64_t max_bytes);
+  // An empty recording if `number` is not the open window any more (a fork).
+  std::unique_ptr<Recording> Close(uint64_t number);
+  void SetSymbolizer(Symbolizer symbolize);
+
+  // Called by the thread itself.
+  ThreadLog* Register();
+  void ThreadExits(RegisteredLog* log);
+
+  // Takes the bytes of one chunk from the window's limit; false if none left.
+  bool TakeChunkBytes() noexcept;
+
+ private:
+  ThreadRegistry();
+  void WaitUntilQuiet();
+  static void BeforeFork();
+  static void AfterForkInParent();
+  static void AfterForkInChild();
+
+  std::mutex mutex_;
+  std::vector<RegisteredLog*> logs_;
+  uint64_t open_ = 0;    // the open window, 0 if none
+  uint64_t opened_ = 0;  // windows so far
+  Symbolizer symbolize_;
+  bool has_membarrier_ = false;
+  int64_t max_bytes_ = 0;
+  std::atomic<int64_t> bytes_left_{0};
+};
+
+}  // namespace stepscope

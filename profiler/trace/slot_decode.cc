@@ -1,0 +1,324 @@
+#include <stepscope/input_words.h>
+#include <stepscope/slot_decode.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "slot_walk.h"
+
+namespace stepscope {
+namespace {
+
+// What one thread's slots hold beside rows: read in a first pass, because it
+// comes after the record it is about.
+struct Asides {
+  std::unordered_map<const Slot*, const void*> unended;  // first slot -> key
+};
+
+// The ends that other threads delivered, by the op's key.
+using ForeignEnds = std::unordered_multimap<const void*, Ticks>;
+
+const void* AddressIn(uint64_t word) {
+  return reinterpret_cast<const void*>(word);
+}
+
+class Decoder {
+ public:
+  Decoder(const SlotLog& log, const ClockMap& clock, TraceBuilder& builder)
+      : log_(log), clock_(clock), builder_(builder) {}
+
+  DecodeResult Run(const Symbolizer& symbolize) {
+    for (const SlotThread& thread : log_.threads) CollectEnds(thread);
+    NameStacks(symbolize);
+    for (const SlotThread& thread : log_.threads) DecodeThread(thread);
+    return result_;
+  }
+
+ private:
+  void CollectEnds(const SlotThread& thread);
+  void NameStacks(const Symbolizer& symbolize);
+  void DecodeThread(const SlotThread& thread);
+  void AddOp(const Slot& slot, RowId thread, bool is_inexact);
+  void AddRange(const Slot& slot, RowId thread);
+  void AddMemory(const Slot& slot, RowId thread);
+  void AddInputs(const Slot& slot);
+  void AddStack();
+  void AddComms(const Slot& slot, RowId thread);
+  void Nest();
+  Ticks EndOf(const Slot& slot, bool& is_inexact);
+  NameId NameAt(const char* name);
+
+  const SlotLog& log_;
+  const ClockMap& clock_;
+  TraceBuilder& builder_;
+  DecodeResult result_;
+  Asides asides_;
+  ForeignEnds foreign_ends_;
+  std::unordered_map<const char*, NameId> names_;
+  std::unordered_map<std::string_view, RowId> inputs_;  // by their words
+  std::vector<std::vector<uint64_t>> stacks_;  // in the order of the slots
+  std::vector<RowId> stack_rows_;
+  size_t next_stack_ = 0;
+  std::vector<Op> ops_;  // of the thread being decoded, in pre-order
+  std::vector<Communication> communications_;
+  std::vector<size_t> communication_ops_;
+  std::vector<size_t> inexact_;  // ops whose end is not what their thread saw
+};
+
+void Decoder::CollectEnds(const SlotThread& thread) {
+  for (const auto& [slot, key] : thread.open) asides_.unended[slot] = key;
+  WalkSlots(thread, [&](const Slot& slot) {
+    switch (KindOf(slot)) {
+      case SlotKind::kForeignEnd:
+        foreign_ends_.emplace(AddressIn(slot.word[1]), slot.word[0]);
+        break;
+      case SlotKind::kUnended:
+        asides_.unended[static_cast<const Slot*>(AddressIn(slot.word[0]))] =
+            AddressIn(slot.word[1]);
+        break;
+      case SlotKind::kStack: {
+        const uint64_t* words = (&slot + 1)->word;
+        stacks_.emplace_back(words, words + slot.word[2]);
+        break;
+      }
+      default:
+        break;
+    }
+  });
+}
+
+void Decoder::NameStacks(const Symbolizer& symbolize) {
+  if (stacks_.empty() || symbolize == nullptr) return;
+  for (const std::vector<std::string>& frames : symbolize(stacks_)) {
+    Stack stack;
+    for (const std::string& frame : frames) {
+      stack.frames.push_back(builder_.Intern(frame));
+    }
+    stack_rows_.push_back(
+        stack.frames.empty() ? kNone : builder_.InternStack(std::move(stack)));
+  }
+}
+
+void Decoder::DecodeThread(const SlotThread& thread) {
+  const RowId row = builder_.ThreadRow(log_.pid, thread.tid);
+  if (thread.torch_thread != 0) {
+    builder_.thread(row).torch_thread = thread.torch_thread;
+  }
+  if (!thread.name.empty()) {
+    builder_.thread(row).name = builder_.Intern(thread.name);
+  }
+  ops_.clear();
+  communications_.clear();
+  communication_ops_.clear();
+  inexact_.clear();
+  result_.bad_records += WalkSlots(thread, [&](const Slot& slot) {
+    switch (KindOf(slot)) {
+      case SlotKind::kOp:
+      case SlotKind::kTextOp:
+        AddOp(slot, row, slot.word[1] == 0);
+        break;
+      case SlotKind::kRange:
+        AddRange(slot, row);
+        break;
+      case SlotKind::kMemory:
+        AddMemory(slot, row);
+        break;
+      case SlotKind::kInputs:
+        AddInputs(slot);
+        break;
+      case SlotKind::kStack:
+        AddStack();
+        break;
+      case SlotKind::kComms:
+        AddComms(slot, row);
+        break;
+      default:
+        break;
+    }
+  });
+  if (!inexact_.empty()) Nest();
+  for (const Op& op : ops_) builder_.Add(op);
+  for (size_t i = 0; i < communications_.size(); ++i) {
+    communications_[i].begin_ns = ops_[communication_ops_[i]].begin_ns;
+    communications_[i].end_ns = ops_[communication_ops_[i]].end_ns;
+    builder_.Add(communications_[i]);
+  }
+}
+
+NameId Decoder::NameAt(const char* name) {
+  const auto [it, is_new] = names_.try_emplace(name, 0);
+  if (is_new) it->second = builder_.Intern(name);
+  return it->second;
+}
+
+// When the record's event ended: what its thread wrote, else what another
+// thread delivered, else the window's end.
+Ticks Decoder::EndOf(const Slot& slot, bool& is_inexact) {
+  is_inexact = slot.word[1] == 0;
+  if (!is_inexact) return slot.word[1];
+  const auto unended = asides_.unended.find(&slot);
+  if (unended != asides_.unended.end()) {
+    const auto [first, last] = foreign_ends_.equal_range(unended->second);
+    Ticks best = 0;
+    for (auto it = first; it != last; ++it) {
+      // An address is used again; the first end after the begin is this one's.
+      if (it->second >= slot.word[0] && (best == 0 || it->second < best)) {
+        best = it->second;
+      }
+    }
+    if (best != 0) {
+      ++result_.ended_elsewhere;
+      return best;
+    }
+  }
+  ++result_.unfinished;
+  return std::max(log_.closed, slot.word[0]);
+}
+
+void Decoder::AddOp(const Slot& slot, RowId thread, bool is_inexact) {
+  Op op;
+  op.thread = thread;
+  op.begin_ns = clock_.ToNs(slot.word[0]);
+  op.end_ns = clock_.ToNs(EndOf(slot, is_inexact));
+  op.sequence = TailOf(slot);
+  if (KindOf(slot) == SlotKind::kOp) {
+    op.name = NameAt(reinterpret_cast<const char*>(slot.word[2]));
+  } else {
+    const auto fields = std::bit_cast<TextFields>(slot.word[2]);
+    op.name = builder_.Intern(TextsOf(slot).name);
+    op.kind = (fields.kind_or_thread & 1) != 0 ? OpKind::kBackward
+                                               : OpKind::kOperator;
+    op.forward_thread = fields.kind_or_thread >> 1;
+  }
+  if (is_inexact) inexact_.push_back(ops_.size());
+  ops_.push_back(op);
+}
+
+void Decoder::AddRange(const Slot& slot, RowId thread) {
+  const auto fields = std::bit_cast<TextFields>(slot.word[2]);
+  const Texts texts = TextsOf(slot);
+  bool is_inexact = false;
+  const int64_t begin_ns = clock_.ToNs(slot.word[0]);
+  const int64_t end_ns = clock_.ToNs(EndOf(slot, is_inexact));
+  if (fields.kind_or_thread == kClassifyLater) {
+    if (const int64_t number = StepNumber(texts.name); number >= 0) {
+      builder_.Add(Step{.begin_ns = begin_ns,
+                        .end_ns = end_ns,
+                        .number = number,
+                        .thread = thread});
+      return;
+    }
+  }
+  builder_.Add(
+      Range{.begin_ns = begin_ns,
+            .end_ns = end_ns,
+            .name = builder_.Intern(texts.name),
+            .detail = builder_.Intern(texts.detail),
+            .thread = thread,
+            .kind = fields.kind_or_thread == kClassifyLater
+                        ? ClassifyRange(texts.name)
+                        : static_cast<RangeKind>(fields.kind_or_thread)});
+}
+
+void Decoder::AddMemory(const Slot& slot, RowId thread) {
+  const uint64_t* totals = (&slot + 1)->word;
+  const int64_t device = TailOf(slot);
+  builder_.Add(
+      Allocation{.time_ns = clock_.ToNs(slot.word[0]),
+                 .address = slot.word[1],
+                 .bytes = static_cast<int64_t>(slot.word[2]),
+                 .total_allocated_bytes = static_cast<int64_t>(totals[0]),
+                 .total_reserved_bytes = static_cast<int64_t>(totals[1]),
+                 .device_type = static_cast<int32_t>(device & 0xff),
+                 .device = static_cast<int32_t>(device >> 8),
+                 .thread = thread});
+}
+
+void Decoder::AddInputs(const Slot& slot) {
+  if (ops_.empty() || ops_.back().inputs != kNone) return;
+  const std::span<const uint64_t> words((&slot + 1)->word, slot.word[2]);
+  // Most calls repeat the arguments of another one: compare raw words first.
+  const std::string_view bytes(reinterpret_cast<const char*>(words.data()),
+                               words.size_bytes());
+  const auto [it, is_new] = inputs_.try_emplace(bytes, kNone);
+  if (is_new) {
+    OpInputs inputs;
+    if (!DecodeInputs(words, builder_, inputs)) ++result_.bad_records;
+    it->second = builder_.InternInputs(std::move(inputs));
+  }
+  ops_.back().inputs = it->second;
+}
+
+void Decoder::AddStack() {
+  const size_t index = next_stack_++;
+  if (!ops_.empty() && index < stack_rows_.size()) {
+    ops_.back().stack = stack_rows_[index];
+  }
+}
+
+void Decoder::AddComms(const Slot& slot, RowId thread) {
+  const uint64_t* words = (&slot + 1)->word;
+  if (ops_.empty() || slot.word[2] < kCommsWordCount) {
+    ++result_.bad_records;
+    return;
+  }
+  std::string_view text(reinterpret_cast<const char*>(words + kCommsWordCount),
+                        (slot.word[2] - kCommsWordCount) * sizeof(uint64_t));
+  const auto take = [&](int index) {
+    const size_t size = words[kCommsTextBytes] >> (16 * index) & 0xffff;
+    const std::string_view part = text.substr(0, size);
+    text.remove_prefix(part.size());
+    return builder_.Intern(part);
+  };
+  Communication row;
+  row.name = take(0);
+  row.group_name = take(1);
+  row.group_description = take(2);
+  row.group_ranks = take(3);
+  row.dtype = builder_.Intern(DtypeName(words[kCommsDtype]));
+  row.in_elements = static_cast<int64_t>(words[kCommsInElements]);
+  row.out_elements = static_cast<int64_t>(words[kCommsOutElements]);
+  row.group_size = static_cast<int32_t>(words[kCommsGroupSize]);
+  row.sequence = static_cast<int64_t>(words[kCommsSequence]);
+  row.thread = thread;
+  communications_.push_back(row);
+  communication_ops_.push_back(ops_.size() - 1);
+}
+
+// Cuts the ops whose end their own thread did not see, so that the thread's
+// rows nest: no longer than what encloses them, over before what follows them.
+void Decoder::Nest() {
+  std::vector<bool> is_inexact(ops_.size(), false);
+  for (size_t index : inexact_) is_inexact[index] = true;
+  std::vector<size_t> open;
+  for (size_t i = 0; i < ops_.size(); ++i) {
+    Op& op = ops_[i];
+    while (!open.empty()) {
+      Op& outer = ops_[open.back()];
+      if (outer.end_ns <= op.begin_ns) {
+        open.pop_back();
+      } else if (outer.end_ns >= op.end_ns) {
+        break;
+      } else if (is_inexact[open.back()]) {
+        outer.end_ns = std::max(outer.begin_ns, op.begin_ns);
+        open.pop_back();
+      } else {
+        op.end_ns = outer.end_ns;
+        break;
+      }
+    }
+    open.push_back(i);
+  }
+}
+
+}  // namespace
+
+DecodeResult DecodeSlots(const SlotLog& log, const ClockMap& clock,
+                         const Symbolizer& symbolize, TraceBuilder& builder) {
+  return Decoder(log, clock, builder).Run(symbolize);
+}
+
+}  // namespace stepscope
