@@ -1,0 +1,52 @@
+// FileSink: a file that appears whole or not at all.
+//
+// Bytes go to a temporary file in the folder of `path`, which Close() renames;
+// whatever ends earlier removes it. Writing, and compressing where asked for,
+// happens on a thread of the sink's own, fed by blocks through a short queue,
+// so memory is bounded and the caller only formats. One thread drives a sink;
+// after a fork the child must not touch it.
+#pragma once
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+
+#include <memory>
+#include <string>
+
+namespace stepscope {
+
+class FileSink {
+ public:
+  enum class Compression { kNone, kGzip };
+  static constexpr size_t kBlockBytes = 1 << 20;
+
+  // Opens the temporary file. Errors: see FileError().
+  static absl::StatusOr<std::unique_ptr<FileSink>> Make(
+      const std::string& path, Compression compression);
+  ~FileSink();
+  FileSink(const FileSink&) = delete;
+  FileSink& operator=(const FileSink&) = delete;
+
+  // The block to append to. Call Flush() between events.
+  std::string& block() { return block_; }
+  // Hands the block on once it is full. After a write error blocks are thrown
+  // away and Close() tells why; failed() lets a long export stop early.
+  void Flush() {
+    if (block_.size() >= kBlockBytes) HandOver();
+  }
+  bool failed() const;
+
+  // Writes the rest, syncs the name into place. The first error that happened,
+  // with nothing left behind.
+  absl::Status Close();
+
+ private:
+  struct Worker;
+  explicit FileSink(std::unique_ptr<Worker> worker);
+  void HandOver();
+
+  std::string block_;
+  std::unique_ptr<Worker> worker_;
+};
+
+}  // namespace stepscope
