@@ -23,7 +23,7 @@ if(NOT TARGET TorchWheel::cpu)
     add_library(TorchWheel::cpu SHARED IMPORTED)
     set_target_properties(TorchWheel::cpu PROPERTIES
       IMPORTED_LOCATION "${TorchWheel_DIR}/lib/libtorch_cpu.so"
-      INTERFACE_SYSTEM_INCLUDE_DIRECTORIES
+      INTERFACE_INCLUDE_DIRECTORIES
         "${TorchWheel_DIR}/include;${TorchWheel_DIR}/include/torch/csrc/api/include"
       INTERFACE_COMPILE_DEFINITIONS "NDEBUG"
       INTERFACE_LINK_LIBRARIES "TorchWheel::c10")
