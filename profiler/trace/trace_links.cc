@@ -108,6 +108,7 @@ void LinkReleases(std::span<Allocation> allocations) {
   live.reserve(allocations.size() / 2);
   for (RowId row = 0; row < allocations.size(); ++row) {
     Allocation& event = allocations[row];
+    if (event.address == 0) continue;  // files of 2021 do not say where
     const Place place = {event.device_type, event.device, event.address};
     if (event.bytes > 0) {
       live[place] = row;

@@ -69,6 +69,10 @@ class TraceBuilder {
   RowId Add(const Loader& row);
   void Add(Loss row);
 
+  // Moves every row added so far: a file may say what its times count from only
+  // behind its events.
+  void ShiftTimes(int64_t delta_ns);
+
   // Sorts, links and clips. The builder is empty afterwards.
   Trace Build(const Options& options);
   Trace Build() { return Build(Options()); }

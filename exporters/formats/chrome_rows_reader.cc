@@ -1,0 +1,508 @@
+#include "chrome_rows_reader.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "chrome_device_rows_reader.h"
+
+namespace stepscope {
+namespace {
+
+constexpr int64_t kLargestNs = int64_t{4'600'000'000'000'000'000};
+
+enum class Category : uint8_t {
+  kOp,
+  kAnnotation,
+  kPython,
+  kCall,
+  kDriverCall,
+  kKernel,
+  kCopy,
+  kMemset,
+  kSync,
+  kOverhead,
+  kMemory,
+  kWindow,
+  kNoRow,  // known, and nothing a Trace holds
+  kUnknown,
+};
+
+struct CategoryName {
+  std::string_view text;
+  Category category;
+};
+
+// Kineto's categories, of 2021 and since; TensorBoard's spellings.
+constexpr CategoryName kCategories[] = {
+    {"python_function", Category::kPython},
+    {"cpu_op", Category::kOp},
+    {"cuda_runtime", Category::kCall},
+    {"kernel", Category::kKernel},
+    {"cpu_instant_event", Category::kMemory},
+    {"gpu_memcpy", Category::kCopy},
+    {"gpu_memset", Category::kMemset},
+    {"cuda_driver", Category::kDriverCall},
+    {"user_annotation", Category::kAnnotation},
+    {"Operator", Category::kOp},
+    {"Runtime", Category::kCall},
+    {"Kernel", Category::kKernel},
+    {"Memcpy", Category::kCopy},
+    {"Memset", Category::kMemset},
+    {"cuda_sync", Category::kSync},
+    {"overhead", Category::kOverhead},
+    {"Trace", Category::kWindow},
+    {"gpu_user_annotation", Category::kNoRow},
+    {"cuda_event", Category::kNoRow},
+    {"stepscope", Category::kNoRow},
+    {"operator", Category::kOp},
+    {"runtime", Category::kCall},
+    {"hip_runtime", Category::kCall},
+    {"memcpy", Category::kCopy},
+    {"memset", Category::kMemset},
+};
+
+Category CategoryOf(std::string_view text) {
+  for (const CategoryName& known : kCategories) {
+    if (known.text == text) return known.category;
+  }
+  return Category::kUnknown;
+}
+
+// "cuLaunchKernel" is the driver's, "cudaLaunchKernel" the runtime's.
+bool IsDriverName(std::string_view name) {
+  return name.size() > 2 && name.starts_with("cu") && name[2] >= 'A' &&
+         name[2] <= 'Z';
+}
+
+RangeKind RangeKindOf(std::string_view word) {
+  if (word == "phase") return RangeKind::kPhase;
+  if (word == "loader") return RangeKind::kLoader;
+  if (word == "optimizer") return RangeKind::kOptimizer;
+  if (word == "module") return RangeKind::kModule;
+  if (word == "collective") return RangeKind::kCollective;
+  if (word == "nvtx") return RangeKind::kNvtx;
+  return RangeKind::kUser;
+}
+
+template <typename Integer>
+void Take(const ChromeEvent& event, ArgKey key, Integer* value) {
+  if (const auto number = ToInteger(event.arg(key)))
+    *value = static_cast<Integer>(*number);
+}
+
+uint64_t Bit(Kind kind) { return uint64_t{1} << static_cast<int>(kind); }
+
+}  // namespace
+
+ChromeRows::ChromeRows(TraceBuilder* builder, const ChromeHeader& header)
+    : builder_(builder),
+      is_ours_(header.is_ours),
+      base_ns_(header.base_ns),
+      inputs_(builder) {
+  for (const ChromeHeader::FileThread& from : header.threads) {
+    const RowId row = builder_->ThreadRow(from.thread.pid, from.thread.tid);
+    builder_->thread(row).torch_thread = from.thread.torch_thread;
+    builder_->thread(row).name = builder_->Intern(from.name);
+    threads_[{from.pid, from.tid}] = row;
+  }
+}
+
+void ChromeRows::Add(const ChromeEvent& event) {
+  ++counts_.events;
+  const std::string_view phase = event.phase.text;
+  if (phase == "X") {
+    AddComplete(event);
+  } else if (phase == "i" || phase == "I") {
+    if (event.name.text == "[memory]" && event.has(ArgKey::kMemoryBytes))
+      AddMemory(event);
+  } else if (phase == "M") {
+    AddMetadata(event);
+  } else if (phase == "B" || phase == "E") {
+    ++counts_.unpaired;
+  } else if (phase.empty()) {
+    --counts_.events;
+    ++counts_.bad_times;
+  }
+  // Flows and counters are for viewers: the same is told by correlation ids.
+}
+
+void ChromeRows::AddComplete(const ChromeEvent& event) {
+  const Category category = CategoryOf(event.category.text);
+  if (category == Category::kNoRow) return;
+  if (category == Category::kUnknown) {
+    ++counts_.unknown_categories;
+    if (counts_.unknown_example.empty())
+      counts_.unknown_example = std::string(event.category.text);
+    return;
+  }
+  Times times = {};
+  if (!ReadTimes(event, &times)) return;
+  switch (category) {
+    case Category::kOp:
+      return AddOp(event, times);
+    case Category::kAnnotation:
+      return AddAnnotation(event, times);
+    case Category::kPython:
+      return AddPythonFrame(event, times);
+    case Category::kCall:
+    case Category::kDriverCall:
+      return AddCall(event, times);
+    case Category::kKernel:
+      return AddKernel(event, times);
+    case Category::kCopy:
+      return AddCopy(event, times);
+    case Category::kMemset:
+      return AddMemset(event, times);
+    case Category::kSync:
+      return AddSync(event, times);
+    case Category::kOverhead:
+      return AddOverhead(event, times);
+    default:
+      return;
+  }
+}
+
+bool ChromeRows::ReadTimes(const ChromeEvent& event, Times* times) {
+  const auto begin = ToNanoseconds(event.begin);
+  if (!begin) {
+    ++counts_.bad_times;
+    return false;
+  }
+  if (event.duration.type == Field::Type::kNone) {
+    ++counts_.no_duration;
+    return false;
+  }
+  const auto duration = ToNanoseconds(event.duration);
+  if (!duration) {
+    ++counts_.bad_times;
+    return false;
+  }
+  if (*duration < 0) {
+    ++counts_.negative_durations;
+    return false;
+  }
+  if (*begin > kLargestNs - *duration || *begin > kLargestNs - base_ns_) {
+    ++counts_.bad_times;
+    return false;
+  }
+  times->begin_ns = base_ns_ + *begin;
+  times->end_ns = times->begin_ns + *duration;
+  earliest_ns_ = std::min(earliest_ns_, times->begin_ns);
+  ++counts_.rows;
+  return true;
+}
+
+// Threads are numbers; old files write them as text, "25738" or "25738 (x)".
+// Other text gets a number below zero, one per text.
+int64_t ChromeRows::ThreadNumber(const Field& tid) {
+  if (const auto number = ToInteger(tid)) return *number;
+  int64_t number = 0;
+  const char* end = tid.text.data() + tid.text.size();
+  if (!tid.text.empty() && tid.text[0] >= '0' && tid.text[0] <= '9' &&
+      std::from_chars(tid.text.data(), end, number).ec == std::errc()) {
+    return number;
+  }
+  const auto [it, added] = text_threads_.try_emplace(
+      std::string(tid.text), -2 - static_cast<int64_t>(text_threads_.size()));
+  return it->second;
+}
+
+RowId ChromeRows::ThreadOf(const ChromeEvent& event) {
+  if (is_ours_ && event.has(ArgKey::kOurThread)) {
+    const int64_t row = ToInteger(event.arg(ArgKey::kOurThread)).value_or(-1);
+    return row < 0 ? kNone : static_cast<RowId>(row);
+  }
+  const int64_t pid = ThreadNumber(event.pid);
+  const int64_t tid = ThreadNumber(event.tid);
+  if (last_thread_ != kNone && pid == last_pid_ && tid == last_tid_)
+    return last_thread_;
+  const auto [it, added] = threads_.try_emplace({pid, tid}, kNone);
+  if (added) it->second = builder_->ThreadRow(pid, tid);
+  if (host_pid_ < 0) host_pid_ = pid;
+  last_pid_ = pid;
+  last_tid_ = tid;
+  last_thread_ = it->second;
+  return it->second;
+}
+
+NameId ChromeRows::NameOf(const ChromeEvent& event) {
+  const Field field =
+      event.has(ArgKey::kOurName) ? event.arg(ArgKey::kOurName) : event.name;
+  return builder_->Intern(Unescape(field.text, &scratch_));
+}
+
+NameId ChromeRows::InternArg(const ChromeEvent& event, ArgKey key) {
+  return builder_->Intern(Unescape(event.arg(key).text, &scratch_));
+}
+
+void ChromeRows::AddOp(const ChromeEvent& event, const Times& times) {
+  if (event.has(ArgKey::kOurRange) ||
+      (!is_ours_ && ClassifyRange(event.name.text) != RangeKind::kUser) ||
+      (!is_ours_ && StepNumber(event.name.text) >= 0)) {
+    return AddAnnotation(event, times);
+  }
+  if (event.has(ArgKey::kCollective) || event.has(ArgKey::kInElements) ||
+      event.has(ArgKey::kGroupName) || event.has(ArgKey::kGroupRanks) ||
+      event.arg(ArgKey::kOurOnly).text == "communication") {
+    AddCommunication(event, times);
+    if (event.has(ArgKey::kOurOnly)) return;
+  }
+  Op op;
+  op.begin_ns = times.begin_ns;
+  op.end_ns = times.end_ns;
+  op.name = NameOf(event);
+  op.thread = ThreadOf(event);
+  Take(event, ArgKey::kSequence, &op.sequence);
+  Take(event, ArgKey::kForwardThread, &op.forward_thread);
+  // Kineto writes 0 on forward ops; ours has the key on backward nodes only.
+  const bool is_backward =
+      is_ours_ ? event.has(ArgKey::kForwardThread)
+               : op.forward_thread != 0 ||
+                     event.name.text.starts_with("autograd::engine::");
+  if (is_backward) op.kind = OpKind::kBackward;
+  op.inputs = inputs_.Inputs(event);
+  op.stack = inputs_.CallStack(event);
+  if (op.inputs != kNone) seen_ |= Bit(Kind::kOpShapes);
+  if (op.stack != kNone) seen_ |= Bit(Kind::kOpStacks);
+  seen_ |= Bit(Kind::kOp);
+  builder_->Add(op);
+}
+
+void ChromeRows::AddAnnotation(const ChromeEvent& event, const Times& times) {
+  if (is_ours_ ? event.has(ArgKey::kOurStep)
+               : StepNumber(event.name.text) >= 0) {
+    const int64_t number =
+        is_ours_ ? ToInteger(event.arg(ArgKey::kOurStep)).value_or(-1)
+                 : StepNumber(event.name.text);
+    return AddStep(event, times, number);
+  }
+  AddRange(event, times, NameOf(event));
+}
+
+void ChromeRows::AddRange(const ChromeEvent& event, const Times& times,
+                          NameId name) {
+  Range range;
+  range.begin_ns = times.begin_ns;
+  range.end_ns = times.end_ns;
+  range.name = name;
+  range.detail = InternArg(event, ArgKey::kOurDetail);
+  range.thread = ThreadOf(event);
+  range.kind = event.has(ArgKey::kOurRange)
+                   ? RangeKindOf(event.arg(ArgKey::kOurRange).text)
+                   : ClassifyRange(event.name.text);
+  seen_ |= Bit(Kind::kRange);
+  if (range.kind == RangeKind::kLoader) seen_ |= Bit(Kind::kLoader);
+  builder_->Add(range);
+}
+
+void ChromeRows::AddStep(const ChromeEvent& event, const Times& times,
+                         int64_t number) {
+  if (!is_ours_ &&
+      !steps_.emplace(number, times.begin_ns, times.end_ns).second) {
+    ++counts_.duplicate_steps;
+    return;
+  }
+  Step step;
+  step.begin_ns = times.begin_ns;
+  step.end_ns = times.end_ns;
+  step.number = number;
+  step.thread = ThreadOf(event);
+  seen_ |= Bit(Kind::kStep);
+  builder_->Add(step);
+}
+
+void ChromeRows::AddCommunication(const ChromeEvent& event,
+                                  const Times& times) {
+  Communication row;
+  row.begin_ns = times.begin_ns;
+  row.end_ns = times.end_ns;
+  row.thread = ThreadOf(event);
+  row.name = InternArg(event, ArgKey::kCollective);
+  row.dtype = InternArg(event, ArgKey::kDtype);
+  row.group_name = InternArg(event, ArgKey::kGroupName);
+  row.group_description = InternArg(event, ArgKey::kGroupDescription);
+  row.group_ranks = InternArg(event, ArgKey::kGroupRanks);
+  Take(event, ArgKey::kInElements, &row.in_elements);
+  Take(event, ArgKey::kOutElements, &row.out_elements);
+  Take(event, ArgKey::kGroupSize, &row.group_size);
+  Take(event, ArgKey::kCollectiveSequence, &row.sequence);
+  seen_ |= Bit(Kind::kCommunication);
+  builder_->Add(row);
+}
+
+void ChromeRows::AddPythonFrame(const ChromeEvent& event, const Times& times) {
+  if (event.has(ArgKey::kOurRange))
+    return AddRange(event, times, NameOf(event));
+  PythonFrame frame;
+  frame.begin_ns = times.begin_ns;
+  frame.end_ns = times.end_ns;
+  frame.name = NameOf(event);
+  frame.thread = ThreadOf(event);
+  Take(event, ArgKey::kPythonId, &frame.python_id);
+  Take(event, ArgKey::kPythonParent, &frame.python_parent_id);
+  Take(event, ArgKey::kPythonModule, &frame.module_id);
+  seen_ |= Bit(Kind::kPythonFrame);
+  builder_->Add(frame);
+}
+
+void ChromeRows::AddCall(const ChromeEvent& event, const Times& times) {
+  RuntimeCall call;
+  call.begin_ns = times.begin_ns;
+  call.end_ns = times.end_ns;
+  call.name = NameOf(event);
+  call.thread = ThreadOf(event);
+  Take(event, ArgKey::kCorrelation, &call.correlation);
+  Take(event, ArgKey::kOurReturnCode, &call.return_code);
+  call.is_driver = event.category.text == "cuda_driver" ||
+                   event.has(ArgKey::kOurDriver) ||
+                   (!is_ours_ && IsDriverName(event.name.text));
+  seen_ |= Bit(Kind::kRuntimeCall);
+  builder_->Add(call);
+}
+
+void ChromeRows::AddKernel(const ChromeEvent& event, const Times& times) {
+  Kernel kernel;
+  kernel.begin_ns = times.begin_ns;
+  kernel.end_ns = times.end_ns;
+  kernel.name = NameOf(event);
+  ReadDeviceWork(event, &kernel);
+  ReadKernel(event, &kernel);
+  seen_ |= Bit(Kind::kKernel);
+  builder_->Add(kernel);
+}
+
+void ChromeRows::AddCopy(const ChromeEvent& event, const Times& times) {
+  Copy copy;
+  copy.begin_ns = times.begin_ns;
+  copy.end_ns = times.end_ns;
+  copy.name = NameOf(event);
+  ReadDeviceWork(event, &copy);
+  ReadCopy(event, event.name.text, &copy);
+  seen_ |= Bit(Kind::kCopy);
+  builder_->Add(copy);
+}
+
+void ChromeRows::AddMemset(const ChromeEvent& event, const Times& times) {
+  Memset memset;
+  memset.begin_ns = times.begin_ns;
+  memset.end_ns = times.end_ns;
+  memset.name = NameOf(event);
+  ReadDeviceWork(event, &memset);
+  Take(event, ArgKey::kBytes, &memset.bytes);
+  seen_ |= Bit(Kind::kMemset);
+  builder_->Add(memset);
+}
+
+void ChromeRows::AddSync(const ChromeEvent& event, const Times& times) {
+  Sync sync;
+  sync.begin_ns = times.begin_ns;
+  sync.end_ns = times.end_ns;
+  sync.name = NameOf(event);
+  Take(event, ArgKey::kDevice, &sync.device);
+  Take(event, ArgKey::kStream, &sync.stream);
+  Take(event, ArgKey::kCorrelation, &sync.correlation);
+  Take(event, ArgKey::kWaitOnStream, &sync.wait_on_stream);
+  Take(event, ArgKey::kWaitOnRecord, &sync.wait_on_record_correlation);
+  seen_ |= Bit(Kind::kSync);
+  builder_->Add(sync);
+}
+
+void ChromeRows::AddOverhead(const ChromeEvent& event, const Times& times) {
+  Overhead row;
+  row.begin_ns = times.begin_ns;
+  row.end_ns = times.end_ns;
+  row.name = NameOf(event);
+  seen_ |= Bit(Kind::kOverhead);
+  if (is_ours_ || ThreadNumber(event.pid) >= 0) {
+    row.thread = ThreadOf(event);
+    builder_->Add(row);
+  } else {
+    // Kineto draws them on process -1; the thread is one of the host's.
+    overheads_.push_back({row, ThreadNumber(event.tid)});
+  }
+}
+
+void ChromeRows::AddMemory(const ChromeEvent& event) {
+  const auto time = ToNanoseconds(event.begin);
+  if (!time || *time > kLargestNs - base_ns_) {
+    ++counts_.bad_times;
+    return;
+  }
+  Allocation row;
+  row.time_ns = base_ns_ + *time;
+  row.thread = ThreadOf(event);
+  Take(event, ArgKey::kMemoryBytes, &row.bytes);
+  Take(event, ArgKey::kAddress, &row.address);
+  Take(event, ArgKey::kTotalAllocated, &row.total_allocated_bytes);
+  Take(event, ArgKey::kTotalReserved, &row.total_reserved_bytes);
+  Take(event, ArgKey::kDeviceType, &row.device_type);
+  Take(event, ArgKey::kOurDeviceType, &row.device_type);
+  Take(event, ArgKey::kDeviceId, &row.device);
+  earliest_ns_ = std::min(earliest_ns_, row.time_ns);
+  seen_ |= Bit(Kind::kMemory);
+  ++counts_.rows;
+  builder_->Add(row);
+}
+
+void ChromeRows::AddMetadata(const ChromeEvent& event) {
+  if (is_ours_ || event.name.text != "thread_name") return;
+  const std::string_view name =
+      Unescape(event.arg(ArgKey::kName).text, &scratch_);
+  if (!name.empty())
+    thread_names_[{ThreadNumber(event.pid), ThreadNumber(event.tid)}] = name;
+}
+
+void ChromeRows::Finish(const ChromeHeader& header, int64_t shift_ns) {
+  for (WaitingOverhead& waiting : overheads_) {
+    waiting.row.thread = builder_->ThreadRow(host_pid_, waiting.tid);
+    threads_.try_emplace({host_pid_, waiting.tid}, waiting.row.thread);
+    builder_->Add(waiting.row);
+  }
+  overheads_.clear();
+  builder_->ShiftTimes(shift_ns);
+  if (is_ours_) {
+    builder_->run() = header.run;
+    for (Kind kind : header.watched) builder_->Watch(kind);
+    for (const Loss& loss : header.losses) builder_->Add(loss);
+    return;
+  }
+  for (const auto& [place, row] : threads_) {
+    const auto name = thread_names_.find(place);
+    if (name != thread_names_.end())
+      builder_->thread(row).name = builder_->Intern(name->second);
+  }
+  builder_->run() = header.run;
+  builder_->run().pid = host_pid_;
+  if (header.is_kineto) builder_->run().producer = "torch.profiler";
+  Watch(header);
+}
+
+// A file of torch.profiler does not list what it watched: what is there was,
+// and so was what the header's flags name. A GPU's tables go together: CUPTI
+// records calls, kernels, copies and memsets or none of them.
+void ChromeRows::Watch(const ChromeHeader& header) {
+  RunInfo& run = builder_->run();
+  const auto seen = [&](Kind kind) { return (seen_ & Bit(kind)) != 0; };
+  const auto also = [&](bool watched, Kind kind) {
+    if (watched) seen_ |= Bit(kind);
+  };
+  also(header.record_shapes && seen(Kind::kOp), Kind::kOpShapes);
+  also(header.profile_memory && seen(Kind::kOp), Kind::kMemory);
+  also(header.with_stack && seen(Kind::kOp), Kind::kPythonFrame);
+  also(seen(Kind::kOp), Kind::kRange);
+  const bool gpu = seen(Kind::kRuntimeCall) || seen(Kind::kKernel) ||
+                   seen(Kind::kCopy) || seen(Kind::kMemset);
+  for (Kind kind :
+       {Kind::kRuntimeCall, Kind::kKernel, Kind::kCopy, Kind::kMemset}) {
+    also(gpu, kind);
+  }
+  run.record_shapes = seen(Kind::kOpShapes);
+  run.profile_memory = seen(Kind::kMemory);
+  run.with_stack = seen(Kind::kPythonFrame) || seen(Kind::kOpStacks);
+  for (int kind = 0; kind < static_cast<int>(Kind::kCount); ++kind) {
+    if (seen(static_cast<Kind>(kind))) builder_->Watch(static_cast<Kind>(kind));
+  }
+}
+
+}  // namespace stepscope

@@ -1,0 +1,34 @@
+#include <stepscope/trace_builder.h>
+
+namespace stepscope {
+namespace {
+
+template <typename Row>
+void Shift(std::vector<Row>& rows, int64_t delta_ns) {
+  for (Row& row : rows) {
+    row.begin_ns += delta_ns;
+    row.end_ns += delta_ns;
+  }
+}
+
+}  // namespace
+
+void TraceBuilder::ShiftTimes(int64_t delta_ns) {
+  if (delta_ns == 0) return;
+  Shift(trace_.steps_, delta_ns);
+  Shift(trace_.ranges_, delta_ns);
+  Shift(trace_.ops_, delta_ns);
+  Shift(trace_.runtime_calls_, delta_ns);
+  Shift(trace_.kernels_, delta_ns);
+  Shift(trace_.copies_, delta_ns);
+  Shift(trace_.memsets_, delta_ns);
+  Shift(trace_.syncs_, delta_ns);
+  Shift(trace_.overheads_, delta_ns);
+  Shift(trace_.python_frames_, delta_ns);
+  Shift(trace_.communications_, delta_ns);
+  Shift(trace_.host_usage_, delta_ns);
+  for (Allocation& row : trace_.allocations_) row.time_ns += delta_ns;
+  for (Settings& row : trace_.settings_) row.time_ns += delta_ns;
+}
+
+}  // namespace stepscope
