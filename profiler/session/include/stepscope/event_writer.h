@@ -106,6 +106,15 @@ class WriteScope {
     return slot;
   }
 
+  // Room for n slots of which fewer may be kept: Commit() how many. Null as
+  // Reserve().
+  Slot* Room(size_t n) noexcept {
+    Slot* slot = Reserve(n);
+    if (slot != nullptr) log_->cursor = slot;
+    return slot;
+  }
+  void Commit(size_t n) noexcept { log_->cursor += n; }
+
   // `key` has started; it is the innermost open operator from now on. `slot`
   // may be null.
   void Push(const void* key, Slot* slot, uint64_t chain = 0) noexcept {
@@ -125,6 +134,13 @@ class WriteScope {
     return internal::PopSlow(log_, key, now);
   }
 
+  // True if `key` is the innermost open operator and has this slot.
+  bool IsInnermost(const void* key, const Slot* slot) const {
+    return log_->top != log_->open_base && log_->top[-1].key == key &&
+           log_->top[-1].slot == slot;
+  }
+
+  // The chain of the innermost open operator, 0 if none is open.
   uint64_t open_chain() const {
     return log_->top == log_->open_base ? 0 : log_->top[-1].chain;
   }

@@ -1,0 +1,16 @@
+// Parameters of collectives: c10d wraps each call in a function named
+// record_param_comms and puts what it is about into the thread's debug info.
+#pragma once
+
+#include <ATen/record_function.h>
+
+namespace stepscope {
+
+// REQUIRES: fn has no schema.
+bool IsComms(const at::RecordFunction& fn);
+
+// Adds a kComms record about the operator just added. REQUIRES: not inside a
+// WriteScope.
+void AddComms(const at::RecordFunction& fn);
+
+}  // namespace stepscope

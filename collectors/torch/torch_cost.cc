@@ -1,0 +1,81 @@
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <stepscope/event_writer.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <utility>
+
+#include "torch_hooks.h"
+
+namespace stepscope {
+namespace {
+
+// Redirects the calling thread's records into a log of its own, which nobody
+// reads. Only the registry's slow paths need more than a ThreadLog, and there
+// is always room here, so they are never taken.
+class ScratchLog {
+ public:
+  ScratchLog() : saved_(internal::t_log) {
+    log_.window = internal::g_window.load(std::memory_order_relaxed);
+    log_.open_base = log_.top = open_.data();
+    log_.open_limit = open_.data() + open_.size();
+    Rewind();
+    internal::t_log = &log_;
+  }
+  ~ScratchLog() { internal::t_log = saved_; }
+  ScratchLog(const ScratchLog&) = delete;
+  ScratchLog& operator=(const ScratchLog&) = delete;
+
+  void Rewind() {
+    log_.cursor = slots_.data();
+    log_.limit = slots_.data() + slots_.size();
+  }
+
+ private:
+  ThreadLog* const saved_;
+  ThreadLog log_;
+  std::array<OpenOp, 8> open_;
+  std::array<Slot, 1024> slots_;
+};
+
+double NsPerCall(const at::RecordFunctionCallback& callback,
+                 const c10::FunctionSchema& schema, bool is_recorded,
+                 int calls) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < calls; ++i) {
+    at::StepCallbacks callbacks(at::RecordFunction::currentThreadId(),
+                                at::RecordScope::FUNCTION);
+    if (is_recorded) {
+      callbacks.callbacks_.push_back({callback.start(), callback.end()});
+    }
+    at::RecordFunction guard(std::move(callbacks));
+    if (guard.isActive()) guard.before(std::cref(schema));
+  }
+  const std::chrono::duration<double, std::nano> passed =
+      std::chrono::steady_clock::now() - begin;
+  return passed.count() / calls;
+}
+
+}  // namespace
+
+double MeasureOpCostNs(const TorchOptions& options) {
+  const auto op =
+      c10::Dispatcher::singleton().findSchema({"aten::add", "Tensor"});
+  if (!op.has_value()) return -1;
+  const TorchOptions plain{.record_shapes = options.record_shapes};
+  const at::RecordFunctionCallback callback = MakeTorchCallback(plain);
+  constexpr int kCalls = 200;  // fits the scratch log
+  constexpr int kRounds = 7;   // the best of them: 0.2 ms in all
+  ScratchLog log;
+  double recorded = 1e9, idle = 1e9;
+  for (int round = 0; round < kRounds; ++round) {
+    log.Rewind();
+    recorded =
+        std::min(recorded, NsPerCall(callback, op->schema(), true, kCalls));
+    idle = std::min(idle, NsPerCall(callback, op->schema(), false, kCalls));
+  }
+  return std::max(0.0, recorded - idle);
+}
+
+}  // namespace stepscope

@@ -1,0 +1,138 @@
+#include "torch_hooks.h"
+
+#include <stepscope/event_writer.h>
+#include <stepscope/slot.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include "torch_comms.h"
+#include "torch_inputs.h"
+#include "torch_stacks.h"
+
+namespace stepscope {
+namespace {
+
+// RecordFunction does not say whether its name is an operator's, but all
+// functions without a schema give the same literal as their overload name.
+// Null: this LibTorch does otherwise, so every name is copied.
+constinit std::atomic<const char*> g_no_schema{nullptr};
+
+bool HasSchema(const at::RecordFunction& fn) {
+  const char* mark = g_no_schema.load(std::memory_order_relaxed);
+  return mark != nullptr && fn.overload_name() != mark;
+}
+
+Slot* AddSchemaOp(WriteScope& scope, const at::RecordFunction& fn) {
+  Slot* slot = scope.Reserve(1);
+  if (slot == nullptr) return nullptr;
+  slot->word[2] = reinterpret_cast<uint64_t>(fn.name());
+  slot->word[3] = PackTail(SlotKind::kOp, fn.seqNr());
+  return slot;
+}
+
+Slot* AddText(WriteScope& scope, SlotKind kind, std::string_view name,
+              uint32_t kind_or_thread, int64_t sequence) {
+  name = Bounded(scope.log(), name);
+  Slot* slot = scope.Reserve(1 + SlotsForBytes(name.size()));
+  if (slot == nullptr) return nullptr;
+  slot->word[2] = std::bit_cast<uint64_t>(
+      TextFields{.name_bytes = static_cast<uint16_t>(name.size()),
+                 .kind_or_thread = kind_or_thread});
+  slot->word[3] = PackTail(kind, sequence);
+  CopyText(slot, name, {});
+  return slot;
+}
+
+Slot* AddRecord(WriteScope& scope, const at::RecordFunction& fn,
+                bool has_schema) {
+  if (has_schema) return AddSchemaOp(scope, fn);
+  if (fn.scope() == at::RecordScope::USER_SCOPE) {
+    return AddText(scope, SlotKind::kRange, fn.name(), kClassifyLater, 0);
+  }
+  return AddText(scope, SlotKind::kTextOp, fn.name(),
+                 PackTextOp(fn.scope() == at::RecordScope::BACKWARD_FUNCTION,
+                            fn.forwardThreadId()),
+                 fn.seqNr());
+}
+
+template <bool kShapes, bool kStacks>
+std::unique_ptr<at::ObserverContext> OnStart(const at::RecordFunction& fn) {
+  bool wants_stack = false;
+  bool is_comms = false;
+  Slot* slot = nullptr;
+  {
+    WriteScope scope;
+    if (!scope) return nullptr;
+    scope.log()->torch_thread = fn.threadId();
+    const bool has_schema =
+        fn.scope() == at::RecordScope::FUNCTION && HasSchema(fn);
+    slot = AddRecord(scope, fn, has_schema);
+    uint64_t chain = 0;
+    if constexpr (kStacks) {
+      chain = ChainOf(scope.open_chain(), fn.name(), has_schema);
+      wants_stack = slot != nullptr && IsNewChain(chain, scope.log()->window);
+    }
+    scope.Push(&fn, slot, chain);
+    if (slot == nullptr) return nullptr;
+    if constexpr (kShapes) AddInputs(scope, fn);
+    is_comms = !has_schema && IsComms(fn);
+    slot->word[0] = NowTicks();
+    if (!wants_stack && !is_comms) [[likely]]
+      return nullptr;
+  }
+  // Rare, and foreign code: outside the scope above. Nothing else comes between
+  // on this thread; only the window may close, and then the slot is gone.
+  // Otherwise the operator begins when this is done.
+  if (is_comms) AddComms(fn);
+  if constexpr (kStacks) {
+    if (wants_stack) AddStack();
+  }
+  WriteScope scope;
+  if (scope && scope.IsInnermost(&fn, slot)) slot->word[0] = NowTicks();
+  return nullptr;
+}
+
+void OnEnd(const at::RecordFunction& fn, at::ObserverContext*) {
+  const Ticks now = NowTicks();
+  WriteScope scope;
+  if (!scope) return;
+  if (Slot* slot = scope.Pop(&fn, now)) slot->word[1] = now;
+}
+
+at::RecordFunctionCallback::StartCallback StartFor(
+    const TorchOptions& options) {
+  if (options.record_shapes) {
+    return options.with_stack ? &OnStart<true, true> : &OnStart<true, false>;
+  }
+  return options.with_stack ? &OnStart<false, true> : &OnStart<false, false>;
+}
+
+}  // namespace
+
+at::RecordFunctionCallback MakeTorchCallback(const TorchOptions& options) {
+  return at::RecordFunctionCallback(StartFor(options), &OnEnd)
+      .needsInputs(options.record_shapes)
+      .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION,
+               at::RecordScope::TORCHSCRIPT_FUNCTION,
+               at::RecordScope::CUSTOM_CLASS, at::RecordScope::USER_SCOPE,
+               at::RecordScope::LITE_INTERPRETER,
+               at::RecordScope::STATIC_RUNTIME_OP,
+               at::RecordScope::STATIC_RUNTIME_MODEL});
+}
+
+void LearnSchemaMark() {
+  const at::RecordFunction one{at::StepCallbacks()};
+  const at::RecordFunction other{at::StepCallbacks()};
+  const char* mark = one.overload_name();
+  const bool is_one_literal = mark != nullptr && *mark == '\0' &&
+                              mark == other.overload_name() &&
+                              // not the text inside the object itself
+                              !(reinterpret_cast<const char*>(&one) <= mark &&
+                                mark < reinterpret_cast<const char*>(&one + 1));
+  g_no_schema.store(is_one_literal ? mark : nullptr, std::memory_order_relaxed);
+}
+
+}  // namespace stepscope

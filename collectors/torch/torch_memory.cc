@@ -1,0 +1,82 @@
+#include "torch_memory.h"
+
+#include <absl/status/statusor.h>
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+#include <stepscope/event_writer.h>
+#include <torch/csrc/profiler/orchestration/observer.h>
+
+#include <atomic>
+
+namespace stepscope {
+
+using c10::DebugInfoKind;
+using c10::ThreadLocalDebugInfo;
+using torch::profiler::impl::ActiveProfilerType;
+using torch::profiler::impl::ProfilerConfig;
+using torch::profiler::impl::ProfilerState;
+using torch::profiler::impl::ProfilerStateBase;
+
+// LibTorch takes whatever is in the slot for one of its own profilers and asks
+// it things, so it has to be one; it answers that it is disabled.
+class MemoryHook : public ProfilerStateBase {
+ public:
+  MemoryHook()
+      : ProfilerStateBase(ProfilerConfig(ProfilerState::Disabled,
+                                         /*report_input_shapes=*/false,
+                                         /*profile_memory=*/true)) {}
+
+  ActiveProfilerType profilerType() override {
+    return ActiveProfilerType::NONE;
+  }
+
+  void Stop() { is_on_.store(false, std::memory_order_relaxed); }
+
+  void reportMemoryUsage(void* address, int64_t bytes, size_t total_allocated,
+                         size_t total_reserved, c10::Device device) override {
+    if (!is_on_.load(std::memory_order_relaxed)) return;
+    WriteScope scope;
+    if (!scope) return;
+    Slot* slot = scope.Reserve(2);
+    if (slot == nullptr) return;
+    slot[0] = {
+        {NowTicks(), reinterpret_cast<uint64_t>(address),
+         static_cast<uint64_t>(bytes),
+         PackTail(SlotKind::kMemory,
+                  PackDevice(static_cast<int>(device.type()),
+                             device.has_index() ? device.index() : -1))}};
+    slot[1] = {{total_allocated, total_reserved, 0, 0}};
+  }
+
+ private:
+  std::atomic<bool> is_on_{true};
+};
+
+absl::StatusOr<std::shared_ptr<MemoryHook>> StartMemoryHook() {
+  if (ThreadLocalDebugInfo::get(DebugInfoKind::PROFILER_STATE) != nullptr) {
+    return absl::FailedPreconditionError(
+        "torch: cannot record memory: another profiler (torch.profiler, or a "
+        "second stepscope) holds this thread's reporting slot; stop it first, "
+        "or leave record_memory off");
+  }
+  auto hook = std::make_shared<MemoryHook>();
+  ThreadLocalDebugInfo::_push(DebugInfoKind::PROFILER_STATE, hook);
+  return hook;
+}
+
+bool StopMemoryHook(const std::shared_ptr<MemoryHook>& hook) {
+  // Threads that inherited it may hold it for longer; it is mute from here.
+  hook->Stop();
+  if (ThreadLocalDebugInfo::get(DebugInfoKind::PROFILER_STATE) != hook.get()) {
+    return false;
+  }
+  try {
+    ThreadLocalDebugInfo::_pop(DebugInfoKind::PROFILER_STATE);
+  } catch (const std::exception&) {
+    // Something else was pushed on top and is still there: it stays under it,
+    // mute.
+  }
+  return true;
+}
+
+}  // namespace stepscope

@@ -1,0 +1,126 @@
+#include "torch_stacks.h"
+
+#include <stepscope/event_writer.h>
+#include <torch/csrc/profiler/unwind/unwind.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <unordered_map>
+
+namespace stepscope {
+namespace {
+
+constexpr size_t kMaxFrames = 128;
+
+// The chains one thread has seen in one window. Never grows: when it is three
+// quarters full, further chains count as seen.
+struct SeenChains {
+  static constexpr size_t kSize = 1 << 14;
+  uint64_t window = 0;
+  size_t count = 0;
+  std::array<uint64_t, kSize> chains{};
+};
+thread_local std::unique_ptr<SeenChains> t_seen;
+
+// Frames between the operator and the sampling are the same in every stack and
+// say nothing.
+bool IsOwnFrame(std::string_view function) {
+  return function.find("torch::unwind::") != std::string_view::npos ||
+         function.find("stepscope::") != std::string_view::npos ||
+         function.find("at::RecordFunction::") != std::string_view::npos ||
+         function.find("record_function_with_scope") != std::string_view::npos;
+}
+
+std::vector<std::string> FramesOf(
+    const std::vector<uint64_t>& stack,
+    const std::unordered_map<uint64_t, torch::unwind::Frame>& named) {
+  std::vector<std::string> frames;
+  bool is_leading = true;
+  for (uint64_t address : stack) {
+    const auto it = named.find(address);
+    if (it == named.end()) continue;
+    const torch::unwind::Frame& frame = it->second;
+    if (is_leading && IsOwnFrame(frame.funcname)) continue;
+    is_leading = false;
+    frames.push_back(frame.filename + "(" + std::to_string(frame.lineno) +
+                     "): " + frame.funcname);
+  }
+  return frames;
+}
+
+std::vector<std::vector<std::string>> Symbolize(
+    std::span<const std::vector<uint64_t>> stacks) {
+  std::vector<void*> addresses;
+  for (const std::vector<uint64_t>& stack : stacks) {
+    for (uint64_t address : stack) {
+      addresses.push_back(reinterpret_cast<void*>(address));
+    }
+  }
+  std::sort(addresses.begin(), addresses.end());
+  addresses.erase(std::unique(addresses.begin(), addresses.end()),
+                  addresses.end());
+  std::unordered_map<uint64_t, torch::unwind::Frame> named;
+  try {
+    // "fast" reads the debug sections in this process; the default of torch
+    // would start another program inside the job.
+    const std::vector<torch::unwind::Frame> frames =
+        torch::unwind::symbolize(addresses, torch::unwind::Mode::fast);
+    for (size_t i = 0; i < frames.size(); ++i) {
+      named.emplace(reinterpret_cast<uint64_t>(addresses[i]), frames[i]);
+    }
+  } catch (const std::exception&) {
+    // No names: the operators are there without stacks.
+  }
+  std::vector<std::vector<std::string>> result;
+  for (const std::vector<uint64_t>& stack : stacks) {
+    result.push_back(FramesOf(stack, named));
+  }
+  return result;
+}
+
+}  // namespace
+
+uint64_t ChainOf(uint64_t outer, const char* name, bool has_schema) {
+  const uint64_t own = has_schema ? reinterpret_cast<uint64_t>(name)
+                                  : std::hash<std::string_view>()(name);
+  return (outer * 0x9e3779b97f4a7c15u ^ own) * 0xff51afd7ed558ccdu | 1;
+}
+
+bool IsNewChain(uint64_t chain, uint64_t window) {
+  if (t_seen == nullptr) t_seen = std::make_unique<SeenChains>();
+  if (t_seen->window != window) {
+    t_seen->window = window;
+    t_seen->count = 0;
+    t_seen->chains.fill(0);
+  }
+  size_t at = chain >> 40 & (SeenChains::kSize - 1);
+  while (t_seen->chains[at] != 0) {
+    if (t_seen->chains[at] == chain) return false;
+    at = (at + 1) & (SeenChains::kSize - 1);
+  }
+  if (t_seen->count >= SeenChains::kSize / 4 * 3) return false;
+  t_seen->chains[at] = chain;
+  ++t_seen->count;
+  return true;
+}
+
+void AddStack() {
+  const std::vector<void*> frames = torch::unwind::unwind();
+  const size_t count = std::min(frames.size(), kMaxFrames);
+  if (count == 0) return;
+  WriteScope scope;
+  if (!scope) return;
+  Slot* head = scope.Reserve(1 + SlotsForWords(count));
+  if (head == nullptr) return;
+  head->word[2] = count;
+  head->word[3] = PackTail(SlotKind::kStack, 0);
+  uint64_t* out = (head + 1)->word;
+  for (size_t i = 0; i < count; ++i) {
+    out[i] = reinterpret_cast<uint64_t>(frames[i]);
+  }
+}
+
+Symbolizer MakeTorchSymbolizer() { return &Symbolize; }
+
+}  // namespace stepscope
