@@ -261,6 +261,15 @@ void TraceBuilder::Clip(const Options& options) {
   std::erase_if(trace_.steps_, [&](const Step& step) {
     return step.end_ns <= begin || step.begin_ns >= end;
   });
+  // What was read once per step lives and dies with its step.
+  const auto of_no_step = [&](const auto& row) {
+    return row.step >= 0 &&
+           std::none_of(
+               trace_.steps_.begin(), trace_.steps_.end(),
+               [&](const Step& step) { return step.number == row.step; });
+  };
+  std::erase_if(trace_.settings_, of_no_step);
+  std::erase_if(trace_.host_usage_, of_no_step);
   std::erase_if(trace_.ranges_, outside);
   std::erase_if(trace_.ops_, outside);
   std::erase_if(trace_.python_frames_, outside);

@@ -1,0 +1,59 @@
+#include <stepscope/session.h>
+
+#include <exception>
+#include <utility>
+
+namespace stepscope {
+
+Trace ClosedWindow::Build(RunInfo run) {
+  const ClockMap clock(clock_begin_, clock_end_);
+  TraceBuilder builder;
+  const RowId thread = builder.ThreadRow(pid_, tid_);
+  run.pid = pid_;
+  run.cycle = static_cast<int32_t>(cycle_);
+  run.training_thread = thread;
+  run.window_begin_ns = clock.ToNs(begin_);
+  run.window_end_ns = clock.ToNs(end_);
+  run.wait_step_ns = std::move(wait_step_ns_);
+  run.clock_error_ns = clock.error_ns();
+  TraceBuilder::Options clip{.window_begin_ns = run.window_begin_ns,
+                             .window_end_ns = run.window_end_ns};
+  builder.run() = std::move(run);
+
+  builder.Watch(Kind::kStep);
+  for (const Mark& step : steps_) {
+    builder.Add(Step{.begin_ns = clock.ToNs(step.begin),
+                     .end_ns = clock.ToNs(step.end),
+                     .number = step.number,
+                     .thread = thread});
+  }
+  if (!loaders_.empty()) builder.Watch(Kind::kLoader);
+  for (const LoaderFacts& loader : loaders_) {
+    builder.Add(Loader{.name = builder.Intern(loader.name),
+                       .kind = builder.Intern(loader.kind),
+                       .workers = loader.workers,
+                       .batch_size = loader.batch_size});
+  }
+  for (Loss& loss : losses_) builder.Add(std::move(loss));
+  for (std::unique_ptr<Recording>& recording : recordings_) {
+    const auto failed = [&](const char* what) {
+      builder.Add(Loss{.name = "decode-failed",
+                       .detail = std::string("a recording could not be "
+                                             "decoded: ") +
+                                 what + "; please report this",
+                       .count = 1,
+                       .severity = Severity::kError});
+    };
+    try {
+      recording->AddTo(builder, clock);
+    } catch (const std::exception& error) {
+      failed(error.what());
+    } catch (...) {
+      failed("unknown exception");
+    }
+    recording.reset();  // its memory is free before the next one decodes
+  }
+  return builder.Build(clip);
+}
+
+}  // namespace stepscope

@@ -1,0 +1,129 @@
+// Session: collectors switched on and off by a schedule.
+//
+// The life of a cycle: in its wait steps everything is off and the steps are
+// timed; at warm-up the event buffers open and the collectors start; when the
+// active steps have ended, the collectors stop, the buffers close, and the
+// caller gets a ClosedWindow, which a background thread turns into a Trace. A
+// collector that cannot start is left out of that cycle; the reason travels in
+// the Trace as a Loss.
+//
+// One thread, the one that trains, drives a Session. At most one Session of a
+// process has cycles left at a time. In a forked child every call does nothing.
+#pragma once
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <stepscope/collector.h>
+#include <stepscope/event_buffer.h>
+#include <stepscope/loaders.h>
+#include <stepscope/schedule.h>
+#include <stepscope/trace.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace stepscope {
+
+// What one window recorded, not yet decoded. Holds no hook; any thread may
+// build it.
+class ClosedWindow {
+ public:
+  // Decodes, sorts, links and clips to the active steps. `run` is what is known
+  // about the run; this adds what the window knows. Never throws for a
+  // collector that fails to decode: that becomes a Loss. Call once.
+  Trace Build(RunInfo run);
+
+  int64_t cycle() const { return cycle_; }
+  // Active steps that ended inside the window.
+  int64_t steps() const { return static_cast<int64_t>(steps_.size()); }
+
+ private:
+  friend class Session;
+  struct Mark {
+    Ticks begin = 0;
+    Ticks end = 0;
+    int64_t number = 0;
+  };
+
+  int64_t cycle_ = 0;
+  int64_t pid_ = 0;
+  int64_t tid_ = 0;
+  ClockReading clock_begin_;
+  ClockReading clock_end_;
+  Ticks begin_ = 0;
+  Ticks end_ = 0;
+  std::vector<Mark> steps_;
+  std::vector<int64_t> wait_step_ns_;
+  std::vector<std::unique_ptr<Recording>> recordings_;
+  std::vector<LoaderFacts> loaders_;
+  std::vector<Loss> losses_;
+};
+
+class Session {
+ public:
+  struct Options {
+    std::string name;  // tells this session from another one in messages
+    Schedule schedule = {};
+    EventBuffers::Options buffers = {};
+    std::vector<std::unique_ptr<Collector>> collectors = {};
+    // Told each error once, on the driving thread. May be empty. A source that
+    // is merely not there (Unavailable) is no error.
+    std::function<void(const absl::Status&)> on_error = {};
+  };
+
+  // InvalidArgument for a schedule that records nothing; FailedPrecondition,
+  // naming the other, while another Session of this process has cycles left.
+  static absl::StatusOr<std::unique_ptr<Session>> Make(Options options);
+
+  // Stops whatever runs and throws its window away. Call End() to keep it.
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // The current step has ended. Gives the window when that closed one, else
+  // null. After the last cycle it does nothing.
+  std::unique_ptr<ClosedWindow> Step();
+
+  // The loop has ended. Gives the window that was open, cut here; null if no
+  // active step had begun. The Session is done.
+  std::unique_ptr<ClosedWindow> End();
+
+  bool done() const { return done_; }
+  // Steps that have ended.
+  int64_t steps() const { return step_; }
+  // True in a child of the process that made the Session.
+  bool in_forked_child() const;
+
+ private:
+  class Claim;
+
+  Session(Options options, std::unique_ptr<Claim> claim);
+  void Enter();  // the phase of step_, which begins now
+  void StartRecording();
+  std::unique_ptr<ClosedWindow> CloseWindow();
+  void StopCollectors(ClosedWindow* window);
+  void DropRecording();
+  void Tell(const absl::Status& error);
+
+  Options options_;
+  std::unique_ptr<Claim> claim_;
+  uint64_t fork_count_ = 0;
+  bool done_ = false;
+  int64_t step_ = 0;  // the one that runs now
+  SchedulePlace place_;
+  Ticks step_begin_ = 0;
+  int64_t step_begin_ns_ = 0;  // monotonic
+  std::vector<int64_t> wait_step_ns_;
+  std::vector<std::string> told_;
+
+  // From warm-up to the window's end.
+  bool recording_ = false;
+  std::unique_ptr<EventBuffers> buffers_;
+  std::vector<Collector*> started_;
+  std::unique_ptr<ClosedWindow> window_;
+};
+
+}  // namespace stepscope

@@ -1,0 +1,91 @@
+#include <stepscope/event_buffer.h>
+#include <stepscope/loaders.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <utility>
+
+#include "fork_guard.h"
+
+namespace stepscope {
+
+struct LoaderRegistration::Entry {
+  LoaderFacts facts;
+  std::atomic<Ticks> last_wait{0};
+  bool ended = false;
+};
+
+// The one list of a process, because `Batches(*loader, "train")` names no
+// session. Guarded by SharedMutex(), never destroyed: a loader may outlive
+// every static.
+struct LoaderList {
+  using Entry = LoaderRegistration::Entry;
+  std::vector<std::shared_ptr<Entry>> entries;
+};
+
+namespace {
+
+LoaderList* const g_loaders = new LoaderList;
+
+// More ended loaders than this are not worth a row; a loop that makes a loader
+// per step while nobody records must not grow.
+constexpr size_t kMaxEnded = 64;
+
+}  // namespace
+
+LoaderRegistration::LoaderRegistration(LoaderFacts facts)
+    : entry_(std::make_shared<Entry>()) {
+  entry_->facts = std::move(facts);
+  const std::lock_guard lock(SharedMutex());
+  g_loaders->entries.push_back(entry_);
+}
+
+LoaderRegistration::~LoaderRegistration() {
+  const std::lock_guard lock(SharedMutex());
+  auto& entries = g_loaders->entries;
+  const bool waited = entry_->last_wait.load(std::memory_order_relaxed) != 0;
+  const auto ended = std::count_if(entries.begin(), entries.end(),
+                                   [](const auto& e) { return e->ended; });
+  if (waited && static_cast<size_t>(ended) < kMaxEnded) {
+    entry_->ended = true;
+  } else {
+    std::erase(entries, entry_);
+  }
+}
+
+void LoaderRegistration::MarkWait() noexcept {
+  // Also keeps ticks from before the clock was chosen out of the list.
+  if (!IsRecording()) return;
+  entry_->last_wait.store(NowTicks(), std::memory_order_relaxed);
+}
+
+size_t LoaderThreads(std::span<int64_t> tids) {
+  const std::lock_guard lock(SharedMutex());
+  size_t count = 0;
+  for (const auto& entry : g_loaders->entries) {
+    if (entry->ended) continue;
+    for (int64_t tid : entry->facts.worker_tids) {
+      if (count < tids.size()) tids[count] = tid;
+      ++count;
+    }
+  }
+  return count;
+}
+
+std::vector<LoaderFacts> TakeLoadersWaitedFor(Ticks since) {
+  const std::lock_guard lock(SharedMutex());
+  std::vector<LoaderFacts> loaders;
+  for (const auto& entry : g_loaders->entries) {
+    const Ticks last_wait = entry->last_wait.load(std::memory_order_relaxed);
+    if (last_wait == 0 || last_wait < since) continue;
+    if (std::find(loaders.begin(), loaders.end(), entry->facts) ==
+        loaders.end()) {
+      loaders.push_back(entry->facts);
+    }
+  }
+  std::erase_if(g_loaders->entries, [](const auto& e) { return e->ended; });
+  return loaders;
+}
+
+}  // namespace stepscope

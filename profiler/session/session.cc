@@ -1,0 +1,260 @@
+#include <stepscope/session.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <utility>
+
+#include "fork_guard.h"
+
+namespace stepscope {
+namespace {
+
+// The last wait steps are the ones that are settled; more tell nothing new.
+constexpr size_t kMaxWaitSteps = 32;
+
+// Who has cycles left in this process, if `g_holder_fork` is this process.
+// Guarded by SharedMutex(); never destroyed.
+std::string* const g_holder = new std::string;
+bool g_held = false;
+uint64_t g_holder_fork = 0;
+
+int64_t MonotonicNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+std::string Text(const absl::Status& status) {
+  return std::string(status.message().data(), status.message().size());
+}
+
+Loss LossOf(const std::string& name, const absl::Status& status) {
+  // A source that is simply not there is worth a note; one that fails, a
+  // warning.
+  return {.name = name,
+          .detail = Text(status),
+          .count = -1,
+          .severity = absl::IsUnavailable(status) ? Severity::kNote
+                                                  : Severity::kWarning};
+}
+
+}  // namespace
+
+// "One at a time" as a handle: lets go when it dies.
+class Session::Claim {
+ public:
+  static absl::StatusOr<std::unique_ptr<Claim>> Make(const std::string& name) {
+    const uint64_t fork_count = ForkCount();
+    const std::lock_guard lock(SharedMutex());
+    if (g_held && g_holder_fork == fork_count) {
+      return absl::FailedPreconditionError(
+          "cannot profile \"" + name + "\": \"" + *g_holder +
+          "\" is still being profiled in this process; let it end first (its "
+          "schedule runs out, or its Profile is destroyed)");
+    }
+    g_held = true;
+    g_holder_fork = fork_count;
+    *g_holder = name;
+    return std::unique_ptr<Claim>(new Claim);
+  }
+  ~Claim() {
+    const std::lock_guard lock(SharedMutex());
+    g_held = false;
+  }
+  Claim(const Claim&) = delete;
+  Claim& operator=(const Claim&) = delete;
+
+ private:
+  Claim() = default;
+};
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Make(Options options) {
+  if (absl::Status s = CheckSchedule(options.schedule); !s.ok()) return s;
+  absl::StatusOr<std::unique_ptr<Claim>> claim = Claim::Make(options.name);
+  if (!claim.ok()) return claim.status();
+  ReadClock();  // chooses the clock, before anyone takes ticks
+  return std::unique_ptr<Session>(
+      new Session(std::move(options), *std::move(claim)));
+}
+
+Session::Session(Options options, std::unique_ptr<Claim> claim)
+    : options_(std::move(options)),
+      claim_(std::move(claim)),
+      fork_count_(ForkCount()) {
+  wait_step_ns_.reserve(kMaxWaitSteps);
+  Enter();
+}
+
+Session::~Session() {
+  if (in_forked_child()) {
+    // The hooks, chunks and locks are the parent's; forget them untouched.
+    (void)claim_.release();
+    (void)buffers_.release();
+    for (auto& collector : options_.collectors) (void)collector.release();
+    return;
+  }
+  if (recording_) DropRecording();
+}
+
+bool Session::in_forked_child() const { return ForkCount() != fork_count_; }
+
+void Session::Tell(const absl::Status& error) {
+  // The same failure in every cycle is told once.
+  std::string text = Text(error);
+  if (std::find(told_.begin(), told_.end(), text) != told_.end()) return;
+  told_.push_back(std::move(text));
+  if (options_.on_error && !absl::IsUnavailable(error)) {
+    options_.on_error(error);
+  }
+}
+
+void Session::Enter() {
+  const SchedulePlace before = place_;
+  place_ = PlaceOf(options_.schedule, step_);
+  if (place_.phase == SchedulePhase::kDone) {
+    done_ = true;
+    claim_.reset();
+    return;
+  }
+  if (place_.cycle != before.cycle) wait_step_ns_.clear();
+  if (place_.phase != SchedulePhase::kWait && !recording_) StartRecording();
+  step_begin_ns_ = MonotonicNs();
+  step_begin_ = NowTicks();
+  if (place_.phase == SchedulePhase::kActive && window_->begin_ == 0) {
+    window_->begin_ = step_begin_;
+  }
+}
+
+void Session::StartRecording() {
+  recording_ = true;
+  window_ = std::make_unique<ClosedWindow>();
+  window_->cycle_ = place_.cycle;
+  window_->pid_ = getpid();
+  window_->tid_ = gettid();
+  window_->clock_begin_ = ReadClock();
+  absl::StatusOr<std::unique_ptr<EventBuffers>> buffers =
+      EventBuffers::Open(options_.buffers);
+  if (!buffers.ok()) {
+    Tell(buffers.status());
+    window_->losses_.push_back(LossOf("buffers-unavailable", buffers.status()));
+    window_->losses_.back().severity = Severity::kError;
+    return;  // the collectors would have nowhere to write
+  }
+  buffers_ = *std::move(buffers);
+  for (const auto& collector : options_.collectors) {
+    const absl::Status started = collector->Start();
+    if (started.ok()) {
+      started_.push_back(collector.get());
+      continue;
+    }
+    Tell(started);
+    window_->losses_.push_back(
+        LossOf(std::string(collector->name()) + "-unavailable", started));
+  }
+}
+
+std::unique_ptr<ClosedWindow> Session::Step() {
+  if (done_ || in_forked_child()) return nullptr;
+  // Counters of two cores may differ by a few ticks; a step never ends before
+  // it began.
+  const Ticks end = std::max(NowTicks(), step_begin_);
+  const int64_t end_ns = MonotonicNs();
+  switch (place_.phase) {
+    case SchedulePhase::kWait:
+      // Step 0 also holds whatever came before the loop.
+      if (step_ > 0) {
+        if (wait_step_ns_.size() == kMaxWaitSteps) {
+          wait_step_ns_.erase(wait_step_ns_.begin());
+        }
+        wait_step_ns_.push_back(end_ns - step_begin_ns_);
+      }
+      break;
+    case SchedulePhase::kActive:
+      window_->steps_.push_back({step_begin_, end, step_});
+      window_->end_ = end;
+      break;
+    case SchedulePhase::kWarmup:
+    case SchedulePhase::kDone:
+      break;
+  }
+  if (recording_) {
+    const int64_t now_ns = NowNs();
+    for (Collector* collector : started_) collector->OnStep(step_, now_ns);
+  }
+  const bool was_active = place_.phase == SchedulePhase::kActive;
+  const int64_t cycle = place_.cycle;
+  ++step_;
+  std::unique_ptr<ClosedWindow> closed;
+  const SchedulePlace next = PlaceOf(options_.schedule, step_);
+  if (was_active &&
+      (next.phase != SchedulePhase::kActive || next.cycle != cycle)) {
+    closed = CloseWindow();
+  }
+  const bool same_phase = next.phase == place_.phase && closed == nullptr;
+  Enter();
+  // Steps tile the timeline unless something was switched between them.
+  if (same_phase) {
+    step_begin_ = end;
+    step_begin_ns_ = end_ns;
+  }
+  return closed;
+}
+
+std::unique_ptr<ClosedWindow> Session::End() {
+  if (done_ || in_forked_child()) return nullptr;
+  done_ = true;
+  std::unique_ptr<ClosedWindow> closed;
+  if (recording_ && window_->begin_ != 0) {
+    // What ran after the last Step() is kept: it may be why the loop ended.
+    window_->end_ = NowTicks();
+    closed = CloseWindow();
+  } else if (recording_) {
+    DropRecording();
+  }
+  claim_.reset();
+  return closed;
+}
+
+std::unique_ptr<ClosedWindow> Session::CloseWindow() {
+  StopCollectors(window_.get());
+  if (buffers_ != nullptr) {
+    window_->recordings_.push_back(buffers_->Close());
+    buffers_.reset();
+  }
+  window_->clock_end_ = ReadClock();
+  window_->wait_step_ns_ = wait_step_ns_;
+  window_->loaders_ = TakeLoadersWaitedFor(window_->begin_);
+  recording_ = false;
+  return std::move(window_);
+}
+
+// In the opposite order of their start. `window` may be null: what they
+// recorded is thrown away.
+void Session::StopCollectors(ClosedWindow* window) {
+  std::reverse(started_.begin(), started_.end());
+  for (Collector* collector : started_) {
+    absl::StatusOr<std::unique_ptr<Recording>> recording = collector->Stop();
+    if (window == nullptr) continue;
+    if (recording.ok()) {
+      if (*recording != nullptr) {
+        window->recordings_.push_back(*std::move(recording));
+      }
+      continue;
+    }
+    Tell(recording.status());
+    window->losses_.push_back(LossOf(
+        std::string(collector->name()) + "-stop-failed", recording.status()));
+  }
+  started_.clear();
+}
+
+void Session::DropRecording() {
+  StopCollectors(nullptr);
+  buffers_.reset();
+  window_.reset();
+  recording_ = false;
+}
+
+}  // namespace stepscope

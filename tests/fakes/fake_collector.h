@@ -1,0 +1,77 @@
+// FakeCollector: does what it is told and writes down each call. It can fail
+// any call by number, throw from a decoder, and add rows of its own.
+#pragma once
+
+#include <stepscope/collector.h>
+
+#include <functional>
+#include <memory>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace stepscope {
+
+class FakeCollector : public Collector {
+ public:
+  // What a test reads afterwards; outlives the collector.
+  struct Log {
+    std::vector<std::string> calls;  // "start", "step 3", "stop", "decode"
+    int starts = 0;
+    int stops = 0;
+  };
+  struct Behaviour {
+    std::string name = "fake";
+    std::set<int> fail_starts = {};  // the n-th Start(), from 1, fails
+    std::set<int> fail_stops = {};
+    absl::Status error = absl::InternalError("fake: told to fail");
+    bool throw_in_decode = false;
+    // Called while the recording is decoded.
+    std::function<void(TraceBuilder&, const ClockMap&)> rows = {};
+  };
+
+  FakeCollector(Behaviour behaviour, std::shared_ptr<Log> log)
+      : behaviour_(std::move(behaviour)), log_(std::move(log)) {}
+
+  std::string_view name() const override { return behaviour_.name; }
+
+  absl::Status Start() override {
+    log_->calls.push_back("start");
+    if (behaviour_.fail_starts.contains(++log_->starts)) {
+      return behaviour_.error;
+    }
+    return absl::OkStatus();
+  }
+
+  void OnStep(int64_t step, int64_t) override {
+    log_->calls.push_back("step " + std::to_string(step));
+  }
+
+  absl::StatusOr<std::unique_ptr<Recording>> Stop() override {
+    log_->calls.push_back("stop");
+    if (behaviour_.fail_stops.contains(++log_->stops)) return behaviour_.error;
+    return std::make_unique<FakeRecording>(behaviour_);
+  }
+
+ private:
+  class FakeRecording : public Recording {
+   public:
+    explicit FakeRecording(Behaviour behaviour)
+        : behaviour_(std::move(behaviour)) {}
+    void AddTo(TraceBuilder& builder, const ClockMap& clock) override {
+      if (behaviour_.throw_in_decode) throw std::runtime_error("damaged");
+      builder.Watch(Kind::kOp);
+      if (behaviour_.rows) behaviour_.rows(builder, clock);
+    }
+
+   private:
+    Behaviour behaviour_;
+  };
+
+  Behaviour behaviour_;
+  std::shared_ptr<Log> log_;
+};
+
+}  // namespace stepscope
