@@ -19,7 +19,8 @@ struct ChromeHeader {
     std::string name;
   };
 
-  bool is_ours = false;    // has an object "stepscope"
+  bool is_ours = false;  // has an object "stepscope"
+  bool is_tb_flavour = false;
   bool is_kineto = false;  // has keys only Kineto writes
   int64_t base_ns = 0;     // unix ns of `ts` 0
   bool record_shapes = false;
@@ -34,6 +35,9 @@ struct ChromeHeader {
 
 // Reads `json`, one object. False if it is no JSON.
 bool ReadChromeHeader(const std::string& json, ChromeHeader* header);
+
+// The part of it that reads our object "stepscope", if there is one.
+void ReadOwnHeader(const std::string& json, ChromeHeader* header);
 
 // Adds the tables that our own header holds as rows (settings, host_usage,
 // loaders) to `builder`.

@@ -10,7 +10,6 @@
 #include "chrome_event_reader.h"
 #include "chrome_header_reader.h"
 #include "chrome_rows_reader.h"
-#include "json_events_reader.h"
 #include "json_repair_reader.h"
 
 namespace stepscope {
@@ -99,9 +98,10 @@ void AddLosses(const ChromeRows::Counts& counts, const Damage& damage,
           counts.unknown_categories, Severity::kNote, builder);
 }
 
-// What is wrong with a file in which no array of events was found.
-absl::Status NoEvents(const std::string& path, const BytesReader& bytes,
-                      const JsonEventsReader& events) {
+}  // namespace
+
+absl::Status NoEventsError(const std::string& path, const BytesReader& bytes,
+                           const JsonEventsReader& events) {
   const std::string header = events.header_before_events();
   if (!events.complete()) {
     return absl::DataLossError(
@@ -123,13 +123,11 @@ absl::Status NoEvents(const std::string& path, const BytesReader& bytes,
                                     "(export_chrome_trace) or of stepscope");
 }
 
-}  // namespace
-
 absl::StatusOr<Trace> ReadChromeTrace(const std::string& path,
                                       BytesReader* bytes) {
   JsonEventsReader events(bytes);
   const std::string_view first = events.Next();
-  if (!events.found_events()) return NoEvents(path, *bytes, events);
+  if (!events.found_events()) return NoEventsError(path, *bytes, events);
 
   TraceBuilder builder;
   ChromeHeader before;

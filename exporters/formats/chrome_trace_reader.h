@@ -14,6 +14,7 @@
 #include <string>
 
 #include "bytes_reader.h"
+#include "json_events_reader.h"
 
 namespace stepscope {
 
@@ -21,5 +22,9 @@ namespace stepscope {
 // be read: file, offset, reason).
 absl::StatusOr<Trace> ReadChromeTrace(const std::string& path,
                                       BytesReader* bytes);
+
+// What is wrong with a file in which no array of events was found.
+absl::Status NoEventsError(const std::string& path, const BytesReader& bytes,
+                           const JsonEventsReader& events);
 
 }  // namespace stepscope
