@@ -103,15 +103,15 @@ void AppendMember(const char* key, const Field& field, std::string* out) {
 
 }  // namespace
 
-struct ChromeInputs::Json {
+struct ChromeInputsReader::Json {
   dom::parser parser;
 };
 
-ChromeInputs::ChromeInputs(TraceBuilder* builder)
+ChromeInputsReader::ChromeInputsReader(TraceBuilder* builder)
     : builder_(builder), json_(std::make_unique<Json>()) {}
-ChromeInputs::~ChromeInputs() = default;
+ChromeInputsReader::~ChromeInputsReader() = default;
 
-RowId ChromeInputs::Inputs(const ChromeEvent& event) {
+RowId ChromeInputsReader::Inputs(const ChromeEvent& event) {
   if (!event.has(ArgKey::kInputDims) && !event.has(ArgKey::kInputType))
     return kNone;
   key_ = "{\"v\":1";
@@ -133,7 +133,7 @@ RowId ChromeInputs::Inputs(const ChromeEvent& event) {
   return row;
 }
 
-RowId ChromeInputs::ParseInputs(const std::string& text) {
+RowId ChromeInputsReader::ParseInputs(const std::string& text) {
   dom::object object;
   if (json_->parser.parse(text).get(object)) return kNone;
   OpInputs inputs;
@@ -162,7 +162,7 @@ RowId ChromeInputs::ParseInputs(const std::string& text) {
   return builder_->InternInputs(std::move(inputs));
 }
 
-RowId ChromeInputs::CallStack(const ChromeEvent& event) {
+RowId ChromeInputsReader::CallStack(const ChromeEvent& event) {
   const Field ours = event.arg(ArgKey::kOurStack);
   const Field field =
       ours.type == Field::Type::kArray ? ours : event.arg(ArgKey::kCallStack);
@@ -189,7 +189,7 @@ RowId ChromeInputs::CallStack(const ChromeEvent& event) {
   return row;
 }
 
-RowId ChromeInputs::ParseStack(const std::string& text) {
+RowId ChromeInputsReader::ParseStack(const std::string& text) {
   dom::array list;
   if (json_->parser.parse(text).get(list)) return kNone;
   Stack stack;

@@ -1,5 +1,6 @@
-// ChromeInputs: the args that hold lists (inputs of ops, call stacks) into rows
-// of a builder. The same text is parsed once: shapes and stacks repeat.
+// ChromeInputsReader: the args that hold lists (inputs of ops, call stacks)
+// into rows of a builder. The same text is parsed once: shapes and stacks
+// repeat.
 #pragma once
 
 #include <stepscope/trace_builder.h>
@@ -14,13 +15,13 @@
 
 namespace stepscope {
 
-class ChromeInputs {
+class ChromeInputsReader {
  public:
   // `builder` must outlive this.
-  explicit ChromeInputs(TraceBuilder* builder);
-  ~ChromeInputs();
-  ChromeInputs(const ChromeInputs&) = delete;
-  ChromeInputs& operator=(const ChromeInputs&) = delete;
+  explicit ChromeInputsReader(TraceBuilder* builder);
+  ~ChromeInputsReader();
+  ChromeInputsReader(const ChromeInputsReader&) = delete;
+  ChromeInputsReader& operator=(const ChromeInputsReader&) = delete;
 
   // Row in op_inputs(); kNone if the event recorded none.
   RowId Inputs(const ChromeEvent& event);

@@ -91,11 +91,20 @@ void Take(const ChromeEvent& event, ArgKey key, Integer* value) {
     *value = static_cast<Integer>(*number);
 }
 
+// Collectives are ops with metadata; ours are so by name and say where not.
+bool IsCommunication(const ChromeEvent& event) {
+  if (event.has(ArgKey::kOurOnly))
+    return event.arg(ArgKey::kOurOnly).text == "communication";
+  return event.has(ArgKey::kCollective) || event.has(ArgKey::kInElements) ||
+         event.has(ArgKey::kGroupName) || event.has(ArgKey::kGroupRanks);
+}
+
 uint64_t Bit(Kind kind) { return uint64_t{1} << static_cast<int>(kind); }
 
 }  // namespace
 
-ChromeRows::ChromeRows(TraceBuilder* builder, const ChromeHeader& header)
+ChromeRowReader::ChromeRowReader(TraceBuilder* builder,
+                                 const ChromeHeader& header)
     : builder_(builder),
       is_ours_(header.is_ours),
       base_ns_(header.base_ns),
@@ -108,7 +117,7 @@ ChromeRows::ChromeRows(TraceBuilder* builder, const ChromeHeader& header)
   }
 }
 
-void ChromeRows::Add(const ChromeEvent& event) {
+void ChromeRowReader::Add(const ChromeEvent& event) {
   ++counts_.events;
   const std::string_view phase = event.phase.text;
   if (phase == "X") {
@@ -127,7 +136,7 @@ void ChromeRows::Add(const ChromeEvent& event) {
   // Flows and counters are for viewers: the same is told by correlation ids.
 }
 
-void ChromeRows::AddComplete(const ChromeEvent& event) {
+void ChromeRowReader::AddComplete(const ChromeEvent& event) {
   const Category category = CategoryOf(event.category.text);
   if (category == Category::kNoRow) return;
   if (category == Category::kUnknown) {
@@ -163,7 +172,7 @@ void ChromeRows::AddComplete(const ChromeEvent& event) {
   }
 }
 
-bool ChromeRows::ReadTimes(const ChromeEvent& event, Times* times) {
+bool ChromeRowReader::ReadTimes(const ChromeEvent& event, Times* times) {
   const auto begin = ToNanoseconds(event.begin);
   if (!begin) {
     ++counts_.bad_times;
@@ -195,7 +204,7 @@ bool ChromeRows::ReadTimes(const ChromeEvent& event, Times* times) {
 
 // Threads are numbers; old files write them as text, "25738" or "25738 (x)".
 // Other text gets a number below zero, one per text.
-int64_t ChromeRows::ThreadNumber(const Field& tid) {
+int64_t ChromeRowReader::ThreadNumber(const Field& tid) {
   if (const auto number = ToInteger(tid)) return *number;
   int64_t number = 0;
   const char* end = tid.text.data() + tid.text.size();
@@ -208,7 +217,7 @@ int64_t ChromeRows::ThreadNumber(const Field& tid) {
   return it->second;
 }
 
-RowId ChromeRows::ThreadOf(const ChromeEvent& event) {
+RowId ChromeRowReader::ThreadOf(const ChromeEvent& event) {
   if (is_ours_ && event.has(ArgKey::kOurThread)) {
     const int64_t row = ToInteger(event.arg(ArgKey::kOurThread)).value_or(-1);
     return row < 0 ? kNone : static_cast<RowId>(row);
@@ -226,27 +235,26 @@ RowId ChromeRows::ThreadOf(const ChromeEvent& event) {
   return it->second;
 }
 
-NameId ChromeRows::NameOf(const ChromeEvent& event) {
+NameId ChromeRowReader::NameOf(const ChromeEvent& event) {
   const Field field =
       event.has(ArgKey::kOurName) ? event.arg(ArgKey::kOurName) : event.name;
   return builder_->Intern(Unescape(field.text, &scratch_));
 }
 
-NameId ChromeRows::InternArg(const ChromeEvent& event, ArgKey key) {
+NameId ChromeRowReader::InternArg(const ChromeEvent& event, ArgKey key) {
   return builder_->Intern(Unescape(event.arg(key).text, &scratch_));
 }
 
-void ChromeRows::AddOp(const ChromeEvent& event, const Times& times) {
+void ChromeRowReader::AddOp(const ChromeEvent& event, const Times& times) {
   if (event.has(ArgKey::kOurRange) ||
       (!is_ours_ && ClassifyRange(event.name.text) != RangeKind::kUser) ||
       (!is_ours_ && StepNumber(event.name.text) >= 0)) {
     return AddAnnotation(event, times);
   }
-  if (event.has(ArgKey::kCollective) || event.has(ArgKey::kInElements) ||
-      event.has(ArgKey::kGroupName) || event.has(ArgKey::kGroupRanks) ||
-      event.arg(ArgKey::kOurOnly).text == "communication") {
+  if (IsCommunication(event) || (is_ours_ && !event.has(ArgKey::kOurOnly) &&
+                                 event.name.text == "record_param_comms")) {
     AddCommunication(event, times);
-    if (event.has(ArgKey::kOurOnly)) return;
+    if (event.arg(ArgKey::kOurOnly).text == "communication") return;
   }
   Op op;
   op.begin_ns = times.begin_ns;
@@ -269,7 +277,8 @@ void ChromeRows::AddOp(const ChromeEvent& event, const Times& times) {
   builder_->Add(op);
 }
 
-void ChromeRows::AddAnnotation(const ChromeEvent& event, const Times& times) {
+void ChromeRowReader::AddAnnotation(const ChromeEvent& event,
+                                    const Times& times) {
   if (is_ours_ ? event.has(ArgKey::kOurStep)
                : StepNumber(event.name.text) >= 0) {
     const int64_t number =
@@ -280,8 +289,8 @@ void ChromeRows::AddAnnotation(const ChromeEvent& event, const Times& times) {
   AddRange(event, times, NameOf(event));
 }
 
-void ChromeRows::AddRange(const ChromeEvent& event, const Times& times,
-                          NameId name) {
+void ChromeRowReader::AddRange(const ChromeEvent& event, const Times& times,
+                               NameId name) {
   Range range;
   range.begin_ns = times.begin_ns;
   range.end_ns = times.end_ns;
@@ -296,8 +305,8 @@ void ChromeRows::AddRange(const ChromeEvent& event, const Times& times,
   builder_->Add(range);
 }
 
-void ChromeRows::AddStep(const ChromeEvent& event, const Times& times,
-                         int64_t number) {
+void ChromeRowReader::AddStep(const ChromeEvent& event, const Times& times,
+                              int64_t number) {
   if (!is_ours_ &&
       !steps_.emplace(number, times.begin_ns, times.end_ns).second) {
     ++counts_.duplicate_steps;
@@ -312,8 +321,8 @@ void ChromeRows::AddStep(const ChromeEvent& event, const Times& times,
   builder_->Add(step);
 }
 
-void ChromeRows::AddCommunication(const ChromeEvent& event,
-                                  const Times& times) {
+void ChromeRowReader::AddCommunication(const ChromeEvent& event,
+                                       const Times& times) {
   Communication row;
   row.begin_ns = times.begin_ns;
   row.end_ns = times.end_ns;
@@ -331,7 +340,8 @@ void ChromeRows::AddCommunication(const ChromeEvent& event,
   builder_->Add(row);
 }
 
-void ChromeRows::AddPythonFrame(const ChromeEvent& event, const Times& times) {
+void ChromeRowReader::AddPythonFrame(const ChromeEvent& event,
+                                     const Times& times) {
   if (event.has(ArgKey::kOurRange))
     return AddRange(event, times, NameOf(event));
   PythonFrame frame;
@@ -346,7 +356,7 @@ void ChromeRows::AddPythonFrame(const ChromeEvent& event, const Times& times) {
   builder_->Add(frame);
 }
 
-void ChromeRows::AddCall(const ChromeEvent& event, const Times& times) {
+void ChromeRowReader::AddCall(const ChromeEvent& event, const Times& times) {
   RuntimeCall call;
   call.begin_ns = times.begin_ns;
   call.end_ns = times.end_ns;
@@ -361,7 +371,7 @@ void ChromeRows::AddCall(const ChromeEvent& event, const Times& times) {
   builder_->Add(call);
 }
 
-void ChromeRows::AddKernel(const ChromeEvent& event, const Times& times) {
+void ChromeRowReader::AddKernel(const ChromeEvent& event, const Times& times) {
   Kernel kernel;
   kernel.begin_ns = times.begin_ns;
   kernel.end_ns = times.end_ns;
@@ -372,7 +382,7 @@ void ChromeRows::AddKernel(const ChromeEvent& event, const Times& times) {
   builder_->Add(kernel);
 }
 
-void ChromeRows::AddCopy(const ChromeEvent& event, const Times& times) {
+void ChromeRowReader::AddCopy(const ChromeEvent& event, const Times& times) {
   Copy copy;
   copy.begin_ns = times.begin_ns;
   copy.end_ns = times.end_ns;
@@ -383,7 +393,7 @@ void ChromeRows::AddCopy(const ChromeEvent& event, const Times& times) {
   builder_->Add(copy);
 }
 
-void ChromeRows::AddMemset(const ChromeEvent& event, const Times& times) {
+void ChromeRowReader::AddMemset(const ChromeEvent& event, const Times& times) {
   Memset memset;
   memset.begin_ns = times.begin_ns;
   memset.end_ns = times.end_ns;
@@ -394,7 +404,7 @@ void ChromeRows::AddMemset(const ChromeEvent& event, const Times& times) {
   builder_->Add(memset);
 }
 
-void ChromeRows::AddSync(const ChromeEvent& event, const Times& times) {
+void ChromeRowReader::AddSync(const ChromeEvent& event, const Times& times) {
   Sync sync;
   sync.begin_ns = times.begin_ns;
   sync.end_ns = times.end_ns;
@@ -408,7 +418,8 @@ void ChromeRows::AddSync(const ChromeEvent& event, const Times& times) {
   builder_->Add(sync);
 }
 
-void ChromeRows::AddOverhead(const ChromeEvent& event, const Times& times) {
+void ChromeRowReader::AddOverhead(const ChromeEvent& event,
+                                  const Times& times) {
   Overhead row;
   row.begin_ns = times.begin_ns;
   row.end_ns = times.end_ns;
@@ -423,7 +434,7 @@ void ChromeRows::AddOverhead(const ChromeEvent& event, const Times& times) {
   }
 }
 
-void ChromeRows::AddMemory(const ChromeEvent& event) {
+void ChromeRowReader::AddMemory(const ChromeEvent& event) {
   const auto time = ToNanoseconds(event.begin);
   if (!time || *time > kLargestNs - base_ns_) {
     ++counts_.bad_times;
@@ -445,7 +456,7 @@ void ChromeRows::AddMemory(const ChromeEvent& event) {
   builder_->Add(row);
 }
 
-void ChromeRows::AddMetadata(const ChromeEvent& event) {
+void ChromeRowReader::AddMetadata(const ChromeEvent& event) {
   if (is_ours_ || event.name.text != "thread_name") return;
   const std::string_view name =
       Unescape(event.arg(ArgKey::kName).text, &scratch_);
@@ -453,7 +464,7 @@ void ChromeRows::AddMetadata(const ChromeEvent& event) {
     thread_names_[{ThreadNumber(event.pid), ThreadNumber(event.tid)}] = name;
 }
 
-void ChromeRows::Finish(const ChromeHeader& header, int64_t shift_ns) {
+void ChromeRowReader::Finish(const ChromeHeader& header, int64_t shift_ns) {
   for (WaitingOverhead& waiting : overheads_) {
     waiting.row.thread = builder_->ThreadRow(host_pid_, waiting.tid);
     threads_.try_emplace({host_pid_, waiting.tid}, waiting.row.thread);
@@ -481,7 +492,7 @@ void ChromeRows::Finish(const ChromeHeader& header, int64_t shift_ns) {
 // A file of torch.profiler does not list what it watched: what is there was,
 // and so was what the header's flags name. A GPU's tables go together: CUPTI
 // records calls, kernels, copies and memsets or none of them.
-void ChromeRows::Watch(const ChromeHeader& header) {
+void ChromeRowReader::Watch(const ChromeHeader& header) {
   RunInfo& run = builder_->run();
   const auto seen = [&](Kind kind) { return (seen_ & Bit(kind)) != 0; };
   const auto also = [&](bool watched, Kind kind) {

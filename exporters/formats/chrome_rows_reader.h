@@ -1,5 +1,5 @@
-// ChromeRows: events of a Chrome trace into rows of a TraceBuilder, whichever
-// dialect they are in: Kineto's of any age, or ours in either flavour
+// ChromeRowReader: events of a Chrome trace into rows of a TraceBuilder,
+// whichever dialect they are in: Kineto's of any age, or ours in either flavour
 // (exporters/README.md).
 #pragma once
 
@@ -20,7 +20,7 @@
 
 namespace stepscope {
 
-class ChromeRows {
+class ChromeRowReader {
  public:
   // What was met; foreign files say by it what they watched.
   struct Counts {
@@ -37,7 +37,7 @@ class ChromeRows {
   };
 
   // `header` is what stood before the events. Both must outlive this.
-  ChromeRows(TraceBuilder* builder, const ChromeHeader& header);
+  ChromeRowReader(TraceBuilder* builder, const ChromeHeader& header);
 
   void Add(const ChromeEvent& event);
 
@@ -81,7 +81,7 @@ class ChromeRows {
   TraceBuilder* builder_;
   const bool is_ours_;
   const int64_t base_ns_;
-  ChromeInputs inputs_;
+  ChromeInputsReader inputs_;
   std::map<std::pair<int64_t, int64_t>, RowId> threads_;
   std::map<std::pair<int64_t, int64_t>, std::string> thread_names_;
   std::unordered_map<std::string, int64_t> text_threads_;

@@ -28,7 +28,7 @@ struct Damage {
 
 // Feeds every event of `events` to `rows`.
 Damage ReadEvents(std::string_view first, JsonEventsReader* events,
-                  ChromeRows* rows) {
+                  ChromeRowReader* rows) {
   Damage damage;
   ChromeEventParser parser;
   ChromeEvent event;
@@ -67,7 +67,7 @@ void AddLoss(std::string name, std::string detail, int64_t count,
   builder->Add(Loss{std::move(name), std::move(detail), count, severity});
 }
 
-void AddLosses(const ChromeRows::Counts& counts, const Damage& damage,
+void AddLosses(const ChromeRowReader::Counts& counts, const Damage& damage,
                TraceBuilder* builder) {
   AddLoss("damaged-events", "events that are no valid JSON were left out",
           damage.damaged, Severity::kWarning, builder);
@@ -137,7 +137,7 @@ absl::StatusOr<Trace> ReadChromeTrace(const std::string& path,
   const int64_t early_base = before.base_ns;
   // Our own header is whole before the events, and its base always counts.
   if (!before.is_ours) before.base_ns = 0;
-  ChromeRows rows(&builder, before);
+  ChromeRowReader rows(&builder, before);
   const Damage damage = ReadEvents(first, &events, &rows);
 
   ChromeHeader whole;
@@ -149,7 +149,7 @@ absl::StatusOr<Trace> ReadChromeTrace(const std::string& path,
     whole.base_ns = early_base;
   }
 
-  const ChromeRows::Counts& counts = rows.counts();
+  const ChromeRowReader::Counts& counts = rows.counts();
   const bool complete = events.complete() && bytes->problem().empty();
   if (counts.events == 0 && (!complete || damage.damaged > 0)) {
     return absl::DataLossError(
