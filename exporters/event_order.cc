@@ -1,0 +1,128 @@
+#include "event_order.h"
+
+#include <algorithm>
+
+namespace stepscope {
+namespace {
+
+// Calls `visit` with the rows of one drawn table.
+template <typename Visit>
+auto WithTable(const Trace& trace, Table table, Visit&& visit) {
+  switch (table) {
+    case Table::kStep:
+      return visit(trace.steps());
+    case Table::kRange:
+      return visit(trace.ranges());
+    case Table::kPythonFrame:
+      return visit(trace.python_frames());
+    case Table::kOp:
+      return visit(trace.ops());
+    case Table::kCommunication:
+      return visit(trace.communications());
+    case Table::kRuntimeCall:
+      return visit(trace.runtime_calls());
+    case Table::kOverhead:
+      return visit(trace.overheads());
+    case Table::kAllocation:
+      return visit(trace.allocations());
+    case Table::kKernel:
+      return visit(trace.kernels());
+    case Table::kCopy:
+      return visit(trace.copies());
+    case Table::kMemset:
+      return visit(trace.memsets());
+    case Table::kSync:
+    case Table::kCount:
+      break;
+  }
+  return visit(trace.syncs());
+}
+
+template <typename Row>
+int64_t BeginOf(const Row& row) {
+  if constexpr (requires { row.time_ns; }) {
+    return row.time_ns;
+  } else {
+    return row.begin_ns;
+  }
+}
+
+template <typename Row>
+int64_t EndOf(const Row& row) {
+  if constexpr (requires { row.time_ns; }) {
+    return row.time_ns;
+  } else {
+    return row.end_ns;
+  }
+}
+
+}  // namespace
+
+EventOrder::EventOrder(const Trace& trace) : trace_(trace) {
+  for (size_t i = 0; i < static_cast<size_t>(Table::kCount); ++i) {
+    const auto table = static_cast<Table>(i);
+    heads_[i].count = static_cast<RowId>(
+        WithTable(trace_, table, [](const auto& rows) { return rows.size(); }));
+    Load(table);
+  }
+}
+
+void EventOrder::Load(Table table) {
+  Head& head = heads_[static_cast<size_t>(table)];
+  if (head.next == head.count) {
+    head.begin_ns = std::numeric_limits<int64_t>::max();
+    return;
+  }
+  WithTable(trace_, table, [&](const auto& rows) {
+    head.begin_ns = BeginOf(rows[head.next]);
+    head.end_ns = EndOf(rows[head.next]);
+  });
+}
+
+bool EventOrder::Next() {
+  Head* best = nullptr;
+  for (Head& head : heads_) {
+    if (head.next == head.count) continue;
+    if (best == nullptr || head.begin_ns < best->begin_ns ||
+        (head.begin_ns == best->begin_ns && head.end_ns > best->end_ns)) {
+      best = &head;
+    }
+  }
+  if (best == nullptr) return false;
+  table_ = static_cast<Table>(best - heads_);
+  row_ = best->next++;
+  Load(table_);
+  return true;
+}
+
+TimeSpan SpanOf(const Trace& trace) {
+  int64_t begin_ns = std::numeric_limits<int64_t>::max();
+  int64_t end_ns = std::numeric_limits<int64_t>::min();
+  for (size_t i = 0; i < static_cast<size_t>(Table::kCount); ++i) {
+    WithTable(trace, static_cast<Table>(i), [&](const auto& rows) {
+      if (rows.empty()) return;
+      begin_ns = std::min(begin_ns, BeginOf(rows.front()));
+      for (const auto& row : rows) end_ns = std::max(end_ns, EndOf(row));
+    });
+  }
+  const RunInfo& run = trace.run();
+  if (run.window_end_ns > run.window_begin_ns) {
+    begin_ns = std::min(begin_ns, run.window_begin_ns);
+    end_ns = std::max(end_ns, run.window_end_ns);
+  }
+  if (begin_ns > end_ns) return {};
+  return {begin_ns, end_ns};
+}
+
+size_t Lanes::Place(int64_t begin_ns, int64_t end_ns) {
+  for (size_t lane = 0;; ++lane) {
+    if (lane == open_ends_ns_.size()) open_ends_ns_.emplace_back();
+    std::vector<int64_t>& ends_ns = open_ends_ns_[lane];
+    while (!ends_ns.empty() && ends_ns.back() <= begin_ns) ends_ns.pop_back();
+    if (!ends_ns.empty() && ends_ns.back() < end_ns) continue;
+    ends_ns.push_back(end_ns);
+    return lane;
+  }
+}
+
+}  // namespace stepscope

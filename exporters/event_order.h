@@ -1,0 +1,76 @@
+// The rows of a Trace as a viewer wants them: all tables merged in time order,
+// and the slices of each drawn row made to nest.
+#pragma once
+
+#include <stepscope/trace.h>
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace stepscope {
+
+// The tables that are drawn. Where rows of two tables begin and end together,
+// the one named first encloses the other.
+enum class Table : uint8_t {
+  kStep,
+  kRange,
+  kPythonFrame,
+  kOp,
+  kCommunication,
+  kRuntimeCall,
+  kOverhead,
+  kAllocation,
+  kKernel,
+  kCopy,
+  kMemset,
+  kSync,
+  kCount
+};
+
+// Walks all drawn rows by begin, longer first; rows of one table keep their
+// order.
+class EventOrder {
+ public:
+  explicit EventOrder(const Trace& trace);
+
+  // Moves to the next row. False at the end.
+  bool Next();
+  Table table() const { return table_; }
+  RowId row() const { return row_; }
+
+ private:
+  struct Head {
+    int64_t begin_ns = std::numeric_limits<int64_t>::max();
+    int64_t end_ns = 0;
+    RowId next = 0;
+    RowId count = 0;
+  };
+  void Load(Table table);
+
+  const Trace& trace_;
+  Head heads_[static_cast<size_t>(Table::kCount)];
+  Table table_ = Table::kStep;
+  RowId row_ = kNone;
+};
+
+// The first begin and the last end of all drawn rows and of the window; both 0
+// for an empty Trace.
+struct TimeSpan {
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+};
+TimeSpan SpanOf(const Trace& trace);
+
+// Lanes of one drawn row: lane 0 takes every slice that nests among those it
+// has, the others take what would cross. Slices come by begin, longer first.
+class Lanes {
+ public:
+  // The lane the slice belongs on.
+  size_t Place(int64_t begin_ns, int64_t end_ns);
+
+ private:
+  std::vector<std::vector<int64_t>> open_ends_ns_;  // by lane, innermost last
+};
+
+}  // namespace stepscope

@@ -1,0 +1,36 @@
+#include "chrome_trace_writer.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "chrome_event_writer.h"
+#include "chrome_header_writer.h"
+
+namespace stepscope {
+
+void WriteChromeTrace(const Trace& trace,
+                      std::span<const Annotation> annotations,
+                      ChromeFlavour flavour, FileSink& sink) {
+  const TimeSpan span = SpanOf(trace);
+  const int64_t base_ns = ChromeBaseTime(trace, span);
+  std::string& out = sink.block();
+  ChromeRows rows(trace, &out);
+  WriteChromeHeader(trace, flavour, base_ns, rows, out);
+  rows.WriteFirst();
+
+  ChromeEventWriter events(trace, flavour, base_ns, &rows, &out);
+  events.WriteSpan(span);
+  events.WriteLosses(span);
+  for (const Annotation& annotation : annotations)
+    events.WriteAnnotation(annotation, span);
+  EventOrder order(trace);
+  for (size_t count = 0; order.Next(); ++count) {
+    events.Write(order.table(), order.row());
+    sink.Flush();
+    constexpr size_t kCheckEvery = 4096;
+    if (count % kCheckEvery == 0 && sink.failed()) return;
+  }
+  out += "\n  ]\n}\n";
+}
+
+}  // namespace stepscope

@@ -1,0 +1,58 @@
+#include "tensor_core_names.h"
+
+#include <algorithm>
+
+namespace stepscope {
+namespace {
+
+bool HoldsOneOf(std::string_view text, const auto& parts) {
+  return std::any_of(std::begin(parts), std::end(parts),
+                     [&](std::string_view part) {
+                       return text.find(part) != std::string_view::npos;
+                     });
+}
+
+// Substrings that both viewers know (formats/chrome_trace.md 3.5, xspace.md 7).
+constexpr std::string_view kKnown[] = {
+    "16816",
+    "c1688",
+    "conv1x1",
+    "conv2d_c1_k1",
+    "direct_group",
+    "dgrad_1x1_stride_2x2",
+    "h1688",
+    "first_layer_wgrad_kernel",
+    "h884",
+    "hmma",
+    "i8816",
+    "s1688",
+    "s884",
+    "xmma_gemm",
+    "xmma_sparse_",
+    "xmma_implicit_gemm",
+    "xmma_warp_specialized_implicit_gemm",
+};
+
+// What uses them and is missed: cuBLAS and cuDNN of Hopper, CUTLASS 2 and 3,
+// flash and memory-efficient attention.
+constexpr std::string_view kMissed[] = {
+    "nvjet_",       "xmma_fprop",
+    "xmma_dgrad",   "xmma_wgrad",
+    "tensorop",     "tensor16x8x",
+    "161616gemm",   "wgmma",
+    "GmmaOp",       "flash_fwd",
+    "flash_bwd",    "flash::",
+    "fmha_cutlass", "cudnn_generated_fort_native_sdpa",
+};
+
+// Kernels of those families that compute in plain fp32 or fp64.
+constexpr std::string_view kPlain[] = {"ffma", "simt", "dffma", "sgemm_fp32"};
+
+}  // namespace
+
+bool NeedsTensorCoreMark(std::string_view kernel) {
+  return HoldsOneOf(kernel, kMissed) && !HoldsOneOf(kernel, kKnown) &&
+         !HoldsOneOf(kernel, kPlain);
+}
+
+}  // namespace stepscope
