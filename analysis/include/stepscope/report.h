@@ -60,7 +60,9 @@ struct CouldNotLook {
 
 // The shortest list of changes that buys the most time, replayed together.
 struct Plan {
-  std::vector<std::string> ids;  // in the order to apply
+  std::vector<std::string> ids;      // in the order to apply
+  std::vector<std::string> changes;  // what they set, in words: "1 loader
+                                     // worker", "2 intra-op threads"
   double step_before_ms = 0;
   double step_after_ms = 0;
   double low_ms = 0;  // step after, likely range

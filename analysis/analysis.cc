@@ -1,0 +1,156 @@
+#include <stepscope/analysis.h>
+
+#include <algorithm>
+#include <exception>
+#include <map>
+#include <span>
+#include <string>
+
+#include "measured.h"
+#include "plan.h"
+#include "ranking.h"
+#include "rule.h"
+#include "rule_families.h"
+#include "time_split.h"
+
+namespace stepscope {
+namespace {
+
+constexpr size_t kTopOps = 50;
+
+// Why a rule cannot look at this Trace at all; empty if it can.
+std::string WhyNot(const Measured& measured, const Rule& rule) {
+  if (rule.runs == Runs::kGpuOnly && !measured.has_gpu) {
+    return "no GPU was recorded";
+  }
+  if (rule.runs == Runs::kCpuOnly && measured.has_gpu) {
+    return "asked of runs without a GPU only";
+  }
+  if (rule.needs_steps && measured.steps.empty()) {
+    return "no steps were found: call Step() once per iteration, or "
+           "prof.step() in Python";
+  }
+  for (Kind kind : rule.needs) {
+    if (!measured.trace.watched(kind)) {
+      return std::string("no ") + KindName(kind) + " events were recorded";
+    }
+  }
+  return "";
+}
+
+void Ask(const Measured& measured, const Rule& rule, Report& report,
+         std::vector<Found>& found) {
+  std::string why = WhyNot(measured, rule);
+  Verdict verdict;
+  if (why.empty()) {
+    try {
+      verdict = rule.check(measured);
+      why = verdict.could_not_look;
+    } catch (const std::exception& error) {
+      // One rule's failure never silences another.
+      why = std::string("the rule failed: ") + error.what();
+      verdict.found.clear();
+    }
+  }
+  if (!why.empty()) {
+    report.could_not_look.push_back({rule.id, why});
+    return;
+  }
+  if (verdict.found.empty()) report.clean.push_back(rule.id);
+  for (Found& entry : verdict.found) {
+    entry.finding.id = rule.id;
+    entry.finding.reference = rule.reference;
+    found.push_back(std::move(entry));
+  }
+}
+
+// Each op's time outside its child ops, by name, over the steady steps; over
+// the whole Trace where there are no steps.
+std::vector<TopOp> TopOps(const Measured& measured) {
+  const Trace& trace = measured.trace;
+  const std::span<const Op> ops = trace.ops();
+  const Steps& steps = measured.steps;
+  std::vector<bool> counted(ops.size(), steps.empty());
+  for (size_t i : steps.steady) {
+    const Span& host = steps.windows[i].host;
+    auto first =
+        std::ranges::lower_bound(ops, host.begin_ns, {}, &Op::begin_ns);
+    for (; first != ops.end() && first->begin_ns < host.end_ns; ++first) {
+      counted[static_cast<size_t>(first - ops.begin())] = true;
+    }
+  }
+  struct Sum {
+    int64_t self_ns = 0, total_ns = 0, calls = 0;
+  };
+  std::map<NameId, Sum> sums;
+  for (RowId row = 0; row < ops.size(); ++row) {
+    if (!counted[row]) continue;
+    const Op& op = ops[row];
+    const int64_t ns = op.end_ns - op.begin_ns;
+    Sum& sum = sums[op.name];
+    sum.self_ns += ns;
+    ++sum.calls;
+    if (op.parent == kNone || ops[op.parent].name != op.name) {
+      sum.total_ns += ns;
+    }
+    if (op.parent != kNone && counted[op.parent]) {
+      const Op& parent = ops[op.parent];
+      sums[parent.name].self_ns -= std::max<int64_t>(
+          0, std::min(op.end_ns, parent.end_ns) - op.begin_ns);
+    }
+  }
+  const double steps_count = std::max<size_t>(steps.steady.size(), 1);
+  std::vector<TopOp> top;
+  for (const auto& [name, sum] : sums) {
+    top.push_back({.name = std::string(trace.name(name)),
+                   .self_ms_per_step =
+                       std::max<int64_t>(sum.self_ns, 0) * 1e-6 / steps_count,
+                   .total_ms_per_step = sum.total_ns * 1e-6 / steps_count,
+                   .calls_per_step = sum.calls / steps_count});
+  }
+  std::ranges::sort(top, [](const TopOp& a, const TopOp& b) {
+    return a.self_ms_per_step != b.self_ms_per_step
+               ? a.self_ms_per_step > b.self_ms_per_step
+               : a.name < b.name;
+  });
+  if (top.size() > kTopOps) top.resize(kTopOps);
+  return top;
+}
+
+}  // namespace
+
+Report Analyze(const Trace& trace) {
+  const Measured measured(trace);
+  Report report;
+  report.run = trace.run();
+  report.has_gpu = measured.has_gpu;
+  report.steps = measured.stats;
+  report.losses.assign(trace.losses().begin(), trace.losses().end());
+  report.replay = measured.replay.check();
+  if (measured.has_gpu) {
+    report.replay.why_not = "what-if replay is not available for GPU runs yet";
+  } else if (measured.steps.empty()) {
+    report.replay.why_not = "no steps were found";
+  }
+  for (size_t i = 0; i < kCauses && !measured.steps.empty(); ++i) {
+    const double ns = measured.MeanNs(static_cast<Cause>(i));
+    if (ns > 0)
+      report.time_split_ms[CauseKey(static_cast<Cause>(i))] = ns * 1e-6;
+  }
+  report.phases_ms = SplitByPhase(trace, measured.tree, measured.steps);
+
+  std::vector<Found> found;
+  for (std::span<const Rule> family : RuleFamilies()) {
+    for (const Rule& rule : family) Ask(measured, rule, report, found);
+  }
+  Rank(measured, found, report.muted);
+  report.plan = MakePlan(measured, found);
+  for (Found& entry : found)
+    report.findings.push_back(std::move(entry.finding));
+  std::ranges::sort(report.clean);
+  std::ranges::sort(report.could_not_look, {}, &CouldNotLook::id);
+  report.top_ops = TopOps(measured);
+  return report;
+}
+
+}  // namespace stepscope

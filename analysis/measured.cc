@@ -1,0 +1,87 @@
+#include "measured.h"
+
+#include <algorithm>
+
+#include "time_split.h"
+
+namespace stepscope {
+namespace {
+
+std::vector<Segment> Slice(const std::vector<Segment>& whole, Span window) {
+  std::vector<Segment> part;
+  for (auto it = std::ranges::upper_bound(whole, window.begin_ns, {},
+                                          &Segment::end_ns);
+       it != whole.end() && it->begin_ns < window.end_ns; ++it) {
+    part.push_back(*it);
+    part.back().begin_ns = std::max(it->begin_ns, window.begin_ns);
+    part.back().end_ns = std::min(it->end_ns, window.end_ns);
+  }
+  // A Trace whose training thread is unknown.
+  if (part.empty() && window.length() > 0) {
+    part.push_back(
+        {window.begin_ns, window.end_ns, kNone, kNone, Cause::kUnknown});
+  }
+  return part;
+}
+
+}  // namespace
+
+Measured::Measured(const Trace& t)
+    : trace(t),
+      tree(t),
+      steps(FindSteps(t)),
+      stats(StatsOf(steps)),
+      has_gpu(t.has_device_work()),
+      zero_grad(FindZeroGrad(t, tree, steps)),
+      unused_graphs(FindUnusedGraphs(t, tree, steps.thread)) {
+  if (steps.empty()) return;
+  if (has_gpu) {
+    ledger = MakeDeviceLedger(trace, tree, steps);
+    splits = ledger->splits;
+    return;
+  }
+  const std::vector<Segment> whole =
+      HostTimeline(trace, tree, steps.thread,
+                   {steps.windows.front().tiled.begin_ns,
+                    steps.windows.back().tiled.end_ns});
+  for (const StepWindow& step : steps.windows) {
+    std::vector<Segment> part = Slice(whole, step.tiled);
+    splits.push_back(SplitOnHost(trace, part, trace.run().op_cost_ns));
+    if (std::ranges::count(steps.steady, splits.size() - 1)) {
+      timelines.push_back(std::move(part));
+    }
+  }
+  replay = Replay(
+      MakeCpuProgram(trace, tree, steps, timelines, zero_grad, unused_graphs));
+}
+
+double Measured::MeanNs(Cause cause) const {
+  int64_t total = 0;
+  for (size_t i : steps.steady) total += splits[i][cause];
+  return steps.steady.empty() ? 0
+                              : static_cast<double>(total) /
+                                    static_cast<double>(steps.steady.size());
+}
+
+double Measured::ShareOfStepsWith(Cause cause, double ns) const {
+  double count = 0;
+  for (size_t i : steps.steady) count += splits[i][cause] >= ns;
+  return steps.steady.empty() ? 0 : count / steps.steady.size();
+}
+
+double Measured::CallsPerStep() const {
+  if (steps.steady.empty()) return 0;
+  if (ledger) return static_cast<double>(ledger->launches_per_step);
+  double ops = 0;
+  for (RowId row = 0; row < trace.ops().size(); ++row) {
+    if (!tree.computes(row)) continue;
+    const int64_t begin = trace.ops()[row].begin_ns;
+    for (size_t i : steps.steady) {
+      const Span& host = steps.windows[i].host;
+      ops += host.begin_ns <= begin && begin < host.end_ns;
+    }
+  }
+  return ops / steps.steady.size();
+}
+
+}  // namespace stepscope

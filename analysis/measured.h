@@ -1,0 +1,48 @@
+// Measured: what is worked out once about a Trace, for all rules to read.
+#pragma once
+
+#include <stepscope/report.h>
+#include <stepscope/trace.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "causes.h"
+#include "device_ledger.h"
+#include "graph.h"
+#include "op_traits.h"
+#include "patterns.h"
+#include "replay.h"
+#include "steps.h"
+#include "timeline.h"
+
+namespace stepscope {
+
+struct Measured {
+  explicit Measured(const Trace& trace);
+
+  const Trace& trace;
+  OpTree tree;
+  Steps steps;
+  StepStats stats;
+  bool has_gpu = false;
+  // Per step window, over its tiled span.
+  std::vector<CauseTimes> splits;
+  // Per steady step of a CPU-only run: what the training thread did.
+  std::vector<std::vector<Segment>> timelines;
+  ZeroGrad zero_grad;
+  std::vector<UnusedGraph> unused_graphs;
+  std::optional<DeviceLedger> ledger;  // runs with a GPU
+  Replay replay;
+
+  double MeanNs(Cause cause) const;  // per steady step
+  double step_ns() const { return stats.mean_ms * 1e6; }
+  // The share of steady steps in which `cause` takes at least `ns`.
+  double ShareOfStepsWith(Cause cause, double ns) const;
+  // Ops (CPU) or launches (GPU) per steady step.
+  double CallsPerStep() const;
+};
+
+}  // namespace stepscope

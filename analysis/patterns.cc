@@ -1,0 +1,154 @@
+#include "patterns.h"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_set>
+
+namespace stepscope {
+namespace {
+
+// A stretch of fewer nodes is a stray op, not a forward pass.
+constexpr int64_t kNodesOfAPass = 10;
+
+std::vector<Span> ZeroGradRanges(const Trace& trace) {
+  std::vector<Span> spans;
+  for (const Range& range : trace.ranges()) {
+    if (trace.name(range.name).starts_with("Optimizer.zero_grad")) {
+      spans.push_back({range.begin_ns, range.end_ns});
+    }
+  }
+  return Merge(std::move(spans));
+}
+
+// The most bytes that allocations made in `span` held at once.
+int64_t HeldBytes(const Trace& trace, Span span) {
+  if (!trace.watched(Kind::kMemory)) return -1;
+  struct Change {
+    int64_t time_ns, bytes;
+  };
+  std::vector<Change> changes;
+  for (const Allocation& row : trace.allocations()) {
+    if (row.bytes <= 0 || row.time_ns < span.begin_ns ||
+        row.time_ns >= span.end_ns) {
+      continue;
+    }
+    changes.push_back({row.time_ns, row.bytes});
+    if (row.other != kNone) {
+      changes.push_back({trace.allocations()[row.other].time_ns, -row.bytes});
+    }
+  }
+  std::ranges::sort(changes, {}, &Change::time_ns);
+  int64_t held = 0, most = 0;
+  for (const Change& change : changes) {
+    held += change.bytes;
+    most = std::max(most, held);
+  }
+  return most;
+}
+
+}  // namespace
+
+ZeroGrad FindZeroGrad(const Trace& trace, const OpTree& tree,
+                      const Steps& steps) {
+  ZeroGrad found;
+  if (steps.thread == kNone) return found;
+  const std::vector<Span> ranges = ZeroGradRanges(trace);
+  int64_t single = 0;
+  bool lists = false;
+  for (RowId row : tree.of_thread(steps.thread)) {
+    const Op& op = trace.ops()[row];
+    if (!tree.traits(row).zeroing) continue;
+    const bool named = LengthIn(ranges, {op.begin_ns, op.end_ns}) > 0;
+    if (op.parent == kNone || (named && !tree.traits(op.parent).zeroing)) {
+      found.zeroing.push_back(row);
+      if (trace.name(op.name).ends_with("_foreach_zero_")) {
+        lists = true;
+      } else {
+        ++single;
+      }
+    }
+  }
+  std::vector<RowId> adds;
+  int64_t accumulations = 0;
+  for (RowId row = 0; row < trace.ops().size(); ++row) {
+    const Op& op = trace.ops()[row];
+    if (tree.traits(row).accumulate_grad) ++accumulations;
+    if (tree.traits(row).adding && op.parent != kNone &&
+        tree.traits(op.parent).accumulate_grad) {
+      adds.push_back(row);
+    }
+  }
+  // A zero_ with no add behind it is somebody's own buffer, not a gradient.
+  if (adds.empty() && ranges.empty()) found.zeroing.clear();
+  // Several backward passes per zeroing: the adds are wanted.
+  const bool once = lists || 2 * accumulations <= 3 * single;
+  if (!found.zeroing.empty() && once) found.adding = std::move(adds);
+  return found;
+}
+
+std::vector<UnusedGraph> FindUnusedGraphs(const Trace& trace,
+                                          const OpTree& tree, RowId thread) {
+  std::vector<UnusedGraph> found;
+  if (thread == kNone) return found;
+  std::unordered_set<int64_t> visited;
+  int64_t last_backward_ns = 0;
+  for (const Op& op : trace.ops()) {
+    if (op.kind != OpKind::kBackward) continue;
+    last_backward_ns = std::max(last_backward_ns, op.begin_ns);
+    // Numbers count per forward thread; 0 means the file did not say.
+    const uint64_t ours = trace.threads()[thread].torch_thread;
+    if (op.sequence >= 0 &&
+        (op.forward_thread == ours || op.forward_thread == 0 || ours == 0)) {
+      visited.insert(op.sequence);
+    }
+  }
+  if (last_backward_ns == 0) return found;
+
+  std::vector<Span> validation;
+  for (const Range& range : trace.ranges()) {
+    if (range.kind == RangeKind::kPhase && range.thread == thread &&
+        trace.name(range.name) == "validate") {
+      validation.push_back({range.begin_ns, range.end_ns});
+    }
+  }
+  validation = Merge(std::move(validation));
+
+  UnusedGraph run;
+  std::unordered_set<int64_t> seen;
+  const auto close = [&] {
+    if (run.nodes >= kNodesOfAPass && run.has_matmul &&
+        run.span.end_ns <= last_backward_ns) {
+      run.held_bytes = HeldBytes(trace, run.span);
+      run.marked = 2 * LengthIn(validation, run.span) > run.span.length();
+      found.push_back(run);
+    }
+    run = UnusedGraph();
+  };
+  for (RowId row : tree.of_thread(thread)) {
+    const Op& op = trace.ops()[row];
+    if (op.kind == OpKind::kBackward) {
+      close();
+      continue;
+    }
+    if (op.sequence < 0) continue;
+    // The number an op carries is that of the next node to be made; only a
+    // number that moves on has made one.
+    const bool fresh = seen.insert(op.sequence).second;
+    if (fresh && visited.contains(op.sequence)) {
+      close();
+      continue;
+    }
+    if (visited.contains(op.sequence)) continue;
+    if (run.first_op == kNone) {
+      run.first_op = row;
+      run.span = {op.begin_ns, op.end_ns};
+    }
+    if (fresh) ++run.nodes;
+    run.span.end_ns = std::max(run.span.end_ns, op.end_ns);
+    run.has_matmul |= tree.traits(row).matmul;
+  }
+  close();
+  return found;
+}
+
+}  // namespace stepscope

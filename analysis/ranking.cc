@@ -1,0 +1,97 @@
+#include "ranking.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+namespace stepscope {
+namespace {
+
+// Each step of severity is about three times the one before; 3 % is the lowest
+// bound that XProf calls moderate.
+constexpr double kLow = 0.01, kMedium = 0.03, kHigh = 0.10, kCritical = 0.25;
+constexpr size_t kStepsToBeSure = 3;
+
+struct Mute {
+  std::string_view id, by;
+};
+constexpr Mute kMutes[] = {{"loader-bound", "sync-data-loading"}};
+
+bool IsTrust(const Finding& finding) {
+  return finding.id == "capture-incomplete" ||
+         finding.id == "observer-effect" || finding.id == "warmup-in-window";
+}
+
+FindingSeverity SeverityOf(const Measured& measured, const Finding& finding) {
+  if (finding.gain_is == GainKind::kNone) return FindingSeverity::kNote;
+  double ms = finding.gain.expected_ms;
+  if (finding.gain_is == GainKind::kBound) ms /= 2;
+  if (ms < GateMs(measured)) return FindingSeverity::kNote;
+  const double share = ms / std::max(measured.stats.mean_ms, 1e-9);
+  FindingSeverity severity = share >= kCritical ? FindingSeverity::kCritical
+                             : share >= kHigh   ? FindingSeverity::kHigh
+                             : share >= kMedium ? FindingSeverity::kMedium
+                             : share >= kLow    ? FindingSeverity::kLow
+                                                : FindingSeverity::kNote;
+  if (finding.confidence == Confidence::kHint) {
+    severity = std::min(severity, FindingSeverity::kMedium);
+  }
+  return severity;
+}
+
+double Weight(const Finding& finding) {
+  constexpr double kByConfidence[] = {0.4, 0.8, 1.0};
+  double ms = finding.gain.expected_ms;
+  if (finding.gain_is == GainKind::kBound) ms /= 2;
+  return ms * kByConfidence[static_cast<size_t>(finding.confidence)];
+}
+
+}  // namespace
+
+void Rank(const Measured& measured, std::vector<Found>& found,
+          std::vector<std::string>& muted) {
+  const bool untrusted = std::ranges::any_of(found, [](const Found& f) {
+    return f.finding.id == "capture-incomplete" &&
+           f.finding.status == FindingStatus::kError;
+  });
+  for (Found& entry : found) {
+    Finding& finding = entry.finding;
+    if (IsTrust(finding)) continue;
+    if (untrusted) {
+      finding.gain_is = GainKind::kNone;
+      finding.gain = Gain();
+      finding.speedup = 0;
+    }
+    if (measured.steps.steady.size() < kStepsToBeSure &&
+        finding.confidence != Confidence::kHint) {
+      finding.confidence =
+          static_cast<Confidence>(static_cast<int>(finding.confidence) - 1);
+    }
+    finding.severity = SeverityOf(measured, finding);
+    if (finding.severity == FindingSeverity::kNote) {
+      finding.status = FindingStatus::kOk;
+    }
+  }
+  for (const Mute& mute : kMutes) {
+    const bool owner = std::ranges::any_of(
+        found, [&](const Found& f) { return f.finding.id == mute.by; });
+    if (owner && std::erase_if(found, [&](const Found& f) {
+                   return f.finding.id == mute.id;
+                 }) > 0) {
+      muted.push_back(std::string(mute.id) + " (by " + std::string(mute.by) +
+                      ")");
+    }
+  }
+  const auto group = [](const Finding& finding) {
+    if (IsTrust(finding)) return 0;
+    return finding.severity == FindingSeverity::kNote ? 2 : 1;
+  };
+  std::ranges::stable_sort(found, [&](const Found& a, const Found& b) {
+    if (group(a.finding) != group(b.finding)) {
+      return group(a.finding) < group(b.finding);
+    }
+    return group(a.finding) != 0 && Weight(a.finding) > Weight(b.finding);
+  });
+}
+
+}  // namespace stepscope

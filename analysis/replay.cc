@@ -1,0 +1,231 @@
+#include "replay.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+namespace stepscope {
+namespace {
+
+constexpr double kHandOverNs = 50'000;      // taking a finished batch
+constexpr double kForkNs = 5'000;           // waking the pool for one op
+constexpr double kPoolSpinsNs = 2'000'000;  // a pool waits busily this long
+constexpr double kWorthSplittingNs = 20'000;
+constexpr int kBatchesAhead = 2;  // per worker
+constexpr double kErrorLimit = 0.03;
+constexpr double kForever = 1e300;
+
+// Time of an op on one thread / on `threads`.
+double Speedup(int threads, double efficiency) {
+  return threads * std::pow(efficiency, std::log2(threads));
+}
+
+// How fast the training thread and each worker go while both are running.
+struct Pace {
+  double training = 1;
+  double worker = 1;
+};
+Pace PaceOn(int cores, int training_threads, double busy_workers) {
+  const double running = training_threads + busy_workers;
+  if (cores <= 0 || running <= cores) return {};
+  if (training_threads > 1) {
+    const double share = 1 / std::ceil(running / cores - 1e-9);
+    return {share, share};
+  }
+  return {cores / running, cores / running};
+}
+
+// The workers' side of the queue. A batch takes CPU time and time spent
+// waiting for storage; the mix is even over its making.
+class Workers {
+ public:
+  Workers(int count, double cpu_ns, double io_ns)
+      : remaining_(count), batch_ns_(cpu_ns + io_ns) {
+    if (batch_ns_ > 0) cpu_frac_ = cpu_ns / batch_ns_;
+    Refill();
+  }
+
+  int busy() const {
+    return static_cast<int>(
+        std::ranges::count_if(remaining_, [](double ns) { return ns > 0; }));
+  }
+  // Cores they keep busy.
+  double load() const { return busy() * cpu_frac_; }
+  // Time until the next batch is finished at `pace`.
+  double Next(double pace) const {
+    double least = kForever;
+    for (double ns : remaining_) {
+      if (ns > 0) least = std::min(least, ns / pace);
+    }
+    return least;
+  }
+  void Advance(double ns, double pace) {
+    for (double& left : remaining_) {
+      if (left <= 0) continue;
+      left -= ns * pace;
+      if (left < 1e-6) {
+        left = 0;
+        ++ready_;
+      }
+    }
+    Refill();
+  }
+  bool Take() {
+    if (ready_ == 0) return false;
+    --ready_;
+    Refill();
+    return true;
+  }
+
+ private:
+  void Refill() {
+    const int limit = kBatchesAhead * static_cast<int>(remaining_.size());
+    for (double& left : remaining_) {
+      if (left <= 0 && ready_ + busy() < limit) left = batch_ns_;
+    }
+  }
+
+  std::vector<double> remaining_;  // per worker; 0: idle
+  double batch_ns_;
+  double cpu_frac_ = 1;
+  int ready_ = 0;
+};
+
+}  // namespace
+
+Edit Combine(const Edit& a, const Edit& b) {
+  Edit both = a;
+  if (b.workers >= 0) both.workers = b.workers;
+  if (b.threads > 0) both.threads = b.threads;
+  both.drop_zero_grad |= b.drop_zero_grad;
+  both.drop_unused_graph |= b.drop_unused_graph;
+  if (b.dispatch_ns >= 0) both.dispatch_ns = b.dispatch_ns;
+  return both;
+}
+
+Replay::Replay(CpuProgram program) : program_(std::move(program)) {
+  if (program_.steps.empty() || program_.measured_ns <= 0) {
+    check_.why_not = "no steps were found";
+    return;
+  }
+  Calibrate();
+  check_.no_edit_error =
+      (Simulate({}) - program_.measured_ns) / program_.measured_ns;
+  check_.speaks = std::abs(check_.no_edit_error) <= kErrorLimit;
+  if (!check_.speaks) {
+    check_.why_not =
+        "replaying the recorded steps unchanged missed their measured time "
+        "by " +
+        std::to_string(std::lround(100 * std::abs(check_.no_edit_error))) +
+        " %";
+  }
+}
+
+double Replay::StepNs(const Edit& edit) const { return Simulate(edit); }
+
+// Work recorded beside busy workers was slowed by them; and batches that came
+// late for all the CPU time they needed waited for storage. Finds the factor,
+// or the wait, under which the unchanged replay gives the measured step.
+void Replay::Calibrate() {
+  const double measured = program_.measured_ns;
+  const auto bisect = [&](double& unknown, double low, double high,
+                          bool rising) {
+    for (int i = 0; i < 24; ++i) {
+      unknown = (low + high) / 2;
+      ((Simulate({}) > measured) == rising ? high : low) = unknown;
+    }
+  };
+  const double unchanged = Simulate({});
+  if (unchanged > measured * 1.001) {
+    bisect(recorded_slowdown_, 1, 4, false);
+  } else if (unchanged < measured * 0.999 && program_.workers > 0 &&
+             program_.batch_cpu_ns > 0) {
+    bisect(batch_io_ns_, 0, 2 * program_.workers * measured, true);
+  }
+}
+
+double Replay::Simulate(const Edit& edit) const {
+  // torch uses all cores unless it is told otherwise.
+  const int threads_then =
+      program_.threads > 0 ? program_.threads : std::max(program_.cores, 1);
+  const int threads = edit.threads > 0 ? edit.threads : threads_then;
+  const int workers_then = std::max(program_.workers, 0);
+  const int worker_count = edit.workers >= 0 ? edit.workers : workers_then;
+  // A queue is simulated when workers feed it and the CPU time of a batch is
+  // known; else waits stay as they were recorded.
+  const bool queue = worker_count > 0 && program_.batch_cpu_ns > 0;
+  Workers workers(queue ? worker_count : 0,
+                  program_.batch_cpu_ns * edit.worker_cost, batch_io_ns_);
+  const double faster = Speedup(threads, edit.efficiency) /
+                        Speedup(threads_then, edit.efficiency);
+
+  double now = 0;
+  // Runs `ns` of training work on `width` threads beside the workers.
+  const auto run = [&](double ns, int width) {
+    while (ns > 1e-6) {
+      const Pace pace = PaceOn(program_.cores, width, workers.load());
+      const double step =
+          std::min(ns / pace.training, workers.Next(pace.worker));
+      now += step;
+      ns -= step * pace.training;
+      workers.Advance(step, pace.worker);
+    }
+  };
+  const auto load = [&](double recorded_ns) {
+    if (!queue) {
+      run(recorded_ns, 1);
+      return;
+    }
+    while (!workers.Take()) {
+      const Pace pace = PaceOn(program_.cores, 0, workers.load());
+      const double step = workers.Next(pace.worker);
+      now += step;
+      workers.Advance(step, pace.worker);
+    }
+    run(std::min(recorded_ns, kHandOverNs), 1);
+  };
+  const auto do_work = [&](const Work& work) {
+    double ns = work.ns / recorded_slowdown_;
+    switch (work.kind) {
+      case WorkKind::kLoader:
+        load(work.ns);
+        return;
+      case WorkKind::kParallel:
+        if (edit.drop_zero_grad && work.tag == WorkTag::kZeroGrad) return;
+        if (threads != threads_then &&
+            (ns * Speedup(threads_then, edit.efficiency) >
+             kWorthSplittingNs * work.ops)) {
+          ns /= faster;
+          if (threads_then == 1) ns += kForkNs * work.ops;
+        }
+        run(ns, threads);
+        return;
+      case WorkKind::kSerial:
+        if (edit.drop_zero_grad && work.tag == WorkTag::kZeroGrad) return;
+        if (edit.drop_unused_graph && work.tag == WorkTag::kUnusedGraph) return;
+        if (edit.dispatch_ns >= 0 && work.tag == WorkTag::kDispatch) {
+          ns = std::min(ns, edit.dispatch_ns);
+        }
+        run(ns, ns < kPoolSpinsNs ? threads : 1);
+        return;
+    }
+  };
+  const auto run_steps = [&] {
+    for (const auto& step : program_.steps) {
+      for (const Work& work : step) do_work(work);
+    }
+  };
+
+  // Until the queue has settled, then what is measured.
+  const size_t count = program_.steps.size();
+  const size_t settle =
+      queue ? 1 + 2 * kBatchesAhead * worker_count / count : 0;
+  for (size_t i = 0; i < settle; ++i) run_steps();
+  const double begin = now;
+  const size_t rounds = queue ? 1 + 4 / count : 1;
+  for (size_t i = 0; i < rounds; ++i) run_steps();
+  return (now - begin) / (rounds * count);
+}
+
+}  // namespace stepscope

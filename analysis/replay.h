@@ -1,0 +1,58 @@
+// Replay: the recorded steps run again under edits, as a discrete-event
+// simulation of the training thread, its intra-op threads and the loader's
+// workers on the usable cores (rules.md 2.3b).
+//
+// Where more threads can run than there are cores, a parallel op goes at the
+// pace of its slowest thread: threads that share a core run at half speed, and
+// their peers wait at the barrier. Threads of a pool keep their cores busy for
+// a while after an op, so they compete in the gaps between ops too.
+#pragma once
+
+#include <stepscope/report.h>
+
+#include "graph.h"
+
+namespace stepscope {
+
+// A what-if: any set of changes, replayed together. Fields left alone change
+// nothing.
+struct Edit {
+  int workers = -1;  // batches are made by this many loader workers
+  int threads = -1;  // intra-op threads
+  bool drop_zero_grad = false;
+  bool drop_unused_graph = false;
+  double dispatch_ns = -1;  // framework code costs at most this per kernel
+
+  // What the model cannot know; varied to give a gain its range.
+  double efficiency = 0.85;  // of doubling the intra-op threads
+  double worker_cost = 1;    // CPU time of a batch in a worker / on the
+                             // training thread
+  bool operator==(const Edit&) const = default;
+};
+
+// Both changes; where they disagree, that of `b`.
+Edit Combine(const Edit& a, const Edit& b);
+
+class Replay {
+ public:
+  Replay() = default;  // does not speak
+  explicit Replay(CpuProgram program);
+
+  const ReplayCheck& check() const { return check_; }
+  const CpuProgram& program() const { return program_; }
+
+  // The mean step in ns under `edit`. REQUIRES: check().speaks.
+  double StepNs(const Edit& edit) const;
+
+ private:
+  double Simulate(const Edit& edit) const;
+  void Calibrate();
+
+  CpuProgram program_;
+  ReplayCheck check_;
+  double recorded_slowdown_ = 1;  // of the training thread's work by workers
+                                  // that ran beside it while it was recorded
+  double batch_io_ns_ = 0;        // of a worker's batch: waiting for storage
+};
+
+}  // namespace stepscope

@@ -1,0 +1,49 @@
+#include <stepscope/analysis.h>
+
+#include <string>
+#include <vector>
+
+#include "labels.h"
+
+namespace stepscope {
+namespace {
+
+Severity DrawnAs(const Finding& finding) {
+  if (finding.status == FindingStatus::kError ||
+      finding.severity == FindingSeverity::kCritical) {
+    return Severity::kError;
+  }
+  return finding.status == FindingStatus::kWarning ? Severity::kWarning
+                                                   : Severity::kNote;
+}
+
+}  // namespace
+
+std::vector<Annotation> ToAnnotations(const Report& report) {
+  std::vector<Annotation> rows;
+  for (const Finding& finding : report.findings) {
+    const std::string gain = GainInWords(report, finding);
+    std::string text = finding.evidence;
+    if (!finding.fix_cpp.empty()) text += " C++: " + finding.fix_cpp;
+    if (!finding.fix_python.empty()) text += " Python: " + finding.fix_python;
+    if (!IsNote(finding)) {
+      rows.push_back({.row = "findings",
+                      .name = finding.id + (gain.empty() ? "" : ": " + gain),
+                      .text = text,
+                      .severity = DrawnAs(finding)});
+    }
+    for (const Example& example : finding.examples) {
+      // An empty span would read as a banner.
+      if (example.end_ns <= example.begin_ns) continue;
+      rows.push_back({.row = "findings",
+                      .name = finding.id,
+                      .text = example.what + ". " + text,
+                      .begin_ns = example.begin_ns,
+                      .end_ns = example.end_ns,
+                      .severity = DrawnAs(finding)});
+    }
+  }
+  return rows;
+}
+
+}  // namespace stepscope

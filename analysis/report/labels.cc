@@ -1,0 +1,145 @@
+#include "labels.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "words.h"
+
+namespace stepscope {
+namespace {
+
+template <typename Enum, size_t kSize>
+const char* NameIn(const std::array<const char*, kSize>& names, Enum value) {
+  const auto index = static_cast<size_t>(value);
+  return index < kSize ? names[index] : "unknown";
+}
+
+}  // namespace
+
+const char* StatusName(FindingStatus status) {
+  return NameIn(std::to_array({"ok", "warning", "error"}), status);
+}
+const char* SeverityName(FindingSeverity severity) {
+  return NameIn(std::to_array({"note", "low", "medium", "high", "critical"}),
+                severity);
+}
+const char* SeverityName(Severity severity) {
+  return NameIn(std::to_array({"note", "warning", "error"}), severity);
+}
+const char* ConfidenceName(Confidence confidence) {
+  return NameIn(std::to_array({"hint", "strong", "proven"}), confidence);
+}
+const char* GainName(GainKind kind) {
+  return NameIn(std::to_array({"none", "bound", "predicted"}), kind);
+}
+
+std::string CauseInWords(std::string_view key, bool has_gpu) {
+  static const std::map<std::string_view, const char*> kWords = {
+      {"compute", "computing"},
+      {"communication", "communicating"},
+      {"copy", "copying"},
+      {"kernel_latency", "short gaps between kernels"},
+      {"graph_opaque", "inside CUDA graphs"},
+      {"dependency", "waiting for another stream"},
+      {"sync", "synchronising"},
+      {"blocking_copy", "blocking copies"},
+      {"allocator", "allocating memory"},
+      {"data", "loading data"},
+      {"profiler", "recording"},
+      {"gc", "Python garbage collection"},
+      {"dispatch", "overhead inside ops"},
+      {"host_code", "code between ops"},
+      {"unknown", "unexplained"}};
+  if (has_gpu && key == "dispatch") return "launching";
+  const auto known = kWords.find(key);
+  return known == kWords.end() ? std::string(key) : known->second;
+}
+
+std::string MachineInWords(const Report& report) {
+  const RunInfo& run = report.run;
+  if (report.has_gpu) {
+    std::map<std::string, int64_t> devices;
+    for (const Device& device : run.devices) {
+      ++devices[device.name.empty() ? "GPU" : device.name];
+    }
+    std::string text;
+    for (const auto& [name, count] : devices) {
+      text += (text.empty() ? "" : ", ") + std::to_string(count) + " x " + name;
+    }
+    return text.empty() ? "GPU" : text;
+  }
+  std::string text = "CPU only";
+  if (run.usable_cores > 0) text += ", " + Count(run.usable_cores, "core");
+  return text;
+}
+
+std::string RankInWords(const RunInfo& run) {
+  if (run.rank < 0) return "";
+  std::string text = "rank " + std::to_string(run.rank);
+  if (run.world_size > 0) text += " of " + std::to_string(run.world_size);
+  return text;
+}
+
+std::string GainInWords(const Report& report, const Finding& finding) {
+  const double step = report.steps.mean_ms;
+  const Gain& gain = finding.gain;
+  if (finding.gain_is == GainKind::kNone || gain.expected_ms <= 0) return "";
+  if (finding.gain_is == GainKind::kBound) {
+    return "at most -" + Milliseconds(gain.expected_ms) + " per step (of " +
+           Milliseconds(step) + ")";
+  }
+  std::string text = "-" + Milliseconds(gain.expected_ms) +
+                     " per step: " + Number(step) + " to " +
+                     Milliseconds(step - gain.expected_ms);
+  if (finding.speedup > 0) text += " (" + Factor(finding.speedup) + ")";
+  return text + ", likely -" + Number(gain.low_ms) + " to -" +
+         Number(gain.high_ms);
+}
+
+std::string PlanInWords(const Report& report) {
+  const Plan& plan = report.plan;
+  if (plan.ids.empty() || plan.step_after_ms <= 0) return "";
+  std::string numbers;
+  for (size_t i = 0; i < plan.ids.size(); ++i) {
+    size_t number = 0;
+    for (const Finding& finding : report.findings) {
+      if (IsNote(finding)) continue;
+      ++number;
+      if (finding.id == plan.ids[i]) break;
+    }
+    if (i > 0) numbers += i + 1 == plan.ids.size() ? " and " : ", ";
+    numbers += std::to_string(number);
+  }
+  std::string changes;
+  for (const std::string& change : plan.changes) {
+    changes += (changes.empty() ? "" : ", ") + change;
+  }
+  std::string text = "Do " + numbers +
+                     (plan.ids.size() > 1 ? " together" : " first") + " (" +
+                     changes + "): " + Number(plan.step_before_ms) + " to " +
+                     Milliseconds(plan.step_after_ms) + " per step, " +
+                     Factor(plan.step_before_ms / plan.step_after_ms);
+  if (plan.low_ms > 0) {
+    text += " (likely " + Factor(plan.step_before_ms / plan.high_ms) + " to " +
+            Factor(plan.step_before_ms / plan.low_ms) + ")";
+  }
+  text += ".";
+  const size_t told = static_cast<size_t>(
+      std::ranges::count_if(report.findings, [](const Finding& finding) {
+        return !IsNote(finding) && finding.gain_is == GainKind::kPredicted;
+      }));
+  if (told > plan.ids.size()) {
+    text += told - plan.ids.size() == 1
+                ? " The other change would add little to that."
+                : " The other changes would add little to that.";
+  }
+  return text;
+}
+
+bool IsNote(const Finding& finding) {
+  return finding.severity == FindingSeverity::kNote &&
+         finding.status == FindingStatus::kOk;
+}
+
+}  // namespace stepscope

@@ -1,0 +1,88 @@
+#include <stepscope/analysis.h>
+
+#include <string>
+#include <string_view>
+
+#include "labels.h"
+#include "words.h"
+
+namespace stepscope {
+namespace {
+
+// Text inside a table cell or a sentence: nothing in it may start markup.
+std::string Escaped(std::string_view text) {
+  std::string escaped;
+  for (char c : text) {
+    if (c == '\n' || c == '\r') c = ' ';
+    if (std::string_view("\\`*_{}[]<>|#").find(c) != std::string_view::npos) {
+      escaped += '\\';
+    }
+    escaped += c;
+  }
+  return escaped;
+}
+
+// A code span that survives backquotes and table bars in its text.
+std::string Code(std::string_view text) {
+  std::string code;
+  for (char c : text) code += c == '`' ? '\'' : c == '\n' ? ' ' : c;
+  return "`" + code + "`";
+}
+
+}  // namespace
+
+std::string ToMarkdown(const Report& report) {
+  std::string text = "### stepscope: " +
+                     Escaped(report.run.name.empty() ? "run" : report.run.name);
+  text += "\n\n";
+  std::string line = MachineInWords(report);
+  if (report.steps.count > 0) {
+    line = Count(report.steps.count, "step") + " of " +
+           Milliseconds(report.steps.mean_ms) + " on " + line;
+  }
+  const std::string rank = RankInWords(report.run);
+  text += Escaped(line + (rank.empty() ? "" : ", " + rank)) + "\n\n";
+  for (const Loss& loss : report.losses) {
+    text +=
+        "> missing: " + Escaped(loss.detail.empty() ? loss.name : loss.detail) +
+        "\n\n";
+  }
+  if (!report.time_split_ms.empty()) {
+    text += "| where a step goes | ms | |\n| --- | ---: | ---: |\n";
+    for (const auto& [key, ms] : report.time_split_ms) {
+      text += "| " + CauseInWords(key, report.has_gpu) + " | " + Number(ms) +
+              " | " + Percent(ms / report.steps.mean_ms) + " |\n";
+    }
+    text += "\n";
+  }
+  int number = 0;
+  for (const Finding& finding : report.findings) {
+    if (IsNote(finding)) continue;
+    const bool trust = finding.severity == FindingSeverity::kNote;
+    const std::string gain = GainInWords(report, finding);
+    text += trust ? "**" : std::to_string(++number) + ". **";
+    text +=
+        finding.id + "** (" +
+        (trust ? StatusName(finding.status) : SeverityName(finding.severity)) +
+        ", " + ConfidenceName(finding.confidence) + ")";
+    if (!gain.empty()) text += " **" + Escaped(gain) + "**";
+    const char* indent = trust ? "\n" : "\n   ";
+    text += indent + Escaped(finding.evidence);
+    if (!finding.where.empty()) text += indent + ("at " + Code(finding.where));
+    if (!finding.fix_cpp.empty()) {
+      text += indent + ("- C++: " + Code(finding.fix_cpp));
+    }
+    if (!finding.fix_python.empty()) {
+      text += indent + ("- Python: " + Code(finding.fix_python));
+    }
+    text += "\n";
+  }
+  if (number == 0 && report.steps.count > 0) {
+    text += "Nothing worth changing was found.\n";
+  }
+  const std::string plan = PlanInWords(report);
+  if (!plan.empty()) text += "\n" + Escaped(plan) + "\n";
+  return text;
+}
+
+}  // namespace stepscope

@@ -1,0 +1,348 @@
+#include <stepscope/analysis.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "labels.h"
+#include "words.h"
+
+namespace stepscope {
+namespace {
+
+constexpr size_t kTopOpsShown = 5;
+constexpr double kWorthNaming = 0.005;  // of the step
+
+// Columns on a terminal: UTF-8 continuation bytes take none.
+size_t Columns(std::string_view text) {
+  return static_cast<size_t>(std::ranges::count_if(text, [](char c) {
+    return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
+  }));
+}
+
+// Control characters would play with the reader's terminal.
+std::string Printable(std::string_view text) {
+  std::string clean;
+  for (char c : text) {
+    clean += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c;
+  }
+  return clean;
+}
+
+class Page {
+ public:
+  explicit Page(const TextOptions& options) : options_(options) {}
+
+  std::string Paint(std::string_view text, const char* code) const {
+    if (!options_.color) return std::string(text);
+    return std::string("\x1b[") + code + "m" + std::string(text) + "\x1b[0m";
+  }
+  void Line(std::string_view text = "") { (text_ += text) += '\n'; }
+  // `text` behind a label, broken at blanks, later lines indented under it.
+  void Wrapped(std::string_view label, std::string_view raw) {
+    if (raw.empty()) return;
+    const std::string text = Printable(raw);
+    const size_t indent = Columns(label);
+    const size_t width = static_cast<size_t>(std::max(options_.width, 40));
+    std::string line(label);
+    size_t used = indent;
+    size_t at = 0;
+    while (at < text.size()) {
+      const size_t end = std::min(text.find(' ', at), text.size());
+      const std::string_view word = std::string_view(text).substr(at, end - at);
+      const size_t columns = Columns(word);
+      if (used > indent && used + 1 + columns > width) {
+        Line(line);
+        line = std::string(indent, ' ');
+        used = indent;
+      }
+      if (used > indent) {
+        line += ' ';
+        ++used;
+      }
+      line += word;
+      used += columns;
+      at = end + 1;
+    }
+    Line(line);
+  }
+  std::string Take() { return std::move(text_); }
+
+ private:
+  const TextOptions& options_;
+  std::string text_;
+};
+
+std::string Bar(double frac) {
+  const int full = std::clamp(static_cast<int>(std::lround(20 * frac)), 0, 20);
+  std::string bar;
+  for (int i = 0; i < 20; ++i) bar += i < full ? "▇" : "▁";
+  return bar;
+}
+
+void Header(const Report& report, Page& page) {
+  const RunInfo& run = report.run;
+  std::string line = page.Paint("stepscope", "1");
+  std::vector<std::string> parts = {run.name.empty() ? run.source : run.name};
+  if (report.steps.count > 0) {
+    parts.push_back(Count(report.steps.count, "step"));
+  }
+  parts.push_back(MachineInWords(report));
+  parts.push_back(RankInWords(run));
+  for (const std::string& part : parts) {
+    if (!part.empty()) line += "  " + Printable(part);
+  }
+  page.Line(line);
+}
+
+void Split(const Report& report, Page& page) {
+  const StepStats& steps = report.steps;
+  if (steps.count == 0) {
+    page.Wrapped("",
+                 "No steps were found, so nothing can be said per step. "
+                 "Call Step() once per iteration (prof.step() in Python).");
+    return;
+  }
+  const auto part = [&](const char* key) {
+    const auto it = report.time_split_ms.find(key);
+    return it == report.time_split_ms.end() ? 0.0 : it->second;
+  };
+  double busy = part("compute");
+  if (report.has_gpu) busy += part("communication") + part("copy");
+  const double mean = std::max(steps.mean_ms, 1e-9);
+  std::string line = "step " + Milliseconds(steps.mean_ms) + "  " +
+                     (report.has_gpu ? "GPU busy " : "computing ") +
+                     Milliseconds(busy) + " (" + Percent(busy / mean) + ") " +
+                     Bar(busy / mean) + " " +
+                     (report.has_gpu ? "idle " : "the rest ") +
+                     Milliseconds(steps.mean_ms - busy);
+  page.Line(line);
+  std::vector<std::pair<double, std::string>> parts;
+  double small = 0;
+  for (const auto& [key, ms] : report.time_split_ms) {
+    if (key == "compute" && !report.has_gpu) continue;
+    if (ms < kWorthNaming * mean) {
+      small += ms;
+    } else {
+      parts.push_back({-ms, CauseInWords(key, report.has_gpu)});
+    }
+  }
+  std::ranges::sort(parts);
+  std::string text;
+  for (const auto& [ms, name] : parts) {
+    text += (text.empty() ? "" : " · ") + name + " " + Number(-ms);
+  }
+  if (small > 0 && Number(small) != "0.00") {
+    text += (text.empty() ? "other " : " · other ") + Number(small);
+  }
+  if (!text.empty()) page.Wrapped("  ", text + " ms");
+  text.clear();
+  for (const char* phase :
+       {"data", "forward", "backward", "optimizer", "validate", "other"}) {
+    const auto it = report.phases_ms.find(phase);
+    if (it == report.phases_ms.end() || it->second < kWorthNaming * mean) {
+      continue;
+    }
+    text += (text.empty() ? "phases: " : " · ") + std::string(phase) + " " +
+            Number(it->second);
+  }
+  if (!text.empty()) page.Wrapped("  ", text + " ms");
+  if (steps.cov > 0.05) {
+    page.Wrapped("  ", "steps vary by " + Percent(steps.cov) + " (median " +
+                           Milliseconds(steps.median_ms) + ")");
+  }
+  if (steps.steady < steps.count) {
+    page.Wrapped("  ", "averaged over " + Count(steps.steady, "steady step") +
+                           " of " + std::to_string(steps.count));
+  }
+}
+
+const char* ColorOf(const Finding& finding) {
+  if (finding.status == FindingStatus::kError ||
+      finding.severity >= FindingSeverity::kHigh) {
+    return "1;31";
+  }
+  return finding.severity >= FindingSeverity::kMedium ||
+                 finding.status == FindingStatus::kWarning
+             ? "1;33"
+             : "1";
+}
+
+void OneFinding(const Report& report, const Finding& finding,
+                const std::string& mark, const TextOptions& options,
+                Page& page) {
+  const bool trust = finding.severity == FindingSeverity::kNote &&
+                     finding.status != FindingStatus::kOk;
+  std::string line = mark + " " + page.Paint(finding.id, ColorOf(finding));
+  line +=
+      std::string("  ") +
+      (trust ? StatusName(finding.status) : SeverityName(finding.severity)) +
+      ", " + ConfidenceName(finding.confidence);
+  page.Line(line);
+  const std::string gain = GainInWords(report, finding);
+  if (!gain.empty()) page.Line("   " + page.Paint(gain, "1"));
+  page.Wrapped("   ", finding.evidence);
+  page.Wrapped("   at       ", finding.where);
+  if (finding.fix_cpp == finding.fix_python) {
+    page.Wrapped("   fix      ", finding.fix_cpp);
+  } else {
+    page.Wrapped("   C++      ", finding.fix_cpp);
+    page.Wrapped("   Python   ", finding.fix_python);
+  }
+  if (!options.verbose) return;
+  page.Wrapped("   assumes  ", finding.assumption);
+  page.Wrapped("   wrong if ", finding.wrong_if);
+  page.Wrapped("   see      ", finding.reference);
+  for (const Example& example : finding.examples) {
+    page.Wrapped(
+        "   e.g.     ",
+        (example.step >= 0 ? "step " + std::to_string(example.step) + ": "
+                           : std::string()) +
+            Milliseconds((example.end_ns - example.begin_ns) * 1e-6) + " in " +
+            example.what);
+  }
+}
+
+void Findings(const Report& report, const TextOptions& options, Page& page) {
+  int number = 0;
+  int64_t notes = 0;
+  bool advice = false;
+  for (const Finding& finding : report.findings) {
+    if (IsNote(finding)) {
+      ++notes;
+      continue;
+    }
+    page.Line();
+    const bool trust = finding.severity == FindingSeverity::kNote;
+    advice |= !trust;
+    OneFinding(report, finding, trust ? "! " : std::to_string(++number) + " ",
+               options, page);
+  }
+  if (!advice && report.steps.count > 0) {
+    page.Line();
+    page.Wrapped("", report.clean.empty()
+                         ? "Nothing could be checked."
+                         : "Healthy: " +
+                               Count(static_cast<int64_t>(report.clean.size()),
+                                     "check") +
+                               " found nothing worth changing.");
+  }
+  const std::string plan = PlanInWords(report);
+  if (!plan.empty()) {
+    page.Line();
+    page.Wrapped("", plan);
+  }
+  if (options.verbose && notes > 0) {
+    page.Line();
+    page.Line("Notes (too small to matter, or nothing to win here)");
+    for (const Finding& finding : report.findings) {
+      if (IsNote(finding)) OneFinding(report, finding, "- ", options, page);
+    }
+  }
+}
+
+void TopOps(const Report& report, const TextOptions& options, Page& page) {
+  if (report.top_ops.empty()) return;
+  const size_t count = options.verbose
+                           ? report.top_ops.size()
+                           : std::min(kTopOpsShown, report.top_ops.size());
+  size_t width = 24;
+  for (size_t i = 0; i < count; ++i) {
+    width =
+        std::max(width, std::min<size_t>(Columns(report.top_ops[i].name), 56));
+  }
+  const auto right = [](std::string text, size_t columns) {
+    return std::string(columns - std::min(columns, text.size()), ' ') + text;
+  };
+  const bool per_step = report.steps.count > 0;
+  page.Line();
+  const std::string title =
+      per_step ? "ops by own time, per step" : "ops by own time";
+  page.Line(title +
+            std::string(width + 2 - std::min(width + 1, title.size()), ' ') +
+            right("own ms", 9) + right("total ms", 10) + right("calls", 8));
+  for (size_t i = 0; i < count; ++i) {
+    const TopOp& op = report.top_ops[i];
+    std::string name = Printable(op.name);
+    if (name.size() > width) {
+      size_t cut = width - 3;
+      while (cut > 0 &&
+             (static_cast<unsigned char>(name[cut]) & 0xc0) == 0x80) {
+        --cut;
+      }
+      name = name.substr(0, cut) + "...";
+    }
+    const double calls = op.calls_per_step;
+    const std::string called =
+        std::abs(calls - std::round(calls)) < 0.05 || calls >= 100
+            ? std::to_string(std::llround(calls))
+            : Number(calls);
+    page.Line("  " + name + std::string(width - Columns(name), ' ') +
+              right(Number(op.self_ms_per_step), 9) +
+              right(Number(op.total_ms_per_step), 10) + right(called, 8));
+  }
+}
+
+void Footer(const Report& report, const TextOptions& options, Page& page) {
+  if (options.verbose) {
+    page.Line();
+    std::string clean;
+    for (const std::string& id : report.clean) {
+      clean += (clean.empty() ? "" : ", ") + id;
+    }
+    page.Wrapped("looked, nothing found: ", clean);
+    for (const CouldNotLook& entry : report.could_not_look) {
+      page.Wrapped("could not look: ", entry.id + ": " + entry.why);
+    }
+    for (const std::string& muted : report.muted) {
+      page.Wrapped("told under another finding: ", muted);
+    }
+    if (report.replay.speaks) {
+      page.Wrapped("",
+                   "gains by replay; replayed unchanged, the step is off "
+                   "by " +
+                       Percent(std::abs(report.replay.no_edit_error)));
+    } else if (!report.replay.why_not.empty()) {
+      page.Wrapped("gains are upper bounds: ", report.replay.why_not);
+    }
+  }
+  std::string line;
+  const auto add = [&](const std::string& text) {
+    line += (line.empty() ? "" : "   ") + text;
+  };
+  const auto notes = std::ranges::count_if(report.findings, IsNote);
+  if (!options.verbose) {
+    if (notes > 0) add("notes: " + std::to_string(notes));
+    if (!report.could_not_look.empty()) {
+      add("could not look: " + std::to_string(report.could_not_look.size()));
+    }
+  }
+  if (!options.details_path.empty()) add("details: " + options.details_path);
+  if (!options.view_command.empty()) add("view: " + options.view_command);
+  if (!line.empty()) {
+    page.Line();
+    page.Line(line);
+  }
+}
+
+}  // namespace
+
+std::string ToText(const Report& report, const TextOptions& options) {
+  Page page(options);
+  Header(report, page);
+  for (const Loss& loss : report.losses) {
+    std::string text = loss.detail.empty() ? loss.name : loss.detail;
+    if (loss.severity == Severity::kNote && !options.verbose) continue;
+    page.Wrapped(page.Paint("missing: ", ""), text);
+  }
+  Split(report, page);
+  Findings(report, options, page);
+  TopOps(report, options, page);
+  Footer(report, options, page);
+  return page.Take();
+}
+
+}  // namespace stepscope

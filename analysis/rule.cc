@@ -1,0 +1,79 @@
+#include "rule.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace stepscope {
+namespace {
+
+// What doubling the threads may bring, and what a worker's batch may cost.
+constexpr double kPoorEfficiency = 0.7, kGoodEfficiency = 0.95;
+constexpr double kDearWorker = 1.25, kCheapWorker = 0.9;
+
+// Spread of the steady steps that one slow step does not blow up.
+double RobustCov(const Measured& measured) {
+  const StepStats& stats = measured.stats;
+  if (stats.steady < 2 || stats.median_ms <= 0) return 0;
+  std::vector<double> deviations;
+  for (size_t i : measured.steps.steady) {
+    deviations.push_back(std::abs(
+        measured.steps.windows[i].tiled.length() * 1e-6 - stats.median_ms));
+  }
+  return std::min(stats.cov, 1.4826 * Median(deviations) / stats.median_ms);
+}
+
+}  // namespace
+
+Gain PredictGain(const Measured& measured, const Edit& edit) {
+  const Replay& replay = measured.replay;
+  const double now = replay.StepNs({});
+  const auto won_ms = [&](double efficiency, double worker_cost) {
+    Edit varied = edit;
+    varied.efficiency = efficiency;
+    varied.worker_cost = worker_cost;
+    return (now - replay.StepNs(varied)) * 1e-6;
+  };
+  Gain gain;
+  gain.expected_ms = (now - replay.StepNs(edit)) * 1e-6;
+  const double noise = gain.expected_ms * RobustCov(measured) /
+                       std::sqrt(std::max<double>(measured.stats.steady, 1));
+  gain.low_ms =
+      std::min(gain.expected_ms, won_ms(kPoorEfficiency, kDearWorker)) - noise;
+  gain.high_ms =
+      std::max(gain.expected_ms, won_ms(kGoodEfficiency, kCheapWorker)) + noise;
+  gain.low_ms = std::max(gain.low_ms, 0.0);
+  gain.high_ms = std::min(gain.high_ms, measured.stats.mean_ms);
+  return gain;
+}
+
+Finding Sized(const Measured& measured, Finding finding, const Edit& edit,
+              double bound_ns) {
+  const double step_ms = measured.stats.mean_ms;
+  if (measured.replay.check().speaks) {
+    finding.gain_is = GainKind::kPredicted;
+    finding.gain = PredictGain(measured, edit);
+    if (finding.gain.expected_ms <= 0) {
+      finding.gain_is = GainKind::kNone;
+      finding.gain = Gain();
+    }
+  } else if (bound_ns > 0) {
+    finding.gain_is = GainKind::kBound;
+    finding.gain = {bound_ns * 1e-6, 0, bound_ns * 1e-6};
+  }
+  if (finding.gain_is == GainKind::kPredicted &&
+      finding.gain.expected_ms < step_ms) {
+    finding.speedup = step_ms / (step_ms - finding.gain.expected_ms);
+  }
+  return finding;
+}
+
+double GateMs(const Measured& measured) {
+  double share = 0.01;
+  const double cov = RobustCov(measured);
+  if (cov > 0.01) {
+    share = std::max(share, 2 * cov / std::sqrt(measured.stats.steady));
+  }
+  return std::max(share * measured.stats.mean_ms, 0.1);
+}
+
+}  // namespace stepscope

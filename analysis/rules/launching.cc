@@ -1,0 +1,94 @@
+// Does the host take too long to get work going?
+// Sources: "Optimization and Performance Tuning with PyTorch", section 3 (CUDA
+// graphs); the ResNet-18 case study, step 7 (torch.compile). 10 % lies between
+// XProf's moderate and high; at 5 to 10 us per op fewer than 200 cannot cost
+// more than 1 to 2 ms.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+
+#include "report/words.h"
+#include "rule.h"
+
+namespace stepscope {
+namespace {
+
+constexpr double kShare = 0.10;
+constexpr double kLaunches = 200;
+constexpr double kCompiledOpNs = 2'000;
+
+// The ops under which most framework time passes.
+std::string WorstOps(const Measured& m) {
+  std::map<NameId, int64_t> self;
+  for (const auto& timeline : m.timelines) {
+    for (const Segment& segment : timeline) {
+      if (segment.cause == Cause::kDispatch && segment.op != kNone) {
+        self[m.trace.ops()[segment.op].name] += segment.length();
+      }
+    }
+  }
+  std::vector<std::pair<int64_t, NameId>> order;
+  for (const auto& [name, ns] : self) order.push_back({-ns, name});
+  std::ranges::sort(order);
+  std::string text;
+  for (size_t i = 0; i < std::min<size_t>(2, order.size()); ++i) {
+    const double ms = -order[i].first * 1e-6 / m.timelines.size();
+    text += (i ? ", " : "") + std::string(m.trace.name(order[i].second)) +
+            " (" + Milliseconds(ms) + ")";
+  }
+  return text;
+}
+
+Verdict CheckLaunchBound(const Measured& m) {
+  const double step = m.step_ns();
+  const double dispatch = m.MeanNs(Cause::kDispatch);
+  const double host_code = m.MeanNs(Cause::kHostCode);
+  const double bucket = dispatch + host_code;
+  const double calls = m.CallsPerStep();
+  if (bucket < kShare * step || calls < kLaunches ||
+      m.ShareOfStepsWith(Cause::kDispatch, 0) < 2.0 / 3) {
+    return Clean();
+  }
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  finding.evidence =
+      std::string(m.has_gpu ? "The GPU is idle for " : "The step spends ") +
+      Milliseconds(bucket * 1e-6) + " of the " + Milliseconds(step * 1e-6) +
+      " step (" + Percent(bucket / step) + ") " +
+      (m.has_gpu ? "while the host gets " : "getting ") +
+      (m.has_gpu ? Count(std::llround(calls), "launch", "launches")
+                 : Count(std::llround(calls), "op")) +
+      " going: " + Milliseconds(dispatch * 1e-6) + " inside ops, " +
+      Milliseconds(host_code * 1e-6) + " in code between them.";
+  finding.where = WorstOps(m);
+  finding.assumption = m.has_gpu
+                           ? "at best: the GPU never waits for a launch"
+                           : "compiled code needs 2 us per op; code of your "
+                             "own between ops stays as it is";
+  finding.fix_cpp =
+      m.has_gpu ? "capture the step in an at::cuda::CUDAGraph (static shapes, "
+                  "no synchronisation inside), or run an AOTInductor module"
+                : "run the model as an AOTInductor or scripted module; fewer, "
+                  "larger ops; a bigger batch";
+  finding.fix_python = m.has_gpu
+                           ? "torch.compile(model, mode=\"reduce-overhead\")"
+                           : "torch.compile(model)";
+  finding.wrong_if = "the time between ops is work of your own, not waiting";
+  const Edit edit{.dispatch_ns = kCompiledOpNs};
+  return Fire(Sized(m, std::move(finding), edit, bucket), {edit});
+}
+
+constexpr Rule kRules[] = {
+    {.id = "launch-bound",
+     .question = "Does framework and host code between ops hold the step up?",
+     .needs = {Kind::kOp},
+     .check = &CheckLaunchBound,
+     .reference = "Optimization and Performance Tuning with PyTorch, section "
+                  "3: CUDA graphs and torch.compile"}};
+
+}  // namespace
+
+extern const std::span<const Rule> kLaunching = kRules;
+
+}  // namespace stepscope

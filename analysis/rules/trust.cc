@@ -1,0 +1,235 @@
+// Can the numbers be trusted? These rules claim no gain; they withdraw or
+// qualify the others'.
+// Sources: pytorch PR 192094 and kineto PR 1545 (records lost or left over);
+// "17 tips", number 13 (profilers slow training down); the case study's longer
+// warm-up.
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "report/words.h"
+#include "rule.h"
+
+namespace stepscope {
+namespace {
+
+constexpr double kBadTimes = 0.001;
+constexpr double kUnmatched = 0.01;
+constexpr double kDistorted = 0.05, kVeryDistorted = 0.15;
+constexpr double kOverheadOffline = 0.03;
+constexpr double kNsPerOpOffline = 4'000;
+
+Finding Status(FindingStatus status, Confidence confidence) {
+  Finding finding;
+  finding.status = status;
+  finding.confidence = confidence;
+  return finding;
+}
+
+// A collector that did not run has lost nothing of what was being watched.
+bool IsAbsence(const Loss& loss) {
+  return loss.name.find("unavailable") != std::string::npos ||
+         loss.name.find("not-started") != std::string::npos;
+}
+
+// Rows that cannot be: reversed, or before 1980 in a file of the epoch's.
+int64_t BadTimes(const Trace& trace, int64_t& rows) {
+  int64_t bad = 0;
+  const auto count = [&](const auto& table) {
+    for (const auto& row : table) bad += row.end_ns < row.begin_ns;
+    rows += static_cast<int64_t>(table.size());
+  };
+  count(trace.ops());
+  count(trace.runtime_calls());
+  count(trace.kernels());
+  count(trace.copies());
+  count(trace.memsets());
+  return bad;
+}
+
+Verdict CheckCaptureIncomplete(const Measured& m) {
+  const Trace& trace = m.trace;
+  std::string errors, warnings;
+  const auto add = [](std::string& list, const std::string& text) {
+    list += (list.empty() ? "" : " ") + text;
+  };
+  for (const Loss& loss : trace.losses()) {
+    if (IsAbsence(loss) || loss.severity == Severity::kNote) continue;
+    std::string text = loss.detail.empty() ? loss.name : loss.detail;
+    if (!text.ends_with('.')) text += '.';
+    add(loss.severity == Severity::kError || loss.name == "buffer-full"
+            ? errors
+            : warnings,
+        text);
+  }
+  int64_t rows = 0;
+  const int64_t bad = BadTimes(trace, rows);
+  if (bad > kBadTimes * rows) {
+    add(errors, Count(bad, "record") + " of " + std::to_string(rows) +
+                    " have impossible times.");
+  }
+  if (m.ledger && m.ledger->unmatched > kUnmatched * m.ledger->works) {
+    add(warnings,
+        std::to_string(m.ledger->unmatched) + " of " +
+            Count(m.ledger->works, "GPU activity", "GPU activities") +
+            " have no recorded launch: why the GPU was idle before them "
+            "cannot be told.");
+  }
+  const bool launches =
+      std::ranges::any_of(trace.runtime_calls(), [&](const RuntimeCall& call) {
+        return trace.name(call.name).find("Launch") != std::string_view::npos;
+      });
+  if (!m.has_gpu && (launches || !trace.runtime_calls().empty())) {
+    add(launches ? errors : warnings,
+        "The host called the GPU (" +
+            Count(static_cast<int64_t>(trace.runtime_calls().size()), "call") +
+            "), but no GPU activity was recorded.");
+  }
+  if (m.steps.empty()) {
+    add(warnings,
+        "No step marks were found, so nothing can be said per step; call "
+        "Step() once per iteration.");
+  }
+  if (errors.empty() && warnings.empty()) return Clean();
+  Finding finding =
+      Status(errors.empty() ? FindingStatus::kWarning : FindingStatus::kError,
+             Confidence::kProven);
+  finding.evidence = errors + (errors.empty() ? "" : " ") + warnings;
+  while (finding.evidence.ends_with(' ')) finding.evidence.pop_back();
+  if (!errors.empty()) {
+    finding.evidence += " No gains are claimed from this recording.";
+  }
+  finding.fix_cpp =
+      "larger max_buffer_bytes, fewer active steps, shapes and memory off";
+  finding.fix_python = finding.fix_cpp;
+  return Fire(std::move(finding));
+}
+
+Verdict CheckObserverLive(const Measured& m) {
+  const std::vector<int64_t>& recorded = m.trace.run().wait_step_ns;
+  std::vector<double> waits(recorded.begin(), recorded.end());
+  const double active = m.stats.median_ms * 1e6;
+  const double wait = Median(waits);
+  const double distortion = active / wait - 1;
+  // Two medians of noisy steps differ by chance.
+  double noise = 0;
+  for (double ns : waits) noise = std::max(noise, std::abs(ns / wait - 1));
+  noise = std::max(noise, m.stats.cov) * 2 /
+          std::sqrt(static_cast<double>(
+              std::min<size_t>(waits.size(), m.steps.steady.size())));
+  if (distortion <= kDistorted + noise) return Clean();
+  double ops = 0;
+  for (const auto& split : m.splits) ops += split[Cause::kProfiler];
+  const double ours = m.splits.empty() ? 0 : ops / m.splits.size();
+  Finding finding =
+      Status(distortion > kVeryDistorted + noise ? FindingStatus::kError
+                                                 : FindingStatus::kWarning,
+             Confidence::kProven);
+  finding.evidence = "Steps took " + Milliseconds(active * 1e-6) +
+                     " while recorded and " + Milliseconds(wait * 1e-6) +
+                     " before, with recording off (" + Percent(distortion) +
+                     " slower).";
+  if (ours > 0) {
+    finding.evidence += " Recording ops by itself accounts for " +
+                        Milliseconds(ours * 1e-6) + " of that.";
+  }
+  finding.fix_cpp =
+      "record_shapes, profile_memory and with_stack off; fewer "
+      "active steps";
+  finding.fix_python = finding.fix_cpp;
+  finding.wrong_if = "something else slowed the machine down meanwhile";
+  return Fire(std::move(finding));
+}
+
+Verdict CheckObserverEffect(const Measured& m) {
+  const std::vector<int64_t>& waits = m.trace.run().wait_step_ns;
+  if (!waits.empty() && std::ranges::min(waits) > 0)
+    return CheckObserverLive(m);
+  const double step = m.step_ns();
+  const StepWindow& first = m.steps.windows.front();
+  const StepWindow& last = m.steps.windows.back();
+  const Span window{first.host.begin_ns, last.host.end_ns};
+  double overhead = 0;
+  std::vector<Span> spans;
+  for (const Overhead& row : m.trace.overheads()) {
+    spans.push_back({row.begin_ns, row.end_ns});
+  }
+  overhead = static_cast<double>(LengthIn(Merge(std::move(spans)), window)) /
+             m.steps.windows.size();
+  double ops = static_cast<double>(m.trace.python_frames().size());
+  for (RowId row : m.steps.thread == kNone ? std::span<const RowId>()
+                                           : m.tree.of_thread(m.steps.thread)) {
+    ops += row != kNone;
+  }
+  const bool host_bound =
+      m.MeanNs(Cause::kDispatch) + m.MeanNs(Cause::kHostCode) > 0.3 * step;
+  const bool dense = host_bound && ops * kNsPerOpOffline >
+                                       static_cast<double>(window.length());
+  if (overhead <= kOverheadOffline * step && !dense) return Clean();
+  Finding finding = Status(FindingStatus::kWarning, Confidence::kHint);
+  finding.evidence =
+      dense ? "One event per " +
+                  Number(window.length() / std::max(ops, 1.0) * 1e-3) +
+                  " us of host time was recorded: the unprofiled step is "
+                  "likely shorter."
+            : "The profiler and the driver took " +
+                  Milliseconds(overhead * 1e-6) + " per step for themselves (" +
+                  Percent(overhead / step) + ").";
+  finding.fix_cpp = "shapes, stacks and Python frames off; fewer active steps";
+  finding.fix_python = finding.fix_cpp;
+  return Fire(std::move(finding));
+}
+
+Verdict CheckWarmup(const Measured& m) {
+  Finding finding = Status(FindingStatus::kWarning, Confidence::kStrong);
+  std::string steps;
+  double total = 0;
+  for (const StepWindow& step : m.steps.windows) {
+    total += static_cast<double>(step.tiled.length());
+    if (step.kind != StepKind::kWarmUp) continue;
+    steps += (steps.empty() ? "" : ", ") + std::to_string(step.number);
+    if (finding.examples.size() < 3) {
+      finding.examples.push_back({step.number, step.host.begin_ns,
+                                  step.host.end_ns,
+                                  "one-off loading or allocation for " +
+                                      Milliseconds(step.one_off_ns * 1e-6)});
+    }
+  }
+  if (steps.empty()) return Clean();
+  finding.evidence =
+      "Step " + steps +
+      " still warmed up (loading kernels, first "
+      "allocations) and " +
+      (finding.examples.size() == 1 ? "is" : "are") +
+      " left out: the mean is " + Milliseconds(m.stats.mean_ms) + " without, " +
+      Milliseconds(total * 1e-6 / m.steps.windows.size()) + " with.";
+  finding.fix_cpp = "schedule with warmup >= 3";
+  finding.fix_python = "schedule(warmup=3, ...)";
+  return Fire(std::move(finding));
+}
+
+constexpr Rule kRules[] = {
+    {.id = "capture-incomplete",
+     .question = "Is anything missing from the recording?",
+     .needs_steps = false,
+     .needs = {},
+     .check = &CheckCaptureIncomplete,
+     .reference = "stepscope: what was lost is said first"},
+    {.id = "observer-effect",
+     .question = "Did recording change what it measured?",
+     .needs = {},
+     .check = &CheckObserverEffect,
+     .reference = "17 tips for faster training, 13: turn debugging and "
+                  "profiling off"},
+    {.id = "warmup-in-window",
+     .question = "Were steps recorded that were still warming up?",
+     .needs = {},
+     .check = &CheckWarmup,
+     .reference = "PyTorch Performance Features and How They Interact: first "
+                  "runs"}};
+
+}  // namespace
+
+extern const std::span<const Rule> kTrust = kRules;
+
+}  // namespace stepscope

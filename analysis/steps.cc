@@ -1,0 +1,231 @@
+#include "steps.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string_view>
+
+namespace stepscope {
+namespace {
+
+// Shares of the median beyond which a step is looked at (rules.md A3), and
+// beyond which it is left out even when nothing explains it.
+constexpr double kSlow = 1.2;
+constexpr double kFarOut = 1.5;
+constexpr double kExplained = 0.3;
+constexpr double kOutlierZ = 3.5;
+constexpr size_t kStepsToJudgeOutliers = 5;
+
+RowId BusiestThread(const Trace& trace) {
+  std::vector<int64_t> ops(trace.threads().size());
+  for (const Op& op : trace.ops()) {
+    if (op.thread != kNone && op.kind == OpKind::kOperator) ++ops[op.thread];
+  }
+  const auto most = std::ranges::max_element(ops);
+  return most == ops.end() || *most == 0
+             ? kNone
+             : static_cast<RowId>(most - ops.begin());
+}
+
+RowId TrainingThread(const Trace& trace) {
+  if (trace.run().training_thread != kNone) return trace.run().training_thread;
+  if (!trace.steps().empty() && trace.steps()[0].thread != kNone) {
+    return trace.steps()[0].thread;
+  }
+  for (const Range& range : trace.ranges()) {
+    if (range.kind == RangeKind::kOptimizer && range.thread != kNone) {
+      return range.thread;
+    }
+  }
+  return BusiestThread(trace);
+}
+
+// Marks of one thread that overlap (a nested second profile) are counted once.
+std::vector<StepWindow> Marked(const Trace& trace, RowId thread) {
+  std::vector<StepWindow> windows;
+  for (const Step& step : trace.steps()) {
+    if (step.thread != kNone && thread != kNone && step.thread != thread) {
+      continue;
+    }
+    if (step.end_ns <= step.begin_ns) continue;
+    if (!windows.empty() && step.begin_ns < windows.back().host.end_ns) {
+      // Rounded files let neighbours touch by a microsecond.
+      if (step.end_ns <= windows.back().host.end_ns) continue;
+      windows.back().host.end_ns = step.begin_ns;
+    }
+    windows.push_back(
+        {.host = {step.begin_ns, step.end_ns}, .number = step.number});
+  }
+  return windows;
+}
+
+std::vector<StepWindow> BetweenOptimizerSteps(const Trace& trace,
+                                              RowId thread) {
+  std::vector<int64_t> ends;
+  for (const Range& range : trace.ranges()) {
+    if (range.kind == RangeKind::kOptimizer && range.thread == thread &&
+        trace.name(range.name).starts_with("Optimizer.step")) {
+      ends.push_back(range.end_ns);
+    }
+  }
+  std::ranges::sort(ends);
+  std::vector<StepWindow> windows;
+  for (size_t i = 1; i < ends.size(); ++i) {
+    if (ends[i] <= ends[i - 1]) continue;
+    windows.push_back({.host = {ends[i - 1], ends[i]},
+                       .number = static_cast<int64_t>(windows.size())});
+  }
+  return windows;
+}
+
+// The end of the last device work launched in each window.
+void Tile(const Trace& trace, std::vector<StepWindow>& windows) {
+  std::vector<int64_t> last(windows.size());
+  const auto note = [&](const DeviceWork& work) {
+    if (work.call == kNone) return;
+    const int64_t launched = trace.runtime_calls()[work.call].begin_ns;
+    const auto after = std::ranges::upper_bound(
+        windows, launched, {},
+        [](const StepWindow& w) { return w.host.begin_ns; });
+    if (after == windows.begin()) return;
+    const size_t index = static_cast<size_t>(after - windows.begin()) - 1;
+    if (launched < windows[index].host.end_ns) {
+      last[index] = std::max(last[index], work.end_ns);
+    }
+  };
+  for (const Kernel& work : trace.kernels()) note(work);
+  for (const Copy& work : trace.copies()) note(work);
+  for (const Memset& work : trace.memsets()) note(work);
+  for (size_t i = 0; i < windows.size(); ++i) {
+    StepWindow& window = windows[i];
+    window.tiled = {window.host.begin_ns,
+                    std::max(window.host.end_ns, last[i])};
+    if (i == 0 || !trace.has_device_work()) continue;
+    window.tiled.begin_ns = windows[i - 1].tiled.end_ns;
+    window.tiled.end_ns = std::max(window.tiled.end_ns, window.tiled.begin_ns);
+  }
+}
+
+bool IsOneOff(std::string_view name) {
+  for (std::string_view part :
+       {"Lazy Function Loading", "Module Loading", "ModuleLoad", "LibraryLoad",
+        "Compiler", "cudaMalloc", "hipMalloc", "hipModuleLoad"}) {
+    if (name.find(part) != std::string_view::npos &&
+        name.find("Async") == std::string_view::npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void MeasureOneOffs(const Trace& trace, std::vector<StepWindow>& windows) {
+  std::vector<Span> spans;
+  for (const Overhead& row : trace.overheads()) {
+    if (IsOneOff(trace.name(row.name))) {
+      spans.push_back({row.begin_ns, row.end_ns});
+    }
+  }
+  for (const RuntimeCall& row : trace.runtime_calls()) {
+    if (IsOneOff(trace.name(row.name))) {
+      spans.push_back({row.begin_ns, row.end_ns});
+    }
+  }
+  spans = Merge(std::move(spans));
+  for (StepWindow& window : windows) {
+    window.one_off_ns = LengthIn(spans, window.host);
+  }
+}
+
+double MedianWithout(const std::vector<StepWindow>& windows, size_t left_out) {
+  std::vector<double> lengths;
+  for (size_t i = 0; i < windows.size(); ++i) {
+    if (i != left_out) lengths.push_back(windows[i].tiled.length());
+  }
+  return Median(std::move(lengths));
+}
+
+void Judge(Steps& steps) {
+  std::vector<StepWindow>& windows = steps.windows;
+  if (windows.size() >= 2) {
+    for (size_t i = 0; i < windows.size(); ++i) {
+      const double rest = MedianWithout(windows, i);
+      const double length = windows[i].tiled.length();
+      if (length > kSlow * rest &&
+          windows[i].one_off_ns >= kExplained * (length - rest)) {
+        windows[i].kind = StepKind::kWarmUp;
+      }
+    }
+  }
+  if (windows.size() >= kStepsToJudgeOutliers) {
+    std::vector<double> lengths, deviations;
+    for (const StepWindow& w : windows) lengths.push_back(w.tiled.length());
+    const double median = Median(lengths);
+    for (double length : lengths) {
+      deviations.push_back(std::abs(length - median));
+    }
+    // 1.4826 makes the median deviation of normal noise its standard deviation.
+    const double spread = std::max(1.4826 * Median(deviations), 1.0);
+    for (StepWindow& window : windows) {
+      const double length = window.tiled.length();
+      if (window.kind == StepKind::kSteady && length > kFarOut * median &&
+          (length - median) / spread > kOutlierZ) {
+        window.kind = StepKind::kOutlier;
+      }
+    }
+  }
+  for (size_t i = 0; i < windows.size(); ++i) {
+    if (windows[i].kind == StepKind::kSteady) steps.steady.push_back(i);
+  }
+  // All slow for a reason: nothing better to average.
+  if (steps.steady.empty()) {
+    for (size_t i = 0; i < windows.size(); ++i) steps.steady.push_back(i);
+  }
+}
+
+}  // namespace
+
+double Median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const size_t half = values.size() / 2;
+  return values.size() % 2 ? values[half]
+                           : (values[half - 1] + values[half]) / 2;
+}
+
+Steps FindSteps(const Trace& trace) {
+  Steps steps;
+  steps.thread = TrainingThread(trace);
+  steps.windows = Marked(trace, steps.thread);
+  if (steps.windows.empty() && steps.thread != kNone) {
+    steps.windows = BetweenOptimizerSteps(trace, steps.thread);
+    steps.inferred = !steps.windows.empty();
+  }
+  Tile(trace, steps.windows);
+  MeasureOneOffs(trace, steps.windows);
+  Judge(steps);
+  return steps;
+}
+
+StepStats StatsOf(const Steps& steps) {
+  StepStats stats;
+  stats.count = static_cast<int64_t>(steps.windows.size());
+  stats.steady = static_cast<int64_t>(steps.steady.size());
+  if (steps.steady.empty()) return stats;
+  std::vector<double> lengths;
+  int64_t total_ns = 0;
+  for (size_t i : steps.steady) {
+    total_ns += steps.windows[i].tiled.length();
+    lengths.push_back(steps.windows[i].tiled.length() * 1e-6);
+  }
+  stats.mean_ms = total_ns * 1e-6 / lengths.size();
+  stats.median_ms = Median(lengths);
+  if (lengths.size() >= 2 && stats.mean_ms > 0) {
+    double squares = 0;
+    for (double length : lengths) {
+      squares += (length - stats.mean_ms) * (length - stats.mean_ms);
+    }
+    stats.cov = std::sqrt(squares / (lengths.size() - 1)) / stats.mean_ms;
+  }
+  return stats;
+}
+
+}  // namespace stepscope

@@ -1,0 +1,50 @@
+// The steps of a Trace: their host windows, the tiled spans that cover the
+// timeline without gaps, and which of them are steady.
+//
+// A step is a mark on the training thread; without marks it is what lies
+// between the ends of two Optimizer.step ranges. The tiled span runs from the
+// end of the previous step's last device work (or its host end, if later) to
+// the end of this one's; without device work it is the host window.
+#pragma once
+
+#include <stepscope/report.h>
+#include <stepscope/trace.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "intervals.h"
+
+namespace stepscope {
+
+enum class StepKind : uint8_t {
+  kSteady,
+  kWarmUp,   // slow, and one-off records explain it (rule A3)
+  kOutlier,  // slow, and nothing explains it
+};
+
+struct StepWindow {
+  Span host = {};
+  Span tiled = {};
+  int64_t number = 0;
+  StepKind kind = StepKind::kSteady;
+  int64_t one_off_ns = 0;  // loading, compiling and first allocations in it
+};
+
+struct Steps {
+  std::vector<StepWindow> windows;  // in time order; empty if there are none
+  std::vector<size_t> steady;       // indices into windows
+  RowId thread = kNone;             // the training thread; kNone if unknown
+  bool inferred = false;            // from Optimizer.step ranges
+  bool empty() const { return windows.empty(); }
+};
+
+Steps FindSteps(const Trace& trace);
+
+// Counts all steps; averages the steady ones' tiled spans.
+StepStats StatsOf(const Steps& steps);
+
+// REQUIRES: values is not empty.
+double Median(std::vector<double> values);
+
+}  // namespace stepscope
