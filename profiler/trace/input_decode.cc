@@ -59,15 +59,14 @@ constexpr std::array<std::string_view, 46> kDtypeNames = {
     "c10::Float4_e2m1fn_x2",
 };
 
+// As IValue prints it: a whole number that fits 64 bits reads "2.", and the
+// sign of zero is lost.
 std::string DoubleText(double value) {
-  // A whole number reads "2.", as IValue prints it.
-  char text[40];
-  if (std::isfinite(value) && std::abs(value) < 1e10 &&
-      value == std::trunc(value) && !(value == 0 && std::signbit(value))) {
-    std::snprintf(text, sizeof(text), "%.0f.", value);
-  } else {
-    std::snprintf(text, sizeof(text), "%.17g", value);
+  if (std::abs(value) < 0x1p63 && value == std::trunc(value)) {
+    return std::to_string(static_cast<int64_t>(value)) + ".";
   }
+  char text[40];
+  std::snprintf(text, sizeof(text), "%.17g", value);
   return text;
 }
 
