@@ -22,7 +22,8 @@ const char* KindName(Kind kind) {
                 "communication", "runtime-call", "kernel",
                 "copy",          "memset",       "sync",
                 "overhead",      "python-frame", "settings",
-                "host-usage",    "loader"};
+                "host-usage",    "loader",       "device-sample",
+                "device-memory"};
   return kind < Kind::kCount ? kNames[static_cast<size_t>(kind)] : "unknown";
 }
 

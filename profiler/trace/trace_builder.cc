@@ -64,6 +64,10 @@ int64_t BeginOf(const Allocation& row) { return row.time_ns; }
 int64_t EndOf(const Allocation& row) { return row.time_ns; }
 int64_t BeginOf(const Settings& row) { return row.time_ns; }
 int64_t EndOf(const Settings& row) { return row.time_ns; }
+int64_t BeginOf(const DeviceMemory& row) { return row.time_ns; }
+int64_t EndOf(const DeviceMemory& row) { return row.time_ns; }
+int64_t BeginOf(const DeviceSample& row) { return row.time_ns; }
+int64_t EndOf(const DeviceSample& row) { return row.time_ns; }
 template <typename Row>
 int64_t BeginOf(const Row& row) {
   return row.begin_ns;
@@ -163,6 +167,15 @@ RowId TraceBuilder::Add(const HostUsage& row) {
 RowId TraceBuilder::Add(const Loader& row) {
   return Push(trace_.loaders_, row);
 }
+RowId TraceBuilder::Add(const Stream& row) {
+  return Push(trace_.streams_, row);
+}
+RowId TraceBuilder::Add(const DeviceMemory& row) {
+  return Push(trace_.device_memory_, row);
+}
+RowId TraceBuilder::Add(const DeviceSample& row) {
+  return Push(trace_.device_samples_, row);
+}
 
 void TraceBuilder::Add(Loss row) {
   // The same loss met again adds up, so that a report has one line for it.
@@ -190,6 +203,8 @@ Trace TraceBuilder::Build(const Options& options) {
   SortRows(trace_.communications_);
   SortRows(trace_.settings_);
   SortRows(trace_.host_usage_);
+  SortRows(trace_.device_memory_);
+  SortRows(trace_.device_samples_);
   if (options.window_end_ns > options.window_begin_ns) Clip(options);
   LinkOps(options.nesting_tolerance_ns);
   LinkCalls();
@@ -276,6 +291,11 @@ void TraceBuilder::Clip(const Options& options) {
   std::erase_if(trace_.allocations_, outside);
   std::erase_if(trace_.communications_, outside);
   std::erase_if(trace_.overheads_, outside);
+  std::erase_if(trace_.device_memory_, outside);
+  // One taken as the last step ended is a moment younger than the window.
+  std::erase_if(trace_.device_samples_, [&](const DeviceSample& row) {
+    return row.step >= 0 ? of_no_step(row) : outside(row);
+  });
   // Work on the device belongs to the window its launch was in, however late it
   // runs.
   const CallFinder finder(trace_.runtime_calls_);

@@ -120,6 +120,15 @@ void AddAll(const Trace& trace, TraceBuilder& builder) {
     row.kind = rename(row.kind);
     builder.Add(row);
   }
+  for (Stream row : trace.streams()) {
+    row.name = rename(row.name);
+    builder.Add(row);
+  }
+  for (DeviceMemory row : trace.device_memory()) {
+    row.name = rename(row.name);
+    builder.Add(row);
+  }
+  for (const DeviceSample& row : trace.device_samples()) builder.Add(row);
   for (const Loss& loss : trace.losses()) builder.Add(loss);
 }
 

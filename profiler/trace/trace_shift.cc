@@ -29,6 +29,12 @@ void TraceBuilder::ShiftTimes(int64_t delta_ns) {
   Shift(trace_.host_usage_, delta_ns);
   for (Allocation& row : trace_.allocations_) row.time_ns += delta_ns;
   for (Settings& row : trace_.settings_) row.time_ns += delta_ns;
+  for (DeviceMemory& row : trace_.device_memory_) row.time_ns += delta_ns;
+  for (DeviceSample& row : trace_.device_samples_) row.time_ns += delta_ns;
+  for (Kernel& row : trace_.kernels_) {
+    if (row.queued_ns >= 0) row.queued_ns += delta_ns;
+    if (row.submitted_ns >= 0) row.submitted_ns += delta_ns;
+  }
 }
 
 }  // namespace stepscope

@@ -37,6 +37,8 @@ enum class Kind : uint8_t {
   kSettings,
   kHostUsage,
   kLoader,  // waits for batches are visible
+  kDeviceSample,
+  kDeviceMemory,
   kCount
 };
 
@@ -170,6 +172,8 @@ struct Kernel : DeviceWork {
   int64_t graph = 0;          // CUDA graph and node; 0 if none
   int64_t graph_node = 0;
   RowId communication = kNone;  // collectives: in communications()
+  int64_t queued_ns = -1;       // put into the driver's command buffer, and
+  int64_t submitted_ns = -1;    // handed to the device; -1 if not recorded
 };
 
 enum class MemoryKind : uint8_t {
@@ -207,6 +211,51 @@ struct Sync {
   int64_t wait_on_stream = -1;
   int64_t wait_on_record_correlation = -1;
   RowId call = kNone;
+};
+
+// A stream as the driver made it.
+struct Stream {
+  int64_t id = 0;  // as DeviceWork names it
+  int32_t context = 0;
+  int32_t device = -1;  // -1 if unknown
+  int32_t priority = 0;
+  bool is_default = false;       // the context's null stream
+  bool is_non_blocking = false;  // does not wait for the null stream
+  NameId name = 0;
+};
+
+// A request to the driver for device, pinned or managed memory, or to one of
+// its pools; below any caching allocator (those are in allocations()).
+struct DeviceMemory {
+  int64_t time_ns = 0;
+  int64_t correlation = -1;
+  NameId name = 0;  // "alloc", "release", "pool created", "pool destroyed",
+                    // "pool trimmed"
+  MemoryKind kind = MemoryKind::kUnknown;
+  bool is_async = false;  // stream-ordered, from a pool
+  int32_t device = 0;
+  int64_t stream = -1;           // stream-ordered requests only
+  uint64_t address = 0;          // of the block; of the pool for pool rows
+  int64_t bytes = 0;             // > 0 allocated, < 0 released, 0 for pool rows
+  int64_t pool_bytes = -1;       // size of the pool afterwards; -1 if none
+  int64_t pool_used_bytes = -1;  // of these, in use
+};
+
+// What a device said about itself at one moment. -1 means not in this sample.
+struct DeviceSample {
+  int64_t time_ns = 0;
+  int64_t step = -1;  // samples taken at a step's end: its number
+  int32_t device = 0;
+  int32_t sm_clock_mhz = -1;
+  int32_t memory_clock_mhz = -1;
+  int64_t throttle_reasons = -1;  // bits as CUPTI numbers them: 1 idle, 2 user
+                                  // clocks, 4 power cap, 8 hardware slowdown
+  int32_t temperature_c = -1;
+  int32_t power_mw = -1;
+  int32_t power_limit_mw = -1;
+  int32_t fan_percent = -1;
+  int64_t free_bytes = -1;  // device memory, all processes counted
+  int64_t total_bytes = -1;
 };
 
 // Time the profiler or the driver took for itself.

@@ -78,6 +78,11 @@ class Trace {
   std::span<const Settings> settings() const { return settings_; }
   std::span<const HostUsage> host_usage() const { return host_usage_; }
   std::span<const Loader> loaders() const { return loaders_; }
+  std::span<const Stream> streams() const { return streams_; }
+  std::span<const DeviceMemory> device_memory() const { return device_memory_; }
+  std::span<const DeviceSample> device_samples() const {
+    return device_samples_;
+  }
   std::span<const Loss> losses() const { return losses_; }
 
   // Text of an interned name. REQUIRES: id came from this Trace. Valid while
@@ -117,6 +122,9 @@ class Trace {
   std::vector<Settings> settings_;
   std::vector<HostUsage> host_usage_;
   std::vector<Loader> loaders_;
+  std::vector<Stream> streams_;
+  std::vector<DeviceMemory> device_memory_;
+  std::vector<DeviceSample> device_samples_;
   std::vector<Loss> losses_;
 };
 

@@ -67,6 +67,9 @@ class TraceBuilder {
   RowId Add(const Settings& row);
   RowId Add(const HostUsage& row);
   RowId Add(const Loader& row);
+  RowId Add(const Stream& row);
+  RowId Add(const DeviceMemory& row);
+  RowId Add(const DeviceSample& row);
   void Add(Loss row);
 
   // Moves every row added so far: a file may say what its times count from only
