@@ -5,6 +5,8 @@
 #include <stepscope/collector.h>
 
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace stepscope {
 
@@ -22,5 +24,23 @@ struct TorchOptions {
 // of the thread that calls Start(): FailedPrecondition if another profiler
 // holds it.
 std::unique_ptr<Collector> MakeTorchCollector(const TorchOptions& options);
+
+// LibTorch's process-wide switches (grad mode, autocast, cuDNN, TF32, threads),
+// read once per step on the training thread.
+std::unique_ptr<Collector> MakeSettingsCollector();
+
+// Where the host collector looks. Tests point it at a recorded machine.
+struct HostOptions {
+  std::string root = "";  // put before "/proc" and "/sys"
+};
+
+// What the operating system counts, per step: CPU time, run delay, switches and
+// I/O of the training thread and process, CPU time and reads of the loaders'
+// workers; once per window the usable cores. Linux only.
+std::unique_ptr<Collector> MakeHostCollector(const HostOptions& options = {});
+
+// Every source this build has, in the order they should start.
+std::vector<std::unique_ptr<Collector>> DefaultCollectors(
+    const TorchOptions& options = {});
 
 }  // namespace stepscope

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace stepscope {
 
@@ -30,5 +31,9 @@ enum class Format : uint8_t {
 absl::Status WriteTrace(const Trace& trace,
                         std::span<const Annotation> annotations, Format format,
                         const std::string& path);
+
+// Any other text of a log directory (a report, findings), under the same
+// promise and with the same errors.
+absl::Status WriteText(std::string_view text, const std::string& path);
 
 }  // namespace stepscope

@@ -1,0 +1,16 @@
+// The default collectors of a build with LibTorch.
+#include <stepscope/collectors.h>
+
+namespace stepscope {
+
+std::vector<std::unique_ptr<Collector>> DefaultCollectors(
+    const TorchOptions& options) {
+  std::vector<std::unique_ptr<Collector>> collectors;
+  collectors.push_back(MakeHostCollector());
+  collectors.push_back(MakeSettingsCollector());
+  // Last to start, first to stop: the others' own work is not recorded.
+  collectors.push_back(MakeTorchCollector(options));
+  return collectors;
+}
+
+}  // namespace stepscope

@@ -1,0 +1,113 @@
+#include "loader_workers.h"
+
+#include <stepscope/loaders.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace stepscope {
+namespace {
+
+// Loaders with more workers than this have other problems.
+constexpr size_t kMaxThreads = 256;
+
+TextSpan Copy(const ProcFile& file, std::string& text) {
+  TextSpan span;
+  span.begin = static_cast<uint32_t>(text.size());
+  file.AppendTo(text, 256);
+  span.end = static_cast<uint32_t>(text.size());
+  return span;
+}
+
+// The program's name, the first of the words that zeros separate.
+bool IsPython(const std::string& command) {
+  const std::string program = command.substr(0, command.find('\0'));
+  return program.substr(program.find_last_of('/') + 1).starts_with("python");
+}
+
+}  // namespace
+
+LoaderWorkers::LoaderWorkers(std::string root)
+    : root_(std::move(root)),
+      command_(ReadSmallFile(root_ + "/proc/self/cmdline")),
+      own_children_(root_ + "/proc/thread-self/children"),
+      main_children_(root_ + "/proc/self/task/" + std::to_string(getpid()) +
+                     "/children") {
+  is_python_ = IsPython(command_);
+}
+
+// A child makes batches if it says so (recent torch names its workers), or if
+// it is a fork of this Python process, or was spawned by multiprocessing. A
+// tool that the job started, or multiprocessing's own tracker, is none.
+bool LoaderWorkers::MakesBatches(int64_t pid) const {
+  const std::string folder = root_ + "/proc/" + std::to_string(pid);
+  if (ReadSmallFile(folder + "/comm").starts_with("pt_data_worker")) {
+    return true;
+  }
+  if (!is_python_) return false;
+  const std::string command = ReadSmallFile(folder + "/cmdline");
+  return (command == command_ ||
+          command.find("multiprocessing.spawn") != std::string::npos) &&
+         !command.empty();
+}
+
+LoaderWorkers::Worker& LoaderWorkers::Seen(int64_t id, bool is_process) {
+  auto found =
+      std::find_if(workers_.begin(), workers_.end(), [&](const Worker& worker) {
+        return worker.id == id && worker.is_process == is_process;
+      });
+  if (found == workers_.end()) {
+    const std::string folder = root_ +
+                               (is_process ? "/proc/" : "/proc/self/task/") +
+                               std::to_string(id);
+    Worker worker;
+    worker.id = id;
+    worker.is_process = is_process;
+    worker.schedstat = ProcFile(folder + "/schedstat");
+    worker.io = ProcFile(folder + "/io");
+    workers_.push_back(std::move(worker));
+    found = workers_.end() - 1;
+  }
+  found->present = true;
+  // Twice: a child seen between fork and exec still looks like its parent.
+  if (is_process && found->sightings < 2) {
+    found->is_worker = MakesBatches(id);
+    ++found->sightings;
+  }
+  return *found;
+}
+
+void LoaderWorkers::Sample(HostSamples& samples, HostSample& sample) {
+  for (Worker& worker : workers_) worker.present = false;
+  std::array<int64_t, kMaxThreads> tids;
+  const size_t threads = std::min(LoaderThreads(tids), tids.size());
+  for (size_t i = 0; i < threads; ++i) Seen(tids[i], false);
+
+  scratch_.clear();
+  sample.children_known = own_children_.is_open();
+  own_children_.AppendTo(scratch_);
+  scratch_ += ' ';
+  main_children_.AppendTo(scratch_);
+  for (int n = 0;; ++n) {
+    const int64_t pid = NumberAt(scratch_, n);
+    if (pid < 0) break;
+    Seen(pid, true);
+  }
+
+  std::erase_if(workers_, [](const Worker& worker) { return !worker.present; });
+  sample.first_worker = static_cast<uint32_t>(samples.workers.size());
+  for (const Worker& worker : workers_) {
+    if (!worker.is_worker) continue;
+    WorkerSample& copy = samples.workers.emplace_back();
+    copy.id = worker.id;
+    copy.is_process = worker.is_process;
+    copy.schedstat = Copy(worker.schedstat, samples.text);
+    copy.io = Copy(worker.io, samples.text);
+  }
+  sample.worker_count =
+      static_cast<uint32_t>(samples.workers.size()) - sample.first_worker;
+}
+
+}  // namespace stepscope

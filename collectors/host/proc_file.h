@@ -1,0 +1,40 @@
+// Reading /proc: a file that stays open and is read again from its begin, and
+// the few numbers its text holds.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace stepscope {
+
+// Files of /proc make their text anew at each read from offset 0, so keeping
+// them open saves the path walk per step. Move-only; one thread uses it.
+class ProcFile {
+ public:
+  ProcFile() = default;
+  explicit ProcFile(const std::string& path);  // absent: every read is empty
+  ~ProcFile();
+  ProcFile(ProcFile&& other) noexcept;
+  ProcFile& operator=(ProcFile&& other) noexcept;
+
+  bool is_open() const { return fd_ >= 0; }
+  // Appends the text, at most `limit` bytes; false if it cannot be read.
+  bool AppendTo(std::string& text, size_t limit = 4096) const;
+
+ private:
+  int fd_ = -1;
+};
+
+// The whole text of a small file; "" if it cannot be read.
+std::string ReadSmallFile(const std::string& path);
+
+// The number after "key:" at the begin of a line; -1 if there is none.
+int64_t FieldOf(std::string_view text, std::string_view key);
+// The n-th number of a line of numbers, from 0; -1 if there is none.
+int64_t NumberAt(std::string_view text, int n);
+// The text after "key:" (blanks and tabs may precede the colon), without
+// blanks around it; "" if there is none.
+std::string_view TextOf(std::string_view text, std::string_view key);
+
+}  // namespace stepscope

@@ -1,0 +1,15 @@
+// Settings samples to Settings rows; pure, and free of LibTorch.
+#pragma once
+
+#include <stepscope/trace_builder.h>
+
+#include <span>
+
+#include "settings_samples.h"
+
+namespace stepscope {
+
+void AddSettings(std::span<const SettingsSample> samples,
+                 TraceBuilder& builder);
+
+}  // namespace stepscope
