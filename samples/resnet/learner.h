@@ -1,0 +1,39 @@
+// Learner: the network, its optimizer, and what one step and one validation do
+// with a batch. For one thread.
+#pragma once
+
+#include <torch/torch.h>
+
+#include "image_batches.h"
+#include "model.h"
+#include "options.h"
+
+namespace resnet {
+
+class Learner {
+ public:
+  // The weights follow from options.seed.
+  Learner(const Options& options, int classes, torch::Device device);
+
+  // One training step; returns its loss, still on the device, so that the
+  // caller decides when to wait for it.
+  torch::Tensor Step(const Batch& batch);
+  // The loss of a batch in evaluation mode, without gradients unless
+  // options.validate_grad asks for the mistake of keeping them.
+  torch::Tensor Validate(const Batch& batch);
+
+  ResNet& model() { return model_; }
+
+ private:
+  Batch ToDevice(const Batch& batch) const;
+  torch::Tensor Loss(const Batch& batch);
+
+  Options options_;
+  torch::Device device_;
+  ResNet model_;
+  torch::optim::SGD sgd_;
+  torch::Tensor mean_;  // of bytes, [1, 3, 1, 1]
+  torch::Tensor inverse_std_;
+};
+
+}  // namespace resnet

@@ -1,0 +1,84 @@
+// ResNet-18 and ResNet-50 with the module names, shapes and first weights of
+// torchvision's, so that weights and module paths mean the same in both.
+// Source: He et al., "Deep Residual Learning for Image Recognition"; the
+// stride of a bottleneck is on its 3x3 convolution, as torchvision has it.
+#pragma once
+
+#include <stepscope/range.h>
+#include <torch/torch.h>
+
+#include <string>
+#include <vector>
+
+namespace resnet {
+
+// A module and the path it has in the network, which is told to stepscope
+// while it runs: "layer1.0.conv1".
+template <typename Holder>
+struct Layer {
+  Holder module = nullptr;
+  std::string path;
+  const char* type = "";
+
+  torch::Tensor operator()(const torch::Tensor& x) {
+    stepscope::ModuleRange range(path, type);
+    return module->forward(x);
+  }
+};
+
+// A residual block: two 3x3 convolutions (BasicBlock), or 1x1, 3x3 and 1x1
+// with four times the channels (Bottleneck), and the shortcut around them.
+class BlockImpl : public torch::nn::Module {
+ public:
+  struct Shape {
+    bool bottleneck = false;
+    int64_t in = 0;
+    int64_t width = 0;
+    int64_t stride = 1;
+    int64_t out() const { return bottleneck ? width * 4 : width; }
+  };
+  BlockImpl(const Shape& shape, const std::string& path);
+  torch::Tensor forward(torch::Tensor x);
+
+ private:
+  std::vector<Layer<torch::nn::Conv2d>> convs_;
+  std::vector<Layer<torch::nn::BatchNorm2d>> norms_;
+  Layer<torch::nn::ReLU> relu_;
+  // The shortcut's own convolution and norm, where the shape changes.
+  torch::nn::Sequential downsample_ = nullptr;
+  Layer<torch::nn::Conv2d> downsample_conv_;
+  Layer<torch::nn::BatchNorm2d> downsample_norm_;
+  std::string downsample_path_;
+};
+TORCH_MODULE(Block);
+
+class ResNetImpl : public torch::nn::Module {
+ public:
+  // REQUIRES: depth is 18 or 50.
+  ResNetImpl(int depth, int64_t classes);
+  // [N, 3, H, W] to [N, classes].
+  torch::Tensor forward(torch::Tensor x);
+
+ private:
+  struct Stage {
+    torch::nn::Sequential module;
+    std::string path;
+    std::vector<Layer<Block>> blocks;
+  };
+  Stage MakeStage(int index, int64_t blocks, BlockImpl::Shape shape);
+
+  Layer<torch::nn::Conv2d> conv1_;
+  Layer<torch::nn::BatchNorm2d> bn1_;
+  Layer<torch::nn::ReLU> relu_;
+  Layer<torch::nn::MaxPool2d> maxpool_;
+  std::vector<Stage> stages_;
+  Layer<torch::nn::AdaptiveAvgPool2d> avgpool_;
+  Layer<torch::nn::Linear> fc_;
+};
+TORCH_MODULE(ResNet);
+
+// Moves pictures' and convolutions' memory to NHWC. Module::to() cannot: it
+// takes no memory format.
+void MakeChannelsLast(torch::nn::Module& module);
+
+}  // namespace resnet

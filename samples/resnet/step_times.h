@@ -1,0 +1,30 @@
+// StepTimes: how long every step took, and what follows from it.
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace resnet {
+
+struct StepTimes {
+  std::vector<double> step_ms;  // in order, from the first step on
+  int warm_steps = 0;           // left out at the start of every figure
+  int batch = 0;
+
+  // Of the steps after the warm ones, or of all if there are no others; 0 if
+  // there are none at all.
+  double MedianMs() const;
+  // batch / MedianMs(), per second; 0 if there is no median.
+  double SamplesPerSecond() const;
+  // {"step_ms": [...], "warm_steps": N, "batch": N, "median_ms": X,
+  //  "samples_per_s": X}
+  std::string ToJson() const;
+};
+
+// Writes `times` to `path`. Errors: Unavailable, with what the system said.
+absl::Status WriteJson(const StepTimes& times, const std::string& path);
+
+}  // namespace resnet

@@ -1,0 +1,211 @@
+#include "train.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <cmath>
+#include <cstdio>
+
+#include "device.h"
+#include "jpeg_files.h"
+#include "learner.h"
+#include "picture.h"
+#include "temporary_folder.h"
+
+namespace resnet {
+namespace {
+
+using ::testing::HasSubstr;
+
+Options Tiny() {
+  std::vector<const char*> args = {"--no-profile", "--batch", "4", "--side",
+                                   "32",           "--steps", "3", "--data",
+                                   "fakecifar",    "--seed",  "3"};
+  return *ParseOptions(args);
+}
+
+Batch TinyBatch(const Options& options) {
+  ImageBatches images(MakeFakeCifar(1, 10),
+                      {.side = options.side, .bytes = options.uint8});
+  return images.get_batch({0, 1, 2, 3});
+}
+
+absl::StatusOr<StepTimes> Run(const Options& options, std::string* printed) {
+  char* text = nullptr;
+  size_t size = 0;
+  std::FILE* out = ::open_memstream(&text, &size);
+  absl::StatusOr<StepTimes> times = absl::UnknownError("not run");
+  {
+    Progress progress(out, false, options.steps, options.batch);
+    absl::StatusOr<Sources> sources =
+        OpenSources({.data = options.data, .seed = options.seed},
+                    [&](const std::string& line) { progress.Say(line); });
+    times = sources.ok() ? Train(options, *std::move(sources), progress)
+                         : absl::StatusOr<StepTimes>(sources.status());
+  }
+  std::fclose(out);
+  *printed = std::string(text, size);
+  std::free(text);
+  return times;
+}
+
+class LearnerTest : public ::testing::Test {
+ protected:
+  void SetUp() override { torch::set_num_threads(1); }
+};
+
+TEST_F(LearnerTest, TheLossOfOneBatchFallsWhenItIsRepeated) {
+  Options options = Tiny();
+  Learner learner(options, 10, torch::kCPU);
+  Batch batch = TinyBatch(options);
+  double first = learner.Step(batch).item<double>();
+  double last = first;
+  for (int i = 0; i < 8; ++i) last = learner.Step(batch).item<double>();
+  EXPECT_NEAR(first, std::log(10), 1.5);
+  EXPECT_LT(last, first / 2);
+}
+
+TEST_F(LearnerTest, TheSeedDecidesTheLoss) {
+  Options options = Tiny();
+  Batch batch = TinyBatch(options);
+  double a = Learner(options, 10, torch::kCPU).Step(batch).item<double>();
+  double b = Learner(options, 10, torch::kCPU).Step(batch).item<double>();
+  options.seed = 4;
+  double c = Learner(options, 10, torch::kCPU).Step(batch).item<double>();
+  EXPECT_EQ(a, b);
+  EXPECT_NE(a, c);
+}
+
+TEST_F(LearnerTest, VariantsOfTheStepAgreeOnTheFirstLoss) {
+  Options plain = Tiny();
+  double expected =
+      Learner(plain, 10, torch::kCPU).Step(TinyBatch(plain)).item<double>();
+  Options bytes = plain, last = plain, bf16 = plain, zeros = plain;
+  bytes.uint8 = true;
+  last.channels_last = true;
+  bf16.bf16 = true;
+  zeros.set_to_none = false;
+  for (const Options& options : {bytes, last, zeros}) {
+    double loss = Learner(options, 10, torch::kCPU)
+                      .Step(TinyBatch(options))
+                      .item<double>();
+    EXPECT_NEAR(loss, expected, 1e-3);
+  }
+  double rough =
+      Learner(bf16, 10, torch::kCPU).Step(TinyBatch(bf16)).item<double>();
+  EXPECT_NEAR(rough, expected, 0.2);
+  EXPECT_NE(rough, expected);
+}
+
+TEST_F(LearnerTest, SetToNoneDecidesWhatIsLeftOfTheGradients) {
+  Options options = Tiny();
+  Learner none(options, 10, torch::kCPU);
+  none.Step(TinyBatch(options));
+  options.set_to_none = false;
+  Learner zeros(options, 10, torch::kCPU);
+  zeros.Step(TinyBatch(options));
+  for (const torch::Tensor& p : none.model()->parameters()) {
+    EXPECT_FALSE(p.grad().defined());
+  }
+  for (const torch::Tensor& p : zeros.model()->parameters()) {
+    ASSERT_TRUE(p.grad().defined());
+    EXPECT_FALSE(p.grad().any().item<bool>());
+  }
+}
+
+TEST_F(LearnerTest, ValidatingChangesNothing) {
+  Options options = Tiny();
+  for (bool grad : {false, true}) {
+    options.validate_grad = grad;
+    Learner learner(options, 10, torch::kCPU);
+    Batch batch = TinyBatch(options);
+    std::vector<torch::Tensor> before;
+    for (const auto& b : learner.model()->buffers())
+      before.push_back(b.clone());
+    double first = learner.Validate(batch).item<double>();
+    EXPECT_EQ(learner.Validate(batch).item<double>(), first);
+    EXPECT_TRUE(torch::GradMode::is_enabled());
+    EXPECT_TRUE(learner.model()->is_training());
+    std::vector<torch::Tensor> after = learner.model()->buffers();
+    for (size_t i = 0; i < after.size(); ++i) {
+      EXPECT_TRUE(torch::equal(before[i], after[i]));
+    }
+  }
+}
+
+TEST(DeviceTest, AutocastEndsWithItsScope) {
+  EXPECT_FALSE(at::autocast::is_autocast_enabled(at::kCPU));
+  {
+    Autocast off(at::kCPU, false);
+    EXPECT_FALSE(at::autocast::is_autocast_enabled(at::kCPU));
+    Autocast on(at::kCPU, true);
+    EXPECT_TRUE(at::autocast::is_autocast_enabled(at::kCPU));
+  }
+  EXPECT_FALSE(at::autocast::is_autocast_enabled(at::kCPU));
+}
+
+TEST(DeviceTest, AGpuIsUsedOrItsAbsenceIsExplained) {
+  absl::StatusOr<torch::Device> device = OpenDevice(DeviceKind::kCuda);
+  if (device.ok()) {
+    EXPECT_TRUE(device->is_cuda());
+    return;
+  }
+  EXPECT_TRUE(absl::IsUnavailable(device.status()));
+  EXPECT_THAT(std::string(device.status().message()),
+              HasSubstr("cannot train on a GPU: "));
+  EXPECT_THAT(std::string(device.status().message()),
+              HasSubstr("--device cpu"));
+}
+
+TEST(TrainTest, EveryStepIsTimedAndTheLossIsShown) {
+  std::string printed;
+  Options options = Tiny();
+  options.log_every = 2;
+  absl::StatusOr<StepTimes> times = Run(options, &printed);
+  ASSERT_TRUE(times.ok()) << times.status().message();
+  ASSERT_EQ(times->step_ms.size(), 3u);
+  for (double ms : times->step_ms) EXPECT_GT(ms, 0);
+  EXPECT_THAT(printed, HasSubstr("step 2 of 3"));
+  EXPECT_THAT(printed, HasSubstr("step 3 of 3"));
+  EXPECT_THAT(printed, HasSubstr("samples/s  loss "));
+}
+
+TEST(TrainTest, ValidationComesWhenItIsDue) {
+  std::string printed;
+  Options options = Tiny();
+  options.validate_every = 2;
+  options.validate_batches = 1;
+  options.workers = 1;
+  ASSERT_TRUE(Run(options, &printed).ok());
+  EXPECT_THAT(printed, HasSubstr("step 2: validation loss "));
+  EXPECT_EQ(printed.find("step 1: validation"), std::string::npos);
+  EXPECT_EQ(printed.find("step 3: validation"), std::string::npos);
+}
+
+TEST(TrainTest, AHopelessLearningRateIsSaid) {
+  std::string printed;
+  Options options = Tiny();
+  options.lr = 1e30;
+  options.log_every = 1;
+  ASSERT_TRUE(Run(options, &printed).ok());
+  EXPECT_THAT(printed, HasSubstr("training has failed"));
+}
+
+TEST(TrainTest, ADamagedFileStopsTrainingAndIsNamed) {
+  for (int workers : {0, 1}) {
+    TemporaryFolder folder;
+    folder.Write("a/1.jpg", *EncodeJpeg(MakePicture(1, 1, 40, 30), 90));
+    std::string bad = folder.Write("b/2.jpg", {0xFF, 0xD8});
+    Options options = Tiny();
+    options.data = folder.path();
+    options.workers = workers;
+    std::string printed;
+    absl::StatusOr<StepTimes> times = Run(options, &printed);
+    ASSERT_FALSE(times.ok());
+    EXPECT_THAT(std::string(times.status().message()), HasSubstr(bad));
+  }
+}
+
+}  // namespace
+}  // namespace resnet
