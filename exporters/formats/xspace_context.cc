@@ -1,0 +1,148 @@
+#include "xspace_context.h"
+
+#include <algorithm>
+#include <array>
+
+namespace stepscope {
+namespace {
+
+bool IsWordChar(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+         (c >= '0' && c <= '9') || c == '_';
+}
+
+// `text` with whatever XProf's grammar lacks replaced by '_'; '.' becomes
+// `dot`.
+std::string Word(std::string_view text, char dot) {
+  std::string word;
+  for (char c : text) word += c == '.' ? dot : IsWordChar(c) ? c : '_';
+  return word;
+}
+
+struct KnownOp {
+  std::string_view op;
+  std::string_view shown;
+};
+// Ops whose kernels could use Tensor Cores, by the names XProf looks for.
+constexpr std::array kKnownOps = {
+    KnownOp{"conv2d", "Conv2D"},
+    KnownOp{"convolution", "Conv2D"},
+    KnownOp{"_convolution", "Conv2D"},
+    KnownOp{"cudnn_convolution", "Conv2D"},
+    KnownOp{"mkldnn_convolution", "Conv2D"},
+    KnownOp{"miopen_convolution", "Conv2D"},
+    KnownOp{"convolution_backward", "Conv2DBackpropInput"},
+    KnownOp{"conv3d", "Conv3D"},
+    KnownOp{"mm", "MatMul"},
+    KnownOp{"addmm", "MatMul"},
+    KnownOp{"linear", "MatMul"},
+    KnownOp{"matmul", "MatMul"},
+    KnownOp{"bmm", "BatchMatMul"},
+    KnownOp{"baddbmm", "BatchMatMul"},
+};
+
+// "aten::conv2d" -> "conv2d"; "autograd::engine::evaluate_function: X" -> "X".
+std::string_view LastPart(std::string_view name) {
+  const size_t colon = name.rfind(':');
+  if (colon != std::string_view::npos) name.remove_prefix(colon + 1);
+  while (name.starts_with(' ')) name.remove_prefix(1);
+  return name;
+}
+
+}  // namespace
+
+XContext::XContext(const Trace& trace)
+    : trace_(trace),
+      span_(SpanOf(trace)),
+      module_of_(trace.ops().size()),
+      in_backward_(trace.ops().size()) {
+  FindModules();
+}
+
+void XContext::FindModules() {
+  // Both tables are sorted by begin: one pass with a stack of open modules per
+  // thread.
+  std::vector<std::vector<RowId>> open(trace_.threads().size());
+  RowId next = 0;
+  const auto ranges = trace_.ranges();
+  for (RowId row = 0; row < trace_.ops().size(); ++row) {
+    const Op& op = trace_.ops()[row];
+    for (; next < ranges.size() && ranges[next].begin_ns <= op.begin_ns;
+         ++next) {
+      const Range& range = ranges[next];
+      if (range.kind == RangeKind::kModule && range.thread < open.size())
+        open[range.thread].push_back(next);
+    }
+    const bool has_parent = op.parent != kNone;
+    in_backward_[row] =
+        op.kind == OpKind::kBackward || (has_parent && in_backward_[op.parent]);
+    if (in_backward_[row]) {
+      if (op.forward != kNone) {
+        module_of_[row] = module_of_[op.forward];
+      } else if (has_parent) {
+        module_of_[row] = module_of_[op.parent];
+      }
+    } else if (op.thread < open.size()) {
+      std::vector<RowId>& modules = open[op.thread];
+      while (!modules.empty() && ranges[modules.back()].end_ns <= op.begin_ns)
+        modules.pop_back();
+      if (!modules.empty()) module_of_[row] = ranges[modules.back()].name;
+    }
+  }
+}
+
+RowId XContext::StepAt(int64_t time_ns) const {
+  const auto steps = trace_.steps();
+  const auto after = std::partition_point(
+      steps.begin(), steps.end(),
+      [&](const Step& step) { return step.begin_ns <= time_ns; });
+  if (after == steps.begin() || (after - 1)->end_ns <= time_ns) return kNone;
+  return static_cast<RowId>(after - 1 - steps.begin());
+}
+
+RowId XContext::StepOf(const DeviceWork& work) const {
+  return StepAt(work.call == kNone
+                    ? work.begin_ns
+                    : trace_.runtime_calls()[work.call].begin_ns);
+}
+
+void XContext::Group(RowId step, XEventBytes& event) const {
+  if (step != kNone) event.Int(XStatId::kGroupId, trace_.steps()[step].number);
+}
+
+std::pair<NameId, NameId> XContext::TfOpKey(RowId op) const {
+  return {module_of_[op], trace_.ops()[op].name * 2 + in_backward_[op]};
+}
+
+std::string XContext::TfOp(RowId op) const {
+  const std::string_view name = trace_.name(trace_.ops()[op].name);
+  const std::string_view part = LastPart(name);
+  std::string shown = Word(name.starts_with("aten::") ? part : name, '_');
+  for (const KnownOp& known : kKnownOps)
+    if (part == known.op) shown = known.shown;
+  if (in_backward_[op]) {
+    if (shown == "Conv2D") shown = "Conv2DBackpropInput";
+    shown = "gradients/" + shown;
+  }
+  std::string type = Word(part, '_');
+  if (type.empty()) type = "op";
+  if (type[0] >= '0' && type[0] <= '9') type = "_" + type;
+  // A type that begins with a small letter may hold no capitals.
+  if (type[0] >= 'a' && type[0] <= 'z') {
+    for (char& c : type)
+      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  std::string path = Word(trace_.name(module_of_[op]), '/');
+  if (!path.empty()) path += '/';
+  path += shown;
+  if (path.starts_with('_') || path.starts_with('/')) path = "op" + path;
+  return path + ":" + type;
+}
+
+int64_t XTfOps::Id(RowId op) {
+  const auto [it, added] = ids_.try_emplace(context_.TfOpKey(op), 0);
+  if (added) it->second = names_.Text(context_.TfOp(op));
+  return it->second;
+}
+
+}  // namespace stepscope

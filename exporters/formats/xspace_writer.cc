@@ -1,0 +1,163 @@
+#include "xspace_writer.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "../json_writer.h"
+#include "../row_fields.h"
+#include "xspace_context.h"
+#include "xspace_gpu.h"
+#include "xspace_hlo.h"
+#include "xspace_host.h"
+#include "xspace_wire.h"
+
+namespace stepscope {
+namespace {
+
+std::string Html(std::string_view text) {
+  std::string html;
+  for (char c : ValidUtf8(text)) {
+    switch (c) {
+      case '&':
+        html += "&amp;";
+        break;
+      case '<':
+        html += "&lt;";
+        break;
+      case '>':
+        html += "&gt;";
+        break;
+      case '"':
+        html += "&quot;";
+        break;
+      default:
+        html += c;
+    }
+  }
+  return html;
+}
+
+// One banner for the overview page; several would come in random order.
+std::string Banner(const Trace& trace,
+                   std::span<const Annotation> annotations) {
+  std::string items;
+  const auto item = [&](std::string_view name, std::string_view text) {
+    items += "<li><b>" + Html(name) + "</b>";
+    if (!text.empty()) items += ": " + Html(text);
+    items += "</li>";
+  };
+  for (const Loss& loss : trace.losses()) item(loss.name, loss.detail);
+  for (const Annotation& annotation : annotations) {
+    if (annotation.begin_ns == annotation.end_ns)
+      item(annotation.name, annotation.text);
+  }
+  if (items.empty()) return "";
+  return "stepscope<ul>" + items + "</ul>";
+}
+
+// Rows of our own, drawn as a process of the trace viewer.
+class OwnPlane {
+ public:
+  OwnPlane(const XContext& context, std::span<const Annotation> annotations)
+      : context_(context), names_(context.trace()) {
+    for (const Annotation& annotation : annotations) {
+      if (annotation.end_ns > annotation.begin_ns)
+        rows_[annotation.row].push_back(&annotation);
+    }
+    for (auto& [row, slices] : rows_) {
+      std::stable_sort(slices.begin(), slices.end(),
+                       [](const Annotation* a, const Annotation* b) {
+                         if (a->begin_ns != b->begin_ns)
+                           return a->begin_ns < b->begin_ns;
+                         return a->end_ns > b->end_ns;
+                       });
+    }
+    const Trace& trace = context.trace();
+    for (RowId row = 0; row < trace.ranges().size(); ++row) {
+      const Range& range = trace.ranges()[row];
+      if (range.kind == RangeKind::kPhase) phases_.push_back(row);
+      if (range.kind == RangeKind::kModule &&
+          range.thread == trace.run().training_thread) {
+        modules_.push_back(row);
+      }
+    }
+  }
+
+  void Write(FileSink& sink) {
+    std::vector<XLineSource> sources;
+    const auto add = [&](std::string name, size_t count, auto event) {
+      if (count == 0) return;
+      const auto id = static_cast<int64_t>(sources.size()) + 1;
+      sources.push_back({id, std::move(name), id, count, std::move(event)});
+    };
+    for (auto& [row, slices] : rows_) {
+      add(row, slices.size(),
+          [this, &slices = slices](size_t i, XEventBytes& event) {
+            Slice(*slices[i], event);
+          });
+    }
+    add("phases", phases_.size(), [this](size_t i, XEventBytes& event) {
+      RangeEvent(phases_[i], event);
+    });
+    add("modules", modules_.size(), [this](size_t i, XEventBytes& event) {
+      RangeEvent(modules_[i], event);
+    });
+    if (sources.empty()) return;
+    WriteXPlane(0, "/device:CUSTOM:stepscope", sources, names_, XPlaneStats(),
+                sink);
+  }
+
+ private:
+  void Slice(const Annotation& annotation, XEventBytes& event) {
+    const int64_t begin_ns = std::max(annotation.begin_ns, context_.begin_ns());
+    event.Start(names_.Event(annotation.name), begin_ns - context_.begin_ns(),
+                annotation.end_ns - begin_ns);
+    event.Ref(
+        XStatId::kSeverity,
+        names_.Text(kSeverityTexts[static_cast<size_t>(annotation.severity)]));
+    if (!annotation.text.empty())
+      event.Ref(XStatId::kDetail, names_.Text(annotation.text));
+  }
+  void RangeEvent(RowId row, XEventBytes& event) {
+    const Range& range = context_.trace().ranges()[row];
+    event.Start(names_.Event(range.name), range.begin_ns - context_.begin_ns(),
+                range.end_ns - range.begin_ns);
+    if (range.detail != 0)
+      event.Ref(XStatId::kDetail, names_.Text(range.detail));
+  }
+
+  const XContext& context_;
+  XNames names_;
+  std::map<std::string, std::vector<const Annotation*>> rows_;
+  std::vector<RowId> phases_;
+  std::vector<RowId> modules_;
+};
+
+}  // namespace
+
+void WriteXSpace(const Trace& trace, std::span<const Annotation> annotations,
+                 const std::string& host, FileSink& sink) {
+  const XContext context(trace);
+  XHostPlane(context).Write(sink);
+  for (int32_t device : XDevices(trace)) {
+    if (sink.failed()) return;
+    XGpuPlane(context, device).Write(sink);
+  }
+  OwnPlane(context, annotations).Write(sink);
+  WriteHloPlane(trace, sink);
+
+  XPlaneStats times;
+  times.Uint(XStatId::kProfileStart,
+             static_cast<uint64_t>(context.span().begin_ns));
+  times.Uint(XStatId::kProfileStop,
+             static_cast<uint64_t>(context.span().end_ns));
+  WriteXPlane(0, "Task Environment", {}, XNames(trace), times, sink);
+  constexpr int kWarningsField = 3;
+  constexpr int kHostnamesField = 4;
+  if (const std::string banner = Banner(trace, annotations); !banner.empty())
+    AppendBytesField(kWarningsField, banner, sink.block());
+  AppendBytesField(kHostnamesField, ValidUtf8(host), sink.block());
+}
+
+}  // namespace stepscope
