@@ -36,7 +36,7 @@ void Progress::Step(int done, double step_ms, std::optional<double> loss) {
     line += text;
   }
   std::fprintf(out_, "%s%s%s", terminal_ ? kClearLine : "", line.c_str(),
-               terminal_ ? "" : "\n");
+               terminal_ ? "\r" : "\n");
   std::fflush(out_);
   drawn_ = terminal_;
   if (done == total_) Finish();

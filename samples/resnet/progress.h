@@ -1,5 +1,7 @@
 // Progress: tells the user on stderr how training goes. On a terminal one bar
-// that is drawn over; elsewhere one plain line for each look at the loss.
+// that is drawn over; elsewhere one plain line for each look at the loss. The
+// bar leaves the cursor at its beginning, so that what others print meanwhile
+// covers it and stays whole.
 // For one thread.
 #pragma once
 

@@ -44,9 +44,9 @@ TEST(ProgressTest, ATerminalGetsOneBarThatIsDrawnOver) {
   });
   EXPECT_EQ(printed,
             "\r\033[K[###############---------------] step 1 of 2  100.0 ms  "
-            "320 samples/s  loss 2.500"
+            "320 samples/s  loss 2.500\r"
             "\r\033[K[##############################] step 2 of 2  100.0 ms  "
-            "320 samples/s  loss 2.500\n");
+            "320 samples/s  loss 2.500\r\n");
 }
 
 TEST(ProgressTest, LinesOfTextDoNotMixWithTheBar) {
@@ -57,7 +57,7 @@ TEST(ProgressTest, LinesOfTextDoNotMixWithTheBar) {
     progress.Finish();
   });
   EXPECT_THAT(printed, HasSubstr("resnet: first\n\r\033[K["));
-  EXPECT_THAT(printed, HasSubstr("samples/s\r\033[Kresnet: second\n"));
+  EXPECT_THAT(printed, HasSubstr("samples/s\r\r\033[Kresnet: second\n"));
   EXPECT_TRUE(printed.ends_with("second\n"));
 }
 

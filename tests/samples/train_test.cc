@@ -1,5 +1,6 @@
 #include "train.h"
 
+#include <ATen/autocast_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -31,7 +32,8 @@ Batch TinyBatch(const Options& options) {
   return images.get_batch({0, 1, 2, 3});
 }
 
-absl::StatusOr<StepTimes> Run(const Options& options, std::string* printed) {
+absl::StatusOr<StepTimes> TrainOnce(const Options& options,
+                                    std::string* printed) {
   char* text = nullptr;
   size_t size = 0;
   std::FILE* out = ::open_memstream(&text, &size);
@@ -162,7 +164,7 @@ TEST(TrainTest, EveryStepIsTimedAndTheLossIsShown) {
   std::string printed;
   Options options = Tiny();
   options.log_every = 2;
-  absl::StatusOr<StepTimes> times = Run(options, &printed);
+  absl::StatusOr<StepTimes> times = TrainOnce(options, &printed);
   ASSERT_TRUE(times.ok()) << times.status().message();
   ASSERT_EQ(times->step_ms.size(), 3u);
   for (double ms : times->step_ms) EXPECT_GT(ms, 0);
@@ -177,7 +179,7 @@ TEST(TrainTest, ValidationComesWhenItIsDue) {
   options.validate_every = 2;
   options.validate_batches = 1;
   options.workers = 1;
-  ASSERT_TRUE(Run(options, &printed).ok());
+  ASSERT_TRUE(TrainOnce(options, &printed).ok());
   EXPECT_THAT(printed, HasSubstr("step 2: validation loss "));
   EXPECT_EQ(printed.find("step 1: validation"), std::string::npos);
   EXPECT_EQ(printed.find("step 3: validation"), std::string::npos);
@@ -188,7 +190,7 @@ TEST(TrainTest, AHopelessLearningRateIsSaid) {
   Options options = Tiny();
   options.lr = 1e30;
   options.log_every = 1;
-  ASSERT_TRUE(Run(options, &printed).ok());
+  ASSERT_TRUE(TrainOnce(options, &printed).ok());
   EXPECT_THAT(printed, HasSubstr("training has failed"));
 }
 
@@ -201,7 +203,7 @@ TEST(TrainTest, ADamagedFileStopsTrainingAndIsNamed) {
     options.data = folder.path();
     options.workers = workers;
     std::string printed;
-    absl::StatusOr<StepTimes> times = Run(options, &printed);
+    absl::StatusOr<StepTimes> times = TrainOnce(options, &printed);
     ASSERT_FALSE(times.ok());
     EXPECT_THAT(std::string(times.status().message()), HasSubstr(bad));
   }
