@@ -1,0 +1,121 @@
+// What a window costs after it: memory, the time to one Chrome file, and how
+// long the training thread is held.
+#include <malloc.h>
+#include <stepscope/profile.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "bench.h"
+#include "recorders.h"
+#include "workloads.h"
+
+namespace stepscope::bench {
+namespace {
+
+constexpr int kOps = 300000;
+
+double Seconds(std::chrono::steady_clock::duration passed) {
+  return std::chrono::duration<double>(passed).count();
+}
+
+// A field of /proc/self/status in bytes: "VmRSS:", "VmHWM:" (the peak).
+double StatusBytes(const std::string& field) {
+  std::ifstream file("/proc/self/status");
+  std::string word;
+  while (file >> word) {
+    double kib = 0;
+    if (word == field && file >> kib) return kib * 1024;
+  }
+  return 0;
+}
+
+// Peak memory of recording and stopping, over what there was before.
+double PeakBytesPerOp(Recorder recorder) {
+  malloc_trim(0);
+  std::ofstream("/proc/self/clear_refs") << "5";  // the peak starts here
+  const double before = StatusBytes("VmRSS:");
+  const auto scope = Start(recorder, {});
+  AddOps(1, kOps);
+  scope->StopAndKeep();
+  return (StatusBytes("VmHWM:") - before) / kOps;
+}
+
+double ExportSeconds(Recorder recorder, const std::string& path) {
+  const auto scope = Start(recorder, {});
+  AddOps(1, kOps);
+  const auto begin = std::chrono::steady_clock::now();
+  scope->StopAndExport(path);
+  const double seconds = Seconds(std::chrono::steady_clock::now() - begin);
+  std::filesystem::remove(path);
+  return seconds;
+}
+
+// The step that ends the active window, as a loop feels it: its files are
+// written beside it.
+double BlockedSeconds(const std::string& dir) {
+  Profile profile({.log_dir = dir,
+                   .name = "bench",
+                   .schedule = {.wait = 0, .warmup = 0, .active = 1},
+                   .print_report = false});
+  AddOps(1, kOps);
+  const auto begin = std::chrono::steady_clock::now();
+  profile.Step();
+  return Seconds(std::chrono::steady_clock::now() - begin);
+}
+
+}  // namespace
+
+void RunExportRows(const BenchOptions& options, Results& results) {
+  constexpr int kRounds = 5;
+  std::vector<double> ours, peer;
+  if (Wanted(options, "op_bytes")) {
+    for (int round = 0; round < kRounds; ++round) {
+      ours.push_back(PeakBytesPerOp(Recorder::kOurs));
+      peer.push_back(PeakBytesPerOp(Recorder::kKineto));
+    }
+    results.Add({.name = "op_bytes",
+                 .unit = "bytes",
+                 .ours = Median(ours),
+                 .peer = Median(peer),
+                 .limit = 32,
+                 .repetitions = kRounds,
+                 .spread_frac = SpreadFrac(ours),
+                 .bound = 40,
+                 .bound_is_absolute = true});
+  }
+  if (!Wanted(options, "stop_")) return;
+  ours.clear();
+  peer.clear();
+  std::vector<double> blocked;
+  const std::string dir = options.scratch_dir + "/bench-log";
+  for (int round = 0; round < kRounds; ++round) {
+    ours.push_back(
+        ExportSeconds(Recorder::kOurs, options.scratch_dir + "/ours.json"));
+    peer.push_back(
+        ExportSeconds(Recorder::kKineto, options.scratch_dir + "/kineto.json"));
+    blocked.push_back(BlockedSeconds(dir));
+    std::filesystem::remove_all(dir);
+  }
+  results.Add({.name = "stop_export",
+               .unit = "s",
+               .ours = Median(ours),
+               .peer = Median(peer),
+               .repetitions = kRounds,
+               .spread_frac = SpreadFrac(ours),
+               .bound = 0.25});
+  results.Add({.name = "stop_blocks",
+               .unit = "s",
+               .ours = Median(blocked),
+               .peer = Median(peer),
+               .limit = 0,
+               .repetitions = kRounds,
+               .spread_frac = SpreadFrac(blocked),
+               .bound = 0.01});
+}
+
+}  // namespace stepscope::bench

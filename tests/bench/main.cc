@@ -1,0 +1,49 @@
+// stepscope_bench: prints the table of what recording costs beside Kineto, and
+// writes it as JSON lines. Exit 0 if every bound is met, 3 if one is missed.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "bench.h"
+
+namespace {
+
+constexpr const char* kUsage =
+    "usage: stepscope_bench [--out FILE] [--rounds N] [--only PREFIX]\n"
+    "                       [--sample-trace FILE] [--scratch DIR]\n";
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  stepscope::bench::BenchOptions options;
+  options.scratch_dir = ".";
+  std::string out = "results.jsonl";
+  for (int i = 1; i < argc; ++i) {
+    const std::string flag = argv[i];
+    if (i + 1 == argc) {
+      std::fputs(kUsage, stderr);
+      return 2;
+    }
+    const char* value = argv[++i];
+    if (flag == "--out") {
+      out = value;
+    } else if (flag == "--rounds") {
+      options.rounds = std::max(1, std::atoi(value));
+    } else if (flag == "--only") {
+      options.only = value;
+    } else if (flag == "--sample-trace") {
+      options.sample_trace = value;
+    } else if (flag == "--scratch") {
+      options.scratch_dir = value;
+    } else {
+      std::fputs(kUsage, stderr);
+      return 2;
+    }
+  }
+  stepscope::bench::Results results(out);
+  stepscope::bench::RunOpRows(options, results);
+  stepscope::bench::RunExportRows(options, results);
+  stepscope::bench::RunStepRows(options, results);
+  return results.missed() == 0 ? 0 : 3;
+}

@@ -1,0 +1,130 @@
+#include "recorders.h"
+
+#include <ATen/record_function.h>
+#include <stepscope/collectors.h>
+#include <stepscope/export.h>
+#include <torch/csrc/autograd/profiler_kineto.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+namespace stepscope::bench {
+namespace {
+
+// A benchmark whose subject does not work has no result.
+template <typename Status>
+void Need(const Status& status) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "bench: %s\n", status.ToString().c_str());
+  std::exit(1);
+}
+
+class Nothing : public RecorderScope {
+ public:
+  void StopAndExport(const std::string&) override {}
+  void StopAndKeep() override {}
+};
+
+class EmptyCallback : public RecorderScope {
+ public:
+  EmptyCallback() {
+    handle_ = at::addGlobalCallback(at::RecordFunctionCallback(
+        [](const at::RecordFunction&) -> std::unique_ptr<at::ObserverContext> {
+          return nullptr;
+        },
+        [](const at::RecordFunction&, at::ObserverContext*) {}));
+  }
+  ~EmptyCallback() override { at::removeCallback(handle_); }
+  void StopAndExport(const std::string&) override {}
+  void StopAndKeep() override {}
+
+ private:
+  at::CallbackHandle handle_;
+};
+
+class Ours : public RecorderScope {
+ public:
+  explicit Ours(const RecordOptions& options)
+      : collector_(MakeTorchCollector({.record_shapes = options.shapes,
+                                       .record_memory = options.memory})),
+        begin_(ReadClock()) {
+    auto opened = EventBuffers::Open({.max_buffer_bytes = int64_t{1} << 30});
+    Need(opened.status());
+    buffers_ = *std::move(opened);
+    Need(collector_->Start());
+  }
+  ~Ours() override {
+    if (torch_ == nullptr) StopAndKeep();
+  }
+
+  void StopAndKeep() override {
+    auto stopped = collector_->Stop();
+    Need(stopped.status());
+    torch_ = *std::move(stopped);
+    events_ = buffers_->Close();
+  }
+
+  void StopAndExport(const std::string& path) override {
+    StopAndKeep();
+    TraceBuilder builder;
+    const ClockMap clock(begin_, ReadClock());
+    events_->AddTo(builder, clock);
+    torch_->AddTo(builder, clock);
+    Need(WriteTrace(builder.Build(), {}, Format::kChromeKineto, path));
+  }
+
+ private:
+  std::unique_ptr<Collector> collector_;
+  ClockReading begin_;
+  std::unique_ptr<EventBuffers> buffers_;
+  std::unique_ptr<Recording> torch_, events_;
+};
+
+class Kineto : public RecorderScope {
+ public:
+  explicit Kineto(const RecordOptions& options) {
+    using namespace torch::autograd::profiler;
+    torch::profiler::impl::ExperimentalConfig extra;
+    extra.profile_all_threads = options.all_threads;
+    const ProfilerConfig config(ProfilerState::KINETO, options.shapes,
+                                options.memory, /*with_stack=*/false,
+                                /*with_flops=*/false, /*with_modules=*/false,
+                                extra);
+    prepareProfiler(config, {ActivityType::CPU});
+    enableProfiler(config, {ActivityType::CPU});
+  }
+  ~Kineto() override {
+    if (result_ == nullptr) StopAndKeep();
+  }
+
+  void StopAndKeep() override {
+    result_ = torch::autograd::profiler::disableProfiler();
+  }
+  void StopAndExport(const std::string& path) override {
+    StopAndKeep();
+    result_->save(path);
+  }
+
+ private:
+  std::unique_ptr<torch::autograd::profiler::ProfilerResult> result_;
+};
+
+}  // namespace
+
+std::unique_ptr<RecorderScope> Start(Recorder recorder,
+                                     const RecordOptions& options) {
+  switch (recorder) {
+    case Recorder::kEmpty:
+      return std::make_unique<EmptyCallback>();
+    case Recorder::kOurs:
+      return std::make_unique<Ours>(options);
+    case Recorder::kKineto:
+      return std::make_unique<Kineto>(options);
+    case Recorder::kNothing:
+      break;
+  }
+  return std::make_unique<Nothing>();
+}
+
+}  // namespace stepscope::bench

@@ -1,0 +1,18 @@
+// What the recorders are made to record. Each returns the CPU time its threads
+// took per event, in nanoseconds: CPU time, because the threads share cores
+// with each other and with whatever else the machine does.
+#pragma once
+
+namespace stepscope::bench {
+
+// at::add on 4 x 8 floats, `ops` times on each of `threads` threads.
+double AddOps(int threads, int ops);
+
+// A backward pass over a chain of negations; per recorded event, of which each
+// link has three (the engine's range, the node, its operator).
+double BackwardPasses(int passes);
+
+// User scopes, each with a name not seen before.
+double UserScopes(int scopes);
+
+}  // namespace stepscope::bench
