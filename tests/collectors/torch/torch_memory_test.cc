@@ -90,7 +90,9 @@ TEST(TorchMemoryTest, LeavesTheReportingSlotAsItFoundIt) {
 
 TEST(TorchMemoryTest, NamesTheProfilerThatHoldsTheSlot) {
   using namespace torch::autograd::profiler;
-  enableProfiler(ProfilerConfig(ProfilerState::KINETO), {ActivityType::CPU});
+  const ProfilerConfig config(ProfilerState::KINETO);
+  prepareProfiler(config, {ActivityType::CPU});
+  enableProfiler(config, {ActivityType::CPU});
   auto buffers = EventBuffers::Open({});
   ASSERT_TRUE(buffers.ok());
   const auto collector = MakeTorchCollector({.record_memory = true});

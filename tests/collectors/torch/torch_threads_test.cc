@@ -98,11 +98,11 @@ TEST(TorchThreadsTest, AForkedChildRunsOperatorsAndExitsInPeace) {
 
 // Real operators from eight threads while windows open and close.
 TEST(TorchThreadsTest, WindowsOpenAndCloseUnderEightThreadsOfOperators) {
+  const at::Tensor a = at::ones({4});
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;
   for (int t = 0; t < 8; ++t) {
-    threads.emplace_back([&stop] {
-      const at::Tensor a = at::ones({4});
+    threads.emplace_back([&stop, a] {
       while (!stop.load(std::memory_order_relaxed)) {
         RECORD_USER_SCOPE("scope");
         a.add(a);
