@@ -1,0 +1,99 @@
+#include "background.h"
+
+#include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <csignal>
+#include <deque>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+namespace stepscope {
+
+struct Background::Shared {
+  std::mutex mutex;
+  std::condition_variable work;
+  std::condition_variable idle;
+  std::deque<std::function<void()>> jobs;
+  bool busy = false;
+  bool stop = false;
+  bool has_thread = false;
+
+  bool done() const { return jobs.empty() && !busy; }
+
+  // Runs the first job with the mutex released.
+  void RunOne(std::unique_lock<std::mutex>& lock) {
+    std::function<void()> job = std::move(jobs.front());
+    jobs.pop_front();
+    busy = true;
+    lock.unlock();
+    job();
+    job = nullptr;  // frees the window before anyone is told
+    lock.lock();
+    busy = false;
+    idle.notify_all();
+  }
+};
+
+namespace {
+
+// On Linux a thread has a priority of its own. The loop goes first where they
+// share a core.
+constexpr int kNice = 10;
+
+}  // namespace
+
+Background::Background() : shared_(std::make_shared<Shared>()) {}
+
+Background::~Background() {
+  const std::lock_guard lock(shared_->mutex);
+  shared_->stop = true;
+  shared_->work.notify_all();
+}
+
+void Background::StartThread() {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    std::thread([shared = shared_] {
+      pthread_setname_np(pthread_self(), "stepscope");
+      setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice);
+      std::unique_lock lock(shared->mutex);
+      for (;;) {
+        shared->work.wait(
+            lock, [&] { return shared->stop || !shared->jobs.empty(); });
+        if (shared->jobs.empty()) return;
+        shared->RunOne(lock);
+      }
+    }).detach();
+    shared_->has_thread = true;
+  } catch (const std::system_error&) {
+    // Wait() does the work.
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+bool Background::Add(std::function<void()> job) {
+  const std::lock_guard lock(shared_->mutex);
+  if (shared_->jobs.size() >= kMaxWaiting) return false;
+  shared_->jobs.push_back(std::move(job));
+  if (!shared_->has_thread) StartThread();
+  shared_->work.notify_one();
+  return true;
+}
+
+bool Background::Wait(std::chrono::milliseconds timeout) {
+  std::unique_lock lock(shared_->mutex);
+  if (!shared_->has_thread) {
+    while (!shared_->jobs.empty()) shared_->RunOne(lock);
+  }
+  return shared_->idle.wait_for(lock, timeout, [&] { return shared_->done(); });
+}
+
+}  // namespace stepscope

@@ -1,0 +1,57 @@
+#include "console.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace stepscope {
+
+void Say(std::string_view text) noexcept {
+  // One call per line: lines of several ranks do not mix.
+  std::fprintf(stderr, "stepscope: %.*s\n", static_cast<int>(text.size()),
+               text.data());
+}
+
+bool ColorsOnStdout() {
+  const char* const no_color = std::getenv("NO_COLOR");
+  if (no_color != nullptr && *no_color != '\0') return false;
+  const char* const terminal = std::getenv("TERM");
+  return isatty(STDOUT_FILENO) != 0 && terminal != nullptr &&
+         std::string_view(terminal) != "dumb";
+}
+
+int StdoutColumns() {
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 40) {
+    return 100;
+  }
+  return size.ws_col;
+}
+
+void PrintReport(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+std::string MessageOf(const absl::Status& status) {
+  return std::string(status.message().data(), status.message().size());
+}
+
+void Errors::Add(const absl::Status& error) noexcept {
+  try {
+    Say(who_ + MessageOf(error));
+    const std::lock_guard lock(mutex_);
+    if (first_.ok()) first_ = error;
+  } catch (...) {
+    Say("out of memory while reporting an error");
+  }
+}
+
+absl::Status Errors::first() const {
+  const std::lock_guard lock(mutex_);
+  return first_;
+}
+
+}  // namespace stepscope

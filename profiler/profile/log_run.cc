@@ -1,0 +1,178 @@
+#include "log_run.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <thread>
+#include <utility>
+
+namespace stepscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A choice published longer before our own start belongs to an earlier job that
+// its launcher named alike. Ranks of one job start within minutes.
+constexpr int64_t kFreshSeconds = 300;
+
+absl::Status FolderError(const std::string& path, int error_number) {
+  const absl::Status reason = absl::ErrnoToStatus(error_number, "");
+  return absl::Status(
+      reason.code(),
+      "cannot write to log_dir: " + path + ": " +
+          std::error_code(error_number, std::generic_category()).message() +
+          "; choose another log_dir (training goes on, and the report is still "
+          "printed)");
+}
+
+absl::Status MakeAll(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) return FolderError(path, error.value());
+  return absl::OkStatus();
+}
+
+// A folder may exist and still refuse files.
+absl::Status TryToWrite(const std::string& folder) {
+  const std::string path = folder + "/.try-" + std::to_string(getpid());
+  const int file = open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0666);
+  if (file < 0) return FolderError(folder, errno);
+  close(file);
+  unlink(path.c_str());
+  return absl::OkStatus();
+}
+
+std::string RunFolder(const std::string& log_dir, const std::string& run) {
+  return log_dir + "/stepscope/" + run;
+}
+
+}  // namespace
+
+LogRun::LogRun(std::string log_dir, const RunIdentity& identity)
+    : log_dir_(std::move(log_dir)), identity_(identity) {}
+
+absl::StatusOr<std::unique_ptr<LogRun>> LogRun::Make(
+    const std::string& log_dir, const RunIdentity& identity) {
+  std::unique_ptr<LogRun> log(new LogRun(log_dir, identity));
+  if (absl::Status s = log->MakeFolders(); !s.ok()) return s;
+  return log;
+}
+
+absl::Status LogRun::MakeFolders() {
+  std::error_code ignored;
+  made_log_dir_ = !fs::exists(log_dir_, ignored);
+  const std::string folder = log_dir_ + "/stepscope";
+  if (absl::Status s = MakeAll(folder); !s.ok()) return s;
+  if (absl::Status s = TryToWrite(folder); !s.ok()) return s;
+  if (identity_.rank > 0) return absl::OkStatus();  // rank 0 names the RUN
+  if (absl::Status s = TakeFreeRun(); !s.ok()) return s;
+  return identity_.world_size > 1 ? Publish() : absl::OkStatus();
+}
+
+// mkdir tells who was first, on every file system.
+absl::Status LogRun::TakeFreeRun() {
+  const std::string pid = std::to_string(getpid());
+  for (int attempt = 0; attempt < 1000; ++attempt) {
+    std::string run = identity_.start;
+    if (attempt > 0) run += "_" + pid;
+    if (attempt > 1) run += "_" + std::to_string(attempt);
+    if (mkdir(RunFolder(log_dir_, run).c_str(), 0777) == 0) {
+      run_ = run;
+      return absl::OkStatus();
+    }
+    if (errno != EEXIST) return FolderError(RunFolder(log_dir_, run), errno);
+  }
+  return absl::AlreadyExistsError("cannot find a free name beside " +
+                                  RunFolder(log_dir_, identity_.start) +
+                                  "; choose another log_dir");
+}
+
+std::string LogRun::JobFile() const {
+  return log_dir_ + "/stepscope/.job-" +
+         std::to_string(std::hash<std::string>{}(identity_.job));
+}
+
+absl::Status LogRun::Publish() const {
+  const std::string path = JobFile();
+  const std::string whole = path + "." + std::to_string(getpid());
+  std::ofstream(whole) << run_ << ' ' << identity_.start_s << '\n';
+  if (std::rename(whole.c_str(), path.c_str()) != 0) {
+    const int error = errno;
+    unlink(whole.c_str());
+    return FolderError(path, error);
+  }
+  return absl::OkStatus();
+}
+
+// Takes rank 0's choice if it is of this job, and this rank has not written
+// there before.
+bool LogRun::TryPublished() {
+  std::ifstream file(JobFile());
+  std::string run;
+  int64_t start_s = 0;
+  if (!(file >> run >> start_s)) return false;
+  if (start_s < identity_.start_s - kFreshSeconds) return false;
+  if (run.find('/') != std::string::npos) return false;
+  const std::string mark =
+      RunFolder(log_dir_, run) + "/.rank" + std::to_string(identity_.rank);
+  const int taken =
+      open(mark.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
+  if (taken < 0) return false;
+  close(taken);
+  run_ = run;
+  return true;
+}
+
+const std::string& LogRun::Run() {
+  if (!run_.empty()) return run_;
+  const auto deadline = std::chrono::steady_clock::now() + patience_;
+  while (!TryPublished()) {
+    if (std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      continue;
+    }
+    if (!TakeFreeRun().ok()) {
+      run_ = identity_.start;
+      unique_ = std::to_string(getpid());
+    }
+    disagreement_ = "rank " + std::to_string(identity_.rank) +
+                    " found no folder of rank 0 in " + log_dir_ +
+                    " and wrote to " + run_ +
+                    " instead; give all ranks one shared log_dir";
+    break;
+  }
+  return run_;
+}
+
+absl::StatusOr<LogPaths> LogRun::PathsOf(int32_t cycle) {
+  const LogPaths paths =
+      PathsFor(log_dir_, Run(), identity_.host, identity_.rank, cycle, unique_);
+  for (const std::string& path :
+       {paths.chrome_tb, paths.xspace, paths.chrome_kineto, paths.advice,
+        paths.report}) {
+    if (absl::Status s = MakeAll(fs::path(path).parent_path()); !s.ok()) {
+      return s;
+    }
+  }
+  return paths;
+}
+
+LogRun::~LogRun() {
+  if (run_.empty()) return;
+  // rmdir takes only what is empty.
+  if (rmdir(RunFolder(log_dir_, run_).c_str()) != 0) return;
+  if (identity_.world_size > 1 && identity_.rank == 0) {
+    unlink(JobFile().c_str());
+  }
+  if (rmdir((log_dir_ + "/stepscope").c_str()) == 0 && made_log_dir_) {
+    rmdir(log_dir_.c_str());
+  }
+}
+
+}  // namespace stepscope

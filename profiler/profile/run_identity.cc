@@ -1,0 +1,70 @@
+#include "run_identity.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <ctime>
+#include <string_view>
+
+namespace stepscope {
+namespace {
+
+std::string TextOf(const Environment& environment, const char* name) {
+  const char* const value = environment(name);
+  return value == nullptr ? "" : value;
+}
+
+int32_t NumberOf(const Environment& environment, const char* name) {
+  const std::string text = TextOf(environment, name);
+  int32_t value = -1;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? value : -1;
+}
+
+std::string HostName() {
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') {
+    return "localhost";
+  }
+  return name.data();
+}
+
+std::string TimeText(int64_t seconds) {
+  const time_t time = seconds;
+  tm parts{};
+  localtime_r(&time, &parts);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y_%m_%d_%H_%M_%S", &parts);
+  return text.data();
+}
+
+}  // namespace
+
+RunIdentity IdentityFrom(const Environment& environment) {
+  RunIdentity identity;
+  identity.host = HostName();
+  identity.start_s = time(nullptr);
+  identity.start = TimeText(identity.start_s);
+  const int32_t rank = NumberOf(environment, "RANK");
+  const int32_t world_size = NumberOf(environment, "WORLD_SIZE");
+  if (rank < 0 || world_size < 1 || rank >= world_size) return identity;
+
+  identity.rank = rank;
+  identity.world_size = world_size;
+  const int32_t local = NumberOf(environment, "LOCAL_WORLD_SIZE");
+  identity.local_ranks = local >= 1 ? local : world_size == 1 ? 1 : -1;
+  for (const char* name : {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
+                           "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE"}) {
+    identity.job += TextOf(environment, name) + "/";
+  }
+  return identity;
+}
+
+RunIdentity OwnIdentity() {
+  return IdentityFrom([](const char* name) { return std::getenv(name); });
+}
+
+}  // namespace stepscope

@@ -1,0 +1,113 @@
+#include "window_output.h"
+
+#include <stepscope/analysis.h>
+#include <stepscope/export.h>
+
+#include <exception>
+#include <utility>
+#include <vector>
+
+namespace stepscope {
+
+WindowOutput::WindowOutput(Options options, std::unique_ptr<LogRun> log,
+                           std::shared_ptr<Errors> errors)
+    : options_(std::move(options)),
+      log_(std::move(log)),
+      errors_(std::move(errors)) {}
+
+RunInfo WindowOutput::MakeRunInfo() {
+  RunInfo run;
+  run.name = options_.name;
+  run.host = options_.identity.host;
+  run.rank = options_.identity.rank;
+  run.world_size = options_.identity.world_size;
+  run.local_ranks = options_.identity.local_ranks;
+  run.run_id = log_ != nullptr ? log_->Run() : options_.identity.start;
+  run.producer = "stepscope " STEPSCOPE_VERSION;
+  run.record_shapes = options_.record_shapes;
+  run.profile_memory = options_.profile_memory;
+  run.with_stack = options_.with_stack;
+  return run;
+}
+
+void WindowOutput::Take(ClosedWindow& window) noexcept {
+  try {
+    TakeOrThrow(window);
+  } catch (const std::exception& error) {
+    errors_->Add(absl::InternalError(
+        std::string("a recorded window was lost while it was analysed: ") +
+        error.what()));
+  } catch (...) {
+    errors_->Add(absl::InternalError(
+        "a recorded window was lost while it was analysed"));
+  }
+}
+
+void WindowOutput::TakeOrThrow(ClosedWindow& window) {
+  const Trace trace = window.Build(MakeRunInfo());
+  const Report report = Analyze(trace);
+
+  LogPaths paths;
+  if (log_ != nullptr) {
+    absl::StatusOr<LogPaths> made =
+        log_->PathsOf(static_cast<int32_t>(window.cycle()));
+    if (made.ok()) {
+      paths = *std::move(made);
+    } else {
+      errors_->Add(made.status());
+    }
+    if (!log_->disagreement().empty() && window.cycle() == 0) {
+      Say(log_->disagreement());
+    }
+  }
+  if (options_.print_report && options_.identity.rank == 0) {
+    TextOptions text;
+    text.color = ColorsOnStdout();
+    text.width = StdoutColumns();
+    text.details_path = paths.advice;
+    if (!paths.advice.empty()) {
+      text.view_command = "tensorboard --logdir " + log_->log_dir();
+    }
+    PrintReport(ToText(report, text));
+  }
+  if (options_.on_report) options_.on_report(trace, report);
+  if (!paths.advice.empty()) WriteFiles(trace, report, paths);
+}
+
+void WindowOutput::WriteFiles(const Trace& trace, const Report& report,
+                              const LogPaths& paths) {
+  int failed = 0;
+  int written = 0;
+  absl::Status first;
+  const auto note = [&](const absl::Status& status) {
+    ++(status.ok() ? written : failed);
+    if (first.ok()) first = status;
+  };
+  // The smallest and most useful first: a disk may be nearly full.
+  note(WriteText(ToJson(report), paths.advice));
+  if (options_.identity.rank == 0) {
+    const TextOptions plain{
+        .details_path = paths.advice,
+        .view_command = "tensorboard --logdir " + log_->log_dir()};
+    note(WriteText(ToText(report, plain), paths.report));
+  }
+  const std::vector<Annotation> annotations = ToAnnotations(report);
+  if (options_.write_chrome_kineto) {
+    note(WriteTrace(trace, annotations, Format::kChromeKineto,
+                    paths.chrome_kineto));
+  }
+  if (options_.write_xspace) {
+    note(WriteTrace(trace, annotations, Format::kXSpace, paths.xspace));
+  }
+  if (options_.write_chrome_tb) {
+    note(WriteTrace(trace, annotations, Format::kChromeTb, paths.chrome_tb));
+  }
+  if (failed == 0) return;
+  // One line, however many files a full disk refuses.
+  errors_->Add(absl::Status(
+      first.code(), std::to_string(failed) + " of " +
+                        std::to_string(failed + written) +
+                        " files were not written: " + MessageOf(first)));
+}
+
+}  // namespace stepscope
