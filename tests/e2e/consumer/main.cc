@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
     stepscope::Profile profile({.log_dir = log_dir.string(), .name = "consumer"});
     volatile double sum = 0;
     for (int step = 0; step < 10; ++step) {
-      stepscope::Range range("count");
+      stepscope::UserRange range("count");
       for (int i = 0; i < 200000; ++i) sum = sum + i;
       profile.Step();
     }
