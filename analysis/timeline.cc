@@ -66,6 +66,9 @@ std::vector<Segment> FillGaps(const std::vector<Segment>& segments,
   return filled;
 }
 
+// A pause this long beside a collective on another thread is a wait for it.
+constexpr int64_t kWaitNs = 1'000'000;
+
 bool IsCollectiveWait(std::string_view name) {
   return !name.starts_with("DistributedDataParallel") &&
          !name.starts_with("DataParallel");
@@ -151,6 +154,7 @@ std::vector<Segment> HostTimeline(const Trace& trace, const OpTree& tree,
   }
 
   std::vector<Claim> profiler, communication, gc, data;
+  std::vector<Span> elsewhere;
   for (const Overhead& row : trace.overheads()) {
     if (row.thread == thread) {
       profiler.push_back({{row.begin_ns, row.end_ns}, kNone});
@@ -167,7 +171,14 @@ std::vector<Segment> HostTimeline(const Trace& trace, const OpTree& tree,
   const std::span<const Range> ranges = trace.ranges();
   for (RowId row = 0; row < ranges.size(); ++row) {
     const Range& range = ranges[row];
-    if (range.thread == kNone || !ours[range.thread]) continue;
+    if (range.thread == kNone) continue;
+    if (!ours[range.thread]) {
+      if (range.kind == RangeKind::kCollective &&
+          IsCollectiveWait(trace.name(range.name))) {
+        elsewhere.push_back({range.begin_ns, range.end_ns});
+      }
+      continue;
+    }
     const Claim claim{{range.begin_ns, range.end_ns}, row};
     const std::string_view name = trace.name(range.name);
     if (range.kind == RangeKind::kCollective && IsCollectiveWait(name)) {
@@ -180,6 +191,17 @@ std::vector<Segment> HostTimeline(const Trace& trace, const OpTree& tree,
                  name == "data"))) {
       data.push_back(claim);
     }
+  }
+  // Pauses beside a collective of another thread: backward waits for it.
+  std::vector<Span> pauses;
+  for (const Segment& segment : segments) {
+    if (segment.op == kNone && segment.length() >= kWaitNs) {
+      pauses.push_back({segment.begin_ns, segment.end_ns});
+    }
+  }
+  for (const Span& wait :
+       Intersect(Merge(std::move(pauses)), Merge(std::move(elsewhere)))) {
+    communication.push_back({wait, kNone});
   }
   // The last overlay wins, so in rising precedence.
   Overlay(segments, Disjoint(std::move(profiler)), Cause::kProfiler);

@@ -18,9 +18,9 @@ struct TextOptions {
   bool color = false;  // ANSI colours
   bool verbose =
       false;  // notes, every example, rules that were clean or could not look
-  int width = 100;           // columns
-  std::string details_path;  // printed as "details: ..." when not empty
-  std::string view_command;  // printed as "view: ..." when not empty
+  int width = 100;                // columns
+  std::string details_path = {};  // printed as "details: ..." when not empty
+  std::string view_command = {};  // printed as "view: ..." when not empty
 };
 
 std::string ToText(const Report& report, const TextOptions& options);

@@ -1,0 +1,162 @@
+#include <gtest/gtest.h>
+#include <stepscope/analysis.h>
+#include <stepscope/trace_builder.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "analysis/simulator.h"
+#include "support/random_trace.h"
+#include "support/trace_text.h"
+
+namespace stepscope {
+namespace {
+
+// The rows of `trace` added in another order.
+Trace Shuffled(const Trace& trace, uint64_t seed) {
+  TraceBuilder builder;
+  std::mt19937_64 random(seed);
+  builder.run() = trace.run();
+  for (int kind = 0; kind < static_cast<int>(Kind::kCount); ++kind) {
+    if (trace.watched(static_cast<Kind>(kind))) {
+      builder.Watch(static_cast<Kind>(kind));
+    }
+  }
+  for (const Thread& thread : trace.threads()) {
+    const RowId row = builder.ThreadRow(thread.pid, thread.tid);
+    builder.thread(row).torch_thread = thread.torch_thread;
+  }
+  const auto name = [&](NameId id) { return builder.Intern(trace.name(id)); };
+  const auto order = [&](size_t count) {
+    std::vector<size_t> rows(count);
+    std::iota(rows.begin(), rows.end(), 0);
+    std::ranges::shuffle(rows, random);
+    return rows;
+  };
+  for (size_t i : order(trace.ops().size())) {
+    Op op = trace.ops()[i];
+    op.name = name(op.name);
+    op.parent = op.forward = op.inputs = op.stack = kNone;
+    builder.Add(op);
+  }
+  for (size_t i : order(trace.ranges().size())) {
+    Range range = trace.ranges()[i];
+    range.name = name(range.name);
+    range.detail = name(range.detail);
+    builder.Add(range);
+  }
+  for (size_t i : order(trace.steps().size())) builder.Add(trace.steps()[i]);
+  for (size_t i : order(trace.settings().size())) {
+    builder.Add(trace.settings()[i]);
+  }
+  for (size_t i : order(trace.host_usage().size())) {
+    builder.Add(trace.host_usage()[i]);
+  }
+  for (Loader loader : trace.loaders()) {
+    loader.name = name(loader.name);
+    loader.kind = name(loader.kind);
+    builder.Add(loader);
+  }
+  return builder.Build();
+}
+
+const Loop kLoop{.batch_ms = 40, .ops = Ops(30, 4)};
+
+TEST(AnalysisTest, ShufflingRecordsChangesNothing) {
+  const Trace trace = Simulate(kLoop).trace;
+  const std::string report = ToJson(Analyze(trace));
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    EXPECT_EQ(ToJson(Analyze(Shuffled(trace, seed))), report);
+  }
+}
+
+TEST(AnalysisTest, RenumberingThreadsChangesNothing) {
+  const auto text = [](int tid) {
+    return "thread 0 pid=1 tid=" + std::to_string(tid) + R"( main
+      run usable_cores=4
+      step 0..1000000 thread=0
+      op 0..900000 thread=0 aten::mm
+      settings step=0 intra_op_threads=1
+    )";
+  };
+  EXPECT_EQ(ToJson(Analyze(TraceFromText(text(7)))),
+            ToJson(Analyze(TraceFromText(text(4242)))));
+}
+
+TEST(AnalysisTest, ShiftingTimeChangesNoNumber) {
+  const auto text = [](int64_t t) {
+    const auto at = [t](int64_t ns) { return std::to_string(t + ns); };
+    return "run usable_cores=4\nstep " + at(0) + ".." + at(1000000) +
+           " thread=0\nop " + at(0) + ".." + at(900000) +
+           " thread=0 aten::mm\nsettings step=0 intra_op_threads=1\n";
+  };
+  EXPECT_EQ(ToText(Analyze(TraceFromText(text(0))), {.verbose = true}),
+            ToText(Analyze(TraceFromText(text(1'700'000'000'000'000'000))),
+                   {.verbose = true}));
+}
+
+TEST(AnalysisTest, EveryRuleGivesOneOfThreeAnswers) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    for (bool gpu : {false, true}) {
+      const Report report = Analyze(RandomTrace(
+          {.seed = seed, .steps = static_cast<int>(seed % 4), .gpu = gpu}));
+      std::vector<std::string> ids = report.clean;
+      for (const Finding& finding : report.findings) ids.push_back(finding.id);
+      for (const auto& entry : report.could_not_look) ids.push_back(entry.id);
+      EXPECT_GE(ids.size() + report.muted.size(), 9u) << "seed " << seed;
+      for (const char* id :
+           {"capture-incomplete", "sync-data-loading", "cores-idle"}) {
+        EXPECT_EQ(std::ranges::count(ids, id), 1) << id << " seed " << seed;
+      }
+    }
+  }
+}
+
+TEST(AnalysisTest, GainsNeverExceedTheStep) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    for (bool gpu : {false, true}) {
+      const Report report =
+          Analyze(RandomTrace({.seed = seed, .ops_per_step = 300, .gpu = gpu}));
+      for (const Finding& finding : report.findings) {
+        EXPECT_GE(finding.gain.low_ms, 0) << finding.id;
+        EXPECT_LE(finding.gain.low_ms, finding.gain.expected_ms) << finding.id;
+        EXPECT_LE(finding.gain.expected_ms, finding.gain.high_ms) << finding.id;
+        EXPECT_LE(finding.gain.high_ms, report.steps.mean_ms + 1e-9)
+            << finding.id;
+      }
+    }
+  }
+}
+
+TEST(AnalysisTest, WithoutOpsTheirRulesCannotLook) {
+  const Report report = Analyze(TraceFromText(R"(
+    step 0..1000000 thread=0
+    range 0..500000 thread=0 kind=loader enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__
+  )"));
+  for (const char* id : {"launch-bound", "zero-grad-kernels",
+                         "grad-in-validation", "cores-idle"}) {
+    EXPECT_EQ(std::ranges::count(report.could_not_look, id, &CouldNotLook::id),
+              1)
+        << id;
+    EXPECT_EQ(std::ranges::count(report.clean, id), 0) << id;
+  }
+}
+
+TEST(AnalysisTest, TopOpsAreSortedByOwnTime) {
+  const Report report = Analyze(TraceFromText(R"(
+    step 0..10000000 thread=0
+    op 0..5000000 thread=0 aten::conv2d
+    op 500000..5000000 thread=0 aten::mkldnn_convolution
+    op 6000000..7000000 thread=0 aten::mm
+  )"));
+  ASSERT_EQ(report.top_ops.size(), 3u);
+  EXPECT_EQ(report.top_ops[0].name, "aten::mkldnn_convolution");
+  EXPECT_DOUBLE_EQ(report.top_ops[0].self_ms_per_step, 4.5);
+  EXPECT_DOUBLE_EQ(report.top_ops[2].self_ms_per_step, 0.5);
+  EXPECT_DOUBLE_EQ(report.top_ops[2].total_ms_per_step, 5);
+}
+
+}  // namespace
+}  // namespace stepscope

@@ -1,0 +1,179 @@
+// Replay against the simulator: what it predicts for an edit is compared with
+// a simulation of the edited program.
+#include "replay.h"
+
+#include <gtest/gtest.h>
+#include <stepscope/trace_builder.h>
+
+#include <string>
+
+#include "analysis/simulator.h"
+#include "measured.h"
+#include "rule.h"
+
+namespace stepscope {
+namespace {
+
+double Ms(const Measured& measured, const Edit& edit) {
+  return measured.replay.StepNs(edit) * 1e-6;
+}
+
+void ExpectNear(double predicted, double truth, double limit,
+                const std::string& what) {
+  EXPECT_NEAR(predicted / truth, 1, limit)
+      << what << ": predicted " << predicted << " ms, simulated " << truth
+      << " ms";
+}
+
+struct Case {
+  int cores, threads;
+  double batch_ms, op_ms;
+  int ops;
+};
+constexpr Case kCases[] = {{2, 1, 37, 2.5, 40}, {2, 1, 40, 6, 40},
+                           {2, 1, 150, 2, 40},  {2, 2, 40, 5, 40},
+                           {4, 1, 20, 1, 60},   {4, 2, 60, 3, 30},
+                           {4, 4, 30, 2.5, 40}, {8, 4, 100, 4, 25},
+                           {8, 1, 5, 0.5, 100}, {16, 8, 200, 8, 20}};
+
+Loop LoopOf(const Case& c) {
+  return {.batch_ms = c.batch_ms,
+          .ops = Ops(c.ops, c.op_ms),
+          .threads = c.threads,
+          .cores = c.cores};
+}
+
+TEST(ReplayTest, UnchangedGivesTheMeasuredStep) {
+  for (const Case& c : kCases) {
+    for (int workers : {0, 1, 3}) {
+      Loop loop = LoopOf(c);
+      loop.workers = workers;
+      const LoopRun run = Simulate(loop);
+      const Measured measured(run.trace);
+      EXPECT_TRUE(measured.replay.check().speaks)
+          << measured.replay.check().why_not << " cores " << c.cores
+          << " workers " << workers;
+      ExpectNear(Ms(measured, {}), run.mean_step_ms, 0.03, "no edit");
+    }
+  }
+}
+
+TEST(ReplayTest, PredictsLoaderWorkersWithinATenth) {
+  for (const Case& c : kCases) {
+    const LoopRun run = Simulate(LoopOf(c));
+    const Measured measured(run.trace);
+    for (int workers : {1, 2, 4}) {
+      Loop edited = LoopOf(c);
+      edited.workers = workers;
+      edited.warmup = 12;
+      edited.steps = 8;
+      ExpectNear(Ms(measured, {.workers = workers}),
+                 Simulate(edited).mean_step_ms, 0.10,
+                 std::to_string(c.cores) + " cores, " +
+                     std::to_string(c.threads) + " threads, loader " +
+                     std::to_string(c.batch_ms) + ", workers " +
+                     std::to_string(workers));
+    }
+  }
+}
+
+TEST(ReplayTest, PredictsMoreThreadsWithinATenth) {
+  for (const Case& c : kCases) {
+    const LoopRun run = Simulate(LoopOf(c));
+    const Measured measured(run.trace);
+    for (int threads = 1; threads <= c.cores; threads *= 2) {
+      Loop edited = LoopOf(c);
+      edited.threads = threads;
+      ExpectNear(Ms(measured, {.threads = threads}),
+                 Simulate(edited).mean_step_ms, 0.10,
+                 std::to_string(c.cores) + " cores, " +
+                     std::to_string(c.threads) + " to " +
+                     std::to_string(threads) + " threads");
+    }
+  }
+}
+
+TEST(ReplayTest, PredictsWorkersAndThreadsTogether) {
+  for (const Case& c : kCases) {
+    const LoopRun run = Simulate(LoopOf(c));
+    const Measured measured(run.trace);
+    for (int threads = 1; threads <= c.cores; threads *= 2) {
+      Loop edited = LoopOf(c);
+      edited.threads = threads;
+      edited.workers = 1;
+      edited.warmup = 12;
+      edited.steps = 8;
+      ExpectNear(Ms(measured, {.workers = 1, .threads = threads}),
+                 Simulate(edited).mean_step_ms, 0.15,
+                 std::to_string(c.cores) + " cores, " +
+                     std::to_string(threads) + " threads and a worker");
+    }
+  }
+}
+
+TEST(ReplayTest, AWorkerWinsAllOfTheLoadingOnAFreeCore) {
+  const LoopRun run = Simulate(LoopOf({2, 1, 37, 2.5, 40}));
+  const Measured measured(run.trace);
+  EXPECT_NEAR(Ms(measured, {}) - Ms(measured, {.workers = 1}), 37, 0.5);
+}
+
+TEST(ReplayTest, AWorkerWinsNothingWhenThePoolHasAllCores) {
+  const LoopRun run = Simulate(LoopOf({2, 2, 40, 5, 40}));
+  const Measured measured(run.trace);
+  EXPECT_LT(Ms(measured, {}) - Ms(measured, {.workers = 1}), 0.5);
+}
+
+TEST(ReplayTest, AWorkerThatNeedsLongerThanTheStepSetsThePace) {
+  const LoopRun run = Simulate(LoopOf({4, 1, 150, 2, 20}));
+  const Measured measured(run.trace);
+  EXPECT_NEAR(Ms(measured, {.workers = 1}), 150, 2);
+  EXPECT_NEAR(Ms(measured, {.workers = 2}), 75, 2);
+}
+
+TEST(ReplayTest, ZeroGradCanBeTakenOut) {
+  Loop loop{.ops = Ops(20, 2)};
+  for (int i = 0; i < 20; ++i) {
+    loop.ops.push_back({.name = "aten::zero_", .ms = 0.4, .zero_grad = true});
+  }
+  Loop without{.ops = Ops(20, 2)};
+  Trace trace = Simulate(loop).trace;
+  TraceBuilder builder;
+  AddAll(trace, builder);
+  // The range tells that these are gradients.
+  const Step first = trace.steps()[0];
+  builder.Add(Range{.begin_ns = first.begin_ns,
+                    .end_ns = first.end_ns,
+                    .name = builder.Intern("Optimizer.zero_grad#SGD.zero_grad"),
+                    .thread = first.thread,
+                    .kind = RangeKind::kOptimizer});
+  const Trace marked = builder.Build();
+  const Measured measured(marked);
+  ExpectNear(Ms(measured, {.drop_zero_grad = true}),
+             Simulate(without).mean_step_ms, 0.10, "no zeroing");
+}
+
+TEST(ReplayTest, DispatchCanBeMadeCheap) {
+  Loop loop{.ops = Ops(200, 0.05)};
+  Loop cheap = loop;
+  for (LoopOp& op : cheap.ops) op.dispatch_us = 0, op.gap_us = 2;
+  const LoopRun run = Simulate(loop);
+  const Measured measured(run.trace);
+  ExpectNear(Ms(measured, {.dispatch_ns = 2'000}), Simulate(cheap).mean_step_ms,
+             0.10, "compiled");
+}
+
+TEST(ReplayTest, DoesNotSpeakWithoutSteps) {
+  EXPECT_FALSE(Replay().check().speaks);
+  EXPECT_FALSE(Replay(CpuProgram()).check().speaks);
+}
+
+TEST(ReplayTest, CombiningKeepsBothEdits) {
+  const Edit both =
+      Combine({.workers = 2, .drop_zero_grad = true}, {.threads = 3});
+  EXPECT_EQ(both.workers, 2);
+  EXPECT_EQ(both.threads, 3);
+  EXPECT_TRUE(both.drop_zero_grad);
+}
+
+}  // namespace
+}  // namespace stepscope

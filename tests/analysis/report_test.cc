@@ -1,0 +1,178 @@
+#include <gtest/gtest.h>
+#include <simdjson.h>
+#include <stepscope/analysis.h>
+
+#include <limits>
+#include <string>
+
+#include "analysis/simulator.h"
+#include "report/words.h"
+#include "support/random_trace.h"
+#include "support/trace_text.h"
+
+namespace stepscope {
+namespace {
+
+const Loop kLoop{.batch_ms = 40, .ops = Ops(40, 6)};
+
+bool Contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(WordsTest, NumbersAreRoundedToWhatCanBeTold) {
+  EXPECT_EQ(Number(147.6), "148");
+  EXPECT_EQ(Number(41.27), "41.3");
+  EXPECT_EQ(Number(3.14159), "3.14");
+  EXPECT_EQ(Number(0.04), "0.04");
+  EXPECT_EQ(Number(99.96), "100");
+  EXPECT_EQ(Number(9.996), "10.0");
+}
+
+TEST(WordsTest, ThereIsNoNegativeZero) {
+  EXPECT_EQ(Number(-0.001), "0.00");
+  EXPECT_EQ(Number(-0.0), "0");
+  EXPECT_EQ(Percent(-0.0001), "0.0 %");
+}
+
+TEST(WordsTest, OneIsSingular) {
+  EXPECT_EQ(Count(1, "step"), "1 step");
+  EXPECT_EQ(Count(0, "step"), "0 steps");
+  EXPECT_EQ(Count(2, "launch", "launches"), "2 launches");
+}
+
+TEST(WordsTest, BytesHaveDecimalUnits) {
+  EXPECT_EQ(Bytes(512), "512 bytes");
+  EXPECT_EQ(Bytes(50e6), "50.0 MB");
+  EXPECT_EQ(Bytes(1.25e9), "1.2 GB");
+}
+
+TEST(TextReportTest, SaysWhatToDoFirst) {
+  const std::string text = ToText(Analyze(Simulate(kLoop).trace), {});
+  EXPECT_TRUE(Contains(text, "1 cores-idle")) << text;
+  EXPECT_TRUE(Contains(text, "2 sync-data-loading")) << text;
+  EXPECT_TRUE(Contains(text, "Do 1 first")) << text;
+  EXPECT_TRUE(Contains(text, "loading data 40.0")) << text;
+  EXPECT_FALSE(Contains(text, "\x1b")) << text;
+}
+
+TEST(TextReportTest, ColoursOnlyWhenAsked) {
+  EXPECT_TRUE(Contains(ToText(Analyze(Simulate(kLoop).trace), {.color = true}),
+                       "\x1b["));
+}
+
+TEST(TextReportTest, FitsAScreenAndItsWidth) {
+  const std::string text = ToText(Analyze(Simulate(kLoop).trace),
+                                  {.width = 80, .details_path = "a.json"});
+  EXPECT_LE(std::ranges::count(text, '\n'), 40);
+  size_t columns = 0;
+  for (char c : text) {
+    if (c == '\n') {
+      columns = 0;
+    } else if ((static_cast<unsigned char>(c) & 0xc0) != 0x80) {
+      ++columns;
+      ASSERT_LE(columns, 80u) << text;
+    }
+  }
+  EXPECT_TRUE(Contains(text, "details: a.json"));
+}
+
+TEST(TextReportTest, AHealthyRunSaysSo) {
+  const std::string text =
+      ToText(Analyze(Simulate({.ops = Ops(40, 5), .threads = 2}).trace), {});
+  EXPECT_TRUE(Contains(text, "Healthy")) << text;
+  EXPECT_FALSE(Contains(text, "Do 1")) << text;
+}
+
+TEST(TextReportTest, LossesStandAtTheTop) {
+  const Trace trace = TraceFromText(R"(
+    step 0..1000000 thread=0
+    loss severity=error count=12 detail="12 events were dropped" buffer-full
+  )");
+  const std::string text = ToText(Analyze(trace), {});
+  EXPECT_LT(text.find("12 events were dropped"), text.find("step 1.00 ms"))
+      << text;
+}
+
+TEST(TextReportTest, ATraceWithoutStepsIsNotGivenAny) {
+  const std::string text =
+      ToText(Analyze(TraceFromText("op 0..1000 thread=0 aten::mm\n")), {});
+  EXPECT_TRUE(Contains(text, "No steps were found")) << text;
+  EXPECT_FALSE(Contains(text, "nan")) << text;
+  EXPECT_FALSE(Contains(text, "Healthy")) << text;
+}
+
+TEST(TextReportTest, AnEmptyTraceIsNoError) {
+  EXPECT_FALSE(ToText(Analyze(Trace()), {}).empty());
+}
+
+TEST(TextReportTest, NamesCannotReachTheTerminal) {
+  const Trace trace = TraceFromText(
+      "run \"evil\\u001b[31m\"\nop 0..1000 thread=0 \"aten::\\u001b[0m\"\n");
+  EXPECT_FALSE(Contains(ToText(Analyze(trace), {.verbose = true}), "\x1b"));
+}
+
+TEST(JsonReportTest, HoldsTheSchema) {
+  const Report report = Analyze(Simulate(kLoop).trace);
+  const std::string text = ToJson(report);
+  simdjson::dom::parser parser;
+  simdjson::dom::element json;
+  ASSERT_EQ(parser.parse(text).get(json), simdjson::SUCCESS) << text;
+  EXPECT_EQ(int64_t(json["version"]), 1);
+  EXPECT_EQ(int64_t(json["steps"]["count"]), 4);
+  EXPECT_DOUBLE_EQ(double(json["steps"]["mean_ms"]), report.steps.mean_ms);
+  EXPECT_TRUE(bool(json["replay"]["speaks"]));
+  double sum = 0;
+  for (auto field : simdjson::dom::object(json["time_split_ms"])) {
+    sum += double(field.value);
+  }
+  EXPECT_NEAR(sum, report.steps.mean_ms, 1e-6);
+  simdjson::dom::element first = json["findings"].at(0);
+  EXPECT_EQ(std::string_view(first["id"]), "cores-idle");
+  EXPECT_EQ(std::string_view(first["status"]), "warning");
+  EXPECT_EQ(std::string_view(first["gain_is"]), "predicted");
+  EXPECT_GT(double(first["gain_ms_per_step"]["expected"]), 0);
+  EXPECT_FALSE(std::string_view(first["fix"]["cpp"]).empty());
+  EXPECT_EQ(std::string_view(json["plan"]["ids"].at(0)), "cores-idle");
+  EXPECT_TRUE(text.ends_with("}\n"));
+}
+
+TEST(JsonReportTest, IsValidForAnyTrace) {
+  simdjson::dom::parser parser;
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    const Trace trace = RandomTrace({.seed = seed, .bad_utf8 = true});
+    simdjson::dom::element json;
+    EXPECT_EQ(parser.parse(ToJson(Analyze(trace))).get(json), simdjson::SUCCESS)
+        << "seed " << seed;
+  }
+  Report report;
+  report.steps.mean_ms = std::numeric_limits<double>::quiet_NaN();
+  report.time_split_ms["compute"] = -0.0;
+  simdjson::dom::element json;
+  ASSERT_EQ(parser.parse(ToJson(report)).get(json), simdjson::SUCCESS);
+  EXPECT_TRUE(json["steps"]["mean_ms"].is_null());
+  EXPECT_FALSE(Contains(ToJson(report), "-0"));
+}
+
+TEST(MarkdownReportTest, EscapesNamesAndKeepsCode) {
+  Report report = Analyze(Simulate(kLoop).trace);
+  report.run.name = "a|b*c";
+  const std::string text = ToMarkdown(report);
+  EXPECT_TRUE(Contains(text, "a\\|b\\*c")) << text;
+  EXPECT_TRUE(Contains(text, "`at::set_num_threads(2)")) << text;
+  EXPECT_TRUE(Contains(text, "1. **cores-idle**")) << text;
+}
+
+TEST(AnnotationsTest, EachFindingHasABannerAndItsExamples) {
+  const std::vector<Annotation> rows =
+      ToAnnotations(Analyze(Simulate(kLoop).trace));
+  int banners = 0, slices = 0;
+  for (const Annotation& row : rows) {
+    EXPECT_EQ(row.row, "findings");
+    (row.begin_ns == row.end_ns ? banners : slices) += 1;
+  }
+  EXPECT_EQ(banners, 2);
+  EXPECT_EQ(slices, 3);
+}
+
+}  // namespace
+}  // namespace stepscope

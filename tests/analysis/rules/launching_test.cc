@@ -1,0 +1,66 @@
+#include "analysis/simulator.h"
+#include "rule_testing.h"
+#include "support/trace_text.h"
+
+namespace stepscope {
+namespace {
+
+// `count` ops of 100 us with `gap_us` of framework code before each.
+Report WithGaps(int count, double gap_us) {
+  Loop loop;
+  for (int i = 0; i < count; ++i) {
+    loop.ops.push_back({.name = "aten::nonzero",
+                        .ms = 0.1,
+                        .parallel = false,
+                        .dispatch_us = 0,
+                        .gap_us = gap_us});
+  }
+  return Analyze(Simulate(loop).trace);
+}
+
+TEST(LaunchBoundTest, FiresWhenATenthOfTheStepIsDispatch) {
+  const Report report = WithGaps(300, 15);
+  const Finding* finding = Find(report, "launch-bound");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_is, GainKind::kPredicted);
+  // 2 us remain of every 15.
+  EXPECT_NEAR(finding->gain.expected_ms, 300 * 0.013, 0.3);
+}
+
+TEST(LaunchBoundTest, StaysSilentBelowATenth) {
+  EXPECT_TRUE(IsClean(WithGaps(300, 9), "launch-bound"));
+  EXPECT_FALSE(IsClean(WithGaps(300, 12), "launch-bound"));
+}
+
+TEST(LaunchBoundTest, StaysSilentBelowTwoHundredOps) {
+  EXPECT_TRUE(IsClean(WithGaps(199, 20), "launch-bound"));
+  EXPECT_FALSE(IsClean(WithGaps(200, 20), "launch-bound"));
+}
+
+TEST(LaunchBoundTest, DoesNotPromiseToRemoveTheUsersOwnCode) {
+  // Pauses of 100 us are somebody's code, not the framework's.
+  const Report report = WithGaps(250, 100);
+  EXPECT_FALSE(Promises(report, "launch-bound"));
+}
+
+TEST(LaunchBoundTest, IsABoundOnAGpuRun) {
+  std::string text = "step 0..10000000 thread=0 number=0\n";
+  for (int i = 0; i < 250; ++i) {
+    const int64_t at = i * 40'000;
+    const std::string id = " correlation=" + std::to_string(i);
+    text += "op " + std::to_string(at) + ".." + std::to_string(at + 30'000) +
+            " thread=0 aten::relu\nruntime_call " +
+            std::to_string(at + 20'000) + ".." + std::to_string(at + 21'000) +
+            " thread=0" + id + " cudaLaunchKernel\nkernel " +
+            std::to_string(at + 22'000) + ".." + std::to_string(at + 27'000) +
+            id + " relu\n";
+  }
+  const Report report = Analyze(TraceFromText(text));
+  const Finding* finding = Find(report, "launch-bound");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_is, GainKind::kBound);
+  EXPECT_NE(finding->evidence.find("250 launches"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace stepscope

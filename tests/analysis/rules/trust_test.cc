@@ -1,0 +1,143 @@
+#include <stepscope/trace_builder.h>
+
+#include <vector>
+
+#include "analysis/simulator.h"
+#include "rule_testing.h"
+#include "support/trace_text.h"
+
+namespace stepscope {
+namespace {
+
+Trace With(const Loop& loop, const std::vector<Loss>& losses,
+           const std::vector<int64_t>& waits = {}) {
+  const Trace trace = Simulate(loop).trace;
+  TraceBuilder builder;
+  AddAll(trace, builder);
+  for (const Loss& loss : losses) builder.Add(loss);
+  builder.run().wait_step_ns = waits;
+  return builder.Build();
+}
+
+const Loop kLoop{.batch_ms = 30, .ops = Ops(20, 2)};
+
+TEST(CaptureIncompleteTest, DroppedEventsWithdrawEveryGain) {
+  const Report report =
+      Analyze(With(kLoop, {{.name = "buffer-full",
+                            .detail = "1,000 events did not fit",
+                            .count = 1000}}));
+  const Finding* finding = Find(report, "capture-incomplete");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->status, FindingStatus::kError);
+  EXPECT_EQ(&report.findings.front(), finding);
+  EXPECT_FALSE(Promises(report, "sync-data-loading"));
+  EXPECT_FALSE(Promises(report, "cores-idle"));
+  EXPECT_TRUE(report.plan.ids.empty());
+}
+
+TEST(CaptureIncompleteTest, AMissingCollectorIsNoLoss) {
+  const Report report = Analyze(With(
+      kLoop, {{.name = "cupti-unavailable", .detail = "no NVIDIA driver"}}));
+  EXPECT_TRUE(IsClean(report, "capture-incomplete"));
+  EXPECT_TRUE(Promises(report, "sync-data-loading"));
+  EXPECT_EQ(report.losses.size(), 1u);
+}
+
+TEST(CaptureIncompleteTest, AHealthyTraceIsClean) {
+  EXPECT_TRUE(IsClean(Analyze(With(kLoop, {})), "capture-incomplete"));
+}
+
+TEST(CaptureIncompleteTest, LaunchesWithoutGpuWorkAreAnError) {
+  const Report report = Analyze(TraceFromText(R"(
+    step 0..1000 thread=0
+    runtime_call 0..10 thread=0 correlation=1 cudaLaunchKernel
+  )"));
+  ASSERT_NE(Find(report, "capture-incomplete"), nullptr);
+  EXPECT_EQ(Find(report, "capture-incomplete")->status, FindingStatus::kError);
+}
+
+TEST(CaptureIncompleteTest, UnmatchedGpuWorkWarnsAboveOnePerCent) {
+  const auto with = [](int unmatched) {
+    std::string text = "step 0..10000000 thread=0\n";
+    for (int i = 0; i < 200; ++i) {
+      const std::string at = std::to_string(1000 + i * 1000);
+      text += "kernel " + at + ".." + std::to_string(1500 + i * 1000) +
+              " correlation=" + std::to_string(i) + " k\n";
+      if (i >= unmatched) {
+        text += "runtime_call " + std::to_string(i * 1000) + ".." + at +
+                " thread=0 correlation=" + std::to_string(i) +
+                " cudaLaunchKernel\n";
+      }
+    }
+    return Analyze(TraceFromText(text));
+  };
+  EXPECT_TRUE(IsClean(with(2), "capture-incomplete"));
+  EXPECT_FALSE(IsClean(with(3), "capture-incomplete"));
+}
+
+TEST(ObserverEffectTest, WarnsWhenRecordedStepsAreSlower) {
+  const LoopRun run = Simulate(kLoop);
+  const auto slower_by = [&](double share) {
+    const auto wait =
+        static_cast<int64_t>(run.mean_step_ms * 1e6 / (1 + share));
+    return Analyze(With(kLoop, {}, {wait, wait, wait}));
+  };
+  EXPECT_TRUE(IsClean(slower_by(0.04), "observer-effect"));
+  const Report warned = slower_by(0.08);
+  ASSERT_NE(Find(warned, "observer-effect"), nullptr);
+  EXPECT_EQ(Find(warned, "observer-effect")->status, FindingStatus::kWarning);
+  const Report failed = slower_by(0.20);
+  ASSERT_NE(Find(failed, "observer-effect"), nullptr);
+  EXPECT_EQ(Find(failed, "observer-effect")->status, FindingStatus::kError);
+}
+
+TEST(ObserverEffectTest, DoesNotTakeNoiseForAnEffect) {
+  const auto step = static_cast<int64_t>(Simulate(kLoop).mean_step_ms * 1e6);
+  // The wait steps themselves differ by 20 %.
+  EXPECT_TRUE(IsClean(
+      Analyze(With(kLoop, {}, {step * 9 / 10, step * 11 / 10, step * 8 / 10})),
+      "observer-effect"));
+}
+
+TEST(ObserverEffectTest, OverheadRecordsTellInAFile) {
+  const auto with = [](int64_t ns) {
+    return Analyze(TraceFromText(
+        "step 0..1000000 thread=0\nop 0..900000 thread=0 aten::mm\n"
+        "overhead 0.." +
+        std::to_string(ns) + " thread=0 Buffer Flush\n"));
+  };
+  EXPECT_TRUE(IsClean(with(30'000), "observer-effect"));
+  ASSERT_FALSE(IsClean(with(31'000), "observer-effect"));
+  EXPECT_EQ(Find(with(31'000), "observer-effect")->confidence,
+            Confidence::kHint);
+}
+
+TEST(WarmupTest, NamesTheStepAndBothMeans) {
+  const Report report = Analyze(TraceFromText(R"(
+    step 0..300000000 thread=0 number=6
+    step 300000000..400000000 thread=0 number=7
+    step 400000000..500000000 thread=0 number=8
+    step 500000000..600000000 thread=0 number=9
+    overhead 1000..150000000 thread=0 Lazy Function Loading
+  )"));
+  const Finding* finding = Find(report, "warmup-in-window");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("Step 6"), std::string::npos);
+  EXPECT_NE(finding->evidence.find("100 ms without, 150 ms with"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_EQ(report.steps.steady, 3);
+  EXPECT_EQ(report.steps.count, 4);
+}
+
+TEST(WarmupTest, ASlowStepWithoutRecordsIsNotWarmUp) {
+  EXPECT_TRUE(IsClean(Analyze(TraceFromText(R"(
+    step 0..300000000 thread=0 number=6
+    step 300000000..400000000 thread=0 number=7
+    step 400000000..500000000 thread=0 number=8
+  )")),
+                      "warmup-in-window"));
+}
+
+}  // namespace
+}  // namespace stepscope

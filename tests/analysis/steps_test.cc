@@ -1,0 +1,108 @@
+#include "steps.h"
+
+#include <gtest/gtest.h>
+#include <stepscope/trace_builder.h>
+
+#include <vector>
+
+#include "support/trace_text.h"
+
+namespace stepscope {
+namespace {
+
+Trace StepsOf(const std::vector<int64_t>& lengths,
+              const std::string& more = "") {
+  std::string text = "run training_thread=0\n";
+  int64_t now = 1000;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    text += "step " + std::to_string(now) + ".." +
+            std::to_string(now + lengths[i]) +
+            " thread=0 number=" + std::to_string(i) + "\n";
+    now += lengths[i];
+  }
+  return TraceFromText(text + more);
+}
+
+TEST(StepsTest, AreTheMarksOfTheTrainingThread) {
+  const Steps steps = FindSteps(StepsOf({100, 110, 105}));
+  ASSERT_EQ(steps.windows.size(), 3u);
+  EXPECT_EQ(steps.windows[1].host, (Span{1100, 1210}));
+  EXPECT_EQ(steps.windows[1].tiled, steps.windows[1].host);
+  EXPECT_EQ(steps.steady.size(), 3u);
+  EXPECT_FALSE(steps.inferred);
+  const StepStats stats = StatsOf(steps);
+  EXPECT_EQ(stats.count, 3);
+  EXPECT_DOUBLE_EQ(stats.mean_ms, 105e-6);
+  EXPECT_DOUBLE_EQ(stats.median_ms, 105e-6);
+}
+
+TEST(StepsTest, LieBetweenOptimizerStepsWithoutMarks) {
+  const Steps steps = FindSteps(TraceFromText(R"(
+    range 0..50 thread=0 kind=optimizer Optimizer.step#SGD.step
+    range 100..150 thread=0 kind=optimizer Optimizer.step#SGD.step
+    range 200..260 thread=0 kind=optimizer Optimizer.step#SGD.step
+  )"));
+  ASSERT_EQ(steps.windows.size(), 2u);
+  EXPECT_TRUE(steps.inferred);
+  EXPECT_EQ(steps.windows[0].host, (Span{50, 150}));
+  EXPECT_EQ(steps.windows[1].host, (Span{150, 260}));
+}
+
+TEST(StepsTest, AreNotInventedWhereNothingTells) {
+  const Steps steps = FindSteps(TraceFromText("op 0..10 thread=0 aten::add\n"));
+  EXPECT_TRUE(steps.empty());
+  EXPECT_EQ(StatsOf(steps).count, 0);
+  EXPECT_EQ(StatsOf(steps).mean_ms, 0);
+}
+
+TEST(StepsTest, OwnTheDeviceWorkTheirCallsLaunched) {
+  // The kernel of step 0 runs on into step 1.
+  const Steps steps = FindSteps(StepsOf({100, 100}, R"(
+    runtime_call 1010..1012 thread=0 correlation=1 cudaLaunchKernel
+    kernel 1050..1130 correlation=1 k
+  )"));
+  EXPECT_EQ(steps.windows[0].tiled, (Span{1000, 1130}));
+  EXPECT_EQ(steps.windows[1].tiled, (Span{1130, 1200}));
+}
+
+TEST(StepsTest, ASlowStepWithLoadingRecordsIsWarmUp) {
+  const Steps steps = FindSteps(StepsOf(
+      {200, 100, 100, 100}, "overhead 1020..1080 Lazy Function Loading\n"));
+  EXPECT_EQ(steps.windows[0].kind, StepKind::kWarmUp);
+  EXPECT_EQ(steps.steady.size(), 3u);
+  EXPECT_DOUBLE_EQ(StatsOf(steps).mean_ms, 100e-6);
+}
+
+TEST(StepsTest, ASlowStepWithoutRecordsIsNotWarmUp) {
+  const Steps steps = FindSteps(StepsOf({200, 100, 100, 100}));
+  EXPECT_EQ(steps.windows[0].kind, StepKind::kSteady);
+}
+
+TEST(StepsTest, RecordsBelowAThirdOfTheExcessDoNotExplainIt) {
+  // The excess is 100, 30 % of it 30.
+  const auto with = [](int64_t ns) {
+    return FindSteps(StepsOf({200, 100, 100, 100},
+                             "overhead 1020.." + std::to_string(1020 + ns) +
+                                 " Lazy Function Loading\n"))
+        .windows[0]
+        .kind;
+  };
+  EXPECT_EQ(with(29), StepKind::kSteady);
+  EXPECT_EQ(with(30), StepKind::kWarmUp);
+}
+
+TEST(StepsTest, AFarOutlierIsLeftOutWhenThereAreEnoughSteps) {
+  const Steps many = FindSteps(StepsOf({100, 101, 99, 300, 100}));
+  EXPECT_EQ(many.windows[3].kind, StepKind::kOutlier);
+  EXPECT_EQ(many.steady.size(), 4u);
+  const Steps few = FindSteps(StepsOf({100, 101, 300}));
+  EXPECT_EQ(few.steady.size(), 3u);
+}
+
+TEST(StepsTest, EvenCountsHaveTheMiddleAsMedian) {
+  EXPECT_DOUBLE_EQ(Median({4, 1, 3, 2}), 2.5);
+  EXPECT_DOUBLE_EQ(Median({7}), 7);
+}
+
+}  // namespace
+}  // namespace stepscope

@@ -1,0 +1,176 @@
+#include "time_split.h"
+
+#include <gtest/gtest.h>
+
+#include "analysis/simulator.h"
+#include "measured.h"
+#include "support/random_trace.h"
+#include "support/trace_text.h"
+
+namespace stepscope {
+namespace {
+
+CauseTimes SplitOf(const std::string& text) {
+  const Trace trace = TraceFromText(text);
+  return Measured(trace).splits.at(0);
+}
+
+TEST(TimeSplitTest, PartsAddUpToEveryStepOfRandomTraces) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    for (bool gpu : {false, true}) {
+      const Trace trace = RandomTrace(
+          {.seed = seed, .steps = 4, .ops_per_step = 80, .gpu = gpu});
+      const Measured measured(trace);
+      ASSERT_EQ(measured.splits.size(), measured.steps.windows.size());
+      for (size_t i = 0; i < measured.splits.size(); ++i) {
+        EXPECT_EQ(measured.splits[i].total(),
+                  measured.steps.windows[i].tiled.length())
+            << "seed " << seed << " gpu " << gpu << " step " << i;
+        for (size_t c = 0; c < kCauses; ++c) {
+          EXPECT_GE(measured.splits[i][static_cast<Cause>(c)], 0);
+        }
+      }
+    }
+  }
+}
+
+TEST(TimeSplitTest, LeavesComputeAndTheirParentsDispatch) {
+  const CauseTimes split = SplitOf(R"(
+    step 0..100 thread=0
+    op 10..60 thread=0 aten::conv2d
+    op 15..55 thread=0 aten::mkldnn_convolution
+    op 20..22 thread=0 aten::empty
+  )");
+  EXPECT_EQ(split[Cause::kCompute], 40);
+  EXPECT_EQ(split[Cause::kDispatch], 10);
+  EXPECT_EQ(split[Cause::kHostCode], 50);
+}
+
+TEST(TimeSplitTest, OpsInsideALoaderRangeAreData) {
+  const CauseTimes split = SplitOf(R"(
+    step 0..100 thread=0
+    range 0..30 thread=0 kind=loader enumerate(DataLoader)#x.__next__
+    op 10..40 thread=0 aten::stack
+  )");
+  EXPECT_EQ(split[Cause::kData], 30);
+  EXPECT_EQ(split[Cause::kCompute], 10);
+  EXPECT_EQ(split[Cause::kHostCode], 60);
+}
+
+TEST(TimeSplitTest, ALoaderOfAnotherThreadTakesNothing) {
+  const CauseTimes split = SplitOf(R"(
+    step 0..100 thread=0
+    range 0..30 thread=1 kind=loader enumerate(DataLoader)#x.__next__
+  )");
+  EXPECT_EQ(split[Cause::kData], 0);
+}
+
+TEST(TimeSplitTest, BackwardOnItsOwnThreadIsNotHostCode) {
+  const CauseTimes split = SplitOf(R"(
+    step 0..100 thread=0
+    op 0..20 thread=0 aten::mm
+    op 30..80 thread=1 kind=backward MmBackward0
+    op 40..70 thread=1 aten::mm
+  )");
+  EXPECT_EQ(split[Cause::kCompute], 50);
+  EXPECT_EQ(split[Cause::kDispatch], 20);
+  EXPECT_EQ(split[Cause::kHostCode], 30);
+}
+
+TEST(TimeSplitTest, AWorkerThreadsOpsAreNotTheSteps) {
+  const CauseTimes split = SplitOf(R"(
+    step 0..100 thread=0
+    op 0..20 thread=0 aten::mm
+    op 30..80 thread=1 aten::stack
+  )");
+  EXPECT_EQ(split[Cause::kCompute], 20);
+  EXPECT_EQ(split[Cause::kHostCode], 80);
+}
+
+TEST(TimeSplitTest, GarbageCollectionYieldsToDataOnly) {
+  const CauseTimes split = SplitOf(R"(
+    step 0..100 thread=0
+    range 0..30 thread=0 kind=loader enumerate(DataLoader)#x.__next__
+    range 20..50 thread=0 Python GC
+    op 40..60 thread=0 aten::mm
+  )");
+  EXPECT_EQ(split[Cause::kData], 30);
+  EXPECT_EQ(split[Cause::kGc], 20);
+  EXPECT_EQ(split[Cause::kCompute], 10);
+}
+
+TEST(TimeSplitTest, RecordingIsTakenFromTheFrameworksTime) {
+  const CauseTimes split = SplitOf(R"(
+    run op_cost_ns=5
+    step 0..100 thread=0
+    op 10..60 thread=0 aten::conv2d
+    op 20..55 thread=0 aten::mkldnn_convolution
+  )");
+  EXPECT_EQ(split[Cause::kProfiler], 10);
+  EXPECT_EQ(split[Cause::kDispatch], 5);
+  EXPECT_EQ(split.total(), 100);
+}
+
+TEST(TimeSplitTest, TheGpusIdleTimeGoesToWhatTheHostDid) {
+  // Idle before the first kernel: a loader range, then code, then the launch.
+  const CauseTimes split = SplitOf(R"(
+    step 0..1000000 thread=0
+    range 0..500000 thread=0 kind=loader enumerate(DataLoader)#x.__next__
+    op 600000..700000 thread=0 aten::mm
+    runtime_call 650000..655000 thread=0 correlation=1 cudaLaunchKernel
+    kernel 660000..900000 correlation=1 gemm
+    runtime_call 900000..1000000 thread=0 correlation=2 cudaDeviceSynchronize
+  )");
+  EXPECT_EQ(split[Cause::kData], 500000);
+  EXPECT_EQ(split[Cause::kHostCode], 100000);
+  EXPECT_EQ(split[Cause::kDispatch], 50000);
+  EXPECT_EQ(split[Cause::kKernelLatency], 10000);
+  EXPECT_EQ(split[Cause::kCompute], 240000);
+  EXPECT_EQ(split[Cause::kSync], 100000);
+}
+
+TEST(TimeSplitTest, QueuedWorkThatStartsLateWaitedForSomethingElse) {
+  const CauseTimes split = SplitOf(R"(
+    step 0..1000000 thread=0
+    runtime_call 0..1000 thread=0 correlation=1 cudaLaunchKernel
+    runtime_call 1000..2000 thread=0 correlation=2 cudaLaunchKernel
+    runtime_call 2000..3000 thread=0 correlation=3 cudaLaunchKernel
+    kernel 1000..100000 correlation=1 a
+    kernel 105000..200000 correlation=2 b
+    kernel 300000..1000000 correlation=3 c
+  )");
+  EXPECT_EQ(split[Cause::kKernelLatency], 6000);
+  EXPECT_EQ(split[Cause::kDependency], 100000);
+}
+
+TEST(TimeSplitTest, PhasesComeFromRangesWhereThereAreAny) {
+  const Trace trace = TraceFromText(R"(
+    step 0..1000000 thread=0
+    range 0..200000 thread=0 kind=loader enumerate(DataLoader)#x.__next__
+    range 200000..500000 thread=0 kind=phase forward
+    range 500000..900000 thread=0 kind=phase backward
+  )");
+  const Measured measured(trace);
+  const auto phases = SplitByPhase(trace, measured.tree, measured.steps);
+  EXPECT_DOUBLE_EQ(phases.at("data"), 0.2);
+  EXPECT_DOUBLE_EQ(phases.at("forward"), 0.3);
+  EXPECT_DOUBLE_EQ(phases.at("backward"), 0.4);
+  EXPECT_DOUBLE_EQ(phases.at("other"), 0.1);
+}
+
+TEST(TimeSplitTest, PhasesAreInferredFromAutogradNodes) {
+  const Trace trace = TraceFromText(R"(
+    step 0..1000000 thread=0
+    op 0..300000 thread=0 aten::mm
+    op 300000..700000 thread=0 kind=backward MmBackward0
+    range 700000..900000 thread=0 kind=optimizer Optimizer.step#SGD.step
+  )");
+  const Measured measured(trace);
+  const auto phases = SplitByPhase(trace, measured.tree, measured.steps);
+  EXPECT_DOUBLE_EQ(phases.at("forward"), 0.3);
+  EXPECT_DOUBLE_EQ(phases.at("backward"), 0.4);
+  EXPECT_DOUBLE_EQ(phases.at("optimizer"), 0.2);
+}
+
+}  // namespace
+}  // namespace stepscope
