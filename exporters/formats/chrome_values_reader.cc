@@ -45,10 +45,10 @@ int32_t HexAt(std::string_view text, size_t at) {
 
 // The code point of the \u escape whose digits begin at `*at`, a surrogate pair
 // included; `*at` moves behind it. A lone surrogate becomes U+FFFD.
+// REQUIRES: there are four digits.
 uint32_t ReadEscapedCode(std::string_view text, size_t* at) {
   constexpr uint32_t kReplacement = 0xfffd;
   const int32_t first = HexAt(text, *at);
-  if (first < 0) return kReplacement;
   *at += 4;
   const auto code = static_cast<uint32_t>(first);
   if (code < 0xd800 || code > 0xdfff) return code;
@@ -178,11 +178,19 @@ std::string_view Unescape(std::string_view text, std::string* scratch) {
       case 't':
         scratch->push_back('\t');
         break;
-      case 'u':
-        AppendUtf8(ReadEscapedCode(text, &at), scratch);
+      case '"':
+      case '\\':
+      case '/':
+        scratch->push_back(escape);
         break;
       default:
-        scratch->push_back(escape);
+        if (escape == 'u' && HexAt(text, at) >= 0) {
+          AppendUtf8(ReadEscapedCode(text, &at), scratch);
+        } else {
+          // No escape at all: a path with backslashes that nobody doubled.
+          scratch->push_back('\\');
+          scratch->push_back(escape);
+        }
     }
   }
   return *scratch;

@@ -1,0 +1,58 @@
+#include <gtest/gtest.h>
+#include <stepscope/logdir.h>
+
+#include <regex>
+#include <set>
+
+namespace stepscope {
+namespace {
+
+TEST(PathsForTest, FollowsTheLayout) {
+  const LogPaths paths =
+      PathsFor("runs/a", "2026_11_21_08_00_00", "node7", 3, 1);
+  EXPECT_EQ(paths.chrome_tb,
+            "runs/a/2026_11_21_08_00_00/node7_00003.000001.pt.trace.json.gz");
+  EXPECT_EQ(paths.xspace,
+            "runs/a/plugins/profile/2026_11_21_08_00_00_c1/"
+            "node7_rank3.xplane.pb");
+  EXPECT_EQ(paths.chrome_kineto,
+            "runs/a/stepscope/2026_11_21_08_00_00/c1/trace/rank3.json.gz");
+  EXPECT_EQ(paths.advice,
+            "runs/a/stepscope/2026_11_21_08_00_00/c1/advice/rank3.json");
+  EXPECT_EQ(paths.report, "runs/a/stepscope/2026_11_21_08_00_00/c1/report.txt");
+}
+
+TEST(PathsForTest, ThePluginFindsWorkerAndSpanInTheName) {
+  // As torch-tb-profiler 0.4.3 takes file names apart.
+  const std::regex plugin(R"(^(.*?)(\.\d+)?\.pt\.trace\.json(?:\.gz)?$)");
+  for (const char* host : {"node7", "a.b.example.org", "10.0.0.1", "my_host"}) {
+    const std::string path = PathsFor("d", "r", host, 12, 4).chrome_tb;
+    std::smatch match;
+    const std::string name = path.substr(path.rfind('/') + 1);
+    ASSERT_TRUE(std::regex_match(name, match, plugin)) << name;
+    EXPECT_EQ(match[1], std::string(host) + "_00012");
+    EXPECT_EQ(match[2], ".000004");
+  }
+}
+
+TEST(PathsForTest, UniqueTextKeepsTwoProcessesApart) {
+  const LogPaths one = PathsFor("d", "r", "h", 0, 0);
+  const LogPaths two = PathsFor("d", "r", "h", 0, 0, "pid12");
+  const LogPaths three = PathsFor("d", "r", "h", 0, 0, "pid13");
+  std::set<std::string> all;
+  for (const LogPaths& paths : {one, two, three}) {
+    all.insert({paths.chrome_tb, paths.xspace, paths.chrome_kineto,
+                paths.advice, paths.report});
+  }
+  EXPECT_EQ(all.size(), 15u);
+}
+
+TEST(PathsForTest, OddHostsAndRanksMakeGoodNames) {
+  const LogPaths paths = PathsFor("d", "r", "a/b c:d", -1, -1);
+  EXPECT_EQ(paths.chrome_tb, "d/r/a-b-c-d_00000.000000.pt.trace.json.gz");
+  EXPECT_EQ(PathsFor("d", "r", "", 0, 0).xspace,
+            "d/plugins/profile/r_c0/host_rank0.xplane.pb");
+}
+
+}  // namespace
+}  // namespace stepscope

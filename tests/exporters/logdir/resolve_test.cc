@@ -1,0 +1,192 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stepscope/export.h>
+#include <stepscope/logdir.h>
+#include <stepscope/trace_builder.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "support/temp_folder.h"
+
+namespace stepscope {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class ResolvePathTest : public testing::Test {
+ protected:
+  // Writes both flavours of one rank and cycle, as a profile does.
+  void WriteRank(const std::string& run, int32_t rank, int32_t cycle) {
+    const LogPaths paths =
+        PathsFor(folder_.path().string(), run, "node", rank, cycle);
+    TraceBuilder builder;
+    builder.run().rank = rank;
+    builder.run().cycle = cycle;
+    builder.run().run_id = run;
+    const Trace trace = builder.Build();
+    Write(trace, Format::kChromeKineto, paths.chrome_kineto);
+    Write(trace, Format::kChromeTb, paths.chrome_tb);
+    folder_.Write("stepscope/" + run + "/c" + std::to_string(cycle) +
+                      "/advice/rank" + std::to_string(rank) + ".json",
+                  "{}");
+  }
+
+  void Write(const Trace& trace, Format format, const std::string& path) {
+    std::filesystem::create_directories(
+        std::filesystem::path(path).parent_path());
+    const absl::Status status = WriteTrace(trace, {}, format, path);
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+
+  ResolvedRun Resolve(const std::string& path, const std::string& run = "",
+                      int32_t cycle = -1) {
+    absl::StatusOr<ResolvedRun> found =
+        ResolvePath(folder_.At(path), run, cycle);
+    EXPECT_TRUE(found.ok()) << found.status().message();
+    return found.ok() ? *found : ResolvedRun();
+  }
+  std::string Error(const std::string& path, const std::string& run = "",
+                    int32_t cycle = -1) {
+    absl::StatusOr<ResolvedRun> found =
+        ResolvePath(folder_.At(path), run, cycle);
+    EXPECT_FALSE(found.ok());
+    return std::string(found.status().message());
+  }
+  // The files without the test's folder.
+  std::vector<std::string> Files(const ResolvedRun& run) {
+    std::vector<std::string> files;
+    for (const std::string& file : run.trace_files) {
+      files.push_back(std::filesystem::relative(file, folder_.path()).string());
+    }
+    return files;
+  }
+
+  TempFolder folder_;
+  const std::string kForeign =
+      R"({"schemaVersion": 1, "traceEvents": [{"ph": "X"}]})";
+};
+
+TEST_F(ResolvePathTest, LogDirectoryMeansItsNewestRunLastCycleAllRanks) {
+  WriteRank("2026_01_01_00_00_00", 0, 0);
+  WriteRank("2026_01_02_00_00_00", 10, 0);
+  for (int32_t rank : {0, 2, 10}) WriteRank("2026_01_02_00_00_00", rank, 1);
+  const ResolvedRun run = Resolve("");
+  EXPECT_EQ(run.run, "2026_01_02_00_00_00");
+  EXPECT_EQ(run.cycle, 1);
+  EXPECT_THAT(
+      Files(run),
+      ElementsAre("stepscope/2026_01_02_00_00_00/c1/trace/rank0.json.gz",
+                  "stepscope/2026_01_02_00_00_00/c1/trace/rank2.json.gz",
+                  "stepscope/2026_01_02_00_00_00/c1/trace/rank10.json.gz"));
+  EXPECT_THAT(run.passed_over, IsEmpty());
+}
+
+TEST_F(ResolvePathTest, CycleTenIsBehindCycleNine) {
+  for (int32_t cycle : {9, 10}) WriteRank("r", 0, cycle);
+  EXPECT_EQ(Resolve("").cycle, 10);
+}
+
+TEST_F(ResolvePathTest, RunAndCycleCanBeChosen) {
+  WriteRank("a", 0, 0);
+  WriteRank("a", 0, 1);
+  WriteRank("b", 0, 0);
+  EXPECT_THAT(Files(Resolve("", "a", 0)),
+              ElementsAre("stepscope/a/c0/trace/rank0.json.gz"));
+  EXPECT_THAT(Error("", "c"), HasSubstr("there are: a, b"));
+  EXPECT_THAT(Error("", "a", 7), HasSubstr("there are: 0, 1"));
+}
+
+TEST_F(ResolvePathTest, DeeperPathsMeanWhatIsThere) {
+  WriteRank("a", 0, 0);
+  WriteRank("a", 1, 1);
+  const std::string c1 = "stepscope/a/c1/trace/rank1.json.gz";
+  EXPECT_THAT(Files(Resolve("stepscope")), ElementsAre(c1));
+  EXPECT_THAT(Files(Resolve("stepscope/a")), ElementsAre(c1));
+  EXPECT_THAT(Files(Resolve("stepscope/a/")), ElementsAre(c1));
+  EXPECT_THAT(Files(Resolve("stepscope/a/c1")), ElementsAre(c1));
+  EXPECT_THAT(Files(Resolve("stepscope/a/c1/trace")), ElementsAre(c1));
+  EXPECT_THAT(Files(Resolve(c1)), ElementsAre(c1));
+  const ResolvedRun zero = Resolve("stepscope/a/c0");
+  EXPECT_EQ(zero.run, "a");
+  EXPECT_EQ(zero.cycle, 0);
+  EXPECT_THAT(Files(zero), ElementsAre("stepscope/a/c0/trace/rank0.json.gz"));
+}
+
+TEST_F(ResolvePathTest, FolderOfThePluginGivesItsLastCycle) {
+  for (int32_t rank : {0, 1}) {
+    for (int32_t cycle : {0, 1}) WriteRank("a", rank, cycle);
+  }
+  const ResolvedRun run = Resolve("a");
+  EXPECT_THAT(Files(run), ElementsAre("a/node_00000.000001.pt.trace.json.gz",
+                                      "a/node_00001.000001.pt.trace.json.gz"));
+  EXPECT_EQ(run.passed_over.size(), 2u);
+  EXPECT_THAT(Files(Resolve("a", "", 0)),
+              ElementsAre("a/node_00000.000000.pt.trace.json.gz",
+                          "a/node_00001.000000.pt.trace.json.gz"));
+}
+
+TEST_F(ResolvePathTest, BothFlavoursOfARankAreOneRank) {
+  WriteRank("a", 0, 0);
+  std::filesystem::create_directories(folder_.path() / "mixed");
+  std::filesystem::copy_file(
+      folder_.At("a/node_00000.000000.pt.trace.json.gz"),
+      folder_.At("mixed/node_00000.000000.pt.trace.json.gz"));
+  std::filesystem::copy_file(folder_.At("stepscope/a/c0/trace/rank0.json.gz"),
+                             folder_.At("mixed/rank0.json.gz"));
+  const ResolvedRun run = Resolve("mixed");
+  EXPECT_THAT(Files(run), ElementsAre("mixed/rank0.json.gz"));
+  ASSERT_EQ(run.passed_over.size(), 1u);
+  EXPECT_THAT(run.passed_over[0], HasSubstr("the same rank"));
+}
+
+TEST_F(ResolvePathTest, ForeignFolderIsOneRunOfItsFiles) {
+  folder_.Write("job/worker1.pt.trace.json", kForeign);
+  folder_.Write("job/worker0.pt.trace.json", kForeign);
+  folder_.Write("job/rank2.json.gz", Gzip(kForeign));
+  folder_.Write("job/notes.txt", "hello");
+  folder_.Write("job/config.json", "{\"lr\": 1}");
+  folder_.Write("job/half.json.tmp", "{");
+  const ResolvedRun run = Resolve("job");
+  EXPECT_EQ(run.run, "job");
+  EXPECT_EQ(run.cycle, -1);
+  EXPECT_THAT(Files(run),
+              ElementsAre("job/rank2.json.gz", "job/worker0.pt.trace.json",
+                          "job/worker1.pt.trace.json"));
+  ASSERT_EQ(run.passed_over.size(), 3u);
+  EXPECT_THAT(run.passed_over[0], HasSubstr("config.json"));
+  EXPECT_THAT(run.passed_over[0], HasSubstr("traceEvents"));
+}
+
+TEST_F(ResolvePathTest, SpansOfOneWorkerAreCyclesNotRanks) {
+  folder_.Write("job/w0.99.pt.trace.json", kForeign);
+  folder_.Write("job/w0.1623143089861.pt.trace.json", kForeign);
+  EXPECT_THAT(Files(Resolve("job")),
+              ElementsAre("job/w0.1623143089861.pt.trace.json"));
+  EXPECT_THAT(Files(Resolve("job", "", 0)),
+              ElementsAre("job/w0.99.pt.trace.json"));
+}
+
+TEST_F(ResolvePathTest, RunWithoutTracesIsPassedOverForAnOlderOne) {
+  WriteRank("2026_01_01_00_00_00", 0, 0);
+  std::filesystem::create_directories(folder_.path() /
+                                      "stepscope/2026_01_02_00_00_00/c0/trace");
+  const ResolvedRun run = Resolve("");
+  EXPECT_EQ(run.run, "2026_01_01_00_00_00");
+  ASSERT_EQ(run.passed_over.size(), 1u);
+  EXPECT_THAT(run.passed_over[0], HasSubstr("2026_01_02_00_00_00"));
+}
+
+TEST_F(ResolvePathTest, SaysWhatItLookedFor) {
+  EXPECT_THAT(Error("nowhere"), HasSubstr("nowhere"));
+  folder_.Write("top/a/x.json", kForeign);
+  const std::string message = Error("top");
+  EXPECT_THAT(message, HasSubstr("*.json"));
+  EXPECT_THAT(message, HasSubstr("top/a"));
+}
+
+}  // namespace
+}  // namespace stepscope
