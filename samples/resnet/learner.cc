@@ -73,10 +73,10 @@ torch::Tensor Learner::Step(const Batch& batch) {
   {
     stepscope::PhaseRange phase(stepscope::Phase::kOptimizer);
     {
-      stepscope::Range range("Optimizer.step#SGD.step");
+      stepscope::UserRange range("Optimizer.step#SGD.step");
       sgd_.step();
     }
-    stepscope::Range range("Optimizer.zero_grad#SGD.zero_grad");
+    stepscope::UserRange range("Optimizer.zero_grad#SGD.zero_grad");
     sgd_.zero_grad(options_.set_to_none);
   }
   return loss.detach();

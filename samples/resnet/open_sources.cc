@@ -70,8 +70,7 @@ absl::StatusOr<Sources> OpenMadeJpegs(
       MakeJpegFiles(dir, set, [&](int done) {
         if (said == 0) say("making JPEG files once, in " + dir);
         if (done / 250 > said / 250 || said == 0) {
-          say("made " + std::to_string(done) + " of " +
-              std::to_string(set.count));
+          say("made " + std::to_string(done));
         }
         said = std::max(done, 1);
       });

@@ -3,10 +3,15 @@
 #include <ATen/autocast_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stepscope/batches.h>
+#include <stepscope/profile.h>
+#include <stepscope/trace.h>
 #include <torch/torch.h>
 
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <set>
 
 #include "device.h"
 #include "jpeg_files.h"
@@ -134,6 +139,49 @@ TEST_F(LearnerTest, ValidatingChangesNothing) {
       EXPECT_TRUE(torch::equal(before[i], after[i]));
     }
   }
+}
+
+// What stepscope sees of a step: every module by torchvision's path, every
+// phase, and the loader, by the names that viewers know.
+TEST_F(LearnerTest, AStepTellsStepscopeItsPhasesModulesAndWaits) {
+  Options options = Tiny();
+  Learner learner(options, 10, torch::kCPU);
+  std::unique_ptr<Loader> loader = MakeLoader(
+      MakeFakeCifar(1, 10), {.side = options.side}, 4, /*batches=*/1, 0);
+  std::multiset<std::string> modules, phases, waits;
+  stepscope::ProfileOptions profile_options;
+  profile_options.schedule = {0, 0, 0, 1, 1};
+  profile_options.print_report = false;
+  profile_options.on_report = [&](const stepscope::Trace& trace,
+                                  const stepscope::Report&) {
+    for (const stepscope::Range& range : trace.ranges()) {
+      std::string name(trace.name(range.name));
+      std::string detail(trace.name(range.detail));
+      if (range.kind == stepscope::RangeKind::kModule) modules.insert(name);
+      if (range.kind == stepscope::RangeKind::kPhase) phases.insert(name);
+      if (range.kind == stepscope::RangeKind::kLoader) {
+        waits.insert(name + " " + detail);
+      }
+    }
+  };
+  stepscope::Profile profile(std::move(profile_options));
+  for (Batch& batch : stepscope::Batches(*loader, "train")) {
+    learner.Step(batch);
+    profile.Step();
+  }
+  absl::Status status = profile.Finish();
+  ASSERT_TRUE(status.ok()) << status.message();
+  // A block's activation runs twice; every other module once.
+  std::multiset<std::string> expected;
+  for (const auto& item : learner.model()->named_modules("", false)) {
+    expected.insert(item.key());
+    if (item.key().ends_with(".relu")) expected.insert(item.key());
+  }
+  EXPECT_EQ(modules, expected);
+  EXPECT_EQ(phases, (std::multiset<std::string>{"backward", "data", "forward",
+                                                "optimizer"}));
+  EXPECT_EQ(waits, (std::multiset<std::string>{
+                       std::string(stepscope::kSingleProcessWait) + " train"}));
 }
 
 TEST(DeviceTest, AutocastEndsWithItsScope) {
