@@ -235,6 +235,10 @@ absl::Status Profile::status() const noexcept {
   if (state_ == nullptr) {
     return absl::ResourceExhaustedError("out of memory");
   }
+  // The parent's other threads may have held the lock when it forked.
+  if (state_->session != nullptr && state_->session->in_forked_child()) {
+    return absl::OkStatus();
+  }
   return state_->errors->first();
 }
 
