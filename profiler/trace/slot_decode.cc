@@ -1,13 +1,12 @@
 #include <stepscope/input_words.h>
 #include <stepscope/slot_decode.h>
+#include <stepscope/slot_walk.h>
 
 #include <algorithm>
 #include <cstring>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
-
-#include "slot_walk.h"
 
 namespace stepscope {
 namespace {
@@ -107,7 +106,8 @@ void Decoder::DecodeThread(const SlotThread& thread) {
   if (thread.torch_thread != 0) {
     builder_.thread(row).torch_thread = thread.torch_thread;
   }
-  if (!thread.name.empty()) {
+  // A name that a collector found is the one the program chose.
+  if (!thread.name.empty() && builder_.thread(row).name == 0) {
     builder_.thread(row).name = builder_.Intern(thread.name);
   }
   ops_.clear();

@@ -177,6 +177,26 @@ RowId TraceBuilder::Add(const DeviceSample& row) {
   return Push(trace_.device_samples_, row);
 }
 
+void TraceBuilder::NameStream(int32_t context, int64_t id, NameId name) {
+  stream_names_.push_back({.id = id, .context = context, .name = name});
+}
+
+// The last name given is the one that holds.
+void TraceBuilder::LinkStreamNames() {
+  for (const Stream& named : stream_names_) {
+    const auto row = std::find_if(
+        trace_.streams_.begin(), trace_.streams_.end(), [&](const Stream& s) {
+          return s.context == named.context && s.id == named.id;
+        });
+    if (row == trace_.streams_.end()) {
+      trace_.streams_.push_back(named);
+    } else {
+      row->name = named.name;
+    }
+  }
+  stream_names_.clear();
+}
+
 void TraceBuilder::Add(Loss row) {
   // The same loss met again adds up, so that a report has one line for it.
   for (Loss& loss : trace_.losses_) {
@@ -205,6 +225,7 @@ Trace TraceBuilder::Build(const Options& options) {
   SortRows(trace_.host_usage_);
   SortRows(trace_.device_memory_);
   SortRows(trace_.device_samples_);
+  LinkStreamNames();
   if (options.window_end_ns > options.window_begin_ns) Clip(options);
   LinkOps(options.nesting_tolerance_ns);
   LinkCalls();

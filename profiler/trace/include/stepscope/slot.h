@@ -15,6 +15,8 @@
 //   kComms       -           -          words          - (see CommsWords)
 //   kForeignEnd  end         op's key   -              -
 //   kUnended     first slot  op's key   -              -
+//   kNvtx        ticks       (see collectors/nvtx/nvtx_slots.h); the upper 16
+//                            bits of word 3 count the bytes that follow
 //
 // kInputs, kStack and kComms belong to the operator before them on the thread.
 // An op's key is the address of its RecordFunction.
@@ -45,6 +47,7 @@ enum class SlotKind : uint8_t {
   kComms,
   kForeignEnd,
   kUnended,
+  kNvtx,
   kCount
 };
 
@@ -62,6 +65,7 @@ inline constexpr std::array<uint8_t, static_cast<size_t>(SlotKind::kCount)>
         0,  // kComms: + its words
         0,  // kForeignEnd
         0,  // kUnended
+        0,  // kNvtx: + the bytes that follow
 };
 static_assert(kFixedExtraSlots.size() == static_cast<size_t>(SlotKind::kCount));
 
@@ -101,6 +105,9 @@ constexpr SlotKind KindOf(const Slot& slot) {
 constexpr int64_t TailOf(const Slot& slot) {
   return static_cast<int64_t>(slot.word[3]) >> 8;
 }
+
+// kNvtx: the bytes behind the first slot.
+constexpr size_t FollowingBytes(const Slot& slot) { return slot.word[3] >> 48; }
 
 // kMemory's tail: device type in the low 8 bits, device index above (-1: none).
 constexpr int64_t PackDevice(int device_type, int device) {

@@ -46,6 +46,11 @@ struct DecodeResult {
   int64_t ended_elsewhere = 0;  // operators another thread ended
 };
 
+// Adds the rows of kinds whose meaning only their collector knows. Called while
+// a window is decoded, on that thread.
+using SlotDecoder = std::function<void(
+    const SlotLog& log, const ClockMap& clock, TraceBuilder& builder)>;
+
 // Adds all rows to the builder. REQUIRES: every kOp's name is still alive.
 DecodeResult DecodeSlots(const SlotLog& log, const ClockMap& clock,
                          const Symbolizer& symbolize, TraceBuilder& builder);

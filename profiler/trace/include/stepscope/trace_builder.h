@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 namespace stepscope {
 
@@ -72,6 +73,9 @@ class TraceBuilder {
   RowId Add(const DeviceSample& row);
   void Add(Loss row);
 
+  // Names a stream, before or after its row is added; without one, it gets one.
+  void NameStream(int32_t context, int64_t id, NameId name);
+
   // Moves every row added so far: a file may say what its times count from only
   // behind its events.
   void ShiftTimes(int64_t delta_ns);
@@ -86,8 +90,10 @@ class TraceBuilder {
   void LinkDeviceWork();
   void LinkAllocations();
   void Clip(const Options& options);
+  void LinkStreamNames();
 
   Trace trace_;
+  std::vector<Stream> stream_names_;
   struct Index;
   Index* index_;
 };

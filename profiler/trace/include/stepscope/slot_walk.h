@@ -23,6 +23,8 @@ inline size_t RecordSlots(const Slot& slot) {
       return fixed +
              SlotsForBytes(size_t{fields.name_bytes} + fields.detail_bytes);
     }
+    case SlotKind::kNvtx:
+      return fixed + SlotsForBytes(FollowingBytes(slot));
     case SlotKind::kInputs:
     case SlotKind::kStack:
     case SlotKind::kComms:

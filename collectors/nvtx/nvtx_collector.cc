@@ -1,0 +1,79 @@
+// The NVTX collector: the hooks are there for good, this switches them.
+#include <stepscope/collectors.h>
+#include <stepscope/event_buffer.h>
+#include <stepscope/nvtx.h>
+
+#include <string>
+
+#include "nvtx_decode.h"
+#include "nvtx_enable.h"
+#include "nvtx_hooks.h"
+#include "nvtx_names.h"
+
+namespace stepscope {
+namespace {
+
+void AddLosses(const NvtxDecodeResult& decoded, TraceBuilder& builder) {
+  if (decoded.began_before > 0) {
+    builder.Add(Loss{
+        .name = "nvtx-range-cut",
+        .detail =
+            "NVTX ranges had begun before recording did, so that only their "
+            "ends were seen; they are left out",
+        .count = decoded.began_before,
+        .severity = Severity::kNote});
+  }
+  if (decoded.bad_records > 0) {
+    builder.Add(Loss{
+        .name = "bad-record",
+        .detail = "NVTX records made no sense and were left out or cut: this "
+                  "is an error in stepscope, please report it",
+        .count = decoded.bad_records,
+        .severity = Severity::kError});
+  }
+  if (NvtxReachesOneBinary()) {
+    builder.Add(Loss{
+        .name = "nvtx-one-binary",
+        .detail = "only NVTX ranges of the binary that holds stepscope were "
+                  "recorded, not those of other libraries: it does not export "
+                  "InitializeInjectionNvtx2; link it with "
+                  "-Wl,--export-dynamic-symbol=InitializeInjectionNvtx2",
+        .count = -1,
+        .severity = Severity::kNote});
+  }
+}
+
+class NvtxCollector : public Collector {
+ public:
+  NvtxCollector() { (void)EnableNvtx(); }
+  ~NvtxCollector() override { SetNvtxRecording(false); }
+
+  std::string_view name() const override { return "nvtx"; }
+
+  absl::Status Start() override {
+    if (absl::Status s = EnableNvtx(); !s.ok()) return s;
+    AddSlotDecoder([](const SlotLog& log, const ClockMap& clock,
+                      TraceBuilder& builder) {
+      AddLosses(DecodeNvtx(log, clock, NvtxNames::Get().Snapshot(), builder),
+                builder);
+    });
+    SetNvtxRecording(true);
+    return absl::OkStatus();
+  }
+
+  void OnStep(int64_t, int64_t) override {}
+
+  // What was recorded is in the event buffers.
+  absl::StatusOr<std::unique_ptr<Recording>> Stop() override {
+    SetNvtxRecording(false);
+    return std::unique_ptr<Recording>();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Collector> MakeNvtxCollector() {
+  return std::make_unique<NvtxCollector>();
+}
+
+}  // namespace stepscope

@@ -1,0 +1,85 @@
+#include "nvtx_steps.h"
+
+#include "nvtx_names.h"
+
+namespace stepscope {
+
+NvtxSteps::NvtxSteps(std::string_view range, NvtxStepListener* listener)
+    : listener_(listener) {
+  const size_t at = range.rfind('@');
+  name_ = range.substr(0, at);
+  if (at != std::string_view::npos) {
+    domain_name_ = range.substr(at + 1);
+    any_domain_ = false;
+  }
+}
+
+bool NvtxSteps::Matches(const void* domain, std::string_view name) const {
+  if (name != name_) return false;
+  if (any_domain_) return true;
+  return domain != nullptr && NvtxNames::TextOf(domain) == domain_name_;
+}
+
+// True on the thread that the steps belong to; the first to ask becomes it.
+bool NvtxSteps::IsOwner() noexcept {
+  const pthread_t self = pthread_self();
+  bool expected = false;
+  if (!owned_.load(std::memory_order_acquire) &&
+      owned_.compare_exchange_strong(expected, true)) {
+    owner_.store(self, std::memory_order_release);
+    return true;
+  }
+  return pthread_equal(owner_.load(std::memory_order_acquire), self) != 0;
+}
+
+void NvtxSteps::OnPush(const void* domain, std::string_view name) noexcept {
+  if (owned_.load(std::memory_order_acquire)) {
+    if (!IsOwner()) return;
+    if (open_) {
+      if (open_id_ == 0 && domain == open_domain_) ++depth_;
+      return;
+    }
+  }
+  if (!Matches(domain, name) || !IsOwner()) return;
+  open_ = true;
+  open_domain_ = domain;
+  open_id_ = 0;
+  depth_ = 0;
+  listener_->OnStepBegin();
+}
+
+void NvtxSteps::OnPop(const void* domain) noexcept {
+  if (!owned_.load(std::memory_order_acquire) || !IsOwner()) return;
+  if (!open_ || open_id_ != 0 || domain != open_domain_) return;
+  if (depth_ > 0) {
+    --depth_;
+    return;
+  }
+  open_ = false;
+  listener_->OnStepEnd();
+}
+
+void NvtxSteps::OnMark(const void* domain, std::string_view name) noexcept {
+  if (!Matches(domain, name) || !IsOwner() || open_) return;
+  if (marked_) listener_->OnStepEnd();
+  marked_ = true;
+  listener_->OnStepBegin();
+}
+
+bool NvtxSteps::OnStart(const void* domain, std::string_view name) noexcept {
+  if (!Matches(domain, name) || !IsOwner() || open_) return false;
+  open_ = true;
+  open_domain_ = domain;
+  open_id_ = kUnrecordedId;
+  listener_->OnStepBegin();
+  return true;
+}
+
+void NvtxSteps::OnEnd(uint64_t id) noexcept {
+  if (!owned_.load(std::memory_order_acquire) || !IsOwner()) return;
+  if (!open_ || open_id_ == 0 || open_id_ != id) return;
+  open_ = false;
+  listener_->OnStepEnd();
+}
+
+}  // namespace stepscope
