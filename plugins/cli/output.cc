@@ -1,0 +1,82 @@
+#include "output.h"
+
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+namespace stepscope {
+namespace {
+
+absl::Status WriteError(const std::string& what, int error) {
+  const std::string message =
+      "cannot write " + what + ": " + std::strerror(error);
+  if (error == EACCES || error == EPERM || error == EROFS) {
+    return absl::PermissionDeniedError(message +
+                                       "; choose another place with --output");
+  }
+  if (error == ENOENT || error == ENOTDIR)
+    return absl::NotFoundError(message + "; make its folder first");
+  if (error == ENOSPC || error == EDQUOT)
+    return absl::ResourceExhaustedError(message + "; free some space");
+  return absl::UnavailableError(message);
+}
+
+// Writes and closes; the first error, or 0.
+int WriteAndClose(std::FILE* file, const std::string& text) {
+  errno = 0;
+  const bool written =
+      std::fwrite(text.data(), 1, text.size(), file) == text.size() &&
+      std::fflush(file) == 0;
+  int error = written ? 0 : (errno != 0 ? errno : EIO);
+  if (file != stdout && std::fclose(file) != 0 && error == 0) error = errno;
+  return error;
+}
+
+}  // namespace
+
+Terminal TerminalOfStdout() {
+  Terminal terminal;
+  if (isatty(STDOUT_FILENO) == 0) return terminal;
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* term = std::getenv("TERM");
+  terminal.color = (no_color == nullptr || *no_color == '\0') &&
+                   (term == nullptr || std::string_view(term) != "dumb");
+  winsize size = {};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+    terminal.width = std::clamp<int>(size.ws_col, 40, 160);
+  return terminal;
+}
+
+absl::Status WriteOut(const std::string& text, const std::string& path) {
+  if (path.empty()) {
+    const int error = WriteAndClose(stdout, text);
+    return error == 0 ? absl::OkStatus() : WriteError("the report", error);
+  }
+  // A pipe or a device is written to, never replaced.
+  struct stat about = {};
+  if (stat(path.c_str(), &about) == 0 && !S_ISREG(about.st_mode)) {
+    std::FILE* device = std::fopen(path.c_str(), "wb");
+    if (device == nullptr) return WriteError(path, errno);
+    const int error = WriteAndClose(device, text);
+    return error == 0 ? absl::OkStatus() : WriteError(path, error);
+  }
+  const std::string temporary =
+      path + ".tmp" + std::to_string(static_cast<long>(getpid()));
+  std::FILE* file = std::fopen(temporary.c_str(), "wb");
+  if (file == nullptr) return WriteError(path, errno);
+  int error = WriteAndClose(file, text);
+  if (error == 0 && std::rename(temporary.c_str(), path.c_str()) != 0)
+    error = errno;
+  if (error == 0) return absl::OkStatus();
+  std::remove(temporary.c_str());
+  return WriteError(path, error);
+}
+
+}  // namespace stepscope

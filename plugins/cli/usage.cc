@@ -1,0 +1,39 @@
+#include "usage.h"
+
+namespace stepscope {
+
+const char* const kUsage =
+    R"(stepscope: says what to change in a PyTorch training loop, and what it is worth.
+
+Usage:
+  stepscope analyze PATH...    read traces, print what to fix first
+  stepscope analyze --help     its options
+  stepscope --version
+  stepscope --help
+
+PATH is a trace of torch.profiler or of stepscope (.json, .json.gz), a log
+directory of stepscope, or a folder with one trace per rank.
+)";
+
+const char* const kAnalyzeUsage =
+    R"(Usage: stepscope analyze [options] PATH...
+
+Reads traces and prints for each what its steps spend their time on, and which
+changes would buy the most. PATH is a trace file (.json, .json.gz) of
+torch.profiler or of stepscope, a log directory of stepscope (its newest run,
+last cycle, all ranks), or a folder with one trace per rank.
+
+Options:
+  --format text|json|markdown  form of the report (text); json is one object, or
+                               a list of them where there are several ranks
+  --output FILE, -o FILE       write the report there instead of printing it
+  --verbose, -v                notes, every example, every rank in full
+  --run RUN                    a run of the log directory other than the newest
+  --cycle N                    a cycle other than the last
+  --help, -h                   this text
+
+Colours are used on a terminal, unless NO_COLOR is set.
+Exit status: 0 analysed, 1 nothing could be read or written, 2 wrong usage.
+)";
+
+}  // namespace stepscope

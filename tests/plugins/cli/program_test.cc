@@ -1,0 +1,180 @@
+// The program as a person runs it: exit status, what it prints and where.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <simdjson.h>
+#include <stepscope/export.h>
+#include <stepscope/logdir.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "support/random_trace.h"
+#include "support/temp_folder.h"
+
+namespace stepscope {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+const char* const kData = STEPSCOPE_TEST_DATA "/traces/";
+
+struct Outcome {
+  int status = -1;
+  std::string out;
+  std::string err;
+};
+
+class ProgramTest : public testing::Test {
+ protected:
+  Outcome Run(const std::string& words) {
+    const std::string out = folder_.At("out");
+    const std::string err = folder_.At("err");
+    const std::string command = "'" STEPSCOPE_PROGRAM "' " + words + " >'" +
+                                out + "' 2>'" + err + "' </dev/null";
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, ReadBytes(out),
+            ReadBytes(err)};
+  }
+
+  // A log directory with two ranks of a random run.
+  std::string LogDir() {
+    for (int32_t rank : {0, 1}) {
+      const LogPaths paths =
+          PathsFor(folder_.At("log"), "2026_01_01_00_00_00", "node", rank, 0);
+      const std::filesystem::path path = paths.chrome_kineto;
+      std::filesystem::create_directories(path.parent_path());
+      EXPECT_TRUE(WriteTrace(RandomTrace({.seed = 9, .rank = rank}), {},
+                             Format::kChromeKineto, path.string())
+                      .ok());
+    }
+    return folder_.At("log");
+  }
+
+  TempFolder folder_;
+  const std::string trace_ =
+      std::string(kData) + "resnet50_v100_workers0.pt.trace.json.gz";
+};
+
+TEST_F(ProgramTest, AnalysesARealTrace) {
+  const Outcome run = Run("analyze " + trace_);
+  EXPECT_EQ(run.status, 0);
+  EXPECT_THAT(run.out, HasSubstr("6 steps"));
+  EXPECT_THAT(run.out, HasSubstr("sync-data-loading"));
+  EXPECT_EQ(run.err, "");
+}
+
+TEST_F(ProgramTest, PrintsNoColoursIntoAPipe) {
+  EXPECT_THAT(Run("analyze " + trace_).out, Not(HasSubstr("\x1b[")));
+}
+
+TEST_F(ProgramTest, JsonIsOneObject) {
+  const Outcome run = Run("analyze --format json " + trace_);
+  EXPECT_EQ(run.status, 0);
+  simdjson::dom::parser parser;
+  simdjson::dom::object report;
+  ASSERT_FALSE(parser.parse(run.out).get(report)) << run.out;
+  EXPECT_EQ(int64_t(report["version"]), 1);
+  EXPECT_EQ(int64_t(report["steps"]["count"]), 6);
+}
+
+TEST_F(ProgramTest, WritesToAFile) {
+  const std::string file = folder_.At("report.md");
+  const Outcome run =
+      Run("analyze --format markdown --output " + file + " " + trace_);
+  EXPECT_EQ(run.status, 0);
+  EXPECT_EQ(run.out, "");
+  EXPECT_THAT(ReadBytes(file), HasSubstr("sync-data-loading"));
+}
+
+TEST_F(ProgramTest, SaysWhereItCannotWrite) {
+  const Outcome run =
+      Run("analyze --output " + folder_.At("no/such/file") + " " + trace_);
+  EXPECT_EQ(run.status, 1);
+  EXPECT_THAT(run.err, HasSubstr("no/such/file"));
+  // A device is written to; it must still be one afterwards.
+  EXPECT_EQ(Run("analyze --output /dev/full " + trace_).status, 1);
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
+}
+
+TEST_F(ProgramTest, AnalysesEveryRankOfALogDirectory) {
+  const Outcome run = Run("analyze " + LogDir());
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("2 traces"));
+  EXPECT_THAT(run.out, HasSubstr("== rank 0"));
+  EXPECT_THAT(run.out, Not(HasSubstr("== rank 1")));
+  EXPECT_THAT(run.out, HasSubstr("\nrank 1"));
+  EXPECT_THAT(Run("analyze --verbose " + LogDir()).out, HasSubstr("== rank 1"));
+
+  simdjson::dom::parser parser;
+  simdjson::dom::array reports;
+  const Outcome json = Run("analyze --format json " + LogDir());
+  ASSERT_FALSE(parser.parse(json.out).get(reports)) << json.out;
+  EXPECT_EQ(reports.size(), 2u);
+}
+
+TEST_F(ProgramTest, TheSameFileTwiceIsAnalysedOnce) {
+  EXPECT_THAT(Run("analyze " + trace_ + " " + trace_).out,
+              Not(HasSubstr("2 traces")));
+}
+
+TEST_F(ProgramTest, TruncatedTraceIsAnalysedAndTheLossReported) {
+  const std::string whole = ReadBytes(trace_);
+  const std::string cut =
+      folder_.Write("cut.json.gz", whole.substr(0, whole.size() / 2));
+  const Outcome run = Run("analyze " + cut);
+  EXPECT_EQ(run.status, 0);
+  EXPECT_THAT(run.err, HasSubstr("cut.json.gz"));
+  EXPECT_THAT(run.err, HasSubstr("byte"));
+  EXPECT_THAT(run.out, HasSubstr("the file ends too early"));
+}
+
+TEST_F(ProgramTest, NothingReadableIsStatusOneWithFileOffsetAndReason) {
+  const std::string cut = folder_.Write("cut.json", "{\"schemaVersion\": 1, ");
+  const Outcome run = Run("analyze " + cut);
+  EXPECT_EQ(run.status, 1);
+  EXPECT_EQ(run.out, "");
+  EXPECT_THAT(run.err, HasSubstr(cut));
+  EXPECT_THAT(run.err, HasSubstr("byte 21"));
+
+  const Outcome text = Run("analyze " + folder_.Write("notes.txt", "hello"));
+  EXPECT_EQ(text.status, 1);
+  EXPECT_THAT(text.err, HasSubstr("no JSON"));
+  EXPECT_EQ(Run("analyze " + folder_.At("missing")).status, 1);
+}
+
+TEST_F(ProgramTest, OneBadPathDoesNotSpoilTheOthers) {
+  const Outcome run = Run("analyze " + folder_.At("missing") + " " + trace_);
+  EXPECT_EQ(run.status, 0);
+  EXPECT_THAT(run.err, HasSubstr("missing"));
+  EXPECT_THAT(run.out, HasSubstr("sync-data-loading"));
+}
+
+TEST_F(ProgramTest, WrongUsageIsStatusTwo) {
+  for (const char* words :
+       {"", "frobnicate", "analyze", "analyze --frobnicate x",
+        "analyze --format xml x", "--frobnicate"}) {
+    const Outcome run = Run(words);
+    EXPECT_EQ(run.status, 2) << words;
+    EXPECT_EQ(run.out, "") << words;
+    EXPECT_THAT(run.err, HasSubstr("stepscope: ")) << words;
+  }
+  EXPECT_THAT(Run(trace_).err, HasSubstr("stepscope analyze " + trace_));
+}
+
+TEST_F(ProgramTest, HelpAndVersionGoToStandardOutput) {
+  for (const char* words : {"--help", "analyze --help", "help"}) {
+    const Outcome run = Run(words);
+    EXPECT_EQ(run.status, 0);
+    EXPECT_THAT(run.out, HasSubstr("analyze"));
+    EXPECT_EQ(run.err, "");
+  }
+  EXPECT_THAT(Run("--version").out,
+              testing::MatchesRegex("stepscope [0-9.]+\n"));
+}
+
+}  // namespace
+}  // namespace stepscope
