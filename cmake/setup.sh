@@ -46,7 +46,7 @@ apt_packages() {
 
 has_module() { "$1" -c "import importlib.util as u, sys; sys.exit(u.find_spec('$2') is None)" 2>/dev/null; }
 
-# pip_packages VENV REQUIREMENT...: makes the environment if needed and installs what its stamp does not name.
+# pip_packages VENV ARGUMENT...: makes the environment if needed and runs pip install unless its stamp names that already.
 pip_packages() {
   local venv=$1 stamp=$1/stepscope-installed
   shift
@@ -54,10 +54,10 @@ pip_packages() {
     say "making the Python environment ${venv#"$stepscope_root"/}"
     quiet "python3 -m venv" python3 -m venv "$venv"
   fi
-  if [ "$(cat "$stamp" 2>/dev/null)" != "$*" ]; then
+  if ! grep -qxF -- "$*" "$stamp" 2>/dev/null; then
     say "installing from PyPI into ${venv#"$stepscope_root"/}: $*"
     quiet "pip install" "$venv/bin/python" -m pip install --disable-pip-version-check "$@"
-    printf '%s' "$*" >"$stamp"
+    printf '%s\n' "$*" >>"$stamp"
   fi
 }
 
@@ -90,7 +90,9 @@ setup_torch() {
 # TensorBoard with both profile plugins, apart from torch's environment so that neither disturbs the other.
 setup_viewers() {
   stepscope_viewers=$stepscope_root/.venv-tools
-  pip_packages "$stepscope_viewers" $(grep -v '^#' "$stepscope_root/tests/e2e/requirements.txt")
+  local list=$stepscope_root/tests/e2e
+  pip_packages "$stepscope_viewers" $(grep -v '^#' "$list/requirements.txt")
+  pip_packages "$stepscope_viewers" --no-deps $(grep -v '^#' "$list/requirements-no-deps.txt")
 }
 
 # build PRESET [TARGET...]

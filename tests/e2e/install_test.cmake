@@ -10,7 +10,7 @@ set(prefix ${BUILD}/install-test)
 file(REMOVE_RECURSE ${prefix})
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${prefix}/root)
 run(${CMAKE_COMMAND} -G Ninja -S ${SOURCE} -B ${prefix}/build -DCMAKE_PREFIX_PATH=${prefix}/root
-  -DCMAKE_BUILD_TYPE=RelWithDebInfo -DSTEPSCOPE_PYTHON=${PYTHON} -DCMAKE_CXX_FLAGS=${FLAGS})
+  -DCMAKE_BUILD_TYPE=RelWithDebInfo -DSTEPSCOPE_PYTHON=${PYTHON})
 run(${CMAKE_COMMAND} --build ${prefix}/build)
 run(${prefix}/build/consumer ${prefix}/logdir)
 run(${prefix}/root/bin/stepscope analyze ${prefix}/logdir)
