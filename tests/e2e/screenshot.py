@@ -10,6 +10,7 @@ want from the network is replaced by charts_stand_in.js. Exits 1 if a page
 could not be drawn.
 """
 
+import gzip
 import json
 import pathlib
 import shutil
@@ -18,7 +19,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.parse
 import urllib.request
 
 from playwright.sync_api import sync_playwright
@@ -35,7 +35,9 @@ def free_port():
 
 def get_json(url):
     with urllib.request.urlopen(url, timeout=60) as answer:
-        return json.loads(answer.read())
+        body = answer.read()
+    # XProf compresses whether it was asked to or not.
+    return json.loads(gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body)
 
 
 def wait_for(url, seconds=180):
@@ -43,7 +45,7 @@ def wait_for(url, seconds=180):
     while True:
         try:
             return get_json(url)
-        except (OSError, ValueError):
+        except OSError:
             if time.time() > end:
                 raise
             time.sleep(1)
@@ -58,21 +60,43 @@ def local_only(route, base):
     return route.abort()
 
 
-def pages(base):
-    """Name and address of every page to be drawn."""
-    profile = base + "/data/plugin/profile/"
-    runs = wait_for(profile + "runs")
-    for run in runs[:1]:
-        tools = get_json(profile + "run_tools?" + urllib.parse.urlencode({"run": run}))
-        for tool in ("overview_page", "input_pipeline_analyzer", "trace_viewer@", "memory_profile", "framework_op_stats"):
-            if tool not in tools:
-                continue
-            hosts = get_json(profile + "hosts?" + urllib.parse.urlencode({"run": run, "tag": tool}))
-            host = hosts[0]["hostname"] if hosts else ""
-            query = urllib.parse.urlencode({"run": run, "tag": tool, "host": host})
-            yield "xprof_" + tool.strip("@"), f"{profile}index.html#/{tool}?{query}"
-    yield "tensorboard_profile", base + "/#profile"
-    yield "tensorboard_pytorch", base + "/#pytorch_profiler"
+XPROF_TOOLS = {"overview": "Overview", "input": "Input", "trace_viewer": "Trace Viewer", "memory": "Memory Profile",
+               "op_stats": "Op Stats"}
+PLUGIN_VIEWS = {"overview": "Overview", "operator": "Operator", "trace": "Trace", "memory": "Memory", "module": "Module"}
+
+
+def choose(page, selects, index, wanted):
+    """Picks the option that holds `wanted` in the index-th list of a page."""
+    page.locator(selects).nth(index).click()
+    page.wait_for_timeout(1000)
+    options = page.get_by_role("option").all()
+    texts = [option.inner_text().strip() for option in options]
+    found = [option for option, text in zip(options, texts) if wanted in text]
+    # Any option closes the list; Escape would close the side bar too.
+    (found or options)[0].click()
+    if not found:
+        print(f"screenshot: no '{wanted}' among {texts}", file=sys.stderr)
+    return bool(found)
+
+
+def visits(page, base):
+    """Opens page after page; yields a name for each."""
+    page.goto(base + "/#profile")
+    yield "tensorboard_xprof"
+    page.goto("about:blank")
+    page.goto(base + "/#pytorch_profiler")
+    yield "tensorboard_pytorch"
+    # XProf hides its side bar on some pages, so each is reached afresh.
+    lists = [(XPROF_TOOLS, "xprof_", "/data/plugin/profile/index.html", "mat-select"),
+             (PLUGIN_VIEWS, "pytorch_", "/data/plugin/pytorch_profiler/index.html", "[aria-haspopup=listbox]")]
+    for wanted, prefix, address, selects in lists:
+        for name, option in wanted.items():
+            page.goto("about:blank")
+            page.goto(base + address)
+            page.locator(selects).nth(1).wait_for(timeout=30000)
+            page.wait_for_timeout(WAIT_MS / 2)
+            if choose(page, selects, 1, option):
+                yield prefix + name
 
 
 def main(log_dir, out_dir):
@@ -102,9 +126,7 @@ def main(log_dir, out_dir):
                                             args=["--no-sandbox", "--disable-dev-shm-usage"])
                 page = browser.new_page(viewport={"width": 1500, "height": 1000})
                 page.route("**/*", lambda route: local_only(route, base))
-                for name, url in pages(base):
-                    page.goto("about:blank")
-                    page.goto(url)
+                for name in visits(page, base):
                     page.wait_for_timeout(WAIT_MS)
                     text = " ".join(frame.evaluate("() => document.body ? document.body.innerText : ''")
                                     for frame in page.frames)

@@ -3,8 +3,8 @@
     pytest tests/e2e/viewers_test.py
 
 Needs tests/e2e/requirements.txt. Environment:
-    STEPSCOPE_MAKE_LOGDIR     the make_logdir binary; without it the simulated
-                              runs are skipped
+    STEPSCOPE_MAKE_LOGDIR     the make_logdir binary; build/default/bin's if it
+                              is not set
     STEPSCOPE_SAMPLE_LOGDIR   log directory of a real run of samples/resnet;
                               without it that run is skipped
 Each check is a tool of tests/tools that loads the files through the viewer's
@@ -51,9 +51,9 @@ def kineto_files(log_dir):
 @pytest.fixture(scope="session")
 def simulated(tmp_path_factory):
     """Folder of simulated runs, and what they must show."""
-    binary = os.environ.get("STEPSCOPE_MAKE_LOGDIR")
-    if not binary:
-        pytest.skip("STEPSCOPE_MAKE_LOGDIR is not set")
+    binary = os.environ.get("STEPSCOPE_MAKE_LOGDIR") or HERE.parents[1] / "build/default/bin/make_logdir"
+    if not os.path.exists(binary):
+        pytest.skip(f"{binary} is not built; set STEPSCOPE_MAKE_LOGDIR")
     folder = tmp_path_factory.mktemp("simulated")
     done = subprocess.run([binary, folder], capture_output=True, text=True, check=True)
     return folder, json.loads(done.stdout)
