@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -19,8 +20,7 @@ namespace {
 struct NvtxRange {
   Ticks begin = 0;
   Ticks end = 0;
-  NameId name = 0;
-  std::string detail = {};
+  const Slot* slot = nullptr;
   bool ended_elsewhere = false;
 };
 
@@ -62,8 +62,12 @@ class Decoder {
   void DecodeThread(const SlotThread& thread);
   void AddNested(const SlotThread& thread);
   void AddMoved();
-  void Add(const NvtxRange& range, RowId thread);
-  NvtxRange RangeFrom(const Slot& slot);
+  void Add(const NvtxRange& range, RowId row, int64_t moved_from = -1);
+  NameId NameOf(const Slot& slot, std::string_view category);
+  NameId DetailOf(const Slot& slot, std::string_view category,
+                  int64_t moved_from);
+  std::string CategoryOf(const Slot& slot) const;
+  Ticks TimeOf(const Slot& slot) const;
   void NameThings();
 
   const SlotLog& log_;
@@ -74,6 +78,9 @@ class Decoder {
   std::unordered_map<uint64_t, End> ends_;  // of started ranges, by their slot
   std::vector<NvtxRange> ranges_;           // of the thread being decoded
   std::vector<Moved> moved_;
+  std::unordered_map<uint64_t, NameId> registered_;  // names, by handle
+  // Details that are a domain and a category alone.
+  std::map<std::pair<uint64_t, uint32_t>, NameId> details_;
 };
 
 template <typename Table, typename Key>
@@ -115,44 +122,75 @@ void Decoder::CollectEnds(const SlotThread& thread) {
     if (KindOf(slot) == SlotKind::kNvtx &&
         NvtxEventOf(slot) == NvtxEvent::kEnd && slot.word[1] != 0) {
       // A range that is ended twice ends the first time.
-      End& end = ends_.try_emplace(slot.word[1], End{slot.word[0], &thread})
-                     .first->second;
-      if (slot.word[0] < end.ticks) end = {slot.word[0], &thread};
+      const End ours{TimeOf(slot), &thread};
+      End& end = ends_.try_emplace(slot.word[1], ours).first->second;
+      if (ours.ticks < end.ticks) end = ours;
     }
   });
 }
 
-NvtxRange Decoder::RangeFrom(const Slot& slot) {
-  const char* following = reinterpret_cast<const char*>(&slot + 1);
-  std::string_view text(following, FollowingBytes(slot));
-  std::string payload;
-  if (const NvtxPayload type = NvtxPayloadOf(slot);
-      type != NvtxPayload::kNone) {
-    if (text.size() < kNvtxPayloadBytes ||
+// Nothing was recorded after the window closed.
+Ticks Decoder::TimeOf(const Slot& slot) const {
+  return std::min(slot.word[0], log_.closed);
+}
+
+std::string Decoder::CategoryOf(const Slot& slot) const {
+  const uint32_t category = NvtxCategoryOf(slot);
+  if (category == 0) return "";
+  const std::string_view name =
+      Look(names_.categories, std::pair(slot.word[1], category));
+  return name.empty() ? std::to_string(category) : std::string(name);
+}
+
+// The text, else the category.
+NameId Decoder::NameOf(const Slot& slot, std::string_view category) {
+  const uint64_t handle = slot.word[2];
+  std::string_view text(reinterpret_cast<const char*>(&slot + 1),
+                        FollowingBytes(slot));
+  if (NvtxPayloadOf(slot) != NvtxPayload::kNone) {
+    text.remove_prefix(std::min(text.size(), kNvtxPayloadBytes));
+  }
+  if (handle != 0) {
+    if (const auto known = registered_.find(handle);
+        known != registered_.end()) {
+      return known->second;
+    }
+    text = Look(names_.strings, handle);
+    if (!text.empty()) return registered_[handle] = builder_.Intern(text);
+  }
+  if (text.empty()) text = category;
+  if (text.empty()) text = "NVTX range without a name";
+  return builder_.Intern(text);
+}
+
+NameId Decoder::DetailOf(const Slot& slot, std::string_view category,
+                         int64_t moved_from) {
+  const NvtxPayload type = NvtxPayloadOf(slot);
+  const bool is_plain = type == NvtxPayload::kNone && moved_from < 0;
+  const std::pair key(slot.word[1], NvtxCategoryOf(slot));
+  if (is_plain) {
+    const auto known = details_.find(key);
+    if (known != details_.end()) return known->second;
+  }
+  std::string detail;
+  AppendField(detail, "domain", Look(names_.domains, slot.word[1]));
+  AppendField(detail, "category", category);
+  if (type != NvtxPayload::kNone) {
+    if (FollowingBytes(slot) < kNvtxPayloadBytes ||
         static_cast<uint32_t>(type) >= kNvtxPayloadTypes) {
       ++result_.bad_records;
     } else {
       uint64_t bits = 0;
-      std::memcpy(&bits, text.data(), kNvtxPayloadBytes);
-      payload = PayloadText(type, bits);
+      std::memcpy(&bits, &slot + 1, kNvtxPayloadBytes);
+      AppendField(detail, "payload", PayloadText(type, bits));
     }
-    text.remove_prefix(std::min(text.size(), kNvtxPayloadBytes));
   }
-  if (slot.word[2] != 0) text = Look(names_.strings, slot.word[2]);
-  const uint32_t category = NvtxCategoryOf(slot);
-  std::string category_name;
-  if (category != 0) {
-    category_name = Look(names_.categories, std::pair(slot.word[1], category));
-    if (category_name.empty()) category_name = std::to_string(category);
+  if (moved_from >= 0) {
+    AppendField(detail, "thread", std::to_string(moved_from));
   }
-  if (text.empty()) text = category_name;
-  if (text.empty()) text = "NVTX range without a name";
-
-  NvtxRange range{.begin = slot.word[0], .name = builder_.Intern(text)};
-  AppendField(range.detail, "domain", Look(names_.domains, slot.word[1]));
-  AppendField(range.detail, "category", category_name);
-  AppendField(range.detail, "payload", payload);
-  return range;
+  const NameId id = builder_.Intern(detail);
+  if (is_plain) details_[key] = id;
+  return id;
 }
 
 void Decoder::DecodeThread(const SlotThread& thread) {
@@ -161,11 +199,11 @@ void Decoder::DecodeThread(const SlotThread& thread) {
   std::unordered_map<uint64_t, std::vector<size_t>> open;
   WalkSlots(thread, [&](const Slot& slot) {
     if (KindOf(slot) != SlotKind::kNvtx) return;
-    const Ticks at = slot.word[0];
+    const Ticks at = TimeOf(slot);
     switch (NvtxEventOf(slot)) {
       case NvtxEvent::kPush:
         open[slot.word[1]].push_back(ranges_.size());
-        ranges_.push_back(RangeFrom(slot));
+        ranges_.push_back({.begin = at, .slot = &slot});
         break;
       case NvtxEvent::kPop: {
         std::vector<size_t>& pushed = open[slot.word[1]];
@@ -179,7 +217,7 @@ void Decoder::DecodeThread(const SlotThread& thread) {
         break;
       }
       case NvtxEvent::kStart: {
-        ranges_.push_back(RangeFrom(slot));
+        ranges_.push_back({.begin = at, .slot = &slot});
         const auto end = ends_.find(reinterpret_cast<uint64_t>(&slot));
         if (end == ends_.end()) break;
         NvtxRange& range = ranges_.back();
@@ -189,7 +227,7 @@ void Decoder::DecodeThread(const SlotThread& thread) {
         break;
       }
       case NvtxEvent::kMark:
-        ranges_.push_back(RangeFrom(slot));
+        ranges_.push_back({.begin = at, .slot = &slot});
         ranges_.back().end = at;
         break;
       case NvtxEvent::kEnd:
@@ -217,13 +255,12 @@ void Decoder::AddNested(const SlotThread& thread) {
   const RowId row = builder_.ThreadRow(log_.pid, thread.tid);
   std::stable_sort(ranges_.begin(), ranges_.end(), BeginsBefore);
   Nest nest;
-  for (NvtxRange& range : ranges_) {
+  for (const NvtxRange& range : ranges_) {
     if (!range.ended_elsewhere && nest.Enter(range)) {
       Add(range, row);
       continue;
     }
-    AppendField(range.detail, "thread", std::to_string(thread.tid));
-    moved_.push_back({.range = std::move(range), .tid = thread.tid});
+    moved_.push_back({.range = range, .tid = thread.tid});
   }
 }
 
@@ -246,16 +283,17 @@ void Decoder::AddMoved() {
       lanes.emplace_back(Nest(), row);
       lanes.back().first.Enter(moved.range);
     }
-    Add(moved.range, lanes[lane].second);
+    Add(moved.range, lanes[lane].second, moved.tid);
   }
 }
 
-void Decoder::Add(const NvtxRange& range, RowId thread) {
+void Decoder::Add(const NvtxRange& range, RowId row, int64_t moved_from) {
+  const std::string category = CategoryOf(*range.slot);
   builder_.Add(Range{.begin_ns = clock_.ToNs(range.begin),
                      .end_ns = clock_.ToNs(range.end),
-                     .name = range.name,
-                     .detail = builder_.Intern(range.detail),
-                     .thread = thread,
+                     .name = NameOf(*range.slot, category),
+                     .detail = DetailOf(*range.slot, category, moved_from),
+                     .thread = row,
                      .kind = RangeKind::kNvtx});
 }
 

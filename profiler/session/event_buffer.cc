@@ -98,4 +98,8 @@ void SetSymbolizer(Symbolizer symbolize) {
   ThreadRegistry::Get().SetSymbolizer(std::move(symbolize));
 }
 
+void AddSlotDecoder(SlotDecoder decode) {
+  ThreadRegistry::Get().AddSlotDecoder(std::move(decode));
+}
+
 }  // namespace stepscope

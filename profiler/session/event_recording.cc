@@ -12,11 +12,13 @@ EventRecording::~EventRecording() {
 }
 
 void EventRecording::SetClosed(int64_t pid, Ticks closed, int64_t max_bytes,
-                               Symbolizer symbolize) {
+                               Symbolizer symbolize,
+                               std::vector<SlotDecoder> decoders) {
   log_.pid = pid;
   log_.closed = closed;
   max_bytes_ = max_bytes;
   symbolize_ = std::move(symbolize);
+  decoders_ = std::move(decoders);
 }
 
 void EventRecording::TakeThread(const RegisteredLog& log) {
@@ -41,6 +43,8 @@ void EventRecording::TakeThread(const RegisteredLog& log) {
 
 void EventRecording::AddTo(TraceBuilder& builder, const ClockMap& clock) {
   builder.Watch(Kind::kRange);
+  // First those that know the names which the program gave to its threads.
+  for (const SlotDecoder& decode : decoders_) decode(log_, clock, builder);
   const DecodeResult decoded = DecodeSlots(log_, clock, symbolize_, builder);
   AddLosses(decoded, builder);
 }

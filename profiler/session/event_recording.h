@@ -22,7 +22,7 @@ class EventRecording : public Recording {
   EventRecording& operator=(const EventRecording&) = delete;
 
   void SetClosed(int64_t pid, Ticks closed, int64_t max_bytes,
-                 Symbolizer symbolize);
+                 Symbolizer symbolize, std::vector<SlotDecoder> decoders);
   // Takes the thread's chunks, open operators and counters.
   void TakeThread(const RegisteredLog& log);
 
@@ -34,6 +34,7 @@ class EventRecording : public Recording {
   SlotLog log_;
   std::vector<Chunk*> last_chunks_;
   Symbolizer symbolize_;
+  std::vector<SlotDecoder> decoders_;
   int64_t max_bytes_ = 0;
   int64_t dropped_ = 0;
   int64_t cut_ = 0;

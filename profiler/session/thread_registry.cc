@@ -103,7 +103,8 @@ std::unique_ptr<Recording> ThreadRegistry::Close(uint64_t number) {
   WaitUntilQuiet();
   open_ = 0;
   recording->SetClosed(getpid(), NowTicks(), max_bytes_,
-                       std::exchange(symbolize_, nullptr));
+                       std::exchange(symbolize_, nullptr),
+                       std::exchange(decoders_, {}));
   std::vector<RegisteredLog*> alive;
   alive.reserve(logs_.size());
   for (RegisteredLog* log : logs_) {
@@ -126,6 +127,11 @@ std::unique_ptr<Recording> ThreadRegistry::Close(uint64_t number) {
 void ThreadRegistry::SetSymbolizer(Symbolizer symbolize) {
   std::lock_guard lock(mutex_);
   symbolize_ = std::move(symbolize);
+}
+
+void ThreadRegistry::AddSlotDecoder(SlotDecoder decode) {
+  std::lock_guard lock(mutex_);
+  decoders_.push_back(std::move(decode));
 }
 
 ThreadLog* ThreadRegistry::Register() {
@@ -174,6 +180,7 @@ void ThreadRegistry::AfterForkInChild() {
   registry.open_ = 0;
   registry.logs_.clear();
   registry.symbolize_ = nullptr;
+  registry.decoders_.clear();
   if (auto* own = static_cast<RegisteredLog*>(internal::t_log)) {
     Adopt(own, ~uint64_t{0});
     own->tid = syscall(SYS_gettid);

@@ -37,6 +37,7 @@ class ThreadRegistry {
   // An empty recording if `number` is not the open window any more (a fork).
   std::unique_ptr<Recording> Close(uint64_t number);
   void SetSymbolizer(Symbolizer symbolize);
+  void AddSlotDecoder(SlotDecoder decode);
 
   // Called by the thread itself.
   ThreadLog* Register();
@@ -57,6 +58,7 @@ class ThreadRegistry {
   uint64_t open_ = 0;    // the open window, 0 if none
   uint64_t opened_ = 0;  // windows so far
   Symbolizer symbolize_;
+  std::vector<SlotDecoder> decoders_;
   bool has_membarrier_ = false;
   int64_t max_bytes_ = 0;
   std::atomic<int64_t> bytes_left_{0};

@@ -82,4 +82,8 @@ void CloseRange(const RangeToken& token) noexcept;
 // and are left out, without one). Forgotten when the window closes.
 void SetSymbolizer(Symbolizer symbolize);
 
+// Has the open window's slots decoded by `decode`, too: for kinds of slots that
+// are one collector's own. Does nothing, and is forgotten, as above.
+void AddSlotDecoder(SlotDecoder decode);
+
 }  // namespace stepscope

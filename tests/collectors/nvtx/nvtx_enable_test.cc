@@ -1,0 +1,70 @@
+// Which tool NVTX finds is settled once per process, so each case runs in one.
+#include <gtest/gtest.h>
+#include <nvtx3/nvToolsExt.h>
+#include <stepscope/nvtx.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "nvtx_window.h"
+
+namespace stepscope {
+namespace {
+
+TEST(NvtxEnableDeathTest, LeavesAnotherToolInPlaceAndNamesIt) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        setenv("NVTX_INJECTION64_PATH", "/opt/tool/libtool.so", 1);
+        const absl::Status status = MakeNvtxCollector()->Start();
+        fprintf(stderr, "%s\n%s\n", status.ToString().c_str(),
+                getenv("NVTX_INJECTION64_PATH"));
+        _exit(absl::IsUnavailable(status) ? 0 : 1);
+      },
+      testing::ExitedWithCode(0),
+      "go to \"/opt/tool/libtool.so\".*unset it(.|\n)*/opt/tool/libtool.so\n");
+}
+
+TEST(NvtxEnableDeathTest, SetsTheVariableOnceAndFindsItselfAgain) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        unsetenv("NVTX_INJECTION64_PATH");
+        const bool enabled = EnableNvtx().ok();
+        const char* value = getenv("NVTX_INJECTION64_PATH");
+        // A child of this program finds it set, by us.
+        setenv("NVTX_TEST", "1", 1);
+        _exit(enabled && value != nullptr && *value == '\0' && EnableNvtx().ok()
+                  ? 0
+                  : 1);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+TEST(NvtxEnableDeathTest, AChildThatInheritsTheVariableRecordsToo) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        setenv("NVTX_INJECTION64_PATH", "", 1);
+        NvtxWindow window;
+        nvtxMarkA("mark");
+        _exit(window.Take().ranges().size() == 1 ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+TEST(NvtxEnableDeathTest, TheProgramItselfIsRecordedHoweverLateItIsEnabled) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        unsetenv("NVTX_INJECTION64_PATH");
+        nvtxRangePushA("NVTX is set up by this call");
+        NvtxWindow window;
+        nvtxMarkA("mark");
+        _exit(window.Take().ranges().size() == 1 ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+}  // namespace
+}  // namespace stepscope

@@ -1,0 +1,75 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nvtx3/nvToolsExt.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "nvtx_window.h"
+
+namespace stepscope {
+namespace {
+
+// Runs `child` in a fork; its exit code.
+template <typename Child>
+int InFork(Child child) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    alarm(20);  // a deadlock ends as a failure
+    _exit(child());
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+TEST(NvtxForkTest, AChildRecordsNothingAndTheParentGoesOn) {
+  NvtxWindow window;
+  nvtxRangePushA("parent");
+  EXPECT_EQ(InFork([] {
+              nvtxRangePushA("child");
+              nvtxRangePop();
+              return nvtxRangeStartA("child") == 0 ? 0 : 1;
+            }),
+            0);
+  nvtxRangePop();
+  EXPECT_THAT(RangeNames(window.Take()), testing::ElementsAre("parent"));
+}
+
+TEST(NvtxForkTest, AChildMayRecordAWindowOfItsOwn) {
+  NvtxWindow window;
+  EXPECT_EQ(InFork([] {
+              NvtxWindow own;
+              nvtxMarkA("child");
+              const Trace trace = own.Take();
+              return trace.ranges().size() == 1 &&
+                             trace.threads()[0].pid == getpid()
+                         ? 0
+                         : 1;
+            }),
+            0);
+  (void)window.Take();
+}
+
+TEST(NvtxForkTest, AForkFindsTheNamesUnlocked) {
+  std::atomic<bool> stop = false;
+  std::thread busy([&] {
+    for (int i = 0; !stop; ++i) {
+      nvtxDomainRegisterStringA(nullptr, std::to_string(i % 1000).c_str());
+    }
+  });
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_EQ(InFork([] {
+                return nvtxDomainRegisterStringA(nullptr, "1") != nullptr ? 0
+                                                                          : 1;
+              }),
+              0);
+  }
+  stop = true;
+  busy.join();
+}
+
+}  // namespace
+}  // namespace stepscope

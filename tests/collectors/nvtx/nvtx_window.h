@@ -1,0 +1,82 @@
+// A window that records NVTX alone, and its Trace in words.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <stepscope/collectors.h>
+#include <stepscope/event_buffer.h>
+#include <stepscope/trace.h>
+#include <stepscope/trace_builder.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace stepscope {
+
+class NvtxWindow {
+ public:
+  explicit NvtxWindow(EventBuffers::Options options = {})
+      : collector_(MakeNvtxCollector()), begin_(ReadClock()) {
+    auto buffers = EventBuffers::Open(options);
+    EXPECT_TRUE(buffers.ok());
+    buffers_ = *std::move(buffers);
+    started_ = collector_->Start();
+    EXPECT_TRUE(started_.ok()) << started_.ToString();
+  }
+
+  // Closes the window.
+  Trace Take() {
+    EXPECT_TRUE(collector_->Stop().ok());
+    const std::unique_ptr<Recording> recording = buffers_->Close();
+    TraceBuilder builder;
+    recording->AddTo(builder, ClockMap(begin_, ReadClock()));
+    return builder.Build();
+  }
+
+ private:
+  std::unique_ptr<Collector> collector_;
+  std::unique_ptr<EventBuffers> buffers_;
+  ClockReading begin_;
+  absl::Status started_;
+};
+
+inline std::string NameOf(const Trace& trace, NameId id) {
+  return std::string(trace.name(id));
+}
+
+inline std::vector<std::string> RangeNames(const Trace& trace) {
+  std::vector<std::string> names;
+  for (const Range& range : trace.ranges()) {
+    EXPECT_EQ(range.kind, RangeKind::kNvtx);
+    EXPECT_LE(range.begin_ns, range.end_ns);
+    names.push_back(NameOf(trace, range.name));
+  }
+  return names;
+}
+
+// The range of that name; fails the test if there is not exactly one.
+inline Range RangeNamed(const Trace& trace, const std::string& name) {
+  std::optional<Range> found;
+  for (const Range& range : trace.ranges()) {
+    if (NameOf(trace, range.name) != name) continue;
+    EXPECT_FALSE(found.has_value()) << "more than one range " << name;
+    found = range;
+  }
+  EXPECT_TRUE(found.has_value()) << "no range " << name;
+  return found.value_or(Range());
+}
+
+inline std::string DetailOf(const Trace& trace, const std::string& name) {
+  return NameOf(trace, RangeNamed(trace, name).detail);
+}
+
+inline int64_t LossCount(const Trace& trace, const std::string& name) {
+  for (const Loss& loss : trace.losses()) {
+    if (loss.name == name) return loss.count;
+  }
+  return 0;
+}
+
+}  // namespace stepscope
