@@ -6,11 +6,13 @@ Starts TensorBoard on the loopback address, opens the run in XProf (overview,
 trace viewer, memory) and in the PyTorch plugin (overview, operators, trace,
 modules), and writes one PNG per page. Needs tests/e2e/requirements.txt and a
 chromium on the PATH. Nothing is fetched: the chart loader that both viewers
-want from the network is replaced by charts_stand_in.js. Exits 1 if a page
+want from the network is replaced by charts_stand_in.js, and a polyfill by
+XProf's own copy. Exits 1 if a page
 could not be drawn.
 """
 
 import gzip
+import importlib.util
 import json
 import pathlib
 import shutil
@@ -51,12 +53,24 @@ def wait_for(url, seconds=180):
             time.sleep(1)
 
 
+def web_components():
+    """The polyfill that the plugin's Trace view wants from a CDN: XProf carries the same release for its own."""
+    spec = importlib.util.find_spec("xprof")
+    text = (pathlib.Path(spec.origin).parent / "static/trace_viewer_index.js").read_text()
+    begin = text.index("// @version 0.7.24")
+    ready = text.index('new CustomEvent("WebComponentsReady"')
+    last = "})(window.WebComponents);"
+    return text[begin:text.index(last, ready) + len(last)]
+
+
 def local_only(route, base):
     url = route.request.url
     if url.startswith((base, "data:", "blob:")):
         return route.continue_()
     if "charts/loader.js" in url:
         return route.fulfill(path=HERE / "charts_stand_in.js", content_type="text/javascript")
+    if "webcomponentsjs" in url:
+        return route.fulfill(body=web_components(), content_type="text/javascript")
     return route.abort()
 
 

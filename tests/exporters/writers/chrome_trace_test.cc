@@ -192,8 +192,9 @@ TEST_P(BothFlavours, SlicesOfARowNest) {
       std::vector<int64_t>& ends_ns = open[{event.pid, event.tid}];
       while (!ends_ns.empty() && ends_ns.back() <= event.begin_ns)
         ends_ns.pop_back();
-      if (!ends_ns.empty())
+      if (!ends_ns.empty()) {
         ASSERT_LE(event.end_ns, ends_ns.back()) << event.line;
+      }
       ends_ns.push_back(event.end_ns);
     }
   }
@@ -325,8 +326,9 @@ TEST(ChromeTbTest, UsesTheCategoriesThePluginKnows) {
         event.name.starts_with("nccl:")) {
       EXPECT_EQ(event.category, "cpu_op") << event.line;
     }
-    if (event.category == "Runtime")
+    if (event.category == "Runtime") {
       EXPECT_TRUE(event.args.contains("External id")) << event.line;
+    }
   }
 }
 
@@ -358,8 +360,9 @@ TEST(ChromeKinetoTest, TiesCollectiveKernelsToRecordParamComms) {
     if (event.name == "record_param_comms")
       ops.insert(event.args.at("External id"));
   for (const Event& event : WithCategory(events, "kernel"))
-    if (event.name.starts_with("nccl"))
+    if (event.name.starts_with("nccl")) {
       EXPECT_TRUE(ops.contains(event.args.at("External id")));
+    }
   EXPECT_EQ(ops.size(), 3u);
 }
 
