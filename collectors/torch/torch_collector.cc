@@ -96,7 +96,6 @@ class TorchCollector : public Collector {
  private:
   absl::Status Hook() {
     try {
-      LearnSchemaMark();
       op_cost_ns_ = MeasureOpCostNs(options_);
       if (options_.record_memory) {
         absl::StatusOr<std::shared_ptr<MemoryHook>> hook = StartMemoryHook();

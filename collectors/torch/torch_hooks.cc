@@ -1,12 +1,13 @@
 #include "torch_hooks.h"
 
+#include <ATen/core/function_schema.h>
 #include <stepscope/event_writer.h>
 #include <stepscope/slot.h>
 
-#include <atomic>
-#include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
+#include <variant>
 
 #include "torch_comms.h"
 #include "torch_inputs.h"
@@ -15,21 +16,26 @@
 namespace stepscope {
 namespace {
 
-// RecordFunction does not say whether its name is an operator's, but all
-// functions without a schema give the same literal as their overload name.
-// Null: this LibTorch does otherwise, so every name is copied.
-constinit std::atomic<const char*> g_no_schema{nullptr};
+// RecordFunction keeps its name as a text or as the operator's schema, and does
+// not say which: name() gives the same for both, in two calls and a search for
+// the text's end. Naming a private member in an explicit instantiation is
+// allowed, and checked by the compiler: a LibTorch that keeps it otherwise does
+// not build here.
+using Name = std::variant<std::string, at::RecordFunction::schema_ref_t>;
+Name at::RecordFunction::*NameMember();
+template <Name at::RecordFunction::*kMember>
+struct NameAccess {
+  friend Name at::RecordFunction::*NameMember() { return kMember; }
+};
+template struct NameAccess<&at::RecordFunction::fn_>;
 
-bool HasSchema(const at::RecordFunction& fn) {
-  const char* mark = g_no_schema.load(std::memory_order_relaxed);
-  return mark != nullptr && fn.overload_name() != mark;
-}
+const Name& NameOf(const at::RecordFunction& fn) { return fn.*NameMember(); }
 
-Slot* AddSchemaOp(WriteScope& scope, const at::RecordFunction& fn) {
+Slot* AddSchemaOp(WriteScope& scope, const char* name, int64_t sequence) {
   Slot* slot = scope.Reserve(1);
   if (slot == nullptr) return nullptr;
-  slot->word[2] = reinterpret_cast<uint64_t>(fn.name());
-  slot->word[3] = PackTail(SlotKind::kOp, fn.seqNr());
+  slot->word[2] = reinterpret_cast<uint64_t>(name);
+  slot->word[3] = PackTail(SlotKind::kOp, sequence);
   return slot;
 }
 
@@ -46,13 +52,12 @@ Slot* AddText(WriteScope& scope, SlotKind kind, std::string_view name,
   return slot;
 }
 
-Slot* AddRecord(WriteScope& scope, const at::RecordFunction& fn,
-                bool has_schema) {
-  if (has_schema) return AddSchemaOp(scope, fn);
+Slot* AddNamed(WriteScope& scope, const at::RecordFunction& fn,
+               std::string_view name) {
   if (fn.scope() == at::RecordScope::USER_SCOPE) {
-    return AddText(scope, SlotKind::kRange, fn.name(), kClassifyLater, 0);
+    return AddText(scope, SlotKind::kRange, name, kClassifyLater, 0);
   }
-  return AddText(scope, SlotKind::kTextOp, fn.name(),
+  return AddText(scope, SlotKind::kTextOp, name,
                  PackTextOp(fn.scope() == at::RecordScope::BACKWARD_FUNCTION,
                             fn.forwardThreadId()),
                  fn.seqNr());
@@ -67,18 +72,20 @@ std::unique_ptr<at::ObserverContext> OnStart(const at::RecordFunction& fn) {
     WriteScope scope;
     if (!scope) return nullptr;
     scope.log()->torch_thread = fn.threadId();
-    const bool has_schema =
-        fn.scope() == at::RecordScope::FUNCTION && HasSchema(fn);
-    slot = AddRecord(scope, fn, has_schema);
+    const Name& name = NameOf(fn);
+    const auto* schema = std::get_if<at::RecordFunction::schema_ref_t>(&name);
+    slot = schema != nullptr
+               ? AddSchemaOp(scope, schema->get().name().c_str(), fn.seqNr())
+               : AddNamed(scope, fn, std::get<std::string>(name));
     uint64_t chain = 0;
     if constexpr (kStacks) {
-      chain = ChainOf(scope.open_chain(), fn.name(), has_schema);
+      chain = ChainOf(scope.open_chain(), fn.name(), schema != nullptr);
       wants_stack = slot != nullptr && IsNewChain(chain, scope.log()->window);
     }
     scope.Push(&fn, slot, chain);
     if (slot == nullptr) return nullptr;
     if constexpr (kShapes) AddInputs(scope, fn);
-    is_comms = !has_schema && IsComms(fn);
+    is_comms = schema == nullptr && IsComms(fn);
     slot->word[0] = NowTicks();
     if (!wants_stack && !is_comms) [[likely]]
       return nullptr;
@@ -121,18 +128,6 @@ at::RecordFunctionCallback MakeTorchCallback(const TorchOptions& options) {
                at::RecordScope::LITE_INTERPRETER,
                at::RecordScope::STATIC_RUNTIME_OP,
                at::RecordScope::STATIC_RUNTIME_MODEL});
-}
-
-void LearnSchemaMark() {
-  const at::RecordFunction one{at::StepCallbacks()};
-  const at::RecordFunction other{at::StepCallbacks()};
-  const char* mark = one.overload_name();
-  const bool is_one_literal = mark != nullptr && *mark == '\0' &&
-                              mark == other.overload_name() &&
-                              // not the text inside the object itself
-                              !(reinterpret_cast<const char*>(&one) <= mark &&
-                                mark < reinterpret_cast<const char*>(&one + 1));
-  g_no_schema.store(is_one_literal ? mark : nullptr, std::memory_order_relaxed);
 }
 
 }  // namespace stepscope

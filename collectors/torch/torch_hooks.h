@@ -13,11 +13,6 @@ namespace stepscope {
 // The callback for these options, ready for at::addGlobalCallback().
 at::RecordFunctionCallback MakeTorchCallback(const TorchOptions& options);
 
-// Finds out how this LibTorch tells operators with a schema, whose names live
-// for ever, from scopes named by a string. REQUIRES: called before the callback
-// is installed.
-void LearnSchemaMark();
-
 // Nanoseconds one recorded operator costs, hooks and RecordFunction together,
 // measured here and now; nothing of it gets into the open window. -1 if it
 // cannot be measured.

@@ -68,6 +68,7 @@ std::string_view Bounded(ThreadLog* log, std::string_view text) {
 
 RangeToken OpenRange(RangeKind kind, std::string_view name,
                      std::string_view detail) noexcept {
+  if (!IsRecording()) return {};
   WriteScope scope;
   if (!scope) return {};
   name = Bounded(scope.log(), name);

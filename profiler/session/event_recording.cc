@@ -9,6 +9,7 @@ namespace stepscope {
 
 EventRecording::~EventRecording() {
   for (Chunk* last : last_chunks_) UnmapChunks(last);
+  UnmapUnused(unused_);
 }
 
 void EventRecording::SetClosed(int64_t pid, Ticks closed, int64_t max_bytes,

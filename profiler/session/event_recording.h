@@ -8,6 +8,7 @@
 #include <stepscope/slot_decode.h>
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "thread_registry.h"
@@ -25,6 +26,8 @@ class EventRecording : public Recording {
                  Symbolizer symbolize, std::vector<SlotDecoder> decoders);
   // Takes the thread's chunks, open operators and counters.
   void TakeThread(const RegisteredLog& log);
+  // Takes chunks nobody used, to unmap them later.
+  void TakeUnused(std::pair<Chunk*, size_t> chunks) { unused_ = chunks; }
 
   void AddTo(TraceBuilder& builder, const ClockMap& clock) override;
 
@@ -33,6 +36,7 @@ class EventRecording : public Recording {
 
   SlotLog log_;
   std::vector<Chunk*> last_chunks_;
+  std::pair<Chunk*, size_t> unused_{nullptr, 0};
   Symbolizer symbolize_;
   std::vector<SlotDecoder> decoders_;
   int64_t max_bytes_ = 0;

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <new>
 #include <utility>
@@ -23,6 +24,9 @@ constinit thread_local ThreadLog* t_log = nullptr;
 namespace {
 
 long Membarrier(int command) { return syscall(SYS_membarrier, command, 0, 0); }
+
+// What a window of a few steps of a usual model fills; 1.5 ms to make ready.
+constexpr int64_t kReadyBytes = int64_t{4} << 20;
 
 // Set once the thread's destructors have run: it records no more.
 constinit thread_local bool t_exited = false;
@@ -83,6 +87,8 @@ absl::StatusOr<uint64_t> ThreadRegistry::Open(int64_t max_bytes) {
   }
   max_bytes_ = max_bytes;
   bytes_left_.store(max_bytes, std::memory_order_relaxed);
+  ready_.Fill(static_cast<size_t>(std::min(max_bytes, kReadyBytes)) /
+              kChunkBytes);
   open_ = ++opened_;
   internal::g_window.store(open_, std::memory_order_release);
   return open_;
@@ -110,8 +116,9 @@ std::unique_ptr<Recording> ThreadRegistry::Close(uint64_t number) {
   for (RegisteredLog* log : logs_) {
     if (log->window == number) {
       if (!log->exited) log->name = NameOfThread(log->tid);
+      // Read only: the thread itself moves its log on to the next window, and
+      // may be looking at it now.
       recording->TakeThread(*log);
-      Adopt(log, ~uint64_t{0});
     }
     if (log->exited) {
       delete[] log->open_base;
@@ -121,6 +128,7 @@ std::unique_ptr<Recording> ThreadRegistry::Close(uint64_t number) {
     }
   }
   logs_ = std::move(alive);
+  recording->TakeUnused(ready_.Drain());
   return recording;
 }
 
@@ -158,13 +166,14 @@ void ThreadRegistry::ThreadExits(RegisteredLog* log) {
   delete log;
 }
 
-bool ThreadRegistry::TakeChunkBytes() noexcept {
+Chunk* ThreadRegistry::TakeChunk() noexcept {
   constexpr auto kBytes = static_cast<int64_t>(kChunkBytes);
-  if (bytes_left_.fetch_sub(kBytes, std::memory_order_relaxed) >= kBytes) {
-    return true;
+  if (bytes_left_.fetch_sub(kBytes, std::memory_order_relaxed) < kBytes) {
+    bytes_left_.fetch_add(kBytes, std::memory_order_relaxed);
+    return nullptr;
   }
-  bytes_left_.fetch_add(kBytes, std::memory_order_relaxed);
-  return false;
+  Chunk* chunk = ready_.Take();
+  return chunk != nullptr ? chunk : MapChunk();
 }
 
 // Around a fork the lock is held, so the child finds the list whole. The window
@@ -180,6 +189,7 @@ void ThreadRegistry::AfterForkInChild() {
   registry.open_ = 0;
   registry.logs_.clear();
   registry.symbolize_ = nullptr;
+  registry.ready_.Drain();
   registry.decoders_.clear();
   if (auto* own = static_cast<RegisteredLog*>(internal::t_log)) {
     Adopt(own, ~uint64_t{0});
@@ -192,7 +202,7 @@ void ThreadRegistry::AfterForkInChild() {
 namespace internal {
 
 ThreadLog* BeginWriteSlow() noexcept {
-  if (t_exited) return nullptr;
+  if (t_exited || g_window.load(std::memory_order_relaxed) == 0) return nullptr;
   ThreadLog* log = t_log;
   if (log == nullptr) {
     log = ThreadRegistry::Get().Register();
@@ -210,8 +220,7 @@ ThreadLog* BeginWriteSlow() noexcept {
 
 Slot* ReserveSlow(ThreadLog* log, size_t n) noexcept {
   auto* owner = static_cast<RegisteredLog*>(log);
-  Chunk* chunk = nullptr;
-  if (!log->full && ThreadRegistry::Get().TakeChunkBytes()) chunk = MapChunk();
+  Chunk* chunk = log->full ? nullptr : ThreadRegistry::Get().TakeChunk();
   if (chunk == nullptr) {
     log->full = true;
     log->limit = log->cursor;  // smaller records are dropped too: the newest go

@@ -43,8 +43,9 @@ class ThreadRegistry {
   ThreadLog* Register();
   void ThreadExits(RegisteredLog* log);
 
-  // Takes the bytes of one chunk from the window's limit; false if none left.
-  bool TakeChunkBytes() noexcept;
+  // A chunk within the window's limit; null if that is reached, or the system
+  // has no memory. Any thread, without a lock.
+  Chunk* TakeChunk() noexcept;
 
  private:
   ThreadRegistry();
@@ -62,6 +63,7 @@ class ThreadRegistry {
   bool has_membarrier_ = false;
   int64_t max_bytes_ = 0;
   std::atomic<int64_t> bytes_left_{0};
+  ReadyChunks ready_;
 };
 
 }  // namespace stepscope

@@ -64,8 +64,6 @@ bool GrowOpen(ThreadLog* log) noexcept;
 Slot* PopSlow(ThreadLog* log, const void* key, Ticks now) noexcept;
 
 inline ThreadLog* BeginWrite() noexcept {
-  const uint64_t seen = g_window.load(std::memory_order_relaxed);
-  if (seen == 0) return nullptr;
   ThreadLog* log = t_log;
   if (log == nullptr || log->needs_fence) [[unlikely]]
     return BeginWriteSlow();
