@@ -13,6 +13,8 @@ constexpr int64_t kParallelNs = 20'000;
 constexpr int64_t kFrameworkGapNs = 50'000;
 // What making one autograd node costs.
 constexpr int64_t kNodeNs = 700;
+// A file that says more than this is wrong.
+constexpr int kMostThreads = 1024;
 
 std::vector<bool> Tagged(const Trace& trace, const ZeroGrad& zero_grad) {
   std::vector<bool> tagged(trace.ops().size());
@@ -87,11 +89,14 @@ double BatchCpuNs(const Trace& trace, const CpuProgram& program) {
 
 int LoaderWorkers(const Trace& trace) {
   const auto loaders = trace.loaders();
-  const auto known = std::ranges::find_if(
-      loaders, [](const Loader& loader) { return loader.workers >= 0; });
+  const auto known = std::ranges::find_if(loaders, [](const Loader& loader) {
+    return loader.workers >= 0 && loader.workers <= kMostThreads;
+  });
   if (known != loaders.end()) return known->workers;
   for (const HostUsage& usage : trace.host_usage()) {
-    if (usage.loader_workers > 0) return usage.loader_workers;
+    if (usage.loader_workers > 0 && usage.loader_workers <= kMostThreads) {
+      return usage.loader_workers;
+    }
   }
   for (const Range& range : trace.ranges()) {
     if (range.kind == RangeKind::kLoader &&
@@ -114,7 +119,9 @@ CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
     program.cores = std::max(1, program.cores / trace.run().local_ranks);
   }
   for (const Settings& row : trace.settings()) {
-    program.threads = std::max(program.threads, row.intra_op_threads);
+    if (row.intra_op_threads <= kMostThreads) {
+      program.threads = std::max(program.threads, row.intra_op_threads);
+    }
   }
   program.workers = LoaderWorkers(trace);
 

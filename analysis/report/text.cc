@@ -135,7 +135,7 @@ void Split(const Report& report, Page& page) {
   for (const auto& [ms, name] : parts) {
     text += (text.empty() ? "" : " · ") + name + " " + Number(-ms);
   }
-  if (small > 0 && Number(small) != "0.00") {
+  if (small > 0 && Number(small) != "0") {
     text += (text.empty() ? "other " : " · other ") + Number(small);
   }
   if (!text.empty()) page.Wrapped("  ", text + " ms");

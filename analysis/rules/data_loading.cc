@@ -14,6 +14,8 @@ namespace {
 
 constexpr double kInMemoryBatchNs = 200'000;
 constexpr double kWaitShare = 0.05;
+constexpr int kWorkersToTry = 32;
+constexpr double kMostWorkers = 256;
 
 struct Waits {
   std::vector<Example> longest;  // at most 3
@@ -65,6 +67,7 @@ std::string LoaderName(const Measured& m) {
 std::vector<Edit> WorkerEdits(const Measured& m, int from, int most) {
   const CpuProgram& program = m.replay.program();
   std::vector<Edit> edits;
+  most = std::min(most, from + kWorkersToTry);
   for (int workers = from; workers <= most; ++workers) {
     edits.push_back({.workers = workers});
     const int left = program.cores - workers;
@@ -134,7 +137,8 @@ Verdict CheckSyncDataLoading(const Measured& m) {
   finding.where = LoaderName(m);
   const int cores = CoresForLoading(m);
   const double rest = std::max(step - data, 1.0);
-  int count = static_cast<int>(std::ceil(data / rest)) + 1;
+  int count =
+      static_cast<int>(std::min(std::ceil(data / rest), kMostWorkers)) + 1;
   if (cores > 0) count = std::min(count, cores);
 
   finding.evidence =
@@ -148,7 +152,7 @@ Verdict CheckSyncDataLoading(const Measured& m) {
   if (!m.replay.check().speaks) {
     finding.assumption =
         "at best: all of the loading overlaps with the step, on " +
-        Count(static_cast<int>(std::ceil(data / rest)), "free core");
+        Count(count - 1, "free core");
     finding = LoaderFix(std::move(finding), {.workers = count});
     if (m.has_gpu) {
       finding.fix_python.pop_back();
@@ -184,7 +188,8 @@ Verdict CheckSyncDataLoading(const Measured& m) {
         "there is a free core for each worker (the number of "
         "cores was not recorded)";
   }
-  return Fire(LoaderFix(std::move(finding), best), std::move(edits));
+  finding = LoaderFix(std::move(finding), best);
+  return Fire(std::move(finding), std::move(edits));
 }
 
 Verdict CheckLoaderBound(const Measured& m) {
@@ -222,8 +227,8 @@ Verdict CheckLoaderBound(const Measured& m) {
   finding.wrong_if = "the waits stop once the workers have warmed up";
   const int cores = CoresForLoading(m);
   const int now = std::max(workers, 1);
-  const int wanted =
-      static_cast<int>(std::ceil(now * step / std::max(step - data, 1.0)));
+  const int wanted = static_cast<int>(std::min(
+      std::ceil(now * step / std::max(step - data, 1.0)), kMostWorkers));
   const int most = cores > 0 ? std::min(wanted + 1, cores) : wanted + 1;
   if (m.replay.check().speaks && m.replay.program().batch_cpu_ns > 0) {
     std::vector<Edit> edits = WorkerEdits(m, now + 1, std::max(most, now + 1));
@@ -231,7 +236,8 @@ Verdict CheckLoaderBound(const Measured& m) {
     if (finding.gain.expected_ms >= GateMs(m)) {
       finding.assumption = "the " + Count(cores, "usable core") +
                            " take the extra work, and storage keeps up";
-      return Fire(LoaderFix(std::move(finding), edits[0]), std::move(edits));
+      finding = LoaderFix(std::move(finding), edits[0]);
+      return Fire(std::move(finding), std::move(edits));
     }
     finding.gain_is = GainKind::kNone;
     finding.gain = Gain();

@@ -63,7 +63,8 @@ Verdict CheckCoresIdle(const Measured& m) {
   finding.fix_python =
       "torch.set_num_threads(" + threads + ")  # or OMP_NUM_THREADS=" + threads;
   finding.wrong_if = "other programs need the cores that look idle here";
-  return Fire(Sized(m, std::move(finding), edits[0], 0), std::move(edits));
+  finding = Sized(m, std::move(finding), edits[0], 0);
+  return Fire(std::move(finding), std::move(edits));
 }
 
 constexpr Rule kRules[] = {

@@ -76,7 +76,8 @@ Verdict CheckLaunchBound(const Measured& m) {
                            : "torch.compile(model)";
   finding.wrong_if = "the time between ops is work of your own, not waiting";
   const Edit edit{.dispatch_ns = kCompiledOpNs};
-  return Fire(Sized(m, std::move(finding), edit, bucket), {edit});
+  finding = Sized(m, std::move(finding), edit, bucket);
+  return Fire(std::move(finding), {edit});
 }
 
 constexpr Rule kRules[] = {

@@ -63,7 +63,8 @@ Verdict CheckGradInValidation(const Measured& m) {
       "a backward pass over it runs later than the next "
       "optimizer step";
   const Edit edit{.drop_unused_graph = true};
-  return Fire(Sized(m, std::move(finding), edit, 0), {edit});
+  finding = Sized(m, std::move(finding), edit, 0);
+  return Fire(std::move(finding), {edit});
 }
 
 constexpr Rule kRules[] = {

@@ -83,13 +83,23 @@ class Machine {
     }
     std::vector<double> speed(threads, 0);
     std::vector<int> load(loop_.cores, 0);
+    std::vector<int> core(running.size());
     const size_t turn = ticks_ / kTicksPerSlice;
-    const auto core = [&](size_t k) {
-      return (k + turn) % running.size() % loop_.cores;
-    };
-    for (size_t k = 0; k < running.size(); ++k) ++load[core(k)];
     for (size_t k = 0; k < running.size(); ++k) {
-      speed[running[k]] = 1.0 / load[core(k)];
+      if (loop_.threads == 1) {
+        // One thread and its workers take turns on the cores.
+        core[k] = static_cast<int>((k + turn) % running.size()) % loop_.cores;
+      } else if (running[k] < loop_.threads) {
+        // Pool threads stay where they are; whoever comes shares with them.
+        core[k] = running[k] % loop_.cores;
+      } else {
+        core[k] =
+            static_cast<int>(std::ranges::min_element(load) - load.begin());
+      }
+      ++load[core[k]];
+    }
+    for (size_t k = 0; k < running.size(); ++k) {
+      speed[running[k]] = 1.0 / load[core[k]];
     }
     return speed;
   }
