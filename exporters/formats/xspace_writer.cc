@@ -31,6 +31,9 @@ std::string Html(std::string_view text) {
       case '"':
         html += "&quot;";
         break;
+      case '\n':
+        html += "<br>";
+        break;
       default:
         html += c;
     }

@@ -281,7 +281,7 @@ TEST(XSpaceTest, OpsAreNamedByModuleAndType) {
 
 TEST(XSpaceTest, AdviceIsOneEscapedBanner) {
   const std::vector<Annotation> annotations = {
-      {.row = "findings", .name = "a<b>", .text = "x & y"},
+      {.row = "findings", .name = "a<b>", .text = "x & y\nz"},
       {.row = "findings",
        .name = "slice",
        .text = "",
@@ -291,7 +291,7 @@ TEST(XSpaceTest, AdviceIsOneEscapedBanner) {
   builder.Add(Loss{.name = "buffer-full", .detail = "raise it"});
   const xplane::XSpace space = SpaceOf(builder.Build(), annotations);
   ASSERT_EQ(space.warnings_size(), 1);
-  EXPECT_THAT(space.warnings(0), HasSubstr("a&lt;b&gt;</b>: x &amp; y"));
+  EXPECT_THAT(space.warnings(0), HasSubstr("a&lt;b&gt;</b>: x &amp; y<br>z"));
   EXPECT_THAT(space.warnings(0), HasSubstr("buffer-full"));
   EXPECT_THAT(space.warnings(0), Not(HasSubstr("slice")));
   EXPECT_EQ(SpaceOf(Trace()).warnings_size(), 0);
