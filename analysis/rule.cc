@@ -8,6 +8,8 @@ namespace {
 
 // What doubling the threads may bring, and what a worker's batch may cost.
 constexpr double kPoorEfficiency = 0.7, kGoodEfficiency = 0.95;
+// How near replay comes to the simulator of the tests.
+constexpr double kModelError = 0.1;
 constexpr double kDearWorker = 1.25, kCheapWorker = 0.9;
 
 // Spread of the steady steps that one slow step does not blow up.
@@ -37,10 +39,12 @@ Gain PredictGain(const Measured& measured, const Edit& edit) {
   gain.expected_ms = (now - replay.StepNs(edit)) * 1e-6;
   const double noise = gain.expected_ms * RobustCov(measured) /
                        std::sqrt(std::max<double>(measured.stats.steady, 1));
-  gain.low_ms =
-      std::min(gain.expected_ms, won_ms(kPoorEfficiency, kDearWorker)) - noise;
-  gain.high_ms =
-      std::max(gain.expected_ms, won_ms(kGoodEfficiency, kCheapWorker)) + noise;
+  gain.low_ms = std::min((1 - kModelError) * gain.expected_ms,
+                         won_ms(kPoorEfficiency, kDearWorker)) -
+                noise;
+  gain.high_ms = std::max((1 + kModelError) * gain.expected_ms,
+                          won_ms(kGoodEfficiency, kCheapWorker)) +
+                 noise;
   gain.low_ms = std::max(gain.low_ms, 0.0);
   gain.high_ms = std::min(gain.high_ms, measured.stats.mean_ms);
   return gain;

@@ -14,6 +14,7 @@ namespace stepscope {
 namespace {
 
 constexpr size_t kTopOpsShown = 5;
+constexpr double kHealthy = 0.5;        // of the step spent computing
 constexpr double kWorthNaming = 0.005;  // of the step
 
 // Columns on a terminal: UTF-8 continuation bytes take none.
@@ -222,13 +223,20 @@ void Findings(const Report& report, const TextOptions& options, Page& page) {
                options, page);
   }
   if (!advice && report.steps.count > 0) {
+    // A step that mostly computes is healthy; of another one it is only known
+    // that the rules there are found nothing.
+    const auto compute = report.time_split_ms.find("compute");
+    const bool busy = compute != report.time_split_ms.end() &&
+                      compute->second > kHealthy * report.steps.mean_ms;
+    const std::string checks =
+        Count(static_cast<int64_t>(report.clean.size()), "check") +
+        " found nothing worth changing";
     page.Line();
-    page.Wrapped("", report.clean.empty()
-                         ? "Nothing could be checked."
-                         : "Healthy: " +
-                               Count(static_cast<int64_t>(report.clean.size()),
-                                     "check") +
-                               " found nothing worth changing.");
+    page.Wrapped("", report.clean.empty() ? "Nothing could be checked."
+                     : busy               ? "Healthy: " + checks + "."
+                                          : checks +
+                                  ", but most of the step is not "
+                                  "computing: see the split above.");
   }
   const std::string plan = PlanInWords(report);
   if (!plan.empty()) {

@@ -12,7 +12,7 @@ std::string Fixed(double value, int decimals) {
   std::string result = text;
   // A small negative number rounds to "-0.00".
   if (result.find_first_not_of("-0.") == std::string::npos) {
-    return decimals > 0 && value != 0 ? Fixed(0, decimals) : "0";
+    return "0";
   }
   return result;
 }

@@ -99,9 +99,15 @@ Verdict CheckCaptureIncomplete(const Measured& m) {
   if (!errors.empty()) {
     finding.evidence += " No gains are claimed from this recording.";
   }
-  finding.fix_cpp =
-      "larger max_buffer_bytes, fewer active steps, shapes and memory off";
-  finding.fix_python = finding.fix_cpp;
+  const bool dropped = std::ranges::any_of(
+      trace.losses(), [](const Loss& l) { return l.name == "buffer-full"; });
+  if (dropped) {
+    finding.fix_cpp = finding.fix_python =
+        "larger max_buffer_bytes, fewer active steps, shapes and memory off";
+  } else if (m.steps.empty()) {
+    finding.fix_cpp = "profile.Step() once per iteration";
+    finding.fix_python = "prof.step() once per iteration";
+  }
   return Fire(std::move(finding));
 }
 
