@@ -3,14 +3,10 @@
 #include <charconv>
 #include <string>
 
+#include "chrome_row_fields.h"
+
 namespace stepscope {
 namespace {
-
-template <typename Integer>
-void Take(const ChromeEvent& event, ArgKey key, Integer* value) {
-  if (const auto number = ToInteger(event.arg(key)))
-    *value = static_cast<Integer>(*number);
-}
 
 void Take(const ChromeEvent& event, ArgKey key, float* value) {
   if (const auto number = ToReal(event.arg(key)))
