@@ -1,6 +1,9 @@
 // The default collectors of a build with LibTorch.
 #include <stepscope/collectors.h>
 
+#include "default_device.h"
+#include "default_nvtx.h"
+
 namespace stepscope {
 
 std::vector<std::unique_ptr<Collector>> DefaultCollectors(
@@ -8,6 +11,8 @@ std::vector<std::unique_ptr<Collector>> DefaultCollectors(
   std::vector<std::unique_ptr<Collector>> collectors;
   collectors.push_back(MakeHostCollector());
   collectors.push_back(MakeSettingsCollector());
+  AddDeviceCollectors(collectors);
+  AddNvtxCollector(collectors);
   // Last to start, first to stop: the others' own work is not recorded.
   collectors.push_back(MakeTorchCollector(options));
   return collectors;

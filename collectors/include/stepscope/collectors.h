@@ -32,12 +32,46 @@ std::unique_ptr<Collector> MakeSettingsCollector();
 // Where the host collector looks. Tests point it at a recorded machine.
 struct HostOptions {
   std::string root = "";  // put before "/proc" and "/sys"
+  // The thread that trains, where another one drives; 0: the one that drives.
+  int64_t training_tid = 0;
 };
 
 // What the operating system counts, per step: CPU time, run delay, switches and
 // I/O of the training thread and process, CPU time and reads of the loaders'
 // workers; once per window the usable cores. Linux only.
 std::unique_ptr<Collector> MakeHostCollector(const HostOptions& options = {});
+
+// What the CUPTI collector records beside kernels, copies, memsets, waits and
+// the calls that made them.
+struct CuptiOptions {
+  // Records not yet decoded, all devices together. When they are full, the
+  // newest are dropped and counted.
+  int64_t max_buffer_bytes = int64_t{256} << 20;
+  int64_t buffer_bytes = int64_t{4} << 20;  // handed to CUPTI at a time
+  bool record_memory = true;       // driver allocations and their pools
+  bool record_environment = true;  // clocks, power, temperature, throttling,
+                                   // and free memory at each step's end
+  bool all_calls = false;          // every runtime and driver call, queries too
+  bool queue_times = false;   // when kernels were queued and submitted; CUPTI
+                              // asks that it is on before CUDA is initialised
+  bool whole_graphs = false;  // one record per CUDA graph launch instead of one
+                              // per node
+  // After the last window CUPTI leaves the process, as a CUDA call returns;
+  // never before CUDA 12.6, where living graphs do not survive that.
+  bool detach_at_end = true;
+};
+
+// What NVIDIA devices do, from their driver's CUPTI, which is loaded at run
+// time. Start() says why there is nothing to record: Unavailable without a
+// driver, a CUPTI, or any use of CUDA so far; FailedPrecondition while another
+// profiler holds CUPTI, which it names; PermissionDenied with the remedy.
+std::unique_ptr<Collector> MakeCuptiCollector(const CuptiOptions& options = {});
+
+// What the program marks with NVTX: ranges, marks, and the names of threads and
+// streams. Makes NVTX call us in all binaries that have not used it yet, so
+// make it early. Start() is Unavailable while another tool takes this process's
+// NVTX calls.
+std::unique_ptr<Collector> MakeNvtxCollector();
 
 // Every source this build has, in the order they should start.
 std::vector<std::unique_ptr<Collector>> DefaultCollectors(

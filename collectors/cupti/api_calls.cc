@@ -1,0 +1,113 @@
+#include "api_calls.h"
+
+#include <algorithm>
+#include <cctype>
+
+namespace stepscope {
+namespace {
+
+// Beginnings of names. Creation and destruction of events and streams is cheap
+// and frequent, so it is not here; graphs' instantiation is neither.
+constexpr std::string_view kRuntime[] = {
+    "__cudaLaunchKernel",
+    "cudaLaunch",
+    "cudaGraphLaunch",
+    "cudaGraphInstantiate",
+    "cudaGraphUpload",
+    "cudaMemcpy",
+    "cudaMemset",
+    "cudaMemPrefetch",
+    "cudaStreamSynchronize",
+    "cudaStreamWaitEvent",
+    "cudaStreamQuery",
+    "cudaStreamBeginCapture",
+    "cudaStreamEndCapture",
+    "cudaDeviceSynchronize",
+    "cudaThreadSynchronize",
+    "cudaEventRecord",
+    "cudaEventSynchronize",
+    "cudaEventQuery",
+    "cudaMalloc",
+    "cudaFree",
+    "cudaHostAlloc",
+    "cudaHostRegister",
+    "cudaHostUnregister",
+    "cudaMemPoolTrimTo",
+    "cudaMemPoolCreate",
+    "cudaMemPoolDestroy",
+};
+constexpr std::string_view kDriver[] = {
+    "cuLaunch",
+    "cuGraphLaunch",
+    "cuGraphInstantiate",
+    "cuGraphUpload",
+    "cuMemcpy",
+    "cuMemset",
+    "cuMemPrefetch",
+    "cuStreamSynchronize",
+    "cuStreamWaitEvent",
+    "cuStreamWaitValue",
+    "cuStreamBatchMemOp",
+    "cuCtxSynchronize",
+    "cuEventRecord",
+    "cuEventSynchronize",
+    "cuMemAlloc",
+    "cuMemFree",
+    "cuMemHostAlloc",
+    "cuMemHostRegister",
+    "cuMemHostUnregister",
+    "cuMemCreate",
+    "cuMemRelease",
+    "cuMemMap",
+    "cuMemUnmap",
+    "cuModuleLoad",
+    "cuLibraryLoad",
+};
+// Ids are dense; a library that answers to none of so many in a row has no
+// more.
+constexpr uint32_t kGapThatEnds = 64;
+
+bool AllDigits(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return std::isdigit(static_cast<unsigned char>(c)) != 0;
+  });
+}
+
+}  // namespace
+
+std::string_view CallName(std::string_view name) {
+  for (;;) {
+    const size_t at = name.rfind('_');
+    if (at == std::string_view::npos || at == 0) return name;
+    const std::string_view tail = name.substr(at + 1);
+    const bool version = tail.starts_with('v') && AllDigits(tail.substr(1));
+    if (!version && tail != "ptsz" && tail != "ptds") return name;
+    name = name.substr(0, at);
+  }
+}
+
+bool IsWorthRecording(std::string_view name) {
+  const auto begins = [&](std::string_view prefix) {
+    return name.starts_with(prefix);
+  };
+  return std::any_of(std::begin(kRuntime), std::end(kRuntime), begins) ||
+         std::any_of(std::begin(kDriver), std::end(kDriver), begins);
+}
+
+std::vector<uint32_t> CallsWorthRecording(const CuptiApi& api,
+                                          CUpti_CallbackDomain domain) {
+  std::vector<uint32_t> ids;
+  uint32_t last_known = 0;
+  for (uint32_t id = 1; id - last_known <= kGapThatEnds; ++id) {
+    const char* name = nullptr;
+    if (api.GetCallbackName(domain, id, &name) != CUPTI_SUCCESS ||
+        name == nullptr) {
+      continue;
+    }
+    last_known = id;
+    if (IsWorthRecording(CallName(name))) ids.push_back(id);
+  }
+  return ids;
+}
+
+}  // namespace stepscope

@@ -1,0 +1,26 @@
+// Which calls of the CUDA runtime and driver are worth a record, and how their
+// names read.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "cupti_api.h"
+
+namespace stepscope {
+
+// "cudaLaunchKernel" for CUPTI's "cudaLaunchKernel_ptsz_v7000": without the
+// version and the default-stream variant.
+std::string_view CallName(std::string_view cupti_name);
+
+// True for calls that launch, copy, set, wait, allocate, free or record and
+// wait for events; `name` as CallName() gives it. Queries that every allocator
+// makes all the time (cudaGetDevice, cudaStreamIsCapturing, ...) are not.
+bool IsWorthRecording(std::string_view name);
+
+// The ids of all such calls the loaded library knows in `domain`
+// (CUPTI_CB_DOMAIN_RUNTIME_API or _DRIVER_API).
+std::vector<uint32_t> CallsWorthRecording(const CuptiApi& api,
+                                          CUpti_CallbackDomain domain);
+
+}  // namespace stepscope

@@ -1,0 +1,87 @@
+// CuptiApi: the few CUPTI calls stepscope makes, behind an interface, so that
+// tests can replay records and make any call fail. One family of activity calls
+// only: mixing it with the newer one makes CUPTI's count of dropped records
+// read 0.
+//
+// Any thread may call it, as CUPTI's own functions allow. In a forked child
+// nothing of it may be called (cupti_fork.h).
+#pragma once
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <cupti.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace stepscope {
+
+// The versions whose records are understood: CUDA 12.0 up to the last 13.x.
+inline constexpr uint32_t kOldestCupti = 19;
+inline constexpr uint32_t kNewestCupti = 139999;
+// From here on cuptiFinalize() is safe while CUDA graphs live (CUDA 12.6).
+inline constexpr uint32_t kCuptiDetachesFromGraphs = 24;
+
+// "13.0" for 130001, "12.4" for 22; "" for numbers nobody gave out.
+std::string CudaVersionOf(uint32_t cupti_version);
+
+class CuptiApi {
+ public:
+  virtual ~CuptiApi() = default;
+
+  // The library's number (cuptiGetVersion), and the file it came from.
+  virtual uint32_t version() const = 0;
+  virtual std::string library() const = 0;
+
+  // cuptiSubscribe_v2 where there is one; `holder` is then the name of the tool
+  // that already holds the subscription, or "".
+  virtual CUptiResult Subscribe(CUpti_SubscriberHandle* subscriber,
+                                CUpti_CallbackFunc callback, void* user,
+                                std::string* holder) = 0;
+  virtual CUptiResult Unsubscribe(CUpti_SubscriberHandle subscriber) = 0;
+  virtual CUptiResult EnableDomain(bool on, CUpti_SubscriberHandle subscriber,
+                                   CUpti_CallbackDomain domain) = 0;
+  virtual CUptiResult GetCallbackName(CUpti_CallbackDomain domain, uint32_t id,
+                                      const char** name) const = 0;
+
+  virtual CUptiResult SetThreadIdType(CUpti_ActivityThreadIdType type) = 0;
+  virtual CUptiResult RegisterCallbacks(
+      CUpti_BuffersCallbackRequestFunc request,
+      CUpti_BuffersCallbackCompleteFunc complete) = 0;
+  virtual CUptiResult Enable(CUpti_ActivityKind kind) = 0;
+  // Also gives the records of what exists already (devices, contexts, streams).
+  virtual CUptiResult EnableAndDump(CUpti_ActivityKind kind) = 0;
+  virtual CUptiResult Disable(CUpti_ActivityKind kind) = 0;
+  // One call of the runtime or driver API; CUPTI_ERROR_API_NOT_IMPLEMENTED
+  // where the library knows only all or none.
+  virtual CUptiResult EnableCall(bool on, CUpti_CallbackDomain domain,
+                                 uint32_t id) = 0;
+  virtual CUptiResult EnableLatencyTimestamps(bool on) = 0;
+  virtual CUptiResult FlushAll(uint32_t flag) = 0;
+  virtual CUptiResult GetNumDroppedRecords(size_t* dropped) = 0;
+  virtual CUptiResult GetTimestamp(uint64_t* timestamp_ns) const = 0;
+  // The record behind *record, or the first one if that is null.
+  virtual CUptiResult GetNextRecord(const uint8_t* buffer, size_t valid_bytes,
+                                    CUpti_Activity** record) const = 0;
+  virtual CUptiResult Finalize() = 0;
+
+  // CUPTI's name of a code: "CUPTI_ERROR_UNKNOWN".
+  virtual std::string NameOf(CUptiResult code) const = 0;
+};
+
+// Where to look for the library. Empty: the copy already in this process, then
+// $STEPSCOPE_CUPTI_LIBRARY, then NVIDIA's wheel beside libtorch, then the
+// toolkit, then the loader's own path.
+struct CuptiLibrary {
+  std::string path = {};
+};
+
+// Loads CUPTI; it stays loaded as long as the process. Unavailable if none is
+// found, FailedPrecondition if its version or its functions do not fit; the
+// message says which file was met and what to do.
+absl::StatusOr<std::unique_ptr<CuptiApi>> LoadCupti(
+    const CuptiLibrary& library = {});
+
+}  // namespace stepscope

@@ -1,0 +1,118 @@
+#include "cupti_attachment.h"
+
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "cupti_fork.h"
+#include "cupti_status.h"
+
+namespace stepscope {
+namespace {
+
+// A leave-taking that waits for a CUDA call to return. At most one; guarded by
+// a mutex that is never held while CUPTI is called, as CUPTI may wait for its
+// callbacks.
+struct Leaving {
+  std::shared_ptr<CuptiApi> api;
+  CUpti_SubscriberHandle subscriber = nullptr;
+};
+std::mutex g_mutex;
+std::unique_ptr<Leaving> g_leaving;
+// Held while CUPTI leaves: whoever wants to come back waits for that.
+std::mutex g_leaves_now;
+
+std::unique_ptr<Leaving> TakeLeaving() {
+  const std::lock_guard lock(g_mutex);
+  return std::move(g_leaving);
+}
+
+void CUPTIAPI OnCudaCall(void*, CUpti_CallbackDomain domain, CUpti_CallbackId,
+                         const void* details) {
+  if (InForkedChild()) return;
+  if (domain != CUPTI_CB_DOMAIN_RUNTIME_API &&
+      domain != CUPTI_CB_DOMAIN_DRIVER_API) {
+    return;
+  }
+  const auto* call = static_cast<const CUpti_CallbackData*>(details);
+  if (call->callbackSite != CUPTI_API_EXIT) return;
+  const std::lock_guard busy(g_leaves_now);
+  const std::unique_ptr<Leaving> leaving = TakeLeaving();
+  if (leaving != nullptr) (void)leaving->api->Finalize();
+}
+
+void CUPTIAPI OnNothing(void*, CUpti_CallbackDomain, CUpti_CallbackId,
+                        const void*) {}
+
+void LeaveAtNextCall(std::shared_ptr<CuptiApi> api) {
+  CUpti_SubscriberHandle subscriber = nullptr;
+  std::string holder;
+  // Whoever has subscribed meanwhile needs CUPTI.
+  if (api->Subscribe(&subscriber, &OnCudaCall, nullptr, &holder) !=
+      CUPTI_SUCCESS) {
+    return;
+  }
+  auto leaving = std::make_unique<Leaving>();
+  leaving->api = api;
+  leaving->subscriber = subscriber;
+  {
+    const std::lock_guard lock(g_mutex);
+    g_leaving = std::move(leaving);
+  }
+  if (api->EnableDomain(true, subscriber, CUPTI_CB_DOMAIN_RUNTIME_API) ==
+      CUPTI_SUCCESS) {
+    return;
+  }
+  if (TakeLeaving() != nullptr) (void)api->Unsubscribe(subscriber);
+}
+
+// The subscription, if CUPTI would not end it: it is still ours.
+CUpti_SubscriberHandle CallOffLeaving() {
+  { const std::lock_guard wait_for_it(g_leaves_now); }
+  const std::unique_ptr<Leaving> leaving = TakeLeaving();
+  if (leaving == nullptr) return nullptr;
+  CuptiApi& api = *leaving->api;
+  if (api.Unsubscribe(leaving->subscriber) == CUPTI_SUCCESS) return nullptr;
+  (void)api.EnableDomain(false, leaving->subscriber,
+                         CUPTI_CB_DOMAIN_RUNTIME_API);
+  return leaving->subscriber;
+}
+
+}  // namespace
+
+CuptiAttachment::CuptiAttachment(std::shared_ptr<CuptiApi> api, bool detach)
+    : api_(std::move(api)),
+      detach_(detach && api_->version() >= kCuptiDetachesFromGraphs) {}
+
+CuptiAttachment::~CuptiAttachment() {
+  if (InForkedChild()) return;
+  (void)LetGo();
+  if (used_ && detach_) LeaveAtNextCall(std::move(api_));
+}
+
+absl::Status CuptiAttachment::Hold() {
+  if (subscriber_ != nullptr) return absl::OkStatus();
+  if (subscriber_ = CallOffLeaving(); subscriber_ != nullptr) {
+    used_ = true;
+    return absl::OkStatus();
+  }
+  std::string holder;
+  const CUptiResult code =
+      api_->Subscribe(&subscriber_, &OnNothing, nullptr, &holder);
+  if (code != CUPTI_SUCCESS) {
+    subscriber_ = nullptr;
+    return CuptiError(*api_, "subscribe", code, holder);
+  }
+  used_ = true;
+  return absl::OkStatus();
+}
+
+CUptiResult CuptiAttachment::LetGo() {
+  if (subscriber_ == nullptr) return CUPTI_SUCCESS;
+  const CUptiResult code = api_->Unsubscribe(subscriber_);
+  // Still ours, then: the next Hold() has it already.
+  if (code == CUPTI_SUCCESS) subscriber_ = nullptr;
+  return code;
+}
+
+}  // namespace stepscope

@@ -1,0 +1,207 @@
+// Kernels, copies, memsets and whole graphs: what devices do.
+#include <algorithm>
+#include <cstddef>
+
+#include "cupti_decoder.h"
+
+namespace stepscope {
+namespace {
+
+constexpr uint8_t kAsync = 1;  // CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC, ..MEMSET..
+
+MemoryKind KindOf(uint8_t kind) {
+  switch (kind) {
+    case CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE:
+      return MemoryKind::kPageable;
+    case CUPTI_ACTIVITY_MEMORY_KIND_PINNED:
+      return MemoryKind::kPinned;
+    case CUPTI_ACTIVITY_MEMORY_KIND_DEVICE:
+    case CUPTI_ACTIVITY_MEMORY_KIND_DEVICE_STATIC:
+      return MemoryKind::kDevice;
+    case CUPTI_ACTIVITY_MEMORY_KIND_ARRAY:
+      return MemoryKind::kArray;
+    case CUPTI_ACTIVITY_MEMORY_KIND_MANAGED:
+    case CUPTI_ACTIVITY_MEMORY_KIND_MANAGED_STATIC:
+      return MemoryKind::kManaged;
+    default:
+      return MemoryKind::kUnknown;
+  }
+}
+
+// The ends of a copy by its direction, for memory CUPTI could not place.
+struct Ends {
+  MemoryKind source;
+  MemoryKind destination;
+};
+Ends EndsOf(uint8_t copy_kind) {
+  constexpr MemoryKind kHost = MemoryKind::kHost;
+  constexpr MemoryKind kDevice = MemoryKind::kDevice;
+  constexpr MemoryKind kArray = MemoryKind::kArray;
+  switch (copy_kind) {
+    case CUPTI_ACTIVITY_MEMCPY_KIND_HTOD:
+      return {kHost, kDevice};
+    case CUPTI_ACTIVITY_MEMCPY_KIND_DTOH:
+      return {kDevice, kHost};
+    case CUPTI_ACTIVITY_MEMCPY_KIND_HTOA:
+      return {kHost, kArray};
+    case CUPTI_ACTIVITY_MEMCPY_KIND_ATOH:
+      return {kArray, kHost};
+    case CUPTI_ACTIVITY_MEMCPY_KIND_ATOA:
+      return {kArray, kArray};
+    case CUPTI_ACTIVITY_MEMCPY_KIND_ATOD:
+      return {kArray, kDevice};
+    case CUPTI_ACTIVITY_MEMCPY_KIND_DTOA:
+      return {kDevice, kArray};
+    case CUPTI_ACTIVITY_MEMCPY_KIND_DTOD:
+    case CUPTI_ACTIVITY_MEMCPY_KIND_PTOP:
+      return {kDevice, kDevice};
+    case CUPTI_ACTIVITY_MEMCPY_KIND_HTOH:
+      return {kHost, kHost};
+    default:
+      return {MemoryKind::kUnknown, MemoryKind::kUnknown};
+  }
+}
+
+template <typename Record>
+Copy CopyOf(const Record& record) {
+  Copy row;
+  const Ends ends = EndsOf(record.copyKind);
+  row.source = KindOf(record.srcKind);
+  row.destination = KindOf(record.dstKind);
+  if (row.source == MemoryKind::kUnknown) row.source = ends.source;
+  if (row.destination == MemoryKind::kUnknown) {
+    row.destination = ends.destination;
+  }
+  row.bytes = static_cast<int64_t>(record.bytes);
+  row.is_async = (record.flags & kAsync) != 0;
+  row.correlation = record.correlationId;
+  row.device = static_cast<int32_t>(record.deviceId);
+  row.context = static_cast<int32_t>(record.contextId);
+  row.stream = record.streamId;
+  return row;
+}
+
+// CUPTI writes 0 for a moment it did not record.
+int64_t Moment(const CuptiTimes& times, uint64_t cupti_ns) {
+  return cupti_ns == 0 ? -1 : times.ToNs(cupti_ns);
+}
+
+}  // namespace
+
+// True if the row is worth adding: it has a beginning and an end, in order.
+bool CuptiDecoder::Place(uint64_t begin, uint64_t end, DeviceWork& work) {
+  if (begin == 0 || end == 0) {
+    ++result_.no_times;
+    return false;
+  }
+  if (end < begin) {
+    ++result_.reversed_times;
+    return false;
+  }
+  work.begin_ns = ToNs(begin);
+  work.end_ns = ToNs(end);
+  // Synchronisation records name the context only.
+  if (const auto context = static_cast<uint32_t>(work.context);
+      context != last_context_) {
+    last_context_ = context;
+    device_of_context_.emplace(context, work.device);
+  }
+  ++result_.rows;
+  return true;
+}
+
+void CuptiDecoder::AddKernel(const RecordBytes& bytes) {
+  using Record = CUpti_ActivityKernel10;
+  // All of CUDA 12's records reach at least to the shared memory as executed.
+  if (!Has(bytes, offsetof(Record, graphNodeId))) return;
+  const auto record = bytes.As<Record>();
+  Kernel row;
+  row.correlation = record.correlationId;
+  row.device = static_cast<int32_t>(record.deviceId);
+  row.context = static_cast<int32_t>(record.contextId);
+  row.stream = record.streamId;
+  row.graph = record.graphId;
+  row.graph_node = static_cast<int64_t>(record.graphNodeId);
+  result_.saw_graphs = result_.saw_graphs || row.graph != 0;
+  if (!Place(record.start, record.end, row)) return;
+  const char* const name = record.name;
+  row.name = kernel_names_.Of(
+      name, [&] { return builder_.Intern(Demangle(TextOf(name))); });
+  row.grid = {record.gridX, record.gridY, record.gridZ};
+  row.block = {record.blockX, record.blockY, record.blockZ};
+  row.registers_per_thread = record.registersPerThread;
+  const int64_t shared = static_cast<int64_t>(record.staticSharedMemory) +
+                         record.dynamicSharedMemory;
+  row.shared_memory_bytes =
+      static_cast<int32_t>(std::clamp<int64_t>(shared, -1, INT32_MAX));
+  row.queued_ns = Moment(records_.times, record.queued);
+  row.submitted_ns = Moment(records_.times, record.submitted);
+
+  const double blocks = static_cast<double>(record.gridX) * record.gridY *
+                        static_cast<double>(record.gridZ);
+  const double threads = static_cast<double>(record.blockX) * record.blockY *
+                         static_cast<double>(record.blockZ);
+  // Beyond these the hardware launches nothing, so the record is damaged.
+  if (blocks > 0 && blocks < 1e18 && threads > 0 && threads <= 4096) {
+    const Occupancy occupancy = EstimateOccupancy(
+        {.blocks = static_cast<int64_t>(blocks),
+         .threads_per_block = static_cast<int32_t>(threads),
+         .registers_per_thread = record.registersPerThread,
+         .static_shared_bytes = record.staticSharedMemory,
+         .dynamic_shared_bytes = record.dynamicSharedMemory,
+         .shared_bytes_configured = static_cast<int32_t>(
+             std::min<uint32_t>(record.sharedMemoryExecuted, INT32_MAX))},
+        LimitsOf(row.device));
+    row.blocks_per_sm = occupancy.blocks_per_sm;
+    row.warps_per_sm = occupancy.warps_per_sm;
+    row.occupancy_frac = occupancy.achieved_frac;
+  }
+  builder_.Add(row);
+}
+
+void CuptiDecoder::AddCopy(const RecordBytes& bytes) {
+  using Record = CUpti_ActivityMemcpy6;
+  if (!Has(bytes, offsetof(Record, graphNodeId))) return;
+  const auto record = bytes.As<Record>();
+  Copy row = CopyOf(record);
+  if (Place(record.start, record.end, row)) builder_.Add(row);
+}
+
+void CuptiDecoder::AddPeerCopy(const RecordBytes& bytes) {
+  using Record = CUpti_ActivityMemcpyPtoP4;
+  if (!Has(bytes, offsetof(Record, graphNodeId))) return;
+  const auto record = bytes.As<Record>();
+  Copy row = CopyOf(record);
+  if (Place(record.start, record.end, row)) builder_.Add(row);
+}
+
+void CuptiDecoder::AddMemset(const RecordBytes& bytes) {
+  using Record = CUpti_ActivityMemset4;
+  if (!Has(bytes, offsetof(Record, graphNodeId))) return;
+  const auto record = bytes.As<Record>();
+  Memset row;
+  row.bytes = static_cast<int64_t>(record.bytes);
+  row.correlation = record.correlationId;
+  row.device = static_cast<int32_t>(record.deviceId);
+  row.context = static_cast<int32_t>(record.contextId);
+  row.stream = record.streamId;
+  if (Place(record.start, record.end, row)) builder_.Add(row);
+}
+
+// Only where graphs are recorded as one piece: the device was busy with it.
+void CuptiDecoder::AddGraph(const RecordBytes& bytes) {
+  using Record = CUpti_ActivityGraphTrace2;
+  if (!Has(bytes, offsetof(Record, reserved))) return;
+  const auto record = bytes.As<Record>();
+  result_.saw_graphs = true;
+  Kernel row;
+  row.name = builder_.Intern("CUDA graph");
+  row.correlation = record.correlationId;
+  row.device = static_cast<int32_t>(record.deviceId);
+  row.context = static_cast<int32_t>(record.contextId);
+  row.stream = record.streamId;
+  row.graph = record.graphId;
+  if (Place(record.start, record.end, row)) builder_.Add(row);
+}
+
+}  // namespace stepscope

@@ -1,0 +1,137 @@
+#include "cupti_doctor.h"
+
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "cupti_attachment.h"
+#include "cupti_switches.h"
+
+namespace stepscope {
+namespace {
+
+constexpr const char* kNotLookedAt = "not looked at: see above";
+
+// The driver's own switch, readable without any library.
+std::string AdminOnly() {
+  std::FILE* file = std::fopen("/proc/driver/nvidia/params", "r");
+  if (file == nullptr) return "";
+  std::string setting;
+  char line[256];
+  while (std::fgets(line, sizeof(line), file) != nullptr) {
+    const std::string_view text = line;
+    if (!text.starts_with("RmProfilingAdminOnly:")) continue;
+    setting = text.find('1') == std::string_view::npos
+                  ? "the driver lets every user profile"
+                  : "the driver lets only administrators profile";
+  }
+  std::fclose(file);
+  return setting;
+}
+
+// "CUPTI: what: remedy" is one message elsewhere; here it is two columns.
+std::pair<std::string, std::string> Split(const absl::Status& status) {
+  std::string text(status.message().data(), status.message().size());
+  if (text.starts_with("CUPTI: ")) text.erase(0, 7);
+  const size_t at = text.rfind("): ");
+  if (at != std::string::npos) {
+    return {text.substr(0, at + 1), text.substr(at + 3)};
+  }
+  const size_t semicolon = text.find("; ");
+  if (semicolon != std::string::npos) {
+    return {text.substr(0, semicolon), text.substr(semicolon + 2)};
+  }
+  return {text, ""};
+}
+
+DoctorLine Failed(std::string topic, const absl::Status& status) {
+  auto [found, remedy] = Split(status);
+  return {.topic = std::move(topic),
+          .found = std::move(found),
+          .remedy = std::move(remedy),
+          .ok = false};
+}
+
+DoctorLine DriverLine(const CudaDriver& driver) {
+  const std::vector<DeviceLimits> devices = driver.Devices();
+  const int version = driver.version();
+  DoctorLine line = {.topic = "driver",
+                     .found = "CUDA " + std::to_string(version / 1000) + "." +
+                              std::to_string(version % 1000 / 10),
+                     .remedy = "",
+                     .ok = true};
+  if (!driver.InUse().ok()) {
+    line.found += ", not used by this process";
+    return line;
+  }
+  line.found += ", " + std::to_string(devices.size()) +
+                (devices.size() == 1 ? " device" : " devices");
+  if (!devices.empty()) line.found += " (" + devices.front().name + ")";
+  if (devices.empty()) {
+    line.ok = false;
+    line.remedy =
+        "no device can be seen: check nvidia-smi, CUDA_VISIBLE_DEVICES, and "
+        "that the container was given the GPU";
+  }
+  return line;
+}
+
+}  // namespace
+
+std::vector<DoctorLine> CheckCupti(const CuptiSources& sources) {
+  std::vector<DoctorLine> lines;
+  auto driver = sources.driver();
+  if (driver.ok()) {
+    lines.push_back(DriverLine(**driver));
+  } else {
+    lines.push_back({.topic = "driver",
+                     .found = "no NVIDIA driver found",
+                     .remedy = "to record a GPU, install NVIDIA's driver or "
+                               "start the container with --gpus all; the CPU "
+                               "is recorded all the same",
+                     .ok = false});
+  }
+  auto cupti = sources.cupti();
+  if (!cupti.ok()) {
+    lines.push_back(Failed("CUPTI", cupti.status()));
+  } else {
+    lines.push_back({.topic = "CUPTI",
+                     .found = (*cupti)->library() + " (CUDA " +
+                              CudaVersionOf((*cupti)->version()) + ")",
+                     .remedy = "",
+                     .ok = true});
+  }
+  if (!driver.ok() || !cupti.ok()) {
+    lines.push_back({"subscription", kNotLookedAt, "", false});
+    lines.push_back({"permissions", kNotLookedAt, "", false});
+    return lines;
+  }
+  // Nothing is to linger in the caller's process.
+  CuptiAttachment attachment(*std::move(cupti), /*detach=*/false);
+  if (absl::Status held = attachment.Hold(); !held.ok()) {
+    lines.push_back(Failed("subscription", held));
+    lines.push_back({"permissions", kNotLookedAt, "", false});
+    return lines;
+  }
+  lines.push_back({"subscription", "free", "", true});
+  const std::string admin_only = AdminOnly();
+  std::vector<Loss> losses;
+  CuptiSwitches switches(attachment.api());
+  if (absl::Status on = switches.On({}, &losses); !on.ok()) {
+    lines.push_back(Failed("permissions", on));
+    return lines;
+  }
+  lines.push_back({"permissions",
+                   "records can be had" +
+                       (admin_only.empty() ? "" : " (" + admin_only + ")"),
+                   "", true});
+  return lines;
+}
+
+std::vector<DoctorLine> CheckCupti() {
+  return CheckCupti({.driver = [] { return LoadCudaDriver(); },
+                     .cupti = [] { return LoadCupti(); }});
+}
+
+}  // namespace stepscope

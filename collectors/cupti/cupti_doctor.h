@@ -1,0 +1,14 @@
+// The checks of CheckCupti(), with what they look at passed in.
+#pragma once
+
+#include <stepscope/doctor.h>
+
+#include <vector>
+
+#include "cupti_collector.h"
+
+namespace stepscope {
+
+std::vector<DoctorLine> CheckCupti(const CuptiSources& sources);
+
+}  // namespace stepscope

@@ -1,0 +1,317 @@
+#include <dlfcn.h>
+#include <link.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "cupti_api.h"
+
+namespace stepscope {
+namespace {
+
+constexpr const char* kSonames[] = {"libcupti.so.13", "libcupti.so.12",
+                                    "libcupti.so"};
+
+// Every function used, by its C name. Those marked optional may be missing from
+// the oldest library understood.
+struct Functions {
+  decltype(&cuptiGetVersion) get_version = nullptr;
+  decltype(&cuptiSubscribe) subscribe = nullptr;
+  decltype(&cuptiSubscribe_v2) subscribe_v2 = nullptr;  // optional: 12.6
+  decltype(&cuptiUnsubscribe) unsubscribe = nullptr;
+  decltype(&cuptiEnableDomain) enable_domain = nullptr;
+  decltype(&cuptiGetCallbackName) get_callback_name = nullptr;
+  decltype(&cuptiSetThreadIdType) set_thread_id_type = nullptr;
+  decltype(&cuptiActivityRegisterCallbacks) register_callbacks = nullptr;
+  decltype(&cuptiActivityEnable) enable = nullptr;
+  decltype(&cuptiActivityEnableAndDump) enable_and_dump = nullptr;  // optional
+  decltype(&cuptiActivityDisable) disable = nullptr;
+  decltype(&cuptiActivityEnableRuntimeApi) enable_runtime =
+      nullptr;                                                      // optional
+  decltype(&cuptiActivityEnableDriverApi) enable_driver = nullptr;  // optional
+  decltype(&cuptiActivityEnableLatencyTimestamps) enable_latency = nullptr;
+  decltype(&cuptiActivityFlushAll) flush_all = nullptr;
+  decltype(&cuptiActivityGetNumDroppedRecords) get_dropped = nullptr;
+  decltype(&cuptiGetTimestamp) get_timestamp = nullptr;
+  decltype(&cuptiActivityGetNextRecord) get_next_record = nullptr;
+  decltype(&cuptiFinalize) finalize = nullptr;
+  decltype(&cuptiGetResultString) get_result_string = nullptr;
+
+  // The name of a required function that is missing; "" if all are there.
+  std::string Resolve(void* library) {
+    std::string missing;
+    const auto get = [&](auto& function, const char* name, bool required) {
+      function = reinterpret_cast<std::decay_t<decltype(function)>>(
+          dlsym(library, name));
+      if (function == nullptr && required && missing.empty()) missing = name;
+    };
+    get(get_version, "cuptiGetVersion", true);
+    get(subscribe, "cuptiSubscribe", true);
+    get(subscribe_v2, "cuptiSubscribe_v2", false);
+    get(unsubscribe, "cuptiUnsubscribe", true);
+    get(enable_domain, "cuptiEnableDomain", true);
+    get(get_callback_name, "cuptiGetCallbackName", true);
+    get(set_thread_id_type, "cuptiSetThreadIdType", true);
+    get(register_callbacks, "cuptiActivityRegisterCallbacks", true);
+    get(enable, "cuptiActivityEnable", true);
+    get(enable_and_dump, "cuptiActivityEnableAndDump", false);
+    get(disable, "cuptiActivityDisable", true);
+    get(enable_runtime, "cuptiActivityEnableRuntimeApi", false);
+    get(enable_driver, "cuptiActivityEnableDriverApi", false);
+    get(enable_latency, "cuptiActivityEnableLatencyTimestamps", true);
+    get(flush_all, "cuptiActivityFlushAll", true);
+    get(get_dropped, "cuptiActivityGetNumDroppedRecords", true);
+    get(get_timestamp, "cuptiGetTimestamp", true);
+    get(get_next_record, "cuptiActivityGetNextRecord", true);
+    get(finalize, "cuptiFinalize", true);
+    get(get_result_string, "cuptiGetResultString", true);
+    return missing;
+  }
+};
+
+class LoadedCupti : public CuptiApi {
+ public:
+  LoadedCupti(const Functions& f, uint32_t version, std::string library)
+      : f_(f), version_(version), library_(std::move(library)) {}
+
+  uint32_t version() const override { return version_; }
+  std::string library() const override { return library_; }
+
+  CUptiResult Subscribe(CUpti_SubscriberHandle* subscriber,
+                        CUpti_CallbackFunc callback, void* user,
+                        std::string* holder) override {
+    holder->clear();
+    if (f_.subscribe_v2 == nullptr) {
+      return f_.subscribe(subscriber, callback, user);
+    }
+    char old_name[2 * CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN] = "";
+    CUpti_SubscriberParams params = {};
+    params.structSize = CUpti_SubscriberParams_STRUCT_SIZE;
+    params.subscriberName = "stepscope";
+    params.oldSubscriberName = old_name;
+    params.oldSubscriberSize = sizeof(old_name);
+    const CUptiResult result =
+        f_.subscribe_v2(subscriber, callback, user, &params);
+    old_name[sizeof(old_name) - 1] = '\0';
+    if (result != CUPTI_SUCCESS) *holder = old_name;
+    return result;
+  }
+  CUptiResult Unsubscribe(CUpti_SubscriberHandle subscriber) override {
+    return f_.unsubscribe(subscriber);
+  }
+  CUptiResult EnableDomain(bool on, CUpti_SubscriberHandle subscriber,
+                           CUpti_CallbackDomain domain) override {
+    return f_.enable_domain(on, subscriber, domain);
+  }
+  CUptiResult GetCallbackName(CUpti_CallbackDomain domain, uint32_t id,
+                              const char** name) const override {
+    return f_.get_callback_name(domain, id, name);
+  }
+  CUptiResult SetThreadIdType(CUpti_ActivityThreadIdType type) override {
+    return f_.set_thread_id_type(type);
+  }
+  CUptiResult RegisterCallbacks(
+      CUpti_BuffersCallbackRequestFunc request,
+      CUpti_BuffersCallbackCompleteFunc complete) override {
+    return f_.register_callbacks(request, complete);
+  }
+  CUptiResult Enable(CUpti_ActivityKind kind) override {
+    return f_.enable(kind);
+  }
+  CUptiResult EnableAndDump(CUpti_ActivityKind kind) override {
+    return f_.enable_and_dump == nullptr ? f_.enable(kind)
+                                         : f_.enable_and_dump(kind);
+  }
+  CUptiResult Disable(CUpti_ActivityKind kind) override {
+    return f_.disable(kind);
+  }
+  CUptiResult EnableCall(bool on, CUpti_CallbackDomain domain,
+                         uint32_t id) override {
+    const bool runtime = domain == CUPTI_CB_DOMAIN_RUNTIME_API;
+    const auto call = runtime ? f_.enable_runtime : f_.enable_driver;
+    return call == nullptr ? CUPTI_ERROR_API_NOT_IMPLEMENTED : call(id, on);
+  }
+  CUptiResult EnableLatencyTimestamps(bool on) override {
+    return f_.enable_latency(on);
+  }
+  CUptiResult FlushAll(uint32_t flag) override { return f_.flush_all(flag); }
+  CUptiResult GetNumDroppedRecords(size_t* dropped) override {
+    return f_.get_dropped(nullptr, 0, dropped);
+  }
+  CUptiResult GetTimestamp(uint64_t* timestamp_ns) const override {
+    return f_.get_timestamp(timestamp_ns);
+  }
+  CUptiResult GetNextRecord(const uint8_t* buffer, size_t valid_bytes,
+                            CUpti_Activity** record) const override {
+    return f_.get_next_record(const_cast<uint8_t*>(buffer), valid_bytes,
+                              record);
+  }
+  CUptiResult Finalize() override { return f_.finalize(); }
+
+  std::string NameOf(CUptiResult code) const override {
+    const char* text = nullptr;
+    if (f_.get_result_string(code, &text) != CUPTI_SUCCESS || text == nullptr) {
+      return "an unknown CUPTI error";
+    }
+    return text;
+  }
+
+ private:
+  Functions f_;
+  uint32_t version_;
+  std::string library_;
+};
+
+// The folder of the first loaded object whose file name starts with `prefix`.
+std::filesystem::path FolderOfLoaded(const char* prefix) {
+  struct Search {
+    const char* prefix;
+    std::filesystem::path found;
+  } search = {prefix, {}};
+  dl_iterate_phdr(
+      [](dl_phdr_info* object, size_t, void* user) {
+        auto& search = *static_cast<Search*>(user);
+        if (object->dlpi_name == nullptr) return 0;
+        const std::filesystem::path file = object->dlpi_name;
+        if (!file.filename().string().starts_with(search.prefix)) return 0;
+        search.found = file.parent_path();
+        return 1;
+      },
+      &search);
+  return search.found;
+}
+
+// Files that may be CUPTI, best first; no name is tried that is not there.
+std::vector<std::string> Candidates() {
+  std::vector<std::string> files;
+  if (const char* chosen = getenv("STEPSCOPE_CUPTI_LIBRARY")) {
+    files.emplace_back(chosen);
+  }
+  std::vector<std::filesystem::path> folders;
+  std::error_code error;
+  if (const std::filesystem::path torch = FolderOfLoaded("libtorch_cpu.so");
+      !torch.empty()) {
+    folders.push_back(torch);
+    const std::filesystem::path nvidia =
+        torch.parent_path().parent_path() / "nvidia";
+    for (const auto& entry :
+         std::filesystem::directory_iterator(nvidia, error)) {
+      folders.push_back(entry.path() / "lib");
+    }
+    std::sort(folders.begin() + 1, folders.end(), std::greater<>());
+  }
+  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
+    if (const char* home = getenv(variable)) {
+      folders.push_back(std::filesystem::path(home) / "extras/CUPTI/lib64");
+    }
+  }
+  folders.emplace_back("/usr/local/cuda/extras/CUPTI/lib64");
+  for (const auto& folder : folders) {
+    for (const char* soname : kSonames) {
+      const auto file = folder / soname;
+      if (std::filesystem::exists(file, error)) files.push_back(file.string());
+    }
+  }
+  files.insert(files.end(), std::begin(kSonames), std::end(kSonames));
+  return files;
+}
+
+void* Open(const CuptiLibrary& library, std::string* failure) {
+  // RTLD_NODELETE: a thread of CUPTI may be inside it whenever we are not.
+  constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
+  if (!library.path.empty()) {
+    void* handle = dlopen(library.path.c_str(), kFlags);
+    if (handle == nullptr) *failure = dlerror();
+    return handle;
+  }
+  for (const char* soname : kSonames) {
+    if (void* handle = dlopen(soname, kFlags | RTLD_NOLOAD)) return handle;
+  }
+  for (const std::string& file : Candidates()) {
+    if (void* handle = dlopen(file.c_str(), kFlags)) return handle;
+    if (failure->empty()) *failure = dlerror();
+  }
+  return nullptr;
+}
+
+std::string FileOf(void* address) {
+  Dl_info object = {};
+  if (dladdr(address, &object) == 0 || object.dli_fname == nullptr) return "";
+  return object.dli_fname;
+}
+
+}  // namespace
+
+std::string CudaVersionOf(uint32_t version) {
+  if (version >= 130000) {
+    return std::to_string(version / 10000) + "." +
+           std::to_string(version / 100 % 100);
+  }
+  switch (version) {
+    case 19:
+      return "12.0";
+    case 20:
+      return "12.2";
+    case 21:
+      return "12.3";
+    case 22:
+      return "12.4";
+    case 23:
+      return "12.5";
+    case 24:
+    case 25:
+      return "12.6";
+    case 26:
+      return "12.8";
+    case 27:
+    case 28:
+      return "12.9";
+    default:
+      return "";
+  }
+}
+
+absl::StatusOr<std::unique_ptr<CuptiApi>> LoadCupti(
+    const CuptiLibrary& library) {
+  std::string failure;
+  void* handle = Open(library, &failure);
+  if (handle == nullptr) {
+    return absl::UnavailableError(
+        "CUPTI: no libcupti.so was found (" + failure +
+        "); install it (pip install nvidia-cuda-cupti, or the toolkit's "
+        "cuda-cupti package) or name it in STEPSCOPE_CUPTI_LIBRARY; recording "
+        "without the GPU");
+  }
+  Functions functions;
+  const std::string missing = functions.Resolve(handle);
+  const std::string file =
+      functions.get_version == nullptr
+          ? library.path
+          : FileOf(reinterpret_cast<void*>(functions.get_version));
+  if (!missing.empty()) {
+    return absl::FailedPreconditionError(
+        "CUPTI: " + file + " has no function " + missing +
+        "; it is not CUPTI 12 or 13: take the one that came with torch");
+  }
+  uint32_t version = 0;
+  if (const CUptiResult result = functions.get_version(&version);
+      result != CUPTI_SUCCESS) {
+    return absl::UnavailableError(
+        "CUPTI: " + file + " does not tell its version (code " +
+        std::to_string(result) + "); recording without the GPU");
+  }
+  if (version < kOldestCupti || version > kNewestCupti) {
+    return absl::FailedPreconditionError(
+        "CUPTI: " + file + " is version " + std::to_string(version) +
+        ", whose records stepscope does not know; use CUDA 12.0 to 13.x (CUPTI "
+        "19 to 139999), or a newer stepscope");
+  }
+  return std::unique_ptr<CuptiApi>(
+      std::make_unique<LoadedCupti>(functions, version, file));
+}
+
+}  // namespace stepscope

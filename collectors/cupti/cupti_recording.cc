@@ -1,0 +1,100 @@
+#include "cupti_recording.h"
+
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "cupti_decode.h"
+#include "cupti_fork.h"
+
+namespace stepscope {
+namespace {
+
+// A good clock drifts by some 1e-5. What is worth a note is more than that, and
+// enough to move work between steps.
+constexpr double kDriftWorthANote = 1e-4;
+constexpr double kDriftWorthANoteNs = 20'000;
+
+}  // namespace
+
+CuptiRecording::CuptiRecording(Parts parts) : parts_(std::move(parts)) {}
+
+CuptiRecording::~CuptiRecording() {
+  if (InForkedChild()) return;  // the pool's lock may be held for ever
+  ProcessPool().Return(parts_.window.full);
+  // With the last window of the last collector the memory goes too.
+  if (parts_.attachment.use_count() == 1) ProcessPool().Trim();
+}
+
+void CuptiRecording::AddTo(TraceBuilder& builder, const ClockMap& clock) {
+  for (const Kind kind : parts_.watched) builder.Watch(kind);
+  for (const Loss& loss : parts_.losses) builder.Add(loss);
+  for (const DeviceSample& sample : parts_.samples) builder.Add(sample);
+  AddWindowLosses(builder);
+  Decode(builder, clock);
+}
+
+void CuptiRecording::Decode(TraceBuilder& builder, const ClockMap& clock) {
+  CuptiReading begin = parts_.begin;
+  CuptiReading end = parts_.end;
+  if (!begin.valid) begin = end;
+  if (!end.valid) end = begin;
+  if (!begin.valid) {
+    builder.Add(Loss{
+        .name = "cupti-no-clock",
+        .detail = "CUPTI did not tell the time at either end of the window, so "
+                  "its records have no place among the others",
+        .count = -1,
+        .severity = Severity::kError});
+    return;
+  }
+  const CuptiRecords records = {
+      .buffers = parts_.window.full,
+      .times = CuptiTimes(begin, end, clock),
+      .devices = parts_.devices,
+      .text = [](const char* text) { return std::string_view(text); },
+      .all_calls = parts_.all_calls};
+  if (std::abs(records.times.drift()) > kDriftWorthANote &&
+      std::abs(records.times.drift_ns()) > kDriftWorthANoteNs) {
+    builder.Add(Loss{.name = "cupti-clock-drift",
+                     .detail =
+                         "the GPU's clock and the host's ran apart during "
+                         "the window (the system's time was set?); GPU "
+                         "work may be placed wrongly by more than 100 us "
+                         "per second",
+                     .count = -1,
+                     .severity = Severity::kWarning});
+  }
+  AddLosses(DecodeCupti(records, parts_.attachment->api(), builder), builder);
+}
+
+void CuptiRecording::AddWindowLosses(TraceBuilder& builder) const {
+  const BufferPool::Window& window = parts_.window;
+  if (parts_.dropped_records > 0) {
+    builder.Add(Loss{.name = "cupti-dropped",
+                     .detail =
+                         "CUPTI dropped GPU records for lack of buffers; raise "
+                         "the CUPTI collector's max_buffer_bytes, or record "
+                         "fewer steps",
+                     .count = parts_.dropped_records,
+                     .severity = Severity::kWarning});
+  }
+  if (window.refused > 0) {
+    builder.Add(Loss{
+        .name = "cupti-buffers-full",
+        .detail = "CUPTI asked for a buffer when all were full; the newest "
+                  "GPU records are missing: raise the CUPTI collector's "
+                  "max_buffer_bytes, or record fewer steps",
+        .count = window.refused,
+        .severity = Severity::kWarning});
+  }
+  if (window.still_out > 0) {
+    builder.Add(Loss{.name = "cupti-unreturned-buffers",
+                     .detail = "CUPTI kept buffers of this window when it was "
+                               "told to hand over all",
+                     .count = window.still_out,
+                     .severity = Severity::kWarning});
+  }
+}
+
+}  // namespace stepscope

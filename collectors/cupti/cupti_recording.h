@@ -1,0 +1,42 @@
+// CuptiRecording: one window's buffers, waiting to be decoded.
+#pragma once
+
+#include <stepscope/collector.h>
+
+#include <memory>
+#include <vector>
+
+#include "buffer_pool.h"
+#include "cuda_driver.h"
+#include "cupti_attachment.h"
+#include "cupti_times.h"
+
+namespace stepscope {
+
+class CuptiRecording : public Recording {
+ public:
+  struct Parts {
+    std::shared_ptr<CuptiAttachment> attachment;
+    BufferPool::Window window;
+    CuptiReading begin;
+    CuptiReading end;
+    std::vector<DeviceLimits> devices;
+    std::vector<DeviceSample> samples;  // times are since the epoch already
+    std::vector<Kind> watched;
+    std::vector<Loss> losses;
+    int64_t dropped_records = 0;  // by CUPTI's own count
+    bool all_calls = false;
+  };
+  explicit CuptiRecording(Parts parts);
+  ~CuptiRecording() override;  // the buffers go back to the pool
+
+  void AddTo(TraceBuilder& builder, const ClockMap& clock) override;
+
+ private:
+  void Decode(TraceBuilder& builder, const ClockMap& clock);
+  void AddWindowLosses(TraceBuilder& builder) const;
+
+  Parts parts_;
+};
+
+}  // namespace stepscope

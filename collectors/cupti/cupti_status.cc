@@ -1,0 +1,79 @@
+#include "cupti_status.h"
+
+namespace stepscope {
+namespace {
+
+struct Advice {
+  absl::StatusCode code;
+  std::string text;
+};
+
+Advice AdviceFor(const CuptiApi& api, CUptiResult code,
+                 std::string_view holder) {
+  switch (code) {
+    case CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED: {
+      const std::string who =
+          holder.empty()
+              ? "another profiler holds CUPTI (torch.profiler keeps it after "
+                "its first use; Nsight Systems, Nsight Compute and DCGM hold "
+                "it "
+                "from outside)"
+              : "CUPTI is held by \"" + std::string(holder) + "\"";
+      return {absl::StatusCode::kFailedPrecondition,
+              who +
+                  "; stop it, or record without the CUPTI collector. It is "
+                  "tried again in the next cycle"};
+    }
+    case CUPTI_ERROR_INSUFFICIENT_PRIVILEGES:
+    case CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES:
+      return {absl::StatusCode::kPermissionDenied,
+              "the driver lets only administrators profile (ERR_NVGPUCTRPERM): "
+              "load it with NVreg_RestrictProfilingToAdminUsers=0 (a line in "
+              "/etc/modprobe.d, then a restart), or run with CAP_SYS_ADMIN (in "
+              "a container: --cap-add=SYS_ADMIN)"};
+    case CUPTI_ERROR_NOT_INITIALIZED:
+    case CUPTI_ERROR_NOT_COMPATIBLE:
+      return {absl::StatusCode::kFailedPrecondition,
+              "the library does not fit the driver, or a second copy of it is "
+              "on the path: this one is " +
+                  api.library() + " (CUDA " + CudaVersionOf(api.version()) +
+                  "); use the one that came with torch, and a driver at least "
+                  "as new"};
+    case CUPTI_ERROR_OLD_PROFILER_API_INITIALIZED:
+    case CUPTI_ERROR_LEGACY_PROFILER_NOT_SUPPORTED:
+      return {absl::StatusCode::kFailedPrecondition,
+              "another profiling interface of the driver is in use; stop the "
+              "tool that uses it"};
+    case CUPTI_ERROR_VIRTUALIZED_DEVICE_NOT_SUPPORTED:
+    case CUPTI_ERROR_CONFIDENTIAL_COMPUTING_NOT_SUPPORTED:
+    case CUPTI_ERROR_CMP_DEVICE_NOT_SUPPORTED:
+    case CUPTI_ERROR_MIG_DEVICE_NOT_SUPPORTED:
+    case CUPTI_ERROR_SLI_DEVICE_NOT_SUPPORTED:
+    case CUPTI_ERROR_WSL_DEVICE_NOT_SUPPORTED:
+    case CUPTI_ERROR_NOT_SUPPORTED:
+      return {absl::StatusCode::kUnavailable,
+              "this device cannot be profiled the way it is set up; the GPU is "
+              "left out of the recording"};
+    case CUPTI_ERROR_OUT_OF_MEMORY:
+    case CUPTI_ERROR_MAX_LIMIT_REACHED:
+      return {absl::StatusCode::kResourceExhausted,
+              "CUPTI found no memory; leave it some on the device, or lower "
+              "the collector's max_buffer_bytes"};
+    default:
+      return {absl::StatusCode::kInternal,
+              "the GPU is left out of this cycle and tried again in the next"};
+  }
+}
+
+}  // namespace
+
+absl::Status CuptiError(const CuptiApi& api, std::string_view attempt,
+                        CUptiResult code, std::string_view holder) {
+  const Advice advice = AdviceFor(api, code, holder);
+  return absl::Status(advice.code, "CUPTI: cannot " + std::string(attempt) +
+                                       ": " + api.NameOf(code) + " (code " +
+                                       std::to_string(code) +
+                                       "): " + advice.text);
+}
+
+}  // namespace stepscope

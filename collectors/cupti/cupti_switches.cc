@@ -1,0 +1,179 @@
+#include "cupti_switches.h"
+
+#include <string>
+#include <utility>
+
+#include "api_calls.h"
+#include "buffer_pool.h"
+#include "cupti_status.h"
+
+namespace stepscope {
+namespace {
+
+void CUPTIAPI RequestBuffer(uint8_t** buffer, size_t* bytes,
+                            size_t* max_records) {
+  *max_records = 0;  // as many as fit
+  *buffer = ProcessPool().Request(bytes);
+}
+
+void CUPTIAPI CompleteBuffer(CUcontext, uint32_t, uint8_t* buffer, size_t,
+                             size_t valid_bytes) {
+  ProcessPool().Complete(buffer, valid_bytes);
+}
+
+struct Wanted {
+  CUpti_ActivityKind kind;
+  const char* what;  // as a message names it
+  bool needed;       // no recording without it
+  bool dump;         // also ask for what exists already
+  Kind watched;      // kCount: none
+};
+
+std::vector<Wanted> KindsFor(const CuptiOptions& options) {
+  std::vector<Wanted> wanted = {
+      {CUPTI_ACTIVITY_KIND_DEVICE, "devices", false, true, Kind::kCount},
+      {CUPTI_ACTIVITY_KIND_CONTEXT, "contexts", false, true, Kind::kCount},
+      {CUPTI_ACTIVITY_KIND_STREAM, "streams", false, true, Kind::kCount},
+      {CUPTI_ACTIVITY_KIND_NAME, "names", false, false, Kind::kCount},
+      {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, "kernels", true, false,
+       Kind::kKernel},
+      {CUPTI_ACTIVITY_KIND_MEMCPY, "copies", true, false, Kind::kCopy},
+      {CUPTI_ACTIVITY_KIND_MEMCPY2, "peer copies", false, false, Kind::kCount},
+      {CUPTI_ACTIVITY_KIND_MEMSET, "memsets", true, false, Kind::kMemset},
+      {CUPTI_ACTIVITY_KIND_SYNCHRONIZATION, "synchronisation", false, false,
+       Kind::kSync},
+      {CUPTI_ACTIVITY_KIND_CUDA_EVENT, "CUDA events", false, false,
+       Kind::kCount},
+      {CUPTI_ACTIVITY_KIND_OVERHEAD, "overhead", false, false, Kind::kOverhead},
+  };
+  if (options.whole_graphs) {
+    wanted.push_back({CUPTI_ACTIVITY_KIND_GRAPH_TRACE, "graph launches", false,
+                      false, Kind::kCount});
+  }
+  if (options.record_memory) {
+    wanted.push_back({CUPTI_ACTIVITY_KIND_MEMORY2, "device memory", false,
+                      false, Kind::kDeviceMemory});
+    wanted.push_back({CUPTI_ACTIVITY_KIND_MEMORY_POOL, "memory pools", false,
+                      false, Kind::kCount});
+  }
+  if (options.record_environment) {
+    wanted.push_back({CUPTI_ACTIVITY_KIND_ENVIRONMENT, "clocks and power",
+                      false, false, Kind::kDeviceSample});
+  }
+  return wanted;
+}
+
+Loss LeftOut(const CuptiApi& api, const std::string& what, CUptiResult code) {
+  return {.name = "cupti-kind-unavailable",
+          .detail = "CUPTI gives no records of " + what + " here: " +
+                    api.NameOf(code) + " (code " + std::to_string(code) + ")",
+          .count = -1,
+          .severity = Severity::kNote};
+}
+
+}  // namespace
+
+absl::Status CuptiSwitches::On(const CuptiOptions& options,
+                               std::vector<Loss>* losses) {
+  const auto fail = [&](const std::string& attempt, CUptiResult code) {
+    Off(losses);
+    return CuptiError(api_, attempt, code);
+  };
+  // Thread ids as the operating system numbers them: calls are matched to
+  // operators by thread.
+  if (const CUptiResult code =
+          api_.SetThreadIdType(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM);
+      code != CUPTI_SUCCESS) {
+    return fail("choose the kind of thread ids", code);
+  }
+  if (const CUptiResult code =
+          api_.RegisterCallbacks(&RequestBuffer, &CompleteBuffer);
+      code != CUPTI_SUCCESS) {
+    return fail("register buffers", code);
+  }
+  if (options.queue_times) {
+    if (const CUptiResult code = api_.EnableLatencyTimestamps(true);
+        code != CUPTI_SUCCESS) {
+      losses->push_back(LeftOut(api_, "queue times", code));
+    }
+  }
+  for (const Wanted& wanted : KindsFor(options)) {
+    const CUptiResult code = OnKind(wanted.kind, wanted.dump);
+    if (code == CUPTI_SUCCESS) {
+      if (wanted.watched != Kind::kCount) watched_.push_back(wanted.watched);
+      continue;
+    }
+    if (wanted.needed) {
+      return fail(std::string("record ") + wanted.what, code);
+    }
+    losses->push_back(LeftOut(api_, wanted.what, code));
+  }
+  if (const CUptiResult code =
+          OnCalls(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_ACTIVITY_KIND_RUNTIME,
+                  options.all_calls);
+      code != CUPTI_SUCCESS) {
+    return fail("record calls of the CUDA runtime", code);
+  }
+  watched_.push_back(Kind::kRuntimeCall);
+  if (const CUptiResult code =
+          OnCalls(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_ACTIVITY_KIND_DRIVER,
+                  options.all_calls);
+      code != CUPTI_SUCCESS) {
+    return fail("record calls of the CUDA driver", code);
+  }
+  return absl::OkStatus();
+}
+
+CUptiResult CuptiSwitches::OnKind(CUpti_ActivityKind kind, bool dump) {
+  CUptiResult code = dump ? api_.EnableAndDump(kind) : api_.Enable(kind);
+  // Some kinds cannot be dumped in every version.
+  if (code != CUPTI_SUCCESS && dump) code = api_.Enable(kind);
+  if (code == CUPTI_SUCCESS) on_.push_back({.kind = kind});
+  return code;
+}
+
+CUptiResult CuptiSwitches::OnCalls(CUpti_CallbackDomain domain,
+                                   CUpti_ActivityKind kind, bool all) {
+  const size_t before = on_.size();
+  bool chosen = false;
+  if (!all) {
+    for (const uint32_t id : CallsWorthRecording(api_, domain)) {
+      const CUptiResult code = api_.EnableCall(true, domain, id);
+      if (code == CUPTI_SUCCESS) {
+        on_.push_back({.is_call = true, .domain = domain, .id = id});
+        chosen = true;
+      } else if (code != CUPTI_ERROR_INVALID_PARAMETER) {
+        chosen = false;  // not one odd id: choosing does not work here
+        break;
+      }
+    }
+  }
+  if (chosen) return CUPTI_SUCCESS;
+  Undo(before, nullptr);
+  return OnKind(kind, false);
+}
+
+void CuptiSwitches::Off(std::vector<Loss>* losses) {
+  Undo(0, losses);
+  watched_.clear();
+}
+
+void CuptiSwitches::Undo(size_t down_to, std::vector<Loss>* losses) {
+  while (on_.size() > down_to) {
+    const Switch last = on_.back();
+    on_.pop_back();
+    const CUptiResult code = last.is_call
+                                 ? api_.EnableCall(false, last.domain, last.id)
+                                 : api_.Disable(last.kind);
+    if (code == CUPTI_SUCCESS || losses == nullptr) continue;
+    losses->push_back(
+        {.name = "cupti-still-on",
+         .detail = "CUPTI did not switch off one of its kinds of record: " +
+                   api_.NameOf(code) + " (code " + std::to_string(code) +
+                   "); CUDA calls may stay a little slower",
+         .count = 1,
+         .severity = Severity::kWarning});
+  }
+}
+
+}  // namespace stepscope

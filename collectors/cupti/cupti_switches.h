@@ -1,0 +1,57 @@
+// CuptiSwitches: what is switched on in CUPTI for one window, and how to undo
+// it. The first failure of something a recording cannot do without undoes
+// everything; what is merely nice to have is left out with a note.
+//
+// One thread drives it.
+#pragma once
+
+#include <absl/status/status.h>
+#include <stepscope/collectors.h>
+#include <stepscope/event.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "cupti_api.h"
+
+namespace stepscope {
+
+class CuptiSwitches {
+ public:
+  explicit CuptiSwitches(CuptiApi& api) : api_(api) {}
+  CuptiSwitches(const CuptiSwitches&) = delete;
+  CuptiSwitches& operator=(const CuptiSwitches&) = delete;
+  ~CuptiSwitches() { Off(nullptr); }
+
+  // Registers the buffer callbacks and enables the kinds of record `options`
+  // asks for. An error is CuptiError()'s; nothing is on then. What could not be
+  // had otherwise is added to `losses`.
+  absl::Status On(const CuptiOptions& options, std::vector<Loss>* losses);
+
+  // Undoes it, last first, and goes on after a failure, which is added to
+  // `losses` if that is not null. Harmless if nothing is on.
+  void Off(std::vector<Loss>* losses);
+
+  // What a Trace can say it watched.
+  const std::vector<Kind>& watched() const { return watched_; }
+  bool any() const { return !on_.empty(); }
+
+ private:
+  struct Switch {
+    bool is_call = false;
+    CUpti_ActivityKind kind = CUPTI_ACTIVITY_KIND_INVALID;
+    CUpti_CallbackDomain domain = CUPTI_CB_DOMAIN_INVALID;
+    uint32_t id = 0;
+  };
+  CUptiResult OnKind(CUpti_ActivityKind kind, bool dump);
+  // Only the calls worth recording, or, where that cannot be chosen, all.
+  CUptiResult OnCalls(CUpti_CallbackDomain domain, CUpti_ActivityKind kind,
+                      bool all);
+  void Undo(size_t down_to, std::vector<Loss>* losses);
+
+  CuptiApi& api_;
+  std::vector<Switch> on_;
+  std::vector<Kind> watched_;
+};
+
+}  // namespace stepscope

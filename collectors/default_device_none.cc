@@ -1,0 +1,7 @@
+#include "default_device.h"
+
+namespace stepscope {
+
+void AddDeviceCollectors(std::vector<std::unique_ptr<Collector>>&) {}
+
+}  // namespace stepscope

@@ -1,0 +1,163 @@
+// FakeCupti: CUPTI as far as stepscope uses it, in this process and without a
+// device. It keeps what is enabled, subscribed and registered as the real one
+// does, replays records that a test queued, drops and counts what finds no
+// buffer, and can fail any call: the n-th, or all of one name. FakeDriver goes
+// with it.
+//
+// Any thread may call it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cuda_driver.h"
+#include "cupti_api.h"
+#include "fakes/cupti_records.h"
+
+namespace stepscope {
+
+// What a test steers and reads; outlives the api objects made from it, as the
+// library outlives its users.
+class FakeCupti {
+ public:
+  explicit FakeCupti(uint32_t version = 130001) : version_(version) {}
+
+  // A handle on this fake, as LoadCupti() gives one on the real library.
+  std::unique_ptr<CuptiApi> Api();
+
+  // The n-th call from now (from 1) gives `code` and does nothing.
+  void FailCall(int n, CUptiResult code);
+  // Each call of this name ("Enable", "Subscribe", ...) does.
+  void FailAll(const std::string& name, CUptiResult code);
+  // The calls that enable this kind do.
+  void FailKind(CUpti_ActivityKind kind, CUptiResult code);
+  void FailNothing();
+  // Another tool subscribes, or leaves ("").
+  void HoldBy(const std::string& tool);
+  // Adds to what GetTimestamp() says (nanoseconds), which is our clock's time.
+  void SetClockOffset(int64_t ns) { offset_ns_ = ns; }
+
+  // A record that comes when its kind is enabled as FlushAll() is called or
+  // Deliver() is; records of one kind that is off are not made.
+  template <typename Record>
+  void Queue(const Record& record) {
+    const auto* bytes = reinterpret_cast<const uint8_t*>(&record);
+    QueueBytes(static_cast<uint32_t>(record.kind),
+               {bytes, bytes + sizeof(record)});
+  }
+  // Fills buffers with what is queued, and completes the full ones; the last
+  // stays with CUPTI until it is flushed, unless `keep_last` is false.
+  void Deliver(bool keep_last = true);
+  // From now on a flush does not return the last buffer.
+  void KeepBuffers(bool keep) { keep_buffers_ = keep; }
+  void ReturnKeptBuffers();
+
+  // A CUDA call of the program goes in and out: its subscriber is told.
+  void ProgramCalls(uint32_t cbid = 211);
+
+  // What is so now.
+  std::set<uint32_t> enabled() const;  // kinds
+  size_t enabled_calls() const;        // single calls of both domains
+  bool call_enabled(CUpti_CallbackDomain domain, uint32_t id) const;
+  bool subscribed() const;
+  int finalized() const { return finalized_; }
+  int call_count() const { return call_count_; }
+  std::vector<std::string> calls() const;  // names, in order
+  uint32_t version() const { return version_; }
+
+  // CUPTI's functions.
+  CUptiResult Subscribe(CUpti_SubscriberHandle*, CUpti_CallbackFunc, void*,
+                        std::string*);
+  CUptiResult Unsubscribe(CUpti_SubscriberHandle);
+  CUptiResult EnableDomain(bool, CUpti_SubscriberHandle, CUpti_CallbackDomain);
+  CUptiResult GetCallbackName(CUpti_CallbackDomain, uint32_t, const char**);
+  CUptiResult SetThreadIdType(CUpti_ActivityThreadIdType);
+  CUptiResult RegisterCallbacks(CUpti_BuffersCallbackRequestFunc,
+                                CUpti_BuffersCallbackCompleteFunc);
+  CUptiResult Enable(CUpti_ActivityKind, const char* name = "Enable");
+  CUptiResult Disable(CUpti_ActivityKind);
+  CUptiResult EnableCall(bool, CUpti_CallbackDomain, uint32_t);
+  CUptiResult EnableLatencyTimestamps(bool);
+  CUptiResult FlushAll(uint32_t);
+  CUptiResult GetNumDroppedRecords(size_t*);
+  CUptiResult GetTimestamp(uint64_t*);
+  CUptiResult Finalize();
+
+ private:
+  using Lock = std::lock_guard<std::recursive_mutex>;
+  struct Open {
+    uint8_t* data = nullptr;
+    size_t bytes = 0;
+    size_t used = 0;
+  };
+  void QueueBytes(uint32_t kind, std::vector<uint8_t> record);
+  CUptiResult Enter(const char* name);
+  void Complete();
+
+  mutable std::recursive_mutex mutex_;
+  const uint32_t version_;
+  int64_t offset_ns_ = 0;
+  int call_count_ = 0;
+  int fail_at_ = 0;
+  CUptiResult fail_code_ = CUPTI_SUCCESS;
+  std::map<std::string, CUptiResult> fail_names_;
+  std::map<uint32_t, CUptiResult> fail_kinds_;
+  std::vector<std::string> calls_;
+  std::string holder_;
+  bool subscribed_ = false;
+  CUpti_CallbackFunc callback_ = nullptr;
+  void* user_ = nullptr;
+  std::set<uint32_t> domains_;
+  std::set<uint32_t> enabled_;
+  std::set<std::pair<uint32_t, uint32_t>> enabled_calls_;
+  CUpti_BuffersCallbackRequestFunc request_ = nullptr;
+  CUpti_BuffersCallbackCompleteFunc complete_ = nullptr;
+  std::vector<std::pair<uint32_t, std::vector<uint8_t>>> queue_;
+  Open open_;
+  std::vector<Open> kept_;
+  bool keep_buffers_ = false;
+  size_t dropped_ = 0;
+  int finalized_ = 0;
+};
+
+// A driver that says what it is told.
+class FakeDriver : public CudaDriver {
+ public:
+  struct State {
+    absl::Status in_use = absl::OkStatus();
+    absl::Status synchronize = absl::OkStatus();
+    std::vector<DeviceLimits> devices = {};
+    int64_t free_bytes = -1;  // -1: no context on this thread
+    int64_t total_bytes = -1;
+    int synchronized = 0;
+    int asked_for_memory = 0;
+  };
+  explicit FakeDriver(State* state) : state_(state) {}
+
+  absl::Status InUse() const override { return state_->in_use; }
+  int version() const override { return 13000; }
+  std::vector<DeviceLimits> Devices() const override { return state_->devices; }
+  absl::Status Synchronize() override {
+    ++state_->synchronized;
+    return state_->synchronize;
+  }
+  bool MemoryOfCurrentDevice(int32_t* device, int64_t* free_bytes,
+                             int64_t* total_bytes) const override {
+    ++state_->asked_for_memory;
+    *device = 0;
+    *free_bytes = state_->free_bytes;
+    *total_bytes = state_->total_bytes;
+    return state_->free_bytes >= 0;
+  }
+
+ private:
+  State* state_;
+};
+
+}  // namespace stepscope
