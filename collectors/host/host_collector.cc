@@ -62,12 +62,12 @@ class HostRecording : public Recording {
 class HostCollector : public Collector {
  public:
   explicit HostCollector(HostOptions options)
-      : root_(std::move(options.root)) {}
+      : root_(std::move(options.root)), tid_(options.training_tid) {}
 
   std::string_view name() const override { return "host"; }
 
   absl::Status Start() override {
-    schedstat_ = ProcFile(root_ + "/proc/thread-self/schedstat");
+    schedstat_ = ProcFile(root_ + ThreadFolder() + "/schedstat");
     io_ = ProcFile(root_ + "/proc/self/io");
     workers_.emplace(root_);
     samples_ = HostSamples();
@@ -100,9 +100,10 @@ class HostCollector : public Collector {
     sample.step = step;
     sample.time_ns = now_ns;
     sample.process_cpu_ns = CpuNs(CLOCK_PROCESS_CPUTIME_ID);
-    sample.thread_cpu_ns = CpuNs(CLOCK_THREAD_CPUTIME_ID);
+    sample.thread_cpu_ns = CpuNs(ThreadClock());
     rusage usage;
-    if (getrusage(RUSAGE_THREAD, &usage) == 0) {
+    // Of another thread the system does not count them this cheaply.
+    if (tid_ == 0 && getrusage(RUSAGE_THREAD, &usage) == 0) {
       sample.involuntary_switches = usage.ru_nivcsw;
     }
     sample.schedstat = Copy(schedstat_, samples_.text);
@@ -111,7 +112,19 @@ class HostCollector : public Collector {
     samples_.samples.push_back(sample);
   }
 
+  std::string ThreadFolder() const {
+    return tid_ == 0 ? "/proc/thread-self"
+                     : "/proc/self/task/" + std::to_string(tid_);
+  }
+  // As Linux numbers the CPU clocks of threads (clock_getres(2), "Dynamic
+  // clocks"; include/linux/posix-timers.h: per thread, time it was scheduled).
+  clockid_t ThreadClock() const {
+    if (tid_ == 0) return CLOCK_THREAD_CPUTIME_ID;
+    return static_cast<clockid_t>(~static_cast<unsigned>(tid_) << 3 | 6);
+  }
+
   std::string root_;
+  int64_t tid_;
   ProcFile schedstat_;
   ProcFile io_;
   std::optional<LoaderWorkers> workers_;

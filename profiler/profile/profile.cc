@@ -72,6 +72,7 @@ void Profile::State::Start(ProfileOptions options) {
       .name = options.name,
       .schedule = options.schedule,
       .buffers = {.max_buffer_bytes = options.max_buffer_bytes},
+      .training_tid = options.training_tid,
       .on_error = [errors = errors](const absl::Status& e) { errors->Add(e); }};
   if (options.collectors.has_value()) {
     session_options.collectors = *std::move(options.collectors);

@@ -132,7 +132,7 @@ void Session::StartRecording() {
   window_ = std::make_unique<ClosedWindow>();
   window_->cycle_ = place_.cycle;
   window_->pid_ = getpid();
-  window_->tid_ = gettid();
+  window_->tid_ = options_.training_tid != 0 ? options_.training_tid : gettid();
   window_->clock_begin_ = ReadClock();
   absl::StatusOr<std::unique_ptr<EventBuffers>> buffers =
       EventBuffers::Open(options_.buffers);

@@ -35,6 +35,9 @@ struct ProfileOptions {
   std::string log_dir = "";
   std::string name = "train";
   Schedule schedule = {};
+  // The thread that trains, where another one makes the Profile and calls
+  // Step(); 0: the one that does.
+  int64_t training_tid = 0;
 
   // Each costs only where asked for.
   bool record_shapes = false;   // shapes, strides and types of op arguments

@@ -68,6 +68,8 @@ class Session {
     std::string name;  // tells this session from another one in messages
     Schedule schedule = {};
     EventBuffers::Options buffers = {};
+    // The thread that trains, where another one drives; 0: the one that drives.
+    int64_t training_tid = 0;
     std::vector<std::unique_ptr<Collector>> collectors = {};
     // Told each error once, on the driving thread. May be empty. A source that
     // is merely not there (Unavailable) is no error.

@@ -1,0 +1,16 @@
+#include "profile_options.h"
+
+#include "sources.h"
+
+namespace stepscope {
+
+ProfileOptions InjectedProfileOptions(const WindowOptions& options,
+                                      int64_t training_tid) {
+  ProfileOptions profile{.log_dir = options.log_dir, .name = options.name};
+  profile.training_tid = training_tid;
+  profile.print_report = options.print_report;
+  profile.collectors = InjectedCollectors(training_tid);
+  return profile;
+}
+
+}  // namespace stepscope

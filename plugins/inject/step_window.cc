@@ -1,0 +1,80 @@
+#include "step_window.h"
+
+#include <stepscope/nvtx.h>
+#include <stepscope/profile.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+
+#include "profile_options.h"
+
+namespace stepscope {
+namespace {
+
+class StepWindow : public NvtxStepListener {
+ public:
+  explicit StepWindow(const WindowOptions& options)
+      : options_(options), pid_(getpid()) {}
+
+  // The first step begins with the first range, later ones where the one
+  // before has ended, so that what lies between ranges belongs to a step.
+  void OnStepBegin() noexcept override {
+    const std::lock_guard lock(mutex_);
+    if (profile_ != nullptr || ended_) return;
+    try {
+      ProfileOptions options = InjectedProfileOptions(options_, 0);
+      options.schedule = options_.schedule;
+      profile_ = std::make_unique<Profile>(std::move(options));
+    } catch (...) {
+      ended_ = true;
+      std::fputs("stepscope: out of memory; the program runs on unprofiled\n",
+                 stderr);
+    }
+  }
+
+  void OnStepEnd() noexcept override {
+    const std::lock_guard lock(mutex_);
+    if (profile_ != nullptr && !ended_) profile_->Step();
+  }
+
+  // On the thread that ends the program; the one that steps may still run.
+  void End() noexcept {
+    if (getpid() != pid_) return;
+    const std::lock_guard lock(mutex_);
+    if (ended_) return;
+    ended_ = true;
+    if (profile_ != nullptr) {
+      (void)profile_->Finish();
+      return;
+    }
+    std::fprintf(stderr,
+                 "stepscope: the program ended without an NVTX range \"%s\", "
+                 "so nothing was recorded; STEPSCOPE_STEP_RANGE names the "
+                 "range that is a step\n",
+                 options_.step_range.c_str());
+  }
+
+ private:
+  const WindowOptions options_;
+  const pid_t pid_;
+  // Held across a step's switch only, which the exit must not fall into.
+  std::mutex mutex_;
+  std::unique_ptr<Profile> profile_;
+  bool ended_ = false;
+};
+
+// atexit() takes no pointer; never destroyed, as ranges may come until the end.
+StepWindow* g_window = nullptr;
+
+}  // namespace
+
+void StartStepWindow(const WindowOptions& options) {
+  g_window = new StepWindow(options);
+  ListenForNvtxSteps(options.step_range, g_window);
+  std::atexit([] { g_window->End(); });
+}
+
+}  // namespace stepscope

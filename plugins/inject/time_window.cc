@@ -1,0 +1,111 @@
+#include "time_window.h"
+
+#include <pthread.h>
+#include <stepscope/profile.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+
+#include "profile_options.h"
+
+namespace stepscope {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Collectors settle before the window begins, where there is time for it.
+constexpr milliseconds kWarmup(100);
+
+class TimeWindow {
+ public:
+  explicit TimeWindow(const WindowOptions& options)
+      : options_(options), pid_(getpid()) {}
+
+  // On our own thread.
+  void Run() {
+    const milliseconds start(options_.start_ms);
+    const milliseconds warmup = std::min(kWarmup, start);
+    if (Sleep(start - warmup)) {
+      Record(warmup);
+    } else {
+      std::fprintf(stderr,
+                   "stepscope: the program ended before the %lld ms of "
+                   "STEPSCOPE_START_MS, so nothing was recorded\n",
+                   static_cast<long long>(options_.start_ms));
+    }
+    const std::lock_guard lock(mutex_);
+    done_ = true;
+    changed_.notify_all();
+  }
+
+  // On the thread that ends the program: cuts the window here, waits for files.
+  void End() {
+    if (getpid() != pid_) return;  // a child has none of our threads
+    std::unique_lock lock(mutex_);
+    ending_ = true;
+    changed_.notify_all();
+    // Profile waits for its files with a limit of its own.
+    changed_.wait(lock, [&] { return done_; });
+  }
+
+ private:
+  void Record(milliseconds warmup) {
+    ProfileOptions options = InjectedProfileOptions(options_, getpid());
+    // One step of warm-up, if any, and one that is the window.
+    options.schedule = {.wait = 0, .warmup = warmup.count() > 0, .active = 1};
+    Profile profile(std::move(options));
+    if (warmup.count() > 0) {
+      if (!Sleep(warmup)) return;
+      profile.Step();
+    }
+    Sleep(milliseconds(options_.duration_ms));
+    profile.Step();
+  }
+
+  // False if the program ends meanwhile.
+  bool Sleep(milliseconds time) {
+    std::unique_lock lock(mutex_);
+    return !changed_.wait_for(lock, time, [&] { return ending_; });
+  }
+
+  const WindowOptions options_;
+  const pid_t pid_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ending_ = false;
+  bool done_ = false;
+};
+
+// atexit() takes no pointer; never destroyed, as the thread may outlive all.
+TimeWindow* g_window = nullptr;
+
+}  // namespace
+
+void StartTimeWindow(const WindowOptions& options) {
+  g_window = new TimeWindow(options);
+  // The program's signal handlers run on its own threads, as without us.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    std::thread([] {
+      pthread_setname_np(pthread_self(), "stepscope-drive");
+      g_window->Run();
+    }).detach();
+  } catch (...) {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  std::atexit([] { g_window->End(); });
+}
+
+}  // namespace stepscope

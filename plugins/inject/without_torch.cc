@@ -1,0 +1,7 @@
+#include "optional_sources.h"
+
+namespace stepscope {
+
+void AddTorch(std::vector<std::unique_ptr<Collector>>&) {}
+
+}  // namespace stepscope
