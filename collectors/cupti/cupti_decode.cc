@@ -113,6 +113,22 @@ bool CuptiDecoder::Has(const RecordBytes& bytes, size_t needed) {
   return false;
 }
 
+bool CuptiDecoder::Convert(uint64_t begin, uint64_t end, int64_t* begin_ns,
+                           int64_t* end_ns) {
+  if (begin == 0 || end == 0) {
+    ++result_.no_times;
+    return false;
+  }
+  *begin_ns = ToNs(begin);
+  *end_ns = ToNs(end);
+  // The second can only be for numbers that are no times at all.
+  if (end < begin || *end_ns < *begin_ns) {
+    ++result_.reversed_times;
+    return false;
+  }
+  return true;
+}
+
 std::string_view CuptiDecoder::TextOf(const char* pointer) const {
   if (pointer == nullptr || !records_.text) return {};
   return records_.text(pointer);

@@ -94,17 +94,8 @@ void CuptiDecoder::AddCall(bool is_driver, const RecordBytes& bytes) {
   const auto record = bytes.As<Record>();
   const NameId name = CallNameOf(is_driver, record.cbid);
   if (name == kSkip) return;
-  if (record.start == 0 || record.end == 0) {
-    ++result_.no_times;
-    return;
-  }
-  if (record.end < record.start) {
-    ++result_.reversed_times;
-    return;
-  }
   RuntimeCall row;
-  row.begin_ns = ToNs(record.start);
-  row.end_ns = ToNs(record.end);
+  if (!Convert(record.start, record.end, &row.begin_ns, &row.end_ns)) return;
   row.correlation = record.correlationId;
   row.name = name;
   row.thread = ThreadOf(record.processId, record.threadId);
@@ -142,17 +133,11 @@ void CuptiDecoder::AddSync(const RecordBytes& bytes) {
   if (record.returnValue == kNotReady)
     return;  // a query, which waited for
              // nothing
-  if (record.start == 0 || record.end == 0) {
-    ++result_.no_times;
-    return;
-  }
-  if (record.end < record.start) {
-    ++result_.reversed_times;
-    return;
-  }
   Wait wait;
-  wait.row.begin_ns = ToNs(record.start);
-  wait.row.end_ns = ToNs(record.end);
+  if (!Convert(record.start, record.end, &wait.row.begin_ns,
+               &wait.row.end_ns)) {
+    return;
+  }
   wait.row.correlation = record.correlationId;
   wait.row.name = builder_.Intern(SyncName(NumberOf(record.type)));
   wait.row.stream =
@@ -223,13 +208,8 @@ void CuptiDecoder::AddOverhead(const RecordBytes& bytes) {
   using Record = CUpti_ActivityOverhead3;
   if (!Has(bytes, offsetof(Record, correlationId))) return;
   const auto record = bytes.As<Record>();
-  if (record.start == 0 || record.end < record.start) {
-    ++result_.reversed_times;
-    return;
-  }
   Overhead row;
-  row.begin_ns = ToNs(record.start);
-  row.end_ns = ToNs(record.end);
+  if (!Convert(record.start, record.end, &row.begin_ns, &row.end_ns)) return;
   row.name = builder_.Intern(OverheadName(NumberOf(record.overheadKind)));
   if (NumberOf(record.objectKind) == CUPTI_ACTIVITY_OBJECT_THREAD) {
     row.thread =

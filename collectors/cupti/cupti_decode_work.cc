@@ -90,16 +90,7 @@ int64_t Moment(const CuptiTimes& times, uint64_t cupti_ns) {
 
 // True if the row is worth adding: it has a beginning and an end, in order.
 bool CuptiDecoder::Place(uint64_t begin, uint64_t end, DeviceWork& work) {
-  if (begin == 0 || end == 0) {
-    ++result_.no_times;
-    return false;
-  }
-  if (end < begin) {
-    ++result_.reversed_times;
-    return false;
-  }
-  work.begin_ns = ToNs(begin);
-  work.end_ns = ToNs(end);
+  if (!Convert(begin, end, &work.begin_ns, &work.end_ns)) return false;
   // Synchronisation records name the context only.
   if (const auto context = static_cast<uint32_t>(work.context);
       context != last_context_) {

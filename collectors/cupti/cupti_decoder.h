@@ -69,6 +69,10 @@ class CuptiDecoder {
   void AddDevices();
   const DeviceLimits& LimitsOf(int32_t device);
 
+  // Converts a record's times. False, and counted, if CUPTI did not get one of
+  // them or they make no sense.
+  bool Convert(uint64_t begin, uint64_t end, int64_t* begin_ns,
+               int64_t* end_ns);
   // False, and counted, if the record is too short to have `needed` bytes.
   bool Has(const RecordBytes& bytes, size_t needed);
   int64_t ToNs(uint64_t cupti_ns) const {
