@@ -75,7 +75,7 @@ std::string MachineInWords(const Report& report) {
 }
 
 std::string RankInWords(const RunInfo& run) {
-  if (run.rank < 0) return "";
+  if (run.rank < 0 || run.world_size == 1) return "";
   std::string text = "rank " + std::to_string(run.rank);
   if (run.world_size > 0) text += " of " + std::to_string(run.world_size);
   return text;

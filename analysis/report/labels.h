@@ -20,7 +20,7 @@ std::string CauseInWords(std::string_view key, bool has_gpu);
 
 // "3 steps", "CPU, 2 cores", "1 x NVIDIA H200"
 std::string MachineInWords(const Report& report);
-// "rank 0 of 8"; empty if the Trace did not say.
+// "rank 0 of 8"; empty if there is only one, or the Trace did not say.
 std::string RankInWords(const RunInfo& run);
 
 // "-41.0 ms per step, 80.3 to 39.3 ms (2.0x; likely -36 to -44)",

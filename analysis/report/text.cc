@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "labels.h"
+#include "page.h"
 #include "words.h"
 
 namespace stepscope {
@@ -16,66 +17,6 @@ namespace {
 constexpr size_t kTopOpsShown = 5;
 constexpr double kHealthy = 0.5;        // of the step spent computing
 constexpr double kWorthNaming = 0.005;  // of the step
-
-// Columns on a terminal: UTF-8 continuation bytes take none.
-size_t Columns(std::string_view text) {
-  return static_cast<size_t>(std::ranges::count_if(text, [](char c) {
-    return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
-  }));
-}
-
-// Control characters would play with the reader's terminal.
-std::string Printable(std::string_view text) {
-  std::string clean;
-  for (char c : text) {
-    clean += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c;
-  }
-  return clean;
-}
-
-class Page {
- public:
-  explicit Page(const TextOptions& options) : options_(options) {}
-
-  std::string Paint(std::string_view text, const char* code) const {
-    if (!options_.color) return std::string(text);
-    return std::string("\x1b[") + code + "m" + std::string(text) + "\x1b[0m";
-  }
-  void Line(std::string_view text = "") { (text_ += text) += '\n'; }
-  // `text` behind a label, broken at blanks, later lines indented under it.
-  void Wrapped(std::string_view label, std::string_view raw) {
-    if (raw.empty()) return;
-    const std::string text = Printable(raw);
-    const size_t indent = Columns(label);
-    const size_t width = static_cast<size_t>(std::max(options_.width, 40));
-    std::string line(label);
-    size_t used = indent;
-    size_t at = 0;
-    while (at < text.size()) {
-      const size_t end = std::min(text.find(' ', at), text.size());
-      const std::string_view word = std::string_view(text).substr(at, end - at);
-      const size_t columns = Columns(word);
-      if (used > indent && used + 1 + columns > width) {
-        Line(line);
-        line = std::string(indent, ' ');
-        used = indent;
-      }
-      if (used > indent) {
-        line += ' ';
-        ++used;
-      }
-      line += word;
-      used += columns;
-      at = end + 1;
-    }
-    Line(line);
-  }
-  std::string Take() { return std::move(text_); }
-
- private:
-  const TextOptions& options_;
-  std::string text_;
-};
 
 std::string Bar(double frac) {
   const int full = std::clamp(static_cast<int>(std::lround(20 * frac)), 0, 20);
@@ -207,6 +148,28 @@ void OneFinding(const Report& report, const Finding& finding,
   }
 }
 
+// What to say where there is nothing to advise. A step that mostly computes is
+// healthy; of another one it is only known that the rules there are found
+// nothing; a damaged recording shows nothing either way.
+std::string Verdict(const Report& report) {
+  const bool damaged =
+      std::ranges::any_of(report.findings, [](const Finding& f) {
+        return f.id == "capture-incomplete" &&
+               f.status == FindingStatus::kError;
+      });
+  if (damaged) return "No verdict: the recording is damaged, see above.";
+  if (report.clean.empty()) return "Nothing could be checked.";
+  const std::string checks =
+      Count(static_cast<int64_t>(report.clean.size()), "check") +
+      " found nothing worth changing";
+  const auto compute = report.time_split_ms.find("compute");
+  const bool busy = compute != report.time_split_ms.end() &&
+                    compute->second > kHealthy * report.steps.mean_ms;
+  if (busy) return "Healthy: " + checks + ".";
+  return checks +
+         ", but most of the step is not computing: see the split above.";
+}
+
 void Findings(const Report& report, const TextOptions& options, Page& page) {
   int number = 0;
   int64_t notes = 0;
@@ -223,20 +186,8 @@ void Findings(const Report& report, const TextOptions& options, Page& page) {
                options, page);
   }
   if (!advice && report.steps.count > 0) {
-    // A step that mostly computes is healthy; of another one it is only known
-    // that the rules there are found nothing.
-    const auto compute = report.time_split_ms.find("compute");
-    const bool busy = compute != report.time_split_ms.end() &&
-                      compute->second > kHealthy * report.steps.mean_ms;
-    const std::string checks =
-        Count(static_cast<int64_t>(report.clean.size()), "check") +
-        " found nothing worth changing";
     page.Line();
-    page.Wrapped("", report.clean.empty() ? "Nothing could be checked."
-                     : busy               ? "Healthy: " + checks + "."
-                                          : checks +
-                                  ", but most of the step is not "
-                                  "computing: see the split above.");
+    page.Wrapped("", Verdict(report));
   }
   const std::string plan = PlanInWords(report);
   if (!plan.empty()) {

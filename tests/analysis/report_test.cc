@@ -101,6 +101,26 @@ TEST(TextReportTest, ATraceWithoutStepsIsNotGivenAny) {
   EXPECT_FALSE(Contains(text, "Healthy")) << text;
 }
 
+TEST(TextReportTest, ADamagedRecordingIsNotCalledHealthy) {
+  const Trace trace = TraceFromText(R"(
+    step 0..1000000 thread=0
+    op 0..900000 thread=0 aten::mm
+    loss severity=error count=1 detail="the file ends too early" truncated-file
+  )");
+  const std::string text = ToText(Analyze(trace), {});
+  EXPECT_FALSE(Contains(text, "Healthy")) << text;
+  EXPECT_TRUE(Contains(text, "No verdict")) << text;
+}
+
+TEST(TextReportTest, ARankIsNamedOnlyWhereThereAreSeveral) {
+  Report report;
+  report.run.rank = 0;
+  report.run.world_size = 1;
+  EXPECT_FALSE(Contains(ToText(report, {}), "rank"));
+  report.run.world_size = 8;
+  EXPECT_TRUE(Contains(ToText(report, {}), "rank 0 of 8"));
+}
+
 TEST(TextReportTest, AnEmptyTraceIsNoError) {
   EXPECT_FALSE(ToText(Analyze(Trace()), {}).empty());
 }
