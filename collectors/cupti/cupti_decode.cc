@@ -1,6 +1,7 @@
 #include "cupti_decode.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "cupti_decoder.h"
@@ -18,7 +19,47 @@ CuptiDecoder::CuptiDecoder(const CuptiRecords& records, const CuptiApi& api,
   }
 }
 
+// Growing tables is what decoding would spend most of its time on, so the first
+// buffer is counted and the others taken to be like it.
+void CuptiDecoder::Reserve() {
+  if (records_.buffers.empty() || records_.buffers[0].valid_bytes == 0) return;
+  const CuptiBuffer& first = records_.buffers[0];
+  const uint8_t* const end = first.data + first.valid_bytes;
+  size_t calls = 0;
+  size_t kernels = 0;
+  size_t copies = 0;
+  CUpti_Activity* record = nullptr;
+  const uint8_t* last = nullptr;
+  while (api_.GetNextRecord(first.data, first.valid_bytes, &record) ==
+         CUPTI_SUCCESS) {
+    const auto* at = reinterpret_cast<const uint8_t*>(record);
+    const uint8_t* const least = last == nullptr ? first.data : last + 1;
+    if (at < least || at + sizeof(uint32_t) > end) break;
+    last = at;
+    uint32_t kind = 0;
+    std::memcpy(&kind, at, sizeof(kind));
+    calls += kind == CUPTI_ACTIVITY_KIND_RUNTIME;
+    kernels += kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
+    copies += kind == CUPTI_ACTIVITY_KIND_MEMCPY;
+  }
+  size_t bytes = 0;
+  for (const CuptiBuffer& buffer : records_.buffers) {
+    bytes += buffer.valid_bytes;
+  }
+  // A little more than that, as the shares vary.
+  const double times = records_.buffers.size() == 1
+                           ? 1.0
+                           : 1.1 * static_cast<double>(bytes) /
+                                 static_cast<double>(first.valid_bytes);
+  const auto scaled = [&](size_t count) {
+    return static_cast<size_t>(static_cast<double>(count) * times);
+  };
+  builder_.Reserve(scaled(calls), scaled(kernels), scaled(copies));
+  runtime_correlations_.reserve(scaled(calls));
+}
+
 CuptiDecodeResult CuptiDecoder::Decode() {
+  Reserve();
   for (const CuptiBuffer& buffer : records_.buffers) Walk(buffer);
   LinkCalls();
   LinkWaits();

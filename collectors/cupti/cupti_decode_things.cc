@@ -130,16 +130,16 @@ void CuptiDecoder::AddStream(const RecordBytes& bytes) {
 
 // Contexts know their device and null stream; names come on their own.
 void CuptiDecoder::LinkStreams() {
-  for (const auto& [context, stream] : null_stream_of_context_) {
+  for (const auto& known : null_stream_of_context_) {
+    Stream null_stream;
+    null_stream.id = known.second;
+    null_stream.context = static_cast<int32_t>(known.first);
+    null_stream.is_default = true;
     const bool there =
         std::any_of(streams_.begin(), streams_.end(), [&](const Stream& row) {
-          return row.context == static_cast<int32_t>(context) &&
-                 row.id == stream;
+          return row.context == null_stream.context && row.id == null_stream.id;
         });
-    if (there) continue;
-    streams_.push_back({.id = stream,
-                        .context = static_cast<int32_t>(context),
-                        .is_default = true});
+    if (!there) streams_.push_back(null_stream);
   }
   std::sort(streams_.begin(), streams_.end(),
             [](const Stream& a, const Stream& b) {

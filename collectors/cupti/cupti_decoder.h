@@ -36,6 +36,7 @@ class CuptiDecoder {
     uint32_t context = 0;
   };
 
+  void Reserve();
   void Walk(const CuptiBuffer& buffer);
   void One(uint32_t kind, const RecordBytes& bytes);
 

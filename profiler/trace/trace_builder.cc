@@ -132,6 +132,13 @@ RowId TraceBuilder::InternStack(Stack stack) {
   return InternRow(std::move(stack), trace_.stacks_, index_->stacks);
 }
 
+void TraceBuilder::Reserve(size_t runtime_calls, size_t kernels,
+                           size_t copies) {
+  trace_.runtime_calls_.reserve(trace_.runtime_calls_.size() + runtime_calls);
+  trace_.kernels_.reserve(trace_.kernels_.size() + kernels);
+  trace_.copies_.reserve(trace_.copies_.size() + copies);
+}
+
 RowId TraceBuilder::Add(const Step& row) { return Push(trace_.steps_, row); }
 RowId TraceBuilder::Add(const Range& row) { return Push(trace_.ranges_, row); }
 RowId TraceBuilder::Add(const Op& row) { return Push(trace_.ops_, row); }

@@ -312,6 +312,7 @@ class LostApi : public CuptiApi {
       : fake_(130001), api_(fake_.Api()), steps_(std::move(steps)) {}
   CUptiResult GetNextRecord(const uint8_t* buffer, size_t,
                             CUpti_Activity** record) const override {
+    if (*record == nullptr) at_ = 0;
     if (at_ == steps_.size()) return CUPTI_ERROR_MAX_LIMIT_REACHED;
     *record = reinterpret_cast<CUpti_Activity*>(const_cast<uint8_t*>(buffer) +
                                                 steps_[at_++]);

@@ -53,6 +53,10 @@ class TraceBuilder {
     trace_.watched_ |= uint64_t{1} << static_cast<int>(kind);
   }
 
+  // Room for so many rows more, for whoever knows beforehand: tables then grow
+  // once. Only the large tables of a device recording.
+  void Reserve(size_t runtime_calls, size_t kernels, size_t copies);
+
   RowId Add(const Step& row);
   RowId Add(const Range& row);
   RowId Add(const Op& row);
