@@ -9,11 +9,11 @@
 #include <span>
 #include <string_view>
 
+#include "nvtx_event.h"
 #include "nvtx_name_hooks.h"
 #include "nvtx_names.h"
 #include "nvtx_slots.h"
 #include "nvtx_steps.h"
-#include "nvtx_text.h"
 
 namespace stepscope {
 namespace {
@@ -32,68 +32,9 @@ void EnsureForkHandler() {
       pthread_atfork(nullptr, nullptr, [] { g_mode.store(0); });
 }
 
-// Longer than any text that is kept, so that a cut is noticed and counted.
-using WideBuffer = char[kMaxNameBytes + 4];
-
-// What an event carries beside its time.
-struct Event {
-  std::string_view text;
-  const void* registered = nullptr;  // instead of the text
-  NvtxPayload payload = NvtxPayload::kNone;
-  uint32_t category = 0;
-  uint64_t payload_bits = 0;
-
-  std::string_view name() const {
-    return registered != nullptr ? NvtxNames::TextOf(registered) : text;
-  }
-};
-
-Event FromText(const char* message) {
-  Event event;
-  if (message != nullptr) event.text = message;
-  return event;
-}
-
-Event FromWide(const wchar_t* message, WideBuffer& buffer) {
-  Event event;
-  event.text = ToUtf8(message, buffer);
-  return event;
-}
-
-Event FromAttributes(const nvtxEventAttributes_t* attributes,
-                     WideBuffer& buffer) {
-  Event event;
-  // A shorter structure is of a version that never shipped with NVTX 3.
-  if (attributes == nullptr || attributes->size < sizeof(*attributes)) {
-    return event;
-  }
-  event.category = attributes->category;
-  const auto type = static_cast<uint32_t>(attributes->payloadType);
-  if (type < kNvtxPayloadTypes) {
-    event.payload = static_cast<NvtxPayload>(type);
-    std::memcpy(&event.payload_bits, &attributes->payload, kNvtxPayloadBytes);
-  }
-  switch (attributes->messageType) {
-    case NVTX_MESSAGE_TYPE_ASCII:
-      if (attributes->message.ascii != nullptr) {
-        event.text = attributes->message.ascii;
-      }
-      break;
-    case NVTX_MESSAGE_TYPE_UNICODE:
-      event.text = ToUtf8(attributes->message.unicode, buffer);
-      break;
-    case NVTX_MESSAGE_TYPE_REGISTERED:
-      event.registered = attributes->message.registered;
-      break;
-    default:
-      break;
-  }
-  return event;
-}
-
 // Gives the range's id, 0 if the event was not recorded.
 uint64_t Record(NvtxEvent what, const void* domain,
-                const Event& event) noexcept {
+                const NvtxMessage& event) noexcept {
   WriteScope scope;
   if (!scope) return 0;
   const std::string_view text = Bounded(scope.log(), event.text);
@@ -127,7 +68,7 @@ void RecordEnd(NvtxEvent what, uint64_t about) noexcept {
 
 // Begins and ends of steps come first and last, so that the range that marks
 // the first step is recorded whole.
-int Push(uint32_t mode, const void* domain, const Event& event) noexcept {
+int Push(uint32_t mode, const void* domain, const NvtxMessage& event) noexcept {
   if ((mode & kSteps) != 0) [[unlikely]] {
     g_steps.load()->OnPush(domain, event.name());
     mode = g_mode.load(std::memory_order_relaxed);
@@ -146,7 +87,8 @@ int Pop(uint32_t mode, const void* domain) noexcept {
   return NVTX_NO_PUSH_POP_TRACKING;
 }
 
-uint64_t Start(uint32_t mode, const void* domain, const Event& event) noexcept {
+uint64_t Start(uint32_t mode, const void* domain,
+               const NvtxMessage& event) noexcept {
   bool is_step = false;
   if ((mode & kSteps) != 0) [[unlikely]] {
     is_step = g_steps.load()->OnStart(domain, event.name());
@@ -170,7 +112,8 @@ void End(uint32_t mode, uint64_t id) noexcept {
     g_steps.load()->OnEnd(id);
 }
 
-void Mark(uint32_t mode, const void* domain, const Event& event) noexcept {
+void Mark(uint32_t mode, const void* domain,
+          const NvtxMessage& event) noexcept {
   if ((mode & kSteps) != 0) [[unlikely]] {
     g_steps.load()->OnMark(domain, event.name());
     mode = g_mode.load(std::memory_order_relaxed);

@@ -110,7 +110,7 @@ TEST_F(InjectedProgramTest, RecordsAStretchOfTime) {
   const Outcome run = Run(ByNvtx() +
                               "STEPSCOPE_START_MS=40 STEPSCOPE_DURATION_MS=80 "
                               "STEPSCOPE_PRINT=0 STEPSCOPE_NAME=mine",
-                          "60 4");
+                          "200 4");
   EXPECT_EQ(run.status, 0);
   EXPECT_EQ(run.out, "the program's own output\n");
   const Trace trace = Only();
@@ -134,7 +134,7 @@ TEST_F(InjectedProgramTest, KeepsWhatIsThereWhenTheProgramEndsEarly) {
   EXPECT_EQ(Ranges(trace).at("step"), 4);
 
   std::filesystem::remove_all(log_);
-  EXPECT_EQ(Run(ByNvtx() + "STEPSCOPE_DURATION_MS=60000", "5 4").status, 0);
+  EXPECT_EQ(Run(ByNvtx() + "STEPSCOPE_DURATION_MS=60000", "100 8").status, 0);
   EXPECT_GE(Ranges(Only()).at("forward"), 3);
 }
 
@@ -161,7 +161,7 @@ TEST_F(InjectedProgramTest, ForkedChildrenRunAndWriteNothing) {
   EXPECT_FALSE(ranges.contains("of a child"));
 
   std::filesystem::remove_all(log_);
-  EXPECT_EQ(Run(ByNvtx() + "STEPSCOPE_DURATION_MS=60000", "6 2 fork").status,
+  EXPECT_EQ(Run(ByNvtx() + "STEPSCOPE_DURATION_MS=60000", "100 4 fork").status,
             0);
   EXPECT_FALSE(Ranges(Only()).contains("of a child"));
 }
