@@ -53,7 +53,8 @@ TEST(HostCollectorTest, CountsTheWorkOfAStepHere) {
   EXPECT_LE(busy.training_thread_cpu_ns,
             busy.end_ns - busy.begin_ns + 1'000'000);
   EXPECT_LT(idle.training_thread_cpu_ns, 15'000'000);
-  EXPECT_GE(busy.process_cpu_ns, busy.training_thread_cpu_ns);
+  // Two clocks read one after the other.
+  EXPECT_GE(busy.process_cpu_ns + 1'000'000, busy.training_thread_cpu_ns);
 }
 
 TEST(HostCollectorTest, ReadsARecordedMachine) {
