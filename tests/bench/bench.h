@@ -16,7 +16,8 @@ struct BenchOptions {
 
 void RunOpRows(const BenchOptions& options, Results& results);
 void RunExportRows(const BenchOptions& options, Results& results);
-// REQUIRES: RunOpRows ran on the same results.
+// REQUIRES: RunOpRows ran on the same results, op_sample and window_open
+// included.
 void RunStepRows(const BenchOptions& options, Results& results);
 
 inline bool Wanted(const BenchOptions& options, const std::string& name) {

@@ -2,9 +2,11 @@
 // long the training thread is held.
 #include <malloc.h>
 #include <stepscope/profile.h>
+#include <stepscope/trace.h>
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -36,6 +38,12 @@ double StatusBytes(const std::string& field) {
 
 // Peak memory of recording and stopping, over what there was before.
 double PeakBytesPerOp(Recorder recorder) {
+  {
+    // So that what is resident for good is so before.
+    const auto scope = Start(recorder, {});
+    AddOps(1, 1000);
+    scope->StopAndKeep();
+  }
   malloc_trim(0);
   std::ofstream("/proc/self/clear_refs") << "5";  // the peak starts here
   const double before = StatusBytes("VmRSS:");
@@ -58,14 +66,24 @@ double ExportSeconds(Recorder recorder, const std::string& path) {
 // The step that ends the active window, as a loop feels it: its files are
 // written beside it.
 double BlockedSeconds(const std::string& dir) {
+  size_t ops = 0;
   Profile profile({.log_dir = dir,
                    .name = "bench",
                    .schedule = {.wait = 0, .warmup = 0, .active = 1},
-                   .print_report = false});
+                   .print_report = false,
+                   .on_report = [&ops](const Trace& trace, const Report&) {
+                     ops = trace.ops().size();
+                   }});
   AddOps(1, kOps);
   const auto begin = std::chrono::steady_clock::now();
   profile.Step();
-  return Seconds(std::chrono::steady_clock::now() - begin);
+  const double seconds = Seconds(std::chrono::steady_clock::now() - begin);
+  if (!profile.Finish().ok() || ops < kOps) {
+    std::fprintf(stderr, "bench: stop_blocks recorded %zu operators of %d\n",
+                 ops, kOps);
+    std::exit(1);
+  }
+  return seconds;
 }
 
 }  // namespace
@@ -84,7 +102,7 @@ void RunExportRows(const BenchOptions& options, Results& results) {
                  .peer = Median(peer),
                  .limit = 32,
                  .repetitions = kRounds,
-                 .spread_frac = SpreadFrac(ours),
+                 .spread = Spread(ours),
                  .bound = 40,
                  .bound_is_absolute = true});
   }
@@ -106,7 +124,7 @@ void RunExportRows(const BenchOptions& options, Results& results) {
                .ours = Median(ours),
                .peer = Median(peer),
                .repetitions = kRounds,
-               .spread_frac = SpreadFrac(ours),
+               .spread = Spread(ours),
                .bound = 0.25});
   results.Add({.name = "stop_blocks",
                .unit = "s",
@@ -114,7 +132,7 @@ void RunExportRows(const BenchOptions& options, Results& results) {
                .peer = Median(peer),
                .limit = 0,
                .repetitions = kRounds,
-               .spread_frac = SpreadFrac(blocked),
+               .spread = Spread(blocked),
                .bound = 0.01});
 }
 

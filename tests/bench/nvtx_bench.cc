@@ -107,7 +107,7 @@ void AddRow(Results& results, const std::string& name, Loop ours, Loop empty,
                .ours = Median(added),
                .limit = Median(empties),
                .repetitions = kRounds,
-               .spread_frac = SpreadFrac(added),
+               .spread = Spread(added),
                .bound = bound,
                .bound_is_absolute = true});
 }
@@ -137,7 +137,7 @@ int Main(const std::string& out) {
                .unit = "ns per range",
                .ours = Median(decode),
                .repetitions = 11,
-               .spread_frac = SpreadFrac(decode)});
+               .spread = Spread(decode)});
   return results.missed() == 0 ? 0 : 3;
 }
 

@@ -1,51 +1,75 @@
 // What recording one event costs: the workload's time per event with a
-// recorder, less the same without one, all in turn in every round.
+// recorder, less the same without one.
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "bench.h"
 #include "recorders.h"
+#include "turns.h"
 #include "workloads.h"
 
 namespace stepscope::bench {
 namespace {
 
-constexpr std::array kRecorders = {Recorder::kNothing, Recorder::kEmpty,
-                                   Recorder::kOurs, Recorder::kKineto};
+constexpr std::array kRecorders = {Recorder::kEmpty, Recorder::kOurs,
+                                   Recorder::kKineto};
 
 struct OpRow {
   std::string name;
   RecordOptions options;
   std::function<double()> ns_per_event;
   bool has_limit;
-  double bound;
-  double bound_of_limit;
+  std::optional<double> bound;
+  std::optional<double> bound_of_limit;
+  int max_rounds = 1000;
 };
 
 void RunOpRow(const OpRow& row, int rounds, Results& results) {
-  std::array<std::vector<double>, kRecorders.size()> added;
+  rounds = std::min(rounds, row.max_rounds);
+  const auto added = AddedNs(kRecorders, row.options, rounds, row.ns_per_event);
+  Result result{.name = row.name,
+                .unit = "ns/event",
+                .ours = Median(added[1]),
+                .peer = Median(added[2]),
+                .repetitions = rounds,
+                .spread = Spread(added[1]),
+                .bound = row.bound,
+                .bound_of_limit = row.bound_of_limit};
+  if (row.has_limit) result.limit = Median(added[0]);
+  results.Add(result);
+}
+
+// What a window costs before its first event: memory made ready, hooks
+// installed, the cost of an operator measured.
+void RunOpenRow(int rounds, Results& results) {
+  const RecordOptions options{.shapes = true, .memory = true};
+  const auto seconds = [&](Recorder recorder) {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto scope = Start(recorder, options);
+    const std::chrono::duration<double> passed =
+        std::chrono::steady_clock::now() - begin;
+    AddOps(1, 100);
+    return passed.count();
+  };
+  std::vector<double> ours, peer;
   for (int round = -1; round < rounds; ++round) {
-    std::array<double, kRecorders.size()> ns;
-    for (size_t i = 0; i < kRecorders.size(); ++i) {
-      // Each round starts with another one, so that none is always first.
-      const size_t at = (i + static_cast<size_t>(round + 1)) % ns.size();
-      const auto scope = Start(kRecorders[at], row.options);
-      ns[at] = row.ns_per_event();
-    }
-    if (round < 0) continue;  // warms up
-    for (size_t i = 1; i < ns.size(); ++i) added[i].push_back(ns[i] - ns[0]);
+    const double own = seconds(Recorder::kOurs);
+    const double kineto = seconds(Recorder::kKineto);
+    if (round < 0) continue;
+    ours.push_back(own);
+    peer.push_back(kineto);
   }
-  results.Add({.name = row.name,
-               .unit = "ns/event",
-               .ours = Median(added[2]),
-               .peer = Median(added[3]),
-               .limit = row.has_limit ? Median(added[1]) : -1,
+  results.Add({.name = "window_open",
+               .unit = "s",
+               .ours = Median(ours),
+               .peer = Median(peer),
                .repetitions = rounds,
-               .spread_frac = SpreadFrac(added[2]),
-               .bound = row.bound,
-               .bound_of_limit = row.bound_of_limit});
+               .spread = Spread(ours)});
 }
 
 }  // namespace
@@ -54,20 +78,32 @@ void RunOpRows(const BenchOptions& options, Results& results) {
   const auto adds = [](int threads) {
     return [threads] { return AddOps(threads, threads == 8 ? 5000 : 20000); };
   };
+  const auto backward = [] { return BackwardPasses(20); };
+  const auto scopes = [] { return UserScopes(20000); };
+  const auto blocks = [] { return ResidualBlocks(100); };
   const std::vector<OpRow> rows = {
       {"op_plain_1", {}, adds(1), true, 0.35, 1.4},
       {"op_plain_2", {.all_threads = true}, adds(2), true, 0.35, 1.4},
       {"op_plain_8", {.all_threads = true}, adds(8), true, 0.35, 1.4},
-      {"op_backward", {}, [] { return BackwardPasses(20); }, true, 0.4, -1},
-      {"op_scope", {}, [] { return UserScopes(20000); }, true, 0.4, -1},
-      {"op_shapes", {.shapes = true}, adds(1), false, 0.4, -1},
-      {"op_memory", {.memory = true}, adds(1), false, 0.45, -1},
-      // Not in the table of limits: what the sample records, for sample_step.
-      {"op_sample", {.shapes = true, .memory = true}, adds(1), false, -1, -1},
+      {"op_backward", {}, backward, true, 0.4, {}},
+      {"op_scope", {}, scopes, true, 0.4, {}},
+      {"op_shapes", {.shapes = true}, adds(1), false, 0.4, {}},
+      {"op_memory", {.memory = true}, adds(1), true, 0.45, {}},
+      // Beside the limits: a window that outgrows the memory made ready for it,
+      // and the operators and options of the sample, for sample_step.
+      {"op_plain_long",
+       {},
+       [] { return AddOps(1, 600000); },
+       true,
+       0.35,
+       {},
+       5},
+      {"op_sample", {.shapes = true, .memory = true}, blocks, true, {}, {}},
   };
   for (const OpRow& row : rows) {
     if (Wanted(options, row.name)) RunOpRow(row, options.rounds, results);
   }
+  if (Wanted(options, "window_open")) RunOpenRow(options.rounds, results);
 }
 
 }  // namespace stepscope::bench

@@ -1,12 +1,17 @@
 #include "recorders.h"
 
 #include <ATen/record_function.h>
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 #include <stepscope/collectors.h>
 #include <stepscope/export.h>
+#include <stepscope/profile.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
+#include <optional>
 #include <utility>
 
 namespace stepscope::bench {
@@ -26,9 +31,19 @@ class Nothing : public RecorderScope {
   void StopAndKeep() override {}
 };
 
+// LibTorch keeps a table of all blocks for whoever wants memory events.
+class EmptyMemoryHook : public c10::MemoryReportingInfoBase {
+ public:
+  void reportMemoryUsage(void*, int64_t, size_t, size_t, c10::Device) override {
+  }
+  bool memoryProfilingEnabled() const override { return true; }
+};
+
 class EmptyCallback : public RecorderScope {
  public:
-  EmptyCallback() {
+  explicit EmptyCallback(const RecordOptions& options) {
+    if (options.memory)
+      memory_.emplace(kSlot, std::make_shared<EmptyMemoryHook>());
     handle_ = at::addGlobalCallback(at::RecordFunctionCallback(
         [](const at::RecordFunction&) -> std::unique_ptr<at::ObserverContext> {
           return nullptr;
@@ -40,6 +55,8 @@ class EmptyCallback : public RecorderScope {
   void StopAndKeep() override {}
 
  private:
+  static constexpr auto kSlot = c10::DebugInfoKind::PROFILER_STATE;
+  std::optional<c10::DebugInfoGuard> memory_;
   at::CallbackHandle handle_;
 };
 
@@ -81,6 +98,22 @@ class Ours : public RecorderScope {
   std::unique_ptr<Recording> torch_, events_;
 };
 
+class OursWaiting : public RecorderScope {
+ public:
+  OursWaiting()
+      : profile_({.name = "bench",
+                  .schedule = {.wait = 1000000},
+                  .print_report = false}) {
+    profile_.Step();
+    Need(profile_.status());
+  }
+  void StopAndExport(const std::string&) override {}
+  void StopAndKeep() override {}
+
+ private:
+  Profile profile_;
+};
+
 class Kineto : public RecorderScope {
  public:
   explicit Kineto(const RecordOptions& options) {
@@ -110,17 +143,41 @@ class Kineto : public RecorderScope {
   std::unique_ptr<torch::autograd::profiler::ProfilerResult> result_;
 };
 
+class KinetoPrepared : public RecorderScope {
+ public:
+  KinetoPrepared() {
+    torch::autograd::profiler::prepareProfiler(
+        config_, {torch::autograd::profiler::ActivityType::CPU});
+  }
+  ~KinetoPrepared() override {
+    // What was prepared has to be used before it can be prepared again.
+    torch::autograd::profiler::enableProfiler(
+        config_, {torch::autograd::profiler::ActivityType::CPU});
+    torch::autograd::profiler::disableProfiler();
+  }
+  void StopAndExport(const std::string&) override {}
+  void StopAndKeep() override {}
+
+ private:
+  const torch::autograd::profiler::ProfilerConfig config_{
+      torch::autograd::profiler::ProfilerState::KINETO};
+};
+
 }  // namespace
 
 std::unique_ptr<RecorderScope> Start(Recorder recorder,
                                      const RecordOptions& options) {
   switch (recorder) {
     case Recorder::kEmpty:
-      return std::make_unique<EmptyCallback>();
+      return std::make_unique<EmptyCallback>(options);
     case Recorder::kOurs:
       return std::make_unique<Ours>(options);
     case Recorder::kKineto:
       return std::make_unique<Kineto>(options);
+    case Recorder::kOursWaiting:
+      return std::make_unique<OursWaiting>();
+    case Recorder::kKinetoPrepared:
+      return std::make_unique<KinetoPrepared>();
     case Recorder::kNothing:
       break;
   }

@@ -1,6 +1,6 @@
 // The recorders a benchmark compares: nothing, a RecordFunction callback that
 // does nothing (the least any recorder can cost), stepscope, and Kineto through
-// its C++ API.
+// its C++ API; and the latter two before their windows.
 #pragma once
 
 #include <stepscope/clock.h>
@@ -12,7 +12,14 @@
 
 namespace stepscope::bench {
 
-enum class Recorder { kNothing, kEmpty, kOurs, kKineto };
+enum class Recorder {
+  kNothing,
+  kEmpty,
+  kOurs,
+  kKineto,
+  kOursWaiting,     // a Profile in its wait steps
+  kKinetoPrepared,  // what torch.profiler does before its first active step
+};
 
 struct RecordOptions {
   bool shapes = false;

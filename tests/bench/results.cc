@@ -1,6 +1,7 @@
 #include "results.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -21,20 +22,26 @@ std::string Machine() {
   return "unknown";
 }
 
-std::string Number(double value) {
-  if (value == -1) return "null";
+std::string Number(std::optional<double> value) {
+  if (!value.has_value()) return "null";
   std::ostringstream text;
   text.precision(6);
-  text << value;
+  text << *value;
   return text.str();
 }
 
-std::string Cell(double value) {
+std::string Cell(std::optional<double> value) {
   char text[32];
-  if (value == -1) return "-";
-  std::snprintf(text, sizeof(text), value != 0 && value < 0.1 ? "%.2e" : "%.4g",
-                value);
+  if (!value.has_value()) return "-";
+  const bool is_small = *value != 0 && std::abs(*value) < 0.1;
+  std::snprintf(text, sizeof(text), is_small ? "%.2e" : "%.4g", *value);
   return text;
+}
+
+// None where there is nothing to divide by: not measured, zero, or noise.
+std::optional<double> Over(double ours, std::optional<double> other) {
+  if (!other.has_value() || *other <= 0) return std::nullopt;
+  return ours / *other;
 }
 
 double Quantile(const std::vector<double>& sorted, double frac) {
@@ -52,9 +59,9 @@ double Median(std::vector<double> values) {
   return Quantile(values, 0.5);
 }
 
-double SpreadFrac(std::vector<double> values) {
+double Spread(std::vector<double> values) {
   std::sort(values.begin(), values.end());
-  const double median = Quantile(values, 0.5);
+  const double median = std::abs(Quantile(values, 0.5));
   if (median == 0) return 0;
   return (Quantile(values, 0.75) - Quantile(values, 0.25)) / median;
 }
@@ -74,19 +81,28 @@ Results::~Results() { std::fclose(file_); }
 
 void Results::Add(const Result& result) {
   rows_[result.name] = result;
-  const double ratio = result.peer > 0 ? result.ours / result.peer : -1;
-  const double of_limit = result.limit > 0 ? result.ours / result.limit : -1;
+  const std::optional<double> ratio = Over(result.ours, result.peer);
+  const std::optional<double> of_limit = Over(result.ours, result.limit);
   bool is_ok = true;
-  if (result.bound >= 0) {
-    is_ok &= (result.bound_is_absolute ? result.ours : ratio) <= result.bound;
+  if (result.bound_is_absolute) {
+    is_ok &= result.ours <= result.bound;
+  } else if (result.bound.has_value()) {
+    is_ok &= ratio.has_value() && *ratio <= result.bound;
   }
-  if (result.bound_of_limit >= 0) is_ok &= of_limit <= result.bound_of_limit;
+  if (result.bound_of_limit.has_value()) {
+    is_ok &= of_limit.has_value() && *of_limit <= result.bound_of_limit;
+  }
   missed_ += is_ok ? 0 : 1;
-  std::printf(
-      "%-18s %-9s %10s %10s %10s %11s %11s %6.0f%%  %s\n", result.name.c_str(),
-      result.unit.c_str(), Cell(result.ours).c_str(), Cell(result.peer).c_str(),
-      Cell(result.limit).c_str(), Cell(ratio).c_str(), Cell(of_limit).c_str(),
-      100 * result.spread_frac, is_ok ? "ok" : "MISSED");
+  const bool is_bound =
+      result.bound.has_value() || result.bound_of_limit.has_value();
+  std::printf("%-18s %-9s %10s %10s %10s %11s %11s %6.0f%%  %s\n",
+              result.name.c_str(), result.unit.c_str(),
+              Cell(result.ours).c_str(), Cell(result.peer).c_str(),
+              Cell(result.limit).c_str(), Cell(ratio).c_str(),
+              Cell(of_limit).c_str(), 100 * result.spread,
+              !is_ok     ? "MISSED"
+              : is_bound ? "ok"
+                         : "");
   std::fflush(stdout);
   std::fprintf(file_,
                "{\"name\": \"%s\", \"ours\": %s, \"peer\": %s, \"limit\": %s, "
@@ -95,11 +111,12 @@ void Results::Add(const Result& result) {
                result.name.c_str(), Number(result.ours).c_str(),
                Number(result.peer).c_str(), Number(result.limit).c_str(),
                Number(ratio).c_str(), result.unit.c_str(), result.repetitions,
-               Number(result.spread_frac).c_str(), machine_.c_str());
+               Number(result.spread).c_str(), machine_.c_str());
   std::fflush(file_);
 }
 
 void Results::Skip(const std::string& name, const std::string& why) {
+  ++missed_;
   std::printf("%-18s left out: %s\n", name.c_str(), why.c_str());
 }
 

@@ -3,27 +3,29 @@
 
 #include <cstdio>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace stepscope::bench {
 
 double Median(std::vector<double> values);
-// The distance between the quartiles, over the median.
-double SpreadFrac(std::vector<double> values);
+// The distance between the quartiles, over the median's absolute value.
+double Spread(std::vector<double> values);
 
 struct Result {
   std::string name;
   std::string unit;
-  double ours = -1;  // medians; -1: there is none
-  double peer = -1;
-  double limit = -1;
+  double ours = 0;  // medians
+  std::optional<double> peer = {};
+  std::optional<double> limit = {};
   int repetitions = 0;
-  double spread_frac = -1;  // of ours
-  double bound = -1;  // what `ours / peer` must not exceed, or ours itself
-                      // where there is no peer to speak of
+  double spread = 0;  // of ours
+  // What `ours / peer` must not exceed, or ours itself.
+  std::optional<double> bound = {};
   bool bound_is_absolute = false;
-  double bound_of_limit = -1;  // what `ours / limit` must not exceed
+  // What `ours / limit` must not exceed.
+  std::optional<double> bound_of_limit = {};
 };
 
 // Prints and writes; counts what misses its bound.
@@ -35,12 +37,15 @@ class Results {
   Results& operator=(const Results&) = delete;
 
   void Add(const Result& result);
-  // Says why a row is not there.
+  // Says why a row is not there; counts as missed.
   void Skip(const std::string& name, const std::string& why);
 
   int missed() const { return missed_; }
-  // `ours` and `peer` of a row that was added.
-  const Result& row(const std::string& name) const { return rows_.at(name); }
+  // A row that was added; null if there is none of that name.
+  const Result* row(const std::string& name) const {
+    const auto it = rows_.find(name);
+    return it == rows_.end() ? nullptr : &it->second;
+  }
 
  private:
   std::FILE* file_;

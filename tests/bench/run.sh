@@ -7,7 +7,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../../cmake/setup.sh"
 
 dir=$stepscope_root/build/bench
 mkdir -p "$dir"
-setup_build
+setup_build libbenchmark-dev
 setup_torch
 build bench stepscope_bench resnet
 
@@ -17,4 +17,11 @@ rm -rf "$dir/sample"
 trace=$(find "$dir/sample/stepscope" -path '*/trace/rank0.json.gz' | head -n 1)
 
 say "benchmarks"
-"$dir/bin/stepscope_bench" --out "$dir/results.jsonl" --scratch "$dir" --sample-trace "$trace" "$@"
+status=0
+"$dir/bin/stepscope_bench" --out "$dir/results.jsonl" --scratch "$dir" --sample-trace "$trace" "$@" 2>"$dir/bench.log" || status=$?
+case $status in
+  0) say "all bounds met; $dir/results.jsonl" ;;
+  3) say "a bound was missed; $dir/results.jsonl" ;;
+  *) tail -n 20 "$dir/bench.log" >&2; die "the benchmarks failed with exit status $status (all they said is in $dir/bench.log)" ;;
+esac
+exit "$status"

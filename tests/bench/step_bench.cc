@@ -1,24 +1,30 @@
 // What recording costs one step of the ResNet-18 sample: the cost per event
-// times the events of a step, over the step's time. Differences of step times
-// would drown in their own noise.
+// times the events of a step, and what each window and each step cost once,
+// over the step's time. Differences of step times would drown in their own
+// noise.
 #include <stepscope/profile.h>
 #include <stepscope/read.h>
-#include <torch/csrc/autograd/profiler_kineto.h>
 
 #include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "bench.h"
+#include "turns.h"
 #include "workloads.h"
 
 namespace stepscope::bench {
 namespace {
 
+// Means over the steps of a recorded run, but for the time: a median.
 struct SampleStep {
-  double events = 0;  // operators, nodes and ranges
+  double events = 0;  // operators, autograd nodes and ranges
+  double allocations = 0;
+  double steps = 0;  // in the window
   double ns = 0;
 };
 
@@ -33,73 +39,92 @@ absl::StatusOr<SampleStep> ReadSample(const std::string& path) {
     ns.push_back(static_cast<double>(step.end_ns - step.begin_ns));
   }
   const double steps = static_cast<double>(ns.size());
-  return SampleStep{.events = static_cast<double>(trace->ops().size() +
-                                                  trace->ranges().size()) /
-                              steps,
-                    .ns = Median(ns)};
+  return SampleStep{
+      .events =
+          static_cast<double>(trace->ops().size() + trace->ranges().size()) /
+          steps,
+      .allocations = static_cast<double>(trace->allocations().size()) / steps,
+      .steps = steps,
+      .ns = Median(ns)};
 }
 
-// Per operator: with a session in its wait steps, with Kineto prepared but not
-// started, each less what it costs without.
-std::pair<std::vector<double>, std::vector<double>> WaitingCosts(int rounds) {
-  constexpr int kOps = 20000;
-  std::vector<double> ours, peer;
-  for (int round = -1; round < rounds; ++round) {
-    const double nothing = AddOps(1, kOps);
-    double waiting = 0;
-    {
-      Profile profile({.name = "bench",
-                       .schedule = {.wait = 1000000},
-                       .print_report = false});
-      profile.Step();
-      waiting = AddOps(1, kOps);
-    }
-    using namespace torch::autograd::profiler;
-    prepareProfiler(ProfilerConfig(ProfilerState::KINETO), {ActivityType::CPU});
-    const double prepared = AddOps(1, kOps);
-    if (round < 0) continue;
-    ours.push_back(waiting - nothing);
-    peer.push_back(prepared - nothing);
-  }
-  return {ours, peer};
+// One Step() of a Profile that waits.
+double WaitingStepNs() {
+  constexpr int kSteps = 1000;
+  Profile profile(
+      {.name = "bench", .schedule = {.wait = 1000000}, .print_report = false});
+  profile.Step();
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < kSteps; ++i) profile.Step();
+  const std::chrono::duration<double, std::nano> passed =
+      std::chrono::steady_clock::now() - begin;
+  return passed.count() / kSteps;
+}
+
+// Per operator, with a session in its wait steps and with Kineto prepared but
+// not started. A median of ours below zero says that it drowns in noise.
+void RunOutsideRow(const SampleStep& sample, int rounds, Results& results) {
+  constexpr std::array kRecorders = {Recorder::kOursWaiting,
+                                     Recorder::kKinetoPrepared};
+  auto added = AddedNs(kRecorders, {}, rounds, [] { return AddOps(1, 20000); });
+  const double step_ns = WaitingStepNs();
+  const double noise_ns =
+      Spread(added[0]) * std::abs(Median(added[0])) * sample.events;
+  for (double& ns : added[0]) ns = (ns * sample.events + step_ns) / sample.ns;
+  for (double& ns : added[1]) ns = ns * sample.events / sample.ns;
+  results.Add({.name = "outside_window",
+               .unit = "of step",
+               .ours = Median(added[0]),
+               .peer = Median(added[1]),
+               .limit = 0,
+               .repetitions = rounds,
+               .spread = Spread(added[0]),
+               .bound = 0.005,
+               .bound_is_absolute = true});
+  std::printf(
+      "  Step() while waiting: %.0f ns; quartiles of ours are %.1e of "
+      "a step apart\n",
+      step_ns, noise_ns / sample.ns);
 }
 
 }  // namespace
 
 void RunStepRows(const BenchOptions& options, Results& results) {
-  if (!Wanted(options, "outside_window") && !Wanted(options, "sample_step")) {
-    return;
-  }
+  const bool wants_outside = Wanted(options, "outside_window");
+  const Result* cost = results.row("op_sample");
+  const Result* open = results.row("window_open");
+  const bool wants_step =
+      Wanted(options, "sample_step") || (cost != nullptr && open != nullptr);
+  if (!wants_outside && !wants_step) return;
   const absl::StatusOr<SampleStep> sample = ReadSample(options.sample_trace);
   if (!sample.ok()) {
-    results.Skip("outside_window", sample.status().ToString());
-    results.Skip("sample_step", sample.status().ToString());
+    if (wants_outside) {
+      results.Skip("outside_window", sample.status().ToString());
+    }
+    if (wants_step) results.Skip("sample_step", sample.status().ToString());
     return;
   }
-  const double per_step = sample->events / sample->ns;
-  const auto [ours, peer] = WaitingCosts(options.rounds);
-  // Below zero is noise around zero.
-  results.Add({.name = "outside_window",
-               .unit = "of step",
-               .ours = std::max(0.0, Median(ours)) * per_step,
-               .peer = std::max(0.0, Median(peer)) * per_step,
-               .limit = 0,
-               .repetitions = options.rounds,
-               .spread_frac = 0,
-               .bound = 0.005,
-               .bound_is_absolute = true});
-  const Result& cost = results.row("op_sample");
+  std::printf("the sample's step: %.0f events, %.0f allocations, %.1f ms\n",
+              sample->events, sample->allocations, sample->ns / 1e6);
+  if (wants_outside) RunOutsideRow(*sample, options.rounds, results);
+  if (!wants_step) return;
+  if (cost == nullptr || open == nullptr) {
+    results.Skip("sample_step", "it needs op_sample and window_open");
+    return;
+  }
+  const auto of_step = [&](double event_ns, double open_s) {
+    return (event_ns * sample->events + open_s * 1e9 / sample->steps) /
+           sample->ns;
+  };
   results.Add({.name = "sample_step",
                .unit = "of step",
-               .ours = cost.ours * per_step,
-               .peer = cost.peer * per_step,
+               .ours = of_step(cost->ours, open->ours),
+               .peer = of_step(*cost->peer, *open->peer),
                .limit = 0,
-               .repetitions = cost.repetitions,
-               .spread_frac = cost.spread_frac,
+               .repetitions = cost->repetitions,
+               .spread = cost->spread,
                .bound = 0.01,
                .bound_is_absolute = true});
-  std::printf("the sample's step: %.0f events, %.1f ms\n", sample->events,
-              sample->ns / 1e6);
 }
 
 }  // namespace stepscope::bench

@@ -1,12 +1,15 @@
 #include "workloads.h"
 
-#include <ATen/ops/add.h>
-#include <ATen/ops/ones.h>
+#include <ATen/ATen.h>
 #include <ATen/record_function.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <array>
+#include <atomic>
 #include <barrier>
 #include <ctime>
+#include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,6 +30,39 @@ double AddsOnThisThread(int ops) {
   const double begin = CpuNs();
   for (int i = 0; i < ops; ++i) at::add(a, b);
   return (CpuNs() - begin) / ops;
+}
+
+// Half a residual block.
+struct Half {
+  at::Tensor weight = at::ones({8, 8, 3, 3}).mul_(0.01).requires_grad_(true);
+  at::Tensor scale = at::ones({8}).requires_grad_(true);
+  at::Tensor shift = at::ones({8}).requires_grad_(true);
+  at::Tensor mean = at::ones({8});
+  at::Tensor variance = at::ones({8});
+
+  at::Tensor Run(const at::Tensor& x) {
+    const at::Tensor y = at::conv2d(x, weight, {}, 1, 1);
+    return at::batch_norm(y, scale, shift, mean, variance, true, 0.1, 1e-5,
+                          true)
+        .relu();
+  }
+};
+
+// The events a recorder sees while `run` runs, on all threads.
+int64_t EventsOf(const std::function<void()>& run) {
+  static std::atomic<int64_t> events;
+  events = 0;
+  const at::CallbackHandle handle = at::addGlobalCallback(
+      at::RecordFunctionCallback([](const at::RecordFunction&)
+                                     -> std::unique_ptr<at::ObserverContext> {
+        ++events;
+        return nullptr;
+      }));
+  run();  // once, so that all is as it stays
+  events = 0;
+  run();
+  at::removeCallback(handle);
+  return events;
 }
 
 }  // namespace
@@ -63,6 +99,22 @@ double BackwardPasses(int passes) {
     if (pass >= 0) ns += CpuNs() - begin;  // the first one warms up
   }
   return ns / (3.0 * kLinks * passes);
+}
+
+double ResidualBlocks(int passes) {
+  const at::Tensor x = at::ones({1, 8, 4, 4});
+  std::array<Half, 2> halves;
+  const auto pass = [&] {
+    at::Tensor y = x;
+    for (Half& half : halves) y = half.Run(y);
+    at::Tensor loss = (y + x).relu().sum();
+    torch::autograd::backward({loss}, {});
+  };
+  static const int64_t events = EventsOf(pass);
+  pass();  // the gradients are there from now on
+  const double begin = CpuNs();
+  for (int i = 0; i < passes; ++i) pass();
+  return (CpuNs() - begin) / static_cast<double>(events * passes);
 }
 
 double UserScopes(int scopes) {

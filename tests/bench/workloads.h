@@ -12,6 +12,11 @@ double AddOps(int threads, int ops);
 // link has three (the engine's range, the node, its operator).
 double BackwardPasses(int passes);
 
+// The forward and backward pass of a residual block as ResNet-18 has them (two
+// convolutions, two batch norms, a ReLU after each), on 1 x 8 x 4 x 4 floats;
+// per recorded event.
+double ResidualBlocks(int passes);
+
 // User scopes, each with a name not seen before.
 double UserScopes(int scopes);
 
