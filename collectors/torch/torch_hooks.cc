@@ -1,35 +1,18 @@
 #include "torch_hooks.h"
 
-#include <ATen/core/function_schema.h>
 #include <stepscope/event_writer.h>
 #include <stepscope/slot.h>
 
 #include <memory>
-#include <string>
 #include <string_view>
-#include <variant>
 
 #include "torch_comms.h"
 #include "torch_inputs.h"
+#include "torch_names.h"
 #include "torch_stacks.h"
 
 namespace stepscope {
 namespace {
-
-// RecordFunction keeps its name as a text or as the operator's schema, and does
-// not say which: name() gives the same for both, in two calls and a search for
-// the text's end. Naming a private member in an explicit instantiation is
-// allowed, and checked by the compiler: a LibTorch that keeps it otherwise does
-// not build here.
-using Name = std::variant<std::string, at::RecordFunction::schema_ref_t>;
-Name at::RecordFunction::*NameMember();
-template <Name at::RecordFunction::*kMember>
-struct NameAccess {
-  friend Name at::RecordFunction::*NameMember() { return kMember; }
-};
-template struct NameAccess<&at::RecordFunction::fn_>;
-
-const Name& NameOf(const at::RecordFunction& fn) { return fn.*NameMember(); }
 
 Slot* AddSchemaOp(WriteScope& scope, const char* name, int64_t sequence) {
   Slot* slot = scope.Reserve(1);
@@ -72,20 +55,18 @@ std::unique_ptr<at::ObserverContext> OnStart(const at::RecordFunction& fn) {
     WriteScope scope;
     if (!scope) return nullptr;
     scope.log()->torch_thread = fn.threadId();
-    const Name& name = NameOf(fn);
-    const auto* schema = std::get_if<at::RecordFunction::schema_ref_t>(&name);
-    slot = schema != nullptr
-               ? AddSchemaOp(scope, schema->get().name().c_str(), fn.seqNr())
-               : AddNamed(scope, fn, std::get<std::string>(name));
+    const OpName name = NameOf(fn);
+    slot = name.has_schema ? AddSchemaOp(scope, name.text, fn.seqNr())
+                           : AddNamed(scope, fn, name.text);
     uint64_t chain = 0;
     if constexpr (kStacks) {
-      chain = ChainOf(scope.open_chain(), fn.name(), schema != nullptr);
-      wants_stack = slot != nullptr && IsNewChain(chain, scope.log()->window);
+      chain = ChainOf(scope.open_chain(), name.text, name.has_schema);
+      wants_stack = slot != nullptr && IsNewChain(chain, scope.log());
     }
     scope.Push(&fn, slot, chain);
     if (slot == nullptr) return nullptr;
     if constexpr (kShapes) AddInputs(scope, fn);
-    is_comms = schema == nullptr && IsComms(fn);
+    is_comms = !name.has_schema && IsComms(fn);
     slot->word[0] = NowTicks();
     if (!wants_stack && !is_comms) [[likely]]
       return nullptr;
@@ -120,6 +101,7 @@ at::RecordFunctionCallback::StartCallback StartFor(
 }  // namespace
 
 at::RecordFunctionCallback MakeTorchCallback(const TorchOptions& options) {
+  ProbeNames();
   return at::RecordFunctionCallback(StartFor(options), &OnEnd)
       .needsInputs(options.record_shapes)
       .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION,

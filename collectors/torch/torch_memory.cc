@@ -37,6 +37,15 @@ class MemoryHook : public ProfilerStateBase {
     if (!is_on_.load(std::memory_order_relaxed)) return;
     WriteScope scope;
     if (!scope) return;
+    if (device.is_cpu() && !device.has_index() && total_reserved == 0) {
+      Slot* slot = scope.Reserve(1);
+      if (slot == nullptr) return;
+      *slot = {{NowTicks(), reinterpret_cast<uint64_t>(address),
+                static_cast<uint64_t>(bytes),
+                PackTail(SlotKind::kHostMemory,
+                         static_cast<int64_t>(total_allocated))}};
+      return;
+    }
     Slot* slot = scope.Reserve(2);
     if (slot == nullptr) return;
     slot[0] = {

@@ -13,10 +13,9 @@ namespace {
 
 constexpr size_t kMaxFrames = 128;
 
-// The chains one thread has seen in one window. Never grows: when it is three
-// quarters full, further chains count as seen.
+// The chains one thread has seen in one window: three quarters full at most.
 struct SeenChains {
-  static constexpr size_t kSize = 1 << 14;
+  static constexpr size_t kSize = kMaxChains / 3 * 4;
   uint64_t window = 0;
   size_t count = 0;
   std::array<uint64_t, kSize> chains{};
@@ -87,10 +86,10 @@ uint64_t ChainOf(uint64_t outer, const char* name, bool has_schema) {
   return (outer * 0x9e3779b97f4a7c15u ^ own) * 0xff51afd7ed558ccdu | 1;
 }
 
-bool IsNewChain(uint64_t chain, uint64_t window) {
+bool IsNewChain(uint64_t chain, ThreadLog* log) {
   if (t_seen == nullptr) t_seen = std::make_unique<SeenChains>();
-  if (t_seen->window != window) {
-    t_seen->window = window;
+  if (t_seen->window != log->window) {
+    t_seen->window = log->window;
     t_seen->count = 0;
     t_seen->chains.fill(0);
   }
@@ -99,7 +98,10 @@ bool IsNewChain(uint64_t chain, uint64_t window) {
     if (t_seen->chains[at] == chain) return false;
     at = (at + 1) & (SeenChains::kSize - 1);
   }
-  if (t_seen->count >= SeenChains::kSize / 4 * 3) return false;
+  if (t_seen->count == kMaxChains) {
+    ++log->unsampled;
+    return false;
+  }
   t_seen->chains[at] = chain;
   ++t_seen->count;
   return true;

@@ -3,6 +3,7 @@
 // costs one look into a table.
 #pragma once
 
+#include <stepscope/event_writer.h>
 #include <stepscope/slot_decode.h>
 
 #include <cstdint>
@@ -14,8 +15,10 @@ namespace stepscope {
 // its address, any other by its text.
 uint64_t ChainOf(uint64_t outer, const char* name, bool has_schema);
 
-// True the first time this thread sees the chain in this window.
-bool IsNewChain(uint64_t chain, uint64_t window);
+// True the first time this thread sees the chain in this window. Never grows:
+// beyond kMaxChains, new chains are counted in the log and get no stack.
+inline constexpr size_t kMaxChains = 3 << 12;
+bool IsNewChain(uint64_t chain, ThreadLog* log);
 
 // Adds a kStack record about the operator just added. REQUIRES: not inside a
 // WriteScope.

@@ -27,7 +27,6 @@ void EventRecording::TakeThread(const RegisteredLog& log) {
   thread.tid = log.tid;
   thread.torch_thread = log.torch_thread;
   thread.name = log.name;
-  thread.has_rare = log.rare > 0;
   for (Chunk* chunk = log.last; chunk != nullptr; chunk = chunk->previous) {
     Slot* end = chunk->used_end != nullptr ? chunk->used_end : log.cursor;
     thread.chunks.emplace_back(chunk->begin(), end);
@@ -39,6 +38,7 @@ void EventRecording::TakeThread(const RegisteredLog& log) {
   last_chunks_.push_back(log.last);
   dropped_ += static_cast<int64_t>(log.dropped);
   cut_ += static_cast<int64_t>(log.cut);
+  unsampled_ += static_cast<int64_t>(log.unsampled);
   log_.threads.push_back(std::move(thread));
 }
 
@@ -72,6 +72,19 @@ void EventRecording::AddLosses(const DecodeResult& decoded,
                  " bytes of arguments) and were cut; nothing else is missing"),
              .count = cut_,
              .severity = Severity::kNote});
+  }
+  if (unsampled_ > 0) {
+    builder.Add(Loss{
+        .name = "stack-table-full",
+        .detail = absl::StrCat(
+            "a thread met more distinct chains of open operators than it can "
+            "remember, and ",
+            unsampled_,
+            " operators of new chains got no stack: their findings name no "
+            "source line; scopes whose names change at every call are the "
+            "usual cause, so keep numbers out of their names"),
+        .count = unsampled_,
+        .severity = Severity::kNote});
   }
   if (decoded.bad_records > 0) {
     builder.Add(Loss{

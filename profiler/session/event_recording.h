@@ -42,6 +42,7 @@ class EventRecording : public Recording {
   int64_t max_bytes_ = 0;
   int64_t dropped_ = 0;
   int64_t cut_ = 0;
+  int64_t unsampled_ = 0;
 };
 
 }  // namespace stepscope

@@ -62,7 +62,7 @@ void Adopt(RegisteredLog* log, uint64_t number) {
   log->last = nullptr;
   log->top = log->open_base;
   log->full = false;
-  log->dropped = log->cut = log->rare = 0;
+  log->dropped = log->cut = log->unsampled = 0;
 }
 
 }  // namespace
@@ -256,7 +256,6 @@ Slot* PopSlow(ThreadLog* log, const void* key, Ticks now) noexcept {
     else
       log->cursor = slot + 1;
     if (slot == nullptr) return;
-    ++log->rare;
     *slot = {{first, reinterpret_cast<uint64_t>(about), 0, PackTail(kind, 0)}};
   };
   OpenOp* found = log->top;

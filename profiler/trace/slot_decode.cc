@@ -124,6 +124,7 @@ void Decoder::DecodeThread(const SlotThread& thread) {
         AddRange(slot, row);
         break;
       case SlotKind::kMemory:
+      case SlotKind::kHostMemory:
         AddMemory(slot, row);
         break;
       case SlotKind::kInputs:
@@ -224,8 +225,12 @@ void Decoder::AddRange(const Slot& slot, RowId thread) {
 }
 
 void Decoder::AddMemory(const Slot& slot, RowId thread) {
-  const uint64_t* totals = (&slot + 1)->word;
-  const int64_t device = TailOf(slot);
+  uint64_t totals[2] = {static_cast<uint64_t>(TailOf(slot)), 0};
+  int64_t device = PackDevice(0, -1);
+  if (KindOf(slot) == SlotKind::kMemory) {
+    std::copy_n((&slot + 1)->word, 2, totals);
+    device = TailOf(slot);
+  }
   builder_.Add(
       Allocation{.time_ns = clock_.ToNs(slot.word[0]),
                  .address = slot.word[1],

@@ -1,6 +1,11 @@
+#include "torch_stacks.h"
+
 #include <ATen/ATen.h>
+#include <ATen/record_function.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <string>
 
 #include "torch_window.h"
 
@@ -54,6 +59,26 @@ TEST(TorchStacksTest, TakesNoStacksUnlessAskedFor) {
   at::ones({2});
   const Trace trace = window.CloseAndBuild();
   EXPECT_TRUE(trace.stacks().empty());
+}
+
+TEST(TorchStacksTest, CountsTheOperatorsWhoseChainsFoundNoRoom) {
+  const at::Tensor a = at::ones({2});
+  const auto lost = [&a](size_t chains) {
+    TorchWindow window({.with_stack = true});
+    for (size_t i = 0; i < chains; ++i) {
+      // Each scope is a chain of its own.
+      RECORD_USER_SCOPE("batch " + std::to_string(i));
+    }
+    a.neg();
+    const Trace trace = window.CloseAndBuild();
+    for (const Loss& loss : trace.losses()) {
+      if (loss.name == "stack-table-full") return loss.count;
+    }
+    return int64_t{0};
+  };
+  EXPECT_EQ(lost(kMaxChains - 1), 0);  // and the operator is the last one
+  EXPECT_EQ(lost(kMaxChains), 1);      // now it comes too late
+  EXPECT_EQ(lost(kMaxChains + 5), 6);
 }
 
 }  // namespace

@@ -242,5 +242,25 @@ TEST(InputDecodeTest, SaysWhenWordsAreMissingAndKeepsWhatCameBefore) {
   }
 }
 
+TEST(SlotDecodeTest, ReadsMemoryOfTheHostFromOneSlot) {
+  SlotWriter writer;
+  writer.Raw({{80, 0xbeef, static_cast<uint64_t>(-64),
+               PackTail(SlotKind::kHostMemory, int64_t{5} << 40)}});
+  writer.Raw({{90, 0xbeef, 64, PackTail(SlotKind::kMemory, PackDevice(1, 0))}});
+  writer.Raw({{1000, 2000, 0, 0}});
+  const Trace trace = Decode(writer.Log());
+  ASSERT_THAT(trace.allocations(), SizeIs(2));
+  const Allocation& host = trace.allocations()[0];
+  EXPECT_EQ(host.time_ns, 80);
+  EXPECT_EQ(host.address, 0xbeefu);
+  EXPECT_EQ(host.bytes, -64);
+  EXPECT_EQ(host.total_allocated_bytes, int64_t{5} << 40);
+  EXPECT_EQ(host.total_reserved_bytes, 0);
+  EXPECT_EQ(host.device_type, 0);
+  EXPECT_EQ(host.device, -1);
+  EXPECT_EQ(trace.allocations()[1].device_type, 1);
+  EXPECT_EQ(trace.allocations()[1].total_reserved_bytes, 2000);
+}
+
 }  // namespace
 }  // namespace stepscope

@@ -41,7 +41,7 @@ struct ThreadLog {
   uint64_t torch_thread = 0;  // RecordFunction's logical id, once seen
   uint64_t dropped = 0;       // records that found no room
   uint64_t cut = 0;           // records that were shortened
-  uint64_t rare = 0;          // kForeignEnd and kUnended records
+  uint64_t unsampled = 0;     // operators whose stack was due and not taken
 };
 
 namespace internal {

@@ -15,6 +15,7 @@
 //   kComms       -           -          words          - (see CommsWords)
 //   kForeignEnd  end         op's key   -              -
 //   kUnended     first slot  op's key   -              -
+//   kHostMemory  ticks       address    bytes          total allocated
 //   kNvtx        ticks       (see collectors/nvtx/nvtx_slots.h); the upper 16
 //                            bits of word 3 count the bytes that follow
 //
@@ -48,6 +49,7 @@ enum class SlotKind : uint8_t {
   kForeignEnd,
   kUnended,
   kNvtx,
+  kHostMemory,  // the usual kMemory: on the CPU, which knows no reserved total
   kCount
 };
 
@@ -66,6 +68,7 @@ inline constexpr std::array<uint8_t, static_cast<size_t>(SlotKind::kCount)>
         0,  // kForeignEnd
         0,  // kUnended
         0,  // kNvtx: + the bytes that follow
+        0,  // kHostMemory
 };
 static_assert(kFixedExtraSlots.size() == static_cast<size_t>(SlotKind::kCount));
 

@@ -30,7 +30,6 @@ struct SlotThread {
   std::vector<std::span<const Slot>> chunks;  // in the order they were written
   // Operators still open at the end: their first slots and keys.
   std::vector<std::pair<const Slot*, const void*>> open;
-  bool has_rare = false;  // kForeignEnd or kUnended records are among the slots
 };
 
 struct SlotLog {
