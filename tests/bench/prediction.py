@@ -20,12 +20,19 @@ import sys
 import tempfile
 
 
+def run(command):
+    """Runs the sample quietly; what it said is shown if it fails."""
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+
+
 def median_ms(resnet, flags, steps):
     """The median unprofiled step of one run, in ms."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "steps.json")
         command = [resnet, "--no-profile", "--steps", str(steps), "--json", path, *flags.split()]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        run(command)
         with open(path, encoding="utf-8") as file:
             return json.load(file)["median_ms"]
 
@@ -34,7 +41,7 @@ def advice(resnet, flags):
     """The advice of one profiled run."""
     with tempfile.TemporaryDirectory() as folder:
         command = [resnet, "--log-dir", folder, *flags.split()]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        run(command)
         (path,) = glob.glob(os.path.join(folder, "stepscope", "*", "c*", "advice", "rank*.json"))
         with open(path, encoding="utf-8") as file:
             return json.load(file)
