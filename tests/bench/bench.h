@@ -16,7 +16,7 @@ struct BenchOptions {
 
 void RunOpRows(const BenchOptions& options, Results& results);
 void RunExportRows(const BenchOptions& options, Results& results);
-// REQUIRES: RunOpRows ran on the same results, op_sample and window_open
+// REQUIRES: RunOpRows ran on the same results, op_sample
 // included.
 void RunStepRows(const BenchOptions& options, Results& results);
 

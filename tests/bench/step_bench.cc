@@ -44,7 +44,6 @@ absl::StatusOr<SampleStep> ReadSample(const std::string& path) {
           static_cast<double>(trace->ops().size() + trace->ranges().size()) /
           steps,
       .allocations = static_cast<double>(trace->allocations().size()) / steps,
-      .steps = steps,
       .ns = Median(ns)};
 }
 
@@ -92,9 +91,7 @@ void RunOutsideRow(const SampleStep& sample, int rounds, Results& results) {
 void RunStepRows(const BenchOptions& options, Results& results) {
   const bool wants_outside = Wanted(options, "outside_window");
   const Result* cost = results.row("op_sample");
-  const Result* open = results.row("window_open");
-  const bool wants_step =
-      Wanted(options, "sample_step") || (cost != nullptr && open != nullptr);
+  const bool wants_step = Wanted(options, "sample_step") || cost != nullptr;
   if (!wants_outside && !wants_step) return;
   const absl::StatusOr<SampleStep> sample = ReadSample(options.sample_trace);
   if (!sample.ok()) {
@@ -108,18 +105,18 @@ void RunStepRows(const BenchOptions& options, Results& results) {
               sample->events, sample->allocations, sample->ns / 1e6);
   if (wants_outside) RunOutsideRow(*sample, options.rounds, results);
   if (!wants_step) return;
-  if (cost == nullptr || open == nullptr) {
-    results.Skip("sample_step", "it needs op_sample and window_open");
+  if (cost == nullptr) {
+    results.Skip("sample_step", "it needs op_sample");
     return;
   }
-  const auto of_step = [&](double event_ns, double open_s) {
-    return (event_ns * sample->events + open_s * 1e9 / sample->steps) /
-           sample->ns;
+  // The window is opened when warm-up begins: window_open, no active step pays.
+  const auto of_step = [&](double event_ns) {
+    return event_ns * sample->events / sample->ns;
   };
   results.Add({.name = "sample_step",
                .unit = "of step",
-               .ours = of_step(cost->ours, open->ours),
-               .peer = of_step(*cost->peer, *open->peer),
+               .ours = of_step(cost->ours),
+               .peer = of_step(*cost->peer),
                .limit = 0,
                .repetitions = cost->repetitions,
                .spread = cost->spread,
