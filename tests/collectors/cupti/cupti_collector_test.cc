@@ -326,11 +326,13 @@ TEST_F(CuptiCollectorTest, AThousandWindowsTakeNoMoreMemoryThanAFew) {
   };
   for (int i = 0; i < 100; ++i) window();
   const int64_t blocks = ProcessPool().blocks();
-  const int64_t before = ResidentBytes();
+  [[maybe_unused]] const int64_t before = ResidentBytes();
   for (int i = 0; i < 1000; ++i) window();
   EXPECT_EQ(ProcessPool().blocks(), blocks);
   // The fake's list of calls grows by some 60 KiB per 10 windows; ours may not.
+#ifndef __SANITIZE_ADDRESS__  // which keeps what was freed for a while
   EXPECT_LT(ResidentBytes() - before, int64_t{16} << 20);
+#endif
 }
 
 }  // namespace

@@ -126,7 +126,8 @@ TEST(NvtxThreadsTest, NamesThreadsWhetherTheyRecordOrNot) {
   NvtxWindow second;
   (void)second.Take();
   NvtxWindow third;
-  for (const Thread& thread : third.Take().threads()) {
+  const Trace last = third.Take();
+  for (const Thread& thread : last.threads()) {
     EXPECT_NE(thread.tid, tid);
   }
 }
