@@ -94,16 +94,6 @@ class Workers {
 
 }  // namespace
 
-Edit Combine(const Edit& a, const Edit& b) {
-  Edit both = a;
-  if (b.workers >= 0) both.workers = b.workers;
-  if (b.threads > 0) both.threads = b.threads;
-  both.drop_zero_grad |= b.drop_zero_grad;
-  both.drop_unused_graph |= b.drop_unused_graph;
-  if (b.dispatch_ns >= 0) both.dispatch_ns = b.dispatch_ns;
-  return both;
-}
-
 Replay::Replay(CpuProgram program) : program_(std::move(program)) {
   if (program_.steps.empty() || program_.measured_ns <= 0) {
     check_.why_not = "no steps were found";

@@ -10,28 +10,10 @@
 
 #include <stepscope/report.h>
 
+#include "edit.h"
 #include "graph.h"
 
 namespace stepscope {
-
-// A what-if: any set of changes, replayed together. Fields left alone change
-// nothing.
-struct Edit {
-  int workers = -1;  // batches are made by this many loader workers
-  int threads = -1;  // intra-op threads
-  bool drop_zero_grad = false;
-  bool drop_unused_graph = false;
-  double dispatch_ns = -1;  // framework code costs at most this per kernel
-
-  // What the model cannot know; varied to give a gain its range.
-  double efficiency = 0.85;  // of doubling the intra-op threads
-  double worker_cost = 1;    // CPU time of a batch in a worker / on the
-                             // training thread
-  bool operator==(const Edit&) const = default;
-};
-
-// Both changes; where they disagree, that of `b`.
-Edit Combine(const Edit& a, const Edit& b);
 
 class Replay {
  public:

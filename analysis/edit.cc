@@ -1,0 +1,46 @@
+#include "edit.h"
+
+#include <algorithm>
+#include <map>
+
+namespace stepscope {
+namespace {
+
+template <typename T>
+void Union(std::vector<T>& into, const std::vector<T>& more) {
+  into.insert(into.end(), more.begin(), more.end());
+  std::ranges::sort(into);
+  into.erase(std::ranges::unique(into).begin(), into.end());
+}
+
+}  // namespace
+
+Edit Combine(const Edit& a, const Edit& b) {
+  Edit both = a;
+  if (b.workers >= 0) both.workers = b.workers;
+  if (b.threads > 0) both.threads = b.threads;
+  if (b.batch != 1) both.batch = b.batch;
+  both.drop_zero_grad |= b.drop_zero_grad;
+  both.drop_unused_graph |= b.drop_unused_graph;
+  if (b.dispatch_ns >= 0) both.dispatch_ns = b.dispatch_ns;
+  Union(both.no_wait, b.no_wait);
+  Union(both.side_stream, b.side_stream);
+  Union(both.overlapped, b.overlapped);
+  Union(both.no_dependency, b.no_dependency);
+  both.cuts.insert(both.cuts.end(), b.cuts.begin(), b.cuts.end());
+
+  std::map<WorkRef, double> factors;
+  for (const std::vector<WorkScale>* scales : {&a.scales, &b.scales}) {
+    for (const WorkScale& scale : *scales) {
+      const auto [known, added] = factors.emplace(scale.work, scale.factor);
+      if (!added) known->second = std::min(known->second, scale.factor);
+    }
+  }
+  both.scales.clear();
+  for (const auto& [work, factor] : factors) {
+    both.scales.push_back({work, factor});
+  }
+  return both;
+}
+
+}  // namespace stepscope
