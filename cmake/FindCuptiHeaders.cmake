@@ -25,7 +25,15 @@ if(NOT TARGET Cupti::headers)
   find_path(CuptiHeaders_CUDA_INCLUDE_DIR NAMES cuda.h NO_DEFAULT_PATH
     PATHS ${CuptiHeaders_INCLUDE_DIR} ${CuptiHeaders_INCLUDE_DIR}/../../../include
       "${_cupti_site}/nvidia/cuda_runtime/include")
-  mark_as_advanced(CuptiHeaders_INCLUDE_DIR CuptiHeaders_CUDA_INCLUDE_DIR)
+  # CUDA 13's cuda.h includes crt/, which NVIDIA ships with the compiler, not with the runtime; Triton, which the torch wheel
+  # needs, carries a copy.
+  set(_cupti_crt_folders ${CuptiHeaders_CUDA_INCLUDE_DIR} "${_cupti_site}/nvidia/cuda_nvcc/include")
+  foreach(_cuda IN ITEMS $ENV{CUDA_HOME} $ENV{CUDA_PATH} /usr/local/cuda)
+    list(APPEND _cupti_crt_folders ${_cuda}/include)
+  endforeach()
+  find_path(CuptiHeaders_CRT_INCLUDE_DIR NAMES crt/host_defines.h NO_DEFAULT_PATH
+    PATHS ${_cupti_crt_folders} "${_cupti_site}/triton/backends/nvidia/include")
+  mark_as_advanced(CuptiHeaders_INCLUDE_DIR CuptiHeaders_CUDA_INCLUDE_DIR CuptiHeaders_CRT_INCLUDE_DIR)
   if(CuptiHeaders_INCLUDE_DIR AND EXISTS "${CuptiHeaders_INCLUDE_DIR}/cupti_version.h")
     file(STRINGS "${CuptiHeaders_INCLUDE_DIR}/cupti_version.h" _cupti_line REGEX "#define CUPTI_API_VERSION")
     string(REGEX MATCH "[0-9]+" CuptiHeaders_VERSION "${_cupti_line}")
@@ -36,9 +44,10 @@ if(NOT TARGET Cupti::headers)
 endif()
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(CuptiHeaders
-  REQUIRED_VARS CuptiHeaders_INCLUDE_DIR CuptiHeaders_CUDA_INCLUDE_DIR CuptiHeaders_VERSION)
+  REQUIRED_VARS CuptiHeaders_INCLUDE_DIR CuptiHeaders_CUDA_INCLUDE_DIR CuptiHeaders_CRT_INCLUDE_DIR CuptiHeaders_VERSION)
 if(CuptiHeaders_FOUND AND NOT TARGET Cupti::headers)
   add_library(Cupti::headers INTERFACE IMPORTED GLOBAL)
   set_target_properties(Cupti::headers PROPERTIES
-    INTERFACE_INCLUDE_DIRECTORIES "${CuptiHeaders_INCLUDE_DIR};${CuptiHeaders_CUDA_INCLUDE_DIR}")
+    INTERFACE_INCLUDE_DIRECTORIES
+      "${CuptiHeaders_INCLUDE_DIR};${CuptiHeaders_CUDA_INCLUDE_DIR};${CuptiHeaders_CRT_INCLUDE_DIR}")
 endif()
