@@ -48,6 +48,12 @@ struct Rule {
   std::initializer_list<Kind> needs;  // kinds that must have been watched
   Verdict (*check)(const Measured&);
   const char* reference;  // guide and section
+  // For `stepscope explain`: when it fires, with the thresholds and where they
+  // come from; what it stays silent about; the change in general words.
+  const char* detect = "";
+  const char* avoid = "";
+  const char* fix_cpp = "";
+  const char* fix_python = "";
 };
 
 // The gain of `edit` as replay predicts it, with the range that what the model
