@@ -25,6 +25,8 @@ auto WithTable(const Trace& trace, Table table, Visit&& visit) {
       return visit(trace.overheads());
     case Table::kAllocation:
       return visit(trace.allocations());
+    case Table::kDeviceMemory:
+      return visit(trace.device_memory());
     case Table::kKernel:
       return visit(trace.kernels());
     case Table::kCopy:

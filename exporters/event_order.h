@@ -21,6 +21,7 @@ enum class Table : uint8_t {
   kRuntimeCall,
   kOverhead,
   kAllocation,
+  kDeviceMemory,
   kKernel,
   kCopy,
   kMemset,

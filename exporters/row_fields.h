@@ -86,6 +86,8 @@ void VisitFields(V&& v) {
   v.Number("occupancy_frac", &R::occupancy_frac);
   v.Number("graph", &R::graph);
   v.Number("graph_node", &R::graph_node);
+  v.Number("queued_ns", &R::queued_ns);
+  v.Number("submitted_ns", &R::submitted_ns);
   v.Name("name", &R::name);
 }
 
@@ -195,6 +197,46 @@ void VisitFields(V&& v) {
   v.Number("workers", &R::workers);
   v.Number("batch_size", &R::batch_size);
   v.Name("name", &R::name);
+}
+
+template <std::same_as<Stream> R, typename V>
+void VisitFields(V&& v) {
+  v.Number("id", &R::id);
+  v.Number("context", &R::context);
+  v.Number("device", &R::device);
+  v.Number("priority", &R::priority);
+  v.Number("is_default", &R::is_default);
+  v.Number("is_non_blocking", &R::is_non_blocking);
+  v.Name("name", &R::name);
+}
+
+template <std::same_as<DeviceMemory> R, typename V>
+void VisitFields(V&& v) {
+  v.Number("device", &R::device);
+  v.Number("stream", &R::stream);
+  v.Number("correlation", &R::correlation);
+  v.Choice("kind", &R::kind, Texts(kMemoryKindTexts));
+  v.Number("is_async", &R::is_async);
+  v.Number("address", &R::address);
+  v.Number("bytes", &R::bytes);
+  v.Number("pool_bytes", &R::pool_bytes);
+  v.Number("pool_used_bytes", &R::pool_used_bytes);
+  v.Name("name", &R::name);
+}
+
+template <std::same_as<DeviceSample> R, typename V>
+void VisitFields(V&& v) {
+  v.Number("step", &R::step);
+  v.Number("device", &R::device);
+  v.Number("sm_clock_mhz", &R::sm_clock_mhz);
+  v.Number("memory_clock_mhz", &R::memory_clock_mhz);
+  v.Number("throttle_reasons", &R::throttle_reasons);
+  v.Number("temperature_c", &R::temperature_c);
+  v.Number("power_mw", &R::power_mw);
+  v.Number("power_limit_mw", &R::power_limit_mw);
+  v.Number("fan_percent", &R::fan_percent);
+  v.Number("free_bytes", &R::free_bytes);
+  v.Number("total_bytes", &R::total_bytes);
 }
 
 template <std::same_as<Loss> R, typename V>

@@ -1,112 +1,110 @@
-#include "chrome_device_rows_reader.h"
-
-#include <charconv>
-#include <string>
-
+// The rows of ChromeRowReader that devices made, and the calls that made them
+// do it: runtime calls, kernels, copies, memsets, waits and driver memory.
+#include "chrome_device_fields_reader.h"
 #include "chrome_row_fields.h"
+#include "chrome_rows_reader.h"
 
 namespace stepscope {
 namespace {
 
-void Take(const ChromeEvent& event, ArgKey key, float* value) {
-  if (const auto number = ToReal(event.arg(key)))
-    *value = static_cast<float>(*number);
-}
-
-MemoryKind MemoryKindOf(std::string_view word) {
-  if (word == "Pageable" || word == "pageable") return MemoryKind::kPageable;
-  if (word == "Pinned" || word == "pinned") return MemoryKind::kPinned;
-  if (word == "Device" || word == "device") return MemoryKind::kDevice;
-  if (word == "Array" || word == "array") return MemoryKind::kArray;
-  if (word == "Managed" || word == "managed") return MemoryKind::kManaged;
-  if (word == "Host" || word == "host") return MemoryKind::kHost;
-  return MemoryKind::kUnknown;
-}
-
-// "HtoD" tells the side but not whether host memory was pinned.
-MemoryKind SideOf(char letter) {
-  if (letter == 'H') return MemoryKind::kHost;
-  if (letter == 'D' || letter == 'P') return MemoryKind::kDevice;
-  return MemoryKind::kUnknown;
-}
-
-void ReadSides(std::string_view name, Copy* copy) {
-  const size_t open = name.find('(');
-  const size_t arrow = name.find(" -> ");
-  const size_t close = name.rfind(')');
-  if (open < arrow && arrow < close && close != std::string_view::npos) {
-    copy->source = MemoryKindOf(name.substr(open + 1, arrow - open - 1));
-    copy->destination = MemoryKindOf(name.substr(arrow + 4, close - arrow - 4));
-    return;
-  }
-  if (name.find("HostToDevice") != std::string_view::npos) name = "HtoD";
-  if (name.find("DeviceToHost") != std::string_view::npos) name = "DtoH";
-  if (name.find("DeviceToDevice") != std::string_view::npos) name = "DtoD";
-  const size_t to = name.find("to");
-  if (to == std::string_view::npos || to == 0 || to + 2 >= name.size()) return;
-  copy->source = SideOf(name[to - 1]);
-  copy->destination = SideOf(name[to + 2]);
+// "cuLaunchKernel" is the driver's, "cudaLaunchKernel" the runtime's.
+bool IsDriverName(std::string_view name) {
+  return name.size() > 2 && name.starts_with("cu") && name[2] >= 'A' &&
+         name[2] <= 'Z';
 }
 
 }  // namespace
 
-void ReadDeviceWork(const ChromeEvent& event, DeviceWork* work) {
-  if (const auto pid = ToInteger(event.pid))
-    work->device = static_cast<int32_t>(*pid);
-  if (const auto tid = ToInteger(event.tid)) {
-    work->stream = *tid;
-  } else if (event.tid.text.starts_with("stream ")) {
-    work->stream =
-        ToInteger({event.tid.text.substr(7), Field::Type::kText}).value_or(0);
-  }
-  Take(event, ArgKey::kDevice, &work->device);
-  Take(event, ArgKey::kStream, &work->stream);
-  Take(event, ArgKey::kContext, &work->context);
-  Take(event, ArgKey::kCorrelation, &work->correlation);
+void ChromeRowReader::AddCall(const ChromeEvent& event, const Times& times) {
+  RuntimeCall call;
+  call.begin_ns = times.begin_ns;
+  call.end_ns = times.end_ns;
+  call.name = NameOf(event);
+  call.thread = ThreadOf(event);
+  Take(event, ArgKey::kCorrelation, &call.correlation);
+  Take(event, ArgKey::kOurReturnCode, &call.return_code);
+  call.is_driver = event.category.text == "cuda_driver" ||
+                   event.has(ArgKey::kOurDriver) ||
+                   (!is_ours_ && IsDriverName(event.name.text));
+  seen_ |= Bit(Kind::kRuntimeCall);
+  builder_->Add(call);
 }
 
-void ReadKernel(const ChromeEvent& event, Kernel* kernel) {
-  if (event.has(ArgKey::kGrid))
-    kernel->grid = ReadThree(event.arg(ArgKey::kGrid).text);
-  if (event.has(ArgKey::kBlock))
-    kernel->block = ReadThree(event.arg(ArgKey::kBlock).text);
-  Take(event, ArgKey::kRegisters, &kernel->registers_per_thread);
-  Take(event, ArgKey::kSharedMemory, &kernel->shared_memory_bytes);
-  Take(event, ArgKey::kBlocksPerSm, &kernel->blocks_per_sm);
-  Take(event, ArgKey::kWarpsPerSm, &kernel->warps_per_sm);
-  if (const auto percent = ToReal(event.arg(ArgKey::kOccupancy)))
-    kernel->occupancy_frac = static_cast<float>(*percent / 100);
-  Take(event, ArgKey::kOurOccupancy, &kernel->occupancy_frac);
-  Take(event, ArgKey::kGraph, &kernel->graph);
-  Take(event, ArgKey::kGraphNode, &kernel->graph_node);
+void ChromeRowReader::AddKernel(const ChromeEvent& event, const Times& times) {
+  Kernel kernel;
+  kernel.begin_ns = times.begin_ns;
+  kernel.end_ns = times.end_ns;
+  kernel.name = NameOf(event);
+  ReadDeviceWork(event, &kernel);
+  ReadKernel(event, &kernel);
+  const auto moment = [&](ArgKey key, int64_t* time_ns) {
+    const auto since_base_ns = ToNanoseconds(event.arg(key));
+    if (since_base_ns) *time_ns = base_ns_ + *since_base_ns;
+  };
+  moment(ArgKey::kOurQueued, &kernel.queued_ns);
+  moment(ArgKey::kOurSubmitted, &kernel.submitted_ns);
+  seen_ |= Bit(Kind::kKernel);
+  builder_->Add(kernel);
 }
 
-void ReadCopy(const ChromeEvent& event, std::string_view name, Copy* copy) {
-  Take(event, ArgKey::kBytes, &copy->bytes);
-  ReadSides(name, copy);
-  if (copy->source == MemoryKind::kUnknown &&
-      copy->destination == MemoryKind::kUnknown) {
-    ReadSides(event.arg(ArgKey::kKind).text, copy);
-  }
-  if (event.has(ArgKey::kOurSource))
-    copy->source = MemoryKindOf(event.arg(ArgKey::kOurSource).text);
-  if (event.has(ArgKey::kOurDestination))
-    copy->destination = MemoryKindOf(event.arg(ArgKey::kOurDestination).text);
-  if (const auto is_async = ToInteger(event.arg(ArgKey::kOurAsync)))
-    copy->is_async = *is_async != 0;
+void ChromeRowReader::AddCopy(const ChromeEvent& event, const Times& times) {
+  Copy copy;
+  copy.begin_ns = times.begin_ns;
+  copy.end_ns = times.end_ns;
+  copy.name = NameOf(event);
+  ReadDeviceWork(event, &copy);
+  ReadCopy(event, event.name.text, &copy);
+  seen_ |= Bit(Kind::kCopy);
+  builder_->Add(copy);
 }
 
-std::array<int32_t, 3> ReadThree(std::string_view list) {
-  std::array<int32_t, 3> numbers = {0, 0, 0};
-  const char* at = list.data();
-  const char* const end = at + list.size();
-  for (int32_t& number : numbers) {
-    while (at < end && (*at < '0' || *at > '9')) ++at;
-    const auto result = std::from_chars(at, end, number);
-    if (result.ec != std::errc()) break;
-    at = result.ptr;
+void ChromeRowReader::AddMemset(const ChromeEvent& event, const Times& times) {
+  Memset memset;
+  memset.begin_ns = times.begin_ns;
+  memset.end_ns = times.end_ns;
+  memset.name = NameOf(event);
+  ReadDeviceWork(event, &memset);
+  Take(event, ArgKey::kBytes, &memset.bytes);
+  seen_ |= Bit(Kind::kMemset);
+  builder_->Add(memset);
+}
+
+void ChromeRowReader::AddSync(const ChromeEvent& event, const Times& times) {
+  Sync sync;
+  sync.begin_ns = times.begin_ns;
+  sync.end_ns = times.end_ns;
+  sync.name = NameOf(event);
+  Take(event, ArgKey::kDevice, &sync.device);
+  Take(event, ArgKey::kStream, &sync.stream);
+  Take(event, ArgKey::kCorrelation, &sync.correlation);
+  Take(event, ArgKey::kWaitOnStream, &sync.wait_on_stream);
+  Take(event, ArgKey::kWaitOnRecord, &sync.wait_on_record_correlation);
+  seen_ |= Bit(Kind::kSync);
+  builder_->Add(sync);
+}
+
+void ChromeRowReader::AddDeviceMemory(const ChromeEvent& event) {
+  const auto time = ToNanoseconds(event.begin);
+  if (!time || *time > kLargestNs - base_ns_) {
+    ++counts_.bad_times;
+    return;
   }
-  return numbers;
+  DeviceMemory row;
+  row.time_ns = base_ns_ + *time;
+  row.name = NameOf(event);
+  row.kind = MemoryKindOf(event.arg(ArgKey::kOurSource).text);
+  row.is_async = event.has(ArgKey::kOurAsync);
+  Take(event, ArgKey::kDevice, &row.device);
+  Take(event, ArgKey::kStream, &row.stream);
+  Take(event, ArgKey::kCorrelation, &row.correlation);
+  Take(event, ArgKey::kAddress, &row.address);
+  Take(event, ArgKey::kMemoryBytes, &row.bytes);
+  Take(event, ArgKey::kTotalAllocated, &row.pool_used_bytes);
+  Take(event, ArgKey::kTotalReserved, &row.pool_bytes);
+  earliest_ns_ = std::min(earliest_ns_, row.time_ns);
+  seen_ |= Bit(Kind::kDeviceMemory);
+  ++counts_.rows;
+  builder_->Add(row);
 }
 
 }  // namespace stepscope

@@ -69,7 +69,9 @@ constexpr std::array<std::string_view, static_cast<size_t>(ArgKey::kCount)>
                  "stepscope.only",
                  "stepscope.inputs",
                  "stepscope.stack",
-                 "stepscope.thread"};
+                 "stepscope.thread",
+                 "stepscope.queued",
+                 "stepscope.submitted"};
 
 constexpr size_t kSlots = 512;
 

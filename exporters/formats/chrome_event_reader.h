@@ -72,6 +72,8 @@ enum class ArgKey : uint8_t {
   kOurInputs,
   kOurStack,
   kOurThread,
+  kOurQueued,
+  kOurSubmitted,
   kCount
 };
 

@@ -41,6 +41,23 @@ void ChromeEventWriter::Open(std::string_view category, std::string_view name,
   json_.OpenObject();
 }
 
+void ChromeEventWriter::OpenInstant(std::string_view category,
+                                    std::string_view name,
+                                    const ChromePlace& place, int64_t time_ns) {
+  out_ += ",\n{\"ph\": \"i\", \"s\": \"t\", \"cat\": \"";
+  out_ += category;
+  out_ += "\", \"name\": ";
+  AppendQuoted(name, out_);
+  out_ += ", \"pid\": ";
+  AppendInt(place.pid, out_);
+  out_ += ", \"tid\": ";
+  AppendInt(place.tid, out_);
+  out_ += ", \"ts\": ";
+  AppendMicros(time_ns - base_ns_, out_);
+  out_ += ", \"args\": ";
+  json_.OpenObject();
+}
+
 void ChromeEventWriter::Close() {
   json_.CloseObject();
   out_ += '}';
@@ -114,18 +131,7 @@ void ChromeEventWriter::WriteAnnotation(const Annotation& annotation,
   if (is_slice) {
     Open("stepscope", Harmless(annotation.name), place, begin_ns, end_ns);
   } else {
-    out_ +=
-        ",\n{\"ph\": \"i\", \"s\": \"t\", \"cat\": \"stepscope\", "
-        "\"name\": ";
-    AppendQuoted(annotation.name, out_);
-    out_ += ", \"pid\": ";
-    AppendInt(place.pid, out_);
-    out_ += ", \"tid\": ";
-    AppendInt(place.tid, out_);
-    out_ += ", \"ts\": ";
-    AppendMicros(begin_ns - base_ns_, out_);
-    out_ += ", \"args\": ";
-    json_.OpenObject();
+    OpenInstant("stepscope", annotation.name, place, begin_ns);
   }
   json_.Field("severity",
               kSeverityTexts[static_cast<size_t>(annotation.severity)]);
@@ -152,6 +158,8 @@ void ChromeEventWriter::Write(Table table, RowId row) {
       return Write(trace_.overheads()[row]);
     case Table::kAllocation:
       return Write(trace_.allocations()[row]);
+    case Table::kDeviceMemory:
+      return Write(trace_.device_memory()[row]);
     case Table::kKernel:
       return Write(trace_.kernels()[row]);
     case Table::kCopy:

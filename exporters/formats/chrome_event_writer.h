@@ -41,6 +41,7 @@ class ChromeEventWriter {
   void Write(const RuntimeCall& call, RowId row);
   void Write(const Overhead& overhead);
   void Write(const Allocation& event);
+  void Write(const DeviceMemory& event);
   void Write(const Kernel& kernel);
   void Write(const Copy& copy);
   void Write(const Memset& set);
@@ -58,6 +59,9 @@ class ChromeEventWriter {
   void Open(std::string_view category, std::string_view name,
             const ChromePlace& place, int64_t begin_ns, int64_t end_ns);
   void Close();
+  // `{"ph": "i", ... "args": {` of an event without a length.
+  void OpenInstant(std::string_view category, std::string_view name,
+                   const ChromePlace& place, int64_t time_ns);
   // The name of a host event, changed where viewers would take it for a step
   // mark; sets is_altered_.
   std::string_view Harmless(std::string_view name);

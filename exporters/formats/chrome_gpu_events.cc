@@ -134,6 +134,13 @@ void ChromeEventWriter::Write(const Kernel& kernel) {
   }
   if (kernel.graph != 0) json_.Field("graph id", kernel.graph);
   if (kernel.graph_node != 0) json_.Field("graph node id", kernel.graph_node);
+  const auto moment = [&](const char* key, int64_t time_ns) {
+    if (time_ns == -1) return;
+    json_.Key(key);
+    AppendMicros(time_ns - base_ns_, out_);
+  };
+  moment("stepscope.queued", kernel.queued_ns);
+  moment("stepscope.submitted", kernel.submitted_ns);
   if (kernel.communication != kNone)
     CollectiveArgs(trace_.communications()[kernel.communication]);
   if (is_altered_) json_.Field("stepscope.name", name);
@@ -199,6 +206,29 @@ void ChromeEventWriter::Write(const Sync& sync) {
                 sync.wait_on_record_correlation);
   }
   if (is_altered_) json_.Field("stepscope.name", name);
+  Close();
+}
+
+// What the driver itself handed out and took back, below the caching
+// allocator. No viewer knows such a thing: it stands in a row of our own.
+void ChromeEventWriter::Write(const DeviceMemory& event) {
+  const ChromePlace place =
+      rows_.OnOwnRow("driver memory, GPU " + std::to_string(event.device),
+                     event.time_ns, event.time_ns);
+  OpenInstant("stepscope_memory", trace_.name(event.name), place,
+              event.time_ns);
+  json_.Field("device", int64_t{event.device});
+  if (event.stream != -1) json_.Field("stream", event.stream);
+  if (event.correlation != -1) json_.Field("correlation", event.correlation);
+  json_.Field("stepscope.source",
+              kMemoryKindTexts[static_cast<size_t>(event.kind)]);
+  if (event.is_async) json_.Field("stepscope.async", int64_t{1});
+  json_.Key("Addr");
+  json_.Uint(event.address);
+  json_.Field("Bytes", event.bytes);
+  if (event.pool_used_bytes != -1)
+    json_.Field("Total Allocated", event.pool_used_bytes);
+  if (event.pool_bytes != -1) json_.Field("Total Reserved", event.pool_bytes);
   Close();
 }
 

@@ -40,7 +40,7 @@ bool ReadChromeHeader(const std::string& json, ChromeHeader* header);
 void ReadOwnHeader(const std::string& json, ChromeHeader* header);
 
 // Adds the tables that our own header holds as rows (settings, host_usage,
-// loaders) to `builder`.
+// loaders, streams, device_samples) to `builder`.
 void AddHeaderRows(const std::string& json, TraceBuilder* builder);
 
 }  // namespace stepscope

@@ -254,6 +254,8 @@ void HeaderWriter::Stepscope(ChromeFlavour flavour, const ChromeRows& rows) {
   Rows("settings", trace_.settings());
   Rows("host_usage", trace_.host_usage());
   Rows("loaders", trace_.loaders());
+  Rows("streams", trace_.streams());
+  Rows("device_samples", trace_.device_samples());
   Rows("losses", trace_.losses());
   out_.resize(out_.size() - 2);  // the last comma
   out_ += "\n  },\n";

@@ -197,16 +197,7 @@ void ChromeEventWriter::Write(const Overhead& overhead) {
 void ChromeEventWriter::Write(const Allocation& event) {
   const ChromePlace place =
       rows_.OnThread(event.thread, event.time_ns, event.time_ns);
-  out_ +=
-      ",\n{\"ph\": \"i\", \"s\": \"t\", \"cat\": \"cpu_instant_event\", "
-      "\"name\": \"[memory]\", \"pid\": ";
-  AppendInt(place.pid, out_);
-  out_ += ", \"tid\": ";
-  AppendInt(place.tid, out_);
-  out_ += ", \"ts\": ";
-  AppendMicros(event.time_ns - base_ns_, out_);
-  out_ += ", \"args\": ";
-  json_.OpenObject();
+  OpenInstant("cpu_instant_event", "[memory]", place, event.time_ns);
   // The plugin answers with an error page to any type but CPU and CUDA.
   const bool is_odd = event.device_type != 0 && event.device_type != 1;
   json_.Field("Device Type", is_tb() && is_odd ? 1 : event.device_type);

@@ -161,6 +161,12 @@ void AddHeaderRows(const std::string& json, TraceBuilder* builder) {
     ForEachObject(ours, "loaders", [&](dom::object item) {
       builder->Add(ReadRow<Loader>(item, builder));
     });
+    ForEachObject(ours, "streams", [&](dom::object item) {
+      builder->Add(ReadRow<Stream>(item, builder));
+    });
+    ForEachObject(ours, "device_samples", [&](dom::object item) {
+      builder->Add(ReadRow<DeviceSample>(item));
+    });
   });
 }
 

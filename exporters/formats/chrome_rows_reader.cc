@@ -4,7 +4,6 @@
 #include <charconv>
 #include <utility>
 
-#include "chrome_device_rows_reader.h"
 #include "chrome_row_fields.h"
 
 namespace stepscope {
@@ -68,12 +67,6 @@ Category CategoryOf(std::string_view text) {
   return Category::kUnknown;
 }
 
-// "cuLaunchKernel" is the driver's, "cudaLaunchKernel" the runtime's.
-bool IsDriverName(std::string_view name) {
-  return name.size() > 2 && name.starts_with("cu") && name[2] >= 'A' &&
-         name[2] <= 'Z';
-}
-
 }  // namespace
 
 ChromeRowReader::ChromeRowReader(TraceBuilder* builder,
@@ -96,8 +89,11 @@ void ChromeRowReader::Add(const ChromeEvent& event) {
   if (phase == "X") {
     AddComplete(event);
   } else if (phase == "i" || phase == "I") {
-    if (event.name.text == "[memory]" && event.has(ArgKey::kMemoryBytes))
+    if (event.name.text == "[memory]" && event.has(ArgKey::kMemoryBytes)) {
       AddMemory(event);
+    } else if (is_ours_ && event.category.text == "stepscope_memory") {
+      AddDeviceMemory(event);
+    }
   } else if (phase == "M") {
     AddMetadata(event);
   } else if (phase == "B" || phase == "E") {
@@ -216,68 +212,6 @@ NameId ChromeRowReader::NameOf(const ChromeEvent& event) {
 
 NameId ChromeRowReader::InternArg(const ChromeEvent& event, ArgKey key) {
   return builder_->Intern(Unescape(event.arg(key).text, &scratch_));
-}
-
-void ChromeRowReader::AddCall(const ChromeEvent& event, const Times& times) {
-  RuntimeCall call;
-  call.begin_ns = times.begin_ns;
-  call.end_ns = times.end_ns;
-  call.name = NameOf(event);
-  call.thread = ThreadOf(event);
-  Take(event, ArgKey::kCorrelation, &call.correlation);
-  Take(event, ArgKey::kOurReturnCode, &call.return_code);
-  call.is_driver = event.category.text == "cuda_driver" ||
-                   event.has(ArgKey::kOurDriver) ||
-                   (!is_ours_ && IsDriverName(event.name.text));
-  seen_ |= Bit(Kind::kRuntimeCall);
-  builder_->Add(call);
-}
-
-void ChromeRowReader::AddKernel(const ChromeEvent& event, const Times& times) {
-  Kernel kernel;
-  kernel.begin_ns = times.begin_ns;
-  kernel.end_ns = times.end_ns;
-  kernel.name = NameOf(event);
-  ReadDeviceWork(event, &kernel);
-  ReadKernel(event, &kernel);
-  seen_ |= Bit(Kind::kKernel);
-  builder_->Add(kernel);
-}
-
-void ChromeRowReader::AddCopy(const ChromeEvent& event, const Times& times) {
-  Copy copy;
-  copy.begin_ns = times.begin_ns;
-  copy.end_ns = times.end_ns;
-  copy.name = NameOf(event);
-  ReadDeviceWork(event, &copy);
-  ReadCopy(event, event.name.text, &copy);
-  seen_ |= Bit(Kind::kCopy);
-  builder_->Add(copy);
-}
-
-void ChromeRowReader::AddMemset(const ChromeEvent& event, const Times& times) {
-  Memset memset;
-  memset.begin_ns = times.begin_ns;
-  memset.end_ns = times.end_ns;
-  memset.name = NameOf(event);
-  ReadDeviceWork(event, &memset);
-  Take(event, ArgKey::kBytes, &memset.bytes);
-  seen_ |= Bit(Kind::kMemset);
-  builder_->Add(memset);
-}
-
-void ChromeRowReader::AddSync(const ChromeEvent& event, const Times& times) {
-  Sync sync;
-  sync.begin_ns = times.begin_ns;
-  sync.end_ns = times.end_ns;
-  sync.name = NameOf(event);
-  Take(event, ArgKey::kDevice, &sync.device);
-  Take(event, ArgKey::kStream, &sync.stream);
-  Take(event, ArgKey::kCorrelation, &sync.correlation);
-  Take(event, ArgKey::kWaitOnStream, &sync.wait_on_stream);
-  Take(event, ArgKey::kWaitOnRecord, &sync.wait_on_record_correlation);
-  seen_ |= Bit(Kind::kSync);
-  builder_->Add(sync);
 }
 
 void ChromeRowReader::AddOverhead(const ChromeEvent& event,

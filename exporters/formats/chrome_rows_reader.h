@@ -75,6 +75,7 @@ class ChromeRowReader {
   void AddSync(const ChromeEvent& event, const Times& times);
   void AddOverhead(const ChromeEvent& event, const Times& times);
   void AddMemory(const ChromeEvent& event);
+  void AddDeviceMemory(const ChromeEvent& event);
   void AddMetadata(const ChromeEvent& event);
   void Watch(const ChromeHeader& header);
 

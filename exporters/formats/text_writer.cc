@@ -246,8 +246,10 @@ std::string TextWriter::Write(std::span<const Annotation> annotations) {
   WriteThreads();
   Rows("loss", trace_.losses());
   Rows("loader", trace_.loaders());
+  Rows("stream", trace_.streams());
   Rows("settings", trace_.settings());
   Rows("host_usage", trace_.host_usage());
+  Rows("device_sample", trace_.device_samples());
   Rows("step", trace_.steps());
   Rows("range", trace_.ranges());
   Rows("op", trace_.ops());
@@ -260,6 +262,7 @@ std::string TextWriter::Write(std::span<const Annotation> annotations) {
   Rows("overhead", trace_.overheads());
   Rows("python_frame", trace_.python_frames());
   Rows("allocation", trace_.allocations());
+  Rows("device_memory", trace_.device_memory());
   for (const Annotation& annotation : annotations) {
     Open("annotation");
     Span(annotation.begin_ns, annotation.end_ns);

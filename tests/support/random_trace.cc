@@ -33,6 +33,7 @@ class Maker {
   void Run();
   void Threads();
   void HostStep(int64_t number, int64_t begin_ns, int64_t end_ns);
+  void DeviceStep(int64_t number, int64_t begin_ns, int64_t end_ns);
   void Ops(RowId thread, int64_t begin_ns, int64_t end_ns, int depth);
   void Launch(RowId thread, int64_t begin_ns, int64_t end_ns);
   void Memory(RowId thread, int64_t time_ns);
@@ -291,6 +292,9 @@ void Maker::Launch(RowId thread, int64_t begin_ns, int64_t end_ns) {
       kernel.grid = {static_cast<int32_t>(Between(1, 999)), 1, 1};
       kernel.block = {128, 1, 1};
       kernel.occupancy_frac = static_cast<float>(Between(0, 997)) / 997;
+      if (kernel.queued_ns != -1) kernel.queued_ns = begin_ns + Between(0, 999);
+      if (kernel.submitted_ns != -1)
+        kernel.submitted_ns = kernel.begin_ns - Between(0, 999);
       builder_.Add(kernel);
     }
   }
@@ -344,6 +348,24 @@ void Maker::Ops(RowId thread, int64_t begin_ns, int64_t end_ns, int depth) {
       row.name = builder_.Intern("allreduce");
       builder_.Add(row);
     }
+  }
+}
+
+// What the driver says of a device within one step.
+void Maker::DeviceStep(int64_t number, int64_t begin_ns, int64_t end_ns) {
+  auto sample = RandomFields<DeviceSample>();
+  sample.time_ns = end_ns;
+  sample.step = OneIn(3) ? -1 : number;
+  builder_.Add(sample);
+  static constexpr const char* kNames[] = {"alloc", "release", "pool created"};
+  for (int64_t n = Between(0, 4); n > 0; --n) {
+    auto row = RandomFields<DeviceMemory>();
+    row.time_ns = Between(begin_ns, end_ns);
+    row.name = builder_.Intern(kNames[Between(0, 2)]);
+    row.device = static_cast<int32_t>(Between(0, 1));
+    if (OneIn(2)) row.bytes = -row.bytes;
+    if (OneIn(2)) row.address = ~row.address;  // uses all 64 bits
+    builder_.Add(row);
   }
 }
 
@@ -425,6 +447,13 @@ Trace Maker::Make() {
   for (int step = 0; step < std::max(1, options_.steps); ++step) {
     const int64_t begin_ns = kStartNs + step * int64_t{1'000'000};
     HostStep(step + 7, begin_ns, begin_ns + 1'000'000);
+    if (options_.gpu) DeviceStep(step + 7, begin_ns, begin_ns + 1'000'000);
+  }
+  for (int64_t id = 1; id <= 3 && options_.gpu; ++id) {
+    auto stream = RandomFields<Stream>();
+    stream.id = id;
+    stream.context = 1;
+    builder_.Add(stream);
   }
   for (int i = 0; i < 2; ++i) builder_.Add(RandomFields<Loader>());
   for (int i = 0; i < 2; ++i) {

@@ -208,6 +208,11 @@ testing::AssertionResult TraceEquals(const Trace& a, const Trace& b) {
   comparison.Table<Settings>("settings", a.settings(), b.settings());
   comparison.Table<HostUsage>("host_usage", a.host_usage(), b.host_usage());
   comparison.Table<Loader>("loaders", a.loaders(), b.loaders());
+  comparison.Table<Stream>("streams", a.streams(), b.streams());
+  comparison.Table<DeviceMemory>("device_memory", a.device_memory(),
+                                 b.device_memory());
+  comparison.Table<DeviceSample>("device_samples", a.device_samples(),
+                                 b.device_samples());
   comparison.Table<Loss>("losses", a.losses(), b.losses());
   comparison.Table<Device>("run.devices", a.run().devices, b.run().devices);
   comparison.Compare(a.run(), b.run());

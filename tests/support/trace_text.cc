@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <charconv>
 #include <functional>
 #include <map>
@@ -256,14 +257,16 @@ struct FieldParser {
   }
 };
 
+constexpr std::string_view kTimeless[] = {"run",  "watch",  "thread", "device",
+                                          "loss", "loader", "stream"};
+
 Line SplitLine(std::string_view text) {
   Cursor cursor(text);
   Line line;
   line.kind = cursor.Until(" ");
   cursor.SkipBlanks();
   const bool has_time =
-      std::string_view("run watch thread device loss loader").find(line.kind) ==
-      std::string_view::npos;
+      std::ranges::find(kTimeless, line.kind) == std::end(kTimeless);
   if (has_time) {
     std::string_view time = cursor.Until(" ");
     const size_t dots = time.find("..");
@@ -452,6 +455,12 @@ void Parser::Parse(std::string_view line_text) {
     AddRow<PythonFrame>(line, {Kind::kPythonFrame});
   } else if (kind == "allocation") {
     AddRow<Allocation>(line, {Kind::kMemory});
+  } else if (kind == "stream") {
+    builder_.Add(RowOf<Stream>(line));
+  } else if (kind == "device_memory") {
+    AddRow<DeviceMemory>(line, {Kind::kDeviceMemory});
+  } else if (kind == "device_sample") {
+    AddRow<DeviceSample>(line, {Kind::kDeviceSample});
   } else if (kind != "annotation") {
     Fail("there is no row of kind '" + kind + "'");
   }

@@ -97,6 +97,33 @@ TEST_F(RoundTripTest, CollectiveOfWhichNothingIsKnownStaysOne) {
   EXPECT_TRUE(TraceEquals(trace, Again(trace, Format::kChromeKineto)));
 }
 
+// Otherwise the tests above compare nothing with nothing.
+TEST_F(RoundTripTest, RandomTraceHasRowsInEveryTable) {
+  const Trace trace = RandomTrace({.seed = 1, .steps = 10});
+  EXPECT_FALSE(trace.threads().empty());
+  EXPECT_FALSE(trace.steps().empty());
+  EXPECT_FALSE(trace.ranges().empty());
+  EXPECT_FALSE(trace.ops().empty());
+  EXPECT_FALSE(trace.op_inputs().empty());
+  EXPECT_FALSE(trace.stacks().empty());
+  EXPECT_FALSE(trace.runtime_calls().empty());
+  EXPECT_FALSE(trace.kernels().empty());
+  EXPECT_FALSE(trace.copies().empty());
+  EXPECT_FALSE(trace.memsets().empty());
+  EXPECT_FALSE(trace.syncs().empty());
+  EXPECT_FALSE(trace.overheads().empty());
+  EXPECT_FALSE(trace.python_frames().empty());
+  EXPECT_FALSE(trace.allocations().empty());
+  EXPECT_FALSE(trace.communications().empty());
+  EXPECT_FALSE(trace.settings().empty());
+  EXPECT_FALSE(trace.host_usage().empty());
+  EXPECT_FALSE(trace.loaders().empty());
+  EXPECT_FALSE(trace.streams().empty());
+  EXPECT_FALSE(trace.device_memory().empty());
+  EXPECT_FALSE(trace.device_samples().empty());
+  EXPECT_FALSE(trace.losses().empty());
+}
+
 TEST_F(RoundTripTest, TraceEqualsSeesADifference) {
   const Trace trace = RandomTrace({.seed = 5});
   EXPECT_FALSE(TraceEquals(trace, RandomTrace({.seed = 6})));

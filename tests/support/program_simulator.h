@@ -1,0 +1,80 @@
+// A simulator of training programs: the truth the analysis is held against.
+//
+// A program is a small text: a machine, then what one step does. Running it
+// gives per rank the Trace that a live recording or a Kineto file would hold,
+// and the true mean step. The edited program, run again, is the truth about
+// what a fix brings. It shares no code with the replay and has effects that the
+// replay knows nothing of: kernels that slow each other down, a bounded launch
+// queue, batches delivered in order, threads that change cores, cold devices,
+// clocks that disagree, and jitter drawn afresh for every seed.
+//
+// Machine, one directive a line (all but `step` may be left out):
+//   cores 8                        of each rank
+//   intra_op 4 efficiency=0.85     threads of the pool; gain of a doubling / 2
+//   gpu A100 pcie=24 pageable=6 latency=3us queue=1024 cc=8.0 sms=108
+//            bandwidth=2039        rates in GB/s; without it a CPU-only run
+//   ranks 4 network=80 latency=25us
+//   loader workers=2 cpu=30ms io=2ms name=train batch=64
+//   steps 6 warmup=4               recorded, and before them
+//   recorder live|kineto [sync] [cost=1us]   cost: of a recorded op
+//   jitter host=0.03 device=0.01 loader=0.05 clock=0.3us
+//   set tf32_cublas 0              a field of Settings (live recordings)
+//   define NAME { ... }            statements, used by `do NAME`
+//   step { ... }
+//
+// Statements (T a duration, B a size; 1us, 2.5ms, 4KiB, 19MB):
+//   load                           take a batch
+//   host T                         code between ops
+//   io T                           the thread sleeps
+//   op NAME T [grad] [parallel] [in=float[8x3],int[4],-,"True"] { ... }
+//                                  T is its own host time; `parallel` computes
+//                                  on the pool; `grad` records an autograd node
+//   backward { ... }               on the autograd thread, while this one waits
+//   node NAME T { ... }            visits the youngest node not yet visited
+//   accumulate T { ... }           an AccumulateGrad node
+//   range KIND NAME { ... }        user phase loader optimizer module
+//                                  collective nvtx
+//   kernel NAME T [stream=7] [fill=1] [grid=64x1x1] [block=256] [waves=4]
+//                                  fill: the share of the device it can use;
+//                                  waves: blocks per SM
+//   copy h2d|d2h|d2d B [pageable|pinned] [async] [stream=7]
+//   memset B [stream=7]
+//   graph [stream=7] { kernels }   one launch
+//   record EVENT [stream=7]        cudaEventRecord
+//   wait EVENT [stream=7]          cudaStreamWaitEvent
+//   sync device|stream|EVENT [stream=7]
+//   item [pageable]                .item(): read one number back
+//   call NAME T                    a runtime call that takes T
+//   cuda_free T                    waits for the device, then takes T
+//   collective NAME B [stream=20] [dtype=Float]   every rank takes part
+//   join                           the compute stream waits for collectives
+//   gc T; overhead NAME T          Python's collector; the driver's own time
+//   memory B                       an allocation (a release where negative)
+//   repeat N { } every N [offset=K] { } rank R { } do NAME
+#pragma once
+
+#include <absl/status/statusor.h>
+#include <stepscope/trace.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace stepscope {
+
+struct SimulatorOptions {
+  uint64_t seed = 1;
+  int steps = -1;  // recorded steps; -1: as the program says
+};
+
+struct ProgramRun {
+  std::vector<Trace> ranks;  // by rank
+  double mean_step_ms = 0;   // of rank 0's recorded steps, by the true clock
+};
+
+// InvalidArgument with the line where the text is no program.
+absl::StatusOr<ProgramRun> RunProgram(std::string_view text,
+                                      const SimulatorOptions& options);
+
+}  // namespace stepscope

@@ -1,0 +1,303 @@
+#include "support/simulator/program_text.h"
+
+#include <absl/status/status.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+namespace stepscope {
+namespace {
+
+absl::Status Wrong(int line, const std::string& what) {
+  return absl::InvalidArgumentError("line " + std::to_string(line) + ": " +
+                                    what);
+}
+
+struct Token {
+  std::string text;
+  int line = 0;
+  bool quoted = false;
+  bool ends_statement = false;
+};
+
+bool IsMark(const Token& token, std::string_view mark) {
+  return !token.quoted && !token.ends_statement && token.text == mark;
+}
+
+// Words, braces, and the ends of lines. A "#" at the start of a word begins a
+// comment; names hold them, too ("Optimizer.step#SGD.step").
+std::vector<Token> Tokens(std::string_view text) {
+  std::vector<Token> tokens;
+  int line = 1;
+  size_t at = 0;
+  while (at < text.size()) {
+    const char c = text[at];
+    if (c == '\n' || c == ';') {
+      tokens.push_back({.line = line, .ends_statement = true});
+      line += c == '\n';
+      ++at;
+    } else if (std::isspace(static_cast<unsigned char>(c))) {
+      ++at;
+    } else if (c == '#') {
+      while (at < text.size() && text[at] != '\n') ++at;
+    } else if (c == '{' || c == '}') {
+      tokens.push_back({.text = std::string(1, c), .line = line});
+      ++at;
+    } else if (c == '"') {
+      const size_t end = std::min(text.find('"', at + 1), text.size());
+      tokens.push_back({.text = std::string(text.substr(at + 1, end - at - 1)),
+                        .line = line,
+                        .quoted = true});
+      at = end + 1;
+    } else {
+      size_t end = at;
+      while (end < text.size() &&
+             !std::isspace(static_cast<unsigned char>(text[end])) &&
+             text[end] != ';' && text[end] != '{' && text[end] != '}') {
+        ++end;
+      }
+      tokens.push_back(
+          {.text = std::string(text.substr(at, end - at)), .line = line});
+      at = end;
+    }
+  }
+  tokens.push_back({.line = line, .ends_statement = true});
+  return tokens;
+}
+
+class Parser {
+ public:
+  explicit Parser(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
+
+  absl::StatusOr<std::vector<Statement>> Statements(bool nested) {
+    std::vector<Statement> list;
+    while (at_ < tokens_.size()) {
+      if (tokens_[at_].ends_statement) {
+        ++at_;
+      } else if (IsMark(tokens_[at_], "}")) {
+        if (!nested) return Wrong(tokens_[at_].line, "a } too many");
+        ++at_;
+        return list;
+      } else if (IsMark(tokens_[at_], "{")) {
+        return Wrong(tokens_[at_].line, "a { without a statement");
+      } else {
+        absl::StatusOr<Statement> statement = One();
+        if (!statement.ok()) return statement.status();
+        list.push_back(*std::move(statement));
+      }
+    }
+    if (nested) return Wrong(tokens_.back().line, "a } is missing");
+    return list;
+  }
+
+ private:
+  absl::StatusOr<Statement> One() {
+    Statement statement{.verb = tokens_[at_].text, .line = tokens_[at_].line};
+    ++at_;
+    for (; at_ < tokens_.size() && !tokens_[at_].ends_statement; ++at_) {
+      const Token& token = tokens_[at_];
+      if (IsMark(token, "}")) break;
+      if (IsMark(token, "{")) {
+        ++at_;
+        absl::StatusOr<std::vector<Statement>> body = Statements(true);
+        if (!body.ok()) return body.status();
+        statement.body = *std::move(body);
+        statement.has_body = true;
+        break;
+      }
+      const size_t equals = token.text.find('=');
+      if (!token.quoted && equals != std::string::npos && equals > 0) {
+        statement.options[token.text.substr(0, equals)] =
+            token.text.substr(equals + 1);
+      } else {
+        statement.words.push_back(token.text);
+      }
+    }
+    return statement;
+  }
+
+  std::vector<Token> tokens_;
+  size_t at_ = 0;
+};
+
+// Sums and products over numbers and names, by descent.
+class Expression {
+ public:
+  Expression(std::string_view text, const std::map<std::string, double>& values)
+      : text_(text), values_(values) {}
+  double Value() {
+    const double value = Sum();
+    Skip();
+    return at_ == text_.size() ? value : std::nan("");
+  }
+
+ private:
+  void Skip() {
+    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
+  }
+  bool Take(char c) {
+    Skip();
+    if (at_ >= text_.size() || text_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+  double Sum() {
+    double value = Product();
+    while (true) {
+      if (Take('+')) {
+        value += Product();
+      } else if (Take('-')) {
+        value -= Product();
+      } else {
+        return value;
+      }
+    }
+  }
+  double Product() {
+    double value = Atom();
+    while (true) {
+      if (Take('*')) {
+        value *= Atom();
+      } else if (Take('/')) {
+        value /= Atom();
+      } else {
+        return value;
+      }
+    }
+  }
+  double Atom() {
+    if (Take('(')) {
+      const double value = Sum();
+      return Take(')') ? value : std::nan("");
+    }
+    Skip();
+    size_t end = at_;
+    while (end < text_.size() &&
+           (std::isalnum(static_cast<unsigned char>(text_[end])) ||
+            text_[end] == '_' || text_[end] == '.')) {
+      ++end;
+    }
+    const std::string word(text_.substr(at_, end - at_));
+    at_ = end;
+    const auto known = values_.find(word);
+    if (known != values_.end()) return known->second;
+    char* rest = nullptr;
+    const double value = std::strtod(word.c_str(), &rest);
+    return word.empty() || *rest != 0 ? std::nan("") : value;
+  }
+
+  std::string_view text_;
+  const std::map<std::string, double>& values_;
+  size_t at_ = 0;
+};
+
+// Lines marked `ours` lose their mark, lines marked `theirs` go.
+std::string Side(std::string_view text, char ours, char theirs) {
+  std::string result;
+  size_t at = 0;
+  while (at < text.size()) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    std::string line(text.substr(at, end - at));
+    if (!line.empty() && line[0] == theirs) line.clear();
+    if (!line.empty() && line[0] == ours) line[0] = ' ';
+    result += line + '\n';
+    at = end + 1;
+  }
+  return result;
+}
+
+}  // namespace
+
+bool Statement::Says(std::string_view word) const {
+  return std::ranges::find(words, word) != words.end();
+}
+
+double Statement::Option(const std::string& name, double other) const {
+  const auto found = options.find(name);
+  if (found == options.end()) return other;
+  const double value = ParseNumber(found->second);
+  return std::isnan(value) ? other : value;
+}
+
+std::string Statement::Word(size_t index) const {
+  return index < words.size() ? words[index] : std::string();
+}
+
+double Statement::Number(size_t index) const {
+  const double value = ParseNumber(Word(index));
+  return std::isnan(value) ? 0 : value;
+}
+
+absl::StatusOr<std::vector<Statement>> ParseProgram(std::string_view text) {
+  return Parser(Tokens(text)).Statements(false);
+}
+
+double ParseNumber(std::string_view text) {
+  const std::string copy(text);
+  char* rest = nullptr;
+  const double value = std::strtod(copy.c_str(), &rest);
+  if (rest == copy.c_str()) return std::nan("");
+  const std::string_view unit(rest);
+  constexpr std::pair<std::string_view, double> kUnits[] = {
+      {"", 1},       {"ns", 1},         {"us", 1e3},
+      {"ms", 1e6},   {"s", 1e9},        {"B", 1},
+      {"KiB", 1024}, {"MiB", 1 << 20},  {"KB", 1e3},
+      {"MB", 1e6},   {"GB", 1e9},       {"GiB", 1 << 30}};
+  for (const auto& [name, factor] : kUnits) {
+    if (name == unit) return value * factor;
+  }
+  return std::nan("");
+}
+
+std::string BeforeFix(std::string_view text) { return Side(text, '-', '+'); }
+std::string AfterFix(std::string_view text) { return Side(text, '+', '-'); }
+
+absl::StatusOr<std::string> Substitute(
+    std::string_view text, const std::map<std::string, double>& values) {
+  std::string result;
+  int line = 1;
+  for (size_t at = 0; at < text.size(); ++at) {
+    line += text[at] == '\n';
+    if (text[at] != '$') {
+      result += text[at];
+      continue;
+    }
+    size_t end = at + 1;
+    if (end < text.size() && text[end] == '(') {
+      int depth = 0;
+      for (; end < text.size(); ++end) {
+        depth += text[end] == '(';
+        depth -= text[end] == ')';
+        if (depth == 0) break;
+      }
+      ++end;
+    } else {
+      while (end < text.size() &&
+             std::isalpha(static_cast<unsigned char>(text[end]))) {
+        ++end;
+      }
+      // A unit may follow the name: the longest known name counts.
+      while (end > at + 1 &&
+             !values.contains(std::string(text.substr(at + 1, end - at - 1)))) {
+        --end;
+      }
+    }
+    const std::string_view expression = text.substr(at + 1, end - at - 1);
+    const double value = Expression(expression, values).Value();
+    if (std::isnan(value)) {
+      return Wrong(line, "cannot tell what $" + std::string(expression) +
+                             " is worth");
+    }
+    char number[40];
+    std::snprintf(number, sizeof number, "%.9g", value);
+    result += number;
+    at = end - 1;
+  }
+  return result;
+}
+
+}  // namespace stepscope

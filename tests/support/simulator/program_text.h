@@ -1,0 +1,44 @@
+// The text of a program for the simulator: lines into statements.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace stepscope {
+
+struct Statement {
+  std::string verb;
+  std::vector<std::string> words;  // "pageable", "async"
+  std::map<std::string, std::string> options = {};  // stream=7
+  std::vector<Statement> body = {};
+  bool has_body = false;
+  int line = 0;
+
+  bool Says(std::string_view word) const;
+  // The option as a number (a duration in ns, a size in bytes, a plain number),
+  // or `other`.
+  double Option(const std::string& name, double other) const;
+  std::string Word(size_t index) const;  // "" if there are fewer
+  double Number(size_t index) const;     // of words; 0 if there are fewer
+};
+
+// A program's statements in order. InvalidArgument names the line.
+absl::StatusOr<std::vector<Statement>> ParseProgram(std::string_view text);
+
+// "12us" -> 12000, "4KiB" -> 4096, "0.5" -> 0.5; NaN if it is no number.
+double ParseNumber(std::string_view text);
+
+// The program before and after a fix: lines that begin with "-" belong to the
+// one, lines that begin with "+" to the other.
+std::string BeforeFix(std::string_view text);
+std::string AfterFix(std::string_view text);
+
+// Puts numbers for $name and $(expression) in a text; + - * / and names.
+absl::StatusOr<std::string> Substitute(
+    std::string_view text, const std::map<std::string, double>& values);
+
+}  // namespace stepscope
