@@ -1,9 +1,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <stepscope/analysis.h>
 #include <stepscope/logdir.h>
 #include <stepscope/profile.h>
 #include <stepscope/range.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -361,6 +363,45 @@ TEST_F(ProfileTest, AFullDiskIsOneMessageAndLeavesNothingBehind) {
   };
   EXPECT_EXIT(run(), testing::ExitedWithCode(0),
               "5 of 5 files were not written");
+}
+
+// A real file system with room for some of the files: those are kept whole, the
+// rest are named. Run in a child with a mount namespace of its own.
+TEST_F(ProfileTest, AFileSystemThatFillsUpKeepsWhatFitted) {
+  constexpr int kNoNamespace = 77;
+  const auto run = [&] {
+    const bool root = geteuid() == 0;
+    if (unshare(root ? CLONE_NEWNS : CLONE_NEWUSER | CLONE_NEWNS) != 0) {
+      _exit(kNoNamespace);
+    }
+    // Keeps the mount out of the parent's view.
+    mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr);
+    fs::create_directories(log_dir_);
+    if (mount("tmpfs", log_dir_.c_str(), "tmpfs", 0, "size=16k") != 0) {
+      _exit(kNoNamespace);
+    }
+    ProfileOptions options = Options();
+    options.log_dir = log_dir_;
+    Profile profile(std::move(options));
+    Run(profile, 4);
+    const absl::Status status = profile.Finish();
+    std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
+    bool whole = !Files(log_dir_).empty();
+    for (const std::string& name : Files(log_dir_)) {
+      whole &= fs::file_size(fs::path(log_dir_) / name) > 0 &&
+               name.find(".tmp") == std::string::npos;
+    }
+    _exit(absl::IsResourceExhausted(status) && whole ? 0 : 1);
+  };
+  const pid_t child = fork();
+  if (child == 0) run();
+  int status = 0;
+  waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == kNoNamespace) {
+    GTEST_SKIP() << "this process may not mount a file system";
+  }
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST_F(ProfileTest, ACollectorThatCannotStartIsSaidAndTheRestIsRecorded) {
