@@ -1,18 +1,23 @@
-// make_logdir DIR: log directories of simulated training runs, laid out as a
-// Profile would, for the viewers to open. Prints, as JSON, what they must show.
+// make_logdir DIR [TRACE...]: log directories laid out as a Profile would, for
+// the viewers to open. Prints, as JSON, what they must show.
 //
-//   DIR/cpu     one process, no GPU
+//   DIR/cpu     simulated training, one process, no GPU
 //   DIR/gpu     one process, one GPU
 //   DIR/ranks   two ranks with a GPU each and an all-reduce per step
 //   DIR/random  made-up rows of every kind, hostile names included
+//   DIR/NAME    of each TRACE, its file name up to the first dot
 #include <stepscope/export.h>
 #include <stepscope/logdir.h>
+#include <stepscope/read.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "run_figures.h"
 #include "support/random_trace.h"
 #include "support/simulated_training.h"
 
@@ -56,23 +61,20 @@ bool WriteRank(const Trace& trace, const std::string& log_dir) {
   return true;
 }
 
-double MeanStepMs(const Trace& trace) {
-  double sum_ms = 0;
-  for (const Step& step : trace.steps())
-    sum_ms += static_cast<double>(step.end_ns - step.begin_ns) * 1e-6;
-  return trace.steps().empty()
-             ? 0
-             : sum_ms / static_cast<double>(trace.steps().size());
+// Writes the log directory DIR/`name` and prints what it must show.
+bool WriteRun(const Trace& trace, const std::string& dir,
+              const std::string& name) {
+  static bool is_first = true;
+  if (!WriteRank(trace, dir + "/" + name)) return false;
+  std::printf("%s  \"%s\": %s", std::exchange(is_first, false) ? "" : ",\n",
+              name.c_str(), RunFigures(trace).c_str());
+  return true;
 }
 
-int Main(const std::string& dir) {
-  std::printf("{\n");
+bool WriteSimulated(const std::string& dir) {
   for (bool gpu : {false, true}) {
     const Trace trace = SimulatedTraining({.gpu = gpu, .steps = 4});
-    const char* name = gpu ? "gpu" : "cpu";
-    if (!WriteRank(trace, dir + "/" + name)) return 1;
-    std::printf("  \"%s\": {\"steps\": %zu, \"mean_ms\": %.6f},\n", name,
-                trace.steps().size(), MeanStepMs(trace));
+    if (!WriteRun(trace, dir, gpu ? "gpu" : "cpu")) return false;
   }
   for (int32_t rank = 0; rank < 2; ++rank) {
     const Trace trace =
@@ -80,11 +82,29 @@ int Main(const std::string& dir) {
                            .rank = rank,
                            .world_size = 2,
                            .loader_ns = 8'000'000 + rank * 500'000});
-    if (!WriteRank(trace, dir + "/ranks")) return 1;
+    if (!WriteRank(trace, dir + "/ranks")) return false;
   }
-  const Trace random = RandomTrace({.seed = 7, .bad_utf8 = true});
-  if (!WriteRank(random, dir + "/random")) return 1;
-  std::printf("  \"random\": {\"steps\": %zu}\n}\n", random.steps().size());
+  return WriteRun(RandomTrace({.seed = 7, .bad_utf8 = true}), dir, "random");
+}
+
+bool WriteReal(const std::string& dir, const std::string& path) {
+  const absl::StatusOr<Trace> trace = ReadTrace(path);
+  if (!trace.ok()) {
+    std::fprintf(stderr, "make_logdir: %s\n",
+                 std::string(trace.status().message()).c_str());
+    return false;
+  }
+  std::string name = fs::path(path).filename().string();
+  name.resize(std::min(name.size(), name.find('.')));
+  return WriteRun(*trace, dir, name);
+}
+
+int Main(const std::string& dir, const std::vector<std::string>& traces) {
+  std::printf("{\n");
+  if (!WriteSimulated(dir)) return 1;
+  for (const std::string& path : traces)
+    if (!WriteReal(dir, path)) return 1;
+  std::printf("\n}\n");
   return 0;
 }
 
@@ -92,9 +112,9 @@ int Main(const std::string& dir) {
 }  // namespace stepscope
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::fprintf(stderr, "usage: make_logdir DIR\n");
+  if (argc < 2) {
+    std::fprintf(stderr, "usage: make_logdir DIR [TRACE...]\n");
     return 2;
   }
-  return stepscope::Main(argv[1]);
+  return stepscope::Main(argv[1], {argv + 2, argv + argc});
 }
