@@ -10,6 +10,7 @@ namespace {
 // cuda.h renames functions to their versions ("cuMemGetInfo_v2"), so the names
 // below are the versions' own.
 struct Functions {
+  CUresult (*init)(unsigned) = nullptr;
   CUresult (*ctx_get_current)(CUcontext*) = nullptr;
   CUresult (*ctx_get_device)(CUdevice*) = nullptr;
   CUresult (*ctx_push)(CUcontext) = nullptr;
@@ -33,6 +34,7 @@ struct Functions {
           dlsym(library, name));
       all = all && function != nullptr;
     };
+    get(init, "cuInit");
     get(ctx_get_current, "cuCtxGetCurrent");
     get(ctx_get_device, "cuCtxGetDevice");
     get(ctx_push, "cuCtxPushCurrent_v2");
@@ -55,6 +57,12 @@ struct Functions {
 class LoadedDriver : public CudaDriver {
  public:
   explicit LoadedDriver(const Functions& f) : f_(f) {}
+
+  absl::Status Initialize() override {
+    const CUresult result = f_.init(0);
+    if (result == CUDA_SUCCESS) return absl::OkStatus();
+    return absl::UnavailableError("cuInit gave " + std::to_string(result));
+  }
 
   absl::Status InUse() const override {
     CUcontext context = nullptr;

@@ -1,9 +1,9 @@
 // CudaDriver: the few driver calls the collector needs beside CUPTI, loaded at
 // run time from the copy the program itself uses.
 //
-// It never initialises CUDA: a program that has not used the GPU stays that
-// way, and may still fork. Any thread may call it, in the process that loaded
-// it.
+// A recording never initialises CUDA: a program that has not used the GPU stays
+// that way, and may still fork. Any thread may call it, in the process that
+// loaded it.
 #pragma once
 
 #include <absl/status/status.h>
@@ -38,6 +38,9 @@ class CudaDriver {
  public:
   virtual ~CudaDriver() = default;
 
+  // Initialises CUDA, in a process that only asks what there is. Unavailable
+  // with the driver's own number if it cannot be.
+  virtual absl::Status Initialize() = 0;
   // OK if the program has initialised CUDA; else Unavailable, saying so.
   virtual absl::Status InUse() const = 0;
   // CUDA's version as the driver supports it: 13000 for 13.0; 0 if unknown.

@@ -71,11 +71,13 @@ class CuptiApi {
   virtual std::string NameOf(CUptiResult code) const = 0;
 };
 
-// Where to look for the library. Empty: the copy already in this process, then
-// $STEPSCOPE_CUPTI_LIBRARY, then NVIDIA's wheel beside libtorch, then the
-// toolkit, then the loader's own path.
+// Where to look for the library. `path` empty: the copy already in this
+// process, then $STEPSCOPE_CUPTI_LIBRARY, then NVIDIA's wheel beside libtorch,
+// then the toolkit, then the loader's own path.
 struct CuptiLibrary {
   std::string path = {};
+  // The folder of libtorch_cpu.so, for a process that has not loaded it.
+  std::string torch_folder = {};
 };
 
 // Loads CUPTI; it stays loaded as long as the process. Unavailable if none is

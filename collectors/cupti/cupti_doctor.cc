@@ -53,27 +53,29 @@ DoctorLine Failed(std::string topic, const absl::Status& status) {
           .ok = false};
 }
 
-DoctorLine DriverLine(const CudaDriver& driver) {
-  const std::vector<DeviceLimits> devices = driver.Devices();
+DoctorLine DriverLine(CudaDriver& driver) {
   const int version = driver.version();
   DoctorLine line = {.topic = "driver",
                      .found = "CUDA " + std::to_string(version / 1000) + "." +
                               std::to_string(version % 1000 / 10),
                      .remedy = "",
                      .ok = true};
-  if (!driver.InUse().ok()) {
-    line.found += ", not used by this process";
+  constexpr const char* kRemedy =
+      "no device can be used: check nvidia-smi, CUDA_VISIBLE_DEVICES, and "
+      "that the container was given the GPU";
+  if (const absl::Status started = driver.Initialize(); !started.ok()) {
+    line.found +=
+        ", " + std::string(started.message().data(), started.message().size());
+    line.remedy = kRemedy;
+    line.ok = false;
     return line;
   }
+  const std::vector<DeviceLimits> devices = driver.Devices();
   line.found += ", " + std::to_string(devices.size()) +
                 (devices.size() == 1 ? " device" : " devices");
   if (!devices.empty()) line.found += " (" + devices.front().name + ")";
-  if (devices.empty()) {
-    line.ok = false;
-    line.remedy =
-        "no device can be seen: check nvidia-smi, CUDA_VISIBLE_DEVICES, and "
-        "that the container was given the GPU";
-  }
+  line.ok = !devices.empty();
+  if (!line.ok) line.remedy = kRemedy;
   return line;
 }
 
@@ -102,7 +104,7 @@ std::vector<DoctorLine> CheckCupti(const CuptiSources& sources) {
                      .remedy = "",
                      .ok = true});
   }
-  if (!driver.ok() || !cupti.ok()) {
+  if (!lines.front().ok || !cupti.ok()) {
     lines.push_back({"subscription", kNotLookedAt, "", false});
     lines.push_back({"permissions", kNotLookedAt, "", false});
     return lines;
@@ -129,9 +131,10 @@ std::vector<DoctorLine> CheckCupti(const CuptiSources& sources) {
   return lines;
 }
 
-std::vector<DoctorLine> CheckCupti() {
-  return CheckCupti({.driver = [] { return LoadCudaDriver(); },
-                     .cupti = [] { return LoadCupti(); }});
+std::vector<DoctorLine> CheckCupti(const std::string& torch_folder) {
+  return CheckCupti(
+      {.driver = [] { return LoadCudaDriver(); },
+       .cupti = [&] { return LoadCupti({.torch_folder = torch_folder}); }});
 }
 
 }  // namespace stepscope

@@ -1,20 +1,13 @@
 #include <dlfcn.h>
-#include <link.h>
-#include <stdlib.h>
 
-#include <algorithm>
-#include <filesystem>
-#include <system_error>
+#include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "cupti_api.h"
+#include "cupti_find.h"
 
 namespace stepscope {
 namespace {
-
-constexpr const char* kSonames[] = {"libcupti.so.13", "libcupti.so.12",
-                                    "libcupti.so"};
 
 // Every function used, by its C name. Those marked optional may be missing from
 // the oldest library understood.
@@ -166,78 +159,6 @@ class LoadedCupti : public CuptiApi {
   std::string library_;
 };
 
-// The folder of the first loaded object whose file name starts with `prefix`.
-std::filesystem::path FolderOfLoaded(const char* prefix) {
-  struct Search {
-    const char* prefix;
-    std::filesystem::path found;
-  } search = {prefix, {}};
-  dl_iterate_phdr(
-      [](dl_phdr_info* object, size_t, void* user) {
-        auto& search = *static_cast<Search*>(user);
-        if (object->dlpi_name == nullptr) return 0;
-        const std::filesystem::path file = object->dlpi_name;
-        if (!file.filename().string().starts_with(search.prefix)) return 0;
-        search.found = file.parent_path();
-        return 1;
-      },
-      &search);
-  return search.found;
-}
-
-// Files that may be CUPTI, best first; no name is tried that is not there.
-std::vector<std::string> Candidates() {
-  std::vector<std::string> files;
-  if (const char* chosen = getenv("STEPSCOPE_CUPTI_LIBRARY")) {
-    files.emplace_back(chosen);
-  }
-  std::vector<std::filesystem::path> folders;
-  std::error_code error;
-  if (const std::filesystem::path torch = FolderOfLoaded("libtorch_cpu.so");
-      !torch.empty()) {
-    folders.push_back(torch);
-    const std::filesystem::path nvidia =
-        torch.parent_path().parent_path() / "nvidia";
-    for (const auto& entry :
-         std::filesystem::directory_iterator(nvidia, error)) {
-      folders.push_back(entry.path() / "lib");
-    }
-    std::sort(folders.begin() + 1, folders.end(), std::greater<>());
-  }
-  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
-    if (const char* home = getenv(variable)) {
-      folders.push_back(std::filesystem::path(home) / "extras/CUPTI/lib64");
-    }
-  }
-  folders.emplace_back("/usr/local/cuda/extras/CUPTI/lib64");
-  for (const auto& folder : folders) {
-    for (const char* soname : kSonames) {
-      const auto file = folder / soname;
-      if (std::filesystem::exists(file, error)) files.push_back(file.string());
-    }
-  }
-  files.insert(files.end(), std::begin(kSonames), std::end(kSonames));
-  return files;
-}
-
-void* Open(const CuptiLibrary& library, std::string* failure) {
-  // RTLD_NODELETE: a thread of CUPTI may be inside it whenever we are not.
-  constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
-  if (!library.path.empty()) {
-    void* handle = dlopen(library.path.c_str(), kFlags);
-    if (handle == nullptr) *failure = dlerror();
-    return handle;
-  }
-  for (const char* soname : kSonames) {
-    if (void* handle = dlopen(soname, kFlags | RTLD_NOLOAD)) return handle;
-  }
-  for (const std::string& file : Candidates()) {
-    if (void* handle = dlopen(file.c_str(), kFlags)) return handle;
-    if (failure->empty()) *failure = dlerror();
-  }
-  return nullptr;
-}
-
 std::string FileOf(void* address) {
   Dl_info object = {};
   if (dladdr(address, &object) == 0 || object.dli_fname == nullptr) return "";
@@ -278,7 +199,7 @@ std::string CudaVersionOf(uint32_t version) {
 absl::StatusOr<std::unique_ptr<CuptiApi>> LoadCupti(
     const CuptiLibrary& library) {
   std::string failure;
-  void* handle = Open(library, &failure);
+  void* handle = OpenCupti(library, &failure);
   if (handle == nullptr) {
     return absl::UnavailableError(
         "CUPTI: no libcupti.so was found (" + failure +

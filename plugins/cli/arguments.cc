@@ -12,10 +12,12 @@
 namespace stepscope {
 namespace {
 
-constexpr std::string_view kCommands[] = {"analyze", "help", "version"};
+constexpr std::string_view kCommands[] = {"analyze", "doctor", "help",
+                                          "version"};
 constexpr std::string_view kOptions[] = {"--format", "--output", "--verbose",
                                          "--run",    "--cycle",  "--help",
                                          "--version"};
+constexpr std::string_view kDoctorOptions[] = {"--python", "--help"};
 constexpr std::string_view kFormats[] = {"text", "json", "markdown"};
 
 size_t EditDistance(std::string_view a, std::string_view b) {
@@ -146,6 +148,29 @@ class AnalyzeParser {
   std::string value_;
 };
 
+// --python PATH or --python=PATH.
+absl::Status ParseDoctor(std::span<const std::string> words,
+                         Arguments* arguments) {
+  for (size_t at = 0; at < words.size(); ++at) {
+    const std::string& word = words[at];
+    if (word == "--help" || word == "-h") {
+      arguments->command = Command::kDoctorHelp;
+    } else if (word == "--python" && at + 1 < words.size()) {
+      arguments->python = words[++at];
+    } else if (word.starts_with("--python=")) {
+      arguments->python = word.substr(word.find('=') + 1);
+    } else if (!word.starts_with("-")) {
+      return Usage("doctor takes no path, only --python PATH");
+    } else if (word != "--python") {
+      return Usage("unknown option " + Quoted(word) +
+                   DidYouMean(Nearest(word, kDoctorOptions)));
+    }
+    if (word.starts_with("--python") && arguments->python.empty())
+      return Usage("--python needs a value");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::string_view Nearest(std::string_view word,
@@ -174,6 +199,12 @@ absl::StatusOr<Arguments> ParseArguments(std::span<const std::string> words) {
   if (first == "analyze") {
     arguments.command = Command::kAnalyze;
     absl::Status status = AnalyzeParser(words.subspan(1), &arguments).Parse();
+    if (!status.ok()) return status;
+    return arguments;
+  }
+  if (first == "doctor") {
+    arguments.command = Command::kDoctor;
+    absl::Status status = ParseDoctor(words.subspan(1), &arguments);
     if (!status.ok()) return status;
     return arguments;
   }

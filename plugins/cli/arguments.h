@@ -11,7 +11,14 @@
 
 namespace stepscope {
 
-enum class Command : uint8_t { kHelp, kVersion, kAnalyze, kAnalyzeHelp };
+enum class Command : uint8_t {
+  kHelp,
+  kVersion,
+  kAnalyze,
+  kAnalyzeHelp,
+  kDoctor,
+  kDoctorHelp
+};
 enum class ReportFormat : uint8_t { kText, kJson, kMarkdown };
 
 struct Arguments {
@@ -22,6 +29,7 @@ struct Arguments {
   std::string run;     // empty: the newest
   int32_t cycle = -1;  // negative: the last
   bool verbose = false;
+  std::string python;  // of doctor; empty: the shell's
 };
 
 // Errors: InvalidArgument, whose message is one line for the user, with the

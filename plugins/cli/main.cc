@@ -5,6 +5,7 @@
 
 #include "analyze.h"
 #include "arguments.h"
+#include "doctor.h"
 #include "usage.h"
 
 int main(int argc, char** argv) {
@@ -23,6 +24,11 @@ int main(int argc, char** argv) {
     case stepscope::Command::kAnalyzeHelp:
       std::fputs(stepscope::kAnalyzeUsage, stdout);
       return 0;
+    case stepscope::Command::kDoctorHelp:
+      std::fputs(stepscope::kDoctorUsage, stdout);
+      return 0;
+    case stepscope::Command::kDoctor:
+      return stepscope::RunDoctor(*arguments);
     case stepscope::Command::kVersion:
       std::puts("stepscope " STEPSCOPE_VERSION);
       return 0;

@@ -8,6 +8,7 @@ const char* const kUsage =
 Usage:
   stepscope analyze PATH...    read traces, print what to fix first
   stepscope analyze --help     its options
+  stepscope doctor             is what a recording needs here? says what to do
   stepscope --version
   stepscope --help
 
@@ -34,6 +35,21 @@ Options:
 
 Colours are used on a terminal, unless NO_COLOR is set.
 Exit status: 0 analysed, 1 nothing could be read or written, 2 wrong usage.
+)";
+
+const char* const kDoctorUsage =
+    R"(Usage: stepscope doctor [--python PATH]
+
+Looks at what recording and viewing need (the driver, CUPTI, who holds it, the
+right to profile, torch, TensorBoard and its plugins) and prints a line for
+each: what was found and, where something is missing, what to do.
+
+Options:
+  --python PATH   the Python whose packages count (the virtual environment's,
+                  else python3)
+  --help, -h      this text
+
+Exit status: 0 all is well, 1 something is missing, 2 wrong usage.
 )";
 
 }  // namespace stepscope

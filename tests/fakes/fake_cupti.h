@@ -130,6 +130,7 @@ class FakeCupti {
 class FakeDriver : public CudaDriver {
  public:
   struct State {
+    absl::Status initialize = absl::OkStatus();
     absl::Status in_use = absl::OkStatus();
     absl::Status synchronize = absl::OkStatus();
     std::vector<DeviceLimits> devices = {};
@@ -140,6 +141,7 @@ class FakeDriver : public CudaDriver {
   };
   explicit FakeDriver(State* state) : state_(state) {}
 
+  absl::Status Initialize() override { return state_->initialize; }
   absl::Status InUse() const override { return state_->in_use; }
   int version() const override { return 13000; }
   std::vector<DeviceLimits> Devices() const override { return state_->devices; }

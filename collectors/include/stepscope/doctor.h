@@ -15,9 +15,10 @@ struct DoctorLine {
 };
 
 // The driver, CUPTI and its version, the right to profile, and who holds the
-// subscription. May initialise CUDA (it tries what a recording would do), so
-// call it in a process of its own. Lines behind a failure say that they could
-// not be looked at.
-std::vector<DoctorLine> CheckCupti();
+// subscription. Initialises CUDA and tries what a recording would do, so call
+// it in a process of its own. Lines behind a failure say that they could not be
+// looked at. `torch_folder`: of libtorch_cpu.so, beside which NVIDIA's wheels
+// are; empty if it is not known.
+std::vector<DoctorLine> CheckCupti(const std::string& torch_folder = "");
 
 }  // namespace stepscope

@@ -93,5 +93,15 @@ TEST_F(CuptiDoctorTest, ADriverWithoutDevicesIsNotWell) {
   EXPECT_THAT(Line("driver").remedy, HasSubstr("CUDA_VISIBLE_DEVICES"));
 }
 
+TEST_F(CuptiDoctorTest, ADriverThatCannotStartIsNotAskedForMore) {
+  driver_.initialize = absl::UnavailableError("cuInit gave 803");
+  lines_ = CheckCupti(Sources());
+  EXPECT_FALSE(Line("driver").ok);
+  EXPECT_EQ(Line("driver").found, "CUDA 13.0, cuInit gave 803");
+  EXPECT_THAT(Line("driver").remedy, HasSubstr("nvidia-smi"));
+  EXPECT_THAT(Line("subscription").found, HasSubstr("not looked at"));
+  EXPECT_EQ(fake_.call_count(), 0);
+}
+
 }  // namespace
 }  // namespace stepscope

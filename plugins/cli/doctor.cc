@@ -1,0 +1,139 @@
+#include "doctor.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <string_view>
+
+#include "output.h"
+
+namespace stepscope {
+namespace {
+
+std::string Joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) {
+    if (!text.empty()) text += ", ";
+    text += word;
+  }
+  return text;
+}
+
+DoctorLine TorchLine(const PythonPackages& packages) {
+  if (packages.torch_version.empty()) {
+    return {.topic = "torch",
+            .found = "not installed in this Python",
+            .remedy =
+                "pip install torch, or name the Python that has it with "
+                "--python; traces can be analysed without it",
+            .ok = false};
+  }
+  std::string found = packages.torch_version;
+  if (packages.torch_folder.empty()) {
+    return {.topic = "torch",
+            .found = found + ", without libtorch_cpu.so",
+            .remedy =
+                "take the wheel from PyPI or download.pytorch.org: "
+                "stepscope links to its libraries",
+            .ok = false};
+  }
+  return {.topic = "torch",
+          .found = found + " (" + packages.torch_folder + ")",
+          .remedy = "",
+          .ok = true};
+}
+
+DoctorLine TensorBoardLine(const PythonPackages& packages) {
+  if (packages.tensorboard_version.empty()) {
+    return {.topic = "TensorBoard",
+            .found = "not installed in this Python",
+            .remedy =
+                "pip install tensorboard xprof, to look at log "
+                "directories in a browser",
+            .ok = false};
+  }
+  return {.topic = "TensorBoard",
+          .found = packages.tensorboard_version,
+          .remedy = "",
+          .ok = true};
+}
+
+// XProf is the plugin somebody still works on; torch-tb-profiler, deprecated,
+// is welcome and not missed.
+DoctorLine PluginsLine(const PythonPackages& packages) {
+  const bool xprof = std::any_of(
+      packages.tensorboard_plugins.begin(), packages.tensorboard_plugins.end(),
+      [](std::string_view name) {
+        return name.starts_with("xprof ") ||
+               name.starts_with("tensorboard-plugin-profile ") ||
+               name.starts_with("tensorboard_plugin_profile ");
+      });
+  DoctorLine line = {.topic = "plugins",
+                     .found = Joined(packages.tensorboard_plugins),
+                     .remedy = "",
+                     .ok = xprof};
+  if (line.found.empty()) line.found = "none";
+  if (!xprof) {
+    line.found += ", no xprof";
+    line.remedy =
+        "pip install xprof, for the overview, input pipeline, kernel and "
+        "memory views of TensorBoard";
+  }
+  return line;
+}
+
+}  // namespace
+
+std::vector<DoctorLine> PackageLines(
+    const std::string& python, const absl::StatusOr<PythonPackages>& packages) {
+  if (!packages.ok()) {
+    const auto why = packages.status().message();
+    return {{.topic = "Python",
+             .found = python + " " + std::string(why.data(), why.size()),
+             .remedy = "name the Python that has torch and TensorBoard with "
+                       "--python; C++ programs need none",
+             .ok = false}};
+  }
+  return {{.topic = "Python",
+           .found = packages->python_version + " (" + python + ")",
+           .remedy = "",
+           .ok = true},
+          TorchLine(*packages),
+          TensorBoardLine(*packages),
+          PluginsLine(*packages)};
+}
+
+std::string DoctorText(const std::vector<DoctorLine>& lines) {
+  size_t width = 0;
+  for (const DoctorLine& line : lines)
+    width = std::max(width, line.topic.size());
+  std::string text;
+  for (const DoctorLine& line : lines) {
+    text += line.ok ? "ok   " : line.remedy.empty() ? "--   " : "fix  ";
+    text += line.topic + std::string(width + 2 - line.topic.size(), ' ');
+    text += line.found;
+    if (!line.remedy.empty()) text += " -> " + line.remedy;
+    text += "\n";
+  }
+  return text;
+}
+
+int RunDoctor(const Arguments& arguments) {
+  const std::string python =
+      arguments.python.empty() ? DefaultPython() : arguments.python;
+  // Python first: where torch is, CUPTI is; and no child of a process that has
+  // initialised CUDA.
+  const absl::StatusOr<PythonPackages> packages = AskPython(python);
+  std::vector<DoctorLine> lines =
+      DeviceLines(packages.ok() ? packages->torch_folder : "");
+  for (DoctorLine& line : PackageLines(python, packages))
+    lines.push_back(std::move(line));
+  if (const absl::Status s = WriteOut(DoctorText(lines), ""); !s.ok()) {
+    std::fprintf(stderr, "stepscope: %s\n", std::string(s.message()).c_str());
+    return 1;
+  }
+  const bool well = std::all_of(lines.begin(), lines.end(),
+                                [](const DoctorLine& line) { return line.ok; });
+  return well ? 0 : 1;
+}
+
+}  // namespace stepscope

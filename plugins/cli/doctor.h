@@ -1,0 +1,32 @@
+// `stepscope doctor`: whether this machine has what a recording and its views
+// need, a line for each thing, with the remedy where it is missing.
+#pragma once
+
+#include <absl/status/statusor.h>
+#include <stepscope/doctor.h>
+
+#include <string>
+#include <vector>
+
+#include "arguments.h"
+#include "python_packages.h"
+
+namespace stepscope {
+
+// The lines about torch, TensorBoard and its plugins. `python` is what the user
+// would type; `packages` its answer.
+std::vector<DoctorLine> PackageLines(
+    const std::string& python, const absl::StatusOr<PythonPackages>& packages);
+
+// The lines about the GPU; one that says so where this build has no CUPTI.
+std::vector<DoctorLine> DeviceLines(const std::string& torch_folder);
+
+// One line of text each: whether it is well, what it is about, what was found,
+// what to do.
+std::string DoctorText(const std::vector<DoctorLine>& lines);
+
+// Returns the exit status: 0 if all is well, 1 if something is missing or the
+// lines cannot be written.
+int RunDoctor(const Arguments& arguments);
+
+}  // namespace stepscope

@@ -1,0 +1,198 @@
+#include "cli/doctor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "support/temp_folder.h"
+
+namespace stepscope {
+namespace {
+
+using testing::AllOf;
+using testing::ContainsRegex;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+constexpr const char* kAnswer =
+    "python 3.11.2\n"
+    "torch 2.11.0+cu130\n"
+    "torch_folder /site/torch/lib\n"
+    "tensorboard 2.21.0\n"
+    "plugin torch_tb_profiler 0.4.3\n"
+    "plugin xprof 2.24.2\n";
+
+const DoctorLine& LineOf(const std::vector<DoctorLine>& lines,
+                         const std::string& topic) {
+  for (const DoctorLine& line : lines) {
+    if (line.topic == topic) return line;
+  }
+  ADD_FAILURE() << "no line about " << topic;
+  static const DoctorLine kNone;
+  return kNone;
+}
+
+TEST(ParsePackagesTest, ReadsWhatThePythonSaid) {
+  const auto packages = ParsePackages(kAnswer);
+  ASSERT_TRUE(packages.ok());
+  EXPECT_EQ(packages->python_version, "3.11.2");
+  EXPECT_EQ(packages->torch_version, "2.11.0+cu130");
+  EXPECT_EQ(packages->torch_folder, "/site/torch/lib");
+  EXPECT_EQ(packages->tensorboard_version, "2.21.0");
+  EXPECT_THAT(packages->tensorboard_plugins,
+              ElementsAre("torch_tb_profiler 0.4.3", "xprof 2.24.2"));
+}
+
+TEST(ParsePackagesTest, SomethingThatIsNoPythonGivesNoAnswer) {
+  EXPECT_FALSE(ParsePackages("").ok());
+  EXPECT_FALSE(ParsePackages("hello\nworld of wonders\n").ok());
+}
+
+TEST(PackageLinesTest, AWholeInstallationNeedsNothing) {
+  for (const DoctorLine& line : PackageLines("py", ParsePackages(kAnswer))) {
+    EXPECT_TRUE(line.ok) << line.topic;
+    EXPECT_EQ(line.remedy, "");
+  }
+}
+
+TEST(PackageLinesTest, EachMissingPackageHasItsRemedy) {
+  const auto lines = PackageLines("py", ParsePackages("python 3.9.1\n"));
+  for (const char* topic : {"torch", "TensorBoard", "plugins"}) {
+    EXPECT_FALSE(LineOf(lines, topic).ok) << topic;
+    EXPECT_THAT(LineOf(lines, topic).remedy, StartsWith("pip install"));
+  }
+}
+
+TEST(PackageLinesTest, TheDeprecatedPluginAloneIsNotEnough) {
+  const auto lines = PackageLines(
+      "py", ParsePackages("python 3.11.2\nplugin torch_tb_profiler 0.4.3\n"));
+  EXPECT_FALSE(LineOf(lines, "plugins").ok);
+  EXPECT_THAT(LineOf(lines, "plugins").found,
+              AllOf(HasSubstr("torch_tb_profiler"), HasSubstr("no xprof")));
+}
+
+TEST(PackageLinesTest, XprofAloneIsEnough) {
+  for (const char* name : {"xprof", "tensorboard_plugin_profile"}) {
+    const auto lines =
+        PackageLines("py", ParsePackages("python 3.11.2\nplugin " +
+                                         std::string(name) + " 2.24.2\n"));
+    EXPECT_TRUE(LineOf(lines, "plugins").ok) << name;
+  }
+}
+
+TEST(DoctorTextTest, IsOneLineForEachCheck) {
+  EXPECT_EQ(DoctorText({{"driver", "CUDA 13.0", "", true},
+                        {"CUPTI", "none", "install it", false},
+                        {"rest", "not looked at", "", false}}),
+            "ok   driver  CUDA 13.0\n"
+            "fix  CUPTI   none -> install it\n"
+            "--   rest    not looked at\n");
+}
+
+// The program, on machines made of a fake CUPTI, a fake driver and a script
+// that answers as a Python does.
+class DoctorProgramTest : public testing::Test {
+ protected:
+  int Run(const std::string& environment, const std::string& words) {
+    const std::string command = "env -u VIRTUAL_ENV " + environment +
+                                " '" STEPSCOPE_PROGRAM "' doctor " + words +
+                                " >'" + folder_.At("out") + "' 2>&1";
+    const int status = std::system(command.c_str());
+    out_ = ReadBytes(folder_.At("out"));
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+  std::string Python(const std::string& answer) {
+    const std::string path =
+        folder_.Write("python", "#!/bin/sh\ncat <<'END'\n" + answer + "END\n");
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+    return path;
+  }
+
+  TempFolder folder_;
+  std::string out_;
+};
+
+TEST_F(DoctorProgramTest, APythonThatDoesNotRunIsSaid) {
+  EXPECT_EQ(Run("", "--python /nowhere/python"), 1);
+  EXPECT_THAT(out_, HasSubstr("fix  Python        /nowhere/python does not run "
+                              "-> name the Python"));
+}
+
+TEST_F(DoctorProgramTest, AnotherProgramIsNoPython) {
+  EXPECT_EQ(Run("", "--python=true"), 1);
+  EXPECT_THAT(out_, HasSubstr("true gave no answer"));
+}
+
+TEST_F(DoctorProgramTest, TheQuestionIsPythonThatRuns) {
+  if (std::system("python3 -c '' 2>/dev/null") != 0) {
+    GTEST_SKIP() << "no python3 here";
+  }
+  Run("", "--python python3");
+  EXPECT_THAT(
+      out_, ContainsRegex("ok   Python        3\\.[0-9.]+[^ ]* \\(python3\\)"));
+  EXPECT_THAT(out_, Not(ContainsRegex("plugins.*tensorboard [0-9]")));
+}
+
+TEST_F(DoctorProgramTest, WrongUsageIsStatusTwo) {
+  EXPECT_EQ(Run("", "--pyton x"), 2);
+  EXPECT_THAT(out_, HasSubstr("did you mean '--python'?"));
+  EXPECT_EQ(Run("", "runs/x"), 2);
+  EXPECT_EQ(Run("", "--python"), 2);
+  EXPECT_EQ(Run("", "--help"), 0);
+}
+
+#ifdef STEPSCOPE_FAKE_CUPTI
+constexpr const char* kFakes =
+    "STEPSCOPE_CUPTI_LIBRARY='" STEPSCOPE_FAKE_CUPTI
+    "' STEPSCOPE_CUDA_LIBRARY='" STEPSCOPE_FAKE_CUPTI "'";
+
+TEST_F(DoctorProgramTest, AHealthyMachineIsStatusZero) {
+  EXPECT_EQ(Run(kFakes, "--python " + Python(kAnswer)), 0) << out_;
+  EXPECT_THAT(out_, HasSubstr("ok   driver        CUDA 13.0, 1 device (Fake "
+                              "A100)\n"));
+  EXPECT_THAT(out_, HasSubstr("ok   subscription  free\n"));
+  EXPECT_THAT(out_, HasSubstr("ok   permissions   records can be had"));
+  EXPECT_THAT(out_, HasSubstr("ok   torch         2.11.0+cu130"));
+  EXPECT_THAT(out_, Not(HasSubstr("fix")));
+}
+
+TEST_F(DoctorProgramTest, WhoeverHoldsCuptiIsNamed) {
+  EXPECT_EQ(Run(std::string(kFakes) + " FAKE_CUPTI_HOLDER='Nsight Systems'",
+                "--python " + Python(kAnswer)),
+            1);
+  EXPECT_THAT(out_, HasSubstr("CUPTI is held by \"Nsight Systems\"; stop it"));
+  EXPECT_THAT(out_, HasSubstr("--   permissions   not looked at"));
+}
+
+TEST_F(DoctorProgramTest, ACuptiOfAnotherAgeIsRefused) {
+  EXPECT_EQ(Run(std::string(kFakes) + " FAKE_CUPTI_VERSION=18",
+                "--python " + Python(kAnswer)),
+            1);
+  EXPECT_THAT(out_, HasSubstr("is version 18"));
+}
+
+TEST_F(DoctorProgramTest, CuptiIsFoundBesideTorch) {
+  namespace fs = std::filesystem;
+  const fs::path site = folder_.At("site");
+  fs::create_directories(site / "torch/lib");
+  fs::create_directories(site / "nvidia/cu13/lib");
+  // A copy: the loader knows a file it has open under its first name.
+  fs::copy_file(STEPSCOPE_FAKE_CUPTI, site / "nvidia/cu13/lib/libcupti.so.13");
+  const std::string python =
+      Python("python 3.11.2\ntorch 2.11.0\ntorch_folder " +
+             (site / "torch/lib").string() + "\n");
+  Run("STEPSCOPE_CUDA_LIBRARY='" STEPSCOPE_FAKE_CUPTI "'",
+      "--python " + python);
+  EXPECT_THAT(out_, HasSubstr("ok   CUPTI         " + site.string() +
+                              "/nvidia/cu13/lib/libcupti.so.13"));
+}
+#endif
+
+}  // namespace
+}  // namespace stepscope
