@@ -9,7 +9,22 @@ namespace {
 
 constexpr uint32_t kMostDevices = 1 << 12;  // a damaged record may say anything
 
-MemoryKind KindOf(uint32_t kind) {
+const char* PoolOperation(uint32_t type) {
+  switch (type) {
+    case CUPTI_ACTIVITY_MEMORY_POOL_OPERATION_TYPE_CREATED:
+      return "pool created";
+    case CUPTI_ACTIVITY_MEMORY_POOL_OPERATION_TYPE_DESTROYED:
+      return "pool destroyed";
+    case CUPTI_ACTIVITY_MEMORY_POOL_OPERATION_TYPE_TRIMMED:
+      return "pool trimmed";
+    default:
+      return "pool operation";
+  }
+}
+
+}  // namespace
+
+MemoryKind MemoryKindOf(uint32_t kind) {
   switch (kind) {
     case CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE:
       return MemoryKind::kPageable;
@@ -27,21 +42,6 @@ MemoryKind KindOf(uint32_t kind) {
       return MemoryKind::kUnknown;
   }
 }
-
-const char* PoolOperation(uint32_t type) {
-  switch (type) {
-    case CUPTI_ACTIVITY_MEMORY_POOL_OPERATION_TYPE_CREATED:
-      return "pool created";
-    case CUPTI_ACTIVITY_MEMORY_POOL_OPERATION_TYPE_DESTROYED:
-      return "pool destroyed";
-    case CUPTI_ACTIVITY_MEMORY_POOL_OPERATION_TYPE_TRIMMED:
-      return "pool trimmed";
-    default:
-      return "pool operation";
-  }
-}
-
-}  // namespace
 
 const DeviceLimits& CuptiDecoder::LimitsOf(int32_t device) {
   static const DeviceLimits kUnknown;
@@ -186,7 +186,7 @@ void CuptiDecoder::AddMemory(const RecordBytes& bytes) {
   row.time_ns = ToNs(record.timestamp);
   row.correlation = record.correlationId;
   row.name = builder_.Intern(release ? "release" : "alloc");
-  row.kind = KindOf(NumberOf(record.memoryKind));
+  row.kind = MemoryKindOf(NumberOf(record.memoryKind));
   row.is_async = record.isAsync != 0;
   row.device = static_cast<int32_t>(record.deviceId);
   if (row.is_async) row.stream = record.streamId;

@@ -9,25 +9,6 @@ namespace {
 
 constexpr uint8_t kAsync = 1;  // CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC, ..MEMSET..
 
-MemoryKind KindOf(uint8_t kind) {
-  switch (kind) {
-    case CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE:
-      return MemoryKind::kPageable;
-    case CUPTI_ACTIVITY_MEMORY_KIND_PINNED:
-      return MemoryKind::kPinned;
-    case CUPTI_ACTIVITY_MEMORY_KIND_DEVICE:
-    case CUPTI_ACTIVITY_MEMORY_KIND_DEVICE_STATIC:
-      return MemoryKind::kDevice;
-    case CUPTI_ACTIVITY_MEMORY_KIND_ARRAY:
-      return MemoryKind::kArray;
-    case CUPTI_ACTIVITY_MEMORY_KIND_MANAGED:
-    case CUPTI_ACTIVITY_MEMORY_KIND_MANAGED_STATIC:
-      return MemoryKind::kManaged;
-    default:
-      return MemoryKind::kUnknown;
-  }
-}
-
 // The ends of a copy by its direction, for memory CUPTI could not place.
 struct Ends {
   MemoryKind source;
@@ -66,8 +47,8 @@ template <typename Record>
 Copy CopyOf(const Record& record) {
   Copy row;
   const Ends ends = EndsOf(record.copyKind);
-  row.source = KindOf(record.srcKind);
-  row.destination = KindOf(record.dstKind);
+  row.source = MemoryKindOf(record.srcKind);
+  row.destination = MemoryKindOf(record.dstKind);
   if (row.source == MemoryKind::kUnknown) row.source = ends.source;
   if (row.destination == MemoryKind::kUnknown) {
     row.destination = ends.destination;

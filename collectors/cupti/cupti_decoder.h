@@ -14,6 +14,10 @@
 
 namespace stepscope {
 
+// A CUpti_ActivityMemoryKind as a Trace says it; kUnknown for numbers that came
+// later.
+MemoryKind MemoryKindOf(uint32_t kind);
+
 class CuptiDecoder {
  public:
   CuptiDecoder(const CuptiRecords& records, const CuptiApi& api,

@@ -11,34 +11,12 @@
 #include <utility>
 #include <vector>
 
+#include "nvtx_ranges.h"
 #include "nvtx_slots.h"
 #include "nvtx_text.h"
 
 namespace stepscope {
 namespace {
-
-struct NvtxRange {
-  Ticks begin = 0;
-  Ticks end = 0;
-  const Slot* slot = nullptr;
-  bool ended_elsewhere = false;
-};
-
-// The ranges opened last, inner ones last, that a new one may lie in.
-class Nest {
- public:
-  // True, and the range is in, if it overlaps none of the others halfway.
-  // REQUIRES: called in order of begins, longer ranges first.
-  bool Enter(const NvtxRange& range) {
-    while (!ends_.empty() && ends_.back() <= range.begin) ends_.pop_back();
-    if (!ends_.empty() && ends_.back() < range.end) return false;
-    ends_.push_back(range.end);
-    return true;
-  }
-
- private:
-  std::vector<Ticks> ends_;
-};
 
 class Decoder {
  public:
@@ -245,16 +223,12 @@ void Decoder::DecodeThread(const SlotThread& thread) {
   AddNested(thread);
 }
 
-bool BeginsBefore(const NvtxRange& a, const NvtxRange& b) {
-  return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
-}
-
 // What nests becomes rows of its thread, the rest waits for a row of its own.
 void Decoder::AddNested(const SlotThread& thread) {
   if (ranges_.empty()) return;
   const RowId row = builder_.ThreadRow(log_.pid, thread.tid);
-  std::stable_sort(ranges_.begin(), ranges_.end(), BeginsBefore);
-  Nest nest;
+  std::stable_sort(ranges_.begin(), ranges_.end(), NvtxBeginsBefore);
+  NvtxNest nest;
   for (const NvtxRange& range : ranges_) {
     if (!range.ended_elsewhere && nest.Enter(range)) {
       Add(range, row);
@@ -268,9 +242,9 @@ void Decoder::AddNested(const SlotThread& thread) {
 void Decoder::AddMoved() {
   std::stable_sort(moved_.begin(), moved_.end(),
                    [](const Moved& a, const Moved& b) {
-                     return BeginsBefore(a.range, b.range);
+                     return NvtxBeginsBefore(a.range, b.range);
                    });
-  std::vector<std::pair<Nest, RowId>> lanes;
+  std::vector<std::pair<NvtxNest, RowId>> lanes;
   for (const Moved& moved : moved_) {
     size_t lane = 0;
     while (lane < lanes.size() && !lanes[lane].first.Enter(moved.range)) ++lane;
@@ -280,7 +254,7 @@ void Decoder::AddMoved() {
           builder_.ThreadRow(log_.pid, kNvtxFirstLaneTid + number);
       builder_.thread(row).name =
           builder_.Intern("NVTX ranges " + std::to_string(number + 1));
-      lanes.emplace_back(Nest(), row);
+      lanes.emplace_back(NvtxNest(), row);
       lanes.back().first.Enter(moved.range);
     }
     Add(moved.range, lanes[lane].second, moved.tid);
