@@ -114,8 +114,7 @@ void Session::Enter() {
   const SchedulePlace before = place_;
   place_ = PlaceOf(options_.schedule, step_);
   if (place_.phase == SchedulePhase::kDone) {
-    done_ = true;
-    claim_.reset();
+    Finish();
     return;
   }
   if (place_.cycle != before.cycle) wait_step_ns_.clear();
@@ -204,7 +203,6 @@ std::unique_ptr<ClosedWindow> Session::Step() {
 
 std::unique_ptr<ClosedWindow> Session::End() {
   if (done_ || in_forked_child()) return nullptr;
-  done_ = true;
   std::unique_ptr<ClosedWindow> closed;
   if (recording_ && window_->begin_ != 0) {
     // What ran after the last Step() is kept: it may be why the loop ended.
@@ -213,8 +211,16 @@ std::unique_ptr<ClosedWindow> Session::End() {
   } else if (recording_) {
     DropRecording();
   }
-  claim_.reset();
+  Finish();
   return closed;
+}
+
+// The collectors go, however long the Session is kept: what they hold (CUPTI,
+// for one) would slow down the rest of the program.
+void Session::Finish() {
+  done_ = true;
+  options_.collectors.clear();
+  claim_.reset();
 }
 
 std::unique_ptr<ClosedWindow> Session::CloseWindow() {

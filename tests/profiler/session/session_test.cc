@@ -73,6 +73,24 @@ TEST_F(SessionTest, CallsACollectorFromWarmUpToTheWindowsEnd) {
   EXPECT_THAT(errors_, IsEmpty());
 }
 
+TEST_F(SessionTest, DestroysItsCollectorsWithTheLastCycle) {
+  const auto log = Watch({});
+  const auto session = Make({.wait = 1, .warmup = 0, .active = 1, .repeat = 2});
+  EXPECT_THAT(Run(*session, 3), SizeIs(1));
+  EXPECT_EQ(log.use_count(), 2);  // there is another cycle
+  EXPECT_THAT(Run(*session, 1), SizeIs(1));
+  EXPECT_EQ(log.use_count(), 1);
+}
+
+TEST_F(SessionTest, DestroysItsCollectorsWhenTheLoopEndsEarly) {
+  const auto log = Watch({});
+  const auto session = Make({.wait = 0, .warmup = 0, .active = 9});
+  Run(*session, 2);
+  EXPECT_NE(session->End(), nullptr);
+  EXPECT_EQ(log.use_count(), 1);
+  EXPECT_EQ(log->stops, 1);
+}
+
 TEST_F(SessionTest, RecordsFromTheVeryFirstStepWhereNothingComesBefore) {
   const auto log = Watch({});
   const auto session = Make({.wait = 0, .warmup = 0, .active = 1});

@@ -9,6 +9,7 @@
 //
 // One thread, the one that trains, drives a Session. At most one Session of a
 // process has cycles left at a time. In a forked child every call does nothing.
+// With the last cycle the collectors are destroyed, not only with the Session.
 #pragma once
 
 #include <absl/status/status.h>
@@ -108,6 +109,7 @@ class Session {
   std::unique_ptr<ClosedWindow> CloseWindow();
   void StopCollectors(ClosedWindow* window);
   void DropRecording();
+  void Finish();
   void Tell(const absl::Status& error);
 
   Options options_;
