@@ -1,5 +1,7 @@
 #include "tensor_core_names.h"
 
+#include <stepscope/kernel_class.h>
+
 #include <algorithm>
 
 namespace stepscope {
@@ -33,26 +35,11 @@ constexpr std::string_view kKnown[] = {
     "xmma_warp_specialized_implicit_gemm",
 };
 
-// What uses them and is missed: cuBLAS and cuDNN of Hopper, CUTLASS 2 and 3,
-// flash and memory-efficient attention.
-constexpr std::string_view kMissed[] = {
-    "nvjet_",       "xmma_fprop",
-    "xmma_dgrad",   "xmma_wgrad",
-    "tensorop",     "tensor16x8x",
-    "161616gemm",   "wgmma",
-    "GmmaOp",       "flash_fwd",
-    "flash_bwd",    "flash::",
-    "fmha_cutlass", "cudnn_generated_fort_native_sdpa",
-};
-
-// Kernels of those families that compute in plain fp32 or fp64.
-constexpr std::string_view kPlain[] = {"ffma", "simt", "dffma", "sgemm_fp32"};
-
 }  // namespace
 
 bool NeedsTensorCoreMark(std::string_view kernel) {
-  return HoldsOneOf(kernel, kMissed) && !HoldsOneOf(kernel, kKnown) &&
-         !HoldsOneOf(kernel, kPlain);
+  return TraitsOfKernel(kernel).tensor_cores == TensorCores::kYes &&
+         !HoldsOneOf(kernel, kKnown);
 }
 
 }  // namespace stepscope

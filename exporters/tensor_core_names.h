@@ -1,5 +1,5 @@
-// Which kernels run on Tensor Cores, by name, and whether the viewers of today
-// can tell.
+// Whether the viewers of today can tell that a kernel runs on Tensor Cores.
+// Which kernels do is kernel_class.h's to say.
 //
 // Both XProf and the PyTorch plugin look for substrings that date from 2022 and
 // so miss what cuBLAS, cuDNN and CUTLASS launch on Hopper. Exporters append

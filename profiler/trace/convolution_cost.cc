@@ -1,0 +1,118 @@
+#include "convolution_cost.h"
+
+#include <algorithm>
+
+namespace stepscope {
+namespace {
+
+bool Has(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+double WorkPerOutput(const std::vector<int64_t>& weight) {
+  double work = 2;
+  for (size_t i = 1; i < weight.size(); ++i) {
+    work *= static_cast<double>(weight[i]);
+  }
+  return work;
+}
+
+// Where the arguments of a forward convolution stand.
+struct ArgumentOrder {
+  size_t stride, padding, dilation, transposed, groups;
+};
+constexpr size_t kNowhere = 99;
+
+ArgumentOrder OrderOf(std::string_view op) {
+  // aten::cudnn_convolution and aten::miopen_convolution put padding first.
+  if (Has(op, "miopen_")) return {4, 3, 5, kNowhere, 6};
+  if (Has(op, "cudnn_convolution")) return {3, 2, 4, kNowhere, 5};
+  if (Has(op, "mkldnn_convolution")) return {4, 3, 5, kNowhere, 6};
+  if (Has(op, "_convolution") || op == "aten::convolution") {
+    return {3, 4, 5, 6, 8};
+  }
+  return {3, 4, 5, kNowhere, 6};  // conv1d, conv2d, conv3d
+}
+
+void CountGroups(const std::vector<int64_t>& weight, int64_t channels,
+                 OpCost& cost) {
+  if (weight.size() < 2 || weight[1] <= 0) return;
+  cost.groups = std::max<int64_t>(1, channels / weight[1]);
+  cost.depthwise = cost.groups > 1 && weight[1] == 1;
+}
+
+OpCost Convolution(std::string_view op, const Arguments& args) {
+  OpCost cost;
+  cost.precision = PrecisionOfType(args.Type(0));
+  const std::vector<int64_t>& input = args.Dims(0);
+  const std::vector<int64_t>& weight = args.Dims(1);
+  if (input.size() < 3 || weight.size() != input.size()) return cost;
+  const ArgumentOrder at = OrderOf(op);
+  if (at.transposed != kNowhere && args.Text(at.transposed) == "True") {
+    cost.flops = Elements(input) * WorkPerOutput(weight);
+    return cost;
+  }
+  CountGroups(weight, input[1], cost);
+  const std::vector<int64_t> stride = args.List(at.stride);
+  const std::vector<int64_t> padding = args.List(at.padding);
+  const std::vector<int64_t> dilation = args.List(at.dilation);
+  const size_t spatial = input.size() - 2;
+  const auto of = [](const std::vector<int64_t>& list, size_t i,
+                     int64_t otherwise) {
+    return list.empty() ? otherwise : list[std::min(i, list.size() - 1)];
+  };
+  if (stride.empty()) return cost;  // the size of the result is not known
+  double result =
+      static_cast<double>(input[0]) * static_cast<double>(weight[0]);
+  for (size_t i = 0; i < spatial; ++i) {
+    const int64_t window = of(dilation, i, 1) * (weight[i + 2] - 1) + 1;
+    const int64_t span = input[i + 2] + 2 * of(padding, i, 0) - window;
+    result *= static_cast<double>(std::max<int64_t>(
+        0, span / std::max<int64_t>(1, of(stride, i, 1)) + 1));
+  }
+  cost.flops = result * WorkPerOutput(weight);
+  cost.bytes = args.Bytes(0) + args.Bytes(1) +
+               result * static_cast<double>(ElementBytes(args.Type(0)));
+  return cost;
+}
+
+// The gradients of input and weight each cost what the forward pass does. The
+// gradient of the result has the result's shape.
+OpCost ConvolutionBackward(std::string_view op, const Arguments& args) {
+  OpCost cost;
+  const bool only_input = op.ends_with("_input");
+  const bool only_weight = op.ends_with("_weight");
+  // cudnn_convolution_backward: (input, grad_output, weight); the others:
+  // (grad_output, input, weight); of one side: (size, grad_output, other).
+  const bool sided = only_input || only_weight;
+  const bool grad_second = sided || Has(op, "cudnn_convolution_backward") ||
+                           Has(op, "miopen_convolution_backward");
+  const size_t grad = grad_second ? 1 : 0;
+  const size_t input = sided ? 2 : grad_second ? 0 : 1;
+  cost.precision = PrecisionOfType(args.Type(grad));
+  const std::vector<int64_t>& weight =
+      only_weight ? args.Dims(kNowhere) : args.Dims(2);
+  if (args.Dims(grad).size() < 3 || weight.size() < 3) return cost;
+  const double one = Elements(args.Dims(grad)) * WorkPerOutput(weight);
+  double sides = sided ? 1 : 2;
+  if (op == "aten::convolution_backward" && args.size() > 10) {
+    // output_mask: a stem's input needs no gradient.
+    const std::string_view mask = args.Text(10);
+    if (mask.starts_with("[False")) sides -= 1;
+  }
+  cost.flops = sides * one;
+  cost.bytes = args.Bytes(grad) + sides * (args.Bytes(2) + args.Bytes(input));
+  if (!only_input && args.Dims(input).size() >= 3) {
+    CountGroups(weight, args.Dims(input)[1], cost);
+  }
+  return cost;
+}
+
+}  // namespace
+
+OpCost ConvolutionCost(std::string_view op, const Arguments& args) {
+  return Has(op, "backward") ? ConvolutionBackward(op, args)
+                             : Convolution(op, args);
+}
+
+}  // namespace stepscope

@@ -1,0 +1,69 @@
+// The arguments of one recorded call, as its cost reads them.
+#pragma once
+
+#include <stepscope/op_cost.h>
+
+#include <charconv>
+#include <string_view>
+#include <vector>
+
+namespace stepscope {
+
+inline double Elements(const std::vector<int64_t>& dims) {
+  double count = 1;
+  for (int64_t dim : dims) count *= static_cast<double>(dim);
+  return count;
+}
+
+// One call's arguments, by position; past the last one everything is empty.
+// Valid while the Trace lives.
+class Arguments {
+ public:
+  Arguments(const Trace& trace, RowId inputs)
+      : trace_(trace), list_(trace.op_inputs()[inputs].arguments) {}
+
+  size_t size() const { return list_.size(); }
+  const std::vector<int64_t>& Dims(size_t i) const {
+    static const std::vector<int64_t> kNoDims;
+    return i < list_.size() ? list_[i].dims : kNoDims;
+  }
+  std::string_view Type(size_t i) const {
+    return i < list_.size() ? trace_.name(list_[i].type) : std::string_view();
+  }
+  std::string_view Text(size_t i) const {
+    return i < list_.size() ? trace_.name(list_[i].concrete)
+                            : std::string_view();
+  }
+  // "[2, 2]" at position `i`; empty if it was not recorded.
+  std::vector<int64_t> List(size_t i) const {
+    std::vector<int64_t> numbers;
+    std::string_view text = Text(i);
+    while (!text.empty()) {
+      int64_t number = 0;
+      const auto [end, error] =
+          std::from_chars(text.data(), text.data() + text.size(), number);
+      if (error == std::errc()) {
+        numbers.push_back(number);
+        text.remove_prefix(static_cast<size_t>(end - text.data()));
+      } else {
+        text.remove_prefix(1);
+      }
+    }
+    return numbers;
+  }
+  int64_t Number(size_t i, int64_t otherwise) const {
+    const std::vector<int64_t> list = List(i);
+    return list.size() == 1 ? list[0] : otherwise;
+  }
+  double Bytes(size_t i) const {
+    return Dims(i).empty()
+               ? 0
+               : Elements(Dims(i)) * static_cast<double>(ElementBytes(Type(i)));
+  }
+
+ private:
+  const Trace& trace_;
+  const std::vector<Argument>& list_;
+};
+
+}  // namespace stepscope
