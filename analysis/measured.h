@@ -12,6 +12,7 @@
 #include "causes.h"
 #include "device_ledger.h"
 #include "graph.h"
+#include "kernel_uses.h"
 #include "op_traits.h"
 #include "patterns.h"
 #include "replay.h"
@@ -35,6 +36,7 @@ struct Measured {
   ZeroGrad zero_grad;
   std::vector<UnusedGraph> unused_graphs;
   std::optional<DeviceLedger> ledger;  // runs with a GPU
+  KernelUses kernels;                  // the same
   Replay replay;
 
   double MeanNs(Cause cause) const;  // per steady step

@@ -1,0 +1,195 @@
+#include "kernel_uses.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+namespace stepscope {
+namespace {
+
+// Host spans in which an optimizer steps.
+std::vector<Span> OptimizerSpans(const Trace& trace) {
+  std::vector<Span> spans;
+  for (const Range& range : trace.ranges()) {
+    const std::string_view name = trace.name(range.name);
+    if ((range.kind == RangeKind::kOptimizer &&
+         name.starts_with("Optimizer.step")) ||
+        (range.kind == RangeKind::kPhase && name == "optimizer")) {
+      spans.push_back({range.begin_ns, range.end_ns});
+    }
+  }
+  return Merge(std::move(spans));
+}
+
+bool Covers(const std::vector<Span>& spans, int64_t time) {
+  const auto after = std::ranges::upper_bound(spans, time, {}, &Span::begin_ns);
+  return after != spans.begin() && time < std::prev(after)->end_ns;
+}
+
+bool Multiplies(KernelClass kind) {
+  return kind == KernelClass::kMatmul || kind == KernelClass::kConvolution ||
+         kind == KernelClass::kAttention;
+}
+
+// Which steady step launched `work`; the number of windows if none did.
+size_t StepOf(const Trace& trace, const Steps& steps, const DeviceWork& work) {
+  const bool known = work.call != kNone;
+  const int64_t time =
+      known ? trace.runtime_calls()[work.call].begin_ns : work.begin_ns;
+  const auto after =
+      std::ranges::upper_bound(steps.windows, time, {}, [&](const auto& step) {
+        return known ? step.host.begin_ns : step.tiled.begin_ns;
+      });
+  if (after == steps.windows.begin()) return steps.windows.size();
+  const StepWindow& step = *std::prev(after);
+  const bool inside = time < (known ? step.host.end_ns : step.tiled.end_ns);
+  const size_t index =
+      static_cast<size_t>(std::prev(after) - steps.windows.begin());
+  return inside && std::ranges::count(steps.steady, index) > 0
+             ? index
+             : steps.windows.size();
+}
+
+// The costs of ops, each asked once.
+class Costs {
+ public:
+  explicit Costs(const Trace& trace) : trace_(trace) {}
+  const OpCost& Of(RowId op) {
+    const auto [known, added] = costs_.try_emplace(op);
+    if (added) known->second = CostOf(trace_, op);
+    return known->second;
+  }
+
+ private:
+  const Trace& trace_;
+  std::unordered_map<RowId, OpCost> costs_;
+};
+
+KernelUse Describe(const Trace& trace, RowId row, const KernelTraits& traits,
+                   Costs& costs) {
+  const Kernel& kernel = trace.kernels()[row];
+  KernelUse use;
+  use.kernel = row;
+  use.ns = static_cast<double>(kernel.end_ns - kernel.begin_ns);
+  use.kind = traits.kind;
+  use.tensor_cores = traits.tensor_cores;
+  use.precision = traits.precision;
+  use.compiled = traits.compiled;
+  use.narrow = traits.narrow;
+  use.op = kernel.op;
+  if (kernel.op == kNone) {
+    use.multiplies = Multiplies(use.kind);
+    use.eligible = use.multiplies && use.precision != Precision::kFp64;
+    return use;
+  }
+  const RowId served = MultiplyingOp(trace, kernel.op);
+  if (served == kNone) {
+    use.multiplies = Multiplies(use.kind);
+    return use;
+  }
+  use.op = served;
+  const OpCost& cost = costs.Of(served);
+  // A name that tells nothing, under a product: the product itself.
+  if (use.kind == KernelClass::kUnknown) use.kind = cost.kind;
+  use.multiplies = Multiplies(use.kind);
+  if (use.multiplies && (use.precision == Precision::kUnknown ||
+                         cost.precision == Precision::kFp64)) {
+    use.precision = cost.precision;
+  }
+  use.eligible = use.multiplies && SuitsTensorCores(cost) &&
+                 use.precision != Precision::kFp64;
+  return use;
+}
+
+// An op's work is shared by the kernels that do it, by their time.
+void ShareWork(const Trace& trace, Costs& costs, std::vector<KernelUse>& uses) {
+  std::unordered_map<RowId, double> time;
+  for (const KernelUse& use : uses) {
+    if (use.multiplies && use.op != kNone) time[use.op] += use.ns;
+  }
+  for (KernelUse& use : uses) {
+    if (use.op == kNone) continue;
+    if (use.multiplies) {
+      const OpCost& cost = costs.Of(use.op);
+      const double share = use.ns / std::max(time[use.op], 1.0);
+      if (cost.flops >= 0) use.flops = cost.flops * share;
+      if (cost.bytes >= 0) use.bytes = cost.bytes * share;
+    } else if (trace.kernels()[use.kernel].op == use.op &&
+               trace.ops()[use.op].inputs != kNone &&
+               use.kind == KernelClass::kElementwise) {
+      const OpCost& cost = costs.Of(use.op);
+      if (cost.flops >= 0) use.flops = cost.flops;
+      if (cost.bytes >= 0) use.bytes = cost.bytes;
+      if (use.precision == Precision::kUnknown) use.precision = cost.precision;
+    }
+  }
+}
+
+}  // namespace
+
+KernelUses FindKernelUses(const Trace& trace, const Steps& steps,
+                          int32_t device) {
+  KernelUses found;
+  found.steps = static_cast<double>(steps.steady.size());
+  found.device.ordinal = device;
+  for (const Device& known : trace.run().devices) {
+    if (known.ordinal == device) found.device = known;
+  }
+  found.peaks = PeaksOf(found.device);
+
+  const std::vector<Span> optimizer = OptimizerSpans(trace);
+  std::vector<KernelTraits> traits(trace.name_count());
+  std::vector<bool> known(trace.name_count());
+  Costs costs(trace);
+  for (RowId row = 0; row < trace.kernels().size(); ++row) {
+    const Kernel& kernel = trace.kernels()[row];
+    if (kernel.device != device) continue;
+    const size_t step = StepOf(trace, steps, kernel);
+    if (step == steps.windows.size()) continue;
+    if (!known[kernel.name]) {
+      known[kernel.name] = true;
+      traits[kernel.name] = TraitsOfKernel(trace.name(kernel.name));
+    }
+    KernelUse use = Describe(trace, row, traits[kernel.name], costs);
+    use.step = step;
+    use.in_optimizer =
+        kernel.call != kNone &&
+        Covers(optimizer, trace.runtime_calls()[kernel.call].begin_ns);
+    if (use.kind != KernelClass::kCommunication) found.compute_ns += use.ns;
+    found.uses.push_back(use);
+  }
+  if (found.steps > 0) found.compute_ns /= found.steps;
+  ShareWork(trace, costs, found.uses);
+  return found;
+}
+
+WorkScale Scaled(const KernelUse& use, double factor) {
+  return {.work = {.table = WorkTable::kKernel, .row = use.kernel},
+          .factor = factor};
+}
+
+std::string OpWithShapes(const Trace& trace, RowId op) {
+  std::string text(trace.name(trace.ops()[op].name));
+  RowId row = op;
+  while (row != kNone && trace.ops()[row].inputs == kNone) {
+    row = trace.ops()[row].parent;
+  }
+  if (row == kNone || ClassOfOp(trace.name(trace.ops()[row].name)) !=
+                          ClassOfOp(trace.name(trace.ops()[op].name))) {
+    return text;
+  }
+  int tensors = 0;
+  for (const Argument& argument :
+       trace.op_inputs()[trace.ops()[row].inputs].arguments) {
+    if (argument.dims.empty() || tensors == 3) continue;
+    text += tensors++ == 0 ? " [" : " x [";
+    for (size_t i = 0; i < argument.dims.size(); ++i) {
+      text += (i ? ", " : "") + std::to_string(argument.dims[i]);
+    }
+    text += "]";
+  }
+  return text;
+}
+
+}  // namespace stepscope
