@@ -11,6 +11,7 @@ std::vector<std::unique_ptr<Collector>> DefaultCollectors(
   std::vector<std::unique_ptr<Collector>> collectors;
   collectors.push_back(MakeHostCollector());
   collectors.push_back(MakeSettingsCollector());
+  collectors.push_back(MakeAllocatorCollector());
   AddDeviceCollectors(collectors);
   AddNvtxCollector(collectors);
   // Last to start, first to stop: the others' own work is not recorded.

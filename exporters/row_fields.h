@@ -237,6 +237,14 @@ void VisitFields(V&& v) {
   v.Number("fan_percent", &R::fan_percent);
   v.Number("free_bytes", &R::free_bytes);
   v.Number("total_bytes", &R::total_bytes);
+  v.Number("allocated_bytes", &R::allocated_bytes);
+  v.Number("reserved_bytes", &R::reserved_bytes);
+  v.Number("inactive_split_bytes", &R::inactive_split_bytes);
+  v.Number("segments", &R::segments);
+  v.Number("segment_allocs", &R::segment_allocs);
+  v.Number("segment_frees", &R::segment_frees);
+  v.Number("alloc_retries", &R::alloc_retries);
+  v.Number("out_of_memory", &R::out_of_memory);
 }
 
 template <std::same_as<Loss> R, typename V>

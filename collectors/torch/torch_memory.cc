@@ -3,10 +3,12 @@
 #include <absl/status/statusor.h>
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
+#include <stepscope/event_buffer.h>
 #include <stepscope/event_writer.h>
 #include <torch/csrc/profiler/orchestration/observer.h>
 
 #include <atomic>
+#include <cstdio>
 
 namespace stepscope {
 
@@ -55,6 +57,20 @@ class MemoryHook : public ProfilerStateBase {
                   PackDevice(static_cast<int>(device.type()),
                              device.has_index() ? device.index() : -1))}};
     slot[1] = {{total_allocated, total_reserved, 0, 0}};
+  }
+
+  // A range without length, as NVTX's marks are: it says where the program was.
+  void reportOutOfMemory(int64_t bytes, size_t total_allocated,
+                         size_t total_reserved, c10::Device device) override {
+    if (!is_on_.load(std::memory_order_relaxed)) return;
+    char detail[160];
+    std::snprintf(detail, sizeof(detail),
+                  "device=%d, asked_bytes=%lld, allocated_bytes=%zu, "
+                  "reserved_bytes=%zu",
+                  device.has_index() ? device.index() : -1,
+                  static_cast<long long>(bytes), total_allocated,
+                  total_reserved);
+    CloseRange(OpenRange(RangeKind::kUser, "out of memory", detail));
   }
 
  private:

@@ -5,6 +5,7 @@
 namespace stepscope {
 
 void AddTorch(std::vector<std::unique_ptr<Collector>>& collectors) {
+  collectors.push_back(MakeAllocatorCollector());
   collectors.push_back(MakeTorchCollector(TorchOptions()));
 }
 

@@ -29,6 +29,12 @@ std::unique_ptr<Collector> MakeTorchCollector(const TorchOptions& options);
 // read once per step on the training thread.
 std::unique_ptr<Collector> MakeSettingsCollector();
 
+// What LibTorch's caching allocators hold of their devices: one sample for each
+// device in use at each step's end. Needs no CUDA to be built, and a program
+// that uses no device has no samples. The allocations themselves are the torch
+// collector's.
+std::unique_ptr<Collector> MakeAllocatorCollector();
+
 // Where the host collector looks. Tests point it at a recorded machine.
 struct HostOptions {
   std::string root = "";  // put before "/proc" and "/sys"

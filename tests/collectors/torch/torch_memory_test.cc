@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -72,6 +73,20 @@ TEST(TorchMemoryTest, IsOffUnlessAskedFor) {
   TorchWindow window;
   at::empty({1000});
   const Trace trace = window.CloseAndBuild();
+  EXPECT_TRUE(trace.allocations().empty());
+}
+
+TEST(TorchMemoryTest, MarksWhereAnAllocatorRanOutOfMemory) {
+  TorchWindow window({.record_memory = true});
+  c10::reportOutOfMemoryToProfiler(4096, 700, 900,
+                                   c10::Device(c10::DeviceType::CUDA, 1));
+  const Trace trace = window.CloseAndBuild();
+  ASSERT_THAT(trace.ranges(), SizeIs(1));
+  const Range& mark = trace.ranges()[0];
+  EXPECT_EQ(trace.name(mark.name), "out of memory");
+  EXPECT_EQ(trace.name(mark.detail),
+            "device=1, asked_bytes=4096, allocated_bytes=700, "
+            "reserved_bytes=900");
   EXPECT_TRUE(trace.allocations().empty());
 }
 

@@ -241,7 +241,9 @@ struct DeviceMemory {
   int64_t pool_used_bytes = -1;  // of these, in use
 };
 
-// What a device said about itself at one moment. -1 means not in this sample.
+// What a device said about itself, or LibTorch's caching allocator about its
+// part of the device, at one moment. -1 means not in this sample. Kind::
+// kDeviceSample is about the device's own words.
 struct DeviceSample {
   int64_t time_ns = 0;
   int64_t step = -1;  // samples taken at a step's end: its number
@@ -256,6 +258,19 @@ struct DeviceSample {
   int32_t fan_percent = -1;
   int64_t free_bytes = -1;  // device memory, all processes counted
   int64_t total_bytes = -1;
+  // The allocator's: in use, taken from the driver, and of that the free parts
+  // of segments which are in use elsewhere, so that they cannot be given back.
+  int64_t allocated_bytes = -1;
+  int64_t reserved_bytes = -1;
+  int64_t inactive_split_bytes = -1;
+  int64_t segments = -1;  // held
+  // Since the step before: calls of the driver for a segment and to give one
+  // back, requests met only after everything cached had been given back, and
+  // requests refused.
+  int64_t segment_allocs = -1;
+  int64_t segment_frees = -1;
+  int64_t alloc_retries = -1;
+  int64_t out_of_memory = -1;
 };
 
 // Time the profiler or the driver took for itself.

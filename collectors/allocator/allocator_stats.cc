@@ -1,0 +1,79 @@
+#include "allocator_stats.h"
+
+#include <c10/core/CachingDeviceAllocator.h>
+
+#include <exception>
+
+namespace stepscope {
+namespace {
+
+constexpr c10::DeviceType kTypes[] = {c10::DeviceType::CUDA,
+                                      c10::DeviceType::XPU};
+constexpr int32_t kMostDevices = 64;
+
+// Null where there is none, which LibTorch says by throwing.
+c10::DeviceAllocator* AllocatorOf(c10::DeviceType type) {
+  try {
+    return dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(type));
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
+int64_t Total(const c10::CachingAllocator::StatArray& stat) {
+  return stat[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)]
+      .current;
+}
+
+}  // namespace
+
+void DeviceAllocators::Find() {
+  allocator_ = nullptr;
+  devices_ = -1;
+  for (const c10::DeviceType type : kTypes) {
+    c10::DeviceAllocator* const found = AllocatorOf(type);
+    if (found == nullptr) continue;
+    allocator_ = found;
+    if (CountDevices()) return;
+  }
+}
+
+// True once the allocator serves devices. There is no count to be asked for
+// without the vendor's library, but a device too many is refused.
+bool DeviceAllocators::CountDevices() {
+  if (devices_ >= 0) return true;
+  try {
+    if (allocator_ == nullptr || !allocator_->initialized()) return false;
+    devices_ = 0;
+    while (devices_ < kMostDevices) {
+      (void)allocator_->getDeviceStats(static_cast<c10::DeviceIndex>(devices_));
+      ++devices_;
+    }
+  } catch (const std::exception&) {
+  }
+  return devices_ >= 0;
+}
+
+void DeviceAllocators::Read(std::vector<AllocatorStats>* stats) {
+  stats->clear();
+  if (!CountDevices()) return;
+  for (int32_t device = 0; device < devices_; ++device) {
+    try {
+      const auto now =
+          allocator_->getDeviceStats(static_cast<c10::DeviceIndex>(device));
+      if (now.num_device_alloc == 0 && Total(now.reserved_bytes) == 0) continue;
+      stats->push_back({.device = device,
+                        .allocated_bytes = Total(now.allocated_bytes),
+                        .reserved_bytes = Total(now.reserved_bytes),
+                        .inactive_split_bytes = Total(now.inactive_split_bytes),
+                        .segments = Total(now.segment),
+                        .segment_allocs = now.num_device_alloc,
+                        .segment_frees = now.num_device_free,
+                        .alloc_retries = now.num_alloc_retries,
+                        .out_of_memory = now.num_ooms});
+    } catch (const std::exception&) {
+    }
+  }
+}
+
+}  // namespace stepscope
