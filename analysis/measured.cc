@@ -38,6 +38,7 @@ Measured::Measured(const Trace& t)
   if (has_gpu) {
     ledger = MakeDeviceLedger(trace, tree, steps);
     splits = ledger->splits;
+    waits = FindWaits(trace, steps, ledger->device);
     kernels = FindKernelUses(trace, steps, ledger->device);
     return;
   }

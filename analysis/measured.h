@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "blocking.h"
 #include "causes.h"
 #include "device_ledger.h"
 #include "graph.h"
@@ -36,6 +37,7 @@ struct Measured {
   ZeroGrad zero_grad;
   std::vector<UnusedGraph> unused_graphs;
   std::optional<DeviceLedger> ledger;  // runs with a GPU
+  Waits waits;                         // runs with a GPU
   KernelUses kernels;                  // the same
   Replay replay;
 

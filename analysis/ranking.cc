@@ -12,10 +12,20 @@ namespace {
 constexpr double kLow = 0.01, kMedium = 0.03, kHigh = 0.10, kCritical = 0.25;
 constexpr size_t kStepsToBeSure = 3;
 
+enum class Muting : uint8_t {
+  kAlways,    // the two speak of the same cause
+  kSameTime,  // only if the owner's change leaves too little for the other
+};
 struct Mute {
   std::string_view id, by;
+  Muting when = Muting::kAlways;
 };
-constexpr Mute kMutes[] = {{"loader-bound", "sync-data-loading"}};
+constexpr Mute kMutes[] = {
+    {"loader-bound", "sync-data-loading"},
+    {"launch-bound", "host-sync", Muting::kSameTime},
+    {"launch-bound", "explicit-sync", Muting::kSameTime},
+    {"launch-bound", "grad-clip-sync", Muting::kSameTime},
+    {"h2d-blocking", "h2d-pageable", Muting::kSameTime}};
 
 bool IsTrust(const Finding& finding) {
   return finding.id == "capture-incomplete" ||
@@ -46,6 +56,28 @@ double Weight(const Finding& finding) {
   return ms * kByConfidence[static_cast<size_t>(finding.confidence)];
 }
 
+// True if the change of `owner` leaves too little for that of `other` to be
+// worth telling.
+bool OwnsTime(const Measured& measured, const Found& owner,
+              const Found& other) {
+  if (owner.finding.severity == FindingSeverity::kNote ||
+      other.finding.gain_is == GainKind::kNone) {
+    return false;
+  }
+  double left_ms =
+      other.finding.gain.expected_ms - owner.finding.gain.expected_ms;
+  if (measured.replay.check().speaks && !owner.edits.empty() &&
+      !other.edits.empty()) {
+    const Edit both = Combine(owner.edits[0], other.edits[0]);
+    left_ms = (measured.replay.StepNs(owner.edits[0]) -
+               measured.replay.StepNs(both)) *
+              1e-6;
+  } else if (other.finding.gain_is == GainKind::kBound) {
+    left_ms /= 2;  // as everywhere, a bound counts half
+  }
+  return left_ms < GateMs(measured);
+}
+
 }  // namespace
 
 void Rank(const Measured& measured, std::vector<Found>& found,
@@ -73,11 +105,14 @@ void Rank(const Measured& measured, std::vector<Found>& found,
     }
   }
   for (const Mute& mute : kMutes) {
-    const bool owner = std::ranges::any_of(
+    const auto owner = std::ranges::find_if(
         found, [&](const Found& f) { return f.finding.id == mute.by; });
-    if (owner && std::erase_if(found, [&](const Found& f) {
-                   return f.finding.id == mute.id;
-                 }) > 0) {
+    if (owner == found.end()) continue;
+    const Found kept = *owner;
+    if (std::erase_if(found, [&](const Found& f) {
+          return f.finding.id == mute.id &&
+                 (mute.when == Muting::kAlways || OwnsTime(measured, kept, f));
+        }) > 0) {
       muted.push_back(std::string(mute.id) + " (by " + std::string(mute.by) +
                       ")");
     }

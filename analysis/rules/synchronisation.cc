@@ -1,0 +1,255 @@
+// Does the host wait for the GPU where it need not?
+// Sources: PyTorch Performance Tuning Guide, "Avoid unnecessary CPU-GPU
+// synchronization"; "17 tips", numbers 4, 7 and 14. Blocked time is never the
+// gain: a loop that keeps the GPU busy is blocked for most of the step and has
+// nothing to win, so these rules go by replay, or by the idle time behind the
+// waits.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "report/words.h"
+#include "rule.h"
+#include "wait_reads.h"
+#include "wait_sites.h"
+
+namespace stepscope {
+namespace {
+
+WaitFilter In(const Measured& m, const std::vector<bool>& chosen) {
+  return [&m, chosen](const HostWait& wait) {
+    return chosen[static_cast<size_t>(&wait - m.waits.all.data())];
+  };
+}
+
+struct Advice {
+  const char* what;
+  const char* cpp;
+  const char* python;
+};
+constexpr std::array<Advice, 5> kAdvice = {
+    {{"reads of single values",
+      "keep the value on the device (add it up there, read it every N steps), "
+      "or copy it to pinned memory with non_blocking=true, record an event and "
+      "read it a step later; no item<T>() in the loop",
+      "keep metrics on the GPU and read them every N steps; or "
+      "x.to(\"cpu\", non_blocking=True) into pinned memory and read it a step "
+      "later; no .item() in the loop"},
+     {"decisions about values on the GPU",
+      "no `if (t.any().item<bool>())`: compute both sides and at::where, or "
+      "decide a step later",
+      "torch.where instead of `if tensor:`, or decide a step later"},
+     {"results whose size depends on values",
+      "masks and at::where instead of boolean indexing, at::nonzero_static for "
+      "a known size",
+      "masks and torch.where instead of boolean indexing, "
+      "torch.nonzero_static(size=...)"},
+     {"copies to the host",
+      "copy into a pinned tensor with non_blocking=true, record an event, and "
+      "read it when the event is done",
+      "copy into a pinned tensor with non_blocking=True, record an event and "
+      "read it one step later"},
+     {"printing of tensors", "print every N steps, from a copy on the CPU",
+      "print every N steps, from one tensor.cpu() instead of the GPU tensor"}}};
+
+// The kind most of the blocked time belongs to.
+size_t WorstKind(const Measured& m, const std::vector<ReadKind>& kinds,
+                 const WaitFilter& filter) {
+  std::array<int64_t, kAdvice.size()> blocked{};
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    const HostWait& wait = m.waits.all[i];
+    if (wait.steady && filter(wait)) {
+      blocked[static_cast<size_t>(kinds[i])] += wait.blocked_ns;
+    }
+  }
+  return static_cast<size_t>(std::ranges::max_element(blocked) -
+                             blocked.begin());
+}
+
+std::string PerStep(double count, std::string_view what) {
+  const double rounded = std::round(count);
+  if (count >= 0.95 && std::abs(count - rounded) < 0.05) {
+    return Count(static_cast<int64_t>(rounded), what);
+  }
+  return Number(count) + " " + std::string(what) + "s";
+}
+
+std::string BlockedInWords(const Measured& m, const WaitSums& sums) {
+  return " per step hold the launching thread for " +
+         Milliseconds(sums.blocked_ns * 1e-6) + " of " +
+         Milliseconds(m.stats.mean_ms) + "; the GPU is idle for " +
+         Milliseconds(sums.bubble_ns * 1e-6) + " right behind them" +
+         (sums.bound_ns - sums.bubble_ns >= 0.05 * sums.blocked_ns
+              ? ", and up to " +
+                    Milliseconds((sums.bound_ns - sums.bubble_ns) * 1e-6) +
+                    " more because launches stay late."
+              : ".");
+}
+
+constexpr const char* kFindSites =
+    " Find the places: c10::cuda::warning_state() in C++, "
+    "torch.cuda.set_sync_debug_mode(\"warn\") in Python.";
+
+Verdict CheckHostSync(const Measured& m) {
+  const std::vector<bool> clips = FindClipping(m).is_clip;
+  const WaitFilter filter = [&](const HostWait& wait) {
+    return (wait.kind == WaitKind::kToHost || wait.kind == WaitKind::kInOp) &&
+           !clips[static_cast<size_t>(&wait - m.waits.all.data())];
+  };
+  const WaitSums sums = SumWaits(m.waits, m.steps, filter);
+  if (sums.blocked_ns * 1e-6 < GateMs(m)) return Clean();
+
+  const Advice& advice = kAdvice[WorstKind(m, ReadKinds(m), filter)];
+
+  Finding finding;
+  finding.confidence = Confidence::kProven;
+  finding.evidence = PerStep(sums.count, "blocking read") +
+                     " of GPU results (mostly " + advice.what + ")" +
+                     BlockedInWords(m, sums);
+  finding.assumption = "the values are not needed for the next launches";
+  finding.fix_cpp = advice.cpp;
+  finding.fix_python = advice.python;
+  finding.wrong_if =
+      std::string("the value decides what is launched next in the same step.") +
+      kFindSites;
+  const Edit edit = WithoutWaits(m.waits, filter);
+  finding = DescribeWaits(m, filter, edit, std::move(finding));
+  finding.evidence += WhyNoGain(m, finding);
+  return Fire(std::move(finding), {edit});
+}
+
+Verdict CheckExplicitSync(const Measured& m) {
+  const auto is_explicit = [](const HostWait& wait) {
+    return wait.kind == WaitKind::kExplicit;
+  };
+  // The recorder's own wait at the end of its window comes alone; a loop that
+  // ends every step with one has more.
+  const bool only_last = std::ranges::count_if(m.waits.all, is_explicit) == 1;
+  const WaitFilter filter = [&](const HostWait& wait) {
+    return is_explicit(wait) && !(only_last && wait.is_last);
+  };
+  const WaitSums sums = SumWaits(m.waits, m.steps, filter);
+  if (sums.blocked_ns * 1e-6 < GateMs(m)) return Clean();
+
+  Finding finding;
+  finding.confidence = Confidence::kProven;
+  finding.evidence =
+      PerStep(sums.count, "explicit synchronisation") + BlockedInWords(m, sums);
+  finding.assumption = "nothing on the host needs the results at that point";
+  finding.fix_cpp =
+      "remove it; time with events (at::cuda::CUDAEvent) that are read later, "
+      "and synchronise only around a benchmark";
+  finding.fix_python =
+      "remove torch.cuda.synchronize(); time with torch.cuda.Event and read it "
+      "later, and synchronise only around a benchmark";
+  finding.wrong_if =
+      "code outside PyTorch reads GPU memory right after the wait";
+  const Edit edit = WithoutWaits(m.waits, filter);
+  finding = DescribeWaits(m, filter, edit, std::move(finding));
+  finding.evidence += WhyNoGain(m, finding);
+  return Fire(std::move(finding), {edit});
+}
+
+Verdict CheckGradClipSync(const Measured& m) {
+  const Clipping clipping = FindClipping(m);
+  const WaitFilter filter = In(m, clipping.is_clip);
+  const WaitSums sums = SumWaits(m.waits, m.steps, filter);
+  if (sums.count == 0 || sums.blocked_ns * 1e-6 < GateMs(m)) return Clean();
+
+  int64_t parameters = 0;
+  for (const Op& op : m.trace.ops()) {
+    parameters += m.trace.name(op.name) == "torch::autograd::AccumulateGrad";
+  }
+  const bool per_tensor =
+      !clipping.scaler && parameters > 0 && clipping.norms >= parameters;
+  Finding finding;
+  finding.confidence = Confidence::kProven;
+  finding.evidence =
+      PerStep(sums.count, "blocking read") +
+      (clipping.scaler
+           ? " of the gradient scaler's check for infinities"
+           : " of the gradients' norm, between backward and optimizer,") +
+      BlockedInWords(m, sums);
+  if (per_tensor) {
+    finding.evidence +=
+        " The norm is taken tensor by tensor: a kernel for each parameter.";
+  }
+  finding.assumption = "the optimizer can use a value that stays on the GPU";
+  finding.fix_cpp =
+      clipping.scaler
+          ? "train in bfloat16, which needs no scaler, or let a fused "
+            "optimizer take found_inf on the device"
+          : "at::_foreach_norm, then clamp the factor on the device and "
+            "at::_foreach_mul_ by it: torch::nn::utils::clip_grad_norm_ always "
+            "calls item()";
+  finding.fix_python =
+      clipping.scaler
+          ? "torch.autocast(\"cuda\", dtype=torch.bfloat16) needs no scaler; "
+            "or "
+            "fused=True, so that the optimizer takes found_inf on the device"
+          : "clip_grad_norm_ without error_if_nonfinite, and keep the norm it "
+            "returns on the GPU";
+  finding.wrong_if = "the loop must skip a step as soon as it sees the norm";
+  const Edit edit = WithoutWaits(m.waits, filter);
+  finding = DescribeWaits(m, filter, edit, std::move(finding));
+  finding.evidence += WhyNoGain(m, finding);
+  return Fire(std::move(finding), {edit});
+}
+
+constexpr Rule kRules[] = {
+    {.id = "host-sync",
+     .question = "Does reading results back hold up the launching of work?",
+     .runs = Runs::kGpuOnly,
+     .needs = {Kind::kRuntimeCall},
+     .check = &CheckHostSync,
+     .reference = "PyTorch Performance Tuning Guide: Avoid unnecessary CPU-GPU "
+                  "synchronization",
+     .detect = "The gain of not waiting is 1 % of the step or more (the noise "
+               "of a steady step), by replay or by the idle time behind the "
+               "waits; the time blocked is only printed beside it.",
+     .avoid = "Waits while the GPU is busy, values read every N steps, "
+              "gradient clipping and scaling (grad-clip-sync), uploads "
+              "(h2d-blocking), waits outside the steps.",
+     .fix_cpp = "Keep values on the device, or copy to pinned memory with "
+                "non_blocking and an event; no item<T>() in the loop.",
+     .fix_python = "Keep metrics on the GPU and read them every N steps; no "
+                   ".item() in the loop."},
+    {.id = "explicit-sync",
+     .question = "Does the program wait for the whole GPU in every step?",
+     .runs = Runs::kGpuOnly,
+     .needs = {Kind::kRuntimeCall},
+     .check = &CheckExplicitSync,
+     .reference = "PyTorch Performance Tuning Guide: Avoid unnecessary CPU-GPU "
+                  "synchronization",
+     .detect = "Device, stream or event synchronisation outside copies and "
+               "ops whose removal wins 1 % of the step or more.",
+     .avoid = "The recorder's own wait at the end of its window, waits while "
+              "the GPU is busy, threads that launch nothing.",
+     .fix_cpp = "Remove it; time with events that are read later.",
+     .fix_python = "Remove torch.cuda.synchronize(); time with "
+                   "torch.cuda.Event."},
+    {.id = "grad-clip-sync",
+     .question = "Does clipping or scaling gradients wait for the GPU?",
+     .runs = Runs::kGpuOnly,
+     .needs = {Kind::kRuntimeCall, Kind::kOp},
+     .check = &CheckGradClipSync,
+     .reference = "17 tips for faster training, numbers 4 (GradScaler) and 14 "
+                  "(gradient clipping)",
+     .detect = "A scalar is read between the last backward node and the "
+               "optimizer, after a norm or a check for infinities, and not "
+               "waiting wins 1 % of the step or more.",
+     .avoid = "Python's default clipping, which reads nothing back; metrics "
+              "read after the optimizer (host-sync).",
+     .fix_cpp = "at::_foreach_norm, clamp and at::_foreach_mul_ on the device.",
+     .fix_python = "clip_grad_norm_ without error_if_nonfinite; bfloat16 needs "
+                   "no scaler."}};
+
+}  // namespace
+
+extern const std::span<const Rule> kSynchronisation = kRules;
+
+}  // namespace stepscope

@@ -1,0 +1,306 @@
+#include "gpu_text.h"
+#include "rule_testing.h"
+
+namespace stepscope {
+namespace {
+
+// Five steps in which the GPU and the host take turns: the host waits with
+// `wait` for 4 ms of kernels, works for 4 ms and launches the next.
+template <typename Wait>
+Report TakingTurns(Wait wait, double gpu_us = 4000, double host_us = 4000) {
+  GpuText run;
+  for (int step = 0; step < 5; ++step) {
+    run.Begin("op", "aten::mm");
+    run.Kernel(gpu_us, "gemm");
+    run.End();
+    wait(run);
+    run.Op(host_us, "aten::relu");
+    run.EndStep();
+  }
+  return run.Analyzed();
+}
+
+// Five steps of 10 ms that keep the GPU busy; the host is done with launching
+// after 0.5 ms.
+template <typename Wait>
+Report GpuBound(Wait wait) {
+  GpuText run;
+  for (int step = 0; step < 5; ++step) {
+    for (int i = 0; i < 10; ++i) {
+      run.Begin("op", "aten::mm");
+      run.Kernel(1000, "gemm");
+      run.End();
+    }
+    wait(run);
+    run.EndStep();
+  }
+  return run.Analyzed();
+}
+
+TEST(HostSyncTest, FiresOnItemThatLetsTheGpuRunDry) {
+  const Report report = TakingTurns([](GpuText& run) { run.Item(); });
+  const Finding* finding = Find(report, "host-sync");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_TRUE(Promises(report, "host-sync"));
+  EXPECT_GE(finding->severity, FindingSeverity::kHigh);
+  EXPECT_EQ(finding->confidence, Confidence::kProven);
+  // Without it the 4 ms of the GPU and the 4 ms of the host overlap.
+  EXPECT_NEAR(finding->gain.expected_ms, 4, 0.5);
+  EXPECT_NE(finding->evidence.find("1 blocking read"), std::string::npos);
+  EXPECT_NE(finding->where.find("aten::item > aten::_local_scalar_dense"),
+            std::string::npos);
+  EXPECT_EQ(finding->examples.size(), 3u);
+  EXPECT_TRUE(IsClean(report, "explicit-sync"));
+}
+
+TEST(HostSyncTest, TakesTheCopyAndTheWaitBehindItForOneRead) {
+  const Report report = TakingTurns([](GpuText& run) { run.Item(true); });
+  const Finding* finding = Find(report, "host-sync");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("1 blocking read"), std::string::npos);
+  EXPECT_NEAR(finding->gain.expected_ms, 4, 0.5);
+  EXPECT_TRUE(IsClean(report, "explicit-sync"));
+}
+
+TEST(HostSyncTest, IsANoteWhereTheGpuIsBusyMeanwhile) {
+  const Report report = GpuBound([](GpuText& run) { run.Item(); });
+  const Finding* finding = Find(report, "host-sync");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->severity, FindingSeverity::kNote);
+  EXPECT_EQ(finding->status, FindingStatus::kOk);
+  EXPECT_NE(finding->evidence.find("little or nothing to win"),
+            std::string::npos);
+}
+
+TEST(HostSyncTest, StaysSilentAboutAValueReadEveryHundredSteps) {
+  GpuText run;
+  for (int step = 0; step < 100; ++step) {
+    run.Begin("op", "aten::mm");
+    run.Kernel(1000, "gemm");
+    run.End();
+    run.Pass(step % 10 == 9 ? 9000 : 10);  // the queue is never long
+    if (step == 50) run.Item();
+    run.EndStep();
+  }
+  EXPECT_TRUE(IsClean(run.Analyzed(), "host-sync"));
+}
+
+TEST(HostSyncTest, StaysSilentBelowOnePerCentOfTheStep) {
+  // 70 us of 8 ms are below the gate of 0.1 ms; 200 us are above.
+  const auto item = [](GpuText& run) { run.Item(); };
+  EXPECT_TRUE(IsClean(TakingTurns(item, 60, 8000), "host-sync"));
+  EXPECT_TRUE(Promises(TakingTurns(item, 400, 8000), "host-sync"));
+}
+
+TEST(HostSyncTest, StaysSilentAboutAsynchronousCopies) {
+  const Report report = TakingTurns([](GpuText& run) {
+    run.Begin("op", "aten::copy_");
+    run.Copy(2, "device", "pinned", 8);
+    run.End();
+  });
+  EXPECT_TRUE(IsClean(report, "host-sync"));
+}
+
+TEST(HostSyncTest, NamesResultsWhoseSizeDependsOnValues) {
+  const Report report = TakingTurns([](GpuText& run) {
+    run.Begin("op", "aten::nonzero");
+    run.Synchronize();
+    run.End();
+  });
+  const Finding* finding = Find(report, "host-sync");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->fix_python.find("nonzero_static"), std::string::npos);
+  EXPECT_TRUE(IsClean(report, "explicit-sync"));
+}
+
+TEST(HostSyncTest, NamesPrintingAndTheLineThatPrints) {
+  const Report report = TakingTurns([](GpuText& run) {
+    run.Begin("python_frame", "train.py(31): step");
+    run.Begin("python_frame", "torch/_tensor_str.py(80): _str");
+    for (int i = 0; i < 20; ++i) run.Item();
+    run.End();
+    run.End();
+  });
+  const Finding* finding = Find(report, "host-sync");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->fix_python.find("print every N steps"), std::string::npos);
+  EXPECT_NE(finding->where.find("at train.py(31): step"), std::string::npos);
+}
+
+TEST(HostSyncTest, OwnsTheTimeThatLaunchBoundWouldClaimToo) {
+  GpuText run;
+  for (int step = 0; step < 5; ++step) {
+    run.Begin("op", "aten::mm");
+    run.Kernel(4000, "gemm");
+    run.End();
+    run.Item();
+    for (int i = 0; i < 250; ++i) {  // launched while the GPU would be busy
+      run.Begin("op", "aten::add");
+      run.Kernel(2, "add");
+      run.End();
+      run.Pass(2);
+    }
+    run.EndStep();
+  }
+  const Report report = run.Analyzed();
+  EXPECT_TRUE(Promises(report, "host-sync"));
+  const Finding* launching = Find(report, "launch-bound");
+  EXPECT_TRUE(launching == nullptr ||
+              launching->severity == FindingSeverity::kNote ||
+              launching->gain_is == GainKind::kPredicted);
+}
+
+TEST(HostSyncTest, CannotLookWithoutAGpuOrWithoutRuntimeCalls) {
+  const Report cpu = Analyze(TraceFromText(R"(
+    step 0..1000 thread=0 number=0
+    op 0..900 thread=0 aten::item
+  )"));
+  EXPECT_EQ(WhyBlind(cpu, "host-sync"), "no GPU was recorded");
+  const Report blind = Analyze(TraceFromText(R"(
+    step 0..1000 thread=0 number=0
+    kernel 0..900 gemm
+  )"));
+  EXPECT_NE(WhyBlind(blind, "host-sync").find("runtime"), std::string::npos);
+}
+
+TEST(ExplicitSyncTest, FiresOnAWaitInEveryStepThatLetsTheGpuRunDry) {
+  const Report report = TakingTurns(
+      [](GpuText& run) { run.Synchronize("cudaDeviceSynchronize"); });
+  const Finding* finding = Find(report, "explicit-sync");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 4, 0.5);
+  EXPECT_NE(finding->where.find("cudaDeviceSynchronize"), std::string::npos);
+  EXPECT_TRUE(IsClean(report, "host-sync"));
+}
+
+TEST(ExplicitSyncTest, IsANoteInAGpuBoundLoop) {
+  const Report report =
+      GpuBound([](GpuText& run) { run.Synchronize("cudaDeviceSynchronize"); });
+  const Finding* finding = Find(report, "explicit-sync");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->severity, FindingSeverity::kNote);
+}
+
+TEST(ExplicitSyncTest, IgnoresTheRecordersWaitAtTheEnd) {
+  GpuText run;
+  for (int step = 0; step < 3; ++step) {
+    run.Begin("op", "aten::mm");
+    run.Kernel(4000, "gemm");
+    run.End();
+    run.Pass(1000);
+    if (step == 2) run.Synchronize("cudaDeviceSynchronize");
+    run.EndStep();
+  }
+  EXPECT_TRUE(IsClean(run.Analyzed(), "explicit-sync"));
+}
+
+TEST(ExplicitSyncTest, IgnoresThreadsThatLaunchNothing) {
+  GpuText run;
+  for (int step = 0; step < 5; ++step) {
+    run.Begin("op", "aten::mm");
+    run.Kernel(1000, "gemm");
+    run.End();
+    const int64_t begin = run.now_ns();
+    run.Pass(5000);
+    run.Line("runtime_call " + std::to_string(begin) + ".." +
+             std::to_string(begin + 4'900'000) +
+             " thread=1 cudaEventSynchronize");
+    run.EndStep();
+  }
+  EXPECT_TRUE(IsClean(run.Analyzed(), "explicit-sync"));
+}
+
+// A step with a backward pass on an autograd thread, then `between`, then the
+// optimizer; the host has 4 ms of work left.
+template <typename Between>
+Report Training(Between between, bool optimizer_first = false) {
+  GpuText run;
+  const auto optimizer = [&] {
+    run.Begin("range", "Optimizer.step#SGD.step", "kind=optimizer");
+    run.Begin("op", "aten::_foreach_add_");
+    run.Kernel(10, "multi_tensor_apply");
+    run.End();
+    run.End();
+  };
+  for (int step = 0; step < 5; ++step) {
+    run.OnThread(1);
+    run.Begin("op",
+              "autograd::engine::evaluate_function: "
+              "torch::autograd::AccumulateGrad",
+              "kind=backward");
+    run.Begin("op", "torch::autograd::AccumulateGrad", "kind=backward");
+    run.Kernel(4000, "gemm");
+    run.End();
+    run.End();
+    run.OnThread(0);
+    run.Pass(10);
+    if (optimizer_first) optimizer();
+    between(run);
+    if (!optimizer_first) optimizer();
+    run.Op(4000, "aten::relu");
+    run.EndStep();
+  }
+  return run.Analyzed();
+}
+
+TEST(GradClipSyncTest, FiresOnANormThatIsReadBack) {
+  const Report report = Training([](GpuText& run) {
+    run.Begin("op", "aten::linalg_vector_norm");
+    run.Kernel(10, "reduce");
+    run.End();
+    run.Item();
+  });
+  const Finding* finding = Find(report, "grad-clip-sync");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 4, 0.6);
+  EXPECT_NE(finding->fix_cpp.find("_foreach_norm"), std::string::npos);
+  // One norm for the one parameter.
+  EXPECT_NE(finding->evidence.find("tensor by tensor"), std::string::npos);
+  EXPECT_TRUE(IsClean(report, "host-sync"));
+}
+
+TEST(GradClipSyncTest, NamesTheScaler) {
+  const Report report = Training([](GpuText& run) {
+    run.Begin("op", "aten::_amp_foreach_non_finite_check_and_unscale_");
+    run.Kernel(10, "multi_tensor_apply");
+    run.End();
+    run.Item();
+  });
+  const Finding* finding = Find(report, "grad-clip-sync");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->fix_python.find("bfloat16"), std::string::npos);
+}
+
+TEST(GradClipSyncTest, StaysSilentAboutPythonsDefaultClipping) {
+  const Report report = Training([](GpuText& run) {
+    run.Begin("op", "aten::_foreach_norm");
+    run.Kernel(10, "reduce");
+    run.End();
+    run.Begin("op", "aten::_foreach_mul_");
+    run.Kernel(10, "multi_tensor_apply");
+    run.End();
+  });
+  EXPECT_TRUE(IsClean(report, "grad-clip-sync"));
+}
+
+TEST(GradClipSyncTest, LeavesMetricsReadAfterTheOptimizerToHostSync) {
+  const Report report = Training(
+      [](GpuText& run) {
+        run.Begin("op", "aten::linalg_vector_norm");
+        run.Kernel(10, "reduce");
+        run.End();
+        run.Item();
+      },
+      true);
+  EXPECT_TRUE(IsClean(report, "grad-clip-sync"));
+  EXPECT_TRUE(Promises(report, "host-sync"));
+}
+
+TEST(GradClipSyncTest, LeavesALossReadAfterBackwardToHostSync) {
+  const Report report = Training([](GpuText& run) { run.Item(); });
+  EXPECT_TRUE(IsClean(report, "grad-clip-sync"));
+  EXPECT_TRUE(Promises(report, "host-sync"));
+}
+
+}  // namespace
+}  // namespace stepscope
