@@ -109,9 +109,12 @@ class HostViews {
          it != view.end() && it->begin_ns < span.end_ns; ++it) {
       const int64_t part = std::min(it->end_ns, span.end_ns) -
                            std::max(it->begin_ns, span.begin_ns);
-      // Ops that compute are the host's dispatching here.
-      split[it->cause == Cause::kCompute ? Cause::kDispatch : it->cause] +=
-          part;
+      // Ops that compute, or issue a collective, are the host's dispatching
+      // here; beside an op it is a wait for a collective of another thread.
+      const bool issues =
+          it->cause == Cause::kCompute ||
+          (it->cause == Cause::kCommunication && it->op != kNone);
+      split[issues ? Cause::kDispatch : it->cause] += part;
       left -= part;
     }
     split[Cause::kUnknown] += left;

@@ -35,6 +35,7 @@ Measured::Measured(const Trace& t)
       zero_grad(FindZeroGrad(t, tree, steps)),
       unused_graphs(FindUnusedGraphs(t, tree, steps.thread)) {
   if (steps.empty()) return;
+  collectives = FindCollectives(trace, tree, steps);
   if (has_gpu) {
     ledger = MakeDeviceLedger(trace, tree, steps);
     splits = ledger->splits;

@@ -11,6 +11,7 @@
 
 #include "blocking.h"
 #include "causes.h"
+#include "collectives.h"
 #include "device_ledger.h"
 #include "graph.h"
 #include "kernel_uses.h"
@@ -39,6 +40,7 @@ struct Measured {
   std::optional<DeviceLedger> ledger;  // runs with a GPU
   Waits waits;                         // runs with a GPU
   KernelUses kernels;                  // the same
+  std::vector<Collective> collectives;
   Replay replay;
 
   double MeanNs(Cause cause) const;  // per steady step

@@ -53,7 +53,7 @@ Gain PredictGain(const Measured& measured, const Edit& edit) {
 Finding Sized(const Measured& measured, Finding finding, const Edit& edit,
               double bound_ns) {
   const double step_ms = measured.stats.mean_ms;
-  if (measured.replay.check().speaks) {
+  if (measured.replay.check().speaks && edit != Edit()) {
     finding.gain_is = GainKind::kPredicted;
     finding.gain = PredictGain(measured, edit);
     if (finding.gain.expected_ms <= 0) {

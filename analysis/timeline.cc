@@ -71,7 +71,8 @@ constexpr int64_t kWaitNs = 1'000'000;
 
 bool IsCollectiveWait(std::string_view name) {
   return !name.starts_with("DistributedDataParallel") &&
-         !name.starts_with("DataParallel");
+         !name.starts_with("DataParallel") &&
+         !name.starts_with("torch.distributed.ddp.");  // its own work
 }
 
 }  // namespace

@@ -85,7 +85,28 @@ void ChromeRowReader::AddRange(const ChromeEvent& event, const Times& times,
                    : ClassifyRange(event.name.text);
   seen_ |= Bit(Kind::kRange);
   if (range.kind == RangeKind::kLoader) seen_ |= Bit(Kind::kLoader);
+  if (range.kind == RangeKind::kCollective && !is_ours_) KeepSize(event, range);
   builder_->Add(range);
+}
+
+// "nccl:all_reduce" names its tensor. Before record_param_comms had metadata
+// (2023) that was all that told the size of a collective.
+void ChromeRowReader::KeepSize(const ChromeEvent& event, const Range& range) {
+  const RowId inputs = inputs_.Inputs(event);
+  if (inputs == kNone || builder_->inputs(inputs).arguments.empty()) return;
+  const Argument& tensor = builder_->inputs(inputs).arguments.front();
+  if (tensor.dims.empty()) return;
+  Communication row;
+  row.begin_ns = range.begin_ns;
+  row.end_ns = range.end_ns;
+  row.thread = range.thread;
+  const size_t colon = event.name.text.find(':');
+  row.name = builder_->Intern(
+      event.name.text.substr(colon == std::string_view::npos ? 0 : colon + 1));
+  row.dtype = tensor.type;
+  row.in_elements = 1;
+  for (int64_t dim : tensor.dims) row.in_elements *= dim;
+  range_communications_.push_back(row);
 }
 
 void ChromeRowReader::AddStep(const ChromeEvent& event, const Times& times,

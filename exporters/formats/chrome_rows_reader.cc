@@ -245,6 +245,11 @@ void ChromeRowReader::Finish(const ChromeHeader& header, int64_t shift_ns) {
     builder_->Add(waiting.row);
   }
   overheads_.clear();
+  if ((seen_ & Bit(Kind::kCommunication)) == 0) {
+    for (const Communication& row : range_communications_) builder_->Add(row);
+    if (!range_communications_.empty()) seen_ |= Bit(Kind::kCommunication);
+  }
+  range_communications_.clear();
   builder_->ShiftTimes(shift_ns);
   if (is_ours_) {
     builder_->run() = header.run;

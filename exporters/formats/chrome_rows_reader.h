@@ -67,6 +67,7 @@ class ChromeRowReader {
   void AddRange(const ChromeEvent& event, const Times& times, NameId name);
   void AddStep(const ChromeEvent& event, const Times& times, int64_t number);
   void AddCommunication(const ChromeEvent& event, const Times& times);
+  void KeepSize(const ChromeEvent& event, const Range& range);
   void AddPythonFrame(const ChromeEvent& event, const Times& times);
   void AddCall(const ChromeEvent& event, const Times& times);
   void AddKernel(const ChromeEvent& event, const Times& times);
@@ -95,6 +96,8 @@ class ChromeRowReader {
     int64_t tid;
   };
   std::vector<WaitingOverhead> overheads_;
+  // Collectives as "nccl:..." ranges tell them, for files without metadata.
+  std::vector<Communication> range_communications_;
   std::set<std::tuple<int64_t, int64_t, int64_t>> steps_;
   uint64_t seen_ = 0;  // bit per Kind
   Counts counts_;

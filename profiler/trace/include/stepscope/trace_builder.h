@@ -47,6 +47,7 @@ class TraceBuilder {
   // The row of an equal list or stack; adds it on first use.
   RowId InternInputs(OpInputs inputs);
   RowId InternStack(Stack stack);
+  const OpInputs& inputs(RowId row) const { return trace_.op_inputs_[row]; }
 
   RunInfo& run() { return trace_.run_; }
   void Watch(Kind kind) {

@@ -1,0 +1,190 @@
+// Are gradients reduced in pieces of a good size?
+// Source: PyTorch Performance Tuning Guide, distributed training: buckets.
+// DDP's 25 MiB buckets give 4 to 5 collectives for a ResNet-50 (measured); a
+// collective of less than 256 KiB is all latency.
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "collective_evidence.h"
+#include "collectives.h"
+#include "gradient_passes.h"
+#include "report/words.h"
+#include "rule.h"
+
+namespace stepscope {
+namespace {
+
+constexpr double kMostSteps = 2.0 / 3;
+constexpr double kExposedShare = 0.03;
+constexpr size_t kManyCollectives = 20;
+constexpr int64_t kTinyBytes = 256 * 1024;
+constexpr double kBucketBytes = 25.0 * (1 << 20);
+constexpr double kOneBucketShare = 0.8;
+constexpr double kPerParameterShare = 0.9;
+constexpr size_t kUnsplitBuckets = 4;  // where sizes are unknown
+
+bool IsGradient(const Collective& one) { return one.gradient; }
+
+// How the gradients of the passes are cut.
+struct Shape {
+  double passes = 0, collectives = 0;  // per step
+  int64_t median_bytes = -1;
+  int64_t most_bytes = 0, pass_bytes = 0;  // of the first pass
+  size_t parameters = 0;
+  bool per_parameter = false, tiny = false, one_bucket = false;
+};
+
+Shape ShapeOf(const Measured& m, const std::vector<GradientPass>& passes) {
+  Shape shape;
+  std::vector<double> sizes;
+  size_t many = 0, each = 0;
+  bool sizes_known = true;
+  for (const GradientPass& pass : passes) {
+    shape.collectives += pass.collectives.size();
+    sizes_known &= pass.sizes_known;
+    for (size_t i : pass.collectives) {
+      sizes.push_back(static_cast<double>(m.collectives[i].bytes));
+      shape.most_bytes = std::max(shape.most_bytes, m.collectives[i].bytes);
+    }
+    shape.pass_bytes = std::max(shape.pass_bytes, pass.bytes);
+    shape.parameters = std::max(shape.parameters, pass.parameters.size());
+    if (pass.collectives.size() <= kManyCollectives) continue;
+    ++many;
+    each +=
+        !pass.parameters.empty() &&
+        pass.collectives.size() >= kPerParameterShare * pass.parameters.size();
+  }
+  shape.passes = static_cast<double>(passes.size()) / m.steps.steady.size();
+  shape.collectives /= m.steps.steady.size();
+  if (sizes_known) shape.median_bytes = std::llround(Median(sizes));
+  const auto most = [&](size_t count) {
+    return count >= kMostSteps * passes.size();
+  };
+  shape.per_parameter = most(each);
+  shape.tiny = most(many) && sizes_known && shape.median_bytes < kTinyBytes;
+  shape.one_bucket = sizes_known && shape.pass_bytes > kBucketBytes &&
+                     shape.most_bytes >= kOneBucketShare * shape.pass_bytes;
+  return shape;
+}
+
+// All gradients of a pass in buckets of 25 MiB: the first few calls stay, and
+// the bytes move at the best rate seen.
+Edit InBuckets(const Measured& m, const std::vector<GradientPass>& passes) {
+  const int32_t ranks = m.trace.run().world_size;
+  const double bandwidth = BestBusBandwidth(m.collectives, ranks);
+  Edit edit;
+  for (const GradientPass& pass : passes) {
+    const size_t buckets =
+        pass.sizes_known
+            ? std::max<size_t>(1, std::ceil(pass.bytes / kBucketBytes))
+            : kUnsplitBuckets;
+    double moved = 0, transfer = 0;
+    for (size_t i : pass.collectives) {
+      const Collective& one = m.collectives[i];
+      moved += one.moved.length();
+      const double ns = TransferNs(one, bandwidth, ranks);
+      transfer += ns >= 0 ? ns : one.moved.length();
+    }
+    for (size_t at = 0; at < pass.collectives.size(); ++at) {
+      const Collective& one = m.collectives[pass.collectives[at]];
+      if (one.kernel == kNone) continue;
+      if (moved > 0 && transfer < moved) {
+        edit.scales.push_back({KernelOf(one), transfer / moved});
+      }
+      if (at >= buckets && one.thread != kNone) {
+        edit.cuts.push_back({one.thread, one.issued, 0});
+      }
+    }
+  }
+  return edit;
+}
+
+Verdict CheckBucketShape(const Measured& m) {
+  if (m.trace.run().world_size == 1) return Clean();
+  if (m.collectives.empty()) return AnswerWithoutCollectives(m);
+  const std::vector<GradientPass> passes =
+      FindGradientPasses(m.trace, m.tree, m.steps, m.collectives);
+  if (passes.empty()) return Clean();
+  const Shape shape = ShapeOf(m, passes);
+  const CollectiveTotals totals = TotalsOf(m.collectives, m.steps, IsGradient);
+  const double step = m.step_ns();
+  const bool split = shape.per_parameter || shape.tiny;
+  const bool one_bucket =
+      shape.one_bucket && totals.exposed_ns >= kExposedShare * step;
+  if (!split && !one_bucket) return Clean();
+
+  const int64_t per_pass =
+      std::llround(shape.collectives / std::max(shape.passes, 1.0));
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  finding.evidence = Count(per_pass, "all-reduce") + " per backward pass";
+  if (shape.median_bytes >= 0) {
+    finding.evidence +=
+        ", the middle one of " + Bytes(static_cast<double>(shape.median_bytes));
+  }
+  if (shape.per_parameter) {
+    finding.evidence +=
+        ", about one for each of the " +
+        Count(static_cast<int64_t>(shape.parameters), "parameter");
+  }
+  if (one_bucket) {
+    finding.evidence +=
+        "; the largest holds " +
+        Percent(static_cast<double>(shape.most_bytes) / shape.pass_bytes) +
+        " of the gradients, so nothing is left to hide it "
+        "behind";
+  }
+  finding.evidence += ": issuing them takes the host " +
+                      Milliseconds(totals.issue_ns * 1e-6) + " per step, and " +
+                      Milliseconds(totals.exposed_ns * 1e-6) +
+                      " of their time is exposed.";
+  Illustrate(m, IsGradient, finding);
+  finding.assumption = split ? "the same gradients in buckets of 25 MiB, moved "
+                               "at the best rate seen here"
+                             : "all but one bucket's time is hidden";
+  finding.fix_cpp =
+      "copy the gradients into flat buckets (at::cat, at::_foreach_copy_), one "
+      "ProcessGroup::allreduce per 25 MiB";
+  finding.fix_python =
+      split ? "DistributedDataParallel(model, bucket_cap_mb=25, "
+              "gradient_as_bucket_view=True) instead of a loop over parameters"
+            : "DistributedDataParallel(model, bucket_cap_mb=25): smaller "
+              "buckets start earlier";
+  finding.wrong_if = "the all-reduces belong to several small models";
+  Edit edit = split ? InBuckets(m, passes) : Edit();
+  const double bound =
+      split ? totals.issue_ns
+            : totals.exposed_ns * (1 - kBucketBytes / shape.pass_bytes);
+  finding = Sized(m, std::move(finding), edit, bound);
+  std::vector<Edit> edits;
+  if (edit != Edit()) edits.push_back(std::move(edit));
+  return Fire(std::move(finding), std::move(edits));
+}
+
+constexpr Rule kRules[] = {
+    {.id = "ddp-bucket-shape",
+     .question = "Are gradients reduced in pieces of a good size?",
+     .needs = {},
+     .check = &CheckBucketShape,
+     .reference = "PyTorch Performance Tuning Guide, distributed training: "
+                  "gradient buckets",
+     .detect = "more than 20 all-reduces per backward pass with a median "
+               "below 256 KiB, or about one per parameter (DDP's 25 MiB "
+               "default gives 4 to 5 for a ResNet-50); or one bucket of at "
+               "least 80 % of the bytes while 3 % of the step is exposed",
+     .avoid =
+         "models whose gradients fit one 25 MiB bucket anyway; all-reduces "
+         "of other nodes than AccumulateGrad (SyncBatchNorm, tensor "
+         "parallel)",
+     .fix_cpp = "copy the gradients into flat buckets, one all-reduce per "
+                "25 MiB",
+     .fix_python = "DistributedDataParallel(bucket_cap_mb=25, "
+                   "gradient_as_bucket_view=True)"}};
+
+}  // namespace
+
+extern const std::span<const Rule> kBuckets = kRules;
+
+}  // namespace stepscope

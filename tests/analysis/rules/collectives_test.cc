@@ -1,0 +1,91 @@
+#include "analysis/ddp_text.h"
+#include "rule_testing.h"
+#include "support/trace_text.h"
+
+namespace stepscope {
+namespace {
+
+Report Of(const DdpText& text) { return Analyze(TraceFromText(ToRows(text))); }
+
+// One bucket of which `exposed_us` lie behind the computing.
+DdpText WithExposed(int64_t exposed_us) {
+  return {.buckets = {{4'000, 80'000, 90'000 + exposed_us, 1'000'000}}};
+}
+
+TEST(ExposedCollectiveTest, FiresAndSaysWhatIsMovedAndWhatIsWaiting) {
+  // The second bucket moves as much as the first in twice the time.
+  const Report report = Of({.buckets = {{4'000, 70'000, 75'000, 10'000'000},
+                                        {4'100, 88'000, 98'000, 10'000'000}}});
+  const Finding* finding = Find(report, "exposed-collective");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kStrong);
+  EXPECT_NE(finding->evidence.find("2 collectives per step take 15.0 ms"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->evidence.find("during 8.00 ms"), std::string::npos);
+  EXPECT_NE(finding->evidence.find("8.00 GB/s"), std::string::npos);
+  EXPECT_NE(finding->evidence.find("5.00 ms of that is moving"),
+            std::string::npos);
+  EXPECT_EQ(finding->examples.size(), 3u);
+  EXPECT_NE(finding->where.find("AccumulateGrad > c10d::allreduce_"),
+            std::string::npos);
+}
+
+TEST(ExposedCollectiveTest, StaysSilentBelowThreePerCentOfTheStep) {
+  EXPECT_TRUE(IsClean(Of(WithExposed(2'900)), "exposed-collective"));
+  EXPECT_FALSE(IsClean(Of(WithExposed(3'100)), "exposed-collective"));
+}
+
+TEST(ExposedCollectiveTest, StaysSilentWhereComputingHidesItAll) {
+  EXPECT_TRUE(IsClean(Of({.buckets = {{4'000, 20'000, 80'000, 1'000'000}}}),
+                      "exposed-collective"));
+}
+
+TEST(ExposedCollectiveTest, StaysSilentInAWorldOfOne) {
+  DdpText text = WithExposed(9'000);
+  text.world_size = 1;
+  EXPECT_TRUE(IsClean(Of(text), "exposed-collective"));
+}
+
+TEST(ExposedCollectiveTest, CannotTellMovingFromWaitingWithoutSizes) {
+  DdpText text = WithExposed(8'000);
+  text.buckets[0].elements = -1;
+  const Report report = Of(text);
+  ASSERT_NE(Find(report, "exposed-collective"), nullptr);
+  EXPECT_NE(
+      Find(report, "exposed-collective")->evidence.find("cannot be told apart"),
+      std::string::npos);
+}
+
+TEST(ExposedCollectiveTest, CannotLookAtAJobWhoseCollectivesAreMissing) {
+  EXPECT_NE(WhyBlind(Of({.buckets = {}}), "exposed-collective"), "");
+}
+
+TEST(ExposedCollectiveTest, FiresOnACpuRunThatWaitsInGloo) {
+  std::string rows = "run world_size=4\n";
+  for (int i = 0; i < 3; ++i) {
+    const int64_t base = i * 100'000'000;
+    const auto span = [&](int64_t begin_ms, int64_t end_ms) {
+      return std::to_string(base + begin_ms * 1'000'000) + ".." +
+             std::to_string(base + end_ms * 1'000'000);
+    };
+    rows += "step " + span(0, 100) + " thread=0\n";
+    rows += "op " + span(0, 40) + " thread=0 aten::mm\n";
+    rows += "op " + span(40, 41) +
+            " thread=0 kind=backward torch::autograd::AccumulateGrad\n";
+    rows += "op " + span(42, 43) + " thread=0 c10d::allreduce_\n";
+    rows +=
+        "range " + span(43, 90) + " thread=1 kind=collective gloo:all_reduce\n";
+    rows += "op " + span(90, 100) + " thread=0 aten::add_\n";
+  }
+  const Report report = Analyze(TraceFromText(rows));
+  const Finding* finding = Find(report, "exposed-collective");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_is, GainKind::kBound);
+  EXPECT_NE(finding->evidence.find("nothing computes during 48.0 ms"),
+            std::string::npos)
+      << finding->evidence;
+}
+
+}  // namespace
+}  // namespace stepscope
