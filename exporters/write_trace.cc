@@ -15,7 +15,7 @@ namespace {
 
 absl::Status WriteInto(const Trace& trace,
                        std::span<const Annotation> annotations, Format format,
-                       const std::string& path) {
+                       const std::string& path, const ExportOptions& options) {
   const bool is_chrome =
       format == Format::kChromeTb || format == Format::kChromeKineto;
   absl::StatusOr<std::unique_ptr<FileSink>> sink = FileSink::Make(
@@ -33,7 +33,10 @@ absl::Status WriteInto(const Trace& trace,
       const size_t folder = path.rfind('/') + 1;  // 0 where there is none
       std::string host = path.substr(folder);
       host.resize(std::min(host.size(), host.find(".xplane.pb")));
-      WriteXSpace(trace, annotations, host, **sink);
+      const absl::Status status = WriteXSpace(
+          trace, annotations,
+          {.host = std::move(host), .input_wait = options.input_wait}, **sink);
+      if (!status.ok()) return status;
       break;
     }
     case Format::kText:
@@ -47,12 +50,12 @@ absl::Status WriteInto(const Trace& trace,
 
 absl::Status WriteTrace(const Trace& trace,
                         std::span<const Annotation> annotations, Format format,
-                        const std::string& path) {
+                        const std::string& path, const ExportOptions& options) {
   if (path.empty())
     return absl::InvalidArgumentError(
         "cannot write a trace: its path is empty; give a file name");
   try {
-    return WriteInto(trace, annotations, format, path);
+    return WriteInto(trace, annotations, format, path, options);
   } catch (const std::exception& error) {  // out of memory, out of threads
     return absl::ResourceExhaustedError("cannot write '" + path +
                                         "': " + error.what() +

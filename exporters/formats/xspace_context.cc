@@ -1,7 +1,8 @@
 #include "xspace_context.h"
 
+#include <stepscope/op_cost.h>
+
 #include <algorithm>
-#include <array>
 
 namespace stepscope {
 namespace {
@@ -19,27 +20,23 @@ std::string Word(std::string_view text, char dot) {
   return word;
 }
 
-struct KnownOp {
-  std::string_view op;
-  std::string_view shown;
-};
-// Ops whose kernels could use Tensor Cores, by the names XProf looks for.
-constexpr std::array kKnownOps = {
-    KnownOp{"conv2d", "Conv2D"},
-    KnownOp{"convolution", "Conv2D"},
-    KnownOp{"_convolution", "Conv2D"},
-    KnownOp{"cudnn_convolution", "Conv2D"},
-    KnownOp{"mkldnn_convolution", "Conv2D"},
-    KnownOp{"miopen_convolution", "Conv2D"},
-    KnownOp{"convolution_backward", "Conv2DBackpropInput"},
-    KnownOp{"conv3d", "Conv3D"},
-    KnownOp{"mm", "MatMul"},
-    KnownOp{"addmm", "MatMul"},
-    KnownOp{"linear", "MatMul"},
-    KnownOp{"matmul", "MatMul"},
-    KnownOp{"bmm", "BatchMatMul"},
-    KnownOp{"baddbmm", "BatchMatMul"},
-};
+// The names by which XProf knows ops whose kernels could use Tensor Cores, or
+// "". It looks for "/MatMul" and for ends like "Conv2D".
+std::string_view TensorCoreOp(std::string_view op) {
+  switch (ClassOfOp(op)) {
+    case KernelClass::kConvolution:
+      if (op.find("3d") != std::string_view::npos) return "Conv3D";
+      if (op.ends_with("_weight")) return "Conv2DBackpropFilter";
+      if (op.find("ackward") != std::string_view::npos)
+        return "Conv2DBackpropInput";
+      return "Conv2D";
+    case KernelClass::kMatmul:
+      return op.find("bmm") == std::string_view::npos ? "MatMul"
+                                                      : "BatchMatMul";
+    default:
+      return "";
+  }
+}
 
 // "aten::conv2d" -> "conv2d"; "autograd::engine::evaluate_function: X" -> "X".
 std::string_view LastPart(std::string_view name) {
@@ -118,10 +115,11 @@ std::string XContext::TfOp(RowId op) const {
   const std::string_view name = trace_.name(trace_.ops()[op].name);
   const std::string_view part = LastPart(name);
   std::string shown = Word(name.starts_with("aten::") ? part : name, '_');
-  for (const KnownOp& known : kKnownOps)
-    if (part == known.op) shown = known.shown;
+  if (name.starts_with("aten::")) {
+    const std::string_view known = TensorCoreOp(name);
+    if (!known.empty()) shown = known;
+  }
   if (in_backward_[op]) {
-    if (shown == "Conv2D") shown = "Conv2DBackpropInput";
     shown = "gradients/" + shown;
   }
   std::string type = Word(part, '_');
@@ -136,6 +134,7 @@ std::string XContext::TfOp(RowId op) const {
   if (!path.empty()) path += '/';
   path += shown;
   if (path.starts_with('_') || path.starts_with('/')) path = "op" + path;
+  if (path == "MatMul") path = "op/MatMul";
   return path + ":" + type;
 }
 

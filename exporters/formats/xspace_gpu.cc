@@ -5,6 +5,7 @@
 
 #include "../tensor_core_names.h"
 #include "xspace_host.h"
+#include "xspace_work.h"
 
 namespace stepscope {
 namespace {
@@ -12,45 +13,8 @@ namespace {
 // 0xdeadbeef as a signed 32-bit number: XProf's mark of the line of steps.
 constexpr int64_t kStepsLineId = -559038737;
 constexpr int64_t kWaitLineId = int64_t{1} << 40;
+constexpr int64_t kCountersLineId = kWaitLineId + 1;
 constexpr uint64_t kWaitCorrelation = uint64_t{1} << 40;
-
-bool Holds(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
-
-char Side(MemoryKind kind) {
-  if (kind == MemoryKind::kUnknown) return '?';
-  const bool is_device = kind == MemoryKind::kDevice ||
-                         kind == MemoryKind::kArray ||
-                         kind == MemoryKind::kManaged;
-  return is_device ? 'D' : 'H';
-}
-
-// "HtoD", "DtoH", "DtoD", "PtoP" or "?"
-std::string Direction(const Copy& copy, std::string_view name) {
-  for (std::string_view known : {"HtoD", "DtoH", "DtoD", "PtoP"})
-    if (Holds(name, known)) return std::string(known);
-  if (Holds(name, "Host -> Device")) return "HtoD";
-  if (Holds(name, "Device -> Host")) return "DtoH";
-  const char from = Side(copy.source);
-  const char to = Side(copy.destination);
-  if (from == '?' || to == '?') return "?";
-  return std::string(1, from) + "to" + to;
-}
-
-const char* MemoryWord(MemoryKind kind) {
-  static constexpr const char* kWords[] = {
-      "unknown", "pageable", "pinned", "device", "array", "managed", "host"};
-  return kWords[static_cast<size_t>(kind)];
-}
-
-// XProf's word for a type: anything that holds "half" counts as 16 bit.
-std::string_view ShapeType(std::string_view type) {
-  if (type == "c10::Half") return "half";
-  if (type == "c10::BFloat16") return "half/bf16";
-  if (Holds(type, "Float8")) return "half/f8";
-  return type;
-}
 
 }  // namespace
 
@@ -62,44 +26,51 @@ std::set<int32_t> XDevices(const Trace& trace) {
   return devices;
 }
 
-XGpuPlane::XGpuPlane(const XContext& context, int32_t device)
+XGpuPlane::XGpuPlane(const XContext& context, const XProgram& program,
+                     int32_t device, bool input_wait)
     : context_(context),
+      program_(program),
       trace_(context.trace()),
       device_(device),
       names_(context.trace()),
-      tf_ops_(context, &names_) {
+      tf_ops_(context, &names_),
+      counters_(context, device, &names_) {
   Sort();
   FindTiles();
-  for (RowId row = 0; row < trace_.ranges().size(); ++row) {
-    const Range& range = trace_.ranges()[row];
-    const RowId step = context_.StepAt(range.begin_ns);
-    if (range.kind == RangeKind::kLoader && step != kNone &&
-        range.thread == trace_.steps()[step].thread) {
-      waits_.push_back(row);
-    }
+  if (input_wait) FindWaits();
+}
+
+const DeviceWork& XGpuPlane::Work(XRow at) const {
+  switch (static_cast<Table>(at.table)) {
+    case Table::kKernel:
+      return trace_.kernels()[at.row];
+    case Table::kCopy:
+      return trace_.copies()[at.row];
+    default:
+      return trace_.memsets()[at.row];
   }
 }
 
 void XGpuPlane::Sort() {
-  EventOrder order(trace_);
-  while (order.Next()) {
-    const RowId row = order.row();
-    const auto add = [&](int32_t device, int64_t stream) {
-      if (device == device_) streams_[stream].push_back({order.table(), row});
-    };
-    switch (order.table()) {
-      case Table::kKernel:
-        add(trace_.kernels()[row].device, trace_.kernels()[row].stream);
-        break;
-      case Table::kCopy:
-        add(trace_.copies()[row].device, trace_.copies()[row].stream);
-        break;
-      case Table::kMemset:
-        add(trace_.memsets()[row].device, trace_.memsets()[row].stream);
-        break;
-      default:
-        break;
+  const auto add = [&](const auto& table, Table kind) {
+    for (RowId row = 0; row < table.size(); ++row) {
+      if (table[row].device == device_) {
+        streams_[table[row].stream].push_back(
+            {static_cast<uint32_t>(kind), row});
+      }
     }
+  };
+  add(trace_.kernels(), Table::kKernel);
+  add(trace_.copies(), Table::kCopy);
+  add(trace_.memsets(), Table::kMemset);
+  for (auto& [stream, rows] : streams_) {
+    std::stable_sort(rows.begin(), rows.end(), [&](XRow a, XRow b) {
+      const DeviceWork& first = Work(a);
+      const DeviceWork& second = Work(b);
+      if (first.begin_ns != second.begin_ns)
+        return first.begin_ns < second.begin_ns;
+      return first.end_ns > second.end_ns;
+    });
   }
 }
 
@@ -124,6 +95,16 @@ void XGpuPlane::FindTiles() {
   }
 }
 
+void XGpuPlane::FindWaits() {
+  for (RowId row = 0; row < trace_.ranges().size(); ++row) {
+    const Range& range = trace_.ranges()[row];
+    if (range.kind != RangeKind::kLoader) continue;
+    const RowId step = context_.StepAt(range.begin_ns);
+    if (step != kNone && range.thread == trace_.steps()[step].thread)
+      waits_.push_back(row);
+  }
+}
+
 XPlaneStats XGpuPlane::DeviceStats() const {
   XPlaneStats stats;
   const auto number = [&](XStatId id, int64_t value) {
@@ -145,16 +126,16 @@ XPlaneStats XGpuPlane::DeviceStats() const {
 }
 
 std::string XGpuPlane::StreamName(int64_t stream,
-                                  const std::vector<Ref>& refs) const {
+                                  const std::vector<XRow>& rows) const {
   std::set<std::string> kinds;
-  for (const Ref& ref : refs) {
-    if (ref.table == Table::kKernel) kinds.insert("Kernel");
-    if (ref.table == Table::kMemset) kinds.insert("Memset");
-    if (ref.table == Table::kCopy) {
-      const Copy& copy = trace_.copies()[ref.row];
-      std::string direction = Direction(copy, trace_.name(copy.name));
-      direction.erase(std::remove(direction.begin(), direction.end(), 't'),
-                      direction.end());
+  for (const XRow& at : rows) {
+    const auto table = static_cast<Table>(at.table);
+    if (table == Table::kKernel) kinds.insert("Kernel");
+    if (table == Table::kMemset) kinds.insert("Memset");
+    if (table == Table::kCopy) {
+      const Copy& copy = trace_.copies()[at.row];
+      std::string direction = XCopyDirection(copy, trace_.name(copy.name));
+      std::erase(direction, 't');
       std::replace(direction.begin(), direction.end(), 'o', '2');
       kinds.insert("Memcpy" + direction);
     }
@@ -199,113 +180,106 @@ void XGpuPlane::Common(const DeviceWork& work, bool counts,
             names_.Text("$$" + std::to_string(work.context)));
 }
 
-std::string XGpuPlane::Details(const Kernel& kernel) const {
-  const auto triple = [](const std::array<int32_t, 3>& values) {
-    return std::to_string(values[0]) + "," + std::to_string(values[1]) + "," +
-           std::to_string(values[2]);
-  };
-  std::string details =
-      "regs:" + std::to_string(std::max(kernel.registers_per_thread, 0)) +
-      " static_shared:0 dynamic_shared:" +
-      std::to_string(std::max(kernel.shared_memory_bytes, 0)) +
-      " grid:" + triple(kernel.grid) + " block:" + triple(kernel.block);
-  if (kernel.occupancy_frac >= 0 && std::isfinite(kernel.occupancy_frac)) {
-    details +=
-        " occ_pct:" + std::to_string(std::lround(kernel.occupancy_frac * 100));
+int64_t XGpuPlane::KernelName(NameId name) {
+  const auto [it, added] = kernel_names_.try_emplace(name, 0);
+  if (added) {
+    const std::string_view text = trace_.name(name);
+    it->second =
+        NeedsTensorCoreMark(text)
+            ? names_.Event(std::string(text) + std::string(kTensorCoreMark),
+                           text)
+            : names_.Event(name);
   }
-  return details;
+  return it->second;
 }
 
-std::string XGpuPlane::Shape(const Kernel& kernel) const {
-  const std::string_view name = trace_.name(kernel.name);
-  if (kernel.op != kNone && trace_.ops()[kernel.op].inputs != kNone) {
-    const OpInputs& inputs = trace_.op_inputs()[trace_.ops()[kernel.op].inputs];
-    for (const Argument& argument : inputs.arguments) {
-      if (argument.dims.empty()) continue;
-      std::string shape = "(";
-      shape += ShapeType(trace_.name(argument.type));
-      shape += '[';
-      for (size_t i = 0; i < argument.dims.size(); ++i)
-        shape += (i == 0 ? "" : ",") + std::to_string(argument.dims[i]);
-      return shape + "])";
-    }
+// 0 if there is none.
+int64_t XGpuPlane::ShapeText(const Kernel& kernel) {
+  const RowId inputs =
+      kernel.op == kNone ? kNone : trace_.ops()[kernel.op].inputs;
+  const auto [it, added] = shapes_.try_emplace({inputs, kernel.name}, 0);
+  if (added) {
+    const std::string shape = XKernelShape(trace_, kernel);
+    if (!shape.empty()) it->second = names_.Text(shape);
   }
-  const bool is_16_bit = Holds(name, "c10::Half") || Holds(name, "BFloat16") ||
-                         Holds(name, "bf16") || Holds(name, "_hsh_") ||
-                         Holds(name, "f16f16");
-  return is_16_bit ? "(half)" : "";
+  return it->second;
 }
 
-void XGpuPlane::KernelEvent(const Kernel& kernel, XEventBytes& event) {
-  const std::string_view name = trace_.name(kernel.name);
-  const int64_t id =
-      NeedsTensorCoreMark(name)
-          ? names_.Event(std::string(name) + std::string(kTensorCoreMark), name)
-          : names_.Event(kernel.name);
-  event.Start(id, kernel.begin_ns - context_.begin_ns(),
-              kernel.end_ns - kernel.begin_ns);
+void XGpuPlane::KernelEvent(RowId row, XEventBytes& event) {
+  const Kernel& kernel = trace_.kernels()[row];
+  // XProf drops kernels of no length, which files in whole microseconds hold
+  // by the hundred.
+  event.Start(KernelName(kernel.name), kernel.begin_ns - context_.begin_ns(),
+              std::max<int64_t>(kernel.end_ns - kernel.begin_ns, 1));
   Common(kernel, true, event);
-  event.Ref(XStatId::kKernelDetails, names_.Text(Details(kernel)));
-  if (const std::string shape = Shape(kernel); !shape.empty())
-    event.Ref(XStatId::kShape, names_.Text(shape));
+  event.Ref(XStatId::kKernelDetails, names_.Text(XKernelDetails(kernel)));
+  if (const int64_t shape = ShapeText(kernel); shape != 0)
+    event.Ref(XStatId::kShape, shape);
+  const RowId at = program_.Of(row);
+  if (at == kNone) return;
+  const XProgram::Instruction& instruction = program_.instructions()[at];
+  event.Ref(XStatId::kHloOp, names_.Text(instruction.name));
+  event.Ref(XStatId::kHloModule, names_.Text(kXProgramName));
+  event.Uint(XStatId::kProgramId, kXProgramId);
+  if (instruction.flops >= 0) {
+    event.Uint(XStatId::kFlops,
+               static_cast<uint64_t>(std::llround(instruction.flops)));
+    // XProf hides the stat of that name from whoever clicks on the kernel.
+    event.Double(XStatId::kGigaflop, instruction.flops * 1e-9);
+  }
+  if (instruction.bytes >= 0) {
+    event.Uint(XStatId::kBytesAccessed,
+               static_cast<uint64_t>(std::llround(instruction.bytes)));
+  }
 }
 
 void XGpuPlane::CopyEvent(const Copy& copy, XEventBytes& event) {
-  const std::string direction = Direction(copy, trace_.name(copy.name));
+  std::string direction = XCopyDirection(copy, trace_.name(copy.name));
+  // Anything but these three would be taken for compute.
+  if (direction == "PtoP") direction = "DtoD";
+  const bool counts =
+      direction == "HtoD" || direction == "DtoH" || direction == "DtoD";
   event.Start(names_.Event(direction == "?" ? "MEMCPY" : "MEMCPY" + direction),
               copy.begin_ns - context_.begin_ns(), copy.end_ns - copy.begin_ns);
-  Common(copy, true, event);
-  std::string details =
-      "num_bytes:" + std::to_string(std::max<int64_t>(copy.bytes, 0));
-  details += std::string("\nkind_src:") + MemoryWord(copy.source) +
-             " kind_dst:" + MemoryWord(copy.destination) +
-             " async:" + (copy.is_async ? "1" : "0");
-  event.Ref(XStatId::kMemcpyDetails, names_.Text(details));
+  Common(copy, counts, event);
+  event.Ref(XStatId::kMemcpyDetails, names_.Text(XCopyDetails(copy)));
 }
 
-void XGpuPlane::Event(const Ref& ref, XEventBytes& event) {
-  if (ref.table == Table::kKernel)
-    return KernelEvent(trace_.kernels()[ref.row], event);
-  if (ref.table == Table::kCopy)
-    return CopyEvent(trace_.copies()[ref.row], event);
-  const Memset& set = trace_.memsets()[ref.row];
+void XGpuPlane::Event(XRow at, XEventBytes& event) {
+  if (static_cast<Table>(at.table) == Table::kKernel)
+    return KernelEvent(at.row, event);
+  if (static_cast<Table>(at.table) == Table::kCopy)
+    return CopyEvent(trace_.copies()[at.row], event);
+  const Memset& set = trace_.memsets()[at.row];
   event.Start(names_.Event("MEMSET"), set.begin_ns - context_.begin_ns(),
               set.end_ns - set.begin_ns);
   // Counted, it would be taken for compute.
   Common(set, false, event);
 }
 
-void XGpuPlane::Write(FileSink& sink) {
+bool XGpuPlane::Write(XSpaceFile& file) {
   std::vector<XLineSource> sources;
-  sources.push_back({.id = kStepsLineId,
-                     .name = "Steps",
-                     .display_id = 1,
-                     .count = tiles_.size(),
-                     .event = [this](size_t i, XEventBytes& event) {
-                       StepEvent(tiles_[i], event);
-                     }});
-  if (!waits_.empty()) {
-    sources.push_back({.id = kWaitLineId,
-                       .name = "stepscope: input wait",
-                       .display_id = 2,
-                       .count = waits_.size(),
-                       .event = [this](size_t i, XEventBytes& event) {
-                         WaitEvent(waits_[i], event);
-                       }});
-  }
-  int64_t display_id = 3;
-  for (const auto& [stream, refs] : streams_) {
+  int64_t display_id = 0;
+  const auto add = [&](int64_t id, std::string name, size_t count, auto event) {
+    ++display_id;
+    if (count == 0) return;
     sources.push_back(
-        {.id = stream,
-         .name = StreamName(stream, refs),
-         .display_id = display_id++,
-         .count = refs.size(),
-         .event = [this, &refs = refs](size_t i, XEventBytes& event) {
-           Event(refs[i], event);
-         }});
+        {id, std::move(name), display_id, count, std::move(event)});
+  };
+  add(kStepsLineId, "Steps", tiles_.size(),
+      [this](size_t i, XEventBytes& event) { StepEvent(tiles_[i], event); });
+  add(kWaitLineId, "stepscope: input wait", waits_.size(),
+      [this](size_t i, XEventBytes& event) { WaitEvent(waits_[i], event); });
+  for (const auto& [stream, rows] : streams_) {
+    add(stream, StreamName(stream, rows), rows.size(),
+        [this, &rows = rows](size_t i, XEventBytes& event) {
+          Event(rows[i], event);
+        });
   }
-  WriteXPlane(device_, "/device:GPU:" + std::to_string(device_), sources,
-              names_, DeviceStats(), sink);
+  add(kCountersLineId, "_counters_", counters_.count(),
+      [this](size_t i, XEventBytes& event) { counters_.Event(i, event); });
+  return WriteXPlane(device_, "/device:GPU:" + std::to_string(device_), sources,
+                     names_, DeviceStats(), file);
 }
 
 }  // namespace stepscope

@@ -1,5 +1,5 @@
 // The planes /device:GPU:<n> of an XSpace: tiled steps, waits for data, one
-// line per stream.
+// line per stream, counters.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -8,10 +8,14 @@
 #include <map>
 #include <set>
 #include <string>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "xspace_context.h"
+#include "xspace_counters.h"
 #include "xspace_plane.h"
+#include "xspace_program.h"
 
 namespace stepscope {
 
@@ -20,14 +24,14 @@ std::set<int32_t> XDevices(const Trace& trace);
 
 class XGpuPlane {
  public:
-  XGpuPlane(const XContext& context, int32_t device);
-  void Write(FileSink& sink);
+  // `input_wait`: draw the training thread's waits for batches as a line that
+  // XProf counts as input.
+  XGpuPlane(const XContext& context, const XProgram& program, int32_t device,
+            bool input_wait);
+  // False, with nothing written, if the file has no room left.
+  bool Write(XSpaceFile& file);
 
  private:
-  struct Ref {
-    Table table;
-    RowId row;
-  };
   struct Tile {
     RowId step;
     int64_t begin_ns;
@@ -36,26 +40,32 @@ class XGpuPlane {
 
   void Sort();
   void FindTiles();
+  void FindWaits();
+  const DeviceWork& Work(XRow at) const;
   XPlaneStats DeviceStats() const;
-  std::string StreamName(int64_t stream, const std::vector<Ref>& refs) const;
+  std::string StreamName(int64_t stream, const std::vector<XRow>& rows) const;
   void StepEvent(const Tile& tile, XEventBytes& event);
   void WaitEvent(RowId range, XEventBytes& event);
-  void Event(const Ref& ref, XEventBytes& event);
-  void KernelEvent(const Kernel& kernel, XEventBytes& event);
+  void Event(XRow at, XEventBytes& event);
+  void KernelEvent(RowId row, XEventBytes& event);
   void CopyEvent(const Copy& copy, XEventBytes& event);
   void Common(const DeviceWork& work, bool counts, XEventBytes& event);
-  std::string Details(const Kernel& kernel) const;
-  // "(half[64,3,224,224])" from the op's first tensor; "" if unknown.
-  std::string Shape(const Kernel& kernel) const;
+  int64_t KernelName(NameId name);
+  int64_t ShapeText(const Kernel& kernel);
 
   const XContext& context_;
+  const XProgram& program_;
   const Trace& trace_;
   const int32_t device_;
   XNames names_;
   XTfOps tf_ops_;
-  std::map<int64_t, std::vector<Ref>> streams_;
+  XCounters counters_;
+  std::map<int64_t, std::vector<XRow>> streams_;
   std::vector<Tile> tiles_;
   std::vector<RowId> waits_;  // loader ranges on the training thread
+  // Ids that were looked up before: by name; by inputs and name.
+  std::unordered_map<NameId, int64_t> kernel_names_;
+  std::map<std::pair<RowId, NameId>, int64_t> shapes_;
 };
 
 }  // namespace stepscope

@@ -1,16 +1,19 @@
-// The plane /host:metadata of an XSpace with a tiny HLO module.
+// The plane /host:metadata of an XSpace: the made-up program as a small HLO
+// module.
 //
-// XProf decides by it whether a profile is of training; without one its
-// overview page hides the step time and the step graph. The module holds one
-// instruction in a "gradients" scope and stands for nothing that ran.
+// It has at least one instruction in a "gradients" scope, which stands for
+// nothing that ran: XProf decides by it whether a profile is of training, and
+// otherwise hides the step time and the step graph.
 #pragma once
 
-#include <stepscope/trace.h>
-
 #include "../file_sink.h"
+#include "xspace_context.h"
+#include "xspace_program.h"
 
 namespace stepscope {
 
-void WriteHloPlane(const Trace& trace, FileSink& sink);
+// False, with nothing written, if the file has no room left.
+bool WriteHloPlane(const XContext& context, const XProgram& program,
+                   XSpaceFile& file);
 
 }  // namespace stepscope

@@ -1,7 +1,8 @@
 #include "xspace_host.h"
 
 #include <algorithm>
-#include <map>
+
+#include "xspace_work.h"
 
 namespace stepscope {
 namespace {
@@ -23,66 +24,90 @@ std::string XAllocatorName(const Allocation& event) {
   return "GPU" + std::to_string(std::max(event.device, 0));
 }
 
-XHostPlane::XHostPlane(const XContext& context)
+XHostPlane::XHostPlane(const XContext& context, XDetail detail)
     : context_(context),
       trace_(context.trace()),
+      detail_(detail),
       names_(context.trace()),
       tf_ops_(context, &names_),
+      totals_(context.trace()),
       lines_(trace_.threads().size() + 1),
-      in_use_(trace_.allocations().size()),
-      launched_(trace_.runtime_calls().size()) {
+      launched_(trace_.runtime_calls().size()),
+      inputs_texts_(trace_.op_inputs().size()),
+      stack_texts_(trace_.stacks().size()) {
   Sort();
-  CountMemory();
-  const auto mark = [&](const DeviceWork& work) {
-    if (work.call != kNone) launched_[work.call] = true;
+  FindLaunches();
+}
+
+void XHostPlane::FindLaunches() {
+  constexpr int32_t kMostDevices = 63;
+  const auto mark = [&](const DeviceWork& work, bool is_upload) {
+    if (work.call == kNone) return;
+    Launched& launched = launched_[work.call];
+    launched.anything = true;
+    launched.upload |= is_upload;
+    launched.device =
+        static_cast<uint8_t>(std::clamp(work.device, 0, kMostDevices)) & 63;
   };
-  for (const Kernel& kernel : trace_.kernels()) mark(kernel);
-  for (const Copy& copy : trace_.copies()) mark(copy);
-  for (const Memset& set : trace_.memsets()) mark(set);
+  for (const Kernel& kernel : trace_.kernels()) mark(kernel, false);
+  for (const Memset& set : trace_.memsets()) mark(set, false);
+  for (const Copy& copy : trace_.copies())
+    mark(copy, XCopyDirection(copy, trace_.name(copy.name)) == "HtoD");
+}
+
+bool XHostPlane::IsLeftOut(Table table, RowId row) const {
+  if (table == Table::kPythonFrame) return detail_ != XDetail::kAll;
+  if (table != Table::kOp || detail_ != XDetail::kNoShortOps) return false;
+  const Op& op = trace_.ops()[row];
+  return op.end_ns - op.begin_ns < kShortOpNs;
 }
 
 void XHostPlane::Sort() {
-  const auto add = [&](RowId thread, Table table, RowId row) {
-    lines_[std::min<size_t>(thread, lines_.size() - 1)].push_back({table, row});
+  std::vector<size_t> counts(lines_.size());
+  const auto line = [&](RowId thread) {
+    return std::min<size_t>(thread, lines_.size() - 1);
   };
+  const auto count = [&](const auto& table) {
+    for (const auto& row : table) ++counts[line(row.thread)];
+  };
+  count(trace_.steps());
+  count(trace_.ranges());
+  count(trace_.ops());
+  count(trace_.runtime_calls());
+  count(trace_.overheads());
+  if (detail_ == XDetail::kAll) count(trace_.python_frames());
+  for (size_t i = 0; i < lines_.size(); ++i) lines_[i].reserve(counts[i]);
+
   EventOrder order(trace_);
   while (order.Next()) {
     const RowId row = order.row();
+    if (IsLeftOut(order.table(), row)) continue;
+    const auto add = [&](const auto& table) {
+      lines_[line(table[row].thread)].push_back(
+          {static_cast<uint32_t>(order.table()), row});
+    };
     switch (order.table()) {
       case Table::kStep:
-        add(trace_.steps()[row].thread, order.table(), row);
+        add(trace_.steps());
         break;
       case Table::kRange:
-        add(trace_.ranges()[row].thread, order.table(), row);
+        add(trace_.ranges());
         break;
       case Table::kPythonFrame:
-        add(trace_.python_frames()[row].thread, order.table(), row);
+        add(trace_.python_frames());
         break;
       case Table::kOp:
-        add(trace_.ops()[row].thread, order.table(), row);
+        add(trace_.ops());
         break;
       case Table::kRuntimeCall:
-        add(trace_.runtime_calls()[row].thread, order.table(), row);
+        add(trace_.runtime_calls());
         break;
       case Table::kOverhead:
-        add(trace_.overheads()[row].thread, order.table(), row);
+        add(trace_.overheads());
         break;
       default:
         break;  // communications ride on their ops; the rest is elsewhere
     }
-  }
-}
-
-void XHostPlane::CountMemory() {
-  std::map<std::pair<int32_t, int32_t>, InUse> now;
-  for (RowId row = 0; row < trace_.allocations().size(); ++row) {
-    const Allocation& event = trace_.allocations()[row];
-    InUse& in_use = now[{event.device_type, event.device}];
-    in_use.bytes = event.total_allocated_bytes >= 0
-                       ? event.total_allocated_bytes
-                       : std::max<int64_t>(0, in_use.bytes + event.bytes);
-    in_use.peak_bytes = std::max(in_use.peak_bytes, in_use.bytes);
-    in_use_[row] = in_use;
   }
 }
 
@@ -111,7 +136,6 @@ void XHostPlane::RangeEvent(RowId row, XEventBytes& event) {
   Start(range.name, range.begin_ns, range.end_ns, event);
   if (range.detail != 0) event.Ref(XStatId::kDetail, names_.Text(range.detail));
   if (range.kind != RangeKind::kLoader) return;
-  // Stages are told apart by id; one per loader is enough.
   event.Int(XStatId::kStageId,
             kFirstStageId + static_cast<int64_t>(range.name) * 2);
   const std::string_view loader = trace_.name(range.detail);
@@ -130,17 +154,62 @@ void XHostPlane::OpEvent(RowId row, XEventBytes& event) {
   Start(op.name, op.begin_ns, op.end_ns, event);
   event.Ref(XStatId::kTfOp, tf_ops_.Id(row));
   if (op.sequence >= 0) event.Int(XStatId::kSequence, op.sequence);
+  if (op.inputs != kNone) event.Ref(XStatId::kInputs, InputsText(op.inputs));
+  if (op.stack != kNone) event.Ref(XStatId::kStack, StackText(op.stack));
+}
+
+// "float[32,64,56,56] float[64,64,3,3]"
+int64_t XHostPlane::InputsText(RowId inputs) {
+  constexpr size_t kLongest = 1000;
+  int64_t& id = inputs_texts_[inputs];
+  if (id != 0) return id;
+  std::string text;
+  for (const Argument& argument : trace_.op_inputs()[inputs].arguments) {
+    if (argument.dims.empty() && argument.concrete == 0) continue;
+    if (!text.empty()) text += ' ';
+    if (text.size() > kLongest) {
+      text += "...";
+      break;
+    }
+    text += trace_.name(argument.type);
+    if (argument.concrete != 0) {
+      text += '=';
+      text += trace_.name(argument.concrete);
+      continue;
+    }
+    for (size_t i = 0; i < argument.dims.size(); ++i)
+      text += (i == 0 ? "[" : ",") + std::to_string(argument.dims[i]);
+    text += ']';
+  }
+  return id = names_.Text(text);
+}
+
+int64_t XHostPlane::StackText(RowId stack) {
+  int64_t& id = stack_texts_[stack];
+  if (id != 0) return id;
+  std::string text;
+  for (NameId frame : trace_.stacks()[stack].frames) {
+    if (!text.empty()) text += '\n';
+    text += trace_.name(frame);
+  }
+  return id = names_.Text(text);
 }
 
 void XHostPlane::CallEvent(RowId row, XEventBytes& event) {
   const RuntimeCall& call = trace_.runtime_calls()[row];
   Start(call.name, call.begin_ns, call.end_ns, event);
   if (call.return_code != 0) event.Int(XStatId::kReturnCode, call.return_code);
-  if (!launched_[row]) return;
+  const Launched launched = launched_[row];
+  if (!launched.anything) return;
   if (call.correlation >= 0)
     event.Uint(XStatId::kCorrelationId,
                static_cast<uint64_t>(call.correlation));
+  event.Int(XStatId::kDeviceId, launched.device);
   event.Uint(XStatId::kFlow, XFlow(kFlowOut, row));
+  if (!launched.upload) return;
+  event.Int(XStatId::kStageId, kFirstStageId + 1);
+  event.Ref(XStatId::kStageName, names_.Text("copy to the device"));
+  event.Ref(XStatId::kStageCategory, names_.Text("enqueue"));
 }
 
 void XHostPlane::MemoryEvent(RowId row, XEventBytes& event) {
@@ -149,7 +218,7 @@ void XHostPlane::MemoryEvent(RowId row, XEventBytes& event) {
                                                 : "MemoryAllocation"),
               allocation.time_ns - context_.begin_ns(), 0);
   context_.Group(context_.StepAt(allocation.time_ns), event);
-  const InUse& in_use = in_use_[row];
+  const MemoryTotals::Totals totals = totals_.After(row);
   int64_t capacity_bytes = -1;
   for (const Device& device : trace_.run().devices) {
     if (allocation.device_type != 0 && device.ordinal == allocation.device)
@@ -157,10 +226,17 @@ void XHostPlane::MemoryEvent(RowId row, XEventBytes& event) {
   }
   const int64_t size_bytes = std::abs(allocation.bytes);
   event.Ref(XStatId::kAllocatorName, names_.Text(XAllocatorName(allocation)));
-  event.Int(XStatId::kBytesAllocated, in_use.bytes);
+  event.Int(XStatId::kBytesAllocated, totals.allocated_bytes);
   event.Int(XStatId::kBytesAvailable,
-            std::max<int64_t>(0, capacity_bytes - in_use.bytes));
-  event.Int(XStatId::kPeakBytesInUse, in_use.peak_bytes);
+            std::max<int64_t>(0, capacity_bytes - totals.allocated_bytes));
+  event.Int(XStatId::kPeakBytesInUse, totals.peak_bytes);
+  if (totals.reserved_bytes > 0) {
+    // What the caching allocator holds and nobody uses.
+    event.Double(
+        XStatId::kFragmentation,
+        std::max(0.0, 1 - static_cast<double>(totals.allocated_bytes) /
+                              static_cast<double>(totals.reserved_bytes)));
+  }
   event.Int(XStatId::kRequestedBytes, size_bytes);
   event.Int(XStatId::kAllocationBytes, size_bytes);
   event.Int(XStatId::kAddress, static_cast<int64_t>(allocation.address));
@@ -168,28 +244,28 @@ void XHostPlane::MemoryEvent(RowId row, XEventBytes& event) {
     event.Ref(XStatId::kTfOp, names_.Text(trace_.ops()[allocation.op].name));
 }
 
-void XHostPlane::Event(const Ref& ref, XEventBytes& event) {
-  switch (ref.table) {
+void XHostPlane::Event(XRow at, XEventBytes& event) {
+  switch (static_cast<Table>(at.table)) {
     case Table::kStep:
-      return StepEvent(trace_.steps()[ref.row], event);
+      return StepEvent(trace_.steps()[at.row], event);
     case Table::kRange:
-      return RangeEvent(ref.row, event);
+      return RangeEvent(at.row, event);
     case Table::kOp:
-      return OpEvent(ref.row, event);
+      return OpEvent(at.row, event);
     case Table::kRuntimeCall:
-      return CallEvent(ref.row, event);
+      return CallEvent(at.row, event);
     case Table::kOverhead: {
-      const Overhead& row = trace_.overheads()[ref.row];
+      const Overhead& row = trace_.overheads()[at.row];
       return Start(row.name, row.begin_ns, row.end_ns, event);
     }
     default: {
-      const PythonFrame& row = trace_.python_frames()[ref.row];
+      const PythonFrame& row = trace_.python_frames()[at.row];
       return Start(row.name, row.begin_ns, row.end_ns, event);
     }
   }
 }
 
-void XHostPlane::Write(FileSink& sink) {
+bool XHostPlane::Write(XSpaceFile& file) {
   std::vector<XLineSource> sources;
   for (size_t i = 0; i < lines_.size(); ++i) {
     if (lines_[i].empty()) continue;
@@ -218,7 +294,7 @@ void XHostPlane::Write(FileSink& sink) {
                          MemoryEvent(static_cast<RowId>(at), event);
                        }});
   }
-  WriteXPlane(0, "/host:CPU", sources, names_, XPlaneStats(), sink);
+  return WriteXPlane(0, "/host:CPU", sources, names_, XPlaneStats(), file);
 }
 
 }  // namespace stepscope

@@ -3,46 +3,58 @@
 
 #include <stepscope/trace.h>
 
+#include <cstdint>
+#include <string>
 #include <vector>
 
+#include "../memory_totals.h"
 #include "xspace_context.h"
 #include "xspace_plane.h"
 
 namespace stepscope {
 
+// What of the host is written. A file that would become too large goes without
+// Python frames, and then without ops shorter than kShortOpNs.
+enum class XDetail : uint8_t { kAll, kNoPythonFrames, kNoShortOps };
+inline constexpr int64_t kShortOpNs = 2'000;
+
 class XHostPlane {
  public:
-  explicit XHostPlane(const XContext& context);
-  void Write(FileSink& sink);
+  XHostPlane(const XContext& context, XDetail detail);
+  // False, with nothing written, if the file has no room left.
+  bool Write(XSpaceFile& file);
 
  private:
-  struct Ref {
-    Table table;
-    RowId row;
-  };
-  // What an allocator had in use after an event, where the event does not say.
-  struct InUse {
-    int64_t bytes;
-    int64_t peak_bytes;
+  // What a runtime call put on a device.
+  struct Launched {
+    bool anything : 1 = false;
+    bool upload : 1 = false;  // a copy to the device
+    uint8_t device : 6 = 0;
   };
 
   void Sort();
-  void CountMemory();
-  void Event(const Ref& ref, XEventBytes& event);
+  void FindLaunches();
+  bool IsLeftOut(Table table, RowId row) const;
+  void Event(XRow at, XEventBytes& event);
   void Start(NameId name, int64_t begin_ns, int64_t end_ns, XEventBytes& event);
   void StepEvent(const Step& step, XEventBytes& event);
   void RangeEvent(RowId row, XEventBytes& event);
   void OpEvent(RowId row, XEventBytes& event);
   void CallEvent(RowId row, XEventBytes& event);
   void MemoryEvent(RowId row, XEventBytes& event);
+  int64_t InputsText(RowId inputs);
+  int64_t StackText(RowId stack);
 
   const XContext& context_;
   const Trace& trace_;
+  const XDetail detail_;
   XNames names_;
   XTfOps tf_ops_;
-  std::vector<std::vector<Ref>> lines_;  // as threads(); last: thread unknown
-  std::vector<InUse> in_use_;            // as allocations()
-  std::vector<bool> launched_;           // as runtime_calls()
+  MemoryTotals totals_;
+  std::vector<std::vector<XRow>> lines_;  // as threads(); last: thread unknown
+  std::vector<Launched> launched_;        // as runtime_calls()
+  std::vector<int64_t> inputs_texts_;     // as op_inputs(); 0 until asked for
+  std::vector<int64_t> stack_texts_;      // as stacks()
 };
 
 // The stat `flow` of an arrow from a launch to the work it started.

@@ -92,7 +92,13 @@ const char* XStatName(XStatId id) {
                 "inputs",
                 "stack",
                 "occupancy",
-                "note"};
+                "note",
+                "hlo_op",
+                "hlo_module",
+                "flops",
+                "bytes_accessed",
+                "gflop",
+                "fragmentation"};
   return kNames[static_cast<size_t>(id)];
 }
 
@@ -177,8 +183,11 @@ void XEventBytes::Uint(XStatId stat, uint64_t value) {
   AppendNumberStat(4, stat, kUintField, value, bytes_);
 }
 void XEventBytes::Double(XStatId stat, double value) {
+  Counter(static_cast<int64_t>(stat), value);
+}
+void XEventBytes::Counter(int64_t text_id, double value) {
   std::string content;
-  AppendIntField(1, static_cast<int64_t>(stat), content);
+  AppendIntField(1, text_id, content);
   AppendDoubleField(2, value, content);
   AppendBytesField(4, content, bytes_);
 }
@@ -196,9 +205,9 @@ void XPlaneStats::String(XStatId stat, std::string_view text) {
   AppendStringStat(6, stat, ValidUtf8(text), bytes_);
 }
 
-void WriteXPlane(int64_t id, std::string_view plane_name,
+bool WriteXPlane(int64_t id, std::string_view plane_name,
                  const std::vector<XLineSource>& lines, const XNames& names,
-                 const XPlaneStats& stats, FileSink& sink) {
+                 const XPlaneStats& stats, XSpaceFile& file) {
   constexpr int kEventsField = 4;
   XEventBytes event;
   std::vector<std::string> heads;
@@ -224,7 +233,8 @@ void WriteXPlane(int64_t id, std::string_view plane_name,
   const std::string metadata = names.MetadataBytes();
   plane_size += metadata.size();
 
-  std::string& out = sink.block();
+  if (!file.Take(plane_size)) return false;
+  std::string& out = file.block();
   AppendHead(1, plane_size, out);
   out += head;
   for (size_t l = 0; l < lines.size(); ++l) {
@@ -233,12 +243,13 @@ void WriteXPlane(int64_t id, std::string_view plane_name,
     for (size_t i = 0; i < lines[l].count; ++i) {
       lines[l].event(i, event);
       AppendBytesField(kEventsField, event.bytes(), out);
-      sink.Flush();
+      file.Flush();
     }
   }
   out += metadata;
   out += stats.bytes();
-  sink.Flush();
+  file.Flush();
+  return true;
 }
 
 }  // namespace stepscope

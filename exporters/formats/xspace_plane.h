@@ -60,6 +60,12 @@ enum class XStatId : uint8_t {
   kStack,
   kOccupancy,
   kNote,
+  kHloOp,
+  kHloModule,
+  kFlops,
+  kBytesAccessed,
+  kGigaflop,
+  kFragmentation,
   kCount
 };
 const char* XStatName(XStatId id);
@@ -102,6 +108,8 @@ class XEventBytes {
   void Int(XStatId stat, int64_t value);
   void Uint(XStatId stat, uint64_t value);
   void Double(XStatId stat, double value);
+  // The one value of a counter, whose name stands at `text_id`.
+  void Counter(int64_t text_id, double value);
   void Ref(XStatId stat, int64_t text_id);
   void String(XStatId stat, std::string_view text);
   std::string_view bytes() const { return bytes_; }
@@ -110,13 +118,44 @@ class XEventBytes {
   std::string bytes_;
 };
 
+// A row of a Trace, in the order of its line.
+struct XRow {
+  static constexpr RowId kMostRows = RowId{1} << 28;
+  uint32_t table : 4;
+  uint32_t row : 28;
+};
+
+// The bytes of an XSpace. XProf parses a file in one piece, and protobuf takes
+// no more than 2 GiB, so each plane asks for its room before it is written.
+class XSpaceFile {
+ public:
+  static constexpr uint64_t kMostBytes = (uint64_t{1} << 31) - (1 << 20);
+
+  explicit XSpaceFile(FileSink& sink, uint64_t most_bytes = kMostBytes)
+      : sink_(sink), left_bytes_(most_bytes) {}
+
+  // False if `bytes` are more than there is room for; takes nothing then.
+  bool Take(uint64_t bytes) {
+    if (bytes > left_bytes_) return false;
+    left_bytes_ -= bytes;
+    return true;
+  }
+  std::string& block() { return sink_.block(); }
+  void Flush() { sink_.Flush(); }
+  bool failed() const { return sink_.failed(); }
+
+ private:
+  FileSink& sink_;
+  uint64_t left_bytes_;
+};
+
 struct XLineSource {
   int64_t id = 0;
   std::string name;
   int64_t display_id = 0;
   size_t count = 0;
-  // Makes the i-th event, the same one each time. Events come by begin, longer
-  // first.
+  // Makes the i-th event, the same one each time. Asked for in order, and from
+  // 0 again. Events come by begin, longer first.
   std::function<void(size_t i, XEventBytes& event)> event;
 };
 
@@ -132,8 +171,9 @@ class XPlaneStats {
 };
 
 // Writes a plane as field 1 of the XSpace. `names` must be those the lines use.
-void WriteXPlane(int64_t id, std::string_view plane_name,
+// False, with nothing written, if the file has no room left for it.
+bool WriteXPlane(int64_t id, std::string_view plane_name,
                  const std::vector<XLineSource>& lines, const XNames& names,
-                 const XPlaneStats& stats, FileSink& sink);
+                 const XPlaneStats& stats, XSpaceFile& file);
 
 }  // namespace stepscope

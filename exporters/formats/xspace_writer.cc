@@ -10,6 +10,7 @@
 #include "xspace_gpu.h"
 #include "xspace_hlo.h"
 #include "xspace_host.h"
+#include "xspace_program.h"
 #include "xspace_wire.h"
 
 namespace stepscope {
@@ -42,8 +43,8 @@ std::string Html(std::string_view text) {
 }
 
 // One banner for the overview page; several would come in random order.
-std::string Banner(const Trace& trace,
-                   std::span<const Annotation> annotations) {
+std::string Banner(const Trace& trace, std::span<const Annotation> annotations,
+                   XDetail detail) {
   std::string items;
   const auto item = [&](std::string_view name, std::string_view text) {
     items += "<li><b>" + Html(name) + "</b>";
@@ -51,6 +52,13 @@ std::string Banner(const Trace& trace,
     items += "</li>";
   };
   for (const Loss& loss : trace.losses()) item(loss.name, loss.detail);
+  if (detail != XDetail::kAll) {
+    item("left out",
+         detail == XDetail::kNoPythonFrames
+             ? "Python frames: XProf opens no file above 2 GiB"
+             : "Python frames and ops under 2 us: XProf opens no file above "
+               "2 GiB");
+  }
   for (const Annotation& annotation : annotations) {
     if (annotation.begin_ns == annotation.end_ns)
       item(annotation.name, annotation.text);
@@ -87,7 +95,7 @@ class OwnPlane {
     }
   }
 
-  void Write(FileSink& sink) {
+  bool Write(XSpaceFile& file) {
     std::vector<XLineSource> sources;
     const auto add = [&](std::string name, size_t count, auto event) {
       if (count == 0) return;
@@ -106,9 +114,9 @@ class OwnPlane {
     add("modules", modules_.size(), [this](size_t i, XEventBytes& event) {
       RangeEvent(modules_[i], event);
     });
-    if (sources.empty()) return;
-    WriteXPlane(0, "/device:CUSTOM:stepscope", sources, names_, XPlaneStats(),
-                sink);
+    if (sources.empty()) return true;
+    return WriteXPlane(0, "/device:CUSTOM:stepscope", sources, names_,
+                       XPlaneStats(), file);
   }
 
  private:
@@ -137,30 +145,65 @@ class OwnPlane {
   std::vector<RowId> modules_;
 };
 
+// The largest plane last, with as much detail as there is room for.
+bool WriteHost(const XContext& context, XSpaceFile& file, XDetail& detail) {
+  for (XDetail level :
+       {XDetail::kAll, XDetail::kNoPythonFrames, XDetail::kNoShortOps}) {
+    detail = level;
+    if (XHostPlane(context, level).Write(file)) return true;
+  }
+  return false;
+}
+
+bool HasTooManyRows(const Trace& trace) {
+  const auto too_many = [](const auto&... tables) {
+    return ((tables.size() >= XRow::kMostRows) || ...);
+  };
+  return too_many(trace.ranges(), trace.ops(), trace.runtime_calls(),
+                  trace.kernels(), trace.copies(), trace.memsets(),
+                  trace.overheads(), trace.python_frames());
+}
+
+absl::Status TooLarge() {
+  return absl::ResourceExhaustedError(
+      "XSpace: the trace gives a file above 2 GiB, which XProf cannot open; "
+      "record fewer steps, or use the Chrome trace");
+}
+
 }  // namespace
 
-void WriteXSpace(const Trace& trace, std::span<const Annotation> annotations,
-                 const std::string& host, FileSink& sink) {
+absl::Status WriteXSpace(const Trace& trace,
+                         std::span<const Annotation> annotations,
+                         const XSpaceOptions& options, FileSink& sink) {
+  if (HasTooManyRows(trace)) return TooLarge();
   const XContext context(trace);
-  XHostPlane(context).Write(sink);
+  const XProgram program(context);
+  // Room for what follows the planes.
+  constexpr uint64_t kTailBytes = 1 << 16;
+  XSpaceFile file(sink, options.most_bytes - kTailBytes);
   for (int32_t device : XDevices(trace)) {
-    if (sink.failed()) return;
-    XGpuPlane(context, device).Write(sink);
+    if (sink.failed()) return absl::OkStatus();
+    XGpuPlane plane(context, program, device, options.input_wait);
+    if (!plane.Write(file)) return TooLarge();
   }
-  OwnPlane(context, annotations).Write(sink);
-  WriteHloPlane(trace, sink);
-
   XPlaneStats times;
   times.Uint(XStatId::kProfileStart,
              static_cast<uint64_t>(context.span().begin_ns));
   times.Uint(XStatId::kProfileStop,
              static_cast<uint64_t>(context.span().end_ns));
-  WriteXPlane(0, "Task Environment", {}, XNames(trace), times, sink);
+  XDetail detail = XDetail::kAll;
+  if (!OwnPlane(context, annotations).Write(file) ||
+      !WriteHloPlane(context, program, file) ||
+      !WriteXPlane(0, "Task Environment", {}, XNames(trace), times, file) ||
+      !WriteHost(context, file, detail)) {
+    return TooLarge();
+  }
   constexpr int kWarningsField = 3;
   constexpr int kHostnamesField = 4;
-  if (const std::string banner = Banner(trace, annotations); !banner.empty())
-    AppendBytesField(kWarningsField, banner, sink.block());
-  AppendBytesField(kHostnamesField, ValidUtf8(host), sink.block());
+  const std::string banner = Banner(trace, annotations, detail);
+  if (!banner.empty()) AppendBytesField(kWarningsField, banner, sink.block());
+  AppendBytesField(kHostnamesField, ValidUtf8(options.host), sink.block());
+  return absl::OkStatus();
 }
 
 }  // namespace stepscope

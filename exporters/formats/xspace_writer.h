@@ -4,20 +4,33 @@
 // tells which plane holds what.
 #pragma once
 
+#include <absl/status/status.h>
 #include <stepscope/annotation.h>
 #include <stepscope/trace.h>
 
+#include <cstdint>
 #include <span>
 #include <string>
 
 #include "../file_sink.h"
+#include "xspace_plane.h"
 
 namespace stepscope {
 
-// Streams the whole file into `sink`; write errors stay with the sink. `host`
-// is the part of the file's name before ".xplane.pb", which XProf takes for
-// the host.
-void WriteXSpace(const Trace& trace, std::span<const Annotation> annotations,
-                 const std::string& host, FileSink& sink);
+struct XSpaceOptions {
+  // The part of the file's name before ".xplane.pb", which XProf takes for the
+  // host.
+  std::string host;
+  // Draw waits for batches as a line that XProf counts as input.
+  bool input_wait = true;
+  uint64_t most_bytes = XSpaceFile::kMostBytes;
+};
+
+// Streams the whole file into `sink`; write errors stay with the sink. Errors:
+// ResourceExhausted (larger than XProf can open even without Python frames and
+// short ops; `sink` then holds a part and must be given up).
+absl::Status WriteXSpace(const Trace& trace,
+                         std::span<const Annotation> annotations,
+                         const XSpaceOptions& options, FileSink& sink);
 
 }  // namespace stepscope

@@ -45,6 +45,7 @@ class Simulation {
   void AddRange(RangeKind kind, std::string_view name, int64_t begin_ns,
                 std::string_view detail = "");
   int64_t Launch(const char* kernel, int64_t device_ns);
+  RowId Inputs(std::string_view op);
   void Leaf(const char* op, const Layer& layer, int64_t host_ns);
   void Forward(const std::string& path, const Layer& layer);
   void Backward(const Layer& layer, int64_t sequence);
@@ -107,17 +108,27 @@ int64_t Simulation::Launch(const char* kernel_name, int64_t device_ns) {
   return correlation_;
 }
 
+// The arguments of convolutions as PyTorch hands them over, so that their cost
+// can be told; for the rest, what they stream.
+RowId Simulation::Inputs(std::string_view op) {
+  const NameId type = Name(options_.gpu ? "c10::Half" : "float");
+  const Argument image = {.type = type, .dims = {32, 64, 56, 56}};
+  const Argument weight = {.type = type, .dims = {64, 64, 3, 3}};
+  const Argument one = {.type = Name("int[]"), .concrete = Name("[1, 1]")};
+  if (op == "aten::convolution_backward")
+    return builder_.InternInputs({{image, image, weight, {}, one, one, one}});
+  if (op == "aten::cudnn_convolution")
+    return builder_.InternInputs({{image, weight, one, one, one}});
+  return builder_.InternInputs({{image, weight}});
+}
+
 void Simulation::Leaf(const char* op_name, const Layer& layer,
                       int64_t host_ns) {
   Op op;
   op.begin_ns = now_ns_;
   op.thread = thread_;
   op.name = Name(op_name);
-  op.inputs = builder_.InternInputs(
-      {{{.type = Name(options_.gpu ? "c10::Half" : "float"),
-         .dims = {32, 64, 56, 56}},
-        {.type = Name(options_.gpu ? "c10::Half" : "float"),
-         .dims = {64, 64, 3, 3}}}});
+  op.inputs = Inputs(op_name);
   Allocation allocation;
   allocation.time_ns = now_ns_ + 1'000;
   allocation.thread = thread_;
@@ -150,10 +161,11 @@ void Simulation::Forward(const std::string& path, const Layer& layer) {
   op.name = Name(layer.op);
   op.sequence = sequence_++;
   now_ns_ += 4'000;
-  Leaf(std::string_view(layer.op) == "aten::convolution" && !options_.gpu
-           ? "aten::mkldnn_convolution"
-           : "aten::native_leaf",
-       layer, layer.host_ns);
+  const char* leaf = std::string_view(layer.op) != "aten::convolution"
+                         ? "aten::native_leaf"
+                     : options_.gpu ? "aten::cudnn_convolution"
+                                    : "aten::mkldnn_convolution";
+  Leaf(leaf, layer, layer.host_ns);
   now_ns_ += 1'000;
   op.end_ns = now_ns_;
   builder_.Add(op);

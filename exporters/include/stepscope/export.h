@@ -25,12 +25,20 @@ enum class Format : uint8_t {
   kText,          // the form tests write and goldens hold
 };
 
+struct ExportOptions {
+  // XSpace of a GPU run: draw the training thread's waits for batches as a line
+  // "stepscope: input wait" of the GPU. XProf knows no other way to count them
+  // as input, without which it calls an input-bound run compute-bound.
+  bool input_wait = true;
+};
+
 // A Chrome file is gzipped when `path` ends in ".gz". Errors: InvalidArgument,
-// PermissionDenied, NotFound, ResourceExhausted (disk full; nothing of the file
-// is left behind).
+// PermissionDenied, NotFound, ResourceExhausted (disk full, or an XSpace above
+// the 2 GiB that XProf can open); nothing of the file is left behind.
 absl::Status WriteTrace(const Trace& trace,
                         std::span<const Annotation> annotations, Format format,
-                        const std::string& path);
+                        const std::string& path,
+                        const ExportOptions& options = {});
 
 // Any other text of a log directory (a report, findings), under the same
 // promise and with the same errors.

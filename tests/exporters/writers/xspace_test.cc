@@ -21,11 +21,12 @@ using ::testing::Not;
 using ::testing::StartsWith;
 
 xplane::XSpace SpaceOf(const Trace& trace,
-                       std::span<const Annotation> annotations = {}) {
+                       std::span<const Annotation> annotations = {},
+                       const ExportOptions& options = {}) {
   const TempFolder folder;
   const std::string path = folder.path().string() + "/host_rank0.xplane.pb";
   const absl::Status status =
-      WriteTrace(trace, annotations, Format::kXSpace, path);
+      WriteTrace(trace, annotations, Format::kXSpace, path, options);
   EXPECT_TRUE(status.ok()) << status;
   xplane::XSpace space;
   // Fails on text that is no UTF-8 as well as on broken framing.
@@ -61,6 +62,7 @@ std::map<std::string, std::string> StatsOf(const xplane::XPlane& plane,
     if (stat.has_int64_value()) text = std::to_string(stat.int64_value());
     if (stat.has_uint64_value())
       text = "u" + std::to_string(stat.uint64_value());
+    if (stat.has_double_value()) text = std::to_string(stat.double_value());
     if (stat.has_str_value()) text = stat.str_value();
     if (stat.has_ref_value())
       text = plane.stat_metadata()
@@ -222,7 +224,7 @@ TEST(XSpaceTest, KernelsCarryWhatKernelStatsReads) {
                 Not(HasSubstr("hmma")));
     EXPECT_EQ(stats["kernel_details"],
               "regs:96 static_shared:0 dynamic_shared:49152 grid:256,4,1 "
-              "block:128,1,1 occ_pct:38");
+              "block:128,1,1 occ_pct:37.5");
     EXPECT_EQ(stats["shape"], "(half[32,64,56,56])");
     EXPECT_THAT(stats["correlation_id"], StartsWith("u"));
   }
@@ -238,6 +240,13 @@ TEST(XSpaceTest, WaitsForDataCountAsInputOnAGpuRun) {
   EXPECT_THAT(NameOf(gpu, waits.events(0)), StartsWith("MEMCPYHtoD"));
   EXPECT_TRUE(stats.contains("correlation_id"));
   EXPECT_THAT(stats["note"], HasSubstr("not a copy"));
+}
+
+TEST(XSpaceTest, WaitsForDataCanBeLeftOut) {
+  const xplane::XSpace space =
+      SpaceOf(SimulatedTraining({.gpu = true}), {}, {.input_wait = false});
+  EXPECT_EQ(LineOf(*PlaneOf(space, "/device:GPU:0"), "stepscope: input wait"),
+            nullptr);
 }
 
 TEST(XSpaceTest, MemoryEventsCarryRunningTotals) {
