@@ -1,138 +1,15 @@
 // The schema is analysis/README.md, version 1.
 #include <stepscope/analysis.h>
 
-#include <charconv>
-#include <cmath>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
+#include "json_text.h"
 #include "labels.h"
 
 namespace stepscope {
 namespace {
-
-// The length of the valid UTF-8 character at the front of `text`; 0 if none.
-size_t CharacterLength(std::string_view text) {
-  const auto byte = [&](size_t i) {
-    return static_cast<unsigned char>(text[i]);
-  };
-  const unsigned char lead = byte(0);
-  const size_t length = lead < 0x80                   ? 1
-                        : lead >= 0xc2 && lead < 0xe0 ? 2
-                        : lead >= 0xe0 && lead < 0xf0 ? 3
-                        : lead >= 0xf0 && lead < 0xf5 ? 4
-                                                      : 0;
-  if (length == 0 || length > text.size()) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  // Overlong forms, surrogates and what lies beyond U+10FFFF.
-  if ((lead == 0xe0 && byte(1) < 0xa0) || (lead == 0xed && byte(1) > 0x9f) ||
-      (lead == 0xf0 && byte(1) < 0x90) || (lead == 0xf4 && byte(1) > 0x8f)) {
-    return 0;
-  }
-  return length;
-}
-
-class Json {
- public:
-  void Open(char bracket) {
-    Separate();
-    text_ += bracket;
-    first_ = true;
-    ++depth_;
-  }
-  void Close(char bracket) {
-    --depth_;
-    if (!first_) NewLine();
-    text_ += bracket;
-    first_ = false;
-  }
-  void Key(std::string_view key) {
-    Separate();
-    Quote(key);
-    text_ += ": ";
-    after_key_ = true;
-  }
-  void Value(std::string_view text) {
-    Separate();
-    Quote(text);
-  }
-  void Value(const char* text) { Value(std::string_view(text)); }
-  void Value(const std::string& text) { Value(std::string_view(text)); }
-  void Value(bool value) { Raw(value ? "true" : "false"); }
-  void Value(int64_t value) { Raw(std::to_string(value)); }
-  void Value(int32_t value) { Raw(std::to_string(value)); }
-  void Value(double value) {
-    if (!std::isfinite(value)) return Raw("null");
-    char buffer[32];
-    if (value == 0) value = 0;  // no negative zero
-    const auto end =
-        std::to_chars(buffer, buffer + sizeof buffer, value + 0.0).ptr;
-    Raw(std::string_view(buffer, static_cast<size_t>(end - buffer)));
-  }
-  template <typename T>
-  void Field(std::string_view key, const T& value) {
-    Key(key);
-    Value(value);
-  }
-  template <typename List>
-  void Texts(std::string_view key, const List& list) {
-    Key(key);
-    Open('[');
-    for (const auto& entry : list) Value(entry);
-    Close(']');
-  }
-  std::string Take() { return std::move(text_) + "\n"; }
-
- private:
-  void Raw(std::string_view text) {
-    Separate();
-    text_ += text;
-  }
-  void NewLine() {
-    text_ += '\n';
-    text_.append(2 * depth_, ' ');
-  }
-  void Separate() {
-    if (after_key_) {
-      after_key_ = false;
-      return;
-    }
-    if (depth_ == 0) return;
-    if (!first_) text_ += ',';
-    first_ = false;
-    NewLine();
-  }
-  void Quote(std::string_view text) {
-    constexpr char kHex[] = "0123456789abcdef";
-    text_ += '"';
-    while (!text.empty()) {
-      const size_t length = CharacterLength(text);
-      const char c = text[0];
-      if (length == 0) {
-        text_ += "\xef\xbf\xbd";
-      } else if (length > 1) {
-        text_ += text.substr(0, length);
-      } else if (c == '"' || c == '\\') {
-        (text_ += '\\') += c;
-      } else if (static_cast<unsigned char>(c) < 0x20) {
-        text_ += "\\u00";
-        (text_ += kHex[c >> 4]) += kHex[c & 15];
-      } else {
-        text_ += c;
-      }
-      text.remove_prefix(std::max<size_t>(length, 1));
-    }
-    text_ += '"';
-  }
-
-  std::string text_;
-  size_t depth_ = 0;
-  bool first_ = true;
-  bool after_key_ = false;
-};
 
 void WriteRun(const RunInfo& run, Json& json) {
   json.Key("run");

@@ -12,8 +12,8 @@
 namespace stepscope {
 namespace {
 
-constexpr std::string_view kCommands[] = {"analyze", "doctor", "help",
-                                          "version"};
+constexpr std::string_view kCommands[] = {
+    "analyze", "convert", "doctor", "help", "info", "top", "version"};
 constexpr std::string_view kOptions[] = {"--format", "--output", "--verbose",
                                          "--run",    "--cycle",  "--help",
                                          "--version"};

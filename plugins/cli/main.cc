@@ -6,10 +6,12 @@
 #include "analyze.h"
 #include "arguments.h"
 #include "doctor.h"
+#include "trace_commands.h"
 #include "usage.h"
 
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
+  if (const auto status = stepscope::RunTraceCommand(words)) return *status;
   const absl::StatusOr<stepscope::Arguments> arguments =
       stepscope::ParseArguments(words);
   if (!arguments.ok()) {

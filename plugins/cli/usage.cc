@@ -8,6 +8,9 @@ const char* const kUsage =
 Usage:
   stepscope analyze PATH...    read traces, print what to fix first
   stepscope analyze --help     its options
+  stepscope info PATH...       what is in a trace: steps, devices, events, losses
+  stepscope top TRACE          operators, kernels and copies by time
+  stepscope convert IN OUT     a trace in another format
   stepscope doctor             is what a recording needs here? says what to do
   stepscope --version
   stepscope --help

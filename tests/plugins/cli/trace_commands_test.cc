@@ -1,0 +1,171 @@
+// `stepscope info`, `top` and `convert` as a person runs them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <simdjson.h>
+#include <stepscope/export.h>
+#include <stepscope/read.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "support/random_trace.h"
+#include "support/temp_folder.h"
+#include "support/trace_equal.h"
+
+namespace stepscope {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+struct Outcome {
+  int status = -1;
+  std::string out;
+  std::string err;
+};
+
+class TraceCommandsTest : public testing::Test {
+ protected:
+  Outcome Run(const std::string& words) {
+    const std::string out = folder_.At("out");
+    const std::string err = folder_.At("err");
+    const std::string command = "'" STEPSCOPE_PROGRAM "' " + words + " >'" +
+                                out + "' 2>'" + err + "' </dev/null";
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, ReadBytes(out),
+            ReadBytes(err)};
+  }
+
+  // A trace of our own, as a file.
+  std::string Write(const Trace& trace, const std::string& name) {
+    const std::string path = folder_.At(name);
+    EXPECT_TRUE(WriteTrace(trace, {}, Format::kChromeKineto, path).ok());
+    return path;
+  }
+
+  TempFolder folder_;
+  const std::string trace_ =
+      STEPSCOPE_TEST_DATA "/traces/resnet50_v100_workers0.pt.trace.json.gz";
+};
+
+TEST_F(TraceCommandsTest, InfoSaysWhatIsInATrace) {
+  const Outcome run = Run("info " + trace_);
+  EXPECT_EQ(run.status, 0);
+  EXPECT_THAT(run.out, HasSubstr("6 x 174.829 ms"));
+  EXPECT_THAT(run.out, HasSubstr("8772 kernels, busy 591.532 ms"));
+  EXPECT_EQ(run.err, "");
+}
+
+TEST_F(TraceCommandsTest, InfoOfSeveralTracesIsOneListOfJson) {
+  const Outcome run = Run("info --format json " + trace_ + " " + trace_);
+  EXPECT_EQ(run.status, 0);
+  simdjson::dom::parser parser;
+  simdjson::dom::array list;
+  ASSERT_FALSE(parser.parse(run.out).get(list)) << run.out;
+  ASSERT_EQ(list.size(), 2u);
+  EXPECT_EQ(int64_t(list.at(1)["steps"]["count"]), 6);
+}
+
+TEST_F(TraceCommandsTest, InfoReadsOnWhereOneTraceIsNone) {
+  const Outcome run = Run("info " + folder_.At("none.json") + " " + trace_);
+  EXPECT_EQ(run.status, 1);
+  EXPECT_THAT(run.out, HasSubstr("6 x 174.829 ms"));
+  EXPECT_THAT(run.err, HasSubstr("none.json"));
+}
+
+TEST_F(TraceCommandsTest, TopPrintsTablesAndCsv) {
+  const Outcome text = Run("top --limit 3 " + trace_);
+  EXPECT_EQ(text.status, 0);
+  EXPECT_THAT(text.out, HasSubstr("kernels: "));
+  EXPECT_THAT(text.out, HasSubstr("GPU self"));
+  const Outcome csv = Run("top --table kernels --format csv " + trace_);
+  EXPECT_EQ(csv.status, 0);
+  EXPECT_THAT(csv.out, StartsWith("table,name,shape,calls,"));
+  EXPECT_EQ(csv.out.find("\nops,"), std::string::npos);
+  EXPECT_THAT(csv.out, HasSubstr("\nkernels,"));
+}
+
+TEST_F(TraceCommandsTest, ConvertKeepsTheTraceInEveryChromeDialect) {
+  const Trace trace = RandomTrace({.seed = 4});
+  const std::string in = Write(trace, "in.json");
+  for (const char* name :
+       {"a.json.gz", "b.pt.trace.json", "c.pt.trace.json.gz", "d.json"}) {
+    const std::string out = folder_.At(name);
+    const Outcome run = Run("convert " + in + " " + out);
+    EXPECT_EQ(run.status, 0) << run.err;
+    absl::StatusOr<Trace> again = ReadTrace(out);
+    ASSERT_TRUE(again.ok()) << again.status().message();
+    EXPECT_TRUE(TraceEquals(trace, *again)) << name;
+  }
+  EXPECT_THAT(ReadBytes(folder_.At("b.pt.trace.json")),
+              HasSubstr("\"flavour\": \"tb\""));
+  EXPECT_THAT(ReadBytes(folder_.At("d.json")),
+              HasSubstr("\"flavour\": \"kineto\""));
+}
+
+TEST_F(TraceCommandsTest, ConvertWritesTextXSpaceAndAdvice) {
+  const std::string text = folder_.At("out.txt");
+  EXPECT_EQ(Run("convert " + trace_ + " " + text).status, 0);
+  EXPECT_THAT(ReadBytes(text), HasSubstr("\nkernel "));
+  EXPECT_EQ(Run("convert " + trace_ + " " + folder_.At("h.xplane.pb")).status,
+            0);
+  EXPECT_THAT(ReadBytes(folder_.At("h.xplane.pb")), HasSubstr("/device:GPU:0"));
+  const std::string advised = folder_.At("advised.txt");
+  EXPECT_EQ(Run("convert --advice " + trace_ + " " + advised).status, 0);
+  EXPECT_EQ(ReadBytes(text).find("\nannotation "), std::string::npos);
+  EXPECT_THAT(ReadBytes(advised), HasSubstr("\nannotation "));
+}
+
+TEST_F(TraceCommandsTest, ConvertNeverWritesOntoItsInput) {
+  const std::string in = Write(RandomTrace({.seed = 4}), "same.json");
+  const std::string before = ReadBytes(in);
+  const Outcome run = Run("convert " + in + " " + in);
+  EXPECT_EQ(run.status, 2);
+  EXPECT_EQ(ReadBytes(in), before);
+}
+
+TEST_F(TraceCommandsTest, WrongUsageIsOneLineAndStatusTwo) {
+  const auto expect = [&](const std::string& words, const std::string& says) {
+    const Outcome run = Run(words);
+    EXPECT_EQ(run.status, 2) << words;
+    EXPECT_THAT(run.err, HasSubstr(says)) << words;
+    EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 1) << run.err;
+    EXPECT_EQ(run.out, "") << words;
+  };
+  expect("info", "info needs a trace");
+  expect("info --format xml t", "text or json, not 'xml'");
+  expect("info --fromat json t", "did you mean '--format'?");
+  expect("info --format", "--format needs a value");
+  expect("top", "top needs one trace");
+  expect("top a b", "top needs one trace");
+  expect("top --limit many a", "--limit is a number");
+  expect("top --by-shape=1 a", "--by-shape takes no value");
+  expect("top --by size a", "self, total, calls or gpu, not 'size'");
+  expect("convert a", "two names");
+  expect("convert a b.csv", "says no format");
+  expect("convert --flavour x a b.json", "kineto or tb");
+  expect("confert a b", "did you mean 'convert'?");
+}
+
+TEST_F(TraceCommandsTest, HelpIsPrinted) {
+  for (const char* command : {"info", "top", "convert"}) {
+    const Outcome run = Run(std::string(command) + " --help");
+    EXPECT_EQ(run.status, 0);
+    EXPECT_THAT(run.out,
+                StartsWith(std::string("Usage: stepscope ") + command));
+  }
+}
+
+TEST_F(TraceCommandsTest, UnreadableInputIsStatusOne) {
+  for (const std::string words :
+       {"top " + folder_.At("none.json"),
+        "convert " + folder_.At("none.json") + " " + folder_.At("o.json")}) {
+    const Outcome run = Run(words);
+    EXPECT_EQ(run.status, 1);
+    EXPECT_THAT(run.err, HasSubstr("none.json"));
+  }
+}
+
+}  // namespace
+}  // namespace stepscope
