@@ -11,6 +11,8 @@
 namespace stepscope {
 namespace {
 
+constexpr uint64_t kUnknownDtype = 255;
+
 // c10d passes (sequence, point to point) as the first argument, behind the
 // tensors where there are any. Only visible when inputs are recorded.
 int64_t SequenceOf(const at::RecordFunction& fn) {
@@ -67,7 +69,11 @@ void AddComms(const at::RecordFunction& fn) {
   uint64_t* out = (head + 1)->word;
   out[kCommsInElements] = about->getInMessageNelems();
   out[kCommsOutElements] = about->getOutMessageNelems();
-  out[kCommsDtype] = static_cast<uint64_t>(about->getDType());
+  // Its number differs from version to version.
+  const at::ScalarType dtype = about->getDType();
+  out[kCommsDtype] = dtype == at::ScalarType::Undefined
+                         ? kUnknownDtype
+                         : static_cast<uint64_t>(dtype);
   out[kCommsGroupSize] = about->getWorldSize();
   out[kCommsSequence] = SequenceOf(fn);
   out[kCommsTextBytes] = lengths;

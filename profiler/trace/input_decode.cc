@@ -10,7 +10,7 @@ namespace {
 
 // In torch's order. Source: c10/core/ScalarType.h and the names its TypeMeta
 // gives, which Kineto writes.
-constexpr std::array<std::string_view, 46> kDtypeNames = {
+constexpr std::array<std::string_view, 47> kDtypeNames = {
     "unsigned char",
     "signed char",
     "short int",
@@ -57,6 +57,7 @@ constexpr std::array<std::string_view, 46> kDtypeNames = {
     "c10::dummy_int1_7_t<7>",
     "c10::Float8_e8m0fnu",
     "c10::Float4_e2m1fn_x2",
+    "c10::complex<c10::BFloat16>",  // from 2.15 on
 };
 
 // As IValue prints it: a whole number that fits 64 bits reads "2.", and the
