@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <utility>
 
-namespace stepscope {
+namespace stepscope::simulator {
 namespace {
 
 absl::Status Wrong(int line, const std::string& what) {
@@ -18,7 +18,7 @@ absl::Status Wrong(int line, const std::string& what) {
 }
 
 struct Token {
-  std::string text;
+  std::string text = {};
   int line = 0;
   bool quoted = false;
   bool ends_statement = false;
@@ -243,10 +243,9 @@ double ParseNumber(std::string_view text) {
   if (rest == copy.c_str()) return std::nan("");
   const std::string_view unit(rest);
   constexpr std::pair<std::string_view, double> kUnits[] = {
-      {"", 1},       {"ns", 1},         {"us", 1e3},
-      {"ms", 1e6},   {"s", 1e9},        {"B", 1},
-      {"KiB", 1024}, {"MiB", 1 << 20},  {"KB", 1e3},
-      {"MB", 1e6},   {"GB", 1e9},       {"GiB", 1 << 30}};
+      {"", 1},     {"ns", 1},   {"us", 1e3},   {"ms", 1e6},
+      {"s", 1e9},  {"B", 1},    {"KiB", 1024}, {"MiB", 1 << 20},
+      {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9},   {"GiB", 1 << 30}};
   for (const auto& [name, factor] : kUnits) {
     if (name == unit) return value * factor;
   }
@@ -289,8 +288,8 @@ absl::StatusOr<std::string> Substitute(
     const std::string_view expression = text.substr(at + 1, end - at - 1);
     const double value = Expression(expression, values).Value();
     if (std::isnan(value)) {
-      return Wrong(line, "cannot tell what $" + std::string(expression) +
-                             " is worth");
+      return Wrong(
+          line, "cannot tell what $" + std::string(expression) + " is worth");
     }
     char number[40];
     std::snprintf(number, sizeof number, "%.9g", value);
@@ -300,4 +299,4 @@ absl::StatusOr<std::string> Substitute(
   return result;
 }
 
-}  // namespace stepscope
+}  // namespace stepscope::simulator

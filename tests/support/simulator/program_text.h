@@ -8,11 +8,11 @@
 #include <string_view>
 #include <vector>
 
-namespace stepscope {
+namespace stepscope::simulator {
 
 struct Statement {
   std::string verb;
-  std::vector<std::string> words;  // "pageable", "async"
+  std::vector<std::string> words = {};                   // "pageable", "async"
   std::map<std::string, std::string> options = {};  // stream=7
   std::vector<Statement> body = {};
   bool has_body = false;
@@ -41,4 +41,4 @@ std::string AfterFix(std::string_view text);
 absl::StatusOr<std::string> Substitute(
     std::string_view text, const std::map<std::string, double>& values);
 
-}  // namespace stepscope
+}  // namespace stepscope::simulator

@@ -1,0 +1,41 @@
+// One case of the correctness bench: a program, what is wrong with it, and the
+// same program with that put right.
+//
+// Cases stand in files; cases/README or any file there shows the form:
+//   === name of the case
+//   plant RULE            must be found (the planted fault); more than one: the
+//                         plan is compared with the program with all put right
+//   note RULE             must be found, but as a note
+//   allow RULE ...        may be found: another sight of the same fault
+//   vary NAME LOW..HIGH   $NAME in the program, drawn afresh for every seed
+//   pending WHY           left out of the quick test until that is done
+//   ---
+//   program; lines with "-" are the fault, lines with "+" its fix
+// What stands above the first case of a file belongs to all programs in it.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace stepscope {
+
+struct AdviceCase {
+  std::string name;
+  std::vector<std::string> plant = {}, note = {}, allow = {};
+  std::map<std::string, std::pair<double, double>> vary = {};
+  std::string pending = {}, program = {};
+  bool has_fix = false;
+};
+
+// InvalidArgument names the line.
+absl::StatusOr<std::vector<AdviceCase>> ParseCases(std::string_view text);
+
+// All cases of the folder's files, in the order of their names.
+absl::StatusOr<std::vector<AdviceCase>> ReadCases(const std::string& folder);
+
+}  // namespace stepscope

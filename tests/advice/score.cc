@@ -1,0 +1,189 @@
+#include "advice/score.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+namespace stepscope {
+namespace {
+
+// Of a bound's breach, what jitter may cause.
+constexpr double kNoise = 0.03;
+
+bool Has(const std::vector<std::string>& list, const std::string& id) {
+  return std::ranges::find(list, id) != list.end();
+}
+
+std::string Text(const char* format, double a, double b, double c) {
+  char text[200];
+  std::snprintf(text, sizeof text, format, a, b, c);
+  return text;
+}
+
+double Median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + values.size() / 2;
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+std::string Line(const std::string& name, const RuleScore& s) {
+  const auto share = [](int part, int whole) {
+    if (whole == 0) return std::string("    -");
+    return Text("%5.3f", static_cast<double>(part) / whole, 0, 0);
+  };
+  char text[300];
+  std::snprintf(text, sizeof text, "%-26s %7d %s %7d %s %7d", name.c_str(),
+                s.planted, share(s.found, s.planted).c_str(), s.others,
+                share(s.found, s.found + s.elsewhere).c_str(),
+                static_cast<int>(s.errors.size()));
+  std::string line = text;
+  if (s.errors.empty()) {
+    line += "      -      -";
+  } else {
+    line += Text(" %5.1f%% %5.1f%%", 100 * Median(s.errors),
+                 100 * std::ranges::max(s.errors), 0);
+  }
+  if (s.bounds > 0) {
+    line += "   " + std::to_string(s.bounds) + " bounds, " +
+            std::to_string(s.broken_bounds) + " broken";
+  }
+  if (s.notes_due > 0) {
+    line += "   " + std::to_string(s.notes) + " of " +
+            std::to_string(s.notes_due) + " notes";
+  }
+  return line + "\n";
+}
+
+}  // namespace
+
+void Score::Fail(const AdviceCase& one, uint64_t seed, std::string what) {
+  failures_.push_back({one.name, seed, std::move(what)});
+}
+
+void Score::Add(const AdviceCase& one, uint64_t seed, const Trial& trial) {
+  for (const std::string& id : RulesIn(trial.report)) {
+    RuleScore& score = rules_[id];
+    if (Has(one.plant, id)) continue;
+    ++score.others;
+    const Finding* finding = FindingOf(trial.report, id);
+    if (Has(one.note, id)) {
+      ++score.notes_due;
+      score.notes += finding != nullptr;
+      if (finding == nullptr) Fail(one, seed, id + " is not even a note");
+    }
+    if (Has(one.allow, id) || !Urges(trial.report, id)) continue;
+    ++score.elsewhere;
+    Fail(one, seed,
+         id + " is false: " +
+             Text("%.3f of %.3f ms per step; ", finding->gain.expected_ms,
+                  trial.now_ms, 0) +
+             finding->evidence);
+  }
+  const double mean = trial.report.steps.mean_ms;
+  const double off = std::abs(mean / trial.now_ms - 1);
+  ++measured_.others;
+  measured_.errors.push_back(off);
+  if (off > kMeasuredLimit) {
+    Fail(one, seed,
+         Text("the step is %.3f ms, not %.3f", trial.now_ms, mean, 0));
+  }
+  for (const std::string& id : one.plant) AddPlanted(one, seed, trial, id);
+  if (one.plant.size() > 1 && one.has_fix) AddPlan(one, seed, trial);
+}
+
+void Score::AddPlanted(const AdviceCase& one, uint64_t seed, const Trial& trial,
+                       const std::string& id) {
+  RuleScore& score = rules_[id];
+  ++score.planted;
+  const Finding* finding = FindingOf(trial.report, id);
+  if (!Urges(trial.report, id)) {
+    const auto blind =
+        std::ranges::find(trial.report.could_not_look, id, &CouldNotLook::id);
+    Fail(one, seed,
+         id + " is missed: " +
+             (finding != nullptr ? "only a note, " + finding->evidence
+              : blind != trial.report.could_not_look.end() ? blind->why
+                                                           : "clean") +
+             Text("; step %.3f ms, fixed %.3f ms", trial.now_ms, trial.fixed_ms,
+                  0));
+    return;
+  }
+  ++score.found;
+  if (one.plant.size() > 1 || !one.has_fix) return;
+  const double measured = trial.report.steps.mean_ms;
+  if (finding->gain_is == GainKind::kPredicted) {
+    const double predicted = measured - finding->gain.expected_ms;
+    const double error = std::abs(predicted / trial.fixed_ms - 1);
+    score.errors.push_back(error);
+    if (error > kSingleLimit) {
+      Fail(one, seed,
+           id + Text(" predicts %.3f, simulated %.3f, now %.3f ms", predicted,
+                     trial.fixed_ms, measured));
+    }
+  } else if (finding->gain_is == GainKind::kBound) {
+    ++score.bounds;
+    if (measured - finding->gain.expected_ms > trial.fixed_ms * (1 + kNoise)) {
+      ++score.broken_bounds;
+      Fail(one, seed,
+           id + Text(" promises at most -> %.3f, simulated %.3f, now %.3f ms",
+                     measured - finding->gain.expected_ms, trial.fixed_ms,
+                     measured));
+    }
+  } else {
+    ++score.unsized;
+  }
+}
+
+void Score::AddPlan(const AdviceCase& one, uint64_t seed, const Trial& trial) {
+  const Plan& plan = trial.report.plan;
+  ++plan_.planted;
+  if (plan.ids.empty()) {
+    Fail(one, seed, "there is no plan");
+    return;
+  }
+  ++plan_.found;
+  const double error = std::abs(plan.step_after_ms / trial.fixed_ms - 1);
+  plan_.errors.push_back(error);
+  if (error > kPlanLimit) {
+    std::string ids;
+    for (const std::string& id : plan.ids) ids += " " + id;
+    Fail(one, seed,
+         Text("the plan predicts %.3f, simulated %.3f, now %.3f ms:",
+              plan.step_after_ms, trial.fixed_ms, plan.step_before_ms) +
+             ids);
+  }
+}
+
+void Score::Add(const Score& other) {
+  const auto merge = [](RuleScore& a, const RuleScore& b) {
+    a.planted += b.planted;
+    a.found += b.found;
+    a.elsewhere += b.elsewhere;
+    a.others += b.others;
+    a.notes_due += b.notes_due;
+    a.notes += b.notes;
+    a.errors.insert(a.errors.end(), b.errors.begin(), b.errors.end());
+    a.bounds += b.bounds;
+    a.broken_bounds += b.broken_bounds;
+    a.unsized += b.unsized;
+  };
+  for (const auto& [id, score] : other.rules_) merge(rules_[id], score);
+  merge(plan_, other.plan_);
+  merge(measured_, other.measured_);
+  failures_.insert(failures_.end(), other.failures_.begin(),
+                   other.failures_.end());
+}
+
+std::string Score::Table() const {
+  std::string text =
+      "rule                       planted recall  others precis.  sized "
+      "median  worst\n";
+  for (const auto& [id, score] : rules_) text += Line(id, score);
+  text += Line("(step as it is)", measured_);
+  if (plan_.planted > 0) text += Line("(plan of several)", plan_);
+  return text;
+}
+
+}  // namespace stepscope

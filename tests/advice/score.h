@@ -1,0 +1,55 @@
+// Score: what many trials say about each rule.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "advice/trial.h"
+
+namespace stepscope {
+
+// How far a predicted step may be from the simulated one (issue: "single edits"
+// and "combinations").
+inline constexpr double kSingleLimit = 0.10;
+inline constexpr double kPlanLimit = 0.15;
+// The same for the step as it is, which needs no prediction.
+inline constexpr double kMeasuredLimit = 0.03;
+
+struct RuleScore {
+  int planted = 0, found = 0;  // trials with the fault; of these, urged
+  int elsewhere = 0;           // trials without it in which it was urged
+  int others = 0;              // trials without it
+  int notes_due = 0, notes = 0;
+  std::vector<double> errors;  // |predicted / simulated - 1| of the fixed step
+  int bounds = 0, broken_bounds = 0, unsized = 0;
+};
+
+struct Failure {
+  std::string case_name;
+  uint64_t seed = 0;
+  std::string what;
+};
+
+class Score {
+ public:
+  void Add(const AdviceCase& one, uint64_t seed, const Trial& trial);
+  void Add(const Score& other);
+  bool perfect() const { return failures_.empty(); }
+  const std::vector<Failure>& failures() const { return failures_; }
+  // The table, one line a rule, the plan's line last.
+  std::string Table() const;
+
+ private:
+  void AddPlanted(const AdviceCase& one, uint64_t seed, const Trial& trial,
+                  const std::string& id);
+  void AddPlan(const AdviceCase& one, uint64_t seed, const Trial& trial);
+  void Fail(const AdviceCase& one, uint64_t seed, std::string what);
+
+  std::map<std::string, RuleScore> rules_;
+  RuleScore plan_, measured_;
+  std::vector<Failure> failures_;
+};
+
+}  // namespace stepscope

@@ -1,0 +1,32 @@
+// One trial: a case with numbers drawn for one seed, simulated and analysed.
+#pragma once
+
+#include <absl/status/statusor.h>
+#include <stepscope/report.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "advice/case.h"
+
+namespace stepscope {
+
+struct Trial {
+  Report report;
+  double now_ms = 0;    // the true step of the program as it is
+  double fixed_ms = 0;  // of the fixed one; 0 if the case has no fix
+  std::string program;  // with its numbers
+};
+
+// InvalidArgument where the case is no program.
+absl::StatusOr<Trial> Try(const AdviceCase& one, uint64_t seed);
+
+// Whether the report tells a user to do something about `id`: notes do not.
+bool Urges(const Report& report, const std::string& id);
+// The finding, notes included; null if there is none.
+const Finding* FindingOf(const Report& report, const std::string& id);
+// Ids of all rules that looked, could not, or were muted.
+std::vector<std::string> RulesIn(const Report& report);
+
+}  // namespace stepscope

@@ -1,0 +1,157 @@
+// A simulated program made ready to run: for each rank, what its threads do in
+// order, the rows this leaves, and the work it gives to the device.
+#pragma once
+
+#include <absl/status/statusor.h>
+#include <stepscope/event.h>
+
+#include <cstdint>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "support/simulator/program_text.h"
+
+namespace stepscope::simulator {
+
+// Where a program runs. Times in ns, rates in bytes per ns.
+struct Machine {
+  int cores = 8;
+  int threads = 1;
+  double efficiency = 0.85;
+  int ranks = 1;
+  double network = 80, network_latency_ns = 25'000;
+  std::string gpu;  // "": none
+  double pcie = 24, pageable = 6, bandwidth = 2000, latency_ns = 3'000;
+  int queue = 1024, sms = 108;
+  double compute_capability = 8.0;
+  double device_bytes = 80e9;
+  bool has_loader = false;
+  int workers = 0;
+  double batch_cpu_ns = 0, batch_io_ns = 0;
+  std::string loader_name = "train";
+  int64_t batch_size = -1;
+  int steps = 6, warmup = 4;
+  bool live = true, sync_rows = false;
+  double record_cost_ns = 0;
+  double host_jitter = 0.03, device_jitter = 0.01, loader_jitter = 0.05;
+  double clock_error_ns = 300;
+  std::map<std::string, std::string> settings;
+};
+
+enum class Do : uint8_t {
+  kWork,         // ns on this thread
+  kPool,         // ns of one thread's work, split over the pool
+  kSleep,        // ns without a core
+  kOpen,         // row begins
+  kClose,        // row ends
+  kPut,          // work goes to its stream
+  kAwaitRoom,    // until the launch queue has room
+  kAwaitWork,    // until work is done
+  kAwaitStream,  // until all put into stream `index` so far is done
+  kAwaitDevice,
+  kTake,      // a batch
+  kHandOver,  // the autograd thread may go on
+  kAwaitTurn,
+  kFinish,  // it has finished
+  kAwaitFinish,
+};
+
+struct Instruction {
+  Do what = Do::kWork;
+  double ns = 0;
+  int index = 0;  // into rows or works; a stream; a turn
+};
+
+enum class RowIs : uint8_t { kStep, kOp, kRange, kCall, kOverhead, kMemory };
+
+// What one statement leaves in the recording, once it has run.
+struct Row {
+  RowIs is = RowIs::kOp;
+  std::string name = {};
+  int step = 0;
+  bool autograd = false;  // on that thread
+  double begin = 0, end = 0;
+  OpKind op_kind = OpKind::kOperator;
+  int64_t sequence = -1;
+  RangeKind range_kind = RangeKind::kUser;
+  int64_t correlation = -1;
+  std::string inputs = {};
+  int collective = -1;  // record_param_comms: which
+  double bytes = 0;
+  std::string dtype = {};
+};
+
+enum class WorkIs : uint8_t {
+  kKernel,
+  kCopy,
+  kMemset,
+  kCollective,
+  kMark,
+  kWait
+};
+
+struct DeviceTask {
+  WorkIs is = WorkIs::kKernel;
+  std::string name = {};
+  int step = 0;
+  int64_t stream = 7;
+  int64_t correlation = -1;
+  double amount = 0;  // ns alone on the device; bytes of a copy
+  double fill = 1;
+  double rate = 1;  // copies: bytes per ns at most
+  bool upload = false;
+  bool on_bus = false;  // between host and device
+  double bytes = 0;
+  MemoryKind source = MemoryKind::kUnknown;
+  MemoryKind destination = MemoryKind::kUnknown;
+  bool is_async = true;
+  int mark = -1;        // kWait: the kMark it waits for; -1: nothing
+  int collective = -1;  // its ordinal, the same on every rank
+  int64_t graph = 0;
+  std::array<int32_t, 3> grid = {0, 0, 0};
+  std::array<int32_t, 3> block = {256, 1, 1};
+  float waves = -1, occupancy = -1;
+  // While it runs.
+  double submitted = -1, begin = -1, end = -1, left = 0;
+  bool running = false, done = false;
+};
+
+// What one thread does, and where it stands.
+struct ThreadCode {
+  std::vector<Instruction> code;
+};
+
+struct RankCode {
+  ThreadCode training, autograd;
+  std::vector<Row> rows;
+  std::vector<DeviceTask> tasks;
+};
+
+// Draws around 1. One per rank.
+class Jitter {
+ public:
+  explicit Jitter(uint64_t seed) : random_(seed) {}
+  double Around(double spread) {
+    if (spread <= 0) return 1;
+    return std::lognormal_distribution<double>(-spread * spread / 2,
+                                               spread)(random_);
+  }
+  double Uniform(double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(random_);
+  }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+// The directives of a program. InvalidArgument names the line.
+absl::StatusOr<Machine> MachineOf(const std::vector<Statement>& program);
+
+// What `rank` does in warmup + steps steps.
+absl::StatusOr<RankCode> CodeOf(const std::vector<Statement>& program,
+                                const Machine& machine, int rank,
+                                Jitter& jitter);
+
+}  // namespace stepscope::simulator

@@ -1,0 +1,91 @@
+#include <absl/status/status.h>
+
+#include <cmath>
+#include <string>
+
+#include "support/simulator/program_code.h"
+
+namespace stepscope::simulator {
+namespace {
+
+void ReadGpu(const Statement& s, Machine& machine) {
+  machine.gpu = s.Word(0).empty() ? "GPU" : s.Word(0);
+  machine.pcie = s.Option("pcie", machine.pcie);
+  machine.pageable = s.Option("pageable", machine.pageable);
+  machine.bandwidth = s.Option("bandwidth", machine.bandwidth);
+  machine.latency_ns = s.Option("latency", machine.latency_ns);
+  machine.queue = static_cast<int>(s.Option("queue", machine.queue));
+  machine.sms = static_cast<int>(s.Option("sms", machine.sms));
+  machine.compute_capability = s.Option("cc", machine.compute_capability);
+  machine.device_bytes = s.Option("memory", machine.device_bytes);
+}
+
+void ReadLoader(const Statement& s, Machine& machine) {
+  machine.has_loader = true;
+  machine.workers = static_cast<int>(s.Option("workers", 0));
+  machine.batch_cpu_ns = s.Option("cpu", 0);
+  machine.batch_io_ns = s.Option("io", 0);
+  machine.batch_size = static_cast<int64_t>(s.Option("batch", -1));
+  const auto name = s.options.find("name");
+  if (name != s.options.end()) machine.loader_name = name->second;
+}
+
+// False if it is no directive.
+bool Read(const Statement& s, Machine& machine) {
+  if (s.verb == "cores") {
+    machine.cores = static_cast<int>(s.Number(0));
+  } else if (s.verb == "intra_op") {
+    machine.threads = static_cast<int>(s.Number(0));
+    machine.efficiency = s.Option("efficiency", machine.efficiency);
+  } else if (s.verb == "gpu") {
+    ReadGpu(s, machine);
+  } else if (s.verb == "ranks") {
+    machine.ranks = static_cast<int>(s.Number(0));
+    machine.network = s.Option("network", machine.network);
+    machine.network_latency_ns =
+        s.Option("latency", machine.network_latency_ns);
+  } else if (s.verb == "loader") {
+    ReadLoader(s, machine);
+  } else if (s.verb == "steps") {
+    machine.steps = static_cast<int>(s.Number(0));
+    machine.warmup = static_cast<int>(s.Option("warmup", machine.warmup));
+  } else if (s.verb == "recorder") {
+    machine.live = !s.Says("kineto");
+    machine.sync_rows = s.Says("sync");
+    machine.record_cost_ns = s.Option("cost", 0);
+  } else if (s.verb == "jitter") {
+    machine.host_jitter = s.Option("host", machine.host_jitter);
+    machine.device_jitter = s.Option("device", machine.device_jitter);
+    machine.loader_jitter = s.Option("loader", machine.loader_jitter);
+    machine.clock_error_ns = s.Option("clock", machine.clock_error_ns);
+  } else if (s.verb == "set") {
+    machine.settings[s.Word(0)] = s.Word(1);
+  } else {
+    return s.verb == "define" || s.verb == "step";
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<Machine> MachineOf(const std::vector<Statement>& program) {
+  Machine machine;
+  bool has_step = false;
+  for (const Statement& statement : program) {
+    if (!Read(statement, machine)) {
+      return absl::InvalidArgumentError(
+          "line " + std::to_string(statement.line) + ": \"" + statement.verb +
+          "\" is no directive of a machine");
+    }
+    has_step |= statement.verb == "step";
+  }
+  if (!has_step) return absl::InvalidArgumentError("there is no step { }");
+  if (machine.cores < 1 || machine.threads < 1 || machine.steps < 1 ||
+      machine.warmup < 0 || machine.ranks < 1 || machine.workers < 0) {
+    return absl::InvalidArgumentError(
+        "cores, intra_op, ranks and steps are at least 1");
+  }
+  return machine;
+}
+
+}  // namespace stepscope::simulator

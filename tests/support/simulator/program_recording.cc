@@ -1,0 +1,366 @@
+#include "support/simulator/program_recording.h"
+
+#include <stepscope/trace_builder.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <string>
+
+namespace stepscope::simulator {
+namespace {
+
+constexpr double kEpochNs = 1'760'000'000e9;
+constexpr uint64_t kTrainingTorchThread = 1;
+
+int64_t SettingOf(const Machine& machine, const char* name, int64_t other) {
+  const auto found = machine.settings.find(name);
+  return found == machine.settings.end() ? other
+                                         : std::atoll(found->second.c_str());
+}
+
+// "float[8x3x2],-,"True"" as arguments.
+OpInputs InputsOf(TraceBuilder& builder, const std::string& text) {
+  OpInputs inputs;
+  size_t at = 0;
+  while (at <= text.size()) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    std::string word = text.substr(at, end - at);
+    at = end + 1;
+    Argument argument;
+    const size_t open = word.find('[');
+    if (open != std::string::npos) {
+      argument.type = builder.Intern(word.substr(0, open));
+      size_t digit = open + 1;
+      while (digit < word.size() && word[digit] != ']') {
+        argument.dims.push_back(std::atoll(word.c_str() + digit));
+        while (digit < word.size() && word[digit] != 'x' && word[digit] != ']')
+          ++digit;
+        if (digit < word.size() && word[digit] == 'x') ++digit;
+      }
+      int64_t stride = 1;
+      argument.strides.assign(argument.dims.size(), 1);
+      for (size_t i = argument.dims.size(); i-- > 0;) {
+        argument.strides[i] = stride;
+        stride *= argument.dims[i];
+      }
+      const bool last = word.ends_with("@nhwc");
+      if (last && argument.dims.size() == 4) {
+        const int64_t c = argument.dims[1], w = argument.dims[3];
+        argument.strides = {argument.dims[2] * w * c, 1, w * c, c};
+      }
+    } else if (word != "-") {
+      std::erase(word, '\'');
+      argument.type = builder.Intern("Scalar");
+      argument.concrete = builder.Intern(word);
+    }
+    inputs.arguments.push_back(std::move(argument));
+    if (end == text.size()) break;
+  }
+  return inputs;
+}
+
+class Recorder {
+ public:
+  Recorder(const Machine& machine, const RankCode& code, int rank,
+           Jitter& jitter)
+      : machine_(machine), code_(code), rank_(rank) {
+    // Host clocks of ranks disagree; device clocks drift from the host's.
+    skew_ns_ = kEpochNs + (rank > 0 ? jitter.Uniform(-3e5, 3e5) : 0);
+    device_skew_ns_ =
+        jitter.Uniform(-machine.clock_error_ns, machine.clock_error_ns);
+    training_ = builder_.ThreadRow(100 + rank, 100 + rank);
+    builder_.thread(training_).torch_thread = kTrainingTorchThread;
+  }
+
+  Trace Make(const std::vector<Rank::Usage>& usage) {
+    Describe();
+    Watch();
+    for (const Row& row : code_.rows) {
+      if (row.step >= machine_.warmup) AddRow(row);
+    }
+    for (const DeviceTask& task : code_.tasks) {
+      if (task.step >= machine_.warmup) AddTask(task);
+    }
+    if (machine_.live) AddLiveRows(usage);
+    return builder_.Build();
+  }
+
+ private:
+  int64_t Host(double ns) const { return std::llround(ns + skew_ns_); }
+  int64_t OnDevice(double ns) const {
+    return std::llround(ns + skew_ns_ + device_skew_ns_);
+  }
+  RowId ThreadOf(const Row& row) {
+    if (!row.autograd) return training_;
+    const RowId thread = builder_.ThreadRow(100 + rank_, 900 + rank_);
+    builder_.thread(thread).torch_thread = 2;
+    return thread;
+  }
+
+  void Describe() {
+    RunInfo& run = builder_.run();
+    run.name = "simulated";
+    run.host = "simulator";
+    run.pid = 100 + rank_;
+    run.rank = rank_;
+    run.world_size = machine_.ranks;
+    run.backend = machine_.ranks > 1 ? "nccl" : "";
+    run.producer = machine_.live ? "stepscope" : "torch.profiler";
+    run.record_shapes = true;
+    if (!machine_.gpu.empty()) {
+      stepscope::Device device{
+          .ordinal = rank_,
+          .name = machine_.gpu,
+          .vendor = "Nvidia",
+          .memory_bytes = static_cast<int64_t>(machine_.device_bytes)};
+      device.compute_major = static_cast<int>(machine_.compute_capability);
+      device.compute_minor =
+          static_cast<int>(std::lround(10 * machine_.compute_capability) % 10);
+      device.sm_count = machine_.sms;
+      device.max_threads_per_sm = 2048;
+      device.warp_size = 32;
+      run.devices.push_back(device);
+    }
+    if (!machine_.live) return;
+    run.training_thread = training_;
+    run.usable_cores = machine_.cores;
+    run.local_ranks = 1;  // each rank has cores of its own
+    for (const Row& row : code_.rows) {
+      const bool timed = row.is == RowIs::kStep && row.step < machine_.warmup &&
+                         row.step + 3 >= machine_.warmup;
+      if (timed && row.step > 0) {
+        run.wait_step_ns.push_back(std::llround(row.end - row.begin));
+      }
+    }
+  }
+
+  void Watch() {
+    for (Kind kind : {Kind::kStep, Kind::kRange, Kind::kOp, Kind::kOpShapes,
+                      Kind::kCommunication, Kind::kOverhead}) {
+      builder_.Watch(kind);
+    }
+    if (!machine_.gpu.empty()) {
+      for (Kind kind :
+           {Kind::kRuntimeCall, Kind::kKernel, Kind::kCopy, Kind::kMemset}) {
+        builder_.Watch(kind);
+      }
+      if (machine_.sync_rows) builder_.Watch(Kind::kSync);
+    }
+    if (machine_.live) {
+      for (Kind kind :
+           {Kind::kSettings, Kind::kHostUsage, Kind::kLoader, Kind::kMemory}) {
+        builder_.Watch(kind);
+      }
+    }
+  }
+
+  void AddRow(const Row& row) {
+    const int64_t begin = Host(row.begin), end = Host(row.end);
+    const RowId thread = ThreadOf(row);
+    switch (row.is) {
+      case RowIs::kStep:
+        builder_.Add(Step{begin, end, row.step, thread});
+        return;
+      case RowIs::kRange: {
+        builder_.Add(Range{.begin_ns = begin,
+                           .end_ns = end,
+                           .name = builder_.Intern(row.name),
+                           .thread = thread,
+                           .kind = row.range_kind});
+        return;
+      }
+      case RowIs::kCall:
+        builder_.Add(RuntimeCall{.begin_ns = begin,
+                                 .end_ns = end,
+                                 .correlation = row.correlation,
+                                 .name = builder_.Intern(row.name),
+                                 .thread = thread});
+        if (machine_.sync_rows) AddSync(row, begin, end);
+        return;
+      case RowIs::kOverhead:
+        builder_.Add(Overhead{begin, end, builder_.Intern(row.name), thread});
+        return;
+      case RowIs::kMemory:
+        AddMemory(row, begin, thread);
+        return;
+      case RowIs::kOp:
+        AddOp(row, begin, end, thread);
+        return;
+    }
+  }
+
+  void AddOp(const Row& row, int64_t begin, int64_t end, RowId thread) {
+    Op op{.begin_ns = begin,
+          .end_ns = end,
+          .sequence = row.sequence,
+          .name = builder_.Intern(row.name),
+          .thread = thread,
+          .kind = row.op_kind};
+    if (row.op_kind == OpKind::kBackward && row.sequence >= 0) {
+      op.forward_thread = kTrainingTorchThread;
+    }
+    if (!row.inputs.empty()) {
+      op.inputs = builder_.InternInputs(InputsOf(builder_, row.inputs));
+    }
+    builder_.Add(op);
+    if (row.collective < 0) return;
+    const double width = row.dtype == "BFloat16" || row.dtype == "Half" ? 2 : 4;
+    const auto elements = static_cast<int64_t>(row.bytes / width);
+    std::string ranks = "[";
+    for (int r = 0; r < machine_.ranks; ++r) {
+      ranks += (r ? ", " : "") + std::to_string(r);
+    }
+    builder_.Add(
+        Communication{.begin_ns = begin,
+                      .end_ns = end,
+                      .name = builder_.Intern("allreduce"),
+                      .dtype = builder_.Intern(row.dtype),
+                      .group_name = builder_.Intern("0"),
+                      .group_description = builder_.Intern("default_pg"),
+                      .group_ranks = builder_.Intern(ranks + "]"),
+                      .in_elements = elements,
+                      .out_elements = elements,
+                      .sequence = row.collective,
+                      .group_size = machine_.ranks,
+                      .thread = thread});
+  }
+
+  void AddSync(const Row& row, int64_t begin, int64_t end) {
+    const char* name = row.name == "cudaStreamSynchronize"   ? "Stream Sync"
+                       : row.name == "cudaEventSynchronize"  ? "Event Sync"
+                       : row.name == "cudaDeviceSynchronize" ? "Context Sync"
+                                                             : nullptr;
+    if (name == nullptr) return;
+    builder_.Add(Sync{.begin_ns = begin,
+                      .end_ns = end,
+                      .correlation = row.correlation,
+                      .name = builder_.Intern(name),
+                      .device = rank_,
+                      .stream = 7});
+  }
+
+  void AddMemory(const Row& row, int64_t time, RowId thread) {
+    allocated_ += static_cast<int64_t>(row.bytes);
+    reserved_ = std::max(reserved_, allocated_);
+    builder_.Add(Allocation{.time_ns = time,
+                            .address = 0,
+                            .bytes = static_cast<int64_t>(row.bytes),
+                            .total_allocated_bytes = allocated_,
+                            .total_reserved_bytes = reserved_,
+                            .device_type = machine_.gpu.empty() ? 0 : 1,
+                            .device = machine_.gpu.empty() ? -1 : rank_,
+                            .thread = thread});
+  }
+
+  void AddTask(const DeviceTask& task) {
+    if (task.begin < 0) return;
+    if (task.is == WorkIs::kMark || task.is == WorkIs::kWait) return;
+    DeviceWork work{.begin_ns = OnDevice(task.begin),
+                    .end_ns = OnDevice(task.end),
+                    .correlation = task.correlation,
+                    .device = rank_,
+                    .stream = task.stream,
+                    .context = 1};
+    const NameId name = builder_.Intern(task.name);
+    if (task.is == WorkIs::kCopy) {
+      Copy copy;
+      static_cast<DeviceWork&>(copy) = work;
+      copy.name = name;
+      copy.source = task.source;
+      copy.destination = task.destination;
+      copy.bytes = static_cast<int64_t>(task.bytes);
+      copy.is_async = task.is_async;
+      builder_.Add(copy);
+    } else if (task.is == WorkIs::kMemset) {
+      Memset memset;
+      static_cast<DeviceWork&>(memset) = work;
+      memset.name = name;
+      memset.bytes = static_cast<int64_t>(task.bytes);
+      builder_.Add(memset);
+    } else {
+      Kernel kernel;
+      static_cast<DeviceWork&>(kernel) = work;
+      kernel.name = name;
+      kernel.grid = task.grid;
+      kernel.block = task.block;
+      kernel.blocks_per_sm = task.waves;
+      kernel.warps_per_sm =
+          task.waves * static_cast<float>(task.block[0]) / 32.0f;
+      kernel.occupancy_frac = task.occupancy;
+      kernel.graph = task.graph;
+      builder_.Add(kernel);
+    }
+  }
+
+  void AddLiveRows(const std::vector<Rank::Usage>& usage) {
+    if (machine_.has_loader) {
+      builder_.Add(
+          Loader{.name = builder_.Intern(machine_.loader_name),
+                 .kind = builder_.Intern(machine_.workers > 0 ? "processes"
+                                                              : "in-process"),
+                 .workers = machine_.workers,
+                 .batch_size = machine_.batch_size});
+    }
+    for (const Row& row : code_.rows) {
+      if (row.is != RowIs::kStep || row.step < machine_.warmup) continue;
+      Settings settings{.step = row.step, .time_ns = Host(row.begin)};
+      settings.grad_mode = SettingOf(machine_, "grad_mode", 1);
+      settings.inference_mode = SettingOf(machine_, "inference_mode", 0);
+      settings.autocast_cuda = SettingOf(machine_, "autocast_cuda", 0);
+      settings.cudnn_enabled = SettingOf(machine_, "cudnn_enabled", 1);
+      settings.cudnn_benchmark = SettingOf(machine_, "cudnn_benchmark", 1);
+      settings.deterministic = SettingOf(machine_, "deterministic", 0);
+      settings.tf32_cublas = SettingOf(machine_, "tf32_cublas", 1);
+      settings.tf32_cudnn = SettingOf(machine_, "tf32_cudnn", 1);
+      settings.anomaly_mode = SettingOf(machine_, "anomaly_mode", 0);
+      settings.intra_op_threads = machine_.threads;
+      settings.matmul_precision =
+          builder_.Intern(settings.tf32_cublas == 1 ? "high" : "highest");
+      builder_.Add(settings);
+      const size_t i = static_cast<size_t>(row.step);
+      if (i + 1 >= usage.size()) continue;
+      builder_.Add(HostUsage{
+          .step = row.step,
+          .begin_ns = Host(row.begin),
+          .end_ns = Host(row.end),
+          .run_delay_ns =
+              std::llround(usage[i + 1].delayed_ns - usage[i].delayed_ns),
+          .loader_cpu_ns = std::llround(usage[i + 1].workers_cpu_ns -
+                                        usage[i].workers_cpu_ns),
+          .loader_workers = machine_.workers});
+    }
+  }
+
+  const Machine& machine_;
+  const RankCode& code_;
+  int rank_;
+  TraceBuilder builder_;
+  RowId training_ = kNone;
+  double skew_ns_ = 0, device_skew_ns_ = 0;
+  int64_t allocated_ = 0, reserved_ = 0;
+};
+
+}  // namespace
+
+Trace RecordingOf(const Machine& machine, const RankCode& code, int rank,
+                  const std::vector<Rank::Usage>& usage, Jitter& jitter) {
+  return Recorder(machine, code, rank, jitter).Make(usage);
+}
+
+double TrueStepNs(const Machine& machine, const RankCode& code) {
+  std::vector<double> ends(machine.warmup + machine.steps, 0);
+  double begin = 0;
+  for (const Row& row : code.rows) {
+    if (row.is != RowIs::kStep) continue;
+    ends[row.step] = std::max(ends[row.step], row.end);
+    if (row.step == 0) begin = row.begin;
+  }
+  for (const DeviceTask& task : code.tasks) {
+    ends[task.step] = std::max(ends[task.step], task.end);
+  }
+  if (machine.warmup > 0) begin = ends[machine.warmup - 1];
+  return (ends.back() - begin) / machine.steps;
+}
+
+}  // namespace stepscope::simulator

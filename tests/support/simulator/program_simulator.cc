@@ -1,0 +1,97 @@
+#include "support/program_simulator.h"
+
+#include <absl/status/status.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "support/simulator/program_code.h"
+#include "support/simulator/program_host.h"
+#include "support/simulator/program_recording.h"
+#include "support/simulator/program_text.h"
+
+namespace stepscope {
+namespace simulator {
+namespace {
+
+// Runs all ranks to their end in one world.
+absl::Status RunToTheEnd(const Machine& machine,
+                         std::vector<std::unique_ptr<Rank>>& ranks,
+                         std::vector<Meeting>& meetings) {
+  double now = 1e9;
+  size_t first_open = 0;  // collectives before it are done
+  const auto all_done = [&] {
+    return std::ranges::all_of(ranks, [](auto& r) { return r->finished(); });
+  };
+  while (true) {
+    for (auto& rank : ranks) rank->Settle(now);
+    if (all_done()) return absl::OkStatus();
+    double next = 1e299;
+    for (auto& rank : ranks) next = std::min(next, rank->Next(now));
+    if (next >= 1e299) {
+      return absl::InvalidArgumentError(
+          "the program cannot go on: a thread waits for what never comes");
+    }
+    const double dt = std::max(next - now, 0.0);
+    while (first_open < meetings.size() && meetings[first_open].done) {
+      ++first_open;
+    }
+    for (size_t i = first_open; i < meetings.size(); ++i) {
+      Meeting& meeting = meetings[i];
+      if (meeting.arrived == 0) break;
+      if (meeting.done || meeting.arrived < machine.ranks) continue;
+      meeting.left -= dt;
+      meeting.done = meeting.left <= 1e-3;
+    }
+    for (auto& rank : ranks) rank->Advance(now, dt);
+    now = next;
+  }
+}
+
+}  // namespace
+}  // namespace simulator
+
+absl::StatusOr<ProgramRun> RunProgram(std::string_view text,
+                                      const SimulatorOptions& options) {
+  using namespace simulator;
+  absl::StatusOr<std::vector<Statement>> program = ParseProgram(text);
+  if (!program.ok()) return program.status();
+  absl::StatusOr<Machine> machine = MachineOf(*program);
+  if (!machine.ok()) return machine.status();
+  if (options.steps > 0) machine->steps = options.steps;
+
+  std::vector<RankCode> codes;
+  std::vector<std::unique_ptr<Jitter>> jitters;
+  size_t collectives = 0;
+  for (int r = 0; r < machine->ranks; ++r) {
+    jitters.push_back(std::make_unique<Jitter>(options.seed * 1'000'003 + r));
+    absl::StatusOr<RankCode> code = CodeOf(*program, *machine, r, *jitters[r]);
+    if (!code.ok()) return code.status();
+    size_t mine = 0;
+    for (const DeviceTask& task : code->tasks) {
+      mine += task.is == WorkIs::kCollective;
+    }
+    collectives = std::max(collectives, mine);
+    codes.push_back(*std::move(code));
+  }
+  std::vector<Meeting> meetings(collectives);
+  std::vector<std::unique_ptr<Rank>> ranks;
+  for (int r = 0; r < machine->ranks; ++r) {
+    ranks.push_back(
+        std::make_unique<Rank>(*machine, codes[r], meetings, *jitters[r]));
+  }
+  const absl::Status ran = RunToTheEnd(*machine, ranks, meetings);
+  if (!ran.ok()) return ran;
+
+  ProgramRun run;
+  run.mean_step_ms = TrueStepNs(*machine, codes[0]) * 1e-6;
+  for (int r = 0; r < machine->ranks; ++r) {
+    run.ranks.push_back(
+        RecordingOf(*machine, codes[r], r, ranks[r]->usage(), *jitters[r]));
+  }
+  return run;
+}
+
+}  // namespace stepscope
