@@ -127,9 +127,7 @@ Report Analyze(const Trace& trace) {
   report.steps = measured.stats;
   report.losses.assign(trace.losses().begin(), trace.losses().end());
   report.replay = measured.replay.check();
-  if (measured.has_gpu) {
-    report.replay.why_not = "what-if replay is not available for GPU runs yet";
-  } else if (measured.steps.empty()) {
+  if (measured.steps.empty()) {
     report.replay.why_not = "no steps were found";
   }
   for (size_t i = 0; i < kCauses && !measured.steps.empty(); ++i) {

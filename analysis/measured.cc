@@ -39,6 +39,8 @@ Measured::Measured(const Trace& t)
   if (has_gpu) {
     ledger = MakeDeviceLedger(trace, tree, steps);
     splits = ledger->splits;
+    replay = Replay(
+        MakeDeviceProgram(trace, tree, steps, zero_grad, unused_graphs));
     waits = FindWaits(trace, steps, ledger->device);
     kernels = FindKernelUses(trace, steps, ledger->device);
     return;

@@ -112,7 +112,13 @@ Replay::Replay(CpuProgram program) : program_(std::move(program)) {
   }
 }
 
-double Replay::StepNs(const Edit& edit) const { return Simulate(edit); }
+Replay::Replay(DeviceProgram program) : device_(std::move(program)) {
+  check_ = device_->check();
+}
+
+double Replay::StepNs(const Edit& edit) const {
+  return device_ ? device_->StepNs(edit) : Simulate(edit);
+}
 
 // Work recorded beside busy workers was slowed by them; and batches that came
 // late for all the CPU time they needed waited for storage. Finds the factor,

@@ -10,6 +10,9 @@
 
 #include <stepscope/report.h>
 
+#include <optional>
+
+#include "device_replay.h"
 #include "edit.h"
 #include "graph.h"
 
@@ -19,6 +22,7 @@ class Replay {
  public:
   Replay() = default;  // does not speak
   explicit Replay(CpuProgram program);
+  explicit Replay(DeviceProgram program);
 
   const ReplayCheck& check() const { return check_; }
   const CpuProgram& program() const { return program_; }
@@ -30,6 +34,7 @@ class Replay {
   double Simulate(const Edit& edit) const;
   void Calibrate();
 
+  std::optional<DeviceReplay> device_;  // runs with a GPU
   CpuProgram program_;
   ReplayCheck check_;
   double recorded_slowdown_ = 1;  // of the training thread's work by workers

@@ -1,0 +1,160 @@
+#include "device_waits.h"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+
+namespace stepscope {
+namespace {
+
+// Rounding of files that hold whole microseconds, and of clocks.
+constexpr int64_t kRoundingNs = 2'000;
+// A call this short did not wait.
+constexpr int64_t kShortCallNs = 10'000;
+// Of the time of a copy, what its call must last to be blocking.
+constexpr double kHeldFor = 0.8;
+
+bool Has(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+// True if a copy's call can hold the host until the copy is done.
+bool MayBlock(const Copy& copy) {
+  const bool on_device = copy.source == MemoryKind::kDevice &&
+                         copy.destination == MemoryKind::kDevice;
+  const bool pinned = copy.source == MemoryKind::kPinned ||
+                      copy.destination == MemoryKind::kPinned;
+  return !on_device && !pinned;
+}
+
+const DeviceWork& Row(const Trace& trace, WorkRef ref) {
+  switch (ref.table) {
+    case WorkTable::kCopy:
+      return trace.copies()[ref.row];
+    case WorkTable::kMemset:
+      return trace.memsets()[ref.row];
+    default:
+      return trace.kernels()[ref.row];
+  }
+}
+
+class CallWaits {
+ public:
+  CallWaits(const Trace& trace, DeviceProgram& program)
+      : trace_(trace), program_(program), by_end_(program) {
+    for (const Sync& sync : trace.syncs()) {
+      if (sync.call != kNone) sync_of_call_[sync.call] = &sync;
+    }
+  }
+
+  void Find() {
+    for (HostNode& node : program_.hosts) {
+      const uint32_t before = launched_;
+      if (node.work_count > 0) launched_ = node.first_work + node.work_count;
+      for (uint32_t i = before; i < launched_; ++i) {
+        last_on_stream_[Row(trace_, program_.works[i].ref).stream] = i;
+      }
+      if (node.call != kNone && node.launches) Judge(node);
+      for (uint32_t i = before; i < launched_; ++i) {
+        busy_until_ = std::max(busy_until_, program_.works[i].span.end_ns);
+      }
+    }
+  }
+
+ private:
+  void Judge(HostNode& node) {
+    const std::string_view name =
+        trace_.name(trace_.runtime_calls()[node.call].name);
+    const int64_t length = node.call_end_ns - node.gap.end_ns;
+    if (Has(name, "Synchronize")) {
+      const bool all = Has(name, "Device") || Has(name, "Ctx");
+      const uint32_t target =
+          Has(name, "Stream") ? LastOfStream(node) : LastDone(node);
+      WaitFor(node, all ? NodeWait::kDevice : NodeWait::kWork, target);
+    } else if (Has(name, "Memcpy") && node.work_count > 0) {
+      JudgeCopy(node, node.first_work + node.work_count - 1);
+    } else if ((Has(name, "Free") || Has(name, "Unregister")) &&
+               !Has(name, "Async") && length > kShortCallNs) {
+      const uint32_t last = LastDone(node);
+      if (last != kNoWork &&
+          program_.works[last].span.end_ns > node.gap.end_ns) {
+        WaitFor(node, NodeWait::kDevice, last);
+      }
+    }
+  }
+
+  void JudgeCopy(HostNode& node, uint32_t last) {
+    const DeviceNode& work = program_.works[last];
+    if (work.ref.table != WorkTable::kCopy ||
+        !MayBlock(trace_.copies()[work.ref.row])) {
+      return;
+    }
+    const Span call{node.gap.end_ns, node.call_end_ns};
+    const double held = std::min(call.end_ns, work.span.end_ns) -
+                        std::max(call.begin_ns, work.span.begin_ns);
+    const bool done = work.span.end_ns <= call.end_ns + kRoundingNs;
+    if (done || (call.length() > kShortCallNs &&
+                 held >= kHeldFor * work.span.length())) {
+      WaitFor(node, NodeWait::kWork, last);
+    }
+  }
+
+  // The launched work that ended last before the call returned.
+  uint32_t LastDone(const HostNode& node) const {
+    return by_end_.LastBy(node.call_end_ns + kRoundingNs,
+                          [&](uint32_t i) { return i < launched_; });
+  }
+
+  // The last work of the stream that the recording names; else as above.
+  uint32_t LastOfStream(const HostNode& node) const {
+    const auto sync = sync_of_call_.find(node.call);
+    if (sync == sync_of_call_.end()) return LastDone(node);
+    const auto last = last_on_stream_.find(sync->second->stream);
+    return last == last_on_stream_.end() ? LastDone(node) : last->second;
+  }
+
+  void WaitFor(HostNode& node, NodeWait wait, uint32_t target) {
+    if (target == kNoWork) return;
+    const DeviceNode& work = program_.works[target];
+    const int64_t called = node.gap.end_ns;
+    node.wait = wait;
+    node.target = target;
+    node.tail_ns = node.call_end_ns - std::max(work.span.end_ns, called);
+    double own = std::max(node.tail_ns, 0.0);
+    if (node.work_count > 0 && target >= node.first_work) {
+      // What the call does before its copy, on a device that waits for it.
+      own += std::max<int64_t>(
+          0, work.span.begin_ns - std::max(called, busy_until_));
+    }
+    node.own_ns = std::min(node.own_ns, own);
+  }
+
+  const Trace& trace_;
+  DeviceProgram& program_;
+  ByEnd by_end_;
+  std::unordered_map<RowId, const Sync*> sync_of_call_;
+  std::unordered_map<int64_t, uint32_t> last_on_stream_;
+  uint32_t launched_ = 0;           // works up to the node
+  int64_t busy_until_ = INT64_MIN;  // by works launched before the node
+};
+
+}  // namespace
+
+ByEnd::ByEnd(const DeviceProgram& program) : program_(program) {
+  order_.reserve(program.works.size());
+  for (uint32_t i = 0; i < program.works.size(); ++i) order_.push_back(i);
+  std::ranges::stable_sort(
+      order_, {}, [&](uint32_t i) { return program_.works[i].span.end_ns; });
+}
+
+std::vector<uint32_t>::const_iterator ByEnd::FirstAfter(int64_t time_ns) const {
+  return std::ranges::upper_bound(order_, time_ns, {}, [&](uint32_t i) {
+    return program_.works[i].span.end_ns;
+  });
+}
+
+void FindCallWaits(const Trace& trace, DeviceProgram& program) {
+  CallWaits(trace, program).Find();
+}
+
+}  // namespace stepscope

@@ -1,0 +1,162 @@
+// Replay on traces that other people recorded (tests/data/traces/README.md),
+// against what is known of them: pairs of which the second is the first with a
+// fix applied, and the figures of rules.md 2.4.
+#include <gtest/gtest.h>
+#include <stepscope/read.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "measured.h"
+
+namespace stepscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The traces that are too large to be committed lie beside the checkout, or
+// where STEPSCOPE_TRACES says.
+std::string PathOf(const std::string& name) {
+  const char* other = std::getenv("STEPSCOPE_TRACES");
+  const std::string data = STEPSCOPE_TEST_DATA;
+  for (const std::string& folder :
+       {data + "/traces", std::string(other == nullptr ? "" : other),
+        data + "/../../../shared/traces"}) {
+    const fs::path path = fs::path(folder) / name;
+    if (!folder.empty() && fs::exists(path)) return path.string();
+  }
+  return "";
+}
+
+class DeviceRealTracesTest : public testing::TestWithParam<std::string> {
+ protected:
+  // Skips the test where the trace is not at hand.
+  void Read(const std::string& name, const auto& test) {
+    const std::string path = PathOf(name);
+    if (path.empty()) {
+      GTEST_SKIP() << name << " is not committed and not in ../shared/traces; "
+                   << "STEPSCOPE_TRACES can name its folder";
+    }
+    const absl::StatusOr<Trace> trace = ReadTrace(path);
+    ASSERT_TRUE(trace.ok()) << trace.status().message();
+    test(Measured(*trace));
+  }
+
+  static double After(const Measured& m, const Edit& edit) {
+    return m.replay.StepNs(edit) * 1e-6;
+  }
+};
+
+// Runtime calls whose name holds one of these words.
+std::vector<RowId> Calls(const Measured& m,
+                         std::initializer_list<std::string_view> words) {
+  std::vector<RowId> rows;
+  for (RowId row = 0; row < m.trace.runtime_calls().size(); ++row) {
+    const RuntimeCall& call = m.trace.runtime_calls()[row];
+    for (std::string_view word : words) {
+      if (m.trace.name(call.name).find(word) != std::string_view::npos) {
+        rows.push_back(row);
+      }
+    }
+  }
+  return rows;
+}
+
+class SpeakingTest : public DeviceRealTracesTest {};
+
+TEST_P(SpeakingTest, ReplaySpeaks) {
+  Read(GetParam(), [](const Measured& m) {
+    const ReplayCheck& check = m.replay.check();
+    EXPECT_TRUE(check.speaks) << check.why_not;
+    EXPECT_NEAR(check.no_edit_error, 0, 0.02);
+    EXPECT_NEAR(check.limit_error, 0, 0.02);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, SpeakingTest,
+    testing::Values("resnet50_v100_workers0.pt.trace.json.gz",
+                    "resnet50_v100_workers4.pt.trace.json.gz",
+                    "h2d_a100_pinned.json.gz", "h2d_a100_pageable.json.gz",
+                    "ddp_resnet_a100_rank0of2.json.gz",
+                    "recsys_a100_rank3of8.json.gz"),
+    [](const auto& test) {
+      return test.param.substr(0, test.param.find('.'));
+    });
+
+class RefusingTest : public DeviceRealTracesTest {};
+
+TEST_P(RefusingTest, ReplayRefusesAndSaysWhy) {
+  Read(GetParam(), [](const Measured& m) {
+    EXPECT_FALSE(m.replay.check().speaks);
+    EXPECT_EQ(m.replay.check().why_not.empty(), m.steps.empty());
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RefusingTest,
+                         testing::Values("owlv2_h100.json.gz",
+                                         "flux_mi300x_large.json.gz",
+                                         "vllm_decode_mi300x_graph.json.gz",
+                                         "ddp_resnet_mi300x_rank0of8.json.gz",
+                                         "part_a100_bs2.json.gz"),
+                         [](const auto& test) {
+                           return test.param.substr(0, test.param.find('.'));
+                         });
+
+// The same training was recorded again with four workers: medians of the steps
+// 176.3 and 126.5 ms.
+TEST_F(DeviceRealTracesTest, LoaderWorkersBringWhatTheyBrought) {
+  Read("resnet50_v100_workers0.pt.trace.json.gz", [](const Measured& m) {
+    const double won = After(m, {}) - After(m, {.workers = 4});
+    EXPECT_NEAR(won, 49.8, 0.15 * 49.8);
+  });
+}
+
+// The same copies were recorded again from pinned memory: 30.7 ms.
+TEST_F(DeviceRealTracesTest, PinnedCopiesRunInBothDirectionsAtOnce) {
+  Read("h2d_a100_pageable.json.gz", [](const Measured& m) {
+    Edit edit{.no_wait = Calls(m, {"Memcpy"})};
+    for (RowId row = 0; row < m.trace.copies().size(); ++row) {
+      const bool up = m.trace.copies()[row].destination == MemoryKind::kDevice;
+      edit.scales.push_back(
+          {{WorkTable::kCopy, row}, up ? 4.77 / 5.04 : 4.4 / 8.7});
+    }
+    const double after = After(m, edit);
+    EXPECT_LE(after, 30.7 * 1.25);
+    EXPECT_GE(after, 30.7 / 1.25);
+    // The rates alone are not half of it.
+    edit.no_wait.clear();
+    EXPECT_GT(After(m, edit), 45);
+  });
+}
+
+// rules.md fact 2: 12.6 ms blocked, 1.2 ms idle, 11.6 ms won.
+TEST_F(DeviceRealTracesTest, ReadsCostTheHostItsLead) {
+  Read("recsys_a100_rank3of8.json.gz", [](const Measured& m) {
+    const double won =
+        After(m, {}) -
+        After(m, {.no_wait = Calls(m, {"Memcpy", "Synchronize"})});
+    EXPECT_NEAR(won, 11.6, 0.1 * 11.6);
+  });
+}
+
+// rules.md fact 3: the naive estimates are 40.1 and 6.5 ms.
+TEST_F(DeviceRealTracesTest, FasterKernelsBringALateHostNothing) {
+  for (const char* name : {"resnet50_v100_workers4.pt.trace.json.gz",
+                           "ddp_resnet_a100_rank0of2.json.gz"}) {
+    Read(name, [](const Measured& m) {
+      Edit edit;
+      for (RowId row = 0; row < m.trace.kernels().size(); ++row) {
+        edit.scales.push_back({{WorkTable::kKernel, row}, 0.5});
+      }
+      EXPECT_LT(After(m, {}) - After(m, edit), 0.03 * After(m, {}));
+    });
+  }
+}
+
+}  // namespace
+}  // namespace stepscope

@@ -1,0 +1,287 @@
+// Replay of runs with a GPU, against loops whose times are known.
+#include "device_replay.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+#include "analysis/gpu_loop.h"
+#include "measured.h"
+
+namespace stepscope {
+namespace {
+
+constexpr int kSteps = 6;
+
+using Body = std::function<void(GpuLoop&)>;
+
+// What the loop would take, per step, in us.
+double Truth(const Body& body) {
+  GpuLoop loop;
+  for (int i = 0; i < kSteps; ++i) {
+    body(loop);
+    loop.EndStep();
+  }
+  return loop.mean_step_us();
+}
+
+struct Recorded {
+  explicit Recorded(const Body& body) : trace(Make(body)), measured(trace) {}
+  static Trace Make(const Body& body) {
+    GpuLoop loop;
+    for (int i = 0; i < kSteps; ++i) {
+      body(loop);
+      loop.EndStep();
+    }
+    return loop.Finish();
+  }
+  const ReplayCheck& check() const { return measured.replay.check(); }
+  double After(const Edit& edit) const {
+    return measured.replay.StepNs(edit) / 1000;
+  }
+  // The runtime calls of that name.
+  std::vector<RowId> Calls(std::string_view name) const {
+    std::vector<RowId> rows;
+    for (RowId row = 0; row < trace.runtime_calls().size(); ++row) {
+      if (trace.name(trace.runtime_calls()[row].name) == name) {
+        rows.push_back(row);
+      }
+    }
+    return rows;
+  }
+  std::vector<WorkRef> Kernels(std::string_view name) const {
+    std::vector<WorkRef> refs;
+    for (RowId row = 0; row < trace.kernels().size(); ++row) {
+      if (trace.name(trace.kernels()[row].name) == name) {
+        refs.push_back({WorkTable::kKernel, row});
+      }
+    }
+    return refs;
+  }
+
+  Trace trace;
+  Measured measured;
+};
+
+void ManyKernels(GpuLoop& loop, int count, double us, double host_us) {
+  for (int i = 0; i < count; ++i) {
+    loop.Op("aten::add", host_us, [&] { loop.Kernel(us); });
+  }
+}
+
+TEST(DeviceReplayTest, SpeaksForALoopThatTheHostHoldsUp) {
+  const Recorded run([](GpuLoop& loop) { ManyKernels(loop, 50, 4, 20); });
+  EXPECT_TRUE(run.check().speaks) << run.check().why_not;
+  EXPECT_NEAR(run.check().no_edit_error, 0, 1e-3);
+  EXPECT_NEAR(run.check().limit_error, 0, 0.02);
+}
+
+TEST(DeviceReplayTest, SpeaksForALoopThatTheDeviceHoldsUp) {
+  const Recorded run([](GpuLoop& loop) {
+    ManyKernels(loop, 50, 60, 5);
+    loop.ReadBack(3);
+  });
+  EXPECT_TRUE(run.check().speaks) << run.check().why_not;
+  EXPECT_NEAR(run.check().no_edit_error, 0, 1e-3);
+}
+
+TEST(DeviceReplayTest, RefusesARunOfOneStep) {
+  GpuLoop loop;
+  ManyKernels(loop, 50, 60, 5);
+  loop.EndStep();
+  const Trace trace = loop.Finish();
+  const Measured measured(trace);
+  EXPECT_FALSE(measured.replay.check().speaks);
+  EXPECT_NE(measured.replay.check().why_not.find("one step"),
+            std::string::npos);
+}
+
+TEST(DeviceReplayTest, FasterKernelsWinNothingWhereTheHostIsLate) {
+  const Recorded run([](GpuLoop& loop) { ManyKernels(loop, 50, 4, 20); });
+  Edit edit;
+  for (const WorkRef& work : run.Kernels("some_kernel")) {
+    edit.scales.push_back({work, 0.5});
+  }
+  EXPECT_NEAR(run.After(edit), run.After({}), 0.02 * run.After({}));
+}
+
+TEST(DeviceReplayTest, FasterKernelsWinTheirTimeWhereTheDeviceIsBusy) {
+  const auto body = [](double us) {
+    return [us](GpuLoop& loop) {
+      ManyKernels(loop, 50, us, 5);
+      loop.ReadBack(3);
+    };
+  };
+  const Recorded run(body(60));
+  Edit edit;
+  for (const WorkRef& work : run.Kernels("some_kernel")) {
+    edit.scales.push_back({work, 0.5});
+  }
+  EXPECT_NEAR(run.After(edit), Truth(body(30)), 0.02 * Truth(body(30)));
+  edit.scale_error = 0.5;
+  EXPECT_NEAR(run.After(edit), Truth(body(45)), 0.02 * Truth(body(45)));
+}
+
+TEST(DeviceReplayTest, AReadInTheMiddleCostsTheHostItsLead) {
+  const auto body = [](bool reads) {
+    return [reads](GpuLoop& loop) {
+      ManyKernels(loop, 20, 50, 10);
+      if (reads) loop.ReadBack(2);
+      ManyKernels(loop, 40, 8, 20);
+    };
+  };
+  const Recorded run(body(true));
+  ASSERT_TRUE(run.check().speaks) << run.check().why_not;
+  const double truth = Truth(body(false));
+  ASSERT_LT(truth, 0.85 * run.After({}));
+  EXPECT_NEAR(run.After({.no_wait = run.Calls("cudaMemcpyAsync")}), truth,
+              0.05 * truth);
+}
+
+TEST(DeviceReplayTest, AReadBehindABusyDeviceCostsNothing) {
+  const Recorded run([](GpuLoop& loop) {
+    ManyKernels(loop, 50, 60, 5);
+    loop.ReadBack(3);
+  });
+  const double after = run.After({.no_wait = run.Calls("cudaMemcpyAsync")});
+  EXPECT_GT(after, 0.95 * run.After({}));
+}
+
+TEST(DeviceReplayTest, BatchesMadeByWorkersAreTakenInAMoment) {
+  const auto body = [](double load_us) {
+    return [load_us](GpuLoop& loop) {
+      loop.Load(load_us);
+      ManyKernels(loop, 50, 50, 60);
+      loop.ReadBack(3);
+    };
+  };
+  const Recorded run(body(2000));
+  const double truth = Truth(body(50));
+  // Beside workers the training thread itself goes a little slower.
+  const double after = run.After({.workers = 2});
+  EXPECT_GE(after, 0.99 * truth);
+  EXPECT_LE(after, 1.15 * truth);
+}
+
+TEST(DeviceReplayTest, TooFewWorkersHoldTheStepUp) {
+  const Recorded run([](GpuLoop& loop) {
+    loop.Load(9000);
+    ManyKernels(loop, 20, 50, 60);
+  });
+  EXPECT_NEAR(run.After({.workers = 2}), 4500, 45);
+  EXPECT_LT(run.After({.workers = 8}), 2000);
+}
+
+TEST(DeviceReplayTest, ACutKeepsWhatItSays) {
+  const auto body = [](double us) {
+    return [us](GpuLoop& loop) {
+      ManyKernels(loop, 20, 4, 20);
+      loop.Range(RangeKind::kUser, "logging", [&] { loop.Host(us); });
+      ManyKernels(loop, 20, 4, 20);
+    };
+  };
+  const Recorded run(body(800));
+  Edit edit;
+  for (const Range& range : run.trace.ranges()) {
+    edit.cuts.push_back(
+        {range.thread, {range.begin_ns, range.end_ns}, 100'000});
+  }
+  ASSERT_EQ(edit.cuts.size(), kSteps);
+  EXPECT_NEAR(run.After(edit), Truth(body(100)), 2);
+}
+
+TEST(DeviceReplayTest, DispatchIsCutToSoMuchPerLaunch) {
+  const auto body = [](double op_us) {
+    return [op_us](GpuLoop& loop) {
+      loop.Host(300);  // the user's own code stays
+      ManyKernels(loop, 50, 4, op_us);
+    };
+  };
+  const Recorded run(body(40));
+  // 2 us for both the op and its launch, which costs 5 here: 45 -> 2.
+  const double truth = 300 + 50 * 2;
+  EXPECT_NEAR(run.After({.dispatch_ns = 2000}), truth, 0.1 * truth);
+}
+
+TEST(DeviceReplayTest, AStreamWaitsForAnotherOnlyUntilTheEdgeIsGone) {
+  const auto body = [](bool waits) {
+    return [waits](GpuLoop& loop) {
+      loop.Kernel(500, 20, "ncclKernel_AllReduce");
+      if (waits) loop.StreamWait(7, 20);
+      ManyKernels(loop, 10, 60, 5);
+      loop.DeviceSync();
+    };
+  };
+  const Recorded run(body(true));
+  ASSERT_TRUE(run.check().speaks) << run.check().why_not;
+  const double truth = Truth(body(false));
+  ASSERT_LT(truth, 0.75 * run.After({}));
+  EXPECT_NEAR(run.After({.no_dependency = run.Kernels("some_kernel")}), truth,
+              0.03 * truth);
+  EXPECT_NEAR(run.After({.side_stream = run.Kernels("ncclKernel_AllReduce")}),
+              truth, 0.03 * truth);
+}
+
+TEST(DeviceReplayTest, TheOptimizerWaitsForWhatIsOverlapped) {
+  const auto body = [](GpuLoop& loop) {
+    loop.Kernel(2000, 20, "ncclKernel_AllReduce");
+    loop.StreamWait(7, 20);
+    ManyKernels(loop, 10, 60, 5);
+    loop.Range(RangeKind::kOptimizer, "Optimizer.step#SGD.step",
+               [&] { ManyKernels(loop, 5, 60, 5); });
+    loop.DeviceSync();
+  };
+  const Recorded run(body);
+  const double aside =
+      run.After({.side_stream = run.Kernels("ncclKernel_AllReduce")});
+  const double overlapped =
+      run.After({.overlapped = run.Kernels("ncclKernel_AllReduce")});
+  EXPECT_NEAR(run.After({}) - overlapped, 600, 30);
+  EXPECT_NEAR(run.After({}) - aside, 900, 60);
+}
+
+TEST(DeviceReplayTest, AnUnrecordedDependencyMakesItRefuse) {
+  // The device does nothing for half of the step, and no edge says why.
+  TraceBuilder builder;
+  const RowId thread = builder.ThreadRow(1, 1);
+  for (int64_t i = 0; i < 4; ++i) {
+    const int64_t begin = 1'700'000'000'000'000'000 + i * 10'000'000;
+    builder.Add(Step{begin, begin + 10'000'000, i, thread});
+    for (int64_t k = 0; k < 2; ++k) {
+      builder.Add(RuntimeCall{.begin_ns = begin + k * 100'000,
+                              .end_ns = begin + k * 100'000 + 5'000,
+                              .correlation = 2 * i + k + 1,
+                              .name = builder.Intern("cudaLaunchKernel"),
+                              .thread = thread});
+      Kernel kernel;
+      kernel.begin_ns = begin + 10'000 + k * 7'000'000;
+      kernel.end_ns = kernel.begin_ns + 2'000'000;
+      kernel.correlation = 2 * i + k + 1;
+      kernel.stream = 7;
+      kernel.name = builder.Intern("some_kernel");
+      builder.Add(kernel);
+    }
+    builder.Add(RuntimeCall{.begin_ns = begin + 300'000,
+                            .end_ns = begin + 9'020'000,
+                            .correlation = 100 + i,
+                            .name = builder.Intern("cudaDeviceSynchronize"),
+                            .thread = thread});
+    // What follows hangs on the wait.
+    builder.Add(RuntimeCall{.begin_ns = begin + 9'500'000,
+                            .end_ns = begin + 9'505'000,
+                            .correlation = 200 + i,
+                            .name = builder.Intern("cudaEventRecord"),
+                            .thread = thread});
+  }
+  for (Kind kind : {Kind::kStep, Kind::kRuntimeCall, Kind::kKernel}) {
+    builder.Watch(kind);
+  }
+  const Trace trace = builder.Build();
+  const Measured measured(trace);
+  EXPECT_FALSE(measured.replay.check().speaks);
+  EXPECT_LT(measured.replay.check().no_edit_error, -0.03);
+}
+
+}  // namespace
+}  // namespace stepscope
