@@ -32,6 +32,11 @@ bool Multiplies(KernelClass kind) {
          kind == KernelClass::kAttention;
 }
 
+bool Streams(KernelClass kind) {
+  return kind == KernelClass::kElementwise || kind == KernelClass::kReduction ||
+         kind == KernelClass::kCopy || kind == KernelClass::kNormalisation;
+}
+
 // Which steady step launched `work`; the number of windows if none did.
 size_t StepOf(const Trace& trace, const Steps& steps, const DeviceWork& work) {
   const bool known = work.call != kNone;
@@ -55,6 +60,12 @@ size_t StepOf(const Trace& trace, const Steps& steps, const DeviceWork& work) {
 class Costs {
  public:
   explicit Costs(const Trace& trace) : trace_(trace) {}
+  KernelClass ClassOf(RowId op) {
+    const NameId name = trace_.ops()[op].name;
+    const auto [known, added] = classes_.try_emplace(name);
+    if (added) known->second = ClassOfOp(trace_.name(name));
+    return known->second;
+  }
   const OpCost& Of(RowId op) {
     const auto [known, added] = costs_.try_emplace(op);
     if (added) known->second = CostOf(trace_, op);
@@ -64,6 +75,7 @@ class Costs {
  private:
   const Trace& trace_;
   std::unordered_map<RowId, OpCost> costs_;
+  std::unordered_map<NameId, KernelClass> classes_;
 };
 
 KernelUse Describe(const Trace& trace, RowId row, const KernelTraits& traits,
@@ -83,12 +95,17 @@ KernelUse Describe(const Trace& trace, RowId row, const KernelTraits& traits,
     use.eligible = use.multiplies && use.precision != Precision::kFp64;
     return use;
   }
-  const RowId served = MultiplyingOp(trace, kernel.op);
+  use.serves = costs.ClassOf(kernel.op);
+  RowId served = kernel.op;
+  while (served != kNone && !Multiplies(costs.ClassOf(served))) {
+    served = trace.ops()[served].parent;
+  }
   if (served == kNone) {
     use.multiplies = Multiplies(use.kind);
     return use;
   }
   use.op = served;
+  use.serves = costs.ClassOf(served);
   const OpCost& cost = costs.Of(served);
   // A name that tells nothing, under a product: the product itself.
   if (use.kind == KernelClass::kUnknown) use.kind = cost.kind;
@@ -116,11 +133,11 @@ void ShareWork(const Trace& trace, Costs& costs, std::vector<KernelUse>& uses) {
       if (cost.flops >= 0) use.flops = cost.flops * share;
       if (cost.bytes >= 0) use.bytes = cost.bytes * share;
     } else if (trace.kernels()[use.kernel].op == use.op &&
-               trace.ops()[use.op].inputs != kNone &&
-               use.kind == KernelClass::kElementwise) {
+               trace.ops()[use.op].inputs != kNone && Streams(use.kind)) {
       const OpCost& cost = costs.Of(use.op);
       if (cost.flops >= 0) use.flops = cost.flops;
       if (cost.bytes >= 0) use.bytes = cost.bytes;
+      use.elements = cost.elements;
       if (use.precision == Precision::kUnknown) use.precision = cost.precision;
     }
   }

@@ -20,6 +20,7 @@ struct KernelUse {
   size_t step = 0;   // index of the step's window
   RowId op = kNone;  // the matrix product, convolution or attention it
                      // serves, else the op that launched it
+  KernelClass serves = KernelClass::kUnknown;  // what that op is
   KernelClass kind = KernelClass::kUnknown;
   TensorCores tensor_cores = TensorCores::kUnknown;
   Precision precision = Precision::kUnknown;  // by name, else by the inputs
@@ -32,6 +33,7 @@ struct KernelUse {
   double ns = 0;
   double flops = -1;  // its share of the op's; -1 unknown
   double bytes = -1;
+  double elements = -1;  // of the largest tensor of what is no product
 };
 
 struct KernelUses {

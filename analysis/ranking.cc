@@ -22,6 +22,7 @@ struct Mute {
 };
 constexpr Mute kMutes[] = {
     {"loader-bound", "sync-data-loading"},
+    {"tf32-off", "tensor-cores-idle"},
     {"launch-bound", "host-sync", Muting::kSameTime},
     {"launch-bound", "explicit-sync", Muting::kSameTime},
     {"launch-bound", "grad-clip-sync", Muting::kSameTime},

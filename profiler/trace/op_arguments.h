@@ -27,6 +27,12 @@ class Arguments {
     static const std::vector<int64_t> kNoDims;
     return i < list_.size() ? list_[i].dims : kNoDims;
   }
+  // True if the last dimension but one is the contiguous one.
+  bool IsTransposed(size_t i) const {
+    if (i >= list_.size() || list_[i].strides.size() < 2) return false;
+    const std::vector<int64_t>& strides = list_[i].strides;
+    return strides.back() != 1 && strides[strides.size() - 2] == 1;
+  }
   std::string_view Type(size_t i) const {
     return i < list_.size() ? trace_.name(list_[i].type) : std::string_view();
   }

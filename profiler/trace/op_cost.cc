@@ -29,6 +29,12 @@ OpCost Product(const Arguments& args, size_t a, size_t b) {
   shape.n = right.back();
   shape.m = left.size() >= 2 ? left[left.size() - 2] : 1;
   for (size_t i = 0; i + 2 < left.size(); ++i) shape.batch *= left[i];
+  // [m, k] by [k, n]: transposed operands are contiguous along the other one.
+  const bool left_turned = args.IsTransposed(a);
+  const bool right_turned = args.IsTransposed(b);
+  shape.m_inner = left_turned;
+  shape.k_inner = !left_turned || right_turned;
+  shape.n_inner = true;  // of the result
   cost.matmul = shape;
   cost.flops = shape.flops();
   const double result = static_cast<double>(shape.batch) *
@@ -97,6 +103,7 @@ OpCost Streaming(KernelClass kind, const Arguments& args) {
     }
   }
   if (elements == 0) return cost;
+  cost.elements = elements;
   cost.flops = kind == KernelClass::kCopy ? 0 : elements;
   cost.bytes = bytes + (kind == KernelClass::kReduction ? 0 : result);
   return cost;

@@ -29,6 +29,11 @@ struct MatmulShape {
   int64_t m = 0;
   int64_t n = 0;
   int64_t k = 0;
+  // Dimensions along which an operand or the result is contiguous: loads go
+  // along them, so they should be multiples of 8.
+  bool m_inner = false;
+  bool n_inner = true;
+  bool k_inner = true;
   double flops() const {
     return 2.0 * static_cast<double>(batch) * static_cast<double>(m) *
            static_cast<double>(n) * static_cast<double>(k);
@@ -40,6 +45,7 @@ struct OpCost {
   Precision precision = Precision::kUnknown;  // of the operands
   double flops = -1;                          // -1 unknown
   double bytes = -1;
+  double elements = -1;     // of the largest tensor
   MatmulShape matmul = {};  // matrix products only; m is 0 if unknown
   int64_t groups = 1;       // convolutions
   bool depthwise = false;   // one channel per group

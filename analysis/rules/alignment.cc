@@ -1,0 +1,197 @@
+// Do the sizes of matrix products suit Tensor Cores?
+// Sources: PyTorch Performance Tuning Guide, "sizes in multiples of 8";
+// NVIDIA's matrix multiplication guide (16 bytes along contiguous dimensions).
+// A size that is not aligned is no finding by itself: libraries pad (DLProf
+// withdrew its shape rule in 20.10). It must be seen to be slow.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "kernel_evidence.h"
+#include "report/words.h"
+#include "rule.h"
+
+namespace stepscope {
+namespace {
+
+constexpr double kSlow = 0.7;   // of the rate of aligned products
+constexpr double kSimilar = 4;  // in work
+constexpr double kLeastFactor = 0.1;
+
+int64_t UnitOf(Precision precision) {
+  switch (precision) {
+    case Precision::kFp16:
+    case Precision::kBf16:
+      return 8;
+    case Precision::kTf32:
+      return 4;
+    case Precision::kFp8:
+    case Precision::kInt8:
+      return 16;
+    default:
+      return 1;
+  }
+}
+
+int64_t Padded(int64_t size, int64_t unit) {
+  return (size + unit - 1) / unit * unit;
+}
+
+// One matrix product as its kernels did it.
+struct Product {
+  RowId op = kNone;
+  MatmulShape shape = {};
+  Precision precision = Precision::kUnknown;
+  std::vector<const KernelUse*> kernels = {};
+  double ns = 0;
+  double padding = 1;  // padded / true work; 1 if aligned
+  bool aligned = true;
+  bool narrow = false;  // a kernel for sizes that are not aligned
+  double rate() const { return shape.flops() / std::max(ns, 1.0); }
+};
+
+std::vector<Product> FindProducts(const Measured& m) {
+  std::map<RowId, Product> by_op;
+  for (const KernelUse& use : m.kernels.uses) {
+    if (!use.eligible || use.kind != KernelClass::kMatmul || use.op == kNone ||
+        UnitOf(use.precision) == 1 || use.flops < 0) {
+      continue;
+    }
+    Product& product = by_op[use.op];
+    product.op = use.op;
+    product.precision = use.precision;
+    product.kernels.push_back(&use);
+    product.ns += use.ns;
+    product.narrow |= use.narrow;
+  }
+  std::vector<Product> products;
+  for (auto& [op, product] : by_op) {
+    product.shape = CostOf(m.trace, op).matmul;
+    if (product.shape.m == 0) continue;
+    const int64_t unit = UnitOf(product.precision);
+    const auto pad = [&](int64_t size, bool inner) {
+      if (!inner || size % unit == 0) return 1.0;
+      product.aligned = false;
+      return static_cast<double>(Padded(size, unit)) /
+             static_cast<double>(size);
+    };
+    product.padding = pad(product.shape.m, product.shape.m_inner) *
+                      pad(product.shape.n, product.shape.n_inner) *
+                      pad(product.shape.k, product.shape.k_inner);
+    products.push_back(std::move(product));
+  }
+  return products;
+}
+
+// The rate of aligned products of similar work; 0 if there are none.
+double AlignedRate(const std::vector<Product>& products,
+                   const Product& product) {
+  double flops = 0, ns = 0;
+  for (const Product& other : products) {
+    const double ratio = other.shape.flops() / product.shape.flops();
+    if (!other.aligned || other.precision != product.precision ||
+        ratio > kSimilar || ratio < 1 / kSimilar) {
+      continue;
+    }
+    flops += other.shape.flops();
+    ns += other.ns;
+  }
+  return ns > 0 ? flops / ns : 0;
+}
+
+std::string Sizes(const MatmulShape& shape) {
+  return "[" + std::to_string(shape.m) + ", " + std::to_string(shape.k) +
+         "] x [" + std::to_string(shape.k) + ", " + std::to_string(shape.n) +
+         "]";
+}
+
+Verdict CheckMisalignedDims(const Measured& m) {
+  if (m.kernels.uses.empty()) return Clean();
+  const std::vector<Product> products = FindProducts(m);
+  const Roofline roofline(m.kernels);
+  // Products of one shape are one case; AlignedRate is asked once for each.
+  std::map<std::tuple<int64_t, int64_t, int64_t, int64_t, int>, double> rates;
+  Edit edit;
+  double time = 0, saved = 0;
+  bool compared = false;
+  Finding finding;
+  const Product* worst = nullptr;
+  for (const Product& product : products) {
+    if (product.aligned) continue;
+    const auto [known, added] = rates.try_emplace(
+        {product.shape.batch, product.shape.m, product.shape.n, product.shape.k,
+         static_cast<int>(product.precision)});
+    if (added) known->second = AlignedRate(products, product);
+    double aligned = known->second;
+    const bool slow = aligned > 0 && product.rate() < kSlow * aligned;
+    if (!slow && !product.narrow) continue;
+    compared |= aligned > 0;
+    if (aligned == 0) aligned = roofline.Flops(product.precision);
+    if (aligned <= 0) continue;
+    const double factor =
+        std::max(kLeastFactor, product.rate() / aligned * product.padding);
+    if (factor >= 1) continue;
+    time += product.ns;
+    saved += (1 - factor) * product.ns;
+    for (const KernelUse* use : product.kernels) {
+      edit.scales.push_back(Scaled(*use, factor));
+    }
+    if (worst == nullptr || product.ns > worst->ns) worst = &product;
+  }
+  if (worst == nullptr) return Clean();
+  time /= m.kernels.steps;
+  saved /= m.kernels.steps;
+  if (saved * 1e-6 < GateMs(m)) return Clean();
+
+  finding.confidence = Confidence::kStrong;
+  finding.examples = LongestKernels(m, [&](const KernelUse& use) {
+    return std::ranges::any_of(edit.scales, [&](const WorkScale& scale) {
+      return scale.work.row == use.kernel;
+    });
+  });
+  const std::string unit = std::to_string(UnitOf(worst->precision));
+  finding.evidence =
+      "Matrix products whose sizes are not multiples of " + unit + " take " +
+      Milliseconds(time * 1e-6) + " per step" +
+      (compared ? " at less than 70 % of the rate of aligned ones."
+                : " in kernels that load one or two elements at a time.") +
+      " The longest is " + Sizes(worst->shape) + ".";
+  finding.where = OpWithShapes(m.trace, worst->op);
+  finding.assumption =
+      "padded sizes run as fast as aligned products in this run" +
+      (compared ? std::string() : "; " + PeaksInWords(m.kernels.peaks));
+  finding.fix_cpp =
+      "pad classes, vocabulary, channels and sequence length to "
+      "multiples of " +
+      unit + " (64 is best on A100 and later)";
+  finding.fix_python = finding.fix_cpp;
+  finding.wrong_if = "the same product is as slow with padded sizes";
+  finding = Sized(m, std::move(finding), edit, saved);
+  finding.evidence += HostFirst(m, finding, saved);
+  return Fire(std::move(finding), {std::move(edit)});
+}
+
+constexpr Rule kRules[] = {
+    {.id = "tc-misaligned-dims",
+     .question = "Are matrix products slow because their sizes are not "
+                 "multiples of 8?",
+     .runs = Runs::kGpuOnly,
+     .needs = {Kind::kKernel, Kind::kOpShapes},
+     .check = &CheckMisalignedDims,
+     .reference = "PyTorch Performance Tuning Guide: Use mixed precision, "
+                  "sizes in multiples of 8",
+     .detect = "A contiguous dimension is no multiple of 8 (16-bit), 4 (TF32) "
+               "or 16 (8-bit), and the product runs below 70 % of the rate of "
+               "aligned ones of similar work, or in a kernel with narrow loads",
+     .avoid = "odd batch dimensions, tiny products, misaligned products that "
+              "are as fast as aligned ones",
+     .fix_cpp = "pad sizes to multiples of 8",
+     .fix_python = "pad sizes to multiples of 8"}};
+
+}  // namespace
+
+extern const std::span<const Rule> kAlignment = kRules;
+
+}  // namespace stepscope

@@ -1,0 +1,242 @@
+// Does cuDNN run the best algorithm, and does it search for it only once?
+// Sources: PyTorch Performance Tuning Guide, "Enable cuDNN auto-tuner"; "17
+// tips", number 6 (27 % on one convolution); "PyTorch Performance Features and
+// How They Interact" (a search for every new size).
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "kernel_evidence.h"
+#include "report/words.h"
+#include "rule.h"
+
+namespace stepscope {
+namespace {
+
+constexpr double kShare = 0.20;     // of the compute time
+constexpr double kMostGain = 0.27;  // as measured by the tips' author
+constexpr size_t kAlgorithms = 4;   // more kernels than this are a search
+constexpr double kStepsPerBurst = 10;
+
+bool IsConvolution(const KernelUse& use) {
+  return use.multiplies && use.serves == KernelClass::kConvolution;
+}
+
+// What a step convolves: its ops' shapes, or the grids of their kernels.
+using Signature = std::multiset<std::pair<RowId, int64_t>>;
+std::map<size_t, Signature> SignaturesByStep(const Measured& m) {
+  std::map<size_t, Signature> signatures;
+  for (const KernelUse& use : m.kernels.uses) {
+    if (!IsConvolution(use)) continue;
+    const Kernel& kernel = m.trace.kernels()[use.kernel];
+    const RowId inputs = m.trace.ops()[use.op].inputs;
+    const int64_t grid =
+        static_cast<int64_t>(kernel.grid[0]) * kernel.grid[1] * kernel.grid[2];
+    signatures[use.step].emplace(inputs, inputs == kNone ? grid : 0);
+  }
+  return signatures;
+}
+
+Verdict CheckBenchmarkOff(const Measured& m) {
+  const Settings& settings = m.trace.settings().back();
+  if (settings.cudnn_benchmark < 0) {
+    return CouldNotLookBecause("cuDNN's settings were not recorded");
+  }
+  if (settings.cudnn_benchmark == 1 || settings.deterministic == 1) {
+    return Clean();
+  }
+  const KernelUses& kernels = m.kernels;
+  const double ns = kernels.NsPerStep(IsConvolution);
+  if (ns <= 0 || ns < kShare * kernels.compute_ns) return Clean();
+  const double compiled =
+      kernels.NsPerStep([](const KernelUse& use) { return use.compiled; });
+  const double pointwise = kernels.NsPerStep([](const KernelUse& use) {
+    return use.kind == KernelClass::kElementwise && !use.in_optimizer;
+  });
+  if (2 * compiled > pointwise && compiled > 0) return Clean();
+  const std::map<size_t, Signature> signatures = SignaturesByStep(m);
+  for (const auto& [step, signature] : signatures) {
+    if (signature != signatures.begin()->second) return Clean();
+  }
+
+  Finding finding;
+  finding.confidence = Confidence::kHint;
+  finding.examples = LongestKernels(m, IsConvolution);
+  finding.evidence =
+      "Convolutions take " + Milliseconds(ns * 1e-6) + " per step (" +
+      Percent(ns / kernels.compute_ns) +
+      " of the compute time), always of the same sizes, and cuDNN's search "
+      "for the fastest algorithm is off. Try it and measure.";
+  finding.assumption =
+      "the search brings 0 to 27 % of the convolutions; the middle is shown";
+  finding.fix_cpp = "at::globalContext().setBenchmarkCuDNN(true)";
+  finding.fix_python = "torch.backends.cudnn.benchmark = True";
+  finding.wrong_if = "sizes change from batch to batch: each is searched again";
+  const auto faster = [&](double by) {
+    Edit edit;
+    for (const KernelUse& use : kernels.uses) {
+      if (IsConvolution(use)) edit.scales.push_back(Scaled(use, 1 - by));
+    }
+    return edit;
+  };
+  Edit edit = faster(kMostGain / 2);
+  finding = Sized(m, std::move(finding), edit, kMostGain * ns);
+  if (finding.gain_is == GainKind::kPredicted) {
+    finding.gain.low_ms = 0;
+    finding.gain.high_ms = PredictGain(m, faster(kMostGain)).expected_ms;
+  }
+  return Fire(std::move(finding), {std::move(edit)});
+}
+
+// One call of a convolution, with the kernels it launched.
+struct Call {
+  RowId op = kNone;
+  std::set<NameId> kernels = {};
+};
+
+std::vector<Call> FindCalls(const Measured& m) {
+  std::vector<int8_t> convolves(m.trace.name_count(), -1);
+  std::unordered_map<RowId, size_t> index;
+  std::vector<Call> calls;
+  for (const Kernel& kernel : m.trace.kernels()) {
+    if (kernel.op == kNone) continue;
+    int8_t& known = convolves[kernel.name];
+    if (known < 0) {
+      const KernelClass kind = TraitsOfKernel(m.trace.name(kernel.name)).kind;
+      known = kind == KernelClass::kConvolution || kind == KernelClass::kMatmul;
+    }
+    if (known == 0) continue;
+    const RowId op = MultiplyingOp(m.trace, kernel.op);
+    if (op == kNone || ClassOfOp(m.trace.name(m.trace.ops()[op].name)) !=
+                           KernelClass::kConvolution) {
+      continue;
+    }
+    const auto [known_call, added] = index.try_emplace(op, calls.size());
+    if (added) calls.push_back({.op = op});
+    calls[known_call->second].kernels.insert(kernel.name);
+  }
+  std::ranges::sort(calls, {}, &Call::op);
+  return calls;
+}
+
+// Ops that allocate workspace or time kernels with events: a search does.
+std::unordered_set<RowId> OpsThatTryThings(const Trace& trace) {
+  std::unordered_set<RowId> ops;
+  for (const RuntimeCall& call : trace.runtime_calls()) {
+    if (call.op == kNone) continue;
+    const std::string_view name = trace.name(call.name);
+    if (name.find("Malloc") != std::string_view::npos ||
+        name.find("Free") != std::string_view::npos ||
+        name.find("Event") != std::string_view::npos) {
+      const RowId op = MultiplyingOp(trace, call.op);
+      if (op != kNone) ops.insert(op);
+    }
+  }
+  return ops;
+}
+
+bool InStepThatCounts(const Measured& m, int64_t time) {
+  return std::ranges::any_of(m.steps.windows, [&](const StepWindow& step) {
+    return step.kind != StepKind::kWarmUp && step.host.begin_ns <= time &&
+           time < step.host.end_ns;
+  });
+}
+
+Verdict CheckConvRetuning(const Measured& m) {
+  const std::vector<Call> calls = FindCalls(m);
+  if (calls.empty()) return Clean();
+  const std::unordered_set<RowId> trying = OpsThatTryThings(m.trace);
+  std::set<std::pair<NameId, RowId>> seen;
+  std::vector<double> lengths;
+  std::vector<RowId> bursts;
+  bool shapes = false;
+  for (const Call& call : calls) {
+    const Op& op = m.trace.ops()[call.op];
+    lengths.push_back(static_cast<double>(op.end_ns - op.begin_ns));
+    const bool fresh =
+        seen.emplace(op.name, op.inputs).second || op.inputs == kNone;
+    shapes |= op.inputs != kNone;
+    if (fresh && call.kernels.size() > kAlgorithms && trying.count(call.op) &&
+        InStepThatCounts(m, op.begin_ns)) {
+      bursts.push_back(call.op);
+    }
+  }
+  const double windows = static_cast<double>(m.steps.windows.size());
+  if (bursts.empty() || kStepsPerBurst * bursts.size() < windows) {
+    return Clean();
+  }
+  const double usual = Median(std::move(lengths));
+  Finding finding;
+  finding.confidence = shapes ? Confidence::kStrong : Confidence::kHint;
+  double excess = 0;
+  for (RowId row : bursts) {
+    const Op& op = m.trace.ops()[row];
+    const double ns = static_cast<double>(op.end_ns - op.begin_ns);
+    excess += std::max(0.0, ns - usual) / windows;
+    if (finding.examples.size() < 3) {
+      finding.examples.push_back(
+          {-1, op.begin_ns, op.end_ns, OpWithShapes(m.trace, row)});
+    }
+  }
+  if (excess * 1e-6 < GateMs(m)) return Clean();
+  finding.evidence =
+      "cuDNN searches for algorithms again: " +
+      Count(static_cast<int64_t>(bursts.size()), "search", "searches") +
+      " in " + Count(static_cast<int64_t>(windows), "step") + ", " +
+      Milliseconds(excess * 1e-6) + " per step" +
+      (shapes ? ", each for a size not seen before." : ".");
+  finding.where = finding.examples.front().what;
+  finding.fix_cpp =
+      "pad to a few sizes, drop the last partial batch, or "
+      "at::globalContext().setBenchmarkCuDNN(false)";
+  finding.fix_python =
+      "pad to a few sizes, DataLoader(drop_last=True), "
+      "torch.backends.cudnn.benchmark_limit, or benchmark = False";
+  finding.wrong_if = "every size has been seen once the window is over";
+  if (bursts.size() > 1) {
+    finding.assumption = "at best: no search is left";
+    finding.gain_is = GainKind::kBound;
+    finding.gain = {excess * 1e-6, 0, excess * 1e-6};
+  } else {
+    finding.assumption =
+        "one search, such as for the last batch of an epoch, costs little";
+  }
+  return Fire(std::move(finding));
+}
+
+constexpr Rule kRules[] = {
+    {.id = "cudnn-benchmark-off",
+     .question = "Is cuDNN's search for the fastest algorithm off although "
+                 "sizes are constant?",
+     .runs = Runs::kGpuOnly,
+     .needs = {Kind::kKernel, Kind::kSettings},
+     .check = &CheckBenchmarkOff,
+     .reference = "PyTorch Performance Tuning Guide: Enable cuDNN auto-tuner",
+     .detect = "cudnn.benchmark is off, convolutions take 20 % of the compute "
+               "time or more, and their sizes are the same in all steps",
+     .avoid = "deterministic mode, compiled models, varying sizes, files that "
+              "do not say what the setting was",
+     .fix_cpp = "at::globalContext().setBenchmarkCuDNN(true)",
+     .fix_python = "torch.backends.cudnn.benchmark = True"},
+    {.id = "conv-retuning",
+     .question = "Does cuDNN search for algorithms again and again?",
+     .runs = Runs::kGpuOnly,
+     .needs = {Kind::kKernel, Kind::kRuntimeCall},
+     .check = &CheckConvRetuning,
+     .reference = "PyTorch Performance Features and How They Interact: cuDNN "
+                  "benchmarking with varying sizes",
+     .detect = "Convolutions of new sizes that launch more than four kernels "
+               "and allocate or time, once in ten steps or more",
+     .avoid = "warm-up steps; a single search is a note",
+     .fix_cpp = "pad to a few sizes",
+     .fix_python = "pad to a few sizes, drop_last=True"}};
+
+}  // namespace
+
+extern const std::span<const Rule> kConvolution = kRules;
+
+}  // namespace stepscope

@@ -1,0 +1,237 @@
+// Are Tensor Cores used for what they could do?
+// Sources: PyTorch Performance Tuning Guide, "Use mixed precision" (up to 3x)
+// and "sizes in multiples of 8"; the ResNet-18 case study, step 6 (1670 to 2477
+// images/s). 10 % of the compute time is where a factor of two is worth 5 % of
+// a GPU-bound step.
+#include <algorithm>
+#include <string>
+
+#include "kernel_evidence.h"
+#include "report/words.h"
+#include "rule.h"
+
+namespace stepscope {
+namespace {
+
+constexpr double kShare = 0.10;
+constexpr double kWithoutShapes = 0.5;  // a factor of two, as the guide's users
+constexpr double kShortNs = 10'000;     // shorter kernels are latency
+constexpr const char* kUnknownDevice =
+    "the device's compute capability was not recorded";
+
+bool IsFp32Simt(const KernelUse& use) {
+  return use.eligible && use.tensor_cores == TensorCores::kNo &&
+         use.precision == Precision::kFp32;
+}
+bool Is16BitSimt(const KernelUse& use) {
+  return use.eligible && use.tensor_cores == TensorCores::kNo &&
+         Is16Bit(use.precision);
+}
+bool IsTf32(const KernelUse& use) {
+  return use.eligible && use.tensor_cores == TensorCores::kYes &&
+         use.precision == Precision::kTf32;
+}
+// What autocast would run in 16 bits beside the products.
+bool IsPointwiseFp32(const KernelUse& use) {
+  return !use.in_optimizer && use.precision == Precision::kFp32 &&
+         use.ns > kShortNs &&
+         (use.kind == KernelClass::kElementwise ||
+          use.kind == KernelClass::kNormalisation ||
+          use.kind == KernelClass::kLayout || use.kind == KernelClass::kCopy);
+}
+
+bool DeviceKnown(const KernelUses& kernels) {
+  return kernels.device.compute_major >= 0 || kernels.peaks.known() ||
+         IsAmd(kernels.device);
+}
+
+// The time of a kernel in another precision, as a share of today's.
+double FactorIn(const Roofline& roofline, const KernelUse& use,
+                Precision precision) {
+  const bool halves = Is16Bit(precision) && !Is16Bit(use.precision);
+  const double bytes = use.bytes < 0 ? -1 : use.bytes / (halves ? 2 : 1);
+  const double floor = roofline.Ns(precision, use.flops, bytes);
+  if (use.flops < 0 || floor <= 0) return kWithoutShapes;
+  // From TF32 the units are twice as fast, whatever the kernel wastes today.
+  const double least = use.precision == Precision::kTf32 ? 0.5 : 0.0;
+  return std::clamp(floor / std::max(use.ns, 1.0), least, 1.0);
+}
+
+struct Change {
+  Edit edit;
+  double saved_ns = 0;  // kernel time per step
+};
+
+Change InPrecision(const KernelUses& kernels, const KernelFilter& wanted,
+                   Precision precision) {
+  const Roofline roofline(kernels);
+  Change change;
+  for (const KernelUse& use : kernels.uses) {
+    if (!wanted(use)) continue;
+    const double factor = FactorIn(roofline, use, precision);
+    if (factor >= 1) continue;
+    change.edit.scales.push_back(Scaled(use, factor));
+    change.saved_ns += (1 - factor) * use.ns;
+  }
+  change.saved_ns /= std::max(kernels.steps, 1.0);
+  return change;
+}
+
+const Settings* LatestSettings(const Trace& trace) {
+  return trace.settings().empty() ? nullptr : &trace.settings().back();
+}
+
+std::string OfCompute(const KernelUses& kernels, double ns) {
+  return Milliseconds(ns * 1e-6) + " per step (" +
+         Percent(ns / std::max(kernels.compute_ns, 1.0)) +
+         " of the GPU's compute time)";
+}
+
+Verdict CheckTensorCoresIdle(const Measured& m) {
+  const KernelUses& kernels = m.kernels;
+  if (kernels.uses.empty()) return Clean();
+  if (!DeviceKnown(kernels)) return CouldNotLookBecause(kUnknownDevice);
+  if (!HasTensorCores(kernels.device)) return Clean();
+
+  const double fp32 = kernels.NsPerStep(IsFp32Simt);
+  const double half = kernels.NsPerStep(Is16BitSimt);
+  const double tf32 = kernels.NsPerStep(IsTf32);
+  const double limit = kShare * kernels.compute_ns;
+  if (std::max(fp32 + half, tf32) < limit) return Clean();
+  const bool simt = fp32 + half >= limit;
+  const bool only_half = simt && half > fp32;
+  const KernelFilter wanted = [&](const KernelUse& use) {
+    return (simt && Is16BitSimt(use)) ||
+           (!only_half && (IsFp32Simt(use) || IsTf32(use)));
+  };
+  Change change = InPrecision(kernels, wanted, Precision::kBf16);
+  if (!only_half) {
+    for (const KernelUse& use : kernels.uses) {
+      if (!IsPointwiseFp32(use)) continue;
+      change.edit.scales.push_back(Scaled(use, 0.5));
+      change.saved_ns += 0.5 * use.ns / kernels.steps;
+    }
+  }
+
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  finding.examples = LongestKernels(m, wanted);
+  if (simt) {
+    finding.evidence =
+        "Matrix products and convolutions take " +
+        OfCompute(kernels, fp32 + half) + " without Tensor Cores, in " +
+        (only_half ? "16-bit kernels that do not use them" : "float32") + ".";
+  } else {
+    finding.evidence = "Matrix products and convolutions take " +
+                       OfCompute(kernels, tf32) +
+                       " in TF32; 16-bit types run twice as fast.";
+  }
+  const double unknown = kernels.NsPerStep([](const KernelUse& use) {
+    return use.eligible && use.tensor_cores == TensorCores::kUnknown;
+  });
+  if (unknown >= kShortNs) {
+    finding.evidence += " The names of kernels that take " +
+                        Milliseconds(unknown * 1e-6) +
+                        " more do not tell; they are left out.";
+  }
+  const Settings* settings = LatestSettings(m.trace);
+  if (settings != nullptr && settings->autocast_cuda == 1) {
+    finding.evidence += " Autocast is on: these ops run outside of it.";
+  }
+  const std::string peaks = PeaksInWords(kernels.peaks);
+  finding.assumption =
+      peaks.empty() ? "such kernels become twice as fast (no shapes, or the "
+                      "device's peaks are not known)"
+                    : "good kernels reach 60 % of the compute and 80 % of the "
+                      "memory " +
+                          peaks;
+  if (only_half) {
+    finding.fix_cpp =
+        "channels, features and sequence lengths in multiples of 8; "
+        "contiguous operands";
+    finding.fix_python = finding.fix_cpp;
+  } else {
+    finding.fix_cpp =
+        "at::autocast::set_autocast_enabled(at::kCUDA, true); "
+        "at::autocast::set_autocast_dtype(at::kCUDA, at::kBFloat16); "
+        "at::autocast::clear_cache() after each step. Check convergence";
+    finding.fix_python =
+        "with torch.autocast(\"cuda\", dtype=torch.bfloat16): ...  (float16 "
+        "needs a GradScaler). Check convergence";
+  }
+  finding.wrong_if = "the model does not converge in 16 bits";
+  finding = Sized(m, std::move(finding), change.edit, change.saved_ns);
+  finding.evidence += HostFirst(m, finding, change.saved_ns);
+  return Fire(std::move(finding), {std::move(change.edit)});
+}
+
+Verdict CheckTf32Off(const Measured& m) {
+  const KernelUses& kernels = m.kernels;
+  if (kernels.uses.empty()) return Clean();
+  if (!DeviceKnown(kernels)) return CouldNotLookBecause(kUnknownDevice);
+  if (!HasTf32(kernels.device)) return Clean();
+  const Settings* settings = LatestSettings(m.trace);
+  const bool live = settings != nullptr && settings->tf32_cublas >= 0;
+  if (live && settings->tf32_cublas == 1) return Clean();
+  const KernelFilter wanted = [](const KernelUse& use) {
+    return IsFp32Simt(use) && use.kind == KernelClass::kMatmul;
+  };
+  const double ns = kernels.NsPerStep(wanted);
+  if (ns < kShare * kernels.compute_ns) return Clean();
+
+  Change change = InPrecision(kernels, wanted, Precision::kTf32);
+  Finding finding;
+  finding.confidence = live ? Confidence::kProven : Confidence::kStrong;
+  finding.examples = LongestKernels(m, wanted);
+  finding.evidence =
+      "Matrix products take " + OfCompute(kernels, ns) +
+      " in plain float32 although the device knows TF32" +
+      (live ? std::string("; the precision of float32 products is \"") +
+                  std::string(m.trace.name(settings->matmul_precision)) + "\"."
+            : std::string("."));
+  finding.assumption = "TF32 products reach what good kernels reach; " +
+                       PeaksInWords(kernels.peaks);
+  finding.fix_cpp =
+      "at::globalContext().setFloat32MatmulPrecision(\"high\")  (10 bits of "
+      "mantissa)";
+  finding.fix_python =
+      "torch.set_float32_matmul_precision(\"high\")  (10 bits of mantissa)";
+  finding.wrong_if = "results need all 23 bits of float32's mantissa";
+  finding = Sized(m, std::move(finding), change.edit, change.saved_ns);
+  finding.evidence += HostFirst(m, finding, change.saved_ns);
+  return Fire(std::move(finding), {std::move(change.edit)});
+}
+
+constexpr Rule kRules[] = {
+    {.id = "tensor-cores-idle",
+     .question = "Do matrix products run without Tensor Cores, or in TF32 "
+                 "where 16 bits would do?",
+     .runs = Runs::kGpuOnly,
+     .needs = {Kind::kKernel},
+     .check = &CheckTensorCoresIdle,
+     .reference = "PyTorch Performance Tuning Guide: Use mixed precision and "
+                  "AMP",
+     .detect = "Products and convolutions that suit Tensor Cores take 10 % of "
+               "the GPU's compute time or more without them (or in TF32)",
+     .avoid = "depthwise and grouped convolutions, matrix times vector, tiny "
+              "products, float64, kernels whose names do not tell",
+     .fix_cpp = "at::autocast::set_autocast_enabled(at::kCUDA, true)",
+     .fix_python = "torch.autocast(\"cuda\", dtype=torch.bfloat16)"},
+    {.id = "tf32-off",
+     .question = "Do float32 matrix products forgo TF32?",
+     .runs = Runs::kGpuOnly,
+     .needs = {Kind::kKernel},
+     .check = &CheckTf32Off,
+     .reference = "PyTorch Performance Tuning Guide: Use Tensor Cores; "
+                  "torch.set_float32_matmul_precision",
+     .detect = "Float32 matrix products outside Tensor Cores take 10 % of the "
+               "GPU's compute time or more on a device that knows TF32",
+     .avoid = "devices before Ampere; convolutions, which use TF32 by default",
+     .fix_cpp = "at::globalContext().setFloat32MatmulPrecision(\"high\")",
+     .fix_python = "torch.set_float32_matmul_precision(\"high\")"}};
+
+}  // namespace
+
+extern const std::span<const Rule> kTensorCores = kRules;
+
+}  // namespace stepscope

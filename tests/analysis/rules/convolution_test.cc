@@ -1,0 +1,116 @@
+#include "compute_text.h"
+#include "rule_testing.h"
+
+namespace stepscope {
+namespace {
+
+constexpr const char* kConv =
+    "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nhwc";
+constexpr const char* kOther = "void at::native::reduce_kernel<512, 1>()";
+
+std::string Input(int64_t size) {
+  return "(float[32,64," + std::to_string(size) + "," + std::to_string(size) +
+         "],float[64,64,3,3])";
+}
+
+struct Run {
+  std::string settings = "settings 1 step=0 cudnn_benchmark=0 deterministic=0";
+  double conv_us = 1'000;
+  double other_us = 1'000;
+  bool varying = false;
+  std::string op = "aten::cudnn_convolution";
+};
+Report With(const Run& run) {
+  ComputeText text;
+  if (!run.settings.empty()) text.Line(run.settings);
+  for (int i = 0; i < 3; ++i) {
+    text.Op(run.op, Input(run.varying ? 56 + i : 56), {{kConv, run.conv_us}});
+    text.Op("aten::sum", "", {{kOther, run.other_us}});
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(CudnnBenchmarkTest, HintsAtTheSearch) {
+  const Report report = With({});
+  const Finding* finding = Find(report, "cudnn-benchmark-off");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
+  EXPECT_LE(finding->severity, FindingSeverity::kMedium);
+  EXPECT_NEAR(finding->gain.expected_ms, 0.135, 0.01);
+  EXPECT_EQ(finding->gain.low_ms, 0);
+  EXPECT_NEAR(finding->gain.high_ms, 0.27, 0.01);
+}
+
+TEST(CudnnBenchmarkTest, StaysSilentBelowAFifthOfTheComputeTime) {
+  EXPECT_TRUE(
+      IsClean(With({.conv_us = 199, .other_us = 801}), "cudnn-benchmark-off"));
+  EXPECT_FALSE(
+      IsClean(With({.conv_us = 201, .other_us = 799}), "cudnn-benchmark-off"));
+}
+
+TEST(CudnnBenchmarkTest, StaysSilentWhereItIsOnOrUnwanted) {
+  EXPECT_TRUE(IsClean(With({.settings = "settings 1 step=0 cudnn_benchmark=1"}),
+                      "cudnn-benchmark-off"));
+  EXPECT_TRUE(IsClean(
+      With({.settings = "settings 1 step=0 cudnn_benchmark=0 deterministic=1"}),
+      "cudnn-benchmark-off"));
+  EXPECT_TRUE(IsClean(With({.varying = true}), "cudnn-benchmark-off"));
+}
+
+TEST(CudnnBenchmarkTest, StaysSilentOnALinearModel) {
+  EXPECT_TRUE(IsClean(With({.op = "aten::mm"}), "cudnn-benchmark-off"));
+}
+
+TEST(CudnnBenchmarkTest, CannotLookAtAFileWithoutSettings) {
+  EXPECT_NE(WhyBlind(With({.settings = ""}), "cudnn-benchmark-off"), "");
+}
+
+// Steps of convolutions; those of `searched` launch `kernels` algorithms and
+// time them.
+Report Searching(const std::vector<int>& searched, int kernels = 6,
+                 bool times = true) {
+  ComputeText text;
+  for (int i = 0; i < 5; ++i) {
+    const bool search = std::ranges::count(searched, i) > 0;
+    text.Begin();
+    for (int k = 0; k < (search ? kernels : 1); ++k) {
+      if (search && times) text.Call("cudaEventRecord", 200);
+      text.Launch({kConv + std::to_string(k), 300});
+    }
+    text.End("aten::cudnn_convolution", Input(search ? 60 + i : 56), 10);
+    for (int k = 0; k < 20; ++k) {
+      text.Op("aten::cudnn_convolution", Input(56), {{kConv, 300}}, 250);
+    }
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(ConvRetuningTest, FiresOnSearchesForNewSizes) {
+  const Report report = Searching({1, 3});
+  const Finding* finding = Find(report, "conv-retuning");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_is, GainKind::kBound);
+  EXPECT_NE(finding->evidence.find("2 searches"), std::string::npos);
+}
+
+TEST(ConvRetuningTest, OneSearchIsANote) {
+  const Report report = Searching({4});
+  const Finding* finding = Find(report, "conv-retuning");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->severity, FindingSeverity::kNote);
+  EXPECT_NE(finding->fix_python.find("drop_last"), std::string::npos);
+}
+
+TEST(ConvRetuningTest, FourKernelsAreNoSearch) {
+  EXPECT_TRUE(IsClean(Searching({1, 3}, 4), "conv-retuning"));
+  EXPECT_FALSE(IsClean(Searching({1, 3}, 5), "conv-retuning"));
+}
+
+TEST(ConvRetuningTest, ManyKernelsThatAreNotTimedAreNoSearch) {
+  EXPECT_TRUE(IsClean(Searching({1, 3}, 6, false), "conv-retuning"));
+}
+
+}  // namespace
+}  // namespace stepscope
