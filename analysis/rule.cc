@@ -11,6 +11,8 @@ constexpr double kPoorEfficiency = 0.7, kGoodEfficiency = 0.95;
 // How near replay comes to the simulator of the tests.
 constexpr double kModelError = 0.1;
 constexpr double kDearWorker = 1.25, kCheapWorker = 0.9;
+// Of the device time that faster work is meant to save, what it may save.
+constexpr double kPoorScale = 0.7, kGoodScale = 1.15;
 
 // Spread of the steady steps that one slow step does not blow up.
 double RobustCov(const Measured& measured) {
@@ -29,10 +31,12 @@ double RobustCov(const Measured& measured) {
 Gain PredictGain(const Measured& measured, const Edit& edit) {
   const Replay& replay = measured.replay;
   const double now = replay.StepNs({});
-  const auto won_ms = [&](double efficiency, double worker_cost) {
+  const auto won_ms = [&](double efficiency, double worker_cost,
+                          double scale_error) {
     Edit varied = edit;
     varied.efficiency = efficiency;
     varied.worker_cost = worker_cost;
+    varied.scale_error = scale_error;
     return (now - replay.StepNs(varied)) * 1e-6;
   };
   Gain gain;
@@ -40,10 +44,10 @@ Gain PredictGain(const Measured& measured, const Edit& edit) {
   const double noise = gain.expected_ms * RobustCov(measured) /
                        std::sqrt(std::max<double>(measured.stats.steady, 1));
   gain.low_ms = std::min((1 - kModelError) * gain.expected_ms,
-                         won_ms(kPoorEfficiency, kDearWorker)) -
+                         won_ms(kPoorEfficiency, kDearWorker, kPoorScale)) -
                 noise;
   gain.high_ms = std::max((1 + kModelError) * gain.expected_ms,
-                          won_ms(kGoodEfficiency, kCheapWorker)) +
+                          won_ms(kGoodEfficiency, kCheapWorker, kGoodScale)) +
                  noise;
   gain.low_ms = std::max(gain.low_ms, 0.0);
   gain.high_ms = std::min(gain.high_ms, measured.stats.mean_ms);
