@@ -92,6 +92,7 @@ bool EventOrder::Next() {
   }
   if (best == nullptr) return false;
   table_ = static_cast<Table>(best - heads_);
+  begin_ns_ = best->begin_ns;
   row_ = best->next++;
   Load(table_);
   return true;

@@ -39,6 +39,7 @@ class EventOrder {
   bool Next();
   Table table() const { return table_; }
   RowId row() const { return row_; }
+  int64_t begin_ns() const { return begin_ns_; }
 
  private:
   struct Head {
@@ -53,6 +54,7 @@ class EventOrder {
   Head heads_[static_cast<size_t>(Table::kCount)];
   Table table_ = Table::kStep;
   RowId row_ = kNone;
+  int64_t begin_ns_ = 0;
 };
 
 // The first begin and the last end of all drawn rows and of the window; both 0

@@ -71,7 +71,8 @@ constexpr std::array<std::string_view, static_cast<size_t>(ArgKey::kCount)>
                  "stepscope.stack",
                  "stepscope.thread",
                  "stepscope.queued",
-                 "stepscope.submitted"};
+                 "stepscope.submitted",
+                 "stepscope.counted"};
 
 constexpr size_t kSlots = 512;
 

@@ -74,6 +74,7 @@ enum class ArgKey : uint8_t {
   kOurThread,
   kOurQueued,
   kOurSubmitted,
+  kOurCounted,
   kCount
 };
 

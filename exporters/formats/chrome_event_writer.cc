@@ -17,6 +17,7 @@ ChromeEventWriter::ChromeEventWriter(const Trace& trace, ChromeFlavour flavour,
       json_(out),
       links_(trace, flavour),
       inputs_(trace),
+      totals_(trace),
       arrow_due_(trace.runtime_calls().size()) {
   for (const PythonFrame& frame : trace.python_frames())
     first_python_id_ = std::max(first_python_id_, frame.python_id + 1);
@@ -108,6 +109,22 @@ void ChromeEventWriter::WriteSpan(const TimeSpan& span) {
   out_ += "}}";
 }
 
+void ChromeEventWriter::WriteBounds(const TimeSpan& span) {
+  const RunInfo& run = trace_.run();
+  const bool is_known = run.window_end_ns > run.window_begin_ns;
+  Instant("Iteration Start: PyTorch Profiler",
+          is_known ? run.window_begin_ns : span.begin_ns);
+  Instant("Record Window End", is_known ? run.window_end_ns : span.end_ns);
+}
+
+void ChromeEventWriter::Instant(const char* name, int64_t time_ns) {
+  out_ += ",\n{\"ph\": \"i\", \"s\": \"g\", \"name\": \"";
+  out_ += name;
+  out_ += "\", \"pid\": \"Traces\", \"tid\": \"PyTorch Profiler\", \"ts\": ";
+  AppendMicros(time_ns - base_ns_, out_);
+  out_ += '}';
+}
+
 void ChromeEventWriter::WriteLosses(const TimeSpan& span) {
   for (const Loss& loss : trace_.losses()) {
     Annotation annotation = {.row = "losses",
@@ -157,7 +174,7 @@ void ChromeEventWriter::Write(Table table, RowId row) {
     case Table::kOverhead:
       return Write(trace_.overheads()[row]);
     case Table::kAllocation:
-      return Write(trace_.allocations()[row]);
+      return Write(trace_.allocations()[row], row);
     case Table::kDeviceMemory:
       return Write(trace_.device_memory()[row]);
     case Table::kKernel:

@@ -14,6 +14,8 @@
 
 #include "../event_order.h"
 #include "../json_writer.h"
+#include "../memory_totals.h"
+#include "chrome_gpu_ranges.h"
 #include "chrome_inputs_writer.h"
 #include "chrome_links.h"
 #include "chrome_rows.h"
@@ -29,6 +31,13 @@ class ChromeEventWriter {
   void WriteSpan(const TimeSpan& span);
   void WriteLosses(const TimeSpan& span);
   void WriteAnnotation(const Annotation& annotation, const TimeSpan& span);
+  // What devices said about themselves, as counters.
+  void WriteSamples();
+  // The moments that bound the recording.
+  void WriteBounds(const TimeSpan& span);
+  // REQUIRES: in order of begin among the rows, before those that begin with
+  // it.
+  void Write(const GpuRange& range);
   // REQUIRES: rows come in the order of EventOrder.
   void Write(Table table, RowId row);
 
@@ -40,7 +49,7 @@ class ChromeEventWriter {
   void Write(const Communication& communication, RowId row);
   void Write(const RuntimeCall& call, RowId row);
   void Write(const Overhead& overhead);
-  void Write(const Allocation& event);
+  void Write(const Allocation& event, RowId row);
   void Write(const DeviceMemory& event);
   void Write(const Kernel& kernel);
   void Write(const Copy& copy);
@@ -65,6 +74,8 @@ class ChromeEventWriter {
   // The name of a host event, changed where viewers would take it for a step
   // mark; sets is_altered_.
   std::string_view Harmless(std::string_view name);
+  bool NeedsMark(NameId kernel);
+  void Instant(const char* name, int64_t time_ns);
   void ThreadArgs(const ChromePlace& place, RowId thread);
   bool is_tb() const { return flavour_ == ChromeFlavour::kTb; }
 
@@ -76,6 +87,8 @@ class ChromeEventWriter {
   JsonWriter json_;
   ChromeLinks links_;
   ChromeInputsWriter inputs_;
+  MemoryTotals totals_;
+  std::unordered_map<NameId, bool> needs_mark_;  // by name of a kernel
   std::string altered_name_;
   bool is_altered_ = false;
 

@@ -94,13 +94,15 @@ void ChromeEventWriter::Write(const Kernel& kernel) {
                                            kernel.begin_ns, kernel.end_ns);
   const std::string_view name = trace_.name(kernel.name);
   std::string_view shown = Harmless(name);
-  if (is_tb() && NeedsTensorCoreMark(name)) {
+  if (is_tb() && NeedsMark(kernel.name)) {
     altered_name_ = shown;
     altered_name_ += kTensorCoreMark;
     shown = altered_name_;
     is_altered_ = true;
   }
   Open("kernel", shown, place, kernel.begin_ns, kernel.end_ns);
+  // torch's own profile_analysis shows no kernel without it.
+  if (!is_tb()) json_.Field("name", shown);
   WorkArgs(kernel);
   const auto number = [&](const char* key, int64_t value) {
     if (value != -1) json_.Field(key, value);
@@ -146,6 +148,12 @@ void ChromeEventWriter::Write(const Kernel& kernel) {
   if (is_altered_) json_.Field("stepscope.name", name);
   Close();
   ArrowFromCall(kernel, place);
+}
+
+bool ChromeEventWriter::NeedsMark(NameId kernel) {
+  const auto [it, added] = needs_mark_.try_emplace(kernel, false);
+  if (added) it->second = NeedsTensorCoreMark(trace_.name(kernel));
+  return it->second;
 }
 
 void ChromeEventWriter::Write(const Copy& copy) {
@@ -206,29 +214,6 @@ void ChromeEventWriter::Write(const Sync& sync) {
                 sync.wait_on_record_correlation);
   }
   if (is_altered_) json_.Field("stepscope.name", name);
-  Close();
-}
-
-// What the driver itself handed out and took back, below the caching
-// allocator. No viewer knows such a thing: it stands in a row of our own.
-void ChromeEventWriter::Write(const DeviceMemory& event) {
-  const ChromePlace place =
-      rows_.OnOwnRow("driver memory, GPU " + std::to_string(event.device),
-                     event.time_ns, event.time_ns);
-  OpenInstant("stepscope_memory", trace_.name(event.name), place,
-              event.time_ns);
-  json_.Field("device", int64_t{event.device});
-  if (event.stream != -1) json_.Field("stream", event.stream);
-  if (event.correlation != -1) json_.Field("correlation", event.correlation);
-  json_.Field("stepscope.source",
-              kMemoryKindTexts[static_cast<size_t>(event.kind)]);
-  if (event.is_async) json_.Field("stepscope.async", int64_t{1});
-  json_.Key("Addr");
-  json_.Uint(event.address);
-  json_.Field("Bytes", event.bytes);
-  if (event.pool_used_bytes != -1)
-    json_.Field("Total Allocated", event.pool_used_bytes);
-  if (event.pool_bytes != -1) json_.Field("Total Reserved", event.pool_bytes);
   Close();
 }
 

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
-#include <type_traits>
+#include <map>
 #include <vector>
 
 #include "../json_writer.h"
-#include "../row_fields.h"
+#include "chrome_own_header_writer.h"
 
 namespace stepscope {
 namespace {
@@ -41,65 +40,6 @@ int64_t DayOfRun(std::string_view run_id) {
          719468;
 }
 
-// Visitor that writes each field of a row as a member of the open object;
-// unknown ones are left out.
-template <typename Row>
-struct FieldJson {
-  const Trace& trace;
-  const Row& row;
-  JsonWriter& json;
-  const Row unknown = {};
-
-  template <typename M>
-  void Number(const char* key, M member) {
-    using T = std::remove_cvref_t<decltype(row.*member)>;
-    const T value = row.*member;
-    if (value == unknown.*member) return;
-    if constexpr (std::is_floating_point_v<T>) {
-      if (!std::isfinite(value)) return;
-      json.Key(key);
-      json.Double(value);
-    } else if constexpr (std::is_unsigned_v<T>) {
-      json.Key(key);
-      json.Uint(value);
-    } else {
-      json.Field(key, static_cast<int64_t>(value));
-    }
-  }
-  template <typename M>
-  void Numbers(const char* key, M member) {
-    if (row.*member == unknown.*member) return;
-    json.Key(key);
-    json.OpenList();
-    for (int64_t value : row.*member) {
-      json.Item();
-      json.Int(value);
-    }
-    json.CloseList();
-  }
-  template <typename M>
-  void Name(const char* key, M member) {
-    if (row.*member != 0) json.Field(key, trace.name(row.*member));
-  }
-  template <typename M>
-  void Text(const char* key, M member) {
-    if (!(row.*member).empty()) json.Field(key, row.*member);
-  }
-  template <typename M>
-  void Thread(const char* key, M member) {
-    if (row.*member != kNone)
-      json.Field(key, static_cast<int64_t>(row.*member));
-  }
-  template <typename M>
-  void Choice(const char* key, M member, Texts) {
-    json.Field(key, static_cast<int64_t>(row.*member));
-  }
-  template <typename M>
-  void Inputs(const char*, M) {}
-  template <typename M>
-  void Stack(const char*, M) {}
-};
-
 class HeaderWriter {
  public:
   HeaderWriter(const Trace& trace, std::string& out)
@@ -107,7 +47,7 @@ class HeaderWriter {
 
   void Devices();
   void Distributed();
-  void Stepscope(ChromeFlavour flavour, const ChromeRows& rows);
+  void Versions();
 
   template <typename Number>
   void Line(const char* key, Number value) {
@@ -119,34 +59,7 @@ class HeaderWriter {
   }
 
  private:
-  template <typename Row>
-  void Object(const Row& row) {
-    json_.OpenObject();
-    if constexpr (requires { row.time_ns; }) {
-      json_.Field("time_ns", row.time_ns);
-    } else if constexpr (requires { row.begin_ns; }) {
-      json_.Field("begin_ns", row.begin_ns);
-      json_.Field("end_ns", row.end_ns);
-    }
-    VisitFields<Row>(FieldJson<Row>{trace_, row, json_});
-  }
-  template <typename Row>
-  void Rows(const char* key, std::span<const Row> rows) {
-    Open(key);
-    out_ += "[";
-    for (size_t i = 0; i < rows.size(); ++i) {
-      out_ += i == 0 ? "\n      " : ",\n      ";
-      Object(rows[i]);
-      json_.CloseObject();
-    }
-    out_ += "],\n";
-  }
-  void Open(const char* key) {
-    out_ += "    \"";
-    out_ += key;
-    out_ += "\": ";
-  }
-
+  void ProcessGroups();
   const Trace& trace_;
   std::string& out_;
   JsonWriter json_;
@@ -191,6 +104,43 @@ void HeaderWriter::Devices() {
   out_ += last < 0 ? "],\n" : "\n  ],\n";
 }
 
+// "[0, 1]" and the like, which may stand in the file as it is.
+bool IsListOfNumbers(std::string_view text) {
+  return text.size() > 2 && text.front() == '[' && text.back() == ']' &&
+         text.find_first_not_of("0123456789, ", 1) == text.size() - 1 &&
+         text.find(",,") == std::string_view::npos &&
+         text[text.size() - 2] >= '0' && text[1] >= '0';
+}
+
+// The groups that communicated.
+void HeaderWriter::ProcessGroups() {
+  std::map<std::string_view, const Communication*> groups;
+  for (const Communication& call : trace_.communications()) {
+    if (call.group_name != 0)
+      groups.try_emplace(trace_.name(call.group_name), &call);
+  }
+  if (groups.empty()) return;
+  json_.Field("pg_count", static_cast<int64_t>(groups.size()));
+  json_.Key("pg_config");
+  json_.OpenList();
+  for (const auto& [name, call] : groups) {
+    json_.Item();
+    json_.OpenObject();
+    json_.Field("pg_name", name);
+    json_.Field("pg_desc", trace_.name(call->group_description));
+    json_.Field("backend_config", trace_.run().backend);
+    if (call->group_size >= 0)
+      json_.Field("pg_size", int64_t{call->group_size});
+    const std::string_view ranks = trace_.name(call->group_ranks);
+    if (IsListOfNumbers(ranks)) {
+      json_.Key("ranks");
+      out_ += ranks;
+    }
+    json_.CloseObject();
+  }
+  json_.CloseList();
+}
+
 void HeaderWriter::Distributed() {
   const RunInfo& run = trace_.run();
   if (run.rank < 0) return;
@@ -199,66 +149,23 @@ void HeaderWriter::Distributed() {
   if (!run.backend.empty()) json_.Field("backend", run.backend);
   json_.Field("rank", int64_t{run.rank});
   if (run.world_size >= 0) json_.Field("world_size", int64_t{run.world_size});
+  ProcessGroups();
   json_.CloseObject();
   out_ += ",\n";
 }
 
-void HeaderWriter::Stepscope(ChromeFlavour flavour, const ChromeRows& rows) {
-  out_ += "  \"stepscope\": {\n    \"schema\": 1,\n    \"flavour\": ";
-  out_ += flavour == ChromeFlavour::kTb ? "\"tb\"" : "\"kineto\"";
-  out_ += ",\n";
-  Open("run");
-  Object(trace_.run());
-  json_.Key("devices");
-  json_.OpenList();
-  for (const Device& device : trace_.run().devices) {
-    json_.Item();
-    Object(device);
-    json_.CloseObject();
-  }
-  json_.CloseList();
-  json_.CloseObject();
-  out_ += ",\n";
-  Open("watched");
-  json_.OpenList();
-  for (int i = 0; i < static_cast<int>(Kind::kCount); ++i) {
-    if (!trace_.watched(static_cast<Kind>(i))) continue;
-    json_.Item();
-    json_.String(KindName(static_cast<Kind>(i)));
-  }
-  json_.CloseList();
-  out_ += ",\n";
-  Open("threads");
-  json_.OpenList();
-  for (RowId row = 0; row < trace_.threads().size(); ++row) {
-    const Thread& thread = trace_.threads()[row];
-    const auto [file_pid, file_tid] = rows.FileThread(row);
-    json_.Item();
-    json_.OpenList();
-    json_.Item();
-    json_.Int(thread.pid);
-    json_.Item();
-    json_.Int(thread.tid);
-    json_.Item();
-    json_.Uint(thread.torch_thread);
-    json_.Item();
-    json_.String(trace_.name(thread.name));
-    json_.Item();
-    json_.Int(file_pid);
-    json_.Item();
-    json_.Int(file_tid);
-    json_.CloseList();
-  }
-  json_.CloseList();
-  out_ += ",\n";
-  Rows("settings", trace_.settings());
-  Rows("host_usage", trace_.host_usage());
-  Rows("loaders", trace_.loaders());
-  Rows("streams", trace_.streams());
-  Rows("device_samples", trace_.device_samples());
-  Rows("losses", trace_.losses());
-  out_.resize(out_.size() - 2);  // the last comma
-  out_ += "\n  },\n";
+void HeaderWriter::Versions() {
+  const RunInfo& run = trace_.run();
+  const auto line = [&](const char* key, const std::string& text) {
+    if (text.empty()) return;
+    out_ += "  \"";
+    out_ += key;
+    out_ += "\": ";
+    AppendQuoted(text, out_);
+    out_ += ",\n";
+  };
+  line("cuda_runtime_version", run.cuda_version);
+  line("trace_id", run.run_id);
 }
 
 }  // namespace
@@ -286,9 +193,16 @@ void WriteChromeHeader(const Trace& trace, ChromeFlavour flavour,
   header.Line("record_shapes", trace.run().record_shapes);
   header.Line("profile_memory", trace.run().profile_memory);
   header.Line("with_stack", trace.run().with_stack);
+  header.Line("with_flops", 0);
+  header.Line("with_modules",
+              std::any_of(trace.ranges().begin(), trace.ranges().end(),
+                          [](const Range& range) {
+                            return range.kind == RangeKind::kModule;
+                          }));
+  header.Versions();
   out += "  \"displayTimeUnit\": \"ms\",\n";
   header.Line("baseTimeNanoseconds", base_ns);
-  header.Stepscope(flavour, rows);
+  WriteOwnHeader(trace, flavour, rows, out);
   out += "  \"traceEvents\": [\n";
 }
 

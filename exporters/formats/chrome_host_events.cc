@@ -194,7 +194,7 @@ void ChromeEventWriter::Write(const Overhead& overhead) {
   Close();
 }
 
-void ChromeEventWriter::Write(const Allocation& event) {
+void ChromeEventWriter::Write(const Allocation& event, RowId row) {
   const ChromePlace place =
       rows_.OnThread(event.thread, event.time_ns, event.time_ns);
   OpenInstant("cpu_instant_event", "[memory]", place, event.time_ns);
@@ -205,10 +205,19 @@ void ChromeEventWriter::Write(const Allocation& event) {
   json_.Key("Addr");
   json_.Uint(event.address);
   json_.Field("Bytes", event.bytes);
-  if (event.total_allocated_bytes != -1)
-    json_.Field("Total Allocated", event.total_allocated_bytes);
-  if (event.total_reserved_bytes != -1)
-    json_.Field("Total Reserved", event.total_reserved_bytes);
+  const MemoryTotals::Totals totals = totals_.After(row);
+  // Without totals the plugin draws no curve.
+  const bool is_counted = is_tb() && totals.counted;
+  if (event.total_allocated_bytes != -1 || is_counted)
+    json_.Field("Total Allocated", totals.allocated_bytes);
+  if (event.total_reserved_bytes != -1 || is_counted) {
+    json_.Field("Total Reserved",
+                std::max<int64_t>(event.total_reserved_bytes, 0));
+  }
+  if (is_counted) {
+    json_.Field("stepscope.counted",
+                event.total_reserved_bytes == -1 ? int64_t{2} : int64_t{1});
+  }
   if (is_tb() && is_odd)
     json_.Field("stepscope.device_type", int64_t{event.device_type});
   ThreadArgs(place, event.thread);

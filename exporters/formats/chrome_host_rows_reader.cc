@@ -173,6 +173,10 @@ void ChromeRowReader::AddMemory(const ChromeEvent& event) {
   Take(event, ArgKey::kAddress, &row.address);
   Take(event, ArgKey::kTotalAllocated, &row.total_allocated_bytes);
   Take(event, ArgKey::kTotalReserved, &row.total_reserved_bytes);
+  int32_t counted = 0;  // totals that nobody recorded
+  Take(event, ArgKey::kOurCounted, &counted);
+  if (counted >= 1) row.total_allocated_bytes = -1;
+  if (counted == 2) row.total_reserved_bytes = -1;
   Take(event, ArgKey::kDeviceType, &row.device_type);
   Take(event, ArgKey::kOurDeviceType, &row.device_type);
   Take(event, ArgKey::kDeviceId, &row.device);

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <string_view>
+#include <vector>
 
 #include "chrome_event_writer.h"
+#include "chrome_gpu_ranges.h"
 #include "chrome_header_writer.h"
 
 namespace stepscope {
@@ -23,8 +25,17 @@ void WriteChromeTrace(const Trace& trace,
   events.WriteLosses(span);
   for (const Annotation& annotation : annotations)
     events.WriteAnnotation(annotation, span);
+  events.WriteBounds(span);
+  events.WriteSamples();
+  const std::vector<GpuRange> gpu_ranges = GpuRangesOf(trace);
+  auto gpu_range = gpu_ranges.begin();
   EventOrder order(trace);
   for (size_t count = 0; order.Next(); ++count) {
+    for (; gpu_range != gpu_ranges.end() &&
+           gpu_range->begin_ns <= order.begin_ns();
+         ++gpu_range) {
+      events.Write(*gpu_range);
+    }
     events.Write(order.table(), order.row());
     sink.Flush();
     constexpr size_t kCheckEvery = 4096;

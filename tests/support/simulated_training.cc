@@ -114,11 +114,22 @@ RowId Simulation::Inputs(std::string_view op) {
   const NameId type = Name(options_.gpu ? "c10::Half" : "float");
   const Argument image = {.type = type, .dims = {32, 64, 56, 56}};
   const Argument weight = {.type = type, .dims = {64, 64, 3, 3}};
-  const Argument one = {.type = Name("int[]"), .concrete = Name("[1, 1]")};
-  if (op == "aten::convolution_backward")
-    return builder_.InternInputs({{image, image, weight, {}, one, one, one}});
-  if (op == "aten::cudnn_convolution")
-    return builder_.InternInputs({{image, weight, one, one, one}});
+  const auto scalar = [&](const char* kind, const char* text) {
+    return Argument{.type = Name(kind), .concrete = Name(text)};
+  };
+  const Argument ones = scalar("ScalarList", "[1, 1]");
+  const Argument one = scalar("Scalar", "1");
+  const Argument no = scalar("Scalar", "False");
+  if (op == "aten::convolution_backward") {
+    return builder_.InternInputs(
+        {{image, image, weight, scalar("ScalarList", "[0]"), ones, ones, ones,
+          no, scalar("ScalarList", "[0, 0]"), one,
+          scalar("ScalarList", "[True, True, False]")}});
+  }
+  if (op == "aten::cudnn_convolution") {
+    return builder_.InternInputs(
+        {{image, weight, ones, ones, ones, one, no, no, no}});
+  }
   return builder_.InternInputs({{image, weight}});
 }
 

@@ -97,6 +97,20 @@ TEST_F(RoundTripTest, CollectiveOfWhichNothingIsKnownStaysOne) {
   EXPECT_TRUE(TraceEquals(trace, Again(trace, Format::kChromeKineto)));
 }
 
+// The tb flavour adds totals up for the plugin; nobody recorded them.
+TEST_F(RoundTripTest, TotalsThatWereAddedUpStayUnknown) {
+  TraceBuilder builder;
+  Allocation event;
+  event.bytes = 64;
+  event.thread = builder.ThreadRow(1, 1);
+  builder.Add(event);
+  event.time_ns = 10;
+  event.total_reserved_bytes = 4096;
+  builder.Add(event);
+  const Trace trace = builder.Build();
+  EXPECT_TRUE(TraceEquals(trace, Again(trace, Format::kChromeTb)));
+}
+
 // Otherwise the tests above compare nothing with nothing.
 TEST_F(RoundTripTest, RandomTraceHasRowsInEveryTable) {
   const Trace trace = RandomTrace({.seed = 1, .steps = 10});
