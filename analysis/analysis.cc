@@ -132,8 +132,12 @@ Report Analyze(const Trace& trace) {
   }
   for (size_t i = 0; i < kCauses && !measured.steps.empty(); ++i) {
     const double ns = measured.MeanNs(static_cast<Cause>(i));
-    if (ns > 0)
-      report.time_split_ms[CauseKey(static_cast<Cause>(i))] = ns * 1e-6;
+    if (ns > 0) {
+      const char* key = CauseKey(static_cast<Cause>(i));
+      report.time_split_ms[key] = ns * 1e-6;
+      report.time_split_spread_ms[key] =
+          measured.SpreadMs(static_cast<Cause>(i));
+    }
   }
   report.phases_ms = SplitByPhase(trace, measured.tree, measured.steps);
 
@@ -148,6 +152,9 @@ Report Analyze(const Trace& trace) {
   std::ranges::sort(report.clean);
   std::ranges::sort(report.could_not_look, {}, &CouldNotLook::id);
   report.top_ops = TopOps(measured);
+  const std::vector<PathPiece> path = measured.CriticalPath();
+  report.critical_path = SumPath(trace, measured.steps, path);
+  report.path_slices = DrawPath(trace, measured.steps, path);
   return report;
 }
 

@@ -39,19 +39,6 @@ std::vector<bool> Launching(const Trace& trace) {
   return launching;
 }
 
-std::vector<Span> OptimizerSpans(const Trace& trace) {
-  std::vector<Span> spans;
-  for (const Range& range : trace.ranges()) {
-    const std::string_view name = trace.name(range.name);
-    if ((range.kind == RangeKind::kOptimizer &&
-         name.starts_with("Optimizer.step")) ||
-        (range.kind == RangeKind::kPhase && name == "optimizer")) {
-      spans.push_back({range.begin_ns, range.end_ns});
-    }
-  }
-  return Merge(std::move(spans));
-}
-
 RowId OpOf(const Trace& trace, WorkRef ref) {
   switch (ref.table) {
     case WorkTable::kKernel:
@@ -119,8 +106,8 @@ void MeasureGaps(const Trace& trace, const OpTree& tree, const Steps& steps,
     const Span window{hosts.front().gap.begin_ns, hosts.back().call_end_ns};
     size_t node = 0;
     size_t inside = 0;  // of unused_spans
-    for (const Segment& segment :
-         HostTimeline(trace, tree, program.threads.back(), window)) {
+    program.host = HostTimeline(trace, tree, program.threads.back(), window);
+    for (const Segment& segment : program.host) {
       while (node < hosts.size() &&
              hosts[node].call_end_ns <= segment.begin_ns) {
         ++node;
@@ -155,10 +142,7 @@ void MeasureGaps(const Trace& trace, const OpTree& tree, const Steps& steps,
     const RowId op = OpOf(trace, work.ref);
     work.zero_grad = op != kNone && zeroing[op];
     const int64_t launched = hosts[work.host].gap.end_ns;
-    const auto range =
-        std::ranges::upper_bound(optimizer, launched, {}, &Span::begin_ns);
-    work.in_optimizer =
-        range != optimizer.begin() && launched < std::prev(range)->end_ns;
+    work.in_optimizer = Covers(optimizer, launched);
     const auto step = std::ranges::upper_bound(
         steps.windows, launched, {},
         [](const StepWindow& window) { return window.host.begin_ns; });
@@ -182,6 +166,8 @@ void MeasureSteps(const Trace& trace, const Steps& steps,
                  (i == 0 ? host.begin_ns : steps.windows[i - 1].host.end_ns);
     program.windows.push_back(steps.windows[i].tiled);
   }
+  program.first_lag_ns =
+      steps.windows[0].tiled.begin_ns - steps.windows[0].host.begin_ns;
   for (const HostNode& node : program.hosts) {
     if (node.wait == NodeWait::kNothing) continue;
     const auto step = std::ranges::upper_bound(

@@ -117,7 +117,9 @@ DeviceRun Simulation::Run() {
   DeviceRun run;
   run.step_ns.assign(program_.windows.size(), 0);
   for (uint32_t i = 0; i < program_.hosts.size(); ++i) {
-    if (i == program_.first_host) step_begin_ = now_;
+    if (i == program_.first_host) {
+      step_begin_ = now_ + program_.first_lag_ns * edited_.contention;
+    }
     const HostNode& node = program_.hosts[i];
     now_ += edited_.gap_ns[i];
     if (node.work_count > 0) Launch(node);

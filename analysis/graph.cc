@@ -30,7 +30,9 @@ std::vector<bool> Tagged(const Trace& trace, const ZeroGrad& zero_grad) {
 void Append(std::vector<Work>& chain, const Work& work) {
   if (work.ns <= 0) return;
   if (!chain.empty() && chain.back().kind == work.kind &&
-      chain.back().tag == work.tag && work.kind != WorkKind::kLoader) {
+      chain.back().tag == work.tag &&
+      chain.back().per_sample == work.per_sample &&
+      work.kind != WorkKind::kLoader) {
     chain.back().ns += work.ns;
     chain.back().ops += work.ops;
   } else {
@@ -38,8 +40,17 @@ void Append(std::vector<Work>& chain, const Work& work) {
   }
 }
 
+// Parameters are as many whatever the batch: their sums and updates.
+bool IsPerSample(const Trace& trace, const OpTree& tree,
+                 const Segment& segment) {
+  for (RowId op = segment.op; op != kNone; op = trace.ops()[op].parent) {
+    if (tree.traits(op).accumulate_grad) return false;
+  }
+  return true;
+}
+
 Work Classify(const Trace& trace, const OpTree& tree, const Segment& segment,
-              const std::vector<bool>& zero_grad) {
+              const std::vector<bool>& zero_grad, bool in_optimizer) {
   Work work{.ns = static_cast<double>(segment.length())};
   if (segment.cause == Cause::kData) {
     work.kind = WorkKind::kLoader;
@@ -55,6 +66,9 @@ Work Classify(const Trace& trace, const OpTree& tree, const Segment& segment,
       work.kind = WorkKind::kParallel;
       work.ops = 1;
     }
+    work.per_sample = work.tag == WorkTag::kNone && !in_optimizer &&
+                      op.end_ns - op.begin_ns >= kParallelNs &&
+                      IsPerSample(trace, tree, segment);
   } else if (work.tag == WorkTag::kNone &&
              (segment.cause == Cause::kDispatch ||
               (segment.cause == Cause::kHostCode &&
@@ -126,23 +140,25 @@ CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
   program.workers = LoaderWorkers(trace);
 
   const std::vector<bool> tagged = Tagged(trace, zero_grad);
+  const std::vector<Span> optimizer = OptimizerSpans(trace);
+  std::vector<Span> unused_spans;
+  for (const UnusedGraph& graph : unused) unused_spans.push_back(graph.span);
+  unused_spans = Merge(std::move(unused_spans));
   for (const std::vector<Segment>& timeline : timelines) {
     std::vector<Work> chain;
     RowId range = kNone;
     RowId parallel_op = kNone;
     for (const Segment& segment : timeline) {
-      Work work = Classify(trace, tree, segment, tagged);
+      Work work = Classify(trace, tree, segment, tagged,
+                           Covers(optimizer, segment.begin_ns));
       if (work.kind == WorkKind::kParallel) {
         // An op interrupted by its own small children is one op.
         if (segment.op == parallel_op) work.ops = 0;
         parallel_op = segment.op;
       }
-      const bool in_unused =
-          work.tag == WorkTag::kDispatch && segment.op != kNone &&
-          std::ranges::any_of(unused, [&](const UnusedGraph& graph) {
-            return graph.span.begin_ns <= segment.begin_ns &&
-                   segment.begin_ns < graph.span.end_ns;
-          });
+      const bool in_unused = work.tag == WorkTag::kDispatch &&
+                             segment.op != kNone &&
+                             Covers(unused_spans, segment.begin_ns);
       if (in_unused) {
         const double node_ns = std::min<double>(work.ns, kNodeNs);
         Append(chain, {.ns = node_ns, .tag = WorkTag::kUnusedGraph});

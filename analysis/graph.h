@@ -33,7 +33,8 @@ struct Work {
   double ns = 0;
   WorkKind kind = WorkKind::kSerial;
   WorkTag tag = WorkTag::kNone;
-  int32_t ops = 0;  // parallel ops in it
+  int32_t ops = 0;          // parallel ops in it
+  bool per_sample = false;  // takes longer with more samples in a step
 };
 
 struct CpuProgram {

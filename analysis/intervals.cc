@@ -74,4 +74,9 @@ int64_t LengthIn(std::span<const Span> a, Span window) {
   return total;
 }
 
+bool Covers(std::span<const Span> a, int64_t time_ns) {
+  const auto after = std::ranges::upper_bound(a, time_ns, {}, &Span::begin_ns);
+  return after != a.begin() && time_ns < std::prev(after)->end_ns;
+}
+
 }  // namespace stepscope

@@ -24,6 +24,7 @@ std::vector<Span> Intersect(std::span<const Span> a, std::span<const Span> b);
 std::vector<Span> Subtract(std::span<const Span> a, std::span<const Span> b);
 std::vector<Span> Clip(std::span<const Span> a, Span window);
 int64_t Length(std::span<const Span> a);
+bool Covers(std::span<const Span> a, int64_t time_ns);
 // The length of what lies inside `window`; logarithmic in what lies outside.
 int64_t LengthIn(std::span<const Span> a, Span window);
 

@@ -5,27 +5,10 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "patterns.h"
+
 namespace stepscope {
 namespace {
-
-// Host spans in which an optimizer steps.
-std::vector<Span> OptimizerSpans(const Trace& trace) {
-  std::vector<Span> spans;
-  for (const Range& range : trace.ranges()) {
-    const std::string_view name = trace.name(range.name);
-    if ((range.kind == RangeKind::kOptimizer &&
-         name.starts_with("Optimizer.step")) ||
-        (range.kind == RangeKind::kPhase && name == "optimizer")) {
-      spans.push_back({range.begin_ns, range.end_ns});
-    }
-  }
-  return Merge(std::move(spans));
-}
-
-bool Covers(const std::vector<Span>& spans, int64_t time) {
-  const auto after = std::ranges::upper_bound(spans, time, {}, &Span::begin_ns);
-  return after != spans.begin() && time < std::prev(after)->end_ns;
-}
 
 bool Multiplies(KernelClass kind) {
   return kind == KernelClass::kMatmul || kind == KernelClass::kConvolution ||

@@ -39,10 +39,10 @@ Measured::Measured(const Trace& t)
   if (has_gpu) {
     ledger = MakeDeviceLedger(trace, tree, steps);
     splits = ledger->splits;
-    replay = Replay(
-        MakeDeviceProgram(trace, tree, steps, zero_grad, unused_graphs));
-    waits = FindWaits(trace, steps, ledger->device);
+    replay =
+        Replay(MakeDeviceProgram(trace, tree, steps, zero_grad, unused_graphs));
     kernels = FindKernelUses(trace, steps, ledger->device);
+    waits = FindWaits(trace, steps, ledger->device);
     return;
   }
   const std::vector<Segment> whole =
@@ -68,6 +68,16 @@ double Measured::MeanNs(Cause cause) const {
                                     static_cast<double>(steps.steady.size());
 }
 
+Spread Measured::SpreadMs(Cause cause) const {
+  Spread spread;
+  for (size_t i : steps.steady) {
+    const double ms = splits[i][cause] * 1e-6;
+    spread.least = i == steps.steady.front() ? ms : std::min(spread.least, ms);
+    spread.most = std::max(spread.most, ms);
+  }
+  return spread;
+}
+
 double Measured::ShareOfStepsWith(Cause cause, double ns) const {
   double count = 0;
   for (size_t i : steps.steady) count += splits[i][cause] >= ns;
@@ -87,6 +97,21 @@ double Measured::CallsPerStep() const {
     }
   }
   return ops / steps.steady.size();
+}
+
+std::vector<PathPiece> Measured::CriticalPath() const {
+  if (const DeviceProgram* program = replay.device()) {
+    return FindCriticalPath(trace, *program);
+  }
+  std::vector<PathPiece> path;
+  for (const std::vector<Segment>& timeline : timelines) {
+    for (const Segment& segment : timeline) {
+      path.push_back({.span = {segment.begin_ns, segment.end_ns},
+                      .cause = segment.cause,
+                      .op = segment.op});
+    }
+  }
+  return path;
 }
 
 }  // namespace stepscope

@@ -11,6 +11,7 @@
 
 #include "blocking.h"
 #include "causes.h"
+#include "critical_path.h"
 #include "collectives.h"
 #include "device_ledger.h"
 #include "graph.h"
@@ -38,15 +39,18 @@ struct Measured {
   ZeroGrad zero_grad;
   std::vector<UnusedGraph> unused_graphs;
   std::optional<DeviceLedger> ledger;  // runs with a GPU
-  Waits waits;                         // runs with a GPU
   KernelUses kernels;                  // the same
   std::vector<Collective> collectives;
+  Waits waits;                         // runs with a GPU
   Replay replay;
 
   double MeanNs(Cause cause) const;  // per steady step
+  Spread SpreadMs(Cause cause) const;  // over the steady steps
   double step_ns() const { return stats.mean_ms * 1e6; }
   // The share of steady steps in which `cause` takes at least `ns`.
   double ShareOfStepsWith(Cause cause, double ns) const;
+  // Of the steady steps of a CPU-only run, of all steps of one with a GPU.
+  std::vector<PathPiece> CriticalPath() const;
   // Ops (CPU) or launches (GPU) per steady step.
   double CallsPerStep() const;
 };

@@ -151,4 +151,17 @@ std::vector<UnusedGraph> FindUnusedGraphs(const Trace& trace,
   return found;
 }
 
+std::vector<Span> OptimizerSpans(const Trace& trace) {
+  std::vector<Span> spans;
+  for (const Range& range : trace.ranges()) {
+    const std::string_view name = trace.name(range.name);
+    if ((range.kind == RangeKind::kOptimizer &&
+         name.starts_with("Optimizer.step")) ||
+        (range.kind == RangeKind::kPhase && name == "optimizer")) {
+      spans.push_back({range.begin_ns, range.end_ns});
+    }
+  }
+  return Merge(std::move(spans));
+}
+
 }  // namespace stepscope

@@ -37,4 +37,7 @@ struct UnusedGraph {
 std::vector<UnusedGraph> FindUnusedGraphs(const Trace& trace,
                                           const OpTree& tree, RowId thread);
 
+// Host spans in which an optimizer steps.
+std::vector<Span> OptimizerSpans(const Trace& trace);
+
 }  // namespace stepscope

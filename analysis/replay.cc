@@ -152,7 +152,8 @@ double Replay::Simulate(const Edit& edit) const {
   // known; else waits stay as they were recorded.
   const bool queue = worker_count > 0 && program_.batch_cpu_ns > 0;
   Workers workers(queue ? worker_count : 0,
-                  program_.batch_cpu_ns * edit.worker_cost, batch_io_ns_);
+                  program_.batch_cpu_ns * edit.worker_cost * edit.batch,
+                  batch_io_ns_ * edit.batch);
   const double faster = Speedup(threads, edit.efficiency) /
                         Speedup(threads_then, edit.efficiency);
 
@@ -183,9 +184,10 @@ double Replay::Simulate(const Edit& edit) const {
   };
   const auto do_work = [&](const Work& work) {
     double ns = work.ns / recorded_slowdown_;
+    if (work.per_sample) ns *= edit.batch;
     switch (work.kind) {
       case WorkKind::kLoader:
-        load(work.ns);
+        load(work.ns * edit.batch);
         return;
       case WorkKind::kParallel:
         if (edit.drop_zero_grad && work.tag == WorkTag::kZeroGrad) return;
@@ -221,7 +223,7 @@ double Replay::Simulate(const Edit& edit) const {
   const double begin = now;
   const size_t rounds = queue ? 1 + 4 / count : 1;
   for (size_t i = 0; i < rounds; ++i) run_steps();
-  return (now - begin) / (rounds * count);
+  return (now - begin) / (rounds * count) / edit.batch;
 }
 
 }  // namespace stepscope

@@ -26,6 +26,10 @@ class Replay {
 
   const ReplayCheck& check() const { return check_; }
   const CpuProgram& program() const { return program_; }
+  // nullptr for runs without a GPU.
+  const DeviceProgram* device() const {
+    return device_ ? &device_->program() : nullptr;
+  }
 
   // The mean step in ns under `edit`. REQUIRES: check().speaks.
   double StepNs(const Edit& edit) const;

@@ -43,6 +43,13 @@ std::vector<Annotation> ToAnnotations(const Report& report) {
                       .severity = DrawnAs(finding)});
     }
   }
+  for (const PathSlice& slice : report.path_slices) {
+    rows.push_back({.row = "critical path",
+                    .name = CauseInWords(slice.category, report.has_gpu),
+                    .text = slice.name,
+                    .begin_ns = slice.begin_ns,
+                    .end_ns = slice.end_ns});
+  }
   return rows;
 }
 

@@ -7,6 +7,7 @@
 
 #include "json_text.h"
 #include "labels.h"
+#include "path.h"
 
 namespace stepscope {
 namespace {
@@ -45,6 +46,16 @@ void WriteTimes(const Report& report, Json& json) {
   json.Key("time_split_ms");
   json.Open('{');
   for (const auto& [cause, ms] : report.time_split_ms) json.Field(cause, ms);
+  json.Close('}');
+  json.Key("time_split_spread_ms");
+  json.Open('{');
+  for (const auto& [cause, spread] : report.time_split_spread_ms) {
+    json.Key(cause);
+    json.Open('[');
+    json.Value(spread.least);
+    json.Value(spread.most);
+    json.Close(']');
+  }
   json.Close('}');
   json.Key("phases_ms");
   json.Open('{');
@@ -156,6 +167,8 @@ std::string ToJson(const Report& report) {
     json.Close('}');
   }
   json.Close(']');
+  json.Key("critical_path");
+  WritePath(report, json);
   json.Close('}');
   return json.Take();
 }

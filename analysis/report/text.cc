@@ -9,6 +9,7 @@
 
 #include "labels.h"
 #include "page.h"
+#include "path.h"
 #include "words.h"
 
 namespace stepscope {
@@ -245,6 +246,12 @@ void TopOps(const Report& report, const TextOptions& options, Page& page) {
   }
 }
 
+void Path(const Report& report, const TextOptions& options, Page& page) {
+  if (!options.verbose || report.critical_path.empty()) return;
+  page.Line();
+  for (const std::string& line : PathLines(report)) page.Line(line);
+}
+
 void Footer(const Report& report, const TextOptions& options, Page& page) {
   if (options.verbose) {
     page.Line();
@@ -300,6 +307,7 @@ std::string ToText(const Report& report, const TextOptions& options) {
   Split(report, page);
   Findings(report, options, page);
   TopOps(report, options, page);
+  Path(report, options, page);
   Footer(report, options, page);
   return page.Take();
 }

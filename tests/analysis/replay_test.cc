@@ -111,6 +111,38 @@ TEST(ReplayTest, PredictsWorkersAndThreadsTogether) {
   }
 }
 
+// A larger batch takes the framework no longer: it is won per sample.
+TEST(ReplayTest, PredictsLargerBatchesWithinATenth) {
+  for (const Case& c : kCases) {
+    const LoopRun run = Simulate(LoopOf(c));
+    const Measured measured(run.trace);
+    for (int batch : {2, 4}) {
+      Loop edited = LoopOf(c);
+      edited.batch_ms *= batch;
+      for (LoopOp& op : edited.ops) {
+        if (op.parallel) op.ms *= batch;
+      }
+      ExpectNear(Ms(measured, {.batch = static_cast<double>(batch)}),
+                 Simulate(edited).mean_step_ms / batch, 0.10,
+                 "batch x " + std::to_string(batch));
+    }
+  }
+}
+
+TEST(ReplayTest, SmallOpsWinMostFromALargerBatch) {
+  Loop loop{.ops = Ops(100, 0.1)};
+  for (LoopOp& op : loop.ops) op.dispatch_us = 100;
+  const LoopRun run = Simulate(loop);
+  const Measured measured(run.trace);
+  Loop twice = loop;
+  for (LoopOp& op : twice.ops) {
+    if (op.parallel) op.ms *= 2;
+  }
+  const double truth = Simulate(twice).mean_step_ms / 2;
+  ASSERT_LT(truth, 0.8 * Ms(measured, {}));
+  ExpectNear(Ms(measured, {.batch = 2}), truth, 0.10, "batch x 2");
+}
+
 TEST(ReplayTest, AWorkerWinsAllOfTheLoadingOnAFreeCore) {
   const LoopRun run = Simulate(LoopOf({2, 1, 37, 2.5, 40}));
   const Measured measured(run.trace);

@@ -77,6 +77,26 @@ struct TopOp {
   double calls_per_step = 0;
 };
 
+// What the critical path runs through, summed per steady step.
+struct PathPart {
+  std::string category;  // a key of time_split_ms
+  std::string name;      // the op, or the kernel or call; empty between ops
+  double ms_per_step = 0;
+};
+
+// A stretch of the critical path, for drawing.
+struct PathSlice {
+  std::string category;
+  std::string name;
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+};
+
+struct Spread {
+  double least = 0;
+  double most = 0;
+};
+
 struct StepStats {
   int64_t count = 0;   // steps in the window
   int64_t steady = 0;  // steps that were averaged
@@ -102,6 +122,8 @@ struct Report {
   std::map<std::string, double>
       time_split_ms;  // cause -> mean ms per steady step; adds up to steps.mean
                       // of those exactly
+  std::map<std::string, Spread> time_split_spread_ms;  // the same causes, over
+                                                       // the steady steps
   std::map<std::string, double> phases_ms;
   ReplayCheck replay;
   std::vector<Finding>
@@ -111,6 +133,8 @@ struct Report {
   std::vector<Loss> losses;
   Plan plan;
   std::vector<TopOp> top_ops;
+  std::vector<PathPart> critical_path;  // at most 50, the longest first
+  std::vector<PathSlice> path_slices;   // in time order
   std::vector<std::string>
       muted;  // ids whose nanoseconds another finding owns, as "id (by id)"
 };

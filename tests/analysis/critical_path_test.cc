@@ -1,0 +1,123 @@
+#include "critical_path.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "analysis/gpu_loop.h"
+#include "measured.h"
+
+namespace stepscope {
+namespace {
+
+constexpr int kSteps = 5;
+
+Trace Record(const std::function<void(GpuLoop&)>& body) {
+  GpuLoop loop;
+  for (int i = 0; i < kSteps; ++i) {
+    body(loop);
+    loop.EndStep();
+  }
+  return loop.Finish();
+}
+
+void ManyKernels(GpuLoop& loop, int count, double us, double host_us) {
+  for (int i = 0; i < count; ++i) {
+    loop.Op("aten::add", host_us, [&] { loop.Kernel(us); });
+  }
+}
+
+// Milliseconds per step by category.
+std::map<std::string, double> ByCategory(const Measured& m) {
+  std::map<std::string, double> sums;
+  for (const PathPart& part : SumPath(m.trace, m.steps, m.CriticalPath())) {
+    sums[part.category] += part.ms_per_step;
+  }
+  return sums;
+}
+
+TEST(CriticalPathTest, CoversTheStepsWithoutGaps) {
+  const Trace trace = Record([](GpuLoop& loop) {
+    loop.Load(300);
+    ManyKernels(loop, 20, 60, 5);
+    loop.ReadBack(3);
+    ManyKernels(loop, 20, 4, 20);
+  });
+  const Measured m(trace);
+  const std::vector<PathPiece> path = m.CriticalPath();
+  ASSERT_FALSE(path.empty());
+  EXPECT_EQ(path.front().span.begin_ns, m.steps.windows.front().tiled.begin_ns);
+  EXPECT_EQ(path.back().span.end_ns, m.steps.windows.back().tiled.end_ns);
+  for (size_t i = 1; i < path.size(); ++i) {
+    EXPECT_EQ(path[i].span.begin_ns, path[i - 1].span.end_ns);
+  }
+  double sum = 0;
+  for (const auto& [category, ms] : ByCategory(m)) sum += ms;
+  EXPECT_NEAR(sum, m.stats.mean_ms, 1e-6);
+}
+
+TEST(CriticalPathTest, IsOnTheHostWhereTheHostIsLate) {
+  const Trace trace =
+      Record([](GpuLoop& loop) { ManyKernels(loop, 50, 4, 20); });
+  const Measured m(trace);
+  const auto sums = ByCategory(m);
+  EXPECT_GT(sums.at("dispatch"), 0.95 * m.stats.mean_ms);
+}
+
+TEST(CriticalPathTest, IsOnTheDeviceWhereTheDeviceIsBusy) {
+  const Trace trace = Record([](GpuLoop& loop) {
+    ManyKernels(loop, 50, 60, 5);
+    loop.ReadBack(3);
+  });
+  const Measured m(trace);
+  EXPECT_GT(ByCategory(m).at("compute"), 0.95 * m.stats.mean_ms);
+  const std::vector<PathPart> parts =
+      SumPath(m.trace, m.steps, m.CriticalPath());
+  EXPECT_EQ(parts.front().category, "compute");
+  EXPECT_EQ(parts.front().name, "aten::add");
+}
+
+TEST(CriticalPathTest, GoesThroughTheStreamThatWasWaitedFor) {
+  const Trace trace = Record([](GpuLoop& loop) {
+    loop.Kernel(500, 20, "ncclKernel_AllReduce");
+    loop.StreamWait(7, 20);
+    ManyKernels(loop, 5, 20, 5);
+    loop.DeviceSync();
+  });
+  const Measured m(trace);
+  EXPECT_NEAR(ByCategory(m).at("communication"), 0.5, 0.01);
+}
+
+TEST(CriticalPathTest, FindsTheLoaderOnlyWhereItHoldsTheStepUp) {
+  const auto loaded = [](double kernel_us) {
+    const Trace trace = Record([&](GpuLoop& loop) {
+      loop.Load(400);
+      ManyKernels(loop, 30, kernel_us, 5);
+    });
+    const Measured m(trace);
+    return ByCategory(m)["data"];
+  };
+  EXPECT_NEAR(loaded(4), 0.4, 0.05);
+  EXPECT_NEAR(loaded(100), 0, 0.1);  // of the first step only
+}
+
+TEST(CriticalPathTest, IsDrawnInFewSlicesThatTouch) {
+  const Trace trace = Record([](GpuLoop& loop) {
+    ManyKernels(loop, 500, 60, 5);
+    loop.ReadBack(3);
+    ManyKernels(loop, 500, 4, 20);
+  });
+  const Measured m(trace);
+  const std::vector<PathSlice> slices =
+      DrawPath(m.trace, m.steps, m.CriticalPath());
+  EXPECT_GE(slices.size(), 2u * kSteps - 1);
+  EXPECT_LE(slices.size(), 40u * kSteps);
+  for (size_t i = 1; i < slices.size(); ++i) {
+    EXPECT_EQ(slices[i].begin_ns, slices[i - 1].end_ns);
+    EXPECT_NE(slices[i].category, slices[i - 1].category);
+  }
+}
+
+}  // namespace
+}  // namespace stepscope
