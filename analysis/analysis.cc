@@ -9,6 +9,7 @@
 #include "measured.h"
 #include "plan.h"
 #include "ranking.h"
+#include "report_of.h"
 #include "rule.h"
 #include "rule_families.h"
 #include "time_split.h"
@@ -64,9 +65,9 @@ void Ask(const Measured& measured, const Rule& rule, Report& report,
   }
 }
 
-// Each op's time outside its child ops, by name, over the steady steps; over
-// the whole Trace where there are no steps.
-std::vector<TopOp> TopOps(const Measured& measured) {
+}  // namespace
+
+std::vector<TopOp> OpsByOwnTime(const Measured& measured) {
   const Trace& trace = measured.trace;
   const std::span<const Op> ops = trace.ops();
   const Steps& steps = measured.steps;
@@ -113,14 +114,13 @@ std::vector<TopOp> TopOps(const Measured& measured) {
                ? a.self_ms_per_step > b.self_ms_per_step
                : a.name < b.name;
   });
-  if (top.size() > kTopOps) top.resize(kTopOps);
   return top;
 }
 
-}  // namespace
+Report Analyze(const Trace& trace) { return ReportOf(Measured(trace)); }
 
-Report Analyze(const Trace& trace) {
-  const Measured measured(trace);
+Report ReportOf(const Measured& measured, EditsById* edits) {
+  const Trace& trace = measured.trace;
   Report report;
   report.run = trace.run();
   report.has_gpu = measured.has_gpu;
@@ -147,11 +147,16 @@ Report Analyze(const Trace& trace) {
   }
   Rank(measured, found, report.muted);
   report.plan = MakePlan(measured, found);
-  for (Found& entry : found)
+  for (Found& entry : found) {
+    if (edits != nullptr) {
+      edits->emplace(entry.finding.id, std::move(entry.edits));
+    }
     report.findings.push_back(std::move(entry.finding));
+  }
   std::ranges::sort(report.clean);
   std::ranges::sort(report.could_not_look, {}, &CouldNotLook::id);
-  report.top_ops = TopOps(measured);
+  report.top_ops = OpsByOwnTime(measured);
+  if (report.top_ops.size() > kTopOps) report.top_ops.resize(kTopOps);
   const std::vector<PathPiece> path = measured.CriticalPath();
   report.critical_path = SumPath(trace, measured.steps, path);
   report.path_slices = DrawPath(trace, measured.steps, path);

@@ -54,6 +54,8 @@ struct Rule {
   const char* avoid = "";
   const char* fix_cpp = "";
   const char* fix_python = "";
+  // Asked of all ranks of a run together; nullptr for rules about one rank.
+  Verdict (*check_ranks)(const RankComparison&) = nullptr;
 };
 
 // The gain of `edit` as replay predicts it, with the range that what the model

@@ -8,6 +8,7 @@
 #include "json_text.h"
 #include "labels.h"
 #include "path.h"
+#include "ranks.h"
 
 namespace stepscope {
 namespace {
@@ -169,6 +170,7 @@ std::string ToJson(const Report& report) {
   json.Close(']');
   json.Key("critical_path");
   WritePath(report, json);
+  if (!report.ranks.rows.empty()) WriteRanks(report.ranks, json);
   json.Close('}');
   return json.Take();
 }

@@ -10,6 +10,7 @@
 #include "labels.h"
 #include "page.h"
 #include "path.h"
+#include "ranks.h"
 #include "words.h"
 
 namespace stepscope {
@@ -35,6 +36,10 @@ void Header(const Report& report, Page& page) {
   }
   parts.push_back(MachineInWords(report));
   parts.push_back(RankInWords(run));
+  if (!report.ranks.rows.empty()) {
+    parts.push_back(
+        Count(static_cast<int64_t>(report.ranks.rows.size()), "rank"));
+  }
   for (const std::string& part : parts) {
     if (!part.empty()) line += "  " + Printable(part);
   }
@@ -204,6 +209,12 @@ void Findings(const Report& report, const TextOptions& options, Page& page) {
   }
 }
 
+void Ranks(const Report& report, const TextOptions& options, Page& page) {
+  const std::vector<std::string> lines = RankLines(report, options.verbose);
+  if (!lines.empty()) page.Line();
+  for (const std::string& line : lines) page.Line(line);
+}
+
 void TopOps(const Report& report, const TextOptions& options, Page& page) {
   if (report.top_ops.empty()) return;
   const size_t count = options.verbose
@@ -306,6 +317,7 @@ std::string ToText(const Report& report, const TextOptions& options) {
   }
   Split(report, page);
   Findings(report, options, page);
+  Ranks(report, options, page);
   TopOps(report, options, page);
   Path(report, options, page);
   Footer(report, options, page);

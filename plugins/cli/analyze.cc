@@ -3,7 +3,7 @@
 #include <absl/status/status.h>
 #include <stepscope/analysis.h>
 #include <stepscope/logdir.h>
-#include <stepscope/read.h>
+#include <stepscope/ranks.h>
 
 #include <cmath>
 #include <cstdio>
@@ -14,6 +14,8 @@
 #include <system_error>
 #include <vector>
 
+#include "complain.h"
+#include "digest.h"
 #include "output.h"
 
 namespace stepscope {
@@ -30,18 +32,9 @@ struct Source {
 
 struct Result {
   Source source;
-  Report report;
+  RankDigest digest;
+  const Report& report() const { return digest.report; }
 };
-
-void Complain(std::string_view message) {
-  std::fprintf(stderr, "stepscope: %.*s\n", static_cast<int>(message.size()),
-               message.data());
-}
-
-void Complain(const absl::Status& status) {
-  const auto message = status.message();
-  Complain(std::string_view(message.data(), message.size()));
-}
 
 std::string Text(double value, int decimals) {
   char text[64];
@@ -85,7 +78,7 @@ std::vector<Source> FindSources(const Arguments& arguments) {
 }
 
 std::string RankName(const Result& result) {
-  const RunInfo& run = result.report.run;
+  const RunInfo& run = result.report().run;
   if (run.rank < 0) return result.source.path;
   std::string name = "rank " + std::to_string(run.rank);
   if (run.world_size > 0) name += "/" + std::to_string(run.world_size);
@@ -94,7 +87,7 @@ std::string RankName(const Result& result) {
 
 // One line for a rank that is not printed in full.
 std::string Summary(const Result& result) {
-  const Report& report = result.report;
+  const Report& report = result.report();
   std::string line = RankName(result) + "  ";
   if (report.steps.count > 0) {
     line += std::to_string(report.steps.count) +
@@ -131,14 +124,14 @@ TextOptions OptionsFor(const Result& result, const Arguments& arguments,
 
 // Rank 0 (or the first there is) in full and a line for each other.
 std::string TextOfRanks(const std::vector<Result>& results,
-                        const Arguments& arguments, const Terminal& terminal) {
+                        const std::string& why_not, const Arguments& arguments,
+                        const Terminal& terminal) {
   size_t full = 0;
   for (size_t i = results.size(); i-- > 0;) {
-    if (results[i].report.run.rank == 0) full = i;
+    if (results[i].report().run.rank == 0) full = i;
   }
   std::string text = std::to_string(results.size()) +
-                     " traces, each analysed by itself (ranks are not compared "
-                     "with each other yet)\n";
+                     " traces, each analysed by itself: " + why_not + "\n";
   if (!arguments.verbose) {
     text += RankName(results[full]) +
             " in full, the others in a line each; --verbose prints all\n";
@@ -146,8 +139,8 @@ std::string TextOfRanks(const std::vector<Result>& results,
   for (size_t i = 0; i < results.size(); ++i) {
     if (i != full && !arguments.verbose) continue;
     text += "\n== " + RankName(results[i]) + " ==\n\n";
-    text +=
-        ToText(results[i].report, OptionsFor(results[i], arguments, terminal));
+    text += ToText(results[i].report(),
+                   OptionsFor(results[i], arguments, terminal));
   }
   if (arguments.verbose) return text;
   text += "\n";
@@ -160,7 +153,7 @@ std::string TextOfRanks(const std::vector<Result>& results,
 std::string JsonOfRanks(const std::vector<Result>& results) {
   std::string text = "[\n";
   for (size_t i = 0; i < results.size(); ++i) {
-    std::string object = ToJson(results[i].report);
+    std::string object = ToJson(results[i].report());
     while (!object.empty() && object.back() == '\n') object.pop_back();
     text += (i == 0 ? "" : ",\n") + object;
   }
@@ -170,46 +163,101 @@ std::string JsonOfRanks(const std::vector<Result>& results) {
 std::string MarkdownOfRanks(const std::vector<Result>& results) {
   std::string text;
   for (const Result& result : results) {
-    text += "# " + RankName(result) + "\n\n" + ToMarkdown(result.report) + "\n";
+    text +=
+        "# " + RankName(result) + "\n\n" + ToMarkdown(result.report()) + "\n";
   }
   return text;
 }
 
-std::string Render(const std::vector<Result>& results,
-                   const Arguments& arguments) {
-  const bool several = results.size() > 1;
-  const Terminal terminal =
-      arguments.output.empty() ? TerminalOfStdout() : Terminal();
+// All ranks in one report.
+std::string RenderRun(const Report& run, const std::vector<Result>& results,
+                      const Arguments& arguments, const Terminal& terminal) {
   switch (arguments.format) {
     case ReportFormat::kJson:
-      return several ? JsonOfRanks(results) : ToJson(results[0].report);
+      return ToJson(run);
     case ReportFormat::kMarkdown:
-      return several ? MarkdownOfRanks(results) : ToMarkdown(results[0].report);
+      return ToMarkdown(run);
     case ReportFormat::kText:
       break;
   }
-  if (several) return TextOfRanks(results, arguments, terminal);
-  return ToText(results[0].report, OptionsFor(results[0], arguments, terminal));
+  TextOptions options = OptionsFor(results[0], arguments, terminal);
+  options.details_path = "";
+  return ToText(run, options) + "one rank in full: stepscope analyze --rank " +
+         std::to_string(run.ranks.rows[0].rank) + " ...\n";
+}
+
+std::string Render(const std::vector<Result>& results,
+                   const Arguments& arguments) {
+  const Terminal terminal =
+      arguments.output.empty() ? TerminalOfStdout() : Terminal();
+  std::string why_not;
+  if (results.size() > 1) {
+    std::vector<RankDigest> digests;
+    for (const Result& result : results) digests.push_back(result.digest);
+    const Report run = AnalyzeRanks(digests);
+    if (run.ranks.why_not.empty()) {
+      return RenderRun(run, results, arguments, terminal);
+    }
+    why_not = run.ranks.why_not;
+  }
+  const bool several = results.size() > 1;
+  switch (arguments.format) {
+    case ReportFormat::kJson:
+      return several ? JsonOfRanks(results) : ToJson(results[0].report());
+    case ReportFormat::kMarkdown:
+      return several ? MarkdownOfRanks(results)
+                     : ToMarkdown(results[0].report());
+    case ReportFormat::kText:
+      break;
+  }
+  if (several) return TextOfRanks(results, why_not, arguments, terminal);
+  return ToText(results[0].report(),
+                OptionsFor(results[0], arguments, terminal));
+}
+
+std::vector<Result> ReadAll(const Arguments& arguments) {
+  std::vector<Source> sources = FindSources(arguments);
+  std::vector<std::string> paths;
+  for (const Source& source : sources) paths.push_back(source.path);
+  std::vector<absl::StatusOr<RankDigest>> digests = DigestAll(paths);
+  std::vector<Result> results;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    if (!digests[i].ok()) {
+      Complain(digests[i].status());
+      continue;
+    }
+    for (const Loss& loss : digests[i]->report.losses) {
+      if (loss.name == "truncated-file")
+        Complain(sources[i].path + ": " + loss.detail);
+    }
+    results.push_back({std::move(sources[i]), *std::move(digests[i])});
+  }
+  return results;
+}
+
+// Leaves the one rank that was asked for.
+bool ChooseRank(int32_t rank, std::vector<Result>& results) {
+  std::string there;
+  for (const Result& result : results) {
+    if (result.report().run.rank == rank) continue;
+    there +=
+        (there.empty() ? "" : ", ") + std::to_string(result.report().run.rank);
+  }
+  std::erase_if(results, [&](const Result& result) {
+    return result.report().run.rank != rank;
+  });
+  if (!results.empty()) return true;
+  Complain("no trace is of rank " + std::to_string(rank) +
+           (there.empty() ? std::string() : "; there are ranks " + there));
+  return false;
 }
 
 }  // namespace
 
 int RunAnalyze(const Arguments& arguments) {
-  std::vector<Result> results;
-  for (Source& source : FindSources(arguments)) {
-    // One Trace at a time: a job may have more ranks than memory holds.
-    absl::StatusOr<Trace> trace = ReadTrace(source.path);
-    if (!trace.ok()) {
-      Complain(trace.status());
-      continue;
-    }
-    for (const Loss& loss : trace->losses()) {
-      if (loss.name == "truncated-file")
-        Complain(source.path + ": " + loss.detail);
-    }
-    results.push_back({std::move(source), Analyze(*trace)});
-  }
+  std::vector<Result> results = ReadAll(arguments);
   if (results.empty()) return 1;
+  if (arguments.rank >= 0 && !ChooseRank(arguments.rank, results)) return 1;
   const absl::Status written =
       WriteOut(Render(results, arguments), arguments.output);
   if (written.ok()) return 0;

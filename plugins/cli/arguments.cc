@@ -13,10 +13,11 @@ namespace stepscope {
 namespace {
 
 constexpr std::string_view kCommands[] = {
-    "analyze", "convert", "doctor", "help", "info", "top", "version"};
+    "analyze", "compare", "convert", "doctor", "explain",
+    "help",    "info",    "rules",   "top",    "version"};
 constexpr std::string_view kOptions[] = {"--format", "--output", "--verbose",
-                                         "--run",    "--cycle",  "--help",
-                                         "--version"};
+                                         "--run",    "--cycle",  "--rank",
+                                         "--help",   "--version"};
 constexpr std::string_view kDoctorOptions[] = {"--python", "--help"};
 constexpr std::string_view kFormats[] = {"text", "json", "markdown"};
 
@@ -100,7 +101,9 @@ class AnalyzeParser {
     } else if (name == "--format") {
       return Format(name);
     } else if (name == "--cycle") {
-      return Cycle(name);
+      return Number(name, &arguments_.cycle);
+    } else if (name == "--rank") {
+      return Number(name, &arguments_.rank);
     } else {
       return Usage("unknown option " + Quoted(name) +
                    DidYouMean(Nearest(name, kOptions)));
@@ -130,14 +133,14 @@ class AnalyzeParser {
     return Usage("--format is text, json or markdown, not " + Quoted(value));
   }
 
-  absl::Status Cycle(const std::string& name) {
+  absl::Status Number(const std::string& name, int32_t* number) {
     std::string value;
     if (absl::Status status = Value(name, &value); !status.ok()) return status;
     const char* end = value.data() + value.size();
-    const auto result = std::from_chars(value.data(), end, arguments_.cycle);
-    if (result.ec == std::errc() && result.ptr == end && arguments_.cycle >= 0)
+    const auto result = std::from_chars(value.data(), end, *number);
+    if (result.ec == std::errc() && result.ptr == end && *number >= 0)
       return absl::OkStatus();
-    return Usage("--cycle is a number from 0 on, not " + Quoted(value));
+    return Usage(name + " is a number from 0 on, not " + Quoted(value));
   }
 
   std::span<const std::string> words_;

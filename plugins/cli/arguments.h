@@ -28,6 +28,7 @@ struct Arguments {
   std::string output;  // empty: standard output
   std::string run;     // empty: the newest
   int32_t cycle = -1;  // negative: the last
+  int32_t rank = -1;   // only this one; negative: all
   bool verbose = false;
   std::string python;  // of doctor; empty: the shell's
 };

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "advice_commands.h"
 #include "analyze.h"
 #include "arguments.h"
 #include "doctor.h"
@@ -12,6 +13,7 @@
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
   if (const auto status = stepscope::RunTraceCommand(words)) return *status;
+  if (const auto status = stepscope::RunAdviceCommand(words)) return *status;
   const absl::StatusOr<stepscope::Arguments> arguments =
       stepscope::ParseArguments(words);
   if (!arguments.ok()) {

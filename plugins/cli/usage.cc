@@ -8,6 +8,9 @@ const char* const kUsage =
 Usage:
   stepscope analyze PATH...    read traces, print what to fix first
   stepscope analyze --help     its options
+  stepscope compare A B        what changed, beside what was predicted
+  stepscope rules              what is looked for
+  stepscope explain ID         one rule: when it fires, what to do
   stepscope info PATH...       what is in a trace: steps, devices, events, losses
   stepscope top TRACE          operators, kernels and copies by time
   stepscope convert IN OUT     a trace in another format
@@ -22,16 +25,18 @@ directory of stepscope, or a folder with one trace per rank.
 const char* const kAnalyzeUsage =
     R"(Usage: stepscope analyze [options] PATH...
 
-Reads traces and prints for each what its steps spend their time on, and which
-changes would buy the most. PATH is a trace file (.json, .json.gz) of
+Reads traces and prints what the steps spend their time on, and which changes
+would buy the most. The traces of a job's ranks become one report, which says
+who waits for whom, too. PATH is a trace file (.json, .json.gz) of
 torch.profiler or of stepscope, a log directory of stepscope (its newest run,
 last cycle, all ranks), or a folder with one trace per rank.
 
 Options:
   --format text|json|markdown  form of the report (text); json is one object, or
-                               a list of them where there are several ranks
+                               a list of them for traces that are no one run
   --output FILE, -o FILE       write the report there instead of printing it
-  --verbose, -v                notes, every example, every rank in full
+  --verbose, -v                notes, every example
+  --rank N                     the report of that rank alone
   --run RUN                    a run of the log directory other than the newest
   --cycle N                    a cycle other than the last
   --help, -h                   this text

@@ -115,6 +115,36 @@ struct ReplayCheck {
   std::string why_not;  // empty when it speaks
 };
 
+// One rank beside the others of its run. Milliseconds per step.
+struct RankRow {
+  int32_t rank = -1;
+  std::string source;  // the file
+  double step_ms = 0;
+  double busy_ms = 0;          // its device, or its training thread, computing
+  double exposed_ms = 0;       // collectives that no computing covers,
+  double waiting_ms = 0;       // of which until the last rank was there
+  double late_ms = 0;          // behind the middle rank, over all collectives
+  int64_t last = 0;            // collectives at which it arrived last
+  double clock_offset_us = 0;  // what its clock was set back by
+  std::map<std::string, double> time_split_ms = {};
+};
+
+// The ranks of one run, compared: collectives end on all ranks at once, so
+// their ends align the clocks, and their begins tell who waits for whom.
+struct RankComparison {
+  std::vector<RankRow> rows;     // by rank
+  int64_t collectives = 0;       // matched on all their ranks
+  int64_t contested = 0;         // of which ranks arrived apart
+  int64_t unmatched = 0;         // of the others
+  double clock_residual_us = 0;  // typical disagreement left after aligning
+  double step_ms = 0;            // mean over the ranks
+  double waiting_ms = 0;         // the same
+  int64_t steps = 0;             // compared
+  int64_t steps_of_other_shapes = -1;  // steps in which input shapes differ
+                                       // between ranks; -1 unknown
+  std::string why_not;  // why nothing could be compared; empty if it could
+};
+
 struct Report {
   RunInfo run;
   bool has_gpu = false;
@@ -135,6 +165,9 @@ struct Report {
   std::vector<TopOp> top_ops;
   std::vector<PathPart> critical_path;  // at most 50, the longest first
   std::vector<PathSlice> path_slices;   // in time order
+  // Reports of a whole run only: `ranks` has rows, and the rest of the report
+  // is about all ranks together.
+  RankComparison ranks;
   std::vector<std::string>
       muted;  // ids whose nanoseconds another finding owns, as "id (by id)"
 };

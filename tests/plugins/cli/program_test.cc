@@ -103,7 +103,9 @@ TEST_F(ProgramTest, SaysWhereItCannotWrite) {
 TEST_F(ProgramTest, AnalysesEveryRankOfALogDirectory) {
   const Outcome run = Run("analyze " + LogDir());
   EXPECT_EQ(run.status, 0) << run.err;
+  // Of different worlds, as RandomTrace makes them.
   EXPECT_THAT(run.out, HasSubstr("2 traces"));
+  EXPECT_THAT(run.out, HasSubstr("jobs of different sizes"));
   EXPECT_THAT(run.out, HasSubstr("== rank 0"));
   EXPECT_THAT(run.out, Not(HasSubstr("== rank 1")));
   EXPECT_THAT(run.out, HasSubstr("\nrank 1"));
@@ -114,6 +116,78 @@ TEST_F(ProgramTest, AnalysesEveryRankOfALogDirectory) {
   const Outcome json = Run("analyze --format json " + LogDir());
   ASSERT_FALSE(parser.parse(json.out).get(reports)) << json.out;
   EXPECT_EQ(reports.size(), 2u);
+}
+
+// Two ranks of one job with a collective each, the second rank later.
+std::string RankFile(int rank) {
+  const std::string begin = std::to_string(1000 + rank * 3000);
+  const std::string length = std::to_string(6000 - rank * 3000);
+  return R"({"schemaVersion": 1, "distributedInfo": {"backend": "nccl",
+    "rank": )" +
+         std::to_string(rank) + R"(, "world_size": 2},
+    "deviceProperties": [{"id": 0, "name": "X"}], "traceEvents": [
+    {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1",
+     "pid": 1, "tid": 1, "ts": 0, "dur": 10000},
+    {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1,
+     "tid": 1, "ts": 10, "dur": 5, "args": {"correlation": 1}},
+    {"ph": "X", "cat": "kernel", "name": "ncclKernel_AllReduce_RING_LL",
+     "pid": 0, "tid": 7, "ts": )" +
+         begin + R"(, "dur": )" + length +
+         R"(, "args": {"correlation": 1, "device": 0, "stream": 7}}]})";
+}
+
+TEST_F(ProgramTest, RanksOfOneJobAreOneReport) {
+  std::filesystem::create_directories(folder_.At("ranks"));
+  folder_.Write("ranks/rank0.json", RankFile(0));
+  folder_.Write("ranks/rank1.json", RankFile(1));
+  const Outcome run = Run("analyze " + folder_.At("ranks"));
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("2 ranks"));
+  EXPECT_THAT(run.out, HasSubstr("imbalanced-load"));
+  EXPECT_THAT(run.out, HasSubstr("ranks, ms per step"));
+  EXPECT_THAT(run.out, Not(HasSubstr("== rank 0")));
+
+  const Outcome one = Run("analyze --rank 1 " + folder_.At("ranks"));
+  EXPECT_EQ(one.status, 0) << one.err;
+  EXPECT_THAT(one.out, HasSubstr("rank 1 of 2"));
+  EXPECT_THAT(one.out, Not(HasSubstr("imbalanced-load")));
+  const Outcome none = Run("analyze --rank 7 " + folder_.At("ranks"));
+  EXPECT_EQ(none.status, 1);
+  EXPECT_THAT(none.err, HasSubstr("there are ranks 0, 1"));
+
+  simdjson::dom::parser parser;
+  simdjson::dom::object report;
+  const Outcome json = Run("analyze --format json " + folder_.At("ranks"));
+  ASSERT_FALSE(parser.parse(json.out).get(report)) << json.out;
+  EXPECT_EQ(simdjson::dom::array(report["ranks"]["rows"]).size(), 2u);
+}
+
+TEST_F(ProgramTest, ComparesBeforeAndAfter) {
+  const Outcome run = Run("compare " + trace_ + " " + trace_);
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("measured"));
+  EXPECT_THAT(run.out, HasSubstr("no difference"));
+  simdjson::dom::parser parser;
+  simdjson::dom::object report;
+  const Outcome json = Run("compare --format json " + trace_ + " " + trace_);
+  ASSERT_FALSE(parser.parse(json.out).get(report)) << json.out;
+  EXPECT_EQ(double(report["measured_ms"]["expected"]), 0);
+  EXPECT_EQ(Run("compare " + trace_).status, 2);
+  EXPECT_EQ(Run("compare " + trace_ + " " + folder_.At("missing")).status, 1);
+}
+
+TEST_F(ProgramTest, ExplainsItsRules) {
+  const Outcome rules = Run("rules");
+  EXPECT_EQ(rules.status, 0);
+  EXPECT_THAT(rules.out, HasSubstr("\nstraggler-rank "));
+  const Outcome one = Run("explain straggler-rank");
+  EXPECT_EQ(one.status, 0);
+  EXPECT_THAT(one.out, HasSubstr("fires "));
+  EXPECT_THAT(one.out, HasSubstr("3.5"));
+  const Outcome wrong = Run("explain stragler-rank");
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("did you mean 'straggler-rank'"));
+  EXPECT_EQ(Run("rules x").status, 2);
 }
 
 TEST_F(ProgramTest, TheSameFileTwiceIsAnalysedOnce) {

@@ -1,0 +1,225 @@
+#include <stepscope/compare.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <random>
+#include <unordered_map>
+
+#include "intervals.h"
+#include "measured.h"
+#include "report/labels.h"
+#include "report_of.h"
+#include "rule.h"
+
+namespace stepscope {
+namespace {
+
+constexpr int kResamples = 2000;
+constexpr double kWorthNaming = 0.005;  // of the longer step
+constexpr size_t kMostRows = 200;
+
+std::vector<double> SteadyMs(const Measured& m) {
+  std::vector<double> ms;
+  for (size_t i : m.steps.steady) {
+    ms.push_back(m.steps.windows[i].tiled.length() * 1e-6);
+  }
+  return ms;
+}
+
+StepSpread SpreadOf(const Measured& m) {
+  const std::vector<double> ms = SteadyMs(m);
+  StepSpread spread;
+  spread.steps = static_cast<int64_t>(ms.size());
+  if (ms.empty()) return spread;
+  spread.mean_ms = m.stats.mean_ms;
+  spread.median_ms = Median(ms);
+  spread.min_ms = std::ranges::min(ms);
+  spread.max_ms = std::ranges::max(ms);
+  for (const Loader& loader : m.trace.loaders()) {
+    spread.batch_size = std::max(spread.batch_size, loader.batch_size);
+  }
+  return spread;
+}
+
+// The difference of the medians, and the middle 95 % of what it is when the
+// steps of both sides are drawn again. The seed is fixed: one answer a pair.
+Gain Difference(const std::vector<double>& before, std::vector<double> after,
+                double scale) {
+  for (double& ms : after) ms *= scale;
+  std::mt19937 random(1);
+  const auto redraw = [&](const std::vector<double>& from) {
+    std::uniform_int_distribution<size_t> any(0, from.size() - 1);
+    std::vector<double> drawn;
+    for (size_t i = 0; i < from.size(); ++i) drawn.push_back(from[any(random)]);
+    return Median(std::move(drawn));
+  };
+  std::vector<double> differences;
+  for (int i = 0; i < kResamples; ++i) {
+    const double one = redraw(before);
+    differences.push_back(one - redraw(after));
+  }
+  std::ranges::sort(differences);
+  Gain gain;
+  gain.expected_ms = Median(before) - Median(after);
+  gain.low_ms = differences[kResamples / 40];
+  gain.high_ms = differences[kResamples - 1 - kResamples / 40];
+  return gain;
+}
+
+// Kernel, copy and memset time of the steady steps, by name.
+void AddKernels(const Measured& m, bool is_after,
+                std::map<std::string, Changed>& rows) {
+  if (m.steps.steady.empty()) return;
+  const double share = 1.0 / m.steps.steady.size();
+  std::vector<Span> spans;
+  for (size_t i : m.steps.steady) spans.push_back(m.steps.windows[i].tiled);
+  spans = Merge(std::move(spans));
+  const auto add = [&](const DeviceWork& work, std::string_view name) {
+    if (LengthIn(spans, {work.begin_ns, work.begin_ns + 1}) == 0) return;
+    Changed& row = rows[std::string(name)];
+    row.name = name;
+    (is_after ? row.after_ms : row.before_ms) +=
+        share * (work.end_ns - work.begin_ns) * 1e-6;
+    (is_after ? row.after_calls : row.before_calls) += share;
+  };
+  for (const Kernel& kernel : m.trace.kernels()) {
+    add(kernel, m.trace.name(kernel.name));
+  }
+  for (const Copy& copy : m.trace.copies()) {
+    const std::string_view name = m.trace.name(copy.name);
+    add(copy, name.empty() ? "copy" : name);
+  }
+  for (const Memset& memset : m.trace.memsets()) add(memset, "memset");
+}
+
+void AddOps(const Measured& m, bool is_after,
+            std::map<std::string, Changed>& rows) {
+  for (const TopOp& op : OpsByOwnTime(m)) {
+    Changed& row = rows[op.name];
+    row.name = op.name;
+    (is_after ? row.after_ms : row.before_ms) = op.self_ms_per_step;
+    (is_after ? row.after_calls : row.before_calls) = op.calls_per_step;
+  }
+}
+
+std::vector<Changed> Largest(const std::map<std::string, Changed>& rows,
+                             double least_ms) {
+  std::vector<Changed> order;
+  for (const auto& [name, row] : rows) {
+    if (std::abs(row.after_ms - row.before_ms) >= least_ms) {
+      order.push_back(row);
+    }
+  }
+  std::ranges::stable_sort(order, {}, [](const Changed& row) {
+    return -std::abs(row.after_ms - row.before_ms);
+  });
+  if (order.size() > kMostRows) order.resize(kMostRows);
+  return order;
+}
+
+bool Promises(const Finding& finding) {
+  return !IsNote(finding) && finding.gain_is != GainKind::kNone &&
+         finding.gain.expected_ms > 0;
+}
+
+const Finding* Promise(const Report& report, const std::string& id) {
+  for (const Finding& finding : report.findings) {
+    if (finding.id == id && Promises(finding)) return &finding;
+  }
+  return nullptr;
+}
+
+// What was promised for all changes made, replayed together where replay
+// speaks; of several bounds, the sum is a bound.
+void Predict(const Measured& before, const Report& report,
+             const EditsById& edits, Comparison& comparison) {
+  bool bound = false;
+  Edit all;
+  for (const std::string& id : comparison.made) {
+    const Finding& finding = *Promise(report, id);
+    bound |= finding.gain_is == GainKind::kBound;
+    comparison.predicted.expected_ms += finding.gain.expected_ms;
+    comparison.predicted.low_ms += finding.gain.low_ms;
+    comparison.predicted.high_ms += finding.gain.high_ms;
+    const auto known = edits.find(id);
+    if (known != edits.end() && !known->second.empty()) {
+      all = Combine(all, known->second.front());
+    }
+  }
+  if (comparison.made.empty()) return;
+  comparison.predicted_is = bound ? GainKind::kBound : GainKind::kPredicted;
+  if (!bound && comparison.made.size() > 1 && all != Edit()) {
+    comparison.predicted = PredictGain(before, all);
+  }
+}
+
+}  // namespace
+
+Comparison Compare(const Trace& before, const Trace& after) {
+  Comparison comparison;
+  comparison.before_run = before.run();
+  comparison.after_run = after.run();
+  const Measured a(before), b(after);
+  comparison.before = SpreadOf(a);
+  comparison.after = SpreadOf(b);
+  if (a.steps.empty() || b.steps.empty()) {
+    comparison.why_not =
+        std::string(a.steps.empty() ? "the first" : "the second") +
+        " trace has no steps";
+    return comparison;
+  }
+  double scale = 1;
+  if (comparison.before.batch_size > 0 && comparison.after.batch_size > 0 &&
+      comparison.before.batch_size != comparison.after.batch_size) {
+    comparison.per_sample = true;
+    scale = static_cast<double>(comparison.before.batch_size) /
+            static_cast<double>(comparison.after.batch_size);
+  }
+  comparison.measured = Difference(SteadyMs(a), SteadyMs(b), scale);
+  comparison.certain =
+      comparison.measured.low_ms > 0 || comparison.measured.high_ms < 0;
+
+  EditsById edits;
+  const Report first = ReportOf(a, &edits);
+  const Report second = ReportOf(b);
+  for (const Finding& finding : first.findings) {
+    if (!Promises(finding)) continue;
+    // A pattern that is still there but matters less was not changed.
+    const bool there =
+        std::ranges::count(second.findings, finding.id, &Finding::id) > 0;
+    if (!there) {
+      comparison.made.push_back(finding.id);
+    } else if (Promise(second, finding.id) != nullptr) {
+      comparison.remaining.push_back(finding.id);
+    }
+  }
+  for (const Finding& finding : second.findings) {
+    if (Promises(finding) && Promise(first, finding.id) == nullptr) {
+      comparison.appeared.push_back(finding.id);
+    }
+  }
+  Predict(a, first, edits, comparison);
+
+  const double least_ms = kWorthNaming * std::max(comparison.before.mean_ms,
+                                                  comparison.after.mean_ms);
+  std::map<std::string, Changed> causes, ops, kernels;
+  for (const auto& [key, ms] : first.time_split_ms) {
+    causes[key].name = key;
+    causes[key].before_ms = ms;
+  }
+  for (const auto& [key, ms] : second.time_split_ms) {
+    causes[key].name = key;
+    causes[key].after_ms = ms;
+  }
+  AddOps(a, false, ops);
+  AddOps(b, true, ops);
+  AddKernels(a, false, kernels);
+  AddKernels(b, true, kernels);
+  comparison.causes = Largest(causes, 0);
+  comparison.ops = Largest(ops, least_ms);
+  comparison.kernels = Largest(kernels, least_ms);
+  return comparison;
+}
+
+}  // namespace stepscope

@@ -1,0 +1,103 @@
+#include <stepscope/ranks.h>
+
+#include <map>
+#include <string_view>
+
+#include "collectives.h"
+#include "measured.h"
+#include "report_of.h"
+
+namespace stepscope {
+namespace {
+
+// FNV-1a, so that ranks of other builds and hosts agree.
+class Hash {
+ public:
+  void Add(std::string_view text) {
+    for (char c : text) AddByte(static_cast<unsigned char>(c));
+    AddByte(0);
+  }
+  void Add(int64_t number) {
+    for (int i = 0; i < 8; ++i) {
+      AddByte(static_cast<unsigned char>(number >> (8 * i)));
+    }
+  }
+  uint64_t value() const { return value_; }
+
+ private:
+  void AddByte(unsigned char byte) { value_ = (value_ ^ byte) * 0x100000001b3; }
+  uint64_t value_ = 0xcbf29ce484222325;
+};
+
+bool EndsTogether(CollectiveKind kind) {
+  return kind == CollectiveKind::kAllReduce ||
+         kind == CollectiveKind::kAllGather ||
+         kind == CollectiveKind::kReduceScatter ||
+         kind == CollectiveKind::kAllToAll;
+}
+
+std::vector<RankCollective> Shared(const Measured& m) {
+  std::vector<RankCollective> list;
+  std::map<std::pair<int64_t, uint64_t>, int32_t> ordinals;
+  for (const Collective& one : m.collectives) {
+    if (one.step == kNoStep ||
+        m.steps.windows[one.step].kind != StepKind::kSteady) {
+      continue;
+    }
+    Hash group;
+    group.Add(m.trace.name(one.group));
+    group.Add(static_cast<int64_t>(one.kind));
+    group.Add(one.integer ? 1 : 0);
+    RankCollective shared;
+    shared.step = m.steps.windows[one.step].number;
+    shared.group = group.value();
+    shared.ordinal = ordinals[{shared.step, shared.group}]++;
+    shared.ends_together = EndsTogether(one.kind);
+    shared.begin_ns = one.moved.begin_ns;
+    shared.end_ns = one.moved.end_ns;
+    shared.exposed_ns = one.exposed_ns;
+    list.push_back(shared);
+  }
+  return list;
+}
+
+void AddShape(const Argument& argument, Hash& hash) {
+  for (int64_t dim : argument.dims) hash.Add(dim);
+  for (const Argument& element : argument.elements) AddShape(element, hash);
+}
+
+std::vector<std::pair<int64_t, uint64_t>> StepShapes(const Measured& m) {
+  std::vector<std::pair<int64_t, uint64_t>> shapes;
+  if (!m.trace.watched(Kind::kOpShapes)) return shapes;
+  for (size_t i : m.steps.steady) {
+    const Span& host = m.steps.windows[i].host;
+    Hash hash;
+    for (RowId row : m.tree.of_thread(m.steps.thread)) {
+      const Op& op = m.trace.ops()[row];
+      if (op.begin_ns >= host.end_ns) break;
+      if (op.begin_ns < host.begin_ns || op.inputs == kNone) continue;
+      for (const Argument& argument :
+           m.trace.op_inputs()[op.inputs].arguments) {
+        AddShape(argument, hash);
+      }
+    }
+    shapes.push_back({m.steps.windows[i].number, hash.value()});
+  }
+  return shapes;
+}
+
+}  // namespace
+
+RankDigest DigestRank(const Trace& trace) {
+  const Measured measured(trace);
+  RankDigest digest;
+  digest.report = ReportOf(measured);
+  digest.report.path_slices.clear();  // for drawing one rank
+  digest.collectives = Shared(measured);
+  if (measured.steps.thread != kNone) {
+    digest.step_shapes = StepShapes(measured);
+  }
+  return digest;
+}
+
+}  // namespace stepscope

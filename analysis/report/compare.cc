@@ -1,0 +1,215 @@
+#include <stepscope/compare.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "json_text.h"
+#include "labels.h"
+#include "page.h"
+#include "words.h"
+
+namespace stepscope {
+namespace {
+
+constexpr size_t kRowsShown = 8;
+constexpr size_t kNameColumns = 56;
+
+std::string Left(std::string text, size_t columns) {
+  const size_t width = Columns(text);
+  if (width < columns) text.append(columns - width, ' ');
+  return text;
+}
+std::string Right(const std::string& text, size_t columns) {
+  return std::string(columns - std::min(columns, text.size()), ' ') + text;
+}
+
+std::string Signed(double ms) { return (ms > 0 ? "+" : "") + Number(ms); }
+
+std::string Clipped(std::string_view name) {
+  std::string text = Printable(name);
+  if (text.size() <= kNameColumns) return text;
+  size_t cut = kNameColumns - 3;
+  while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xc0) == 0x80) {
+    --cut;
+  }
+  return text.substr(0, cut) + "...";
+}
+
+std::string SideInWords(const char* which, const RunInfo& run,
+                        const StepSpread& spread) {
+  std::string text = std::string(which) +
+                     Printable(run.source.empty() ? run.name : run.source);
+  text += "  " + std::to_string(spread.steps) + " steady steps, " +
+          Milliseconds(spread.median_ms) + " in the middle (" +
+          Number(spread.min_ms) + " to " + Number(spread.max_ms) + ", mean " +
+          Number(spread.mean_ms) + ")";
+  if (spread.batch_size > 0) {
+    text += ", batch " + std::to_string(spread.batch_size);
+  }
+  return text;
+}
+
+// "won 49.8 ms", "lost 3.1 ms".
+std::string WonInWords(double ms) {
+  return (ms >= 0 ? "won " : "lost ") + Milliseconds(std::abs(ms));
+}
+
+std::string Join(const std::vector<std::string>& ids) {
+  std::string text;
+  for (const std::string& id : ids) text += (text.empty() ? "" : ", ") + id;
+  return text;
+}
+
+void Verdict(const Comparison& c, Page& page) {
+  const double scale = c.per_sample
+                           ? static_cast<double>(c.before.batch_size) /
+                                 static_cast<double>(c.after.batch_size)
+                           : 1;
+  const double after_ms = c.after.median_ms * scale;
+  std::string text = "measured  " + WonInWords(c.measured.expected_ms) +
+                     " per step, " + Number(c.before.median_ms) + " to " +
+                     Milliseconds(after_ms);
+  if (after_ms > 0) text += " (" + Factor(c.before.median_ms / after_ms) + ")";
+  text += "; resampling the steps gives " + Number(c.measured.low_ms) + " to " +
+          Number(c.measured.high_ms) + " ms";
+  if (!c.certain) text += ": no difference is certain";
+  page.Wrapped("", text + ".");
+  if (c.per_sample) {
+    page.Wrapped("          ",
+                 "The second is counted for as many samples as the first.");
+  }
+  if (c.made.empty()) {
+    page.Wrapped("predicted ",
+                 "nothing: no advice for the first trace was followed.");
+    return;
+  }
+  text = c.predicted_is == GainKind::kBound
+             ? "at most " + Milliseconds(c.predicted.expected_ms)
+             : Milliseconds(c.predicted.expected_ms) + " (likely " +
+                   Number(c.predicted.low_ms) + " to " +
+                   Number(c.predicted.high_ms) + ")";
+  text += " for what is done now: " + Join(c.made) + ".";
+  page.Wrapped("predicted ", text);
+  if (c.predicted_is != GainKind::kPredicted) return;
+  const bool meet = c.measured.high_ms >= c.predicted.low_ms &&
+                    c.measured.low_ms <= c.predicted.high_ms;
+  page.Wrapped("          ",
+               "Measured is " +
+                   Percent(c.measured.expected_ms /
+                           std::max(c.predicted.expected_ms, 1e-9)) +
+                   " of what was predicted, " + (meet ? "within" : "outside") +
+                   " the likely range.");
+}
+
+void Table(const char* title, const std::vector<Changed>& rows, bool causes,
+           bool has_gpu, Page& page) {
+  if (rows.empty()) return;
+  page.Line();
+  page.Line(Left(title, kNameColumns + 2) + Right("before", 10) +
+            Right("after", 10) + Right("change", 10) +
+            (causes ? "" : Right("calls", 16)));
+  for (size_t i = 0; i < std::min(rows.size(), kRowsShown); ++i) {
+    const Changed& row = rows[i];
+    const double change = row.after_ms - row.before_ms;
+    if (causes && Number(change) == "0") continue;
+    std::string line =
+        "  " +
+        Left(causes ? CauseInWords(row.name, has_gpu) : Clipped(row.name),
+             kNameColumns) +
+        Right(Number(row.before_ms), 10) + Right(Number(row.after_ms), 10) +
+        Right(Signed(change), 10);
+    if (!causes) {
+      line +=
+          Right(Number(row.before_calls) + " > " + Number(row.after_calls), 16);
+    }
+    page.Line(line);
+  }
+}
+
+void WriteGain(const char* key, const Gain& gain, Json& json) {
+  json.Key(key);
+  json.Open('{');
+  json.Field("expected", gain.expected_ms);
+  json.Field("low", gain.low_ms);
+  json.Field("high", gain.high_ms);
+  json.Close('}');
+}
+
+void WriteSide(const char* key, const RunInfo& run, const StepSpread& spread,
+               Json& json) {
+  json.Key(key);
+  json.Open('{');
+  json.Field("source", run.source);
+  json.Field("name", run.name);
+  json.Field("steps", spread.steps);
+  json.Field("mean_ms", spread.mean_ms);
+  json.Field("median_ms", spread.median_ms);
+  json.Field("min_ms", spread.min_ms);
+  json.Field("max_ms", spread.max_ms);
+  json.Field("batch_size", spread.batch_size);
+  json.Close('}');
+}
+
+void WriteRows(const char* key, const std::vector<Changed>& rows, Json& json) {
+  json.Key(key);
+  json.Open('[');
+  for (const Changed& row : rows) {
+    json.Open('{');
+    json.Field("name", row.name);
+    json.Field("before_ms", row.before_ms);
+    json.Field("after_ms", row.after_ms);
+    json.Field("before_calls", row.before_calls);
+    json.Field("after_calls", row.after_calls);
+    json.Close('}');
+  }
+  json.Close(']');
+}
+
+}  // namespace
+
+std::string ToText(const Comparison& c) {
+  TextOptions options;
+  options.width = 110;
+  Page page(options);
+  page.Wrapped("", SideInWords("before    ", c.before_run, c.before));
+  page.Wrapped("", SideInWords("after     ", c.after_run, c.after));
+  if (!c.why_not.empty()) {
+    page.Wrapped("", "Steps cannot be compared: " + c.why_not + ".");
+    return page.Take();
+  }
+  Verdict(c, page);
+  const bool has_gpu = !c.kernels.empty() || !c.before_run.devices.empty();
+  Table("ms per step, by cause", c.causes, true, has_gpu, page);
+  Table("by op (own time)", c.ops, false, has_gpu, page);
+  Table("by kernel and copy", c.kernels, false, has_gpu, page);
+  if (!c.remaining.empty() || !c.appeared.empty()) page.Line();
+  if (!c.remaining.empty()) page.Wrapped("still advised: ", Join(c.remaining));
+  if (!c.appeared.empty()) page.Wrapped("advised now: ", Join(c.appeared));
+  return page.Take();
+}
+
+std::string ToJson(const Comparison& c) {
+  Json json;
+  json.Open('{');
+  json.Field("version", int32_t{1});
+  WriteSide("before", c.before_run, c.before, json);
+  WriteSide("after", c.after_run, c.after, json);
+  json.Field("why_not", c.why_not);
+  WriteGain("measured_ms", c.measured, json);
+  json.Field("per_sample", c.per_sample);
+  json.Field("certain", c.certain);
+  WriteGain("predicted_ms", c.predicted, json);
+  json.Field("predicted_is", GainName(c.predicted_is));
+  json.Texts("made", c.made);
+  json.Texts("remaining", c.remaining);
+  json.Texts("appeared", c.appeared);
+  WriteRows("causes", c.causes, json);
+  WriteRows("ops", c.ops, json);
+  WriteRows("kernels", c.kernels, json);
+  json.Close('}');
+  return json.Take();
+}
+
+}  // namespace stepscope

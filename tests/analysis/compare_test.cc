@@ -1,0 +1,109 @@
+#include <gtest/gtest.h>
+#include <stepscope/compare.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "simulator.h"
+#include "support/trace_text.h"
+
+namespace stepscope {
+namespace {
+
+// Without line breaks.
+std::string Unwrapped(const Comparison& comparison) {
+  std::string text;
+  for (char c : ToText(comparison)) {
+    if (c == '\n') c = ' ';
+    if (c != ' ' || !text.ends_with(' ')) text += c;
+  }
+  return text;
+}
+
+Loop Loading() { return {.batch_ms = 37, .ops = Ops(40, 2.5), .cores = 8}; }
+
+TEST(CompareTest, SetsPredictedBesideMeasured) {
+  Loop after = Loading();
+  after.workers = 1;
+  const Comparison c =
+      Compare(Simulate(Loading()).trace, Simulate(after).trace);
+  EXPECT_EQ(c.why_not, "");
+  EXPECT_EQ(c.made, (std::vector<std::string>{"sync-data-loading"}));
+  EXPECT_EQ(c.predicted_is, GainKind::kPredicted);
+  EXPECT_NEAR(c.measured.expected_ms, 37, 1);
+  EXPECT_NEAR(c.predicted.expected_ms, c.measured.expected_ms, 2);
+  EXPECT_TRUE(c.certain);
+  ASSERT_FALSE(c.causes.empty());
+  EXPECT_EQ(c.causes[0].name, "data");
+  EXPECT_NEAR(c.causes[0].before_ms, 37, 0.5);
+  const std::string text = Unwrapped(c);
+  EXPECT_NE(text.find("measured won 3"), std::string::npos) << text;
+  EXPECT_NE(text.find("within the likely range"), std::string::npos) << text;
+}
+
+TEST(CompareTest, TheSameTraceTwiceIsNoDifference) {
+  const Comparison c =
+      Compare(Simulate(Loading()).trace, Simulate(Loading()).trace);
+  EXPECT_DOUBLE_EQ(c.measured.expected_ms, 0);
+  EXPECT_FALSE(c.certain);
+  EXPECT_TRUE(c.made.empty());
+  EXPECT_NE(Unwrapped(c).find("no difference is certain"), std::string::npos);
+  EXPECT_NE(Unwrapped(c).find("still advised: "),
+            std::string::npos);
+}
+
+TEST(CompareTest, CountsLargerBatchesPerSample) {
+  const auto with_batch = [](int size, int64_t step_ns) {
+    std::string text =
+        "loader kind=in-process workers=0 batch_size=" + std::to_string(size) +
+        " train\n";
+    for (int i = 0; i < 5; ++i) {
+      text += "step " + std::to_string(i * step_ns) + ".." +
+              std::to_string((i + 1) * step_ns) +
+              " thread=0 number=" + std::to_string(i) + "\nop " +
+              std::to_string(i * step_ns) + ".." +
+              std::to_string((i + 1) * step_ns) + " thread=0 aten::mm\n";
+    }
+    return TraceFromText(text);
+  };
+  const Comparison c =
+      Compare(with_batch(32, 100'000'000), with_batch(64, 160'000'000));
+  EXPECT_TRUE(c.per_sample);
+  EXPECT_NEAR(c.measured.expected_ms, 20, 1e-6);
+}
+
+TEST(CompareTest, SaysWhatKernelsAndOpsChanged) {
+  const auto with = [](const char* name, int64_t ns) {
+    std::string text;
+    for (int i = 0; i < 3; ++i) {
+      const int64_t base = i * 10'000'000;
+      text += "step " + std::to_string(base) + ".." +
+              std::to_string(base + 10'000'000) +
+              " thread=0 number=" + std::to_string(i) + "\nruntime_call " +
+              std::to_string(base) + ".." + std::to_string(base + 1000) +
+              " thread=0 correlation=" + std::to_string(i + 1) +
+              " cudaLaunchKernel\nkernel " + std::to_string(base + 2'000) +
+              ".." + std::to_string(base + 2'000 + ns) +
+              " correlation=" + std::to_string(i + 1) + " " + name + "\n";
+    }
+    return TraceFromText(text);
+  };
+  const Comparison c =
+      Compare(with("slow", 6'000'000), with("fast", 2'000'000));
+  ASSERT_EQ(c.kernels.size(), 2u);
+  EXPECT_EQ(c.kernels[0].name, "slow");
+  EXPECT_NEAR(c.kernels[0].before_ms, 6, 1e-9);
+  EXPECT_DOUBLE_EQ(c.kernels[0].after_ms, 0);
+  EXPECT_DOUBLE_EQ(c.kernels[1].after_calls, 1);
+}
+
+TEST(CompareTest, NeedsStepsOnBothSides) {
+  const Trace none = TraceFromText("op 0..1000 thread=0 aten::mm\n");
+  EXPECT_NE(Compare(none, none).why_not, "");
+  EXPECT_NE(ToText(Compare(none, none)).find("cannot be compared"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace stepscope

@@ -1,0 +1,286 @@
+// Runs of several ranks as event lists: steps of 100 ms with two all-reduces,
+// which end on all ranks 0.5 ms after the last has arrived.
+#include "analysis/ranks.h"
+
+#include <gtest/gtest.h>
+#include <stepscope/analysis.h>
+#include <stepscope/ranks.h>
+
+#include <algorithm>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "rules/rule_testing.h"
+#include "support/trace_text.h"
+
+namespace stepscope {
+namespace {
+
+constexpr int kSteps = 6;
+constexpr int64_t kMoveNs = 500'000;
+
+// How late `rank` arrives at a collective, in ns.
+using Lateness = std::function<int64_t(int rank, int step, int collective)>;
+
+struct Job {
+  int ranks = 8;
+  Lateness late = [](int, int, int) { return 0; };
+  std::function<int64_t(int rank)> clock = [](int) { return 0; };
+  int64_t loader_of_rank_3_ns = 0;
+  int skip_first_of_rank = -1;  // whose recording misses one collective
+  bool covered = false;         // computing runs beside all collectives
+};
+
+std::string Span(int64_t begin, int64_t end) {
+  return std::to_string(begin) + ".." + std::to_string(end);
+}
+
+Trace RankTrace(const Job& job, int rank) {
+  std::string text = "run rank=" + std::to_string(rank) +
+                     " world_size=" + std::to_string(job.ranks) + "\n";
+  int correlation = 1;
+  const int64_t shift = 1'000'000'000 + job.clock(rank);
+  const auto kernel = [&](int64_t begin, int64_t end, int stream,
+                          const char* name) {
+    text += "runtime_call " + Span(begin - 900, begin - 500) +
+            " thread=0 correlation=" + std::to_string(correlation) +
+            " cudaLaunchKernel\nkernel " + Span(begin, end) +
+            " stream=" + std::to_string(stream) +
+            " correlation=" + std::to_string(correlation) + " " + name + "\n";
+    ++correlation;
+  };
+  for (int step = 0; step < kSteps; ++step) {
+    const int64_t base = shift + step * 100'000'000;
+    text += "step " + Span(base, base + 100'000'000) +
+            " thread=0 number=" + std::to_string(step) + "\n";
+    if (rank == 3 && job.loader_of_rank_3_ns > 0) {
+      text += "range " + Span(base, base + job.loader_of_rank_3_ns) +
+              " thread=0 kind=loader "
+              "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__\n";
+    }
+    const int64_t loaded = rank == 3 ? job.loader_of_rank_3_ns : 0;
+    kernel(base + loaded + 100'000, base + loaded + 20'000'000, 7, "gemm");
+    for (int k = 0; k < 2; ++k) {
+      int64_t last = 0;
+      for (int other = 0; other < job.ranks; ++other) {
+        last = std::max(last, job.late(other, step, k));
+      }
+      const int64_t begin =
+          base + 40'000'000 + k * 30'000'000 + job.late(rank, step, k);
+      const int64_t end = base + 40'000'000 + k * 30'000'000 + last + kMoveNs;
+      if (job.skip_first_of_rank == rank && step == 0 && k == 0) continue;
+      kernel(begin, end, 20, "ncclDevKernel_AllReduce_Sum_f32_RING_LL");
+      if (job.covered) kernel(begin, end, 7, "gemm");
+    }
+  }
+  return TraceFromText(text);
+}
+
+std::vector<RankDigest> Digests(const Job& job) {
+  std::vector<RankDigest> ranks;
+  for (int rank = 0; rank < job.ranks; ++rank) {
+    ranks.push_back(DigestRank(RankTrace(job, rank)));
+  }
+  return ranks;
+}
+Report Of(const Job& job) { return AnalyzeRanks(Digests(job)); }
+
+// Somebody else is late each time.
+int64_t Changing(int rank, int step, int collective) {
+  return rank == (3 * step + 5 * collective) % 8 ? 8'000'000 : rank * 100'000;
+}
+
+TEST(RanksTest, NamesTheOneSlowRankAndWhatItDoes) {
+  Job job;
+  job.late = [](int rank, int, int) {
+    return rank == 3 ? 20'000'000 : rank * 1'000;
+  };
+  job.loader_of_rank_3_ns = 20'000'000;
+  const Report report = Of(job);
+  const Finding* finding = Find(report, "straggler-rank");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->where.substr(0, 6), "rank 3");
+  EXPECT_NE(finding->evidence.find("loading data"), std::string::npos)
+      << finding->evidence;
+  EXPECT_EQ(finding->gain_is, GainKind::kBound);
+  EXPECT_NEAR(finding->gain.expected_ms, 40, 0.5);
+  EXPECT_TRUE(IsClean(report, "imbalanced-load"));
+  EXPECT_EQ(report.ranks.rows[3].last, 2 * kSteps);
+}
+
+TEST(RanksTest, StaysSilentOnJitter) {
+  std::mt19937 random(7);
+  std::vector<int64_t> jitter(8 * kSteps * 2);
+  for (int64_t& ns : jitter) ns = static_cast<int64_t>(random() % 3'000);
+  Job job;
+  job.late = [&](int rank, int step, int k) {
+    return jitter[static_cast<size_t>((rank * kSteps + step) * 2 + k)];
+  };
+  const Report report = Of(job);
+  EXPECT_TRUE(IsClean(report, "straggler-rank"));
+  EXPECT_TRUE(IsClean(report, "imbalanced-load"));
+  EXPECT_EQ(report.ranks.collectives, 2 * kSteps);
+  EXPECT_EQ(report.ranks.contested, 0);
+}
+
+TEST(RanksTest, StaysSilentOnOnePerCentOfJitter) {
+  std::mt19937 random(11);
+  std::vector<int64_t> jitter(8 * kSteps * 2);
+  for (int64_t& ns : jitter) ns = static_cast<int64_t>(random() % 1'000'000);
+  Job job;
+  job.late = [&](int rank, int step, int k) {
+    return jitter[static_cast<size_t>((rank * kSteps + step) * 2 + k)];
+  };
+  const Report report = Of(job);
+  EXPECT_TRUE(IsClean(report, "straggler-rank"));
+  EXPECT_TRUE(IsClean(report, "imbalanced-load"));
+}
+
+TEST(RanksTest, CallsItImbalanceWhereTheLateRankChanges) {
+  Job job;
+  job.late = &Changing;
+  const Report report = Of(job);
+  const Finding* finding = Find(report, "imbalanced-load");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_TRUE(IsClean(report, "straggler-rank"));
+  EXPECT_NEAR(finding->gain.expected_ms, 13.4, 0.3);
+  EXPECT_EQ(Find(report, "exposed-collective"), nullptr);
+  EXPECT_EQ(std::ranges::count(report.muted,
+                               "exposed-collective (by imbalanced-load)"),
+            1);
+}
+
+TEST(RanksTest, ImbalanceBeginsAtThreePerCentOfTheStep) {
+  const auto waiting = [](int64_t ns) {
+    Job job;
+    // Half of the ranks wait, and which half changes: 1.5 times the mean wait.
+    job.late = [ns](int rank, int step, int k) {
+      return rank % 2 == (step + k) % 2 ? ns : 0;
+    };
+    return Of(job);
+  };
+  EXPECT_TRUE(IsClean(waiting(2'900'000), "imbalanced-load"));
+  EXPECT_NE(Find(waiting(3'100'000), "imbalanced-load"), nullptr);
+}
+
+TEST(RanksTest, AlignsClocksByTheEndsOfCollectives) {
+  Job skewed;
+  skewed.late = &Changing;
+  skewed.clock = [](int rank) { return rank * 7'000'000; };
+  const Report report = Of(skewed);
+  Job level;
+  level.late = &Changing;
+  const Report truth = Of(level);
+  EXPECT_NEAR(report.ranks.clock_residual_us, 0, 0.01);
+  EXPECT_NEAR(report.ranks.rows[7].clock_offset_us -
+                  report.ranks.rows[0].clock_offset_us,
+              49'000, 0.01);
+  for (size_t r = 0; r < 8; ++r) {
+    EXPECT_NEAR(report.ranks.rows[r].waiting_ms, truth.ranks.rows[r].waiting_ms,
+                0.01);
+  }
+}
+
+TEST(RanksTest, OrderOfTheFilesChangesNothing) {
+  Job job;
+  job.late = &Changing;
+  std::vector<RankDigest> ranks = Digests(job);
+  const Report forward = AnalyzeRanks(ranks);
+  std::ranges::reverse(ranks);
+  const Report backward = AnalyzeRanks(ranks);
+  ASSERT_EQ(forward.ranks.rows.size(), backward.ranks.rows.size());
+  for (size_t r = 0; r < 8; ++r) {
+    EXPECT_EQ(forward.ranks.rows[r].rank, backward.ranks.rows[r].rank);
+    EXPECT_NEAR(forward.ranks.rows[r].waiting_ms,
+                backward.ranks.rows[r].waiting_ms, 1e-6);
+  }
+}
+
+TEST(RanksTest, WaitsThatComputingCoversAreNobodysLoss) {
+  Job job;
+  job.late = &Changing;
+  job.covered = true;
+  const Report report = Of(job);
+  EXPECT_TRUE(IsClean(report, "imbalanced-load"));
+  EXPECT_NEAR(report.ranks.waiting_ms, 0, 1e-6);
+}
+
+TEST(RanksTest, TwoRanksNeedOneToBeNearlyAlwaysLast) {
+  Job job;
+  job.ranks = 2;
+  job.late = [](int rank, int, int) { return rank == 1 ? 10'000'000 : 0; };
+  EXPECT_NE(Find(Of(job), "straggler-rank"), nullptr);
+  job.late = [](int rank, int step, int) {
+    return rank == (step < 2 ? 0 : 1) ? 10'000'000 : 0;
+  };
+  const Report report = Of(job);
+  EXPECT_TRUE(IsClean(report, "straggler-rank"));
+  EXPECT_NE(Find(report, "imbalanced-load"), nullptr);
+}
+
+TEST(RanksTest, LeavesOutStepsWhereARankMissesACollective) {
+  Job job;
+  job.late = &Changing;
+  job.skip_first_of_rank = 2;
+  const Report report = Of(job);
+  EXPECT_EQ(report.ranks.unmatched, 2);
+  EXPECT_EQ(report.ranks.collectives, 2 * (kSteps - 1));
+}
+
+TEST(RanksTest, DoesNotCompareWhatIsNoOneRun) {
+  Job job;
+  std::vector<RankDigest> ranks = Digests(job);
+  ranks[1].report.run.rank = 0;
+  EXPECT_NE(AnalyzeRanks(ranks).ranks.why_not.find("rank 0"),
+            std::string::npos);
+  ranks = Digests(job);
+  ranks[1].report.run.rank = -1;
+  ranks[1].report.run.source = "b.json";
+  EXPECT_NE(AnalyzeRanks(ranks).ranks.why_not.find("b.json"),
+            std::string::npos);
+  ranks = Digests(job);
+  ranks[5].report.run.world_size = 16;
+  EXPECT_NE(AnalyzeRanks(ranks).ranks.why_not, "");
+}
+
+TEST(RanksTest, OneRankCannotTell) {
+  const Report report = Analyze(RankTrace(Job(), 0));
+  EXPECT_NE(WhyBlind(report, "straggler-rank").find("all ranks"),
+            std::string::npos);
+  EXPECT_NE(WhyBlind(report, "imbalanced-load"), "");
+}
+
+TEST(RanksTest, ASingleProcessHasNothingToCompare) {
+  const Report report = Analyze(TraceFromText(R"(
+    run world_size=1
+    step 0..1000000 thread=0
+    op 0..900000 thread=0 aten::mm
+  )"));
+  EXPECT_TRUE(IsClean(report, "straggler-rank"));
+}
+
+TEST(RanksTest, AFindingOfFewRanksIsANote) {
+  Job job;
+  job.loader_of_rank_3_ns = 20'000'000;
+  const Report report = Of(job);
+  const Finding* finding = Find(report, "sync-data-loading");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->severity, FindingSeverity::kNote);
+  EXPECT_NE(finding->evidence.find("1 of 8 ranks (3)"), std::string::npos);
+}
+
+TEST(RanksTest, TimesAreMeansOverTheRanks) {
+  Job job;
+  job.late = &Changing;
+  const Report report = Of(job);
+  double sum = 0;
+  for (const auto& [cause, ms] : report.time_split_ms) sum += ms;
+  EXPECT_NEAR(sum, report.steps.mean_ms, 1e-6);
+  EXPECT_NE(ToText(report, {}).find("ranks, ms per step"), std::string::npos);
+  EXPECT_NE(ToJson(report).find("\"clock_residual_us\""), std::string::npos);
+}
+
+}  // namespace
+}  // namespace stepscope

@@ -1,0 +1,91 @@
+// Pairs and sets of traces that other people recorded, against what is known of
+// them: the second of a pair is the first with a fix applied.
+#include <gtest/gtest.h>
+#include <stepscope/compare.h>
+#include <stepscope/ranks.h>
+#include <stepscope/read.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "rules/rule_testing.h"
+
+namespace stepscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Too large to be committed: beside the checkout, or where STEPSCOPE_TRACES
+// says. Empty if not at hand.
+std::string PathOf(const std::string& name) {
+  const char* other = std::getenv("STEPSCOPE_TRACES");
+  const std::string data = STEPSCOPE_TEST_DATA;
+  for (const std::string& folder :
+       {data + "/traces", std::string(other == nullptr ? "" : other),
+        data + "/../../../shared/traces"}) {
+    const fs::path path = fs::path(folder) / name;
+    if (!folder.empty() && fs::exists(path)) return path.string();
+  }
+  return "";
+}
+
+TEST(RunsRealTracesTest, DlrmIsImbalancedAndHasNoStraggler) {
+  std::vector<RankDigest> ranks;
+  for (int rank = 0; rank < 8; ++rank) {
+    const std::string path = PathOf("dlrm_v100_8ranks/rank" +
+                                    std::to_string(rank) + ".json.gz");
+    if (path.empty()) GTEST_SKIP() << "dlrm_v100_8ranks is not at hand";
+    const absl::StatusOr<Trace> trace = ReadTrace(path);
+    ASSERT_TRUE(trace.ok());
+    ranks.push_back(DigestRank(*trace));
+  }
+  const Report run = AnalyzeRanks(ranks);
+  EXPECT_EQ(run.ranks.why_not, "");
+  EXPECT_EQ(run.ranks.collectives, 8);
+  EXPECT_LT(run.ranks.clock_residual_us, 2);
+  EXPECT_NE(Find(run, "imbalanced-load"), nullptr);
+  EXPECT_TRUE(IsClean(run, "straggler-rank"));
+  EXPECT_EQ(Find(run, "exposed-collective"), nullptr);
+  // The waits that traces/README.md counts; those computing covers less.
+  const double waits_ms[] = {5.6, 11.1, 3.3, 9.6, 6.4, 6.0, 3.3, 1.5};
+  for (int rank = 0; rank < 8; ++rank) {
+    EXPECT_NEAR(run.ranks.rows[rank].waiting_ms, waits_ms[rank], 0.3) << rank;
+  }
+  EXPECT_EQ(run.ranks.rows[7].last, 5);
+  EXPECT_EQ(run.ranks.rows[5].last, 2);
+  EXPECT_EQ(run.ranks.rows[4].last, 1);
+}
+
+TEST(RunsRealTracesTest, FourLoaderWorkersBringWhatWasPredicted) {
+  const std::string before = PathOf("resnet50_v100_workers0.pt.trace.json.gz");
+  const std::string after = PathOf("resnet50_v100_workers4.pt.trace.json.gz");
+  if (before.empty() || after.empty()) GTEST_SKIP() << "not at hand";
+  const absl::StatusOr<Trace> a = ReadTrace(before), b = ReadTrace(after);
+  ASSERT_TRUE(a.ok() && b.ok());
+  const Comparison c = Compare(*a, *b);
+  EXPECT_EQ(std::ranges::count(c.made, "sync-data-loading"), 1);
+  EXPECT_NEAR(c.measured.expected_ms, 48.5, 2.5);
+  EXPECT_EQ(c.predicted_is, GainKind::kPredicted);
+  EXPECT_NEAR(c.predicted.expected_ms, c.measured.expected_ms,
+              0.15 * c.measured.expected_ms);
+  EXPECT_EQ(c.causes.at(0).name, "data");
+}
+
+TEST(RunsRealTracesTest, PinningBringsWhatWasPredicted) {
+  const std::string before = PathOf("h2d_a100_pageable.json.gz");
+  const std::string after = PathOf("h2d_a100_pinned.json.gz");
+  if (before.empty() || after.empty()) GTEST_SKIP() << "not at hand";
+  const absl::StatusOr<Trace> a = ReadTrace(before), b = ReadTrace(after);
+  ASSERT_TRUE(a.ok() && b.ok());
+  const Comparison c = Compare(*a, *b);
+  EXPECT_EQ(std::ranges::count(c.made, "h2d-pageable"), 1);
+  EXPECT_NEAR(c.measured.expected_ms, 37.2, 0.5);
+  EXPECT_TRUE(c.certain);
+  EXPECT_GT(c.predicted.expected_ms, c.measured.expected_ms / 1.25);
+  EXPECT_LT(c.predicted.expected_ms, c.measured.expected_ms * 1.25);
+}
+
+}  // namespace
+}  // namespace stepscope
