@@ -134,9 +134,15 @@ class WaitFinder {
     const Copy& copy = trace_.copies()[copy_of_[row]];
     if (copy.destination == MemoryKind::kPageable) return true;
     const RuntimeCall& call = trace_.runtime_calls()[row];
-    return DirectionOf(copy) != WaitKind::kOnDevice &&
-           call.end_ns - call.begin_ns > kLongCallNs &&
-           call.end_ns >= copy.end_ns - kClockNs;
+    if (DirectionOf(copy) == WaitKind::kOnDevice ||
+        call.end_ns - call.begin_ns <= kLongCallNs) {
+      return false;
+    }
+    // A large copy from pageable memory returns when its last part is staged.
+    const int64_t until = copy.source == MemoryKind::kPageable
+                              ? (copy.begin_ns + copy.end_ns) / 2
+                              : copy.end_ns - kClockNs;
+    return call.end_ns >= until;
   }
 
   size_t Add(RowId copy_call, RowId sync_call, RowId last_call) {
@@ -217,6 +223,10 @@ class WaitFinder {
   std::vector<HostWait> waits_;
 };
 
+double Largest(const std::vector<double>& values) {
+  return *std::ranges::max_element(values);
+}
+
 // Sets the gaps in which the host was late against the time it had lost in
 // waits by then.
 class LateGaps {
@@ -276,6 +286,8 @@ WaitSums SumWaits(const Waits& waits, const Steps& steps,
   for (size_t i : steps.steady) steady.push_back(steps.windows[i].tiled);
   steady = Merge(std::move(steady));
 
+  std::vector<double> blocked_by_step(steps.windows.size());
+  std::vector<double> queued_by_step(steps.windows.size());
   LateGaps bubbles(waits.idle, steady), bound(waits.no_compute, steady);
   for (const HostWait& wait : waits.all) {
     if (!filter(wait)) continue;
@@ -284,6 +296,8 @@ WaitSums SumWaits(const Waits& waits, const Steps& steps,
     if (!wait.steady) continue;
     sums.blocked_ns += static_cast<double>(wait.blocked_ns);
     sums.queued_ns += static_cast<double>(wait.queued_ns);
+    blocked_by_step[wait.step] += static_cast<double>(wait.blocked_ns);
+    queued_by_step[wait.step] += static_cast<double>(wait.queued_ns);
     ++sums.count;
   }
   bubbles.Finish();
@@ -293,9 +307,17 @@ WaitSums SumWaits(const Waits& waits, const Steps& steps,
   sums.queued_ns /= n;
   sums.count /= n;
   sums.bubble_ns = bubbles.behind_ns() / n;
+  sums.once_blocked_frac = Largest(blocked_by_step) / (n * sums.blocked_ns);
+  sums.once_queued_frac = Largest(queued_by_step) / (n * sums.queued_ns);
   sums.bound_ns = std::min(
       bound.total_ns() / n + sums.blocked_ns - sums.queued_ns, sums.blocked_ns);
   return sums;
+}
+
+bool Recurs(double once_frac, const Steps& steps) {
+  constexpr size_t kStepsToTell = 3;
+  constexpr double kOnce = 0.8;
+  return steps.steady.size() < kStepsToTell || once_frac <= kOnce;
 }
 
 Edit WithoutWaits(const Waits& waits, const WaitFilter& filter) {

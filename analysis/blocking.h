@@ -62,6 +62,10 @@ struct WaitSums {
   double blocked_ns = 0;
   double queued_ns = 0;
   double count = 0;
+  // The share of the one step that has most of it; not a number if there is
+  // none.
+  double once_blocked_frac = 0;
+  double once_queued_frac = 0;
   // Device idle right behind them.
   double bubble_ns = 0;
   // What removing them can win at most: their own transfers, and the device
@@ -70,6 +74,10 @@ struct WaitSums {
 };
 WaitSums SumWaits(const Waits& waits, const Steps& steps,
                   const WaitFilter& filter);
+
+// False for what happened in one of several steps only: the queue that warm-up
+// left behind, a checkpoint.
+bool Recurs(double once_frac, const Steps& steps);
 
 // The runtime calls of these waits.
 Edit WithoutWaits(const Waits& waits, const WaitFilter& filter);

@@ -14,7 +14,8 @@ constexpr size_t kStepsToBeSure = 3;
 
 enum class Muting : uint8_t {
   kAlways,    // the two speak of the same cause
-  kSameTime,  // only if the owner's change leaves too little for the other
+  kSameIdle,  // they explain the same idle time: what is left is the difference
+  kOneChange,  // only if the owner's change leaves too little for the other
 };
 struct Mute {
   std::string_view id, by;
@@ -23,10 +24,10 @@ struct Mute {
 constexpr Mute kMutes[] = {
     {"loader-bound", "sync-data-loading"},
     {"tf32-off", "tensor-cores-idle"},
-    {"launch-bound", "host-sync", Muting::kSameTime},
-    {"launch-bound", "explicit-sync", Muting::kSameTime},
-    {"launch-bound", "grad-clip-sync", Muting::kSameTime},
-    {"h2d-blocking", "h2d-pageable", Muting::kSameTime}};
+    {"launch-bound", "host-sync", Muting::kSameIdle},
+    {"launch-bound", "explicit-sync", Muting::kSameIdle},
+    {"launch-bound", "grad-clip-sync", Muting::kSameIdle},
+    {"h2d-blocking", "h2d-pageable", Muting::kOneChange}};
 
 bool IsTrust(const Finding& finding) {
   return finding.id == "capture-incomplete" ||
@@ -57,18 +58,17 @@ double Weight(const Finding& finding) {
   return ms * kByConfidence[static_cast<size_t>(finding.confidence)];
 }
 
-// True if the change of `owner` leaves too little for that of `other` to be
-// worth telling.
-bool OwnsTime(const Measured& measured, const Found& owner,
-              const Found& other) {
+// True if `owner` leaves too little for `other` to be worth telling.
+bool OwnsTime(const Measured& measured, const Found& owner, const Found& other,
+              Muting how) {
   if (owner.finding.severity == FindingSeverity::kNote ||
       other.finding.gain_is == GainKind::kNone) {
     return false;
   }
   double left_ms =
       other.finding.gain.expected_ms - owner.finding.gain.expected_ms;
-  if (measured.replay.check().speaks && !owner.edits.empty() &&
-      !other.edits.empty()) {
+  if (how == Muting::kOneChange && measured.replay.check().speaks &&
+      !owner.edits.empty() && !other.edits.empty()) {
     const Edit both = Combine(owner.edits[0], other.edits[0]);
     left_ms = (measured.replay.StepNs(owner.edits[0]) -
                measured.replay.StepNs(both)) *
@@ -101,7 +101,7 @@ void Rank(const Measured& measured, std::vector<Found>& found,
           static_cast<Confidence>(static_cast<int>(finding.confidence) - 1);
     }
     finding.severity = SeverityOf(measured, finding);
-    if (finding.severity == FindingSeverity::kNote) {
+    if (finding.severity == FindingSeverity::kNote && !entry.regardless) {
       finding.status = FindingStatus::kOk;
     }
   }
@@ -112,7 +112,8 @@ void Rank(const Measured& measured, std::vector<Found>& found,
     const Found kept = *owner;
     if (std::erase_if(found, [&](const Found& f) {
           return f.finding.id == mute.id &&
-                 (mute.when == Muting::kAlways || OwnsTime(measured, kept, f));
+                 (mute.when == Muting::kAlways ||
+                  OwnsTime(measured, kept, f, mute.when));
         }) > 0) {
       muted.push_back(std::string(mute.id) + " (by " + std::string(mute.by) +
                       ")");
@@ -120,7 +121,8 @@ void Rank(const Measured& measured, std::vector<Found>& found,
   }
   const auto group = [](const Finding& finding) {
     if (IsTrust(finding)) return 0;
-    return finding.severity == FindingSeverity::kNote ? 2 : 1;
+    if (finding.severity != FindingSeverity::kNote) return 1;
+    return finding.status == FindingStatus::kOk ? 3 : 2;
   };
   std::ranges::stable_sort(found, [&](const Found& a, const Found& b) {
     if (group(a.finding) != group(b.finding)) {

@@ -79,13 +79,13 @@ std::string PerStep(double count, std::string_view what) {
 }
 
 std::string BlockedInWords(const Measured& m, const WaitSums& sums) {
+  const double late = sums.bound_ns - sums.bubble_ns;
   return " per step hold the launching thread for " +
          Milliseconds(sums.blocked_ns * 1e-6) + " of " +
          Milliseconds(m.stats.mean_ms) + "; the GPU is idle for " +
          Milliseconds(sums.bubble_ns * 1e-6) + " right behind them" +
-         (sums.bound_ns - sums.bubble_ns >= 0.05 * sums.blocked_ns
-              ? ", and up to " +
-                    Milliseconds((sums.bound_ns - sums.bubble_ns) * 1e-6) +
+         (late >= 0.05 * sums.blocked_ns && !m.replay.check().speaks
+              ? ", and up to " + Milliseconds(late * 1e-6) +
                     " more because launches stay late."
               : ".");
 }
@@ -101,7 +101,10 @@ Verdict CheckHostSync(const Measured& m) {
            !clips[static_cast<size_t>(&wait - m.waits.all.data())];
   };
   const WaitSums sums = SumWaits(m.waits, m.steps, filter);
-  if (sums.blocked_ns * 1e-6 < GateMs(m)) return Clean();
+  if (sums.blocked_ns * 1e-6 < GateMs(m) ||
+      !Recurs(sums.once_blocked_frac, m.steps)) {
+    return Clean();
+  }
 
   const Advice& advice = kAdvice[WorstKind(m, ReadKinds(m), filter)];
 
@@ -133,7 +136,10 @@ Verdict CheckExplicitSync(const Measured& m) {
     return is_explicit(wait) && !(only_last && wait.is_last);
   };
   const WaitSums sums = SumWaits(m.waits, m.steps, filter);
-  if (sums.blocked_ns * 1e-6 < GateMs(m)) return Clean();
+  if (sums.blocked_ns * 1e-6 < GateMs(m) ||
+      !Recurs(sums.once_blocked_frac, m.steps)) {
+    return Clean();
+  }
 
   Finding finding;
   finding.confidence = Confidence::kProven;
@@ -158,7 +164,10 @@ Verdict CheckGradClipSync(const Measured& m) {
   const Clipping clipping = FindClipping(m);
   const WaitFilter filter = In(m, clipping.is_clip);
   const WaitSums sums = SumWaits(m.waits, m.steps, filter);
-  if (sums.count == 0 || sums.blocked_ns * 1e-6 < GateMs(m)) return Clean();
+  if (sums.blocked_ns * 1e-6 < GateMs(m) ||
+      !Recurs(sums.once_blocked_frac, m.steps)) {
+    return Clean();
+  }
 
   int64_t parameters = 0;
   for (const Op& op : m.trace.ops()) {

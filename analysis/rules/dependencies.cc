@@ -1,0 +1,154 @@
+// Does the GPU stand still behind another stream?
+// A gap of up to 10 us on queued work is the device's own latency (rules.md
+// 2.7); 3 % is the lowest share XProf calls moderate.
+#include <algorithm>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "device_ledger.h"
+#include "report/words.h"
+#include "rule.h"
+
+namespace stepscope {
+namespace {
+
+constexpr double kDependencyShare = 0.03;
+
+std::string NameOf(const Trace& trace, const WorkRef& ref) {
+  switch (ref.table) {
+    case WorkTable::kCopy:
+      return "a copy";
+    case WorkTable::kMemset:
+      return "a memset";
+    case WorkTable::kKernel:
+      break;
+  }
+  return std::string(trace.name(trace.kernels()[ref.row].name));
+}
+
+bool IsCollective(const Trace& trace, const WorkRef& ref) {
+  return ref.table == WorkTable::kKernel &&
+         IsCollectiveKernel(trace.name(trace.kernels()[ref.row].name));
+}
+
+// Nodes of a graph follow each other inside one launch; why one of them is late
+// is not recorded.
+bool InGraph(const Trace& trace, const WorkRef& ref) {
+  if (ref.table == WorkTable::kKernel && trace.kernels()[ref.row].graph != 0) {
+    return true;
+  }
+  const RowId call = WorkOf(trace, ref).call;
+  return call != kNone &&
+         trace.name(trace.runtime_calls()[call].name).find("GraphLaunch") !=
+             std::string_view::npos;
+}
+
+struct Stall {
+  const Gap* gap;
+  size_t step;
+};
+
+// Gaps in front of queued work, behind work of another stream or a collective.
+std::vector<Stall> FindStalls(const Measured& m) {
+  std::vector<Stall> stalls;
+  for (const Gap& gap : m.waits.idle) {
+    if (gap.host_late || !gap.launch_known ||
+        gap.idle.length() <= kQueuedLatencyNs || InGraph(m.trace, gap.next)) {
+      continue;
+    }
+    const DeviceWork& before = WorkOf(m.trace, gap.before);
+    const DeviceWork& next = WorkOf(m.trace, gap.next);
+    if (before.stream == next.stream && !IsCollective(m.trace, gap.before)) {
+      continue;
+    }
+    for (size_t i : m.steps.steady) {
+      const Span& tiled = m.steps.windows[i].tiled;
+      if (tiled.begin_ns <= gap.idle.begin_ns &&
+          gap.idle.begin_ns < tiled.end_ns) {
+        stalls.push_back({&gap, i});
+        break;
+      }
+    }
+  }
+  return stalls;
+}
+
+Verdict CheckDependency(const Measured& m) {
+  std::vector<Stall> stalls = FindStalls(m);
+  std::map<std::string, double> by_cause;
+  double total = 0;
+  Edit edit;
+  for (const Stall& stall : stalls) {
+    const DeviceWork& before = WorkOf(m.trace, stall.gap->before);
+    const DeviceWork& next = WorkOf(m.trace, stall.gap->next);
+    const auto ns = static_cast<double>(stall.gap->idle.length());
+    total += ns;
+    by_cause[NameOf(m.trace, stall.gap->before) + " on stream " +
+             std::to_string(before.stream) + ", before " +
+             NameOf(m.trace, stall.gap->next) + " on stream " +
+             std::to_string(next.stream)] += ns;
+    edit.no_dependency.push_back(stall.gap->next);
+  }
+  const auto steps = static_cast<double>(m.steps.steady.size());
+  total /= steps;
+  if (total < kDependencyShare * m.step_ns() || total * 1e-6 < GateMs(m)) {
+    return Clean();
+  }
+  const auto worst = std::ranges::max_element(
+      by_cause, {}, [](const auto& c) { return c.second; });
+  std::ranges::stable_sort(stalls, std::greater(), [](const Stall& stall) {
+    return stall.gap->idle.length();
+  });
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  for (size_t i = 0; i < std::min<size_t>(3, stalls.size()); ++i) {
+    const Gap& gap = *stalls[i].gap;
+    finding.examples.push_back(
+        {m.steps.windows[stalls[i].step].number, gap.idle.begin_ns,
+         gap.idle.end_ns, "waiting behind " + NameOf(m.trace, gap.before)});
+  }
+  finding.evidence =
+      "The GPU is idle for " + Milliseconds(total * 1e-6) + " of the " +
+      Milliseconds(m.stats.mean_ms) + " step (" + Percent(total / m.step_ns()) +
+      ") although work is queued: it waits behind another stream or a "
+      "collective.";
+  finding.where =
+      worst->first + " (" + Milliseconds(worst->second / steps * 1e-6) + ")";
+  finding.assumption =
+      "the work behind the gap does not need what it waits for";
+  finding.fix_cpp =
+      "put what is independent on streams of its own, start collectives "
+      "earlier, wait with an event where the result is used";
+  finding.fix_python =
+      "torch.cuda.Stream for what is independent, async_op=True and wait() "
+      "where the result is used";
+  finding.wrong_if = "the next kernel reads what the other stream produced";
+  finding = Sized(m, std::move(finding), edit, total);
+  return Fire(std::move(finding), {edit});
+}
+
+constexpr Rule kRules[] = {
+    {.id = "dependency-stall",
+     .question = "Is the GPU idle behind another stream although work is "
+                 "queued?",
+     .runs = Runs::kGpuOnly,
+     .needs = {Kind::kRuntimeCall},
+     .check = &CheckDependency,
+     .reference = "stepscope: idle time that synchronisation rules blame "
+                  "wrongly",
+     .detect = "Gaps of more than 10 us in front of work launched before them, "
+               "behind work of another stream or a collective, 3 % of the "
+               "step or more.",
+     .avoid = "Gaps within one stream, gaps in front of CUDA-graph nodes.",
+     .fix_cpp = "Streams of their own for what is independent; start "
+                "collectives earlier.",
+     .fix_python = "torch.cuda.Stream; async_op=True and a later wait()."}};
+
+}  // namespace
+
+extern const std::span<const Rule> kDependencies = kRules;
+
+}  // namespace stepscope

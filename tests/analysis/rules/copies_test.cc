@@ -1,0 +1,192 @@
+#include "gpu_text.h"
+#include "rule_testing.h"
+
+namespace stepscope {
+namespace {
+
+constexpr int64_t kMiB = 1 << 20;
+
+// Five steps: an upload that holds the host while it runs, then a kernel.
+Report Uploading(double copy_us, int64_t bytes,
+                 std::string_view source = "pageable", double kernel_us = 4000,
+                 std::string_view device = "") {
+  GpuText run;
+  run.Line(device);
+  for (int step = 0; step < 5; ++step) {
+    run.Begin("op", "aten::copy_");
+    run.BlockingCopy(copy_us, source, "device", bytes);
+    run.End();
+    run.Kernel(kernel_us, "gemm");
+    run.Pass(100);
+    run.EndStep();
+  }
+  return run.Analyzed();
+}
+
+TEST(H2dPageableTest, FiresOnLargeUploadsFromPageableMemory) {
+  const Report report =
+      Uploading(4000, 20'000'000, "pageable", 4000,
+                "device vendor=Nvidia compute_major=8 NVIDIA A100");
+  const Finding* finding = Find(report, "h2d-pageable");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_TRUE(Promises(report, "h2d-pageable"));
+  EXPECT_GE(finding->severity, FindingSeverity::kHigh);
+  EXPECT_EQ(finding->confidence, Confidence::kProven);
+  EXPECT_NE(finding->evidence.find("1 upload per step from pageable memory, "
+                                   "20.0 MB in 4.00 ms at 5.00 GB/s"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->assumption.find("24.0 GB/s"), std::string::npos)
+      << finding->assumption;
+  EXPECT_NE(finding->fix_cpp.find("pinned_memory(true)"), std::string::npos);
+}
+
+TEST(H2dPageableTest, UsesTheRateOfTheRunsOwnPinnedCopies) {
+  GpuText run;
+  for (int step = 0; step < 5; ++step) {
+    run.Begin("op", "aten::copy_");
+    run.BlockingCopy(4000, "pageable", "device", 20'000'000);
+    run.Copy(1000, "pinned", "device", 10'000'000);
+    run.End();
+    run.Kernel(4000, "gemm");
+    run.EndStep();
+  }
+  const Report report = run.Analyzed();
+  const Finding* finding = Find(report, "h2d-pageable");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->assumption.find("10.0 GB/s, as in this run"),
+            std::string::npos)
+      << finding->assumption;
+}
+
+TEST(H2dPageableTest, FiresFromOneMebibytePerStep) {
+  EXPECT_TRUE(IsClean(Uploading(2000, kMiB - 1), "h2d-pageable"));
+  EXPECT_NE(Find(Uploading(2000, kMiB), "h2d-pageable"), nullptr);
+}
+
+TEST(H2dPageableTest, StaysSilentAboutPinnedMemory) {
+  EXPECT_TRUE(IsClean(Uploading(4000, 20'000'000, "pinned"), "h2d-pageable"));
+}
+
+TEST(H2dPageableTest, StaysSilentAboutManySmallUploads) {
+  GpuText run;
+  for (int step = 0; step < 5; ++step) {
+    for (int i = 0; i < 45; ++i) {  // 7 kB in all
+      run.Begin("op", "aten::copy_");
+      run.Copy(2, "pageable", "device", 156);
+      run.Synchronize();
+      run.End();
+    }
+    run.Kernel(20'000, "gemm");
+    run.EndStep();
+  }
+  EXPECT_TRUE(IsClean(run.Analyzed(), "h2d-pageable"));
+}
+
+TEST(H2dPageableTest, StaysSilentAboutAModelThatIsLoadedOnce) {
+  GpuText run;
+  for (int step = 0; step < 5; ++step) {
+    if (step == 0) run.BlockingCopy(3000, "pageable", "device", 100 * kMiB);
+    run.Kernel(4000, "gemm");
+    run.Synchronize();
+    run.EndStep();
+  }
+  EXPECT_TRUE(IsClean(run.Analyzed(), "h2d-pageable"));
+}
+
+TEST(H2dPageableTest, DoesNotCallUnknownMemoryPageable) {
+  const Report report = Uploading(4000, 20'000'000, "host");
+  EXPECT_NE(WhyBlind(report, "h2d-pageable").find("pinned"), std::string::npos);
+}
+
+// Five steps of 4 ms of kernels and 4 ms of host work, with an upload of a few
+// bytes between.
+Report TinyUploads(bool blocking, bool queued) {
+  GpuText run;
+  for (int step = 0; step < 5; ++step) {
+    run.Kernel(4000, "gemm");
+    if (!queued) run.Pass(5000);
+    run.Begin("op", "aten::copy_");
+    run.Copy(2, blocking ? "pageable" : "pinned", "device", 8);
+    if (blocking) run.Synchronize();
+    run.End();
+    run.Op(4000, "aten::relu");
+    run.EndStep();
+  }
+  return run.Analyzed();
+}
+
+TEST(H2dBlockingTest, FiresOnATinyUploadThatDrainsTheQueue) {
+  const Report report = TinyUploads(true, true);
+  const Finding* finding = Find(report, "h2d-blocking");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 4, 0.5);
+  EXPECT_NE(finding->where.find("aten::copy_ (4.0"), std::string::npos)
+      << finding->where;
+  EXPECT_TRUE(IsClean(report, "host-sync"));
+  EXPECT_TRUE(IsClean(report, "explicit-sync"));
+}
+
+TEST(H2dBlockingTest, StaysSilentWithNothingQueuedBeforeTheUpload) {
+  EXPECT_TRUE(IsClean(TinyUploads(true, false), "h2d-blocking"));
+}
+
+TEST(H2dBlockingTest, StaysSilentWhereNobodyWaits) {
+  EXPECT_TRUE(IsClean(TinyUploads(false, true), "h2d-blocking"));
+}
+
+TEST(H2dBlockingTest, IgnoresTheQueueThatWarmUpLeftBehind) {
+  GpuText run;
+  for (int step = 0; step < 5; ++step) {
+    if (step == 0) run.Kernel(3000, "gemm");
+    run.Begin("op", "aten::copy_");
+    run.BlockingCopy(1000, "pageable", "device", 500'000);
+    run.End();
+    run.Kernel(1000, "gemm");
+    run.Op(8000, "aten::relu");
+    run.EndStep();
+  }
+  EXPECT_TRUE(IsClean(run.Analyzed(), "h2d-blocking"));
+}
+
+// A GPU-bound loop whose next batch comes from pinned memory.
+Report Prefetching(int stream, double copy_us) {
+  GpuText run;
+  for (int step = 0; step < 5; ++step) {
+    run.OnStream(stream);
+    run.Copy(copy_us, "pinned", "device", 20'000'000);
+    run.OnStream(7);
+    for (int i = 0; i < 10; ++i) run.Kernel(500, "gemm");
+    run.Synchronize("cudaEventSynchronize");
+    run.EndStep();
+  }
+  return run.Analyzed();
+}
+
+TEST(H2dBlockingTest, FiresOnUploadsInLineWithTheKernels) {
+  const Report report = Prefetching(7, 1000);
+  const Finding* finding = Find(report, "h2d-blocking");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_TRUE(Promises(report, "h2d-blocking"));
+  EXPECT_NEAR(finding->gain.expected_ms, 1, 0.2);
+  EXPECT_NE(finding->fix_cpp.find("recordStream"), std::string::npos);
+  EXPECT_EQ(finding->examples.size(), 3u);
+}
+
+TEST(H2dBlockingTest, StaysSilentAboutAPrefetcherOnItsOwnStream) {
+  EXPECT_TRUE(IsClean(Prefetching(20, 1000), "h2d-blocking"));
+}
+
+TEST(H2dBlockingTest, StaysSilentBelowTheGate) {
+  EXPECT_TRUE(IsClean(Prefetching(7, 90), "h2d-blocking"));
+  EXPECT_FALSE(IsClean(Prefetching(7, 120), "h2d-blocking"));
+}
+
+TEST(H2dBlockingTest, CannotLookWithoutAGpu) {
+  EXPECT_EQ(WhyBlind(Analyze(TraceFromText("step 0..1000 thread=0 number=0\n")),
+                     "h2d-blocking"),
+            "no GPU was recorded");
+}
+
+}  // namespace
+}  // namespace stepscope

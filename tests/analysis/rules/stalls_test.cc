@@ -1,0 +1,107 @@
+#include "gpu_text.h"
+#include "rule_testing.h"
+
+namespace stepscope {
+namespace {
+
+// Twenty CPU steps of 10 ms; those in `slow` take 10 ms more, of which `extra`
+// tells what they did.
+template <typename Extra>
+Report SlowSteps(std::initializer_list<int> slow, Extra extra) {
+  GpuText run;
+  for (int step = 0; step < 20; ++step) {
+    run.Op(10'000, "aten::mm");
+    if (std::ranges::count(slow, step)) extra(run, step);
+    run.EndStep();
+  }
+  return run.Analyzed();
+}
+
+TEST(CheckpointStallTest, FiresOnARangeNamedForIt) {
+  const Report report = SlowSteps(
+      {5, 15}, [](GpuText& run, int) { run.Range(10'000, "save_checkpoint"); });
+  const Finding* finding = Find(report, "logging-checkpoint-stall");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->where, "save_checkpoint");
+  EXPECT_EQ(finding->gain_is, GainKind::kBound);
+  // Two stalls of 10 ms in 20 steps.
+  EXPECT_NEAR(finding->gain.expected_ms, 1, 0.01);
+  EXPECT_NE(finding->evidence.find("2 steps of 20"), std::string::npos);
+}
+
+TEST(CheckpointStallTest, FiresOnWritesThatOtherStepsDoNotDo) {
+  const Report report = SlowSteps({5, 15}, [](GpuText& run, int step) {
+    run.Pass(10'000);
+    run.Line("host_usage " + std::to_string(run.now_ns() - 1000) + ".." +
+             std::to_string(run.now_ns()) + " step=" + std::to_string(step) +
+             " write_bytes=50000000");
+  });
+  const Finding* finding = Find(report, "logging-checkpoint-stall");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("wrote 100 MB"), std::string::npos)
+      << finding->evidence;
+}
+
+TEST(CheckpointStallTest, FiresOnceOnlyIfTheParametersAreCopied) {
+  const auto copies = [](std::string_view dims) {
+    GpuText run;
+    for (int step = 0; step < 20; ++step) {
+      run.Begin("op", "torch::autograd::AccumulateGrad",
+                "kind=backward inputs=(float[" + std::string(dims) + "])");
+      run.Kernel(5000, "gemm");
+      run.End();
+      run.Synchronize();
+      if (step == 10) {
+        run.BlockingCopy(2000, "device", "pageable", 4'000'000);
+        run.Pass(10'000);
+      }
+      run.EndStep();
+    }
+    return run.Analyzed();
+  };
+  EXPECT_NE(Find(copies("1000,1000"), "logging-checkpoint-stall"), nullptr);
+  EXPECT_TRUE(IsClean(copies("1000,4000"), "logging-checkpoint-stall"));
+}
+
+TEST(CheckpointStallTest, StaysSilentAboutOneSlowStep) {
+  EXPECT_TRUE(
+      IsClean(SlowSteps({7}, [](GpuText& run, int) { run.Pass(10'000); }),
+              "logging-checkpoint-stall"));
+  EXPECT_TRUE(IsClean(
+      SlowSteps(
+          {7}, [](GpuText& run, int) { run.Range(10'000, "save_checkpoint"); }),
+      "logging-checkpoint-stall"));
+}
+
+TEST(CheckpointStallTest, LeavesGarbageCollectionAndLoadersAlone) {
+  EXPECT_TRUE(IsClean(SlowSteps({5, 15},
+                                [](GpuText& run, int) {
+                                  run.Begin("range", "log");
+                                  run.Range(9000, "Python GC");
+                                  run.Pass(1000);
+                                  run.End();
+                                }),
+                      "logging-checkpoint-stall"));
+  EXPECT_TRUE(IsClean(
+      SlowSteps({5, 15},
+                [](GpuText& run, int) {
+                  run.Begin("range", "log");
+                  run.Range(9000,
+                            "enumerate(DataLoader)#_MultiProcessingDataLoader"
+                            "Iter.__next__",
+                            "kind=loader");
+                  run.Pass(1000);
+                  run.End();
+                }),
+      "logging-checkpoint-stall"));
+}
+
+TEST(CheckpointStallTest, ReadsWholeWordsOnly) {
+  EXPECT_TRUE(IsClean(
+      SlowSteps({5, 15},
+                [](GpuText& run, int) { run.Range(10'000, "load_catalog"); }),
+      "logging-checkpoint-stall"));
+}
+
+}  // namespace
+}  // namespace stepscope
