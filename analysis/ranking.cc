@@ -101,7 +101,7 @@ void Rank(const Measured& measured, std::vector<Found>& found,
           static_cast<Confidence>(static_cast<int>(finding.confidence) - 1);
     }
     finding.severity = SeverityOf(measured, finding);
-    if (finding.severity == FindingSeverity::kNote && !entry.regardless) {
+    if (finding.severity == FindingSeverity::kNote) {
       finding.status = FindingStatus::kOk;
     }
   }
@@ -121,8 +121,7 @@ void Rank(const Measured& measured, std::vector<Found>& found,
   }
   const auto group = [](const Finding& finding) {
     if (IsTrust(finding)) return 0;
-    if (finding.severity != FindingSeverity::kNote) return 1;
-    return finding.status == FindingStatus::kOk ? 3 : 2;
+    return finding.severity == FindingSeverity::kNote ? 2 : 1;
   };
   std::ranges::stable_sort(found, [&](const Found& a, const Found& b) {
     if (group(a.finding) != group(b.finding)) {
