@@ -37,11 +37,16 @@ class AllocatorCollector : public Collector {
     samples_.reserve(64);
     allocators_.Find();
     allocators_.Read(&before_);
+    first_step_ = true;
     return absl::OkStatus();
   }
 
   void OnStep(int64_t step, int64_t now_ns) override {
     if (samples_.size() >= kMaxSamples) return;
+    // A program that is recorded from its beginning may load CUDA in its loop.
+    if (std::exchange(first_step_, false) && !allocators_.found()) {
+      allocators_.Find();
+    }
     allocators_.Read(&now_);
     for (const AllocatorStats& stats : now_) {
       samples_.push_back(Sample(stats, step, now_ns));
@@ -58,6 +63,7 @@ class AllocatorCollector : public Collector {
                       int64_t now_ns) const;
 
   DeviceAllocators allocators_;
+  bool first_step_ = false;
   std::vector<AllocatorStats> before_;
   std::vector<AllocatorStats> now_;
   std::vector<DeviceSample> samples_;

@@ -33,6 +33,7 @@ class DeviceAllocators {
   // Looks again; a library loaded since may have brought one. May take some
   // microseconds, and throws nothing.
   void Find();
+  bool found() const { return allocator_ != nullptr; }
 
   // The devices whose allocator has taken memory; empty without a device.
   // Replaces `stats`.

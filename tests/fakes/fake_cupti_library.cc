@@ -39,6 +39,9 @@ extern "C" {
 
 stepscope::FakeCupti* FakeCuptiInLibrary() { return &Fake(); }
 
+// Of the library that has a device to go with it (fake_torch_device.cc).
+__attribute__((weak)) void FakeDeviceBegin();
+
 CUptiResult cuptiGetVersion(uint32_t* version) {
   *version = Fake().version();
   return CUPTI_SUCCESS;
@@ -55,6 +58,7 @@ CUptiResult cuptiSubscribe_v2(CUpti_SubscriberHandle* subscriber,
       params->structSize != CUpti_SubscriberParams_STRUCT_SIZE) {
     return CUPTI_ERROR_INVALID_PARAMETER;
   }
+  if (FakeDeviceBegin != nullptr) FakeDeviceBegin();
   std::string holder;
   const CUptiResult result =
       Fake().Subscribe(subscriber, callback, user, &holder);

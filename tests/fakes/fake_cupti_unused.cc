@@ -1,0 +1,30 @@
+// The functions of CUPTI that LibTorch is linked to and stepscope never calls:
+// a library that stands in for libcupti.so.13 must have them.
+#include <cupti.h>
+
+extern "C" {
+
+CUptiResult cuptiActivityEnableCudaEventDeviceTimestamps(uint8_t) {
+  return CUPTI_ERROR_NOT_SUPPORTED;
+}
+CUptiResult cuptiActivityPopExternalCorrelationId(CUpti_ExternalCorrelationKind,
+                                                  uint64_t*) {
+  return CUPTI_ERROR_NOT_SUPPORTED;
+}
+CUptiResult cuptiActivityPushExternalCorrelationId(
+    CUpti_ExternalCorrelationKind, uint64_t) {
+  return CUPTI_ERROR_NOT_SUPPORTED;
+}
+CUptiResult cuptiActivityRegisterTimestampCallback(
+    CUpti_TimestampCallbackFunc) {
+  return CUPTI_ERROR_NOT_SUPPORTED;
+}
+CUptiResult cuptiActivitySetAttribute(CUpti_ActivityAttribute, size_t*, void*) {
+  return CUPTI_ERROR_NOT_SUPPORTED;
+}
+CUptiResult cuptiEnableCallback(uint32_t, CUpti_SubscriberHandle,
+                                CUpti_CallbackDomain, CUpti_CallbackId) {
+  return CUPTI_ERROR_NOT_SUPPORTED;
+}
+
+}  // extern "C"
