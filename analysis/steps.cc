@@ -5,6 +5,8 @@
 #include <map>
 #include <string_view>
 
+#include "tiling.h"
+
 namespace stepscope {
 namespace {
 
@@ -15,6 +17,8 @@ constexpr double kFarOut = 1.5;
 constexpr double kExplained = 0.3;
 constexpr double kOutlierZ = 3.5;
 constexpr size_t kStepsToJudgeOutliers = 5;
+// Slow steps that are more of them than this are how the run goes.
+constexpr double kRare = 0.25;
 
 RowId BusiestThread(const Trace& trace) {
   std::vector<int64_t> ops(trace.threads().size());
@@ -78,34 +82,6 @@ std::vector<StepWindow> BetweenOptimizerSteps(const Trace& trace,
   return windows;
 }
 
-// The end of the last device work launched in each window.
-void Tile(const Trace& trace, std::vector<StepWindow>& windows) {
-  std::vector<int64_t> last(windows.size());
-  const auto note = [&](const DeviceWork& work) {
-    if (work.call == kNone) return;
-    const int64_t launched = trace.runtime_calls()[work.call].begin_ns;
-    const auto after = std::ranges::upper_bound(
-        windows, launched, {},
-        [](const StepWindow& w) { return w.host.begin_ns; });
-    if (after == windows.begin()) return;
-    const size_t index = static_cast<size_t>(after - windows.begin()) - 1;
-    if (launched < windows[index].host.end_ns) {
-      last[index] = std::max(last[index], work.end_ns);
-    }
-  };
-  for (const Kernel& work : trace.kernels()) note(work);
-  for (const Copy& work : trace.copies()) note(work);
-  for (const Memset& work : trace.memsets()) note(work);
-  for (size_t i = 0; i < windows.size(); ++i) {
-    StepWindow& window = windows[i];
-    window.tiled = {window.host.begin_ns,
-                    std::max(window.host.end_ns, last[i])};
-    if (i == 0 || !trace.has_device_work()) continue;
-    window.tiled.begin_ns = windows[i - 1].tiled.end_ns;
-    window.tiled.end_ns = std::max(window.tiled.end_ns, window.tiled.begin_ns);
-  }
-}
-
 bool IsOneOff(std::string_view name) {
   for (std::string_view part :
        {"Lazy Function Loading", "Module Loading", "ModuleLoad", "LibraryLoad",
@@ -136,6 +112,22 @@ void MeasureOneOffs(const Trace& trace, std::vector<StepWindow>& windows) {
   }
 }
 
+// What the training thread spent waiting for batches in each window.
+std::vector<double> LoaderTimes(const Trace& trace, const Steps& steps) {
+  std::vector<Span> spans;
+  for (const Range& range : trace.ranges()) {
+    if (range.kind == RangeKind::kLoader && range.thread == steps.thread) {
+      spans.push_back({range.begin_ns, range.end_ns});
+    }
+  }
+  spans = Merge(std::move(spans));
+  std::vector<double> times;
+  for (const StepWindow& window : steps.windows) {
+    times.push_back(static_cast<double>(LengthIn(spans, window.host)));
+  }
+  return times;
+}
+
 double MedianWithout(const std::vector<StepWindow>& windows, size_t left_out) {
   std::vector<double> lengths;
   for (size_t i = 0; i < windows.size(); ++i) {
@@ -144,35 +136,53 @@ double MedianWithout(const std::vector<StepWindow>& windows, size_t left_out) {
   return Median(std::move(lengths));
 }
 
-void Judge(Steps& steps) {
+void MarkWarmUp(std::vector<StepWindow>& windows) {
+  if (windows.size() < 2) return;
+  for (size_t i = 0; i < windows.size(); ++i) {
+    const double rest = MedianWithout(windows, i);
+    const double length = windows[i].tiled.length();
+    if (length > kSlow * rest &&
+        windows[i].one_off_ns >= kExplained * (length - rest)) {
+      windows[i].kind = StepKind::kWarmUp;
+    }
+  }
+}
+
+// Slow steps that keep coming back, or that come of waiting for batches more
+// than once (every so many steps, when workers are too few), are no outliers.
+void MarkOutliers(const std::vector<double>& loader_ns,
+                  std::vector<StepWindow>& windows) {
+  if (windows.size() < kStepsToJudgeOutliers) return;
+  std::vector<double> lengths, deviations;
+  for (const StepWindow& w : windows) lengths.push_back(w.tiled.length());
+  const double median = Median(lengths);
+  for (double length : lengths) deviations.push_back(std::abs(length - median));
+  // 1.4826 makes the median deviation of normal noise its standard deviation.
+  const double spread = std::max(1.4826 * Median(deviations), 1.0);
+  const double loader_median = Median(loader_ns);
+  std::vector<size_t> far, waiting;
+  for (size_t i = 0; i < windows.size(); ++i) {
+    if (windows[i].kind != StepKind::kSteady ||
+        lengths[i] <= kFarOut * median ||
+        (lengths[i] - median) / spread <= kOutlierZ) {
+      continue;
+    }
+    far.push_back(i);
+    if (loader_ns[i] - loader_median >= (lengths[i] - median) / 2) {
+      waiting.push_back(i);
+    }
+  }
+  if (far.size() > kRare * windows.size()) return;
+  for (size_t i : far) {
+    if (waiting.size() >= 2 && std::ranges::count(waiting, i)) continue;
+    windows[i].kind = StepKind::kOutlier;
+  }
+}
+
+void Judge(const Trace& trace, Steps& steps) {
   std::vector<StepWindow>& windows = steps.windows;
-  if (windows.size() >= 2) {
-    for (size_t i = 0; i < windows.size(); ++i) {
-      const double rest = MedianWithout(windows, i);
-      const double length = windows[i].tiled.length();
-      if (length > kSlow * rest &&
-          windows[i].one_off_ns >= kExplained * (length - rest)) {
-        windows[i].kind = StepKind::kWarmUp;
-      }
-    }
-  }
-  if (windows.size() >= kStepsToJudgeOutliers) {
-    std::vector<double> lengths, deviations;
-    for (const StepWindow& w : windows) lengths.push_back(w.tiled.length());
-    const double median = Median(lengths);
-    for (double length : lengths) {
-      deviations.push_back(std::abs(length - median));
-    }
-    // 1.4826 makes the median deviation of normal noise its standard deviation.
-    const double spread = std::max(1.4826 * Median(deviations), 1.0);
-    for (StepWindow& window : windows) {
-      const double length = window.tiled.length();
-      if (window.kind == StepKind::kSteady && length > kFarOut * median &&
-          (length - median) / spread > kOutlierZ) {
-        window.kind = StepKind::kOutlier;
-      }
-    }
-  }
+  MarkWarmUp(windows);
+  MarkOutliers(LoaderTimes(trace, steps), windows);
   for (size_t i = 0; i < windows.size(); ++i) {
     if (windows[i].kind == StepKind::kSteady) steps.steady.push_back(i);
   }
@@ -201,7 +211,7 @@ Steps FindSteps(const Trace& trace) {
   }
   Tile(trace, steps.windows);
   MeasureOneOffs(trace, steps.windows);
-  Judge(steps);
+  Judge(trace, steps);
   return steps;
 }
 

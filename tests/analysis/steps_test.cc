@@ -61,8 +61,42 @@ TEST(StepsTest, OwnTheDeviceWorkTheirCallsLaunched) {
     runtime_call 1010..1012 thread=0 correlation=1 cudaLaunchKernel
     kernel 1050..1130 correlation=1 k
   )"));
-  EXPECT_EQ(steps.windows[0].tiled, (Span{1000, 1130}));
+  EXPECT_EQ(steps.windows[0].tiled.end_ns, 1130);
   EXPECT_EQ(steps.windows[1].tiled, (Span{1130, 1200}));
+}
+
+// The device was busy with the step before the window, as it is in the others.
+TEST(StepsTest, TheFirstBeginsWhenTheDeviceTurnsToIt) {
+  const auto first = [](const std::string& begin) {
+    return FindSteps(StepsOf({100, 100, 100}, R"(
+      runtime_call 1010..1012 thread=0 correlation=1 cudaLaunchKernel
+      runtime_call 1110..1112 thread=0 correlation=2 cudaLaunchKernel
+      runtime_call 1210..1212 thread=0 correlation=3 cudaLaunchKernel
+      kernel )" + begin + R"(..1130 correlation=1 k
+      kernel 1150..1230 correlation=2 k
+      kernel 1250..1330 correlation=3 k
+    )"))
+        .windows[0]
+        .tiled;
+  };
+  EXPECT_EQ(first("1050"), (Span{1030, 1130}));
+  EXPECT_EQ(first("1020"), (Span{1020, 1130}));  // not beyond its own work
+}
+
+TEST(StepsTest, TheFirstBeginsBehindWhatIsRecordedOfTheStepBefore) {
+  const Steps steps = FindSteps(StepsOf({100, 100}, R"(
+    kernel 990..1020 correlation=1 k
+    runtime_call 1010..1012 thread=0 correlation=2 cudaLaunchKernel
+    kernel 1050..1150 correlation=2 k
+  )"));
+  EXPECT_EQ(steps.windows[0].tiled, (Span{1020, 1150}));
+  // So far behind that it turns to the first step after that step's host end.
+  const Steps late = FindSteps(StepsOf({100, 100}, R"(
+    kernel 990..1120 correlation=1 k
+    runtime_call 1010..1012 thread=0 correlation=2 cudaLaunchKernel
+    kernel 1130..1250 correlation=2 k
+  )"));
+  EXPECT_EQ(late.windows[0].tiled, (Span{1120, 1250}));
 }
 
 TEST(StepsTest, ASlowStepWithLoadingRecordsIsWarmUp) {
@@ -97,6 +131,24 @@ TEST(StepsTest, AFarOutlierIsLeftOutWhenThereAreEnoughSteps) {
   EXPECT_EQ(many.steady.size(), 4u);
   const Steps few = FindSteps(StepsOf({100, 101, 300}));
   EXPECT_EQ(few.steady.size(), 3u);
+}
+
+TEST(StepsTest, SlowStepsThatKeepComingBackAreHowTheRunGoes) {
+  EXPECT_EQ(FindSteps(StepsOf({100, 101, 300, 99, 100, 300})).steady.size(),
+            6u);
+  EXPECT_EQ(
+      FindSteps(StepsOf({100, 101, 300, 99, 100, 300, 100, 101})).steady.size(),
+      6u);
+}
+
+TEST(StepsTest, WaitingForBatchesEverySoOftenIsNoOutlier) {
+  const std::vector<int64_t> lengths = {100, 101, 99,  300, 100,
+                                        99,  101, 300, 100};
+  const std::string wait =
+      "range 1310..1505 thread=0 kind=loader enumerate(DataLoader)\n"
+      "range 2010..2205 thread=0 kind=loader enumerate(DataLoader)\n";
+  EXPECT_EQ(FindSteps(StepsOf(lengths)).steady.size(), 7u);
+  EXPECT_EQ(FindSteps(StepsOf(lengths, wait)).steady.size(), 9u);
 }
 
 TEST(StepsTest, EvenCountsHaveTheMiddleAsMedian) {

@@ -99,6 +99,32 @@ TEST(ObserverEffectTest, DoesNotTakeNoiseForAnEffect) {
       "observer-effect"));
 }
 
+// Four steps of 1 ms whose kernels take `kernel_us`; before, the host alone
+// needed half as long.
+Report AfterHostSteps(int64_t kernel_us) {
+  std::string text;
+  for (int64_t i = 0; i < 4; ++i) {
+    const int64_t begin = i * 1'000'000;
+    const std::string id = std::to_string(i);
+    text += "step " + std::to_string(begin) + ".." +
+            std::to_string(begin + 1'000'000) + " thread=0 number=" + id +
+            "\nruntime_call " + std::to_string(begin) + ".." +
+            std::to_string(begin + 5'000) + " thread=0 correlation=" + id +
+            " cudaLaunchKernel\nkernel " + std::to_string(begin + 5'000) +
+            ".." + std::to_string(begin + 5'000 + kernel_us * 1'000) +
+            " correlation=" + id + " k\n";
+  }
+  TraceBuilder builder;
+  AddAll(TraceFromText(text), builder);
+  builder.run().wait_step_ns = {500'000, 500'000, 500'000};
+  return Analyze(builder.Build());
+}
+
+TEST(ObserverEffectTest, IsHiddenByADeviceThatSetsThePace) {
+  EXPECT_TRUE(IsClean(AfterHostSteps(950), "observer-effect"));
+  EXPECT_FALSE(IsClean(AfterHostSteps(500), "observer-effect"));
+}
+
 TEST(ObserverEffectTest, OverheadRecordsTellInAFile) {
   const auto with = [](int64_t ns) {
     return Analyze(TraceFromText(
