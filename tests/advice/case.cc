@@ -33,6 +33,10 @@ bool ReadHead(const std::string& line, AdviceCase& one) {
     one.vary[name] = {low, high};
     return high >= low;
   }
+  if (verb == "sporadic") {
+    one.sporadic = true;
+    return true;
+  }
   if (verb == "pending") {
     one.pending = line.substr(verb.size());
     return true;

@@ -8,6 +8,8 @@
 //   note RULE             must be found, but as a note
 //   allow RULE ...        may be found: another sight of the same fault
 //   vary NAME LOW..HIGH   $NAME in the program, drawn afresh for every seed
+//   sporadic              the fault is in some steps, which the report sets
+//                         apart: its mean is not that of all steps
 //   pending WHY           left out of the quick test until that is done
 //   ---
 //   program; lines with "-" are the fault, lines with "+" its fix
@@ -29,7 +31,7 @@ struct AdviceCase {
   std::vector<std::string> plant = {}, note = {}, allow = {};
   std::map<std::string, std::pair<double, double>> vary = {};
   std::string pending = {}, program = {};
-  bool has_fix = false;
+  bool has_fix = false, sporadic = false;
 };
 
 // InvalidArgument names the line.

@@ -109,9 +109,10 @@ TEST(ProgramSimulatorTest, BothDirectionsShareTheBus) {
 }
 
 TEST(ProgramSimulatorTest, AFullLaunchQueueHoldsTheHost) {
-  const Trace trace = std::move(RunOf(std::string("gpu A100 queue=4\nsteps 3\n") +
-                                    "step { repeat 20 { kernel k 1ms } }")
-                                    .ranks[0]);
+  const Trace trace =
+      std::move(RunOf(std::string("gpu A100 queue=4\nsteps 3\n") +
+                      "step { repeat 20 { kernel k 1ms } }")
+                    .ranks[0]);
   int64_t longest = 0;
   for (const RuntimeCall& call : trace.runtime_calls()) {
     longest = std::max(longest, call.end_ns - call.begin_ns);
@@ -122,8 +123,8 @@ TEST(ProgramSimulatorTest, AFullLaunchQueueHoldsTheHost) {
 TEST(ProgramSimulatorTest, AStreamWaitsForAnEvent) {
   const Trace trace = std::move(
       RunOf(std::string(kGpu) +
-          "steps 1\nstep { kernel a 5ms stream=8; record e stream=8; wait e; "
-          "kernel b 1ms }")
+            "steps 1\nstep { kernel a 5ms stream=8; record e stream=8; wait e; "
+            "kernel b 1ms }")
           .ranks[0]);
   ASSERT_EQ(trace.kernels().size(), 2u);
   EXPECT_GE(trace.kernels()[1].begin_ns, trace.kernels()[0].end_ns);
@@ -131,7 +132,8 @@ TEST(ProgramSimulatorTest, AStreamWaitsForAnEvent) {
 
 TEST(ProgramSimulatorTest, BackwardRunsOnItsOwnThreadAndIsWaitedFor) {
   const Trace trace = std::move(
-      RunOf(std::string(kGpu) +
+      RunOf(
+          std::string(kGpu) +
           "steps 1\nstep { op aten::mul 10us grad { kernel a 1us }; backward { "
           "node MulBackward0 2ms { kernel b 1us } }; host 1ms }")
           .ranks[0]);
@@ -146,7 +148,8 @@ TEST(ProgramSimulatorTest, BackwardRunsOnItsOwnThreadAndIsWaitedFor) {
 
 TEST(ProgramSimulatorTest, EverythingIsLinked) {
   const Trace trace = std::move(
-      RunOf(std::string(kGpu) +
+      RunOf(
+          std::string(kGpu) +
           "steps 2\nstep { op aten::relu 9us { kernel k 5us }; op aten::copy_ "
           "9us { copy h2d 1MB pageable }; memset 8 }")
           .ranks[0]);

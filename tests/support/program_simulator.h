@@ -16,7 +16,8 @@
 //   ranks 4 network=80 latency=25us
 //   loader workers=2 cpu=30ms io=2ms name=train batch=64
 //   steps 6 warmup=4               recorded, and before them
-//   recorder live|kineto [sync] [cost=1us]   cost: of a recorded op
+//   recorder live|kineto [sync] [cost=1us] [lose=0.1] [drop=5]   cost: of a
+//            recorded op; lose: a share of calls; drop: a counted loss
 //   jitter host=0.03 device=0.01 loader=0.05 clock=0.3us
 //   set tf32_cublas 0              a field of Settings (live recordings)
 //   define NAME { ... }            statements, used by `do NAME`
@@ -50,6 +51,7 @@
 //   join                           the compute stream waits for collectives
 //   gc T; overhead NAME T          Python's collector; the driver's own time
 //   memory B                       an allocation (a release where negative)
+//   no_grad { }                    ops in it record no autograd nodes
 //   repeat N { } every N [offset=K] { } rank R { } do NAME
 #pragma once
 

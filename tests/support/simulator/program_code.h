@@ -35,6 +35,8 @@ struct Machine {
   int steps = 6, warmup = 4;
   bool live = true, sync_rows = false;
   double record_cost_ns = 0;
+  double lost_calls = 0;        // share of the runtime calls
+  int64_t dropped_records = 0;  // device records, counted by the recorder
   double host_jitter = 0.03, device_jitter = 0.01, loader_jitter = 0.05;
   double clock_error_ns = 300;
   std::map<std::string, std::string> settings;

@@ -53,6 +53,8 @@ bool Read(const Statement& s, Machine& machine) {
     machine.live = !s.Says("kineto");
     machine.sync_rows = s.Says("sync");
     machine.record_cost_ns = s.Option("cost", 0);
+    machine.lost_calls = s.Option("lose", 0);
+    machine.dropped_records = static_cast<int64_t>(s.Option("drop", 0));
   } else if (s.verb == "jitter") {
     machine.host_jitter = s.Option("host", machine.host_jitter);
     machine.device_jitter = s.Option("device", machine.device_jitter);

@@ -64,7 +64,7 @@ class Recorder {
  public:
   Recorder(const Machine& machine, const RankCode& code, int rank,
            Jitter& jitter)
-      : machine_(machine), code_(code), rank_(rank) {
+      : machine_(machine), code_(code), rank_(rank), jitter_(jitter) {
     // Host clocks of ranks disagree; device clocks drift from the host's.
     skew_ns_ = kEpochNs + (rank > 0 ? jitter.Uniform(-3e5, 3e5) : 0);
     device_skew_ns_ =
@@ -77,7 +77,15 @@ class Recorder {
     Describe();
     Watch();
     for (const Row& row : code_.rows) {
-      if (row.step >= machine_.warmup) AddRow(row);
+      if (row.step < machine_.warmup) continue;
+      if (row.is == RowIs::kCall && jitter_.Uniform(0, 1) < machine_.lost_calls)
+        continue;
+      AddRow(row);
+    }
+    if (machine_.dropped_records > 0) {
+      builder_.Add(Loss{.name = "buffer-full",
+                        .detail = "Device records were dropped",
+                        .count = machine_.dropped_records});
     }
     for (const DeviceTask& task : code_.tasks) {
       if (task.step >= machine_.warmup) AddTask(task);
@@ -335,6 +343,7 @@ class Recorder {
   const Machine& machine_;
   const RankCode& code_;
   int rank_;
+  Jitter& jitter_;
   TraceBuilder builder_;
   RowId training_ = kNone;
   double skew_ns_ = 0, device_skew_ns_ = 0;

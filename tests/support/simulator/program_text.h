@@ -12,7 +12,7 @@ namespace stepscope::simulator {
 
 struct Statement {
   std::string verb;
-  std::vector<std::string> words = {};                   // "pageable", "async"
+  std::vector<std::string> words = {};              // "pageable", "async"
   std::map<std::string, std::string> options = {};  // stream=7
   std::vector<Statement> body = {};
   bool has_body = false;
