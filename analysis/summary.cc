@@ -1,3 +1,4 @@
+#include <stepscope/memory_peaks.h>
 #include <stepscope/summary.h>
 
 #include <algorithm>
@@ -41,6 +42,7 @@ class Summarizer {
     Devices();
     Copies();
     Loaders();
+    Memory();
     Ops();
     Rows();
     summary_.losses.assign(trace_.losses().begin(), trace_.losses().end());
@@ -52,6 +54,7 @@ class Summarizer {
   void Devices();
   void Copies();
   void Loaders();
+  void Memory();
   void Ops();
   void Rows();
 
@@ -158,6 +161,21 @@ void Summarizer::Loaders() {
   }
   summary_.loader.in_steps_ns =
       Length(Intersect(Merge(std::move(waits)), step_spans_));
+}
+
+void Summarizer::Memory() {
+  for (const MemoryPeak& peak : MemoryPeaks(trace_)) {
+    MemorySummary memory;
+    memory.device = peak.device_type == 0
+                        ? "cpu"
+                        : "gpu " + std::to_string(std::max(peak.device, 0));
+    if (peak.step != kNone) memory.step = trace_.steps()[peak.step].number;
+    memory.peak_bytes = peak.bytes;
+    memory.reserved_bytes = peak.reserved_bytes;
+    if (peak.op != kNone) memory.op = trace_.name(trace_.ops()[peak.op].name);
+    memory.is_counted = peak.is_counted;
+    summary_.memory.push_back(std::move(memory));
+  }
 }
 
 void Summarizer::Ops() {

@@ -1,10 +1,7 @@
-// A TraceSummary as JSON and as text.
+// A TraceSummary as JSON.
 #include <stepscope/summary.h>
 
-#include <cstdio>
-
 #include "json_text.h"
-#include "words.h"
 
 namespace stepscope {
 namespace {
@@ -121,6 +118,22 @@ void WriteLoader(const TraceSummary& summary, Json& json) {
   json.Close('}');
 }
 
+void WriteMemory(const TraceSummary& summary, Json& json) {
+  json.Key("memory_peaks");
+  json.Open('[');
+  for (const MemorySummary& memory : summary.memory) {
+    json.Open('{');
+    json.Field("device", memory.device);
+    json.Field("step", memory.step);
+    json.Field("peak_bytes", memory.peak_bytes);
+    json.Field("reserved_bytes", memory.reserved_bytes);
+    json.Field("op", memory.op);
+    json.Field("counted", memory.is_counted);
+    json.Close('}');
+  }
+  json.Close(']');
+}
+
 void WriteLosses(const TraceSummary& summary, Json& json) {
   static constexpr const char* kSeverities[] = {"note", "warning", "error"};
   json.Key("losses");
@@ -134,71 +147,6 @@ void WriteLosses(const TraceSummary& summary, Json& json) {
     json.Close('}');
   }
   json.Close(']');
-}
-
-// A line of the text form: a label in its column, then the rest.
-class Lines {
- public:
-  void Add(std::string_view label, const std::string& rest) {
-    text_ += label;
-    text_.append(label.size() < kColumn ? kColumn - label.size() : 1, ' ');
-    text_ += rest;
-    text_ += '\n';
-  }
-  std::string Take() { return std::move(text_); }
-
- private:
-  static constexpr size_t kColumn = 12;
-  std::string text_;
-};
-
-std::string Ms(int64_t ns) {
-  char text[48];
-  std::snprintf(text, sizeof(text), "%.3f ms", static_cast<double>(ns) / 1e6);
-  return text;
-}
-
-std::string DeviceNames(const RunInfo& run) {
-  std::vector<std::pair<std::string, int>> counts;
-  for (const Device& device : run.devices) {
-    const std::string name = device.name.empty() ? "unnamed" : device.name;
-    if (counts.empty() || counts.back().first != name) {
-      counts.emplace_back(name, 1);
-    } else {
-      ++counts.back().second;
-    }
-  }
-  std::string text;
-  for (const auto& [name, count] : counts) {
-    if (!text.empty()) text += ", ";
-    text += std::to_string(count) + " x " + name;
-  }
-  return text.empty() ? "none named" : text;
-}
-
-std::string StepsText(const StepSummary& steps) {
-  if (steps.numbers.empty()) return "none marked";
-  const auto count = static_cast<int64_t>(steps.numbers.size());
-  std::string text = std::to_string(count) + " x " +
-                     Ms(steps.total_ns / count) + " (" + Ms(steps.min_ns) +
-                     " to " + Ms(steps.max_ns) + "), number " +
-                     std::to_string(steps.numbers.front());
-  if (count > 1) text += " to " + std::to_string(steps.numbers.back());
-  return text;
-}
-
-std::string DeviceText(const DeviceSummary& device) {
-  std::string text =
-      Count(device.kernels, "kernel") + ", busy " + Ms(device.kernel_busy_ns) +
-      "; with " + Count(device.copies, "copy", "copies") + " and " +
-      Count(device.memsets, "memset") + " busy " + Ms(device.busy_ns) + " of " +
-      Ms(device.span_ns) + " on " + Count(device.streams, "stream");
-  if (device.collectives > 0) {
-    text += "; " + Count(device.collectives, "collective") + " busy " +
-            Ms(device.collective_busy_ns) + ", exposed " +
-            Ms(device.exposed_ns);
-  }
-  return text;
 }
 
 }  // namespace
@@ -216,6 +164,7 @@ std::string ToJson(const TraceSummary& summary) {
   json.Close('}');
   WriteCopies(summary, json);
   WriteLoader(summary, json);
+  WriteMemory(summary, json);
   json.Key("ops");
   json.Open('{');
   json.Field("distinct", summary.ops_distinct);
@@ -231,46 +180,6 @@ std::string ToJson(const TraceSummary& summary) {
   WriteLosses(summary, json);
   json.Close('}');
   return json.Take();
-}
-
-std::string ToText(const TraceSummary& summary) {
-  const RunInfo& run = summary.run;
-  Lines lines;
-  lines.Add("file", run.source);
-  if (!run.producer.empty()) lines.Add("made by", run.producer);
-  lines.Add("rank", run.rank < 0
-                        ? "not said"
-                        : std::to_string(run.rank) +
-                              (run.world_size > 0
-                                   ? " of " + std::to_string(run.world_size)
-                                   : ""));
-  lines.Add("devices", DeviceNames(run));
-  lines.Add("steps", StepsText(summary.steps));
-  for (const auto& [ordinal, device] : summary.devices)
-    lines.Add("gpu " + std::to_string(ordinal), DeviceText(device));
-  for (const auto& [kinds, copies] : summary.copies) {
-    lines.Add("copies", kinds + ": " + std::to_string(copies.count) + ", " +
-                            Bytes(static_cast<double>(copies.bytes)) + " in " +
-                            Ms(copies.ns));
-  }
-  for (const auto& [name, count] : summary.loader.names)
-    lines.Add("loader", std::to_string(count) + " x " + name);
-  if (summary.loader.waits > 0)
-    lines.Add("", "waited for " + Ms(summary.loader.ns));
-  std::string events;
-  for (const auto& [kind, count] : summary.rows) {
-    if (!events.empty()) events += ", ";
-    events += kind + " " + std::to_string(count);
-  }
-  lines.Add("events", events.empty() ? "none" : events);
-  if (summary.work_without_call > 0) {
-    lines.Add("", Count(summary.work_without_call, "device event") +
-                      " without a recorded launch");
-  }
-  if (summary.losses.empty()) lines.Add("losses", "none");
-  for (const Loss& loss : summary.losses)
-    lines.Add("losses", loss.name + ": " + loss.detail);
-  return lines.Take();
 }
 
 }  // namespace stepscope

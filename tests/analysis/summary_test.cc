@@ -162,5 +162,33 @@ TEST(SummarizeTest, TextNamesRankStepsAndLosses) {
   EXPECT_NE(text.find("x: gone"), std::string::npos) << text;
 }
 
+TEST(SummaryTest, TellsEachStepsPeakOfMemoryAndItsOperator) {
+  const TraceSummary summary = Summarize(TraceFromText(R"(
+    step 0..100 thread=0 number=3
+    step 100..200 thread=0 number=4
+    op 10..40 thread=0 aten::conv2d
+    allocation 15 thread=0 address=1 bytes=700000 total_allocated_bytes=900000 total_reserved_bytes=2000000 device_type=1 device=0
+    allocation 150 thread=0 address=1 bytes=-700000 total_allocated_bytes=200000 total_reserved_bytes=2000000 device_type=1 device=0
+  )"));
+  ASSERT_EQ(summary.memory.size(), 2u);
+  EXPECT_EQ(summary.memory[0].device, "gpu 0");
+  EXPECT_EQ(summary.memory[0].step, 3);
+  EXPECT_EQ(summary.memory[0].peak_bytes, 900000);
+  EXPECT_EQ(summary.memory[0].op, "aten::conv2d");
+  EXPECT_EQ(summary.memory[1].step, 4);
+  EXPECT_EQ(summary.memory[1].op, "");
+  EXPECT_NE(ToText(summary).find("gpu 0: at most 900 kB in use of 2.0 MB "
+                                 "reserved, in step 3, at aten::conv2d"),
+            std::string::npos)
+      << ToText(summary);
+  EXPECT_NE(ToJson(summary).find("\"memory_peaks\""), std::string::npos);
+}
+
+TEST(SummaryTest, SaysNothingOfMemoryThatNobodyRecorded) {
+  const TraceSummary summary = Summarize(TraceFromText("step 0..9 thread=0"));
+  EXPECT_TRUE(summary.memory.empty());
+  EXPECT_EQ(ToText(summary).find("memory"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace stepscope

@@ -39,6 +39,7 @@ if [ "${1:-}" = --pack ]; then
   rm -rf "$pack"
   mkdir -p "$pack"
   for program in "${programs[@]}"; do
+    [ -x "$bin/$program" ] || die "$bin/$program is not built"
     strip -o "$pack/$program" "$bin/$program"
     # Not what every Linux has, nor what comes with torch.
     ldd "$bin/$program" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' |

@@ -48,6 +48,16 @@ struct LoaderSummary {
   std::map<std::string, int64_t> names;
 };
 
+// The most that tensors had in use at one moment of a step.
+struct MemorySummary {
+  std::string device;  // "cpu", "gpu 0"
+  int64_t step = -1;   // its number; -1 where the Trace has no steps
+  int64_t peak_bytes = 0;
+  int64_t reserved_bytes = -1;  // at that moment; -1 if unknown
+  std::string op;  // that took the last of it; empty if it was held from before
+  bool is_counted = false;  // sizes added up: the file tells no totals
+};
+
 struct TraceSummary {
   RunInfo run;
   StepSummary steps;
@@ -58,6 +68,7 @@ struct TraceSummary {
   CopySummary uploads_unknown;
   std::map<std::string, CopySummary> copies;  // "pageable -> device"
   LoaderSummary loader;
+  std::vector<MemorySummary> memory;  // by step, then device
   int64_t ops_distinct = 0;
   int64_t ops_with_shapes = 0;
   int64_t ops_with_stacks = 0;
