@@ -1,0 +1,297 @@
+// Are tensors made, or pinned, on the host that need not be?
+// Sources: PyTorch Performance Tuning Guide, "Create tensors directly on the
+// target device"; "17 tips", number 7; PyTorch's guide to pin_memory (pinning
+// and copying can take twice a plain copy).
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "op_arguments.h"
+#include "report/words.h"
+#include "rule.h"
+#include "uploads.h"
+
+namespace stepscope {
+namespace {
+
+constexpr double kMostSteps = 2.0 / 3;
+constexpr double kLaunchNs = 10'000;  // what making it on the device costs
+constexpr int kLookBack = 400;        // ops between the two calls of a pair
+
+bool IsAnyOf(std::string_view name,
+             std::initializer_list<std::string_view> names) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+std::string_view NameOf(const Trace& trace, RowId op) {
+  return trace.name(trace.ops()[op].name);
+}
+
+Span SpanOf(const Op& op) { return {op.begin_ns, op.end_ns}; }
+
+// The steady step `time_ns` lies in; SIZE_MAX if none.
+size_t SteadyStepAt(const Measured& m, int64_t time_ns) {
+  for (size_t i : m.steps.steady) {
+    const Span& host = m.steps.windows[i].host;
+    if (host.begin_ns <= time_ns && time_ns < host.end_ns) return i;
+  }
+  return SIZE_MAX;
+}
+
+// --- pin-on-main-thread
+
+Verdict CheckPinning(const Measured& m) {
+  std::vector<Span> pinning;
+  for (RowId row : m.steps.thread == kNone ? std::span<const RowId>()
+                                           : m.tree.of_thread(m.steps.thread)) {
+    if (IsAnyOf(NameOf(m.trace, row),
+                {"aten::pin_memory", "aten::_pin_memory", "pin_memory"})) {
+      pinning.push_back(SpanOf(m.trace.ops()[row]));
+    }
+  }
+  for (const RuntimeCall& call : m.trace.runtime_calls()) {
+    const std::string_view name = m.trace.name(call.name);
+    const bool pins = name.find("HostAlloc") != std::string_view::npos ||
+                      name.find("HostRegister") != std::string_view::npos ||
+                      name.find("MallocHost") != std::string_view::npos ||
+                      name.find("HostMalloc") != std::string_view::npos;
+    if (pins && call.thread == m.steps.thread) {
+      pinning.push_back({call.begin_ns, call.end_ns});
+    }
+  }
+  pinning = Merge(std::move(pinning));
+
+  const auto steps = static_cast<double>(m.steps.steady.size());
+  double total = 0, with = 0;
+  for (size_t i : m.steps.steady) {
+    const int64_t ns = LengthIn(pinning, m.steps.windows[i].host);
+    total += static_cast<double>(ns);
+    with += ns > 0;
+  }
+  total /= steps;
+  // The host cache fills in the first steps; after that it pins nothing.
+  if (total * 1e-6 < GateMs(m) || with < kMostSteps * steps) return Clean();
+
+  Finding finding;
+  finding.confidence = Confidence::kProven;
+  Edit edit;
+  std::vector<Span> longest;
+  for (const Span& span : pinning) {
+    edit.cuts.push_back({m.steps.thread, span, 0});
+    if (SteadyStepAt(m, span.begin_ns) != SIZE_MAX) longest.push_back(span);
+  }
+  std::ranges::stable_sort(longest, std::greater(), &Span::length);
+  for (size_t i = 0; i < std::min<size_t>(3, longest.size()); ++i) {
+    finding.examples.push_back(
+        {m.steps.windows[SteadyStepAt(m, longest[i].begin_ns)].number,
+         longest[i].begin_ns, longest[i].end_ns, "pinning host memory"});
+  }
+  finding.evidence = "The training thread pins memory for " +
+                     Milliseconds(total * 1e-6) + " of the " +
+                     Milliseconds(m.stats.mean_ms) +
+                     " step: pinning, then copying, can take longer than a "
+                     "plain copy.";
+  finding.assumption = "batches arrive pinned, or in buffers that are reused";
+  finding.fix_cpp =
+      "allocate a few pinned buffers once "
+      "(TensorOptions().pinned_memory(true)) "
+      "and let the loader's workers fill them in turn";
+  finding.fix_python =
+      "DataLoader(..., pin_memory=True) pins on a thread of its own; or reuse "
+      "a few pinned buffers instead of .pin_memory() in the loop";
+  finding.wrong_if = "the pinned tensors live on and are never copied again";
+  finding = Sized(m, std::move(finding), edit, total);
+  return Fire(std::move(finding), {edit});
+}
+
+// --- host-created-tensor
+
+// A tensor made on the host and sent to the device.
+struct Pair {
+  Span made;      // by a factory, or empty and a fill
+  Span sent;      // by the outermost op of the upload
+  RowId factory;  // op
+  RowId copy;     // in copies()
+  size_t wait;    // in Measured::waits; SIZE_MAX if none
+  size_t step;
+  bool steady;
+};
+
+bool IsFactory(std::string_view name) {
+  return IsAnyOf(name,
+                 {"aten::zeros", "aten::ones", "aten::full", "aten::rand",
+                  "aten::randn", "aten::randint", "aten::linspace", "aten::eye",
+                  "aten::zeros_like", "aten::ones_like", "aten::rand_like",
+                  "aten::randn_like", "aten::full_like"});
+}
+bool IsFill(std::string_view name) {
+  return IsAnyOf(name, {"aten::fill_", "aten::zero_", "aten::normal_",
+                        "aten::uniform_", "aten::random_", "aten::bernoulli_"});
+}
+bool IsUploadOp(std::string_view name) {
+  return IsAnyOf(name,
+                 {"aten::to", "aten::_to_copy", "aten::copy_", "aten::cuda"});
+}
+
+class PairFinder {
+ public:
+  explicit PairFinder(const Measured& m)
+      : m_(m), trace_(m.trace), launches_(OpsThatLaunch(m.trace)) {}
+
+  std::vector<Pair> Find() const {
+    std::vector<Pair> pairs;
+    for (const Upload& upload : FindUploads(m_)) {
+      Pair pair = PairOf(upload);
+      if (pair.factory != kNone) pairs.push_back(pair);
+    }
+    return pairs;
+  }
+
+ private:
+  Pair PairOf(const Upload& upload) const {
+    Pair pair{.factory = kNone,
+              .copy = upload.copy,
+              .wait = upload.wait,
+              .step = upload.step,
+              .steady = upload.steady};
+    RowId op = trace_.copies()[upload.copy].op;
+    if (op == kNone) return pair;
+    while (trace_.ops()[op].parent != kNone &&
+           IsUploadOp(NameOf(trace_, trace_.ops()[op].parent))) {
+      op = trace_.ops()[op].parent;
+    }
+    const TensorShape tensor = SourceOf(trace_, op);
+    if (ElementsOf(tensor) <= 1) return pair;  // constants
+    pair.sent = SpanOf(trace_.ops()[op]);
+    pair.factory = Maker(op, tensor, m_.steps.windows[upload.step].host);
+    if (pair.factory != kNone) pair.made = SpanOf(trace_.ops()[pair.factory]);
+    return pair;
+  }
+
+  // The last op before `sent` that touches such a tensor, if it makes it.
+  RowId Maker(RowId sent, const TensorShape& tensor, const Span& step) const {
+    const auto rows = m_.tree.of_thread(trace_.ops()[sent].thread);
+    auto it = std::ranges::lower_bound(rows, sent);
+    for (int i = 0; i < kLookBack && it != rows.begin(); ++i) {
+      const RowId row = *--it;
+      if (trace_.ops()[row].begin_ns < step.begin_ns) break;
+      if (launches_[row] || !Takes(trace_, row, tensor)) continue;
+      if (!IsFill(NameOf(trace_, row))) return kNone;  // somebody uses it
+      const RowId parent = trace_.ops()[row].parent;
+      if (parent != kNone && IsFactory(NameOf(trace_, parent))) return parent;
+      // empty(), then a fill: a buffer that is reused has no empty().
+      const bool fresh =
+          it != rows.begin() && NameOf(trace_, *std::prev(it)) == "aten::empty";
+      return fresh ? row : kNone;
+    }
+    return kNone;
+  }
+
+  const Measured& m_;
+  const Trace& trace_;
+  std::vector<bool> launches_;
+};
+
+Verdict CheckHostCreated(const Measured& m) {
+  const std::vector<Pair> pairs = PairFinder(m).Find();
+  double total = 0, count = 0;
+  Edit edit;
+  std::vector<const Pair*> longest;
+  for (const Pair& pair : pairs) {
+    const RowId thread = m.trace.ops()[pair.factory].thread;
+    edit.cuts.push_back({thread, pair.made, kLaunchNs});
+    edit.cuts.push_back({thread, pair.sent, 0});
+    edit.scales.push_back({{WorkTable::kCopy, pair.copy}, 0});
+    if (pair.wait != SIZE_MAX) {
+      const HostWait& wait = m.waits.all[pair.wait];
+      for (RowId call : {wait.copy_call, wait.sync_call}) {
+        if (call != kNone) edit.no_wait.push_back(call);
+      }
+    }
+    if (!pair.steady) continue;
+    ++count;
+    total += static_cast<double>(pair.made.length() + pair.sent.length());
+    longest.push_back(&pair);
+  }
+  const auto steps = static_cast<double>(m.steps.steady.size());
+  total /= steps;
+  count /= steps;
+  if (count == 0 || total * 1e-6 < GateMs(m)) return Clean();
+
+  std::ranges::stable_sort(longest, std::greater(), [](const Pair* pair) {
+    return pair->made.length() + pair->sent.length();
+  });
+  const auto name = [&](const Pair* pair) {
+    return std::string(NameOf(m.trace, pair->factory));
+  };
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  for (size_t i = 0; i < std::min<size_t>(3, longest.size()); ++i) {
+    finding.examples.push_back({m.steps.windows[longest[i]->step].number,
+                                longest[i]->made.begin_ns,
+                                longest[i]->sent.end_ns, name(longest[i])});
+  }
+  const Copy& copy = m.trace.copies()[longest[0]->copy];
+  finding.evidence =
+      Number(count) +
+      (count == 1 ? " tensor per step is" : " tensors per step are") +
+      " made on the host and sent to the device at once, for " +
+      Milliseconds(total * 1e-6) + " of the " + Milliseconds(m.stats.mean_ms) +
+      " step.";
+  finding.where =
+      name(longest[0]) +
+      (copy.bytes > 0 ? ", " + Bytes(static_cast<double>(copy.bytes)) + " each"
+                      : std::string());
+  finding.assumption =
+      "the device makes them as well, for the price of a "
+      "launch";
+  finding.fix_cpp =
+      "torch::zeros(n, torch::device(torch::kCUDA)) and the like; buffers for "
+      "constants";
+  finding.fix_python =
+      "torch.rand(n, device=\"cuda\") and the like; register_buffer for "
+      "constants";
+  finding.wrong_if =
+      "the values must come from the CPU's random numbers, or other code reads "
+      "the tensor on the host";
+  finding = Sized(m, std::move(finding), edit, total);
+  return Fire(std::move(finding), {edit});
+}
+
+constexpr Rule kRules[] = {
+    {.id = "pin-on-main-thread",
+     .question = "Does the training thread pin memory in every step?",
+     .runs = Runs::kGpuOnly,
+     .needs = {Kind::kRuntimeCall},
+     .check = &CheckPinning,
+     .reference = "PyTorch's guide to pin_memory() and non_blocking=True",
+     .detect = "pin_memory() or calls that allocate or register pinned memory "
+               "on the training thread, 1 % of the step or more, in two "
+               "thirds of the steps.",
+     .avoid = "The loader's own pinning thread; first steps, while the cache "
+              "of pinned memory fills.",
+     .fix_cpp = "Reuse a few pinned buffers.",
+     .fix_python = "DataLoader(pin_memory=True), or reuse pinned buffers."},
+    {.id = "host-created-tensor",
+     .question = "Are tensors made on the host only to be sent to the device?",
+     .runs = Runs::kGpuOnly,
+     .needs = {Kind::kOp, Kind::kCopy, Kind::kOpShapes},
+     .check = &CheckHostCreated,
+     .reference = "PyTorch Performance Tuning Guide: Create tensors directly "
+                  "on the target device",
+     .detect = "A factory on the host, then an upload of the same shape and "
+               "type on the same thread and in the same step; both together 1 "
+               "% of the step or more.",
+     .avoid = "Tensors that other ops use in between, single values, buffers "
+              "that are reused.",
+     .fix_cpp = "torch::zeros(n, torch::device(torch::kCUDA)).",
+     .fix_python = "torch.rand(n, device=\"cuda\")."}};
+
+}  // namespace
+
+extern const std::span<const Rule> kHostTensors = kRules;
+
+}  // namespace stepscope

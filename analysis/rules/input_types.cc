@@ -1,0 +1,293 @@
+// Are inputs wider, or copied more often, than they need be?
+// Sources: the ResNet-18 case study, step 4 (uint8 instead of float: four times
+// fewer bytes); "17 tips", number 12 (as_tensor instead of tensor).
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "op_arguments.h"
+#include "report/words.h"
+#include "rule.h"
+#include "uploads.h"
+
+namespace stepscope {
+namespace {
+
+constexpr int64_t kImageBytes = 4 << 20;
+constexpr int64_t kConvertedBytes = 1 << 20;
+constexpr int64_t kSmallestSide = 16;
+constexpr double kMostSteps = 2.0 / 3;
+constexpr double kLoaderShare = 0.05;
+
+std::string_view NameOf(const Trace& trace, RowId op) {
+  return trace.name(trace.ops()[op].name);
+}
+
+// --- h2d-fp32-input
+
+// True for [N, C, H, W], [N, H, W, C] and video with a time axis, of 1 to 4
+// channels; `channels` tells how many.
+bool IsImage(const std::vector<int64_t>& dims, int64_t& channels) {
+  const auto fits = [&](size_t channel, size_t height, size_t width) {
+    channels = dims[channel];
+    return channels >= 1 && channels <= 4 && dims[height] >= kSmallestSide &&
+           dims[width] >= kSmallestSide;
+  };
+  if (dims.size() == 4) return fits(1, 2, 3) || fits(3, 1, 2);
+  return dims.size() == 5 && (fits(2, 3, 4) || fits(1, 3, 4) || fits(4, 2, 3));
+}
+
+// Casts of bytes to floats on the host.
+struct Casts {
+  std::vector<RowId> ops;
+  std::vector<std::vector<int64_t>> dims;
+
+  explicit Casts(const Trace& trace, const std::vector<bool>& launches) {
+    for (RowId row = 0; row < trace.ops().size(); ++row) {
+      if (launches[row] || NameOf(trace, row) != "aten::copy_") continue;
+      const TensorShape to = TensorArgument(trace, row, 0);
+      const TensorShape from = TensorArgument(trace, row, 1);
+      if (!to.known() || !from.known() ||
+          trace.name(from.type) != "unsigned char" ||
+          (trace.name(to.type) != "float" && trace.name(to.type) != "double")) {
+        continue;
+      }
+      ops.push_back(row);
+      dims.push_back(from.dims);
+    }
+  }
+  // Of the batch, or of one image of it.
+  bool Match(size_t i, const std::vector<int64_t>& image) const {
+    const std::vector<int64_t>& cast = dims[i];
+    return cast.size() + 1 >= image.size() && cast.size() <= image.size() &&
+           cast.size() >= 3 &&
+           std::equal(cast.rbegin(), cast.rbegin() + 3, image.rbegin());
+  }
+};
+
+Verdict CheckWideInput(const Measured& m) {
+  const Trace& trace = m.trace;
+  const Casts casts(trace, OpsThatLaunch(trace));
+  std::vector<bool> used(casts.ops.size());
+  std::vector<Upload> images;
+  std::vector<double> factors;
+  bool cast_seen = false;
+  std::string where;
+  for (const Upload& upload : FindUploads(m)) {
+    const Copy& copy = trace.copies()[upload.copy];
+    if (copy.op == kNone) continue;
+    const TensorShape tensor = SourceOf(trace, copy.op);
+    const int64_t width = !tensor.known()                       ? 0
+                          : trace.name(tensor.type) == "float"  ? 4
+                          : trace.name(tensor.type) == "double" ? 8
+                                                                : 0;
+    int64_t channels = 0;
+    if (width == 0 || !IsImage(tensor.dims, channels) ||
+        BytesOf(trace, tensor) != copy.bytes) {
+      continue;
+    }
+    bool cast = false;
+    for (size_t i = 0; i < casts.ops.size(); ++i) {
+      if (!casts.Match(i, tensor.dims)) continue;
+      used[i] = cast = true;
+    }
+    // One or two channels may be a spectrogram, unless they once were bytes.
+    if (channels < 3 && !cast) continue;
+    cast_seen |= cast;
+    images.push_back(upload);
+    factors.push_back(1.0 / static_cast<double>(width));
+    if (where.empty()) {
+      where = std::string(trace.name(tensor.type)) + " [";
+      for (size_t i = 0; i < tensor.dims.size(); ++i) {
+        where += (i > 0 ? ", " : "") + std::to_string(tensor.dims[i]);
+      }
+      where += "]";
+    }
+  }
+  const auto all = [](const Upload&) { return true; };
+  if (ShareOfStepsWith(m, images, all, kImageBytes) < kMostSteps) {
+    return Clean();
+  }
+  const UploadSums sums = SumUploads(m, images, all);
+  Edit edit;
+  for (size_t i = 0; i < images.size(); ++i) {
+    edit.scales.push_back({{WorkTable::kCopy, images[i].copy}, factors[i]});
+  }
+  // Casts count where batches hold the step up.
+  const bool loading = m.MeanNs(Cause::kData) >= kLoaderShare * m.step_ns();
+  double cast_ns = 0;
+  for (size_t i = 0; loading && i < casts.ops.size(); ++i) {
+    const Op& op = trace.ops()[casts.ops[i]];
+    if (!used[i] || op.thread != m.steps.thread) continue;
+    edit.cuts.push_back({op.thread, {op.begin_ns, op.end_ns}, 0});
+    for (size_t step : m.steps.steady) {
+      const Span& host = m.steps.windows[step].host;
+      if (host.begin_ns <= op.begin_ns && op.begin_ns < host.end_ns) {
+        cast_ns += static_cast<double>(op.end_ns - op.begin_ns);
+      }
+    }
+  }
+  cast_ns /= static_cast<double>(m.steps.steady.size());
+  const double bound = (1 - factors.front()) * sums.exposed_ns + cast_ns;
+  if (bound * 1e-6 < GateMs(m)) return Clean();
+
+  Finding finding;
+  finding.confidence = cast_seen ? Confidence::kStrong : Confidence::kHint;
+  finding.evidence =
+      "Images go to the device as floating point: " + Bytes(sums.bytes) +
+      " per step, " + Milliseconds(sums.exposed_ns * 1e-6) + " of the " +
+      Milliseconds(m.stats.mean_ms) +
+      " step with no kernel beside the copy. As bytes they would be " +
+      Number(1 / factors.front()) + " times smaller." +
+      (cast_seen ? " The host casts them from bytes first." : "");
+  finding.where = where;
+  finding.assumption = "the values are 8-bit pixels, normalised on the device";
+  finding.fix_cpp =
+      "collate uint8 tensors, .to(device), then .to(torch::kFloat) and "
+      "normalise there";
+  finding.fix_python =
+      "send uint8 (PILToTensor instead of ToTensor), then .float().div_(255) "
+      "and normalise on the GPU, inside the compiled model";
+  finding.wrong_if = "the input is real-valued: depth, audio, embeddings";
+  finding = Sized(m, std::move(finding), edit, bound);
+  return Fire(std::move(finding), {edit});
+}
+
+// --- host-copy-on-convert
+
+struct Conversion {
+  RowId op = kNone;  // the aten::to, or the copy alone
+  int64_t bytes = 0;
+  bool same_type = false;  // torch.tensor(ndarray); else double to float
+};
+
+// Copies on the host that as_tensor and a float32 source would spare.
+std::vector<Conversion> FindConversions(const Measured& m) {
+  const Trace& trace = m.trace;
+  std::vector<Conversion> found;
+  if (m.steps.thread == kNone) return found;
+  const std::vector<bool> launches = OpsThatLaunch(trace);
+  TensorShape lifted;  // by the last aten::lift_fresh
+  for (RowId row : m.tree.of_thread(m.steps.thread)) {
+    const std::string_view name = NameOf(trace, row);
+    if (name == "aten::lift_fresh") {
+      lifted = TensorArgument(trace, row, 0);
+    } else if (name == "aten::copy_" && !launches[row]) {
+      const TensorShape to = TensorArgument(trace, row, 0);
+      const TensorShape from = TensorArgument(trace, row, 1);
+      if (!to.known() || !from.known()) continue;
+      const bool same = to.type == from.type && from == lifted;
+      const bool narrowed =
+          trace.name(from.type) == "double" && trace.name(to.type) == "float";
+      RowId op = row;
+      bool converts = false;
+      while (trace.ops()[op].parent != kNone) {
+        const std::string_view parent = NameOf(trace, trace.ops()[op].parent);
+        if (parent != "aten::_to_copy" && parent != "aten::to" &&
+            parent != "aten::lift_fresh") {
+          break;
+        }
+        op = trace.ops()[op].parent;
+        converts = true;
+      }
+      if (converts && (same || narrowed)) {
+        found.push_back({op, BytesOf(trace, to), same});
+        lifted = {};
+      }
+    }
+  }
+  return found;
+}
+
+Verdict CheckConversion(const Measured& m) {
+  if (!m.trace.watched(Kind::kOpShapes)) {
+    return CouldNotLookBecause("no op-shapes events were recorded");
+  }
+  const std::vector<Conversion> conversions = FindConversions(m);
+  Edit edit;
+  Finding finding;
+  double total = 0, bytes = 0;
+  int64_t same = 0, narrowed = 0;
+  for (const Conversion& conversion : conversions) {
+    const Op& op = m.trace.ops()[conversion.op];
+    edit.cuts.push_back({op.thread, {op.begin_ns, op.end_ns}, 0});
+    for (size_t i : m.steps.steady) {
+      const StepWindow& step = m.steps.windows[i];
+      if (op.begin_ns < step.host.begin_ns || op.begin_ns >= step.host.end_ns) {
+        continue;
+      }
+      total += static_cast<double>(op.end_ns - op.begin_ns);
+      bytes += static_cast<double>(conversion.bytes);
+      ++(conversion.same_type ? same : narrowed);
+      if (finding.examples.size() < 3) {
+        finding.examples.push_back(
+            {step.number, op.begin_ns, op.end_ns,
+             std::string(NameOf(m.trace, conversion.op))});
+      }
+    }
+  }
+  const auto steps = static_cast<double>(m.steps.steady.size());
+  total /= steps;
+  bytes /= steps;
+  if (bytes < kConvertedBytes || total * 1e-6 < GateMs(m)) return Clean();
+
+  finding.confidence = Confidence::kStrong;
+  finding.evidence =
+      "The training thread copies " + Bytes(bytes) + " per step for " +
+      Milliseconds(total * 1e-6) + " of the " + Milliseconds(m.stats.mean_ms) +
+      " step to make tensors: " +
+      (same >= narrowed ? "torch.tensor() copies an array that as_tensor() "
+                          "would share."
+                        : "from double to float.");
+  finding.where = finding.examples.front().what;
+  finding.assumption = "the array is not changed while the tensor lives";
+  finding.fix_cpp =
+      "torch::from_blob(data, sizes, deleter) over float32 data, with an owner";
+  finding.fix_python =
+      "torch.from_numpy() or torch.as_tensor() of a float32 array";
+  finding.wrong_if =
+      "the array is written to afterwards, so that a copy is "
+      "needed";
+  if (!m.has_gpu) {  // replay of a CPU-only run knows no cuts
+    finding.gain_is = GainKind::kBound;
+    finding.gain = {total * 1e-6, 0, total * 1e-6};
+    return Fire(std::move(finding));
+  }
+  finding = Sized(m, std::move(finding), edit, total);
+  return Fire(std::move(finding), {edit});
+}
+
+constexpr Rule kRules[] = {
+    {.id = "h2d-fp32-input",
+     .question = "Are images sent to the device as floating point?",
+     .runs = Runs::kGpuOnly,
+     .needs = {Kind::kOp, Kind::kCopy, Kind::kOpShapes},
+     .check = &CheckWideInput,
+     .reference = "The ResNet-18 case study, step 4",
+     .detect = "Uploads of float or double images or video (at most 4 "
+               "channels), 4 MiB per step or more in two thirds of the steps, "
+               "whose smaller copies win 1 % of the step or more.",
+     .avoid = "One or two channels, unless the host casts them from bytes "
+              "(spectrograms); copies that kernels hide.",
+     .fix_cpp = "Send uint8, then .to(torch::kFloat) and normalise there.",
+     .fix_python = "Send uint8, then .float().div_(255) on the GPU."},
+    {.id = "host-copy-on-convert",
+     .question = "Are arrays copied on the host to become tensors?",
+     .needs = {Kind::kOp},
+     .check = &CheckConversion,
+     .reference = "17 tips, number 12: as_tensor instead of tensor",
+     .detect = "Copies of one type into the same, or of double into float, "
+               "while a tensor is made on the training thread: 1 MiB and 1 % "
+               "of the step or more.",
+     .avoid = "Small lists of labels; as_tensor and from_numpy, which copy "
+              "nothing.",
+     .fix_cpp = "torch::from_blob with an owner.",
+     .fix_python = "torch.from_numpy or torch.as_tensor of float32."}};
+
+}  // namespace
+
+extern const std::span<const Rule> kInputTypes = kRules;
+
+}  // namespace stepscope

@@ -1,0 +1,167 @@
+#include "gpu_text.h"
+#include "rule_testing.h"
+
+namespace stepscope {
+namespace {
+
+struct Upload {
+  std::string shape = "float[32,3,224,224]";
+  int64_t bytes = int64_t{4} * 32 * 3 * 224 * 224;
+  double us = 4000;
+  std::string cast = "";  // on the host, of this shape
+  bool hidden = false;    // beside a kernel
+};
+
+// Five steps: an upload of a batch, then 4 ms of kernels.
+Report Uploading(const Upload& upload) {
+  GpuText run;
+  for (int step = 0; step < 5; ++step) {
+    if (!upload.cast.empty()) {
+      run.Op(20, "aten::copy_",
+             "inputs=(float" + upload.cast + ",\"unsigned char\"" +
+                 upload.cast + ")");
+    }
+    if (upload.hidden) {
+      run.Kernel(4000, "gemm");
+      run.OnStream(20);
+    }
+    run.Begin("op", "aten::copy_",
+              "inputs=(" + upload.shape + "," + upload.shape + ")");
+    run.Copy(upload.us, "pinned", "device", upload.bytes);
+    run.End();
+    run.OnStream(7);
+    if (!upload.hidden) run.Kernel(4000, "gemm");
+    run.Synchronize("cudaEventSynchronize");
+    run.EndStep();
+  }
+  return run.Analyzed();
+}
+
+TEST(H2dFp32InputTest, FiresOnImagesInFloat) {
+  const Report report = Uploading({});
+  const Finding* finding = Find(report, "h2d-fp32-input");
+  ASSERT_NE(finding, nullptr);
+  // A quarter of the 4 ms remains.
+  EXPECT_NEAR(finding->gain.expected_ms, 3, 0.3);
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
+  EXPECT_EQ(finding->where, "float [32, 3, 224, 224]");
+  EXPECT_NE(finding->evidence.find("4.00 times smaller"), std::string::npos);
+}
+
+TEST(H2dFp32InputTest, IsStrongIfTheHostCastsBytesFirst) {
+  const Report report = Uploading({.shape = "float[32,1,224,224]",
+                                   .bytes = int64_t{4} * 32 * 224 * 224,
+                                   .cast = "[1,224,224]"});
+  const Finding* finding = Find(report, "h2d-fp32-input");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kStrong);
+}
+
+TEST(H2dFp32InputTest, StaysSilentAboutSpectrograms) {
+  EXPECT_TRUE(IsClean(Uploading({.shape = "float[32,1,224,224]",
+                                 .bytes = int64_t{4} * 32 * 224 * 224}),
+                      "h2d-fp32-input"));
+}
+
+TEST(H2dFp32InputTest, StaysSilentAboutOtherTensors) {
+  EXPECT_TRUE(IsClean(Uploading({.shape = "float[32,64,56,56]",
+                                 .bytes = int64_t{4} * 32 * 64 * 56 * 56}),
+                      "h2d-fp32-input"));
+  EXPECT_TRUE(IsClean(Uploading({.shape = "c10::Half[32,3,224,224]",
+                                 .bytes = int64_t{2} * 32 * 3 * 224 * 224}),
+                      "h2d-fp32-input"));
+}
+
+TEST(H2dFp32InputTest, StaysSilentAboutCopiesThatKernelsHide) {
+  EXPECT_TRUE(IsClean(Uploading({.hidden = true}), "h2d-fp32-input"));
+}
+
+TEST(H2dFp32InputTest, FiresFromFourMebibytesPerStep) {
+  // 4 * 3 * 256 * 256 * N bytes: N = 5 is below 4 MiB, N = 6 above.
+  const auto with = [](int64_t n) {
+    return Uploading({.shape = "float[" + std::to_string(n) + ",3,256,256]",
+                      .bytes = n * 4 * 3 * 256 * 256});
+  };
+  EXPECT_TRUE(IsClean(with(5), "h2d-fp32-input"));
+  EXPECT_FALSE(IsClean(with(6), "h2d-fp32-input"));
+}
+
+// Five CPU steps that make a tensor of an array: lift_fresh, then to(), as
+// torch 2.11 records torch.tensor(ndarray).
+Report Converting(std::string_view from, std::string_view to, bool copies,
+                  double us = 1000) {
+  GpuText run;
+  const std::string in = "inputs=(" + std::string(from) + ")";
+  for (int step = 0; step < 5; ++step) {
+    run.Op(2, "aten::lift_fresh", in);
+    run.Begin("op", "aten::to", in);
+    run.Pass(1);
+    if (copies) {
+      run.Begin("op", "aten::_to_copy", in);
+      run.Pass(1);
+      run.Op(us, "aten::copy_",
+             "inputs=(" + std::string(to) + "," + std::string(from) + ")");
+      run.Pass(1);
+      run.End();
+    }
+    run.Pass(1);
+    run.End();
+    run.Op(9000, "aten::mm");
+    run.EndStep();
+  }
+  return run.Analyzed();
+}
+
+TEST(HostCopyOnConvertTest, FiresOnTorchTensorOfAnArray) {
+  const Report report =
+      Converting("double[1024,1024]", "double[1024,1024]", true);
+  const Finding* finding = Find(report, "host-copy-on-convert");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 1, 0.02);
+  EXPECT_NE(finding->evidence.find("as_tensor()"), std::string::npos);
+}
+
+TEST(HostCopyOnConvertTest, FiresOnDoubleArrays) {
+  const Report report =
+      Converting("double[1024,1024]", "float[1024,1024]", true);
+  const Finding* finding = Find(report, "host-copy-on-convert");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("double to float"), std::string::npos);
+}
+
+TEST(HostCopyOnConvertTest, StaysSilentAboutAsTensor) {
+  EXPECT_TRUE(
+      IsClean(Converting("double[1024,1024]", "double[1024,1024]", false),
+              "host-copy-on-convert"));
+}
+
+TEST(HostCopyOnConvertTest, StaysSilentAboutOtherCasts) {
+  EXPECT_TRUE(IsClean(
+      Converting("\"unsigned char\"[1024,1024]", "float[1024,1024]", true),
+      "host-copy-on-convert"));
+}
+
+TEST(HostCopyOnConvertTest, FiresFromOneMebibyte) {
+  EXPECT_TRUE(IsClean(Converting("double[131071]", "double[131071]", true),
+                      "host-copy-on-convert"));
+  EXPECT_FALSE(IsClean(Converting("double[131072]", "double[131072]", true),
+                       "host-copy-on-convert"));
+}
+
+TEST(HostCopyOnConvertTest, StaysSilentBelowTheGate) {
+  EXPECT_TRUE(
+      IsClean(Converting("double[1024,1024]", "double[1024,1024]", true, 80),
+              "host-copy-on-convert"));
+}
+
+TEST(HostCopyOnConvertTest, CannotLookWithoutShapes) {
+  EXPECT_NE(WhyBlind(Analyze(TraceFromText(R"(
+              step 0..1000 thread=0 number=0
+              op 0..900 thread=0 aten::mm
+            )")),
+                     "host-copy-on-convert"),
+            "");
+}
+
+}  // namespace
+}  // namespace stepscope
