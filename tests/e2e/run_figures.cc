@@ -1,5 +1,7 @@
 #include "run_figures.h"
 
+#include <stepscope/op_cost.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -44,6 +46,7 @@ std::string DeviceFigures(const Trace& trace, int32_t device) {
   Intervals all, work, collectives, rest;
   double sum_ns = 0, count = 0, collective_count = 0, occupancy_ns = 0,
          known_ns = 0;
+  double tensor_core_ns = 0, flops = 0;
   for (const Kernel& kernel : trace.kernels()) {
     if (kernel.device != device) continue;
     const bool is_collective = IsCollective(trace.name(kernel.name));
@@ -54,12 +57,24 @@ std::string DeviceFigures(const Trace& trace, int32_t device) {
     sum_ns += static_cast<double>(at.second - at.first);
     count += 1;
     collective_count += is_collective;
+    const auto length_ns = static_cast<double>(at.second - at.first);
+    if (TraitsOfKernel(trace.name(kernel.name)).tensor_cores ==
+        TensorCores::kYes) {
+      tensor_core_ns += length_ns;
+    }
     if (kernel.occupancy_frac >= 0) {
-      const auto length_ns = static_cast<double>(at.second - at.first);
       known_ns += length_ns;
       occupancy_ns += length_ns * kernel.occupancy_frac;
     }
   }
+  // Each op call costs once, however many kernels it launched.
+  std::set<RowId> calls;
+  for (const Kernel& kernel : trace.kernels()) {
+    if (kernel.device != device || kernel.op == kNone) continue;
+    const RowId multiplying = MultiplyingOp(trace, kernel.op);
+    calls.insert(multiplying == kNone ? kernel.op : multiplying);
+  }
+  for (RowId call : calls) flops += std::max(0.0, CostOf(trace, call).flops);
   std::map<std::string, std::pair<int64_t, int64_t>> copies;  // count, bytes
   for (const Copy& copy : trace.copies()) {
     if (copy.device != device) continue;
@@ -73,8 +88,13 @@ std::string DeviceFigures(const Trace& trace, int32_t device) {
   }
   for (const Memset& set : trace.memsets())
     if (set.device == device) work.push_back({set.begin_ns, set.end_ns});
+  double work_ns = 0;
+  for (const auto& [begin, end] : work)
+    work_ns += static_cast<double>(end - begin);
   Numbers out;
   out.Add("kernels", count);
+  out.Add("work", static_cast<double>(work.size()));
+  out.Add("work_sum_us", work_ns * 1e-3);
   out.Add("kernel_sum_us", sum_ns * 1e-3);
   out.Add("kernel_busy_us", static_cast<double>(UnionNs(all)) * 1e-3);
   out.Add("gpu_busy_us", static_cast<double>(UnionNs(work)) * 1e-3);
@@ -83,6 +103,8 @@ std::string DeviceFigures(const Trace& trace, int32_t device) {
           static_cast<double>(UnionNs(collectives)) * 1e-3);
   out.Add("collective_exposed_us",
           static_cast<double>(UnionNs(all) - UnionNs(rest)) * 1e-3);
+  out.Add("tensor_core_pct", sum_ns > 0 ? tensor_core_ns / sum_ns * 100 : 0);
+  out.Add("flops", flops);
   if (known_ns > 0) out.Add("occupancy_pct", occupancy_ns / known_ns * 100);
   for (const auto& [direction, sums] : copies) {
     out.Add(direction, static_cast<double>(sums.first));

@@ -74,9 +74,12 @@ def local_only(route, base):
     return route.abort()
 
 
+# By the name of the picture: the entry of the viewer's own list. What a run does not offer is passed over.
 XPROF_TOOLS = {"overview": "Overview", "input": "Input", "trace_viewer": "Trace Viewer", "memory": "Memory Profile",
-               "op_stats": "Op Stats"}
-PLUGIN_VIEWS = {"overview": "Overview", "operator": "Operator", "trace": "Trace", "memory": "Memory", "module": "Module"}
+               "op_stats": "Framework Op Stats", "kernel_stats": "Kernel Stats", "op_profile": "HLO Op Profile",
+               "hlo_stats": "HLO Op Stats", "roofline": "Roofline"}
+PLUGIN_VIEWS = {"overview": "Overview", "operator": "Operator", "kernel": "Kernel", "trace": "Trace",
+                "distributed": "Distributed", "memory": "Memory", "module": "Module"}
 
 
 def choose(page, selects, index, wanted):
