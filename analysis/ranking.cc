@@ -23,6 +23,11 @@ struct Mute {
 };
 constexpr Mute kMutes[] = {
     {"loader-bound", "sync-data-loading"},
+    {"exposed-collective", "dataparallel"},
+    {"ddp-bucket-shape", "dataparallel"},
+    {"ddp-extra-copies", "dataparallel"},
+    {"ddp-unused-search", "dataparallel"},
+    {"missing-no-sync", "dataparallel"},
     {"tf32-off", "tensor-cores-idle"},
     {"launch-bound", "host-sync", Muting::kSameIdle},
     {"launch-bound", "explicit-sync", Muting::kSameIdle},

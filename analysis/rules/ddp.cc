@@ -1,0 +1,249 @@
+// Does DistributedDataParallel do work that its settings could spare it?
+// Sources: PyTorch Performance Tuning Guide, distributed training: skip the
+// all-reduce while accumulating; match the order of construction and execution
+// with find_unused_parameters.
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "collective_evidence.h"
+#include "gradient_passes.h"
+#include "host_spans.h"
+#include "report/words.h"
+#include "rule.h"
+
+namespace stepscope {
+namespace {
+
+constexpr double kMostSteps = 2.0 / 3;
+constexpr double kTooManyBytes = 1.5;  // of the gradients, per optimizer step
+constexpr double kSamePass = 0.1;      // passes of one model differ by less
+constexpr double kLateIssue = 0.5;     // of the backward pass
+
+// The passes of one optimizer step.
+using Update = std::vector<const GradientPass*>;
+
+std::vector<Update> UpdatesOf(const std::vector<GradientPass>& passes) {
+  std::vector<Update> updates;
+  for (const GradientPass& pass : passes) {
+    if (updates.empty() || updates.back()[0]->update != pass.update) {
+      updates.emplace_back();
+    }
+    updates.back().push_back(&pass);
+  }
+  return updates;
+}
+
+// Several passes that each reduce what is the same model's gradients.
+bool ReducesEachPass(const Update& update) {
+  if (update.size() < 2) return false;
+  const auto size_of = [](const GradientPass& pass) {
+    return pass.sizes_known ? static_cast<double>(pass.bytes)
+                            : static_cast<double>(pass.collectives.size());
+  };
+  double sum = 0, most = 0, least = 1e300;
+  for (const GradientPass* pass : update) {
+    sum += size_of(*pass);
+    most = std::max(most, size_of(*pass));
+    least = std::min(least, size_of(*pass));
+  }
+  return sum >= kTooManyBytes * most && least >= (1 - kSamePass) * most;
+}
+
+bool ShardsParameters(const Measured& m) {
+  return std::ranges::any_of(m.collectives, [](const Collective& one) {
+    return one.kind == CollectiveKind::kReduceScatter ||
+           one.kind == CollectiveKind::kPointToPoint;
+  });
+}
+
+Verdict CheckNoSync(const Measured& m) {
+  if (m.trace.run().world_size == 1) return Clean();
+  if (m.collectives.empty()) return AnswerWithoutCollectives(m);
+  if (ShardsParameters(m)) return Clean();
+  const std::vector<GradientPass> passes =
+      FindGradientPasses(m.trace, m.tree, m.steps, m.collectives);
+  const std::vector<Update> updates = UpdatesOf(passes);
+  size_t fires = 0, accumulated = 0;
+  double exposed = 0, issued = 0;
+  Edit edit;
+  std::set<size_t> needless;
+  for (const Update& update : updates) {
+    if (!ReducesEachPass(update)) continue;
+    ++fires;
+    accumulated = std::max(accumulated, update.size());
+    for (size_t p = 0; p + 1 < update.size(); ++p) {
+      for (size_t i : update[p]->collectives) {
+        const Collective& one = m.collectives[i];
+        needless.insert(i);
+        exposed += one.exposed_ns;
+        issued += one.issued.length();
+        if (one.kernel == kNone) continue;
+        edit.scales.push_back({KernelOf(one), 0});
+        if (one.thread != kNone) edit.cuts.push_back({one.thread, one.issued});
+      }
+    }
+  }
+  if (fires == 0 || fires < kMostSteps * updates.size()) return Clean();
+  exposed /= m.steps.steady.size();
+  issued /= m.steps.steady.size();
+  Finding finding;
+  finding.confidence = Confidence::kProven;
+  finding.evidence =
+      "Gradients are reduced in each of the " + std::to_string(accumulated) +
+      " backward passes of an optimizer step, although only their sum is "
+      "used: " +
+      Count(std::llround(static_cast<double>(needless.size()) /
+                         m.steps.steady.size()),
+            "all-reduce") +
+      " per step too many, " + Milliseconds(exposed * 1e-6) +
+      " of them exposed, " + Milliseconds(issued * 1e-6) +
+      " of the host's time to issue them.";
+  Illustrate(
+      m,
+      [&](const Collective& one) {
+        return needless.contains(
+            static_cast<size_t>(&one - m.collectives.data()));
+      },
+      finding);
+  finding.assumption = "only the last pass of an optimizer step reduces";
+  finding.fix_cpp =
+      "call ProcessGroup::allreduce only after the last backward pass before "
+      "optimizer.step()";
+  finding.fix_python =
+      "with model.no_sync(): loss.backward()  # for all passes but the last";
+  finding.wrong_if = "the passes belong to different models";
+  finding = Sized(m, std::move(finding), edit, exposed + issued);
+  std::vector<Edit> edits;
+  if (edit != Edit()) edits.push_back(std::move(edit));
+  return Fire(std::move(finding), std::move(edits));
+}
+
+// When half of the gradients of a pass were there; sizes by shape where they
+// were recorded, else by number.
+int64_t HalfReadyNs(const Measured& m, const GradientPass& pass) {
+  const size_t half = pass.parameters.size() / 2;
+  return m.trace.ops()[pass.parameters[half]].end_ns;
+}
+
+bool IssuesLate(const Measured& m, const GradientPass& pass) {
+  if (pass.collectives.size() < 2 || pass.parameters.size() < 2) return false;
+  const Collective& first = m.collectives[pass.collectives[0]];
+  return first.in_backward &&
+         first.issued.begin_ns >
+             pass.backward.begin_ns + kLateIssue * pass.backward.length() &&
+         first.issued.begin_ns > HalfReadyNs(m, pass);
+}
+
+Verdict CheckUnusedSearch(const Measured& m) {
+  if (m.trace.run().world_size == 1) return Clean();
+  const std::vector<HostSpan> searches =
+      SpansNamed(m, "search_unused_parameters");
+  if (searches.empty() && m.collectives.empty()) {
+    return AnswerWithoutCollectives(m);
+  }
+  const auto tells_unused = [&](const Collective& one) {
+    return !searches.empty() && one.integer && one.in_backward &&
+           one.kind == CollectiveKind::kAllReduce;
+  };
+  const CollectiveTotals flags = TotalsOf(m.collectives, m.steps, tells_unused);
+  const double search = HostNsPerStep(m, searches);
+  const std::vector<GradientPass> passes =
+      FindGradientPasses(m.trace, m.tree, m.steps, m.collectives);
+  const size_t late = static_cast<size_t>(std::ranges::count_if(
+      passes, [&](const GradientPass& pass) { return IssuesLate(m, pass); }));
+  const double cost = search + flags.exposed_ns + flags.issue_ns;
+  const bool searches_cost = cost * 1e-6 >= GateMs(m);
+  const bool order = late > 0 && late >= kMostSteps * passes.size();
+  if (!searches_cost && !order) return Clean();
+
+  Finding finding;
+  finding.confidence = Confidence::kProven;
+  Edit edit;
+  double bound = 0;
+  if (searches_cost) {
+    finding.evidence =
+        "DDP walks the graph for unused parameters in each step: " +
+        Milliseconds(search * 1e-6) + " per step";
+    if (flags.count > 0) {
+      finding.evidence += ", and an all-reduce of flags, " +
+                          Milliseconds(flags.exposed_ns * 1e-6) +
+                          " of it exposed";
+    }
+    finding.evidence += ".";
+    edit = m.has_gpu ? Without(searches, {}) : Edit();
+    for (const Collective& one : m.collectives) {
+      if (one.kernel == kNone || !tells_unused(one)) continue;
+      edit.scales.push_back({KernelOf(one), 0});
+    }
+    bound = cost;
+  }
+  if (order) {
+    const CollectiveTotals gradients =
+        TotalsOf(m.collectives, m.steps,
+                 [](const Collective& one) { return one.gradient; });
+    finding.confidence = Confidence::kStrong;
+    finding.evidence +=
+        std::string(finding.evidence.empty() ? "" : " ") +
+        "The first bucket goes out in the second half of the backward pass, "
+        "though half of the gradients were there before: the order of the "
+        "parameters is not the order of execution (" +
+        Milliseconds(gradients.exposed_ns * 1e-6) +
+        " of the gradients' all-reduces is exposed).";
+    bound += gradients.exposed_ns;
+    if (!searches_cost) edit = Edit();
+  }
+  finding.assumption = order ? "at best: buckets go out as soon as they are "
+                               "full and hide behind backward"
+                             : "all parameters get gradients in every step";
+  finding.fix_cpp =
+      "register the modules in the order of execution; reduce all parameters "
+      "without searching";
+  finding.fix_python =
+      "DistributedDataParallel(model, find_unused_parameters=False, "
+      "static_graph=True); register layers in the order of execution";
+  finding.wrong_if =
+      "some parameters really get no gradient in some steps: then the search "
+      "is needed (static_graph=True only if it is always the same ones)";
+  finding = Sized(m, std::move(finding), order ? Edit() : edit, bound);
+  std::vector<Edit> edits;
+  if (edit != Edit()) edits.push_back(std::move(edit));
+  return Fire(std::move(finding), std::move(edits));
+}
+
+constexpr Rule kRules[] = {
+    {.id = "missing-no-sync",
+     .question = "Are gradients reduced in every pass while they are "
+                 "accumulated?",
+     .needs = {},
+     .check = &CheckNoSync,
+     .reference = "PyTorch Performance Tuning Guide, distributed training: "
+                  "skip unnecessary all-reduce while accumulating",
+     .detect = "several backward passes of one optimizer step each reduce the "
+               "same bytes, together at least 1.5 times the gradients",
+     .avoid = "sharded parameters (FSDP, ZeRO) and pipeline stages; passes of "
+              "different sizes, which are different models",
+     .fix_cpp = "reduce after the last backward pass only",
+     .fix_python = "with model.no_sync(): for all passes but the last"},
+    {.id = "ddp-unused-search",
+     .question = "Does DDP search for unused parameters, or send its buckets "
+                 "late?",
+     .needs = {},
+     .check = &CheckUnusedSearch,
+     .reference = "PyTorch Performance Tuning Guide, distributed training: "
+                  "match the order of layers in construction and execution "
+                  "with find_unused_parameters=True",
+     .detect = "search_unused_parameters and its all-reduce of flags take 1 % "
+               "of the step; or the first bucket goes out in the second half "
+               "of the backward pass though half of the gradients were there",
+     .avoid = "a single bucket, which is full only at the end",
+     .fix_cpp = "register modules in the order of execution",
+     .fix_python = "find_unused_parameters=False, static_graph=True"}};
+
+}  // namespace
+
+extern const std::span<const Rule> kDdp = kRules;
+
+}  // namespace stepscope

@@ -1,0 +1,226 @@
+#include "analysis/ddp_text.h"
+#include "rule_testing.h"
+#include "support/trace_text.h"
+
+namespace stepscope {
+namespace {
+
+Report Of(const DdpText& text) { return Analyze(TraceFromText(ToRows(text))); }
+
+std::string Span(int64_t begin_us, int64_t end_us) {
+  return std::to_string(begin_us * 1000) + ".." + std::to_string(end_us * 1000);
+}
+
+// Two buckets per pass, behind the computing.
+DdpText Passes(int passes) {
+  return {.buckets = {{4'000, 30'000, 34'000, 1'000'000},
+                      {5'000, 34'000, 38'000, 1'000'000}},
+          .compute_us = {{2'000, 30'000}},
+          .passes = passes};
+}
+
+TEST(MissingNoSyncTest, FiresWhereBothPassesReduce) {
+  const Report report = Of(Passes(2));
+  const Finding* finding = Find(report, "missing-no-sync");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("each of the 2 backward passes"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->evidence.find("2 all-reduces per step too many"),
+            std::string::npos);
+  EXPECT_NE(finding->evidence.find("8.00 ms of them exposed"),
+            std::string::npos);
+  EXPECT_NE(finding->fix_python.find("no_sync"), std::string::npos);
+}
+
+TEST(MissingNoSyncTest, StaysSilentOnOnePassPerStep) {
+  EXPECT_TRUE(IsClean(Of(Passes(1)), "missing-no-sync"));
+}
+
+TEST(MissingNoSyncTest, StaysSilentWhereAnOptimizerStepLiesBetween) {
+  DdpText text = Passes(2);
+  for (int step = 0; step < 3; ++step) {
+    for (int half = 0; half < 2; ++half) {
+      const int64_t at = step * 100'000 + half * 50'000 + 45'000;
+      text.more += "range " + Span(at, at + 1'000) +
+                   " thread=0 kind=optimizer Optimizer.step#SGD.step\n";
+    }
+  }
+  EXPECT_TRUE(IsClean(Of(text), "missing-no-sync"));
+}
+
+TEST(MissingNoSyncTest, StaysSilentOnShardedParameters) {
+  DdpText text = Passes(2);
+  text.more =
+      "runtime_call 50000..50400 thread=0 correlation=9000 cudaLaunchKernel\n"
+      "kernel 60000..70000 stream=21 correlation=9000 "
+      "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL\n";
+  EXPECT_TRUE(IsClean(Of(text), "missing-no-sync"));
+}
+
+TEST(MissingNoSyncTest, PassesOfDifferentSizesAreDifferentModels) {
+  DdpText text = Passes(1);
+  // A second, much smaller model later in the step.
+  int correlation = 5'000;
+  for (int step = 0; step < 3; ++step) {
+    const int64_t at = step * 100'000 + 60'000;
+    const std::string id = std::to_string(correlation++);
+    text.more +=
+        "op " + Span(at, at + 100) + " thread=0 aten::mm\n" + "op " +
+        Span(at + 1'000, at + 1'030) +
+        " thread=1 kind=backward torch::autograd::AccumulateGrad\nop " +
+        Span(at + 1'001, at + 1'020) + " thread=1 c10d::allreduce_\n" +
+        "communication " + Span(at + 1'001, at + 1'020) +
+        " thread=1 in_elements=1000 dtype=Float group_size=2 allreduce\n" +
+        "runtime_call " + Span(at + 1'002, at + 1'004) +
+        " thread=1 correlation=" + id + " cudaLaunchKernel\nkernel " +
+        Span(at + 1'010, at + 1'050) + " stream=20 correlation=" + id +
+        " ncclDevKernel_AllReduce_Sum_f32_RING_LL\n";
+  }
+  EXPECT_TRUE(IsClean(Of(text), "missing-no-sync"));
+}
+
+// A search of `us` in each step, on the training thread.
+DdpText WithSearch(int64_t us) {
+  DdpText text{.buckets = {{4'000, 30'000, 34'000, 1'000'000}}};
+  for (int step = 0; step < 3; ++step) {
+    text.more += "op " +
+                 Span(step * 100'000 + 1'500, step * 100'000 + 1'500 + us) +
+                 " thread=0 "
+                 "torch.distributed.ddp.reducer::search_unused_parameters\n";
+  }
+  return text;
+}
+
+TEST(DdpUnusedSearchTest, FiresFromOnePerCentOfTheStep) {
+  EXPECT_TRUE(IsClean(Of(WithSearch(900)), "ddp-unused-search"));
+  const Report report = Of(WithSearch(1'100));
+  const Finding* finding = Find(report, "ddp-unused-search");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kProven);
+  EXPECT_NE(finding->evidence.find("1.10 ms per step"), std::string::npos);
+}
+
+TEST(DdpUnusedSearchTest, StaysSilentOnAStaticGraph) {
+  EXPECT_TRUE(IsClean(Of({.buckets = {{3'001, 30'000, 34'000, 1'000'000},
+                                      {5'000, 34'000, 38'000, 1'000'000}}}),
+                      "ddp-unused-search"));
+}
+
+TEST(DdpUnusedSearchTest, FiresWhereTheFirstBucketGoesOutLate) {
+  // Nodes from 3,000 us on, in 100 us; the first bucket at 5,000 of 6,000.
+  const auto first_at = [](int64_t issue_us) {
+    return Of({.buckets = {{issue_us, 91'000, 93'000, 1'000'000},
+                           {6'000, 93'000, 95'000, 1'000'000}},
+               .parameters = 50});
+  };
+  EXPECT_NE(Find(first_at(5'000), "ddp-unused-search"), nullptr);
+  EXPECT_TRUE(IsClean(first_at(4'000), "ddp-unused-search"));
+}
+
+// `copies` of 100 us each per step, which launch 20 us of device work.
+DdpText WithCopiesBack(int copies) {
+  DdpText text{.buckets = {{4'000, 30'000, 34'000, 1'000'000}}};
+  for (int step = 0; step < 3; ++step) {
+    for (int i = 0; i < copies; ++i) {
+      const int64_t at = step * 100'000 + 40'000 + i * 200;
+      const std::string id = std::to_string(20'000 + step * 1'000 + i);
+      text.more += "range " + Span(at, at + 100) +
+                   " thread=1 kind=collective "
+                   "torch.distributed.ddp.reducer::copy_bucket_to_grad\n"
+                   "runtime_call " +
+                   Span(at + 10, at + 12) + " thread=1 correlation=" + id +
+                   " cudaMemcpyAsync\ncopy " + Span(at + 20, at + 40) +
+                   " correlation=" + id + " source=device destination=device\n";
+    }
+  }
+  return text;
+}
+
+TEST(DdpExtraCopiesTest, CountsHostAndDevice) {
+  const Report report = Of(WithCopiesBack(160));
+  const Finding* finding = Find(report, "ddp-extra-copies");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("160 copies per step, 16.0 ms of the host "
+                                   "and 3.20 ms of the device"),
+            std::string::npos)
+      << finding->evidence;
+}
+
+TEST(DdpExtraCopiesTest, StaysSilentBelowOnePerCent) {
+  EXPECT_TRUE(IsClean(Of(WithCopiesBack(8)), "ddp-extra-copies"));
+  EXPECT_FALSE(IsClean(Of(WithCopiesBack(9)), "ddp-extra-copies"));
+}
+
+TEST(DdpExtraCopiesTest, StaysSilentWhereGradientsAreViews) {
+  EXPECT_TRUE(IsClean(Of(Passes(1)), "ddp-extra-copies"));
+}
+
+// Kernels of one process on two devices.
+std::string OnTwoDevices(const char* second, bool broadcast, bool marked) {
+  std::string text;
+  int correlation = 1;
+  for (int step = 0; step < 3; ++step) {
+    const int64_t base = step * 100'000;
+    text += "step " + Span(base, base + 100'000) +
+            " thread=0 number=" + std::to_string(step) + "\n";
+    if (marked) {
+      text += "range " + Span(base + 100, base + 50'000) +
+              " thread=0 kind=collective DataParallel.forward\n";
+    }
+    for (int device = 0; device < 2; ++device) {
+      const auto kernel = [&](int64_t begin, int64_t end, const char* name,
+                              int stream) {
+        const std::string id = std::to_string(correlation++);
+        text += "runtime_call " + Span(base + begin - 50, base + begin - 45) +
+                " thread=0 correlation=" + id + " cudaLaunchKernel\nkernel " +
+                Span(base + begin, base + end) +
+                " device=" + std::to_string(device) +
+                " stream=" + std::to_string(stream) + " correlation=" + id +
+                " " + name + "\n";
+      };
+      if (broadcast) {
+        kernel(1'000, 11'000, "ncclKernel_Broadcast_RING_LL_Sum_int8_t", 20);
+      }
+      kernel(12'000, device == 0 ? 92'000 : 62'000,
+             device == 0 ? "gemm" : second, 7);
+    }
+  }
+  return text;
+}
+
+TEST(DataParallelTest, FiresOnItsRange) {
+  const Report report =
+      Analyze(TraceFromText(OnTwoDevices("gemm", true, true)));
+  const Finding* finding = Find(report, "dataparallel");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_is, GainKind::kBound);
+  // 10 ms of broadcast, and 80 ms of computing against 65 on the mean.
+  EXPECT_NEAR(finding->gain.expected_ms, 25, 0.5);
+}
+
+TEST(DataParallelTest, FiresOnReplicasInOneProcess) {
+  EXPECT_NE(Find(Analyze(TraceFromText(OnTwoDevices("gemm", true, false))),
+                 "dataparallel"),
+            nullptr);
+}
+
+TEST(DataParallelTest, StaysSilentOnModelParallelism) {
+  EXPECT_TRUE(IsClean(Analyze(TraceFromText(OnTwoDevices("conv", true, false))),
+                      "dataparallel"));
+  EXPECT_TRUE(
+      IsClean(Analyze(TraceFromText(OnTwoDevices("gemm", false, false))),
+              "dataparallel"));
+}
+
+TEST(DataParallelTest, MutesTheRulesAboutCollectives) {
+  const Report report =
+      Analyze(TraceFromText(OnTwoDevices("gemm", true, true)));
+  EXPECT_EQ(Find(report, "exposed-collective"), nullptr);
+  EXPECT_EQ(
+      std::ranges::count(report.muted, "exposed-collective (by dataparallel)"),
+      1);
+}
+
+}  // namespace
+}  // namespace stepscope
