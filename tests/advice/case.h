@@ -3,8 +3,8 @@
 //
 // Cases stand in files; cases/README or any file there shows the form:
 //   === name of the case
-//   plant RULE            must be found (the planted fault); more than one: the
-//                         plan is compared with the program with all put right
+//   plant RULE ...        must be found (the planted fault) if putting it right
+//                         brings 3 % or more; of several, each by itself
 //   note RULE             must be found, but as a note
 //   allow RULE ...        may be found: another sight of the same fault
 //   vary NAME LOW..HIGH   $NAME in the program, drawn afresh for every seed
@@ -12,7 +12,9 @@
 //                         apart: its mean is not that of all steps
 //   pending WHY           left out of the quick test until that is done
 //   ---
-//   program; lines with "-" are the fault, lines with "+" its fix
+//   program; lines with "-" are the fault, lines with "+" its fix ("-2", "+2"
+//   those of the second rule planted); $workers and $threads in them are what
+//   the advice says
 // What stands above the first case of a file belongs to all programs in it.
 #pragma once
 

@@ -62,9 +62,15 @@ void Show(const AdviceCase& one, uint64_t seed, const Trial& trial) {
   TextOptions options;
   options.verbose = true;
   options.width = 140;
-  std::printf("%s\nsimulated step %.3f ms, fixed %.3f ms\n\n",
-              ToText(trial.report, options).c_str(), trial.now_ms,
-              trial.fixed_ms);
+  std::printf("%s\nsimulated step %.3f ms\n",
+              ToText(trial.report, options).c_str(), trial.now_ms);
+  for (size_t i = 0; i < trial.fixed_ms.size(); ++i) {
+    std::printf("  without %s %.3f ms\n", one.plant[i].c_str(),
+                trial.fixed_ms[i]);
+  }
+  if (trial.planned_ms > 0) {
+    std::printf("  with the plan %.3f ms\n", trial.planned_ms);
+  }
 }
 
 // Every failing case once, with the first seed that shows it.

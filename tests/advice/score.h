@@ -45,7 +45,9 @@ class Score {
 
  private:
   void AddPlanted(const AdviceCase& one, uint64_t seed, const Trial& trial,
-                  const std::string& id);
+                  size_t index);
+  void Compare(const AdviceCase& one, uint64_t seed, const Trial& trial,
+               const Finding& finding, double fixed_ms);
   void AddPlan(const AdviceCase& one, uint64_t seed, const Trial& trial);
   void Fail(const AdviceCase& one, uint64_t seed, std::string what);
 

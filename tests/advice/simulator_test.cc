@@ -10,10 +10,9 @@
 namespace stepscope {
 namespace {
 
-using simulator::AfterFix;
-using simulator::BeforeFix;
 using simulator::ParseNumber;
 using simulator::Substitute;
+using simulator::WithFixes;
 
 constexpr const char* kQuiet = "jitter host=0 device=0 loader=0 clock=0\n";
 constexpr const char* kGpu =
@@ -39,9 +38,10 @@ TEST(ProgramTextTest, NumbersHaveUnits) {
 }
 
 TEST(ProgramTextTest, AFixIsADifference) {
-  const std::string text = "a\n-b\n+c\n";
-  EXPECT_EQ(BeforeFix(text), "a\n b\n\n");
-  EXPECT_EQ(AfterFix(text), "a\n\n c\n");
+  const std::string text = "a\n-b\n+c\n-2 d\n";
+  EXPECT_EQ(WithFixes(text, {}), "a\n b\n\n   d\n");
+  EXPECT_EQ(WithFixes(text, {true}), "a\n\n c\n   d\n");
+  EXPECT_EQ(WithFixes(text, {false, true}), "a\n b\n\n\n");
 }
 
 TEST(ProgramTextTest, NumbersTakeThePlaceOfNames) {

@@ -1,9 +1,11 @@
 #include "advice/trial.h"
 
 #include <stepscope/analysis.h>
+#include <stepscope/ranks.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <random>
 
 #include "support/program_simulator.h"
@@ -12,33 +14,109 @@
 namespace stepscope {
 namespace {
 
-// Steps of the fixed program: enough for a mean that is nearly free of noise.
+// Steps of a fixed program: enough for a mean that is nearly free of noise.
 constexpr int kStepsOfTruth = 20;
+// Where the advice names no number.
+constexpr double kWorkers = 8, kThreads = 8;
+
+using Values = std::map<std::string, double>;
+
+// The number that stands right before or after `mark` in `text`; 0 if none.
+double NumberAfter(const std::string& text, const std::string& mark) {
+  const size_t at = text.find(mark);
+  return at == std::string::npos ? 0
+                                 : std::atof(text.c_str() + at + mark.size());
+}
+
+// What the advice sets.
+Values WithAdvice(Values values, double workers, double threads) {
+  values["workers"] = workers > 0 ? workers : kWorkers;
+  values["threads"] = threads > 0 ? threads : kThreads;
+  return values;
+}
+Values AsFindingSays(const Values& values, const Finding* finding) {
+  if (finding == nullptr) return WithAdvice(values, 0, 0);
+  return WithAdvice(values, NumberAfter(finding->fix_cpp, ".workers("),
+                    NumberAfter(finding->fix_cpp, "set_num_threads("));
+}
+Values AsPlanSays(const Values& values, const Plan& plan) {
+  double workers = 0, threads = 0;
+  for (const std::string& change : plan.changes) {
+    if (change.find("loader worker") != std::string::npos) {
+      workers = std::atof(change.c_str());
+    }
+    if (change.find("intra-op thread") != std::string::npos) {
+      threads = std::atof(change.c_str());
+    }
+  }
+  return WithAdvice(values, workers, threads);
+}
+
+absl::StatusOr<ProgramRun> RunWith(const AdviceCase& one, const Values& values,
+                                   const std::vector<bool>& fixed,
+                                   const SimulatorOptions& options,
+                                   std::string* program = nullptr) {
+  const absl::StatusOr<std::string> text =
+      simulator::Substitute(simulator::WithFixes(one.program, fixed), values);
+  if (!text.ok()) return text.status();
+  if (program != nullptr) *program = *text;
+  return RunProgram(*text, options);
+}
+
+Report ReportOn(const std::vector<Trace>& ranks) {
+  if (ranks.size() == 1) return Analyze(ranks[0]);
+  std::vector<RankDigest> digests;
+  for (const Trace& trace : ranks) digests.push_back(DigestRank(trace));
+  return AnalyzeRanks(digests);
+}
+
+// Simulates what the plan says, if it names nothing but planted faults.
+absl::Status FollowPlan(const AdviceCase& one, const Values& values,
+                        uint64_t seed, Trial& trial) {
+  const Plan& plan = trial.report.plan;
+  std::vector<bool> fixed(one.plant.size());
+  for (const std::string& id : plan.ids) {
+    const auto planted = std::ranges::find(one.plant, id);
+    if (planted == one.plant.end()) return absl::OkStatus();
+    fixed[static_cast<size_t>(planted - one.plant.begin())] = true;
+  }
+  if (plan.ids.empty()) return absl::OkStatus();
+  const absl::StatusOr<ProgramRun> run =
+      RunWith(one, AsPlanSays(values, plan), fixed,
+              {.seed = seed, .steps = kStepsOfTruth});
+  if (!run.ok()) return run.status();
+  trial.planned_ms = run->mean_step_ms;
+  return absl::OkStatus();
+}
 
 }  // namespace
 
 absl::StatusOr<Trial> Try(const AdviceCase& one, uint64_t seed) {
   std::mt19937_64 random(seed);
-  std::map<std::string, double> values;
+  Values values;
   for (const auto& [name, range] : one.vary) {
     values[name] = std::uniform_real_distribution<double>(
         range.first, std::nextafter(range.second, 1e300))(random);
   }
-  const absl::StatusOr<std::string> text =
-      simulator::Substitute(one.program, values);
-  if (!text.ok()) return text.status();
-
   Trial trial;
-  trial.program = simulator::BeforeFix(*text);
-  absl::StatusOr<ProgramRun> run = RunProgram(trial.program, {.seed = seed});
+  absl::StatusOr<ProgramRun> run =
+      RunWith(one, values, {}, {.seed = seed}, &trial.program);
   if (!run.ok()) return run.status();
   trial.now_ms = run->mean_step_ms;
-  trial.report = Analyze(run->ranks[0]);
-  if (one.has_fix) {
-    const absl::StatusOr<ProgramRun> fixed = RunProgram(
-        simulator::AfterFix(*text), {.seed = seed + 1, .steps = kStepsOfTruth});
-    if (!fixed.ok()) return fixed.status();
-    trial.fixed_ms = fixed->mean_step_ms;
+  trial.report = ReportOn(run->ranks);
+  for (size_t i = 0; i < one.plant.size() && one.has_fix; ++i) {
+    std::vector<bool> fixed(one.plant.size());
+    fixed[i] = true;
+    const absl::StatusOr<ProgramRun> better = RunWith(
+        one, AsFindingSays(values, FindingOf(trial.report, one.plant[i])),
+        fixed, {.seed = seed + 1 + i, .steps = kStepsOfTruth});
+    if (!better.ok()) return better.status();
+    trial.fixed_ms.push_back(better->mean_step_ms);
+  }
+  if (one.plant.size() > 1 && one.has_fix) {
+    if (absl::Status s = FollowPlan(one, values, seed + 77, trial); !s.ok()) {
+      return s;
+    }
   }
   return trial;
 }

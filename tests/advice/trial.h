@@ -14,8 +14,13 @@ namespace stepscope {
 
 struct Trial {
   Report report;
-  double now_ms = 0;    // the true step of the program as it is
-  double fixed_ms = 0;  // of the fixed one; 0 if the case has no fix
+  double now_ms = 0;  // the true step of the program as it is
+  // With one fault put right as the advice says, by planted rule; empty if the
+  // case has no fix.
+  std::vector<double> fixed_ms;
+  // With all that the plan names put right; 0 if there is no plan, or it names
+  // what was not planted.
+  double planned_ms = 0;
   std::string program;  // with its numbers
 };
 

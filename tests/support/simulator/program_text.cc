@@ -195,21 +195,6 @@ class Expression {
   size_t at_ = 0;
 };
 
-// Lines marked `ours` lose their mark, lines marked `theirs` go.
-std::string Side(std::string_view text, char ours, char theirs) {
-  std::string result;
-  size_t at = 0;
-  while (at < text.size()) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    std::string line(text.substr(at, end - at));
-    if (!line.empty() && line[0] == theirs) line.clear();
-    if (!line.empty() && line[0] == ours) line[0] = ' ';
-    result += line + '\n';
-    at = end + 1;
-  }
-  return result;
-}
-
 }  // namespace
 
 bool Statement::Says(std::string_view word) const {
@@ -252,8 +237,28 @@ double ParseNumber(std::string_view text) {
   return std::nan("");
 }
 
-std::string BeforeFix(std::string_view text) { return Side(text, '-', '+'); }
-std::string AfterFix(std::string_view text) { return Side(text, '+', '-'); }
+std::string WithFixes(std::string_view text, const std::vector<bool>& fixed) {
+  std::string result;
+  size_t at = 0;
+  while (at < text.size()) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    std::string line(text.substr(at, end - at));
+    at = end + 1;
+    if (line.starts_with('-') || line.starts_with('+')) {
+      const bool wanted = line[0] == '+';
+      size_t fault = 0;
+      line[0] = ' ';
+      if (line.size() > 1 && line[1] >= '1' && line[1] <= '9') {
+        fault = static_cast<size_t>(line[1] - '1');
+        line[1] = ' ';
+      }
+      const bool is_fixed = fault < fixed.size() && fixed[fault];
+      if (is_fixed != wanted) line.clear();
+    }
+    result += line + '\n';
+  }
+  return result;
+}
 
 absl::StatusOr<std::string> Substitute(
     std::string_view text, const std::map<std::string, double>& values) {

@@ -32,10 +32,10 @@ absl::StatusOr<std::vector<Statement>> ParseProgram(std::string_view text);
 // "12us" -> 12000, "4KiB" -> 4096, "0.5" -> 0.5; NaN if it is no number.
 double ParseNumber(std::string_view text);
 
-// The program before and after a fix: lines that begin with "-" belong to the
-// one, lines that begin with "+" to the other.
-std::string BeforeFix(std::string_view text);
-std::string AfterFix(std::string_view text);
+// The program with some of its faults put right: a line that begins with "-2"
+// is there while the second fault is, a line that begins with "+2" once it is
+// put right. "-" and "+" alone mean the first. fixed[i]: the fault i + 1.
+std::string WithFixes(std::string_view text, const std::vector<bool>& fixed);
 
 // Puts numbers for $name and $(expression) in a text; + - * / and names.
 absl::StatusOr<std::string> Substitute(
