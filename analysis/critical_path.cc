@@ -73,6 +73,7 @@ class Walk {
   int64_t now_ns_ = 0;
   uint32_t work_ = kNoWork;  // the path is at this work; kNoWork: at host_
   uint32_t host_ = 0;
+  bool launching_ = false;  // at host_ because of a launch in its call
   bool at_begin_ = false;
 };
 
@@ -128,6 +129,7 @@ void Walk::PassWork() {
   Add(launched, {.cause = Cause::kKernelLatency, .op = row.op});
   host_ = work.host;
   work_ = kNoWork;
+  launching_ = true;
 }
 
 void Walk::PassHost() {
@@ -136,8 +138,9 @@ void Walk::PassHost() {
     PathPiece piece{.cause = CauseOf(trace_, node),
                     .op = trace_.runtime_calls()[node.call].op,
                     .call = node.call};
+    // The call that launched a work did not wait for it before it did.
     const int64_t waited =
-        node.wait == NodeWait::kNothing
+        node.wait == NodeWait::kNothing || launching_
             ? INT64_MIN
             : std::min(program_.works[node.target].span.end_ns, now_ns_);
     if (waited > node.gap.end_ns) {
@@ -147,6 +150,7 @@ void Walk::PassHost() {
     }
     Add(node.gap.end_ns, piece);
   }
+  launching_ = false;
   Add(node.gap.begin_ns, {.cause = Cause::kHostCode});
   at_begin_ = host_ == 0;
   if (!at_begin_) --host_;
