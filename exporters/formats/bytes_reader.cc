@@ -12,7 +12,8 @@ namespace stepscope {
 namespace {
 
 constexpr size_t kInputBytes = size_t{256} << 10;
-constexpr int kGzipWindow = 15 + 16;  // zlib: expect a gzip header
+constexpr std::string_view kGzip = "\x1f\x8b";
+constexpr std::string_view kZstd = "\x28\xb5\x2f\xfd";
 
 absl::Status OpenError(const std::string& path, int error) {
   const std::string message =
@@ -37,30 +38,32 @@ absl::StatusOr<std::unique_ptr<BytesReader>> BytesReader::Make(
   }
   std::FILE* file = std::fopen(path.c_str(), "rb");
   if (file == nullptr) return OpenError(path, errno);
-  std::unique_ptr<BytesReader> reader(new BytesReader(file, path));
+  std::unique_ptr<BytesReader> reader(new BytesReader(file));
   reader->FillInput();
-  const auto* head = reader->stream_.next_in;
-  if (reader->stream_.avail_in >= 2 && head[0] == 0x1f && head[1] == 0x8b) {
-    if (inflateInit2(&reader->stream_, kGzipWindow) != Z_OK)
-      return absl::ResourceExhaustedError("no memory to decompress " + path);
-    reader->is_gzip_ = reader->member_open_ = true;
+  const bool is_gzip = reader->left_.starts_with(kGzip);
+  const bool is_zstd = reader->left_.starts_with(kZstd);
+  if (is_zstd && !kHasZstd) {
+    return absl::InvalidArgumentError(
+        path +
+        " is a zstd archive, which this build of stepscope cannot read "
+        "(it was built without libzstd); decompress it first: unzstd " +
+        path);
   }
+  if (is_gzip) reader->decompressor_ = MakeGzipDecompressor();
+  if (is_zstd) reader->decompressor_ = MakeZstdDecompressor();
+  if ((is_gzip || is_zstd) && reader->decompressor_ == nullptr)
+    return absl::ResourceExhaustedError("no memory to decompress " + path);
   return reader;
 }
 
-BytesReader::BytesReader(std::FILE* file, std::string path)
-    : file_(file), path_(std::move(path)), input_(kInputBytes) {}
+BytesReader::BytesReader(std::FILE* file) : file_(file), input_(kInputBytes) {}
 
-BytesReader::~BytesReader() {
-  if (is_gzip_) inflateEnd(&stream_);
-  std::fclose(file_);
-}
+BytesReader::~BytesReader() { std::fclose(file_); }
 
 bool BytesReader::FillInput() {
   const size_t count = std::fread(input_.data(), 1, input_.size(), file_);
   file_offset_ += count;
-  stream_.next_in = input_.data();
-  stream_.avail_in = static_cast<unsigned>(count);
+  left_ = {input_.data(), count};
   if (count == 0 && std::ferror(file_))
     problem_ = std::string("reading failed: ") + std::strerror(errno);
   return count > 0;
@@ -68,57 +71,57 @@ bool BytesReader::FillInput() {
 
 size_t BytesReader::Read(char* out, size_t size) {
   if (ended_) return 0;
-  size_t count = 0;
-  if (is_gzip_) {
-    count = ReadGzip(out, size);
-  } else {
-    // What Make() looked at comes first, then straight from the file.
-    count = std::min<size_t>(size, stream_.avail_in);
-    if (count > 0) {
-      std::memcpy(out, stream_.next_in, count);
-      stream_.next_in += count;
-      stream_.avail_in -= static_cast<unsigned>(count);
-    } else {
-      count = std::fread(out, 1, size, file_);
-      file_offset_ += count;
-      if (count == 0 && std::ferror(file_))
-        problem_ = std::string("reading failed: ") + std::strerror(errno);
-    }
-  }
+  const size_t count =
+      is_compressed() ? ReadCompressed(out, size) : ReadPlain(out, size);
   if (count == 0) ended_ = true;
   offset_ += count;
   return count;
 }
 
-size_t BytesReader::ReadGzip(char* out, size_t size) {
-  stream_.next_out = reinterpret_cast<unsigned char*>(out);
-  stream_.avail_out = static_cast<unsigned>(size);
-  while (stream_.avail_out > 0) {
-    if (stream_.avail_in == 0 && !FillInput()) {
-      if (member_open_ && problem_.empty())
-        problem_ = "the gzip stream is cut off";
+// What Make() looked at comes first, then straight from the file.
+size_t BytesReader::ReadPlain(char* out, size_t size) {
+  if (!left_.empty()) {
+    const size_t count = std::min(size, left_.size());
+    std::memcpy(out, left_.data(), count);
+    left_.remove_prefix(count);
+    return count;
+  }
+  const size_t count = std::fread(out, 1, size, file_);
+  file_offset_ += count;
+  if (count == 0 && std::ferror(file_))
+    problem_ = std::string("reading failed: ") + std::strerror(errno);
+  return count;
+}
+
+size_t BytesReader::ReadCompressed(char* out, size_t size) {
+  Decompressor::Step step = {left_, out, size};
+  while (step.room > 0) {
+    const bool no_more = left_.empty() && !FillInput();
+    if (no_more && !inside_) break;
+    if (!inside_) {
+      // Anything but another member behind the last one is padding.
+      if (!decompressor_->Begins(left_)) break;
+      decompressor_->Restart();
+      inside_ = true;
+    }
+    step.in = left_;
+    const size_t room = step.room;
+    const Decompressor::State state = decompressor_->Decompress(&step);
+    left_ = step.in;
+    inside_ = state == Decompressor::State::kInside;
+    const std::string stream =
+        std::string("the ") + decompressor_->name() + " stream is ";
+    if (state == Decompressor::State::kDamaged) {
+      problem_ = stream + "damaged (" + decompressor_->problem() + ")";
       break;
     }
-    if (!member_open_) {
-      // Files may be several gzip members in a row; anything else behind the
-      // last one is padding.
-      if (stream_.next_in[0] != 0x1f) break;
-      inflateReset(&stream_);
-      member_open_ = true;
-    }
-    const int result = inflate(&stream_, Z_NO_FLUSH);
-    if (result == Z_STREAM_END) {
-      member_open_ = false;
-    } else if (result != Z_OK && result != Z_BUF_ERROR) {
-      problem_ = std::string("the gzip stream is damaged (") +
-                 (stream_.msg != nullptr ? stream_.msg : "no reason given") +
-                 ")";
+    // A decompressor may still hold bytes when there are no more to give it.
+    if (no_more && inside_ && step.room == room) {
+      if (problem_.empty()) problem_ = stream + "cut off";
       break;
     }
   }
-  const size_t count = size - stream_.avail_out;
-  if (!problem_.empty() && count == 0) ended_ = true;
-  return count;
+  return size - step.room;
 }
 
 }  // namespace stepscope

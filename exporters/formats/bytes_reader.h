@@ -1,9 +1,9 @@
-// BytesReader: the bytes of a file in order, decompressed if it is gzip. Memory
-// is bounded by two blocks. One thread drives a reader.
+// BytesReader: the bytes of a file in order, decompressed if it is gzip or
+// zstd. Memory is bounded by two blocks and the decompressor's window. One
+// thread drives a reader.
 #pragma once
 
 #include <absl/status/statusor.h>
-#include <zlib.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -12,12 +12,14 @@
 #include <string>
 #include <vector>
 
+#include "../decompressor.h"
+
 namespace stepscope {
 
 class BytesReader {
  public:
-  // Opens `path`. Errors: NotFound, InvalidArgument (a directory),
-  // PermissionDenied.
+  // Opens `path`. Errors: NotFound, InvalidArgument (a directory; zstd where
+  // this build has none), PermissionDenied, ResourceExhausted.
   static absl::StatusOr<std::unique_ptr<BytesReader>> Make(
       const std::string& path);
   ~BytesReader();
@@ -28,25 +30,24 @@ class BytesReader {
   // where nothing more can be had (see problem()).
   size_t Read(char* out, size_t size);
 
-  bool is_gzip() const { return is_gzip_; }
+  bool is_compressed() const { return decompressor_ != nullptr; }
   // Bytes handed out so far; bytes of the file used for them.
   uint64_t offset() const { return offset_; }
-  uint64_t file_offset() const { return file_offset_ - input_left(); }
+  uint64_t file_offset() const { return file_offset_ - left_.size(); }
   // Why the bytes ended before the file said they would; empty if they did not.
   const std::string& problem() const { return problem_; }
 
  private:
-  BytesReader(std::FILE* file, std::string path);
+  explicit BytesReader(std::FILE* file);
   bool FillInput();
-  size_t ReadGzip(char* out, size_t size);
-  size_t input_left() const { return is_gzip_ ? stream_.avail_in : 0; }
+  size_t ReadPlain(char* out, size_t size);
+  size_t ReadCompressed(char* out, size_t size);
 
   std::FILE* file_;
-  std::string path_;
-  std::vector<unsigned char> input_;
-  z_stream stream_ = {};
-  bool is_gzip_ = false;
-  bool member_open_ = false;  // inside a gzip member
+  std::vector<char> input_;
+  std::string_view left_;  // of input_, not used yet
+  std::unique_ptr<Decompressor> decompressor_;
+  bool inside_ = false;  // a compressed member
   bool ended_ = false;
   uint64_t offset_ = 0;
   uint64_t file_offset_ = 0;  // bytes read from the file

@@ -2,6 +2,9 @@
 
 #include <absl/status/status.h>
 
+#include <memory>
+
+#include "bytes_reader.h"
 #include "chrome_header_reader.h"
 #include "chrome_trace_reader.h"
 #include "file_kind_reader.h"
@@ -10,7 +13,7 @@
 
 namespace stepscope {
 
-absl::StatusOr<std::unique_ptr<BytesReader>> OpenJson(const std::string& path) {
+absl::StatusOr<FileFormat> FormatOfFile(const std::string& path) {
   absl::StatusOr<std::unique_ptr<BytesReader>> bytes = BytesReader::Make(path);
   if (!bytes.ok()) return bytes.status();
   std::string head(kKindBytes, '\0');
@@ -21,18 +24,25 @@ absl::StatusOr<std::unique_ptr<BytesReader>> OpenJson(const std::string& path) {
                                std::to_string((*bytes)->file_offset()) +
                                ". Copy it again, or record it again");
   }
+  if (LooksLikeXSpace(head)) return FileFormat::kXSpace;
   if (const std::string kind = KindOfFile(head); !kind.empty()) {
     return absl::InvalidArgumentError(
         path + " is no trace: it looks like " + kind +
         ". Give it a file of torch.profiler (export_chrome_trace) or of "
         "stepscope");
   }
-  // From the start again: events are cut out of one stream.
-  return BytesReader::Make(path);
+  return FileFormat::kJson;
 }
 
 absl::StatusOr<TracePeek> PeekTrace(const std::string& path) {
-  absl::StatusOr<std::unique_ptr<BytesReader>> bytes = OpenJson(path);
+  const absl::StatusOr<FileFormat> format = FormatOfFile(path);
+  if (!format.ok()) return format.status();
+  if (*format != FileFormat::kJson) {
+    return absl::InvalidArgumentError(
+        path +
+        " is an XSpace, which does not say its rank; name it to read it");
+  }
+  absl::StatusOr<std::unique_ptr<BytesReader>> bytes = BytesReader::Make(path);
   if (!bytes.ok()) return bytes.status();
   JsonEventsReader events(bytes->get());
   events.Next();

@@ -5,10 +5,7 @@
 #include <absl/status/statusor.h>
 
 #include <cstdint>
-#include <memory>
 #include <string>
-
-#include "bytes_reader.h"
 
 namespace stepscope {
 
@@ -23,8 +20,10 @@ struct TracePeek {
 // Errors: as ReadTrace() for files that are no traces.
 absl::StatusOr<TracePeek> PeekTrace(const std::string& path);
 
-// The bytes of `path`, if they could be JSON. Errors: those of
-// BytesReader::Make(), InvalidArgument (says what it looks like), DataLoss.
-absl::StatusOr<std::unique_ptr<BytesReader>> OpenJson(const std::string& path);
+enum class FileFormat : uint8_t { kJson, kXSpace };
+
+// What the first bytes of `path` say. Errors: those of BytesReader::Make(),
+// InvalidArgument (says what else it looks like), DataLoss.
+absl::StatusOr<FileFormat> FormatOfFile(const std::string& path);
 
 }  // namespace stepscope

@@ -54,7 +54,7 @@ Damage ReadEvents(std::string_view first, JsonEventsReader* events,
 
 std::string Where(const BytesReader& bytes, uint64_t offset) {
   std::string where = "byte " + std::to_string(offset);
-  if (bytes.is_gzip()) {
+  if (bytes.is_compressed()) {
     where += " of its decompressed text (byte " +
              std::to_string(bytes.file_offset()) + " of the file)";
   }

@@ -20,7 +20,6 @@ constexpr Magic kMagic[] = {
     {"\x7f"
      "ELF",
      "a program or library"},
-    {"\x28\xb5\x2f\xfd", "a zstd archive; decompress it first"},
     {"\xfd"
      "7zXZ",
      "an xz archive; decompress it first"},
@@ -31,15 +30,6 @@ constexpr Magic kMagic[] = {
     {"<", "HTML or XML (a download that needed a login?)"},
 };
 
-// An XSpace begins with a length-delimited field 1 (its planes), whose first
-// field is an id or a name.
-bool LooksLikeXSpace(std::string_view head) {
-  if (head.size() < 4 || head[0] != '\x0a') return false;
-  return head.find("/host:") != std::string_view::npos ||
-         head.find("/device:") != std::string_view::npos ||
-         head.find("Task Environment") != std::string_view::npos;
-}
-
 bool IsBinary(std::string_view head) {
   return std::any_of(head.begin(), head.end(), [](char c) {
     return static_cast<unsigned char>(c) < 0x09;
@@ -48,13 +38,23 @@ bool IsBinary(std::string_view head) {
 
 }  // namespace
 
+// It begins with a length-delimited field 1 (its planes), whose first field is
+// an id or a name. JSON may begin with a newline too, but has no "/host:" that
+// early without a brace in front.
+bool LooksLikeXSpace(std::string_view head) {
+  if (head.size() < 4 || head[0] != '\x0a') return false;
+  constexpr size_t kNamesWithin = 64;
+  const std::string_view front = head.substr(0, kNamesWithin);
+  return front.find("/host:") != std::string_view::npos ||
+         front.find("/device:") != std::string_view::npos ||
+         front.find("Task Environment") != std::string_view::npos;
+}
+
 std::string KindOfFile(std::string_view head) {
   if (head.empty()) return "an empty file";
   for (const Magic& magic : kMagic) {
     if (head.starts_with(magic.begin)) return magic.kind;
   }
-  if (LooksLikeXSpace(head))
-    return "an XSpace protobuf of XProf, which stepscope does not read yet";
   if (head.starts_with("\xef\xbb\xbf")) head.remove_prefix(3);
   const size_t first = head.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos) return "blanks only";

@@ -10,6 +10,9 @@ namespace stepscope {
 // Bytes from the begin of a file (decompressed) that are worth looking at.
 inline constexpr size_t kKindBytes = 4096;
 
+// True if `head` could be the begin of an XSpace protobuf.
+bool LooksLikeXSpace(std::string_view head);
+
 // Empty if `head` could be the begin of JSON.
 std::string KindOfFile(std::string_view head);
 

@@ -98,7 +98,8 @@ const char* XStatName(XStatId id) {
                 "flops",
                 "bytes_accessed",
                 "gflop",
-                "fragmentation"};
+                "fragmentation",
+                "stepscope"};
   return kNames[static_cast<size_t>(id)];
 }
 

@@ -66,6 +66,7 @@ enum class XStatId : uint8_t {
   kBytesAccessed,
   kGigaflop,
   kFragmentation,
+  kOwn,
   kCount
 };
 const char* XStatName(XStatId id);

@@ -6,6 +6,7 @@
 
 #include "../json_writer.h"
 #include "../row_fields.h"
+#include "chrome_own_header_writer.h"
 #include "xspace_context.h"
 #include "xspace_gpu.h"
 #include "xspace_hlo.h"
@@ -155,6 +156,17 @@ bool WriteHost(const XContext& context, XSpaceFile& file, XDetail& detail) {
   return false;
 }
 
+// What our own reader wants to know and XProf has no place for: the header
+// object of our Chrome traces, as a text.
+std::string OwnFacts(const Trace& trace) {
+  std::string unused;
+  const ChromeRows rows(trace, &unused);
+  std::string json;
+  WriteOwnHeader(trace, ChromeFlavour::kKineto, rows, json);
+  json.resize(json.rfind('}') + 1);  // without the comma behind it
+  return "{" + json + "}";
+}
+
 bool HasTooManyRows(const Trace& trace) {
   const auto too_many = [](const auto&... tables) {
     return ((tables.size() >= XRow::kMostRows) || ...);
@@ -191,6 +203,7 @@ absl::Status WriteXSpace(const Trace& trace,
              static_cast<uint64_t>(context.span().begin_ns));
   times.Uint(XStatId::kProfileStop,
              static_cast<uint64_t>(context.span().end_ns));
+  times.String(XStatId::kOwn, OwnFacts(trace));
   XDetail detail = XDetail::kAll;
   if (!OwnPlane(context, annotations).Write(file) ||
       !WriteHloPlane(context, program, file) ||

@@ -125,6 +125,38 @@ TEST_F(DamagedFilesTest, GzipMembersInARowAreOneFile) {
   EXPECT_TRUE(trace->losses().empty());
 }
 
+// Skipped in a build without libzstd, which refuses such files with a message.
+TEST_F(DamagedFilesTest, ZstdIsReadAndACutOneGivesWhatPrecedes) {
+  std::string events = XEvent("cpu_op", "first", "\"ts\": 1, \"dur\": 1");
+  for (int i = 0; i < 60'000; ++i) {
+    events +=
+        ",\n" + XEvent("cpu_op", "op" + std::to_string(i * 7919 % 20'011),
+                       "\"ts\": " + std::to_string(i * 3) + ", \"dur\": 1");
+  }
+  const std::string plain = folder_.Write("plain.json", KinetoFile(events));
+  const std::string packed = folder_.At("packed.json.zst");
+  if (std::system(("zstd -q '" + plain + "' -o '" + packed + "'").c_str()) != 0)
+    GTEST_SKIP() << "no zstd program to make the file with";
+  absl::StatusOr<Trace> trace = ReadTrace(packed);
+  if (!trace.ok()) {
+    EXPECT_NE(trace.status().message().find("built without libzstd"),
+              absl::string_view::npos)
+        << trace.status().message();
+    return;
+  }
+  EXPECT_EQ(trace->ops().size(), 60'001u);
+  EXPECT_TRUE(trace->losses().empty());
+  const std::string bytes = ReadBytes(packed);
+  absl::StatusOr<Trace> half =
+      TryRead(bytes.substr(0, bytes.size() / 2), "half.json.zst");
+  ASSERT_TRUE(half.ok()) << half.status().message();
+  EXPECT_GT(half->ops().size(), 1'000u);
+  EXPECT_LT(half->ops().size(), 60'000u);
+  EXPECT_NE(LossDetail(*half, "truncated-file").find("zstd stream is cut off"),
+            std::string::npos)
+      << LossDetail(*half, "truncated-file");
+}
+
 TEST_F(DamagedFilesTest, DamagedHeaderCostsOnlyTheHeader) {
   const Trace trace =
       Read(KinetoFile(XEvent("cpu_op", "one", "\"ts\": 1, \"dur\": 1"),

@@ -24,7 +24,6 @@ TEST_F(NotTracesTest, SaysWhatAFileLooksLike) {
   ExpectRefused("<!DOCTYPE html><html></html>", "HTML");
   ExpectRefused(std::string("\x80\x04\x95\x10", 4), "pickle");
   ExpectRefused("PK\x03\x04 archive/data.pkl", "zip");
-  ExpectRefused(std::string("\x0a\x20\x08\x01\x12\x09/host:CPU", 15), "XSpace");
   ExpectRefused(std::string("\x01\x02\x00\x03", 4), "binary");
   ExpectRefused("step,time\n1,2\n", "text that is no JSON");
   ExpectRefused("SQLite format 3\0", "SQLite");

@@ -1,0 +1,44 @@
+// Decompressor: a compressed stream into bytes, piece by piece, in bounded
+// memory. One per format; BytesReader chooses by the first bytes.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace stepscope {
+
+class Decompressor {
+ public:
+  enum class State {
+    kInside,   // in the middle of a member; wants more input or more room
+    kEnded,    // the member is over; another may follow
+    kDamaged,  // see problem()
+  };
+  // What one call may read from and write to; both move forward.
+  struct Step {
+    std::string_view in;
+    char* out = nullptr;
+    size_t room = 0;
+  };
+
+  virtual ~Decompressor() = default;
+  // "gzip", "zstd"
+  virtual const char* name() const = 0;
+  // True if a member begins at `in`: files may be several in a row.
+  virtual bool Begins(std::string_view in) const = 0;
+  // Call in front of each member.
+  virtual void Restart() = 0;
+  virtual State Decompress(Step* step) = 0;
+  // Why the stream is damaged, in the library's words.
+  virtual std::string problem() const = 0;
+};
+
+// Both give nullptr if there is no memory.
+std::unique_ptr<Decompressor> MakeGzipDecompressor();
+// Also nullptr in a build without libzstd; kHasZstd tells.
+std::unique_ptr<Decompressor> MakeZstdDecompressor();
+extern const bool kHasZstd;
+
+}  // namespace stepscope

@@ -1,0 +1,42 @@
+// WholeFile: all bytes of a file in one piece, for formats that cannot be read
+// front to back. A plain file is mapped, so that its pages can go again; a
+// compressed one is decompressed into memory, up to a limit.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace stepscope {
+
+class WholeFile {
+ public:
+  // More than this is not decompressed.
+  static constexpr size_t kMostBytes = size_t{2} << 30;
+
+  // Errors: NotFound, PermissionDenied, InvalidArgument, ResourceExhausted.
+  static absl::StatusOr<std::unique_ptr<WholeFile>> Make(
+      const std::string& path, size_t most_bytes = kMostBytes);
+  ~WholeFile();
+  WholeFile(const WholeFile&) = delete;
+  WholeFile& operator=(const WholeFile&) = delete;
+
+  std::string_view bytes() const { return bytes_; }
+  // Why the bytes end before the file said they would; empty if they do not.
+  const std::string& problem() const { return problem_; }
+  // `part` of bytes() will not be read again soon: its memory may go.
+  void Release(std::string_view part) const;
+
+ private:
+  WholeFile() = default;
+
+  std::string_view bytes_;
+  std::string read_;  // what was decompressed
+  std::string problem_;
+  void* mapped_ = nullptr;
+};
+
+}  // namespace stepscope
