@@ -2,10 +2,10 @@
 
     screenshot.py LOGDIR OUTDIR
 
-Starts TensorBoard on the loopback address, opens the run in XProf (overview,
-trace viewer, memory) and in the PyTorch plugin (overview, operators, trace,
-modules), and writes one PNG per page. Needs tests/e2e/requirements.txt and a
-chromium on the PATH. Nothing is fetched: the chart loader that both viewers
+Starts TensorBoard on the loopback address, opens every page that XProf and the
+PyTorch plugin offer for the run, and writes of each one PNG and, in a .txt, the
+text that stood on it. Needs tests/e2e/requirements.txt and a chromium on the
+PATH. Nothing is fetched: the chart loader that both viewers
 want from the network is replaced by charts_stand_in.js, and a polyfill by
 XProf's own copy. Exits 1 if a page
 could not be drawn.
@@ -23,10 +23,12 @@ import tempfile
 import time
 import urllib.request
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Error, sync_playwright
 
 HERE = pathlib.Path(__file__).parent
-WAIT_MS = 8000
+LONGEST_WAIT_S = 30
+STILL_S = 1.2  # a page whose text did not change for so long has been drawn
+CANVAS_S = 3   # what timelines take to draw besides
 
 
 def free_port():
@@ -74,6 +76,7 @@ def local_only(route, base):
     return route.abort()
 
 
+SHORTEST = 40  # characters; an empty page has fewer
 # By the name of the picture: the entry of the viewer's own list. What a run does not offer is passed over.
 XPROF_TOOLS = {"overview": "Overview", "input": "Input", "trace_viewer": "Trace Viewer", "memory": "Memory Profile",
                "op_stats": "Framework Op Stats", "kernel_stats": "Kernel Stats", "op_profile": "HLO Op Profile",
@@ -82,10 +85,35 @@ PLUGIN_VIEWS = {"overview": "Overview", "operator": "Operator", "kernel": "Kerne
                 "distributed": "Distributed", "memory": "Memory", "module": "Module"}
 
 
+def text_of(page):
+    texts = []
+    for frame in page.frames:
+        try:
+            texts.append(frame.evaluate("() => document.body ? document.body.innerText : ''"))
+        except Error:  # the frame went away meanwhile
+            pass
+    return " ".join(texts)
+
+
+def settled(page):
+    """The text of the page, once there is some and it stays as it is."""
+    end = time.time() + LONGEST_WAIT_S
+    text, since = "", time.time()
+    while time.time() < end:
+        now = text_of(page)
+        if now != text:
+            text, since = now, time.time()
+        elif len(text) >= SHORTEST and time.time() - since > STILL_S:
+            break
+        page.wait_for_timeout(250)
+    return text
+
+
 def choose(page, selects, index, wanted):
     """Picks the option that holds `wanted` in the index-th list of a page."""
     page.locator(selects).nth(index).click()
-    page.wait_for_timeout(1000)
+    page.get_by_role("option").first.wait_for(timeout=10000)
+    page.wait_for_timeout(300)
     options = page.get_by_role("option").all()
     texts = [option.inner_text().strip() for option in options]
     found = [option for option, text in zip(options, texts) if wanted in text]
@@ -111,7 +139,7 @@ def visits(page, base):
             page.goto("about:blank")
             page.goto(base + address)
             page.locator(selects).nth(1).wait_for(timeout=30000)
-            page.wait_for_timeout(WAIT_MS / 2)
+            page.wait_for_timeout(700)
             if choose(page, selects, 1, option):
                 yield prefix + name
 
@@ -144,12 +172,14 @@ def main(log_dir, out_dir):
                 page = browser.new_page(viewport={"width": 1500, "height": 1000})
                 page.route("**/*", lambda route: local_only(route, base))
                 for name in visits(page, base):
-                    page.wait_for_timeout(WAIT_MS)
-                    text = " ".join(frame.evaluate("() => document.body ? document.body.innerText : ''")
-                                    for frame in page.frames)
+                    text = settled(page)
+                    if "trace" in name:
+                        page.wait_for_timeout(CANVAS_S * 1000)
+                        text = text_of(page)
                     page.screenshot(path=out / f"{name}.png")
+                    (out / f"{name}.txt").write_text(text)
                     print(f"{name}: {len(text)} characters of text")
-                    if len(text) < 40:
+                    if len(text) < SHORTEST:
                         failed.append(name)
                 browser.close()
         finally:
