@@ -106,7 +106,7 @@ void Rank(const Measured& measured, std::vector<Found>& found,
           static_cast<Confidence>(static_cast<int>(finding.confidence) - 1);
     }
     finding.severity = SeverityOf(measured, finding);
-    if (finding.severity == FindingSeverity::kNote) {
+    if (finding.severity == FindingSeverity::kNote && !entry.regardless) {
       finding.status = FindingStatus::kOk;
     }
   }
@@ -126,7 +126,8 @@ void Rank(const Measured& measured, std::vector<Found>& found,
   }
   const auto group = [](const Finding& finding) {
     if (IsTrust(finding)) return 0;
-    return finding.severity == FindingSeverity::kNote ? 2 : 1;
+    if (finding.severity != FindingSeverity::kNote) return 1;
+    return finding.status == FindingStatus::kOk ? 3 : 2;
   };
   std::ranges::stable_sort(found, [&](const Found& a, const Found& b) {
     if (group(a.finding) != group(b.finding)) {

@@ -21,6 +21,8 @@ namespace stepscope {
 struct Found {
   Finding finding;
   std::vector<Edit> edits;
+  bool regardless = false;  // a matter of right results or of risk: told even
+                            // where it wins no time
 };
 
 struct Verdict {

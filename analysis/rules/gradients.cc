@@ -62,7 +62,7 @@ Verdict CheckZeroGrad(const Measured& m) {
   finding.fix_python = "optimizer.zero_grad(set_to_none=True)  (the default)";
   finding.wrong_if = "gradients are accumulated over several backward passes";
   const Edit edit{.drop_zero_grad = true};
-  finding = Sized(m, std::move(finding), edit, m.has_gpu ? 0 : zero + add);
+  finding = Sized(m, std::move(finding), edit, zero + add);
   return Fire(std::move(finding), {edit});
 }
 

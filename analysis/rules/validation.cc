@@ -2,7 +2,10 @@
 // Sources: PyTorch Performance Tuning Guide, "Disable gradient calculation for
 // validation or inference"; "PyTorch Performance Features and How They
 // Interact" (inference_mode first).
+#include <algorithm>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "report/words.h"
 #include "rule.h"
@@ -67,13 +70,187 @@ Verdict CheckGradInValidation(const Measured& m) {
   return Fire(std::move(finding), {edit});
 }
 
+// The argument that says whether a layer behaves as in training; past any
+// argument for other ops.
+constexpr size_t kNoFlag = 99;
+size_t TrainFlagOf(std::string_view name) {
+  if (name == "aten::batch_norm") return 5;
+  if (name == "aten::dropout" || name == "aten::feature_dropout" ||
+      name == "aten::alpha_dropout") {
+    return 2;
+  }
+  return kNoFlag;
+}
+
+// Layers that run as in training, in passes that nobody differentiates.
+struct TrainMode {
+  std::vector<RowId> layers = {};
+  bool flags_known = false;  // of any such layer
+  bool marked = false;       // in a phase called "validate"
+};
+
+std::vector<Span> ValidationSpans(const Measured& m) {
+  std::vector<Span> spans;
+  for (const Range& range : m.trace.ranges()) {
+    if (range.kind == RangeKind::kPhase && range.thread == m.steps.thread &&
+        m.trace.name(range.name) == "validate") {
+      spans.push_back({range.begin_ns, range.end_ns});
+    }
+  }
+  return Merge(std::move(spans));
+}
+
+// Activation checkpointing runs the forward pass without gradients and again
+// in backward: convolutions or norms below a backward node.
+bool Recomputes(const Measured& m) {
+  std::vector<bool> below(m.trace.ops().size());
+  for (RowId row = 0; row < below.size(); ++row) {
+    const Op& op = m.trace.ops()[row];
+    below[row] = op.kind == OpKind::kBackward ||
+                 (op.parent != kNone && below[op.parent]);
+    if (!below[row]) continue;
+    const std::string_view name = m.trace.name(op.name);
+    if (TrainFlagOf(name) != kNoFlag || name == "aten::conv2d" ||
+        name == "aten::linear") {
+      return true;
+    }
+  }
+  return false;
+}
+
+TrainMode FindTrainMode(const Measured& m) {
+  TrainMode found;
+  if (m.steps.thread == kNone) return found;
+  const std::vector<Span> marked = ValidationSpans(m);
+  std::vector<Span> unused;
+  for (const UnusedGraph& graph : m.unused_graphs) unused.push_back(graph.span);
+  unused = Merge(std::move(unused));
+  bool trains = false, numbered = false;
+  for (const Op& op : m.trace.ops()) {
+    trains |= op.kind == OpKind::kBackward;
+    numbered |= op.kind == OpKind::kOperator && op.sequence >= 0;
+  }
+  // Without gradients ops carry no numbers; told only where others do.
+  const bool numbers_tell = trains && numbered && !Recomputes(m);
+  for (RowId row : m.tree.of_thread(m.steps.thread)) {
+    const Op& op = m.trace.ops()[row];
+    const size_t flag = TrainFlagOf(m.trace.name(op.name));
+    if (flag == kNoFlag || op.inputs == kNone) continue;
+    const auto& arguments = m.trace.op_inputs()[op.inputs].arguments;
+    if (arguments.size() <= flag || arguments[flag].concrete == 0) continue;
+    found.flags_known = true;
+    if (m.trace.name(arguments[flag].concrete) != "True") continue;
+    const Span span{op.begin_ns, op.end_ns};
+    const bool in_validation = LengthIn(marked, span) > 0;
+    if (!in_validation && LengthIn(unused, span) == 0 &&
+        !(numbers_tell && op.sequence < 0)) {
+      continue;
+    }
+    found.marked |= in_validation;
+    found.layers.push_back(row);
+  }
+  return found;
+}
+
+bool IsWithoutInferenceMode(const Trace& trace) {
+  return std::ranges::any_of(trace.settings(), [](const Settings& row) {
+    return row.grad_mode == 0 && row.inference_mode == 0;
+  });
+}
+
+Finding TrainModeFinding(const Measured& m, const TrainMode& found) {
+  Finding finding;
+  finding.confidence = Confidence::kProven;
+  int64_t norms = 0, ns = 0;
+  for (RowId row : found.layers) {
+    const Op& op = m.trace.ops()[row];
+    norms += m.trace.name(op.name) == "aten::batch_norm";
+    ns += op.end_ns - op.begin_ns;
+    if (finding.examples.size() < 3) {
+      finding.examples.push_back(
+          {-1, op.begin_ns, op.end_ns,
+           std::string(m.trace.name(op.name)) + " with train = True"});
+    }
+  }
+  const int64_t dropouts = static_cast<int64_t>(found.layers.size()) - norms;
+  finding.evidence =
+      std::string(found.marked ? "Validation" : "A pass without gradients") +
+      " runs in training mode: " +
+      (norms > 0 ? Count(norms, "batch norm") : std::string()) +
+      (norms > 0 && dropouts > 0 ? " and " : "") +
+      (dropouts > 0 ? Count(dropouts, "dropout") : std::string()) +
+      (norms > 0 ? ". Its results depend on the batch, and running statistics "
+                   "change."
+                 : ". Its results are random.");
+  finding.where =
+      std::string(m.trace.name(m.trace.ops()[found.layers.front()].name));
+  finding.assumption =
+      "a matter of right results first; these layers take " +
+      Milliseconds(static_cast<double>(ns) * 1e-6 /
+                   static_cast<double>(m.steps.windows.size())) +
+      " per step on the host";
+  finding.fix_cpp = "model->eval(); c10::InferenceMode guard;  // then train()";
+  finding.fix_python = "model.eval(); with torch.inference_mode(): ...";
+  finding.wrong_if =
+      "this is Monte Carlo dropout, or batch norm statistics are being "
+      "gathered";
+  return finding;
+}
+
+Verdict CheckValidationMode(const Measured& m) {
+  const TrainMode found = FindTrainMode(m);
+  if (!found.layers.empty()) {
+    Verdict verdict = Fire(TrainModeFinding(m, found));
+    verdict.found.front().regardless = true;
+    return verdict;
+  }
+  if (IsWithoutInferenceMode(m.trace)) {
+    Finding finding;
+    finding.confidence = Confidence::kProven;
+    finding.evidence =
+        "Gradients are off, but inference mode is not on: version counters "
+        "and view tracking are kept up for nobody.";
+    finding.assumption = "at most 5 % of the host's time";
+    finding.fix_cpp = "c10::InferenceMode guard;  // for torch::NoGradGuard";
+    finding.fix_python = "with torch.inference_mode(): ...  # for no_grad()";
+    finding.wrong_if = "its tensors are used by autograd later";
+    return Fire(std::move(finding));
+  }
+  if (!found.flags_known && m.trace.settings().empty()) {
+    return CouldNotLookBecause(
+        "no layer that behaves differently in training was recorded with its "
+        "flags (record_shapes)");
+  }
+  return Clean();
+}
+
 constexpr Rule kRules[] = {
     {.id = "grad-in-validation",
      .question = "Do forward passes record gradients nobody uses?",
      .needs = {Kind::kOp},
      .check = &CheckGradInValidation,
      .reference = "PyTorch Performance Tuning Guide: Disable gradient "
-                  "calculation for validation or inference"}};
+                  "calculation for validation or inference",
+     .detect = "A stretch of forward ops with a convolution or product whose "
+               "autograd nodes no backward pass visits before the next "
+               "optimizer step, 5 % of the recorded window or more",
+     .avoid = "the end of the window, which may cut a backward pass off; "
+              "frozen layers; activation checkpointing",
+     .fix_cpp = "c10::InferenceMode guard; or torch::NoGradGuard",
+     .fix_python = "with torch.inference_mode():"},
+    {.id = "validation-mode",
+     .question = "Does validation run layers as in training, or without "
+                 "inference mode?",
+     .needs = {Kind::kOp},
+     .check = &CheckValidationMode,
+     .reference = "PyTorch Performance Features and How They Interact: eval, "
+                  "no_grad and inference_mode",
+     .detect = "Batch norm or dropout with train = True in a pass without "
+               "backward; or gradients off and inference mode not on",
+     .avoid = "activation checkpointing, which runs forward without gradients "
+              "and again in backward",
+     .fix_cpp = "model->eval(); c10::InferenceMode guard;",
+     .fix_python = "model.eval(); with torch.inference_mode():"}};
 
 }  // namespace
 

@@ -94,5 +94,85 @@ TEST(GradInValidationTest, IgnoresAFewStrayOps) {
       IsClean(WithValidation({.validation_ops = 12}), "grad-in-validation"));
 }
 
+struct Mode {
+  std::string train = "True";
+  std::string phase = "validate";  // "" for none
+  std::string forward = "sequence=3";
+  std::string validation = "";  // fields of the ops of the second pass
+  bool recompute = false;
+};
+
+// A training pass, a second forward pass, and a backward pass.
+Report WithTwoPasses(const Mode& mode) {
+  std::string text;
+  const auto op = [&](int64_t at, const std::string& fields,
+                      const std::string& name) {
+    text += "op " + std::to_string(at) + ".." + std::to_string(at + 90'000) +
+            " thread=0 " + fields + " " + name + "\n";
+  };
+  const std::string norm =
+      " inputs=(float[8,4,2,2],float[4],float[4],float[4],float[4],Scalar=\"";
+  op(0, mode.forward + norm + "True\")", "aten::batch_norm");
+  op(100'000, "kind=backward sequence=3", "NativeBatchNormBackward0");
+  if (mode.recompute) {
+    text += "op 110000..120000 thread=0" + norm + "True\") aten::batch_norm\n";
+  }
+  op(200'000, mode.validation + norm + mode.train + "\")", "aten::batch_norm");
+  op(300'000,
+     mode.validation + " inputs=(float[8,4],Scalar=\"0.5\",Scalar=\"" +
+         mode.train + "\")",
+     "aten::dropout");
+  if (!mode.phase.empty()) {
+    text += "range 200000..400000 thread=0 kind=phase " + mode.phase + "\n";
+  }
+  text += "step 0..500000 thread=0 number=0\n";
+  return Analyze(TraceFromText(text));
+}
+
+TEST(ValidationModeTest, FindsValidationInTrainingMode) {
+  const Report report = WithTwoPasses({});
+  const Finding* finding = Find(report, "validation-mode");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("1 batch norm and 1 dropout"),
+            std::string::npos)
+      << finding->evidence;
+  // It wins no time and is told all the same: the results are wrong.
+  EXPECT_EQ(finding->status, FindingStatus::kWarning);
+  EXPECT_NE(finding->fix_cpp.find("eval()"), std::string::npos);
+}
+
+TEST(ValidationModeTest, StaysSilentInEvalMode) {
+  EXPECT_TRUE(IsClean(WithTwoPasses({.train = "False"}), "validation-mode"));
+}
+
+TEST(ValidationModeTest, ToldByTheGradientsThatAreOffWhereNoPhaseTells) {
+  EXPECT_NE(Find(WithTwoPasses({.phase = ""}), "validation-mode"), nullptr);
+  EXPECT_TRUE(IsClean(WithTwoPasses({.phase = "", .validation = "sequence=3"}),
+                      "validation-mode"));
+}
+
+TEST(ValidationModeTest, ActivationCheckpointingIsNoValidation) {
+  EXPECT_TRUE(IsClean(WithTwoPasses({.phase = "", .recompute = true}),
+                      "validation-mode"));
+}
+
+TEST(ValidationModeTest, NotesMissingInferenceMode) {
+  const auto run = [](int grad, int inference) {
+    return Analyze(
+        TraceFromText("settings 1 step=0 grad_mode=" + std::to_string(grad) +
+                      " inference_mode=" + std::to_string(inference) +
+                      "\nstep 0..500000 thread=0 number=0\n"
+                      "op 0..90000 thread=0 aten::mm\n"));
+  };
+  ASSERT_NE(Find(run(0, 0), "validation-mode"), nullptr);
+  EXPECT_EQ(Find(run(0, 0), "validation-mode")->status, FindingStatus::kOk);
+  EXPECT_TRUE(IsClean(run(0, 1), "validation-mode"));
+  EXPECT_TRUE(IsClean(run(1, 0), "validation-mode"));
+}
+
+TEST(ValidationModeTest, CannotLookWithoutFlagsAndSettings) {
+  EXPECT_NE(WhyBlind(WithValidation({}), "validation-mode"), "");
+}
+
 }  // namespace
 }  // namespace stepscope

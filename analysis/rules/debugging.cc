@@ -1,0 +1,240 @@
+// Is a debugging aid left on?
+// Sources: PyTorch Performance Tuning Guide, "Disable debugging APIs"; "17
+// tips", number 13. Anomaly mode asks every gradient for NaN and waits for the
+// answer; CUDA_LAUNCH_BLOCKING waits after every launch; emit_nvtx names every
+// op for a profiler.
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernel_evidence.h"
+#include "report/words.h"
+#include "rule.h"
+
+namespace stepscope {
+namespace {
+
+constexpr double kMostSteps = 0.9;     // of the steady steps show it
+constexpr double kMostLaunches = 0.9;  // return after their kernel's end
+constexpr int64_t kFewLaunches = 50;
+constexpr double kMostNodes = 0.5;  // of backward nodes are checked
+
+struct Aid {
+  std::string what, fix_cpp, fix_python;
+  std::vector<Example> examples = {};
+  Edit edit = {};
+  double bound_ns = 0;  // per step
+};
+
+size_t StepAt(const Measured& m, int64_t time) {
+  for (size_t i : m.steps.steady) {
+    const Span& host = m.steps.windows[i].host;
+    if (host.begin_ns <= time && time < host.end_ns) return i;
+  }
+  return m.steps.windows.size();
+}
+
+bool InMostSteps(const Measured& m, const std::vector<double>& share,
+                 double least) {
+  double count = 0;
+  for (size_t i : m.steps.steady) count += share[i] >= least;
+  return count >= kMostSteps * static_cast<double>(m.steps.steady.size());
+}
+
+// The checks of anomaly mode: outermost ops below a backward node that ask for
+// NaN (isnan > any > item). They stand under the node's own range, outside of
+// its kernels.
+std::vector<RowId> NanChecks(const Measured& m) {
+  std::vector<RowId> checks;
+  for (RowId row = 0; row < m.trace.ops().size(); ++row) {
+    const Op& op = m.trace.ops()[row];
+    const std::string_view name = m.trace.name(op.name);
+    if (name != "aten::isnan" && name != "aten::_is_any_true" &&
+        name != "aten::any" && name != "aten::item" &&
+        name != "aten::is_nonzero") {
+      continue;
+    }
+    if (op.parent != kNone &&
+        m.trace.ops()[op.parent].kind == OpKind::kBackward) {
+      checks.push_back(row);
+    }
+  }
+  return checks;
+}
+
+// What runs below the checks goes with them.
+void DropChecks(const Measured& m, const std::vector<RowId>& checks, Aid& aid) {
+  std::vector<bool> below(m.trace.ops().size());
+  for (RowId row : checks) below[row] = true;
+  for (RowId row = 0; row < below.size(); ++row) {
+    const RowId parent = m.trace.ops()[row].parent;
+    if (parent != kNone && below[parent]) below[row] = true;
+  }
+  for (RowId row : checks) {
+    const Op& op = m.trace.ops()[row];
+    aid.edit.cuts.push_back(
+        {.thread = op.thread, .span = {op.begin_ns, op.end_ns}, .keep_ns = 0});
+  }
+  for (RowId row = 0; row < m.trace.runtime_calls().size(); ++row) {
+    const RuntimeCall& call = m.trace.runtime_calls()[row];
+    if (call.op != kNone && below[call.op]) aid.edit.no_wait.push_back(row);
+  }
+  for (const KernelUse& use : m.kernels.uses) {
+    const RowId op = m.trace.kernels()[use.kernel].op;
+    if (op != kNone && below[op]) aid.edit.scales.push_back(Scaled(use, 0));
+  }
+}
+
+bool FindAnomalyMode(const Measured& m, Aid& aid) {
+  std::vector<double> nodes(m.steps.windows.size() + 1);
+  std::vector<double> checked(m.steps.windows.size() + 1);
+  for (const Op& op : m.trace.ops()) {
+    if (m.trace.name(op.name).starts_with(
+            "autograd::engine::evaluate_function")) {
+      nodes[StepAt(m, op.begin_ns)] += 1;
+    }
+  }
+  const std::vector<RowId> checks = NanChecks(m);
+  for (RowId row : checks) {
+    const Op& op = m.trace.ops()[row];
+    const size_t step = StepAt(m, op.begin_ns);
+    if (m.trace.name(op.name) == "aten::isnan") checked[step] += 1;
+    if (step < m.steps.windows.size()) {
+      aid.bound_ns += static_cast<double>(op.end_ns - op.begin_ns);
+      if (aid.examples.size() < 3) {
+        aid.examples.push_back(
+            {m.steps.windows[step].number, op.begin_ns, op.end_ns,
+             std::string(m.trace.name(op.name)) + " after a backward node"});
+      }
+    }
+  }
+  aid.bound_ns /= static_cast<double>(m.steps.steady.size());
+  double live = 0, told = 0;
+  for (const Settings& row : m.trace.settings()) {
+    told += row.anomaly_mode >= 0;
+    live += row.anomaly_mode == 1;
+  }
+  std::vector<double> share(nodes.size());
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    share[i] = nodes[i] > 0 ? checked[i] / nodes[i] : 0;
+  }
+  const bool seen = InMostSteps(m, share, kMostNodes);
+  if (!(told > 0 ? live >= kMostSteps * told : seen)) return false;
+  aid.what =
+      "Anomaly detection is on: every backward node's gradients are "
+      "searched for NaN";
+  if (m.has_gpu) aid.what += ", and the host waits for the answer";
+  aid.fix_cpp = "torch::autograd::AnomalyMode::set_enabled(false)";
+  aid.fix_python = "torch.autograd.set_detect_anomaly(False)";
+  DropChecks(m, checks, aid);
+  return true;
+}
+
+bool FindBlockingLaunches(const Measured& m, Aid& aid) {
+  std::vector<double> launches(m.steps.windows.size() + 1);
+  std::vector<double> blocking(m.steps.windows.size() + 1);
+  int64_t count = 0;
+  for (const KernelUse& use : m.kernels.uses) {
+    const Kernel& kernel = m.trace.kernels()[use.kernel];
+    if (kernel.call == kNone || kernel.graph != 0) continue;
+    const RuntimeCall& call = m.trace.runtime_calls()[kernel.call];
+    ++count;
+    launches[use.step] += 1;
+    if (call.end_ns < kernel.end_ns) continue;
+    blocking[use.step] += 1;
+    aid.edit.no_wait.push_back(kernel.call);
+    aid.bound_ns +=
+        std::min(use.ns, static_cast<double>(call.end_ns - call.begin_ns));
+    if (aid.examples.size() < 3) {
+      aid.examples.push_back(
+          {m.steps.windows[use.step].number, call.begin_ns, call.end_ns,
+           std::string(m.trace.name(call.name)) + " returns after its kernel"});
+    }
+  }
+  aid.bound_ns /= std::max(1.0, m.kernels.steps);
+  if (count < kFewLaunches) return false;
+  std::vector<double> share(launches.size());
+  for (size_t i = 0; i < launches.size(); ++i) {
+    share[i] = launches[i] > 0 ? blocking[i] / launches[i] : 0;
+  }
+  if (!InMostSteps(m, share, kMostLaunches)) return false;
+  aid.what =
+      "Launches return only when their kernels are done "
+      "(CUDA_LAUNCH_BLOCKING): the GPU never has work queued";
+  aid.fix_cpp = "unset CUDA_LAUNCH_BLOCKING (AMD_SERIALIZE_KERNEL on ROCm)";
+  aid.fix_python = aid.fix_cpp;
+  return true;
+}
+
+bool FindEmitNvtx(const Measured& m, Aid& aid) {
+  std::vector<double> ranges(m.steps.windows.size() + 1);
+  for (const Range& range : m.trace.ranges()) {
+    const std::string_view name = m.trace.name(range.name);
+    if (range.kind != RangeKind::kNvtx ||
+        name.find("seq = ") == std::string_view::npos) {
+      continue;
+    }
+    ranges[StepAt(m, range.begin_ns)] += 1;
+    if (aid.examples.size() < 3) {
+      aid.examples.push_back(
+          {-1, range.begin_ns, range.end_ns, std::string(name)});
+    }
+  }
+  if (!InMostSteps(m, ranges, 1)) return false;
+  aid.what = "Every op is named for NVTX (emit_nvtx)";
+  aid.fix_cpp = "leave torch.autograd.profiler.emit_nvtx() out of normal runs";
+  aid.fix_python = aid.fix_cpp;
+  return true;
+}
+
+Verdict CheckDebugApi(const Measured& m) {
+  Verdict verdict;
+  for (bool (*find)(const Measured&, Aid&) :
+       {&FindAnomalyMode, &FindBlockingLaunches, &FindEmitNvtx}) {
+    Aid aid;
+    if (!find(m, aid)) continue;
+    Finding finding;
+    finding.confidence = Confidence::kProven;
+    finding.examples = std::move(aid.examples);
+    finding.evidence = aid.what + ".";
+    if (aid.bound_ns > 0) {
+      finding.evidence += " That holds the host for " +
+                          Milliseconds(aid.bound_ns * 1e-6) + " per step.";
+    }
+    finding.assumption = "nobody is looking for an error in this run";
+    finding.fix_cpp = aid.fix_cpp;
+    finding.fix_python = aid.fix_python;
+    finding.wrong_if = "this run is for debugging";
+    if (m.has_gpu && aid.edit != Edit()) {
+      finding = Sized(m, std::move(finding), aid.edit, aid.bound_ns);
+    } else if (aid.bound_ns > 0) {
+      finding.gain_is = GainKind::kBound;
+      finding.gain = {aid.bound_ns * 1e-6, 0, aid.bound_ns * 1e-6};
+    }
+    std::vector<Edit> edits;
+    if (m.has_gpu && aid.edit != Edit()) edits.push_back(std::move(aid.edit));
+    verdict.found.push_back({std::move(finding), std::move(edits)});
+  }
+  return verdict;
+}
+
+constexpr Rule kRules[] = {
+    {.id = "debug-api-on",
+     .question = "Is anomaly detection, CUDA_LAUNCH_BLOCKING or emit_nvtx left "
+                 "on?",
+     .needs = {Kind::kOp},
+     .check = &CheckDebugApi,
+     .reference = "PyTorch Performance Tuning Guide: Disable debugging APIs",
+     .detect = "In 90 % of the steady steps: gradients searched for NaN after "
+               "half of the backward nodes, 90 % of launches that return after "
+               "their kernels, or NVTX ranges with \"seq = \"",
+     .avoid = "a single debugging step; a NaN check of your own on the loss",
+     .fix_cpp = "AnomalyMode::set_enabled(false); unset CUDA_LAUNCH_BLOCKING",
+     .fix_python = "set_detect_anomaly(False); unset CUDA_LAUNCH_BLOCKING"}};
+
+}  // namespace
+
+extern const std::span<const Rule> kDebugging = kRules;
+
+}  // namespace stepscope

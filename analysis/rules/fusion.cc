@@ -1,0 +1,194 @@
+// Do chains of elementwise kernels read and write what one could keep?
+// Sources: PyTorch Performance Tuning Guide, "Fuse pointwise operations"; "17
+// tips" (5x on a GELU); the ResNet-18 case study, step 7. Without shapes a
+// fused chain of n takes 1/n of the time, and never less than a third.
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "kernel_evidence.h"
+#include "report/words.h"
+#include "rule.h"
+
+namespace stepscope {
+namespace {
+
+constexpr size_t kLeastChain = 3;
+constexpr double kMostSaved = 0.66;
+constexpr double kKernelNs = 2'000;  // a fused kernel is a kernel
+
+bool Fuses(const KernelUse& use) {
+  return (use.kind == KernelClass::kElementwise ||
+          use.kind == KernelClass::kReduction ||
+          use.kind == KernelClass::kCopy) &&
+         !use.compiled && !use.multiplies && !use.in_optimizer &&
+         (use.serves == KernelClass::kElementwise ||
+          use.serves == KernelClass::kReduction ||
+          use.serves == KernelClass::kCopy);
+}
+
+using Chain = std::vector<const KernelUse*>;
+
+// Of as many elements; told by shapes, else by an equal grid.
+bool AsLarge(const Measured& m, const KernelUse& a, const KernelUse& b) {
+  if (a.elements > 0 && b.elements > 0) return a.elements == b.elements;
+  const Kernel& left = m.trace.kernels()[a.kernel];
+  const Kernel& right = m.trace.kernels()[b.kernel];
+  return left.grid[0] > 0 && left.grid == right.grid &&
+         left.block == right.block;
+}
+
+std::vector<Chain> FindChains(const Measured& m) {
+  std::map<int64_t, Chain> open;  // by stream
+  std::vector<Chain> chains;
+  const auto close = [&](Chain& chain) {
+    if (chain.size() >= kLeastChain) chains.push_back(std::move(chain));
+    chain.clear();
+  };
+  for (const KernelUse& use : m.kernels.uses) {
+    Chain& chain = open[m.trace.kernels()[use.kernel].stream];
+    if (!Fuses(use)) {
+      close(chain);
+      continue;
+    }
+    // A reduction ends a chain: what follows is smaller.
+    if (!chain.empty() &&
+        (!AsLarge(m, *chain.back(), use) || chain.back()->step != use.step ||
+         chain.back()->kind == KernelClass::kReduction)) {
+      close(chain);
+    }
+    chain.push_back(&use);
+  }
+  for (auto& [stream, chain] : open) close(chain);
+  return chains;
+}
+
+double FusedNs(const Measured& m, const Chain& chain, double ns) {
+  const double fewer = 1.0 / static_cast<double>(chain.size());
+  double fused = std::max(fewer, 1 - kMostSaved) * ns;
+  double bytes = 0;
+  for (const KernelUse* use : chain) {
+    if (use->bytes < 0 || use->elements <= 0) return std::max(fused, kKernelNs);
+    bytes += use->bytes;
+  }
+  if (!m.kernels.peaks.exact) return std::max(fused, kKernelNs);
+  // What passes from one to the next is neither written nor read again.
+  for (size_t i = 0; i + 1 < chain.size(); ++i) {
+    const bool halves = Is16Bit(chain[i]->precision);
+    bytes -= 2 * chain[i]->elements * (halves ? 2 : 4);
+  }
+  bytes = std::max(bytes, 2 * 2 * chain[0]->elements);
+  fused = bytes / (kGoodBandwidth * m.kernels.peaks.bytes_per_ns);
+  return std::max(fused, kKernelNs);
+}
+
+std::string InWords(const Measured& m, const Chain& chain) {
+  std::string text;
+  for (size_t i = 0; i < std::min<size_t>(chain.size(), 4); ++i) {
+    if (chain[i]->op == kNone) continue;
+    std::string_view name = m.trace.name(m.trace.ops()[chain[i]->op].name);
+    if (name.starts_with("aten::")) name.remove_prefix(6);
+    text += (text.empty() ? "" : " > ") + std::string(name);
+  }
+  return text + (chain.size() > 4 ? " > ..." : "");
+}
+
+void FuseLaunches(const Measured& m, const Chain& chain, Edit& edit) {
+  for (size_t i = 1; i < chain.size(); ++i) {
+    const RowId row = m.trace.kernels()[chain[i]->kernel].op;
+    if (row == kNone) continue;
+    const Op& op = m.trace.ops()[row];
+    edit.cuts.push_back(
+        {.thread = op.thread, .span = {op.begin_ns, op.end_ns}, .keep_ns = 0});
+  }
+}
+
+Verdict CheckUnfusedPointwise(const Measured& m) {
+  const std::vector<Chain> chains = FindChains(m);
+  if (chains.empty()) return Clean();
+  Edit edit;
+  double time = 0, saved = 0;
+  int64_t kernels = 0;
+  std::map<std::string, double> by_words;
+  std::map<std::string, const Chain*> longest;
+  for (const Chain& chain : chains) {
+    double ns = 0;
+    for (const KernelUse* use : chain) ns += use->ns;
+    const double fused = FusedNs(m, chain, ns);
+    if (fused >= ns) continue;
+    for (const KernelUse* use : chain) {
+      edit.scales.push_back(Scaled(*use, fused / ns));
+    }
+    FuseLaunches(m, chain, edit);
+    time += ns;
+    saved += ns - fused;
+    kernels += static_cast<int64_t>(chain.size());
+    const std::string words = InWords(m, chain);
+    by_words[words] += ns;
+    longest.try_emplace(words, &chain);
+  }
+  const double steps = m.kernels.steps;
+  if (saved / steps * 1e-6 < GateMs(m)) return Clean();
+
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  std::vector<std::pair<std::string, double>> order(by_words.begin(),
+                                                    by_words.end());
+  std::ranges::stable_sort(order, std::greater(),
+                           [](const auto& entry) { return entry.second; });
+  for (size_t i = 0; i < std::min<size_t>(3, order.size()); ++i) {
+    const Chain& chain = *longest[order[i].first];
+    const Kernel& first = m.trace.kernels()[chain.front()->kernel];
+    const Kernel& last = m.trace.kernels()[chain.back()->kernel];
+    finding.examples.push_back(
+        {m.steps.windows[chain.front()->step].number, first.begin_ns,
+         last.end_ns,
+         order[i].first + ": " + Milliseconds(order[i].second / steps * 1e-6) +
+             " per step"});
+  }
+  finding.evidence =
+      "Chains of elementwise kernels on tensors of equal size take " +
+      Milliseconds(time / steps * 1e-6) + " per step (" +
+      Percent(time / steps / m.kernels.compute_ns) + " of the compute time), " +
+      Count(static_cast<int64_t>(kernels / steps), "kernel") + " in " +
+      Count(static_cast<int64_t>(static_cast<double>(chains.size()) / steps),
+            "chain") +
+      "; fused, each would read its inputs and write its result once.";
+  finding.where = order[0].first;
+  const std::string peaks = PeaksInWords(m.kernels.peaks);
+  finding.assumption =
+      "each kernel of a chain uses the result of the one before it; " +
+      (peaks.empty() || m.trace.op_inputs().empty()
+           ? std::string("a chain of n becomes n times as fast, at most 3")
+           : "fused kernels reach 80 % of the memory " + peaks);
+  finding.fix_cpp =
+      "run the model as an AOTInductor module, or the chain as a "
+      "torch::jit-scripted function; in-place operators";
+  finding.fix_python = "torch.compile(model), or torch.compile the function";
+  finding.wrong_if = "the kernels work on different tensors";
+  finding = Sized(m, std::move(finding), edit, saved / steps);
+  finding.evidence += HostFirst(m, finding, saved / steps);
+  return Fire(std::move(finding), {std::move(edit)});
+}
+
+constexpr Rule kRules[] = {
+    {.id = "unfused-pointwise",
+     .question = "Do chains of elementwise kernels move data that one kernel "
+                 "could keep?",
+     .runs = Runs::kGpuOnly,
+     .needs = {Kind::kKernel, Kind::kOp},
+     .check = &CheckUnfusedPointwise,
+     .reference = "PyTorch Performance Tuning Guide: Fuse pointwise operations",
+     .detect = "Three or more elementwise kernels in a row on one stream, of "
+               "equal size, whose fusion saves 1 % of the step or more",
+     .avoid = "kernels made by Triton, nvFuser or NNC; the optimizer; chains "
+              "that a matrix product interrupts",
+     .fix_cpp = "an AOTInductor module or a scripted function",
+     .fix_python = "torch.compile"}};
+
+}  // namespace
+
+extern const std::span<const Rule> kFusion = kRules;
+
+}  // namespace stepscope

@@ -1,0 +1,150 @@
+// Is anything computed in double precision that need not be?
+// Source: the precision advice of the PyTorch Performance Tuning Guide. FP64
+// runs at half the rate of FP32 on data-centre devices and at 1/32 to 1/64 on
+// others.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "kernel_evidence.h"
+#include "report/words.h"
+#include "rule.h"
+
+namespace stepscope {
+namespace {
+
+constexpr double kShare = 0.01;  // of the compute time
+constexpr double kAllOfIt =
+    0.90;                      // whoever computes this much in FP64 means it
+constexpr double kHalf = 0.5;  // of the bytes, or of the work
+
+bool TakesDoubles(const Trace& trace, RowId op) {
+  if (op == kNone || trace.ops()[op].inputs == kNone) return false;
+  return std::ranges::any_of(
+      trace.op_inputs()[trace.ops()[op].inputs].arguments,
+      [&](const Argument& argument) {
+        return !argument.dims.empty() && trace.name(argument.type) == "double";
+      });
+}
+
+// By the inputs where they were recorded, else by the kernel's name.
+bool IsFp64(const Trace& trace, const KernelUse& use) {
+  if (use.op != kNone && trace.ops()[use.op].inputs != kNone) {
+    return TakesDoubles(trace, use.op);
+  }
+  return use.precision == Precision::kFp64;
+}
+
+Finding Told(double ns, double whole) {
+  Finding finding;
+  const bool wanted = ns > kAllOfIt * whole;
+  finding.confidence = wanted ? Confidence::kHint : Confidence::kProven;
+  finding.evidence = "Double precision takes " + Milliseconds(ns * 1e-6) +
+                     " per step (" + Percent(ns / whole) +
+                     " of the compute time).";
+  if (wanted) {
+    finding.evidence += " All of it is: if that is wanted, this is no finding.";
+  }
+  finding.fix_cpp =
+      "cast at the source: tensor.to(at::kFloat), data and constants made as "
+      "float";
+  finding.fix_python =
+      "x = x.float() where the data enters (NumPy makes float64)";
+  finding.wrong_if = "the results need 53 bits of mantissa";
+  return finding;
+}
+
+Verdict CheckOnGpu(const Measured& m) {
+  const KernelUses& kernels = m.kernels;
+  const KernelFilter wanted = [&](const KernelUse& use) {
+    return IsFp64(m.trace, use);
+  };
+  const double ns = kernels.NsPerStep(wanted);
+  if (ns <= 0 || ns < kShare * kernels.compute_ns) return Clean();
+  const double products =
+      kernels.peaks.fp64_share > 0 ? kernels.peaks.fp64_share : kHalf;
+  Edit edit;
+  double saved = 0;
+  for (const KernelUse& use : kernels.uses) {
+    if (!wanted(use)) continue;
+    const double factor = use.multiplies ? products : kHalf;
+    edit.scales.push_back(Scaled(use, factor));
+    saved += (1 - factor) * use.ns / kernels.steps;
+  }
+  Finding finding = Told(ns, kernels.compute_ns);
+  finding.examples = LongestKernels(m, wanted);
+  if (!finding.examples.empty()) finding.where = finding.examples[0].what;
+  finding.assumption = "in float32 products take " + Percent(products) +
+                       (kernels.peaks.known() ? " of the time (peaks of " +
+                                                    kernels.peaks.device + ")"
+                                              : std::string(" of the time")) +
+                       ", other kernels half";
+  finding = Sized(m, std::move(finding), edit, saved);
+  if (finding.gain_is == GainKind::kBound && saved * 1e-6 < GateMs(m)) {
+    return Clean();
+  }
+  finding.evidence += HostFirst(m, finding, saved);
+  return Fire(std::move(finding), {std::move(edit)});
+}
+
+Verdict CheckOnCpu(const Measured& m) {
+  if (!m.trace.watched(Kind::kOpShapes)) {
+    return CouldNotLookBecause(
+        "the types of the ops' inputs were not recorded (record_shapes)");
+  }
+  std::vector<int8_t> known(m.trace.op_inputs().size(), -1);
+  double doubles = 0, whole = 0;
+  Finding found;
+  for (const auto& timeline : m.timelines) {
+    for (const Segment& segment : timeline) {
+      if (segment.cause != Cause::kCompute || segment.op == kNone) continue;
+      whole += static_cast<double>(segment.length());
+      const RowId inputs = m.trace.ops()[segment.op].inputs;
+      if (inputs == kNone) continue;
+      if (known[inputs] < 0) known[inputs] = TakesDoubles(m.trace, segment.op);
+      if (known[inputs] == 0) continue;
+      doubles += static_cast<double>(segment.length());
+      if (found.examples.size() < 3) {
+        found.examples.push_back({-1, segment.begin_ns, segment.end_ns,
+                                  OpWithShapes(m.trace, segment.op)});
+      }
+    }
+  }
+  const double steps = std::max<double>(1, m.timelines.size());
+  doubles /= steps;
+  whole /= steps;
+  if (doubles <= 0 || doubles < kShare * whole ||
+      kHalf * doubles * 1e-6 < GateMs(m)) {
+    return Clean();
+  }
+  Finding finding = Told(doubles, whole);
+  finding.examples = found.examples;
+  finding.where = finding.examples[0].what;
+  finding.assumption = "at best: float32 takes half the time";
+  finding.gain_is = GainKind::kBound;
+  finding.gain = {kHalf * doubles * 1e-6, 0, kHalf * doubles * 1e-6};
+  return Fire(std::move(finding));
+}
+
+Verdict CheckFp64(const Measured& m) {
+  return m.has_gpu ? CheckOnGpu(m) : CheckOnCpu(m);
+}
+
+constexpr Rule kRules[] = {
+    {.id = "fp64-compute",
+     .question = "Is anything computed in double precision?",
+     .needs = {Kind::kOp},
+     .check = &CheckFp64,
+     .reference = "PyTorch Performance Tuning Guide: Use mixed precision; "
+                  "devices' FP64 rates",
+     .detect = "Ops with double inputs, or kernels named for FP64, take 1 % of "
+               "the compute time or more",
+     .avoid = "runs that compute everything in FP64: a hint only",
+     .fix_cpp = "at::kFloat where the data is made",
+     .fix_python = "x.float() where the data enters"}};
+
+}  // namespace
+
+extern const std::span<const Rule> kPrecision = kRules;
+
+}  // namespace stepscope

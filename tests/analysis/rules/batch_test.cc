@@ -1,0 +1,76 @@
+#include "compute_text.h"
+#include "rule_testing.h"
+
+namespace stepscope {
+namespace {
+
+struct Run {
+  std::string filling = "blocks_per_sm=0.25";
+  double held_gb = 2;
+  double peak_gb = 12;
+  double host_us = 600;
+  std::string name = "my_kernel";
+  double other_us = 0;  // of kernels that fill the device
+};
+Report With(const Run& run) {
+  ComputeText text;
+  const auto memory = [&](double gb, double change) {
+    text.Line("allocation " + std::to_string(text.now_ns()) +
+              " thread=0 device_type=1 device=0 bytes=" +
+              std::to_string(static_cast<int64_t>(change * 1e9)) +
+              " total_allocated_bytes=" +
+              std::to_string(static_cast<int64_t>(gb * 1e9)));
+  };
+  for (int i = 0; i < 3; ++i) {
+    if (run.peak_gb > 0) memory(run.held_gb, 1e-6);
+    text.Pass(1);
+    if (run.peak_gb > 0) memory(run.peak_gb, run.peak_gb - run.held_gb);
+    text.Op("aten::x", "", {{run.name, 1'000, run.filling}}, run.host_us);
+    if (run.other_us > 0) {
+      text.Op("aten::y", "", {{"other", run.other_us, "blocks_per_sm=4"}});
+    }
+    if (run.peak_gb > 0) memory(run.held_gb, run.held_gb - run.peak_gb);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(SmallBatchTest, FiresWhereKernelsDoNotFillTheDevice) {
+  const Report report = With({});
+  const Finding* finding = Find(report, "small-batch");
+  ASSERT_NE(finding, nullptr) << WhyBlind(report, "small-batch");
+  // (0.9 * 85.9 - 2) / 10 is 7.5: four times the batch. The kernel takes as
+  // long for four times the samples.
+  EXPECT_NE(finding->fix_python.find("times 4"), std::string::npos);
+  EXPECT_NEAR(finding->gain.expected_ms, 0.75, 0.03);
+  EXPECT_NEAR(finding->speedup, 4, 0.3);
+}
+
+TEST(SmallBatchTest, StaysSilentBelowThirtyPercent) {
+  EXPECT_TRUE(IsClean(With({.other_us = 2'400}), "small-batch"));
+  EXPECT_FALSE(IsClean(With({.other_us = 2'300}), "small-batch"));
+}
+
+TEST(SmallBatchTest, StaysSilentWhereNoLargerBatchFits) {
+  // Twice what a batch takes is the threshold.
+  EXPECT_TRUE(IsClean(With({.peak_gb = 40.0}), "small-batch"));
+  EXPECT_FALSE(IsClean(With({.peak_gb = 39.0}), "small-batch"));
+}
+
+TEST(SmallBatchTest, LeavesCollectivesOut) {
+  EXPECT_TRUE(IsClean(With({.name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL()",
+                            .other_us = 100}),
+                      "small-batch"));
+}
+
+TEST(SmallBatchTest, CannotLookWithoutMemoryEvents) {
+  EXPECT_NE(WhyBlind(With({.peak_gb = 0}), "small-batch"), "");
+}
+
+TEST(SmallBatchTest, IsCleanWhereTheDeviceIsFull) {
+  EXPECT_TRUE(IsClean(With({.filling = "blocks_per_sm=8", .peak_gb = 0}),
+                      "small-batch"));
+}
+
+}  // namespace
+}  // namespace stepscope

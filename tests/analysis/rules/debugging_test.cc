@@ -1,0 +1,117 @@
+#include "compute_text.h"
+#include "rule_testing.h"
+
+namespace stepscope {
+namespace {
+
+constexpr const char* kNode =
+    "autograd::engine::evaluate_function: MulBackward0";
+
+struct Run {
+  int steps = 10;
+  int checked_steps = 10;
+  std::string settings = "";
+  bool on_loss_only = false;
+};
+// Steps of 20 backward nodes, each followed by anomaly mode's questions.
+Report Anomaly(const Run& run) {
+  ComputeText text;
+  if (!run.settings.empty()) text.Line(run.settings);
+  const auto ask = [&] {
+    text.Op("aten::isnan", "", {{"elementwise_kernel", 3}}, 15);
+    text.Op("aten::_is_any_true", "", {{"reduce_kernel", 3}}, 15);
+    text.Begin();
+    text.Call("cudaMemcpyAsync", 20);
+    text.End("aten::item");
+  };
+  for (int i = 0; i < run.steps; ++i) {
+    const bool checked = i < run.checked_steps;
+    text.Op("aten::mm", "", {{"gemm", 200}}, 100);
+    if (run.on_loss_only) ask();
+    for (int k = 0; k < 20; ++k) {
+      text.Begin();
+      text.Op("aten::mul", "", {{"elementwise_kernel", 20}}, 20);
+      if (checked && !run.on_loss_only) ask();
+      text.End(kNode, "", 0, "kind=backward");
+    }
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(DebugApiTest, FindsAnomalyMode) {
+  const Report report = Anomaly({});
+  const Finding* finding = Find(report, "debug-api-on");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kProven);
+  EXPECT_NE(finding->fix_python.find("set_detect_anomaly"), std::string::npos);
+  EXPECT_GT(finding->gain.expected_ms, 0.3);
+}
+
+TEST(DebugApiTest, ASingleDebuggingStepIsNotMeant) {
+  EXPECT_TRUE(IsClean(Anomaly({.checked_steps = 1}), "debug-api-on"));
+  EXPECT_TRUE(IsClean(Anomaly({.checked_steps = 8}), "debug-api-on"));
+  EXPECT_FALSE(IsClean(Anomaly({.checked_steps = 9}), "debug-api-on"));
+}
+
+TEST(DebugApiTest, ACheckOfTheLossIsTheUsersOwn) {
+  EXPECT_TRUE(IsClean(Anomaly({.on_loss_only = true}), "debug-api-on"));
+}
+
+TEST(DebugApiTest, BelievesTheSettings) {
+  EXPECT_TRUE(IsClean(Anomaly({.settings = "settings 1 step=0 anomaly_mode=0"}),
+                      "debug-api-on"));
+  EXPECT_FALSE(
+      IsClean(Anomaly({.checked_steps = 0,
+                       .settings = "settings 1 step=0 anomaly_mode=1"}),
+              "debug-api-on"));
+}
+
+// `blocking` of 100 launches per step return after their kernels.
+Report Blocking(int blocking) {
+  ComputeText text;
+  for (int i = 0; i < 3; ++i) {
+    for (int k = 0; k < 100; ++k) {
+      text.Begin();
+      if (k < blocking) {
+        text.BlockingLaunch({"my_kernel", 20});
+      } else {
+        text.Launch({"my_kernel", 20});
+      }
+      text.End("aten::x", "", 10);
+    }
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(DebugApiTest, FindsBlockingLaunches) {
+  const Report report = Blocking(100);
+  const Finding* finding = Find(report, "debug-api-on");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->fix_cpp.find("CUDA_LAUNCH_BLOCKING"), std::string::npos);
+}
+
+TEST(DebugApiTest, NearlyAllLaunchesMustBlock) {
+  EXPECT_TRUE(IsClean(Blocking(89), "debug-api-on"));
+  EXPECT_FALSE(IsClean(Blocking(90), "debug-api-on"));
+  EXPECT_TRUE(IsClean(Blocking(0), "debug-api-on"));
+}
+
+TEST(DebugApiTest, FindsEmitNvtx) {
+  const auto run = [](const std::string& name) {
+    ComputeText text;
+    for (int i = 0; i < 3; ++i) {
+      text.Begin();
+      text.Op("aten::mm", "", {{"gemm", 200}}, 100);
+      text.EndRange(name, "nvtx");
+      text.EndStep();
+    }
+    return text.Analyzed();
+  };
+  EXPECT_NE(Find(run("aten::mm, seq = 5"), "debug-api-on"), nullptr);
+  EXPECT_TRUE(IsClean(run("my own range"), "debug-api-on"));
+}
+
+}  // namespace
+}  // namespace stepscope

@@ -1,0 +1,82 @@
+#include "compute_text.h"
+#include "rule_testing.h"
+
+namespace stepscope {
+namespace {
+
+constexpr const char* kAdd =
+    "void at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add<float> "
+    ">()";
+
+struct Run {
+  int length = 4;
+  std::string inputs = "";
+  std::string fields = "grid=1000,1,1 block=128,1,1";
+  std::string name = kAdd;
+  int interrupt = -1;  // a matrix product after this one
+  double us = 100;
+};
+Report With(const Run& run) {
+  ComputeText text;
+  for (int i = 0; i < 3; ++i) {
+    for (int k = 0; k < run.length; ++k) {
+      text.Op("aten::add", run.inputs, {{run.name, run.us, run.fields}}, 60);
+      if (k == run.interrupt) {
+        text.Op("aten::mm", "", {{"ampere_bf16_s16816gemm_bf16_nn", 100}});
+      }
+    }
+    text.Op("aten::mm", "", {{"ampere_bf16_s16816gemm_bf16_nn", 600}}, 60);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(UnfusedPointwiseTest, FiresOnAChainAndSavesAtMostTwoThirds) {
+  const Report report = With({});
+  const Finding* finding = Find(report, "unfused-pointwise");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 0.66 * 0.4, 0.02);
+  EXPECT_EQ(finding->where, "add > add > add > add");
+}
+
+TEST(UnfusedPointwiseTest, CountsWhatAFusedKernelMustMove) {
+  // Four additions of two tensors of 10 M floats: 5 tensors in, 1 out; 252 MB
+  // at 80 % of 2039 GB/s take 0.147 ms of 1.2.
+  const Report report =
+      With({.inputs = "(float[1024,10240],float[1024,10240])", .us = 300});
+  const Finding* finding = Find(report, "unfused-pointwise");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 1.2 - 0.154, 0.02);
+  EXPECT_NE(finding->assumption.find("A100"), std::string::npos);
+}
+
+TEST(UnfusedPointwiseTest, TwoInARowAreNoChain) {
+  EXPECT_TRUE(IsClean(With({.length = 2}), "unfused-pointwise"));
+  EXPECT_FALSE(IsClean(With({.length = 3}), "unfused-pointwise"));
+}
+
+TEST(UnfusedPointwiseTest, AProductInBetweenEndsAChain) {
+  EXPECT_TRUE(IsClean(With({.interrupt = 1}), "unfused-pointwise"));
+}
+
+TEST(UnfusedPointwiseTest, StaysSilentOnReluAlone) {
+  EXPECT_TRUE(IsClean(With({.length = 1}), "unfused-pointwise"));
+}
+
+TEST(UnfusedPointwiseTest, LeavesCompiledKernelsAlone) {
+  EXPECT_TRUE(IsClean(With({.name = "triton_poi_fused_add_mul_0"}),
+                      "unfused-pointwise"));
+}
+
+TEST(UnfusedPointwiseTest, StaysSilentWhereSizesAreNotKnown) {
+  EXPECT_TRUE(IsClean(With({.fields = ""}), "unfused-pointwise"));
+}
+
+TEST(UnfusedPointwiseTest, StaysSilentBelowTheGate) {
+  // Four kernels of 30 us save 79 us; a tenth of a millisecond is the least.
+  EXPECT_TRUE(IsClean(With({.us = 30}), "unfused-pointwise"));
+  EXPECT_FALSE(IsClean(With({.us = 45}), "unfused-pointwise"));
+}
+
+}  // namespace
+}  // namespace stepscope

@@ -1,0 +1,104 @@
+#include "compute_text.h"
+#include "rule_testing.h"
+
+namespace stepscope {
+namespace {
+
+struct Run {
+  int parameters = 60;
+  int per_parameter = 2;
+  std::string update = "aten::add_";
+  bool named = true;
+};
+Report OnGpu(const Run& run) {
+  ComputeText text;
+  for (int i = 0; i < 3; ++i) {
+    text.Op("aten::mm", "", {{"gemm", 500}}, 500);
+    for (int k = 0; k < run.parameters; ++k) {
+      text.Op("torch::autograd::AccumulateGrad", "", {}, 5, "kind=backward");
+    }
+    text.Begin();
+    for (int k = 0; k < run.parameters * run.per_parameter; ++k) {
+      text.Op(run.update, "", {{"void multi_tensor_or_not()", 3}}, 20);
+    }
+    if (run.named) {
+      text.EndRange("Optimizer.step#SGD.step", "optimizer");
+    }
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(UnfusedOptimizerTest, FiresOnOneUpdateAfterTheOther) {
+  const Report report = OnGpu({});
+  const Finding* finding = Find(report, "unfused-optimizer");
+  ASSERT_NE(finding, nullptr);
+  // 120 updates of 20 us become two launches.
+  EXPECT_NEAR(finding->gain.expected_ms, 2.4 - 0.07, 0.1);
+  EXPECT_NE(finding->evidence.find("60 parameters in 120 launches"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->fix_cpp.find("_fused_adamw_"), std::string::npos);
+}
+
+TEST(UnfusedOptimizerTest, SeesLibTorchWhereNoRangeNamesTheStep) {
+  EXPECT_NE(Find(OnGpu({.named = false}), "unfused-optimizer"), nullptr);
+}
+
+TEST(UnfusedOptimizerTest, StaysSilentOnFewParameters) {
+  EXPECT_TRUE(IsClean(OnGpu({.parameters = 49}), "unfused-optimizer"));
+  EXPECT_FALSE(IsClean(OnGpu({.parameters = 50}), "unfused-optimizer"));
+}
+
+TEST(UnfusedOptimizerTest, StaysSilentOnForeachAndFused) {
+  EXPECT_TRUE(
+      IsClean(OnGpu({.update = "aten::_foreach_add_"}), "unfused-optimizer"));
+  EXPECT_TRUE(
+      IsClean(OnGpu({.update = "aten::_fused_adamw_"}), "unfused-optimizer"));
+}
+
+TEST(UnfusedOptimizerTest, StaysSilentOnFewLaunches) {
+  EXPECT_TRUE(IsClean(OnGpu({.per_parameter = 0}), "unfused-optimizer"));
+}
+
+TEST(UnfusedOptimizerTest, StaysSilentWhereNothingIsTrained) {
+  EXPECT_TRUE(
+      IsClean(Analyze(TraceFromText("step 0..1000000 thread=0 number=0\n"
+                                    "op 0..900000 thread=0 aten::mm\n")),
+              "unfused-optimizer"));
+}
+
+TEST(UnfusedOptimizerTest, IsABoundOnACpu) {
+  std::string text;
+  int64_t now = 0;
+  const auto line = [&](const std::string& kind, int64_t begin, int64_t end,
+                        const std::string& rest) {
+    text += kind + " " + std::to_string(begin) + ".." + std::to_string(end) +
+            " thread=0 " + rest + "\n";
+  };
+  for (int i = 0; i < 3; ++i) {
+    const int64_t begin = now;
+    line("op", now, now + 1'000'000, "aten::mm");
+    now += 1'000'000;
+    for (int k = 0; k < 60; ++k) {
+      line("op", now, now + 1'000,
+           "kind=backward torch::autograd::AccumulateGrad");
+      now += 1'000;
+    }
+    const int64_t update = now;
+    for (int k = 0; k < 60; ++k) {
+      line("op", now, now + 10'000, "aten::add_");
+      now += 15'000;
+    }
+    line("range", update, now, "kind=phase optimizer");
+    line("step", begin, now, "number=" + std::to_string(i));
+  }
+  const Report report = Analyze(TraceFromText(text));
+  const Finding* finding = Find(report, "unfused-optimizer");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_is, GainKind::kBound);
+  EXPECT_NEAR(finding->gain.expected_ms, 60 * 0.005, 0.01);
+}
+
+}  // namespace
+}  // namespace stepscope
