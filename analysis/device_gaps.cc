@@ -166,8 +166,6 @@ void MeasureSteps(const Trace& trace, const Steps& steps,
                  (i == 0 ? host.begin_ns : steps.windows[i - 1].host.end_ns);
     program.windows.push_back(steps.windows[i].tiled);
   }
-  program.first_lag_ns =
-      steps.windows[0].tiled.begin_ns - steps.windows[0].host.begin_ns;
   for (const HostNode& node : program.hosts) {
     if (node.wait == NodeWait::kNothing) continue;
     const auto step = std::ranges::upper_bound(

@@ -309,6 +309,9 @@ DeviceProgram MakeDeviceProgram(const Trace& trace, const OpTree& tree,
   Builder(trace, steps, program).Build();
   MeasureGaps(trace, tree, steps, zero_grad, unused, program);
   FindCallWaits(trace, program);
+  program.first_begin_ns = steps.windows[0].tiled.begin_ns;
+  program.first_lag_ns = static_cast<double>(program.first_begin_ns -
+                                             steps.windows[0].host.begin_ns);
   FindStreamWaits(trace, program);
   MeasureSteps(trace, steps, program);
   return program;

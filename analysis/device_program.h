@@ -82,9 +82,9 @@ struct DeviceProgram {
   std::vector<size_t> steady;                    // indices into windows
   std::vector<RowId> threads;                    // that the chain is made of
   std::vector<Segment> host;                     // what they did all along
-  uint32_t first_host = 0;  // the first step begins before it
-  double first_lag_ns =
-      0;  // the device turns to the first step this much later
+  uint32_t first_host = 0;     // the first step begins before it
+  int64_t first_begin_ns = 0;  // when the device turned to the first step, and
+  double first_lag_ns = 0;     // how far that is behind the host
   uint32_t streams = 0;
   uint32_t deepest_queue = 0;  // works of one stream in flight
   double measured_ns = 0;      // mean steady step

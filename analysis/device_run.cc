@@ -19,6 +19,8 @@ class Queue {
     next_ = next_ + 1 == ends_.size() ? 0 : next_ + 1;
     free_ = std::max(free_, end);
   }
+  // Nothing starts before `until`.
+  void Hold(double until) { free_ = std::max(free_, until); }
   // When all is done.
   double free() const { return free_; }
 
@@ -44,6 +46,7 @@ class Simulation {
  private:
   void Launch(const HostNode& node);
   void Return(const HostNode& node, uint32_t index);
+  void BeginFirstStep();
   void EndStep(int32_t step, DeviceRun& run);
 
   const DeviceProgram& program_;
@@ -113,13 +116,20 @@ void Simulation::EndStep(int32_t step, DeviceRun& run) {
   step_begin_ = end;
 }
 
+// The device is still busy with steps before the first, which are like it:
+// edits make them shorter, too.
+void Simulation::BeginFirstStep() {
+  step_begin_ = now_ + program_.first_lag_ns * edited_.contention;
+  if (program_.first_lag_ns <= 0) return;
+  for (Queue& queue : queues_) queue.Hold(step_begin_);
+  device_end_ = std::max(device_end_, step_begin_);
+}
+
 DeviceRun Simulation::Run() {
   DeviceRun run;
   run.step_ns.assign(program_.windows.size(), 0);
   for (uint32_t i = 0; i < program_.hosts.size(); ++i) {
-    if (i == program_.first_host) {
-      step_begin_ = now_ + program_.first_lag_ns * edited_.contention;
-    }
+    if (i == program_.first_host) BeginFirstStep();
     const HostNode& node = program_.hosts[i];
     now_ += edited_.gap_ns[i];
     if (node.work_count > 0) Launch(node);

@@ -111,7 +111,14 @@ void StreamWaits::FindStarts() {
   busy = Merge(std::move(busy));
 
   std::vector<int64_t> free(program_.streams, INT64_MIN);
+  bool in_steps = false;
   for (DeviceNode& work : program_.works) {
+    if (!in_steps && work.host >= program_.first_host) {
+      in_steps = true;
+      if (program_.first_lag_ns > 0) {
+        for (int64_t& ns : free) ns = std::max(ns, program_.first_begin_ns);
+      }
+    }
     const HostNode& host = program_.hosts[work.host];
     const int64_t begin = work.span.begin_ns;
     const int64_t launched = Launched(work);

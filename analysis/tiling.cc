@@ -6,6 +6,9 @@
 namespace stepscope {
 namespace {
 
+// Work that starts later than this behind its launch waited for the device.
+constexpr int64_t kQueuedNs = 10'000;
+
 // Device work from before the first step, where it was recorded: it began
 // before anything of the first step's own, and its launch is out of sight.
 int64_t EarlierWorkEnd(const Trace& trace, int64_t host_begin_ns,
@@ -25,15 +28,22 @@ int64_t EarlierWorkEnd(const Trace& trace, int64_t host_begin_ns,
   return end;
 }
 
+// The first work launched inside the first step.
+struct FirstWork {
+  int64_t begin_ns = std::numeric_limits<int64_t>::max();
+  int64_t launched_ns = std::numeric_limits<int64_t>::max();
+};
+
 // When the device turned to the first step: behind what is recorded of the step
-// before; else as far behind the host as in the other steps. Not beyond the
-// first step's own work.
+// before; else as far behind the host as in the other steps. Where that reaches
+// beyond the first launch, the first work tells whether it had to queue.
 int64_t FirstTileBegin(const Trace& trace,
                        const std::vector<StepWindow>& windows,
                        const std::vector<int64_t>& last_work_ns,
-                       int64_t first_work_ns) {
+                       const FirstWork& first) {
   const int64_t begin = windows[0].host.begin_ns;
-  const int64_t earlier = EarlierWorkEnd(trace, begin, first_work_ns);
+  if (last_work_ns[0] == 0) return begin;
+  const int64_t earlier = EarlierWorkEnd(trace, begin, first.begin_ns);
   if (earlier > begin) return earlier;
   std::vector<double> tails;
   for (size_t i = 0; i < windows.size(); ++i) {
@@ -41,9 +51,10 @@ int64_t FirstTileBegin(const Trace& trace,
     tails.push_back(
         std::max<int64_t>(last_work_ns[i] - windows[i].host.end_ns, 0));
   }
-  if (tails.empty()) return begin;
-  return std::clamp(begin + static_cast<int64_t>(Median(std::move(tails))),
-                    begin, std::max(begin, first_work_ns));
+  const int64_t behind = begin + static_cast<int64_t>(Median(std::move(tails)));
+  if (behind < first.launched_ns) return behind;
+  const bool queued = first.begin_ns - first.launched_ns > kQueuedNs;
+  return std::max(begin, queued ? first.begin_ns : first.launched_ns);
 }
 
 }  // namespace
@@ -51,7 +62,7 @@ int64_t FirstTileBegin(const Trace& trace,
 void Tile(const Trace& trace, std::vector<StepWindow>& windows) {
   if (windows.empty()) return;
   std::vector<int64_t> last(windows.size());
-  int64_t first_work_ns = std::numeric_limits<int64_t>::max();
+  FirstWork first;
   const auto note = [&](const DeviceWork& work) {
     if (work.call == kNone) return;
     const int64_t launched = trace.runtime_calls()[work.call].begin_ns;
@@ -62,7 +73,9 @@ void Tile(const Trace& trace, std::vector<StepWindow>& windows) {
     const size_t index = static_cast<size_t>(after - windows.begin()) - 1;
     if (launched < windows[index].host.end_ns) {
       last[index] = std::max(last[index], work.end_ns);
-      if (index == 0) first_work_ns = std::min(first_work_ns, work.begin_ns);
+      if (index == 0 && work.begin_ns < first.begin_ns) {
+        first = {work.begin_ns, launched};
+      }
     }
   };
   for (const Kernel& work : trace.kernels()) note(work);
@@ -77,9 +90,8 @@ void Tile(const Trace& trace, std::vector<StepWindow>& windows) {
     window.tiled.end_ns = std::max(window.tiled.end_ns, window.tiled.begin_ns);
   }
   if (trace.has_device_work()) {
-    windows[0].tiled.begin_ns =
-        std::min(FirstTileBegin(trace, windows, last, first_work_ns),
-                 windows[0].tiled.end_ns);
+    windows[0].tiled.begin_ns = std::min(
+        FirstTileBegin(trace, windows, last, first), windows[0].tiled.end_ns);
   }
 }
 

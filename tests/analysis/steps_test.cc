@@ -61,26 +61,34 @@ TEST(StepsTest, OwnTheDeviceWorkTheirCallsLaunched) {
     runtime_call 1010..1012 thread=0 correlation=1 cudaLaunchKernel
     kernel 1050..1130 correlation=1 k
   )"));
-  EXPECT_EQ(steps.windows[0].tiled.end_ns, 1130);
+  EXPECT_EQ(steps.windows[0].tiled, (Span{1010, 1130}));
   EXPECT_EQ(steps.windows[1].tiled, (Span{1130, 1200}));
 }
 
 // The device was busy with the step before the window, as it is in the others.
 TEST(StepsTest, TheFirstBeginsWhenTheDeviceTurnsToIt) {
-  const auto first = [](const std::string& begin) {
-    return FindSteps(StepsOf({100, 100, 100}, R"(
-      runtime_call 1010..1012 thread=0 correlation=1 cudaLaunchKernel
-      runtime_call 1110..1112 thread=0 correlation=2 cudaLaunchKernel
-      runtime_call 1210..1212 thread=0 correlation=3 cudaLaunchKernel
-      kernel )" + begin + R"(..1130 correlation=1 k
-      kernel 1150..1230 correlation=2 k
-      kernel 1250..1330 correlation=3 k
+  const auto first = [](const std::string& launch, const std::string& begin) {
+    return FindSteps(
+               StepsOf({100'000, 100'000, 100'000},
+                       R"(
+      runtime_call )" + launch +
+                           R"(..25000 thread=0 correlation=1 cudaLaunchKernel
+      runtime_call 110000..112000 thread=0 correlation=2 cudaLaunchKernel
+      runtime_call 210000..212000 thread=0 correlation=3 cudaLaunchKernel
+      kernel )" + begin + R"(..116000 correlation=1 k
+      kernel 150000..216000 correlation=2 k
+      kernel 250000..316000 correlation=3 k
     )"))
         .windows[0]
         .tiled;
   };
-  EXPECT_EQ(first("1050"), (Span{1030, 1130}));
-  EXPECT_EQ(first("1020"), (Span{1020, 1130}));  // not beyond its own work
+  // As far behind the host as the others are, but not beyond its first launch.
+  EXPECT_EQ(first("20000", "22000"), (Span{16'000, 116'000}));
+  EXPECT_EQ(first("5000", "15000"), (Span{5'000, 116'000}));
+  // Its first work had to queue.
+  EXPECT_EQ(first("5000", "15001"), (Span{15'001, 116'000}));
+  // A slow copy is no queue: the others are not that far behind.
+  EXPECT_EQ(first("20000", "90000"), (Span{16'000, 116'000}));
 }
 
 TEST(StepsTest, TheFirstBeginsBehindWhatIsRecordedOfTheStepBefore) {
