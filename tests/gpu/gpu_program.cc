@@ -2,6 +2,7 @@
 //
 //   gpu_program stepscope FOLDER    leaves a log directory
 //   gpu_program kineto FILE         leaves LibTorch's own trace
+//   gpu_program buffers FILE        leaves CUPTI's buffers (recorded_cupti.h)
 //
 // Linked to LibTorch's CPU half; CUDA is loaded at run time, so it builds
 // anywhere. Exit status 77: there is no GPU, and why; 1: something failed.
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "gpu/cuda_runtime.h"
+#include "gpu/record_buffers.h"
 
 namespace {
 
@@ -134,6 +136,20 @@ void UnderKineto(Work& work, const std::string& file) {
   disableProfiler()->save(file);
 }
 
+void KeepBuffers(Work& work, const std::string& file) {
+  work.Round();
+  const absl::Status status = stepscope::RecordBuffers(
+      [&] {
+        work.Round();
+        work.Once();
+      },
+      file);
+  if (status.ok()) return;
+  std::fprintf(stderr, "gpu_program: %s\n",
+               std::string(status.message()).c_str());
+  std::exit(1);
+}
+
 int Skip(const std::string& why) {
   std::fprintf(stderr, "gpu_program: skipped: %s\n", why.c_str());
   return kSkipped;
@@ -143,7 +159,7 @@ int Skip(const std::string& why) {
 
 int main(int argc, char** argv) {
   if (argc != 3) {
-    std::fprintf(stderr, "usage: gpu_program stepscope|kineto OUT\n");
+    std::fprintf(stderr, "usage: gpu_program stepscope|kineto|buffers OUT\n");
     return 2;
   }
   if (dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) == nullptr)
@@ -154,6 +170,8 @@ int main(int argc, char** argv) {
     Work work;
     if (std::strcmp(argv[1], "kineto") == 0) {
       UnderKineto(work, argv[2]);
+    } else if (std::strcmp(argv[1], "buffers") == 0) {
+      KeepBuffers(work, argv[2]);
     } else {
       UnderStepscope(work, argv[2]);
     }

@@ -153,5 +153,16 @@ TEST_F(GpuTest, NoKernelBeginsBeforeItsCall) {
   }
 }
 
+TEST_F(GpuTest, CuptisOwnBuffersCanBeKept) {
+  const std::string file = folder_->At("gpu_program.cupti");
+  ASSERT_EQ(Run("buffers " + file), 0);
+  EXPECT_GT(std::filesystem::file_size(file), 1'000u);
+  if (const char* results = std::getenv("STEPSCOPE_GPU_RESULTS")) {
+    std::filesystem::copy_file(
+        file, std::filesystem::path(results) / "gpu_program.cupti",
+        std::filesystem::copy_options::overwrite_existing);
+  }
+}
+
 }  // namespace
 }  // namespace stepscope

@@ -7,7 +7,7 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 pack=$root/build/gpu-pack
-programs=(gpu_program gpu_test gpu_compare_test stepscope)
+programs=(gpu_program gpu_test gpu_compare_test gpu_buffers_test stepscope)
 
 say() { printf '== %s\n' "$*"; }
 die() { printf 'tests/gpu/run.sh: %s\n' "$*" >&2; exit 1; }
@@ -27,7 +27,7 @@ build() {
   command -v cmake >/dev/null || die "there is no cmake here and no build/gpu-pack; make one elsewhere with --pack"
   STEPSCOPE_PYTHON=$1 cmake --preset default -S "$root" -DSTEPSCOPE_TORCH=ON -DSTEPSCOPE_PYTHON="$1" >"$root/build/configure-gpu.log" 2>&1 ||
     { tail -n 20 "$root/build/configure-gpu.log" >&2; die "cmake failed"; }
-  cmake --build "$root/build/default" --target gpu_program gpu_test gpu_compare_test stepscope_cli
+  cmake --build "$root/build/default" --target gpu_program gpu_test gpu_compare_test gpu_buffers_test stepscope_cli
 }
 
 mkdir -p "$root/build"
@@ -79,4 +79,5 @@ say "doctor"
 say "tests"
 "$bin/gpu_compare_test"
 "$bin/gpu_test"
+"$bin/gpu_buffers_test"  # what the line before recorded
 say "recorded: $(ls "$STEPSCOPE_GPU_RESULTS" | tr '\n' ' ')"
