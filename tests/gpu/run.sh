@@ -43,7 +43,7 @@ if [ "${1:-}" = --pack ]; then
     strip -o "$pack/$program" "$bin/$program"
     # Not what every Linux has, nor what comes with torch.
     ldd "$bin/$program" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' |
-      grep -Ev '/(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+)\.so|/torch/|/nvidia/' |
+      { grep -Ev '/(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+)\.so|/torch/|/nvidia/' || true; } |
       xargs -r cp -Lu -t "$pack"
   done
   du -sh "$pack"
