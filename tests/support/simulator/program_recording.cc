@@ -4,61 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <string>
+
+#include "support/simulator/program_inputs.h"
+#include "support/simulator/program_live_rows.h"
 
 namespace stepscope::simulator {
 namespace {
 
 constexpr double kEpochNs = 1'760'000'000e9;
 constexpr uint64_t kTrainingTorchThread = 1;
-
-int64_t SettingOf(const Machine& machine, const char* name, int64_t other) {
-  const auto found = machine.settings.find(name);
-  return found == machine.settings.end() ? other
-                                         : std::atoll(found->second.c_str());
-}
-
-// "float[8x3x2],-,"True"" as arguments.
-OpInputs InputsOf(TraceBuilder& builder, const std::string& text) {
-  OpInputs inputs;
-  size_t at = 0;
-  while (at <= text.size()) {
-    const size_t end = std::min(text.find(',', at), text.size());
-    std::string word = text.substr(at, end - at);
-    at = end + 1;
-    Argument argument;
-    const size_t open = word.find('[');
-    if (open != std::string::npos) {
-      argument.type = builder.Intern(word.substr(0, open));
-      size_t digit = open + 1;
-      while (digit < word.size() && word[digit] != ']') {
-        argument.dims.push_back(std::atoll(word.c_str() + digit));
-        while (digit < word.size() && word[digit] != 'x' && word[digit] != ']')
-          ++digit;
-        if (digit < word.size() && word[digit] == 'x') ++digit;
-      }
-      int64_t stride = 1;
-      argument.strides.assign(argument.dims.size(), 1);
-      for (size_t i = argument.dims.size(); i-- > 0;) {
-        argument.strides[i] = stride;
-        stride *= argument.dims[i];
-      }
-      const bool last = word.ends_with("@nhwc");
-      if (last && argument.dims.size() == 4) {
-        const int64_t c = argument.dims[1], w = argument.dims[3];
-        argument.strides = {argument.dims[2] * w * c, 1, w * c, c};
-      }
-    } else if (word != "-") {
-      std::erase(word, '\'');
-      argument.type = builder.Intern("Scalar");
-      argument.concrete = builder.Intern(word);
-    }
-    inputs.arguments.push_back(std::move(argument));
-    if (end == text.size()) break;
-  }
-  return inputs;
-}
 
 class Recorder {
  public:
@@ -90,7 +45,9 @@ class Recorder {
     for (const DeviceTask& task : code_.tasks) {
       if (task.step >= machine_.warmup) AddTask(task);
     }
-    if (machine_.live) AddLiveRows(usage);
+    if (machine_.live) {
+      AddLiveRows(machine_, code_, usage, skew_ns_, builder_);
+    }
     return builder_.Build();
   }
 
@@ -298,45 +255,6 @@ class Recorder {
       kernel.occupancy_frac = task.occupancy;
       kernel.graph = task.graph;
       builder_.Add(kernel);
-    }
-  }
-
-  void AddLiveRows(const std::vector<Rank::Usage>& usage) {
-    if (machine_.has_loader) {
-      builder_.Add(
-          Loader{.name = builder_.Intern(machine_.loader_name),
-                 .kind = builder_.Intern(machine_.workers > 0 ? "processes"
-                                                              : "in-process"),
-                 .workers = machine_.workers,
-                 .batch_size = machine_.batch_size});
-    }
-    for (const Row& row : code_.rows) {
-      if (row.is != RowIs::kStep || row.step < machine_.warmup) continue;
-      Settings settings{.step = row.step, .time_ns = Host(row.begin)};
-      settings.grad_mode = SettingOf(machine_, "grad_mode", 1);
-      settings.inference_mode = SettingOf(machine_, "inference_mode", 0);
-      settings.autocast_cuda = SettingOf(machine_, "autocast_cuda", 0);
-      settings.cudnn_enabled = SettingOf(machine_, "cudnn_enabled", 1);
-      settings.cudnn_benchmark = SettingOf(machine_, "cudnn_benchmark", 1);
-      settings.deterministic = SettingOf(machine_, "deterministic", 0);
-      settings.tf32_cublas = SettingOf(machine_, "tf32_cublas", 1);
-      settings.tf32_cudnn = SettingOf(machine_, "tf32_cudnn", 1);
-      settings.anomaly_mode = SettingOf(machine_, "anomaly_mode", 0);
-      settings.intra_op_threads = machine_.threads;
-      settings.matmul_precision =
-          builder_.Intern(settings.tf32_cublas == 1 ? "high" : "highest");
-      builder_.Add(settings);
-      const size_t i = static_cast<size_t>(row.step);
-      if (i + 1 >= usage.size()) continue;
-      builder_.Add(HostUsage{
-          .step = row.step,
-          .begin_ns = Host(row.begin),
-          .end_ns = Host(row.end),
-          .run_delay_ns =
-              std::llround(usage[i + 1].delayed_ns - usage[i].delayed_ns),
-          .loader_cpu_ns = std::llround(usage[i + 1].workers_cpu_ns -
-                                        usage[i].workers_cpu_ns),
-          .loader_workers = machine_.workers});
     }
   }
 

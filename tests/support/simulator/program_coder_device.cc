@@ -1,0 +1,234 @@
+#include <absl/status/status.h>
+
+#include <cstdlib>
+#include <utility>
+
+#include "support/simulator/program_coder.h"
+
+namespace stepscope::simulator {
+namespace {
+
+constexpr double kLaunchNs = 4'000;
+constexpr double kCopyCallNs = 4'500;
+constexpr double kEventCallNs = 1'000;
+constexpr double kSyncCallNs = 3'000;
+constexpr double kColdKernelNs = 400'000;
+constexpr double kStagedBytes = 64 * 1024;
+
+const char* KindText(MemoryKind kind) {
+  switch (kind) {
+    case MemoryKind::kPageable:
+      return "Pageable";
+    case MemoryKind::kPinned:
+      return "Pinned";
+    default:
+      return "Device";
+  }
+}
+
+// "64x2x1" as up to three numbers.
+void ReadShape(const Statement& s, const char* name,
+               std::array<int32_t, 3>& shape) {
+  const auto found = s.options.find(name);
+  if (found == s.options.end()) return;
+  shape = {1, 1, 1};
+  size_t at = 0;
+  for (int32_t& side : shape) {
+    side = std::atoi(found->second.c_str() + at);
+    at = found->second.find('x', at);
+    if (at == std::string::npos) break;
+    ++at;
+  }
+}
+
+}  // namespace
+
+void Coder::Kernel(const Statement& s) {
+  if (machine_.gpu.empty()) return Fail(s, "a kernel needs a gpu");
+  const std::string name = s.Word(0);
+  if (seen_kernels_.insert(name).second) {  // code is loaded on first use
+    const int row =
+        Open({.is = RowIs::kOverhead, .name = "Lazy Function Loading"});
+    Work(kColdKernelNs);
+    Close(row);
+  }
+  const int call = OpenCall("cudaLaunchKernel");
+  Emit(Do::kAwaitRoom);
+  Work(kLaunchNs);
+  Put(KernelTask(s, 0));
+  Close(call);
+}
+
+DeviceTask Coder::KernelTask(const Statement& s, int64_t graph) {
+  DeviceTask task{.name = s.Word(0), .stream = StreamOf(s), .graph = graph};
+  task.amount = s.Number(1) * jitter_.Around(machine_.device_jitter);
+  task.fill = s.Option("fill", 1);
+  task.grid = {machine_.sms * 4, 1, 1};
+  ReadShape(s, "grid", task.grid);
+  ReadShape(s, "block", task.block);
+  const double blocks =
+      1.0 * task.grid[0] * task.grid[1] * task.grid[2] / machine_.sms;
+  task.waves = static_cast<float>(s.Option("waves", blocks));
+  task.occupancy = static_cast<float>(s.Option("occupancy", 0.5));
+  return task;
+}
+
+void Coder::Graph(const Statement& s) {
+  const int call = OpenCall("cudaGraphLaunch");
+  Work(8'000);
+  ++graphs_;
+  for (const Statement& kernel : s.body) {
+    if (kernel.verb != "kernel") return Fail(kernel, "a graph holds kernels");
+    DeviceTask task = KernelTask(kernel, graphs_);
+    task.stream = StreamOf(s);
+    Put(std::move(task));
+  }
+  Close(call);
+}
+
+void Coder::Memset(const Statement& s) {
+  const int call = OpenCall("cudaMemsetAsync");
+  Work(kLaunchNs);
+  Put({.is = WorkIs::kMemset,
+       .name = "Memset (Device)",
+       .stream = StreamOf(s),
+       .amount = 1'000 + s.Number(0) / machine_.bandwidth,
+       .fill = 0.5,
+       .bytes = s.Number(0)});
+  Close(call);
+}
+
+void Coder::SyncCall(const std::string& name, Do what, int index) {
+  const int call = OpenCall(name);
+  Work(kSyncCallNs);
+  Emit(what, 0, index);
+  Work(kSyncCallNs);
+  Close(call);
+}
+
+void Coder::Copy(const Statement& s) {
+  const std::string way = s.Word(0);
+  const MemoryKind host =
+      s.Says("pinned") ? MemoryKind::kPinned : MemoryKind::kPageable;
+  DeviceTask task{.is = WorkIs::kCopy, .stream = StreamOf(s)};
+  task.bytes = s.Number(1);
+  task.source = way == "h2d" ? host : MemoryKind::kDevice;
+  task.destination = way == "d2h" ? host : MemoryKind::kDevice;
+  task.name = std::string("Memcpy ") +
+              (way == "h2d"   ? "HtoD"
+               : way == "d2h" ? "DtoH"
+                              : "DtoD") +
+              " (" + KindText(task.source) + " -> " +
+              KindText(task.destination) + ")";
+  const bool pageable = way != "d2d" && host == MemoryKind::kPageable;
+  const int call = OpenCall("cudaMemcpyAsync");
+  Work(kCopyCallNs);
+  if (way == "d2d") {
+    task.amount = 1'000 + 2 * task.bytes / machine_.bandwidth;
+    task.fill = 0.6;
+  } else {
+    task.on_bus = true;
+    task.upload = way == "h2d";
+    task.rate = pageable ? machine_.pageable : machine_.pcie;
+    task.amount =
+        (task.bytes + 800 * task.rate) * jitter_.Around(machine_.device_jitter);
+  }
+  const int index = Put(std::move(task));
+  if (pageable && (way == "d2h" || code_.tasks[index].bytes > kStagedBytes)) {
+    Emit(Do::kAwaitWork, 0, index);
+    Work(2'000);
+  }
+  Close(call);
+  if (!s.Says("async") && way != "d2d") {
+    SyncCall("cudaStreamSynchronize", Do::kAwaitStream,
+             static_cast<int>(StreamOf(s)));
+  }
+}
+
+void Coder::Item(const Statement& s) {
+  const int outer = OpenOp("aten::item", s);
+  Work(1'500);
+  const int inner = OpenOp("aten::_local_scalar_dense", s);
+  Work(2'500);
+  Statement copy = s;
+  copy.words = {"d2h", "4", s.Says("pageable") ? "pageable" : "pinned"};
+  Copy(copy);
+  Work(1'000);
+  Close(inner);
+  Close(outer);
+}
+
+void Coder::Collective(const Statement& s) {
+  const int64_t stream = StreamOf(s, 20);
+  const int ordinal = collectives_++;
+  const auto dtype = s.options.find("dtype");
+  const int row =
+      Open({.name = "record_param_comms",
+            .collective = ordinal,
+            .bytes = s.Number(1),
+            .dtype = dtype == s.options.end() ? "Float" : dtype->second});
+  const int range = Open({.is = RowIs::kRange,
+                          .name = "nccl:" + s.Word(0),
+                          .range_kind = RangeKind::kCollective});
+  Work(8'000);
+  Mark("before collective", 7);
+  Wait("before collective", stream);
+  const int call = OpenCall("cudaLaunchKernelExC");
+  Emit(Do::kAwaitRoom);
+  Work(kLaunchNs);
+  DeviceTask task{.is = WorkIs::kCollective, .stream = stream};
+  task.name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)";
+  if (s.Word(0) == "broadcast")
+    task.name = "ncclDevKernel_Broadcast_RING_LL(ncclDevComm*)";
+  if (s.Word(0) == "all_to_all")
+    task.name = "ncclDevKernel_SendRecv(ncclDevComm*)";
+  task.collective = ordinal;
+  task.bytes = s.Number(1);
+  const double ranks = machine_.ranks;
+  task.amount = (machine_.network_latency_ns +
+                 2 * (ranks - 1) / ranks * task.bytes / machine_.network) *
+                jitter_.Around(machine_.device_jitter);
+  task.fill = 0.12;
+  task.grid = {24, 1, 1};
+  task.block = {544, 1, 1};
+  task.waves = 24.0f / machine_.sms;
+  Put(std::move(task));
+  Close(call);
+  Work(4'000);
+  Mark("collectives", stream);
+  Close(range);
+  Close(row);
+}
+
+void Coder::Mark(const std::string& event, int64_t stream) {
+  const int call = OpenCall("cudaEventRecord");
+  Work(kEventCallNs);
+  marks_[event] = Put({.is = WorkIs::kMark, .stream = stream});
+  Close(call);
+}
+
+void Coder::Wait(const std::string& event, int64_t stream) {
+  const int call = OpenCall("cudaStreamWaitEvent");
+  Work(kEventCallNs);
+  const auto mark = marks_.find(event);
+  Put({.is = WorkIs::kWait,
+       .stream = stream,
+       .mark = mark == marks_.end() ? -1 : mark->second});
+  Close(call);
+}
+
+void Coder::Sync(const Statement& s) {
+  const std::string what = s.Word(0);
+  if (what == "device") {
+    SyncCall("cudaDeviceSynchronize", Do::kAwaitDevice, 0);
+  } else if (what == "stream") {
+    SyncCall("cudaStreamSynchronize", Do::kAwaitStream,
+             static_cast<int>(StreamOf(s)));
+  } else if (marks_.contains(what)) {
+    SyncCall("cudaEventSynchronize", Do::kAwaitWork, marks_[what]);
+  } else {
+    Fail(s, "no event " + what + " was recorded");
+  }
+}
+
+}  // namespace stepscope::simulator

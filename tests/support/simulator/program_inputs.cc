@@ -1,0 +1,48 @@
+#include "support/simulator/program_inputs.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace stepscope::simulator {
+
+OpInputs InputsOf(TraceBuilder& builder, const std::string& text) {
+  OpInputs inputs;
+  size_t at = 0;
+  while (at <= text.size()) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    std::string word = text.substr(at, end - at);
+    at = end + 1;
+    Argument argument;
+    const size_t open = word.find('[');
+    if (open != std::string::npos) {
+      argument.type = builder.Intern(word.substr(0, open));
+      size_t digit = open + 1;
+      while (digit < word.size() && word[digit] != ']') {
+        argument.dims.push_back(std::atoll(word.c_str() + digit));
+        while (digit < word.size() && word[digit] != 'x' && word[digit] != ']')
+          ++digit;
+        if (digit < word.size() && word[digit] == 'x') ++digit;
+      }
+      int64_t stride = 1;
+      argument.strides.assign(argument.dims.size(), 1);
+      for (size_t i = argument.dims.size(); i-- > 0;) {
+        argument.strides[i] = stride;
+        stride *= argument.dims[i];
+      }
+      const bool last = word.ends_with("@nhwc");
+      if (last && argument.dims.size() == 4) {
+        const int64_t c = argument.dims[1], w = argument.dims[3];
+        argument.strides = {argument.dims[2] * w * c, 1, w * c, c};
+      }
+    } else if (word != "-") {
+      std::erase(word, '\'');
+      argument.type = builder.Intern("Scalar");
+      argument.concrete = builder.Intern(word);
+    }
+    inputs.arguments.push_back(std::move(argument));
+    if (end == text.size()) break;
+  }
+  return inputs;
+}
+
+}  // namespace stepscope::simulator

@@ -1,0 +1,14 @@
+// The in= of a program's ops as a recorder keeps it.
+#pragma once
+
+#include <stepscope/trace_builder.h>
+
+#include <string>
+
+namespace stepscope::simulator {
+
+// "float[8x3x2],float[8x3x4x4]@nhwc,-,'True'": tensors by type and sizes,
+// contiguous or channels-last; "-" is no value.
+OpInputs InputsOf(TraceBuilder& builder, const std::string& text);
+
+}  // namespace stepscope::simulator

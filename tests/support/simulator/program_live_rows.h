@@ -1,0 +1,19 @@
+// What only a live recording holds: the loader, settings and what the operating
+// system counted, once per step.
+#pragma once
+
+#include <stepscope/trace_builder.h>
+
+#include <vector>
+
+#include "support/simulator/program_code.h"
+#include "support/simulator/program_host.h"
+
+namespace stepscope::simulator {
+
+// `clock_ns` is added to all times.
+void AddLiveRows(const Machine& machine, const RankCode& code,
+                 const std::vector<Rank::Usage>& usage, double clock_ns,
+                 TraceBuilder& builder);
+
+}  // namespace stepscope::simulator
