@@ -11,7 +11,7 @@ constexpr c10::DeviceType kTypes[] = {c10::DeviceType::CUDA,
                                       c10::DeviceType::XPU};
 constexpr int32_t kMostDevices = 64;
 
-// Null where there is none, which LibTorch says by throwing.
+// Null where there is none; some builds of LibTorch throw instead.
 c10::DeviceAllocator* AllocatorOf(c10::DeviceType type) {
   try {
     return dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(type));
