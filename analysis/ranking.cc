@@ -105,6 +105,10 @@ void Rank(const Measured& measured, std::vector<Found>& found,
       finding.confidence =
           static_cast<Confidence>(static_cast<int>(finding.confidence) - 1);
     }
+    for (double* ms : {&finding.gain.low_ms, &finding.gain.expected_ms,
+                       &finding.gain.high_ms}) {
+      *ms = std::min(*ms, measured.stats.mean_ms);  // no step takes less than 0
+    }
     finding.severity = SeverityOf(measured, finding);
     if (finding.severity == FindingSeverity::kNote && !entry.regardless) {
       finding.status = FindingStatus::kOk;

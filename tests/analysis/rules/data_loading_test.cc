@@ -1,4 +1,5 @@
 #include "analysis/simulator.h"
+#include "gpu_text.h"
 #include "rule_testing.h"
 #include "support/trace_text.h"
 
@@ -98,45 +99,52 @@ TEST(SyncDataLoadingTest, IsABoundOnAGpuRun) {
   EXPECT_NE(finding->fix_python.find("pin_memory=True"), std::string::npos);
 }
 
-TEST(LoaderBoundTest, FiresWhenOneWorkerIsTooSlow) {
-  Loop loop = Loading(250);
-  loop.workers = 1;
-  loop.cores = 8;
-  loop.warmup = 12;
-  const Report report = Analyze(Simulate(loop).trace);
-  const Finding* finding = Find(report, "loader-bound");
-  ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->gain_is, GainKind::kPredicted);
-  EXPECT_NEAR(finding->gain.expected_ms, 250 - 101, 15);
-  EXPECT_NE(finding->fix_python.find("num_workers=3"), std::string::npos);
-}
-
-TEST(LoaderBoundTest, SaysSoWhenTheCoresAreFull) {
-  Loop loop = Loading(250);
-  loop.workers = 2;
-  loop.cores = 2;
-  loop.warmup = 12;
-  const Report report = Analyze(Simulate(loop).trace);
-  EXPECT_FALSE(Promises(report, "loader-bound"));
-}
-
-TEST(LoaderBoundTest, IgnoresWaitsBelowOneTwentieth) {
-  const auto with_wait = [](int64_t ns) {
-    std::string text;
-    for (int i = 0; i < 3; ++i) {
-      const int64_t begin = i * 100'000'000;
-      text += "step " + std::to_string(begin) + ".." +
-              std::to_string(begin + 100'000'000) +
-              " thread=0 number=" + std::to_string(i) + "\nrange " +
-              std::to_string(begin) + ".." + std::to_string(begin + ns) +
-              " thread=0 kind=loader "
-              "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__\n";
+// Three GPU steps that decode four samples and stack them on the thread
+// `loader`, upload the batch, and run the model for 4 ms.
+Report Collating(int loader, double decode_us, std::string_view in_model = "") {
+  GpuText run;
+  for (int step = 0; step < 3; ++step) {
+    run.OnThread(loader);
+    for (int i = 0; i < 4; ++i) {
+      run.Op(decode_us / 4 - 1, "aten::to",
+             "inputs=(\"unsigned char\"[3,224,224])");
+      run.Pass(1);
     }
-    return Analyze(TraceFromText(text));
-  };
-  EXPECT_TRUE(IsClean(with_wait(4'900'000), "loader-bound"));
-  EXPECT_TRUE(Promises(with_wait(5'000'000), "loader-bound"));
-  EXPECT_TRUE(IsClean(with_wait(5'000'000), "sync-data-loading"));
+    run.Op(10, "aten::stack");
+    run.OnThread(0);
+    run.Begin("op", "aten::to");
+    run.Copy(10, "pinned", "device", 1000);
+    run.End();
+    run.Begin("op", "aten::conv2d");
+    run.Kernel(4000, "gemm");
+    run.End();
+    if (!in_model.empty()) run.Op(4000, in_model);
+    run.Synchronize("cudaEventSynchronize");
+    run.EndStep();
+  }
+  return run.Analyzed();
+}
+
+TEST(SyncDataLoadingTest, SeesBatchesMadeWithoutALoader) {
+  const Report report = Collating(0, 2000);
+  const Finding* finding = Find(report, "sync-data-loading");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kStrong);
+  EXPECT_NEAR(finding->gain.expected_ms, 2, 0.2);
+  EXPECT_NE(finding->fix_cpp.find("workers("), std::string::npos);
+}
+
+TEST(SyncDataLoadingTest, TakesSuchWorkOnAnotherThreadForAWorkers) {
+  EXPECT_NE(WhyBlind(Collating(1, 2000), "sync-data-loading"), "");
+}
+
+TEST(SyncDataLoadingTest, DoesNotTakeTheModelsOwnStacksForBatches) {
+  EXPECT_FALSE(Promises(Collating(0, 80, "aten::stack"), "sync-data-loading"));
+}
+
+TEST(SyncDataLoadingTest, IgnoresFastCollating) {
+  EXPECT_FALSE(Promises(Collating(0, 150), "sync-data-loading"));
+  EXPECT_TRUE(Promises(Collating(0, 300), "sync-data-loading"));
 }
 
 }  // namespace

@@ -1,0 +1,299 @@
+// Do the loader's workers deliver too slowly, and in what way?
+// Sources: PyTorch Performance Tuning Guide, "Enable asynchronous data loading
+// and augmentation"; "17 tips", number 2. The 5 % bound on waits is where
+// torch-tb-profiler and XProf start, too.
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "loading.h"
+#include "report/words.h"
+#include "rule.h"
+
+namespace stepscope {
+namespace {
+
+constexpr double kWaitShare = 0.05;
+constexpr double kInOneBeat = 0.8;        // of all waiting, in every k-th step
+constexpr double kRestart = 10;           // times the usual wait
+constexpr double kUsualWaitNs = 100'000;  // at least, for that comparison
+constexpr double kCoresFull = 0.9;
+constexpr double kWorkersIdle = 0.5;
+
+// The waits of all steps but warm-up, in ns.
+struct StepWaits {
+  std::vector<double> waits;
+  std::vector<size_t> steps;  // in Steps::windows
+  double median_frac = 0;     // of the step
+  double mean_ns = 0;
+  double total() const {
+    double sum = 0;
+    for (double ns : waits) sum += ns;
+    return sum;
+  }
+};
+
+StepWaits WaitsOf(const Measured& m) {
+  StepWaits result;
+  std::vector<double> shares;
+  for (size_t i = 0; i < m.steps.windows.size(); ++i) {
+    if (m.steps.windows[i].kind == StepKind::kWarmUp) continue;
+    const auto ns = static_cast<double>(m.splits[i][Cause::kData]);
+    result.waits.push_back(ns);
+    result.steps.push_back(i);
+  }
+  for (size_t i : m.steps.steady) {
+    shares.push_back(static_cast<double>(m.splits[i][Cause::kData]) /
+                     static_cast<double>(std::max<int64_t>(
+                         m.steps.windows[i].tiled.length(), 1)));
+  }
+  result.median_frac = Median(std::move(shares));
+  result.mean_ns = m.MeanNs(Cause::kData);
+  return result;
+}
+
+// The k for which nearly all waiting falls on every k-th step; 0 if there is
+// none. Workers that take turns leave such a beat.
+size_t Beat(const StepWaits& waits, int workers) {
+  const size_t from = workers > 1 ? static_cast<size_t>(workers) : 2;
+  const size_t most = workers > 1 ? from : 16;
+  const double total = waits.total();
+  size_t beat = 0;  // the longest: every 4th step is every 2nd, too
+  for (size_t k = from; k <= most && 2 * k <= waits.waits.size(); ++k) {
+    std::vector<double> sums(k);
+    size_t large = 0;
+    for (size_t i = 0; i < waits.waits.size(); ++i) {
+      sums[i % k] += waits.waits[i];
+      large += waits.waits[i] > 0.5 * total / waits.waits.size();
+    }
+    // Most of the beats are heard; rarer waits have other causes.
+    if (4 * large * k >= 3 * waits.waits.size() && total > 0 &&
+        *std::ranges::max_element(sums) >= kInOneBeat * total) {
+      beat = k;
+    }
+  }
+  return beat;
+}
+
+// True if an iterator over the loader is made in the step.
+bool MakesIterator(const Measured& m, const Span& step) {
+  const auto is_iter = [](std::string_view name) {
+    const bool loader = name.find("DataLoader") != std::string_view::npos ||
+                        name.find("dataloader") != std::string_view::npos;
+    return loader && (name.find("__iter__") != std::string_view::npos ||
+                      name.find("__init__") != std::string_view::npos ||
+                      name.find("_get_iterator") != std::string_view::npos);
+  };
+  const auto within = [&](const auto& row) {
+    return row.begin_ns >= step.begin_ns && row.begin_ns < step.end_ns &&
+           is_iter(m.trace.name(row.name));
+  };
+  return std::ranges::any_of(m.trace.ranges(), within) ||
+         std::ranges::any_of(m.trace.python_frames(), within);
+}
+
+struct Restarts {
+  double lost_ns = 0;  // per step, above the usual wait
+  int64_t count = 0;
+};
+
+// Steps that wait for workers to be started again. The first step is nobody's
+// fault.
+Restarts FindRestarts(const Measured& m, const StepWaits& waits) {
+  Restarts restarts;
+  if (waits.waits.size() < 3) return restarts;
+  const double usual = std::max(Median(waits.waits), kUsualWaitNs);
+  for (size_t i = 1; i < waits.waits.size(); ++i) {
+    if (waits.waits[i] < kRestart * usual ||
+        !MakesIterator(m, m.steps.windows[waits.steps[i]].host)) {
+      continue;
+    }
+    restarts.lost_ns += waits.waits[i] - usual;
+    ++restarts.count;
+  }
+  restarts.lost_ns /= static_cast<double>(waits.waits.size());
+  return restarts;
+}
+
+// What the operating system counted over the steady steps.
+struct Load {
+  double busy_cores = -1;   // by this process and its workers
+  double worker_frac = -1;  // of their time that workers compute
+  double read_bytes = 0;    // per step
+};
+
+Load LoadOf(const Measured& m, int workers) {
+  Load load;
+  const bool processes =
+      std::ranges::any_of(m.trace.loaders(), [&](const Loader& loader) {
+        return m.trace.name(loader.kind) == "processes";
+      });
+  double wall = 0, cpu = 0, worker_cpu = 0, count = 0;
+  for (const HostUsage& usage : m.trace.host_usage()) {
+    if (usage.end_ns <= usage.begin_ns || usage.process_cpu_ns < 0) continue;
+    wall += static_cast<double>(usage.end_ns - usage.begin_ns);
+    cpu += static_cast<double>(usage.process_cpu_ns);
+    if (usage.loader_cpu_ns > 0) {
+      worker_cpu += static_cast<double>(usage.loader_cpu_ns);
+    }
+    load.read_bytes += static_cast<double>(
+        std::max<int64_t>({usage.loader_read_bytes, usage.read_bytes, 0}));
+    ++count;
+  }
+  if (count == 0 || wall <= 0) return load;
+  load.busy_cores = (cpu + (processes ? worker_cpu : 0)) / wall;
+  if (worker_cpu > 0 && workers > 0) {
+    load.worker_frac = worker_cpu / (workers * wall);
+  }
+  load.read_bytes /= count;
+  return load;
+}
+
+constexpr const char* kCheaper =
+    "make batches cheaper: cache decoded images, smaller files, fewer "
+    "transforms on the CPU";
+
+Finding Describe(const Measured& m, const Loading& loading, int workers,
+                 const StepWaits& waits) {
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  finding.examples = loading.longest;
+  finding.where = LoaderName(m);
+  finding.evidence =
+      "The training thread waits " + Milliseconds(waits.mean_ns * 1e-6) +
+      " of the " + Milliseconds(m.stats.mean_ms) + " step (" +
+      Percent(waits.mean_ns / m.step_ns()) + ") for batches that " +
+      (workers > 0 ? Count(workers, "worker") + " make"
+                   : std::string("the workers make")) +
+      (workers == 1 ? "s." : ".");
+  finding.wrong_if = "the waits stop once the workers have warmed up";
+  return finding;
+}
+
+Verdict TellRestarts(const Measured& m, const Loading& loading, int workers,
+                     const StepWaits& waits, const Restarts& restarts) {
+  Finding finding = Describe(m, loading, workers, waits);
+  finding.evidence += " " + Count(restarts.count, "step") + " of " +
+                      std::to_string(waits.waits.size()) +
+                      (restarts.count == 1 ? " starts" : " start") +
+                      " the workers again, which costs " +
+                      Milliseconds(restarts.lost_ns * 1e-6) +
+                      " spread over all steps.";
+  finding.assumption = "an epoch is as long as in this recording";
+  finding.fix_cpp = "keep one DataLoader for all epochs, and its threads alive";
+  finding.fix_python = "DataLoader(..., persistent_workers=True)";
+  finding.gain_is = GainKind::kBound;
+  finding.gain = {restarts.lost_ns * 1e-6, 0, restarts.lost_ns * 1e-6};
+  return Fire(std::move(finding));
+}
+
+// The cores have no room for another worker.
+Verdict TellFull(Finding finding, bool promise, double wait_ns) {
+  finding.evidence += " The cores are full: more workers cannot help.";
+  finding.fix_cpp = finding.fix_python = kCheaper;
+  finding.speedup = 0;
+  finding.gain_is = promise ? GainKind::kBound : GainKind::kNone;
+  finding.gain = Gain();
+  if (promise) finding.gain = {wait_ns * 1e-6, 0, wait_ns * 1e-6};
+  return Fire(std::move(finding));
+}
+
+Verdict CheckLoaderBound(const Measured& m) {
+  const Loading loading = FindLoading(m);
+  if (!loading.any) return CouldNotLookBecause(kNoLoader);
+  const int workers = LoaderWorkers(m.trace);
+  // Batches made in line are another rule's.
+  if (workers == 0 || (workers < 0 && !loading.worker_processes)) {
+    return Clean();
+  }
+  StepWaits waits = WaitsOf(m);
+  const Restarts restarts = FindRestarts(m, waits);
+  const bool often = waits.median_frac >= kWaitShare;
+  const size_t beat = often ? 0 : Beat(waits, workers);
+  if (beat > 0) {  // the steps that wait may count as outliers
+    waits.mean_ns = waits.total() / static_cast<double>(waits.waits.size());
+  }
+  const bool in_beat = beat > 0 && waits.mean_ns >= kWaitShare * m.step_ns();
+  if (!often && !in_beat) {
+    const bool costly = restarts.lost_ns >= 0.01 * m.step_ns() &&
+                        restarts.lost_ns * 1e-6 >= 0.1;
+    return costly ? TellRestarts(m, loading, workers, waits, restarts)
+                  : Clean();
+  }
+  if (waits.mean_ns * 1e-6 < GateMs(m)) return Clean();
+
+  Finding finding = Describe(m, loading, workers, waits);
+  if (in_beat) {
+    finding.evidence += " Nearly all of it falls on every " +
+                        std::to_string(beat) +
+                        "th step: the workers finish together.";
+  }
+  const int cores = CoresForLoading(m);
+  const Load load = LoadOf(m, workers);
+  const bool reading = load.worker_frac >= 0 &&
+                       load.worker_frac < kWorkersIdle && load.read_bytes > 0;
+  if (reading) {
+    finding.evidence += " The workers compute " + Percent(load.worker_frac) +
+                        " of their time and read " + Bytes(load.read_bytes) +
+                        " per step: storage holds them up.";
+  }
+  const double step = m.step_ns();
+  const int now = std::max(workers, 1);
+  const int wanted = static_cast<int>(
+      std::min(std::ceil(now * step / std::max(step - waits.mean_ns, 1.0)),
+               kMostWorkers));
+  const int most = cores > 0 ? std::min(wanted + 1, cores) : wanted + 1;
+  if (!m.has_gpu && m.replay.check().speaks &&
+      m.replay.program().batch_cpu_ns > 0) {
+    std::vector<Edit> edits = WorkerEdits(m, now + 1, std::max(most, now + 1));
+    finding = Sized(m, std::move(finding), edits[0], waits.mean_ns);
+    if (finding.gain.expected_ms < GateMs(m)) {
+      return TellFull(std::move(finding), false, 0);
+    }
+    finding.assumption = "the " + Count(cores, "usable core") +
+                         " take the extra work, and storage keeps up";
+    finding = LoaderFix(std::move(finding), edits[0]);
+    return Fire(std::move(finding), std::move(edits));
+  }
+  finding.assumption = "at best: no wait is left";
+  if (cores > 0 && load.busy_cores >= kCoresFull * m.trace.run().usable_cores) {
+    return TellFull(std::move(finding), true, waits.mean_ns);
+  }
+  finding.gain_is = GainKind::kBound;
+  finding.gain = {waits.mean_ns * 1e-6, 0, waits.mean_ns * 1e-6};
+  finding = LoaderFix(std::move(finding), {.workers = std::max(most, now + 1)});
+  if (in_beat) finding.fix_cpp += ", a longer queue: max_jobs(4 * workers)";
+  finding.fix_python += "; try prefetch_factor=4";
+  if (reading) {
+    finding.fix_cpp += "; larger sequential files, or a cache in memory";
+    finding.fix_python += "; larger sequential files, or a cache in memory";
+  }
+  return Fire(std::move(finding));
+}
+
+constexpr Rule kRules[] = {
+    {.id = "loader-bound",
+     .question = "Do the loader's workers deliver batches too slowly?",
+     .needs = {Kind::kRange},
+     .check = &CheckLoaderBound,
+     .reference = "PyTorch Performance Tuning Guide: Enable asynchronous data "
+                  "loading and augmentation",
+     .detect = "The median wait is 5 % of the step or more (as "
+               "torch-tb-profiler and XProf start); or 5 % on average, nearly "
+               "all in every k-th step; or waits of 10 times the median where "
+               "the workers are started again, 1 % of the step over all.",
+     .avoid = "Waits while the GPU is busy, the first batch, batches made on "
+              "the training thread (sync-data-loading).",
+     .fix_cpp = "More workers, a longer queue; cheaper or cached batches where "
+                "the cores are full.",
+     .fix_python = "num_workers, prefetch_factor, persistent_workers; cheaper "
+                   "or cached batches where the cores are full."}};
+
+}  // namespace
+
+extern const std::span<const Rule> kLoaderBound = kRules;
+
+}  // namespace stepscope

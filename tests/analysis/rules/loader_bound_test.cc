@@ -1,0 +1,154 @@
+#include "analysis/simulator.h"
+#include "gpu_text.h"
+#include "rule_testing.h"
+#include "support/trace_text.h"
+
+namespace stepscope {
+namespace {
+
+Loop Loading(double batch_ms) {
+  return {.batch_ms = batch_ms, .ops = Ops(40, 2.5)};
+}
+
+TEST(LoaderBoundTest, FiresWhenOneWorkerIsTooSlow) {
+  Loop loop = Loading(250);
+  loop.workers = 1;
+  loop.cores = 8;
+  loop.warmup = 12;
+  const Report report = Analyze(Simulate(loop).trace);
+  const Finding* finding = Find(report, "loader-bound");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_is, GainKind::kPredicted);
+  EXPECT_NEAR(finding->gain.expected_ms, 250 - 101, 15);
+  EXPECT_NE(finding->fix_python.find("num_workers=3"), std::string::npos);
+}
+
+TEST(LoaderBoundTest, SaysSoWhenTheCoresAreFull) {
+  Loop loop = Loading(250);
+  loop.workers = 2;
+  loop.cores = 2;
+  loop.warmup = 12;
+  const Report report = Analyze(Simulate(loop).trace);
+  EXPECT_FALSE(Promises(report, "loader-bound"));
+}
+
+TEST(LoaderBoundTest, IgnoresWaitsBelowOneTwentieth) {
+  const auto with_wait = [](int64_t ns) {
+    std::string text;
+    for (int i = 0; i < 3; ++i) {
+      const int64_t begin = i * 100'000'000;
+      text += "step " + std::to_string(begin) + ".." +
+              std::to_string(begin + 100'000'000) +
+              " thread=0 number=" + std::to_string(i) + "\nrange " +
+              std::to_string(begin) + ".." + std::to_string(begin + ns) +
+              " thread=0 kind=loader "
+              "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__\n";
+    }
+    return Analyze(TraceFromText(text));
+  };
+  EXPECT_TRUE(IsClean(with_wait(4'900'000), "loader-bound"));
+  EXPECT_TRUE(Promises(with_wait(5'000'000), "loader-bound"));
+  EXPECT_TRUE(IsClean(with_wait(5'000'000), "sync-data-loading"));
+}
+
+// Sixteen CPU steps of 100 ms and a wait of `wait_ms(step)` in each, for four
+// workers. `more` adds lines to a step.
+template <typename Wait, typename More>
+Report Waiting(Wait wait_ms, More more) {
+  GpuText run;
+  run.Line("loader kind=processes workers=4 train");
+  for (int step = 0; step < 16; ++step) {
+    more(run, step);
+    run.Range(wait_ms(step) * 1000,
+              "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
+              "kind=loader");
+    run.Op(100'000, "aten::mm");
+    run.EndStep();
+  }
+  return run.Analyzed();
+}
+constexpr auto kNothingMore = [](GpuText&, int) {};
+
+TEST(LoaderBoundTest, NamesTheBeatOfWorkersThatFinishTogether) {
+  const Report report =
+      Waiting([](int step) { return step % 4 == 3 ? 60 : 0.1; }, kNothingMore);
+  const Finding* finding = Find(report, "loader-bound");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("every 4th step"), std::string::npos);
+  EXPECT_NEAR(finding->gain.expected_ms, 15, 0.2);
+}
+
+TEST(LoaderBoundTest, StaysSilentAboutABeatBelowFivePerCent) {
+  EXPECT_TRUE(IsClean(
+      Waiting([](int step) { return step % 4 == 3 ? 15 : 0.1; }, kNothingMore),
+      "loader-bound"));
+}
+
+TEST(LoaderBoundTest, StaysSilentAboutSingleWaits) {
+  EXPECT_TRUE(IsClean(
+      Waiting([](int step) { return step == 6 ? 60 : 0.1; }, kNothingMore),
+      "loader-bound"));
+}
+
+TEST(LoaderBoundTest, TellsWhatRestartingWorkersCosts) {
+  const auto wait = [](int step) { return step % 8 == 0 ? 90 : 0.1; };
+  const Report report = Waiting(wait, [](GpuText& run, int step) {
+    if (step % 8 == 0) {
+      run.Begin("python_frame",
+                "torch/utils/data/dataloader.py(440): __iter__");
+      run.Pass(10);
+      run.End();
+    }
+  });
+  const Finding* finding = Find(report, "loader-bound");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->fix_python.find("persistent_workers=True"),
+            std::string::npos);
+  // One restart of 90 ms in 16 steps; the first batch is nobody's fault.
+  EXPECT_NEAR(finding->gain.expected_ms, 90.0 / 16, 0.1);
+  EXPECT_TRUE(IsClean(Waiting(wait, kNothingMore), "loader-bound"));
+}
+
+TEST(LoaderBoundTest, NamesStorage) {
+  const Report report =
+      Waiting([](int) { return 40; },
+              [](GpuText& run, int step) {
+                run.Line("host_usage " + std::to_string(run.now_ns()) + ".." +
+                         std::to_string(run.now_ns() + 140'000'000) +
+                         " step=" + std::to_string(step) +
+                         " process_cpu_ns=100000000 loader_cpu_ns=100000000 "
+                         "loader_read_bytes=50000000");
+              });
+  const Finding* finding = Find(report, "loader-bound");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("read 50.0 MB per step"), std::string::npos)
+      << finding->evidence;
+}
+
+TEST(LoaderBoundTest, SaysOnAGpuRunThatFullCoresLeaveNoRoom) {
+  GpuText run;
+  run.Line("run usable_cores=2 full");
+  run.Line("loader kind=processes workers=2 train");
+  for (int step = 0; step < 3; ++step) {
+    run.Line("host_usage " + std::to_string(run.now_ns()) + ".." +
+             std::to_string(run.now_ns() + 10'000'000) +
+             " step=" + std::to_string(step) +
+             " process_cpu_ns=5000000 loader_cpu_ns=14500000");
+    run.Range(5000,
+              "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
+              "kind=loader");
+    run.Kernel(4990, "gemm");
+    run.Synchronize("cudaEventSynchronize");
+    run.EndStep();
+  }
+  const Report report = run.Analyzed();
+  const Finding* finding = Find(report, "loader-bound");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("more workers cannot help"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_EQ(finding->fix_python.find("num_workers"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace stepscope
