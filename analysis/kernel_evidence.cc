@@ -11,6 +11,7 @@ namespace stepscope {
 namespace {
 
 constexpr double kShareToTrust = 0.01;
+constexpr double kHostBound = 0.15;  // of the step waits for the host
 
 double NominalFlops(const DevicePeaks& peaks, Precision precision) {
   switch (precision) {
@@ -129,10 +130,13 @@ std::string HostFirst(const Measured& m, const Finding& finding,
   const double won =
       finding.gain_is == GainKind::kPredicted ? finding.gain.expected_ms : 0;
   if (won >= gate || naive_ns * 1e-6 < gate) return "";
-  return " The GPU waits for the host in this run: " +
-         Milliseconds(naive_ns * 1e-6) +
-         " less kernel time shortens the step by " + Milliseconds(won) +
-         ". First fix the host.";
+  const double waiting = m.MeanNs(Cause::kDispatch) +
+                         m.MeanNs(Cause::kHostCode) + m.MeanNs(Cause::kData);
+  return " " + Milliseconds(naive_ns * 1e-6) +
+         " less kernel time shortens this step by " + Milliseconds(won) +
+         (waiting > kHostBound * m.step_ns()
+              ? " only, because the GPU waits for the host: fix that first."
+              : " only: something else sets the pace.");
 }
 
 void DropLaunches(const Measured& m, const KernelFilter& wanted, Edit& edit) {

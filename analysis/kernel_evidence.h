@@ -39,8 +39,9 @@ class Roofline {
 // "peaks of A100-80: 312 TFLOP/s in 16 bits, 2039 GB/s"; "" without peaks.
 std::string PeaksInWords(const DevicePeaks& peaks);
 
-// What to say where faster kernels win next to nothing because the GPU waits
-// for the host; "" otherwise. `naive_ns` is the kernel time saved per step.
+// What to say where faster kernels win next to nothing, mostly because the GPU
+// waits for the host; "" otherwise. `naive_ns` is the kernel time saved per
+// step.
 std::string HostFirst(const Measured& measured, const Finding& finding,
                       double naive_ns);
 

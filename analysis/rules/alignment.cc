@@ -130,8 +130,12 @@ Verdict CheckMisalignedDims(const Measured& m) {
     compared |= aligned > 0;
     if (aligned == 0) aligned = roofline.Flops(product.precision);
     if (aligned <= 0) continue;
-    const double factor =
-        std::max(kLeastFactor, product.rate() / aligned * product.padding);
+    // Thin products move more than they multiply, aligned or not.
+    double bytes = 0;
+    for (const KernelUse* use : product.kernels) bytes += use->bytes;
+    const double least = roofline.Ns(product.precision, 0, bytes) / product.ns;
+    const double factor = std::max(
+        {kLeastFactor, least, product.rate() / aligned * product.padding});
     if (factor >= 1) continue;
     time += product.ns;
     saved += (1 - factor) * product.ns;
@@ -160,8 +164,9 @@ Verdict CheckMisalignedDims(const Measured& m) {
       " The longest is " + Sizes(worst->shape) + ".";
   finding.where = OpWithShapes(m.trace, worst->op);
   finding.assumption =
-      "padded sizes run as fast as aligned products in this run" +
-      (compared ? std::string() : "; " + PeaksInWords(m.kernels.peaks));
+      "padded sizes run as fast as aligned products in this run, or as memory "
+      "allows; " +
+      PeaksInWords(m.kernels.peaks);
   finding.fix_cpp =
       "pad classes, vocabulary, channels and sequence length to "
       "multiples of " +

@@ -87,7 +87,7 @@ TEST(TensorCoresIdleTest, IsANoteWhereTheHostIsTheLimit) {
   const Finding* finding = Find(report, "tensor-cores-idle");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->severity, FindingSeverity::kNote);
-  EXPECT_NE(finding->evidence.find("First fix the host"), std::string::npos)
+  EXPECT_NE(finding->evidence.find("waits for the host"), std::string::npos)
       << finding->evidence;
 }
 
