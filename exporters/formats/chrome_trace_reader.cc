@@ -98,6 +98,33 @@ void AddLosses(const ChromeRowReader::Counts& counts, const Damage& damage,
           counts.unknown_categories, Severity::kNote, builder);
 }
 
+absl::Status NoTraceError(const std::string& path, const std::string& looks) {
+  return absl::InvalidArgumentError(path + " is no trace: it looks like " +
+                                    looks +
+                                    ". Give it a file of torch.profiler "
+                                    "(export_chrome_trace) or of stepscope");
+}
+
+// Events there are, but none that torch.profiler or stepscope writes: reading
+// on would make an empty Trace of somebody else's file. Empty if it is ours to
+// read.
+std::string LooksForeign(const ChromeRowReader::Counts& counts,
+                         const JsonEventsReader& events,
+                         const ChromeHeader& header) {
+  if (events.is_array() && counts.events == 0) {
+    return "a JSON list without events (PyTorch's memory timeline is such a "
+           "list)";
+  }
+  const bool is_known = header.is_ours || header.is_kineto;
+  if (is_known || counts.rows > 0 || counts.unknown_categories == 0) return "";
+  if (counts.unknown_example.empty()) {
+    return "a Chrome trace of another program: its events have no category "
+           "(rocprof and JAX write such files)";
+  }
+  return "a Chrome trace of another program, with events of category \"" +
+         counts.unknown_example + "\"";
+}
+
 }  // namespace
 
 absl::Status NoEventsError(const std::string& path, const BytesReader& bytes,
@@ -117,10 +144,8 @@ absl::Status NoEventsError(const std::string& path, const BytesReader& bytes,
   if (has("speedscope.app")) looks = "a speedscope profile";
   if (has("\"schema\"") && has("\"nodes\""))
     looks = "a PyTorch execution trace (operators and tensors, no times)";
-  return absl::InvalidArgumentError(path + " is no trace: it looks like " +
-                                    looks +
-                                    ". Give it a file of torch.profiler "
-                                    "(export_chrome_trace) or of stepscope");
+  if (has("rocprofiler")) looks = "a result file of rocprof";
+  return NoTraceError(path, looks);
 }
 
 absl::StatusOr<Trace> ReadChromeTrace(const std::string& path,
@@ -151,6 +176,10 @@ absl::StatusOr<Trace> ReadChromeTrace(const std::string& path,
 
   const ChromeRowReader::Counts& counts = rows.counts();
   const bool complete = events.complete() && bytes->problem().empty();
+  if (const std::string looks = LooksForeign(counts, events, whole);
+      complete && damage.damaged == 0 && !looks.empty()) {
+    return NoTraceError(path, looks);
+  }
   if (counts.events == 0 && (!complete || damage.damaged > 0)) {
     return absl::DataLossError(
         "cannot read " + path + ": no event could be read up to " +

@@ -42,6 +42,8 @@ class JsonEventsReader {
 
   // True once `traceEvents` (or a top-level array) was met.
   bool found_events() const { return found_events_; }
+  // True if the file is a list of events without an object around it.
+  bool is_array() const { return is_array_; }
   // False if the file ended before its brackets were closed.
   bool complete() const { return place_ == Place::kDone; }
   // Events given up because their end could not be found.

@@ -40,6 +40,29 @@ TEST_F(NotTracesTest, SaysWhatJsonItIs) {
       "speedscope");
 }
 
+TEST_F(NotTracesTest, NamesTracesOfOtherPrograms) {
+  ExpectRefused("[[1, 2, 3], [[4, 5], [6, 7]]]", "memory timeline");
+  ExpectRefused("[]", "memory timeline");
+  ExpectRefused(R"({"rocprofiler-sdk-tool": [{"metadata": {}}]})", "rocprof");
+  ExpectRefused(
+      R"({"traceEvents": [{"ph": "X", "name": "k", "pid": 2, "tid": 1,
+          "ts": "1", "dur": "2", "args": {"BeginNs": "1000"}}]})",
+      "rocprof");
+  ExpectRefused(
+      R"({"traceEvents": [{"ph": "X", "cat": "v8", "name": "k", "pid": 2,
+          "tid": 1, "ts": 1, "dur": 2}]})",
+      "category \"v8\"");
+}
+
+TEST_F(NotTracesTest, ForeignEventsBesideKnownOnesAreOnlyCounted) {
+  const Trace trace = Read(
+      R"({"traceEvents": [{"ph": "X", "cat": "v8", "name": "k", "pid": 2,
+          "tid": 1, "ts": 1, "dur": 2},)" +
+      XEvent("cpu_op", "one", "\"ts\": 1, \"dur\": 1") + "]}");
+  EXPECT_EQ(trace.ops().size(), 1u);
+  EXPECT_EQ(LossCount(trace, "unknown-events"), 1);
+}
+
 TEST_F(NotTracesTest, LooksInsideGzip) {
   ExpectRefused(Gzip("<html>"), "HTML");
   ExpectRefused(Gzip(""), "an empty file");
