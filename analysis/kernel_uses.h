@@ -3,13 +3,13 @@
 // compute read this.
 #pragma once
 
+#include <stepscope/device_peaks.h>
 #include <stepscope/op_cost.h>
 #include <stepscope/trace.h>
 
 #include <cstdint>
 #include <vector>
 
-#include "device_peaks.h"
 #include "edit.h"
 #include "steps.h"
 

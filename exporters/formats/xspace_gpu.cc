@@ -1,5 +1,7 @@
 #include "xspace_gpu.h"
 
+#include <stepscope/device_peaks.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -117,7 +119,14 @@ XPlaneStats XGpuPlane::DeviceStats() const {
     stats.String(XStatId::kGpuDeviceName, device.name);
     number(XStatId::kClockRate, device.clock_khz);
     number(XStatId::kCoreCount, device.sm_count);
-    number(XStatId::kMemoryBandwidth, device.memory_bandwidth_bytes_per_s);
+    // Files name the device and seldom say what it can do.
+    const DevicePeaks peaks = PeaksOf(device);
+    if (device.clock_khz < 0 && peaks.exact)
+      stats.Double(XStatId::kPeakTeraflops, peaks.fp16 * 1e-3);
+    number(XStatId::kMemoryBandwidth,
+           device.memory_bandwidth_bytes_per_s < 0 && peaks.exact
+               ? std::llround(peaks.bytes_per_ns * 1e9)
+               : device.memory_bandwidth_bytes_per_s);
     number(XStatId::kMemorySize, device.memory_bytes);
     number(XStatId::kComputeMajor, device.compute_major);
     number(XStatId::kComputeMinor, device.compute_minor);

@@ -99,7 +99,9 @@ const char* XStatName(XStatId id) {
                 "bytes_accessed",
                 "gflop",
                 "fragmentation",
+                "peak_teraflops_per_second",
                 "stepscope"};
+  static_assert(kNames.back() != nullptr, "a stat has no name");
   return kNames[static_cast<size_t>(id)];
 }
 
@@ -201,6 +203,12 @@ void XEventBytes::String(XStatId stat, std::string_view text) {
 
 void XPlaneStats::Uint(XStatId stat, uint64_t value) {
   AppendNumberStat(6, stat, kUintField, value, bytes_);
+}
+void XPlaneStats::Double(XStatId stat, double value) {
+  std::string content;
+  AppendIntField(1, static_cast<int64_t>(stat), content);
+  AppendDoubleField(2, value, content);
+  AppendBytesField(6, content, bytes_);
 }
 void XPlaneStats::String(XStatId stat, std::string_view text) {
   AppendStringStat(6, stat, ValidUtf8(text), bytes_);

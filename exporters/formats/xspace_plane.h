@@ -66,6 +66,7 @@ enum class XStatId : uint8_t {
   kBytesAccessed,
   kGigaflop,
   kFragmentation,
+  kPeakTeraflops,
   kOwn,
   kCount
 };
@@ -164,6 +165,7 @@ struct XLineSource {
 class XPlaneStats {
  public:
   void Uint(XStatId stat, uint64_t value);
+  void Double(XStatId stat, double value);
   void String(XStatId stat, std::string_view text);
   std::string_view bytes() const { return bytes_; }
 

@@ -190,6 +190,35 @@ TEST(XSpaceGpuTest, AKernelOfNoLengthLastsANanosecondOrXprofDropsIt) {
   EXPECT_EQ(line.events(0).duration_ps(), 1000);
 }
 
+TEST(XSpaceGpuTest, AKnownDeviceOfAFileHasItsDatasheetsPeaks) {
+  const auto peaks = [](const Device& device) {
+    TraceBuilder builder;
+    builder.run().devices = {device};
+    Kernel kernel;
+    kernel.end_ns = 1000;
+    builder.Add(kernel);
+    const Written written = Write(builder.Build());
+    const xplane::XPlane& gpu = PlaneOf(written.space, "/device:GPU:0");
+    Stats stats;
+    for (const auto& stat : gpu.stats())
+      stats[gpu.stat_metadata().at(stat.metadata_id()).name()] = stat;
+    return stats;
+  };
+  Device device;
+  device.name = "NVIDIA H100 80GB HBM3";
+  Stats stats = peaks(device);
+  EXPECT_EQ(stats["peak_teraflops_per_second"].double_value(), 989);
+  EXPECT_EQ(stats["memory_bandwidth"].uint64_value(), 3'350'000'000'000u);
+  // What the driver told wins; XProf derives the rest from the clock.
+  device.clock_khz = 1'980'000;
+  device.memory_bandwidth_bytes_per_s = 7;
+  stats = peaks(device);
+  EXPECT_FALSE(stats.contains("peak_teraflops_per_second"));
+  EXPECT_EQ(stats["memory_bandwidth"].uint64_value(), 7u);
+  EXPECT_FALSE(
+      peaks({.name = "Some GPU"}).contains("peak_teraflops_per_second"));
+}
+
 TEST(XSpaceGpuTest, OnlyCopiesOfKnownDirectionCount) {
   const Written written = Write(TraceFromText(R"t(
     copy 0..10 stream=7 correlation=1 "Memcpy PtoP (Device -> Device)"

@@ -1,4 +1,4 @@
-#include "device_peaks.h"
+#include <stepscope/device_peaks.h>
 
 #include <string_view>
 
