@@ -1,5 +1,6 @@
-// Does the process use the machine it runs on?
-// Source: "Optimization and Performance Tuning with PyTorch": use all cores.
+// Does the process use the machine it runs on, and does the machine hold it up?
+// Source: "Optimization and Performance Tuning with PyTorch": use all cores,
+// balance threads and workers.
 #include <algorithm>
 #include <string>
 
@@ -10,6 +11,8 @@ namespace stepscope {
 namespace {
 
 constexpr double kParallelShare = 0.30;
+constexpr double kDemand = 1.25;
+constexpr double kDelayShare = 0.05;
 
 Verdict CheckCoresIdle(const Measured& m) {
   const CpuProgram& program = m.replay.program();
@@ -67,14 +70,139 @@ Verdict CheckCoresIdle(const Measured& m) {
   return Fire(std::move(finding), std::move(edits));
 }
 
+// The most intra-op threads that were set; -1 if unknown.
+int IntraOpThreads(const Trace& trace) {
+  int threads = -1;
+  for (const Settings& row : trace.settings()) {
+    threads = std::max(threads, static_cast<int>(row.intra_op_threads));
+  }
+  return threads;
+}
+
+Verdict CheckOversubscription(const Measured& m) {
+  const int cores = m.trace.run().usable_cores;
+  const int threads = IntraOpThreads(m.trace);
+  if (cores <= 0 || threads <= 0) {
+    return CouldNotLookBecause(
+        "the number of usable cores or of threads was not recorded");
+  }
+  double delay = 0, rows = 0;
+  int workers = std::max(0, LoaderWorkers(m.trace));
+  for (const HostUsage& usage : m.trace.host_usage()) {
+    workers = std::max(workers, usage.loader_workers);
+    if (usage.run_delay_ns < 0) continue;
+    for (size_t i : m.steps.steady) {
+      if (m.steps.windows[i].number != usage.step) continue;
+      delay += usage.run_delay_ns;
+      ++rows;
+    }
+  }
+  if (rows == 0) {
+    return CouldNotLookBecause("the scheduler's delays were not recorded");
+  }
+  delay /= rows;
+  const int ranks = std::max(1, m.trace.run().local_ranks);
+  const int demand = threads * ranks + workers;
+  if (demand <= kDemand * cores || delay < kDelayShare * m.step_ns()) {
+    return Clean();
+  }
+  const std::string fewer =
+      std::to_string(std::max(1, (cores - workers) / ranks));
+  Finding finding;
+  finding.confidence = Confidence::kProven;
+  finding.evidence =
+      Count(threads, "intra-op thread") +
+      (ranks > 1 ? " in each of " + Count(ranks, "rank") : std::string()) +
+      (workers > 0 ? " and " + Count(workers, "loader worker") : "") +
+      " share " + Count(cores, "core") +
+      ": the training thread is ready to run but has no core for " +
+      Milliseconds(delay * 1e-6) + " of the " +
+      Milliseconds(m.step_ns() * 1e-6) + " step (" +
+      Percent(delay / m.step_ns()) + ").";
+  finding.assumption = "at best: the training thread always has a core";
+  finding.fix_cpp = "at::set_num_threads(" + fewer +
+                    ") or OMP_NUM_THREADS=" + fewer +
+                    "; fewer workers; pin ranks to NUMA nodes";
+  finding.fix_python = "torch.set_num_threads(" + fewer +
+                       ") or OMP_NUM_THREADS=" + fewer +
+                       "; fewer num_workers; pin ranks to NUMA nodes";
+  finding.wrong_if = "programs outside this job take the cores";
+  finding = Sized(m, std::move(finding), Edit(), delay);
+  return Fire(std::move(finding));
+}
+
+Verdict CheckGarbageCollection(const Measured& m) {
+  const double gc = m.MeanNs(Cause::kGc);
+  if (gc * 1e-6 < GateMs(m)) return Clean();
+  Finding finding;
+  finding.confidence = Confidence::kProven;
+  int64_t count = 0;
+  for (const Range& range : m.trace.ranges()) {
+    if (m.trace.name(range.name) != "Python GC") continue;
+    ++count;
+    if (finding.examples.size() < 3) {
+      finding.examples.push_back(
+          {-1, range.begin_ns, range.end_ns, "Python GC"});
+    }
+  }
+  finding.evidence = "Python's garbage collector runs " + Count(count, "time") +
+                     " and holds the step up for " + Milliseconds(gc * 1e-6) +
+                     " per step.";
+  finding.assumption = "the loop itself makes no reference cycles";
+  finding.fix_cpp = "(only Python collects garbage)";
+  finding.fix_python =
+      "gc.freeze() after the set-up, gc.disable(), and gc.collect() every N "
+      "steps, on all ranks in the same step";
+  finding.wrong_if = "memory grows without the collector";
+  Edit edit;
+  if (m.has_gpu) {
+    for (const Range& range : m.trace.ranges()) {
+      if (m.trace.name(range.name) == "Python GC" && range.thread != kNone) {
+        edit.cuts.push_back({range.thread, {range.begin_ns, range.end_ns}, 0});
+      }
+    }
+  }
+  finding = Sized(m, std::move(finding), edit, gc);
+  std::vector<Edit> edits;
+  if (edit != Edit()) edits.push_back(std::move(edit));
+  return Fire(std::move(finding), std::move(edits));
+}
+
 constexpr Rule kRules[] = {
+    {.id = "cpu-oversubscription",
+     .question = "Do more threads want to run than there are cores?",
+     .needs = {Kind::kHostUsage},
+     .check = &CheckOversubscription,
+     .reference = "Optimization and Performance Tuning with PyTorch: balanced "
+                  "CPU use",
+     .detect = "intra-op threads of all ranks and loader workers exceed 1.25 "
+               "times the usable cores, and the training thread waits for a "
+               "core for 5 % of the step",
+     .avoid = "idle pools: threads that exist but do not run",
+     .fix_cpp = "at::set_num_threads, OMP_NUM_THREADS, fewer workers",
+     .fix_python = "torch.set_num_threads, OMP_NUM_THREADS, fewer workers"},
+    {.id = "gc-pause",
+     .question = "Does Python's garbage collector hold the step up?",
+     .needs = {Kind::kRange},
+     .check = &CheckGarbageCollection,
+     .reference = "CPython documentation: gc.freeze",
+     .detect = "Python GC events take 1 % of the step on the training thread",
+     .avoid = "files without such events: pauses may be anything",
+     .fix_cpp = "(only Python collects garbage)",
+     .fix_python = "gc.freeze(), gc.disable() and a collect every N steps on "
+                   "all ranks together"},
     {.id = "cores-idle",
      .question = "Do ops leave usable cores idle?",
      .runs = Runs::kCpuOnly,
      .needs = {Kind::kOp},
      .check = &CheckCoresIdle,
      .reference = "Optimization and Performance Tuning with PyTorch: use all "
-                  "cores"}};
+                  "cores",
+     .detect = "intra-op threads of all ranks and loader workers leave cores "
+               "idle, and ops that can use more take 30 % of the step",
+     .avoid = "runs with a GPU, whose launching thread needs one core",
+     .fix_cpp = "at::set_num_threads, OMP_NUM_THREADS",
+     .fix_python = "torch.set_num_threads, OMP_NUM_THREADS"}};
 
 }  // namespace
 

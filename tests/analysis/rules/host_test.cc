@@ -61,5 +61,74 @@ TEST(CoresIdleTest, IsNotAskedOfGpuRuns) {
             std::string::npos);
 }
 
+// Three CPU steps of 100 ms on 4 cores.
+Report Busy(int threads, int workers, int64_t delay_ms) {
+  std::string text = "run usable_cores=4\n";
+  for (int i = 0; i < 3; ++i) {
+    const int64_t base = i * 100'000'000;
+    const std::string span =
+        std::to_string(base) + ".." + std::to_string(base + 100'000'000);
+    const std::string step = " step=" + std::to_string(i);
+    text += "step " + span + " thread=0 number=" + std::to_string(i) + "\nop " +
+            span + " thread=0 aten::mm\n";
+    text += "settings " + std::to_string(base) + step +
+            " intra_op_threads=" + std::to_string(threads) + "\n";
+    text += "host_usage " + span + step +
+            " run_delay_ns=" + std::to_string(delay_ms * 1'000'000) +
+            " loader_workers=" + std::to_string(workers) + "\n";
+  }
+  return Analyze(TraceFromText(text));
+}
+
+TEST(CpuOversubscriptionTest, FiresWhereTheTrainingThreadWaitsForACore) {
+  const Report report = Busy(4, 4, 20);
+  const Finding* finding = Find(report, "cpu-oversubscription");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_is, GainKind::kBound);
+  EXPECT_NEAR(finding->gain.expected_ms, 20, 1e-6);
+  EXPECT_NE(finding->evidence.find("4 loader workers share 4 cores"),
+            std::string::npos)
+      << finding->evidence;
+}
+
+TEST(CpuOversubscriptionTest, StaysSilentOnSixtyFourIdleThreads) {
+  EXPECT_TRUE(IsClean(Busy(64, 0, 0), "cpu-oversubscription"));
+}
+
+TEST(CpuOversubscriptionTest, BeginsAboveFiveQuartersOfTheCores) {
+  EXPECT_TRUE(IsClean(Busy(4, 1, 20), "cpu-oversubscription"));
+  EXPECT_FALSE(IsClean(Busy(4, 2, 20), "cpu-oversubscription"));
+}
+
+TEST(CpuOversubscriptionTest, BeginsAtFivePerCentOfTheStep) {
+  EXPECT_TRUE(IsClean(Busy(8, 0, 4), "cpu-oversubscription"));
+  EXPECT_FALSE(IsClean(Busy(8, 0, 5), "cpu-oversubscription"));
+}
+
+// A pause of `us` in each of three steps of 10 ms.
+Report Collecting(int64_t us) {
+  std::string text;
+  for (int i = 0; i < 3; ++i) {
+    const int64_t base = i * 10'000'000;
+    text += "step " + std::to_string(base) + ".." +
+            std::to_string(base + 10'000'000) +
+            " thread=0 number=" + std::to_string(i) + "\nop " +
+            std::to_string(base) + ".." + std::to_string(base + 5'000'000) +
+            " thread=0 aten::mm\nrange " + std::to_string(base + 6'000'000) +
+            ".." + std::to_string(base + 6'000'000 + us * 1000) +
+            " thread=0 Python GC\n";
+  }
+  return Analyze(TraceFromText(text));
+}
+
+TEST(GcPauseTest, FiresFromOnePerCentOfTheStep) {
+  EXPECT_TRUE(IsClean(Collecting(90), "gc-pause"));
+  const Report report = Collecting(500);
+  const Finding* finding = Find(report, "gc-pause");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 0.5, 1e-6);
+  EXPECT_NE(finding->fix_python.find("gc.freeze()"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace stepscope

@@ -1,0 +1,293 @@
+// Does memory cost time, or is it about to run out?
+// Sources: PyTorch Performance Tuning Guide: pre-allocate for variable lengths,
+// checkpoint activations; 90 % is torch-tb-profiler's bound.
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "device_memory_use.h"
+#include "edit.h"
+#include "report/words.h"
+#include "rule.h"
+
+namespace stepscope {
+namespace {
+
+constexpr double kFreesPerStep = 0.1;
+constexpr double kStuckShare = 0.20;     // of the device's memory
+constexpr double kFullShare = 0.80;      // reserved
+constexpr double kNearlyFull = 0.90;     // reserved
+constexpr double kNearlyAllUsed = 0.85;  // by tensors
+constexpr double kHeadroom = 2;
+
+bool IsDriverFree(std::string_view name) {
+  return name == "cudaFree" || name == "hipFree";
+}
+bool IsDriverAlloc(std::string_view name) {
+  return name == "cudaMalloc" || name == "hipMalloc";
+}
+
+// Calls of the driver's allocator in the steady steps.
+struct Churn {
+  std::vector<RowId> calls;              // runtime calls
+  double allocs = 0, frees = 0, ns = 0;  // per step
+  double frees_between_ops = 0;
+};
+
+// Steps that capture a CUDA graph allocate its private pool.
+bool Captures(const Trace& trace, const Span& host) {
+  auto it = std::ranges::lower_bound(trace.runtime_calls(), host.begin_ns, {},
+                                     &RuntimeCall::begin_ns);
+  for (; it != trace.runtime_calls().end() && it->begin_ns < host.end_ns;
+       ++it) {
+    if (trace.name(it->name).find("StreamBeginCapture") !=
+        std::string_view::npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
+Churn FindChurn(const Measured& m) {
+  Churn churn;
+  for (size_t i : m.steps.steady) {
+    const Span& host = m.steps.windows[i].host;
+    if (Captures(m.trace, host)) continue;
+    const auto calls = m.trace.runtime_calls();
+    auto it = std::ranges::lower_bound(calls, host.begin_ns, {},
+                                       &RuntimeCall::begin_ns);
+    for (; it != calls.end() && it->begin_ns < host.end_ns; ++it) {
+      const std::string_view name = m.trace.name(it->name);
+      const bool frees = IsDriverFree(name);
+      if (!frees && !IsDriverAlloc(name)) continue;
+      churn.calls.push_back(static_cast<RowId>(it - calls.begin()));
+      churn.ns += it->end_ns - it->begin_ns;
+      (frees ? churn.frees : churn.allocs) += 1;
+      if (frees && it->op == kNone) churn.frees_between_ops += 1;
+    }
+  }
+  const double steps = static_cast<double>(m.steps.steady.size());
+  for (double* sum :
+       {&churn.allocs, &churn.frees, &churn.ns, &churn.frees_between_ops}) {
+    *sum /= steps;
+  }
+  return churn;
+}
+
+Verdict CheckChurn(const Measured& m) {
+  const Churn churn = FindChurn(m);
+  const double bucket = m.MeanNs(Cause::kAllocator);
+  const bool costs = bucket * 1e-6 >= GateMs(m);
+  if (churn.calls.empty() || (!costs && churn.frees < kFreesPerStep)) {
+    return Clean();
+  }
+  const bool by_user =
+      churn.frees > 0 && churn.frees_between_ops > churn.frees / 2;
+  Finding finding;
+  finding.confidence = Confidence::kProven;
+  finding.evidence =
+      "The allocator goes to the driver in the middle of training: " +
+      Number(churn.allocs) + " allocations and " + Number(churn.frees) +
+      " releases per step, which take " + Milliseconds(churn.ns * 1e-6) +
+      "; the GPU is idle for " + Milliseconds(bucket * 1e-6) +
+      " of that. A release waits for all work of the device.";
+  if (by_user) {
+    finding.evidence +=
+        " The releases come from outside operators: empty_cache() is called.";
+  }
+  Edit edit;
+  for (RowId row : churn.calls) {
+    const RuntimeCall& call = m.trace.runtime_calls()[row];
+    if (call.thread != kNone) {
+      edit.cuts.push_back({call.thread, {call.begin_ns, call.end_ns}, 0});
+    }
+    if (IsDriverFree(m.trace.name(call.name))) edit.no_wait.push_back(row);
+    if (finding.examples.size() < 3) {
+      finding.examples.push_back(
+          {-1, call.begin_ns, call.end_ns,
+           std::string(m.trace.name(call.name)) +
+               (call.op == kNone
+                    ? ""
+                    : " in " + std::string(m.trace.name(
+                                   m.trace.ops()[call.op].name)))});
+    }
+  }
+  finding.assumption = "all memory stays in the allocator's cache";
+  finding.fix_cpp =
+      by_user ? "do not call c10::cuda::CUDACachingAllocator::emptyCache() in "
+                "the loop"
+              : "run one forward and backward pass of the largest batch before "
+                "training; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True";
+  finding.fix_python =
+      by_user ? "no torch.cuda.empty_cache() in the loop"
+              : "run one forward and backward pass of the longest batch before "
+                "training; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; "
+                "buckets of similar length";
+  finding.wrong_if = "another program needs the memory that is given back";
+  finding = Sized(m, std::move(finding), edit, std::max(bucket, 0.0));
+  return Fire(std::move(finding), {edit});
+}
+
+constexpr const char* kNoMemory =
+    "the memory of the device was not recorded (profile_memory in "
+    "torch.profiler, record_memory in stepscope)";
+
+Verdict CheckFragmentation(const Measured& m) {
+  const DeviceMemoryUse use = MeasureDeviceMemory(m);
+  const bool retries = use.retries > 0 || use.out_of_memory > 0;
+  if (!retries && (use.reserved < 0 || use.total <= 0)) {
+    return CouldNotLookBecause(kNoMemory);
+  }
+  const double stuck =
+      use.stuck >= 0 ? use.stuck : use.reserved - use.allocated;
+  // A cache that is merely large stops growing.
+  const bool fragmented = use.total > 0 && use.allocated >= 0 &&
+                          use.reserved > kFullShare * use.total &&
+                          stuck > kStuckShare * use.total && use.grew;
+  if (!retries && !fragmented) return Clean();
+  Finding finding;
+  finding.confidence = Confidence::kProven;
+  finding.status =
+      use.out_of_memory > 0 ? FindingStatus::kError : FindingStatus::kWarning;
+  if (retries) {
+    finding.evidence =
+        "The allocator found no room " +
+        Count(use.retries + use.out_of_memory, "time") +
+        " and had to give its whole cache back to the driver first, with the "
+        "device waiting";
+    finding.evidence +=
+        use.out_of_memory > 0
+            ? "; " + Count(use.out_of_memory, "request") + " failed. "
+            : ". ";
+  }
+  if (use.reserved >= 0 && use.allocated >= 0) {
+    finding.evidence += "Of " + Bytes(use.reserved) +
+                        " reserved, tensors use " + Bytes(use.allocated) +
+                        " at most";
+    finding.evidence +=
+        use.total > 0 ? ", on a device of " + Bytes(use.total) + "." : ".";
+  }
+  finding.fix_cpp = finding.fix_python =
+      "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; else "
+      "max_split_size_mb, or the largest batch first";
+  finding.wrong_if = "the reserved memory was needed before the recording";
+  Verdict verdict = Fire(std::move(finding));
+  verdict.found[0].regardless = true;
+  return verdict;
+}
+
+Verdict CheckHeadroom(const Measured& m) {
+  const DeviceMemoryUse use = MeasureDeviceMemory(m);
+  if (use.total <= 0 || use.held < 0 || use.allocated <= use.held) {
+    return CouldNotLookBecause(kNoMemory);
+  }
+  const double headroom = use.headroom();
+  if (headroom < kHeadroom) return Clean();
+  Finding finding;
+  finding.status = FindingStatus::kOk;
+  finding.confidence = Confidence::kStrong;
+  const int64_t factor =
+      int64_t{1} << std::clamp(static_cast<int>(std::log2(headroom)), 1, 20);
+  finding.evidence = "Tensors use " + Bytes(use.allocated) + " of " +
+                     Bytes(use.total) + " at most, " + Bytes(use.held) +
+                     " of it between steps: a batch " + std::to_string(factor) +
+                     " times as large would fit.";
+  finding.fix_cpp = finding.fix_python =
+      "see small-batch: whether a larger batch is faster; room alone is no "
+      "reason";
+  finding.wrong_if = "other processes need the memory";
+  return Fire(std::move(finding));
+}
+
+Verdict CheckNearOom(const Measured& m) {
+  const DeviceMemoryUse use = MeasureDeviceMemory(m);
+  if (use.reserved < 0 || use.total <= 0) return CouldNotLookBecause(kNoMemory);
+  const bool used =
+      use.allocated > kNearlyAllUsed * use.total || use.retries > 0;
+  if (use.reserved <= kNearlyFull * use.total || !used) return Clean();
+  Finding finding;
+  finding.confidence = Confidence::kProven;
+  finding.status = FindingStatus::kWarning;
+  finding.evidence =
+      Bytes(use.reserved) + " of the device's " + Bytes(use.total) + " (" +
+      Percent(use.reserved / use.total) + ") are reserved" +
+      (use.allocated >= 0 ? ", " + Bytes(use.allocated) + " by tensors"
+                          : std::string()) +
+      (use.retries > 0 ? ", and " + Count(use.retries, "request") +
+                             " had to wait for memory to be given back"
+                       : std::string()) +
+      ": a slightly larger batch fails.";
+  if (use.peak_op != kNone) {
+    finding.where = "the peak is reached in " +
+                    std::string(m.trace.name(m.trace.ops()[use.peak_op].name));
+  }
+  finding.fix_cpp =
+      "autocast to 16 bits, smaller batches with accumulated gradients, "
+      "recompute large activations in backward";
+  finding.fix_python =
+      "torch.utils.checkpoint on blocks whose activations are large and cheap "
+      "to recompute, autocast, gradient accumulation";
+  finding.wrong_if = "the run has reached its largest batch already";
+  Verdict verdict = Fire(std::move(finding));
+  verdict.found[0].regardless = true;
+  return verdict;
+}
+
+constexpr Rule kRules[] = {
+    {.id = "allocator-churn",
+     .question = "Does the allocator ask the driver for memory while training?",
+     .runs = Runs::kGpuOnly,
+     .needs = {Kind::kRuntimeCall},
+     .check = &CheckChurn,
+     .reference = "PyTorch Performance Tuning Guide: Pre-allocate memory in "
+                  "case of variable input length",
+     .detect = "cudaMalloc and cudaFree leave the GPU idle for 1 % of the "
+               "step, or a cudaFree in one of ten steady steps",
+     .avoid = "warm-up steps; steps that capture a CUDA graph",
+     .fix_cpp = "the largest batch first; expandable_segments:True",
+     .fix_python = "the longest batch first; expandable_segments:True; no "
+                   "empty_cache() in the loop"},
+    {.id = "fragmentation",
+     .question = "Is device memory reserved that no tensor can use?",
+     .runs = Runs::kGpuOnly,
+     .needs = {},
+     .check = &CheckFragmentation,
+     .reference = "PyTorch Performance Tuning Guide: Pre-allocate memory in "
+                  "case of variable input length",
+     .detect = "the allocator had to empty its cache to meet a request, or "
+               "more than 80 % of the memory is reserved, 20 % of it unused, "
+               "and still growing",
+     .avoid = "a large idle cache (after validation) that does not grow",
+     .fix_cpp = "expandable_segments:True, max_split_size_mb",
+     .fix_python = "expandable_segments:True, max_split_size_mb"},
+    {.id = "memory-headroom",
+     .question = "Would a larger batch fit?",
+     .runs = Runs::kGpuOnly,
+     .needs = {},
+     .check = &CheckHeadroom,
+     .reference = "The ResNet-18 case study, step 3",
+     .detect = "0.9 of the memory less what is held between steps is at least "
+               "twice what a batch takes: a note for small-batch, never advice",
+     .avoid = "advice: room alone makes nothing faster",
+     .fix_cpp = "see small-batch",
+     .fix_python = "see small-batch"},
+    {.id = "near-oom",
+     .question = "Is device memory about to run out?",
+     .runs = Runs::kGpuOnly,
+     .needs = {},
+     .check = &CheckNearOom,
+     .reference = "PyTorch Performance Tuning Guide: Checkpoint intermediate "
+                  "buffers",
+     .detect = "more than 90 % of the memory reserved (torch-tb-profiler's "
+               "bound) and 85 % of it in tensors, or requests that had to be "
+               "retried",
+     .avoid = "memory that is only cached",
+     .fix_cpp = "autocast, smaller batches with accumulation",
+     .fix_python = "torch.utils.checkpoint, autocast, accumulation"}};
+
+}  // namespace
+
+extern const std::span<const Rule> kMemory = kRules;
+
+}  // namespace stepscope

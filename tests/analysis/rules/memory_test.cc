@@ -1,0 +1,239 @@
+#include "rule_testing.h"
+#include "support/trace_text.h"
+
+namespace stepscope {
+namespace {
+
+std::string Us(int64_t begin_us, int64_t end_us) {
+  return std::to_string(begin_us * 1000) + ".." + std::to_string(end_us * 1000);
+}
+
+// `steps` of 10 ms with a kernel of 6 ms, launched 3 ms into the step.
+std::string Steps(int steps = 3) {
+  std::string text;
+  for (int i = 0; i < steps; ++i) {
+    const int64_t base = i * 10'000;
+    text += "step " + Us(base, base + 10'000) +
+            " thread=0 number=" + std::to_string(i) + "\n";
+    text += "runtime_call " + Us(base + 3'000, base + 3'005) +
+            " thread=0 correlation=" + std::to_string(i + 1) +
+            " cudaLaunchKernel\nkernel " + Us(base + 3'010, base + 9'010) +
+            " correlation=" + std::to_string(i + 1) + " gemm\n";
+  }
+  return text;
+}
+Report Of(const std::string& text) { return Analyze(TraceFromText(text)); }
+
+// An allocation of `us` and a release of 50 us in each step, in one op.
+std::string Churn(int64_t us, const char* release = "cudaFree") {
+  std::string text = Steps();
+  for (int i = 0; i < 3; ++i) {
+    const int64_t at = i * 10'000 + 1'000;
+    text += "op " + Us(at - 20, at + us + 80) + " thread=0 aten::empty\n" +
+            "runtime_call " + Us(at, at + us) + " thread=0 cudaMalloc\n" +
+            "runtime_call " + Us(at + us, at + us + 50) + " thread=0 " +
+            release + "\n";
+  }
+  return text;
+}
+
+TEST(AllocatorChurnTest, FiresOnReleasesInSteadySteps) {
+  const Report report = Of(Churn(600));
+  const Finding* finding = Find(report, "allocator-churn");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kProven);
+  EXPECT_NE(finding->evidence.find("1.00 allocations and 1.00 releases per "
+                                   "step, which take 0.65 ms"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_EQ(finding->evidence.find("empty_cache"), std::string::npos);
+}
+
+TEST(AllocatorChurnTest, AllocationsAloneCountFromOnePerCentOfTheStep) {
+  EXPECT_TRUE(IsClean(Of(Churn(40, "cudaGetLastError")), "allocator-churn"));
+  EXPECT_FALSE(IsClean(Of(Churn(160, "cudaGetLastError")), "allocator-churn"));
+}
+
+TEST(AllocatorChurnTest, NamesEmptyCache) {
+  std::string text = Steps();
+  for (int i = 0; i < 3; ++i) {
+    const int64_t at = i * 10'000 + 1'000;
+    text += "runtime_call " + Us(at, at + 400) + " thread=0 cudaFree\n";
+  }
+  const Report report = Of(text);
+  ASSERT_NE(Find(report, "allocator-churn"), nullptr);
+  EXPECT_NE(Find(report, "allocator-churn")->fix_python.find("empty_cache"),
+            std::string::npos);
+}
+
+TEST(AllocatorChurnTest, StaysSilentOnFixedShapes) {
+  EXPECT_TRUE(IsClean(Of(Steps()), "allocator-churn"));
+}
+
+TEST(AllocatorChurnTest, StaysSilentWhileAGraphIsCaptured) {
+  std::string text = Churn(600);
+  for (int i = 0; i < 3; ++i) {
+    text += "runtime_call " + Us(i * 10'000 + 500, i * 10'000 + 510) +
+            " thread=0 cudaStreamBeginCapture\n";
+  }
+  EXPECT_TRUE(IsClean(Of(text), "allocator-churn"));
+}
+
+// The allocator's word at the end of each step, in GB of a device of 100.
+std::string Samples(double allocated, double reserved, double growth = 0,
+                    int retries = 0) {
+  std::string text = Steps();
+  for (int i = 0; i < 3; ++i) {
+    const auto gb = [](double size) {
+      return std::to_string(static_cast<int64_t>(size * 1e9));
+    };
+    text += "device_sample " + std::to_string(i * 10'000'000 + 9'500'000) +
+            " step=" + std::to_string(i) + " total_bytes=" + gb(100) +
+            " allocated_bytes=" + gb(allocated) +
+            " reserved_bytes=" + gb(reserved + i * growth) +
+            " alloc_retries=" + std::to_string(i == 1 ? retries : 0) + "\n";
+  }
+  return text;
+}
+
+TEST(FragmentationTest, FiresOnARetry) {
+  const Report report = Of(Samples(50, 60, 0, 1));
+  const Finding* finding = Find(report, "fragmentation");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->status, FindingStatus::kWarning);
+  EXPECT_EQ(finding->gain_is, GainKind::kNone);
+}
+
+TEST(FragmentationTest, FiresWhereUnusedMemoryStillGrows) {
+  EXPECT_NE(Find(Of(Samples(55, 82, 1)), "fragmentation"), nullptr);
+  EXPECT_TRUE(IsClean(Of(Samples(55, 76, 1)), "fragmentation"));  // 78 %
+  EXPECT_TRUE(IsClean(Of(Samples(65, 82, 1)), "fragmentation"));  // 19 %
+}
+
+TEST(FragmentationTest, StaysSilentOnALargeIdleCache) {
+  EXPECT_TRUE(IsClean(Of(Samples(20, 95)), "fragmentation"));
+}
+
+TEST(FragmentationTest, SeesARetryInTheCalls) {
+  std::string text = Steps();
+  text += "op " + Us(1'000, 2'000) + " thread=0 aten::empty\n" +
+          "runtime_call " + Us(1'100, 1'200) + " thread=0 cudaMalloc\n" +
+          "runtime_call " + Us(1'200, 1'300) + " thread=0 cudaFree\n" +
+          "runtime_call " + Us(1'300, 1'400) + " thread=0 cudaMalloc\n";
+  EXPECT_NE(Find(Of(text), "fragmentation"), nullptr);
+}
+
+TEST(FragmentationTest, CannotLookWithoutMemoryEvents) {
+  EXPECT_NE(WhyBlind(Of(Steps()), "fragmentation"), "");
+  EXPECT_NE(WhyBlind(Of(Steps()), "near-oom"), "");
+  EXPECT_NE(WhyBlind(Of(Steps()), "memory-headroom"), "");
+}
+
+TEST(NearOomTest, FiresAboveNinetyPerCentIfTensorsUseIt) {
+  const Report report = Of(Samples(88, 92));
+  const Finding* finding = Find(report, "near-oom");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->status, FindingStatus::kWarning);
+  EXPECT_TRUE(IsClean(Of(Samples(88, 89)), "near-oom"));
+  EXPECT_TRUE(IsClean(Of(Samples(84, 92)), "near-oom"));
+}
+
+TEST(NearOomTest, StaysSilentOnMemoryThatIsOnlyCached) {
+  EXPECT_TRUE(IsClean(Of(Samples(40, 92)), "near-oom"));
+}
+
+TEST(NearOomTest, ComesBehindTheFindingsThatCostTime) {
+  std::string text = Samples(88, 92);
+  for (int i = 0; i < 3; ++i) {
+    const int64_t at = i * 10'000 + 1'000;
+    text += "runtime_call " + Us(at, at + 1'500) + " thread=0 cudaFree\n";
+  }
+  const Report report = Of(text);
+  ASSERT_NE(Find(report, "allocator-churn"), nullptr);
+  ASSERT_NE(Find(report, "near-oom"), nullptr);
+  EXPECT_LT(Find(report, "allocator-churn"), Find(report, "near-oom"));
+}
+
+// Tensors use 10 GB between the steps and `peak` GB within them, of 100.
+std::string Events(double peak) {
+  std::string text = Steps() + "device ordinal=0 memory_bytes=100000000000 X\n";
+  for (int i = 0; i < 3; ++i) {
+    const int64_t base = i * 10'000'000;
+    const auto at = [&](int64_t us, double gb) {
+      text += "allocation " + std::to_string(base + us * 1000) +
+              " thread=0 bytes=1 device_type=1 device=0 "
+              "total_allocated_bytes=" +
+              std::to_string(static_cast<int64_t>(gb * 1e9)) + "\n";
+    };
+    at(4'000, peak);
+    at(9'000, 10);
+  }
+  return text;
+}
+
+TEST(MemoryHeadroomTest, IsANoteOnly) {
+  const Report report = Of(Events(20));  // (90 - 10) / (20 - 10) = 8
+  const Finding* finding = Find(report, "memory-headroom");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->severity, FindingSeverity::kNote);
+  EXPECT_EQ(finding->status, FindingStatus::kOk);
+  EXPECT_NE(finding->evidence.find("a batch 8 times as large"),
+            std::string::npos)
+      << finding->evidence;
+}
+
+TEST(MemoryHeadroomTest, BeginsAtTwice) {
+  EXPECT_NE(Find(Of(Events(49)), "memory-headroom"), nullptr);
+  EXPECT_TRUE(IsClean(Of(Events(51)), "memory-headroom"));
+}
+
+// Throttled in `throttled` of 20 samples; the kernels of the last two of six
+// steps take `slower` times as long.
+Report Throttle(int throttled, double slower, int bit = 4) {
+  std::string text;
+  for (int i = 0; i < 6; ++i) {
+    const int64_t base = i * 10'000;
+    text += "step " + Us(base, base + 10'000) +
+            " thread=0 number=" + std::to_string(i) + "\n";
+    text +=
+        "runtime_call " + Us(base + 100, base + 105) +
+        " thread=0 correlation=" + std::to_string(i + 1) +
+        " cudaLaunchKernel\nkernel " +
+        Us(base + 200,
+           base + 200 + static_cast<int64_t>(8'000 * (i >= 4 ? slower : 1))) +
+        " correlation=" + std::to_string(i + 1) + " gemm\n";
+  }
+  for (int i = 0; i < 20; ++i) {
+    text += "device_sample " + std::to_string(i * 3'000'000) +
+            " sm_clock_mhz=1500 throttle_reasons=" +
+            std::to_string(i < throttled ? bit : 1) + "\n";
+  }
+  return Analyze(TraceFromText(text));
+}
+
+TEST(ClockThrottleTest, FiresWhereALimitSlowsKernelsDown) {
+  const Report report = Throttle(10, 1.1);
+  const Finding* finding = Find(report, "clock-throttle");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("10 of 20 samples"), std::string::npos);
+  EXPECT_NE(finding->evidence.find("10 % longer"), std::string::npos);
+  EXPECT_NEAR(finding->gain.expected_ms, 0.8 * 2 / 6, 0.01);
+}
+
+TEST(ClockThrottleTest, NeedsTenPerCentOfTheSamplesAndThreeOfDrift) {
+  EXPECT_TRUE(IsClean(Throttle(1, 1.1), "clock-throttle"));
+  EXPECT_FALSE(IsClean(Throttle(2, 1.1), "clock-throttle"));
+  EXPECT_TRUE(IsClean(Throttle(10, 1.029), "clock-throttle"));
+  EXPECT_FALSE(IsClean(Throttle(10, 1.031), "clock-throttle"));
+}
+
+TEST(ClockThrottleTest, IdleClocksAreNoThrottling) {
+  EXPECT_TRUE(IsClean(Throttle(20, 1.1, 1), "clock-throttle"));
+}
+
+TEST(ClockThrottleTest, CannotLookWithoutSamples) {
+  EXPECT_NE(WhyBlind(Of(Steps()), "clock-throttle"), "");
+}
+
+}  // namespace
+}  // namespace stepscope
