@@ -5,7 +5,8 @@
 What each viewer shows must equal what we count (make_logdir prints it) and what a script that shares no code with us
 counted in the files (stats.json). Needs tests/e2e/requirements.txt. Environment:
     STEPSCOPE_MAKE_LOGDIR   the make_logdir binary; build/default/bin's if it is not set
-    STEPSCOPE_TRACES        folder of the recorded traces; ../shared/traces if it is not set; skipped without
+    STEPSCOPE_TRACES        folder of the recorded traces; ../shared/traces if it is not set; those of tests/data
+                            are there anyhow, the others are skipped without
     STEPSCOPE_TORCH_PYTHON  a Python with torch, for torch's own reader of traces; .venv's if it is not set
 """
 
@@ -23,6 +24,7 @@ HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parents[1]
 TOOLS = HERE.parent / "tools"
 TRACES = pathlib.Path(os.environ.get("STEPSCOPE_TRACES") or ROOT.parent / "shared/traces")
+COMMITTED = ROOT / "tests/data/traces"
 MAKE_LOGDIR = pathlib.Path(os.environ.get("STEPSCOPE_MAKE_LOGDIR") or ROOT / "build/default/bin/make_logdir")
 FILES = {
     "resnet50_v100_workers0": "resnet50_v100_workers0.pt.trace.json.gz",
@@ -30,6 +32,12 @@ FILES = {
     "recsys_a100_rank3of8": "recsys_a100_rank3of8.json.gz",
     "owlv2_h100": "owlv2_h100.json.gz",
 }
+
+
+def path_of(name):
+    return next((folder / FILES[name] for folder in (TRACES, COMMITTED) if (folder / FILES[name]).exists()), None)
+
+
 ROUNDED_MS = 0.051  # XProf's overview shows tenths of a millisecond
 ROUNDED_PCT = 0.011
 
@@ -75,11 +83,11 @@ def runs(tmp_path_factory):
     if not MAKE_LOGDIR.exists():
         pytest.skip(f"{MAKE_LOGDIR} is not built; set STEPSCOPE_MAKE_LOGDIR")
     folder = tmp_path_factory.mktemp("real")
-    there = [name for name, file in FILES.items() if (TRACES / file).exists()]
-    done = subprocess.run([MAKE_LOGDIR, folder, *[TRACES / FILES[name] for name in there]],
+    there = [name for name in FILES if path_of(name)]
+    done = subprocess.run([MAKE_LOGDIR, folder, *[path_of(name) for name in there]],
                           capture_output=True, text=True, check=True)
     figures = json.loads(done.stdout)
-    stats = json.loads((TRACES / "stats.json").read_text()) if there else {}
+    stats = json.loads((TRACES / "stats.json").read_text()) if (TRACES / "stats.json").exists() else {}
     return {name: Run(folder / name, figures[name], stats.get(FILES.get(name))) for name in ["gpu", *there]}
 
 
@@ -92,7 +100,7 @@ def run(request, runs):
 
 def test_our_figures_are_those_of_the_file(run):
     if not run.file:
-        pytest.skip("simulated: no file to compare with")
+        pytest.skip("no figures of others")
     for ours, theirs in [("kernels", "kernels"), ("kernel_sum_us", "kernel_sum_us"),
                          ("kernel_busy_us", "kernel_busy_us"), ("gpu_busy_us", "gpu_busy_us"),
                          ("collective_busy_us", "comm_busy_us"), ("collective_exposed_us", "exposed_comm_us")]:
