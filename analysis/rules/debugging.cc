@@ -18,6 +18,7 @@ namespace {
 constexpr double kMostSteps = 0.9;     // of the steady steps show it
 constexpr double kMostLaunches = 0.9;  // return after their kernel's end
 constexpr int64_t kFewLaunches = 50;
+constexpr double kLongNs = 10'000;  // a shorter kernel may end during any call
 constexpr double kMostNodes = 0.5;  // of backward nodes are checked
 
 struct Aid {
@@ -137,7 +138,9 @@ bool FindBlockingLaunches(const Measured& m, Aid& aid) {
   int64_t count = 0;
   for (const KernelUse& use : m.kernels.uses) {
     const Kernel& kernel = m.trace.kernels()[use.kernel];
-    if (kernel.call == kNone || kernel.graph != 0) continue;
+    if (kernel.call == kNone || kernel.graph != 0 || use.ns < kLongNs) {
+      continue;
+    }
     const RuntimeCall& call = m.trace.runtime_calls()[kernel.call];
     ++count;
     launches[use.step] += 1;

@@ -53,8 +53,21 @@ std::vector<Span> NamedSpans(const Measured& m) {
   return Merge(std::move(spans));
 }
 
-// LibTorch marks nothing: from the last accumulated gradient to the step's end.
+bool IsUpdate(std::string_view name) {
+  for (std::string_view update :
+       {"aten::add_", "aten::mul_", "aten::addcdiv_", "aten::addcmul_",
+        "aten::sub_", "aten::lerp_", "aten::sqrt", "aten::div_", "aten::div",
+        "aten::add", "aten::copy_", "aten::mul"}) {
+    if (name == update) return true;
+  }
+  return name.starts_with("aten::_foreach_") ||
+         name.starts_with("aten::_fused_");
+}
+
+// LibTorch marks nothing: the updates that follow the last accumulated
+// gradient, until something else begins.
 std::vector<Span> InferredSpans(const Measured& m) {
+  if (m.steps.thread == kNone) return {};
   std::vector<int64_t> last(m.steps.windows.size());
   for (RowId row = 0; row < m.trace.ops().size(); ++row) {
     if (!m.tree.traits(row).accumulate_grad) continue;
@@ -67,9 +80,24 @@ std::vector<Span> InferredSpans(const Measured& m) {
     }
   }
   std::vector<Span> spans;
+  const std::span<const RowId> ops = m.tree.of_thread(m.steps.thread);
   for (size_t i : m.steps.steady) {
-    const Span& host = m.steps.windows[i].host;
-    if (last[i] > 0) spans.push_back({last[i], host.end_ns});
+    if (last[i] == 0) continue;
+    Span span{last[i], last[i]};
+    auto next = std::ranges::lower_bound(ops, last[i], {}, [&](RowId row) {
+      return m.trace.ops()[row].begin_ns;
+    });
+    for (; next != ops.end(); ++next) {
+      const Op& op = m.trace.ops()[*next];
+      const std::string_view name = m.trace.name(op.name);
+      const bool inside = op.end_ns <= span.end_ns;
+      if (op.begin_ns >= m.steps.windows[i].host.end_ns ||
+          (!inside && !IsUpdate(name) && !m.tree.traits(*next).bookkeeping)) {
+        break;
+      }
+      span.end_ns = std::max(span.end_ns, op.end_ns);
+    }
+    if (span.length() > 0) spans.push_back(span);
   }
   return Merge(std::move(spans));
 }
@@ -77,16 +105,6 @@ std::vector<Span> InferredSpans(const Measured& m) {
 bool Inside(const std::vector<Span>& spans, int64_t time) {
   const auto after = std::ranges::upper_bound(spans, time, {}, &Span::begin_ns);
   return after != spans.begin() && time < std::prev(after)->end_ns;
-}
-
-bool IsUpdate(std::string_view name) {
-  for (std::string_view update :
-       {"aten::add_", "aten::mul_", "aten::addcdiv_", "aten::addcmul_",
-        "aten::sub_", "aten::lerp_", "aten::sqrt", "aten::div_", "aten::div",
-        "aten::add", "aten::copy_", "aten::mul"}) {
-    if (name == update) return true;
-  }
-  return false;
 }
 
 void CountOps(const Measured& m, OptimizerWork& work) {
@@ -199,7 +217,7 @@ Verdict CheckUnfusedOptimizer(const Measured& m) {
                  : Count(std::llround(work.updates), "op")) +
       ", one parameter after the other: " + Milliseconds(work.host_ns * 1e-6) +
       " per step on the host" +
-      (work.inferred ? ", from the last gradient to the step's end." : ".");
+      (work.inferred ? ", in the updates that follow the last gradient." : ".");
   finding.assumption =
       m.has_gpu ? "a foreach or fused step launches one kernel for 300 tensors"
                 : "at best: no framework code between the updates";

@@ -68,15 +68,15 @@ TEST(DebugApiTest, BelievesTheSettings) {
 }
 
 // `blocking` of 100 launches per step return after their kernels.
-Report Blocking(int blocking) {
+Report Blocking(int blocking, double us = 20) {
   ComputeText text;
   for (int i = 0; i < 3; ++i) {
     for (int k = 0; k < 100; ++k) {
       text.Begin();
       if (k < blocking) {
-        text.BlockingLaunch({"my_kernel", 20});
+        text.BlockingLaunch({"my_kernel", us});
       } else {
-        text.Launch({"my_kernel", 20});
+        text.Launch({"my_kernel", us});
       }
       text.End("aten::x", "", 10);
     }
@@ -96,6 +96,10 @@ TEST(DebugApiTest, NearlyAllLaunchesMustBlock) {
   EXPECT_TRUE(IsClean(Blocking(89), "debug-api-on"));
   EXPECT_FALSE(IsClean(Blocking(90), "debug-api-on"));
   EXPECT_TRUE(IsClean(Blocking(0), "debug-api-on"));
+}
+
+TEST(DebugApiTest, KernelsThatEndDuringAnyCallProveNothing) {
+  EXPECT_TRUE(IsClean(Blocking(100, 9), "debug-api-on"));
 }
 
 TEST(DebugApiTest, FindsEmitNvtx) {

@@ -9,6 +9,7 @@ struct Run {
   int per_parameter = 2;
   std::string update = "aten::add_";
   bool named = true;
+  int validation = 0;  // forward ops after the updates
 };
 Report OnGpu(const Run& run) {
   ComputeText text;
@@ -23,6 +24,9 @@ Report OnGpu(const Run& run) {
     }
     if (run.named) {
       text.EndRange("Optimizer.step#SGD.step", "optimizer");
+    }
+    for (int k = 0; k < run.validation; ++k) {
+      text.Op("aten::linear", "", {{"gemm", 10}}, 20);
     }
     text.EndStep();
   }
@@ -43,6 +47,12 @@ TEST(UnfusedOptimizerTest, FiresOnOneUpdateAfterTheOther) {
 
 TEST(UnfusedOptimizerTest, SeesLibTorchWhereNoRangeNamesTheStep) {
   EXPECT_NE(Find(OnGpu({.named = false}), "unfused-optimizer"), nullptr);
+}
+
+TEST(UnfusedOptimizerTest, ValidationBehindTheUpdatesIsNotCounted) {
+  EXPECT_TRUE(
+      IsClean(OnGpu({.per_parameter = 0, .named = false, .validation = 200}),
+              "unfused-optimizer"));
 }
 
 TEST(UnfusedOptimizerTest, StaysSilentOnFewParameters) {

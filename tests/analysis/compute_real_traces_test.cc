@@ -1,0 +1,107 @@
+// Rules on compute on traces that other people recorded, against what is known
+// of them (traces/README.md, rules.md section 6).
+#include <gtest/gtest.h>
+#include <stepscope/analysis.h>
+#include <stepscope/kernel_class.h>
+#include <stepscope/read.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "analysis/rules/rule_testing.h"
+
+namespace stepscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string PathOf(const std::string& name) {
+  const char* other = std::getenv("STEPSCOPE_TRACES");
+  const std::string data = STEPSCOPE_TEST_DATA;
+  for (const std::string& folder :
+       {data + "/traces", std::string(other == nullptr ? "" : other),
+        data + "/../../../shared/traces"}) {
+    const fs::path path = fs::path(folder) / name;
+    if (!folder.empty() && fs::exists(path)) return path.string();
+  }
+  return "";
+}
+
+class ComputeRealTracesTest : public testing::Test {
+ protected:
+  void Read(const std::string& name, const auto& test) {
+    const std::string path = PathOf(name);
+    if (path.empty()) GTEST_SKIP() << name << " is not at hand";
+    const absl::StatusOr<Trace> trace = ReadTrace(path);
+    ASSERT_TRUE(trace.ok()) << trace.status().message();
+    test(*trace);
+  }
+};
+
+// Products and convolutions on Tensor Cores.
+int64_t TensorCoreKernels(const Trace& trace) {
+  return std::ranges::count_if(trace.kernels(), [&](const Kernel& kernel) {
+    return TraitsOfKernel(trace.name(kernel.name)).tensor_cores ==
+           TensorCores::kYes;
+  });
+}
+
+FindingSeverity SeverityOf(const Report& report, std::string_view id) {
+  const Finding* finding = Find(report, id);
+  EXPECT_NE(finding, nullptr) << id;
+  return finding == nullptr ? FindingSeverity::kCritical : finding->severity;
+}
+
+// stats.json counts kernels by name with a list of its own.
+TEST_F(ComputeRealTracesTest, CountTensorCoreKernelsAsAnIndependentScript) {
+  for (const auto& [name, count] :
+       {std::pair{"ddp_resnet_a100_rank0of2.json.gz", 489},
+        {"recsys_a100_rank3of8.json.gz", 1638},
+        {"owlv2_h100.json.gz", 1475},
+        {"part_a100_bs2.json.gz", 66},
+        {"part_a100_bs128.json.gz", 63},
+        {"resnet50_v100_workers0.pt.trace.json.gz", 0}}) {
+    Read(name, [&](const Trace& trace) {
+      EXPECT_EQ(TensorCoreKernels(trace), count) << name;
+    });
+  }
+}
+
+TEST_F(ComputeRealTracesTest, IdleTensorCoresOfAHostBoundRunAreANote) {
+  Read("resnet50_v100_workers0.pt.trace.json.gz", [](const Trace& trace) {
+    const Report report = Analyze(trace);
+    EXPECT_EQ(SeverityOf(report, "tensor-cores-idle"), FindingSeverity::kNote);
+    EXPECT_TRUE(IsClean(report, "layout-transpose"));  // 0.2 %
+    EXPECT_TRUE(IsClean(report, "tf32-off"));          // no such device
+    EXPECT_TRUE(IsClean(report, "bias-before-norm"));
+  });
+}
+
+TEST_F(ComputeRealTracesTest, TransposesBehindABusyHostAreANote) {
+  Read("ddp_resnet_a100_rank0of2.json.gz", [](const Trace& trace) {
+    const Report report = Analyze(trace);
+    EXPECT_EQ(SeverityOf(report, "launch-bound"), FindingSeverity::kCritical);
+    EXPECT_EQ(SeverityOf(report, "layout-transpose"), FindingSeverity::kNote);
+    EXPECT_TRUE(IsClean(report, "unfused-optimizer"));
+  });
+}
+
+TEST_F(ComputeRealTracesTest, ABf16RunHasNoIdleTensorCores) {
+  Read("owlv2_h100.json.gz", [](const Trace& trace) {
+    const Report report = Analyze(trace);
+    EXPECT_TRUE(IsClean(report, "tensor-cores-idle"));
+    EXPECT_TRUE(IsClean(report, "unfused-optimizer"));
+    EXPECT_TRUE(IsClean(report, "zero-grad-kernels"));
+  });
+}
+
+TEST_F(ComputeRealTracesTest, CheckpointingIsNoValidationInTrainingMode) {
+  Read("ddp_resnet_mi300x_rank0of8.json.gz", [](const Trace& trace) {
+    EXPECT_EQ(Find(Analyze(trace), "validation-mode"), nullptr);
+  });
+}
+
+}  // namespace
+}  // namespace stepscope
