@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <unordered_map>
 #include <utility>
 
 namespace stepscope {
@@ -198,18 +199,18 @@ std::vector<PathPiece> Refine(std::vector<PathPiece> path,
   return refined;
 }
 
-std::string NameOf(const Trace& trace, const PathPiece& piece) {
-  if (piece.op != kNone) {
-    return std::string(trace.name(trace.ops()[piece.op].name));
+NameId NameOf(const Trace& trace, const PathPiece& piece) {
+  if (piece.op != kNone) return trace.ops()[piece.op].name;
+  if (piece.call != kNone) return trace.runtime_calls()[piece.call].name;
+  if (piece.work.row == kNone) return 0;
+  switch (piece.work.table) {
+    case WorkTable::kKernel:
+      return trace.kernels()[piece.work.row].name;
+    case WorkTable::kCopy:
+      return trace.copies()[piece.work.row].name;
+    default:
+      return trace.memsets()[piece.work.row].name;
   }
-  if (piece.call != kNone) {
-    return std::string(trace.name(trace.runtime_calls()[piece.call].name));
-  }
-  if (piece.work.row == kNone) return "";
-  if (piece.work.table == WorkTable::kKernel) {
-    return std::string(trace.name(trace.kernels()[piece.work.row].name));
-  }
-  return piece.work.table == WorkTable::kCopy ? "copy" : "memset";
 }
 
 }  // namespace
@@ -222,7 +223,7 @@ std::vector<PathPiece> FindCriticalPath(const Trace& trace,
 
 std::vector<PathPart> SumPath(const Trace& trace, const Steps& steps,
                               const std::vector<PathPiece>& path) {
-  std::map<std::pair<Cause, std::string>, int64_t> sums;
+  std::unordered_map<uint64_t, int64_t> sums;  // by cause and name
   size_t next = 0;
   for (size_t step : steps.steady) {
     const Span& tiled = steps.windows[step].tiled;
@@ -231,19 +232,22 @@ std::vector<PathPart> SumPath(const Trace& trace, const Steps& steps,
     }
     for (size_t i = next;
          i < path.size() && path[i].span.begin_ns < tiled.end_ns; ++i) {
-      sums[{path[i].cause, NameOf(trace, path[i])}] +=
-          std::min(path[i].span.end_ns, tiled.end_ns) -
-          std::max(path[i].span.begin_ns, tiled.begin_ns);
+      const uint64_t what =
+          static_cast<uint64_t>(path[i].cause) << 32 | NameOf(trace, path[i]);
+      sums[what] += std::min(path[i].span.end_ns, tiled.end_ns) -
+                    std::max(path[i].span.begin_ns, tiled.begin_ns);
     }
   }
   std::vector<PathPart> parts;
   for (const auto& [what, ns] : sums) {
-    parts.push_back({.category = CauseKey(what.first),
-                     .name = what.second,
+    parts.push_back({.category = CauseKey(static_cast<Cause>(what >> 32)),
+                     .name = std::string(trace.name(static_cast<NameId>(what))),
                      .ms_per_step = ns * 1e-6 / steps.steady.size()});
   }
-  std::ranges::stable_sort(parts, std::ranges::greater(),
-                           &PathPart::ms_per_step);
+  std::ranges::sort(parts, [](const PathPart& a, const PathPart& b) {
+    return std::tie(b.ms_per_step, a.category, a.name) <
+           std::tie(a.ms_per_step, b.category, b.name);
+  });
   if (parts.size() > kMostParts) parts.resize(kMostParts);
   return parts;
 }
@@ -272,14 +276,17 @@ std::vector<PathSlice> DrawPath(const Trace& trace, const Steps& steps,
       }
     }
     const size_t most = std::ranges::max_element(ns) - ns.begin();
+    if (longest[most] == nullptr) continue;  // between steps that are left out
     const char* category = CauseKey(static_cast<Cause>(most));
-    if (!slices.empty() && slices.back().category == category) {
+    if (!slices.empty() && slices.back().category == category &&
+        slices.back().end_ns == begin) {
       slices.back().end_ns = end;
     } else {
-      slices.push_back({.category = category,
-                        .name = NameOf(trace, *longest[most]),
-                        .begin_ns = begin,
-                        .end_ns = end});
+      slices.push_back(
+          {.category = category,
+           .name = std::string(trace.name(NameOf(trace, *longest[most]))),
+           .begin_ns = begin,
+           .end_ns = end});
     }
   }
   return slices;

@@ -5,6 +5,7 @@
 // more than 1 to 2 ms.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <string>
 
@@ -16,6 +17,8 @@ namespace {
 
 constexpr double kShare = 0.10;
 constexpr double kLaunches = 200;
+// What runs once, as much of a recording without steps may, is slow to launch.
+constexpr double kShareOfRecording = 0.5;
 constexpr double kCompiledOpNs = 2'000;
 
 // The ops under which most framework time passes.
@@ -40,7 +43,66 @@ std::string WorstOps(const Measured& m) {
   return text;
 }
 
+// From the first launch to the end of the last work, as if it were one step.
+Steps WholeRecording(const Measured& m) {
+  Steps whole;
+  whole.thread = m.steps.thread;
+  Span span{std::numeric_limits<int64_t>::max(), 0};
+  const auto add = [&](const DeviceWork& work) {
+    const int64_t begin = work.call == kNone
+                              ? work.begin_ns
+                              : m.trace.runtime_calls()[work.call].begin_ns;
+    span.begin_ns = std::min(span.begin_ns, begin);
+    span.end_ns = std::max(span.end_ns, work.end_ns);
+  };
+  for (const Kernel& work : m.trace.kernels()) add(work);
+  for (const Copy& work : m.trace.copies()) add(work);
+  for (const Memset& work : m.trace.memsets()) add(work);
+  whole.windows.push_back({.host = span, .tiled = span});
+  whole.steady.push_back(0);
+  return whole;
+}
+
+// Without steps it can be told that the host holds the device up, but not what
+// a step would win.
+Verdict CheckWholeRecording(const Measured& m) {
+  if (!m.has_gpu) {
+    return CouldNotLookBecause(
+        "no steps were found: call Step() once per iteration, or prof.step() "
+        "in Python");
+  }
+  const Steps whole = WholeRecording(m);
+  const DeviceLedger ledger = MakeDeviceLedger(m.trace, m.tree, whole);
+  const CauseTimes& split = ledger.splits[0];
+  const double length = static_cast<double>(whole.windows[0].tiled.length());
+  const double bucket =
+      static_cast<double>(split[Cause::kDispatch] + split[Cause::kHostCode]);
+  if (bucket < kShareOfRecording * length ||
+      ledger.launches_per_step < kLaunches) {
+    return Clean();
+  }
+  Finding finding;
+  finding.confidence = Confidence::kHint;
+  finding.evidence = "No steps were marked. Over the whole recording of " +
+                     Milliseconds(length * 1e-6) + " the GPU is idle for " +
+                     Milliseconds(bucket * 1e-6) + " (" +
+                     Percent(bucket / length) + ") while the host gets " +
+                     Count(ledger.launches_per_step, "launch", "launches") +
+                     " going.";
+  finding.fix_cpp =
+      "a larger batch; capture the step in an at::cuda::CUDAGraph; and "
+      "profile.Step() once per iteration, to learn what it would bring";
+  finding.fix_python =
+      "a larger batch; torch.compile(model, mode=\"reduce-overhead\"); and "
+      "prof.step() once per iteration, to learn what it would bring";
+  finding.wrong_if = "what was recorded runs only once, as a set-up does";
+  Verdict verdict = Fire(std::move(finding));
+  verdict.found[0].regardless = true;
+  return verdict;
+}
+
 Verdict CheckLaunchBound(const Measured& m) {
+  if (m.steps.empty()) return CheckWholeRecording(m);
   const double step = m.step_ns();
   const double dispatch = m.MeanNs(Cause::kDispatch);
   const double host_code = m.MeanNs(Cause::kHostCode);
@@ -83,6 +145,7 @@ Verdict CheckLaunchBound(const Measured& m) {
 constexpr Rule kRules[] = {
     {.id = "launch-bound",
      .question = "Does framework and host code between ops hold the step up?",
+     .needs_steps = false,
      .needs = {Kind::kOp},
      .check = &CheckLaunchBound,
      .reference = "Optimization and Performance Tuning with PyTorch, section "

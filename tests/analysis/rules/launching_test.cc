@@ -1,4 +1,5 @@
 #include "analysis/simulator.h"
+#include "gpu_text.h"
 #include "rule_testing.h"
 #include "support/trace_text.h"
 
@@ -60,6 +61,34 @@ TEST(LaunchBoundTest, IsABoundOnAGpuRun) {
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->gain_is, GainKind::kBound);
   EXPECT_NE(finding->evidence.find("250 launches"), std::string::npos);
+}
+
+// A recording without steps: `count` launches, each with so much framework time
+// before it and a kernel of 10 us.
+Report WithoutSteps(int count, double gap_us) {
+  GpuText text;
+  for (int i = 0; i < count; ++i) {
+    text.Begin("op", "aten::relu");
+    text.Pass(gap_us);
+    text.Kernel(10, "relu");
+    text.End();
+  }
+  return text.Analyzed();
+}
+
+TEST(LaunchBoundTest, TellsOfARecordingWithoutStepsButPromisesNothing) {
+  const Report report = WithoutSteps(250, 40);
+  const Finding* finding = Find(report, "launch-bound");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_is, GainKind::kNone);
+  EXPECT_EQ(finding->status, FindingStatus::kWarning);
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
+  EXPECT_NE(finding->evidence.find("No steps were marked"), std::string::npos);
+}
+
+TEST(LaunchBoundTest, IsSilentWithoutStepsWhenTheDeviceHasEnoughToDo) {
+  EXPECT_TRUE(IsClean(WithoutSteps(250, 5), "launch-bound"));
+  EXPECT_TRUE(IsClean(WithoutSteps(199, 40), "launch-bound"));
 }
 
 }  // namespace
