@@ -106,6 +106,7 @@ Collation FindCollation(const Measured& m) {
       const Op& op = trace.ops()[*it];
       // The model begins: what it stacks is no batch.
       if (m.tree.traits(*it).matmul) break;
+      if (launches[*it] && stretch.end_ns != 0) break;  // the batch is sent
       if (launches[*it] || !MakesBatches(trace, *it)) continue;
       if (stretch.end_ns == 0) stretch.begin_ns = op.begin_ns;
       stretch.end_ns = std::max(stretch.end_ns, op.end_ns);
@@ -159,12 +160,13 @@ int CoresForLoading(const Measured& m) {
   return std::max(1, cores / std::max(1, m.trace.run().local_ranks));
 }
 
-Finding LoaderFix(Finding finding, const Edit& edit) {
+Finding LoaderFix(const Measured& m, Finding finding, const Edit& edit) {
   const std::string n = std::to_string(edit.workers);
   finding.fix_cpp = "torch::data::DataLoaderOptions().workers(" + n +
                     ").max_jobs(" + std::to_string(2 * edit.workers) + ")";
-  finding.fix_python =
-      "DataLoader(..., num_workers=" + n + ", persistent_workers=True)";
+  finding.fix_python = "DataLoader(..., num_workers=" + n +
+                       ", persistent_workers=True" +
+                       (m.has_gpu ? ", pin_memory=True)" : ")");
   if (edit.threads > 0) {
     const std::string threads = std::to_string(edit.threads);
     finding.fix_cpp += "; at::set_num_threads(" + threads + ")";

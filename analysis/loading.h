@@ -43,7 +43,7 @@ int CoresForLoading(const Measured& measured);
 std::vector<Edit> WorkerEdits(const Measured& measured, int from, int most);
 
 // Fills in how to set what the edit says.
-Finding LoaderFix(Finding finding, const Edit& edit);
+Finding LoaderFix(const Measured& measured, Finding finding, const Edit& edit);
 
 inline constexpr const char* kNoLoader =
     "no waits for batches were recorded; iterate over "

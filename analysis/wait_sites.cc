@@ -12,11 +12,29 @@ namespace {
 
 constexpr size_t kExamples = 3;
 constexpr size_t kSitesShown = 2;
+constexpr double kMostly = 0.5;
 
 std::string InWords(const WaitSite& site) {
   std::string text = site.chain.empty() ? "code outside ops" : site.chain;
   if (!site.source.empty()) text += " at " + site.source;
   return text + " (" + Milliseconds(site.blocked_ns * 1e-6) + " blocked)";
+}
+
+// The share of the waiting in which the device runs collectives and nothing
+// else: it waits for other ranks.
+double CollectiveFrac(const Measured& m, const WaitFilter& filter) {
+  if (m.trace.communications().empty() && m.collectives.empty()) return 0;
+  const std::vector<Span> compute =
+      KernelSpans(m.trace, m.ledger->device, true);
+  const std::vector<Span> collectives =
+      Subtract(KernelSpans(m.trace, m.ledger->device, false), compute);
+  double waited = 0, behind = 0;
+  for (const HostWait& wait : m.waits.all) {
+    if (!wait.steady || !filter(wait)) continue;
+    waited += static_cast<double>(wait.blocked_ns);
+    behind += static_cast<double>(LengthIn(collectives, wait.span));
+  }
+  return waited > 0 ? behind / waited : 0;
 }
 
 }  // namespace
@@ -76,6 +94,16 @@ Finding DescribeWaits(const Measured& m, const WaitFilter& filter,
     finding.examples.push_back({m.steps.windows[wait.step].number,
                                 wait.span.begin_ns, wait.span.end_ns,
                                 sites[site].chain});
+  }
+  // Replay knows what the collective would still hold up; a bound does not.
+  if (!m.replay.check().speaks) {
+    const double frac = CollectiveFrac(m, filter);
+    if (frac >= kMostly) {
+      finding.confidence = Confidence::kHint;
+      finding.evidence += " For " + Percent(frac) +
+                          " of that time the GPU runs collectives only: it may "
+                          "be other ranks that are late.";
+    }
   }
   const WaitSums sums = SumWaits(m.waits, m.steps, filter);
   return Sized(m, std::move(finding), edit, sums.bound_ns);

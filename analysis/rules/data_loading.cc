@@ -55,7 +55,7 @@ Verdict CheckCollation(const Measured& m) {
                   std::min(std::ceil(collation.idle_ns / rest), kMostWorkers)) +
               1;
   if (cores > 0) count = std::min(count, cores);
-  finding = LoaderFix(std::move(finding), {.workers = count});
+  finding = LoaderFix(m, std::move(finding), {.workers = count});
   if (!m.has_gpu) {  // replay of a CPU-only run knows no cuts
     finding.gain_is = GainKind::kBound;
     finding.gain = {collation.idle_ns * 1e-6, 0, collation.idle_ns * 1e-6};
@@ -103,11 +103,7 @@ Verdict CheckSyncDataLoading(const Measured& m) {
     finding.assumption =
         "at best: all of the loading overlaps with the step, on " +
         Count(count - 1, "free core");
-    finding = LoaderFix(std::move(finding), {.workers = count});
-    if (m.has_gpu) {
-      finding.fix_python.pop_back();
-      finding.fix_python += ", pin_memory=True)";
-    }
+    finding = LoaderFix(m, std::move(finding), {.workers = count});
     return Fire(Sized(m, std::move(finding), {}, data));
   }
 
@@ -138,7 +134,7 @@ Verdict CheckSyncDataLoading(const Measured& m) {
         "there is a free core for each worker (the number of "
         "cores was not recorded)";
   }
-  finding = LoaderFix(std::move(finding), best);
+  finding = LoaderFix(m, std::move(finding), best);
   return Fire(std::move(finding), std::move(edits));
 }
 

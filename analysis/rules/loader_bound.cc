@@ -255,7 +255,7 @@ Verdict CheckLoaderBound(const Measured& m) {
     }
     finding.assumption = "the " + Count(cores, "usable core") +
                          " take the extra work, and storage keeps up";
-    finding = LoaderFix(std::move(finding), edits[0]);
+    finding = LoaderFix(m, std::move(finding), edits[0]);
     return Fire(std::move(finding), std::move(edits));
   }
   finding.assumption = "at best: no wait is left";
@@ -264,7 +264,8 @@ Verdict CheckLoaderBound(const Measured& m) {
   }
   finding.gain_is = GainKind::kBound;
   finding.gain = {waits.mean_ns * 1e-6, 0, waits.mean_ns * 1e-6};
-  finding = LoaderFix(std::move(finding), {.workers = std::max(most, now + 1)});
+  finding =
+      LoaderFix(m, std::move(finding), {.workers = std::max(most, now + 1)});
   if (in_beat) finding.fix_cpp += ", a longer queue: max_jobs(4 * workers)";
   finding.fix_python += "; try prefetch_factor=4";
   if (reading) {

@@ -150,6 +150,29 @@ TEST(HostSyncTest, OwnsTheTimeThatLaunchBoundWouldClaimToo) {
               launching->gain_is == GainKind::kPredicted);
 }
 
+TEST(HostSyncTest, IsAHintIfTheGpuMayWaitForOtherRanksMeanwhile) {
+  // One step, so that replay does not speak.
+  const auto waiting_for = [](std::string_view kernel) {
+    GpuText run;
+    run.Line("communication 0..1000 thread=0 allreduce");
+    run.Kernel(10, "gemm");
+    run.Kernel(4000, kernel);
+    run.Item();
+    run.Op(4000, "aten::relu");
+    run.Kernel(10, "gemm");
+    run.EndStep();
+    return run.Analyzed();
+  };
+  const Report late = waiting_for("ncclDevKernel_AllReduce");
+  const Finding* finding = Find(late, "host-sync");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
+  EXPECT_NE(finding->evidence.find("other ranks"), std::string::npos);
+  const Report busy = waiting_for("gemm");
+  ASSERT_NE(Find(busy, "host-sync"), nullptr);
+  EXPECT_NE(Find(busy, "host-sync")->confidence, Confidence::kHint);
+}
+
 TEST(HostSyncTest, CannotLookWithoutAGpuOrWithoutRuntimeCalls) {
   const Report cpu = Analyze(TraceFromText(R"(
     step 0..1000 thread=0 number=0

@@ -1,0 +1,131 @@
+// What the rules on loading, copies and waiting say of traces that other people
+// recorded: the acceptance tests of rules.md, section 6. They hold no figure
+// that was not measured by somebody else: by the second trace of a pair, or by
+// the plain sums of the traces' own README.
+#include <gtest/gtest.h>
+#include <stepscope/read.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "analysis/rules/rule_testing.h"
+
+namespace stepscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The traces lie beside the checkout, or where STEPSCOPE_TRACES says.
+std::optional<Report> ReportOf(const std::string& name) {
+  const char* other = std::getenv("STEPSCOPE_TRACES");
+  const std::string data = STEPSCOPE_TEST_DATA;
+  for (const std::string& folder :
+       {data + "/traces", std::string(other == nullptr ? "" : other),
+        data + "/../../../shared/traces"}) {
+    const fs::path path = fs::path(folder) / name;
+    if (folder.empty() || !fs::exists(path)) continue;
+    const absl::StatusOr<Trace> trace = ReadTrace(path.string());
+    EXPECT_TRUE(trace.ok()) << trace.status().message();
+    if (trace.ok()) return Analyze(*trace);
+  }
+  return std::nullopt;
+}
+
+#define REPORT_OR_SKIP(report, name)                                   \
+  const std::optional<Report> found_##report = ReportOf(name);         \
+  if (!found_##report) {                                               \
+    GTEST_SKIP() << name << " is not committed and not in "            \
+                 << "../shared/traces; STEPSCOPE_TRACES can name its " \
+                 << "folder";                                          \
+  }                                                                    \
+  const Report& report = *found_##report
+
+TEST(RulesRealTracesTest, Resnet50LoadsInProcess) {
+  REPORT_OR_SKIP(report, "resnet50_v100_workers0.pt.trace.json.gz");
+  ASSERT_FALSE(report.findings.empty());
+  const Finding& first = report.findings.front();
+  EXPECT_EQ(first.id, "sync-data-loading");
+  EXPECT_EQ(first.severity, FindingSeverity::kCritical);
+  // The second trace of the pair has a median step shorter by 49.8 ms.
+  EXPECT_NEAR(first.gain.expected_ms, 49.8, 0.15 * 49.8);
+  EXPECT_NE(first.fix_python.find("pin_memory=True"), std::string::npos);
+  // 12 unpinned copies of 11.5 ms in all, no item(), no blocking upload.
+  EXPECT_FALSE(Promises(report, "host-sync"));
+  EXPECT_TRUE(IsClean(report, "h2d-blocking"));
+}
+
+TEST(RulesRealTracesTest, Resnet50WithWorkersIsNotBlamedForLoading) {
+  REPORT_OR_SKIP(report, "resnet50_v100_workers4.pt.trace.json.gz");
+  EXPECT_TRUE(IsClean(report, "sync-data-loading"));
+  EXPECT_TRUE(IsClean(report, "loader-bound"));
+  // One upload waited for what warm-up had queued; that is no habit.
+  EXPECT_TRUE(IsClean(report, "h2d-blocking"));
+}
+
+TEST(RulesRealTracesTest, PageableUploadsWinWhatPinningWon) {
+  REPORT_OR_SKIP(report, "h2d_a100_pageable.json.gz");
+  ASSERT_FALSE(report.findings.empty());
+  const Finding& first = report.findings.front();
+  EXPECT_EQ(first.id, "h2d-pageable");
+  EXPECT_EQ(first.severity, FindingSeverity::kCritical);
+  // The pair: 68.3 to 30.7 ms.
+  EXPECT_GE(first.gain.expected_ms, 37.6 / 1.25);
+  EXPECT_LE(first.gain.expected_ms, 37.6 * 1.25);
+}
+
+TEST(RulesRealTracesTest, PinnedUploadsHaveNothingToWin) {
+  REPORT_OR_SKIP(report, "h2d_a100_pinned.json.gz");
+  EXPECT_TRUE(IsClean(report, "h2d-pageable"));
+  EXPECT_TRUE(IsClean(report, "h2d-blocking"));
+  EXPECT_TRUE(IsClean(report, "h2d-fp32-input"));
+  const Finding* sync = Find(report, "explicit-sync");
+  ASSERT_NE(sync, nullptr);  // blocked for 30.6 of 30.7 ms
+  EXPECT_EQ(sync->severity, FindingSeverity::kNote);
+}
+
+TEST(RulesRealTracesTest, RecommenderReadsBackTooOften) {
+  REPORT_OR_SKIP(report, "recsys_a100_rank3of8.json.gz");
+  const Finding* finding = Find(report, "host-sync");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->severity, FindingSeverity::kHigh);
+  // rules.md 2.9: 12.6 ms blocked, 11.6 won by a prototype's replay.
+  EXPECT_NE(finding->evidence.find("12.6 ms of 77.5 ms"), std::string::npos)
+      << finding->evidence;
+  EXPECT_NEAR(finding->gain.expected_ms, 11.6, 0.15 * 11.6);
+  EXPECT_EQ(Find(report, "launch-bound"), nullptr);  // the same idle time
+  EXPECT_TRUE(IsClean(report, "h2d-pageable"));
+  EXPECT_TRUE(IsClean(report, "loader-bound"));
+}
+
+TEST(RulesRealTracesTest, Owlv2WaitsInUploadsBesideItsLoader) {
+  REPORT_OR_SKIP(report, "owlv2_h100.json.gz");
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings.front().id, "sync-data-loading");
+  EXPECT_EQ(report.findings.front().gain_is, GainKind::kBound);
+  EXPECT_NEAR(report.findings.front().gain.expected_ms, 619, 1);
+  const Finding* uploads = Find(report, "h2d-blocking");
+  ASSERT_NE(uploads, nullptr);
+  EXPECT_EQ(uploads->gain_is, GainKind::kBound);
+  EXPECT_NE(uploads->evidence.find("could be made meanwhile"),
+            std::string::npos);
+  // 55 copies to the host, 15.3 ms: too small.
+  const Finding* reads = Find(report, "host-sync");
+  ASSERT_NE(reads, nullptr);
+  EXPECT_EQ(reads->severity, FindingSeverity::kNote);
+}
+
+TEST(RulesRealTracesTest, ToyDoesNotSayWhetherMemoryWasPinned) {
+  REPORT_OR_SKIP(report, "toy_mi250.json.gz");
+  EXPECT_NE(WhyBlind(report, "h2d-pageable"), "");
+}
+
+TEST(RulesRealTracesTest, ItemOfCpuTensorsIsNoFinding) {
+  REPORT_OR_SKIP(report, "gloo_cpu_rank34of300.json.gz");
+  EXPECT_EQ(WhyBlind(report, "host-sync"), "no GPU was recorded");
+  EXPECT_EQ(Find(report, "logging-checkpoint-stall"), nullptr);
+}
+
+}  // namespace
+}  // namespace stepscope
