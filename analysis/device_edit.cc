@@ -9,7 +9,7 @@ namespace {
 constexpr double kHandOverNs = 50'000;  // taking a finished batch
 // (M) two traces of one training with 0 and 4 workers: with them the training
 // thread needs 15 to 20 % more for the same ops.
-constexpr double kBesideWorkers = 0.15;
+constexpr double kBesideWorkers = 0.1;
 constexpr double kAsyncCallNs = 10'000;  // issuing a copy and not waiting
 
 // Each node's time unchanged.

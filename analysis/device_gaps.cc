@@ -173,8 +173,12 @@ void MeasureSteps(const Trace& trace, const Steps& steps,
         [](const StepWindow& window) { return window.host.end_ns; });
     if (step == steps.windows.end()) continue;
     if (node.gap.end_ns < steps.windows.front().host.begin_ns) continue;
+    // What a call does when its wait is over is the host's own time.
+    const int64_t waited =
+        std::min(node.call_end_ns, program.works[node.target].span.end_ns);
+    if (waited <= node.gap.end_ns) continue;
     host_ns[step - steps.windows.begin()] -=
-        LengthIn(busy, {node.gap.end_ns, node.call_end_ns});
+        LengthIn(busy, {node.gap.end_ns, waited});
   }
   program.steady = steps.steady;
   for (size_t i : steps.steady) {

@@ -30,6 +30,7 @@ class DeviceReplay {
 
   DeviceProgram program_;
   ReplayCheck check_;
+  double unchanged_ns_ = 0;  // StepNs({}), which is asked for often
 };
 
 }  // namespace stepscope

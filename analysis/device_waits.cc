@@ -14,6 +14,11 @@ constexpr int64_t kShortCallNs = 10'000;
 // Of the time of a copy, what its call must last to be blocking.
 constexpr double kHeldFor = 0.8;
 
+// A launch this long did something else beside launching.
+constexpr int64_t kLongLaunchNs = 20'000;
+// Works in flight of which a queue may be full. The driver's holds 1024.
+constexpr uint32_t kFullQueue = 500;
+
 bool Has(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
@@ -73,6 +78,8 @@ class CallWaits {
       WaitFor(node, all ? NodeWait::kDevice : NodeWait::kWork, target);
     } else if (Has(name, "Memcpy") && node.work_count > 0) {
       JudgeCopy(node, node.first_work + node.work_count - 1);
+    } else if (node.work_count > 0 && length > kLongLaunchNs) {
+      JudgeLaunch(node);
     } else if ((Has(name, "Free") || Has(name, "Unregister")) &&
                !Has(name, "Async") && length > kShortCallNs) {
       const uint32_t last = LastDone(node);
@@ -97,6 +104,17 @@ class CallWaits {
                  held >= kHeldFor * work.span.length())) {
       WaitFor(node, NodeWait::kWork, last);
     }
+  }
+
+  // A launch that takes long while hundreds are in flight waits for room among
+  // them: for the work that ended last when it went on.
+  void JudgeLaunch(HostNode& node) {
+    const uint32_t last = LastDone(node);
+    if (last == kNoWork || launched_ - last < kFullQueue ||
+        program_.works[last].span.end_ns <= node.gap.end_ns) {
+      return;
+    }
+    WaitFor(node, NodeWait::kWork, last);
   }
 
   // The launched work that ended last before the call returned.

@@ -43,12 +43,17 @@ Gain PredictGain(const Measured& measured, const Edit& edit) {
   gain.expected_ms = (now - replay.StepNs(edit)) * 1e-6;
   const double noise = gain.expected_ms * RobustCov(measured) /
                        std::sqrt(std::max<double>(measured.stats.steady, 1));
-  gain.low_ms = std::min((1 - kModelError) * gain.expected_ms,
-                         won_ms(kPoorEfficiency, kDearWorker, kPoorScale)) -
-                noise;
-  gain.high_ms = std::max((1 + kModelError) * gain.expected_ms,
-                          won_ms(kGoodEfficiency, kCheapWorker, kGoodScale)) +
-                 noise;
+  // Nothing of what is varied below plays a part in it.
+  const bool certain =
+      replay.device() != nullptr && edit.scales.empty() && edit.workers < 0;
+  const double poor = certain
+                          ? gain.expected_ms
+                          : won_ms(kPoorEfficiency, kDearWorker, kPoorScale);
+  const double good = certain
+                          ? gain.expected_ms
+                          : won_ms(kGoodEfficiency, kCheapWorker, kGoodScale);
+  gain.low_ms = std::min((1 - kModelError) * gain.expected_ms, poor) - noise;
+  gain.high_ms = std::max((1 + kModelError) * gain.expected_ms, good) + noise;
   gain.low_ms = std::max(gain.low_ms, 0.0);
   gain.high_ms = std::min(gain.high_ms, measured.stats.mean_ms);
   return gain;

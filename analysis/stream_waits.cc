@@ -19,6 +19,10 @@ constexpr int64_t kQueuedLatencyNs = 10'000;
 // Launching on an idle device where the run itself shows none.
 constexpr double kUsualLatencyNs = 5'000;
 
+// What lasts longer is queueing behind something that was not recorded.
+constexpr double kMostLatencyNs = 50'000;
+constexpr size_t kFewSamples = 4;
+
 class StreamWaits {
  public:
   StreamWaits(const Trace& trace, DeviceProgram& program)
@@ -88,7 +92,9 @@ std::array<double, 3> StreamWaits::TypicalLatencies() const {
   }
   std::array<double, 3> typical;
   for (size_t i = 0; i < 3; ++i) {
-    typical[i] = delays[i].empty() ? kUsualLatencyNs : Median(delays[i]);
+    typical[i] = delays[i].size() < kFewSamples
+                     ? kUsualLatencyNs
+                     : std::min(Median(delays[i]), kMostLatencyNs);
   }
   return typical;
 }

@@ -123,6 +123,20 @@ TEST(DeviceReplayTest, FasterKernelsWinTheirTimeWhereTheDeviceIsBusy) {
   EXPECT_NEAR(run.After(edit), Truth(body(45)), 0.02 * Truth(body(45)));
 }
 
+// Nothing in such a loop waits but the launches themselves, for room.
+TEST(DeviceReplayTest, FasterKernelsWinTheirTimeBehindAFullQueue) {
+  const auto body = [](double us) {
+    return [us](GpuLoop& loop) { ManyKernels(loop, 700, us, 5); };
+  };
+  const Recorded run(body(60));
+  ASSERT_TRUE(run.check().speaks) << run.check().why_not;
+  Edit edit;
+  for (const WorkRef& work : run.Kernels("some_kernel")) {
+    edit.scales.push_back({work, 0.5});
+  }
+  EXPECT_NEAR(run.After(edit), Truth(body(30)), 0.03 * Truth(body(30)));
+}
+
 TEST(DeviceReplayTest, AReadInTheMiddleCostsTheHostItsLead) {
   const auto body = [](bool reads) {
     return [reads](GpuLoop& loop) {

@@ -52,15 +52,22 @@ double GpuLoop::Start(int64_t stream, double called_us, double us) {
 }
 
 void GpuLoop::Kernel(double us, int64_t stream, std::string_view name) {
-  const double start_us = Start(stream, now_us_, us);
+  std::deque<double>& ends = in_flight_[stream];
+  while (!ends.empty() && ends.front() <= now_us_) ends.pop_front();
+  double call_us = kCallUs;
+  if (ends.size() >= kQueue) {
+    call_us = std::max(call_us, ends[ends.size() - kQueue] + 2 - now_us_);
+  }
+  const double start_us = Start(stream, now_us_ + call_us - kCallUs, us);
+  ends.push_back(start_us + us);
   stepscope::Kernel kernel;
   kernel.begin_ns = Ns(start_us);
   kernel.end_ns = Ns(start_us + us);
-  kernel.correlation = Call("cudaLaunchKernel", kCallUs);
+  kernel.correlation = Call("cudaLaunchKernel", call_us);
   kernel.stream = stream;
   kernel.name = builder_.Intern(name);
   builder_.Add(kernel);
-  now_us_ += kCallUs;
+  now_us_ += call_us;
 }
 
 void GpuLoop::Transfer(double us, bool to_host, bool pinned) {

@@ -1,11 +1,13 @@
 // A training loop on one GPU, simple enough to know its times by hand: a launch
-// costs 5 us and reaches an idle device after 10 us; streams run side by side
-// without slowing each other. Recorded as a Trace, and timed.
+// costs 5 us and reaches an idle device after 10 us, or waits while 1024 works
+// are in flight on the stream; streams run side by side without slowing each
+// other. Recorded as a Trace, and timed.
 #pragma once
 
 #include <stepscope/trace_builder.h>
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <string_view>
@@ -17,6 +19,7 @@ class GpuLoop {
  public:
   static constexpr double kCallUs = 5;
   static constexpr double kLatencyUs = 10;
+  static constexpr size_t kQueue = 1024;
 
   // Code of the training thread between ops.
   void Host(double us) { now_us_ += us; }
@@ -52,7 +55,8 @@ class GpuLoop {
   static constexpr int64_t kEpochNs = 1'700'000'000'000'000'000;
   TraceBuilder builder_;
   RowId thread_ = builder_.ThreadRow(1, 1);
-  std::map<int64_t, double> free_us_;  // by stream
+  std::map<int64_t, double> free_us_;                // by stream
+  std::map<int64_t, std::deque<double>> in_flight_;  // ends of kernels
   double now_us_ = 0;
   double step_begin_us_ = 0;
   double tiled_end_us_ = 0;
