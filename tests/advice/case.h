@@ -6,7 +6,8 @@
 //   plant RULE ...        must be found (the planted fault) if putting it right
 //                         brings 3 % or more; of several, each by itself
 //   note RULE             must be found, but as a note
-//   allow RULE ...        may be found: another sight of the same fault
+//   allow RULE ...        may be found: another sight of the same fault; may
+//                         mute the planted one
 //   vary NAME LOW..HIGH   $NAME in the program, drawn afresh for every seed
 //   sporadic              the fault is in some steps, which the report sets
 //                         apart: its mean is not that of all steps

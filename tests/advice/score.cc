@@ -17,6 +17,14 @@ bool Has(const std::vector<std::string>& list, const std::string& id) {
   return std::ranges::find(list, id) != list.end();
 }
 
+// One advice per cause: another finding owns the time.
+bool IsMutedBy(const Report& report, const std::string& id,
+               const std::vector<std::string>& owners) {
+  return std::ranges::any_of(owners, [&](const std::string& owner) {
+    return Has(report.muted, id + " (by " + owner + ")");
+  });
+}
+
 std::string Text(const char* format, double a, double b, double c) {
   char text[200];
   std::snprintf(text, sizeof text, format, a, b, c);
@@ -112,6 +120,11 @@ void Score::AddPlanted(const AdviceCase& one, uint64_t seed, const Trial& trial,
     return;
   }
   ++score.planted;
+  if (IsMutedBy(trial.report, id, one.allow)) {
+    ++score.found;
+    ++score.unsized;
+    return;
+  }
   const Finding* finding = FindingOf(trial.report, id);
   if (!urged) {
     const auto blind =
