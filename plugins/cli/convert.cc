@@ -14,7 +14,8 @@
 namespace stepscope {
 namespace {
 
-constexpr OptionName kConvertOptions[] = {{"--flavour"}, {"--advice", false}};
+constexpr OptionName kConvertOptions[] = {
+    {"--flavour"}, {"--advice", false}, {"--no-input-wait", false}};
 constexpr std::string_view kFlavours[] = {"kineto", "tb"};
 
 constexpr const char* kConvertUsage =
@@ -29,6 +30,8 @@ the format:
 
 Options:
   --flavour kineto|tb  the dialect of a Chrome trace, whatever the name says
+  --no-input-wait      leave out of an XSpace the row of waits for batches,
+                       which is there for XProf to count them as input
   --advice             analyse the trace too and draw what was found in it
   --help, -h           this text
 
@@ -85,7 +88,9 @@ int ConvertCommand(std::span<const std::string> words) {
   for (const Loss& loss : trace->losses()) Complain(in + ": " + loss.detail);
   std::vector<Annotation> annotations;
   if (parsed->has("--advice")) annotations = ToAnnotations(Analyze(*trace));
-  const absl::Status written = WriteTrace(*trace, annotations, *format, out);
+  const absl::Status written =
+      WriteTrace(*trace, annotations, *format, out,
+                 {.input_wait = !parsed->has("--no-input-wait")});
   if (written.ok()) return 0;
   Complain(written);
   return 1;

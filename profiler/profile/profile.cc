@@ -112,6 +112,7 @@ void Profile::State::Start(ProfileOptions options) {
                             .print_report = options.print_report,
                             .write_chrome_tb = options.write_chrome_tb,
                             .write_xspace = options.write_xspace,
+                            .xspace_input_wait = options.xspace_input_wait,
                             .write_chrome_kineto = options.write_chrome_kineto,
                             .on_report = std::move(options.on_report)},
       std::move(log), errors);

@@ -97,7 +97,8 @@ void WindowOutput::WriteFiles(const Trace& trace, const Report& report,
                     paths.chrome_kineto));
   }
   if (options_.write_xspace) {
-    note(WriteTrace(trace, annotations, Format::kXSpace, paths.xspace));
+    note(WriteTrace(trace, annotations, Format::kXSpace, paths.xspace,
+                    {.input_wait = options_.xspace_input_wait}));
   }
   if (options_.write_chrome_tb) {
     note(WriteTrace(trace, annotations, Format::kChromeTb, paths.chrome_tb));

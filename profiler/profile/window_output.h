@@ -27,6 +27,7 @@ class WindowOutput {
     bool print_report = true;
     bool write_chrome_tb = true;
     bool write_xspace = true;
+    bool xspace_input_wait = true;
     bool write_chrome_kineto = true;
     std::function<void(const Trace&, const Report&)> on_report;
   };

@@ -17,6 +17,7 @@ namespace stepscope {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 struct Outcome {
@@ -111,6 +112,14 @@ TEST_F(TraceCommandsTest, ConvertWritesTextXSpaceAndAdvice) {
   EXPECT_EQ(Run("convert " + trace_ + " " + folder_.At("h.xplane.pb")).status,
             0);
   EXPECT_THAT(ReadBytes(folder_.At("h.xplane.pb")), HasSubstr("/device:GPU:0"));
+  EXPECT_THAT(ReadBytes(folder_.At("h.xplane.pb")),
+              HasSubstr("stepscope: input wait"));
+  EXPECT_EQ(
+      Run("convert --no-input-wait " + trace_ + " " + folder_.At("w.xplane.pb"))
+          .status,
+      0);
+  EXPECT_THAT(ReadBytes(folder_.At("w.xplane.pb")),
+              Not(HasSubstr("stepscope: input wait")));
   const std::string advised = folder_.At("advised.txt");
   EXPECT_EQ(Run("convert --advice " + trace_ + " " + advised).status, 0);
   EXPECT_EQ(ReadBytes(text).find("\nannotation "), std::string::npos);

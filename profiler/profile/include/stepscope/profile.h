@@ -50,6 +50,8 @@ struct ProfileOptions {
   bool print_report = true;         // on stdout, by rank 0
   bool write_chrome_tb = true;      // for TensorBoard's PyTorch plugin
   bool write_xspace = true;         // for TensorBoard's XProf
+  bool xspace_input_wait = true;    // with waits for batches as a row of the
+                                    // GPU, which XProf counts as input
   bool write_chrome_kineto = true;  // for Perfetto, HTA, `stepscope analyze`
 
   // How long the end of the scope waits for analysis and files.
