@@ -98,23 +98,40 @@ struct Call {
   std::set<NameId> kernels = {};
 };
 
-std::vector<Call> FindCalls(const Measured& m) {
+// By row: the convolution that an op is or serves; kNone for others. Empty if
+// nothing is convolved.
+std::vector<RowId> FindConvolutions(const Trace& trace) {
+  std::vector<int8_t> convolves(trace.name_count(), -1);
+  std::vector<RowId> found(trace.ops().size(), kNone);
+  bool any = false;
+  for (RowId row = 0; row < found.size(); ++row) {
+    const Op& op = trace.ops()[row];
+    int8_t& known = convolves[op.name];
+    if (known < 0) {
+      known = ClassOfOp(trace.name(op.name)) == KernelClass::kConvolution;
+    }
+    if (op.parent != kNone) found[row] = found[op.parent];
+    if (known) found[row] = row;
+    any |= known;
+  }
+  if (!any) found.clear();
+  return found;
+}
+
+std::vector<Call> FindCalls(const Measured& m,
+                            const std::vector<RowId>& convolutions) {
   std::vector<int8_t> convolves(m.trace.name_count(), -1);
   std::unordered_map<RowId, size_t> index;
   std::vector<Call> calls;
   for (const Kernel& kernel : m.trace.kernels()) {
-    if (kernel.op == kNone) continue;
+    if (kernel.op == kNone || convolutions[kernel.op] == kNone) continue;
     int8_t& known = convolves[kernel.name];
     if (known < 0) {
       const KernelClass kind = TraitsOfKernel(m.trace.name(kernel.name)).kind;
       known = kind == KernelClass::kConvolution || kind == KernelClass::kMatmul;
     }
     if (known == 0) continue;
-    const RowId op = MultiplyingOp(m.trace, kernel.op);
-    if (op == kNone || ClassOfOp(m.trace.name(m.trace.ops()[op].name)) !=
-                           KernelClass::kConvolution) {
-      continue;
-    }
+    const RowId op = convolutions[kernel.op];
     const auto [known_call, added] = index.try_emplace(op, calls.size());
     if (added) calls.push_back({.op = op});
     calls[known_call->second].kernels.insert(kernel.name);
@@ -123,17 +140,18 @@ std::vector<Call> FindCalls(const Measured& m) {
   return calls;
 }
 
-// Ops that allocate workspace or time kernels with events: a search does.
-std::unordered_set<RowId> OpsThatTryThings(const Trace& trace) {
+// Convolutions that allocate workspace or time kernels with events: a search
+// does.
+std::unordered_set<RowId> OpsThatTryThings(
+    const Trace& trace, const std::vector<RowId>& convolutions) {
   std::unordered_set<RowId> ops;
   for (const RuntimeCall& call : trace.runtime_calls()) {
-    if (call.op == kNone) continue;
+    if (call.op == kNone || convolutions[call.op] == kNone) continue;
     const std::string_view name = trace.name(call.name);
     if (name.find("Malloc") != std::string_view::npos ||
         name.find("Free") != std::string_view::npos ||
         name.find("Event") != std::string_view::npos) {
-      const RowId op = MultiplyingOp(trace, call.op);
-      if (op != kNone) ops.insert(op);
+      ops.insert(convolutions[call.op]);
     }
   }
   return ops;
@@ -147,9 +165,12 @@ bool InStepThatCounts(const Measured& m, int64_t time) {
 }
 
 Verdict CheckConvRetuning(const Measured& m) {
-  const std::vector<Call> calls = FindCalls(m);
+  const std::vector<RowId> convolutions = FindConvolutions(m.trace);
+  if (convolutions.empty()) return Clean();
+  const std::vector<Call> calls = FindCalls(m, convolutions);
   if (calls.empty()) return Clean();
-  const std::unordered_set<RowId> trying = OpsThatTryThings(m.trace);
+  const std::unordered_set<RowId> trying =
+      OpsThatTryThings(m.trace, convolutions);
   std::set<std::pair<NameId, RowId>> seen;
   std::vector<double> lengths;
   std::vector<RowId> bursts;
