@@ -70,10 +70,11 @@ std::string_view JsonEventsReader::Next() {
 
 void JsonEventsReader::Distrust() {
   const size_t found = FindEventBegin(last_.begin + 1);
-  const bool as_expected =
-      next_ready_ < ready_.size()
-          ? found == ready_[next_ready_].begin
-          : found == kNowhere || found >= std::min(event_begin_, scanned_);
+  // Nothing to start over at: what was cut out already is all there is.
+  if (found == kNowhere) return;
+  const bool as_expected = next_ready_ < ready_.size()
+                               ? found == ready_[next_ready_].begin
+                               : found >= std::min(event_begin_, scanned_);
   if (as_expected) return;
   RestartAt(found);
   Scan();

@@ -177,6 +177,15 @@ TEST_F(DamagedFilesTest, CutInTheLogLinesBehindTheEventsKeepsAllEvents) {
   EXPECT_EQ(LossCount(trace, "truncated-file"), 1);
 }
 
+// Nothing behind the damage begins like an event: what was cut out stands.
+TEST_F(DamagedFilesTest, EventBehindADamagedOneMayBeginWithAnyKey) {
+  const Trace trace = Read(
+      R"([{"ph": "X" "cat": "cpu_op"}, {"args": {}, "ph": "X",)"
+      R"( "cat": "cpu_op", "name": "one", "ts": 1, "dur": 1}])");
+  EXPECT_EQ(trace.ops().size(), 1u);
+  EXPECT_EQ(LossCount(trace, "damaged-events"), 1);
+}
+
 TEST_F(DamagedFilesTest, FileOfOnlyDamagedEventsIsAnError) {
   absl::StatusOr<Trace> trace =
       TryRead(R"({"traceEvents": [{"ph" "X"}, {"ph": : 1}]})");
