@@ -156,28 +156,27 @@ Verdict CheckMisalignedDims(const Measured& m) {
   for (const WorkScale& scale : edit.scales) slow.insert(scale.work.row);
   finding.examples = LongestKernels(
       m, [&](const KernelUse& use) { return slow.contains(use.kernel); });
-});
-const std::string unit = std::to_string(UnitOf(worst->precision));
-finding.evidence =
-    "Matrix products whose sizes are not multiples of " + unit + " take " +
-    Milliseconds(time * 1e-6) + " per step" +
-    (compared ? " at less than 70 % of the rate of aligned ones."
-              : " in kernels that load one or two elements at a time.") +
-    " The longest is " + Sizes(worst->shape) + ".";
-finding.where = OpWithShapes(m.trace, worst->op);
-finding.assumption =
-    "padded sizes run as fast as aligned products in this run, or as memory "
-    "allows; " +
-    PeaksInWords(m.kernels.peaks);
-finding.fix_cpp =
-    "pad classes, vocabulary, channels and sequence length to "
-    "multiples of " +
-    unit + " (64 is best on A100 and later)";
-finding.fix_python = finding.fix_cpp;
-finding.wrong_if = "the same product is as slow with padded sizes";
-finding = Sized(m, std::move(finding), edit, saved);
-finding.evidence += HostFirst(m, finding, saved);
-return Fire(std::move(finding), {std::move(edit)});
+  const std::string unit = std::to_string(UnitOf(worst->precision));
+  finding.evidence =
+      "Matrix products whose sizes are not multiples of " + unit + " take " +
+      Milliseconds(time * 1e-6) + " per step" +
+      (compared ? " at less than 70 % of the rate of aligned ones."
+                : " in kernels that load one or two elements at a time.") +
+      " The longest is " + Sizes(worst->shape) + ".";
+  finding.where = OpWithShapes(m.trace, worst->op);
+  finding.assumption =
+      "padded sizes run as fast as aligned products in this run, or as memory "
+      "allows; " +
+      PeaksInWords(m.kernels.peaks);
+  finding.fix_cpp =
+      "pad classes, vocabulary, channels and sequence length to "
+      "multiples of " +
+      unit + " (64 is best on A100 and later)";
+  finding.fix_python = finding.fix_cpp;
+  finding.wrong_if = "the same product is as slow with padded sizes";
+  finding = Sized(m, std::move(finding), edit, saved);
+  finding.evidence += HostFirst(m, finding, saved);
+  return Fire(std::move(finding), {std::move(edit)});
 }
 
 constexpr Rule kRules[] = {
