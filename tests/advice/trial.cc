@@ -17,7 +17,7 @@ namespace {
 // Steps of a fixed program: enough for a mean that is nearly free of noise.
 constexpr int kStepsOfTruth = 20;
 // Workers deliver in bursts of as many batches as there are of them.
-constexpr int kStepsWithWorkers = 96;
+constexpr int kStepsWithWorkers = 60;
 // Where the advice names no number.
 constexpr double kWorkers = 8, kThreads = 8;
 
@@ -91,7 +91,7 @@ absl::Status FollowPlan(const AdviceCase& one, const Values& values,
   if (plan.ids.empty()) return absl::OkStatus();
   const absl::StatusOr<ProgramRun> run =
       RunWith(one, AsPlanSays(values, plan), fixed,
-              {.seed = seed, .steps = StepsOfTruth(one)});
+              {.seed = seed, .steps = StepsOfTruth(one), .record = false});
   if (!run.ok()) return run.status();
   trial.planned_ms = run->mean_step_ms;
   return absl::OkStatus();
@@ -117,7 +117,8 @@ absl::StatusOr<Trial> Try(const AdviceCase& one, uint64_t seed) {
     fixed[i] = true;
     const absl::StatusOr<ProgramRun> better = RunWith(
         one, AsFindingSays(values, FindingOf(trial.report, one.plant[i])),
-        fixed, {.seed = seed + 1 + i, .steps = StepsOfTruth(one)});
+        fixed,
+        {.seed = seed + 1 + i, .steps = StepsOfTruth(one), .record = false});
     if (!better.ok()) return better.status();
     trial.fixed_ms.push_back(better->mean_step_ms);
   }

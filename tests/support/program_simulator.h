@@ -67,7 +67,8 @@ namespace stepscope {
 
 struct SimulatorOptions {
   uint64_t seed = 1;
-  int steps = -1;  // recorded steps; -1: as the program says
+  int steps = -1;      // recorded steps; -1: as the program says
+  bool record = true;  // false: only the mean step is wanted
 };
 
 struct ProgramRun {

@@ -87,7 +87,7 @@ absl::StatusOr<ProgramRun> RunProgram(std::string_view text,
 
   ProgramRun run;
   run.mean_step_ms = TrueStepNs(*machine, codes[0]) * 1e-6;
-  for (int r = 0; r < machine->ranks; ++r) {
+  for (int r = 0; r < machine->ranks && options.record; ++r) {
     run.ranks.push_back(
         RecordingOf(*machine, codes[r], r, ranks[r]->usage(), *jitters[r]));
   }
