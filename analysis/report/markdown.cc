@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "labels.h"
+#include "ranks.h"
 #include "words.h"
 
 namespace stepscope {
@@ -82,7 +83,11 @@ std::string ToMarkdown(const Report& report) {
   }
   const std::string plan = PlanInWords(report);
   if (!plan.empty()) text += "\n" + Escaped(plan) + "\n";
-  return text;
+  const std::vector<std::string> ranks = RankLines(report, false);
+  if (ranks.empty()) return text;
+  text += "\n```\n";
+  for (const std::string& line : ranks) text += line + "\n";
+  return text + "```\n";
 }
 
 }  // namespace stepscope

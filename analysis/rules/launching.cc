@@ -149,7 +149,15 @@ constexpr Rule kRules[] = {
      .needs = {Kind::kOp},
      .check = &CheckLaunchBound,
      .reference = "Optimization and Performance Tuning with PyTorch, section "
-                  "3: CUDA graphs and torch.compile"}};
+                  "3: CUDA graphs and torch.compile",
+     .detect = "dispatch and host code between ops take 10 % of the step "
+               "(between XProf's moderate and high), in at least 200 launches "
+               "or ops per step",
+     .avoid = "idle time that waits, loading, the garbage collector or the "
+              "allocator own",
+     .fix_cpp = "at::cuda::CUDAGraph, AOTInductor, fewer and larger ops",
+     .fix_python = "torch.compile(mode=\"reduce-overhead\"), a larger "
+                   "batch"}};
 
 }  // namespace
 

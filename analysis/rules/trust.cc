@@ -231,19 +231,41 @@ constexpr Rule kRules[] = {
      .needs_steps = false,
      .needs = {},
      .check = &CheckCaptureIncomplete,
-     .reference = "stepscope: what was lost is said first"},
+     .reference = "stepscope: what was lost is said first",
+     .detect = "an error where records were dropped or more than 0.1 % have "
+               "impossible times; a warning where more than 1 % of the GPU's "
+               "works have no launch or launches no work",
+     .avoid = "kernels of a CUDA graph, which share one launch; what the end "
+              "of the window cut off",
+     .fix_cpp = "a larger max_buffer_bytes, fewer kinds of events, fewer "
+                "active steps",
+     .fix_python = "fewer active steps, no stacks, prof.step() in every "
+                   "iteration"},
     {.id = "observer-effect",
      .question = "Did recording change what it measured?",
      .needs = {},
      .check = &CheckObserverEffect,
      .reference = "17 tips for faster training, 13: turn debugging and "
-                  "profiling off"},
+                  "profiling off",
+     .detect = "recorded steps are more than 5 % longer than the wait steps "
+               "before them, which were timed with everything off (an error "
+               "beyond 15 %); in files, the profiler's own records above 3 % "
+               "of the step, or an op in every 4 us of a host-bound run",
+     .avoid = "wait steps that still warm up",
+     .fix_cpp = "record without shapes, stacks and memory; fewer active steps",
+     .fix_python = "record_shapes=False, with_stack=False, "
+                   "profile_memory=False; fewer active steps"},
     {.id = "warmup-in-window",
      .question = "Were steps recorded that were still warming up?",
      .needs = {},
      .check = &CheckWarmup,
      .reference = "PyTorch Performance Features and How They Interact: first "
-                  "runs"}};
+                  "runs",
+     .detect = "a step is 1.2 times the median of the others, and loading, "
+               "compiling or first allocations explain 30 % of the excess",
+     .avoid = "slow steps that nothing explains: they are outliers",
+     .fix_cpp = "a schedule with 3 warm-up steps or more",
+     .fix_python = "schedule(wait=3, warmup=3, active=3)"}};
 
 }  // namespace
 
