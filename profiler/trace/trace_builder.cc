@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "name_table.h"
+#include "row_times.h"
 #include "trace_links.h"
 
 namespace stepscope {
@@ -58,23 +59,6 @@ template <typename Row>
 RowId Push(std::vector<Row>& rows, const Row& row) {
   rows.push_back(row);
   return static_cast<RowId>(rows.size() - 1);
-}
-
-int64_t BeginOf(const Allocation& row) { return row.time_ns; }
-int64_t EndOf(const Allocation& row) { return row.time_ns; }
-int64_t BeginOf(const Settings& row) { return row.time_ns; }
-int64_t EndOf(const Settings& row) { return row.time_ns; }
-int64_t BeginOf(const DeviceMemory& row) { return row.time_ns; }
-int64_t EndOf(const DeviceMemory& row) { return row.time_ns; }
-int64_t BeginOf(const DeviceSample& row) { return row.time_ns; }
-int64_t EndOf(const DeviceSample& row) { return row.time_ns; }
-template <typename Row>
-int64_t BeginOf(const Row& row) {
-  return row.begin_ns;
-}
-template <typename Row>
-int64_t EndOf(const Row& row) {
-  return row.end_ns;
 }
 
 template <typename Row>
@@ -293,50 +277,6 @@ void TraceBuilder::LinkAllocations() {
   for (Allocation& event : trace_.allocations_)
     event.op = finder.At(event.thread, event.time_ns);
   LinkReleases(trace_.allocations_);
-}
-
-void TraceBuilder::Clip(const Options& options) {
-  const int64_t begin = options.window_begin_ns;
-  const int64_t end = options.window_end_ns;
-  const auto outside = [&](const auto& row) {
-    return EndOf(row) < begin || BeginOf(row) >= end;
-  };
-  std::erase_if(trace_.steps_, [&](const Step& step) {
-    return step.end_ns <= begin || step.begin_ns >= end;
-  });
-  // What was read once per step lives and dies with its step.
-  const auto of_no_step = [&](const auto& row) {
-    return row.step >= 0 &&
-           std::none_of(
-               trace_.steps_.begin(), trace_.steps_.end(),
-               [&](const Step& step) { return step.number == row.step; });
-  };
-  std::erase_if(trace_.settings_, of_no_step);
-  std::erase_if(trace_.host_usage_, of_no_step);
-  std::erase_if(trace_.ranges_, outside);
-  std::erase_if(trace_.ops_, outside);
-  std::erase_if(trace_.python_frames_, outside);
-  std::erase_if(trace_.allocations_, outside);
-  std::erase_if(trace_.communications_, outside);
-  std::erase_if(trace_.overheads_, outside);
-  std::erase_if(trace_.device_memory_, outside);
-  // One taken as the last step ended is a moment younger than the window.
-  std::erase_if(trace_.device_samples_, [&](const DeviceSample& row) {
-    return row.step >= 0 ? of_no_step(row) : outside(row);
-  });
-  // Work on the device belongs to the window its launch was in, however late it
-  // runs.
-  const CallFinder finder(trace_.runtime_calls_);
-  const auto launched_outside = [&](const auto& work) {
-    const RowId call = finder.Of(work.correlation, work.begin_ns);
-    if (call == kNone) return outside(work);
-    return outside(trace_.runtime_calls_[call]);
-  };
-  std::erase_if(trace_.kernels_, launched_outside);
-  std::erase_if(trace_.copies_, launched_outside);
-  std::erase_if(trace_.memsets_, launched_outside);
-  std::erase_if(trace_.syncs_, launched_outside);
-  std::erase_if(trace_.runtime_calls_, outside);
 }
 
 }  // namespace stepscope
