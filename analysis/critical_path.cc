@@ -172,7 +172,7 @@ std::vector<PathPiece> Walk::Back() {
 std::vector<PathPiece> Refine(std::vector<PathPiece> path,
                               const std::vector<Segment>& host) {
   std::vector<PathPiece> refined;
-  refined.reserve(2 * path.size());
+  refined.reserve(path.size() + host.size());
   size_t next = 0;
   for (PathPiece piece : path) {
     if (piece.cause != Cause::kHostCode) {
