@@ -138,6 +138,35 @@ TEST(ObserverEffectTest, OverheadRecordsTellInAFile) {
             Confidence::kHint);
 }
 
+// A step of 10 ms that waits 8 ms for its batch and then makes `ops` ops in 2
+// ms.
+Report Dense(int ops) {
+  std::string text =
+      "step 0..10000000 thread=0\n"
+      "range 0..8000000 thread=0 kind=loader enumerate(DataLoader)\n"
+      "runtime_call 8000000..8005000 thread=0 correlation=1 cudaLaunchKernel\n"
+      "kernel 8005000..9000000 correlation=1 k\n";
+  for (int i = 0; i < ops; ++i) {
+    const int64_t begin = 8'010'000 + 1'980'000LL * i / ops;
+    text += "op " + std::to_string(begin) + ".." + std::to_string(begin + 500) +
+            " thread=0 aten::view\n";
+  }
+  return Analyze(TraceFromText(text));
+}
+
+TEST(ObserverEffectTest, CountsEventsAgainstTheTimeTheHostWorked) {
+  EXPECT_FALSE(IsClean(Dense(520), "observer-effect"));
+  EXPECT_TRUE(IsClean(Dense(480), "observer-effect"));
+}
+
+TEST(ObserverEffectTest, LoadingKernelsIsNotTheProfilers) {
+  EXPECT_TRUE(
+      IsClean(Analyze(TraceFromText(
+                  "step 0..1000000 thread=0\nop 0..900000 thread=0 aten::mm\n"
+                  "overhead 0..100000 thread=0 Lazy Function Loading\n")),
+              "observer-effect"));
+}
+
 TEST(WarmupTest, NamesTheStepAndBothMeans) {
   const Report report = Analyze(TraceFromText(R"(
     step 0..300000000 thread=0 number=6
