@@ -119,6 +119,9 @@ Verdict CheckStraggler(const RankComparison& ranks) {
   const double wait = WaitOfOthers(ranks, *row);
   if (wait * 1e3 < kResiduals * ranks.clock_residual_us) return Clean();
   const auto [cause, more] = CauseOf(ranks, *row);
+  // Ranks that never waited for each other drift apart and stay apart: of two,
+  // the later one is slow only if it does something for longer.
+  if (cause.empty() && ranks.rows.size() < kRanksForScore) return Clean();
   const std::string name = "rank " + std::to_string(row->rank);
   Finding finding;
   finding.confidence = Confidence::kStrong;
@@ -140,7 +143,8 @@ Verdict CheckStraggler(const RankComparison& ranks) {
       "another rank is last in a longer recording: then the load is "
       "imbalanced, not the rank slow";
   finding.gain_is = GainKind::kBound;
-  const double gain = std::min(wait, std::max(row->late_ms, 0.0));
+  // What it does longer behind the last collective makes nobody wait in sight.
+  const double gain = std::max({wait, row->late_ms, more});
   finding.gain = {gain, 0, gain};
   return Fire(std::move(finding));
 }
