@@ -11,8 +11,8 @@
 
 #include "blocking.h"
 #include "causes.h"
-#include "critical_path.h"
 #include "collectives.h"
+#include "critical_path.h"
 #include "device_ledger.h"
 #include "graph.h"
 #include "kernel_uses.h"
@@ -41,10 +41,10 @@ struct Measured {
   std::optional<DeviceLedger> ledger;  // runs with a GPU
   KernelUses kernels;                  // the same
   std::vector<Collective> collectives;
-  Waits waits;                         // runs with a GPU
+  Waits waits;  // runs with a GPU
   Replay replay;
 
-  double MeanNs(Cause cause) const;  // per steady step
+  double MeanNs(Cause cause) const;    // per steady step
   Spread SpreadMs(Cause cause) const;  // over the steady steps
   double step_ns() const { return stats.mean_ms * 1e6; }
   // The share of steady steps in which `cause` takes at least `ns`.

@@ -26,7 +26,7 @@ Verdict CheckCoresIdle(const Measured& m) {
   }
   const int ranks = std::max(1, m.trace.run().local_ranks);
   const int workers = std::max(0, program.workers);
-  if (program.threads * ranks + workers >= all_cores) return Clean();
+  if (int64_t{program.threads} * ranks + workers >= all_cores) return Clean();
   double parallel = 0;
   for (const auto& step : program.steps) {
     for (const Work& work : step) {
@@ -102,7 +102,8 @@ Verdict CheckOversubscription(const Measured& m) {
   }
   delay /= rows;
   const int ranks = std::max(1, m.trace.run().local_ranks);
-  const int demand = threads * ranks + workers;
+  // A file may hold any number.
+  const int64_t demand = int64_t{threads} * ranks + workers;
   if (demand <= kDemand * cores || delay < kDelayShare * m.step_ns()) {
     return Clean();
   }

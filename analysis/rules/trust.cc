@@ -7,6 +7,7 @@
 #include <cmath>
 #include <string>
 
+#include "recording_load.h"
 #include "report/words.h"
 #include "rule.h"
 
@@ -19,7 +20,6 @@ constexpr double kDistorted = 0.05, kVeryDistorted = 0.15;
 constexpr double kOverheadOffline = 0.03;
 constexpr double kDevicePaces = 0.9;  // busy so much of the step
 constexpr double kNsPerOpOffline = 4'000;
-constexpr double kHostShare = 0.3;  // of the step, where the host sets the pace
 
 Finding Status(FindingStatus status, Confidence confidence) {
   Finding finding;
@@ -159,80 +159,25 @@ Verdict CheckObserverLive(const Measured& m) {
   return Fire(std::move(finding));
 }
 
-// Time in `window` that the training thread did not spend waiting for batches
-// or for the device.
-int64_t HostNs(const Measured& m, Span window) {
-  std::vector<Span> waits;
-  for (const Range& range : m.trace.ranges()) {
-    if (range.kind == RangeKind::kLoader && range.thread == m.steps.thread) {
-      waits.push_back({range.begin_ns, range.end_ns});
-    }
-  }
-  for (const RuntimeCall& call : m.trace.runtime_calls()) {
-    const std::string_view name = m.trace.name(call.name);
-    if (call.thread == m.steps.thread &&
-        (name.find("Synchronize") != std::string_view::npos ||
-         name.find("Memcpy") != std::string_view::npos)) {
-      waits.push_back({call.begin_ns, call.end_ns});
-    }
-  }
-  return window.length() - LengthIn(Merge(std::move(waits)), window);
-}
-
-// Whether the host sets the pace, so that recording it lengthens the step.
-bool HostSetsPace(const Measured& m) {
-  if (!m.has_gpu) {
-    return m.MeanNs(Cause::kDispatch) + m.MeanNs(Cause::kHostCode) >
-           kHostShare * m.step_ns();
-  }
-  const double busy = m.MeanNs(Cause::kCompute) + m.MeanNs(Cause::kCopy) +
-                      m.MeanNs(Cause::kCommunication);
-  return busy < (1 - kHostShare) * m.step_ns();
-}
-
 Verdict CheckObserverEffect(const Measured& m) {
   const std::vector<int64_t>& waits = m.trace.run().wait_step_ns;
   if (!waits.empty() && std::ranges::min(waits) > 0)
     return CheckObserverLive(m);
   const double step = m.step_ns();
-  const Span window{m.steps.windows.front().host.begin_ns,
-                    m.steps.windows.back().host.end_ns};
-  // Loading kernels happens without a profiler, too.
-  std::vector<Span> spans;
-  for (const Overhead& row : m.trace.overheads()) {
-    if (m.trace.name(row.name).find("Loading") == std::string_view::npos) {
-      spans.push_back({row.begin_ns, row.end_ns});
-    }
-  }
-  spans = Merge(std::move(spans));
-  double overhead = 0;
-  for (size_t i : m.steps.steady) {
-    overhead += LengthIn(spans, m.steps.windows[i].host);
-  }
-  overhead /= m.steps.steady.size();
-
-  double events = 0;
-  const auto count = [&](int64_t begin_ns) {
-    events += window.begin_ns <= begin_ns && begin_ns < window.end_ns;
-  };
-  for (const PythonFrame& row : m.trace.python_frames()) count(row.begin_ns);
-  if (m.steps.thread != kNone) {
-    for (RowId row : m.tree.of_thread(m.steps.thread)) {
-      count(m.trace.ops()[row].begin_ns);
-    }
-  }
-  const double host_ns = static_cast<double>(HostNs(m, window));
-  const bool dense = HostSetsPace(m) && events * kNsPerOpOffline > host_ns;
+  const RecordingLoad load = MeasureRecordingLoad(m);
+  const double overhead = load.overhead_ns;
+  const bool dense =
+      load.host_sets_pace && load.events * kNsPerOpOffline > load.host_ns;
   if (overhead <= kOverheadOffline * step && !dense) return Clean();
   Finding finding = Status(FindingStatus::kWarning, Confidence::kHint);
   finding.evidence =
-      dense
-          ? "One event per " + Number(host_ns / std::max(events, 1.0) * 1e-3) +
-                " us of host time was recorded: the unprofiled step is "
-                "likely shorter."
-          : "The profiler and the driver took " +
-                Milliseconds(overhead * 1e-6) + " per step for themselves (" +
-                Percent(overhead / step) + ").";
+      dense ? "One event per " +
+                  Number(load.host_ns / std::max(load.events, 1.0) * 1e-3) +
+                  " us of host time was recorded: the unprofiled step is "
+                  "likely shorter."
+            : "The profiler and the driver took " +
+                  Milliseconds(overhead * 1e-6) + " per step for themselves (" +
+                  Percent(overhead / step) + ").";
   finding.fix_cpp = "shapes, stacks and Python frames off; fewer active steps";
   finding.fix_python = finding.fix_cpp;
   return Fire(std::move(finding));

@@ -1,8 +1,8 @@
 // GpuRanges: the ranges of the host as the device saw them. A range reaches, on
 // each stream, from the begin of the first to the end of the last work that its
 // own thread launched while it was open; Kineto calls that a
-// gpu_user_annotation. Steps and collectives have none: the PyTorch plugin would
-// count them twice.
+// gpu_user_annotation. Steps and collectives have none: the PyTorch plugin
+// would count them twice.
 #pragma once
 
 #include <stepscope/trace.h>

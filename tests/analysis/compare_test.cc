@@ -49,8 +49,7 @@ TEST(CompareTest, TheSameTraceTwiceIsNoDifference) {
   EXPECT_FALSE(c.certain);
   EXPECT_TRUE(c.made.empty());
   EXPECT_NE(Unwrapped(c).find("no difference is certain"), std::string::npos);
-  EXPECT_NE(Unwrapped(c).find("still advised: "),
-            std::string::npos);
+  EXPECT_NE(Unwrapped(c).find("still advised: "), std::string::npos);
 }
 
 TEST(CompareTest, CountsLargerBatchesPerSample) {

@@ -34,8 +34,8 @@ std::string PathOf(const std::string& name) {
 TEST(RunsRealTracesTest, DlrmIsImbalancedAndHasNoStraggler) {
   std::vector<RankDigest> ranks;
   for (int rank = 0; rank < 8; ++rank) {
-    const std::string path = PathOf("dlrm_v100_8ranks/rank" +
-                                    std::to_string(rank) + ".json.gz");
+    const std::string path =
+        PathOf("dlrm_v100_8ranks/rank" + std::to_string(rank) + ".json.gz");
     if (path.empty()) GTEST_SKIP() << "dlrm_v100_8ranks is not at hand";
     const absl::StatusOr<Trace> trace = ReadTrace(path);
     ASSERT_TRUE(trace.ok());

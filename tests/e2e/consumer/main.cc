@@ -1,4 +1,5 @@
-// Profiles a loop that does nothing but count, and fails unless a window was analysed and its files are there.
+// Profiles a loop that does nothing but count, and fails unless a window was
+// analysed and its files are there.
 #include <stepscope/profile.h>
 #include <stepscope/range.h>
 
@@ -9,7 +10,8 @@ int main(int argc, char** argv) {
   if (argc != 2) return 2;
   const std::filesystem::path log_dir = argv[1];
   {
-    stepscope::Profile profile({.log_dir = log_dir.string(), .name = "consumer"});
+    stepscope::Profile profile(
+        {.log_dir = log_dir.string(), .name = "consumer"});
     volatile double sum = 0;
     for (int step = 0; step < 10; ++step) {
       stepscope::UserRange range("count");
@@ -17,7 +19,8 @@ int main(int argc, char** argv) {
       profile.Step();
     }
   }
-  for (const auto& file : std::filesystem::recursive_directory_iterator(log_dir / "stepscope")) {
+  for (const auto& file :
+       std::filesystem::recursive_directory_iterator(log_dir / "stepscope")) {
     if (file.path().filename() == "report.txt") return 0;
   }
   std::fprintf(stderr, "no report under %s\n", log_dir.c_str());

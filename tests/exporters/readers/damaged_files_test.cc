@@ -179,9 +179,9 @@ TEST_F(DamagedFilesTest, CutInTheLogLinesBehindTheEventsKeepsAllEvents) {
 
 // Nothing behind the damage begins like an event: what was cut out stands.
 TEST_F(DamagedFilesTest, EventBehindADamagedOneMayBeginWithAnyKey) {
-  const Trace trace = Read(
-      R"([{"ph": "X" "cat": "cpu_op"}, {"args": {}, "ph": "X",)"
-      R"( "cat": "cpu_op", "name": "one", "ts": 1, "dur": 1}])");
+  const Trace trace =
+      Read(R"([{"ph": "X" "cat": "cpu_op"}, {"args": {}, "ph": "X",)"
+           R"( "cat": "cpu_op", "name": "one", "ts": 1, "dur": 1}])");
   EXPECT_EQ(trace.ops().size(), 1u);
   EXPECT_EQ(LossCount(trace, "damaged-events"), 1);
 }

@@ -94,7 +94,8 @@ TEST(LibTorchLoaderThreadsTest, AreFoundAndTheirWorkIsCounted) {
 TEST(DefaultCollectorsTest, AllStartInABuildWithLibTorch) {
   const auto session = OpenWindow();
   const Trace trace = session->Step()->Build({});
-  // A machine without a GPU has nothing for the CUPTI collector; that is a note.
+  // A machine without a GPU has nothing for the CUPTI collector; that is a
+  // note.
   for (const Loss& loss : trace.losses()) {
     EXPECT_EQ(loss.name, "cupti-unavailable") << loss.detail;
     EXPECT_EQ(loss.severity, Severity::kNote) << loss.detail;

@@ -1,5 +1,5 @@
-// Names for user code: UserRange, PhaseRange and ModuleRange mark a stretch of the
-// calling thread. Outside a window each costs one relaxed load; inside, two
+// Names for user code: UserRange, PhaseRange and ModuleRange mark a stretch of
+// the calling thread. Outside a window each costs one relaxed load; inside, two
 // timestamps and a copy of its text. Any thread may use them, nested as scopes
 // nest; each must end on the thread that made it.
 #pragma once
