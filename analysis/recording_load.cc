@@ -37,9 +37,7 @@ bool HostSetsPace(const Measured& m) {
     return m.MeanNs(Cause::kDispatch) + m.MeanNs(Cause::kHostCode) >
            kHostShare * m.step_ns();
   }
-  const double busy = m.MeanNs(Cause::kCompute) + m.MeanNs(Cause::kCopy) +
-                      m.MeanNs(Cause::kCommunication);
-  return busy < (1 - kHostShare) * m.step_ns();
+  return DeviceBusyNs(m) < (1 - kHostShare) * m.step_ns();
 }
 
 // Mean per steady step, of what the profiler and the driver took for
@@ -60,6 +58,11 @@ double OverheadNs(const Measured& m) {
 }
 
 }  // namespace
+
+double DeviceBusyNs(const Measured& m) {
+  return m.MeanNs(Cause::kCompute) + m.MeanNs(Cause::kCopy) +
+         m.MeanNs(Cause::kCommunication);
+}
 
 RecordingLoad MeasureRecordingLoad(const Measured& m) {
   const Span window{m.steps.windows.front().host.begin_ns,

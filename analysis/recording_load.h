@@ -13,6 +13,9 @@ struct RecordingLoad {
   bool host_sets_pace = false;  // so that recording it lengthens the step
 };
 
+// Mean per steady step of a run with a GPU.
+double DeviceBusyNs(const Measured& measured);
+
 // REQUIRES: there are steps.
 RecordingLoad MeasureRecordingLoad(const Measured& measured);
 

@@ -1,5 +1,7 @@
 #include "event_order.h"
 
+#include <stepscope/row_times.h>
+
 #include <algorithm>
 
 namespace stepscope {
@@ -38,24 +40,6 @@ auto WithTable(const Trace& trace, Table table, Visit&& visit) {
       break;
   }
   return visit(trace.syncs());
-}
-
-template <typename Row>
-int64_t BeginOf(const Row& row) {
-  if constexpr (requires { row.time_ns; }) {
-    return row.time_ns;
-  } else {
-    return row.begin_ns;
-  }
-}
-
-template <typename Row>
-int64_t EndOf(const Row& row) {
-  if constexpr (requires { row.time_ns; }) {
-    return row.time_ns;
-  } else {
-    return row.end_ns;
-  }
 }
 
 }  // namespace

@@ -118,9 +118,9 @@ Verdict CheckObserverLive(const Measured& m) {
   std::vector<double> waits(recorded.begin(), recorded.end());
   // A device that sets the pace hides what recording costs the host; and the
   // host may have run ahead of it while it was not recorded.
-  const double busy = m.MeanNs(Cause::kCompute) + m.MeanNs(Cause::kCopy) +
-                      m.MeanNs(Cause::kCommunication);
-  if (m.has_gpu && busy >= kDevicePaces * m.step_ns()) return Clean();
+  if (m.has_gpu && DeviceBusyNs(m) >= kDevicePaces * m.step_ns()) {
+    return Clean();
+  }
   // What the host alone can tell while nothing is recorded.
   std::vector<double> hosts;
   for (size_t i : m.steps.steady) {

@@ -1,3 +1,4 @@
+#include <stepscope/row_times.h>
 #include <stepscope/trace_builder.h>
 
 #include <algorithm>
@@ -7,7 +8,6 @@
 #include <utility>
 
 #include "name_table.h"
-#include "row_times.h"
 #include "trace_links.h"
 
 namespace stepscope {

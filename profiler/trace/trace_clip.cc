@@ -1,9 +1,9 @@
 // What of a Trace lies in its window.
+#include <stepscope/row_times.h>
 #include <stepscope/trace_builder.h>
 
 #include <algorithm>
 
-#include "row_times.h"
 #include "trace_links.h"
 
 namespace stepscope {
