@@ -105,7 +105,13 @@ void ChromeRowReader::KeepSize(const ChromeEvent& event, const Range& range) {
       event.name.text.substr(colon == std::string_view::npos ? 0 : colon + 1));
   row.dtype = tensor.type;
   row.in_elements = 1;
-  for (int64_t dim : tensor.dims) row.in_elements *= dim;
+  for (int64_t dim : tensor.dims) {
+    // A file may say anything of its dims.
+    if (dim < 0 ||
+        __builtin_mul_overflow(row.in_elements, dim, &row.in_elements)) {
+      return;
+    }
+  }
   range_communications_.push_back(row);
 }
 

@@ -278,6 +278,52 @@ TEST_F(ChromeDialectsTest, RecognisesMarksThatATbFlavourFileCallsOps) {
   EXPECT_TRUE(trace.ops().empty());
 }
 
+// A collective as files of 2022 tell it.
+std::string OldCollective(std::string_view dims) {
+  return XEvent("cpu_op", "nccl:all_to_all", "\"ts\": 2, \"dur\": 3",
+                R"("Input type": ["float", ""], "Input Dims": [)" +
+                    std::string(dims) + ", []]");
+}
+
+TEST_F(ChromeDialectsTest, TakesTheSizeOfACollectiveFromItsRange) {
+  const Trace trace = Read(KinetoFile(OldCollective("[512, 1024]")));
+  ASSERT_EQ(trace.communications().size(), 1u);
+  const Communication& row = trace.communications()[0];
+  EXPECT_EQ(trace.name(row.name), "all_to_all");
+  EXPECT_EQ(trace.name(row.dtype), "float");
+  EXPECT_EQ(row.in_elements, 512 * 1024);
+  EXPECT_EQ(row.end_ns - row.begin_ns, 3000);
+  EXPECT_EQ(trace.ranges()[0].kind, RangeKind::kCollective);
+  EXPECT_TRUE(trace.watched(Kind::kCommunication));
+}
+
+TEST_F(ChromeDialectsTest, ARangeWithoutATensorTellsNoSize) {
+  for (const char* dims : {"[]", "[[4, 4], [2]]"}) {
+    const Trace trace = Read(KinetoFile(OldCollective(dims)));
+    EXPECT_EQ(trace.ranges().size(), 1u) << dims;
+    EXPECT_TRUE(trace.communications().empty()) << dims;
+    EXPECT_FALSE(trace.watched(Kind::kCommunication)) << dims;
+  }
+}
+
+TEST_F(ChromeDialectsTest, DimsThatNoTensorHasTellNoSize) {
+  for (const char* dims :
+       {"[4294967296, 4294967296]", "[-4, 8]", "[0, -9223372036854775807]"}) {
+    const Trace trace = Read(KinetoFile(OldCollective(dims)));
+    EXPECT_TRUE(trace.communications().empty()) << dims;
+  }
+}
+
+TEST_F(ChromeDialectsTest, MetadataOfCollectivesGoesBeforeTheSizesOfRanges) {
+  const Trace trace = Read(
+      KinetoFile(OldCollective("[512, 1024]") + "," +
+                 XEvent("cpu_op", "record_param_comms", "\"ts\": 3, \"dur\": 1",
+                        R"("Collective name": "all_to_allv", "dtype": "Float",
+                "In msg nelems": 77, "Out msg nelems": 77, "Group size": 2)")));
+  ASSERT_EQ(trace.communications().size(), 1u);
+  EXPECT_EQ(trace.communications()[0].in_elements, 77);
+}
+
 TEST_F(ChromeDialectsTest, NamesThreadsThatDidSomething) {
   const Trace trace = Read(KinetoFile(
       R"json({"name": "thread_name", "ph": "M", "ts": 0, "pid": 10, "tid": 11,

@@ -2,12 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 
+#include "support/shell.h"
 #include "support/temp_folder.h"
 
 namespace stepscope {
@@ -100,12 +99,11 @@ TEST(DoctorTextTest, IsOneLineForEachCheck) {
 class DoctorProgramTest : public testing::Test {
  protected:
   int Run(const std::string& environment, const std::string& words) {
-    const std::string command = "env -u VIRTUAL_ENV " + environment +
-                                " '" STEPSCOPE_PROGRAM "' doctor " + words +
-                                " >'" + folder_.At("out") + "' 2>&1";
-    const int status = std::system(command.c_str());
-    out_ = ReadBytes(folder_.At("out"));
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    const Outcome run = RunShell("env -u VIRTUAL_ENV " + environment +
+                                     " '" STEPSCOPE_PROGRAM "' doctor " + words,
+                                 folder_);
+    out_ = run.out + run.err;
+    return run.status;
   }
   std::string Python(const std::string& answer) {
     const std::string path =
@@ -130,7 +128,7 @@ TEST_F(DoctorProgramTest, AnotherProgramIsNoPython) {
 }
 
 TEST_F(DoctorProgramTest, TheQuestionIsPythonThatRuns) {
-  if (std::system("python3 -c '' 2>/dev/null") != 0) {
+  if (RunShell("python3 -c ''", folder_).status != 0) {
     GTEST_SKIP() << "no python3 here";
   }
   Run("", "--python python3");

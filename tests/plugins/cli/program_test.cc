@@ -4,14 +4,12 @@
 #include <simdjson.h>
 #include <stepscope/export.h>
 #include <stepscope/logdir.h>
-#include <sys/wait.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 
 #include "support/random_trace.h"
+#include "support/shell.h"
 #include "support/temp_folder.h"
 
 namespace stepscope {
@@ -22,22 +20,10 @@ using testing::Not;
 
 const char* const kData = STEPSCOPE_TEST_DATA "/traces/";
 
-struct Outcome {
-  int status = -1;
-  std::string out;
-  std::string err;
-};
-
 class ProgramTest : public testing::Test {
  protected:
   Outcome Run(const std::string& words) {
-    const std::string out = folder_.At("out");
-    const std::string err = folder_.At("err");
-    const std::string command = "'" STEPSCOPE_PROGRAM "' " + words + " >'" +
-                                out + "' 2>'" + err + "' </dev/null";
-    const int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, ReadBytes(out),
-            ReadBytes(err)};
+    return RunShell("'" STEPSCOPE_PROGRAM "' " + words, folder_);
   }
 
   // A log directory with two ranks of a random run.

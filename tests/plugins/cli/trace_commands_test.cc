@@ -4,12 +4,15 @@
 #include <simdjson.h>
 #include <stepscope/export.h>
 #include <stepscope/read.h>
-#include <sys/wait.h>
 
-#include <cstdlib>
+#include <algorithm>
+#include <array>
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include "support/random_trace.h"
+#include "support/shell.h"
 #include "support/temp_folder.h"
 #include "support/trace_equal.h"
 
@@ -20,22 +23,10 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-struct Outcome {
-  int status = -1;
-  std::string out;
-  std::string err;
-};
-
 class TraceCommandsTest : public testing::Test {
  protected:
   Outcome Run(const std::string& words) {
-    const std::string out = folder_.At("out");
-    const std::string err = folder_.At("err");
-    const std::string command = "'" STEPSCOPE_PROGRAM "' " + words + " >'" +
-                                out + "' 2>'" + err + "' </dev/null";
-    const int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, ReadBytes(out),
-            ReadBytes(err)};
+    return RunShell("'" STEPSCOPE_PROGRAM "' " + words, folder_);
   }
 
   // A trace of our own, as a file.
@@ -126,6 +117,50 @@ TEST_F(TraceCommandsTest, ConvertWritesTextXSpaceAndAdvice) {
   EXPECT_THAT(ReadBytes(advised), HasSubstr("\nannotation "));
 }
 
+// What an XSpace and a Chrome trace both hold of a kernel.
+using KernelFacts =
+    std::tuple<std::string, int64_t, int64_t, int32_t, int64_t,
+               std::array<int32_t, 3>, std::array<int32_t, 3>, int64_t>;
+
+std::vector<KernelFacts> KernelsOf(const Trace& trace) {
+  std::vector<KernelFacts> facts;
+  const int64_t start = trace.kernels().front().begin_ns;
+  for (const Kernel& kernel : trace.kernels()) {
+    facts.emplace_back(trace.name(kernel.name), kernel.begin_ns - start,
+                       kernel.end_ns - start, kernel.device, kernel.stream,
+                       kernel.grid, kernel.block, kernel.correlation);
+  }
+  std::ranges::sort(facts);
+  return facts;
+}
+
+TEST_F(TraceCommandsTest, ConvertCarriesAForeignXSpaceToChromeAndBack) {
+  const std::string in =
+      STEPSCOPE_TEST_DATA "/traces/xplane/jax_conv_mi300x.xplane.pb";
+  absl::StatusOr<Trace> foreign = ReadTrace(in);
+  ASSERT_TRUE(foreign.ok()) << foreign.status().message();
+  for (const char* name : {"a.json.gz", "a.pt.trace.json.gz"}) {
+    const std::string chrome = folder_.At(name);
+    const Outcome there = Run("convert " + in + " " + chrome);
+    ASSERT_EQ(there.status, 0) << there.err;
+    absl::StatusOr<Trace> read = ReadTrace(chrome);
+    ASSERT_TRUE(read.ok()) << read.status().message();
+    EXPECT_TRUE(TraceEquals(*foreign, *read)) << name;
+
+    const std::string back = folder_.At("back.xplane.pb");
+    const Outcome again = Run("convert " + chrome + " " + back);
+    ASSERT_EQ(again.status, 0) << again.err;
+    absl::StatusOr<Trace> last = ReadTrace(back);
+    ASSERT_TRUE(last.ok()) << last.status().message();
+    EXPECT_EQ(KernelsOf(*last), KernelsOf(*foreign));
+    EXPECT_EQ(last->copies().size(), foreign->copies().size());
+    EXPECT_EQ(last->memsets().size(), foreign->memsets().size());
+    EXPECT_EQ(last->ops().size(), foreign->ops().size());
+    EXPECT_EQ(last->runtime_calls().size(), foreign->runtime_calls().size());
+    EXPECT_EQ(last->run().devices.size(), foreign->run().devices.size());
+  }
+}
+
 TEST_F(TraceCommandsTest, ConvertNeverWritesOntoItsInput) {
   const std::string in = Write(RandomTrace({.seed = 4}), "same.json");
   const std::string before = ReadBytes(in);
@@ -167,7 +202,7 @@ TEST_F(TraceCommandsTest, HelpIsPrinted) {
 }
 
 TEST_F(TraceCommandsTest, UnreadableInputIsStatusOne) {
-  for (const std::string words :
+  for (const std::string& words :
        {"top " + folder_.At("none.json"),
         "convert " + folder_.At("none.json") + " " + folder_.At("o.json")}) {
     const Outcome run = Run(words);

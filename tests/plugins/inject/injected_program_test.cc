@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stepscope/read.h>
-#include <sys/wait.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -11,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "support/shell.h"
 #include "support/temp_folder.h"
 
 namespace stepscope {
@@ -21,26 +21,14 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::SizeIs;
 
-struct Outcome {
-  int status = -1;  // exit code, or 1000 + the signal
-  std::string out;
-  std::string err;
-};
-
 class InjectedProgramTest : public testing::Test {
  protected:
   // `settings` are put before the command, as a shell takes them.
   Outcome Run(const std::string& settings, const std::string& words) {
-    const std::string out = folder_.At("out");
-    const std::string err = folder_.At("err");
-    const std::string command =
+    return RunShell(
         "env -u NVTX_INJECTION64_PATH " + settings +
-        " timeout --preserve-status -s KILL 60 '" NVTX_PROGRAM "' " + words +
-        " >'" + out + "' 2>'" + err + "' </dev/null";
-    const int status = std::system(command.c_str());
-    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 255;
-    return {code > 128 ? 1000 + code - 128 : code, ReadBytes(out),
-            ReadBytes(err)};
+            " timeout --preserve-status -s KILL 60 '" NVTX_PROGRAM "' " + words,
+        folder_);
   }
   std::string ByNvtx() const {
     return "NVTX_INJECTION64_PATH='" INJECTION "' STEPSCOPE_LOG_DIR='" + log_ +
