@@ -1,0 +1,95 @@
+#include "advice.h"
+
+#include <simdjson.h>
+
+#include <algorithm>
+
+namespace measure {
+namespace {
+
+namespace dom = simdjson::dom;
+
+std::string TextOf(dom::object object, std::string_view key) {
+  std::string_view text;
+  return object[key].get(text) ? std::string() : std::string(text);
+}
+
+double NumberOf(dom::object object, std::string_view key) {
+  double number = 0;
+  return object[key].get(number) ? 0 : number;
+}
+
+AdvisedChange ReadFinding(dom::object finding) {
+  AdvisedChange change;
+  change.id = TextOf(finding, "id");
+  change.severity = TextOf(finding, "severity");
+  change.gain_is = TextOf(finding, "gain_is");
+  change.evidence = TextOf(finding, "evidence");
+  change.where = TextOf(finding, "where");
+  dom::object part;
+  if (!finding["gain_ms_per_step"].get(part)) {
+    change.gain_ms = NumberOf(part, "expected");
+    change.gain_low_ms = NumberOf(part, "low");
+    change.gain_high_ms = NumberOf(part, "high");
+  }
+  if (!finding["fix"].get(part)) change.fix = TextOf(part, "cpp");
+  if (!finding["changes"].get(part)) {
+    for (const auto& [key, value] : part) {
+      double number = 0;
+      bool flag = false;
+      if (!value.get(number)) {
+        change.changes[std::string(key)] = number;
+      } else if (!value.get(flag) && flag) {
+        change.changes[std::string(key)] = 1;
+      }
+    }
+  }
+  return change;
+}
+
+}  // namespace
+
+bool Advice::Healthy() const {
+  return std::ranges::none_of(findings, &AdvisedChange::ToBeDone);
+}
+
+const AdvisedChange* Advice::Find(std::string_view id) const {
+  for (const AdvisedChange& change : findings) {
+    if (change.id == id && change.ToBeDone()) return &change;
+  }
+  return nullptr;
+}
+
+absl::StatusOr<Advice> ParseAdvice(std::string_view json,
+                                   const std::string& path) {
+  dom::parser parser;
+  dom::element root;
+  if (auto error = parser.parse(simdjson::padded_string(json)).get(root)) {
+    return absl::DataLossError(path + ": " + simdjson::error_message(error));
+  }
+  int64_t version = 0;
+  dom::object steps, run;
+  dom::array findings;
+  if (root["version"].get(version) || version != 1 ||
+      root["steps"].get(steps) || root["findings"].get(findings)) {
+    return absl::DataLossError(path + ": no advice of version 1");
+  }
+  Advice advice;
+  advice.path = path;
+  advice.step_ms = NumberOf(steps, "mean_ms");
+  advice.steady = static_cast<int>(NumberOf(steps, "steady"));
+  advice.cov = NumberOf(steps, "cov");
+  if (!(advice.step_ms > 0)) {
+    return absl::DataLossError(path + ": no steps were recorded");
+  }
+  if (!root["run"].get(run)) {
+    advice.usable_cores = static_cast<int>(NumberOf(run, "usable_cores"));
+  }
+  for (dom::element element : findings) {
+    dom::object finding;
+    if (!element.get(finding)) advice.findings.push_back(ReadFinding(finding));
+  }
+  return advice;
+}
+
+}  // namespace measure

@@ -1,0 +1,53 @@
+// Advice: what a report says, as far as a program can follow it. Read from
+// advice/rank<r>.json (analysis/README.md has its schema).
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace measure {
+
+struct AdvisedChange {
+  std::string id;             // of the finding: "sync-data-loading"
+  std::string severity = {};  // "critical" to "note"
+  std::string gain_is = {};   // "predicted", "bound" or "none"
+  // Milliseconds per step of the recorded batch.
+  double gain_ms = 0;
+  double gain_low_ms = 0;
+  double gain_high_ms = 0;
+  std::string evidence = {};
+  std::string where = {};
+  std::string fix = {};  // in C++
+  // What to set, by the report's own names: {"workers", 1}; a flag is 1.
+  // Empty where the fix is no number.
+  std::map<std::string, double> changes = {};
+
+  // Worth doing, says the report: it is more than a note and wins time.
+  bool ToBeDone() const {
+    return severity != "note" && gain_is != "none" && gain_ms > 0;
+  }
+};
+
+struct Advice {
+  std::string path;
+  double step_ms = 0;  // mean of the steady recorded steps
+  int steady = 0;      // how many these were
+  double cov = 0;      // how much they vary: standard deviation / mean
+  int usable_cores = -1;
+  std::vector<AdvisedChange> findings;  // in the report's order
+
+  // Nothing is left that is worth doing.
+  bool Healthy() const;
+  // nullptr if the report has no finding `id` worth doing.
+  const AdvisedChange* Find(std::string_view id) const;
+};
+
+// Errors: DataLoss, if it is not JSON, or no advice of version 1.
+absl::StatusOr<Advice> ParseAdvice(std::string_view json,
+                                   const std::string& path);
+
+}  // namespace measure

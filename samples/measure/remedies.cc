@@ -1,0 +1,197 @@
+#include "remedies.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+namespace measure {
+namespace {
+
+// What the sample does where a flag is not given.
+constexpr int kBatch = 32;
+constexpr int kThreads = 1;
+const Settings& Defaults() {
+  static const Settings* const settings =
+      new Settings(*Settings::Parse("--workers 0 --set-to-none 1 --sgd loop"));
+  return *settings;
+}
+
+// A name in a finding's "changes", and the flag that does it.
+struct NamedChange {
+  const char* name;
+  const char* flag;
+  // "N": the number; "xN": what it was, times the number; else this value,
+  // once the number is not 0.
+  const char* value;
+};
+constexpr NamedChange kNamedChanges[] = {
+    {"workers", "--workers", "N"},
+    {"intra_op_threads", "--threads", "N"},
+    {"batch_times", "--batch", "xN"},
+    {"set_to_none", "--set-to-none", "1"},
+    {"channels_last", "--channels-last", ""},
+    {"fused_optimizer", "--sgd", "fused"},
+    {"foreach_optimizer", "--sgd", "foreach"},
+};
+
+// What follows from the finding alone. Of several rows the first one counts
+// that changes anything.
+struct Remedy {
+  const char* finding;
+  const char* flag;
+  const char* value;
+};
+constexpr Remedy kRemedies[] = {
+    {"unfused-optimizer", "--sgd", "fused"},
+    {"layout-transpose", "--channels-last", ""},
+    {"channels-last-off", "--channels-last", ""},
+    {"tf32-off", "--tf32", ""},
+    {"cudnn-benchmark-off", "--cudnn-benchmark", ""},
+    {"tensor-cores-idle", "--bf16", ""},
+    {"h2d-pageable", "--pinned", ""},
+    {"h2d-fp32-input", "--uint8", ""},
+    {"launch-bound", "--cuda-graph", ""},
+    {"h2d-blocking", "--pinned", ""},
+};
+
+// A finding that the habit of that name causes.
+struct Cause {
+  const char* finding;
+  const char* habit;
+  // Only if the finding says this; "" where it need not.
+  const char* says;
+};
+constexpr Cause kCauses[] = {
+    {"debug-api-on", "anomaly", ""},
+    {"grad-in-validation", "validate-grad", ""},
+    {"grad-clip-sync", "clip-sync", ""},
+    {"logging-checkpoint-stall", "checkpoint", "checkpoint"},
+    {"logging-checkpoint-stall", "print", ""},
+    {"logging-checkpoint-stall", "checkpoint", ""},
+    {"logging-checkpoint-stall", "item", ""},
+    {"host-sync", "print", "print"},
+    {"host-sync", "item", ""},
+    {"host-sync", "print", ""},
+    {"host-sync", "clip-sync", ""},
+    {"bias-before-norm", "conv-bias", ""},
+    {"host-created-tensor", "host-tensors", ""},
+    {"conv-retuning", "variable-sizes", ""},
+    {"allocator-churn", "variable-sizes", ""},
+    {"variable-shapes", "variable-sizes", ""},
+    {"zero-grad-kernels", "zero-gradients", ""},
+};
+
+Settings FollowNamed(const AdvisedChange& change, Settings settings) {
+  for (const NamedChange& named : kNamedChanges) {
+    const auto at = change.changes.find(named.name);
+    if (at == change.changes.end()) continue;
+    const std::string_view value = named.value;
+    const double number = at->second;
+    if (value == "N") {
+      settings.Set(named.flag, std::to_string(std::lround(number)));
+    } else if (value == "xN") {
+      const double product = number * settings.Number(named.flag, kBatch);
+      settings.Set(named.flag, std::to_string(std::lround(product)));
+    } else if (number != 0) {
+      settings.Set(named.flag, named.value);
+    }
+  }
+  return settings;
+}
+
+// For findings that name no number: as little as they can mean.
+Settings FollowNumber(const AdvisedChange& change, const Advice& advice,
+                      Settings settings) {
+  const int workers = settings.Number("--workers", 0);
+  if (change.id == "sync-data-loading" || change.id == "loader-bound") {
+    settings.Set("--workers", std::to_string(workers + 1));
+  } else if (change.id == "cores-idle") {
+    const int free = std::max(1, advice.usable_cores - workers);
+    if (free > settings.Number("--threads", kThreads)) {
+      settings.Set("--threads", std::to_string(free));
+    }
+  } else if (change.id == "cpu-oversubscription" &&
+             settings.Number("--threads", kThreads) > 1) {
+    settings.Set("--threads",
+                 std::to_string(std::max(1, advice.usable_cores - workers)));
+  } else if (change.id == "small-batch") {
+    settings.Set("--batch",
+                 std::to_string(2 * settings.Number("--batch", kBatch)));
+  }
+  return settings;
+}
+
+bool Says(const AdvisedChange& change, std::string_view text) {
+  return change.evidence.find(text) != std::string::npos ||
+         change.where.find(text) != std::string::npos ||
+         change.fix.find(text) != std::string::npos;
+}
+
+// Both do the same.
+bool Same(const Settings& a, const Settings& b) {
+  return Defaults().With(a) == Defaults().With(b);
+}
+
+Habit MakeHabit(const char* name, const char* on, const char* off = "",
+                const char* with = "") {
+  return {name, *Settings::Parse(on), *Settings::Parse(off),
+          *Settings::Parse(with)};
+}
+
+}  // namespace
+
+Settings Follow(const AdvisedChange& change, const Advice& advice,
+                const Settings& settings) {
+  Settings next = FollowNamed(change, settings);
+  if (!Same(next, settings)) return next;
+  for (const Cause& cause : kCauses) {
+    if (change.id != cause.finding || !Says(change, cause.says)) continue;
+    for (const Habit& habit : CpuHabits()) {
+      if (habit.name == cause.habit && HasHabit(habit, settings)) {
+        return WithoutHabit(habit, settings);
+      }
+    }
+  }
+  for (const Remedy& remedy : kRemedies) {
+    if (change.id != remedy.finding) continue;
+    next = settings;
+    next.Set(remedy.flag, remedy.value);
+    if (!Same(next, settings)) return next;
+  }
+  return FollowNumber(change, advice, settings);
+}
+
+const std::vector<Habit>& CpuHabits() {
+  static const std::vector<Habit>* const habits = new std::vector<Habit>{
+      MakeHabit("item", "--item-every-step"),
+      MakeHabit("print", "--print-tensor"),
+      MakeHabit("anomaly", "--anomaly-mode"),
+      MakeHabit("clip-sync", "--clip-sync", "--clip"),
+      MakeHabit("validate-grad", "--validate-grad", "",
+                "--validate-every 1 --validate-batches 1"),
+      MakeHabit("checkpoint", "--checkpoint-every 1"),
+      MakeHabit("variable-sizes", "--variable-sizes"),
+      MakeHabit("zero-gradients", "--set-to-none 0"),
+      MakeHabit("conv-bias", "--conv-bias"),
+      MakeHabit("host-tensors", "--host-tensors"),
+  };
+  return *habits;
+}
+
+bool HasHabit(const Habit& habit, const Settings& settings) {
+  return settings.With(habit.on) == settings;
+}
+
+Settings WithHabit(const Habit& habit, const Settings& settings) {
+  Settings with = settings.With(habit.with).With(habit.on);
+  for (const auto& [flag, value] : habit.off.values()) with.Drop(flag);
+  return with;
+}
+
+Settings WithoutHabit(const Habit& habit, const Settings& settings) {
+  Settings without = settings;
+  for (const auto& [flag, value] : habit.on.values()) without.Drop(flag);
+  return without.With(habit.off);
+}
+
+}  // namespace measure

@@ -1,0 +1,125 @@
+// A program that behaves like the sample towards whoever measures it: takes
+// its flags, "trains" without taking any time, writes --json and, unless told
+// --no-profile, an advice file. What a step takes follows from the flags by the
+// sums below, so tests know what is right.
+//   --fail      ends with exit code 3    --hang   sleeps for ever
+//   --advise    JSON of findings, {} for the usual ones
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+
+namespace {
+
+using Flags = std::map<std::string, std::string>;
+
+Flags ReadFlags(int argc, char** argv) {
+  Flags flags;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const size_t equals = word.find('=');
+    flags[word.substr(0, equals)] =
+        equals == word.npos ? "" : word.substr(equals + 1);
+  }
+  return flags;
+}
+
+int Number(const Flags& flags, const std::string& flag, int absent) {
+  const auto at = flags.find(flag);
+  return at == flags.end() ? absent : std::atoi(at->second.c_str());
+}
+
+// Milliseconds. Loading (1 ms a sample) hides behind computing (2 ms a sample
+// and 20 ms whatever the batch) if there are workers; 2 threads halve the
+// computing, but not beside workers, as there are 2 cores; channels_last costs
+// a tenth; printing 8 ms, reading the loss 5 ms.
+double StepMs(const Flags& flags) {
+  const double batch = Number(flags, "--batch", 32);
+  const int workers = Number(flags, "--workers", 0);
+  const int threads = Number(flags, "--threads", 1);
+  double compute = 20 + 2 * batch;
+  if (threads > 1) compute *= workers > 0 ? 0.9 : 0.5;
+  if (flags.contains("--channels-last")) compute *= 1.1;
+  if (flags.contains("--print-tensor")) compute += 8;
+  if (flags.contains("--item-every-step")) compute += 5;
+  return compute + (workers > 0 ? 0 : batch);
+}
+
+void WriteTimes(const Flags& flags, const std::string& path) {
+  std::ofstream file(path);
+  file << "{\"step_ms\": [";
+  const int steps = Number(flags, "--steps", 10);
+  const int warm = Number(flags, "--warm-steps", 3);
+  for (int i = 0; i < steps; ++i) {
+    // The first steps are slow, the others jitter by up to 1 %.
+    const double factor = i < warm ? 3 : 1 + 0.005 * (i % 5 - 2);
+    file << (i == 0 ? "" : ", ") << factor * StepMs(flags);
+  }
+  file << "], \"warm_steps\": " << warm
+       << ", \"batch\": " << Number(flags, "--batch", 32) << "}\n";
+}
+
+void Advise(Flags flags, const char* flag, const char* value, const char* id,
+            const char* changes, double times, std::string* findings) {
+  const double before = StepMs(flags);
+  flags[flag] = value;
+  const double gain = before - StepMs(flags) / times;
+  if (gain < 0.02 * before) return;
+  char text[400];
+  std::snprintf(text, sizeof(text),
+                "%s{\"id\": \"%s\", \"severity\": \"high\", \"gain_is\": "
+                "\"predicted\", \"gain_ms_per_step\": {\"expected\": %f, "
+                "\"low\": %f, \"high\": %f}, \"evidence\": \"seen\", "
+                "\"where\": \"\", \"fix\": {\"cpp\": \"set %s\"}, "
+                "\"changes\": %s}",
+                findings->empty() ? "" : ", ", id, gain, 0.9 * gain, 1.1 * gain,
+                flag, changes);
+  *findings += text;
+}
+
+std::string Findings(const Flags& flags) {
+  const auto told = flags.find("--advise");
+  if (told != flags.end()) return told->second;
+  std::string findings;
+  Advise(flags, "--threads", "2", "cores-idle", "{\"intra_op_threads\": 2}", 1,
+         &findings);
+  Advise(flags, "--workers", "1", "sync-data-loading", "{\"workers\": 1}", 1,
+         &findings);
+  Flags larger = flags;
+  const std::string batch = std::to_string(2 * Number(flags, "--batch", 32));
+  if (Number(flags, "--batch", 32) < 64) {
+    Advise(flags, "--batch", batch.c_str(), "small-batch",
+           "{\"batch_times\": 2}", 2, &findings);
+  }
+  return findings;
+}
+
+void WriteAdvice(const Flags& flags, const std::string& log_dir) {
+  const std::string folder = log_dir + "/stepscope/run/c0/advice";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/rank0.json")
+      << "{\"version\": 1, \"run\": {\"usable_cores\": 2}, \"steps\": "
+         "{\"count\": 10, \"steady\": 10, \"mean_ms\": "
+      << StepMs(flags) << ", \"cov\": 0.01}, \"findings\": [" << Findings(flags)
+      << "]}\n";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Flags flags = ReadFlags(argc, argv);
+  if (flags.contains("--hang")) ::sleep(1000);
+  if (flags.contains("--fail")) {
+    std::fprintf(stderr, "training stopped: no such weather\n");
+    return 3;
+  }
+  if (flags.contains("--json")) WriteTimes(flags, flags.at("--json"));
+  if (!flags.contains("--no-profile") && flags.contains("--log-dir")) {
+    WriteAdvice(flags, flags.at("--log-dir"));
+  }
+  return 0;
+}

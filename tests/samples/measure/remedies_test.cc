@@ -1,0 +1,82 @@
+#include "measure/remedies.h"
+
+#include <gtest/gtest.h>
+
+namespace measure {
+namespace {
+
+Settings Of(const char* text) { return *Settings::Parse(text); }
+
+Settings After(AdvisedChange change, const char* settings, int cores = 2) {
+  Advice advice;
+  advice.usable_cores = cores;
+  return Follow(change, advice, Of(settings));
+}
+
+TEST(FollowTest, WhatTheReportSetsInNumbersIsSet) {
+  EXPECT_EQ(
+      After({.id = "x", .changes = {{"workers", 2}, {"intra_op_threads", 1}}},
+            "--threads 2"),
+      Of("--workers 2 --threads 1"));
+  EXPECT_EQ(After({.id = "x", .changes = {{"batch_times", 2}}}, ""),
+            Of("--batch 64"));
+  EXPECT_EQ(After({.id = "x", .changes = {{"batch_times", 4}}}, "--batch 16"),
+            Of("--batch 64"));
+  EXPECT_EQ(After({.id = "x", .changes = {{"channels_last", 1}}}, ""),
+            Of("--channels-last"));
+}
+
+TEST(FollowTest, NamesThatNoFlagKnowsChangeNothing) {
+  EXPECT_EQ(After({.id = "x", .changes = {{"phase_of_moon", 1}}}, "--a"),
+            Of("--a"));
+  EXPECT_EQ(After({.id = "no-such-finding"}, "--a"), Of("--a"));
+}
+
+TEST(FollowTest, WithoutNumbersTheLeastThatAFindingMeansIsDone) {
+  EXPECT_EQ(After({.id = "sync-data-loading"}, ""), Of("--workers 1"));
+  EXPECT_EQ(After({.id = "loader-bound"}, "--workers 2"), Of("--workers 3"));
+  EXPECT_EQ(After({.id = "cores-idle"}, "--workers 1", 4),
+            Of("--workers 1 --threads 3"));
+  EXPECT_EQ(After({.id = "cores-idle"}, "--workers 1", 2), Of("--workers 1"));
+  EXPECT_EQ(After({.id = "cpu-oversubscription"}, "--threads 2 --workers 1"),
+            Of("--threads 1 --workers 1"));
+  EXPECT_EQ(After({.id = "cpu-oversubscription"}, "--workers 3"),
+            Of("--workers 3"));
+  EXPECT_EQ(After({.id = "small-batch"}, "--batch 16"), Of("--batch 32"));
+}
+
+TEST(FollowTest, ADefaultThatDoesItAlreadyIsNoChange) {
+  EXPECT_EQ(After({.id = "zero-grad-kernels"}, ""), Settings());
+  EXPECT_EQ(After({.id = "zero-grad-kernels"}, "--set-to-none 0"), Settings());
+  EXPECT_EQ(After({.id = "unfused-optimizer"}, ""), Of("--sgd fused"));
+  EXPECT_EQ(After({.id = "unfused-optimizer"}, "--sgd fused"),
+            Of("--sgd fused"));
+}
+
+TEST(FollowTest, OneHabitGoesAtATime) {
+  const char* both = "--item-every-step --print-tensor";
+  EXPECT_EQ(After({.id = "host-sync"}, both), Of("--print-tensor"));
+  EXPECT_EQ(After({.id = "host-sync", .evidence = "while printing"}, both),
+            Of("--item-every-step"));
+  EXPECT_EQ(After({.id = "host-sync"}, "--item-every-step"), Settings());
+}
+
+TEST(FollowTest, ClippingStaysWithoutItsSync) {
+  EXPECT_EQ(After({.id = "grad-clip-sync"}, "--clip-sync"), Of("--clip"));
+}
+
+TEST(HabitTest, ComesAndGoesWithoutATrace) {
+  const Settings start = Of("--side 32");
+  for (const Habit& habit : CpuHabits()) {
+    const Settings with = WithHabit(habit, start);
+    EXPECT_TRUE(HasHabit(habit, with)) << habit.name;
+    EXPECT_FALSE(HasHabit(habit, start)) << habit.name;
+    const Settings without = WithoutHabit(habit, with);
+    EXPECT_FALSE(HasHabit(habit, without)) << habit.name;
+    EXPECT_EQ(without, start.With(habit.with).With(habit.off)) << habit.name;
+    EXPECT_EQ(WithHabit(habit, without), with) << habit.name;
+  }
+}
+
+}  // namespace
+}  // namespace measure
