@@ -8,58 +8,41 @@
 #include <unordered_map>
 #include <utility>
 
+#include "slot_ends.h"
+
 namespace stepscope {
 namespace {
-
-// What one thread's slots hold beside rows: read in a first pass, because it
-// comes after the record it is about.
-struct Asides {
-  std::unordered_map<const Slot*, const void*> unended;  // first slot -> key
-};
-
-// The ends that other threads delivered, by the op's key.
-using ForeignEnds = std::unordered_multimap<const void*, Ticks>;
-
-const void* AddressIn(uint64_t word) {
-  return reinterpret_cast<const void*>(word);
-}
 
 class Decoder {
  public:
   Decoder(const SlotLog& log, const ClockMap& clock, TraceBuilder& builder)
-      : log_(log), clock_(clock), builder_(builder) {}
+      : log_(log), clock_(clock), builder_(builder), ends_(log, result_) {}
 
   DecodeResult Run(const Symbolizer& symbolize) {
-    for (const SlotThread& thread : log_.threads) CollectEnds(thread);
-    NameStacks(symbolize);
+    if (symbolize != nullptr) NameStacks(symbolize);
     for (const SlotThread& thread : log_.threads) DecodeThread(thread);
     return result_;
   }
 
  private:
-  void CollectEnds(const SlotThread& thread);
   void NameStacks(const Symbolizer& symbolize);
   void DecodeThread(const SlotThread& thread);
-  void AddOp(const Slot& slot, RowId thread, bool is_inexact);
+  void AddOp(const Slot& slot, RowId thread);
   void AddRange(const Slot& slot, RowId thread);
   void AddMemory(const Slot& slot, RowId thread);
   void AddInputs(const Slot& slot);
   void AddStack();
   void AddComms(const Slot& slot, RowId thread);
-  void Nest();
-  Ticks EndOf(const Slot& slot, bool& is_inexact);
   NameId NameAt(const char* name);
 
   const SlotLog& log_;
   const ClockMap& clock_;
   TraceBuilder& builder_;
   DecodeResult result_;
-  Asides asides_;
-  ForeignEnds foreign_ends_;
+  SlotEnds ends_;
   std::unordered_map<const char*, NameId> names_;
   std::unordered_map<std::string_view, RowId> inputs_;  // by their words
-  std::vector<std::vector<uint64_t>> stacks_;  // in the order of the slots
-  std::vector<RowId> stack_rows_;
+  std::vector<RowId> stack_rows_;  // in the order of the slots
   size_t next_stack_ = 0;
   std::vector<Op> ops_;  // of the thread being decoded, in pre-order
   std::vector<Communication> communications_;
@@ -67,31 +50,17 @@ class Decoder {
   std::vector<size_t> inexact_;  // ops whose end is not what their thread saw
 };
 
-void Decoder::CollectEnds(const SlotThread& thread) {
-  for (const auto& [slot, key] : thread.open) asides_.unended[slot] = key;
-  WalkSlots(thread, [&](const Slot& slot) {
-    switch (KindOf(slot)) {
-      case SlotKind::kForeignEnd:
-        foreign_ends_.emplace(AddressIn(slot.word[1]), slot.word[0]);
-        break;
-      case SlotKind::kUnended:
-        asides_.unended[static_cast<const Slot*>(AddressIn(slot.word[0]))] =
-            AddressIn(slot.word[1]);
-        break;
-      case SlotKind::kStack: {
-        const uint64_t* words = (&slot + 1)->word;
-        stacks_.emplace_back(words, words + slot.word[2]);
-        break;
-      }
-      default:
-        break;
-    }
-  });
-}
-
 void Decoder::NameStacks(const Symbolizer& symbolize) {
-  if (stacks_.empty() || symbolize == nullptr) return;
-  for (const std::vector<std::string>& frames : symbolize(stacks_)) {
+  std::vector<std::vector<uint64_t>> stacks;
+  for (const SlotThread& thread : log_.threads) {
+    WalkSlots(thread, [&](const Slot& slot) {
+      if (KindOf(slot) != SlotKind::kStack) return;
+      const uint64_t* words = (&slot + 1)->word;
+      stacks.emplace_back(words, words + slot.word[2]);
+    });
+  }
+  if (stacks.empty()) return;
+  for (const std::vector<std::string>& frames : symbolize(stacks)) {
     Stack stack;
     for (const std::string& frame : frames) {
       stack.frames.push_back(builder_.Intern(frame));
@@ -118,7 +87,7 @@ void Decoder::DecodeThread(const SlotThread& thread) {
     switch (KindOf(slot)) {
       case SlotKind::kOp:
       case SlotKind::kTextOp:
-        AddOp(slot, row, slot.word[1] == 0);
+        AddOp(slot, row);
         break;
       case SlotKind::kRange:
         AddRange(slot, row);
@@ -140,7 +109,7 @@ void Decoder::DecodeThread(const SlotThread& thread) {
         break;
     }
   });
-  if (!inexact_.empty()) Nest();
+  if (!inexact_.empty()) CutToNest(inexact_, ops_);
   for (const Op& op : ops_) builder_.Add(op);
   for (size_t i = 0; i < communications_.size(); ++i) {
     communications_[i].begin_ns = ops_[communication_ops_[i]].begin_ns;
@@ -155,35 +124,12 @@ NameId Decoder::NameAt(const char* name) {
   return it->second;
 }
 
-// When the record's event ended: what its thread wrote, else what another
-// thread delivered, else the window's end.
-Ticks Decoder::EndOf(const Slot& slot, bool& is_inexact) {
-  is_inexact = slot.word[1] == 0;
-  if (!is_inexact) return slot.word[1];
-  const auto unended = asides_.unended.find(&slot);
-  if (unended != asides_.unended.end()) {
-    const auto [first, last] = foreign_ends_.equal_range(unended->second);
-    Ticks best = 0;
-    for (auto it = first; it != last; ++it) {
-      // An address is used again; the first end after the begin is this one's.
-      if (it->second >= slot.word[0] && (best == 0 || it->second < best)) {
-        best = it->second;
-      }
-    }
-    if (best != 0) {
-      ++result_.ended_elsewhere;
-      return best;
-    }
-  }
-  ++result_.unfinished;
-  return std::max(log_.closed, slot.word[0]);
-}
-
-void Decoder::AddOp(const Slot& slot, RowId thread, bool is_inexact) {
+void Decoder::AddOp(const Slot& slot, RowId thread) {
+  const SlotEnds::End end = ends_.Of(slot);
   Op op;
   op.thread = thread;
   op.begin_ns = clock_.ToNs(slot.word[0]);
-  op.end_ns = clock_.ToNs(EndOf(slot, is_inexact));
+  op.end_ns = clock_.ToNs(end.ticks);
   op.sequence = TailOf(slot);
   if (KindOf(slot) == SlotKind::kOp) {
     op.name = NameAt(reinterpret_cast<const char*>(slot.word[2]));
@@ -194,16 +140,15 @@ void Decoder::AddOp(const Slot& slot, RowId thread, bool is_inexact) {
                                                : OpKind::kOperator;
     op.forward_thread = fields.kind_or_thread >> 1;
   }
-  if (is_inexact) inexact_.push_back(ops_.size());
+  if (end.is_inexact) inexact_.push_back(ops_.size());
   ops_.push_back(op);
 }
 
 void Decoder::AddRange(const Slot& slot, RowId thread) {
   const auto fields = std::bit_cast<TextFields>(slot.word[2]);
   const Texts texts = TextsOf(slot);
-  bool is_inexact = false;
   const int64_t begin_ns = clock_.ToNs(slot.word[0]);
-  const int64_t end_ns = clock_.ToNs(EndOf(slot, is_inexact));
+  const int64_t end_ns = clock_.ToNs(ends_.Of(slot).ticks);
   if (fields.kind_or_thread == kClassifyLater) {
     if (const int64_t number = StepNumber(texts.name); number >= 0) {
       builder_.Add(Step{.begin_ns = begin_ns,
@@ -291,32 +236,6 @@ void Decoder::AddComms(const Slot& slot, RowId thread) {
   row.thread = thread;
   communications_.push_back(row);
   communication_ops_.push_back(ops_.size() - 1);
-}
-
-// Cuts the ops whose end their own thread did not see, so that the thread's
-// rows nest: no longer than what encloses them, over before what follows them.
-void Decoder::Nest() {
-  std::vector<bool> is_inexact(ops_.size(), false);
-  for (size_t index : inexact_) is_inexact[index] = true;
-  std::vector<size_t> open;
-  for (size_t i = 0; i < ops_.size(); ++i) {
-    Op& op = ops_[i];
-    while (!open.empty()) {
-      Op& outer = ops_[open.back()];
-      if (outer.end_ns <= op.begin_ns) {
-        open.pop_back();
-      } else if (outer.end_ns >= op.end_ns) {
-        break;
-      } else if (is_inexact[open.back()]) {
-        outer.end_ns = std::max(outer.begin_ns, op.begin_ns);
-        open.pop_back();
-      } else {
-        op.end_ns = outer.end_ns;
-        break;
-      }
-    }
-    open.push_back(i);
-  }
 }
 
 }  // namespace
