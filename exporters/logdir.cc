@@ -150,8 +150,8 @@ absl::StatusOr<ResolvedRun> ForeignFolder(const fs::path& path, int32_t cycle) {
   if (!run.trace_files.empty()) return run;
   std::string message =
       "no trace in " + path.string() +
-      " (looked for *.json and *.json.gz of torch.profiler or "
-      "stepscope)";
+      " (looked for *.json, *.json.gz and *.json.zst of torch.profiler or "
+      "stepscope, then for *.xplane.pb)";
   if (!run.passed_over.empty())
     message += "; passed over: " + Listed(run.passed_over);
   std::vector<std::string> folders;

@@ -33,10 +33,11 @@ bool CutSuffix(std::string_view suffix, std::string_view* text) {
   return true;
 }
 
-// WORKER[.SPAN].pt.trace.json[.gz] or NAME.json[.gz]; false for other names.
+// WORKER[.SPAN].pt.trace.json[.gz] or NAME.json[.gz], also with .zst; false for
+// other names.
 bool ParseName(Candidate* file) {
   std::string_view rest = file->name;
-  const bool is_gzip = CutSuffix(".gz", &rest);
+  const bool is_packed = CutSuffix(".gz", &rest) || CutSuffix(".zst", &rest);
   if (CutSuffix(".pt.trace.json", &rest)) {
     const size_t dot = rest.rfind('.');
     if (dot != std::string_view::npos && dot + 1 < rest.size() &&
@@ -45,7 +46,7 @@ bool ParseName(Candidate* file) {
       file->span = std::string(rest.substr(dot + 1));
       rest = rest.substr(0, dot);
     }
-  } else if (!CutSuffix(".json", &rest) && !is_gzip) {
+  } else if (!CutSuffix(".json", &rest) && !is_packed) {
     return false;
   }
   file->worker = std::string(rest);
@@ -58,9 +59,8 @@ bool SpanBefore(const std::string& a, const std::string& b) {
          std::make_tuple(b.size(), std::string_view(b));
 }
 
-std::vector<Candidate> CandidatesIn(const std::string& folder,
-                                    std::vector<std::string>* passed_over) {
-  std::vector<Candidate> files;
+// The names of the files in `folder`, sorted.
+std::vector<std::string> NamesIn(const std::string& folder) {
   std::error_code error;
   std::vector<std::string> names;
   for (fs::directory_iterator it(folder, error), end; !error && it != end;
@@ -70,12 +70,19 @@ std::vector<Candidate> CandidatesIn(const std::string& folder,
       names.push_back(it->path().filename().string());
   }
   std::sort(names.begin(), names.end());
-  for (const std::string& name : names) {
+  return names;
+}
+
+std::vector<Candidate> CandidatesIn(const std::string& folder,
+                                    std::vector<std::string>* passed_over) {
+  std::vector<Candidate> files;
+  for (const std::string& name : NamesIn(folder)) {
     Candidate file;
     file.path = (fs::path(folder) / name).string();
     file.name = name;
     if (!ParseName(&file)) {
-      passed_over->push_back(file.path + ": not named .json or .json.gz");
+      passed_over->push_back(file.path +
+                             ": not named .json, .json.gz or .json.zst");
       continue;
     }
     absl::StatusOr<TracePeek> peek = PeekTrace(file.path);
@@ -160,6 +167,19 @@ void KeepOnePerRank(std::vector<Candidate>* files, ResolvedRun* run) {
       });
 }
 
+// The XSpaces there: they do not say their rank, and where Chrome traces are
+// they would be the same ones again.
+std::vector<std::string> SpacesIn(const std::string& folder) {
+  std::vector<std::string> paths;
+  for (const std::string& name : NamesIn(folder)) {
+    if (!name.ends_with(".xplane.pb")) continue;
+    const std::string path = (fs::path(folder) / name).string();
+    const absl::StatusOr<FileFormat> format = FormatOfFile(path);
+    if (format.ok() && *format == FileFormat::kXSpace) paths.push_back(path);
+  }
+  return paths;
+}
+
 }  // namespace
 
 ResolvedRun TracesIn(const std::string& folder, int32_t cycle) {
@@ -173,6 +193,14 @@ ResolvedRun TracesIn(const std::string& folder, int32_t cycle) {
                      std::make_tuple(b.peek.rank, std::string_view(b.name));
             });
   for (Candidate& file : files) run.trace_files.push_back(std::move(file.path));
+  if (run.trace_files.empty()) {
+    run.trace_files = SpacesIn(folder);
+    std::erase_if(run.passed_over, [&](const std::string& note) {
+      return std::ranges::any_of(run.trace_files, [&](const std::string& path) {
+        return note.starts_with(path + ": ");
+      });
+    });
+  }
   return run;
 }
 

@@ -85,10 +85,22 @@ std::string RankName(const Result& result) {
   return name;
 }
 
+// What to call each of `results`: by rank, or by file where ranks do not tell
+// them apart.
+std::vector<std::string> NamesOf(const std::vector<Result>& results) {
+  std::set<int32_t> ranks;
+  for (const Result& result : results) ranks.insert(result.report().run.rank);
+  const bool by_rank = ranks.size() == results.size() && !ranks.contains(-1);
+  std::vector<std::string> names;
+  for (const Result& result : results) {
+    names.push_back(by_rank ? RankName(result) : result.source.path);
+  }
+  return names;
+}
+
 // One line for a rank that is not printed in full.
-std::string Summary(const Result& result) {
-  const Report& report = result.report();
-  std::string line = RankName(result) + "  ";
+std::string Summary(const std::string& name, const Report& report) {
+  std::string line = name + "  ";
   if (report.steps.count > 0) {
     line += std::to_string(report.steps.count) +
             (report.steps.count == 1 ? " step" : " steps") + " of " +
@@ -97,7 +109,10 @@ std::string Summary(const Result& result) {
     line += "no steps";
   }
   for (const Finding& finding : report.findings) {
-    if (finding.gain_is == GainKind::kNone) continue;
+    if (finding.gain_is == GainKind::kNone ||
+        finding.severity == FindingSeverity::kNote) {
+      continue;
+    }
     line += "; first: " + finding.id + ", " +
             (finding.gain_is == GainKind::kBound ? "at most " : "") +
             Text(finding.gain.expected_ms, 1) + " ms per step";
@@ -130,22 +145,23 @@ std::string TextOfRanks(const std::vector<Result>& results,
   for (size_t i = results.size(); i-- > 0;) {
     if (results[i].report().run.rank == 0) full = i;
   }
+  const std::vector<std::string> names = NamesOf(results);
   std::string text = std::to_string(results.size()) +
                      " traces, each analysed by itself: " + why_not + "\n";
   if (!arguments.verbose) {
-    text += RankName(results[full]) +
+    text += names[full] +
             " in full, the others in a line each; --verbose prints all\n";
   }
   for (size_t i = 0; i < results.size(); ++i) {
     if (i != full && !arguments.verbose) continue;
-    text += "\n== " + RankName(results[i]) + " ==\n\n";
+    text += "\n== " + names[i] + " ==\n\n";
     text += ToText(results[i].report(),
                    OptionsFor(results[i], arguments, terminal));
   }
   if (arguments.verbose) return text;
   text += "\n";
   for (size_t i = 0; i < results.size(); ++i) {
-    if (i != full) text += Summary(results[i]) + "\n";
+    if (i != full) text += Summary(names[i], results[i].report()) + "\n";
   }
   return text;
 }
@@ -161,10 +177,10 @@ std::string JsonOfRanks(const std::vector<Result>& results) {
 }
 
 std::string MarkdownOfRanks(const std::vector<Result>& results) {
+  const std::vector<std::string> names = NamesOf(results);
   std::string text;
-  for (const Result& result : results) {
-    text +=
-        "# " + RankName(result) + "\n\n" + ToMarkdown(result.report()) + "\n";
+  for (size_t i = 0; i < results.size(); ++i) {
+    text += "# " + names[i] + "\n\n" + ToMarkdown(results[i].report()) + "\n";
   }
   return text;
 }

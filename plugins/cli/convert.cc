@@ -1,6 +1,5 @@
 #include <stepscope/analysis.h>
 #include <stepscope/export.h>
-#include <stepscope/read.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -9,6 +8,7 @@
 
 #include "command_words.h"
 #include "complain.h"
+#include "one_trace.h"
 #include "trace_commands.h"
 
 namespace stepscope {
@@ -21,8 +21,8 @@ constexpr std::string_view kFlavours[] = {"kineto", "tb"};
 constexpr const char* kConvertUsage =
     R"(Usage: stepscope convert [options] IN OUT
 
-Reads the trace IN, whatever its format, and writes it as OUT, whose name says
-the format:
+Reads the trace IN, whatever its format (or the only one in a folder or log
+directory), and writes it as OUT, whose name says the format:
   .json, .json.gz          Chrome trace in Kineto's dialect: Perfetto, HTA
   .pt.trace.json[.gz]      Chrome trace for the PyTorch plugin of TensorBoard
   .xplane.pb, .pb          XSpace for XProf
@@ -80,7 +80,7 @@ int ConvertCommand(std::span<const std::string> words) {
     return UsageError(absl::InvalidArgumentError(
         "IN and OUT are the same file; convert writes a new one"));
   }
-  const absl::StatusOr<Trace> trace = ReadTrace(in);
+  const absl::StatusOr<Trace> trace = ReadOneTrace(in);
   if (!trace.ok()) {
     Complain(trace.status());
     return 1;

@@ -67,6 +67,21 @@ std::string Explained(const RuleText& rule) {
   return text + Paragraph("see", rule.reference);
 }
 
+// What to try instead of a word that is no ID: the IDs it is part of, else the
+// one it may be a slip of.
+std::string Instead(std::string_view word,
+                    const std::vector<std::string_view>& ids) {
+  std::string holding;
+  for (std::string_view id : ids) {
+    if (word.empty() || id.find(word) == std::string_view::npos) continue;
+    holding += (holding.empty() ? "" : ", ") + std::string(id);
+  }
+  if (!holding.empty()) return "there are: " + holding;
+  const std::string_view nearest = Nearest(word, ids);
+  return nearest.empty() ? "stepscope rules lists them"
+                         : "did you mean '" + std::string(nearest) + "'?";
+}
+
 int Write(const std::string& text, const CommandWords& words) {
   const absl::Status written = WriteOut(text, words.value("--output"));
   if (written.ok()) return 0;
@@ -114,11 +129,8 @@ int ExplainCommand(std::span<const std::string> words) {
   for (const std::string& id : given->paths) {
     const auto rule = std::ranges::find(rules, id, &RuleText::id);
     if (rule == rules.end()) {
-      const std::string_view nearest = Nearest(id, ids);
-      return UsageError(absl::InvalidArgumentError(
-          "no rule is called '" + id + "'; " +
-          (nearest.empty() ? "stepscope rules lists them"
-                           : "did you mean '" + std::string(nearest) + "'?")));
+      return UsageError(absl::InvalidArgumentError("no rule is called '" + id +
+                                                   "'; " + Instead(id, ids)));
     }
     text += (text.empty() ? "" : "\n") + Explained(*rule);
   }

@@ -1,4 +1,3 @@
-#include <stepscope/read.h>
 #include <stepscope/top.h>
 
 #include <charconv>
@@ -6,6 +5,7 @@
 
 #include "command_words.h"
 #include "complain.h"
+#include "one_trace.h"
 #include "output.h"
 #include "trace_commands.h"
 
@@ -22,12 +22,13 @@ constexpr std::string_view kTables[] = {"ops", "ranges", "calls", "kernels",
                                         "copies"};
 
 constexpr const char* kTopUsage =
-    R"(Usage: stepscope top [options] TRACE
+    R"(Usage: stepscope top [options] PATH
 
 What took the time, by name: operators, ranges, runtime calls, kernels and
 copies, with calls, total and self time. Self time leaves out the operators
 inside; "GPU self" is the work an operator launched by itself. An operator
-inside another of the same name counts no total.
+inside another of the same name counts no total. PATH is a trace file, or a
+folder or log directory with one trace in it.
 
 Options:
   --by self|total|calls|gpu  order of the rows (self)
@@ -82,7 +83,7 @@ absl::StatusOr<TopArguments> ReadArguments(const CommandWords& words) {
   }
   if (words.paths.size() != 1) {
     return absl::InvalidArgumentError(
-        "top needs one trace: stepscope top TRACE");
+        "top needs one trace: stepscope top PATH");
   }
   return arguments;
 }
@@ -99,7 +100,7 @@ int TopCommand(std::span<const std::string> words) {
   }
   const absl::StatusOr<TopArguments> arguments = ReadArguments(*parsed);
   if (!arguments.ok()) return UsageError(arguments.status());
-  const absl::StatusOr<Trace> trace = ReadTrace(parsed->paths[0]);
+  const absl::StatusOr<Trace> trace = ReadOneTrace(parsed->paths[0]);
   if (!trace.ok()) {
     Complain(trace.status());
     return 1;

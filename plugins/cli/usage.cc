@@ -12,14 +12,15 @@ Usage:
   stepscope rules              what is looked for
   stepscope explain ID         one rule: when it fires, what to do
   stepscope info PATH...       what is in a trace: steps, devices, events, losses
-  stepscope top TRACE          operators, kernels and copies by time
+  stepscope top PATH           operators, kernels and copies by time
   stepscope convert IN OUT     a trace in another format
   stepscope doctor             is what a recording needs here? says what to do
   stepscope --version
   stepscope --help
 
-PATH is a trace of torch.profiler or of stepscope (.json, .json.gz), a log
-directory of stepscope, or a folder with one trace per rank.
+PATH is a trace of torch.profiler or of stepscope (.json, also with .gz or
+.zst), an XSpace (.xplane.pb), a log directory of stepscope, or a folder with
+one trace per rank.
 )";
 
 const char* const kAnalyzeUsage =
@@ -27,9 +28,10 @@ const char* const kAnalyzeUsage =
 
 Reads traces and prints what the steps spend their time on, and which changes
 would buy the most. The traces of a job's ranks become one report, which says
-who waits for whom, too. PATH is a trace file (.json, .json.gz) of
-torch.profiler or of stepscope, a log directory of stepscope (its newest run,
-last cycle, all ranks), or a folder with one trace per rank.
+who waits for whom, too. PATH is a trace file of torch.profiler or of stepscope
+(.json, also with .gz or .zst), an XSpace (.xplane.pb), a log directory of
+stepscope (its newest run, last cycle, all ranks), or a folder with one trace
+per rank.
 
 Options:
   --format text|json|markdown  form of the report (text); json is one object, or

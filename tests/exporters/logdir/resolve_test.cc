@@ -161,6 +161,19 @@ TEST_F(ResolvePathTest, ForeignFolderIsOneRunOfItsFiles) {
   EXPECT_THAT(run.passed_over[0], HasSubstr("traceEvents"));
 }
 
+TEST_F(ResolvePathTest, XSpacesAreTakenWhereThereIsNoChromeTrace) {
+  Write(TraceBuilder().Build(), Format::kXSpace, folder_.At("job/b.xplane.pb"));
+  Write(TraceBuilder().Build(), Format::kXSpace, folder_.At("job/a.xplane.pb"));
+  folder_.Write("job/c.xplane.pb", "no XSpace");
+  const ResolvedRun run = Resolve("job");
+  EXPECT_THAT(Files(run), ElementsAre("job/a.xplane.pb", "job/b.xplane.pb"));
+  ASSERT_EQ(run.passed_over.size(), 1u);
+  EXPECT_THAT(run.passed_over[0], HasSubstr("c.xplane.pb"));
+
+  folder_.Write("job/d.json", kForeign);
+  EXPECT_THAT(Files(Resolve("job")), ElementsAre("job/d.json"));
+}
+
 TEST_F(ResolvePathTest, SpansOfOneWorkerAreCyclesNotRanks) {
   folder_.Write("job/w0.99.pt.trace.json", kForeign);
   folder_.Write("job/w0.1623143089861.pt.trace.json", kForeign);

@@ -104,6 +104,15 @@ TEST_F(ProgramTest, AnalysesEveryRankOfALogDirectory) {
   EXPECT_EQ(reports.size(), 2u);
 }
 
+TEST_F(ProgramTest, FilesThatRanksDoNotTellApartAreCalledByTheirPaths) {
+  const std::string other = std::string(kData) + "h2d_a100_pageable.json.gz";
+  const Outcome run = Run("analyze " + trace_ + " " + other);
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("== " + trace_ + " =="));
+  EXPECT_THAT(run.out, HasSubstr("\n" + other +
+                                 "  10 steps of 68.4 ms; first: h2d-pageable"));
+}
+
 // Two ranks of one job with a collective each, the second rank later.
 std::string RankFile(int rank) {
   const std::string begin = std::to_string(1000 + rank * 3000);
@@ -173,6 +182,8 @@ TEST_F(ProgramTest, ExplainsItsRules) {
   const Outcome wrong = Run("explain stragler-rank");
   EXPECT_EQ(wrong.status, 2);
   EXPECT_THAT(wrong.err, HasSubstr("did you mean 'straggler-rank'"));
+  EXPECT_THAT(Run("explain ddp").err,
+              HasSubstr("there are: ddp-bucket-shape, "));
   EXPECT_EQ(Run("rules x").status, 2);
 }
 

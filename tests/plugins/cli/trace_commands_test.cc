@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -167,6 +168,20 @@ TEST_F(TraceCommandsTest, ConvertNeverWritesOntoItsInput) {
   const Outcome run = Run("convert " + in + " " + in);
   EXPECT_EQ(run.status, 2);
   EXPECT_EQ(ReadBytes(in), before);
+}
+
+TEST_F(TraceCommandsTest, AFolderWithOneTraceStandsForIt) {
+  std::filesystem::create_directories(folder_.At("runs"));
+  Write(RandomTrace({.seed = 4}), "runs/a.json");
+  EXPECT_EQ(Run("top " + folder_.At("runs")).status, 0);
+  EXPECT_EQ(
+      Run("convert " + folder_.At("runs") + " " + folder_.At("o.pb")).status,
+      0);
+  Write(RandomTrace({.seed = 5, .rank = 1}), "runs/b.json");
+  const Outcome several = Run("top " + folder_.At("runs"));
+  EXPECT_EQ(several.status, 1);
+  EXPECT_THAT(several.err, HasSubstr("holds 2 traces; name one of them: "));
+  EXPECT_THAT(several.err, HasSubstr("runs/a.json, "));
 }
 
 TEST_F(TraceCommandsTest, WrongUsageIsOneLineAndStatusTwo) {

@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Builds the program `stepscope` alone, without LibTorch: all it takes to read traces one already has.
+#   bash plugins/cli/build.sh
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/../../cmake/setup.sh"
+
+mkdir -p "$stepscope_root/build"
+setup_build
+build cli stepscope_cli
+say "$stepscope_root/build/cli/bin/stepscope analyze TRACE"
