@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Runs the fuzz targets (clang, libFuzzer, address and undefined-behaviour sanitizers) from their seeds.
+#   bash tests/fuzz/run.sh [MINUTES each (10)] [TARGET...]
+# What they find is written to build/fuzz/found, and the exit status is 1.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+minutes=${1:-10}
+[ $# -gt 0 ] && shift
+declare -A seeds=([fuzz_chrome_reader]=chrome [fuzz_trace_use]=chrome [fuzz_xspace_reader]=xspace [fuzz_cupti_decode]=cupti)
+targets=("$@")
+[ ${#targets[@]} -gt 0 ] || targets=(fuzz_chrome_reader fuzz_trace_use fuzz_xspace_reader)
+
+cd "$root"
+cmake --preset fuzz > /dev/null
+cmake --build build/fuzz --target "${targets[@]}"
+mkdir -p build/fuzz/found
+for target in "${targets[@]}"; do
+  corpus=build/fuzz/corpus/$target
+  mkdir -p "$corpus"
+  # Long inputs from the start: what breaks a reader of events takes more than one event.
+  build/fuzz/bin/"$target" -len_control=0 -max_len=65536 -timeout=30 -rss_limit_mb=2048 \
+    -max_total_time=$((minutes * 60)) -artifact_prefix=build/fuzz/found/ -print_final_stats=1 \
+    "$corpus" tests/fuzz/seeds/"${seeds[$target]}" 2>&1 | tee build/fuzz/"$target".log | grep -E 'ERROR|SUMMARY|runtime error|number_of_exec|DONE'
+done
