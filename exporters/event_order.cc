@@ -46,39 +46,54 @@ auto WithTable(const Trace& trace, Table table, Visit&& visit) {
 
 EventOrder::EventOrder(const Trace& trace) : trace_(trace) {
   for (size_t i = 0; i < static_cast<size_t>(Table::kCount); ++i) {
-    const auto table = static_cast<Table>(i);
-    heads_[i].count = static_cast<RowId>(
-        WithTable(trace_, table, [](const auto& rows) { return rows.size(); }));
-    Load(table);
+    Head head;
+    head.table = static_cast<Table>(i);
+    head.count = static_cast<RowId>(WithTable(
+        trace_, head.table, [](const auto& rows) { return rows.size(); }));
+    if (head.count == 0) continue;
+    Load(head);
+    heads_.push_back(head);
   }
 }
 
-void EventOrder::Load(Table table) {
-  Head& head = heads_[static_cast<size_t>(table)];
-  if (head.next == head.count) {
-    head.begin_ns = std::numeric_limits<int64_t>::max();
-    return;
-  }
-  WithTable(trace_, table, [&](const auto& rows) {
+void EventOrder::Load(Head& head) const {
+  WithTable(trace_, head.table, [&](const auto& rows) {
     head.begin_ns = BeginOf(rows[head.next]);
     head.end_ns = EndOf(rows[head.next]);
   });
 }
 
-bool EventOrder::Next() {
-  Head* best = nullptr;
-  for (Head& head : heads_) {
-    if (head.next == head.count) continue;
-    if (best == nullptr || head.begin_ns < best->begin_ns ||
-        (head.begin_ns == best->begin_ns && head.end_ns > best->end_ns)) {
-      best = &head;
+void EventOrder::Choose() {
+  current_ = 0;
+  for (size_t i = 1; i < heads_.size(); ++i) {
+    const Head& head = heads_[i];
+    const Head& best = heads_[current_];
+    if (head.begin_ns < best.begin_ns ||
+        (head.begin_ns == best.begin_ns && head.end_ns > best.end_ns)) {
+      current_ = i;
     }
   }
-  if (best == nullptr) return false;
-  table_ = static_cast<Table>(best - heads_);
-  begin_ns_ = best->begin_ns;
-  row_ = best->next++;
-  Load(table_);
+  others_begin_ns_ = std::numeric_limits<int64_t>::max();
+  for (size_t i = 0; i < heads_.size(); ++i) {
+    if (i != current_)
+      others_begin_ns_ = std::min(others_begin_ns_, heads_[i].begin_ns);
+  }
+}
+
+bool EventOrder::Next() {
+  if (heads_.empty()) return false;
+  if (heads_[current_].begin_ns >= others_begin_ns_) Choose();
+  Head& head = heads_[current_];
+  table_ = head.table;
+  begin_ns_ = head.begin_ns;
+  row_ = head.next++;
+  if (head.next < head.count) {
+    Load(head);
+    return true;
+  }
+  heads_.erase(heads_.begin() + static_cast<std::ptrdiff_t>(current_));
+  current_ = 0;
+  others_begin_ns_ = std::numeric_limits<int64_t>::min();
   return true;
 }
 

@@ -43,15 +43,21 @@ class EventOrder {
 
  private:
   struct Head {
-    int64_t begin_ns = std::numeric_limits<int64_t>::max();
+    int64_t begin_ns = 0;
     int64_t end_ns = 0;
     RowId next = 0;
     RowId count = 0;
+    Table table = Table::kStep;
   };
-  void Load(Table table);
+  void Load(Head& head) const;
+  void Choose();
 
   const Trace& trace_;
-  Head heads_[static_cast<size_t>(Table::kCount)];
+  // The tables with rows left, in the order of Table.
+  std::vector<Head> heads_;
+  size_t current_ = 0;  // in heads_
+  // While the current table begins before this, it is the next one.
+  int64_t others_begin_ns_ = std::numeric_limits<int64_t>::min();
   Table table_ = Table::kStep;
   RowId row_ = kNone;
   int64_t begin_ns_ = 0;

@@ -39,4 +39,23 @@ class WholeFile {
   void* mapped_ = nullptr;
 };
 
+// Lets the memory of a part of a file go while it is read front to back.
+class ReleaseBehind {
+ public:
+  ReleaseBehind(const WholeFile& file, std::string_view part)
+      : file_(file), from_(part.data()) {}
+
+  // What stands before `at` will not be read again soon.
+  void Passed(const char* at) {
+    constexpr ptrdiff_t kStepBytes = 4 << 20;
+    if (at - from_ < kStepBytes) return;
+    file_.Release({from_, static_cast<size_t>(at - from_)});
+    from_ = at;
+  }
+
+ private:
+  const WholeFile& file_;
+  const char* from_;
+};
+
 }  // namespace stepscope

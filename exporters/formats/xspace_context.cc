@@ -3,6 +3,7 @@
 #include <stepscope/op_cost.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace stepscope {
 namespace {
@@ -46,17 +47,41 @@ std::string_view LastPart(std::string_view name) {
   return name;
 }
 
+std::vector<NameId> ModulePaths(const Trace& trace) {
+  std::vector<NameId> paths;
+  std::vector<bool> seen(trace.name_count());
+  for (const Range& range : trace.ranges()) {
+    if (range.kind != RangeKind::kModule || seen[range.name]) continue;
+    seen[range.name] = true;
+    if (paths.empty()) paths.push_back(0);
+    if (range.name != 0) paths.push_back(range.name);
+  }
+  return paths;
+}
+
 }  // namespace
+
+Numbers::Numbers(size_t count, size_t largest) {
+  if (largest <= std::numeric_limits<uint16_t>::max()) {
+    narrow_.resize(count);
+  } else {
+    wide_.resize(count);
+  }
+}
 
 XContext::XContext(const Trace& trace)
     : trace_(trace),
       span_(SpanOf(trace)),
-      module_of_(trace.ops().size()),
+      modules_(ModulePaths(trace)),
+      module_of_(modules_.empty() ? 0 : trace.ops().size(), modules_.size()),
       in_backward_(trace.ops().size()) {
   FindModules();
 }
 
 void XContext::FindModules() {
+  std::vector<uint32_t> path_of(trace_.name_count());  // in modules_
+  for (size_t i = 0; i < modules_.size(); ++i)
+    path_of[modules_[i]] = static_cast<uint32_t>(i);
   // Both tables are sorted by begin: one pass with a stack of open modules per
   // thread.
   std::vector<std::vector<RowId>> open(trace_.threads().size());
@@ -73,28 +98,39 @@ void XContext::FindModules() {
     const bool has_parent = op.parent != kNone;
     in_backward_[row] =
         op.kind == OpKind::kBackward || (has_parent && in_backward_[op.parent]);
+    if (modules_.empty()) continue;
     if (in_backward_[row]) {
       if (op.forward != kNone) {
-        module_of_[row] = module_of_[op.forward];
+        module_of_.Set(row, module_of_[op.forward]);
       } else if (has_parent) {
-        module_of_[row] = module_of_[op.parent];
+        module_of_.Set(row, module_of_[op.parent]);
       }
     } else if (op.thread < open.size()) {
       std::vector<RowId>& modules = open[op.thread];
       while (!modules.empty() && ranges[modules.back()].end_ns <= op.begin_ns)
         modules.pop_back();
-      if (!modules.empty()) module_of_[row] = ranges[modules.back()].name;
+      if (!modules.empty())
+        module_of_.Set(row, path_of[ranges[modules.back()].name]);
     }
   }
 }
 
 RowId XContext::StepAt(int64_t time_ns) const {
   const auto steps = trace_.steps();
+  if (steps.empty()) return kNone;
+  const auto holds = [&](RowId step) {
+    return steps[step].begin_ns <= time_ns &&
+           (step + 1 == steps.size() || steps[step + 1].begin_ns > time_ns);
+  };
+  // Rows are asked for in time order, by and large.
+  if (holds(last_step_))
+    return steps[last_step_].end_ns > time_ns ? last_step_ : kNone;
   const auto after = std::partition_point(
       steps.begin(), steps.end(),
       [&](const Step& step) { return step.begin_ns <= time_ns; });
-  if (after == steps.begin() || (after - 1)->end_ns <= time_ns) return kNone;
-  return static_cast<RowId>(after - 1 - steps.begin());
+  if (after == steps.begin()) return kNone;
+  last_step_ = static_cast<RowId>(after - 1 - steps.begin());
+  return steps[last_step_].end_ns > time_ns ? last_step_ : kNone;
 }
 
 RowId XContext::StepOf(const DeviceWork& work) const {
@@ -107,8 +143,9 @@ void XContext::Group(RowId step, XEventBytes& event) const {
   if (step != kNone) event.Int(XStatId::kGroupId, trace_.steps()[step].number);
 }
 
-std::pair<NameId, NameId> XContext::TfOpKey(RowId op) const {
-  return {module_of_[op], trace_.ops()[op].name * 2 + in_backward_[op]};
+uint64_t XContext::TfOpKey(RowId op) const {
+  return uint64_t{ModuleOf(op)} << 33 | uint64_t{trace_.ops()[op].name} << 1 |
+         uint64_t{in_backward_[op]};
 }
 
 std::string XContext::TfOp(RowId op) const {
@@ -130,7 +167,7 @@ std::string XContext::TfOp(RowId op) const {
     for (char& c : type)
       if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   }
-  std::string path = Word(trace_.name(module_of_[op]), '/');
+  std::string path = Word(trace_.name(ModuleOf(op)), '/');
   if (!path.empty()) path += '/';
   path += shown;
   if (path.starts_with('_') || path.starts_with('/')) path = "op" + path;

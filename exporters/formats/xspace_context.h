@@ -5,15 +5,35 @@
 #include <stepscope/trace.h>
 
 #include <cstdint>
-#include <map>
 #include <string>
-#include <utility>
+#include <unordered_map>
 #include <vector>
 
 #include "../event_order.h"
 #include "xspace_plane.h"
 
 namespace stepscope {
+
+// A number for each row, in as many bytes as the largest of them needs.
+class Numbers {
+ public:
+  // All 0. REQUIRES: no number is above `largest`.
+  Numbers(size_t count, size_t largest);
+  uint32_t operator[](size_t i) const {
+    return wide_.empty() ? narrow_[i] : wide_[i];
+  }
+  void Set(size_t i, uint32_t number) {
+    if (wide_.empty()) {
+      narrow_[i] = static_cast<uint16_t>(number);
+    } else {
+      wide_[i] = number;
+    }
+  }
+
+ private:
+  std::vector<uint16_t> narrow_;
+  std::vector<uint32_t> wide_;
+};
 
 class XContext {
  public:
@@ -35,15 +55,21 @@ class XContext {
   // ops get the names it knows as Tensor Core eligible.
   std::string TfOp(RowId op) const;
   // Equal for two ops with the same TfOp(), and cheap.
-  std::pair<NameId, NameId> TfOpKey(RowId op) const;
+  uint64_t TfOpKey(RowId op) const;
 
  private:
   void FindModules();
+  NameId ModuleOf(RowId op) const {
+    return modules_.empty() ? NameId{0} : modules_[module_of_[op]];
+  }
 
   const Trace& trace_;
   TimeSpan span_;
-  std::vector<NameId> module_of_;  // by op: path of the innermost module
+  // The distinct paths of modules, "" the first; empty if there are none.
+  std::vector<NameId> modules_;
+  Numbers module_of_;              // by op: the innermost one, in modules_
   std::vector<bool> in_backward_;  // by op
+  mutable RowId last_step_ = 0;    // where StepAt() looks first
 };
 
 // Text ids of TfOp() within one plane.
@@ -56,7 +82,7 @@ class XTfOps {
  private:
   const XContext& context_;
   XNames& names_;
-  std::map<std::pair<NameId, NameId>, int64_t> ids_;
+  std::unordered_map<uint64_t, int64_t> ids_;  // by TfOpKey()
 };
 
 }  // namespace stepscope

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "../tensor_core_names.h"
 #include "xspace_host.h"
 #include "xspace_work.h"
 
@@ -36,43 +35,53 @@ XGpuPlane::XGpuPlane(const XContext& context, const XProgram& program,
       device_(device),
       names_(context.trace()),
       tf_ops_(context, &names_),
+      texts_(context.trace(), program, &names_),
       counters_(context, device, &names_) {
   Sort();
   FindTiles();
   if (input_wait) FindWaits();
 }
 
-const DeviceWork& XGpuPlane::Work(XRow at) const {
-  switch (static_cast<Table>(at.table)) {
-    case Table::kKernel:
-      return trace_.kernels()[at.row];
-    case Table::kCopy:
-      return trace_.copies()[at.row];
-    default:
-      return trace_.memsets()[at.row];
-  }
-}
-
+// The three tables of work, merged; where rows begin and end together, kernels
+// come first.
 void XGpuPlane::Sort() {
-  const auto add = [&](const auto& table, Table kind) {
-    for (RowId row = 0; row < table.size(); ++row) {
-      if (table[row].device == device_) {
-        streams_[table[row].stream].push_back(
-            {static_cast<uint32_t>(kind), row});
-      }
+  struct Head {
+    Table table;
+    RowId count;
+    RowId row = 0;
+    const DeviceWork* work = nullptr;
+  };
+  Head heads[] = {
+      {Table::kKernel, static_cast<RowId>(trace_.kernels().size())},
+      {Table::kCopy, static_cast<RowId>(trace_.copies().size())},
+      {Table::kMemset, static_cast<RowId>(trace_.memsets().size())}};
+  const auto load = [&](Head& head) {
+    if (head.row == head.count) {
+      head.work = nullptr;
+    } else if (head.table == Table::kKernel) {
+      head.work = &trace_.kernels()[head.row];
+    } else if (head.table == Table::kCopy) {
+      head.work = &trace_.copies()[head.row];
+    } else {
+      head.work = &trace_.memsets()[head.row];
     }
   };
-  add(trace_.kernels(), Table::kKernel);
-  add(trace_.copies(), Table::kCopy);
-  add(trace_.memsets(), Table::kMemset);
-  for (auto& [stream, rows] : streams_) {
-    std::stable_sort(rows.begin(), rows.end(), [&](XRow a, XRow b) {
-      const DeviceWork& first = Work(a);
-      const DeviceWork& second = Work(b);
-      if (first.begin_ns != second.begin_ns)
-        return first.begin_ns < second.begin_ns;
-      return first.end_ns > second.end_ns;
-    });
+  const auto before = [](const DeviceWork& a, const DeviceWork& b) {
+    if (a.begin_ns != b.begin_ns) return a.begin_ns < b.begin_ns;
+    return a.end_ns > b.end_ns;
+  };
+  for (Head& head : heads) load(head);
+  while (true) {
+    Head* next = nullptr;
+    for (Head& head : heads) {
+      if (head.work == nullptr) continue;
+      if (next == nullptr || before(*head.work, *next->work)) next = &head;
+    }
+    if (next == nullptr) return;
+    if (next->work->device == device_)
+      streams_[next->work->stream].Add(next->table, next->row);
+    ++next->row;
+    load(*next);
   }
 }
 
@@ -134,21 +143,23 @@ XPlaneStats XGpuPlane::DeviceStats() const {
   return stats;
 }
 
-std::string XGpuPlane::StreamName(int64_t stream,
-                                  const std::vector<XRow>& rows) const {
+std::string XGpuPlane::StreamName(int64_t stream, const RowTape& rows) const {
   std::set<std::string> kinds;
-  for (const XRow& at : rows) {
-    const auto table = static_cast<Table>(at.table);
-    if (table == Table::kKernel) kinds.insert("Kernel");
-    if (table == Table::kMemset) kinds.insert("Memset");
-    if (table == Table::kCopy) {
-      const Copy& copy = trace_.copies()[at.row];
+  bool has_kernels = false;
+  RowTapeReader reader(rows);
+  for (size_t i = 0; i < rows.count(); ++i) {
+    reader.Next();
+    has_kernels |= reader.table() == Table::kKernel;
+    if (reader.table() == Table::kMemset) kinds.insert("Memset");
+    if (reader.table() == Table::kCopy) {
+      const Copy& copy = trace_.copies()[reader.row()];
       std::string direction = XCopyDirection(copy, trace_.name(copy.name));
       std::erase(direction, 't');
       std::replace(direction.begin(), direction.end(), 'o', '2');
       kinds.insert("Memcpy" + direction);
     }
   }
+  if (has_kernels) kinds.insert("Kernel");
   std::string name = "Stream #" + std::to_string(stream) + "(";
   for (const std::string& kind : kinds)
     name += (name.back() == '(' ? "" : ",") + kind;
@@ -185,50 +196,25 @@ void XGpuPlane::Common(const DeviceWork& work, bool counts,
   }
   if (work.call != kNone) event.Uint(XStatId::kFlow, XFlow(kFlowIn, work.call));
   if (work.op != kNone) event.Ref(XStatId::kTfOp, tf_ops_.Id(work.op));
-  event.Ref(XStatId::kContextId,
-            names_.Text("$$" + std::to_string(work.context)));
-}
-
-int64_t XGpuPlane::KernelName(NameId name) {
-  const auto [it, added] = kernel_names_.try_emplace(name, 0);
-  if (added) {
-    const std::string_view text = trace_.name(name);
-    it->second =
-        NeedsTensorCoreMark(text)
-            ? names_.Event(std::string(text) + std::string(kTensorCoreMark),
-                           text)
-            : names_.Event(name);
-  }
-  return it->second;
-}
-
-// 0 if there is none.
-int64_t XGpuPlane::ShapeText(const Kernel& kernel) {
-  const RowId inputs =
-      kernel.op == kNone ? kNone : trace_.ops()[kernel.op].inputs;
-  const auto [it, added] = shapes_.try_emplace({inputs, kernel.name}, 0);
-  if (added) {
-    const std::string shape = XKernelShape(trace_, kernel);
-    if (!shape.empty()) it->second = names_.Text(shape);
-  }
-  return it->second;
+  event.Ref(XStatId::kContextId, texts_.Context(work.context));
 }
 
 void XGpuPlane::KernelEvent(RowId row, XEventBytes& event) {
   const Kernel& kernel = trace_.kernels()[row];
   // XProf drops kernels of no length, which files in whole microseconds hold
   // by the hundred.
-  event.Start(KernelName(kernel.name), kernel.begin_ns - context_.begin_ns(),
+  event.Start(texts_.KernelName(kernel.name),
+              kernel.begin_ns - context_.begin_ns(),
               std::max<int64_t>(kernel.end_ns - kernel.begin_ns, 1));
   Common(kernel, true, event);
-  event.Ref(XStatId::kKernelDetails, names_.Text(XKernelDetails(kernel)));
-  if (const int64_t shape = ShapeText(kernel); shape != 0)
+  event.Ref(XStatId::kKernelDetails, texts_.KernelDetails(kernel));
+  if (const int64_t shape = texts_.Shape(kernel); shape != 0)
     event.Ref(XStatId::kShape, shape);
   const RowId at = program_.Of(row);
   if (at == kNone) return;
   const XProgram::Instruction& instruction = program_.instructions()[at];
-  event.Ref(XStatId::kHloOp, names_.Text(instruction.name));
-  event.Ref(XStatId::kHloModule, names_.Text(kXProgramName));
+  event.Ref(XStatId::kHloOp, texts_.Instruction(at));
+  event.Ref(XStatId::kHloModule, texts_.ProgramName());
   event.Uint(XStatId::kProgramId, kXProgramId);
   if (instruction.flops >= 0) {
     event.Uint(XStatId::kFlops,
@@ -254,12 +240,10 @@ void XGpuPlane::CopyEvent(const Copy& copy, XEventBytes& event) {
   event.Ref(XStatId::kMemcpyDetails, names_.Text(XCopyDetails(copy)));
 }
 
-void XGpuPlane::Event(XRow at, XEventBytes& event) {
-  if (static_cast<Table>(at.table) == Table::kKernel)
-    return KernelEvent(at.row, event);
-  if (static_cast<Table>(at.table) == Table::kCopy)
-    return CopyEvent(trace_.copies()[at.row], event);
-  const Memset& set = trace_.memsets()[at.row];
+void XGpuPlane::Event(Table table, RowId row, XEventBytes& event) {
+  if (table == Table::kKernel) return KernelEvent(row, event);
+  if (table == Table::kCopy) return CopyEvent(trace_.copies()[row], event);
+  const Memset& set = trace_.memsets()[row];
   event.Start(names_.Event("MEMSET"), set.begin_ns - context_.begin_ns(),
               set.end_ns - set.begin_ns);
   // Counted, it would be taken for compute.
@@ -280,9 +264,12 @@ bool XGpuPlane::Write(XSpaceFile& file) {
   add(kWaitLineId, "stepscope: input wait", waits_.size(),
       [this](size_t i, XEventBytes& event) { WaitEvent(waits_[i], event); });
   for (const auto& [stream, rows] : streams_) {
-    add(stream, StreamName(stream, rows), rows.size(),
-        [this, &rows = rows](size_t i, XEventBytes& event) {
-          Event(rows[i], event);
+    add(stream, StreamName(stream, rows), rows.count(),
+        [this, &rows = rows, at = RowTapeReader(rows)](
+            size_t i, XEventBytes& event) mutable {
+          if (i == 0) at = RowTapeReader(rows);
+          at.Next();
+          Event(at.table(), at.row(), event);
         });
   }
   add(kCountersLineId, "_counters_", counters_.count(),

@@ -8,12 +8,12 @@
 #include <map>
 #include <set>
 #include <string>
-#include <unordered_map>
-#include <utility>
 #include <vector>
 
+#include "../row_tape.h"
 #include "xspace_context.h"
 #include "xspace_counters.h"
+#include "xspace_gpu_texts.h"
 #include "xspace_plane.h"
 #include "xspace_program.h"
 
@@ -41,17 +41,14 @@ class XGpuPlane {
   void Sort();
   void FindTiles();
   void FindWaits();
-  const DeviceWork& Work(XRow at) const;
   XPlaneStats DeviceStats() const;
-  std::string StreamName(int64_t stream, const std::vector<XRow>& rows) const;
+  std::string StreamName(int64_t stream, const RowTape& rows) const;
   void StepEvent(const Tile& tile, XEventBytes& event);
   void WaitEvent(RowId range, XEventBytes& event);
-  void Event(XRow at, XEventBytes& event);
+  void Event(Table table, RowId row, XEventBytes& event);
   void KernelEvent(RowId row, XEventBytes& event);
   void CopyEvent(const Copy& copy, XEventBytes& event);
   void Common(const DeviceWork& work, bool counts, XEventBytes& event);
-  int64_t KernelName(NameId name);
-  int64_t ShapeText(const Kernel& kernel);
 
   const XContext& context_;
   const XProgram& program_;
@@ -59,13 +56,11 @@ class XGpuPlane {
   const int32_t device_;
   XNames names_;
   XTfOps tf_ops_;
+  XGpuTexts texts_;
   XCounters counters_;
-  std::map<int64_t, std::vector<XRow>> streams_;
+  std::map<int64_t, RowTape> streams_;
   std::vector<Tile> tiles_;
   std::vector<RowId> waits_;  // loader ranges on the training thread
-  // Ids that were looked up before: by name; by inputs and name.
-  std::unordered_map<NameId, int64_t> kernel_names_;
-  std::map<std::pair<RowId, NameId>, int64_t> shapes_;
 };
 
 }  // namespace stepscope

@@ -34,9 +34,14 @@ XHostPlane::XHostPlane(const XContext& context, XDetail detail)
       lines_(trace_.threads().size() + 1),
       launched_(trace_.runtime_calls().size()),
       inputs_texts_(trace_.op_inputs().size()),
-      stack_texts_(trace_.stacks().size()) {
+      stack_texts_(trace_.stacks().size()),
+      misread_(trace_.name_count()) {
   Sort();
   FindLaunches();
+  for (NameId name = 0; name < misread_.size(); ++name) {
+    const std::string_view text = trace_.name(name);
+    misread_[name] = text.starts_with("train") || text.starts_with("test");
+  }
 }
 
 void XHostPlane::FindLaunches() {
@@ -63,28 +68,15 @@ bool XHostPlane::IsLeftOut(Table table, RowId row) const {
 }
 
 void XHostPlane::Sort() {
-  std::vector<size_t> counts(lines_.size());
   const auto line = [&](RowId thread) {
     return std::min<size_t>(thread, lines_.size() - 1);
   };
-  const auto count = [&](const auto& table) {
-    for (const auto& row : table) ++counts[line(row.thread)];
-  };
-  count(trace_.steps());
-  count(trace_.ranges());
-  count(trace_.ops());
-  count(trace_.runtime_calls());
-  count(trace_.overheads());
-  if (detail_ == XDetail::kAll) count(trace_.python_frames());
-  for (size_t i = 0; i < lines_.size(); ++i) lines_[i].reserve(counts[i]);
-
   EventOrder order(trace_);
   while (order.Next()) {
     const RowId row = order.row();
     if (IsLeftOut(order.table(), row)) continue;
     const auto add = [&](const auto& table) {
-      lines_[line(table[row].thread)].push_back(
-          {static_cast<uint32_t>(order.table()), row});
+      lines_[line(table[row].thread)].Add(order.table(), row);
     };
     switch (order.table()) {
       case Table::kStep:
@@ -113,11 +105,11 @@ void XHostPlane::Sort() {
 
 void XHostPlane::Start(NameId name, int64_t begin_ns, int64_t end_ns,
                        XEventBytes& event) {
-  const std::string_view text = trace_.name(name);
-  // XProf takes such names for step markers.
-  const bool misread = text.starts_with("train") || text.starts_with("test");
-  const int64_t id = misread ? names_.Event("range " + std::string(text), text)
-                             : names_.Event(name);
+  const auto renamed = [&] {
+    const std::string_view text = trace_.name(name);
+    return names_.Event("range " + std::string(text), text);
+  };
+  const int64_t id = misread_[name] ? renamed() : names_.Event(name);
   event.Start(id, begin_ns - context_.begin_ns(), end_ns - begin_ns);
   context_.Group(context_.StepAt(begin_ns), event);
 }
@@ -244,22 +236,22 @@ void XHostPlane::MemoryEvent(RowId row, XEventBytes& event) {
     event.Ref(XStatId::kTfOp, names_.Text(trace_.ops()[allocation.op].name));
 }
 
-void XHostPlane::Event(XRow at, XEventBytes& event) {
-  switch (static_cast<Table>(at.table)) {
+void XHostPlane::Event(Table table, RowId at, XEventBytes& event) {
+  switch (table) {
     case Table::kStep:
-      return StepEvent(trace_.steps()[at.row], event);
+      return StepEvent(trace_.steps()[at], event);
     case Table::kRange:
-      return RangeEvent(at.row, event);
+      return RangeEvent(at, event);
     case Table::kOp:
-      return OpEvent(at.row, event);
+      return OpEvent(at, event);
     case Table::kRuntimeCall:
-      return CallEvent(at.row, event);
+      return CallEvent(at, event);
     case Table::kOverhead: {
-      const Overhead& row = trace_.overheads()[at.row];
+      const Overhead& row = trace_.overheads()[at];
       return Start(row.name, row.begin_ns, row.end_ns, event);
     }
     default: {
-      const PythonFrame& row = trace_.python_frames()[at.row];
+      const PythonFrame& row = trace_.python_frames()[at];
       return Start(row.name, row.begin_ns, row.end_ns, event);
     }
   }
@@ -268,7 +260,7 @@ void XHostPlane::Event(XRow at, XEventBytes& event) {
 bool XHostPlane::Write(XSpaceFile& file) {
   std::vector<XLineSource> sources;
   for (size_t i = 0; i < lines_.size(); ++i) {
-    if (lines_[i].empty()) continue;
+    if (lines_[i].count() == 0) continue;
     XLineSource source;
     const bool is_known = i < trace_.threads().size();
     source.id = is_known ? trace_.threads()[i].tid : kMemoryLineId + 1;
@@ -279,9 +271,12 @@ bool XHostPlane::Write(XSpaceFile& file) {
     if (i == trace_.run().training_thread) source.name += " (training)";
     source.display_id =
         i == trace_.run().training_thread ? 1 : static_cast<int64_t>(i) + 2;
-    source.count = lines_[i].size();
-    source.event = [this, &line = lines_[i]](size_t at, XEventBytes& event) {
-      Event(line[at], event);
+    source.count = lines_[i].count();
+    source.event = [this, &line = lines_[i], rows = RowTapeReader(lines_[i])](
+                       size_t at, XEventBytes& event) mutable {
+      if (at == 0) rows = RowTapeReader(line);
+      rows.Next();
+      Event(rows.table(), rows.row(), event);
     };
     sources.push_back(std::move(source));
   }

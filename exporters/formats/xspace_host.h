@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "../memory_totals.h"
+#include "../row_tape.h"
 #include "xspace_context.h"
 #include "xspace_plane.h"
 
@@ -35,7 +36,7 @@ class XHostPlane {
   void Sort();
   void FindLaunches();
   bool IsLeftOut(Table table, RowId row) const;
-  void Event(XRow at, XEventBytes& event);
+  void Event(Table table, RowId row, XEventBytes& event);
   void Start(NameId name, int64_t begin_ns, int64_t end_ns, XEventBytes& event);
   void StepEvent(const Step& step, XEventBytes& event);
   void RangeEvent(RowId row, XEventBytes& event);
@@ -51,10 +52,11 @@ class XHostPlane {
   XNames names_;
   XTfOps tf_ops_;
   MemoryTotals totals_;
-  std::vector<std::vector<XRow>> lines_;  // as threads(); last: thread unknown
-  std::vector<Launched> launched_;        // as runtime_calls()
-  std::vector<int64_t> inputs_texts_;     // as op_inputs(); 0 until asked for
-  std::vector<int64_t> stack_texts_;      // as stacks()
+  std::vector<RowTape> lines_;         // as threads(); last: thread unknown
+  std::vector<Launched> launched_;     // as runtime_calls()
+  std::vector<int64_t> inputs_texts_;  // as op_inputs(); 0 until asked for
+  std::vector<int64_t> stack_texts_;   // as stacks()
+  std::vector<bool> misread_;          // by name: XProf takes it for a step
 };
 
 // The stat `flow` of an arrow from a launch to the work it started.

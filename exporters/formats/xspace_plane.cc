@@ -16,6 +16,7 @@ constexpr int kUintField = 3;
 constexpr int kIntField = 4;
 constexpr int kStringField = 5;
 constexpr int kRefField = 7;
+constexpr int kEventStatField = 4;
 
 void AppendNumberStat(int stat_field, XStatId stat, int value_field,
                       uint64_t value, std::string& out) {
@@ -171,19 +172,47 @@ std::string XNames::MetadataBytes() const {
   return out;
 }
 
+char* XEventBytes::Room(size_t bytes) {
+  if (bytes_.size() - size_ < bytes) bytes_.resize(2 * bytes_.size() + bytes);
+  return bytes_.data() + size_;
+}
+
 void XEventBytes::Start(int64_t metadata_id, int64_t offset_ns,
                         int64_t duration_ns) {
-  bytes_.clear();
-  AppendIntField(1, metadata_id, bytes_);
-  AppendIntField(2, offset_ns * 1000, bytes_);
-  AppendIntField(3, std::max<int64_t>(duration_ns, 0) * 1000, bytes_);
+  size_ = 0;
+  char* const begin = Room(3 * (1 + kMostVarintBytes));
+  char* at = begin;
+  *at++ = 1 << 3;
+  at = PutVarint(static_cast<uint64_t>(metadata_id), at);
+  *at++ = 2 << 3;
+  at = PutVarint(static_cast<uint64_t>(offset_ns * 1000), at);
+  *at++ = 3 << 3;
+  at = PutVarint(
+      static_cast<uint64_t>(std::max<int64_t>(duration_ns, 0) * 1000), at);
+  size_ = static_cast<size_t>(at - begin);
+}
+
+// As AppendNumberStat(): the head, the stat's id, the value.
+void XEventBytes::Number(XStatId stat, int value_field, uint64_t value) {
+  static_assert(static_cast<int>(XStatId::kCount) < 0x80, "an id has one byte");
+  char* const begin = Room(5 + kMostVarintBytes);
+  begin[0] = kEventStatField << 3 | 2;
+  begin[2] = 1 << 3;
+  begin[3] = static_cast<char>(stat);
+  begin[4] = static_cast<char>(value_field << 3);
+  char* const end = PutVarint(value, begin + 5);
+  begin[1] = static_cast<char>(end - begin - 2);
+  size_ += static_cast<size_t>(end - begin);
 }
 
 void XEventBytes::Int(XStatId stat, int64_t value) {
-  AppendNumberStat(4, stat, kIntField, static_cast<uint64_t>(value), bytes_);
+  Number(stat, kIntField, static_cast<uint64_t>(value));
 }
 void XEventBytes::Uint(XStatId stat, uint64_t value) {
-  AppendNumberStat(4, stat, kUintField, value, bytes_);
+  Number(stat, kUintField, value);
+}
+void XEventBytes::Ref(XStatId stat, int64_t text_id) {
+  Number(stat, kRefField, static_cast<uint64_t>(text_id));
 }
 void XEventBytes::Double(XStatId stat, double value) {
   Counter(static_cast<int64_t>(stat), value);
@@ -192,13 +221,16 @@ void XEventBytes::Counter(int64_t text_id, double value) {
   std::string content;
   AppendIntField(1, text_id, content);
   AppendDoubleField(2, value, content);
-  AppendBytesField(4, content, bytes_);
-}
-void XEventBytes::Ref(XStatId stat, int64_t text_id) {
-  AppendNumberStat(4, stat, kRefField, static_cast<uint64_t>(text_id), bytes_);
+  std::string whole;
+  AppendBytesField(kEventStatField, content, whole);
+  std::copy(whole.begin(), whole.end(), Room(whole.size()));
+  size_ += whole.size();
 }
 void XEventBytes::String(XStatId stat, std::string_view text) {
-  AppendStringStat(4, stat, text, bytes_);
+  std::string whole;
+  AppendStringStat(kEventStatField, stat, text, whole);
+  std::copy(whole.begin(), whole.end(), Room(whole.size()));
+  size_ += whole.size();
 }
 
 void XPlaneStats::Uint(XStatId stat, uint64_t value) {

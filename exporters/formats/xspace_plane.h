@@ -114,17 +114,15 @@ class XEventBytes {
   void Counter(int64_t text_id, double value);
   void Ref(XStatId stat, int64_t text_id);
   void String(XStatId stat, std::string_view text);
-  std::string_view bytes() const { return bytes_; }
+  std::string_view bytes() const { return {bytes_.data(), size_}; }
 
  private:
-  std::string bytes_;
-};
+  // Room for `bytes` more; moves what is there if need be.
+  char* Room(size_t bytes);
+  void Number(XStatId stat, int value_field, uint64_t value);
 
-// A row of a Trace, in the order of its line.
-struct XRow {
-  static constexpr RowId kMostRows = RowId{1} << 28;
-  uint32_t table : 4;
-  uint32_t row : 28;
+  std::vector<char> bytes_;
+  size_t size_ = 0;
 };
 
 // The bytes of an XSpace. XProf parses a file in one piece, and protobuf takes

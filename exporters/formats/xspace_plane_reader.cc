@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "chrome_row_fields.h"
-#include "wire_reader.h"
 
 namespace stepscope {
 namespace {
@@ -47,7 +46,8 @@ std::optional<int64_t> XEventField::integer(std::string_view wanted) const {
   return field->integer;
 }
 
-XPlaneReader::XPlaneReader(std::string_view plane) {
+XPlaneReader::XPlaneReader(std::string_view plane, const WholeFile& file)
+    : file_(file) {
   std::vector<std::string_view> event_entries;
   WireReader reader(plane);
   while (reader.Next()) {
@@ -135,17 +135,18 @@ bool XPlaneReader::ReadStat(std::string_view bytes, XStatField* stat) const {
 }
 
 bool XPlaneReader::ReadLine(size_t index, XLineField* line) const {
-  line->id = 0;
-  line->name = {};
-  line->begin_ns = 0;
-  line->events.clear();
-  WireReader reader(lines_[index]);
+  *line = XLineField();
+  line->bytes = lines_[index];
+  ReleaseBehind behind(file_, line->bytes);
+  WireReader reader(line->bytes);
   while (reader.Next()) {
     const bool is_bytes = reader.type() == Type::kBytes;
     if (reader.field() == 1 && !is_bytes) line->id = reader.integer();
     if (reader.field() == 2 && is_bytes) line->name = reader.bytes();
     if (reader.field() == 3 && !is_bytes) line->begin_ns = reader.integer();
-    if (reader.field() == 4 && is_bytes) line->events.push_back(reader.bytes());
+    if (reader.field() != kEventsField || !is_bytes) continue;
+    line->has_events = true;
+    behind.Passed(reader.bytes().data());
   }
   return !reader.damaged();
 }

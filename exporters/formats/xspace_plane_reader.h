@@ -9,6 +9,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "whole_file_reader.h"
+#include "wire_reader.h"
+
 namespace stepscope {
 
 // One stat, its reference to a text resolved.
@@ -24,7 +27,8 @@ struct XLineField {
   int64_t id = 0;
   std::string_view name;
   int64_t begin_ns = 0;  // what the events' offsets count from
-  std::vector<std::string_view> events;
+  std::string_view bytes;
+  bool has_events = false;
 };
 
 struct XEventField {
@@ -47,16 +51,30 @@ class XPlaneReader {
 
   // Reads all of a plane but its events. Plane and lines stay valid while the
   // bytes are.
-  explicit XPlaneReader(std::string_view plane);
+  XPlaneReader(std::string_view plane, const WholeFile& file);
 
   int64_t id() const { return id_; }
   std::string_view name() const { return name_; }
   bool damaged() const { return damaged_; }
   bool has_names() const { return !event_names_.empty(); }
   size_t line_count() const { return lines_.size(); }
-  // Makes the list of the events of a line. False if its bytes are damaged
-  // (what precedes the damage is there).
+  // Reads all of a line but its events. False if its bytes are damaged (what
+  // precedes the damage is there).
   bool ReadLine(size_t index, XLineField* line) const;
+  // Calls `use` with the bytes of each event of a line.
+  template <typename Use>
+  void ForEachEvent(const XLineField& line, Use use) const {
+    ReleaseBehind behind(file_, line.bytes);
+    WireReader reader(line.bytes);
+    while (reader.Next()) {
+      if (reader.field() != kEventsField ||
+          reader.type() != WireReader::Type::kBytes) {
+        continue;
+      }
+      use(reader.bytes());
+      behind.Passed(reader.bytes().data());
+    }
+  }
   // Reads one event of `line` into `event`, whose stats are overwritten.
   Skip ReadEvent(const XLineField& line, std::string_view bytes,
                  XEventField* event) const;
@@ -64,6 +82,7 @@ class XPlaneReader {
   std::vector<XStatField> stats() const;
 
  private:
+  static constexpr uint32_t kEventsField = 4;
   struct EventName {
     std::string_view name;
     std::string_view display_name;
@@ -73,6 +92,7 @@ class XPlaneReader {
   void ReadStatName(std::string_view entry);
   bool ReadStat(std::string_view bytes, XStatField* stat) const;
 
+  const WholeFile& file_;
   int64_t id_ = 0;
   std::string_view name_;
   std::vector<std::string_view> lines_;

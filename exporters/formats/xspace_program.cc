@@ -1,11 +1,12 @@
 #include "xspace_program.h"
 
+#include <stepscope/kernel_class.h>
 #include <stepscope/op_cost.h>
 
 #include <algorithm>
-#include <cmath>
-#include <map>
-#include <tuple>
+#include <bit>
+#include <unordered_map>
+#include <utility>
 
 namespace stepscope {
 namespace {
@@ -25,10 +26,25 @@ int Part(KernelClass kind) {
   }
 }
 
-struct Member {
-  RowId call;  // the op call whose cost is shared
-  RowId kernel;
-  int part;
+// What makes two launches the same instruction.
+struct Key {
+  uint64_t tf_op;
+  NameId kernel;
+  double flops;
+  double bytes;
+  bool operator==(const Key&) const = default;
+};
+struct KeyHash {
+  size_t operator()(const Key& key) const {
+    uint64_t hash = key.tf_op;
+    for (uint64_t value :
+         {uint64_t{key.kernel}, std::bit_cast<uint64_t>(key.flops),
+          std::bit_cast<uint64_t>(key.bytes)}) {
+      hash = (hash ^ value) * 0x9E3779B97F4A7C15u;
+      hash ^= hash >> 32;
+    }
+    return hash;
+  }
 };
 
 // "gradients/Conv2DBackpropInput" -> "Conv2DBackpropInput.17"
@@ -46,69 +62,91 @@ XProgram::XProgram(const XContext& context)
     : context_(context),
       trace_(context.trace()),
       of_kernel_(trace_.kernels().size(), kNone) {
-  Number(ShareCosts());
+  ShareCosts(FindCalls());
+  Number();
 }
 
-std::vector<XProgram::Share> XProgram::ShareCosts() {
-  std::vector<Share> shares(trace_.kernels().size());
-  std::vector<Member> members;
-  std::map<NameId, int> parts;  // by kernel name
-  for (RowId row = 0; row < shares.size(); ++row) {
-    const Kernel& kernel = trace_.kernels()[row];
-    if (kernel.op == kNone) continue;
-    const RowId multiplying = MultiplyingOp(trace_, kernel.op);
-    if (multiplying == kNone) {
-      members.push_back({kernel.op, row, 1});
-      continue;
+std::vector<RowId> XProgram::FindCalls() const {
+  std::vector<RowId> calls(trace_.kernels().size(), kNone);
+  RowId last_op = kNone, last_call = kNone;
+  for (RowId row = 0; row < calls.size(); ++row) {
+    const RowId op = trace_.kernels()[row].op;
+    if (op == kNone) continue;
+    if (op != last_op) {
+      const RowId multiplying = MultiplyingOp(trace_, op);
+      last_op = op;
+      last_call = multiplying == kNone ? op : multiplying;
     }
-    const auto [it, added] = parts.try_emplace(kernel.name, 0);
-    if (added) it->second = Part(TraitsOfKernel(trace_.name(kernel.name)).kind);
-    members.push_back({multiplying, row, it->second});
+    calls[row] = last_call;
   }
-  std::stable_sort(
-      members.begin(), members.end(),
-      [](const Member& a, const Member& b) { return a.call < b.call; });
+  return calls;
+}
+
+void XProgram::ShareCosts(const std::vector<RowId>& calls) {
+  // Kernels by call; mostly they come so.
+  std::vector<RowId> members;
+  members.reserve(calls.size());
+  for (RowId row = 0; row < calls.size(); ++row)
+    if (calls[row] != kNone) members.push_back(row);
+  const auto before = [&](RowId a, RowId b) {
+    return calls[a] != calls[b] ? calls[a] < calls[b] : a < b;
+  };
+  if (!std::is_sorted(members.begin(), members.end(), before))
+    std::sort(members.begin(), members.end(), before);
+
+  std::unordered_map<NameId, int> parts;  // by kernel name
+  const auto part_of = [&](RowId row, bool multiplies) {
+    if (!multiplies) return 1;
+    const NameId name = trace_.kernels()[row].name;
+    const auto [it, added] = parts.try_emplace(name, 0);
+    if (added) it->second = Part(TraitsOfKernel(trace_.name(name)).kind);
+    return it->second;
+  };
+  std::unordered_map<Key, RowId, KeyHash> known;
   for (auto begin = members.begin(); begin != members.end();) {
-    const auto end = std::find_if(
-        begin, members.end(),
-        [&](const Member& member) { return member.call != begin->call; });
-    const int best =
-        std::max_element(begin, end, [](const Member& a, const Member& b) {
-          return a.part < b.part;
-        })->part;
-    const auto workers = static_cast<double>(std::count_if(
-        begin, end, [&](const Member& m) { return m.part == best; }));
-    const OpCost cost = CostOf(trace_, begin->call);
-    for (auto it = begin; it != end; ++it) {
-      const bool works = it->part == best;
-      Share& share = shares[it->kernel];
-      if (cost.flops >= 0) share.flops = works ? cost.flops / workers : 0;
-      if (cost.bytes >= 0 && works) share.bytes = cost.bytes / workers;
+    const RowId call = calls[*begin];
+    const bool multiplies = MultiplyingOp(trace_, call) == call;
+    int best = 0;
+    double workers = 0;
+    auto end = begin;
+    for (; end != members.end() && calls[*end] == call; ++end) {
+      const int part = part_of(*end, multiplies);
+      workers = part > best ? 1 : workers + (part == best);
+      best = std::max(best, part);
     }
-    begin = end;
+    const OpCost cost = CostOf(trace_, call);
+    for (; begin != end; ++begin) {
+      const Kernel& kernel = trace_.kernels()[*begin];
+      const bool works = part_of(*begin, multiplies) == best;
+      Key key = {context_.TfOpKey(kernel.op), kernel.name, -1, -1};
+      if (cost.flops >= 0) key.flops = works ? cost.flops / workers : 0;
+      if (cost.bytes >= 0 && works) key.bytes = cost.bytes / workers;
+      const auto [it, added] =
+          known.try_emplace(key, static_cast<RowId>(instructions_.size()));
+      if (added)
+        instructions_.push_back({.flops = key.flops, .bytes = key.bytes});
+      of_kernel_[*begin] = it->second;
+    }
   }
-  return shares;
 }
 
-void XProgram::Number(const std::vector<Share>& shares) {
-  using Key = std::tuple<std::pair<NameId, NameId>, NameId, double, double>;
-  std::map<Key, RowId> known;
-  for (RowId row = 0; row < shares.size(); ++row) {
-    const Kernel& kernel = trace_.kernels()[row];
-    if (kernel.op == kNone) continue;
-    const Key key = {context_.TfOpKey(kernel.op), kernel.name,
-                     shares[row].flops, shares[row].bytes};
-    const auto [it, added] =
-        known.try_emplace(key, static_cast<RowId>(instructions_.size()));
-    if (added) {
-      instructions_.push_back({.name = InstructionName(context_.TfOp(kernel.op),
-                                                       instructions_.size()),
-                               .op = kernel.op,
-                               .flops = shares[row].flops,
-                               .bytes = shares[row].bytes});
+void XProgram::Number() {
+  std::vector<RowId> number_of(instructions_.size(), kNone);
+  std::vector<Instruction> in_order;
+  in_order.reserve(instructions_.size());
+  for (RowId row = 0; row < of_kernel_.size(); ++row) {
+    if (of_kernel_[row] == kNone) continue;
+    RowId& number = number_of[of_kernel_[row]];
+    if (number == kNone) {
+      number = static_cast<RowId>(in_order.size());
+      Instruction& instruction =
+          in_order.emplace_back(std::move(instructions_[of_kernel_[row]]));
+      instruction.op = trace_.kernels()[row].op;
+      instruction.name = InstructionName(context_.TfOp(instruction.op), number);
     }
-    of_kernel_[row] = it->second;
+    of_kernel_[row] = number;
   }
+  instructions_ = std::move(in_order);
 }
 
 }  // namespace stepscope

@@ -9,7 +9,6 @@
 // by their number, so launches that share an instruction have equal costs.
 #pragma once
 
-#include <stepscope/kernel_class.h>
 #include <stepscope/trace.h>
 
 #include <cstdint>
@@ -39,12 +38,12 @@ class XProgram {
   RowId Of(RowId kernel) const { return of_kernel_[kernel]; }
 
  private:
-  struct Share {
-    double flops = -1;
-    double bytes = -1;
-  };
-  std::vector<Share> ShareCosts();
-  void Number(const std::vector<Share>& shares);
+  // By kernel: the op call whose cost it shares, or kNone.
+  std::vector<RowId> FindCalls() const;
+  // Makes instructions in the order of calls; `of_kernel_` counts them.
+  void ShareCosts(const std::vector<RowId>& calls);
+  // Brings the instructions into the order of kernels and names them.
+  void Number();
 
   const XContext& context_;
   const Trace& trace_;

@@ -26,11 +26,11 @@ struct Space {
   bool is_cut = false;
 };
 
-Space ReadPlanes(std::string_view bytes) {
+Space ReadPlanes(const WholeFile& file) {
   Space space;
-  WireReader reader(bytes);
+  WireReader reader(file.bytes());
   const auto add = [&](std::string_view plane) {
-    space.planes.emplace_back(plane);
+    space.planes.emplace_back(plane, file);
     space.plane_bytes.push_back(plane);
   };
   while (reader.Next()) {
@@ -182,7 +182,7 @@ void SpaceReader::AddLosses(const Space& space) {
 }
 
 absl::StatusOr<Trace> SpaceReader::Read() {
-  const Space space = ReadPlanes(file_.bytes());
+  const Space space = ReadPlanes(file_);
   for (const XPlaneReader& plane : space.planes) {
     if (plane.name() == "Task Environment") ReadEnvironment(plane);
     if (plane.name() == "/device:CUSTOM:stepscope") rows_.AddOwnPlane(plane);

@@ -46,7 +46,7 @@ template <typename Use>
 void XSpaceRowReader::ForEachEvent(const XPlaneReader& plane,
                                    const XLineField& line, Use use) {
   XEventField event;
-  for (std::string_view bytes : line.events) {
+  plane.ForEachEvent(line, [&](std::string_view bytes) {
     switch (plane.ReadEvent(line, bytes, &event)) {
       case XPlaneReader::Skip::kNone:
         use(event);
@@ -64,7 +64,7 @@ void XSpaceRowReader::ForEachEvent(const XPlaneReader& plane,
         ++counts_.counted_events;
         break;
     }
-  }
+  });
 }
 
 // A name is what was recorded; where XProf needed another one, the recorded one
@@ -108,7 +108,7 @@ void XSpaceRowReader::AddHostPlane(const XPlaneReader& plane) {
   XLineField line;
   for (size_t i = 0; i < plane.line_count(); ++i) {
     if (!plane.ReadLine(i, &line)) ++counts_.damaged_lines;
-    if (IsDerived(line) || line.events.empty()) continue;
+    if (IsDerived(line) || !line.has_events) continue;
     const RowId thread = ThreadOf(line);
     ForEachEvent(plane, line, [&](const XEventField& event) {
       ++counts_.rows;

@@ -9,15 +9,21 @@
 
 namespace stepscope {
 
-inline void AppendVarint(uint64_t value, std::string& out) {
-  char bytes[10];
-  size_t size = 0;
+inline constexpr size_t kMostVarintBytes = 10;
+
+// The end of what was put. REQUIRES: room for kMostVarintBytes.
+inline char* PutVarint(uint64_t value, char* at) {
   while (value >= 0x80) {
-    bytes[size++] = static_cast<char>(value | 0x80);
+    *at++ = static_cast<char>(value | 0x80);
     value >>= 7;
   }
-  bytes[size++] = static_cast<char>(value);
-  out.append(bytes, size);
+  *at++ = static_cast<char>(value);
+  return at;
+}
+
+inline void AppendVarint(uint64_t value, std::string& out) {
+  char bytes[kMostVarintBytes];
+  out.append(bytes, static_cast<size_t>(PutVarint(value, bytes) - bytes));
 }
 
 inline size_t VarintSize(uint64_t value) {

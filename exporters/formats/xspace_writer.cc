@@ -167,15 +167,6 @@ std::string OwnFacts(const Trace& trace) {
   return "{" + json + "}";
 }
 
-bool HasTooManyRows(const Trace& trace) {
-  const auto too_many = [](const auto&... tables) {
-    return ((tables.size() >= XRow::kMostRows) || ...);
-  };
-  return too_many(trace.ranges(), trace.ops(), trace.runtime_calls(),
-                  trace.kernels(), trace.copies(), trace.memsets(),
-                  trace.overheads(), trace.python_frames());
-}
-
 absl::Status TooLarge() {
   return absl::ResourceExhaustedError(
       "XSpace: the trace gives a file above 2 GiB, which XProf cannot open; "
@@ -187,7 +178,6 @@ absl::Status TooLarge() {
 absl::Status WriteXSpace(const Trace& trace,
                          std::span<const Annotation> annotations,
                          const XSpaceOptions& options, FileSink& sink) {
-  if (HasTooManyRows(trace)) return TooLarge();
   const XContext context(trace);
   const XProgram program(context);
   // Room for what follows the planes.
