@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds the benchmarks and the sample in Release, records the sample once for its events per step, prints the table of what
 # recording costs beside Kineto, and writes build/bench/results.jsonl. Exit 3 if a bound is missed: repeat on a quiet machine.
-# Then reads and writes trace files: speed, and memory above the Trace (STEPSCOPE_BENCH_MILLIONS=10 for ten million events).
+# Then reads and writes trace files (speed, and memory above the Trace) and analyses them, beside HTA on the same files;
+# STEPSCOPE_BENCH_MILLIONS=10 for ten million events.
 #   bash tests/bench/run.sh [--rounds N] [--only PREFIX]
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../../cmake/setup.sh"
@@ -10,7 +11,8 @@ dir=$stepscope_root/build/bench
 mkdir -p "$dir"
 setup_build libbenchmark-dev
 setup_torch
-build bench stepscope_bench trace_files_bench resnet
+setup_viewers
+build bench stepscope_bench trace_files_bench analysis_bench resnet
 
 say "the sample, for its events per step"
 rm -rf "$dir/sample"
@@ -28,8 +30,13 @@ for more in flux_mi300x_large owlv2_h100 recsys_a100_rank3of8; do
     if [ -f "$folder/$more.json.gz" ]; then traces+=("$folder/$more.json.gz"); break; fi
   done
 done
-"$dir/bin/trace_files_bench" --out "$dir/trace_files.jsonl" --scratch "$dir" --events "${STEPSCOPE_BENCH_MILLIONS:-2}" "${traces[@]}" ||
-  { files=$?; [ "$files" -eq 3 ] || die "trace_files_bench failed with exit status $files"; status=$files; }
+"$stepscope_viewers/bin/python" "$stepscope_root/tests/bench/hta_times.py" "$dir/hta.txt" "${traces[@]}"
+millions=${STEPSCOPE_BENCH_MILLIONS:-2}
+for bench in trace_files analysis; do
+  [ "$bench" = trace_files ] || say "analysing them"
+  "$dir/bin/${bench}_bench" --out "$dir/$bench.jsonl" --scratch "$dir" --hta "$dir/hta.txt" --events "$millions" "${traces[@]}" ||
+    { files=$?; [ "$files" -eq 3 ] || die "${bench}_bench failed with exit status $files"; status=$files; }
+done
 
 case $status in
   0) say "all bounds met; $dir/results.jsonl" ;;
