@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <exception>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 
+#include "changes.h"
 #include "measured.h"
 #include "plan.h"
 #include "ranking.h"
@@ -13,11 +15,49 @@
 #include "rule.h"
 #include "rule_families.h"
 #include "time_split.h"
+#include "whole_recording.h"
 
 namespace stepscope {
 namespace {
 
 constexpr size_t kTopOps = 50;
+constexpr size_t kStepTimes = 1000;
+
+std::vector<StepTimes> TimesOfSteps(const Measured& measured) {
+  std::vector<StepTimes> times;
+  const std::vector<StepWindow>& windows = measured.steps.windows;
+  for (size_t i = 0; i < std::min(windows.size(), kStepTimes); ++i) {
+    StepTimes step{.number = windows[i].number,
+                   .kind = StepKindName(windows[i].kind),
+                   .ms = windows[i].tiled.length() * 1e-6};
+    for (size_t cause = 0; cause < kCauses; ++cause) {
+      const int64_t ns = measured.splits[i][static_cast<Cause>(cause)];
+      if (ns <= 0) continue;
+      step.time_split_ms[CauseKey(static_cast<Cause>(cause))] = ns * 1e-6;
+    }
+    times.push_back(std::move(step));
+  }
+  return times;
+}
+
+int64_t DevicesUsed(const Trace& trace) {
+  std::set<int32_t> devices;
+  for (const Kernel& row : trace.kernels()) devices.insert(row.device);
+  for (const Copy& row : trace.copies()) devices.insert(row.device);
+  for (const Memset& row : trace.memsets()) devices.insert(row.device);
+  return static_cast<int64_t>(devices.size());
+}
+
+void AddWhole(const Measured& measured, Report& report) {
+  const WholeRecording whole =
+      SplitWhole(measured.trace, measured.tree, measured.steps.thread);
+  report.recording_ms = whole.span.length() * 1e-6;
+  for (size_t i = 0; i < kCauses; ++i) {
+    const int64_t ns = whole.split[static_cast<Cause>(i)];
+    if (ns <= 0) continue;
+    report.recording_split_ms[CauseKey(static_cast<Cause>(i))] = ns * 1e-6;
+  }
+}
 
 // Why a rule cannot look at this Trace at all; empty if it can.
 std::string WhyNot(const Measured& measured, const Rule& rule) {
@@ -124,6 +164,7 @@ Report ReportOf(const Measured& measured, EditsById* edits) {
   Report report;
   report.run = trace.run();
   report.has_gpu = measured.has_gpu;
+  report.devices_used = DevicesUsed(trace);
   report.steps = measured.stats;
   report.losses.assign(trace.losses().begin(), trace.losses().end());
   report.replay = measured.replay.check();
@@ -141,6 +182,10 @@ Report ReportOf(const Measured& measured, EditsById* edits) {
   }
   report.phases_ms = SplitByPhase(trace, measured.tree, measured.steps);
 
+  report.step_times = TimesOfSteps(measured);
+  if (measured.steps.empty()) AddWhole(measured, report);
+  report.memory = MemoryOf(trace);
+
   std::vector<Found> found;
   for (std::span<const Rule> family : RuleFamilies()) {
     for (const Rule& rule : family) Ask(measured, rule, report, found);
@@ -148,6 +193,11 @@ Report ReportOf(const Measured& measured, EditsById* edits) {
   Rank(measured, found, report.muted);
   report.plan = MakePlan(measured, found);
   for (Found& entry : found) {
+    const Edit& first = entry.edits.empty() ? Edit() : entry.edits.front();
+    Finding& finding = entry.finding;
+    for (Setting& setting : SettingsOf(first, BatchSize(trace))) {
+      finding.settings.push_back(std::move(setting));
+    }
     if (edits != nullptr) {
       edits->emplace(entry.finding.id, std::move(entry.edits));
     }

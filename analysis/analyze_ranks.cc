@@ -13,6 +13,7 @@ namespace stepscope {
 namespace {
 
 constexpr double kExposedShare = 0.03;  // as exposed-collective asks for
+constexpr double kForRanks = 0.8;  // of a wait: nearly all of it is for ranks
 
 // The severities of rules.md 2.5; a bound carries that of half its value.
 FindingSeverity SeverityOf(const Report& run, const Finding& finding) {
@@ -68,6 +69,21 @@ void AskOfRanks(const Rule& rule, Report& run) {
     }
     run.findings.push_back(std::move(entry.finding));
   }
+}
+
+// What holds the host while the device runs nothing but collectives is other
+// ranks being late, where these are known to be.
+void DropWaitsForRanks(Report& run) {
+  const auto owner = std::ranges::find_if(run.findings, [](const Finding& f) {
+    return f.id == "straggler-rank" || f.id == "imbalanced-load";
+  });
+  if (owner == run.findings.end()) return;
+  const std::string by = " (by " + owner->id + ")";
+  std::erase_if(run.findings, [&](const Finding& finding) {
+    if (finding.collectives_frac < kForRanks) return false;
+    run.muted.push_back(finding.id + by);
+    return true;
+  });
 }
 
 // With all ranks, waiting for the last and moving bytes are told apart: only
@@ -126,7 +142,7 @@ void Sort(Report& run) {
 Report AnalyzeRanks(const std::vector<RankDigest>& ranks) {
   Report run;
   if (ranks.empty()) return run;
-  run = MergeReports(ranks);
+  run = MergeReports(ranks, CompareRanks(ranks));
   // The middle rank's gain may be much smaller than the one that was told.
   for (Finding& finding : run.findings) {
     if (IsTrust(finding) || finding.gain_is == GainKind::kNone) continue;
@@ -135,13 +151,13 @@ Report AnalyzeRanks(const std::vector<RankDigest>& ranks) {
       finding.status = FindingStatus::kOk;
     }
   }
-  run.ranks = CompareRanks(ranks);
   for (std::span<const Rule> family : RuleFamilies()) {
     for (const Rule& rule : family) {
       if (rule.check_ranks != nullptr) AskOfRanks(rule, run);
     }
   }
   ShareOutExposed(run);
+  DropWaitsForRanks(run);
   Sort(run);
   return run;
 }

@@ -6,8 +6,11 @@
 #include <random>
 #include <unordered_map>
 
+#include "changes.h"
 #include "intervals.h"
 #include "measured.h"
+#include "op_arguments.h"
+#include "optimizer_work.h"
 #include "report/labels.h"
 #include "report_of.h"
 #include "rule.h"
@@ -36,9 +39,7 @@ StepSpread SpreadOf(const Measured& m) {
   spread.median_ms = Median(ms);
   spread.min_ms = std::ranges::min(ms);
   spread.max_ms = std::ranges::max(ms);
-  for (const Loader& loader : m.trace.loaders()) {
-    spread.batch_size = std::max(spread.batch_size, loader.batch_size);
-  }
+  spread.batch_size = BatchSize(m.trace);
   return spread;
 }
 
@@ -130,10 +131,42 @@ const Finding* Promise(const Report& report, const std::string& id) {
   return nullptr;
 }
 
+// The settings in which the second run differs from the first, as one edit.
+// Runs with a GPU: how many workers; the rest is told by findings.
+Edit SettingsThatDiffer(const Measured& before, const Measured& after,
+                        const Comparison& comparison) {
+  Edit edit;
+  const int workers = LoaderWorkers(after.trace);
+  if (workers >= 0 && workers != LoaderWorkers(before.trace)) {
+    edit.workers = workers;
+  }
+  if (before.has_gpu || after.has_gpu) return edit;
+  const int threads = after.replay.program().threads;
+  if (threads > 0 && threads != before.replay.program().threads) {
+    edit.threads = threads;
+  }
+  if (comparison.per_sample) {
+    edit.batch = static_cast<double>(comparison.after.batch_size) /
+                 static_cast<double>(comparison.before.batch_size);
+  }
+  edit.drop_zero_grad =
+      !before.zero_grad.zeroing.empty() && after.zero_grad.zeroing.empty();
+  edit.channels_last = !HasChannelsLastWeights(before.trace) &&
+                       HasChannelsLastWeights(after.trace);
+  const OptimizerWork updates = MeasureOptimizer(before);
+  if (!updates.grouped && MeasureOptimizer(after).fused) {
+    edit.fused_update = updates.fused_traffic;
+  }
+  edit.drop_unused_graph =
+      !before.unused_graphs.empty() && after.unused_graphs.empty();
+  return edit;
+}
+
 // What was promised for all changes made, replayed together where replay
 // speaks; of several bounds, the sum is a bound.
-void Predict(const Measured& before, const Report& report,
-             const EditsById& edits, Comparison& comparison) {
+void Predict(const Measured& before, const Measured& after,
+             const Report& report, const EditsById& edits,
+             Comparison& comparison) {
   bool bound = false;
   Edit all;
   for (const std::string& id : comparison.made) {
@@ -147,10 +180,21 @@ void Predict(const Measured& before, const Report& report,
       all = Combine(all, known->second.front());
     }
   }
-  if (comparison.made.empty()) return;
+  const Edit settings = SettingsThatDiffer(before, after, comparison);
+  comparison.changed = ChangesInWords(settings, 1);
+  const bool replayed = settings != Edit() && before.replay.check().speaks &&
+                        (!before.has_gpu || !comparison.made.empty());
+  if (comparison.made.empty() && !replayed) return;
   comparison.predicted_is = bound ? GainKind::kBound : GainKind::kPredicted;
-  if (!bound && comparison.made.size() > 1 && all != Edit()) {
-    comparison.predicted = PredictGain(before, all);
+  if (!bound && (replayed || comparison.made.size() > 1)) {
+    // What was set counts, not what was advised.
+    if (settings != Edit() && !before.has_gpu) {
+      all.workers = all.threads = -1;
+      all.batch = 1;
+      all.fused_update = -1;
+    }
+    all = Combine(all, settings);
+    if (all != Edit()) comparison.predicted = PredictDifference(before, all);
   }
 }
 
@@ -199,7 +243,7 @@ Comparison Compare(const Trace& before, const Trace& after) {
       comparison.appeared.push_back(finding.id);
     }
   }
-  Predict(a, first, edits, comparison);
+  Predict(a, b, first, edits, comparison);
 
   const double least_ms = kWorthNaming * std::max(comparison.before.mean_ms,
                                                   comparison.after.mean_ms);

@@ -192,7 +192,8 @@ EditedProgram Apply(const Edit& edit, const DeviceProgram& program) {
   double before = 0, after = 0;
   for (size_t i = 0; i < program.works.size(); ++i) {
     before += program.works[i].span.length();
-    after += edited.work_ns[i];
+    // What runs beside its stream is meant to hold nothing up.
+    if (edited.place[i] == WorkPlace::kOwnStream) after += edited.work_ns[i];
   }
   if (before > 0) edited.contention = after / before;
   return edited;

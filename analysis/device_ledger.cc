@@ -6,6 +6,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "steady_steps.h"
 #include "timeline.h"
 
 namespace stepscope {
@@ -89,6 +90,8 @@ class HostViews {
       : trace_(trace), tree_(tree), training_(training), window_(window) {
     for (RowId row : AutogradThreads(trace, training)) joined_.push_back(row);
     if (training != kNone) joined_.push_back(training);
+    for (NameId name = 0; name < trace.name_count(); ++name)
+      kinds_.push_back(KindOf(trace.name(name)));
   }
 
   // Adds what `thread` did in `span` to `split`. The autograd threads work for
@@ -121,26 +124,35 @@ class HostViews {
   }
 
  private:
+  enum class CallKind : uint8_t { kOther, kSync, kCopy, kAllocator };
+
+  static CallKind KindOf(std::string_view name) {
+    if (Has(name, "Synchronize")) return CallKind::kSync;
+    if (Has(name, "Memcpy")) return CallKind::kCopy;
+    const bool allocates = Has(name, "Malloc") || Has(name, "Free") ||
+                           Has(name, "HostAlloc") || Has(name, "HostRegister");
+    return allocates ? CallKind::kAllocator : CallKind::kOther;
+  }
+
   const std::vector<Segment>& ViewOf(RowId thread) {
     const auto known = views_.find(thread);
     if (known != views_.end()) return known->second;
     std::vector<Segment> view = HostTimeline(trace_, tree_, thread, window_);
     std::vector<Claim> sync, copy, allocator;
     for (const RuntimeCall& call : trace_.runtime_calls()) {
+      const CallKind kind = kinds_[call.name];
+      if (kind == CallKind::kOther) continue;
       const bool mine =
           call.thread == thread ||
           (thread == training_ && std::ranges::count(joined_, call.thread));
       if (!mine) continue;
       const Claim claim{{call.begin_ns, call.end_ns}};
-      const std::string_view name = trace_.name(call.name);
-      if (Has(name, "Synchronize")) {
+      if (kind == CallKind::kSync) {
         (InCopyOp(call) ? copy : sync).push_back(claim);
-      } else if (Has(name, "Memcpy") &&
-                 call.end_ns - call.begin_ns > kQueuedGapNs) {
-        copy.push_back(claim);
-      } else if (Has(name, "Malloc") || Has(name, "Free") ||
-                 Has(name, "HostAlloc") || Has(name, "HostRegister")) {
+      } else if (kind == CallKind::kAllocator) {
         allocator.push_back(claim);
+      } else if (call.end_ns - call.begin_ns > kQueuedGapNs) {
+        copy.push_back(claim);
       }
     }
     Overlay(view, Disjoint(std::move(allocator)), Cause::kAllocator);
@@ -162,6 +174,7 @@ class HostViews {
   RowId training_;
   Span window_;
   std::vector<RowId> joined_;
+  std::vector<CallKind> kinds_;  // by name
   std::unordered_map<RowId, std::vector<Segment>> views_;
 };
 
@@ -173,7 +186,12 @@ void ShareOut(const Trace& trace, HostViews& hosts, Span idle,
     return;
   }
   if (next->call == kNone) {
-    split[next->graph ? Cause::kGraphOpaque : Cause::kUnknown] += idle.length();
+    if (trace.runtime_calls().empty() && idle.length() > kQueuedGapNs) {
+      hosts.Split(kNone, idle, split);  // no calls in sight: as if it were late
+    } else {
+      split[next->graph ? Cause::kGraphOpaque : Cause::kUnknown] +=
+          idle.length();
+    }
     return;
   }
   const RuntimeCall& call = trace.runtime_calls()[next->call];
@@ -244,14 +262,12 @@ DeviceLedger MakeDeviceLedger(const Trace& trace, const OpTree& tree,
     }
     ledger.splits.push_back(split);
   }
+  std::vector<bool> launches(trace.name_count());
+  for (NameId name = 0; name < trace.name_count(); ++name)
+    launches[name] = Has(trace.name(name), "Launch");
   for (const RuntimeCall& call : trace.runtime_calls()) {
-    if (!Has(trace.name(call.name), "Launch")) continue;
-    for (size_t i : steps.steady) {
-      const Span& host = steps.windows[i].host;
-      if (host.begin_ns <= call.begin_ns && call.begin_ns < host.end_ns) {
-        ++ledger.launches_per_step;
-      }
-    }
+    if (!launches[call.name]) continue;
+    ledger.launches_per_step += InSteadyStep(steps, call.begin_ns);
   }
   ledger.launches_per_step /= static_cast<int64_t>(steps.steady.size());
   return ledger;

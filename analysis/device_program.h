@@ -69,6 +69,8 @@ struct DeviceNode {
   float latency_ns = 0;       // from launching to starting on an idle device
   float overlap_ns = 0;       // <= 0: begins before its stream is free
   float extra_ns = 0;         // began later than every edge explains
+  uint32_t held_by = kNoWork;  // launched before it on another stream, this
+  float held_ns = 0;           // kept the device until then: from its end
 };
 
 struct DeviceProgram {

@@ -45,6 +45,7 @@ class Simulation {
 
  private:
   void Launch(const HostNode& node);
+  double LateBy(const DeviceNode& work, double ready) const;
   void Return(const HostNode& node, uint32_t index);
   void BeginFirstStep();
   void EndStep(int32_t step, DeviceRun& run);
@@ -82,7 +83,7 @@ void Simulation::Launch(const HostNode& node) {
     if (work.in_optimizer && work.step >= 0) {
       begin = std::max(begin, overlapped_end_[work.step]);
     }
-    begin += work.extra_ns * edited_.contention;
+    begin += LateBy(work, begin);
     const double end = begin + edited_.work_ns[i];
     ends_[i] = end;
     queue.Push(end);
@@ -96,6 +97,13 @@ void Simulation::Launch(const HostNode& node) {
       }
     }
   }
+}
+
+// A work that another stream's held up starts when that one lets it.
+double Simulation::LateBy(const DeviceNode& work, double ready) const {
+  const double late = work.extra_ns * edited_.contention;
+  if (work.held_by == kNoWork) return late;
+  return std::clamp(ends_[work.held_by] + work.held_ns - ready, 0.0, late);
 }
 
 void Simulation::Return(const HostNode& node, uint32_t index) {

@@ -86,6 +86,19 @@ std::vector<std::pair<int64_t, uint64_t>> StepShapes(const Measured& m) {
   return shapes;
 }
 
+// The device program takes the waits out; without a device, what the training
+// thread does not spend in collectives is its own.
+double HostMs(const Measured& m) {
+  if (m.steps.steady.empty()) return -1;
+  if (!m.has_gpu) {
+    return m.stats.mean_ms - m.MeanNs(Cause::kCommunication) * 1e-6;
+  }
+  const DeviceProgram* program = m.replay.device();
+  return program == nullptr || program->host_only_ns <= 0
+             ? -1
+             : program->host_only_ns * 1e-6;
+}
+
 }  // namespace
 
 RankDigest DigestRank(const Trace& trace) {
@@ -94,6 +107,7 @@ RankDigest DigestRank(const Trace& trace) {
   digest.report = ReportOf(measured);
   digest.report.path_slices.clear();  // for drawing one rank
   digest.collectives = Shared(measured);
+  digest.host_ms = HostMs(measured);
   if (measured.steps.thread != kNone) {
     digest.step_shapes = StepShapes(measured);
   }

@@ -10,7 +10,7 @@ template <typename T>
 void Union(std::vector<T>& into, const std::vector<T>& more) {
   into.insert(into.end(), more.begin(), more.end());
   std::ranges::sort(into);
-  into.erase(std::ranges::unique(into).begin(), into.end());
+  into.erase(std::unique(into.begin(), into.end()), into.end());
 }
 
 }  // namespace
@@ -20,8 +20,11 @@ Edit Combine(const Edit& a, const Edit& b) {
   if (b.workers >= 0) both.workers = b.workers;
   if (b.threads > 0) both.threads = b.threads;
   if (b.batch != 1) both.batch = b.batch;
+  both.channels_last |= b.channels_last;
   both.drop_zero_grad |= b.drop_zero_grad;
   both.drop_unused_graph |= b.drop_unused_graph;
+  both.drop_anomaly |= b.drop_anomaly;
+  if (b.fused_update >= 0) both.fused_update = b.fused_update;
   if (b.dispatch_ns >= 0) both.dispatch_ns = b.dispatch_ns;
   Union(both.no_wait, b.no_wait);
   Union(both.side_stream, b.side_stream);

@@ -43,9 +43,14 @@ struct Edit {
   int workers = -1;  // batches are made by this many loader workers
   int threads = -1;  // intra-op threads
   double batch = 1;  // samples per step, times; gains are then per sample
+  bool channels_last = false;  // nobody can tell from channels-first what it
+                               // brings on a CPU: no time, but a wider range
   bool drop_zero_grad = false;
   bool drop_unused_graph = false;
-  double dispatch_ns = -1;  // framework code costs at most this per kernel
+  bool drop_anomaly = false;  // no search for NaN, no stack traces of nodes
+  double fused_update = -1;   // the optimizer computes in one op and takes this
+                              // share of the time its ops took
+  double dispatch_ns = -1;    // framework code costs at most this per kernel
 
   // Runs with a GPU.
   std::vector<RowId> no_wait =
@@ -61,7 +66,8 @@ struct Edit {
   std::vector<WorkRef> no_dependency = {};  // does not wait for another stream
 
   // What the model cannot know; varied to give a gain its range.
-  double efficiency = 0.85;  // of doubling the intra-op threads
+  double efficiency = 0.85;  // of doubling the intra-op threads; the first
+                             // doubling loses a third as much
   double worker_cost = 1;    // CPU time of a batch in a worker / on the
                              // training thread
   double scale_error = 1;    // device time saved by scales, times this

@@ -3,10 +3,24 @@
 #include <algorithm>
 #include <string_view>
 
+#include "uploads.h"
+
 namespace stepscope {
 namespace {
 
 constexpr int64_t kBigBytes = 1 << 20;
+
+double BestOf(const std::vector<Collective>& collectives, int32_t world_size,
+              int64_t least_bytes) {
+  double best = 0;
+  for (const Collective& one : collectives) {
+    const int32_t ranks = one.group_size > 0 ? one.group_size : world_size;
+    if (one.bytes < least_bytes || one.moved.length() <= 0) continue;
+    best = std::max(best, one.bytes * BusFactor(one.kind, ranks) /
+                              (one.moved.length() * 1e-9));
+  }
+  return best;
+}
 
 bool BelowBackward(const Trace& trace, RowId op) {
   for (RowId row = op; row != kNone; row = trace.ops()[row].parent) {
@@ -128,14 +142,17 @@ std::vector<GradientPass> FindGradientPasses(
 
 double BestBusBandwidth(const std::vector<Collective>& collectives,
                         int32_t world_size) {
-  double best = 0;
-  for (const Collective& one : collectives) {
-    const int32_t ranks = one.group_size > 0 ? one.group_size : world_size;
-    if (one.bytes < kBigBytes || one.moved.length() <= 0) continue;
-    best = std::max(best, one.bytes * BusFactor(one.kind, ranks) /
-                              (one.moved.length() * 1e-9));
-  }
-  return best;
+  return BestOf(collectives, world_size, kBigBytes);
+}
+
+BusBandwidth LikelyBusBandwidth(const Trace& trace,
+                                const std::vector<Collective>& collectives) {
+  const int32_t ranks = trace.run().world_size;
+  const double seen = BestBusBandwidth(collectives, ranks);
+  if (seen > 0) return {seen, true};
+  // Of small ones the time is latency; what they reach is reached at least.
+  const double small = BestOf(collectives, ranks, 1);
+  return {small > 0 ? std::max(small, 1e9 * DeviceBusRate(trace)) : 0, false};
 }
 
 double TransferNs(const Collective& one, double bandwidth, int32_t world_size) {

@@ -41,6 +41,15 @@ inline WorkRef KernelOf(const Collective& one) {
 double BestBusBandwidth(const std::vector<Collective>& collectives,
                         int32_t world_size);
 
+// The same, or, where all are smaller, what the device's bus gives: links
+// between devices are seldom slower. 0 if that is unknown, too.
+struct BusBandwidth {
+  double bytes_per_s = 0;
+  bool seen = false;
+};
+BusBandwidth LikelyBusBandwidth(const Trace& trace,
+                                const std::vector<Collective>& collectives);
+
 // What the collective takes at `bandwidth` once all ranks are there, in ns; -1
 // if its size is unknown.
 double TransferNs(const Collective& one, double bandwidth, int32_t world_size);

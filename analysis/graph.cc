@@ -1,7 +1,11 @@
 #include "graph.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <string_view>
+#include <utility>
+
+#include "op_growth.h"
 
 namespace stepscope {
 namespace {
@@ -13,13 +17,23 @@ constexpr int64_t kParallelNs = 20'000;
 constexpr int64_t kFrameworkGapNs = 50'000;
 // What making one autograd node costs.
 constexpr int64_t kNodeNs = 700;
+// What an op costs before it computes.
+constexpr double kOpOwnNs = 5'000;
+// An AccumulateGrad node that frees nothing large takes less by itself.
+constexpr double kNodeOwnNs = 5'000;
+// Having a page from the system costs this many times what giving it back does:
+// it is zeroed. 5 to 12 times were measured in a virtual machine.
+constexpr double kFaultsPerGivingBack = 4;
 // A file that says more than this is wrong.
 constexpr int kMostThreads = 1024;
 
-std::vector<bool> Tagged(const Trace& trace, const ZeroGrad& zero_grad) {
+// `rows` and all below them.
+std::vector<bool> WithAllBelow(const Trace& trace,
+                               std::initializer_list<std::vector<RowId>> rows) {
   std::vector<bool> tagged(trace.ops().size());
-  for (RowId row : zero_grad.zeroing) tagged[row] = true;
-  for (RowId row : zero_grad.adding) tagged[row] = true;
+  for (const std::vector<RowId>& list : rows) {
+    for (RowId row : list) tagged[row] = true;
+  }
   for (RowId row = 0; row < tagged.size(); ++row) {
     const RowId parent = trace.ops()[row].parent;
     if (parent != kNone && tagged[parent]) tagged[row] = true;
@@ -30,10 +44,10 @@ std::vector<bool> Tagged(const Trace& trace, const ZeroGrad& zero_grad) {
 void Append(std::vector<Work>& chain, const Work& work) {
   if (work.ns <= 0) return;
   if (!chain.empty() && chain.back().kind == work.kind &&
-      chain.back().tag == work.tag &&
-      chain.back().per_sample == work.per_sample &&
+      chain.back().tag == work.tag && chain.back().update == work.update &&
       work.kind != WorkKind::kLoader) {
     chain.back().ns += work.ns;
+    chain.back().grows_ns += work.grows_ns;
     chain.back().ops += work.ops;
   } else {
     chain.push_back(work);
@@ -49,33 +63,111 @@ bool IsPerSample(const Trace& trace, const OpTree& tree,
   return true;
 }
 
-Work Classify(const Trace& trace, const OpTree& tree, const Segment& segment,
-              const std::vector<bool>& zero_grad, bool in_optimizer) {
-  Work work{.ns = static_cast<double>(segment.length())};
-  if (segment.cause == Cause::kData) {
-    work.kind = WorkKind::kLoader;
+// Computing ops of the timelines.
+std::vector<RowId> ComputingOps(
+    const std::vector<std::vector<Segment>>& timelines) {
+  std::vector<RowId> ops;
+  for (const std::vector<Segment>& timeline : timelines) {
+    for (const Segment& segment : timeline) {
+      if (segment.cause == Cause::kCompute) ops.push_back(segment.op);
+    }
+  }
+  std::ranges::sort(ops);
+  ops.erase(std::ranges::unique(ops).begin(), ops.end());
+  return ops;
+}
+
+// Turns segments into works.
+class Classifier {
+ public:
+  Classifier(const Trace& trace, const OpTree& tree, const ZeroGrad& zero_grad,
+             const std::vector<std::vector<Segment>>& timelines)
+      : trace_(trace),
+        tree_(tree),
+        zeroes_(WithAllBelow(trace, {zero_grad.zeroing, zero_grad.adding})),
+        checks_(WithAllBelow(trace, {FindNanChecks(trace)})),
+        adds_to_zeros_(!zero_grad.adding.empty()),
+        optimizer_(OptimizerSpans(trace)),
+        growth_(trace, ComputingOps(timelines)) {}
+
+  Work Classify(const Segment& segment) const {
+    Work work{.ns = static_cast<double>(segment.length())};
+    if (segment.cause == Cause::kData) {
+      work.kind = WorkKind::kLoader;
+      return work;
+    }
+    if (segment.op != kNone && zeroes_[segment.op]) {
+      work.tag = WorkTag::kZeroGrad;
+    } else if (segment.op != kNone && checks_[segment.op]) {
+      work.tag = WorkTag::kNanCheck;
+    }
+    const bool updates =
+        work.tag == WorkTag::kNone && Covers(optimizer_, segment.begin_ns);
+    if (segment.cause == Cause::kCompute) {
+      if (updates) work.update = Update::kComputing;
+      AsComputing(segment, work);
+    } else if (work.tag == WorkTag::kNone &&
+               (segment.cause == Cause::kDispatch ||
+                (segment.cause == Cause::kHostCode &&
+                 segment.length() <= kFrameworkGapNs))) {
+      work.tag = WorkTag::kDispatch;
+      if (updates) work.update = Update::kAround;
+    }
     return work;
   }
-  if (segment.op != kNone && zero_grad[segment.op]) {
-    work.tag = WorkTag::kZeroGrad;
+
+  // What adding to a zeroed gradient costs in memory: the node gives the
+  // gradient that was added back to the system.
+  double GivenBackNs(const Segment& segment) const {
+    if (!adds_to_zeros_ || segment.op == kNone ||
+        segment.cause != Cause::kDispatch ||
+        !tree_.traits(segment.op).accumulate_grad) {
+      return 0;
+    }
+    return std::max(0.0, static_cast<double>(segment.length()) - kNodeOwnNs);
   }
-  if (segment.cause == Cause::kCompute) {
-    const Op& op = trace.ops()[segment.op];
-    if (tree.traits(segment.op).parallel &&
-        op.end_ns - op.begin_ns >= kParallelNs) {
+
+ private:
+  void AsComputing(const Segment& segment, Work& work) const {
+    const Op& op = trace_.ops()[segment.op];
+    const double whole = static_cast<double>(op.end_ns - op.begin_ns);
+    if (whole >= kParallelNs && tree_.traits(segment.op).parallel) {
       work.kind = WorkKind::kParallel;
       work.ops = 1;
     }
-    work.per_sample = work.tag == WorkTag::kNone && !in_optimizer &&
-                      op.end_ns - op.begin_ns >= kParallelNs &&
-                      IsPerSample(trace, tree, segment);
-  } else if (work.tag == WorkTag::kNone &&
-             (segment.cause == Cause::kDispatch ||
-              (segment.cause == Cause::kHostCode &&
-               segment.length() <= kFrameworkGapNs))) {
-    work.tag = WorkTag::kDispatch;
+    if (work.tag == WorkTag::kNone && work.update == Update::kNone &&
+        IsPerSample(trace_, tree_, segment)) {
+      const double fixed = kOpOwnNs + growth_.FixedNs(segment.op);
+      work.grows_ns = work.ns * std::max(0.0, 1 - fixed / whole);
+    }
   }
-  return work;
+
+  const Trace& trace_;
+  const OpTree& tree_;
+  std::vector<bool> zeroes_, checks_;
+  bool adds_to_zeros_;
+  std::vector<Span> optimizer_;
+  OpGrowth growth_;
+};
+
+// The pages that were given back had to be had first, by the last ops of
+// `chain`: takes up to `ns` out of these, at most half of each, and returns
+// what it took.
+double TakeBack(std::vector<Work>& chain, double ns) {
+  double taken = 0;
+  for (size_t i = chain.size(); i-- > 0 && taken < ns;) {
+    Work& work = chain[i];
+    if (work.kind == WorkKind::kLoader) break;
+    if (work.kind != WorkKind::kParallel || work.tag != WorkTag::kNone) {
+      continue;
+    }
+    const double part = std::min(ns - taken, work.ns / 2);
+    work.grows_ns = std::min(work.grows_ns, work.ns - part);
+    work.ns -= part;
+    taken += part;
+    if (work.ops > 0) break;  // the op's first part: what made the gradient
+  }
+  return taken;
 }
 
 double BatchCpuNs(const Trace& trace, const CpuProgram& program) {
@@ -139,8 +231,7 @@ CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
   }
   program.workers = LoaderWorkers(trace);
 
-  const std::vector<bool> tagged = Tagged(trace, zero_grad);
-  const std::vector<Span> optimizer = OptimizerSpans(trace);
+  const Classifier classifier(trace, tree, zero_grad, timelines);
   std::vector<Span> unused_spans;
   for (const UnusedGraph& graph : unused) unused_spans.push_back(graph.span);
   unused_spans = Merge(std::move(unused_spans));
@@ -149,8 +240,12 @@ CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
     RowId range = kNone;
     RowId parallel_op = kNone;
     for (const Segment& segment : timeline) {
-      Work work = Classify(trace, tree, segment, tagged,
-                           Covers(optimizer, segment.begin_ns));
+      Work work = classifier.Classify(segment);
+      if (const double back = classifier.GivenBackNs(segment); back > 0) {
+        const double faults = TakeBack(chain, kFaultsPerGivingBack * back);
+        Append(chain, {.ns = back + faults, .tag = WorkTag::kZeroGrad});
+        work.ns -= back;
+      }
       if (work.kind == WorkKind::kParallel) {
         // An op interrupted by its own small children is one op.
         if (segment.op == parallel_op) work.ops = 0;

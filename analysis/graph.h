@@ -26,15 +26,24 @@ enum class WorkTag : uint8_t {
   kNone,
   kDispatch,     // framework code between two kernels
   kZeroGrad,     // zeroing gradients, and adding to the zeros
+  kNanCheck,     // of anomaly mode
   kUnusedGraph,  // making autograd nodes that no backward pass visits
+};
+
+// Of the optimizer's step.
+enum class Update : uint8_t {
+  kNone,
+  kComputing,
+  kAround,  // framework code between two of its ops
 };
 
 struct Work {
   double ns = 0;
   WorkKind kind = WorkKind::kSerial;
   WorkTag tag = WorkTag::kNone;
-  int32_t ops = 0;          // parallel ops in it
-  bool per_sample = false;  // takes longer with more samples in a step
+  Update update = Update::kNone;
+  int32_t ops = 0;      // parallel ops in it
+  double grows_ns = 0;  // of `ns`: grows with the samples in a step
 };
 
 struct CpuProgram {

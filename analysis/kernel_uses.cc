@@ -34,7 +34,7 @@ size_t StepOf(const Trace& trace, const Steps& steps, const DeviceWork& work) {
   const bool inside = time < (known ? step.host.end_ns : step.tiled.end_ns);
   const size_t index =
       static_cast<size_t>(std::prev(after) - steps.windows.begin());
-  return inside && std::ranges::count(steps.steady, index) > 0
+  return inside && std::ranges::binary_search(steps.steady, index)
              ? index
              : steps.windows.size();
 }

@@ -2,10 +2,18 @@
 
 #include <algorithm>
 
+#include "odd_steps.h"
+#include "steady_steps.h"
 #include "time_split.h"
 
 namespace stepscope {
 namespace {
+
+Steps StepsOf(const Trace& trace, const OpTree& tree) {
+  Steps steps = FindSteps(trace);
+  MarkOddSteps(trace, tree, steps);
+  return steps;
+}
 
 std::vector<Segment> Slice(const std::vector<Segment>& whole, Span window) {
   std::vector<Segment> part;
@@ -29,7 +37,7 @@ std::vector<Segment> Slice(const std::vector<Segment>& whole, Span window) {
 Measured::Measured(const Trace& t)
     : trace(t),
       tree(t),
-      steps(FindSteps(t)),
+      steps(StepsOf(t, tree)),
       stats(StatsOf(steps)),
       has_gpu(t.has_device_work()),
       zero_grad(FindZeroGrad(t, tree, steps)),
@@ -52,7 +60,7 @@ Measured::Measured(const Trace& t)
   for (const StepWindow& step : steps.windows) {
     std::vector<Segment> part = Slice(whole, step.tiled);
     splits.push_back(SplitOnHost(trace, part, trace.run().op_cost_ns));
-    if (std::ranges::count(steps.steady, splits.size() - 1)) {
+    if (std::ranges::binary_search(steps.steady, splits.size() - 1)) {
       timelines.push_back(std::move(part));
     }
   }
@@ -90,11 +98,7 @@ double Measured::CallsPerStep() const {
   double ops = 0;
   for (RowId row = 0; row < trace.ops().size(); ++row) {
     if (!tree.computes(row)) continue;
-    const int64_t begin = trace.ops()[row].begin_ns;
-    for (size_t i : steps.steady) {
-      const Span& host = steps.windows[i].host;
-      ops += host.begin_ns <= begin && begin < host.end_ns;
-    }
+    ops += InSteadyStep(steps, trace.ops()[row].begin_ns);
   }
   return ops / steps.steady.size();
 }

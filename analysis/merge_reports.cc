@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "rank_gains.h"
 #include "ranks.h"
 #include "report/labels.h"
 #include "report/words.h"
@@ -14,13 +15,9 @@ namespace stepscope {
 namespace {
 
 constexpr size_t kTopOps = 50;
+constexpr double kGateShare = 0.01;  // of the step, as single findings need
 
 using Ranks = std::vector<RankDigest>;
-
-struct OfRank {
-  const RankDigest* rank;
-  const Finding* finding;
-};
 
 std::string RankList(const std::vector<OfRank>& those) {
   std::string text;
@@ -31,65 +28,75 @@ std::string RankList(const std::vector<OfRank>& those) {
   return text + (those.size() > 4 ? ", ..." : "");
 }
 
-// The finding of the rank in the middle, its gain that of the middle rank of
-// all: in step with each other, ranks win only what they win together.
-Finding MergeOne(std::vector<OfRank> those, size_t ranks) {
+void Withdraw(Finding& finding) {
+  finding.severity = FindingSeverity::kNote;
+  finding.status = FindingStatus::kOk;
+  finding.gain_is = GainKind::kNone;
+  finding.gain = Gain();
+  finding.speedup = 0;
+}
+
+// Told with the figures of the rank that limits the gain, else of the one in
+// the middle.
+Finding MergeOne(std::vector<OfRank> those, const std::vector<double>& slacks,
+                 const RankComparison& comparison) {
+  const size_t ranks = slacks.size();
   std::ranges::stable_sort(those, {}, [](const OfRank& one) {
     return -one.finding->gain.expected_ms;
   });
-  const OfRank& middle = those[(those.size() - 1) / 2];
-  Finding merged = *middle.finding;
+  const OfRank* shown = &those[(those.size() - 1) / 2];
+  const double gate_ms = kGateShare * comparison.step_ms;
+  const bool few = 2 * those.size() <= ranks;
+  Gain gain;
+  if (shown->finding->gain_is != GainKind::kNone) {
+    if (comparison.why_not.empty()) {
+      // A rank that is silent may just have stayed below the gate.
+      const WonTogether won = WinTogether(those, slacks, few ? 0 : gate_ms);
+      if (won.last != nullptr) shown = won.last;
+      gain = won.gain;
+    } else {
+      gain = MiddleGain(those, ranks);
+    }
+  }
+  Finding merged = *shown->finding;
   for (const OfRank& one : those) {
     merged.status = std::max(merged.status, one.finding->status);
   }
-  if (those.size() == ranks) {
-    merged.evidence += " On all " + std::to_string(ranks) +
-                       " ranks; these are " + "the figures of rank " +
-                       std::to_string(middle.rank->report.run.rank) + ".";
-  } else {
-    merged.evidence += " On " + std::to_string(those.size()) + " of " +
-                       std::to_string(ranks) + " ranks (" + RankList(those) +
-                       ").";
-  }
+  const std::string name = std::to_string(shown->rank->report.run.rank);
+  merged.evidence +=
+      those.size() == ranks
+          ? " On all " + std::to_string(ranks) +
+                " ranks; these are the figures of rank " + name + "."
+          : " On " + std::to_string(those.size()) + " of " +
+                std::to_string(ranks) + " ranks (" + RankList(those) + ").";
   if (merged.gain_is == GainKind::kNone) return merged;
-  std::vector<double> gains, lows, highs;
-  for (const OfRank& one : those) {
-    gains.push_back(one.finding->gain.expected_ms);
-    lows.push_back(one.finding->gain.low_ms);
-    highs.push_back(one.finding->gain.high_ms);
-  }
-  gains.resize(ranks);
-  lows.resize(ranks);
-  merged.gain.expected_ms = Median(gains);
-  merged.gain.low_ms = *std::ranges::min_element(lows);
-  merged.gain.high_ms = *std::ranges::max_element(highs);
-  const bool few = 2 * those.size() <= ranks;
-  if (few) {
-    // The other ranks would not get faster by it.
-    merged.severity = FindingSeverity::kNote;
-    merged.status = FindingStatus::kOk;
-    merged.gain_is = GainKind::kNone;
-    merged.gain = Gain();
-    merged.speedup = 0;
+  merged.gain = gain;
+  // The other ranks would not get faster by it.
+  if (few && gain.expected_ms < gate_ms) Withdraw(merged);
+  if (merged.speedup > 0 && gain.expected_ms < comparison.step_ms) {
+    merged.speedup =
+        comparison.step_ms / (comparison.step_ms - gain.expected_ms);
   }
   return merged;
 }
 
-void MergeFindings(const Ranks& ranks, Report& run) {
+void MergeFindings(const Ranks& ranks, const std::vector<double>& slacks,
+                   const RankComparison& comparison, Report& run) {
   std::map<std::string, std::vector<OfRank>> by_id;
   std::vector<std::string> order;
-  for (const RankDigest& rank : ranks) {
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    const RankDigest& rank = ranks[r];
     std::set<std::string> told;
     for (const Finding& finding : rank.report.findings) {
       // A rule may tell several; the first is its largest.
       if (!told.insert(finding.id).second) continue;
       std::vector<OfRank>& those = by_id[finding.id];
       if (those.empty()) order.push_back(finding.id);
-      those.push_back({&rank, &finding});
+      those.push_back({r, &rank, &finding});
     }
   }
   for (const std::string& id : order) {
-    run.findings.push_back(MergeOne(by_id[id], ranks.size()));
+    run.findings.push_back(MergeOne(by_id[id], slacks, comparison));
   }
   std::set<std::string> clean;
   std::map<std::string, std::string> blind;
@@ -117,6 +124,7 @@ void MergeTimes(const Ranks& ranks, Report& run) {
   for (const RankDigest& rank : ranks) {
     const Report& report = rank.report;
     run.has_gpu |= report.has_gpu;
+    run.devices_used += report.devices_used;
     run.steps.count = std::min(run.steps.count, report.steps.count);
     run.steps.steady = std::min(run.steps.steady, report.steps.steady);
     run.steps.mean_ms += share * report.steps.mean_ms;
@@ -165,10 +173,14 @@ void MergeLosses(const Ranks& ranks, Report& run) {
   }
 }
 
-// The slowest rank after its plan sets the pace of the run.
-void MergePlans(const Ranks& ranks, Report& run) {
+// The slowest rank after its plan sets the pace of the run; what a rank waits
+// for the others now, it need not wait then.
+void MergePlans(const Ranks& ranks, const std::vector<double>& slacks,
+                Report& run) {
   const RankDigest* slowest = nullptr;
-  for (const RankDigest& rank : ranks) {
+  double longest = 0, slack = 0;
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    const RankDigest& rank = ranks[r];
     run.replay.no_edit_error = std::abs(rank.report.replay.no_edit_error) >
                                        std::abs(run.replay.no_edit_error)
                                    ? rank.report.replay.no_edit_error
@@ -181,19 +193,23 @@ void MergePlans(const Ranks& ranks, Report& run) {
       run.replay.why_not = "rank " + std::to_string(rank.report.run.rank) +
                            ": " + rank.report.replay.why_not;
     }
-    const double after = rank.report.plan.ids.empty()
-                             ? rank.report.steps.mean_ms
-                             : rank.report.plan.step_after_ms;
-    if (slowest == nullptr ||
-        after > (slowest->report.plan.ids.empty()
-                     ? slowest->report.steps.mean_ms
-                     : slowest->report.plan.step_after_ms)) {
-      slowest = &rank;
-    }
+    const double after =
+        (rank.report.plan.ids.empty() ? rank.report.steps.mean_ms
+                                      : rank.report.plan.step_after_ms) -
+        slacks[r];
+    if (slowest != nullptr && after <= longest) continue;
+    slowest = &rank;
+    longest = after;
+    slack = slacks[r];
   }
   run.replay.speaks = run.replay.why_not.empty();
   if (slowest == nullptr || !run.replay.speaks) return;
   run.plan = slowest->report.plan;
+  if (run.plan.ids.empty()) return;
+  for (double* ms :
+       {&run.plan.step_after_ms, &run.plan.low_ms, &run.plan.high_ms}) {
+    *ms = std::max(*ms - slack, 0.0);
+  }
   for (const std::string& id : run.plan.ids) {
     const auto told = std::ranges::find(run.findings, id, &Finding::id);
     if (told == run.findings.end() || IsNote(*told)) {
@@ -205,17 +221,20 @@ void MergePlans(const Ranks& ranks, Report& run) {
 
 }  // namespace
 
-Report MergeReports(const std::vector<RankDigest>& ranks) {
+Report MergeReports(const std::vector<RankDigest>& ranks,
+                    const RankComparison& comparison) {
+  const std::vector<double> slacks = SlacksMs(ranks, comparison);
   Report run;
+  run.ranks = comparison;
   run.run = ranks[0].report.run;
   run.run.rank = -1;
   // The folder stands for the files.
   const size_t slash = run.run.source.rfind('/');
   if (slash != std::string::npos) run.run.source.resize(slash);
   MergeTimes(ranks, run);
-  MergeFindings(ranks, run);
+  MergeFindings(ranks, slacks, comparison, run);
   MergeLosses(ranks, run);
-  MergePlans(ranks, run);
+  MergePlans(ranks, slacks, run);
   for (const RankDigest& rank : ranks) {
     for (const std::string& muted : rank.report.muted) {
       if (std::ranges::count(run.muted, muted) == 0) run.muted.push_back(muted);

@@ -34,6 +34,23 @@ bool Takes(const Trace& trace, RowId op, const TensorShape& tensor) {
       });
 }
 
+bool HasChannelsLastWeights(const Trace& trace) {
+  int64_t known = 0, last = 0;
+  for (const Op& op : trace.ops()) {
+    if (op.inputs == kNone || trace.name(op.name) != "aten::conv2d") continue;
+    const std::vector<Argument>& list = trace.op_inputs()[op.inputs].arguments;
+    if (list.size() < 2 || list[1].strides.size() != 4) continue;
+    const Argument& weight = list[1];
+    // One channel, or 1 x 1, is both.
+    if (weight.dims.size() != 4 || weight.dims[1] <= 1 ||
+        weight.dims[2] * weight.dims[3] <= 1)
+      continue;
+    ++known;
+    last += weight.strides[1] == 1;
+  }
+  return 2 * last > known;
+}
+
 int64_t ElementsOf(const TensorShape& tensor) {
   int64_t elements = tensor.known() ? 1 : 0;
   for (int64_t size : tensor.dims) elements *= size;

@@ -24,6 +24,10 @@ TensorShape TensorArgument(const Trace& trace, RowId op, size_t index);
 // True if any argument of `op`, or of a list among them, is such a tensor.
 bool Takes(const Trace& trace, RowId op, const TensorShape& tensor);
 
+// True if most convolutions whose strides were recorded have weights
+// in channels-last order.
+bool HasChannelsLastWeights(const Trace& trace);
+
 int64_t ElementsOf(const TensorShape& tensor);
 // 0 if the type's size is not known.
 int64_t BytesOf(const Trace& trace, const TensorShape& tensor);

@@ -7,7 +7,8 @@
 namespace stepscope {
 namespace {
 
-// A stretch of fewer nodes is a stray op, not a forward pass.
+// A stretch of fewer nodes is a stray op, not a forward pass, unless it says
+// that it validates.
 constexpr int64_t kNodesOfAPass = 10;
 
 std::vector<Span> ZeroGradRanges(const Trace& trace) {
@@ -116,10 +117,10 @@ std::vector<UnusedGraph> FindUnusedGraphs(const Trace& trace,
   UnusedGraph run;
   std::unordered_set<int64_t> seen;
   const auto close = [&] {
-    if (run.nodes >= kNodesOfAPass && run.has_matmul &&
+    run.marked = 2 * LengthIn(validation, run.span) > run.span.length();
+    if ((run.nodes >= kNodesOfAPass || run.marked) && run.has_matmul &&
         run.span.end_ns <= last_backward_ns) {
       run.held_bytes = HeldBytes(trace, run.span);
-      run.marked = 2 * LengthIn(validation, run.span) > run.span.length();
       found.push_back(run);
     }
     run = UnusedGraph();
@@ -149,6 +150,24 @@ std::vector<UnusedGraph> FindUnusedGraphs(const Trace& trace,
   }
   close();
   return found;
+}
+
+std::vector<RowId> FindNanChecks(const Trace& trace) {
+  std::vector<RowId> checks;
+  for (RowId row = 0; row < trace.ops().size(); ++row) {
+    const Op& op = trace.ops()[row];
+    const std::string_view name = trace.name(op.name);
+    if (name != "aten::isnan" && name != "aten::_is_any_true" &&
+        name != "aten::any" && name != "aten::item" &&
+        name != "aten::is_nonzero") {
+      continue;
+    }
+    if (op.parent != kNone &&
+        trace.ops()[op.parent].kind == OpKind::kBackward) {
+      checks.push_back(row);
+    }
+  }
+  return checks;
 }
 
 std::vector<Span> OptimizerSpans(const Trace& trace) {

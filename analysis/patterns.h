@@ -37,6 +37,11 @@ struct UnusedGraph {
 std::vector<UnusedGraph> FindUnusedGraphs(const Trace& trace,
                                           const OpTree& tree, RowId thread);
 
+// The checks of anomaly mode: outermost ops below a backward node that ask for
+// NaN (isnan > any > item). They stand under the node's own range, outside of
+// its kernels.
+std::vector<RowId> FindNanChecks(const Trace& trace);
+
 // Host spans in which an optimizer steps.
 std::vector<Span> OptimizerSpans(const Trace& trace);
 

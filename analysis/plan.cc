@@ -5,42 +5,13 @@
 #include <cstdint>
 #include <string>
 
-#include "report/words.h"
+#include "changes.h"
 
 namespace stepscope {
 namespace {
 
 constexpr double kCloseToBest = 1.05;
 constexpr double kWorthAdding = 0.99;
-
-// What a plan sets, in words a reader can act on.
-std::vector<std::string> InWords(const Edit& edit, size_t steps) {
-  std::vector<std::string> words;
-  // So many places in all steps, or once.
-  const auto per_step = [&](size_t places, const char* one, const char* many) {
-    const int64_t count =
-        std::llround(static_cast<double>(places) / std::max<size_t>(steps, 1));
-    if (places > 0) {
-      words.push_back(Count(std::max<int64_t>(count, 1), one, many));
-    }
-  };
-  if (edit.workers >= 0) words.push_back(Count(edit.workers, "loader worker"));
-  if (edit.threads > 0) words.push_back(Count(edit.threads, "intra-op thread"));
-  if (edit.batch != 1) words.push_back("batch x " + Number(edit.batch));
-  if (edit.drop_zero_grad) words.push_back("gradients set to None");
-  if (edit.drop_unused_graph) words.push_back("no gradients in validation");
-  if (edit.dispatch_ns >= 0) words.push_back("compiled model");
-  per_step(edit.no_wait.size(), "wait removed", "waits removed");
-  per_step(edit.scales.size(), "device work faster or gone",
-           "device works faster or gone");
-  per_step(edit.side_stream.size(), "work on a stream of its own",
-           "works on a stream of their own");
-  per_step(edit.overlapped.size(), "collective overlapped",
-           "collectives overlapped");
-  per_step(edit.cuts.size(), "stretch of host code cut",
-           "stretches of host code cut");
-  return words;
-}
 
 struct Stage {
   const Found* found = nullptr;
@@ -91,7 +62,8 @@ Plan MakePlan(const Measured& measured, const std::vector<Found>& found) {
   for (size_t i = 0; i < count; ++i) {
     plan.ids.push_back(stages[i].found->finding.id);
   }
-  plan.changes = InWords(all, measured.steps.windows.size());
+  plan.changes = ChangesInWords(all, measured.steps.windows.size());
+  plan.settings = SettingsOf(all, BatchSize(measured.trace));
   const Gain gain = PredictGain(measured, all);
   plan.step_before_ms = before * 1e-6;
   plan.step_after_ms = plan.step_before_ms - gain.expected_ms;

@@ -29,6 +29,7 @@ constexpr Mute kMutes[] = {
     {"ddp-unused-search", "dataparallel"},
     {"missing-no-sync", "dataparallel"},
     {"tf32-off", "tensor-cores-idle"},
+    {"launch-bound", "debug-api-on"},
     {"launch-bound", "host-sync", Muting::kSameIdle},
     {"launch-bound", "explicit-sync", Muting::kSameIdle},
     {"launch-bound", "grad-clip-sync", Muting::kSameIdle},
@@ -39,12 +40,17 @@ bool IsTrust(const Finding& finding) {
          finding.id == "observer-effect" || finding.id == "warmup-in-window";
 }
 
+// The step that the gain is of.
+double StepMs(const Measured& measured, const Finding& finding) {
+  return finding.of_ms > 0 ? finding.of_ms : measured.stats.mean_ms;
+}
+
 FindingSeverity SeverityOf(const Measured& measured, const Finding& finding) {
   if (finding.gain_is == GainKind::kNone) return FindingSeverity::kNote;
   double ms = finding.gain.expected_ms;
   if (finding.gain_is == GainKind::kBound) ms /= 2;
   if (ms < GateMs(measured)) return FindingSeverity::kNote;
-  const double share = ms / std::max(measured.stats.mean_ms, 1e-9);
+  const double share = ms / std::max(StepMs(measured, finding), 1e-9);
   FindingSeverity severity = share >= kCritical ? FindingSeverity::kCritical
                              : share >= kHigh   ? FindingSeverity::kHigh
                              : share >= kMedium ? FindingSeverity::kMedium
@@ -107,7 +113,7 @@ void Rank(const Measured& measured, std::vector<Found>& found,
     }
     for (double* ms : {&finding.gain.low_ms, &finding.gain.expected_ms,
                        &finding.gain.high_ms}) {
-      *ms = std::min(*ms, measured.stats.mean_ms);  // no step takes less than 0
+      *ms = std::min(*ms, StepMs(measured, finding));  // none takes less than 0
     }
     finding.severity = SeverityOf(measured, finding);
     if (finding.severity == FindingSeverity::kNote && !entry.regardless) {

@@ -22,6 +22,8 @@ using Key = std::tuple<int64_t, uint64_t, int32_t>;
 // One collective on every rank of its group, as indices into their lists.
 struct Meeting {
   std::vector<std::pair<size_t, size_t>> members;  // rank, collective
+  int64_t step = 0;
+  uint64_t group = 0;
   bool ends_together = false;
 };
 
@@ -49,6 +51,8 @@ std::vector<Meeting> Match(const std::vector<RankDigest>& ranks,
       const RankCollective& one = ranks[r].collectives[i];
       Meeting& meeting = by_key[{one.step, one.group, one.ordinal}];
       meeting.members.push_back({r, i});
+      meeting.step = one.step;
+      meeting.group = one.group;
       meeting.ends_together = one.ends_together;
     }
   }
@@ -125,6 +129,9 @@ void FillRows(const std::vector<RankDigest>& ranks,
     row.rank = report.run.rank;
     row.source = report.run.source;
     row.step_ms = report.steps.mean_ms;
+    row.host_ms = rank.host_ms;
+    const auto data = report.phases_ms.find("data");
+    if (data != report.phases_ms.end()) row.loading_ms = data->second;
     row.time_split_ms = report.time_split_ms;
     const auto compute = report.time_split_ms.find("compute");
     if (compute != report.time_split_ms.end()) row.busy_ms = compute->second;
@@ -184,6 +191,29 @@ void Measure(const std::vector<RankDigest>& ranks, const Meeting& meeting,
   }
 }
 
+// What ranks expose beyond the one of their group that exposes least in the
+// same step: were all like it, that much would go. More than the waiting at
+// single collectives where a late rank also makes the others' later ones start
+// too late to hide.
+double UnevenMs(const std::vector<RankDigest>& ranks,
+                const std::vector<Meeting>& meetings, int64_t steps) {
+  std::map<std::pair<int64_t, uint64_t>, std::map<size_t, double>> exposed;
+  for (const Meeting& meeting : meetings) {
+    auto& of_group = exposed[{meeting.step, meeting.group}];
+    for (const auto& [r, i] : meeting.members) {
+      of_group[r] += static_cast<double>(ranks[r].collectives[i].exposed_ns);
+    }
+  }
+  double sum = 0;
+  for (const auto& [key, of_rank] : exposed) {
+    double least = std::numeric_limits<double>::infinity();
+    for (const auto& [r, ns] : of_rank) least = std::min(least, ns);
+    for (const auto& [r, ns] : of_rank) sum += ns - least;
+  }
+  return sum * 1e-6 / static_cast<double>(ranks.size()) /
+         static_cast<double>(steps);
+}
+
 }  // namespace
 
 RankComparison CompareRanks(const std::vector<RankDigest>& ranks) {
@@ -222,6 +252,7 @@ RankComparison CompareRanks(const std::vector<RankDigest>& ranks) {
     row.waiting_ms = std::min(row.waiting_ms, row.exposed_ms);
     comparison.waiting_ms += row.waiting_ms / comparison.rows.size();
   }
+  comparison.uneven_ms = UnevenMs(ranks, meetings, comparison.steps);
   std::ranges::sort(comparison.rows, {}, &RankRow::rank);
   return comparison;
 }

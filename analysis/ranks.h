@@ -16,6 +16,7 @@ RankComparison CompareRanks(const std::vector<RankDigest>& ranks);
 std::vector<double> LatenessScores(const RankComparison& comparison);
 
 // The findings of single ranks as findings of the run (merge_reports.cc).
-Report MergeReports(const std::vector<RankDigest>& ranks);
+Report MergeReports(const std::vector<RankDigest>& ranks,
+                    const RankComparison& comparison);
 
 }  // namespace stepscope

@@ -12,13 +12,29 @@ constexpr double kHandOverNs = 50'000;      // taking a finished batch
 constexpr double kForkNs = 5'000;           // waking the pool for one op
 constexpr double kPoolSpinsNs = 2'000'000;  // a pool waits busily this long
 constexpr double kWorthSplittingNs = 20'000;
-constexpr int kBatchesAhead = 2;  // per worker
+constexpr double kUsualDispatchNs = 20'000;  // framework code between kernels
+constexpr int kBatchesAhead = 2;             // per worker
 constexpr double kErrorLimit = 0.03;
 constexpr double kForever = 1e300;
+// Of calibrating: near enough; the part of a batch's counted CPU time that may
+// belong to others; and how often it is gone over.
+constexpr double kClose = 0.001;
+constexpr double kLeastOfBatch = 0.7;
+constexpr int kRounds = 3;
 
-// Time of an op on one thread / on `threads`.
+// Time of an op on one thread / on `threads`. `efficiency` is that of a
+// doubling; the first one loses a third as much, as two threads hardly share
+// anything yet.
 double Speedup(int threads, double efficiency) {
-  return threads * std::pow(efficiency, std::log2(threads));
+  if (threads <= 1) return 1;
+  const double first = 1 - (1 - efficiency) / 3;
+  return threads * first * std::pow(efficiency, std::log2(threads) - 1);
+}
+
+bool IsDropped(WorkTag tag, const Edit& edit) {
+  return (edit.drop_zero_grad && tag == WorkTag::kZeroGrad) ||
+         (edit.drop_unused_graph && tag == WorkTag::kUnusedGraph) ||
+         (edit.drop_anomaly && tag == WorkTag::kNanCheck);
 }
 
 // How fast the training thread and each worker go while both are running.
@@ -120,28 +136,58 @@ double Replay::StepNs(const Edit& edit) const {
   return device_ ? device_->StepNs(edit) : Simulate(edit);
 }
 
-// Work recorded beside busy workers was slowed by them; and batches that came
-// late for all the CPU time they needed waited for storage. Finds the factor,
-// or the wait, under which the unchanged replay gives the measured step.
+// Work recorded beside busy workers was slowed by them: finds the factor under
+// which the unchanged replay computes as long as the recording did. What the
+// waits for batches are then off by is the batches' own: their CPU time was
+// counted while some were half made, and what came later than that waited for
+// storage.
 void Replay::Calibrate() {
-  const double measured = program_.measured_ns;
   const auto bisect = [&](double& unknown, double low, double high,
-                          bool rising) {
+                          const auto& is_low) {
     for (int i = 0; i < 24; ++i) {
       unknown = (low + high) / 2;
-      ((Simulate({}) > measured) == rising ? high : low) = unknown;
+      (is_low() ? low : high) = unknown;
     }
   };
-  const double unchanged = Simulate({});
-  if (unchanged > measured * 1.001) {
-    bisect(recorded_slowdown_, 1, 4, false);
-  } else if (unchanged < measured * 0.999 && program_.workers > 0 &&
-             program_.batch_cpu_ns > 0) {
-    bisect(batch_io_ns_, 0, 2 * program_.workers * measured, true);
+  const double measured = program_.measured_ns;
+  const bool queue = program_.workers > 0 && program_.batch_cpu_ns > 0;
+  double loading = 0;
+  for (const auto& step : program_.steps) {
+    for (const Work& work : step) {
+      if (work.kind == WorkKind::kLoader) loading += work.ns;
+    }
+  }
+  const double working =
+      queue ? measured - loading / static_cast<double>(program_.steps.size())
+            : measured;
+  const auto works = [&] {
+    const Times times = Run({});
+    return queue ? times.step_ns - times.loading_ns : times.step_ns;
+  };
+  const double counted = program_.batch_cpu_ns;
+  // Batches decide how long workers run beside the ops, and these how fast
+  // batches come.
+  for (int round = 0; round < kRounds; ++round) {
+    recorded_slowdown_ = 1;
+    if (works() > working * (1 + kClose)) {
+      bisect(recorded_slowdown_, 1, 4, [&] { return works() > working; });
+    }
+    if (!queue || std::abs(Simulate({}) / measured - 1) < kClose) return;
+    program_.batch_cpu_ns = counted;
+    batch_io_ns_ = 0;
+    const double unchanged = Simulate({});
+    const auto short_of = [&] { return Simulate({}) < measured; };
+    if (unchanged < measured) {
+      bisect(batch_io_ns_, 0, 2 * program_.workers * measured, short_of);
+    } else {
+      bisect(program_.batch_cpu_ns, kLeastOfBatch * counted, counted, short_of);
+    }
   }
 }
 
-double Replay::Simulate(const Edit& edit) const {
+double Replay::Simulate(const Edit& edit) const { return Run(edit).step_ns; }
+
+Replay::Times Replay::Run(const Edit& edit) const {
   // torch uses all cores unless it is told otherwise.
   const int threads_then =
       program_.threads > 0 ? program_.threads : std::max(program_.cores, 1);
@@ -157,7 +203,7 @@ double Replay::Simulate(const Edit& edit) const {
   const double faster = Speedup(threads, edit.efficiency) /
                         Speedup(threads_then, edit.efficiency);
 
-  double now = 0;
+  double now = 0, loading = 0;
   // Runs `ns` of training work on `width` threads beside the workers.
   const auto run = [&](double ns, int width) {
     while (ns > 1e-6) {
@@ -170,8 +216,10 @@ double Replay::Simulate(const Edit& edit) const {
     }
   };
   const auto load = [&](double recorded_ns) {
+    const double before = now;
     if (!queue) {
       run(recorded_ns, 1);
+      loading += now - before;
       return;
     }
     while (!workers.Take()) {
@@ -181,16 +229,25 @@ double Replay::Simulate(const Edit& edit) const {
       workers.Advance(step, pace.worker);
     }
     run(std::min(recorded_ns, kHandOverNs), 1);
+    loading += now - before;
   };
+  double dispatch_ns = edit.dispatch_ns >= 0 ? edit.dispatch_ns : kForever;
+  if (edit.drop_anomaly) dispatch_ns = std::min(dispatch_ns, kUsualDispatchNs);
   const auto do_work = [&](const Work& work) {
+    if (IsDropped(work.tag, edit)) return;
     double ns = work.ns / recorded_slowdown_;
-    if (work.per_sample) ns *= edit.batch;
+    if (edit.batch != 1) {
+      ns += (edit.batch - 1) * work.grows_ns / recorded_slowdown_;
+    }
+    if (edit.fused_update >= 0) {
+      if (work.update == Update::kAround) return;
+      if (work.update == Update::kComputing) ns *= edit.fused_update;
+    }
     switch (work.kind) {
       case WorkKind::kLoader:
         load(work.ns * edit.batch);
         return;
       case WorkKind::kParallel:
-        if (edit.drop_zero_grad && work.tag == WorkTag::kZeroGrad) return;
         if (threads != threads_then &&
             (ns * Speedup(threads_then, edit.efficiency) >
              kWorthSplittingNs * work.ops)) {
@@ -200,11 +257,7 @@ double Replay::Simulate(const Edit& edit) const {
         run(ns, threads);
         return;
       case WorkKind::kSerial:
-        if (edit.drop_zero_grad && work.tag == WorkTag::kZeroGrad) return;
-        if (edit.drop_unused_graph && work.tag == WorkTag::kUnusedGraph) return;
-        if (edit.dispatch_ns >= 0 && work.tag == WorkTag::kDispatch) {
-          ns = std::min(ns, edit.dispatch_ns);
-        }
+        if (work.tag == WorkTag::kDispatch) ns = std::min(ns, dispatch_ns);
         run(ns, ns < kPoolSpinsNs ? threads : 1);
         return;
     }
@@ -221,9 +274,11 @@ double Replay::Simulate(const Edit& edit) const {
       queue ? 1 + 2 * kBatchesAhead * worker_count / count : 0;
   for (size_t i = 0; i < settle; ++i) run_steps();
   const double begin = now;
+  loading = 0;
   const size_t rounds = queue ? 1 + 4 / count : 1;
   for (size_t i = 0; i < rounds; ++i) run_steps();
-  return (now - begin) / (rounds * count) / edit.batch;
+  const double samples = static_cast<double>(rounds * count) * edit.batch;
+  return {(now - begin) / samples, loading / samples};
 }
 
 }  // namespace stepscope

@@ -35,6 +35,11 @@ class Replay {
   double StepNs(const Edit& edit) const;
 
  private:
+  struct Times {  // per step, or sample of the recorded batch
+    double step_ns = 0;
+    double loading_ns = 0;  // making or waiting for batches
+  };
+  Times Run(const Edit& edit) const;
   double Simulate(const Edit& edit) const;
   void Calibrate();
 

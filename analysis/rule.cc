@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 namespace stepscope {
 namespace {
@@ -10,25 +12,40 @@ namespace {
 constexpr double kPoorEfficiency = 0.7, kGoodEfficiency = 0.95;
 // How near replay comes to the simulator of the tests.
 constexpr double kModelError = 0.1;
+// Of the step, what another memory format may bring or cost on a CPU.
+constexpr double kLayoutError = 0.1;
 constexpr double kDearWorker = 1.25, kCheapWorker = 0.9;
 // Of the device time that faster work is meant to save, what it may save.
 constexpr double kPoorScale = 0.7, kGoodScale = 1.15;
 
-// Spread of the steady steps that one slow step does not blow up.
+// Spread of the steady steps that one slow step does not blow up. How long they
+// wait for batches varies for a known reason: that is no noise.
 double RobustCov(const Measured& measured) {
   const StepStats& stats = measured.stats;
   if (stats.steady < 2 || stats.median_ms <= 0) return 0;
-  std::vector<double> deviations;
+  std::vector<double> lengths, deviations;
+  double mean = 0;
   for (size_t i : measured.steps.steady) {
-    deviations.push_back(std::abs(
-        measured.steps.windows[i].tiled.length() * 1e-6 - stats.median_ms));
+    lengths.push_back((measured.steps.windows[i].tiled.length() -
+                       measured.splits[i][Cause::kData]) *
+                      1e-6);
+    mean += lengths.back() / static_cast<double>(stats.steady);
   }
-  return std::min(stats.cov, 1.4826 * Median(deviations) / stats.median_ms);
+  const double median = Median(lengths);
+  double squares = 0;
+  for (double length : lengths) {
+    deviations.push_back(std::abs(length - median));
+    squares += (length - mean) * (length - mean);
+  }
+  const double deviation =
+      std::min(std::sqrt(squares / static_cast<double>(stats.steady - 1)),
+               1.4826 * Median(std::move(deviations)));
+  return deviation / stats.median_ms;
 }
 
 }  // namespace
 
-Gain PredictGain(const Measured& measured, const Edit& edit) {
+Gain PredictDifference(const Measured& measured, const Edit& edit) {
   const Replay& replay = measured.replay;
   const double now = replay.StepNs({});
   const auto won_ms = [&](double efficiency, double worker_cost,
@@ -41,7 +58,7 @@ Gain PredictGain(const Measured& measured, const Edit& edit) {
   };
   Gain gain;
   gain.expected_ms = (now - replay.StepNs(edit)) * 1e-6;
-  const double noise = gain.expected_ms * RobustCov(measured) /
+  const double noise = std::abs(gain.expected_ms) * RobustCov(measured) /
                        std::sqrt(std::max<double>(measured.stats.steady, 1));
   // Nothing of what is varied below plays a part in it.
   const bool certain =
@@ -52,8 +69,15 @@ Gain PredictGain(const Measured& measured, const Edit& edit) {
   const double good = certain
                           ? gain.expected_ms
                           : won_ms(kGoodEfficiency, kCheapWorker, kGoodScale);
-  gain.low_ms = std::min((1 - kModelError) * gain.expected_ms, poor) - noise;
-  gain.high_ms = std::max((1 + kModelError) * gain.expected_ms, good) + noise;
+  double margin = kModelError * std::abs(gain.expected_ms);
+  if (edit.channels_last) margin += kLayoutError * now * 1e-6;
+  gain.low_ms = std::min(gain.expected_ms - margin, poor) - noise;
+  gain.high_ms = std::max(gain.expected_ms + margin, good) + noise;
+  return gain;
+}
+
+Gain PredictGain(const Measured& measured, const Edit& edit) {
+  Gain gain = PredictDifference(measured, edit);
   gain.low_ms = std::max(gain.low_ms, 0.0);
   gain.high_ms = std::min(gain.high_ms, measured.stats.mean_ms);
   return gain;

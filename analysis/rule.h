@@ -64,6 +64,9 @@ struct Rule {
 // cannot know and the noise of the steps leave. REQUIRES: replay speaks.
 Gain PredictGain(const Measured& measured, const Edit& edit);
 
+// The same for changes that may also lose: nothing is cut off at 0.
+Gain PredictDifference(const Measured& measured, const Edit& edit);
+
 // A finding with its gain filled in: predicted by `edit` where replay speaks
 // and `edit` changes something, else at most `bound_ns` per step.
 Finding Sized(const Measured& measured, Finding finding, const Edit& edit,

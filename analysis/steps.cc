@@ -4,7 +4,9 @@
 #include <cmath>
 #include <map>
 #include <string_view>
+#include <utility>
 
+#include "inferred_steps.h"
 #include "tiling.h"
 
 namespace stepscope {
@@ -59,25 +61,6 @@ std::vector<StepWindow> Marked(const Trace& trace, RowId thread) {
     }
     windows.push_back(
         {.host = {step.begin_ns, step.end_ns}, .number = step.number});
-  }
-  return windows;
-}
-
-std::vector<StepWindow> BetweenOptimizerSteps(const Trace& trace,
-                                              RowId thread) {
-  std::vector<int64_t> ends;
-  for (const Range& range : trace.ranges()) {
-    if (range.kind == RangeKind::kOptimizer && range.thread == thread &&
-        trace.name(range.name).starts_with("Optimizer.step")) {
-      ends.push_back(range.end_ns);
-    }
-  }
-  std::ranges::sort(ends);
-  std::vector<StepWindow> windows;
-  for (size_t i = 1; i < ends.size(); ++i) {
-    if (ends[i] <= ends[i - 1]) continue;
-    windows.push_back({.host = {ends[i - 1], ends[i]},
-                       .number = static_cast<int64_t>(windows.size())});
   }
   return windows;
 }
@@ -206,8 +189,9 @@ Steps FindSteps(const Trace& trace) {
   steps.thread = TrainingThread(trace);
   steps.windows = Marked(trace, steps.thread);
   if (steps.windows.empty() && steps.thread != kNone) {
-    steps.windows = BetweenOptimizerSteps(trace, steps.thread);
-    steps.inferred = !steps.windows.empty();
+    InferredSteps inferred = InferSteps(trace, steps.thread);
+    steps.windows = std::move(inferred.windows);
+    steps.told_by = std::move(inferred.told_by);
   }
   Tile(trace, steps.windows);
   MeasureOneOffs(trace, steps.windows);
@@ -215,11 +199,35 @@ Steps FindSteps(const Trace& trace) {
   return steps;
 }
 
+const char* StepKindName(StepKind kind) {
+  switch (kind) {
+    case StepKind::kSteady:
+      return "steady";
+    case StepKind::kWarmUp:
+      return "warm-up";
+    case StepKind::kOutlier:
+      return "slow";
+    case StepKind::kValidation:
+      return "validation";
+    case StepKind::kCheckpoint:
+      return "checkpoint";
+  }
+  return "";
+}
+
 StepStats StatsOf(const Steps& steps) {
   StepStats stats;
   stats.count = static_cast<int64_t>(steps.windows.size());
   stats.steady = static_cast<int64_t>(steps.steady.size());
+  stats.told_by = steps.told_by;
   if (steps.steady.empty()) return stats;
+  double counted = 0;
+  for (const StepWindow& window : steps.windows) {
+    if (window.kind == StepKind::kWarmUp) continue;
+    stats.all_mean_ms += window.tiled.length() * 1e-6;
+    ++counted;
+  }
+  stats.all_mean_ms /= std::max(counted, 1.0);
   std::vector<double> lengths;
   int64_t total_ns = 0;
   for (size_t i : steps.steady) {

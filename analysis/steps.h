@@ -1,8 +1,8 @@
 // The steps of a Trace: their host windows, the tiled spans that cover the
 // timeline without gaps, and which of them are steady.
 //
-// A step is a mark on the training thread; without marks it is what lies
-// between the ends of two Optimizer.step ranges. The tiled span runs from the
+// A step is a mark on the training thread; without marks it is what repeats
+// there (inferred_steps.h). The tiled span runs from the
 // end of the previous step's last device work (or its host end, if later) to
 // the end of this one's; without device work it is the host window.
 #pragma once
@@ -11,6 +11,7 @@
 #include <stepscope/trace.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "intervals.h"
@@ -19,8 +20,10 @@ namespace stepscope {
 
 enum class StepKind : uint8_t {
   kSteady,
-  kWarmUp,   // slow, and one-off records explain it (rule A3)
-  kOutlier,  // slow, and nothing explains it
+  kWarmUp,      // slow, and one-off records explain it (rule A3)
+  kOutlier,     // slow, and nothing explains it
+  kValidation,  // holds a pass over validation data (odd_steps.h)
+  kCheckpoint,  // saves the model or logs much
 };
 
 struct StepWindow {
@@ -35,11 +38,15 @@ struct Steps {
   std::vector<StepWindow> windows;  // in time order; empty if there are none
   std::vector<size_t> steady;       // indices into windows
   RowId thread = kNone;             // the training thread; kNone if unknown
-  bool inferred = false;            // from Optimizer.step ranges
+  std::string told_by;              // what steps without marks are told by
   bool empty() const { return windows.empty(); }
 };
 
 Steps FindSteps(const Trace& trace);
+
+// In words of the report: "steady", "warm-up", "slow", "validation",
+// "checkpoint".
+const char* StepKindName(StepKind kind);
 
 // Counts all steps; averages the steady ones' tiled spans.
 StepStats StatsOf(const Steps& steps);

@@ -26,7 +26,15 @@ constexpr size_t kFewSamples = 4;
 class StreamWaits {
  public:
   StreamWaits(const Trace& trace, DeviceProgram& program)
-      : trace_(trace), program_(program), by_end_(program) {}
+      : trace_(trace),
+        program_(program),
+        by_end_(program),
+        by_stream_(program.streams) {
+    for (uint32_t i = 0; i < program.works.size(); ++i) {
+      const DeviceNode& work = program.works[i];
+      if (!work.collective) by_stream_[work.stream].push_back(i);
+    }
+  }
 
   void Find() {
     FindEdges();
@@ -36,6 +44,7 @@ class StreamWaits {
  private:
   void FindEdges();
   void FindStarts();
+  void FindHolder(DeviceNode& work) const;
   int64_t Launched(const DeviceNode& work) const {
     return program_.hosts[work.host].gap.end_ns + std::llround(work.offset_ns);
   }
@@ -45,6 +54,7 @@ class StreamWaits {
   const Trace& trace_;
   DeviceProgram& program_;
   ByEnd by_end_;
+  std::vector<std::vector<uint32_t>> by_stream_;  // works that compute
 };
 
 // A wait put into a stream since the last launch to it: for the work of
@@ -109,6 +119,28 @@ int64_t StreamWaits::LastEdge(const DeviceNode& work, int64_t free_ns) const {
   return std::min(ready, work.span.begin_ns);
 }
 
+// What ran on another stream when the work began at last, or had just ended.
+// Collectives hold few of the device's units.
+void StreamWaits::FindHolder(DeviceNode& work) const {
+  const std::vector<DeviceNode>& works = program_.works;
+  const int64_t begin = work.span.begin_ns;
+  const auto index = static_cast<uint32_t>(&work - works.data());
+  for (const std::vector<uint32_t>& queue : by_stream_) {
+    // In the order of launching, which is that of running.
+    auto it = std::ranges::lower_bound(queue, index);
+    while (it != queue.begin() && works[*(it - 1)].span.begin_ns >= begin) --it;
+    if (it == queue.begin()) continue;
+    const uint32_t last = *(it - 1);
+    const int64_t end = works[last].span.end_ns;
+    if (works[last].stream == work.stream || end < begin - kQueuedLatencyNs ||
+        (work.held_by != kNoWork && end <= works[work.held_by].span.end_ns)) {
+      continue;
+    }
+    work.held_by = last;
+    work.held_ns = static_cast<float>(begin - end);
+  }
+}
+
 void StreamWaits::FindStarts() {
   const std::array<double, 3> typical = TypicalLatencies();
   std::vector<Span> busy;
@@ -147,6 +179,7 @@ void StreamWaits::FindStarts() {
     // does not know it, and its check must show that.
     work.extra_ns = std::min<int64_t>(
         late, LengthIn(busy, {begin - late, begin}) + kQueuedLatencyNs);
+    if (work.extra_ns > kQueuedLatencyNs) FindHolder(work);
   }
 }
 

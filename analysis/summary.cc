@@ -42,7 +42,7 @@ class Summarizer {
     Devices();
     Copies();
     Loaders();
-    Memory();
+    summary_.memory = MemoryOf(trace_);
     Ops();
     Rows();
     summary_.losses.assign(trace_.losses().begin(), trace_.losses().end());
@@ -54,7 +54,6 @@ class Summarizer {
   void Devices();
   void Copies();
   void Loaders();
-  void Memory();
   void Ops();
   void Rows();
 
@@ -163,21 +162,6 @@ void Summarizer::Loaders() {
       Length(Intersect(Merge(std::move(waits)), step_spans_));
 }
 
-void Summarizer::Memory() {
-  for (const MemoryPeak& peak : MemoryPeaks(trace_)) {
-    MemorySummary memory;
-    memory.device = peak.device_type == 0
-                        ? "cpu"
-                        : "gpu " + std::to_string(std::max(peak.device, 0));
-    if (peak.step != kNone) memory.step = trace_.steps()[peak.step].number;
-    memory.peak_bytes = peak.bytes;
-    memory.reserved_bytes = peak.reserved_bytes;
-    if (peak.op != kNone) memory.op = trace_.name(trace_.ops()[peak.op].name);
-    memory.is_counted = peak.is_counted;
-    summary_.memory.push_back(std::move(memory));
-  }
-}
-
 void Summarizer::Ops() {
   std::vector<bool> seen(trace_.name_count());
   for (const Op& op : trace_.ops()) {
@@ -221,6 +205,23 @@ void Summarizer::Rows() {
 }
 
 }  // namespace
+
+std::vector<MemorySummary> MemoryOf(const Trace& trace) {
+  std::vector<MemorySummary> all;
+  for (const MemoryPeak& peak : MemoryPeaks(trace)) {
+    MemorySummary memory;
+    memory.device = peak.device_type == 0
+                        ? "cpu"
+                        : "gpu " + std::to_string(std::max(peak.device, 0));
+    if (peak.step != kNone) memory.step = trace.steps()[peak.step].number;
+    memory.peak_bytes = peak.bytes;
+    memory.reserved_bytes = peak.reserved_bytes;
+    if (peak.op != kNone) memory.op = trace.name(trace.ops()[peak.op].name);
+    memory.is_counted = peak.is_counted;
+    all.push_back(std::move(memory));
+  }
+  return all;
+}
 
 TraceSummary Summarize(const Trace& trace) { return Summarizer(trace).Run(); }
 

@@ -130,12 +130,16 @@ BusRate PinnedRate(const Trace& trace) {
     ns += static_cast<double>(copy.end_ns - copy.begin_ns);
   }
   if (ns > 0) return {bytes / ns, true};
+  return {DeviceBusRate(trace), false};
+}
+
+double DeviceBusRate(const Trace& trace) {
   for (const Device& device : trace.run().devices) {
     for (const auto& [name, rate] : kBus) {
-      if (Has(device.name, name)) return {rate, false};
+      if (Has(device.name, name)) return rate;
     }
   }
-  return {};
+  return 0;
 }
 
 std::vector<bool> OpsThatLaunch(const Trace& trace) {

@@ -53,6 +53,9 @@ struct BusRate {
 };
 BusRate PinnedRate(const Trace& trace);
 
+// What the bus of the run's device usually gives, in GB/s; 0 if unknown.
+double DeviceBusRate(const Trace& trace);
+
 // By op: it, or an op below it, put work on a device.
 std::vector<bool> OpsThatLaunch(const Trace& trace);
 

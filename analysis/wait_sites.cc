@@ -100,6 +100,7 @@ Finding DescribeWaits(const Measured& m, const WaitFilter& filter,
     const double frac = CollectiveFrac(m, filter);
     if (frac >= kMostly) {
       finding.confidence = Confidence::kHint;
+      finding.collectives_frac = frac;
       finding.evidence += " For " + Percent(frac) +
                           " of that time the GPU runs collectives only: it may "
                           "be other ranks that are late.";
@@ -109,10 +110,14 @@ Finding DescribeWaits(const Measured& m, const WaitFilter& filter,
   return Sized(m, std::move(finding), edit, sums.bound_ns);
 }
 
-std::string WhyNoGain(const Measured& m, const Finding& finding) {
+std::string WhyNoGain(const Measured& m, const WaitSums& sums,
+                      const Finding& finding) {
   double ms = finding.gain.expected_ms;
   if (finding.gain_is == GainKind::kBound) ms /= 2;
   if (finding.gain_is != GainKind::kNone && ms >= GateMs(m)) return "";
+  if (sums.bubble_ns >= kMostly * sums.blocked_ns) {
+    return " That is too little of the step to matter.";
+  }
   return " The GPU has work meanwhile, so there is little or nothing to win.";
 }
 

@@ -30,8 +30,9 @@ std::vector<WaitSite> SitesOf(const Measured& measured,
 Finding DescribeWaits(const Measured& measured, const WaitFilter& filter,
                       const Edit& edit, Finding finding);
 
-// "The GPU is busy meanwhile, so nothing is won ..." where the gain that was
+// "The GPU has work meanwhile, so nothing is won ..." where the gain that was
 // found is below what is worth telling; else "".
-std::string WhyNoGain(const Measured& measured, const Finding& finding);
+std::string WhyNoGain(const Measured& measured, const WaitSums& sums,
+                      const Finding& finding);
 
 }  // namespace stepscope

@@ -62,6 +62,31 @@ std::string Join(const std::vector<std::string>& ids) {
   return text;
 }
 
+// `after_ms` is measured, for as many samples as a step of the first trace.
+void PredictedInWords(const Comparison& c, double after_ms, Page& page) {
+  const bool bound = c.predicted_is == GainKind::kBound;
+  const double after = c.before.median_ms - c.predicted.expected_ms;
+  std::string text = bound ? "at most " + Milliseconds(c.predicted.expected_ms)
+                           : WonInWords(c.predicted.expected_ms) + " (likely " +
+                                 Number(c.predicted.low_ms) + " to " +
+                                 Number(c.predicted.high_ms) + ") per step, " +
+                                 Number(c.before.median_ms) + " to " +
+                                 Milliseconds(after);
+  std::vector<std::string> what = c.changed;
+  what.insert(what.end(), c.made.begin(), c.made.end());
+  page.Wrapped("predicted ",
+               text + ", for what is done now: " + Join(what) + ".");
+  if (bound || after_ms <= 0) return;
+  const bool meet = c.measured.high_ms >= c.predicted.low_ms &&
+                    c.measured.low_ms <= c.predicted.high_ms;
+  const double error = after / after_ms - 1;
+  page.Wrapped("          ",
+               "The predicted step is " + Percent(std::abs(error)) +
+                   (error < 0 ? " shorter" : " longer") +
+                   " than the measured one; what was won is " +
+                   (meet ? "within" : "outside") + " the likely range.");
+}
+
 void Verdict(const Comparison& c, Page& page) {
   const double scale = c.per_sample
                            ? static_cast<double>(c.before.batch_size) /
@@ -80,27 +105,15 @@ void Verdict(const Comparison& c, Page& page) {
     page.Wrapped("          ",
                  "The second is counted for as many samples as the first.");
   }
-  if (c.made.empty()) {
+  if (c.predicted_is == GainKind::kNone) {
     page.Wrapped("predicted ",
-                 "nothing: no advice for the first trace was followed.");
+                 c.changed.empty()
+                     ? "nothing: no advice for the first trace was followed."
+                     : "nothing for " + Join(c.changed) +
+                           ": the first trace does not tell.");
     return;
   }
-  text = c.predicted_is == GainKind::kBound
-             ? "at most " + Milliseconds(c.predicted.expected_ms)
-             : Milliseconds(c.predicted.expected_ms) + " (likely " +
-                   Number(c.predicted.low_ms) + " to " +
-                   Number(c.predicted.high_ms) + ")";
-  text += " for what is done now: " + Join(c.made) + ".";
-  page.Wrapped("predicted ", text);
-  if (c.predicted_is != GainKind::kPredicted) return;
-  const bool meet = c.measured.high_ms >= c.predicted.low_ms &&
-                    c.measured.low_ms <= c.predicted.high_ms;
-  page.Wrapped("          ",
-               "Measured is " +
-                   Percent(c.measured.expected_ms /
-                           std::max(c.predicted.expected_ms, 1e-9)) +
-                   " of what was predicted, " + (meet ? "within" : "outside") +
-                   " the likely range.");
+  PredictedInWords(c, after_ms, page);
 }
 
 void Table(const char* title, const std::vector<Changed>& rows, bool causes,
@@ -203,6 +216,7 @@ std::string ToJson(const Comparison& c) {
   WriteGain("predicted_ms", c.predicted, json);
   json.Field("predicted_is", GainName(c.predicted_is));
   json.Texts("made", c.made);
+  json.Texts("changed", c.changed);
   json.Texts("remaining", c.remaining);
   json.Texts("appeared", c.appeared);
   WriteRows("causes", c.causes, json);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <variant>
 
 #include "json_text.h"
 #include "labels.h"
@@ -43,7 +44,18 @@ void WriteTimes(const Report& report, Json& json) {
   json.Field("mean_ms", report.steps.mean_ms);
   json.Field("median_ms", report.steps.median_ms);
   json.Field("cov", report.steps.cov);
+  json.Field("all_mean_ms", report.steps.all_mean_ms);
+  json.Field("told_by", report.steps.told_by);
   json.Close('}');
+  if (report.recording_ms > 0) {
+    json.Field("recording_ms", report.recording_ms);
+    json.Key("recording_split_ms");
+    json.Open('{');
+    for (const auto& [cause, ms] : report.recording_split_ms) {
+      json.Field(cause, ms);
+    }
+    json.Close('}');
+  }
   json.Key("time_split_ms");
   json.Open('{');
   for (const auto& [cause, ms] : report.time_split_ms) json.Field(cause, ms);
@@ -71,6 +83,45 @@ void WriteTimes(const Report& report, Json& json) {
   json.Close('}');
 }
 
+void WriteSettings(const std::vector<Setting>& settings, Json& json) {
+  json.Key("settings");
+  json.Open('{');
+  for (const Setting& setting : settings) {
+    std::visit([&](const auto& value) { json.Field(setting.key, value); },
+               setting.value);
+  }
+  json.Close('}');
+}
+
+void WriteSteps(const Report& report, Json& json) {
+  json.Key("step_times");
+  json.Open('[');
+  for (const StepTimes& step : report.step_times) {
+    json.Open('{');
+    json.Field("step", step.number);
+    json.Field("kind", step.kind);
+    json.Field("ms", step.ms);
+    json.Key("time_split_ms");
+    json.Open('{');
+    for (const auto& [cause, ms] : step.time_split_ms) json.Field(cause, ms);
+    json.Close('}');
+    json.Close('}');
+  }
+  json.Close(']');
+  json.Key("memory_peaks");
+  json.Open('[');
+  for (const MemorySummary& memory : report.memory) {
+    json.Open('{');
+    json.Field("device", memory.device);
+    json.Field("step", memory.step);
+    json.Field("peak_bytes", memory.peak_bytes);
+    json.Field("reserved_bytes", memory.reserved_bytes);
+    json.Field("op", memory.op);
+    json.Close('}');
+  }
+  json.Close(']');
+}
+
 void WriteFinding(const Finding& finding, Json& json) {
   json.Open('{');
   json.Field("id", finding.id);
@@ -84,6 +135,7 @@ void WriteFinding(const Finding& finding, Json& json) {
   json.Field("high", finding.gain.high_ms);
   json.Close('}');
   json.Field("gain_is", GainName(finding.gain_is));
+  json.Field("of_ms", finding.of_ms);
   json.Field("speedup", finding.speedup);
   json.Field("evidence", finding.evidence);
   json.Key("examples");
@@ -104,6 +156,7 @@ void WriteFinding(const Finding& finding, Json& json) {
   json.Field("cpp", finding.fix_cpp);
   json.Field("python", finding.fix_python);
   json.Close('}');
+  WriteSettings(finding.settings, json);
   json.Field("wrong_if", finding.wrong_if);
   json.Field("reference", finding.reference);
   json.Close('}');
@@ -152,6 +205,7 @@ std::string ToJson(const Report& report) {
   json.Open('{');
   json.Texts("ids", report.plan.ids);
   json.Texts("changes", report.plan.changes);
+  WriteSettings(report.plan.settings, json);
   json.Field("step_before_ms", report.plan.step_before_ms);
   json.Field("step_after_ms", report.plan.step_after_ms);
   json.Field("low_ms", report.plan.low_ms);
@@ -170,6 +224,7 @@ std::string ToJson(const Report& report) {
   json.Close(']');
   json.Key("critical_path");
   WritePath(report, json);
+  WriteSteps(report, json);
   if (!report.ranks.rows.empty()) WriteRanks(report.ranks, json);
   json.Close('}');
   return json.Take();

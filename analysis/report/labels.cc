@@ -67,6 +67,14 @@ std::string MachineInWords(const Report& report) {
     for (const auto& [name, count] : devices) {
       text += (text.empty() ? "" : ", ") + std::to_string(count) + " x " + name;
     }
+    // A file names all devices of its host, whether they worked or not.
+    if (devices.size() == 1 && report.devices_used > 0) {
+      const auto& [name, count] = *devices.begin();
+      const std::string used = std::to_string(report.devices_used);
+      text = report.devices_used < count
+                 ? used + " of " + std::to_string(count) + " x " + name
+                 : used + " x " + name;
+    }
     return text.empty() ? "GPU" : text;
   }
   std::string text = "CPU only";
@@ -87,7 +95,9 @@ std::string GainInWords(const Report& report, const Finding& finding) {
   if (finding.gain_is == GainKind::kNone || gain.expected_ms <= 0) return "";
   if (finding.gain_is == GainKind::kBound) {
     return "at most -" + Milliseconds(gain.expected_ms) + " per step (of " +
-           Milliseconds(step) + ")";
+           (finding.of_ms > 0
+                ? Milliseconds(finding.of_ms) + ", the slow steps counted in)"
+                : Milliseconds(step) + ")");
   }
   std::string text = "-" + Milliseconds(gain.expected_ms) +
                      " per step: " + Number(step) + " to " +

@@ -5,6 +5,7 @@
 
 #include "labels.h"
 #include "ranks.h"
+#include "step_words.h"
 #include "words.h"
 
 namespace stepscope {
@@ -43,6 +44,8 @@ std::string ToMarkdown(const Report& report) {
   }
   const std::string rank = RankInWords(report.run);
   text += Escaped(line + (rank.empty() ? "" : ", " + rank)) + "\n\n";
+  const std::string averaged = StepsInWords(report);
+  if (!averaged.empty()) text += Escaped(averaged) + "\n\n";
   for (const Loss& loss : report.losses) {
     text +=
         "> missing: " + Escaped(loss.detail.empty() ? loss.name : loss.detail) +

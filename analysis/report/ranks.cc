@@ -70,6 +70,7 @@ void WriteRanks(const RankComparison& ranks, Json& json) {
   json.Field("steps_of_other_shapes", ranks.steps_of_other_shapes);
   json.Field("clock_residual_us", ranks.clock_residual_us);
   json.Field("waiting_ms", ranks.waiting_ms);
+  json.Field("uneven_ms", ranks.uneven_ms);
   json.Key("rows");
   json.Open('[');
   for (const RankRow& row : ranks.rows) {
@@ -81,6 +82,8 @@ void WriteRanks(const RankComparison& ranks, Json& json) {
     json.Field("exposed_ms", row.exposed_ms);
     json.Field("waiting_ms", row.waiting_ms);
     json.Field("late_ms", row.late_ms);
+    json.Field("host_ms", row.host_ms);
+    json.Field("loading_ms", row.loading_ms);
     json.Field("last", row.last);
     json.Field("clock_offset_us", row.clock_offset_us);
     json.Key("time_split_ms");

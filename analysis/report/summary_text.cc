@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <map>
 
+#include "step_words.h"
 #include "words.h"
 
 namespace stepscope {
@@ -74,27 +75,6 @@ std::string DeviceText(const DeviceSummary& device) {
   return text;
 }
 
-// The step with the highest peak of each device.
-void AddMemory(const TraceSummary& summary, Lines& lines) {
-  std::map<std::string, const MemorySummary*> highest;
-  for (const MemorySummary& memory : summary.memory) {
-    const MemorySummary*& most = highest[memory.device];
-    if (most == nullptr || memory.peak_bytes > most->peak_bytes) most = &memory;
-  }
-  for (const auto& [device, memory] : highest) {
-    std::string text = device + ": at most " +
-                       Bytes(static_cast<double>(memory->peak_bytes)) +
-                       (memory->is_counted ? " seen to be in use" : " in use");
-    if (memory->reserved_bytes > 0) {
-      text += " of " + Bytes(static_cast<double>(memory->reserved_bytes)) +
-              " reserved";
-    }
-    if (memory->step >= 0) text += ", in step " + std::to_string(memory->step);
-    text += memory->op.empty() ? ", held from before" : ", at " + memory->op;
-    lines.Add("memory", text);
-  }
-}
-
 }  // namespace
 
 std::string ToText(const TraceSummary& summary) {
@@ -117,7 +97,9 @@ std::string ToText(const TraceSummary& summary) {
                             Bytes(static_cast<double>(copies.bytes)) + " in " +
                             Ms(copies.ns));
   }
-  AddMemory(summary, lines);
+  for (const std::string& peak : PeaksInWords(summary.memory)) {
+    lines.Add("memory", peak);
+  }
   for (const auto& [name, count] : summary.loader.names)
     lines.Add("loader", std::to_string(count) + " x " + name);
   if (summary.loader.waits > 0)

@@ -7,106 +7,19 @@
 #include <utility>
 #include <vector>
 
+#include "head.h"
 #include "labels.h"
 #include "page.h"
 #include "path.h"
 #include "ranks.h"
+#include "step_words.h"
 #include "words.h"
 
 namespace stepscope {
 namespace {
 
 constexpr size_t kTopOpsShown = 5;
-constexpr double kHealthy = 0.5;        // of the step spent computing
-constexpr double kWorthNaming = 0.005;  // of the step
-
-std::string Bar(double frac) {
-  const int full = std::clamp(static_cast<int>(std::lround(20 * frac)), 0, 20);
-  std::string bar;
-  for (int i = 0; i < 20; ++i) bar += i < full ? "▇" : "▁";
-  return bar;
-}
-
-void Header(const Report& report, Page& page) {
-  const RunInfo& run = report.run;
-  std::string line = page.Paint("stepscope", "1");
-  std::vector<std::string> parts = {run.name.empty() ? run.source : run.name};
-  if (report.steps.count > 0) {
-    parts.push_back(Count(report.steps.count, "step"));
-  }
-  parts.push_back(MachineInWords(report));
-  parts.push_back(RankInWords(run));
-  if (!report.ranks.rows.empty()) {
-    parts.push_back(
-        Count(static_cast<int64_t>(report.ranks.rows.size()), "rank"));
-  }
-  for (const std::string& part : parts) {
-    if (!part.empty()) line += "  " + Printable(part);
-  }
-  page.Line(line);
-}
-
-void Split(const Report& report, Page& page) {
-  const StepStats& steps = report.steps;
-  if (steps.count == 0) {
-    page.Wrapped("",
-                 "No steps were found, so nothing can be said per step. "
-                 "Call Step() once per iteration (prof.step() in Python).");
-    return;
-  }
-  const auto part = [&](const char* key) {
-    const auto it = report.time_split_ms.find(key);
-    return it == report.time_split_ms.end() ? 0.0 : it->second;
-  };
-  double busy = part("compute");
-  if (report.has_gpu) busy += part("communication") + part("copy");
-  const double mean = std::max(steps.mean_ms, 1e-9);
-  std::string line = "step " + Milliseconds(steps.mean_ms) + "  " +
-                     (report.has_gpu ? "GPU busy " : "computing ") +
-                     Milliseconds(busy) + " (" + Percent(busy / mean) + ") " +
-                     Bar(busy / mean) + " " +
-                     (report.has_gpu ? "idle " : "the rest ") +
-                     Milliseconds(steps.mean_ms - busy);
-  page.Line(line);
-  std::vector<std::pair<double, std::string>> parts;
-  double small = 0;
-  for (const auto& [key, ms] : report.time_split_ms) {
-    if (key == "compute" && !report.has_gpu) continue;
-    if (ms < kWorthNaming * mean) {
-      small += ms;
-    } else {
-      parts.push_back({-ms, CauseInWords(key, report.has_gpu)});
-    }
-  }
-  std::ranges::sort(parts);
-  std::string text;
-  for (const auto& [ms, name] : parts) {
-    text += (text.empty() ? "" : " · ") + name + " " + Number(-ms);
-  }
-  if (small > 0 && Number(small) != "0") {
-    text += (text.empty() ? "other " : " · other ") + Number(small);
-  }
-  if (!text.empty()) page.Wrapped("  ", text + " ms");
-  text.clear();
-  for (const char* phase :
-       {"data", "forward", "backward", "optimizer", "validate", "other"}) {
-    const auto it = report.phases_ms.find(phase);
-    if (it == report.phases_ms.end() || it->second < kWorthNaming * mean) {
-      continue;
-    }
-    text += (text.empty() ? "phases: " : " · ") + std::string(phase) + " " +
-            Number(it->second);
-  }
-  if (!text.empty()) page.Wrapped("  ", text + " ms");
-  if (steps.cov > 0.05) {
-    page.Wrapped("  ", "steps vary by " + Percent(steps.cov) + " (median " +
-                           Milliseconds(steps.median_ms) + ")");
-  }
-  if (steps.steady < steps.count) {
-    page.Wrapped("  ", "averaged over " + Count(steps.steady, "steady step") +
-                           " of " + std::to_string(steps.count));
-  }
-}
+constexpr double kHealthy = 0.5;  // of the step spent computing
 
 const char* ColorOf(const Finding& finding) {
   if (finding.status == FindingStatus::kError ||
@@ -163,7 +76,7 @@ std::string Verdict(const Report& report) {
         return f.id == "capture-incomplete" &&
                f.status == FindingStatus::kError;
       });
-  if (damaged) return "No verdict: the recording is damaged, see above.";
+  if (damaged) return "No verdict: the recording is incomplete, see above.";
   if (report.clean.empty()) return "Nothing could be checked.";
   const std::string checks =
       Count(static_cast<int64_t>(report.clean.size()), "check") +
@@ -263,6 +176,14 @@ void Path(const Report& report, const TextOptions& options, Page& page) {
   for (const std::string& line : PathLines(report)) page.Line(line);
 }
 
+void Memory(const Report& report, const TextOptions& options, Page& page) {
+  if (!options.verbose || report.memory.empty()) return;
+  page.Line();
+  for (const std::string& peak : PeaksInWords(report.memory)) {
+    page.Wrapped("memory  ", peak);
+  }
+}
+
 void Footer(const Report& report, const TextOptions& options, Page& page) {
   if (options.verbose) {
     page.Line();
@@ -309,17 +230,18 @@ void Footer(const Report& report, const TextOptions& options, Page& page) {
 
 std::string ToText(const Report& report, const TextOptions& options) {
   Page page(options);
-  Header(report, page);
+  Title(report, page);
   for (const Loss& loss : report.losses) {
     std::string text = loss.detail.empty() ? loss.name : loss.detail;
     if (loss.severity == Severity::kNote && !options.verbose) continue;
     page.Wrapped(page.Paint("missing: ", ""), text);
   }
-  Split(report, page);
+  StepSplit(report, page);
   Findings(report, options, page);
   Ranks(report, options, page);
   TopOps(report, options, page);
   Path(report, options, page);
+  Memory(report, options, page);
   Footer(report, options, page);
   return page.Take();
 }

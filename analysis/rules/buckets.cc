@@ -71,9 +71,9 @@ Shape ShapeOf(const Measured& m, const std::vector<GradientPass>& passes) {
 
 // All gradients of a pass in buckets of 25 MiB: the first few calls stay, and
 // the bytes move at the best rate seen.
-Edit InBuckets(const Measured& m, const std::vector<GradientPass>& passes) {
+Edit InBuckets(const Measured& m, const std::vector<GradientPass>& passes,
+               double bandwidth) {
   const int32_t ranks = m.trace.run().world_size;
-  const double bandwidth = BestBusBandwidth(m.collectives, ranks);
   Edit edit;
   for (const GradientPass& pass : passes) {
     const size_t buckets =
@@ -141,9 +141,15 @@ Verdict CheckBucketShape(const Measured& m) {
                       Milliseconds(totals.exposed_ns * 1e-6) +
                       " of their time is exposed.";
   Illustrate(m, IsGradient, finding);
-  finding.assumption = split ? "the same gradients in buckets of 25 MiB, moved "
-                               "at the best rate seen here"
-                             : "all but one bucket's time is hidden";
+  const BusBandwidth bus = LikelyBusBandwidth(m.trace, m.collectives);
+  finding.assumption =
+      !split ? "all but one bucket's time is hidden"
+             : "the same gradients in buckets of 25 MiB, moved at " +
+                   (bus.seen || bus.bytes_per_s <= 0
+                        ? std::string("the best rate seen here")
+                        : Number(bus.bytes_per_s * 1e-9) +
+                              " GB/s, as the device's bus gives: none here is "
+                              "large enough to tell");
   finding.fix_cpp =
       "copy the gradients into flat buckets (at::cat, at::_foreach_copy_), one "
       "ProcessGroup::allreduce per 25 MiB";
@@ -153,7 +159,7 @@ Verdict CheckBucketShape(const Measured& m) {
             : "DistributedDataParallel(model, bucket_cap_mb=25): smaller "
               "buckets start earlier";
   finding.wrong_if = "the all-reduces belong to several small models";
-  Edit edit = split ? InBuckets(m, passes) : Edit();
+  Edit edit = split ? InBuckets(m, passes, bus.bytes_per_s) : Edit();
   const double bound =
       split ? totals.issue_ns
             : totals.exposed_ns * (1 - kBucketBytes / shape.pass_bytes);

@@ -233,7 +233,7 @@ Verdict CheckBlocking(const Measured& m) {
     finding.gain_is = bound > 0 ? GainKind::kBound : GainKind::kNone;
     finding.gain = {bound * 1e-6, 0, bound * 1e-6};
   }
-  finding.evidence += WhyNoGain(m, finding);
+  finding.evidence += WhyNoGain(m, drains.sums, finding);
   return Fire(std::move(finding), {edit});
 }
 

@@ -21,6 +21,7 @@ constexpr double kMostSteps = 2.0 / 3;
 constexpr double kTooManyBytes = 1.5;  // of the gradients, per optimizer step
 constexpr double kSamePass = 0.1;      // passes of one model differ by less
 constexpr double kLateIssue = 0.5;     // of the backward pass
+constexpr size_t kBucketsOfUnknownSize = 3;
 
 // The passes of one optimizer step.
 using Update = std::vector<const GradientPass*>;
@@ -131,6 +132,11 @@ int64_t HalfReadyNs(const Measured& m, const GradientPass& pass) {
 bool IssuesLate(const Measured& m, const GradientPass& pass) {
   if (pass.collectives.size() < 2 || pass.parameters.size() < 2) return false;
   const Collective& first = m.collectives[pass.collectives[0]];
+  // A first bucket of most of the gradients cannot be full any earlier.
+  if (pass.sizes_known ? first.bytes > kLateIssue * pass.bytes
+                       : pass.collectives.size() < kBucketsOfUnknownSize) {
+    return false;
+  }
   return first.in_backward &&
          first.issued.begin_ns >
              pass.backward.begin_ns + kLateIssue * pass.backward.length() &&
@@ -238,7 +244,8 @@ constexpr Rule kRules[] = {
      .detect = "search_unused_parameters and its all-reduce of flags take 1 % "
                "of the step; or the first bucket goes out in the second half "
                "of the backward pass though half of the gradients were there",
-     .avoid = "a single bucket, which is full only at the end",
+     .avoid = "a single bucket, or a first one of most of the gradients, which "
+              "is full only near the end",
      .fix_cpp = "register modules in the order of execution",
      .fix_python = "find_unused_parameters=False, static_graph=True"}};
 

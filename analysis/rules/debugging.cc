@@ -43,27 +43,6 @@ bool InMostSteps(const Measured& m, const std::vector<double>& share,
   return count >= kMostSteps * static_cast<double>(m.steps.steady.size());
 }
 
-// The checks of anomaly mode: outermost ops below a backward node that ask for
-// NaN (isnan > any > item). They stand under the node's own range, outside of
-// its kernels.
-std::vector<RowId> NanChecks(const Measured& m) {
-  std::vector<RowId> checks;
-  for (RowId row = 0; row < m.trace.ops().size(); ++row) {
-    const Op& op = m.trace.ops()[row];
-    const std::string_view name = m.trace.name(op.name);
-    if (name != "aten::isnan" && name != "aten::_is_any_true" &&
-        name != "aten::any" && name != "aten::item" &&
-        name != "aten::is_nonzero") {
-      continue;
-    }
-    if (op.parent != kNone &&
-        m.trace.ops()[op.parent].kind == OpKind::kBackward) {
-      checks.push_back(row);
-    }
-  }
-  return checks;
-}
-
 // What runs below the checks goes with them.
 void DropChecks(const Measured& m, const std::vector<RowId>& checks, Aid& aid) {
   std::vector<bool> below(m.trace.ops().size());
@@ -96,7 +75,7 @@ bool FindAnomalyMode(const Measured& m, Aid& aid) {
       nodes[StepAt(m, op.begin_ns)] += 1;
     }
   }
-  const std::vector<RowId> checks = NanChecks(m);
+  const std::vector<RowId> checks = FindNanChecks(m.trace);
   for (RowId row : checks) {
     const Op& op = m.trace.ops()[row];
     const size_t step = StepAt(m, op.begin_ns);
@@ -128,7 +107,12 @@ bool FindAnomalyMode(const Measured& m, Aid& aid) {
   if (m.has_gpu) aid.what += ", and the host waits for the answer";
   aid.fix_cpp = "torch::autograd::AnomalyMode::set_enabled(false)";
   aid.fix_python = "torch.autograd.set_detect_anomaly(False)";
-  DropChecks(m, checks, aid);
+  if (m.has_gpu) {
+    DropChecks(m, checks, aid);
+  } else {
+    aid.what += "; and every node keeps a stack trace";
+    aid.edit.drop_anomaly = true;
+  }
   return true;
 }
 
@@ -209,14 +193,14 @@ Verdict CheckDebugApi(const Measured& m) {
     finding.fix_cpp = aid.fix_cpp;
     finding.fix_python = aid.fix_python;
     finding.wrong_if = "this run is for debugging";
-    if (m.has_gpu && aid.edit != Edit()) {
+    if (aid.edit != Edit()) {
       finding = Sized(m, std::move(finding), aid.edit, aid.bound_ns);
     } else if (aid.bound_ns > 0) {
       finding.gain_is = GainKind::kBound;
       finding.gain = {aid.bound_ns * 1e-6, 0, aid.bound_ns * 1e-6};
     }
     std::vector<Edit> edits;
-    if (m.has_gpu && aid.edit != Edit()) edits.push_back(std::move(aid.edit));
+    if (aid.edit != Edit()) edits.push_back(std::move(aid.edit));
     verdict.found.push_back({std::move(finding), std::move(edits)});
   }
   return verdict;

@@ -39,7 +39,28 @@ bool AsLarge(const Measured& m, const KernelUse& a, const KernelUse& b) {
          left.block == right.block;
 }
 
+int64_t LaunchedNs(const Measured& m, const KernelUse& use) {
+  const RowId call = m.trace.kernels()[use.kernel].call;
+  return call == kNone ? 0 : m.trace.runtime_calls()[call].begin_ns;
+}
+
+// When products and convolutions were launched, whatever their stream: what
+// comes before one and what comes after do not belong together.
+std::vector<int64_t> LaunchesOfProducts(const Measured& m) {
+  std::vector<int64_t> times;
+  for (const KernelUse& use : m.kernels.uses) {
+    if (use.multiplies) times.push_back(LaunchedNs(m, use));
+  }
+  std::ranges::sort(times);
+  return times;
+}
+
 std::vector<Chain> FindChains(const Measured& m) {
+  const std::vector<int64_t> products = LaunchesOfProducts(m);
+  const auto parted = [&](const KernelUse& a, const KernelUse& b) {
+    const auto next = std::ranges::lower_bound(products, LaunchedNs(m, a));
+    return next != products.end() && *next < LaunchedNs(m, b);
+  };
   std::map<int64_t, Chain> open;  // by stream
   std::vector<Chain> chains;
   const auto close = [&](Chain& chain) {
@@ -55,7 +76,8 @@ std::vector<Chain> FindChains(const Measured& m) {
     // A reduction ends a chain: what follows is smaller.
     if (!chain.empty() &&
         (!AsLarge(m, *chain.back(), use) || chain.back()->step != use.step ||
-         chain.back()->kind == KernelClass::kReduction)) {
+         chain.back()->kind == KernelClass::kReduction ||
+         parted(*chain.back(), use))) {
       close(chain);
     }
     chain.push_back(&use);

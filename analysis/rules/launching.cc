@@ -8,7 +8,11 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
+#include "call_site.h"
 #include "report/words.h"
 #include "rule.h"
 
@@ -20,6 +24,7 @@ constexpr double kLaunches = 200;
 // What runs once, as much of a recording without steps may, is slow to launch.
 constexpr double kShareOfRecording = 0.5;
 constexpr double kCompiledOpNs = 2'000;
+constexpr size_t kRegionsShown = 3;
 
 // The ops under which most framework time passes.
 std::string WorstOps(const Measured& m) {
@@ -39,6 +44,84 @@ std::string WorstOps(const Measured& m) {
     const double ms = -order[i].first * 1e-6 / m.timelines.size();
     text += (i ? ", " : "") + std::string(m.trace.name(order[i].second)) +
             " (" + Milliseconds(ms) + ")";
+  }
+  return text;
+}
+
+std::string_view WithoutEngine(std::string_view name) {
+  constexpr std::string_view kEngine = "autograd::engine::evaluate_function: ";
+  if (name.starts_with(kEngine)) name.remove_prefix(kEngine.size());
+  return name;
+}
+
+// The ranges of each thread that say where in the program it is.
+Nesting PlacesOf(const Trace& trace) {
+  std::vector<std::vector<Nesting::Row>> by_thread(trace.threads().size());
+  for (RowId row = 0; row < trace.ranges().size(); ++row) {
+    const Range& range = trace.ranges()[row];
+    const bool place =
+        range.kind == RangeKind::kModule || range.kind == RangeKind::kPhase ||
+        range.kind == RangeKind::kOptimizer || range.kind == RangeKind::kUser ||
+        range.kind == RangeKind::kNvtx;
+    if (range.thread == kNone || !place) continue;
+    by_thread[range.thread].push_back({{range.begin_ns, range.end_ns}, row});
+  }
+  return Nesting(std::move(by_thread));
+}
+
+// "forward > aten::conv2d": the innermost range around a launch and the
+// outermost op that it comes from.
+std::string RegionOf(const Trace& trace, const Nesting& places,
+                     const RuntimeCall& call) {
+  std::string region;
+  if (call.thread != kNone) {
+    const std::vector<RowId> open = places.At(call.thread, call.begin_ns);
+    if (!open.empty()) region = trace.name(trace.ranges()[open[0]].name);
+  }
+  RowId op = call.op;
+  while (op != kNone && trace.ops()[op].parent != kNone) {
+    op = trace.ops()[op].parent;
+  }
+  if (op == kNone) return region.empty() ? "code outside of ops" : region;
+  if (!region.empty()) region += " > ";
+  return region + std::string(WithoutEngine(trace.name(trace.ops()[op].name)));
+}
+
+// Where most launches of the steady steps come from.
+std::string WorstRegions(const Measured& m) {
+  const Trace& trace = m.trace;
+  std::vector<bool> launches(trace.runtime_calls().size());
+  const auto note = [&](const DeviceWork& work) {
+    if (work.call != kNone) launches[work.call] = true;
+  };
+  for (const Kernel& work : trace.kernels()) note(work);
+  for (const Copy& work : trace.copies()) note(work);
+  for (const Memset& work : trace.memsets()) note(work);
+  const Nesting places = PlacesOf(trace);
+  std::map<std::string, int64_t> counts;
+  int64_t all = 0;
+  for (size_t i : m.steps.steady) {
+    const Span& host = m.steps.windows[i].host;
+    const auto calls = trace.runtime_calls();
+    auto it = std::ranges::lower_bound(calls, host.begin_ns, {},
+                                       &RuntimeCall::begin_ns);
+    for (; it != calls.end() && it->begin_ns < host.end_ns; ++it) {
+      if (!launches[static_cast<size_t>(it - calls.begin())]) continue;
+      ++counts[RegionOf(trace, places, *it)];
+      ++all;
+    }
+  }
+  std::vector<std::pair<int64_t, std::string>> order;
+  for (const auto& [region, count] : counts) order.push_back({-count, region});
+  std::ranges::sort(order);
+  const double steps = static_cast<double>(m.steps.steady.size());
+  std::string text;
+  for (size_t i = 0; i < std::min<size_t>(kRegionsShown, order.size()); ++i) {
+    text += (i ? ", " : "") + order[i].second + " (" +
+            std::to_string(std::llround(-order[i].first / steps)) + ")";
+  }
+  if (!text.empty()) {
+    text += " of " + std::to_string(std::llround(all / steps)) + " launches";
   }
   return text;
 }
@@ -123,7 +206,7 @@ Verdict CheckLaunchBound(const Measured& m) {
                  : Count(std::llround(calls), "op")) +
       " going: " + Milliseconds(dispatch * 1e-6) + " inside ops, " +
       Milliseconds(host_code * 1e-6) + " in code between them.";
-  finding.where = WorstOps(m);
+  finding.where = m.has_gpu ? WorstRegions(m) : WorstOps(m);
   finding.assumption = m.has_gpu
                            ? "at best: the GPU never waits for a launch"
                            : "compiled code needs 2 us per op; code of your "

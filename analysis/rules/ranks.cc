@@ -84,14 +84,43 @@ std::pair<std::string, double> CauseOf(const RankComparison& ranks,
   return worst;
 }
 
+// What its device does besides collectives.
+double DeviceMs(const RankRow& row) {
+  double ms = 0;
+  for (const char* key : {"compute", "copy"}) {
+    const auto it = row.time_split_ms.find(key);
+    if (it != row.time_split_ms.end()) ms += it->second;
+  }
+  return ms;
+}
+
+// Its host, its loader or its device works longer than those of the others.
+// Ranks whose hosts do not wait for each other drift apart and stay apart
+// without anybody being slow.
+bool WorksLonger(const RankComparison& ranks, const RankRow& straggler) {
+  std::vector<double> hosts, loaders, devices;
+  for (const RankRow& row : ranks.rows) {
+    if (&row == &straggler) continue;
+    if (row.host_ms < 0 || straggler.host_ms < 0) return true;  // unknown
+    hosts.push_back(row.host_ms);
+    loaders.push_back(row.loading_ms);
+    devices.push_back(DeviceMs(row));
+  }
+  const double least = kLateShare * ranks.step_ms;
+  return straggler.host_ms - Median(hosts) >= least ||
+         straggler.loading_ms - Median(loaders) >= least ||
+         DeviceMs(straggler) - Median(devices) >= least;
+}
+
 std::string FixOf(const std::string& cause) {
   if (cause == "data") {
     return "its loader is slow: look at its storage and cores, give it as many "
            "workers as the others, shard by bytes instead of by count";
   }
   if (cause == "compute") {
-    return "its device computes longer: compare clocks, temperature and power "
-           "limit with the others; if its batches are larger, balance them";
+    return "it computes longer: compare clocks, temperature and power limit of "
+           "its device (on a CPU its cores, and what else runs there) with the "
+           "others; if its batches are larger, balance them";
   }
   if (cause == "dispatch" || cause == "host_code") {
     return "its host is slow: pin the rank to the NUMA node of its GPU, and "
@@ -118,6 +147,7 @@ Verdict CheckStraggler(const RankComparison& ranks) {
   if (row == nullptr) return Clean();
   const double wait = WaitOfOthers(ranks, *row);
   if (wait * 1e3 < kResiduals * ranks.clock_residual_us) return Clean();
+  if (!WorksLonger(ranks, *row)) return Clean();
   const auto [cause, more] = CauseOf(ranks, *row);
   // Ranks that never waited for each other drift apart and stay apart: of two,
   // the later one is slow only if it does something for longer.
@@ -196,7 +226,8 @@ Verdict CheckImbalance(const RankComparison& ranks) {
       "one rank is last at nearly all collectives of a longer recording: then "
       "that rank is slow";
   finding.gain_is = GainKind::kBound;
-  finding.gain = {ranks.waiting_ms, 0, ranks.waiting_ms};
+  const double gain = std::max(ranks.waiting_ms, ranks.uneven_ms);
+  finding.gain = {gain, 0, gain};
   return Fire(std::move(finding));
 }
 
@@ -231,7 +262,8 @@ constexpr Rule kRules[] = {
                "last in at least 60 % of the collectives at which ranks "
                "arrive apart (of fewer than four ranks: 90 %, five times)",
      .avoid = "naming somebody when nobody is slow: with jitter alone someone "
-              "is always last",
+              "is always last, and ranks whose hosts drifted apart stay apart; "
+              "so its own host or device must work 1 % of the step longer",
      .fix_cpp = "by its cause: the report names what that rank spends more "
                 "time on",
      .fix_python = "by its cause: the report names what that rank spends more "

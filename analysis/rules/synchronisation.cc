@@ -121,7 +121,7 @@ Verdict CheckHostSync(const Measured& m) {
       kFindSites;
   const Edit edit = WithoutWaits(m.waits, filter);
   finding = DescribeWaits(m, filter, edit, std::move(finding));
-  finding.evidence += WhyNoGain(m, finding);
+  finding.evidence += WhyNoGain(m, sums, finding);
   return Fire(std::move(finding), {edit});
 }
 
@@ -156,7 +156,7 @@ Verdict CheckExplicitSync(const Measured& m) {
       "code outside PyTorch reads GPU memory right after the wait";
   const Edit edit = WithoutWaits(m.waits, filter);
   finding = DescribeWaits(m, filter, edit, std::move(finding));
-  finding.evidence += WhyNoGain(m, finding);
+  finding.evidence += WhyNoGain(m, sums, finding);
   return Fire(std::move(finding), {edit});
 }
 
@@ -205,7 +205,7 @@ Verdict CheckGradClipSync(const Measured& m) {
   finding.wrong_if = "the loop must skip a step as soon as it sees the norm";
   const Edit edit = WithoutWaits(m.waits, filter);
   finding = DescribeWaits(m, filter, edit, std::move(finding));
-  finding.evidence += WhyNoGain(m, finding);
+  finding.evidence += WhyNoGain(m, sums, finding);
   return Fire(std::move(finding), {edit});
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "support/program_simulator.h"
 #include "support/simulator/program_text.h"
@@ -198,7 +199,43 @@ TEST(ProgramSimulatorTest, WorkersCompeteForTheCores) {
 TEST(ProgramSimulatorTest, ThePoolSpeedsAnOpUp) {
   EXPECT_NEAR(StepMs("cores 4\nintra_op 4 efficiency=0.8\nstep { op aten::mm "
                      "64ms parallel }"),
-              64 / (4 * 0.64), 0.01);
+              64 / (4 * (1 - 0.2 / 3) * 0.8), 0.01);
+}
+
+TEST(ProgramSimulatorTest, AHotDeviceIsSlowerAndSaysWhy) {
+  const std::string step = "steps 4\nstep { kernel k 1ms; sync device }";
+  const ProgramRun hot =
+      RunOf(kGpu + ("throttle 0.5 after=2 reasons=4\n" + step));
+  // Two of four steps take half as long again.
+  EXPECT_NEAR(hot.mean_step_ms - StepMs(kGpu + step), 0.25, 0.01);
+  std::vector<int64_t> reasons;
+  for (const DeviceSample& sample : hot.ranks[0].device_samples()) {
+    reasons.push_back(sample.throttle_reasons);
+  }
+  EXPECT_EQ(reasons, (std::vector<int64_t>{0, 0, 4, 4}));
+}
+
+TEST(ProgramSimulatorTest, DevicesOfOneProcessWorkBesideEachOther) {
+  const std::string gpus = "gpu A100 latency=3us count=2\n";
+  const auto with = [&](const char* where) {
+    return StepMs(gpus + "step { kernel k 2ms; kernel k 2ms " + where +
+                  "; sync device }");
+  };
+  EXPECT_NEAR(with("stream=8"), 4, 0.1);
+  EXPECT_NEAR(with("device=1"), 2, 0.1);
+  EXPECT_NE(WhyNot(gpus + "step { kernel k 2ms device=2 }").find("no such gpu"),
+            std::string::npos);
+}
+
+TEST(ProgramSimulatorTest, ADelayHoldsItsStreamUpAndLeavesNoRow) {
+  const auto with = [&](const char* between) {
+    return RunOf(kGpu +
+                 ("steps 3\nstep { kernel k 10us; " + std::string(between) +
+                  "kernel k 10us; sync device }"));
+  };
+  const ProgramRun delayed = with("delay 300us; ");
+  EXPECT_NEAR(delayed.mean_step_ms - with("").mean_step_ms, 0.3, 0.02);
+  EXPECT_EQ(delayed.ranks[0].kernels().size(), 6u);
 }
 
 TEST(ProgramSimulatorTest, OneSeedIsOneRunAndAnotherIsAnother) {

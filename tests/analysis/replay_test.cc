@@ -207,5 +207,25 @@ TEST(ReplayTest, CombiningKeepsBothEdits) {
   EXPECT_TRUE(both.drop_zero_grad);
 }
 
+TEST(ReplayTest, PredictsMoreWorkersWhereOneDeliversTooSlowly) {
+  // Nothing competes: what the batches are off by is not the ops' fault.
+  for (double batch_ms : {150.0, 190.0, 220.0}) {
+    Loop loop{.steps = 6,
+              .batch_ms = batch_ms,
+              .ops = Ops(40, 2.5),
+              .threads = 4,
+              .workers = 1,
+              .cores = 16};
+    const LoopRun run = Simulate(loop);
+    const Measured measured(run.trace);
+    ASSERT_TRUE(measured.replay.check().speaks);
+    Loop edited = loop;
+    edited.workers = 7;
+    edited.warmup = 20;
+    ExpectNear(Ms(measured, {.workers = 7}), Simulate(edited).mean_step_ms,
+               0.05, "7 workers for batches of " + std::to_string(batch_ms));
+  }
+}
+
 }  // namespace
 }  // namespace stepscope

@@ -36,8 +36,13 @@ class Machine {
   // An op of `ns` on one thread, split over the pool.
   void Parallel(double ns) {
     const int width = loop_.threads;
-    const double chunk =
-        ns / (width * std::pow(loop_.efficiency, std::log2(width)));
+    // The first doubling loses a third as much: two threads share little.
+    double efficiency = 1;
+    if (width > 1) {
+      efficiency = (2 + loop_.efficiency) / 3 *
+                   std::pow(loop_.efficiency, std::log2(width) - 1);
+    }
+    const double chunk = ns / (width * efficiency);
     std::vector<double> left(width, chunk);
     while (std::ranges::max(left) > 0) {
       const std::vector<double> speed = Speeds(true, true);

@@ -29,7 +29,7 @@ TEST(StepsTest, AreTheMarksOfTheTrainingThread) {
   EXPECT_EQ(steps.windows[1].host, (Span{1100, 1210}));
   EXPECT_EQ(steps.windows[1].tiled, steps.windows[1].host);
   EXPECT_EQ(steps.steady.size(), 3u);
-  EXPECT_FALSE(steps.inferred);
+  EXPECT_EQ(steps.told_by, "");
   const StepStats stats = StatsOf(steps);
   EXPECT_EQ(stats.count, 3);
   EXPECT_DOUBLE_EQ(stats.mean_ms, 105e-6);
@@ -43,7 +43,7 @@ TEST(StepsTest, LieBetweenOptimizerStepsWithoutMarks) {
     range 200..260 thread=0 kind=optimizer Optimizer.step#SGD.step
   )"));
   ASSERT_EQ(steps.windows.size(), 2u);
-  EXPECT_TRUE(steps.inferred);
+  EXPECT_NE(steps.told_by, "");
   EXPECT_EQ(steps.windows[0].host, (Span{50, 150}));
   EXPECT_EQ(steps.windows[1].host, (Span{150, 260}));
 }

@@ -13,6 +13,11 @@
 //   intra_op 4 efficiency=0.85     threads of the pool; gain of a doubling / 2
 //   gpu A100 pcie=24 pageable=6 latency=3us queue=1024 cc=8.0 sms=108
 //            bandwidth=2039        rates in GB/s; without it a CPU-only run
+//            memory=80GB count=2   gpus that one process drives
+//   throttle 0.2 after=2 reasons=4 kernels take that much longer from the
+//            recorded step `after` on; samples say why (CUPTI's bits)
+//   allocator used=60GB reserved=70GB stuck=8GB growth=1GB retries=2
+//            what samples of the allocator say, once per step
 //   ranks 4 network=80 latency=25us
 //   loader workers=2 cpu=30ms io=2ms name=train batch=64
 //   steps 6 warmup=4               recorded, and before them
@@ -38,6 +43,7 @@
 //   kernel NAME T [stream=7] [fill=1] [grid=64x1x1] [block=256] [waves=4]
 //                                  fill: the share of the device it can use;
 //                                  waves: blocks per SM
+//                                  device=1: of several (copies and events too)
 //   copy h2d|d2h|d2d B [pageable|pinned] [async] [stream=7]
 //   memset B [stream=7]
 //   graph [stream=7] { kernels }   one launch
@@ -46,6 +52,8 @@
 //   sync device|stream|EVENT [stream=7]
 //   item [pageable]                .item(): read one number back
 //   call NAME T                    a runtime call that takes T
+//   delay T [stream=7]             a host function in the stream: it stands
+//                                  still, and no recorder sees why
 //   cuda_free T                    waits for the device, then takes T
 //   collective NAME B [stream=20] [dtype=Float]   every rank takes part
 //   join                           the compute stream waits for collectives

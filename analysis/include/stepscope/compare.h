@@ -43,10 +43,12 @@ struct Comparison {
   // Findings of the first Trace that promised a gain and are gone in the
   // second: these changes were made.
   std::vector<std::string> made;
+  // Settings that differ, whether advised or not: "2 intra-op threads".
+  std::vector<std::string> changed;
   std::vector<std::string> remaining;       // promised then, and still there
   std::vector<std::string> appeared;        // promise a gain only now
   GainKind predicted_is = GainKind::kNone;  // of all that were made together
-  Gain predicted;
+  Gain predicted;                           // below 0: a loss was predicted
 
   std::vector<Changed> causes, ops, kernels;  // largest difference first
   std::string why_not;  // why steps cannot be compared; empty if they can

@@ -28,6 +28,9 @@ struct RankDigest {
   std::vector<RankCollective> collectives;  // of steady steps
   // Hash of the shapes of all inputs, by step; empty if they were not recorded.
   std::vector<std::pair<int64_t, uint64_t>> step_shapes;
+  // The host's own time per steady step, without what it waited for the device
+  // or for other ranks; -1 if unknown.
+  double host_ms = -1;
 };
 
 // Thread-safe for one const Trace.

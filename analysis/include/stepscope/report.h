@@ -4,12 +4,14 @@
 #pragma once
 
 #include <stepscope/annotation.h>
+#include <stepscope/summary.h>
 #include <stepscope/trace.h>
 
 #include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace stepscope {
@@ -34,6 +36,14 @@ struct Example {
   std::string what;  // op chain or range, and thread
 };
 
+// What a fix sets, for programs to read: {"workers", 1}. The keys stand in
+// analysis/README.md.
+struct Setting {
+  std::string key;
+  std::variant<bool, int64_t, double, std::string> value;
+  bool operator==(const Setting&) const = default;
+};
+
 struct Finding {
   std::string id;  // "sync-data-loading"
   FindingStatus status = FindingStatus::kWarning;
@@ -41,6 +51,8 @@ struct Finding {
   Confidence confidence = Confidence::kHint;
   GainKind gain_is = GainKind::kNone;
   Gain gain;
+  double of_ms = 0;      // the gain is of a step this long; 0: of the steady
+                         // mean. What stalls single steps is spread over all
   double speedup = 0;    // step now / step with this fix alone (D7: in
                          // samples/s); 0 if no gain is claimed
   std::string evidence;  // one or two sentences with the measured numbers
@@ -49,8 +61,12 @@ struct Finding {
   std::string assumption;         // what the gain takes for granted
   std::string fix_cpp;
   std::string fix_python;
-  std::string wrong_if;   // what would prove this finding wrong
-  std::string reference;  // guide and section
+  std::vector<Setting> settings;  // the same; empty if it is no setting
+  std::string wrong_if;           // what would prove this finding wrong
+  std::string reference;          // guide and section
+  // Of the waiting that the change removes, the share in which the device ran
+  // nothing but collectives; 0 where replay knows better.
+  double collectives_frac = 0;
 };
 
 struct CouldNotLook {
@@ -63,6 +79,7 @@ struct Plan {
   std::vector<std::string> ids;      // in the order to apply
   std::vector<std::string> changes;  // what they set, in words: "1 loader
                                      // worker", "2 intra-op threads"
+  std::vector<Setting> settings;     // the same, for programs
   double step_before_ms = 0;
   double step_after_ms = 0;
   double low_ms = 0;  // step after, likely range
@@ -102,7 +119,19 @@ struct StepStats {
   int64_t steady = 0;  // steps that were averaged
   double mean_ms = 0;
   double median_ms = 0;
-  double cov = 0;  // coefficient of variation of the steady steps
+  double cov = 0;          // coefficient of variation of the steady steps
+  std::string told_by;     // what steps without marks are told by; else empty
+  double all_mean_ms = 0;  // of all steps but warm-up: those that validate or
+                           // save are in it
+};
+
+// One step of the window.
+struct StepTimes {
+  int64_t number = -1;
+  std::string kind;  // "steady" is averaged; "warm-up", "validation",
+                     // "checkpoint" and "slow" are not
+  double ms = 0;
+  std::map<std::string, double> time_split_ms = {};  // adds up to ms
 };
 
 // Whether replay reproduced the measured run; where `speaks` is false every
@@ -120,11 +149,13 @@ struct RankRow {
   int32_t rank = -1;
   std::string source;  // the file
   double step_ms = 0;
-  double busy_ms = 0;          // its device, or its training thread, computing
-  double exposed_ms = 0;       // collectives that no computing covers,
-  double waiting_ms = 0;       // of which until the last rank was there
-  double late_ms = 0;          // behind the middle rank, over all collectives
-  int64_t last = 0;            // collectives at which it arrived last
+  double busy_ms = 0;     // its device, or its training thread, computing
+  double exposed_ms = 0;  // collectives that no computing covers,
+  double waiting_ms = 0;  // of which until the last rank was there
+  double late_ms = 0;     // behind the middle rank, over all collectives
+  double host_ms = -1;    // its host's own time, waits left out; -1 unknown
+  double loading_ms = 0;  // of the training thread, whatever the device did
+  int64_t last = 0;       // collectives at which it arrived last
   double clock_offset_us = 0;  // what its clock was set back by
   std::map<std::string, double> time_split_ms = {};
 };
@@ -139,6 +170,7 @@ struct RankComparison {
   double clock_residual_us = 0;  // typical disagreement left after aligning
   double step_ms = 0;            // mean over the ranks
   double waiting_ms = 0;         // the same
+  double uneven_ms = 0;          // exposed beyond the rank that exposes least
   int64_t steps = 0;             // compared
   int64_t steps_of_other_shapes = -1;  // steps in which input shapes differ
                                        // between ranks; -1 unknown
@@ -148,6 +180,7 @@ struct RankComparison {
 struct Report {
   RunInfo run;
   bool has_gpu = false;
+  int64_t devices_used = 0;  // that did any work, of those run.devices names
   StepStats steps;
   std::map<std::string, double>
       time_split_ms;  // cause -> mean ms per steady step; adds up to steps.mean
@@ -155,6 +188,12 @@ struct Report {
   std::map<std::string, Spread> time_split_spread_ms;  // the same causes, over
                                                        // the steady steps
   std::map<std::string, double> phases_ms;
+  // Only where there are no steps: how long the recording is, and its causes,
+  // which add up to it.
+  double recording_ms = 0;
+  std::map<std::string, double> recording_split_ms;
+  std::vector<StepTimes> step_times;  // in time order, at most 1000
+  std::vector<MemorySummary> memory;  // what tensors took at most in each step
   ReplayCheck replay;
   std::vector<Finding>
       findings;  // A family, then ranked by gain, then the rest

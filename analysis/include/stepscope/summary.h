@@ -80,6 +80,7 @@ struct TraceSummary {
 };
 
 TraceSummary Summarize(const Trace& trace);
+std::vector<MemorySummary> MemoryOf(const Trace& trace);
 
 // One JSON object; keys as in analysis/README.md. Trailing newline.
 std::string ToJson(const TraceSummary& summary);

@@ -1,3 +1,4 @@
+#include "analysis/cpu_text.h"
 #include "compute_text.h"
 #include "rule_testing.h"
 
@@ -70,6 +71,39 @@ TEST(SmallBatchTest, CannotLookWithoutMemoryEvents) {
 TEST(SmallBatchTest, IsCleanWhereTheDeviceIsFull) {
   EXPECT_TRUE(IsClean(With({.filling = "blocks_per_sm=8", .peak_gb = 0}),
                       "small-batch"));
+}
+
+// `grows_us` of work that grows with the batch, `fixed_us` in the optimizer.
+Report OnCpu(int64_t grows_us, int64_t fixed_us) {
+  CpuText text("loader kind=in-process workers=0 batch_size=32 train\n");
+  for (int i = 0; i < 4; ++i) {
+    text.Op("aten::mm", grows_us);
+    text.Begin();
+    text.Op("aten::add_", fixed_us);
+    text.EndRange("kind=phase optimizer");
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(SmallBatchTest, OnACpuSpreadsWhatABatchCostsAnyway) {
+  const Report report = OnCpu(80'000, 20'000);
+  const Finding* finding = Find(report, "small-batch");
+  ASSERT_NE(finding, nullptr);
+  // Of 20 ms a quarter is left per 32 samples.
+  EXPECT_NEAR(finding->gain.expected_ms, 15, 0.1);
+  EXPECT_EQ(finding->settings,
+            (std::vector<Setting>{{"batch_size", int64_t{128}}}));
+}
+
+TEST(SmallBatchTest, OnACpuADoublingMustBringFivePercent) {
+  // Doubling saves half of what stays the same.
+  EXPECT_TRUE(IsClean(OnCpu(91'000, 9'000), "small-batch"));
+  const Report report = OnCpu(88'000, 12'000);
+  const Finding* finding = Find(report, "small-batch");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->settings,  // a second doubling saves 3 of 94 ms
+            (std::vector<Setting>{{"batch_size", int64_t{64}}}));
 }
 
 }  // namespace

@@ -44,6 +44,26 @@ TEST(DdpBucketShapeTest, FiresOnlyAboveTwentyTinyOnes) {
   EXPECT_FALSE(IsClean(Of(Pieces(21, 1'000)), "ddp-bucket-shape"));
 }
 
+// None is large enough to tell the links' rate, so the device's bus stands in.
+TEST(DdpBucketShapeTest, SmallOnesAloneAreSizedByTheDevicesBus) {
+  DdpText text;
+  text.compute_us = {{1'500, 10'000}};
+  for (int i = 0; i < 200; ++i) {
+    text.buckets.push_back(
+        {4'000 + 25 * i, 10'000 + 400 * i, 10'390 + 400 * i, 50'000});
+  }
+  text.parameters = 0;
+  text.more = "device NVIDIA A100-SXM4-40GB\n";
+  const Report report = Of(text);
+  const Finding* finding = Find(report, "ddp-bucket-shape");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->assumption.find("24.0 GB/s"), std::string::npos)
+      << finding->assumption;
+  ASSERT_EQ(finding->gain_is, GainKind::kPredicted);
+  // 40 MB at 24 GB/s instead of 200 x 390 us.
+  EXPECT_NEAR(finding->gain.expected_ms, 76, 4);
+}
+
 TEST(DdpBucketShapeTest, TinyMeansBelow256KiB) {
   DdpText text = Pieces(30, 65'536);  // floats: 256 KiB
   text.parameters = 100;

@@ -118,6 +118,16 @@ TEST(DdpUnusedSearchTest, FiresWhereTheFirstBucketGoesOutLate) {
   EXPECT_TRUE(IsClean(first_at(4'000), "ddp-unused-search"));
 }
 
+TEST(DdpUnusedSearchTest, AFirstBucketOfMostGradientsIsFullLate) {
+  const auto with_first = [](int64_t elements) {
+    return Of({.buckets = {{5'000, 91'000, 93'000, elements},
+                           {6'000, 93'000, 95'000, 1'000'000}},
+               .parameters = 50});
+  };
+  EXPECT_NE(Find(with_first(1'000'000), "ddp-unused-search"), nullptr);
+  EXPECT_TRUE(IsClean(with_first(1'100'000), "ddp-unused-search"));
+}
+
 // `copies` of 100 us each per step, which launch 20 us of device work.
 DdpText WithCopiesBack(int copies) {
   DdpText text{.buckets = {{4'000, 30'000, 34'000, 1'000'000}}};

@@ -1,3 +1,4 @@
+#include "analysis/cpu_text.h"
 #include "compute_text.h"
 #include "rule_testing.h"
 
@@ -115,6 +116,30 @@ TEST(DebugApiTest, FindsEmitNvtx) {
   };
   EXPECT_NE(Find(run("aten::mm, seq = 5"), "debug-api-on"), nullptr);
   EXPECT_TRUE(IsClean(run("my own range"), "debug-api-on"));
+}
+
+TEST(DebugApiTest, PredictsAnomalyModeOnACpuAndSilencesLaunchBound) {
+  CpuText text;
+  for (int i = 0; i < 3; ++i) {
+    for (int k = 0; k < 50; ++k) {
+      // Forward: a node that keeps a stack trace of 400 us.
+      text.Nested("aten::relu", 500, "aten::clamp_min", 100);
+    }
+    for (int k = 0; k < 50; ++k) {
+      text.Nested(
+          "kind=backward \"autograd::engine::evaluate_function: "
+          "ReluBackward0\"",
+          60, "aten::isnan", 50);
+    }
+    text.EndStep();
+  }
+  const Report report = text.Analyzed();
+  const Finding* finding = Find(report, "debug-api-on");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_is, GainKind::kPredicted);
+  // 50 times 380 us of framework code, and 50 us of searching.
+  EXPECT_NEAR(finding->gain.expected_ms, 50 * (0.38 + 0.05), 0.6);
+  EXPECT_EQ(Find(report, "launch-bound"), nullptr);
 }
 
 }  // namespace

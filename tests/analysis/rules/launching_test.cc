@@ -91,5 +91,38 @@ TEST(LaunchBoundTest, IsSilentWithoutStepsWhenTheDeviceHasEnoughToDo) {
   EXPECT_TRUE(IsClean(WithoutSteps(199, 40), "launch-bound"));
 }
 
+TEST(LaunchBoundTest, NamesTheRegionsOfAGpuRunThatLaunchMost) {
+  GpuText run;
+  for (int step = 0; step < 4; ++step) {
+    run.Begin("range", "forward", "kind=phase");
+    for (int i = 0; i < 60; ++i) {
+      run.Begin("op", "aten::conv2d");
+      run.Pass(20);
+      run.Begin("op", "aten::cudnn_convolution");
+      run.Pass(10);
+      run.Kernel(5, "conv");
+      run.End();
+      run.End();
+    }
+    run.End();
+    run.Begin("range", "Optimizer.step#SGD.step", "kind=optimizer");
+    for (int i = 0; i < 161; ++i) {
+      run.Begin("op", "aten::add_");
+      run.Pass(10);
+      run.Kernel(3, "add");
+      run.End();
+    }
+    run.End();
+    run.Synchronize();
+    run.EndStep();
+  }
+  const Report report = run.Analyzed();
+  const Finding* finding = Find(report, "launch-bound");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->where,
+            "Optimizer.step#SGD.step > aten::add_ (161), forward > "
+            "aten::conv2d (60) of 221 launches");
+}
+
 }  // namespace
 }  // namespace stepscope

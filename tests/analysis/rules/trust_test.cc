@@ -75,13 +75,18 @@ TEST(CaptureIncompleteTest, UnmatchedGpuWorkWarnsAboveOnePerCent) {
   EXPECT_FALSE(IsClean(with(3), "capture-incomplete"));
 }
 
+// Ops that are short enough for recording them to show.
+const Loop kDense{.batch_ms = 1, .ops = Ops(3000, 0.01)};
+
+// Recorded steps are slower than the wait steps by `share`.
+Report SlowerBy(const Loop& loop, double share) {
+  const auto wait =
+      static_cast<int64_t>(Simulate(loop).mean_step_ms * 1e6 / (1 + share));
+  return Analyze(With(loop, {}, {wait, wait, wait}));
+}
+
 TEST(ObserverEffectTest, WarnsWhenRecordedStepsAreSlower) {
-  const LoopRun run = Simulate(kLoop);
-  const auto slower_by = [&](double share) {
-    const auto wait =
-        static_cast<int64_t>(run.mean_step_ms * 1e6 / (1 + share));
-    return Analyze(With(kLoop, {}, {wait, wait, wait}));
-  };
+  const auto slower_by = [&](double share) { return SlowerBy(kDense, share); };
   EXPECT_TRUE(IsClean(slower_by(0.04), "observer-effect"));
   const Report warned = slower_by(0.08);
   ASSERT_NE(Find(warned, "observer-effect"), nullptr);
@@ -91,11 +96,15 @@ TEST(ObserverEffectTest, WarnsWhenRecordedStepsAreSlower) {
   EXPECT_EQ(Find(failed, "observer-effect")->status, FindingStatus::kError);
 }
 
+TEST(ObserverEffectTest, FewOpsCannotHaveSlowedTheStep) {
+  EXPECT_TRUE(IsClean(SlowerBy(kLoop, 0.30), "observer-effect"));
+}
+
 TEST(ObserverEffectTest, DoesNotTakeNoiseForAnEffect) {
-  const auto step = static_cast<int64_t>(Simulate(kLoop).mean_step_ms * 1e6);
+  const auto step = static_cast<int64_t>(Simulate(kDense).mean_step_ms * 1e6);
   // The wait steps themselves differ by 20 %.
   EXPECT_TRUE(IsClean(
-      Analyze(With(kLoop, {}, {step * 9 / 10, step * 11 / 10, step * 8 / 10})),
+      Analyze(With(kDense, {}, {step * 9 / 10, step * 11 / 10, step * 8 / 10})),
       "observer-effect"));
 }
 

@@ -10,6 +10,7 @@ struct Options {
   bool backward_follows = true;
   int validation_ops = 30;
   bool memory = false;
+  bool marked = false;  // as a validation phase
 };
 
 // Two training steps with a validation pass in the second one's front.
@@ -43,7 +44,12 @@ Report WithValidation(const Options& options) {
         text += "allocation " + std::to_string(now + 5) +
                 " thread=0 address=64 bytes=50000000\n";
       }
+      const int64_t from = now;
       forward(options.validation_ops, options.numbers_grow);
+      if (options.marked) {
+        text += "range " + std::to_string(from) + ".." + std::to_string(now) +
+                " thread=0 kind=phase validate\n";
+      }
       if (options.memory) {
         text += "allocation " + std::to_string(now) +
                 " thread=0 address=64 bytes=-50000000\n";
@@ -92,6 +98,11 @@ TEST(GradInValidationTest, IgnoresAFewStrayOps) {
       IsClean(WithValidation({.validation_ops = 9}), "grad-in-validation"));
   EXPECT_FALSE(
       IsClean(WithValidation({.validation_ops = 12}), "grad-in-validation"));
+}
+
+TEST(GradInValidationTest, AMarkedPassMayBeShort) {
+  EXPECT_FALSE(IsClean(WithValidation({.validation_ops = 9, .marked = true}),
+                       "grad-in-validation"));
 }
 
 struct Mode {

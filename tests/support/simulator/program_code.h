@@ -15,6 +15,8 @@
 
 namespace stepscope::simulator {
 
+inline constexpr int kMostGpus = 8;
+
 // Where a program runs. Times in ns, rates in bytes per ns.
 struct Machine {
   int cores = 8;
@@ -27,6 +29,14 @@ struct Machine {
   int queue = 1024, sms = 108;
   double compute_capability = 8.0;
   double device_bytes = 80e9;
+  int gpus = 1;              // that this process drives
+  double throttle_frac = 0;  // kernels take longer by this share
+  int throttle_after = 2;    // recorded steps
+  int64_t throttle_reasons = 0;
+  bool samples = false;  // of the device's clocks and the allocator, per step
+  double allocated = -1, reserved = -1, stuck = -1;  // bytes
+  double reserved_growth = 0;                        // bytes per step
+  int64_t retries = 0;                               // per step
   bool has_loader = false;
   int workers = 0;
   double batch_cpu_ns = 0, batch_io_ns = 0;
@@ -91,7 +101,8 @@ enum class WorkIs : uint8_t {
   kMemset,
   kCollective,
   kMark,
-  kWait
+  kWait,
+  kDelay  // holds its stream up; no recorder sees it
 };
 
 struct DeviceTask {
@@ -99,6 +110,7 @@ struct DeviceTask {
   std::string name = {};
   int step = 0;
   int64_t stream = 7;
+  int device = 0;  // of those that the process drives
   int64_t correlation = -1;
   double amount = 0;  // ns alone on the device; bytes of a copy
   double fill = 1;

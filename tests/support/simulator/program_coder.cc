@@ -249,11 +249,13 @@ bool Coder::Small(const Statement& s) {
   } else if (s.verb == "memset") {
     Memset(s);
   } else if (s.verb == "record") {
-    Mark(s.Word(0), StreamOf(s));
+    Mark(s.Word(0), s, StreamOf(s));
   } else if (s.verb == "wait") {
-    Wait(s.Word(0), StreamOf(s));
+    Wait(s.Word(0), s, StreamOf(s));
   } else if (s.verb == "join") {
-    Wait("collectives", 7);
+    Wait("collectives", s, 7);
+  } else if (s.verb == "delay") {
+    Delay(s);
   } else if (s.verb == "call") {
     const int call = OpenCall(s.Word(0));
     Work(s.Number(1));

@@ -66,8 +66,10 @@ class Coder {
   void Copy(const Statement& s);
   void Item(const Statement& s);
   void Collective(const Statement& s);
-  void Mark(const std::string& event, int64_t stream);
-  void Wait(const std::string& event, int64_t stream);
+  void Mark(const std::string& event, const Statement& s, int64_t stream);
+  int DeviceOf(const Statement& s);
+  void Wait(const std::string& event, const Statement& s, int64_t stream);
+  void Delay(const Statement& s);
   void Sync(const Statement& s);
   void SyncCall(const std::string& name, Do what, int index);
 

@@ -60,8 +60,14 @@ void Coder::Kernel(const Statement& s) {
 }
 
 DeviceTask Coder::KernelTask(const Statement& s, int64_t graph) {
-  DeviceTask task{.name = s.Word(0), .stream = StreamOf(s), .graph = graph};
+  DeviceTask task{.name = s.Word(0),
+                  .stream = StreamOf(s),
+                  .device = DeviceOf(s),
+                  .graph = graph};
   task.amount = s.Number(1) * jitter_.Around(machine_.device_jitter);
+  if (step_ >= machine_.warmup + machine_.throttle_after) {
+    task.amount *= 1 + machine_.throttle_frac;
+  }
   task.fill = s.Option("fill", 1);
   task.grid = {machine_.sms * 4, 1, 1};
   ReadShape(s, "grid", task.grid);
@@ -92,6 +98,7 @@ void Coder::Memset(const Statement& s) {
   Put({.is = WorkIs::kMemset,
        .name = "Memset (Device)",
        .stream = StreamOf(s),
+       .device = DeviceOf(s),
        .amount = 1'000 + s.Number(0) / machine_.bandwidth,
        .fill = 0.5,
        .bytes = s.Number(0)});
@@ -110,7 +117,8 @@ void Coder::Copy(const Statement& s) {
   const std::string way = s.Word(0);
   const MemoryKind host =
       s.Says("pinned") ? MemoryKind::kPinned : MemoryKind::kPageable;
-  DeviceTask task{.is = WorkIs::kCopy, .stream = StreamOf(s)};
+  DeviceTask task{
+      .is = WorkIs::kCopy, .stream = StreamOf(s), .device = DeviceOf(s)};
   task.bytes = s.Number(1);
   task.source = way == "h2d" ? host : MemoryKind::kDevice;
   task.destination = way == "d2h" ? host : MemoryKind::kDevice;
@@ -171,8 +179,8 @@ void Coder::Collective(const Statement& s) {
                           .name = "nccl:" + s.Word(0),
                           .range_kind = RangeKind::kCollective});
   Work(8'000);
-  Mark("before collective", 7);
-  Wait("before collective", stream);
+  Mark("before collective", s, 7);
+  Wait("before collective", s, stream);
   const int call = OpenCall("cudaLaunchKernelExC");
   Emit(Do::kAwaitRoom);
   Work(kLaunchNs);
@@ -195,24 +203,46 @@ void Coder::Collective(const Statement& s) {
   Put(std::move(task));
   Close(call);
   Work(4'000);
-  Mark("collectives", stream);
+  Mark("collectives", s, stream);
   Close(range);
   Close(row);
 }
 
-void Coder::Mark(const std::string& event, int64_t stream) {
+int Coder::DeviceOf(const Statement& s) {
+  const int device = static_cast<int>(s.Option("device", 0));
+  if (device < 0 || device >= machine_.gpus) {
+    Fail(s, "the machine has no such gpu");
+    return 0;
+  }
+  return device;
+}
+
+void Coder::Mark(const std::string& event, const Statement& s, int64_t stream) {
   const int call = OpenCall("cudaEventRecord");
   Work(kEventCallNs);
-  marks_[event] = Put({.is = WorkIs::kMark, .stream = stream});
+  marks_[event] =
+      Put({.is = WorkIs::kMark, .stream = stream, .device = DeviceOf(s)});
   Close(call);
 }
 
-void Coder::Wait(const std::string& event, int64_t stream) {
+void Coder::Delay(const Statement& s) {
+  const int call = OpenCall("cudaLaunchHostFunc");
+  Work(kEventCallNs);
+  Put({.is = WorkIs::kDelay,
+       .stream = StreamOf(s),
+       .device = DeviceOf(s),
+       .amount = s.Number(0) * jitter_.Around(machine_.device_jitter),
+       .fill = 0});
+  Close(call);
+}
+
+void Coder::Wait(const std::string& event, const Statement& s, int64_t stream) {
   const int call = OpenCall("cudaStreamWaitEvent");
   Work(kEventCallNs);
   const auto mark = marks_.find(event);
   Put({.is = WorkIs::kWait,
        .stream = stream,
+       .device = DeviceOf(s),
        .mark = mark == marks_.end() ? -1 : mark->second});
   Close(call);
 }

@@ -24,7 +24,7 @@ void Device::Put(int index, double now) {
   DeviceTask& task = tasks_[index];
   task.submitted = now + machine_.latency_ns;
   task.left = task.amount;
-  Stream& stream = streams_[task.stream];
+  Stream& stream = streams_[{task.device, task.stream}];
   stream.queue.push_back(index);
   stream.last = index;
   ++open_;
@@ -32,7 +32,7 @@ void Device::Put(int index, double now) {
 }
 
 int Device::LastOf(int64_t stream) const {
-  const auto found = streams_.find(stream);
+  const auto found = streams_.find({0, stream});
   return found == streams_.end() ? -1 : found->second.last;
 }
 
@@ -60,8 +60,9 @@ bool Device::Begin(double now) {
         if (now < stream.free_at) break;
         task.running = true;
         task.begin = now;
-        if (load_.fill == 0 && now - idle_since_ > kSleepsAfterNs &&
-            !task.on_bus) {
+        if (loads_[task.device].fill == 0 &&
+            now - idle_since_ > kSleepsAfterNs && !task.on_bus &&
+            task.is != WorkIs::kDelay) {
           task.left += kColdNs;
         }
         if (task.is == WorkIs::kCollective) {
@@ -82,28 +83,31 @@ bool Device::Begin(double now) {
 }
 
 void Device::Measure() {
-  load_ = Load();
+  loads_ = {};
   for (const auto& [id, stream] : streams_) {
     if (stream.queue.empty()) continue;
     const DeviceTask& task = tasks_[stream.queue.front()];
     if (!task.running) continue;
     if (task.on_bus) {
-      ++(task.upload ? load_.uploads : load_.downloads);
+      Load& load = loads_[task.device];
+      ++(task.upload ? load.uploads : load.downloads);
     } else {
-      load_.fill += task.fill;
+      loads_[task.device].fill += task.fill;
     }
   }
 }
 
 double Device::RateOf(const DeviceTask& task) const {
+  if (task.is == WorkIs::kDelay) return 1;
+  const Load& load = loads_[task.device];
   if (task.on_bus) {
     const double both =
-        load_.uploads > 0 && load_.downloads > 0 ? kDuplex / 2 : 1;
-    const int beside = task.upload ? load_.uploads : load_.downloads;
+        load.uploads > 0 && load.downloads > 0 ? kDuplex / 2 : 1;
+    const int beside = task.upload ? load.uploads : load.downloads;
     return std::min(task.rate, machine_.pcie * both / std::max(beside, 1));
   }
-  double rate = load_.fill > 1 ? 1 / load_.fill : 1;
-  if (load_.uploads + load_.downloads > 0) rate *= 1 - kCopyBeside;
+  double rate = load.fill > 1 ? 1 / load.fill : 1;
+  if (load.uploads + load.downloads > 0) rate *= 1 - kCopyBeside;
   return rate;
 }
 

@@ -3,8 +3,10 @@
 // a constant rate.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "support/simulator/program_code.h"
@@ -38,6 +40,7 @@ class Device {
   int LastOf(int64_t stream) const;
 
  private:
+  using Key = std::pair<int, int64_t>;  // device and stream
   struct Stream {
     std::deque<int> queue;
     double free_at = 0;
@@ -55,8 +58,8 @@ class Device {
   const Machine& machine_;
   std::vector<DeviceTask>& tasks_;
   std::vector<Meeting>& meetings_;
-  std::map<int64_t, Stream> streams_;
-  Load load_;
+  std::map<Key, Stream> streams_;
+  std::array<Load, kMostGpus> loads_;  // by device
   int outstanding_ = 0, open_ = 0;
   double idle_since_ = 0;
 };

@@ -13,11 +13,32 @@ int64_t SettingOf(const Machine& machine, const char* name, int64_t other) {
                                          : std::atoll(found->second.c_str());
 }
 
+// At the end of a step that is the `number`-th recorded one.
+DeviceSample SampleOf(const Machine& machine, int number, int64_t time_ns) {
+  const auto bytes = [](double amount) {
+    return amount < 0 ? int64_t{-1} : std::llround(amount);
+  };
+  const bool throttled = number >= machine.throttle_after;
+  DeviceSample sample{.time_ns = time_ns};
+  sample.sm_clock_mhz = static_cast<int32_t>(
+      throttled ? 1980 / (1 + machine.throttle_frac) : 1980);
+  sample.throttle_reasons = throttled ? machine.throttle_reasons : 0;
+  if (machine.allocated < 0) return sample;
+  sample.total_bytes = bytes(machine.device_bytes);
+  sample.allocated_bytes = bytes(machine.allocated);
+  sample.reserved_bytes =
+      bytes(machine.reserved + number * machine.reserved_growth);
+  sample.inactive_split_bytes = bytes(machine.stuck);
+  sample.alloc_retries = machine.retries;
+  sample.out_of_memory = 0;
+  return sample;
+}
+
 }  // namespace
 
 void AddLiveRows(const Machine& machine, const RankCode& code,
-                 const std::vector<Rank::Usage>& usage, double clock_ns,
-                 TraceBuilder& builder) {
+                 const std::vector<Rank::Usage>& usage, int device,
+                 double clock_ns, TraceBuilder& builder) {
   const auto host = [&](double ns) { return std::llround(ns + clock_ns); };
 
   if (machine.has_loader) {
@@ -43,6 +64,13 @@ void AddLiveRows(const Machine& machine, const RankCode& code,
     settings.matmul_precision =
         builder.Intern(settings.tf32_cublas == 1 ? "high" : "highest");
     builder.Add(settings);
+    if (machine.samples) {
+      DeviceSample sample =
+          SampleOf(machine, row.step - machine.warmup, host(row.end));
+      sample.step = row.step;
+      sample.device = device;
+      builder.Add(sample);
+    }
     const size_t i = static_cast<size_t>(row.step);
     if (i + 1 >= usage.size()) continue;
     builder.Add(HostUsage{

@@ -1,5 +1,5 @@
-// What only a live recording holds: the loader, settings and what the operating
-// system counted, once per step.
+// What only a live recording holds: the loader, settings, what the operating
+// system counted, clocks and memory of the device, once per step.
 #pragma once
 
 #include <stepscope/trace_builder.h>
@@ -13,7 +13,7 @@ namespace stepscope::simulator {
 
 // `clock_ns` is added to all times.
 void AddLiveRows(const Machine& machine, const RankCode& code,
-                 const std::vector<Rank::Usage>& usage, double clock_ns,
-                 TraceBuilder& builder);
+                 const std::vector<Rank::Usage>& usage, int device,
+                 double clock_ns, TraceBuilder& builder);
 
 }  // namespace stepscope::simulator

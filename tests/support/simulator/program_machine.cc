@@ -18,6 +18,7 @@ void ReadGpu(const Statement& s, Machine& machine) {
   machine.sms = static_cast<int>(s.Option("sms", machine.sms));
   machine.compute_capability = s.Option("cc", machine.compute_capability);
   machine.device_bytes = s.Option("memory", machine.device_bytes);
+  machine.gpus = static_cast<int>(s.Option("count", machine.gpus));
 }
 
 void ReadLoader(const Statement& s, Machine& machine) {
@@ -60,6 +61,18 @@ bool Read(const Statement& s, Machine& machine) {
     machine.device_jitter = s.Option("device", machine.device_jitter);
     machine.loader_jitter = s.Option("loader", machine.loader_jitter);
     machine.clock_error_ns = s.Option("clock", machine.clock_error_ns);
+  } else if (s.verb == "throttle") {
+    machine.samples = true;
+    machine.throttle_frac = s.Number(0);
+    machine.throttle_after = static_cast<int>(s.Option("after", 2));
+    machine.throttle_reasons = static_cast<int64_t>(s.Option("reasons", 4));
+  } else if (s.verb == "allocator") {
+    machine.samples = true;
+    machine.allocated = s.Option("used", -1);
+    machine.reserved = s.Option("reserved", -1);
+    machine.stuck = s.Option("stuck", -1);
+    machine.reserved_growth = s.Option("growth", 0);
+    machine.retries = static_cast<int64_t>(s.Option("retries", 0));
   } else if (s.verb == "set") {
     machine.settings[s.Word(0)] = s.Word(1);
   } else {
@@ -82,6 +95,9 @@ absl::StatusOr<Machine> MachineOf(const std::vector<Statement>& program) {
     has_step |= statement.verb == "step";
   }
   if (!has_step) return absl::InvalidArgumentError("there is no step { }");
+  if (machine.gpus < 1 || machine.gpus > kMostGpus) {
+    return absl::InvalidArgumentError("a process drives 1 to 8 gpus");
+  }
   if (machine.cores < 1 || machine.threads < 1 || machine.steps < 1 ||
       machine.warmup < 0 || machine.ranks < 1 || machine.workers < 0) {
     return absl::InvalidArgumentError(

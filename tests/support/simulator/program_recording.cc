@@ -46,7 +46,7 @@ class Recorder {
       if (task.step >= machine_.warmup) AddTask(task);
     }
     if (machine_.live) {
-      AddLiveRows(machine_, code_, usage, skew_ns_, builder_);
+      AddLiveRows(machine_, code_, usage, rank_, skew_ns_, builder_);
     }
     return builder_.Build();
   }
@@ -85,7 +85,10 @@ class Recorder {
       device.sm_count = machine_.sms;
       device.max_threads_per_sm = 2048;
       device.warp_size = 32;
-      run.devices.push_back(device);
+      for (int i = 0; i < machine_.gpus; ++i) {
+        run.devices.push_back(device);
+        ++device.ordinal;
+      }
     }
     if (!machine_.live) return;
     run.training_thread = training_;
@@ -112,6 +115,7 @@ class Recorder {
       }
       if (machine_.sync_rows) builder_.Watch(Kind::kSync);
     }
+    if (machine_.samples) builder_.Watch(Kind::kDeviceSample);
     if (machine_.live) {
       for (Kind kind :
            {Kind::kSettings, Kind::kHostUsage, Kind::kLoader, Kind::kMemory}) {
@@ -220,11 +224,14 @@ class Recorder {
 
   void AddTask(const DeviceTask& task) {
     if (task.begin < 0) return;
-    if (task.is == WorkIs::kMark || task.is == WorkIs::kWait) return;
+    if (task.is == WorkIs::kMark || task.is == WorkIs::kWait ||
+        task.is == WorkIs::kDelay) {
+      return;
+    }
     DeviceWork work{.begin_ns = OnDevice(task.begin),
                     .end_ns = OnDevice(task.end),
                     .correlation = task.correlation,
-                    .device = rank_,
+                    .device = rank_ + task.device,
                     .stream = task.stream,
                     .context = 1};
     const NameId name = builder_.Intern(task.name);

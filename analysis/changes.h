@@ -1,0 +1,25 @@
+// An Edit told to those who make the change: people and programs.
+#pragma once
+
+#include <stepscope/report.h>
+#include <stepscope/trace.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "edit.h"
+
+namespace stepscope {
+
+// "1 loader worker", "batch x 2". `steps` is the number of steps that `edit`
+// was made for.
+std::vector<std::string> ChangesInWords(const Edit& edit, size_t steps);
+
+// The largest batch any loader makes; -1 if none tells.
+int64_t BatchSize(const Trace& trace);
+
+// What `edit` sets. Changes to single pieces of work are no settings.
+std::vector<Setting> SettingsOf(const Edit& edit, int64_t batch_size);
+
+}  // namespace stepscope

@@ -1,0 +1,134 @@
+#include "inferred_steps.h"
+
+#include <gtest/gtest.h>
+#include <stepscope/analysis.h>
+
+#include <numeric>
+#include <string>
+
+#include "support/trace_text.h"
+
+namespace stepscope {
+namespace {
+
+std::string Range(int64_t begin, int64_t end, const std::string& rest) {
+  return "range " + std::to_string(begin) + ".." + std::to_string(end) +
+         " thread=0 " + rest + "\n";
+}
+
+std::string Op(int64_t begin, int64_t end, const std::string& rest) {
+  return "op " + std::to_string(begin) + ".." + std::to_string(end) +
+         " thread=0 " + rest + "\n";
+}
+
+// `turns` ranges of 80 ns, one every 100, with an op in each.
+std::string Turns(int turns, const std::string& kind, const std::string& name,
+                  bool numbered = false) {
+  std::string text;
+  for (int i = 0; i < turns; ++i) {
+    text += Range(100 * i, 100 * i + 80,
+                  "kind=" + kind + " " + name +
+                      (numbered ? std::to_string(i) : std::string()));
+    text += Op(100 * i + 10, 100 * i + 70, "aten::mm");
+  }
+  return text;
+}
+
+InferredSteps Infer(const std::string& text) {
+  return InferSteps(TraceFromText(text), 0);
+}
+
+TEST(InferredStepsTest, UpdatesWithoutABackwardPassBetweenAreOne) {
+  std::string text;
+  for (int i = 0; i < 3; ++i) {
+    text += Op(100 * i, 100 * i + 10, "kind=backward MmBackward0");
+    text += Range(100 * i + 20, 100 * i + 30,
+                  "kind=optimizer Optimizer.step#SGD.step");
+    text += Range(100 * i + 40, 100 * i + 60,
+                  "kind=optimizer Optimizer.step#Adam.step");
+  }
+  const InferredSteps steps = Infer(text);
+  ASSERT_EQ(steps.windows.size(), 2u);
+  EXPECT_EQ(steps.windows[0].host, (Span{60, 160}));
+  EXPECT_EQ(steps.told_by, "the ends of Optimizer.step");
+}
+
+TEST(InferredStepsTest, ARepeatedAnnotationThatNamesAStepTellsThem) {
+  const InferredSteps steps = Infer(Turns(4, "user", "handle_request_", true));
+  ASSERT_EQ(steps.windows.size(), 4u);
+  EXPECT_EQ(steps.windows[0].host, (Span{0, 100}));
+  EXPECT_EQ(steps.windows[3].host, (Span{300, 380}));
+  EXPECT_NE(steps.told_by.find("handle_request_#"), std::string::npos);
+}
+
+TEST(InferredStepsTest, TwoTurnsShowNoRepeat) {
+  EXPECT_TRUE(Infer(Turns(2, "user", "iteration")).windows.empty());
+  EXPECT_EQ(Infer(Turns(3, "user", "iteration")).windows.size(), 3u);
+}
+
+TEST(InferredStepsTest, LayersAreNoSteps) {
+  EXPECT_TRUE(Infer(Turns(12, "user", "layer_", true)).windows.empty());
+  EXPECT_TRUE(Infer(Turns(12, "user", "attention")).windows.empty());
+  EXPECT_EQ(Infer(Turns(12, "user", "attention")).told_by, "");
+}
+
+TEST(InferredStepsTest, AForwardThatIsFollowedByBackwardBeginsAStep) {
+  std::string text;
+  for (int i = 0; i < 4; ++i) {
+    text += Range(100 * i, 100 * i + 30, "kind=module ResNet_0");
+    text += Range(100 * i + 5, 100 * i + 15, "kind=module Conv2d_0");
+    text += Op(100 * i + 5, 100 * i + 15, "aten::conv2d");
+    text += Op(100 * i + 40, 100 * i + 90, "kind=backward MmBackward0");
+  }
+  const InferredSteps steps = Infer(text);
+  // The last forward's backward has no end that anything tells.
+  ASSERT_EQ(steps.windows.size(), 3u);
+  EXPECT_EQ(steps.windows[2].host, (Span{200, 300}));
+  EXPECT_NE(steps.told_by.find("ResNet_0"), std::string::npos);
+}
+
+TEST(InferredStepsTest, EachBatchBeginsAStep) {
+  std::string text;
+  for (int i = 0; i < 4; ++i) {
+    text += Range(100 * i, 100 * i + 10,
+                  "kind=loader enumerate(DataLoader)#_SingleProcess"
+                  "DataLoaderIter.__next__");
+    text += Op(100 * i + 20, 100 * i + 90, "aten::mm");
+  }
+  const InferredSteps steps = Infer(text);
+  ASSERT_EQ(steps.windows.size(), 3u);
+  EXPECT_EQ(steps.windows[2].host, (Span{200, 300}));
+}
+
+TEST(InferredStepsTest, TurnsThatCoverLessThanHalfOfTheRecordingAreNoSteps) {
+  const std::string turns = Turns(4, "user", "iteration");
+  EXPECT_FALSE(Infer(turns + Op(700, 750, "aten::mm")).windows.empty());
+  EXPECT_TRUE(Infer(turns + Op(700, 800, "aten::mm")).windows.empty());
+}
+
+TEST(WholeRecordingTest, IsSplitWhereThereAreNoSteps) {
+  const Report report = Analyze(TraceFromText(R"(
+    op 0..1000 thread=0 aten::mm
+    runtime_call 100..200 thread=0 correlation=1 cudaLaunchKernel
+    kernel 300..4300 correlation=1 k
+  )"));
+  EXPECT_EQ(report.steps.count, 0);
+  EXPECT_TRUE(report.time_split_ms.empty());
+  EXPECT_DOUBLE_EQ(report.recording_ms, 4300e-6);
+  double sum = 0;
+  for (const auto& [cause, ms] : report.recording_split_ms) sum += ms;
+  EXPECT_NEAR(sum, report.recording_ms, 1e-9);
+  EXPECT_DOUBLE_EQ(report.recording_split_ms.at("compute"), 4000e-6);
+  EXPECT_NE(ToText(report, TextOptions()).find("all of it"), std::string::npos);
+}
+
+TEST(WholeRecordingTest, StepsLeaveNothingToSayOfIt) {
+  const Report report = Analyze(TraceFromText(R"(
+    step 0..1000 thread=0 number=1
+    op 0..900 thread=0 aten::mm
+  )"));
+  EXPECT_TRUE(report.recording_split_ms.empty());
+}
+
+}  // namespace
+}  // namespace stepscope

@@ -1,0 +1,84 @@
+#include "op_growth.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "analysis/cpu_text.h"
+
+namespace stepscope {
+namespace {
+
+// 32 x 64 x 8 x 8 by 64 x 64 x 3 x 3: 151 million operations.
+constexpr const char* kWide =
+    "inputs=(float[32,64,8,8],float[64,64,3,3],,=\"[1, 1]\",=\"[1, 1]\","
+    "=\"[1, 1]\",=\"1\") aten::conv2d";
+// As many operations on weights of 9.4 MB.
+constexpr const char* kDeep =
+    "inputs=(float[32,512,1,1],float[512,512,3,3],,=\"[1, 1]\",=\"[1, 1]\","
+    "=\"[1, 1]\",=\"1\") aten::conv2d";
+// Moves 12 MB.
+constexpr const char* kStream =
+    "inputs=(float[1000,1000],float[1000,1000]) aten::add_";
+
+std::vector<double> FixedUs(const CpuText& text) {
+  const Trace trace = text.Recorded();
+  std::vector<RowId> rows;
+  for (RowId row = 0; row < trace.ops().size(); ++row) rows.push_back(row);
+  const OpGrowth growth(trace, rows);
+  std::vector<double> fixed;
+  for (RowId row : rows) fixed.push_back(growth.FixedNs(row) * 1e-3);
+  return fixed;
+}
+
+TEST(OpGrowthTest, WhatTheBestOfItsKindDoesFasterIsTheWeights) {
+  CpuText text;
+  text.Op(kWide, 1000);
+  text.Op(kDeep, 1600);
+  text.Op(kStream, 400);  // 30 GB/s
+  const std::vector<double> fixed = FixedUs(text);
+  EXPECT_NEAR(fixed[0], 0, 1);
+  EXPECT_NEAR(fixed[1], 600, 10);
+  EXPECT_DOUBLE_EQ(fixed[2], 0);  // no weights: all of it grows
+}
+
+TEST(OpGrowthTest, NoMoreThanTheirSizeExplains) {
+  CpuText text;
+  text.Op(kWide, 1000);
+  text.Op(kDeep, 9000);
+  text.Op(kStream, 400);
+  // 9.4 MB go by three times, at a third of 30 GB/s.
+  EXPECT_NEAR(FixedUs(text)[1], 3 * 9437 * 3 / 30, 30);
+}
+
+TEST(OpGrowthTest, TakesTheResultFromWhoTakesItWhereStridesAreUnknown) {
+  CpuText text;
+  text.Op("inputs=(float[32,64,8,8],float[64,64,3,3]) aten::conv2d", 1000);
+  text.Op("inputs=(float[32,64,8,8]) aten::relu_", 10);
+  text.Op("inputs=(float[32,512,1,1],float[512,512,3,3]) aten::conv2d", 1600);
+  text.Op("inputs=(float[32,512,1,1]) aten::relu_", 10);
+  text.Op(kStream, 400);
+  EXPECT_NEAR(FixedUs(text)[2], 600, 10);
+}
+
+TEST(OpGrowthTest, SmallWeightsExplainNothing) {
+  CpuText text;
+  text.Op(kWide, 1000);
+  // A slow convolution of three channels.
+  text.Op(
+      "inputs=(float[32,3,32,32],float[8,3,3,3],,=\"[1, 1]\",=\"[1, 1]\","
+      "=\"[1, 1]\",=\"1\") aten::conv2d",
+      1000);
+  text.Op(kStream, 400);
+  EXPECT_LT(FixedUs(text)[1], 1);
+}
+
+TEST(OpGrowthTest, WithoutShapesEverythingGrows) {
+  CpuText text;
+  text.Op("aten::conv2d", 1000);
+  text.Op("aten::mm", 1000);
+  EXPECT_EQ(FixedUs(text), (std::vector<double>{0, 0}));
+}
+
+}  // namespace
+}  // namespace stepscope

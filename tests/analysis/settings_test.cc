@@ -1,0 +1,62 @@
+// What a report says for programs to set, and what a comparison replays when
+// settings were changed.
+#include <gtest/gtest.h>
+#include <stepscope/analysis.h>
+#include <stepscope/compare.h>
+
+#include <string>
+
+#include "analysis/simulator.h"
+#include "changes.h"
+
+namespace stepscope {
+namespace {
+
+Loop OneThread() { return {.batch_ms = 37, .ops = Ops(40, 2.5), .cores = 8}; }
+
+TEST(SettingsTest, AFindingAndThePlanSayWhatToSet) {
+  const Report report = Analyze(Simulate(OneThread()).trace);
+  const Finding* loading = nullptr;
+  for (const Finding& finding : report.findings) {
+    if (finding.id == "sync-data-loading") loading = &finding;
+  }
+  ASSERT_NE(loading, nullptr);
+  EXPECT_EQ(loading->settings, (std::vector<Setting>{{"workers", int64_t{1}}}));
+  EXPECT_FALSE(report.plan.settings.empty());
+  EXPECT_NE(ToJson(report).find("\"workers\": 1"), std::string::npos);
+}
+
+TEST(SettingsTest, ABatchIsAbsoluteWhereItsSizeIsKnown) {
+  EXPECT_EQ(SettingsOf({.batch = 2}, 32),
+            (std::vector<Setting>{{"batch_size", int64_t{64}}}));
+  EXPECT_EQ(SettingsOf({.batch = 2}, -1),
+            (std::vector<Setting>{{"batch_factor", 2.0}}));
+  EXPECT_TRUE(SettingsOf({}, 32).empty());
+}
+
+TEST(SettingsTest, ComparingReplaysWhatWasSetNotWhatWasAdvised) {
+  Loop after = OneThread();
+  after.threads = 2;  // eight are advised
+  const Comparison c =
+      Compare(Simulate(OneThread()).trace, Simulate(after).trace);
+  EXPECT_EQ(c.changed, (std::vector<std::string>{"2 intra-op threads"}));
+  EXPECT_EQ(c.predicted_is, GainKind::kPredicted);
+  EXPECT_NEAR(c.predicted.expected_ms, c.measured.expected_ms, 3);
+  EXPECT_GT(c.measured.expected_ms, 40);
+}
+
+TEST(SettingsTest, ComparingPredictsALossToo) {
+  Loop before = OneThread();
+  before.threads = 8;
+  Loop after = before;
+  after.threads = 1;
+  const Comparison c = Compare(Simulate(before).trace, Simulate(after).trace);
+  EXPECT_LT(c.measured.expected_ms, -50);
+  EXPECT_NEAR(c.predicted.expected_ms / c.measured.expected_ms, 1, 0.1);
+  EXPECT_LT(c.predicted.low_ms, c.predicted.expected_ms);
+  EXPECT_GT(c.predicted.high_ms, c.predicted.expected_ms);
+  EXPECT_NE(ToText(c).find("lost"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace stepscope

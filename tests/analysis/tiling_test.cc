@@ -1,0 +1,45 @@
+#include "tiling.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "steps.h"
+#include "support/trace_text.h"
+
+namespace stepscope {
+namespace {
+
+// Six steps in two beats of three: the first of each waits long for its batch,
+// and the device falls behind by 8, 16 and 24 us until it has caught up again.
+// The device's work of the step before the window is not recorded. `lead_us`:
+// until the first step launches.
+Span FirstTile(int64_t lead_us) {
+  std::string text = "run training_thread=0\n";
+  int64_t now = 0;
+  for (int i = 0; i < 6; ++i) {
+    const bool waits = i % 3 == 0;
+    const int64_t lead = i == 0 ? lead_us : waits ? 1000 : 10;
+    const int64_t end = now + lead + 8;
+    const int64_t lag = 8 * (i % 3 + 1);
+    const auto ns = [](int64_t us) { return std::to_string(1000 * us); };
+    const std::string id = " correlation=" + std::to_string(i);
+    text += "step " + ns(now) + ".." + ns(end) +
+            " thread=0 number=" + std::to_string(i) + "\nruntime_call " +
+            ns(now + lead) + ".." + ns(now + lead + 2) + " thread=0" + id +
+            " cudaLaunchKernel\nkernel " + ns(end + lag - 16) + ".." +
+            ns(end + lag) + id + " k\n";
+    now = end;
+  }
+  std::vector<StepWindow> windows = FindSteps(TraceFromText(text)).windows;
+  return windows[0].tiled;
+}
+
+TEST(TilingTest, TheFirstTileBeginsAsStepsLikeTheFirstDo) {
+  // As before the other step that waits: 24 us behind the host.
+  EXPECT_EQ(FirstTile(1000).begin_ns, 24'000);
+  EXPECT_EQ(FirstTile(1150).begin_ns, 24'000);
+}
+
+}  // namespace
+}  // namespace stepscope
