@@ -3,6 +3,8 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 
 namespace measure {
 namespace {
@@ -19,6 +21,28 @@ double NumberOf(dom::object object, std::string_view key) {
   return object[key].get(number) ? 0 : number;
 }
 
+// Whole numbers without a point, so that they can be a flag's value.
+std::string SettingText(dom::element value) {
+  std::string_view text;
+  double number = 0;
+  if (!value.get(text)) return std::string(text);
+  if (value.get(number)) return simdjson::minify(value);
+  if (number == std::floor(number) && std::abs(number) < 1e9) {
+    return std::to_string(static_cast<int64_t>(number));
+  }
+  return std::to_string(number);
+}
+
+std::map<std::string, std::string> ReadSettings(dom::object object) {
+  std::map<std::string, std::string> settings;
+  dom::object named;
+  if (object["settings"].get(named)) return settings;
+  for (const auto& [key, value] : named) {
+    settings[std::string(key)] = SettingText(value);
+  }
+  return settings;
+}
+
 AdvisedChange ReadFinding(dom::object finding) {
   AdvisedChange change;
   change.id = TextOf(finding, "id");
@@ -33,17 +57,7 @@ AdvisedChange ReadFinding(dom::object finding) {
     change.gain_high_ms = NumberOf(part, "high");
   }
   if (!finding["fix"].get(part)) change.fix = TextOf(part, "cpp");
-  if (!finding["changes"].get(part)) {
-    for (const auto& [key, value] : part) {
-      double number = 0;
-      bool flag = false;
-      if (!value.get(number)) {
-        change.changes[std::string(key)] = number;
-      } else if (!value.get(flag) && flag) {
-        change.changes[std::string(key)] = 1;
-      }
-    }
-  }
+  change.settings = ReadSettings(finding);
   return change;
 }
 
@@ -68,7 +82,7 @@ absl::StatusOr<Advice> ParseAdvice(std::string_view json,
     return absl::DataLossError(path + ": " + simdjson::error_message(error));
   }
   int64_t version = 0;
-  dom::object steps, run;
+  dom::object steps, run, plan;
   dom::array findings;
   if (root["version"].get(version) || version != 1 ||
       root["steps"].get(steps) || root["findings"].get(findings)) {
@@ -84,6 +98,11 @@ absl::StatusOr<Advice> ParseAdvice(std::string_view json,
   }
   if (!root["run"].get(run)) {
     advice.usable_cores = static_cast<int>(NumberOf(run, "usable_cores"));
+  }
+  if (!root["plan"].get(plan)) {
+    advice.plan = {.settings = ReadSettings(plan),
+                   .before_ms = NumberOf(plan, "step_before_ms"),
+                   .after_ms = NumberOf(plan, "step_after_ms")};
   }
   for (dom::element element : findings) {
     dom::object finding;

@@ -22,14 +22,21 @@ struct AdvisedChange {
   std::string evidence = {};
   std::string where = {};
   std::string fix = {};  // in C++
-  // What to set, by the report's own names: {"workers", 1}; a flag is 1.
-  // Empty where the fix is no number.
-  std::map<std::string, double> changes = {};
+  // What to set, by the report's own names: {"workers", "1"}, {"set_to_none",
+  // "true"}. Empty where the fix is no setting.
+  std::map<std::string, std::string> settings = {};
 
   // Worth doing, says the report: it is more than a note and wins time.
   bool ToBeDone() const {
     return severity != "note" && gain_is != "none" && gain_ms > 0;
   }
+};
+
+// All that is to be done, together.
+struct AdvisedPlan {
+  std::map<std::string, std::string> settings = {};  // as above
+  double before_ms = 0;                              // 0: nothing is planned
+  double after_ms = 0;
 };
 
 struct Advice {
@@ -39,6 +46,8 @@ struct Advice {
   double cov = 0;      // how much they vary: standard deviation / mean
   int usable_cores = -1;
   std::vector<AdvisedChange> findings;  // in the report's order
+
+  AdvisedPlan plan;
 
   // Nothing is left that is worth doing.
   bool Healthy() const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <string_view>
 
 namespace measure {
@@ -11,27 +12,31 @@ namespace {
 constexpr int kBatch = 32;
 constexpr int kThreads = 1;
 const Settings& Defaults() {
-  static const Settings* const settings =
-      new Settings(*Settings::Parse("--workers 0 --set-to-none 1 --sgd loop"));
+  static const Settings* const settings = new Settings(*Settings::Parse(
+      "--batch 32 --workers 0 --threads 1 --set-to-none 1 --sgd loop"));
   return *settings;
 }
 
-// A name in a finding's "changes", and the flag that does it.
-struct NamedChange {
+// A name in a finding's "settings", and the flag of the sample that it is.
+enum class Means { kValue, kFactor, kOnIf, kOffIf };
+struct NamedSetting {
   const char* name;
   const char* flag;
-  // "N": the number; "xN": what it was, times the number; else this value,
-  // once the number is not 0.
-  const char* value;
+  Means means;
+  const char* word = "";   // kOnIf, kOffIf: the value that means it
+  const char* value = "";  // kOnIf: what the flag gets
 };
-constexpr NamedChange kNamedChanges[] = {
-    {"workers", "--workers", "N"},
-    {"intra_op_threads", "--threads", "N"},
-    {"batch_times", "--batch", "xN"},
-    {"set_to_none", "--set-to-none", "1"},
-    {"channels_last", "--channels-last", ""},
-    {"fused_optimizer", "--sgd", "fused"},
-    {"foreach_optimizer", "--sgd", "foreach"},
+constexpr NamedSetting kNamedSettings[] = {
+    {"workers", "--workers", Means::kValue},
+    {"intra_op_threads", "--threads", Means::kValue},
+    {"batch_size", "--batch", Means::kValue},
+    {"batch_factor", "--batch", Means::kFactor},
+    {"set_to_none", "--set-to-none", Means::kOnIf, "true", "1"},
+    {"optimizer_step", "--sgd", Means::kValue},
+    {"memory_format", "--channels-last", Means::kOnIf, "channels_last"},
+    {"validation_gradients", "--validate-grad", Means::kOffIf, "false"},
+    {"conv_bias", "--conv-bias", Means::kOffIf, "false"},
+    {"anomaly_mode", "--anomaly-mode", Means::kOffIf, "false"},
 };
 
 // What follows from the finding alone. Of several rows the first one counts
@@ -81,24 +86,6 @@ constexpr Cause kCauses[] = {
     {"zero-grad-kernels", "zero-gradients", ""},
 };
 
-Settings FollowNamed(const AdvisedChange& change, Settings settings) {
-  for (const NamedChange& named : kNamedChanges) {
-    const auto at = change.changes.find(named.name);
-    if (at == change.changes.end()) continue;
-    const std::string_view value = named.value;
-    const double number = at->second;
-    if (value == "N") {
-      settings.Set(named.flag, std::to_string(std::lround(number)));
-    } else if (value == "xN") {
-      const double product = number * settings.Number(named.flag, kBatch);
-      settings.Set(named.flag, std::to_string(std::lround(product)));
-    } else if (number != 0) {
-      settings.Set(named.flag, named.value);
-    }
-  }
-  return settings;
-}
-
 // For findings that name no number: as little as they can mean.
 Settings FollowNumber(const AdvisedChange& change, const Advice& advice,
                       Settings settings) {
@@ -127,9 +114,8 @@ bool Says(const AdvisedChange& change, std::string_view text) {
          change.fix.find(text) != std::string::npos;
 }
 
-// Both do the same.
 bool Same(const Settings& a, const Settings& b) {
-  return Defaults().With(a) == Defaults().With(b);
+  return Spelled(a) == Spelled(b);
 }
 
 Habit MakeHabit(const char* name, const char* on, const char* off = "",
@@ -142,7 +128,7 @@ Habit MakeHabit(const char* name, const char* on, const char* off = "",
 
 Settings Follow(const AdvisedChange& change, const Advice& advice,
                 const Settings& settings) {
-  Settings next = FollowNamed(change, settings);
+  Settings next = FollowNames(change.settings, settings);
   if (!Same(next, settings)) return next;
   for (const Cause& cause : kCauses) {
     if (change.id != cause.finding || !Says(change, cause.says)) continue;
@@ -160,6 +146,29 @@ Settings Follow(const AdvisedChange& change, const Advice& advice,
   }
   return FollowNumber(change, advice, settings);
 }
+
+Settings FollowNames(const std::map<std::string, std::string>& names,
+                     Settings settings) {
+  for (const NamedSetting& named : kNamedSettings) {
+    const auto at = names.find(named.name);
+    if (at == names.end()) continue;
+    const std::string& value = at->second;
+    if (named.means == Means::kValue) {
+      settings.Set(named.flag, value);
+    } else if (named.means == Means::kFactor) {
+      const double times = std::strtod(value.c_str(), nullptr);
+      const int batch = settings.Number(named.flag, kBatch);
+      settings.Set(named.flag, std::to_string(std::lround(times * batch)));
+    } else if (value == named.word && named.means == Means::kOnIf) {
+      settings.Set(named.flag, named.value);
+    } else if (value == named.word) {
+      settings.Drop(named.flag);
+    }
+  }
+  return settings;
+}
+
+Settings Spelled(const Settings& settings) { return Defaults().With(settings); }
 
 const std::vector<Habit>& CpuHabits() {
   static const std::vector<Habit>* const habits = new std::vector<Habit>{

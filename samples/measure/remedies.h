@@ -2,6 +2,7 @@
 // habits that the sample can be given.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,15 @@ namespace measure {
 // first of them.
 Settings Follow(const AdvisedChange& change, const Advice& advice,
                 const Settings& settings);
+
+// `settings` with what a finding or a plan sets by the report's names; the same
+// as before if no flag of the sample is one of them.
+Settings FollowNames(const std::map<std::string, std::string>& names,
+                     Settings settings);
+
+// `settings` with the value of every flag that the sample would fall back to
+// and that climbs change: settings that do the same are equal then.
+Settings Spelled(const Settings& settings);
 
 // What some programs do without need, as flags.
 struct Habit {

@@ -1,6 +1,7 @@
 #include "settings.h"
 
 #include <charconv>
+#include <iterator>
 #include <sstream>
 #include <utility>
 
@@ -18,10 +19,14 @@ std::string Typed(const std::string& flag, const std::string& value) {
 }  // namespace
 
 absl::StatusOr<Settings> Settings::Parse(std::string_view text) {
-  Settings settings;
   std::istringstream words{std::string(text)};
+  return Of({std::istream_iterator<std::string>(words), {}});
+}
+
+absl::StatusOr<Settings> Settings::Of(const std::vector<std::string>& words) {
+  Settings settings;
   std::string open;  // the flag that may still get a value
-  for (std::string word; words >> word;) {
+  for (const std::string& word : words) {
     if (!IsFlag(word)) {
       if (open.empty()) {
         return absl::InvalidArgumentError("'" + word +

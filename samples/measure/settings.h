@@ -19,6 +19,8 @@ class Settings {
   // value counts.
   // Errors: InvalidArgument, if something is neither flag nor value.
   static absl::StatusOr<Settings> Parse(std::string_view text);
+  // The same of words as a shell has parted them.
+  static absl::StatusOr<Settings> Of(const std::vector<std::string>& words);
 
   // Both with the flag's dashes; an empty value for a flag that takes none.
   void Set(const std::string& flag, std::string value = "");

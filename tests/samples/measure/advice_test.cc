@@ -12,8 +12,9 @@ constexpr char kAdvice[] = R"({
     {"id": "cores-idle", "severity": "high", "gain_is": "predicted",
      "gain_ms_per_step": {"expected": 20, "low": 15, "high": 25},
      "evidence": "e", "where": "w", "fix": {"cpp": "f", "python": "p"},
-     "changes": {"intra_op_threads": 2, "set_to_none": true, "bf16": false,
-                 "words": "no"}},
+     "settings": {"intra_op_threads": 2, "set_to_none": true,
+                  "conv_bias": false, "batch_factor": 1.5,
+                  "optimizer_step": "fused"}},
     {"id": "noted", "severity": "note", "gain_is": "bound",
      "gain_ms_per_step": {"expected": 3, "low": 0, "high": 3}},
     {"id": "costless", "severity": "low", "gain_is": "none",
@@ -34,8 +35,12 @@ TEST(AdviceTest, ReadsWhatAProgramCanFollow) {
   EXPECT_EQ(first.gain_low_ms, 15);
   EXPECT_EQ(first.gain_high_ms, 25);
   EXPECT_EQ(first.fix, "f");
-  EXPECT_EQ(first.changes, (std::map<std::string, double>{
-                               {"intra_op_threads", 2}, {"set_to_none", 1}}));
+  EXPECT_EQ(first.settings,
+            (std::map<std::string, std::string>{{"intra_op_threads", "2"},
+                                                {"set_to_none", "true"},
+                                                {"conv_bias", "false"},
+                                                {"batch_factor", "1.500000"},
+                                                {"optimizer_step", "fused"}}));
 }
 
 TEST(AdviceTest, OnlyWhatIsMoreThanANoteAndWinsTimeIsToBeDone) {

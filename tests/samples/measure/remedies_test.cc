@@ -13,22 +13,31 @@ Settings After(AdvisedChange change, const char* settings, int cores = 2) {
   return Follow(change, advice, Of(settings));
 }
 
-TEST(FollowTest, WhatTheReportSetsInNumbersIsSet) {
-  EXPECT_EQ(
-      After({.id = "x", .changes = {{"workers", 2}, {"intra_op_threads", 1}}},
-            "--threads 2"),
-      Of("--workers 2 --threads 1"));
-  EXPECT_EQ(After({.id = "x", .changes = {{"batch_times", 2}}}, ""),
-            Of("--batch 64"));
-  EXPECT_EQ(After({.id = "x", .changes = {{"batch_times", 4}}}, "--batch 16"),
-            Of("--batch 64"));
-  EXPECT_EQ(After({.id = "x", .changes = {{"channels_last", 1}}}, ""),
-            Of("--channels-last"));
+AdvisedChange Sets(const char* name, const char* value) {
+  return {.id = "x", .settings = {{name, value}}};
 }
 
-TEST(FollowTest, NamesThatNoFlagKnowsChangeNothing) {
-  EXPECT_EQ(After({.id = "x", .changes = {{"phase_of_moon", 1}}}, "--a"),
-            Of("--a"));
+TEST(FollowTest, WhatTheReportSetsIsSet) {
+  EXPECT_EQ(After({.id = "x",
+                   .settings = {{"workers", "2"}, {"intra_op_threads", "1"}}},
+                  "--threads 2"),
+            Of("--workers 2 --threads 1"));
+  EXPECT_EQ(After(Sets("batch_size", "128"), ""), Of("--batch 128"));
+  EXPECT_EQ(After(Sets("batch_factor", "2"), ""), Of("--batch 64"));
+  EXPECT_EQ(After(Sets("batch_factor", "1.5"), "--batch 16"), Of("--batch 24"));
+  EXPECT_EQ(After(Sets("memory_format", "channels_last"), ""),
+            Of("--channels-last"));
+  EXPECT_EQ(After(Sets("optimizer_step", "foreach"), ""), Of("--sgd foreach"));
+  EXPECT_EQ(After(Sets("set_to_none", "true"), "--set-to-none 0"),
+            Of("--set-to-none 1"));
+  EXPECT_EQ(After(Sets("conv_bias", "false"), "--conv-bias"), Settings());
+  EXPECT_EQ(After(Sets("anomaly_mode", "false"), "--anomaly-mode"), Settings());
+}
+
+TEST(FollowTest, WhatNoFlagKnowsChangesNothing) {
+  EXPECT_EQ(After(Sets("phase_of_moon", "1"), "--a"), Of("--a"));
+  EXPECT_EQ(After(Sets("compiled", "true"), "--a"), Of("--a"));
+  EXPECT_EQ(After(Sets("memory_format", "contiguous"), "--a"), Of("--a"));
   EXPECT_EQ(After({.id = "no-such-finding"}, "--a"), Of("--a"));
 }
 

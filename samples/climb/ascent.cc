@@ -1,0 +1,129 @@
+#include "ascent.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "measure/remedies.h"
+
+namespace climb {
+namespace {
+
+using measure::Advice;
+using measure::AdvisedChange;
+using measure::Settings;
+
+constexpr int kBatch = 32;  // resnet's own
+
+// The report of the middle one of some profiles: one that the machine
+// disturbed is not followed.
+absl::StatusOr<Advice> ProfileSome(measure::Bench& bench,
+                                   const Settings& settings, size_t number,
+                                   int profiles) {
+  std::vector<Advice> all;
+  for (int i = 0; i < profiles; ++i) {
+    absl::StatusOr<Advice> advice =
+        bench.Profile(settings, "profiles/" + std::to_string(number) + "." +
+                                    std::to_string(i));
+    if (!advice.ok()) return advice.status();
+    all.push_back(*std::move(advice));
+  }
+  std::ranges::stable_sort(all, {}, &Advice::step_ms);
+  return all[(all.size() - 1) / 2];
+}
+
+struct Choice {
+  const AdvisedChange* change = nullptr;  // nullptr: nothing to be done
+  Settings after;
+  std::vector<Left> left;  // passed over before it
+};
+
+// The first finding that a flag follows to settings not tried before.
+Choice Choose(const Advice& advice, const Settings& now,
+              const std::set<std::string>& tried) {
+  Choice choice;
+  for (const AdvisedChange& change : advice.findings) {
+    if (!change.ToBeDone()) continue;
+    Settings after = measure::Follow(change, advice, now);
+    if (measure::Spelled(after) == measure::Spelled(now)) {
+      choice.left.push_back({change.id, "no flag of the sample does that"});
+    } else if (tried.contains(measure::Spelled(after).Text())) {
+      choice.left.push_back({change.id, "tried before: " + after.Text()});
+    } else {
+      choice.change = &change;
+      choice.after = std::move(after);
+      return choice;
+    }
+  }
+  return choice;
+}
+
+}  // namespace
+
+std::vector<const Step*> Ascent::Failures() const {
+  std::vector<const Step*> failures;
+  for (const Step& step : steps) {
+    if (step.measured.outcome() == measure::Outcome::kSlower) {
+      failures.push_back(&step);
+    }
+  }
+  return failures;
+}
+
+Step Promise(const AdvisedChange& change, const Advice& advice,
+             const Settings& before, const Settings& after) {
+  Step step;
+  step.id = change.id;
+  step.gain_is = change.gain_is;
+  step.before = before;
+  step.after = after;
+  step.recorded_ms = advice.step_ms;
+  // Gains are per sample of the recorded batch.
+  const double larger = static_cast<double>(after.Number("--batch", kBatch)) /
+                        static_cast<double>(before.Number("--batch", kBatch));
+  const auto with = [&](double gain_ms) {
+    return larger * (advice.step_ms - gain_ms);
+  };
+  step.predicted_ms = with(change.gain_ms);
+  step.predicted_low_ms = with(change.gain_high_ms);
+  step.predicted_high_ms = with(change.gain_low_ms);
+  return step;
+}
+
+absl::StatusOr<Ascent> Ascend(measure::Bench& bench, const Settings& start,
+                              const AscentOptions& options) {
+  Ascent ascent;
+  ascent.start = ascent.end = start;
+  std::set<std::string> tried = {measure::Spelled(start).Text()};
+  while (true) {
+    const size_t number = ascent.steps.size();
+    absl::StatusOr<Advice> advice =
+        ProfileSome(bench, ascent.end, number, options.profiles);
+    if (!advice.ok()) return advice.status();
+    Choice choice = Choose(*advice, ascent.end, tried);
+    ascent.left = std::move(choice.left);
+    ascent.healthy = advice->Healthy();
+    if (choice.change == nullptr) return ascent;
+    if (number >= static_cast<size_t>(options.max_changes)) {
+      ascent.left.push_back({choice.change->id, "enough changes were made"});
+      return ascent;
+    }
+
+    Step step = Promise(*choice.change, *advice, ascent.end, choice.after);
+    absl::StatusOr<measure::Comparison> measured =
+        bench.Compare(step.before, step.after, options.pairs,
+                      "change " + std::to_string(number + 1), options.length);
+    if (!measured.ok()) return measured.status();
+    step.measured = *std::move(measured);
+    // Kept unless it is the slower one of the two, whether or not beyond doubt:
+    // what brings nothing is not worth a flag.
+    step.kept = step.measured.ratio() < 1;
+    tried.insert(measure::Spelled(step.after).Text());
+    if (step.kept) ascent.end = step.after;
+    if (options.tell) options.tell(step);
+    ascent.steps.push_back(std::move(step));
+  }
+}
+
+}  // namespace climb

@@ -1,0 +1,71 @@
+// Ascend: profile, follow the first finding, measure, keep or take back; until
+// the report has nothing more to say.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "measure/advice.h"
+#include "measure/bench.h"
+#include "measure/comparison.h"
+#include "measure/settings.h"
+
+namespace climb {
+
+// One finding that was followed.
+struct Step {
+  std::string id;
+  std::string gain_is;  // "predicted" or "bound"
+  measure::Settings before, after;
+  // The report's words: the recorded step, and the step it promises with the
+  // change, with its range. Of a larger batch: its own, longer step.
+  double recorded_ms = 0;
+  double predicted_ms = 0;
+  double predicted_low_ms = 0;
+  double predicted_high_ms = 0;
+  measure::Comparison measured;
+  bool kept = false;
+
+  // Predicted step / measured step - 1.
+  double error() const { return predicted_ms / measured.after_ms() - 1; }
+};
+
+// A finding that is worth doing, says the report, and was not done.
+struct Left {
+  std::string id;
+  std::string why;
+};
+
+struct Ascent {
+  measure::Settings start, end;
+  std::vector<Step> steps;
+  std::vector<Left> left;
+  bool healthy = false;  // the last report found nothing worth doing
+
+  // Findings whose fix made it slower beyond doubt.
+  std::vector<const Step*> Failures() const;
+};
+
+struct AscentOptions {
+  int pairs = 5;
+  int profiles = 3;
+  int max_changes = 16;
+  measure::Length length;
+  std::function<void(const Step&)> tell;  // after each step; may be empty
+};
+
+// What `change` promises, followed from `advice`. Only the figures that come
+// from the report are filled in.
+Step Promise(const measure::AdvisedChange& change,
+             const measure::Advice& advice, const measure::Settings& before,
+             const measure::Settings& after);
+
+// Errors: those of Bench.
+absl::StatusOr<Ascent> Ascend(measure::Bench& bench,
+                              const measure::Settings& start,
+                              const AscentOptions& options);
+
+}  // namespace climb

@@ -1,0 +1,41 @@
+// What the bad habits cost, and whether the climb got rid of the dear ones.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <string>
+#include <vector>
+
+#include "ascent.h"
+#include "measure/bench.h"
+#include "measure/comparison.h"
+#include "measure/remedies.h"
+
+namespace climb {
+
+struct HabitCost {
+  std::string name;
+  measure::Comparison cost;  // before: without the habit; after: with it
+  int removed_at = -1;       // number of the climb's step, from 0; -1: kept
+
+  // Milliseconds per step.
+  double cost_ms() const { return cost.after_ms() - cost.before_ms(); }
+  measure::Interval interval_ms() const;
+  // Beyond the noise.
+  bool Costs() const { return cost.outcome() == measure::Outcome::kSlower; }
+};
+
+// What each habit in `start` costs there, by `rounds` runs of all of them in
+// turn.
+absl::StatusOr<std::vector<HabitCost>> MeasureHabits(
+    measure::Bench& bench, const measure::Settings& start, int rounds,
+    measure::Length length);
+
+// Fills in removed_at.
+void MarkRemoved(const Ascent& ascent, std::vector<HabitCost>& habits);
+
+// Sentences about what is wrong: a habit whose cost is beyond the noise and
+// that was kept; one that went before another that surely costs more.
+std::vector<std::string> Complaints(const std::vector<HabitCost>& habits);
+
+}  // namespace climb

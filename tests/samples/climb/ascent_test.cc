@@ -1,0 +1,125 @@
+#include "climb/ascent.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fake_bench.h"
+
+namespace climb {
+namespace {
+
+using measure::Settings;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const AscentOptions kShort{.pairs = 3,
+                           .profiles = 1,
+                           .max_changes = 16,
+                           .length = {.steps = 12, .warm_steps = 2},
+                           .tell = nullptr};
+
+// A finding as the fake writes it; without blanks, as it becomes a flag.
+std::string Finding(const char* id, double gain, const char* settings) {
+  return std::string(R"({"id":")") + id +
+         R"(","severity":"high","gain_is":"predicted","gain_ms_per_step":)" +
+         R"({"expected":)" + std::to_string(gain) + R"(},"settings":)" +
+         settings + "}";
+}
+
+std::vector<std::string> Ids(const Ascent& ascent) {
+  std::vector<std::string> ids;
+  for (const Step& step : ascent.steps) ids.push_back(step.id);
+  return ids;
+}
+
+TEST(AscendTest, FollowsTheReportUntilItHasNothingToSay) {
+  FakeBench fake;
+  absl::StatusOr<Ascent> ascent = Ascend(fake.bench(), Settings(), kShort);
+  ASSERT_TRUE(ascent.ok()) << ascent.status().message();
+  EXPECT_THAT(Ids(*ascent), ElementsAre("cores-idle", "small-batch"));
+  EXPECT_EQ(ascent->end, Of("--threads 2 --batch 64"));
+  EXPECT_TRUE(ascent->healthy);
+  EXPECT_TRUE(ascent->left.empty());
+  EXPECT_TRUE(ascent->Failures().empty());
+  for (const Step& step : ascent->steps) {
+    EXPECT_TRUE(step.kept);
+    EXPECT_NEAR(step.error(), 0, 0.001) << step.id;
+  }
+}
+
+// fake_training.cc: 74 ms for 32 samples become 138 ms for 64.
+TEST(AscendTest, ALargerBatchIsPromisedAsItsOwnStep) {
+  FakeBench fake;
+  absl::StatusOr<Ascent> ascent =
+      Ascend(fake.bench(), Of("--threads 2"), kShort);
+  ASSERT_EQ(ascent->steps.size(), 1u);
+  const Step& step = ascent->steps[0];
+  EXPECT_NEAR(step.recorded_ms, 74, 0.01);
+  EXPECT_NEAR(step.predicted_ms, 138, 0.01);
+  EXPECT_NEAR(step.measured.after_ms(), 138, 0.01);
+  EXPECT_NEAR(step.measured.ratio(), 69.0 / 74, 0.001);
+}
+
+TEST(AscendTest, AFixThatMakesItSlowerIsTakenBackAndCountsAgainstItsRule) {
+  Settings always;
+  always.Set("--advise",
+             Finding("layout", 30, R"({"memory_format":"channels_last"})"));
+  FakeBench fake(always);
+  absl::StatusOr<Ascent> ascent = Ascend(fake.bench(), Settings(), kShort);
+  ASSERT_TRUE(ascent.ok()) << ascent.status().message();
+  EXPECT_THAT(Ids(*ascent), ElementsAre("layout"));
+  EXPECT_FALSE(ascent->steps[0].kept);
+  EXPECT_EQ(ascent->end, Settings());
+  ASSERT_EQ(ascent->Failures().size(), 1u);
+  EXPECT_EQ(ascent->Failures()[0]->id, "layout");
+  EXPECT_FALSE(ascent->healthy);
+  ASSERT_EQ(ascent->left.size(), 1u);
+  EXPECT_THAT(ascent->left[0].why, HasSubstr("tried before"));
+  // 86 ms promised of 116; it takes 124.4.
+  EXPECT_NEAR(ascent->steps[0].error(), 86 / 124.4 - 1, 0.001);
+}
+
+TEST(AscendTest, WhatNoFlagDoesIsLeftAndSaid) {
+  Settings always;
+  always.Set("--advise", Finding("moon-phase", 30, "{}"));
+  FakeBench fake(always);
+  absl::StatusOr<Ascent> ascent = Ascend(fake.bench(), Settings(), kShort);
+  EXPECT_TRUE(ascent->steps.empty());
+  EXPECT_FALSE(ascent->healthy);
+  ASSERT_EQ(ascent->left.size(), 1u);
+  EXPECT_EQ(ascent->left[0].id, "moon-phase");
+}
+
+TEST(AscendTest, GivesUpAfterEnoughChanges) {
+  FakeBench fake;
+  AscentOptions few = kShort;
+  few.max_changes = 1;
+  absl::StatusOr<Ascent> ascent = Ascend(fake.bench(), Settings(), few);
+  EXPECT_EQ(ascent->steps.size(), 1u);
+  ASSERT_EQ(ascent->left.size(), 1u);
+  EXPECT_EQ(ascent->left[0].id, "small-batch");
+}
+
+TEST(AscendTest, WhatWasMeasuredIsNotMeasuredAgain) {
+  FakeBench fake;
+  ASSERT_TRUE(Ascend(fake.bench(), Settings(), kShort).ok());
+  const int runs = fake.runs();
+  EXPECT_GT(runs, 0);
+  ASSERT_TRUE(Ascend(fake.bench(), Settings(), kShort).ok());
+  EXPECT_EQ(fake.runs(), runs);
+}
+
+TEST(AscendTest, ATimeThatIsOverIsSaid) {
+  FakeBench fake({}, std::chrono::seconds(0));
+  EXPECT_EQ(Ascend(fake.bench(), Settings(), kShort).status().code(),
+            absl::StatusCode::kResourceExhausted);
+}
+
+TEST(AscendTest, ARunThatFailsEndsIt) {
+  FakeBench fake(Of("--fail"));
+  EXPECT_EQ(Ascend(fake.bench(), Settings(), kShort).status().code(),
+            absl::StatusCode::kAborted);
+}
+
+}  // namespace
+}  // namespace climb
