@@ -89,7 +89,8 @@ std::vector<Turns> RepeatedRanges(const Trace& trace, RowId thread) {
   std::map<std::pair<RangeKind, std::string>, Turns> by_name;
   for (const Range& range : trace.ranges()) {
     const bool may_be_step =
-        range.kind == RangeKind::kUser || range.kind == RangeKind::kModule ||
+        range.kind == RangeKind::kUser || range.kind == RangeKind::kLoader ||
+        range.kind == RangeKind::kModule ||
         (range.kind == RangeKind::kCollective &&
          trace.name(range.name).find("DataParallel") != std::string_view::npos);
     if (range.thread != thread || !may_be_step) continue;

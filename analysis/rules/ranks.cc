@@ -18,6 +18,8 @@ namespace {
 constexpr double kWaitShare = 0.03;
 constexpr double kLateShare = 0.01;
 constexpr double kLastShare = 0.60;
+// Of a slow rank's lateness, what its longer work explains.
+constexpr double kLateByWork = 0.5;
 constexpr double kOutlierScore = 3.5;
 // Among fewer ranks a deviation from the middle says nothing: the rank must be
 // last nearly always, and often enough.
@@ -106,7 +108,8 @@ bool WorksLonger(const RankComparison& ranks, const RankRow& straggler) {
     loaders.push_back(row.loading_ms);
     devices.push_back(DeviceMs(row));
   }
-  const double least = kLateShare * ranks.step_ms;
+  const double least =
+      std::max(kLateShare * ranks.step_ms, kLateByWork * straggler.late_ms);
   return straggler.host_ms - Median(hosts) >= least ||
          straggler.loading_ms - Median(loaders) >= least ||
          DeviceMs(straggler) - Median(devices) >= least;
@@ -261,9 +264,11 @@ constexpr Rule kRules[] = {
                "rank, with a modified z-score above 3.5 (XProf's bound), and "
                "last in at least 60 % of the collectives at which ranks "
                "arrive apart (of fewer than four ranks: 90 %, five times)",
-     .avoid = "naming somebody when nobody is slow: with jitter alone someone "
-              "is always last, and ranks whose hosts drifted apart stay apart; "
-              "so its own host or device must work 1 % of the step longer",
+     .avoid =
+         "naming somebody when nobody is slow: with jitter alone someone "
+         "is always last, and ranks whose hosts drifted apart stay apart; "
+         "so its own host, loader or device must work longer, by 1 % of the "
+         "step and half of its lateness",
      .fix_cpp = "by its cause: the report names what that rank spends more "
                 "time on",
      .fix_python = "by its cause: the report names what that rank spends more "
