@@ -1,7 +1,8 @@
 #include "device.h"
 
-#include <ATen/autocast_mode.h>
+#include <ATen/Context.h>
 #include <dlfcn.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
 
 #include <string>
 
@@ -38,17 +39,15 @@ absl::StatusOr<torch::Device> OpenDevice(DeviceKind kind) {
       "cpu");
 }
 
-Autocast::Autocast(torch::DeviceType device, bool on)
-    : device_(device), on_(on) {
-  if (!on_) return;
-  at::autocast::set_autocast_dtype(device_, torch::kBFloat16);
-  at::autocast::set_autocast_enabled(device_, true);
-}
-
-Autocast::~Autocast() {
-  if (!on_) return;
-  at::autocast::set_autocast_enabled(device_, false);
-  at::autocast::clear_cache();
+void Configure(const Options& options) {
+  if (options.threads > 0) torch::set_num_threads(options.threads);
+  torch::autograd::AnomalyMode::set_enabled(options.anomaly_mode);
+  if (options.device == DeviceKind::kCpu) return;
+  at::globalContext().setBenchmarkCuDNN(options.cudnn_benchmark);
+  // LibTorch's own default is TF32 in convolutions and none in products; here
+  // float32 means float32 until the flag is given.
+  at::globalContext().setAllowTF32CuDNN(options.tf32);
+  at::globalContext().setAllowTF32CuBLAS(options.tf32);
 }
 
 }  // namespace resnet

@@ -13,18 +13,8 @@ namespace resnet {
 // Errors: Unavailable (no libtorch_cuda, no driver, no GPU).
 absl::StatusOr<torch::Device> OpenDevice(DeviceKind kind);
 
-// Runs what follows under autocast to bfloat16, if `on`. For one thread; not
-// to be nested.
-class Autocast {
- public:
-  Autocast(torch::DeviceType device, bool on);
-  ~Autocast();
-  Autocast(const Autocast&) = delete;
-  Autocast& operator=(const Autocast&) = delete;
-
- private:
-  torch::DeviceType device_;
-  bool on_;
-};
+// Sets LibTorch's switches for the whole process: threads, cuDNN's search,
+// TF32 and the search for NaN.
+void Configure(const Options& options);
 
 }  // namespace resnet

@@ -12,7 +12,11 @@ namespace resnet {
 
 Batch ImageBatches::get_batch(std::vector<size_t> draws) {
   int64_t count = static_cast<int64_t>(draws.size());
-  int64_t side = options_.side;
+  int side = options_.side;
+  if (options_.variable_sizes) {
+    Random random(~options_.seed, draws.front());
+    side = DrawSide(side, random);
+  }
   auto type = options_.bytes ? torch::kUInt8 : torch::kFloat;
   Batch batch{
       torch::empty({count, 3, side, side},
@@ -20,7 +24,7 @@ Batch ImageBatches::get_batch(std::vector<size_t> draws) {
       torch::empty(
           {count},
           torch::TensorOptions(torch::kInt64).pinned_memory(options_.pinned))};
-  size_t pixels = static_cast<size_t>(3 * side * side);
+  size_t pixels = static_cast<size_t>(3 * side) * static_cast<size_t>(side);
   std::vector<uint8_t> planes(pixels);
   Image image;
   for (int64_t i = 0; i < count; ++i) {
@@ -43,10 +47,10 @@ Batch ImageBatches::get_batch(std::vector<size_t> draws) {
     bool flip = options_.augment && random.Uniform() < 0.5;
     if (options_.bytes) {
       uint8_t* out = batch.images.data_ptr<uint8_t>() + i * pixels;
-      ResizeCrop(image, box, options_.side, flip, {out, pixels});
+      ResizeCrop(image, box, side, flip, {out, pixels});
     } else {
       float* out = batch.images.data_ptr<float>() + i * pixels;
-      ResizeCrop(image, box, options_.side, flip, planes);
+      ResizeCrop(image, box, side, flip, planes);
       Normalize(planes, {out, pixels});
     }
   }

@@ -20,7 +20,8 @@ struct Batch {
 
 struct BatchOptions {
   int side = 32;
-  bool augment = true;  // random crops and mirroring
+  bool variable_sizes = false;  // a side of its own for each batch
+  bool augment = true;          // random crops and mirroring
   bool bytes = false;   // leave pictures as bytes, for the device to normalise
   bool pinned = false;  // REQUIRES: CUDA
   uint64_t seed = 1;

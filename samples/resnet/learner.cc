@@ -2,17 +2,22 @@
 
 #include <stepscope/range.h>
 
-#include <optional>
+#include <iostream>
+#include <utility>
 
-#include "device.h"
+#include "clipping.h"
 #include "transforms.h"
 
 namespace resnet {
 namespace {
 
+constexpr double kLargestNorm = 1;
+
 ResNet MakeNetwork(const Options& options, int classes, torch::Device device) {
   torch::manual_seed(options.seed);
-  ResNet model(options.model, classes);
+  ResNet model(options.model, classes,
+               ResNetImpl::Extras{.conv_bias = options.conv_bias,
+                                  .recompute = options.recompute});
   model->to(device);
   if (options.channels_last) MakeChannelsLast(*model);
   model->train();
@@ -24,21 +29,32 @@ torch::Tensor PerChannel(const float (&values)[3], torch::Device device) {
       .view({1, 3, 1, 1});
 }
 
+// One row per picture with a 1 at its class, made where `labels` lie.
+torch::Tensor OneHot(const torch::Tensor& labels, int classes) {
+  return torch::zeros({labels.size(0), classes}, labels.device())
+      .scatter_(1, labels.unsqueeze(1), 1.0);
+}
+
 }  // namespace
 
-Learner::Learner(const Options& options, int classes, torch::Device device)
+Learner::Learner(const Options& options, int classes, torch::Device device,
+                 std::unique_ptr<CapturedWork> graph)
     : options_(options),
       device_(device),
+      classes_(classes),
       model_(MakeNetwork(options, classes, device)),
-      sgd_(model_->parameters(),
-           torch::optim::SGDOptions(options.lr).momentum(0.9)),
+      sgd_(model_->parameters(), options.sgd, options.lr),
       mean_(PerChannel(kMean, device) * 255),
-      inverse_std_(1 / (PerChannel(kStd, device) * 255)) {}
+      inverse_std_(1 / (PerChannel(kStd, device) * 255)) {
+  if (options.fp16) scaler_.emplace(device);
+  if (graph) graph_.emplace(std::move(graph));
+}
 
 Batch Learner::ToDevice(const Batch& batch) const {
   bool overlap = options_.pinned;  // a copy from other memory blocks anyway
-  Batch moved{batch.images.to(device_, overlap),
-              batch.labels.to(device_, overlap)};
+  torch::Tensor targets =
+      options_.host_tensors ? OneHot(batch.labels, classes_) : batch.labels;
+  Batch moved{batch.images.to(device_, overlap), targets.to(device_, overlap)};
   if (options_.uint8) {
     moved.images =
         moved.images.to(torch::kFloat).sub_(mean_).mul_(inverse_std_);
@@ -50,9 +66,51 @@ Batch Learner::ToDevice(const Batch& batch) const {
 }
 
 torch::Tensor Learner::Loss(const Batch& batch) {
-  Autocast autocast(device_.type(), options_.bf16);
-  return torch::nn::functional::cross_entropy(model_->forward(batch.images),
-                                              batch.labels);
+  Autocast autocast(device_.type(), AutocastType(options_));
+  torch::Tensor scores = model_->forward(batch.images);
+  if (options_.print_tensor) std::cerr << scores[0] << "\n";
+  return torch::nn::functional::cross_entropy(scores, batch.labels);
+}
+
+// The passes over a batch, or over each of its parts. Returns its loss.
+torch::Tensor Learner::AddGradients(const Batch& batch) {
+  torch::Tensor sum;
+  int64_t parts = options_.accumulate;
+  std::vector<torch::Tensor> images = batch.images.chunk(parts);
+  std::vector<torch::Tensor> labels = batch.labels.chunk(parts);
+  for (size_t i = 0; i < images.size(); ++i) {
+    torch::Tensor loss;
+    {
+      stepscope::PhaseRange phase(stepscope::Phase::kForward);
+      loss = Loss({images[i], labels[i]});
+      if (parts > 1) loss = loss / static_cast<double>(parts);
+    }
+    {
+      stepscope::PhaseRange phase(stepscope::Phase::kBackward);
+      (scaler_ ? scaler_->Scale(loss) : loss).backward();
+    }
+    loss = loss.detach();
+    sum = sum.defined() ? sum + loss : loss;
+  }
+  return sum;
+}
+
+void Learner::Update() {
+  stepscope::PhaseRange phase(stepscope::Phase::kOptimizer);
+  torch::Tensor skip;
+  if (scaler_) skip = scaler_->Unscale(sgd_.Gradients());
+  if (options_.clip == Clip::kOnDevice) {
+    ClipOnDevice(sgd_.Gradients(), kLargestNorm);
+  } else if (options_.clip == Clip::kReadBack) {
+    torch::nn::utils::clip_grad_norm_(model_->parameters(), kLargestNorm);
+  }
+  {
+    stepscope::UserRange range("Optimizer.step#SGD.step");
+    sgd_.Step(skip);
+  }
+  if (scaler_) scaler_->Update();
+  stepscope::UserRange range("Optimizer.zero_grad#SGD.zero_grad");
+  sgd_.ZeroGrad(options_.set_to_none);
 }
 
 torch::Tensor Learner::Step(const Batch& batch) {
@@ -61,30 +119,18 @@ torch::Tensor Learner::Step(const Batch& batch) {
     stepscope::PhaseRange phase(stepscope::Phase::kData);
     moved = ToDevice(batch);
   }
-  torch::Tensor loss;
-  {
-    stepscope::PhaseRange phase(stepscope::Phase::kForward);
-    loss = Loss(moved);
-  }
-  {
-    stepscope::PhaseRange phase(stepscope::Phase::kBackward);
-    loss.backward();
-  }
-  {
-    stepscope::PhaseRange phase(stepscope::Phase::kOptimizer);
-    {
-      stepscope::UserRange range("Optimizer.step#SGD.step");
-      sgd_.step();
-    }
-    stepscope::UserRange range("Optimizer.zero_grad#SGD.zero_grad");
-    sgd_.zero_grad(options_.set_to_none);
-  }
-  return loss.detach();
+  auto train = [this](const Batch& on_device) {
+    torch::Tensor loss = AddGradients(on_device);
+    Update();
+    return loss;
+  };
+  return graph_ ? graph_->Run(moved, train) : train(moved);
 }
 
 torch::Tensor Learner::Validate(const Batch& batch) {
-  std::optional<torch::NoGradGuard> no_grad;
-  if (!options_.validate_grad) no_grad.emplace();
+  c10::InferenceMode inference(options_.validate_mode ==
+                               ValidateMode::kInference);
+  torch::AutoGradMode record(options_.validate_mode == ValidateMode::kGrad);
   model_->eval();
   torch::Tensor loss = Loss(ToDevice(batch)).detach();
   model_->train();

@@ -4,22 +4,30 @@
 
 #include <torch/torch.h>
 
+#include <memory>
+#include <optional>
+
 #include "image_batches.h"
 #include "model.h"
 #include "options.h"
+#include "precision.h"
+#include "sgd.h"
+#include "step_graph.h"
 
 namespace resnet {
 
 class Learner {
  public:
-  // The weights follow from options.seed.
-  Learner(const Options& options, int classes, torch::Device device);
+  // The weights follow from options.seed. With `graph` steps are captured and
+  // replayed, all on the stream that is current here (see UseSideStream).
+  Learner(const Options& options, int classes, torch::Device device,
+          std::unique_ptr<CapturedWork> graph = nullptr);
 
   // One training step; returns its loss, still on the device, so that the
   // caller decides when to wait for it.
   torch::Tensor Step(const Batch& batch);
   // The loss of a batch in evaluation mode, without gradients unless
-  // options.validate_grad asks for the mistake of keeping them.
+  // options.validate_mode asks for the mistake of keeping them.
   torch::Tensor Validate(const Batch& batch);
 
   ResNet& model() { return model_; }
@@ -27,11 +35,16 @@ class Learner {
  private:
   Batch ToDevice(const Batch& batch) const;
   torch::Tensor Loss(const Batch& batch);
+  torch::Tensor AddGradients(const Batch& batch);
+  void Update();
 
   Options options_;
   torch::Device device_;
+  int classes_;
   ResNet model_;
-  torch::optim::SGD sgd_;
+  Sgd sgd_;
+  std::optional<LossScaler> scaler_;
+  std::optional<StepGraph> graph_;
   torch::Tensor mean_;  // of bytes, [1, 3, 1, 1]
   torch::Tensor inverse_std_;
 };

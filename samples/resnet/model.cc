@@ -3,6 +3,8 @@
 #include <array>
 #include <utility>
 
+#include "recompute.h"
+
 namespace resnet {
 namespace {
 
@@ -17,12 +19,12 @@ using torch::nn::ReLU;
 using torch::nn::ReLUOptions;
 using torch::nn::Sequential;
 
-// No bias: the norm that follows each convolution takes any bias out again.
-Conv2d MakeConv(int64_t in, int64_t out, int64_t kernel, int64_t stride) {
+Conv2d MakeConv(int64_t in, int64_t out, int64_t kernel, int64_t stride,
+                bool bias) {
   return Conv2d(Conv2dOptions(in, out, kernel)
                     .stride(stride)
                     .padding(kernel / 2)
-                    .bias(false));
+                    .bias(bias));
 }
 
 ReLU MakeRelu() { return ReLU(ReLUOptions().inplace(true)); }
@@ -45,9 +47,10 @@ BlockImpl::BlockImpl(const Shape& shape, const std::string& path) {
     std::string conv = "conv" + std::to_string(i + 1);
     std::string norm = "bn" + std::to_string(i + 1);
     const Size& size = sizes[i];
-    convs_.push_back({register_module(conv, MakeConv(in, size.out, size.kernel,
-                                                     size.stride)),
-                      path + "." + conv, "Conv2d"});
+    convs_.push_back(
+        {register_module(conv, MakeConv(in, size.out, size.kernel, size.stride,
+                                        shape.conv_bias)),
+         path + "." + conv, "Conv2d"});
     norms_.push_back({register_module(norm, BatchNorm2d(size.out)),
                       path + "." + norm, "BatchNorm2d"});
     in = size.out;
@@ -55,8 +58,9 @@ BlockImpl::BlockImpl(const Shape& shape, const std::string& path) {
   relu_ = {register_module("relu", MakeRelu()), path + ".relu", "ReLU"};
   if (shape.stride == 1 && shape.in == shape.out()) return;
   downsample_path_ = path + ".downsample";
-  downsample_conv_ = {MakeConv(shape.in, shape.out(), 1, shape.stride),
-                      downsample_path_ + ".0", "Conv2d"};
+  downsample_conv_ = {
+      MakeConv(shape.in, shape.out(), 1, shape.stride, shape.conv_bias),
+      downsample_path_ + ".0", "Conv2d"};
   downsample_norm_ = {BatchNorm2d(shape.out()), downsample_path_ + ".1",
                       "BatchNorm2d"};
   downsample_ = register_module(
@@ -78,22 +82,20 @@ torch::Tensor BlockImpl::forward(torch::Tensor x) {
   return relu_(x);
 }
 
-ResNetImpl::ResNetImpl(int depth, int64_t classes) {
+ResNetImpl::ResNetImpl(int depth, int64_t classes, const Extras& extras)
+    : recompute_(extras.recompute) {
   bool bottleneck = depth == 50;
   std::array<int64_t, 4> blocks = {2, 2, 2, 2};
   if (bottleneck) blocks = {3, 4, 6, 3};
-  conv1_ = {
-      register_module(
-          "conv1",
-          Conv2d(Conv2dOptions(3, 64, 7).stride(2).padding(3).bias(false))),
-      "conv1", "Conv2d"};
+  conv1_ = {register_module("conv1", MakeConv(3, 64, 7, 2, extras.conv_bias)),
+            "conv1", "Conv2d"};
   bn1_ = {register_module("bn1", BatchNorm2d(64)), "bn1", "BatchNorm2d"};
   relu_ = {register_module("relu", MakeRelu()), "relu", "ReLU"};
   maxpool_ = {
       register_module("maxpool",
                       MaxPool2d(MaxPool2dOptions(3).stride(2).padding(1))),
       "maxpool", "MaxPool2d"};
-  BlockImpl::Shape shape{bottleneck, 64, 64, 1};
+  BlockImpl::Shape shape{bottleneck, 64, 64, 1, extras.conv_bias};
   for (int i = 0; i < 4; ++i) {
     stages_.push_back(MakeStage(i, blocks[i], shape));
     shape.in = shape.out();
@@ -133,7 +135,11 @@ torch::Tensor ResNetImpl::forward(torch::Tensor x) {
   x = maxpool_(relu_(bn1_(conv1_(x))));
   for (Stage& stage : stages_) {
     stepscope::ModuleRange range(stage.path, "Sequential");
-    for (Layer<Block>& block : stage.blocks) x = block(x);
+    for (Layer<Block>& block : stage.blocks) {
+      x = recompute_ && torch::GradMode::is_enabled()
+              ? Recompute(block.module.ptr(), block, x)
+              : block(x);
+    }
   }
   return fc_(torch::flatten(avgpool_(x), 1));
 }

@@ -35,6 +35,7 @@ class BlockImpl : public torch::nn::Module {
     int64_t in = 0;
     int64_t width = 0;
     int64_t stride = 1;
+    bool conv_bias = false;
     int64_t out() const { return bottleneck ? width * 4 : width; }
   };
   BlockImpl(const Shape& shape, const std::string& path);
@@ -54,8 +55,17 @@ TORCH_MODULE(Block);
 
 class ResNetImpl : public torch::nn::Module {
  public:
+  struct Extras {
+    // A bias in every convolution. The norm that follows takes it out again:
+    // the network computes the same, and takes longer.
+    bool conv_bias = false;
+    // Blocks keep their input only, and run again in the backward pass.
+    bool recompute = false;
+  };
   // REQUIRES: depth is 18 or 50.
-  ResNetImpl(int depth, int64_t classes);
+  ResNetImpl(int depth, int64_t classes, const Extras& extras);
+  ResNetImpl(int depth, int64_t classes)
+      : ResNetImpl(depth, classes, Extras()) {}
   // [N, 3, H, W] to [N, classes].
   torch::Tensor forward(torch::Tensor x);
 
@@ -67,6 +77,7 @@ class ResNetImpl : public torch::nn::Module {
   };
   Stage MakeStage(int index, int64_t blocks, BlockImpl::Shape shape);
 
+  bool recompute_;
   Layer<torch::nn::Conv2d> conv1_;
   Layer<torch::nn::BatchNorm2d> bn1_;
   Layer<torch::nn::ReLU> relu_;

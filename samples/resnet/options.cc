@@ -1,10 +1,9 @@
 #include "options.h"
 
-#include <charconv>
-#include <optional>
-#include <vector>
+#include <algorithm>
 
-#include "flags.h"
+#include "flag_table.h"
+#include "transforms.h"
 
 namespace resnet {
 namespace {
@@ -15,142 +14,88 @@ constexpr int kCpuSide = 32;
 constexpr int kCudaSide = 224;
 // A few steps past the last recorded one show that the profile is off again.
 constexpr int kStepsAfter = 3;
-constexpr int kSmallestSide = 16;
 
-// Flags that were given, where "not given" is not one of the values.
-struct Given {
-  std::optional<int> threads;
-  std::optional<int> side;
-  std::optional<int> steps;
-};
-
-auto OneOf(std::vector<std::string> values, std::function<void(size_t)> set) {
-  return [values, set](std::string_view text) -> std::string {
-    std::string all;
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (values[i] == text) {
-        set(i);
-        return "";
-      }
-      all += (i == 0 ? "" : " or ") + values[i];
-    }
-    return all;
-  };
+absl::Status Refuse(std::string why) {
+  return absl::InvalidArgumentError(std::move(why));
 }
 
-auto OptionalAtLeast(int low, std::optional<int>* target) {
-  return [=](std::string_view text) -> std::string {
-    int number = 0;
-    std::string wanted = AtLeast(low, &number)(text);
-    if (wanted.empty()) *target = number;
-    return wanted;
-  };
+absl::Status CheckGpuOnly(const Options& o) {
+  if (o.device == DeviceKind::kCuda) return absl::OkStatus();
+  if (o.pinned) {
+    return Refuse(
+        "--pinned needs --device cuda: only a GPU reads pinned memory");
+  }
+  if (o.cudnn_benchmark) {
+    return Refuse(
+        "--cudnn-benchmark needs --device cuda: a CPU does not use cuDNN");
+  }
+  if (o.tf32) {
+    return Refuse("--tf32 needs --device cuda: only GPUs have that format");
+  }
+  if (o.cuda_graph) {
+    return Refuse(
+        "--cuda-graph needs --device cuda: there is nothing to capture on a "
+        "CPU");
+  }
+  return absl::OkStatus();
 }
 
-auto Seed(uint64_t* target) {
-  return [=](std::string_view text) -> std::string {
-    auto [end, error] =
-        std::from_chars(text.data(), text.data() + text.size(), *target);
-    bool ok = error == std::errc() && end == text.data() + text.size();
-    return ok ? "" : "a whole number of at least 0";
-  };
+// A captured step runs without the host: whatever makes it decide, wait or
+// make something new in each step cannot be part of it.
+absl::Status CheckGraph(const Options& o) {
+  if (!o.cuda_graph) return absl::OkStatus();
+  const char* obstacle = nullptr;
+  if (o.print_tensor) obstacle = "--print-tensor";
+  if (o.anomaly_mode) obstacle = "--anomaly-mode";
+  if (o.host_tensors) obstacle = "--host-tensors";
+  if (o.clip == Clip::kReadBack) obstacle = "--clip-sync";
+  if (o.variable_sizes) obstacle = "--variable-sizes";
+  if (obstacle != nullptr) {
+    return Refuse(std::string("--cuda-graph does not go with ") + obstacle +
+                  ": a captured step runs without the host, on tensors of one "
+                  "size");
+  }
+  if (o.fp16 && o.sgd != SgdKind::kFused) {
+    return Refuse(
+        "--cuda-graph with --fp16 needs --sgd fused: the others ask the host "
+        "whether to skip a step");
+  }
+  return absl::OkStatus();
 }
 
-std::vector<Flag> Table(Options* o, Given* given) {
-  auto title = [](const char* text) { return Flag{text, "", "", nullptr}; };
-  return {
-      title("The network and its step"),
-      {"--model", "18|50", "ResNet-18 or ResNet-50 (18)",
-       OneOf({"18", "50"}, [=](size_t i) { o->model = i == 0 ? 18 : 50; })},
-      {"--batch", "N", "pictures per step (32)", AtLeast(1, &o->batch)},
-      {"--lr", "X", "learning rate of SGD with momentum 0.9 (0.01)",
-       Positive(&o->lr)},
-      {"--set-to-none", "0|1",
-       "let zero_grad drop the gradients (1) or fill them with zeros (0); "
-       "LibTorch's default is 1",
-       Bit(&o->set_to_none)},
-      {"--channels-last", "", "keep pictures and weights as NHWC",
-       SetTo(&o->channels_last, true)},
-      {"--bf16", "", "run the forward pass under autocast to bfloat16",
-       SetTo(&o->bf16, true)},
-      title("The pictures"),
-      {"--data", "KIND|DIR",
-       "jpeg: 1,000 JPEG files of 500x375, made on the first run (default on a "
-       "CPU); fakecifar: 10,000 random 32x32 pictures (default on a GPU); or a "
-       "folder with CIFAR-10's .bin files, or with one sub-folder of JPEG "
-       "files per class",
-       Text(&o->data)},
-      {"--data-cache", "DIR",
-       "where the made JPEG files are kept (~/.cache/stepscope/jpeg-500x375)",
-       Text(&o->data_cache)},
-      {"--side", "N",
-       "side of the square pictures the network sees (32 on a CPU, 224 on a "
-       "GPU)",
-       OptionalAtLeast(kSmallestSide, &given->side)},
-      {"--classes", "N",
-       "number of classes (1000 for jpeg, 10 for fakecifar, else as in the "
-       "data)",
-       AtLeast(2, &o->classes)},
-      {"--workers", "N", "loader threads; with 0 the training thread loads (0)",
-       AtLeast(0, &o->workers)},
-      {"--pinned", "",
-       "collate into pinned memory and copy with non_blocking (GPU only)",
-       SetTo(&o->pinned, true)},
-      {"--uint8", "",
-       "hand over bytes and normalise on the device, instead of floats "
-       "normalised by the loader",
-       SetTo(&o->uint8, true)},
-      title("The run"),
-      {"--device", "cpu|cuda", "where to train (cpu)",
-       OneOf({"cpu", "cuda"},
-             [=](size_t i) {
-               o->device = i == 0 ? DeviceKind::kCpu : DeviceKind::kCuda;
-             })},
-      {"--threads", "N",
-       "intra-op threads of LibTorch; 0 leaves LibTorch's choice (1 on a CPU, "
-       "0 on a GPU)",
-       OptionalAtLeast(0, &given->threads)},
-      {"--steps", "N", "training steps (the schedule's, and 3 more)",
-       OptionalAtLeast(1, &given->steps)},
-      {"--validate-every", "N", "validate after every N steps; 0: never (0)",
-       AtLeast(0, &o->validate_every)},
-      {"--validate-batches", "N", "batches per validation (2)",
-       AtLeast(1, &o->validate_batches)},
-      {"--validate-grad", "",
-       "forget NoGradGuard while validating, as many programs do",
-       SetTo(&o->validate_grad, true)},
-      {"--seed", "N", "of weights, order and crops (1)", Seed(&o->seed)},
-      {"--log-every", "N", "steps between two looks at the loss (5)",
-       AtLeast(1, &o->log_every)},
-      title("The profile"),
-      {"--log-dir", "DIR", "where its files go (runs/resnet)",
-       Text(&o->log_dir)},
-      {"--no-profile", "", "train without stepscope",
-       SetTo(&o->profile, false)},
-      {"--skip-first", "N", "steps before the first cycle (0)",
-       AtLeast(0, &o->skip_first)},
-      {"--wait", "N", "steps of a cycle that are only timed (3)",
-       AtLeast(0, &o->wait)},
-      {"--warmup", "N", "steps recorded and thrown away (3)",
-       AtLeast(0, &o->warmup)},
-      {"--active", "N", "steps recorded and analysed (3)",
-       AtLeast(0, &o->active)},
-      {"--repeat", "N", "number of cycles; 0: as long as the run lasts (1)",
-       AtLeast(0, &o->repeat)},
-      {"--shapes", "0|1", "record the shapes of the operators' inputs (1)",
-       Bit(&o->shapes)},
-      {"--memory", "0|1", "record allocations (1)", Bit(&o->memory)},
-      {"--stack", "0|1", "record source lines (0)", Bit(&o->stack)},
-      title("The measurement"),
-      {"--json", "FILE", "write the time of every step and the median to FILE",
-       Text(&o->json)},
-      {"--warm-steps", "N", "steps the median leaves out at the start (3)",
-       AtLeast(0, &o->warm_steps)},
-      {"--help", "", "print this text", SetTo(&o->help, true)},
-  };
+absl::Status CheckStep(const Options& o) {
+  if (o.bf16 && o.fp16) {
+    return Refuse("--bf16 and --fp16 exclude each other: choose one");
+  }
+  if (o.batch % o.accumulate != 0) {
+    return Refuse("--accumulate must divide --batch (" +
+                  std::to_string(o.batch) + "), so that all parts are equal");
+  }
+  // Batch norm needs two values per channel, and the last layers see the side
+  // divided by 32.
+  int side = o.variable_sizes ? SmallestDrawnSide(o.side) : o.side;
+  if (o.batch / o.accumulate == 1 && side <= 32) {
+    return Refuse(
+        (o.accumulate > 1 ? std::string("one picture per part")
+                          : std::string("--batch 1")) +
+        " needs " +
+        (o.variable_sizes ? "larger pictures: --side 43" : "--side 33") +
+        " or more, as batch norm cannot train on a single value per channel");
+  }
+  return absl::OkStatus();
 }
 
-absl::Status Complete(const Given& given, Options* o) {
+absl::Status CheckValidation(const Options& o) {
+  if (o.validate_mode == ValidateMode::kNoGrad || o.validate_every > 0) {
+    return absl::OkStatus();
+  }
+  return Refuse(std::string(o.validate_mode == ValidateMode::kGrad
+                                ? "--validate-grad"
+                                : "--validate-mode inference") +
+                " needs --validate-every N: without it nothing is validated");
+}
+
+void Complete(const Given& given, Options* o) {
   bool cuda = o->device == DeviceKind::kCuda;
   if (o->data.empty()) o->data = cuda ? "fakecifar" : "jpeg";
   o->side = given.side.value_or(cuda ? kCudaSide : kCpuSide);
@@ -159,23 +104,6 @@ absl::Status Complete(const Given& given, Options* o) {
   int cycles = o->repeat == 0 ? 3 : o->repeat;
   o->steps = given.steps.value_or(
       o->skip_first + cycles * (o->wait + o->warmup + o->active) + kStepsAfter);
-  if (o->pinned && !cuda) {
-    return absl::InvalidArgumentError(
-        "--pinned needs --device cuda: only a GPU reads pinned memory");
-  }
-  if (o->validate_grad && o->validate_every == 0) {
-    return absl::InvalidArgumentError(
-        "--validate-grad needs --validate-every N: without it nothing is "
-        "validated");
-  }
-  // Batch norm needs two values per channel, and the last layers see the side
-  // divided by 32.
-  if (o->batch == 1 && o->side <= 32) {
-    return absl::InvalidArgumentError(
-        "--batch 1 needs --side 33 or more: batch norm cannot train on a "
-        "single value per channel");
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -183,10 +111,13 @@ absl::Status Complete(const Given& given, Options* o) {
 absl::StatusOr<Options> ParseOptions(std::span<const char* const> args) {
   Options options;
   Given given;
-  absl::Status status = ParseFlags(Table(&options, &given), args);
+  absl::Status status = ParseFlags(FlagTable(&options, &given), args);
   if (!status.ok()) return status;
   if (options.help) return options;
-  if (status = Complete(given, &options); !status.ok()) return status;
+  Complete(given, &options);
+  for (auto check : {CheckGpuOnly, CheckGraph, CheckStep, CheckValidation}) {
+    if (status = check(options); !status.ok()) return status;
+  }
   return options;
 }
 
@@ -195,7 +126,7 @@ std::string HelpText() {
   Given given;
   return "Trains a ResNet under stepscope, which then says what to change.\n"
          "usage: resnet [flags]     (defaults in brackets)\n" +
-         DescribeFlags(Table(&options, &given));
+         DescribeFlags(FlagTable(&options, &given));
 }
 
 }  // namespace resnet

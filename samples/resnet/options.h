@@ -10,15 +10,32 @@
 namespace resnet {
 
 enum class DeviceKind { kCpu, kCuda };
+// How SGD walks over the parameters: one by one, in lists of tensors, or all in
+// one operator.
+enum class SgdKind { kLoop, kForeach, kFused };
+// Clipping of the gradients' norm, with or without reading the norm back.
+enum class Clip { kNone, kOnDevice, kReadBack };
+// What validation switches off: recording of gradients, that and the counting
+// of versions and views, or nothing.
+enum class ValidateMode { kNoGrad, kInference, kGrad };
 
 struct Options {
   // The network and its step.
-  int model = 18;  // 18 or 50
-  int batch = 32;
+  int model = 18;      // 18 or 50
+  int batch = 32;      // pictures per step
+  int accumulate = 1;  // parts of a batch, each with a pass of its own
   double lr = 0.01;
+  SgdKind sgd = SgdKind::kLoop;
   bool set_to_none = true;
+  Clip clip = Clip::kNone;
   bool channels_last = false;
   bool bf16 = false;
+  bool fp16 = false;  // with loss scaling
+  bool recompute = false;
+  bool conv_bias = false;
+  bool cudnn_benchmark = false;
+  bool tf32 = false;
+  bool cuda_graph = false;
 
   // The pictures.
   std::string data;        // "jpeg", "fakecifar" or a folder
@@ -28,6 +45,14 @@ struct Options {
   int workers = 0;
   bool pinned = false;
   bool uint8 = false;
+  bool variable_sizes = false;
+
+  // Habits that cost time.
+  bool item_every_step = false;
+  bool print_tensor = false;
+  bool anomaly_mode = false;
+  bool host_tensors = false;
+  int checkpoint_every = 0;  // 0: never
 
   // The run.
   DeviceKind device = DeviceKind::kCpu;
@@ -35,7 +60,7 @@ struct Options {
   int steps = 0;
   int validate_every = 0;  // 0: never
   int validate_batches = 2;
-  bool validate_grad = false;
+  ValidateMode validate_mode = ValidateMode::kNoGrad;
   uint64_t seed = 1;
   int log_every = 5;
 

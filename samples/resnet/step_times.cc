@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 
@@ -41,7 +42,8 @@ std::string StepTimes::ToJson() const {
   out += "], \"warm_steps\": " + std::to_string(warm_steps) +
          ", \"batch\": " + std::to_string(batch) +
          ", \"median_ms\": " + Number(MedianMs()) +
-         ", \"samples_per_s\": " + Number(SamplesPerSecond()) + "}\n";
+         ", \"samples_per_s\": " + Number(SamplesPerSecond()) + ", \"loss\": " +
+         (loss && std::isfinite(*loss) ? Number(*loss) : "null") + "}\n";
   return out;
 }
 

@@ -4,6 +4,7 @@
 #include <absl/status/status.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@ struct StepTimes {
   std::vector<double> step_ms;  // in order, from the first step on
   int warm_steps = 0;           // left out at the start of every figure
   int batch = 0;
+  std::optional<double> loss = std::nullopt;  // the last that was read
 
   // Of the steps after the warm ones, or of all if there are no others; 0 if
   // there are none at all.
@@ -20,7 +22,7 @@ struct StepTimes {
   // batch / MedianMs(), per second; 0 if there is no median.
   double SamplesPerSecond() const;
   // {"step_ms": [...], "warm_steps": N, "batch": N, "median_ms": X,
-  //  "samples_per_s": X}
+  //  "samples_per_s": X, "loss": X or null}
   std::string ToJson() const;
 };
 

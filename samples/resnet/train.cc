@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +17,8 @@
 #include "device.h"
 #include "image_batches.h"
 #include "learner.h"
+#include "precision.h"
+#include "step_graph.h"
 
 namespace resnet {
 namespace {
@@ -36,10 +39,17 @@ stepscope::ProfileOptions MakeProfileOptions(const Options& options) {
 
 BatchOptions MakeBatchOptions(const Options& options, bool train) {
   return {.side = options.side,
+          .variable_sizes = options.variable_sizes && train,
           .augment = train,
           .bytes = options.uint8,
           .pinned = options.pinned,
           .seed = options.seed};
+}
+
+std::string ThreePlaces(double value) {
+  char text[64];
+  std::snprintf(text, sizeof(text), "%.3f", value);
+  return text;
 }
 
 double Validate(Learner& learner, Loader& loader) {
@@ -54,42 +64,63 @@ double Validate(Learner& learner, Loader& loader) {
   return sum.item<double>() / static_cast<double>(count);
 }
 
+struct Loaders {
+  std::unique_ptr<Loader> train;
+  std::unique_ptr<Loader> validate;  // none if nothing is to be validated
+};
+
+Loaders MakeLoaders(const Options& options, Sources sources) {
+  size_t batch = static_cast<size_t>(options.batch);
+  size_t workers = static_cast<size_t>(options.workers);
+  Loaders loaders;
+  loaders.train =
+      MakeLoader(std::move(sources.train), MakeBatchOptions(options, true),
+                 batch, static_cast<size_t>(options.steps), workers);
+  if (options.validate_every > 0) {
+    loaders.validate = MakeLoader(
+        std::move(sources.validate), MakeBatchOptions(options, false), batch,
+        static_cast<size_t>(options.validate_batches), workers);
+  }
+  return loaders;
+}
+
+// Writes the weights where the loop stands, which then waits for the disk.
+void Save(Learner& learner, const std::string& log_dir) {
+  stepscope::UserRange range("save checkpoint");
+  std::filesystem::create_directories(log_dir);
+  torch::save(learner.model(), log_dir + "/checkpoint.pt");
+}
+
+bool Due(int every, int done) { return every > 0 && done % every == 0; }
+
 // REQUIRES: at least one step.
 StepTimes RunSteps(const Options& options, torch::Device device,
-                   Sources sources, Progress& progress) {
+                   std::unique_ptr<CapturedWork> graph, Sources sources,
+                   Progress& progress) {
   int classes = std::max(options.classes, sources.train->classes());
-  size_t batch_size = static_cast<size_t>(options.batch);
-  size_t workers = static_cast<size_t>(options.workers);
-  Learner learner(options, classes, device);
-  std::unique_ptr<Loader> loader =
-      MakeLoader(std::move(sources.train), MakeBatchOptions(options, true),
-                 batch_size, static_cast<size_t>(options.steps), workers);
-  std::unique_ptr<Loader> validation_loader;
-  if (options.validate_every > 0) {
-    validation_loader = MakeLoader(
-        std::move(sources.validate), MakeBatchOptions(options, false),
-        batch_size, static_cast<size_t>(options.validate_batches), workers);
-  }
+  if (graph) StepGraph::UseSideStream(device);
+  Learner learner(options, classes, device, std::move(graph));
+  Loaders loaders = MakeLoaders(options, std::move(sources));
 
   StepTimes times{{}, options.warm_steps, options.batch};
   std::optional<stepscope::Profile> profile;
   if (options.profile) profile.emplace(MakeProfileOptions(options));
   int done = 0;
+  double sum_of_losses = 0;
   Clock::time_point begin = Clock::now();
-  for (Batch& batch : stepscope::Batches(*loader, "train")) {
+  for (Batch& batch : stepscope::Batches(*loaders.train, "train")) {
     torch::Tensor loss = learner.Step(batch);
     ++done;
+    if (options.item_every_step) sum_of_losses += loss.item<double>();
     // Reading the loss makes a GPU's host wait for it, so it is done seldom.
     std::optional<double> seen;
     if (done % options.log_every == 0 || done == options.steps) {
-      seen = loss.item<double>();
+      seen = times.loss = loss.item<double>();
     }
-    if (validation_loader && done % options.validate_every == 0) {
-      double validation_loss = Validate(learner, *validation_loader);
-      char text[64];
-      std::snprintf(text, sizeof(text), "step %d: validation loss %.3f", done,
-                    validation_loss);
-      progress.Say(text);
+    if (Due(options.checkpoint_every, done)) Save(learner, options.log_dir);
+    if (Due(options.validate_every, done)) {
+      progress.Say("step " + std::to_string(done) + ": validation loss " +
+                   ThreePlaces(Validate(learner, *loaders.validate)));
     }
     if (profile) profile->Step();
 
@@ -101,6 +132,9 @@ StepTimes RunSteps(const Options& options, torch::Device device,
     begin = end;
   }
   progress.Finish();
+  if (options.item_every_step) {
+    progress.Say("mean loss of all steps " + ThreePlaces(sum_of_losses / done));
+  }
   return times;
 }
 
@@ -110,9 +144,24 @@ absl::StatusOr<StepTimes> Train(const Options& options, Sources sources,
                                 Progress& progress) {
   absl::StatusOr<torch::Device> device = OpenDevice(options.device);
   if (!device.ok()) return device.status();
-  if (options.threads > 0) torch::set_num_threads(options.threads);
+  Configure(options);
+  if (options.fp16) {
+    if (absl::Status s = CheckHalfWorks(*device); !s.ok()) return s;
+    if (device->is_cpu()) {
+      progress.Say(
+          "float16 on a CPU shows what it computes, not how fast a GPU is: "
+          "LibTorch has no fast convolutions for it here");
+    }
+  }
+  std::unique_ptr<CapturedWork> graph;
+  if (options.cuda_graph) {
+    absl::StatusOr<std::unique_ptr<CapturedWork>> made = MakeCudaGraph();
+    if (!made.ok()) return made.status();
+    graph = *std::move(made);
+  }
   try {
-    return RunSteps(options, *device, std::move(sources), progress);
+    return RunSteps(options, *device, std::move(graph), std::move(sources),
+                    progress);
   } catch (const c10::Error& error) {
     return absl::InternalError(std::string("training stopped: ") +
                                error.what_without_backtrace());

@@ -11,8 +11,8 @@
 namespace resnet {
 
 // Trains for options.steps steps under a Profile scope, unless switched off.
-// Errors: Unavailable (no GPU), Internal (what LibTorch, or a picture that
-// cannot be read, threw: the message says which).
+// Errors: Unavailable (no GPU, no float16), Internal (what LibTorch, or a
+// picture that cannot be read, threw: the message says which).
 absl::StatusOr<StepTimes> Train(const Options& options, Sources sources,
                                 Progress& progress);
 

@@ -113,6 +113,15 @@ void ResizeCrop(const Image& image, const Box& box, int side, bool flip,
   }
 }
 
+int SmallestDrawnSide(int side) {
+  return std::max(std::min(side, 16), side - side / 8 * 2);
+}
+
+int DrawSide(int side, Random& random) {
+  int steps = static_cast<int>(random.Below(5)) - 2;
+  return std::max(SmallestDrawnSide(side), side + steps * (side / 8));
+}
+
 void Normalize(std::span<const uint8_t> planes, std::span<float> out) {
   size_t plane = planes.size() / 3;
   for (size_t c = 0; c < 3; ++c) {

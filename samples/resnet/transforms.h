@@ -34,6 +34,11 @@ Box CentralCrop(int width, int height);
 void ResizeCrop(const Image& image, const Box& box, int side, bool flip,
                 std::span<uint8_t> planes);
 
+// One of five sides from three quarters to five quarters of `side`, but at
+// least `side` itself or 16, whichever is smaller.
+int DrawSide(int side, Random& random);
+int SmallestDrawnSide(int side);
+
 // Mean and standard deviation of ImageNet's channels, of values in [0, 1].
 inline constexpr float kMean[3] = {0.485f, 0.456f, 0.406f};
 inline constexpr float kStd[3] = {0.229f, 0.224f, 0.225f};

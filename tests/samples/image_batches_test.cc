@@ -174,5 +174,22 @@ TEST(LoaderTest, ABadPictureReachesTheLoopWithItsName) {
   }
 }
 
+TEST(ImageBatchesTest, VariableSizesFollowFromTheDrawsAlone) {
+  auto sides = [](size_t workers) {
+    std::vector<int64_t> all;
+    BatchOptions options = {.side = 64, .variable_sizes = true, .seed = 4};
+    std::unique_ptr<Loader> loader =
+        MakeLoader(std::make_shared<MadeSource>(20), options, 2, 8, workers);
+    for (const Batch& batch : All(*loader)) {
+      EXPECT_EQ(batch.images.size(2), batch.images.size(3));
+      all.push_back(batch.images.size(3));
+    }
+    return all;
+  };
+  std::vector<int64_t> alone = sides(0);
+  EXPECT_EQ(alone, sides(2));
+  EXPECT_GT(std::set<int64_t>(alone.begin(), alone.end()).size(), 1u);
+}
+
 }  // namespace
 }  // namespace resnet

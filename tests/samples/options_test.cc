@@ -108,7 +108,21 @@ TEST(OptionsTest, EveryFlagReachesItsOption) {
                                            "--json",
                                            "j",
                                            "--warm-steps",
-                                           "6"});
+                                           "6",
+                                           "--accumulate",
+                                           "8",
+                                           "--sgd",
+                                           "fused",
+                                           "--clip",
+                                           "--recompute",
+                                           "--item-every-step",
+                                           "--print-tensor",
+                                           "--anomaly-mode",
+                                           "--host-tensors",
+                                           "--checkpoint-every",
+                                           "9",
+                                           "--variable-sizes",
+                                           "--conv-bias"});
   ASSERT_TRUE(options.ok()) << options.status().message();
   EXPECT_EQ(options->model, 50);
   EXPECT_EQ(options->classes, 7);
@@ -121,7 +135,7 @@ TEST(OptionsTest, EveryFlagReachesItsOption) {
   EXPECT_EQ(options->data_cache, "d");
   EXPECT_EQ(options->validate_every, 4);
   EXPECT_EQ(options->validate_batches, 3);
-  EXPECT_TRUE(options->validate_grad);
+  EXPECT_EQ(options->validate_mode, ValidateMode::kGrad);
   EXPECT_EQ(options->seed, 18446744073709551615u);
   EXPECT_EQ(options->log_every, 2);
   EXPECT_EQ(options->log_dir, "l");
@@ -131,6 +145,75 @@ TEST(OptionsTest, EveryFlagReachesItsOption) {
   EXPECT_TRUE(options->stack);
   EXPECT_EQ(options->json, "j");
   EXPECT_EQ(options->warm_steps, 6);
+  EXPECT_EQ(options->accumulate, 8);
+  EXPECT_EQ(options->sgd, SgdKind::kFused);
+  EXPECT_EQ(options->clip, Clip::kOnDevice);
+  EXPECT_TRUE(options->recompute);
+  EXPECT_TRUE(options->item_every_step);
+  EXPECT_TRUE(options->print_tensor);
+  EXPECT_TRUE(options->anomaly_mode);
+  EXPECT_TRUE(options->host_tensors);
+  EXPECT_EQ(options->checkpoint_every, 9);
+  EXPECT_TRUE(options->variable_sizes);
+  EXPECT_TRUE(options->conv_bias);
+}
+
+TEST(OptionsTest, HabitsAndRungsAreOffUntilAskedFor) {
+  absl::StatusOr<Options> options = Parse({});
+  ASSERT_TRUE(options.ok());
+  EXPECT_EQ(options->accumulate, 1);
+  EXPECT_EQ(options->sgd, SgdKind::kLoop);
+  EXPECT_EQ(options->clip, Clip::kNone);
+  EXPECT_EQ(options->validate_mode, ValidateMode::kNoGrad);
+  for (bool on :
+       {options->fp16, options->recompute, options->conv_bias,
+        options->cudnn_benchmark, options->tf32, options->cuda_graph,
+        options->variable_sizes, options->item_every_step,
+        options->print_tensor, options->anomaly_mode, options->host_tensors}) {
+    EXPECT_FALSE(on);
+  }
+  EXPECT_EQ(options->checkpoint_every, 0);
+}
+
+TEST(OptionsTest, ChoicesAreTakenByName) {
+  EXPECT_EQ(Parse({"--sgd", "loop"})->sgd, SgdKind::kLoop);
+  EXPECT_EQ(Parse({"--sgd", "foreach"})->sgd, SgdKind::kForeach);
+  EXPECT_EQ(Parse({"--clip-sync"})->clip, Clip::kReadBack);
+  EXPECT_TRUE(Parse({"--fp16"})->fp16);
+  auto mode = [](const char* name) {
+    return Parse({"--validate-every", "1", "--validate-mode", name})
+        ->validate_mode;
+  };
+  EXPECT_EQ(mode("nograd"), ValidateMode::kNoGrad);
+  EXPECT_EQ(mode("inference"), ValidateMode::kInference);
+  EXPECT_EQ(mode("grad"), ValidateMode::kGrad);
+  absl::StatusOr<Options> gpu = Parse(
+      {"--device", "cuda", "--cudnn-benchmark", "--tf32", "--cuda-graph"});
+  ASSERT_TRUE(gpu.ok()) << gpu.status().message();
+  EXPECT_TRUE(gpu->cudnn_benchmark);
+  EXPECT_TRUE(gpu->tf32);
+  EXPECT_TRUE(gpu->cuda_graph);
+}
+
+TEST(OptionsTest, WhatACpuCannotDoIsRefused) {
+  for (const char* flag : {"--cudnn-benchmark", "--tf32", "--cuda-graph"}) {
+    EXPECT_THAT(Error({flag}), HasSubstr(std::string(flag) + " needs --device"))
+        << flag;
+  }
+}
+
+TEST(OptionsTest, ACapturedStepLeavesTheHostOut) {
+  auto error = [](std::vector<const char*> more) {
+    more.insert(more.begin(), {"--device", "cuda", "--cuda-graph"});
+    return Error(more);
+  };
+  for (const char* flag : {"--print-tensor", "--anomaly-mode", "--host-tensors",
+                           "--clip-sync", "--variable-sizes"}) {
+    EXPECT_THAT(error({flag}), HasSubstr(std::string("not go with ") + flag));
+  }
+  EXPECT_THAT(error({"--fp16"}), HasSubstr("--sgd fused"));
+  EXPECT_EQ(error({"--fp16", "--sgd", "fused"}), "");
+  EXPECT_EQ(error({"--clip", "--bf16", "--accumulate", "2"}), "");
 }
 
 TEST(OptionsTest, CombinationsThatCannotWorkSayWhy) {
@@ -140,6 +223,15 @@ TEST(OptionsTest, CombinationsThatCannotWorkSayWhy) {
   EXPECT_THAT(Error({"--batch", "1"}), HasSubstr("--side 33"));
   EXPECT_EQ(Error({"--batch", "1", "--side", "33"}), "");
   EXPECT_EQ(Error({"--batch", "2"}), "");
+  EXPECT_THAT(Error({"--batch", "2", "--accumulate", "2"}),
+              HasSubstr("one picture per part"));
+  EXPECT_THAT(Error({"--batch", "1", "--variable-sizes", "--side", "42"}),
+              HasSubstr("--side 43"));
+  EXPECT_EQ(Error({"--batch", "1", "--variable-sizes", "--side", "43"}), "");
+  EXPECT_THAT(Error({"--accumulate", "3"}), HasSubstr("must divide --batch"));
+  EXPECT_THAT(Error({"--bf16", "--fp16"}), HasSubstr("exclude each other"));
+  EXPECT_THAT(Error({"--validate-mode", "inference"}),
+              HasSubstr("--validate-every"));
 }
 
 TEST(OptionsTest, ValuesOutsideTheirRangeAreRefused) {

@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <iterator>
+#include <limits>
 
 #include "temporary_folder.h"
 
@@ -32,20 +33,27 @@ TEST(StepTimesTest, NoStepsGiveNoFigures) {
   StepTimes times{{}, 3, 32};
   EXPECT_EQ(times.MedianMs(), 0);
   EXPECT_EQ(times.SamplesPerSecond(), 0);
-  EXPECT_EQ(times.ToJson(),
-            "{\"step_ms\": [], \"warm_steps\": 3, \"batch\": 32, "
-            "\"median_ms\": 0.000, \"samples_per_s\": 0.000}\n");
+  EXPECT_EQ(
+      times.ToJson(),
+      "{\"step_ms\": [], \"warm_steps\": 3, \"batch\": 32, "
+      "\"median_ms\": 0.000, \"samples_per_s\": 0.000, \"loss\": null}\n");
+}
+
+TEST(StepTimesTest, ALossThatIsNoNumberIsNull) {
+  StepTimes times{{1}, 0, 1, std::numeric_limits<double>::quiet_NaN()};
+  EXPECT_THAT(times.ToJson(), HasSubstr("\"loss\": null"));
 }
 
 TEST(StepTimesTest, TheFileHoldsTheJson) {
   TemporaryFolder folder;
-  StepTimes times{{1.5, 2.25}, 1, 4};
+  StepTimes times{{1.5, 2.25}, 1, 4, 0.5};
   std::string path = folder.path() + "/times.json";
   ASSERT_TRUE(WriteJson(times, path).ok());
   std::ifstream file(path);
-  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}),
-            "{\"step_ms\": [1.500, 2.250], \"warm_steps\": 1, \"batch\": 4, "
-            "\"median_ms\": 2.250, \"samples_per_s\": 1777.778}\n");
+  EXPECT_EQ(
+      std::string(std::istreambuf_iterator<char>(file), {}),
+      "{\"step_ms\": [1.500, 2.250], \"warm_steps\": 1, \"batch\": 4, "
+      "\"median_ms\": 2.250, \"samples_per_s\": 1777.778, \"loss\": 0.500}\n");
 }
 
 TEST(StepTimesTest, AFileThatCannotBeWrittenIsNamed) {

@@ -1,6 +1,5 @@
 #include "train.h"
 
-#include <ATen/autocast_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stepscope/batches.h>
@@ -123,8 +122,9 @@ TEST_F(LearnerTest, SetToNoneDecidesWhatIsLeftOfTheGradients) {
 
 TEST_F(LearnerTest, ValidatingChangesNothing) {
   Options options = Tiny();
-  for (bool grad : {false, true}) {
-    options.validate_grad = grad;
+  for (ValidateMode mode : {ValidateMode::kNoGrad, ValidateMode::kInference,
+                            ValidateMode::kGrad}) {
+    options.validate_mode = mode;
     Learner learner(options, 10, torch::kCPU);
     Batch batch = TinyBatch(options);
     std::vector<torch::Tensor> before;
@@ -182,17 +182,6 @@ TEST_F(LearnerTest, AStepTellsStepscopeItsPhasesModulesAndWaits) {
                                                 "optimizer"}));
   EXPECT_EQ(waits, (std::multiset<std::string>{
                        std::string(stepscope::kSingleProcessWait) + " train"}));
-}
-
-TEST(DeviceTest, AutocastEndsWithItsScope) {
-  EXPECT_FALSE(at::autocast::is_autocast_enabled(at::kCPU));
-  {
-    Autocast off(at::kCPU, false);
-    EXPECT_FALSE(at::autocast::is_autocast_enabled(at::kCPU));
-    Autocast on(at::kCPU, true);
-    EXPECT_TRUE(at::autocast::is_autocast_enabled(at::kCPU));
-  }
-  EXPECT_FALSE(at::autocast::is_autocast_enabled(at::kCPU));
 }
 
 TEST(DeviceTest, AGpuIsUsedOrItsAbsenceIsExplained) {

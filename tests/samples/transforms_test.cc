@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <vector>
 
 #include "picture.h"
@@ -150,6 +151,26 @@ TEST(ResizeCropTest, NothingOutsideTheBoxIsUsed) {
   for (int side : {3, 8, 30}) {
     std::vector<uint8_t> planes = Resized(image, {6, 4, 8, 8}, side);
     EXPECT_EQ(*std::max_element(planes.begin(), planes.end()), 10) << side;
+  }
+}
+
+TEST(DrawSideTest, FiveSidesAroundTheOneGiven) {
+  std::set<int> sides;
+  for (uint64_t i = 0; i < 200; ++i) {
+    Random random(1, i);
+    sides.insert(DrawSide(64, random));
+  }
+  EXPECT_EQ(sides, (std::set<int>{48, 56, 64, 72, 80}));
+  EXPECT_EQ(SmallestDrawnSide(64), 48);
+}
+
+TEST(DrawSideTest, NoneIsSmallerThanANetworkTakes) {
+  for (int side : {16, 17, 20, 24}) {
+    EXPECT_GE(SmallestDrawnSide(side), 16);
+    for (uint64_t i = 0; i < 100; ++i) {
+      Random random(1, i);
+      EXPECT_GE(DrawSide(side, random), SmallestDrawnSide(side));
+    }
   }
 }
 

@@ -1,0 +1,28 @@
+#include "cuda_graph.h"
+
+#include <ATen/cuda/CUDAGraph.h>
+
+namespace resnet {
+namespace {
+
+class CudaGraph final : public CapturedWork {
+ public:
+  // Threads of the loader may pin memory meanwhile: only this thread's calls
+  // are held to what a capture allows.
+  void Begin() override {
+    graph_.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
+  }
+  void End() override { graph_.capture_end(); }
+  void Replay() override { graph_.replay(); }
+
+ private:
+  at::cuda::CUDAGraph graph_;
+};
+
+}  // namespace
+}  // namespace resnet
+
+extern "C" __attribute__((visibility("default"))) resnet::CapturedWork*
+resnet_make_cuda_graph() {
+  return new resnet::CudaGraph();
+}

@@ -1,0 +1,38 @@
+// Sgd: stochastic gradient descent with momentum 0.9, in three ways that give
+// the same weights and differ in how many operators they need. For one thread.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <memory>
+#include <vector>
+
+#include "options.h"
+
+namespace resnet {
+
+class Sgd {
+ public:
+  // The momentum takes the memory format that the parameters have by then.
+  Sgd(std::vector<torch::Tensor> parameters, SgdKind kind, double lr);
+
+  // Updates every parameter. REQUIRES: all have gradients.
+  // `skip`, if defined, holds one float; where it is not 0 nothing changes.
+  // Only the fused way leaves that decision to the device: the others wait.
+  void Step(const torch::Tensor& skip = {});
+  void ZeroGrad(bool set_to_none);
+
+  std::vector<torch::Tensor> Gradients() const;
+
+ private:
+  void StepForeach();
+  void StepFused(const torch::Tensor& skip);
+
+  std::vector<torch::Tensor> parameters_;
+  SgdKind kind_;
+  double lr_;
+  torch::optim::SGD loop_;
+  std::vector<torch::Tensor> momentum_;  // empty if one by one
+};
+
+}  // namespace resnet

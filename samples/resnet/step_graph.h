@@ -1,0 +1,60 @@
+// StepGraph: a training step that is captured once and from then on replayed by
+// the device alone, without the host's part of it. For one thread.
+#pragma once
+
+#include <absl/status/statusor.h>
+#include <torch/torch.h>
+
+#include <functional>
+#include <memory>
+
+#include "image_batches.h"
+
+namespace resnet {
+
+// Work that is recorded between Begin() and End() instead of done, and done
+// each time that Replay() is called. Methods may throw c10::Error.
+class CapturedWork {
+ public:
+  virtual ~CapturedWork() = default;
+  virtual void Begin() = 0;
+  virtual void End() = 0;
+  virtual void Replay() = 0;
+};
+
+// A CUDA graph. It needs LibTorch's CUDA half at link time, so it comes from a
+// library of its own, which lies beside this program and is loaded here.
+// REQUIRES: the CUDA half is loaded (OpenDevice).
+// Errors: Unavailable (not built, as there were no CUDA headers; cannot load).
+absl::StatusOr<std::unique_ptr<CapturedWork>> MakeCudaGraph();
+
+class StepGraph {
+ public:
+  // Steps that are run as they are, before one is captured: lazy libraries
+  // have been set up by then, and momentum exists.
+  static constexpr int kEagerSteps = 3;
+
+  // A step on a batch that lies on the device. Returns the loss. It must do
+  // the same work every time.
+  using Step = std::function<torch::Tensor(const Batch&)>;
+
+  explicit StepGraph(std::unique_ptr<CapturedWork> work)
+      : work_(std::move(work)) {}
+
+  // Puts the work that this thread starts on a stream of its own from now on,
+  // as the default one cannot be captured. Does nothing for a CPU.
+  static void UseSideStream(torch::Device device);
+
+  // One step. The loss it returns is overwritten by the next one.
+  // REQUIRES: batches of one shape and type.
+  torch::Tensor Run(const Batch& batch, const Step& step);
+
+ private:
+  std::unique_ptr<CapturedWork> work_;
+  int done_ = 0;
+  // What the captured step reads and leaves behind.
+  Batch batch_;
+  torch::Tensor loss_;
+};
+
+}  // namespace resnet
