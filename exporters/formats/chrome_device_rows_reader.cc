@@ -84,13 +84,8 @@ void ChromeRowReader::AddSync(const ChromeEvent& event, const Times& times) {
 }
 
 void ChromeRowReader::AddDeviceMemory(const ChromeEvent& event) {
-  const auto time = ToNanoseconds(event.begin);
-  if (!time || *time > kLargestNs - base_ns_) {
-    ++counts_.bad_times;
-    return;
-  }
   DeviceMemory row;
-  row.time_ns = base_ns_ + *time;
+  if (!ReadTime(ToNanoseconds(event.begin), &row.time_ns)) return;
   row.name = NameOf(event);
   row.kind = MemoryKindOf(event.arg(ArgKey::kOurSource).text);
   row.is_async = event.has(ArgKey::kOurAsync);
@@ -102,6 +97,7 @@ void ChromeRowReader::AddDeviceMemory(const ChromeEvent& event) {
   Take(event, ArgKey::kTotalAllocated, &row.pool_used_bytes);
   Take(event, ArgKey::kTotalReserved, &row.pool_bytes);
   earliest_ns_ = std::min(earliest_ns_, row.time_ns);
+  latest_ns_ = std::max(latest_ns_, row.time_ns);
   seen_ |= Bit(Kind::kDeviceMemory);
   ++counts_.rows;
   builder_->Add(row);

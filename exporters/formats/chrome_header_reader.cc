@@ -3,6 +3,7 @@
 #include <string_view>
 #include <utility>
 
+#include "chrome_row_fields.h"
 #include "json_get_reader.h"
 
 namespace stepscope {
@@ -53,7 +54,11 @@ void ReadKinetoKeys(dom::object root, ChromeHeader* header) {
   RunInfo& run = header->run;
   int64_t version = 0;
   header->is_kineto = GetInteger(root, "schemaVersion", &version);
-  GetInteger(root, "baseTimeNanoseconds", &header->base_ns);
+  int64_t base_ns = 0;
+  if (GetInteger(root, "baseTimeNanoseconds", &base_ns) &&
+      base_ns >= -kLargestNs && base_ns <= kLargestNs) {
+    header->base_ns = base_ns;
+  }
   GetFlag(root, "record_shapes", &header->record_shapes);
   GetFlag(root, "profile_memory", &header->profile_memory);
   GetFlag(root, "with_stack", &header->with_stack);

@@ -167,13 +167,8 @@ void ChromeRowReader::AddPythonFrame(const ChromeEvent& event,
 }
 
 void ChromeRowReader::AddMemory(const ChromeEvent& event) {
-  const auto time = ToNanoseconds(event.begin);
-  if (!time || *time > kLargestNs - base_ns_) {
-    ++counts_.bad_times;
-    return;
-  }
   Allocation row;
-  row.time_ns = base_ns_ + *time;
+  if (!ReadTime(ToNanoseconds(event.begin), &row.time_ns)) return;
   row.thread = ThreadOf(event);
   Take(event, ArgKey::kMemoryBytes, &row.bytes);
   Take(event, ArgKey::kAddress, &row.address);
@@ -187,6 +182,7 @@ void ChromeRowReader::AddMemory(const ChromeEvent& event) {
   Take(event, ArgKey::kOurDeviceType, &row.device_type);
   Take(event, ArgKey::kDeviceId, &row.device);
   earliest_ns_ = std::min(earliest_ns_, row.time_ns);
+  latest_ns_ = std::max(latest_ns_, row.time_ns);
   seen_ |= Bit(Kind::kMemory);
   ++counts_.rows;
   builder_->Add(row);

@@ -1,10 +1,12 @@
 // The object "stepscope" of our own Chrome traces (declared in
 // chrome_header_reader.h; the dialect is in exporters/README.md).
+#include <algorithm>
 #include <type_traits>
 #include <utility>
 
 #include "../row_fields.h"
 #include "chrome_header_reader.h"
+#include "chrome_row_fields.h"
 #include "json_get_reader.h"
 
 namespace stepscope {
@@ -72,14 +74,21 @@ struct FieldReader {
   void Stack(const char*, M) {}
 };
 
+// A time of a damaged file becomes one that can be reckoned with.
+int64_t TimeIn(dom::object object, const char* key) {
+  int64_t ns = 0;
+  GetInteger(object, key, &ns);
+  return std::clamp(ns, -kLargestNs, kLargestNs);
+}
+
 template <typename Row>
 Row ReadRow(dom::object object, TraceBuilder* builder = nullptr) {
   Row row;
   if constexpr (requires { row.time_ns; }) {
-    GetInteger(object, "time_ns", &row.time_ns);
+    row.time_ns = TimeIn(object, "time_ns");
   } else if constexpr (requires { row.begin_ns; }) {
-    GetInteger(object, "begin_ns", &row.begin_ns);
-    GetInteger(object, "end_ns", &row.end_ns);
+    row.begin_ns = TimeIn(object, "begin_ns");
+    row.end_ns = std::max(row.begin_ns, TimeIn(object, "end_ns"));
   }
   VisitFields<Row>(FieldReader<Row>{object, row, builder});
   return row;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <utility>
 
 #include "chrome_row_fields.h"
@@ -141,12 +142,18 @@ void ChromeRowReader::AddComplete(const ChromeEvent& event) {
   }
 }
 
+bool ChromeRowReader::ReadTime(std::optional<int64_t> since_base_ns,
+                               int64_t* time_ns) {
+  // Neither is beyond kLargestNs, so the sum is a number.
+  *time_ns = base_ns_ + since_base_ns.value_or(0);
+  const bool is_time =
+      since_base_ns.has_value() && std::abs(*time_ns) <= kLargestNs;
+  if (!is_time) ++counts_.bad_times;
+  return is_time;
+}
+
 bool ChromeRowReader::ReadTimes(const ChromeEvent& event, Times* times) {
-  const auto begin = ToNanoseconds(event.begin);
-  if (!begin) {
-    ++counts_.bad_times;
-    return false;
-  }
+  if (!ReadTime(ToNanoseconds(event.begin), &times->begin_ns)) return false;
   if (event.duration.type == Field::Type::kNone) {
     ++counts_.no_duration;
     return false;
@@ -160,13 +167,13 @@ bool ChromeRowReader::ReadTimes(const ChromeEvent& event, Times* times) {
     ++counts_.negative_durations;
     return false;
   }
-  if (*begin > kLargestNs - *duration || *begin > kLargestNs - base_ns_) {
+  if (times->begin_ns > kLargestNs - *duration) {
     ++counts_.bad_times;
     return false;
   }
-  times->begin_ns = base_ns_ + *begin;
   times->end_ns = times->begin_ns + *duration;
   earliest_ns_ = std::min(earliest_ns_, times->begin_ns);
+  latest_ns_ = std::max(latest_ns_, times->end_ns);
   ++counts_.rows;
   return true;
 }
@@ -250,7 +257,7 @@ void ChromeRowReader::Finish(const ChromeHeader& header, int64_t shift_ns) {
     if (!range_communications_.empty()) seen_ |= Bit(Kind::kCommunication);
   }
   range_communications_.clear();
-  builder_->ShiftTimes(shift_ns);
+  if (latest_ns_ <= kLargestNs - shift_ns) builder_->ShiftTimes(shift_ns);
   if (is_ours_) {
     builder_->run() = header.run;
     for (Kind kind : header.watched) builder_->Watch(kind);

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -56,6 +57,8 @@ class ChromeRowReader {
     int64_t end_ns;
   };
   bool ReadTimes(const ChromeEvent& event, Times* times);
+  // The time of `since_base_ns`; counts one that is out of all bounds.
+  bool ReadTime(std::optional<int64_t> since_base_ns, int64_t* time_ns);
   RowId ThreadOf(const ChromeEvent& event);
   int64_t ThreadNumber(const Field& tid);
   NameId NameOf(const ChromeEvent& event);
@@ -102,6 +105,7 @@ class ChromeRowReader {
   uint64_t seen_ = 0;  // bit per Kind
   Counts counts_;
   int64_t earliest_ns_ = INT64_MAX;
+  int64_t latest_ns_ = INT64_MIN;
   std::string scratch_;
 };
 

@@ -242,6 +242,25 @@ TEST_F(ChromeDialectsTest, DoesNotAddTheBaseToTimesThatCountFrom1970) {
   EXPECT_EQ(trace.ops()[0].begin_ns, 1661542444297228000);
 }
 
+TEST_F(ChromeDialectsTest, ABaseOutOfAllBoundsIsNone) {
+  for (const char* base : {"-9223372036854775808", "9223372036854775807"}) {
+    const Trace trace =
+        Read(KinetoFile(XEvent("cpu_op", "aten::add", "\"ts\": 1, \"dur\": 9"),
+                        "\"baseTimeNanoseconds\": " + std::string(base) + ","));
+    ASSERT_EQ(trace.ops().size(), 1u) << base;
+    EXPECT_EQ(trace.ops()[0].begin_ns, 1000) << base;
+  }
+}
+
+TEST_F(ChromeDialectsTest, TimesThatTheBaseWouldCarryTooFarStayWhereTheyAre) {
+  const Trace trace = Read(KinetoFile(
+      XEvent("cpu_op", "a", "\"ts\": 1, \"dur\": 9") + "," +
+          XEvent("cpu_op", "b", "\"ts\": 4500000000000000, \"dur\": 9"),
+      "\"baseTimeNanoseconds\": 1700000000000000000,"));
+  ASSERT_EQ(trace.ops().size(), 2u);
+  EXPECT_EQ(trace.ops()[0].begin_ns, 1000);
+}
+
 TEST_F(ChromeDialectsTest, InventsNothing) {
   const Trace trace =
       Read(KinetoFile(XEvent("cpu_op", "aten::add", "\"ts\": 1, \"dur\": 9")));
