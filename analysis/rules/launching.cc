@@ -87,9 +87,10 @@ std::string RegionOf(const Trace& trace, const Nesting& places,
   return region + std::string(WithoutEngine(trace.name(trace.ops()[op].name)));
 }
 
-// Where most launches of the steady steps come from.
-std::string WorstRegions(const Measured& m) {
-  const Trace& trace = m.trace;
+// Where most launches of the steady steps come from. `unit`: "launches per
+// step".
+std::string WorstRegions(const Trace& trace, const Steps& in,
+                         const std::string& unit) {
   std::vector<bool> launches(trace.runtime_calls().size());
   const auto note = [&](const DeviceWork& work) {
     if (work.call != kNone) launches[work.call] = true;
@@ -99,29 +100,25 @@ std::string WorstRegions(const Measured& m) {
   for (const Memset& work : trace.memsets()) note(work);
   const Nesting places = PlacesOf(trace);
   std::map<std::string, int64_t> counts;
-  int64_t all = 0;
-  for (size_t i : m.steps.steady) {
-    const Span& host = m.steps.windows[i].host;
+  for (size_t i : in.steady) {
+    const Span& host = in.windows[i].host;
     const auto calls = trace.runtime_calls();
     auto it = std::ranges::lower_bound(calls, host.begin_ns, {},
                                        &RuntimeCall::begin_ns);
     for (; it != calls.end() && it->begin_ns < host.end_ns; ++it) {
       if (!launches[static_cast<size_t>(it - calls.begin())]) continue;
       ++counts[RegionOf(trace, places, *it)];
-      ++all;
     }
   }
   std::vector<std::pair<int64_t, std::string>> order;
   for (const auto& [region, count] : counts) order.push_back({-count, region});
   std::ranges::sort(order);
-  const double steps = static_cast<double>(m.steps.steady.size());
+  const double steps = static_cast<double>(in.steady.size());
   std::string text;
   for (size_t i = 0; i < std::min<size_t>(kRegionsShown, order.size()); ++i) {
     text += (i ? ", " : "") + order[i].second + " (" +
-            std::to_string(std::llround(-order[i].first / steps)) + ")";
-  }
-  if (!text.empty()) {
-    text += " of " + std::to_string(std::llround(all / steps)) + " launches";
+            std::to_string(std::llround(-order[i].first / steps)) +
+            (i ? ")" : " " + unit + ")");
   }
   return text;
 }
@@ -172,6 +169,7 @@ Verdict CheckWholeRecording(const Measured& m) {
                      Percent(bucket / length) + ") while the host gets " +
                      Count(ledger.launches_per_step, "launch", "launches") +
                      " going.";
+  finding.where = WorstRegions(m.trace, whole, "launches");
   finding.fix_cpp =
       "a larger batch; capture the step in an at::cuda::CUDAGraph; and "
       "profile.Step() once per iteration, to learn what it would bring";
@@ -206,7 +204,9 @@ Verdict CheckLaunchBound(const Measured& m) {
                  : Count(std::llround(calls), "op")) +
       " going: " + Milliseconds(dispatch * 1e-6) + " inside ops, " +
       Milliseconds(host_code * 1e-6) + " in code between them.";
-  finding.where = m.has_gpu ? WorstRegions(m) : WorstOps(m);
+  finding.where = m.has_gpu
+                      ? WorstRegions(m.trace, m.steps, "launches per step")
+                      : WorstOps(m);
   finding.assumption = m.has_gpu
                            ? "at best: the GPU never waits for a launch"
                            : "compiled code needs 2 us per op; code of your "
