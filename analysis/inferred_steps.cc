@@ -84,25 +84,40 @@ struct Turns {
   std::vector<Span> spans;  // without overlap, in time order
 };
 
-// Ranges of one name; those inside an earlier one of the name are left out.
+// Ranges of one name, and calls of one module; those inside an earlier one of
+// the name are left out.
 std::vector<Turns> RepeatedRanges(const Trace& trace, RowId thread) {
   std::map<std::pair<RangeKind, std::string>, Turns> by_name;
+  const auto add = [&](RangeKind kind, std::string name, Span span) {
+    Turns& turns = by_name[{kind, std::move(name)}];
+    turns.kind = kind;
+    if (turns.spans.empty() || span.begin_ns >= turns.spans.back().end_ns) {
+      turns.spans.push_back(span);
+    }
+  };
   for (const Range& range : trace.ranges()) {
+    const std::string_view name = trace.name(range.name);
     const bool may_be_step =
         range.kind == RangeKind::kUser || range.kind == RangeKind::kLoader ||
         range.kind == RangeKind::kModule ||
         (range.kind == RangeKind::kCollective &&
-         trace.name(range.name).find("DataParallel") != std::string_view::npos);
+         name.find("DataParallel") != std::string_view::npos);
     if (range.thread != thread || !may_be_step) continue;
     // Layers are modules whose names differ by a number only.
-    std::string name(trace.name(range.name));
-    if (range.kind == RangeKind::kUser) name = WithoutNumbers(name);
-    Turns& turns = by_name[{range.kind, name}];
-    turns.name = trace.name(range.name);
-    turns.kind = range.kind;
-    if (turns.spans.empty() || range.begin_ns >= turns.spans.back().end_ns) {
-      turns.spans.push_back({range.begin_ns, range.end_ns});
+    add(range.kind,
+        range.kind == RangeKind::kUser ? WithoutNumbers(name)
+                                       : std::string(name),
+        {range.begin_ns, range.end_ns});
+  }
+  std::vector<int8_t> is_module(trace.name_count(), -1);
+  for (const PythonFrame& frame : trace.python_frames()) {
+    int8_t& known = is_module[frame.name];
+    if (known < 0) {
+      known = trace.name(frame.name).starts_with("nn.Module: ");
     }
+    if (!known || frame.thread != thread) continue;
+    add(RangeKind::kModule, std::string(trace.name(frame.name)),
+        {frame.begin_ns, frame.end_ns});
   }
   std::vector<Turns> repeated;
   for (auto& [key, turns] : by_name) {

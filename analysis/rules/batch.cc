@@ -15,6 +15,8 @@
 namespace stepscope {
 namespace {
 
+constexpr double kWaitsForRanks = 0.03;  // of the step
+
 constexpr double kUnderfilled = 0.30;  // of the compute time
 constexpr double kLaunching = 0.10;    // of the step
 constexpr double kHeadroom = 2;
@@ -89,6 +91,11 @@ Verdict CheckSmallBatchOnCpu(const Measured& m) {
   if (!m.replay.check().speaks) {
     return CouldNotLookBecause(
         "replay does not speak, so nobody can tell what a larger batch brings");
+  }
+  if (m.MeanNs(Cause::kCommunication) >= kWaitsForRanks * m.step_ns()) {
+    return CouldNotLookBecause(
+        "the step waits for other ranks, and how long these take for a larger "
+        "batch was not recorded");
   }
   const CpuProgram& program = m.replay.program();
   double grows = 0, whole = 0;

@@ -87,6 +87,23 @@ TEST(InferredStepsTest, AForwardThatIsFollowedByBackwardBeginsAStep) {
   EXPECT_NE(steps.told_by.find("ResNet_0"), std::string::npos);
 }
 
+TEST(InferredStepsTest, CallsOfAWholeModuleInPythonDoAsWell) {
+  std::string text;
+  for (int i = 0; i < 4; ++i) {
+    const auto frame = [&](int64_t begin, int64_t end, const char* name) {
+      text += "python_frame " + std::to_string(100 * i + begin) + ".." +
+              std::to_string(100 * i + end) + " thread=0 " + name + "\n";
+    };
+    frame(0, 30, "nn.Module: ResNet_0");
+    frame(5, 15, "nn.Module: Linear_0");
+    text += Op(100 * i + 5, 100 * i + 15, "aten::linear");
+    text += Op(100 * i + 40, 100 * i + 90, "kind=backward MmBackward0");
+  }
+  const InferredSteps steps = Infer(text);
+  ASSERT_EQ(steps.windows.size(), 3u);
+  EXPECT_NE(steps.told_by.find("nn.Module: ResNet_0"), std::string::npos);
+}
+
 TEST(InferredStepsTest, EachBatchBeginsAStep) {
   std::string text;
   for (int i = 0; i < 4; ++i) {

@@ -74,10 +74,11 @@ TEST(SmallBatchTest, IsCleanWhereTheDeviceIsFull) {
 }
 
 // `grows_us` of work that grows with the batch, `fixed_us` in the optimizer.
-Report OnCpu(int64_t grows_us, int64_t fixed_us) {
+Report OnCpu(int64_t grows_us, int64_t fixed_us, int64_t reduce_us = 0) {
   CpuText text("loader kind=in-process workers=0 batch_size=32 train\n");
   for (int i = 0; i < 4; ++i) {
     text.Op("aten::mm", grows_us);
+    if (reduce_us > 0) text.Op("c10d::allreduce_", reduce_us);
     text.Begin();
     text.Op("aten::add_", fixed_us);
     text.EndRange("kind=phase optimizer");
@@ -104,6 +105,11 @@ TEST(SmallBatchTest, OnACpuADoublingMustBringFivePercent) {
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->settings,  // a second doubling saves 3 of 94 ms
             (std::vector<Setting>{{"batch_size", int64_t{64}}}));
+}
+
+TEST(SmallBatchTest, CannotTellWhatOtherRanksNeedForALargerOne) {
+  EXPECT_NE(WhyBlind(OnCpu(80'000, 20'000, 3'200), "small-batch"), "");
+  EXPECT_NE(Find(OnCpu(80'000, 20'000, 2'900), "small-batch"), nullptr);
 }
 
 }  // namespace
