@@ -18,7 +18,9 @@ constexpr char kAdvice[] = R"({
     {"id": "noted", "severity": "note", "gain_is": "bound",
      "gain_ms_per_step": {"expected": 3, "low": 0, "high": 3}},
     {"id": "costless", "severity": "low", "gain_is": "none",
-     "gain_ms_per_step": {"expected": 0, "low": 0, "high": 0}}]})";
+     "gain_ms_per_step": {"expected": 0, "low": 0, "high": 0}}],
+  "plan": {"ids": ["cores-idle"], "settings": {"intra_op_threads": 2},
+           "step_before_ms": 120, "step_after_ms": 90}})";
 
 TEST(AdviceTest, ReadsWhatAProgramCanFollow) {
   absl::StatusOr<Advice> advice = ParseAdvice(kAdvice, "a.json");
@@ -41,6 +43,14 @@ TEST(AdviceTest, ReadsWhatAProgramCanFollow) {
                                                 {"conv_bias", "false"},
                                                 {"batch_factor", "1.500000"},
                                                 {"optimizer_step", "fused"}}));
+}
+
+TEST(AdviceTest, ReadsThePlan) {
+  const AdvisedPlan plan = ParseAdvice(kAdvice, "a.json")->plan;
+  EXPECT_EQ(plan.before_ms, 120);
+  EXPECT_EQ(plan.after_ms, 90);
+  EXPECT_EQ(plan.settings,
+            (std::map<std::string, std::string>{{"intra_op_threads", "2"}}));
 }
 
 TEST(AdviceTest, OnlyWhatIsMoreThanANoteAndWinsTimeIsToBeDone) {

@@ -41,6 +41,17 @@ TEST(FollowTest, WhatNoFlagKnowsChangesNothing) {
   EXPECT_EQ(After({.id = "no-such-finding"}, "--a"), Of("--a"));
 }
 
+TEST(FollowTest, AllNamesOfAPlanAreSetTogether) {
+  EXPECT_EQ(FollowNames({{"workers", "1"}, {"batch_factor", "4"}},
+                        Of("--batch 16 --bf16")),
+            Of("--batch 64 --bf16 --workers 1"));
+}
+
+TEST(SpelledTest, SettingsThatDoTheSameAreEqual) {
+  EXPECT_EQ(Spelled(Of("--workers 0 --batch 32")), Spelled(Settings()));
+  EXPECT_NE(Spelled(Of("--workers 1")), Spelled(Settings()));
+}
+
 TEST(FollowTest, WithoutNumbersTheLeastThatAFindingMeansIsDone) {
   EXPECT_EQ(After({.id = "sync-data-loading"}, ""), Of("--workers 1"));
   EXPECT_EQ(After({.id = "loader-bound"}, "--workers 2"), Of("--workers 3"));

@@ -48,6 +48,14 @@ TEST(SettingsTest, ArgumentsAndTextSayTheSame) {
   EXPECT_EQ(Of(settings.Text().c_str()), settings);
 }
 
+TEST(SettingsTest, WordsOfAShellMayHoldBlanks) {
+  absl::StatusOr<Settings> settings =
+      Settings::Of({"--json", "my file", "--data=a b"});
+  ASSERT_TRUE(settings.ok());
+  EXPECT_EQ(settings->Get("--json"), "my file");
+  EXPECT_EQ(settings->Get("--data"), "a b");
+}
+
 TEST(SettingsTest, NumbersAreWholeOrNotThere) {
   const Settings settings = Of("--a 12 --b 12x --c --d 99999999999");
   EXPECT_EQ(settings.Number("--a", 7), 12);
