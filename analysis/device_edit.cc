@@ -12,26 +12,6 @@ constexpr double kHandOverNs = 50'000;  // taking a finished batch
 constexpr double kBesideWorkers = 0.1;
 constexpr double kAsyncCallNs = 10'000;  // issuing a copy and not waiting
 
-// Each node's time unchanged.
-EditedProgram Unedited(const DeviceProgram& program) {
-  EditedProgram edited;
-  edited.gap_ns.reserve(program.hosts.size());
-  edited.own_ns.reserve(program.hosts.size());
-  edited.waits.reserve(program.hosts.size());
-  for (const HostNode& node : program.hosts) {
-    edited.gap_ns.push_back(node.gap.length());
-    edited.own_ns.push_back(node.own_ns);
-    edited.waits.push_back(node.wait != NodeWait::kNothing);
-  }
-  edited.work_ns.reserve(program.works.size());
-  for (const DeviceNode& work : program.works) {
-    edited.work_ns.push_back(work.span.length());
-  }
-  edited.place.assign(program.works.size(), WorkPlace::kOwnStream);
-  edited.waits_for_streams.assign(program.works.size(), true);
-  return edited;
-}
-
 void ScaleWorks(const Edit& edit, const DeviceProgram& program,
                 EditedProgram& edited) {
   for (const WorkScale& scale : edit.scales) {
@@ -40,6 +20,7 @@ void ScaleWorks(const Edit& edit, const DeviceProgram& program,
     const double saved = std::min(1.0, (1 - scale.factor) * edit.scale_error);
     edited.work_ns[work] *= 1 - saved;
   }
+  if (!edit.drop_zero_grad && edit.batch == 1) return;
   for (size_t i = 0; i < program.works.size(); ++i) {
     const DeviceNode& work = program.works[i];
     if (edit.drop_zero_grad && work.zero_grad) edited.work_ns[i] = 0;
@@ -133,6 +114,7 @@ void ShortenDispatch(const Edit& edit, const DeviceProgram& program,
 
 void ShortenGaps(const Edit& edit, const DeviceProgram& program,
                  EditedProgram& edited) {
+  if (!edit.drop_zero_grad && !edit.drop_unused_graph) return;
   for (size_t i = 0; i < program.hosts.size(); ++i) {
     const HostNode& node = program.hosts[i];
     if (edit.drop_zero_grad) {
@@ -178,10 +160,35 @@ void CutHost(const Edit& edit, const DeviceProgram& program,
   }
 }
 
+bool ChangesWorks(const Edit& edit) {
+  return !edit.scales.empty() || !edit.side_stream.empty() ||
+         !edit.overlapped.empty() || edit.drop_zero_grad || edit.batch != 1;
+}
+
 }  // namespace
 
-EditedProgram Apply(const Edit& edit, const DeviceProgram& program) {
-  EditedProgram edited = Unedited(program);
+EditedProgram Unedited(const DeviceProgram& program) {
+  EditedProgram edited;
+  edited.gap_ns.reserve(program.hosts.size());
+  edited.own_ns.reserve(program.hosts.size());
+  edited.waits.reserve(program.hosts.size());
+  for (const HostNode& node : program.hosts) {
+    edited.gap_ns.push_back(node.gap.length());
+    edited.own_ns.push_back(node.own_ns);
+    edited.waits.push_back(node.wait != NodeWait::kNothing);
+  }
+  edited.work_ns.reserve(program.works.size());
+  for (const DeviceNode& work : program.works) {
+    edited.work_ns.push_back(work.span.length());
+  }
+  edited.place.assign(program.works.size(), WorkPlace::kOwnStream);
+  edited.waits_for_streams.assign(program.works.size(), true);
+  return edited;
+}
+
+void Apply(const Edit& edit, const DeviceProgram& program,
+           const EditedProgram& unedited, EditedProgram& edited) {
+  edited = unedited;
   ScaleWorks(edit, program, edited);
   PlaceWorks(edit, program, edited);
   DropWaits(edit, program, edited);
@@ -189,18 +196,18 @@ EditedProgram Apply(const Edit& edit, const DeviceProgram& program) {
   CutHost(edit, program, edited);
   ShortenGaps(edit, program, edited);
   ShortenDispatch(edit, program, edited);
+  if (!ChangesWorks(edit)) return;
   double before = 0, after = 0;
   for (size_t i = 0; i < program.works.size(); ++i) {
-    before += program.works[i].span.length();
+    before += unedited.work_ns[i];
     // What runs beside its stream is meant to hold nothing up.
     if (edited.place[i] == WorkPlace::kOwnStream) after += edited.work_ns[i];
   }
   if (before > 0) edited.contention = after / before;
-  return edited;
 }
 
-EditedProgram HostOnly(const DeviceProgram& program) {
-  EditedProgram edited = Unedited(program);
+EditedProgram HostOnly(const EditedProgram& unedited) {
+  EditedProgram edited = unedited;
   std::ranges::fill(edited.work_ns, 0.0);
   edited.contention = 0;
   edited.latency = 0;

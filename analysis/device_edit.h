@@ -30,10 +30,16 @@ struct EditedProgram {
   double latency = 1;  // from launching to starting
 };
 
-EditedProgram Apply(const Edit& edit, const DeviceProgram& program);
+// As it was recorded.
+EditedProgram Unedited(const DeviceProgram& program);
+
+// `unedited` is Unedited(program): many edits are applied to one program.
+// What `edited` held is lost; its memory is used again.
+void Apply(const Edit& edit, const DeviceProgram& program,
+           const EditedProgram& unedited, EditedProgram& edited);
 
 // Without any device time: the host's own pace.
-EditedProgram HostOnly(const DeviceProgram& program);
+EditedProgram HostOnly(const EditedProgram& unedited);
 
 // The least time per step that the loader's workers under `edit` need for its
 // batches on the cores there are; 0 if unknown or if no worker makes them.

@@ -49,14 +49,18 @@ int32_t BusiestDevice(const Trace& trace) {
 DeviceRows RowsOf(const Trace& trace, int32_t device) {
   DeviceRows rows;
   std::vector<int8_t> collective(trace.name_count(), -1);
+  std::vector<bool> launches_graph(trace.name_count());
+  for (NameId name = 0; name < trace.name_count(); ++name)
+    launches_graph[name] = Has(trace.name(name), "GraphLaunch");
+  rows.works.reserve(trace.kernels().size() + trace.copies().size() +
+                     trace.memsets().size());
   const auto add = [&](const DeviceWork& work, std::vector<Span>& kind,
                        int64_t graph) {
     const Span span{work.begin_ns, work.end_ns};
     kind.push_back(span);
     const bool from_graph =
-        graph != 0 ||
-        (work.call != kNone &&
-         Has(trace.name(trace.runtime_calls()[work.call].name), "GraphLaunch"));
+        graph != 0 || (work.call != kNone &&
+                       launches_graph[trace.runtime_calls()[work.call].name]);
     rows.works.push_back({span, work.call, from_graph});
   };
   for (const Kernel& row : trace.kernels()) {

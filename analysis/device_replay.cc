@@ -22,7 +22,7 @@ std::string Percents(double frac) {
 }  // namespace
 
 DeviceReplay::DeviceReplay(DeviceProgram program)
-    : program_(std::move(program)) {
+    : program_(std::move(program)), unedited_(Unedited(program_)) {
   Check();
 }
 
@@ -31,10 +31,10 @@ void DeviceReplay::Check() {
     check_.why_not = "no launches were recorded inside the steps";
     return;
   }
-  unchanged_ns_ = Simulate(program_, Apply({}, program_)).mean_ns;
+  unchanged_ns_ = Simulate(program_, unedited_).mean_ns;
   check_.no_edit_error =
       (unchanged_ns_ - program_.measured_ns) / program_.measured_ns;
-  const double limit = Simulate(program_, HostOnly(program_)).mean_ns;
+  const double limit = Simulate(program_, HostOnly(unedited_)).mean_ns;
   if (program_.host_only_ns > 0) {
     check_.limit_error =
         (limit - program_.host_only_ns) / program_.host_only_ns;
@@ -60,7 +60,8 @@ void DeviceReplay::Check() {
 
 double DeviceReplay::StepNs(const Edit& edit) const {
   if (unchanged_ns_ > 0 && edit == Edit()) return unchanged_ns_;
-  const DeviceRun run = Simulate(program_, Apply(edit, program_));
+  Apply(edit, program_, unedited_, scratch_);
+  const DeviceRun run = Simulate(program_, scratch_);
   return std::max(run.mean_ns, BatchPeriodNs(edit, program_)) / edit.batch;
 }
 

@@ -29,6 +29,8 @@ class DeviceReplay {
   void Check();
 
   DeviceProgram program_;
+  EditedProgram unedited_;
+  mutable EditedProgram scratch_;  // of StepNs(): one thread asks
   ReplayCheck check_;
   double unchanged_ns_ = 0;  // StepNs({}), which is asked for often
 };

@@ -1,7 +1,6 @@
 #include "edit.h"
 
 #include <algorithm>
-#include <map>
 
 namespace stepscope {
 namespace {
@@ -32,17 +31,13 @@ Edit Combine(const Edit& a, const Edit& b) {
   Union(both.no_dependency, b.no_dependency);
   both.cuts.insert(both.cuts.end(), b.cuts.begin(), b.cuts.end());
 
-  std::map<WorkRef, double> factors;
-  for (const std::vector<WorkScale>* scales : {&a.scales, &b.scales}) {
-    for (const WorkScale& scale : *scales) {
-      const auto [known, added] = factors.emplace(scale.work, scale.factor);
-      if (!added) known->second = std::min(known->second, scale.factor);
-    }
-  }
-  both.scales.clear();
-  for (const auto& [work, factor] : factors) {
-    both.scales.push_back({work, factor});
-  }
+  both.scales.insert(both.scales.end(), b.scales.begin(), b.scales.end());
+  std::ranges::sort(both.scales, [](const WorkScale& x, const WorkScale& y) {
+    return x.work != y.work ? x.work < y.work : x.factor < y.factor;
+  });
+  // Of several, the smallest factor holds.
+  const auto same = std::ranges::unique(both.scales, {}, &WorkScale::work);
+  both.scales.erase(same.begin(), same.end());
   return both;
 }
 

@@ -6,7 +6,9 @@ namespace stepscope {
 
 std::vector<Span> Merge(std::vector<Span> spans) {
   std::erase_if(spans, [](const Span& s) { return s.length() <= 0; });
-  std::ranges::sort(spans, {}, &Span::begin_ns);
+  if (!std::ranges::is_sorted(spans, {}, &Span::begin_ns)) {
+    std::ranges::sort(spans, {}, &Span::begin_ns);
+  }
   std::vector<Span> merged;
   for (const Span& span : spans) {
     if (!merged.empty() && span.begin_ns <= merged.back().end_ns) {

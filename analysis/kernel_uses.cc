@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <vector>
 
 #include "patterns.h"
 
@@ -42,23 +42,36 @@ size_t StepOf(const Trace& trace, const Steps& steps, const DeviceWork& work) {
 // The costs of ops, each asked once.
 class Costs {
  public:
-  explicit Costs(const Trace& trace) : trace_(trace) {}
+  explicit Costs(const Trace& trace)
+      : trace_(trace),
+        of_op_(trace.ops().size(), kNotAsked),
+        classes_(trace.name_count()),
+        known_(trace.name_count()) {}
   KernelClass ClassOf(RowId op) {
     const NameId name = trace_.ops()[op].name;
-    const auto [known, added] = classes_.try_emplace(name);
-    if (added) known->second = ClassOfOp(trace_.name(name));
-    return known->second;
+    if (!known_[name]) {
+      known_[name] = true;
+      classes_[name] = ClassOfOp(trace_.name(name));
+    }
+    return classes_[name];
   }
+  // Valid until the next call.
   const OpCost& Of(RowId op) {
-    const auto [known, added] = costs_.try_emplace(op);
-    if (added) known->second = CostOf(trace_, op);
-    return known->second;
+    if (of_op_[op] == kNotAsked) {
+      of_op_[op] = static_cast<uint32_t>(costs_.size());
+      costs_.push_back(CostOf(trace_, op));
+    }
+    return costs_[of_op_[op]];
   }
 
  private:
+  static constexpr uint32_t kNotAsked = UINT32_MAX;
+
   const Trace& trace_;
-  std::unordered_map<RowId, OpCost> costs_;
-  std::unordered_map<NameId, KernelClass> classes_;
+  std::vector<uint32_t> of_op_;  // in costs_
+  std::vector<OpCost> costs_;
+  std::vector<KernelClass> classes_;  // by name
+  std::vector<bool> known_;           // by name
 };
 
 KernelUse Describe(const Trace& trace, RowId row, const KernelTraits& traits,
@@ -104,7 +117,7 @@ KernelUse Describe(const Trace& trace, RowId row, const KernelTraits& traits,
 
 // An op's work is shared by the kernels that do it, by their time.
 void ShareWork(const Trace& trace, Costs& costs, std::vector<KernelUse>& uses) {
-  std::unordered_map<RowId, double> time;
+  std::vector<double> time(trace.ops().size());  // by op
   for (const KernelUse& use : uses) {
     if (use.multiplies && use.op != kNone) time[use.op] += use.ns;
   }

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "op_arguments.h"
+#include "steady_steps.h"
 
 namespace stepscope {
 namespace {
@@ -23,13 +24,6 @@ struct Updates {
   double bytes = 0;
 };
 
-bool IsSteady(const Measured& m, int64_t time) {
-  return std::ranges::any_of(m.steps.steady, [&](size_t i) {
-    const Span& host = m.steps.windows[i].host;
-    return host.begin_ns <= time && time < host.end_ns;
-  });
-}
-
 std::vector<Span> NamedSpans(const Measured& m) {
   std::vector<Span> spans;
   for (const Range& range : m.trace.ranges()) {
@@ -39,7 +33,7 @@ std::vector<Span> NamedSpans(const Measured& m) {
          name.starts_with("Optimizer.step")) ||
         (range.kind == RangeKind::kPhase && name == "optimizer");
     if (optimizer && range.thread == m.steps.thread &&
-        IsSteady(m, range.begin_ns)) {
+        InSteadyStep(m.steps, range.begin_ns)) {
       spans.push_back({range.begin_ns, range.end_ns});
     }
   }
@@ -65,12 +59,8 @@ std::vector<Span> InferredSpans(const Measured& m) {
   for (RowId row = 0; row < m.trace.ops().size(); ++row) {
     if (!m.tree.traits(row).accumulate_grad) continue;
     const Op& op = m.trace.ops()[row];
-    for (size_t i : m.steps.steady) {
-      const Span& host = m.steps.windows[i].host;
-      if (host.begin_ns <= op.begin_ns && op.begin_ns < host.end_ns) {
-        last[i] = std::max(last[i], op.end_ns);
-      }
-    }
+    const size_t step = SteadyStepAt(m.steps, op.begin_ns);
+    if (step < last.size()) last[step] = std::max(last[step], op.end_ns);
   }
   std::vector<Span> spans;
   const std::span<const RowId> ops = m.tree.of_thread(m.steps.thread);
@@ -111,7 +101,7 @@ void CountOps(const Measured& m, OptimizerWork& work) {
   }
   for (RowId row = 0; row < m.trace.ops().size(); ++row) {
     if (m.tree.traits(row).accumulate_grad &&
-        IsSteady(m, m.trace.ops()[row].begin_ns)) {
+        InSteadyStep(m.steps, m.trace.ops()[row].begin_ns)) {
       work.parameters += 1 / steps;
     }
   }

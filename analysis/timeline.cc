@@ -14,6 +14,7 @@ std::vector<Segment> OpSegments(const Trace& trace, const OpTree& tree,
     int64_t end_ns;
   };
   std::vector<Segment> segments;
+  segments.reserve(2 * tree.of_thread(thread).size() + 1);
   std::vector<Open> open;
   int64_t now = window.begin_ns;
   const auto advance = [&](int64_t to, RowId op) {
@@ -48,6 +49,7 @@ std::vector<Segment> OpSegments(const Trace& trace, const OpTree& tree,
 std::vector<Segment> FillGaps(const std::vector<Segment>& segments,
                               const std::vector<Segment>& other) {
   std::vector<Segment> filled;
+  filled.reserve(segments.size() + other.size());
   size_t j = 0;
   for (const Segment& segment : segments) {
     if (segment.op != kNone) {
@@ -211,6 +213,7 @@ std::vector<Segment> HostTimeline(const Trace& trace, const OpTree& tree,
   Overlay(segments, Disjoint(std::move(data)), Cause::kData);
 
   std::vector<Segment> joined;
+  joined.reserve(segments.size());
   for (const Segment& segment : segments) {
     if (!joined.empty() && joined.back().op == segment.op &&
         joined.back().range == segment.range &&

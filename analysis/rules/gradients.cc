@@ -6,6 +6,7 @@
 
 #include "report/words.h"
 #include "rule.h"
+#include "steady_steps.h"
 
 namespace stepscope {
 namespace {
@@ -14,12 +15,7 @@ int64_t TimeInSteps(const Measured& m, const std::vector<RowId>& rows) {
   int64_t ns = 0;
   for (RowId row : rows) {
     const Op& op = m.trace.ops()[row];
-    for (size_t i : m.steps.steady) {
-      const Span& host = m.steps.windows[i].host;
-      if (host.begin_ns <= op.begin_ns && op.begin_ns < host.end_ns) {
-        ns += op.end_ns - op.begin_ns;
-      }
-    }
+    if (InSteadyStep(m.steps, op.begin_ns)) ns += op.end_ns - op.begin_ns;
   }
   return ns;
 }

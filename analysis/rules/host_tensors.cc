@@ -12,6 +12,7 @@
 #include "op_arguments.h"
 #include "report/words.h"
 #include "rule.h"
+#include "steady_steps.h"
 #include "uploads.h"
 
 namespace stepscope {
@@ -34,11 +35,8 @@ Span SpanOf(const Op& op) { return {op.begin_ns, op.end_ns}; }
 
 // The steady step `time_ns` lies in; SIZE_MAX if none.
 size_t SteadyStepAt(const Measured& m, int64_t time_ns) {
-  for (size_t i : m.steps.steady) {
-    const Span& host = m.steps.windows[i].host;
-    if (host.begin_ns <= time_ns && time_ns < host.end_ns) return i;
-  }
-  return SIZE_MAX;
+  const size_t step = SteadyStepAt(m.steps, time_ns);
+  return step < m.steps.windows.size() ? step : SIZE_MAX;
 }
 
 // --- pin-on-main-thread

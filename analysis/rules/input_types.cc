@@ -10,6 +10,7 @@
 #include "op_arguments.h"
 #include "report/words.h"
 #include "rule.h"
+#include "steady_steps.h"
 #include "uploads.h"
 
 namespace stepscope {
@@ -124,11 +125,8 @@ Verdict CheckWideInput(const Measured& m) {
     const Op& op = trace.ops()[casts.ops[i]];
     if (!used[i] || op.thread != m.steps.thread) continue;
     edit.cuts.push_back({op.thread, {op.begin_ns, op.end_ns}, 0});
-    for (size_t step : m.steps.steady) {
-      const Span& host = m.steps.windows[step].host;
-      if (host.begin_ns <= op.begin_ns && op.begin_ns < host.end_ns) {
-        cast_ns += static_cast<double>(op.end_ns - op.begin_ns);
-      }
+    if (InSteadyStep(m.steps, op.begin_ns)) {
+      cast_ns += static_cast<double>(op.end_ns - op.begin_ns);
     }
   }
   cast_ns /= static_cast<double>(m.steps.steady.size());
@@ -215,19 +213,15 @@ Verdict CheckConversion(const Measured& m) {
   for (const Conversion& conversion : conversions) {
     const Op& op = m.trace.ops()[conversion.op];
     edit.cuts.push_back({op.thread, {op.begin_ns, op.end_ns}, 0});
-    for (size_t i : m.steps.steady) {
-      const StepWindow& step = m.steps.windows[i];
-      if (op.begin_ns < step.host.begin_ns || op.begin_ns >= step.host.end_ns) {
-        continue;
-      }
-      total += static_cast<double>(op.end_ns - op.begin_ns);
-      bytes += static_cast<double>(conversion.bytes);
-      ++(conversion.same_type ? same : narrowed);
-      if (finding.examples.size() < 3) {
-        finding.examples.push_back(
-            {step.number, op.begin_ns, op.end_ns,
-             std::string(NameOf(m.trace, conversion.op))});
-      }
+    const size_t step = SteadyStepAt(m.steps, op.begin_ns);
+    if (step == m.steps.windows.size()) continue;
+    total += static_cast<double>(op.end_ns - op.begin_ns);
+    bytes += static_cast<double>(conversion.bytes);
+    ++(conversion.same_type ? same : narrowed);
+    if (finding.examples.size() < 3) {
+      finding.examples.push_back({m.steps.windows[step].number, op.begin_ns,
+                                  op.end_ns,
+                                  std::string(NameOf(m.trace, conversion.op))});
     }
   }
   const auto steps = static_cast<double>(m.steps.steady.size());

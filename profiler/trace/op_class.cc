@@ -1,7 +1,8 @@
 #include <stepscope/op_cost.h>
 
-#include <algorithm>
 #include <array>
+#include <string_view>
+#include <unordered_map>
 
 namespace stepscope {
 namespace {
@@ -131,10 +132,32 @@ constexpr auto kNorms = std::to_array<std::string_view>(
 constexpr auto kCopies = std::to_array<std::string_view>(
     {"_to_copy", "cat", "clone", "contiguous", "copy", "stack"});
 
-template <size_t kSize>
-bool IsIn(const std::array<std::string_view, kSize>& list,
-          std::string_view name) {
-  return std::ranges::find(list, name) != list.end();
+using Classes = std::unordered_map<std::string_view, KernelClass>;
+
+// By name without "aten::".
+const Classes& ExactClasses() {
+  static const Classes classes = [] {
+    Classes made;
+    for (std::string_view name : kMatmuls) made[name] = KernelClass::kMatmul;
+    for (std::string_view name : kNorms)
+      made[name] = KernelClass::kNormalisation;
+    for (std::string_view name : kReductions)
+      made[name] = KernelClass::kReduction;
+    return made;
+  }();
+  return classes;
+}
+
+// The same of names that may have a "_" behind them.
+const Classes& PlainClasses() {
+  static const Classes classes = [] {
+    Classes made;
+    for (std::string_view name : kElementwise)
+      made[name] = KernelClass::kElementwise;
+    for (std::string_view name : kCopies) made[name] = KernelClass::kCopy;
+    return made;
+  }();
+  return classes;
 }
 
 }  // namespace
@@ -153,22 +176,23 @@ KernelClass ClassOfOp(std::string_view name) {
                ? KernelClass::kOptimizer
                : KernelClass::kUnknown;
   }
-  if (IsIn(kMatmuls, name)) return KernelClass::kMatmul;
+  const auto exact = ExactClasses().find(name);
+  const bool is_exact = exact != ExactClasses().end();
+  if (is_exact && exact->second == KernelClass::kMatmul) return exact->second;
   if (has("_attention") && !has("native_multi_head")) {
     return KernelClass::kAttention;
   }
-  if ((name.starts_with("conv") && !name.starts_with("convert")) ||
-      has("_convolution") || has("slow_conv") || has("thnn_conv") ||
-      has("conv_depthwise")) {
+  if (has("conv") &&
+      ((name.starts_with("conv") && !name.starts_with("convert")) ||
+       has("_convolution") || has("slow_conv") || has("thnn_conv") ||
+       has("conv_depthwise"))) {
     return KernelClass::kConvolution;
   }
-  if (IsIn(kNorms, name)) return KernelClass::kNormalisation;
-  if (IsIn(kReductions, name)) return KernelClass::kReduction;
+  if (is_exact) return exact->second;
   std::string_view plain = name;
   if (plain.ends_with("_")) plain.remove_suffix(1);
-  if (IsIn(kElementwise, plain)) return KernelClass::kElementwise;
-  if (IsIn(kCopies, plain)) return KernelClass::kCopy;
-  return KernelClass::kUnknown;
+  const auto found = PlainClasses().find(plain);
+  return found == PlainClasses().end() ? KernelClass::kUnknown : found->second;
 }
 
 int64_t ElementBytes(std::string_view dtype) {
