@@ -37,11 +37,10 @@ std::string Clipped(std::string_view name) {
   return text.substr(0, cut) + "...";
 }
 
-std::string SideInWords(const char* which, const RunInfo& run,
-                        const StepSpread& spread) {
-  std::string text = std::string(which) +
-                     Printable(run.source.empty() ? run.name : run.source);
-  text += "  " + std::to_string(spread.steps) + " steady steps, " +
+std::string SideInWords(const RunInfo& run, const StepSpread& spread) {
+  std::string text = run.source.empty() ? run.name : run.source;
+  if (spread.steps == 0) return text + "  no steady steps";
+  text += "  " + Count(spread.steps, "steady step") + ", " +
           Milliseconds(spread.median_ms) + " in the middle (" +
           Number(spread.min_ms) + " to " + Number(spread.max_ms) + ", mean " +
           Number(spread.mean_ms) + ")";
@@ -118,7 +117,10 @@ void Verdict(const Comparison& c, Page& page) {
 
 void Table(const char* title, const std::vector<Changed>& rows, bool causes,
            bool has_gpu, Page& page) {
-  if (rows.empty()) return;
+  const auto differs = [](const Changed& row) {
+    return Number(row.after_ms - row.before_ms) != "0";
+  };
+  if (causes ? std::ranges::none_of(rows, differs) : rows.empty()) return;
   page.Line();
   page.Line(Left(title, kNameColumns + 2) + Right("before", 10) +
             Right("after", 10) + Right("change", 10) +
@@ -126,7 +128,7 @@ void Table(const char* title, const std::vector<Changed>& rows, bool causes,
   for (size_t i = 0; i < std::min(rows.size(), kRowsShown); ++i) {
     const Changed& row = rows[i];
     const double change = row.after_ms - row.before_ms;
-    if (causes && Number(change) == "0") continue;
+    if (causes && !differs(row)) continue;
     std::string line =
         "  " +
         Left(causes ? CauseInWords(row.name, has_gpu) : Clipped(row.name),
@@ -186,8 +188,8 @@ std::string ToText(const Comparison& c) {
   TextOptions options;
   options.width = 110;
   Page page(options);
-  page.Wrapped("", SideInWords("before    ", c.before_run, c.before));
-  page.Wrapped("", SideInWords("after     ", c.after_run, c.after));
+  page.Wrapped("before    ", SideInWords(c.before_run, c.before));
+  page.Wrapped("after     ", SideInWords(c.after_run, c.after));
   if (!c.why_not.empty()) {
     page.Wrapped("", "Steps cannot be compared: " + c.why_not + ".");
     return page.Take();

@@ -9,6 +9,8 @@
 namespace stepscope {
 namespace {
 
+constexpr double kHealthy = 0.5;  // of the step spent computing
+
 template <typename Enum, size_t kSize>
 const char* NameIn(const std::array<const char*, kSize>& names, Enum value) {
   const auto index = static_cast<size_t>(value);
@@ -145,6 +147,25 @@ std::string PlanInWords(const Report& report) {
                 : " The other changes would add little to that.";
   }
   return text;
+}
+
+std::string VerdictInWords(const Report& report) {
+  const bool damaged =
+      std::ranges::any_of(report.findings, [](const Finding& f) {
+        return f.id == "capture-incomplete" &&
+               f.status == FindingStatus::kError;
+      });
+  if (damaged) return "No verdict: the recording is incomplete, see above.";
+  if (report.clean.empty()) return "Nothing could be checked.";
+  const std::string checks =
+      Count(static_cast<int64_t>(report.clean.size()), "check") +
+      " found nothing worth changing";
+  const auto compute = report.time_split_ms.find("compute");
+  const bool busy = compute != report.time_split_ms.end() &&
+                    compute->second > kHealthy * report.steps.mean_ms;
+  if (busy) return "Healthy: " + checks + ".";
+  return checks +
+         ", but most of the step is not computing: see the split above.";
 }
 
 bool IsNote(const Finding& finding) {

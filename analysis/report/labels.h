@@ -30,6 +30,11 @@ std::string GainInWords(const Report& report, const Finding& finding);
 // Empty without a plan.
 std::string PlanInWords(const Report& report);
 
+// What to say where there is nothing to advise. A step that mostly computes is
+// healthy; of another one it is only known that the rules there are found
+// nothing; a damaged recording shows nothing either way.
+std::string VerdictInWords(const Report& report);
+
 // True for the findings that are told first: trust, then those worth doing.
 bool IsNote(const Finding& finding);
 

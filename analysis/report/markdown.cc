@@ -1,7 +1,11 @@
 #include <stepscope/analysis.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "labels.h"
 #include "ranks.h"
@@ -34,8 +38,11 @@ std::string Code(std::string_view text) {
 }  // namespace
 
 std::string ToMarkdown(const Report& report) {
-  std::string text = "### stepscope: " +
-                     Escaped(report.run.name.empty() ? "run" : report.run.name);
+  std::string name = report.run.name;
+  if (name.empty()) {
+    name = std::filesystem::path(report.run.source).filename().string();
+  }
+  std::string text = "### stepscope: " + Escaped(name.empty() ? "run" : name);
   text += "\n\n";
   std::string line = MachineInWords(report);
   if (report.steps.count > 0) {
@@ -53,7 +60,13 @@ std::string ToMarkdown(const Report& report) {
   }
   if (!report.time_split_ms.empty()) {
     text += "| where a step goes | ms | |\n| --- | ---: | ---: |\n";
+    std::vector<std::pair<double, std::string>> parts;
     for (const auto& [key, ms] : report.time_split_ms) {
+      if (Number(ms) != "0") parts.push_back({-ms, key});
+    }
+    std::ranges::sort(parts);
+    for (const auto& [less_ms, key] : parts) {
+      const double ms = -less_ms;
       text += "| " + CauseInWords(key, report.has_gpu) + " | " + Number(ms) +
               " | " + Percent(ms / report.steps.mean_ms) + " |\n";
     }
@@ -82,7 +95,7 @@ std::string ToMarkdown(const Report& report) {
     text += "\n";
   }
   if (number == 0 && report.steps.count > 0) {
-    text += "Nothing worth changing was found.\n";
+    text += Escaped(VerdictInWords(report)) + "\n";
   }
   const std::string plan = PlanInWords(report);
   if (!plan.empty()) text += "\n" + Escaped(plan) + "\n";

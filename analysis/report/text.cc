@@ -19,7 +19,6 @@ namespace stepscope {
 namespace {
 
 constexpr size_t kTopOpsShown = 5;
-constexpr double kHealthy = 0.5;  // of the step spent computing
 
 const char* ColorOf(const Finding& finding) {
   if (finding.status == FindingStatus::kError ||
@@ -67,28 +66,6 @@ void OneFinding(const Report& report, const Finding& finding,
   }
 }
 
-// What to say where there is nothing to advise. A step that mostly computes is
-// healthy; of another one it is only known that the rules there are found
-// nothing; a damaged recording shows nothing either way.
-std::string Verdict(const Report& report) {
-  const bool damaged =
-      std::ranges::any_of(report.findings, [](const Finding& f) {
-        return f.id == "capture-incomplete" &&
-               f.status == FindingStatus::kError;
-      });
-  if (damaged) return "No verdict: the recording is incomplete, see above.";
-  if (report.clean.empty()) return "Nothing could be checked.";
-  const std::string checks =
-      Count(static_cast<int64_t>(report.clean.size()), "check") +
-      " found nothing worth changing";
-  const auto compute = report.time_split_ms.find("compute");
-  const bool busy = compute != report.time_split_ms.end() &&
-                    compute->second > kHealthy * report.steps.mean_ms;
-  if (busy) return "Healthy: " + checks + ".";
-  return checks +
-         ", but most of the step is not computing: see the split above.";
-}
-
 void Findings(const Report& report, const TextOptions& options, Page& page) {
   int number = 0;
   int64_t notes = 0;
@@ -106,7 +83,7 @@ void Findings(const Report& report, const TextOptions& options, Page& page) {
   }
   if (!advice && report.steps.count > 0) {
     page.Line();
-    page.Wrapped("", Verdict(report));
+    page.Wrapped("", VerdictInWords(report));
   }
   const std::string plan = PlanInWords(report);
   if (!plan.empty()) {

@@ -173,6 +173,23 @@ TEST(JsonReportTest, IsValidForAnyTrace) {
   EXPECT_FALSE(Contains(ToJson(report), "-0"));
 }
 
+TEST(MarkdownReportTest, IsCalledByItsFileAndTellsTheLargestCausesFirst) {
+  Report report;
+  report.run.source = "runs/a/trace.json.gz";
+  report.steps.count = 2;
+  report.steps.mean_ms = 10;
+  report.time_split_ms = {{"compute", 2}, {"copy", 0.001}, {"data", 8}};
+  report.clean = {"host-sync", "small-batch"};
+  const std::string text = ToMarkdown(report);
+  EXPECT_TRUE(text.starts_with("### stepscope: trace.json.gz\n")) << text;
+  EXPECT_LT(text.find("80 %"), text.find("20 %")) << text;
+  EXPECT_EQ(text.find("| 0 |"), std::string::npos) << text;
+  EXPECT_NE(text.find("2 checks found nothing worth changing, but most of the "
+                      "step is not computing"),
+            std::string::npos)
+      << text;
+}
+
 TEST(MarkdownReportTest, EscapesNamesAndKeepsCode) {
   Report report = Analyze(Simulate(kLoop).trace);
   report.run.name = "a|b*c";
