@@ -108,8 +108,11 @@ bool WorksLonger(const RankComparison& ranks, const RankRow& straggler) {
     loaders.push_back(row.loading_ms);
     devices.push_back(DeviceMs(row));
   }
+  // Lateness adds up over the collectives of a step, work does not.
+  const double late_ms =
+      std::min(straggler.late_ms, WaitOfOthers(ranks, straggler));
   const double least =
-      std::max(kLateShare * ranks.step_ms, kLateByWork * straggler.late_ms);
+      std::max(kLateShare * ranks.step_ms, kLateByWork * late_ms);
   return straggler.host_ms - Median(hosts) >= least ||
          straggler.loading_ms - Median(loaders) >= least ||
          DeviceMs(straggler) - Median(devices) >= least;
