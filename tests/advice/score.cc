@@ -114,7 +114,7 @@ void Score::AddPlanted(const AdviceCase& one, uint64_t seed, const Trial& trial,
   const bool urged = Urges(trial.report, id);
   const double fixed_ms = one.has_fix ? trial.fixed_ms[index] : 0;
   // Between one and three per cent of the step either answer is right.
-  const bool small = one.has_fix && fixed_ms > (1 - kClear) * trial.now_ms;
+  const bool small = one.has_fix && fixed_ms > (1 - kClear) * trial.unfixed_ms;
   if (small && !urged) {
     ++score.others;
     return;

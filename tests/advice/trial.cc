@@ -112,6 +112,13 @@ absl::StatusOr<Trial> Try(const AdviceCase& one, uint64_t seed) {
   if (!run.ok()) return run.status();
   trial.now_ms = run->mean_step_ms;
   trial.report = ReportOn(run->ranks);
+  if (one.has_fix) {
+    const absl::StatusOr<ProgramRun> unfixed = RunWith(
+        one, WithAdvice(values, 0, 0), {},
+        {.seed = seed + 1, .steps = StepsOfTruth(one), .record = false});
+    if (!unfixed.ok()) return unfixed.status();
+    trial.unfixed_ms = unfixed->mean_step_ms;
+  }
   for (size_t i = 0; i < one.plant.size() && one.has_fix; ++i) {
     std::vector<bool> fixed(one.plant.size());
     fixed[i] = true;

@@ -15,6 +15,9 @@ namespace stepscope {
 struct Trial {
   Report report;
   double now_ms = 0;  // the true step of the program as it is
+  // The same over as many steps as the fixes below are simulated for, and with
+  // other jitter: what is small against it is told by noise.
+  double unfixed_ms = 0;
   // With one fault put right as the advice says, by planted rule; empty if the
   // case has no fix.
   std::vector<double> fixed_ms;
