@@ -48,6 +48,16 @@ bool NormalisesBatch(const Trace& trace, RowId op, int64_t channels) {
          trace.name((*arguments)[kTraining].concrete) == "True";
 }
 
+// What a batch norm module does first: num_batches_tracked.add_(1), a single
+// whole number.
+bool CountsBatches(const Trace& trace, RowId row) {
+  const Op& op = trace.ops()[row];
+  if (trace.name(op.name) != "aten::add_" || op.inputs == kNone) return false;
+  const auto& arguments = trace.op_inputs()[op.inputs].arguments;
+  return !arguments.empty() && arguments[0].dims.empty() &&
+         trace.name(arguments[0].type).starts_with("long");
+}
+
 // Outermost convolutions with a bias whose next sibling is a batch norm.
 std::vector<RowId> FindPairs(const Measured& m) {
   std::vector<RowId> found;
@@ -58,7 +68,8 @@ std::vector<RowId> FindPairs(const Measured& m) {
     if (candidate != kNone) {
       const Op& convolution = m.trace.ops()[candidate];
       if (op.begin_ns < convolution.end_ns) continue;  // inside it
-      if (op.parent == convolution.parent && m.tree.traits(row).bookkeeping) {
+      if (op.parent == convolution.parent &&
+          (m.tree.traits(row).bookkeeping || CountsBatches(m.trace, row))) {
         continue;
       }
       if (op.parent == convolution.parent &&

@@ -6,7 +6,7 @@ namespace {
 
 struct Run {
   std::string bias = "float[64]";
-  std::string between = "";
+  std::string between = "", between_inputs = "";
   std::string norm = "aten::batch_norm";
   std::string training = "True";
   std::string channels = "64";
@@ -22,7 +22,7 @@ Report With(const Run& run) {
     text.End("aten::conv2d",
              "(float[32,64,56,56],float[64,64,3,3]," + run.bias + ")", 0,
              sequence);
-    if (!run.between.empty()) text.Op(run.between, "", {}, 5);
+    if (!run.between.empty()) text.Op(run.between, run.between_inputs, {}, 5);
     text.Op(run.norm,
             "(float[32," + run.channels +
                 ",56,56],float[64],float[64],float[64],float[64],Scalar=\"" +
@@ -55,9 +55,19 @@ TEST(BiasBeforeNormTest, StaysSilentWithoutABias) {
   EXPECT_TRUE(IsClean(With({.bias = ""}), "bias-before-norm"));
 }
 
+// The module counts its batches first: num_batches_tracked.add_(1).
+TEST(BiasBeforeNormTest, LooksPastTheCountOfBatches) {
+  EXPECT_FALSE(IsClean(
+      With({.between = "aten::add_", .between_inputs = "(long int[],Scalar)"}),
+      "bias-before-norm"));
+}
+
 TEST(BiasBeforeNormTest, StaysSilentWhereSomethingIsInBetween) {
   EXPECT_TRUE(IsClean(With({.between = "aten::relu"}), "bias-before-norm"));
   EXPECT_FALSE(IsClean(With({.between = "aten::view"}), "bias-before-norm"));
+  EXPECT_TRUE(IsClean(With({.between = "aten::add_",
+                            .between_inputs = "(float[32,64,56,56],Scalar)"}),
+                      "bias-before-norm"));
 }
 
 TEST(BiasBeforeNormTest, StaysSilentOnOtherNormsFrozenOnesAndOtherChannels) {
