@@ -112,6 +112,9 @@ class Classifier {
                  segment.length() <= kFrameworkGapNs))) {
       work.tag = WorkTag::kDispatch;
       if (updates) work.update = Update::kAround;
+    } else if (work.tag == WorkTag::kNone) {
+      // The user's own code, and waits for ranks whose batches grow as well.
+      work.grows_ns = work.ns;
     }
     return work;
   }

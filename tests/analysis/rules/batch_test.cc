@@ -112,5 +112,19 @@ TEST(SmallBatchTest, CannotTellWhatOtherRanksNeedForALargerOne) {
   EXPECT_NE(Find(OnCpu(80'000, 20'000, 2'900), "small-batch"), nullptr);
 }
 
+TEST(SmallBatchTest, WaitingForOtherRanksIsNotWhatABatchCostsAnyway) {
+  CpuText text;
+  for (int i = 0; i < 4; ++i) {
+    text.Op("aten::mm", 20'000);
+    text.Op("c10d::allreduce_", 80'000);
+    text.Begin();
+    text.Op("aten::add_", 1'000);
+    text.EndRange("kind=phase optimizer");
+    text.EndStep();
+  }
+  const Report report = text.Analyzed();
+  EXPECT_EQ(Find(report, "small-batch"), nullptr);
+}
+
 }  // namespace
 }  // namespace stepscope
