@@ -27,8 +27,14 @@ absl::StatusOr<std::unique_ptr<CapturedWork>> MakeCudaGraph() {
         "); it is built where a torch wheel with CUDA and CUDA's headers are "
         "found; do without --cuda-graph");
   }
-  return std::unique_ptr<CapturedWork>(
-      reinterpret_cast<MakeCudaGraphFunction*>(make)());
+  try {
+    return std::unique_ptr<CapturedWork>(
+        reinterpret_cast<MakeCudaGraphFunction*>(make)());
+  } catch (const c10::Error& error) {
+    return absl::UnavailableError(std::string("cannot capture a CUDA graph: ") +
+                                  error.what_without_backtrace() +
+                                  "; do without --cuda-graph");
+  }
 }
 
 void StepGraph::UseSideStream(torch::Device device) {

@@ -5,17 +5,21 @@
 #include <stepscope/batches.h>
 #include <stepscope/profile.h>
 #include <stepscope/trace.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/torch.h>
 
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "device.h"
 #include "jpeg_files.h"
 #include "learner.h"
 #include "picture.h"
+#include "precision.h"
 #include "temporary_folder.h"
 
 namespace resnet {
@@ -122,8 +126,8 @@ TEST_F(LearnerTest, SetToNoneDecidesWhatIsLeftOfTheGradients) {
 
 TEST_F(LearnerTest, ValidatingChangesNothing) {
   Options options = Tiny();
-  for (ValidateMode mode : {ValidateMode::kNoGrad, ValidateMode::kInference,
-                            ValidateMode::kGrad}) {
+  for (ValidateMode mode :
+       {ValidateMode::kNoGrad, ValidateMode::kInference, ValidateMode::kGrad}) {
     options.validate_mode = mode;
     Learner learner(options, 10, torch::kCPU);
     Batch batch = TinyBatch(options);
@@ -139,6 +143,111 @@ TEST_F(LearnerTest, ValidatingChangesNothing) {
       EXPECT_TRUE(torch::equal(before[i], after[i]));
     }
   }
+}
+
+// Whatever is done differently within a step, the weights end up the same: the
+// loss after three steps is that of the plain way.
+TEST_F(LearnerTest, VariantsOfTheStepTrainAlike) {
+  Options plain = Tiny();
+  auto last_loss = [](const Options& options) {
+    Learner learner(options, 10, torch::kCPU);
+    Batch batch = TinyBatch(options);
+    for (int i = 0; i < 3; ++i) learner.Step(batch);
+    return learner.Step(batch).item<double>();
+  };
+  double expected = last_loss(plain);
+  std::vector<Options> variants(5, plain);
+  variants[0].sgd = SgdKind::kForeach;
+  variants[1].sgd = SgdKind::kFused;
+  variants[2].recompute = true;
+  variants[3].host_tensors = true;
+  variants[4].set_to_none = false;
+  variants[4].sgd = SgdKind::kForeach;
+  for (size_t i = 0; i < variants.size(); ++i) {
+    EXPECT_NEAR(last_loss(variants[i]), expected, 2e-3 * expected) << i;
+  }
+  // Another layout rounds differently, and a norm over four values makes much
+  // of that: it is compared with itself.
+  Options last = plain, last_fused = plain;
+  last.channels_last = last_fused.channels_last = true;
+  last_fused.sgd = SgdKind::kFused;
+  double expected_last = last_loss(last);
+  EXPECT_NEAR(last_loss(last_fused), expected_last, 2e-3 * expected_last);
+  Options slow = plain, synced = plain, on_device = plain;
+  slow.lr = plain.lr / 10;
+  EXPECT_GT(std::abs(last_loss(slow) - expected), 0.02 * expected)
+      << "the comparison above would not see an update that is missing";
+  synced.clip = Clip::kReadBack;
+  on_device.clip = Clip::kOnDevice;
+  double clipped = last_loss(synced);
+  EXPECT_NEAR(last_loss(on_device), clipped, 2e-3 * clipped);
+  EXPECT_GT(std::abs(clipped - expected), 1e-4 * expected);
+}
+
+// A norm's statistics are those of the part it sees, so that only a network
+// that uses its running ones gives the gradients of the whole batch.
+TEST_F(LearnerTest, PartsOfABatchAddUpToTheWhole) {
+  Options options = Tiny();
+  Batch batch = TinyBatch(options);
+  auto weights_after = [&](int parts) {
+    options.accumulate = parts;
+    Learner learner(options, 10, torch::kCPU);
+    learner.model()->eval();
+    double loss = learner.Step(batch).item<double>();
+    return std::pair(loss, learner.model()->parameters().front());
+  };
+  auto [whole_loss, whole] = weights_after(1);
+  for (int parts : {2, 4}) {
+    auto [loss, weights] = weights_after(parts);
+    EXPECT_NEAR(loss, whole_loss, 1e-4 * whole_loss);
+    EXPECT_TRUE(torch::allclose(weights, whole, 1e-3, 1e-5)) << parts;
+  }
+}
+
+// The factor starts so high that the first steps may overflow and be skipped.
+TEST_F(LearnerTest, Float16StartsLikeFloat32AndLearns) {
+  if (!CheckHalfWorks(torch::kCPU).ok()) GTEST_SKIP() << "no float16 here";
+  Options options = Tiny();
+  Batch batch = TinyBatch(options);
+  double expected =
+      Learner(options, 10, torch::kCPU).Step(batch).item<double>();
+  options.fp16 = true;
+  options.sgd = SgdKind::kFused;
+  Learner half(options, 10, torch::kCPU);
+  double first = half.Step(batch).item<double>();
+  EXPECT_NEAR(first, expected, 0.05 * expected);
+  double last = first;
+  for (int i = 0; i < 6; ++i) last = half.Step(batch).item<double>();
+  EXPECT_LT(last, 0.9 * first);
+}
+
+// With a bias that is zero the network computes the same, and the norm keeps
+// the bias where it is: its gradient is nothing but rounding.
+TEST_F(LearnerTest, ABiasBeforeANormLearnsNothing) {
+  Options options = Tiny();
+  options.conv_bias = true;
+  Learner learner(options, 10, torch::kCPU);
+  torch::Tensor bias, weight;
+  for (auto& item : learner.model()->named_parameters()) {
+    if (item.key() == "layer1.0.conv1.bias") bias = item.value();
+    if (item.key() == "layer1.0.conv1.weight") weight = item.value();
+  }
+  ASSERT_TRUE(bias.defined());
+  torch::Tensor bias_before = bias.detach().clone();
+  torch::Tensor weight_before = weight.detach().clone();
+  learner.Step(TinyBatch(options));
+  EXPECT_LT((bias - bias_before).abs().max().item<double>(), 1e-6);
+  EXPECT_GT((weight - weight_before).abs().max().item<double>(), 1e-5);
+}
+
+TEST_F(LearnerTest, PrintingShowsTheScoresOfOnePicture) {
+  Options options = Tiny();
+  options.print_tensor = true;
+  Learner learner(options, 10, torch::kCPU);
+  ::testing::internal::CaptureStderr();
+  learner.Step(TinyBatch(options));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("[ CPUFloatType{10} ]"));
 }
 
 // What stepscope sees of a step: every module by torchvision's path, every
@@ -229,6 +338,55 @@ TEST(TrainTest, AHopelessLearningRateIsSaid) {
   options.log_every = 1;
   ASSERT_TRUE(TrainOnce(options, &printed).ok());
   EXPECT_THAT(printed, HasSubstr("training has failed"));
+}
+
+TEST(TrainTest, ReadingEachLossGivesTheirMean) {
+  std::string printed;
+  Options options = Tiny();
+  options.item_every_step = true;
+  options.steps = 1;
+  absl::StatusOr<StepTimes> times = TrainOnce(options, &printed);
+  ASSERT_TRUE(times.ok());
+  ASSERT_TRUE(times->loss.has_value());
+  char mean[64];
+  std::snprintf(mean, sizeof(mean), "mean loss of all steps %.3f",
+                *times->loss);
+  EXPECT_THAT(printed, HasSubstr(mean));
+}
+
+TEST(TrainTest, CheckpointsHoldTheModelAsItWasWhenDue) {
+  TemporaryFolder folder;
+  std::string printed;
+  Options options = Tiny();
+  options.log_dir = folder.path() + "/new";
+  options.checkpoint_every = 2;
+  ASSERT_TRUE(TrainOnce(options, &printed).ok());
+  ResNet loaded(18, 10);
+  torch::load(loaded, options.log_dir + "/checkpoint.pt");
+  for (const auto& item : loaded->named_buffers()) {
+    if (!item.key().ends_with("num_batches_tracked")) continue;
+    EXPECT_EQ(item.value().item<int64_t>(), 2) << item.key();
+  }
+}
+
+TEST(TrainTest, SizesMayChangeFromBatchToBatch) {
+  std::string printed;
+  Options options = Tiny();
+  options.side = 48;
+  options.variable_sizes = true;
+  EXPECT_TRUE(TrainOnce(options, &printed).ok());
+}
+
+TEST(TrainTest, TheSearchForNanIsOnOnlyWhileAskedFor) {
+  std::string printed;
+  Options options = Tiny();
+  options.steps = 1;
+  options.anomaly_mode = true;
+  ASSERT_TRUE(TrainOnce(options, &printed).ok());
+  EXPECT_TRUE(torch::autograd::AnomalyMode::is_enabled());
+  options.anomaly_mode = false;
+  ASSERT_TRUE(TrainOnce(options, &printed).ok());
+  EXPECT_FALSE(torch::autograd::AnomalyMode::is_enabled());
 }
 
 TEST(TrainTest, ADamagedFileStopsTrainingAndIsNamed) {
