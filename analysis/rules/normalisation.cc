@@ -49,7 +49,7 @@ bool NormalisesBatch(const Trace& trace, RowId op, int64_t channels) {
 }
 
 // What a batch norm module does first: num_batches_tracked.add_(1), a single
-// whole number.
+// whole number (in C++ one add_ inside another).
 bool CountsBatches(const Trace& trace, RowId row) {
   const Op& op = trace.ops()[row];
   if (trace.name(op.name) != "aten::add_" || op.inputs == kNone) return false;
@@ -68,8 +68,8 @@ std::vector<RowId> FindPairs(const Measured& m) {
     if (candidate != kNone) {
       const Op& convolution = m.trace.ops()[candidate];
       if (op.begin_ns < convolution.end_ns) continue;  // inside it
-      if (op.parent == convolution.parent &&
-          (m.tree.traits(row).bookkeeping || CountsBatches(m.trace, row))) {
+      if (CountsBatches(m.trace, row) ||
+          (op.parent == convolution.parent && m.tree.traits(row).bookkeeping)) {
         continue;
       }
       if (op.parent == convolution.parent &&

@@ -7,6 +7,7 @@ namespace {
 struct Run {
   std::string bias = "float[64]";
   std::string between = "", between_inputs = "";
+  bool nested = false;  // in C++ an op of the same name is inside
   std::string norm = "aten::batch_norm";
   std::string training = "True";
   std::string channels = "64";
@@ -22,7 +23,11 @@ Report With(const Run& run) {
     text.End("aten::conv2d",
              "(float[32,64,56,56],float[64,64,3,3]," + run.bias + ")", 0,
              sequence);
-    if (!run.between.empty()) text.Op(run.between, run.between_inputs, {}, 5);
+    if (!run.between.empty()) {
+      text.Begin();
+      if (run.nested) text.Op(run.between, run.between_inputs, {}, 2);
+      text.End(run.between, run.between_inputs, 5);
+    }
     text.Op(run.norm,
             "(float[32," + run.channels +
                 ",56,56],float[64],float[64],float[64],float[64],Scalar=\"" +
