@@ -1,0 +1,61 @@
+// Pattern: a habit that one rule looks for, as a small training program, and
+// the same program without it.
+//
+// Each file of patterns/ holds one: host_sync.cc defines kHostSync. To learn
+// about a habit, read its file: the comment says what is wrong, the lines that
+// ask for `run.fixed` are the cure, the rest is an ordinary loop.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <stepscope/profile.h>
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gallery {
+
+// What a pattern is told by the command line.
+struct Run {
+  bool fixed = false;
+  c10::Device device = c10::kCPU;
+  std::string log_dir = "";  // "" writes no trace
+  std::function<void(const stepscope::Trace&, const stepscope::Report&)>
+      on_report = {};
+  bool print_report = true;
+
+  // Steps of the loop: as many as the default schedule below needs.
+  static constexpr int kSteps = 18;
+  stepscope::ProfileOptions options() const;
+};
+
+// Another rule that is right to speak.
+struct Also {
+  std::string_view rule;
+  std::string_view why;
+  bool when_fixed = false;  // of the fixed program, too
+};
+
+struct Pattern {
+  std::string_view rule;   // its id, as `stepscope rules` prints it
+  std::string_view habit;  // what the program does, in a few words
+  std::string_view fix;
+  void (*train)(const Run& run) = nullptr;
+  bool needs_gpu = false;  // elsewhere it trains, but shows nothing
+  int cores = 1;           // it runs on, and intra-op threads
+  bool is_note = false;    // right, but not worth a warning where it is tested
+  std::vector<Also> also = {};
+};
+
+// By rule.
+std::vector<const Pattern*> AllPatterns();
+
+// A rule that no program of this gallery provokes.
+struct Absent {
+  std::string_view rule;
+  std::string_view why;
+};
+std::vector<Absent> AbsentRules();
+
+}  // namespace gallery

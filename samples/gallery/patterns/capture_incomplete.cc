@@ -1,0 +1,32 @@
+// capture-incomplete: the window records more than its buffers hold, so the
+// newest events are dropped; nothing can be said about what is missing.
+// Fix: the default of max_buffer_bytes, or fewer recorded steps.
+#include "pattern.h"
+#include "training.h"
+
+namespace gallery {
+namespace {
+
+void Train(const Run& run) {
+  torch::nn::Sequential network = Mlp({256, 256, 256}, run.device);
+  torch::optim::SGD sgd(network->parameters(), 0.01);
+  const Batch batch = MakeBatch(256, 256, 256, run.device);
+
+  stepscope::ProfileOptions options = run.options();
+  if (!run.fixed) options.max_buffer_bytes = 128 << 10;
+  stepscope::Profile profile(std::move(options));
+  for (int step = 0; step < Run::kSteps; ++step) {
+    for (int part = 0; part < 10; ++part) TrainStep(network, sgd, batch);
+    profile.Step();
+  }
+}
+
+}  // namespace
+
+extern const Pattern kCaptureIncomplete = {
+    .rule = "capture-incomplete",
+    .habit = "records more than the buffers hold",
+    .fix = "a larger max_buffer_bytes",
+    .train = &Train};
+
+}  // namespace gallery

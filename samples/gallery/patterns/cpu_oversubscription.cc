@@ -1,0 +1,31 @@
+// cpu-oversubscription: four intra-op threads on one core; whoever holds the
+// core keeps the others waiting at the end of every op.
+// Fix: as many threads as there are cores.
+#include "pattern.h"
+#include "training.h"
+
+namespace gallery {
+namespace {
+
+void Train(const Run& run) {
+  torch::set_num_threads(run.fixed ? 1 : 4);
+  torch::nn::Sequential network = Mlp({512, 512, 512}, run.device);
+  torch::optim::SGD sgd(network->parameters(), 0.01);
+  const Batch batch = MakeBatch(256, 512, 512, run.device);
+
+  stepscope::Profile profile(run.options());
+  for (int step = 0; step < Run::kSteps; ++step) {
+    TrainStep(network, sgd, batch);
+    profile.Step();
+  }
+}
+
+}  // namespace
+
+extern const Pattern kCpuOversubscription = {
+    .rule = "cpu-oversubscription",
+    .habit = "four threads on one core",
+    .fix = "torch::set_num_threads(cores)",
+    .train = &Train};
+
+}  // namespace gallery

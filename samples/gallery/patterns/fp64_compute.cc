@@ -1,0 +1,39 @@
+// fp64-compute: the inputs are whitened by a matrix that was computed in double
+// precision, so the product of every batch is done in double precision.
+// Fix: cast it to float once, before the loop.
+#include "pattern.h"
+#include "training.h"
+
+namespace gallery {
+namespace {
+
+void Train(const Run& run) {
+  torch::nn::Sequential network = Mlp({512, 128}, run.device);
+  torch::optim::SGD sgd(network->parameters(), 0.01);
+  Batch batch = MakeBatch(256, 512, 128, run.device);
+
+  torch::Tensor whitening =
+      torch::eye(512, torch::dtype(torch::kDouble).device(run.device));
+  torch::Tensor raw = batch.inputs.to(torch::kDouble);
+  if (run.fixed) {
+    whitening = whitening.to(torch::kFloat);
+    raw = batch.inputs;
+  }
+
+  stepscope::Profile profile(run.options());
+  for (int step = 0; step < Run::kSteps; ++step) {
+    batch.inputs = raw.matmul(whitening).to(torch::kFloat);
+    TrainStep(network, sgd, batch);
+    profile.Step();
+  }
+}
+
+}  // namespace
+
+extern const Pattern kFp64Compute = {
+    .rule = "fp64-compute",
+    .habit = "multiplies every batch by a double matrix",
+    .fix = "float where the data is made",
+    .train = &Train};
+
+}  // namespace gallery

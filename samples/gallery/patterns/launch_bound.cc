@@ -1,0 +1,46 @@
+// launch-bound: the samples of a batch go through the network one by one, so
+// that each op does next to nothing and the step is spent getting ops going.
+// Fix: one forward pass for the whole batch.
+#include "pattern.h"
+#include "training.h"
+
+namespace gallery {
+namespace {
+
+constexpr int64_t kBatch = 128;
+
+void Train(const Run& run) {
+  torch::nn::Sequential network = Mlp({64, 64, 64, 10}, run.device);
+  torch::optim::SGD sgd(network->parameters(), 0.01);
+  const Batch batch = MakeBatch(kBatch, 64, 10, run.device);
+
+  stepscope::Profile profile(run.options());
+  for (int step = 0; step < Run::kSteps; ++step) {
+    torch::Tensor outputs;
+    if (run.fixed) {
+      outputs = network->forward(batch.inputs);
+    } else {
+      std::vector<torch::Tensor> each;
+      for (int64_t i = 0; i < kBatch; ++i) {
+        each.push_back(network->forward(batch.inputs[i]));
+      }
+      outputs = torch::stack(each);
+    }
+    torch::mse_loss(outputs, batch.targets).backward();
+    sgd.step();
+    sgd.zero_grad();
+    profile.Step();
+  }
+}
+
+}  // namespace
+
+extern const Pattern kLaunchBound = {
+    .rule = "launch-bound",
+    .habit = "feeds samples one by one",
+    .fix = "the whole batch at once",
+    .train = &Train,
+    .also = {
+        {"observer-effect", "recording ten thousand tiny ops a step shows"}}};
+
+}  // namespace gallery

@@ -1,0 +1,64 @@
+// logging-checkpoint-stall: every few steps the model is written to a file, and
+// training stands still until that is done.
+// Fix: copy the parameters, which is quick, and let a thread write them.
+#include <stepscope/range.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "pattern.h"
+#include "training.h"
+
+namespace gallery {
+namespace {
+
+constexpr int kEvery = 4;
+
+std::vector<torch::Tensor> CopyOf(const std::vector<torch::Tensor>& tensors) {
+  torch::NoGradGuard guard;
+  std::vector<torch::Tensor> copies;
+  for (const torch::Tensor& tensor : tensors) copies.push_back(tensor.clone());
+  return copies;
+}
+
+void Train(const Run& run) {
+  torch::nn::Sequential network = Mlp({1024, 1024, 1024, 1024}, run.device);
+  torch::optim::SGD sgd(network->parameters(), 0.01);
+  const Batch batch = MakeBatch(64, 1024, 1024, run.device);
+  const std::string file =
+      (std::filesystem::temp_directory_path() /
+       ("gallery-checkpoint-" + std::to_string(::getpid()) + ".pt"))
+          .string();
+  std::thread writer;
+
+  stepscope::Profile profile(run.options());
+  for (int step = 0; step < Run::kSteps; ++step) {
+    TrainStep(network, sgd, batch);
+    if (step % kEvery == kEvery - 1) {
+      stepscope::UserRange range("save checkpoint");
+      if (run.fixed) {
+        if (writer.joinable()) writer.join();
+        writer = std::thread([file, copy = CopyOf(network->parameters())] {
+          torch::save(copy, file);
+        });
+      } else {
+        torch::save(network->parameters(), file);
+      }
+    }
+    profile.Step();
+  }
+  if (writer.joinable()) writer.join();
+  std::filesystem::remove(file);
+}
+
+}  // namespace
+
+extern const Pattern kLoggingCheckpointStall = {
+    .rule = "logging-checkpoint-stall",
+    .habit = "writes checkpoints inside the loop",
+    .fix = "copy, and write from a thread",
+    .train = &Train,
+    .cores = 2};
+
+}  // namespace gallery

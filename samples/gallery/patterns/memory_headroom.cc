@@ -1,0 +1,48 @@
+// memory-headroom: a few hundred kilobytes of a whole device are in use. That
+// alone is no fault; it says that the batch may grow.
+// Fix: a batch that takes about half of the memory.
+#include "pattern.h"
+#include "training.h"
+
+namespace gallery {
+namespace {
+
+constexpr int64_t kWide = 1024;
+
+// As many samples as take half of what is free.
+int64_t LargeBatch(torch::Device device) {
+  if (!device.is_cuda()) return 64;
+  const auto [free, total] =
+      at::getDeviceAllocator(device.type())->getMemoryInfo(device.index());
+  return static_cast<int64_t>(free / 2) / (10 * kWide * 4);
+}
+
+void Train(const Run& run) {
+  torch::nn::Sequential network = Mlp({kWide, kWide, kWide}, run.device);
+  torch::optim::SGD sgd(network->parameters(), 0.01);
+  const Batch batch = MakeBatch(run.fixed ? LargeBatch(run.device) : 8, kWide,
+                                kWide, run.device);
+
+  stepscope::ProfileOptions options = run.options();
+  options.profile_memory = true;
+  stepscope::Profile profile(std::move(options));
+  for (int step = 0; step < Run::kSteps; ++step) {
+    TrainStep(network, sgd, batch);
+    profile.Step();
+  }
+}
+
+}  // namespace
+
+extern const Pattern kMemoryHeadroom = {
+    .rule = "memory-headroom",
+    .habit = "leaves nearly all memory free",
+    .fix = "a larger batch",
+    .train = &Train,
+    .needs_gpu = true,
+    .is_note = true,
+    .also = {{"small-batch", "what follows from it"},
+             {"launch-bound", "tiny kernels"},
+             {"tensor-cores-idle", "float32", /*when_fixed=*/true}}};
+
+}  // namespace gallery
