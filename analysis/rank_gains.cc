@@ -11,14 +11,21 @@ std::vector<double> SlacksMs(const std::vector<RankDigest>& ranks,
                              const RankComparison& comparison) {
   std::vector<double> slacks(ranks.size(), 0);
   if (!comparison.why_not.empty() || comparison.rows.empty()) return slacks;
-  double least = comparison.rows[0].waiting_ms;
+  double least_wait = comparison.rows[0].waiting_ms;
+  double least_exposed = comparison.rows[0].exposed_ms;
   for (const RankRow& row : comparison.rows) {
-    least = std::min(least, row.waiting_ms);
+    least_wait = std::min(least_wait, row.waiting_ms);
+    least_exposed = std::min(least_exposed, row.exposed_ms);
   }
   for (size_t r = 0; r < ranks.size(); ++r) {
     const auto row = std::ranges::find(
         comparison.rows, ranks[r].report.run.rank, &RankRow::rank);
-    if (row != comparison.rows.end()) slacks[r] = row->waiting_ms - least;
+    if (row == comparison.rows.end()) continue;
+    slacks[r] = row->waiting_ms - least_wait;
+    // Behind a wait, collectives begin too late to hide.
+    if (slacks[r] > 0) {
+      slacks[r] = std::max(slacks[r], row->exposed_ms - least_exposed);
+    }
   }
   return slacks;
 }

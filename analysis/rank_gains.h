@@ -15,9 +15,9 @@ struct OfRank {
   const Finding* finding = nullptr;
 };
 
-// How much earlier each rank could be without the run noticing: it waits that
-// much longer than the rank that waits least. All 0 where the ranks could not
-// be compared.
+// How much earlier each rank could be without the run noticing: it waits, and
+// for waiting exposes, that much longer than the rank that does least. All 0
+// where the ranks could not be compared.
 std::vector<double> SlacksMs(const std::vector<RankDigest>& ranks,
                              const RankComparison& comparison);
 

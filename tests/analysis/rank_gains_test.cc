@@ -66,6 +66,10 @@ TEST(SlacksTest, AreTheWaitsBeyondTheLeast) {
     comparison.rows.back().waiting_ms = 1 + r;
   }
   EXPECT_EQ(SlacksMs(ranks, comparison), (std::vector<double>{2, 1, 0}));
+  // What it then cannot hide belongs to the wait.
+  comparison.rows[1].exposed_ms = 1.5;
+  comparison.rows[2].exposed_ms = 1.5;
+  EXPECT_EQ(SlacksMs(ranks, comparison), (std::vector<double>{2, 1.5, 0}));
   comparison.why_not = "two of one rank";
   EXPECT_EQ(SlacksMs(ranks, comparison), (std::vector<double>{0, 0, 0}));
 }
