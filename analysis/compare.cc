@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <random>
 #include <unordered_map>
@@ -162,11 +163,34 @@ Edit SettingsThatDiffer(const Measured& before, const Measured& after,
   return edit;
 }
 
+// A finding may fall silent because something else was changed: no setting that
+// it asked for is another one now.
+bool FellSilent(const Edit& advised, const Edit& settings) {
+  const bool asks[] = {advised.workers >= 0, advised.threads > 0,
+                       advised.batch != 1, advised.fused_update >= 0};
+  const bool set[] = {settings.workers >= 0, settings.threads > 0,
+                      settings.batch != 1, settings.fused_update >= 0};
+  bool any_asked = false;
+  for (size_t i = 0; i < std::size(asks); ++i) {
+    if (asks[i] && set[i]) return false;
+    any_asked |= asks[i];
+  }
+  return any_asked;
+}
+
 // What was promised for all changes made, replayed together where replay
 // speaks; of several bounds, the sum is a bound.
 void Predict(const Measured& before, const Measured& after,
              const Report& report, const EditsById& edits,
              Comparison& comparison) {
+  const Edit settings = SettingsThatDiffer(before, after, comparison);
+  if (!before.has_gpu) {
+    std::erase_if(comparison.made, [&](const std::string& id) {
+      const auto known = edits.find(id);
+      return known != edits.end() && !known->second.empty() &&
+             FellSilent(known->second.front(), settings);
+    });
+  }
   bool bound = false;
   Edit all;
   for (const std::string& id : comparison.made) {
@@ -180,7 +204,6 @@ void Predict(const Measured& before, const Measured& after,
       all = Combine(all, known->second.front());
     }
   }
-  const Edit settings = SettingsThatDiffer(before, after, comparison);
   comparison.changed = ChangesInWords(settings, 1);
   const bool replayed = settings != Edit() && before.replay.check().speaks &&
                         (!before.has_gpu || !comparison.made.empty());

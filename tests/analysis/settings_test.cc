@@ -4,7 +4,9 @@
 #include <stepscope/analysis.h>
 #include <stepscope/compare.h>
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "analysis/simulator.h"
 #include "changes.h"
@@ -43,6 +45,18 @@ TEST(SettingsTest, ComparingReplaysWhatWasSetNotWhatWasAdvised) {
   EXPECT_EQ(c.predicted_is, GainKind::kPredicted);
   EXPECT_NEAR(c.predicted.expected_ms, c.measured.expected_ms, 3);
   EXPECT_GT(c.measured.expected_ms, 40);
+}
+
+TEST(SettingsTest, AdviceThatOnlyFellSilentWasNotFollowed) {
+  Loop before{.batch_ms = 37, .ops = Ops(40, 2.5), .cores = 2};
+  Loop after = before;
+  after.workers = 1;  // which leaves no core for more threads
+  const Report first = Analyze(Simulate(before).trace);
+  ASSERT_TRUE(std::ranges::any_of(first.findings, [](const Finding& finding) {
+    return finding.id == "cores-idle";
+  }));
+  EXPECT_EQ(Compare(Simulate(before).trace, Simulate(after).trace).made,
+            (std::vector<std::string>{"sync-data-loading"}));
 }
 
 TEST(SettingsTest, ComparingPredictsALossToo) {
