@@ -47,20 +47,28 @@ TEST(DdpBucketShapeTest, FiresOnlyAboveTwentyTinyOnes) {
 // None is large enough to tell the links' rate, so the device's bus stands in.
 TEST(DdpBucketShapeTest, SmallOnesAloneAreSizedByTheDevicesBus) {
   DdpText text;
-  text.compute_us = {{1'500, 10'000}};
+  text.compute_us = {{1'005, 4'000}};
   for (int i = 0; i < 200; ++i) {
     text.buckets.push_back(
-        {4'000 + 25 * i, 10'000 + 400 * i, 10'390 + 400 * i, 50'000});
+        {4'000 + 25 * i, 4'010 + 400 * i, 4'409 + 400 * i, 50'000});
   }
-  text.parameters = 0;
+  text.in_hooks = false;
   text.more = "device NVIDIA A100-SXM4-40GB\n";
+  // The host reads the loss: each step ends with a wait for the last bucket.
+  for (int64_t step = 0; step < text.steps; ++step) {
+    const int64_t base_ns = step * 100'000'000;
+    text.more += "runtime_call " + std::to_string(base_ns + 9'500'000) + ".." +
+                 std::to_string(base_ns + 84'014'000) +
+                 " thread=0 correlation=" + std::to_string(900'000 + step) +
+                 " cudaDeviceSynchronize\n";
+  }
   const Report report = Of(text);
   const Finding* finding = Find(report, "ddp-bucket-shape");
   ASSERT_NE(finding, nullptr);
   EXPECT_NE(finding->assumption.find("24.0 GB/s"), std::string::npos)
       << finding->assumption;
-  ASSERT_EQ(finding->gain_is, GainKind::kPredicted);
-  // 40 MB at 24 GB/s instead of 200 x 390 us.
+  ASSERT_EQ(finding->gain_is, GainKind::kPredicted) << report.replay.why_not;
+  // 40 MB at 24 GB/s instead of 200 x 399 us.
   EXPECT_NEAR(finding->gain.expected_ms, 76, 4);
 }
 

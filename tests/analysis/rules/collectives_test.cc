@@ -82,7 +82,7 @@ TEST(ExposedCollectiveTest, FiresOnACpuRunThatWaitsInGloo) {
   const Finding* finding = Find(report, "exposed-collective");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->gain_is, GainKind::kBound);
-  EXPECT_NE(finding->evidence.find("nothing computes during 48.0 ms"),
+  EXPECT_NE(finding->evidence.find("for 48.0 ms (48 % of the step)"),
             std::string::npos)
       << finding->evidence;
 }
