@@ -17,10 +17,10 @@ function(stepscope_library name)
   set_property(GLOBAL APPEND PROPERTY STEPSCOPE_LIBRARIES stepscope_${name})
 endfunction()
 
-# stepscope_test(<name> SOURCES ... LIBS ... [LABELS ...] [DIRS private include folders...])
-# makes one GoogleTest executable whose tests ctest knows one by one.
+# stepscope_test(<name> SOURCES ... LIBS ... [LABELS ...] [DIRS private include folders...] [SERIAL])
+# makes one GoogleTest executable whose tests ctest knows one by one; SERIAL ones run with no other test beside them.
 function(stepscope_test name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS;LABELS;DIRS" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL" "" "SOURCES;LIBS;LABELS;DIRS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gmock GTest::gtest_main)
   target_include_directories(${name} PRIVATE ${ARG_DIRS} ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR})
@@ -28,7 +28,7 @@ function(stepscope_test name)
     STEPSCOPE_GOLDEN="${PROJECT_SOURCE_DIR}/tests/golden")
   stepscope_options(${name})
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-    PROPERTIES TIMEOUT 300 LABELS "${ARG_LABELS}")
+    PROPERTIES TIMEOUT 300 LABELS "${ARG_LABELS}" RUN_SERIAL ${ARG_SERIAL})
 endfunction()
 
 # Warnings and sanitizers, per target: no global flags.

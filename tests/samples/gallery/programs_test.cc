@@ -33,7 +33,7 @@ struct Spoken {
 // proves something only while the machine is calm; the findings play no part
 // in choosing it.
 constexpr double kCalm = 0.08;
-constexpr double kTooBusy = 0.15;
+constexpr double kTooBusy = 0.10;
 constexpr int kTries = 4;
 
 Spoken RunOnce(const Pattern& pattern, const std::string& flags) {
