@@ -28,7 +28,7 @@ function(stepscope_test name)
     STEPSCOPE_GOLDEN="${PROJECT_SOURCE_DIR}/tests/golden")
   stepscope_options(${name})
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-    PROPERTIES TIMEOUT 300 LABELS "${ARG_LABELS}" RUN_SERIAL ${ARG_SERIAL})
+    PROPERTIES TIMEOUT 300 RUN_SERIAL ${ARG_SERIAL} LABELS "${ARG_LABELS}")
 endfunction()
 
 # Warnings and sanitizers, per target: no global flags.

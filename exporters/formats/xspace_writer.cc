@@ -1,7 +1,9 @@
 #include "xspace_writer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "../json_writer.h"
@@ -173,12 +175,24 @@ absl::Status TooLarge() {
       "record fewer steps, or use the Chrome trace");
 }
 
+// Only a damaged recording has events that far apart.
+absl::Status TooLong(double days) {
+  return absl::OutOfRangeError(
+      "XSpace: the trace spans " + std::to_string(std::llround(days)) +
+      " days, and the format holds 106 (picoseconds in 64 bits); leave out "
+      "the events with wrong times, or use the Chrome trace");
+}
+
 }  // namespace
 
 absl::Status WriteXSpace(const Trace& trace,
                          std::span<const Annotation> annotations,
                          const XSpaceOptions& options, FileSink& sink) {
   const XContext context(trace);
+  const double span_ns = static_cast<double>(context.span().end_ns) -
+                         static_cast<double>(context.span().begin_ns);
+  constexpr double kNsPerDay = 86'400e9;
+  if (span_ns * 1000 > 9.2e18) return TooLong(span_ns / kNsPerDay);
   const XProgram program(context);
   // Room for what follows the planes.
   constexpr uint64_t kTailBytes = 1 << 16;

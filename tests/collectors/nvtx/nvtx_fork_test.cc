@@ -54,6 +54,9 @@ TEST(NvtxForkTest, AChildMayRecordAWindowOfItsOwn) {
 }
 
 TEST(NvtxForkTest, AForkFindsTheNamesUnlocked) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer's own allocator may be locked in the child";
+#endif
   std::atomic<bool> stop = false;
   std::thread busy([&] {
     for (int i = 0; !stop; ++i) {
@@ -61,7 +64,7 @@ TEST(NvtxForkTest, AForkFindsTheNamesUnlocked) {
     }
   });
   for (int i = 0; i < 50; ++i) {
-    ASSERT_EQ(InFork([] {
+    EXPECT_EQ(InFork([] {
                 return nvtxDomainRegisterStringA(nullptr, "1") != nullptr ? 0
                                                                           : 1;
               }),

@@ -81,6 +81,21 @@ std::multimap<std::string, Stats> KernelsOf(const xplane::XPlane& gpu) {
   return kernels;
 }
 
+TEST(XSpaceSpanTest, RefusesEventsFurtherApartThanPicosecondsCount) {
+  const auto with_second_at = [](int64_t days) {
+    const int64_t ns = days * 86'400'000'000'000;
+    return Write(TraceFromText("op 0..1000 thread=0 aten::add\nop " +
+                               std::to_string(ns) + ".." +
+                               std::to_string(ns + 1000) +
+                               " thread=0 aten::add\n"))
+        .status;
+  };
+  EXPECT_TRUE(with_second_at(106).ok());
+  const absl::Status status = with_second_at(107);
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("spans 107 days"));
+}
+
 TEST(XSpaceCostTest, AllFlopsOfAnOpGoToTheKernelsThatMultiply) {
   TraceBuilder builder;
   const RowId thread = builder.ThreadRow(1, 1);
