@@ -27,6 +27,8 @@ extern const Pattern kCaptureIncomplete = {
     .rule = "capture-incomplete",
     .habit = "records more than the buffers hold",
     .fix = "a larger max_buffer_bytes",
-    .train = &Train};
+    .train = &Train,
+    .also = {{"launch-bound", "900 small operators a step",
+              /*when_fixed=*/true}}};
 
 }  // namespace gallery
