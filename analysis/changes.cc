@@ -19,12 +19,7 @@ std::vector<std::string> ChangesInWords(const Edit& edit, size_t steps) {
   };
   if (edit.workers >= 0) words.push_back(Count(edit.workers, "loader worker"));
   if (edit.threads > 0) words.push_back(Count(edit.threads, "intra-op thread"));
-  if (edit.batch != 1) {
-    const bool whole = edit.batch == std::round(edit.batch);
-    words.push_back("batch x " + (whole
-                                      ? std::to_string(std::llround(edit.batch))
-                                      : Number(edit.batch)));
-  }
+  if (edit.batch != 1) words.push_back("batch x " + Times(edit.batch));
   if (edit.channels_last) words.push_back("channels-last weights");
   if (edit.drop_zero_grad) words.push_back("gradients set to None");
   if (edit.drop_unused_graph) words.push_back("no gradients in validation");

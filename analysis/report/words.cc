@@ -27,6 +27,11 @@ std::string Number(double value) {
   return Fixed(value, 2);
 }
 
+std::string Times(double value) {
+  return value == std::round(value) && std::abs(value) < 1e6 ? Fixed(value, 0)
+                                                             : Number(value);
+}
+
 std::string Milliseconds(double ms) { return Number(ms) + " ms"; }
 
 std::string Percent(double frac) {

@@ -10,6 +10,8 @@ namespace stepscope {
 
 // "41.3", "148", "0.04": three digits at most, or two decimals.
 std::string Number(double value);
+// "4" of a whole number, else as Number().
+std::string Times(double value);
 // "41.3 ms"
 std::string Milliseconds(double ms);
 // "26 %", "0.4 %"; of a fraction.

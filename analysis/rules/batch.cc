@@ -118,7 +118,7 @@ Verdict CheckSmallBatchOnCpu(const Measured& m) {
   if (edits.empty()) return Clean();
 
   const double steps = static_cast<double>(program.steps.size());
-  const std::string by = Number(edits[0].batch);
+  const std::string by = Times(edits[0].batch);
   Finding finding;
   finding.confidence = Confidence::kStrong;
   finding.evidence =
@@ -183,7 +183,7 @@ Verdict CheckSmallBatch(const Measured& m) {
   Finding finding;
   finding.confidence = Confidence::kStrong;
   finding.examples = LongestKernels(m, underfilled);
-  const std::string by = Number(times);
+  const std::string by = Times(times);
   finding.evidence =
       (fills ? "The host's cost of getting work going is " +
                    Percent(launching / m.step_ns()) + " of the step"
