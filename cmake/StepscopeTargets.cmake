@@ -31,6 +31,21 @@ function(stepscope_test name)
     PROPERTIES TIMEOUT 300 RUN_SERIAL ${ARG_SERIAL} LABELS "${ARG_LABELS}")
 endfunction()
 
+# stepscope_constant_of(<file> <variable>)
+# names the constant that a source defines: kDataLoading for rules/data_loading.cc.
+function(stepscope_constant_of file variable)
+  get_filename_component(name ${file} NAME_WE)
+  string(REPLACE "_" ";" words "${name}")
+  set(constant "k")
+  foreach(word IN LISTS words)
+    string(SUBSTRING ${word} 0 1 first)
+    string(SUBSTRING ${word} 1 -1 rest)
+    string(TOUPPER ${first} first)
+    string(APPEND constant "${first}${rest}")
+  endforeach()
+  set(${variable} ${constant} PARENT_SCOPE)
+endfunction()
+
 # Warnings and sanitizers, per target: no global flags.
 function(stepscope_options target)
   target_compile_options(${target} PRIVATE -Wall -Wextra)
