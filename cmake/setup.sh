@@ -64,7 +64,7 @@ pip_packages() {
 # Compilers and libraries; CMake and Ninja from PyPI where the system's are too old.
 setup_build() {
   apt_packages g++ make cmake ninja-build pkg-config python3 python3-venv libprotobuf-dev protobuf-compiler libabsl-dev \
-    libsimdjson-dev zlib1g-dev libzstd-dev libjpeg-dev libgtest-dev libgmock-dev "$@"
+    libsimdjson-dev zlib1g-dev libzstd-dev libjpeg-dev libgtest-dev libgmock-dev mold "$@"
   local version
   version=$(cmake --version 2>/dev/null | sed -n 's/cmake version //p')
   if [ "$(printf '%s\n3.25\n' "${version:-0}" | sort -V | head -n 1)" != 3.25 ] || ! command -v ninja >/dev/null; then
