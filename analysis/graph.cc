@@ -73,7 +73,7 @@ std::vector<RowId> ComputingOps(
     }
   }
   std::ranges::sort(ops);
-  ops.erase(std::ranges::unique(ops).begin(), ops.end());
+  ops.erase(std::unique(ops.begin(), ops.end()), ops.end());
   return ops;
 }
 

@@ -5,6 +5,7 @@
 #include "ranks.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "report/labels.h"
@@ -26,6 +27,7 @@ constexpr double kOutlierScore = 3.5;
 constexpr size_t kRanksForScore = 4;
 constexpr double kLastOfFewShare = 0.90;
 constexpr int64_t kLastOfFewTimes = 5;
+constexpr double kLastOfDrifted = 0.80;
 // Waits must stand out of what the clocks disagree.
 constexpr double kResiduals = 3;
 
@@ -96,23 +98,25 @@ double DeviceMs(const RankRow& row) {
   return ms;
 }
 
-// Its host, its loader or its device works longer than those of the others.
-// Ranks whose hosts do not wait for each other drift apart and stay apart
-// without anybody being slow.
+// Its host, its loader or its device works longer than those of the others, by
+// more than the means of equal ranks differ. Ranks whose hosts do not wait for
+// each other drift apart and stay apart without anybody being slow.
 bool WorksLonger(const RankComparison& ranks, const RankRow& straggler) {
-  std::vector<double> hosts, loaders, devices;
+  std::vector<double> hosts, loaders, devices, noises;
   for (const RankRow& row : ranks.rows) {
     if (&row == &straggler) continue;
     if (row.host_ms < 0 || straggler.host_ms < 0) return true;  // unknown
     hosts.push_back(row.host_ms);
     loaders.push_back(row.loading_ms);
     devices.push_back(DeviceMs(row));
+    noises.push_back(row.noise_ms);
   }
   // Lateness adds up over the collectives of a step, work does not.
   const double late_ms =
       std::min(straggler.late_ms, WaitOfOthers(ranks, straggler));
   const double least =
-      std::max(kLateShare * ranks.step_ms, kLateByWork * late_ms);
+      std::max({kLateShare * ranks.step_ms, kLateByWork * late_ms,
+                std::hypot(straggler.noise_ms, Median(noises))});
   return straggler.host_ms - Median(hosts) >= least ||
          straggler.loading_ms - Median(loaders) >= least ||
          DeviceMs(straggler) - Median(devices) >= least;
@@ -185,8 +189,21 @@ Verdict CheckStraggler(const RankComparison& ranks) {
   return Fire(std::move(finding));
 }
 
+// Equal ranks whose hosts do not wait for each other: what their steps differ
+// by chance adds up over the window, and the one that fell behind stays last.
+bool OnlyDrifted(const RankComparison& ranks) {
+  if (ranks.rows.size() >= kRanksForScore || ranks.steps_of_other_shapes > 0 ||
+      LastShareOf(ranks, MostOftenLast(ranks)) < kLastOfDrifted) {
+    return false;
+  }
+  std::vector<double> noises;
+  for (const RankRow& row : ranks.rows) noises.push_back(row.noise_ms);
+  const double steps = static_cast<double>(std::max<int64_t>(ranks.steps, 1));
+  return ranks.waiting_ms <= Median(noises) * steps / std::sqrt(2);
+}
+
 Verdict CheckImbalance(const RankComparison& ranks) {
-  if (Straggler(ranks) != nullptr ||
+  if (Straggler(ranks) != nullptr || OnlyDrifted(ranks) ||
       ranks.waiting_ms < kWaitShare * ranks.step_ms ||
       ranks.waiting_ms * 1e3 < kResiduals * ranks.clock_residual_us) {
     return Clean();
@@ -250,8 +267,8 @@ constexpr Rule kRules[] = {
                "(straggler-rank)",
      .avoid = "clocks are aligned by the ends of collectives, not by wall "
               "clock, and waits below three times what is left of their "
-              "disagreement do not count; waits that computing covers; "
-              "arrivals within 0.1 % of the step count as together",
+              "disagreement do not count; waits that computing covers; a few "
+              "equal ranks that drifted apart by chance; arrivals within 0.1 % of the step count as together",
      .fix_cpp = "batches of equal work: buckets by length, batches by tokens",
      .fix_python = "a bucketing batch sampler; for embeddings, another "
                    "sharding plan",
