@@ -73,9 +73,10 @@ std::vector<Product> FindProducts(const Measured& m) {
     product.shape = CostOf(m.trace, op).matmul;
     if (product.shape.m == 0) continue;
     const int64_t unit = UnitOf(product.precision);
-    const auto pad = [&](int64_t size, bool inner) {
+    bool& aligned = product.aligned;
+    const auto pad = [&aligned, unit](int64_t size, bool inner) {
       if (!inner || size % unit == 0) return 1.0;
-      product.aligned = false;
+      aligned = false;
       return static_cast<double>(Padded(size, unit)) /
              static_cast<double>(size);
     };
