@@ -105,6 +105,20 @@ void AddOps(const Measured& m, bool is_after,
   }
 }
 
+double SharedOps(const std::map<std::string, Changed>& ops) {
+  Changed shared, all;
+  for (const auto& [name, op] : ops) {
+    all.before_ms += op.before_ms;
+    all.after_ms += op.after_ms;
+    if (op.before_calls <= 0 || op.after_calls <= 0) continue;
+    shared.before_ms += op.before_ms;
+    shared.after_ms += op.after_ms;
+  }
+  if (all.before_ms <= 0 || all.after_ms <= 0) return -1;
+  return std::min(shared.before_ms / all.before_ms,
+                  shared.after_ms / all.after_ms);
+}
+
 std::vector<Changed> Largest(const std::map<std::string, Changed>& rows,
                              double least_ms) {
   std::vector<Changed> order;
@@ -283,6 +297,7 @@ Comparison Compare(const Trace& before, const Trace& after) {
   AddOps(b, true, ops);
   AddKernels(a, false, kernels);
   AddKernels(b, true, kernels);
+  comparison.shared_ops = SharedOps(ops);
   comparison.causes = Largest(causes, 0);
   comparison.ops = Largest(ops, least_ms);
   comparison.kernels = Largest(kernels, least_ms);

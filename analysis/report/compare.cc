@@ -7,6 +7,7 @@
 
 #include "json_text.h"
 #include "labels.h"
+#include "markdown_text.h"
 #include "page.h"
 #include "words.h"
 
@@ -15,6 +16,9 @@ namespace {
 
 constexpr size_t kRowsShown = 8;
 constexpr size_t kNameColumns = 56;
+constexpr size_t kLabelColumns = 10;
+// Runs of one program share more of their ops than this, by their time.
+constexpr double kOneProgram = 0.5;
 
 std::string Left(std::string text, size_t columns) {
   const size_t width = Columns(text);
@@ -61,8 +65,14 @@ std::string Join(const std::vector<std::string>& ids) {
   return text;
 }
 
+// What is said of the whole: a label, or "" where the line before goes on.
+struct Said {
+  std::string label, text;
+};
+
 // `after_ms` is measured, for as many samples as a step of the first trace.
-void PredictedInWords(const Comparison& c, double after_ms, Page& page) {
+void AddPredicted(const Comparison& c, double after_ms,
+                  std::vector<Said>& said) {
   const bool bound = c.predicted_is == GainKind::kBound;
   const double after = c.before.median_ms - c.predicted.expected_ms;
   std::string text = bound ? "at most " + Milliseconds(c.predicted.expected_ms)
@@ -73,54 +83,75 @@ void PredictedInWords(const Comparison& c, double after_ms, Page& page) {
                                  Milliseconds(after);
   std::vector<std::string> what = c.changed;
   what.insert(what.end(), c.made.begin(), c.made.end());
-  page.Wrapped("predicted ",
-               text + ", for what is done now: " + Join(what) + ".");
+  said.push_back({"predicted",
+                  text + ", for what is done now: " + Join(what) + "."});
   if (bound || after_ms <= 0) return;
   const bool meet = c.measured.high_ms >= c.predicted.low_ms &&
                     c.measured.low_ms <= c.predicted.high_ms;
   const double error = after / after_ms - 1;
-  page.Wrapped("          ",
-               "The predicted step is " + Percent(std::abs(error)) +
-                   (error < 0 ? " shorter" : " longer") +
-                   " than the measured one; what was won is " +
-                   (meet ? "within" : "outside") + " the likely range.");
+  said.push_back({"", "The predicted step is " + Percent(std::abs(error)) +
+                          (error < 0 ? " shorter" : " longer") +
+                          " than the measured one; what was won is " +
+                          (meet ? "within" : "outside") +
+                          " the likely range."});
 }
 
-void Verdict(const Comparison& c, Page& page) {
+void AddVerdict(const Comparison& c, std::vector<Said>& said) {
   const double scale = c.per_sample
                            ? static_cast<double>(c.before.batch_size) /
                                  static_cast<double>(c.after.batch_size)
                            : 1;
   const double after_ms = c.after.median_ms * scale;
-  std::string text = "measured  " + WonInWords(c.measured.expected_ms) +
-                     " per step, " + Number(c.before.median_ms) + " to " +
+  std::string text = WonInWords(c.measured.expected_ms) + " per step, " + Number(c.before.median_ms) + " to " +
                      Milliseconds(after_ms);
   if (after_ms > 0) text += " (" + Factor(c.before.median_ms / after_ms) + ")";
   text += "; resampling the steps gives " + Number(c.measured.low_ms) + " to " +
           Number(c.measured.high_ms) + " ms";
   if (!c.certain) text += ": no difference is certain";
-  page.Wrapped("", text + ".");
+  said.push_back({"measured", text + "."});
   if (c.per_sample) {
-    page.Wrapped("          ",
-                 "The second is counted for as many samples as the first.");
+    said.push_back(
+        {"", "The second is counted for as many samples as the first."});
+  }
+  if (c.shared_ops >= 0 && c.shared_ops < kOneProgram) {
+    said.push_back(
+        {"doubt", "Ops that both traces have are only " + Percent(c.shared_ops) +
+                      " of one's time: are these two runs of one program?"});
   }
   if (c.predicted_is == GainKind::kNone) {
-    page.Wrapped("predicted ",
-                 c.changed.empty()
-                     ? "nothing: no advice for the first trace was followed."
-                     : "nothing for " + Join(c.changed) +
-                           ": the first trace does not tell.");
+    said.push_back(
+        {"predicted",
+         c.changed.empty()
+             ? "nothing: no advice for the first trace was followed."
+             : "nothing for " + Join(c.changed) +
+                   ": the first trace does not tell."});
     return;
   }
-  PredictedInWords(c, after_ms, page);
+  AddPredicted(c, after_ms, said);
+}
+
+std::vector<Said> InWords(const Comparison& c) {
+  std::vector<Said> said = {{"before", SideInWords(c.before_run, c.before)},
+                            {"after", SideInWords(c.after_run, c.after)}};
+  if (c.why_not.empty()) {
+    AddVerdict(c, said);
+  } else {
+    said.push_back({"", "Steps cannot be compared: " + c.why_not + "."});
+  }
+  return said;
+}
+
+bool HasGpu(const Comparison& c) {
+  return !c.kernels.empty() || !c.before_run.devices.empty();
+}
+
+bool Differs(const Changed& row) {
+  return Number(row.after_ms - row.before_ms) != "0";
 }
 
 void Table(const char* title, const std::vector<Changed>& rows, bool causes,
            bool has_gpu, Page& page) {
-  const auto differs = [](const Changed& row) {
-    return Number(row.after_ms - row.before_ms) != "0";
-  };
-  if (causes ? std::ranges::none_of(rows, differs) : rows.empty()) return;
+  if (causes ? std::ranges::none_of(rows, Differs) : rows.empty()) return;
   page.Line();
   page.Line(Left(title, kNameColumns + 2) + Right("before", 10) +
             Right("after", 10) + Right("change", 10) +
@@ -128,7 +159,7 @@ void Table(const char* title, const std::vector<Changed>& rows, bool causes,
   for (size_t i = 0; i < std::min(rows.size(), kRowsShown); ++i) {
     const Changed& row = rows[i];
     const double change = row.after_ms - row.before_ms;
-    if (causes && !differs(row)) continue;
+    if (causes && !Differs(row)) continue;
     std::string line =
         "  " +
         Left(causes ? CauseInWords(row.name, has_gpu) : Clipped(row.name),
@@ -140,6 +171,28 @@ void Table(const char* title, const std::vector<Changed>& rows, bool causes,
           Right(Number(row.before_calls) + " > " + Number(row.after_calls), 16);
     }
     page.Line(line);
+  }
+}
+
+void MarkdownTable(const char* title, const std::vector<Changed>& rows,
+                   bool causes, bool has_gpu, std::string& text) {
+  if (causes ? std::ranges::none_of(rows, Differs) : rows.empty()) return;
+  text += std::string("\n| ") + title + " | before | after | change |" +
+          (causes ? "" : " calls |") + "\n| --- | ---: | ---: | ---: |" +
+          (causes ? "" : " ---: |") + "\n";
+  for (size_t i = 0; i < std::min(rows.size(), kRowsShown); ++i) {
+    const Changed& row = rows[i];
+    if (causes && !Differs(row)) continue;
+    text += "| " +
+            (causes ? CauseInWords(row.name, has_gpu)
+                    : MarkdownCode(Clipped(row.name), /*in_table=*/true)) +
+            " | " + Number(row.before_ms) + " | " + Number(row.after_ms) +
+            " | " + Signed(row.after_ms - row.before_ms) + " |";
+    if (!causes) {
+      text += " " + Number(row.before_calls) + " to " +
+              Number(row.after_calls) + " |";
+    }
+    text += "\n";
   }
 }
 
@@ -188,14 +241,15 @@ std::string ToText(const Comparison& c) {
   TextOptions options;
   options.width = 110;
   Page page(options);
-  page.Wrapped("before    ", SideInWords(c.before_run, c.before));
-  page.Wrapped("after     ", SideInWords(c.after_run, c.after));
-  if (!c.why_not.empty()) {
-    page.Wrapped("", "Steps cannot be compared: " + c.why_not + ".");
-    return page.Take();
+  for (const Said& said : InWords(c)) {
+    // A whole sentence stands alone where there is nothing to compare.
+    page.Wrapped(c.why_not.empty() || !said.label.empty()
+                     ? Left(said.label, kLabelColumns)
+                     : "",
+                 said.text);
   }
-  Verdict(c, page);
-  const bool has_gpu = !c.kernels.empty() || !c.before_run.devices.empty();
+  if (!c.why_not.empty()) return page.Take();
+  const bool has_gpu = HasGpu(c);
   Table("ms per step, by cause", c.causes, true, has_gpu, page);
   Table("by op (own time)", c.ops, false, has_gpu, page);
   Table("by kernel and copy", c.kernels, false, has_gpu, page);
@@ -203,6 +257,26 @@ std::string ToText(const Comparison& c) {
   if (!c.remaining.empty()) page.Wrapped("still advised: ", Join(c.remaining));
   if (!c.appeared.empty()) page.Wrapped("advised now: ", Join(c.appeared));
   return page.Take();
+}
+
+std::string ToMarkdown(const Comparison& c) {
+  std::string text = "### stepscope: before and after\n\n";
+  for (const Said& said : InWords(c)) {
+    text += (said.label.empty() ? "  " : "- **" + said.label + "** ") +
+            MarkdownText(said.text) + "\n";
+  }
+  if (!c.why_not.empty()) return text;
+  const bool has_gpu = HasGpu(c);
+  MarkdownTable("ms per step, by cause", c.causes, true, has_gpu, text);
+  MarkdownTable("by op (own time)", c.ops, false, has_gpu, text);
+  MarkdownTable("by kernel and copy", c.kernels, false, has_gpu, text);
+  if (!c.remaining.empty()) {
+    text += "\nstill advised: " + MarkdownText(Join(c.remaining)) + "\n";
+  }
+  if (!c.appeared.empty()) {
+    text += "\nadvised now: " + MarkdownText(Join(c.appeared)) + "\n";
+  }
+  return text;
 }
 
 std::string ToJson(const Comparison& c) {
@@ -215,6 +289,7 @@ std::string ToJson(const Comparison& c) {
   WriteGain("measured_ms", c.measured, json);
   json.Field("per_sample", c.per_sample);
   json.Field("certain", c.certain);
+  json.Field("shared_ops", c.shared_ops);
   WriteGain("predicted_ms", c.predicted, json);
   json.Field("predicted_is", GainName(c.predicted_is));
   json.Texts("made", c.made);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr OptionName kCompareOptions[] = {
     {"--format"}, {"--output", true, "-o"}, {"--rank"}};
-constexpr std::string_view kFormats[] = {"text", "json"};
+constexpr std::string_view kFormats[] = {"text", "json", "markdown"};
 
 constexpr const char* kCompareUsage =
     R"(Usage: stepscope compare [options] BEFORE AFTER
@@ -29,7 +29,7 @@ trace files or log directories.
 
 Options:
   --rank N                the rank to compare, of runs with several (the first)
-  --format text|json      form (text)
+  --format text|json|markdown  form (text)
   --output FILE, -o FILE  write it there instead of printing it
   --help, -h              this text
 
@@ -88,7 +88,9 @@ int CompareCommand(std::span<const std::string> words) {
   if (!before.ok() || !after.ok()) return 1;
   const Comparison comparison = Compare(*before, *after);
   const absl::Status written =
-      WriteOut(format == 1 ? ToJson(comparison) : ToText(comparison),
+      WriteOut(format == 1   ? ToJson(comparison)
+               : format == 2 ? ToMarkdown(comparison)
+                             : ToText(comparison),
                given->value("--output"));
   if (!written.ok()) Complain(written);
   return written.ok() && comparison.why_not.empty() ? 0 : 1;

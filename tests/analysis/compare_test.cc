@@ -97,6 +97,48 @@ TEST(CompareTest, SaysWhatKernelsAndOpsChanged) {
   EXPECT_DOUBLE_EQ(c.kernels[1].after_calls, 1);
 }
 
+TEST(CompareTest, DoubtsThatTwoProgramsAreOne) {
+  const auto of = [](const std::string& op) {
+    std::string text;
+    for (int i = 0; i < 3; ++i) {
+      const std::string begin = std::to_string(i * 10'000'000);
+      text += "step " + begin + ".." + std::to_string((i + 1) * 10'000'000) +
+              " thread=0 number=" + std::to_string(i) + "\nop " + begin +
+              ".." + std::to_string(i * 10'000'000 + 6'000'000) +
+              " thread=0 " + op + "\nop " +
+              std::to_string(i * 10'000'000 + 6'000'000) + ".." +
+              std::to_string(i * 10'000'000 + 8'000'000) +
+              " thread=0 aten::add\n";
+    }
+    return TraceFromText(text);
+  };
+  const Comparison two = Compare(of("aten::conv2d"), of("aten::bmm"));
+  EXPECT_NEAR(two.shared_ops, 0.25, 1e-9);
+  EXPECT_NE(Unwrapped(two).find("two runs of one program?"), std::string::npos);
+  EXPECT_NE(ToMarkdown(two).find("- **doubt** "), std::string::npos);
+  const Comparison one = Compare(of("aten::bmm"), of("aten::bmm"));
+  EXPECT_NEAR(one.shared_ops, 1, 1e-9);
+  EXPECT_EQ(Unwrapped(one).find("doubt"), std::string::npos);
+}
+
+TEST(CompareTest, MarkdownShowsNamesAsTheyAre) {
+  const auto with = [](int64_t ns) {
+    std::string text;
+    for (int i = 0; i < 3; ++i) {
+      const int64_t base = i * 10'000'000;
+      text += "step " + std::to_string(base) + ".." +
+              std::to_string(base + 10'000'000) + " thread=0 number=" +
+              std::to_string(i) + "\nop " + std::to_string(base) + ".." +
+              std::to_string(base + ns) + " thread=0 a|b*\n";
+    }
+    return TraceFromText(text);
+  };
+  const std::string text = ToMarkdown(Compare(with(6'000'000), with(2'000'000)));
+  EXPECT_NE(text.find("| `a\\|b*` | 6.00 | 2.00 | -4.00 | 1.00 to 1.00 |"),
+            std::string::npos)
+      << text;
+}
+
 TEST(CompareTest, NeedsStepsOnBothSides) {
   const Trace none = TraceFromText("op 0..1000 thread=0 aten::mm\n");
   EXPECT_NE(Compare(none, none).why_not, "");

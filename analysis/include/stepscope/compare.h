@@ -51,12 +51,16 @@ struct Comparison {
   Gain predicted;                           // below 0: a loss was predicted
 
   std::vector<Changed> causes, ops, kernels;  // largest difference first
+  // Of the own time of a trace's ops, the share in ops that the other has, too:
+  // the smaller of the two; -1 without ops. Little of it means two programs.
+  double shared_ops = -1;
   std::string why_not;  // why steps cannot be compared; empty if they can
 };
 
 Comparison Compare(const Trace& before, const Trace& after);
 
 std::string ToText(const Comparison& comparison);
+std::string ToMarkdown(const Comparison& comparison);
 // One object, described in analysis/README.md.
 std::string ToJson(const Comparison& comparison);
 

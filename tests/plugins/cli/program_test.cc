@@ -167,6 +167,10 @@ TEST_F(ProgramTest, ComparesBeforeAndAfter) {
   const Outcome json = Run("compare --format json " + trace_ + " " + trace_);
   ASSERT_FALSE(parser.parse(json.out).get(report)) << json.out;
   EXPECT_EQ(double(report["measured_ms"]["expected"]), 0);
+  const Outcome markdown =
+      Run("compare --format markdown " + trace_ + " " + trace_);
+  EXPECT_EQ(markdown.status, 0);
+  EXPECT_THAT(markdown.out, HasSubstr("- **measured** "));
   EXPECT_EQ(Run("compare " + trace_).status, 2);
   EXPECT_EQ(Run("compare " + trace_ + " " + folder_.At("missing")).status, 1);
 }
