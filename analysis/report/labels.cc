@@ -114,14 +114,12 @@ std::string PlanInWords(const Report& report) {
   if (plan.ids.empty() || plan.step_after_ms <= 0) return "";
   std::string numbers;
   for (size_t i = 0; i < plan.ids.size(); ++i) {
-    size_t number = 0;
-    for (const Finding& finding : report.findings) {
-      if (IsNote(finding)) continue;
-      ++number;
-      if (finding.id == plan.ids[i]) break;
-    }
     if (i > 0) numbers += i + 1 == plan.ids.size() ? " and " : ", ";
-    numbers += std::to_string(number);
+    const auto done =
+        std::ranges::find(report.findings, plan.ids[i], &Finding::id);
+    numbers += done == report.findings.end()
+                   ? plan.ids[i]
+                   : std::to_string(NumberOf(report, *done));
   }
   std::string changes;
   for (const std::string& change : plan.changes) {
@@ -171,6 +169,16 @@ std::string VerdictInWords(const Report& report) {
 bool IsNote(const Finding& finding) {
   return finding.severity == FindingSeverity::kNote &&
          finding.status == FindingStatus::kOk;
+}
+
+int NumberOf(const Report& report, const Finding& finding) {
+  if (finding.severity == FindingSeverity::kNote) return 0;
+  int number = 0;
+  for (const Finding& one : report.findings) {
+    number += one.severity != FindingSeverity::kNote;
+    if (&one == &finding) break;
+  }
+  return number;
 }
 
 }  // namespace stepscope

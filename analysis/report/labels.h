@@ -35,7 +35,12 @@ std::string PlanInWords(const Report& report);
 // nothing; a damaged recording shows nothing either way.
 std::string VerdictInWords(const Report& report);
 
-// True for the findings that are told first: trust, then those worth doing.
+// True for the findings that are told last, if at all: right, and too small to
+// matter, or nothing to win.
 bool IsNote(const Finding& finding);
+
+// The number that people read before a finding, from 1; 0 for notes and for
+// what is said of the recording itself.
+int NumberOf(const Report& report, const Finding& finding);
 
 }  // namespace stepscope

@@ -72,12 +72,14 @@ std::string ToMarkdown(const Report& report) {
     }
     text += "\n";
   }
-  int number = 0;
+  bool advice = false;
   for (const Finding& finding : report.findings) {
     if (IsNote(finding)) continue;
-    const bool trust = finding.severity == FindingSeverity::kNote;
+    const int number = NumberOf(report, finding);
+    const bool trust = number == 0;
+    advice |= !trust;
     const std::string gain = GainInWords(report, finding);
-    text += trust ? "**" : std::to_string(++number) + ". **";
+    text += trust ? "**" : std::to_string(number) + ". **";
     text +=
         finding.id + "** (" +
         (trust ? StatusName(finding.status) : SeverityName(finding.severity)) +
@@ -94,7 +96,7 @@ std::string ToMarkdown(const Report& report) {
     }
     text += "\n";
   }
-  if (number == 0 && report.steps.count > 0) {
+  if (!advice && report.steps.count > 0) {
     text += Escaped(VerdictInWords(report)) + "\n";
   }
   const std::string plan = PlanInWords(report);

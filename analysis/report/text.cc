@@ -67,7 +67,6 @@ void OneFinding(const Report& report, const Finding& finding,
 }
 
 void Findings(const Report& report, const TextOptions& options, Page& page) {
-  int number = 0;
   int64_t notes = 0;
   bool advice = false;
   for (const Finding& finding : report.findings) {
@@ -76,10 +75,10 @@ void Findings(const Report& report, const TextOptions& options, Page& page) {
       continue;
     }
     page.Line();
-    const bool trust = finding.severity == FindingSeverity::kNote;
-    advice |= !trust;
-    OneFinding(report, finding, trust ? "! " : std::to_string(++number) + " ",
-               options, page);
+    const int number = NumberOf(report, finding);
+    advice |= number > 0;
+    OneFinding(report, finding,
+               number > 0 ? std::to_string(number) + " " : "! ", options, page);
   }
   if (!advice && report.steps.count > 0) {
     page.Line();

@@ -55,6 +55,36 @@ TEST(TextReportTest, SaysWhatToDoFirst) {
   EXPECT_FALSE(Contains(text, "\x1b")) << text;
 }
 
+// What is said of the recording stands first and has no number; a note neither.
+TEST(TextReportTest, ThePlanNamesFindingsByTheNumbersPrinted) {
+  Report report;
+  report.steps = {.count = 10, .steady = 10, .mean_ms = 10};
+  report.findings.resize(4);
+  report.findings[0].id = "observer-effect";
+  report.findings[0].status = FindingStatus::kError;
+  report.findings[1].id = "loader-bound";
+  report.findings[2].id = "grad-in-validation";
+  report.findings[3].id = "cores-idle";
+  for (int i : {1, 3}) {
+    report.findings[i].status = FindingStatus::kWarning;
+    report.findings[i].severity = FindingSeverity::kHigh;
+  }
+  report.plan = {.ids = {"loader-bound", "cores-idle"},
+                 .changes = {"8 workers", "2 intra-op threads"},
+                 .step_before_ms = 10,
+                 .step_after_ms = 2};
+  const std::string text = ToText(report, {});
+  EXPECT_TRUE(Contains(text, "!  observer-effect")) << text;
+  EXPECT_TRUE(Contains(text, "1  loader-bound")) << text;
+  EXPECT_TRUE(Contains(text, "2  cores-idle")) << text;
+  EXPECT_TRUE(Contains(text, "Do 1 and 2 together")) << text;
+  const std::string page = ToMarkdown(report);
+  EXPECT_TRUE(Contains(page, "\n**observer-effect** (error")) << page;
+  EXPECT_TRUE(Contains(page, "1. **loader-bound**")) << page;
+  EXPECT_TRUE(Contains(page, "2. **cores-idle**")) << page;
+  EXPECT_TRUE(Contains(page, "Do 1 and 2 together")) << page;
+}
+
 TEST(TextReportTest, ColoursOnlyWhenAsked) {
   EXPECT_TRUE(Contains(ToText(Analyze(Simulate(kLoop).trace), {.color = true}),
                        "\x1b["));
