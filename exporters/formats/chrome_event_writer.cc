@@ -5,6 +5,13 @@
 #include "../row_fields.h"
 
 namespace stepscope {
+namespace {
+
+// A file's own ids end below 2^53, where readers' numbers stop being exact;
+// ours go on behind them.
+constexpr int64_t kMostPythonId = int64_t{1} << 53;
+
+}  // namespace
 
 ChromeEventWriter::ChromeEventWriter(const Trace& trace, ChromeFlavour flavour,
                                      int64_t base_ns, ChromeRows* rows,
@@ -19,8 +26,10 @@ ChromeEventWriter::ChromeEventWriter(const Trace& trace, ChromeFlavour flavour,
       inputs_(trace),
       totals_(trace),
       arrow_due_(trace.runtime_calls().size()) {
-  for (const PythonFrame& frame : trace.python_frames())
+  for (const PythonFrame& frame : trace.python_frames()) {
+    if (frame.python_id >= kMostPythonId) continue;
     first_python_id_ = std::max(first_python_id_, frame.python_id + 1);
+  }
 }
 
 void ChromeEventWriter::Open(std::string_view category, std::string_view name,
