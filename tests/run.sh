@@ -26,6 +26,6 @@ rm -rf "$STEPSCOPE_SAMPLE_LOGDIR"
 export STEPSCOPE_SAMPLE_LOGDIR
 
 say "ctest"
-ctest --test-dir "$stepscope_root/build/default" --output-on-failure -j "$(nproc)" | tail -n 40
+ctest --test-dir "$stepscope_root/build/default" -LE live --output-on-failure -j "$(nproc)" | tail -n 40
 say "pytest"
 "$stepscope_viewers/bin/python" -m pytest -q "$stepscope_root/tests/e2e" --durations=5

@@ -120,6 +120,7 @@ int Train(const Pattern& pattern, Options& options) {
                                   << stepscope::ToJson(report));
     }
   };
+  options.run.active = pattern.active;
   at::manual_seed(1);
   try {
     pattern.train(options.run);

@@ -27,6 +27,7 @@ struct Run {
 
   // Steps of the loop: as many as the default schedule below needs.
   static constexpr int kSteps = 18;
+  int active = 10;  // recorded, of these
   stepscope::ProfileOptions options() const;
 };
 
@@ -44,6 +45,7 @@ struct Pattern {
   void (*train)(const Run& run) = nullptr;
   bool needs_gpu = false;  // elsewhere it trains, but shows nothing
   int cores = 1;           // it runs on, and intra-op threads
+  int active = 10;         // steps recorded; fewer where each is many ops
   bool is_note = false;    // right, but not worth a warning where it is tested
   std::vector<Also> also = {};
 };

@@ -24,7 +24,7 @@ std::string TableMarkdown() {
     rows[std::string(pattern->rule)] =
         std::string(pattern->habit) + " | " + std::string(pattern->fix) +
         (pattern->needs_gpu ? " | on a GPU | simulated |"
-                            : " | on a CPU | real |");
+                            : " | on a CPU | recorded |");
   }
   for (const Absent& absent : AbsentRules()) {
     rows[std::string(absent.rule)] =

@@ -44,7 +44,7 @@ void Train(const Run& run) {
   for (int64_t i = 0; i < kExperts; ++i) {
     experts.push_back(torch::randn({kWidth, kWidth}).requires_grad_());
   }
-  const torch::Tensor inputs = torch::randn({kExperts, 128, kWidth});
+  const torch::Tensor inputs = torch::randn({kExperts, 32, kWidth});
   torch::optim::AdamW adam(experts, 1e-3);
   FusedAdamW fused(experts);
 
@@ -68,9 +68,15 @@ extern const Pattern kUnfusedOptimizer = {
     .habit = "torch::optim::AdamW over many small parameters",
     .fix = "at::_fused_adamw_",
     .train = &Train,
-    .also = {{"launch-bound",
-              "the updates are two thousand ops of a few microseconds, and the "
-              "gradients of 128 parameters a few hundred more",
-              /*when_fixed=*/true}}};
+    .active = 5,
+    .also = {
+        {"launch-bound",
+         "the updates are two thousand ops of a few microseconds, and the "
+         "gradients of 128 parameters a few hundred more",
+         /*when_fixed=*/true},
+        {"sync-data-loading",
+         "a mistake of that rule: it takes the experts, stacked before the "
+         "first product, for samples",
+         /*when_fixed=*/true}}};
 
 }  // namespace gallery

@@ -1,0 +1,21 @@
+// The programs that show on a CPU, judged by runs made now: for a calm machine.
+// CI judges recordings of them (recorded_programs_test.cc).
+#include "live_programs.h"
+
+#include <gtest/gtest.h>
+
+namespace gallery {
+namespace {
+
+class LiveProgramTest : public testing::TestWithParam<const Pattern*> {};
+
+TEST_P(LiveProgramTest, IsSeenAndItsFixToo) { ExpectRight(*GetParam(), ""); }
+
+INSTANTIATE_TEST_SUITE_P(OnACpu, LiveProgramTest,
+                         testing::ValuesIn(Patterns(false)),
+                         [](const auto& info) {
+                           return Underscored(info.param->rule);
+                         });
+
+}  // namespace
+}  // namespace gallery
