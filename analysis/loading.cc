@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "op_arguments.h"
@@ -20,11 +21,26 @@ bool IsAnyOf(std::string_view name,
   return std::ranges::find(names, name) != names.end();
 }
 
+// Sequence numbers of the stacks that gradients flow back through: these are
+// parameters or activations, put together by the model.
+std::unordered_set<int64_t> StacksOfModel(const Trace& trace) {
+  std::unordered_set<int64_t> sequences;
+  for (const Op& op : trace.ops()) {
+    if (op.sequence >= 0 &&
+        trace.name(op.name).starts_with("StackBackward")) {
+      sequences.insert(op.sequence);
+    }
+  }
+  return sequences;
+}
+
 // Decodes or collates: puts samples together, or casts bytes.
-bool MakesBatches(const Trace& trace, RowId op) {
+bool MakesBatches(const Trace& trace, RowId op,
+                  const std::unordered_set<int64_t>& stacks_of_model) {
   const std::string_view name = trace.name(trace.ops()[op].name);
   if (name == "aten::from_blob") return true;
   if (IsAnyOf(name, {"aten::stack", "aten::cat"})) {
+    if (stacks_of_model.contains(trace.ops()[op].sequence)) return false;
     const RowId inputs = trace.ops()[op].inputs;
     if (inputs == kNone) return name == "aten::stack";
     const std::vector<Argument>& arguments =
@@ -79,6 +95,7 @@ Collation FindCollation(const Measured& m) {
   const Trace& trace = m.trace;
   if (m.steps.thread == kNone || m.steps.empty()) return collation;
   const std::vector<bool> launches = OpsThatLaunch(trace);
+  const std::unordered_set<int64_t> stacks_of_model = StacksOfModel(trace);
   std::vector<bool> backward(trace.threads().size());
   for (RowId row : AutogradThreads(trace, m.steps.thread)) {
     backward[row] = true;
@@ -89,7 +106,7 @@ Collation FindCollation(const Measured& m) {
         launches[row]) {
       continue;
     }
-    if (MakesBatches(trace, row)) return collation;  // by a worker
+    if (MakesBatches(trace, row, stacks_of_model)) return collation;  // by a worker
   }
   std::vector<Span> idle;
   for (const Gap& gap : m.waits.idle) idle.push_back(gap.idle);
@@ -107,7 +124,9 @@ Collation FindCollation(const Measured& m) {
       // The model begins: what it stacks is no batch.
       if (m.tree.traits(*it).matmul) break;
       if (launches[*it] && stretch.end_ns != 0) break;  // the batch is sent
-      if (launches[*it] || !MakesBatches(trace, *it)) continue;
+      if (launches[*it] || !MakesBatches(trace, *it, stacks_of_model)) {
+        continue;
+      }
       if (stretch.end_ns == 0) stretch.begin_ns = op.begin_ns;
       stretch.end_ns = std::max(stretch.end_ns, op.end_ns);
     }

@@ -71,13 +71,18 @@ RecordingLoad MeasureRecordingLoad(const Measured& m) {
   load.overhead_ns = OverheadNs(m);
   load.host_ns = static_cast<double>(HostNs(m, window));
   load.host_sets_pace = HostSetsPace(m);
-  const auto count = [&](int64_t begin_ns) {
-    load.events += window.begin_ns <= begin_ns && begin_ns < window.end_ns;
+  const auto inside = [&](int64_t ns) {
+    return window.begin_ns <= ns && ns < window.end_ns ? 1 : 0;
   };
-  for (const PythonFrame& row : m.trace.python_frames()) count(row.begin_ns);
+  for (const PythonFrame& row : m.trace.python_frames()) {
+    load.events += inside(row.begin_ns);
+  }
+  for (const Allocation& row : m.trace.allocations()) {
+    load.allocations += inside(row.time_ns);
+  }
   if (m.steps.thread != kNone) {
     for (RowId row : m.tree.of_thread(m.steps.thread)) {
-      count(m.trace.ops()[row].begin_ns);
+      load.events += inside(m.trace.ops()[row].begin_ns);
     }
   }
   return load;

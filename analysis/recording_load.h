@@ -9,6 +9,7 @@ namespace stepscope {
 struct RecordingLoad {
   double overhead_ns = 0;  // per steady step: the profiler's and driver's own
   double events = 0;       // ops of the training thread, and Python frames
+  double allocations = 0;  // and frees
   double host_ns = 0;      // that thread, not waiting for batches or the device
   bool host_sets_pace = false;  // so that recording it lengthens the step
 };

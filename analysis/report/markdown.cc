@@ -8,41 +8,18 @@
 #include <vector>
 
 #include "labels.h"
+#include "markdown_text.h"
 #include "ranks.h"
 #include "step_words.h"
 #include "words.h"
 
 namespace stepscope {
-namespace {
-
-// Text inside a table cell or a sentence: nothing in it may start markup.
-std::string Escaped(std::string_view text) {
-  std::string escaped;
-  for (char c : text) {
-    if (c == '\n' || c == '\r') c = ' ';
-    if (std::string_view("\\`*_{}[]<>|#").find(c) != std::string_view::npos) {
-      escaped += '\\';
-    }
-    escaped += c;
-  }
-  return escaped;
-}
-
-// A code span that survives backquotes and table bars in its text.
-std::string Code(std::string_view text) {
-  std::string code;
-  for (char c : text) code += c == '`' ? '\'' : c == '\n' ? ' ' : c;
-  return "`" + code + "`";
-}
-
-}  // namespace
-
 std::string ToMarkdown(const Report& report) {
   std::string name = report.run.name;
   if (name.empty()) {
     name = std::filesystem::path(report.run.source).filename().string();
   }
-  std::string text = "### stepscope: " + Escaped(name.empty() ? "run" : name);
+  std::string text = "### stepscope: " + MarkdownText(name.empty() ? "run" : name);
   text += "\n\n";
   std::string line = MachineInWords(report);
   if (report.steps.count > 0) {
@@ -50,12 +27,12 @@ std::string ToMarkdown(const Report& report) {
            Milliseconds(report.steps.mean_ms) + " on " + line;
   }
   const std::string rank = RankInWords(report.run);
-  text += Escaped(line + (rank.empty() ? "" : ", " + rank)) + "\n\n";
+  text += MarkdownText(line + (rank.empty() ? "" : ", " + rank)) + "\n\n";
   const std::string averaged = StepsInWords(report);
-  if (!averaged.empty()) text += Escaped(averaged) + "\n\n";
+  if (!averaged.empty()) text += MarkdownText(averaged) + "\n\n";
   for (const Loss& loss : report.losses) {
     text +=
-        "> missing: " + Escaped(loss.detail.empty() ? loss.name : loss.detail) +
+        "> missing: " + MarkdownText(loss.detail.empty() ? loss.name : loss.detail) +
         "\n\n";
   }
   if (!report.time_split_ms.empty()) {
@@ -84,23 +61,25 @@ std::string ToMarkdown(const Report& report) {
         finding.id + "** (" +
         (trust ? StatusName(finding.status) : SeverityName(finding.severity)) +
         ", " + ConfidenceName(finding.confidence) + ")";
-    if (!gain.empty()) text += " **" + Escaped(gain) + "**";
+    if (!gain.empty()) text += " **" + MarkdownText(gain) + "**";
     const char* indent = trust ? "\n" : "\n   ";
-    text += indent + Escaped(finding.evidence);
-    if (!finding.where.empty()) text += indent + ("at " + Code(finding.where));
-    if (!finding.fix_cpp.empty()) {
-      text += indent + ("- C++: " + Code(finding.fix_cpp));
+    text += indent + MarkdownText(finding.evidence);
+    if (!finding.where.empty()) text += indent + ("at " + MarkdownCode(finding.where));
+    if (finding.fix_cpp == finding.fix_python && !finding.fix_cpp.empty()) {
+      text += indent + ("- fix: " + MarkdownCode(finding.fix_cpp));
+    } else if (!finding.fix_cpp.empty()) {
+      text += indent + ("- C++: " + MarkdownCode(finding.fix_cpp));
     }
-    if (!finding.fix_python.empty()) {
-      text += indent + ("- Python: " + Code(finding.fix_python));
+    if (!finding.fix_python.empty() && finding.fix_python != finding.fix_cpp) {
+      text += indent + ("- Python: " + MarkdownCode(finding.fix_python));
     }
     text += "\n";
   }
   if (!advice && report.steps.count > 0) {
-    text += Escaped(VerdictInWords(report)) + "\n";
+    text += MarkdownText(VerdictInWords(report)) + "\n";
   }
   const std::string plan = PlanInWords(report);
-  if (!plan.empty()) text += "\n" + Escaped(plan) + "\n";
+  if (!plan.empty()) text += "\n" + MarkdownText(plan) + "\n";
   const std::vector<std::string> ranks = RankLines(report, false);
   if (ranks.empty()) return text;
   text += "\n```\n";

@@ -33,10 +33,12 @@ Finding Status(FindingStatus status, Confidence confidence) {
   return finding;
 }
 
-// A collector that did not run has lost nothing of what was being watched.
+// A collector that did not run has lost nothing of what was being watched;
+// where nothing could run, that is an error.
 bool IsAbsence(const Loss& loss) {
-  return loss.name.find("unavailable") != std::string::npos ||
-         loss.name.find("not-started") != std::string::npos;
+  return loss.severity != Severity::kError &&
+         (loss.name.find("unavailable") != std::string::npos ||
+          loss.name.find("not-started") != std::string::npos);
 }
 
 // Rows that cannot be: reversed, or before 1980 in a file of the epoch's.
@@ -151,7 +153,8 @@ Verdict CheckObserverLive(const Measured& m) {
   const double wait = Median(waits);
   double distortion = active / wait - 1;
   if (!m.has_gpu) {
-    const double events = MeasureRecordingLoad(m).events /
+    const RecordingLoad load = MeasureRecordingLoad(m);
+    const double events = (load.events + load.allocations) /
                           static_cast<double>(m.steps.windows.size());
     distortion = std::min(distortion, events * kMostNsPerEvent / wait);
   }

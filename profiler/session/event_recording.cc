@@ -6,6 +6,11 @@
 #include <utility>
 
 namespace stepscope {
+namespace {
+
+constexpr int64_t kMebibyte = 1 << 20;
+
+}  // namespace
 
 EventRecording::~EventRecording() {
   for (Chunk* last : last_chunks_) UnmapChunks(last);
@@ -56,8 +61,10 @@ void EventRecording::AddLosses(const DecodeResult& decoded,
     builder.Add(Loss{
         .name = "buffer-full",
         .detail = absl::StrCat(
-            "the event buffers' ", max_bytes_ >> 20,
-            " MiB were full, and the newest ", dropped_,
+            "the event buffers' ",
+            max_bytes_ < kMebibyte ? max_bytes_ >> 10 : max_bytes_ >> 20,
+            max_bytes_ < kMebibyte ? " KiB" : " MiB",
+            " were full, and the newest ", dropped_,
             " events were dropped: totals of the last steps are too low; raise "
             "max_buffer_bytes, or record fewer steps"),
         .count = dropped_,

@@ -73,10 +73,6 @@ extern const Pattern kUnfusedOptimizer = {
         {"launch-bound",
          "the updates are two thousand ops of a few microseconds, and the "
          "gradients of 128 parameters a few hundred more",
-         /*when_fixed=*/true},
-        {"sync-data-loading",
-         "a mistake of that rule: it takes the experts, stacked before the "
-         "first product, for samples",
          /*when_fixed=*/true}}};
 
 }  // namespace gallery

@@ -142,6 +142,26 @@ TEST(SyncDataLoadingTest, DoesNotTakeTheModelsOwnStacksForBatches) {
   EXPECT_FALSE(Promises(Collating(0, 80, "aten::stack"), "sync-data-loading"));
 }
 
+TEST(SyncDataLoadingTest, DoesNotTakeStackedParametersForBatches) {
+  const auto with = [](const char* backward) {
+    GpuText run;
+    for (int step = 0; step < 3; ++step) {
+      run.Op(2000, "aten::stack", "sequence=7");
+      run.Begin("op", "aten::bmm");
+      run.Kernel(4000, "gemm");
+      run.End();
+      run.Begin("op", backward, "sequence=7");
+      run.Kernel(100, "split");
+      run.End();
+      run.Synchronize("cudaEventSynchronize");
+      run.EndStep();
+    }
+    return run.Analyzed();
+  };
+  EXPECT_TRUE(Promises(with("AddBackward0"), "sync-data-loading"));
+  EXPECT_FALSE(Promises(with("StackBackward0"), "sync-data-loading"));
+}
+
 TEST(SyncDataLoadingTest, IgnoresFastCollating) {
   EXPECT_FALSE(Promises(Collating(0, 150), "sync-data-loading"));
   EXPECT_TRUE(Promises(Collating(0, 300), "sync-data-loading"));

@@ -43,6 +43,15 @@ TEST(CaptureIncompleteTest, AMissingCollectorIsNoLoss) {
   EXPECT_EQ(report.losses.size(), 1u);
 }
 
+TEST(CaptureIncompleteTest, WhereNothingCouldRunIsAnError) {
+  const Report report =
+      Analyze(With(kLoop, {{.name = "buffers-unavailable",
+                            .detail = "no memory for the event buffers",
+                            .severity = Severity::kError}}));
+  ASSERT_NE(Find(report, "capture-incomplete"), nullptr);
+  EXPECT_EQ(Find(report, "capture-incomplete")->status, FindingStatus::kError);
+}
+
 TEST(CaptureIncompleteTest, AHealthyTraceIsClean) {
   EXPECT_TRUE(IsClean(Analyze(With(kLoop, {})), "capture-incomplete"));
 }
@@ -98,6 +107,30 @@ TEST(ObserverEffectTest, WarnsWhenRecordedStepsAreSlower) {
 
 TEST(ObserverEffectTest, FewOpsCannotHaveSlowedTheStep) {
   EXPECT_TRUE(IsClean(SlowerBy(kLoop, 0.30), "observer-effect"));
+}
+
+TEST(ObserverEffectTest, ManyAllocationsCanHaveSlowedTheStep) {
+  const auto with = [](int allocations) {
+    std::string text;
+    for (int64_t i = 0; i < 4; ++i) {
+      const int64_t begin = i * 1'000'000;
+      text += "step " + std::to_string(begin) + ".." +
+              std::to_string(begin + 1'000'000) +
+              " thread=0 number=" + std::to_string(i) + "\nop " +
+              std::to_string(begin) + ".." + std::to_string(begin + 900'000) +
+              " thread=0 aten::mm\n";
+      for (int k = 0; k < allocations; ++k) {
+        text += "allocation " + std::to_string(begin + k * 1000) +
+                " thread=0 bytes=64\n";
+      }
+    }
+    TraceBuilder builder;
+    AddAll(TraceFromText(text), builder);
+    builder.run().wait_step_ns = {700'000, 700'000, 700'000};
+    return Analyze(builder.Build());
+  };
+  EXPECT_TRUE(IsClean(with(0), "observer-effect"));
+  EXPECT_FALSE(IsClean(with(500), "observer-effect"));
 }
 
 TEST(ObserverEffectTest, DoesNotTakeNoiseForAnEffect) {
