@@ -36,12 +36,11 @@ Edit Combine(const Edit& a, const Edit& b) {
     return x.work != y.work ? x.work < y.work : x.factor < y.factor;
   });
   // Of several, the smallest factor holds.
-  both.scales.erase(
-      std::unique(both.scales.begin(), both.scales.end(),
-                  [](const WorkScale& x, const WorkScale& y) {
-                    return x.work == y.work;
-                  }),
-      both.scales.end());
+  both.scales.erase(std::unique(both.scales.begin(), both.scales.end(),
+                                [](const WorkScale& x, const WorkScale& y) {
+                                  return x.work == y.work;
+                                }),
+                    both.scales.end());
   return both;
 }
 

@@ -26,8 +26,7 @@ bool IsAnyOf(std::string_view name,
 std::unordered_set<int64_t> StacksOfModel(const Trace& trace) {
   std::unordered_set<int64_t> sequences;
   for (const Op& op : trace.ops()) {
-    if (op.sequence >= 0 &&
-        trace.name(op.name).starts_with("StackBackward")) {
+    if (op.sequence >= 0 && trace.name(op.name).starts_with("StackBackward")) {
       sequences.insert(op.sequence);
     }
   }
@@ -106,7 +105,8 @@ Collation FindCollation(const Measured& m) {
         launches[row]) {
       continue;
     }
-    if (MakesBatches(trace, row, stacks_of_model)) return collation;  // by a worker
+    if (MakesBatches(trace, row, stacks_of_model))
+      return collation;  // by a worker
   }
   std::vector<Span> idle;
   for (const Gap& gap : m.waits.idle) idle.push_back(gap.idle);

@@ -83,8 +83,8 @@ void AddPredicted(const Comparison& c, double after_ms,
                                  Milliseconds(after);
   std::vector<std::string> what = c.changed;
   what.insert(what.end(), c.made.begin(), c.made.end());
-  said.push_back({"predicted",
-                  text + ", for what is done now: " + Join(what) + "."});
+  said.push_back(
+      {"predicted", text + ", for what is done now: " + Join(what) + "."});
   if (bound || after_ms <= 0) return;
   const bool meet = c.measured.high_ms >= c.predicted.low_ms &&
                     c.measured.low_ms <= c.predicted.high_ms;
@@ -102,7 +102,8 @@ void AddVerdict(const Comparison& c, std::vector<Said>& said) {
                                  static_cast<double>(c.after.batch_size)
                            : 1;
   const double after_ms = c.after.median_ms * scale;
-  std::string text = WonInWords(c.measured.expected_ms) + " per step, " + Number(c.before.median_ms) + " to " +
+  std::string text = WonInWords(c.measured.expected_ms) + " per step, " +
+                     Number(c.before.median_ms) + " to " +
                      Milliseconds(after_ms);
   if (after_ms > 0) text += " (" + Factor(c.before.median_ms / after_ms) + ")";
   text += "; resampling the steps gives " + Number(c.measured.low_ms) + " to " +
@@ -115,16 +116,16 @@ void AddVerdict(const Comparison& c, std::vector<Said>& said) {
   }
   if (c.shared_ops >= 0 && c.shared_ops < kOneProgram) {
     said.push_back(
-        {"doubt", "Ops that both traces have are only " + Percent(c.shared_ops) +
+        {"doubt", "Ops that both traces have are only " +
+                      Percent(c.shared_ops) +
                       " of one's time: are these two runs of one program?"});
   }
   if (c.predicted_is == GainKind::kNone) {
-    said.push_back(
-        {"predicted",
-         c.changed.empty()
-             ? "nothing: no advice for the first trace was followed."
-             : "nothing for " + Join(c.changed) +
-                   ": the first trace does not tell."});
+    said.push_back({"predicted",
+                    c.changed.empty()
+                        ? "nothing: no advice for the first trace was followed."
+                        : "nothing for " + Join(c.changed) +
+                              ": the first trace does not tell."});
     return;
   }
   AddPredicted(c, after_ms, said);

@@ -19,7 +19,8 @@ std::string ToMarkdown(const Report& report) {
   if (name.empty()) {
     name = std::filesystem::path(report.run.source).filename().string();
   }
-  std::string text = "### stepscope: " + MarkdownText(name.empty() ? "run" : name);
+  std::string text =
+      "### stepscope: " + MarkdownText(name.empty() ? "run" : name);
   text += "\n\n";
   std::string line = MachineInWords(report);
   if (report.steps.count > 0) {
@@ -31,9 +32,9 @@ std::string ToMarkdown(const Report& report) {
   const std::string averaged = StepsInWords(report);
   if (!averaged.empty()) text += MarkdownText(averaged) + "\n\n";
   for (const Loss& loss : report.losses) {
-    text +=
-        "> missing: " + MarkdownText(loss.detail.empty() ? loss.name : loss.detail) +
-        "\n\n";
+    text += "> missing: " +
+            MarkdownText(loss.detail.empty() ? loss.name : loss.detail) +
+            "\n\n";
   }
   if (!report.time_split_ms.empty()) {
     text += "| where a step goes | ms | |\n| --- | ---: | ---: |\n";
@@ -64,7 +65,8 @@ std::string ToMarkdown(const Report& report) {
     if (!gain.empty()) text += " **" + MarkdownText(gain) + "**";
     const char* indent = trust ? "\n" : "\n   ";
     text += indent + MarkdownText(finding.evidence);
-    if (!finding.where.empty()) text += indent + ("at " + MarkdownCode(finding.where));
+    if (!finding.where.empty())
+      text += indent + ("at " + MarkdownCode(finding.where));
     if (finding.fix_cpp == finding.fix_python && !finding.fix_cpp.empty()) {
       text += indent + ("- fix: " + MarkdownCode(finding.fix_cpp));
     } else if (!finding.fix_cpp.empty()) {

@@ -268,7 +268,8 @@ constexpr Rule kRules[] = {
      .avoid = "clocks are aligned by the ends of collectives, not by wall "
               "clock, and waits below three times what is left of their "
               "disagreement do not count; waits that computing covers; a few "
-              "equal ranks that drifted apart by chance; arrivals within 0.1 % of the step count as together",
+              "equal ranks that drifted apart by chance; arrivals within 0.1 % "
+              "of the step count as together",
      .fix_cpp = "batches of equal work: buckets by length, batches by tokens",
      .fix_python = "a bucketing batch sampler; for embeddings, another "
                    "sharding plan",

@@ -87,11 +87,10 @@ int CompareCommand(std::span<const std::string> words) {
   }
   if (!before.ok() || !after.ok()) return 1;
   const Comparison comparison = Compare(*before, *after);
-  const absl::Status written =
-      WriteOut(format == 1   ? ToJson(comparison)
-               : format == 2 ? ToMarkdown(comparison)
-                             : ToText(comparison),
-               given->value("--output"));
+  const absl::Status written = WriteOut(format == 1   ? ToJson(comparison)
+                                        : format == 2 ? ToMarkdown(comparison)
+                                                      : ToText(comparison),
+                                        given->value("--output"));
   if (!written.ok()) Complain(written);
   return written.ok() && comparison.why_not.empty() ? 0 : 1;
 }

@@ -103,10 +103,9 @@ TEST(CompareTest, DoubtsThatTwoProgramsAreOne) {
     for (int i = 0; i < 3; ++i) {
       const std::string begin = std::to_string(i * 10'000'000);
       text += "step " + begin + ".." + std::to_string((i + 1) * 10'000'000) +
-              " thread=0 number=" + std::to_string(i) + "\nop " + begin +
-              ".." + std::to_string(i * 10'000'000 + 6'000'000) +
-              " thread=0 " + op + "\nop " +
-              std::to_string(i * 10'000'000 + 6'000'000) + ".." +
+              " thread=0 number=" + std::to_string(i) + "\nop " + begin + ".." +
+              std::to_string(i * 10'000'000 + 6'000'000) + " thread=0 " + op +
+              "\nop " + std::to_string(i * 10'000'000 + 6'000'000) + ".." +
               std::to_string(i * 10'000'000 + 8'000'000) +
               " thread=0 aten::add\n";
     }
@@ -127,13 +126,15 @@ TEST(CompareTest, MarkdownShowsNamesAsTheyAre) {
     for (int i = 0; i < 3; ++i) {
       const int64_t base = i * 10'000'000;
       text += "step " + std::to_string(base) + ".." +
-              std::to_string(base + 10'000'000) + " thread=0 number=" +
-              std::to_string(i) + "\nop " + std::to_string(base) + ".." +
-              std::to_string(base + ns) + " thread=0 a|b*\n";
+              std::to_string(base + 10'000'000) +
+              " thread=0 number=" + std::to_string(i) + "\nop " +
+              std::to_string(base) + ".." + std::to_string(base + ns) +
+              " thread=0 a|b*\n";
     }
     return TraceFromText(text);
   };
-  const std::string text = ToMarkdown(Compare(with(6'000'000), with(2'000'000)));
+  const std::string text =
+      ToMarkdown(Compare(with(6'000'000), with(2'000'000)));
   EXPECT_NE(text.find("| `a\\|b*` | 6.00 | 2.00 | -4.00 | 1.00 to 1.00 |"),
             std::string::npos)
       << text;

@@ -69,10 +69,9 @@ extern const Pattern kUnfusedOptimizer = {
     .fix = "at::_fused_adamw_",
     .train = &Train,
     .active = 5,
-    .also = {
-        {"launch-bound",
-         "the updates are two thousand ops of a few microseconds, and the "
-         "gradients of 128 parameters a few hundred more",
-         /*when_fixed=*/true}}};
+    .also = {{"launch-bound",
+              "the updates are two thousand ops of a few microseconds, and the "
+              "gradients of 128 parameters a few hundred more",
+              /*when_fixed=*/true}}};
 
 }  // namespace gallery
