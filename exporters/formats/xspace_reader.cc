@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -46,12 +47,15 @@ Space ReadPlanes(const WholeFile& file) {
   return space;
 }
 
-// "/device:GPU:3" -> 3; -1 for other planes.
-int32_t DeviceOf(std::string_view plane) {
-  if (!plane.starts_with(kGpuPrefix)) return -1;
+// "/device:GPU:3" -> 3; nothing for other planes. What a damaged trace called a
+// device may be below 0.
+std::optional<int32_t> DeviceOf(std::string_view plane) {
+  if (!plane.starts_with(kGpuPrefix)) return std::nullopt;
   const std::string_view number = plane.substr(kGpuPrefix.size());
-  int32_t device = -1;
-  std::from_chars(number.data(), number.data() + number.size(), device);
+  int32_t device = 0;
+  const auto parsed =
+      std::from_chars(number.data(), number.data() + number.size(), device);
+  if (parsed.ec != std::errc()) return std::nullopt;
   return device;
 }
 
@@ -133,13 +137,14 @@ void SpaceReader::ReadOwnFacts(std::string_view json) {
 void SpaceReader::ReadRows(const Space& space) {
   for (size_t i = 0; i < space.planes.size(); ++i) {
     const XPlaneReader& plane = space.planes[i];
-    const int32_t device = DeviceOf(plane.name());
+    const std::optional<int32_t> device = DeviceOf(plane.name());
     if (plane.name().starts_with("/host:CPU")) {
       rows_.AddHostPlane(plane);
-    } else if (device >= 0) {
-      rows_.AddDevicePlane(plane, device);
-      if (!header_.is_ours)
-        builder_.run().devices.push_back(DeviceFrom(plane, device));
+    } else if (device.has_value()) {
+      rows_.AddDevicePlane(plane, *device);
+      if (!header_.is_ours) {
+        builder_.run().devices.push_back(DeviceFrom(plane, *device));
+      }
     } else if (plane.line_count() > 0 &&
                !plane.name().starts_with("/device:CUSTOM:")) {
       ++foreign_planes_;
