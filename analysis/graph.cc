@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "op_growth.h"
@@ -77,6 +78,51 @@ std::vector<RowId> ComputingOps(
   return ops;
 }
 
+// Of each op that computes: the part of its own time in which it keeps the
+// stack trace of the autograd node it makes. Anomaly mode unwinds some hundred
+// frames there, which takes longer than many an op. What an op computes forward
+// takes no longer than what its node computes backward.
+class NodeStacks {
+ public:
+  explicit NodeStacks(const Trace& trace) : trace_(trace) {
+    int64_t told = 0, on = 0;
+    for (const Settings& row : trace.settings()) {
+      told += row.anomaly_mode >= 0;
+      on += row.anomaly_mode == 1;
+    }
+    if (2 * on <= told) return;
+    inside_ns_.resize(trace.ops().size());
+    for (const Op& op : trace.ops()) {
+      const auto ns = static_cast<double>(op.end_ns - op.begin_ns);
+      if (op.parent != kNone) inside_ns_[op.parent] += ns;
+      if (op.sequence >= 0 && IsNode(op)) backward_ns_[op.sequence] += ns;
+    }
+  }
+
+  // The part of `op`'s own time, 0 to 1.
+  double PartOf(RowId row) const {
+    const Op& op = trace_.ops()[row];
+    if (backward_ns_.empty() || op.sequence < 0 || IsNode(op)) return 0;
+    const auto at = backward_ns_.find(op.sequence);
+    const double own =
+        static_cast<double>(op.end_ns - op.begin_ns) - inside_ns_[row];
+    if (at == backward_ns_.end() || own <= kOpOwnNs) return 0;
+    return std::max(0.0, 1 - std::max(at->second, kOpOwnNs) / own);
+  }
+
+ private:
+  // "ConvolutionBackward0", not what the engine does around it.
+  bool IsNode(const Op& op) const {
+    const std::string_view name = trace_.name(op.name);
+    return !name.starts_with("autograd::") &&
+           name.find("Backward") != std::string_view::npos;
+  }
+
+  const Trace& trace_;
+  std::vector<double> inside_ns_;                    // by row: in child ops
+  std::unordered_map<int64_t, double> backward_ns_;  // by sequence number
+};
+
 // Turns segments into works.
 class Classifier {
  public:
@@ -88,7 +134,17 @@ class Classifier {
         checks_(WithAllBelow(trace, {FindNanChecks(trace)})),
         adds_to_zeros_(!zero_grad.adding.empty()),
         optimizer_(OptimizerSpans(trace)),
+        stacks_(trace),
         growth_(trace, ComputingOps(timelines)) {}
+
+  // Of a computing segment, what keeping a node's stack trace takes.
+  double StackNs(const Segment& segment) const {
+    if (segment.cause != Cause::kCompute || segment.op == kNone ||
+        checks_[segment.op]) {
+      return 0;
+    }
+    return stacks_.PartOf(segment.op) * static_cast<double>(segment.length());
+  }
 
   Work Classify(const Segment& segment) const {
     Work work{.ns = static_cast<double>(segment.length())};
@@ -99,7 +155,7 @@ class Classifier {
     if (segment.op != kNone && zeroes_[segment.op]) {
       work.tag = WorkTag::kZeroGrad;
     } else if (segment.op != kNone && checks_[segment.op]) {
-      work.tag = WorkTag::kNanCheck;
+      work.tag = WorkTag::kAnomaly;
     }
     const bool updates =
         work.tag == WorkTag::kNone && Covers(optimizer_, segment.begin_ns);
@@ -150,6 +206,7 @@ class Classifier {
   std::vector<bool> zeroes_, checks_;
   bool adds_to_zeros_;
   std::vector<Span> optimizer_;
+  NodeStacks stacks_;
   OpGrowth growth_;
 };
 
@@ -248,6 +305,11 @@ CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
         const double faults = TakeBack(chain, kFaultsPerGivingBack * back);
         Append(chain, {.ns = back + faults, .tag = WorkTag::kZeroGrad});
         work.ns -= back;
+      }
+      if (const double stack = classifier.StackNs(segment); stack > 0) {
+        Append(chain, {.ns = stack, .tag = WorkTag::kAnomaly});
+        work.ns -= stack;
+        work.grows_ns = std::min(work.grows_ns, work.ns);
       }
       if (work.kind == WorkKind::kParallel) {
         // An op interrupted by its own small children is one op.

@@ -34,7 +34,7 @@ double Speedup(int threads, double efficiency) {
 bool IsDropped(WorkTag tag, const Edit& edit) {
   return (edit.drop_zero_grad && tag == WorkTag::kZeroGrad) ||
          (edit.drop_unused_graph && tag == WorkTag::kUnusedGraph) ||
-         (edit.drop_anomaly && tag == WorkTag::kNanCheck);
+         (edit.drop_anomaly && tag == WorkTag::kAnomaly);
 }
 
 // How fast the training thread and each worker go while both are running.

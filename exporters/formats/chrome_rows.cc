@@ -15,6 +15,8 @@ constexpr int64_t kOwnPid = 2'000'000'000;
 constexpr int64_t kExtraTids = 900'000'000;
 constexpr int64_t kSyncTids = 1'000'000;
 constexpr int64_t kGpuSortIndex = 5'000'000;
+// No device has more; a damaged trace may say so.
+constexpr int64_t kMostStreams = int64_t{1} << 60;
 
 }  // namespace
 
@@ -85,8 +87,9 @@ ChromeRows::Row& ChromeRows::StreamRow(int32_t device, int64_t stream,
   row.pid = device;
   row.name = stream < 0 ? "no stream" : "stream " + std::to_string(stream);
   if (is_sync) row.name += " (waited for)";
-  row.tids = {UnusedTid(device, stream + (is_sync ? kSyncTids : 0))};
-  row.sort_index = stream * 2 + (is_sync ? 1 : 0);
+  const int64_t number = std::clamp(stream, -kMostStreams, kMostStreams);
+  row.tids = {UnusedTid(device, number + (is_sync ? kSyncTids : 0))};
+  row.sort_index = number * 2 + (is_sync ? 1 : 0);
   Announce(row, 0);
   return row;
 }

@@ -16,11 +16,10 @@ using measure::Settings;
 
 constexpr int kBatch = 32;  // resnet's own
 
-// The report of the middle one of some profiles: one that the machine
-// disturbed is not followed.
-absl::StatusOr<Advice> ProfileSome(measure::Bench& bench,
-                                   const Settings& settings, size_t number,
-                                   int profiles) {
+// Some profiles of the same settings, by step time.
+absl::StatusOr<std::vector<Advice>> ProfileSome(measure::Bench& bench,
+                                                const Settings& settings,
+                                                size_t number, int profiles) {
   std::vector<Advice> all;
   for (int i = 0; i < profiles; ++i) {
     absl::StatusOr<Advice> advice =
@@ -30,19 +29,18 @@ absl::StatusOr<Advice> ProfileSome(measure::Bench& bench,
     all.push_back(*std::move(advice));
   }
   std::ranges::stable_sort(all, {}, &Advice::step_ms);
-  return all[(all.size() - 1) / 2];
+  return all;
 }
 
-struct Choice {
-  const AdvisedChange* change = nullptr;  // nullptr: nothing to be done
-  Settings after;
-  std::vector<Left> left;  // passed over before it
-};
+// The one in the middle: a report that the machine disturbed is not followed.
+const Advice& Middle(const std::vector<Advice>& by_step) {
+  return by_step[(by_step.size() - 1) / 2];
+}
 
 // The first finding that a flag follows to settings not tried before.
 Choice Choose(const Advice& advice, const Settings& now,
               const std::set<std::string>& tried) {
-  Choice choice;
+  Choice choice = {.advice = &advice};
   for (const AdvisedChange& change : advice.findings) {
     if (!change.ToBeDone()) continue;
     Settings after = measure::Follow(change, advice, now);
@@ -60,6 +58,24 @@ Choice Choose(const Advice& advice, const Settings& now,
 }
 
 }  // namespace
+
+Choice Decide(const std::vector<Advice>& reports, const Settings& now,
+              const std::set<std::string>& tried) {
+  Choice middle = Choose(Middle(reports), now, tried);
+  if (middle.change != nullptr) return middle;
+  for (const Advice& one : reports) {
+    Choice choice = Choose(one, now, tried);
+    if (choice.change == nullptr) continue;
+    const auto agrees = [&](const Advice& other) {
+      const Choice its = Choose(other, now, tried);
+      return its.change != nullptr && its.change->id == choice.change->id &&
+             measure::Spelled(its.after) == measure::Spelled(choice.after);
+    };
+    const auto votes = std::ranges::count_if(reports, agrees);
+    if (2 * votes > static_cast<std::ptrdiff_t>(reports.size())) return choice;
+  }
+  return middle;
+}
 
 std::vector<const Step*> Ascent::Failures() const {
   std::vector<const Step*> failures;
@@ -98,19 +114,20 @@ absl::StatusOr<Ascent> Ascend(measure::Bench& bench, const Settings& start,
   std::set<std::string> tried = {measure::Spelled(start).Text()};
   while (true) {
     const size_t number = ascent.steps.size();
-    absl::StatusOr<Advice> advice =
+    absl::StatusOr<std::vector<Advice>> reports =
         ProfileSome(bench, ascent.end, number, options.profiles);
-    if (!advice.ok()) return advice.status();
-    Choice choice = Choose(*advice, ascent.end, tried);
+    if (!reports.ok()) return reports.status();
+    Choice choice = Decide(*reports, ascent.end, tried);
     ascent.left = std::move(choice.left);
-    ascent.healthy = advice->Healthy();
+    ascent.healthy = choice.advice->Healthy();
     if (choice.change == nullptr) return ascent;
     if (number >= static_cast<size_t>(options.max_changes)) {
       ascent.left.push_back({choice.change->id, "enough changes were made"});
       return ascent;
     }
 
-    Step step = Promise(*choice.change, *advice, ascent.end, choice.after);
+    Step step =
+        Promise(*choice.change, *choice.advice, ascent.end, choice.after);
     absl::StatusOr<measure::Comparison> measured =
         bench.Compare(step.before, step.after, options.pairs,
                       "change " + std::to_string(number + 1), options.length);

@@ -5,6 +5,7 @@
 #include <absl/status/statusor.h>
 
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,21 @@ struct Left {
   std::string id;
   std::string why;
 };
+
+// What to do next, and the report that says so.
+struct Choice {
+  const measure::Advice* advice = nullptr;
+  const measure::AdvisedChange* change = nullptr;  // nullptr: nothing
+  measure::Settings after = {};
+  std::vector<Left> left = {};  // passed over before it
+};
+
+// What the middle one of the reports asks for first, that is not `tried`; where
+// it asks for nothing, what most of them ask for: a noisy recording is silent
+// about what it cannot tell from noise. `reports` by step time, not empty; they
+// must outlive the choice.
+Choice Decide(const std::vector<measure::Advice>& reports,
+              const measure::Settings& now, const std::set<std::string>& tried);
 
 struct Ascent {
   measure::Settings start, end;

@@ -142,5 +142,36 @@ TEST(DebugApiTest, PredictsAnomalyModeOnACpuAndSilencesLaunchBound) {
   EXPECT_EQ(Find(report, "launch-bound"), nullptr);
 }
 
+// An op that computes by itself keeps its node's stack trace in its own time:
+// what it computes takes no longer than what its node does.
+TEST(DebugApiTest, PredictsTheStackTracesOfOpsThatCompute) {
+  const auto with = [](const char* anomaly_mode) {
+    CpuText text(std::string("settings 1 step=0 anomaly_mode=") +
+                 anomaly_mode + "\n");
+    int64_t sequence = 0;
+    for (int i = 0; i < 3; ++i) {
+      for (int k = 0; k < 10; ++k) {
+        text.Op("sequence=" + std::to_string(sequence + k) +
+                    " aten::native_batch_norm",
+                5'000);
+      }
+      for (int k = 0; k < 10; ++k) {
+        text.Nested("kind=backward sequence=" + std::to_string(sequence + k) +
+                        " NativeBatchNormBackward0",
+                    1'500, "aten::native_batch_norm_backward", 1'490);
+      }
+      sequence += 10;
+      text.EndStep();
+    }
+    return text.Analyzed();
+  };
+  const Report on = with("1");
+  const Finding* finding = Find(on, "debug-api-on");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_is, GainKind::kPredicted);
+  EXPECT_NEAR(finding->gain.expected_ms, 10 * (5 - 1.5), 1);
+  EXPECT_TRUE(IsClean(with("0"), "debug-api-on"));
+}
+
 }  // namespace
 }  // namespace stepscope

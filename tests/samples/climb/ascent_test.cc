@@ -32,6 +32,40 @@ std::vector<std::string> Ids(const Ascent& ascent) {
   return ids;
 }
 
+measure::Advice Report(std::vector<std::string> ids) {
+  measure::Advice advice;
+  advice.step_ms = 100;
+  for (const std::string& id : ids) {
+    advice.findings.push_back({.id = id,
+                               .severity = "high",
+                               .gain_is = "predicted",
+                               .gain_ms = 10,
+                               .settings = {{"workers", "1"}}});
+  }
+  return advice;
+}
+
+TEST(DecideTest, TheMiddleReportCounts) {
+  const std::vector<measure::Advice> reports = {
+      Report({}), Report({"loader-bound"}), Report({})};
+  const Choice choice = Decide(reports, Settings(), {});
+  ASSERT_NE(choice.change, nullptr);
+  EXPECT_EQ(choice.change->id, "loader-bound");
+  EXPECT_EQ(choice.after, Of("--workers 1"));
+}
+
+TEST(DecideTest, WhereItIsSilentMostOfThemCount) {
+  const std::vector<measure::Advice> one = {Report({"loader-bound"}),
+                                            Report({}), Report({})};
+  EXPECT_EQ(Decide(one, Settings(), {}).change, nullptr);
+  const std::vector<measure::Advice> two = {
+      Report({"loader-bound"}), Report({}), Report({"loader-bound"})};
+  const Choice choice = Decide(two, Settings(), {});
+  ASSERT_NE(choice.change, nullptr);
+  EXPECT_EQ(choice.change->id, "loader-bound");
+  EXPECT_EQ(Decide(two, Of("--workers 1"), {}).change, nullptr);
+}
+
 TEST(AscendTest, FollowsTheReportUntilItHasNothingToSay) {
   FakeBench fake;
   absl::StatusOr<Ascent> ascent = Ascend(fake.bench(), Settings(), kShort);
