@@ -63,6 +63,33 @@ TEST(CheckpointStallTest, FiresOnceOnlyIfTheParametersAreCopied) {
   EXPECT_TRUE(IsClean(copies("1000,4000"), "logging-checkpoint-stall"));
 }
 
+TEST(CheckpointStallTest, FiresOnSavingInEveryStep) {
+  const auto saving = [](const char* range, const char* bytes) {
+    GpuText run;
+    for (int step = 0; step < 10; ++step) {
+      run.Op(10'000, "aten::mm");
+      run.Range(2'000, range);
+      run.Line("host_usage " + std::to_string(run.now_ns() - 1000) + ".." +
+               std::to_string(run.now_ns()) + " step=" + std::to_string(step) +
+               " write_bytes=" + bytes);
+      run.EndStep();
+    }
+    return run.Analyzed();
+  };
+  const Report report = saving("save checkpoint", "50000000");
+  const Finding* finding = Find(report, "logging-checkpoint-stall");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->where, "save checkpoint");
+  EXPECT_EQ(finding->gain_is, GainKind::kBound);
+  EXPECT_NEAR(finding->gain.expected_ms, 2, 0.01);
+  EXPECT_NE(finding->evidence.find("writes 50.0 MB"), std::string::npos)
+      << finding->evidence;
+  EXPECT_TRUE(
+      IsClean(saving("save checkpoint", "5000"), "logging-checkpoint-stall"));
+  EXPECT_TRUE(
+      IsClean(saving("augment", "50000000"), "logging-checkpoint-stall"));
+}
+
 TEST(CheckpointStallTest, StaysSilentAboutOneSlowStep) {
   EXPECT_TRUE(
       IsClean(SlowSteps({7}, [](GpuText& run, int) { run.Pass(10'000); }),
