@@ -13,10 +13,21 @@ setup_viewers
 build default
 build asan
 
+# ctests PRESET [FLAG...]: its tests, the list in a log; what failed is shown whole.
+ctests() {
+  local dir=$stepscope_root/build/$1
+  shift
+  if ! ctest --test-dir "$dir" --output-on-failure -j "$(nproc)" "$@" >"$dir/ctest.log" 2>&1; then
+    awk '/Start +[0-9]+:/ { next } /\*\*\*(Failed|Timeout|Exception)/ { show = 1 } / Passed +[0-9.]+ sec| Skipped / { show = 0 } show' \
+      "$dir/ctest.log" | head -n 400
+    tail -n 40 "$dir/ctest.log"
+    die "tests failed (the whole output is in $dir/ctest.log)"
+  fi
+  grep -A 2 'tests passed' "$dir/ctest.log"
+}
+
 say "tests without LibTorch, under address and undefined sanitizers"
-ctest --test-dir "$stepscope_root/build/asan" --output-on-failure -j "$(nproc)" --quiet \
-  --output-log "$stepscope_root/build/asan/ctest.log" || { tail -n 60 "$stepscope_root/build/asan/ctest.log"; die "asan tests failed"; }
-tail -n 4 "$stepscope_root/build/asan/ctest.log"
+ctests asan
 
 say "the sample, for the viewers' checks"
 STEPSCOPE_SAMPLE_LOGDIR=$stepscope_root/build/sample-logdir
@@ -26,6 +37,6 @@ rm -rf "$STEPSCOPE_SAMPLE_LOGDIR"
 export STEPSCOPE_SAMPLE_LOGDIR
 
 say "ctest"
-ctest --test-dir "$stepscope_root/build/default" -LE live --output-on-failure -j "$(nproc)" | tail -n 40
+ctests default -LE live
 say "pytest"
 "$stepscope_viewers/bin/python" -m pytest -q "$stepscope_root/tests/e2e" --durations=5

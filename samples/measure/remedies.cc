@@ -120,8 +120,14 @@ bool Same(const Settings& a, const Settings& b) {
 
 Habit MakeHabit(const char* name, const char* on, const char* off = "",
                 const char* with = "") {
-  return {name, *Settings::Parse(on), *Settings::Parse(off),
-          *Settings::Parse(with)};
+  return {.name = name,
+          .on = *Settings::Parse(on),
+          .off = *Settings::Parse(off),
+          .with = *Settings::Parse(with)};
+}
+Habit OnAGpu(Habit habit) {
+  habit.needs_gpu = true;
+  return habit;
 }
 
 }  // namespace
@@ -132,7 +138,7 @@ Settings Follow(const AdvisedChange& change, const Advice& advice,
   if (!Same(next, settings)) return next;
   for (const Cause& cause : kCauses) {
     if (change.id != cause.finding || !Says(change, cause.says)) continue;
-    for (const Habit& habit : CpuHabits()) {
+    for (const Habit& habit : AllHabits()) {
       if (habit.name == cause.habit && HasHabit(habit, settings)) {
         return WithoutHabit(habit, settings);
       }
@@ -170,7 +176,7 @@ Settings FollowNames(const std::map<std::string, std::string>& names,
 
 Settings Spelled(const Settings& settings) { return Defaults().With(settings); }
 
-const std::vector<Habit>& CpuHabits() {
+const std::vector<Habit>& AllHabits() {
   static const std::vector<Habit>* const habits = new std::vector<Habit>{
       MakeHabit("item", "--item-every-step"),
       MakeHabit("print", "--print-tensor"),
@@ -179,11 +185,21 @@ const std::vector<Habit>& CpuHabits() {
       MakeHabit("validate-grad", "--validate-grad", "",
                 "--validate-every 1 --validate-batches 1"),
       MakeHabit("checkpoint", "--checkpoint-every 1"),
-      MakeHabit("variable-sizes", "--variable-sizes"),
+      // New sizes cost cuDNN's trials; on a CPU only the larger pictures cost.
+      OnAGpu(MakeHabit("variable-sizes", "--variable-sizes")),
       MakeHabit("zero-gradients", "--set-to-none 0"),
       MakeHabit("conv-bias", "--conv-bias"),
-      MakeHabit("host-tensors", "--host-tensors"),
+      OnAGpu(MakeHabit("host-tensors", "--host-tensors")),
   };
+  return *habits;
+}
+
+const std::vector<Habit>& CpuHabits() {
+  static const std::vector<Habit>* const habits = [] {
+    auto* some = new std::vector<Habit>(AllHabits());
+    std::erase_if(*some, [](const Habit& habit) { return habit.needs_gpu; });
+    return some;
+  }();
   return *habits;
 }
 

@@ -30,12 +30,14 @@ Settings Spelled(const Settings& settings);
 // What some programs do without need, as flags.
 struct Habit {
   std::string name;
-  Settings on;    // what switches it on
-  Settings off;   // what a program that does without it has instead
-  Settings with;  // what it needs to show, habit or not
+  Settings on;             // what switches it on
+  Settings off;            // what a program that does without it has instead
+  Settings with;           // what it needs to show, habit or not
+  bool needs_gpu = false;  // its cost shows only there
 };
 
-// All habits whose cost can show on a CPU.
+const std::vector<Habit>& AllHabits();
+// Those whose cost can show on a CPU.
 const std::vector<Habit>& CpuHabits();
 
 bool HasHabit(const Habit& habit, const Settings& settings);

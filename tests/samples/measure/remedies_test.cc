@@ -87,7 +87,7 @@ TEST(FollowTest, ClippingStaysWithoutItsSync) {
 
 TEST(HabitTest, ComesAndGoesWithoutATrace) {
   const Settings start = Of("--side 32");
-  for (const Habit& habit : CpuHabits()) {
+  for (const Habit& habit : AllHabits()) {
     const Settings with = WithHabit(habit, start);
     EXPECT_TRUE(HasHabit(habit, with)) << habit.name;
     EXPECT_FALSE(HasHabit(habit, start)) << habit.name;
