@@ -6,6 +6,7 @@
 #include "collectives.h"
 #include "measured.h"
 #include "report_of.h"
+#include "rule.h"
 
 namespace stepscope {
 namespace {
@@ -108,6 +109,7 @@ RankDigest DigestRank(const Trace& trace) {
   digest.report.path_slices.clear();  // for drawing one rank
   digest.collectives = Shared(measured);
   digest.host_ms = HostMs(measured);
+  digest.noise_ms = NoiseOfMeanMs(measured);
   if (measured.steps.thread != kNone) {
     digest.step_shapes = StepShapes(measured);
   }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <initializer_list>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 
 #include "op_growth.h"
@@ -25,6 +24,9 @@ constexpr double kNodeOwnNs = 5'000;
 // Having a page from the system costs this many times what giving it back does:
 // it is zeroed. 5 to 12 times were measured in a virtual machine.
 constexpr double kFaultsPerGivingBack = 4;
+// One stack trace takes about as long as another; this many times the usual at
+// most.
+constexpr double kUsualStacks = 3;
 // A file that says more than this is wrong.
 constexpr int kMostThreads = 1024;
 
@@ -80,8 +82,9 @@ std::vector<RowId> ComputingOps(
 
 // Of each op that computes: the part of its own time in which it keeps the
 // stack trace of the autograd node it makes. Anomaly mode unwinds some hundred
-// frames there, which takes longer than many an op. What an op computes forward
-// takes no longer than what its node computes backward.
+// frames there, which takes longer than many an op. Taken for it is what the op
+// takes longer than its node does backward, but not much more than is usual:
+// there are ops whose backward is the shorter one.
 class NodeStacks {
  public:
   explicit NodeStacks(const Trace& trace) : trace_(trace) {
@@ -91,36 +94,41 @@ class NodeStacks {
       on += row.anomaly_mode == 1;
     }
     if (2 * on <= told) return;
-    inside_ns_.resize(trace.ops().size());
-    for (const Op& op : trace.ops()) {
+    own_ns_.resize(trace.ops().size());
+    backward_ns_.resize(trace.ops().size());
+    for (RowId row = 0; row < trace.ops().size(); ++row) {
+      const Op& op = trace.ops()[row];
       const auto ns = static_cast<double>(op.end_ns - op.begin_ns);
-      if (op.parent != kNone) inside_ns_[op.parent] += ns;
-      if (op.sequence >= 0 && IsNode(op)) backward_ns_[op.sequence] += ns;
+      own_ns_[row] += ns;
+      if (op.parent != kNone) own_ns_[op.parent] -= ns;
+      if (op.forward != kNone && IsNode(op)) backward_ns_[op.forward] += ns;
     }
+    std::vector<double> stacks;
+    for (RowId row = 0; row < trace.ops().size(); ++row) {
+      if (backward_ns_[row] > 0) stacks.push_back(LongerForwardNs(row));
+    }
+    if (!stacks.empty()) most_ns_ = kUsualStacks * Median(std::move(stacks));
   }
 
   // The part of `op`'s own time, 0 to 1.
   double PartOf(RowId row) const {
-    const Op& op = trace_.ops()[row];
-    if (backward_ns_.empty() || op.sequence < 0 || IsNode(op)) return 0;
-    const auto at = backward_ns_.find(op.sequence);
-    const double own =
-        static_cast<double>(op.end_ns - op.begin_ns) - inside_ns_[row];
-    if (at == backward_ns_.end() || own <= kOpOwnNs) return 0;
-    return std::max(0.0, 1 - std::max(at->second, kOpOwnNs) / own);
+    if (backward_ns_.empty() || backward_ns_[row] <= 0) return 0;
+    return std::min(LongerForwardNs(row), most_ns_) / own_ns_[row];
   }
 
  private:
   // "ConvolutionBackward0", not what the engine does around it.
   bool IsNode(const Op& op) const {
-    const std::string_view name = trace_.name(op.name);
-    return !name.starts_with("autograd::") &&
-           name.find("Backward") != std::string_view::npos;
+    return op.kind == OpKind::kBackward &&
+           !trace_.name(op.name).starts_with("autograd::");
+  }
+  double LongerForwardNs(RowId row) const {
+    return std::max(0.0, own_ns_[row] - std::max(backward_ns_[row], kOpOwnNs));
   }
 
   const Trace& trace_;
-  std::vector<double> inside_ns_;                    // by row: in child ops
-  std::unordered_map<int64_t, double> backward_ns_;  // by sequence number
+  std::vector<double> own_ns_, backward_ns_;  // by row of the forward op
+  double most_ns_ = 0;
 };
 
 // Turns segments into works.

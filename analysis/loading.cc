@@ -21,25 +21,26 @@ bool IsAnyOf(std::string_view name,
   return std::ranges::find(names, name) != names.end();
 }
 
-// Sequence numbers of the stacks that gradients flow back through: these are
-// parameters or activations, put together by the model.
-std::unordered_set<int64_t> StacksOfModel(const Trace& trace) {
-  std::unordered_set<int64_t> sequences;
+// The stacks that gradients flow back through: these are parameters or
+// activations, put together by the model.
+std::unordered_set<RowId> StacksOfModel(const Trace& trace) {
+  std::unordered_set<RowId> stacks;
   for (const Op& op : trace.ops()) {
-    if (op.sequence >= 0 && trace.name(op.name).starts_with("StackBackward")) {
-      sequences.insert(op.sequence);
+    if (op.forward != kNone &&
+        trace.name(op.name).starts_with("StackBackward")) {
+      stacks.insert(op.forward);
     }
   }
-  return sequences;
+  return stacks;
 }
 
 // Decodes or collates: puts samples together, or casts bytes.
 bool MakesBatches(const Trace& trace, RowId op,
-                  const std::unordered_set<int64_t>& stacks_of_model) {
+                  const std::unordered_set<RowId>& stacks_of_model) {
   const std::string_view name = trace.name(trace.ops()[op].name);
   if (name == "aten::from_blob") return true;
   if (IsAnyOf(name, {"aten::stack", "aten::cat"})) {
-    if (stacks_of_model.contains(trace.ops()[op].sequence)) return false;
+    if (stacks_of_model.contains(op)) return false;
     const RowId inputs = trace.ops()[op].inputs;
     if (inputs == kNone) return name == "aten::stack";
     const std::vector<Argument>& arguments =
@@ -94,7 +95,7 @@ Collation FindCollation(const Measured& m) {
   const Trace& trace = m.trace;
   if (m.steps.thread == kNone || m.steps.empty()) return collation;
   const std::vector<bool> launches = OpsThatLaunch(trace);
-  const std::unordered_set<int64_t> stacks_of_model = StacksOfModel(trace);
+  const std::unordered_set<RowId> stacks_of_model = StacksOfModel(trace);
   std::vector<bool> backward(trace.threads().size());
   for (RowId row : AutogradThreads(trace, m.steps.thread)) {
     backward[row] = true;

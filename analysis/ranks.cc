@@ -16,8 +16,6 @@ namespace {
 // clocks disagree, arrive together: with jitter alone somebody is always last.
 constexpr double kTogetherShare = 0.001;
 constexpr double kTogetherResiduals = 3;
-// Of the standard errors that the mean of noisy steps strays by.
-constexpr double kNoiseOfMeans = 2;
 
 using Key = std::tuple<int64_t, uint64_t, int32_t>;
 
@@ -131,11 +129,7 @@ void FillRows(const std::vector<RankDigest>& ranks,
     row.rank = report.run.rank;
     row.source = report.run.source;
     row.step_ms = report.steps.mean_ms;
-    const StepStats& steps = report.steps;
-    if (steps.steady > 0) {
-      row.noise_ms = kNoiseOfMeans * steps.cov * steps.mean_ms /
-                     std::sqrt(static_cast<double>(steps.steady));
-    }
+    row.noise_ms = rank.noise_ms;
     row.host_ms = rank.host_ms;
     const auto data = report.phases_ms.find("data");
     if (data != report.phases_ms.end()) row.loading_ms = data->second;

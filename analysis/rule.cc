@@ -45,6 +45,11 @@ double RobustCov(const Measured& measured) {
 
 }  // namespace
 
+double NoiseOfMeanMs(const Measured& measured) {
+  return 2 * RobustCov(measured) * measured.stats.mean_ms /
+         std::sqrt(std::max<double>(measured.stats.steady, 1));
+}
+
 Gain PredictDifference(const Measured& measured, const Edit& edit) {
   const Replay& replay = measured.replay;
   const double now = replay.StepNs({});

@@ -67,6 +67,10 @@ Gain PredictGain(const Measured& measured, const Edit& edit);
 // The same for changes that may also lose: nothing is cut off at 0.
 Gain PredictDifference(const Measured& measured, const Edit& edit);
 
+// By which the mean step strays by chance: two standard errors, outliers left
+// out.
+double NoiseOfMeanMs(const Measured& measured);
+
 // A finding with its gain filled in: predicted by `edit` where replay speaks
 // and `edit` changes something, else at most `bound_ns` per step.
 Finding Sized(const Measured& measured, Finding finding, const Edit& edit,

@@ -14,6 +14,8 @@ namespace {
 constexpr std::array<std::string_view, 8> kLoggingWords = {
     "checkpoint", "save",        "logging", "log",
     "logger",     "tensorboard", "summary", "state_dict"};
+constexpr std::array<std::string_view, 3> kSavingWords = {"checkpoint", "save",
+                                                          "state_dict"};
 constexpr std::array<std::string_view, 7> kValidationWords = {
     "validate", "validation", "validating", "valid",
     "eval",     "evaluate",   "evaluation"};
@@ -67,9 +69,9 @@ class Collector {
   }
 
   std::vector<StepFacts> All() {
-    Copies();
     Written();
     Ranges();
+    Copies();  // after the ranges that they may lie in
     Ops();
     return std::move(facts_);
   }
@@ -104,10 +106,16 @@ void Collector::Copies() {
                          copy.destination == MemoryKind::kPinned ||
                          copy.destination == MemoryKind::kHost;
     if (!to_host || copy.bytes <= 0) continue;
-    StepFacts* step =
-        At(copy.call == kNone ? copy.begin_ns
-                              : trace_.runtime_calls()[copy.call].begin_ns);
-    if (step != nullptr) step->to_host_bytes += copy.bytes;
+    const RuntimeCall* call =
+        copy.call == kNone ? nullptr : &trace_.runtime_calls()[copy.call];
+    StepFacts* step = At(call == nullptr ? copy.begin_ns : call->begin_ns);
+    if (step == nullptr) continue;
+    step->to_host_bytes += copy.bytes;
+    if (call != nullptr && call->thread == steps_.thread &&
+        step->logging_span.begin_ns <= call->begin_ns &&
+        call->begin_ns < step->logging_span.end_ns) {
+      step->saved_to_host_bytes += copy.bytes;
+    }
   }
 }
 
@@ -136,6 +144,9 @@ void Collector::Tell(NameId name, int64_t begin_ns, int64_t end_ns) {
   } else if (length > step->logging_ns) {
     step->logging_ns = length;
     step->logging = trace_.name(name);
+    step->logging_span = {begin_ns, end_ns};
+    step->saves =
+        IsSavingFrame(step->logging) || HasWord(step->logging, kSavingWords);
   }
 }
 

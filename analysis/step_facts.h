@@ -24,7 +24,10 @@ struct StepFacts {
   int64_t loading_ns = 0;
   int64_t forward = 0;   // convolutions and matrix products outside backward
   int64_t backward = 0;  // autograd nodes
-  std::string logging;   // the longest range that logs or saves
+  std::string logging;   // the longest range that logs or saves,
+  Span logging_span;     // where it is, on the training thread,
+  bool saves = false;    // whether its name says that it saves,
+  int64_t saved_to_host_bytes = 0;  // and what is copied in it
 };
 // One for each of steps.windows.
 std::vector<StepFacts> FactsOf(const Trace& trace, const OpTree& tree,

@@ -18,12 +18,12 @@ ctests() {
   local dir=$stepscope_root/build/$1
   shift
   if ! ctest --test-dir "$dir" --output-on-failure -j "$(nproc)" "$@" >"$dir/ctest.log" 2>&1; then
-    awk '/Start +[0-9]+:/ { next } /\*\*\*(Failed|Timeout|Exception)/ { show = 1 } / Passed +[0-9.]+ sec| Skipped / { show = 0 } show' \
-      "$dir/ctest.log" | head -n 400
+    awk '/Start +[0-9]+:/ { next } /\*\*\*(Failed|Timeout|Exception|Not Run)/ { show = 1 }
+      / Passed +[0-9.]+ sec|\*\*\*Skipped/ { show = 0 } show && lines++ < 400' "$dir/ctest.log"
     tail -n 40 "$dir/ctest.log"
     die "tests failed (the whole output is in $dir/ctest.log)"
   fi
-  grep -A 2 'tests passed' "$dir/ctest.log"
+  grep -A 2 'tests passed' "$dir/ctest.log" || die "no tests in $dir"
 }
 
 say "tests without LibTorch, under address and undefined sanitizers"

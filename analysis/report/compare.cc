@@ -114,7 +114,9 @@ void AddVerdict(const Comparison& c, std::vector<Said>& said) {
     said.push_back(
         {"", "The second is counted for as many samples as the first."});
   }
-  if (c.shared_ops >= 0 && c.shared_ops < kOneProgram) {
+  // Advice that was followed may well leave few ops as they were.
+  if (c.shared_ops >= 0 && c.shared_ops < kOneProgram && c.changed.empty() &&
+      c.predicted_is != GainKind::kPredicted) {
     said.push_back(
         {"doubt", "Ops that both traces have are only " +
                       Percent(c.shared_ops) +
@@ -263,7 +265,8 @@ std::string ToText(const Comparison& c) {
 std::string ToMarkdown(const Comparison& c) {
   std::string text = "### stepscope: before and after\n\n";
   for (const Said& said : InWords(c)) {
-    text += (said.label.empty() ? "  " : "- **" + said.label + "** ") +
+    const char* goes_on = c.why_not.empty() ? "  " : "\n";
+    text += (said.label.empty() ? goes_on : "- **" + said.label + "** ") +
             MarkdownText(said.text) + "\n";
   }
   if (!c.why_not.empty()) return text;

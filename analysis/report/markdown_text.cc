@@ -18,7 +18,7 @@ std::string MarkdownCode(std::string_view text, bool in_table) {
   std::string code;
   for (char c : text) {
     if (c == '`') c = '\'';
-    if (c == '\n') c = ' ';
+    if (c == '\n' || c == '\r') c = ' ';
     if (c == '|' && in_table) code += '\\';
     code += c;
   }

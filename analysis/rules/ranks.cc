@@ -28,6 +28,9 @@ constexpr size_t kRanksForScore = 4;
 constexpr double kLastOfFewShare = 0.90;
 constexpr int64_t kLastOfFewTimes = 5;
 constexpr double kLastOfDrifted = 0.80;
+// Of the step: what is more is no chance, however much steps vary.
+constexpr double kMostNoise = 0.05;
+constexpr double kMostDrift = 0.10;
 // Waits must stand out of what the clocks disagree.
 constexpr double kResiduals = 3;
 
@@ -116,7 +119,8 @@ bool WorksLonger(const RankComparison& ranks, const RankRow& straggler) {
       std::min(straggler.late_ms, WaitOfOthers(ranks, straggler));
   const double least =
       std::max({kLateShare * ranks.step_ms, kLateByWork * late_ms,
-                std::hypot(straggler.noise_ms, Median(noises))});
+                std::min(std::hypot(straggler.noise_ms, Median(noises)),
+                         kMostNoise * ranks.step_ms)});
   return straggler.host_ms - Median(hosts) >= least ||
          straggler.loading_ms - Median(loaders) >= least ||
          DeviceMs(straggler) - Median(devices) >= least;
@@ -199,7 +203,9 @@ bool OnlyDrifted(const RankComparison& ranks) {
   std::vector<double> noises;
   for (const RankRow& row : ranks.rows) noises.push_back(row.noise_ms);
   const double steps = static_cast<double>(std::max<int64_t>(ranks.steps, 1));
-  return ranks.waiting_ms <= Median(noises) * steps / std::sqrt(2);
+  // The noise is two standard errors: this is the spread after all steps.
+  const double drift_ms = Median(noises) / 2 * steps / std::sqrt(2);
+  return ranks.waiting_ms <= std::min(drift_ms, kMostDrift * ranks.step_ms);
 }
 
 Verdict CheckImbalance(const RankComparison& ranks) {
@@ -289,7 +295,8 @@ constexpr Rule kRules[] = {
          "naming somebody when nobody is slow: with jitter alone someone "
          "is always last, and ranks whose hosts drifted apart stay apart; "
          "so its own host, loader or device must work longer, by 1 % of the "
-         "step and half of its lateness",
+         "step, half of its lateness, and what two means of such steps differ "
+         "by chance (5 % of the step at most)",
      .fix_cpp = "by its cause: the report names what that rank spends more "
                 "time on",
      .fix_python = "by its cause: the report names what that rank spends more "

@@ -29,9 +29,10 @@ struct Job {
   Lateness late = [](int, int, int) { return 0; };
   std::function<int64_t(int rank)> clock = [](int) { return 0; };
   int64_t loader_of_rank_3_ns = 0;
-  int longer_rank = -1;         // computes 10 ms longer than the others
-  int skip_first_of_rank = -1;  // whose recording misses one collective
-  bool covered = false;         // computing runs beside all collectives
+  int longer_rank = -1;            // computes longer than the others,
+  int64_t longer_ns = 10'000'000;  // by so much
+  int skip_first_of_rank = -1;     // whose recording misses one collective
+  bool covered = false;            // computing runs beside all collectives
 };
 
 std::string Span(int64_t begin, int64_t end) {
@@ -62,7 +63,7 @@ Trace RankTrace(const Job& job, int rank) {
               "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__\n";
     }
     const int64_t loaded = rank == 3 ? job.loader_of_rank_3_ns : 0;
-    const int64_t longer = rank == job.longer_rank ? 10'000'000 : 0;
+    const int64_t longer = rank == job.longer_rank ? job.longer_ns : 0;
     kernel(base + loaded + 100'000, base + loaded + 20'000'000 + longer, 7,
            "gemm");
     for (int k = 0; k < 2; ++k) {
@@ -233,6 +234,39 @@ TEST(RanksTest, ARankThatIsLateButDoesNotWorkLongerIsNoStraggler) {
   const Report report = Of(job);
   EXPECT_TRUE(IsClean(report, "straggler-rank"));
   EXPECT_TRUE(IsClean(report, "imbalanced-load"));
+}
+
+// A report on ranks whose steps vary so that their means stray by `noise_ms`.
+Report WithNoise(const Job& job, double noise_ms) {
+  std::vector<RankDigest> ranks = Digests(job);
+  for (RankDigest& rank : ranks) rank.noise_ms = noise_ms;
+  return AnalyzeRanks(ranks);
+}
+
+TEST(RanksTest, LongerWorkWithinTheNoiseProvesNoStraggler) {
+  Job job{.ranks = 2, .longer_rank = 1, .longer_ns = 3'000'000};
+  job.late = [](int rank, int, int) { return rank * 3'000'000; };
+  EXPECT_NE(Find(WithNoise(job, 1), "straggler-rank"), nullptr);
+  EXPECT_TRUE(IsClean(WithNoise(job, 3), "straggler-rank"));
+  // A tenth of the step is no chance, however much steps vary.
+  job.longer_ns = 10'000'000;
+  EXPECT_NE(Find(WithNoise(job, 50), "straggler-rank"), nullptr);
+}
+
+TEST(RanksTest, EqualRanksThatDriftedApartAreNoImbalance) {
+  // Rank 1 is the last one in five steps of six.
+  const auto drifting = [](int64_t ns) {
+    Job job{.ranks = 2};
+    job.late = [ns](int rank, int step, int) {
+      return rank == (step == 0 ? 0 : 1) ? ns : 0;
+    };
+    return job;
+  };
+  EXPECT_NE(Find(WithNoise(drifting(4'000'000), 0.1), "imbalanced-load"),
+            nullptr);
+  EXPECT_TRUE(IsClean(WithNoise(drifting(4'000'000), 4), "imbalanced-load"));
+  EXPECT_NE(Find(WithNoise(drifting(14'000'000), 50), "imbalanced-load"),
+            nullptr);
 }
 
 TEST(RanksTest, LeavesOutStepsWhereARankMissesACollective) {

@@ -31,6 +31,8 @@ struct RankDigest {
   // The host's own time per steady step, without what it waited for the device
   // or for other ranks; -1 if unknown.
   double host_ms = -1;
+  // Two standard errors of the mean step.
+  double noise_ms = 0;
 };
 
 // Thread-safe for one const Trace.

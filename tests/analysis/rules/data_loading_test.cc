@@ -150,7 +150,7 @@ TEST(SyncDataLoadingTest, DoesNotTakeStackedParametersForBatches) {
       run.Begin("op", "aten::bmm");
       run.Kernel(4000, "gemm");
       run.End();
-      run.Begin("op", backward, "sequence=7");
+      run.Begin("op", backward, "kind=backward sequence=7");
       run.Kernel(100, "split");
       run.End();
       run.Synchronize("cudaEventSynchronize");

@@ -85,6 +85,8 @@ TEST(CheckpointStallTest, FiresOnSavingInEveryStep) {
   EXPECT_NE(finding->evidence.find("writes 50.0 MB"), std::string::npos)
       << finding->evidence;
   EXPECT_TRUE(
+      IsClean(saving("log metrics", "50000000"), "logging-checkpoint-stall"));
+  EXPECT_TRUE(
       IsClean(saving("save checkpoint", "5000"), "logging-checkpoint-stall"));
   EXPECT_TRUE(
       IsClean(saving("augment", "50000000"), "logging-checkpoint-stall"));
