@@ -46,7 +46,7 @@ double RobustCov(const Measured& measured) {
 }  // namespace
 
 double NoiseOfMeanMs(const Measured& measured) {
-  return 2 * RobustCov(measured) * measured.stats.mean_ms /
+  return 2 * measured.stats.cov * measured.stats.mean_ms /
          std::sqrt(std::max<double>(measured.stats.steady, 1));
 }
 

@@ -67,8 +67,7 @@ Gain PredictGain(const Measured& measured, const Edit& edit);
 // The same for changes that may also lose: nothing is cut off at 0.
 Gain PredictDifference(const Measured& measured, const Edit& edit);
 
-// By which the mean step strays by chance: two standard errors, outliers left
-// out.
+// By which the mean step strays by chance: two standard errors.
 double NoiseOfMeanMs(const Measured& measured);
 
 // A finding with its gain filled in: predicted by `edit` where replay speaks

@@ -31,6 +31,7 @@ constexpr double kLastOfDrifted = 0.80;
 // Of the step: what is more is no chance, however much steps vary.
 constexpr double kMostNoise = 0.05;
 constexpr double kMostDrift = 0.10;
+constexpr double kDrifts = 3;  // times the mean of what drifts bring
 // Waits must stand out of what the clocks disagree.
 constexpr double kResiduals = 3;
 
@@ -203,8 +204,9 @@ bool OnlyDrifted(const RankComparison& ranks) {
   std::vector<double> noises;
   for (const RankRow& row : ranks.rows) noises.push_back(row.noise_ms);
   const double steps = static_cast<double>(std::max<int64_t>(ranks.steps, 1));
-  // The noise is two standard errors: this is the spread after all steps.
-  const double drift_ms = Median(noises) / 2 * steps / std::sqrt(2);
+  // Two random walks of steps that vary by sd wait 0.38 sd sqrt(steps) for each
+  // other in the mean; the noise is 2 sd / sqrt(steps).
+  const double drift_ms = kDrifts * 0.38 * Median(noises) / 2 * steps;
   return ranks.waiting_ms <= std::min(drift_ms, kMostDrift * ranks.step_ms);
 }
 
