@@ -104,6 +104,9 @@ Step Promise(const AdvisedChange& change, const Advice& advice,
   step.predicted_ms = with(change.gain_ms);
   step.predicted_low_ms = with(change.gain_high_ms);
   step.predicted_high_ms = with(change.gain_low_ms);
+  if (advice.step_ms > 0) {
+    step.predicted_ratio = (advice.step_ms - change.gain_ms) / advice.step_ms;
+  }
   return step;
 }
 

@@ -27,11 +27,16 @@ struct Step {
   double predicted_ms = 0;
   double predicted_low_ms = 0;
   double predicted_high_ms = 0;
+  // Of the time per sample, after / before: free of what the machine drifted
+  // between recording and measuring.
+  double predicted_ratio = 1;
   measure::Comparison measured;
   bool kept = false;
 
   // Predicted step / measured step - 1.
   double error() const { return predicted_ms / measured.after_ms() - 1; }
+  // The same of that ratio.
+  double ratio_error() const { return predicted_ratio / measured.ratio() - 1; }
 };
 
 // A finding that is worth doing, says the report, and was not done.

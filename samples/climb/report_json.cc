@@ -46,6 +46,8 @@ JsonObject ToObject(const Step& step) {
   json.Add("pairs", static_cast<int>(measured.after.size()));
   json.Add("outcome", OutcomeName(measured.outcome()));
   json.Add("error", step.error());
+  json.Add("predicted_ratio", step.predicted_ratio);
+  json.Add("ratio_error", step.ratio_error());
   json.Add("kept", step.kept);
   return json;
 }

@@ -50,15 +50,20 @@ std::string LeftText(const Ascent& ascent) {
 std::string PredictionsText(const Ascent& ascent) {
   if (ascent.steps.empty()) return "";
   size_t good = 0;
-  double worst = 0;
+  double worst = 0, worst_ratio = 0;
   for (const Step& step : ascent.steps) {
     good += std::abs(step.error()) <= kGoodPrediction ? 1 : 0;
     if (std::abs(step.error()) > std::abs(worst)) worst = step.error();
+    if (std::abs(step.ratio_error()) > std::abs(worst_ratio)) {
+      worst_ratio = step.ratio_error();
+    }
   }
   return Line(
       "predictions: %zu of %zu within 15 %% of the measured step, the "
-      "worst off by %+.1f %%; fixes that made it slower: %zu",
-      good, ascent.steps.size(), 100 * worst, ascent.Failures().size());
+      "worst off by %+.1f %% (of the time per sample, after / before: %+.1f "
+      "%%); fixes that made it slower: %zu",
+      good, ascent.steps.size(), 100 * worst, 100 * worst_ratio,
+      ascent.Failures().size());
 }
 
 std::string SweepText(const Result& result) {
@@ -103,8 +108,11 @@ std::string StepText(const Step& step, size_t number) {
       measured.after.size());
   text += Line("   time per sample x %.3f (95 %%: %.3f to %.3f); %s",
                measured.ratio(), ratio.low, ratio.high, Verdict(step));
-  return text + Line("   predicted step against measured: %+.1f %%",
-                     100 * step.error());
+  return text + Line(
+                    "   predicted against measured: step %+.1f %%, time per "
+                    "sample x %.3f %+.1f %%",
+                    100 * step.error(), step.predicted_ratio,
+                    100 * step.ratio_error());
 }
 
 std::string HabitsText(const std::vector<HabitCost>& habits) {

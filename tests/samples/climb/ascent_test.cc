@@ -78,6 +78,7 @@ TEST(AscendTest, FollowsTheReportUntilItHasNothingToSay) {
   for (const Step& step : ascent->steps) {
     EXPECT_TRUE(step.kept);
     EXPECT_NEAR(step.error(), 0, 0.001) << step.id;
+    EXPECT_NEAR(step.ratio_error(), 0, 0.001) << step.id;
   }
 }
 
