@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "fake_bench.h"
+#include "measure/remedies.h"
 
 namespace climb {
 namespace {
@@ -63,7 +64,8 @@ TEST(DecideTest, WhereItIsSilentMostOfThemCount) {
   const Choice choice = Decide(two, Settings(), {});
   ASSERT_NE(choice.change, nullptr);
   EXPECT_EQ(choice.change->id, "loader-bound");
-  EXPECT_EQ(Decide(two, Of("--workers 1"), {}).change, nullptr);
+  const std::string tried = measure::Spelled(Of("--workers 1")).Text();
+  EXPECT_EQ(Decide(two, Settings(), {tried}).change, nullptr);
 }
 
 TEST(AscendTest, FollowsTheReportUntilItHasNothingToSay) {
