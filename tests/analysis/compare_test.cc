@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/cpu_text.h"
 #include "simulator.h"
 #include "support/trace_text.h"
 
@@ -99,17 +100,13 @@ TEST(CompareTest, SaysWhatKernelsAndOpsChanged) {
 
 TEST(CompareTest, DoubtsThatTwoProgramsAreOne) {
   const auto of = [](const std::string& op) {
-    std::string text;
+    CpuText text;
     for (int i = 0; i < 3; ++i) {
-      const std::string begin = std::to_string(i * 10'000'000);
-      text += "step " + begin + ".." + std::to_string((i + 1) * 10'000'000) +
-              " thread=0 number=" + std::to_string(i) + "\nop " + begin + ".." +
-              std::to_string(i * 10'000'000 + 6'000'000) + " thread=0 " + op +
-              "\nop " + std::to_string(i * 10'000'000 + 6'000'000) + ".." +
-              std::to_string(i * 10'000'000 + 8'000'000) +
-              " thread=0 aten::add\n";
+      text.Op(op, 6'000);
+      text.Op("aten::add", 2'000);
+      text.EndStep();
     }
-    return TraceFromText(text);
+    return text.Recorded();
   };
   const Comparison two = Compare(of("aten::conv2d"), of("aten::bmm"));
   EXPECT_NEAR(two.shared_ops, 0.25, 1e-9);
@@ -121,20 +118,15 @@ TEST(CompareTest, DoubtsThatTwoProgramsAreOne) {
 }
 
 TEST(CompareTest, MarkdownShowsNamesAsTheyAre) {
-  const auto with = [](int64_t ns) {
-    std::string text;
+  const auto with = [](int64_t us) {
+    CpuText text;
     for (int i = 0; i < 3; ++i) {
-      const int64_t base = i * 10'000'000;
-      text += "step " + std::to_string(base) + ".." +
-              std::to_string(base + 10'000'000) +
-              " thread=0 number=" + std::to_string(i) + "\nop " +
-              std::to_string(base) + ".." + std::to_string(base + ns) +
-              " thread=0 a|b*\n";
+      text.Op("a|b*", us, 10'000 - us);
+      text.EndStep();
     }
-    return TraceFromText(text);
+    return text.Recorded();
   };
-  const std::string text =
-      ToMarkdown(Compare(with(6'000'000), with(2'000'000)));
+  const std::string text = ToMarkdown(Compare(with(6'000), with(2'000)));
   EXPECT_NE(text.find("| `a\\|b*` | 6.00 | 2.00 | -4.00 | 1.00 to 1.00 |"),
             std::string::npos)
       << text;
