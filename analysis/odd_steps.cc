@@ -10,7 +10,6 @@ namespace {
 constexpr double kSlowStep = 1.2;
 constexpr double kMostOfTheStall = 0.5;
 constexpr int64_t kLargeCopyBytes = 16 << 20;
-constexpr int64_t kWrittenBytes = 1 << 20;
 constexpr double kUnusual = 10;       // times the median step
 constexpr double kFurtherPass = 1.5;  // times the usual forward work
 constexpr double kSameBackward = 1.1;

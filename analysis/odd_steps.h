@@ -5,11 +5,16 @@
 
 #include <stepscope/trace.h>
 
+#include <cstdint>
+
 #include "op_traits.h"
 #include "step_facts.h"
 #include "steps.h"
 
 namespace stepscope {
+
+// A step that writes less does not save.
+inline constexpr int64_t kWrittenBytes = 1 << 20;
 
 // The step is 1.2 times the usual one.
 bool IsSlow(const StepFacts& step, const UsualStep& usual);

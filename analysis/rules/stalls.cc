@@ -19,7 +19,6 @@ namespace {
 
 constexpr double kLeastNs = 100'000;  // per step
 constexpr size_t kStepsForMost = 3;
-constexpr int64_t kWrittenBytes = 1 << 20;  // that only saving writes
 
 constexpr char kFixCpp[] =
     "copy to pinned memory on a side stream and write from a thread of your "
