@@ -168,6 +168,8 @@ Report ReportOf(const Measured& measured, EditsById* edits) {
   report.steps = measured.stats;
   report.losses.assign(trace.losses().begin(), trace.losses().end());
   report.replay = measured.replay.check();
+  report.replay.steps =
+      static_cast<int64_t>(measured.replayed.steps.steady.size());
   if (measured.steps.empty()) {
     report.replay.why_not = "no steps were found";
   }
@@ -208,8 +210,9 @@ Report ReportOf(const Measured& measured, EditsById* edits) {
   report.top_ops = OpsByOwnTime(measured);
   if (report.top_ops.size() > kTopOps) report.top_ops.resize(kTopOps);
   const std::vector<PathPiece> path = measured.CriticalPath();
-  report.critical_path = SumPath(trace, measured.steps, path);
-  report.path_slices = DrawPath(trace, measured.steps, path);
+  const Steps& replayed = measured.replayed.steps;
+  report.critical_path = SumPath(trace, replayed, path);
+  report.path_slices = DrawPath(trace, replayed, path);
   return report;
 }
 

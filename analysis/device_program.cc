@@ -28,8 +28,11 @@ struct Loose {  // device rows of all tables, by launch
 
 class Builder {
  public:
-  Builder(const Trace& trace, const Steps& steps, DeviceProgram& program)
-      : trace_(trace), steps_(steps), program_(program) {}
+  Builder(const Trace& trace, const Stretch& stretch, DeviceProgram& program)
+      : trace_(trace),
+        steps_(stretch.steps),
+        from_ns_(stretch.begin_ns),
+        program_(program) {}
 
   void Build() {
     CollectWorks();
@@ -43,6 +46,11 @@ class Builder {
   void CollectWorks();
   void ChooseThreads();
   std::vector<Placed> Calls() const;
+  // When it began, if that is not known.
+  int64_t LaunchedNs(const DeviceWork& work) const {
+    return work.call == kNone ? work.begin_ns
+                              : trace_.runtime_calls()[work.call].begin_ns;
+  }
   std::vector<Claim> LoaderClaims() const;
   void MakeHosts(const std::vector<Placed>& calls);
   void CutAtMarks();
@@ -50,6 +58,7 @@ class Builder {
 
   const Trace& trace_;
   const Steps& steps_;
+  int64_t from_ns_;  // what was launched before is left out
   DeviceProgram& program_;
   std::vector<Loose> loose_;
   Span window_;
@@ -69,10 +78,13 @@ void Builder::CollectWorks() {
   // From the first launch on: its work may still run when the steps begin.
   window_ = {steps_.windows.front().host.begin_ns,
              steps_.windows.back().host.end_ns};
+  std::erase_if(loose_, [&](const Loose& loose) {
+    return LaunchedNs(*loose.work) < from_ns_ ||
+           LaunchedNs(*loose.work) >= window_.end_ns;
+  });
   for (const Loose& loose : loose_) {
     if (loose.work->call == kNone) continue;
-    window_.begin_ns = std::min(
-        window_.begin_ns, trace_.runtime_calls()[loose.work->call].begin_ns);
+    window_.begin_ns = std::min(window_.begin_ns, LaunchedNs(*loose.work));
   }
 }
 
@@ -155,9 +167,11 @@ std::vector<Claim> Builder::LoaderClaims() const {
   const bool any_loader = std::ranges::any_of(
       trace_.ranges(),
       [](const Range& range) { return range.kind == RangeKind::kLoader; });
+  const std::vector<RowId> openings = OpeningLoads(trace_, steps_.thread);
   for (RowId row = 0; row < trace_.ranges().size(); ++row) {
     const Range& range = trace_.ranges()[row];
     if (range.thread != steps_.thread || range.thread == kNone) continue;
+    if (std::ranges::binary_search(openings, row)) continue;
     const bool loads = range.kind == RangeKind::kLoader ||
                        (!any_loader && range.kind == RangeKind::kPhase &&
                         trace_.name(range.name) == "data");
@@ -282,10 +296,8 @@ void Builder::PlaceWorks() {
       node.to_or_from_host = copy.source != MemoryKind::kDevice ||
                              copy.destination != MemoryKind::kDevice;
     }
-    const int64_t launched = work.call == kNone
-                                 ? work.begin_ns
-                                 : trace_.runtime_calls()[work.call].begin_ns;
-    node.offset_ns = std::max<int64_t>(0, launched - hosts[host].gap.end_ns);
+    node.offset_ns =
+        std::max<int64_t>(0, LaunchedNs(work) - hosts[host].gap.end_ns);
     if (hosts[host].work_count++ == 0) {
       hosts[host].first_work = program_.works.size();
     }
@@ -299,14 +311,16 @@ void Builder::PlaceWorks() {
 }  // namespace
 
 DeviceProgram MakeDeviceProgram(const Trace& trace, const OpTree& tree,
-                                const Steps& steps, const ZeroGrad& zero_grad,
+                                const Stretch& stretch,
+                                const ZeroGrad& zero_grad,
                                 const std::vector<UnusedGraph>& unused) {
+  const Steps& steps = stretch.steps;
   DeviceProgram program;
   program.cores = std::max(trace.run().usable_cores, 0);
   if (program.cores > 0 && trace.run().local_ranks > 1) {
     program.cores = std::max(1, program.cores / trace.run().local_ranks);
   }
-  Builder(trace, steps, program).Build();
+  Builder(trace, stretch, program).Build();
   MeasureGaps(trace, tree, steps, zero_grad, unused, program);
   FindCallWaits(trace, program);
   program.first_begin_ns = steps.windows[0].tiled.begin_ns;

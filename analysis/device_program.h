@@ -103,9 +103,11 @@ inline uint32_t WorkOf(const DeviceProgram& program, WorkRef ref) {
   return ref.row < rows.size() ? rows[ref.row] : kNoWork;
 }
 
-// REQUIRES: trace.has_device_work(), steps are not empty.
+// Of `stretch` and of what was launched before it and may still run.
+// REQUIRES: trace.has_device_work(), there are steps.
 DeviceProgram MakeDeviceProgram(const Trace& trace, const OpTree& tree,
-                                const Steps& steps, const ZeroGrad& zero_grad,
+                                const Stretch& stretch,
+                                const ZeroGrad& zero_grad,
                                 const std::vector<UnusedGraph>& unused);
 
 }  // namespace stepscope

@@ -1,5 +1,6 @@
 #include <stepscope/ranks.h>
 
+#include <algorithm>
 #include <map>
 #include <string_view>
 
@@ -73,10 +74,15 @@ std::vector<std::pair<int64_t, uint64_t>> StepShapes(const Measured& m) {
   for (size_t i : m.steps.steady) {
     const Span& host = m.steps.windows[i].host;
     Hash hash;
-    for (RowId row : m.tree.of_thread(m.steps.thread)) {
-      const Op& op = m.trace.ops()[row];
-      if (op.begin_ns >= host.end_ns) break;
-      if (op.begin_ns < host.begin_ns || op.inputs == kNone) continue;
+    const auto rows = m.tree.of_thread(m.steps.thread);
+    const auto begin_of = [&](RowId row) {
+      return m.trace.ops()[row].begin_ns;
+    };
+    for (auto it =
+             std::ranges::lower_bound(rows, host.begin_ns, {}, begin_of);
+         it != rows.end() && begin_of(*it) < host.end_ns; ++it) {
+      const Op& op = m.trace.ops()[*it];
+      if (op.inputs == kNone) continue;
       for (const Argument& argument :
            m.trace.op_inputs()[op.inputs].arguments) {
         AddShape(argument, hash);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <map>
 #include <string_view>
 #include <utility>
 
@@ -80,20 +81,17 @@ std::vector<RowId> ComputingOps(
   return ops;
 }
 
-// Of each op that computes: the part of its own time in which it keeps the
-// stack trace of the autograd node it makes. Anomaly mode unwinds some hundred
+// Of each op: the part of its own time in which it keeps the stack trace of the
+// autograd node it makes. Anomaly mode unwinds some hundred
 // frames there, which takes longer than many an op. Taken for it is what the op
 // takes longer than its node does backward, but not much more than is usual:
-// there are ops whose backward is the shorter one.
+// there are ops whose backward is the shorter one. A node that no backward pass
+// visits costs what those of ops of its name do.
 class NodeStacks {
  public:
-  explicit NodeStacks(const Trace& trace) : trace_(trace) {
-    int64_t told = 0, on = 0;
-    for (const Settings& row : trace.settings()) {
-      told += row.anomaly_mode >= 0;
-      on += row.anomaly_mode == 1;
-    }
-    if (2 * on <= told) return;
+  NodeStacks(const Trace& trace, const std::vector<Span>& unused)
+      : trace_(trace), unused_(unused) {
+    if (!AnomalyModeTold(trace).value_or(false)) return;
     own_ns_.resize(trace.ops().size());
     backward_ns_.resize(trace.ops().size());
     for (RowId row = 0; row < trace.ops().size(); ++row) {
@@ -104,16 +102,35 @@ class NodeStacks {
       if (op.forward != kNone && IsNode(op)) backward_ns_[op.forward] += ns;
     }
     std::vector<double> stacks;
+    std::map<NameId, std::vector<double>> by_name;
     for (RowId row = 0; row < trace.ops().size(); ++row) {
-      if (backward_ns_[row] > 0) stacks.push_back(LongerForwardNs(row));
+      if (backward_ns_[row] <= 0) continue;
+      stacks.push_back(LongerForwardNs(row));
+      by_name[trace.ops()[row].name].push_back(stacks.back());
     }
-    if (!stacks.empty()) most_ns_ = kUsualStacks * Median(std::move(stacks));
+    if (stacks.empty()) return;
+    most_ns_ = kUsualStacks * Median(std::move(stacks));
+    usual_ns_.resize(trace.name_count());
+    for (auto& [name, ns] : by_name) {
+      usual_ns_[name] = std::min(Median(std::move(ns)), most_ns_);
+    }
   }
 
-  // The part of `op`'s own time, 0 to 1.
+  // The part of the op's own time, 0 to 1.
   double PartOf(RowId row) const {
-    if (backward_ns_.empty() || backward_ns_[row] <= 0) return 0;
-    return std::min(LongerForwardNs(row), most_ns_) / own_ns_[row];
+    if (usual_ns_.empty() || own_ns_[row] <= 0) return 0;
+    if (backward_ns_[row] > 0) {
+      return std::min(LongerForwardNs(row), most_ns_) / own_ns_[row];
+    }
+    if (!InUnusedGraph(row)) return 0;
+    const double left = own_ns_[row] - kOpOwnNs;
+    return std::clamp(usual_ns_[trace_.ops()[row].name], 0.0,
+                      std::max(left, 0.0)) /
+           own_ns_[row];
+  }
+
+  bool InUnusedGraph(RowId row) const {
+    return Covers(unused_, trace_.ops()[row].begin_ns);
   }
 
  private:
@@ -127,7 +144,9 @@ class NodeStacks {
   }
 
   const Trace& trace_;
+  const std::vector<Span>& unused_;           // no backward pass visits these
   std::vector<double> own_ns_, backward_ns_;  // by row of the forward op
+  std::vector<double> usual_ns_;              // by name
   double most_ns_ = 0;
 };
 
@@ -135,14 +154,16 @@ class NodeStacks {
 class Classifier {
  public:
   Classifier(const Trace& trace, const OpTree& tree, const ZeroGrad& zero_grad,
-             const std::vector<std::vector<Segment>>& timelines)
+             const std::vector<std::vector<Segment>>& timelines,
+             const std::vector<Span>& unused, RowId thread)
       : trace_(trace),
         tree_(tree),
         zeroes_(WithAllBelow(trace, {zero_grad.zeroing, zero_grad.adding})),
         checks_(WithAllBelow(trace, {FindNanChecks(trace)})),
         adds_to_zeros_(!zero_grad.adding.empty()),
         optimizer_(OptimizerSpans(trace)),
-        stacks_(trace),
+        openings_(OpeningLoads(trace, thread)),
+        stacks_(trace, unused),
         growth_(trace, ComputingOps(timelines)) {}
 
   // Of a computing segment, what keeping a node's stack trace takes.
@@ -153,11 +174,19 @@ class Classifier {
     }
     return stacks_.PartOf(segment.op) * static_cast<double>(segment.length());
   }
+  WorkTag StackTag(const Segment& segment) const {
+    return stacks_.InUnusedGraph(segment.op) ? WorkTag::kUnusedStack
+                                             : WorkTag::kAnomaly;
+  }
 
   Work Classify(const Segment& segment) const {
     Work work{.ns = static_cast<double>(segment.length())};
     if (segment.cause == Cause::kData) {
-      work.kind = WorkKind::kLoader;
+      if (std::ranges::binary_search(openings_, segment.range)) {
+        work.grows_ns = work.ns;  // and stays, whoever makes it
+      } else {
+        work.kind = WorkKind::kLoader;
+      }
       return work;
     }
     if (segment.op != kNone && zeroes_[segment.op]) {
@@ -214,6 +243,7 @@ class Classifier {
   std::vector<bool> zeroes_, checks_;
   bool adds_to_zeros_;
   std::vector<Span> optimizer_;
+  std::vector<RowId> openings_;
   NodeStacks stacks_;
   OpGrowth growth_;
 };
@@ -299,10 +329,11 @@ CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
   }
   program.workers = LoaderWorkers(trace);
 
-  const Classifier classifier(trace, tree, zero_grad, timelines);
   std::vector<Span> unused_spans;
   for (const UnusedGraph& graph : unused) unused_spans.push_back(graph.span);
   unused_spans = Merge(std::move(unused_spans));
+  const Classifier classifier(trace, tree, zero_grad, timelines, unused_spans,
+                              steps.thread);
   for (const std::vector<Segment>& timeline : timelines) {
     std::vector<Work> chain;
     RowId range = kNone;
@@ -315,7 +346,7 @@ CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
         work.ns -= back;
       }
       if (const double stack = classifier.StackNs(segment); stack > 0) {
-        Append(chain, {.ns = stack, .tag = WorkTag::kAnomaly});
+        Append(chain, {.ns = stack, .tag = classifier.StackTag(segment)});
         work.ns -= stack;
         work.grows_ns = std::min(work.grows_ns, work.ns);
       }

@@ -26,6 +26,7 @@ enum class WorkTag : uint8_t {
   kNone,
   kDispatch,     // framework code between two kernels
   kZeroGrad,     // zeroing gradients, and adding to the zeros
+  kUnusedStack,  // keeping stack traces of nodes that no backward pass visits
   kAnomaly,      // searching for NaN, keeping stack traces of nodes
   kUnusedGraph,  // making autograd nodes that no backward pass visits
 };

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "op_arguments.h"
+#include "steady_steps.h"
 #include "timeline.h"
 #include "uploads.h"
 
@@ -67,16 +68,12 @@ Loading FindLoading(const Measured& m) {
                        m.trace.name(range.name) == "data";
     if (range.kind != RangeKind::kLoader && !phase) continue;
     waits.any = true;
-    for (size_t i : m.steps.steady) {
-      const StepWindow& step = m.steps.windows[i];
-      if (range.begin_ns < step.host.begin_ns ||
-          range.begin_ns >= step.host.end_ns) {
-        continue;
-      }
-      ++waits.batches;
-      waits.longest.push_back({step.number, range.begin_ns, range.end_ns,
-                               std::string(m.trace.name(range.name))});
-    }
+    const size_t step = SteadyStepAt(m.steps, range.begin_ns);
+    if (step == m.steps.windows.size()) continue;
+    ++waits.batches;
+    waits.longest.push_back({m.steps.windows[step].number, range.begin_ns,
+                             range.end_ns,
+                             std::string(m.trace.name(range.name))});
   }
   waits.worker_processes =
       std::ranges::any_of(m.trace.ranges(), [&](const Range& range) {

@@ -9,6 +9,9 @@
 namespace stepscope {
 namespace {
 
+// More of them cost time and memory, and tell no more about the next one.
+constexpr size_t kReplayedSteps = 128;
+
 Steps StepsOf(const Trace& trace, const OpTree& tree) {
   Steps steps = FindSteps(trace);
   MarkOddSteps(trace, tree, steps);
@@ -45,14 +48,16 @@ Measured::Measured(const Trace& t)
   if (steps.empty()) return;
   collectives = FindCollectives(trace, tree, steps);
   if (has_gpu) {
+    replayed = StretchOf(steps, kReplayedSteps);
     ledger = MakeDeviceLedger(trace, tree, steps);
     splits = ledger->splits;
-    replay =
-        Replay(MakeDeviceProgram(trace, tree, steps, zero_grad, unused_graphs));
+    replay = Replay(
+        MakeDeviceProgram(trace, tree, replayed, zero_grad, unused_graphs));
     kernels = FindKernelUses(trace, steps, ledger->device);
     waits = FindWaits(trace, steps, ledger->device);
     return;
   }
+  replayed.steps = steps;
   const std::vector<Segment> whole =
       HostTimeline(trace, tree, steps.thread,
                    {steps.windows.front().tiled.begin_ns,

@@ -30,6 +30,7 @@ struct Measured {
   const Trace& trace;
   OpTree tree;
   Steps steps;
+  Stretch replayed;  // what of the steps replay and critical path take
   StepStats stats;
   bool has_gpu = false;
   // Per step window, over its tiled span.
@@ -49,7 +50,7 @@ struct Measured {
   double step_ns() const { return stats.mean_ms * 1e6; }
   // The share of steady steps in which `cause` takes at least `ns`.
   double ShareOfStepsWith(Cause cause, double ns) const;
-  // Of the steady steps of a CPU-only run, of all steps of one with a GPU.
+  // Of `replayed`: its steady steps of a CPU-only run, all of one with a GPU.
   std::vector<PathPiece> CriticalPath() const;
   // Ops (CPU) or launches (GPU) per steady step.
   double CallsPerStep() const;

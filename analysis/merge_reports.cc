@@ -155,6 +155,29 @@ void MergeTimes(const Ranks& ranks, Report& run) {
   if (run.top_ops.size() > kTopOps) run.top_ops.resize(kTopOps);
 }
 
+// Steps that all ranks have. What one rank leaves out is not in the run's means
+// as a whole.
+void MergeSteps(const Ranks& ranks, Report& run) {
+  const double share = 1.0 / static_cast<double>(ranks.size());
+  std::map<int64_t, StepTimes> steps;
+  std::map<int64_t, size_t> seen;
+  for (const RankDigest& rank : ranks) {
+    for (const StepTimes& one : rank.report.step_times) {
+      StepTimes& sum = steps[one.number];
+      if (++seen[one.number] == 1 || sum.kind == "steady") sum.kind = one.kind;
+      sum.number = one.number;
+      sum.ms += share * one.ms;
+      for (const auto& [cause, ms] : one.time_split_ms) {
+        sum.time_split_ms[cause] += share * ms;
+      }
+    }
+  }
+  for (auto& [number, step] : steps) {
+    if (seen[number] != ranks.size()) continue;
+    run.step_times.push_back(std::move(step));
+  }
+}
+
 void MergeLosses(const Ranks& ranks, Report& run) {
   std::map<std::string, size_t> known;
   for (const RankDigest& rank : ranks) {
@@ -181,6 +204,8 @@ void MergePlans(const Ranks& ranks, const std::vector<double>& slacks,
   double longest = 0, slack = 0;
   for (size_t r = 0; r < ranks.size(); ++r) {
     const RankDigest& rank = ranks[r];
+    const int64_t replayed = rank.report.replay.steps;
+    run.replay.steps = r == 0 ? replayed : std::min(run.replay.steps, replayed);
     run.replay.no_edit_error = std::abs(rank.report.replay.no_edit_error) >
                                        std::abs(run.replay.no_edit_error)
                                    ? rank.report.replay.no_edit_error
@@ -232,6 +257,7 @@ Report MergeReports(const std::vector<RankDigest>& ranks,
   const size_t slash = run.run.source.rfind('/');
   if (slash != std::string::npos) run.run.source.resize(slash);
   MergeTimes(ranks, run);
+  MergeSteps(ranks, run);
   MergeFindings(ranks, slacks, comparison, run);
   MergeLosses(ranks, run);
   MergePlans(ranks, slacks, run);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 #include <unordered_set>
+#include <utility>
 
 namespace stepscope {
 namespace {
@@ -152,6 +153,34 @@ std::vector<UnusedGraph> FindUnusedGraphs(const Trace& trace,
   return found;
 }
 
+std::vector<RowId> OpeningLoads(const Trace& trace, RowId thread) {
+  std::vector<int64_t> begins;  // of the passes
+  std::vector<std::pair<int64_t, RowId>> loads;
+  if (thread == kNone) return {};
+  for (RowId row = 0; row < trace.ranges().size(); ++row) {
+    const Range& range = trace.ranges()[row];
+    if (range.thread != thread) continue;
+    if (range.kind == RangeKind::kPhase &&
+        trace.name(range.name) == "validate") {
+      begins.push_back(range.begin_ns);
+    } else if (range.kind == RangeKind::kLoader) {
+      loads.push_back({range.begin_ns, row});
+    }
+  }
+  std::ranges::sort(begins);
+  std::ranges::sort(loads);
+  std::vector<RowId> openings;
+  size_t pass = 0;
+  for (const auto& [begin_ns, row] : loads) {
+    if (pass == begins.size()) break;
+    if (begin_ns < begins[pass]) continue;
+    openings.push_back(row);
+    while (pass < begins.size() && begins[pass] <= begin_ns) ++pass;
+  }
+  std::ranges::sort(openings);
+  return openings;
+}
+
 std::vector<RowId> FindNanChecks(const Trace& trace) {
   std::vector<RowId> checks;
   for (RowId row = 0; row < trace.ops().size(); ++row) {
@@ -168,6 +197,17 @@ std::vector<RowId> FindNanChecks(const Trace& trace) {
     }
   }
   return checks;
+}
+
+std::optional<bool> AnomalyModeTold(const Trace& trace) {
+  constexpr double kMostSteps = 0.9;
+  double told = 0, on = 0;
+  for (const Settings& row : trace.settings()) {
+    told += row.anomaly_mode >= 0;
+    on += row.anomaly_mode == 1;
+  }
+  if (told == 0) return std::nullopt;
+  return on >= kMostSteps * told;
 }
 
 std::vector<Span> OptimizerSpans(const Trace& trace) {

@@ -5,6 +5,7 @@
 #include <stepscope/trace.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "intervals.h"
@@ -37,10 +38,19 @@ struct UnusedGraph {
 std::vector<UnusedGraph> FindUnusedGraphs(const Trace& trace,
                                           const OpTree& tree, RowId thread);
 
+// The loader ranges of `thread` that get the first batches of validation passes,
+// in row order. The loader has only just begun: however many workers it has,
+// nobody has made that batch before.
+std::vector<RowId> OpeningLoads(const Trace& trace, RowId thread);
+
 // The checks of anomaly mode: outermost ops below a backward node that ask for
 // NaN (isnan > any > item). They stand under the node's own range, outside of
 // its kernels.
 std::vector<RowId> FindNanChecks(const Trace& trace);
+
+// Whether the recorded settings say that anomaly mode is on in 90 % of the
+// steps; nothing if they do not tell.
+std::optional<bool> AnomalyModeTold(const Trace& trace);
 
 // Host spans in which an optimizer steps.
 std::vector<Span> OptimizerSpans(const Trace& trace);

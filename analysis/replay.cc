@@ -34,7 +34,9 @@ double Speedup(int threads, double efficiency) {
 bool IsDropped(WorkTag tag, const Edit& edit) {
   return (edit.drop_zero_grad && tag == WorkTag::kZeroGrad) ||
          (edit.drop_unused_graph && tag == WorkTag::kUnusedGraph) ||
-         (edit.drop_anomaly && tag == WorkTag::kAnomaly);
+         (edit.drop_anomaly && tag == WorkTag::kAnomaly) ||
+         ((edit.drop_anomaly || edit.drop_unused_graph) &&
+          tag == WorkTag::kUnusedStack);
 }
 
 // How fast the training thread and each worker go while both are running.

@@ -199,6 +199,38 @@ Steps FindSteps(const Trace& trace) {
   return steps;
 }
 
+Stretch StretchOf(const Steps& steps, size_t most) {
+  const std::vector<size_t>& steady = steps.steady;
+  if (steady.size() <= most) return {.steps = steps};
+  std::vector<int64_t> up_to = {0};  // the lengths of the steady steps
+  for (size_t i : steady) {
+    up_to.push_back(up_to.back() + steps.windows[i].tiled.length());
+  }
+  const double mean =
+      static_cast<double>(up_to.back()) / static_cast<double>(steady.size());
+  const auto off = [&](size_t first) {
+    const auto ns = static_cast<double>(up_to[first + most] - up_to[first]);
+    return std::abs(ns / static_cast<double>(most) - mean);
+  };
+  size_t best = 0;
+  for (size_t first = 1; first + most <= steady.size(); ++first) {
+    if (off(first) < off(best)) best = first;
+  }
+  const size_t begin = steady[best];
+  const size_t end = steady[best + most - 1] + 1;
+  Stretch stretch;
+  stretch.steps.thread = steps.thread;
+  stretch.steps.told_by = steps.told_by;
+  stretch.steps.windows.assign(
+      steps.windows.begin() + static_cast<std::ptrdiff_t>(begin),
+      steps.windows.begin() + static_cast<std::ptrdiff_t>(end));
+  for (size_t i = best; i < best + most; ++i) {
+    stretch.steps.steady.push_back(steady[i] - begin);
+  }
+  if (begin > 0) stretch.begin_ns = steps.windows[begin - 1].host.begin_ns;
+  return stretch;
+}
+
 const char* StepKindName(StepKind kind) {
   switch (kind) {
     case StepKind::kSteady:

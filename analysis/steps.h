@@ -51,6 +51,17 @@ const char* StepKindName(StepKind kind);
 // Counts all steps; averages the steady ones' tiled spans.
 StepStats StatsOf(const Steps& steps);
 
+// What of a recording is replayed.
+struct Stretch {
+  Steps steps;
+  // Of the step before the first: what was launched since then may still run.
+  int64_t begin_ns = INT64_MIN;
+};
+
+// All steps; of a long recording `most` steady ones in a row, with what lies
+// between them, whose mean is nearest to that of all.
+Stretch StretchOf(const Steps& steps, size_t most);
+
 // REQUIRES: values is not empty.
 double Median(std::vector<double> values);
 

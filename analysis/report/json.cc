@@ -76,6 +76,7 @@ void WriteTimes(const Report& report, Json& json) {
   json.Close('}');
   json.Key("replay");
   json.Open('{');
+  json.Field("steps", report.replay.steps);
   json.Field("no_edit_error", report.replay.no_edit_error);
   json.Field("limit_error", report.replay.limit_error);
   json.Field("speaks", report.replay.speaks);

@@ -175,10 +175,13 @@ void Footer(const Report& report, const TextOptions& options, Page& page) {
       page.Wrapped("told under another finding: ", muted);
     }
     if (report.replay.speaks) {
-      page.Wrapped("",
-                   "gains by replay; replayed unchanged, the step is off "
-                   "by " +
-                       Percent(std::abs(report.replay.no_edit_error)));
+      const std::string part =
+          report.replay.steps < report.steps.steady
+              ? " of " + Count(report.replay.steps, "step") + " in a row"
+              : "";
+      page.Wrapped("", "gains by replay" + part +
+                           "; replayed unchanged, the step is off by " +
+                           Percent(std::abs(report.replay.no_edit_error)));
     } else if (!report.replay.why_not.empty()) {
       page.Wrapped("gains are upper bounds: ", report.replay.why_not);
     }

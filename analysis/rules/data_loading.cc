@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "loading.h"
+#include "patterns.h"
 #include "report/words.h"
 #include "rule.h"
+#include "steady_steps.h"
 
 namespace stepscope {
 namespace {
@@ -65,6 +67,17 @@ Verdict CheckCollation(const Measured& m) {
   return Fire(std::move(finding), {edit});
 }
 
+// Per step: the first batches of validation passes.
+double OpeningNs(const Measured& m) {
+  double ns = 0;
+  for (RowId row : OpeningLoads(m.trace, m.steps.thread)) {
+    const Range& load = m.trace.ranges()[row];
+    if (!InSteadyStep(m.steps, load.begin_ns)) continue;
+    ns += static_cast<double>(load.end_ns - load.begin_ns);
+  }
+  return ns / static_cast<double>(m.steps.steady.size());
+}
+
 Verdict CheckSyncDataLoading(const Measured& m) {
   const Loading waits = FindLoading(m);
   if (!waits.any) return CheckCollation(m);
@@ -96,6 +109,12 @@ Verdict CheckSyncDataLoading(const Measured& m) {
       " of the " + Milliseconds(step * 1e-6) + " step (" +
       Percent(data / step) + ")" +
       (m.has_gpu ? " pass with the GPU idle." : ".");
+  const double opening = OpeningNs(m);
+  if (opening >= 0.01 * step) {
+    finding.evidence += " " + Milliseconds(opening * 1e-6) +
+                        " of it are the first batches of validation passes, "
+                        "which no worker has ready.";
+  }
   finding.wrong_if =
       "the batches come from a source that cannot be read from another thread";
 

@@ -4,13 +4,16 @@
 // answer; CUDA_LAUNCH_BLOCKING waits after every launch; emit_nvtx names every
 // op for a profiler.
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "kernel_evidence.h"
+#include "patterns.h"
 #include "report/words.h"
 #include "rule.h"
+#include "steady_steps.h"
 
 namespace stepscope {
 namespace {
@@ -27,14 +30,6 @@ struct Aid {
   Edit edit = {};
   double bound_ns = 0;  // per step
 };
-
-size_t StepAt(const Measured& m, int64_t time) {
-  for (size_t i : m.steps.steady) {
-    const Span& host = m.steps.windows[i].host;
-    if (host.begin_ns <= time && time < host.end_ns) return i;
-  }
-  return m.steps.windows.size();
-}
 
 bool InMostSteps(const Measured& m, const std::vector<double>& share,
                  double least) {
@@ -72,13 +67,13 @@ bool FindAnomalyMode(const Measured& m, Aid& aid) {
   for (const Op& op : m.trace.ops()) {
     if (m.trace.name(op.name).starts_with(
             "autograd::engine::evaluate_function")) {
-      nodes[StepAt(m, op.begin_ns)] += 1;
+      nodes[SteadyStepAt(m.steps, op.begin_ns)] += 1;
     }
   }
   const std::vector<RowId> checks = FindNanChecks(m.trace);
   for (RowId row : checks) {
     const Op& op = m.trace.ops()[row];
-    const size_t step = StepAt(m, op.begin_ns);
+    const size_t step = SteadyStepAt(m.steps, op.begin_ns);
     if (m.trace.name(op.name) == "aten::isnan") checked[step] += 1;
     if (step < m.steps.windows.size()) {
       aid.bound_ns += static_cast<double>(op.end_ns - op.begin_ns);
@@ -90,17 +85,12 @@ bool FindAnomalyMode(const Measured& m, Aid& aid) {
     }
   }
   aid.bound_ns /= static_cast<double>(m.steps.steady.size());
-  double live = 0, told = 0;
-  for (const Settings& row : m.trace.settings()) {
-    told += row.anomaly_mode >= 0;
-    live += row.anomaly_mode == 1;
-  }
   std::vector<double> share(nodes.size());
   for (size_t i = 0; i < nodes.size(); ++i) {
     share[i] = nodes[i] > 0 ? checked[i] / nodes[i] : 0;
   }
-  const bool seen = InMostSteps(m, share, kMostNodes);
-  if (!(told > 0 ? live >= kMostSteps * told : seen)) return false;
+  const std::optional<bool> told = AnomalyModeTold(m.trace);
+  if (!(told ? *told : InMostSteps(m, share, kMostNodes))) return false;
   aid.what =
       "Anomaly detection is on: every backward node's gradients are "
       "searched for NaN";
@@ -162,7 +152,7 @@ bool FindEmitNvtx(const Measured& m, Aid& aid) {
         name.find("seq = ") == std::string_view::npos) {
       continue;
     }
-    ranges[StepAt(m, range.begin_ns)] += 1;
+    ranges[SteadyStepAt(m.steps, range.begin_ns)] += 1;
     if (aid.examples.size() < 3) {
       aid.examples.push_back(
           {-1, range.begin_ns, range.end_ns, std::string(name)});

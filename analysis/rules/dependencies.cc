@@ -64,13 +64,15 @@ std::vector<Stall> FindStalls(const Measured& m) {
     if (before.stream == next.stream && !IsCollective(m.trace, gap.before)) {
       continue;
     }
-    for (size_t i : m.steps.steady) {
-      const Span& tiled = m.steps.windows[i].tiled;
-      if (tiled.begin_ns <= gap.idle.begin_ns &&
-          gap.idle.begin_ns < tiled.end_ns) {
-        stalls.push_back({&gap, i});
-        break;
-      }
+    const auto after = std::ranges::upper_bound(
+        m.steps.windows, gap.idle.begin_ns, {},
+        [](const StepWindow& window) { return window.tiled.begin_ns; });
+    if (after == m.steps.windows.begin()) continue;
+    const auto step =
+        static_cast<size_t>(std::prev(after) - m.steps.windows.begin());
+    if (gap.idle.begin_ns < std::prev(after)->tiled.end_ns &&
+        std::ranges::binary_search(m.steps.steady, step)) {
+      stalls.push_back({&gap, step});
     }
   }
   return stalls;

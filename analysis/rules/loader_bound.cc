@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "loading.h"
+#include "patterns.h"
 #include "report/words.h"
 #include "rule.h"
 
@@ -26,7 +27,8 @@ constexpr double kWorkersIdle = 0.5;
 // The waits of all steps but warm-up, in ns.
 struct StepWaits {
   std::vector<double> waits;
-  std::vector<size_t> steps;  // in Steps::windows
+  std::vector<double> openings;  // beyond these, at the begin of validating
+  std::vector<size_t> steps;     // in Steps::windows
   double median_frac = 0;     // of the step
   double mean_ns = 0;
   double total() const {
@@ -36,22 +38,39 @@ struct StepWaits {
   }
 };
 
+// By window: the waits for the first batches of validation passes.
+std::vector<double> OpeningWaits(const Measured& m) {
+  std::vector<double> waits(m.steps.windows.size());
+  for (RowId row : OpeningLoads(m.trace, m.steps.thread)) {
+    const Range& load = m.trace.ranges()[row];
+    const auto window = std::ranges::upper_bound(
+        m.steps.windows, load.begin_ns, {},
+        [](const StepWindow& step) { return step.host.begin_ns; });
+    if (window == m.steps.windows.begin()) continue;
+    waits[static_cast<size_t>(std::prev(window) - m.steps.windows.begin())] +=
+        static_cast<double>(load.end_ns - load.begin_ns);
+  }
+  return waits;
+}
+
 StepWaits WaitsOf(const Measured& m) {
   StepWaits result;
+  const std::vector<double> opening = OpeningWaits(m);
   std::vector<double> shares;
   for (size_t i = 0; i < m.steps.windows.size(); ++i) {
     if (m.steps.windows[i].kind == StepKind::kWarmUp) continue;
-    const auto ns = static_cast<double>(m.splits[i][Cause::kData]);
-    result.waits.push_back(ns);
+    const auto all = static_cast<double>(m.splits[i][Cause::kData]);
+    result.openings.push_back(std::min(all, opening[i]));
+    result.waits.push_back(all - result.openings.back());
     result.steps.push_back(i);
-  }
-  for (size_t i : m.steps.steady) {
-    shares.push_back(static_cast<double>(m.splits[i][Cause::kData]) /
+    if (!std::ranges::binary_search(m.steps.steady, i)) continue;
+    shares.push_back(result.waits.back() /
                      static_cast<double>(std::max<int64_t>(
                          m.steps.windows[i].tiled.length(), 1)));
+    result.mean_ns += result.waits.back();
   }
+  result.mean_ns /= static_cast<double>(shares.size());
   result.median_frac = Median(std::move(shares));
-  result.mean_ns = m.MeanNs(Cause::kData);
   return result;
 }
 
@@ -97,7 +116,8 @@ bool MakesIterator(const Measured& m, const Span& step) {
 
 struct Restarts {
   double lost_ns = 0;  // per step, above the usual wait
-  int64_t count = 0;
+  int64_t count = 0;   // steps
+  bool validating = false;
 };
 
 // Steps that wait for workers to be started again. The first step is nobody's
@@ -106,7 +126,14 @@ Restarts FindRestarts(const Measured& m, const StepWaits& waits) {
   Restarts restarts;
   if (waits.waits.size() < 3) return restarts;
   const double usual = std::max(Median(waits.waits), kUsualWaitNs);
-  for (size_t i = 1; i < waits.waits.size(); ++i) {
+  for (size_t i = 0; i < waits.waits.size(); ++i) {
+    if (waits.openings[i] >= usual) {
+      restarts.lost_ns += waits.openings[i];
+      ++restarts.count;
+      restarts.validating = true;
+      continue;
+    }
+    if (i == 0) continue;
     if (waits.waits[i] < kRestart * usual ||
         !MakesIterator(m, m.steps.windows[waits.steps[i]].host)) {
       continue;
@@ -176,15 +203,33 @@ Finding Describe(const Measured& m, const Loading& loading, int workers,
 Verdict TellRestarts(const Measured& m, const Loading& loading, int workers,
                      const StepWaits& waits, const Restarts& restarts) {
   Finding finding = Describe(m, loading, workers, waits);
-  finding.evidence += " " + Count(restarts.count, "step") + " of " +
-                      std::to_string(waits.waits.size()) +
-                      (restarts.count == 1 ? " starts" : " start") +
-                      " the workers again, which costs " +
-                      Milliseconds(restarts.lost_ns * 1e-6) +
-                      " spread over all steps.";
-  finding.assumption = "an epoch is as long as in this recording";
-  finding.fix_cpp = "keep one DataLoader for all epochs, and its threads alive";
-  finding.fix_python = "DataLoader(..., persistent_workers=True)";
+  const std::string steps =
+      Count(restarts.count, "step") + " of " +
+      std::to_string(waits.waits.size()) +
+      (restarts.count == 1 ? " begins" : " begin") +
+      (restarts.validating ? " to validate with no batch ready"
+                           : " with workers that are started again");
+  const std::string cost = ", which costs " +
+                           Milliseconds(restarts.lost_ns * 1e-6) +
+                           " spread over all steps.";
+  if (restarts.validating) {
+    // What the training thread waits for otherwise is no fault.
+    finding.evidence = steps + cost;
+    finding.where = "validate";
+    finding.assumption = "validation comes as often as in this recording";
+    finding.fix_cpp =
+        "keep the batches of validation in memory, or ask its loader for the "
+        "first one before the last training step; validate less often";
+    finding.fix_python =
+        "keep the batches of validation in memory, or call iter(loader) before "
+        "the last training step; validate less often";
+  } else {
+    finding.evidence += " " + steps + cost;
+    finding.assumption = "an epoch is as long as in this recording";
+    finding.fix_cpp =
+        "keep one DataLoader for all epochs, and its threads alive";
+    finding.fix_python = "DataLoader(..., persistent_workers=True)";
+  }
   finding.gain_is = GainKind::kBound;
   finding.gain = {restarts.lost_ns * 1e-6, 0, restarts.lost_ns * 1e-6};
   return Fire(std::move(finding));
@@ -285,7 +330,8 @@ constexpr Rule kRules[] = {
      .detect = "The median wait is 5 % of the step or more (as "
                "torch-tb-profiler and XProf start); or 5 % on average, nearly "
                "all in every k-th step; or waits of 10 times the median where "
-               "the workers are started again, 1 % of the step over all.",
+               "the workers are started again, or for the first batch of a "
+               "validation pass, 1 % of the step over all.",
      .avoid = "Waits while the GPU is busy, the first batch, batches made on "
               "the training thread (sync-data-loading).",
      .fix_cpp = "More workers, a longer queue; cheaper or cached batches where "

@@ -19,6 +19,7 @@ constexpr double kBadTimes = 0.001;
 constexpr double kUnmatched = 0.01;
 constexpr double kNearlyAll = 0.95;
 constexpr double kDistorted = 0.05, kVeryDistorted = 0.15;
+constexpr size_t kWaitsToLeaveOneOut = 4;
 constexpr double kOverheadOffline = 0.03;
 constexpr double kDevicePaces = 0.9;  // busy so much of the step
 // With shapes, memory and stacks on; on a machine that others use, steps may
@@ -158,10 +159,14 @@ Verdict CheckObserverLive(const Measured& m) {
                           static_cast<double>(m.steps.windows.size());
     distortion = std::min(distortion, events * kMostNsPerEvent / wait);
   }
-  // Two medians of noisy steps differ by chance.
-  double noise = 0;
-  for (double ns : waits) noise = std::max(noise, std::abs(ns / wait - 1));
-  noise = std::max(noise, m.stats.cov) * 2 /
+  // Two medians of noisy steps differ by chance. One slow step is no noise of
+  // the others, if there are enough of these.
+  std::vector<double> strays;
+  for (double ns : waits) strays.push_back(std::abs(ns / wait - 1));
+  std::ranges::sort(strays);
+  if (strays.size() >= kWaitsToLeaveOneOut) strays.pop_back();
+  const double noise =
+      std::max(strays.back(), m.stats.cov) * 2 /
           std::sqrt(static_cast<double>(
               std::min<size_t>(waits.size(), m.steps.steady.size())));
   if (distortion <= kDistorted + noise) return Clean();

@@ -26,7 +26,7 @@ absl::StatusOr<std::vector<HabitCost>> MeasureHabits(
     costs.push_back({.name = habit.name, .cost = {}});
     costs.back().cost.period = measure::PeriodOf(start);
   }
-  for (int round = 0; round < rounds; ++round) {
+  for (int round = 0; !present.empty() && round < rounds; ++round) {
     absl::StatusOr<measure::RunTimes> all =
         bench.Time(start, length, "all habits", round);
     if (!all.ok()) return all.status();
@@ -57,11 +57,29 @@ void MarkRemoved(const Ascent& ascent, std::vector<HabitCost>& habits) {
   }
 }
 
+absl::Status MeasureRemaining(measure::Bench& bench,
+                              const measure::Settings& end, int rounds,
+                              measure::Length length,
+                              std::vector<HabitCost>& habits) {
+  absl::StatusOr<std::vector<HabitCost>> costs =
+      MeasureHabits(bench, end, rounds, length);
+  if (!costs.ok()) return costs.status();
+  for (HabitCost& remaining : *costs) {
+    for (HabitCost& habit : habits) {
+      if (habit.name == remaining.name) {
+        habit.at_end = std::move(remaining.cost);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 std::vector<std::string> Complaints(const std::vector<HabitCost>& habits) {
   std::vector<std::string> complaints;
   for (const HabitCost& habit : habits) {
-    if (habit.Costs() && habit.removed_at < 0) {
-      complaints.push_back(habit.name + " costs more than the noise and stays");
+    if (habit.CostsAtEnd()) {
+      complaints.push_back(habit.name +
+                           " stays, and costs more than the noise at the end");
     }
     for (const HabitCost& other : habits) {
       if (habit.removed_at >= 0 && other.removed_at > habit.removed_at &&

@@ -3,6 +3,7 @@
 
 #include <absl/status/statusor.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,12 +18,21 @@ struct HabitCost {
   std::string name;
   measure::Comparison cost;  // before: without the habit; after: with it
   int removed_at = -1;       // number of the climb's step, from 0; -1: kept
+  // What it costs where the climb ends: some are dear beside others only. Not
+  // there if it was removed.
+  std::optional<measure::Comparison> at_end = {};
 
   // Milliseconds per step.
   double cost_ms() const { return cost.after_ms() - cost.before_ms(); }
   measure::Interval interval_ms() const;
+  double end_cost_ms() const {
+    return at_end ? at_end->after_ms() - at_end->before_ms() : 0;
+  }
   // Beyond the noise.
   bool Costs() const { return cost.outcome() == measure::Outcome::kSlower; }
+  bool CostsAtEnd() const {
+    return at_end && at_end->outcome() == measure::Outcome::kSlower;
+  }
 };
 
 // What each habit in `start` costs there, by `rounds` runs of all of them in
@@ -34,8 +44,14 @@ absl::StatusOr<std::vector<HabitCost>> MeasureHabits(
 // Fills in removed_at.
 void MarkRemoved(const Ascent& ascent, std::vector<HabitCost>& habits);
 
-// Sentences about what is wrong: a habit whose cost is beyond the noise and
-// that was kept; one that went before another that surely costs more.
+// Fills in at_end of what `end` still has.
+absl::Status MeasureRemaining(measure::Bench& bench,
+                              const measure::Settings& end, int rounds,
+                              measure::Length length,
+                              std::vector<HabitCost>& habits);
+
+// Sentences about what is wrong: a habit that stays and whose cost at the end
+// is beyond the noise; one that went before another that surely costs more.
 std::vector<std::string> Complaints(const std::vector<HabitCost>& habits);
 
 }  // namespace climb

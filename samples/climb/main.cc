@@ -68,6 +68,11 @@ absl::Status MeasureEnd(measure::Bench& bench, const Options& options,
       result->ascent.start, end, options.pairs, "the whole climb", length);
   if (!whole.ok()) return whole.status();
   result->whole = *std::move(whole);
+  if (!result->habits.empty()) {
+    absl::Status remaining = MeasureRemaining(bench, end, options.pairs, length,
+                                              result->habits);
+    if (!remaining.ok()) return remaining;
+  }
   if (!options.sweep) return absl::OkStatus();
   absl::StatusOr<std::vector<Swept>> swept = Sweep(
       bench, Everything(), options.start, options.sweep_steps, options.pairs);

@@ -59,6 +59,10 @@ JsonObject ToObject(const HabitCost& habit) {
   json.Add("cost_interval_ms", ToObject(habit.interval_ms()));
   json.Add("beyond_noise", habit.Costs());
   json.Add("removed_at_step", habit.removed_at + 1);
+  if (habit.at_end) {
+    json.Add("end_cost_ms", habit.end_cost_ms());
+    json.Add("beyond_noise_at_end", habit.CostsAtEnd());
+  }
   return json;
 }
 

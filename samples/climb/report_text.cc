@@ -141,12 +141,14 @@ std::string EndText(const Result& result) {
   }
   if (!result.habits.empty()) {
     for (const HabitCost& habit : result.habits) {
-      const std::string fate =
-          habit.removed_at < 0
-              ? "stays"
-              : "goes at step " + std::to_string(habit.removed_at + 1);
-      text += Line("  %-16s %7.1f ms  %s", habit.name.c_str(), habit.cost_ms(),
-                   fate.c_str());
+      text += habit.at_end
+                  ? Line("  %-16s %7.1f ms  stays; costs %.1f ms at the end%s",
+                         habit.name.c_str(), habit.cost_ms(),
+                         habit.end_cost_ms(),
+                         habit.CostsAtEnd() ? "" : ", within the noise")
+                  : Line("  %-16s %7.1f ms  goes at step %d",
+                         habit.name.c_str(), habit.cost_ms(),
+                         habit.removed_at + 1);
     }
     for (const std::string& complaint : Complaints(result.habits)) {
       text += "WRONG: " + complaint + "\n";

@@ -86,10 +86,18 @@ constexpr Cause kCauses[] = {
     {"zero-grad-kernels", "zero-gradients", ""},
 };
 
+bool Says(const AdvisedChange& change, std::string_view text) {
+  return change.evidence.find(text) != std::string::npos ||
+         change.where.find(text) != std::string::npos ||
+         change.fix.find(text) != std::string::npos;
+}
+
 // For findings that name no number: as little as they can mean.
 Settings FollowNumber(const AdvisedChange& change, const Advice& advice,
                       Settings settings) {
   const int workers = settings.Number("--workers", 0);
+  // More workers have no first batch ready either.
+  if (Says(change, "no batch ready")) return settings;
   if (change.id == "sync-data-loading" || change.id == "loader-bound") {
     settings.Set("--workers", std::to_string(workers + 1));
   } else if (change.id == "cores-idle") {
@@ -106,12 +114,6 @@ Settings FollowNumber(const AdvisedChange& change, const Advice& advice,
                  std::to_string(2 * settings.Number("--batch", kBatch)));
   }
   return settings;
-}
-
-bool Says(const AdvisedChange& change, std::string_view text) {
-  return change.evidence.find(text) != std::string::npos ||
-         change.where.find(text) != std::string::npos ||
-         change.fix.find(text) != std::string::npos;
 }
 
 bool Same(const Settings& a, const Settings& b) {

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "analysis/gpu_loop.h"
 #include "measured.h"
@@ -17,9 +19,9 @@ constexpr int kSteps = 6;
 using Body = std::function<void(GpuLoop&)>;
 
 // What the loop would take, per step, in us.
-double Truth(const Body& body) {
+double Truth(const Body& body, int steps = kSteps) {
   GpuLoop loop;
-  for (int i = 0; i < kSteps; ++i) {
+  for (int i = 0; i < steps; ++i) {
     body(loop);
     loop.EndStep();
   }
@@ -27,10 +29,11 @@ double Truth(const Body& body) {
 }
 
 struct Recorded {
-  explicit Recorded(const Body& body) : trace(Make(body)), measured(trace) {}
-  static Trace Make(const Body& body) {
+  explicit Recorded(const Body& body, int steps = kSteps)
+      : trace(Make(body, steps)), measured(trace) {}
+  static Trace Make(const Body& body, int steps) {
     GpuLoop loop;
-    for (int i = 0; i < kSteps; ++i) {
+    for (int i = 0; i < steps; ++i) {
       body(loop);
       loop.EndStep();
     }
@@ -75,6 +78,46 @@ TEST(DeviceReplayTest, SpeaksForALoopThatTheHostHoldsUp) {
   EXPECT_TRUE(run.check().speaks) << run.check().why_not;
   EXPECT_NEAR(run.check().no_edit_error, 0, 1e-3);
   EXPECT_NEAR(run.check().limit_error, 0, 0.02);
+}
+
+// The host runs ahead, streams wait for each other, and each step reads back.
+Body Mixed(double kernel_us) {
+  return [=](GpuLoop& loop) {
+    ManyKernels(loop, 20, kernel_us, 6);
+    loop.StreamWait(20, 7);
+    loop.Kernel(kernel_us * 3, 20, "other_kernel");
+    loop.StreamWait(7, 20);
+    ManyKernels(loop, 20, kernel_us, 6);
+    loop.ReadBack(10);
+    loop.Host(50);
+  };
+}
+
+TEST(DeviceReplayTest, OfManyStepsAPartIsReplayedAndStandsForAll) {
+  constexpr int kMany = 300;
+  const Recorded run(Mixed(30), kMany);
+  const DeviceProgram& program = *run.measured.replay.device();
+  EXPECT_EQ(program.steady.size(), 128u);
+  EXPECT_LT(program.works.size(), run.trace.kernels().size() / 2);
+  ASSERT_TRUE(run.check().speaks) << run.check().why_not;
+  EXPECT_NEAR(run.check().no_edit_error, 0, 1e-3);
+  Edit edit;
+  for (const char* name : {"some_kernel", "other_kernel"}) {
+    for (const WorkRef& ref : run.Kernels(name)) {
+      edit.scales.push_back({.work = ref, .factor = 0.5});
+    }
+  }
+  std::ranges::sort(edit.scales, {}, &WorkScale::work);
+  const double truth = Truth(Mixed(15), kMany);
+  EXPECT_NEAR(run.After(edit), truth, 0.01 * truth);
+  // The critical path is theirs.
+  const std::vector<PathPart> parts =
+      SumPath(run.trace, run.measured.replayed.steps,
+              run.measured.CriticalPath());
+  double path_ms = 0;
+  for (const PathPart& part : parts) path_ms += part.ms_per_step;
+  EXPECT_NEAR(path_ms, run.measured.stats.mean_ms,
+              0.01 * run.measured.stats.mean_ms);
 }
 
 TEST(DeviceReplayTest, SpeaksForALoopThatTheDeviceHoldsUp) {

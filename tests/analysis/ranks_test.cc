@@ -320,6 +320,22 @@ TEST(RanksTest, AFindingOfFewRanksIsANote) {
   EXPECT_NE(finding->evidence.find("1 of 8 ranks (3)"), std::string::npos);
 }
 
+TEST(RanksTest, AStepThatOneRankLeavesOutIsToldOfTheRun) {
+  std::vector<RankDigest> ranks = Digests({.ranks = 2});
+  ASSERT_EQ(ranks[1].report.step_times.size(), size_t{kSteps});
+  ranks[1].report.step_times[2].kind = "checkpoint";
+  ranks[1].report.step_times[2].ms += 30;
+  ranks[1].report.steps.steady -= 1;
+  const Report report = AnalyzeRanks(ranks);
+  ASSERT_EQ(report.step_times.size(), size_t{kSteps});
+  EXPECT_EQ(report.step_times[1].kind, "steady");
+  EXPECT_NEAR(report.step_times[1].ms, 100, 1);
+  EXPECT_EQ(report.step_times[2].kind, "checkpoint");
+  EXPECT_NEAR(report.step_times[2].ms, 115, 1);
+  EXPECT_NE(ToText(report, {}).find("with a checkpoint"), std::string::npos)
+      << ToText(report, {});
+}
+
 TEST(RanksTest, TimesAreMeansOverTheRanks) {
   Job job;
   job.late = &Changing;

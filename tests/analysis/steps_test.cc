@@ -159,6 +159,35 @@ TEST(StepsTest, WaitingForBatchesEverySoOftenIsNoOutlier) {
   EXPECT_EQ(FindSteps(StepsOf(lengths, wait)).steady.size(), 9u);
 }
 
+TEST(StepsTest, AStretchOfManyHasTheMeanOfAll) {
+  const Steps steps = FindSteps(
+      StepsOf({120, 100, 100, 100, 105, 105, 105, 105, 110, 110, 110}));
+  ASSERT_EQ(steps.steady.size(), 11u);  // their mean: 106.4
+  const Stretch stretch = StretchOf(steps, 4);
+  ASSERT_EQ(stretch.steps.windows.size(), 4u);
+  EXPECT_EQ(stretch.steps.windows.front().number, 5);
+  EXPECT_EQ(stretch.steps.steady, (std::vector<size_t>{0, 1, 2, 3}));
+  EXPECT_EQ(stretch.begin_ns, steps.windows[4].host.begin_ns);
+  EXPECT_EQ(stretch.steps.thread, steps.thread);
+}
+
+TEST(StepsTest, AStretchHoldsTheOddStepsWithinIt) {
+  Steps steps = FindSteps(StepsOf({100, 100, 100, 100, 100, 100}));
+  steps.windows[3].kind = StepKind::kCheckpoint;
+  std::erase(steps.steady, 3u);
+  const Stretch stretch = StretchOf(steps, 4);
+  EXPECT_EQ(stretch.steps.windows.size(), 5u);
+  EXPECT_EQ(stretch.steps.steady, (std::vector<size_t>{0, 1, 2, 4}));
+  EXPECT_EQ(stretch.begin_ns, INT64_MIN);
+}
+
+TEST(StepsTest, FewStepsAreAStretch) {
+  const Steps steps = FindSteps(StepsOf({100, 110, 105}));
+  const Stretch stretch = StretchOf(steps, 3);
+  EXPECT_EQ(stretch.steps.windows.size(), 3u);
+  EXPECT_EQ(stretch.begin_ns, INT64_MIN);
+}
+
 TEST(StepsTest, EvenCountsHaveTheMiddleAsMedian) {
   EXPECT_DOUBLE_EQ(Median({4, 1, 3, 2}), 2.5);
   EXPECT_DOUBLE_EQ(Median({7}), 7);

@@ -137,6 +137,7 @@ struct StepTimes {
 // Whether replay reproduced the measured run; where `speaks` is false every
 // gain is a bound or none.
 struct ReplayCheck {
+  int64_t steps = 0;  // steady ones that are replayed: of many, a part
   double no_edit_error = 0;  // (replayed - measured) / measured
   double limit_error =
       0;  // the same with all device work shrunk to nothing; 0 on CPU-only runs

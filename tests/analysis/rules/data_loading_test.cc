@@ -59,6 +59,35 @@ TEST(SyncDataLoadingTest, IgnoresBatchesThatComeFromMemory) {
   EXPECT_TRUE(Promises(Analyze(Simulate(loop).trace), "sync-data-loading"));
 }
 
+TEST(SyncDataLoadingTest, AWorkerHasNoFirstBatchOfValidationReady) {
+  GpuText run;
+  run.Line("run usable_cores=4 training_thread=0");
+  run.Line("loader kind=threads workers=0 train");
+  run.Line("settings 1 step=0 intra_op_threads=1");
+  const auto load = [&] {
+    run.Range(30'000,
+              "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+              "kind=loader");
+  };
+  for (int step = 0; step < 6; ++step) {
+    load();
+    run.Op(50'000, "aten::mm");
+    run.Begin("range", "validate", "kind=phase");
+    load();
+    run.Op(20'000, "aten::mm");
+    run.End();
+    run.EndStep();
+  }
+  const Report report = run.Analyzed();
+  const Finding* finding = Find(report, "sync-data-loading");
+  ASSERT_NE(finding, nullptr);
+  ASSERT_EQ(finding->gain_is, GainKind::kPredicted);
+  EXPECT_NEAR(finding->gain.expected_ms, 30, 2);
+  EXPECT_NE(finding->evidence.find("30.0 ms of it are the first batches"),
+            std::string::npos)
+      << finding->evidence;
+}
+
 TEST(SyncDataLoadingTest, IgnoresLoadingBelowOnePerCentOfTheStep) {
   EXPECT_TRUE(
       IsClean(Analyze(Simulate(Loading(0.9)).trace), "sync-data-loading"));

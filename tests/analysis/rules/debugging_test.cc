@@ -173,5 +173,35 @@ TEST(DebugApiTest, PredictsTheStackTracesOfOpsThatCompute) {
   EXPECT_TRUE(IsClean(with("0"), "debug-api-on"));
 }
 
+// Nodes of a validation pass keep theirs, too; what that takes is told by the
+// nodes of the same ops that have a backward pass.
+TEST(DebugApiTest, PredictsTheStackTracesOfNodesThatNoBackwardPassVisits) {
+  CpuText text("settings 1 step=0 anomaly_mode=1\n");
+  int64_t sequence = 0;
+  const auto forward = [&](int count, const char* op, int64_t us) {
+    for (int k = 0; k < count; ++k) {
+      text.Op("sequence=" + std::to_string(sequence++) + op, us);
+    }
+  };
+  for (int i = 0; i < 3; ++i) {
+    text.Begin();
+    forward(1, " aten::mm", 1'000);
+    forward(10, " aten::native_batch_norm", 5'000);
+    text.EndRange("kind=phase validate");
+    forward(10, " aten::native_batch_norm", 5'000);
+    for (int k = 0; k < 10; ++k) {
+      text.Nested(
+          "kind=backward sequence=" + std::to_string(sequence - 10 + k) +
+              " NativeBatchNormBackward0",
+          1'500, "aten::native_batch_norm_backward", 1'490);
+    }
+    text.EndStep();
+  }
+  const Report report = text.Analyzed();
+  const Finding* finding = Find(report, "debug-api-on");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 2 * 10 * (5 - 1.5), 2);
+}
+
 }  // namespace
 }  // namespace stepscope

@@ -109,6 +109,32 @@ TEST(LoaderBoundTest, TellsWhatRestartingWorkersCosts) {
   EXPECT_TRUE(IsClean(Waiting(wait, kNothingMore), "loader-bound"));
 }
 
+// A step that waits for its first batch of validation, and no other.
+TEST(LoaderBoundTest, MoreWorkersDoNotOpenAValidationPassSooner) {
+  const auto run = [](double wait_ms) {
+    return Waiting([](int) { return 0.1; },
+                   [&](GpuText& run, int) {
+                     run.Begin("range", "validate", "kind=phase");
+                     run.Range(static_cast<int64_t>(wait_ms * 1000),
+                               "enumerate(DataLoader)#_"
+                               "MultiProcessingDataLoaderIter.__next__",
+                               "kind=loader");
+                     run.Op(20'000, "aten::mm");
+                     run.End();
+                   });
+  };
+  const Report report = run(40);
+  const Finding* finding = Find(report, "loader-bound");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_is, GainKind::kBound);
+  EXPECT_NEAR(finding->gain.expected_ms, 40, 1);
+  EXPECT_NE(finding->evidence.find("validate with no batch ready"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_TRUE(finding->settings.empty());
+  EXPECT_TRUE(IsClean(run(1), "loader-bound"));
+}
+
 TEST(LoaderBoundTest, NamesStorage) {
   const Report report =
       Waiting([](int) { return 40; },

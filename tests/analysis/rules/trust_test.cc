@@ -133,6 +133,17 @@ TEST(ObserverEffectTest, ManyAllocationsCanHaveSlowedTheStep) {
   EXPECT_FALSE(IsClean(with(500), "observer-effect"));
 }
 
+TEST(ObserverEffectTest, OneSlowWaitStepHidesNothing) {
+  const auto step = static_cast<int64_t>(Simulate(kDense).mean_step_ms * 1e6);
+  const int64_t usual = step / 2;
+  EXPECT_FALSE(
+      IsClean(Analyze(With(kDense, {}, {usual, usual, 3 * usual, usual})),
+              "observer-effect"));
+  // Of three, two may be chance.
+  EXPECT_TRUE(IsClean(Analyze(With(kDense, {}, {usual, usual, 3 * usual})),
+                      "observer-effect"));
+}
+
 TEST(ObserverEffectTest, DoesNotTakeNoiseForAnEffect) {
   const auto step = static_cast<int64_t>(Simulate(kDense).mean_step_ms * 1e6);
   // The wait steps themselves differ by 20 %.

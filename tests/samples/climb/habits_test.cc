@@ -59,10 +59,35 @@ TEST(MeasureHabitsTest, TheClimbRemovesThemDearestFirst) {
   EXPECT_THAT(Complaints(*habits), IsEmpty());
 }
 
-TEST(ComplaintsTest, ADearHabitThatStaysIsOne) {
-  EXPECT_THAT(Complaints({Costing("item", 30, -1)}),
-              ElementsAre(HasSubstr("item costs more than the noise")));
-  EXPECT_THAT(Complaints({Costing("item", 0, -1)}), IsEmpty());
+TEST(MeasureHabitsTest, WhatStaysIsPricedAgainWhereTheClimbEnds) {
+  FakeBench fake;
+  std::vector<HabitCost> habits = {Costing("item", 30, -1),
+                                   Costing("print", 30, 0)};
+  ASSERT_TRUE(MeasureRemaining(fake.bench(), Of("--item-every-step"), 3, kShort,
+                               habits)
+                  .ok());
+  ASSERT_TRUE(habits[0].at_end.has_value());
+  EXPECT_NEAR(habits[0].end_cost_ms(), 5, 0.01);
+  EXPECT_TRUE(habits[0].CostsAtEnd());
+  EXPECT_FALSE(habits[1].at_end.has_value());
+}
+
+TEST(MeasureHabitsTest, WithoutHabitsNothingRuns) {
+  FakeBench fake;
+  std::vector<HabitCost> habits = {Costing("item", 30, 0)};
+  ASSERT_TRUE(
+      MeasureRemaining(fake.bench(), Of("--workers 1"), 3, kShort, habits)
+          .ok());
+  EXPECT_EQ(fake.runs(), 0);
+}
+
+TEST(ComplaintsTest, AHabitThatStaysAndIsDearAtTheEndIsOne) {
+  HabitCost item = Costing("item", 30, -1);
+  item.at_end = Costing("item", 20, -1).cost;
+  EXPECT_THAT(Complaints({item}),
+              ElementsAre(HasSubstr("item stays, and costs more")));
+  item.at_end = Costing("item", 0, -1).cost;
+  EXPECT_THAT(Complaints({item}), IsEmpty());
 }
 
 TEST(ComplaintsTest, ACheapHabitThatGoesBeforeADearOneIsOne) {

@@ -55,6 +55,11 @@ TEST(SpelledTest, SettingsThatDoTheSameAreEqual) {
 TEST(FollowTest, WithoutNumbersTheLeastThatAFindingMeansIsDone) {
   EXPECT_EQ(After({.id = "sync-data-loading"}, ""), Of("--workers 1"));
   EXPECT_EQ(After({.id = "loader-bound"}, "--workers 2"), Of("--workers 3"));
+  EXPECT_EQ(After({.id = "loader-bound",
+                   .evidence = "5 steps of 5 begin to validate with no batch "
+                               "ready, which costs 37 ms"},
+                  "--workers 2"),
+            Of("--workers 2"));
   EXPECT_EQ(After({.id = "cores-idle"}, "--workers 1", 4),
             Of("--workers 1 --threads 3"));
   EXPECT_EQ(After({.id = "cores-idle"}, "--workers 1", 2), Of("--workers 1"));
