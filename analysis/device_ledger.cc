@@ -6,6 +6,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "sorted_parts.h"
 #include "steady_steps.h"
 #include "timeline.h"
 
@@ -69,14 +70,16 @@ DeviceRows RowsOf(const Trace& trace, int32_t device) {
     if (known < 0) known = IsCollectiveKernel(trace.name(row.name));
     add(row, known ? rows.communication : rows.compute, row.graph);
   }
+  const size_t kernels = rows.works.size();
   for (const Copy& row : trace.copies()) {
     if (row.device == device) add(row, rows.copy, 0);
   }
+  const size_t copies = rows.works.size();
   for (const Memset& row : trace.memsets()) {
     if (row.device == device) add(row, rows.copy, 0);
   }
-  std::ranges::stable_sort(
-      rows.works, {}, [](const Launched& work) { return work.span.begin_ns; });
+  MergeSortedParts(rows.works, {kernels, copies, rows.works.size()},
+                   [](const Launched& work) { return work.span.begin_ns; });
   rows.compute = Merge(std::move(rows.compute));
   rows.communication =
       Subtract(Merge(std::move(rows.communication)), rows.compute);
@@ -159,9 +162,10 @@ class HostViews {
         copy.push_back(claim);
       }
     }
-    Overlay(view, Disjoint(std::move(allocator)), Cause::kAllocator);
-    Overlay(view, Disjoint(std::move(copy)), Cause::kBlockingCopy);
-    Overlay(view, Disjoint(std::move(sync)), Cause::kSync);
+    std::vector<Segment> spare;
+    Overlay(view, Disjoint(std::move(allocator)), Cause::kAllocator, spare);
+    Overlay(view, Disjoint(std::move(copy)), Cause::kBlockingCopy, spare);
+    Overlay(view, Disjoint(std::move(sync)), Cause::kSync, spare);
     return views_[thread] = std::move(view);
   }
 

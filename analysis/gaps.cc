@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "device_ledger.h"
+#include "sorted_parts.h"
 
 namespace stepscope {
 namespace {
@@ -44,10 +45,12 @@ std::vector<Timed> WorksOf(const Trace& trace, int32_t device,
     }
   };
   add(trace.kernels(), WorkTable::kKernel);
+  const size_t kernels = works.size();
   add(trace.copies(), WorkTable::kCopy);
+  const size_t copies = works.size();
   add(trace.memsets(), WorkTable::kMemset);
-  std::ranges::stable_sort(works, {},
-                           [](const Timed& t) { return t.span.begin_ns; });
+  MergeSortedParts(works, {kernels, copies, works.size()},
+                   [](const Timed& t) { return t.span.begin_ns; });
   return works;
 }
 

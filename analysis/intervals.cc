@@ -9,15 +9,17 @@ std::vector<Span> Merge(std::vector<Span> spans) {
   if (!std::ranges::is_sorted(spans, {}, &Span::begin_ns)) {
     std::ranges::sort(spans, {}, &Span::begin_ns);
   }
-  std::vector<Span> merged;
+  size_t merged = 0;
   for (const Span& span : spans) {
-    if (!merged.empty() && span.begin_ns <= merged.back().end_ns) {
-      merged.back().end_ns = std::max(merged.back().end_ns, span.end_ns);
+    if (merged > 0 && span.begin_ns <= spans[merged - 1].end_ns) {
+      spans[merged - 1].end_ns =
+          std::max(spans[merged - 1].end_ns, span.end_ns);
     } else {
-      merged.push_back(span);
+      spans[merged++] = span;
     }
   }
-  return merged;
+  spans.resize(merged);
+  return spans;
 }
 
 std::vector<Span> Intersect(std::span<const Span> a, std::span<const Span> b) {

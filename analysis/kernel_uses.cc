@@ -155,6 +155,7 @@ KernelUses FindKernelUses(const Trace& trace, const Steps& steps,
   std::vector<KernelTraits> traits(trace.name_count());
   std::vector<bool> known(trace.name_count());
   Costs costs(trace);
+  found.uses.reserve(trace.kernels().size());
   for (RowId row = 0; row < trace.kernels().size(); ++row) {
     const Kernel& kernel = trace.kernels()[row];
     if (kernel.device != device) continue;

@@ -161,10 +161,11 @@ void CompareShapes(const std::vector<RankDigest>& ranks,
   }
 }
 
-// Arrivals at one meeting, by what they make the ranks wait.
-void Measure(const std::vector<RankDigest>& ranks, const Meeting& meeting,
-             const std::vector<double>& offsets, double together_ns,
-             RankComparison& comparison) {
+// Arrivals at one meeting, by what they make the ranks wait; returns the ms of
+// all of them.
+double Measure(const std::vector<RankDigest>& ranks, const Meeting& meeting,
+               const std::vector<double>& offsets, double together_ns,
+               RankComparison& comparison) {
   std::vector<double> begins;
   for (const auto& [r, i] : meeting.members) {
     begins.push_back(static_cast<double>(ranks[r].collectives[i].begin_ns -
@@ -180,6 +181,7 @@ void Measure(const std::vector<RankDigest>& ranks, const Meeting& meeting,
                     .first]
           .last;
   }
+  double all_ms = 0;
   for (size_t k = 0; k < begins.size(); ++k) {
     const auto& [r, i] = meeting.members[k];
     RankRow& row = comparison.rows[r];
@@ -189,7 +191,21 @@ void Measure(const std::vector<RankDigest>& ranks, const Meeting& meeting,
         static_cast<double>(ranks[r].collectives[i].exposed_ns));
     row.waiting_ms += wait * 1e-6;
     row.late_ms += (begins[k] - middle) * 1e-6;
+    all_ms += wait * 1e-6;
   }
+  return all_ms;
+}
+
+// Two standard errors of the mean of `values`; 0 of a single one.
+double NoiseOfMean(const std::vector<double>& values) {
+  if (values.size() < 2) return 0;
+  const auto count = static_cast<double>(values.size());
+  double sum = 0, squares = 0;
+  for (double value : values) sum += value;
+  for (double value : values) {
+    squares += (value - sum / count) * (value - sum / count);
+  }
+  return 2 * std::sqrt(squares / (count - 1) / count);
 }
 
 // What ranks expose beyond the one of their group that exposes least in the
@@ -242,9 +258,15 @@ RankComparison CompareRanks(const std::vector<RankDigest>& ranks) {
   comparison.clock_residual_us = residual_ns * 1e-3;
   const double together_ns = std::max(kTogetherShare * comparison.step_ms * 1e6,
                                       kTogetherResiduals * residual_ns);
+  std::map<int64_t, double> waits;  // by step, mean over the ranks
   for (const Meeting& meeting : meetings) {
-    Measure(ranks, meeting, offsets, together_ns, comparison);
+    waits[meeting.step] +=
+        Measure(ranks, meeting, offsets, together_ns, comparison) /
+        static_cast<double>(ranks.size());
   }
+  std::vector<double> by_step;
+  for (const auto& [step, ms] : waits) by_step.push_back(ms);
+  comparison.waiting_noise_ms = NoiseOfMean(by_step);
   for (size_t r = 0; r < comparison.rows.size(); ++r) {
     RankRow& row = comparison.rows[r];
     row.clock_offset_us = offsets[r] * 1e-3;

@@ -111,19 +111,25 @@ std::vector<double> LoaderTimes(const Trace& trace, const Steps& steps) {
   return times;
 }
 
-double MedianWithout(const std::vector<StepWindow>& windows, size_t left_out) {
-  std::vector<double> lengths;
-  for (size_t i = 0; i < windows.size(); ++i) {
-    if (i != left_out) lengths.push_back(windows[i].tiled.length());
-  }
-  return Median(std::move(lengths));
+// The median of all `sorted` but one `left_out` of them.
+double MedianWithout(const std::vector<double>& sorted, double left_out) {
+  const auto at = static_cast<size_t>(
+      std::ranges::lower_bound(sorted, left_out) - sorted.begin());
+  const auto rest = [&](size_t i) { return sorted[i < at ? i : i + 1]; };
+  const size_t half = (sorted.size() - 1) / 2;
+  return sorted.size() % 2 == 0 ? rest(half) : (rest(half - 1) + rest(half)) / 2;
 }
 
 void MarkWarmUp(std::vector<StepWindow>& windows) {
   if (windows.size() < 2) return;
+  std::vector<double> sorted;
+  for (const StepWindow& window : windows) {
+    sorted.push_back(static_cast<double>(window.tiled.length()));
+  }
+  std::ranges::sort(sorted);
   for (size_t i = 0; i < windows.size(); ++i) {
-    const double rest = MedianWithout(windows, i);
     const double length = windows[i].tiled.length();
+    const double rest = MedianWithout(sorted, length);
     if (length > kSlow * rest &&
         windows[i].one_off_ns >= kExplained * (length - rest)) {
       windows[i].kind = StepKind::kWarmUp;
@@ -143,7 +149,13 @@ void MarkOutliers(const std::vector<double>& loader_ns,
   // 1.4826 makes the median deviation of normal noise its standard deviation.
   const double spread = std::max(1.4826 * Median(deviations), 1.0);
   const double loader_median = Median(loader_ns);
-  std::vector<size_t> far, waiting;
+  // Waits for batches of about so much, in any step.
+  const auto waits_like = [&](double ns) {
+    return std::ranges::count_if(loader_ns, [&](double other) {
+      return other - loader_median >= ns / 2;
+    });
+  };
+  std::vector<size_t> far;
   for (size_t i = 0; i < windows.size(); ++i) {
     if (windows[i].kind != StepKind::kSteady ||
         lengths[i] <= kFarOut * median ||
@@ -151,13 +163,12 @@ void MarkOutliers(const std::vector<double>& loader_ns,
       continue;
     }
     far.push_back(i);
-    if (loader_ns[i] - loader_median >= (lengths[i] - median) / 2) {
-      waiting.push_back(i);
-    }
   }
   if (far.size() > kRare * windows.size()) return;
   for (size_t i : far) {
-    if (waiting.size() >= 2 && std::ranges::count(waiting, i)) continue;
+    const double waited = loader_ns[i] - loader_median;
+    const bool by_waiting = waited >= (lengths[i] - median) / 2;
+    if (by_waiting && waits_like(waited) >= 2) continue;
     windows[i].kind = StepKind::kOutlier;
   }
 }

@@ -80,9 +80,10 @@ bool IsCollectiveWait(std::string_view name) {
 }  // namespace
 
 void Overlay(std::vector<Segment>& segments, const std::vector<Claim>& claims,
-             Cause cause) {
+             Cause cause, std::vector<Segment>& spare) {
   if (claims.empty()) return;
-  std::vector<Segment> result;
+  std::vector<Segment>& result = spare;
+  result.clear();
   result.reserve(segments.size() + 2 * claims.size());
   size_t j = 0;
   for (Segment segment : segments) {
@@ -105,7 +106,7 @@ void Overlay(std::vector<Segment>& segments, const std::vector<Claim>& claims,
     }
     if (segment.length() > 0) result.push_back(segment);
   }
-  segments = std::move(result);
+  segments.swap(result);
 }
 
 std::vector<Claim> Disjoint(std::vector<Claim> claims) {
@@ -207,23 +208,25 @@ std::vector<Segment> HostTimeline(const Trace& trace, const OpTree& tree,
     communication.push_back({wait, kNone});
   }
   // The last overlay wins, so in rising precedence.
-  Overlay(segments, Disjoint(std::move(profiler)), Cause::kProfiler);
-  Overlay(segments, Disjoint(std::move(communication)), Cause::kCommunication);
-  Overlay(segments, Disjoint(std::move(gc)), Cause::kGc);
-  Overlay(segments, Disjoint(std::move(data)), Cause::kData);
+  std::vector<Segment> spare;
+  Overlay(segments, Disjoint(std::move(profiler)), Cause::kProfiler, spare);
+  Overlay(segments, Disjoint(std::move(communication)), Cause::kCommunication,
+          spare);
+  Overlay(segments, Disjoint(std::move(gc)), Cause::kGc, spare);
+  Overlay(segments, Disjoint(std::move(data)), Cause::kData, spare);
 
-  std::vector<Segment> joined;
-  joined.reserve(segments.size());
+  size_t joined = 0;
   for (const Segment& segment : segments) {
-    if (!joined.empty() && joined.back().op == segment.op &&
-        joined.back().range == segment.range &&
-        joined.back().cause == segment.cause) {
-      joined.back().end_ns = segment.end_ns;
+    Segment* last = joined > 0 ? &segments[joined - 1] : nullptr;
+    if (last != nullptr && last->op == segment.op &&
+        last->range == segment.range && last->cause == segment.cause) {
+      last->end_ns = segment.end_ns;
     } else {
-      joined.push_back(segment);
+      segments[joined++] = segment;
     }
   }
-  return joined;
+  segments.resize(joined);
+  return segments;
 }
 
 }  // namespace stepscope

@@ -40,8 +40,9 @@ struct Claim {
 // Claims in time order without overlap: where two do, the earlier keeps it.
 std::vector<Claim> Disjoint(std::vector<Claim> claims);
 // Gives what lies inside the disjoint `claims` the cause, splitting segments.
+// What `spare` holds is lost; its memory is used.
 void Overlay(std::vector<Segment>& segments, const std::vector<Claim>& claims,
-             Cause cause);
+             Cause cause, std::vector<Segment>& spare);
 
 // The threads, other than `thread`, that run backward nodes.
 std::vector<RowId> AutogradThreads(const Trace& trace, RowId thread);

@@ -70,6 +70,7 @@ void WriteRanks(const RankComparison& ranks, Json& json) {
   json.Field("steps_of_other_shapes", ranks.steps_of_other_shapes);
   json.Field("clock_residual_us", ranks.clock_residual_us);
   json.Field("waiting_ms", ranks.waiting_ms);
+  json.Field("waiting_noise_ms", ranks.waiting_noise_ms);
   json.Field("uneven_ms", ranks.uneven_ms);
   json.Key("rows");
   json.Open('[');

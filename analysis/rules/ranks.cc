@@ -212,7 +212,8 @@ bool OnlyDrifted(const RankComparison& ranks) {
 
 Verdict CheckImbalance(const RankComparison& ranks) {
   if (Straggler(ranks) != nullptr || OnlyDrifted(ranks) ||
-      ranks.waiting_ms < kWaitShare * ranks.step_ms ||
+      ranks.waiting_ms - ranks.waiting_noise_ms <
+          kWaitShare * ranks.step_ms ||
       ranks.waiting_ms * 1e3 < kResiduals * ranks.clock_residual_us) {
     return Clean();
   }
@@ -270,9 +271,9 @@ constexpr Rule kRules[] = {
      .check = &OneRankOnly,
      .reference = "PyTorch Performance Tuning Guide, distributed training: "
                   "load-balance the workload",
-     .detect = "ranks wait at least 3 % of the step, on the mean, for the last "
-               "one to arrive at collectives, and it is not one rank's doing "
-               "(straggler-rank)",
+     .detect = "ranks wait at least 3 % of the step, on the mean less two "
+               "standard errors, for the last one to arrive at collectives, "
+               "and it is not one rank's doing (straggler-rank)",
      .avoid = "clocks are aligned by the ends of collectives, not by wall "
               "clock, and waits below three times what is left of their "
               "disagreement do not count; waits that computing covers; a few "

@@ -169,6 +169,19 @@ TEST(RanksTest, ImbalanceBeginsAtThreePerCentOfTheStep) {
   EXPECT_NE(Find(waiting(3'100'000), "imbalanced-load"), nullptr);
 }
 
+// A few steps whose waits differ as much as that prove no share.
+TEST(RanksTest, WaitsThatVaryMustExceedTheirNoise) {
+  const auto waiting = [](int64_t ns, int64_t more) {
+    Job job;
+    job.late = [=](int rank, int step, int k) {
+      return rank % 2 == (step + k) % 2 ? ns + (step % 3 == 0 ? more : 0) : 0;
+    };
+    return Of(job);
+  };
+  EXPECT_NE(Find(waiting(3'500'000, 0), "imbalanced-load"), nullptr);
+  EXPECT_TRUE(IsClean(waiting(2'000'000, 4'500'000), "imbalanced-load"));
+}
+
 TEST(RanksTest, AlignsClocksByTheEndsOfCollectives) {
   Job skewed;
   skewed.late = &Changing;

@@ -172,6 +172,8 @@ struct RankComparison {
   double clock_residual_us = 0;  // typical disagreement left after aligning
   double step_ms = 0;            // mean over the ranks
   double waiting_ms = 0;         // the same
+  double waiting_noise_ms = 0;   // by which that strays by chance: two standard
+                                 // errors, from step to step
   double uneven_ms = 0;          // exposed beyond the rank that exposes least
   int64_t steps = 0;             // compared
   int64_t steps_of_other_shapes = -1;  // steps in which input shapes differ
