@@ -28,6 +28,8 @@ constexpr size_t kRanksForScore = 4;
 constexpr double kLastOfFewShare = 0.90;
 constexpr int64_t kLastOfFewTimes = 5;
 constexpr double kLastOfDrifted = 0.80;
+// Noises are two standard errors, and many a pair of ranks is compared.
+constexpr double kNoises = 1.5;
 // Of the step: what is more is no chance, however much steps vary.
 constexpr double kMostNoise = 0.05;
 constexpr double kMostDrift = 0.10;
@@ -120,7 +122,8 @@ bool WorksLonger(const RankComparison& ranks, const RankRow& straggler) {
       std::min(straggler.late_ms, WaitOfOthers(ranks, straggler));
   const double least =
       std::max({kLateShare * ranks.step_ms, kLateByWork * late_ms,
-                std::min(std::hypot(straggler.noise_ms, Median(noises)),
+                std::min(kNoises * std::hypot(straggler.noise_ms,
+                                              Median(noises)),
                          kMostNoise * ranks.step_ms)});
   return straggler.host_ms - Median(hosts) >= least ||
          straggler.loading_ms - Median(loaders) >= least ||
@@ -299,7 +302,7 @@ constexpr Rule kRules[] = {
          "is always last, and ranks whose hosts drifted apart stay apart; "
          "so its own host, loader or device must work longer, by 1 % of the "
          "step, half of its lateness, and what two means of such steps differ "
-         "by chance (5 % of the step at most)",
+         "by chance (three standard errors; 5 % of the step at most)",
      .fix_cpp = "by its cause: the report names what that rank spends more "
                 "time on",
      .fix_python = "by its cause: the report names what that rank spends more "
