@@ -78,6 +78,12 @@ void Builder::CollectWorks() {
   // From the first launch on: its work may still run when the steps begin.
   window_ = {steps_.windows.front().host.begin_ns,
              steps_.windows.back().host.end_ns};
+  // Of what was launched earlier, that which still runs.
+  for (const Loose& loose : loose_) {
+    if (loose.work->end_ns > window_.begin_ns) {
+      from_ns_ = std::min(from_ns_, LaunchedNs(*loose.work));
+    }
+  }
   std::erase_if(loose_, [&](const Loose& loose) {
     return LaunchedNs(*loose.work) < from_ns_ ||
            LaunchedNs(*loose.work) >= window_.end_ns;

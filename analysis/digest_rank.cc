@@ -1,6 +1,7 @@
 #include <stepscope/ranks.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <string_view>
 
@@ -116,6 +117,11 @@ RankDigest DigestRank(const Trace& trace) {
   digest.collectives = Shared(measured);
   digest.host_ms = HostMs(measured);
   digest.noise_ms = NoiseOfMeanMs(measured);
+  digest.host_noise_ms =
+      digest.noise_ms *
+      std::sqrt(static_cast<double>(measured.steps.steady.size()) /
+                static_cast<double>(std::max<size_t>(
+                    measured.replayed.steps.steady.size(), 1)));
   if (measured.steps.thread != kNone) {
     digest.step_shapes = StepShapes(measured);
   }

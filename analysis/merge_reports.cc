@@ -160,11 +160,14 @@ void MergeTimes(const Ranks& ranks, Report& run) {
 void MergeSteps(const Ranks& ranks, Report& run) {
   const double share = 1.0 / static_cast<double>(ranks.size());
   std::map<int64_t, StepTimes> steps;
-  std::map<int64_t, size_t> seen;
+  std::map<int64_t, std::set<const RankDigest*>> seen;
   for (const RankDigest& rank : ranks) {
     for (const StepTimes& one : rank.report.step_times) {
       StepTimes& sum = steps[one.number];
-      if (++seen[one.number] == 1 || sum.kind == "steady") sum.kind = one.kind;
+      if (seen[one.number].empty() || sum.kind == "steady") {
+        sum.kind = one.kind;
+      }
+      if (!seen[one.number].insert(&rank).second) continue;  // numbered twice
       sum.number = one.number;
       sum.ms += share * one.ms;
       for (const auto& [cause, ms] : one.time_split_ms) {
@@ -172,9 +175,14 @@ void MergeSteps(const Ranks& ranks, Report& run) {
       }
     }
   }
+  int64_t steady = 0;
   for (auto& [number, step] : steps) {
-    if (seen[number] != ranks.size()) continue;
+    if (seen[number].size() != ranks.size()) continue;
+    steady += step.kind == "steady";
     run.step_times.push_back(std::move(step));
+  }
+  if (static_cast<int64_t>(run.step_times.size()) == run.steps.count) {
+    run.steps.steady = steady;
   }
 }
 

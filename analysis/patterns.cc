@@ -154,7 +154,7 @@ std::vector<UnusedGraph> FindUnusedGraphs(const Trace& trace,
 }
 
 std::vector<RowId> OpeningLoads(const Trace& trace, RowId thread) {
-  std::vector<int64_t> begins;  // of the passes
+  std::vector<Span> passes;
   std::vector<std::pair<int64_t, RowId>> loads;
   if (thread == kNone) return {};
   for (RowId row = 0; row < trace.ranges().size(); ++row) {
@@ -162,20 +162,21 @@ std::vector<RowId> OpeningLoads(const Trace& trace, RowId thread) {
     if (range.thread != thread) continue;
     if (range.kind == RangeKind::kPhase &&
         trace.name(range.name) == "validate") {
-      begins.push_back(range.begin_ns);
+      passes.push_back({range.begin_ns, range.end_ns});
     } else if (range.kind == RangeKind::kLoader) {
       loads.push_back({range.begin_ns, row});
     }
   }
-  std::ranges::sort(begins);
+  passes = Merge(std::move(passes));
   std::ranges::sort(loads);
   std::vector<RowId> openings;
   size_t pass = 0;
   for (const auto& [begin_ns, row] : loads) {
-    if (pass == begins.size()) break;
-    if (begin_ns < begins[pass]) continue;
+    while (pass < passes.size() && passes[pass].end_ns <= begin_ns) ++pass;
+    if (pass == passes.size()) break;
+    if (begin_ns < passes[pass].begin_ns) continue;
     openings.push_back(row);
-    while (pass < begins.size() && begins[pass] <= begin_ns) ++pass;
+    ++pass;  // what follows in it is prefetched
   }
   std::ranges::sort(openings);
   return openings;

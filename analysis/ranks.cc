@@ -130,6 +130,7 @@ void FillRows(const std::vector<RankDigest>& ranks,
     row.source = report.run.source;
     row.step_ms = report.steps.mean_ms;
     row.noise_ms = rank.noise_ms;
+    row.host_noise_ms = rank.host_noise_ms;
     row.host_ms = rank.host_ms;
     const auto data = report.phases_ms.find("data");
     if (data != report.phases_ms.end()) row.loading_ms = data->second;

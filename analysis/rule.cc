@@ -63,8 +63,10 @@ Gain PredictDifference(const Measured& measured, const Edit& edit) {
   };
   Gain gain;
   gain.expected_ms = (now - replay.StepNs(edit)) * 1e-6;
-  const double noise = std::abs(gain.expected_ms) * RobustCov(measured) /
-                       std::sqrt(std::max<double>(measured.stats.steady, 1));
+  const double steps = std::max<double>(
+      static_cast<double>(measured.replayed.steps.steady.size()), 1);
+  const double noise =
+      std::abs(gain.expected_ms) * RobustCov(measured) / std::sqrt(steps);
   // Nothing of what is varied below plays a part in it.
   const bool certain =
       replay.device() != nullptr && edit.scales.empty() && edit.workers < 0;

@@ -19,6 +19,8 @@ constexpr double kFarOut = 1.5;
 constexpr double kExplained = 0.3;
 constexpr double kOutlierZ = 3.5;
 constexpr size_t kStepsToJudgeOutliers = 5;
+// Of the mean step: a part that is off by more does not stand for the whole.
+constexpr double kStretchError = 0.01;
 // Slow steps that are more of them than this are how the run goes.
 constexpr double kRare = 0.25;
 
@@ -137,8 +139,9 @@ void MarkWarmUp(std::vector<StepWindow>& windows) {
   }
 }
 
-// Slow steps that keep coming back, or that come of waiting for batches more
-// than once (every so many steps, when workers are too few), are no outliers.
+// Slow steps that keep coming back, or that wait for their batches about as
+// long as another one (every so many steps, when workers are too few), are no
+// outliers.
 void MarkOutliers(const std::vector<double>& loader_ns,
                   std::vector<StepWindow>& windows) {
   if (windows.size() < kStepsToJudgeOutliers) return;
@@ -149,11 +152,17 @@ void MarkOutliers(const std::vector<double>& loader_ns,
   // 1.4826 makes the median deviation of normal noise its standard deviation.
   const double spread = std::max(1.4826 * Median(deviations), 1.0);
   const double loader_median = Median(loader_ns);
-  // Waits for batches of about so much, in any step.
-  const auto waits_like = [&](double ns) {
-    return std::ranges::count_if(loader_ns, [&](double other) {
-      return other - loader_median >= ns / 2;
-    });
+  // Whether another step waits about as long for its batches.
+  const auto waits_like = [&](size_t step) {
+    const double ns = loader_ns[step] - loader_median;
+    for (size_t i = 0; i < windows.size(); ++i) {
+      const double other = loader_ns[i] - loader_median;
+      if (i != step && windows[i].kind != StepKind::kWarmUp &&
+          other >= ns / 2 && other <= 2 * ns) {
+        return true;
+      }
+    }
+    return false;
   };
   std::vector<size_t> far;
   for (size_t i = 0; i < windows.size(); ++i) {
@@ -168,7 +177,7 @@ void MarkOutliers(const std::vector<double>& loader_ns,
   for (size_t i : far) {
     const double waited = loader_ns[i] - loader_median;
     const bool by_waiting = waited >= (lengths[i] - median) / 2;
-    if (by_waiting && waits_like(waited) >= 2) continue;
+    if (by_waiting && waits_like(i)) continue;
     windows[i].kind = StepKind::kOutlier;
   }
 }
@@ -227,6 +236,7 @@ Stretch StretchOf(const Steps& steps, size_t most) {
   for (size_t first = 1; first + most <= steady.size(); ++first) {
     if (off(first) < off(best)) best = first;
   }
+  if (off(best) > kStretchError * mean) return {.steps = steps};
   const size_t begin = steady[best];
   const size_t end = steady[best + most - 1] + 1;
   Stretch stretch;

@@ -59,7 +59,8 @@ struct Stretch {
 };
 
 // All steps; of a long recording `most` steady ones in a row, with what lies
-// between them, whose mean is nearest to that of all.
+// between them, whose mean is nearest to that of all. If it is off by more than
+// 1 %, they do not stand for all, and all are replayed.
 Stretch StretchOf(const Steps& steps, size_t most);
 
 // REQUIRES: values is not empty.

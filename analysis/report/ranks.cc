@@ -80,6 +80,7 @@ void WriteRanks(const RankComparison& ranks, Json& json) {
     json.Field("source", row.source);
     json.Field("step_ms", row.step_ms);
     json.Field("noise_ms", row.noise_ms);
+    json.Field("host_noise_ms", row.host_noise_ms);
     json.Field("busy_ms", row.busy_ms);
     json.Field("exposed_ms", row.exposed_ms);
     json.Field("waiting_ms", row.waiting_ms);

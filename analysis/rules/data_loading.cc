@@ -117,25 +117,28 @@ Verdict CheckSyncDataLoading(const Measured& m) {
   }
   finding.wrong_if =
       "the batches come from a source that cannot be read from another thread";
+  const double movable = std::max(0.0, data - opening);
 
   if (!m.replay.check().speaks) {
     finding.assumption =
         "at best: all of the loading overlaps with the step, on " +
         Count(count - 1, "free core");
     finding = LoaderFix(m, std::move(finding), {.workers = count});
-    return Fire(Sized(m, std::move(finding), {}, data));
+    return Fire(Sized(m, std::move(finding), {}, movable));
   }
 
   std::vector<Edit> edits = WorkerEdits(m, 1, count);
   const Edit& best = edits[0];
-  finding = Sized(m, std::move(finding), best, data);
+  finding = Sized(m, std::move(finding), best, movable);
   if (finding.gain.expected_ms < GateMs(m)) {
     finding.gain_is = GainKind::kNone;
     finding.gain = Gain();
     finding.speedup = 0;
-    finding.evidence += " A worker would not help here: " +
-                        Count(m.replay.program().cores, "core") +
-                        " are already kept busy by the intra-op threads.";
+    if (movable * 1e-6 >= GateMs(m)) {
+      finding.evidence += " A worker would not help here: " +
+                          Count(m.replay.program().cores, "core") +
+                          " are already kept busy by the intra-op threads.";
+    }
     finding.fix_cpp = "decode less: smaller files, cached or uint8 tensors";
     finding.fix_python = finding.fix_cpp;
     return Fire(std::move(finding));

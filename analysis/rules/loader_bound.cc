@@ -46,7 +46,10 @@ std::vector<double> OpeningWaits(const Measured& m) {
     const auto window = std::ranges::upper_bound(
         m.steps.windows, load.begin_ns, {},
         [](const StepWindow& step) { return step.host.begin_ns; });
-    if (window == m.steps.windows.begin()) continue;
+    if (window == m.steps.windows.begin() ||
+        load.begin_ns >= std::prev(window)->host.end_ns) {
+      continue;
+    }
     waits[static_cast<size_t>(std::prev(window) - m.steps.windows.begin())] +=
         static_cast<double>(load.end_ns - load.begin_ns);
   }
@@ -117,8 +120,18 @@ bool MakesIterator(const Measured& m, const Span& step) {
 struct Restarts {
   double lost_ns = 0;  // per step, above the usual wait
   int64_t count = 0;   // steps
-  bool validating = false;
 };
+
+// Steps that wait for the first batch of a validation pass.
+Restarts FindOpenings(const StepWaits& waits) {
+  Restarts openings;
+  for (double ns : waits.openings) {
+    openings.lost_ns += ns;
+    openings.count += ns >= kUsualWaitNs;
+  }
+  openings.lost_ns /= static_cast<double>(waits.openings.size());
+  return openings;
+}
 
 // Steps that wait for workers to be started again. The first step is nobody's
 // fault.
@@ -126,14 +139,7 @@ Restarts FindRestarts(const Measured& m, const StepWaits& waits) {
   Restarts restarts;
   if (waits.waits.size() < 3) return restarts;
   const double usual = std::max(Median(waits.waits), kUsualWaitNs);
-  for (size_t i = 0; i < waits.waits.size(); ++i) {
-    if (waits.openings[i] >= usual) {
-      restarts.lost_ns += waits.openings[i];
-      ++restarts.count;
-      restarts.validating = true;
-      continue;
-    }
-    if (i == 0) continue;
+  for (size_t i = 1; i < waits.waits.size(); ++i) {
     if (waits.waits[i] < kRestart * usual ||
         !MakesIterator(m, m.steps.windows[waits.steps[i]].host)) {
       continue;
@@ -200,39 +206,58 @@ Finding Describe(const Measured& m, const Loading& loading, int workers,
   return finding;
 }
 
+// "5 steps of 40 begin ..., which costs 12 ms spread over all steps."
+std::string CostOf(const Restarts& restarts, const StepWaits& waits,
+                   const std::string& what) {
+  return Count(restarts.count, "step") + " of " +
+         std::to_string(waits.waits.size()) +
+         (restarts.count == 1 ? " begins " : " begin ") + what +
+         ", which costs " + Milliseconds(restarts.lost_ns * 1e-6) +
+         " spread over all steps.";
+}
+
+// The gain is of a mean step, odd ones with it: where these waits are.
+Verdict TellAtMost(const Measured& m, Finding finding, double ns) {
+  finding.gain_is = GainKind::kBound;
+  finding.gain = {ns * 1e-6, 0, ns * 1e-6};
+  finding.of_ms = m.stats.all_mean_ms;
+  return Fire(std::move(finding));
+}
+
 Verdict TellRestarts(const Measured& m, const Loading& loading, int workers,
                      const StepWaits& waits, const Restarts& restarts) {
   Finding finding = Describe(m, loading, workers, waits);
-  const std::string steps =
-      Count(restarts.count, "step") + " of " +
-      std::to_string(waits.waits.size()) +
-      (restarts.count == 1 ? " begins" : " begin") +
-      (restarts.validating ? " to validate with no batch ready"
-                           : " with workers that are started again");
-  const std::string cost = ", which costs " +
-                           Milliseconds(restarts.lost_ns * 1e-6) +
-                           " spread over all steps.";
-  if (restarts.validating) {
-    // What the training thread waits for otherwise is no fault.
-    finding.evidence = steps + cost;
-    finding.where = "validate";
-    finding.assumption = "validation comes as often as in this recording";
-    finding.fix_cpp =
-        "keep the batches of validation in memory, or ask its loader for the "
-        "first one before the last training step; validate less often";
-    finding.fix_python =
-        "keep the batches of validation in memory, or call iter(loader) before "
-        "the last training step; validate less often";
-  } else {
-    finding.evidence += " " + steps + cost;
-    finding.assumption = "an epoch is as long as in this recording";
-    finding.fix_cpp =
-        "keep one DataLoader for all epochs, and its threads alive";
-    finding.fix_python = "DataLoader(..., persistent_workers=True)";
+  finding.evidence +=
+      " " + CostOf(restarts, waits, "with workers that are started again");
+  finding.assumption = "an epoch is as long as in this recording";
+  finding.fix_cpp = "keep one DataLoader for all epochs, and its threads alive";
+  finding.fix_python = "DataLoader(..., persistent_workers=True)";
+  return TellAtMost(m, std::move(finding), restarts.lost_ns);
+}
+
+Verdict TellOpenings(const Measured& m, const StepWaits& waits,
+                     const Restarts& openings) {
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  // samples/measure/remedies.cc knows the finding by "no batch ready".
+  finding.evidence =
+      CostOf(openings, waits, "to validate with no batch ready");
+  finding.where = "validate";
+  finding.assumption = "validation comes as often as in this recording";
+  finding.fix_cpp =
+      "keep the batches of validation in memory, or ask its loader for the "
+      "first one before the last training step; validate less often";
+  finding.fix_python =
+      "keep the batches of validation in memory, or call iter(loader) before "
+      "the last training step; validate less often";
+  finding.wrong_if = "the waits stop once the workers have warmed up";
+  for (RowId row : OpeningLoads(m.trace, m.steps.thread)) {
+    if (finding.examples.size() == 3) break;
+    const Range& load = m.trace.ranges()[row];
+    finding.examples.push_back({-1, load.begin_ns, load.end_ns,
+                                std::string(m.trace.name(load.name))});
   }
-  finding.gain_is = GainKind::kBound;
-  finding.gain = {restarts.lost_ns * 1e-6, 0, restarts.lost_ns * 1e-6};
-  return Fire(std::move(finding));
+  return TellAtMost(m, std::move(finding), openings.lost_ns);
 }
 
 // The cores have no room for another worker.
@@ -263,10 +288,14 @@ Verdict CheckLoaderBound(const Measured& m) {
   }
   const bool in_beat = beat > 0 && waits.mean_ns >= kWaitShare * m.step_ns();
   if (!often && !in_beat) {
-    const bool costly = restarts.lost_ns >= 0.01 * m.step_ns() &&
-                        restarts.lost_ns * 1e-6 >= 0.1;
-    return costly ? TellRestarts(m, loading, workers, waits, restarts)
-                  : Clean();
+    const Restarts openings = FindOpenings(waits);
+    const bool opens = openings.lost_ns > restarts.lost_ns;
+    const double lost_ns = opens ? openings.lost_ns : restarts.lost_ns;
+    if (lost_ns < 0.01 * m.stats.all_mean_ms * 1e6 || lost_ns * 1e-6 < 0.1) {
+      return Clean();
+    }
+    return opens ? TellOpenings(m, waits, openings)
+                 : TellRestarts(m, loading, workers, waits, restarts);
   }
   if (waits.mean_ns * 1e-6 < GateMs(m)) return Clean();
 

@@ -115,14 +115,14 @@ bool WorksLonger(const RankComparison& ranks, const RankRow& straggler) {
     hosts.push_back(row.host_ms);
     loaders.push_back(row.loading_ms);
     devices.push_back(DeviceMs(row));
-    noises.push_back(row.noise_ms);
+    noises.push_back(row.host_noise_ms);
   }
   // Lateness adds up over the collectives of a step, work does not.
   const double late_ms =
       std::min(straggler.late_ms, WaitOfOthers(ranks, straggler));
   const double least =
       std::max({kLateShare * ranks.step_ms, kLateByWork * late_ms,
-                std::min(kNoises * std::hypot(straggler.noise_ms,
+                std::min(kNoises * std::hypot(straggler.host_noise_ms,
                                               Median(noises)),
                          kMostNoise * ranks.step_ms)});
   return straggler.host_ms - Median(hosts) >= least ||
@@ -215,7 +215,8 @@ bool OnlyDrifted(const RankComparison& ranks) {
 
 Verdict CheckImbalance(const RankComparison& ranks) {
   if (Straggler(ranks) != nullptr || OnlyDrifted(ranks) ||
-      ranks.waiting_ms - ranks.waiting_noise_ms <
+      ranks.waiting_ms - std::min(ranks.waiting_noise_ms,
+                                  kMostNoise * ranks.step_ms) <
           kWaitShare * ranks.step_ms ||
       ranks.waiting_ms * 1e3 < kResiduals * ranks.clock_residual_us) {
     return Clean();
@@ -275,7 +276,7 @@ constexpr Rule kRules[] = {
      .reference = "PyTorch Performance Tuning Guide, distributed training: "
                   "load-balance the workload",
      .detect = "ranks wait at least 3 % of the step, on the mean less two "
-               "standard errors, for the last one to arrive at collectives, "
+               "standard errors (5 % of the step at most), for the last one to arrive at collectives, "
                "and it is not one rank's doing (straggler-rank)",
      .avoid = "clocks are aligned by the ends of collectives, not by wall "
               "clock, and waits below three times what is left of their "

@@ -120,6 +120,24 @@ TEST(DeviceReplayTest, OfManyStepsAPartIsReplayedAndStandsForAll) {
               0.01 * run.measured.stats.mean_ms);
 }
 
+// Nothing waits for the device: it is steps behind the host, and the part that
+// is replayed begins in the middle of that.
+TEST(DeviceReplayTest, APartOfALoopThatRunsBehindStandsForAll) {
+  constexpr int kMany = 300;
+  const auto body = [](double us) {
+    return [us](GpuLoop& loop) { ManyKernels(loop, 20, us, 5); };
+  };
+  const Recorded run(body(60), kMany);
+  EXPECT_EQ(run.measured.replay.device()->steady.size(), 128u);
+  ASSERT_TRUE(run.check().speaks) << run.check().why_not;
+  Edit edit;
+  for (const WorkRef& ref : run.Kernels("some_kernel")) {
+    edit.scales.push_back({.work = ref, .factor = 0.3});
+  }
+  const double truth = Truth(body(18), kMany);
+  EXPECT_NEAR(run.After(edit), truth, 0.05 * truth);
+}
+
 TEST(DeviceReplayTest, SpeaksForALoopThatTheDeviceHoldsUp) {
   const Recorded run([](GpuLoop& loop) {
     ManyKernels(loop, 50, 60, 5);

@@ -4,7 +4,10 @@
 
 #include <array>
 #include <random>
+#include <utility>
 #include <vector>
+
+#include "sorted_parts.h"
 
 namespace stepscope {
 namespace {
@@ -74,6 +77,18 @@ TEST(IntervalsTest, MergeDropsEmptyAndReversedSpans) {
 
 TEST(IntervalsTest, SpansThatTouchBecomeOne) {
   EXPECT_EQ(Merge({{5, 9}, {0, 5}}), (std::vector<Span>{{0, 9}}));
+}
+
+// Rows of three tables, each sorted: a number, and where it came from.
+TEST(MergeSortedPartsTest, EqualRowsKeepTheOrderOfTheirTables) {
+  using Row = std::pair<int, char>;
+  std::vector<Row> rows = {{1, 'a'}, {3, 'a'}, {3, 'A'}, {2, 'c'}, {3, 'c'}};
+  MergeSortedParts(rows, {3, 3, 5}, &Row::first);
+  EXPECT_EQ(rows, (std::vector<Row>{
+                      {1, 'a'}, {2, 'c'}, {3, 'a'}, {3, 'A'}, {3, 'c'}}));
+  std::vector<Row> none;
+  MergeSortedParts(none, {0, 0}, &Row::first);
+  EXPECT_TRUE(none.empty());
 }
 
 }  // namespace

@@ -182,6 +182,15 @@ TEST(RanksTest, WaitsThatVaryMustExceedTheirNoise) {
   EXPECT_TRUE(IsClean(waiting(2'000'000, 4'500'000), "imbalanced-load"));
 }
 
+TEST(RanksTest, LargeWaitsAreTimeLostHoweverMuchTheyVary) {
+  Job job;
+  job.late = [](int rank, int step, int k) {
+    const int64_t ns = step % 3 == 2 ? 25'000'000 : 1'000'000;
+    return rank % 2 == (step + k) % 2 ? ns : 0;
+  };
+  EXPECT_NE(Find(Of(job), "imbalanced-load"), nullptr);
+}
+
 TEST(RanksTest, AlignsClocksByTheEndsOfCollectives) {
   Job skewed;
   skewed.late = &Changing;
@@ -252,7 +261,9 @@ TEST(RanksTest, ARankThatIsLateButDoesNotWorkLongerIsNoStraggler) {
 // A report on ranks whose steps vary so that their means stray by `noise_ms`.
 Report WithNoise(const Job& job, double noise_ms) {
   std::vector<RankDigest> ranks = Digests(job);
-  for (RankDigest& rank : ranks) rank.noise_ms = noise_ms;
+  for (RankDigest& rank : ranks) {
+    rank.noise_ms = rank.host_noise_ms = noise_ms;
+  }
   return AnalyzeRanks(ranks);
 }
 
@@ -345,8 +356,13 @@ TEST(RanksTest, AStepThatOneRankLeavesOutIsToldOfTheRun) {
   EXPECT_NEAR(report.step_times[1].ms, 100, 1);
   EXPECT_EQ(report.step_times[2].kind, "checkpoint");
   EXPECT_NEAR(report.step_times[2].ms, 115, 1);
+  EXPECT_EQ(report.steps.steady, kSteps - 1);
   EXPECT_NE(ToText(report, {}).find("with a checkpoint"), std::string::npos)
       << ToText(report, {});
+  // Another rank leaves out another one.
+  ranks[0].report.step_times[4].kind = "slow";
+  ranks[0].report.steps.steady -= 1;
+  EXPECT_EQ(AnalyzeRanks(ranks).steps.steady, kSteps - 2);
 }
 
 TEST(RanksTest, TimesAreMeansOverTheRanks) {

@@ -216,6 +216,14 @@ TEST(StepsTest, AStretchHoldsTheOddStepsWithinIt) {
   EXPECT_EQ(stretch.begin_ns, INT64_MIN);
 }
 
+TEST(StepsTest, WhereNoPartHasTheMeanOfAllAllAreTheStretch) {
+  const Steps steps =
+      FindSteps(StepsOf({100, 100, 100, 100, 120, 120, 120, 120}));
+  ASSERT_EQ(steps.steady.size(), 8u);
+  EXPECT_EQ(StretchOf(steps, 2).steps.windows.size(), 2u);  // 100 and 120
+  EXPECT_EQ(StretchOf(steps, 1).steps.windows.size(), 8u);
+}
+
 TEST(StepsTest, FewStepsAreAStretch) {
   const Steps steps = FindSteps(StepsOf({100, 110, 105}));
   const Stretch stretch = StretchOf(steps, 3);

@@ -33,6 +33,8 @@ struct RankDigest {
   double host_ms = -1;
   // Two standard errors of the mean step.
   double noise_ms = 0;
+  // The same of host_ms, which may be a mean over fewer steps.
+  double host_noise_ms = 0;
 };
 
 // Thread-safe for one const Trace.

@@ -151,6 +151,7 @@ struct RankRow {
   std::string source;  // the file
   double step_ms = 0;
   double noise_ms = 0;    // by which a mean of its steps strays by chance
+  double host_noise_ms = 0;  // the same of host_ms
   double busy_ms = 0;     // its device, or its training thread, computing
   double exposed_ms = 0;  // collectives that no computing covers,
   double waiting_ms = 0;  // of which until the last rank was there

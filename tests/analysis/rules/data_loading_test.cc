@@ -59,26 +59,31 @@ TEST(SyncDataLoadingTest, IgnoresBatchesThatComeFromMemory) {
   EXPECT_TRUE(Promises(Analyze(Simulate(loop).trace), "sync-data-loading"));
 }
 
-TEST(SyncDataLoadingTest, AWorkerHasNoFirstBatchOfValidationReady) {
+// Steps of 50 ms, and 20 ms of validation with a batch of its own.
+Report Validating(int load_ms, int open_ms) {
   GpuText run;
   run.Line("run usable_cores=4 training_thread=0");
   run.Line("loader kind=threads workers=0 train");
   run.Line("settings 1 step=0 intra_op_threads=1");
-  const auto load = [&] {
-    run.Range(30'000,
+  const auto load = [&](int ms) {
+    run.Range(ms * 1000,
               "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
               "kind=loader");
   };
   for (int step = 0; step < 6; ++step) {
-    load();
+    if (load_ms > 0) load(load_ms);
     run.Op(50'000, "aten::mm");
     run.Begin("range", "validate", "kind=phase");
-    load();
+    if (open_ms > 0) load(open_ms);
     run.Op(20'000, "aten::mm");
     run.End();
     run.EndStep();
   }
-  const Report report = run.Analyzed();
+  return run.Analyzed();
+}
+
+TEST(SyncDataLoadingTest, AWorkerHasNoFirstBatchOfValidationReady) {
+  const Report report = Validating(30, 30);
   const Finding* finding = Find(report, "sync-data-loading");
   ASSERT_NE(finding, nullptr);
   ASSERT_EQ(finding->gain_is, GainKind::kPredicted);
@@ -86,6 +91,22 @@ TEST(SyncDataLoadingTest, AWorkerHasNoFirstBatchOfValidationReady) {
   EXPECT_NE(finding->evidence.find("30.0 ms of it are the first batches"),
             std::string::npos)
       << finding->evidence;
+}
+
+TEST(SyncDataLoadingTest, FirstBatchesOfValidationAloneAreNoWorkersToMake) {
+  const Report report = Validating(0, 30);
+  EXPECT_FALSE(Promises(report, "sync-data-loading"));
+  const Finding* finding = Find(report, "sync-data-loading");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->evidence.find("kept busy"), std::string::npos)
+      << finding->evidence;
+}
+
+TEST(SyncDataLoadingTest, BatchesBehindAPassThatLoadsNothingAreNotItsOwn) {
+  const Report report = Validating(30, 0);
+  const Finding* finding = Find(report, "sync-data-loading");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 30, 2);
 }
 
 TEST(SyncDataLoadingTest, IgnoresLoadingBelowOnePerCentOfTheStep) {

@@ -201,6 +201,11 @@ TEST(DebugApiTest, PredictsTheStackTracesOfNodesThatNoBackwardPassVisits) {
   const Finding* finding = Find(report, "debug-api-on");
   ASSERT_NE(finding, nullptr);
   EXPECT_NEAR(finding->gain.expected_ms, 2 * 10 * (5 - 1.5), 2);
+  // Without gradients in validation, those of its nodes are gone.
+  const Finding* validation = Find(report, "grad-in-validation");
+  ASSERT_NE(validation, nullptr);
+  EXPECT_NEAR(validation->gain.expected_ms, 10 * (5 - 1.5), 2);
+  EXPECT_NE(validation->assumption.find("stack traces"), std::string::npos);
 }
 
 }  // namespace
