@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "words.h"
 
@@ -10,11 +12,43 @@ namespace stepscope {
 namespace {
 
 constexpr double kHealthy = 0.5;  // of the step spent computing
+// Of the step, what matters where steps vary no more than that.
+constexpr double kMatters = 0.03;
+constexpr double kVaries = 0.05;
+constexpr size_t kHeldBackShown = 3;
 
 template <typename Enum, size_t kSize>
 const char* NameIn(const std::array<const char*, kSize>& names, Enum value) {
   const auto index = static_cast<size_t>(value);
   return index < kSize ? names[index] : "unknown";
+}
+
+// Notes that would be advice if the steps varied less, the largest first:
+// "zero-grad-kernels (-18 ms), ...". Empty if there are none.
+std::string HeldBack(const Report& report) {
+  if (report.steps.cov <= kVaries) return "";
+  std::vector<std::pair<double, const Finding*>> held;
+  for (const Finding& finding : report.findings) {
+    const double step =
+        finding.of_ms > 0 ? finding.of_ms : report.steps.mean_ms;
+    const bool bound = finding.gain_is == GainKind::kBound;
+    // As everywhere, a bound counts half.
+    const double ms = finding.gain.expected_ms * (bound ? 0.5 : 1);
+    if (!IsNote(finding) || finding.gain_is == GainKind::kNone ||
+        ms < kMatters * step) {
+      continue;
+    }
+    held.push_back({-ms, &finding});
+  }
+  std::ranges::sort(held, {}, &std::pair<double, const Finding*>::first);
+  std::string text;
+  for (size_t i = 0; i < std::min(held.size(), kHeldBackShown); ++i) {
+    const Finding& finding = *held[i].second;
+    text += (text.empty() ? "" : ", ") + finding.id + " (" +
+            (finding.gain_is == GainKind::kBound ? "at most " : "") + "-" +
+            Milliseconds(finding.gain.expected_ms) + ")";
+  }
+  return text + (held.size() > kHeldBackShown ? ", ..." : "");
 }
 
 }  // namespace
@@ -155,6 +189,12 @@ std::string VerdictInWords(const Report& report) {
       });
   if (damaged) return "No verdict: the recording is incomplete, see above.";
   if (report.clean.empty()) return "Nothing could be checked.";
+  const std::string held = HeldBack(report);
+  if (!held.empty()) {
+    return "No verdict: steps vary by " + Percent(report.steps.cov) +
+           ", and what does not stand out of that is held back: " + held +
+           ". Record more steps, or on a calmer machine; --verbose tells all.";
+  }
   const std::string checks =
       Count(static_cast<int64_t>(report.clean.size()), "check") +
       " found nothing worth changing";

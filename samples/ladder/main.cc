@@ -34,9 +34,19 @@ std::string Today() {
   return text;
 }
 
+// What was asked for; not where its files lie on this machine.
 std::string CommandOf(std::span<const char* const> args) {
   std::string text = "ladder";
-  for (const char* arg : args) text += std::string(" ") + arg;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const std::string arg = args[i];
+    const std::string flag = arg.substr(0, arg.find('='));
+    if (flag == "--resnet" || flag == "--work" || flag == "--results" ||
+        flag == "--limit") {
+      if (flag == arg) ++i;  // its value
+      continue;
+    }
+    text += " " + arg;
+  }
   return text;
 }
 

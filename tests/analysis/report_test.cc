@@ -6,6 +6,7 @@
 #include <string>
 
 #include "analysis/simulator.h"
+#include "report/labels.h"
 #include "report/words.h"
 #include "support/random_trace.h"
 #include "support/trace_text.h"
@@ -111,6 +112,33 @@ TEST(TextReportTest, AHealthyRunSaysSo) {
       ToText(Analyze(Simulate({.ops = Ops(40, 5), .threads = 2}).trace), {});
   EXPECT_TRUE(Contains(text, "Healthy")) << text;
   EXPECT_FALSE(Contains(text, "Do 1")) << text;
+}
+
+TEST(TextReportTest, WhatNoiseHidesIsNotCalledHealthy) {
+  Report report;
+  report.steps = {.count = 6, .steady = 6, .mean_ms = 300, .cov = 0.2};
+  report.time_split_ms = {{"compute", 200}, {"host_code", 100}};
+  report.clean = {"sync-data-loading"};
+  Finding note;
+  note.id = "zero-grad-kernels";
+  note.severity = FindingSeverity::kNote;
+  note.status = FindingStatus::kOk;
+  note.gain_is = GainKind::kPredicted;
+  note.gain = {.expected_ms = 18};
+  report.findings = {note};
+  EXPECT_TRUE(Contains(VerdictInWords(report),
+                       "No verdict: steps vary by 20 %"))
+      << VerdictInWords(report);
+  EXPECT_TRUE(Contains(VerdictInWords(report), "zero-grad-kernels (-18.0 ms)"))
+      << VerdictInWords(report);
+  // Half a bound counts; and calm steps hide nothing.
+  report.findings[0].gain_is = GainKind::kBound;
+  report.findings[0].gain.expected_ms = 17;
+  EXPECT_TRUE(Contains(VerdictInWords(report), "Healthy"));
+  report.findings[0].gain.expected_ms = 19;
+  EXPECT_TRUE(Contains(VerdictInWords(report), "(at most -19.0 ms)"));
+  report.steps.cov = 0.05;
+  EXPECT_TRUE(Contains(VerdictInWords(report), "Healthy"));
 }
 
 TEST(TextReportTest, LossesStandAtTheTop) {

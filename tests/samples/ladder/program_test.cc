@@ -43,6 +43,7 @@ TEST_F(LadderProgramTest, TheCpuPartAndItsPictureAreWritten) {
   EXPECT_THAT(text, Not(HasSubstr("Not yet run on a CPU.")));
   EXPECT_THAT(*measure::ReadFile(folder_.path() + "/ladder_cpu.svg"),
               HasSubstr("a loader worker"));
+  EXPECT_THAT(text, HasSubstr("`ladder --steps=12 --pairs=2`"));
   EXPECT_FALSE(std::filesystem::exists(results_ + ".new"));
 }
 
