@@ -79,8 +79,7 @@ std::vector<std::pair<int64_t, uint64_t>> StepShapes(const Measured& m) {
     const auto begin_of = [&](RowId row) {
       return m.trace.ops()[row].begin_ns;
     };
-    for (auto it =
-             std::ranges::lower_bound(rows, host.begin_ns, {}, begin_of);
+    for (auto it = std::ranges::lower_bound(rows, host.begin_ns, {}, begin_of);
          it != rows.end() && begin_of(*it) < host.end_ns; ++it) {
       const Op& op = m.trace.ops()[*it];
       if (op.inputs == kNone) continue;

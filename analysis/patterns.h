@@ -38,9 +38,9 @@ struct UnusedGraph {
 std::vector<UnusedGraph> FindUnusedGraphs(const Trace& trace,
                                           const OpTree& tree, RowId thread);
 
-// The loader ranges of `thread` that get the first batches of validation passes,
-// in row order. The loader has only just begun: however many workers it has,
-// nobody has made that batch before.
+// The loader ranges of `thread` that get the first batches of validation
+// passes, in row order. The loader has only just begun: however many workers it
+// has, nobody has made that batch before.
 std::vector<RowId> OpeningLoads(const Trace& trace, RowId thread);
 
 // The checks of anomaly mode: outermost ops below a backward node that ask for

@@ -119,7 +119,8 @@ double MedianWithout(const std::vector<double>& sorted, double left_out) {
       std::ranges::lower_bound(sorted, left_out) - sorted.begin());
   const auto rest = [&](size_t i) { return sorted[i < at ? i : i + 1]; };
   const size_t half = (sorted.size() - 1) / 2;
-  return sorted.size() % 2 == 0 ? rest(half) : (rest(half - 1) + rest(half)) / 2;
+  return sorted.size() % 2 == 0 ? rest(half)
+                                : (rest(half - 1) + rest(half)) / 2;
 }
 
 void MarkWarmUp(std::vector<StepWindow>& windows) {

@@ -29,7 +29,7 @@ struct StepWaits {
   std::vector<double> waits;
   std::vector<double> openings;  // beyond these, at the begin of validating
   std::vector<size_t> steps;     // in Steps::windows
-  double median_frac = 0;     // of the step
+  double median_frac = 0;        // of the step
   double mean_ns = 0;
   double total() const {
     double sum = 0;
@@ -240,8 +240,7 @@ Verdict TellOpenings(const Measured& m, const StepWaits& waits,
   Finding finding;
   finding.confidence = Confidence::kStrong;
   // samples/measure/remedies.cc knows the finding by "no batch ready".
-  finding.evidence =
-      CostOf(openings, waits, "to validate with no batch ready");
+  finding.evidence = CostOf(openings, waits, "to validate with no batch ready");
   finding.where = "validate";
   finding.assumption = "validation comes as often as in this recording";
   finding.fix_cpp =
@@ -254,8 +253,8 @@ Verdict TellOpenings(const Measured& m, const StepWaits& waits,
   for (RowId row : OpeningLoads(m.trace, m.steps.thread)) {
     if (finding.examples.size() == 3) break;
     const Range& load = m.trace.ranges()[row];
-    finding.examples.push_back({-1, load.begin_ns, load.end_ns,
-                                std::string(m.trace.name(load.name))});
+    finding.examples.push_back(
+        {-1, load.begin_ns, load.end_ns, std::string(m.trace.name(load.name))});
   }
   return TellAtMost(m, std::move(finding), openings.lost_ns);
 }

@@ -120,11 +120,10 @@ bool WorksLonger(const RankComparison& ranks, const RankRow& straggler) {
   // Lateness adds up over the collectives of a step, work does not.
   const double late_ms =
       std::min(straggler.late_ms, WaitOfOthers(ranks, straggler));
-  const double least =
-      std::max({kLateShare * ranks.step_ms, kLateByWork * late_ms,
-                std::min(kNoises * std::hypot(straggler.host_noise_ms,
-                                              Median(noises)),
-                         kMostNoise * ranks.step_ms)});
+  const double least = std::max(
+      {kLateShare * ranks.step_ms, kLateByWork * late_ms,
+       std::min(kNoises * std::hypot(straggler.host_noise_ms, Median(noises)),
+                kMostNoise * ranks.step_ms)});
   return straggler.host_ms - Median(hosts) >= least ||
          straggler.loading_ms - Median(loaders) >= least ||
          DeviceMs(straggler) - Median(devices) >= least;
@@ -215,8 +214,8 @@ bool OnlyDrifted(const RankComparison& ranks) {
 
 Verdict CheckImbalance(const RankComparison& ranks) {
   if (Straggler(ranks) != nullptr || OnlyDrifted(ranks) ||
-      ranks.waiting_ms - std::min(ranks.waiting_noise_ms,
-                                  kMostNoise * ranks.step_ms) <
+      ranks.waiting_ms -
+              std::min(ranks.waiting_noise_ms, kMostNoise * ranks.step_ms) <
           kWaitShare * ranks.step_ms ||
       ranks.waiting_ms * 1e3 < kResiduals * ranks.clock_residual_us) {
     return Clean();
@@ -276,7 +275,8 @@ constexpr Rule kRules[] = {
      .reference = "PyTorch Performance Tuning Guide, distributed training: "
                   "load-balance the workload",
      .detect = "ranks wait at least 3 % of the step, on the mean less two "
-               "standard errors (5 % of the step at most), for the last one to arrive at collectives, "
+               "standard errors (5 % of the step at most), for the last one to "
+               "arrive at collectives, "
                "and it is not one rank's doing (straggler-rank)",
      .avoid = "clocks are aligned by the ends of collectives, not by wall "
               "clock, and waits below three times what is left of their "

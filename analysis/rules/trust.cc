@@ -165,10 +165,9 @@ Verdict CheckObserverLive(const Measured& m) {
   for (double ns : waits) strays.push_back(std::abs(ns / wait - 1));
   std::ranges::sort(strays);
   if (strays.size() >= kWaitsToLeaveOneOut) strays.pop_back();
-  const double noise =
-      std::max(strays.back(), m.stats.cov) * 2 /
-          std::sqrt(static_cast<double>(
-              std::min<size_t>(waits.size(), m.steps.steady.size())));
+  const double noise = std::max(strays.back(), m.stats.cov) * 2 /
+                       std::sqrt(static_cast<double>(std::min<size_t>(
+                           waits.size(), m.steps.steady.size())));
   if (distortion <= kDistorted + noise) return Clean();
   double ops = 0;
   for (const auto& split : m.splits) ops += split[Cause::kProfiler];

@@ -69,8 +69,8 @@ absl::Status MeasureEnd(measure::Bench& bench, const Options& options,
   if (!whole.ok()) return whole.status();
   result->whole = *std::move(whole);
   if (!result->habits.empty()) {
-    absl::Status remaining = MeasureRemaining(bench, end, options.pairs, length,
-                                              result->habits);
+    absl::Status remaining =
+        MeasureRemaining(bench, end, options.pairs, length, result->habits);
     if (!remaining.ok()) return remaining;
   }
   if (!options.sweep) return absl::OkStatus();

@@ -141,14 +141,13 @@ std::string EndText(const Result& result) {
   }
   if (!result.habits.empty()) {
     for (const HabitCost& habit : result.habits) {
-      text += habit.at_end
-                  ? Line("  %-16s %7.1f ms  stays; costs %.1f ms at the end%s",
-                         habit.name.c_str(), habit.cost_ms(),
-                         habit.end_cost_ms(),
-                         habit.CostsAtEnd() ? "" : ", within the noise")
-                  : Line("  %-16s %7.1f ms  goes at step %d",
-                         habit.name.c_str(), habit.cost_ms(),
-                         habit.removed_at + 1);
+      text +=
+          habit.at_end
+              ? Line("  %-16s %7.1f ms  stays; costs %.1f ms at the end%s",
+                     habit.name.c_str(), habit.cost_ms(), habit.end_cost_ms(),
+                     habit.CostsAtEnd() ? "" : ", within the noise")
+              : Line("  %-16s %7.1f ms  goes at step %d", habit.name.c_str(),
+                     habit.cost_ms(), habit.removed_at + 1);
     }
     for (const std::string& complaint : Complaints(result.habits)) {
       text += "WRONG: " + complaint + "\n";

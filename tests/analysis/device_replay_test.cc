@@ -111,9 +111,8 @@ TEST(DeviceReplayTest, OfManyStepsAPartIsReplayedAndStandsForAll) {
   const double truth = Truth(Mixed(15), kMany);
   EXPECT_NEAR(run.After(edit), truth, 0.01 * truth);
   // The critical path is theirs.
-  const std::vector<PathPart> parts =
-      SumPath(run.trace, run.measured.replayed.steps,
-              run.measured.CriticalPath());
+  const std::vector<PathPart> parts = SumPath(
+      run.trace, run.measured.replayed.steps, run.measured.CriticalPath());
   double path_ms = 0;
   for (const PathPart& part : parts) path_ms += part.ms_per_step;
   EXPECT_NEAR(path_ms, run.measured.stats.mean_ms,

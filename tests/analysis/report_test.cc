@@ -126,8 +126,8 @@ TEST(TextReportTest, WhatNoiseHidesIsNotCalledHealthy) {
   note.gain_is = GainKind::kPredicted;
   note.gain = {.expected_ms = 18};
   report.findings = {note};
-  EXPECT_TRUE(Contains(VerdictInWords(report),
-                       "No verdict: steps vary by 20 %"))
+  EXPECT_TRUE(
+      Contains(VerdictInWords(report), "No verdict: steps vary by 20 %"))
       << VerdictInWords(report);
   EXPECT_TRUE(Contains(VerdictInWords(report), "zero-grad-kernels (-18.0 ms)"))
       << VerdictInWords(report);

@@ -161,31 +161,32 @@ TEST(StepsTest, WaitingForBatchesEverySoOftenIsNoOutlier) {
 
 // One is far out, others that wait nearly as long are not.
 TEST(StepsTest, AWaitLikeOthersIsNoOutlier) {
-  const std::vector<int64_t> lengths = {300, 100, 140, 100, 150, 100,
-                                        145, 100, 100, 130};
+  const std::vector<int64_t> lengths = {300, 100, 140, 100, 150,
+                                        100, 145, 100, 100, 130};
   const auto text = [](const std::string& more) {
     return "range 1010..1205 thread=0 kind=loader enumerate(DataLoader)\n" +
            more;
   };
   EXPECT_EQ(FindSteps(StepsOf(lengths, text(""))).steady.size(), 9u);
-  EXPECT_EQ(FindSteps(StepsOf(lengths,
-                              text("range 1550..1645 thread=0 kind=loader "
-                                   "enumerate(DataLoader)\n")))
-                .steady.size(),
-            9u);
-  EXPECT_EQ(FindSteps(StepsOf(lengths,
-                              text("range 1540..1645 thread=0 kind=loader "
-                                   "enumerate(DataLoader)\n")))
-                .steady.size(),
-            10u);
+  EXPECT_EQ(
+      FindSteps(StepsOf(lengths, text("range 1550..1645 thread=0 kind=loader "
+                                      "enumerate(DataLoader)\n")))
+          .steady.size(),
+      9u);
+  EXPECT_EQ(
+      FindSteps(StepsOf(lengths, text("range 1540..1645 thread=0 kind=loader "
+                                      "enumerate(DataLoader)\n")))
+          .steady.size(),
+      10u);
 }
 
 TEST(StepsTest, TheMedianOfTheOthersTellsWarmUp) {
   const std::string one_off =
       "overhead 1000..1100 thread=0 Lazy Function Loading\n";
-  for (const std::vector<int64_t>& lengths :
-       {std::vector<int64_t>{130, 100}, {130, 100, 100}, {130, 100, 100, 100},
-        {130, 80, 100, 130, 131}}) {
+  for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{130, 100},
+                                              {130, 100, 100},
+                                              {130, 100, 100, 100},
+                                              {130, 80, 100, 130, 131}}) {
     const Steps steps = FindSteps(StepsOf(lengths, one_off));
     const bool slow = lengths.size() < 5;
     EXPECT_EQ(steps.windows[0].kind,

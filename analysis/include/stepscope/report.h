@@ -137,7 +137,7 @@ struct StepTimes {
 // Whether replay reproduced the measured run; where `speaks` is false every
 // gain is a bound or none.
 struct ReplayCheck {
-  int64_t steps = 0;  // steady ones that are replayed: of many, a part
+  int64_t steps = 0;         // steady ones that are replayed: of many, a part
   double no_edit_error = 0;  // (replayed - measured) / measured
   double limit_error =
       0;  // the same with all device work shrunk to nothing; 0 on CPU-only runs
@@ -150,15 +150,15 @@ struct RankRow {
   int32_t rank = -1;
   std::string source;  // the file
   double step_ms = 0;
-  double noise_ms = 0;    // by which a mean of its steps strays by chance
+  double noise_ms = 0;       // by which a mean of its steps strays by chance
   double host_noise_ms = 0;  // the same of host_ms
-  double busy_ms = 0;     // its device, or its training thread, computing
-  double exposed_ms = 0;  // collectives that no computing covers,
-  double waiting_ms = 0;  // of which until the last rank was there
-  double late_ms = 0;     // behind the middle rank, over all collectives
-  double host_ms = -1;    // its host's own time, waits left out; -1 unknown
-  double loading_ms = 0;  // of the training thread, whatever the device did
-  int64_t last = 0;       // collectives at which it arrived last
+  double busy_ms = 0;        // its device, or its training thread, computing
+  double exposed_ms = 0;     // collectives that no computing covers,
+  double waiting_ms = 0;     // of which until the last rank was there
+  double late_ms = 0;        // behind the middle rank, over all collectives
+  double host_ms = -1;       // its host's own time, waits left out; -1 unknown
+  double loading_ms = 0;     // of the training thread, whatever the device did
+  int64_t last = 0;          // collectives at which it arrived last
   double clock_offset_us = 0;  // what its clock was set back by
   std::map<std::string, double> time_split_ms = {};
 };

@@ -146,8 +146,8 @@ TEST(DebugApiTest, PredictsAnomalyModeOnACpuAndSilencesLaunchBound) {
 // what it computes takes no longer than what its node does.
 TEST(DebugApiTest, PredictsTheStackTracesOfOpsThatCompute) {
   const auto with = [](const char* anomaly_mode) {
-    CpuText text(std::string("settings 1 step=0 anomaly_mode=") +
-                 anomaly_mode + "\n");
+    CpuText text(std::string("settings 1 step=0 anomaly_mode=") + anomaly_mode +
+                 "\n");
     int64_t sequence = 0;
     for (int i = 0; i < 3; ++i) {
       for (int k = 0; k < 10; ++k) {

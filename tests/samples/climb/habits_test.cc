@@ -63,9 +63,9 @@ TEST(MeasureHabitsTest, WhatStaysIsPricedAgainWhereTheClimbEnds) {
   FakeBench fake;
   std::vector<HabitCost> habits = {Costing("item", 30, -1),
                                    Costing("print", 30, 0)};
-  ASSERT_TRUE(MeasureRemaining(fake.bench(), Of("--item-every-step"), 3, kShort,
-                               habits)
-                  .ok());
+  ASSERT_TRUE(
+      MeasureRemaining(fake.bench(), Of("--item-every-step"), 3, kShort, habits)
+          .ok());
   ASSERT_TRUE(habits[0].at_end.has_value());
   EXPECT_NEAR(habits[0].end_cost_ms(), 5, 0.01);
   EXPECT_TRUE(habits[0].CostsAtEnd());
