@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <initializer_list>
-#include <map>
 #include <string_view>
 #include <utility>
 
+#include "node_stacks.h"
 #include "op_growth.h"
 
 namespace stepscope {
@@ -25,9 +25,6 @@ constexpr double kNodeOwnNs = 5'000;
 // Having a page from the system costs this many times what giving it back does:
 // it is zeroed. 5 to 12 times were measured in a virtual machine.
 constexpr double kFaultsPerGivingBack = 4;
-// One stack trace takes about as long as another; this many times the usual at
-// most.
-constexpr double kUsualStacks = 3;
 // A file that says more than this is wrong.
 constexpr int kMostThreads = 1024;
 
@@ -80,75 +77,6 @@ std::vector<RowId> ComputingOps(
   ops.erase(std::unique(ops.begin(), ops.end()), ops.end());
   return ops;
 }
-
-// Of each op: the part of its own time in which it keeps the stack trace of the
-// autograd node it makes. Anomaly mode unwinds some hundred
-// frames there, which takes longer than many an op. Taken for it is what the op
-// takes longer than its node does backward, but not much more than is usual:
-// there are ops whose backward is the shorter one. A node that no backward pass
-// visits costs what those of ops of its name do.
-class NodeStacks {
- public:
-  NodeStacks(const Trace& trace, const std::vector<Span>& unused)
-      : trace_(trace), unused_(unused) {
-    if (!AnomalyModeTold(trace).value_or(false)) return;
-    own_ns_.resize(trace.ops().size());
-    backward_ns_.resize(trace.ops().size());
-    for (RowId row = 0; row < trace.ops().size(); ++row) {
-      const Op& op = trace.ops()[row];
-      const auto ns = static_cast<double>(op.end_ns - op.begin_ns);
-      own_ns_[row] += ns;
-      if (op.parent != kNone) own_ns_[op.parent] -= ns;
-      if (op.forward != kNone && IsNode(op)) backward_ns_[op.forward] += ns;
-    }
-    std::vector<double> stacks;
-    std::map<NameId, std::vector<double>> by_name;
-    for (RowId row = 0; row < trace.ops().size(); ++row) {
-      if (backward_ns_[row] <= 0) continue;
-      stacks.push_back(LongerForwardNs(row));
-      by_name[trace.ops()[row].name].push_back(stacks.back());
-    }
-    if (stacks.empty()) return;
-    most_ns_ = kUsualStacks * Median(std::move(stacks));
-    usual_ns_.resize(trace.name_count());
-    for (auto& [name, ns] : by_name) {
-      usual_ns_[name] = std::min(Median(std::move(ns)), most_ns_);
-    }
-  }
-
-  // The part of the op's own time, 0 to 1.
-  double PartOf(RowId row) const {
-    if (usual_ns_.empty() || own_ns_[row] <= 0) return 0;
-    if (backward_ns_[row] > 0) {
-      return std::min(LongerForwardNs(row), most_ns_) / own_ns_[row];
-    }
-    if (!InUnusedGraph(row)) return 0;
-    const double left = own_ns_[row] - kOpOwnNs;
-    return std::clamp(usual_ns_[trace_.ops()[row].name], 0.0,
-                      std::max(left, 0.0)) /
-           own_ns_[row];
-  }
-
-  bool InUnusedGraph(RowId row) const {
-    return Covers(unused_, trace_.ops()[row].begin_ns);
-  }
-
- private:
-  // "ConvolutionBackward0", not what the engine does around it.
-  bool IsNode(const Op& op) const {
-    return op.kind == OpKind::kBackward &&
-           !trace_.name(op.name).starts_with("autograd::");
-  }
-  double LongerForwardNs(RowId row) const {
-    return std::max(0.0, own_ns_[row] - std::max(backward_ns_[row], kOpOwnNs));
-  }
-
-  const Trace& trace_;
-  const std::vector<Span>& unused_;           // no backward pass visits these
-  std::vector<double> own_ns_, backward_ns_;  // by row of the forward op
-  std::vector<double> usual_ns_;              // by name
-  double most_ns_ = 0;
-};
 
 // Turns segments into works.
 class Classifier {

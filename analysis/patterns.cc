@@ -106,14 +106,7 @@ std::vector<UnusedGraph> FindUnusedGraphs(const Trace& trace,
   }
   if (last_backward_ns == 0) return found;
 
-  std::vector<Span> validation;
-  for (const Range& range : trace.ranges()) {
-    if (range.kind == RangeKind::kPhase && range.thread == thread &&
-        trace.name(range.name) == "validate") {
-      validation.push_back({range.begin_ns, range.end_ns});
-    }
-  }
-  validation = Merge(std::move(validation));
+  const std::vector<Span> validation = ValidationPasses(trace, thread);
 
   UnusedGraph run;
   std::unordered_set<int64_t> seen;
@@ -153,21 +146,28 @@ std::vector<UnusedGraph> FindUnusedGraphs(const Trace& trace,
   return found;
 }
 
-std::vector<RowId> OpeningLoads(const Trace& trace, RowId thread) {
+std::vector<Span> ValidationPasses(const Trace& trace, RowId thread) {
   std::vector<Span> passes;
-  std::vector<std::pair<int64_t, RowId>> loads;
-  if (thread == kNone) return {};
-  for (RowId row = 0; row < trace.ranges().size(); ++row) {
-    const Range& range = trace.ranges()[row];
-    if (range.thread != thread) continue;
-    if (range.kind == RangeKind::kPhase &&
+  for (const Range& range : trace.ranges()) {
+    if (range.kind == RangeKind::kPhase && range.thread == thread &&
         trace.name(range.name) == "validate") {
       passes.push_back({range.begin_ns, range.end_ns});
-    } else if (range.kind == RangeKind::kLoader) {
+    }
+  }
+  return Merge(std::move(passes));
+}
+
+std::vector<RowId> OpeningLoads(const Trace& trace, RowId thread) {
+  if (thread == kNone) return {};
+  const std::vector<Span> passes = ValidationPasses(trace, thread);
+  if (passes.empty()) return {};
+  std::vector<std::pair<int64_t, RowId>> loads;
+  for (RowId row = 0; row < trace.ranges().size(); ++row) {
+    const Range& range = trace.ranges()[row];
+    if (range.thread == thread && range.kind == RangeKind::kLoader) {
       loads.push_back({range.begin_ns, row});
     }
   }
-  passes = Merge(std::move(passes));
   std::ranges::sort(loads);
   std::vector<RowId> openings;
   size_t pass = 0;

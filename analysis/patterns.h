@@ -38,6 +38,9 @@ struct UnusedGraph {
 std::vector<UnusedGraph> FindUnusedGraphs(const Trace& trace,
                                           const OpTree& tree, RowId thread);
 
+// The phases of `thread` called "validate", without overlap.
+std::vector<Span> ValidationPasses(const Trace& trace, RowId thread);
+
 // The loader ranges of `thread` that get the first batches of validation
 // passes, in row order. The loader has only just begun: however many workers it
 // has, nobody has made that batch before.

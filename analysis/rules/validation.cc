@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "patterns.h"
 #include "report/words.h"
 #include "rule.h"
 
@@ -102,17 +103,6 @@ struct TrainMode {
   bool marked = false;       // in a phase called "validate"
 };
 
-std::vector<Span> ValidationSpans(const Measured& m) {
-  std::vector<Span> spans;
-  for (const Range& range : m.trace.ranges()) {
-    if (range.kind == RangeKind::kPhase && range.thread == m.steps.thread &&
-        m.trace.name(range.name) == "validate") {
-      spans.push_back({range.begin_ns, range.end_ns});
-    }
-  }
-  return Merge(std::move(spans));
-}
-
 // Activation checkpointing runs the forward pass without gradients and again
 // in backward: convolutions or norms below a backward node.
 bool Recomputes(const Measured& m) {
@@ -134,7 +124,7 @@ bool Recomputes(const Measured& m) {
 TrainMode FindTrainMode(const Measured& m) {
   TrainMode found;
   if (m.steps.thread == kNone) return found;
-  const std::vector<Span> marked = ValidationSpans(m);
+  const std::vector<Span> marked = ValidationPasses(m.trace, m.steps.thread);
   std::vector<Span> unused;
   for (const UnusedGraph& graph : m.unused_graphs) unused.push_back(graph.span);
   unused = Merge(std::move(unused));
