@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "graph.h"
+#include "steady_steps.h"
 #include "timeline.h"
 
 namespace stepscope {
@@ -143,12 +144,8 @@ void MeasureGaps(const Trace& trace, const OpTree& tree, const Steps& steps,
     work.zero_grad = op != kNone && zeroing[op];
     const int64_t launched = hosts[work.host].gap.end_ns;
     work.in_optimizer = Covers(optimizer, launched);
-    const auto step = std::ranges::upper_bound(
-        steps.windows, launched, {},
-        [](const StepWindow& window) { return window.host.begin_ns; });
-    if (step == steps.windows.begin()) continue;
-    const size_t index = step - steps.windows.begin() - 1;
-    if (launched < steps.windows[index].host.end_ns) work.step = index;
+    const size_t step = WindowAt(steps, &StepWindow::host, launched);
+    if (step < steps.windows.size()) work.step = static_cast<int32_t>(step);
   }
 }
 

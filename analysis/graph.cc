@@ -18,8 +18,6 @@ constexpr int64_t kParallelNs = 20'000;
 constexpr int64_t kFrameworkGapNs = 50'000;
 // What making one autograd node costs.
 constexpr int64_t kNodeNs = 700;
-// What an op costs before it computes.
-constexpr double kOpOwnNs = 5'000;
 // An AccumulateGrad node that frees nothing large takes less by itself.
 constexpr double kNodeOwnNs = 5'000;
 // Having a page from the system costs this many times what giving it back does:

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "patterns.h"
+#include "steady_steps.h"
 
 namespace stepscope {
 namespace {
@@ -25,18 +26,8 @@ size_t StepOf(const Trace& trace, const Steps& steps, const DeviceWork& work) {
   const bool known = work.call != kNone;
   const int64_t time =
       known ? trace.runtime_calls()[work.call].begin_ns : work.begin_ns;
-  const auto after =
-      std::ranges::upper_bound(steps.windows, time, {}, [&](const auto& step) {
-        return known ? step.host.begin_ns : step.tiled.begin_ns;
-      });
-  if (after == steps.windows.begin()) return steps.windows.size();
-  const StepWindow& step = *std::prev(after);
-  const bool inside = time < (known ? step.host.end_ns : step.tiled.end_ns);
-  const size_t index =
-      static_cast<size_t>(std::prev(after) - steps.windows.begin());
-  return inside && std::ranges::binary_search(steps.steady, index)
-             ? index
-             : steps.windows.size();
+  return SteadyStepAt(steps, time,
+                      known ? &StepWindow::host : &StepWindow::tiled);
 }
 
 // The costs of ops, each asked once.

@@ -10,8 +10,6 @@
 namespace stepscope {
 namespace {
 
-// What an op costs before it computes.
-constexpr double kOpOwnNs = 5'000;
 // One stack trace takes about as long as another; this many times the usual at
 // most.
 constexpr double kUsualStacks = 3;

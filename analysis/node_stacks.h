@@ -9,6 +9,9 @@
 
 namespace stepscope {
 
+// What an op costs before it computes.
+inline constexpr double kOpOwnNs = 5'000;
+
 // Of each op: the part of its own time in which it keeps the stack trace of the
 // autograd node it makes. Anomaly mode unwinds some hundred frames there, which
 // takes longer than many an op. Taken for it is what the op takes longer than

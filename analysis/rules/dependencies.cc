@@ -11,6 +11,7 @@
 #include "device_ledger.h"
 #include "report/words.h"
 #include "rule.h"
+#include "steady_steps.h"
 
 namespace stepscope {
 namespace {
@@ -64,16 +65,9 @@ std::vector<Stall> FindStalls(const Measured& m) {
     if (before.stream == next.stream && !IsCollective(m.trace, gap.before)) {
       continue;
     }
-    const auto after = std::ranges::upper_bound(
-        m.steps.windows, gap.idle.begin_ns, {},
-        [](const StepWindow& window) { return window.tiled.begin_ns; });
-    if (after == m.steps.windows.begin()) continue;
-    const auto step =
-        static_cast<size_t>(std::prev(after) - m.steps.windows.begin());
-    if (gap.idle.begin_ns < std::prev(after)->tiled.end_ns &&
-        std::ranges::binary_search(m.steps.steady, step)) {
-      stalls.push_back({&gap, step});
-    }
+    const size_t step =
+        SteadyStepAt(m.steps, gap.idle.begin_ns, &StepWindow::tiled);
+    if (step < m.steps.windows.size()) stalls.push_back({&gap, step});
   }
   return stalls;
 }

@@ -13,6 +13,7 @@
 #include "patterns.h"
 #include "report/words.h"
 #include "rule.h"
+#include "steady_steps.h"
 
 namespace stepscope {
 namespace {
@@ -43,15 +44,9 @@ std::vector<double> OpeningWaits(const Measured& m) {
   std::vector<double> waits(m.steps.windows.size());
   for (RowId row : OpeningLoads(m.trace, m.steps.thread)) {
     const Range& load = m.trace.ranges()[row];
-    const auto window = std::ranges::upper_bound(
-        m.steps.windows, load.begin_ns, {},
-        [](const StepWindow& step) { return step.host.begin_ns; });
-    if (window == m.steps.windows.begin() ||
-        load.begin_ns >= std::prev(window)->host.end_ns) {
-      continue;
-    }
-    waits[static_cast<size_t>(std::prev(window) - m.steps.windows.begin())] +=
-        static_cast<double>(load.end_ns - load.begin_ns);
+    const size_t step = WindowAt(m.steps, &StepWindow::host, load.begin_ns);
+    if (step == m.steps.windows.size()) continue;
+    waits[step] += static_cast<double>(load.end_ns - load.begin_ns);
   }
   return waits;
 }
