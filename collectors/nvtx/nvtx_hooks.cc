@@ -228,6 +228,9 @@ void ListenForNvtxSteps(std::string_view range, NvtxStepListener* listener) {
 
 int AttachNvtx(const void* (*get_export_table)(unsigned int)) noexcept {
   EnsureForkHandler();
+  // Made now, not at the first name: a fork beside that would leave the child
+  // with names half made, for which it would wait for ever.
+  NvtxNames::Get();
   if (get_export_table == nullptr) return 0;
   const auto* callbacks = static_cast<const NvtxExportTableCallbacks*>(
       get_export_table(NVTX_ETID_CALLBACKS));
