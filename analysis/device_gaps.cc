@@ -173,9 +173,11 @@ void MeasureSteps(const Trace& trace, const Steps& steps,
     // What a call does when its wait is over is the host's own time.
     const int64_t waited =
         std::min(node.call_end_ns, program.works[node.target].span.end_ns);
-    if (waited <= node.gap.end_ns) continue;
+    const int64_t waits_from =
+        node.gap.end_ns + static_cast<int64_t>(node.before_ns);
+    if (waited <= waits_from) continue;
     host_ns[step - steps.windows.begin()] -=
-        LengthIn(busy, {node.gap.end_ns, waited});
+        LengthIn(busy, {waits_from, waited});
   }
   program.steady = steps.steady;
   for (size_t i : steps.steady) {

@@ -47,6 +47,7 @@ struct HostNode {
   int32_t step_end = -1;   // this step's host window ends behind the node
   double own_ns = 0;       // of the call, not counting its waiting
   double tail_ns = 0;      // from the end of what it waited for
+  float before_ns = 0;     // of own_ns: a launch's work before it waits
   float framework_ns = 0;  // of the gap: inside ops and shortly between them
   float zero_grad_ns = 0;  // of the gap: zeroing gradients, adding to them
   float unused_ns = 0;     // of the gap: nodes that no backward pass visits

@@ -16,6 +16,8 @@ constexpr double kHeldFor = 0.8;
 
 // A launch this long did something else beside launching.
 constexpr int64_t kLongLaunchNs = 20'000;
+// What one takes where the recording has none that did not wait.
+constexpr int64_t kUsualLaunchNs = 5'000;
 // Works in flight of which a queue may be full. The driver's holds 1024.
 constexpr uint32_t kFullQueue = 500;
 
@@ -32,6 +34,22 @@ bool MayBlock(const Copy& copy) {
   return !on_device && !pinned;
 }
 
+// What a launch takes the host: the median of those that do not wait.
+int64_t UsualLaunchNs(const DeviceProgram& program) {
+  std::vector<int64_t> lengths;
+  for (const HostNode& node : program.hosts) {
+    const int64_t length = node.call_end_ns - node.gap.end_ns;
+    if (node.launches && node.work_count > 0 && length <= kLongLaunchNs &&
+        program.works[node.first_work].ref.table == WorkTable::kKernel) {
+      lengths.push_back(length);
+    }
+  }
+  if (lengths.empty()) return kUsualLaunchNs;
+  const auto middle = lengths.begin() + lengths.size() / 2;
+  std::ranges::nth_element(lengths, middle);
+  return *middle;
+}
+
 const DeviceWork& Row(const Trace& trace, WorkRef ref) {
   switch (ref.table) {
     case WorkTable::kCopy:
@@ -46,7 +64,10 @@ const DeviceWork& Row(const Trace& trace, WorkRef ref) {
 class CallWaits {
  public:
   CallWaits(const Trace& trace, DeviceProgram& program)
-      : trace_(trace), program_(program), by_end_(program) {
+      : trace_(trace),
+        program_(program),
+        by_end_(program),
+        usual_launch_ns_(UsualLaunchNs(program)) {
     for (const Sync& sync : trace.syncs()) {
       if (sync.call != kNone) sync_of_call_[sync.call] = &sync;
     }
@@ -114,7 +135,12 @@ class CallWaits {
         program_.works[last].span.end_ns <= node.gap.end_ns) {
       return;
     }
+    const double length = node.own_ns;
     WaitFor(node, NodeWait::kWork, last);
+    // Were there room, it would still take what a launch takes.
+    node.before_ns = std::clamp<double>(usual_launch_ns_ - node.own_ns, 0,
+                                        length - node.own_ns);
+    node.own_ns += node.before_ns;
   }
 
   // The launched work that ended last before the call returned.
@@ -150,6 +176,7 @@ class CallWaits {
   const Trace& trace_;
   DeviceProgram& program_;
   ByEnd by_end_;
+  const int64_t usual_launch_ns_;
   std::unordered_map<RowId, const Sync*> sync_of_call_;
   std::unordered_map<int64_t, uint32_t> last_on_stream_;
   uint32_t launched_ = 0;           // works up to the node

@@ -12,7 +12,7 @@
 
 namespace stepscope {
 
-// Fills wait, target, own_ns and tail_ns of the nodes that block.
+// Fills wait, target, own_ns, tail_ns and before_ns of the nodes that block.
 void FindCallWaits(const Trace& trace, DeviceProgram& program);
 
 // Fills waits, latency_ns, overlap_ns and extra_ns of the works.

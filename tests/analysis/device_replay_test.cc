@@ -197,6 +197,20 @@ TEST(DeviceReplayTest, FasterKernelsWinTheirTimeBehindAFullQueue) {
   EXPECT_NEAR(run.After(edit), Truth(body(30)), 0.03 * Truth(body(30)));
 }
 
+// The launches, which waited while it was full, still take their own time.
+TEST(DeviceReplayTest, LaunchesHoldUpADeviceThatWasTooSlowForThem) {
+  const auto body = [](double us) {
+    return [us](GpuLoop& loop) { ManyKernels(loop, 700, us, 5); };
+  };
+  const Recorded run(body(60));
+  EXPECT_NEAR(run.check().limit_error, 0, 0.02);
+  Edit edit;
+  for (const WorkRef& work : run.Kernels("some_kernel")) {
+    edit.scales.push_back({work, 0.05});
+  }
+  EXPECT_NEAR(run.After(edit), Truth(body(3)), 0.05 * Truth(body(3)));
+}
+
 TEST(DeviceReplayTest, AReadInTheMiddleCostsTheHostItsLead) {
   const auto body = [](bool reads) {
     return [reads](GpuLoop& loop) {
