@@ -7,6 +7,7 @@
 
 #include "node_stacks.h"
 #include "op_growth.h"
+#include "step_facts.h"
 
 namespace stepscope {
 namespace {
@@ -89,6 +90,7 @@ class Classifier {
         adds_to_zeros_(!zero_grad.adding.empty()),
         optimizer_(OptimizerSpans(trace)),
         openings_(OpeningLoads(trace, thread)),
+        saving_(SavingSpans(trace, thread)),
         stacks_(trace, unused),
         growth_(trace, ComputingOps(timelines)) {}
 
@@ -135,6 +137,9 @@ class Classifier {
       // The user's own code, and waits for ranks whose batches grow as well.
       work.grows_ns = work.ns;
     }
+    const auto saving = static_cast<double>(
+        LengthIn(saving_, {segment.begin_ns, segment.end_ns}));
+    work.grows_ns = std::min(work.grows_ns, work.ns - saving);
     return work;
   }
 
@@ -170,6 +175,7 @@ class Classifier {
   bool adds_to_zeros_;
   std::vector<Span> optimizer_;
   std::vector<RowId> openings_;
+  std::vector<Span> saving_;
   NodeStacks stacks_;
   OpGrowth growth_;
 };

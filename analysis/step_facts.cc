@@ -8,6 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include "intervals.h"
+
 namespace stepscope {
 namespace {
 
@@ -46,6 +48,15 @@ bool HasWord(std::string_view name, std::span<const std::string_view> words) {
 bool IsSavingFrame(std::string_view name) {
   return name.find("serialization.py") != std::string_view::npos &&
          name.ends_with(": save");
+}
+
+bool IsSaving(std::string_view name) {
+  return IsSavingFrame(name) || HasWord(name, kSavingWords);
+}
+
+bool IsOfTheProgram(const Range& range) {
+  return range.kind == RangeKind::kUser || range.kind == RangeKind::kPhase ||
+         range.kind == RangeKind::kNvtx;
 }
 
 enum class Tells : uint8_t { kUnasked, kNothing, kLogging, kValidation };
@@ -145,18 +156,14 @@ void Collector::Tell(NameId name, int64_t begin_ns, int64_t end_ns) {
     step->logging_ns = length;
     step->logging = trace_.name(name);
     step->logging_span = {begin_ns, end_ns};
-    step->saves =
-        IsSavingFrame(step->logging) || HasWord(step->logging, kSavingWords);
+    step->saves = IsSaving(step->logging);
   }
 }
 
 void Collector::Ranges() {
   for (const Range& range : trace_.ranges()) {
     if (range.thread != steps_.thread) continue;
-    const bool users = range.kind == RangeKind::kUser ||
-                       range.kind == RangeKind::kPhase ||
-                       range.kind == RangeKind::kNvtx;
-    if (users) Tell(range.name, range.begin_ns, range.end_ns);
+    if (IsOfTheProgram(range)) Tell(range.name, range.begin_ns, range.end_ns);
     const bool collects = trace_.name(range.name) == "Python GC";
     if (!collects && range.kind != RangeKind::kLoader) continue;
     StepFacts* step = At(range.begin_ns);
@@ -220,6 +227,23 @@ int64_t ParameterBytes(const Trace& trace, const Steps& steps) {
 std::vector<StepFacts> FactsOf(const Trace& trace, const OpTree& tree,
                                const Steps& steps) {
   return Collector(trace, tree, steps).All();
+}
+
+std::vector<Span> SavingSpans(const Trace& trace, RowId thread) {
+  enum class Answer : uint8_t { kUnasked, kNo, kYes };
+  std::vector<Answer> saves(trace.name_count());
+  std::vector<Span> spans;
+  for (const Range& range : trace.ranges()) {
+    if (range.thread != thread || !IsOfTheProgram(range)) continue;
+    Answer& answer = saves[range.name];
+    if (answer == Answer::kUnasked) {
+      answer = IsSaving(trace.name(range.name)) ? Answer::kYes : Answer::kNo;
+    }
+    if (answer == Answer::kYes) {
+      spans.push_back({range.begin_ns, range.end_ns});
+    }
+  }
+  return Merge(std::move(spans));
 }
 
 UsualStep UsualOf(const Trace& trace, const Steps& steps,

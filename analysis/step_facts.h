@@ -33,6 +33,10 @@ struct StepFacts {
 std::vector<StepFacts> FactsOf(const Trace& trace, const OpTree& tree,
                                const Steps& steps);
 
+// When `thread` saves the model, as ranges of the program say, merged: it takes
+// as long for any batch.
+std::vector<Span> SavingSpans(const Trace& trace, RowId thread);
+
 // Medians; of the steps' length over the steady ones.
 struct UsualStep {
   double length_ns = 0;

@@ -26,6 +26,7 @@ class CpuText {
     Line("op", now_us_, now_us_ + inner_us, inner);
     now_us_ += outer_us;
   }
+  void Pass(int64_t us) { now_us_ += us; }  // in the program's own code
   void Begin() { range_us_ = now_us_; }
   void EndRange(const std::string& rest) {
     Line("range", range_us_, now_us_, rest);

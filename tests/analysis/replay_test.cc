@@ -7,6 +7,7 @@
 
 #include <string>
 
+#include "analysis/cpu_text.h"
 #include "analysis/simulator.h"
 #include "measured.h"
 #include "rule.h"
@@ -141,6 +142,25 @@ TEST(ReplayTest, SmallOpsWinMostFromALargerBatch) {
   const double truth = Simulate(twice).mean_step_ms / 2;
   ASSERT_LT(truth, 0.8 * Ms(measured, {}));
   ExpectNear(Ms(measured, {.batch = 2}), truth, 0.10, "batch x 2");
+}
+
+// Steps of 60 ms of ops and 40 ms of code in a range called `name`.
+double TwiceTheBatchMs(const std::string& name) {
+  CpuText text;
+  for (int step = 0; step < 4; ++step) {
+    text.Op("aten::relu", 60'000, 1'000);
+    text.Begin();
+    text.Pass(39'000);
+    text.EndRange("kind=user " + name);
+    text.EndStep();
+  }
+  const Trace trace = text.Recorded();
+  return Ms(Measured(trace), {.batch = 2});
+}
+
+TEST(ReplayTest, SavingTheModelTakesAsLongForAnyBatch) {
+  EXPECT_NEAR(TwiceTheBatchMs("prepare"), 100, 1);
+  EXPECT_NEAR(TwiceTheBatchMs("save checkpoint"), 80.5, 1);
 }
 
 TEST(ReplayTest, AWorkerWinsAllOfTheLoadingOnAFreeCore) {
