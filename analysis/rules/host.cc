@@ -82,6 +82,31 @@ int IntraOpThreads(const Trace& trace) {
   return threads;
 }
 
+// True if replay expects fewer threads or workers to cost as much as they win,
+// or more. It is asked for nothing else: how much a crowd of threads loses, and
+// whether workers or ops win by it, no recording tells.
+bool FewerCostAsMuch(const Measured& m, int threads, int workers, int ranks,
+                     int cores) {
+  const CpuProgram& program = m.replay.program();
+  if (m.has_gpu || !m.replay.check().speaks || program.workers < 1 ||
+      program.batch_cpu_ns <= 0) {
+    return false;
+  }
+  std::vector<Edit> edits;
+  // Threads beyond this rank's share of the cores never had one.
+  const int64_t share = std::clamp(cores / ranks, 1, threads);
+  const int64_t left = std::max(1, (cores - workers) / ranks);
+  edits.push_back({.threads = static_cast<int>(
+                       std::max<int64_t>(1, threads * left / share))});
+  for (int fewer = program.workers - 1; fewer > 0; fewer /= 2) {
+    edits.push_back({.workers = fewer});
+  }
+  const double gate_ns = m.replay.StepNs({}) - GateMs(m) * 1e6;
+  return std::ranges::none_of(edits, [&](const Edit& edit) {
+    return m.replay.StepNs(edit) <= gate_ns;
+  });
+}
+
 Verdict CheckOversubscription(const Measured& m) {
   const int cores = m.trace.run().usable_cores;
   const int threads = IntraOpThreads(m.trace);
@@ -131,7 +156,13 @@ Verdict CheckOversubscription(const Measured& m) {
                        ") or OMP_NUM_THREADS=" + fewer +
                        "; fewer num_workers; pin ranks to NUMA nodes";
   finding.wrong_if = "programs outside this job take the cores";
-  finding = Sized(m, std::move(finding), Edit(), delay);
+  if (!FewerCostAsMuch(m, threads, workers, ranks, cores)) {
+    return Fire(Sized(m, std::move(finding), Edit(), delay));
+  }
+  finding.evidence +=
+      " Fewer threads or workers would cost as much as that, or more.";
+  finding.fix_cpp = "more cores, or a loader that computes less";
+  finding.fix_python = finding.fix_cpp;
   return Fire(std::move(finding));
 }
 
@@ -217,7 +248,8 @@ constexpr Rule kRules[] = {
      .detect = "intra-op threads of all ranks and loader workers exceed 1.25 "
                "times the usable cores, and the training thread waits for a "
                "core for 5 % of the step",
-     .avoid = "idle pools: threads that exist but do not run",
+     .avoid = "idle pools: threads that exist but do not run; a note where "
+              "replay expects fewer of them to cost what they win",
      .fix_cpp = "at::set_num_threads, OMP_NUM_THREADS, fewer workers",
      .fix_python = "torch.set_num_threads, OMP_NUM_THREADS, fewer workers"},
     {.id = "gc-pause",

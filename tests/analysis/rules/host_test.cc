@@ -62,7 +62,7 @@ TEST(CoresIdleTest, IsNotAskedOfGpuRuns) {
 }
 
 // Three CPU steps of 100 ms on 4 cores.
-Report Busy(int threads, int workers, int64_t delay_ms) {
+Report Busy(int threads, int workers, int64_t delay_ms, int64_t batch_ms = -1) {
   std::string text = "run usable_cores=4\n";
   for (int i = 0; i < 3; ++i) {
     const int64_t base = i * 100'000'000;
@@ -75,7 +75,11 @@ Report Busy(int threads, int workers, int64_t delay_ms) {
             " intra_op_threads=" + std::to_string(threads) + "\n";
     text += "host_usage " + span + step +
             " run_delay_ns=" + std::to_string(delay_ms * 1'000'000) +
-            " loader_workers=" + std::to_string(workers) + "\n";
+            " loader_workers=" + std::to_string(workers) +
+            (batch_ms < 0
+                 ? ""
+                 : " loader_cpu_ns=" + std::to_string(batch_ms * 1'000'000)) +
+            "\n";
   }
   return Analyze(TraceFromText(text));
 }
@@ -89,6 +93,18 @@ TEST(CpuOversubscriptionTest, FiresWhereTheTrainingThreadWaitsForACore) {
   EXPECT_NE(finding->evidence.find("4 loader workers share 4 cores"),
             std::string::npos)
       << finding->evidence;
+}
+
+// One thread would take 3 times as long as four, and a batch takes what it
+// takes, whichever worker makes it.
+TEST(CpuOversubscriptionTest, IsANoteWhereFewerThreadsWouldCostMore) {
+  const Report report = Busy(4, 4, 20, 10);
+  ASSERT_TRUE(report.replay.speaks) << report.replay.why_not;
+  const Finding* finding = Find(report, "cpu-oversubscription");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_is, GainKind::kNone);
+  EXPECT_EQ(finding->severity, FindingSeverity::kNote);
+  EXPECT_NE(finding->evidence.find("would cost as much"), std::string::npos);
 }
 
 TEST(CpuOversubscriptionTest, StaysSilentOnSixtyFourIdleThreads) {
