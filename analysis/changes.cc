@@ -2,10 +2,52 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
+#include <variant>
 
+#include "measured.h"
+#include "op_arguments.h"
+#include "optimizer_work.h"
+#include "patterns.h"
 #include "report/words.h"
 
 namespace stepscope {
+namespace {
+
+bool Is(const Setting& setting, bool value) {
+  const bool* is = std::get_if<bool>(&setting.value);
+  return is != nullptr && *is == value;
+}
+bool Says(const Setting& setting, std::string_view text) {
+  const std::string* says = std::get_if<std::string>(&setting.value);
+  return says != nullptr && *says == text;
+}
+// -1 if it is no number, or below 0.
+double NumberOf(const Setting& setting) {
+  double number = -1;
+  if (const auto* whole = std::get_if<int64_t>(&setting.value)) {
+    number = static_cast<double>(*whole);
+  } else if (const auto* real = std::get_if<double>(&setting.value)) {
+    number = *real;
+  }
+  return number >= 0 ? number : -1;
+}
+
+// Nothing to change where it is so `already`.
+Edit Unless(bool already, Edit edit) { return already ? Edit() : edit; }
+
+std::optional<Edit> FusedUpdate(const Measured& before) {
+  const OptimizerWork updates = MeasureOptimizer(before);
+  if (updates.fused) return Edit();
+  if (updates.grouped || updates.fused_traffic < 0) return std::nullopt;
+  return Edit{.fused_update = updates.fused_traffic};
+}
+
+std::optional<Edit> TimesBatch(double times) {
+  return times > 0 ? std::optional(Edit{.batch = times}) : std::nullopt;
+}
+
+}  // namespace
 
 std::vector<std::string> ChangesInWords(const Edit& edit, size_t steps) {
   std::vector<std::string> words;
@@ -74,6 +116,45 @@ std::vector<Setting> SettingsOf(const Edit& edit, int64_t batch_size) {
   }
   if (edit.dispatch_ns >= 0) settings.push_back({"compiled", true});
   return settings;
+}
+
+std::optional<Edit> EditOf(const Measured& before, const Setting& setting) {
+  const std::string& key = setting.key;
+  const double number = NumberOf(setting);
+  if (key == "workers" && number >= 0) {
+    const int workers = static_cast<int>(number);
+    return Unless(workers == LoaderWorkers(before.trace), {.workers = workers});
+  }
+  if (before.has_gpu) return std::nullopt;
+  if (key == "intra_op_threads" && number > 0) {
+    const int threads = static_cast<int>(number);
+    return Unless(threads == before.replay.program().threads,
+                  {.threads = threads});
+  }
+  if (key == "batch_factor") return TimesBatch(number);
+  if (key == "batch_size") {
+    const auto size = static_cast<double>(BatchSize(before.trace));
+    return size > 0 ? TimesBatch(number / size) : std::nullopt;
+  }
+  if (key == "memory_format" && Says(setting, "channels_last")) {
+    return Unless(HasChannelsLastWeights(before.trace),
+                  {.channels_last = true});
+  }
+  if (key == "set_to_none" && Is(setting, true)) {
+    return Unless(before.zero_grad.zeroing.empty(), {.drop_zero_grad = true});
+  }
+  if (key == "validation_gradients" && Is(setting, false)) {
+    return Unless(before.unused_graphs.empty(), {.drop_unused_graph = true});
+  }
+  if (key == "anomaly_mode" && Is(setting, false)) {
+    const std::optional<bool> on = AnomalyModeTold(before.trace);
+    if (!on) return std::nullopt;
+    return Unless(!*on, {.drop_anomaly = true});
+  }
+  if (key == "optimizer_step" && Says(setting, "fused")) {
+    return FusedUpdate(before);
+  }
+  return std::nullopt;
 }
 
 }  // namespace stepscope

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <random>
 #include <unordered_map>
 
@@ -146,35 +147,42 @@ const Finding* Promise(const Report& report, const std::string& id) {
   return nullptr;
 }
 
-// The settings in which the second run differs from the first, as one edit.
-// Runs with a GPU: how many workers; the rest is told by findings.
-Edit SettingsThatDiffer(const Measured& before, const Measured& after,
-                        const Comparison& comparison) {
-  Edit edit;
-  const int workers = LoaderWorkers(after.trace);
-  if (workers >= 0 && workers != LoaderWorkers(before.trace)) {
-    edit.workers = workers;
+// What the second run has set. With a GPU: how many workers; the rest is told
+// by findings.
+std::vector<Setting> SettingsIn(const Measured& after) {
+  std::vector<Setting> settings;
+  const auto set = [&](const char* key, auto value) {
+    settings.push_back({key, value});
+  };
+  if (const int workers = LoaderWorkers(after.trace); workers >= 0) {
+    set("workers", int64_t{workers});
   }
-  if (before.has_gpu || after.has_gpu) return edit;
-  const int threads = after.replay.program().threads;
-  if (threads > 0 && threads != before.replay.program().threads) {
-    edit.threads = threads;
+  if (after.has_gpu) return settings;
+  if (const int threads = after.replay.program().threads; threads > 0) {
+    set("intra_op_threads", int64_t{threads});
   }
-  if (comparison.per_sample) {
-    edit.batch = static_cast<double>(comparison.after.batch_size) /
-                 static_cast<double>(comparison.before.batch_size);
+  if (const int64_t batch = BatchSize(after.trace); batch > 0) {
+    set("batch_size", batch);
   }
-  edit.drop_zero_grad =
-      !before.zero_grad.zeroing.empty() && after.zero_grad.zeroing.empty();
-  edit.channels_last = !HasChannelsLastWeights(before.trace) &&
-                       HasChannelsLastWeights(after.trace);
-  const OptimizerWork updates = MeasureOptimizer(before);
-  if (!updates.grouped && MeasureOptimizer(after).fused) {
-    edit.fused_update = updates.fused_traffic;
+  if (after.zero_grad.zeroing.empty()) set("set_to_none", true);
+  if (HasChannelsLastWeights(after.trace)) {
+    set("memory_format", std::string("channels_last"));
   }
-  edit.drop_unused_graph =
-      !before.unused_graphs.empty() && after.unused_graphs.empty();
-  return edit;
+  if (MeasureOptimizer(after).fused) {
+    set("optimizer_step", std::string("fused"));
+  }
+  if (after.unused_graphs.empty()) set("validation_gradients", false);
+  return settings;
+}
+
+// The settings in which it differs from the first, as one edit.
+Edit SettingsThatDiffer(const Measured& before, const Measured& after) {
+  Edit all;
+  for (const Setting& setting : SettingsIn(after)) {
+    const std::optional<Edit> edit = EditOf(before, setting);
+    if (edit) all = Combine(all, *edit);
+  }
+  return all;
 }
 
 // A finding may fall silent because something else was changed: no setting that
@@ -197,7 +205,7 @@ bool FellSilent(const Edit& advised, const Edit& settings) {
 void Predict(const Measured& before, const Measured& after,
              const Report& report, const EditsById& edits,
              Comparison& comparison) {
-  const Edit settings = SettingsThatDiffer(before, after, comparison);
+  const Edit settings = SettingsThatDiffer(before, after);
   if (!before.has_gpu) {
     std::erase_if(comparison.made, [&](const std::string& id) {
       const auto known = edits.find(id);

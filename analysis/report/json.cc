@@ -201,6 +201,9 @@ std::string ToJson(const Report& report) {
   json.Open('[');
   for (const Finding& finding : report.findings) WriteFinding(finding, json);
   json.Close(']');
+  std::vector<std::string> held_back;
+  for (const Finding* held : HeldBack(report)) held_back.push_back(held->id);
+  json.Texts("held_back", held_back);
   WriteMissing(report, json);
   json.Key("plan");
   json.Open('{');

@@ -23,10 +23,23 @@ const char* NameIn(const std::array<const char*, kSize>& names, Enum value) {
   return index < kSize ? names[index] : "unknown";
 }
 
-// Notes that would be advice if the steps varied less, the largest first:
-// "zero-grad-kernels (-18 ms), ...". Empty if there are none.
-std::string HeldBack(const Report& report) {
-  if (report.steps.cov <= kVaries) return "";
+// "zero-grad-kernels (-18 ms), ..."; empty if there are none.
+std::string HeldBackInWords(const Report& report) {
+  const std::vector<const Finding*> held = HeldBack(report);
+  std::string text;
+  for (size_t i = 0; i < std::min(held.size(), kHeldBackShown); ++i) {
+    const Finding& finding = *held[i];
+    text += (text.empty() ? "" : ", ") + finding.id + " (" +
+            (finding.gain_is == GainKind::kBound ? "at most " : "") + "-" +
+            Milliseconds(finding.gain.expected_ms) + ")";
+  }
+  return text + (held.size() > kHeldBackShown ? ", ..." : "");
+}
+
+}  // namespace
+
+std::vector<const Finding*> HeldBack(const Report& report) {
+  if (report.steps.cov <= kVaries) return {};
   std::vector<std::pair<double, const Finding*>> held;
   for (const Finding& finding : report.findings) {
     const double step =
@@ -40,18 +53,11 @@ std::string HeldBack(const Report& report) {
     }
     held.push_back({-ms, &finding});
   }
-  std::ranges::sort(held, {}, &std::pair<double, const Finding*>::first);
-  std::string text;
-  for (size_t i = 0; i < std::min(held.size(), kHeldBackShown); ++i) {
-    const Finding& finding = *held[i].second;
-    text += (text.empty() ? "" : ", ") + finding.id + " (" +
-            (finding.gain_is == GainKind::kBound ? "at most " : "") + "-" +
-            Milliseconds(finding.gain.expected_ms) + ")";
-  }
-  return text + (held.size() > kHeldBackShown ? ", ..." : "");
+  std::ranges::stable_sort(held, {}, &std::pair<double, const Finding*>::first);
+  std::vector<const Finding*> findings;
+  for (const auto& [ms, finding] : held) findings.push_back(finding);
+  return findings;
 }
-
-}  // namespace
 
 const char* StatusName(FindingStatus status) {
   return NameIn(std::to_array({"ok", "warning", "error"}), status);
@@ -189,7 +195,7 @@ std::string VerdictInWords(const Report& report) {
       });
   if (damaged) return "No verdict: the recording is incomplete, see above.";
   if (report.clean.empty()) return "Nothing could be checked.";
-  const std::string held = HeldBack(report);
+  const std::string held = HeldBackInWords(report);
   if (!held.empty()) {
     return "No verdict: steps vary by " + Percent(report.steps.cov) +
            ", and what does not stand out of that is held back: " + held +

@@ -6,6 +6,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace stepscope {
 
@@ -34,6 +35,9 @@ std::string PlanInWords(const Report& report);
 // healthy; of another one it is only known that the rules there are found
 // nothing; a damaged recording shows nothing either way.
 std::string VerdictInWords(const Report& report);
+
+// Notes that would be advice if the steps varied less, the largest first.
+std::vector<const Finding*> HeldBack(const Report& report);
 
 // True for the findings that are told last, if at all: right, and too small to
 // matter, or nothing to win.

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "measure/child.h"
 #include "measure/remedies.h"
 
 namespace climb {
@@ -15,16 +16,21 @@ using measure::AdvisedChange;
 using measure::Settings;
 
 constexpr int kBatch = 32;  // resnet's own
+// So many times as many steps are recorded at most where a report holds
+// something back.
+constexpr int kMostTimes = 4;
 
-// Some profiles of the same settings, by step time.
+// Some profiles of the same settings, by step time; of `times` the steps.
 absl::StatusOr<std::vector<Advice>> ProfileSome(measure::Bench& bench,
                                                 const Settings& settings,
-                                                size_t number, int profiles) {
+                                                size_t number, int profiles,
+                                                int times) {
   std::vector<Advice> all;
   for (int i = 0; i < profiles; ++i) {
-    absl::StatusOr<Advice> advice =
-        bench.Profile(settings, "profiles/" + std::to_string(number) + "." +
-                                    std::to_string(i));
+    std::string name =
+        "profiles/" + std::to_string(number) + "." + std::to_string(i);
+    if (times > 1) name += "." + std::to_string(times) + "times";
+    absl::StatusOr<Advice> advice = bench.Profile(settings, name, times);
     if (!advice.ok()) return advice.status();
     all.push_back(*std::move(advice));
   }
@@ -57,6 +63,16 @@ Choice Choose(const Advice& advice, const Settings& now,
   return choice;
 }
 
+// True if the program does its work with the settings from which a change made
+// it fail.
+bool Works(measure::Bench& bench, const Settings& settings,
+           const AscentOptions& options, size_t number) {
+  return bench
+      .Time(settings, options.length, "without change",
+            static_cast<int>(number) + 1)
+      .ok();
+}
+
 }  // namespace
 
 Choice Decide(const std::vector<Advice>& reports, const Settings& now,
@@ -80,7 +96,8 @@ Choice Decide(const std::vector<Advice>& reports, const Settings& now,
 std::vector<const Step*> Ascent::Failures() const {
   std::vector<const Step*> failures;
   for (const Step& step : steps) {
-    if (step.measured.outcome() == measure::Outcome::kSlower) {
+    if (!step.failed.empty() ||
+        step.measured.outcome() == measure::Outcome::kSlower) {
       failures.push_back(&step);
     }
   }
@@ -88,24 +105,23 @@ std::vector<const Step*> Ascent::Failures() const {
 }
 
 Step Promise(const AdvisedChange& change, const Advice& advice,
-             const Settings& before, const Settings& after) {
+             const Settings& before, const Settings& after, int period) {
   Step step;
   step.id = change.id;
   step.gain_is = change.gain_is;
   step.before = before;
   step.after = after;
-  step.recorded_ms = advice.step_ms;
+  const measure::PromisedStep promised =
+      measure::PromisedBy(change, advice, period);
+  step.recorded_ms = promised.before_ms;
   // Gains are per sample of the recorded batch.
   const double larger = static_cast<double>(after.Number("--batch", kBatch)) /
                         static_cast<double>(before.Number("--batch", kBatch));
-  const auto with = [&](double gain_ms) {
-    return larger * (advice.step_ms - gain_ms);
-  };
-  step.predicted_ms = with(change.gain_ms);
-  step.predicted_low_ms = with(change.gain_high_ms);
-  step.predicted_high_ms = with(change.gain_low_ms);
-  if (advice.step_ms > 0) {
-    step.predicted_ratio = (advice.step_ms - change.gain_ms) / advice.step_ms;
+  step.predicted_ms = larger * promised.after_ms;
+  step.predicted_low_ms = larger * promised.low_ms;
+  step.predicted_high_ms = larger * promised.high_ms;
+  if (promised.before_ms > 0) {
+    step.predicted_ratio = promised.after_ms / promised.before_ms;
   }
   return step;
 }
@@ -115,32 +131,51 @@ absl::StatusOr<Ascent> Ascend(measure::Bench& bench, const Settings& start,
   Ascent ascent;
   ascent.start = ascent.end = start;
   std::set<std::string> tried = {measure::Spelled(start).Text()};
+  int times = 1;
   while (true) {
     const size_t number = ascent.steps.size();
     absl::StatusOr<std::vector<Advice>> reports =
-        ProfileSome(bench, ascent.end, number, options.profiles);
+        ProfileSome(bench, ascent.end, number, options.profiles, times);
     if (!reports.ok()) return reports.status();
     Choice choice = Decide(*reports, ascent.end, tried);
     ascent.left = std::move(choice.left);
     ascent.healthy = choice.advice->Healthy();
-    if (choice.change == nullptr) return ascent;
+    if (choice.change == nullptr) {
+      const std::vector<std::string>& held_back = choice.advice->held_back;
+      if (!held_back.empty() && times < kMostTimes) {
+        times *= 2;
+        continue;
+      }
+      for (const std::string& id : held_back) {
+        ascent.left.push_back(
+            {id, "held back: the steps vary too much to tell"});
+      }
+      return ascent;
+    }
     if (number >= static_cast<size_t>(options.max_changes)) {
       ascent.left.push_back({choice.change->id, "enough changes were made"});
       return ascent;
     }
 
-    Step step =
-        Promise(*choice.change, *choice.advice, ascent.end, choice.after);
+    Step step = Promise(*choice.change, *choice.advice, ascent.end,
+                        choice.after, bench.Period(ascent.end, choice.after));
     absl::StatusOr<measure::Comparison> measured =
         bench.Compare(step.before, step.after, options.pairs,
                       "change " + std::to_string(number + 1), options.length);
-    if (!measured.ok()) return measured.status();
-    step.measured = *std::move(measured);
-    // Kept unless it is the slower one of the two, whether or not beyond doubt:
-    // what brings nothing is not worth a flag.
-    step.kept = step.measured.ratio() < 1;
+    if (measured.ok()) {
+      step.measured = *std::move(measured);
+      step.kept = step.measured.ToBeKept();
+    } else if (measure::ProgramFailed(measured.status()) &&
+               Works(bench, step.before, options, number)) {
+      step.failed = std::string(measured.status().message());
+    } else {
+      return measured.status();
+    }
     tried.insert(measure::Spelled(step.after).Text());
-    if (step.kept) ascent.end = step.after;
+    if (step.kept) {
+      ascent.end = step.after;
+      times = 1;
+    }
     if (options.tell) options.tell(step);
     ascent.steps.push_back(std::move(step));
   }

@@ -1,5 +1,6 @@
 // Ascend: profile, follow the first finding, measure, keep or take back; until
-// the report has nothing more to say.
+// the report has nothing more to say. Where it holds something back because the
+// steps vary, more of them are recorded.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -32,6 +33,9 @@ struct Step {
   double predicted_ratio = 1;
   measure::Comparison measured;
   bool kept = false;
+  // Not empty: the program failed with the change, in these words; nothing was
+  // measured then.
+  std::string failed;
 
   // Predicted step / measured step - 1.
   double error() const { return predicted_ms / measured.after_ms() - 1; }
@@ -66,7 +70,7 @@ struct Ascent {
   std::vector<Left> left;
   bool healthy = false;  // the last report found nothing worth doing
 
-  // Findings whose fix made it slower beyond doubt.
+  // Findings whose fix made it slower beyond doubt, or made it fail.
   std::vector<const Step*> Failures() const;
 };
 
@@ -78,11 +82,11 @@ struct AscentOptions {
   std::function<void(const Step&)> tell;  // after each step; may be empty
 };
 
-// What `change` promises, followed from `advice`. Only the figures that come
-// from the report are filled in.
+// What `change` promises, followed from `advice`, of steps that repeat after
+// `period`. Only the figures that come from the report are filled in.
 Step Promise(const measure::AdvisedChange& change,
              const measure::Advice& advice, const measure::Settings& before,
-             const measure::Settings& after);
+             const measure::Settings& after, int period);
 
 // Errors: those of Bench.
 absl::StatusOr<Ascent> Ascend(measure::Bench& bench,

@@ -12,29 +12,39 @@ measure::Interval HabitCost::interval_ms() const {
     costs.push_back(cost.after[i].MedianMs(cost.period) -
                     cost.before[i].MedianMs(cost.period));
   }
-  return measure::BootstrapMedian(costs);
+  return measure::MedianInterval(costs);
 }
 
 absl::StatusOr<std::vector<HabitCost>> MeasureHabits(
     measure::Bench& bench, const measure::Settings& start, int rounds,
     measure::Length length) {
+  const int period = bench.Period(start);
+  length = measure::WholePeriods(length, period);
   std::vector<const measure::Habit*> present;
   std::vector<HabitCost> costs;
   for (const measure::Habit& habit : measure::CpuHabits()) {
     if (!measure::HasHabit(habit, start)) continue;
     present.push_back(&habit);
     costs.push_back({.name = habit.name, .cost = {}});
-    costs.back().cost.period = measure::PeriodOf(start);
+    costs.back().cost.period = period;
   }
-  for (int round = 0; !present.empty() && round < rounds; ++round) {
-    absl::StatusOr<measure::RunTimes> all =
-        bench.Time(start, length, "all habits", round);
-    if (!all.ok()) return all.status();
-    for (size_t i = 0; i < present.size(); ++i) {
+  const size_t count = present.size();
+  int runs_with_all = 0;
+  for (int round = 0; round < rounds; ++round) {
+    absl::StatusOr<measure::RunTimes> all;
+    const auto time_all = [&] {
+      all = bench.Time(start, length, "all habits", runs_with_all++);
+    };
+    for (size_t turn = 0; turn < count; ++turn) {
+      const size_t i = round % 2 == 0 ? turn : count - 1 - turn;
+      if (turn == 0) time_all();
+      if (!all.ok()) return all.status();
       absl::StatusOr<measure::RunTimes> without =
           bench.Time(measure::WithoutHabit(*present[i], start), length,
                      "without " + present[i]->name, round);
       if (!without.ok()) return without.status();
+      if (turn % 2 == 1) time_all();
+      if (!all.ok()) return all.status();
       costs[i].cost.before.push_back(*std::move(without));
       costs[i].cost.after.push_back(*all);
     }

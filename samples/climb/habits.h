@@ -35,8 +35,9 @@ struct HabitCost {
   }
 };
 
-// What each habit in `start` costs there, by `rounds` runs of all of them in
-// turn.
+// What each habit in `start` costs there. In each of the `rounds` every run
+// without one of them stands beside a run with all, and the next round goes the
+// other way round, so that a drift of the machine hits both alike.
 absl::StatusOr<std::vector<HabitCost>> MeasureHabits(
     measure::Bench& bench, const measure::Settings& start, int rounds,
     measure::Length length);

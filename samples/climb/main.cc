@@ -44,6 +44,17 @@ measure::Settings StartOf(const Options& options) {
   return start;
 }
 
+// What the sweep crosses its flags with: the work of the climb's end, free of
+// the habits.
+measure::Settings SweepBase(const Options& options) {
+  measure::Settings base = StartOf(options);
+  if (!options.bad_habits) return base;
+  for (const measure::Habit& habit : measure::CpuHabits()) {
+    base = measure::WithoutHabit(habit, base);
+  }
+  return base;
+}
+
 absl::StatusOr<measure::Bench> OpenBench(const Options& options) {
   absl::StatusOr<measure::Workload> workload =
       measure::Workload::Find(options.resnet, options.always);
@@ -74,8 +85,9 @@ absl::Status MeasureEnd(measure::Bench& bench, const Options& options,
     if (!remaining.ok()) return remaining;
   }
   if (!options.sweep) return absl::OkStatus();
-  absl::StatusOr<std::vector<Swept>> swept = Sweep(
-      bench, Everything(), options.start, options.sweep_steps, options.pairs);
+  absl::StatusOr<std::vector<Swept>> swept =
+      Sweep(bench, Everything(), SweepBase(options), options.sweep_steps,
+            options.pairs);
   if (!swept.ok()) return swept.status();
   result->sweep = *std::move(swept);
   const measure::Settings& best = result->sweep[0].settings;

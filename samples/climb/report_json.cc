@@ -38,6 +38,12 @@ JsonObject ToObject(const Step& step) {
   json.Add("predicted_ms", step.predicted_ms);
   json.Add("predicted_low_ms", step.predicted_low_ms);
   json.Add("predicted_high_ms", step.predicted_high_ms);
+  json.Add("kept", step.kept);
+  if (!step.failed.empty()) {
+    json.Add("outcome", "failed");
+    json.Add("failed", step.failed);
+    return json;
+  }
   json.Add("measured_before_ms", measured.before_ms());
   json.Add("measured_ms", measured.after_ms());
   json.Add("measured_interval_ms", ToObject(measured.after_interval_ms()));
@@ -48,7 +54,6 @@ JsonObject ToObject(const Step& step) {
   json.Add("error", step.error());
   json.Add("predicted_ratio", step.predicted_ratio);
   json.Add("ratio_error", step.ratio_error());
-  json.Add("kept", step.kept);
   return json;
 }
 

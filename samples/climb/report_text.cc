@@ -3,6 +3,7 @@
 #include <cstdarg>
 #include <cstdio>
 
+#include "measure/remedies.h"
 #include "report.h"
 
 namespace climb {
@@ -23,6 +24,8 @@ __attribute__((format(printf, 1, 2))) std::string Line(const char* format,
   va_end(arguments);
   return std::string(text) + "\n";
 }
+
+bool Measured(const Step& step) { return step.failed.empty(); }
 
 const char* Verdict(const Step& step) {
   switch (step.measured.outcome()) {
@@ -48,22 +51,30 @@ std::string LeftText(const Ascent& ascent) {
 }
 
 std::string PredictionsText(const Ascent& ascent) {
-  if (ascent.steps.empty()) return "";
-  size_t good = 0;
+  size_t good = 0, predictions = 0, bounds = 0;
   double worst = 0, worst_ratio = 0;
   for (const Step& step : ascent.steps) {
+    if (!Measured(step)) continue;
+    if (step.gain_is != "predicted") {
+      ++bounds;
+      continue;
+    }
+    ++predictions;
     good += std::abs(step.error()) <= kGoodPrediction ? 1 : 0;
     if (std::abs(step.error()) > std::abs(worst)) worst = step.error();
     if (std::abs(step.ratio_error()) > std::abs(worst_ratio)) {
       worst_ratio = step.ratio_error();
     }
   }
-  return Line(
+  if (ascent.steps.empty()) return "";
+  std::string text = Line(
       "predictions: %zu of %zu within 15 %% of the measured step, the "
       "worst off by %+.1f %% (of the time per sample, after / before: %+.1f "
-      "%%); fixes that made it slower: %zu",
-      good, ascent.steps.size(), 100 * worst, 100 * worst_ratio,
+      "%%); fixes that made it slower or fail: %zu",
+      good, predictions, 100 * worst, 100 * worst_ratio,
       ascent.Failures().size());
+  if (bounds > 0) text += Line("bounds, not counted in: %zu", bounds);
+  return text;
 }
 
 std::string SweepText(const Result& result) {
@@ -101,6 +112,10 @@ std::string StepText(const Step& step, size_t number) {
       "%.1f%s)",
       step.recorded_ms, step.predicted_ms, step.predicted_low_ms,
       step.predicted_high_ms, step.gain_is == "predicted" ? "" : "; at best");
+  if (!Measured(step)) {
+    return text + "   taken back, the program fails with it: " + step.failed +
+           "\n";
+  }
   text += Line(
       "   measured  %.1f to %.1f ms per step (95 %%: %.1f to %.1f; "
       "%zu pairs)",
@@ -133,7 +148,9 @@ std::string EndText(const Result& result) {
   std::string text = LeftText(ascent) + PredictionsText(ascent);
   text += Line("from %s", ascent.start.Text().c_str());
   text += Line("to   %s", ascent.end.Text().c_str());
-  if (!result.whole.after.empty()) {
+  if (measure::Spelled(ascent.start) == measure::Spelled(ascent.end)) {
+    text += Line("%.1f samples/s; nothing was changed", result.samples_per_s());
+  } else if (!result.whole.after.empty()) {
     text += Line("%.1f to %.1f samples/s, x %.2f (95 %%: %.2f to %.2f)",
                  result.whole.before_samples_per_s(),
                  result.whole.after_samples_per_s(), 1 / result.whole.ratio(),

@@ -24,10 +24,13 @@ measure::Length LengthOf(const Settings& settings, int steps) {
 
 absl::Status TimeOnce(measure::Bench& bench, Swept& point, int steps,
                       int round) {
-  absl::StatusOr<measure::RunTimes> times = bench.Time(
-      point.settings, LengthOf(point.settings, steps), "sweep", round);
+  const int period = bench.Period(point.settings);
+  absl::StatusOr<measure::RunTimes> times =
+      bench.Time(point.settings,
+                 measure::WholePeriods(LengthOf(point.settings, steps), period),
+                 "sweep", round);
   if (!times.ok()) return times.status();
-  point.samples_per_s.push_back(1000 / times->SampleMs());
+  point.samples_per_s.push_back(1000 / times->SampleMs(period));
   return absl::OkStatus();
 }
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "measure/remedies.h"
-
 namespace cube {
 namespace {
 
@@ -12,36 +10,46 @@ using measure::Settings;
 
 constexpr int kWarmSteps = 3;
 
-// What the report of a profile at `base` says about changes to it.
-std::vector<Expected> ExpectedFrom(const measure::Advice& advice,
-                                   const Settings& base) {
-  std::vector<Expected> expected;
-  for (const measure::AdvisedChange& change : advice.findings) {
-    if (change.gain_is != "predicted") continue;
-    Settings after = measure::Follow(change, advice, base);
-    if (measure::Spelled(after) == measure::Spelled(base)) continue;
-    expected.push_back({std::move(after), change.id,
-                        advice.step_ms / (advice.step_ms - change.gain_ms)});
-  }
-  if (advice.plan.after_ms > 0) {
-    Settings after = measure::FollowNames(advice.plan.settings, base);
-    if (measure::Spelled(after) != measure::Spelled(base)) {
-      expected.push_back({std::move(after), "plan",
-                          advice.plan.before_ms / advice.plan.after_ms});
+// Parts the combinations into those that `accepts` takes and the others.
+// Errors: those of MeasureCube() that say InvalidArgument.
+absl::Status Choose(const Options& options, const Accepts& accepts,
+                    Measured& measured) {
+  std::vector<measure::Point>& points = measured.cube.points;
+  const std::vector<measure::Point> all =
+      measure::Cross(options.factors, options.base);
+  for (const measure::Point& point : all) {
+    const absl::Status accepted = accepts(point.settings.Arguments());
+    if (accepted.ok()) {
+      points.push_back(point);
+    } else {
+      measured.left_out.push_back(
+          {point.settings, std::string(accepted.message())});
     }
   }
-  return expected;
+  if (points.size() < 2) {
+    return absl::InvalidArgumentError(
+        "fewer than two combinations are left: " +
+        (measured.left_out.empty() ? "" : measured.left_out[0].why));
+  }
+  if (points[0].levels != all[0].levels) {
+    return absl::InvalidArgumentError(
+        "the baseline, which has the first value of each flag, is refused: " +
+        all[0].settings.Text() + ": " + measured.left_out[0].why +
+        "; put values first that go together, such as " +
+        points[0].settings.Text());
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
 
-std::optional<double> Measured::ExpectedOf(const Settings& settings) const {
-  for (const Expected& entry : expected) {
-    if (measure::Spelled(entry.settings) == measure::Spelled(settings)) {
-      return entry.ratio;
-    }
-  }
-  return std::nullopt;
+std::optional<Ratio> Measured::ExpectedAlone(const Effect& effect) const {
+  std::vector<size_t> levels(cube.factors.size(), 0);
+  levels[effect.factor] = effect.level;
+  const auto alone =
+      std::ranges::find(cube.points, levels, &measure::Point::levels);
+  if (alone == cube.points.end()) return std::nullopt;
+  return expected.points[static_cast<size_t>(alone - cube.points.begin())];
 }
 
 absl::StatusOr<Measured> MeasureCube(measure::Bench& bench,
@@ -50,25 +58,12 @@ absl::StatusOr<Measured> MeasureCube(measure::Bench& bench,
   Measured measured;
   Cube& cube = measured.cube;
   cube.factors = options.factors;
-  for (measure::Point& point : measure::Cross(options.factors, options.base)) {
-    const absl::Status accepted = accepts(point.settings.Arguments());
-    if (accepted.ok()) {
-      cube.points.push_back(std::move(point));
-    } else {
-      measured.left_out.push_back(
-          {point.settings, std::string(accepted.message())});
-    }
-  }
-  if (cube.points.size() < 2) {
-    return absl::InvalidArgumentError(
-        "fewer than two combinations are left: " +
-        (measured.left_out.empty() ? "" : measured.left_out[0].why));
-  }
+  if (absl::Status s = Choose(options, accepts, measured); !s.ok()) return s;
 
-  const Settings& baseline = cube.points[0].settings;
-  absl::StatusOr<measure::Advice> advice = bench.Profile(baseline, "baseline");
+  absl::StatusOr<measure::Advice> advice =
+      bench.Profile(cube.points[0].settings, "baseline");
   if (!advice.ok()) return advice.status();
-  measured.expected = ExpectedFrom(*advice, baseline);
+  measured.expected = Expect(*advice, cube);
 
   cube.rates.resize(cube.points.size());
   const measure::Length length{.steps = options.steps,
@@ -78,11 +73,11 @@ absl::StatusOr<Measured> MeasureCube(measure::Bench& bench,
       // Up and down, so that a drift within a round evens out.
       const size_t p = round % 2 == 0 ? i : cube.points.size() - 1 - i;
       const Settings& settings = cube.points[p].settings;
-      absl::StatusOr<measure::RunTimes> times =
-          bench.Time(settings, length, "cube", round);
+      const int period = bench.Period(settings);
+      absl::StatusOr<measure::RunTimes> times = bench.Time(
+          settings, measure::WholePeriods(length, period), "cube", round);
       if (!times.ok()) return times.status();
-      cube.rates[p].push_back(1000 /
-                              times->SampleMs(measure::PeriodOf(settings)));
+      cube.rates[p].push_back(1000 / times->SampleMs(period));
     }
   }
   return measured;

@@ -1,5 +1,5 @@
-// MeasureCube: every combination of some flags, timed in turn, beside what the
-// report of the baseline expects of each.
+// MeasureCube: every combination of some flags, timed in turn, beside what
+// replay of the baseline's recording expects of each.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "effects.h"
+#include "expectation.h"
 #include "measure/bench.h"
 #include "options.h"
 
@@ -21,30 +22,23 @@ struct LeftOut {
   std::string why;
 };
 
-// The replay of the baseline's recording: samples per second with a change, as
-// a multiple of those without.
-struct Expected {
-  measure::Settings settings;
-  std::string says;  // finding, or "plan"
-  double ratio = 1;
-};
-
 struct Measured {
-  Cube cube;
+  Cube cube;  // its first point is the baseline
   std::vector<LeftOut> left_out;
-  std::vector<Expected> expected;
+  Expectation expected;
 
-  // What replay expects of the point `settings`; nothing if no finding led
-  // there.
-  std::optional<double> ExpectedOf(const measure::Settings& settings) const;
+  // What replay expects of `effect` at the baseline; nothing if that point is
+  // not there, or replay does not know.
+  std::optional<Ratio> ExpectedAlone(const Effect& effect) const;
 };
 
 // Whether the program takes these arguments.
 using Accepts =
     std::function<absl::Status(const std::vector<std::string>& arguments)>;
 
-// Errors: those of Bench; InvalidArgument, if fewer than two combinations are
-// accepted.
+// Errors: those of Bench; InvalidArgument, before anything is measured, if
+// fewer than two combinations are accepted, or the baseline is not: the first
+// values of all flags.
 absl::StatusOr<Measured> MeasureCube(measure::Bench& bench,
                                      const Options& options,
                                      const Accepts& accepts);

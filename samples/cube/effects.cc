@@ -7,14 +7,14 @@
 #include <map>
 #include <utility>
 
+#include "verdict.h"
+
 namespace cube {
 namespace {
 
 using measure::Interval;
 
 constexpr double kConfidence = 0.95;
-// Together / product that is not worth a word, however small the noise.
-constexpr double kWorthNaming = 0.01;
 
 // A weighted sum of the points' logarithms.
 using Weights = std::map<size_t, double>;
@@ -183,20 +183,8 @@ Four FourOf(const Model& model, Change a, Change b) {
   return four;
 }
 
-Together Judge(const Pair& pair) {
-  const Ratio& beyond = pair.beyond_product;
-  if (std::abs(beyond.value - 1) < kWorthNaming) return Together::kAsExpected;
-  const double better =
-      std::max(pair.first.on_average.value, pair.second.on_average.value);
-  const bool one_helps =
-      pair.first.on_average.Helps() || pair.second.on_average.Helps();
-  if (beyond.Helps()) {
-    return !one_helps && pair.both.Helps() ? Together::kOnlyTogether
-                                           : Together::kMoreThanBoth;
-  }
-  if (!beyond.Hurts()) return Together::kAsExpected;
-  return one_helps && pair.both.value <= better ? Together::kCancel
-                                                : Together::kLessThanBoth;
+bool SameChange(const Effect& a, const Effect& b) {
+  return a.factor == b.factor && a.level == b.level;
 }
 
 }  // namespace
@@ -258,26 +246,18 @@ std::vector<Pair> Pairs(const Cube& cube) {
   return pairs;
 }
 
+const Pair* SamePair(const std::vector<Pair>& pairs, const Pair& pair) {
+  const auto same = std::ranges::find_if(pairs, [&](const Pair& other) {
+    return SameChange(other.first, pair.first) &&
+           SameChange(other.second, pair.second);
+  });
+  return same == pairs.end() ? nullptr : &*same;
+}
+
 std::string LevelText(const measure::Factor& factor, size_t level) {
   const std::string& value = factor.levels[level];
   if (value == "off") return "without " + factor.flag;
   return value == "on" ? factor.flag : factor.flag + " " + value;
-}
-
-const char* TogetherText(Together together) {
-  switch (together) {
-    case Together::kAsExpected:
-      return "as the product";
-    case Together::kOnlyTogether:
-      return "help only together";
-    case Together::kMoreThanBoth:
-      return "help each other";
-    case Together::kLessThanBoth:
-      return "less than the product";
-    case Together::kCancel:
-      return "cancel: no more than the better one alone";
-  }
-  return "";
 }
 
 }  // namespace cube

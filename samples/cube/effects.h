@@ -44,12 +44,20 @@ struct Effect {
   bool at_baseline_known = false;  // both points are there
 };
 
+// What two flags do together, beside the product of what each does alone, see
+// verdict.h.
 enum class Together {
-  kAsExpected,    // the product of both, as far as the noise can tell
-  kOnlyTogether,  // neither helps alone
-  kMoreThanBoth,  // more than the product
-  kLessThanBoth,  // less than the product, but more than the better one
-  kCancel,        // no more than the better one alone
+  kAsExpected,        // the product of both, as far as the noise can tell
+  kHelpOnlyTogether,  // neither helps alone
+  kHelpEachOther,     // more than the product, and than the better one
+  kCostLess,          // both cost, together less than the product of the costs
+  kMixedMore,         // one helps, one costs; together more than the product
+  kMore,              // more than the product
+  kCostOnlyTogether,  // neither costs alone
+  kCostMore,          // both cost, together more than the product of the costs
+  kMixedLess,         // one helps, one costs; together less than the product
+  kCancel,            // both help, together no more than the better one
+  kLess,              // less than the product
 };
 
 // Two flags, each at one of its values, averaged over all others.
@@ -68,6 +76,9 @@ std::vector<Effect> Effects(const Cube& cube);
 // product first. The intervals of `beyond_product` hold for all pairs at once
 // with 95 % (Bonferroni): of a cube without joint effects 19 in 20 name none.
 std::vector<Pair> Pairs(const Cube& cube);
+
+// The one of `pairs` that is of the same values as `pair`; nullptr if none is.
+const Pair* SamePair(const std::vector<Pair>& pairs, const Pair& pair);
 
 // "--threads 2", "--bf16", "without --bf16".
 std::string LevelText(const measure::Factor& factor, size_t level);

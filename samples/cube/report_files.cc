@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <optional>
 
 #include "measure/json_text.h"
 #include "report.h"
@@ -16,6 +17,13 @@ void AddRatio(const char* key, const Ratio& ratio, JsonObject& json) {
   json.Add(key, object);
 }
 
+void AddReplay(const std::optional<Ratio>& expected, JsonObject& json) {
+  if (!expected) return;
+  json.Add("replay_ratio", expected->value);
+  json.Add("replay_low", expected->interval.low);
+  json.Add("replay_high", expected->interval.high);
+}
+
 JsonObject PointObject(const Measured& measured, size_t p) {
   const Cube& cube = measured.cube;
   JsonObject json;
@@ -23,9 +31,7 @@ JsonObject PointObject(const Measured& measured, size_t p) {
   json.Add("samples_per_s", cube.MedianRate(p));
   json.Add("spread", cube.Spread(p));
   json.Add("runs", cube.rates[p]);
-  if (auto expected = measured.ExpectedOf(cube.points[p].settings)) {
-    json.Add("replay_ratio", *expected);
-  }
+  AddReplay(measured.expected.points[p], json);
   return json;
 }
 
@@ -37,15 +43,13 @@ JsonObject EffectObject(const Measured& measured, const Effect& effect) {
     AddRatio("at_baseline", effect.at_baseline, json);
   }
   AddRatio("on_average", effect.on_average, json);
-  const measure::Settings alone =
-      measure::At(factor, effect.level, measured.cube.points[0].settings);
-  if (auto expected = measured.ExpectedOf(alone)) {
-    json.Add("replay_ratio", *expected);
-  }
+  AddReplay(measured.ExpectedAlone(effect), json);
   return json;
 }
 
-JsonObject PairObject(const Cube& cube, const Pair& pair) {
+// `expected`: the same pair as replay has it; nullptr if it does not.
+JsonObject PairObject(const Cube& cube, const Pair& pair,
+                      const Pair* expected) {
   JsonObject json;
   json.Add("first",
            LevelText(cube.factors[pair.first.factor], pair.first.level));
@@ -57,6 +61,13 @@ JsonObject PairObject(const Cube& cube, const Pair& pair) {
   AddRatio("second_alone", pair.second.on_average, json);
   AddRatio("both", pair.both, json);
   AddRatio("both_over_product", pair.beyond_product, json);
+  if (expected == nullptr) return json;
+  JsonObject replay;
+  replay.Add("first_alone", expected->first.on_average.value);
+  replay.Add("second_alone", expected->second.on_average.value);
+  replay.Add("both", expected->both.value);
+  replay.Add("both_over_product", expected->beyond_product.value);
+  json.Add("replay", replay);
   return json;
 }
 
@@ -90,7 +101,10 @@ std::string ToJson(const Measured& measured) {
   for (const Effect& effect : Effects(cube)) {
     effects.push_back(EffectObject(measured, effect));
   }
-  for (const Pair& pair : Pairs(cube)) pairs.push_back(PairObject(cube, pair));
+  const std::vector<Pair> expected = Pairs(AsCube(measured.expected, cube));
+  for (const Pair& pair : Pairs(cube)) {
+    pairs.push_back(PairObject(cube, pair, SamePair(expected, pair)));
+  }
   for (const LeftOut& entry : measured.left_out) {
     JsonObject object;
     object.Add("flags", entry.settings.Text());
@@ -104,6 +118,8 @@ std::string ToJson(const Measured& measured) {
   json.Add("effects", effects);
   json.Add("pairs", pairs);
   json.Add("left_out", left_out);
+  json.Add("replay_unknown", measured.expected.unknown);
+  json.Add("replay_why_not", measured.expected.why_not);
   return json.Text() + "\n";
 }
 

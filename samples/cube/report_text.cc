@@ -2,6 +2,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "report.h"
@@ -26,11 +27,15 @@ std::string Text(const Ratio& ratio) {
   return text;
 }
 
-std::string ExpectedText(const std::optional<double>& ratio) {
+std::string ValueText(const std::optional<Ratio>& ratio) {
   if (!ratio) return "-";
   char text[32];
-  std::snprintf(text, sizeof(text), "x %.2f", *ratio);
+  std::snprintf(text, sizeof(text), "x %.2f", ratio->value);
   return text;
+}
+
+std::string RangeText(const std::optional<Ratio>& ratio) {
+  return ratio ? Text(*ratio) : "-";
 }
 
 // The crossed flags of a point alone; the others are the same for all.
@@ -42,6 +47,19 @@ std::string PointText(const Cube& cube, size_t point) {
     text += (text.empty() ? "" : " ") + LevelText(cube.factors[f], level);
   }
   return text.empty() ? "(none of the flags)" : text;
+}
+
+// What replay says nothing of, in one line.
+std::string SilenceText(const Expectation& expected) {
+  if (!expected.why_not.empty()) {
+    return "replay expects nothing: " + expected.why_not + "\n";
+  }
+  std::string flags;
+  for (const std::string& flag : expected.unknown) {
+    flags += (flags.empty() ? "" : ", ") + flag;
+  }
+  if (flags.empty()) return "";
+  return "replay cannot express " + flags + ": no figure where that is set\n";
 }
 
 std::string PointsText(const Measured& measured) {
@@ -57,59 +75,90 @@ std::string PointsText(const Measured& measured) {
   text += Line("%9s  %6s  %10s  %8s", "samples/s", "spread", "x baseline",
                "replay");
   for (size_t p : order) {
-    const std::optional<double> expected =
-        p == 0 ? 1 : measured.ExpectedOf(cube.points[p].settings);
     text += Line("%9.1f  %4.1f %%  %10.2f  %8s  %s", cube.MedianRate(p),
                  100 * cube.Spread(p), cube.MedianRate(p) / cube.MedianRate(0),
-                 ExpectedText(expected).c_str(), PointText(cube, p).c_str());
+                 ValueText(measured.expected.points[p]).c_str(),
+                 PointText(cube, p).c_str());
   }
-  return text;
+  return text + SilenceText(measured.expected);
 }
 
 std::string EffectsText(const Measured& measured) {
   const Cube& cube = measured.cube;
   std::string text = Line("\nwhat each does to the samples/s (95 %%)\n");
   text += Line("%-24s  %-22s  %-22s  %s", "", "at the baseline",
-               "on average over all", "replay");
+               "on average over all", "replay, at the baseline");
   for (const Effect& effect : Effects(cube)) {
     const measure::Factor& factor = cube.factors[effect.factor];
-    const measure::Settings alone =
-        measure::At(factor, effect.level, cube.points[0].settings);
     text +=
         Line("%-24s  %-22s  %-22s  %s", LevelText(factor, effect.level).c_str(),
              effect.at_baseline_known ? Text(effect.at_baseline).c_str() : "-",
              Text(effect.on_average).c_str(),
-             ExpectedText(measured.ExpectedOf(alone)).c_str());
+             RangeText(measured.ExpectedAlone(effect)).c_str());
   }
   return text;
+}
+
+std::string Name(const Cube& cube, const Pair& pair) {
+  return LevelText(cube.factors[pair.first.factor], pair.first.level) +
+         " with " +
+         LevelText(cube.factors[pair.second.factor], pair.second.level);
+}
+
+// "alone x 1.50 and x 0.80, product x 1.20".
+std::string AloneText(const Pair& pair) {
+  const double first = pair.first.on_average.value;
+  const double second = pair.second.on_average.value;
+  char text[96];
+  std::snprintf(text, sizeof(text), "alone x %.2f and x %.2f, product x %.2f",
+                first, second, first * second);
+  return text;
+}
+
+// `expected`: the same pair as replay has it; nullptr if it does not.
+std::string NamedText(const Cube& cube, const Pair& pair,
+                      const Pair* expected) {
+  std::string text =
+      Name(cube, pair) + ": " + TogetherText(pair.together) + "\n" +
+      Line("   %s; together %s; together / product %s", AloneText(pair).c_str(),
+           Text(pair.both).c_str(), Text(pair.beyond_product).c_str());
+  if (expected == nullptr) return text + "   replay: -\n";
+  return text +
+         Line("   replay: %s; together x %.2f; together / product x %.2f",
+              AloneText(*expected).c_str(), expected->both.value,
+              expected->beyond_product.value);
 }
 
 std::string PairsText(const Measured& measured) {
   const Cube& cube = measured.cube;
   const std::vector<Pair> pairs = Pairs(cube);
+  const std::vector<Pair> expected = Pairs(AsCube(measured.expected, cube));
   if (pairs.empty()) return "";
-  std::string text;
-  size_t named = 0;
+  std::string named, others;
+  size_t count = 0;
   for (const Pair& pair : pairs) {
-    if (pair.together == Together::kAsExpected) continue;
-    ++named;
-    text += Line(
-        "%s with %s: %s",
-        LevelText(cube.factors[pair.first.factor], pair.first.level).c_str(),
-        LevelText(cube.factors[pair.second.factor], pair.second.level).c_str(),
-        TogetherText(pair.together));
-    text += Line(
-        "   alone x %.2f and x %.2f, product x %.2f; together %s; "
-        "together / product %s",
-        pair.first.on_average.value, pair.second.on_average.value,
-        pair.first.on_average.value * pair.second.on_average.value,
-        Text(pair.both).c_str(), Text(pair.beyond_product).c_str());
+    const Pair* replayed = SamePair(expected, pair);
+    if (pair.together != Together::kAsExpected) {
+      ++count;
+      named += NamedText(cube, pair, replayed);
+      continue;
+    }
+    others +=
+        Line("%-40s  %-22s  %s", Name(cube, pair).c_str(),
+             Text(pair.beyond_product).c_str(),
+             replayed == nullptr ? "-"
+                                 : ValueText(replayed->beyond_product).c_str());
   }
-  return Line(
-             "\n%zu of %zu pairs are not the product of both, beyond the "
-             "noise\n",
-             named, pairs.size()) +
-         text;
+  std::string text =
+      Line("\n%zu of %zu pairs are not the product of both, beyond the noise",
+           count, pairs.size());
+  if (!named.empty()) text += "\n" + named;
+  if (!others.empty()) {
+    text += Line("\n%-40s  %-22s  %s", count == 0 ? "pairs" : "the other pairs",
+                 "together / product", "replay") +
+            others;
+  }
+  return text;
 }
 
 }  // namespace

@@ -22,6 +22,9 @@ struct Reason {
   double factor = 1;
   double factor_low = 1;
   double factor_high = 1;
+  // Where the finding asks for more or less than the rung does: what for, as
+  // "--batch 128". The factors are those of that.
+  std::string of_change = {};
 };
 
 struct Taken {
@@ -35,7 +38,8 @@ struct Taken {
   double samples_per_s = 0;
   double samples_per_s_low = 0;
   double samples_per_s_high = 0;
-  bool kept = true;  // not beyond doubt slower than the rung below
+  bool kept = true;         // faster than the rung below
+  std::string failed = {};  // not empty: the program failed, in these words
 
   double factor() const { return 1 / measured.ratio(); }
   measure::Interval factor_interval() const;
@@ -47,14 +51,24 @@ struct GoUpOptions {
   std::function<void(const Taken&)> tell = {};  // of each rung. May be empty
 };
 
-// One entry for each rung, in order. A rung that is slower is left again: the
-// next one starts from the rung below it.
-// Errors: those of Bench and ReadProfile().
-absl::StatusOr<std::vector<Taken>> GoUp(measure::Bench& bench,
-                                        const std::vector<Rung>& rungs,
-                                        const GoUpOptions& options);
+struct Ladder {
+  std::vector<Taken> rungs;  // in order
+  size_t top = 0;            // the last one kept
+  // The baseline and the top, run in turn; empty if the top is the baseline.
+  measure::Comparison whole = {};
+};
 
-// What `advice`, the report of the rung below, says for `rung`.
-Reason ReasonFor(const Rung& rung, const measure::Advice& advice);
+// One entry for each rung. A rung that is not faster, or fails, is left again:
+// the next one starts from the rung below it.
+// Errors: those of Bench and ReadProfile().
+absl::StatusOr<Ladder> GoUp(measure::Bench& bench,
+                            const std::vector<Rung>& rungs,
+                            const GoUpOptions& options);
+
+// What `advice`, the report of the rung below, says for `rung`, which leads
+// from `below` to `settings`; steps repeat after `period`.
+Reason ReasonFor(const Rung& rung, const measure::Advice& advice,
+                 const measure::Settings& below,
+                 const measure::Settings& settings, int period);
 
 }  // namespace ladder

@@ -52,6 +52,11 @@ std::string CommandOf(std::span<const char* const> args) {
 
 void Tell(const Taken& taken) {
   std::string line = taken.rung.name + " (" + taken.rung.flags + "): ";
+  if (!taken.failed.empty()) {
+    std::printf("%sfails, taken back: %s\n", line.c_str(),
+                taken.failed.c_str());
+    return;
+  }
   char text[160];
   std::snprintf(text, sizeof(text), "%.1f samples/s", taken.samples_per_s);
   line += text;
@@ -68,6 +73,9 @@ void Tell(const Taken& taken) {
                     taken.reason.gain_is == "bound" ? "at most " : "",
                     taken.reason.factor);
       line += text;
+      if (!taken.reason.of_change.empty()) {
+        line += " of " + taken.reason.of_change;
+      }
     }
   }
   std::printf("%s%s\n", line.c_str(), taken.kept ? "" : ": taken back");
@@ -85,11 +93,10 @@ absl::Status Run(const Options& options, const std::string& command) {
   absl::StatusOr<measure::Bench> bench =
       measure::Bench::Open(*std::move(workload), std::move(bench_options));
   if (!bench.ok()) return bench.status();
-  absl::StatusOr<std::vector<Taken>> ladder =
-      GoUp(*bench, RungsFor(options.device),
-           {.pairs = options.pairs,
-            .length = {.steps = options.steps},
-            .tell = Tell});
+  absl::StatusOr<Ladder> ladder = GoUp(*bench, RungsFor(options.device),
+                                       {.pairs = options.pairs,
+                                        .length = {.steps = options.steps},
+                                        .tell = Tell});
   if (!ladder.ok()) return ladder.status();
   absl::Status written =
       WriteResults(*ladder, options.device, options.results, Today(), command);

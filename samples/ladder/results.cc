@@ -33,7 +33,16 @@ std::string NewFile() {
          "the rung below by interleaved runs. The finding that led to it is "
          "the one in the report of the rung below whose fix it is; its "
          "prediction was made before the rung was run. Factors are of "
-         "samples/s. A rung that is slower beyond doubt is taken back.\n\n"
+         "samples/s. A rung that is not faster is taken back.\n\n"
+         "\"step recorded\" is one recording, made minutes before the timed "
+         "runs: not their step plus the cost of recording. \"measured\" "
+         "compares with the rung below, run again in turn: samples/s of two "
+         "rows, taken minutes apart, do not divide to it. \"-\": the report "
+         "below asked for no such change. No rungs: bias before BatchNorm, "
+         "validation with gradients and the other bad habits, which the "
+         "baseline does not have (`climb --bad-habits` starts with them); "
+         "gradient accumulation and checkpointing, which buy memory for time; "
+         "`--sgd foreach`, which `--sgd fused` takes further.\n\n"
          "## On a CPU\n\n" +
          EmptyPart(kCpuPart, "ladder", "a CPU") + "\n## On a GPU\n\n" +
          EmptyPart(kGpuPart, "ladder --device cuda", "a GPU");
@@ -53,9 +62,10 @@ absl::Status Write(const fs::path& path, const std::string& text) {
       (code ? code.message() : std::string(std::strerror(errno))));
 }
 
-std::string Chart(const std::vector<Taken>& ladder) {
+std::string Chart(const Ladder& ladder) {
   std::vector<Bar> bars;
-  for (const Taken& taken : ladder) {
+  for (const Taken& taken : ladder.rungs) {
+    if (!taken.failed.empty()) continue;
     bars.push_back({.label = taken.rung.name,
                     .value = taken.samples_per_s,
                     .low = taken.samples_per_s_low,
@@ -67,9 +77,9 @@ std::string Chart(const std::vector<Taken>& ladder) {
 
 }  // namespace
 
-absl::Status WriteResults(const std::vector<Taken>& ladder,
-                          resnet::DeviceKind device, const std::string& path,
-                          const std::string& date, const std::string& command) {
+absl::Status WriteResults(const Ladder& ladder, resnet::DeviceKind device,
+                          const std::string& path, const std::string& date,
+                          const std::string& command) {
   const bool cpu = device == resnet::DeviceKind::kCpu;
   const std::string chart = cpu ? "ladder_cpu.svg" : "ladder_gpu.svg";
   absl::StatusOr<std::string> old = measure::ReadFile(path);

@@ -5,7 +5,6 @@
 #include <absl/status/status.h>
 
 #include <string>
-#include <vector>
 
 #include "ascent.h"
 #include "resnet/options.h"
@@ -16,8 +15,8 @@ namespace ladder {
 // a file that is not there is begun, with both parts. The picture is
 // ladder_cpu.svg or ladder_gpu.svg beside it.
 // Errors: Unavailable (cannot be written), InvalidArgument (marks are damaged).
-absl::Status WriteResults(const std::vector<Taken>& ladder,
-                          resnet::DeviceKind device, const std::string& path,
-                          const std::string& date, const std::string& command);
+absl::Status WriteResults(const Ladder& ladder, resnet::DeviceKind device,
+                          const std::string& path, const std::string& date,
+                          const std::string& command);
 
 }  // namespace ladder

@@ -34,12 +34,15 @@ std::string Share(double frac) {
 
 std::string Predicted(const Reason& reason) {
   if (reason.finding.empty()) return "-";
-  if (reason.gain_is == "bound") return "at most " + Times(reason.factor);
+  const std::string of =
+      reason.of_change.empty() ? "" : ", of `" + reason.of_change + "`";
+  if (reason.gain_is == "bound") return "at most " + Times(reason.factor) + of;
   return Times(reason.factor) + " (" + Times(reason.factor_low) + " to " +
-         Times(reason.factor_high) + ")";
+         Times(reason.factor_high) + ")" + of;
 }
 
 std::string Measured(const Taken& taken) {
+  if (!taken.failed.empty()) return "fails";
   if (taken.measured.after.empty()) return "-";
   measure::Interval range = taken.factor_interval();
   std::string text = Times(taken.factor()) + " (" + Times(range.low) + " to " +
@@ -48,7 +51,6 @@ std::string Measured(const Taken& taken) {
 }
 
 std::string Row(const Taken& taken, size_t number) {
-  std::string flags = taken.settings.Text();
   return "| " + std::to_string(number) + " | " + taken.rung.name + " | `" +
          taken.rung.flags + "` | " +
          Print("%.1f (%.1f to %.1f)", taken.samples_per_s,
@@ -60,20 +62,30 @@ std::string Row(const Taken& taken, size_t number) {
          Predicted(taken.reason) + " | " + Measured(taken) + " |\n";
 }
 
-const Taken& Top(const std::vector<Taken>& ladder) {
-  size_t top = 0;
-  for (size_t i = 1; i < ladder.size(); ++i) {
-    if (ladder[i].kept) top = i;
+// What failed, in the program's words, and the way up.
+std::string Below(const Ladder& ladder) {
+  std::string text;
+  for (size_t i = 0; i < ladder.rungs.size(); ++i) {
+    if (ladder.rungs[i].failed.empty()) continue;
+    text += "\nRung " + std::to_string(i) + " fails:\n\n```\n" +
+            ladder.rungs[i].failed + "\n```\n";
   }
-  return ladder[top];
+  const measure::Comparison& whole = ladder.whole;
+  if (whole.after.empty()) return text + "\nNo rung was faster.\n";
+  const measure::Interval ratio = whole.interval();
+  return text + "\nThe baseline and the top, run in turn: " +
+         Print("%.1f", whole.before_samples_per_s()) + " and " +
+         Print("%.1f", whole.after_samples_per_s()) + " samples/s, " +
+         Times(1 / whole.ratio()) + " (" + Times(1 / ratio.high) + " to " +
+         Times(1 / ratio.low) + "), at the top with `" +
+         ladder.rungs[ladder.top].settings.Text() + "`.\n";
 }
 
 }  // namespace
 
-std::string ToMarkdown(const std::vector<Taken>& ladder,
-                       const Heading& heading) {
-  const Taken& top = Top(ladder);
-  std::string out = heading.date + ", " + ladder[0].facts.machine + ". `" +
+std::string ToMarkdown(const Ladder& ladder, const Heading& heading) {
+  const std::vector<Taken>& rungs = ladder.rungs;
+  std::string out = heading.date + ", " + rungs[0].facts.machine + ". `" +
                     heading.command + "`\n\n";
   if (!heading.chart.empty()) {
     out += "![samples per second, rung by rung](" + heading.chart + ")\n\n";
@@ -83,12 +95,8 @@ std::string ToMarkdown(const std::vector<Taken>& ladder,
       "where it goes | device busy | Tensor Cores | finding that led here | "
       "predicted | measured (95 %) |\n"
       "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n";
-  for (size_t i = 0; i < ladder.size(); ++i) out += Row(ladder[i], i);
-  out += "\nIn all " + Print("%.1f", ladder[0].samples_per_s) + " to " +
-         Print("%.1f", top.samples_per_s) + " samples/s, " +
-         Times(top.samples_per_s / ladder[0].samples_per_s) +
-         ", at the top with `" + top.settings.Text() + "`.\n";
-  return out;
+  for (size_t i = 0; i < rungs.size(); ++i) out += Row(rungs[i], i);
+  return out + Below(ladder);
 }
 
 absl::StatusOr<std::string> ReplaceMarked(std::string_view text,

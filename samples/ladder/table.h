@@ -6,7 +6,6 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "ascent.h"
 
@@ -20,8 +19,7 @@ struct Heading {
 
 // What the machine is, a table with a line for each rung, and the whole way up.
 // REQUIRES: at least two rungs.
-std::string ToMarkdown(const std::vector<Taken>& ladder,
-                       const Heading& heading);
+std::string ToMarkdown(const Ladder& ladder, const Heading& heading);
 
 // `text` with what stands between "<!-- NAME begin ... -->" and
 // "<!-- NAME end -->" replaced by `section`. Marks that are not there are added

@@ -56,6 +56,7 @@ AdvisedChange ReadFinding(dom::object finding) {
     change.gain_low_ms = NumberOf(part, "low");
     change.gain_high_ms = NumberOf(part, "high");
   }
+  change.of_ms = NumberOf(finding, "of_ms");
   if (!finding["fix"].get(part)) change.fix = TextOf(part, "cpp");
   change.settings = ReadSettings(finding);
   return change;
@@ -64,7 +65,8 @@ AdvisedChange ReadFinding(dom::object finding) {
 }  // namespace
 
 bool Advice::Healthy() const {
-  return std::ranges::none_of(findings, &AdvisedChange::ToBeDone);
+  return held_back.empty() &&
+         std::ranges::none_of(findings, &AdvisedChange::ToBeDone);
 }
 
 const AdvisedChange* Advice::Find(std::string_view id) const {
@@ -72,6 +74,24 @@ const AdvisedChange* Advice::Find(std::string_view id) const {
     if (change.id == id && change.ToBeDone()) return &change;
   }
   return nullptr;
+}
+
+PromisedStep PromisedBy(const AdvisedChange& change, const Advice& advice,
+                        int period) {
+  PromisedStep step{.before_ms = advice.step_ms};
+  if (change.of_ms > 0) {
+    step.before_ms = change.of_ms;
+  } else if (period > 1 && advice.all_mean_ms > 0) {
+    step.before_ms = advice.all_mean_ms;
+  }
+  step.after_ms = step.low_ms = step.high_ms = step.before_ms;
+  if (change.gain_ms >= step.before_ms) return step;
+  step.after_ms = step.low_ms = step.before_ms - change.gain_ms;
+  step.high_ms = step.before_ms - change.gain_low_ms;
+  if (change.gain_high_ms < step.before_ms) {
+    step.low_ms = step.before_ms - change.gain_high_ms;
+  }
+  return step;
 }
 
 absl::StatusOr<Advice> ParseAdvice(std::string_view json,
@@ -91,6 +111,7 @@ absl::StatusOr<Advice> ParseAdvice(std::string_view json,
   Advice advice;
   advice.path = path;
   advice.step_ms = NumberOf(steps, "mean_ms");
+  advice.all_mean_ms = NumberOf(steps, "all_mean_ms");
   advice.steady = static_cast<int>(NumberOf(steps, "steady"));
   advice.cov = NumberOf(steps, "cov");
   if (!(advice.step_ms > 0)) {
@@ -98,6 +119,13 @@ absl::StatusOr<Advice> ParseAdvice(std::string_view json,
   }
   if (!root["run"].get(run)) {
     advice.usable_cores = static_cast<int>(NumberOf(run, "usable_cores"));
+  }
+  dom::array held_back;
+  if (!root["held_back"].get(held_back)) {
+    for (dom::element element : held_back) {
+      std::string_view id;
+      if (!element.get(id)) advice.held_back.emplace_back(id);
+    }
   }
   if (!root["plan"].get(plan)) {
     advice.plan = {.settings = ReadSettings(plan),

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <system_error>
 #include <utility>
 
@@ -48,7 +49,8 @@ absl::StatusOr<RunTimes> Bench::Time(const Settings& settings, Length length,
   if (const RunTimes* run = journal_.Find(key)) return *run;
   if (absl::Status s = CheckTime(); !s.ok()) return s;
   Say(purpose + " " + std::to_string(number + 1) + ": " + all);
-  absl::StatusOr<RunTimes> times = workload_.Time(settings, length);
+  absl::StatusOr<RunTimes> times =
+      workload_.Time(settings, length, options_.folder + "/timed");
   if (!times.ok()) return times.status();
   if (absl::Status s = journal_.Add(key, *times); !s.ok()) return s;
   return times;
@@ -58,21 +60,33 @@ absl::StatusOr<Comparison> Bench::Compare(const Settings& before,
                                           const Settings& after, int pairs,
                                           const std::string& purpose,
                                           Length length) {
+  const int period = Period(before, after);
+  length = WholePeriods(length, period);
   return measure::Compare(
       [&](const Settings& settings, int pair) {
         return Time(settings, length, purpose, pair);
       },
-      before, after, pairs);
+      before, after, pairs, period);
+}
+
+int Bench::Period(const Settings& a, const Settings& b) const {
+  return std::lcm(PeriodOf(workload_.always().With(a)),
+                  PeriodOf(workload_.always().With(b)));
 }
 
 absl::StatusOr<Advice> Bench::Profile(const Settings& settings,
-                                      const std::string& name) {
+                                      const std::string& name, int times) {
+  Window window = options_.window;
+  window.active *= times;
   const std::string all = AllSettings(workload_, settings);
+  const std::string what = all + ", steps " + std::to_string(window.wait) +
+                           " + " + std::to_string(window.warmup) + " + " +
+                           std::to_string(window.active);
   const std::string folder = options_.folder + "/" + name;
   const std::string done = folder + "/" + kDone;
   if (absl::StatusOr<std::string> told = ReadFile(done); told.ok()) {
     const size_t newline = told->find('\n');
-    if (newline != told->npos && told->substr(0, newline) == all) {
+    if (newline != told->npos && told->substr(0, newline) == what) {
       const std::string path = told->substr(newline + 1);
       absl::StatusOr<std::string> json = ReadFile(path);
       if (json.ok()) return ParseAdvice(*json, path);
@@ -80,10 +94,9 @@ absl::StatusOr<Advice> Bench::Profile(const Settings& settings,
   }
   if (absl::Status s = CheckTime(); !s.ok()) return s;
   Say("profiling " + all);
-  absl::StatusOr<Advice> advice =
-      workload_.Profile(settings, folder, options_.window);
+  absl::StatusOr<Advice> advice = workload_.Profile(settings, folder, window);
   if (!advice.ok()) return advice.status();
-  std::ofstream(done) << all << '\n' << advice->path;
+  std::ofstream(done) << what << '\n' << advice->path;
   return advice;
 }
 

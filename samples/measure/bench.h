@@ -36,16 +36,24 @@ class Bench {
   absl::StatusOr<RunTimes> Time(const Settings& settings, Length length,
                                 const std::string& purpose, int number);
 
-  // `pairs` of both in turn, each of `length`, see Compare().
+  // After how many steps both settings repeat what they do, see PeriodOf().
+  int Period(const Settings& a, const Settings& b) const;
+  int Period(const Settings& settings) const {
+    return Period(settings, settings);
+  }
+
+  // `pairs` of both in turn, each of whole periods that take `length` or more,
+  // see Compare().
   absl::StatusOr<Comparison> Compare(const Settings& before,
                                      const Settings& after, int pairs,
                                      const std::string& purpose,
                                      Length length = {});
 
-  // Profiles `settings`, or remembers it; `name` becomes a folder.
+  // Profiles `settings`, or remembers it; `name` becomes a folder. `times` as
+  // many steps are recorded as BenchOptions::window says.
   // Errors: those of Workload::Profile(); ResourceExhausted, as above.
   absl::StatusOr<Advice> Profile(const Settings& settings,
-                                 const std::string& name);
+                                 const std::string& name, int times = 1);
 
   const Workload& workload() const { return workload_; }
 

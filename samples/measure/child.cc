@@ -129,4 +129,8 @@ absl::Status RunChild(const Command& command) {
   return absl::OkStatus();
 }
 
+bool ProgramFailed(const absl::Status& status) {
+  return absl::IsAborted(status) || absl::IsDeadlineExceeded(status);
+}
+
 }  // namespace measure

@@ -25,4 +25,7 @@ struct Command {
 // ended it), DeadlineExceeded (it took longer than the limit and was killed).
 absl::Status RunChild(const Command& command);
 
+// True for what RunChild() says of a program that was started and failed.
+bool ProgramFailed(const absl::Status& status);
+
 }  // namespace measure

@@ -9,9 +9,9 @@ namespace {
 
 // The flags of the sample that do something every N steps, N being their
 // value.
-constexpr const char* kEveryFlags[] = {"--validate-every",
-                                       "--checkpoint-every"};
-constexpr int kLongestPeriod = 16;
+constexpr const char* kEveryFlags[] = {"--validate-every", "--checkpoint-every",
+                                       "--workers"};
+constexpr int kLogEvery = 5;  // resnet's own
 
 std::vector<double> MedianSteps(const std::vector<RunTimes>& runs, int period) {
   std::vector<double> steps;
@@ -54,7 +54,7 @@ double Comparison::after_samples_per_s() const {
 
 double Comparison::ratio() const { return Median(Ratios(*this)); }
 
-Interval Comparison::interval() const { return BootstrapMedian(Ratios(*this)); }
+Interval Comparison::interval() const { return MedianInterval(Ratios(*this)); }
 
 Interval Comparison::after_interval_ms() const {
   const double scale = after_ms() / ratio();
@@ -69,9 +69,10 @@ Outcome Comparison::outcome() const {
 }
 
 absl::StatusOr<Comparison> Compare(const RunOnce& run, const Settings& before,
-                                   const Settings& after, int pairs) {
+                                   const Settings& after, int pairs,
+                                   int period) {
   Comparison comparison;
-  comparison.period = std::lcm(PeriodOf(before), PeriodOf(after));
+  comparison.period = period;
   for (int pair = 0; pair < pairs; ++pair) {
     const bool after_first = pair % 2 == 1;
     for (const bool is_after : {after_first, !after_first}) {
@@ -88,9 +89,19 @@ int PeriodOf(const Settings& settings) {
   int period = 1;
   for (const char* flag : kEveryFlags) {
     period = std::lcm(period, std::max(1, settings.Number(flag, 1)));
-    period = std::min(period, kLongestPeriod);
+  }
+  if (settings.Get("--device") == "cuda") {
+    period = std::lcm(period,
+                      std::max(1, settings.Number("--log-every", kLogEvery)));
   }
   return period;
+}
+
+Length WholePeriods(Length length, int period) {
+  const int timed = std::max(1, length.steps - length.warm_steps);
+  const int periods = (timed + period - 1) / period;
+  return {.steps = length.warm_steps + periods * period,
+          .warm_steps = length.warm_steps};
 }
 
 }  // namespace measure

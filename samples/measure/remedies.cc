@@ -105,10 +105,6 @@ Settings FollowNumber(const AdvisedChange& change, const Advice& advice,
     if (free > settings.Number("--threads", kThreads)) {
       settings.Set("--threads", std::to_string(free));
     }
-  } else if (change.id == "cpu-oversubscription" &&
-             settings.Number("--threads", kThreads) > 1) {
-    settings.Set("--threads",
-                 std::to_string(std::max(1, advice.usable_cores - workers)));
   } else if (change.id == "small-batch") {
     settings.Set("--batch",
                  std::to_string(2 * settings.Number("--batch", kBatch)));

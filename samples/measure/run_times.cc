@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <numeric>
-#include <sstream>
 
 #include "statistics.h"
 
@@ -76,12 +76,12 @@ JsonObject ToJson(const RunTimes& times) {
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) {
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file.is_open() || file.bad()) {
     return absl::NotFoundError("cannot read " + path + ": " +
                                std::strerror(errno));
   }
-  return text.str();
+  return text;
 }
 
 }  // namespace measure

@@ -21,11 +21,12 @@ double Median(std::vector<double> values);
 // of nothing.
 double Quantile(std::vector<double> values, double fraction);
 
-// The median of `values`, and how far that of other measurements of the same
-// thing would lie apart: the values are drawn again, with replacement, 4000
-// times. The same values give the same interval. A single value tells nothing
-// about its spread: its interval is all numbers.
-Interval BootstrapMedian(const std::vector<double>& values);
+// Where the median of many such values lies. Of six or more by bootstrap: they
+// are drawn again, with replacement, 4000 times. Of fewer that would be from
+// the least to the most, which holds it too seldom; Student's t is taken
+// instead, as if they came from a normal distribution. The same values give the
+// same interval; of a single one it is all numbers.
+Interval MedianInterval(const std::vector<double>& values);
 
 // The factor by which a standard error becomes half the width of an interval
 // of `confidence` (above 0.5, below 1): Student's t, two-sided. Good to 1 %.

@@ -73,8 +73,8 @@ absl::StatusOr<Workload> Workload::Find(std::string program, Settings always) {
   return Workload(std::move(program), std::move(always));
 }
 
-absl::StatusOr<RunTimes> Workload::Time(const Settings& settings,
-                                        Length length) const {
+absl::StatusOr<RunTimes> Workload::Time(const Settings& settings, Length length,
+                                        const std::string& folder) const {
   ScratchFile times;
   if (!times.made()) {
     return absl::UnavailableError("cannot make " + times.path() + ": " +
@@ -82,6 +82,7 @@ absl::StatusOr<RunTimes> Workload::Time(const Settings& settings,
   }
   Settings all = always_.With(settings);
   all.Set("--no-profile");
+  all.Set("--log-dir", folder);
   all.Set("--steps", std::to_string(length.steps));
   all.Set("--warm-steps", std::to_string(length.warm_steps));
   all.Set("--json", times.path());

@@ -33,9 +33,11 @@ class Workload {
   // Errors: NotFound, with how to get it.
   static absl::StatusOr<Workload> Find(std::string program, Settings always);
 
-  // Times `length.steps` steps without a profile.
+  // Times `length.steps` steps without a profile; what the program saves goes
+  // to `folder`.
   // Errors: those of RunChild() and ParseRunTimes().
-  absl::StatusOr<RunTimes> Time(const Settings& settings, Length length) const;
+  absl::StatusOr<RunTimes> Time(const Settings& settings, Length length,
+                                const std::string& folder) const;
 
   // Profiles one window, leaves its files in `folder` (emptied first) and
   // returns what the report advises.

@@ -72,10 +72,13 @@ struct Loaders {
 Loaders MakeLoaders(const Options& options, Sources sources) {
   size_t batch = static_cast<size_t>(options.batch);
   size_t workers = static_cast<size_t>(options.workers);
+  // LibTorch's loader is two batches per worker ahead. With as many more than
+  // are trained on, workers have as much to do at the end as in a long run.
+  const size_t batches = static_cast<size_t>(options.steps) + 2 * workers;
   Loaders loaders;
   loaders.train =
       MakeLoader(std::move(sources.train), MakeBatchOptions(options, true),
-                 batch, static_cast<size_t>(options.steps), workers);
+                 batch, batches, workers);
   if (options.validate_every > 0) {
     loaders.validate = MakeLoader(
         std::move(sources.validate), MakeBatchOptions(options, false), batch,
@@ -130,6 +133,7 @@ StepTimes RunSteps(const Options& options, torch::Device device,
     times.step_ms.push_back(step_ms);
     progress.Step(done, step_ms, seen);
     begin = end;
+    if (done == options.steps) break;
   }
   progress.Finish();
   if (options.item_every_step) {

@@ -319,6 +319,15 @@ TEST(TrainTest, EveryStepIsTimedAndTheLossIsShown) {
   EXPECT_THAT(printed, HasSubstr("samples/s  loss "));
 }
 
+TEST(TrainTest, WorkersStayBusyAndTheLoopStopsInTime) {
+  std::string printed;
+  Options options = Tiny();
+  options.workers = 2;
+  absl::StatusOr<StepTimes> times = TrainOnce(options, &printed);
+  ASSERT_TRUE(times.ok()) << times.status().message();
+  EXPECT_EQ(times->step_ms.size(), 3u);
+}
+
 TEST(TrainTest, ValidationComesWhenItIsDue) {
   std::string printed;
   Options options = Tiny();

@@ -116,6 +116,42 @@ TEST(AscendTest, AFixThatMakesItSlowerIsTakenBackAndCountsAgainstItsRule) {
   EXPECT_NEAR(ascent->steps[0].error(), 86 / 124.4 - 1, 0.001);
 }
 
+TEST(AscendTest, AFixThatMakesTheProgramFailIsTakenBackToo) {
+  Settings always;
+  always.Set("--fail-if", "--threads");
+  FakeBench fake(always);
+  absl::StatusOr<Ascent> ascent = Ascend(fake.bench(), Settings(), kShort);
+  ASSERT_TRUE(ascent.ok()) << ascent.status().message();
+  ASSERT_EQ(Ids(*ascent).front(), "cores-idle");
+  EXPECT_THAT(ascent->steps[0].failed, HasSubstr("no such weather"));
+  EXPECT_FALSE(ascent->steps[0].kept);
+  ASSERT_EQ(ascent->Failures().size(), 1u);
+  EXPECT_EQ(ascent->end, Of("--workers 1 --batch 64"));
+}
+
+TEST(AscendTest, WhatIsHeldBackIsRecordedAtLength) {
+  Settings always;
+  always.Set("--hold-back", "15");
+  FakeBench fake(always);
+  absl::StatusOr<Ascent> ascent = Ascend(fake.bench(), Settings(), kShort);
+  ASSERT_TRUE(ascent.ok()) << ascent.status().message();
+  EXPECT_THAT(Ids(*ascent), ElementsAre("cores-idle", "small-batch"));
+  EXPECT_TRUE(ascent->healthy);
+}
+
+TEST(AscendTest, WhatStaysHeldBackIsNotCalledHealthy) {
+  Settings always;
+  always.Set("--hold-back", "1000");
+  FakeBench fake(always);
+  absl::StatusOr<Ascent> ascent = Ascend(fake.bench(), Settings(), kShort);
+  ASSERT_TRUE(ascent.ok()) << ascent.status().message();
+  EXPECT_TRUE(ascent->steps.empty());
+  EXPECT_FALSE(ascent->healthy);
+  ASSERT_EQ(ascent->left.size(), 1u);
+  EXPECT_EQ(ascent->left[0].id, "cores-idle");
+  EXPECT_THAT(ascent->left[0].why, HasSubstr("held back"));
+}
+
 TEST(AscendTest, WhatNoFlagDoesIsLeftAndSaid) {
   Settings always;
   always.Set("--advise", Finding("moon-phase", 30, "{}"));

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <functional>
 #include <random>
+#include <set>
+#include <string>
 
 namespace cube {
 namespace {
@@ -107,7 +109,7 @@ TEST(PairsTest, WhatHelpsOnlyTogetherIsNamed) {
   const Pair* pair = Find(pairs, 0, 1, 1, 1);
   ASSERT_NE(pair, nullptr);
   EXPECT_EQ(pair, &pairs[0]);
-  EXPECT_EQ(pair->together, Together::kOnlyTogether);
+  EXPECT_EQ(pair->together, Together::kHelpOnlyTogether);
   EXPECT_NEAR(pair->both.value, 1.3, 0.05);
   EXPECT_TRUE(pair->beyond_product.interval.Holds(1.3));
   EXPECT_EQ(Find(pairs, 0, 1, 2, 1)->together, Together::kAsExpected);
@@ -133,9 +135,81 @@ TEST(PairsTest, MoreAndLessThanTheProductAreToldApart) {
         },
         0.01, 5));
   };
-  EXPECT_EQ(Find(joint(170), 0, 1, 1, 1)->together, Together::kMoreThanBoth);
+  EXPECT_EQ(Find(joint(170), 0, 1, 1, 1)->together, Together::kHelpEachOther);
   EXPECT_EQ(Find(joint(144), 0, 1, 1, 1)->together, Together::kAsExpected);
-  EXPECT_EQ(Find(joint(130), 0, 1, 1, 1)->together, Together::kLessThanBoth);
+  EXPECT_EQ(Find(joint(130), 0, 1, 1, 1)->together, Together::kLess);
+}
+
+// What --a and --b make of 100 samples/s alone and together.
+struct Joint {
+  double a, b, both;
+  double noise = 0.01;
+};
+Together Verdict(const Joint& joint) {
+  const std::vector<Pair> pairs = Pairs(Simulate(
+      [joint](const std::vector<size_t>& levels) {
+        if (levels[0] == 1 && levels[1] == 1) return joint.both;
+        return levels[0] == 1 ? joint.a : levels[1] == 1 ? joint.b : 100.0;
+      },
+      joint.noise, 5));
+  return Find(pairs, 0, 1, 1, 1)->together;
+}
+
+// The same time is lost once, not twice.
+TEST(PairsTest, CostsThatOverlapAreNoHelp) {
+  EXPECT_EQ(Verdict({80, 80, 80}), Together::kCostLess);
+  EXPECT_EQ(Verdict({80, 90, 78}), Together::kCostLess);
+  EXPECT_EQ(Verdict({80, 80, 64}), Together::kAsExpected);
+}
+
+TEST(PairsTest, CostsThatGrowTogetherAreNamed) {
+  EXPECT_EQ(Verdict({80, 80, 50}), Together::kCostMore);
+  EXPECT_EQ(Verdict({100, 100, 75}), Together::kCostOnlyTogether);
+  // Each helps, and both together cost.
+  EXPECT_EQ(Verdict({120, 120, 90}), Together::kCostOnlyTogether);
+}
+
+TEST(PairsTest, WhereOneHelpsAndOneCostsNothingElseIsSaid) {
+  EXPECT_EQ(Verdict({150, 80, 140}), Together::kMixedMore);
+  EXPECT_EQ(Verdict({150, 80, 160}), Together::kMixedMore);
+  EXPECT_EQ(Verdict({150, 80, 120}), Together::kAsExpected);
+  // No more than the better one, but that is due to the other's cost.
+  EXPECT_EQ(Verdict({150, 80, 100}), Together::kMixedLess);
+  EXPECT_EQ(Verdict({80, 150, 70}), Together::kMixedLess);
+}
+
+TEST(PairsTest, BothMayCostAloneAndHelpTogether) {
+  EXPECT_EQ(Verdict({90, 90, 120}), Together::kHelpOnlyTogether);
+}
+
+// By their medians both would cost; the noise leaves it open.
+TEST(PairsTest, WhatIsWithinTheNoiseIsCalledNeitherHelpNorCost) {
+  EXPECT_EQ(Verdict({99.9, 80, 95}), Together::kMore);
+  EXPECT_EQ(Verdict({99.9, 80, 70}), Together::kLess);
+  EXPECT_EQ(Verdict({140, 100.1, 130}), Together::kLess);
+  EXPECT_EQ(Verdict({140, 100.1, 160}), Together::kHelpEachOther);
+}
+
+TEST(TogetherTextTest, NoTwoVerdictsReadTheSame) {
+  std::set<std::string> texts;
+  for (int i = 0; i <= static_cast<int>(Together::kLess); ++i) {
+    EXPECT_TRUE(texts.insert(TogetherText(static_cast<Together>(i))).second);
+  }
+  EXPECT_FALSE(texts.contains(""));
+}
+
+TEST(PairsTest, ThePairOfTheSameValuesIsFoundWhateverTheOrder) {
+  const std::vector<Pair> pairs = Pairs(Simulate(Product, 0.05, 3, 1));
+  const std::vector<Pair> others = Pairs(Simulate(Product, 0.05, 3, 2));
+  for (const Pair& pair : pairs) {
+    const Pair* same = SamePair(others, pair);
+    ASSERT_NE(same, nullptr);
+    EXPECT_EQ(same->first.factor, pair.first.factor);
+    EXPECT_EQ(same->first.level, pair.first.level);
+    EXPECT_EQ(same->second.factor, pair.second.factor);
+    EXPECT_EQ(same->second.level, pair.second.level);
+  }
+  EXPECT_EQ(SamePair({}, pairs[0]), nullptr);
 }
 
 TEST(PairsTest, NoiseThatIsLargerThanTheEffectNamesNothing) {

@@ -1,9 +1,10 @@
-// `--sweep` as a user calls it, in the program that only pretends to train.
+// `--sweep` as a user calls it, in programs that only pretend to train.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <simdjson.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "measure/child.h"
 #include "measure/run_times.h"
@@ -17,7 +18,8 @@ using ::testing::StartsWith;
 
 class SweepProgramTest : public ::testing::Test {
  protected:
-  absl::Status Run(std::vector<std::string> words) {
+  absl::Status Run(std::vector<std::string> words,
+                   const char* program = FAKE_TRAINING) {
     std::vector<std::string> arguments = {"--sweep",
                                           "--sweep-work",
                                           folder_.path() + "/work",
@@ -28,7 +30,7 @@ class SweepProgramTest : public ::testing::Test {
                                           "--sweep-rounds",
                                           "3"};
     arguments.insert(arguments.end(), words.begin(), words.end());
-    return measure::RunChild({FAKE_TRAINING, std::move(arguments)});
+    return measure::RunChild({program, std::move(arguments)});
   }
 
   resnet::TemporaryFolder folder_;
@@ -58,11 +60,46 @@ TEST_F(SweepProgramTest, NamesThePairThatCancels) {
                 StartsWith("cancel"));
   }
   EXPECT_TRUE(seen);
-  // The report of the baseline promises 116 to 74 ms for two threads.
   for (simdjson::dom::element effect : json["effects"].get_array()) {
     if (std::string_view(effect["change"]) != "--threads 2") continue;
-    EXPECT_NEAR(double(effect["replay_ratio"]), 116.0 / 74, 0.001);
     EXPECT_NEAR(double(effect["at_baseline"]["ratio"]), 116.0 / 74, 0.001);
+  }
+  // This program leaves advice, but no recording.
+  EXPECT_THAT(std::string(std::string_view(json["replay_why_not"])),
+              HasSubstr("trace"));
+}
+
+// simulated_loop.cc: replay of the recorded baseline against what the flags do.
+TEST_F(SweepProgramTest, ReplayStandsBesideEveryPointAndPairThatItKnows) {
+  const absl::Status ran =
+      Run({"--threads", "1,2", "--workers", "0,1", "--pinned", "off,on"},
+          SIMULATED_LOOP);
+  ASSERT_TRUE(ran.ok()) << ran.message();
+  simdjson::dom::parser parser;
+  simdjson::dom::element json;
+  ASSERT_FALSE(parser.load(json_).get(json));
+  EXPECT_EQ(std::string_view(json["replay_why_not"]), "");
+  simdjson::dom::array unknown = json["replay_unknown"];
+  ASSERT_EQ(unknown.size(), 1u);
+  EXPECT_EQ(std::string_view(unknown.at(0)), "--pinned");
+  const double baseline = json["points"].at(0)["samples_per_s"];
+  for (simdjson::dom::element point : json["points"].get_array()) {
+    const std::string flags{std::string_view(point["flags"])};
+    double expected = 0;
+    const bool known = !point["replay_ratio"].get(expected);
+    EXPECT_EQ(known, flags.find("--pinned") == flags.npos) << flags;
+    if (!known) continue;
+    EXPECT_NEAR(expected / (double(point["samples_per_s"]) / baseline), 1, 0.15)
+        << flags;
+  }
+  for (simdjson::dom::element pair : json["pairs"].get_array()) {
+    simdjson::dom::object replay;
+    const bool known = !pair["replay"].get(replay);
+    EXPECT_EQ(known, std::string_view(pair["first"]) != "--pinned");
+    if (!known) continue;
+    EXPECT_NEAR(double(replay["both_over_product"]) /
+                    double(pair["both_over_product"]["ratio"]),
+                1, 0.15);
   }
 }
 
@@ -91,6 +128,20 @@ TEST_F(SweepProgramTest, WordsThatMakeNoSenseEndWithCodeTwo) {
               HasSubstr("exit code 2"));
   EXPECT_THAT(std::string(Run({"--workers", "6,7"}).message()),
               AllOf(HasSubstr("exit code 2"), HasSubstr("at most 4")));
+}
+
+// All would be compared with another point than the one that is called so.
+TEST_F(SweepProgramTest, WithoutItsBaselineNothingIsMeasured) {
+  const absl::Status ran = Run({"--threads", "1,2", "--workers", "7,0,1"});
+  EXPECT_THAT(
+      std::string(ran.message()),
+      AllOf(HasSubstr("exit code 2"),
+            HasSubstr("the baseline, which has the first value of each flag, "
+                      "is refused: --threads 1 --workers 7: --workers must be "
+                      "at most 4; put values first that go together, such as "
+                      "--threads 1 --workers 0")));
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() + "/work/baseline"));
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() + "/work/runs.jsonl"));
 }
 
 TEST_F(SweepProgramTest, ARunThatFailsEndsTheSweepWithItsWords) {

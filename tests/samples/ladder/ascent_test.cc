@@ -16,6 +16,7 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::DoubleNear;
+using ::testing::HasSubstr;
 
 TEST(RungsTest, ResnetTakesTheFlagsOfEveryRung) {
   for (resnet::DeviceKind device :
@@ -65,34 +66,45 @@ measure::Advice Report(const std::string& severity) {
   return advice;
 }
 
+Reason ReasonForThreads(measure::Advice report, const std::string& advised) {
+  report.findings.back().settings = {{"intra_op_threads", advised}};
+  return ReasonFor({"threads", "--threads 2", {"cores-idle"}}, report, {},
+                   *measure::Settings::Parse("--threads 2"), 1);
+}
+
 TEST(ReasonTest, TheFindingWhoseFixTheRungIsWithItsGainAsAFactor) {
-  const Rung rung{"threads", "--threads 2", {"cores-idle"}};
-  const Reason reason = ReasonFor(rung, Report("low"));
+  const Reason reason = ReasonForThreads(Report("low"), "2");
   EXPECT_EQ(reason.finding, "cores-idle");
+  EXPECT_EQ(reason.of_change, "");
   EXPECT_DOUBLE_EQ(reason.factor, 1.25);
   EXPECT_DOUBLE_EQ(reason.factor_low, 1);
   EXPECT_DOUBLE_EQ(reason.factor_high, 2);
 }
 
 TEST(ReasonTest, ANoteAsksForNothing) {
-  const Rung rung{"threads", "--threads 2", {"cores-idle"}};
-  EXPECT_EQ(ReasonFor(rung, Report("note")).finding, "");
-  EXPECT_EQ(ReasonFor({"x", "--bf16", {}}, Report("low")).finding, "");
+  EXPECT_EQ(ReasonForThreads(Report("note"), "2").finding, "");
+  EXPECT_EQ(ReasonFor({"x", "--bf16", {}}, Report("low"), {},
+                      *measure::Settings::Parse("--bf16"), 1)
+                .finding,
+            "");
+}
+
+TEST(ReasonTest, APromiseOfAnotherChangeIsSaidToBeOne) {
+  EXPECT_EQ(ReasonForThreads(Report("low"), "4").of_change, "--threads 4");
 }
 
 class GoUpTest : public ::testing::Test {
  protected:
-  std::vector<Taken> GoUpThe(const std::vector<Rung>& rungs) {
+  Ladder GoUpThe(const std::vector<Rung>& rungs) {
     absl::StatusOr<measure::Bench> bench = measure::Bench::Open(
         *measure::Workload::Find(FAKE_TRAINING, {}),
         {.folder = folder_.path() + "/work", .window = {}, .say = {}});
-    absl::StatusOr<std::vector<Taken>> ladder =
-        GoUp(*bench, rungs,
-             {.pairs = 3,
-              .length = {.steps = 12},
-              .tell = [this](const Taken& taken) {
-                told_.push_back(taken.rung.name);
-              }});
+    absl::StatusOr<Ladder> ladder = GoUp(*bench, rungs,
+                                         {.pairs = 3,
+                                          .length = {.steps = 12},
+                                          .tell = [this](const Taken& taken) {
+                                            told_.push_back(taken.rung.name);
+                                          }});
     EXPECT_TRUE(ladder.ok()) << ladder.status().message();
     return *ladder;
   }
@@ -105,10 +117,10 @@ class GoUpTest : public ::testing::Test {
 // and 1 ms a sample of loading, hidden by a worker; channels last costs a tenth
 // of the computing.
 TEST_F(GoUpTest, EachRungIsMeasuredAgainstTheOneBelow) {
-  const std::vector<Taken> ladder =
-      GoUpThe({{"baseline", "--batch 32", {}},
-               {"threads", "--threads 2", {"cores-idle"}},
-               {"batch", "--batch 64", {"small-batch"}}});
+  const Ladder result = GoUpThe({{"baseline", "--batch 32", {}},
+                                 {"threads", "--threads 2", {"cores-idle"}},
+                                 {"batch", "--batch 64", {"small-batch"}}});
+  const std::vector<Taken>& ladder = result.rungs;
   ASSERT_EQ(ladder.size(), 3u);
   EXPECT_EQ(told_, (std::vector<std::string>{"baseline", "threads", "batch"}));
   EXPECT_THAT(ladder[0].samples_per_s, DoubleNear(32 / 0.116, 2));
@@ -120,13 +132,30 @@ TEST_F(GoUpTest, EachRungIsMeasuredAgainstTheOneBelow) {
   EXPECT_EQ(ladder[2].settings.Text(), "--batch 64 --threads 2");
   EXPECT_LE(ladder[2].samples_per_s_low, ladder[2].samples_per_s);
   EXPECT_LE(ladder[2].samples_per_s, ladder[2].samples_per_s_high);
+  EXPECT_EQ(result.top, 2u);
+  EXPECT_THAT(result.whole.ratio(),
+              DoubleNear(138.0 / 64 / (116.0 / 32), 0.01));
+}
+
+TEST_F(GoUpTest, ARungAtWhichTheProgramFailsIsLeftAgain) {
+  const Ladder result = GoUpThe({{"baseline", "--batch 32", {}},
+                                 {"rain", "--fail", {}},
+                                 {"threads", "--threads 2", {"cores-idle"}}});
+  const std::vector<Taken>& ladder = result.rungs;
+  ASSERT_EQ(ladder.size(), 3u);
+  EXPECT_FALSE(ladder[1].kept);
+  EXPECT_THAT(ladder[1].failed, HasSubstr("no such weather"));
+  EXPECT_EQ(ladder[2].settings.Text(), "--batch 32 --threads 2");
+  EXPECT_TRUE(ladder[2].kept);
+  EXPECT_THAT(ladder[0].samples_per_s, DoubleNear(32 / 0.116, 2));
 }
 
 TEST_F(GoUpTest, ASlowerRungIsTakenBack) {
-  const std::vector<Taken> ladder =
+  const Ladder result =
       GoUpThe({{"baseline", "--batch 32", {}},
                {"layout", "--channels-last", {"layout-transpose"}},
                {"threads", "--threads 2", {"cores-idle"}}});
+  const std::vector<Taken>& ladder = result.rungs;
   ASSERT_EQ(ladder.size(), 3u);
   EXPECT_FALSE(ladder[1].kept);
   EXPECT_EQ(ladder[1].reason.finding, "");

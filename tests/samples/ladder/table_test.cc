@@ -41,7 +41,7 @@ measure::RunTimes RunOf(double step_ms) {
   return {.step_ms = {step_ms, step_ms}, .warm_steps = 0, .batch = 10};
 }
 
-std::vector<Taken> Ladder() {
+Ladder Example() {
   Taken base{.rung = {"baseline", "--batch 10", {}},
              .settings = *measure::Settings::Parse("--batch 10")};
   base.facts = {.step_ms = 100,
@@ -69,12 +69,14 @@ std::vector<Taken> Ladder() {
   layout.kept = false;
   layout.samples_per_s = 90;
   for (measure::RunTimes& run : layout.measured.after) run = RunOf(110);
-  return {base, worker, layout};
+  Ladder ladder{.rungs = {base, worker, layout}, .top = 1};
+  ladder.whole = worker.measured;
+  return ladder;
 }
 
 TEST(TableTest, ARowSaysWhatWasFoundForeseenAndMeasured) {
   const std::string text =
-      ToMarkdown(Ladder(), {.date = "2026-01-02", .command = "ladder"});
+      ToMarkdown(Example(), {.date = "2026-01-02", .command = "ladder"});
   EXPECT_THAT(text, HasSubstr("2026-01-02, Slow CPU. `ladder`\n"));
   EXPECT_THAT(text, HasSubstr("| compute 70 %, data 29 % | - | - | - | - | - "
                               "|\n"));
@@ -86,16 +88,33 @@ TEST(TableTest, ARowSaysWhatWasFoundForeseenAndMeasured) {
 
 TEST(TableTest, WhatWasTakenBackIsNotTheTop) {
   const std::string text =
-      ToMarkdown(Ladder(), {.date = "d", .command = "c", .chart = "x.svg"});
+      ToMarkdown(Example(), {.date = "d", .command = "c", .chart = "x.svg"});
   EXPECT_THAT(text, HasSubstr(", taken back |\n"));
-  EXPECT_THAT(text, HasSubstr("In all 100.0 to 125.0 samples/s, ×1.25, at the "
-                              "top with `--batch 10 --workers 1`."));
+  EXPECT_THAT(text,
+              HasSubstr("The baseline and the top, run in turn: 100.0 and "
+                        "125.0 samples/s, ×1.25 (×1.25 to ×1.25), at the "
+                        "top with `--batch 10 --workers 1`."));
   EXPECT_THAT(text, HasSubstr("](x.svg)\n"));
 }
 
+TEST(TableTest, APromiseOfAnotherChangeNamesIt) {
+  Ladder ladder = Example();
+  ladder.rungs[1].reason.of_change = "--workers 2";
+  EXPECT_THAT(ToMarkdown(ladder, {.date = "d", .command = "c"}),
+              HasSubstr("(×1.20 to ×1.50), of `--workers 2` |"));
+}
+
+TEST(TableTest, WhatFailsIsSaidInTheProgramsWords) {
+  Ladder ladder = Example();
+  ladder.rungs[2].failed = "out of memory";
+  const std::string text = ToMarkdown(ladder, {.date = "d", .command = "c"});
+  EXPECT_THAT(text, HasSubstr("| fails |\n"));
+  EXPECT_THAT(text, HasSubstr("Rung 2 fails:\n\n```\nout of memory\n```\n"));
+}
+
 TEST(TableTest, ABoundIsNoPrediction) {
-  std::vector<Taken> ladder = Ladder();
-  ladder[1].reason.gain_is = "bound";
+  Ladder ladder = Example();
+  ladder.rungs[1].reason.gain_is = "bound";
   EXPECT_THAT(ToMarkdown(ladder, {.date = "d", .command = "c"}),
               HasSubstr("| at most ×1.40 |"));
 }

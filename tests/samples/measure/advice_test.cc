@@ -53,6 +53,45 @@ TEST(AdviceTest, ReadsThePlan) {
             (std::map<std::string, std::string>{{"intra_op_threads", "2"}}));
 }
 
+TEST(AdviceTest, WhatIsHeldBackIsNotHealthy) {
+  const Advice advice = *ParseAdvice(
+      R"({"version": 1, "steps": {"mean_ms": 1}, "findings": [],
+          "held_back": ["zero-grad-kernels"]})",
+      "a.json");
+  EXPECT_EQ(advice.held_back, std::vector<std::string>{"zero-grad-kernels"});
+  EXPECT_FALSE(advice.Healthy());
+}
+
+TEST(PromisedByTest, IsOfTheStepThatIsMeasured) {
+  const Advice advice{.step_ms = 100, .all_mean_ms = 120};
+  AdvisedChange change{.gain_ms = 20, .gain_low_ms = 10, .gain_high_ms = 40};
+  PromisedStep step = PromisedBy(change, advice, 1);
+  EXPECT_EQ(step.before_ms, 100);
+  EXPECT_EQ(step.after_ms, 80);
+  EXPECT_EQ(step.low_ms, 60);
+  EXPECT_EQ(step.high_ms, 90);
+  step = PromisedBy(change, advice, 4);
+  EXPECT_EQ(step.before_ms, 120);
+  EXPECT_EQ(step.after_ms, 100);
+  change.of_ms = 130;
+  EXPECT_EQ(PromisedBy(change, advice, 1).before_ms, 130);
+  EXPECT_EQ(PromisedBy(change, advice, 1).after_ms, 110);
+}
+
+TEST(PromisedByTest, AGainOfTheWholeStepIsNoPromise) {
+  const Advice advice{.step_ms = 100};
+  AdvisedChange change{.gain_ms = 100, .gain_low_ms = 50, .gain_high_ms = 200};
+  PromisedStep step = PromisedBy(change, advice, 1);
+  EXPECT_EQ(step.after_ms, 100);
+  EXPECT_EQ(step.low_ms, 100);
+  EXPECT_EQ(step.high_ms, 100);
+  change.gain_ms = 80;
+  step = PromisedBy(change, advice, 1);
+  EXPECT_EQ(step.low_ms, 20);
+  EXPECT_EQ(step.after_ms, 20);
+  EXPECT_EQ(step.high_ms, 50);
+}
+
 TEST(AdviceTest, OnlyWhatIsMoreThanANoteAndWinsTimeIsToBeDone) {
   const Advice advice = *ParseAdvice(kAdvice, "a.json");
   EXPECT_FALSE(advice.Healthy());

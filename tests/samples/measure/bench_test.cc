@@ -66,6 +66,23 @@ TEST_F(BenchTest, AProfileIsTakenAgainForOtherSettingsOfTheSameName) {
   EXPECT_EQ(runs_, 2);
 }
 
+TEST_F(BenchTest, AProfileIsTakenAgainForMoreSteps) {
+  Bench bench = Open();
+  ASSERT_TRUE(bench.Profile({}, "p").ok());
+  ASSERT_TRUE(bench.Profile({}, "p", 2).ok());
+  ASSERT_TRUE(bench.Profile({}, "p", 2).ok());
+  EXPECT_EQ(runs_, 2);
+}
+
+TEST_F(BenchTest, ComparesWholePeriods) {
+  Bench bench = Open("--device cuda");
+  const absl::StatusOr<Comparison> comparison =
+      bench.Compare(Of("--workers 2"), {}, 2, "a", {.steps = 12});
+  ASSERT_TRUE(comparison.ok()) << comparison.status().message();
+  EXPECT_EQ(comparison->period, 10);
+  EXPECT_EQ(comparison->before[0].step_ms.size(), 4u + 10);
+}
+
 TEST_F(BenchTest, AFolderThatCannotBeMadeIsSaid) {
   std::ofstream(folder_.path() + "/file") << "x";
   absl::StatusOr<Bench> bench = Bench::Open(

@@ -21,7 +21,7 @@ TEST(CompareTest, RunsInTurnAndNeverTheSameSideFirstTwice) {
     order.push_back(settings.Text() + " " + std::to_string(pair));
     return absl::StatusOr<RunTimes>(Steady(10, 1));
   };
-  ASSERT_TRUE(Compare(run, Of("--a"), Of("--b"), 3).ok());
+  ASSERT_TRUE(Compare(run, Of("--a"), Of("--b"), 3, 1).ok());
   EXPECT_THAT(
       order, ElementsAre("--a 0", "--b 0", "--b 1", "--a 1", "--a 2", "--b 2"));
 }
@@ -32,7 +32,7 @@ TEST(CompareTest, TheFirstErrorEndsIt) {
     if (++runs == 2) return absl::AbortedError("no");
     return Steady(10, 1);
   };
-  EXPECT_EQ(Compare(run, Of("--a"), Of("--b"), 3).status().code(),
+  EXPECT_EQ(Compare(run, Of("--a"), Of("--b"), 3, 1).status().code(),
             absl::StatusCode::kAborted);
   EXPECT_EQ(runs, 2);
 }
@@ -75,7 +75,22 @@ TEST(PeriodTest, IsTheLeastCommonMultiple) {
   EXPECT_EQ(PeriodOf(Of("--batch 4")), 1);
   EXPECT_EQ(PeriodOf(Of("--validate-every 4 --checkpoint-every 6")), 12);
   EXPECT_EQ(PeriodOf(Of("--validate-every 0")), 1);
-  EXPECT_EQ(PeriodOf(Of("--checkpoint-every 1000")), 16);
+  EXPECT_EQ(PeriodOf(Of("--checkpoint-every 20")), 20);
+  EXPECT_EQ(PeriodOf(Of("--checkpoint-every 3 --workers 2")), 6);
+}
+
+TEST(PeriodTest, OnAGpuTheHostWaitsWhereItReadsTheLoss) {
+  EXPECT_EQ(PeriodOf(Of("--device cuda")), 5);
+  EXPECT_EQ(PeriodOf(Of("--device cuda --log-every 4 --workers 8")), 8);
+  EXPECT_EQ(PeriodOf(Of("--device cpu --log-every 4")), 1);
+}
+
+TEST(PeriodTest, RunsAreMadeOfWholePeriods) {
+  const Length length{.steps = 36, .warm_steps = 4};
+  EXPECT_EQ(WholePeriods(length, 1).steps, 36);
+  EXPECT_EQ(WholePeriods(length, 5).steps, 4 + 35);
+  EXPECT_EQ(WholePeriods(length, 40).steps, 4 + 40);
+  EXPECT_EQ(WholePeriods(length, 40).warm_steps, 4);
 }
 
 }  // namespace

@@ -3,8 +3,10 @@
 // --no-profile, an advice file. What a step takes follows from the flags by the
 // sums below, so tests know what is right.
 //   --fail      ends with exit code 3    --hang   sleeps for ever
+//   --fail-if FLAG    the same, beside that flag
 //   --slow-start MS   takes so long to run, whatever it writes
 //   --advise JSON    the findings, parted by commas, instead of the usual ones
+//   --hold-back STEPS   where fewer are recorded, the findings are held back
 #include <unistd.h>
 
 #include <cstdio>
@@ -114,12 +116,15 @@ std::string Findings(const Flags& flags) {
 void WriteAdvice(const Flags& flags, const std::string& log_dir) {
   const std::string folder = log_dir + "/stepscope/run/c0/advice";
   std::filesystem::create_directories(folder);
+  const bool held =
+      Number(flags, "--active", 0) < Number(flags, "--hold-back", 0);
   std::ofstream(folder + "/rank0.json")
       << "{\"version\": 1, \"run\": {\"usable_cores\": 2}, \"steps\": "
          "{\"count\": 10, \"steady\": 10, \"mean_ms\": "
       << StepMs(flags)
       << ", \"cov\": 0.01}, \"time_split_ms\": {\"compute\": " << StepMs(flags)
-      << "}, \"findings\": [" << Findings(flags) << "]}\n";
+      << "}, \"findings\": [" << (held ? "" : Findings(flags))
+      << "], \"held_back\": [" << (held ? "\"cores-idle\"" : "") << "]}\n";
 }
 
 // As the sample's: asked before a combination is run.
@@ -141,7 +146,9 @@ int main(int argc, char** argv) {
   const Flags flags = ReadFlags(argc, argv);
   if (flags.contains("--hang")) ::sleep(1000);
   ::usleep(1000 * static_cast<unsigned>(Number(flags, "--slow-start", 0)));
-  if (flags.contains("--fail")) {
+  const auto fails_beside = flags.find("--fail-if");
+  if (flags.contains("--fail") ||
+      (fails_beside != flags.end() && flags.contains(fails_beside->second))) {
     std::fprintf(stderr, "training stopped: no such weather\n");
     return 3;
   }

@@ -47,6 +47,13 @@ TEST_F(JournalTest, AHalfWrittenLastLineIsTakenAway) {
   EXPECT_EQ(Journal::Open(path_)->size(), 2u);
 }
 
+TEST_F(JournalTest, AnEmptyFileIsABeginning) {
+  std::ofstream(path_).close();
+  absl::StatusOr<Journal> journal = Journal::Open(path_);
+  ASSERT_TRUE(journal.ok()) << journal.status().message();
+  EXPECT_EQ(journal->size(), 0u);
+}
+
 TEST_F(JournalTest, AnotherFileIsLeftAloneAndNamed) {
   std::ofstream(path_) << "{\"key\": \"a\", \"run\": 1}\nmore\n";
   absl::StatusOr<Journal> journal = Journal::Open(path_);

@@ -64,9 +64,11 @@ TEST(FollowTest, WithoutNumbersTheLeastThatAFindingMeansIsDone) {
             Of("--workers 1 --threads 3"));
   EXPECT_EQ(After({.id = "cores-idle"}, "--workers 1", 2), Of("--workers 1"));
   EXPECT_EQ(After({.id = "cpu-oversubscription"}, "--threads 2 --workers 1"),
+            Of("--threads 2 --workers 1"));
+  EXPECT_EQ(After({.id = "cpu-oversubscription",
+                   .settings = {{"intra_op_threads", "1"}}},
+                  "--threads 2 --workers 1"),
             Of("--threads 1 --workers 1"));
-  EXPECT_EQ(After({.id = "cpu-oversubscription"}, "--workers 3"),
-            Of("--workers 3"));
   EXPECT_EQ(After({.id = "small-batch"}, "--batch 16"), Of("--batch 32"));
 }
 

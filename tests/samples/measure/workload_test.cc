@@ -23,7 +23,7 @@ Workload Fake(const char* always = "") {
 TEST(WorkloadTest, TimesARunWithItsSettingsOverTheUsualOnes) {
   const Workload fake = Fake("--batch 16 --workers 1");
   absl::StatusOr<RunTimes> times =
-      fake.Time(Of("--batch 64"), {.steps = 12, .warm_steps = 2});
+      fake.Time(Of("--batch 64"), {.steps = 12, .warm_steps = 2}, "");
   ASSERT_TRUE(times.ok()) << times.status().message();
   EXPECT_EQ(times->step_ms.size(), 12u);
   EXPECT_EQ(times->warm_steps, 2);
@@ -45,7 +45,7 @@ TEST(WorkloadTest, AProfileLeavesItsAdviceAndNothingOlder) {
 }
 
 TEST(WorkloadTest, AFailedRunShowsItsCommandAndItsWords) {
-  absl::StatusOr<RunTimes> times = Fake().Time(Of("--fail --batch 7"), {});
+  absl::StatusOr<RunTimes> times = Fake().Time(Of("--fail --batch 7"), {}, "");
   EXPECT_EQ(times.status().code(), absl::StatusCode::kAborted);
   EXPECT_THAT(std::string(times.status().message()),
               AllOf(HasSubstr("--batch=7"), HasSubstr("exit code 3"),
