@@ -18,7 +18,8 @@ constexpr std::string_view kCommands[] = {
 constexpr std::string_view kOptions[] = {"--format", "--output", "--verbose",
                                          "--run",    "--cycle",  "--rank",
                                          "--help",   "--version"};
-constexpr std::string_view kDoctorOptions[] = {"--python", "--help"};
+constexpr std::string_view kDoctorOptions[] = {"--python", "--viewers",
+                                               "--help"};
 constexpr std::string_view kFormats[] = {"text", "json", "markdown"};
 
 size_t EditDistance(std::string_view a, std::string_view b) {
@@ -151,25 +152,32 @@ class AnalyzeParser {
   std::string value_;
 };
 
-// --python PATH or --python=PATH.
+// --python and --viewers, each as "--python PATH" or "--python=PATH".
 absl::Status ParseDoctor(std::span<const std::string> words,
                          Arguments* arguments) {
   for (size_t at = 0; at < words.size(); ++at) {
     const std::string& word = words[at];
     if (word == "--help" || word == "-h") {
       arguments->command = Command::kDoctorHelp;
-    } else if (word == "--python" && at + 1 < words.size()) {
-      arguments->python = words[++at];
-    } else if (word.starts_with("--python=")) {
-      arguments->python = word.substr(word.find('=') + 1);
-    } else if (!word.starts_with("-")) {
-      return Usage("doctor takes no path, only --python PATH");
-    } else if (word != "--python") {
-      return Usage("unknown option " + Quoted(word) +
-                   DidYouMean(Nearest(word, kDoctorOptions)));
+      continue;
     }
-    if (word.starts_with("--python") && arguments->python.empty())
-      return Usage("--python needs a value");
+    if (!word.starts_with("-"))
+      return Usage("doctor takes no path, only --python and --viewers PATH");
+    const size_t equals = word.find('=');
+    const std::string name = word.substr(0, equals);
+    std::string* value = name == "--python"    ? &arguments->python
+                         : name == "--viewers" ? &arguments->viewers
+                                               : nullptr;
+    if (value == nullptr) {
+      return Usage("unknown option " + Quoted(name) +
+                   DidYouMean(Nearest(name, kDoctorOptions)));
+    }
+    if (equals != std::string::npos) {
+      *value = word.substr(equals + 1);
+    } else {
+      *value = at + 1 < words.size() ? words[++at] : "";
+    }
+    if (value->empty()) return Usage(name + " needs a value");
   }
   return absl::OkStatus();
 }

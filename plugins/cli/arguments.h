@@ -30,7 +30,9 @@ struct Arguments {
   int32_t cycle = -1;  // negative: the last
   int32_t rank = -1;   // only this one; negative: all
   bool verbose = false;
-  std::string python;  // of doctor; empty: the shell's
+  // Of doctor.
+  std::string python;   // whose torch is meant; empty: the shell's
+  std::string viewers;  // whose TensorBoard is meant; empty: the same
 };
 
 // Errors: InvalidArgument, whose message is one line for the user, with the

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <string_view>
+#include <utility>
 
 #include "output.h"
 
@@ -18,10 +19,11 @@ std::string Joined(const std::vector<std::string>& words) {
   return text;
 }
 
-DoctorLine TorchLine(const PythonPackages& packages) {
+DoctorLine TorchLine(const std::string& python,
+                     const PythonPackages& packages) {
   if (packages.torch_version.empty()) {
     return {.topic = "torch",
-            .found = "not installed in this Python",
+            .found = "not installed in " + python,
             .remedy =
                 "pip install torch, or name the Python that has it with "
                 "--python; traces can be analysed without it",
@@ -42,24 +44,26 @@ DoctorLine TorchLine(const PythonPackages& packages) {
           .ok = true};
 }
 
-DoctorLine TensorBoardLine(const PythonPackages& packages) {
+DoctorLine TensorBoardLine(const std::string& python,
+                           const PythonPackages& packages) {
   if (packages.tensorboard_version.empty()) {
     return {.topic = "TensorBoard",
-            .found = "not installed in this Python",
+            .found = "not installed in " + python,
             .remedy =
-                "pip install tensorboard xprof, to look at log "
-                "directories in a browser",
+                "pip install tensorboard xprof, to look at log directories "
+                "in a browser, or name the Python that has it with --viewers",
             .ok = false};
   }
   return {.topic = "TensorBoard",
-          .found = packages.tensorboard_version,
+          .found = packages.tensorboard_version + " (" + python + ")",
           .remedy = "",
           .ok = true};
 }
 
 // XProf is the plugin somebody still works on; torch-tb-profiler, deprecated,
 // is welcome and not missed.
-DoctorLine PluginsLine(const PythonPackages& packages) {
+DoctorLine PluginsLine(const std::string& python,
+                       const PythonPackages& packages) {
   const bool xprof = std::any_of(
       packages.tensorboard_plugins.begin(), packages.tensorboard_plugins.end(),
       [](std::string_view name) {
@@ -78,28 +82,46 @@ DoctorLine PluginsLine(const PythonPackages& packages) {
         "pip install xprof, for the overview, input pipeline, kernel and "
         "memory views of TensorBoard";
   }
+  line.found += " (" + python + ")";
   return line;
+}
+
+// Whether the Python runs at all.
+DoctorLine PythonLine(const std::string& topic, const AskedPython& asked,
+                      const std::string& remedy) {
+  if (asked.packages.ok()) {
+    return {.topic = topic,
+            .found = asked.packages->python_version + " (" + asked.python + ")",
+            .remedy = "",
+            .ok = true};
+  }
+  const auto why = asked.packages.status().message();
+  return {.topic = topic,
+          .found = asked.python + " " + std::string(why.data(), why.size()),
+          .remedy = remedy,
+          .ok = false};
 }
 
 }  // namespace
 
-std::vector<DoctorLine> PackageLines(
-    const std::string& python, const absl::StatusOr<PythonPackages>& packages) {
-  if (!packages.ok()) {
-    const auto why = packages.status().message();
-    return {{.topic = "Python",
-             .found = python + " " + std::string(why.data(), why.size()),
-             .remedy = "name the Python that has torch and TensorBoard with "
-                       "--python; C++ programs need none",
-             .ok = false}};
+std::vector<DoctorLine> PackageLines(const AskedPython& torch,
+                                     const AskedPython& viewers) {
+  std::vector<DoctorLine> lines = {PythonLine(
+      "Python", torch,
+      "name the Python that has torch with --python, and the one "
+      "that has TensorBoard with --viewers; C++ programs need none")};
+  if (torch.packages.ok())
+    lines.push_back(TorchLine(torch.python, *torch.packages));
+  if (viewers.python != torch.python) {
+    lines.push_back(
+        PythonLine("viewers", viewers,
+                   "name the Python that has TensorBoard with --viewers"));
   }
-  return {{.topic = "Python",
-           .found = packages->python_version + " (" + python + ")",
-           .remedy = "",
-           .ok = true},
-          TorchLine(*packages),
-          TensorBoardLine(*packages),
-          PluginsLine(*packages)};
+  if (viewers.packages.ok()) {
+    lines.push_back(TensorBoardLine(viewers.python, *viewers.packages));
+    lines.push_back(PluginsLine(viewers.python, *viewers.packages));
+  }
+  return lines;
 }
 
 std::string DoctorText(const std::vector<DoctorLine>& lines) {
@@ -122,10 +144,14 @@ int RunDoctor(const Arguments& arguments) {
       arguments.python.empty() ? DefaultPython() : arguments.python;
   // Python first: where torch is, CUPTI is; and no child of a process that has
   // initialised CUDA.
-  const absl::StatusOr<PythonPackages> packages = AskPython(python);
+  const AskedPython torch = {python, AskPython(python)};
+  const AskedPython viewers =
+      arguments.viewers.empty() || arguments.viewers == python
+          ? torch
+          : AskedPython{arguments.viewers, AskPython(arguments.viewers)};
   std::vector<DoctorLine> lines =
-      DeviceLines(packages.ok() ? packages->torch_folder : "");
-  for (DoctorLine& line : PackageLines(python, packages))
+      DeviceLines(torch.packages.ok() ? torch.packages->torch_folder : "");
+  for (DoctorLine& line : PackageLines(torch, viewers))
     lines.push_back(std::move(line));
   if (const absl::Status s = WriteOut(DoctorText(lines), ""); !s.ok()) {
     std::fprintf(stderr, "stepscope: %s\n", std::string(s.message()).c_str());

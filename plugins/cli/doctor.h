@@ -13,10 +13,16 @@
 
 namespace stepscope {
 
-// The lines about torch, TensorBoard and its plugins. `python` is what the user
-// would type; `packages` its answer.
-std::vector<DoctorLine> PackageLines(
-    const std::string& python, const absl::StatusOr<PythonPackages>& packages);
+// A Python, as the user would type it, and its answer.
+struct AskedPython {
+  std::string python;
+  absl::StatusOr<PythonPackages> packages;
+};
+
+// The lines about torch, and about TensorBoard and its plugins: one Python may
+// hold both, or each its own.
+std::vector<DoctorLine> PackageLines(const AskedPython& torch,
+                                     const AskedPython& viewers);
 
 // The lines about the GPU; one that says so where this build has no CUPTI.
 std::vector<DoctorLine> DeviceLines(const std::string& torch_folder);

@@ -48,15 +48,16 @@ Exit status: 0 analysed, 1 nothing could be read or written, 2 wrong usage.
 )";
 
 const char* const kDoctorUsage =
-    R"(Usage: stepscope doctor [--python PATH]
+    R"(Usage: stepscope doctor [--python PATH] [--viewers PATH]
 
 Looks at what recording and viewing need (the driver, CUPTI, who holds it, the
 right to profile, torch, TensorBoard and its plugins) and prints a line for
 each: what was found and, where something is missing, what to do.
 
 Options:
-  --python PATH   the Python whose packages count (the virtual environment's,
-                  else python3)
+  --python PATH   the Python that has torch (the virtual environment's, else
+                  python3)
+  --viewers PATH  the Python that has TensorBoard (the same)
   --help, -h      this text
 
 Exit status: 0 all is well, 1 something is missing, 2 wrong usage.

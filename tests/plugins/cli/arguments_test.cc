@@ -53,6 +53,19 @@ TEST(ParseArgumentsTest, HelpNeedsNoPath) {
   EXPECT_EQ(Parse({"--version"})->command, Command::kVersion);
 }
 
+TEST(ParseArgumentsTest, TheDoctorAsksOnePythonOrTwo) {
+  const auto one = Parse({"doctor", "--python=a"});
+  EXPECT_EQ(one->python, "a");
+  EXPECT_EQ(one->viewers, "");
+  const auto two = Parse({"doctor", "--viewers", "b", "--python", "a"});
+  EXPECT_EQ(two->command, Command::kDoctor);
+  EXPECT_EQ(two->python, "a");
+  EXPECT_EQ(two->viewers, "b");
+  EXPECT_THAT(Error({"doctor", "--viewers="}), HasSubstr("needs a value"));
+  EXPECT_THAT(Error({"doctor", "--python", "a", "--python"}),
+              HasSubstr("needs a value"));
+}
+
 TEST(ParseArgumentsTest, SuggestsTheNearestWord) {
   EXPECT_THAT(Error({"analyse", "x"}), HasSubstr("did you mean 'analyze'?"));
   EXPECT_THAT(Error({"analyze", "--fromat", "json", "x"}),

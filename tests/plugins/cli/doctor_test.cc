@@ -13,8 +13,11 @@ namespace stepscope {
 namespace {
 
 using testing::AllOf;
+using testing::Contains;
 using testing::ContainsRegex;
+using testing::Each;
 using testing::ElementsAre;
+using testing::Field;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -26,6 +29,12 @@ constexpr const char* kAnswer =
     "tensorboard 2.21.0\n"
     "plugin torch_tb_profiler 0.4.3\n"
     "plugin xprof 2.24.2\n";
+
+// One Python for everything, that gives this answer.
+std::vector<DoctorLine> LinesOf(const std::string& answer) {
+  const AskedPython python = {"py", ParsePackages(answer)};
+  return PackageLines(python, python);
+}
 
 const DoctorLine& LineOf(const std::vector<DoctorLine>& lines,
                          const std::string& topic) {
@@ -54,23 +63,56 @@ TEST(ParsePackagesTest, SomethingThatIsNoPythonGivesNoAnswer) {
 }
 
 TEST(PackageLinesTest, AWholeInstallationNeedsNothing) {
-  for (const DoctorLine& line : PackageLines("py", ParsePackages(kAnswer))) {
+  for (const DoctorLine& line : LinesOf(kAnswer)) {
     EXPECT_TRUE(line.ok) << line.topic;
     EXPECT_EQ(line.remedy, "");
   }
 }
 
 TEST(PackageLinesTest, EachMissingPackageHasItsRemedy) {
-  const auto lines = PackageLines("py", ParsePackages("python 3.9.1\n"));
+  const auto lines = LinesOf("python 3.9.1\n");
   for (const char* topic : {"torch", "TensorBoard", "plugins"}) {
     EXPECT_FALSE(LineOf(lines, topic).ok) << topic;
     EXPECT_THAT(LineOf(lines, topic).remedy, StartsWith("pip install"));
   }
 }
 
-TEST(PackageLinesTest, TheDeprecatedPluginAloneIsNotEnough) {
+TEST(PackageLinesTest, EachLineNamesItsPython) {
+  const auto same = LinesOf(kAnswer);
+  EXPECT_THAT(LineOf(same, "Python").found, HasSubstr("(py)"));
+  EXPECT_THAT(LineOf(same, "TensorBoard").found, HasSubstr("(py)"));
+  EXPECT_THAT(LineOf(same, "plugins").found, HasSubstr("(py)"));
+  EXPECT_THAT(same, Not(Contains(Field(&DoctorLine::topic, "viewers"))));
+  const auto none = LinesOf("python 3.9.1\n");
+  EXPECT_THAT(LineOf(none, "torch").found, HasSubstr("installed in py"));
+  EXPECT_THAT(LineOf(none, "TensorBoard").found, HasSubstr("installed in py"));
+}
+
+TEST(PackageLinesTest, TorchAndTheViewersMayHaveAPythonEach) {
   const auto lines = PackageLines(
-      "py", ParsePackages("python 3.11.2\nplugin torch_tb_profiler 0.4.3\n"));
+      {"trains",
+       ParsePackages("python 3.11.2\ntorch 2.11.0\ntorch_folder /l\n")},
+      {"views", ParsePackages("python 3.12.1\ntensorboard 2.21.0\n"
+                              "plugin xprof 2.24.2\n")});
+  EXPECT_THAT(lines, Each(Field(&DoctorLine::ok, true)));
+  EXPECT_EQ(LineOf(lines, "Python").found, "3.11.2 (trains)");
+  EXPECT_EQ(LineOf(lines, "viewers").found, "3.12.1 (views)");
+  EXPECT_EQ(LineOf(lines, "TensorBoard").found, "2.21.0 (views)");
+  EXPECT_EQ(LineOf(lines, "plugins").found, "xprof 2.24.2 (views)");
+}
+
+TEST(PackageLinesTest, AViewersPythonThatDoesNotRunLeavesTorchAlone) {
+  const auto lines = PackageLines({"trains", ParsePackages(kAnswer)},
+                                  {"views", ParsePackages("")});
+  EXPECT_TRUE(LineOf(lines, "torch").ok);
+  EXPECT_FALSE(LineOf(lines, "viewers").ok);
+  EXPECT_EQ(LineOf(lines, "viewers").found, "views gave no answer");
+  EXPECT_THAT(LineOf(lines, "viewers").remedy, HasSubstr("--viewers"));
+  EXPECT_THAT(lines, Not(Contains(Field(&DoctorLine::topic, "TensorBoard"))));
+}
+
+TEST(PackageLinesTest, TheDeprecatedPluginAloneIsNotEnough) {
+  const auto lines = LinesOf("python 3.11.2\nplugin torch_tb_profiler 0.4.3\n");
   EXPECT_FALSE(LineOf(lines, "plugins").ok);
   EXPECT_THAT(LineOf(lines, "plugins").found,
               AllOf(HasSubstr("torch_tb_profiler"), HasSubstr("no xprof")));
@@ -79,8 +121,7 @@ TEST(PackageLinesTest, TheDeprecatedPluginAloneIsNotEnough) {
 TEST(PackageLinesTest, XprofAloneIsEnough) {
   for (const char* name : {"xprof", "tensorboard_plugin_profile"}) {
     const auto lines =
-        PackageLines("py", ParsePackages("python 3.11.2\nplugin " +
-                                         std::string(name) + " 2.24.2\n"));
+        LinesOf("python 3.11.2\nplugin " + std::string(name) + " 2.24.2\n");
     EXPECT_TRUE(LineOf(lines, "plugins").ok) << name;
   }
 }
@@ -105,9 +146,10 @@ class DoctorProgramTest : public testing::Test {
     out_ = run.out + run.err;
     return run.status;
   }
-  std::string Python(const std::string& answer) {
+  std::string Python(const std::string& answer,
+                     const std::string& name = "python") {
     const std::string path =
-        folder_.Write("python", "#!/bin/sh\ncat <<'END'\n" + answer + "END\n");
+        folder_.Write(name, "#!/bin/sh\ncat <<'END'\n" + answer + "END\n");
     std::filesystem::permissions(path, std::filesystem::perms::owner_all);
     return path;
   }
@@ -137,9 +179,21 @@ TEST_F(DoctorProgramTest, TheQuestionIsPythonThatRuns) {
   EXPECT_THAT(out_, Not(ContainsRegex("plugins.*tensorboard [0-9]")));
 }
 
+TEST_F(DoctorProgramTest, AsksTheViewersOfTheirOwnPython) {
+  Run("", "--python " + Python("python 3.11.2\ntorch 2.11.0\n", "trains") +
+              " --viewers=" + Python(kAnswer, "views"));
+  EXPECT_THAT(out_, ContainsRegex("Python +3\\.11\\.2 \\([^ ]*/trains\\)"));
+  EXPECT_THAT(out_, ContainsRegex("ok   viewers +3\\.11\\.2 .*/views\\)"));
+  EXPECT_THAT(out_, ContainsRegex("ok   TensorBoard +2\\.21\\.0 .*/views\\)"));
+}
+
 TEST_F(DoctorProgramTest, WrongUsageIsStatusTwo) {
   EXPECT_EQ(Run("", "--pyton x"), 2);
   EXPECT_THAT(out_, HasSubstr("did you mean '--python'?"));
+  EXPECT_EQ(Run("", "--viewer x"), 2);
+  EXPECT_THAT(out_, HasSubstr("did you mean '--viewers'?"));
+  EXPECT_EQ(Run("", "--python a --viewers"), 2);
+  EXPECT_THAT(out_, HasSubstr("--viewers needs a value"));
   EXPECT_EQ(Run("", "runs/x"), 2);
   EXPECT_EQ(Run("", "--python"), 2);
   EXPECT_EQ(Run("", "--help"), 0);
