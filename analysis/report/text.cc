@@ -191,18 +191,22 @@ void Footer(const Report& report, const TextOptions& options, Page& page) {
     line += (line.empty() ? "" : "   ") + text;
   };
   const auto notes = std::ranges::count_if(report.findings, IsNote);
+  // Most are about GPUs, or several ranks: no fault of the run or of ours.
+  std::string not_asked;
   if (!options.verbose) {
     if (notes > 0) add("notes: " + std::to_string(notes));
     if (!report.could_not_look.empty()) {
-      add("could not look: " + std::to_string(report.could_not_look.size()));
+      not_asked = "rules that do not apply here or lack data: " +
+                  std::to_string(report.could_not_look.size()) +
+                  " (stepscope analyze --verbose says why)";
     }
   }
   if (!options.details_path.empty()) add("details: " + options.details_path);
   if (!options.view_command.empty()) add("view: " + options.view_command);
-  if (!line.empty()) {
-    page.Line();
-    page.Line(line);
-  }
+  if (line.empty() && not_asked.empty()) return;
+  page.Line();
+  page.Wrapped("", not_asked);
+  if (!line.empty()) page.Line(line);
 }
 
 }  // namespace

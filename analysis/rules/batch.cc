@@ -212,7 +212,10 @@ constexpr Rule kRules[] = {
      .needs = {Kind::kOp},
      .check = &CheckSmallBatch,
      .reference = "Optimization and Performance Tuning with PyTorch, section "
-                  "3: larger batches; the ResNet-18 case study, step 3",
+                  "3: larger batches; the ResNet-18 case study, step 3: "
+                  "https://towardsdatascience.com/"
+                  "pytorch-model-performance-analysis-and-optimization-"
+                  "10c3c5822869",
      .detect =
          "Kernels of less than a block per multiprocessor take 30 % of "
          "the compute time, or the host's launching 10 % of the step; "

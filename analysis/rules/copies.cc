@@ -260,7 +260,10 @@ constexpr Rule kRules[] = {
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kCopy, Kind::kRuntimeCall},
      .check = &CheckBlocking,
-     .reference = "The ResNet-18 case study, step 2; 17 tips, number 7",
+     .reference = "17 tips, number 7; the ResNet-18 case study, step 2: "
+                  "https://towardsdatascience.com/"
+                  "pytorch-model-performance-analysis-and-optimization-"
+                  "10c3c5822869",
      .detect = "Blocking uploads of any size behind queued work, or "
                "asynchronous ones in line with the kernels, whose removal "
                "wins 1 % of the step or more.",

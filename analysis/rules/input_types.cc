@@ -261,7 +261,10 @@ constexpr Rule kRules[] = {
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kOp, Kind::kCopy, Kind::kOpShapes},
      .check = &CheckWideInput,
-     .reference = "The ResNet-18 case study, step 4",
+     .reference = "The ResNet-18 case study, step 4: "
+                  "https://towardsdatascience.com/"
+                  "pytorch-model-performance-analysis-and-optimization-"
+                  "10c3c5822869",
      .detect = "Uploads of float or double images or video (at most 4 "
                "channels), 4 MiB per step or more in two thirds of the steps, "
                "whose smaller copies win 1 % of the step or more.",

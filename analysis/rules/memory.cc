@@ -266,7 +266,10 @@ constexpr Rule kRules[] = {
      .runs = Runs::kGpuOnly,
      .needs = {},
      .check = &CheckHeadroom,
-     .reference = "The ResNet-18 case study, step 3",
+     .reference = "The ResNet-18 case study, step 3: "
+                  "https://towardsdatascience.com/"
+                  "pytorch-model-performance-analysis-and-optimization-"
+                  "10c3c5822869",
      .detect = "0.9 of the memory less what is held between steps is at least "
                "twice what a batch takes: a note for small-batch, never advice",
      .avoid = "advice: room alone makes nothing faster",

@@ -151,6 +151,23 @@ TEST(TextReportTest, LossesStandAtTheTop) {
       << text;
 }
 
+// Beside a run on a CPU most of these rules are about GPUs. It is no failure.
+TEST(TextReportTest, CountsTheRulesThatDoNotApply) {
+  Report report;
+  report.steps = {.count = 4, .steady = 4, .mean_ms = 10};
+  EXPECT_FALSE(Contains(ToText(report, {}), "do not apply"));
+  report.could_not_look = {{"tf32-off", "no GPU was recorded"},
+                           {"h2d-pageable", "no GPU was recorded"}};
+  const std::string text = ToText(report, {.details_path = "a.json"});
+  EXPECT_TRUE(text.ends_with(
+      "\n\nrules that do not apply here or lack data: 2 (stepscope analyze "
+      "--verbose says why)\ndetails: a.json\n"))
+      << text;
+  const std::string verbose = ToText(report, {.verbose = true});
+  EXPECT_FALSE(Contains(verbose, "do not apply")) << verbose;
+  EXPECT_TRUE(Contains(verbose, "could not look: tf32-off: no GPU")) << verbose;
+}
+
 TEST(TextReportTest, ATraceWithoutStepsIsNotGivenAny) {
   const std::string text =
       ToText(Analyze(TraceFromText("op 0..1000 thread=0 aten::mm\n")), {});
