@@ -10,6 +10,13 @@ endforeach()
 if(TARGET stepscope_cli)
   install(TARGETS stepscope_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
+# All that is installed, and none of the tests and samples.
+add_custom_target(stepscope_package)
+foreach(_target ${_libraries} stepscope_cli stepscope_inject stepscope_inject_torch)
+  if(TARGET ${_target})
+    add_dependencies(stepscope_package ${_target})
+  endif()
+endforeach()
 
 set(_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/stepscope)
 install(EXPORT stepscopeTargets NAMESPACE stepscope:: DESTINATION ${_package_dir})

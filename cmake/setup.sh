@@ -46,15 +46,20 @@ apt_packages() {
 
 has_module() { "$1" -c "import importlib.util as u, sys; sys.exit(u.find_spec('$2') is None)" 2>/dev/null; }
 
-# pip_packages VENV ARGUMENT...: makes the environment if needed and runs pip install unless its stamp names that already.
+# pip_packages VENV ARGUMENT...: makes the environment if needed and runs pip install unless its stamp, a line for each time,
+# names all of that already.
 pip_packages() {
-  local venv=$1 stamp=$1/stepscope-installed
+  local venv=$1 stamp=$1/stepscope-installed missing="" installed word
   shift
   if [ ! -x "$venv/bin/python" ]; then
     say "making the Python environment ${venv#"$stepscope_root"/}"
     quiet "python3 -m venv" python3 -m venv "$venv"
   fi
-  if ! grep -qxF -- "$*" "$stamp" 2>/dev/null; then
+  installed=" $({ cat "$stamp" 2>/dev/null || true; } | tr '\n' ' ') "
+  for word in "$@"; do
+    case $installed in *" $word "*) ;; *) missing=1 ;; esac
+  done
+  if [ -n "$missing" ]; then
     say "installing from PyPI into ${venv#"$stepscope_root"/}: $*"
     quiet "pip install" "$venv/bin/python" -m pip install --disable-pip-version-check "$@"
     printf '%s\n' "$*" >>"$stamp"
@@ -88,10 +93,16 @@ setup_torch() {
 }
 
 # TensorBoard with both profile plugins, apart from torch's environment so that neither disturbs the other.
-setup_viewers() {
+setup_tensorboard() {
   stepscope_viewers=$stepscope_root/.venv-tools
+  pip_packages "$stepscope_viewers" $(grep -v '^#' "$stepscope_root/tests/e2e/requirements-tensorboard.txt")
+}
+
+# TensorBoard, and what else the tests open our files with.
+setup_viewers() {
   local list=$stepscope_root/tests/e2e
-  pip_packages "$stepscope_viewers" $(grep -v '^#' "$list/requirements.txt")
+  setup_tensorboard
+  pip_packages "$stepscope_viewers" $(grep -v '^[#-]' "$list/requirements.txt")
   pip_packages "$stepscope_viewers" --no-deps $(grep -v '^#' "$list/requirements-no-deps.txt")
 }
 

@@ -18,7 +18,7 @@ case $out in /*) ;; *) out=$PWD/$out ;; esac
 mkdir -p "$stepscope_root/build"
 setup_build
 setup_torch
-setup_viewers
+setup_tensorboard
 build default resnet stepscope_cli
 
 say "training ResNet-18 under stepscope (files go to $out)"

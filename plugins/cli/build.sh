@@ -8,3 +8,4 @@ mkdir -p "$stepscope_root/build"
 setup_build
 build cli stepscope_cli
 say "$stepscope_root/build/cli/bin/stepscope analyze TRACE"
+echo "   a trace to try: $stepscope_root/tests/data/traces/resnet50_v100_workers0.pt.trace.json.gz"
