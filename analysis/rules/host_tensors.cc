@@ -109,11 +109,11 @@ Verdict CheckPinning(const Measured& m) {
 
 // A tensor made on the host and sent to the device.
 struct Pair {
-  Span made;      // by a factory, or empty and a fill
-  Span sent;      // by the outermost op of the upload
-  RowId factory;  // op
-  RowId copy;     // in copies()
-  size_t wait;    // in Measured::waits; SIZE_MAX if none
+  Span made = {};  // by a factory, or empty and a fill
+  Span sent = {};  // by the outermost op of the upload
+  RowId factory;   // op
+  RowId copy;      // in copies()
+  size_t wait;     // in Measured::waits; SIZE_MAX if none
   size_t step;
   bool steady;
 };

@@ -25,9 +25,9 @@ inline constexpr char kXProgramName[] = "stepscope";
 class XProgram {
  public:
   struct Instruction {
-    std::string name;   // in the alphabet that XProf joins by
-    RowId op = kNone;   // a call of the op
-    double flops = -1;  // of one launch; -1 unknown
+    std::string name = {};  // in the alphabet that XProf joins by
+    RowId op = kNone;       // a call of the op
+    double flops = -1;      // of one launch; -1 unknown
     double bytes = -1;
   };
 
