@@ -28,9 +28,9 @@ void Rate(const std::vector<RunTimes>& runs, int period, Taken* taken) {
 
 // Profiles a rung, and measures it against the one below, if there is one.
 // Returns its report.
-absl::StatusOr<Advice> Climb(measure::Bench& bench, const Settings& below,
-                             const GoUpOptions& options, size_t number,
-                             Taken* taken) {
+absl::StatusOr<Advice> TakeRung(measure::Bench& bench, const Settings& below,
+                                const GoUpOptions& options, size_t number,
+                                Taken* taken) {
   absl::StatusOr<Advice> advice =
       bench.Profile(taken->settings, "profiles/" + std::to_string(number));
   if (!advice.ok()) return advice.status();
@@ -85,7 +85,7 @@ absl::StatusOr<Ladder> GoUp(measure::Bench& bench,
     absl::StatusOr<Settings> flags = Settings::Parse(rungs[i].flags);
     if (!flags.ok()) return flags.status();
     taken.settings = below.With(*flags);
-    absl::StatusOr<Advice> advice = Climb(bench, below, options, i, &taken);
+    absl::StatusOr<Advice> advice = TakeRung(bench, below, options, i, &taken);
     if (!advice.ok() && (i == 0 || !measure::ProgramFailed(advice.status()))) {
       return advice.status();
     }
