@@ -1,6 +1,7 @@
 #include "device_waits.h"
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 
@@ -64,10 +65,7 @@ const DeviceWork& Row(const Trace& trace, WorkRef ref) {
 class CallWaits {
  public:
   CallWaits(const Trace& trace, DeviceProgram& program)
-      : trace_(trace),
-        program_(program),
-        by_end_(program),
-        usual_launch_ns_(UsualLaunchNs(program)) {
+      : trace_(trace), program_(program), by_end_(program) {
     for (const Sync& sync : trace.syncs()) {
       if (sync.call != kNone) sync_of_call_[sync.call] = &sync;
     }
@@ -138,7 +136,8 @@ class CallWaits {
     const double length = node.own_ns;
     WaitFor(node, NodeWait::kWork, last);
     // Were there room, it would still take what a launch takes.
-    node.before_ns = std::clamp<double>(usual_launch_ns_ - node.own_ns, 0,
+    if (!usual_launch_ns_) usual_launch_ns_ = UsualLaunchNs(program_);
+    node.before_ns = std::clamp<double>(*usual_launch_ns_ - node.own_ns, 0,
                                         length - node.own_ns);
     node.own_ns += node.before_ns;
   }
@@ -176,7 +175,7 @@ class CallWaits {
   const Trace& trace_;
   DeviceProgram& program_;
   ByEnd by_end_;
-  const int64_t usual_launch_ns_;
+  std::optional<int64_t> usual_launch_ns_;  // asked for by full queues only
   std::unordered_map<RowId, const Sync*> sync_of_call_;
   std::unordered_map<int64_t, uint32_t> last_on_stream_;
   uint32_t launched_ = 0;           // works up to the node

@@ -219,17 +219,7 @@ TEST(WhatIfTest, OfStepsThatAreNotReplayedNothingIsSaid) {
 }
 
 TEST(WhatIfTest, WithAGpuFindingsTellAndSettingsDoNot) {
-  GpuText run;
-  run.Line("device vendor=Nvidia compute_major=8 NVIDIA A100");
-  for (int step = 0; step < 40; ++step) {
-    run.Begin("op", "aten::copy_");
-    run.BlockingCopy(4000, "pageable", "device", 20'000'000);
-    run.End();
-    run.Kernel(4000, "gemm");
-    run.Pass(100);
-    run.EndStep();
-  }
-  const Trace trace = run.Build();
+  const Trace trace = PageableUploads();
   const WhatIf what_if(trace);
   ASSERT_EQ(what_if.why_not(), "");
   const std::optional<Gain> gain =

@@ -155,4 +155,19 @@ class GpuText {
   int thread_ = 0, stream_ = 7;
 };
 
+// Steps of an A100 that upload a batch from pageable memory, then compute.
+inline Trace PageableUploads() {
+  GpuText run;
+  run.Line("device vendor=Nvidia compute_major=8 NVIDIA A100");
+  for (int step = 0; step < 40; ++step) {
+    run.Begin("op", "aten::copy_");
+    run.BlockingCopy(4000, "pageable", "device", 20'000'000);
+    run.End();
+    run.Kernel(4000, "gemm");
+    run.Pass(100);
+    run.EndStep();
+  }
+  return run.Build();
+}
+
 }  // namespace stepscope

@@ -117,20 +117,11 @@ TEST_F(ExpectationTest, AValueThatIsTheDefaultChangesNothing) {
 
 // Of a run with a GPU what a flag does is told by the finding that it follows.
 TEST_F(ExpectationTest, AFindingTellsWhatNoSettingSays) {
-  stepscope::GpuText run;
-  run.Line("device vendor=Nvidia compute_major=8 NVIDIA A100");
-  for (int step = 0; step < 40; ++step) {
-    run.Begin("op", "aten::copy_");
-    run.BlockingCopy(4000, "pageable", "device", 20'000'000);
-    run.End();
-    run.Kernel(4000, "gemm");
-    run.Pass(100);
-    run.EndStep();
-  }
   const Cube cube =
       Crossed({{"--pinned", {"off", "on"}}, {"--bf16", {"off", "on"}}},
               "--device cuda");
-  const Expectation expected = Expect(Profiled(run.Build()), cube);
+  const Expectation expected =
+      Expect(Profiled(stepscope::PageableUploads()), cube);
   EXPECT_EQ(expected.why_not, "");
   EXPECT_THAT(expected.unknown, ElementsAre("--bf16"));
   ASSERT_TRUE(expected.points[2].has_value());

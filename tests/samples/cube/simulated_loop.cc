@@ -8,24 +8,16 @@
 #include <stepscope/logdir.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <string>
 #include <string_view>
 
 #include "analysis/simulator.h"
 #include "cube/cube.h"
+#include "samples/fake_flags.h"
 
 namespace {
-
-using Flags = std::map<std::string, std::string>;
-
-int Number(const Flags& flags, const std::string& flag, int absent) {
-  const auto at = flags.find(flag);
-  return at == flags.end() ? absent : std::atoi(at->second.c_str());
-}
 
 stepscope::LoopRun Train(const Flags& flags) {
   return stepscope::Simulate({.steps = 6,
@@ -74,13 +66,7 @@ int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "--sweep") {
     return cube::SweepMain({argv + 2, argv + argc}, Accepts);
   }
-  Flags flags;
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    const size_t equals = word.find('=');
-    flags[word.substr(0, equals)] =
-        equals == word.npos ? "" : word.substr(equals + 1);
-  }
+  const Flags flags = ReadFlags(argc, argv);
   const stepscope::LoopRun run = Train(flags);
   if (flags.contains("--json")) WriteTimes(flags, run.mean_step_ms);
   if (flags.contains("--no-profile")) return 0;

@@ -10,35 +10,16 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cube/cube.h"
+#include "samples/fake_flags.h"
 
 namespace {
-
-using Flags = std::map<std::string, std::string>;
-
-Flags ReadFlags(int argc, char** argv) {
-  Flags flags;
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    const size_t equals = word.find('=');
-    flags[word.substr(0, equals)] =
-        equals == word.npos ? "" : word.substr(equals + 1);
-  }
-  return flags;
-}
-
-int Number(const Flags& flags, const std::string& flag, int absent) {
-  const auto at = flags.find(flag);
-  return at == flags.end() ? absent : std::atoi(at->second.c_str());
-}
 
 // Milliseconds. Loading (1 ms a sample) hides behind computing (2 ms a sample
 // and 20 ms whatever the batch) if there are workers; 2 threads halve the
