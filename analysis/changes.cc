@@ -141,10 +141,12 @@ std::optional<Edit> EditOf(const Measured& before, const Setting& setting) {
                   {.channels_last = true});
   }
   if (key == "set_to_none" && Is(setting, true)) {
-    return Unless(before.zero_grad.zeroing.empty(), {.drop_zero_grad = true});
+    return Unless(before.parts.zero_grad.zeroing.empty(),
+                  {.drop_zero_grad = true});
   }
   if (key == "validation_gradients" && Is(setting, false)) {
-    return Unless(before.unused_graphs.empty(), {.drop_unused_graph = true});
+    return Unless(before.parts.unused_graphs.empty(),
+                  {.drop_unused_graph = true});
   }
   if (key == "anomaly_mode" && Is(setting, false)) {
     const std::optional<bool> on = AnomalyModeTold(before.trace);

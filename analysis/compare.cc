@@ -164,14 +164,14 @@ std::vector<Setting> SettingsIn(const Measured& after) {
   if (const int64_t batch = BatchSize(after.trace); batch > 0) {
     set("batch_size", batch);
   }
-  if (after.zero_grad.zeroing.empty()) set("set_to_none", true);
+  if (after.parts.zero_grad.zeroing.empty()) set("set_to_none", true);
   if (HasChannelsLastWeights(after.trace)) {
     set("memory_format", std::string("channels_last"));
   }
   if (MeasureOptimizer(after).fused) {
     set("optimizer_step", std::string("fused"));
   }
-  if (after.unused_graphs.empty()) set("validation_gradients", false);
+  if (after.parts.unused_graphs.empty()) set("validation_gradients", false);
   return settings;
 }
 

@@ -93,13 +93,12 @@ bool IsFramework(const Segment& segment, int64_t piece_ns,
 }  // namespace
 
 void MeasureGaps(const Trace& trace, const OpTree& tree, const Steps& steps,
-                 const ZeroGrad& zero_grad,
-                 const std::vector<UnusedGraph>& unused,
-                 DeviceProgram& program) {
-  const std::vector<bool> zeroing = Below(trace, zero_grad);
+                 const StepParts& parts, DeviceProgram& program) {
+  const std::vector<bool> zeroing = Below(trace, parts.zero_grad);
   const std::vector<bool> launching = Launching(trace);
   std::vector<Span> unused_spans;
-  for (const UnusedGraph& graph : unused) unused_spans.push_back(graph.span);
+  for (const UnusedGraph& graph : parts.unused_graphs)
+    unused_spans.push_back(graph.span);
   unused_spans = Merge(std::move(unused_spans));
 
   std::vector<HostNode>& hosts = program.hosts;
@@ -138,12 +137,11 @@ void MeasureGaps(const Trace& trace, const OpTree& tree, const Steps& steps,
     }
   }
 
-  const std::vector<Span> optimizer = OptimizerSpans(trace);
   for (DeviceNode& work : program.works) {
     const RowId op = OpOf(trace, work.ref);
     work.zero_grad = op != kNone && zeroing[op];
     const int64_t launched = hosts[work.host].gap.end_ns;
-    work.in_optimizer = Covers(optimizer, launched);
+    work.in_optimizer = Covers(parts.optimizer.spans, launched);
     const size_t step = WindowAt(steps, &StepWindow::host, launched);
     if (step < steps.windows.size()) work.step = static_cast<int32_t>(step);
   }

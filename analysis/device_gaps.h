@@ -8,7 +8,7 @@
 
 #include "device_program.h"
 #include "op_traits.h"
-#include "patterns.h"
+#include "step_parts.h"
 #include "steps.h"
 
 namespace stepscope {
@@ -16,9 +16,7 @@ namespace stepscope {
 // Fills framework_ns, zero_grad_ns and unused_ns of the nodes; zero_grad,
 // in_optimizer and step of the works.
 void MeasureGaps(const Trace& trace, const OpTree& tree, const Steps& steps,
-                 const ZeroGrad& zero_grad,
-                 const std::vector<UnusedGraph>& unused,
-                 DeviceProgram& program);
+                 const StepParts& parts, DeviceProgram& program);
 
 // Fills windows, steady, measured_ns, host_only_ns and deepest_queue.
 void MeasureSteps(const Trace& trace, const Steps& steps,

@@ -235,7 +235,7 @@ bool IsCollectiveKernel(std::string_view name) {
         name.substr(0, prefix.size()), prefix, {},
         [](char c) { return std::tolower(static_cast<unsigned char>(c)); });
   };
-  return starts("nccl") || starts("rccl");
+  return starts("nccl") || starts("rccl") || starts("mscclkernel");
 }
 
 DeviceLedger MakeDeviceLedger(const Trace& trace, const OpTree& tree,

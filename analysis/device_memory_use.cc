@@ -1,5 +1,7 @@
 #include "device_memory_use.h"
 
+#include <stepscope/op_cost.h>
+
 #include <algorithm>
 #include <string_view>
 
@@ -57,7 +59,8 @@ void FromEvents(const Measured& m, DeviceMemoryUse& use) {
 }
 
 // The allocator empties its cache in one op only when a request failed: the
-// driver's release, then another allocation.
+// driver's release, then another allocation. A convolution that tries its
+// algorithms (cudnn.benchmark) empties it, too.
 void FromCalls(const Measured& m, DeviceMemoryUse& use) {
   if (use.retries > 0 || m.steps.empty()) return;
   const int64_t begin = m.steps.windows.front().host.begin_ns;
@@ -69,7 +72,10 @@ void FromCalls(const Measured& m, DeviceMemoryUse& use) {
     }
     const std::string_view name = m.trace.name(call.name);
     if (name == "cudaFree" || name == "hipFree") {
-      freed_in = call.op;
+      const NameId op = m.trace.ops()[call.op].name;
+      const bool tries =
+          ClassOfOp(m.trace.name(op)) == KernelClass::kConvolution;
+      freed_in = tries ? kNone : call.op;
     } else if (name == "cudaMalloc" || name == "hipMalloc") {
       use.retries += freed_in == call.op;
       freed_in = kNone;

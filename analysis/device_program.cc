@@ -318,8 +318,7 @@ void Builder::PlaceWorks() {
 
 DeviceProgram MakeDeviceProgram(const Trace& trace, const OpTree& tree,
                                 const Stretch& stretch,
-                                const ZeroGrad& zero_grad,
-                                const std::vector<UnusedGraph>& unused) {
+                                const StepParts& parts) {
   const Steps& steps = stretch.steps;
   DeviceProgram program;
   program.cores = std::max(trace.run().usable_cores, 0);
@@ -327,7 +326,7 @@ DeviceProgram MakeDeviceProgram(const Trace& trace, const OpTree& tree,
     program.cores = std::max(1, program.cores / trace.run().local_ranks);
   }
   Builder(trace, stretch, program).Build();
-  MeasureGaps(trace, tree, steps, zero_grad, unused, program);
+  MeasureGaps(trace, tree, steps, parts, program);
   FindCallWaits(trace, program);
   program.first_begin_ns = steps.windows[0].tiled.begin_ns;
   program.first_lag_ns = static_cast<double>(program.first_begin_ns -

@@ -18,7 +18,7 @@
 #include "edit.h"
 #include "intervals.h"
 #include "op_traits.h"
-#include "patterns.h"
+#include "step_parts.h"
 #include "steps.h"
 #include "timeline.h"
 
@@ -107,8 +107,6 @@ inline uint32_t WorkOf(const DeviceProgram& program, WorkRef ref) {
 // Of `stretch` and of what was launched before it and may still run.
 // REQUIRES: trace.has_device_work(), there are steps.
 DeviceProgram MakeDeviceProgram(const Trace& trace, const OpTree& tree,
-                                const Stretch& stretch,
-                                const ZeroGrad& zero_grad,
-                                const std::vector<UnusedGraph>& unused);
+                                const Stretch& stretch, const StepParts& parts);
 
 }  // namespace stepscope

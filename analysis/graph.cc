@@ -80,18 +80,19 @@ std::vector<RowId> ComputingOps(
 // Turns segments into works.
 class Classifier {
  public:
-  Classifier(const Trace& trace, const OpTree& tree, const ZeroGrad& zero_grad,
+  Classifier(const Trace& trace, const OpTree& tree, const StepParts& parts,
              const std::vector<std::vector<Segment>>& timelines,
              const std::vector<Span>& unused, RowId thread)
       : trace_(trace),
         tree_(tree),
-        zeroes_(WithAllBelow(trace, {zero_grad.zeroing, zero_grad.adding})),
+        zeroes_(WithAllBelow(
+            trace, {parts.zero_grad.zeroing, parts.zero_grad.adding})),
         checks_(WithAllBelow(trace, {FindNanChecks(trace)})),
-        adds_to_zeros_(!zero_grad.adding.empty()),
-        optimizer_(OptimizerSpans(trace)),
+        adds_to_zeros_(!parts.zero_grad.adding.empty()),
+        optimizer_(parts.optimizer.spans),
         openings_(OpeningLoads(trace, thread)),
         saving_(SavingSpans(trace, thread)),
-        stacks_(trace, unused),
+        stacks_(trace, tree, unused),
         growth_(trace, ComputingOps(timelines)) {}
 
   // Of a computing segment, what keeping a node's stack trace takes.
@@ -173,7 +174,7 @@ class Classifier {
   const OpTree& tree_;
   std::vector<bool> zeroes_, checks_;
   bool adds_to_zeros_;
-  std::vector<Span> optimizer_;
+  const std::vector<Span>& optimizer_;
   std::vector<RowId> openings_;
   std::vector<Span> saving_;
   NodeStacks stacks_;
@@ -236,7 +237,7 @@ int LoaderWorkers(const Trace& trace) {
   }
   for (const Range& range : trace.ranges()) {
     if (range.kind == RangeKind::kLoader &&
-        trace.name(range.name).find("_SingleProcess") !=
+        trace.name(range.name).find("SingleProcess") !=
             std::string_view::npos) {
       return 0;
     }
@@ -247,8 +248,7 @@ int LoaderWorkers(const Trace& trace) {
 CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
                           const Steps& steps,
                           const std::vector<std::vector<Segment>>& timelines,
-                          const ZeroGrad& zero_grad,
-                          const std::vector<UnusedGraph>& unused) {
+                          const StepParts& parts) {
   CpuProgram program;
   program.cores = std::max(trace.run().usable_cores, 0);
   if (program.cores > 0 && trace.run().local_ranks > 1) {
@@ -262,9 +262,10 @@ CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
   program.workers = LoaderWorkers(trace);
 
   std::vector<Span> unused_spans;
-  for (const UnusedGraph& graph : unused) unused_spans.push_back(graph.span);
+  for (const UnusedGraph& graph : parts.unused_graphs)
+    unused_spans.push_back(graph.span);
   unused_spans = Merge(std::move(unused_spans));
-  const Classifier classifier(trace, tree, zero_grad, timelines, unused_spans,
+  const Classifier classifier(trace, tree, parts, timelines, unused_spans,
                               steps.thread);
   for (const std::vector<Segment>& timeline : timelines) {
     std::vector<Work> chain;

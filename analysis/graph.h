@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "op_traits.h"
-#include "patterns.h"
+#include "step_parts.h"
 #include "steps.h"
 #include "timeline.h"
 
@@ -63,8 +63,7 @@ struct CpuProgram {
 CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
                           const Steps& steps,
                           const std::vector<std::vector<Segment>>& timelines,
-                          const ZeroGrad& zero_grad,
-                          const std::vector<UnusedGraph>& unused);
+                          const StepParts& parts);
 
 // Workers of the loader that feeds the training thread, told by its Loader row
 // or by the names of its ranges; -1 if neither tells.

@@ -1,6 +1,7 @@
 #include "kernel_uses.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -65,6 +66,13 @@ class Costs {
   std::vector<bool> known_;           // by name
 };
 
+// What a kernel does if no op tells.
+KernelUse ByItsName(KernelUse use) {
+  use.multiplies = Multiplies(use.kind);
+  use.eligible = use.multiplies && use.precision != Precision::kFp64;
+  return use;
+}
+
 KernelUse Describe(const Trace& trace, RowId row, const KernelTraits& traits,
                    Costs& costs) {
   const Kernel& kernel = trace.kernels()[row];
@@ -77,19 +85,16 @@ KernelUse Describe(const Trace& trace, RowId row, const KernelTraits& traits,
   use.compiled = traits.compiled;
   use.narrow = traits.narrow;
   use.op = kernel.op;
-  if (kernel.op == kNone) {
-    use.multiplies = Multiplies(use.kind);
-    use.eligible = use.multiplies && use.precision != Precision::kFp64;
-    return use;
-  }
+  if (kernel.op == kNone) return ByItsName(use);
   use.serves = costs.ClassOf(kernel.op);
   RowId served = kernel.op;
   while (served != kNone && !Multiplies(costs.ClassOf(served))) {
     served = trace.ops()[served].parent;
   }
   if (served == kNone) {
-    use.multiplies = Multiplies(use.kind);
-    return use;
+    // Launched by a compiled region, a recurrent layer, an extension's op:
+    // nothing but the kernel's name tells.
+    return ByItsName(use);
   }
   use.op = served;
   use.serves = costs.ClassOf(served);
@@ -133,7 +138,7 @@ void ShareWork(const Trace& trace, Costs& costs, std::vector<KernelUse>& uses) {
 }  // namespace
 
 KernelUses FindKernelUses(const Trace& trace, const Steps& steps,
-                          int32_t device) {
+                          const OptimizerSpans& optimizer, int32_t device) {
   KernelUses found;
   found.steps = static_cast<double>(steps.steady.size());
   found.device.ordinal = device;
@@ -142,7 +147,6 @@ KernelUses FindKernelUses(const Trace& trace, const Steps& steps,
   }
   found.peaks = PeaksOf(found.device);
 
-  const std::vector<Span> optimizer = OptimizerSpans(trace);
   std::vector<KernelTraits> traits(trace.name_count());
   std::vector<bool> known(trace.name_count());
   Costs costs(trace);
@@ -160,13 +164,25 @@ KernelUses FindKernelUses(const Trace& trace, const Steps& steps,
     use.step = step;
     use.in_optimizer =
         kernel.call != kNone &&
-        Covers(optimizer, trace.runtime_calls()[kernel.call].begin_ns);
+        Covers(optimizer.spans, trace.runtime_calls()[kernel.call].begin_ns);
     if (use.kind != KernelClass::kCommunication) found.compute_ns += use.ns;
     found.uses.push_back(use);
   }
   if (found.steps > 0) found.compute_ns /= found.steps;
   ShareWork(trace, costs, found.uses);
   return found;
+}
+
+double BlocksOf(const Trace& trace, const Kernel& kernel) {
+  double blocks = 1;
+  for (int32_t size : kernel.grid) blocks *= size;
+  // hipExtModuleLaunchKernel takes the grid in work items.
+  const bool in_items = kernel.call != kNone &&
+                        trace.name(trace.runtime_calls()[kernel.call].name) ==
+                            "hipExtModuleLaunchKernel";
+  if (!in_items) return blocks;
+  for (int32_t size : kernel.block) blocks /= std::max(size, 1);
+  return std::ceil(blocks);
 }
 
 WorkScale Scaled(const KernelUse& use, double factor) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "edit.h"
+#include "optimizer_spans.h"
 #include "steps.h"
 
 namespace stepscope {
@@ -55,7 +56,10 @@ struct KernelUses {
 };
 
 KernelUses FindKernelUses(const Trace& trace, const Steps& steps,
-                          int32_t device);
+                          const OptimizerSpans& optimizer, int32_t device);
+
+// Blocks (HIP: work groups) of one launch; 0 if the grid is not known.
+double BlocksOf(const Trace& trace, const Kernel& kernel);
 
 // Scales of these kernels by one factor.
 WorkScale Scaled(const KernelUse& use, double factor);

@@ -77,7 +77,7 @@ Loading FindLoading(const Measured& m) {
   }
   waits.worker_processes =
       std::ranges::any_of(m.trace.ranges(), [&](const Range& range) {
-        return m.trace.name(range.name).find("_MultiProcessing") !=
+        return m.trace.name(range.name).find("MultiProcessing") !=
                std::string_view::npos;
       });
   std::ranges::stable_sort(waits.longest, std::greater(), [](const Example& e) {

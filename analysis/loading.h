@@ -17,7 +17,7 @@ struct Loading {
   std::vector<Example> longest;   // at most 3, in steady steps
   int64_t batches = 0;            // in the steady steps
   bool any = false;               // at all
-  bool worker_processes = false;  // a name says _MultiProcessing...
+  bool worker_processes = false;  // a name says ...MultiProcessing...
 };
 Loading FindLoading(const Measured& measured);
 

@@ -43,17 +43,15 @@ Measured::Measured(const Trace& t)
       steps(StepsOf(t, tree)),
       stats(StatsOf(steps)),
       has_gpu(t.has_device_work()),
-      zero_grad(FindZeroGrad(t, tree, steps)),
-      unused_graphs(FindUnusedGraphs(t, tree, steps.thread)) {
+      parts(t, tree, steps) {
   if (steps.empty()) return;
   collectives = FindCollectives(trace, tree, steps);
   if (has_gpu) {
     replayed = StretchOf(steps, kReplayedSteps);
     ledger = MakeDeviceLedger(trace, tree, steps);
     splits = ledger->splits;
-    replay = Replay(
-        MakeDeviceProgram(trace, tree, replayed, zero_grad, unused_graphs));
-    kernels = FindKernelUses(trace, steps, ledger->device);
+    replay = Replay(MakeDeviceProgram(trace, tree, replayed, parts));
+    kernels = FindKernelUses(trace, steps, parts.optimizer, ledger->device);
     waits = FindWaits(trace, steps, ledger->device);
     return;
   }
@@ -69,8 +67,7 @@ Measured::Measured(const Trace& t)
       timelines.push_back(std::move(part));
     }
   }
-  replay = Replay(
-      MakeCpuProgram(trace, tree, steps, timelines, zero_grad, unused_graphs));
+  replay = Replay(MakeCpuProgram(trace, tree, steps, timelines, parts));
 }
 
 double Measured::MeanNs(Cause cause) const {

@@ -19,6 +19,7 @@
 #include "op_traits.h"
 #include "patterns.h"
 #include "replay.h"
+#include "step_parts.h"
 #include "steps.h"
 #include "timeline.h"
 
@@ -37,8 +38,7 @@ struct Measured {
   std::vector<CauseTimes> splits;
   // Per steady step of a CPU-only run: what the training thread did.
   std::vector<std::vector<Segment>> timelines;
-  ZeroGrad zero_grad;
-  std::vector<UnusedGraph> unused_graphs;
+  StepParts parts;
   std::optional<DeviceLedger> ledger;  // runs with a GPU
   KernelUses kernels;                  // the same
   std::vector<Collective> collectives;

@@ -10,13 +10,14 @@
 namespace stepscope {
 namespace {
 
-// One stack trace takes about as long as another; this many times the usual at
-// most.
-constexpr double kUsualStacks = 3;
+// An op's node and those of the parameters it reads keep a stack trace each:
+// this many times what it is for the usual view at most.
+constexpr double kMostOfUsual = 10;
 
 }  // namespace
 
-NodeStacks::NodeStacks(const Trace& trace, const std::vector<Span>& unused)
+NodeStacks::NodeStacks(const Trace& trace, const OpTree& tree,
+                       const std::vector<Span>& unused)
     : trace_(trace), unused_(unused) {
   if (!AnomalyModeTold(trace).value_or(false)) return;
   own_ns_.resize(trace.ops().size());
@@ -28,15 +29,16 @@ NodeStacks::NodeStacks(const Trace& trace, const std::vector<Span>& unused)
     if (op.parent != kNone) own_ns_[op.parent] -= ns;
     if (op.forward != kNone && IsNode(op)) backward_ns_[op.forward] += ns;
   }
-  std::vector<double> stacks;
+  std::vector<double> all, views;
   std::map<NameId, std::vector<double>> by_name;
   for (RowId row = 0; row < trace.ops().size(); ++row) {
     if (backward_ns_[row] <= 0) continue;
-    stacks.push_back(LongerForwardNs(row));
-    by_name[trace.ops()[row].name].push_back(stacks.back());
+    all.push_back(LongerForwardNs(row));
+    if (tree.traits(row).bookkeeping) views.push_back(all.back());
+    by_name[trace.ops()[row].name].push_back(all.back());
   }
-  if (stacks.empty()) return;
-  most_ns_ = kUsualStacks * Median(std::move(stacks));
+  if (all.empty()) return;
+  most_ns_ = kMostOfUsual * Median(views.empty() ? std::move(all) : views);
   usual_ns_.resize(trace.name_count());
   for (auto& [name, ns] : by_name) {
     usual_ns_[name] = std::min(Median(std::move(ns)), most_ns_);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "intervals.h"
+#include "op_traits.h"
 
 namespace stepscope {
 
@@ -15,13 +16,15 @@ inline constexpr double kOpOwnNs = 5'000;
 // Of each op: the part of its own time in which it keeps the stack trace of the
 // autograd node it makes. Anomaly mode unwinds some hundred frames there, which
 // takes longer than many an op. Taken for it is what the op takes longer than
-// its node does backward, but not much more than is usual: there are ops whose
-// backward is the shorter one. A node that no backward pass visits costs what
-// those of ops of its name do.
+// its node does backward, but not much more than views do, which compute
+// nothing: there are ops whose backward is the shorter one. A node that no
+// backward pass visits costs what those of ops of its name do.
 class NodeStacks {
  public:
-  // `unused`: where no backward pass visits the nodes. Both must outlive it.
-  NodeStacks(const Trace& trace, const std::vector<Span>& unused);
+  // `unused`: where no backward pass visits the nodes; `trace` and it must
+  // outlive this.
+  NodeStacks(const Trace& trace, const OpTree& tree,
+             const std::vector<Span>& unused);
 
   // The part of the op's own time, 0 to 1; 0 without anomaly mode.
   double PartOf(RowId row) const;

@@ -68,7 +68,7 @@ bool IsValidation(const StepFacts& step, const UsualStep& usual) {
 void MarkOddSteps(const Trace& trace, const OpTree& tree, Steps& steps) {
   if (steps.windows.size() < kStepsToCompare) return;
   const std::vector<StepFacts> facts = FactsOf(trace, tree, steps);
-  const UsualStep usual = UsualOf(trace, steps, facts);
+  const UsualStep usual = UsualOf(trace, tree, steps, facts);
   std::vector<StepKind> kinds;
   size_t odd = 0;
   for (size_t i = 0; i < facts.size(); ++i) {

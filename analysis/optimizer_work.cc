@@ -24,67 +24,6 @@ struct Updates {
   double bytes = 0;
 };
 
-std::vector<Span> NamedSpans(const Measured& m) {
-  std::vector<Span> spans;
-  for (const Range& range : m.trace.ranges()) {
-    const std::string_view name = m.trace.name(range.name);
-    const bool optimizer =
-        (range.kind == RangeKind::kOptimizer &&
-         name.starts_with("Optimizer.step")) ||
-        (range.kind == RangeKind::kPhase && name == "optimizer");
-    if (optimizer && range.thread == m.steps.thread &&
-        InSteadyStep(m.steps, range.begin_ns)) {
-      spans.push_back({range.begin_ns, range.end_ns});
-    }
-  }
-  return Merge(std::move(spans));
-}
-
-bool IsUpdate(std::string_view name) {
-  for (std::string_view update :
-       {"aten::add_", "aten::mul_", "aten::addcdiv_", "aten::addcmul_",
-        "aten::sub_", "aten::lerp_", "aten::sqrt", "aten::div_", "aten::div",
-        "aten::add", "aten::copy_", "aten::mul"}) {
-    if (name == update) return true;
-  }
-  return name.starts_with("aten::_foreach_") ||
-         name.starts_with("aten::_fused_");
-}
-
-// LibTorch marks nothing: the updates that follow the last accumulated
-// gradient, until something else begins.
-std::vector<Span> InferredSpans(const Measured& m) {
-  if (m.steps.thread == kNone) return {};
-  std::vector<int64_t> last(m.steps.windows.size());
-  for (RowId row = 0; row < m.trace.ops().size(); ++row) {
-    if (!m.tree.traits(row).accumulate_grad) continue;
-    const Op& op = m.trace.ops()[row];
-    const size_t step = SteadyStepAt(m.steps, op.begin_ns);
-    if (step < last.size()) last[step] = std::max(last[step], op.end_ns);
-  }
-  std::vector<Span> spans;
-  const std::span<const RowId> ops = m.tree.of_thread(m.steps.thread);
-  for (size_t i : m.steps.steady) {
-    if (last[i] == 0) continue;
-    Span span{last[i], last[i]};
-    auto next = std::ranges::lower_bound(ops, last[i], {}, [&](RowId row) {
-      return m.trace.ops()[row].begin_ns;
-    });
-    for (; next != ops.end(); ++next) {
-      const Op& op = m.trace.ops()[*next];
-      const std::string_view name = m.trace.name(op.name);
-      const bool inside = op.end_ns <= span.end_ns;
-      if (op.begin_ns >= m.steps.windows[i].host.end_ns ||
-          (!inside && !IsUpdate(name) && !m.tree.traits(*next).bookkeeping)) {
-        break;
-      }
-      span.end_ns = std::max(span.end_ns, op.end_ns);
-    }
-    if (span.length() > 0) spans.push_back(span);
-  }
-  return Merge(std::move(spans));
-}
-
 void CountOps(const Measured& m, OptimizerWork& work) {
   if (m.steps.thread == kNone) return;
   const double steps = static_cast<double>(m.steps.steady.size());
@@ -98,12 +37,6 @@ void CountOps(const Measured& m, OptimizerWork& work) {
     }
     work.fused |= name.starts_with("aten::_fused_");
     if (IsUpdate(name) && !m.has_gpu) work.updates += 1 / steps;
-  }
-  for (RowId row = 0; row < m.trace.ops().size(); ++row) {
-    if (m.tree.traits(row).accumulate_grad &&
-        InSteadyStep(m.steps, m.trace.ops()[row].begin_ns)) {
-      work.parameters += 1 / steps;
-    }
   }
 }
 
@@ -162,10 +95,14 @@ bool LiesIn(const std::vector<Span>& spans, int64_t time) {
 
 OptimizerWork MeasureOptimizer(const Measured& m) {
   OptimizerWork work;
-  work.spans = NamedSpans(m);
-  if (work.spans.empty()) {
-    work.spans = InferredSpans(m);
-    work.inferred = true;
+  for (const Span& span : m.parts.optimizer.spans) {
+    if (InSteadyStep(m.steps, span.begin_ns)) work.spans.push_back(span);
+  }
+  work.inferred = m.parts.optimizer.inferred;
+  const auto passes = AccumulationsOfAPass(m.trace, m.tree, m.steps);
+  for (size_t i : m.steps.steady) {
+    work.parameters += static_cast<double>(passes[i].size()) /
+                       static_cast<double>(m.steps.steady.size());
   }
   CountOps(m, work);
   const double steps = static_cast<double>(m.steps.steady.size());

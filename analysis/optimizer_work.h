@@ -13,7 +13,7 @@ namespace stepscope {
 struct OptimizerWork {
   std::vector<Span> spans;
   bool inferred = false;
-  double parameters = 0;   // per step
+  double parameters = 0;
   double updates = 0;      // ops or launches per step
   double host_ns = 0;      // per step
   double overhead_ns = 0;  // of it outside computing; CPU-only runs

@@ -61,7 +61,10 @@ ZeroGrad FindZeroGrad(const Trace& trace, const OpTree& tree,
     const Op& op = trace.ops()[row];
     if (!tree.traits(row).zeroing) continue;
     const bool named = LengthIn(ranges, {op.begin_ns, op.end_ns}) > 0;
-    if (op.parent == kNone || (named && !tree.traits(op.parent).zeroing)) {
+    // Where ranges say it, what they do not hold is somebody's own buffer.
+    const bool outermost =
+        op.parent == kNone || (named && !tree.traits(op.parent).zeroing);
+    if (outermost && (named || ranges.empty())) {
       found.zeroing.push_back(row);
       if (trace.name(op.name).ends_with("_foreach_zero_")) {
         lists = true;
@@ -110,10 +113,15 @@ std::vector<UnusedGraph> FindUnusedGraphs(const Trace& trace,
 
   UnusedGraph run;
   std::unordered_set<int64_t> seen;
+  // What runs below a backward node is there to be differentiated: activation
+  // checkpointing runs the forward pass again.
+  std::vector<bool> below(trace.ops().size());
   const auto close = [&] {
     run.marked = 2 * LengthIn(validation, run.span) > run.span.length();
+    // What comes last may be visited after the recording, but for validation.
+    const bool judged = run.marked || run.span.end_ns <= last_backward_ns;
     if ((run.nodes >= kNodesOfAPass || run.marked) && run.has_matmul &&
-        run.span.end_ns <= last_backward_ns) {
+        judged) {
       run.held_bytes = HeldBytes(trace, run.span);
       found.push_back(run);
     }
@@ -121,7 +129,9 @@ std::vector<UnusedGraph> FindUnusedGraphs(const Trace& trace,
   };
   for (RowId row : tree.of_thread(thread)) {
     const Op& op = trace.ops()[row];
-    if (op.kind == OpKind::kBackward) {
+    below[row] = op.kind == OpKind::kBackward ||
+                 (op.parent != kNone && below[op.parent]);
+    if (below[row]) {
       close();
       continue;
     }
@@ -209,19 +219,6 @@ std::optional<bool> AnomalyModeTold(const Trace& trace) {
   }
   if (told == 0) return std::nullopt;
   return on >= kMostSteps * told;
-}
-
-std::vector<Span> OptimizerSpans(const Trace& trace) {
-  std::vector<Span> spans;
-  for (const Range& range : trace.ranges()) {
-    const std::string_view name = trace.name(range.name);
-    if ((range.kind == RangeKind::kOptimizer &&
-         name.starts_with("Optimizer.step")) ||
-        (range.kind == RangeKind::kPhase && name == "optimizer")) {
-      spans.push_back({range.begin_ns, range.end_ns});
-    }
-  }
-  return Merge(std::move(spans));
 }
 
 }  // namespace stepscope

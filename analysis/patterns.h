@@ -33,8 +33,8 @@ struct UnusedGraph {
   RowId first_op = kNone;
   bool marked = false;  // inside a phase called "validate"
 };
-// In time order. The stretch after the last backward pass is left out: the
-// window may have cut its backward pass off.
+// In time order. A stretch after the last backward pass that is no validation
+// is left out: the window may have cut its backward pass off.
 std::vector<UnusedGraph> FindUnusedGraphs(const Trace& trace,
                                           const OpTree& tree, RowId thread);
 
@@ -54,8 +54,5 @@ std::vector<RowId> FindNanChecks(const Trace& trace);
 // Whether the recorded settings say that anomaly mode is on in 90 % of the
 // steps; nothing if they do not tell.
 std::optional<bool> AnomalyModeTold(const Trace& trace);
-
-// Host spans in which an optimizer steps.
-std::vector<Span> OptimizerSpans(const Trace& trace);
 
 }  // namespace stepscope

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "intervals.h"
+#include "optimizer_spans.h"
 
 namespace stepscope {
 namespace {
@@ -199,16 +200,14 @@ void Collector::Ops() {
 }
 
 // The bytes of all parameters; 0 if shapes were not recorded.
-int64_t ParameterBytes(const Trace& trace, const Steps& steps) {
+int64_t ParameterBytes(const Trace& trace, const OpTree& tree,
+                       const Steps& steps) {
   if (steps.steady.empty()) return 0;
-  const Span& step = steps.windows[steps.steady.front()].host;
   int64_t bytes = 0;
-  for (const Op& op : trace.ops()) {
-    if (op.begin_ns < step.begin_ns || op.begin_ns >= step.end_ns ||
-        op.inputs == kNone ||
-        trace.name(op.name) != "torch::autograd::AccumulateGrad") {
-      continue;
-    }
+  const auto passes = AccumulationsOfAPass(trace, tree, steps);
+  for (RowId row : passes[steps.steady.front()]) {
+    const Op& op = trace.ops()[row];
+    if (op.inputs == kNone) continue;
     const std::vector<Argument>& arguments =
         trace.op_inputs()[op.inputs].arguments;
     if (arguments.empty()) continue;
@@ -246,7 +245,7 @@ std::vector<Span> SavingSpans(const Trace& trace, RowId thread) {
   return Merge(std::move(spans));
 }
 
-UsualStep UsualOf(const Trace& trace, const Steps& steps,
+UsualStep UsualOf(const Trace& trace, const OpTree& tree, const Steps& steps,
                   const std::vector<StepFacts>& facts) {
   UsualStep usual;
   if (facts.empty() || steps.steady.empty()) return usual;
@@ -268,7 +267,7 @@ UsualStep UsualOf(const Trace& trace, const Steps& steps,
   usual.loading_ns = median(&StepFacts::loading_ns);
   usual.forward = median(&StepFacts::forward);
   usual.backward = median(&StepFacts::backward);
-  usual.parameter_bytes = ParameterBytes(trace, steps);
+  usual.parameter_bytes = ParameterBytes(trace, tree, steps);
   return usual;
 }
 

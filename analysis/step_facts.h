@@ -45,7 +45,7 @@ struct UsualStep {
   double forward = 0, backward = 0;
   int64_t parameter_bytes = 0;  // of the model; 0 if shapes were not recorded
 };
-UsualStep UsualOf(const Trace& trace, const Steps& steps,
+UsualStep UsualOf(const Trace& trace, const OpTree& tree, const Steps& steps,
                   const std::vector<StepFacts>& facts);
 
 }  // namespace stepscope

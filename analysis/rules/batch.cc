@@ -31,8 +31,7 @@ constexpr double kMostBatchOnCpu = 4;
 double BlocksPerSm(const Measured& m, const KernelUse& use) {
   const Kernel& kernel = m.trace.kernels()[use.kernel];
   if (kernel.blocks_per_sm >= 0) return kernel.blocks_per_sm;
-  const double blocks =
-      static_cast<double>(kernel.grid[0]) * kernel.grid[1] * kernel.grid[2];
+  const double blocks = BlocksOf(m.trace, kernel);
   const int sms = m.kernels.device.sm_count;
   return blocks > 0 && sms > 0 ? blocks / sms : -1;
 }

@@ -21,7 +21,7 @@ int64_t TimeInSteps(const Measured& m, const std::vector<RowId>& rows) {
 }
 
 Verdict CheckZeroGrad(const Measured& m) {
-  const ZeroGrad& found = m.zero_grad;
+  const ZeroGrad& found = m.parts.zero_grad;
   if (found.zeroing.empty()) return Clean();
   const double steps = static_cast<double>(m.steps.steady.size());
   const double zero = TimeInSteps(m, found.zeroing) / steps;

@@ -211,8 +211,9 @@ Verdict CheckGarbageCollection(const Measured& m) {
                       m.trace.python_frames().size() > 0;
   if (!recorded && python) {
     return CouldNotLookBecause(
-        "no garbage collector events were recorded (in torch.profiler, "
-        "record_python_gc_info of its experimental configuration)");
+        "no garbage collector events were recorded (in torch.profiler of "
+        "PyTorch 2.9 on, with_stack=True and record_python_gc_info of its "
+        "experimental configuration)");
   }
   const double gc = m.MeanNs(Cause::kGc);
   const double all = GarbageNs(m);

@@ -178,12 +178,19 @@ class PairFinder {
       if (trace_.ops()[row].begin_ns < step.begin_ns) break;
       if (launches_[row] || !Takes(trace_, row, tensor)) continue;
       if (!IsFill(NameOf(trace_, row))) return kNone;  // somebody uses it
-      const RowId parent = trace_.ops()[row].parent;
+      // zeros() calls zero_(), and that fill_() on large tensors.
+      RowId fill = row;
+      RowId parent = trace_.ops()[fill].parent;
+      while (parent != kNone && IsFill(NameOf(trace_, parent))) {
+        fill = parent;
+        parent = trace_.ops()[fill].parent;
+      }
       if (parent != kNone && IsFactory(NameOf(trace_, parent))) return parent;
       // empty(), then a fill: a buffer that is reused has no empty().
+      while (*it != fill) --it;
       const bool fresh =
           it != rows.begin() && NameOf(trace_, *std::prev(it)) == "aten::empty";
-      return fresh ? row : kNone;
+      return fresh ? fill : kNone;
     }
     return kNone;
   }

@@ -141,7 +141,7 @@ std::optional<Finding> SavingInSomeSteps(const Measured& m,
 
 Verdict CheckCheckpointing(const Measured& m) {
   const std::vector<StepFacts> facts = FactsOf(m.trace, m.tree, m.steps);
-  const UsualStep usual = UsualOf(m.trace, m.steps, facts);
+  const UsualStep usual = UsualOf(m.trace, m.tree, m.steps, facts);
   std::optional<Finding> some = SavingInSomeSteps(m, facts, usual);
   std::optional<Finding> most = SavingInMostSteps(m, facts, usual);
   if (!some && !most) return Clean();

@@ -33,14 +33,14 @@ Verdict CheckGradInValidation(const Measured& m) {
     return graph.has_matmul || graph.span.length() >= kShareOfWindow * window;
   };
   int64_t total = 0;
-  for (const UnusedGraph& graph : m.unused_graphs) {
+  for (const UnusedGraph& graph : m.parts.unused_graphs) {
     if (is_pass(graph)) total += graph.span.length();
   }
   if (total < kShareOfWindow * window) return Clean();
   Finding finding;
   int64_t span = 0, nodes = 0, held = -1;
   bool marked = true;
-  for (const UnusedGraph& graph : m.unused_graphs) {
+  for (const UnusedGraph& graph : m.parts.unused_graphs) {
     if (!is_pass(graph)) continue;
     span += graph.span.length();
     nodes += graph.nodes;
@@ -96,6 +96,17 @@ size_t TrainFlagOf(std::string_view name) {
   return kNoFlag;
 }
 
+// An instance norm, or a batch norm with track_running_stats=False: they
+// normalise by the batch in eval(), too.
+bool KeepsNoStatistics(const Measured& m, const Op& op,
+                       const std::vector<Argument>& arguments) {
+  constexpr size_t kRunningMean = 3;
+  if (m.trace.name(op.name) != "aten::batch_norm") return false;
+  return arguments[kRunningMean].dims.empty() ||
+         (op.parent != kNone &&
+          m.trace.name(m.trace.ops()[op.parent].name) == "aten::instance_norm");
+}
+
 // Layers that run as in training, in passes that nobody differentiates.
 struct TrainMode {
   std::vector<RowId> layers = {};
@@ -126,7 +137,8 @@ TrainMode FindTrainMode(const Measured& m) {
   if (m.steps.thread == kNone) return found;
   const std::vector<Span> marked = ValidationPasses(m.trace, m.steps.thread);
   std::vector<Span> unused;
-  for (const UnusedGraph& graph : m.unused_graphs) unused.push_back(graph.span);
+  for (const UnusedGraph& graph : m.parts.unused_graphs)
+    unused.push_back(graph.span);
   unused = Merge(std::move(unused));
   bool trains = false, numbered = false;
   for (const Op& op : m.trace.ops()) {
@@ -141,6 +153,7 @@ TrainMode FindTrainMode(const Measured& m) {
     if (flag == kNoFlag || op.inputs == kNone) continue;
     const auto& arguments = m.trace.op_inputs()[op.inputs].arguments;
     if (arguments.size() <= flag || arguments[flag].concrete == 0) continue;
+    if (KeepsNoStatistics(m, op, arguments)) continue;
     found.flags_known = true;
     if (m.trace.name(arguments[flag].concrete) != "True") continue;
     const Span span{op.begin_ns, op.end_ns};

@@ -48,9 +48,7 @@ void ChromeRowReader::AddOp(const ChromeEvent& event, const Times& times) {
   Take(event, ArgKey::kForwardThread, &op.forward_thread);
   // Kineto writes 0 on forward ops; ours has the key on backward nodes only.
   const bool is_backward =
-      is_ours_ ? event.has(ArgKey::kForwardThread)
-               : op.forward_thread != 0 ||
-                     event.name.text.starts_with("autograd::engine::");
+      is_ours_ ? event.has(ArgKey::kForwardThread) : op.forward_thread != 0;
   if (is_backward) op.kind = OpKind::kBackward;
   op.inputs = inputs_.Inputs(event);
   op.stack = inputs_.CallStack(event);
@@ -152,7 +150,8 @@ void ChromeRowReader::AddCommunication(const ChromeEvent& event,
 
 void ChromeRowReader::AddPythonFrame(const ChromeEvent& event,
                                      const Times& times) {
-  if (event.has(ArgKey::kOurRange))
+  // torch.profiler files collections under the frames.
+  if (event.has(ArgKey::kOurRange) || event.name.text == "Python GC")
     return AddRange(event, times, NameOf(event));
   PythonFrame frame;
   frame.begin_ns = times.begin_ns;

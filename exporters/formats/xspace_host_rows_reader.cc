@@ -133,8 +133,6 @@ void XSpaceRowReader::AddOp(const XEventField& event, RowId thread) {
   row.name = NameOf(event);
   row.thread = thread;
   row.sequence = event.integer("sequence number").value_or(-1);
-  if (event.name.starts_with("autograd::engine::"))
-    row.kind = OpKind::kBackward;
   seen_ |= Bit(Kind::kOp);
   builder_.Add(row);
 }

@@ -9,6 +9,8 @@ bool Has(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
+// Operations per element of the result; of a transposed convolution, whose
+// weight is [in, out / groups, ...], per element of the input.
 double WorkPerOutput(const std::vector<int64_t>& weight) {
   double work = 2;
   for (size_t i = 1; i < weight.size(); ++i) {
@@ -24,21 +26,30 @@ struct ArgumentOrder {
 constexpr size_t kNowhere = 99;
 
 ArgumentOrder OrderOf(std::string_view op) {
-  // aten::cudnn_convolution and aten::miopen_convolution put padding first.
+  // Backends put padding first.
+  if (Has(op, "miopen_convolution_transpose")) return {5, 3, 6, kNowhere, 7};
+  if (Has(op, "cudnn_convolution_transpose")) return {4, 2, 5, kNowhere, 6};
   if (Has(op, "miopen_")) return {4, 3, 5, kNowhere, 6};
   if (Has(op, "cudnn_convolution")) return {3, 2, 4, kNowhere, 5};
   if (Has(op, "mkldnn_convolution")) return {4, 3, 5, kNowhere, 6};
   if (Has(op, "_convolution") || op == "aten::convolution") {
     return {3, 4, 5, 6, 8};
   }
+  if (Has(op, "conv_transpose")) return {3, 4, 7, kNowhere, 6};
   return {3, 4, 5, kNowhere, 6};  // conv1d, conv2d, conv3d
 }
 
+void SetGroups(int64_t groups, const std::vector<int64_t>& weight,
+               OpCost& cost) {
+  cost.groups = std::max<int64_t>(1, groups);
+  cost.depthwise = cost.groups > 1 && weight[1] == 1;
+}
+
+// Of a convolution that is not transposed, by the channels of its input.
 void CountGroups(const std::vector<int64_t>& weight, int64_t channels,
                  OpCost& cost) {
   if (weight.size() < 2 || weight[1] <= 0) return;
-  cost.groups = std::max<int64_t>(1, channels / weight[1]);
-  cost.depthwise = cost.groups > 1 && weight[1] == 1;
+  SetGroups(channels / weight[1], weight, cost);
 }
 
 OpCost Convolution(std::string_view op, const Arguments& args) {
@@ -48,7 +59,8 @@ OpCost Convolution(std::string_view op, const Arguments& args) {
   const std::vector<int64_t>& weight = args.Dims(1);
   if (input.size() < 3 || weight.size() != input.size()) return cost;
   const ArgumentOrder at = OrderOf(op);
-  if (at.transposed != kNowhere && args.Text(at.transposed) == "True") {
+  if (Has(op, "_transpose") || args.Text(at.transposed) == "True") {
+    SetGroups(args.Number(at.groups, 1), weight, cost);
     cost.flops = Elements(input) * WorkPerOutput(weight);
     return cost;
   }
@@ -93,7 +105,11 @@ OpCost ConvolutionBackward(std::string_view op, const Arguments& args) {
   const std::vector<int64_t>& weight =
       only_weight ? args.Dims(kNowhere) : args.Dims(2);
   if (args.Dims(grad).size() < 3 || weight.size() < 3) return cost;
-  const double one = Elements(args.Dims(grad)) * WorkPerOutput(weight);
+  // aten::convolution_backward says whether it is transposed, and the groups.
+  const bool transposed =
+      op == "aten::convolution_backward" && args.Text(7) == "True";
+  const double one =
+      Elements(args.Dims(transposed ? input : grad)) * WorkPerOutput(weight);
   double sides = sided ? 1 : 2;
   if (op == "aten::convolution_backward" && args.size() > 10) {
     // output_mask: a stem's input needs no gradient.
@@ -102,7 +118,9 @@ OpCost ConvolutionBackward(std::string_view op, const Arguments& args) {
   }
   cost.flops = sides * one;
   cost.bytes = args.Bytes(grad) + sides * (args.Bytes(2) + args.Bytes(input));
-  if (!only_input && args.Dims(input).size() >= 3) {
+  if (transposed) {
+    SetGroups(args.Number(9, 1), weight, cost);
+  } else if (!only_input && args.Dims(input).size() >= 3) {
     CountGroups(weight, args.Dims(input)[1], cost);
   }
   return cost;

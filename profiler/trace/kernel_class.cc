@@ -45,9 +45,9 @@ constexpr Group kGroups[] = {
       "float8_copy_kernel", "catarraybatchedcopy", "copy_device_to_device",
       "im2d2col", "im2col", "col2im", "memcpy"}},
     {KernelClass::kElementwise,
-     {"elementwise", "triton_poi", "scalepackedtensor", "optensor",
-      "fused_dropout", "cudacodegen::kernel", "epilogue::impl", "fillfunctor",
-      "activation_", "subtensorop"}},
+     {"elementwise", "scalepackedtensor", "optensor", "fused_dropout",
+      "cudacodegen::kernel", "epilogue::impl", "fillfunctor", "activation_",
+      "subtensorop"}},
     {KernelClass::kConvolution,
      {"fprop", "dgrad", "wgrad", "conv", "scudnn", "dcudnn", "884cudnn",
       "1688cudnn", "16816cudnn", "winograd", "depthwise", "igemm_", "fft2d_",
@@ -67,7 +67,13 @@ KernelClass ClassOf(std::string_view name) {
   if (Has(name, "offsetskernel") || Has(name, "fbgemm_gpu")) {
     return KernelClass::kUnknown;
   }
+  // Inductor names a kernel by its kind, then by all ops that a part of was
+  // fused into it ("triton_poi_fused__scaled_dot_product_efficient_attention").
+  if (name.starts_with("triton_poi")) return KernelClass::kElementwise;
+  const bool reduces =
+      name.starts_with("triton_red") || name.starts_with("triton_per");
   for (const Group& group : kGroups) {
+    if (reduces && group.kind == KernelClass::kAttention) continue;
     for (std::string_view part : group.parts) {
       if (part.empty()) break;
       if (Has(name, part)) return group.kind;

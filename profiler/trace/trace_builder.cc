@@ -232,6 +232,7 @@ Trace TraceBuilder::Build(const Options& options) {
 
 void TraceBuilder::LinkOps(int64_t tolerance_ns) {
   LinkParents(trace_.ops_, trace_.threads_.size(), tolerance_ns);
+  MarkEngineRanges(trace_.ops_, trace_.names_);
   LinkForward(trace_.ops_, trace_.threads_);
 }
 

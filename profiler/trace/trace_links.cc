@@ -21,6 +21,15 @@ void LinkParents(std::span<Op> ops, size_t thread_count, int64_t tolerance_ns) {
   }
 }
 
+void MarkEngineRanges(std::span<Op> ops, std::span<const std::string> names) {
+  std::vector<bool> is_engine(names.size());
+  for (size_t name = 0; name < names.size(); ++name)
+    is_engine[name] = names[name].starts_with("autograd::engine::");
+  for (Op& op : ops) {
+    if (is_engine[op.name]) op.kind = OpKind::kBackward;
+  }
+}
+
 void LinkForward(std::span<Op> ops, std::span<const Thread> threads) {
   // Ops are sorted by begin, so a list per sequence number is in time order.
   std::unordered_map<int64_t, std::vector<RowId>> by_sequence;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace stepscope {
@@ -15,6 +16,10 @@ namespace stepscope {
 // outlast its parent by `tolerance_ns`. REQUIRES: ops sorted by begin, outer
 // first.
 void LinkParents(std::span<Op> ops, size_t thread_count, int64_t tolerance_ns);
+
+// op.kind of the ranges that autograd's engine puts around its nodes: recorded
+// as operators, and part of the backward pass like the nodes.
+void MarkEngineRanges(std::span<Op> ops, std::span<const std::string> names);
 
 // op.forward of backward nodes: the last op begun before it with its sequence
 // number, on the thread it names where that thread is known.

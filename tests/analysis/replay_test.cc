@@ -192,12 +192,14 @@ TEST(ReplayTest, ZeroGradCanBeTakenOut) {
   TraceBuilder builder;
   AddAll(trace, builder);
   // The range tells that these are gradients.
-  const Step first = trace.steps()[0];
-  builder.Add(Range{.begin_ns = first.begin_ns,
-                    .end_ns = first.end_ns,
-                    .name = builder.Intern("Optimizer.zero_grad#SGD.zero_grad"),
-                    .thread = first.thread,
-                    .kind = RangeKind::kOptimizer});
+  for (const Step& step : trace.steps()) {
+    builder.Add(
+        Range{.begin_ns = step.begin_ns,
+              .end_ns = step.end_ns,
+              .name = builder.Intern("Optimizer.zero_grad#SGD.zero_grad"),
+              .thread = step.thread,
+              .kind = RangeKind::kOptimizer});
+  }
   const Trace marked = builder.Build();
   const Measured measured(marked);
   ExpectNear(Ms(measured, {.drop_zero_grad = true}),

@@ -47,6 +47,40 @@ TEST(SmallBatchTest, FiresWhereKernelsDoNotFillTheDevice) {
   EXPECT_NEAR(finding->speedup, 4, 0.3);
 }
 
+// hipExtModuleLaunchKernel takes the grid in work items.
+TEST(SmallBatchTest, CountsTheWorkGroupsOfHipsGrids) {
+  const auto with = [](const std::string& call) {
+    std::string text =
+        "device ordinal=0 memory_bytes=85899345920 sm_count=304 MI300X\n";
+    for (int i = 0; i < 3; ++i) {
+      const int64_t at = i * 2'000'000;
+      const std::string id = std::to_string(i + 1);
+      const auto span = [&](int64_t from, int64_t to) {
+        return std::to_string(at + from) + ".." + std::to_string(at + to);
+      };
+      text += "step " + span(0, 2'000'000) + " thread=0 number=" + id +
+              "\nop " + span(500, 6'000) + " thread=0 aten::mm" +
+              "\nruntime_call " + span(1'000, 5'000) +
+              " thread=0 correlation=" + id + " " + call + "\nkernel " +
+              span(10'000, 1'900'000) + " stream=0 correlation=" + id +
+              " grid=16384,1,1 block=256,1,1 Cijk_Ailk_Bjlk_BBS_BH_MT64x64\n"
+              "allocation " +
+              std::to_string(at + 100) +
+              " thread=0 device_type=1 device=0 bytes=1000000 "
+              "total_allocated_bytes=2000000000\n"
+              "allocation " +
+              std::to_string(at + 1'900'000) +
+              " thread=0 device_type=1 device=0 bytes=-1000000 "
+              "total_allocated_bytes=1000000000\n";
+    }
+    return Analyze(TraceFromText(text));
+  };
+  // 64 work groups on 304 compute units.
+  EXPECT_NE(Find(with("hipExtModuleLaunchKernel"), "small-batch"), nullptr)
+      << WhyBlind(with("hipExtModuleLaunchKernel"), "small-batch");
+  EXPECT_TRUE(IsClean(with("hipModuleLaunchKernel"), "small-batch"));
+}
+
 TEST(SmallBatchTest, StaysSilentBelowThirtyPercent) {
   EXPECT_TRUE(IsClean(With({.other_us = 2'400}), "small-batch"));
   EXPECT_FALSE(IsClean(With({.other_us = 2'300}), "small-batch"));

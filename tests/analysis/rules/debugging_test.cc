@@ -173,6 +173,31 @@ TEST(DebugApiTest, PredictsTheStackTracesOfOpsThatCompute) {
   EXPECT_TRUE(IsClean(with("0"), "debug-api-on"));
 }
 
+// A stack trace takes about what a view takes in which one is kept; an op that
+// takes much longer computes, however short its node is.
+TEST(DebugApiTest, WhatViewsTakeBoundsTheStackTraces) {
+  CpuText text("settings 1 step=0 anomaly_mode=1\n");
+  int64_t sequence = 0;
+  for (int i = 0; i < 3; ++i) {
+    text.Op("sequence=" + std::to_string(sequence) + " aten::view", 500);
+    text.Op("sequence=" + std::to_string(sequence + 1) + " aten::native_pool",
+            50'000);
+    for (const char* node : {"PoolBackward0", "ViewBackward0"}) {
+      const bool is_view = std::string_view(node).starts_with("View");
+      text.Nested("kind=backward sequence=" +
+                      std::to_string(sequence + (is_view ? 0 : 1)) + " " + node,
+                  20, "aten::empty", 10);
+    }
+    sequence += 2;
+    text.EndStep();
+  }
+  const Report report = text.Analyzed();
+  const Finding* finding = Find(report, "debug-api-on");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_GT(finding->gain.expected_ms, 1);
+  EXPECT_LT(finding->gain.expected_ms, 10);  // not 50
+}
+
 // Nodes of a validation pass keep theirs, too; what that takes is told by the
 // nodes of the same ops that have a backward pass.
 TEST(DebugApiTest, PredictsTheStackTracesOfNodesThatNoBackwardPassVisits) {

@@ -72,6 +72,23 @@ TEST(ZeroGradTest, AZeroedBufferThatIsNoGradientIsNotMeant) {
   EXPECT_TRUE(IsClean(Training(true, false, 1, false), "zero-grad-kernels"));
 }
 
+// Python's ranges say which zeroing is meant; record_function() zeroes a tensor
+// of its own.
+TEST(ZeroGradTest, WhatTheRangesDoNotHoldIsNotMeant) {
+  CpuText text;
+  for (int i = 0; i < 3; ++i) {
+    text.Begin();
+    text.Op("aten::empty", 10);
+    text.EndRange("kind=optimizer Optimizer.zero_grad#SGD.zero_grad");
+    for (int k = 0; k < 50; ++k) text.Op("aten::zero_", 300);
+    text.Op("aten::mm", 10'000);
+    text.Nested("kind=backward torch::autograd::AccumulateGrad", 500,
+                "aten::add_", 400);
+    text.EndStep();
+  }
+  EXPECT_TRUE(IsClean(text.Analyzed(), "zero-grad-kernels"));
+}
+
 // Gradients of which the sum frees 9 MB: the node takes `own_us` by itself.
 double WonMs(int64_t own_us) {
   CpuText text;

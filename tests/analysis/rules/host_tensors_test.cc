@@ -106,6 +106,37 @@ TEST(HostCreatedTensorTest, FiresOnAFactoryAndAnUploadOfTheSameTensor) {
   EXPECT_NE(finding->fix_python.find("device=\"cuda\""), std::string::npos);
 }
 
+// zeros() calls zero_(), and that fill_() on tensors that are worth threads.
+TEST(HostCreatedTensorTest, FindsTheFactoryAboveNestedFills) {
+  GpuText run;
+  const std::string shape = "inputs=(float[64,1024])";
+  for (int step = 0; step < 5; ++step) {
+    run.Begin("op", "aten::zeros");
+    run.Op(5, "aten::empty");
+    run.Begin("op", "aten::zero_", shape);
+    run.Pass(1);
+    run.Op(1000, "aten::fill_", shape);
+    run.Pass(1);
+    run.End();
+    run.Pass(1);
+    run.End();
+    run.Begin("op", "aten::to", shape);
+    run.Pass(1);
+    run.Begin("op", "aten::copy_", "inputs=(float[64,1024],float[64,1024])");
+    run.Copy(500, "pageable", "device", 262144);
+    run.Synchronize();
+    run.End();
+    run.Pass(1);
+    run.End();
+    run.Op(4000, "aten::relu");
+    run.EndStep();
+  }
+  const Report report = run.Analyzed();
+  const Finding* finding = Find(report, "host-created-tensor");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->where, "aten::zeros, 262 kB each");
+}
+
 TEST(HostCreatedTensorTest, StaysSilentAboutAnotherShapeOrType) {
   EXPECT_TRUE(IsClean(Creating("float[64,128]", "float[64,64]"),
                       "host-created-tensor"));

@@ -123,6 +123,20 @@ TEST(FragmentationTest, SeesARetryInTheCalls) {
   EXPECT_NE(Find(Of(text), "fragmentation"), nullptr);
 }
 
+// With cudnn.benchmark a convolution that tries its algorithms empties the
+// cache and allocates its workspace.
+TEST(FragmentationTest, ASearchForAlgorithmsIsNoRetry) {
+  const std::string calls = "runtime_call " + Us(1'200, 1'300) +
+                            " thread=0 cudaFree\n" + "runtime_call " +
+                            Us(1'300, 1'400) + " thread=0 cudaMalloc\n";
+  const std::string op = "op " + Us(1'000, 2'000) + " thread=0 ";
+  EXPECT_EQ(Find(Of(Steps() + op + "aten::cudnn_convolution\n" + calls),
+                 "fragmentation"),
+            nullptr);
+  EXPECT_NE(Find(Of(Steps() + op + "aten::mm\n" + calls), "fragmentation"),
+            nullptr);
+}
+
 TEST(FragmentationTest, CannotLookWithoutMemoryEvents) {
   EXPECT_NE(WhyBlind(Of(Steps()), "fragmentation"), "");
   EXPECT_NE(WhyBlind(Of(Steps()), "near-oom"), "");

@@ -11,13 +11,21 @@ struct Run {
   std::string update = "aten::add_";
   bool named = true;
   int validation = 0;  // forward ops after the updates
+  bool clips = false;  // clip_grad_norm_ before them
+  int passes = 1;      // backward passes per step
 };
 Report OnGpu(const Run& run) {
   ComputeText text;
   for (int i = 0; i < 3; ++i) {
-    text.Op("aten::mm", "", {{"gemm", 500}}, 500);
-    for (int k = 0; k < run.parameters; ++k) {
-      text.Op("torch::autograd::AccumulateGrad", "", {}, 5, "kind=backward");
+    for (int pass = 0; pass < run.passes; ++pass) {
+      text.Op("aten::mm", "", {{"gemm", 500}}, 500);
+      for (int k = 0; k < run.parameters; ++k) {
+        text.Op("torch::autograd::AccumulateGrad", "", {}, 5, "kind=backward");
+      }
+    }
+    for (const char* op : {"aten::linalg_vector_norm", "aten::stack",
+                           "aten::add", "aten::reciprocal", "aten::clamp"}) {
+      if (run.clips) text.Op(op, "", {{"a kernel", 3}}, 20);
     }
     text.Begin();
     for (int k = 0; k < run.parameters * run.per_parameter; ++k) {
@@ -48,6 +56,20 @@ TEST(UnfusedOptimizerTest, FiresOnOneUpdateAfterTheOther) {
 
 TEST(UnfusedOptimizerTest, SeesLibTorchWhereNoRangeNamesTheStep) {
   EXPECT_NE(Find(OnGpu({.named = false}), "unfused-optimizer"), nullptr);
+}
+
+TEST(UnfusedOptimizerTest, ClippingBeforeTheUpdatesHidesNothing) {
+  EXPECT_NE(Find(OnGpu({.named = false, .clips = true}), "unfused-optimizer"),
+            nullptr);
+}
+
+TEST(UnfusedOptimizerTest, GradientAccumulationAddsNoParameters) {
+  const Report report = OnGpu({.passes = 4});
+  const Finding* finding = Find(report, "unfused-optimizer");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("60 parameters in 120 launches"),
+            std::string::npos)
+      << finding->evidence;
 }
 
 TEST(UnfusedOptimizerTest, ValidationBehindTheUpdatesIsNotCounted) {

@@ -49,6 +49,16 @@ TEST(TensorCoresIdleTest, FiresOnFloat32ProductsAndNamesThePeak) {
   EXPECT_NE(finding->fix_python.find("autocast"), std::string::npos);
 }
 
+// A compiled region, a recurrent layer of cuDNN, an op of an extension.
+TEST(TensorCoresIdleTest, SeesProductsUnderOpsItDoesNotKnow) {
+  for (const char* op :
+       {"Torch-Compiled Region: 0/0", "aten::_cudnn_rnn", "mylib::attend"}) {
+    EXPECT_NE(Find(With({.inputs = "", .op = op}), "tensor-cores-idle"),
+              nullptr)
+        << op;
+  }
+}
+
 TEST(TensorCoresIdleTest, TakesAFactorOfTwoWithoutShapes) {
   const Report report = With({.inputs = ""});
   ASSERT_NE(Find(report, "tensor-cores-idle"), nullptr);

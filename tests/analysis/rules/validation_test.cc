@@ -10,7 +10,8 @@ struct Options {
   bool backward_follows = true;
   int validation_ops = 30;
   bool memory = false;
-  bool marked = false;  // as a validation phase
+  bool marked = false;     // as a validation phase
+  bool recompute = false;  // the second pass runs below a backward node
 };
 
 // Two training steps with a validation pass in the second one's front.
@@ -46,6 +47,10 @@ Report WithValidation(const Options& options) {
       }
       const int64_t from = now;
       forward(options.validation_ops, options.numbers_grow);
+      if (options.recompute) {
+        text += "op " + std::to_string(from) + ".." + std::to_string(now) +
+                " thread=0 kind=backward CheckpointFunctionBackward\n";
+      }
       if (options.marked) {
         text += "range " + std::to_string(from) + ".." + std::to_string(now) +
                 " thread=0 kind=phase validate\n";
@@ -71,6 +76,11 @@ TEST(GradInValidationTest, FindsAForwardPassNobodyDifferentiates) {
   EXPECT_NE(finding->fix_cpp.find("InferenceMode"), std::string::npos);
 }
 
+TEST(GradInValidationTest, ActivationCheckpointingIsNoValidation) {
+  EXPECT_TRUE(
+      IsClean(WithValidation({.recompute = true}), "grad-in-validation"));
+}
+
 TEST(GradInValidationTest, NamesTheMemoryItHolds) {
   const Report report = WithValidation({.memory = true});
   ASSERT_NE(Find(report, "grad-in-validation"), nullptr);
@@ -87,6 +97,13 @@ TEST(GradInValidationTest, StaysSilentUnderNoGrad) {
 TEST(GradInValidationTest, IgnoresWhatTheEndOfTheWindowCutOff) {
   EXPECT_TRUE(IsClean(WithValidation({.backward_follows = false}),
                       "grad-in-validation"));
+}
+
+// No backward pass can follow on what is called validation.
+TEST(GradInValidationTest, AMarkedPassMayBeTheLastOfTheWindow) {
+  EXPECT_FALSE(
+      IsClean(WithValidation({.backward_follows = false, .marked = true}),
+              "grad-in-validation"));
 }
 
 TEST(GradInValidationTest, IgnoresStretchesWithoutAMatrixProduct) {
@@ -111,6 +128,7 @@ struct Mode {
   std::string forward = "sequence=3";
   std::string validation = "";  // fields of the ops of the second pass
   bool recompute = false;
+  std::string running = "float[4]";  // the statistics; "" for none
 };
 
 // A training pass, a second forward pass, and a backward pass.
@@ -121,8 +139,8 @@ Report WithTwoPasses(const Mode& mode) {
     text += "op " + std::to_string(at) + ".." + std::to_string(at + 90'000) +
             " thread=0 " + fields + " " + name + "\n";
   };
-  const std::string norm =
-      " inputs=(float[8,4,2,2],float[4],float[4],float[4],float[4],Scalar=\"";
+  const std::string norm = " inputs=(float[8,4,2,2],float[4],float[4]," +
+                           mode.running + "," + mode.running + ",Scalar=\"";
   op(0, mode.forward + norm + "True\")", "aten::batch_norm");
   op(100'000, "kind=backward sequence=3", "NativeBatchNormBackward0");
   if (mode.recompute) {
@@ -150,6 +168,16 @@ TEST(ValidationModeTest, FindsValidationInTrainingMode) {
   // It wins no time and is told all the same: the results are wrong.
   EXPECT_EQ(finding->status, FindingStatus::kWarning);
   EXPECT_NE(finding->fix_cpp.find("eval()"), std::string::npos);
+}
+
+// Instance norms, and batch norms with track_running_stats=False, normalise by
+// the batch in eval(), too.
+TEST(ValidationModeTest, NormsWithoutStatisticsHaveNoMode) {
+  const Report report = WithTwoPasses({.running = ""});
+  const Finding* finding = Find(report, "validation-mode");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->evidence.find("batch norm"), std::string::npos)
+      << finding->evidence;
 }
 
 TEST(ValidationModeTest, StaysSilentInEvalMode) {

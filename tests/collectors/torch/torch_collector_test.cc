@@ -165,6 +165,7 @@ TEST(TorchCollectorTest, LinksBackwardNodesToTheirForwardOperators) {
     EXPECT_EQ(trace.ops()[op.forward].sequence, op.sequence);
     EXPECT_EQ(ParentName(trace, op),
               std::string("autograd::engine::evaluate_function: ") + node);
+    EXPECT_EQ(trace.ops()[op.parent].kind, OpKind::kBackward);
   }
   EXPECT_THAT(OpsNamed(trace,
                        "autograd::engine::evaluate_function: "

@@ -356,6 +356,15 @@ TEST_F(ChromeDialectsTest, NamesThreadsThatDidSomething) {
   EXPECT_EQ(trace.name(trace.threads()[0].name), "thread 11 (python)");
 }
 
+// torch.profiler files collections under the frames (PyTorch 2.9 on).
+TEST_F(ChromeDialectsTest, ACollectionOfGarbageIsARange) {
+  const Trace trace = Read(KinetoFile(
+      XEvent("python_function", "Python GC", "\"ts\": 1, \"dur\": 9")));
+  EXPECT_TRUE(trace.python_frames().empty());
+  ASSERT_EQ(trace.ranges().size(), 1u);
+  EXPECT_EQ(trace.name(trace.ranges()[0].name), "Python GC");
+}
+
 TEST_F(ChromeDialectsTest, ReadsPythonFrames) {
   const Trace trace = Read(KinetoFile(
       XEvent("python_function", "nn.Module: Conv2d_0", "\"ts\": 1, \"dur\": 9",

@@ -111,6 +111,10 @@ constexpr Known kKnown[] = {
      TensorCores::kNo, Precision::kUnknown},
     {"triton_red_fused_add_native_layer_norm_36", KernelClass::kNormalisation,
      TensorCores::kNo, Precision::kUnknown},
+    {"triton_poi_fused__scaled_dot_product_efficient_attention_clone_4",
+     KernelClass::kElementwise, TensorCores::kNo, Precision::kUnknown},
+    {"triton_per_fused__scaled_dot_product_flash_attention_sum_5",
+     KernelClass::kReduction, TensorCores::kNo, Precision::kUnknown},
     {"triton_tem_fused_mm_3", KernelClass::kMatmul, TensorCores::kYes,
      Precision::kUnknown},
     // ROCm.

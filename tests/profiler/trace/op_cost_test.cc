@@ -111,6 +111,51 @@ TEST(OpCostTest, CountsAConvolutionByItsResult) {
             flops);
 }
 
+// The weight of a transposed convolution is [in, out / groups, ...].
+TEST(OpCostTest, CountsTransposedConvolutions) {
+  const double flops = 2.0 * 8 * 512 * 14 * 14 * 256 * 2 * 2;
+  const auto input = [](const char* transposed, const char* groups) {
+    return std::vector<Tensor>{{"float", {8, 512, 14, 14}},
+                               {"float", {512, 256, 2, 2}},
+                               {},
+                               {"ScalarList", {}, "[2, 2]"},
+                               {"ScalarList", {}, "[0, 0]"},
+                               {"ScalarList", {}, "[1, 1]"},
+                               {"Scalar", {}, transposed},
+                               {"ScalarList", {}, "[0, 0]"},
+                               {"Scalar", {}, groups}};
+  };
+  OpCost cost = Of("aten::convolution", input("True", "1"));
+  EXPECT_EQ(cost.flops, flops);
+  EXPECT_TRUE(SuitsTensorCores(cost));  // 512 channels over 256: no 2 groups
+  EXPECT_FALSE(SuitsTensorCores(Of("aten::convolution", input("True", "4"))));
+
+  const std::vector<Tensor> backend = {
+      {"float", {8, 512, 14, 14}},  {"float", {512, 256, 2, 2}},
+      {"ScalarList", {}, "[0, 0]"}, {"ScalarList", {}, "[0, 0]"},
+      {"ScalarList", {}, "[2, 2]"}, {"ScalarList", {}, "[1, 1]"},
+      {"Scalar", {}, "1"}};
+  cost = Of("aten::cudnn_convolution_transpose", backend);
+  EXPECT_EQ(cost.flops, flops);
+  EXPECT_TRUE(SuitsTensorCores(cost));
+
+  const std::vector<Tensor> backward = {
+      {"float", {8, 256, 28, 28}},
+      {"float", {8, 512, 14, 14}},
+      {"float", {512, 256, 2, 2}},
+      {"ScalarList", {}, "[256]"},
+      {"ScalarList", {}, "[2, 2]"},
+      {"ScalarList", {}, "[0, 0]"},
+      {"ScalarList", {}, "[1, 1]"},
+      {"Scalar", {}, "True"},
+      {"ScalarList", {}, "[0, 0]"},
+      {"Scalar", {}, "1"},
+      {"ScalarList", {}, "[True, True, True]"}};
+  cost = Of("aten::convolution_backward", backward);
+  EXPECT_EQ(cost.flops, 2 * flops);
+  EXPECT_TRUE(SuitsTensorCores(cost));
+}
+
 TEST(OpCostTest, AConvolutionOfUnknownStrideIsUnknown) {
   const OpCost cost = Of("aten::convolution", {{"float", {32, 3, 224, 224}},
                                                {"float", {64, 3, 7, 7}}});

@@ -94,6 +94,16 @@ TEST_F(TraceBuilderTest,
   EXPECT_EQ(trace.ops()[RowNamed(trace, "forward")].forward, kNone);
 }
 
+// They are recorded as operators.
+TEST_F(TraceBuilderTest, TheEnginesRangesArePartOfTheBackwardPass) {
+  builder_.Add(
+      MakeOp(0, 90, "autograd::engine::evaluate_function: MulBackward0"));
+  builder_.Add(MakeOp(10, 20, "aten::isnan"));
+  const Trace trace = builder_.Build();
+  EXPECT_EQ(trace.ops()[0].kind, OpKind::kBackward);
+  EXPECT_EQ(trace.ops()[1].kind, OpKind::kOperator);
+}
+
 TEST_F(TraceBuilderTest, LinksAKernelToItsLaunchAndTheOpAroundIt) {
   builder_.Add(MakeOp(0, 100, "aten::linear"));
   builder_.Add(MakeOp(10, 50, "aten::addmm"));

@@ -1,0 +1,92 @@
+#include "optimizer_spans.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "analysis/cpu_text.h"
+
+namespace stepscope {
+namespace {
+
+constexpr const char* kAccumulate =
+    "kind=backward torch::autograd::AccumulateGrad";
+
+struct Found {
+  OptimizerSpans spans;
+  std::vector<size_t> accumulated;  // by step
+};
+Found In(const CpuText& text) {
+  const Trace trace = text.Recorded();
+  const OpTree tree(trace);
+  const Steps steps = FindSteps(trace);
+  Found found{.spans = FindOptimizerSpans(trace, tree, steps)};
+  for (const auto& pass : AccumulationsOfAPass(trace, tree, steps)) {
+    found.accumulated.push_back(pass.size());
+  }
+  return found;
+}
+
+TEST(OptimizerSpansTest, RangesSayWhereItSteps) {
+  CpuText text;
+  text.Op("aten::mm", 100);
+  text.Op(kAccumulate, 10);
+  text.Op("aten::add_", 10);
+  text.Begin();
+  text.Op("aten::add_", 20);
+  text.EndRange("kind=optimizer Optimizer.step#SGD.step");
+  text.EndStep();
+  const OptimizerSpans found = In(text).spans;
+  EXPECT_FALSE(found.inferred);
+  ASSERT_EQ(found.spans.size(), 1u);
+  EXPECT_EQ(found.spans[0].length(), 20'000);
+}
+
+// LibTorch: clipping before it, logging and validation behind it.
+TEST(OptimizerSpansTest, WithoutRangesTheMostUpdatesInARow) {
+  CpuText text;
+  for (int i = 0; i < 2; ++i) {
+    text.Op("aten::mm", 100);
+    text.Op(kAccumulate, 10);
+    text.Op("aten::add", 10);
+    text.Op("aten::clamp", 10);
+    for (int k = 0; k < 3; ++k) text.Op("aten::add_", 10);
+    text.Op("aten::argmax", 10);
+    text.Op("aten::add", 10);
+    text.Op("aten::mm", 100);
+    for (int k = 0; k < 9; ++k) text.Op("aten::add_", 10);
+    text.EndStep();
+  }
+  const OptimizerSpans found = In(text).spans;
+  EXPECT_TRUE(found.inferred);
+  ASSERT_EQ(found.spans.size(), 2u);
+  EXPECT_EQ(found.spans[0].begin_ns, 131'000);
+  EXPECT_EQ(found.spans[0].length(), 30'000);
+}
+
+TEST(OptimizerSpansTest, NothingWhereNothingIsTrained) {
+  CpuText text;
+  text.Op("aten::mm", 100);
+  for (int k = 0; k < 3; ++k) text.Op("aten::add_", 10);
+  text.EndStep();
+  EXPECT_TRUE(In(text).spans.spans.empty());
+}
+
+TEST(AccumulationsOfAPassTest, AForwardPassBeginsAnother) {
+  CpuText text;
+  for (int i = 0; i < 2; ++i) {
+    for (int pass = 0; pass < 3; ++pass) {
+      text.Op("aten::mm", 100);
+      for (int k = 0; k < 5 + pass; ++k) {
+        // A product of the backward pass itself, as in checkpointing.
+        text.Nested("kind=backward MmBackward0", 20, "aten::mm", 10);
+        text.Op(kAccumulate, 10);
+      }
+    }
+    text.EndStep();
+  }
+  EXPECT_EQ(In(text).accumulated, (std::vector<size_t>{7, 7}));
+}
+
+}  // namespace
+}  // namespace stepscope
