@@ -20,7 +20,8 @@ Found In(const CpuText& text) {
   const Trace trace = text.Recorded();
   const OpTree tree(trace);
   const Steps steps = FindSteps(trace);
-  Found found{.spans = FindOptimizerSpans(trace, tree, steps)};
+  Found found{.spans = FindOptimizerSpans(trace, tree, steps),
+              .accumulated = {}};
   for (const auto& pass : AccumulationsOfAPass(trace, tree, steps)) {
     found.accumulated.push_back(pass.size());
   }
