@@ -1,5 +1,7 @@
 #include "collectives.h"
 
+#include <stepscope/kernel_class.h>
+
 #include <algorithm>
 #include <deque>
 #include <map>

@@ -1,5 +1,7 @@
 #include "device_ledger.h"
 
+#include <stepscope/kernel_class.h>
+
 #include <algorithm>
 #include <map>
 #include <string>
@@ -228,15 +230,6 @@ void ShareOut(const Trace& trace, HostViews& hosts, Span idle,
 }
 
 }  // namespace
-
-bool IsCollectiveKernel(std::string_view name) {
-  const auto starts = [&](std::string_view prefix) {
-    return std::ranges::equal(
-        name.substr(0, prefix.size()), prefix, {},
-        [](char c) { return std::tolower(static_cast<unsigned char>(c)); });
-  };
-  return starts("nccl") || starts("rccl") || starts("mscclkernel");
-}
 
 DeviceLedger MakeDeviceLedger(const Trace& trace, const OpTree& tree,
                               const Steps& steps) {

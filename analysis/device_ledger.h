@@ -26,7 +26,4 @@ struct DeviceLedger {
 DeviceLedger MakeDeviceLedger(const Trace& trace, const OpTree& tree,
                               const Steps& steps);
 
-// True for kernels of NCCL and RCCL.
-bool IsCollectiveKernel(std::string_view name);
-
 }  // namespace stepscope

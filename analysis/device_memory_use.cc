@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "device_numbers.h"
+
 namespace stepscope {
 namespace {
 
@@ -32,8 +34,9 @@ void FromSamples(const Measured& m, DeviceMemoryUse& use) {
 void FromEvents(const Measured& m, DeviceMemoryUse& use) {
   int64_t now = -1, first_reserved = -1;
   size_t step = 0;
+  const int32_t device = MemoryDevice(m.trace, m.ledger->device);
   for (const Allocation& row : m.trace.allocations()) {
-    if (row.device_type == 0 || row.device != m.ledger->device) continue;
+    if (row.device_type == 0 || row.device != device) continue;
     // What was in use when the step began.
     while (step < m.steps.windows.size() &&
            m.steps.windows[step].host.begin_ns <= row.time_ns) {
@@ -87,11 +90,9 @@ void FromCalls(const Measured& m, DeviceMemoryUse& use) {
 
 DeviceMemoryUse MeasureDeviceMemory(const Measured& m) {
   DeviceMemoryUse use;
-  for (const Device& device : m.trace.run().devices) {
-    if (device.ordinal == m.ledger->device && device.memory_bytes > 0) {
-      use.total = static_cast<double>(device.memory_bytes);
-    }
-  }
+  const int64_t bytes =
+      DescribedDevice(m.trace.run(), m.ledger->device).memory_bytes;
+  if (bytes > 0) use.total = static_cast<double>(bytes);
   FromSamples(m, use);
   FromEvents(m, use);
   FromCalls(m, use);

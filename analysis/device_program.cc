@@ -1,5 +1,7 @@
 #include "device_program.h"
 
+#include <stepscope/kernel_class.h>
+
 #include <algorithm>
 #include <map>
 #include <string_view>

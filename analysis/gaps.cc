@@ -1,5 +1,7 @@
 #include "gaps.h"
 
+#include <stepscope/kernel_class.h>
+
 #include <algorithm>
 
 #include "device_ledger.h"

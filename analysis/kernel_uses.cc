@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "device_numbers.h"
 #include "patterns.h"
 #include "steady_steps.h"
 
@@ -141,10 +142,7 @@ KernelUses FindKernelUses(const Trace& trace, const Steps& steps,
                           const OptimizerSpans& optimizer, int32_t device) {
   KernelUses found;
   found.steps = static_cast<double>(steps.steady.size());
-  found.device.ordinal = device;
-  for (const Device& known : trace.run().devices) {
-    if (known.ordinal == device) found.device = known;
-  }
+  found.device = DescribedDevice(trace.run(), device);
   found.peaks = PeaksOf(found.device);
 
   std::vector<KernelTraits> traits(trace.name_count());

@@ -156,8 +156,9 @@ bool IsParallel(std::string_view name) {
 OpTraits TraitsOf(std::string_view name) {
   OpTraits traits;
   traits.communication =
-      name.starts_with("c10d::") || name.starts_with("nccl:") ||
-      name.starts_with("gloo:") || name == "record_param_comms";
+      name.starts_with("c10d::") || name.starts_with("_c10d_functional::") ||
+      name.starts_with("nccl:") || name.starts_with("gloo:") ||
+      name == "record_param_comms";
   // Inside its evaluate_function the node itself is "torch::autograd::...".
   traits.accumulate_grad = name == "torch::autograd::AccumulateGrad";
   if (name.starts_with("aten::")) name.remove_prefix(6);

@@ -1,3 +1,4 @@
+#include <stepscope/kernel_class.h>
 #include <stepscope/memory_peaks.h>
 #include <stepscope/summary.h>
 

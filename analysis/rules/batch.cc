@@ -8,6 +8,7 @@
 #include <map>
 #include <string>
 
+#include "device_numbers.h"
 #include "kernel_evidence.h"
 #include "report/words.h"
 #include "rule.h"
@@ -23,8 +24,8 @@ constexpr double kHeadroom = 2;
 constexpr double kUsable = 0.9;  // of the device's memory
 constexpr double kMostBatch = 16;
 // On a CPU a doubling must win this share of a sample's time, and is not tried
-// more often than twice.
-constexpr double kWorthDoubling = 0.05;
+// more often than twice. Promises were about half of what it brought.
+constexpr double kWorthDoubling = 0.04;
 constexpr double kMostBatchOnCpu = 4;
 
 // Blocks per multiprocessor; -1 if unknown.
@@ -55,7 +56,7 @@ struct Memory {
 
 Memory MeasureMemory(const Measured& m) {
   Memory memory;
-  const int32_t device = m.kernels.device.ordinal;
+  const int32_t device = MemoryDevice(m.trace, m.kernels.device.ordinal);
   memory.total = static_cast<double>(m.kernels.device.memory_bytes);
   for (const DeviceSample& sample : m.trace.device_samples()) {
     if (sample.device == device && sample.total_bytes > 0) {

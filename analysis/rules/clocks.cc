@@ -1,6 +1,8 @@
 // Does the device slow itself down?
 // In no guide. Power and heat limits show as throttle reasons; what they cost
 // shows where the same kernel with the same shape takes longer step by step.
+#include <stepscope/kernel_class.h>
+
 #include <algorithm>
 #include <array>
 #include <map>

@@ -1,6 +1,8 @@
 // Does one process drive several GPUs with DataParallel?
 // Source: PyTorch Performance Tuning Guide, distributed training: use
 // DistributedDataParallel, one process per GPU.
+#include <stepscope/kernel_class.h>
+
 #include <algorithm>
 #include <map>
 #include <set>

@@ -1,6 +1,8 @@
 // Does the GPU stand still behind another stream?
 // A gap of up to 10 us on queued work is the device's own latency (rules.md
 // 2.7); 3 % is the lowest share XProf calls moderate.
+#include <stepscope/kernel_class.h>
+
 #include <algorithm>
 #include <map>
 #include <string>

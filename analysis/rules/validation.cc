@@ -10,6 +10,7 @@
 #include "patterns.h"
 #include "report/words.h"
 #include "rule.h"
+#include "steady_steps.h"
 
 namespace stepscope {
 namespace {
@@ -132,6 +133,18 @@ bool Recomputes(const Measured& m) {
   return false;
 }
 
+// Whether some of `ops` are in each steady step of several. Nobody validates
+// that often.
+bool InEveryStep(const Measured& m, const std::vector<RowId>& ops) {
+  constexpr size_t kSeveral = 4;
+  std::vector<bool> has(m.steps.windows.size() + 1);
+  for (RowId row : ops) {
+    has[SteadyStepAt(m.steps, m.trace.ops()[row].begin_ns)] = true;
+  }
+  return m.steps.steady.size() >= kSeveral &&
+         std::ranges::all_of(m.steps.steady, [&](size_t i) { return has[i]; });
+}
+
 TrainMode FindTrainMode(const Measured& m) {
   TrainMode found;
   if (m.steps.thread == kNone) return found;
@@ -165,6 +178,8 @@ TrainMode FindTrainMode(const Measured& m) {
     found.marked |= in_validation;
     found.layers.push_back(row);
   }
+  // A teacher or a momentum encoder runs so on purpose.
+  if (!found.marked && InEveryStep(m, found.layers)) found.layers.clear();
   return found;
 }
 

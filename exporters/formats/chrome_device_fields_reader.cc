@@ -1,7 +1,10 @@
 #include "chrome_device_fields_reader.h"
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <string>
+#include <utility>
 
 #include "chrome_row_fields.h"
 
@@ -13,11 +16,28 @@ void Take(const ChromeEvent& event, ArgKey key, float* value) {
     *value = static_cast<float>(*number);
 }
 
-// "HtoD" tells the side but not whether host memory was pinned.
+// "HtoD" (Intel: "M2D") tells the side but not whether host memory was pinned.
 MemoryKind SideOf(char letter) {
-  if (letter == 'H') return MemoryKind::kHost;
+  if (letter == 'H' || letter == 'M') return MemoryKind::kHost;
   if (letter == 'D' || letter == 'P') return MemoryKind::kDevice;
+  if (letter == 'S') return MemoryKind::kManaged;
   return MemoryKind::kUnknown;
+}
+
+// By the letters around the first "to" or "2" that has such.
+void ReadLetters(std::string_view text, Copy* copy) {
+  for (size_t at = 1; at < text.size(); ++at) {
+    const size_t length = text[at] == '2'                     ? 1
+                          : text.substr(at).starts_with("to") ? 2
+                                                              : 0;
+    if (length == 0 || at + length >= text.size()) continue;
+    const MemoryKind from = SideOf(text[at - 1]);
+    const MemoryKind to = SideOf(text[at + length]);
+    if (from == MemoryKind::kUnknown || to == MemoryKind::kUnknown) continue;
+    if (copy->source == MemoryKind::kUnknown) copy->source = from;
+    if (copy->destination == MemoryKind::kUnknown) copy->destination = to;
+    return;
+  }
 }
 
 void ReadSides(std::string_view name, Copy* copy) {
@@ -27,26 +47,29 @@ void ReadSides(std::string_view name, Copy* copy) {
   if (open < arrow && arrow < close && close != std::string_view::npos) {
     copy->source = MemoryKindOf(name.substr(open + 1, arrow - open - 1));
     copy->destination = MemoryKindOf(name.substr(arrow + 4, close - arrow - 4));
-    return;
+    name = name.substr(0, open);
   }
   if (name.find("HostToDevice") != std::string_view::npos) name = "HtoD";
   if (name.find("DeviceToHost") != std::string_view::npos) name = "DtoH";
   if (name.find("DeviceToDevice") != std::string_view::npos) name = "DtoD";
-  const size_t to = name.find("to");
-  if (to == std::string_view::npos || to == 0 || to + 2 >= name.size()) return;
-  copy->source = SideOf(name[to - 1]);
-  copy->destination = SideOf(name[to + 2]);
+  ReadLetters(name, copy);
 }
 
 }  // namespace
 
 MemoryKind MemoryKindOf(std::string_view word) {
-  if (word == "Pageable" || word == "pageable") return MemoryKind::kPageable;
-  if (word == "Pinned" || word == "pinned") return MemoryKind::kPinned;
-  if (word == "Device" || word == "device") return MemoryKind::kDevice;
-  if (word == "Array" || word == "array") return MemoryKind::kArray;
-  if (word == "Managed" || word == "managed") return MemoryKind::kManaged;
-  if (word == "Host" || word == "host") return MemoryKind::kHost;
+  constexpr std::pair<std::string_view, MemoryKind> kKinds[] = {
+      {"pageable", MemoryKind::kPageable}, {"pinned", MemoryKind::kPinned},
+      {"device", MemoryKind::kDevice},     {"array", MemoryKind::kArray},
+      {"managed", MemoryKind::kManaged},   {"shared", MemoryKind::kManaged},
+      {"host", MemoryKind::kHost}};
+  for (const auto& [text, kind] : kKinds) {
+    if (std::ranges::equal(word.substr(0, text.size()), text, {}, [](char c) {
+          return std::tolower(static_cast<unsigned char>(c));
+        })) {
+      return kind;
+    }
+  }
   return MemoryKind::kUnknown;
 }
 

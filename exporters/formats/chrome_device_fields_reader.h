@@ -19,7 +19,8 @@ void ReadKernel(const ChromeEvent& event, Kernel* kernel);
 // Bytes, and the kinds of memory by the name ("Memcpy HtoD (Pageable ->
 // Device)") or by our own args.
 void ReadCopy(const ChromeEvent& event, std::string_view name, Copy* copy);
-// "Pageable", "pinned", ...; kUnknown for any other word.
+// "Pageable", "pinned", "Device Static", ...: case-blind, by how the word
+// begins; kUnknown for any other.
 MemoryKind MemoryKindOf(std::string_view word);
 // Three numbers of "[1, 2, 3]"; those that are not there stay 0.
 std::array<int32_t, 3> ReadThree(std::string_view list);

@@ -7,6 +7,9 @@
 namespace stepscope {
 namespace {
 
+// CUPTI's number for none: "Context Sync" waits for all streams.
+constexpr int64_t kNoStream = 0xFFFFFFFF;
+
 // "cuLaunchKernel" is the driver's, "cudaLaunchKernel" the runtime's.
 bool IsDriverName(std::string_view name) {
   return name.size() > 2 && name.starts_with("cu") && name[2] >= 'A' &&
@@ -23,7 +26,7 @@ void ChromeRowReader::AddCall(const ChromeEvent& event, const Times& times) {
   call.thread = ThreadOf(event);
   Take(event, ArgKey::kCorrelation, &call.correlation);
   Take(event, ArgKey::kOurReturnCode, &call.return_code);
-  call.is_driver = event.category.text == "cuda_driver" ||
+  call.is_driver = event.category.text.ends_with("_driver") ||
                    event.has(ArgKey::kOurDriver) ||
                    (!is_ours_ && IsDriverName(event.name.text));
   seen_ |= Bit(Kind::kRuntimeCall);
@@ -45,6 +48,7 @@ void ChromeRowReader::AddKernel(const ChromeEvent& event, const Times& times) {
   moment(ArgKey::kOurSubmitted, &kernel.submitted_ns);
   seen_ |= Bit(Kind::kKernel);
   builder_->Add(kernel);
+  AwaitLink(event, &builder_->kernels().back());
 }
 
 void ChromeRowReader::AddCopy(const ChromeEvent& event, const Times& times) {
@@ -56,6 +60,7 @@ void ChromeRowReader::AddCopy(const ChromeEvent& event, const Times& times) {
   ReadCopy(event, event.name.text, &copy);
   seen_ |= Bit(Kind::kCopy);
   builder_->Add(copy);
+  AwaitLink(event, &builder_->copies().back());
 }
 
 void ChromeRowReader::AddMemset(const ChromeEvent& event, const Times& times) {
@@ -67,6 +72,7 @@ void ChromeRowReader::AddMemset(const ChromeEvent& event, const Times& times) {
   Take(event, ArgKey::kBytes, &memset.bytes);
   seen_ |= Bit(Kind::kMemset);
   builder_->Add(memset);
+  AwaitLink(event, &builder_->memsets().back());
 }
 
 void ChromeRowReader::AddSync(const ChromeEvent& event, const Times& times) {
@@ -76,11 +82,18 @@ void ChromeRowReader::AddSync(const ChromeEvent& event, const Times& times) {
   sync.name = NameOf(event);
   Take(event, ArgKey::kDevice, &sync.device);
   Take(event, ArgKey::kStream, &sync.stream);
+  if (sync.stream == kNoStream) sync.stream = -1;
   Take(event, ArgKey::kCorrelation, &sync.correlation);
   Take(event, ArgKey::kWaitOnStream, &sync.wait_on_stream);
   Take(event, ArgKey::kWaitOnRecord, &sync.wait_on_record_correlation);
   seen_ |= Bit(Kind::kSync);
   builder_->Add(sync);
+}
+
+void ChromeRowReader::AwaitLink(const ChromeEvent& event, DeviceWork* work) {
+  if (is_ours_ || work->correlation >= 0) return;
+  unlinked_ = work;
+  unlinked_begin_ = event.begin.text;
 }
 
 void ChromeRowReader::AddDeviceMemory(const ChromeEvent& event) {

@@ -55,6 +55,7 @@ constexpr std::array<std::string_view, static_cast<size_t>(ArgKey::kCount)>
                  "wait_on_cuda_event_record_corr_id",
                  "name",
                  "kind",
+                 "Task Type",
                  "stepscope.step",
                  "stepscope.range",
                  "stepscope.name",
@@ -162,6 +163,7 @@ Field* FixedField(std::string_view key, ChromeEvent* event) {
     case 2:
       if (key == "ph") return &event->phase;
       if (key == "ts") return &event->begin;
+      if (key == "id") return &event->id;
       break;
     case 3:
       if (key == "cat") return &event->category;
@@ -189,7 +191,7 @@ ChromeEventParser::~ChromeEventParser() = default;
 
 bool ChromeEventParser::Parse(std::string_view text, ChromeEvent* event) {
   event->phase = event->category = event->name = event->pid = event->tid =
-      event->begin = event->duration = Field();
+      event->begin = event->duration = event->id = Field();
   event->present = 0;
   const char* end = text.data() + text.size();
   ondemand::document document;

@@ -57,6 +57,7 @@ enum class ArgKey : uint8_t {
   kWaitOnRecord,
   kName,
   kKind,
+  kTaskType,
   kOurStep,
   kOurRange,
   kOurName,
@@ -92,6 +93,7 @@ struct ChromeEvent {
   Field tid;
   Field begin;     // "ts"
   Field duration;  // "dur"
+  Field id;        // of a flow
 
   bool has(ArgKey key) const { return (present >> static_cast<int>(key)) & 1; }
   // The arg, or a Field of kind kNone.

@@ -57,9 +57,25 @@ constexpr CategoryName kCategories[] = {
     {"operator", Category::kOp},
     {"runtime", Category::kCall},
     {"hip_runtime", Category::kCall},
+    // Devices of other makers, beside the categories above.
+    {"xpu_runtime", Category::kCall},
+    {"xpu_driver", Category::kDriverCall},
+    {"xpu_sync", Category::kNoRow},
+    {"privateuse1_runtime", Category::kCall},
+    {"privateuse1_driver", Category::kDriverCall},
+    {"mtia_runtime", Category::kCall},
+    {"mlu_runtime", Category::kCall},
+    {"gcu_runtime", Category::kCall},
     {"memcpy", Category::kCopy},
     {"memset", Category::kMemset},
 };
+
+// torch.autograd.profiler without Kineto groups by process instead.
+Category WithoutCategory(const ChromeEvent& event) {
+  if (event.pid.text == "CPU functions") return Category::kOp;
+  if (event.pid.text == "CUDA functions") return Category::kKernel;
+  return Category::kUnknown;
+}
 
 Category CategoryOf(std::string_view text) {
   for (const CategoryName& known : kCategories) {
@@ -89,6 +105,8 @@ void ChromeRowReader::Add(const ChromeEvent& event) {
   const std::string_view phase = event.phase.text;
   if (phase == "X") {
     AddComplete(event);
+  } else if (phase == "f") {
+    LinkLater(event);
   } else if (phase == "i" || phase == "I") {
     if (event.name.text == "[memory]" && event.has(ArgKey::kMemoryBytes)) {
       AddMemory(event);
@@ -103,13 +121,27 @@ void ChromeRowReader::Add(const ChromeEvent& event) {
     --counts_.events;
     ++counts_.bad_times;
   }
-  // Flows and counters are for viewers: the same is told by correlation ids.
+  // Other flows and counters are for viewers: correlation ids tell the same.
+}
+
+// Kineto of ROCm wrote no correlation for device work until 2024; the arrow
+// from its call, which follows the work in the file, has the call's number.
+void ChromeRowReader::LinkLater(const ChromeEvent& event) {
+  if (unlinked_ != nullptr && event.category.text == "ac2g" &&
+      event.begin.text == unlinked_begin_) {
+    unlinked_->correlation = ToInteger(event.id).value_or(-1);
+  }
+  unlinked_ = nullptr;
 }
 
 void ChromeRowReader::AddComplete(const ChromeEvent& event) {
-  const Category category = CategoryOf(event.category.text);
+  unlinked_ = nullptr;
+  if (event.pid.text.starts_with("[")) NoteMergedRank(event.pid.text);
+  Category category = CategoryOf(event.category.text);
+  if (event.category.text.empty()) category = WithoutCategory(event);
   if (category == Category::kNoRow) return;
   if (category == Category::kUnknown) {
+    counts_.ascend_tasks += event.has(ArgKey::kTaskType);
     ++counts_.unknown_categories;
     if (counts_.unknown_example.empty())
       counts_.unknown_example = std::string(event.category.text);
@@ -140,6 +172,15 @@ void ChromeRowReader::AddComplete(const ChromeEvent& event) {
     default:
       return;
   }
+}
+
+// SGLang's merger writes "[TP00] 123" for process 123 of a rank.
+void ChromeRowReader::NoteMergedRank(std::string_view pid) {
+  const size_t end = pid.find(']');
+  if (end == std::string_view::npos) return;
+  const std::string_view rank = pid.substr(0, end + 1);
+  if (merged_rank_.empty()) merged_rank_ = rank;
+  if (merged_rank_ != rank) counts_.merged_ranks = 1;
 }
 
 bool ChromeRowReader::ReadTime(std::optional<int64_t> since_base_ns,

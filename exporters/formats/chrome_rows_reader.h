@@ -33,6 +33,8 @@ class ChromeRowReader {
     int64_t unpaired = 0;  // begin and end events, which no trace of
                            // torch has
     int64_t duplicate_steps = 0;
+    int64_t merged_ranks = 0;  // 1: processes of several ranks
+    int64_t ascend_tasks = 0;  // device work of Ascend's, which is not read
     int64_t unknown_categories = 0;
     std::string unknown_example;
   };
@@ -81,6 +83,9 @@ class ChromeRowReader {
   void AddMemory(const ChromeEvent& event);
   void AddDeviceMemory(const ChromeEvent& event);
   void AddMetadata(const ChromeEvent& event);
+  void AwaitLink(const ChromeEvent& event, DeviceWork* work);
+  void LinkLater(const ChromeEvent& event);
+  void NoteMergedRank(std::string_view pid);
   void Watch(const ChromeHeader& header);
 
   TraceBuilder* builder_;
@@ -99,6 +104,11 @@ class ChromeRowReader {
     int64_t tid;
   };
   std::vector<WaitingOverhead> overheads_;
+  // The device work just read, if it has no correlation, and when it begins as
+  // the file writes it.
+  DeviceWork* unlinked_ = nullptr;
+  std::string unlinked_begin_;
+  std::string merged_rank_;
   // Collectives as "nccl:..." ranges tell them, for files without metadata.
   std::vector<Communication> range_communications_;
   std::set<std::tuple<int64_t, int64_t, int64_t>> steps_;

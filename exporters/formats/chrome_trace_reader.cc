@@ -92,6 +92,15 @@ void AddLosses(const ChromeRowReader::Counts& counts, const Damage& damage,
       "separate begin and end events (ph B, E) are not read; torch.profiler "
       "writes none",
       counts.unpaired, Severity::kNote, builder);
+  AddLoss("unread-device-rows",
+          "device work of an Ascend NPU is not read: what follows is of the "
+          "host alone",
+          counts.ascend_tasks, Severity::kWarning, builder);
+  AddLoss("merged-ranks",
+          "processes of several ranks were merged into this file, and their "
+          "calls and devices share numbers: do not trust what follows, and "
+          "give the ranks' own files instead",
+          counts.merged_ranks, Severity::kError, builder);
   AddLoss("unknown-events",
           "events of categories that are not read, the first of them \"" +
               counts.unknown_example + "\"",
@@ -116,7 +125,13 @@ std::string LooksForeign(const ChromeRowReader::Counts& counts,
            "list)";
   }
   const bool is_known = header.is_ours || header.is_kineto;
-  if (is_known || counts.rows > 0 || counts.unknown_categories == 0) return "";
+  if (is_known || counts.rows > 0) return "";
+  if (counts.unknown_categories == 0) {
+    return counts.unpaired == 0
+               ? ""
+               : "a Chrome trace of another program: its events are separate "
+                 "begins and ends";
+  }
   if (counts.unknown_example.empty()) {
     return "a Chrome trace of another program: its events have no category "
            "(rocprof and JAX write such files)";

@@ -110,6 +110,7 @@ class SpaceReader {
   std::string own_json_;
   int64_t begin_ns_ = 0;  // epoch ns of time 0
   int64_t foreign_planes_ = 0;
+  bool unread_device_ = false;  // one of them is a TPU
   std::string foreign_example_;
 };
 
@@ -148,6 +149,7 @@ void SpaceReader::ReadRows(const Space& space) {
     } else if (plane.line_count() > 0 &&
                !plane.name().starts_with("/device:CUSTOM:")) {
       ++foreign_planes_;
+      unread_device_ |= plane.name().starts_with("/device:TPU:");
       if (foreign_example_.empty())
         foreign_example_ = std::string(plane.name());
     }
@@ -175,8 +177,9 @@ void SpaceReader::AddLosses(const Space& space) {
           counts.bad_times + counts.counted_events, Severity::kWarning);
   AddLoss("unknown-events",
           "planes that are not read, the first of them \"" + foreign_example_ +
-              "\"",
-          foreign_planes_, Severity::kNote);
+              "\"" + (unread_device_ ? ": what TPUs did is missing" : ""),
+          foreign_planes_,
+          unread_device_ ? Severity::kWarning : Severity::kNote);
   if (header_.is_ours) {
     AddLoss("format-limits",
             "an XSpace holds no input shapes, call stacks, collectives' sizes, "

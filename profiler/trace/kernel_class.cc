@@ -58,9 +58,13 @@ constexpr Group kGroups[] = {
     {KernelClass::kReduction, {"reduce"}},
     {KernelClass::kElementwise, {"multi_tensor_apply"}}};
 
+// NCCL's and RCCL's, in lower case.
+bool IsCollective(std::string_view name) {
+  return name.starts_with("nccl") || name.starts_with("rccl");
+}
+
 KernelClass ClassOf(std::string_view name) {
-  if (name.starts_with("nccl") || name.starts_with("rccl") ||
-      name.starts_with("mscclkernel")) {
+  if (IsCollective(name) || name.starts_with("mscclkernel")) {
     return KernelClass::kCommunication;
   }
   // What prepares a convolution, and a library whose name ends in "gemm".
@@ -95,13 +99,22 @@ std::string_view WithoutParameters(std::string_view name) {
                                                      : name.substr(0, open);
 }
 
-}  // namespace
-
-KernelTraits TraitsOfKernel(std::string_view text) {
-  std::string lower(WithoutParameters(text));
+std::string Lower(std::string_view text) {
+  std::string lower(text);
   for (char& c : lower) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   }
+  return lower;
+}
+
+}  // namespace
+
+bool IsCollectiveKernel(std::string_view name) {
+  return IsCollective(Lower(WithoutParameters(name)));
+}
+
+KernelTraits TraitsOfKernel(std::string_view text) {
+  const std::string lower = Lower(WithoutParameters(text));
   const std::string_view name = lower;
   KernelTraits traits;
   traits.kind = ClassOf(name);

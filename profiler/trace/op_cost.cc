@@ -117,7 +117,8 @@ OpCost CostOfCall(std::string_view op, KernelClass kind,
       if (op == "aten::linear") {
         cost = Linear(args);
       } else if (op == "aten::addmm" || op == "aten::baddbmm" ||
-                 op == "aten::addmm_" || op == "aten::addbmm") {
+                 op == "aten::addmm_" || op == "aten::addbmm" ||
+                 op == "aten::_addmm_activation") {
         cost = Product(args, 1, 2);
       } else {
         cost = Product(args, 0, 1);

@@ -170,6 +170,33 @@ TEST(ValidationModeTest, FindsValidationInTrainingMode) {
   EXPECT_NE(finding->fix_cpp.find("eval()"), std::string::npos);
 }
 
+// A momentum encoder runs in training mode without gradients in every step.
+TEST(ValidationModeTest, ATeacherIsNoValidation) {
+  const auto with = [](int steps, int teacher) {
+    std::string text;
+    const auto norm = [&](int64_t at, const std::string& fields) {
+      text += "op " + std::to_string(at) + ".." + std::to_string(at + 90'000) +
+              " thread=0 " + fields +
+              " inputs=(float[8,4,2,2],float[4],float[4],float[4],float[4],"
+              "Scalar=\"True\") aten::batch_norm\n";
+    };
+    for (int i = 0; i < steps; ++i) {
+      const int64_t at = i * 500'000;
+      norm(at, "sequence=" + std::to_string(i));
+      if (i < teacher) norm(at + 100'000, "");
+      text += "op " + std::to_string(at + 200'000) + ".." +
+              std::to_string(at + 290'000) + " thread=0 kind=backward " +
+              "sequence=" + std::to_string(i) + " NativeBatchNormBackward0\n" +
+              "step " + std::to_string(at) + ".." +
+              std::to_string(at + 500'000) +
+              " thread=0 number=" + std::to_string(i) + "\n";
+    }
+    return Analyze(TraceFromText(text));
+  };
+  EXPECT_TRUE(IsClean(with(6, 6), "validation-mode"));
+  EXPECT_FALSE(IsClean(with(6, 2), "validation-mode"));
+}
+
 // Instance norms, and batch norms with track_running_stats=False, normalise by
 // the batch in eval(), too.
 TEST(ValidationModeTest, NormsWithoutStatisticsHaveNoMode) {

@@ -126,7 +126,11 @@ TEST_F(ChromeDialectsTest, ReadsMemoryKindsFromCopyNames) {
                {"Memcpy DtoD (Device -> Device)",
                 {MemoryKind::kDevice, MemoryKind::kDevice}},
                {"Memcpy HtoD (Unknown -> Array)",
-                {MemoryKind::kUnknown, MemoryKind::kArray}},
+                {MemoryKind::kHost, MemoryKind::kArray}},
+               {"Memcpy M2D (MEMORY(Unknown) -> DEVICE)",
+                {MemoryKind::kHost, MemoryKind::kDevice}},
+               {"Memcpy HtoD (Managed Static -> Device Static)",
+                {MemoryKind::kManaged, MemoryKind::kDevice}},
                {"CopyHostToDevice", {MemoryKind::kHost, MemoryKind::kDevice}},
                {"Memcpy PtoP", {MemoryKind::kDevice, MemoryKind::kDevice}},
                {"copy", {MemoryKind::kUnknown, MemoryKind::kUnknown}}};

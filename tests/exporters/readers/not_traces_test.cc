@@ -52,6 +52,10 @@ TEST_F(NotTracesTest, NamesTracesOfOtherPrograms) {
       R"({"traceEvents": [{"ph": "X", "cat": "v8", "name": "k", "pid": 2,
           "tid": 1, "ts": 1, "dur": 2}]})",
       "category \"v8\"");
+  ExpectRefused(
+      R"({"traceEvents": [{"ph": "B", "name": "k", "pid": 2, "tid": 1,
+          "ts": 1}, {"ph": "E", "pid": 2, "tid": 1, "ts": 2}]})",
+      "separate begins and ends");
 }
 
 TEST_F(NotTracesTest, ForeignEventsBesideKnownOnesAreOnlyCounted) {

@@ -60,4 +60,7 @@ struct KernelTraits {
 // Case-blind.
 KernelTraits TraitsOfKernel(std::string_view name);
 
+// True for kernels of NCCL and RCCL.
+bool IsCollectiveKernel(std::string_view name);
+
 }  // namespace stepscope

@@ -78,6 +78,12 @@ class TraceBuilder {
   RowId Add(const DeviceSample& row);
   void Add(Loss row);
 
+  // Rows added so far, for readers that learn late what they mean. Add()
+  // invalidates these.
+  std::span<Kernel> kernels() { return trace_.kernels_; }
+  std::span<Copy> copies() { return trace_.copies_; }
+  std::span<Memset> memsets() { return trace_.memsets_; }
+
   // Names a stream, before or after its row is added; without one, it gets one.
   void NameStream(int32_t context, int64_t id, NameId name);
 
