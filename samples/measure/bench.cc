@@ -42,10 +42,14 @@ absl::StatusOr<Bench> Bench::Open(Workload workload, BenchOptions options) {
 }
 
 absl::StatusOr<RunTimes> Bench::Time(const Settings& settings, Length length,
-                                     const std::string& purpose, int number) {
+                                     const std::string& purpose, int number,
+                                     const Settings* partner) {
   const std::string all = AllSettings(workload_, settings);
-  const std::string key = purpose + " " + std::to_string(number) + ", " +
-                          std::to_string(length.steps) + " steps: " + all;
+  std::string key = purpose + " " + std::to_string(number) + ", " +
+                    std::to_string(length.steps) + " steps: " + all;
+  if (partner != nullptr) {
+    key += ", beside: " + AllSettings(workload_, *partner);
+  }
   if (const RunTimes* run = journal_.Find(key)) return *run;
   if (absl::Status s = CheckTime(); !s.ok()) return s;
   Say(purpose + " " + std::to_string(number + 1) + ": " + all);
@@ -64,7 +68,8 @@ absl::StatusOr<Comparison> Bench::Compare(const Settings& before,
   length = WholePeriods(length, period);
   return measure::Compare(
       [&](const Settings& settings, int pair) {
-        return Time(settings, length, purpose, pair);
+        return Time(settings, length, purpose, pair,
+                    &settings == &before ? &after : &before);
       },
       before, after, pairs, period);
 }

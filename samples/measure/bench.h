@@ -29,12 +29,13 @@ class Bench {
   // Errors: Unavailable (the folder cannot be made), those of Journal::Open().
   static absl::StatusOr<Bench> Open(Workload workload, BenchOptions options);
 
-  // Times `settings`, or remembers it. `purpose` and `number` tell runs of the
-  // same settings apart: a new one is a new measurement.
-  // Errors: those of Workload::Time(); ResourceExhausted, if the time is over
-  // (what was measured is kept).
+  // Times `settings`, or remembers it. `purpose`, `number` and the `partner`
+  // that runs in turn with it tell runs of the same settings apart: a new one
+  // is a new measurement. Errors: those of Workload::Time(); ResourceExhausted,
+  // if the time is over (what was measured is kept).
   absl::StatusOr<RunTimes> Time(const Settings& settings, Length length,
-                                const std::string& purpose, int number);
+                                const std::string& purpose, int number,
+                                const Settings* partner = nullptr);
 
   // After how many steps both settings repeat what they do, see PeriodOf().
   int Period(const Settings& a, const Settings& b) const;

@@ -83,6 +83,17 @@ TEST_F(BenchTest, ComparesWholePeriods) {
   EXPECT_EQ(comparison->before[0].step_ms.size(), 4u + 10);
 }
 
+// Both sides of a pair run in turn, also where another climb met one of them.
+TEST_F(BenchTest, BesideAnotherPartnerARunIsMeasuredAgain) {
+  Bench bench = Open();
+  ASSERT_TRUE(bench.Compare({}, Of("--workers 1"), 2, "a", {}).ok());
+  EXPECT_EQ(runs_, 4);
+  ASSERT_TRUE(bench.Compare({}, Of("--workers 2"), 2, "a", {}).ok());
+  EXPECT_EQ(runs_, 8);
+  ASSERT_TRUE(bench.Compare({}, Of("--workers 2"), 2, "a", {}).ok());
+  EXPECT_EQ(runs_, 8);
+}
+
 TEST_F(BenchTest, AFolderThatCannotBeMadeIsSaid) {
   std::ofstream(folder_.path() + "/file") << "x";
   absl::StatusOr<Bench> bench = Bench::Open(
