@@ -22,13 +22,6 @@ double BestOf(const std::vector<Collective>& collectives, int32_t world_size,
   return best;
 }
 
-bool BelowBackward(const Trace& trace, RowId op) {
-  for (RowId row = op; row != kNone; row = trace.ops()[row].parent) {
-    if (trace.ops()[row].kind == OpKind::kBackward) return true;
-  }
-  return false;
-}
-
 // When forward passes are at work: matrix products outside backward, and the
 // begins of DDP's forward.
 std::vector<int64_t> ForwardTimes(const Trace& trace, const OpTree& tree,
@@ -37,7 +30,7 @@ std::vector<int64_t> ForwardTimes(const Trace& trace, const OpTree& tree,
   for (RowId row = 0; row < trace.ops().size(); ++row) {
     const Op& op = trace.ops()[row];
     if (op.thread == thread && tree.traits(row).matmul &&
-        !BelowBackward(trace, row)) {
+        !tree.in_backward(row)) {
       times.push_back(op.begin_ns);
     }
   }

@@ -176,7 +176,11 @@ OpTree::OpTree(const Trace& trace) : trace_(trace) {
   std::vector<bool> known(trace.name_count());
   by_thread_.resize(trace.threads().size());
   const std::span<const Op> ops = trace.ops();
+  in_backward_.resize(ops.size());
   for (RowId row = 0; row < ops.size(); ++row) {
+    const RowId parent = ops[row].parent;
+    in_backward_[row] = ops[row].kind == OpKind::kBackward ||
+                        (parent != kNone && in_backward_[parent]);
     if (!known[ops[row].name]) {
       known[ops[row].name] = true;
       traits_[ops[row].name] = TraitsOf(trace.name(ops[row].name));

@@ -37,6 +37,8 @@ class OpTree {
   // or all below it is bookkeeping, or its name says so. Autograd nodes never
   // compute by themselves.
   bool computes(RowId op) const { return computes_[op]; }
+  // True for autograd nodes, the engine's ranges, and all below them.
+  bool in_backward(RowId op) const { return in_backward_[op]; }
   // Rows of the ops of one thread in time order, outer ops first.
   std::span<const RowId> of_thread(RowId thread) const {
     return by_thread_[thread];
@@ -46,6 +48,7 @@ class OpTree {
   const Trace& trace_;
   std::vector<OpTraits> traits_;  // by NameId
   std::vector<bool> computes_;    // by RowId
+  std::vector<bool> in_backward_;
   std::vector<std::vector<RowId>> by_thread_;
 };
 

@@ -87,13 +87,12 @@ std::vector<std::vector<RowId>> AccumulationsOfAPass(const Trace& trace,
     pass.clear();
   };
   const std::span<const Op> ops = trace.ops();
-  std::vector<bool> below(ops.size());  // a backward node
   for (RowId row = 0; row < ops.size(); ++row) {
     const Op& op = ops[row];
-    below[row] = op.kind == OpKind::kBackward ||
-                 (op.parent != kNone && below[op.parent]);
     const OpTraits& traits = tree.traits(row);
-    if (traits.matmul && !below[row] && op.thread == steps.thread) close();
+    if (traits.matmul && !tree.in_backward(row) && op.thread == steps.thread) {
+      close();
+    }
     if (!traits.accumulate_grad) continue;
     const size_t step = WindowAt(steps, &StepWindow::host, op.begin_ns);
     if (step != current) close();

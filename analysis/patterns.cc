@@ -113,9 +113,6 @@ std::vector<UnusedGraph> FindUnusedGraphs(const Trace& trace,
 
   UnusedGraph run;
   std::unordered_set<int64_t> seen;
-  // What runs below a backward node is there to be differentiated: activation
-  // checkpointing runs the forward pass again.
-  std::vector<bool> below(trace.ops().size());
   const auto close = [&] {
     run.marked = 2 * LengthIn(validation, run.span) > run.span.length();
     // What comes last may be visited after the recording, but for validation.
@@ -129,9 +126,9 @@ std::vector<UnusedGraph> FindUnusedGraphs(const Trace& trace,
   };
   for (RowId row : tree.of_thread(thread)) {
     const Op& op = trace.ops()[row];
-    below[row] = op.kind == OpKind::kBackward ||
-                 (op.parent != kNone && below[op.parent]);
-    if (below[row]) {
+    // What runs below a backward node is there to be differentiated: activation
+    // checkpointing runs the forward pass again.
+    if (tree.in_backward(row)) {
       close();
       continue;
     }

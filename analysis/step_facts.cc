@@ -185,13 +185,12 @@ void Collector::Ranges() {
 }
 
 void Collector::Ops() {
-  std::vector<bool> below(trace_.ops().size());
-  for (RowId row = 0; row < below.size(); ++row) {
+  for (RowId row = 0; row < trace_.ops().size(); ++row) {
     const Op& op = trace_.ops()[row];
     const bool node = op.kind == OpKind::kBackward;
-    below[row] = node || (op.parent != kNone && below[op.parent]);
     const bool product =
-        !below[row] && op.thread == steps_.thread && tree_.traits(row).matmul &&
+        !tree_.in_backward(row) && op.thread == steps_.thread &&
+        tree_.traits(row).matmul &&
         (op.parent == kNone || !tree_.traits(op.parent).matmul);
     if (!node && !product) continue;
     StepFacts* step = At(op.begin_ns);

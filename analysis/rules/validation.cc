@@ -118,13 +118,9 @@ struct TrainMode {
 // Activation checkpointing runs the forward pass without gradients and again
 // in backward: convolutions or norms below a backward node.
 bool Recomputes(const Measured& m) {
-  std::vector<bool> below(m.trace.ops().size());
-  for (RowId row = 0; row < below.size(); ++row) {
-    const Op& op = m.trace.ops()[row];
-    below[row] = op.kind == OpKind::kBackward ||
-                 (op.parent != kNone && below[op.parent]);
-    if (!below[row]) continue;
-    const std::string_view name = m.trace.name(op.name);
+  for (RowId row = 0; row < m.trace.ops().size(); ++row) {
+    if (!m.tree.in_backward(row)) continue;
+    const std::string_view name = m.trace.name(m.trace.ops()[row].name);
     if (TrainFlagOf(name) != kNoFlag || name == "aten::conv2d" ||
         name == "aten::linear") {
       return true;
