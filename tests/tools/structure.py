@@ -33,7 +33,7 @@ ALLOWED = {
     'profiler/trace': [],
     'profiler/session': EVENTS,
     'profiler/profile': EVENTS + ['profiler/session', 'collectors', 'exporters', 'analysis'],
-    'collectors/*': EVENTS + ['profiler/session'],  # a source knows neither the other sources nor their list
+    'collectors/*': EVENTS + ['profiler/session', '<collectors/.>'],  # a source knows no other source
     'collectors/.': EVENTS + ['profiler/session', 'collectors/*'],
     'analysis/.': EVENTS + ['analysis'],
     **{f'analysis/{folder}': EVENTS + ['analysis/.'] + [f'analysis/{lower}' for lower in ANALYSIS[:place + 1]]
