@@ -48,7 +48,8 @@ size_t CollectiveCalls::TileAt(int64_t ns) const {
              : static_cast<size_t>(after - steps_.windows.begin());
 }
 
-void CollectiveCalls::Size(const Communication& row, Collective& one) const {
+void CollectiveCalls::ApplyMetadata(const Communication& row,
+                                    Collective& one) const {
   const std::string_view type = trace_.name(row.dtype);
   one.integer = IsIntegerType(type);
   one.sequence = row.sequence;
@@ -122,7 +123,7 @@ void CollectiveCalls::NameByRange(Collective& one) const {
   }
 }
 
-void CollectiveCalls::Judge(Collective& one) const {
+void CollectiveCalls::MarkGradient(Collective& one) const {
   if (one.thread != kNone && one.thread < autograd_.size() &&
       autograd_[one.thread]) {
     one.in_backward = true;

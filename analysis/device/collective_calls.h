@@ -28,9 +28,9 @@ class CollectiveCalls {
   // From the range around the call ("nccl:all_to_all"): the kind.
   void NameByRange(Collective& one) const;
   // From its metadata: kind, size, group, sequence.
-  void Size(const Communication& row, Collective& one) const;
+  void ApplyMetadata(const Communication& row, Collective& one) const;
   // in_backward and gradient, after all else is known.
-  void Judge(Collective& one) const;
+  void MarkGradient(Collective& one) const;
 
  private:
   void SizeFromInputs(RowId op, Collective& one) const;

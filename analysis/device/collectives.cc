@@ -35,7 +35,7 @@ std::vector<Collective> FromKernels(const Trace& trace,
     one.kernel = row;
     one.communication = kernel.communication;
     if (kernel.communication != kNone) {
-      calls.Size(trace.communications()[kernel.communication], one);
+      calls.ApplyMetadata(trace.communications()[kernel.communication], one);
     }
     if (kernel.call != kNone) {
       const RuntimeCall& call = trace.runtime_calls()[kernel.call];
@@ -47,7 +47,7 @@ std::vector<Collective> FromKernels(const Trace& trace,
       one.step = calls.TileAt(kernel.begin_ns);
     }
     calls.Describe(kernel.op, one);
-    calls.Judge(one);
+    calls.MarkGradient(one);
     compute_of[kernel.device];
     found.push_back(one);
   }
@@ -140,15 +140,15 @@ std::vector<Collective> FromRanges(const Trace& trace, const OpTree& tree,
   }
   for (const Communication& row : trace.communications()) {
     const auto range = of_range.find({row.thread, row.begin_ns});
-    if (range != of_range.end()) calls.Size(row, found[range->second]);
+    if (range != of_range.end()) calls.ApplyMetadata(row, found[range->second]);
     for (RowId op = row.op; op != kNone; op = trace.ops()[op].parent) {
       const auto known = of_op.find(op);
       if (known == of_op.end()) continue;
-      calls.Size(row, found[known->second]);
+      calls.ApplyMetadata(row, found[known->second]);
       break;
     }
   }
-  for (Collective& one : found) calls.Judge(one);
+  for (Collective& one : found) calls.MarkGradient(one);
   ExposeToHost(trace, tree, steps, found);
   return found;
 }

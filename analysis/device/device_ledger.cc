@@ -30,7 +30,7 @@ struct Launched {
 // What runs on one device, by kind and all together.
 struct DeviceRows {
   std::vector<Span> compute, communication, copy;
-  std::vector<Launched> works;  // sorted by begin
+  std::vector<Launched> activities;  // sorted by begin
 };
 
 int32_t BusiestDevice(const Trace& trace) {
@@ -55,16 +55,17 @@ DeviceRows RowsOf(const Trace& trace, int32_t device) {
   std::vector<bool> launches_graph(trace.name_count());
   for (NameId name = 0; name < trace.name_count(); ++name)
     launches_graph[name] = Has(trace.name(name), "GraphLaunch");
-  rows.works.reserve(trace.kernels().size() + trace.copies().size() +
-                     trace.memsets().size());
-  const auto add = [&](const DeviceWork& work, std::vector<Span>& kind,
+  rows.activities.reserve(trace.kernels().size() + trace.copies().size() +
+                          trace.memsets().size());
+  const auto add = [&](const DeviceWork& activity, std::vector<Span>& kind,
                        int64_t graph) {
-    const Span span{work.begin_ns, work.end_ns};
+    const Span span{activity.begin_ns, activity.end_ns};
     kind.push_back(span);
     const bool from_graph =
-        graph != 0 || (work.call != kNone &&
-                       launches_graph[trace.runtime_calls()[work.call].name]);
-    rows.works.push_back({span, work.call, from_graph});
+        graph != 0 ||
+        (activity.call != kNone &&
+         launches_graph[trace.runtime_calls()[activity.call].name]);
+    rows.activities.push_back({span, activity.call, from_graph});
   };
   for (const Kernel& row : trace.kernels()) {
     if (row.device != device) continue;
@@ -72,16 +73,17 @@ DeviceRows RowsOf(const Trace& trace, int32_t device) {
     if (known < 0) known = IsCollectiveKernel(trace.name(row.name));
     add(row, known ? rows.communication : rows.compute, row.graph);
   }
-  const size_t kernels = rows.works.size();
+  const size_t kernels = rows.activities.size();
   for (const Copy& row : trace.copies()) {
     if (row.device == device) add(row, rows.copy, 0);
   }
-  const size_t copies = rows.works.size();
+  const size_t copies = rows.activities.size();
   for (const Memset& row : trace.memsets()) {
     if (row.device == device) add(row, rows.copy, 0);
   }
-  MergeSortedParts(rows.works, {kernels, copies, rows.works.size()},
-                   [](const Launched& work) { return work.span.begin_ns; });
+  MergeSortedParts(
+      rows.activities, {kernels, copies, rows.activities.size()},
+      [](const Launched& activity) { return activity.span.begin_ns; });
   rows.compute = Merge(std::move(rows.compute));
   rows.communication =
       Subtract(Merge(std::move(rows.communication)), rows.compute);
@@ -236,8 +238,9 @@ DeviceLedger MakeDeviceLedger(const Trace& trace, const OpTree& tree,
   DeviceLedger ledger;
   ledger.device = BusiestDevice(trace);
   const DeviceRows rows = RowsOf(trace, ledger.device);
-  ledger.works = static_cast<int64_t>(rows.works.size());
-  ledger.unmatched = std::ranges::count(rows.works, kNone, &Launched::call);
+  ledger.activities = static_cast<int64_t>(rows.activities.size());
+  ledger.unmatched =
+      std::ranges::count(rows.activities, kNone, &Launched::call);
 
   const Span window{steps.windows.front().tiled.begin_ns,
                     steps.windows.back().tiled.end_ns};
@@ -256,10 +259,10 @@ DeviceLedger MakeDeviceLedger(const Trace& trace, const OpTree& tree,
     for (const Span& idle : Subtract(whole, Clip(busy, step.tiled))) {
       if (idle.length() <= 0) continue;
       const auto next = std::ranges::lower_bound(
-          rows.works, idle.end_ns, {},
-          [](const Launched& work) { return work.span.begin_ns; });
-      ShareOut(trace, hosts, idle, next == rows.works.end() ? nullptr : &*next,
-               split);
+          rows.activities, idle.end_ns, {},
+          [](const Launched& activity) { return activity.span.begin_ns; });
+      ShareOut(trace, hosts, idle,
+               next == rows.activities.end() ? nullptr : &*next, split);
     }
     ledger.splits.push_back(split);
   }

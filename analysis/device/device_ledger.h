@@ -16,7 +16,7 @@ namespace stepscope {
 
 struct DeviceLedger {
   std::vector<CauseTimes> splits;  // one per step window, over its tiled span
-  int64_t works = 0;               // kernels, copies and memsets of the device
+  int64_t activities = 0;          // kernels, copies and memsets of the device
   int64_t unmatched = 0;           // of which no launch was recorded
   int64_t launches_per_step = 0;   // mean over the steady steps
   int32_t device = 0;              // the one with most work

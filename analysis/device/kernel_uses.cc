@@ -184,7 +184,7 @@ double BlocksOf(const Trace& trace, const Kernel& kernel) {
 }
 
 ActivityScale Scaled(const KernelUse& use, double factor) {
-  return {.work = {.table = ActivityTable::kKernel, .row = use.kernel},
+  return {.activity = {.table = ActivityTable::kKernel, .row = use.kernel},
           .factor = factor};
 }
 

@@ -32,15 +32,16 @@ Edit Combine(const Edit& a, const Edit& b) {
   both.cuts.insert(both.cuts.end(), b.cuts.begin(), b.cuts.end());
 
   both.scales.insert(both.scales.end(), b.scales.begin(), b.scales.end());
-  std::ranges::sort(
-      both.scales, [](const ActivityScale& x, const ActivityScale& y) {
-        return x.work != y.work ? x.work < y.work : x.factor < y.factor;
-      });
+  std::ranges::sort(both.scales,
+                    [](const ActivityScale& x, const ActivityScale& y) {
+                      return x.activity != y.activity ? x.activity < y.activity
+                                                      : x.factor < y.factor;
+                    });
   // Of several, the smallest factor holds.
   both.scales.erase(
       std::unique(both.scales.begin(), both.scales.end(),
                   [](const ActivityScale& x, const ActivityScale& y) {
-                    return x.work == y.work;
+                    return x.activity == y.activity;
                   }),
       both.scales.end());
   return both;

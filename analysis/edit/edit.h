@@ -24,7 +24,7 @@ struct HostCut {
 
 // The device time of one activity, times `factor`; 0 drops it.
 struct ActivityScale {
-  ActivityRef work;
+  ActivityRef activity;
   double factor = 1;
   bool operator==(const ActivityScale&) const = default;
 };

@@ -29,6 +29,6 @@ struct DeviceMemoryUse {
 };
 
 // REQUIRES: a run with a GPU and steps.
-DeviceMemoryUse MeasureDeviceMemory(const AnalysisContext& m);
+DeviceMemoryUse MeasureDeviceMemory(const AnalysisContext& context);
 
 }  // namespace stepscope

@@ -16,17 +16,17 @@ struct HostSpan {
 };
 
 // Those whose name contains `part`, in time order. Nested ones count once.
-std::vector<HostSpan> SpansNamed(const AnalysisContext& m,
+std::vector<HostSpan> SpansNamed(const AnalysisContext& context,
                                  std::string_view part);
 
 // Device work launched inside the spans.
-std::vector<ActivityRef> LaunchedIn(const AnalysisContext& m,
+std::vector<ActivityRef> LaunchedIn(const AnalysisContext& context,
                                     const std::vector<HostSpan>& spans);
 
 // Sums per steady step, in ns.
-double HostNsPerStep(const AnalysisContext& m,
+double HostNsPerStep(const AnalysisContext& context,
                      const std::vector<HostSpan>& spans);
-double DeviceNsPerStep(const AnalysisContext& m,
+double DeviceNsPerStep(const AnalysisContext& context,
                        const std::vector<ActivityRef>& work);
 
 // The spans are not run, and their device work is dropped.

@@ -24,10 +24,10 @@ Loading FindLoading(const AnalysisContext& context);
 // Batches made on the training thread without a word about it, as a C++ loop
 // does that calls its dataset: ops that decode and collate, and launch nothing.
 struct Collation {
-  std::vector<Span> stretches;  // of the training thread, one per step at most
-  double idle_ns = 0;     // per steady step: the GPU's idle time in them; on
-                          // CPU-only runs all of it
-  double steps_frac = 0;  // of the steady steps that have one
+  std::vector<Span> spans;  // of the training thread, one per step at most
+  double idle_ns = 0;       // per steady step: the GPU's idle time in them; on
+                            // CPU-only runs all of it
+  double steps_frac = 0;    // of the steady steps that have one
 };
 // Nothing if other threads do such work: they are loader workers.
 Collation FindCollation(const AnalysisContext& context);
@@ -52,6 +52,6 @@ inline constexpr const char* kNoLoader =
     "stepscope::Batches(*loader, \"train\"), or a torch DataLoader in Python";
 
 // More workers than this are never suggested.
-inline constexpr double kMostWorkers = 256;
+inline constexpr double kMaxWorkers = 256;
 
 }  // namespace stepscope

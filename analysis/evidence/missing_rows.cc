@@ -42,7 +42,7 @@ std::string SignsOfGpu(const Trace& trace) {
   return signs;
 }
 
-int64_t WorksLaunchedBefore(const Trace& trace, int32_t device) {
+int64_t ActivitiesLaunchedBefore(const Trace& trace, int32_t device) {
   std::map<int64_t, int64_t> first_launched;  // by stream
   const auto each = [&](const auto& visit) {
     const auto rows = [&](const auto& table) {

@@ -14,6 +14,6 @@ std::string SignsOfGpu(const Trace& trace);
 
 // Works of `device` without a recorded launch that run before anything of their
 // stream that has one: what was launched before the recording began.
-int64_t WorksLaunchedBefore(const Trace& trace, int32_t device);
+int64_t ActivitiesLaunchedBefore(const Trace& trace, int32_t device);
 
 }  // namespace stepscope

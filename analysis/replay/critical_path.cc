@@ -11,7 +11,7 @@
 namespace stepscope {
 namespace {
 
-constexpr size_t kMostParts = 50;
+constexpr size_t kMaxParts = 50;
 // How finely a step's path is drawn.
 constexpr size_t kSlicesPerStep = 500;
 constexpr int64_t kQueuedGapNs = 10'000;
@@ -50,10 +50,10 @@ class Walk {
   Walk(const Trace& trace, const DeviceProgram& program)
       : trace_(trace),
         program_(program),
-        before_(program.works.size(), kNoActivity) {
+        before_(program.activities.size(), kNoActivity) {
     std::vector<uint32_t> last(program.streams, kNoActivity);
-    for (uint32_t i = 0; i < program.works.size(); ++i) {
-      uint32_t& previous = last[program.works[i].stream];
+    for (uint32_t i = 0; i < program.activities.size(); ++i) {
+      uint32_t& previous = last[program.activities[i].stream];
       before_[i] = previous;
       previous = i;
     }
@@ -63,17 +63,17 @@ class Walk {
 
  private:
   void Start();
-  void PassWork();
+  void PassActivity();
   void PassHost();
   void Add(int64_t begin_ns, PathPiece piece);
 
   const Trace& trace_;
   const DeviceProgram& program_;
-  std::vector<uint32_t> before_;  // the work before each on its stream
+  std::vector<uint32_t> before_;  // the activity before each on its stream
   std::vector<PathPiece> pieces_;
   int64_t now_ns_ = 0;
-  uint32_t work_ =
-      kNoActivity;  // the path is at this work; kNoActivity: at host_
+  uint32_t activity_ =
+      kNoActivity;  // the path is at this activity; kNoActivity: at host_
   uint32_t host_ = 0;
   bool launching_ = false;  // at host_ because of a launch in its call
   bool at_begin_ = false;
@@ -90,49 +90,51 @@ void Walk::Add(int64_t begin_ns, PathPiece piece) {
 
 void Walk::Start() {
   now_ns_ = program_.windows.back().end_ns;
-  for (uint32_t i = 0; i < program_.works.size(); ++i) {
-    if (program_.works[i].step >= 0 &&
-        program_.works[i].span.end_ns == now_ns_) {
-      work_ = i;
+  for (uint32_t i = 0; i < program_.activities.size(); ++i) {
+    if (program_.activities[i].step >= 0 &&
+        program_.activities[i].span.end_ns == now_ns_) {
+      activity_ = i;
     }
   }
   host_ = program_.hosts.size() - 1;
   Add(std::max(program_.hosts[host_].call_end_ns,
-               work_ == kNoActivity ? INT64_MIN : now_ns_),
+               activity_ == kNoActivity ? INT64_MIN : now_ns_),
       {});
 }
 
-// What let the work begin: its launch, its stream, or another stream.
-void Walk::PassWork() {
-  const DeviceNode& work = program_.works[work_];
-  const DeviceWork& row = Row(trace_, work.ref);
-  const Cause cause = work.collective ? Cause::kCommunication
-                      : work.ref.table == ActivityTable::kKernel
+// What let the activity begin: its launch, its stream, or another stream.
+void Walk::PassActivity() {
+  const DeviceNode& activity = program_.activities[activity_];
+  const DeviceWork& row = Row(trace_, activity.ref);
+  const Cause cause = activity.collective ? Cause::kCommunication
+                      : activity.ref.table == ActivityTable::kKernel
                           ? Cause::kCompute
                           : Cause::kCopy;
-  Add(work.span.begin_ns, {.cause = cause, .op = row.op, .work = work.ref});
-  const int64_t launched = program_.hosts[work.host].gap.end_ns +
-                           static_cast<int64_t>(work.offset_ns);
-  uint32_t binding = before_[work_];
-  for (uint32_t i = 0; i < work.wait_count; ++i) {
-    const uint32_t other = program_.waits[work.first_wait + i];
-    if (binding == kNoActivity || program_.works[other].span.end_ns >
-                                      program_.works[binding].span.end_ns) {
+  Add(activity.span.begin_ns,
+      {.cause = cause, .op = row.op, .activity = activity.ref});
+  const int64_t launched = program_.hosts[activity.host].gap.end_ns +
+                           static_cast<int64_t>(activity.offset_ns);
+  uint32_t binding = before_[activity_];
+  for (uint32_t i = 0; i < activity.wait_count; ++i) {
+    const uint32_t other = program_.waits[activity.first_wait + i];
+    if (binding == kNoActivity ||
+        program_.activities[other].span.end_ns >
+            program_.activities[binding].span.end_ns) {
       binding = other;
     }
   }
   if (binding != kNoActivity &&
-      program_.works[binding].span.end_ns > launched) {
-    const int64_t end = program_.works[binding].span.end_ns;
+      program_.activities[binding].span.end_ns > launched) {
+    const int64_t end = program_.activities[binding].span.end_ns;
     Add(end, {.cause = now_ns_ - end > kQueuedGapNs ? Cause::kDependency
                                                     : Cause::kKernelLatency,
               .op = row.op});
-    work_ = binding;
+    activity_ = binding;
     return;
   }
   Add(launched, {.cause = Cause::kKernelLatency, .op = row.op});
-  host_ = work.host;
-  work_ = kNoActivity;
+  host_ = activity.host;
+  activity_ = kNoActivity;
   launching_ = true;
 }
 
@@ -142,14 +144,14 @@ void Walk::PassHost() {
     PathPiece piece{.cause = CauseOf(trace_, node),
                     .op = trace_.runtime_calls()[node.call].op,
                     .call = node.call};
-    // The call that launched a work did not wait for it before it did.
+    // The call that launched a activity did not wait for it before it did.
     const int64_t waited =
         node.wait == NodeWait::kNothing || launching_
             ? INT64_MIN
-            : std::min(program_.works[node.target].span.end_ns, now_ns_);
+            : std::min(program_.activities[node.target].span.end_ns, now_ns_);
     if (waited > node.gap.end_ns) {
       Add(waited, piece);
-      work_ = node.target;
+      activity_ = node.target;
       return;
     }
     Add(node.gap.end_ns, piece);
@@ -164,7 +166,7 @@ std::vector<PathPiece> Walk::Back() {
   Start();
   const int64_t begin = program_.windows.front().begin_ns;
   while (now_ns_ > begin && !at_begin_) {
-    work_ == kNoActivity ? PassHost() : PassWork();
+    activity_ == kNoActivity ? PassHost() : PassActivity();
   }
   Add(begin, {});
   std::ranges::reverse(pieces_);
@@ -205,14 +207,14 @@ std::vector<PathPiece> Refine(std::vector<PathPiece> path,
 NameId NameOf(const Trace& trace, const PathPiece& piece) {
   if (piece.op != kNone) return trace.ops()[piece.op].name;
   if (piece.call != kNone) return trace.runtime_calls()[piece.call].name;
-  if (piece.work.row == kNone) return 0;
-  switch (piece.work.table) {
+  if (piece.activity.row == kNone) return 0;
+  switch (piece.activity.table) {
     case ActivityTable::kKernel:
-      return trace.kernels()[piece.work.row].name;
+      return trace.kernels()[piece.activity.row].name;
     case ActivityTable::kCopy:
-      return trace.copies()[piece.work.row].name;
+      return trace.copies()[piece.activity.row].name;
     default:
-      return trace.memsets()[piece.work.row].name;
+      return trace.memsets()[piece.activity.row].name;
   }
 }
 
@@ -251,7 +253,7 @@ std::vector<PathPart> SumPath(const Trace& trace, const Steps& steps,
     return std::tie(b.ms_per_step, a.category, a.name) <
            std::tie(a.ms_per_step, b.category, b.name);
   });
-  if (parts.size() > kMostParts) parts.resize(kMostParts);
+  if (parts.size() > kMaxParts) parts.resize(kMaxParts);
   return parts;
 }
 

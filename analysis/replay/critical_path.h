@@ -1,6 +1,6 @@
 // The critical path: going back from the end of the last step, at every moment
 // the one thing that held everything behind it up, be it host code, a launch, a
-// device work or a wait. Only what lies on it can make the steps shorter.
+// device activity or a wait. Only what lies on it can make the steps shorter.
 #pragma once
 
 #include <stepscope/report.h>
@@ -20,9 +20,9 @@ namespace stepscope {
 struct PathPiece {
   Span span = {};
   Cause cause = Cause::kUnknown;
-  RowId op = kNone;       // that runs, or that launched the work
-  RowId call = kNone;     // host pieces inside a runtime call
-  ActivityRef work = {};  // device pieces; row kNone on the host
+  RowId op = kNone;           // that runs, or that launched the activity
+  RowId call = kNone;         // host pieces inside a runtime call
+  ActivityRef activity = {};  // device pieces; row kNone on the host
 };
 
 // Pieces in time order, without gaps from the begin of the first step to the

@@ -207,7 +207,7 @@ std::vector<RowId> FindNanChecks(const Trace& trace) {
   return checks;
 }
 
-std::optional<bool> AnomalyModeTold(const Trace& trace) {
+std::optional<bool> RecordedAnomalyMode(const Trace& trace) {
   constexpr double kMostSteps = 0.9;
   double told = 0, on = 0;
   for (const Settings& row : trace.settings()) {

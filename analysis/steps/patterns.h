@@ -53,6 +53,6 @@ std::vector<RowId> FindNanChecks(const Trace& trace);
 
 // Whether the recorded settings say that anomaly mode is on in 90 % of the
 // steps; nothing if they do not tell.
-std::optional<bool> AnomalyModeTold(const Trace& trace);
+std::optional<bool> RecordedAnomalyMode(const Trace& trace);
 
 }  // namespace stepscope

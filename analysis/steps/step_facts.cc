@@ -55,17 +55,18 @@ bool IsSaving(std::string_view name) {
   return IsSavingFrame(name) || HasWord(name, kSavingWords);
 }
 
-bool IsOfTheProgram(const Range& range) {
+bool IsUserRange(const Range& range) {
   return range.kind == RangeKind::kUser || range.kind == RangeKind::kPhase ||
          range.kind == RangeKind::kNvtx;
 }
 
-enum class Tells : uint8_t { kUnasked, kNothing, kLogging, kValidation };
-Tells TellsOf(std::string_view name) {
+enum class NameMeaning : uint8_t { kUnknown, kNothing, kLogging, kValidation };
+NameMeaning MeaningOf(std::string_view name) {
   if (IsSavingFrame(name) || HasWord(name, kLoggingWords)) {
-    return Tells::kLogging;
+    return NameMeaning::kLogging;
   }
-  return HasWord(name, kValidationWords) ? Tells::kValidation : Tells::kNothing;
+  return HasWord(name, kValidationWords) ? NameMeaning::kValidation
+                                         : NameMeaning::kNothing;
 }
 
 class Collector {
@@ -103,13 +104,14 @@ class Collector {
   void Written();
   void Ranges();
   void Ops();
-  void Tell(NameId name, int64_t begin_ns, int64_t end_ns);
+  void AddNamed(NameId name, int64_t begin_ns, int64_t end_ns);
 
   const Trace& trace_;
   const OpTree& tree_;
   const Steps& steps_;
   std::vector<StepFacts> facts_;
-  std::vector<Tells> tells_ = std::vector<Tells>(trace_.name_count());
+  std::vector<NameMeaning> meaning_ =
+      std::vector<NameMeaning>(trace_.name_count());
 };
 
 void Collector::Copies() {
@@ -144,14 +146,14 @@ void Collector::Written() {
   }
 }
 
-void Collector::Tell(NameId name, int64_t begin_ns, int64_t end_ns) {
-  Tells& tells = tells_[name];
-  if (tells == Tells::kUnasked) tells = TellsOf(trace_.name(name));
-  if (tells == Tells::kNothing) return;
+void Collector::AddNamed(NameId name, int64_t begin_ns, int64_t end_ns) {
+  NameMeaning& meaning = meaning_[name];
+  if (meaning == NameMeaning::kUnknown) meaning = MeaningOf(trace_.name(name));
+  if (meaning == NameMeaning::kNothing) return;
   StepFacts* step = At(begin_ns);
   if (step == nullptr) return;
   const int64_t length = end_ns - begin_ns;
-  if (tells == Tells::kValidation) {
+  if (meaning == NameMeaning::kValidation) {
     step->validation_ns = std::max(step->validation_ns, length);
   } else if (length > step->logging_ns) {
     step->logging_ns = length;
@@ -164,7 +166,7 @@ void Collector::Tell(NameId name, int64_t begin_ns, int64_t end_ns) {
 void Collector::Ranges() {
   for (const Range& range : trace_.ranges()) {
     if (range.thread != steps_.thread) continue;
-    if (IsOfTheProgram(range)) Tell(range.name, range.begin_ns, range.end_ns);
+    if (IsUserRange(range)) AddNamed(range.name, range.begin_ns, range.end_ns);
     const bool collects = trace_.name(range.name) == "Python GC";
     if (!collects && range.kind != RangeKind::kLoader) continue;
     StepFacts* step = At(range.begin_ns);
@@ -174,13 +176,13 @@ void Collector::Ranges() {
   }
   for (const PythonFrame& frame : trace_.python_frames()) {
     if (frame.thread != steps_.thread) continue;
-    Tells& tells = tells_[frame.name];
-    if (tells == Tells::kUnasked) {
+    NameMeaning& meaning = meaning_[frame.name];
+    if (meaning == NameMeaning::kUnknown) {
       // Names of the user's own functions are too free to believe.
-      tells = IsSavingFrame(trace_.name(frame.name)) ? Tells::kLogging
-                                                     : Tells::kNothing;
+      meaning = IsSavingFrame(trace_.name(frame.name)) ? NameMeaning::kLogging
+                                                       : NameMeaning::kNothing;
     }
-    Tell(frame.name, frame.begin_ns, frame.end_ns);
+    AddNamed(frame.name, frame.begin_ns, frame.end_ns);
   }
 }
 
@@ -228,13 +230,13 @@ std::vector<StepFacts> FactsOf(const Trace& trace, const OpTree& tree,
 }
 
 std::vector<Span> SavingSpans(const Trace& trace, RowId thread) {
-  enum class Answer : uint8_t { kUnasked, kNo, kYes };
+  enum class Answer : uint8_t { kUnknown, kNo, kYes };
   std::vector<Answer> saves(trace.name_count());
   std::vector<Span> spans;
   for (const Range& range : trace.ranges()) {
-    if (range.thread != thread || !IsOfTheProgram(range)) continue;
+    if (range.thread != thread || !IsUserRange(range)) continue;
     Answer& answer = saves[range.name];
-    if (answer == Answer::kUnasked) {
+    if (answer == Answer::kUnknown) {
       answer = IsSaving(trace.name(range.name)) ? Answer::kYes : Answer::kNo;
     }
     if (answer == Answer::kYes) {

@@ -14,15 +14,15 @@ namespace {
 
 // Shares of the median beyond which a step is looked at (rules.md A3), and
 // beyond which it is left out even when nothing explains it.
-constexpr double kSlow = 1.2;
-constexpr double kFarOut = 1.5;
-constexpr double kExplained = 0.3;
+constexpr double kSlowTimes = 1.2;
+constexpr double kOutlierTimes = 1.5;
+constexpr double kMinExplainedFrac = 0.3;
 constexpr double kOutlierZ = 3.5;
-constexpr size_t kStepsToJudgeOutliers = 5;
+constexpr size_t kMinStepsForOutliers = 5;
 // Of the mean step: a part that is off by more does not stand for the whole.
 constexpr double kReplayWindowError = 0.01;
 // Slow steps that are more of them than this are how the run goes.
-constexpr double kRare = 0.25;
+constexpr double kMaxOutlierFrac = 0.25;
 
 RowId BusiestThread(const Trace& trace) {
   std::vector<int64_t> ops(trace.threads().size());
@@ -49,7 +49,7 @@ RowId TrainingThread(const Trace& trace) {
 }
 
 // Marks of one thread that overlap (a nested second profile) are counted once.
-std::vector<StepWindow> Marked(const Trace& trace, RowId thread) {
+std::vector<StepWindow> MarkedWindows(const Trace& trace, RowId thread) {
   std::vector<StepWindow> windows;
   for (const Step& step : trace.steps()) {
     if (step.thread != kNone && thread != kNone && step.thread != thread) {
@@ -133,8 +133,8 @@ void MarkWarmUp(std::vector<StepWindow>& windows) {
   for (size_t i = 0; i < windows.size(); ++i) {
     const double length = windows[i].tiled.length();
     const double rest = MedianWithout(sorted, length);
-    if (length > kSlow * rest &&
-        windows[i].one_off_ns >= kExplained * (length - rest)) {
+    if (length > kSlowTimes * rest &&
+        windows[i].one_off_ns >= kMinExplainedFrac * (length - rest)) {
       windows[i].kind = StepKind::kWarmUp;
     }
   }
@@ -145,7 +145,7 @@ void MarkWarmUp(std::vector<StepWindow>& windows) {
 // outliers.
 void MarkOutliers(const std::vector<double>& loader_ns,
                   std::vector<StepWindow>& windows) {
-  if (windows.size() < kStepsToJudgeOutliers) return;
+  if (windows.size() < kMinStepsForOutliers) return;
   std::vector<double> lengths, deviations;
   for (const StepWindow& w : windows) lengths.push_back(w.tiled.length());
   const double median = Median(lengths);
@@ -168,13 +168,13 @@ void MarkOutliers(const std::vector<double>& loader_ns,
   std::vector<size_t> far;
   for (size_t i = 0; i < windows.size(); ++i) {
     if (windows[i].kind != StepKind::kSteady ||
-        lengths[i] <= kFarOut * median ||
+        lengths[i] <= kOutlierTimes * median ||
         (lengths[i] - median) / spread <= kOutlierZ) {
       continue;
     }
     far.push_back(i);
   }
-  if (far.size() > kRare * windows.size()) return;
+  if (far.size() > kMaxOutlierFrac * windows.size()) return;
   for (size_t i : far) {
     const double waited = loader_ns[i] - loader_median;
     const bool by_waiting = waited >= (lengths[i] - median) / 2;
@@ -183,7 +183,7 @@ void MarkOutliers(const std::vector<double>& loader_ns,
   }
 }
 
-void Judge(const Trace& trace, Steps& steps) {
+void ClassifySteps(const Trace& trace, Steps& steps) {
   std::vector<StepWindow>& windows = steps.windows;
   MarkWarmUp(windows);
   MarkOutliers(LoaderTimes(trace, steps), windows);
@@ -201,15 +201,15 @@ void Judge(const Trace& trace, Steps& steps) {
 Steps FindSteps(const Trace& trace) {
   Steps steps;
   steps.thread = TrainingThread(trace);
-  steps.windows = Marked(trace, steps.thread);
+  steps.windows = MarkedWindows(trace, steps.thread);
   if (steps.windows.empty() && steps.thread != kNone) {
     InferredSteps inferred = InferSteps(trace, steps.thread);
     steps.windows = std::move(inferred.windows);
     steps.step_source = std::move(inferred.step_source);
   }
-  Tile(trace, steps.windows);
+  FillTiledSpans(trace, steps.windows);
   MeasureOneOffs(trace, steps.windows);
-  Judge(trace, steps);
+  ClassifySteps(trace, steps);
   return steps;
 }
 

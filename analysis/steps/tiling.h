@@ -13,6 +13,6 @@
 namespace stepscope {
 
 // Fills `tiled` from `host`. REQUIRES: windows are in time order.
-void Tile(const Trace& trace, std::vector<StepWindow>& windows);
+void FillTiledSpans(const Trace& trace, std::vector<StepWindow>& windows);
 
 }  // namespace stepscope

@@ -23,9 +23,9 @@ constexpr int64_t kNodeNs = 700;
 constexpr double kNodeOwnNs = 5'000;
 // Having a page from the system costs this many times what giving it back does:
 // it is zeroed. 5 to 12 times were measured in a virtual machine.
-constexpr double kFaultsPerGivingBack = 4;
+constexpr double kFaultCostPerRelease = 4;
 // A file that says more than this is wrong.
-constexpr int kMostThreads = 1024;
+constexpr int kMaxThreads = 1024;
 
 // `rows` and all below them.
 std::vector<bool> WithAllBelow(const Trace& trace,
@@ -146,7 +146,7 @@ class Classifier {
 
   // What adding to a zeroed gradient costs in memory: the node gives the
   // gradient that was added back to the system.
-  double GivenBackNs(const Segment& segment) const {
+  double PageReleaseNs(const Segment& segment) const {
     if (!adds_to_zeros_ || segment.op == kNone ||
         segment.cause != Cause::kDispatch ||
         !tree_.traits(segment.op).accumulate_grad) {
@@ -184,7 +184,7 @@ class Classifier {
 // The pages that were given back had to be had first, by the last ops of
 // `chain`: takes up to `ns` out of these, at most half of each, and returns
 // what it took.
-double TakeBack(std::vector<Work>& chain, double ns) {
+double TakePageFaults(std::vector<Work>& chain, double ns) {
   double taken = 0;
   for (size_t i = chain.size(); i-- > 0 && taken < ns;) {
     Work& work = chain[i];
@@ -227,11 +227,11 @@ double BatchCpuNs(const Trace& trace, const CpuProgram& program) {
 int LoaderWorkers(const Trace& trace) {
   const auto loaders = trace.loaders();
   const auto known = std::ranges::find_if(loaders, [](const Loader& loader) {
-    return loader.workers >= 0 && loader.workers <= kMostThreads;
+    return loader.workers >= 0 && loader.workers <= kMaxThreads;
   });
   if (known != loaders.end()) return known->workers;
   for (const HostUsage& usage : trace.host_usage()) {
-    if (usage.loader_workers > 0 && usage.loader_workers <= kMostThreads) {
+    if (usage.loader_workers > 0 && usage.loader_workers <= kMaxThreads) {
       return usage.loader_workers;
     }
   }
@@ -255,7 +255,7 @@ CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
     program.cores = std::max(1, program.cores / trace.run().local_ranks);
   }
   for (const Settings& row : trace.settings()) {
-    if (row.intra_op_threads <= kMostThreads) {
+    if (row.intra_op_threads <= kMaxThreads) {
       program.threads = std::max(program.threads, row.intra_op_threads);
     }
   }
@@ -273,8 +273,9 @@ CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
     RowId parallel_op = kNone;
     for (const Segment& segment : timeline) {
       Work work = classifier.Classify(segment);
-      if (const double back = classifier.GivenBackNs(segment); back > 0) {
-        const double faults = TakeBack(chain, kFaultsPerGivingBack * back);
+      if (const double back = classifier.PageReleaseNs(segment); back > 0) {
+        const double faults =
+            TakePageFaults(chain, kFaultCostPerRelease * back);
         Append(chain, {.ns = back + faults, .tag = WorkTag::kZeroGrad});
         work.ns -= back;
       }

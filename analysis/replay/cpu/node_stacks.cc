@@ -12,14 +12,14 @@ namespace {
 
 // An op's node and those of the parameters it reads keep a stack trace each:
 // this many times what it is for the usual view at most.
-constexpr double kMostOfUsual = 10;
+constexpr double kMaxTimesUsual = 10;
 
 }  // namespace
 
 NodeStacks::NodeStacks(const Trace& trace, const OpTree& tree,
                        const std::vector<Span>& unused)
     : trace_(trace), unused_(unused) {
-  if (!AnomalyModeTold(trace).value_or(false)) return;
+  if (!RecordedAnomalyMode(trace).value_or(false)) return;
   own_ns_.resize(trace.ops().size());
   backward_ns_.resize(trace.ops().size());
   for (RowId row = 0; row < trace.ops().size(); ++row) {
@@ -38,7 +38,7 @@ NodeStacks::NodeStacks(const Trace& trace, const OpTree& tree,
     by_name[trace.ops()[row].name].push_back(all.back());
   }
   if (all.empty()) return;
-  most_ns_ = kMostOfUsual * Median(views.empty() ? std::move(all) : views);
+  most_ns_ = kMaxTimesUsual * Median(views.empty() ? std::move(all) : views);
   usual_ns_.resize(trace.name_count());
   for (auto& [name, ns] : by_name) {
     usual_ns_[name] = std::min(Median(std::move(ns)), most_ns_);

@@ -1,5 +1,5 @@
 // An Edit brought down to single nodes of a DeviceProgram: how long each one
-// takes, what still waits, and on which stream a work runs.
+// takes, what still waits, and on which stream a activity runs.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace stepscope {
 
-enum class WorkPlace : uint8_t {
+enum class ActivityPlace : uint8_t {
   kOwnStream,
   kAside,       // beside its stream; nothing waits for it
   kOverlapped,  // beside its stream; the optimizer waits for it
@@ -21,9 +21,9 @@ struct EditedProgram {
   std::vector<double> gap_ns;  // before the call
   std::vector<double> own_ns;  // of the call itself
   std::vector<bool> waits;
-  // By work.
-  std::vector<double> work_ns;
-  std::vector<WorkPlace> place;
+  // By activity.
+  std::vector<double> activity_ns;
+  std::vector<ActivityPlace> place;
   std::vector<bool> waits_for_streams;
   // Late starts that no edge explains grow and shrink with the device time.
   double contention = 1;

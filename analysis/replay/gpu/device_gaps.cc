@@ -16,7 +16,7 @@ constexpr int64_t kFrameworkGapNs = 50'000;
 // An op that launches nothing and takes longer computes on the host.
 constexpr int64_t kHostOpNs = 20'000;
 // Of the step, what waiting for workers must take to call them late.
-constexpr double kLate = 0.05;
+constexpr double kMinLateFrac = 0.05;
 // What making one autograd node costs.
 constexpr float kNodeNs = 700;
 
@@ -70,7 +70,7 @@ void MeasureLoading(const Trace& trace, DeviceProgram& program) {
     program.batch_ns = per_batch;
     program.loads_in_process = true;
   } else if (workers > 0 && per_batch * program.batches_per_step >=
-                                kLate * program.measured_ns) {
+                                kMinLateFrac * program.measured_ns) {
     program.batch_ns = workers * program.measured_ns / program.batches_per_step;
   }
 }
@@ -137,21 +137,22 @@ void MeasureGaps(const Trace& trace, const OpTree& tree, const Steps& steps,
     }
   }
 
-  for (DeviceNode& work : program.works) {
-    const RowId op = OpOf(trace, work.ref);
-    work.zero_grad = op != kNone && zeroing[op];
-    const int64_t launched = hosts[work.host].gap.end_ns;
-    work.in_optimizer = Covers(parts.optimizer.spans, launched);
+  for (DeviceNode& activity : program.activities) {
+    const RowId op = OpOf(trace, activity.ref);
+    activity.zero_grad = op != kNone && zeroing[op];
+    const int64_t launched = hosts[activity.host].gap.end_ns;
+    activity.in_optimizer = Covers(parts.optimizer.spans, launched);
     const size_t step = WindowAt(steps, &StepWindow::host, launched);
-    if (step < steps.windows.size()) work.step = static_cast<int32_t>(step);
+    if (step < steps.windows.size()) activity.step = static_cast<int32_t>(step);
   }
 }
 
 void MeasureSteps(const Trace& trace, const Steps& steps,
                   DeviceProgram& program) {
   std::vector<Span> busy;
-  busy.reserve(program.works.size());
-  for (const DeviceNode& work : program.works) busy.push_back(work.span);
+  busy.reserve(program.activities.size());
+  for (const DeviceNode& activity : program.activities)
+    busy.push_back(activity.span);
   busy = Merge(std::move(busy));
 
   std::vector<int64_t> host_ns(steps.windows.size());
@@ -170,7 +171,7 @@ void MeasureSteps(const Trace& trace, const Steps& steps,
     if (node.gap.end_ns < steps.windows.front().host.begin_ns) continue;
     // What a call does when its wait is over is the host's own time.
     const int64_t waited =
-        std::min(node.call_end_ns, program.works[node.target].span.end_ns);
+        std::min(node.call_end_ns, program.activities[node.target].span.end_ns);
     const int64_t waits_from =
         node.gap.end_ns + static_cast<int64_t>(node.before_ns);
     if (waited <= waits_from) continue;
@@ -188,11 +189,11 @@ void MeasureSteps(const Trace& trace, const Steps& steps,
   MeasureLoading(trace, program);
 
   std::vector<std::deque<int64_t>> in_flight(program.streams);
-  for (const DeviceNode& work : program.works) {
-    std::deque<int64_t>& ends = in_flight[work.stream];
-    const int64_t launched = program.hosts[work.host].gap.end_ns;
+  for (const DeviceNode& activity : program.activities) {
+    std::deque<int64_t>& ends = in_flight[activity.stream];
+    const int64_t launched = program.hosts[activity.host].gap.end_ns;
     while (!ends.empty() && ends.front() <= launched) ends.pop_front();
-    ends.push_back(work.span.end_ns);
+    ends.push_back(activity.span.end_ns);
     program.deepest_queue =
         std::max<uint32_t>(program.deepest_queue, ends.size());
   }

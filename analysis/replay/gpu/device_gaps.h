@@ -14,7 +14,7 @@
 namespace stepscope {
 
 // Fills framework_ns, zero_grad_ns and unused_ns of the nodes; zero_grad,
-// in_optimizer and step of the works.
+// in_optimizer and step of the activities.
 void MeasureGaps(const Trace& trace, const OpTree& tree, const Steps& steps,
                  const StepParts& parts, DeviceProgram& program);
 

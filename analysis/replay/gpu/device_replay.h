@@ -1,7 +1,7 @@
 // DeviceReplay: the recorded steps of a run with a GPU, run again under edits.
 // It speaks only if replaying them unchanged gives the measured step within
 // 3 %, replaying them without any device time gives the host's own time within
-// 5 %, and at most 5 % of the works have no launch (rules.md 2.4).
+// 5 %, and at most 5 % of the activities have no launch (rules.md 2.4).
 #pragma once
 
 #include <stepscope/report.h>

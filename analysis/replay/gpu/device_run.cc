@@ -8,7 +8,8 @@ namespace {
 // Launches that fit into a stream's queue before the host must wait.
 constexpr uint32_t kQueueDepth = 1024;
 
-// Ends of the works of one stream, of which the last `depth` are in the queue.
+// Ends of the activities of one stream, of which the last `depth` are in the
+// queue.
 class Queue {
  public:
   explicit Queue(uint32_t depth) : ends_(depth) {}
@@ -35,26 +36,26 @@ class Simulation {
   Simulation(const DeviceProgram& program, const EditedProgram& edited)
       : program_(program),
         edited_(edited),
-        ends_(program.works.size()),
+        ends_(program.activities.size()),
         queues_(2 * program.streams,
                 Queue(std::max(kQueueDepth, program.deepest_queue))),
-        step_work_end_(program.windows.size()),
+        step_end_(program.windows.size()),
         overlapped_end_(program.windows.size()) {}
 
   DeviceRun Run();
 
  private:
   void Launch(const HostNode& node);
-  double LateBy(const DeviceNode& work, double ready) const;
+  double LateBy(const DeviceNode& activity, double ready) const;
   void Return(const HostNode& node, uint32_t index);
   void BeginFirstStep();
   void EndStep(int32_t step, DeviceRun& run);
 
   const DeviceProgram& program_;
   const EditedProgram& edited_;
-  std::vector<double> ends_;            // by work
+  std::vector<double> ends_;            // by activity
   std::vector<Queue> queues_;           // by stream, then those beside them
-  std::vector<double> step_work_end_;   // by step
+  std::vector<double> step_end_;        // by step
   std::vector<double> overlapped_end_;  // by step: what its optimizer waits for
   double now_ = 0;                      // on the host
   double device_end_ = 0;
@@ -62,48 +63,50 @@ class Simulation {
 };
 
 void Simulation::Launch(const HostNode& node) {
-  for (uint32_t i = node.first_work; i < node.first_work + node.work_count;
-       ++i) {
-    const DeviceNode& work = program_.works[i];
-    const WorkPlace place = edited_.place[i];
-    Queue& queue = queues_[place == WorkPlace::kOwnStream
-                               ? work.stream
-                               : program_.streams + work.stream];
+  for (uint32_t i = node.first_activity;
+       i < node.first_activity + node.activity_count; ++i) {
+    const DeviceNode& activity = program_.activities[i];
+    const ActivityPlace place = edited_.place[i];
+    Queue& queue = queues_[place == ActivityPlace::kOwnStream
+                               ? activity.stream
+                               : program_.streams + activity.stream];
     if (node.launches) now_ = std::max(now_, queue.room());
-    double begin = now_ + work.offset_ns + edited_.latency * work.latency_ns;
-    begin = std::max(begin, queue.free() + work.overlap_ns);
+    double begin =
+        now_ + activity.offset_ns + edited_.latency * activity.latency_ns;
+    begin = std::max(begin, queue.free() + activity.overlap_ns);
     if (edited_.waits_for_streams[i]) {
-      for (uint32_t w = 0; w < work.wait_count; ++w) {
-        const uint32_t other = program_.waits[work.first_wait + w];
-        if (edited_.place[other] == WorkPlace::kOwnStream) {
+      for (uint32_t w = 0; w < activity.wait_count; ++w) {
+        const uint32_t other = program_.waits[activity.first_wait + w];
+        if (edited_.place[other] == ActivityPlace::kOwnStream) {
           begin = std::max(begin, ends_[other]);
         }
       }
     }
-    if (work.in_optimizer && work.step >= 0) {
-      begin = std::max(begin, overlapped_end_[work.step]);
+    if (activity.in_optimizer && activity.step >= 0) {
+      begin = std::max(begin, overlapped_end_[activity.step]);
     }
-    begin += LateBy(work, begin);
-    const double end = begin + edited_.work_ns[i];
+    begin += LateBy(activity, begin);
+    const double end = begin + edited_.activity_ns[i];
     ends_[i] = end;
     queue.Push(end);
     device_end_ = std::max(device_end_, end);
-    if (work.step >= 0) {
-      double& last = step_work_end_[work.step];
+    if (activity.step >= 0) {
+      double& last = step_end_[activity.step];
       last = std::max(last, end);
-      if (place == WorkPlace::kOverlapped) {
-        double& overlapped = overlapped_end_[work.step];
+      if (place == ActivityPlace::kOverlapped) {
+        double& overlapped = overlapped_end_[activity.step];
         overlapped = std::max(overlapped, end);
       }
     }
   }
 }
 
-// A work that another stream's held up starts when that one lets it.
-double Simulation::LateBy(const DeviceNode& work, double ready) const {
-  const double late = work.extra_ns * edited_.contention;
-  if (work.held_by == kNoActivity) return late;
-  return std::clamp(ends_[work.held_by] + work.held_ns - ready, 0.0, late);
+// A activity that another stream's held up starts when that one lets it.
+double Simulation::LateBy(const DeviceNode& activity, double ready) const {
+  const double late = activity.extra_ns * edited_.contention;
+  if (activity.held_by == kNoActivity) return late;
+  return std::clamp(ends_[activity.held_by] + activity.held_ns - ready, 0.0,
+                    late);
 }
 
 void Simulation::Return(const HostNode& node, uint32_t index) {
@@ -112,14 +115,14 @@ void Simulation::Return(const HostNode& node, uint32_t index) {
   if (!edited_.waits[index]) return;
   if (node.wait == NodeWait::kDevice) {
     now_ = std::max(returned, device_end_ + node.tail_ns);
-  } else if (node.wait == NodeWait::kWork &&
-             edited_.place[node.target] == WorkPlace::kOwnStream) {
+  } else if (node.wait == NodeWait::kActivity &&
+             edited_.place[node.target] == ActivityPlace::kOwnStream) {
     now_ = std::max(returned, ends_[node.target] + node.tail_ns);
   }
 }
 
 void Simulation::EndStep(int32_t step, DeviceRun& run) {
-  const double end = std::max({now_, step_work_end_[step], step_begin_});
+  const double end = std::max({now_, step_end_[step], step_begin_});
   run.step_ns[step] = end - step_begin_;
   step_begin_ = end;
 }
@@ -140,7 +143,7 @@ DeviceRun Simulation::Run() {
     if (i == program_.first_host) BeginFirstStep();
     const HostNode& node = program_.hosts[i];
     now_ += edited_.gap_ns[i];
-    if (node.work_count > 0) Launch(node);
+    if (node.activity_count > 0) Launch(node);
     Return(node, i);
     if (node.step_end >= 0) EndStep(node.step_end, run);
   }

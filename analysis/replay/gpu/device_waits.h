@@ -1,6 +1,6 @@
 // Who waits for whom in a run with a GPU, where the recording does not say it:
-// blocking calls for device works, and works for works of other streams
-// (rules.md 2.4). A wait is inferred only where one was issued.
+// blocking calls for device activities, and activities for activities of other
+// streams (rules.md 2.4). A wait is inferred only where one was issued.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -15,10 +15,10 @@ namespace stepscope {
 // Fills wait, target, own_ns, tail_ns and before_ns of the nodes that block.
 void FindCallWaits(const Trace& trace, DeviceProgram& program);
 
-// Fills waits, latency_ns, overlap_ns and extra_ns of the works.
+// Fills waits, latency_ns, overlap_ns and extra_ns of the activities.
 void FindStreamWaits(const Trace& trace, DeviceProgram& program);
 
-// The works of a program in the order in which they ended.
+// The activities of a program in the order in which they ended.
 class ByEnd {
  public:
   explicit ByEnd(const DeviceProgram& program);
