@@ -5,6 +5,7 @@
 namespace stepscope {
 namespace {
 
+// Afterwards `into` is sorted and has no duplicates.
 template <typename T>
 void Union(std::vector<T>& into, const std::vector<T>& more) {
   into.insert(into.end(), more.begin(), more.end());
@@ -37,7 +38,7 @@ Edit Combine(const Edit& a, const Edit& b) {
                       return x.activity != y.activity ? x.activity < y.activity
                                                       : x.factor < y.factor;
                     });
-  // Of several, the smallest factor holds.
+  // Sorted by factor within an activity, so unique() keeps the smallest.
   both.scales.erase(
       std::unique(both.scales.begin(), both.scales.end(),
                   [](const ActivityScale& x, const ActivityScale& y) {
