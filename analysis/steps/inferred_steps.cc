@@ -10,17 +10,21 @@
 namespace stepscope {
 namespace {
 
-// Fewer repeats of a range show no repeat.
+// Thresholds of our own choice, checked on public traces without step marks.
+//
+// A range that occurs fewer than three times shows no rhythm.
 constexpr size_t kMinRepeats = 3;
-// Of what the thread does, what the repeats must cover.
+// The steps must cover half of the time that the thread's ops span.
 constexpr double kMinCoverage = 0.5;
-// A last turn whose range is shorter than this share of the others lacks what
-// follows the range.
+// The last step has no next one to end at, so it ends with its range. Below
+// this share of the usual step, the rest of the step is missing and it is
+// dropped.
 constexpr double kWholeRepeat = 0.8;
-// Of the repeats, how many must show that a step begins anew.
+// Share of the steps that must begin with something new: a batch, an upload or
+// a backward pass.
 constexpr double kMinFreshFrac = 0.9;
 
-// "Iteration 17" and "iteration 18" are repeats of one range.
+// "Iteration 17" and "iteration 18" are two occurrences of one range.
 std::string WithoutNumbers(std::string_view name) {
   std::string text;
   for (char c : name) {
@@ -34,6 +38,8 @@ std::string WithoutNumbers(std::string_view name) {
   return text;
 }
 
+// Words that programs use for their steps, training or serving (vLLM's
+// "execute_...", "decode", "prefill"); parts of words match.
 bool NamesStep(std::string_view name) {
   static constexpr std::array<std::string_view, 11> kWords = {
       "step",    "iter",   "batch",   "request", "execute_", "generat",
@@ -43,7 +49,8 @@ bool NamesStep(std::string_view name) {
   });
 }
 
-// Times at which something of a new step happens, sorted.
+// When the thread gets a batch, uploads something or runs a backward node:
+// signs that a new step has begun. Sorted.
 std::vector<int64_t> StepStartTimes(const Trace& trace, RowId thread) {
   std::vector<int64_t> times;
   for (const Range& range : trace.ranges()) {
@@ -65,7 +72,7 @@ std::vector<int64_t> StepStartTimes(const Trace& trace, RowId thread) {
   return times;
 }
 
-// What the thread's ops span.
+// From the begin of the first op of the thread to the end of the last.
 Span ThreadSpan(const Trace& trace, RowId thread) {
   Span span;
   bool any = false;
@@ -78,14 +85,15 @@ Span ThreadSpan(const Trace& trace, RowId thread) {
   return span;
 }
 
+// The occurrences of one range.
 struct Repeats {
   std::string name;
   RangeKind kind = RangeKind::kUser;
   std::vector<Span> spans;  // without overlap, in time order
 };
 
-// Ranges of one name, and calls of one module; those inside an earlier one of
-// the name are left out.
+// Groups ranges by name, and calls of Python modules by module. An occurrence
+// inside an earlier one of the same name is left out.
 std::vector<Repeats> RepeatedRanges(const Trace& trace, RowId thread) {
   std::map<std::pair<RangeKind, std::string>, Repeats> by_name;
   const auto add = [&](RangeKind kind, std::string name, Span span) {
@@ -103,7 +111,8 @@ std::vector<Repeats> RepeatedRanges(const Trace& trace, RowId thread) {
         (range.kind == RangeKind::kCollective &&
          name.find("DataParallel") != std::string_view::npos);
     if (range.thread != thread || !may_be_step) continue;
-    // Layers are modules whose names differ by a number only.
+    // Numbers count steps in the names of the program's own ranges, but tell
+    // layers apart in the names of modules.
     add(range.kind,
         range.kind == RangeKind::kUser ? WithoutNumbers(name)
                                        : std::string(name),
@@ -128,7 +137,8 @@ std::vector<Repeats> RepeatedRanges(const Trace& trace, RowId thread) {
   return repeated;
 }
 
-// Inside the repeats of another repeated range.
+// True if the middle occurrence lies inside an occurrence of a range that
+// repeats no more often: a layer inside a model.
 bool IsNested(const Repeats& repeats, const std::vector<Repeats>& all) {
   return std::ranges::any_of(all, [&](const Repeats& outer) {
     if (&outer == &repeats || outer.spans.size() > repeats.spans.size()) {
@@ -143,6 +153,7 @@ bool IsNested(const Repeats& repeats, const std::vector<Repeats>& all) {
   });
 }
 
+// Steps from the begin of each occurrence to the begin of the next.
 std::vector<StepWindow> WindowsOf(const Repeats& repeats) {
   std::vector<double> lengths;
   std::vector<StepWindow> windows;
@@ -160,6 +171,8 @@ std::vector<StepWindow> WindowsOf(const Repeats& repeats) {
   return windows;
 }
 
+// True if the range may stand for a step: by its name, or because most of its
+// steps have a sign of a new one. Layers have neither.
 bool StartsNewStep(const Repeats& repeats,
                    const std::vector<StepWindow>& windows,
                    const std::vector<int64_t>& starts) {
@@ -190,7 +203,8 @@ InferredSteps BetweenRanges(const Trace& trace, RowId thread) {
         !StartsNewStep(repeats, windows, starts)) {
       continue;
     }
-    // Of several the one with the fewest repeats: the others are its parts.
+    // Of several candidates the one that occurs least is the whole step; the
+    // others are parts of it.
     if (!best.windows.empty() && best.windows.size() <= windows.size()) {
       continue;
     }
@@ -200,8 +214,8 @@ InferredSteps BetweenRanges(const Trace& trace, RowId thread) {
   return best;
 }
 
-// Updates of several optimizers that follow each other without a backward pass
-// between them are one.
+// Steps between the ends of optimizer updates. Updates without a backward pass
+// between them belong to one step: a model may have several optimizers.
 InferredSteps BetweenUpdates(const Trace& trace, RowId thread) {
   std::vector<Span> updates;
   for (const Range& range : trace.ranges()) {

@@ -6,16 +6,20 @@
 namespace stepscope {
 namespace {
 
-// As for warm-up.
+// Thresholds of our own choice. Times are multiples of the usual step's figure.
+// A step is slow at the same 1.2 times as for warm-up.
 constexpr double kSlowTimes = 1.2;
+// Of the time beyond the usual step, what one reason must explain.
 constexpr double kMinExplainedFrac = 0.5;
-constexpr int64_t kLargeCopyBytes = 16 << 20;
-constexpr double kUnusualTimes = 10;        // times the median step
-constexpr double kExtraForwardTimes = 1.5;  // times the usual forward work
+constexpr int64_t kLargeCopyBytes = 16 << 20;  // 16 MiB: a small model
+constexpr double kUnusualTimes = 10;           // times the median step
+constexpr double kExtraForwardTimes = 1.5;     // times the usual forward work
 constexpr double kSameBackwardTimes = 1.1;
 constexpr double kMaxNonTrainingFrac = 1.0 / 3;
+// With two steps nobody can tell which is the usual one.
 constexpr size_t kMinSteps = 3;
 
+// Time beyond the usual step; negative for a fast step.
 double ExcessNs(const StepFacts& step, const UsualStep& usual) {
   return static_cast<double>(step.length_ns) - usual.length_ns;
 }
@@ -38,7 +42,7 @@ bool IsCheckpoint(const StepFacts& step, const UsualStep& usual) {
   const double own = kMinExplainedFrac * ExcessNs(step, usual);
   if (static_cast<double>(step.gc_ns) >= own ||
       static_cast<double>(step.loading_ns) - usual.loading_ns >= own) {
-    return false;  // gc-pause, or a loader that starts again
+    return false;  // another rule reports a pause of these
   }
   const bool copies = step.to_host_bytes >= kLargeCopyBytes &&
                       static_cast<double>(step.to_host_bytes) >=
@@ -53,6 +57,7 @@ bool IsCheckpoint(const StepFacts& step, const UsualStep& usual) {
 bool IsValidation(const StepFacts& step, const UsualStep& usual) {
   const auto forward = static_cast<double>(step.forward);
   const auto backward = static_cast<double>(step.backward);
+  // A run that only infers has no backward pass anywhere.
   const bool trains = usual.backward > 0;
   if (trains && step.backward == 0 && step.forward > 0) return true;
   if (!IsSlow(step, usual)) return false;
@@ -85,6 +90,8 @@ void MarkNonTrainingSteps(const Trace& trace, const OpTree& tree,
         kind == StepKind::kValidation || kind == StepKind::kCheckpoint;
     kinds.push_back(kind);
   }
+  // What recurs in more than a third of the steps is how this run works, and a
+  // mean without it would not describe the run.
   if (non_training == 0 ||
       static_cast<double>(non_training) >
           kMaxNonTrainingFrac * static_cast<double>(facts.size())) {

@@ -14,6 +14,8 @@
 namespace stepscope {
 namespace {
 
+// Words in names of ranges, compared without case and as whole words. Collected
+// from public training scripts.
 constexpr std::array<std::string_view, 8> kLoggingWords = {
     "checkpoint", "save",        "logging", "log",
     "logger",     "tensorboard", "summary", "state_dict"};
@@ -23,7 +25,8 @@ constexpr std::array<std::string_view, 7> kValidationWords = {
     "validate", "validation", "validating", "valid",
     "eval",     "evaluate",   "evaluation"};
 
-// "save_checkpoint", "log metrics"; not "catalog" or "dialog".
+// True for "save_checkpoint" and "log metrics", false for "catalog" and
+// "dialog": no letter may touch the word.
 bool HasWord(std::string_view name, std::span<const std::string_view> words) {
   std::string lower(name);
   std::ranges::transform(lower, lower.begin(), [](unsigned char c) {
@@ -55,11 +58,13 @@ bool IsSaving(std::string_view name) {
   return IsSavingFrame(name) || HasWord(name, kSavingWords);
 }
 
+// Ranges that the program itself opened, as opposed to the framework.
 bool IsUserRange(const Range& range) {
   return range.kind == RangeKind::kUser || range.kind == RangeKind::kPhase ||
          range.kind == RangeKind::kNvtx;
 }
 
+// What a range's name says about its step; kUnknown until it is looked up.
 enum class NameMeaning : uint8_t { kUnknown, kNothing, kLogging, kValidation };
 NameMeaning MeaningOf(std::string_view name) {
   if (IsSavingFrame(name) || HasWord(name, kLoggingWords)) {
@@ -69,6 +74,7 @@ NameMeaning MeaningOf(std::string_view name) {
                                          : NameMeaning::kNothing;
 }
 
+// Fills in the facts of all steps, table by table.
 class Collector {
  public:
   Collector(const Trace& trace, const OpTree& tree, const Steps& steps)
@@ -84,13 +90,13 @@ class Collector {
   std::vector<StepFacts> All() {
     Written();
     Ranges();
-    Copies();  // after the ranges that they may lie in
+    Copies();  // needs logging_span from Ranges()
     Ops();
     return std::move(facts_);
   }
 
  private:
-  // nullptr outside the steps.
+  // The facts of the step whose host window contains `time_ns`, or nullptr.
   StepFacts* At(int64_t time_ns) {
     const auto after = std::ranges::upper_bound(
         steps_.windows, time_ns, {},
@@ -178,7 +184,8 @@ void Collector::Ranges() {
     if (frame.thread != steps_.thread) continue;
     NameMeaning& meaning = meaning_[frame.name];
     if (meaning == NameMeaning::kUnknown) {
-      // Names of the user's own functions are too free to believe.
+      // Functions may be called anything ("log_softmax"), so of Python frames
+      // only torch.save counts.
       meaning = IsSavingFrame(trace_.name(frame.name)) ? NameMeaning::kLogging
                                                        : NameMeaning::kNothing;
     }
@@ -200,7 +207,8 @@ void Collector::Ops() {
   }
 }
 
-// The bytes of all parameters; 0 if shapes were not recorded.
+// The bytes of all parameters; 0 if shapes were not recorded. The argument of
+// an AccumulateGrad node is the gradient, which has the parameter's size.
 int64_t ParameterBytes(const Trace& trace, const OpTree& tree,
                        const Steps& steps) {
   if (steps.steady.empty()) return 0;

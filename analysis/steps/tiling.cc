@@ -7,13 +7,18 @@
 namespace stepscope {
 namespace {
 
-// Work that starts later than this behind its launch waited for the device.
+// An activity that starts more than 10 us after its launch had to wait for the
+// device; launching on an idle device takes about 5 us.
 constexpr int64_t kQueuedNs = 10'000;
-// Steps are alike whose first launch differs by no more.
+// Two steps are alike if the times from their begin to their first launch
+// differ by at most 20 % or 0.5 ms. Our own choice: waiting for a batch differs
+// by more.
 constexpr double kAlikeFrac = 0.2, kAlikeNs = 500'000;
 
-// Device work from before the first step, where it was recorded: it began
-// before anything of the first step's own, and its launch is out of sight.
+// Returns the end of the last activity that belongs to the time before the
+// first step: one that begins before the step's own first activity and was
+// launched before the step, or whose launch was not recorded. host_begin_ns if
+// there is none.
 int64_t EarlierActivityEnd(const Trace& trace, int64_t host_begin_ns,
                            int64_t first_activity_ns) {
   int64_t end = host_begin_ns;
@@ -31,17 +36,18 @@ int64_t EarlierActivityEnd(const Trace& trace, int64_t host_begin_ns,
   return end;
 }
 
-// What a step launched.
+// The activities that a step launched.
 struct StepActivities {
-  int64_t last_ns = 0;  // end of the last work
+  int64_t last_ns = 0;  // end of the last activity
   int64_t begin_ns = std::numeric_limits<int64_t>::max();     // of the first
   int64_t launched_ns = std::numeric_limits<int64_t>::max();  // the same
   bool any() const { return last_ns > 0; }
 };
 
-// How far the device was behind the host when the first step began: as far as
-// before steps like it. Alike are steps that take as long to launch something,
-// which tells those that wait for a batch from the rest.
+// Estimates how far the device was behind the host when the first step began,
+// in ns: the median over the steps that are alike. Steps are compared by the
+// time until they first launch something, because the device catches up while
+// the host waits for a batch.
 double UsualLag(const std::vector<StepWindow>& windows,
                 const std::vector<StepActivities>& by_step) {
   const auto lag_behind = [&](size_t i) -> double {
@@ -67,9 +73,9 @@ double UsualLag(const std::vector<StepWindow>& windows,
   return lags.empty() ? lag_behind(0) : Median(std::move(lags));
 }
 
-// When the device turned to the first step: behind what is recorded of the step
-// before; else as far behind the host as it usually is. Where that reaches
-// beyond the first launch, the first work tells whether it had to queue.
+// When the device started on the first step: at the end of what is recorded of
+// the step before; otherwise as far behind the host as usual. If that is after
+// the first launch, the first activity shows whether it had to queue.
 int64_t FirstTileBegin(const Trace& trace,
                        const std::vector<StepWindow>& windows,
                        const std::vector<StepActivities>& by_step) {
