@@ -16,6 +16,8 @@
 namespace stepscope {
 namespace {
 
+// One per kernel of a collective. Exposed is what no other kernel of its device
+// overlaps.
 std::vector<Collective> FromKernels(const Trace& trace,
                                     const CollectiveCalls& calls) {
   std::vector<int8_t> known(trace.name_count(), -1);
@@ -48,7 +50,7 @@ std::vector<Collective> FromKernels(const Trace& trace,
     }
     calls.Describe(kernel.op, one);
     calls.MarkGradient(one);
-    compute_of[kernel.device];
+    compute_of[kernel.device];  // an entry per device with collectives
     found.push_back(one);
   }
   if (found.empty()) return found;
@@ -66,8 +68,9 @@ std::vector<Collective> FromKernels(const Trace& trace,
   return found;
 }
 
-// The call that put a range's work into the queue: the first of its kind that
-// no earlier range has taken.
+// Matches ranges on gloo's threads with the calls that queued them. gloo works
+// in order, so a range belongs to the first call of its kind that no earlier
+// range has taken.
 class CallQueue {
  public:
   explicit CallQueue(const Trace& trace) : trace_(trace) {
@@ -77,6 +80,7 @@ class CallQueue {
       calls_[CollectiveKindOf(name)].push_back(row);
     }
   }
+  // kNone if no call of that kind began before `ns`.
   RowId TakeBefore(CollectiveKind kind, int64_t ns) {
     std::deque<RowId>& calls = calls_[kind];
     if (calls.empty() || trace_.ops()[calls.front()].begin_ns > ns) {
@@ -92,8 +96,9 @@ class CallQueue {
   std::map<CollectiveKind, std::deque<RowId>> calls_;
 };
 
-// What the training thread waits during a collective is exposed. Where several
-// run at once, the first to begin owns the wait.
+// Sets exposed_ns to the time that the training thread waits during a
+// collective. Where several run at once, the wait counts for the one that began
+// first, so that no wait counts twice.
 void ExposeToHost(const Trace& trace, const OpTree& tree, const Steps& steps,
                   std::vector<Collective>& found) {
   if (found.empty() || steps.empty()) return;
@@ -114,6 +119,8 @@ void ExposeToHost(const Trace& trace, const OpTree& tree, const Steps& steps,
   }
 }
 
+// One per collective range of a CPU-only run. Ranges of DDP around whole passes
+// are no collectives.
 std::vector<Collective> FromRanges(const Trace& trace, const OpTree& tree,
                                    const Steps& steps,
                                    const CollectiveCalls& calls) {

@@ -15,24 +15,29 @@
 namespace stepscope {
 namespace {
 
+// As kQueuedLatencyNs in gaps.h: shorter gaps before queued activities are the
+// device's own latency, and shorter copy calls did not wait.
 constexpr int64_t kQueuedGapNs = 10'000;
 
 bool Has(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
+// An activity, and what launched it.
 struct Launched {
   Span span;
   RowId call = kNone;
   bool graph = false;
 };
 
-// What runs on one device, by kind and all together.
+// What runs on one device. The three lists are disjoint among each other:
+// compute covers communication, and both cover copies.
 struct DeviceRows {
   std::vector<Span> compute, communication, copy;
   std::vector<Launched> activities;  // sorted by begin
 };
 
+// The device with most activity time; overlapping activities count twice.
 int32_t BusiestDevice(const Trace& trace) {
   std::map<int32_t, int64_t> busy;
   for (const Kernel& row : trace.kernels()) {
@@ -94,7 +99,8 @@ DeviceRows RowsOf(const Trace& trace, int32_t device) {
   return rows;
 }
 
-// Host timelines of launching threads, with blocking and allocator calls.
+// The timelines of threads that launch, with blocking and allocator calls
+// marked in them. Made when first needed.
 class HostViews {
  public:
   HostViews(const Trace& trace, const OpTree& tree, RowId training, Span window)
@@ -105,8 +111,9 @@ class HostViews {
       kinds_.push_back(KindOf(trace.name(name)));
   }
 
-  // Adds what `thread` did in `span` to `split`. The autograd threads work for
-  // the training thread, so all of them share one view.
+  // Adds what `thread` did in `span` to `split`. kNone stands for the training
+  // thread. The autograd threads work while it waits in backward(), so they
+  // share its timeline.
   void Split(RowId thread, Span span, CauseTimes& split) {
     if (span.length() <= 0) return;
     if (thread == kNone || std::ranges::count(joined_, thread)) {
@@ -123,8 +130,9 @@ class HostViews {
          it != view.end() && it->begin_ns < span.end_ns; ++it) {
       const int64_t part = std::min(it->end_ns, span.end_ns) -
                            std::max(it->begin_ns, span.begin_ns);
-      // Ops that compute, or issue a collective, are the host's dispatching
-      // here; beside an op it is a wait for a collective of another thread.
+      // The device computes, so an op that "computes" on the host is
+      // dispatching, and so is one that issues a collective. Communication
+      // without an op is a wait for a collective of another thread.
       const bool issues =
           it->cause == Cause::kCompute ||
           (it->cause == Cause::kCommunication && it->op != kNone);
@@ -173,7 +181,7 @@ class HostViews {
     return views_[thread] = std::move(view);
   }
 
-  // A copy and the wait behind it in one op are one blocking copy.
+  // A copy and the synchronisation after it in one op are one blocking copy.
   bool InCopyOp(const RuntimeCall& call) const {
     if (call.op == kNone) return false;
     const std::string_view op = trace_.name(trace_.ops()[call.op].name);
@@ -190,16 +198,18 @@ class HostViews {
   std::unordered_map<RowId, std::vector<Segment>> views_;
 };
 
-// Shares out one stretch without device work that ends when `next` starts.
+// Splits `idle`, in which the device has no activity, by cause. `next` is the
+// activity that ends it; nullptr after the last one.
 void ShareOut(const Trace& trace, HostViews& hosts, Span idle,
               const Launched* next, CauseTimes& split) {
-  if (next == nullptr) {  // nothing follows: the host is all there is
+  if (next == nullptr) {  // only the host can explain it
     hosts.Split(kNone, idle, split);
     return;
   }
   if (next->call == kNone) {
     if (trace.runtime_calls().empty() && idle.length() > kQueuedGapNs) {
-      hosts.Split(kNone, idle, split);  // no calls in sight: as if it were late
+      // The file has no runtime calls at all: assume that the host was late.
+      hosts.Split(kNone, idle, split);
     } else {
       split[next->graph ? Cause::kGraphOpaque : Cause::kUnknown] +=
           idle.length();
@@ -207,6 +217,7 @@ void ShareOut(const Trace& trace, HostViews& hosts, Span idle,
     return;
   }
   const RuntimeCall& call = trace.runtime_calls()[next->call];
+  // Launched before the device ran dry: it was queued and waited.
   if (call.begin_ns <= idle.begin_ns) {
     const int64_t gap = next->span.begin_ns - idle.begin_ns;
     const Cause cause = gap <= kQueuedGapNs ? Cause::kKernelLatency
@@ -217,7 +228,8 @@ void ShareOut(const Trace& trace, HostViews& hosts, Span idle,
   }
   const int64_t launch = std::min(call.begin_ns, idle.end_ns);
   hosts.Split(call.thread, {idle.begin_ns, launch}, split);
-  // From the call to the start of the work: the call, then the device.
+  // From the begin of the call to that of the activity: first the call, then
+  // the device's latency.
   const Span late{launch, idle.end_ns};
   if (late.length() <= kQueuedGapNs) {
     split[Cause::kKernelLatency] += late.length();

@@ -10,12 +10,13 @@
 namespace stepscope {
 namespace {
 
+// An activity with its time, for sorting.
 struct Timed {
   Span span;
   ActivityRef activity;
 };
 
-// By name: is it a kernel of a collective?
+// Classifies each kernel name once: names are long and kernels are many.
 class CollectiveNames {
  public:
   explicit CollectiveNames(const Trace& trace)
@@ -87,6 +88,7 @@ std::vector<Gap> FindGaps(const Trace& trace, int32_t device,
           gap.launch_known && trace.runtime_calls()[call].begin_ns > dry;
       gaps.push_back(gap);
     }
+    // Activities of several streams overlap: the one that ends last counts.
     if (activities[i].span.end_ns >= dry) last = i;
   }
   return gaps;

@@ -44,6 +44,8 @@ bool IsCheckpoint(const StepFacts& step, const UsualStep& usual) {
       static_cast<double>(step.loading_ns) - usual.loading_ns >= own) {
     return false;  // another rule reports a pause of these
   }
+  // Both an amount that a model has and far more than the usual step, which may
+  // read back its loss or its samples.
   const bool copies = step.to_host_bytes >= kLargeCopyBytes &&
                       static_cast<double>(step.to_host_bytes) >=
                           kUnusualTimes * usual.to_host_bytes;
