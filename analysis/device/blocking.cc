@@ -11,7 +11,7 @@ namespace {
 // Issuing an asynchronous copy takes less than 10 us. A longer call waited, or
 // copied, before it returned.
 constexpr int64_t kLongCallNs = 10'000;
-// Host and device timestamps agree within 2 us after CUPTI's conversion.
+// Host and device timestamps are taken to agree within 2 us.
 constexpr int64_t kClockNs = 2'000;
 
 bool Has(std::string_view text, std::string_view part) {

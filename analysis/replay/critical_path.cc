@@ -11,9 +11,10 @@
 namespace stepscope {
 namespace {
 
+// Limits of the report: rows of the table, and slices per step in a drawing.
 constexpr size_t kMaxParts = 50;
-// How finely a step's path is drawn.
 constexpr size_t kSlicesPerStep = 500;
+// As kQueuedLatencyNs in gaps.h: a longer gap on a queue is a dependency.
 constexpr int64_t kQueuedGapNs = 10'000;
 
 bool Has(std::string_view text, std::string_view part) {
@@ -31,7 +32,7 @@ const DeviceWork& Row(const Trace& trace, ActivityRef ref) {
   }
 }
 
-// What a runtime call costs the host by itself.
+// The cause of a runtime call's own time on the host.
 Cause CauseOf(const Trace& trace, const HostNode& node) {
   const std::string_view name =
       trace.name(trace.runtime_calls()[node.call].name);
@@ -44,7 +45,9 @@ Cause CauseOf(const Trace& trace, const HostNode& node) {
              : Cause::kDispatch;
 }
 
-// Goes back from the end of the last step; pieces come out last first.
+// Walks back from the end of the last step to the begin of the first. At each
+// point it is either at an activity or at a host node, and asks what that had
+// to wait for.
 class Walk {
  public:
   Walk(const Trace& trace, const DeviceProgram& program)
@@ -72,14 +75,14 @@ class Walk {
   std::vector<uint32_t> before_;  // the activity before each on its stream
   std::vector<PathPiece> pieces_;
   int64_t now_ns_ = 0;
-  uint32_t activity_ =
-      kNoActivity;  // the path is at this activity; kNoActivity: at host_
+  // The walk is at this activity; at host_ if it is kNoActivity.
+  uint32_t activity_ = kNoActivity;
   uint32_t host_ = 0;
   bool launching_ = false;  // at host_ because of a launch in its call
   bool at_begin_ = false;
 };
 
-// The piece from `begin_ns` to where the path is now.
+// Adds the piece from `begin_ns` to the present point of the walk.
 void Walk::Add(int64_t begin_ns, PathPiece piece) {
   begin_ns = std::max(begin_ns, program_.windows.front().begin_ns);
   if (begin_ns >= now_ns_) return;
@@ -88,6 +91,7 @@ void Walk::Add(int64_t begin_ns, PathPiece piece) {
   now_ns_ = begin_ns;
 }
 
+// The last step ends with an activity or with the host.
 void Walk::Start() {
   now_ns_ = program_.windows.back().end_ns;
   for (uint32_t i = 0; i < program_.activities.size(); ++i) {
@@ -102,7 +106,8 @@ void Walk::Start() {
       {});
 }
 
-// What let the activity begin: its launch, its stream, or another stream.
+// Continues with what let the activity begin: the activity before it on its
+// stream, one on another stream, or its launch, whichever came last.
 void Walk::PassActivity() {
   const DeviceNode& activity = program_.activities[activity_];
   const DeviceWork& row = Row(trace_, activity.ref);
@@ -138,13 +143,15 @@ void Walk::PassActivity() {
   launching_ = true;
 }
 
+// Continues with the host node before this one, or, if the node's call waited,
+// with the activity that it waited for.
 void Walk::PassHost() {
   const HostNode& node = program_.hosts[host_];
   if (node.call != kNone && now_ns_ > node.gap.end_ns) {
     PathPiece piece{.cause = CauseOf(trace_, node),
                     .op = trace_.runtime_calls()[node.call].op,
                     .call = node.call};
-    // The call that launched a activity did not wait for it before it did.
+    // A call waits for an activity only after it has launched it.
     const int64_t waited =
         node.wait == NodeWait::kNothing || launching_
             ? INT64_MIN
@@ -173,7 +180,8 @@ std::vector<PathPiece> Walk::Back() {
   return std::move(pieces_);
 }
 
-// Host code on the path, told apart by what the thread did.
+// Splits host code on the path by what the thread did. `host` is the timeline
+// of the chain.
 std::vector<PathPiece> Refine(std::vector<PathPiece> path,
                               const std::vector<Segment>& host) {
   std::vector<PathPiece> refined;
@@ -193,7 +201,7 @@ std::vector<PathPiece> Refine(std::vector<PathPiece> path,
       part.span = {std::max(host[i].begin_ns, piece.span.begin_ns),
                    std::min(host[i].end_ns, end)};
       part.op = host[i].op;
-      // An op of a run with a GPU is busy launching.
+      // The device computes; an op on the host is busy launching.
       part.cause =
           host[i].cause == Cause::kCompute ? Cause::kDispatch : host[i].cause;
       if (part.span.length() > 0) refined.push_back(part);
@@ -204,6 +212,7 @@ std::vector<PathPiece> Refine(std::vector<PathPiece> path,
   return refined;
 }
 
+// The name to show: of the op, the call, or the activity; 0 if there is none.
 NameId NameOf(const Trace& trace, const PathPiece& piece) {
   if (piece.op != kNone) return trace.ops()[piece.op].name;
   if (piece.call != kNone) return trace.runtime_calls()[piece.call].name;
@@ -267,7 +276,7 @@ std::vector<PathSlice> DrawPath(const Trace& trace, const Steps& steps,
   size_t next = 0;
   for (int64_t begin = whole.begin_ns; begin < whole.end_ns; begin += width) {
     const int64_t end = std::min(begin + width, whole.end_ns);
-    // What takes most of this stretch stands for it.
+    // The cause that takes most of the slice represents it.
     std::array<int64_t, kCauses> ns{};
     std::array<const PathPiece*, kCauses> longest{};
     while (path[next].span.end_ns <= begin) ++next;
@@ -281,7 +290,7 @@ std::vector<PathSlice> DrawPath(const Trace& trace, const Steps& steps,
       }
     }
     const size_t most = std::ranges::max_element(ns) - ns.begin();
-    if (longest[most] == nullptr) continue;  // between steps that are left out
+    if (longest[most] == nullptr) continue;  // the path does not cover it
     const char* category = CauseKey(static_cast<Cause>(most));
     if (!slices.empty() && slices.back().category == category &&
         slices.back().end_ns == begin) {

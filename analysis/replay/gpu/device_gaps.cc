@@ -11,16 +11,18 @@
 namespace stepscope {
 namespace {
 
-// A longer pause between ops is the user's own code, not the framework's.
+// A pause of at most 50 us between ops is framework code; longer ones are the
+// program's own. Our own choice, as for CPU-only runs.
 constexpr int64_t kFrameworkGapNs = 50'000;
-// An op that launches nothing and takes longer computes on the host.
+// An op that launches nothing and takes more than 20 us computes on the host.
 constexpr int64_t kHostOpNs = 20'000;
-// Of the step, what waiting for workers must take to call them late.
+// Workers are too slow if the training thread waits for them for 5 % of the
+// step, where torch-tb-profiler and XProf also begin to report loading.
 constexpr double kMinLateFrac = 0.05;
-// What making one autograd node costs.
+// Typical host time to make one autograd node, in ns.
 constexpr float kNodeNs = 700;
 
-// By row of ops(): at or below one of these.
+// By row of ops(): true for these ops and all ops below them.
 std::vector<bool> Below(const Trace& trace, const ZeroGrad& zero_grad) {
   std::vector<bool> below(trace.ops().size());
   for (RowId row : zero_grad.zeroing) below[row] = true;
@@ -32,6 +34,7 @@ std::vector<bool> Below(const Trace& trace, const ZeroGrad& zero_grad) {
   return below;
 }
 
+// By row of ops(): true for ops that make runtime calls.
 std::vector<bool> Launching(const Trace& trace) {
   std::vector<bool> launching(trace.ops().size());
   for (const RuntimeCall& call : trace.runtime_calls()) {
@@ -52,9 +55,9 @@ RowId OpOf(const Trace& trace, ActivityRef ref) {
   return kNone;
 }
 
-// What a batch costs whoever makes it, from what the training thread shows: the
-// whole of making it, or, where workers made it and came late, their number
-// times the step.
+// Sets the time to make a batch. Without workers, the training thread shows it.
+// Workers that are too slow limit the step, so each of them takes the number of
+// workers times the step. Workers that are fast enough do not show their time.
 void MeasureLoading(const Trace& trace, DeviceProgram& program) {
   int64_t total = 0, batches = 0;
   for (int64_t ns : program.loader_ns) {
@@ -75,7 +78,8 @@ void MeasureLoading(const Trace& trace, DeviceProgram& program) {
   }
 }
 
-// Whether a piece of a segment is framework code that compiling would remove.
+// True if a piece of a segment is framework code, which compiling the model
+// would remove.
 bool IsFramework(const Segment& segment, int64_t piece_ns,
                  const std::vector<bool>& launching) {
   switch (segment.cause) {
@@ -169,7 +173,7 @@ void MeasureSteps(const Trace& trace, const Steps& steps,
         [](const StepWindow& window) { return window.host.end_ns; });
     if (step == steps.windows.end()) continue;
     if (node.gap.end_ns < steps.windows.front().host.begin_ns) continue;
-    // What a call does when its wait is over is the host's own time.
+    // After its wait, a call's time is the host's own.
     const int64_t waited =
         std::min(node.call_end_ns, program.activities[node.target].span.end_ns);
     const int64_t waits_from =

@@ -5,15 +5,16 @@
 namespace stepscope {
 namespace {
 
-// Launches that fit into a stream's queue before the host must wait.
+// The CUDA driver queues about 1024 launches per stream before a launch call
+// waits for room.
 constexpr uint32_t kQueueDepth = 1024;
 
-// Ends of the activities of one stream, of which the last `depth` are in the
-// queue.
+// The queue of one stream. It holds `depth` launches; an activity leaves it
+// when it ends.
 class Queue {
  public:
   explicit Queue(uint32_t depth) : ends_(depth) {}
-  // When there is room for one more.
+  // When the queue has room for one more launch.
   double room() const { return ends_[next_]; }
   void Push(double end) {
     ends_[next_] = end;
@@ -22,7 +23,7 @@ class Queue {
   }
   // Nothing starts before `until`.
   void Hold(double until) { free_ = std::max(free_, until); }
-  // When all is done.
+  // When everything in the queue is done.
   double free() const { return free_; }
 
  private:
@@ -31,6 +32,8 @@ class Queue {
   double free_ = 0;
 };
 
+// Walks through the host nodes once; activities get their times when they are
+// launched, because what they wait for was launched earlier.
 class Simulation {
  public:
   Simulation(const DeviceProgram& program, const EditedProgram& edited)
@@ -62,6 +65,8 @@ class Simulation {
   double step_begin_ = 0;
 };
 
+// Starts the activities of `node`: each begins after its launch, after the one
+// before it on its stream, and after what it waits for.
 void Simulation::Launch(const HostNode& node) {
   for (uint32_t i = node.first_activity;
        i < node.first_activity + node.activity_count; ++i) {
@@ -101,7 +106,9 @@ void Simulation::Launch(const HostNode& node) {
   }
 }
 
-// A activity that another stream's held up starts when that one lets it.
+// Returns by how many ns the activity begins after `ready` because the device
+// is shared. If the activity that held it is known, it begins when that one has
+// ended; at most as late as recorded.
 double Simulation::LateBy(const DeviceNode& activity, double ready) const {
   const double late = activity.extra_ns * edited_.contention;
   if (activity.held_by == kNoActivity) return late;
@@ -109,6 +116,7 @@ double Simulation::LateBy(const DeviceNode& activity, double ready) const {
                     late);
 }
 
+// The call returns once what it waits for is done.
 void Simulation::Return(const HostNode& node, uint32_t index) {
   const double returned = now_ + edited_.own_ns[index];
   now_ = returned;
@@ -127,8 +135,8 @@ void Simulation::EndStep(int32_t step, DeviceRun& run) {
   step_begin_ = end;
 }
 
-// The device is still busy with steps before the first, which are like it:
-// edits make them shorter, too.
+// When the first step begins, the device is still busy with the steps before
+// it. Edits shorten those as well, so the lag scales with the device time.
 void Simulation::BeginFirstStep() {
   step_begin_ = now_ + program_.first_lag_ns * edited_.contention;
   if (program_.first_lag_ns <= 0) return;

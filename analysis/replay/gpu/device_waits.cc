@@ -8,18 +8,20 @@
 namespace stepscope {
 namespace {
 
-// Rounding of files that hold whole microseconds, and of clocks.
+// Error of timestamps: files may hold whole microseconds, and the clocks of
+// host and device are converted.
 constexpr int64_t kRoundingNs = 2'000;
-// A call this short did not wait.
+// A call of at most 10 us did not wait.
 constexpr int64_t kShortCallNs = 10'000;
-// Of the time of a copy, what its call must last to be blocking.
+// A copy call blocks if it covers at least 80 % of the copy. Our own choice.
 constexpr double kMinHeldFrac = 0.8;
 
-// A launch this long did something else beside launching.
+// A launch call of more than 20 us did more than launch; 5 us are usual.
 constexpr int64_t kLongLaunchNs = 20'000;
-// What one takes where the recording has none that did not wait.
+// Time of a launch call if the recording has none that did not wait.
 constexpr int64_t kUsualLaunchNs = 5'000;
-// Works in flight of which a queue may be full. The driver's holds 1024.
+// With at least 500 activities in flight a queue may be full. The driver's
+// holds about 1024 launches, of which not all are recorded activities.
 constexpr uint32_t kFullQueue = 500;
 
 bool Has(std::string_view text, std::string_view part) {
@@ -35,7 +37,7 @@ bool MayBlock(const Copy& copy) {
   return !on_device && !pinned;
 }
 
-// What a launch takes the host: the median of those that do not wait.
+// Median time in ns of the launch calls that do not wait.
 int64_t UsualLaunchNs(const DeviceProgram& program) {
   std::vector<int64_t> lengths;
   for (const HostNode& node : program.hosts) {
@@ -63,6 +65,8 @@ const DeviceWork& Row(const Trace& trace, ActivityRef ref) {
   }
 }
 
+// Goes through the host nodes in time order and keeps track of what has been
+// launched so far: a call can only wait for that.
 class CallWaits {
  public:
   CallWaits(const Trace& trace, DeviceProgram& program)
@@ -144,13 +148,15 @@ class CallWaits {
     node.own_ns += node.before_ns;
   }
 
-  // The launched activity that ended last before the call returned.
+  // The launched activity that ended last before the call returned: the call
+  // returned because it ended.
   uint32_t LastDone(const HostNode& node) const {
     return by_end_.LastBy(node.call_end_ns + kRoundingNs,
                           [&](uint32_t i) { return i < launched_; });
   }
 
-  // The last activity of the stream that the recording names; else as above.
+  // The last activity of the stream that the recording says was waited for;
+  // LastDone() if it does not say.
   uint32_t LastOfStream(const HostNode& node) const {
     const auto sync = sync_of_call_.find(node.call);
     if (sync == sync_of_call_.end()) return LastDone(node);
@@ -167,7 +173,7 @@ class CallWaits {
     node.tail_ns = node.call_end_ns - std::max(activity.span.end_ns, called);
     double own = std::max(node.tail_ns, 0.0);
     if (node.activity_count > 0 && target >= node.first_activity) {
-      // What the call does before its copy, on a device that waits for it.
+      // The call's own time before its copy, while the device waits for it.
       own += std::max<int64_t>(
           0, activity.span.begin_ns - std::max(called, busy_until_));
     }

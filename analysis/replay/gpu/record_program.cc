@@ -15,7 +15,7 @@
 namespace stepscope {
 namespace {
 
-// A launch, or any other call, at its place in the order of the recording.
+// A runtime call, in the order of recording.
 struct Placed {
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
@@ -28,6 +28,7 @@ struct Loose {  // device rows of all tables, by launch
   const DeviceWork* activity = nullptr;
 };
 
+// Makes a program step by step; the functions run in the order of Build().
 class Builder {
  public:
   Builder(const Trace& trace, const ReplayWindow& window,
@@ -49,7 +50,7 @@ class Builder {
   void CollectActivities();
   void ChooseThreads();
   std::vector<Placed> Calls() const;
-  // When it began, if that is not known.
+  // When it was launched; when it began, if the launch was not recorded.
   int64_t LaunchedNs(const DeviceWork& activity) const {
     return activity.call == kNone
                ? activity.begin_ns
@@ -79,10 +80,11 @@ void Builder::CollectActivities() {
   add(trace_.kernels(), ActivityTable::kKernel);
   add(trace_.copies(), ActivityTable::kCopy);
   add(trace_.memsets(), ActivityTable::kMemset);
-  // From the first launch on: its activity may still run when the steps begin.
+  // The window begins with the first step, or with an earlier launch whose
+  // activity may still run then.
   window_ = {steps_.windows.front().host.begin_ns,
              steps_.windows.back().host.end_ns};
-  // Of what was launched earlier, that which still runs.
+  // Include earlier launches whose activities run into the steps.
   for (const Loose& loose : loose_) {
     if (loose.activity->end_ns > window_.begin_ns) {
       from_ns_ = std::min(from_ns_, LaunchedNs(*loose.activity));
@@ -98,8 +100,8 @@ void Builder::CollectActivities() {
   }
 }
 
-// The training thread and the autograd threads; without a training thread the
-// one that launches most.
+// The chain consists of the training thread and the autograd threads. If the
+// training thread is unknown, it is the one that launches most.
 void Builder::ChooseThreads() {
   RowId training = steps_.thread;
   if (training == kNone) {
@@ -140,8 +142,8 @@ std::vector<Placed> Builder::Calls() const {
   return calls;
 }
 
-// One node per call of the chain. A call inside another one, and a launch of a
-// foreign thread during a call, belong to that call's node.
+// Makes one node per call of the chain. A call inside another call, and a
+// launch by another thread during a call, belong to that call's node.
 void Builder::MakeHosts(const std::vector<Placed>& calls) {
   program_.node_of_call.assign(trace_.runtime_calls().size(), kNoActivity);
   std::vector<HostNode>& hosts = program_.hosts;
@@ -163,7 +165,8 @@ void Builder::MakeHosts(const std::vector<Placed>& calls) {
     program_.node_of_call[call.call] = hosts.size();
     hosts.push_back(node);
   }
-  // What follows the last call, were it nothing: steps end there.
+  // A node for the time after the last call, even if it is empty: a step must
+  // end at a node.
   now = std::max(now, window_.end_ns);
   hosts.push_back(
       {.gap = {hosts.empty() ? window_.begin_ns : hosts.back().call_end_ns,
@@ -171,7 +174,8 @@ void Builder::MakeHosts(const std::vector<Placed>& calls) {
        .call_end_ns = now});
 }
 
-// Loader ranges of the training thread, without overlap.
+// The loader ranges of the training thread, disjoint. Waits for the first batch
+// of a validation pass are left out, because no worker can shorten them.
 std::vector<Claim> Builder::LoaderClaims() const {
   std::vector<Claim> claims;
   const bool any_loader = std::ranges::any_of(
@@ -190,8 +194,8 @@ std::vector<Claim> Builder::LoaderClaims() const {
   return Disjoint(std::move(claims));
 }
 
-// Cuts gaps where a loader range begins or ends and where a step ends, so that
-// each gap is of one kind. node_of_call moves along.
+// Splits nodes where a loader range begins or ends and where a step ends, so
+// that each gap lies in one range and one step. Updates node_of_call.
 void Builder::CutAtMarks() {
   const std::vector<Claim> claims = LoaderClaims();
   std::vector<std::pair<int64_t, int32_t>> marks;  // time, step that ends

@@ -1,4 +1,6 @@
-// FindStreamWaits(): what holds the start of a device activity up.
+// FindStreamWaits(): why each activity began when it did. Every start is
+// explained by its launch, its stream, a wait for another stream, or other
+// activities that used the device; what remains is left out of the program.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,15 +14,16 @@
 namespace stepscope {
 namespace {
 
-// Rounding of files that hold whole microseconds.
+// Error of timestamps in files that hold whole microseconds.
 constexpr int64_t kRoundingNs = 1'000;
-// From one kernel to the next on queued activity (rules.md 2.3).
+// As in device/gaps.h: time from one queued kernel to the next, at most.
 constexpr int64_t kQueuedLatencyNs = 10'000;
-// Launching on an idle device where the run itself shows none.
+// Time from a launch to the start on an idle device, if the run shows none.
 constexpr double kUsualLatencyNs = 5'000;
 
-// What lasts longer is queueing behind something that was not recorded.
+// A longer time is not latency but queueing behind unrecorded activities.
 constexpr double kMaxLatencyNs = 50'000;
+// With fewer samples a median is not used.
 constexpr size_t kMinSamples = 4;
 
 class StreamWaits {
@@ -58,8 +61,10 @@ class StreamWaits {
   std::vector<std::vector<uint32_t>> by_stream_;  // activities that compute
 };
 
-// A wait put into a stream since the last launch to it: for the activity of
-// another stream that ended last before the next one there began.
+// If a wait (cudaStreamWaitEvent) was put into a stream since the last launch
+// to it, the next activity waits for an activity of another stream. Recordings
+// do not name it: it is taken to be the one that ended last before the activity
+// began, among those launched before the wait.
 void StreamWaits::FindEdges() {
   std::vector<int64_t> last_launch(program_.streams, -1);
   int64_t last_wait = -1;
@@ -89,7 +94,7 @@ void StreamWaits::FindEdges() {
   }
 }
 
-// What launching takes on an idle device, by table.
+// Median time in ns from launch to start on an idle device, by table.
 std::array<double, 3> StreamWaits::TypicalLatencies() const {
   std::array<std::vector<double>, 3> delays;
   std::vector<int64_t> free(program_.streams);
@@ -111,7 +116,7 @@ std::array<double, 3> StreamWaits::TypicalLatencies() const {
   return typical;
 }
 
-// When the last of its edges let the activity go.
+// When the activity could begin according to its edges, in recorded time.
 int64_t StreamWaits::LastEdge(const DeviceNode& activity,
                               int64_t free_ns) const {
   int64_t ready = std::max(Launched(activity), free_ns);
@@ -122,14 +127,15 @@ int64_t StreamWaits::LastEdge(const DeviceNode& activity,
   return std::min(ready, activity.span.begin_ns);
 }
 
-// What ran on another stream when the activity began at last, or had just
-// ended. Collectives hold few of the device's units.
+// Finds the activity of another stream that kept this one waiting: it was
+// running, or had just ended, when this one began. Collectives do not count,
+// because they use few of the device's multiprocessors.
 void StreamWaits::FindHolder(DeviceNode& activity) const {
   const std::vector<DeviceNode>& activities = program_.activities;
   const int64_t begin = activity.span.begin_ns;
   const auto index = static_cast<uint32_t>(&activity - activities.data());
   for (const std::vector<uint32_t>& queue : by_stream_) {
-    // In the order of launching, which is that of running.
+    // Activities of one stream run in the order of launching.
     auto it = std::ranges::lower_bound(queue, index);
     while (it != queue.begin() && activities[*(it - 1)].span.begin_ns >= begin)
       --it;
@@ -174,16 +180,17 @@ void StreamWaits::FindStarts() {
 
     double latency = std::max(
         2 * typical[static_cast<size_t>(activity.ref.table)], kUsualLatencyNs);
-    // On a device that waits for it, its call is part of its latency.
+    // On an idle device, the launch call is part of the latency.
     if (ready == launched) latency += host.call_end_ns - host.gap.end_ns;
     activity.latency_ns = std::min<double>(begin - launched, latency);
     const int64_t late =
         begin -
         std::max<int64_t>(ready, launched + std::llround(activity.latency_ns));
     if (late <= 0) continue;
-    // Other streams kept the device busy, or it is the time from one kernel to
-    // the next. Anything else is a dependency that nobody recorded: the replay
-    // does not know it, and its check must show that.
+    // The activity began later than its edges explain. If other streams kept
+    // the device busy meanwhile, that explains it. The rest is a dependency
+    // that was not recorded; it is left out, so that the check of the unchanged
+    // replay fails instead of hiding it.
     activity.extra_ns = std::min<int64_t>(
         late, LengthIn(busy, {begin - late, begin}) + kQueuedLatencyNs);
     if (activity.extra_ns > kQueuedLatencyNs) FindHolder(activity);
