@@ -10,6 +10,7 @@
 namespace stepscope {
 namespace {
 
+// The allocator's statistics, which live recordings sample.
 void FromSamples(const AnalysisContext& context, DeviceMemoryUse& use) {
   double first_reserved = -1;
   for (const DeviceSample& sample : context.trace.device_samples()) {
@@ -31,13 +32,15 @@ void FromSamples(const AnalysisContext& context, DeviceMemoryUse& use) {
   }
 }
 
+// Allocation events with totals, as profile_memory records them.
 void FromEvents(const AnalysisContext& context, DeviceMemoryUse& use) {
   int64_t now = -1, first_reserved = -1;
   size_t step = 0;
   const int32_t device = MemoryDevice(context.trace, context.ledger->device);
   for (const Allocation& row : context.trace.allocations()) {
     if (row.device_type == 0 || row.device != device) continue;
-    // What was in use when the step began.
+    // At the begin of a step, parameters and optimizer state are in use, but no
+    // activations.
     while (step < context.steps.windows.size() &&
            context.steps.windows[step].host.begin_ns <= row.time_ns) {
       if (now >= 0 && (use.held < 0 || now < use.held)) {
@@ -61,9 +64,10 @@ void FromEvents(const AnalysisContext& context, DeviceMemoryUse& use) {
   }
 }
 
-// The allocator empties its cache in one op only when a request failed: the
-// driver's release, then another allocation. A convolution that tries its
-// algorithms (cudnn.benchmark) empties it, too.
+// Counts failed requests by their pattern: within one op, the allocator
+// releases memory to the driver and then allocates again only if a request
+// failed. Ops of convolutions do not count, because trying algorithms
+// (cudnn.benchmark) empties the cache, too.
 void FromCalls(const AnalysisContext& context, DeviceMemoryUse& use) {
   if (use.retries > 0 || context.steps.empty()) return;
   const int64_t begin = context.steps.windows.front().host.begin_ns;

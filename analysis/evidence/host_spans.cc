@@ -9,6 +9,7 @@
 namespace stepscope {
 namespace {
 
+// True if the host window of a step of kind kSteady contains `ns`.
 bool InSteadyStep(const AnalysisContext& context, int64_t ns) {
   const auto& windows = context.steps.windows;
   const auto after = std::ranges::upper_bound(
@@ -42,6 +43,8 @@ std::vector<HostSpan> SpansNamed(const AnalysisContext& context,
   std::ranges::stable_sort(spans, {}, [](const HostSpan& one) {
     return std::pair(one.span.begin_ns, -one.span.end_ns);
   });
+  // Outer spans come first, so one that begins before the end of the last one
+  // of its thread lies inside it.
   std::map<RowId, int64_t> ends;
   std::erase_if(spans, [&](const HostSpan& one) {
     int64_t& end = ends.try_emplace(one.thread, INT64_MIN).first->second;

@@ -14,7 +14,9 @@
 namespace stepscope {
 namespace {
 
+// Each try is a simulation; more than 32 further workers seldom pay.
 constexpr int kWorkersToTry = 32;
+// A stack of fewer tensors may be something else than a batch of samples.
 constexpr size_t kSamplesToCollate = 4;
 
 bool IsAnyOf(std::string_view name,
@@ -22,8 +24,8 @@ bool IsAnyOf(std::string_view name,
   return std::ranges::find(names, name) != names.end();
 }
 
-// The stacks that gradients flow back through: these are parameters or
-// activations, put together by the model.
+// The stack ops with a backward node: gradients flow through them, so they
+// stack parameters or activations, not samples.
 std::unordered_set<RowId> StacksOfModel(const Trace& trace) {
   std::unordered_set<RowId> stacks;
   for (const Op& op : trace.ops()) {
@@ -35,7 +37,8 @@ std::unordered_set<RowId> StacksOfModel(const Trace& trace) {
   return stacks;
 }
 
-// Decodes or collates: puts samples together, or casts bytes.
+// True for ops that decode or collate: they wrap a buffer, stack samples, or
+// cast bytes to numbers.
 bool MakesBatches(const Trace& trace, RowId op,
                   const std::unordered_set<RowId>& stacks_of_model) {
   const std::string_view name = trace.name(trace.ops()[op].name);
@@ -46,7 +49,7 @@ bool MakesBatches(const Trace& trace, RowId op,
     if (inputs == kNone) return name == "aten::stack";
     const std::vector<Argument>& arguments =
         trace.op_inputs()[inputs].arguments;
-    // Lists whose elements were not recorded are believed.
+    // Without recorded elements the list may be a batch.
     return name == "aten::stack" &&
            (arguments.empty() || arguments[0].elements.empty() ||
             arguments[0].elements.size() >= kSamplesToCollate);
@@ -104,7 +107,7 @@ Collation FindCollation(const AnalysisContext& context) {
       continue;
     }
     if (MakesBatches(trace, row, stacks_of_model))
-      return collation;  // by a worker
+      return collation;  // made by a worker
   }
   std::vector<Span> idle;
   for (const Gap& gap : context.waits.idle) idle.push_back(gap.idle);
@@ -119,7 +122,7 @@ Collation FindCollation(const AnalysisContext& context) {
     });
     for (; it != rows.end() && trace.ops()[*it].begin_ns < host.end_ns; ++it) {
       const Op& op = trace.ops()[*it];
-      // The model begins: what it stacks is no batch.
+      // The model begins here; what it stacks is no batch.
       if (context.tree.traits(*it).matmul) break;
       if (launches[*it] && stretch.end_ns != 0) break;  // the batch is sent
       if (launches[*it] || !MakesBatches(trace, *it, stacks_of_model)) {
@@ -160,7 +163,8 @@ std::vector<Edit> WorkerEdits(const AnalysisContext& context, int from,
       edits.push_back({.workers = workers, .threads = left});
     }
   }
-  // A later one must be better by 1 % to be worth its worker.
+  // Another worker must make the step at least 1 % shorter to be worth its
+  // memory.
   size_t best = 0;
   for (size_t i = 1; i < edits.size(); ++i) {
     if (context.replay.StepNs(edits[i]) <

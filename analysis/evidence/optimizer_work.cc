@@ -13,8 +13,8 @@
 namespace stepscope {
 namespace {
 
-// Parameters without a gradient are not updated; others have scalars beside
-// them.
+// Counts of updates may differ from that of parameters by 10 %: parameters
+// without a gradient are not updated, and some ops also update scalars.
 constexpr double kSameCount = 0.1;
 
 // Calls of one op in the optimizer's steps, and the bytes of the tensors they
@@ -40,9 +40,10 @@ void CountOps(const AnalysisContext& context, OptimizerWork& work) {
   }
 }
 
-// A fused step reads the parameter, its gradient and its state once and writes
-// all but the gradient. Momentum shows as a product, a second moment as a root
-// or as products of three.
+// Number of tensors per parameter that a fused optimizer moves. It reads the
+// parameter, its gradient and its state, and writes all but the gradient: 3 for
+// plain SGD, 5 with momentum, 7 with a second moment as in Adam. The recorded
+// ops show which: momentum needs a product, a second moment a root or addcmul.
 double FusedTensors(const std::map<std::string_view, Updates>& by_name) {
   bool momentum = false, second_moment = false;
   for (const auto& [name, updates] : by_name) {
@@ -54,6 +55,7 @@ double FusedTensors(const std::map<std::string_view, Updates>& by_name) {
   return second_moment ? 7 : momentum ? 5 : 3;
 }
 
+// See OptimizerWork::fused_traffic.
 double FusedTraffic(const AnalysisContext& context, const OptimizerWork& work) {
   std::map<std::string_view, Updates> by_name;
   double moved = 0;
@@ -71,7 +73,8 @@ double FusedTraffic(const AnalysisContext& context, const OptimizerWork& work) {
     updates.bytes += static_cast<double>(
         BytesOf(context.trace, TensorArgument(context.trace, row, 0)));
   }
-  // The parameters' bytes, by an op that takes each of them equally often.
+  // The size of all parameters follows from an op that is called the same
+  // number of times for each of them.
   const double parameters =
       work.parameters * static_cast<double>(context.steps.steady.size());
   double bytes = 0, nearest = 1e300;

@@ -9,10 +9,12 @@
 namespace stepscope {
 namespace {
 
-constexpr double kHostShare = 0.3;  // of the step, where the host sets the pace
+// The host limits the step if it takes 30 % of it (CPU-only runs: framework and
+// program code; runs with a GPU: the device is idle that long). Our own choice.
+constexpr double kHostShare = 0.3;
 
-// Time in `window` that the training thread did not spend waiting for batches
-// or for the device.
+// Time in `window`, in ns, in which the training thread waits neither for
+// batches nor for the device.
 int64_t HostNs(const AnalysisContext& context, Span window) {
   std::vector<Span> waits;
   for (const Range& range : context.trace.ranges()) {
@@ -32,7 +34,7 @@ int64_t HostNs(const AnalysisContext& context, Span window) {
   return window.length() - LengthIn(Merge(std::move(waits)), window);
 }
 
-// Whether the host sets the pace, so that recording it lengthens the step.
+// True if the host limits the step, so that the cost of recording lengthens it.
 bool HostSetsPace(const AnalysisContext& context) {
   if (!context.has_gpu) {
     return context.MeanNs(Cause::kDispatch) + context.MeanNs(Cause::kHostCode) >
@@ -41,8 +43,8 @@ bool HostSetsPace(const AnalysisContext& context) {
   return DeviceBusyNs(context) < (1 - kHostShare) * context.step_ns();
 }
 
-// Mean per steady step, of what the profiler and the driver took for
-// themselves. Loading kernels happens without a profiler, too.
+// Mean time per steady step of overhead records. Loading of kernels is left
+// out, because it happens without a profiler, too.
 double OverheadNs(const AnalysisContext& context) {
   std::vector<Span> spans;
   for (const Overhead& row : context.trace.overheads()) {

@@ -7,7 +7,8 @@
 namespace stepscope {
 namespace {
 
-// This many reads of one value in a row are a tensor being printed.
+// Printing a tensor reads its elements one by one, in a loop without other
+// work: at least 20 reads with pauses below 0.2 ms. Our own choice.
 constexpr int kPrintBurst = 20;
 constexpr int64_t kPrintPauseNs = 200'000;
 
@@ -23,6 +24,7 @@ std::string_view NameOf(const Trace& trace, RowId op) {
   return op == kNone ? std::string_view() : trace.name(trace.ops()[op].name);
 }
 
+// The innermost op with a known purpose decides; item() alone is a scalar read.
 ReadKind KindOf(const AnalysisContext& context, const HostWait& wait) {
   ReadKind kind =
       wait.kind == WaitKind::kInOp ? ReadKind::kShape : ReadKind::kCopy;
@@ -46,7 +48,7 @@ ReadKind KindOf(const AnalysisContext& context, const HostWait& wait) {
   return kind;
 }
 
-// Marks runs of many reads close together: a tensor is printed element-wise.
+// Marks runs of many reads close together as printing.
 void MarkPrinting(const std::vector<HostWait>& waits,
                   std::vector<ReadKind>& kinds) {
   for (size_t i = 0; i < waits.size();) {
@@ -94,7 +96,8 @@ class ClipWaits {
     std::ranges::sort(optimizers_);
   }
 
-  // Norm ops before the wait are added to norms().
+  // Returns why the wait belongs to clipping, if it does. Adds the norm ops
+  // before the wait to norms().
   Cause Of(const HostWait& wait) {
     if (wait.kind != WaitKind::kToHost || wait.op == kNone ||
         !IsAnyOf(
@@ -108,13 +111,15 @@ class ClipWaits {
     const int64_t since = std::prev(after)->end_ns;
     const auto step = std::ranges::upper_bound(optimizers_, since);
     if (step != optimizers_.end() && *step < wait.span.begin_ns) {
-      return Cause::kNone;  // the optimizer has begun: somebody reads a metric
+      return Cause::kNone;  // after the update: the program reads a metric
     }
     return CauseSince(wait, since);
   }
   int64_t norms() const { return norms_; }
 
  private:
+  // Looks back from the wait to the end of the backward pass. An update of a
+  // parameter in between means that an unnamed optimizer has begun.
   Cause CauseSince(const HostWait& wait, int64_t since) {
     const auto rows = context_.tree.of_thread(wait.thread);
     auto it = std::ranges::upper_bound(

@@ -21,8 +21,8 @@ constexpr double kBest = 0.95;
 // elementwise op.
 constexpr double kUsualBytesPerNs = 10;
 // oneDNN reorders weights into the layout of its kernel, and their gradients
-// back, in memory that it allocates for each call. The first touch of a page
-// costs about three times the traffic (measured in a virtual machine).
+// back, in memory that it allocates for each call. Touching
+// new pages makes that about three times as slow as streaming.
 constexpr double kFreshMemory = 3;
 // How often the weights pass through memory.
 constexpr double kForwardPasses = 3;   // read, write reordered, read
