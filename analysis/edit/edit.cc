@@ -26,6 +26,7 @@ Edit Combine(const Edit& a, const Edit& b) {
   both.drop_anomaly |= b.drop_anomaly;
   if (b.fused_update >= 0) both.fused_update = b.fused_update;
   if (b.dispatch_ns >= 0) both.dispatch_ns = b.dispatch_ns;
+  // Lists are united, so that edits of several findings add up.
   Union(both.no_wait, b.no_wait);
   Union(both.side_stream, b.side_stream);
   Union(both.overlapped, b.overlapped);

@@ -61,6 +61,7 @@ bool IsFramework(std::string_view frame) {
 Nesting::Nesting(std::vector<std::vector<Row>> by_thread)
     : rows_(std::move(by_thread)), parents_(rows_.size()) {
   for (size_t thread = 0; thread < rows_.size(); ++thread) {
+    // The innermost row that is still open; its ancestors are its parents_.
     uint32_t open = kNone;
     for (uint32_t i = 0; i < rows_[thread].size(); ++i) {
       while (open != kNone && rows_[thread][open].span.end_ns <=
@@ -120,6 +121,7 @@ std::string CallSites::Source(RowId thread, int64_t time_ns, RowId op) const {
       }
     }
   }
+  // No op has a stack; Python frames may have been recorded as events instead.
   if (trace_.python_frames().empty()) return "";
   if (!frames_) {
     frames_.emplace(ByThread(trace_, trace_.python_frames(),

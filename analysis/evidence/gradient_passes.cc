@@ -16,6 +16,8 @@ double BestOf(const std::vector<Collective>& collectives, int32_t world_size,
               int64_t least_bytes) {
   double best = 0;
   for (const Collective& one : collectives) {
+    // The recorded time includes waiting for other ranks; the best one waited
+    // least.
     const int32_t ranks = one.group_size > 0 ? one.group_size : world_size;
     if (one.bytes < least_bytes || one.moved.length() <= 0) continue;
     best = std::max(best, one.bytes * BusFactor(one.kind, ranks) /
@@ -119,6 +121,8 @@ std::vector<GradientPass> FindGradientPasses(
     const Collective& one = collectives[i];
     const int64_t ns = one.issued.begin_ns;
     const int64_t forwards_before = Before(forwards, ns);
+    // Passes between the same two updates accumulate gradients. Without updates
+    // in the recording, each step is taken for one.
     const int64_t update =
         updates.empty() ? static_cast<int64_t>(one.step) : Before(updates, ns);
     if (passes.empty() || passes.back().step != one.step ||

@@ -24,6 +24,7 @@ bool InSteadyStep(const AnalysisContext& context, int64_t ns) {
 std::vector<HostSpan> SpansNamed(const AnalysisContext& context,
                                  std::string_view part) {
   const Trace& trace = context.trace;
+  // Names are few, rows are many: match names once.
   std::unordered_set<NameId> names;
   for (NameId name = 0; name < trace.name_count(); ++name) {
     if (trace.name(name).find(part) != std::string_view::npos) {

@@ -96,6 +96,8 @@ Collation FindCollation(const AnalysisContext& context) {
   if (context.steps.thread == kNone || context.steps.empty()) return collation;
   const std::vector<bool> launches = OpsThatLaunch(trace);
   const std::unordered_set<RowId> stacks_of_model = StacksOfModel(trace);
+  // If another thread makes batches, it is a worker, and what the training
+  // thread stacks is something else.
   std::vector<bool> backward(trace.threads().size());
   for (RowId row : AutogradThreads(trace, context.steps.thread)) {
     backward[row] = true;

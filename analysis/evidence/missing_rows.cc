@@ -44,7 +44,8 @@ std::string SignsOfGpu(const Trace& trace) {
 }
 
 int64_t ActivitiesLaunchedBefore(const Trace& trace, int32_t device) {
-  std::map<int64_t, int64_t> first_launched;  // by stream
+  // By stream: the begin of its first activity with a recorded launch.
+  std::map<int64_t, int64_t> first_launched;
   const auto each = [&](const auto& visit) {
     const auto rows = [&](const auto& table) {
       for (const DeviceWork& work : table) {

@@ -31,6 +31,7 @@ void CountOps(const AnalysisContext& context, OptimizerWork& work) {
     const Op& op = context.trace.ops()[row];
     if (!LiesIn(work.spans, op.begin_ns)) continue;
     const std::string_view name = context.trace.name(op.name);
+    // A CPU-only run counts ops, a run with a GPU launches.
     if (name.starts_with("aten::_foreach_") ||
         name.starts_with("aten::_fused_")) {
       work.grouped = true;
@@ -66,7 +67,7 @@ double FusedTraffic(const AnalysisContext& context, const OptimizerWork& work) {
     const std::string_view name = context.trace.name(op.name);
     if (!IsUpdate(name)) continue;
     const double bytes = CostOf(context.trace, row).bytes;
-    if (bytes <= 0) continue;  // scalars, counters
+    if (bytes <= 0) continue;  // scalars and step counters
     moved += bytes;
     Updates& updates = by_name[name];
     ++updates.calls;
@@ -86,6 +87,7 @@ double FusedTraffic(const AnalysisContext& context, const OptimizerWork& work) {
     nearest = off;
     bytes = updates.bytes / times;
   }
+  // Without an op that fits the number of parameters, their size is unknown.
   if (moved <= 0 || nearest > kSameCount * parameters) return -1;
   return std::min(1.0, FusedTensors(by_name) * bytes / moved);
 }

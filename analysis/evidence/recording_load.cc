@@ -40,6 +40,7 @@ bool HostSetsPace(const AnalysisContext& context) {
     return context.MeanNs(Cause::kDispatch) + context.MeanNs(Cause::kHostCode) >
            kHostShare * context.step_ns();
   }
+  // A busy device hides what recording costs the host.
   return DeviceBusyNs(context) < (1 - kHostShare) * context.step_ns();
 }
 

@@ -57,6 +57,7 @@ std::vector<Upload> FindUploads(const AnalysisContext& context) {
     if (context.waits.all[i].copy != kNone)
       wait_of[context.waits.all[i].copy] = i;
   }
+  // The streams that run kernels, by device.
   std::set<std::pair<int32_t, int64_t>> compute;
   for (const Kernel& kernel : trace.kernels()) {
     compute.insert({kernel.device, kernel.stream});
@@ -68,6 +69,7 @@ std::vector<Upload> FindUploads(const AnalysisContext& context) {
   for (RowId row = 0; row < trace.copies().size(); ++row) {
     const Copy& copy = trace.copies()[row];
     if (!IsUpload(copy) || copy.device != device) continue;
+    // A copy belongs to the step that issued it, not to the one it runs in.
     const int64_t asked = copy.call == kNone
                               ? copy.begin_ns
                               : trace.runtime_calls()[copy.call].begin_ns;
@@ -104,6 +106,7 @@ UploadSums SumUploads(const AnalysisContext& context,
     sums.copy_ns += share * static_cast<double>(copy.end_ns - copy.begin_ns);
     sums.exposed_ns += share * static_cast<double>(upload.exposed_ns);
     if (upload.wait == SIZE_MAX) continue;
+    // The copy itself holds the host only once it has begun.
     const HostWait& wait = context.waits.all[upload.wait];
     sums.queued_ns += share * static_cast<double>(wait.queued_ns);
     sums.held_ns +=

@@ -103,6 +103,8 @@ CauseTimes SplitOnHost(const Trace& trace, const std::vector<Segment>& timeline,
     }
   }
   if (op_cost_ns > 0) {
+    // Callbacks run around ops, so their cost lies in the framework's time
+    // first.
     int64_t cost = std::llround(ops * op_cost_ns);
     for (Cause cause : {Cause::kDispatch, Cause::kHostCode}) {
       const int64_t moved = std::min(cost, split[cause]);

@@ -131,7 +131,7 @@ std::vector<Claim> Disjoint(std::vector<Claim> claims) {
 }
 
 std::vector<RowId> AutogradThreads(const Trace& trace, RowId thread) {
-  std::vector<bool> runs(trace.threads().size());
+  std::vector<bool> runs(trace.threads().size());  // by thread: backward nodes
   for (const Op& op : trace.ops()) {
     if (op.kind == OpKind::kBackward && op.thread != kNone) {
       runs[op.thread] = true;
@@ -150,6 +150,8 @@ std::vector<Segment> HostTimeline(const Trace& trace, const OpTree& tree,
   std::vector<Segment> segments = OpSegments(trace, tree, thread, window);
   std::vector<bool> ours(trace.threads().size());
   ours[thread] = true;
+  // Several autograd threads (one per device) rarely overlap; the first one
+  // wins.
   for (RowId other : AutogradThreads(trace, thread)) {
     ours[other] = true;
     segments = FillGaps(segments, OpSegments(trace, tree, other, window));
