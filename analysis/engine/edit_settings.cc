@@ -150,7 +150,7 @@ std::optional<Edit> EditOf(const AnalysisContext& before,
                   {.drop_unused_graph = true});
   }
   if (key == "anomaly_mode" && Is(setting, false)) {
-    const std::optional<bool> on = AnomalyModeTold(before.trace);
+    const std::optional<bool> on = RecordedAnomalyMode(before.trace);
     if (!on) return std::nullopt;
     return Unless(!*on, {.drop_anomaly = true});
   }

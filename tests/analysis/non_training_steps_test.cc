@@ -1,3 +1,5 @@
+#include "steps/non_training_steps.h"
+
 #include <gtest/gtest.h>
 #include <stepscope/analysis.h>
 
@@ -8,7 +10,6 @@
 
 #include "context/analysis_context.h"
 #include "rules/gpu_text.h"
-#include "steps/non_training_steps.h"
 
 namespace stepscope {
 namespace {
@@ -32,13 +33,13 @@ void Train(GpuText& run) {
   }
 }
 
-// Steps of training; behind it, each of `odd` does what `more` says.
-std::vector<StepKind> Kinds(int count, const std::vector<int>& odd,
+// `count` training steps; `more` adds work at the end of each step of `extra`.
+std::vector<StepKind> Kinds(int count, const std::vector<int>& extra,
                             const Body& more, const Body& train = Train) {
   GpuText run;
   for (int step = 0; step < count; ++step) {
     train(run);
-    if (std::ranges::count(odd, step)) more(run);
+    if (std::ranges::count(extra, step)) more(run);
     run.Synchronize();
     run.EndStep();
   }
@@ -54,17 +55,17 @@ int64_t CountOf(const std::vector<StepKind>& kinds, StepKind kind) {
   return std::ranges::count(kinds, kind);
 }
 
-TEST(OddStepsTest, AFurtherForwardPassIsValidation) {
+TEST(NonTrainingStepsTest, AnExtraForwardPassIsValidation) {
   const auto kinds = Kinds(9, {4}, Forward);
   EXPECT_EQ(kinds[4], StepKind::kValidation);
   EXPECT_EQ(CountOf(kinds, StepKind::kSteady), 8);
 }
 
-TEST(OddStepsTest, AnotherBackwardPassIsTraining) {
+TEST(NonTrainingStepsTest, AnotherBackwardPassIsTraining) {
   EXPECT_NE(Kinds(4, {2}, Train)[2], StepKind::kValidation);
 }
 
-TEST(OddStepsTest, HalfAPassMoreIsTheLeastThatCounts) {
+TEST(NonTrainingStepsTest, HalfAnExtraForwardPassIsTheThreshold) {
   const auto with = [](int convolutions) {
     return Kinds(8, {4}, [=](GpuText& run) {
       for (int i = 0; i < convolutions; ++i) {
@@ -78,7 +79,7 @@ TEST(OddStepsTest, HalfAPassMoreIsTheLeastThatCounts) {
   EXPECT_EQ(with(2), StepKind::kValidation);
 }
 
-TEST(OddStepsTest, AStepWithoutBackwardAmongStepsWithIsValidation) {
+TEST(NonTrainingStepsTest, AStepWithoutBackwardAmongStepsWithIsValidation) {
   int step = 0;
   const auto kinds = Kinds(
       8, {}, [](GpuText&) {},
@@ -87,13 +88,13 @@ TEST(OddStepsTest, AStepWithoutBackwardAmongStepsWithIsValidation) {
   EXPECT_EQ(kinds[1], StepKind::kValidation);
 }
 
-TEST(OddStepsTest, RunsThatOnlyInferHaveNoOddSteps) {
+TEST(NonTrainingStepsTest, InferenceRunsHaveNoValidationSteps) {
   const auto kinds = Kinds(
       8, {3}, [](GpuText& run) { Forward(run), Forward(run); }, Forward);
   EXPECT_EQ(CountOf(kinds, StepKind::kValidation), 0);
 }
 
-TEST(OddStepsTest, ARangeThatValidatesTellsWithoutOps) {
+TEST(NonTrainingStepsTest, AValidationRangeSufficesWithoutOps) {
   const auto with = [](const char* name) {
     return Kinds(4, {2}, [=](GpuText& run) { run.Range(20'000, name); })[2];
   };
@@ -102,7 +103,7 @@ TEST(OddStepsTest, ARangeThatValidatesTellsWithoutOps) {
   EXPECT_EQ(with("medieval"), StepKind::kSteady);
 }
 
-TEST(OddStepsTest, DownloadsAndRangesTellCheckpoints) {
+TEST(NonTrainingStepsTest, DownloadsAndRangesMarkCheckpoints) {
   const auto download = [](int64_t bytes) {
     return Kinds(6, {4}, [=](GpuText& run) {
       run.BlockingCopy(4000, "device", "pageable", bytes);
@@ -116,7 +117,7 @@ TEST(OddStepsTest, DownloadsAndRangesTellCheckpoints) {
       StepKind::kCheckpoint);
 }
 
-TEST(OddStepsTest, WhatIsNotSlowStaysInTheMean) {
+TEST(NonTrainingStepsTest, AStepThatIsNotSlowStaysInTheMean) {
   // Steps take about 11 ms.
   const auto with = [](double us) {
     return Kinds(6, {4}, [=](GpuText& run) {
@@ -128,12 +129,12 @@ TEST(OddStepsTest, WhatIsNotSlowStaysInTheMean) {
   EXPECT_EQ(with(3500), StepKind::kCheckpoint);
 }
 
-TEST(OddStepsTest, WhatRecursInMoreThanAThirdIsHowTheRunGoes) {
+TEST(NonTrainingStepsTest, WorkInMoreThanAThirdOfTheStepsIsOrdinary) {
   EXPECT_EQ(CountOf(Kinds(9, {1, 4, 7}, Forward), StepKind::kValidation), 3);
   EXPECT_EQ(CountOf(Kinds(9, {1, 3, 5, 7}, Forward), StepKind::kValidation), 0);
 }
 
-TEST(OddStepsTest, TheReportSaysWhichStepsAreLeftOut) {
+TEST(NonTrainingStepsTest, TheReportSaysWhichStepsAreLeftOut) {
   GpuText run;
   for (int step = 0; step < 9; ++step) {
     Train(run);
