@@ -1,4 +1,5 @@
 #include <stepscope/collectors.h>
+#include <stepscope/trace_builder.h>
 
 #include <algorithm>
 #include <memory>
@@ -18,7 +19,7 @@ class AllocatorRecording : public Recording {
   explicit AllocatorRecording(std::vector<DeviceSample> samples)
       : samples_(std::move(samples)) {}
 
-  void AddTo(TraceBuilder& builder, const ClockMap&) override {
+  void AddTo(TraceBuilder& builder, const ClockMap&, const SlotLog&) override {
     for (const DeviceSample& sample : samples_) builder.Add(sample);
   }
 

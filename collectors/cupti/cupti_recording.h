@@ -30,7 +30,8 @@ class CuptiRecording : public Recording {
   explicit CuptiRecording(Parts parts);
   ~CuptiRecording() override;  // the buffers go back to the pool
 
-  void AddTo(TraceBuilder& builder, const ClockMap& clock) override;
+  void AddTo(TraceBuilder& builder, const ClockMap& clock,
+             const SlotLog& slots) override;
 
  private:
   void Decode(TraceBuilder& builder, const ClockMap& clock);

@@ -16,10 +16,4 @@ std::vector<std::unique_ptr<Collector>> InjectedCollectors(
   return collectors;
 }
 
-// Profile's default list, in this library: the one of a program that links
-// LibTorch would make every injected program load it.
-std::vector<std::unique_ptr<Collector>> DefaultCollectors(const TorchOptions&) {
-  return InjectedCollectors(0);
-}
-
 }  // namespace stepscope

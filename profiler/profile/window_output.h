@@ -2,7 +2,7 @@
 // files. Runs on the background thread.
 #pragma once
 
-#include <stepscope/profile.h>
+#include <stepscope/profile_parts.h>
 #include <stepscope/session.h>
 #include <stepscope/trace.h>
 
@@ -25,10 +25,7 @@ class WindowOutput {
     bool profile_memory = false;
     bool with_stack = false;
     bool print_report = true;
-    bool write_chrome_tb = true;
-    bool write_xspace = true;
-    bool xspace_input_wait = true;
-    bool write_chrome_kineto = true;
+    ProfileParts parts;
     std::function<void(const Trace&, const Report&)> on_report;
   };
 

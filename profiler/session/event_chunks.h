@@ -1,6 +1,6 @@
 // Chunks: the memory behind the slots. Mapped from the system in one piece and
 // with its pages present, so that a hook never waits for a page fault; zero, so
-// that what was not written reads as SlotKind::kNone.
+// that what was not written reads as RecordLength::kNone.
 #pragma once
 
 #include <stepscope/slot.h>

@@ -11,6 +11,7 @@
 #include "analysis/simulator.h"
 #include "measured.h"
 #include "rule.h"
+#include "support/trace_copy.h"
 
 namespace stepscope {
 namespace {

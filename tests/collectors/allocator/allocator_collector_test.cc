@@ -62,7 +62,7 @@ class AllocatorCollectorTest : public testing::Test {
     EXPECT_TRUE(recording.ok());
     const ClockReading now = ReadClock();
     TraceBuilder builder;
-    (*recording)->AddTo(builder, ClockMap(now, now));
+    (*recording)->AddTo(builder, ClockMap(now, now), SlotLog());
     return builder.Build();
   }
 

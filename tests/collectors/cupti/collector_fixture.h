@@ -58,7 +58,7 @@ class CuptiCollectorFixture : public testing::Test {
     EXPECT_TRUE(recording.ok()) << Message(recording.status());
     const ClockReading end = ReadClock();
     TraceBuilder builder;
-    (*recording)->AddTo(builder, ClockMap(begin_, end));
+    (*recording)->AddTo(builder, ClockMap(begin_, end), SlotLog());
     return builder.Build();
   }
 

@@ -86,7 +86,7 @@ TEST(CuptiLoadTest, AWholeWindowRunsThroughTheCInterface) {
   auto recording = collector->Stop();
   ASSERT_TRUE(recording.ok());
   TraceBuilder builder;
-  (*recording)->AddTo(builder, ClockMap(begin, ReadClock()));
+  (*recording)->AddTo(builder, ClockMap(begin, ReadClock()), SlotLog());
   const Trace trace = builder.Build();
   ASSERT_EQ(trace.kernels().size(), 1u);
   EXPECT_EQ(trace.kernels()[0].call, 0u);

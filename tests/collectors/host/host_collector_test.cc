@@ -22,7 +22,7 @@ Trace Build(Collector& collector) {
   EXPECT_TRUE(recording.ok()) << recording.status();
   const ClockReading now = ReadClock();
   TraceBuilder builder;
-  (*recording)->AddTo(builder, ClockMap(now, now));
+  (*recording)->AddTo(builder, ClockMap(now, now), SlotLog());
   return builder.Build();
 }
 

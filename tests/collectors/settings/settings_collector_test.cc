@@ -33,7 +33,7 @@ Reading Read() {
   EXPECT_TRUE(recording.ok());
   const ClockReading now = ReadClock();
   TraceBuilder builder;
-  (*recording)->AddTo(builder, ClockMap(now, now));
+  (*recording)->AddTo(builder, ClockMap(now, now), SlotLog());
   Reading reading{builder.Build()};
   EXPECT_THAT(reading.trace.settings(), SizeIs(1));
   return reading;

@@ -27,6 +27,7 @@
 namespace stepscope {
 
 class Trace;
+struct ProfileParts;
 struct Report;
 
 struct ProfileOptions {
@@ -72,6 +73,11 @@ class Profile {
  public:
   // Prints the plan in steps. Errors: status(); the loop then runs unprofiled.
   explicit Profile(ProfileOptions options) noexcept;
+
+  // For programs that bring parts of their own (stepscope/profile_parts.h,
+  // which is not installed); whatever `parts` throws is an error in status().
+  Profile(ProfileOptions options,
+          ProfileParts (*parts)(const ProfileOptions&)) noexcept;
 
   // Ends the last window if the loop was left early, even by an exception, and
   // keeps what it has; then waits for the files, at most stop_timeout.

@@ -10,8 +10,6 @@
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
-#include <stepscope/clock.h>
-#include <stepscope/trace_builder.h>
 
 #include <cstdint>
 #include <memory>
@@ -19,16 +17,23 @@
 
 namespace stepscope {
 
-// What one collector (or the event buffers) recorded in one window, not yet
-// decoded. It holds no hook and refers to no open window.
+class ClockMap;
+class TraceBuilder;
+struct SlotLog;
+
+// What one collector recorded in one window, not yet decoded. It holds no hook
+// and refers to no open window.
 class Recording {
  public:
   virtual ~Recording() = default;
 
   // Decodes everything into rows, Watch()es the kinds that were looked at, and
-  // adds a Loss for whatever is missing. Called once, on a background thread;
-  // the training thread is running again by then.
-  virtual void AddTo(TraceBuilder& builder, const ClockMap& clock) = 0;
+  // adds a Loss for whatever is missing. `slots` is what all threads wrote into
+  // the event buffers in this window: a collector whose hooks write there finds
+  // its own records among those of others (stepscope/slot_walk.h). Called once,
+  // on a background thread; the training thread is running again by then.
+  virtual void AddTo(TraceBuilder& builder, const ClockMap& clock,
+                     const SlotLog& slots) = 0;
 };
 
 class Collector {

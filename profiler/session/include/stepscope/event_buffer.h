@@ -11,21 +11,12 @@
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
-#include <stepscope/collector.h>
-#include <stepscope/event.h>
-#include <stepscope/slot_decode.h>
+#include <stepscope/event_recording.h>
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
-#include <string_view>
 
 namespace stepscope {
-
-namespace internal {
-// The number of the open window, 0 while none is. Never reused.
-extern std::atomic<uint64_t> g_window;
-}  // namespace internal
 
 // The open window. At most one in a process.
 class EventBuffers {
@@ -49,41 +40,12 @@ class EventBuffers {
   // Closes the window and hands over what was recorded; waits for writes under
   // way (well under a microsecond each), decodes nothing. Any thread may call
   // it. REQUIRES: called at most once.
-  std::unique_ptr<Recording> Close();
+  std::unique_ptr<EventRecording> Close();
 
  private:
   struct Window;
   explicit EventBuffers(std::unique_ptr<Window> window);
   std::unique_ptr<Window> window_;
 };
-
-// True while a window is open. One relaxed load: ask it before preparing the
-// text of a range.
-inline bool IsRecording() noexcept {
-  return internal::g_window.load(std::memory_order_relaxed) != 0;
-}
-
-// A range that was opened; empty if nothing was recorded.
-struct RangeToken {
-  void* slot = nullptr;
-  uint64_t window = 0;
-};
-
-// Opens a range on the calling thread: name and detail are copied, at most
-// kMaxNameBytes each (slot.h); a longer text is cut and the cut counted. Does
-// nothing while no window is open.
-RangeToken OpenRange(RangeKind kind, std::string_view name,
-                     std::string_view detail = {}) noexcept;
-
-// Closes it. Harmless for an empty token, and when its window has closed.
-void CloseRange(const RangeToken& token) noexcept;
-
-// Sets what names the stacks of the open window (opt-in stacks stay unnamed,
-// and are left out, without one). Forgotten when the window closes.
-void SetSymbolizer(Symbolizer symbolize);
-
-// Has the open window's slots decoded by `decode`, too: for kinds of slots that
-// are one collector's own. Does nothing, and is forgotten, as above.
-void AddSlotDecoder(SlotDecoder decode);
 
 }  // namespace stepscope

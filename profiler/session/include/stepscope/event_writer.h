@@ -1,5 +1,5 @@
 // How a hook writes slots: the inline half of the event buffers, for
-// collectors. Users of ranges want event_buffer.h.
+// collectors. Users of ranges want range.h.
 //
 // A hook brackets its writes in a WriteScope, which is empty while no window is
 // open. Inside it, the thread's log is the hook's alone: Reserve() slots and
@@ -9,7 +9,7 @@
 #pragma once
 
 #include <stepscope/clock.h>
-#include <stepscope/event_buffer.h>
+#include <stepscope/range.h>
 #include <stepscope/slot.h>
 
 #include <atomic>
@@ -19,11 +19,12 @@
 namespace stepscope {
 
 // An operator that has started on this thread. `slot` is null if its record
-// was dropped. `chain` is for collectors that sample stacks.
+// was dropped. `note` is whatever the source that pushed it wants to know about
+// it while it is open.
 struct OpenOp {
   const void* key;
   Slot* slot;
-  uint64_t chain;
+  uint64_t note;
 };
 
 // What one thread writes to. Only its thread touches it while `busy`; Close()
@@ -38,10 +39,9 @@ struct ThreadLog {
   OpenOp* top = nullptr;           // one past the innermost open operator
   OpenOp* open_limit = nullptr;
   OpenOp* open_base = nullptr;
-  uint64_t torch_thread = 0;  // RecordFunction's logical id, once seen
-  uint64_t dropped = 0;       // records that found no room
-  uint64_t cut = 0;           // records that were shortened
-  uint64_t unsampled = 0;     // operators whose stack was due and not taken
+  uint64_t source_thread = 0;  // what the source that pushes calls this thread
+  uint64_t dropped = 0;        // records that found no room
+  uint64_t cut = 0;            // records that were shortened
 };
 
 namespace internal {
@@ -115,9 +115,9 @@ class WriteScope {
 
   // `key` has started; it is the innermost open operator from now on. `slot`
   // may be null.
-  void Push(const void* key, Slot* slot, uint64_t chain = 0) noexcept {
+  void Push(const void* key, Slot* slot, uint64_t note = 0) noexcept {
     if (log_->top == log_->open_limit && !internal::GrowOpen(log_)) return;
-    *log_->top++ = {key, slot, chain};
+    *log_->top++ = {key, slot, note};
   }
 
   // `key` has ended at `now`. Its slot, or null if there is nothing to fill in:
@@ -138,9 +138,9 @@ class WriteScope {
            log_->top[-1].slot == slot;
   }
 
-  // The chain of the innermost open operator, 0 if none is open.
-  uint64_t open_chain() const {
-    return log_->top == log_->open_base ? 0 : log_->top[-1].chain;
+  // The note of the innermost open operator, 0 if none is open.
+  uint64_t open_note() const {
+    return log_->top == log_->open_base ? 0 : log_->top[-1].note;
   }
 
  private:

@@ -32,6 +32,9 @@ namespace stepscope {
 // build it.
 class ClosedWindow {
  public:
+  ClosedWindow();
+  ~ClosedWindow();
+
   // Decodes, sorts, links and clips to the active steps. `run` is what is known
   // about the run; this adds what the window knows. Never throws for a
   // collector that fails to decode: that becomes a Loss. Call once.
@@ -48,6 +51,7 @@ class ClosedWindow {
     Ticks end = 0;
     int64_t number = 0;
   };
+  void AddRecordings(TraceBuilder& builder, const ClockMap& clock);
 
   int64_t cycle_ = 0;
   int64_t pid_ = 0;
@@ -58,7 +62,8 @@ class ClosedWindow {
   Ticks end_ = 0;
   std::vector<Mark> steps_;
   std::vector<int64_t> wait_step_ns_;
-  std::vector<std::unique_ptr<Recording>> recordings_;
+  std::unique_ptr<EventRecording> events_;  // null: there were no buffers
+  std::vector<std::unique_ptr<Recording>> recordings_;  // last started first
   std::vector<LoaderFacts> loaders_;
   std::vector<Loss> losses_;
 };

@@ -117,7 +117,4 @@ RangeKind ClassifyRange(std::string_view name);
 // If `name` is a step mark ("ProfilerStep#12"), its number; else -1.
 int64_t StepNumber(std::string_view name);
 
-// A copy of the Trace in its builder form, for edits in tests and tools.
-void AddAll(const Trace& trace, TraceBuilder& builder);
-
 }  // namespace stepscope

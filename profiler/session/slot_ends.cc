@@ -1,6 +1,4 @@
-#include "slot_ends.h"
-
-#include <stepscope/slot_walk.h>
+#include <stepscope/slot_ends.h>
 
 #include <algorithm>
 
@@ -13,14 +11,13 @@ const void* AddressIn(uint64_t word) {
 
 }  // namespace
 
-SlotEnds::SlotEnds(const SlotLog& log, DecodeResult& result)
-    : log_(log), result_(result) {
+SlotEnds::SlotEnds(const SlotLog& log) : log_(log) {
   for (const SlotThread& thread : log.threads) {
     for (const auto& [slot, key] : thread.open) unended_[slot] = key;
     WalkSlots(thread, [&](const Slot& slot) {
-      if (KindOf(slot) == SlotKind::kForeignEnd) {
+      if (TagOf(slot) == kForeignEndSlot) {
         delivered_.emplace(AddressIn(slot.word[1]), slot.word[0]);
-      } else if (KindOf(slot) == SlotKind::kUnended) {
+      } else if (TagOf(slot) == kUnendedSlot) {
         unended_[static_cast<const Slot*>(AddressIn(slot.word[0]))] =
             AddressIn(slot.word[1]);
       }
@@ -31,10 +28,10 @@ SlotEnds::SlotEnds(const SlotLog& log, DecodeResult& result)
 SlotEnds::End SlotEnds::Of(const Slot& slot) {
   if (slot.word[1] != 0) return {.ticks = slot.word[1]};
   if (const Ticks ticks = DeliveredFor(slot); ticks != 0) {
-    ++result_.ended_elsewhere;
+    ++ended_elsewhere_;
     return {.ticks = ticks, .is_inexact = true};
   }
-  ++result_.unfinished;
+  ++unfinished_;
   return {.ticks = std::max(log_.closed, slot.word[0]), .is_inexact = true};
 }
 
@@ -51,30 +48,6 @@ Ticks SlotEnds::DeliveredFor(const Slot& slot) const {
     }
   }
   return best;
-}
-
-void CutToNest(std::span<const size_t> inexact, std::vector<Op>& ops) {
-  std::vector<bool> is_inexact(ops.size(), false);
-  for (size_t index : inexact) is_inexact[index] = true;
-  std::vector<size_t> open;
-  for (size_t i = 0; i < ops.size(); ++i) {
-    Op& op = ops[i];
-    while (!open.empty()) {
-      Op& outer = ops[open.back()];
-      if (outer.end_ns <= op.begin_ns) {
-        open.pop_back();
-      } else if (outer.end_ns >= op.end_ns) {
-        break;
-      } else if (is_inexact[open.back()]) {
-        outer.end_ns = std::max(outer.begin_ns, op.begin_ns);
-        open.pop_back();
-      } else {
-        op.end_ns = outer.end_ns;
-        break;
-      }
-    }
-    open.push_back(i);
-  }
 }
 
 }  // namespace stepscope

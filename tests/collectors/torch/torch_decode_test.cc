@@ -1,12 +1,16 @@
+#include "torch_decode.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stepscope/input_words.h>
-#include <stepscope/slot_decode.h>
 
 #include <cstring>
 #include <random>
 #include <string>
 #include <vector>
+
+#include "range_decode.h"
+#include "torch_input_words.h"
+#include "torch_slots.h"
 
 namespace stepscope {
 namespace {
@@ -25,26 +29,25 @@ class SlotWriter {
   SlotWriter& Op(uint64_t begin, uint64_t end, const char* name,
                  int64_t sequence = -1) {
     slots_.push_back({{begin, end, reinterpret_cast<uint64_t>(name),
-                       PackTail(SlotKind::kOp, sequence)}});
+                       PackTail(kOpSlot, sequence)}});
     return *this;
   }
-  SlotWriter& Text(SlotKind kind, uint64_t begin, uint64_t end,
-                   std::string name, std::string detail, uint32_t about,
-                   int64_t sequence) {
+  SlotWriter& Text(SlotTag tag, uint64_t begin, uint64_t end, std::string name,
+                   std::string detail, uint32_t about, int64_t sequence) {
     const TextFields fields{
         .name_bytes = static_cast<uint16_t>(name.size()),
         .detail_bytes = static_cast<uint16_t>(detail.size()),
-        .kind_or_thread = about};
+        .about = about};
     slots_.push_back({{begin, end, std::bit_cast<uint64_t>(fields),
-                       PackTail(kind, sequence)}});
+                       PackTail(tag, sequence)}});
     const std::string text = name + detail;
     const size_t at = slots_.size();
     slots_.resize(at + SlotsForBytes(text.size()));
     std::memcpy(slots_.data() + at, text.data(), text.size());
     return *this;
   }
-  SlotWriter& Words(SlotKind kind, const std::vector<uint64_t>& words) {
-    slots_.push_back({{0, 0, words.size(), PackTail(kind, 0)}});
+  SlotWriter& Words(SlotTag tag, const std::vector<uint64_t>& words) {
+    slots_.push_back({{0, 0, words.size(), PackTail(tag, 0)}});
     const size_t at = slots_.size();
     slots_.resize(at + SlotsForWords(words.size()));
     std::memcpy(slots_.data() + at, words.data(), words.size() * 8);
@@ -58,7 +61,7 @@ class SlotWriter {
     SlotLog log{.pid = 10, .closed = 900};
     log.threads.emplace_back();
     log.threads[0].tid = 11;
-    log.threads[0].torch_thread = 1;
+    log.threads[0].source_thread = 1;
     log.threads[0].name = "main";
     log.threads[0].chunks.push_back(slots_);
     return log;
@@ -66,24 +69,26 @@ class SlotWriter {
   std::vector<Slot> slots_;
 };
 
-Trace Decode(const SlotLog& log, DecodeResult* result = nullptr,
+// As a Session does: the collector first, then the session's own records.
+Trace Decode(const SlotLog& log, TorchDecodeResult* result = nullptr,
              const Symbolizer& symbolize = nullptr) {
   TraceBuilder builder;
-  const DecodeResult decoded =
-      DecodeSlots(log, PlainClock(), symbolize, builder);
+  TorchDecodeResult decoded =
+      DecodeTorch(log, PlainClock(), symbolize, builder);
+  decoded.bad_records += DecodeRanges(log, PlainClock(), builder);
   if (result != nullptr) *result = decoded;
   return builder.Build();
 }
 
-TEST(SlotDecodeTest, ReadsEveryKindOfRecord) {
+TEST(TorchDecodeTest, ReadsEveryKindOfRecord) {
   SlotWriter writer;
   writer.Op(100, 200, "aten::add", 7)
-      .Text(SlotKind::kTextOp, 300, 400, "AddBackward0", "",
+      .Text(kTextOpSlot, 300, 400, "AddBackward0", "",
             PackTextOp(/*is_backward=*/true, 1), 7)
-      .Text(SlotKind::kRange, 90, 500, "layer1", "Conv2d",
+      .Text(kRangeSlot, 90, 500, "layer1", "Conv2d",
             static_cast<uint32_t>(RangeKind::kModule), 0);
   writer.Raw({{150, 0xabc, static_cast<uint64_t>(-64),
-               PackTail(SlotKind::kMemory, PackDevice(1, 3))}});
+               PackTail(kMemorySlot, PackDevice(1, 3))}});
   writer.Raw({{1000, 2000, 0, 0}});
   const Trace trace = Decode(writer.Log());
   ASSERT_THAT(trace.ops(), SizeIs(2));
@@ -106,12 +111,12 @@ TEST(SlotDecodeTest, ReadsEveryKindOfRecord) {
   EXPECT_EQ(event.op, 0u);
 }
 
-TEST(SlotDecodeTest, GivesInputsAndStacksToTheOperatorBeforeThem) {
+TEST(TorchDecodeTest, GivesInputsAndStacksToTheOperatorBeforeThem) {
   SlotWriter writer;
   writer.Op(100, 200, "a")
-      .Words(SlotKind::kInputs, {PackTensor(6, 2, kHasStrides), 4, 8, 8, 1,
-                                 static_cast<uint64_t>(InputTag::kInt), 5})
-      .Words(SlotKind::kStack, {1, 2})
+      .Words(kInputsSlot, {PackTensor(6, 2, kHasStrides), 4, 8, 8, 1,
+                           static_cast<uint64_t>(InputTag::kInt), 5})
+      .Words(kStackSlot, {1, 2})
       .Op(210, 220, "b");
   const Trace trace = Decode(writer.Log(), nullptr,
                              [](std::span<const std::vector<uint64_t>> stacks) {
@@ -136,7 +141,7 @@ TEST(SlotDecodeTest, GivesInputsAndStacksToTheOperatorBeforeThem) {
   EXPECT_EQ(trace.ops()[1].stack, kNone);
 }
 
-TEST(SlotDecodeTest, ReadsACollective) {
+TEST(TorchDecodeTest, ReadsACollective) {
   const std::string text =
       "allreduce"
       "0"
@@ -152,8 +157,8 @@ TEST(SlotDecodeTest, ReadsACollective) {
   words.resize(words.size() + (text.size() + 7) / 8);
   std::memcpy(&words[kCommsWordCount], text.data(), text.size());
   SlotWriter writer;
-  writer.Text(SlotKind::kTextOp, 100, 300, "record_param_comms", "", 0, -1)
-      .Words(SlotKind::kComms, words);
+  writer.Text(kTextOpSlot, 100, 300, "record_param_comms", "", 0, -1)
+      .Words(kCommsSlot, words);
   const Trace trace = Decode(writer.Log());
   ASSERT_THAT(trace.communications(), SizeIs(1));
   const Communication& row = trace.communications()[0];
@@ -170,50 +175,54 @@ TEST(SlotDecodeTest, ReadsACollective) {
   EXPECT_EQ(row.end_ns, 300);
 }
 
-TEST(SlotDecodeTest, EndsAnUnfinishedOperatorWhenTheWindowCloses) {
+TEST(TorchDecodeTest, EndsAnUnfinishedOperatorWhenTheWindowCloses) {
   SlotWriter writer;
   writer.Op(100, 0, "open");
-  DecodeResult result;
+  TorchDecodeResult result;
   const Trace trace = Decode(writer.Log(), &result);
   EXPECT_EQ(trace.ops()[0].end_ns, 900);
   EXPECT_EQ(result.unfinished, 1);
 }
 
-TEST(SlotDecodeTest, MatchesAForeignEndByKeyAndTime) {
+TEST(TorchDecodeTest, MatchesAForeignEndByKeyAndTime) {
   // The same address was used, and ended, before.
   const uint64_t key = 0x1000;
   SlotWriter writer;
-  writer.Raw({{50, key, 0, PackTail(SlotKind::kForeignEnd, 0)}});
+  writer.Raw({{50, key, 0, PackTail(kForeignEndSlot, 0)}});
   writer.Op(100, 0, "async");
-  writer.Raw({{300, key, 0, PackTail(SlotKind::kForeignEnd, 0)}});
+  writer.Raw({{300, key, 0, PackTail(kForeignEndSlot, 0)}});
   SlotLog log = writer.Log();
   log.threads[0].open.emplace_back(&writer.slots_[1],
                                    reinterpret_cast<const void*>(key));
-  DecodeResult result;
+  TorchDecodeResult result;
   const Trace trace = Decode(log, &result);
   EXPECT_EQ(trace.ops()[0].end_ns, 300);
   EXPECT_EQ(result.ended_elsewhere, 1);
 }
 
-TEST(SlotDecodeTest, CountsBytesThatMakeNoSenseAndKeepsTheRest) {
+TEST(TorchDecodeTest, CountsBytesThatMakeNoSenseAndKeepsTheRest) {
   SlotWriter writer;
   writer.Op(100, 200, "good").Raw({{1, 2, 3, 200}}).Op(300, 400, "unreachable");
-  DecodeResult result;
+  TorchDecodeResult result;
   const Trace trace = Decode(writer.Log(), &result);
   EXPECT_THAT(trace.ops(), SizeIs(1));
   EXPECT_EQ(result.bad_records, 1);
 }
 
-TEST(SlotDecodeTest, SurvivesAnyBytesOfRecordsWithoutPointers) {
+TEST(TorchDecodeTest, SurvivesAnyBytesOfRecordsWithoutPointers) {
+  constexpr SlotTag kTags[] = {kTextOpSlot, kMemorySlot,     kHostMemorySlot,
+                               kInputsSlot, kStackSlot,      kCommsSlot,
+                               kRangeSlot,  kForeignEndSlot, kUnendedSlot};
   std::mt19937_64 random(1);
   for (int run = 0; run < 2000; ++run) {
     SlotWriter writer;
     for (int i = 0; i < 20; ++i) {
       Slot slot{{random(), random(), random() % 64, random()}};
-      // Any kind but kOp, whose name is a pointer.
-      uint64_t kind = random() % static_cast<uint64_t>(SlotKind::kCount);
-      if (kind == static_cast<uint64_t>(SlotKind::kOp)) kind = 2;
-      slot.word[3] = (slot.word[3] & ~uint64_t{0xff}) | kind;
+      // Any tag but kOpSlot, whose name is a pointer; mostly tags there are.
+      uint64_t tag = random() % 8 == 0 ? slot.word[3] & 0xff
+                                       : kTags[random() % std::size(kTags)];
+      if (tag == kOpSlot) tag = kTextOpSlot;
+      slot.word[3] = (slot.word[3] & ~uint64_t{0xff}) | tag;
       writer.Raw(slot);
     }
     SlotLog log = writer.Log();
@@ -242,11 +251,11 @@ TEST(InputDecodeTest, SaysWhenWordsAreMissingAndKeepsWhatCameBefore) {
   }
 }
 
-TEST(SlotDecodeTest, ReadsMemoryOfTheHostFromOneSlot) {
+TEST(TorchDecodeTest, ReadsMemoryOfTheHostFromOneSlot) {
   SlotWriter writer;
   writer.Raw({{80, 0xbeef, static_cast<uint64_t>(-64),
-               PackTail(SlotKind::kHostMemory, int64_t{5} << 40)}});
-  writer.Raw({{90, 0xbeef, 64, PackTail(SlotKind::kMemory, PackDevice(1, 0))}});
+               PackTail(kHostMemorySlot, int64_t{5} << 40)}});
+  writer.Raw({{90, 0xbeef, 64, PackTail(kMemorySlot, PackDevice(1, 0))}});
   writer.Raw({{1000, 2000, 0, 0}});
   const Trace trace = Decode(writer.Log());
   ASSERT_THAT(trace.allocations(), SizeIs(2));

@@ -4,12 +4,39 @@
 // nest; each must end on the thread that made it.
 #pragma once
 
-#include <stepscope/event_buffer.h>
+#include <stepscope/event.h>
 
+#include <atomic>
 #include <cstdint>
 #include <string_view>
 
 namespace stepscope {
+
+namespace internal {
+// The number of the open window, 0 while none is. Never reused.
+extern std::atomic<uint64_t> g_window;
+}  // namespace internal
+
+// True while a window is open. One relaxed load: ask it before preparing the
+// text of a range.
+inline bool IsRecording() noexcept {
+  return internal::g_window.load(std::memory_order_relaxed) != 0;
+}
+
+// A range that was opened; empty if nothing was recorded.
+struct RangeToken {
+  void* slot = nullptr;
+  uint64_t window = 0;
+};
+
+// Opens a range on the calling thread: name and detail are copied, at most 480
+// bytes each; a longer text is cut and the cut counted. Does nothing while no
+// window is open.
+RangeToken OpenRange(RangeKind kind, std::string_view name,
+                     std::string_view detail = {}) noexcept;
+
+// Closes it. Harmless for an empty token, and when its window has closed.
+void CloseRange(const RangeToken& token) noexcept;
 
 // A range of the kind given; what the three below have in common.
 class ScopedRange {

@@ -21,7 +21,7 @@ bool StartOp(const void* key, const char* name) {
   Slot* slot = scope.Reserve(1);
   if (slot != nullptr) {
     slot->word[2] = reinterpret_cast<uint64_t>(name);
-    slot->word[3] = PackTail(SlotKind::kOp, -1);
+    slot->word[3] = PackTail(kOpSlot, -1);
   }
   scope.Push(key, slot);
   if (slot != nullptr) slot->word[0] = NowTicks();

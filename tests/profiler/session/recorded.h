@@ -1,14 +1,19 @@
-// What a test recorded: closes a window and builds its Trace.
+// What a test recorded: closes a window and builds its Trace, with operators
+// as the torch collector writes them.
 #pragma once
 
 #include <gtest/gtest.h>
 #include <stepscope/clock.h>
 #include <stepscope/event_buffer.h>
+#include <stepscope/range.h>
 #include <stepscope/trace_builder.h>
 
 #include <memory>
 #include <string>
 #include <utility>
+
+#include "torch_decode.h"
+#include "torch_slots.h"
 
 namespace stepscope {
 
@@ -21,11 +26,15 @@ class RecordedWindow {
     if (opened.ok()) buffers_ = *std::move(opened);
   }
 
-  std::unique_ptr<Recording> Close() { return buffers_->Close(); }
+  std::unique_ptr<EventRecording> Close() { return buffers_->Close(); }
 
-  Trace Build(Recording& recording) {
+  Trace Build(const EventRecording& recording) {
     TraceBuilder builder;
-    recording.AddTo(builder, ClockMap(begin_, ReadClock()));
+    const ClockMap clock(begin_, ReadClock());
+    const TorchDecodeResult decoded =
+        DecodeTorch(recording.slots(), clock, nullptr, builder);
+    EXPECT_EQ(decoded.bad_records, 0);
+    recording.AddTo(builder, clock);
     return builder.Build();
   }
 

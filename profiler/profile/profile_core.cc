@@ -1,5 +1,5 @@
-#include <stepscope/collectors.h>
 #include <stepscope/profile.h>
+#include <stepscope/profile_parts.h>
 #include <stepscope/session.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct Profile::State {
   std::unique_ptr<Background> background;
   bool finished = false;
 
-  void Start(ProfileOptions options);
+  void Start(ProfileOptions options, ProfileParts parts);
   void HandOver(std::unique_ptr<ClosedWindow> window);
   void EndLoop();
   void WaitForFiles();
@@ -58,7 +58,7 @@ std::string Seconds(milliseconds time) {
 
 }  // namespace
 
-void Profile::State::Start(ProfileOptions options) {
+void Profile::State::Start(ProfileOptions options, ProfileParts parts) {
   const RunIdentity identity = OwnIdentity();
   if (identity.world_size > 1) {
     who = "rank " + std::to_string(identity.rank) + ": ";
@@ -77,10 +77,7 @@ void Profile::State::Start(ProfileOptions options) {
   if (options.collectors.has_value()) {
     session_options.collectors = *std::move(options.collectors);
   } else {
-    session_options.collectors =
-        DefaultCollectors({.record_shapes = options.record_shapes,
-                           .record_memory = options.profile_memory,
-                           .with_stack = options.with_stack});
+    session_options.collectors = parts.collectors(options);
   }
   auto made = Session::Make(std::move(session_options));
   if (!made.ok()) {
@@ -110,10 +107,7 @@ void Profile::State::Start(ProfileOptions options) {
                             .profile_memory = options.profile_memory,
                             .with_stack = options.with_stack,
                             .print_report = options.print_report,
-                            .write_chrome_tb = options.write_chrome_tb,
-                            .write_xspace = options.write_xspace,
-                            .xspace_input_wait = options.xspace_input_wait,
-                            .write_chrome_kineto = options.write_chrome_kineto,
+                            .parts = std::move(parts),
                             .on_report = std::move(options.on_report)},
       std::move(log), errors);
   background = std::make_unique<Background>();
@@ -178,7 +172,8 @@ void Profile::State::WaitForFiles() {
       ", some files may be missing; raise stop_timeout or record less"));
 }
 
-Profile::Profile(ProfileOptions options) noexcept {
+Profile::Profile(ProfileOptions options,
+                 ProfileParts (*parts)(const ProfileOptions&)) noexcept {
   try {
     state_ = std::make_unique<State>();
     state_->errors = std::make_shared<Errors>("");
@@ -187,8 +182,10 @@ Profile::Profile(ProfileOptions options) noexcept {
     state_.reset();
     return;
   }
-  Guard(state_->errors, "cannot start profiling",
-        [&] { state_->Start(std::move(options)); });
+  Guard(state_->errors, "cannot start profiling", [&] {
+    ProfileParts made = parts(options);
+    state_->Start(std::move(options), std::move(made));
+  });
   recording_ = state_->background != nullptr;
   if (!recording_) {
     Guard(state_->errors, "cannot stop profiling",

@@ -1,4 +1,4 @@
-#include <stepscope/trace_builder.h>
+#include "support/trace_copy.h"
 
 #include <functional>
 #include <utility>

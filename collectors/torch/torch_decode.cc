@@ -1,6 +1,6 @@
-#include <stepscope/input_words.h>
-#include <stepscope/slot_decode.h>
-#include <stepscope/slot_walk.h>
+#include "torch_decode.h"
+
+#include <stepscope/slot_ends.h>
 
 #include <algorithm>
 #include <cstring>
@@ -8,19 +8,48 @@
 #include <unordered_map>
 #include <utility>
 
-#include "slot_ends.h"
+#include "torch_input_words.h"
+#include "torch_slots.h"
 
 namespace stepscope {
 namespace {
 
+// Cuts those of `ops` (one thread's, in pre-order) whose end is inexact, so
+// that all nest: no longer than what encloses them, over before what follows.
+void CutToNest(std::span<const size_t> inexact, std::vector<Op>& ops) {
+  std::vector<bool> is_inexact(ops.size(), false);
+  for (size_t index : inexact) is_inexact[index] = true;
+  std::vector<size_t> open;
+  for (size_t i = 0; i < ops.size(); ++i) {
+    Op& op = ops[i];
+    while (!open.empty()) {
+      Op& outer = ops[open.back()];
+      if (outer.end_ns <= op.begin_ns) {
+        open.pop_back();
+      } else if (outer.end_ns >= op.end_ns) {
+        break;
+      } else if (is_inexact[open.back()]) {
+        outer.end_ns = std::max(outer.begin_ns, op.begin_ns);
+        open.pop_back();
+      } else {
+        op.end_ns = outer.end_ns;
+        break;
+      }
+    }
+    open.push_back(i);
+  }
+}
+
 class Decoder {
  public:
   Decoder(const SlotLog& log, const ClockMap& clock, TraceBuilder& builder)
-      : log_(log), clock_(clock), builder_(builder), ends_(log, result_) {}
+      : log_(log), clock_(clock), builder_(builder), ends_(log) {}
 
-  DecodeResult Run(const Symbolizer& symbolize) {
+  TorchDecodeResult Run(const Symbolizer& symbolize) {
     if (symbolize != nullptr) NameStacks(symbolize);
     for (const SlotThread& thread : log_.threads) DecodeThread(thread);
+    result_.unfinished = ends_.unfinished();
+    result_.ended_elsewhere = ends_.ended_elsewhere();
     return result_;
   }
 
@@ -28,7 +57,6 @@ class Decoder {
   void NameStacks(const Symbolizer& symbolize);
   void DecodeThread(const SlotThread& thread);
   void AddOp(const Slot& slot, RowId thread);
-  void AddRange(const Slot& slot, RowId thread);
   void AddMemory(const Slot& slot, RowId thread);
   void AddInputs(const Slot& slot);
   void AddStack();
@@ -38,7 +66,7 @@ class Decoder {
   const SlotLog& log_;
   const ClockMap& clock_;
   TraceBuilder& builder_;
-  DecodeResult result_;
+  TorchDecodeResult result_;
   SlotEnds ends_;
   std::unordered_map<const char*, NameId> names_;
   std::unordered_map<std::string_view, RowId> inputs_;  // by their words
@@ -54,7 +82,7 @@ void Decoder::NameStacks(const Symbolizer& symbolize) {
   std::vector<std::vector<uint64_t>> stacks;
   for (const SlotThread& thread : log_.threads) {
     WalkSlots(thread, [&](const Slot& slot) {
-      if (KindOf(slot) != SlotKind::kStack) return;
+      if (TagOf(slot) != kStackSlot) return;
       const uint64_t* words = (&slot + 1)->word;
       stacks.emplace_back(words, words + slot.word[2]);
     });
@@ -72,37 +100,30 @@ void Decoder::NameStacks(const Symbolizer& symbolize) {
 
 void Decoder::DecodeThread(const SlotThread& thread) {
   const RowId row = builder_.ThreadRow(log_.pid, thread.tid);
-  if (thread.torch_thread != 0) {
-    builder_.thread(row).torch_thread = thread.torch_thread;
-  }
-  // A name that a collector found is the one the program chose.
-  if (!thread.name.empty() && builder_.thread(row).name == 0) {
-    builder_.thread(row).name = builder_.Intern(thread.name);
+  if (thread.source_thread != 0) {
+    builder_.thread(row).torch_thread = thread.source_thread;
   }
   ops_.clear();
   communications_.clear();
   communication_ops_.clear();
   inexact_.clear();
-  result_.bad_records += WalkSlots(thread, [&](const Slot& slot) {
-    switch (KindOf(slot)) {
-      case SlotKind::kOp:
-      case SlotKind::kTextOp:
+  WalkSlots(thread, [&](const Slot& slot) {
+    switch (TagOf(slot)) {
+      case kOpSlot:
+      case kTextOpSlot:
         AddOp(slot, row);
         break;
-      case SlotKind::kRange:
-        AddRange(slot, row);
-        break;
-      case SlotKind::kMemory:
-      case SlotKind::kHostMemory:
+      case kMemorySlot:
+      case kHostMemorySlot:
         AddMemory(slot, row);
         break;
-      case SlotKind::kInputs:
+      case kInputsSlot:
         AddInputs(slot);
         break;
-      case SlotKind::kStack:
+      case kStackSlot:
         AddStack();
         break;
-      case SlotKind::kComms:
+      case kCommsSlot:
         AddComms(slot, row);
         break;
       default:
@@ -131,48 +152,22 @@ void Decoder::AddOp(const Slot& slot, RowId thread) {
   op.begin_ns = clock_.ToNs(slot.word[0]);
   op.end_ns = clock_.ToNs(end.ticks);
   op.sequence = TailOf(slot);
-  if (KindOf(slot) == SlotKind::kOp) {
+  if (TagOf(slot) == kOpSlot) {
     op.name = NameAt(reinterpret_cast<const char*>(slot.word[2]));
   } else {
     const auto fields = std::bit_cast<TextFields>(slot.word[2]);
     op.name = builder_.Intern(TextsOf(slot).name);
-    op.kind = (fields.kind_or_thread & 1) != 0 ? OpKind::kBackward
-                                               : OpKind::kOperator;
-    op.forward_thread = fields.kind_or_thread >> 1;
+    op.kind = (fields.about & 1) != 0 ? OpKind::kBackward : OpKind::kOperator;
+    op.forward_thread = fields.about >> 1;
   }
   if (end.is_inexact) inexact_.push_back(ops_.size());
   ops_.push_back(op);
 }
 
-void Decoder::AddRange(const Slot& slot, RowId thread) {
-  const auto fields = std::bit_cast<TextFields>(slot.word[2]);
-  const Texts texts = TextsOf(slot);
-  const int64_t begin_ns = clock_.ToNs(slot.word[0]);
-  const int64_t end_ns = clock_.ToNs(ends_.Of(slot).ticks);
-  if (fields.kind_or_thread == kClassifyLater) {
-    if (const int64_t number = StepNumber(texts.name); number >= 0) {
-      builder_.Add(Step{.begin_ns = begin_ns,
-                        .end_ns = end_ns,
-                        .number = number,
-                        .thread = thread});
-      return;
-    }
-  }
-  builder_.Add(
-      Range{.begin_ns = begin_ns,
-            .end_ns = end_ns,
-            .name = builder_.Intern(texts.name),
-            .detail = builder_.Intern(texts.detail),
-            .thread = thread,
-            .kind = fields.kind_or_thread == kClassifyLater
-                        ? ClassifyRange(texts.name)
-                        : static_cast<RangeKind>(fields.kind_or_thread)});
-}
-
 void Decoder::AddMemory(const Slot& slot, RowId thread) {
   uint64_t totals[2] = {static_cast<uint64_t>(TailOf(slot)), 0};
   int64_t device = PackDevice(0, -1);
-  if (KindOf(slot) == SlotKind::kMemory) {
+  if (TagOf(slot) == kMemorySlot) {
     std::copy_n((&slot + 1)->word, 2, totals);
     device = TailOf(slot);
   }
@@ -240,8 +235,9 @@ void Decoder::AddComms(const Slot& slot, RowId thread) {
 
 }  // namespace
 
-DecodeResult DecodeSlots(const SlotLog& log, const ClockMap& clock,
-                         const Symbolizer& symbolize, TraceBuilder& builder) {
+TorchDecodeResult DecodeTorch(const SlotLog& log, const ClockMap& clock,
+                              const Symbolizer& symbolize,
+                              TraceBuilder& builder) {
   return Decoder(log, clock, builder).Run(symbolize);
 }
 

@@ -1,10 +1,10 @@
-#include "cupti_decode.h"
+#include "cupti_decoder.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-#include "cupti_decoder.h"
+#include "cupti_decode.h"
 
 namespace stepscope {
 

@@ -1,9 +1,9 @@
-#include <stepscope/input_words.h>
-
 #include <array>
 #include <bit>
 #include <cmath>
 #include <cstdio>
+
+#include "torch_input_words.h"
 
 namespace stepscope {
 namespace {

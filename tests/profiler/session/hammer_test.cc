@@ -32,7 +32,7 @@ TEST(EventBufferHammerTest, WindowsOpenAndCloseUnderEightWriters) {
             Slot* slot = scope.Reserve(1);
             if (slot != nullptr) {
               slot->word[2] = reinterpret_cast<uint64_t>(kName);
-              slot->word[3] = PackTail(SlotKind::kOp, t);
+              slot->word[3] = PackTail(kOpSlot, t);
               slot->word[0] = NowTicks();
             }
             scope.Push(&key, slot);
