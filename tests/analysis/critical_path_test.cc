@@ -1,4 +1,4 @@
-#include "critical_path.h"
+#include "replay/critical_path.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <string>
 
 #include "analysis/gpu_loop.h"
-#include "measured.h"
+#include "context/analysis_context.h"
 
 namespace stepscope {
 namespace {
@@ -29,7 +29,7 @@ void ManyKernels(GpuLoop& loop, int count, double us, double host_us) {
 }
 
 // Milliseconds per step by category.
-std::map<std::string, double> ByCategory(const Measured& m) {
+std::map<std::string, double> ByCategory(const AnalysisContext& m) {
   std::map<std::string, double> sums;
   for (const PathPart& part : SumPath(m.trace, m.steps, m.CriticalPath())) {
     sums[part.category] += part.ms_per_step;

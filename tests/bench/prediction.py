@@ -99,7 +99,7 @@ def show(args, name, before_flags, after_flags):
     print(f"{name} ({' '.join(before.flags) or 'defaults'} -> {' '.join(after.flags)})")
     print(f"  measured   {measured_before:.1f} -> {measured:.1f} ms, {measured_before / measured:.2f}x"
           f" (95 % {won_low:.2f} to {won_high:.2f}, {args.pairs} pairs)")
-    if told["predicted_is"] != "predicted":
+    if told["predicted_kind"] != "predicted":
         print(f"  predicted  nothing; changed: {', '.join(told['changed']) or 'no setting that was recorded'}", flush=True)
         return None
     predicted = statistics.median(p[2] for p in pairs)
