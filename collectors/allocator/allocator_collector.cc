@@ -1,3 +1,4 @@
+#include <stepscope/clock.h>
 #include <stepscope/collectors.h>
 #include <stepscope/trace_builder.h>
 

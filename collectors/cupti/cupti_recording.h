@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stepscope/collector.h>
+#include <stepscope/trace_builder.h>
 
 #include <memory>
 #include <vector>

@@ -3,6 +3,7 @@
 #include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
+#include <stepscope/clock.h>
 #include <stepscope/collectors.h>
 #include <stepscope/trace_builder.h>
 #include <torch/csrc/autograd/anomaly_mode.h>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <stepscope/slot_walk.h>
 
 #include <memory>
 #include <string>

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stepscope/slot_walk.h>
 
 #include <algorithm>
 #include <fstream>

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stepscope/slot_walk.h>
 
 #include <cstdlib>
 #include <filesystem>

@@ -1,6 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stepscope/clock.h>
 #include <stepscope/collectors.h>
+#include <stepscope/slot_walk.h>
+#include <stepscope/trace_builder.h>
 #include <unistd.h>
 
 #include <chrono>

@@ -5,7 +5,10 @@
 #include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stepscope/clock.h>
 #include <stepscope/collectors.h>
+#include <stepscope/slot_walk.h>
+#include <stepscope/trace_builder.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 
 #include <functional>
