@@ -10,7 +10,7 @@ std::vector<std::unique_ptr<Collector>> InjectedCollectors(
     int64_t training_tid) {
   std::vector<std::unique_ptr<Collector>> collectors;
   collectors.push_back(MakeHostCollector({.training_tid = training_tid}));
-  AddCupti(collectors);
+  collectors.push_back(MakeCuptiCollector());
   collectors.push_back(MakeNvtxCollector());
   AddTorch(collectors);
   return collectors;

@@ -1,5 +1,7 @@
 #include "window_output.h"
 
+#include <stepscope/version.h>
+
 #include <exception>
 #include <utility>
 
@@ -19,7 +21,7 @@ RunInfo WindowOutput::MakeRunInfo() {
   run.world_size = options_.identity.world_size;
   run.local_ranks = options_.identity.local_ranks;
   run.run_id = log_ != nullptr ? log_->Run() : options_.identity.start;
-  run.producer = "stepscope " STEPSCOPE_VERSION;
+  run.producer = std::string("stepscope ") + Version();
   run.record_shapes = options_.record_shapes;
   run.profile_memory = options_.profile_memory;
   run.with_stack = options_.with_stack;

@@ -9,12 +9,12 @@
 // LibTorch's, its threads reach the Trace. Needs no LibTorch header itself.
 #pragma once
 
-#include <stepscope/loaders.h>
 #include <stepscope/range.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -23,6 +23,34 @@
 #include <vector>
 
 namespace stepscope {
+
+// One loader, in the words of event.h's Loader row.
+struct LoaderFacts {
+  std::string name;         // "train"
+  std::string kind;         // "in-process", "threads", "processes"
+  int32_t workers = -1;     // -1: unknown
+  int64_t batch_size = -1;  // -1: unknown
+  std::vector<int64_t> worker_tids = {};  // threads of this process
+  bool operator==(const LoaderFacts&) const = default;
+};
+
+// Keeps a loader registered while it lives. Any thread may make one; it is then
+// used by one thread at a time. A forked child keeps its copy of the list.
+class LoaderRegistration {
+ public:
+  explicit LoaderRegistration(LoaderFacts facts);
+  ~LoaderRegistration();
+  LoaderRegistration(const LoaderRegistration&) = delete;
+  LoaderRegistration& operator=(const LoaderRegistration&) = delete;
+
+  // A batch was waited for. Costs a load while no window is open.
+  void MarkWait() noexcept;
+
+ private:
+  struct Entry;
+  friend struct LoaderList;
+  std::shared_ptr<Entry> entry_;  // shared with the list, which outlives us
+};
 
 // As Python's DataLoader names the wait for one batch.
 inline constexpr std::string_view kSingleProcessWait =

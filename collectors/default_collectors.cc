@@ -1,8 +1,4 @@
-// The default collectors of a build with LibTorch.
 #include <stepscope/collectors.h>
-
-#include "default_device.h"
-#include "default_nvtx.h"
 
 namespace stepscope {
 
@@ -12,9 +8,10 @@ std::vector<std::unique_ptr<Collector>> DefaultCollectors(
   collectors.push_back(MakeHostCollector());
   collectors.push_back(MakeSettingsCollector());
   collectors.push_back(MakeAllocatorCollector());
-  AddDeviceCollectors(collectors);
-  AddNvtxCollector(collectors);
-  // Last to start, first to stop: the others' own work is not recorded.
+  collectors.push_back(MakeCuptiCollector());
+  collectors.push_back(MakeNvtxCollector());
+  // Last to start and first to stop, so that it does not record what the other
+  // collectors do there.
   collectors.push_back(MakeTorchCollector(options));
   return collectors;
 }
