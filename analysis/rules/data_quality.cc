@@ -290,6 +290,6 @@ constexpr Rule kRules[] = {
 
 }  // namespace
 
-extern const std::span<const Rule> kTrust = kRules;
+extern const std::span<const Rule> kDataQuality = kRules;
 
 }  // namespace stepscope

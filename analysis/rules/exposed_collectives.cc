@@ -226,6 +226,6 @@ constexpr Rule kRules[] = {
 
 }  // namespace
 
-extern const std::span<const Rule> kCollectives = kRules;
+extern const std::span<const Rule> kExposedCollectives = kRules;
 
 }  // namespace stepscope

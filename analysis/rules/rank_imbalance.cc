@@ -309,6 +309,6 @@ constexpr Rule kRules[] = {
 
 }  // namespace
 
-extern const std::span<const Rule> kRanks = kRules;
+extern const std::span<const Rule> kRankImbalance = kRules;
 
 }  // namespace stepscope

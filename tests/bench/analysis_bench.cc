@@ -53,7 +53,7 @@ void PrintRules(const std::string& name, const Trace& trace) {
     for (const SkippedRule& entry : Analyze(trace).skipped)
       silent.insert(entry.id);
   });
-  const Measured* measured = nullptr;
+  const AnalysisContext* measured = nullptr;
   rows.push_back({Seconds([&] { measured = new AnalysisContext(trace); }),
                   "(what all share)"});
   for (std::span<const Rule> family : RuleFamilies()) {

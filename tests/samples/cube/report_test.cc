@@ -18,8 +18,8 @@ std::optional<Ratio> About(double ratio) {
 }
 
 // Two flags that cancel; --c does nothing, and replay does not know it.
-Measured Cancelling() {
-  Measured measured;
+AnalysisContext Cancelling() {
+  AnalysisContext measured;
   Cube& cube = measured.cube;
   cube.factors = {
       {"--a", {"0", "1"}}, {"--b", {"0", "1"}}, {"--c", {"off", "on"}}};
@@ -68,7 +68,7 @@ TEST(CubeReportTest, EveryPairHasALine) {
 }
 
 TEST(CubeReportTest, SaysWhyReplayExpectsNothing) {
-  Measured measured = Cancelling();
+  AnalysisContext measured = Cancelling();
   measured.expected = {.points = std::vector<std::optional<Ratio>>(8),
                        .unknown = {},
                        .why_not = "cannot read it"};
@@ -85,7 +85,7 @@ TEST(CubeReportTest, SaysWhyReplayExpectsNothing) {
 }
 
 TEST(CubeReportTest, FilesHoldTheExpectationToo) {
-  Measured measured = Cancelling();
+  AnalysisContext measured = Cancelling();
   measured.expected.points[6]->interval.high =
       std::numeric_limits<double>::infinity();
   simdjson::dom::parser parser;
