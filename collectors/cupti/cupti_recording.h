@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
+#include "api/cuda_driver.h"
 #include "buffer_pool.h"
-#include "cuda_driver.h"
 #include "cupti_attachment.h"
 #include "cupti_times.h"
 

@@ -9,9 +9,9 @@
 #include <filesystem>
 #include <string>
 
-#include "api_calls.h"
+#include "api/api_calls.h"
+#include "api/cupti_status.h"
 #include "collectors/cupti/collector_fixture.h"
-#include "cupti_status.h"
 
 namespace stepscope {
 namespace {
