@@ -1,5 +1,5 @@
-// From the session's own slots to rows: ranges, steps marked by a range's name,
-// and the names of threads.
+// Decodes the session's own slots: ranges, steps that a range's name marks, and
+// the names of threads.
 #pragma once
 
 #include <stepscope/clock.h>
@@ -10,9 +10,9 @@
 
 namespace stepscope {
 
-// Adds the rows; gives the number of records, whoever wrote them, that made no
-// sense. A thread that has a name by then keeps it: a collector that found one
-// knows what the program called it.
+// Adds the rows, and returns the number of invalid records of any source. A
+// thread that already has a name keeps it: a collector that found one knows
+// what the program calls the thread.
 int64_t DecodeRanges(const SlotLog& log, const ClockMap& clock,
                      TraceBuilder& builder);
 

@@ -1,5 +1,5 @@
-// A ThreadLog with what only the slow paths need: who the thread is, and the
-// last of its chunks.
+// RegisteredLog: a ThreadLog with what only the slow paths need, the thread's
+// identity and its chunks.
 #pragma once
 
 #include <stepscope/event_writer.h>
@@ -12,10 +12,10 @@
 namespace stepscope {
 
 struct RegisteredLog : ThreadLog {
-  Chunk* last = nullptr;
+  Chunk* last = nullptr;  // each links to the one before it
   int64_t tid = 0;
   std::string name;     // as read when the thread exited
-  bool exited = false;  // kept only for what it recorded
+  bool exited = false;  // the thread is gone; its records are kept
 };
 
 }  // namespace stepscope

@@ -1,9 +1,9 @@
-// All threads that have ever recorded and not yet exited, and the window they
-// record into. The slow half of the event buffers.
+// ThreadRegistry: all threads that have recorded and not yet exited, and the
+// window they record into. The slow half of the event buffers.
 //
-// One per process, because hooks carry no pointer of ours; never destroyed,
-// because threads may record until the process is gone. A forked child starts
-// with the forking thread alone and no window.
+// There is one per process, because hooks carry no pointer of ours. It is never
+// destroyed, because threads may record until the process ends. A forked child
+// starts with the forking thread alone and no window.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -25,15 +25,16 @@ class ThreadRegistry {
 
   // FailedPrecondition if a window is open.
   absl::StatusOr<uint64_t> Open(int64_t max_bytes);
-  // An empty recording if `number` is not the open window any more (a fork).
+  // Returns an empty recording if `number` is no longer the open window, as in
+  // a forked child.
   std::unique_ptr<EventRecording> Close(uint64_t number);
 
   // Called by the thread itself.
   ThreadLog* Register();
   void ThreadExits(RegisteredLog* log);
 
-  // A chunk within the window's limit; null if that is reached, or the system
-  // has no memory. Any thread, without a lock.
+  // A chunk; null if the window's limit is reached or the system has no memory.
+  // Any thread, without a lock.
   Chunk* TakeChunk() noexcept;
 
  private:

@@ -89,7 +89,7 @@ OpCost Attention(std::string_view op, const Arguments& args) {
   return cost;
 }
 
-// Every tensor once and a result as large as the largest.
+// Reads every tensor once and writes a result as large as the largest.
 OpCost Streaming(KernelClass kind, const Arguments& args) {
   OpCost cost;
   double elements = 0, result = 0, bytes = 0;
@@ -158,7 +158,7 @@ OpCost CostOf(const Trace& trace, RowId op) {
     if (told.flops >= 0) {
       const OpCost inner = cost;
       cost = told;
-      // A side of a backward pass costs half of both.
+      // The gradient of one operand costs half of the gradients of both.
       if (row != op && told.kind == KernelClass::kConvolution &&
           (trace.name(trace.ops()[op].name).ends_with("_input") ||
            trace.name(trace.ops()[op].name).ends_with("_weight"))) {

@@ -88,8 +88,9 @@ KernelClass ClassOf(std::string_view name) {
                                     : KernelClass::kUnknown;
 }
 
-// The part of a name that says what it is. Parameter types that follow it name
-// other things ("dgrad_engine<float>(..., kernel_grad_params, ...)").
+// The part of a name that identifies the kernel. The parameter types behind it
+// may contain words of other classes ("dgrad_engine<float>(...,
+// kernel_grad_params, ...)").
 std::string_view WithoutParameters(std::string_view name) {
   if (name.find("at::native") != std::string_view::npos) return name;
   const size_t close = name.rfind('>');

@@ -1,12 +1,13 @@
-// Batches: a loader whose waits are recorded.
+// Batches: iterates over a loader and records how long the loop waits for it.
 //
 //   for (auto& batch : stepscope::Batches(*loader, "train")) { ... }
 //
-// Works for any loader with begin() and end() like LibTorch's DataLoader. The
-// time until each batch is there (making the iterator, which prefetches, counts
-// with the first) becomes a range under the name that readers of Chrome traces
-// know from torch.profiler; the loader's workers, batch size and, for
-// LibTorch's, its threads reach the Trace. Needs no LibTorch header itself.
+// Works with any loader that has begin() and end(), such as LibTorch's
+// DataLoader, and includes no LibTorch header. Each wait for a batch becomes a
+// range with the name that torch.profiler uses, so that other tools recognise
+// it; the first includes the creation of the iterator, which starts to
+// prefetch. The Trace also has the loader's number of workers, its batch size
+// and, of LibTorch's loader, the worker threads.
 #pragma once
 
 #include <stepscope/range.h>
@@ -24,7 +25,7 @@
 
 namespace stepscope {
 
-// One loader, in the words of event.h's Loader row.
+// One loader; the fields are those of the Loader row (event.h).
 struct LoaderFacts {
   std::string name;         // "train"
   std::string kind;         // "in-process", "threads", "processes"
@@ -34,8 +35,9 @@ struct LoaderFacts {
   bool operator==(const LoaderFacts&) const = default;
 };
 
-// Keeps a loader registered while it lives. Any thread may make one; it is then
-// used by one thread at a time. A forked child keeps its copy of the list.
+// Registers a loader while this exists; Batches makes one. Any thread may
+// create it, and one thread at a time uses it. A forked child has a copy of the
+// list.
 class LoaderRegistration {
  public:
   explicit LoaderRegistration(LoaderFacts facts);
@@ -43,16 +45,16 @@ class LoaderRegistration {
   LoaderRegistration(const LoaderRegistration&) = delete;
   LoaderRegistration& operator=(const LoaderRegistration&) = delete;
 
-  // A batch was waited for. Costs a load while no window is open.
+  // The loop waits for a batch. One load while no window is open.
   void MarkWait() noexcept;
 
  private:
   struct Entry;
   friend struct LoaderList;
-  std::shared_ptr<Entry> entry_;  // shared with the list, which outlives us
+  std::shared_ptr<Entry> entry_;  // shared with the list, which outlives this
 };
 
-// As Python's DataLoader names the wait for one batch.
+// The names that Python's DataLoader gives to the wait for one batch.
 inline constexpr std::string_view kSingleProcessWait =
     "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
 inline constexpr std::string_view kMultiProcessWait =
@@ -60,11 +62,11 @@ inline constexpr std::string_view kMultiProcessWait =
 
 namespace internal {
 
-// The kernel's ids of running threads; a thread that was joined is left out.
+// The kernel's ids of the threads; joined threads are left out.
 std::vector<int64_t> ThreadIds(std::vector<std::thread>& threads);
 
-// Reaches `workers_`, which LibTorch's DataLoaderBase keeps protected: a
-// derived class may name it. Gives nothing for loaders without one.
+// Reads `workers_`, a protected member of LibTorch's DataLoaderBase, through a
+// derived class. Returns nothing for loaders without such a member.
 template <typename Loader>
 struct WorkerAccess : Loader {
   template <typename Self = WorkerAccess>
@@ -83,7 +85,7 @@ struct WorkerAccess : Loader {
   }
 };
 
-// What a loader tells about itself; -1 where it tells nothing.
+// The facts that a loader's type offers; -1 where it offers none.
 template <typename Loader>
 LoaderFacts FactsOf(Loader& loader, std::string_view name) {
   LoaderFacts facts{.name = std::string(name), .kind = ""};
@@ -105,7 +107,9 @@ LoaderFacts FactsOf(Loader& loader, std::string_view name) {
 
 }  // namespace internal
 
-// One pass over a loader. REQUIRES: the loader outlives it; one thread uses it.
+// One pass over a loader, on one thread. `name` tells loaders apart in reports
+// ("train", "validation"). Exceptions of the loader pass through. REQUIRES: the
+// loader outlives it.
 template <typename Loader>
 class Batches {
  public:

@@ -1,8 +1,7 @@
-// EventRecording: the slots of a closed window, and the memory they lie in,
-// until everybody has decoded theirs.
+// EventRecording: the slots of a closed window and their memory, until every
+// source has decoded its own.
 //
-// Filled under the registry's lock; from then on it belongs to whoever decodes
-// it, on any one thread.
+// EventBuffers::Close() fills it; after that one thread at a time uses it.
 #pragma once
 
 #include <stepscope/clock.h>
@@ -29,14 +28,15 @@ class EventRecording {
   void SetClosed(int64_t pid, Ticks closed, int64_t max_bytes);
   // Takes the thread's chunks, open operators and counters.
   void TakeThread(const RegisteredLog& log);
-  // Takes chunks nobody used, to unmap them later.
+  // Takes unused chunks, to unmap them later.
   void TakeUnused(std::pair<Chunk*, size_t> chunks) { unused_ = chunks; }
 
-  // For those that decode records of their own. Valid while this lives.
+  // For the collectors, which decode their own records. Valid while this lives.
   const SlotLog& slots() const { return slots_; }
 
-  // Adds what is the session's own: ranges, names of threads, and what the
-  // buffers lost. After the collectors, which may know better names.
+  // Adds the session's own rows: ranges, names of threads, and a Loss for what
+  // the buffers dropped. Called after the collectors, which may know better
+  // names of threads.
   void AddTo(TraceBuilder& builder, const ClockMap& clock) const;
 
  private:

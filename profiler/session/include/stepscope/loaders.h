@@ -1,6 +1,6 @@
-// Which loaders feed training threads of this process, and which threads work
-// for them. Batches (stepscope/batches.h) registers them; the Session puts those
-// that were waited for into the Trace, and the host collector watches their
+// The loaders of this process and their worker threads. Batches
+// (stepscope/batches.h) registers them. The Session puts those that a window
+// waited for into the Trace, and the host collector reads the CPU time of their
 // threads.
 #pragma once
 
@@ -14,12 +14,12 @@
 
 namespace stepscope {
 
-// Fills `tids` with the worker threads of the loaders that live now; returns
-// how many there are, which may be more than fit.
+// Fills `tids` with the worker threads of the existing loaders, and returns
+// their number, which may be larger than `tids`.
 size_t LoaderThreads(std::span<int64_t> tids);
 
-// The loaders that were waited for at or after `since`, ended ones included,
-// each once; forgets those that have ended.
+// The loaders that were waited for at or after `since`, each once, including
+// those that were destroyed meanwhile, which are then forgotten.
 std::vector<LoaderFacts> TakeLoadersWaitedFor(Ticks since);
 
 }  // namespace stepscope

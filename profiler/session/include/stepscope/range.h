@@ -1,7 +1,8 @@
-// Names for user code: UserRange, PhaseRange and ModuleRange mark a stretch of
-// the calling thread. Outside a window each costs one relaxed load; inside, two
-// timestamps and a copy of its text. Any thread may use them, nested as scopes
-// nest; each must end on the thread that made it.
+// Ranges name parts of a program in the trace: UserRange, PhaseRange and
+// ModuleRange last from their construction to the end of their scope. Outside a
+// recorded window each costs one relaxed load; inside, two timestamps and a
+// copy of the text. Any thread may use them; a range must end on its own
+// thread, and ranges nest as scopes do.
 #pragma once
 
 #include <stepscope/event.h>
@@ -17,8 +18,8 @@ namespace internal {
 extern std::atomic<uint64_t> g_window;
 }  // namespace internal
 
-// True while a window is open. One relaxed load: ask it before preparing the
-// text of a range.
+// True while a window is open: check it before composing the text of a range.
+// One relaxed load.
 inline bool IsRecording() noexcept {
   return internal::g_window.load(std::memory_order_relaxed) != 0;
 }
@@ -29,16 +30,16 @@ struct RangeToken {
   uint64_t window = 0;
 };
 
-// Opens a range on the calling thread: name and detail are copied, at most 480
-// bytes each; a longer text is cut and the cut counted. Does nothing while no
-// window is open.
+// Opens a range on the calling thread. Copies name and detail, at most 480
+// bytes of each; the Trace says how many texts were cut. Does nothing while no
+// window is open. Prefer the classes below, which close it.
 RangeToken OpenRange(RangeKind kind, std::string_view name,
                      std::string_view detail = {}) noexcept;
 
-// Closes it. Harmless for an empty token, and when its window has closed.
+// Closes a range. Does nothing for an empty token, or if the window has closed.
 void CloseRange(const RangeToken& token) noexcept;
 
-// A range of the kind given; what the three below have in common.
+// A range of any kind; the base of the three below.
 class ScopedRange {
  public:
   ScopedRange(RangeKind kind, std::string_view name,
@@ -49,7 +50,7 @@ class ScopedRange {
   ScopedRange(const ScopedRange&) = delete;
   ScopedRange& operator=(const ScopedRange&) = delete;
 
-  // Ends it before its scope does; harmless if called again.
+  // Ends the range before its scope ends. May be called again.
   void End() noexcept {
     if (token_.window == 0) return;
     CloseRange(token_);
@@ -60,16 +61,16 @@ class ScopedRange {
   RangeToken token_;
 };
 
-// A scope with a name: `stepscope::UserRange range("augment");`. Names that
-// torch.profiler gives a meaning ("Optimizer.step#SGD.step", "nccl:...") have
-// it here, too. (Range is the row of a Trace, event.h.)
+// A named scope: `stepscope::UserRange range("augment");`. Names with a meaning
+// in torch.profiler ("Optimizer.step#SGD.step", "nccl:...") keep it. (Range is
+// a row of a Trace, event.h.)
 class UserRange : public ScopedRange {
  public:
   explicit UserRange(std::string_view name) noexcept
       : ScopedRange(RangeKind::kUser, name) {}
 };
 
-// The parts of a training step that reports tell apart.
+// The phases of a training step in reports.
 enum class Phase : uint8_t {
   kData,
   kForward,
@@ -102,8 +103,8 @@ class PhaseRange : public ScopedRange {
       : ScopedRange(RangeKind::kPhase, PhaseName(phase)) {}
 };
 
-// The forward pass of a module: its path in the model and its class, as
-// `ModuleRange module("layer1.0.conv1", "Conv2d");`.
+// The forward pass of a module, by its path in the model and its class:
+// `stepscope::ModuleRange module("layer1.0.conv1", "Conv2d");`
 class ModuleRange : public ScopedRange {
  public:
   ModuleRange(std::string_view path, std::string_view class_name) noexcept

@@ -1,17 +1,17 @@
-// Slots: what hooks write, and the only thing they write.
+// Slots: the 32-byte units that hooks write, and the only thing they write.
 //
-// A thread's chunks hold records of one or more 32-byte slots. The low byte of
-// word 3 of a record's first slot is its tag: how long the record is, which
-// source wrote it, and which of that source's kinds it is. The length is all
-// that the session reads of another source's records; the words mean what the
-// source that wrote them says.
+// A thread's chunks hold records of one or more slots. The low byte of word 3
+// of a record's first slot is its tag: how long the record is, which source
+// wrote it, and which of that source's kinds it has. Of another source's
+// records the session reads the length alone; the source that wrote them
+// defines the meaning of the words.
 //
-//   RecordLength  slots after the first one
-//   kOneSlot      none
-//   kTwoSlots     one
+//   RecordLength  what follows the first slot
+//   kOneSlot      nothing
+//   kTwoSlots     one more slot
 //   kTexts        the bytes of two texts; word 2 is TextFields
-//   kWords        words of 64 bits; word 2 says how many
-//   kBytes        bytes; the upper 16 bits of word 3 say how many
+//   kWords        words of 64 bits; word 2 is their number
+//   kBytes        bytes; the upper 16 bits of word 3 are their number
 //
 // The session's own records:
 //
@@ -20,8 +20,9 @@
 //   kForeignEndSlot  end         record key  -           -
 //   kUnendedSlot     first slot  record key  -           -
 //
-// The last two say how a record ended that its own thread did not end
-// (slot_ends.h); records that are ended so keep begin and end in words 0 and 1.
+// The last two note the end of a record on a thread that did not begin it
+// (slot_ends.h). Records that are pushed and popped have their begin and end,
+// in ticks, in words 0 and 1.
 #pragma once
 
 #include <bit>
@@ -47,9 +48,8 @@ enum class RecordLength : uint8_t {
   kCount
 };
 
-// A record's tag. Sources that record into the same window have different
-// numbers, 0 to 3, of which 0 is the session's (collectors/slot_sources.h);
-// each numbers its kinds from 0 to 7.
+// A record's tag. Each source that records into a window has a number of its
+// own, 1 to 3 (0 is the session's), and numbers its kinds from 0 to 7.
 using SlotTag = uint8_t;
 constexpr SlotTag MakeSlotTag(uint8_t source, uint8_t kind,
                               RecordLength length) {
@@ -69,7 +69,7 @@ inline constexpr SlotTag kForeignEndSlot =
 inline constexpr SlotTag kUnendedSlot =
     MakeSlotTag(kSessionSlots, 2, RecordLength::kOneSlot);
 
-// Texts longer than this are cut; the cut is counted.
+// Longer texts are cut, and the cut is counted.
 inline constexpr size_t kMaxNameBytes = 480;
 // Words in one kWords record.
 inline constexpr size_t kMaxRecordWords = 512;
@@ -83,10 +83,11 @@ struct TextFields {
 };
 static_assert(sizeof(TextFields) == 8);
 
-// The range kind "let ClassifyRange() decide", for scopes the user named.
+// Instead of a RangeKind: ClassifyRange() finds it from the name, for scopes
+// that the program named.
 inline constexpr uint8_t kClassifyLater = 0xff;
 
-// Word 3 of a record's first slot: its tag and 56 bits of the source's own.
+// Word 3 of a record's first slot: the tag, and 56 bits for the source.
 constexpr uint64_t PackTail(SlotTag tag, int64_t value) {
   return static_cast<uint64_t>(value) << 8 | tag;
 }

@@ -1,6 +1,7 @@
-// When records ended whose end their own thread did not write: another thread
-// delivered it (an asynchronous operator, by the record's key), or the window
-// closed first. For records that a WriteScope pushed and popped.
+// SlotEnds: the ends of records that were pushed in a WriteScope. Usually their
+// own thread wrote the end; another thread may have delivered it (an
+// asynchronous operator; found by the record's key), or the window closed
+// first.
 #pragma once
 
 #include <stepscope/slot_walk.h>
@@ -12,20 +13,19 @@ namespace stepscope {
 
 class SlotEnds {
  public:
-  // Reads the ends that all of the log's threads delivered; keeps `log`, which
-  // must outlive it.
+  // Collects the ends that any thread delivered. `log` must outlive this.
   explicit SlotEnds(const SlotLog& log);
 
   struct End {
     Ticks ticks = 0;
-    bool is_inexact = false;  // not what the record's thread saw
+    bool is_inexact = false;  // not written by the record's own thread
   };
-  // The end of the record that starts at `slot`: words 0 and 1 are its begin
-  // and end, and an end of 0 was not written.
+  // The end of the record that starts at `slot`. REQUIRES: its words 0 and 1
+  // are begin and end; an end of 0 was not written.
   End Of(const Slot& slot);
 
-  // How many of those asked for were open when the window closed, and how many
-  // another thread ended.
+  // Of the records that Of() was called for: how many were open when the window
+  // closed, and how many another thread ended.
   int64_t unfinished() const { return unfinished_; }
   int64_t ended_elsewhere() const { return ended_elsewhere_; }
 

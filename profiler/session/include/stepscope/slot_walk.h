@@ -1,6 +1,6 @@
-// The slots of a closed window, and a walk over their records that holds
-// whatever the bytes are: a record whose length does not fit its chunk ends
-// the chunk and is counted.
+// The slots of a closed window, and a walk over their records. The walk is safe
+// for any bytes: a record that is longer than the rest of its chunk ends the
+// chunk and is counted.
 #pragma once
 
 #include <stepscope/clock.h>
@@ -19,8 +19,8 @@ namespace stepscope {
 // One thread's part of a window.
 struct SlotThread {
   int64_t tid = 0;
-  // The thread's number in the source that pushed records on it, 0 if none
-  // gave one (ThreadLog::source_thread).
+  // ThreadLog::source_thread: what the source that pushed records calls this
+  // thread; 0 if it gave no number.
   uint64_t source_thread = 0;
   std::string name;
   std::vector<std::span<const Slot>> chunks = {};  // in the order written
@@ -35,7 +35,8 @@ struct SlotLog {
   std::vector<SlotThread> threads = {};
 };
 
-// Slots of the record that starts at `slot`; 0 if its tag makes no sense.
+// The number of slots of the record that starts at `slot`; 0 if its tag is
+// invalid.
 inline size_t RecordSlots(const Slot& slot) {
   switch (LengthOf(TagOf(slot))) {
     case RecordLength::kOneSlot:
@@ -58,9 +59,9 @@ inline size_t RecordSlots(const Slot& slot) {
   return 0;
 }
 
-// Calls visit(first slot) for every record in order, whoever wrote it; returns
-// how many made no sense. The session counts those of a window once, so other
-// sources ignore the number.
+// Calls visit(first slot) for every record in order, of any source; returns the
+// number of invalid records. The session reports those of a window, so other
+// sources ignore the result.
 template <typename Visit>
 int64_t WalkSlots(const SlotThread& thread, Visit&& visit) {
   int64_t bad = 0;
