@@ -1,5 +1,5 @@
-// WindowOutput: a closed window becomes a Trace, a Report, a printed report and
-// files. Runs on the background thread.
+// WindowOutput: turns a closed window into a Trace, a Report, a printed report
+// and files. Runs on the background thread.
 #pragma once
 
 #include <stepscope/profile_parts.h>
@@ -29,12 +29,12 @@ class WindowOutput {
     std::function<void(const Trace&, const Report&)> on_report;
   };
 
-  // `log` may be null: nothing is written.
+  // `log` may be null: then no files are written.
   WindowOutput(Options options, std::unique_ptr<LogRun> log,
                std::shared_ptr<Errors> errors);
 
-  // Builds, analyses, prints and writes. Every failure goes to the Errors;
-  // files fail one by one. Never throws.
+  // Builds, analyses, prints and writes. Adds every failure to the Errors; a
+  // file that fails does not stop the others.
   void Take(ClosedWindow& window) noexcept;
 
  private:

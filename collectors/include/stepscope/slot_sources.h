@@ -1,6 +1,6 @@
-// The numbers of the sources that write slots (MakeSlotTag() in
-// stepscope/slot.h): what keeps their records apart in a thread's chunks. The
-// session has 0, and a tag has room for 3 more.
+// The numbers of the collectors that write slots (MakeSlotTag() in
+// stepscope/slot.h), which keep their records apart in a thread's chunks. 0 is
+// the session's; a tag has room for 1 to 3.
 #pragma once
 
 #include <cstdint>

@@ -18,7 +18,7 @@
 
 namespace stepscope {
 
-// One window, analysed, and where its files go.
+// An analysed window and the paths of its files.
 struct WindowResult {
   const Trace& trace;
   const Report& report;
@@ -26,7 +26,7 @@ struct WindowResult {
   const std::string& log_dir;
 };
 
-// Writes one file of a window. Called on the background thread.
+// One file of a window. `write` is called on the background thread.
 struct WindowFile {
   bool rank_0_only = false;
   std::function<absl::Status(const WindowResult& result)> write;
@@ -40,13 +40,13 @@ struct ProfileParts {
   std::function<Report(const Trace&)> analyze;
   // The report for the terminal.
   std::function<std::string(const Report&, const TextOptions&)> to_text;
-  // In the order they are written: the smallest and most useful first, as a
-  // disk may be nearly full.
+  // In the order in which they are written. The smallest and most useful come
+  // first, because the disk may be nearly full.
   std::vector<WindowFile> files;
 };
 
-// The analysis, its text, and the files that the options ask for; no
-// collectors.
+// The default analysis, its text, and the files that the options select;
+// without collectors.
 ProfileParts ProfileOutputs(const ProfileOptions& options);
 
 }  // namespace stepscope
