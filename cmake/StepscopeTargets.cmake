@@ -14,6 +14,7 @@ function(stepscope_library name)
   if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/include)
     target_include_directories(stepscope_${name} PUBLIC
       $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
+    set_property(GLOBAL APPEND PROPERTY STEPSCOPE_INCLUDE_FOLDERS ${CMAKE_CURRENT_SOURCE_DIR}/include)
   endif()
   target_include_directories(stepscope_${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   target_link_libraries(stepscope_${name} PUBLIC ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})

@@ -11,6 +11,7 @@
 #include "analysis/simulator.h"
 #include "context/analysis_context.h"
 #include "context/rule.h"
+#include "support/trace_copy.h"
 
 namespace stepscope {
 namespace {

@@ -33,7 +33,10 @@ ALLOWED = {
     'profiler/trace': [],
     'profiler/session': EVENTS,
     'profiler/profile': EVENTS + ['profiler/session', 'collectors', 'exporters', 'analysis'],
-    'collectors/*': EVENTS + ['profiler/session', '<collectors/.>'],  # a source knows no other source
+    # A source implements its line of the public collectors.h, and knows neither the other sources nor their list.
+    'collectors/*': EVENTS + ['profiler/session', '<collectors>'],
+    'collectors/cupti': EVENTS + ['profiler/session', '<collectors>', 'collectors/cupti/api'],
+    'collectors/cupti/api': [],
     'collectors/.': EVENTS + ['profiler/session', 'collectors/*'],
     'analysis/.': EVENTS + ['analysis'],
     **{f'analysis/{folder}': EVENTS + ['analysis/.'] + [f'analysis/{lower}' for lower in ANALYSIS[:place + 1]]

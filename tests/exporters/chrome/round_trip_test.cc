@@ -10,6 +10,7 @@
 #include <string>
 
 #include "support/random_trace.h"
+#include "support/trace_copy.h"
 #include "support/trace_equal.h"
 
 namespace stepscope {
