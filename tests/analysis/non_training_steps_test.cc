@@ -156,7 +156,7 @@ TEST(NonTrainingStepsTest, TheReportSaysWhichStepsAreLeftOut) {
     EXPECT_NEAR(sum, step.ms, 1e-6);
   }
   const std::string text = ToText(report, TextOptions());
-  EXPECT_NE(text.find("averaged over 7 steady steps of 9; left out: 1 with "
+  EXPECT_NE(text.find("mean of 7 steady steps out of 9; excluded: 1 with "
                       "validation (4), 1 with a checkpoint"),
             std::string::npos)
       << text;

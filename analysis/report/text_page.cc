@@ -1,4 +1,4 @@
-#include "report/page.h"
+#include "report/text_page.h"
 
 #include <algorithm>
 
@@ -18,12 +18,36 @@ std::string Printable(std::string_view text) {
   return clean;
 }
 
-std::string Page::Paint(std::string_view text, const char* code) const {
+std::string PadRight(std::string_view text, size_t columns) {
+  const size_t width = Columns(text);
+  return std::string(text) +
+         std::string(columns - std::min(columns, width), ' ');
+}
+
+std::string PadLeft(std::string_view text, size_t columns) {
+  const size_t width = Columns(text);
+  return std::string(columns - std::min(columns, width), ' ') +
+         std::string(text);
+}
+
+std::string Clipped(std::string_view raw, size_t columns) {
+  std::string text = Printable(raw);
+  if (Columns(text) <= columns) return text;
+  size_t end = 0;
+  for (size_t used = 0; end < text.size(); ++end) {
+    const bool begins_character =
+        (static_cast<unsigned char>(text[end]) & 0xc0) != 0x80;
+    if (begins_character && used++ == columns - 3) break;
+  }
+  return text.substr(0, end) + "...";
+}
+
+std::string TextPage::Paint(std::string_view text, const char* code) const {
   if (!options_.color) return std::string(text);
   return std::string("\x1b[") + code + "m" + std::string(text) + "\x1b[0m";
 }
 
-void Page::Wrapped(std::string_view label, std::string_view raw) {
+void TextPage::Wrapped(std::string_view label, std::string_view raw) {
   if (raw.empty()) return;
   const std::string text = Printable(raw);
   const size_t indent = Columns(label);

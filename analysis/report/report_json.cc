@@ -1,4 +1,4 @@
-// The schema is analysis/README.md, version 1.
+// A Report as JSON. The schema is docs/json.md, `analyze`, version 2.
 #include <stepscope/analysis.h>
 
 #include <cstdint>
@@ -6,15 +6,15 @@
 #include <string_view>
 #include <variant>
 
-#include "report/json_text.h"
-#include "report/path.h"
-#include "report/ranks_report.h"
+#include "report/critical_path_text.h"
+#include "report/json_writer.h"
+#include "report/ranks_text.h"
 #include "words/labels.h"
 
 namespace stepscope {
 namespace {
 
-void WriteRun(const RunInfo& run, Json& json) {
+void WriteRun(const RunInfo& run, JsonWriter& json) {
   json.Key("run");
   json.Open('{');
   json.Field("name", run.name);
@@ -36,7 +36,7 @@ void WriteRun(const RunInfo& run, Json& json) {
   json.Close('}');
 }
 
-void WriteTimes(const Report& report, Json& json) {
+void WriteTimes(const Report& report, JsonWriter& json) {
   json.Key("steps");
   json.Open('{');
   json.Field("count", report.steps.count);
@@ -84,7 +84,7 @@ void WriteTimes(const Report& report, Json& json) {
   json.Close('}');
 }
 
-void WriteSettings(const std::vector<Setting>& settings, Json& json) {
+void WriteSettings(const std::vector<Setting>& settings, JsonWriter& json) {
   json.Key("settings");
   json.Open('{');
   for (const Setting& setting : settings) {
@@ -94,7 +94,7 @@ void WriteSettings(const std::vector<Setting>& settings, Json& json) {
   json.Close('}');
 }
 
-void WriteSteps(const Report& report, Json& json) {
+void WriteSteps(const Report& report, JsonWriter& json) {
   json.Key("step_times");
   json.Open('[');
   for (const StepTimes& step : report.step_times) {
@@ -123,7 +123,19 @@ void WriteSteps(const Report& report, Json& json) {
   json.Close(']');
 }
 
-void WriteFinding(const Finding& finding, Json& json) {
+// The step that the gain refers to; null without a gain.
+void WriteBaseline(const Report& report, const Finding& finding,
+                   JsonWriter& json) {
+  json.Key("baseline_ms");
+  if (finding.gain_kind == GainKind::kNone) {
+    json.Null();
+  } else {
+    json.Value(BaselineMs(report, finding));
+  }
+}
+
+void WriteFinding(const Report& report, const Finding& finding,
+                  JsonWriter& json) {
   json.Open('{');
   json.Field("id", finding.id);
   json.Field("status", StatusName(finding.status));
@@ -136,7 +148,7 @@ void WriteFinding(const Finding& finding, Json& json) {
   json.Field("high", finding.gain.high_ms);
   json.Close('}');
   json.Field("gain_kind", GainName(finding.gain_kind));
-  json.Field("baseline_ms", finding.baseline_ms);
+  WriteBaseline(report, finding, json);
   json.Field("speedup", finding.speedup);
   json.Field("evidence", finding.evidence);
   json.Key("examples");
@@ -163,7 +175,7 @@ void WriteFinding(const Finding& finding, Json& json) {
   json.Close('}');
 }
 
-void WriteMissing(const Report& report, Json& json) {
+void WriteMissing(const Report& report, JsonWriter& json) {
   json.Texts("clean", report.clean);
   json.Key("skipped");
   json.Open('[');
@@ -191,7 +203,7 @@ void WriteMissing(const Report& report, Json& json) {
 }  // namespace
 
 std::string ToJson(const Report& report) {
-  Json json;
+  JsonWriter json;
   json.Open('{');
   json.Field("version", int32_t{2});
   WriteRun(report.run, json);
@@ -199,7 +211,8 @@ std::string ToJson(const Report& report) {
   WriteTimes(report, json);
   json.Key("findings");
   json.Open('[');
-  for (const Finding& finding : report.findings) WriteFinding(finding, json);
+  for (const Finding& finding : report.findings)
+    WriteFinding(report, finding, json);
   json.Close(']');
   std::vector<std::string> held_back;
   for (const Finding* held : HeldBack(report)) held_back.push_back(held->id);
@@ -227,7 +240,7 @@ std::string ToJson(const Report& report) {
   }
   json.Close(']');
   json.Key("critical_path");
-  WritePath(report, json);
+  WriteCriticalPath(report, json);
   WriteSteps(report, json);
   if (!report.ranks.rows.empty()) WriteRanks(report.ranks, json);
   json.Close('}');

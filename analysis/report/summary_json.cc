@@ -1,14 +1,15 @@
-// A TraceSummary as JSON.
+// A TraceSummary as JSON. The schema is docs/json.md, `info`, version 1.
 #include <stepscope/summary.h>
 
-#include "report/json_text.h"
+#include "report/json_writer.h"
 
 namespace stepscope {
 namespace {
 
 double Us(int64_t ns) { return static_cast<double>(ns) / 1000; }
 
-void CountAndBytes(const char* key, const CopySummary& copies, Json& json) {
+void CountAndBytes(const char* key, const CopySummary& copies,
+                   JsonWriter& json) {
   json.Key(key);
   json.Open('{');
   json.Field("count", copies.count);
@@ -16,7 +17,7 @@ void CountAndBytes(const char* key, const CopySummary& copies, Json& json) {
   json.Close('}');
 }
 
-void WriteRun(const RunInfo& run, Json& json) {
+void WriteRun(const RunInfo& run, JsonWriter& json) {
   json.Field("file", run.source);
   json.Field("producer", run.producer);
   json.Field("host", run.host);
@@ -38,7 +39,7 @@ void WriteRun(const RunInfo& run, Json& json) {
   json.Close(']');
 }
 
-void WriteSteps(const StepSummary& steps, Json& json) {
+void WriteSteps(const StepSummary& steps, JsonWriter& json) {
   json.Key("steps");
   json.Open('{');
   const auto count = static_cast<int64_t>(steps.numbers.size());
@@ -59,7 +60,8 @@ void WriteSteps(const StepSummary& steps, Json& json) {
   json.Close('}');
 }
 
-void WriteDevice(int32_t ordinal, const DeviceSummary& device, Json& json) {
+void WriteDevice(int32_t ordinal, const DeviceSummary& device,
+                 JsonWriter& json) {
   json.Key(std::to_string(ordinal));
   json.Open('{');
   json.Field("streams", device.streams);
@@ -79,7 +81,7 @@ void WriteDevice(int32_t ordinal, const DeviceSummary& device, Json& json) {
   json.Close('}');
 }
 
-void WriteCopies(const TraceSummary& summary, Json& json) {
+void WriteCopies(const TraceSummary& summary, JsonWriter& json) {
   json.Key("memcpy_h2d");
   json.Open('{');
   CountAndBytes("pageable", summary.uploads_pageable, json);
@@ -99,7 +101,7 @@ void WriteCopies(const TraceSummary& summary, Json& json) {
   json.Close('}');
 }
 
-void WriteLoader(const TraceSummary& summary, Json& json) {
+void WriteLoader(const TraceSummary& summary, JsonWriter& json) {
   const LoaderSummary& loader = summary.loader;
   json.Key("dataloader");
   json.Open('{');
@@ -118,7 +120,7 @@ void WriteLoader(const TraceSummary& summary, Json& json) {
   json.Close('}');
 }
 
-void WriteMemory(const TraceSummary& summary, Json& json) {
+void WriteMemory(const TraceSummary& summary, JsonWriter& json) {
   json.Key("memory_peaks");
   json.Open('[');
   for (const MemorySummary& memory : summary.memory) {
@@ -134,7 +136,7 @@ void WriteMemory(const TraceSummary& summary, Json& json) {
   json.Close(']');
 }
 
-void WriteLosses(const TraceSummary& summary, Json& json) {
+void WriteLosses(const TraceSummary& summary, JsonWriter& json) {
   static constexpr const char* kSeverities[] = {"note", "warning", "error"};
   json.Key("losses");
   json.Open('[');
@@ -152,7 +154,7 @@ void WriteLosses(const TraceSummary& summary, Json& json) {
 }  // namespace
 
 std::string ToJson(const TraceSummary& summary) {
-  Json json;
+  JsonWriter json;
   json.Open('{');
   json.Field("version", 1);
   WriteRun(summary.run, json);

@@ -1,6 +1,6 @@
-// Json: JSON for people, a member a line, indented. Whatever bytes come in,
-// what comes out is valid JSON in valid UTF-8; numbers that JSON lacks become
-// null.
+// JsonWriter: indented JSON, one member per line. The output is valid JSON in
+// valid UTF-8 whatever bytes come in: invalid bytes become U+FFFD, and numbers
+// that JSON cannot express (NaN, infinity) become null.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@
 
 namespace stepscope {
 
-class Json {
+// The caller opens and closes brackets in pairs. One thread at a time.
+class JsonWriter {
  public:
   // `bracket` is one of { } [ ].
   void Open(char bracket);
@@ -39,7 +40,7 @@ class Json {
     for (const auto& entry : list) Value(entry);
     Close(']');
   }
-  // All of it, with a newline at the end.
+  // The whole text with a trailing newline; leaves the writer empty.
   std::string Take() { return std::move(text_) + "\n"; }
 
  private:

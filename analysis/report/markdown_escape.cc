@@ -1,4 +1,4 @@
-#include "report/markdown_text.h"
+#include "report/markdown_escape.h"
 
 namespace stepscope {
 

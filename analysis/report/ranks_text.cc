@@ -1,27 +1,25 @@
-#include "report/ranks_report.h"
+#include "report/ranks_text.h"
 
 #include <algorithm>
 
+#include "report/text_page.h"
 #include "words/quantities.h"
 
 namespace stepscope {
 namespace {
 
 constexpr size_t kRowsShown = 16;
-constexpr size_t kEndsShown = 6;  // of more ranks: so many of either end
-
-std::string Right(const std::string& text, size_t columns) {
-  return std::string(columns - std::min(columns, text.size()), ' ') + text;
-}
+constexpr size_t kEndsShown = 6;  // at each end, of more ranks
 
 std::string LineOf(const RankRow& row, bool compared) {
-  std::string line = "  " + Right(std::to_string(row.rank), 4) +
-                     Right(Number(row.step_ms), 10) +
-                     Right(Number(row.busy_ms), 12) +
-                     Right(Number(row.exposed_ms), 10);
+  std::string line = "  " + PadLeft(std::to_string(row.rank), 4) +
+                     PadLeft(Number(row.step_ms), 10) +
+                     PadLeft(Number(row.busy_ms), 12) +
+                     PadLeft(Number(row.exposed_ms), 10);
   if (compared) {
-    line += Right(Number(row.waiting_ms), 10) + Right(Number(row.late_ms), 8) +
-            Right(std::to_string(row.last), 6);
+    line += PadLeft(Number(row.waiting_ms), 10) +
+            PadLeft(Number(row.late_ms), 8) +
+            PadLeft(std::to_string(row.last), 6);
   }
   return line;
 }
@@ -46,20 +44,20 @@ std::vector<std::string> RankLines(const Report& report, bool all) {
   }
   for (const RankRow* row : rows) lines.push_back(LineOf(*row, compared));
   if (left_out > 0) {
-    lines.push_back("  and " + Count(static_cast<int64_t>(left_out), "rank") +
-                    " between these (--verbose shows all)");
+    lines.push_back("  ... " + Count(static_cast<int64_t>(left_out), "rank") +
+                    " in between (--verbose shows all)");
   }
   if (compared) {
-    lines.push_back("  late: behind the middle rank; last: of " +
-                    Count(ranks.skewed, "collective") +
-                    " at which ranks arrive apart");
+    lines.push_back(
+        "  late: arrives after the median rank; last: times last at the " +
+        Count(ranks.skewed, "collective") + " with skewed arrivals");
   } else {
     lines.push_back("  not compared: " + ranks.why_not);
   }
   return lines;
 }
 
-void WriteRanks(const RankComparison& ranks, Json& json) {
+void WriteRanks(const RankComparison& ranks, JsonWriter& json) {
   json.Key("ranks");
   json.Open('{');
   json.Field("why_not", ranks.why_not);

@@ -1,3 +1,4 @@
+// A Report as Markdown.
 #include <stepscope/analysis.h>
 
 #include <algorithm>
@@ -7,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "report/markdown_text.h"
-#include "report/ranks_report.h"
-#include "report/step_words.h"
+#include "report/markdown_escape.h"
+#include "report/ranks_text.h"
+#include "report/step_text.h"
 #include "words/labels.h"
 #include "words/quantities.h"
 
@@ -29,7 +30,7 @@ std::string ToMarkdown(const Report& report) {
   }
   const std::string rank = RankInWords(report.run);
   text += MarkdownText(line + (rank.empty() ? "" : ", " + rank)) + "\n\n";
-  const std::string averaged = StepsInWords(report);
+  const std::string averaged = AveragedStepsText(report);
   if (!averaged.empty()) text += MarkdownText(averaged) + "\n\n";
   for (const Loss& loss : report.losses) {
     text += "> missing: " +
@@ -37,7 +38,7 @@ std::string ToMarkdown(const Report& report) {
             "\n\n";
   }
   if (!report.time_split_ms.empty()) {
-    text += "| where a step goes | ms | |\n| --- | ---: | ---: |\n";
+    text += "| step time by cause | ms | share |\n| --- | ---: | ---: |\n";
     std::vector<std::pair<double, std::string>> parts;
     for (const auto& [key, ms] : report.time_split_ms) {
       if (Number(ms) != "0") parts.push_back({-ms, key});

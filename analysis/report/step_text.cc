@@ -1,4 +1,4 @@
-#include "report/step_words.h"
+#include "report/step_text.h"
 
 #include <map>
 #include <string_view>
@@ -10,9 +10,10 @@ namespace {
 
 constexpr size_t kNumbersShown = 4;
 
-// "with a checkpoint (7, 12, 17)" for the steps of one kind.
-std::string OfKind(const Report& report, std::string_view kind,
-                   const char* words) {
+// "3 with a checkpoint (7, 12, 17)": count, words and numbers of the steps of
+// one kind; empty if there are none.
+std::string StepsOfKind(const Report& report, std::string_view kind,
+                        const char* words) {
   std::string numbers;
   size_t count = 0;
   for (const StepTimes& step : report.step_times) {
@@ -27,24 +28,24 @@ std::string OfKind(const Report& report, std::string_view kind,
 
 }  // namespace
 
-std::string StepsInWords(const Report& report) {
+std::string AveragedStepsText(const Report& report) {
   const StepStats& steps = report.steps;
   if (steps.steady >= steps.count) return "";
-  std::string left_out;
+  std::string excluded;
   for (const auto& [kind, words] :
-       {std::pair{"warm-up", "warming up"},
+       {std::pair{"warm-up", "warm-up"},
         std::pair{"validation", "with validation"},
-        std::pair{"checkpoint", "with a checkpoint or much logging"},
-        std::pair{"slow", "slow for another reason"}}) {
-    const std::string some = OfKind(report, kind, words);
+        std::pair{"checkpoint", "with a checkpoint or heavy logging"},
+        std::pair{"slow", "slow for an unknown reason"}}) {
+    const std::string some = StepsOfKind(report, kind, words);
     if (some.empty()) continue;
-    left_out += (left_out.empty() ? "; left out: " : ", ") + some;
+    excluded += (excluded.empty() ? "; excluded: " : ", ") + some;
   }
-  return "averaged over " + Count(steps.steady, "steady step") + " of " +
-         std::to_string(steps.count) + left_out;
+  return "mean of " + Count(steps.steady, "steady step") + " out of " +
+         std::to_string(steps.count) + excluded;
 }
 
-std::vector<std::string> PeaksInWords(
+std::vector<std::string> MemoryPeakLines(
     const std::vector<MemorySummary>& memory) {
   std::map<std::string, const MemorySummary*> highest;
   for (const MemorySummary& one : memory) {

@@ -1,4 +1,4 @@
-#include "report/head.h"
+#include "report/header_text.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,14 +7,15 @@
 #include <utility>
 #include <vector>
 
-#include "report/step_words.h"
+#include "report/step_text.h"
 #include "words/labels.h"
 #include "words/quantities.h"
 
 namespace stepscope {
 namespace {
 
-constexpr double kWorthNaming = 0.005;  // of the step
+// Causes and phases below this share of the step are summed as "other".
+constexpr double kShownFrac = 0.005;
 
 std::string Bar(double frac) {
   const int full = std::clamp(static_cast<int>(std::lround(20 * frac)), 0, 20);
@@ -25,7 +26,7 @@ std::string Bar(double frac) {
 
 }  // namespace
 
-void Title(const Report& report, Page& page) {
+void PrintTitle(const Report& report, TextPage& page) {
   const RunInfo& run = report.run;
   std::string line = page.Paint("stepscope", "1");
   std::vector<std::string> parts = {run.name.empty() ? run.source : run.name};
@@ -48,9 +49,10 @@ namespace {
 
 using CauseMs = std::map<std::string, double>;
 
-// "step 77.5 ms  GPU busy 64.8 ms (84 %) ... idle 12.8 ms" and its causes.
-void SplitLines(const std::string& what, double all_ms, const CauseMs& split,
-                bool has_gpu, Page& page) {
+// "mean step 77.5 ms  GPU busy 64.8 ms (84 %) ... idle 12.8 ms", then the
+// causes, largest first.
+void PrintBreakdown(const std::string& what, double all_ms,
+                    const CauseMs& split, bool has_gpu, TextPage& page) {
   const auto part = [&](const char* key) {
     const auto it = split.find(key);
     return it == split.end() ? 0.0 : it->second;
@@ -61,12 +63,12 @@ void SplitLines(const std::string& what, double all_ms, const CauseMs& split,
   page.Line(what + " " + Milliseconds(all_ms) + "  " +
             (has_gpu ? "GPU busy " : "computing ") + Milliseconds(busy) + " (" +
             Percent(busy / all) + ") " + Bar(busy / all) + " " +
-            (has_gpu ? "idle " : "the rest ") + Milliseconds(all_ms - busy));
+            (has_gpu ? "idle " : "other ") + Milliseconds(all_ms - busy));
   std::vector<std::pair<double, std::string>> parts;
   double small = 0;
   for (const auto& [key, ms] : split) {
     if (key == "compute" && !has_gpu) continue;
-    if (ms < kWorthNaming * all) {
+    if (ms < kShownFrac * all) {
       small += ms;
     } else {
       parts.push_back({-ms, CauseInWords(key, has_gpu)});
@@ -85,25 +87,26 @@ void SplitLines(const std::string& what, double all_ms, const CauseMs& split,
 
 }  // namespace
 
-void StepSplit(const Report& report, Page& page) {
+void PrintStepBreakdown(const Report& report, TextPage& page) {
   const StepStats& steps = report.steps;
   if (steps.count == 0) {
     page.Wrapped("",
-                 "No steps were found, so nothing can be said per step. "
-                 "Call Step() once per iteration (prof.step() in Python).");
+                 "No steps were found, so there are no times per step. Call "
+                 "Step() once per iteration (prof.step() in Python).");
     if (report.recording_ms > 0 && !report.recording_split_ms.empty()) {
-      SplitLines("all of it", report.recording_ms, report.recording_split_ms,
-                 report.has_gpu, page);
+      PrintBreakdown("whole recording", report.recording_ms,
+                     report.recording_split_ms, report.has_gpu, page);
     }
     return;
   }
-  SplitLines("step", steps.mean_ms, report.time_split_ms, report.has_gpu, page);
+  PrintBreakdown("mean step", steps.mean_ms, report.time_split_ms,
+                 report.has_gpu, page);
   const double mean = std::max(steps.mean_ms, 1e-9);
   std::string text;
   for (const char* phase :
        {"data", "forward", "backward", "optimizer", "validate", "other"}) {
     const auto it = report.phases_ms.find(phase);
-    if (it == report.phases_ms.end() || it->second < kWorthNaming * mean) {
+    if (it == report.phases_ms.end() || it->second < kShownFrac * mean) {
       continue;
     }
     text += (text.empty() ? "phases: " : " · ") + std::string(phase) + " " +
@@ -111,13 +114,15 @@ void StepSplit(const Report& report, Page& page) {
   }
   if (!text.empty()) page.Wrapped("  ", text + " ms");
   if (steps.cov > 0.05) {
-    page.Wrapped("  ", "steps vary by " + Percent(steps.cov) + " (median " +
-                           Milliseconds(steps.median_ms) + ")");
+    page.Wrapped("  ", "step time varies by " + Percent(steps.cov) +
+                           " (standard deviation / mean); median " +
+                           Milliseconds(steps.median_ms));
   }
-  const std::string averaged = StepsInWords(report);
+  const std::string averaged = AveragedStepsText(report);
   if (!averaged.empty()) page.Wrapped("  ", averaged);
   if (!steps.step_source.empty()) {
-    page.Wrapped("  ", "no step marks: steps are told by " + steps.step_source);
+    page.Wrapped("  ", "no step marks in the trace: steps inferred from " +
+                           steps.step_source);
   }
 }
 

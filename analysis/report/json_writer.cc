@@ -1,4 +1,4 @@
-#include "report/json_text.h"
+#include "report/json_writer.h"
 
 #include <algorithm>
 #include <charconv>
@@ -22,7 +22,7 @@ size_t CharacterLength(std::string_view text) {
   for (size_t i = 1; i < length; ++i) {
     if ((byte(i) & 0xc0) != 0x80) return 0;
   }
-  // Overlong forms, surrogates and what lies beyond U+10FFFF.
+  // Not UTF-8: overlong forms, surrogates, and values above U+10FFFF.
   if ((lead == 0xe0 && byte(1) < 0xa0) || (lead == 0xed && byte(1) > 0x9f) ||
       (lead == 0xf0 && byte(1) < 0x90) || (lead == 0xf4 && byte(1) > 0x8f)) {
     return 0;
@@ -32,33 +32,33 @@ size_t CharacterLength(std::string_view text) {
 
 }  // namespace
 
-void Json::Open(char bracket) {
+void JsonWriter::Open(char bracket) {
   Separate();
   text_ += bracket;
   first_ = true;
   ++depth_;
 }
 
-void Json::Close(char bracket) {
+void JsonWriter::Close(char bracket) {
   --depth_;
   if (!first_) NewLine();
   text_ += bracket;
   first_ = false;
 }
 
-void Json::Key(std::string_view key) {
+void JsonWriter::Key(std::string_view key) {
   Separate();
   Quote(key);
   text_ += ": ";
   after_key_ = true;
 }
 
-void Json::Value(std::string_view text) {
+void JsonWriter::Value(std::string_view text) {
   Separate();
   Quote(text);
 }
 
-void Json::Value(double value) {
+void JsonWriter::Value(double value) {
   if (!std::isfinite(value)) return Raw("null");
   char buffer[32];
   if (value == 0) value = 0;  // no negative zero
@@ -67,17 +67,17 @@ void Json::Value(double value) {
   Raw(std::string_view(buffer, static_cast<size_t>(end - buffer)));
 }
 
-void Json::Raw(std::string_view text) {
+void JsonWriter::Raw(std::string_view text) {
   Separate();
   text_ += text;
 }
 
-void Json::NewLine() {
+void JsonWriter::NewLine() {
   text_ += '\n';
   text_.append(2 * depth_, ' ');
 }
 
-void Json::Separate() {
+void JsonWriter::Separate() {
   if (after_key_) {
     after_key_ = false;
     return;
@@ -88,7 +88,7 @@ void Json::Separate() {
   NewLine();
 }
 
-void Json::Quote(std::string_view text) {
+void JsonWriter::Quote(std::string_view text) {
   constexpr char kHex[] = "0123456789abcdef";
   text_ += '"';
   while (!text.empty()) {
