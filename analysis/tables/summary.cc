@@ -12,10 +12,10 @@
 namespace stepscope {
 namespace {
 
-// The spans of one device while they are gathered.
+// The spans of one device, collected before they are merged.
 struct DeviceSpans {
   std::vector<Span> collectives;
-  std::vector<Span> kernels;  // all others
+  std::vector<Span> kernels;  // without collectives
   std::vector<Span> transfers;
   std::set<int64_t> streams;
   int64_t begin_ns = INT64_MAX;

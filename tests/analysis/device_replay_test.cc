@@ -73,7 +73,7 @@ void ManyKernels(GpuLoop& loop, int count, double us, double host_us) {
   }
 }
 
-TEST(DeviceReplayTest, SpeaksForALoopThatTheHostHoldsUp) {
+TEST(DeviceReplayTest, IsValidForAHostBoundLoop) {
   const Recorded run([](GpuLoop& loop) { ManyKernels(loop, 50, 4, 20); });
   EXPECT_TRUE(run.check().valid) << run.check().why_not;
   EXPECT_NEAR(run.check().no_edit_error, 0, 1e-3);
@@ -93,18 +93,18 @@ Body Mixed(double kernel_us) {
   };
 }
 
-TEST(DeviceReplayTest, OfManyStepsAPartIsReplayedAndStandsForAll) {
+TEST(DeviceReplayTest, OfManyStepsARepresentativePartIsReplayed) {
   constexpr int kMany = 300;
   const Recorded run(Mixed(30), kMany);
   const DeviceProgram& program = *run.measured.replay.device();
   EXPECT_EQ(program.steady.size(), 128u);
-  EXPECT_LT(program.works.size(), run.trace.kernels().size() / 2);
+  EXPECT_LT(program.activities.size(), run.trace.kernels().size() / 2);
   ASSERT_TRUE(run.check().valid) << run.check().why_not;
   EXPECT_NEAR(run.check().no_edit_error, 0, 1e-3);
   Edit edit;
   for (const char* name : {"some_kernel", "other_kernel"}) {
     for (const ActivityRef& ref : run.Kernels(name)) {
-      edit.scales.push_back({.work = ref, .factor = 0.5});
+      edit.scales.push_back({.activity = ref, .factor = 0.5});
     }
   }
   std::ranges::sort(edit.scales, {}, &ActivityScale::work);
@@ -121,7 +121,7 @@ TEST(DeviceReplayTest, OfManyStepsAPartIsReplayedAndStandsForAll) {
 
 // Nothing waits for the device: it is steps behind the host, and the part that
 // is replayed begins in the middle of that.
-TEST(DeviceReplayTest, APartOfALoopThatRunsBehindStandsForAll) {
+TEST(DeviceReplayTest, APartOfALoopWithABacklogIsRepresentative) {
   constexpr int kMany = 300;
   const auto body = [](double us) {
     return [us](GpuLoop& loop) { ManyKernels(loop, 20, us, 5); };
@@ -131,13 +131,13 @@ TEST(DeviceReplayTest, APartOfALoopThatRunsBehindStandsForAll) {
   ASSERT_TRUE(run.check().valid) << run.check().why_not;
   Edit edit;
   for (const ActivityRef& ref : run.Kernels("some_kernel")) {
-    edit.scales.push_back({.work = ref, .factor = 0.3});
+    edit.scales.push_back({.activity = ref, .factor = 0.3});
   }
   const double truth = Truth(body(18), kMany);
   EXPECT_NEAR(run.After(edit), truth, 0.05 * truth);
 }
 
-TEST(DeviceReplayTest, SpeaksForALoopThatTheDeviceHoldsUp) {
+TEST(DeviceReplayTest, IsValidForADeviceBoundLoop) {
   const Recorded run([](GpuLoop& loop) {
     ManyKernels(loop, 50, 60, 5);
     loop.ReadBack(3);
@@ -198,7 +198,7 @@ TEST(DeviceReplayTest, FasterKernelsWinTheirTimeBehindAFullQueue) {
 }
 
 // The launches, which waited while it was full, still take their own time.
-TEST(DeviceReplayTest, LaunchesHoldUpADeviceThatWasTooSlowForThem) {
+TEST(DeviceReplayTest, LaunchesLimitTheStepOnceTheDeviceIsFaster) {
   const auto body = [](double us) {
     return [us](GpuLoop& loop) { ManyKernels(loop, 700, us, 5); };
   };
@@ -211,7 +211,7 @@ TEST(DeviceReplayTest, LaunchesHoldUpADeviceThatWasTooSlowForThem) {
   EXPECT_NEAR(run.After(edit), Truth(body(3)), 0.05 * Truth(body(3)));
 }
 
-TEST(DeviceReplayTest, AReadInTheMiddleCostsTheHostItsLead) {
+TEST(DeviceReplayTest, AReadInTheMiddleCostsTheHostItsHeadStart) {
   const auto body = [](bool reads) {
     return [reads](GpuLoop& loop) {
       ManyKernels(loop, 20, 50, 10);
@@ -236,7 +236,7 @@ TEST(DeviceReplayTest, AReadBehindABusyDeviceCostsNothing) {
   EXPECT_GT(after, 0.95 * run.After({}));
 }
 
-TEST(DeviceReplayTest, BatchesMadeByWorkersAreTakenInAMoment) {
+TEST(DeviceReplayTest, BatchesMadeByWorkersAreTakenAtOnce) {
   const auto body = [](double load_us) {
     return [load_us](GpuLoop& loop) {
       loop.Load(load_us);
@@ -252,7 +252,7 @@ TEST(DeviceReplayTest, BatchesMadeByWorkersAreTakenInAMoment) {
   EXPECT_LE(after, 1.15 * truth);
 }
 
-TEST(DeviceReplayTest, TooFewWorkersHoldTheStepUp) {
+TEST(DeviceReplayTest, TooFewWorkersLimitTheStep) {
   const Recorded run([](GpuLoop& loop) {
     loop.Load(9000);
     ManyKernels(loop, 20, 50, 60);
@@ -261,7 +261,7 @@ TEST(DeviceReplayTest, TooFewWorkersHoldTheStepUp) {
   EXPECT_LT(run.After({.workers = 8}), 2000);
 }
 
-TEST(DeviceReplayTest, ACutKeepsWhatItSays) {
+TEST(DeviceReplayTest, ACutKeepsItsKeepNs) {
   const auto body = [](double us) {
     return [us](GpuLoop& loop) {
       ManyKernels(loop, 20, 4, 20);
@@ -279,7 +279,7 @@ TEST(DeviceReplayTest, ACutKeepsWhatItSays) {
   EXPECT_NEAR(run.After(edit), Truth(body(100)), 2);
 }
 
-TEST(DeviceReplayTest, DispatchIsCutToSoMuchPerLaunch) {
+TEST(DeviceReplayTest, DispatchIsCappedPerLaunch) {
   const auto body = [](double op_us) {
     return [op_us](GpuLoop& loop) {
       loop.Host(300);  // the user's own code stays

@@ -53,7 +53,7 @@ TEST(InferredStepsTest, UpdatesWithoutABackwardPassBetweenAreOne) {
   EXPECT_EQ(steps.step_source, "the ends of Optimizer.step");
 }
 
-TEST(InferredStepsTest, ARepeatedAnnotationThatNamesAStepTellsThem) {
+TEST(InferredStepsTest, ARepeatedAnnotationNamedLikeAStepMarksThem) {
   const InferredSteps steps = Infer(Turns(4, "user", "handle_request_", true));
   ASSERT_EQ(steps.windows.size(), 4u);
   EXPECT_EQ(steps.windows[0].host, (Span{0, 100}));
@@ -61,7 +61,7 @@ TEST(InferredStepsTest, ARepeatedAnnotationThatNamesAStepTellsThem) {
   EXPECT_NE(steps.step_source.find("handle_request_#"), std::string::npos);
 }
 
-TEST(InferredStepsTest, TwoTurnsShowNoRepeat) {
+TEST(InferredStepsTest, TwoOccurrencesAreTooFew) {
   EXPECT_TRUE(Infer(Turns(2, "user", "iteration")).windows.empty());
   EXPECT_EQ(Infer(Turns(3, "user", "iteration")).windows.size(), 3u);
 }
@@ -87,7 +87,7 @@ TEST(InferredStepsTest, AForwardThatIsFollowedByBackwardBeginsAStep) {
   EXPECT_NE(steps.step_source.find("ResNet_0"), std::string::npos);
 }
 
-TEST(InferredStepsTest, CallsOfAWholeModuleInPythonDoAsWell) {
+TEST(InferredStepsTest, PythonCallsOfAWholeModuleMarkSteps) {
   std::string text;
   for (int i = 0; i < 4; ++i) {
     const auto frame = [&](int64_t begin, int64_t end, const char* name) {
@@ -117,7 +117,7 @@ TEST(InferredStepsTest, EachBatchBeginsAStep) {
   EXPECT_EQ(steps.windows[2].host, (Span{200, 300}));
 }
 
-TEST(InferredStepsTest, TurnsThatCoverLessThanHalfOfTheRecordingAreNoSteps) {
+TEST(InferredStepsTest, RangesThatCoverLessThanHalfOfTheRecordingAreNoSteps) {
   const std::string turns = Turns(4, "user", "iteration");
   EXPECT_FALSE(Infer(turns + Op(700, 750, "aten::mm")).windows.empty());
   EXPECT_TRUE(Infer(turns + Op(700, 800, "aten::mm")).windows.empty());
@@ -136,10 +136,10 @@ TEST(WholeRecordingTest, IsSplitWhereThereAreNoSteps) {
   for (const auto& [cause, ms] : report.recording_split_ms) sum += ms;
   EXPECT_NEAR(sum, report.recording_ms, 1e-9);
   EXPECT_DOUBLE_EQ(report.recording_split_ms.at("compute"), 4000e-6);
-  EXPECT_NE(ToText(report, TextOptions()).find("all of it"), std::string::npos);
+  EXPECT_NE(ToText(report, TextOptions()).find("whole recording"), std::string::npos);
 }
 
-TEST(WholeRecordingTest, StepsLeaveNothingToSayOfIt) {
+TEST(WholeRecordingTest, IsNotSplitWhereThereAreSteps) {
   const Report report = Analyze(TraceFromText(R"(
     step 0..1000 thread=0 number=1
     op 0..900 thread=0 aten::mm

@@ -217,7 +217,7 @@ TEST(ReplayTest, DispatchCanBeMadeCheap) {
              0.10, "compiled");
 }
 
-TEST(ReplayTest, DoesNotSpeakWithoutSteps) {
+TEST(ReplayTest, IsInvalidWithoutSteps) {
   EXPECT_FALSE(Replay().check().valid);
   EXPECT_FALSE(Replay(CpuProgram()).check().valid);
 }

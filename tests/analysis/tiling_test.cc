@@ -35,7 +35,7 @@ Span FirstTile(int64_t lead_us) {
   return windows[0].tiled;
 }
 
-TEST(TilingTest, TheFirstTileBeginsAsStepsLikeTheFirstDo) {
+TEST(TilingTest, TheFirstSpanBeginsAsThoseOfSimilarSteps) {
   // As before the other step that waits: 24 us behind the host.
   EXPECT_EQ(FirstTile(1000).begin_ns, 24'000);
   EXPECT_EQ(FirstTile(1150).begin_ns, 24'000);

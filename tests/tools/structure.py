@@ -43,12 +43,13 @@ ALLOWED = {
        for place, folder in enumerate(ANALYSIS)},
     'analysis/report': EVENTS + ['analysis/.', 'analysis/words', 'analysis/ranks', 'analysis/tables', 'analysis/report',
                                  '<analysis/engine>', '<analysis/rules>'],
+    'exporters/.': EVENTS,  # the public headers
     'exporters/io': EVENTS,
-    'exporters/rows': EVENTS + ['exporters/io'],
-    'exporters/chrome': EVENTS + ['exporters/io', 'exporters/rows'],
-    'exporters/xspace': EVENTS + ['exporters/io', 'exporters/rows'],
-    'exporters/text': EVENTS + ['exporters/io', 'exporters/rows'],
-    'exporters/.': EVENTS + ['exporters/*'],
+    'exporters/json': EVENTS + ['exporters/io'],
+    'exporters/rows': EVENTS + ['exporters/json'],
+    **{f'exporters/{folder}': EVENTS + ['exporters/io', 'exporters/json', 'exporters/rows']
+       for folder in ('chrome/reader', 'chrome/writer', 'text', 'xspace/reader', 'xspace/writer')},
+    'exporters/files': EVENTS + ['exporters/.', 'exporters/*'],
     'plugins': LIBRARY + ['plugins', 'samples', 'tests'],
     'samples': LIBRARY + ['plugins', 'samples', 'tests'],
     'tests': LIBRARY + ['plugins', 'samples', 'tests'],
