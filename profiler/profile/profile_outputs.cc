@@ -30,7 +30,9 @@ absl::Status WriteReport(const WindowResult& result) {
 ProfileParts ProfileOutputs(const ProfileOptions& options) {
   ProfileParts parts;
   parts.analyze = &Analyze;
-  parts.to_text = &ToText;
+  parts.to_text = [](const Report& report, const TextOptions& options) {
+    return ToText(report, options);
+  };
   parts.files.push_back({.write = &WriteFindings});
   parts.files.push_back({.rank_0_only = true, .write = &WriteReport});
   if (options.write_chrome_kineto) {

@@ -1,7 +1,7 @@
-// ProfileParts: what a Profile is put together from. The core knows none of
-// them: the library `profile` gives it the default collectors,
-// `profile_outputs` the analysis and the files; plugins/inject brings
-// collectors of its own.
+// ProfileParts: the collectors, the analysis and the files of a Profile. The
+// core (library profile_core) takes them as arguments. The library profile has
+// the default collectors, profile_outputs the default analysis and files;
+// plugins/inject combines the latter with collectors of its own.
 #pragma once
 
 #include <absl/status/status.h>
