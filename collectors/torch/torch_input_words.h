@@ -1,5 +1,5 @@
-// How a kInputsSlot record spells the arguments of one operator call: 64-bit
-// words, written raw by a hook and turned into text when the window is decoded.
+// The words of a kInputsSlot record: the arguments of one operator call as
+// 64-bit words, which a hook writes and the decoder turns into text.
 //
 //   argument     first word                          then
 //   kTensor      tag | dtype | dims (8 bit) | flags  dims, strides (flag 1)
