@@ -13,7 +13,7 @@ namespace {
 // Loaders with more workers than this have other problems.
 constexpr size_t kMaxThreads = 256;
 
-TextSpan Copy(const ProcFile& file, std::string& text) {
+TextSpan CopyOf(const ProcFile& file, std::string& text) {
   TextSpan span;
   span.begin = static_cast<uint32_t>(text.size());
   file.AppendTo(text, 256);
@@ -103,8 +103,8 @@ void LoaderWorkers::Sample(HostSamples& samples, HostSample& sample) {
     WorkerSample& copy = samples.workers.emplace_back();
     copy.id = worker.id;
     copy.is_process = worker.is_process;
-    copy.schedstat = Copy(worker.schedstat, samples.text);
-    copy.io = Copy(worker.io, samples.text);
+    copy.schedstat = CopyOf(worker.schedstat, samples.text);
+    copy.io = CopyOf(worker.io, samples.text);
   }
   sample.worker_count =
       static_cast<uint32_t>(samples.workers.size()) - sample.first_worker;
