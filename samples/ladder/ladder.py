@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Drives resnet and stepscope: does following the advice lead to the top, and is each prediction kept?"""
+
+import argparse
+import datetime
+import json
+import os
+import sys
+
+import climb
+import rungs
+import sweep
+from bench import Bench, Failed, run_program
+from report import BadReport
+from resnet_flags import Settings, UsageError
+from timing import Length
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+NOT_IN_HEADING = {"--bin", "--work", "--results", "--limit", "--json"}  # where files lie, not what was asked for
+
+
+def at_least(low):
+    def read(text):
+        if int(text) < low:
+            raise argparse.ArgumentTypeError(f"must be a whole number of at least {low}")
+        return int(text)
+    read.__name__ = "whole number"
+    return read
+
+
+def parse(words):
+    """(options, words for resnet). Prints what is wrong and exits with status 2, as argparse does."""
+    parser = argparse.ArgumentParser(prog="ladder.py", description=__doc__, allow_abbrev=False)
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    def command(name, text, pairs=5, **defaults):
+        one = commands.add_parser(name, help=text, description=text, allow_abbrev=False,
+                                  formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+        one.add_argument("--bin", default=os.path.join(ROOT, "build/default/bin"), help="folder of resnet and stepscope")
+        one.add_argument("--work", default=f"runs/{name}", help="runs and profiles are kept there and not measured again:"
+                         " empty it after a change of the programs")
+        one.add_argument("--limit", type=at_least(0), default=24 * 3600, metavar="SECONDS",
+                         help="stop after so long, with exit status 3; the same command goes on")
+        one.add_argument("--json", metavar="FILE", help="write what was found")
+        one.add_argument("--side", type=at_least(16), help="side of the pictures, in every run")
+        one.add_argument("--pairs" if pairs else "--rounds", type=at_least(2), default=pairs or 5,
+                         help="interleaved pairs of runs per comparison" if pairs else "runs of each combination")
+        one.add_argument("--steps", type=at_least(8), default=defaults["steps"], help="steps per run")
+        one.add_argument("--active", type=at_least(2), default=defaults["active"], help="steps that a profile records")
+        return one
+
+    one = command("rungs", "up the rungs of the published case study", steps=16, active=6)
+    one.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="which rungs, and where to train")
+    one.add_argument("--results", metavar="FILE", help="Markdown file whose part for this device is written anew")
+    one = command("climb", "follows the first finding, measures, keeps or takes back", steps=30, active=12)
+    one.add_argument("--start", type=lambda text: Settings.parse(text), default=Settings(), metavar="FLAGS",
+                     help="flags of resnet to begin with, as one word")
+    one.add_argument("--bad-habits", action="store_true", help="begin with everything on that costs time for nothing")
+    one.add_argument("--max-changes", type=at_least(1), default=16, help="give up after so many")
+    one.add_argument("--profiles", type=at_least(1), default=3, help="per step; that of the middle step time counts")
+    one.add_argument("--no-sweep", dest="sweep", action="store_false", help="do not look for the best of 144 settings")
+    one.add_argument("--sweep-steps", type=at_least(4), default=6, help="steps per run of the sweep's first round")
+    one = command("sweep", "every combination: --workers 0,1 --channels-last off,on [flags of resnet]; the first value of each"
+            " flag is the baseline", pairs=0, steps=24, active=10)
+    one.add_argument("--alone", action="store_true", help="each value by itself, beside what replay predicts of it")
+    options, rest = parser.parse_known_args(words)
+    if rest and options.command != "sweep":
+        parser.error(f"unknown: {' '.join(rest)} (--help lists all flags)")
+    return options, rest
+
+
+def run(options, rest, words, bench):
+    """What --json writes, after the tables are printed."""
+    if options.command == "climb":
+        record = climb.climb(bench, options)
+        text = climb.to_text(record)
+    elif options.command == "sweep":
+        record = sweep.sweep(bench, Settings.of(rest), options.rounds, options.steps, options.alone)
+        text = sweep.to_text(record)
+    else:
+        record = rungs.go_up(bench, rungs.RUNGS[options.device], options.pairs, Length(options.steps))
+        typed = [word for before, word in zip(["", *words], words) if not {before, word.split("=")[0]} & NOT_IN_HEADING]
+        text = rungs.to_markdown(record, f"{datetime.date.today()}, {record['machine']}. `ladder.py {' '.join(typed)}`")
+        if options.results:
+            rungs.write_results(options.results, options.device, text)
+    print(text)
+    return record
+
+
+def main(words, start=run_program):
+    """The exit status: 0; 1 something failed; 2 the words make no sense; 3 the time is over. `start`: see Bench."""
+    try:
+        options, rest = parse(words)
+        always = {"--side": str(options.side)} if options.side else {}
+        always |= {"--device": "cuda"} if getattr(options, "device", "") == "cuda" else {}
+        work = options.work + "_gpu" * ("--device" in always)
+        bench = Bench(options.bin, work, always, options.limit, options.active, start)
+        record = run(options, rest, words, bench)
+        if options.json:
+            with open(options.json, "w", encoding="utf-8") as file:
+                json.dump(record, file, indent=1)
+        return 0
+    except (Failed, BadReport, UsageError, OSError) as error:
+        print(f"ladder.py: {error}", file=sys.stderr)
+        return getattr(error, "exit_status", 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,141 @@
+"""rungs: takes resnet up the rungs of the published case study, and measures each against the one below."""
+
+import os
+import re
+
+from bench import Failed
+from climb import attempt, promise, verdict
+from resnet_flags import Settings, difference, follow, spelled
+from tables import figure, ranged, table
+from timing import Interval
+
+# (name, flags added to those of the rungs below, findings whose fix it is). On a GPU the published case study, then
+# what the guides add; on a CPU those of its rungs that a CPU has.
+RUNGS = {"cpu": [
+    ("baseline", "--batch 32 --workers 0 --threads 1 --set-to-none 0", ""),
+    ("a loader worker", "--workers 1", "sync-data-loading"),
+    ("all cores for operators", "--threads 2", "cores-idle"),
+    ("a larger batch", "--batch 64", "small-batch"),
+    ("gradients to None", "--set-to-none 1", "zero-grad-kernels"),
+    ("a fused optimizer", "--sgd fused", "unfused-optimizer"),
+    ("channels last", "--channels-last", "layout-transpose"),
+    ("autocast to bfloat16", "--bf16", "tensor-cores-idle"),
+], "cuda": [
+    ("baseline", "--batch 32 --workers 0 --set-to-none 0", ""),
+    ("8 loader workers", "--workers 8", "sync-data-loading loader-bound"),
+    ("pinned memory", "--pinned", "h2d-pageable h2d-blocking"),
+    ("batch 512", "--batch 512", "small-batch memory-headroom"),
+    ("bytes to the device, batch 1024", "--uint8 --batch 1024", "h2d-fp32-input h2d-blocking"),
+    ("gradients to None", "--set-to-none 1", "zero-grad-kernels"),
+    ("TF32", "--tf32", "tf32-off tensor-cores-idle"),
+    ("autocast to float16", "--fp16", "tensor-cores-idle"),
+    ("channels last", "--channels-last", "layout-transpose"),
+    ("a fused optimizer", "--sgd fused", "unfused-optimizer grad-clip-sync"),
+    ("cuDNN's benchmark", "--cudnn-benchmark", "cudnn-benchmark-off"),
+    ("a CUDA graph", "--cuda-graph", "launch-bound unfused-pointwise"),
+]}
+
+# Parts of kernel names that say so. A name that says nothing counts as no: the share is the least that it can be.
+TENSOR_CORES = re.compile(r"hmma|imma|gmma|[hsi](884|1688|16816|8816)|tensorop|nvjet_[hts]|xmma\w*_(bf16|f16|tf32)")
+
+
+def reason_for(findings, report, below, settings, period=1):
+    """What the first of `findings` that `report`, of the rung `below`, asks for predicts; {} if it asks for none.
+
+    Where it asks for more or less than `settings`, "of_change" says what its prediction is of.
+    """
+    for finding in report.findings:
+        if finding.id in findings.split() and finding.worth_doing():
+            asked = follow(finding, report, below)
+            return {**promise(finding, report, below, asked, period),
+                    "of_change": "" if spelled(asked) == spelled(settings) else difference(below, asked)}
+    return {}
+
+
+def facts_of(bench, report):
+    """What the table says of a profile."""
+    facts = {"profiled_ms": report.step_ms, "split_ms": report.split}
+    if report.has_gpu:
+        rows = bench.stepscope("top", "--table", "kernels", report.path).get("kernels", {}).get("rows", [])
+        total, on = (sum(row["total_us"] for row in some) for some in (
+            rows, [row for row in rows if TENSOR_CORES.search(row["name"])]))
+        busy = report.split.get("compute", 0) + report.split.get("communication", 0)
+        facts |= {"busy_frac": busy / report.step_ms} | ({"tensor_core_frac": on / total} if total else {})
+    return facts
+
+
+def go_up(bench, rungs, pairs, length, tell=print):
+    """What --json writes (README.md). A rung that is not faster, or fails, is left again: the next starts below it."""
+    name, flags, _ = rungs[0]
+    start = below = Settings.parse(flags)
+    report = bench.profile(below, "profiles/0")
+    record = {"version": 2, "machine": report.machine, "rungs": [
+        {"name": name, "flags": flags, "kept": True, **facts_of(bench, report)}]}
+    for number, (name, flags, findings) in enumerate(rungs[1:], 1):
+        settings = below.plus(Settings.parse(flags))
+        reason = reason_for(findings, report, below, settings, bench.period(below, settings))
+        taken = attempt(bench, reason, below, settings, pairs, f"rung {number}", length)
+        if "failed" not in taken:
+            profile = bench.profile(settings, f"profiles/{number}")
+            taken |= facts_of(bench, profile)
+            record["rungs"][0] |= {key.removeprefix("before_"): taken[key] for key in taken
+                                   if key.startswith("before_samples") and "samples_per_s" not in record["rungs"][0]}
+        below, report = (settings, profile) if taken["kept"] else (below, report)
+        record["rungs"].append({"name": name, "flags": flags, **taken})
+        tell(f"{number}  {name}: {verdict(taken)}")
+    if below != start:
+        runs = bench.compare(start, below, pairs, "the whole ladder", length)
+        record["top"] = {"flags": below.text(), "baseline_samples_per_s": runs.before_rate,
+                         "samples_per_s": runs.after_rate, **figure("factor", 1 / runs.ratio, runs.interval.inverse())}
+    return record
+
+
+COLUMNS = ("rung", "what", "flags", "samples/s (least to most)", "step recorded, ms", "where it goes", "device busy",
+           "Tensor Cores", "finding that led here", "predicted", "measured (95 %)")
+
+
+def cells(number, rung):
+    def factor(key):
+        return ranged(figure("factor", 1 / rung[key], Interval(*rung[f"{key}_interval"].values()).inverse()), "factor")
+
+    predicted, measured, step = "-", "fails" if "failed" in rung else "-", rung.get("profiled_ms", 0)
+    if "id" in rung:
+        predicted = f"at most ×{1 / rung['predicted_ratio']:.2f}" if rung["gain_kind"] == "bound" else factor("predicted_ratio")
+        predicted += f", of `{rung['of_change']}`" * bool(rung["of_change"])
+    if "measured_ratio" in rung:
+        measured = factor("measured_ratio") + ", taken back" * (not rung["kept"])
+    split = [f"{cause} {100 * ms / step:.0f} %" for cause, ms in rung.get("split_ms", {}).items() if ms >= 0.02 * step]
+    shares = [f"{100 * rung[key]:.1f} %" if key in rung else "-" for key in ("busy_frac", "tensor_core_frac")]
+    return (number, rung["name"], f"`{rung['flags']}`", ranged(rung, "samples_per_s", "{:.1f}"), f"{step:.1f}" if step else
+            "-", ", ".join(split) or "-", *shares, rung.get("id", "-"), predicted, measured)
+
+
+def to_markdown(record, heading):
+    """The machine, a table with a line for each rung, what failed in the program's words, and the whole way up."""
+    text = f"{heading}\n\n{table(COLUMNS, [cells(*rung) for rung in enumerate(record['rungs'])])}\n"
+    for number, rung in enumerate(record["rungs"]):
+        text += f"\nRung {number} fails:\n\n```\n{rung['failed']}\n```\n" if "failed" in rung else ""
+    if "top" not in record:
+        return f"{text}\nNo rung was faster.\n"
+    return (f"{text}\nThe baseline and the top, interleaved: {record['top']['baseline_samples_per_s']:.1f} and"
+            f" {record['top']['samples_per_s']:.1f} samples/s, {ranged(record['top'], 'factor')}, at the top with"
+            f" `{record['top']['flags']}`.\n")
+
+
+def write_results(path, device, markdown):
+    """Puts `markdown` between the marks of `device` in a Markdown file, which is begun if it is not there.
+
+    Raises Failed if its marks are not lines of their own, one after the other.
+    """
+    mark = f"<!-- ladder on a {'GPU' if device == 'cuda' else 'CPU'} "
+    text = f"{mark}begin -->\n{mark}end -->\n"
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    text, count = re.subn(f"(?ms)^({mark}begin[^\n]*-->\n).*?^({mark}end -->)$",
+                          lambda marks: marks[1] + markdown + marks[2], text)
+    if count != 1:
+        raise Failed(f"{path} does not hold the lines '{mark}begin -->' and '{mark}end -->', one after the other")
+    with open(path + ".new", "w", encoding="utf-8") as file:  # so that a full disk does not cost the old one
+        file.write(text)
+    os.replace(path + ".new", path)
