@@ -1,5 +1,9 @@
 # How targets are made here. One target per folder; public headers in <folder>/include/stepscope.
 
+# What nearly every source includes; read once per library instead of once per source.
+set(STEPSCOPE_STANDARD_HEADERS <algorithm> <array> <cmath> <cstdint> <functional> <map> <memory> <optional> <ranges> <set> <span>
+  <string> <string_view> <unordered_map> <utility> <vector>)
+
 # stepscope_library(<name> SOURCES ... [PUBLIC targets...] [PRIVATE targets...])
 # makes the static library stepscope_<name>, with the alias stepscope::<name>.
 function(stepscope_library name)
@@ -15,20 +19,56 @@ function(stepscope_library name)
   target_link_libraries(stepscope_${name} PUBLIC ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
   target_compile_features(stepscope_${name} PUBLIC cxx_std_20)  # so that who links an installed one compiles as C++20, too
   stepscope_options(stepscope_${name})
+  stepscope_precompile(stepscope_${name} ${name} ${STEPSCOPE_STANDARD_HEADERS})
   set_property(GLOBAL APPEND PROPERTY STEPSCOPE_LIBRARIES stepscope_${name})
 endfunction()
 
-# stepscope_test(<name> SOURCES ... LIBS ... [LABELS ...] [DIRS private include folders...] [SERIAL])
-# makes one GoogleTest executable whose tests ctest knows one by one; SERIAL ones run with no other test beside them.
+# stepscope_test(<name> SOURCES ... LIBS ... [LABELS ...] [DIRS private include folders...] [SERIAL] [EACH])
+# makes one GoogleTest program. ctest runs it as one process, or each of its tests in a process of its own (EACH), where
+# tests change what a process has only once. SERIAL ones run with no other test beside them.
+# With STEPSCOPE_TESTS=TORCH only tests labelled torch or unsanitized are built and run: the others run in build/asan.
 function(stepscope_test name)
-  cmake_parse_arguments(ARG "SERIAL" "" "SOURCES;LIBS;LABELS;DIRS" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL;EACH" "" "SOURCES;LIBS;LABELS;DIRS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gmock GTest::gtest_main)
   target_include_directories(${name} PRIVATE ${ARG_DIRS} ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR})
   target_compile_definitions(${name} PRIVATE STEPSCOPE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
-  stepscope_options(${name})
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-    PROPERTIES TIMEOUT 300 RUN_SERIAL ${ARG_SERIAL} LABELS "${ARG_LABELS}")
+  # A test's own code is compiled once and run once: optimising it takes longer than running it.
+  target_compile_options(${name} PRIVATE -O0 -g0)
+  stepscope_options(${name} TEST)
+  if("torch" IN_LIST ARG_LABELS)
+    stepscope_precompile(${name} test_torch <gmock/gmock.h> <gtest/gtest.h> <torch/torch.h>)
+  else()
+    stepscope_precompile(${name} test <gmock/gmock.h> <gtest/gtest.h> <stepscope/trace.h>)
+  endif()
+  if(STEPSCOPE_TESTS STREQUAL "TORCH" AND NOT "torch" IN_LIST ARG_LABELS AND NOT "unsanitized" IN_LIST ARG_LABELS)
+    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+  elseif(ARG_EACH)
+    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+      PROPERTIES TIMEOUT 300 RUN_SERIAL ${ARG_SERIAL} LABELS "${ARG_LABELS}")
+  else()
+    add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
+    set_tests_properties(${name} PROPERTIES TIMEOUT 900 RUN_SERIAL ${ARG_SERIAL} LABELS "${ARG_LABELS}")
+  endif()
+endfunction()
+
+# stepscope_precompile(<target> <group> <header>...)
+# precompiles headers for a target. The first target of a group makes the precompiled header, the others use it, so all
+# targets of a group need the same compile options.
+function(stepscope_precompile target group)
+  if(NOT STEPSCOPE_PRECOMPILE)
+    return()
+  endif()
+  get_property(_first GLOBAL PROPERTY STEPSCOPE_PRECOMPILED_${group})
+  if(_first)
+    target_precompile_headers(${target} REUSE_FROM ${_first})
+  else()
+    set_property(GLOBAL PROPERTY STEPSCOPE_PRECOMPILED_${group} ${target})
+    target_precompile_headers(${target} PRIVATE ${ARGN})
+  endif()
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(${target} PRIVATE -fpch-preprocess)  # so that ccache may keep what is compiled
+  endif()
 endfunction()
 
 # stepscope_constant_of(<file> <variable>)
@@ -46,11 +86,19 @@ function(stepscope_constant_of file variable)
   set(${variable} ${constant} PARENT_SCOPE)
 endfunction()
 
-# Warnings and sanitizers, per target: no global flags.
+# stepscope_options(<target> [TEST]): warnings and sanitizers; no global flags.
+# Undefined behaviour is looked for in the product's own code. Of its checks those on every member access are left out
+# (null, alignment, vptr, object-size): they double the time to compile, and address sanitizer stops at a null pointer, too.
 function(stepscope_options target)
-  target_compile_options(${target} PRIVATE -Wall -Wextra)
+  target_compile_options(${target} PRIVATE -Wall -Wextra $<$<BOOL:${STEPSCOPE_WERROR}>:-Werror>)
   if(STEPSCOPE_SANITIZE)
-    target_compile_options(${target} PUBLIC -fsanitize=${STEPSCOPE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    string(REPLACE "undefined" "" kinds "${STEPSCOPE_SANITIZE}")
+    string(REGEX REPLACE "^,|,$" "" kinds "${kinds}")
+    target_compile_options(${target} PUBLIC -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    target_compile_options(${target} PRIVATE -fsanitize=${kinds})
+    if(STEPSCOPE_SANITIZE MATCHES "undefined" AND NOT "TEST" IN_LIST ARGN)
+      target_compile_options(${target} PRIVATE -fsanitize=undefined -fno-sanitize=null,alignment,vptr,object-size)
+    endif()
     target_link_options(${target} PUBLIC -fsanitize=${STEPSCOPE_SANITIZE})
   endif()
   if(STEPSCOPE_FUZZ)

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "labels.h"
+#include "words/labels.h"
 
 namespace stepscope {
 namespace {

@@ -1,4 +1,4 @@
-#include "head.h"
+#include "report/head.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "labels.h"
-#include "step_words.h"
-#include "words.h"
+#include "report/step_words.h"
+#include "words/labels.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
@@ -116,8 +116,8 @@ void StepSplit(const Report& report, Page& page) {
   }
   const std::string averaged = StepsInWords(report);
   if (!averaged.empty()) page.Wrapped("  ", averaged);
-  if (!steps.told_by.empty()) {
-    page.Wrapped("  ", "no step marks: steps are told by " + steps.told_by);
+  if (!steps.step_source.empty()) {
+    page.Wrapped("  ", "no step marks: steps are told by " + steps.step_source);
   }
 }
 

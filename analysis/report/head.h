@@ -4,7 +4,7 @@
 
 #include <stepscope/report.h>
 
-#include "page.h"
+#include "report/page.h"
 
 namespace stepscope {
 

@@ -6,10 +6,10 @@
 #include <string_view>
 #include <variant>
 
-#include "json_text.h"
-#include "labels.h"
-#include "path.h"
-#include "ranks.h"
+#include "report/json_text.h"
+#include "report/path.h"
+#include "report/ranks_report.h"
+#include "words/labels.h"
 
 namespace stepscope {
 namespace {
@@ -45,7 +45,7 @@ void WriteTimes(const Report& report, Json& json) {
   json.Field("median_ms", report.steps.median_ms);
   json.Field("cov", report.steps.cov);
   json.Field("all_mean_ms", report.steps.all_mean_ms);
-  json.Field("told_by", report.steps.told_by);
+  json.Field("step_source", report.steps.step_source);
   json.Close('}');
   if (report.recording_ms > 0) {
     json.Field("recording_ms", report.recording_ms);
@@ -79,7 +79,7 @@ void WriteTimes(const Report& report, Json& json) {
   json.Field("steps", report.replay.steps);
   json.Field("no_edit_error", report.replay.no_edit_error);
   json.Field("limit_error", report.replay.limit_error);
-  json.Field("speaks", report.replay.speaks);
+  json.Field("valid", report.replay.valid);
   json.Field("why_not", report.replay.why_not);
   json.Close('}');
 }
@@ -135,8 +135,8 @@ void WriteFinding(const Finding& finding, Json& json) {
   json.Field("low", finding.gain.low_ms);
   json.Field("high", finding.gain.high_ms);
   json.Close('}');
-  json.Field("gain_is", GainName(finding.gain_is));
-  json.Field("of_ms", finding.of_ms);
+  json.Field("gain_kind", GainName(finding.gain_kind));
+  json.Field("baseline_ms", finding.baseline_ms);
   json.Field("speedup", finding.speedup);
   json.Field("evidence", finding.evidence);
   json.Key("examples");
@@ -165,16 +165,16 @@ void WriteFinding(const Finding& finding, Json& json) {
 
 void WriteMissing(const Report& report, Json& json) {
   json.Texts("clean", report.clean);
-  json.Key("could_not_look");
+  json.Key("skipped");
   json.Open('[');
-  for (const CouldNotLook& entry : report.could_not_look) {
+  for (const SkippedRule& entry : report.skipped) {
     json.Open('{');
     json.Field("id", entry.id);
     json.Field("why", entry.why);
     json.Close('}');
   }
   json.Close(']');
-  json.Texts("muted", report.muted);
+  json.Texts("superseded", report.superseded);
   json.Key("losses");
   json.Open('[');
   for (const Loss& loss : report.losses) {
@@ -193,7 +193,7 @@ void WriteMissing(const Report& report, Json& json) {
 std::string ToJson(const Report& report) {
   Json json;
   json.Open('{');
-  json.Field("version", int32_t{1});
+  json.Field("version", int32_t{2});
   WriteRun(report.run, json);
   json.Field("has_gpu", report.has_gpu);
   WriteTimes(report, json);

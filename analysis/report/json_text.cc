@@ -1,4 +1,4 @@
-#include "json_text.h"
+#include "report/json_text.h"
 
 #include <algorithm>
 #include <charconv>

@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "labels.h"
-#include "markdown_text.h"
-#include "ranks.h"
-#include "step_words.h"
-#include "words.h"
+#include "report/markdown_text.h"
+#include "report/ranks_report.h"
+#include "report/step_words.h"
+#include "words/labels.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 std::string ToMarkdown(const Report& report) {

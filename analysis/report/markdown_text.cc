@@ -1,4 +1,4 @@
-#include "markdown_text.h"
+#include "report/markdown_text.h"
 
 namespace stepscope {
 

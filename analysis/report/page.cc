@@ -1,4 +1,4 @@
-#include "page.h"
+#include "report/page.h"
 
 #include <algorithm>
 

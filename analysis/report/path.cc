@@ -1,11 +1,11 @@
-#include "path.h"
+#include "report/path.h"
 
 #include <algorithm>
 #include <string>
 
-#include "labels.h"
-#include "page.h"
-#include "words.h"
+#include "report/page.h"
+#include "words/labels.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {

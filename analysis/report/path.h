@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "json_text.h"
+#include "report/json_text.h"
 
 namespace stepscope {
 

@@ -1,9 +1,9 @@
-#include "step_words.h"
+#include "report/step_words.h"
 
 #include <map>
 #include <string_view>
 
-#include "words.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {

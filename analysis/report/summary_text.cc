@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <map>
 
-#include "step_words.h"
-#include "words.h"
+#include "report/step_words.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {

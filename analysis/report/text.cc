@@ -7,13 +7,13 @@
 #include <utility>
 #include <vector>
 
-#include "head.h"
-#include "labels.h"
-#include "page.h"
-#include "path.h"
-#include "ranks.h"
-#include "step_words.h"
-#include "words.h"
+#include "report/head.h"
+#include "report/page.h"
+#include "report/path.h"
+#include "report/ranks_report.h"
+#include "report/step_words.h"
+#include "words/labels.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
@@ -168,13 +168,13 @@ void Footer(const Report& report, const TextOptions& options, Page& page) {
       clean += (clean.empty() ? "" : ", ") + id;
     }
     page.Wrapped("looked, nothing found: ", clean);
-    for (const CouldNotLook& entry : report.could_not_look) {
+    for (const SkippedRule& entry : report.skipped) {
       page.Wrapped("could not look: ", entry.id + ": " + entry.why);
     }
-    for (const std::string& muted : report.muted) {
-      page.Wrapped("told under another finding: ", muted);
+    for (const std::string& superseded : report.superseded) {
+      page.Wrapped("told under another finding: ", superseded);
     }
-    if (report.replay.speaks) {
+    if (report.replay.valid) {
       const std::string part =
           report.replay.steps < report.steps.steady
               ? " of " + Count(report.replay.steps, "step") + " in a row"
@@ -195,9 +195,9 @@ void Footer(const Report& report, const TextOptions& options, Page& page) {
   std::string not_asked;
   if (!options.verbose) {
     if (notes > 0) add("notes: " + std::to_string(notes));
-    if (!report.could_not_look.empty()) {
+    if (!report.skipped.empty()) {
       not_asked = "rules that do not apply here or lack data: " +
-                  std::to_string(report.could_not_look.size()) +
+                  std::to_string(report.skipped.size()) +
                   " (stepscope analyze --verbose says why)";
     }
   }

@@ -11,9 +11,11 @@
 #include <unordered_set>
 #include <vector>
 
-#include "kernel_evidence.h"
-#include "report/words.h"
-#include "rule.h"
+#include "context/noise.h"
+#include "context/rule.h"
+#include "engine/sizing.h"
+#include "evidence/kernel_evidence.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
@@ -54,7 +56,7 @@ struct Product {
   double rate() const { return shape.flops() / std::max(ns, 1.0); }
 };
 
-std::vector<Product> FindProducts(const Measured& m) {
+std::vector<Product> FindProducts(const AnalysisContext& m) {
   std::map<RowId, Product> by_op;
   for (const KernelUse& use : m.kernels.uses) {
     if (!use.eligible || use.kind != KernelClass::kMatmul || use.op == kNone ||
@@ -110,7 +112,7 @@ std::string Sizes(const MatmulShape& shape) {
          "]";
 }
 
-Verdict CheckMisalignedDims(const Measured& m) {
+Verdict CheckMisalignedDims(const AnalysisContext& m) {
   if (m.kernels.uses.empty()) return Clean();
   const std::vector<Product> products = FindProducts(m);
   const Roofline roofline(m.kernels);
@@ -150,11 +152,11 @@ Verdict CheckMisalignedDims(const Measured& m) {
   if (worst == nullptr) return Clean();
   time /= m.kernels.steps;
   saved /= m.kernels.steps;
-  if (saved * 1e-6 < GateMs(m)) return Clean();
+  if (saved * 1e-6 < MinReportableGainMs(m)) return Clean();
 
   finding.confidence = Confidence::kStrong;
   std::unordered_set<RowId> slow;
-  for (const WorkScale& scale : edit.scales) slow.insert(scale.work.row);
+  for (const ActivityScale& scale : edit.scales) slow.insert(scale.work.row);
   finding.examples = LongestKernels(
       m, [&](const KernelUse& use) { return slow.contains(use.kernel); });
   const std::string unit = std::to_string(UnitOf(worst->precision));

@@ -8,10 +8,11 @@
 #include <map>
 #include <string>
 
-#include "device_numbers.h"
-#include "kernel_evidence.h"
-#include "report/words.h"
-#include "rule.h"
+#include "context/rule.h"
+#include "device/device_numbers.h"
+#include "engine/sizing.h"
+#include "evidence/kernel_evidence.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
@@ -29,7 +30,7 @@ constexpr double kWorthDoubling = 0.04;
 constexpr double kMostBatchOnCpu = 4;
 
 // Blocks per multiprocessor; -1 if unknown.
-double BlocksPerSm(const Measured& m, const KernelUse& use) {
+double BlocksPerSm(const AnalysisContext& m, const KernelUse& use) {
   const Kernel& kernel = m.trace.kernels()[use.kernel];
   if (kernel.blocks_per_sm >= 0) return kernel.blocks_per_sm;
   const double blocks = BlocksOf(m.trace, kernel);
@@ -54,7 +55,7 @@ struct Memory {
   }
 };
 
-Memory MeasureMemory(const Measured& m) {
+Memory MeasureMemory(const AnalysisContext& m) {
   Memory memory;
   const int32_t device = MemoryDevice(m.trace, m.kernels.device.ordinal);
   memory.total = static_cast<double>(m.kernels.device.memory_bytes);
@@ -87,13 +88,13 @@ Memory MeasureMemory(const Measured& m) {
 }
 
 // On a CPU: what a step costs whatever the batch, spread over more samples.
-Verdict CheckSmallBatchOnCpu(const Measured& m) {
-  if (!m.replay.check().speaks) {
-    return CouldNotLookBecause(
+Verdict CheckSmallBatchOnCpu(const AnalysisContext& m) {
+  if (!m.replay.check().valid) {
+    return Skip(
         "replay does not speak, so nobody can tell what a larger batch brings");
   }
   if (m.MeanNs(Cause::kCommunication) >= kWaitsForRanks * m.step_ns()) {
-    return CouldNotLookBecause(
+    return Skip(
         "the step waits for other ranks, and how long these take for a larger "
         "batch was not recorded");
   }
@@ -139,10 +140,10 @@ Verdict CheckSmallBatchOnCpu(const Measured& m) {
   return Fire(std::move(finding), std::move(edits));
 }
 
-Verdict CheckSmallBatch(const Measured& m) {
+Verdict CheckSmallBatch(const AnalysisContext& m) {
   if (!m.has_gpu) return CheckSmallBatchOnCpu(m);
   if (!m.trace.watched(Kind::kKernel)) {
-    return CouldNotLookBecause("no kernel events were recorded");
+    return Skip("no kernel events were recorded");
   }
   const KernelUses& kernels = m.kernels;
   const double grows = kernels.NsPerStep(GrowsWithBatch);
@@ -159,7 +160,7 @@ Verdict CheckSmallBatch(const Measured& m) {
 
   const Memory memory = MeasureMemory(m);
   if (memory.held < 0 || memory.peak <= memory.held || memory.total <= 0) {
-    return CouldNotLookBecause(
+    return Skip(
         "how much of the device's memory a batch takes was not recorded "
         "(profile_memory), so nobody can tell whether a larger one fits");
   }

@@ -7,11 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "collective_evidence.h"
-#include "collectives.h"
-#include "gradient_passes.h"
-#include "report/words.h"
-#include "rule.h"
+#include "context/rule.h"
+#include "device/collectives.h"
+#include "engine/sizing.h"
+#include "evidence/collective_evidence.h"
+#include "evidence/gradient_passes.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
@@ -36,7 +37,8 @@ struct Shape {
   bool per_parameter = false, tiny = false, one_bucket = false;
 };
 
-Shape ShapeOf(const Measured& m, const std::vector<GradientPass>& passes) {
+Shape ShapeOf(const AnalysisContext& m,
+              const std::vector<GradientPass>& passes) {
   Shape shape;
   std::vector<double> sizes;
   size_t many = 0, each = 0;
@@ -71,8 +73,8 @@ Shape ShapeOf(const Measured& m, const std::vector<GradientPass>& passes) {
 
 // All gradients of a pass in buckets of 25 MiB: the first few calls stay, and
 // the bytes move at the best rate seen.
-Edit InBuckets(const Measured& m, const std::vector<GradientPass>& passes,
-               double bandwidth) {
+Edit InBuckets(const AnalysisContext& m,
+               const std::vector<GradientPass>& passes, double bandwidth) {
   const int32_t ranks = m.trace.run().world_size;
   Edit edit;
   for (const GradientPass& pass : passes) {
@@ -101,7 +103,7 @@ Edit InBuckets(const Measured& m, const std::vector<GradientPass>& passes,
   return edit;
 }
 
-Verdict CheckBucketShape(const Measured& m) {
+Verdict CheckBucketShape(const AnalysisContext& m) {
   if (m.trace.run().world_size == 1) return Clean();
   if (m.collectives.empty()) return AnswerWithoutCollectives(m);
   const std::vector<GradientPass> passes =

@@ -10,9 +10,10 @@
 #include <tuple>
 #include <vector>
 
-#include "device_ledger.h"
-#include "report/words.h"
-#include "rule.h"
+#include "context/rule.h"
+#include "device/device_ledger.h"
+#include "engine/sizing.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
@@ -48,7 +49,7 @@ struct Drift {
   double ns_per_step = 0;  // what the steps lose against the fastest early one
 };
 
-Drift KernelDrift(const Measured& m) {
+Drift KernelDrift(const AnalysisContext& m) {
   const std::vector<size_t>& steady = m.steps.steady;
   const size_t third = std::max<size_t>(1, steady.size() / 3);
   std::map<Shape, Times> shapes;
@@ -94,7 +95,7 @@ Drift KernelDrift(const Measured& m) {
           std::max(0.0, lost / static_cast<double>(steady.size()))};
 }
 
-Verdict CheckThrottle(const Measured& m) {
+Verdict CheckThrottle(const AnalysisContext& m) {
   int64_t known = 0, power = 0, hardware = 0, throttled = 0;
   int32_t least_mhz = INT32_MAX, most_mhz = -1;
   for (const DeviceSample& sample : m.trace.device_samples()) {
@@ -111,10 +112,10 @@ Verdict CheckThrottle(const Measured& m) {
         (sample.throttle_reasons & (kPowerCap | kHardwareSlowdown)) != 0;
   }
   if (known == 0) {
-    return CouldNotLookBecause("no throttle reasons were recorded");
+    return Skip("no throttle reasons were recorded");
   }
   if (m.steps.steady.size() < kStepsForDrift) {
-    return CouldNotLookBecause("too few steady steps to see kernels slow down");
+    return Skip("too few steady steps to see kernels slow down");
   }
   if (throttled < kThrottledShare * known) return Clean();
   const Drift drift = KernelDrift(m);

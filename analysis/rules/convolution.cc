@@ -10,9 +10,11 @@
 #include <unordered_set>
 #include <vector>
 
-#include "kernel_evidence.h"
-#include "report/words.h"
-#include "rule.h"
+#include "context/noise.h"
+#include "context/rule.h"
+#include "engine/sizing.h"
+#include "evidence/kernel_evidence.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
@@ -28,7 +30,7 @@ bool IsConvolution(const KernelUse& use) {
 
 // What a step convolves: its ops' shapes, or the grids of their kernels.
 using Signature = std::multiset<std::pair<RowId, int64_t>>;
-std::map<size_t, Signature> SignaturesByStep(const Measured& m) {
+std::map<size_t, Signature> SignaturesByStep(const AnalysisContext& m) {
   std::map<size_t, Signature> signatures;
   for (const KernelUse& use : m.kernels.uses) {
     if (!IsConvolution(use)) continue;
@@ -41,10 +43,10 @@ std::map<size_t, Signature> SignaturesByStep(const Measured& m) {
   return signatures;
 }
 
-Verdict CheckBenchmarkOff(const Measured& m) {
+Verdict CheckBenchmarkOff(const AnalysisContext& m) {
   const Settings& settings = m.trace.settings().back();
   if (settings.cudnn_benchmark < 0) {
-    return CouldNotLookBecause("cuDNN's settings were not recorded");
+    return Skip("cuDNN's settings were not recorded");
   }
   if (settings.cudnn_benchmark == 1 || settings.deterministic == 1) {
     return Clean();
@@ -85,7 +87,7 @@ Verdict CheckBenchmarkOff(const Measured& m) {
   };
   Edit edit = faster(kMostGain / 2);
   finding = Sized(m, std::move(finding), edit, kMostGain * ns);
-  if (finding.gain_is == GainKind::kPredicted) {
+  if (finding.gain_kind == GainKind::kPredicted) {
     finding.gain.low_ms = 0;
     finding.gain.high_ms = PredictGain(m, faster(kMostGain)).expected_ms;
   }
@@ -118,7 +120,7 @@ std::vector<RowId> FindConvolutions(const Trace& trace) {
   return found;
 }
 
-std::vector<Call> FindCalls(const Measured& m,
+std::vector<Call> FindCalls(const AnalysisContext& m,
                             const std::vector<RowId>& convolutions) {
   std::vector<int8_t> convolves(m.trace.name_count(), -1);
   std::unordered_map<RowId, size_t> index;
@@ -157,14 +159,14 @@ std::unordered_set<RowId> OpsThatTryThings(
   return ops;
 }
 
-bool InStepThatCounts(const Measured& m, int64_t time) {
+bool InStepThatCounts(const AnalysisContext& m, int64_t time) {
   return std::ranges::any_of(m.steps.windows, [&](const StepWindow& step) {
     return step.kind != StepKind::kWarmUp && step.host.begin_ns <= time &&
            time < step.host.end_ns;
   });
 }
 
-Verdict CheckConvRetuning(const Measured& m) {
+Verdict CheckConvRetuning(const AnalysisContext& m) {
   const std::vector<RowId> convolutions = FindConvolutions(m.trace);
   if (convolutions.empty()) return Clean();
   const std::vector<Call> calls = FindCalls(m, convolutions);
@@ -203,7 +205,7 @@ Verdict CheckConvRetuning(const Measured& m) {
           {-1, op.begin_ns, op.end_ns, OpWithShapes(m.trace, row)});
     }
   }
-  if (excess * 1e-6 < GateMs(m)) return Clean();
+  if (excess * 1e-6 < MinReportableGainMs(m)) return Clean();
   finding.evidence =
       "cuDNN searches for algorithms again: " +
       Count(static_cast<int64_t>(bursts.size()), "search", "searches") +
@@ -220,7 +222,7 @@ Verdict CheckConvRetuning(const Measured& m) {
   finding.wrong_if = "every size has been seen once the window is over";
   if (bursts.size() > 1) {
     finding.assumption = "at best: no search is left";
-    finding.gain_is = GainKind::kBound;
+    finding.gain_kind = GainKind::kBound;
     finding.gain = {excess * 1e-6, 0, excess * 1e-6};
   } else {
     finding.assumption =

@@ -8,10 +8,11 @@
 #include <string>
 #include <utility>
 
-#include "report/words.h"
-#include "rule.h"
-#include "uploads.h"
-#include "wait_sites.h"
+#include "context/noise.h"
+#include "context/rule.h"
+#include "evidence/uploads.h"
+#include "evidence/wait_sites.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
@@ -33,7 +34,7 @@ std::string Uploads(double per_step) {
 }
 
 // At most 3 of the longest.
-void AddExamples(const Measured& m, std::vector<const Upload*> uploads,
+void AddExamples(const AnalysisContext& m, std::vector<const Upload*> uploads,
                  Finding& finding) {
   const auto length = [&](const Upload* upload) {
     const Copy& copy = m.trace.copies()[upload->copy];
@@ -52,17 +53,18 @@ void AddExamples(const Measured& m, std::vector<const Upload*> uploads,
   }
 }
 
-bool KnowsPinning(const Measured& m, const std::vector<Upload>& uploads) {
+bool KnowsPinning(const AnalysisContext& m,
+                  const std::vector<Upload>& uploads) {
   return std::ranges::any_of(uploads, [&](const Upload& upload) {
     const MemoryKind source = m.trace.copies()[upload.copy].source;
     return source == MemoryKind::kPageable || source == MemoryKind::kPinned;
   });
 }
 
-Verdict CheckPageable(const Measured& m) {
+Verdict CheckPageable(const AnalysisContext& m) {
   const std::vector<Upload> uploads = FindUploads(m);
   if (!uploads.empty() && !KnowsPinning(m, uploads)) {
-    return CouldNotLookBecause(
+    return Skip(
         "the trace does not say whether the host memory of copies was pinned");
   }
   const UploadFilter filter = [&](const Upload& upload) {
@@ -78,7 +80,7 @@ Verdict CheckPageable(const Measured& m) {
   const double factor =
       pinned.gb_per_s > 0 ? std::min(1.0, rate / pinned.gb_per_s) : 1.0;
   const double bound = sums.held_ns + (1 - factor) * sums.exposed_ns;
-  if (bound * 1e-6 < GateMs(m)) return Clean();
+  if (bound * 1e-6 < MinReportableGainMs(m)) return Clean();
 
   Finding finding;
   finding.confidence = Confidence::kProven;
@@ -109,7 +111,7 @@ Verdict CheckPageable(const Measured& m) {
   std::vector<const Upload*> copied;
   for (const Upload& upload : uploads) {
     if (!filter(upload)) continue;
-    edit.scales.push_back({{WorkTable::kCopy, upload.copy}, factor});
+    edit.scales.push_back({{ActivityTable::kCopy, upload.copy}, factor});
     if (upload.steady) copied.push_back(&upload);
     if (upload.wait == SIZE_MAX) continue;
     const HostWait& wait = m.waits.all[upload.wait];
@@ -122,8 +124,8 @@ Verdict CheckPageable(const Measured& m) {
            filter({.copy = wait.copy});
   };
   finding = DescribeWaits(m, waits, edit, std::move(finding));
-  if (finding.gain_is == GainKind::kBound || !m.replay.check().speaks) {
-    finding.gain_is = GainKind::kBound;
+  if (finding.gain_kind == GainKind::kBound || !m.replay.check().valid) {
+    finding.gain_kind = GainKind::kBound;
     finding.gain = {bound * 1e-6, 0, bound * 1e-6};
   }
   if (finding.examples.empty()) AddExamples(m, copied, finding);
@@ -150,7 +152,7 @@ struct InLine {
   bool fires = false;
 };
 
-double KernelNsPerStep(const Measured& m) {
+double KernelNsPerStep(const AnalysisContext& m) {
   const std::vector<Span> kernels =
       KernelSpans(m.trace, m.ledger->device, false);
   double ns = 0;
@@ -160,16 +162,16 @@ double KernelNsPerStep(const Measured& m) {
   return ns / static_cast<double>(m.steps.steady.size());
 }
 
-Verdict CheckBlocking(const Measured& m) {
+Verdict CheckBlocking(const AnalysisContext& m) {
   const std::vector<Upload> uploads = FindUploads(m);
   Drains drains;
   drains.sums = SumWaits(m.waits, m.steps, drains.filter);
-  drains.fires = drains.sums.queued_ns * 1e-6 >= GateMs(m) &&
+  drains.fires = drains.sums.queued_ns * 1e-6 >= MinReportableGainMs(m) &&
                  Recurs(drains.sums.once_queued_frac, m.steps);
   InLine in_line;
   in_line.sums = SumUploads(m, uploads, in_line.filter);
   in_line.hideable_ns = std::min(in_line.sums.exposed_ns, KernelNsPerStep(m));
-  in_line.fires = in_line.hideable_ns * 1e-6 >= GateMs(m);
+  in_line.fires = in_line.hideable_ns * 1e-6 >= MinReportableGainMs(m);
   if (!drains.fires && !in_line.fires) return Clean();
 
   Finding finding;
@@ -199,7 +201,7 @@ Verdict CheckBlocking(const Measured& m) {
     std::vector<const Upload*> copied;
     for (const Upload& upload : uploads) {
       if (!in_line.filter(upload)) continue;
-      edit.side_stream.push_back({WorkTable::kCopy, upload.copy});
+      edit.side_stream.push_back({ActivityTable::kCopy, upload.copy});
       if (upload.steady) copied.push_back(&upload);
     }
     finding.evidence += (finding.evidence.empty() ? "" : " ") +
@@ -227,10 +229,10 @@ Verdict CheckBlocking(const Measured& m) {
     finding.examples = examples;
     finding.where.clear();
   }
-  if (finding.gain_is == GainKind::kBound || !m.replay.check().speaks) {
+  if (finding.gain_kind == GainKind::kBound || !m.replay.check().valid) {
     const double bound = (drains.fires ? drains.sums.bound_ns : 0) +
                          (in_line.fires ? in_line.hideable_ns : 0);
-    finding.gain_is = bound > 0 ? GainKind::kBound : GainKind::kNone;
+    finding.gain_kind = bound > 0 ? GainKind::kBound : GainKind::kNone;
     finding.gain = {bound * 1e-6, 0, bound * 1e-6};
   }
   finding.evidence += WhyNoGain(m, drains.sums, finding);

@@ -6,11 +6,13 @@
 #include <string>
 #include <utility>
 
-#include "loading.h"
-#include "patterns.h"
-#include "report/words.h"
-#include "rule.h"
-#include "steady_steps.h"
+#include "context/noise.h"
+#include "context/rule.h"
+#include "engine/sizing.h"
+#include "evidence/loading.h"
+#include "steps/patterns.h"
+#include "steps/steady_steps.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
@@ -21,12 +23,12 @@ constexpr double kFetchNs = 50'000;  // to take a batch from a worker
 
 // No loader is to be seen, but batches are made: what a C++ loop does that
 // reads its dataset itself.
-Verdict CheckCollation(const Measured& m) {
+Verdict CheckCollation(const AnalysisContext& m) {
   const Collation collation = FindCollation(m);
   if (collation.steps_frac < kMostSteps ||
       collation.idle_ns < kInMemoryBatchNs ||
-      collation.idle_ns * 1e-6 < GateMs(m)) {
-    return CouldNotLookBecause(kNoLoader);
+      collation.idle_ns * 1e-6 < MinReportableGainMs(m)) {
+    return Skip(kNoLoader);
   }
   const double step = m.step_ns();
   Finding finding;
@@ -59,7 +61,7 @@ Verdict CheckCollation(const Measured& m) {
   if (cores > 0) count = std::min(count, cores);
   finding = LoaderFix(m, std::move(finding), {.workers = count});
   if (!m.has_gpu) {  // replay of a CPU-only run knows no cuts
-    finding.gain_is = GainKind::kBound;
+    finding.gain_kind = GainKind::kBound;
     finding.gain = {collation.idle_ns * 1e-6, 0, collation.idle_ns * 1e-6};
     return Fire(std::move(finding));
   }
@@ -68,7 +70,7 @@ Verdict CheckCollation(const Measured& m) {
 }
 
 // Per step: the first batches of validation passes.
-double OpeningNs(const Measured& m) {
+double OpeningNs(const AnalysisContext& m) {
   double ns = 0;
   for (RowId row : OpeningLoads(m.trace, m.steps.thread)) {
     const Range& load = m.trace.ranges()[row];
@@ -78,7 +80,7 @@ double OpeningNs(const Measured& m) {
   return ns / static_cast<double>(m.steps.steady.size());
 }
 
-Verdict CheckSyncDataLoading(const Measured& m) {
+Verdict CheckSyncDataLoading(const AnalysisContext& m) {
   const Loading waits = FindLoading(m);
   if (!waits.any) return CheckCollation(m);
   const int workers = LoaderWorkers(m.trace);
@@ -89,7 +91,7 @@ Verdict CheckSyncDataLoading(const Measured& m) {
   const double data = m.MeanNs(Cause::kData);
   const double per_batch =
       data * static_cast<double>(m.steps.steady.size()) / waits.batches;
-  if (per_batch < kInMemoryBatchNs || data * 1e-6 < GateMs(m) ||
+  if (per_batch < kInMemoryBatchNs || data * 1e-6 < MinReportableGainMs(m) ||
       m.ShareOfStepsWith(Cause::kData, 0.01 * step) < 2.0 / 3) {
     return Clean();
   }
@@ -119,7 +121,7 @@ Verdict CheckSyncDataLoading(const Measured& m) {
       "the batches come from a source that cannot be read from another thread";
   const double movable = std::max(0.0, data - opening);
 
-  if (!m.replay.check().speaks) {
+  if (!m.replay.check().valid) {
     finding.assumption =
         "at best: all of the loading overlaps with the step, on " +
         Count(count - 1, "free core");
@@ -130,11 +132,11 @@ Verdict CheckSyncDataLoading(const Measured& m) {
   std::vector<Edit> edits = WorkerEdits(m, 1, count);
   const Edit& best = edits[0];
   finding = Sized(m, std::move(finding), best, movable);
-  if (finding.gain.expected_ms < GateMs(m)) {
-    finding.gain_is = GainKind::kNone;
+  if (finding.gain.expected_ms < MinReportableGainMs(m)) {
+    finding.gain_kind = GainKind::kNone;
     finding.gain = Gain();
     finding.speedup = 0;
-    if (movable * 1e-6 >= GateMs(m)) {
+    if (movable * 1e-6 >= MinReportableGainMs(m)) {
       finding.evidence += " A worker would not help here: " +
                           Count(m.replay.program().cores, "core") +
                           " are already kept busy by the intra-op threads.";

@@ -9,9 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "device_ledger.h"
-#include "report/words.h"
-#include "rule.h"
+#include "context/rule.h"
+#include "device/device_ledger.h"
+#include "engine/sizing.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
@@ -25,7 +26,7 @@ struct DeviceUse {
   bool broadcasts = false;
 };
 
-std::map<int32_t, DeviceUse> UsesOf(const Measured& m) {
+std::map<int32_t, DeviceUse> UsesOf(const AnalysisContext& m) {
   std::map<int32_t, DeviceUse> uses;
   for (const Kernel& kernel : m.trace.kernels()) {
     DeviceUse& use = uses[kernel.device];
@@ -63,7 +64,7 @@ bool HasDataParallelForward(const Trace& trace) {
   });
 }
 
-Verdict CheckDataParallel(const Measured& m) {
+Verdict CheckDataParallel(const AnalysisContext& m) {
   const std::map<int32_t, DeviceUse> uses = UsesOf(m);
   if (uses.size() < 2) return Clean();
   const bool marked = HasDataParallelForward(m.trace);

@@ -8,11 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "collective_evidence.h"
-#include "gradient_passes.h"
-#include "host_spans.h"
-#include "report/words.h"
-#include "rule.h"
+#include "context/noise.h"
+#include "context/rule.h"
+#include "engine/sizing.h"
+#include "evidence/collective_evidence.h"
+#include "evidence/gradient_passes.h"
+#include "evidence/host_spans.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
@@ -53,14 +55,14 @@ bool ReducesEachPass(const Update& update) {
   return sum >= kTooManyBytes * most && least >= (1 - kSamePass) * most;
 }
 
-bool ShardsParameters(const Measured& m) {
+bool ShardsParameters(const AnalysisContext& m) {
   return std::ranges::any_of(m.collectives, [](const Collective& one) {
     return one.kind == CollectiveKind::kReduceScatter ||
            one.kind == CollectiveKind::kPointToPoint;
   });
 }
 
-Verdict CheckNoSync(const Measured& m) {
+Verdict CheckNoSync(const AnalysisContext& m) {
   if (m.trace.run().world_size == 1) return Clean();
   if (m.collectives.empty()) return AnswerWithoutCollectives(m);
   if (ShardsParameters(m)) return Clean();
@@ -124,12 +126,12 @@ Verdict CheckNoSync(const Measured& m) {
 
 // When half of the gradients of a pass were there; sizes by shape where they
 // were recorded, else by number.
-int64_t HalfReadyNs(const Measured& m, const GradientPass& pass) {
+int64_t HalfReadyNs(const AnalysisContext& m, const GradientPass& pass) {
   const size_t half = pass.parameters.size() / 2;
   return m.trace.ops()[pass.parameters[half]].end_ns;
 }
 
-bool IssuesLate(const Measured& m, const GradientPass& pass) {
+bool IssuesLate(const AnalysisContext& m, const GradientPass& pass) {
   if (pass.collectives.size() < 2 || pass.parameters.size() < 2) return false;
   const Collective& first = m.collectives[pass.collectives[0]];
   // A first bucket of most of the gradients cannot be full any earlier.
@@ -143,7 +145,7 @@ bool IssuesLate(const Measured& m, const GradientPass& pass) {
          first.issued.begin_ns > HalfReadyNs(m, pass);
 }
 
-Verdict CheckUnusedSearch(const Measured& m) {
+Verdict CheckUnusedSearch(const AnalysisContext& m) {
   if (m.trace.run().world_size == 1) return Clean();
   const std::vector<HostSpan> searches =
       SpansNamed(m, "search_unused_parameters");
@@ -161,7 +163,7 @@ Verdict CheckUnusedSearch(const Measured& m) {
   const size_t late = static_cast<size_t>(std::ranges::count_if(
       passes, [&](const GradientPass& pass) { return IssuesLate(m, pass); }));
   const double cost = search + flags.exposed_ns + flags.issue_ns;
-  const bool searches_cost = cost * 1e-6 >= GateMs(m);
+  const bool searches_cost = cost * 1e-6 >= MinReportableGainMs(m);
   const bool order = late > 0 && late >= kMostSteps * passes.size();
   if (!searches_cost && !order) return Clean();
 

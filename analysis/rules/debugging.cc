@@ -9,11 +9,12 @@
 #include <string_view>
 #include <vector>
 
-#include "kernel_evidence.h"
-#include "patterns.h"
-#include "report/words.h"
-#include "rule.h"
-#include "steady_steps.h"
+#include "context/rule.h"
+#include "engine/sizing.h"
+#include "evidence/kernel_evidence.h"
+#include "steps/patterns.h"
+#include "steps/steady_steps.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
@@ -31,7 +32,7 @@ struct Aid {
   double bound_ns = 0;  // per step
 };
 
-bool InMostSteps(const Measured& m, const std::vector<double>& share,
+bool InMostSteps(const AnalysisContext& m, const std::vector<double>& share,
                  double least) {
   double count = 0;
   for (size_t i : m.steps.steady) count += share[i] >= least;
@@ -39,7 +40,8 @@ bool InMostSteps(const Measured& m, const std::vector<double>& share,
 }
 
 // What runs below the checks goes with them.
-void DropChecks(const Measured& m, const std::vector<RowId>& checks, Aid& aid) {
+void DropChecks(const AnalysisContext& m, const std::vector<RowId>& checks,
+                Aid& aid) {
   std::vector<bool> below(m.trace.ops().size());
   for (RowId row : checks) below[row] = true;
   for (RowId row = 0; row < below.size(); ++row) {
@@ -61,7 +63,7 @@ void DropChecks(const Measured& m, const std::vector<RowId>& checks, Aid& aid) {
   }
 }
 
-bool FindAnomalyMode(const Measured& m, Aid& aid) {
+bool FindAnomalyMode(const AnalysisContext& m, Aid& aid) {
   std::vector<double> nodes(m.steps.windows.size() + 1);
   std::vector<double> checked(m.steps.windows.size() + 1);
   for (const Op& op : m.trace.ops()) {
@@ -106,7 +108,7 @@ bool FindAnomalyMode(const Measured& m, Aid& aid) {
   return true;
 }
 
-bool FindBlockingLaunches(const Measured& m, Aid& aid) {
+bool FindBlockingLaunches(const AnalysisContext& m, Aid& aid) {
   std::vector<double> launches(m.steps.windows.size() + 1);
   std::vector<double> blocking(m.steps.windows.size() + 1);
   int64_t count = 0;
@@ -144,7 +146,7 @@ bool FindBlockingLaunches(const Measured& m, Aid& aid) {
   return true;
 }
 
-bool FindEmitNvtx(const Measured& m, Aid& aid) {
+bool FindEmitNvtx(const AnalysisContext& m, Aid& aid) {
   std::vector<double> ranges(m.steps.windows.size() + 1);
   for (const Range& range : m.trace.ranges()) {
     const std::string_view name = m.trace.name(range.name);
@@ -165,9 +167,9 @@ bool FindEmitNvtx(const Measured& m, Aid& aid) {
   return true;
 }
 
-Verdict CheckDebugApi(const Measured& m) {
+Verdict CheckDebugApi(const AnalysisContext& m) {
   Verdict verdict;
-  for (bool (*find)(const Measured&, Aid&) :
+  for (bool (*find)(const AnalysisContext&, Aid&) :
        {&FindAnomalyMode, &FindBlockingLaunches, &FindEmitNvtx}) {
     Aid aid;
     if (!find(m, aid)) continue;
@@ -186,7 +188,7 @@ Verdict CheckDebugApi(const Measured& m) {
     if (aid.edit != Edit()) {
       finding = Sized(m, std::move(finding), aid.edit, aid.bound_ns);
     } else if (aid.bound_ns > 0) {
-      finding.gain_is = GainKind::kBound;
+      finding.gain_kind = GainKind::kBound;
       finding.gain = {aid.bound_ns * 1e-6, 0, aid.bound_ns * 1e-6};
     }
     std::vector<Edit> edits;

@@ -10,40 +10,43 @@
 #include <utility>
 #include <vector>
 
-#include "device_ledger.h"
-#include "report/words.h"
-#include "rule.h"
-#include "steady_steps.h"
+#include "context/noise.h"
+#include "context/rule.h"
+#include "device/device_ledger.h"
+#include "engine/sizing.h"
+#include "steps/steady_steps.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
 
 constexpr double kDependencyShare = 0.03;
 
-std::string NameOf(const Trace& trace, const WorkRef& ref) {
+std::string NameOf(const Trace& trace, const ActivityRef& ref) {
   switch (ref.table) {
-    case WorkTable::kCopy:
+    case ActivityTable::kCopy:
       return "a copy";
-    case WorkTable::kMemset:
+    case ActivityTable::kMemset:
       return "a memset";
-    case WorkTable::kKernel:
+    case ActivityTable::kKernel:
       break;
   }
   return std::string(trace.name(trace.kernels()[ref.row].name));
 }
 
-bool IsCollective(const Trace& trace, const WorkRef& ref) {
-  return ref.table == WorkTable::kKernel &&
+bool IsCollective(const Trace& trace, const ActivityRef& ref) {
+  return ref.table == ActivityTable::kKernel &&
          IsCollectiveKernel(trace.name(trace.kernels()[ref.row].name));
 }
 
 // Nodes of a graph follow each other inside one launch; why one of them is late
 // is not recorded.
-bool InGraph(const Trace& trace, const WorkRef& ref) {
-  if (ref.table == WorkTable::kKernel && trace.kernels()[ref.row].graph != 0) {
+bool InGraph(const Trace& trace, const ActivityRef& ref) {
+  if (ref.table == ActivityTable::kKernel &&
+      trace.kernels()[ref.row].graph != 0) {
     return true;
   }
-  const RowId call = WorkOf(trace, ref).call;
+  const RowId call = ActivityOf(trace, ref).call;
   return call != kNone &&
          trace.name(trace.runtime_calls()[call].name).find("GraphLaunch") !=
              std::string_view::npos;
@@ -55,15 +58,15 @@ struct Stall {
 };
 
 // Gaps in front of queued work, behind work of another stream or a collective.
-std::vector<Stall> FindStalls(const Measured& m) {
+std::vector<Stall> FindStalls(const AnalysisContext& m) {
   std::vector<Stall> stalls;
   for (const Gap& gap : m.waits.idle) {
     if (gap.host_late || !gap.launch_known ||
         gap.idle.length() <= kQueuedLatencyNs || InGraph(m.trace, gap.next)) {
       continue;
     }
-    const DeviceWork& before = WorkOf(m.trace, gap.before);
-    const DeviceWork& next = WorkOf(m.trace, gap.next);
+    const DeviceWork& before = ActivityOf(m.trace, gap.before);
+    const DeviceWork& next = ActivityOf(m.trace, gap.next);
     if (before.stream == next.stream && !IsCollective(m.trace, gap.before)) {
       continue;
     }
@@ -74,14 +77,14 @@ std::vector<Stall> FindStalls(const Measured& m) {
   return stalls;
 }
 
-Verdict CheckDependency(const Measured& m) {
+Verdict CheckDependency(const AnalysisContext& m) {
   std::vector<Stall> stalls = FindStalls(m);
   std::map<std::string, double> by_cause;
   double total = 0;
   Edit edit;
   for (const Stall& stall : stalls) {
-    const DeviceWork& before = WorkOf(m.trace, stall.gap->before);
-    const DeviceWork& next = WorkOf(m.trace, stall.gap->next);
+    const DeviceWork& before = ActivityOf(m.trace, stall.gap->before);
+    const DeviceWork& next = ActivityOf(m.trace, stall.gap->next);
     const auto ns = static_cast<double>(stall.gap->idle.length());
     total += ns;
     by_cause[NameOf(m.trace, stall.gap->before) + " on stream " +
@@ -92,7 +95,8 @@ Verdict CheckDependency(const Measured& m) {
   }
   const auto steps = static_cast<double>(m.steps.steady.size());
   total /= steps;
-  if (total < kDependencyShare * m.step_ns() || total * 1e-6 < GateMs(m)) {
+  if (total < kDependencyShare * m.step_ns() ||
+      total * 1e-6 < MinReportableGainMs(m)) {
     return Clean();
   }
   const auto worst = std::ranges::max_element(

@@ -7,9 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "kernel_evidence.h"
-#include "report/words.h"
-#include "rule.h"
+#include "context/noise.h"
+#include "context/rule.h"
+#include "engine/sizing.h"
+#include "evidence/kernel_evidence.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
@@ -31,7 +33,7 @@ bool Fuses(const KernelUse& use) {
 using Chain = std::vector<const KernelUse*>;
 
 // Of as many elements; told by shapes, else by an equal grid.
-bool AsLarge(const Measured& m, const KernelUse& a, const KernelUse& b) {
+bool AsLarge(const AnalysisContext& m, const KernelUse& a, const KernelUse& b) {
   if (a.elements > 0 && b.elements > 0) return a.elements == b.elements;
   const Kernel& left = m.trace.kernels()[a.kernel];
   const Kernel& right = m.trace.kernels()[b.kernel];
@@ -39,14 +41,14 @@ bool AsLarge(const Measured& m, const KernelUse& a, const KernelUse& b) {
          left.block == right.block;
 }
 
-int64_t LaunchedNs(const Measured& m, const KernelUse& use) {
+int64_t LaunchedNs(const AnalysisContext& m, const KernelUse& use) {
   const RowId call = m.trace.kernels()[use.kernel].call;
   return call == kNone ? 0 : m.trace.runtime_calls()[call].begin_ns;
 }
 
 // When products and convolutions were launched, whatever their stream: what
 // comes before one and what comes after do not belong together.
-std::vector<int64_t> LaunchesOfProducts(const Measured& m) {
+std::vector<int64_t> LaunchesOfProducts(const AnalysisContext& m) {
   std::vector<int64_t> times;
   for (const KernelUse& use : m.kernels.uses) {
     if (use.multiplies) times.push_back(LaunchedNs(m, use));
@@ -55,7 +57,7 @@ std::vector<int64_t> LaunchesOfProducts(const Measured& m) {
   return times;
 }
 
-std::vector<Chain> FindChains(const Measured& m) {
+std::vector<Chain> FindChains(const AnalysisContext& m) {
   const std::vector<int64_t> products = LaunchesOfProducts(m);
   const auto parted = [&](const KernelUse& a, const KernelUse& b) {
     const auto next = std::ranges::lower_bound(products, LaunchedNs(m, a));
@@ -86,7 +88,7 @@ std::vector<Chain> FindChains(const Measured& m) {
   return chains;
 }
 
-double FusedNs(const Measured& m, const Chain& chain, double ns) {
+double FusedNs(const AnalysisContext& m, const Chain& chain, double ns) {
   const double fewer = 1.0 / static_cast<double>(chain.size());
   double fused = std::max(fewer, 1 - kMostSaved) * ns;
   double bytes = 0;
@@ -105,7 +107,7 @@ double FusedNs(const Measured& m, const Chain& chain, double ns) {
   return std::max(fused, kKernelNs);
 }
 
-std::string InWords(const Measured& m, const Chain& chain) {
+std::string InWords(const AnalysisContext& m, const Chain& chain) {
   std::string text;
   for (size_t i = 0; i < std::min<size_t>(chain.size(), 4); ++i) {
     if (chain[i]->op == kNone) continue;
@@ -116,7 +118,7 @@ std::string InWords(const Measured& m, const Chain& chain) {
   return text + (chain.size() > 4 ? " > ..." : "");
 }
 
-void FuseLaunches(const Measured& m, const Chain& chain, Edit& edit) {
+void FuseLaunches(const AnalysisContext& m, const Chain& chain, Edit& edit) {
   for (size_t i = 1; i < chain.size(); ++i) {
     const RowId row = m.trace.kernels()[chain[i]->kernel].op;
     if (row == kNone) continue;
@@ -126,7 +128,7 @@ void FuseLaunches(const Measured& m, const Chain& chain, Edit& edit) {
   }
 }
 
-Verdict CheckUnfusedPointwise(const Measured& m) {
+Verdict CheckUnfusedPointwise(const AnalysisContext& m) {
   const std::vector<Chain> chains = FindChains(m);
   if (chains.empty()) return Clean();
   Edit edit;
@@ -151,7 +153,7 @@ Verdict CheckUnfusedPointwise(const Measured& m) {
     longest.try_emplace(words, &chain);
   }
   const double steps = m.kernels.steps;
-  if (saved / steps * 1e-6 < GateMs(m)) return Clean();
+  if (saved / steps * 1e-6 < MinReportableGainMs(m)) return Clean();
 
   Finding finding;
   finding.confidence = Confidence::kStrong;

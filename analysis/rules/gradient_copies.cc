@@ -6,21 +6,23 @@
 #include <string>
 #include <vector>
 
-#include "collectives.h"
-#include "host_spans.h"
-#include "report/words.h"
-#include "rule.h"
+#include "context/noise.h"
+#include "context/rule.h"
+#include "device/collectives.h"
+#include "engine/sizing.h"
+#include "evidence/host_spans.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
 
-Verdict CheckExtraCopies(const Measured& m) {
+Verdict CheckExtraCopies(const AnalysisContext& m) {
   const std::vector<HostSpan> spans = SpansNamed(m, "copy_bucket_to_grad");
   if (spans.empty()) return Clean();
-  const std::vector<WorkRef> work = LaunchedIn(m, spans);
+  const std::vector<ActivityRef> work = LaunchedIn(m, spans);
   const double host = HostNsPerStep(m, spans);
   const double device = DeviceNsPerStep(m, work);
-  if ((host + device) * 1e-6 < GateMs(m)) return Clean();
+  if ((host + device) * 1e-6 < MinReportableGainMs(m)) return Clean();
   const CollectiveTotals buffers =
       TotalsOf(m.collectives, m.steps, [](const Collective& one) {
         return one.kind == CollectiveKind::kBroadcast && !one.in_backward;

@@ -4,14 +4,15 @@
 #include <algorithm>
 #include <string>
 
-#include "report/words.h"
-#include "rule.h"
-#include "steady_steps.h"
+#include "context/rule.h"
+#include "engine/sizing.h"
+#include "steps/steady_steps.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
 
-int64_t TimeInSteps(const Measured& m, const std::vector<RowId>& rows) {
+int64_t TimeInSteps(const AnalysisContext& m, const std::vector<RowId>& rows) {
   int64_t ns = 0;
   for (RowId row : rows) {
     const Op& op = m.trace.ops()[row];
@@ -20,7 +21,7 @@ int64_t TimeInSteps(const Measured& m, const std::vector<RowId>& rows) {
   return ns;
 }
 
-Verdict CheckZeroGrad(const Measured& m) {
+Verdict CheckZeroGrad(const AnalysisContext& m) {
   const ZeroGrad& found = m.parts.zero_grad;
   if (found.zeroing.empty()) return Clean();
   const double steps = static_cast<double>(m.steps.steady.size());

@@ -6,8 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "report/words.h"
-#include "rule.h"
+#include "context/noise.h"
+#include "context/rule.h"
+#include "engine/sizing.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
@@ -16,15 +18,14 @@ constexpr double kParallelShare = 0.30;
 constexpr double kDemand = 1.25;
 constexpr double kDelayShare = 0.05;
 
-Verdict CheckCoresIdle(const Measured& m) {
+Verdict CheckCoresIdle(const AnalysisContext& m) {
   const CpuProgram& program = m.replay.program();
   const int all_cores = m.trace.run().usable_cores;
   if (all_cores <= 0) {
-    return CouldNotLookBecause("the number of usable cores was not recorded");
+    return Skip("the number of usable cores was not recorded");
   }
   if (program.threads <= 0) {
-    return CouldNotLookBecause(
-        "the number of intra-op threads was not recorded");
+    return Skip("the number of intra-op threads was not recorded");
   }
   const int ranks = std::max(1, m.trace.run().local_ranks);
   const int workers = std::max(0, program.workers);
@@ -45,7 +46,7 @@ Verdict CheckCoresIdle(const Measured& m) {
   for (int threads = most / 2; threads > program.threads; threads /= 2) {
     edits.push_back({.threads = threads});
   }
-  if (m.replay.check().speaks) {
+  if (m.replay.check().valid) {
     std::ranges::stable_sort(
         edits, {}, [&](const Edit& edit) { return m.replay.StepNs(edit); });
   }
@@ -85,10 +86,10 @@ int IntraOpThreads(const Trace& trace) {
 // True if replay expects fewer threads or workers to cost as much as they win,
 // or more. It is asked for nothing else: how much a crowd of threads loses, and
 // whether workers or ops win by it, no recording tells.
-bool FewerCostAsMuch(const Measured& m, int threads, int workers, int ranks,
-                     int cores) {
+bool FewerCostAsMuch(const AnalysisContext& m, int threads, int workers,
+                     int ranks, int cores) {
   const CpuProgram& program = m.replay.program();
-  if (m.has_gpu || !m.replay.check().speaks || program.workers < 1 ||
+  if (m.has_gpu || !m.replay.check().valid || program.workers < 1 ||
       program.batch_cpu_ns <= 0) {
     return false;
   }
@@ -101,18 +102,17 @@ bool FewerCostAsMuch(const Measured& m, int threads, int workers, int ranks,
   for (int fewer = program.workers - 1; fewer > 0; fewer /= 2) {
     edits.push_back({.workers = fewer});
   }
-  const double gate_ns = m.replay.StepNs({}) - GateMs(m) * 1e6;
+  const double gate_ns = m.replay.StepNs({}) - MinReportableGainMs(m) * 1e6;
   return std::ranges::none_of(edits, [&](const Edit& edit) {
     return m.replay.StepNs(edit) <= gate_ns;
   });
 }
 
-Verdict CheckOversubscription(const Measured& m) {
+Verdict CheckOversubscription(const AnalysisContext& m) {
   const int cores = m.trace.run().usable_cores;
   const int threads = IntraOpThreads(m.trace);
   if (cores <= 0 || threads <= 0) {
-    return CouldNotLookBecause(
-        "the number of usable cores or of threads was not recorded");
+    return Skip("the number of usable cores or of threads was not recorded");
   }
   double delay = 0, rows = 0;
   int workers = std::max(0, LoaderWorkers(m.trace));
@@ -126,7 +126,7 @@ Verdict CheckOversubscription(const Measured& m) {
     }
   }
   if (rows == 0) {
-    return CouldNotLookBecause("the scheduler's delays were not recorded");
+    return Skip("the scheduler's delays were not recorded");
   }
   delay /= rows;
   const int ranks = std::max(1, m.trace.run().local_ranks);
@@ -167,7 +167,7 @@ Verdict CheckOversubscription(const Measured& m) {
 }
 
 // Per step, over all but warm-up: a pause can make a step an outlier.
-double GarbageNs(const Measured& m) {
+double GarbageNs(const AnalysisContext& m) {
   double ns = 0, steps = 0;
   for (size_t i = 0; i < m.steps.windows.size(); ++i) {
     if (m.steps.windows[i].kind == StepKind::kWarmUp) continue;
@@ -177,7 +177,7 @@ double GarbageNs(const Measured& m) {
   return ns / std::max(steps, 1.0);
 }
 
-Finding DescribeGarbage(const Measured& m, double ns) {
+Finding DescribeGarbage(const AnalysisContext& m, double ns) {
   Finding finding;
   finding.confidence = Confidence::kProven;
   int64_t count = 0;
@@ -201,7 +201,7 @@ Finding DescribeGarbage(const Measured& m, double ns) {
   return finding;
 }
 
-Verdict CheckGarbageCollection(const Measured& m) {
+Verdict CheckGarbageCollection(const AnalysisContext& m) {
   const bool recorded =
       std::ranges::any_of(m.trace.ranges(), [&](const Range& range) {
         return m.trace.name(range.name) == "Python GC";
@@ -210,14 +210,14 @@ Verdict CheckGarbageCollection(const Measured& m) {
   const bool python = m.trace.run().producer != "stepscope" ||
                       m.trace.python_frames().size() > 0;
   if (!recorded && python) {
-    return CouldNotLookBecause(
+    return Skip(
         "no garbage collector events were recorded (in torch.profiler of "
         "PyTorch 2.9 on, with_stack=True and record_python_gc_info of its "
         "experimental configuration)");
   }
   const double gc = m.MeanNs(Cause::kGc);
   const double all = GarbageNs(m);
-  if (gc * 1e-6 >= GateMs(m)) {
+  if (gc * 1e-6 >= MinReportableGainMs(m)) {
     Edit edit;
     for (const Range& range : m.trace.ranges()) {
       if (m.has_gpu && m.trace.name(range.name) == "Python GC" &&
@@ -233,9 +233,9 @@ Verdict CheckGarbageCollection(const Measured& m) {
   if (all * 1e-6 < std::max(0.01 * m.stats.all_mean_ms, 0.1)) return Clean();
   Finding finding = DescribeGarbage(m, all);
   finding.evidence += " The steps it stops are left out of the mean.";
-  finding.gain_is = GainKind::kBound;
+  finding.gain_kind = GainKind::kBound;
   finding.gain = {all * 1e-6, 0, all * 1e-6};
-  finding.of_ms = m.stats.all_mean_ms;
+  finding.baseline_ms = m.stats.all_mean_ms;
   return Fire(std::move(finding));
 }
 

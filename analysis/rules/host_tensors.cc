@@ -9,11 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include "op_arguments.h"
-#include "report/words.h"
-#include "rule.h"
-#include "steady_steps.h"
-#include "uploads.h"
+#include "context/noise.h"
+#include "context/rule.h"
+#include "engine/sizing.h"
+#include "evidence/uploads.h"
+#include "ops/op_arguments.h"
+#include "steps/steady_steps.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
@@ -34,14 +36,14 @@ std::string_view NameOf(const Trace& trace, RowId op) {
 Span SpanOf(const Op& op) { return {op.begin_ns, op.end_ns}; }
 
 // The steady step `time_ns` lies in; SIZE_MAX if none.
-size_t SteadyStepAt(const Measured& m, int64_t time_ns) {
+size_t SteadyStepAt(const AnalysisContext& m, int64_t time_ns) {
   const size_t step = SteadyStepAt(m.steps, time_ns);
   return step < m.steps.windows.size() ? step : SIZE_MAX;
 }
 
 // --- pin-on-main-thread
 
-Verdict CheckPinning(const Measured& m) {
+Verdict CheckPinning(const AnalysisContext& m) {
   std::vector<Span> pinning;
   for (RowId row : m.steps.thread == kNone ? std::span<const RowId>()
                                            : m.tree.of_thread(m.steps.thread)) {
@@ -71,7 +73,8 @@ Verdict CheckPinning(const Measured& m) {
   }
   total /= steps;
   // The host cache fills in the first steps; after that it pins nothing.
-  if (total * 1e-6 < GateMs(m) || with < kMostSteps * steps) return Clean();
+  if (total * 1e-6 < MinReportableGainMs(m) || with < kMostSteps * steps)
+    return Clean();
 
   Finding finding;
   finding.confidence = Confidence::kProven;
@@ -113,7 +116,7 @@ struct Pair {
   Span sent = {};  // by the outermost op of the upload
   RowId factory;   // op
   RowId copy;      // in copies()
-  size_t wait;     // in Measured::waits; SIZE_MAX if none
+  size_t wait;     // in AnalysisContext::waits; SIZE_MAX if none
   size_t step;
   bool steady;
 };
@@ -136,7 +139,7 @@ bool IsUploadOp(std::string_view name) {
 
 class PairFinder {
  public:
-  explicit PairFinder(const Measured& m)
+  explicit PairFinder(const AnalysisContext& m)
       : m_(m), trace_(m.trace), launches_(OpsThatLaunch(m.trace)) {}
 
   std::vector<Pair> Find() const {
@@ -195,12 +198,12 @@ class PairFinder {
     return kNone;
   }
 
-  const Measured& m_;
+  const AnalysisContext& m_;
   const Trace& trace_;
   std::vector<bool> launches_;
 };
 
-Verdict CheckHostCreated(const Measured& m) {
+Verdict CheckHostCreated(const AnalysisContext& m) {
   const std::vector<Pair> pairs = PairFinder(m).Find();
   double total = 0, count = 0;
   Edit edit;
@@ -209,7 +212,7 @@ Verdict CheckHostCreated(const Measured& m) {
     const RowId thread = m.trace.ops()[pair.factory].thread;
     edit.cuts.push_back({thread, pair.made, kLaunchNs});
     edit.cuts.push_back({thread, pair.sent, 0});
-    edit.scales.push_back({{WorkTable::kCopy, pair.copy}, 0});
+    edit.scales.push_back({{ActivityTable::kCopy, pair.copy}, 0});
     if (pair.wait != SIZE_MAX) {
       const HostWait& wait = m.waits.all[pair.wait];
       for (RowId call : {wait.copy_call, wait.sync_call}) {
@@ -224,7 +227,7 @@ Verdict CheckHostCreated(const Measured& m) {
   const auto steps = static_cast<double>(m.steps.steady.size());
   total /= steps;
   count /= steps;
-  if (count == 0 || total * 1e-6 < GateMs(m)) return Clean();
+  if (count == 0 || total * 1e-6 < MinReportableGainMs(m)) return Clean();
 
   std::ranges::stable_sort(longest, std::greater(), [](const Pair* pair) {
     return pair->made.length() + pair->sent.length();

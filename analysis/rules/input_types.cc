@@ -7,11 +7,13 @@
 #include <utility>
 #include <vector>
 
-#include "op_arguments.h"
-#include "report/words.h"
-#include "rule.h"
-#include "steady_steps.h"
-#include "uploads.h"
+#include "context/noise.h"
+#include "context/rule.h"
+#include "engine/sizing.h"
+#include "evidence/uploads.h"
+#include "ops/op_arguments.h"
+#include "steps/steady_steps.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
@@ -68,7 +70,7 @@ struct Casts {
   }
 };
 
-Verdict CheckWideInput(const Measured& m) {
+Verdict CheckWideInput(const AnalysisContext& m) {
   const Trace& trace = m.trace;
   const Casts casts(trace, OpsThatLaunch(trace));
   std::vector<bool> used(casts.ops.size());
@@ -116,7 +118,7 @@ Verdict CheckWideInput(const Measured& m) {
   const UploadSums sums = SumUploads(m, images, all);
   Edit edit;
   for (size_t i = 0; i < images.size(); ++i) {
-    edit.scales.push_back({{WorkTable::kCopy, images[i].copy}, factors[i]});
+    edit.scales.push_back({{ActivityTable::kCopy, images[i].copy}, factors[i]});
   }
   // Casts count where batches hold the step up.
   const bool loading = m.MeanNs(Cause::kData) >= kLoaderShare * m.step_ns();
@@ -131,7 +133,7 @@ Verdict CheckWideInput(const Measured& m) {
   }
   cast_ns /= static_cast<double>(m.steps.steady.size());
   const double bound = (1 - factors.front()) * sums.exposed_ns + cast_ns;
-  if (bound * 1e-6 < GateMs(m)) return Clean();
+  if (bound * 1e-6 < MinReportableGainMs(m)) return Clean();
 
   Finding finding;
   finding.confidence = cast_seen ? Confidence::kStrong : Confidence::kHint;
@@ -164,7 +166,7 @@ struct Conversion {
 };
 
 // Copies on the host that as_tensor and a float32 source would spare.
-std::vector<Conversion> FindConversions(const Measured& m) {
+std::vector<Conversion> FindConversions(const AnalysisContext& m) {
   const Trace& trace = m.trace;
   std::vector<Conversion> found;
   if (m.steps.thread == kNone) return found;
@@ -201,9 +203,9 @@ std::vector<Conversion> FindConversions(const Measured& m) {
   return found;
 }
 
-Verdict CheckConversion(const Measured& m) {
+Verdict CheckConversion(const AnalysisContext& m) {
   if (!m.trace.watched(Kind::kOpShapes)) {
-    return CouldNotLookBecause("no op-shapes events were recorded");
+    return Skip("no op-shapes events were recorded");
   }
   const std::vector<Conversion> conversions = FindConversions(m);
   Edit edit;
@@ -227,7 +229,8 @@ Verdict CheckConversion(const Measured& m) {
   const auto steps = static_cast<double>(m.steps.steady.size());
   total /= steps;
   bytes /= steps;
-  if (bytes < kConvertedBytes || total * 1e-6 < GateMs(m)) return Clean();
+  if (bytes < kConvertedBytes || total * 1e-6 < MinReportableGainMs(m))
+    return Clean();
 
   finding.confidence = Confidence::kStrong;
   finding.evidence =
@@ -247,7 +250,7 @@ Verdict CheckConversion(const Measured& m) {
       "the array is written to afterwards, so that a copy is "
       "needed";
   if (!m.has_gpu) {  // replay of a CPU-only run knows no cuts
-    finding.gain_is = GainKind::kBound;
+    finding.gain_kind = GainKind::kBound;
     finding.gain = {total * 1e-6, 0, total * 1e-6};
     return Fire(std::move(finding));
   }

@@ -12,9 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "call_site.h"
-#include "report/words.h"
-#include "rule.h"
+#include "context/rule.h"
+#include "engine/sizing.h"
+#include "evidence/call_site.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
@@ -27,7 +28,7 @@ constexpr double kCompiledOpNs = 2'000;
 constexpr size_t kRegionsShown = 3;
 
 // The ops under which most framework time passes.
-std::string WorstOps(const Measured& m) {
+std::string WorstOps(const AnalysisContext& m) {
   std::map<NameId, int64_t> self;
   for (const auto& timeline : m.timelines) {
     for (const Segment& segment : timeline) {
@@ -124,7 +125,7 @@ std::string WorstRegions(const Trace& trace, const Steps& in,
 }
 
 // From the first launch to the end of the last work, as if it were one step.
-Steps WholeRecording(const Measured& m) {
+Steps WholeRecording(const AnalysisContext& m) {
   Steps whole;
   whole.thread = m.steps.thread;
   Span span{std::numeric_limits<int64_t>::max(), 0};
@@ -145,9 +146,9 @@ Steps WholeRecording(const Measured& m) {
 
 // Without steps it can be told that the host holds the device up, but not what
 // a step would win.
-Verdict CheckWholeRecording(const Measured& m) {
+Verdict CheckWholeRecording(const AnalysisContext& m) {
   if (!m.has_gpu) {
-    return CouldNotLookBecause(
+    return Skip(
         "no steps were found: call Step() once per iteration, or prof.step() "
         "in Python");
   }
@@ -182,7 +183,7 @@ Verdict CheckWholeRecording(const Measured& m) {
   return verdict;
 }
 
-Verdict CheckLaunchBound(const Measured& m) {
+Verdict CheckLaunchBound(const AnalysisContext& m) {
   if (m.steps.empty()) return CheckWholeRecording(m);
   const double step = m.step_ns();
   const double dispatch = m.MeanNs(Cause::kDispatch);

@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <string>
 
-#include "kernel_evidence.h"
-#include "report/words.h"
-#include "rule.h"
+#include "context/rule.h"
+#include "engine/sizing.h"
+#include "evidence/kernel_evidence.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
@@ -47,7 +48,7 @@ bool IsChannelsLast(const Argument& tensor) {
 struct Layouts {
   int64_t weight_first = 0, input_first = 0, known = 0;
 };
-Layouts CountLayouts(const Measured& m, const KernelFilter& wanted) {
+Layouts CountLayouts(const AnalysisContext& m, const KernelFilter& wanted) {
   Layouts layouts;
   RowId last = kNone;
   for (const KernelUse& use : m.kernels.uses) {
@@ -80,7 +81,7 @@ std::string WhatIsFirst(const Layouts& layouts) {
   return "";
 }
 
-Verdict CheckLayoutTranspose(const Measured& m) {
+Verdict CheckLayoutTranspose(const AnalysisContext& m) {
   const KernelFilter wanted = [](const KernelUse& use) {
     return use.kind == KernelClass::kLayout &&
            use.serves == KernelClass::kConvolution;

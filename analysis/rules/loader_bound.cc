@@ -9,11 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include "loading.h"
-#include "patterns.h"
-#include "report/words.h"
-#include "rule.h"
-#include "steady_steps.h"
+#include "context/noise.h"
+#include "context/rule.h"
+#include "engine/sizing.h"
+#include "evidence/loading.h"
+#include "steps/patterns.h"
+#include "steps/steady_steps.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
@@ -40,7 +42,7 @@ struct StepWaits {
 };
 
 // By window: the waits for the first batches of validation passes.
-std::vector<double> OpeningWaits(const Measured& m) {
+std::vector<double> OpeningWaits(const AnalysisContext& m) {
   std::vector<double> waits(m.steps.windows.size());
   for (RowId row : OpeningLoads(m.trace, m.steps.thread)) {
     const Range& load = m.trace.ranges()[row];
@@ -51,7 +53,7 @@ std::vector<double> OpeningWaits(const Measured& m) {
   return waits;
 }
 
-StepWaits WaitsOf(const Measured& m) {
+StepWaits WaitsOf(const AnalysisContext& m) {
   StepWaits result;
   const std::vector<double> opening = OpeningWaits(m);
   std::vector<double> shares;
@@ -96,7 +98,7 @@ size_t Beat(const StepWaits& waits, int workers) {
 }
 
 // True if an iterator over the loader is made in the step.
-bool MakesIterator(const Measured& m, const Span& step) {
+bool MakesIterator(const AnalysisContext& m, const Span& step) {
   const auto is_iter = [](std::string_view name) {
     const bool loader = name.find("DataLoader") != std::string_view::npos ||
                         name.find("dataloader") != std::string_view::npos;
@@ -130,7 +132,7 @@ Restarts FindOpenings(const StepWaits& waits) {
 
 // Steps that wait for workers to be started again. The first step is nobody's
 // fault.
-Restarts FindRestarts(const Measured& m, const StepWaits& waits) {
+Restarts FindRestarts(const AnalysisContext& m, const StepWaits& waits) {
   Restarts restarts;
   if (waits.waits.size() < 3) return restarts;
   const double usual = std::max(Median(waits.waits), kUsualWaitNs);
@@ -153,7 +155,7 @@ struct Load {
   double read_bytes = 0;    // per step
 };
 
-Load LoadOf(const Measured& m, int workers) {
+Load LoadOf(const AnalysisContext& m, int workers) {
   Load load;
   const bool processes =
       std::ranges::any_of(m.trace.loaders(), [&](const Loader& loader) {
@@ -184,7 +186,7 @@ constexpr const char* kCheaper =
     "make batches cheaper: cache decoded images, smaller files, fewer "
     "transforms on the CPU";
 
-Finding Describe(const Measured& m, const Loading& loading, int workers,
+Finding Describe(const AnalysisContext& m, const Loading& loading, int workers,
                  const StepWaits& waits) {
   Finding finding;
   finding.confidence = Confidence::kStrong;
@@ -212,15 +214,16 @@ std::string CostOf(const Restarts& restarts, const StepWaits& waits,
 }
 
 // The gain is of a mean step, odd ones with it: where these waits are.
-Verdict TellAtMost(const Measured& m, Finding finding, double ns) {
-  finding.gain_is = GainKind::kBound;
+Verdict TellAtMost(const AnalysisContext& m, Finding finding, double ns) {
+  finding.gain_kind = GainKind::kBound;
   finding.gain = {ns * 1e-6, 0, ns * 1e-6};
-  finding.of_ms = m.stats.all_mean_ms;
+  finding.baseline_ms = m.stats.all_mean_ms;
   return Fire(std::move(finding));
 }
 
-Verdict TellRestarts(const Measured& m, const Loading& loading, int workers,
-                     const StepWaits& waits, const Restarts& restarts) {
+Verdict TellRestarts(const AnalysisContext& m, const Loading& loading,
+                     int workers, const StepWaits& waits,
+                     const Restarts& restarts) {
   Finding finding = Describe(m, loading, workers, waits);
   finding.evidence +=
       " " + CostOf(restarts, waits, "with workers that are started again");
@@ -230,7 +233,7 @@ Verdict TellRestarts(const Measured& m, const Loading& loading, int workers,
   return TellAtMost(m, std::move(finding), restarts.lost_ns);
 }
 
-Verdict TellOpenings(const Measured& m, const StepWaits& waits,
+Verdict TellOpenings(const AnalysisContext& m, const StepWaits& waits,
                      const Restarts& openings) {
   Finding finding;
   finding.confidence = Confidence::kStrong;
@@ -259,15 +262,15 @@ Verdict TellFull(Finding finding, bool promise, double wait_ns) {
   finding.evidence += " The cores are full: more workers cannot help.";
   finding.fix_cpp = finding.fix_python = kCheaper;
   finding.speedup = 0;
-  finding.gain_is = promise ? GainKind::kBound : GainKind::kNone;
+  finding.gain_kind = promise ? GainKind::kBound : GainKind::kNone;
   finding.gain = Gain();
   if (promise) finding.gain = {wait_ns * 1e-6, 0, wait_ns * 1e-6};
   return Fire(std::move(finding));
 }
 
-Verdict CheckLoaderBound(const Measured& m) {
+Verdict CheckLoaderBound(const AnalysisContext& m) {
   const Loading loading = FindLoading(m);
-  if (!loading.any) return CouldNotLookBecause(kNoLoader);
+  if (!loading.any) return Skip(kNoLoader);
   const int workers = LoaderWorkers(m.trace);
   // Batches made in line are another rule's.
   if (workers == 0 || (workers < 0 && !loading.worker_processes)) {
@@ -291,7 +294,7 @@ Verdict CheckLoaderBound(const Measured& m) {
     return opens ? TellOpenings(m, waits, openings)
                  : TellRestarts(m, loading, workers, waits, restarts);
   }
-  if (waits.mean_ns * 1e-6 < GateMs(m)) return Clean();
+  if (waits.mean_ns * 1e-6 < MinReportableGainMs(m)) return Clean();
 
   Finding finding = Describe(m, loading, workers, waits);
   if (in_beat) {
@@ -314,11 +317,11 @@ Verdict CheckLoaderBound(const Measured& m) {
       std::min(std::ceil(now * step / std::max(step - waits.mean_ns, 1.0)),
                kMostWorkers));
   const int most = cores > 0 ? std::min(wanted + 1, cores) : wanted + 1;
-  if (!m.has_gpu && m.replay.check().speaks &&
+  if (!m.has_gpu && m.replay.check().valid &&
       m.replay.program().batch_cpu_ns > 0) {
     std::vector<Edit> edits = WorkerEdits(m, now + 1, std::max(most, now + 1));
     finding = Sized(m, std::move(finding), edits[0], waits.mean_ns);
-    if (finding.gain.expected_ms < GateMs(m)) {
+    if (finding.gain.expected_ms < MinReportableGainMs(m)) {
       return TellFull(std::move(finding), false, 0);
     }
     finding.assumption = "the " + Count(cores, "usable core") +
@@ -330,7 +333,7 @@ Verdict CheckLoaderBound(const Measured& m) {
   if (cores > 0 && load.busy_cores >= kCoresFull * m.trace.run().usable_cores) {
     return TellFull(std::move(finding), true, waits.mean_ns);
   }
-  finding.gain_is = GainKind::kBound;
+  finding.gain_kind = GainKind::kBound;
   finding.gain = {waits.mean_ns * 1e-6, 0, waits.mean_ns * 1e-6};
   finding =
       LoaderFix(m, std::move(finding), {.workers = std::max(most, now + 1)});

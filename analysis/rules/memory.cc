@@ -6,10 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "device_memory_use.h"
-#include "edit.h"
-#include "report/words.h"
-#include "rule.h"
+#include "context/noise.h"
+#include "context/rule.h"
+#include "edit/edit.h"
+#include "engine/sizing.h"
+#include "evidence/device_memory_use.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
@@ -49,7 +51,7 @@ bool Captures(const Trace& trace, const Span& host) {
   return false;
 }
 
-Churn FindChurn(const Measured& m) {
+Churn FindChurn(const AnalysisContext& m) {
   Churn churn;
   for (size_t i : m.steps.steady) {
     const Span& host = m.steps.windows[i].host;
@@ -75,10 +77,10 @@ Churn FindChurn(const Measured& m) {
   return churn;
 }
 
-Verdict CheckChurn(const Measured& m) {
+Verdict CheckChurn(const AnalysisContext& m) {
   const Churn churn = FindChurn(m);
   const double bucket = m.MeanNs(Cause::kAllocator);
-  const bool costs = bucket * 1e-6 >= GateMs(m);
+  const bool costs = bucket * 1e-6 >= MinReportableGainMs(m);
   if (churn.calls.empty() || (!costs && churn.frees < kFreesPerStep)) {
     return Clean();
   }
@@ -133,11 +135,11 @@ constexpr const char* kNoMemory =
     "the memory of the device was not recorded (profile_memory in "
     "torch.profiler, record_memory in stepscope)";
 
-Verdict CheckFragmentation(const Measured& m) {
+Verdict CheckFragmentation(const AnalysisContext& m) {
   const DeviceMemoryUse use = MeasureDeviceMemory(m);
   const bool retries = use.retries > 0 || use.out_of_memory > 0;
   if (!retries && (use.reserved < 0 || use.total <= 0)) {
-    return CouldNotLookBecause(kNoMemory);
+    return Skip(kNoMemory);
   }
   const double stuck =
       use.stuck >= 0 ? use.stuck : use.reserved - use.allocated;
@@ -177,10 +179,10 @@ Verdict CheckFragmentation(const Measured& m) {
   return verdict;
 }
 
-Verdict CheckHeadroom(const Measured& m) {
+Verdict CheckHeadroom(const AnalysisContext& m) {
   const DeviceMemoryUse use = MeasureDeviceMemory(m);
   if (use.total <= 0 || use.held < 0 || use.allocated <= use.held) {
-    return CouldNotLookBecause(kNoMemory);
+    return Skip(kNoMemory);
   }
   const double headroom = use.headroom();
   if (headroom < kHeadroom) return Clean();
@@ -200,9 +202,9 @@ Verdict CheckHeadroom(const Measured& m) {
   return Fire(std::move(finding));
 }
 
-Verdict CheckNearOom(const Measured& m) {
+Verdict CheckNearOom(const AnalysisContext& m) {
   const DeviceMemoryUse use = MeasureDeviceMemory(m);
-  if (use.reserved < 0 || use.total <= 0) return CouldNotLookBecause(kNoMemory);
+  if (use.reserved < 0 || use.total <= 0) return Skip(kNoMemory);
   const bool used =
       use.allocated > kNearlyAllUsed * use.total || use.retries > 0;
   if (use.reserved <= kNearlyFull * use.total || !used) return Clean();

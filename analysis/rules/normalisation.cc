@@ -7,9 +7,10 @@
 #include <unordered_set>
 #include <vector>
 
-#include "kernel_evidence.h"
-#include "report/words.h"
-#include "rule.h"
+#include "context/rule.h"
+#include "engine/sizing.h"
+#include "evidence/kernel_evidence.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
@@ -59,7 +60,7 @@ bool CountsBatches(const Trace& trace, RowId row) {
 }
 
 // Outermost convolutions with a bias whose next sibling is a batch norm.
-std::vector<RowId> FindPairs(const Measured& m) {
+std::vector<RowId> FindPairs(const AnalysisContext& m) {
   std::vector<RowId> found;
   RowId candidate = kNone;
   int64_t channels = -1;
@@ -90,7 +91,7 @@ std::vector<RowId> FindPairs(const Measured& m) {
 }
 
 // Kernels that add the bias, or sum its gradient.
-std::vector<bool> OpsOfBias(const Measured& m,
+std::vector<bool> OpsOfBias(const AnalysisContext& m,
                             const std::vector<RowId>& pairs) {
   const std::unordered_set<RowId> forward(pairs.begin(), pairs.end());
   std::unordered_set<int64_t> numbers;
@@ -110,7 +111,7 @@ std::vector<bool> OpsOfBias(const Measured& m,
   return below;
 }
 
-Verdict CheckBiasBeforeNorm(const Measured& m) {
+Verdict CheckBiasBeforeNorm(const AnalysisContext& m) {
   if (m.steps.thread == kNone) return Clean();
   const std::vector<RowId> pairs = FindPairs(m);
   if (pairs.empty()) return Clean();

@@ -7,10 +7,11 @@
 #include <string_view>
 #include <vector>
 
-#include "kernel_evidence.h"
-#include "optimizer_work.h"
-#include "report/words.h"
-#include "rule.h"
+#include "context/rule.h"
+#include "engine/sizing.h"
+#include "evidence/kernel_evidence.h"
+#include "evidence/optimizer_work.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
@@ -22,7 +23,7 @@ constexpr double kRangeNs = 50'000;  // what a fused step costs the host anyway
 
 // A few launches in place of many; the kernels without what each of them costs
 // at least.
-Edit Grouped(const Measured& m, const OptimizerWork& work) {
+Edit Grouped(const AnalysisContext& m, const OptimizerWork& work) {
   Edit edit;
   const double launches = std::ceil(work.parameters / kPerLaunch) *
                           std::ceil(work.updates / work.parameters);
@@ -52,7 +53,7 @@ Edit Grouped(const Measured& m, const OptimizerWork& work) {
   return edit;
 }
 
-Verdict CheckUnfusedOptimizer(const Measured& m) {
+Verdict CheckUnfusedOptimizer(const AnalysisContext& m) {
   const OptimizerWork work = MeasureOptimizer(m);
   if (work.spans.empty()) return Clean();  // nothing is trained
   if (work.grouped || work.parameters < kParameters ||
@@ -90,13 +91,13 @@ Verdict CheckUnfusedOptimizer(const Measured& m) {
         "torch::optim has none: call at::_fused_sgd_ or at::_fused_adamw_ on "
         "the lists of parameters in a step of your own";
     finding.fix_python = "torch.optim.SGD(..., fused=True)";
-    if (work.fused_traffic > 0 && !work.inferred && m.replay.check().speaks) {
+    if (work.fused_traffic > 0 && !work.inferred && m.replay.check().valid) {
       const Edit edit{.fused_update = work.fused_traffic};
       finding = Sized(m, std::move(finding), edit, 0);
       return Fire(std::move(finding), {edit});
     }
     if (work.overhead_ns <= 0) return Fire(std::move(finding));
-    finding.gain_is = GainKind::kBound;
+    finding.gain_kind = GainKind::kBound;
     finding.gain = {work.overhead_ns * 1e-6, 0, work.overhead_ns * 1e-6};
     return Fire(std::move(finding));
   }

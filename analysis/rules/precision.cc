@@ -6,9 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "kernel_evidence.h"
-#include "report/words.h"
-#include "rule.h"
+#include "context/noise.h"
+#include "context/rule.h"
+#include "engine/sizing.h"
+#include "evidence/kernel_evidence.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
@@ -54,7 +56,7 @@ Finding Told(double ns, double whole) {
   return finding;
 }
 
-Verdict CheckOnGpu(const Measured& m) {
+Verdict CheckOnGpu(const AnalysisContext& m) {
   const KernelUses& kernels = m.kernels;
   const KernelFilter wanted = [&](const KernelUse& use) {
     return IsFp64(m.trace, use);
@@ -80,16 +82,17 @@ Verdict CheckOnGpu(const Measured& m) {
                                               : std::string(" of the time")) +
                        ", other kernels half";
   finding = Sized(m, std::move(finding), edit, saved);
-  if (finding.gain_is == GainKind::kBound && saved * 1e-6 < GateMs(m)) {
+  if (finding.gain_kind == GainKind::kBound &&
+      saved * 1e-6 < MinReportableGainMs(m)) {
     return Clean();
   }
   finding.evidence += HostFirst(m, finding, saved);
   return Fire(std::move(finding), {std::move(edit)});
 }
 
-Verdict CheckOnCpu(const Measured& m) {
+Verdict CheckOnCpu(const AnalysisContext& m) {
   if (!m.trace.watched(Kind::kOpShapes)) {
-    return CouldNotLookBecause(
+    return Skip(
         "the types of the ops' inputs were not recorded (record_shapes)");
   }
   std::vector<int8_t> known(m.trace.op_inputs().size(), -1);
@@ -114,19 +117,19 @@ Verdict CheckOnCpu(const Measured& m) {
   doubles /= steps;
   whole /= steps;
   if (doubles <= 0 || doubles < kShare * whole ||
-      kHalf * doubles * 1e-6 < GateMs(m)) {
+      kHalf * doubles * 1e-6 < MinReportableGainMs(m)) {
     return Clean();
   }
   Finding finding = Told(doubles, whole);
   finding.examples = found.examples;
   finding.where = finding.examples[0].what;
   finding.assumption = "at best: float32 takes half the time";
-  finding.gain_is = GainKind::kBound;
+  finding.gain_kind = GainKind::kBound;
   finding.gain = {kHalf * doubles * 1e-6, 0, kHalf * doubles * 1e-6};
   return Fire(std::move(finding));
 }
 
-Verdict CheckFp64(const Measured& m) {
+Verdict CheckFp64(const AnalysisContext& m) {
   return m.has_gpu ? CheckOnGpu(m) : CheckOnCpu(m);
 }
 

@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "odd_steps.h"
-#include "recording_load.h"
-#include "report/words.h"
-#include "rule.h"
+#include "context/rule.h"
+#include "evidence/recording_load.h"
+#include "steps/non_training_steps.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
@@ -37,7 +37,7 @@ bool Saves(const StepFacts& fact, const UsualStep& usual) {
 }
 
 // Steps that nearly all save: none of them stands out.
-std::optional<Finding> SavingInMostSteps(const Measured& m,
+std::optional<Finding> SavingInMostSteps(const AnalysisContext& m,
                                          const std::vector<StepFacts>& facts,
                                          const UsualStep& usual) {
   std::vector<const StepFacts*> saving;
@@ -73,13 +73,13 @@ std::optional<Finding> SavingInMostSteps(const Measured& m,
   finding.fix_cpp = std::string("save every N steps; or ") + kFixCpp;
   finding.fix_python = std::string("save every N steps; or ") + kFixPython;
   finding.wrong_if = "the loop cannot go on without it";
-  finding.gain_is = GainKind::kBound;
+  finding.gain_kind = GainKind::kBound;
   finding.gain = {own_ns * 1e-6, 0, own_ns * 1e-6};
   return finding;
 }
 
 // Single steps that take longer than the others to log or to save.
-std::optional<Finding> SavingInSomeSteps(const Measured& m,
+std::optional<Finding> SavingInSomeSteps(const AnalysisContext& m,
                                          const std::vector<StepFacts>& facts,
                                          const UsualStep& usual) {
   const double median = usual.length_ns;
@@ -133,13 +133,13 @@ std::optional<Finding> SavingInSomeSteps(const Measured& m,
   finding.fix_cpp = kFixCpp;
   finding.fix_python = kFixPython;
   finding.wrong_if = "these steps did something else that takes as long";
-  finding.gain_is = GainKind::kBound;
+  finding.gain_kind = GainKind::kBound;
   finding.gain = {per_step * 1e-6, 0, per_step * 1e-6};
-  finding.of_ms = m.stats.all_mean_ms;
+  finding.baseline_ms = m.stats.all_mean_ms;
   return finding;
 }
 
-Verdict CheckCheckpointing(const Measured& m) {
+Verdict CheckCheckpointing(const AnalysisContext& m) {
   const std::vector<StepFacts> facts = FactsOf(m.trace, m.tree, m.steps);
   const UsualStep usual = UsualOf(m.trace, m.tree, m.steps, facts);
   std::optional<Finding> some = SavingInSomeSteps(m, facts, usual);

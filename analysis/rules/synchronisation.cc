@@ -12,15 +12,16 @@
 #include <utility>
 #include <vector>
 
-#include "report/words.h"
-#include "rule.h"
-#include "wait_reads.h"
-#include "wait_sites.h"
+#include "context/noise.h"
+#include "context/rule.h"
+#include "evidence/wait_reads.h"
+#include "evidence/wait_sites.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
 
-WaitFilter In(const Measured& m, const std::vector<bool>& chosen) {
+WaitFilter In(const AnalysisContext& m, const std::vector<bool>& chosen) {
   return [&m, chosen](const HostWait& wait) {
     return chosen[static_cast<size_t>(&wait - m.waits.all.data())];
   };
@@ -57,7 +58,7 @@ constexpr std::array<Advice, 5> kAdvice = {
       "print every N steps, from one tensor.cpu() instead of the GPU tensor"}}};
 
 // The kind most of the blocked time belongs to.
-size_t WorstKind(const Measured& m, const std::vector<ReadKind>& kinds,
+size_t WorstKind(const AnalysisContext& m, const std::vector<ReadKind>& kinds,
                  const WaitFilter& filter) {
   std::array<int64_t, kAdvice.size()> blocked{};
   for (size_t i = 0; i < kinds.size(); ++i) {
@@ -78,13 +79,13 @@ std::string PerStep(double count, std::string_view what) {
   return Number(count) + " " + std::string(what) + "s";
 }
 
-std::string BlockedInWords(const Measured& m, const WaitSums& sums) {
+std::string BlockedInWords(const AnalysisContext& m, const WaitSums& sums) {
   const double late = sums.bound_ns - sums.bubble_ns;
   return " per step hold the launching thread for " +
          Milliseconds(sums.blocked_ns * 1e-6) + " of " +
          Milliseconds(m.stats.mean_ms) + "; the GPU is idle for " +
          Milliseconds(sums.bubble_ns * 1e-6) + " right behind them" +
-         (late >= 0.05 * sums.blocked_ns && !m.replay.check().speaks
+         (late >= 0.05 * sums.blocked_ns && !m.replay.check().valid
               ? ", and up to " + Milliseconds(late * 1e-6) +
                     " more because launches stay late."
               : ".");
@@ -94,14 +95,14 @@ constexpr const char* kFindSites =
     " Find the places: c10::cuda::warning_state() in C++, "
     "torch.cuda.set_sync_debug_mode(\"warn\") in Python.";
 
-Verdict CheckHostSync(const Measured& m) {
+Verdict CheckHostSync(const AnalysisContext& m) {
   const std::vector<bool> clips = FindClipping(m).is_clip;
   const WaitFilter filter = [&](const HostWait& wait) {
     return (wait.kind == WaitKind::kToHost || wait.kind == WaitKind::kInOp) &&
            !clips[static_cast<size_t>(&wait - m.waits.all.data())];
   };
   const WaitSums sums = SumWaits(m.waits, m.steps, filter);
-  if (sums.blocked_ns * 1e-6 < GateMs(m) ||
+  if (sums.blocked_ns * 1e-6 < MinReportableGainMs(m) ||
       !Recurs(sums.once_blocked_frac, m.steps)) {
     return Clean();
   }
@@ -125,7 +126,7 @@ Verdict CheckHostSync(const Measured& m) {
   return Fire(std::move(finding), {edit});
 }
 
-Verdict CheckExplicitSync(const Measured& m) {
+Verdict CheckExplicitSync(const AnalysisContext& m) {
   const auto is_explicit = [](const HostWait& wait) {
     return wait.kind == WaitKind::kExplicit;
   };
@@ -136,7 +137,7 @@ Verdict CheckExplicitSync(const Measured& m) {
     return is_explicit(wait) && !(only_last && wait.is_last);
   };
   const WaitSums sums = SumWaits(m.waits, m.steps, filter);
-  if (sums.blocked_ns * 1e-6 < GateMs(m) ||
+  if (sums.blocked_ns * 1e-6 < MinReportableGainMs(m) ||
       !Recurs(sums.once_blocked_frac, m.steps)) {
     return Clean();
   }
@@ -160,11 +161,11 @@ Verdict CheckExplicitSync(const Measured& m) {
   return Fire(std::move(finding), {edit});
 }
 
-Verdict CheckGradClipSync(const Measured& m) {
+Verdict CheckGradClipSync(const AnalysisContext& m) {
   const Clipping clipping = FindClipping(m);
   const WaitFilter filter = In(m, clipping.is_clip);
   const WaitSums sums = SumWaits(m.waits, m.steps, filter);
-  if (sums.blocked_ns * 1e-6 < GateMs(m) ||
+  if (sums.blocked_ns * 1e-6 < MinReportableGainMs(m) ||
       !Recurs(sums.once_blocked_frac, m.steps)) {
     return Clean();
   }

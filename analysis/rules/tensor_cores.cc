@@ -6,9 +6,10 @@
 #include <algorithm>
 #include <string>
 
-#include "kernel_evidence.h"
-#include "report/words.h"
-#include "rule.h"
+#include "context/rule.h"
+#include "engine/sizing.h"
+#include "evidence/kernel_evidence.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
@@ -87,10 +88,10 @@ std::string OfCompute(const KernelUses& kernels, double ns) {
          " of the GPU's compute time)";
 }
 
-Verdict CheckTensorCoresIdle(const Measured& m) {
+Verdict CheckTensorCoresIdle(const AnalysisContext& m) {
   const KernelUses& kernels = m.kernels;
   if (kernels.uses.empty()) return Clean();
-  if (!DeviceKnown(kernels)) return CouldNotLookBecause(kUnknownDevice);
+  if (!DeviceKnown(kernels)) return Skip(kUnknownDevice);
   if (!HasTensorCores(kernels.device)) return Clean();
 
   const double fp32 = kernels.NsPerStep(IsFp32Simt);
@@ -165,10 +166,10 @@ Verdict CheckTensorCoresIdle(const Measured& m) {
   return Fire(std::move(finding), {std::move(change.edit)});
 }
 
-Verdict CheckTf32Off(const Measured& m) {
+Verdict CheckTf32Off(const AnalysisContext& m) {
   const KernelUses& kernels = m.kernels;
   if (kernels.uses.empty()) return Clean();
-  if (!DeviceKnown(kernels)) return CouldNotLookBecause(kUnknownDevice);
+  if (!DeviceKnown(kernels)) return Skip(kUnknownDevice);
   if (!HasTf32(kernels.device)) return Clean();
   const Settings* settings = LatestSettings(m.trace);
   const bool live = settings != nullptr && settings->tf32_cublas >= 0;

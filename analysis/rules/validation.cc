@@ -7,17 +7,18 @@
 #include <string_view>
 #include <vector>
 
-#include "patterns.h"
-#include "report/words.h"
-#include "rule.h"
-#include "steady_steps.h"
+#include "context/rule.h"
+#include "engine/sizing.h"
+#include "steps/patterns.h"
+#include "steps/steady_steps.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
 
 constexpr double kShareOfWindow = 0.05;
 
-Verdict CheckGradInValidation(const Measured& m) {
+Verdict CheckGradInValidation(const AnalysisContext& m) {
   const int64_t window = m.steps.windows.back().host.end_ns -
                          m.steps.windows.front().host.begin_ns;
   bool numbered = false;
@@ -25,8 +26,7 @@ Verdict CheckGradInValidation(const Measured& m) {
   bool backward = false;
   for (const Op& op : m.trace.ops()) backward |= op.kind == OpKind::kBackward;
   if (!numbered && backward) {
-    return CouldNotLookBecause(
-        "ops carry no autograd sequence numbers in this trace");
+    return Skip("ops carry no autograd sequence numbers in this trace");
   }
   // A pass in every step is short each time; without products or convolutions
   // it is a few stray ops.
@@ -99,7 +99,7 @@ size_t TrainFlagOf(std::string_view name) {
 
 // An instance norm, or a batch norm with track_running_stats=False: they
 // normalise by the batch in eval(), too.
-bool KeepsNoStatistics(const Measured& m, const Op& op,
+bool KeepsNoStatistics(const AnalysisContext& m, const Op& op,
                        const std::vector<Argument>& arguments) {
   constexpr size_t kRunningMean = 3;
   if (m.trace.name(op.name) != "aten::batch_norm") return false;
@@ -117,7 +117,7 @@ struct TrainMode {
 
 // Activation checkpointing runs the forward pass without gradients and again
 // in backward: convolutions or norms below a backward node.
-bool Recomputes(const Measured& m) {
+bool Recomputes(const AnalysisContext& m) {
   for (RowId row = 0; row < m.trace.ops().size(); ++row) {
     if (!m.tree.in_backward(row)) continue;
     const std::string_view name = m.trace.name(m.trace.ops()[row].name);
@@ -131,7 +131,7 @@ bool Recomputes(const Measured& m) {
 
 // Whether some of `ops` are in each steady step of several. Nobody validates
 // that often.
-bool InEveryStep(const Measured& m, const std::vector<RowId>& ops) {
+bool InEveryStep(const AnalysisContext& m, const std::vector<RowId>& ops) {
   constexpr size_t kSeveral = 4;
   std::vector<bool> has(m.steps.windows.size() + 1);
   for (RowId row : ops) {
@@ -141,7 +141,7 @@ bool InEveryStep(const Measured& m, const std::vector<RowId>& ops) {
          std::ranges::all_of(m.steps.steady, [&](size_t i) { return has[i]; });
 }
 
-TrainMode FindTrainMode(const Measured& m) {
+TrainMode FindTrainMode(const AnalysisContext& m) {
   TrainMode found;
   if (m.steps.thread == kNone) return found;
   const std::vector<Span> marked = ValidationPasses(m.trace, m.steps.thread);
@@ -185,7 +185,7 @@ bool IsWithoutInferenceMode(const Trace& trace) {
   });
 }
 
-Finding TrainModeFinding(const Measured& m, const TrainMode& found) {
+Finding TrainModeFinding(const AnalysisContext& m, const TrainMode& found) {
   Finding finding;
   finding.confidence = Confidence::kProven;
   int64_t norms = 0, ns = 0;
@@ -224,7 +224,7 @@ Finding TrainModeFinding(const Measured& m, const TrainMode& found) {
   return finding;
 }
 
-Verdict CheckValidationMode(const Measured& m) {
+Verdict CheckValidationMode(const AnalysisContext& m) {
   const TrainMode found = FindTrainMode(m);
   if (!found.layers.empty()) {
     Verdict verdict = Fire(TrainModeFinding(m, found));
@@ -244,7 +244,7 @@ Verdict CheckValidationMode(const Measured& m) {
     return Fire(std::move(finding));
   }
   if (!found.flags_known && m.trace.settings().empty()) {
-    return CouldNotLookBecause(
+    return Skip(
         "no layer that behaves differently in training was recorded with its "
         "flags (record_shapes)");
   }

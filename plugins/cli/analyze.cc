@@ -109,12 +109,12 @@ std::string Summary(const std::string& name, const Report& report) {
     line += "no steps";
   }
   for (const Finding& finding : report.findings) {
-    if (finding.gain_is == GainKind::kNone ||
+    if (finding.gain_kind == GainKind::kNone ||
         finding.severity == FindingSeverity::kNote) {
       continue;
     }
     line += "; first: " + finding.id + ", " +
-            (finding.gain_is == GainKind::kBound ? "at most " : "") +
+            (finding.gain_kind == GainKind::kBound ? "at most " : "") +
             Text(finding.gain.expected_ms, 1) + " ms per step";
     break;
   }

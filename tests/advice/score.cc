@@ -21,7 +21,7 @@ bool Has(const std::vector<std::string>& list, const std::string& id) {
 bool IsMutedBy(const Report& report, const std::string& id,
                const std::vector<std::string>& owners) {
   return std::ranges::any_of(owners, [&](const std::string& owner) {
-    return Has(report.muted, id + " (by " + owner + ")");
+    return Has(report.superseded, id + " (by " + owner + ")");
   });
 }
 
@@ -128,12 +128,12 @@ void Score::AddPlanted(const AdviceCase& one, uint64_t seed, const Trial& trial,
   const Finding* finding = FindingOf(trial.report, id);
   if (!urged) {
     const auto blind =
-        std::ranges::find(trial.report.could_not_look, id, &CouldNotLook::id);
+        std::ranges::find(trial.report.skipped, id, &SkippedRule::id);
     Fail(one, seed,
          id + " is missed: " +
              (finding != nullptr ? "only a note, " + finding->evidence
-              : blind != trial.report.could_not_look.end() ? blind->why
-                                                           : "clean") +
+              : blind != trial.report.skipped.end() ? blind->why
+                                                    : "clean") +
              Text("; step %.3f ms, fixed %.3f ms", trial.now_ms, fixed_ms, 0));
     return;
   }
@@ -147,7 +147,7 @@ void Score::Compare(const AdviceCase& one, uint64_t seed, const Trial& trial,
   const double measured =
       one.sporadic ? trial.now_ms : trial.report.steps.mean_ms;
   const double predicted = measured - finding.gain.expected_ms;
-  if (finding.gain_is == GainKind::kPredicted) {
+  if (finding.gain_kind == GainKind::kPredicted) {
     const double error = std::abs(predicted / fixed_ms - 1);
     score.errors.push_back(error);
     if (error > kSingleLimit) {
@@ -155,7 +155,7 @@ void Score::Compare(const AdviceCase& one, uint64_t seed, const Trial& trial,
            finding.id + Text(" predicts %.3f, simulated %.3f, now %.3f ms",
                              predicted, fixed_ms, measured));
     }
-  } else if (finding.gain_is == GainKind::kBound) {
+  } else if (finding.gain_kind == GainKind::kBound) {
     ++score.bounds;
     if (predicted > fixed_ms * (1 + kNoise)) {
       ++score.broken_bounds;

@@ -150,12 +150,12 @@ bool Urges(const Report& report, const std::string& id) {
 
 std::vector<std::string> RulesIn(const Report& report) {
   std::vector<std::string> ids = report.clean;
-  for (const CouldNotLook& blind : report.could_not_look) {
+  for (const SkippedRule& blind : report.skipped) {
     ids.push_back(blind.id);
   }
   for (const Finding& finding : report.findings) ids.push_back(finding.id);
-  for (const std::string& muted : report.muted) {
-    ids.push_back(muted.substr(0, muted.find(' ')));
+  for (const std::string& superseded : report.superseded) {
+    ids.push_back(superseded.substr(0, superseded.find(' ')));
   }
   std::ranges::sort(ids);
   const auto twice = std::ranges::unique(ids);

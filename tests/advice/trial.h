@@ -34,7 +34,7 @@ absl::StatusOr<Trial> Try(const AdviceCase& one, uint64_t seed);
 bool Urges(const Report& report, const std::string& id);
 // The finding, notes included; null if there is none.
 const Finding* FindingOf(const Report& report, const std::string& id);
-// Ids of all rules that looked, could not, or were muted.
+// Ids of all rules that looked, could not, or were superseded.
 std::vector<std::string> RulesIn(const Report& report);
 
 }  // namespace stepscope

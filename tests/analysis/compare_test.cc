@@ -31,7 +31,7 @@ TEST(CompareTest, SetsPredictedBesideMeasured) {
       Compare(Simulate(Loading()).trace, Simulate(after).trace);
   EXPECT_EQ(c.why_not, "");
   EXPECT_EQ(c.made, (std::vector<std::string>{"sync-data-loading"}));
-  EXPECT_EQ(c.predicted_is, GainKind::kPredicted);
+  EXPECT_EQ(c.predicted_kind, GainKind::kPredicted);
   EXPECT_NEAR(c.measured.expected_ms, 37, 1);
   EXPECT_NEAR(c.predicted.expected_ms, c.measured.expected_ms, 2);
   EXPECT_TRUE(c.certain);

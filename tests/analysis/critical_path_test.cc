@@ -1,4 +1,4 @@
-#include "critical_path.h"
+#include "replay/critical_path.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <string>
 
 #include "analysis/gpu_loop.h"
-#include "measured.h"
+#include "context/analysis_context.h"
 
 namespace stepscope {
 namespace {
@@ -29,7 +29,7 @@ void ManyKernels(GpuLoop& loop, int count, double us, double host_us) {
 }
 
 // Milliseconds per step by category.
-std::map<std::string, double> ByCategory(const Measured& m) {
+std::map<std::string, double> ByCategory(const AnalysisContext& m) {
   std::map<std::string, double> sums;
   for (const PathPart& part : SumPath(m.trace, m.steps, m.CriticalPath())) {
     sums[part.category] += part.ms_per_step;
@@ -44,7 +44,7 @@ TEST(CriticalPathTest, CoversTheStepsWithoutGaps) {
     loop.ReadBack(3);
     ManyKernels(loop, 20, 4, 20);
   });
-  const Measured m(trace);
+  const AnalysisContext m(trace);
   const std::vector<PathPiece> path = m.CriticalPath();
   ASSERT_FALSE(path.empty());
   EXPECT_EQ(path.front().span.begin_ns, m.steps.windows.front().tiled.begin_ns);
@@ -60,7 +60,7 @@ TEST(CriticalPathTest, CoversTheStepsWithoutGaps) {
 TEST(CriticalPathTest, IsOnTheHostWhereTheHostIsLate) {
   const Trace trace =
       Record([](GpuLoop& loop) { ManyKernels(loop, 50, 4, 20); });
-  const Measured m(trace);
+  const AnalysisContext m(trace);
   const auto sums = ByCategory(m);
   EXPECT_GT(sums.at("dispatch"), 0.95 * m.stats.mean_ms);
 }
@@ -70,7 +70,7 @@ TEST(CriticalPathTest, IsOnTheDeviceWhereTheDeviceIsBusy) {
     ManyKernels(loop, 50, 60, 5);
     loop.ReadBack(3);
   });
-  const Measured m(trace);
+  const AnalysisContext m(trace);
   EXPECT_GT(ByCategory(m).at("compute"), 0.95 * m.stats.mean_ms);
   const std::vector<PathPart> parts =
       SumPath(m.trace, m.steps, m.CriticalPath());
@@ -85,7 +85,7 @@ TEST(CriticalPathTest, GoesThroughTheStreamThatWasWaitedFor) {
     ManyKernels(loop, 5, 20, 5);
     loop.DeviceSync();
   });
-  const Measured m(trace);
+  const AnalysisContext m(trace);
   EXPECT_NEAR(ByCategory(m).at("communication"), 0.5, 0.01);
 }
 
@@ -95,7 +95,7 @@ TEST(CriticalPathTest, FindsTheLoaderOnlyWhereItHoldsTheStepUp) {
       loop.Load(400);
       ManyKernels(loop, 30, kernel_us, 5);
     });
-    const Measured m(trace);
+    const AnalysisContext m(trace);
     return ByCategory(m)["data"];
   };
   EXPECT_NEAR(loaded(4), 0.4, 0.05);
@@ -108,7 +108,7 @@ TEST(CriticalPathTest, IsDrawnInFewSlicesThatTouch) {
     loop.ReadBack(3);
     ManyKernels(loop, 500, 4, 20);
   });
-  const Measured m(trace);
+  const AnalysisContext m(trace);
   const std::vector<PathSlice> slices =
       DrawPath(m.trace, m.steps, m.CriticalPath());
   EXPECT_GE(slices.size(), 2u * kSteps - 1);

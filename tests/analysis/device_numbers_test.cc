@@ -1,4 +1,4 @@
-#include "device_numbers.h"
+#include "device/device_numbers.h"
 
 #include <gtest/gtest.h>
 

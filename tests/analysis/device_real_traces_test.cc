@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "measured.h"
+#include "context/analysis_context.h"
 
 namespace stepscope {
 namespace {
@@ -43,16 +43,16 @@ class DeviceRealTracesTest : public testing::TestWithParam<std::string> {
     }
     const absl::StatusOr<Trace> trace = ReadTrace(path);
     ASSERT_TRUE(trace.ok()) << trace.status().message();
-    test(Measured(*trace));
+    test(AnalysisContext(*trace));
   }
 
-  static double After(const Measured& m, const Edit& edit) {
+  static double After(const AnalysisContext& m, const Edit& edit) {
     return m.replay.StepNs(edit) * 1e-6;
   }
 };
 
 // Runtime calls whose name holds one of these words.
-std::vector<RowId> Calls(const Measured& m,
+std::vector<RowId> Calls(const AnalysisContext& m,
                          std::initializer_list<std::string_view> words) {
   std::vector<RowId> rows;
   for (RowId row = 0; row < m.trace.runtime_calls().size(); ++row) {
@@ -69,9 +69,9 @@ std::vector<RowId> Calls(const Measured& m,
 class SpeakingTest : public DeviceRealTracesTest {};
 
 TEST_P(SpeakingTest, ReplaySpeaks) {
-  Read(GetParam(), [](const Measured& m) {
+  Read(GetParam(), [](const AnalysisContext& m) {
     const ReplayCheck& check = m.replay.check();
-    EXPECT_TRUE(check.speaks) << check.why_not;
+    EXPECT_TRUE(check.valid) << check.why_not;
     EXPECT_NEAR(check.no_edit_error, 0, 0.02);
     EXPECT_NEAR(check.limit_error, 0, 0.02);
   });
@@ -91,8 +91,8 @@ INSTANTIATE_TEST_SUITE_P(
 class RefusingTest : public DeviceRealTracesTest {};
 
 TEST_P(RefusingTest, ReplayRefusesAndSaysWhy) {
-  Read(GetParam(), [](const Measured& m) {
-    EXPECT_FALSE(m.replay.check().speaks);
+  Read(GetParam(), [](const AnalysisContext& m) {
+    EXPECT_FALSE(m.replay.check().valid);
     EXPECT_EQ(m.replay.check().why_not.empty(), m.steps.empty());
   });
 }
@@ -110,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(All, RefusingTest,
 // The same training was recorded again with four workers: medians of the steps
 // 176.3 and 126.5 ms.
 TEST_F(DeviceRealTracesTest, LoaderWorkersBringWhatTheyBrought) {
-  Read("resnet50_v100_workers0.pt.trace.json.gz", [](const Measured& m) {
+  Read("resnet50_v100_workers0.pt.trace.json.gz", [](const AnalysisContext& m) {
     const double won = After(m, {}) - After(m, {.workers = 4});
     EXPECT_NEAR(won, 49.8, 0.15 * 49.8);
   });
@@ -118,12 +118,12 @@ TEST_F(DeviceRealTracesTest, LoaderWorkersBringWhatTheyBrought) {
 
 // The same copies were recorded again from pinned memory: 30.7 ms.
 TEST_F(DeviceRealTracesTest, PinnedCopiesRunInBothDirectionsAtOnce) {
-  Read("h2d_a100_pageable.json.gz", [](const Measured& m) {
+  Read("h2d_a100_pageable.json.gz", [](const AnalysisContext& m) {
     Edit edit{.no_wait = Calls(m, {"Memcpy"})};
     for (RowId row = 0; row < m.trace.copies().size(); ++row) {
       const bool up = m.trace.copies()[row].destination == MemoryKind::kDevice;
       edit.scales.push_back(
-          {{WorkTable::kCopy, row}, up ? 4.77 / 5.04 : 4.4 / 8.7});
+          {{ActivityTable::kCopy, row}, up ? 4.77 / 5.04 : 4.4 / 8.7});
     }
     const double after = After(m, edit);
     EXPECT_LE(after, 30.7 * 1.25);
@@ -136,7 +136,7 @@ TEST_F(DeviceRealTracesTest, PinnedCopiesRunInBothDirectionsAtOnce) {
 
 // rules.md fact 2: 12.6 ms blocked, 1.2 ms idle, 11.6 ms won.
 TEST_F(DeviceRealTracesTest, ReadsCostTheHostItsLead) {
-  Read("recsys_a100_rank3of8.json.gz", [](const Measured& m) {
+  Read("recsys_a100_rank3of8.json.gz", [](const AnalysisContext& m) {
     const double won =
         After(m, {}) -
         After(m, {.no_wait = Calls(m, {"Memcpy", "Synchronize"})});
@@ -148,10 +148,10 @@ TEST_F(DeviceRealTracesTest, ReadsCostTheHostItsLead) {
 TEST_F(DeviceRealTracesTest, FasterKernelsBringALateHostNothing) {
   for (const char* name : {"resnet50_v100_workers4.pt.trace.json.gz",
                            "ddp_resnet_a100_rank0of2.json.gz"}) {
-    Read(name, [](const Measured& m) {
+    Read(name, [](const AnalysisContext& m) {
       Edit edit;
       for (RowId row = 0; row < m.trace.kernels().size(); ++row) {
-        edit.scales.push_back({{WorkTable::kKernel, row}, 0.5});
+        edit.scales.push_back({{ActivityTable::kKernel, row}, 0.5});
       }
       EXPECT_LT(After(m, {}) - After(m, edit), 0.03 * After(m, {}));
     });

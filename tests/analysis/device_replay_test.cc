@@ -1,5 +1,5 @@
 // Replay of runs with a GPU, against loops whose times are known.
-#include "device_replay.h"
+#include "replay/gpu/device_replay.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "analysis/gpu_loop.h"
-#include "measured.h"
+#include "context/analysis_context.h"
 
 namespace stepscope {
 namespace {
@@ -53,18 +53,18 @@ struct Recorded {
     }
     return rows;
   }
-  std::vector<WorkRef> Kernels(std::string_view name) const {
-    std::vector<WorkRef> refs;
+  std::vector<ActivityRef> Kernels(std::string_view name) const {
+    std::vector<ActivityRef> refs;
     for (RowId row = 0; row < trace.kernels().size(); ++row) {
       if (trace.name(trace.kernels()[row].name) == name) {
-        refs.push_back({WorkTable::kKernel, row});
+        refs.push_back({ActivityTable::kKernel, row});
       }
     }
     return refs;
   }
 
   Trace trace;
-  Measured measured;
+  AnalysisContext measured;
 };
 
 void ManyKernels(GpuLoop& loop, int count, double us, double host_us) {
@@ -75,7 +75,7 @@ void ManyKernels(GpuLoop& loop, int count, double us, double host_us) {
 
 TEST(DeviceReplayTest, SpeaksForALoopThatTheHostHoldsUp) {
   const Recorded run([](GpuLoop& loop) { ManyKernels(loop, 50, 4, 20); });
-  EXPECT_TRUE(run.check().speaks) << run.check().why_not;
+  EXPECT_TRUE(run.check().valid) << run.check().why_not;
   EXPECT_NEAR(run.check().no_edit_error, 0, 1e-3);
   EXPECT_NEAR(run.check().limit_error, 0, 0.02);
 }
@@ -99,15 +99,15 @@ TEST(DeviceReplayTest, OfManyStepsAPartIsReplayedAndStandsForAll) {
   const DeviceProgram& program = *run.measured.replay.device();
   EXPECT_EQ(program.steady.size(), 128u);
   EXPECT_LT(program.works.size(), run.trace.kernels().size() / 2);
-  ASSERT_TRUE(run.check().speaks) << run.check().why_not;
+  ASSERT_TRUE(run.check().valid) << run.check().why_not;
   EXPECT_NEAR(run.check().no_edit_error, 0, 1e-3);
   Edit edit;
   for (const char* name : {"some_kernel", "other_kernel"}) {
-    for (const WorkRef& ref : run.Kernels(name)) {
+    for (const ActivityRef& ref : run.Kernels(name)) {
       edit.scales.push_back({.work = ref, .factor = 0.5});
     }
   }
-  std::ranges::sort(edit.scales, {}, &WorkScale::work);
+  std::ranges::sort(edit.scales, {}, &ActivityScale::work);
   const double truth = Truth(Mixed(15), kMany);
   EXPECT_NEAR(run.After(edit), truth, 0.01 * truth);
   // The critical path is theirs.
@@ -128,9 +128,9 @@ TEST(DeviceReplayTest, APartOfALoopThatRunsBehindStandsForAll) {
   };
   const Recorded run(body(60), kMany);
   EXPECT_EQ(run.measured.replay.device()->steady.size(), 128u);
-  ASSERT_TRUE(run.check().speaks) << run.check().why_not;
+  ASSERT_TRUE(run.check().valid) << run.check().why_not;
   Edit edit;
-  for (const WorkRef& ref : run.Kernels("some_kernel")) {
+  for (const ActivityRef& ref : run.Kernels("some_kernel")) {
     edit.scales.push_back({.work = ref, .factor = 0.3});
   }
   const double truth = Truth(body(18), kMany);
@@ -142,7 +142,7 @@ TEST(DeviceReplayTest, SpeaksForALoopThatTheDeviceHoldsUp) {
     ManyKernels(loop, 50, 60, 5);
     loop.ReadBack(3);
   });
-  EXPECT_TRUE(run.check().speaks) << run.check().why_not;
+  EXPECT_TRUE(run.check().valid) << run.check().why_not;
   EXPECT_NEAR(run.check().no_edit_error, 0, 1e-3);
 }
 
@@ -151,8 +151,8 @@ TEST(DeviceReplayTest, RefusesARunOfOneStep) {
   ManyKernels(loop, 50, 60, 5);
   loop.EndStep();
   const Trace trace = loop.Finish();
-  const Measured measured(trace);
-  EXPECT_FALSE(measured.replay.check().speaks);
+  const AnalysisContext measured(trace);
+  EXPECT_FALSE(measured.replay.check().valid);
   EXPECT_NE(measured.replay.check().why_not.find("one step"),
             std::string::npos);
 }
@@ -160,7 +160,7 @@ TEST(DeviceReplayTest, RefusesARunOfOneStep) {
 TEST(DeviceReplayTest, FasterKernelsWinNothingWhereTheHostIsLate) {
   const Recorded run([](GpuLoop& loop) { ManyKernels(loop, 50, 4, 20); });
   Edit edit;
-  for (const WorkRef& work : run.Kernels("some_kernel")) {
+  for (const ActivityRef& work : run.Kernels("some_kernel")) {
     edit.scales.push_back({work, 0.5});
   }
   EXPECT_NEAR(run.After(edit), run.After({}), 0.02 * run.After({}));
@@ -175,7 +175,7 @@ TEST(DeviceReplayTest, FasterKernelsWinTheirTimeWhereTheDeviceIsBusy) {
   };
   const Recorded run(body(60));
   Edit edit;
-  for (const WorkRef& work : run.Kernels("some_kernel")) {
+  for (const ActivityRef& work : run.Kernels("some_kernel")) {
     edit.scales.push_back({work, 0.5});
   }
   EXPECT_NEAR(run.After(edit), Truth(body(30)), 0.02 * Truth(body(30)));
@@ -189,9 +189,9 @@ TEST(DeviceReplayTest, FasterKernelsWinTheirTimeBehindAFullQueue) {
     return [us](GpuLoop& loop) { ManyKernels(loop, 700, us, 5); };
   };
   const Recorded run(body(60));
-  ASSERT_TRUE(run.check().speaks) << run.check().why_not;
+  ASSERT_TRUE(run.check().valid) << run.check().why_not;
   Edit edit;
-  for (const WorkRef& work : run.Kernels("some_kernel")) {
+  for (const ActivityRef& work : run.Kernels("some_kernel")) {
     edit.scales.push_back({work, 0.5});
   }
   EXPECT_NEAR(run.After(edit), Truth(body(30)), 0.03 * Truth(body(30)));
@@ -205,7 +205,7 @@ TEST(DeviceReplayTest, LaunchesHoldUpADeviceThatWasTooSlowForThem) {
   const Recorded run(body(60));
   EXPECT_NEAR(run.check().limit_error, 0, 0.02);
   Edit edit;
-  for (const WorkRef& work : run.Kernels("some_kernel")) {
+  for (const ActivityRef& work : run.Kernels("some_kernel")) {
     edit.scales.push_back({work, 0.05});
   }
   EXPECT_NEAR(run.After(edit), Truth(body(3)), 0.05 * Truth(body(3)));
@@ -220,7 +220,7 @@ TEST(DeviceReplayTest, AReadInTheMiddleCostsTheHostItsLead) {
     };
   };
   const Recorded run(body(true));
-  ASSERT_TRUE(run.check().speaks) << run.check().why_not;
+  ASSERT_TRUE(run.check().valid) << run.check().why_not;
   const double truth = Truth(body(false));
   ASSERT_LT(truth, 0.85 * run.After({}));
   EXPECT_NEAR(run.After({.no_wait = run.Calls("cudaMemcpyAsync")}), truth,
@@ -302,7 +302,7 @@ TEST(DeviceReplayTest, AStreamWaitsForAnotherOnlyUntilTheEdgeIsGone) {
     };
   };
   const Recorded run(body(true));
-  ASSERT_TRUE(run.check().speaks) << run.check().why_not;
+  ASSERT_TRUE(run.check().valid) << run.check().why_not;
   const double truth = Truth(body(false));
   ASSERT_LT(truth, 0.75 * run.After({}));
   EXPECT_NEAR(run.After({.no_dependency = run.Kernels("some_kernel")}), truth,
@@ -366,8 +366,8 @@ TEST(DeviceReplayTest, AnUnrecordedDependencyMakesItRefuse) {
     builder.Watch(kind);
   }
   const Trace trace = builder.Build();
-  const Measured measured(trace);
-  EXPECT_FALSE(measured.replay.check().speaks);
+  const AnalysisContext measured(trace);
+  EXPECT_FALSE(measured.replay.check().valid);
   EXPECT_LT(measured.replay.check().no_edit_error, -0.03);
 }
 

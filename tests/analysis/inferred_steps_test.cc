@@ -1,4 +1,4 @@
-#include "inferred_steps.h"
+#include "steps/inferred_steps.h"
 
 #include <gtest/gtest.h>
 #include <stepscope/analysis.h>
@@ -50,7 +50,7 @@ TEST(InferredStepsTest, UpdatesWithoutABackwardPassBetweenAreOne) {
   const InferredSteps steps = Infer(text);
   ASSERT_EQ(steps.windows.size(), 2u);
   EXPECT_EQ(steps.windows[0].host, (Span{60, 160}));
-  EXPECT_EQ(steps.told_by, "the ends of Optimizer.step");
+  EXPECT_EQ(steps.step_source, "the ends of Optimizer.step");
 }
 
 TEST(InferredStepsTest, ARepeatedAnnotationThatNamesAStepTellsThem) {
@@ -58,7 +58,7 @@ TEST(InferredStepsTest, ARepeatedAnnotationThatNamesAStepTellsThem) {
   ASSERT_EQ(steps.windows.size(), 4u);
   EXPECT_EQ(steps.windows[0].host, (Span{0, 100}));
   EXPECT_EQ(steps.windows[3].host, (Span{300, 380}));
-  EXPECT_NE(steps.told_by.find("handle_request_#"), std::string::npos);
+  EXPECT_NE(steps.step_source.find("handle_request_#"), std::string::npos);
 }
 
 TEST(InferredStepsTest, TwoTurnsShowNoRepeat) {
@@ -69,7 +69,7 @@ TEST(InferredStepsTest, TwoTurnsShowNoRepeat) {
 TEST(InferredStepsTest, LayersAreNoSteps) {
   EXPECT_TRUE(Infer(Turns(12, "user", "layer_", true)).windows.empty());
   EXPECT_TRUE(Infer(Turns(12, "user", "attention")).windows.empty());
-  EXPECT_EQ(Infer(Turns(12, "user", "attention")).told_by, "");
+  EXPECT_EQ(Infer(Turns(12, "user", "attention")).step_source, "");
 }
 
 TEST(InferredStepsTest, AForwardThatIsFollowedByBackwardBeginsAStep) {
@@ -84,7 +84,7 @@ TEST(InferredStepsTest, AForwardThatIsFollowedByBackwardBeginsAStep) {
   // The last forward's backward has no end that anything tells.
   ASSERT_EQ(steps.windows.size(), 3u);
   EXPECT_EQ(steps.windows[2].host, (Span{200, 300}));
-  EXPECT_NE(steps.told_by.find("ResNet_0"), std::string::npos);
+  EXPECT_NE(steps.step_source.find("ResNet_0"), std::string::npos);
 }
 
 TEST(InferredStepsTest, CallsOfAWholeModuleInPythonDoAsWell) {
@@ -101,7 +101,7 @@ TEST(InferredStepsTest, CallsOfAWholeModuleInPythonDoAsWell) {
   }
   const InferredSteps steps = Infer(text);
   ASSERT_EQ(steps.windows.size(), 3u);
-  EXPECT_NE(steps.told_by.find("nn.Module: ResNet_0"), std::string::npos);
+  EXPECT_NE(steps.step_source.find("nn.Module: ResNet_0"), std::string::npos);
 }
 
 TEST(InferredStepsTest, EachBatchBeginsAStep) {

@@ -1,4 +1,4 @@
-#include "intervals.h"
+#include "ops/intervals.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "sorted_parts.h"
+#include "ops/sorted_parts.h"
 
 namespace stepscope {
 namespace {

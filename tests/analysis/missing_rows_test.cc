@@ -1,4 +1,4 @@
-#include "missing_rows.h"
+#include "evidence/missing_rows.h"
 
 #include <gtest/gtest.h>
 #include <stepscope/analysis.h>

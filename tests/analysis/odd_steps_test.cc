@@ -1,5 +1,3 @@
-#include "odd_steps.h"
-
 #include <gtest/gtest.h>
 #include <stepscope/analysis.h>
 
@@ -8,8 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "measured.h"
+#include "context/analysis_context.h"
 #include "rules/gpu_text.h"
+#include "steps/non_training_steps.h"
 
 namespace stepscope {
 namespace {
@@ -44,7 +43,7 @@ std::vector<StepKind> Kinds(int count, const std::vector<int>& odd,
     run.EndStep();
   }
   const Trace trace = run.Build();
-  const Measured measured(trace);
+  const AnalysisContext measured(trace);
   std::vector<StepKind> kinds;
   for (const StepWindow& window : measured.steps.windows) {
     kinds.push_back(window.kind);

@@ -1,4 +1,4 @@
-#include "op_growth.h"
+#include "replay/cpu/op_growth.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "optimizer_spans.h"
+#include "steps/optimizer_spans.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "rank_gains.h"
+#include "ranks/rank_gains.h"
 
 #include <gtest/gtest.h>
 

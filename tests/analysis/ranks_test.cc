@@ -1,7 +1,5 @@
 // Runs of several ranks as event lists: steps of 100 ms with two all-reduces,
 // which end on all ranks 0.5 ms after the last has arrived.
-#include "analysis/ranks.h"
-
 #include <gtest/gtest.h>
 #include <stepscope/analysis.h>
 #include <stepscope/ranks.h>
@@ -12,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/ranks/rank_comparison.h"
 #include "rules/rule_testing.h"
 #include "support/trace_text.h"
 
@@ -108,7 +107,7 @@ TEST(RanksTest, NamesTheOneSlowRankAndWhatItDoes) {
   EXPECT_EQ(finding->where.substr(0, 6), "rank 3");
   EXPECT_NE(finding->evidence.find("loading data"), std::string::npos)
       << finding->evidence;
-  EXPECT_EQ(finding->gain_is, GainKind::kBound);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
   EXPECT_NEAR(finding->gain.expected_ms, 40, 0.5);
   EXPECT_TRUE(IsClean(report, "imbalanced-load"));
   EXPECT_EQ(report.ranks.rows[3].last, 2 * kSteps);
@@ -126,7 +125,7 @@ TEST(RanksTest, StaysSilentOnJitter) {
   EXPECT_TRUE(IsClean(report, "straggler-rank"));
   EXPECT_TRUE(IsClean(report, "imbalanced-load"));
   EXPECT_EQ(report.ranks.collectives, 2 * kSteps);
-  EXPECT_EQ(report.ranks.contested, 0);
+  EXPECT_EQ(report.ranks.skewed, 0);
 }
 
 TEST(RanksTest, StaysSilentOnOnePerCentOfJitter) {
@@ -151,7 +150,7 @@ TEST(RanksTest, CallsItImbalanceWhereTheLateRankChanges) {
   EXPECT_TRUE(IsClean(report, "straggler-rank"));
   EXPECT_NEAR(finding->gain.expected_ms, 13.4, 0.3);
   EXPECT_EQ(Find(report, "exposed-collective"), nullptr);
-  EXPECT_EQ(std::ranges::count(report.muted,
+  EXPECT_EQ(std::ranges::count(report.superseded,
                                "exposed-collective (by imbalanced-load)"),
             1);
 }

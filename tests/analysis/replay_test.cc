@@ -1,6 +1,6 @@
 // Replay against the simulator: what it predicts for an edit is compared with
 // a simulation of the edited program.
-#include "replay.h"
+#include "replay/replay.h"
 
 #include <gtest/gtest.h>
 #include <stepscope/trace_builder.h>
@@ -9,13 +9,13 @@
 
 #include "analysis/cpu_text.h"
 #include "analysis/simulator.h"
-#include "measured.h"
-#include "rule.h"
+#include "context/analysis_context.h"
+#include "context/rule.h"
 
 namespace stepscope {
 namespace {
 
-double Ms(const Measured& measured, const Edit& edit) {
+double Ms(const AnalysisContext& measured, const Edit& edit) {
   return measured.replay.StepNs(edit) * 1e-6;
 }
 
@@ -50,8 +50,8 @@ TEST(ReplayTest, UnchangedGivesTheMeasuredStep) {
       Loop loop = LoopOf(c);
       loop.workers = workers;
       const LoopRun run = Simulate(loop);
-      const Measured measured(run.trace);
-      EXPECT_TRUE(measured.replay.check().speaks)
+      const AnalysisContext measured(run.trace);
+      EXPECT_TRUE(measured.replay.check().valid)
           << measured.replay.check().why_not << " cores " << c.cores
           << " workers " << workers;
       ExpectNear(Ms(measured, {}), run.mean_step_ms, 0.03, "no edit");
@@ -62,7 +62,7 @@ TEST(ReplayTest, UnchangedGivesTheMeasuredStep) {
 TEST(ReplayTest, PredictsLoaderWorkersWithinATenth) {
   for (const Case& c : kCases) {
     const LoopRun run = Simulate(LoopOf(c));
-    const Measured measured(run.trace);
+    const AnalysisContext measured(run.trace);
     for (int workers : {1, 2, 4}) {
       Loop edited = LoopOf(c);
       edited.workers = workers;
@@ -81,7 +81,7 @@ TEST(ReplayTest, PredictsLoaderWorkersWithinATenth) {
 TEST(ReplayTest, PredictsMoreThreadsWithinATenth) {
   for (const Case& c : kCases) {
     const LoopRun run = Simulate(LoopOf(c));
-    const Measured measured(run.trace);
+    const AnalysisContext measured(run.trace);
     for (int threads = 1; threads <= c.cores; threads *= 2) {
       Loop edited = LoopOf(c);
       edited.threads = threads;
@@ -97,7 +97,7 @@ TEST(ReplayTest, PredictsMoreThreadsWithinATenth) {
 TEST(ReplayTest, PredictsWorkersAndThreadsTogether) {
   for (const Case& c : kCases) {
     const LoopRun run = Simulate(LoopOf(c));
-    const Measured measured(run.trace);
+    const AnalysisContext measured(run.trace);
     for (int threads = 1; threads <= c.cores; threads *= 2) {
       Loop edited = LoopOf(c);
       edited.threads = threads;
@@ -116,7 +116,7 @@ TEST(ReplayTest, PredictsWorkersAndThreadsTogether) {
 TEST(ReplayTest, PredictsLargerBatchesWithinATenth) {
   for (const Case& c : kCases) {
     const LoopRun run = Simulate(LoopOf(c));
-    const Measured measured(run.trace);
+    const AnalysisContext measured(run.trace);
     for (int batch : {2, 4}) {
       Loop edited = LoopOf(c);
       edited.batch_ms *= batch;
@@ -134,7 +134,7 @@ TEST(ReplayTest, SmallOpsWinMostFromALargerBatch) {
   Loop loop{.ops = Ops(100, 0.1)};
   for (LoopOp& op : loop.ops) op.dispatch_us = 100;
   const LoopRun run = Simulate(loop);
-  const Measured measured(run.trace);
+  const AnalysisContext measured(run.trace);
   Loop twice = loop;
   for (LoopOp& op : twice.ops) {
     if (op.parallel) op.ms *= 2;
@@ -155,7 +155,7 @@ double TwiceTheBatchMs(const std::string& name) {
     text.EndStep();
   }
   const Trace trace = text.Recorded();
-  return Ms(Measured(trace), {.batch = 2});
+  return Ms(AnalysisContext(trace), {.batch = 2});
 }
 
 TEST(ReplayTest, SavingTheModelTakesAsLongForAnyBatch) {
@@ -165,19 +165,19 @@ TEST(ReplayTest, SavingTheModelTakesAsLongForAnyBatch) {
 
 TEST(ReplayTest, AWorkerWinsAllOfTheLoadingOnAFreeCore) {
   const LoopRun run = Simulate(LoopOf({2, 1, 37, 2.5, 40}));
-  const Measured measured(run.trace);
+  const AnalysisContext measured(run.trace);
   EXPECT_NEAR(Ms(measured, {}) - Ms(measured, {.workers = 1}), 37, 0.5);
 }
 
 TEST(ReplayTest, AWorkerWinsNothingWhenThePoolHasAllCores) {
   const LoopRun run = Simulate(LoopOf({2, 2, 40, 5, 40}));
-  const Measured measured(run.trace);
+  const AnalysisContext measured(run.trace);
   EXPECT_LT(Ms(measured, {}) - Ms(measured, {.workers = 1}), 0.5);
 }
 
 TEST(ReplayTest, AWorkerThatNeedsLongerThanTheStepSetsThePace) {
   const LoopRun run = Simulate(LoopOf({4, 1, 150, 2, 20}));
-  const Measured measured(run.trace);
+  const AnalysisContext measured(run.trace);
   EXPECT_NEAR(Ms(measured, {.workers = 1}), 150, 2);
   EXPECT_NEAR(Ms(measured, {.workers = 2}), 75, 2);
 }
@@ -201,7 +201,7 @@ TEST(ReplayTest, ZeroGradCanBeTakenOut) {
               .kind = RangeKind::kOptimizer});
   }
   const Trace marked = builder.Build();
-  const Measured measured(marked);
+  const AnalysisContext measured(marked);
   ExpectNear(Ms(measured, {.drop_zero_grad = true}),
              Simulate(without).mean_step_ms, 0.10, "no zeroing");
 }
@@ -211,14 +211,14 @@ TEST(ReplayTest, DispatchCanBeMadeCheap) {
   Loop cheap = loop;
   for (LoopOp& op : cheap.ops) op.dispatch_us = 0, op.gap_us = 2;
   const LoopRun run = Simulate(loop);
-  const Measured measured(run.trace);
+  const AnalysisContext measured(run.trace);
   ExpectNear(Ms(measured, {.dispatch_ns = 2'000}), Simulate(cheap).mean_step_ms,
              0.10, "compiled");
 }
 
 TEST(ReplayTest, DoesNotSpeakWithoutSteps) {
-  EXPECT_FALSE(Replay().check().speaks);
-  EXPECT_FALSE(Replay(CpuProgram()).check().speaks);
+  EXPECT_FALSE(Replay().check().valid);
+  EXPECT_FALSE(Replay(CpuProgram()).check().valid);
 }
 
 TEST(ReplayTest, CombiningKeepsBothEdits) {
@@ -239,8 +239,8 @@ TEST(ReplayTest, PredictsMoreWorkersWhereOneDeliversTooSlowly) {
               .workers = 1,
               .cores = 16};
     const LoopRun run = Simulate(loop);
-    const Measured measured(run.trace);
-    ASSERT_TRUE(measured.replay.check().speaks);
+    const AnalysisContext measured(run.trace);
+    ASSERT_TRUE(measured.replay.check().valid);
     Loop edited = loop;
     edited.workers = 7;
     edited.warmup = 20;

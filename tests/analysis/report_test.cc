@@ -6,10 +6,10 @@
 #include <string>
 
 #include "analysis/simulator.h"
-#include "report/labels.h"
-#include "report/words.h"
 #include "support/random_trace.h"
 #include "support/trace_text.h"
+#include "words/labels.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
@@ -123,7 +123,7 @@ TEST(TextReportTest, WhatNoiseHidesIsNotCalledHealthy) {
   note.id = "zero-grad-kernels";
   note.severity = FindingSeverity::kNote;
   note.status = FindingStatus::kOk;
-  note.gain_is = GainKind::kPredicted;
+  note.gain_kind = GainKind::kPredicted;
   note.gain = {.expected_ms = 18};
   report.findings = {note};
   EXPECT_TRUE(
@@ -132,7 +132,7 @@ TEST(TextReportTest, WhatNoiseHidesIsNotCalledHealthy) {
   EXPECT_TRUE(Contains(VerdictInWords(report), "zero-grad-kernels (-18.0 ms)"))
       << VerdictInWords(report);
   // Half a bound counts; and calm steps hide nothing.
-  report.findings[0].gain_is = GainKind::kBound;
+  report.findings[0].gain_kind = GainKind::kBound;
   report.findings[0].gain.expected_ms = 17;
   EXPECT_TRUE(Contains(VerdictInWords(report), "Healthy"));
   report.findings[0].gain.expected_ms = 19;
@@ -156,8 +156,8 @@ TEST(TextReportTest, CountsTheRulesThatDoNotApply) {
   Report report;
   report.steps = {.count = 4, .steady = 4, .mean_ms = 10};
   EXPECT_FALSE(Contains(ToText(report, {}), "do not apply"));
-  report.could_not_look = {{"tf32-off", "no GPU was recorded"},
-                           {"h2d-pageable", "no GPU was recorded"}};
+  report.skipped = {{"tf32-off", "no GPU was recorded"},
+                    {"h2d-pageable", "no GPU was recorded"}};
   const std::string text = ToText(report, {.details_path = "a.json"});
   EXPECT_TRUE(text.ends_with(
       "\n\nrules that do not apply here or lack data: 2 (stepscope analyze "
@@ -215,7 +215,7 @@ TEST(JsonReportTest, HoldsTheSchema) {
   EXPECT_EQ(int64_t(json["version"]), 1);
   EXPECT_EQ(int64_t(json["steps"]["count"]), 4);
   EXPECT_DOUBLE_EQ(double(json["steps"]["mean_ms"]), report.steps.mean_ms);
-  EXPECT_TRUE(bool(json["replay"]["speaks"]));
+  EXPECT_TRUE(bool(json["replay"]["valid"]));
   double sum = 0;
   for (auto field : simdjson::dom::object(json["time_split_ms"])) {
     sum += double(field.value);
@@ -224,7 +224,7 @@ TEST(JsonReportTest, HoldsTheSchema) {
   simdjson::dom::element first = json["findings"].at(0);
   EXPECT_EQ(std::string_view(first["id"]), "cores-idle");
   EXPECT_EQ(std::string_view(first["status"]), "warning");
-  EXPECT_EQ(std::string_view(first["gain_is"]), "predicted");
+  EXPECT_EQ(std::string_view(first["gain_kind"]), "predicted");
   EXPECT_GT(double(first["gain_ms_per_step"]["expected"]), 0);
   EXPECT_FALSE(std::string_view(first["fix"]["cpp"]).empty());
   EXPECT_EQ(std::string_view(json["plan"]["ids"].at(0)), "cores-idle");

@@ -107,11 +107,11 @@ TEST(RulesRealTracesTest, Owlv2WaitsInUploadsBesideItsLoader) {
   EXPECT_EQ(report.findings[0].confidence, Confidence::kHint);
   const Finding& first = report.findings[1];
   EXPECT_EQ(first.id, "sync-data-loading");
-  EXPECT_EQ(first.gain_is, GainKind::kBound);
+  EXPECT_EQ(first.gain_kind, GainKind::kBound);
   EXPECT_NEAR(first.gain.expected_ms, 619, 1);
   const Finding* uploads = Find(report, "h2d-blocking");
   ASSERT_NE(uploads, nullptr);
-  EXPECT_EQ(uploads->gain_is, GainKind::kBound);
+  EXPECT_EQ(uploads->gain_kind, GainKind::kBound);
   EXPECT_NE(uploads->evidence.find("could be made meanwhile"),
             std::string::npos);
   // 55 copies to the host, 15.3 ms: too small.

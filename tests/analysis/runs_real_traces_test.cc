@@ -67,7 +67,7 @@ TEST(RunsRealTracesTest, FourLoaderWorkersBringWhatWasPredicted) {
   const Comparison c = Compare(*a, *b);
   EXPECT_EQ(std::ranges::count(c.made, "sync-data-loading"), 1);
   EXPECT_NEAR(c.measured.expected_ms, 48.5, 2.5);
-  EXPECT_EQ(c.predicted_is, GainKind::kPredicted);
+  EXPECT_EQ(c.predicted_kind, GainKind::kPredicted);
   EXPECT_NEAR(c.predicted.expected_ms, c.measured.expected_ms,
               0.15 * c.measured.expected_ms);
   EXPECT_EQ(c.causes.at(0).name, "data");

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "analysis/simulator.h"
-#include "changes.h"
+#include "engine/edit_settings.h"
 
 namespace stepscope {
 namespace {
@@ -42,7 +42,7 @@ TEST(SettingsTest, ComparingReplaysWhatWasSetNotWhatWasAdvised) {
   const Comparison c =
       Compare(Simulate(OneThread()).trace, Simulate(after).trace);
   EXPECT_EQ(c.changed, (std::vector<std::string>{"2 intra-op threads"}));
-  EXPECT_EQ(c.predicted_is, GainKind::kPredicted);
+  EXPECT_EQ(c.predicted_kind, GainKind::kPredicted);
   EXPECT_NEAR(c.predicted.expected_ms, c.measured.expected_ms, 3);
   EXPECT_GT(c.measured.expected_ms, 40);
 }

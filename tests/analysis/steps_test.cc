@@ -1,4 +1,4 @@
-#include "steps.h"
+#include "steps/steps.h"
 
 #include <gtest/gtest.h>
 #include <stepscope/trace_builder.h>
@@ -29,7 +29,7 @@ TEST(StepsTest, AreTheMarksOfTheTrainingThread) {
   EXPECT_EQ(steps.windows[1].host, (Span{1100, 1210}));
   EXPECT_EQ(steps.windows[1].tiled, steps.windows[1].host);
   EXPECT_EQ(steps.steady.size(), 3u);
-  EXPECT_EQ(steps.told_by, "");
+  EXPECT_EQ(steps.step_source, "");
   const StepStats stats = StatsOf(steps);
   EXPECT_EQ(stats.count, 3);
   EXPECT_DOUBLE_EQ(stats.mean_ms, 105e-6);
@@ -43,7 +43,7 @@ TEST(StepsTest, LieBetweenOptimizerStepsWithoutMarks) {
     range 200..260 thread=0 kind=optimizer Optimizer.step#SGD.step
   )"));
   ASSERT_EQ(steps.windows.size(), 2u);
-  EXPECT_NE(steps.told_by, "");
+  EXPECT_NE(steps.step_source, "");
   EXPECT_EQ(steps.windows[0].host, (Span{50, 150}));
   EXPECT_EQ(steps.windows[1].host, (Span{150, 260}));
 }
@@ -199,37 +199,38 @@ TEST(StepsTest, AStretchOfManyHasTheMeanOfAll) {
   const Steps steps = FindSteps(
       StepsOf({120, 100, 100, 100, 105, 105, 105, 105, 110, 110, 110}));
   ASSERT_EQ(steps.steady.size(), 11u);  // their mean: 106.4
-  const Stretch stretch = StretchOf(steps, 4);
-  ASSERT_EQ(stretch.steps.windows.size(), 4u);
-  EXPECT_EQ(stretch.steps.windows.front().number, 5);
-  EXPECT_EQ(stretch.steps.steady, (std::vector<size_t>{0, 1, 2, 3}));
-  EXPECT_EQ(stretch.begin_ns, steps.windows[4].host.begin_ns);
-  EXPECT_EQ(stretch.steps.thread, steps.thread);
+  const ReplayWindow stretch = ChooseReplayWindow(steps, 4);
+  ASSERT_EQ(window.steps.windows.size(), 4u);
+  EXPECT_EQ(window.steps.windows.front().number, 5);
+  EXPECT_EQ(window.steps.steady, (std::vector<size_t>{0, 1, 2, 3}));
+  EXPECT_EQ(window.begin_ns, steps.windows[4].host.begin_ns);
+  EXPECT_EQ(window.steps.thread, steps.thread);
 }
 
 TEST(StepsTest, AStretchHoldsTheOddStepsWithinIt) {
   Steps steps = FindSteps(StepsOf({100, 100, 100, 100, 100, 100}));
   steps.windows[3].kind = StepKind::kCheckpoint;
   std::erase(steps.steady, 3u);
-  const Stretch stretch = StretchOf(steps, 4);
-  EXPECT_EQ(stretch.steps.windows.size(), 5u);
-  EXPECT_EQ(stretch.steps.steady, (std::vector<size_t>{0, 1, 2, 4}));
-  EXPECT_EQ(stretch.begin_ns, INT64_MIN);
+  const ReplayWindow stretch = ChooseReplayWindow(steps, 4);
+  EXPECT_EQ(window.steps.windows.size(), 5u);
+  EXPECT_EQ(window.steps.steady, (std::vector<size_t>{0, 1, 2, 4}));
+  EXPECT_EQ(window.begin_ns, INT64_MIN);
 }
 
 TEST(StepsTest, WhereNoPartHasTheMeanOfAllAllAreTheStretch) {
   const Steps steps =
       FindSteps(StepsOf({100, 100, 100, 100, 120, 120, 120, 120}));
   ASSERT_EQ(steps.steady.size(), 8u);
-  EXPECT_EQ(StretchOf(steps, 2).steps.windows.size(), 2u);  // 100 and 120
-  EXPECT_EQ(StretchOf(steps, 1).steps.windows.size(), 8u);
+  EXPECT_EQ(ChooseReplayWindow(steps, 2).steps.windows.size(),
+            2u);  // 100 and 120
+  EXPECT_EQ(ChooseReplayWindow(steps, 1).steps.windows.size(), 8u);
 }
 
 TEST(StepsTest, FewStepsAreAStretch) {
   const Steps steps = FindSteps(StepsOf({100, 110, 105}));
-  const Stretch stretch = StretchOf(steps, 3);
-  EXPECT_EQ(stretch.steps.windows.size(), 3u);
-  EXPECT_EQ(stretch.begin_ns, INT64_MIN);
+  const ReplayWindow stretch = ChooseReplayWindow(steps, 3);
+  EXPECT_EQ(window.steps.windows.size(), 3u);
+  EXPECT_EQ(window.begin_ns, INT64_MIN);
 }
 
 TEST(StepsTest, EvenCountsHaveTheMiddleAsMedian) {

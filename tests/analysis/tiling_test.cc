@@ -1,10 +1,10 @@
-#include "tiling.h"
+#include "steps/tiling.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "steps.h"
+#include "steps/steps.h"
 #include "support/trace_text.h"
 
 namespace stepscope {

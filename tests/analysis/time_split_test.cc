@@ -1,9 +1,9 @@
-#include "time_split.h"
+#include "timeline/time_split.h"
 
 #include <gtest/gtest.h>
 
 #include "analysis/simulator.h"
-#include "measured.h"
+#include "context/analysis_context.h"
 #include "support/random_trace.h"
 #include "support/trace_text.h"
 
@@ -12,7 +12,7 @@ namespace {
 
 CauseTimes SplitOf(const std::string& text) {
   const Trace trace = TraceFromText(text);
-  return Measured(trace).splits.at(0);
+  return AnalysisContext(trace).splits.at(0);
 }
 
 TEST(TimeSplitTest, PartsAddUpToEveryStepOfRandomTraces) {
@@ -20,7 +20,7 @@ TEST(TimeSplitTest, PartsAddUpToEveryStepOfRandomTraces) {
     for (bool gpu : {false, true}) {
       const Trace trace = RandomTrace(
           {.seed = seed, .steps = 4, .ops_per_step = 80, .gpu = gpu});
-      const Measured measured(trace);
+      const AnalysisContext measured(trace);
       ASSERT_EQ(measured.splits.size(), measured.steps.windows.size());
       for (size_t i = 0; i < measured.splits.size(); ++i) {
         EXPECT_EQ(measured.splits[i].total(),
@@ -150,7 +150,7 @@ TEST(TimeSplitTest, PhasesComeFromRangesWhereThereAreAny) {
     range 200000..500000 thread=0 kind=phase forward
     range 500000..900000 thread=0 kind=phase backward
   )");
-  const Measured measured(trace);
+  const AnalysisContext measured(trace);
   const auto phases = SplitByPhase(trace, measured.tree, measured.steps);
   EXPECT_DOUBLE_EQ(phases.at("data"), 0.2);
   EXPECT_DOUBLE_EQ(phases.at("forward"), 0.3);
@@ -165,7 +165,7 @@ TEST(TimeSplitTest, PhasesAreInferredFromAutogradNodes) {
     op 300000..700000 thread=0 kind=backward MmBackward0
     range 700000..900000 thread=0 kind=optimizer Optimizer.step#SGD.step
   )");
-  const Measured measured(trace);
+  const AnalysisContext measured(trace);
   const auto phases = SplitByPhase(trace, measured.tree, measured.steps);
   EXPECT_DOUBLE_EQ(phases.at("forward"), 0.3);
   EXPECT_DOUBLE_EQ(phases.at("backward"), 0.4);

@@ -80,7 +80,7 @@ TEST(WhatIfTest, FollowsAdviceLikeItsFinding) {
   const Trace trace = Simulate(OneThread()).trace;
   const WhatIf what_if(trace);
   for (const Finding& finding : Analyze(trace).findings) {
-    if (finding.gain_is != GainKind::kPredicted) continue;
+    if (finding.gain_kind != GainKind::kPredicted) continue;
     const std::optional<Gain> gain =
         what_if.Predict({.findings = {finding.id}});
     ASSERT_TRUE(gain.has_value()) << finding.id;

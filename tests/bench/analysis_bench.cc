@@ -18,9 +18,9 @@
 #include <string>
 #include <vector>
 
-#include "analysis/measured.h"
-#include "analysis/rule.h"
-#include "analysis/rule_families.h"
+#include "analysis/context/analysis_context.h"
+#include "analysis/context/rule.h"
+#include "analysis/engine/rule_families.h"
 #include "hta_times.h"
 #include "measure.h"
 #include "plugins/cli/digest.h"
@@ -49,12 +49,12 @@ void PrintRules(const std::string& name, const Trace& trace) {
   std::vector<Row> rows;
   std::set<std::string> silent;
   const double whole = Seconds([&] {
-    for (const CouldNotLook& entry : Analyze(trace).could_not_look)
+    for (const SkippedRule& entry : Analyze(trace).skipped)
       silent.insert(entry.id);
   });
-  const Measured* measured = nullptr;
-  rows.push_back(
-      {Seconds([&] { measured = new Measured(trace); }), "(what all share)"});
+  const AnalysisContext* measured = nullptr;
+  rows.push_back({Seconds([&] { measured = new AnalysisContext(trace); }),
+                  "(what all share)"});
   for (std::span<const Rule> family : RuleFamilies()) {
     for (const Rule& rule : family) {
       if (silent.contains(rule.id)) continue;

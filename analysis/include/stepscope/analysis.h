@@ -10,7 +10,7 @@
 
 namespace stepscope {
 
-// Never fails: what cannot be told is in Report::could_not_look, and a rule
+// Never fails: what cannot be told is in Report::skipped, and a rule
 // that fails is listed there too. Thread-safe for one const Trace.
 Report Analyze(const Trace& trace);
 
@@ -24,7 +24,7 @@ struct TextOptions {
 };
 
 std::string ToText(const Report& report, const TextOptions& options);
-// The documented schema of analysis/README.md ("version": 1). Valid UTF-8, one
+// The documented schema of analysis/README.md ("version": 2). Valid UTF-8, one
 // object, trailing newline.
 std::string ToJson(const Report& report);
 std::string ToMarkdown(const Report& report);

@@ -45,10 +45,10 @@ struct Comparison {
   std::vector<std::string> made;
   // Settings that differ, whether advised or not: "2 intra-op threads".
   std::vector<std::string> changed;
-  std::vector<std::string> remaining;       // promised then, and still there
-  std::vector<std::string> appeared;        // promise a gain only now
-  GainKind predicted_is = GainKind::kNone;  // of all that were made together
-  Gain predicted;                           // below 0: a loss was predicted
+  std::vector<std::string> remaining;         // promised then, and still there
+  std::vector<std::string> appeared;          // promise a gain only now
+  GainKind predicted_kind = GainKind::kNone;  // of all that were made together
+  Gain predicted;                             // below 0: a loss was predicted
 
   std::vector<Changed> causes, ops, kernels;  // largest difference first
   // Of the own time of a trace's ops, the share in ops that the other has, too:

@@ -49,13 +49,13 @@ struct Finding {
   FindingStatus status = FindingStatus::kWarning;
   FindingSeverity severity = FindingSeverity::kNote;
   Confidence confidence = Confidence::kHint;
-  GainKind gain_is = GainKind::kNone;
+  GainKind gain_kind = GainKind::kNone;
   Gain gain;
-  double of_ms = 0;      // the gain is of a step this long; 0: of the steady
-                         // mean. What stalls single steps is spread over all
-  double speedup = 0;    // step now / step with this fix alone (D7: in
-                         // samples/s); 0 if no gain is claimed
-  std::string evidence;  // one or two sentences with the measured numbers
+  double baseline_ms = 0;  // the gain is of a step this long; 0: of the steady
+                           // mean. What stalls single steps is spread over all
+  double speedup = 0;      // step now / step with this fix alone (D7: in
+                           // samples/s); 0 if no gain is claimed
+  std::string evidence;    // one or two sentences with the measured numbers
   std::vector<Example> examples;  // at most 3
   std::string where;              // source line or op chain; may be empty
   std::string assumption;         // what the gain takes for granted
@@ -69,7 +69,7 @@ struct Finding {
   double collectives_frac = 0;
 };
 
-struct CouldNotLook {
+struct SkippedRule {
   std::string id;
   std::string why;
 };
@@ -119,10 +119,10 @@ struct StepStats {
   int64_t steady = 0;  // steps that were averaged
   double mean_ms = 0;
   double median_ms = 0;
-  double cov = 0;          // coefficient of variation of the steady steps
-  std::string told_by;     // what steps without marks are told by; else empty
-  double all_mean_ms = 0;  // of all steps but warm-up: those that validate or
-                           // save are in it
+  double cov = 0;           // coefficient of variation of the steady steps
+  std::string step_source;  // what steps without marks are told by; else empty
+  double all_mean_ms = 0;   // of all steps but warm-up: those that validate or
+                            // save are in it
 };
 
 // One step of the window.
@@ -134,14 +134,14 @@ struct StepTimes {
   std::map<std::string, double> time_split_ms = {};  // adds up to ms
 };
 
-// Whether replay reproduced the measured run; where `speaks` is false every
+// Whether replay reproduced the measured run; where `valid` is false every
 // gain is a bound or none.
 struct ReplayCheck {
   int64_t steps = 0;         // steady ones that are replayed: of many, a part
   double no_edit_error = 0;  // (replayed - measured) / measured
   double limit_error =
       0;  // the same with all device work shrunk to nothing; 0 on CPU-only runs
-  bool speaks = false;
+  bool valid = false;
   std::string why_not;  // empty when it speaks
 };
 
@@ -168,14 +168,14 @@ struct RankRow {
 struct RankComparison {
   std::vector<RankRow> rows;     // by rank
   int64_t collectives = 0;       // matched on all their ranks
-  int64_t contested = 0;         // of which ranks arrived apart
+  int64_t skewed = 0;            // of which ranks arrived apart
   int64_t unmatched = 0;         // of the others
   double clock_residual_us = 0;  // typical disagreement left after aligning
   double step_ms = 0;            // mean over the ranks
   double waiting_ms = 0;         // the same
   double waiting_noise_ms = 0;   // by which that strays by chance: two standard
                                  // errors, from step to step
-  double uneven_ms = 0;          // exposed beyond the rank that exposes least
+  double imbalance_ms = 0;       // exposed beyond the rank that exposes least
   int64_t steps = 0;             // compared
   int64_t steps_of_other_shapes = -1;  // steps in which input shapes differ
                                        // between ranks; -1 unknown
@@ -203,7 +203,7 @@ struct Report {
   std::vector<Finding>
       findings;  // A family, then ranked by gain, then the rest
   std::vector<std::string> clean;
-  std::vector<CouldNotLook> could_not_look;
+  std::vector<SkippedRule> skipped;
   std::vector<Loss> losses;
   Plan plan;
   std::vector<TopOp> top_ops;
@@ -212,8 +212,8 @@ struct Report {
   // Reports of a whole run only: `ranks` has rows, and the rest of the report
   // is about all ranks together.
   RankComparison ranks;
-  std::vector<std::string>
-      muted;  // ids whose nanoseconds another finding owns, as "id (by id)"
+  std::vector<std::string> superseded;  // ids whose nanoseconds another finding
+                                        // owns, as "id (by id)"
 };
 
 }  // namespace stepscope

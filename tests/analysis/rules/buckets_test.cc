@@ -67,7 +67,7 @@ TEST(DdpBucketShapeTest, SmallOnesAloneAreSizedByTheDevicesBus) {
   ASSERT_NE(finding, nullptr);
   EXPECT_NE(finding->assumption.find("24.0 GB/s"), std::string::npos)
       << finding->assumption;
-  ASSERT_EQ(finding->gain_is, GainKind::kPredicted) << report.replay.why_not;
+  ASSERT_EQ(finding->gain_kind, GainKind::kPredicted) << report.replay.why_not;
   // 40 MB at 24 GB/s instead of 200 x 399 us.
   EXPECT_NEAR(finding->gain.expected_ms, 76, 4);
 }

@@ -81,7 +81,7 @@ TEST(ExposedCollectiveTest, FiresOnACpuRunThatWaitsInGloo) {
   const Report report = Analyze(TraceFromText(rows));
   const Finding* finding = Find(report, "exposed-collective");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->gain_is, GainKind::kBound);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
   EXPECT_NE(finding->evidence.find("for 48.0 ms (48 % of the step)"),
             std::string::npos)
       << finding->evidence;

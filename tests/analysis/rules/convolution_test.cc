@@ -91,7 +91,7 @@ TEST(ConvRetuningTest, FiresOnSearchesForNewSizes) {
   const Report report = Searching({1, 3});
   const Finding* finding = Find(report, "conv-retuning");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->gain_is, GainKind::kBound);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
   EXPECT_NE(finding->evidence.find("2 searches"), std::string::npos);
 }
 

@@ -14,7 +14,7 @@ TEST(SyncDataLoadingTest, FiresAndPredictsAWorkersGain) {
   const Report report = Analyze(Simulate(Loading(37)).trace);
   const Finding* finding = Find(report, "sync-data-loading");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->gain_is, GainKind::kPredicted);
+  EXPECT_EQ(finding->gain_kind, GainKind::kPredicted);
   EXPECT_EQ(finding->confidence, Confidence::kProven);
   EXPECT_EQ(finding->severity, FindingSeverity::kCritical);
   EXPECT_NEAR(finding->gain.expected_ms, 37, 1);
@@ -86,7 +86,7 @@ TEST(SyncDataLoadingTest, AWorkerHasNoFirstBatchOfValidationReady) {
   const Report report = Validating(30, 30);
   const Finding* finding = Find(report, "sync-data-loading");
   ASSERT_NE(finding, nullptr);
-  ASSERT_EQ(finding->gain_is, GainKind::kPredicted);
+  ASSERT_EQ(finding->gain_kind, GainKind::kPredicted);
   EXPECT_NEAR(finding->gain.expected_ms, 30, 2);
   EXPECT_NE(finding->evidence.find("30.0 ms of it are the first batches"),
             std::string::npos)
@@ -142,7 +142,7 @@ TEST(SyncDataLoadingTest, IsABoundOnAGpuRun) {
   )"));
   const Finding* finding = Find(report, "sync-data-loading");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->gain_is, GainKind::kBound);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
   EXPECT_DOUBLE_EQ(finding->gain.expected_ms, 5);
   // A bound has the severity of half its value.
   EXPECT_EQ(finding->severity, FindingSeverity::kCritical);

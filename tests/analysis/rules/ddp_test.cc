@@ -204,7 +204,7 @@ TEST(DataParallelTest, FiresOnItsRange) {
       Analyze(TraceFromText(OnTwoDevices("gemm", true, true)));
   const Finding* finding = Find(report, "dataparallel");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->gain_is, GainKind::kBound);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
   // 10 ms of broadcast, and 80 ms of computing against 65 on the mean.
   EXPECT_NEAR(finding->gain.expected_ms, 25, 0.5);
 }
@@ -227,9 +227,9 @@ TEST(DataParallelTest, MutesTheRulesAboutCollectives) {
   const Report report =
       Analyze(TraceFromText(OnTwoDevices("gemm", true, true)));
   EXPECT_EQ(Find(report, "exposed-collective"), nullptr);
-  EXPECT_EQ(
-      std::ranges::count(report.muted, "exposed-collective (by dataparallel)"),
-      1);
+  EXPECT_EQ(std::ranges::count(report.superseded,
+                               "exposed-collective (by dataparallel)"),
+            1);
 }
 
 }  // namespace

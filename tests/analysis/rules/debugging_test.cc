@@ -136,7 +136,7 @@ TEST(DebugApiTest, PredictsAnomalyModeOnACpuAndSilencesLaunchBound) {
   const Report report = text.Analyzed();
   const Finding* finding = Find(report, "debug-api-on");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->gain_is, GainKind::kPredicted);
+  EXPECT_EQ(finding->gain_kind, GainKind::kPredicted);
   // 50 times 380 us of framework code, and 50 us of searching.
   EXPECT_NEAR(finding->gain.expected_ms, 50 * (0.38 + 0.05), 0.6);
   EXPECT_EQ(Find(report, "launch-bound"), nullptr);
@@ -168,7 +168,7 @@ TEST(DebugApiTest, PredictsTheStackTracesOfOpsThatCompute) {
   const Report on = with("1");
   const Finding* finding = Find(on, "debug-api-on");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->gain_is, GainKind::kPredicted);
+  EXPECT_EQ(finding->gain_kind, GainKind::kPredicted);
   EXPECT_NEAR(finding->gain.expected_ms, 10 * (5 - 1.5), 1);
   EXPECT_TRUE(IsClean(with("0"), "debug-api-on"));
 }

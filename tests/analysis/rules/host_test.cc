@@ -10,7 +10,7 @@ TEST(CoresIdleTest, FiresOnOneThreadOfTwo) {
   const Finding* finding = Find(report, "cores-idle");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->confidence, Confidence::kProven);
-  EXPECT_EQ(finding->gain_is, GainKind::kPredicted);
+  EXPECT_EQ(finding->gain_kind, GainKind::kPredicted);
   EXPECT_NEAR(finding->gain.expected_ms, 100 - 100 / 1.9, 2);
   EXPECT_NE(finding->fix_cpp.find("at::set_num_threads(2)"), std::string::npos);
 }
@@ -88,7 +88,7 @@ TEST(CpuOversubscriptionTest, FiresWhereTheTrainingThreadWaitsForACore) {
   const Report report = Busy(4, 4, 20);
   const Finding* finding = Find(report, "cpu-oversubscription");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->gain_is, GainKind::kBound);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
   EXPECT_NEAR(finding->gain.expected_ms, 20, 1e-6);
   EXPECT_NE(finding->evidence.find("4 loader workers share 4 cores"),
             std::string::npos)
@@ -99,10 +99,10 @@ TEST(CpuOversubscriptionTest, FiresWhereTheTrainingThreadWaitsForACore) {
 // takes, whichever worker makes it.
 TEST(CpuOversubscriptionTest, IsANoteWhereFewerThreadsWouldCostMore) {
   const Report report = Busy(4, 4, 20, 10);
-  ASSERT_TRUE(report.replay.speaks) << report.replay.why_not;
+  ASSERT_TRUE(report.replay.valid) << report.replay.why_not;
   const Finding* finding = Find(report, "cpu-oversubscription");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->gain_is, GainKind::kNone);
+  EXPECT_EQ(finding->gain_kind, GainKind::kNone);
   EXPECT_EQ(finding->severity, FindingSeverity::kNote);
   EXPECT_NE(finding->evidence.find("would cost as much"), std::string::npos);
 }
@@ -172,9 +172,9 @@ TEST(GcPauseTest, CountsPausesOfStepsThatTheMeanLeavesOut) {
   EXPECT_EQ(report.steps.steady, 10);
   const Finding* finding = Find(report, "gc-pause");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->gain_is, GainKind::kBound);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
   EXPECT_NEAR(finding->gain.expected_ms, 40.0 / 12, 1e-6);
-  EXPECT_NEAR(finding->of_ms, 10 + 40.0 / 12, 1e-6);
+  EXPECT_NEAR(finding->baseline_ms, 10 + 40.0 / 12, 1e-6);
   EXPECT_NE(finding->status, FindingStatus::kOk);
 }
 

@@ -23,7 +23,7 @@ TEST(LaunchBoundTest, FiresWhenATenthOfTheStepIsDispatch) {
   const Report report = WithGaps(300, 15);
   const Finding* finding = Find(report, "launch-bound");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->gain_is, GainKind::kPredicted);
+  EXPECT_EQ(finding->gain_kind, GainKind::kPredicted);
   // 2 us remain of every 15.
   EXPECT_NEAR(finding->gain.expected_ms, 300 * 0.013, 0.3);
 }
@@ -59,7 +59,7 @@ TEST(LaunchBoundTest, IsABoundOnAGpuRun) {
   const Report report = Analyze(TraceFromText(text));
   const Finding* finding = Find(report, "launch-bound");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->gain_is, GainKind::kBound);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
   EXPECT_NE(finding->evidence.find("250 launches"), std::string::npos);
 }
 
@@ -80,7 +80,7 @@ TEST(LaunchBoundTest, TellsOfARecordingWithoutStepsButPromisesNothing) {
   const Report report = WithoutSteps(250, 40);
   const Finding* finding = Find(report, "launch-bound");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->gain_is, GainKind::kNone);
+  EXPECT_EQ(finding->gain_kind, GainKind::kNone);
   EXPECT_EQ(finding->status, FindingStatus::kWarning);
   EXPECT_EQ(finding->confidence, Confidence::kHint);
   EXPECT_NE(finding->evidence.find("No steps were marked"), std::string::npos);

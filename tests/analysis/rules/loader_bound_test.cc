@@ -18,7 +18,7 @@ TEST(LoaderBoundTest, FiresWhenOneWorkerIsTooSlow) {
   const Report report = Analyze(Simulate(loop).trace);
   const Finding* finding = Find(report, "loader-bound");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->gain_is, GainKind::kPredicted);
+  EXPECT_EQ(finding->gain_kind, GainKind::kPredicted);
   EXPECT_NEAR(finding->gain.expected_ms, 250 - 101, 15);
   EXPECT_NE(finding->fix_python.find("num_workers=3"), std::string::npos);
 }
@@ -126,7 +126,7 @@ TEST(LoaderBoundTest, MoreWorkersDoNotOpenAValidationPassSooner) {
   const Report report = run(40);
   const Finding* finding = Find(report, "loader-bound");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->gain_is, GainKind::kBound);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
   EXPECT_NEAR(finding->gain.expected_ms, 40, 1);
   EXPECT_NE(finding->evidence.find("validate with no batch ready"),
             std::string::npos)

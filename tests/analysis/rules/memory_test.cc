@@ -101,7 +101,7 @@ TEST(FragmentationTest, FiresOnARetry) {
   const Finding* finding = Find(report, "fragmentation");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->status, FindingStatus::kWarning);
-  EXPECT_EQ(finding->gain_is, GainKind::kNone);
+  EXPECT_EQ(finding->gain_kind, GainKind::kNone);
 }
 
 TEST(FragmentationTest, FiresWhereUnusedMemoryStillGrows) {

@@ -129,7 +129,7 @@ TEST(UnfusedOptimizerTest, IsABoundOnACpu) {
   const Report report = Analyze(TraceFromText(text));
   const Finding* finding = Find(report, "unfused-optimizer");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->gain_is, GainKind::kBound);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
   EXPECT_NEAR(finding->gain.expected_ms, 60 * 0.005, 0.01);
 }
 
@@ -161,7 +161,7 @@ TEST(UnfusedOptimizerTest, PredictsOnePassOverTheTensorsOnACpu) {
   const Report report = OnCpu(true);
   const Finding* finding = Find(report, "unfused-optimizer");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->gain_is, GainKind::kPredicted);
+  EXPECT_EQ(finding->gain_kind, GainKind::kPredicted);
   // Three eighths of 48 ms, and the code between 180 ops but the last.
   EXPECT_NEAR(finding->gain.expected_ms, 18 + 1.8, 0.3);
   EXPECT_EQ(finding->settings,

@@ -68,7 +68,7 @@ TEST(Fp64Test, IsABoundOnACpuAndNeedsTypes) {
   const Report report = run("inputs=(double[64,64],double[64,64])");
   const Finding* finding = Find(report, "fp64-compute");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->gain_is, GainKind::kBound);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
   EXPECT_NEAR(finding->gain.expected_ms, 1, 0.01);
   EXPECT_TRUE(
       IsClean(run("inputs=(float[64,64],float[64,64])"), "fp64-compute"));

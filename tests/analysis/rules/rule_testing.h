@@ -19,14 +19,13 @@ inline bool IsClean(const Report& report, std::string_view id) {
 }
 // Why the rule could not look; empty if it did.
 inline std::string WhyBlind(const Report& report, std::string_view id) {
-  const auto it =
-      std::ranges::find(report.could_not_look, id, &CouldNotLook::id);
-  return it == report.could_not_look.end() ? "" : it->why;
+  const auto it = std::ranges::find(report.skipped, id, &SkippedRule::id);
+  return it == report.skipped.end() ? "" : it->why;
 }
 // Promises a gain.
 inline bool Promises(const Report& report, std::string_view id) {
   const Finding* finding = Find(report, id);
-  return finding != nullptr && finding->gain_is != GainKind::kNone &&
+  return finding != nullptr && finding->gain_kind != GainKind::kNone &&
          finding->gain.expected_ms > 0;
 }
 

@@ -23,7 +23,7 @@ TEST(CheckpointStallTest, FiresOnARangeNamedForIt) {
   const Finding* finding = Find(report, "logging-checkpoint-stall");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->where, "save_checkpoint");
-  EXPECT_EQ(finding->gain_is, GainKind::kBound);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
   // Two stalls of 10 ms in 20 steps.
   EXPECT_NEAR(finding->gain.expected_ms, 1, 0.01);
   EXPECT_NE(finding->evidence.find("2 steps of 20"), std::string::npos);
@@ -80,7 +80,7 @@ TEST(CheckpointStallTest, FiresOnSavingInEveryStep) {
   const Finding* finding = Find(report, "logging-checkpoint-stall");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->where, "save checkpoint");
-  EXPECT_EQ(finding->gain_is, GainKind::kBound);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
   EXPECT_NEAR(finding->gain.expected_ms, 2, 0.01);
   EXPECT_NE(finding->evidence.find("writes 50.0 MB"), std::string::npos)
       << finding->evidence;

@@ -147,7 +147,7 @@ TEST(HostSyncTest, OwnsTheTimeThatLaunchBoundWouldClaimToo) {
   const Finding* launching = Find(report, "launch-bound");
   EXPECT_TRUE(launching == nullptr ||
               launching->severity == FindingSeverity::kNote ||
-              launching->gain_is == GainKind::kPredicted);
+              launching->gain_kind == GainKind::kPredicted);
 }
 
 TEST(HostSyncTest, IsAHintIfTheGpuMayWaitForOtherRanksMeanwhile) {

@@ -1,0 +1,124 @@
+#include "context/analysis_context.h"
+
+#include <algorithm>
+
+#include "replay/gpu/record_program.h"
+#include "steps/non_training_steps.h"
+#include "steps/steady_steps.h"
+#include "timeline/time_split.h"
+
+namespace stepscope {
+namespace {
+
+// More of them cost time and memory, and tell no more about the next one.
+constexpr size_t kReplayedSteps = 128;
+
+Steps StepsOf(const Trace& trace, const OpTree& tree) {
+  Steps steps = FindSteps(trace);
+  MarkNonTrainingSteps(trace, tree, steps);
+  return steps;
+}
+
+std::vector<Segment> Slice(const std::vector<Segment>& whole, Span window) {
+  std::vector<Segment> part;
+  for (auto it = std::ranges::upper_bound(whole, window.begin_ns, {},
+                                          &Segment::end_ns);
+       it != whole.end() && it->begin_ns < window.end_ns; ++it) {
+    part.push_back(*it);
+    part.back().begin_ns = std::max(it->begin_ns, window.begin_ns);
+    part.back().end_ns = std::min(it->end_ns, window.end_ns);
+  }
+  // A Trace whose training thread is unknown.
+  if (part.empty() && window.length() > 0) {
+    part.push_back(
+        {window.begin_ns, window.end_ns, kNone, kNone, Cause::kUnknown});
+  }
+  return part;
+}
+
+}  // namespace
+
+AnalysisContext::AnalysisContext(const Trace& t)
+    : trace(t),
+      tree(t),
+      steps(StepsOf(t, tree)),
+      stats(StatsOf(steps)),
+      has_gpu(t.has_device_work()),
+      parts(t, tree, steps) {
+  if (steps.empty()) return;
+  collectives = FindCollectives(trace, tree, steps);
+  if (has_gpu) {
+    replayed = ChooseReplayWindow(steps, kReplayedSteps);
+    ledger = MakeDeviceLedger(trace, tree, steps);
+    splits = ledger->splits;
+    replay = Replay(MakeDeviceProgram(trace, tree, replayed, parts));
+    kernels = FindKernelUses(trace, steps, parts.optimizer, ledger->device);
+    waits = FindWaits(trace, steps, ledger->device);
+    return;
+  }
+  replayed.steps = steps;
+  const std::vector<Segment> whole =
+      HostTimeline(trace, tree, steps.thread,
+                   {steps.windows.front().tiled.begin_ns,
+                    steps.windows.back().tiled.end_ns});
+  for (const StepWindow& step : steps.windows) {
+    std::vector<Segment> part = Slice(whole, step.tiled);
+    splits.push_back(SplitOnHost(trace, part, trace.run().op_cost_ns));
+    if (std::ranges::binary_search(steps.steady, splits.size() - 1)) {
+      timelines.push_back(std::move(part));
+    }
+  }
+  replay = Replay(MakeCpuProgram(trace, tree, steps, timelines, parts));
+}
+
+double AnalysisContext::MeanNs(Cause cause) const {
+  int64_t total = 0;
+  for (size_t i : steps.steady) total += splits[i][cause];
+  return steps.steady.empty() ? 0
+                              : static_cast<double>(total) /
+                                    static_cast<double>(steps.steady.size());
+}
+
+Spread AnalysisContext::SpreadMs(Cause cause) const {
+  Spread spread;
+  for (size_t i : steps.steady) {
+    const double ms = splits[i][cause] * 1e-6;
+    spread.least = i == steps.steady.front() ? ms : std::min(spread.least, ms);
+    spread.most = std::max(spread.most, ms);
+  }
+  return spread;
+}
+
+double AnalysisContext::ShareOfStepsWith(Cause cause, double ns) const {
+  double count = 0;
+  for (size_t i : steps.steady) count += splits[i][cause] >= ns;
+  return steps.steady.empty() ? 0 : count / steps.steady.size();
+}
+
+double AnalysisContext::CallsPerStep() const {
+  if (steps.steady.empty()) return 0;
+  if (ledger) return static_cast<double>(ledger->launches_per_step);
+  double ops = 0;
+  for (RowId row = 0; row < trace.ops().size(); ++row) {
+    if (!tree.computes(row)) continue;
+    ops += InSteadyStep(steps, trace.ops()[row].begin_ns);
+  }
+  return ops / steps.steady.size();
+}
+
+std::vector<PathPiece> AnalysisContext::CriticalPath() const {
+  if (const DeviceProgram* program = replay.device()) {
+    return FindCriticalPath(trace, *program);
+  }
+  std::vector<PathPiece> path;
+  for (const std::vector<Segment>& timeline : timelines) {
+    for (const Segment& segment : timeline) {
+      path.push_back({.span = {segment.begin_ns, segment.end_ns},
+                      .cause = segment.cause,
+                      .op = segment.op});
+    }
+  }
+  return path;
+}
+
+}  // namespace stepscope

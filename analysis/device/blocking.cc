@@ -1,0 +1,335 @@
+#include "device/blocking.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "timeline/timeline.h"
+
+namespace stepscope {
+namespace {
+
+// A copy call longer than this has waited, or copied, before it returned.
+constexpr int64_t kLongCallNs = 10'000;
+// The clocks of host and device agree this well.
+constexpr int64_t kClockNs = 2'000;
+
+bool Has(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+enum class CallRole : uint8_t { kOther, kCopy, kBlockingCopy, kSync, kDrain };
+
+CallRole RoleOf(std::string_view name) {
+  if (Has(name, "Synchronize")) {
+    return Has(name, "Device") || Has(name, "Ctx") || Has(name, "Context")
+               ? CallRole::kDrain
+               : CallRole::kSync;
+  }
+  if (!Has(name, "Memcpy")) return CallRole::kOther;
+  return Has(name, "Async") ? CallRole::kCopy : CallRole::kBlockingCopy;
+}
+
+bool IsHostMemory(MemoryKind kind) {
+  return kind == MemoryKind::kPageable || kind == MemoryKind::kPinned ||
+         kind == MemoryKind::kHost;
+}
+
+WaitKind DirectionOf(const Copy& copy) {
+  if (IsHostMemory(copy.destination)) return WaitKind::kToHost;
+  if (IsHostMemory(copy.source)) return WaitKind::kToDevice;
+  return WaitKind::kOnDevice;
+}
+
+// Turns the runtime calls of the training thread and its autograd threads into
+// waits, one call after the other.
+class WaitFinder {
+ public:
+  WaitFinder(const Trace& trace, const Steps& steps)
+      : trace_(trace),
+        steps_(steps),
+        watched_(trace.threads().size()),
+        last_(trace.threads().size()),
+        roles_(trace.name_count(), -1),
+        copy_of_(trace.runtime_calls().size(), kNone) {
+    if (steps.thread != kNone) watched_[steps.thread] = true;
+    for (RowId row : AutogradThreads(trace, steps.thread)) {
+      watched_[row] = true;
+    }
+    for (RowId row = 0; row < trace.copies().size(); ++row) {
+      const RowId call = trace.copies()[row].call;
+      if (call != kNone) copy_of_[call] = row;
+    }
+    steady_.resize(steps.windows.size());
+    for (size_t i : steps.steady) steady_[i] = true;
+  }
+
+  std::vector<HostWait> Find() {
+    const std::span<const RuntimeCall> calls = trace_.runtime_calls();
+    for (RowId row = 0; row < calls.size(); ++row) {
+      const RuntimeCall& call = calls[row];
+      if (call.thread >= watched_.size() || !watched_[call.thread]) continue;
+      Last& last = last_[call.thread];
+      // A driver call inside a runtime call is the same call.
+      if (last.call != kNone && call.end_ns <= calls[last.call].end_ns) {
+        continue;
+      }
+      Take(row, last);
+      last.call = row;
+    }
+    MarkLast();
+    return std::move(waits_);
+  }
+
+ private:
+  struct Last {
+    RowId call = kNone;
+    RowId copy_call = kNone;
+    size_t wait = SIZE_MAX;  // of that copy call, in waits_
+  };
+
+  CallRole Role(NameId name) {
+    int8_t& role = roles_[name];
+    if (role < 0) role = static_cast<int8_t>(RoleOf(trace_.name(name)));
+    return static_cast<CallRole>(role);
+  }
+
+  void Take(RowId row, Last& last) {
+    const RuntimeCall& call = trace_.runtime_calls()[row];
+    const CallRole role = Role(call.name);
+    if (role == CallRole::kOther) return;
+    if (role == CallRole::kCopy || role == CallRole::kBlockingCopy) {
+      last.copy_call = row;
+      last.wait = SIZE_MAX;
+      if (Blocks(row, role)) last.wait = Add(row, kNone, row);
+      return;
+    }
+    if (IsPair(row, last)) {
+      if (last.wait != SIZE_MAX) {
+        HostWait& wait = waits_[last.wait];
+        wait.sync_call = row;
+        wait.span.end_ns = call.end_ns;
+        wait.blocked_ns += call.end_ns - call.begin_ns;
+        SetQueued(wait);
+      } else {
+        Add(last.copy_call, row, row);
+      }
+      last.copy_call = kNone;
+      return;
+    }
+    Add(kNone, row, row);
+  }
+
+  // Does the synchronisation wait for the copy before it?
+  bool IsPair(RowId row, const Last& last) const {
+    if (last.copy_call == kNone) return false;
+    const RuntimeCall& sync = trace_.runtime_calls()[row];
+    const RuntimeCall& copy = trace_.runtime_calls()[last.copy_call];
+    return copy.op == sync.op &&
+           (sync.op != kNone || last.call == last.copy_call);
+  }
+
+  bool Blocks(RowId row, CallRole role) const {
+    if (role == CallRole::kBlockingCopy) return true;
+    if (copy_of_[row] == kNone) return false;
+    const Copy& copy = trace_.copies()[copy_of_[row]];
+    if (copy.destination == MemoryKind::kPageable) return true;
+    const RuntimeCall& call = trace_.runtime_calls()[row];
+    if (DirectionOf(copy) == WaitKind::kOnDevice ||
+        call.end_ns - call.begin_ns <= kLongCallNs) {
+      return false;
+    }
+    // A large copy from pageable memory returns when its last part is staged.
+    const int64_t until = copy.source == MemoryKind::kPageable
+                              ? (copy.begin_ns + copy.end_ns) / 2
+                              : copy.end_ns - kClockNs;
+    return call.end_ns >= until;
+  }
+
+  size_t Add(RowId copy_call, RowId sync_call, RowId last_call) {
+    const RuntimeCall& first =
+        trace_.runtime_calls()[copy_call != kNone ? copy_call : sync_call];
+    const RuntimeCall& end = trace_.runtime_calls()[last_call];
+    const size_t step = StepAt(first.begin_ns);
+    if (step == SIZE_MAX) return SIZE_MAX;
+    HostWait wait{.span = {first.begin_ns, end.end_ns},
+                  .copy_call = copy_call,
+                  .sync_call = sync_call,
+                  .op = first.op,
+                  .thread = first.thread,
+                  .step = step,
+                  .steady = steady_[step]};
+    if (copy_call != kNone) wait.copy = copy_of_[copy_call];
+    for (RowId row : {copy_call, sync_call}) {
+      if (row == kNone) continue;
+      const RuntimeCall& call = trace_.runtime_calls()[row];
+      wait.blocked_ns += call.end_ns - call.begin_ns;
+    }
+    if (wait.copy != kNone) {
+      wait.kind = DirectionOf(trace_.copies()[wait.copy]);
+    } else if (wait.op != kNone && InsideTorchOp(wait.op)) {
+      wait.kind = WaitKind::kInOp;
+    }
+    SetQueued(wait);
+    waits_.push_back(wait);
+    return waits_.size() - 1;
+  }
+
+  void SetQueued(HostWait& wait) const {
+    wait.queued_ns = wait.blocked_ns;
+    if (wait.copy == kNone) return;
+    const Copy& copy = trace_.copies()[wait.copy];
+    wait.queued_ns = std::clamp<int64_t>(copy.begin_ns - wait.span.begin_ns, 0,
+                                         wait.blocked_ns);
+  }
+
+  // Barriers and the like are the program's own waits.
+  bool InsideTorchOp(RowId op) const {
+    const std::string_view name = trace_.name(trace_.ops()[op].name);
+    return !name.starts_with("c10d::") && !name.starts_with("nccl:");
+  }
+
+  size_t StepAt(int64_t time_ns) const {
+    const auto after = std::ranges::upper_bound(
+        steps_.windows, time_ns, {},
+        [](const StepWindow& step) { return step.host.begin_ns; });
+    if (after == steps_.windows.begin()) return SIZE_MAX;
+    const size_t step = static_cast<size_t>(after - steps_.windows.begin()) - 1;
+    return time_ns < steps_.windows[step].host.end_ns ? step : SIZE_MAX;
+  }
+
+  void MarkLast() {
+    if (waits_.empty()) return;
+    HostWait& wait = waits_.back();
+    if (wait.sync_call == kNone || wait.copy_call != kNone ||
+        Role(trace_.runtime_calls()[wait.sync_call].name) != CallRole::kDrain) {
+      return;
+    }
+    const auto launched_later = [&](const DeviceWork& work) {
+      return work.call != kNone &&
+             trace_.runtime_calls()[work.call].begin_ns >= wait.span.end_ns;
+    };
+    wait.is_last = std::ranges::none_of(trace_.kernels(), launched_later) &&
+                   std::ranges::none_of(trace_.copies(), launched_later) &&
+                   std::ranges::none_of(trace_.memsets(), launched_later);
+  }
+
+  const Trace& trace_;
+  const Steps& steps_;
+  std::vector<bool> watched_;   // by thread
+  std::vector<Last> last_;      // by thread
+  std::vector<int8_t> roles_;   // by name
+  std::vector<RowId> copy_of_;  // by runtime call
+  std::vector<bool> steady_;    // by step
+  std::vector<HostWait> waits_;
+};
+
+double Largest(const std::vector<double>& values) {
+  return *std::ranges::max_element(values);
+}
+
+// Sets the gaps in which the host was late against the time it had lost in
+// waits by then.
+class LateGaps {
+ public:
+  LateGaps(const std::vector<Gap>& gaps, const std::vector<Span>& steady)
+      : gaps_(gaps), steady_(steady) {}
+
+  // In time order.
+  void Add(const HostWait& wait, int64_t lost_ns) {
+    // A gap that contains the end of the wait belongs to it.
+    PassUntil(wait.span.end_ns);
+    lost_ns_ += lost_ns;
+    last_end_ns_ = wait.span.end_ns;
+  }
+  void Finish() { PassUntil(INT64_MAX); }
+
+  double total_ns() const { return total_ns_; }
+  double behind_ns() const { return behind_ns_; }
+
+ private:
+  void PassUntil(int64_t time_ns) {
+    for (; next_ < gaps_.size() && gaps_[next_].idle.end_ns <= time_ns;
+         ++next_) {
+      const Gap& gap = gaps_[next_];
+      if (!gap.host_late) continue;
+      const int64_t share = std::min(lost_ns_, gap.idle.length());
+      lost_ns_ -= share;
+      if (LengthIn(steady_, gap.idle) == 0) continue;
+      total_ns_ += static_cast<double>(share);
+      if (gap.idle.begin_ns <= last_end_ns_) {
+        behind_ns_ += static_cast<double>(share);
+      }
+    }
+  }
+
+  const std::vector<Gap>& gaps_;
+  const std::vector<Span>& steady_;
+  size_t next_ = 0;
+  int64_t lost_ns_ = 0;              // and not yet set against a gap
+  int64_t last_end_ns_ = INT64_MIN;  // of the latest wait
+  double total_ns_ = 0, behind_ns_ = 0;
+};
+
+}  // namespace
+
+Waits FindWaits(const Trace& trace, const Steps& steps, int32_t device) {
+  return {.all = WaitFinder(trace, steps).Find(),
+          .idle = FindGaps(trace, device, true),
+          .no_compute = FindGaps(trace, device, false)};
+}
+
+WaitSums SumWaits(const Waits& waits, const Steps& steps,
+                  const WaitFilter& filter) {
+  WaitSums sums;
+  if (steps.steady.empty()) return sums;
+  std::vector<Span> steady;
+  for (size_t i : steps.steady) steady.push_back(steps.windows[i].tiled);
+  steady = Merge(std::move(steady));
+
+  std::vector<double> blocked_by_step(steps.windows.size());
+  std::vector<double> queued_by_step(steps.windows.size());
+  LateGaps bubbles(waits.idle, steady), bound(waits.no_compute, steady);
+  for (const HostWait& wait : waits.all) {
+    if (!filter(wait)) continue;
+    bubbles.Add(wait, wait.blocked_ns);
+    bound.Add(wait, wait.queued_ns);
+    if (!wait.steady) continue;
+    sums.blocked_ns += static_cast<double>(wait.blocked_ns);
+    sums.queued_ns += static_cast<double>(wait.queued_ns);
+    blocked_by_step[wait.step] += static_cast<double>(wait.blocked_ns);
+    queued_by_step[wait.step] += static_cast<double>(wait.queued_ns);
+    ++sums.count;
+  }
+  bubbles.Finish();
+  bound.Finish();
+  const auto n = static_cast<double>(steps.steady.size());
+  sums.blocked_ns /= n;
+  sums.queued_ns /= n;
+  sums.count /= n;
+  sums.bubble_ns = bubbles.behind_ns() / n;
+  sums.once_blocked_frac = Largest(blocked_by_step) / (n * sums.blocked_ns);
+  sums.once_queued_frac = Largest(queued_by_step) / (n * sums.queued_ns);
+  sums.bound_ns = std::min(
+      bound.total_ns() / n + sums.blocked_ns - sums.queued_ns, sums.blocked_ns);
+  return sums;
+}
+
+bool Recurs(double once_frac, const Steps& steps) {
+  constexpr size_t kStepsToTell = 3;
+  constexpr double kOnce = 0.8;
+  return steps.steady.size() < kStepsToTell || once_frac <= kOnce;
+}
+
+Edit WithoutWaits(const Waits& waits, const WaitFilter& filter) {
+  Edit edit;
+  for (const HostWait& wait : waits.all) {
+    if (!filter(wait)) continue;
+    for (RowId call : {wait.copy_call, wait.sync_call}) {
+      if (call != kNone) edit.no_wait.push_back(call);
+    }
+  }
+  std::ranges::sort(edit.no_wait);
+  return edit;
+}
+
+}  // namespace stepscope

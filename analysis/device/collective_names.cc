@@ -1,0 +1,99 @@
+#include "device/collective_names.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <string>
+#include <utility>
+
+namespace stepscope {
+namespace {
+
+// "ncclDevKernel_AllReduce_Sum_f32", "nccl:all_reduce", "c10d::allreduce_":
+// letters only, so that all spell alike.
+std::string Letters(std::string_view name) {
+  std::string letters;
+  for (char c : name) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (std::isalpha(byte)) letters += static_cast<char>(std::tolower(byte));
+  }
+  return letters;
+}
+
+}  // namespace
+
+const char* CollectiveName(CollectiveKind kind) {
+  static constexpr std::array<const char*, 8> kNames = {
+      "all-reduce", "reduce-scatter", "all-gather",     "all-to-all",
+      "broadcast",  "reduce",         "point-to-point", "collective"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+CollectiveKind CollectiveKindOf(std::string_view name) {
+  static constexpr std::pair<std::string_view, CollectiveKind> kWords[] = {
+      {"allreduce", CollectiveKind::kAllReduce},
+      {"reducescatter", CollectiveKind::kReduceScatter},
+      {"allgather", CollectiveKind::kAllGather},
+      {"alltoall", CollectiveKind::kAllToAll},
+      {"broadcast", CollectiveKind::kBroadcast},
+      {"sendrecv", CollectiveKind::kPointToPoint},
+      {"pointtopoint", CollectiveKind::kPointToPoint},
+      {"reduce", CollectiveKind::kReduce},
+      {"send", CollectiveKind::kPointToPoint},
+      {"recv", CollectiveKind::kPointToPoint}};
+  const std::string letters = Letters(name);
+  for (const auto& [word, kind] : kWords) {
+    if (letters.find(word) != std::string::npos) return kind;
+  }
+  return CollectiveKind::kOther;
+}
+
+bool IsIntegerType(std::string_view type) {
+  const std::string letters = Letters(type);
+  for (std::string_view word :
+       {"int", "long", "short", "bool", "byte", "char"}) {
+    if (letters.find(word) != std::string::npos) return true;
+  }
+  return false;
+}
+
+// Bytes of an element as c10 ("BFloat16", "c10::Half", "Long") or C++ ("float",
+// "long int") name its type; 0 if unknown.
+int64_t CollectiveElementBytes(std::string_view type) {
+  static constexpr std::pair<std::string_view, int64_t> kSizes[] = {
+      {"float8", 1},  {"float16", 2}, {"half", 2}, {"double", 8},
+      {"float64", 8}, {"float", 4},   {"long", 8}, {"int64", 8},
+      {"short", 2},   {"int16", 2},   {"char", 1}, {"byte", 1},
+      {"int8", 1},    {"bool", 1},    {"int", 4}};
+  std::string lower;
+  for (char c : type) {
+    lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  for (const auto& [word, bytes] : kSizes) {
+    if (lower.find(word) != std::string::npos) return bytes;
+  }
+  return 0;
+}
+
+bool IsCollectiveOp(std::string_view name) {
+  return name.starts_with("c10d::") || name == "record_param_comms" ||
+         name.starts_with("_c10d_functional::") ||
+         name.starts_with("c10d_functional::");
+}
+
+double BusFactor(CollectiveKind kind, int32_t group_size) {
+  if (group_size < 2) return 0;
+  const double n = group_size;
+  switch (kind) {
+    case CollectiveKind::kAllReduce:
+      return 2 * (n - 1) / n;
+    case CollectiveKind::kReduceScatter:
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kAllToAll:
+      return (n - 1) / n;
+    default:
+      return 1;
+  }
+}
+
+}  // namespace stepscope

@@ -1,0 +1,194 @@
+#include "device/collectives.h"
+
+#include <stepscope/kernel_class.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "device/collective_calls.h"
+#include "device/device_ledger.h"
+#include "timeline/timeline.h"
+
+namespace stepscope {
+namespace {
+
+std::vector<Collective> FromKernels(const Trace& trace,
+                                    const CollectiveCalls& calls) {
+  std::vector<int8_t> known(trace.name_count(), -1);
+  std::vector<Collective> found;
+  std::vector<Span> compute;
+  std::unordered_map<int32_t, std::vector<Span>> compute_of;
+  for (RowId row = 0; row < trace.kernels().size(); ++row) {
+    const Kernel& kernel = trace.kernels()[row];
+    int8_t& is_collective = known[kernel.name];
+    if (is_collective < 0) {
+      is_collective = IsCollectiveKernel(trace.name(kernel.name));
+    }
+    if (!is_collective) continue;
+    Collective one;
+    one.kind = CollectiveKindOf(trace.name(kernel.name));
+    one.moved = {kernel.begin_ns, kernel.end_ns};
+    one.kernel = row;
+    one.communication = kernel.communication;
+    if (kernel.communication != kNone) {
+      calls.Size(trace.communications()[kernel.communication], one);
+    }
+    if (kernel.call != kNone) {
+      const RuntimeCall& call = trace.runtime_calls()[kernel.call];
+      one.issued = {call.begin_ns, call.end_ns};
+      one.thread = call.thread;
+      one.step = calls.StepAt(call.begin_ns);
+      calls.NameByRange(one);
+    } else {
+      one.step = calls.TileAt(kernel.begin_ns);
+    }
+    calls.Describe(kernel.op, one);
+    calls.Judge(one);
+    compute_of[kernel.device];
+    found.push_back(one);
+  }
+  if (found.empty()) return found;
+  for (const Kernel& kernel : trace.kernels()) {
+    const auto device = compute_of.find(kernel.device);
+    if (device == compute_of.end() || known[kernel.name] > 0) continue;
+    device->second.push_back({kernel.begin_ns, kernel.end_ns});
+  }
+  for (auto& [device, spans] : compute_of) spans = Merge(std::move(spans));
+  for (Collective& one : found) {
+    const int32_t device = trace.kernels()[one.kernel].device;
+    one.exposed_ns =
+        one.moved.length() - LengthIn(compute_of[device], one.moved);
+  }
+  return found;
+}
+
+// The call that put a range's work into the queue: the first of its kind that
+// no earlier range has taken.
+class CallQueue {
+ public:
+  explicit CallQueue(const Trace& trace) : trace_(trace) {
+    for (RowId row = 0; row < trace.ops().size(); ++row) {
+      const std::string_view name = trace.name(trace.ops()[row].name);
+      if (!name.starts_with("c10d::")) continue;
+      calls_[CollectiveKindOf(name)].push_back(row);
+    }
+  }
+  RowId TakeBefore(CollectiveKind kind, int64_t ns) {
+    std::deque<RowId>& calls = calls_[kind];
+    if (calls.empty() || trace_.ops()[calls.front()].begin_ns > ns) {
+      return kNone;
+    }
+    const RowId call = calls.front();
+    calls.pop_front();
+    return call;
+  }
+
+ private:
+  const Trace& trace_;
+  std::map<CollectiveKind, std::deque<RowId>> calls_;
+};
+
+// What the training thread waits during a collective is exposed. Where several
+// run at once, the first to begin owns the wait.
+void ExposeToHost(const Trace& trace, const OpTree& tree, const Steps& steps,
+                  std::vector<Collective>& found) {
+  if (found.empty() || steps.empty()) return;
+  std::vector<Span> waits;
+  for (const Segment& segment :
+       HostTimeline(trace, tree, steps.thread,
+                    {steps.windows.front().tiled.begin_ns,
+                     steps.windows.back().tiled.end_ns})) {
+    if (segment.cause != Cause::kCommunication) continue;
+    waits.push_back({segment.begin_ns, segment.end_ns});
+  }
+  waits = Merge(std::move(waits));
+  int64_t owned = INT64_MIN;
+  for (Collective& one : found) {
+    const Span rest = {std::max(one.moved.begin_ns, owned), one.moved.end_ns};
+    if (rest.length() > 0) one.exposed_ns = LengthIn(waits, rest);
+    owned = std::max(owned, one.moved.end_ns);
+  }
+}
+
+std::vector<Collective> FromRanges(const Trace& trace, const OpTree& tree,
+                                   const Steps& steps,
+                                   const CollectiveCalls& calls) {
+  CallQueue queue(trace);
+  std::vector<Collective> found;
+  std::unordered_map<RowId, size_t> of_op;
+  std::map<std::pair<RowId, int64_t>, size_t> of_range;
+  for (const Range& range : trace.ranges()) {
+    const std::string_view name = trace.name(range.name);
+    if (range.kind != RangeKind::kCollective ||
+        name.find("DataParallel") != std::string_view::npos ||
+        name.starts_with("torch.distributed.ddp.")) {
+      continue;
+    }
+    Collective one;
+    one.kind = CollectiveKindOf(name);
+    one.moved = {range.begin_ns, range.end_ns};
+    calls.Describe(queue.TakeBefore(one.kind, range.begin_ns), one);
+    if (one.op != kNone) of_op[one.op] = found.size();
+    of_range[{range.thread, range.begin_ns}] = found.size();
+    one.step =
+        calls.StepAt(one.op == kNone ? range.begin_ns : one.issued.begin_ns);
+    found.push_back(one);
+  }
+  for (const Communication& row : trace.communications()) {
+    const auto range = of_range.find({row.thread, row.begin_ns});
+    if (range != of_range.end()) calls.Size(row, found[range->second]);
+    for (RowId op = row.op; op != kNone; op = trace.ops()[op].parent) {
+      const auto known = of_op.find(op);
+      if (known == of_op.end()) continue;
+      calls.Size(row, found[known->second]);
+      break;
+    }
+  }
+  for (Collective& one : found) calls.Judge(one);
+  ExposeToHost(trace, tree, steps, found);
+  return found;
+}
+
+}  // namespace
+
+std::vector<Collective> FindCollectives(const Trace& trace, const OpTree& tree,
+                                        const Steps& steps) {
+  const CollectiveCalls calls(trace, steps);
+  std::vector<Collective> found = trace.kernels().empty()
+                                      ? FromRanges(trace, tree, steps, calls)
+                                      : FromKernels(trace, calls);
+  std::ranges::stable_sort(
+      found, {}, [](const Collective& one) { return one.moved.begin_ns; });
+  return found;
+}
+
+CollectiveTotals TotalsOf(
+    const std::vector<Collective>& collectives, const Steps& steps,
+    const std::function<bool(const Collective&)>& wanted) {
+  CollectiveTotals totals;
+  std::vector<bool> steady(steps.windows.size());
+  for (size_t i : steps.steady) steady[i] = true;
+  std::vector<Span> moved;
+  for (const Collective& one : collectives) {
+    if (one.step == kNoStep || !steady[one.step] || !wanted(one)) continue;
+    ++totals.count;
+    moved.push_back(one.moved);
+    totals.exposed_ns += one.exposed_ns;
+    totals.issue_ns += one.issued.length();
+    if (one.bytes < 0) totals.all_sizes_known = false;
+    if (one.bytes > 0) totals.bytes += one.bytes;
+  }
+  totals.moved_ns = Length(Merge(std::move(moved)));
+  const double steps_count = std::max<size_t>(steps.steady.size(), 1);
+  for (double* sum : {&totals.count, &totals.bytes, &totals.moved_ns,
+                      &totals.exposed_ns, &totals.issue_ns}) {
+    *sum /= steps_count;
+  }
+  return totals;
+}
+
+}  // namespace stepscope

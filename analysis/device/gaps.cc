@@ -1,0 +1,106 @@
+#include "device/gaps.h"
+
+#include <stepscope/kernel_class.h>
+
+#include <algorithm>
+
+#include "device/device_ledger.h"
+#include "ops/sorted_parts.h"
+
+namespace stepscope {
+namespace {
+
+struct Timed {
+  Span span;
+  ActivityRef work;
+};
+
+// By name: is it a kernel of a collective?
+class CollectiveNames {
+ public:
+  explicit CollectiveNames(const Trace& trace)
+      : trace_(trace), known_(trace.name_count(), -1) {}
+  bool Has(NameId name) {
+    if (known_[name] < 0) known_[name] = IsCollectiveKernel(trace_.name(name));
+    return known_[name] != 0;
+  }
+
+ private:
+  const Trace& trace_;
+  std::vector<int8_t> known_;
+};
+
+std::vector<Timed> WorksOf(const Trace& trace, int32_t device,
+                           bool collectives) {
+  std::vector<Timed> works;
+  works.reserve(trace.kernels().size() + trace.copies().size() +
+                trace.memsets().size());
+  CollectiveNames names(trace);
+  const auto add = [&](const auto& table, ActivityTable which) {
+    for (RowId row = 0; row < table.size(); ++row) {
+      const bool left_out = which == ActivityTable::kKernel && !collectives &&
+                            names.Has(table[row].name);
+      if (table[row].device == device && !left_out) {
+        works.push_back(
+            {{table[row].begin_ns, table[row].end_ns}, {which, row}});
+      }
+    }
+  };
+  add(trace.kernels(), ActivityTable::kKernel);
+  const size_t kernels = works.size();
+  add(trace.copies(), ActivityTable::kCopy);
+  const size_t copies = works.size();
+  add(trace.memsets(), ActivityTable::kMemset);
+  MergeSortedParts(works, {kernels, copies, works.size()},
+                   [](const Timed& t) { return t.span.begin_ns; });
+  return works;
+}
+
+}  // namespace
+
+const DeviceWork& ActivityOf(const Trace& trace, const ActivityRef& ref) {
+  switch (ref.table) {
+    case ActivityTable::kCopy:
+      return trace.copies()[ref.row];
+    case ActivityTable::kMemset:
+      return trace.memsets()[ref.row];
+    case ActivityTable::kKernel:
+      break;
+  }
+  return trace.kernels()[ref.row];
+}
+
+std::vector<Gap> FindGaps(const Trace& trace, int32_t device,
+                          bool collectives) {
+  std::vector<Gap> gaps;
+  const std::vector<Timed> works = WorksOf(trace, device, collectives);
+  for (size_t i = 1, last = 0; i < works.size(); ++i) {
+    const int64_t dry = works[last].span.end_ns;
+    if (works[i].span.begin_ns > dry) {
+      Gap gap{.idle = {dry, works[i].span.begin_ns},
+              .before = works[last].work,
+              .next = works[i].work};
+      const RowId call = ActivityOf(trace, gap.next).call;
+      gap.launch_known = call != kNone;
+      gap.host_late =
+          gap.launch_known && trace.runtime_calls()[call].begin_ns > dry;
+      gaps.push_back(gap);
+    }
+    if (works[i].span.end_ns >= dry) last = i;
+  }
+  return gaps;
+}
+
+std::vector<Span> KernelSpans(const Trace& trace, int32_t device,
+                              bool only_compute) {
+  std::vector<Span> spans;
+  CollectiveNames names(trace);
+  for (const Kernel& kernel : trace.kernels()) {
+    if (kernel.device != device) continue;
+    if (only_compute && names.Has(kernel.name)) continue;
+    spans.push_back({kernel.begin_ns, kernel.end_ns});
+  }
+  return Merge(std::move(spans));
+}
+
+}  // namespace stepscope

@@ -1,0 +1,214 @@
+#include "device/kernel_uses.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "device/device_numbers.h"
+#include "steps/patterns.h"
+#include "steps/steady_steps.h"
+
+namespace stepscope {
+namespace {
+
+bool Multiplies(KernelClass kind) {
+  return kind == KernelClass::kMatmul || kind == KernelClass::kConvolution ||
+         kind == KernelClass::kAttention;
+}
+
+bool Streams(KernelClass kind) {
+  return kind == KernelClass::kElementwise || kind == KernelClass::kReduction ||
+         kind == KernelClass::kCopy || kind == KernelClass::kNormalisation;
+}
+
+// Which steady step launched `work`; the number of windows if none did.
+size_t StepOf(const Trace& trace, const Steps& steps, const DeviceWork& work) {
+  const bool known = work.call != kNone;
+  const int64_t time =
+      known ? trace.runtime_calls()[work.call].begin_ns : work.begin_ns;
+  return SteadyStepAt(steps, time,
+                      known ? &StepWindow::host : &StepWindow::tiled);
+}
+
+// The costs of ops, each asked once.
+class Costs {
+ public:
+  explicit Costs(const Trace& trace)
+      : trace_(trace),
+        of_op_(trace.ops().size(), kNotAsked),
+        classes_(trace.name_count()),
+        known_(trace.name_count()) {}
+  KernelClass ClassOf(RowId op) {
+    const NameId name = trace_.ops()[op].name;
+    if (!known_[name]) {
+      known_[name] = true;
+      classes_[name] = ClassOfOp(trace_.name(name));
+    }
+    return classes_[name];
+  }
+  // Valid until the next call.
+  const OpCost& Of(RowId op) {
+    if (of_op_[op] == kNotAsked) {
+      of_op_[op] = static_cast<uint32_t>(costs_.size());
+      costs_.push_back(CostOf(trace_, op));
+    }
+    return costs_[of_op_[op]];
+  }
+
+ private:
+  static constexpr uint32_t kNotAsked = UINT32_MAX;
+
+  const Trace& trace_;
+  std::vector<uint32_t> of_op_;  // in costs_
+  std::vector<OpCost> costs_;
+  std::vector<KernelClass> classes_;  // by name
+  std::vector<bool> known_;           // by name
+};
+
+// What a kernel does if no op tells.
+KernelUse ByItsName(KernelUse use) {
+  use.multiplies = Multiplies(use.kind);
+  use.eligible = use.multiplies && use.precision != Precision::kFp64;
+  return use;
+}
+
+KernelUse Describe(const Trace& trace, RowId row, const KernelTraits& traits,
+                   Costs& costs) {
+  const Kernel& kernel = trace.kernels()[row];
+  KernelUse use;
+  use.kernel = row;
+  use.ns = static_cast<double>(kernel.end_ns - kernel.begin_ns);
+  use.kind = traits.kind;
+  use.tensor_cores = traits.tensor_cores;
+  use.precision = traits.precision;
+  use.compiled = traits.compiled;
+  use.narrow = traits.narrow;
+  use.op = kernel.op;
+  if (kernel.op == kNone) return ByItsName(use);
+  use.serves = costs.ClassOf(kernel.op);
+  RowId served = kernel.op;
+  while (served != kNone && !Multiplies(costs.ClassOf(served))) {
+    served = trace.ops()[served].parent;
+  }
+  if (served == kNone) {
+    // Launched by a compiled region, a recurrent layer, an extension's op:
+    // nothing but the kernel's name tells.
+    return ByItsName(use);
+  }
+  use.op = served;
+  use.serves = costs.ClassOf(served);
+  const OpCost& cost = costs.Of(served);
+  // A name that tells nothing, under a product: the product itself.
+  if (use.kind == KernelClass::kUnknown) use.kind = cost.kind;
+  use.multiplies = Multiplies(use.kind);
+  if (use.multiplies && (use.precision == Precision::kUnknown ||
+                         cost.precision == Precision::kFp64)) {
+    use.precision = cost.precision;
+  }
+  use.eligible = use.multiplies && SuitsTensorCores(cost) &&
+                 use.precision != Precision::kFp64;
+  return use;
+}
+
+// An op's work is shared by the kernels that do it, by their time.
+void ShareWork(const Trace& trace, Costs& costs, std::vector<KernelUse>& uses) {
+  std::vector<double> time(trace.ops().size());  // by op
+  for (const KernelUse& use : uses) {
+    if (use.multiplies && use.op != kNone) time[use.op] += use.ns;
+  }
+  for (KernelUse& use : uses) {
+    if (use.op == kNone) continue;
+    if (use.multiplies) {
+      const OpCost& cost = costs.Of(use.op);
+      const double share = use.ns / std::max(time[use.op], 1.0);
+      if (cost.flops >= 0) use.flops = cost.flops * share;
+      if (cost.bytes >= 0) use.bytes = cost.bytes * share;
+    } else if (trace.kernels()[use.kernel].op == use.op &&
+               trace.ops()[use.op].inputs != kNone && Streams(use.kind)) {
+      const OpCost& cost = costs.Of(use.op);
+      if (cost.flops >= 0) use.flops = cost.flops;
+      if (cost.bytes >= 0) use.bytes = cost.bytes;
+      use.elements = cost.elements;
+      if (use.precision == Precision::kUnknown) use.precision = cost.precision;
+    }
+  }
+}
+
+}  // namespace
+
+KernelUses FindKernelUses(const Trace& trace, const Steps& steps,
+                          const OptimizerSpans& optimizer, int32_t device) {
+  KernelUses found;
+  found.steps = static_cast<double>(steps.steady.size());
+  found.device = DescribedDevice(trace.run(), device);
+  found.peaks = PeaksOf(found.device);
+
+  std::vector<KernelTraits> traits(trace.name_count());
+  std::vector<bool> known(trace.name_count());
+  Costs costs(trace);
+  found.uses.reserve(trace.kernels().size());
+  for (RowId row = 0; row < trace.kernels().size(); ++row) {
+    const Kernel& kernel = trace.kernels()[row];
+    if (kernel.device != device) continue;
+    const size_t step = StepOf(trace, steps, kernel);
+    if (step == steps.windows.size()) continue;
+    if (!known[kernel.name]) {
+      known[kernel.name] = true;
+      traits[kernel.name] = TraitsOfKernel(trace.name(kernel.name));
+    }
+    KernelUse use = Describe(trace, row, traits[kernel.name], costs);
+    use.step = step;
+    use.in_optimizer =
+        kernel.call != kNone &&
+        Covers(optimizer.spans, trace.runtime_calls()[kernel.call].begin_ns);
+    if (use.kind != KernelClass::kCommunication) found.compute_ns += use.ns;
+    found.uses.push_back(use);
+  }
+  if (found.steps > 0) found.compute_ns /= found.steps;
+  ShareWork(trace, costs, found.uses);
+  return found;
+}
+
+double BlocksOf(const Trace& trace, const Kernel& kernel) {
+  double blocks = 1;
+  for (int32_t size : kernel.grid) blocks *= size;
+  // hipExtModuleLaunchKernel takes the grid in work items.
+  const bool in_items = kernel.call != kNone &&
+                        trace.name(trace.runtime_calls()[kernel.call].name) ==
+                            "hipExtModuleLaunchKernel";
+  if (!in_items) return blocks;
+  for (int32_t size : kernel.block) blocks /= std::max(size, 1);
+  return std::ceil(blocks);
+}
+
+ActivityScale Scaled(const KernelUse& use, double factor) {
+  return {.work = {.table = ActivityTable::kKernel, .row = use.kernel},
+          .factor = factor};
+}
+
+std::string OpWithShapes(const Trace& trace, RowId op) {
+  std::string text(trace.name(trace.ops()[op].name));
+  RowId row = op;
+  while (row != kNone && trace.ops()[row].inputs == kNone) {
+    row = trace.ops()[row].parent;
+  }
+  if (row == kNone || ClassOfOp(trace.name(trace.ops()[row].name)) !=
+                          ClassOfOp(trace.name(trace.ops()[op].name))) {
+    return text;
+  }
+  int tensors = 0;
+  for (const Argument& argument :
+       trace.op_inputs()[trace.ops()[row].inputs].arguments) {
+    if (argument.dims.empty() || tensors == 3) continue;
+    text += tensors++ == 0 ? " [" : " x [";
+    for (size_t i = 0; i < argument.dims.size(); ++i) {
+      text += (i ? ", " : "") + std::to_string(argument.dims[i]);
+    }
+    text += "]";
+  }
+  return text;
+}
+
+}  // namespace stepscope

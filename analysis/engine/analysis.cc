@@ -1,0 +1,219 @@
+#include <stepscope/analysis.h>
+
+#include <algorithm>
+#include <exception>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+
+#include "context/analysis_context.h"
+#include "context/rule.h"
+#include "device/whole_recording.h"
+#include "engine/edit_settings.h"
+#include "engine/plan.h"
+#include "engine/ranking.h"
+#include "engine/report_of.h"
+#include "engine/rule_families.h"
+#include "timeline/time_split.h"
+
+namespace stepscope {
+namespace {
+
+constexpr size_t kTopOps = 50;
+constexpr size_t kStepTimes = 1000;
+
+std::vector<StepTimes> TimesOfSteps(const AnalysisContext& context) {
+  std::vector<StepTimes> times;
+  const std::vector<StepWindow>& windows = context.steps.windows;
+  for (size_t i = 0; i < std::min(windows.size(), kStepTimes); ++i) {
+    StepTimes step{.number = windows[i].number,
+                   .kind = StepKindName(windows[i].kind),
+                   .ms = windows[i].tiled.length() * 1e-6};
+    for (size_t cause = 0; cause < kCauses; ++cause) {
+      const int64_t ns = context.splits[i][static_cast<Cause>(cause)];
+      if (ns <= 0) continue;
+      step.time_split_ms[CauseKey(static_cast<Cause>(cause))] = ns * 1e-6;
+    }
+    times.push_back(std::move(step));
+  }
+  return times;
+}
+
+int64_t DevicesUsed(const Trace& trace) {
+  std::set<int32_t> devices;
+  for (const Kernel& row : trace.kernels()) devices.insert(row.device);
+  for (const Copy& row : trace.copies()) devices.insert(row.device);
+  for (const Memset& row : trace.memsets()) devices.insert(row.device);
+  return static_cast<int64_t>(devices.size());
+}
+
+void AddWhole(const AnalysisContext& context, Report& report) {
+  const WholeRecording whole =
+      SplitWhole(context.trace, context.tree, context.steps.thread);
+  report.recording_ms = whole.span.length() * 1e-6;
+  for (size_t i = 0; i < kCauses; ++i) {
+    const int64_t ns = whole.split[static_cast<Cause>(i)];
+    if (ns <= 0) continue;
+    report.recording_split_ms[CauseKey(static_cast<Cause>(i))] = ns * 1e-6;
+  }
+}
+
+// Why a rule cannot look at this Trace at all; empty if it can.
+std::string WhyNot(const AnalysisContext& context, const Rule& rule) {
+  if (rule.runs == Runs::kGpuOnly && !context.has_gpu) {
+    return "no GPU was recorded";
+  }
+  if (rule.runs == Runs::kCpuOnly && context.has_gpu) {
+    return "asked of runs without a GPU only";
+  }
+  if (rule.needs_steps && context.steps.empty()) {
+    return "no steps were found: call Step() once per iteration, or "
+           "prof.step() in Python";
+  }
+  for (Kind kind : rule.needs) {
+    if (!context.trace.watched(kind)) {
+      return std::string("no ") + KindName(kind) + " events were recorded";
+    }
+  }
+  return "";
+}
+
+void RunRule(const AnalysisContext& context, const Rule& rule, Report& report,
+             std::vector<Found>& found) {
+  std::string why = WhyNot(context, rule);
+  Verdict verdict;
+  if (why.empty()) {
+    try {
+      verdict = rule.check(context);
+      why = verdict.skipped;
+    } catch (const std::exception& error) {
+      // One rule's failure never silences another.
+      why = std::string("the rule failed: ") + error.what();
+      verdict.found.clear();
+    }
+  }
+  if (!why.empty()) {
+    report.skipped.push_back({rule.id, why});
+    return;
+  }
+  if (verdict.found.empty()) report.clean.push_back(rule.id);
+  for (Found& entry : verdict.found) {
+    entry.finding.id = rule.id;
+    entry.finding.reference = rule.reference;
+    found.push_back(std::move(entry));
+  }
+}
+
+}  // namespace
+
+std::vector<TopOp> OpsByOwnTime(const AnalysisContext& context) {
+  const Trace& trace = context.trace;
+  const std::span<const Op> ops = trace.ops();
+  const Steps& steps = context.steps;
+  std::vector<bool> counted(ops.size(), steps.empty());
+  for (size_t i : steps.steady) {
+    const Span& host = steps.windows[i].host;
+    auto first =
+        std::ranges::lower_bound(ops, host.begin_ns, {}, &Op::begin_ns);
+    for (; first != ops.end() && first->begin_ns < host.end_ns; ++first) {
+      counted[static_cast<size_t>(first - ops.begin())] = true;
+    }
+  }
+  struct Sum {
+    int64_t self_ns = 0, total_ns = 0, calls = 0;
+  };
+  std::map<NameId, Sum> sums;
+  for (RowId row = 0; row < ops.size(); ++row) {
+    if (!counted[row]) continue;
+    const Op& op = ops[row];
+    const int64_t ns = op.end_ns - op.begin_ns;
+    Sum& sum = sums[op.name];
+    sum.self_ns += ns;
+    ++sum.calls;
+    if (op.parent == kNone || ops[op.parent].name != op.name) {
+      sum.total_ns += ns;
+    }
+    if (op.parent != kNone && counted[op.parent]) {
+      const Op& parent = ops[op.parent];
+      sums[parent.name].self_ns -= std::max<int64_t>(
+          0, std::min(op.end_ns, parent.end_ns) - op.begin_ns);
+    }
+  }
+  const double steps_count = std::max<size_t>(steps.steady.size(), 1);
+  std::vector<TopOp> top;
+  for (const auto& [name, sum] : sums) {
+    top.push_back({.name = std::string(trace.name(name)),
+                   .self_ms_per_step =
+                       std::max<int64_t>(sum.self_ns, 0) * 1e-6 / steps_count,
+                   .total_ms_per_step = sum.total_ns * 1e-6 / steps_count,
+                   .calls_per_step = sum.calls / steps_count});
+  }
+  std::ranges::sort(top, [](const TopOp& a, const TopOp& b) {
+    return a.self_ms_per_step != b.self_ms_per_step
+               ? a.self_ms_per_step > b.self_ms_per_step
+               : a.name < b.name;
+  });
+  return top;
+}
+
+Report Analyze(const Trace& trace) { return ReportOf(AnalysisContext(trace)); }
+
+Report ReportOf(const AnalysisContext& context, EditsById* edits) {
+  const Trace& trace = context.trace;
+  Report report;
+  report.run = trace.run();
+  report.has_gpu = context.has_gpu;
+  report.devices_used = DevicesUsed(trace);
+  report.steps = context.stats;
+  report.losses.assign(trace.losses().begin(), trace.losses().end());
+  report.replay = context.replay.check();
+  report.replay.steps =
+      static_cast<int64_t>(context.replayed.steps.steady.size());
+  if (context.steps.empty()) {
+    report.replay.why_not = "no steps were found";
+  }
+  for (size_t i = 0; i < kCauses && !context.steps.empty(); ++i) {
+    const double ns = context.MeanNs(static_cast<Cause>(i));
+    if (ns > 0) {
+      const char* key = CauseKey(static_cast<Cause>(i));
+      report.time_split_ms[key] = ns * 1e-6;
+      report.time_split_spread_ms[key] =
+          context.SpreadMs(static_cast<Cause>(i));
+    }
+  }
+  report.phases_ms = SplitByPhase(trace, context.tree, context.steps);
+
+  report.step_times = TimesOfSteps(context);
+  if (context.steps.empty()) AddWhole(context, report);
+  report.memory = MemoryOf(trace);
+
+  std::vector<Found> found;
+  for (std::span<const Rule> family : RuleFamilies()) {
+    for (const Rule& rule : family) RunRule(context, rule, report, found);
+  }
+  Rank(context, found, report.superseded);
+  report.plan = MakePlan(context, found);
+  for (Found& entry : found) {
+    const Edit& first = entry.edits.empty() ? Edit() : entry.edits.front();
+    Finding& finding = entry.finding;
+    for (Setting& setting : SettingsOf(first, BatchSize(trace))) {
+      finding.settings.push_back(std::move(setting));
+    }
+    if (edits != nullptr) {
+      edits->emplace(entry.finding.id, std::move(entry.edits));
+    }
+    report.findings.push_back(std::move(entry.finding));
+  }
+  std::ranges::sort(report.clean);
+  std::ranges::sort(report.skipped, {}, &SkippedRule::id);
+  report.top_ops = OpsByOwnTime(context);
+  if (report.top_ops.size() > kTopOps) report.top_ops.resize(kTopOps);
+  const std::vector<PathPiece> path = context.CriticalPath();
+  const Steps& replayed = context.replayed.steps;
+  report.critical_path = SumPath(trace, replayed, path);
+  report.path_slices = DrawPath(trace, replayed, path);
+  return report;
+}
+
+}  // namespace stepscope

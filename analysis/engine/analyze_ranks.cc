@@ -1,0 +1,165 @@
+#include <stepscope/ranks.h>
+
+#include <algorithm>
+#include <exception>
+#include <string>
+
+#include "context/rule.h"
+#include "engine/rule_families.h"
+#include "ranks/rank_comparison.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace {
+
+constexpr double kExposedShare = 0.03;  // as exposed-collective asks for
+constexpr double kForRanks = 0.8;  // of a wait: nearly all of it is for ranks
+
+// The severities of rules.md 2.5; a bound carries that of half its value.
+FindingSeverity SeverityOf(const Report& run, const Finding& finding) {
+  double ms = finding.gain.expected_ms;
+  if (finding.gain_kind == GainKind::kNone) return FindingSeverity::kNote;
+  if (finding.gain_kind == GainKind::kBound) ms /= 2;
+  const double share = ms / std::max(run.steps.mean_ms, 1e-9);
+  return share >= 0.25   ? FindingSeverity::kCritical
+         : share >= 0.10 ? FindingSeverity::kHigh
+         : share >= 0.03 ? FindingSeverity::kMedium
+         : share >= 0.01 ? FindingSeverity::kLow
+                         : FindingSeverity::kNote;
+}
+
+bool IsTrust(const Finding& finding) {
+  return finding.id == "capture-incomplete" ||
+         finding.id == "observer-effect" || finding.id == "warmup-in-window";
+}
+
+double Weight(const Finding& finding) {
+  constexpr double kByConfidence[] = {0.4, 0.8, 1.0};
+  double ms = finding.gain.expected_ms;
+  if (finding.gain_kind == GainKind::kBound) ms /= 2;
+  return ms * kByConfidence[static_cast<size_t>(finding.confidence)];
+}
+
+void AskOfRanks(const Rule& rule, Report& run) {
+  std::string why = run.ranks.why_not;
+  Verdict verdict;
+  if (why.empty()) {
+    try {
+      verdict = rule.check_ranks(run.ranks);
+      why = verdict.skipped;
+    } catch (const std::exception& error) {
+      why = std::string("the rule failed: ") + error.what();
+      verdict.found.clear();
+    }
+  }
+  std::erase(run.clean, rule.id);
+  std::erase_if(run.skipped,
+                [&](const SkippedRule& entry) { return entry.id == rule.id; });
+  if (!why.empty()) {
+    run.skipped.push_back({rule.id, why});
+    return;
+  }
+  if (verdict.found.empty()) run.clean.push_back(rule.id);
+  for (Found& entry : verdict.found) {
+    entry.finding.id = rule.id;
+    entry.finding.reference = rule.reference;
+    entry.finding.severity = SeverityOf(run, entry.finding);
+    if (entry.finding.severity == FindingSeverity::kNote) {
+      entry.finding.status = FindingStatus::kOk;
+    }
+    run.findings.push_back(std::move(entry.finding));
+  }
+}
+
+// What holds the host while the device runs nothing but collectives is other
+// ranks being late, where these are known to be.
+void DropWaitsForRanks(Report& run) {
+  const auto owner = std::ranges::find_if(run.findings, [](const Finding& f) {
+    return f.id == "straggler-rank" || f.id == "imbalanced-load";
+  });
+  if (owner == run.findings.end()) return;
+  const std::string by = " (by " + owner->id + ")";
+  std::erase_if(run.findings, [&](const Finding& finding) {
+    if (finding.collectives_frac < kForRanks) return false;
+    run.superseded.push_back(finding.id + by);
+    return true;
+  });
+}
+
+// With all ranks, waiting for the last and moving bytes are told apart: only
+// the moving is exposed-collective's.
+void ShareOutExposed(Report& run) {
+  const auto exposed =
+      std::ranges::find(run.findings, "exposed-collective", &Finding::id);
+  if (exposed == run.findings.end() || !run.ranks.why_not.empty()) return;
+  double all = 0;
+  for (const RankRow& row : run.ranks.rows) all += row.exposed_ms;
+  all /= run.ranks.rows.size();
+  const double moving = std::max(0.0, all - run.ranks.waiting_ms);
+  const auto owner = std::ranges::find_if(run.findings, [](const Finding& f) {
+    return f.id == "straggler-rank" || f.id == "imbalanced-load";
+  });
+  if (moving < kExposedShare * run.ranks.step_ms) {
+    if (owner != run.findings.end()) {
+      run.superseded.push_back("exposed-collective (by " + owner->id + ")");
+    } else {
+      run.clean.push_back("exposed-collective");
+    }
+    run.findings.erase(exposed);
+    return;
+  }
+  exposed->evidence +=
+      " Over all ranks, " + Milliseconds(run.ranks.waiting_ms) + " of " +
+      Milliseconds(all) + " exposed is waiting for the last rank; " +
+      Milliseconds(moving) + " is moving.";
+  if (exposed->gain.expected_ms > moving) {
+    exposed->gain.expected_ms = moving;
+    exposed->gain.low_ms = std::min(exposed->gain.low_ms, moving);
+    exposed->gain.high_ms = std::min(exposed->gain.high_ms, moving);
+    exposed->speedup = 0;
+    exposed->severity = std::min(exposed->severity, SeverityOf(run, *exposed));
+  }
+}
+
+void Sort(Report& run) {
+  const auto group = [](const Finding& finding) {
+    if (IsTrust(finding)) return 0;
+    if (finding.severity != FindingSeverity::kNote) return 1;
+    return finding.status != FindingStatus::kOk ? 2 : 3;
+  };
+  std::ranges::stable_sort(run.findings,
+                           [&](const Finding& a, const Finding& b) {
+                             if (group(a) != group(b))
+                               return group(a) < group(b);
+                             return group(a) != 0 && Weight(a) > Weight(b);
+                           });
+  std::ranges::sort(run.clean);
+  std::ranges::sort(run.skipped, {}, &SkippedRule::id);
+}
+
+}  // namespace
+
+Report AnalyzeRanks(const std::vector<RankDigest>& ranks) {
+  Report run;
+  if (ranks.empty()) return run;
+  run = MergeReports(ranks, CompareRanks(ranks));
+  // The middle rank's gain may be much smaller than the one that was told.
+  for (Finding& finding : run.findings) {
+    if (IsTrust(finding) || finding.gain_kind == GainKind::kNone) continue;
+    finding.severity = std::min(finding.severity, SeverityOf(run, finding));
+    if (finding.severity == FindingSeverity::kNote) {
+      finding.status = FindingStatus::kOk;
+    }
+  }
+  for (std::span<const Rule> family : RuleFamilies()) {
+    for (const Rule& rule : family) {
+      if (rule.check_ranks != nullptr) AskOfRanks(rule, run);
+    }
+  }
+  ShareOutExposed(run);
+  DropWaitsForRanks(run);
+  Sort(run);
+  return run;
+}
+
+}  // namespace stepscope

@@ -1,0 +1,163 @@
+#include "engine/edit_settings.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <variant>
+
+#include "context/analysis_context.h"
+#include "evidence/optimizer_work.h"
+#include "ops/op_arguments.h"
+#include "steps/patterns.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace {
+
+bool Is(const Setting& setting, bool value) {
+  const bool* is = std::get_if<bool>(&setting.value);
+  return is != nullptr && *is == value;
+}
+bool Says(const Setting& setting, std::string_view text) {
+  const std::string* says = std::get_if<std::string>(&setting.value);
+  return says != nullptr && *says == text;
+}
+// -1 if it is no number, or below 0.
+double NumberOf(const Setting& setting) {
+  double number = -1;
+  if (const auto* whole = std::get_if<int64_t>(&setting.value)) {
+    number = static_cast<double>(*whole);
+  } else if (const auto* real = std::get_if<double>(&setting.value)) {
+    number = *real;
+  }
+  return number >= 0 ? number : -1;
+}
+
+// Nothing to change where it is so `already`.
+Edit Unless(bool already, Edit edit) { return already ? Edit() : edit; }
+
+std::optional<Edit> FusedUpdate(const AnalysisContext& before) {
+  const OptimizerWork updates = MeasureOptimizer(before);
+  if (updates.fused) return Edit();
+  if (updates.grouped || updates.fused_traffic < 0) return std::nullopt;
+  return Edit{.fused_update = updates.fused_traffic};
+}
+
+std::optional<Edit> TimesBatch(double times) {
+  return times > 0 ? std::optional(Edit{.batch = times}) : std::nullopt;
+}
+
+}  // namespace
+
+std::vector<std::string> ChangesInWords(const Edit& edit, size_t steps) {
+  std::vector<std::string> words;
+  // So many places in all steps, or once.
+  const auto per_step = [&](size_t places, const char* one, const char* many) {
+    const int64_t count =
+        std::llround(static_cast<double>(places) / std::max<size_t>(steps, 1));
+    if (places > 0) {
+      words.push_back(Count(std::max<int64_t>(count, 1), one, many));
+    }
+  };
+  if (edit.workers >= 0) words.push_back(Count(edit.workers, "loader worker"));
+  if (edit.threads > 0) words.push_back(Count(edit.threads, "intra-op thread"));
+  if (edit.batch != 1) words.push_back("batch x " + Times(edit.batch));
+  if (edit.channels_last) words.push_back("channels-last weights");
+  if (edit.drop_zero_grad) words.push_back("gradients set to None");
+  if (edit.drop_unused_graph) words.push_back("no gradients in validation");
+  if (edit.drop_anomaly) words.push_back("anomaly detection off");
+  if (edit.fused_update >= 0) words.push_back("fused optimizer step");
+  if (edit.dispatch_ns >= 0) words.push_back("compiled model");
+  per_step(edit.no_wait.size(), "wait removed", "waits removed");
+  per_step(edit.scales.size(), "device work faster or gone",
+           "device works faster or gone");
+  per_step(edit.side_stream.size(), "work on a stream of its own",
+           "works on a stream of their own");
+  per_step(edit.overlapped.size(), "collective overlapped",
+           "collectives overlapped");
+  per_step(edit.cuts.size(), "stretch of host code cut",
+           "stretches of host code cut");
+  return words;
+}
+
+int64_t BatchSize(const Trace& trace) {
+  int64_t size = -1;
+  for (const Loader& loader : trace.loaders()) {
+    size = std::max<int64_t>(size, loader.batch_size);
+  }
+  return size;
+}
+
+std::vector<Setting> SettingsOf(const Edit& edit, int64_t batch_size) {
+  std::vector<Setting> settings;
+  if (edit.workers >= 0) {
+    settings.push_back({"workers", int64_t{edit.workers}});
+  }
+  if (edit.threads > 0) {
+    settings.push_back({"intra_op_threads", int64_t{edit.threads}});
+  }
+  if (edit.batch != 1 && batch_size > 0) {
+    settings.push_back(
+        {"batch_size", static_cast<int64_t>(std::llround(
+                           edit.batch * static_cast<double>(batch_size)))});
+  } else if (edit.batch != 1) {
+    settings.push_back({"batch_factor", edit.batch});
+  }
+  if (edit.channels_last) {
+    settings.push_back({"memory_format", std::string("channels_last")});
+  }
+  if (edit.drop_zero_grad) settings.push_back({"set_to_none", true});
+  if (edit.drop_unused_graph) {
+    settings.push_back({"validation_gradients", false});
+  }
+  if (edit.drop_anomaly) settings.push_back({"anomaly_mode", false});
+  if (edit.fused_update >= 0) {
+    settings.push_back({"optimizer_step", std::string("fused")});
+  }
+  if (edit.dispatch_ns >= 0) settings.push_back({"compiled", true});
+  return settings;
+}
+
+std::optional<Edit> EditOf(const AnalysisContext& before,
+                           const Setting& setting) {
+  const std::string& key = setting.key;
+  const double number = NumberOf(setting);
+  if (key == "workers" && number >= 0) {
+    const int workers = static_cast<int>(number);
+    return Unless(workers == LoaderWorkers(before.trace), {.workers = workers});
+  }
+  if (before.has_gpu) return std::nullopt;
+  if (key == "intra_op_threads" && number > 0) {
+    const int threads = static_cast<int>(number);
+    return Unless(threads == before.replay.program().threads,
+                  {.threads = threads});
+  }
+  if (key == "batch_factor") return TimesBatch(number);
+  if (key == "batch_size") {
+    const auto size = static_cast<double>(BatchSize(before.trace));
+    return size > 0 ? TimesBatch(number / size) : std::nullopt;
+  }
+  if (key == "memory_format" && Says(setting, "channels_last")) {
+    return Unless(HasChannelsLastWeights(before.trace),
+                  {.channels_last = true});
+  }
+  if (key == "set_to_none" && Is(setting, true)) {
+    return Unless(before.parts.zero_grad.zeroing.empty(),
+                  {.drop_zero_grad = true});
+  }
+  if (key == "validation_gradients" && Is(setting, false)) {
+    return Unless(before.parts.unused_graphs.empty(),
+                  {.drop_unused_graph = true});
+  }
+  if (key == "anomaly_mode" && Is(setting, false)) {
+    const std::optional<bool> on = AnomalyModeTold(before.trace);
+    if (!on) return std::nullopt;
+    return Unless(!*on, {.drop_anomaly = true});
+  }
+  if (key == "optimizer_step" && Says(setting, "fused")) {
+    return FusedUpdate(before);
+  }
+  return std::nullopt;
+}
+
+}  // namespace stepscope

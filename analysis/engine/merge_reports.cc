@@ -1,0 +1,281 @@
+// The reports of all ranks as one: times are means over the ranks, findings are
+// those of the ranks, each told once.
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+
+#include "ranks/rank_comparison.h"
+#include "ranks/rank_gains.h"
+#include "steps/steps.h"
+#include "words/labels.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace {
+
+constexpr size_t kTopOps = 50;
+constexpr double kGateShare = 0.01;  // of the step, as single findings need
+
+using Ranks = std::vector<RankDigest>;
+
+std::string RankList(const std::vector<OfRank>& those) {
+  std::string text;
+  for (size_t i = 0; i < std::min<size_t>(those.size(), 4); ++i) {
+    text +=
+        (i > 0 ? ", " : "") + std::to_string(those[i].rank->report.run.rank);
+  }
+  return text + (those.size() > 4 ? ", ..." : "");
+}
+
+void Withdraw(Finding& finding) {
+  finding.severity = FindingSeverity::kNote;
+  finding.status = FindingStatus::kOk;
+  finding.gain_kind = GainKind::kNone;
+  finding.gain = Gain();
+  finding.speedup = 0;
+}
+
+// Told with the figures of the rank that limits the gain, else of the one in
+// the middle.
+Finding MergeOne(std::vector<OfRank> those, const std::vector<double>& slacks,
+                 const RankComparison& comparison) {
+  const size_t ranks = slacks.size();
+  std::ranges::stable_sort(those, {}, [](const OfRank& one) {
+    return -one.finding->gain.expected_ms;
+  });
+  const OfRank* shown = &those[(those.size() - 1) / 2];
+  const double gate_ms = kGateShare * comparison.step_ms;
+  const bool few = 2 * those.size() <= ranks;
+  Gain gain;
+  if (shown->finding->gain_kind != GainKind::kNone) {
+    if (comparison.why_not.empty()) {
+      // A rank that is silent may just have stayed below the gate.
+      const WonTogether won = WinTogether(those, slacks, few ? 0 : gate_ms);
+      if (won.last != nullptr) shown = won.last;
+      gain = won.gain;
+    } else {
+      gain = MiddleGain(those, ranks);
+    }
+  }
+  Finding merged = *shown->finding;
+  for (const OfRank& one : those) {
+    merged.status = std::max(merged.status, one.finding->status);
+  }
+  const std::string name = std::to_string(shown->rank->report.run.rank);
+  merged.evidence +=
+      those.size() == ranks
+          ? " On all " + std::to_string(ranks) +
+                " ranks; these are the figures of rank " + name + "."
+          : " On " + std::to_string(those.size()) + " of " +
+                std::to_string(ranks) + " ranks (" + RankList(those) + ").";
+  if (merged.gain_kind == GainKind::kNone) return merged;
+  merged.gain = gain;
+  // The other ranks would not get faster by it.
+  if (few && gain.expected_ms < gate_ms) Withdraw(merged);
+  if (merged.speedup > 0 && gain.expected_ms < comparison.step_ms) {
+    merged.speedup =
+        comparison.step_ms / (comparison.step_ms - gain.expected_ms);
+  }
+  return merged;
+}
+
+void MergeFindings(const Ranks& ranks, const std::vector<double>& slacks,
+                   const RankComparison& comparison, Report& run) {
+  std::map<std::string, std::vector<OfRank>> by_id;
+  std::vector<std::string> order;
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    const RankDigest& rank = ranks[r];
+    std::set<std::string> told;
+    for (const Finding& finding : rank.report.findings) {
+      // A rule may tell several; the first is its largest.
+      if (!told.insert(finding.id).second) continue;
+      std::vector<OfRank>& those = by_id[finding.id];
+      if (those.empty()) order.push_back(finding.id);
+      those.push_back({r, &rank, &finding});
+    }
+  }
+  for (const std::string& id : order) {
+    run.findings.push_back(MergeOne(by_id[id], slacks, comparison));
+  }
+  std::set<std::string> clean;
+  std::map<std::string, std::string> blind;
+  for (const RankDigest& rank : ranks) {
+    clean.insert(rank.report.clean.begin(), rank.report.clean.end());
+    for (const SkippedRule& entry : rank.report.skipped) {
+      blind.emplace(entry.id, entry.why);
+    }
+  }
+  for (const std::string& id : clean) {
+    if (!by_id.contains(id)) run.clean.push_back(id);
+  }
+  for (const auto& [id, why] : blind) {
+    if (!by_id.contains(id) && !clean.contains(id)) {
+      run.skipped.push_back({id, why});
+    }
+  }
+}
+
+void MergeTimes(const Ranks& ranks, Report& run) {
+  const double share = 1.0 / static_cast<double>(ranks.size());
+  std::vector<double> medians;
+  run.steps = ranks[0].report.steps;
+  run.steps.mean_ms = run.steps.cov = 0;
+  for (const RankDigest& rank : ranks) {
+    const Report& report = rank.report;
+    run.has_gpu |= report.has_gpu;
+    run.devices_used += report.devices_used;
+    run.steps.count = std::min(run.steps.count, report.steps.count);
+    run.steps.steady = std::min(run.steps.steady, report.steps.steady);
+    run.steps.mean_ms += share * report.steps.mean_ms;
+    run.steps.cov += share * report.steps.cov;
+    medians.push_back(report.steps.median_ms);
+    for (const auto& [cause, ms] : report.time_split_ms) {
+      run.time_split_ms[cause] += share * ms;
+    }
+    for (const auto& [phase, ms] : report.phases_ms) {
+      run.phases_ms[phase] += share * ms;
+    }
+  }
+  run.steps.median_ms = Median(medians);
+  std::map<std::string, TopOp> ops;
+  for (const RankDigest& rank : ranks) {
+    for (const TopOp& op : rank.report.top_ops) {
+      TopOp& sum = ops[op.name];
+      sum.name = op.name;
+      sum.self_ms_per_step += share * op.self_ms_per_step;
+      sum.total_ms_per_step += share * op.total_ms_per_step;
+      sum.calls_per_step += share * op.calls_per_step;
+    }
+  }
+  for (const auto& [name, op] : ops) run.top_ops.push_back(op);
+  std::ranges::stable_sort(run.top_ops, [](const TopOp& a, const TopOp& b) {
+    return a.self_ms_per_step > b.self_ms_per_step;
+  });
+  if (run.top_ops.size() > kTopOps) run.top_ops.resize(kTopOps);
+}
+
+// Steps that all ranks have. What one rank leaves out is not in the run's means
+// as a whole.
+void MergeSteps(const Ranks& ranks, Report& run) {
+  const double share = 1.0 / static_cast<double>(ranks.size());
+  std::map<int64_t, StepTimes> steps;
+  std::map<int64_t, std::set<const RankDigest*>> seen;
+  for (const RankDigest& rank : ranks) {
+    for (const StepTimes& one : rank.report.step_times) {
+      StepTimes& sum = steps[one.number];
+      if (seen[one.number].empty() || sum.kind == "steady") {
+        sum.kind = one.kind;
+      }
+      if (!seen[one.number].insert(&rank).second) continue;  // numbered twice
+      sum.number = one.number;
+      sum.ms += share * one.ms;
+      for (const auto& [cause, ms] : one.time_split_ms) {
+        sum.time_split_ms[cause] += share * ms;
+      }
+    }
+  }
+  int64_t steady = 0;
+  for (auto& [number, step] : steps) {
+    if (seen[number].size() != ranks.size()) continue;
+    steady += step.kind == "steady";
+    run.step_times.push_back(std::move(step));
+  }
+  if (static_cast<int64_t>(run.step_times.size()) == run.steps.count) {
+    run.steps.steady = steady;
+  }
+}
+
+void MergeLosses(const Ranks& ranks, Report& run) {
+  std::map<std::string, size_t> known;
+  for (const RankDigest& rank : ranks) {
+    for (Loss loss : rank.report.losses) {
+      const auto [entry, added] = known.emplace(loss.name, run.losses.size());
+      if (added) {
+        loss.detail =
+            "rank " + std::to_string(rank.report.run.rank) + ": " + loss.detail;
+        run.losses.push_back(std::move(loss));
+        continue;
+      }
+      Loss& first = run.losses[entry->second];
+      if (first.count >= 0 && loss.count >= 0) first.count += loss.count;
+      first.severity = std::max(first.severity, loss.severity);
+    }
+  }
+}
+
+// The slowest rank after its plan sets the pace of the run; what a rank waits
+// for the others now, it need not wait then.
+void MergePlans(const Ranks& ranks, const std::vector<double>& slacks,
+                Report& run) {
+  const RankDigest* slowest = nullptr;
+  double longest = 0, slack = 0;
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    const RankDigest& rank = ranks[r];
+    const int64_t replayed = rank.report.replay.steps;
+    run.replay.steps = r == 0 ? replayed : std::min(run.replay.steps, replayed);
+    run.replay.no_edit_error = std::abs(rank.report.replay.no_edit_error) >
+                                       std::abs(run.replay.no_edit_error)
+                                   ? rank.report.replay.no_edit_error
+                                   : run.replay.no_edit_error;
+    run.replay.limit_error = std::abs(rank.report.replay.limit_error) >
+                                     std::abs(run.replay.limit_error)
+                                 ? rank.report.replay.limit_error
+                                 : run.replay.limit_error;
+    if (!rank.report.replay.valid) {
+      run.replay.why_not = "rank " + std::to_string(rank.report.run.rank) +
+                           ": " + rank.report.replay.why_not;
+    }
+    const double after =
+        (rank.report.plan.ids.empty() ? rank.report.steps.mean_ms
+                                      : rank.report.plan.step_after_ms) -
+        slacks[r];
+    if (slowest != nullptr && after <= longest) continue;
+    slowest = &rank;
+    longest = after;
+    slack = slacks[r];
+  }
+  run.replay.valid = run.replay.why_not.empty();
+  if (slowest == nullptr || !run.replay.valid) return;
+  run.plan = slowest->report.plan;
+  if (run.plan.ids.empty()) return;
+  for (double* ms :
+       {&run.plan.step_after_ms, &run.plan.low_ms, &run.plan.high_ms}) {
+    *ms = std::max(*ms - slack, 0.0);
+  }
+  for (const std::string& id : run.plan.ids) {
+    const auto told = std::ranges::find(run.findings, id, &Finding::id);
+    if (told == run.findings.end() || IsNote(*told)) {
+      run.plan = Plan();
+      return;
+    }
+  }
+}
+
+}  // namespace
+
+Report MergeReports(const std::vector<RankDigest>& ranks,
+                    const RankComparison& comparison) {
+  const std::vector<double> slacks = SlacksMs(ranks, comparison);
+  Report run;
+  run.ranks = comparison;
+  run.run = ranks[0].report.run;
+  run.run.rank = -1;
+  // The folder stands for the files.
+  const size_t slash = run.run.source.rfind('/');
+  if (slash != std::string::npos) run.run.source.resize(slash);
+  MergeTimes(ranks, run);
+  MergeSteps(ranks, run);
+  MergeFindings(ranks, slacks, comparison, run);
+  MergeLosses(ranks, run);
+  MergePlans(ranks, slacks, run);
+  for (const RankDigest& rank : ranks) {
+    for (const std::string& superseded : rank.report.superseded) {
+      if (std::ranges::count(run.superseded, superseded) == 0)
+        run.superseded.push_back(superseded);
+    }
+  }
+  return run;
+}
+
+}  // namespace stepscope

@@ -1,0 +1,76 @@
+#include "engine/plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+
+#include "engine/edit_settings.h"
+#include "engine/sizing.h"
+
+namespace stepscope {
+namespace {
+
+constexpr double kCloseToBest = 1.05;
+constexpr double kWorthAdding = 0.99;
+
+struct Stage {
+  const Found* found = nullptr;
+  Edit edit = {};  // all changes up to here
+  double step_ns = 0;
+};
+
+}  // namespace
+
+Plan MakePlan(const AnalysisContext& context, const std::vector<Found>& found) {
+  Plan plan;
+  const Replay& replay = context.replay;
+  if (!replay.check().valid) return plan;
+  std::vector<const Found*> open;
+  for (const Found& candidate : found) {
+    if (!candidate.edits.empty() &&
+        candidate.finding.gain_kind == GainKind::kPredicted &&
+        candidate.finding.severity != FindingSeverity::kNote) {
+      open.push_back(&candidate);
+    }
+  }
+
+  const double before = replay.StepNs({});
+  Edit edit;
+  double step = before;
+  std::vector<Stage> stages;
+  while (!open.empty()) {
+    Stage best;
+    best.step_ns = step * kWorthAdding;
+    for (const Found* candidate : open) {
+      for (const Edit& variant : candidate->edits) {
+        const Edit both = Combine(edit, variant);
+        const double ns = replay.StepNs(both);
+        if (ns < best.step_ns) best = {candidate, both, ns};
+      }
+    }
+    if (best.found == nullptr) break;
+    edit = best.edit;
+    step = best.step_ns;
+    stages.push_back(best);
+    std::erase(open, best.found);
+  }
+  if (stages.empty()) return plan;
+  size_t count = 1;
+  while (stages[count - 1].step_ns > kCloseToBest * step) ++count;
+
+  const Edit& all = stages[count - 1].edit;
+  for (size_t i = 0; i < count; ++i) {
+    plan.ids.push_back(stages[i].found->finding.id);
+  }
+  plan.changes = ChangesInWords(all, context.steps.windows.size());
+  plan.settings = SettingsOf(all, BatchSize(context.trace));
+  const Gain gain = PredictGain(context, all);
+  plan.step_before_ms = before * 1e-6;
+  plan.step_after_ms = plan.step_before_ms - gain.expected_ms;
+  plan.low_ms = std::max(0.0, plan.step_before_ms - gain.high_ms);
+  plan.high_ms = plan.step_before_ms - gain.low_ms;
+  return plan;
+}
+
+}  // namespace stepscope

@@ -1,0 +1,13 @@
+// The families of rules, made by the build from the files in rules/:
+// data_loading.cc defines kDataLoading.
+#pragma once
+
+#include <span>
+
+#include "context/rule.h"
+
+namespace stepscope {
+
+std::span<const std::span<const Rule>> RuleFamilies();
+
+}  // namespace stepscope

@@ -1,0 +1,104 @@
+#include <stepscope/what_if.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "context/analysis_context.h"
+#include "context/rule.h"
+#include "engine/edit_settings.h"
+#include "engine/report_of.h"
+#include "engine/sizing.h"
+
+namespace stepscope {
+namespace {
+
+// True if any replayed work is of that kind.
+template <typename Kind>
+bool Has(const CpuProgram& program, const Kind& kind) {
+  return std::ranges::any_of(program.steps, [&](const auto& step) {
+    return std::ranges::any_of(step, kind);
+  });
+}
+
+// True if replay of a CPU-only run follows all that `edit` sets. What it takes
+// away must be in the replayed steps: of what only plays in others (those that
+// validate, mostly) their replay would say that it brings nothing.
+bool Follows(const CpuProgram& program, const Edit& edit) {
+  const auto tagged = [&](WorkTag tag) {
+    return Has(program, [=](const Work& work) { return work.tag == tag; });
+  };
+  // Of batches that are made elsewhere only the waiting is known.
+  if (edit.workers == 0 && program.workers != 0) return false;
+  if (edit.workers > 0 && program.batch_cpu_ns <= 0) return false;
+  if (edit.drop_zero_grad && !tagged(WorkTag::kZeroGrad)) return false;
+  if (edit.drop_anomaly && !tagged(WorkTag::kAnomaly)) return false;
+  if (edit.drop_unused_graph && !tagged(WorkTag::kUnusedGraph)) return false;
+  return edit.fused_update < 0 || Has(program, [](const Work& work) {
+           return work.update == Update::kComputing;
+         });
+}
+
+// The same of a run with a GPU, of which a setting can change the workers.
+bool Follows(const DeviceProgram& program, const Edit& edit) {
+  return edit.workers < 0 ||
+         (edit.workers > 0 && program.loads_in_process && program.batch_ns > 0);
+}
+
+}  // namespace
+
+struct WhatIf::Recording {
+  explicit Recording(const Trace& trace) : context(trace) {
+    if (context.steps.empty()) {
+      why_not = "no steps were found";
+    } else if (!context.replay.check().valid) {
+      why_not = context.replay.check().why_not;
+    }
+    if (!why_not.empty()) return;
+    EditsById edits;
+    for (const Finding& finding : ReportOf(context, &edits).findings) {
+      const auto known = edits.find(finding.id);
+      if (known == edits.end() || known->second.empty()) continue;
+      if (finding.gain_kind == GainKind::kBound) continue;
+      advised.emplace(finding.id, std::move(known->second.front()));
+    }
+  }
+
+  bool Follows(const Edit& edit) const {
+    const DeviceProgram* device = context.replay.device();
+    return device != nullptr
+               ? stepscope::Follows(*device, edit)
+               : stepscope::Follows(context.replay.program(), edit);
+  }
+
+  const AnalysisContext context;
+  std::string why_not;
+  std::map<std::string, Edit> advised;  // by finding
+};
+
+WhatIf::WhatIf(const Trace& trace)
+    : recording_(std::make_unique<const Recording>(trace)) {}
+WhatIf::~WhatIf() = default;
+WhatIf::WhatIf(WhatIf&&) noexcept = default;
+WhatIf& WhatIf::operator=(WhatIf&&) noexcept = default;
+
+const std::string& WhatIf::why_not() const { return recording_->why_not; }
+
+std::optional<Gain> WhatIf::Predict(const Change& change) const {
+  if (!recording_->why_not.empty()) return std::nullopt;
+  Edit all;
+  for (const std::string& id : change.findings) {
+    const auto known = recording_->advised.find(id);
+    if (known == recording_->advised.end()) return std::nullopt;
+    all = Combine(all, known->second);
+  }
+  for (const Setting& setting : change.settings) {
+    const std::optional<Edit> edit = EditOf(recording_->context, setting);
+    if (!edit || !recording_->Follows(*edit)) return std::nullopt;
+    all = Combine(all, *edit);
+  }
+  if (all == Edit()) return Gain();
+  return PredictDifference(recording_->context, all);
+}
+
+}  // namespace stepscope

@@ -1,0 +1,131 @@
+#include "evidence/call_site.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+namespace stepscope {
+namespace {
+
+constexpr size_t kRangesShown = 2;
+constexpr size_t kOpsShown = 4;
+
+template <typename Rows, typename Keep>
+std::vector<std::vector<Nesting::Row>> ByThread(const Trace& trace,
+                                                const Rows& rows, Keep keep) {
+  std::vector<std::vector<Nesting::Row>> by_thread(trace.threads().size());
+  for (RowId row = 0; row < rows.size(); ++row) {
+    if (rows[row].thread < by_thread.size() && keep(rows[row])) {
+      by_thread[rows[row].thread].push_back(
+          {{rows[row].begin_ns, rows[row].end_ns}, row});
+    }
+  }
+  return by_thread;
+}
+
+bool NamesAPlace(const Range& range) {
+  return range.kind != RangeKind::kLoader;
+}
+
+// "iteration 17" and "ProfilerStep#17" are the same place in every step.
+std::string WithoutCounter(std::string_view name) {
+  size_t end = name.size();
+  while (end > 0 && name[end - 1] >= '0' && name[end - 1] <= '9') --end;
+  const bool counts =
+      end < name.size() && end > 0 &&
+      (name[end - 1] == ' ' || name[end - 1] == '#' || name[end - 1] == ':');
+  if (!counts) return std::string(name);
+  std::string_view text = name.substr(0, end - 1);
+  while (text.ends_with(' ')) text.remove_suffix(1);
+  return std::string(text);
+}
+
+// Frames of the framework and of the interpreter.
+bool IsFramework(std::string_view frame) {
+  return frame.starts_with("<") || frame.starts_with("nn.Module:") ||
+         frame.starts_with("torch/") ||
+         frame.find("site-packages/") != std::string_view::npos ||
+         frame.find("dist-packages/") != std::string_view::npos ||
+         frame.find("/torch/") != std::string_view::npos ||
+         frame.find("at::") != std::string_view::npos ||
+         frame.find("c10::") != std::string_view::npos;
+}
+
+}  // namespace
+
+Nesting::Nesting(std::vector<std::vector<Row>> by_thread)
+    : rows_(std::move(by_thread)), parents_(rows_.size()) {
+  for (size_t thread = 0; thread < rows_.size(); ++thread) {
+    uint32_t open = kNone;
+    for (uint32_t i = 0; i < rows_[thread].size(); ++i) {
+      while (open != kNone && rows_[thread][open].span.end_ns <=
+                                  rows_[thread][i].span.begin_ns) {
+        open = parents_[thread][open];
+      }
+      parents_[thread].push_back(open);
+      open = i;
+    }
+  }
+}
+
+std::vector<RowId> Nesting::At(RowId thread, int64_t time_ns) const {
+  std::vector<RowId> found;
+  if (thread >= rows_.size()) return found;
+  const std::vector<Row>& rows = rows_[thread];
+  const auto after = std::ranges::upper_bound(
+      rows, time_ns, {}, [](const Row& row) { return row.span.begin_ns; });
+  if (after == rows.begin()) return found;
+  auto i = static_cast<uint32_t>(after - rows.begin() - 1);
+  for (; i != kNone; i = parents_[thread][i]) {
+    if (rows[i].span.end_ns > time_ns) found.push_back(rows[i].row);
+  }
+  return found;
+}
+
+CallSites::CallSites(const Trace& trace)
+    : trace_(trace), ranges_(ByThread(trace, trace.ranges(), NamesAPlace)) {}
+
+std::string CallSites::Chain(RowId thread, int64_t time_ns, RowId op) const {
+  std::vector<std::string> parts;  // innermost first
+  for (size_t count = 0; op != kNone; op = trace_.ops()[op].parent) {
+    // Of a deep chain the innermost calls and the outermost one.
+    if (++count < kOpsShown || trace_.ops()[op].parent == kNone) {
+      parts.push_back(std::string(trace_.name(trace_.ops()[op].name)));
+    }
+  }
+  size_t ranges = 0;
+  for (RowId row : ranges_.At(thread, time_ns)) {
+    if (ranges++ == kRangesShown) break;
+    parts.push_back(WithoutCounter(trace_.name(trace_.ranges()[row].name)));
+  }
+  std::string text;
+  for (size_t i = parts.size(); i-- > 0;) {
+    text += parts[i] + (i > 0 ? " > " : "");
+  }
+  return text;
+}
+
+std::string CallSites::Source(RowId thread, int64_t time_ns, RowId op) const {
+  for (; op != kNone; op = trace_.ops()[op].parent) {
+    const RowId stack = trace_.ops()[op].stack;
+    if (stack == kNone) continue;
+    for (NameId frame : trace_.stacks()[stack].frames) {
+      if (!IsFramework(trace_.name(frame))) {
+        return std::string(trace_.name(frame));
+      }
+    }
+  }
+  if (trace_.python_frames().empty()) return "";
+  if (!frames_) {
+    frames_.emplace(ByThread(trace_, trace_.python_frames(),
+                             [](const PythonFrame&) { return true; }));
+  }
+  for (RowId row : frames_->At(thread, time_ns)) {
+    const std::string_view frame =
+        trace_.name(trace_.python_frames()[row].name);
+    if (!IsFramework(frame)) return std::string(frame);
+  }
+  return "";
+}
+
+}  // namespace stepscope

@@ -1,0 +1,55 @@
+#include "evidence/collective_evidence.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace {
+
+// "autograd::engine::... > c10d::allreduce_", as far as ops were recorded.
+std::string WhereIssued(const AnalysisContext& m, const Collective& one) {
+  std::string text;
+  int names = 0;
+  for (RowId row = one.op; row != kNone && names < 3;
+       row = m.trace.ops()[row].parent, ++names) {
+    const std::string name(m.trace.name(m.trace.ops()[row].name));
+    text = text.empty() ? name : name + " > " + text;
+  }
+  return text.empty() ? CollectiveName(one.kind) : text;
+}
+
+}  // namespace
+
+void Illustrate(const AnalysisContext& m,
+                const std::function<bool(const Collective&)>& wanted,
+                Finding& finding) {
+  std::vector<const Collective*> order;
+  for (const Collective& one : m.collectives) {
+    if (one.step != kNoStep && wanted(one)) order.push_back(&one);
+  }
+  const size_t count = std::min<size_t>(3, order.size());
+  std::ranges::partial_sort(
+      order, order.begin() + static_cast<std::ptrdiff_t>(count), {},
+      [](const Collective* one) { return -one->exposed_ns; });
+  for (size_t i = 0; i < count; ++i) {
+    const Collective& one = *order[i];
+    finding.examples.push_back(
+        {m.steps.windows[one.step].number, one.moved.begin_ns, one.moved.end_ns,
+         std::string(CollectiveName(one.kind)) +
+             (one.bytes >= 0 ? " of " + Bytes(one.bytes) : std::string()) +
+             ", " + Milliseconds(one.exposed_ns * 1e-6) + " exposed"});
+  }
+  if (!order.empty()) finding.where = WhereIssued(m, *order[0]);
+}
+
+Verdict AnswerWithoutCollectives(const AnalysisContext& m) {
+  if (m.trace.run().world_size > 1) {
+    return Skip("no collective was recorded");
+  }
+  return Clean();
+}
+
+}  // namespace stepscope

@@ -1,0 +1,102 @@
+#include "evidence/device_memory_use.h"
+
+#include <stepscope/op_cost.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "device/device_numbers.h"
+
+namespace stepscope {
+namespace {
+
+void FromSamples(const AnalysisContext& m, DeviceMemoryUse& use) {
+  double first_reserved = -1;
+  for (const DeviceSample& sample : m.trace.device_samples()) {
+    if (sample.device != m.ledger->device) continue;
+    if (sample.total_bytes > 0) {
+      use.total = static_cast<double>(sample.total_bytes);
+    }
+    use.retries += std::max<int64_t>(sample.alloc_retries, 0);
+    use.out_of_memory += std::max<int64_t>(sample.out_of_memory, 0);
+    use.stuck =
+        std::max(use.stuck, static_cast<double>(sample.inactive_split_bytes));
+    use.allocated =
+        std::max(use.allocated, static_cast<double>(sample.allocated_bytes));
+    if (sample.reserved_bytes < 0) continue;
+    const auto reserved = static_cast<double>(sample.reserved_bytes);
+    if (first_reserved < 0) first_reserved = reserved;
+    use.grew |= reserved > first_reserved;
+    use.reserved = std::max(use.reserved, reserved);
+  }
+}
+
+void FromEvents(const AnalysisContext& m, DeviceMemoryUse& use) {
+  int64_t now = -1, first_reserved = -1;
+  size_t step = 0;
+  const int32_t device = MemoryDevice(m.trace, m.ledger->device);
+  for (const Allocation& row : m.trace.allocations()) {
+    if (row.device_type == 0 || row.device != device) continue;
+    // What was in use when the step began.
+    while (step < m.steps.windows.size() &&
+           m.steps.windows[step].host.begin_ns <= row.time_ns) {
+      if (now >= 0 && (use.held < 0 || now < use.held)) {
+        use.held = static_cast<double>(now);
+      }
+      ++step;
+    }
+    if (row.total_allocated_bytes >= 0) {
+      now = row.total_allocated_bytes;
+      if (static_cast<double>(now) > use.allocated) {
+        use.allocated = static_cast<double>(now);
+        use.peak_op = row.op;
+      }
+    }
+    if (row.total_reserved_bytes > 0) {
+      if (first_reserved < 0) first_reserved = row.total_reserved_bytes;
+      use.grew |= row.total_reserved_bytes > first_reserved;
+      use.reserved =
+          std::max(use.reserved, static_cast<double>(row.total_reserved_bytes));
+    }
+  }
+}
+
+// The allocator empties its cache in one op only when a request failed: the
+// driver's release, then another allocation. A convolution that tries its
+// algorithms (cudnn.benchmark) empties it, too.
+void FromCalls(const AnalysisContext& m, DeviceMemoryUse& use) {
+  if (use.retries > 0 || m.steps.empty()) return;
+  const int64_t begin = m.steps.windows.front().host.begin_ns;
+  const int64_t end = m.steps.windows.back().host.end_ns;
+  RowId freed_in = kNone;
+  for (const RuntimeCall& call : m.trace.runtime_calls()) {
+    if (call.begin_ns < begin || call.begin_ns >= end || call.op == kNone) {
+      continue;
+    }
+    const std::string_view name = m.trace.name(call.name);
+    if (name == "cudaFree" || name == "hipFree") {
+      const NameId op = m.trace.ops()[call.op].name;
+      const bool tries =
+          ClassOfOp(m.trace.name(op)) == KernelClass::kConvolution;
+      freed_in = tries ? kNone : call.op;
+    } else if (name == "cudaMalloc" || name == "hipMalloc") {
+      use.retries += freed_in == call.op;
+      freed_in = kNone;
+    }
+  }
+}
+
+}  // namespace
+
+DeviceMemoryUse MeasureDeviceMemory(const AnalysisContext& m) {
+  DeviceMemoryUse use;
+  const int64_t bytes =
+      DescribedDevice(m.trace.run(), m.ledger->device).memory_bytes;
+  if (bytes > 0) use.total = static_cast<double>(bytes);
+  FromSamples(m, use);
+  FromEvents(m, use);
+  FromCalls(m, use);
+  return use;
+}
+
+}  // namespace stepscope

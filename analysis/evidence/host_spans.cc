@@ -1,0 +1,112 @@
+#include "evidence/host_spans.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_set>
+
+#include "device/gaps.h"
+
+namespace stepscope {
+namespace {
+
+bool InSteadyStep(const AnalysisContext& m, int64_t ns) {
+  const auto& windows = m.steps.windows;
+  const auto after = std::ranges::upper_bound(
+      windows, ns, {}, [](const StepWindow& w) { return w.host.begin_ns; });
+  if (after == windows.begin()) return false;
+  const StepWindow& window = *(after - 1);
+  return ns < window.host.end_ns && window.kind == StepKind::kSteady;
+}
+
+}  // namespace
+
+std::vector<HostSpan> SpansNamed(const AnalysisContext& m,
+                                 std::string_view part) {
+  const Trace& trace = m.trace;
+  std::unordered_set<NameId> names;
+  for (NameId name = 0; name < trace.name_count(); ++name) {
+    if (trace.name(name).find(part) != std::string_view::npos) {
+      names.insert(name);
+    }
+  }
+  std::vector<HostSpan> spans;
+  if (names.empty()) return spans;
+  const auto add = [&](const auto& row) {
+    if (names.contains(row.name) && row.thread != kNone &&
+        InSteadyStep(m, row.begin_ns)) {
+      spans.push_back({row.thread, {row.begin_ns, row.end_ns}});
+    }
+  };
+  for (const Op& op : trace.ops()) add(op);
+  for (const Range& range : trace.ranges()) add(range);
+  std::ranges::stable_sort(spans, {}, [](const HostSpan& one) {
+    return std::pair(one.span.begin_ns, -one.span.end_ns);
+  });
+  std::map<RowId, int64_t> ends;
+  std::erase_if(spans, [&](const HostSpan& one) {
+    int64_t& end = ends.try_emplace(one.thread, INT64_MIN).first->second;
+    if (one.span.begin_ns < end) return true;
+    end = one.span.end_ns;
+    return false;
+  });
+  return spans;
+}
+
+std::vector<ActivityRef> LaunchedIn(const AnalysisContext& m,
+                                    const std::vector<HostSpan>& spans) {
+  const Trace& trace = m.trace;
+  std::vector<ActivityRef> work;
+  if (spans.empty()) return work;
+  std::map<RowId, std::vector<Span>> by_thread;
+  for (const HostSpan& one : spans) by_thread[one.thread].push_back(one.span);
+  std::vector<bool> inside(trace.runtime_calls().size());
+  for (RowId row = 0; row < inside.size(); ++row) {
+    const RuntimeCall& call = trace.runtime_calls()[row];
+    const auto thread = by_thread.find(call.thread);
+    if (thread == by_thread.end()) continue;
+    const auto after = std::ranges::upper_bound(thread->second, call.begin_ns,
+                                                {}, &Span::begin_ns);
+    inside[row] =
+        after != thread->second.begin() && call.begin_ns < (after - 1)->end_ns;
+  }
+  const auto add = [&](const auto& rows, ActivityTable table) {
+    for (RowId row = 0; row < rows.size(); ++row) {
+      if (rows[row].call != kNone && inside[rows[row].call]) {
+        work.push_back({table, row});
+      }
+    }
+  };
+  add(trace.kernels(), ActivityTable::kKernel);
+  add(trace.copies(), ActivityTable::kCopy);
+  add(trace.memsets(), ActivityTable::kMemset);
+  return work;
+}
+
+double HostNsPerStep(const AnalysisContext& m,
+                     const std::vector<HostSpan>& spans) {
+  double sum = 0;
+  for (const HostSpan& one : spans) sum += one.span.length();
+  return sum / std::max<size_t>(m.steps.steady.size(), 1);
+}
+
+double DeviceNsPerStep(const AnalysisContext& m,
+                       const std::vector<ActivityRef>& work) {
+  double sum = 0;
+  for (const ActivityRef& ref : work) {
+    const DeviceWork& row = ActivityOf(m.trace, ref);
+    sum += row.end_ns - row.begin_ns;
+  }
+  return sum / std::max<size_t>(m.steps.steady.size(), 1);
+}
+
+Edit Without(const std::vector<HostSpan>& spans,
+             const std::vector<ActivityRef>& work) {
+  Edit edit;
+  for (const HostSpan& one : spans) {
+    edit.cuts.push_back({one.thread, one.span, 0});
+  }
+  for (const ActivityRef& ref : work) edit.scales.push_back({ref, 0});
+  return edit;
+}
+
+}  // namespace stepscope

@@ -1,0 +1,157 @@
+#include "evidence/kernel_evidence.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "context/noise.h"
+#include "context/rule.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace {
+
+constexpr double kShareToTrust = 0.01;
+constexpr double kHostBound = 0.15;  // of the step waits for the host
+
+double NominalFlops(const DevicePeaks& peaks, Precision precision) {
+  switch (precision) {
+    case Precision::kFp16:
+    case Precision::kBf16:
+      return peaks.fp16;
+    case Precision::kTf32:
+      return peaks.tf32;
+    case Precision::kFp32:
+      return peaks.fp32;
+    case Precision::kFp64:
+      return peaks.fp32 * peaks.fp64_share;
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+std::vector<Example> LongestKernels(const AnalysisContext& m,
+                                    const KernelFilter& wanted) {
+  struct Sum {
+    double ns = 0;
+    int64_t count = 0;
+    const KernelUse* longest = nullptr;
+  };
+  std::map<std::string, Sum> sums;
+  for (const KernelUse& use : m.kernels.uses) {
+    if (!wanted(use)) continue;
+    const std::string what =
+        use.op == kNone
+            ? std::string(m.trace.name(m.trace.kernels()[use.kernel].name))
+            : OpWithShapes(m.trace, use.op);
+    Sum& sum = sums[what];
+    sum.ns += use.ns;
+    ++sum.count;
+    if (sum.longest == nullptr || use.ns > sum.longest->ns) sum.longest = &use;
+  }
+  std::vector<std::pair<std::string, Sum>> order(sums.begin(), sums.end());
+  std::ranges::stable_sort(order, std::greater(),
+                           [](const auto& entry) { return entry.second.ns; });
+  std::vector<Example> examples;
+  for (const auto& [what, sum] : order) {
+    if (examples.size() == 3) break;
+    const Kernel& kernel = m.trace.kernels()[sum.longest->kernel];
+    std::string name(m.trace.name(kernel.name));
+    if (name.size() > 60) name = name.substr(0, 57) + "...";
+    examples.push_back({m.steps.windows[sum.longest->step].number,
+                        kernel.begin_ns, kernel.end_ns,
+                        what + ": " + Count(sum.count, "kernel") + ", " +
+                            Milliseconds(sum.ns * 1e-6 / m.kernels.steps) +
+                            " per step (" + name + ")"});
+  }
+  return examples;
+}
+
+Roofline::Roofline(const KernelUses& kernels) : kernels_(kernels) {
+  struct Sum {
+    double flops = 0, ns = 0;
+  };
+  // All kernels of one op together do its work; ops of equal work are alike.
+  std::map<RowId, std::pair<bool, Sum>> by_op;
+  for (const KernelUse& use : kernels.uses) {
+    const bool tf32 = use.precision == Precision::kTf32;
+    if (!use.multiplies || use.narrow || use.flops < 0 || use.op == kNone ||
+        use.tensor_cores != TensorCores::kYes ||
+        !(tf32 || Is16Bit(use.precision))) {
+      continue;
+    }
+    auto& [is_tf32, sum] = by_op[use.op];
+    is_tf32 = tf32;
+    sum.flops += use.flops;
+    sum.ns += use.ns;
+  }
+  std::map<std::pair<bool, double>, Sum> by_work;
+  for (const auto& [op, entry] : by_op) {
+    Sum& all = by_work[{entry.first, std::round(entry.second.flops)}];
+    all.flops += entry.second.flops;
+    all.ns += entry.second.ns;
+  }
+  for (const auto& [work, sum] : by_work) {
+    if (sum.ns < kShareToTrust * kernels.compute_ns * kernels.steps) continue;
+    double& best = work.first ? seen_tf32_ : seen_16_bit_;
+    best = std::max(best, sum.flops / sum.ns);
+  }
+}
+
+double Roofline::Flops(Precision precision) const {
+  if (Is16Bit(precision) && seen_16_bit_ > 0) return seen_16_bit_;
+  if (precision == Precision::kTf32 && seen_tf32_ > 0) return seen_tf32_;
+  return kernels_.peaks.exact
+             ? kGoodCompute * NominalFlops(kernels_.peaks, precision)
+             : 0;
+}
+
+double Roofline::Ns(Precision precision, double flops, double bytes) const {
+  const double rate = Flops(precision);
+  double ns = rate > 0 && flops > 0 ? flops / rate : 0;
+  if (bytes > 0 && kernels_.peaks.exact && kernels_.peaks.bytes_per_ns > 0) {
+    ns = std::max(ns, bytes / (kGoodBandwidth * kernels_.peaks.bytes_per_ns));
+  }
+  return ns;
+}
+
+std::string PeaksInWords(const DevicePeaks& peaks) {
+  if (!peaks.exact) return "";
+  return "peaks of " + peaks.device + ": " + Number(peaks.fp16 * 1e-3) +
+         " TFLOP/s in 16 bits, " + Number(peaks.fp32 * 1e-3) + " in float32, " +
+         Number(peaks.bytes_per_ns) + " GB/s";
+}
+
+std::string HostFirst(const AnalysisContext& m, const Finding& finding,
+                      double naive_ns) {
+  if (!m.replay.check().valid) return "";
+  const double gate = MinReportableGainMs(m);
+  const double won =
+      finding.gain_kind == GainKind::kPredicted ? finding.gain.expected_ms : 0;
+  if (won >= gate || naive_ns * 1e-6 < gate) return "";
+  const double waiting = m.MeanNs(Cause::kDispatch) +
+                         m.MeanNs(Cause::kHostCode) + m.MeanNs(Cause::kData);
+  return " " + Milliseconds(naive_ns * 1e-6) +
+         " less kernel time shortens this step by " + Milliseconds(won) +
+         (waiting > kHostBound * m.step_ns()
+              ? " only, because the GPU waits for the host: fix that first."
+              : " only: something else sets the pace.");
+}
+
+void DropLaunches(const AnalysisContext& m, const KernelFilter& wanted,
+                  Edit& edit) {
+  for (const KernelUse& use : m.kernels.uses) {
+    if (!wanted(use)) continue;
+    edit.scales.push_back(Scaled(use, 0));
+    const RowId row = m.trace.kernels()[use.kernel].call;
+    if (row == kNone) continue;
+    const RuntimeCall& call = m.trace.runtime_calls()[row];
+    edit.cuts.push_back({.thread = call.thread,
+                         .span = {call.begin_ns, call.end_ns},
+                         .keep_ns = 0});
+  }
+}
+
+}  // namespace stepscope

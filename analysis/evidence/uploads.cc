@@ -1,0 +1,163 @@
+#include "evidence/uploads.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "device/blocking.h"
+#include "device/gaps.h"
+
+namespace stepscope {
+namespace {
+
+constexpr int64_t kLargeBytes = 1 << 20;
+
+bool IsUpload(const Copy& copy) {
+  const bool from_host = copy.source == MemoryKind::kPageable ||
+                         copy.source == MemoryKind::kPinned ||
+                         copy.source == MemoryKind::kHost;
+  return from_host && copy.destination != MemoryKind::kPageable &&
+         copy.destination != MemoryKind::kPinned &&
+         copy.destination != MemoryKind::kHost;
+}
+
+bool Has(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+// What a x16 slot of the generation gives in practice (rules.md, B3).
+constexpr double kPcie3 = 12, kPcie4 = 24, kPcie5 = 50;
+constexpr std::pair<std::string_view, double> kBus[] = {
+    {"H100", kPcie5},  {"H200", kPcie5},   {"GH200", kPcie5},
+    {"H800", kPcie5},  {"H20", kPcie5},    {"B100", kPcie5},
+    {"B200", kPcie5},  {"B300", kPcie5},   {"MI300", kPcie5},
+    {"MI325", kPcie5}, {"MI35", kPcie5},   {"RTX 50", kPcie5},
+    {"A100", kPcie4},  {"A800", kPcie4},   {"A10", kPcie4},
+    {"A30", kPcie4},   {"A40", kPcie4},    {"L4", kPcie4},
+    {"RTX A", kPcie4}, {"RTX 30", kPcie4}, {"RTX 40", kPcie4},
+    {"MI100", kPcie4}, {"MI2", kPcie4},    {"V100", kPcie3},
+    {"P100", kPcie3},  {"T4", kPcie3},     {"RTX 20", kPcie3},
+    {"TITAN", kPcie3}, {"GTX", kPcie3},    {"MI50", kPcie3},
+    {"MI60", kPcie3}};
+
+}  // namespace
+
+std::vector<Upload> FindUploads(const AnalysisContext& m) {
+  const Trace& trace = m.trace;
+  std::vector<bool> steady(m.steps.windows.size());
+  for (size_t i : m.steps.steady) steady[i] = true;
+  std::vector<size_t> wait_of(trace.copies().size(), SIZE_MAX);
+  for (size_t i = 0; i < m.waits.all.size(); ++i) {
+    if (m.waits.all[i].copy != kNone) wait_of[m.waits.all[i].copy] = i;
+  }
+  std::set<std::pair<int32_t, int64_t>> compute;
+  for (const Kernel& kernel : trace.kernels()) {
+    compute.insert({kernel.device, kernel.stream});
+  }
+  const int32_t device = m.ledger ? m.ledger->device : 0;
+  const std::vector<Span> kernels = KernelSpans(trace, device, false);
+
+  std::vector<Upload> uploads;
+  for (RowId row = 0; row < trace.copies().size(); ++row) {
+    const Copy& copy = trace.copies()[row];
+    if (!IsUpload(copy) || copy.device != device) continue;
+    const int64_t asked = copy.call == kNone
+                              ? copy.begin_ns
+                              : trace.runtime_calls()[copy.call].begin_ns;
+    const auto after = std::ranges::upper_bound(
+        m.steps.windows, asked, {},
+        [](const StepWindow& step) { return step.host.begin_ns; });
+    if (after == m.steps.windows.begin()) continue;
+    const size_t step =
+        static_cast<size_t>(after - m.steps.windows.begin()) - 1;
+    if (asked >= m.steps.windows[step].host.end_ns) continue;
+    const Span span{copy.begin_ns, copy.end_ns};
+    uploads.push_back(
+        {.copy = row,
+         .wait = wait_of[row],
+         .step = step,
+         .steady = steady[step],
+         .on_compute_stream = compute.contains({copy.device, copy.stream}),
+         .exposed_ns = span.length() - LengthIn(kernels, span)});
+  }
+  return uploads;
+}
+
+UploadSums SumUploads(const AnalysisContext& m,
+                      const std::vector<Upload>& uploads,
+                      const UploadFilter& filter) {
+  UploadSums sums;
+  if (m.steps.steady.empty()) return sums;
+  const double share = 1.0 / static_cast<double>(m.steps.steady.size());
+  for (const Upload& upload : uploads) {
+    if (!upload.steady || !filter(upload)) continue;
+    const Copy& copy = m.trace.copies()[upload.copy];
+    sums.count += share;
+    sums.bytes += share * static_cast<double>(std::max<int64_t>(copy.bytes, 0));
+    sums.copy_ns += share * static_cast<double>(copy.end_ns - copy.begin_ns);
+    sums.exposed_ns += share * static_cast<double>(upload.exposed_ns);
+    if (upload.wait == SIZE_MAX) continue;
+    const HostWait& wait = m.waits.all[upload.wait];
+    sums.queued_ns += share * static_cast<double>(wait.queued_ns);
+    sums.held_ns +=
+        share * static_cast<double>(wait.blocked_ns - wait.queued_ns);
+  }
+  return sums;
+}
+
+double ShareOfStepsWith(const AnalysisContext& m,
+                        const std::vector<Upload>& uploads,
+                        const UploadFilter& filter, int64_t bytes) {
+  if (m.steps.steady.empty()) return 0;
+  std::vector<int64_t> by_step(m.steps.windows.size());
+  for (const Upload& upload : uploads) {
+    if (!filter(upload)) continue;
+    by_step[upload.step] +=
+        std::max<int64_t>(m.trace.copies()[upload.copy].bytes, 0);
+  }
+  double count = 0;
+  for (size_t i : m.steps.steady) count += by_step[i] >= bytes;
+  return count / static_cast<double>(m.steps.steady.size());
+}
+
+BusRate PinnedRate(const Trace& trace) {
+  double bytes = 0, ns = 0;
+  for (const Copy& copy : trace.copies()) {
+    if (!IsUpload(copy) || copy.source != MemoryKind::kPinned ||
+        copy.bytes < kLargeBytes) {
+      continue;
+    }
+    bytes += static_cast<double>(copy.bytes);
+    ns += static_cast<double>(copy.end_ns - copy.begin_ns);
+  }
+  if (ns > 0) return {bytes / ns, true};
+  return {DeviceBusRate(trace), false};
+}
+
+double DeviceBusRate(const Trace& trace) {
+  for (const Device& device : trace.run().devices) {
+    for (const auto& [name, rate] : kBus) {
+      if (Has(device.name, name)) return rate;
+    }
+  }
+  return 0;
+}
+
+std::vector<bool> OpsThatLaunch(const Trace& trace) {
+  std::vector<bool> launches(trace.ops().size());
+  const auto mark = [&](const auto& table) {
+    for (const auto& work : table) {
+      for (RowId op = work.op; op != kNone && !launches[op];
+           op = trace.ops()[op].parent) {
+        launches[op] = true;
+      }
+    }
+  };
+  mark(trace.kernels());
+  mark(trace.copies());
+  mark(trace.memsets());
+  return launches;
+}
+
+}  // namespace stepscope

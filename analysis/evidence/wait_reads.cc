@@ -1,0 +1,178 @@
+#include "evidence/wait_reads.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <string_view>
+
+namespace stepscope {
+namespace {
+
+// This many reads of one value in a row are a tensor being printed.
+constexpr int kPrintBurst = 20;
+constexpr int64_t kPrintPauseNs = 200'000;
+
+bool Has(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+bool IsAnyOf(std::string_view name,
+             std::initializer_list<std::string_view> names) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+std::string_view NameOf(const Trace& trace, RowId op) {
+  return op == kNone ? std::string_view() : trace.name(trace.ops()[op].name);
+}
+
+ReadKind KindOf(const AnalysisContext& m, const HostWait& wait) {
+  ReadKind kind =
+      wait.kind == WaitKind::kInOp ? ReadKind::kShape : ReadKind::kCopy;
+  for (RowId op = wait.op; op != kNone; op = m.trace.ops()[op].parent) {
+    const std::string_view name = NameOf(m.trace, op);
+    if (IsAnyOf(name, {"aten::is_nonzero", "aten::equal", "aten::allclose",
+                       "aten::__contains__"})) {
+      return ReadKind::kBranch;
+    }
+    if (IsAnyOf(name,
+                {"aten::nonzero", "aten::masked_select", "aten::unique",
+                 "aten::_unique2", "aten::unique_consecutive", "aten::index",
+                 "aten::index_put_", "aten::_index_put_impl_",
+                 "aten::repeat_interleave", "aten::bincount"})) {
+      return ReadKind::kShape;
+    }
+    if (IsAnyOf(name, {"aten::item", "aten::_local_scalar_dense"})) {
+      kind = ReadKind::kScalar;
+    }
+  }
+  return kind;
+}
+
+// Marks runs of many reads close together: a tensor is printed element-wise.
+void MarkPrinting(const std::vector<HostWait>& waits,
+                  std::vector<ReadKind>& kinds) {
+  for (size_t i = 0; i < waits.size();) {
+    size_t end = i + 1;
+    const auto reads = [&](size_t k) {
+      return kinds[k] == ReadKind::kScalar || kinds[k] == ReadKind::kBranch;
+    };
+    while (end < waits.size() && reads(i) && reads(end) &&
+           waits[end].span.begin_ns - waits[end - 1].span.end_ns <
+               kPrintPauseNs) {
+      ++end;
+    }
+    if (end - i >= kPrintBurst) {
+      std::fill(kinds.begin() + static_cast<std::ptrdiff_t>(i),
+                kinds.begin() + static_cast<std::ptrdiff_t>(end),
+                ReadKind::kPrint);
+    }
+    i = end;
+  }
+}
+
+// The waits that clipping gradients or scaling them causes: reads of a scalar
+// between the backward pass and the optimizer, after a norm or a check for
+// infinities of the gradients.
+class ClipWaits {
+ public:
+  enum class Cause : uint8_t { kNone, kClip, kScaler };
+
+  explicit ClipWaits(const AnalysisContext& m) : m_(m), norms_(0) {
+    for (RowId row = 0; row < m.trace.ops().size(); ++row) {
+      const Op& op = m.trace.ops()[row];
+      if (op.kind == OpKind::kBackward) {
+        const int64_t end = std::max(
+            op.end_ns, backward_.empty() ? op.end_ns : backward_.back().end_ns);
+        backward_.push_back({op.begin_ns, end});
+      }
+    }
+    for (const Range& range : m.trace.ranges()) {
+      if (range.kind == RangeKind::kOptimizer &&
+          Has(m.trace.name(range.name), ".step")) {
+        optimizers_.push_back(range.begin_ns);
+      }
+    }
+    std::ranges::sort(optimizers_);
+  }
+
+  // Norm ops before the wait are added to norms().
+  Cause Of(const HostWait& wait) {
+    if (wait.kind != WaitKind::kToHost || wait.op == kNone ||
+        !IsAnyOf(
+            NameOf(m_.trace, wait.op),
+            {"aten::_local_scalar_dense", "aten::item", "aten::is_nonzero"})) {
+      return Cause::kNone;
+    }
+    const auto after = std::ranges::upper_bound(backward_, wait.span.begin_ns,
+                                                {}, &Span::begin_ns);
+    if (after == backward_.begin()) return Cause::kNone;
+    const int64_t since = std::prev(after)->end_ns;
+    const auto step = std::ranges::upper_bound(optimizers_, since);
+    if (step != optimizers_.end() && *step < wait.span.begin_ns) {
+      return Cause::kNone;  // the optimizer has begun: somebody reads a metric
+    }
+    return CauseSince(wait, since);
+  }
+  int64_t norms() const { return norms_; }
+
+ private:
+  Cause CauseSince(const HostWait& wait, int64_t since) {
+    const auto rows = m_.tree.of_thread(wait.thread);
+    auto it = std::ranges::upper_bound(
+        rows, wait.span.begin_ns, {},
+        [&](RowId row) { return m_.trace.ops()[row].begin_ns; });
+    Cause cause = Cause::kNone;
+    int64_t norms = 0;
+    while (it != rows.begin()) {
+      const RowId row = *--it;
+      if (m_.trace.ops()[row].begin_ns < since) break;
+      const std::string_view name = NameOf(m_.trace, row);
+      if (name == "aten::_amp_foreach_non_finite_check_and_unscale_") {
+        return Cause::kScaler;
+      }
+      if (IsAnyOf(name, {"aten::_foreach_norm", "aten::linalg_vector_norm",
+                         "aten::norm"})) {
+        if (cause == Cause::kNone) cause = Cause::kClip;
+        ++norms;
+      } else if (cause == Cause::kNone && UpdatesParameters(name)) {
+        return Cause::kNone;
+      }
+    }
+    norms_ += norms;
+    return cause;
+  }
+
+  static bool UpdatesParameters(std::string_view name) {
+    return IsAnyOf(name, {"aten::addcdiv_", "aten::_foreach_addcdiv_",
+                          "aten::addcmul_", "aten::_foreach_addcmul_",
+                          "aten::lerp_", "aten::_foreach_lerp_", "aten::add_",
+                          "aten::_foreach_add_"}) ||
+           name.starts_with("aten::_fused_");
+  }
+
+  const AnalysisContext& m_;
+  std::vector<Span> backward_;  // in time order; ends never go back
+  std::vector<int64_t> optimizers_;
+  int64_t norms_;
+};
+
+}  // namespace
+
+std::vector<ReadKind> ReadKinds(const AnalysisContext& m) {
+  std::vector<ReadKind> kinds;
+  for (const HostWait& wait : m.waits.all) kinds.push_back(KindOf(m, wait));
+  MarkPrinting(m.waits.all, kinds);
+  return kinds;
+}
+
+Clipping FindClipping(const AnalysisContext& m) {
+  Clipping clipping;
+  ClipWaits finder(m);
+  for (const HostWait& wait : m.waits.all) {
+    const ClipWaits::Cause cause = finder.Of(wait);
+    clipping.is_clip.push_back(cause != ClipWaits::Cause::kNone);
+    clipping.scaler |= cause == ClipWaits::Cause::kScaler;
+  }
+  clipping.norms = finder.norms();
+  return clipping;
+}
+
+}  // namespace stepscope

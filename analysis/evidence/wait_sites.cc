@@ -1,0 +1,128 @@
+#include "evidence/wait_sites.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "context/noise.h"
+#include "engine/sizing.h"
+#include "evidence/call_site.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace {
+
+constexpr size_t kExamples = 3;
+constexpr size_t kSitesShown = 2;
+constexpr double kMostly = 0.5;
+
+std::string InWords(const WaitSite& site) {
+  std::string text = site.chain.empty() ? "code outside ops" : site.chain;
+  if (!site.source.empty()) text += " at " + site.source;
+  return text + " (" + Milliseconds(site.blocked_ns * 1e-6) + " blocked)";
+}
+
+// The share of the waiting in which the device runs collectives and nothing
+// else: it waits for other ranks.
+double CollectiveFrac(const AnalysisContext& m, const WaitFilter& filter) {
+  if (m.trace.communications().empty() && m.collectives.empty()) return 0;
+  const std::vector<Span> compute =
+      KernelSpans(m.trace, m.ledger->device, true);
+  const std::vector<Span> collectives =
+      Subtract(KernelSpans(m.trace, m.ledger->device, false), compute);
+  double waited = 0, behind = 0;
+  for (const HostWait& wait : m.waits.all) {
+    if (!wait.steady || !filter(wait)) continue;
+    waited += static_cast<double>(wait.blocked_ns);
+    behind += static_cast<double>(LengthIn(collectives, wait.span));
+  }
+  return waited > 0 ? behind / waited : 0;
+}
+
+}  // namespace
+
+std::vector<WaitSite> SitesOf(const AnalysisContext& m,
+                              const WaitFilter& filter) {
+  const CallSites places(m.trace);
+  std::map<std::string, WaitSite> by_chain;
+  const std::vector<HostWait>& waits = m.waits.all;
+  for (size_t i = 0; i < waits.size(); ++i) {
+    const HostWait& wait = waits[i];
+    if (!wait.steady || !filter(wait)) continue;
+    std::string chain = places.Chain(wait.thread, wait.span.begin_ns, wait.op);
+    if (chain.empty() && wait.sync_call != kNone) {
+      const RuntimeCall& call = m.trace.runtime_calls()[wait.sync_call];
+      chain = m.trace.name(call.name);
+    }
+    WaitSite& site = by_chain[chain];
+    site.blocked_ns += static_cast<double>(wait.blocked_ns);
+    site.waits.push_back(i);
+  }
+  std::vector<WaitSite> sites;
+  const auto steps = static_cast<double>(m.steps.steady.size());
+  for (auto& [chain, site] : by_chain) {
+    site.chain = chain;
+    site.blocked_ns /= steps;
+    site.per_step = static_cast<double>(site.waits.size()) / steps;
+    std::ranges::stable_sort(site.waits, std::greater(),
+                             [&](size_t i) { return waits[i].blocked_ns; });
+    sites.push_back(std::move(site));
+  }
+  std::ranges::stable_sort(sites, std::greater(), &WaitSite::blocked_ns);
+  for (size_t i = 0; i < std::min(kSitesShown, sites.size()); ++i) {
+    const HostWait& worst = waits[sites[i].waits.front()];
+    sites[i].source =
+        places.Source(worst.thread, worst.span.begin_ns, worst.op);
+  }
+  return sites;
+}
+
+Finding DescribeWaits(const AnalysisContext& m, const WaitFilter& filter,
+                      const Edit& edit, Finding finding) {
+  const std::vector<WaitSite> sites = SitesOf(m, filter);
+  for (size_t i = 0; i < std::min(kSitesShown, sites.size()); ++i) {
+    finding.where += (i > 0 ? "; " : "") + InWords(sites[i]);
+  }
+  std::vector<std::pair<int64_t, std::pair<size_t, size_t>>> longest;
+  for (size_t s = 0; s < sites.size(); ++s) {
+    for (size_t i = 0; i < std::min(kExamples, sites[s].waits.size()); ++i) {
+      const size_t wait = sites[s].waits[i];
+      longest.push_back({-m.waits.all[wait].blocked_ns, {s, wait}});
+    }
+  }
+  std::ranges::sort(longest);
+  for (size_t i = 0; i < std::min(kExamples, longest.size()); ++i) {
+    const auto& [site, row] = longest[i].second;
+    const HostWait& wait = m.waits.all[row];
+    finding.examples.push_back({m.steps.windows[wait.step].number,
+                                wait.span.begin_ns, wait.span.end_ns,
+                                sites[site].chain});
+  }
+  // Replay knows what the collective would still hold up; a bound does not.
+  if (!m.replay.check().valid) {
+    const double frac = CollectiveFrac(m, filter);
+    if (frac >= kMostly) {
+      finding.confidence = Confidence::kHint;
+      finding.collectives_frac = frac;
+      finding.evidence += " For " + Percent(frac) +
+                          " of that time the GPU runs collectives only: it may "
+                          "be other ranks that are late.";
+    }
+  }
+  const WaitSums sums = SumWaits(m.waits, m.steps, filter);
+  return Sized(m, std::move(finding), edit, sums.bound_ns);
+}
+
+std::string WhyNoGain(const AnalysisContext& m, const WaitSums& sums,
+                      const Finding& finding) {
+  double ms = finding.gain.expected_ms;
+  if (finding.gain_kind == GainKind::kBound) ms /= 2;
+  if (finding.gain_kind != GainKind::kNone && ms >= MinReportableGainMs(m))
+    return "";
+  if (sums.bubble_ns >= kMostly * sums.blocked_ns) {
+    return " That is too little of the step to matter.";
+  }
+  return " The GPU has work meanwhile, so there is little or nothing to win.";
+}
+
+}  // namespace stepscope

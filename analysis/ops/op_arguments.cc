@@ -1,0 +1,69 @@
+#include "ops/op_arguments.h"
+
+#include <stepscope/op_cost.h>
+
+#include <algorithm>
+
+namespace stepscope {
+namespace {
+
+TensorShape ShapeOf(const Trace& trace, const Argument& argument) {
+  if (ElementBytes(trace.name(argument.type)) <= 0) return {};
+  return {argument.dims, argument.type};
+}
+
+}  // namespace
+
+TensorShape TensorArgument(const Trace& trace, RowId op, size_t index) {
+  const RowId inputs = trace.ops()[op].inputs;
+  if (inputs == kNone) return {};
+  const std::vector<Argument>& arguments = trace.op_inputs()[inputs].arguments;
+  return index < arguments.size() ? ShapeOf(trace, arguments[index])
+                                  : TensorShape();
+}
+
+bool Takes(const Trace& trace, RowId op, const TensorShape& tensor) {
+  const RowId inputs = trace.ops()[op].inputs;
+  if (inputs == kNone) return false;
+  const auto same = [&](const Argument& argument) {
+    return argument.type == tensor.type && argument.dims == tensor.dims;
+  };
+  return std::ranges::any_of(
+      trace.op_inputs()[inputs].arguments, [&](const Argument& argument) {
+        return same(argument) || std::ranges::any_of(argument.elements, same);
+      });
+}
+
+bool HasChannelsLastWeights(const Trace& trace) {
+  int64_t known = 0, last = 0;
+  for (const Op& op : trace.ops()) {
+    if (op.inputs == kNone || trace.name(op.name) != "aten::conv2d") continue;
+    const std::vector<Argument>& list = trace.op_inputs()[op.inputs].arguments;
+    if (list.size() < 2 || list[1].strides.size() != 4) continue;
+    const Argument& weight = list[1];
+    // One channel, or 1 x 1, is both.
+    if (weight.dims.size() != 4 || weight.dims[1] <= 1 ||
+        weight.dims[2] * weight.dims[3] <= 1)
+      continue;
+    ++known;
+    last += weight.strides[1] == 1;
+  }
+  return 2 * last > known;
+}
+
+int64_t ElementsOf(const TensorShape& tensor) {
+  int64_t elements = tensor.known() ? 1 : 0;
+  for (int64_t size : tensor.dims) elements *= size;
+  return elements;
+}
+
+int64_t BytesOf(const Trace& trace, const TensorShape& tensor) {
+  return ElementsOf(tensor) * ElementBytes(trace.name(tensor.type));
+}
+
+TensorShape SourceOf(const Trace& trace, RowId op) {
+  const std::string_view name = trace.name(trace.ops()[op].name);
+  return TensorArgument(trace, op, name == "aten::copy_" ? 1 : 0);
+}
+
+}  // namespace stepscope

@@ -1,0 +1,204 @@
+#include "ops/op_traits.h"
+
+#include <algorithm>
+#include <array>
+
+namespace stepscope {
+namespace {
+
+constexpr auto kBookkeeping =
+    std::to_array<std::string_view>({"alias",        "as_strided",
+                                     "as_strided_",  "chunk",
+                                     "contiguous",   "detach",
+                                     "detach_",      "empty",
+                                     "empty_like",   "empty_strided",
+                                     "expand",       "expand_as",
+                                     "flatten",      "is_nonzero",
+                                     "item",         "lift_fresh",
+                                     "narrow",       "new_empty",
+                                     "numpy_T",      "ones_like",
+                                     "permute",      "requires_grad_",
+                                     "reshape",      "reshape_as",
+                                     "resize_",      "resize_as_",
+                                     "resolve_conj", "resolve_neg",
+                                     "result_type",  "select",
+                                     "set_",         "size",
+                                     "slice",        "split",
+                                     "squeeze",      "squeeze_",
+                                     "stride",       "t",
+                                     "to",           "transpose",
+                                     "unbind",       "unflatten",
+                                     "unsqueeze",    "unsqueeze_",
+                                     "view",         "view_as",
+                                     "zeros",        "zeros_like",
+                                     "new_zeros",    "_reshape_alias",
+                                     "_unsafe_view"});
+
+// Kernels that call small ops from inside their own body.
+constexpr auto kKernels = std::to_array<std::string_view>(
+    {"addmm",
+     "baddbmm",
+     "bmm",
+     "convolution_backward",
+     "mkldnn_convolution",
+     "mkldnn_convolution_backward",
+     "mm",
+     "mkldnn_linear",
+     "native_batch_norm",
+     "native_batch_norm_backward",
+     "native_layer_norm",
+     "native_layer_norm_backward",
+     "slow_conv2d_forward",
+     "slow_conv2d_backward",
+     "thnn_conv2d",
+     "_slow_conv2d_forward",
+     "_slow_conv2d_backward",
+     "_thnn_fused_lstm_cell",
+     "_scaled_dot_product_flash_attention_for_cpu",
+     "_scaled_dot_product_flash_attention_for_cpu_backward"});
+
+// Families of kernels that ATen and oneDNN run on the intra-op pool; a match is
+// the whole name, or the name without a trailing "_" or "_backward".
+constexpr auto kParallel = std::to_array<std::string_view>(
+    {"_adaptive_avg_pool2d",
+     "_embedding_bag",
+     "_foreach_add",
+     "_foreach_mul",
+     "_fused_adamw",
+     "_fused_sgd",
+     "_log_softmax",
+     "_softmax",
+     "abs",
+     "adaptive_avg_pool2d",
+     "add",
+     "addcdiv",
+     "addcmul",
+     "addmm",
+     "avg_pool2d",
+     "baddbmm",
+     "bmm",
+     "cat",
+     "clamp",
+     "clamp_min",
+     "clone",
+     "convolution",
+     "convolution_overrideable",
+     "copy",
+     "div",
+     "dot",
+     "elu",
+     "embedding",
+     "embedding_dense",
+     "exp",
+     "fill",
+     "gather",
+     "gelu",
+     "hardtanh",
+     "index_select",
+     "leaky_relu",
+     "log",
+     "max_pool2d_with_indices",
+     "mean",
+     "mkldnn_convolution",
+     "mkldnn_linear",
+     "mkldnn_reorder_conv2d_weight",
+     "mm",
+     "mul",
+     "native_batch_norm",
+     "native_group_norm",
+     "native_layer_norm",
+     "neg",
+     "pow",
+     "relu",
+     "rsqrt",
+     "rsub",
+     "scatter_add",
+     "sigmoid",
+     "silu",
+     "slow_conv2d_forward",
+     "_slow_conv2d_forward",
+     "_slow_conv2d",
+     "sqrt",
+     "sub",
+     "sum",
+     "tanh",
+     "thnn_conv2d",
+     "threshold",
+     "upsample_bilinear2d",
+     "upsample_nearest2d",
+     "where",
+     "zero",
+     "_scaled_dot_product_flash_attention_for_cpu"});
+
+constexpr auto kMatmul = std::to_array<std::string_view>(
+    {"addmm", "baddbmm", "bmm", "conv1d", "conv2d", "conv3d", "convolution",
+     "_convolution", "convolution_backward", "cudnn_convolution", "linear",
+     "matmul", "miopen_convolution", "mkldnn_convolution", "mm",
+     "scaled_dot_product_attention", "slow_conv2d_forward",
+     "_slow_conv2d_forward", "thnn_conv2d"});
+
+template <size_t kSize>
+bool IsIn(const std::array<std::string_view, kSize>& list,
+          std::string_view name) {
+  return std::ranges::find(list, name) != list.end();
+}
+
+bool IsParallel(std::string_view name) {
+  if (IsIn(kParallel, name)) return true;
+  if (name.ends_with("_backward_data")) name.remove_suffix(14);
+  if (name.ends_with("_backward")) name.remove_suffix(9);
+  if (name.ends_with("_")) name.remove_suffix(1);
+  return IsIn(kParallel, name);
+}
+
+}  // namespace
+
+OpTraits TraitsOf(std::string_view name) {
+  OpTraits traits;
+  traits.communication =
+      name.starts_with("c10d::") || name.starts_with("_c10d_functional::") ||
+      name.starts_with("nccl:") || name.starts_with("gloo:") ||
+      name == "record_param_comms";
+  // Inside its evaluate_function the node itself is "torch::autograd::...".
+  traits.accumulate_grad = name == "torch::autograd::AccumulateGrad";
+  if (name.starts_with("aten::")) name.remove_prefix(6);
+  traits.bookkeeping = IsIn(kBookkeeping, name);
+  traits.kernel = IsIn(kKernels, name);
+  traits.parallel = IsParallel(name);
+  traits.matmul = IsIn(kMatmul, name);
+  traits.zeroing = name == "zero_" || name == "_foreach_zero_";
+  traits.adding = name == "add_" || name == "add";
+  return traits;
+}
+
+OpTree::OpTree(const Trace& trace) : trace_(trace) {
+  traits_.resize(trace.name_count());
+  std::vector<bool> known(trace.name_count());
+  by_thread_.resize(trace.threads().size());
+  const std::span<const Op> ops = trace.ops();
+  in_backward_.resize(ops.size());
+  for (RowId row = 0; row < ops.size(); ++row) {
+    const RowId parent = ops[row].parent;
+    in_backward_[row] = ops[row].kind == OpKind::kBackward ||
+                        (parent != kNone && in_backward_[parent]);
+    if (!known[ops[row].name]) {
+      known[ops[row].name] = true;
+      traits_[ops[row].name] = TraitsOf(trace.name(ops[row].name));
+    }
+    if (ops[row].thread != kNone) by_thread_[ops[row].thread].push_back(row);
+  }
+  // Outer ops come first, so a reverse sweep meets children before parents.
+  std::vector<bool> work_below(ops.size());
+  computes_.resize(ops.size());
+  for (RowId row = static_cast<RowId>(ops.size()); row-- > 0;) {
+    const Op& op = ops[row];
+    const OpTraits& name = traits_[op.name];
+    computes_[row] =
+        op.kind == OpKind::kOperator && (!work_below[row] || name.kernel);
+    if (op.parent != kNone && (work_below[row] || !name.bookkeeping)) {
+      work_below[op.parent] = true;
+    }
+  }
+}
+
+}  // namespace stepscope

@@ -1,0 +1,321 @@
+#include "replay/cpu/graph.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <string_view>
+#include <utility>
+
+#include "replay/cpu/node_stacks.h"
+#include "replay/cpu/op_growth.h"
+#include "steps/step_facts.h"
+
+namespace stepscope {
+namespace {
+
+// An op shorter than this is not worth splitting over threads: ATen does not
+// for fewer than 32768 elements.
+constexpr int64_t kParallelNs = 20'000;
+// A longer pause between ops is the user's own code, not the framework's.
+constexpr int64_t kFrameworkGapNs = 50'000;
+// What making one autograd node costs.
+constexpr int64_t kNodeNs = 700;
+// An AccumulateGrad node that frees nothing large takes less by itself.
+constexpr double kNodeOwnNs = 5'000;
+// Having a page from the system costs this many times what giving it back does:
+// it is zeroed. 5 to 12 times were measured in a virtual machine.
+constexpr double kFaultsPerGivingBack = 4;
+// A file that says more than this is wrong.
+constexpr int kMostThreads = 1024;
+
+// `rows` and all below them.
+std::vector<bool> WithAllBelow(const Trace& trace,
+                               std::initializer_list<std::vector<RowId>> rows) {
+  std::vector<bool> tagged(trace.ops().size());
+  for (const std::vector<RowId>& list : rows) {
+    for (RowId row : list) tagged[row] = true;
+  }
+  for (RowId row = 0; row < tagged.size(); ++row) {
+    const RowId parent = trace.ops()[row].parent;
+    if (parent != kNone && tagged[parent]) tagged[row] = true;
+  }
+  return tagged;
+}
+
+void Append(std::vector<Work>& chain, const Work& work) {
+  if (work.ns <= 0) return;
+  if (!chain.empty() && chain.back().kind == work.kind &&
+      chain.back().tag == work.tag && chain.back().update == work.update &&
+      work.kind != WorkKind::kLoader) {
+    chain.back().ns += work.ns;
+    chain.back().grows_ns += work.grows_ns;
+    chain.back().ops += work.ops;
+  } else {
+    chain.push_back(work);
+  }
+}
+
+// Parameters are as many whatever the batch: their sums and updates.
+bool IsPerSample(const Trace& trace, const OpTree& tree,
+                 const Segment& segment) {
+  for (RowId op = segment.op; op != kNone; op = trace.ops()[op].parent) {
+    if (tree.traits(op).accumulate_grad) return false;
+  }
+  return true;
+}
+
+// Computing ops of the timelines.
+std::vector<RowId> ComputingOps(
+    const std::vector<std::vector<Segment>>& timelines) {
+  std::vector<RowId> ops;
+  for (const std::vector<Segment>& timeline : timelines) {
+    for (const Segment& segment : timeline) {
+      if (segment.cause == Cause::kCompute) ops.push_back(segment.op);
+    }
+  }
+  std::ranges::sort(ops);
+  ops.erase(std::unique(ops.begin(), ops.end()), ops.end());
+  return ops;
+}
+
+// Turns segments into works.
+class Classifier {
+ public:
+  Classifier(const Trace& trace, const OpTree& tree, const StepParts& parts,
+             const std::vector<std::vector<Segment>>& timelines,
+             const std::vector<Span>& unused, RowId thread)
+      : trace_(trace),
+        tree_(tree),
+        zeroes_(WithAllBelow(
+            trace, {parts.zero_grad.zeroing, parts.zero_grad.adding})),
+        checks_(WithAllBelow(trace, {FindNanChecks(trace)})),
+        adds_to_zeros_(!parts.zero_grad.adding.empty()),
+        optimizer_(parts.optimizer.spans),
+        openings_(OpeningLoads(trace, thread)),
+        saving_(SavingSpans(trace, thread)),
+        stacks_(trace, tree, unused),
+        growth_(trace, ComputingOps(timelines)) {}
+
+  // Of a computing segment, what keeping a node's stack trace takes.
+  double StackNs(const Segment& segment) const {
+    if (segment.cause != Cause::kCompute || segment.op == kNone ||
+        checks_[segment.op]) {
+      return 0;
+    }
+    return stacks_.PartOf(segment.op) * static_cast<double>(segment.length());
+  }
+  WorkTag StackTag(const Segment& segment) const {
+    return stacks_.InUnusedGraph(segment.op) ? WorkTag::kUnusedStack
+                                             : WorkTag::kAnomaly;
+  }
+
+  Work Classify(const Segment& segment) const {
+    Work work{.ns = static_cast<double>(segment.length())};
+    if (segment.cause == Cause::kData) {
+      if (std::ranges::binary_search(openings_, segment.range)) {
+        work.grows_ns = work.ns;  // and stays, whoever makes it
+      } else {
+        work.kind = WorkKind::kLoader;
+      }
+      return work;
+    }
+    if (segment.op != kNone && zeroes_[segment.op]) {
+      work.tag = WorkTag::kZeroGrad;
+    } else if (segment.op != kNone && checks_[segment.op]) {
+      work.tag = WorkTag::kAnomaly;
+    }
+    const bool updates =
+        work.tag == WorkTag::kNone && Covers(optimizer_, segment.begin_ns);
+    if (segment.cause == Cause::kCompute) {
+      if (updates) work.update = Update::kComputing;
+      AsComputing(segment, work);
+    } else if (work.tag == WorkTag::kNone &&
+               (segment.cause == Cause::kDispatch ||
+                (segment.cause == Cause::kHostCode &&
+                 segment.length() <= kFrameworkGapNs))) {
+      work.tag = WorkTag::kDispatch;
+      if (updates) work.update = Update::kAround;
+    } else if (work.tag == WorkTag::kNone) {
+      // The user's own code, and waits for ranks whose batches grow as well.
+      work.grows_ns = work.ns;
+    }
+    const auto saving = static_cast<double>(
+        LengthIn(saving_, {segment.begin_ns, segment.end_ns}));
+    work.grows_ns = std::min(work.grows_ns, work.ns - saving);
+    return work;
+  }
+
+  // What adding to a zeroed gradient costs in memory: the node gives the
+  // gradient that was added back to the system.
+  double GivenBackNs(const Segment& segment) const {
+    if (!adds_to_zeros_ || segment.op == kNone ||
+        segment.cause != Cause::kDispatch ||
+        !tree_.traits(segment.op).accumulate_grad) {
+      return 0;
+    }
+    return std::max(0.0, static_cast<double>(segment.length()) - kNodeOwnNs);
+  }
+
+ private:
+  void AsComputing(const Segment& segment, Work& work) const {
+    const Op& op = trace_.ops()[segment.op];
+    const double whole = static_cast<double>(op.end_ns - op.begin_ns);
+    if (whole >= kParallelNs && tree_.traits(segment.op).parallel) {
+      work.kind = WorkKind::kParallel;
+      work.ops = 1;
+    }
+    if (work.tag == WorkTag::kNone && work.update == Update::kNone &&
+        IsPerSample(trace_, tree_, segment)) {
+      const double fixed = kOpOwnNs + growth_.FixedNs(segment.op);
+      work.grows_ns = work.ns * std::max(0.0, 1 - fixed / whole);
+    }
+  }
+
+  const Trace& trace_;
+  const OpTree& tree_;
+  std::vector<bool> zeroes_, checks_;
+  bool adds_to_zeros_;
+  const std::vector<Span>& optimizer_;
+  std::vector<RowId> openings_;
+  std::vector<Span> saving_;
+  NodeStacks stacks_;
+  OpGrowth growth_;
+};
+
+// The pages that were given back had to be had first, by the last ops of
+// `chain`: takes up to `ns` out of these, at most half of each, and returns
+// what it took.
+double TakeBack(std::vector<Work>& chain, double ns) {
+  double taken = 0;
+  for (size_t i = chain.size(); i-- > 0 && taken < ns;) {
+    Work& work = chain[i];
+    if (work.kind == WorkKind::kLoader) break;
+    if (work.kind != WorkKind::kParallel || work.tag != WorkTag::kNone) {
+      continue;
+    }
+    const double part = std::min(ns - taken, work.ns / 2);
+    work.grows_ns = std::min(work.grows_ns, work.ns - part);
+    work.ns -= part;
+    taken += part;
+    if (work.ops > 0) break;  // the op's first part: what made the gradient
+  }
+  return taken;
+}
+
+double BatchCpuNs(const Trace& trace, const CpuProgram& program) {
+  double total = 0;
+  int64_t batches = 0;
+  if (program.workers == 0) {
+    for (const auto& step : program.steps) {
+      for (const Work& work : step) {
+        if (work.kind != WorkKind::kLoader) continue;
+        total += work.ns;
+        ++batches;
+      }
+    }
+  } else {
+    for (const HostUsage& usage : trace.host_usage()) {
+      if (usage.loader_cpu_ns < 0) continue;
+      total += usage.loader_cpu_ns;
+      ++batches;
+    }
+  }
+  return batches > 0 ? total / batches : 0;
+}
+
+}  // namespace
+
+int LoaderWorkers(const Trace& trace) {
+  const auto loaders = trace.loaders();
+  const auto known = std::ranges::find_if(loaders, [](const Loader& loader) {
+    return loader.workers >= 0 && loader.workers <= kMostThreads;
+  });
+  if (known != loaders.end()) return known->workers;
+  for (const HostUsage& usage : trace.host_usage()) {
+    if (usage.loader_workers > 0 && usage.loader_workers <= kMostThreads) {
+      return usage.loader_workers;
+    }
+  }
+  for (const Range& range : trace.ranges()) {
+    if (range.kind == RangeKind::kLoader &&
+        trace.name(range.name).find("SingleProcess") !=
+            std::string_view::npos) {
+      return 0;
+    }
+  }
+  return -1;
+}
+
+CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
+                          const Steps& steps,
+                          const std::vector<std::vector<Segment>>& timelines,
+                          const StepParts& parts) {
+  CpuProgram program;
+  program.cores = std::max(trace.run().usable_cores, 0);
+  if (program.cores > 0 && trace.run().local_ranks > 1) {
+    program.cores = std::max(1, program.cores / trace.run().local_ranks);
+  }
+  for (const Settings& row : trace.settings()) {
+    if (row.intra_op_threads <= kMostThreads) {
+      program.threads = std::max(program.threads, row.intra_op_threads);
+    }
+  }
+  program.workers = LoaderWorkers(trace);
+
+  std::vector<Span> unused_spans;
+  for (const UnusedGraph& graph : parts.unused_graphs)
+    unused_spans.push_back(graph.span);
+  unused_spans = Merge(std::move(unused_spans));
+  const Classifier classifier(trace, tree, parts, timelines, unused_spans,
+                              steps.thread);
+  for (const std::vector<Segment>& timeline : timelines) {
+    std::vector<Work> chain;
+    RowId range = kNone;
+    RowId parallel_op = kNone;
+    for (const Segment& segment : timeline) {
+      Work work = classifier.Classify(segment);
+      if (const double back = classifier.GivenBackNs(segment); back > 0) {
+        const double faults = TakeBack(chain, kFaultsPerGivingBack * back);
+        Append(chain, {.ns = back + faults, .tag = WorkTag::kZeroGrad});
+        work.ns -= back;
+      }
+      if (const double stack = classifier.StackNs(segment); stack > 0) {
+        Append(chain, {.ns = stack, .tag = classifier.StackTag(segment)});
+        work.ns -= stack;
+        work.grows_ns = std::min(work.grows_ns, work.ns);
+      }
+      if (work.kind == WorkKind::kParallel) {
+        // An op interrupted by its own small children is one op.
+        if (segment.op == parallel_op) work.ops = 0;
+        parallel_op = segment.op;
+      }
+      const bool in_unused = work.tag == WorkTag::kDispatch &&
+                             segment.op != kNone &&
+                             Covers(unused_spans, segment.begin_ns);
+      if (in_unused) {
+        const double node_ns = std::min<double>(work.ns, kNodeNs);
+        Append(chain, {.ns = node_ns, .tag = WorkTag::kUnusedGraph});
+        work.ns -= node_ns;
+      }
+      if (work.kind == WorkKind::kLoader) {
+        program.has_loader = true;
+        // One loader range is one batch, however many ops lie in it.
+        if (segment.range == range && !chain.empty() &&
+            chain.back().kind == WorkKind::kLoader) {
+          chain.back().ns += work.ns;
+          continue;
+        }
+        range = segment.range;
+      }
+      Append(chain, work);
+    }
+    program.steps.push_back(std::move(chain));
+  }
+  for (size_t i : steps.steady) {
+    program.measured_ns += steps.windows[i].tiled.length();
+  }
+  if (!steps.steady.empty()) program.measured_ns /= steps.steady.size();
+  program.batch_cpu_ns = BatchCpuNs(trace, program);
+  return program;
+}
+
+}  // namespace stepscope

@@ -1,0 +1,165 @@
+#include "replay/cpu/op_growth.h"
+
+#include <stepscope/op_cost.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "ops/op_arguments.h"
+
+namespace stepscope {
+namespace {
+
+// Ops that stream less may find it all in a cache.
+constexpr double kLargeBytes = 4e6;
+// The rate of which only a twentieth of the time is faster: one odd op is no
+// best.
+constexpr double kBest = 0.95;
+// What a core streams where nothing in the recording tells.
+constexpr double kUsualBytesPerNs = 10;
+// Weights go through memory that was allocated for this call: to turn them into
+// the layout of the kernel, and gradients back. The first touch of a page costs
+// more than the traffic.
+constexpr double kFreshMemory = 3;
+constexpr double kForwardPasses = 3;   // read, write turned, read
+constexpr double kBackwardPasses = 6;  // the same, and for the gradient
+constexpr double kProductPasses = 1;
+constexpr int kSoonFollowing = 8;
+
+double DurationNs(const Op& op) {
+  return static_cast<double>(op.end_ns - op.begin_ns);
+}
+
+// (time, rate) pairs: the rate that only a twentieth of the time
+// exceeds.
+double BestRate(std::vector<std::pair<double, double>> samples) {
+  std::ranges::sort(samples, {}, &std::pair<double, double>::second);
+  double whole = 0, passed = 0;
+  for (const auto& [ns, rate] : samples) whole += ns;
+  for (const auto& [ns, rate] : samples) {
+    passed += ns;
+    if (passed >= kBest * whole) return rate;
+  }
+  return 0;
+}
+
+// The call whose arguments tell of `op`: its own, or its caller's of the same
+// class where a backend's op recorded none.
+RowId TellingCall(const Trace& trace, RowId op) {
+  const KernelClass kind = ClassOfOp(trace.name(trace.ops()[op].name));
+  for (RowId row = op; row != kNone; row = trace.ops()[row].parent) {
+    if (ClassOfOp(trace.name(trace.ops()[row].name)) != kind) break;
+    if (trace.ops()[row].inputs != kNone) return row;
+  }
+  return kNone;
+}
+
+// A convolution's result where its strides were not recorded: what a soon
+// following op of the same thread takes, of as many samples and of the weights'
+// channels.
+double ResultElements(const Trace& trace, RowId call) {
+  const TensorShape input = TensorArgument(trace, call, 0);
+  const TensorShape weight = TensorArgument(trace, call, 1);
+  if (input.dims.size() < 3 || weight.dims.size() != input.dims.size()) {
+    return 0;
+  }
+  const Op& op = trace.ops()[call];
+  int looked_at = 0;
+  for (RowId row = call + 1;
+       row < trace.ops().size() && looked_at < kSoonFollowing; ++row) {
+    const Op& next = trace.ops()[row];
+    if (next.thread != op.thread || next.begin_ns < op.end_ns) continue;
+    ++looked_at;
+    const TensorShape taken = TensorArgument(trace, row, 0);
+    if (taken.dims.size() == input.dims.size() &&
+        taken.dims[0] == input.dims[0] && taken.dims[1] == weight.dims[0]) {
+      return static_cast<double>(ElementsOf(taken));
+    }
+  }
+  return 0;
+}
+
+// Arithmetic of `op`; 0 if unknown.
+double FlopsOf(const Trace& trace, RowId op, const OpCost& cost) {
+  if (cost.flops >= 0) return cost.flops;
+  const RowId call = TellingCall(trace, op);
+  if (cost.kind != KernelClass::kConvolution || call == kNone) return 0;
+  double per_output = 2;
+  const TensorShape weight = TensorArgument(trace, call, 1);
+  for (size_t i = 1; i < weight.dims.size(); ++i) {
+    per_output *= static_cast<double>(weight.dims[i]);
+  }
+  return ResultElements(trace, call) * per_output;
+}
+
+// Bytes of weights that `op` moves, every pass counted.
+double WeightTraffic(const Trace& trace, RowId op, const OpCost& cost) {
+  const RowId call = TellingCall(trace, op);
+  if (call == kNone) return 0;
+  const auto bytes = [&](size_t i) {
+    return static_cast<double>(BytesOf(trace, TensorArgument(trace, call, i)));
+  };
+  if (cost.kind == KernelClass::kConvolution) {
+    const bool backward = trace.name(trace.ops()[call].name).find("backward") !=
+                          std::string_view::npos;
+    return backward ? kBackwardPasses * bytes(2) : kForwardPasses * bytes(1);
+  }
+  // Of a product the largest matrix, unless it is one of a batch of them.
+  if (cost.matmul.m <= 0 || cost.matmul.batch != 1) return 0;
+  const auto size = [](int64_t rows, int64_t columns) {
+    return static_cast<double>(rows) * static_cast<double>(columns);
+  };
+  const MatmulShape& is = cost.matmul;
+  const double all = size(is.m, is.k) + size(is.k, is.n) + size(is.m, is.n);
+  const double largest =
+      std::max({size(is.m, is.k), size(is.k, is.n), size(is.m, is.n)});
+  return kProductPasses * cost.bytes * largest / std::max(all, 1.0);
+}
+
+bool HasWeights(KernelClass kind) {
+  return kind == KernelClass::kConvolution || kind == KernelClass::kMatmul;
+}
+
+}  // namespace
+
+OpGrowth::OpGrowth(const Trace& trace, const std::vector<RowId>& ops)
+    : trace_(trace) {
+  using Samples = std::vector<std::pair<double, double>>;
+  std::map<NameId, Samples> arithmetic;
+  Samples streaming;
+  for (RowId row : ops) {
+    const Op& op = trace.ops()[row];
+    const double ns = DurationNs(op);
+    if (ns <= 0) continue;
+    const KernelClass kind = ClassOfOp(trace.name(op.name));
+    if (!HasWeights(kind) && kind != KernelClass::kElementwise) continue;
+    const OpCost cost = CostOf(trace, row);
+    const double flops = FlopsOf(trace, row, cost);
+    if (HasWeights(kind) && flops > 0) {
+      arithmetic[op.name].push_back({ns, flops / ns});
+    } else if (kind == KernelClass::kElementwise && cost.bytes > kLargeBytes) {
+      streaming.push_back({ns, cost.bytes / ns});
+    }
+  }
+  for (auto& [name, samples] : arithmetic) {
+    flops_per_ns_[name] = BestRate(std::move(samples));
+  }
+  bytes_per_ns_ =
+      streaming.empty() ? kUsualBytesPerNs : BestRate(std::move(streaming));
+}
+
+double OpGrowth::FixedNs(RowId row) const {
+  const Op& op = trace_.ops()[row];
+  const auto best = flops_per_ns_.find(op.name);
+  if (best == flops_per_ns_.end() || best->second <= 0) return 0;
+  const OpCost cost = CostOf(trace_, row);
+  const double flops = FlopsOf(trace_, row, cost);
+  if (flops <= 0) return 0;
+  const double beyond = DurationNs(op) - flops / best->second;
+  const double moving =
+      WeightTraffic(trace_, row, cost) * kFreshMemory / bytes_per_ns_;
+  return std::max(0.0, std::min(beyond, moving));
+}
+
+}  // namespace stepscope

@@ -1,0 +1,298 @@
+#include "replay/critical_path.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+namespace stepscope {
+namespace {
+
+constexpr size_t kMostParts = 50;
+// How finely a step's path is drawn.
+constexpr size_t kSlicesPerStep = 500;
+constexpr int64_t kQueuedGapNs = 10'000;
+
+bool Has(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+const DeviceWork& Row(const Trace& trace, ActivityRef ref) {
+  switch (ref.table) {
+    case ActivityTable::kCopy:
+      return trace.copies()[ref.row];
+    case ActivityTable::kMemset:
+      return trace.memsets()[ref.row];
+    default:
+      return trace.kernels()[ref.row];
+  }
+}
+
+// What a runtime call costs the host by itself.
+Cause CauseOf(const Trace& trace, const HostNode& node) {
+  const std::string_view name =
+      trace.name(trace.runtime_calls()[node.call].name);
+  if (node.wait != NodeWait::kNothing) {
+    return Has(name, "Synchronize") ? Cause::kSync : Cause::kBlockingCopy;
+  }
+  return Has(name, "Malloc") || Has(name, "Free") || Has(name, "HostAlloc") ||
+                 Has(name, "HostRegister")
+             ? Cause::kAllocator
+             : Cause::kDispatch;
+}
+
+// Goes back from the end of the last step; pieces come out last first.
+class Walk {
+ public:
+  Walk(const Trace& trace, const DeviceProgram& program)
+      : trace_(trace),
+        program_(program),
+        before_(program.works.size(), kNoActivity) {
+    std::vector<uint32_t> last(program.streams, kNoActivity);
+    for (uint32_t i = 0; i < program.works.size(); ++i) {
+      uint32_t& previous = last[program.works[i].stream];
+      before_[i] = previous;
+      previous = i;
+    }
+  }
+
+  std::vector<PathPiece> Back();
+
+ private:
+  void Start();
+  void PassWork();
+  void PassHost();
+  void Add(int64_t begin_ns, PathPiece piece);
+
+  const Trace& trace_;
+  const DeviceProgram& program_;
+  std::vector<uint32_t> before_;  // the work before each on its stream
+  std::vector<PathPiece> pieces_;
+  int64_t now_ns_ = 0;
+  uint32_t work_ =
+      kNoActivity;  // the path is at this work; kNoActivity: at host_
+  uint32_t host_ = 0;
+  bool launching_ = false;  // at host_ because of a launch in its call
+  bool at_begin_ = false;
+};
+
+// The piece from `begin_ns` to where the path is now.
+void Walk::Add(int64_t begin_ns, PathPiece piece) {
+  begin_ns = std::max(begin_ns, program_.windows.front().begin_ns);
+  if (begin_ns >= now_ns_) return;
+  piece.span = {begin_ns, now_ns_};
+  pieces_.push_back(piece);
+  now_ns_ = begin_ns;
+}
+
+void Walk::Start() {
+  now_ns_ = program_.windows.back().end_ns;
+  for (uint32_t i = 0; i < program_.works.size(); ++i) {
+    if (program_.works[i].step >= 0 &&
+        program_.works[i].span.end_ns == now_ns_) {
+      work_ = i;
+    }
+  }
+  host_ = program_.hosts.size() - 1;
+  Add(std::max(program_.hosts[host_].call_end_ns,
+               work_ == kNoActivity ? INT64_MIN : now_ns_),
+      {});
+}
+
+// What let the work begin: its launch, its stream, or another stream.
+void Walk::PassWork() {
+  const DeviceNode& work = program_.works[work_];
+  const DeviceWork& row = Row(trace_, work.ref);
+  const Cause cause = work.collective ? Cause::kCommunication
+                      : work.ref.table == ActivityTable::kKernel
+                          ? Cause::kCompute
+                          : Cause::kCopy;
+  Add(work.span.begin_ns, {.cause = cause, .op = row.op, .work = work.ref});
+  const int64_t launched = program_.hosts[work.host].gap.end_ns +
+                           static_cast<int64_t>(work.offset_ns);
+  uint32_t binding = before_[work_];
+  for (uint32_t i = 0; i < work.wait_count; ++i) {
+    const uint32_t other = program_.waits[work.first_wait + i];
+    if (binding == kNoActivity || program_.works[other].span.end_ns >
+                                      program_.works[binding].span.end_ns) {
+      binding = other;
+    }
+  }
+  if (binding != kNoActivity &&
+      program_.works[binding].span.end_ns > launched) {
+    const int64_t end = program_.works[binding].span.end_ns;
+    Add(end, {.cause = now_ns_ - end > kQueuedGapNs ? Cause::kDependency
+                                                    : Cause::kKernelLatency,
+              .op = row.op});
+    work_ = binding;
+    return;
+  }
+  Add(launched, {.cause = Cause::kKernelLatency, .op = row.op});
+  host_ = work.host;
+  work_ = kNoActivity;
+  launching_ = true;
+}
+
+void Walk::PassHost() {
+  const HostNode& node = program_.hosts[host_];
+  if (node.call != kNone && now_ns_ > node.gap.end_ns) {
+    PathPiece piece{.cause = CauseOf(trace_, node),
+                    .op = trace_.runtime_calls()[node.call].op,
+                    .call = node.call};
+    // The call that launched a work did not wait for it before it did.
+    const int64_t waited =
+        node.wait == NodeWait::kNothing || launching_
+            ? INT64_MIN
+            : std::min(program_.works[node.target].span.end_ns, now_ns_);
+    if (waited > node.gap.end_ns) {
+      Add(waited, piece);
+      work_ = node.target;
+      return;
+    }
+    Add(node.gap.end_ns, piece);
+  }
+  launching_ = false;
+  Add(node.gap.begin_ns, {.cause = Cause::kHostCode});
+  at_begin_ = host_ == 0;
+  if (!at_begin_) --host_;
+}
+
+std::vector<PathPiece> Walk::Back() {
+  Start();
+  const int64_t begin = program_.windows.front().begin_ns;
+  while (now_ns_ > begin && !at_begin_) {
+    work_ == kNoActivity ? PassHost() : PassWork();
+  }
+  Add(begin, {});
+  std::ranges::reverse(pieces_);
+  return std::move(pieces_);
+}
+
+// Host code on the path, told apart by what the thread did.
+std::vector<PathPiece> Refine(std::vector<PathPiece> path,
+                              const std::vector<Segment>& host) {
+  std::vector<PathPiece> refined;
+  refined.reserve(path.size() + host.size());
+  size_t next = 0;
+  for (PathPiece piece : path) {
+    if (piece.cause != Cause::kHostCode) {
+      refined.push_back(piece);
+      continue;
+    }
+    while (next < host.size() && host[next].end_ns <= piece.span.begin_ns) {
+      ++next;
+    }
+    const int64_t end = piece.span.end_ns;
+    for (size_t i = next; i < host.size() && host[i].begin_ns < end; ++i) {
+      PathPiece part;
+      part.span = {std::max(host[i].begin_ns, piece.span.begin_ns),
+                   std::min(host[i].end_ns, end)};
+      part.op = host[i].op;
+      // An op of a run with a GPU is busy launching.
+      part.cause =
+          host[i].cause == Cause::kCompute ? Cause::kDispatch : host[i].cause;
+      if (part.span.length() > 0) refined.push_back(part);
+      piece.span.begin_ns = std::max(piece.span.begin_ns, part.span.end_ns);
+    }
+    if (piece.span.length() > 0) refined.push_back(piece);
+  }
+  return refined;
+}
+
+NameId NameOf(const Trace& trace, const PathPiece& piece) {
+  if (piece.op != kNone) return trace.ops()[piece.op].name;
+  if (piece.call != kNone) return trace.runtime_calls()[piece.call].name;
+  if (piece.work.row == kNone) return 0;
+  switch (piece.work.table) {
+    case ActivityTable::kKernel:
+      return trace.kernels()[piece.work.row].name;
+    case ActivityTable::kCopy:
+      return trace.copies()[piece.work.row].name;
+    default:
+      return trace.memsets()[piece.work.row].name;
+  }
+}
+
+}  // namespace
+
+std::vector<PathPiece> FindCriticalPath(const Trace& trace,
+                                        const DeviceProgram& program) {
+  if (program.hosts.empty() || program.windows.empty()) return {};
+  return Refine(Walk(trace, program).Back(), program.host);
+}
+
+std::vector<PathPart> SumPath(const Trace& trace, const Steps& steps,
+                              const std::vector<PathPiece>& path) {
+  std::unordered_map<uint64_t, int64_t> sums;  // by cause and name
+  size_t next = 0;
+  for (size_t step : steps.steady) {
+    const Span& tiled = steps.windows[step].tiled;
+    while (next < path.size() && path[next].span.end_ns <= tiled.begin_ns) {
+      ++next;
+    }
+    for (size_t i = next;
+         i < path.size() && path[i].span.begin_ns < tiled.end_ns; ++i) {
+      const uint64_t what =
+          static_cast<uint64_t>(path[i].cause) << 32 | NameOf(trace, path[i]);
+      sums[what] += std::min(path[i].span.end_ns, tiled.end_ns) -
+                    std::max(path[i].span.begin_ns, tiled.begin_ns);
+    }
+  }
+  std::vector<PathPart> parts;
+  for (const auto& [what, ns] : sums) {
+    parts.push_back({.category = CauseKey(static_cast<Cause>(what >> 32)),
+                     .name = std::string(trace.name(static_cast<NameId>(what))),
+                     .ms_per_step = ns * 1e-6 / steps.steady.size()});
+  }
+  std::ranges::sort(parts, [](const PathPart& a, const PathPart& b) {
+    return std::tie(b.ms_per_step, a.category, a.name) <
+           std::tie(a.ms_per_step, b.category, b.name);
+  });
+  if (parts.size() > kMostParts) parts.resize(kMostParts);
+  return parts;
+}
+
+std::vector<PathSlice> DrawPath(const Trace& trace, const Steps& steps,
+                                const std::vector<PathPiece>& path) {
+  std::vector<PathSlice> slices;
+  if (steps.empty() || path.empty()) return slices;
+  const Span whole{path.front().span.begin_ns, path.back().span.end_ns};
+  const int64_t width = std::max<int64_t>(
+      1, whole.length() / (kSlicesPerStep * steps.windows.size()));
+  size_t next = 0;
+  for (int64_t begin = whole.begin_ns; begin < whole.end_ns; begin += width) {
+    const int64_t end = std::min(begin + width, whole.end_ns);
+    // What takes most of this stretch stands for it.
+    std::array<int64_t, kCauses> ns{};
+    std::array<const PathPiece*, kCauses> longest{};
+    while (path[next].span.end_ns <= begin) ++next;
+    for (size_t i = next; i < path.size() && path[i].span.begin_ns < end; ++i) {
+      const size_t cause = static_cast<size_t>(path[i].cause);
+      ns[cause] += std::min(path[i].span.end_ns, end) -
+                   std::max(path[i].span.begin_ns, begin);
+      if (longest[cause] == nullptr ||
+          path[i].span.length() > longest[cause]->span.length()) {
+        longest[cause] = &path[i];
+      }
+    }
+    const size_t most = std::ranges::max_element(ns) - ns.begin();
+    if (longest[most] == nullptr) continue;  // between steps that are left out
+    const char* category = CauseKey(static_cast<Cause>(most));
+    if (!slices.empty() && slices.back().category == category &&
+        slices.back().end_ns == begin) {
+      slices.back().end_ns = end;
+    } else {
+      slices.push_back(
+          {.category = category,
+           .name = std::string(trace.name(NameOf(trace, *longest[most]))),
+           .begin_ns = begin,
+           .end_ns = end});
+    }
+  }
+  return slices;
+}
+
+}  // namespace stepscope

@@ -1,0 +1,68 @@
+#include "replay/gpu/device_replay.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "replay/gpu/device_run.h"
+
+namespace stepscope {
+namespace {
+
+constexpr double kNoEditLimit = 0.03;
+constexpr double kHostOnlyLimit = 0.05;
+constexpr size_t kFewestSteps = 2;
+constexpr double kUnmatchedLimit = 0.05;
+
+std::string Percents(double frac) {
+  return std::to_string(std::lround(100 * std::abs(frac))) + " %";
+}
+
+}  // namespace
+
+DeviceReplay::DeviceReplay(DeviceProgram program)
+    : program_(std::move(program)), unedited_(Unedited(program_)) {
+  Check();
+}
+
+void DeviceReplay::Check() {
+  if (program_.hosts.empty() || program_.measured_ns <= 0) {
+    check_.why_not = "no launches were recorded inside the steps";
+    return;
+  }
+  unchanged_ns_ = Simulate(program_, unedited_).mean_ns;
+  check_.no_edit_error =
+      (unchanged_ns_ - program_.measured_ns) / program_.measured_ns;
+  const double limit = Simulate(program_, HostOnly(unedited_)).mean_ns;
+  if (program_.host_only_ns > 0) {
+    check_.limit_error =
+        (limit - program_.host_only_ns) / program_.host_only_ns;
+  }
+  if (program_.steady.size() < kFewestSteps) {
+    check_.why_not = "only one step was recorded, which shows no repeat";
+  } else if (program_.unmatched_frac > kUnmatchedLimit) {
+    check_.why_not = "the launch of " + Percents(program_.unmatched_frac) +
+                     " of the GPU's work was not recorded";
+  } else if (std::abs(check_.no_edit_error) > kNoEditLimit) {
+    check_.why_not =
+        "replaying the recorded steps unchanged missed their measured time "
+        "by " +
+        Percents(check_.no_edit_error);
+  } else if (std::abs(check_.limit_error) > kHostOnlyLimit) {
+    check_.why_not =
+        "replaying the steps without the GPU's time missed the host's own "
+        "time by " +
+        Percents(check_.limit_error);
+  }
+  check_.valid = check_.why_not.empty();
+}
+
+double DeviceReplay::StepNs(const Edit& edit) const {
+  if (unchanged_ns_ > 0 && edit == Edit()) return unchanged_ns_;
+  Apply(edit, program_, unedited_, scratch_);
+  const DeviceRun run = Simulate(program_, scratch_);
+  return std::max(run.mean_ns, BatchPeriodNs(edit, program_)) / edit.batch;
+}
+
+}  // namespace stepscope

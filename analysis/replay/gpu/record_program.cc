@@ -1,0 +1,342 @@
+#include "replay/gpu/record_program.h"
+
+#include <stepscope/kernel_class.h>
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "device/device_ledger.h"
+#include "replay/gpu/device_gaps.h"
+#include "replay/gpu/device_waits.h"
+#include "timeline/timeline.h"
+
+namespace stepscope {
+namespace {
+
+// A launch, or any other call, at its place in the order of the recording.
+struct Placed {
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+  RowId call = kNone;
+  bool ours = false;  // made by a thread of the chain
+};
+
+struct Loose {  // device rows of all tables, by launch
+  ActivityRef ref;
+  const DeviceWork* work = nullptr;
+};
+
+class Builder {
+ public:
+  Builder(const Trace& trace, const ReplayWindow& window,
+          DeviceProgram& program)
+      : trace_(trace),
+        steps_(window.steps),
+        from_ns_(window.begin_ns),
+        program_(program) {}
+
+  void Build() {
+    CollectWorks();
+    ChooseThreads();
+    MakeHosts(Calls());
+    CutAtMarks();
+    PlaceWorks();
+  }
+
+ private:
+  void CollectWorks();
+  void ChooseThreads();
+  std::vector<Placed> Calls() const;
+  // When it began, if that is not known.
+  int64_t LaunchedNs(const DeviceWork& work) const {
+    return work.call == kNone ? work.begin_ns
+                              : trace_.runtime_calls()[work.call].begin_ns;
+  }
+  std::vector<Claim> LoaderClaims() const;
+  void MakeHosts(const std::vector<Placed>& calls);
+  void CutAtMarks();
+  void PlaceWorks();
+
+  const Trace& trace_;
+  const Steps& steps_;
+  int64_t from_ns_;  // what was launched before is left out
+  DeviceProgram& program_;
+  std::vector<Loose> loose_;
+  Span window_;
+};
+
+void Builder::CollectWorks() {
+  const auto add = [&](auto rows, ActivityTable table) {
+    for (RowId row = 0; row < rows.size(); ++row) {
+      loose_.push_back({{table, row}, &rows[row]});
+    }
+  };
+  loose_.reserve(trace_.kernels().size() + trace_.copies().size() +
+                 trace_.memsets().size());
+  add(trace_.kernels(), ActivityTable::kKernel);
+  add(trace_.copies(), ActivityTable::kCopy);
+  add(trace_.memsets(), ActivityTable::kMemset);
+  // From the first launch on: its work may still run when the steps begin.
+  window_ = {steps_.windows.front().host.begin_ns,
+             steps_.windows.back().host.end_ns};
+  // Of what was launched earlier, that which still runs.
+  for (const Loose& loose : loose_) {
+    if (loose.work->end_ns > window_.begin_ns) {
+      from_ns_ = std::min(from_ns_, LaunchedNs(*loose.work));
+    }
+  }
+  std::erase_if(loose_, [&](const Loose& loose) {
+    return LaunchedNs(*loose.work) < from_ns_ ||
+           LaunchedNs(*loose.work) >= window_.end_ns;
+  });
+  for (const Loose& loose : loose_) {
+    if (loose.work->call == kNone) continue;
+    window_.begin_ns = std::min(window_.begin_ns, LaunchedNs(*loose.work));
+  }
+}
+
+// The training thread and the autograd threads; without a training thread the
+// one that launches most.
+void Builder::ChooseThreads() {
+  RowId training = steps_.thread;
+  if (training == kNone) {
+    std::vector<int64_t> launches(trace_.threads().size());
+    for (const Loose& loose : loose_) {
+      if (loose.work->call == kNone) continue;
+      const RowId thread = trace_.runtime_calls()[loose.work->call].thread;
+      if (thread != kNone) ++launches[thread];
+    }
+    const auto most = std::ranges::max_element(launches);
+    if (most != launches.end()) {
+      training = static_cast<RowId>(most - launches.begin());
+    }
+  }
+  if (training == kNone) return;
+  program_.threads = AutogradThreads(trace_, training);
+  program_.threads.push_back(training);
+}
+
+std::vector<Placed> Builder::Calls() const {
+  std::vector<bool> ours(trace_.threads().size());
+  for (RowId thread : program_.threads) ours[thread] = true;
+  const std::span<const RuntimeCall> rows = trace_.runtime_calls();
+  std::vector<bool> launches(rows.size());
+  for (const Loose& loose : loose_) {
+    if (loose.work->call != kNone) launches[loose.work->call] = true;
+  }
+  std::vector<Placed> calls;
+  for (RowId row = 0; row < rows.size(); ++row) {
+    const RuntimeCall& call = rows[row];
+    const bool mine = call.thread != kNone && ours[call.thread];
+    if (!mine && !launches[row]) continue;
+    if (call.begin_ns >= window_.end_ns) break;
+    if (call.begin_ns < window_.begin_ns) continue;
+    calls.push_back(
+        {call.begin_ns, std::max(call.end_ns, call.begin_ns), row, mine});
+  }
+  return calls;
+}
+
+// One node per call of the chain. A call inside another one, and a launch of a
+// foreign thread during a call, belong to that call's node.
+void Builder::MakeHosts(const std::vector<Placed>& calls) {
+  program_.node_of_call.assign(trace_.runtime_calls().size(), kNoActivity);
+  std::vector<HostNode>& hosts = program_.hosts;
+  hosts.reserve(calls.size() + 4 * steps_.windows.size());
+  int64_t now = window_.begin_ns;
+  for (const Placed& call : calls) {
+    const bool inside = call.begin_ns < now;
+    if (inside && (!call.ours || call.end_ns <= now) && !hosts.empty()) {
+      program_.node_of_call[call.call] = hosts.size() - 1;
+      continue;
+    }
+    HostNode node;
+    node.gap = {now, std::max(call.begin_ns, now)};
+    node.call_end_ns = call.ours ? call.end_ns : node.gap.end_ns;
+    node.call = call.call;
+    node.launches = call.ours;
+    node.own_ns = node.call_end_ns - node.gap.end_ns;
+    now = node.call_end_ns;
+    program_.node_of_call[call.call] = hosts.size();
+    hosts.push_back(node);
+  }
+  // What follows the last call, were it nothing: steps end there.
+  now = std::max(now, window_.end_ns);
+  hosts.push_back(
+      {.gap = {hosts.empty() ? window_.begin_ns : hosts.back().call_end_ns,
+               now},
+       .call_end_ns = now});
+}
+
+// Loader ranges of the training thread, without overlap.
+std::vector<Claim> Builder::LoaderClaims() const {
+  std::vector<Claim> claims;
+  const bool any_loader = std::ranges::any_of(
+      trace_.ranges(),
+      [](const Range& range) { return range.kind == RangeKind::kLoader; });
+  const std::vector<RowId> openings = OpeningLoads(trace_, steps_.thread);
+  for (RowId row = 0; row < trace_.ranges().size(); ++row) {
+    const Range& range = trace_.ranges()[row];
+    if (range.thread != steps_.thread || range.thread == kNone) continue;
+    if (std::ranges::binary_search(openings, row)) continue;
+    const bool loads = range.kind == RangeKind::kLoader ||
+                       (!any_loader && range.kind == RangeKind::kPhase &&
+                        trace_.name(range.name) == "data");
+    if (loads) claims.push_back({{range.begin_ns, range.end_ns}, row});
+  }
+  return Disjoint(std::move(claims));
+}
+
+// Cuts gaps where a loader range begins or ends and where a step ends, so that
+// each gap is of one kind. node_of_call moves along.
+void Builder::CutAtMarks() {
+  const std::vector<Claim> claims = LoaderClaims();
+  std::vector<std::pair<int64_t, int32_t>> marks;  // time, step that ends
+  for (const Claim& claim : claims) {
+    marks.push_back({claim.span.begin_ns, -1});
+    marks.push_back({claim.span.end_ns, -1});
+  }
+  const int64_t first_ns = steps_.windows.front().host.begin_ns;
+  marks.push_back({first_ns, -1});
+  for (size_t i = 0; i < steps_.windows.size(); ++i) {
+    marks.push_back({steps_.windows[i].host.end_ns, static_cast<int32_t>(i)});
+  }
+  std::ranges::sort(marks);
+  std::vector<HostNode> cut;
+  cut.reserve(program_.hosts.size() + marks.size());
+  std::vector<uint32_t> moved(program_.hosts.size());
+  size_t mark = 0, claim = 0;
+  const auto push = [&](HostNode node) {
+    while (claim < claims.size() &&
+           claims[claim].span.end_ns <= node.gap.begin_ns) {
+      ++claim;
+    }
+    if (claim < claims.size() &&
+        claims[claim].span.begin_ns <= node.gap.begin_ns &&
+        node.gap.length() > 0) {
+      node.loader = claims[claim].range;
+    }
+    if (node.gap.end_ns <= first_ns) program_.first_host = cut.size() + 1;
+    cut.push_back(node);
+  };
+  for (size_t i = 0; i < program_.hosts.size(); ++i) {
+    HostNode rest = program_.hosts[i];
+    while (mark < marks.size() && marks[mark].first <= rest.gap.end_ns) {
+      const auto [time_ns, step] = marks[mark++];
+      HostNode part;
+      part.gap = {rest.gap.begin_ns, std::max(time_ns, rest.gap.begin_ns)};
+      part.call_end_ns = part.gap.end_ns;
+      part.step_end = step;
+      rest.gap.begin_ns = part.gap.end_ns;
+      if (part.gap.length() > 0 || step >= 0) push(part);
+    }
+    moved[i] = cut.size();
+    push(rest);
+  }
+  for (uint32_t& node : program_.node_of_call) {
+    if (node != kNoActivity) node = moved[node];
+  }
+  program_.hosts = std::move(cut);
+  program_.loader_ns.assign(trace_.ranges().size(), 0);
+  for (const HostNode& node : program_.hosts) {
+    if (node.loader != kNone) {
+      program_.loader_ns[node.loader] += node.gap.length();
+    }
+  }
+}
+
+void Builder::PlaceWorks() {
+  std::vector<HostNode>& hosts = program_.hosts;
+  int64_t unmatched = 0, counted = 0;
+  std::vector<std::pair<uint32_t, Loose>> placed;
+  placed.reserve(loose_.size());
+  for (const Loose& loose : loose_) {
+    const DeviceWork& work = *loose.work;
+    uint32_t node = kNoActivity;
+    if (work.call != kNone) {
+      node = program_.node_of_call[work.call];
+      if (node == kNoActivity) continue;  // launched outside the window
+    } else {
+      if (work.end_ns <= window_.begin_ns || work.begin_ns >= window_.end_ns) {
+        continue;
+      }
+      ++unmatched;
+      const auto after = std::ranges::upper_bound(
+          hosts, work.begin_ns, {},
+          [](const HostNode& host) { return host.gap.begin_ns; });
+      node = after == hosts.begin() ? 0 : after - hosts.begin() - 1;
+    }
+    ++counted;
+    placed.push_back({node, loose});
+  }
+  std::ranges::stable_sort(placed, [](const auto& a, const auto& b) {
+    return a.first != b.first
+               ? a.first < b.first
+               : a.second.work->begin_ns < b.second.work->begin_ns;
+  });
+  if (counted > 0) {
+    program_.unmatched_frac = static_cast<double>(unmatched) / counted;
+  }
+  program_.work_of[0].assign(trace_.kernels().size(), kNoActivity);
+  program_.work_of[1].assign(trace_.copies().size(), kNoActivity);
+  program_.work_of[2].assign(trace_.memsets().size(), kNoActivity);
+  std::map<std::pair<int32_t, int64_t>, uint32_t> streams;
+  std::vector<int8_t> collective(trace_.name_count(), -1);
+  for (const auto& [host, loose] : placed) {
+    const DeviceWork& work = *loose.work;
+    DeviceNode node;
+    node.ref = loose.ref;
+    node.span = {work.begin_ns, std::max(work.end_ns, work.begin_ns)};
+    node.host = host;
+    node.stream =
+        streams.emplace(std::pair{work.device, work.stream}, streams.size())
+            .first->second;
+    if (loose.ref.table == ActivityTable::kKernel) {
+      int8_t& known = collective[trace_.kernels()[loose.ref.row].name];
+      if (known < 0) {
+        known = IsCollectiveKernel(
+            trace_.name(trace_.kernels()[loose.ref.row].name));
+      }
+      node.collective = known;
+    } else if (loose.ref.table == ActivityTable::kCopy) {
+      const Copy& copy = trace_.copies()[loose.ref.row];
+      node.to_or_from_host = copy.source != MemoryKind::kDevice ||
+                             copy.destination != MemoryKind::kDevice;
+    }
+    node.offset_ns =
+        std::max<int64_t>(0, LaunchedNs(work) - hosts[host].gap.end_ns);
+    if (hosts[host].work_count++ == 0) {
+      hosts[host].first_work = program_.works.size();
+    }
+    program_.work_of[static_cast<size_t>(loose.ref.table)][loose.ref.row] =
+        program_.works.size();
+    program_.works.push_back(node);
+  }
+  program_.streams = streams.size();
+}
+
+}  // namespace
+
+DeviceProgram MakeDeviceProgram(const Trace& trace, const OpTree& tree,
+                                const ReplayWindow& window,
+                                const StepParts& parts) {
+  const Steps& steps = window.steps;
+  DeviceProgram program;
+  program.cores = std::max(trace.run().usable_cores, 0);
+  if (program.cores > 0 && trace.run().local_ranks > 1) {
+    program.cores = std::max(1, program.cores / trace.run().local_ranks);
+  }
+  Builder(trace, window, program).Build();
+  MeasureGaps(trace, tree, steps, parts, program);
+  FindCallWaits(trace, program);
+  program.first_begin_ns = steps.windows[0].tiled.begin_ns;
+  program.first_lag_ns = static_cast<double>(program.first_begin_ns -
+                                             steps.windows[0].host.begin_ns);
+  FindStreamWaits(trace, program);
+  MeasureSteps(trace, steps, program);
+  return program;
+}
+
+}  // namespace stepscope

@@ -1,0 +1,286 @@
+#include "replay/replay.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+namespace stepscope {
+namespace {
+
+constexpr double kHandOverNs = 50'000;      // taking a finished batch
+constexpr double kForkNs = 5'000;           // waking the pool for one op
+constexpr double kPoolSpinsNs = 2'000'000;  // a pool waits busily this long
+constexpr double kWorthSplittingNs = 20'000;
+constexpr double kUsualDispatchNs = 20'000;  // framework code between kernels
+constexpr int kBatchesAhead = 2;             // per worker
+constexpr double kErrorLimit = 0.03;
+constexpr double kForever = 1e300;
+// Of calibrating: near enough; the part of a batch's counted CPU time that may
+// belong to others; and how often it is gone over.
+constexpr double kClose = 0.001;
+constexpr double kLeastOfBatch = 0.7;
+constexpr int kRounds = 3;
+
+// Time of an op on one thread / on `threads`. `efficiency` is that of a
+// doubling; the first one loses a third as much, as two threads hardly share
+// anything yet.
+double Speedup(int threads, double efficiency) {
+  if (threads <= 1) return 1;
+  const double first = 1 - (1 - efficiency) / 3;
+  return threads * first * std::pow(efficiency, std::log2(threads) - 1);
+}
+
+bool IsDropped(WorkTag tag, const Edit& edit) {
+  return (edit.drop_zero_grad && tag == WorkTag::kZeroGrad) ||
+         (edit.drop_unused_graph && tag == WorkTag::kUnusedGraph) ||
+         (edit.drop_anomaly && tag == WorkTag::kAnomaly) ||
+         ((edit.drop_anomaly || edit.drop_unused_graph) &&
+          tag == WorkTag::kUnusedStack);
+}
+
+// How fast the training thread and each worker go while both are running.
+struct Pace {
+  double training = 1;
+  double worker = 1;
+};
+Pace PaceOn(int cores, int training_threads, double busy_workers) {
+  const double running = training_threads + busy_workers;
+  if (cores <= 0 || running <= cores) return {};
+  if (training_threads > 1) {
+    const double share = 1 / std::ceil(running / cores - 1e-9);
+    return {share, share};
+  }
+  return {cores / running, cores / running};
+}
+
+// The workers' side of the queue. A batch takes CPU time and time spent
+// waiting for storage; the mix is even over its making.
+class Workers {
+ public:
+  Workers(int count, double cpu_ns, double io_ns)
+      : remaining_(count), batch_ns_(cpu_ns + io_ns) {
+    if (batch_ns_ > 0) cpu_frac_ = cpu_ns / batch_ns_;
+    Refill();
+  }
+
+  int busy() const {
+    return static_cast<int>(
+        std::ranges::count_if(remaining_, [](double ns) { return ns > 0; }));
+  }
+  // Cores they keep busy.
+  double load() const { return busy() * cpu_frac_; }
+  // Time until the next batch is finished at `pace`.
+  double Next(double pace) const {
+    double least = kForever;
+    for (double ns : remaining_) {
+      if (ns > 0) least = std::min(least, ns / pace);
+    }
+    return least;
+  }
+  void Advance(double ns, double pace) {
+    for (double& left : remaining_) {
+      if (left <= 0) continue;
+      left -= ns * pace;
+      if (left < 1e-6) {
+        left = 0;
+        ++ready_;
+      }
+    }
+    Refill();
+  }
+  bool Take() {
+    if (ready_ == 0) return false;
+    --ready_;
+    Refill();
+    return true;
+  }
+
+ private:
+  void Refill() {
+    const int limit = kBatchesAhead * static_cast<int>(remaining_.size());
+    for (double& left : remaining_) {
+      if (left <= 0 && ready_ + busy() < limit) left = batch_ns_;
+    }
+  }
+
+  std::vector<double> remaining_;  // per worker; 0: idle
+  double batch_ns_;
+  double cpu_frac_ = 1;
+  int ready_ = 0;
+};
+
+}  // namespace
+
+Replay::Replay(CpuProgram program) : program_(std::move(program)) {
+  if (program_.steps.empty() || program_.measured_ns <= 0) {
+    check_.why_not = "no steps were found";
+    return;
+  }
+  Calibrate();
+  check_.no_edit_error =
+      (Simulate({}) - program_.measured_ns) / program_.measured_ns;
+  check_.valid = std::abs(check_.no_edit_error) <= kErrorLimit;
+  if (!check_.valid) {
+    check_.why_not =
+        "replaying the recorded steps unchanged missed their measured time "
+        "by " +
+        std::to_string(std::lround(100 * std::abs(check_.no_edit_error))) +
+        " %";
+  }
+}
+
+Replay::Replay(DeviceProgram program) : device_(std::move(program)) {
+  check_ = device_->check();
+}
+
+double Replay::StepNs(const Edit& edit) const {
+  return device_ ? device_->StepNs(edit) : Simulate(edit);
+}
+
+// Work recorded beside busy workers was slowed by them: finds the factor under
+// which the unchanged replay computes as long as the recording did. What the
+// waits for batches are then off by is the batches' own: their CPU time was
+// counted while some were half made, and what came later than that waited for
+// storage.
+void Replay::Calibrate() {
+  const auto bisect = [&](double& unknown, double low, double high,
+                          const auto& is_low) {
+    for (int i = 0; i < 24; ++i) {
+      unknown = (low + high) / 2;
+      (is_low() ? low : high) = unknown;
+    }
+  };
+  const double measured = program_.measured_ns;
+  const bool queue = program_.workers > 0 && program_.batch_cpu_ns > 0;
+  double loading = 0;
+  for (const auto& step : program_.steps) {
+    for (const Work& work : step) {
+      if (work.kind == WorkKind::kLoader) loading += work.ns;
+    }
+  }
+  const double working =
+      queue ? measured - loading / static_cast<double>(program_.steps.size())
+            : measured;
+  const auto works = [&] {
+    const Times times = Run({});
+    return queue ? times.step_ns - times.loading_ns : times.step_ns;
+  };
+  const double counted = program_.batch_cpu_ns;
+  // Batches decide how long workers run beside the ops, and these how fast
+  // batches come.
+  for (int round = 0; round < kRounds; ++round) {
+    recorded_slowdown_ = 1;
+    if (works() > working * (1 + kClose)) {
+      bisect(recorded_slowdown_, 1, 4, [&] { return works() > working; });
+    }
+    if (!queue || std::abs(Simulate({}) / measured - 1) < kClose) return;
+    program_.batch_cpu_ns = counted;
+    batch_io_ns_ = 0;
+    const double unchanged = Simulate({});
+    const auto short_of = [&] { return Simulate({}) < measured; };
+    if (unchanged < measured) {
+      bisect(batch_io_ns_, 0, 2 * program_.workers * measured, short_of);
+    } else {
+      bisect(program_.batch_cpu_ns, kLeastOfBatch * counted, counted, short_of);
+    }
+  }
+}
+
+double Replay::Simulate(const Edit& edit) const { return Run(edit).step_ns; }
+
+Replay::Times Replay::Run(const Edit& edit) const {
+  // torch uses all cores unless it is told otherwise.
+  const int threads_then =
+      program_.threads > 0 ? program_.threads : std::max(program_.cores, 1);
+  const int threads = edit.threads > 0 ? edit.threads : threads_then;
+  const int workers_then = std::max(program_.workers, 0);
+  const int worker_count = edit.workers >= 0 ? edit.workers : workers_then;
+  // A queue is simulated when workers feed it and the CPU time of a batch is
+  // known; else waits stay as they were recorded.
+  const bool queue = worker_count > 0 && program_.batch_cpu_ns > 0;
+  Workers workers(queue ? worker_count : 0,
+                  program_.batch_cpu_ns * edit.worker_cost * edit.batch,
+                  batch_io_ns_ * edit.batch);
+  const double faster = Speedup(threads, edit.efficiency) /
+                        Speedup(threads_then, edit.efficiency);
+
+  double now = 0, loading = 0;
+  // Runs `ns` of training work on `width` threads beside the workers.
+  const auto run = [&](double ns, int width) {
+    while (ns > 1e-6) {
+      const Pace pace = PaceOn(program_.cores, width, workers.load());
+      const double step =
+          std::min(ns / pace.training, workers.Next(pace.worker));
+      now += step;
+      ns -= step * pace.training;
+      workers.Advance(step, pace.worker);
+    }
+  };
+  const auto load = [&](double recorded_ns) {
+    const double before = now;
+    if (!queue) {
+      run(recorded_ns, 1);
+      loading += now - before;
+      return;
+    }
+    while (!workers.Take()) {
+      const Pace pace = PaceOn(program_.cores, 0, workers.load());
+      const double step = workers.Next(pace.worker);
+      now += step;
+      workers.Advance(step, pace.worker);
+    }
+    run(std::min(recorded_ns, kHandOverNs), 1);
+    loading += now - before;
+  };
+  double dispatch_ns = edit.dispatch_ns >= 0 ? edit.dispatch_ns : kForever;
+  if (edit.drop_anomaly) dispatch_ns = std::min(dispatch_ns, kUsualDispatchNs);
+  const auto do_work = [&](const Work& work) {
+    if (IsDropped(work.tag, edit)) return;
+    double ns = work.ns / recorded_slowdown_;
+    if (edit.batch != 1) {
+      ns += (edit.batch - 1) * work.grows_ns / recorded_slowdown_;
+    }
+    if (edit.fused_update >= 0) {
+      if (work.update == Update::kAround) return;
+      if (work.update == Update::kComputing) ns *= edit.fused_update;
+    }
+    switch (work.kind) {
+      case WorkKind::kLoader:
+        load(work.ns * edit.batch);
+        return;
+      case WorkKind::kParallel:
+        if (threads != threads_then &&
+            (ns * Speedup(threads_then, edit.efficiency) >
+             kWorthSplittingNs * work.ops)) {
+          ns /= faster;
+          if (threads_then == 1) ns += kForkNs * work.ops;
+        }
+        run(ns, threads);
+        return;
+      case WorkKind::kSerial:
+        if (work.tag == WorkTag::kDispatch) ns = std::min(ns, dispatch_ns);
+        run(ns, ns < kPoolSpinsNs ? threads : 1);
+        return;
+    }
+  };
+  const auto run_steps = [&] {
+    for (const auto& step : program_.steps) {
+      for (const Work& work : step) do_work(work);
+    }
+  };
+
+  // Until the queue has settled, then what is measured.
+  const size_t count = program_.steps.size();
+  const size_t settle =
+      queue ? 1 + 2 * kBatchesAhead * worker_count / count : 0;
+  for (size_t i = 0; i < settle; ++i) run_steps();
+  const double begin = now;
+  loading = 0;
+  const size_t rounds = queue ? 1 + 4 / count : 1;
+  for (size_t i = 0; i < rounds; ++i) run_steps();
+  const double samples = static_cast<double>(rounds * count) * edit.batch;
+  return {(now - begin) / samples, loading / samples};
+}
+
+}  // namespace stepscope

@@ -1,0 +1,230 @@
+// TopTables as columns, CSV and JSON.
+#include <stepscope/top.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "report/json_text.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace {
+
+struct Column {
+  std::string title;
+  std::vector<std::string> cells;
+};
+
+std::string Fixed(double value, int decimals) {
+  char text[48];
+  std::snprintf(text, sizeof(text), "%.*f", decimals, value);
+  return text;
+}
+
+double Us(int64_t ns) { return static_cast<double>(ns) / 1000; }
+
+// "12.3 us", "1.204 ms", "3.100 s": four digits or so, whatever the size.
+std::string Time(int64_t ns) {
+  const auto value = static_cast<double>(ns);
+  if (value < 1e6) return Fixed(value / 1e3, 1) + " us";
+  if (value < 1e9) return Fixed(value / 1e6, 3) + " ms";
+  return Fixed(value / 1e9, 3) + " s";
+}
+
+// GB/s, or empty where a row has no bytes or no time.
+std::string Rate(const TopRow& row) {
+  if (row.bytes <= 0 || row.total_ns <= 0) return "";
+  return Fixed(
+             static_cast<double>(row.bytes) / static_cast<double>(row.total_ns),
+             1) +
+         " GB/s";
+}
+
+template <typename Cell>
+void Add(const TopTable& table, std::string title, std::vector<Column>& columns,
+         Cell cell) {
+  Column column = {std::move(title), {}};
+  for (const TopRow& row : table.rows) column.cells.push_back(cell(row));
+  columns.push_back(std::move(column));
+}
+
+std::vector<Column> Columns(const TopTable& table) {
+  std::vector<Column> columns;
+  Add(table, "self", columns,
+      [](const TopRow& row) { return Time(row.self_ns); });
+  Add(table, "share", columns,
+      [](const TopRow& row) { return Fixed(row.share_frac * 100, 1) + " %"; });
+  if (table.name == "ops") {
+    Add(table, "total", columns,
+        [](const TopRow& row) { return Time(row.total_ns); });
+  }
+  if (table.has_device) {
+    Add(table, "GPU self", columns,
+        [](const TopRow& row) { return Time(row.device_self_ns); });
+    Add(table, "GPU total", columns,
+        [](const TopRow& row) { return Time(row.device_total_ns); });
+  }
+  Add(table, "calls", columns,
+      [](const TopRow& row) { return std::to_string(row.calls); });
+  Add(table, "mean", columns, [](const TopRow& row) {
+    return Time(row.total_ns / std::max<int64_t>(row.calls, 1));
+  });
+  Add(table, "longest", columns,
+      [](const TopRow& row) { return Time(row.max_ns); });
+  if (table.has_bytes) {
+    Add(table, "bytes", columns, [](const TopRow& row) {
+      return row.bytes > 0 ? Bytes(static_cast<double>(row.bytes)) : "";
+    });
+    Add(table, "rate", columns, Rate);
+  }
+  return columns;
+}
+
+// `text` with its middle left out where it is longer than `width` columns.
+std::string Shortened(const std::string& text, size_t width) {
+  if (text.size() <= width) return text;
+  const size_t tail = width / 3;
+  size_t front = width - tail - 3;
+  size_t back = text.size() - tail;
+  // Never inside a character of several bytes.
+  const auto inside = [&](size_t at) { return (text[at] & 0xC0) == 0x80; };
+  while (front > 0 && inside(front)) --front;
+  while (back < text.size() && inside(back)) ++back;
+  return text.substr(0, front) + "..." + text.substr(back);
+}
+
+void AppendTable(const TopTable& table, int width, std::string& out) {
+  const std::vector<Column> columns = Columns(table);
+  std::vector<size_t> widths;
+  size_t used = 0;
+  for (const Column& column : columns) {
+    size_t widest = column.title.size();
+    for (const std::string& cell : column.cells)
+      widest = std::max(widest, cell.size());
+    widths.push_back(widest);
+    used += widest + 2;
+  }
+  const bool has_shapes = std::ranges::any_of(
+      table.rows, [](const TopRow& row) { return !row.shape.empty(); });
+  const size_t least_name = has_shapes ? 72 : 24;
+  const size_t room = std::max(width, 0) > static_cast<int>(used)
+                          ? static_cast<size_t>(width) - used
+                          : 0;
+  const size_t name_width = std::max(least_name, room);
+  const auto line = [&](auto cell, const std::string& name) {
+    for (size_t i = 0; i < columns.size(); ++i) {
+      const std::string& text = cell(columns[i]);
+      out.append(widths[i] - text.size(), ' ');
+      out += text + "  ";
+    }
+    out += name + "\n";
+  };
+  out += table.name + ": " +
+         Count(static_cast<int64_t>(table.row_count), "row") + ", " +
+         Time(table.self_ns) + " in all\n";
+  line([](const Column& column) -> const std::string& { return column.title; },
+       "name");
+  for (size_t row = 0; row < table.rows.size(); ++row) {
+    std::string name = table.rows[row].name;
+    if (!table.rows[row].shape.empty()) name += "  " + table.rows[row].shape;
+    line(
+        [&](const Column& column) -> const std::string& {
+          return column.cells[row];
+        },
+        Shortened(name, name_width));
+  }
+  if (table.row_count > table.rows.size()) {
+    out += "(" + std::to_string(table.row_count - table.rows.size()) +
+           " more; --limit 0 shows all)\n";
+  }
+}
+
+void AppendCell(const std::string& text, std::string& out) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) {
+    out += text;
+    return;
+  }
+  out += '"';
+  for (char c : text) {
+    if (c == '"') out += '"';
+    out += c;
+  }
+  out += '"';
+}
+
+}  // namespace
+
+std::string ToText(const std::vector<TopTable>& tables, int width) {
+  std::string out;
+  for (const TopTable& table : tables) {
+    if (!out.empty()) out += '\n';
+    AppendTable(table, width, out);
+  }
+  return out;
+}
+
+std::string ToCsv(const std::vector<TopTable>& tables) {
+  std::string out =
+      "table,name,shape,calls,self_us,total_us,mean_us,min_us,max_us,share,"
+      "device_self_us,device_total_us,bytes\n";
+  for (const TopTable& table : tables) {
+    for (const TopRow& row : table.rows) {
+      const auto number = [&](const std::string& text) { out += "," + text; };
+      out += table.name + ",";
+      AppendCell(row.name, out);
+      out += ',';
+      AppendCell(row.shape, out);
+      number(std::to_string(row.calls));
+      number(Fixed(Us(row.self_ns), 3));
+      number(Fixed(Us(row.total_ns), 3));
+      number(Fixed(Us(row.total_ns) /
+                       static_cast<double>(std::max<int64_t>(row.calls, 1)),
+                   3));
+      number(Fixed(Us(row.min_ns), 3));
+      number(Fixed(Us(row.max_ns), 3));
+      number(Fixed(row.share_frac, 6));
+      number(Fixed(Us(row.device_self_ns), 3));
+      number(Fixed(Us(row.device_total_ns), 3));
+      number(std::to_string(row.bytes));
+      out += '\n';
+    }
+  }
+  return out;
+}
+
+std::string ToJson(const std::vector<TopTable>& tables) {
+  Json json;
+  json.Open('{');
+  json.Field("version", 1);
+  for (const TopTable& table : tables) {
+    json.Key(table.name);
+    json.Open('{');
+    json.Field("rows_in_all", static_cast<int64_t>(table.row_count));
+    json.Field("self_us", Us(table.self_ns));
+    json.Key("rows");
+    json.Open('[');
+    for (const TopRow& row : table.rows) {
+      json.Open('{');
+      json.Field("name", row.name);
+      if (!row.shape.empty()) json.Field("shape", row.shape);
+      json.Field("calls", row.calls);
+      json.Field("self_us", Us(row.self_ns));
+      json.Field("total_us", Us(row.total_ns));
+      json.Field("min_us", Us(row.min_ns));
+      json.Field("max_us", Us(row.max_ns));
+      json.Field("share", row.share_frac);
+      if (table.has_device) {
+        json.Field("device_self_us", Us(row.device_self_ns));
+        json.Field("device_total_us", Us(row.device_total_ns));
+      }
+      if (table.has_bytes) json.Field("bytes", row.bytes);
+      json.Close('}');
+    }
+    json.Close(']');
+    json.Close('}');
+  }
+  json.Close('}');
+  return json.Take();
+}
+
+}  // namespace stepscope

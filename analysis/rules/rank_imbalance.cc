@@ -1,0 +1,314 @@
+// Do ranks wait for each other?
+// Source: PyTorch Performance Tuning Guide, distributed training: the slowest
+// worker sets the pace; balance the load, bucket by length. A modified z-score
+// above 3.5 is the usual bound for outliers (XProf's too).
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "context/rule.h"
+#include "ranks/rank_comparison.h"
+#include "steps/steps.h"
+#include "words/labels.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace {
+
+constexpr double kWaitShare = 0.03;
+constexpr double kLateShare = 0.01;
+constexpr double kLastShare = 0.60;
+// Of a slow rank's lateness, what its longer work explains.
+constexpr double kLateByWork = 0.5;
+constexpr double kOutlierScore = 3.5;
+// Among fewer ranks a deviation from the middle says nothing: the rank must be
+// last nearly always, and often enough.
+constexpr size_t kRanksForScore = 4;
+constexpr double kLastOfFewShare = 0.90;
+constexpr int64_t kLastOfFewTimes = 5;
+constexpr double kLastOfDrifted = 0.80;
+// Noises are two standard errors, and many a pair of ranks is compared.
+constexpr double kNoises = 1.5;
+// Of the step: what is more is no chance, however much steps vary.
+constexpr double kMostNoise = 0.05;
+constexpr double kMostDrift = 0.10;
+constexpr double kDrifts = 3;  // times the mean of what drifts bring
+// Waits must stand out of what the clocks disagree.
+constexpr double kResiduals = 3;
+
+Verdict OneRankOnly(const AnalysisContext& m) {
+  if (m.trace.run().world_size <= 1 && m.collectives.empty()) return Clean();
+  return Skip("needs the traces of all ranks: stepscope analyze FOLDER");
+}
+
+double LastShareOf(const RankComparison& ranks, const RankRow& row) {
+  return ranks.skewed > 0 ? static_cast<double>(row.last) / ranks.skewed : 0;
+}
+
+const RankRow& MostOftenLast(const RankComparison& ranks) {
+  return *std::ranges::max_element(ranks.rows, {}, &RankRow::last);
+}
+
+// The one rank that the others wait for; nullptr if there is no such.
+const RankRow* Straggler(const RankComparison& ranks) {
+  const std::vector<double> scores = LatenessScores(ranks);
+  const RankRow& row = MostOftenLast(ranks);
+  const auto at = static_cast<size_t>(&row - ranks.rows.data());
+  if (row.late_ms < kLateShare * ranks.step_ms) return nullptr;
+  const double last = LastShareOf(ranks, row);
+  if (ranks.rows.size() < kRanksForScore) {
+    return last >= kLastOfFewShare && row.last >= kLastOfFewTimes ? &row
+                                                                  : nullptr;
+  }
+  return last >= kLastShare && scores[at] > kOutlierScore ? &row : nullptr;
+}
+
+double WaitOfOthers(const RankComparison& ranks, const RankRow& straggler) {
+  double sum = 0;
+  for (const RankRow& row : ranks.rows) {
+    if (&row != &straggler) sum += row.waiting_ms;
+  }
+  return sum / static_cast<double>(ranks.rows.size() - 1);
+}
+
+// What the straggler does longer than the middle of the others: the cause's key
+// and the difference; empty if nothing stands out.
+std::pair<std::string, double> CauseOf(const RankComparison& ranks,
+                                       const RankRow& straggler) {
+  std::pair<std::string, double> worst;
+  for (const auto& [key, ms] : straggler.time_split_ms) {
+    if (key == "communication" || key == "unknown") continue;
+    std::vector<double> others;
+    for (const RankRow& row : ranks.rows) {
+      if (&row == &straggler) continue;
+      const auto it = row.time_split_ms.find(key);
+      others.push_back(it == row.time_split_ms.end() ? 0 : it->second);
+    }
+    const double more = ms - Median(others);
+    if (more > worst.second) worst = {key, more};
+  }
+  if (worst.second < kLateShare * ranks.step_ms) return {};
+  return worst;
+}
+
+// What its device does besides collectives.
+double DeviceMs(const RankRow& row) {
+  double ms = 0;
+  for (const char* key : {"compute", "copy"}) {
+    const auto it = row.time_split_ms.find(key);
+    if (it != row.time_split_ms.end()) ms += it->second;
+  }
+  return ms;
+}
+
+// Its host, its loader or its device works longer than those of the others, by
+// more than the means of equal ranks differ. Ranks whose hosts do not wait for
+// each other drift apart and stay apart without anybody being slow.
+bool WorksLonger(const RankComparison& ranks, const RankRow& straggler) {
+  std::vector<double> hosts, loaders, devices, noises;
+  for (const RankRow& row : ranks.rows) {
+    if (&row == &straggler) continue;
+    if (row.host_ms < 0 || straggler.host_ms < 0) return true;  // unknown
+    hosts.push_back(row.host_ms);
+    loaders.push_back(row.loading_ms);
+    devices.push_back(DeviceMs(row));
+    noises.push_back(row.host_noise_ms);
+  }
+  // Lateness adds up over the collectives of a step, work does not.
+  const double late_ms =
+      std::min(straggler.late_ms, WaitOfOthers(ranks, straggler));
+  const double least = std::max(
+      {kLateShare * ranks.step_ms, kLateByWork * late_ms,
+       std::min(kNoises * std::hypot(straggler.host_noise_ms, Median(noises)),
+                kMostNoise * ranks.step_ms)});
+  return straggler.host_ms - Median(hosts) >= least ||
+         straggler.loading_ms - Median(loaders) >= least ||
+         DeviceMs(straggler) - Median(devices) >= least;
+}
+
+std::string FixOf(const std::string& cause) {
+  if (cause == "data") {
+    return "its loader is slow: look at its storage and cores, give it as many "
+           "workers as the others, shard by bytes instead of by count";
+  }
+  if (cause == "compute") {
+    return "it computes longer: compare clocks, temperature and power limit of "
+           "its device (on a CPU its cores, and what else runs there) with the "
+           "others; if its batches are larger, balance them";
+  }
+  if (cause == "dispatch" || cause == "host_code") {
+    return "its host is slow: pin the rank to the NUMA node of its GPU, and "
+           "keep other processes off its cores";
+  }
+  if (cause == "blocking_copy" || cause == "sync" || cause == "copy") {
+    return "it waits for copies: only one rank should log or save, and from a "
+           "thread of its own";
+  }
+  if (cause == "allocator") {
+    return "it allocates while training: its shapes vary more; allocate for "
+           "the largest batch first";
+  }
+  return "compare its host, device and data with those of the others";
+}
+
+std::string Clocks(const RankComparison& ranks) {
+  return " (clocks aligned on " + Count(ranks.collectives, "collective") +
+         " to " + Number(ranks.clock_residual_us) + " us)";
+}
+
+Verdict CheckStraggler(const RankComparison& ranks) {
+  const RankRow* row = Straggler(ranks);
+  if (row == nullptr) return Clean();
+  const double wait = WaitOfOthers(ranks, *row);
+  if (wait * 1e3 < kResiduals * ranks.clock_residual_us) return Clean();
+  if (!WorksLonger(ranks, *row)) return Clean();
+  const auto [cause, more] = CauseOf(ranks, *row);
+  // Ranks that never waited for each other drift apart and stay apart: of two,
+  // the later one is slow only if it does something for longer.
+  if (cause.empty() && ranks.rows.size() < kRanksForScore) return Clean();
+  const std::string name = "rank " + std::to_string(row->rank);
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  finding.evidence =
+      "R" + name.substr(1) + " arrives last at " + std::to_string(row->last) +
+      " of the " + Count(ranks.skewed, "collective") +
+      " at which ranks arrive apart, " + Milliseconds(row->late_ms) +
+      " per step behind the middle rank; the others wait " +
+      Milliseconds(wait) + " per step for it" + Clocks(ranks) + ".";
+  if (!cause.empty()) {
+    finding.evidence += " It spends " + Milliseconds(more) +
+                        " more than the others on " +
+                        CauseInWords(cause, true) + ".";
+  }
+  finding.where = name + (row->source.empty() ? "" : ", " + row->source);
+  finding.assumption = "at best: " + name + " is as early as the middle rank";
+  finding.fix_cpp = finding.fix_python = FixOf(cause);
+  finding.wrong_if =
+      "another rank is last in a longer recording: then the load is "
+      "imbalanced, not the rank slow";
+  finding.gain_kind = GainKind::kBound;
+  // What it does longer behind the last collective makes nobody wait in sight.
+  const double gain = std::max({wait, row->late_ms, more});
+  finding.gain = {gain, 0, gain};
+  return Fire(std::move(finding));
+}
+
+// Equal ranks whose hosts do not wait for each other: what their steps differ
+// by chance adds up over the window, and the one that fell behind stays last.
+bool OnlyDrifted(const RankComparison& ranks) {
+  if (ranks.rows.size() >= kRanksForScore || ranks.steps_of_other_shapes > 0 ||
+      LastShareOf(ranks, MostOftenLast(ranks)) < kLastOfDrifted) {
+    return false;
+  }
+  std::vector<double> noises;
+  for (const RankRow& row : ranks.rows) noises.push_back(row.noise_ms);
+  const double steps = static_cast<double>(std::max<int64_t>(ranks.steps, 1));
+  // Two random walks of steps that vary by sd wait 0.38 sd sqrt(steps) for each
+  // other in the mean; the noise is 2 sd / sqrt(steps).
+  const double drift_ms = kDrifts * 0.38 * Median(noises) / 2 * steps;
+  return ranks.waiting_ms <= std::min(drift_ms, kMostDrift * ranks.step_ms);
+}
+
+Verdict CheckImbalance(const RankComparison& ranks) {
+  if (Straggler(ranks) != nullptr || OnlyDrifted(ranks) ||
+      ranks.waiting_ms -
+              std::min(ranks.waiting_noise_ms, kMostNoise * ranks.step_ms) <
+          kWaitShare * ranks.step_ms ||
+      ranks.waiting_ms * 1e3 < kResiduals * ranks.clock_residual_us) {
+    return Clean();
+  }
+  const auto by_wait = [](const RankRow& row) { return row.waiting_ms; };
+  const auto [least, most] =
+      std::ranges::minmax_element(ranks.rows, {}, by_wait);
+  std::string last;
+  std::vector<const RankRow*> order;
+  for (const RankRow& row : ranks.rows) {
+    if (row.last > 0) order.push_back(&row);
+  }
+  std::ranges::stable_sort(order, {},
+                           [](const RankRow* row) { return -row->last; });
+  for (size_t i = 0; i < std::min<size_t>(order.size(), 3); ++i) {
+    last += (i > 0 ? ", " : "") + std::string("rank ") +
+            std::to_string(order[i]->rank) + " at " +
+            std::to_string(order[i]->last);
+  }
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  finding.evidence =
+      "Ranks wait " + Milliseconds(ranks.waiting_ms) + " per step (" +
+      Percent(ranks.waiting_ms / ranks.step_ms) +
+      ") for the last to arrive at collectives: from " +
+      Milliseconds(least->waiting_ms) + " (rank " +
+      std::to_string(least->rank) + ") to " + Milliseconds(most->waiting_ms) +
+      " (rank " + std::to_string(most->rank) + "). Last of " +
+      Count(ranks.skewed, "collective") + ": " + last + Clocks(ranks) + ".";
+  if (ranks.steps_of_other_shapes > 0) {
+    finding.evidence += " Input shapes differ between the ranks in " +
+                        std::to_string(ranks.steps_of_other_shapes) + " of " +
+                        Count(ranks.steps, "step") + ".";
+  }
+  finding.assumption = "at best: all ranks arrive together";
+  finding.fix_cpp =
+      "give all ranks equal work per step: sort samples by length into "
+      "buckets and deal each bucket out, or fill batches by tokens";
+  finding.fix_python =
+      "a batch sampler that deals out buckets of equal length, or batches of "
+      "equal token count; for sharded embeddings, a plan by measured cost";
+  finding.wrong_if =
+      "one rank is last at nearly all collectives of a longer recording: then "
+      "that rank is slow";
+  finding.gain_kind = GainKind::kBound;
+  const double gain = std::max(ranks.waiting_ms, ranks.imbalance_ms);
+  finding.gain = {gain, 0, gain};
+  return Fire(std::move(finding));
+}
+
+constexpr Rule kRules[] = {
+    {.id = "imbalanced-load",
+     .question = "Do ranks wait for each other because their work differs?",
+     .needs_steps = false,
+     .needs = {},
+     .check = &OneRankOnly,
+     .reference = "PyTorch Performance Tuning Guide, distributed training: "
+                  "load-balance the workload",
+     .detect = "ranks wait at least 3 % of the step, on the mean less two "
+               "standard errors (5 % of the step at most), for the last one to "
+               "arrive at collectives, "
+               "and it is not one rank's doing (straggler-rank)",
+     .avoid = "clocks are aligned by the ends of collectives, not by wall "
+              "clock, and waits below three times what is left of their "
+              "disagreement do not count; waits that computing covers; a few "
+              "equal ranks that drifted apart by chance; arrivals within 0.1 % "
+              "of the step count as together",
+     .fix_cpp = "batches of equal work: buckets by length, batches by tokens",
+     .fix_python = "a bucketing batch sampler; for embeddings, another "
+                   "sharding plan",
+     .check_ranks = &CheckImbalance},
+    {.id = "straggler-rank",
+     .question = "Does one slow rank hold the others up?",
+     .needs_steps = false,
+     .needs = {},
+     .check = &OneRankOnly,
+     .reference = "PyTorch Performance Tuning Guide, distributed training: "
+                  "the slowest worker sets the pace",
+     .detect = "one rank is at least 1 % of the step later than the middle "
+               "rank, with a modified z-score above 3.5 (XProf's bound), and "
+               "last in at least 60 % of the collectives at which ranks "
+               "arrive apart (of fewer than four ranks: 90 %, five times)",
+     .avoid =
+         "naming somebody when nobody is slow: with jitter alone someone "
+         "is always last, and ranks whose hosts drifted apart stay apart; "
+         "so its own host, loader or device must work longer, by 1 % of the "
+         "step, half of its lateness, and what two means of such steps differ "
+         "by chance (three standard errors; 5 % of the step at most)",
+     .fix_cpp = "by its cause: the report names what that rank spends more "
+                "time on",
+     .fix_python = "by its cause: the report names what that rank spends more "
+                   "time on",
+     .check_ranks = &CheckStraggler}};
+
+}  // namespace
+
+extern const std::span<const Rule> kRankImbalance = kRules;
+
+}  // namespace stepscope

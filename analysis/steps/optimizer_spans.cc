@@ -1,0 +1,126 @@
+#include "steps/optimizer_spans.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "steps/steady_steps.h"
+
+namespace stepscope {
+namespace {
+
+std::vector<Span> NamedSpans(const Trace& trace) {
+  std::vector<Span> spans;
+  for (const Range& range : trace.ranges()) {
+    const std::string_view name = trace.name(range.name);
+    if ((range.kind == RangeKind::kOptimizer &&
+         name.starts_with("Optimizer.step")) ||
+        (range.kind == RangeKind::kPhase && name == "optimizer")) {
+      spans.push_back({range.begin_ns, range.end_ns});
+    }
+  }
+  return Merge(std::move(spans));
+}
+
+struct Run {
+  Span span;
+  int64_t updates = 0;
+};
+
+// The longest run of updates on the training thread from `from_ns` on, until a
+// matrix product or the end of the step. Clipping, logging and the like stand
+// before it or behind it.
+Run LongestRun(const Trace& trace, const OpTree& tree,
+               std::span<const RowId> ops, int64_t from_ns, int64_t end_ns) {
+  Run best, now;
+  const auto at = [&](RowId row) { return trace.ops()[row].begin_ns; };
+  for (auto next = std::ranges::lower_bound(ops, from_ns, {}, at);
+       next != ops.end(); ++next) {
+    const Op& op = trace.ops()[*next];
+    const OpTraits& traits = tree.traits(*next);
+    if (op.begin_ns >= end_ns || traits.matmul) break;
+    if (op.end_ns <= now.span.end_ns) continue;  // inside the one before
+    if (IsUpdate(trace.name(op.name))) {
+      if (now.updates == 0) now.span.begin_ns = op.begin_ns;
+      now.span.end_ns = op.end_ns;
+      ++now.updates;
+    } else if (!traits.bookkeeping) {
+      now = {};
+    }
+    if (now.updates > best.updates) best = now;
+  }
+  return best;
+}
+
+std::vector<Span> InferredSpans(const Trace& trace, const OpTree& tree,
+                                const Steps& steps) {
+  if (steps.thread == kNone) return {};
+  std::vector<int64_t> last(steps.windows.size());
+  for (RowId row = 0; row < trace.ops().size(); ++row) {
+    if (!tree.traits(row).accumulate_grad) continue;
+    const Op& op = trace.ops()[row];
+    const size_t step = WindowAt(steps, &StepWindow::host, op.begin_ns);
+    if (step < last.size()) last[step] = std::max(last[step], op.end_ns);
+  }
+  std::vector<Span> spans;
+  for (size_t i = 0; i < last.size(); ++i) {
+    if (last[i] == 0) continue;
+    const Run run = LongestRun(trace, tree, tree.of_thread(steps.thread),
+                               last[i], steps.windows[i].host.end_ns);
+    if (run.updates > 0) spans.push_back(run.span);
+  }
+  return Merge(std::move(spans));
+}
+
+}  // namespace
+
+std::vector<std::vector<RowId>> AccumulationsOfAPass(const Trace& trace,
+                                                     const OpTree& tree,
+                                                     const Steps& steps) {
+  std::vector<std::vector<RowId>> most(steps.windows.size());
+  std::vector<RowId> pass;
+  size_t current = steps.windows.size();
+  const auto close = [&] {
+    if (current < most.size() && pass.size() > most[current].size()) {
+      most[current] = pass;
+    }
+    pass.clear();
+  };
+  const std::span<const Op> ops = trace.ops();
+  for (RowId row = 0; row < ops.size(); ++row) {
+    const Op& op = ops[row];
+    const OpTraits& traits = tree.traits(row);
+    if (traits.matmul && !tree.in_backward(row) && op.thread == steps.thread) {
+      close();
+    }
+    if (!traits.accumulate_grad) continue;
+    const size_t step = WindowAt(steps, &StepWindow::host, op.begin_ns);
+    if (step != current) close();
+    current = step;
+    pass.push_back(row);
+  }
+  close();
+  return most;
+}
+
+bool IsUpdate(std::string_view op) {
+  for (std::string_view update :
+       {"aten::add_", "aten::mul_", "aten::addcdiv_", "aten::addcmul_",
+        "aten::sub_", "aten::lerp_", "aten::sqrt", "aten::div_", "aten::div",
+        "aten::add", "aten::copy_", "aten::mul"}) {
+    if (op == update) return true;
+  }
+  return op.starts_with("aten::_foreach_") || op.starts_with("aten::_fused_");
+}
+
+OptimizerSpans FindOptimizerSpans(const Trace& trace, const OpTree& tree,
+                                  const Steps& steps) {
+  OptimizerSpans found{.spans = NamedSpans(trace)};
+  if (found.spans.empty()) {
+    found.spans = InferredSpans(trace, tree, steps);
+    found.inferred = !found.spans.empty();
+  }
+  return found;
+}
+
+}  // namespace stepscope

@@ -1,0 +1,280 @@
+#include "steps/steps.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "steps/inferred_steps.h"
+#include "steps/tiling.h"
+
+namespace stepscope {
+namespace {
+
+// Shares of the median beyond which a step is looked at (rules.md A3), and
+// beyond which it is left out even when nothing explains it.
+constexpr double kSlow = 1.2;
+constexpr double kFarOut = 1.5;
+constexpr double kExplained = 0.3;
+constexpr double kOutlierZ = 3.5;
+constexpr size_t kStepsToJudgeOutliers = 5;
+// Of the mean step: a part that is off by more does not stand for the whole.
+constexpr double kReplayWindowError = 0.01;
+// Slow steps that are more of them than this are how the run goes.
+constexpr double kRare = 0.25;
+
+RowId BusiestThread(const Trace& trace) {
+  std::vector<int64_t> ops(trace.threads().size());
+  for (const Op& op : trace.ops()) {
+    if (op.thread != kNone && op.kind == OpKind::kOperator) ++ops[op.thread];
+  }
+  const auto most = std::ranges::max_element(ops);
+  return most == ops.end() || *most == 0
+             ? kNone
+             : static_cast<RowId>(most - ops.begin());
+}
+
+RowId TrainingThread(const Trace& trace) {
+  if (trace.run().training_thread != kNone) return trace.run().training_thread;
+  if (!trace.steps().empty() && trace.steps()[0].thread != kNone) {
+    return trace.steps()[0].thread;
+  }
+  for (const Range& range : trace.ranges()) {
+    if (range.kind == RangeKind::kOptimizer && range.thread != kNone) {
+      return range.thread;
+    }
+  }
+  return BusiestThread(trace);
+}
+
+// Marks of one thread that overlap (a nested second profile) are counted once.
+std::vector<StepWindow> Marked(const Trace& trace, RowId thread) {
+  std::vector<StepWindow> windows;
+  for (const Step& step : trace.steps()) {
+    if (step.thread != kNone && thread != kNone && step.thread != thread) {
+      continue;
+    }
+    if (step.end_ns <= step.begin_ns) continue;
+    if (!windows.empty() && step.begin_ns < windows.back().host.end_ns) {
+      // Rounded files let neighbours touch by a microsecond.
+      if (step.end_ns <= windows.back().host.end_ns) continue;
+      windows.back().host.end_ns = step.begin_ns;
+    }
+    windows.push_back(
+        {.host = {step.begin_ns, step.end_ns}, .number = step.number});
+  }
+  return windows;
+}
+
+bool IsOneOff(std::string_view name) {
+  for (std::string_view part :
+       {"Lazy Function Loading", "Module Loading", "ModuleLoad", "LibraryLoad",
+        "Compiler", "cudaMalloc", "hipMalloc", "hipModuleLoad"}) {
+    if (name.find(part) != std::string_view::npos &&
+        name.find("Async") == std::string_view::npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void MeasureOneOffs(const Trace& trace, std::vector<StepWindow>& windows) {
+  std::vector<Span> spans;
+  for (const Overhead& row : trace.overheads()) {
+    if (IsOneOff(trace.name(row.name))) {
+      spans.push_back({row.begin_ns, row.end_ns});
+    }
+  }
+  for (const RuntimeCall& row : trace.runtime_calls()) {
+    if (IsOneOff(trace.name(row.name))) {
+      spans.push_back({row.begin_ns, row.end_ns});
+    }
+  }
+  spans = Merge(std::move(spans));
+  for (StepWindow& window : windows) {
+    window.one_off_ns = LengthIn(spans, window.host);
+  }
+}
+
+// What the training thread spent waiting for batches in each window.
+std::vector<double> LoaderTimes(const Trace& trace, const Steps& steps) {
+  std::vector<Span> spans;
+  for (const Range& range : trace.ranges()) {
+    if (range.kind == RangeKind::kLoader && range.thread == steps.thread) {
+      spans.push_back({range.begin_ns, range.end_ns});
+    }
+  }
+  spans = Merge(std::move(spans));
+  std::vector<double> times;
+  for (const StepWindow& window : steps.windows) {
+    times.push_back(static_cast<double>(LengthIn(spans, window.host)));
+  }
+  return times;
+}
+
+// The median of all `sorted` but one `left_out` of them.
+double MedianWithout(const std::vector<double>& sorted, double left_out) {
+  const auto at = static_cast<size_t>(
+      std::ranges::lower_bound(sorted, left_out) - sorted.begin());
+  const auto rest = [&](size_t i) { return sorted[i < at ? i : i + 1]; };
+  const size_t half = (sorted.size() - 1) / 2;
+  return sorted.size() % 2 == 0 ? rest(half)
+                                : (rest(half - 1) + rest(half)) / 2;
+}
+
+void MarkWarmUp(std::vector<StepWindow>& windows) {
+  if (windows.size() < 2) return;
+  std::vector<double> sorted;
+  for (const StepWindow& window : windows) {
+    sorted.push_back(static_cast<double>(window.tiled.length()));
+  }
+  std::ranges::sort(sorted);
+  for (size_t i = 0; i < windows.size(); ++i) {
+    const double length = windows[i].tiled.length();
+    const double rest = MedianWithout(sorted, length);
+    if (length > kSlow * rest &&
+        windows[i].one_off_ns >= kExplained * (length - rest)) {
+      windows[i].kind = StepKind::kWarmUp;
+    }
+  }
+}
+
+// Slow steps that keep coming back, or that wait for their batches about as
+// long as another one (every so many steps, when workers are too few), are no
+// outliers.
+void MarkOutliers(const std::vector<double>& loader_ns,
+                  std::vector<StepWindow>& windows) {
+  if (windows.size() < kStepsToJudgeOutliers) return;
+  std::vector<double> lengths, deviations;
+  for (const StepWindow& w : windows) lengths.push_back(w.tiled.length());
+  const double median = Median(lengths);
+  for (double length : lengths) deviations.push_back(std::abs(length - median));
+  // 1.4826 makes the median deviation of normal noise its standard deviation.
+  const double spread = std::max(1.4826 * Median(deviations), 1.0);
+  const double loader_median = Median(loader_ns);
+  // Whether another step waits about as long for its batches.
+  const auto waits_like = [&](size_t step) {
+    const double ns = loader_ns[step] - loader_median;
+    for (size_t i = 0; i < windows.size(); ++i) {
+      const double other = loader_ns[i] - loader_median;
+      if (i != step && windows[i].kind != StepKind::kWarmUp &&
+          other >= ns / 2 && other <= 2 * ns) {
+        return true;
+      }
+    }
+    return false;
+  };
+  std::vector<size_t> far;
+  for (size_t i = 0; i < windows.size(); ++i) {
+    if (windows[i].kind != StepKind::kSteady ||
+        lengths[i] <= kFarOut * median ||
+        (lengths[i] - median) / spread <= kOutlierZ) {
+      continue;
+    }
+    far.push_back(i);
+  }
+  if (far.size() > kRare * windows.size()) return;
+  for (size_t i : far) {
+    const double waited = loader_ns[i] - loader_median;
+    const bool by_waiting = waited >= (lengths[i] - median) / 2;
+    if (by_waiting && waits_like(i)) continue;
+    windows[i].kind = StepKind::kOutlier;
+  }
+}
+
+void Judge(const Trace& trace, Steps& steps) {
+  std::vector<StepWindow>& windows = steps.windows;
+  MarkWarmUp(windows);
+  MarkOutliers(LoaderTimes(trace, steps), windows);
+  for (size_t i = 0; i < windows.size(); ++i) {
+    if (windows[i].kind == StepKind::kSteady) steps.steady.push_back(i);
+  }
+  // All slow for a reason: nothing better to average.
+  if (steps.steady.empty()) {
+    for (size_t i = 0; i < windows.size(); ++i) steps.steady.push_back(i);
+  }
+}
+
+}  // namespace
+
+Steps FindSteps(const Trace& trace) {
+  Steps steps;
+  steps.thread = TrainingThread(trace);
+  steps.windows = Marked(trace, steps.thread);
+  if (steps.windows.empty() && steps.thread != kNone) {
+    InferredSteps inferred = InferSteps(trace, steps.thread);
+    steps.windows = std::move(inferred.windows);
+    steps.step_source = std::move(inferred.step_source);
+  }
+  Tile(trace, steps.windows);
+  MeasureOneOffs(trace, steps.windows);
+  Judge(trace, steps);
+  return steps;
+}
+
+ReplayWindow ChooseReplayWindow(const Steps& steps, size_t most) {
+  const std::vector<size_t>& steady = steps.steady;
+  if (steady.size() <= most) return {.steps = steps};
+  std::vector<int64_t> up_to = {0};  // the lengths of the steady steps
+  for (size_t i : steady) {
+    up_to.push_back(up_to.back() + steps.windows[i].tiled.length());
+  }
+  const double mean =
+      static_cast<double>(up_to.back()) / static_cast<double>(steady.size());
+  const auto off = [&](size_t first) {
+    const auto ns = static_cast<double>(up_to[first + most] - up_to[first]);
+    return std::abs(ns / static_cast<double>(most) - mean);
+  };
+  size_t best = 0;
+  for (size_t first = 1; first + most <= steady.size(); ++first) {
+    if (off(first) < off(best)) best = first;
+  }
+  if (off(best) > kReplayWindowError * mean) return {.steps = steps};
+  const size_t begin = steady[best];
+  const size_t end = steady[best + most - 1] + 1;
+  ReplayWindow window;
+  window.steps.thread = steps.thread;
+  window.steps.step_source = steps.step_source;
+  window.steps.windows.assign(
+      steps.windows.begin() + static_cast<std::ptrdiff_t>(begin),
+      steps.windows.begin() + static_cast<std::ptrdiff_t>(end));
+  for (size_t i = best; i < best + most; ++i) {
+    window.steps.steady.push_back(steady[i] - begin);
+  }
+  if (begin > 0) window.begin_ns = steps.windows[begin - 1].host.begin_ns;
+  return window;
+}
+
+StepStats StatsOf(const Steps& steps) {
+  StepStats stats;
+  stats.count = static_cast<int64_t>(steps.windows.size());
+  stats.steady = static_cast<int64_t>(steps.steady.size());
+  stats.step_source = steps.step_source;
+  if (steps.steady.empty()) return stats;
+  double counted = 0;
+  for (const StepWindow& window : steps.windows) {
+    if (window.kind == StepKind::kWarmUp) continue;
+    stats.all_mean_ms += window.tiled.length() * 1e-6;
+    ++counted;
+  }
+  stats.all_mean_ms /= std::max(counted, 1.0);
+  std::vector<double> lengths;
+  int64_t total_ns = 0;
+  for (size_t i : steps.steady) {
+    total_ns += steps.windows[i].tiled.length();
+    lengths.push_back(steps.windows[i].tiled.length() * 1e-6);
+  }
+  stats.mean_ms = total_ns * 1e-6 / lengths.size();
+  stats.median_ms = Median(lengths);
+  if (lengths.size() >= 2 && stats.mean_ms > 0) {
+    double squares = 0;
+    for (double length : lengths) {
+      squares += (length - stats.mean_ms) * (length - stats.mean_ms);
+    }
+    stats.cov = std::sqrt(squares / (lengths.size() - 1)) / stats.mean_ms;
+  }
+  return stats;
+}
+
+}  // namespace stepscope

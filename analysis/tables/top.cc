@@ -1,0 +1,262 @@
+#include <stepscope/top.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "tables/top_shapes.h"
+
+namespace stepscope {
+namespace {
+
+// Rows by key; a key is made of two ids, so that no text is made per event.
+class Rows {
+ public:
+  // The row of (name, shape); `text` makes its texts when it is new.
+  template <typename Text>
+  TopRow& At(uint64_t name, uint64_t shape, Text text) {
+    const auto [it, added] = index_.try_emplace(Key{name, shape}, rows_.size());
+    if (added) {
+      rows_.emplace_back();
+      text(rows_.back());
+    }
+    return rows_[it->second];
+  }
+  std::vector<TopRow> Take() { return std::move(rows_); }
+
+ private:
+  struct Key {
+    uint64_t name;
+    uint64_t shape;
+    bool operator==(const Key&) const = default;
+  };
+  struct Hash {
+    size_t operator()(const Key& key) const {
+      return (key.name * 0x9E3779B97F4A7C15u) ^ (key.shape + (key.name >> 7));
+    }
+  };
+  std::unordered_map<Key, size_t, Hash> index_;
+  std::vector<TopRow> rows_;
+};
+
+void Count(TopRow& row, int64_t length_ns) {
+  row.min_ns = row.calls == 0 ? length_ns : std::min(row.min_ns, length_ns);
+  row.max_ns = std::max(row.max_ns, length_ns);
+  ++row.calls;
+}
+
+// A row without anything inside: self is total.
+void CountWhole(TopRow& row, int64_t length_ns) {
+  Count(row, length_ns);
+  row.total_ns += length_ns;
+  row.self_ns += length_ns;
+}
+
+class Maker {
+ public:
+  Maker(const Trace& trace, const TopOptions& options)
+      : trace_(trace), options_(options), shapes_(trace, options.by_shape) {}
+
+  std::vector<TopTable> Make() {
+    LaunchedTimes();
+    Add("ops", Ops(), trace_.has_device_work(), false);
+    Add("ranges", Ranges(), false, false);
+    Add("calls", Calls(), trace_.has_device_work(), false);
+    Add("kernels", Kernels(), false, false);
+    Add("copies", Copies(), false, true);
+    return std::move(tables_);
+  }
+
+ private:
+  void LaunchedTimes();
+  std::vector<TopRow> Ops();
+  std::vector<TopRow> Ranges();
+  std::vector<TopRow> Calls();
+  std::vector<TopRow> Kernels();
+  std::vector<TopRow> Copies();
+  void Add(const char* name, std::vector<TopRow> rows, bool has_device,
+           bool has_bytes);
+  const Trace& trace_;
+  const TopOptions& options_;
+  std::vector<int64_t> op_device_ns_;    // what each op launched by itself
+  std::vector<int64_t> call_device_ns_;  // and each call
+  TopShapes shapes_;
+  std::vector<TopTable> tables_;
+};
+
+void Maker::LaunchedTimes() {
+  op_device_ns_.resize(trace_.ops().size());
+  call_device_ns_.resize(trace_.runtime_calls().size());
+  const auto add = [&](const DeviceWork& work) {
+    const int64_t length_ns = work.end_ns - work.begin_ns;
+    if (work.op != kNone) op_device_ns_[work.op] += length_ns;
+    if (work.call != kNone) call_device_ns_[work.call] += length_ns;
+  };
+  for (const Kernel& kernel : trace_.kernels()) add(kernel);
+  for (const Copy& copy : trace_.copies()) add(copy);
+  for (const Memset& set : trace_.memsets()) add(set);
+}
+
+// Ops come in time order, outer ones first: a parent is always behind its
+// children when walked backwards.
+std::vector<TopRow> Maker::Ops() {
+  const auto ops = trace_.ops();
+  std::vector<int64_t> self_ns(ops.size());
+  std::vector<int64_t> device_ns = op_device_ns_;
+  for (size_t i = ops.size(); i-- > 0;) {
+    const Op& op = ops[i];
+    self_ns[i] += op.end_ns - op.begin_ns;
+    if (op.parent == kNone) continue;
+    const Op& parent = ops[op.parent];
+    self_ns[op.parent] -= std::min(op.end_ns, parent.end_ns) - op.begin_ns;
+    device_ns[op.parent] += device_ns[i];
+  }
+  Rows rows;
+  for (size_t i = 0; i < ops.size(); ++i) {
+    const Op& op = ops[i];
+    const uint64_t shape = shapes_.Of(op);
+    TopRow& row = rows.At(op.name, shape, [&](TopRow& fresh) {
+      fresh.name = trace_.name(op.name);
+      fresh.shape = shapes_.Text(shape);
+    });
+    Count(row, op.end_ns - op.begin_ns);
+    row.self_ns += std::max<int64_t>(self_ns[i], 0);
+    row.device_self_ns += op_device_ns_[i];
+    bool inside_its_row = false;
+    for (RowId up = op.parent; up != kNone && !inside_its_row;
+         up = ops[up].parent) {
+      inside_its_row = ops[up].name == op.name && shapes_.Of(ops[up]) == shape;
+    }
+    if (inside_its_row) continue;
+    row.total_ns += op.end_ns - op.begin_ns;
+    row.device_total_ns += device_ns[i];
+  }
+  return rows.Take();
+}
+
+// Ranges of one thread mostly nest; one that outlasts the one around it takes
+// from that only what they share.
+std::vector<TopRow> Maker::Ranges() {
+  const auto ranges = trace_.ranges();
+  std::vector<int64_t> self_ns(ranges.size());
+  std::unordered_map<RowId, std::vector<RowId>> open;  // by thread
+  for (RowId i = 0; i < ranges.size(); ++i) {
+    const Range& range = ranges[i];
+    self_ns[i] = range.end_ns - range.begin_ns;
+    std::vector<RowId>& around = open[range.thread];
+    while (!around.empty() && ranges[around.back()].end_ns <= range.begin_ns)
+      around.pop_back();
+    if (!around.empty()) {
+      self_ns[around.back()] -=
+          std::min(range.end_ns, ranges[around.back()].end_ns) - range.begin_ns;
+    }
+    around.push_back(i);
+  }
+  Rows rows;
+  for (RowId i = 0; i < ranges.size(); ++i) {
+    const int64_t length_ns = ranges[i].end_ns - ranges[i].begin_ns;
+    TopRow& row = rows.At(ranges[i].name, 0, [&](TopRow& fresh) {
+      fresh.name = trace_.name(ranges[i].name);
+    });
+    Count(row, length_ns);
+    row.total_ns += length_ns;
+    row.self_ns += std::max<int64_t>(self_ns[i], 0);
+  }
+  return rows.Take();
+}
+
+std::vector<TopRow> Maker::Calls() {
+  Rows rows;
+  for (size_t i = 0; i < trace_.runtime_calls().size(); ++i) {
+    const RuntimeCall& call = trace_.runtime_calls()[i];
+    TopRow& row = rows.At(call.name, 0, [&](TopRow& fresh) {
+      fresh.name = trace_.name(call.name);
+    });
+    CountWhole(row, call.end_ns - call.begin_ns);
+    row.device_self_ns += call_device_ns_[i];
+    row.device_total_ns += call_device_ns_[i];
+  }
+  return rows.Take();
+}
+
+std::vector<TopRow> Maker::Kernels() {
+  Rows rows;
+  for (const Kernel& kernel : trace_.kernels()) {
+    const uint64_t shape = shapes_.Of(kernel);
+    CountWhole(rows.At(kernel.name, shape,
+                       [&](TopRow& fresh) {
+                         fresh.name = trace_.name(kernel.name);
+                         fresh.shape = shapes_.Text(shape);
+                       }),
+               kernel.end_ns - kernel.begin_ns);
+  }
+  return rows.Take();
+}
+
+std::vector<TopRow> Maker::Copies() {
+  Rows rows;
+  const auto add = [&](const auto& work, uint64_t kinds, auto name) {
+    const uint64_t shape = shapes_.OfBytes(work.bytes);
+    TopRow& row = rows.At(kinds, shape, [&](TopRow& fresh) {
+      fresh.name = name();
+      fresh.shape = shapes_.Text(shape);
+    });
+    CountWhole(row, work.end_ns - work.begin_ns);
+    row.bytes += std::max<int64_t>(work.bytes, 0);
+  };
+  for (const Copy& copy : trace_.copies()) {
+    add(copy,
+        1 + static_cast<uint64_t>(copy.source) * 16 +
+            static_cast<uint64_t>(copy.destination),
+        [&] { return CopyName(copy); });
+  }
+  for (const Memset& set : trace_.memsets())
+    add(set, 0, [] { return std::string("memset"); });
+  return rows.Take();
+}
+
+void Maker::Add(const char* name, std::vector<TopRow> rows, bool has_device,
+                bool has_bytes) {
+  if (rows.empty()) return;
+  TopTable table = {.name = name,
+                    .has_device = has_device,
+                    .has_bytes = has_bytes,
+                    .row_count = rows.size(),
+                    .rows = {}};
+  for (const TopRow& row : rows) table.self_ns += row.self_ns;
+  for (TopRow& row : rows) {
+    row.share_frac = table.self_ns == 0
+                         ? 0
+                         : static_cast<double>(row.self_ns) /
+                               static_cast<double>(table.self_ns);
+  }
+  const auto weight = [&](const TopRow& row) {
+    switch (options_.order) {
+      case TopOrder::kTotal:
+        return row.total_ns;
+      case TopOrder::kCalls:
+        return row.calls;
+      case TopOrder::kDevice:
+        return has_device ? row.device_self_ns : row.self_ns;
+      case TopOrder::kSelf:
+        break;
+    }
+    return row.self_ns;
+  };
+  std::stable_sort(
+      rows.begin(), rows.end(),
+      [&](const TopRow& a, const TopRow& b) { return weight(a) > weight(b); });
+  if (options_.limit != 0 && rows.size() > options_.limit)
+    rows.resize(options_.limit);
+  table.rows = std::move(rows);
+  tables_.push_back(std::move(table));
+}
+
+}  // namespace
+
+std::vector<TopTable> MakeTopTables(const Trace& trace,
+                                    const TopOptions& options) {
+  return Maker(trace, options).Make();
+}
+
+}  // namespace stepscope

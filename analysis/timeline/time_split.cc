@@ -1,0 +1,143 @@
+#include "timeline/time_split.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+
+namespace stepscope {
+namespace {
+
+constexpr auto kPhases = std::to_array<std::string_view>(
+    {"data", "validate", "optimizer", "backward", "forward"});
+using PhaseSpans = std::array<std::vector<Span>, kPhases.size()>;
+
+size_t PhaseIndex(std::string_view name) {
+  return static_cast<size_t>(std::ranges::find(kPhases, name) -
+                             kPhases.begin());
+}
+
+bool AnyPhaseRange(const Trace& trace) {
+  return std::ranges::any_of(trace.ranges(), [](const Range& range) {
+    return range.kind == RangeKind::kPhase;
+  });
+}
+
+PhaseSpans Marked(const Trace& trace, RowId thread) {
+  PhaseSpans spans;
+  for (const Range& range : trace.ranges()) {
+    if (range.thread != thread) continue;
+    size_t phase = kPhases.size();
+    if (range.kind == RangeKind::kPhase) {
+      phase = PhaseIndex(trace.name(range.name));
+    } else if (range.kind == RangeKind::kLoader) {
+      phase = 0;
+    }
+    if (phase < kPhases.size()) {
+      spans[phase].push_back({range.begin_ns, range.end_ns});
+    }
+  }
+  return spans;
+}
+
+// Forward is what comes before the first autograd node of a step; behind the
+// last one, ops outside a named range are the optimizer's.
+PhaseSpans Inferred(const Trace& trace, const OpTree& tree,
+                    const Steps& steps) {
+  PhaseSpans spans;
+  auto& [data, validate, optimizer, backward, forward] = spans;
+  for (const Range& range : trace.ranges()) {
+    if (range.thread != steps.thread) continue;
+    const Span span{range.begin_ns, range.end_ns};
+    if (range.kind == RangeKind::kLoader) data.push_back(span);
+    if (range.kind == RangeKind::kOptimizer) optimizer.push_back(span);
+  }
+  for (const Op& op : trace.ops()) {
+    if (op.kind == OpKind::kBackward && op.parent == kNone) {
+      backward.push_back({op.begin_ns, op.end_ns});
+    }
+  }
+  std::vector<Span> merged = Merge(backward);
+  for (const StepWindow& step : steps.windows) {
+    const std::vector<Span> inside = Clip(merged, step.host);
+    const int64_t first =
+        inside.empty() ? step.host.end_ns : inside.front().begin_ns;
+    const int64_t last =
+        inside.empty() ? step.host.end_ns : inside.back().end_ns;
+    if (!inside.empty()) backward.push_back({first, last});
+    const std::span<const RowId> rows = tree.of_thread(steps.thread);
+    for (auto row = std::ranges::lower_bound(
+             rows, step.host.begin_ns, {},
+             [&](RowId r) { return trace.ops()[r].begin_ns; });
+         row != rows.end(); ++row) {
+      const Op& op = trace.ops()[*row];
+      if (op.begin_ns >= step.host.end_ns) break;
+      if (op.parent != kNone) continue;
+      if (op.begin_ns < first) {
+        forward.push_back({op.begin_ns, op.end_ns});
+      } else if (op.begin_ns >= last) {
+        optimizer.push_back({op.begin_ns, op.end_ns});
+      }
+    }
+  }
+  return spans;
+}
+
+}  // namespace
+
+CauseTimes SplitOnHost(const Trace& trace, const std::vector<Segment>& timeline,
+                       double op_cost_ns) {
+  CauseTimes split;
+  int64_t ops = 0;
+  for (const Segment& segment : timeline) {
+    split[segment.cause] += segment.length();
+    // The first segment of an op; ops inside a loader range stay data.
+    if (segment.op != kNone && segment.cause != Cause::kData &&
+        trace.ops()[segment.op].begin_ns == segment.begin_ns) {
+      ++ops;
+    }
+  }
+  if (op_cost_ns > 0) {
+    int64_t cost = std::llround(ops * op_cost_ns);
+    for (Cause cause : {Cause::kDispatch, Cause::kHostCode}) {
+      const int64_t moved = std::min(cost, split[cause]);
+      split[cause] -= moved;
+      split[Cause::kProfiler] += moved;
+      cost -= moved;
+    }
+  }
+  return split;
+}
+
+std::map<std::string, double> SplitByPhase(const Trace& trace,
+                                           const OpTree& tree,
+                                           const Steps& steps) {
+  std::map<std::string, double> result;
+  if (steps.steady.empty() || steps.thread == kNone) return result;
+  PhaseSpans spans = AnyPhaseRange(trace) ? Marked(trace, steps.thread)
+                                          : Inferred(trace, tree, steps);
+  std::vector<Span> taken;
+  std::array<int64_t, kPhases.size() + 1> ns{};
+  for (size_t phase = 0; phase < kPhases.size(); ++phase) {
+    const std::vector<Span> own =
+        Subtract(Merge(std::move(spans[phase])), taken);
+    for (size_t i : steps.steady) {
+      ns[phase] += LengthIn(own, steps.windows[i].tiled);
+    }
+    taken.insert(taken.end(), own.begin(), own.end());
+    taken = Merge(std::move(taken));
+  }
+  int64_t rest = 0;
+  for (size_t i : steps.steady) {
+    rest += steps.windows[i].tiled.length() -
+            LengthIn(taken, steps.windows[i].tiled);
+  }
+  const double scale = 1e-6 / steps.steady.size();
+  for (size_t phase = 0; phase < kPhases.size(); ++phase) {
+    if (ns[phase] > 0) result[std::string(kPhases[phase])] = ns[phase] * scale;
+  }
+  if (rest > 0) result["other"] = rest * scale;
+  return result;
+}
+
+}  // namespace stepscope

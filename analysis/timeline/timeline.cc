@@ -1,0 +1,232 @@
+#include "timeline/timeline.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace stepscope {
+namespace {
+
+// The innermost open op at every moment. Children are clipped to their parent.
+std::vector<Segment> OpSegments(const Trace& trace, const OpTree& tree,
+                                RowId thread, Span window) {
+  struct Open {
+    RowId op;
+    int64_t end_ns;
+  };
+  std::vector<Segment> segments;
+  segments.reserve(2 * tree.of_thread(thread).size() + 1);
+  std::vector<Open> open;
+  int64_t now = window.begin_ns;
+  const auto advance = [&](int64_t to, RowId op) {
+    to = std::min(to, window.end_ns);
+    if (to <= now) return;
+    segments.push_back({.begin_ns = now, .end_ns = to, .op = op});
+    now = to;
+  };
+  const auto close_until = [&](int64_t time) {
+    while (!open.empty() && open.back().end_ns <= time) {
+      advance(open.back().end_ns, open.back().op);
+      open.pop_back();
+    }
+  };
+  for (RowId row : tree.of_thread(thread)) {
+    const Op& op = trace.ops()[row];
+    if (op.begin_ns >= window.end_ns) break;
+    if (op.end_ns <= window.begin_ns || op.end_ns <= op.begin_ns) continue;
+    close_until(op.begin_ns);
+    advance(op.begin_ns, open.empty() ? kNone : open.back().op);
+    const int64_t limit = open.empty() ? window.end_ns : open.back().end_ns;
+    if (std::min(op.end_ns, limit) > now) {
+      open.push_back({row, std::min(op.end_ns, limit)});
+    }
+  }
+  close_until(window.end_ns);
+  advance(window.end_ns, kNone);
+  return segments;
+}
+
+// Fills what `segments` leave without an op with the ops of `other`.
+std::vector<Segment> FillGaps(const std::vector<Segment>& segments,
+                              const std::vector<Segment>& other) {
+  std::vector<Segment> filled;
+  filled.reserve(segments.size() + other.size());
+  size_t j = 0;
+  for (const Segment& segment : segments) {
+    if (segment.op != kNone) {
+      filled.push_back(segment);
+      continue;
+    }
+    while (j < other.size() && other[j].end_ns <= segment.begin_ns) ++j;
+    for (size_t k = j; k < other.size() && other[k].begin_ns < segment.end_ns;
+         ++k) {
+      Segment part = other[k];
+      part.begin_ns = std::max(part.begin_ns, segment.begin_ns);
+      part.end_ns = std::min(part.end_ns, segment.end_ns);
+      filled.push_back(part);
+    }
+  }
+  return filled;
+}
+
+// A pause this long beside a collective on another thread is a wait for it.
+constexpr int64_t kWaitNs = 1'000'000;
+
+bool IsCollectiveWait(std::string_view name) {
+  return !name.starts_with("DistributedDataParallel") &&
+         !name.starts_with("DataParallel") &&
+         !name.starts_with("torch.distributed.ddp.");  // its own work
+}
+
+}  // namespace
+
+void Overlay(std::vector<Segment>& segments, const std::vector<Claim>& claims,
+             Cause cause, std::vector<Segment>& spare) {
+  if (claims.empty()) return;
+  std::vector<Segment>& result = spare;
+  result.clear();
+  result.reserve(segments.size() + 2 * claims.size());
+  size_t j = 0;
+  for (Segment segment : segments) {
+    while (j < claims.size() && claims[j].span.end_ns <= segment.begin_ns) ++j;
+    for (size_t k = j;
+         k < claims.size() && claims[k].span.begin_ns < segment.end_ns; ++k) {
+      const Span& claim = claims[k].span;
+      if (claim.begin_ns > segment.begin_ns) {
+        Segment before = segment;
+        before.end_ns = claim.begin_ns;
+        result.push_back(before);
+        segment.begin_ns = claim.begin_ns;
+      }
+      Segment inside = segment;
+      inside.end_ns = std::min(segment.end_ns, claim.end_ns);
+      inside.cause = cause;
+      if (cause == Cause::kData) inside.range = claims[k].range;
+      if (inside.length() > 0) result.push_back(inside);
+      segment.begin_ns = inside.end_ns;
+    }
+    if (segment.length() > 0) result.push_back(segment);
+  }
+  segments.swap(result);
+}
+
+std::vector<Claim> Disjoint(std::vector<Claim> claims) {
+  std::ranges::stable_sort(claims, {},
+                           [](const Claim& c) { return c.span.begin_ns; });
+  std::vector<Claim> result;
+  for (Claim claim : claims) {
+    if (!result.empty()) {
+      claim.span.begin_ns =
+          std::max(claim.span.begin_ns, result.back().span.end_ns);
+    }
+    if (claim.span.length() > 0) result.push_back(claim);
+  }
+  return result;
+}
+
+std::vector<RowId> AutogradThreads(const Trace& trace, RowId thread) {
+  std::vector<bool> runs(trace.threads().size());
+  for (const Op& op : trace.ops()) {
+    if (op.kind == OpKind::kBackward && op.thread != kNone) {
+      runs[op.thread] = true;
+    }
+  }
+  std::vector<RowId> threads;
+  for (RowId row = 0; row < runs.size(); ++row) {
+    if (runs[row] && row != thread) threads.push_back(row);
+  }
+  return threads;
+}
+
+std::vector<Segment> HostTimeline(const Trace& trace, const OpTree& tree,
+                                  RowId thread, Span window) {
+  if (thread == kNone || window.length() <= 0) return {};
+  std::vector<Segment> segments = OpSegments(trace, tree, thread, window);
+  std::vector<bool> ours(trace.threads().size());
+  ours[thread] = true;
+  for (RowId other : AutogradThreads(trace, thread)) {
+    ours[other] = true;
+    segments = FillGaps(segments, OpSegments(trace, tree, other, window));
+  }
+  for (Segment& segment : segments) {
+    if (segment.op == kNone) continue;
+    if (tree.traits(segment.op).communication) {
+      segment.cause = Cause::kCommunication;
+    } else {
+      segment.cause =
+          tree.computes(segment.op) ? Cause::kCompute : Cause::kDispatch;
+    }
+  }
+
+  std::vector<Claim> profiler, communication, gc, data;
+  std::vector<Span> elsewhere;
+  for (const Overhead& row : trace.overheads()) {
+    if (row.thread == thread) {
+      profiler.push_back({{row.begin_ns, row.end_ns}, kNone});
+    }
+  }
+  for (const Communication& row : trace.communications()) {
+    if (row.thread != kNone && ours[row.thread]) {
+      communication.push_back({{row.begin_ns, row.end_ns}, kNone});
+    }
+  }
+  const bool any_loader = std::ranges::any_of(
+      trace.ranges(),
+      [](const Range& range) { return range.kind == RangeKind::kLoader; });
+  const std::span<const Range> ranges = trace.ranges();
+  for (RowId row = 0; row < ranges.size(); ++row) {
+    const Range& range = ranges[row];
+    if (range.thread == kNone) continue;
+    if (!ours[range.thread]) {
+      if (range.kind == RangeKind::kCollective &&
+          IsCollectiveWait(trace.name(range.name))) {
+        elsewhere.push_back({range.begin_ns, range.end_ns});
+      }
+      continue;
+    }
+    const Claim claim{{range.begin_ns, range.end_ns}, row};
+    const std::string_view name = trace.name(range.name);
+    if (range.kind == RangeKind::kCollective && IsCollectiveWait(name)) {
+      communication.push_back(claim);
+    } else if (name == "Python GC") {
+      gc.push_back(claim);
+    } else if (range.thread == thread &&
+               (range.kind == RangeKind::kLoader ||
+                (!any_loader && range.kind == RangeKind::kPhase &&
+                 name == "data"))) {
+      data.push_back(claim);
+    }
+  }
+  // Pauses beside a collective of another thread: backward waits for it.
+  std::vector<Span> pauses;
+  for (const Segment& segment : segments) {
+    if (segment.op == kNone && segment.length() >= kWaitNs) {
+      pauses.push_back({segment.begin_ns, segment.end_ns});
+    }
+  }
+  for (const Span& wait :
+       Intersect(Merge(std::move(pauses)), Merge(std::move(elsewhere)))) {
+    communication.push_back({wait, kNone});
+  }
+  // The last overlay wins, so in rising precedence.
+  std::vector<Segment> spare;
+  Overlay(segments, Disjoint(std::move(profiler)), Cause::kProfiler, spare);
+  Overlay(segments, Disjoint(std::move(communication)), Cause::kCommunication,
+          spare);
+  Overlay(segments, Disjoint(std::move(gc)), Cause::kGc, spare);
+  Overlay(segments, Disjoint(std::move(data)), Cause::kData, spare);
+
+  size_t joined = 0;
+  for (const Segment& segment : segments) {
+    Segment* last = joined > 0 ? &segments[joined - 1] : nullptr;
+    if (last != nullptr && last->op == segment.op &&
+        last->range == segment.range && last->cause == segment.cause) {
+      last->end_ns = segment.end_ns;
+    } else {
+      segments[joined++] = segment;
+    }
+  }
+  segments.resize(joined);
+  return segments;
+}
+
+}  // namespace stepscope

@@ -1,0 +1,230 @@
+#include "words/labels.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace {
+
+constexpr double kHealthy = 0.5;  // of the step spent computing
+// Of the step, what matters where steps vary no more than that.
+constexpr double kMatters = 0.03;
+constexpr double kVaries = 0.05;
+constexpr size_t kHeldBackShown = 3;
+
+template <typename Enum, size_t kSize>
+const char* NameIn(const std::array<const char*, kSize>& names, Enum value) {
+  const auto index = static_cast<size_t>(value);
+  return index < kSize ? names[index] : "unknown";
+}
+
+// "zero-grad-kernels (-18 ms), ..."; empty if there are none.
+std::string HeldBackInWords(const Report& report) {
+  const std::vector<const Finding*> held = HeldBack(report);
+  std::string text;
+  for (size_t i = 0; i < std::min(held.size(), kHeldBackShown); ++i) {
+    const Finding& finding = *held[i];
+    text += (text.empty() ? "" : ", ") + finding.id + " (" +
+            (finding.gain_kind == GainKind::kBound ? "at most " : "") + "-" +
+            Milliseconds(finding.gain.expected_ms) + ")";
+  }
+  return text + (held.size() > kHeldBackShown ? ", ..." : "");
+}
+
+}  // namespace
+
+std::vector<const Finding*> HeldBack(const Report& report) {
+  if (report.steps.cov <= kVaries) return {};
+  std::vector<std::pair<double, const Finding*>> held;
+  for (const Finding& finding : report.findings) {
+    const double step =
+        finding.baseline_ms > 0 ? finding.baseline_ms : report.steps.mean_ms;
+    const bool bound = finding.gain_kind == GainKind::kBound;
+    // As everywhere, a bound counts half.
+    const double ms = finding.gain.expected_ms * (bound ? 0.5 : 1);
+    if (!IsNote(finding) || finding.gain_kind == GainKind::kNone ||
+        ms < kMatters * step) {
+      continue;
+    }
+    held.push_back({-ms, &finding});
+  }
+  std::ranges::stable_sort(held, {}, &std::pair<double, const Finding*>::first);
+  std::vector<const Finding*> findings;
+  for (const auto& [ms, finding] : held) findings.push_back(finding);
+  return findings;
+}
+
+const char* StatusName(FindingStatus status) {
+  return NameIn(std::to_array({"ok", "warning", "error"}), status);
+}
+const char* SeverityName(FindingSeverity severity) {
+  return NameIn(std::to_array({"note", "low", "medium", "high", "critical"}),
+                severity);
+}
+const char* SeverityName(Severity severity) {
+  return NameIn(std::to_array({"note", "warning", "error"}), severity);
+}
+const char* ConfidenceName(Confidence confidence) {
+  return NameIn(std::to_array({"hint", "strong", "proven"}), confidence);
+}
+const char* GainName(GainKind kind) {
+  return NameIn(std::to_array({"none", "bound", "predicted"}), kind);
+}
+
+std::string CauseInWords(std::string_view key, bool has_gpu) {
+  static const std::map<std::string_view, const char*> kWords = {
+      {"compute", "computing"},
+      {"communication", "communicating"},
+      {"copy", "copying"},
+      {"kernel_latency", "short gaps between kernels"},
+      {"graph_opaque", "inside CUDA graphs"},
+      {"dependency", "waiting for another stream"},
+      {"sync", "synchronising"},
+      {"blocking_copy", "blocking copies"},
+      {"allocator", "allocating memory"},
+      {"data", "loading data"},
+      {"profiler", "recording"},
+      {"gc", "Python garbage collection"},
+      {"dispatch", "overhead inside ops"},
+      {"host_code", "code between ops"},
+      {"unknown", "unexplained"}};
+  if (has_gpu && key == "dispatch") return "launching";
+  const auto known = kWords.find(key);
+  return known == kWords.end() ? std::string(key) : known->second;
+}
+
+std::string MachineInWords(const Report& report) {
+  const RunInfo& run = report.run;
+  if (report.has_gpu) {
+    std::map<std::string, int64_t> devices;
+    for (const Device& device : run.devices) {
+      ++devices[device.name.empty() ? "GPU" : device.name];
+    }
+    std::string text;
+    for (const auto& [name, count] : devices) {
+      text += (text.empty() ? "" : ", ") + std::to_string(count) + " x " + name;
+    }
+    // A file names all devices of its host, whether they worked or not.
+    if (devices.size() == 1 && report.devices_used > 0) {
+      const auto& [name, count] = *devices.begin();
+      const std::string used = std::to_string(report.devices_used);
+      text = report.devices_used < count
+                 ? used + " of " + std::to_string(count) + " x " + name
+                 : used + " x " + name;
+    }
+    return text.empty() ? "GPU" : text;
+  }
+  std::string text = "CPU only";
+  if (run.usable_cores > 0) text += ", " + Count(run.usable_cores, "core");
+  return text;
+}
+
+std::string RankInWords(const RunInfo& run) {
+  if (run.rank < 0 || run.world_size == 1) return "";
+  std::string text = "rank " + std::to_string(run.rank);
+  if (run.world_size > 0) text += " of " + std::to_string(run.world_size);
+  return text;
+}
+
+std::string GainInWords(const Report& report, const Finding& finding) {
+  const double step = report.steps.mean_ms;
+  const Gain& gain = finding.gain;
+  if (finding.gain_kind == GainKind::kNone || gain.expected_ms <= 0) return "";
+  if (finding.gain_kind == GainKind::kBound) {
+    return "at most -" + Milliseconds(gain.expected_ms) + " per step (of " +
+           (finding.baseline_ms > 0 ? Milliseconds(finding.baseline_ms) +
+                                          ", the slow steps counted in)"
+                                    : Milliseconds(step) + ")");
+  }
+  std::string text = "-" + Milliseconds(gain.expected_ms) +
+                     " per step: " + Number(step) + " to " +
+                     Milliseconds(step - gain.expected_ms);
+  if (finding.speedup > 0) text += " (" + Factor(finding.speedup) + ")";
+  return text + ", likely -" + Number(gain.low_ms) + " to -" +
+         Number(gain.high_ms);
+}
+
+std::string PlanInWords(const Report& report) {
+  const Plan& plan = report.plan;
+  if (plan.ids.empty() || plan.step_after_ms <= 0) return "";
+  std::string numbers;
+  for (size_t i = 0; i < plan.ids.size(); ++i) {
+    if (i > 0) numbers += i + 1 == plan.ids.size() ? " and " : ", ";
+    const auto done =
+        std::ranges::find(report.findings, plan.ids[i], &Finding::id);
+    numbers += done == report.findings.end()
+                   ? plan.ids[i]
+                   : std::to_string(NumberOf(report, *done));
+  }
+  std::string changes;
+  for (const std::string& change : plan.changes) {
+    changes += (changes.empty() ? "" : ", ") + change;
+  }
+  std::string text = "Do " + numbers +
+                     (plan.ids.size() > 1 ? " together" : " first") + " (" +
+                     changes + "): " + Number(plan.step_before_ms) + " to " +
+                     Milliseconds(plan.step_after_ms) + " per step, " +
+                     Factor(plan.step_before_ms / plan.step_after_ms);
+  if (plan.low_ms > 0) {
+    text += " (likely " + Factor(plan.step_before_ms / plan.high_ms) + " to " +
+            Factor(plan.step_before_ms / plan.low_ms) + ")";
+  }
+  text += ".";
+  const size_t told = static_cast<size_t>(
+      std::ranges::count_if(report.findings, [](const Finding& finding) {
+        return !IsNote(finding) && finding.gain_kind == GainKind::kPredicted;
+      }));
+  if (told > plan.ids.size()) {
+    text += told - plan.ids.size() == 1
+                ? " The other change would add little to that."
+                : " The other changes would add little to that.";
+  }
+  return text;
+}
+
+std::string VerdictInWords(const Report& report) {
+  const bool damaged =
+      std::ranges::any_of(report.findings, [](const Finding& f) {
+        return f.id == "capture-incomplete" &&
+               f.status == FindingStatus::kError;
+      });
+  if (damaged) return "No verdict: the recording is incomplete, see above.";
+  if (report.clean.empty()) return "Nothing could be checked.";
+  const std::string held = HeldBackInWords(report);
+  if (!held.empty()) {
+    return "No verdict: steps vary by " + Percent(report.steps.cov) +
+           ", and what does not stand out of that is held back: " + held +
+           ". Record more steps, or on a calmer machine; --verbose tells all.";
+  }
+  const std::string checks =
+      Count(static_cast<int64_t>(report.clean.size()), "check") +
+      " found nothing worth changing";
+  const auto compute = report.time_split_ms.find("compute");
+  const bool busy = compute != report.time_split_ms.end() &&
+                    compute->second > kHealthy * report.steps.mean_ms;
+  if (busy) return "Healthy: " + checks + ".";
+  return checks +
+         ", but most of the step is not computing: see the split above.";
+}
+
+bool IsNote(const Finding& finding) {
+  return finding.severity == FindingSeverity::kNote &&
+         finding.status == FindingStatus::kOk;
+}
+
+int NumberOf(const Report& report, const Finding& finding) {
+  if (finding.severity == FindingSeverity::kNote) return 0;
+  int number = 0;
+  for (const Finding& one : report.findings) {
+    number += one.severity != FindingSeverity::kNote;
+    if (&one == &finding) break;
+  }
+  return number;
+}
+
+}  // namespace stepscope
