@@ -39,4 +39,4 @@ export STEPSCOPE_SAMPLE_LOGDIR
 say "ctest"
 ctests default -LE live
 say "pytest"
-"$stepscope_viewers/bin/python" -m pytest -q "$stepscope_root/tests/e2e" --durations=5
+"$stepscope_viewers/bin/python" -m pytest -q "$stepscope_root/tests/e2e" "$stepscope_root/tests/samples/ladder" --durations=5

@@ -44,7 +44,7 @@ def run_program(command, limit_s=600):
         except subprocess.TimeoutExpired:
             code, how = -signal.SIGKILL, f"was stopped after {limit_s} s"
         except OSError as error:
-            raise Failed(f"cannot start {command[0]}: {error.strerror}") from None
+            raise Failed(f"cannot start {command[0]}: {error.strerror} (--bin names its folder)") from None
         texts = []
         for file in (out, err):
             file.seek(0)
