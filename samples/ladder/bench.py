@@ -10,14 +10,9 @@ import sys
 import tempfile
 import time
 
-from report import read_report
+from report import Failed, read_report
 from resnet_flags import Settings, period_of
 from timing import RunTimes, interleave
-
-
-class Failed(Exception):
-    """Something cannot go on; the message says why."""
-    exit_status = 1
 
 
 class ProgramFailed(Failed):
@@ -35,25 +30,28 @@ class TimeOver(Failed):
 
 def run_program(command, limit_s=600):
     """Runs a program and returns its stdout. Raises ProgramFailed, or Failed if it cannot be started."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        try:
-            code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, timeout=limit_s).returncode
-            how = f"failed with exit code {code}"
-            if code < 0:
-                how = f"was ended by signal {-code} ({signal.strsignal(-code)})"
-        except subprocess.TimeoutExpired:
-            code, how = -signal.SIGKILL, f"was stopped after {limit_s} s"
-        except OSError as error:
-            raise Failed(f"cannot start {command[0]}: {error.strerror} (--bin names its folder)") from None
-        texts = []
-        for file in (out, err):
-            file.seek(0)
-            texts.append(file.read().decode(errors="replace"))
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit_s, check=False)
+        code, how = done.returncode, f"failed with exit code {done.returncode}"
+        if code < 0:
+            how = f"was ended by signal {-code} ({signal.strsignal(-code)})"
+    except subprocess.TimeoutExpired as late:
+        done, code, how = late, -signal.SIGKILL, f"was stopped after {limit_s} s"
+    except OSError as error:
+        raise Failed(f"cannot start {command[0]}: {error.strerror} (--bin names its folder)") from None
+    out, err = ((text or b"").decode(errors="replace") for text in (done.stdout, done.stderr))
     if code != 0:
-        lines = "".join(texts).strip("\n")[-4096:].split("\n")[-12:]
+        lines = (out + err).strip("\n")[-4096:].split("\n")[-12:]
         said = "\n  ".join(lines if lines != [""] else ["(it printed nothing)"])
-        raise ProgramFailed(f"{' '.join(command)}\n{how}:\n  {said}", code)
-    return texts[0]
+        raise ProgramFailed(f"{' '.join(map(str, command))}\n{how}:\n  {said}", code)
+    return out
+
+
+def write_whole(path, text):
+    """Writes a file through a second one, so that a full disk or a kill does not cost the old one."""
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(path + ".new", path)
 
 
 class Journal:
@@ -61,14 +59,11 @@ class Journal:
 
     def __init__(self, path):
         self.path, self.runs = path, {}
-        if not os.path.exists(path):
-            return
-        with open(path, "r+b") as file:
-            text = file.read()
-            whole = text.rfind(b"\n") + 1
-            if whole < len(text):  # the program was killed while it wrote the last line
-                file.truncate(whole)
-        for number, line in enumerate(text[:whole].decode().splitlines(), 1):
+        with open(path, "a+b") as file:
+            file.seek(0)
+            *lines, torn = file.read().split(b"\n")
+            file.truncate(file.tell() - len(torn))  # of a program that was killed while it wrote
+        for number, line in enumerate(lines, 1):
             try:
                 record = json.loads(line)
                 self.runs[record["key"]] = RunTimes.of(record["run"], "the run")
@@ -85,7 +80,7 @@ class Bench:
     """Times and profiles resnet under Settings; what is in `folder` is not measured again.
 
     `always` is given to every run; a run's own settings win over it. Whatever starts a program may raise ProgramFailed,
-    and raises TimeOver `limit_s` seconds after the bench was made. `run` stands in for run_program in tests.
+    and raises TimeOver `limit_s` seconds after the bench was made.
     """
     WAIT, WARMUP = 2, 3  # steps of a profile that are timed only, and that are recorded and thrown away
 
@@ -160,7 +155,5 @@ class Bench:
             shutil.rmtree(folder, ignore_errors=True)
             self._resnet(f"profiling {text}", settings, log_dir=folder, **window)
             known = {"key": key, "report": self.stepscope("analyze", folder)}
-            with open(folder + ".new", "w", encoding="utf-8") as file:
-                json.dump(known, file)
-            os.replace(folder + ".new", folder + ".json")
+            write_whole(folder + ".json", json.dumps(known))
         return read_report(known["report"], folder)

@@ -10,13 +10,12 @@ import sys
 import climb
 import rungs
 import sweep
-from bench import Bench, Failed, run_program
-from report import BadReport
-from resnet_flags import Settings, UsageError
+from bench import Bench, run_program, write_whole
+from report import Failed
+from resnet_flags import Settings
 from timing import Length
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-NOT_IN_HEADING = {"--bin", "--work", "--results", "--limit", "--json"}  # where files lie, not what was asked for
 
 
 def at_least(low):
@@ -42,6 +41,7 @@ def parse(words):
         one.add_argument("--limit", type=at_least(0), default=24 * 3600, metavar="SECONDS",
                          help="stop after so long, with exit status 3; the same command goes on")
         one.add_argument("--json", metavar="FILE", help="write what was found")
+        one.add_argument("--results", metavar="FILE", help="write the tables there, too")
         one.add_argument("--side", type=at_least(16), help="side of the pictures, in every run")
         one.add_argument("--pairs" if pairs else "--rounds", type=at_least(2), default=pairs or 5,
                          help="interleaved pairs of runs per comparison" if pairs else "runs of each combination")
@@ -51,7 +51,6 @@ def parse(words):
 
     one = command("rungs", "up the rungs of the published case study", steps=16, active=6)
     one.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="which rungs, and where to train")
-    one.add_argument("--results", metavar="FILE", help="Markdown file whose part for this device is written anew")
     one = command("climb", "follows the first finding, measures, keeps or takes back", steps=30, active=12)
     one.add_argument("--start", type=lambda text: Settings.parse(text), default=Settings(), metavar="FLAGS",
                      help="flags of resnet to begin with, as one word")
@@ -69,8 +68,8 @@ def parse(words):
     return options, rest
 
 
-def run(options, rest, words, bench):
-    """What --json writes, after the tables are printed."""
+def run(options, rest, bench):
+    """(what --json writes, the tables)."""
     if options.command == "climb":
         record = climb.climb(bench, options)
         text = climb.to_text(record)
@@ -79,12 +78,10 @@ def run(options, rest, words, bench):
         text = sweep.to_text(record)
     else:
         record = rungs.go_up(bench, rungs.RUNGS[options.device], options.pairs, Length(options.steps))
-        typed = [word for before, word in zip(["", *words], words) if not {before, word.split("=")[0]} & NOT_IN_HEADING]
-        text = rungs.to_markdown(record, f"{datetime.date.today()}, {record['machine']}. `ladder.py {' '.join(typed)}`")
-        if options.results:
-            rungs.write_results(options.results, options.device, text)
-    print(text)
-    return record
+        command = " ".join(f"--{key} {getattr(options, key)}" for key in ("device", "side", "pairs", "steps", "active")
+                           if getattr(options, key))
+        text = rungs.to_markdown(record, f"{datetime.date.today()}, {record['machine']}. `ladder.py rungs {command}`")
+    return record, text
 
 
 def main(words, start=run_program):
@@ -95,12 +92,13 @@ def main(words, start=run_program):
         always |= {"--device": "cuda"} if getattr(options, "device", "") == "cuda" else {}
         work = options.work + "_gpu" * ("--device" in always)
         bench = Bench(options.bin, work, always, options.limit, options.active, start)
-        record = run(options, rest, words, bench)
-        if options.json:
-            with open(options.json, "w", encoding="utf-8") as file:
-                json.dump(record, file, indent=1)
+        record, text = run(options, rest, bench)
+        print(text)
+        for path, written in ((options.results, text), (options.json, json.dumps(record, indent=1))):
+            if path:
+                write_whole(path, written + "\n")
         return 0
-    except (Failed, BadReport, UsageError, OSError) as error:
+    except (Failed, OSError) as error:
         print(f"ladder.py: {error}", file=sys.stderr)
         return getattr(error, "exit_status", 1)
 

@@ -1,18 +1,12 @@
 """What a program can follow of `stepscope analyze --format json`. analysis/README.md describes the format."""
 
+import json
 from dataclasses import dataclass, field
 
 
-class BadReport(Exception):
-    """What stepscope printed is not a report with steps."""
+class Failed(Exception):
+    """Something cannot go on; the message says why."""
     exit_status = 1
-
-
-def setting_text(value):
-    """A setting's value as text: whole numbers without a point, so that they can be the value of a flag."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(int(value)) if isinstance(value, float) and value == int(value) else str(value)
 
 
 @dataclass
@@ -63,16 +57,16 @@ class Report:
 
 
 def read_report(record, path):
-    """The Report in a parsed JSON object; `path` is where its recording lies. Raises BadReport."""
+    """The Report in a parsed JSON object; `path` is where its recording lies. Raises Failed."""
     try:
         if record["version"] != 2 or not record["steps"]["mean_ms"] > 0:
-            raise BadReport(f"{path}: no report of version 2, or no steps were recorded")
+            raise Failed(f"{path}: no report of version 2, or no steps were recorded")
         run, replay, findings = record.get("run", {}), record.get("replay", {"valid": True}), []
         for one in record["findings"]:
             gain = [one["gain_ms_per_step"][key] for key in ("expected", "low", "high")]
             text = "\n".join((one["evidence"], one["where"], one["fix"]["cpp"]))
             findings.append(Finding(one["id"], one["severity"], one["gain_kind"], *gain, max(0, one["baseline_ms"]), text,
-                                    {key: setting_text(value) for key, value in one["settings"].items()}))
+                                    {key: json.dumps(value).strip('"') for key, value in one["settings"].items()}))
         cores = run.get("usable_cores", -1)
         machine = run.get("cpu_model", "") + (f", {cores} core{'s' * (cores > 1)}" if cores > 0 else "")
         return Report(record["steps"]["mean_ms"], max(0, record["steps"].get("all_mean_ms", 0)), findings,
@@ -81,4 +75,4 @@ def read_report(record, path):
                       dict(sorted(record.get("time_split_ms", {}).items(), key=lambda part: -part[1])),
                       record.get("has_gpu", False), "" if replay["valid"] else replay["why_not"], path)
     except (KeyError, TypeError, AttributeError) as error:
-        raise BadReport(f"{path}: not a report of stepscope ({type(error).__name__}: {error})") from None
+        raise Failed(f"{path}: not a report of stepscope ({type(error).__name__}: {error})") from None

@@ -3,8 +3,10 @@
 import itertools
 import math
 
+from report import Failed
 
-class UsageError(Exception):
+
+class UsageError(Failed):
     """A sentence for the user about what was asked for."""
     exit_status = 2
 
@@ -14,10 +16,7 @@ class Settings(dict):
 
     @staticmethod
     def of(words):
-        """Reads words as a shell parts them: --batch 64, --batch=64, --bf16. The last of two values counts.
-
-        Raises UsageError for a word that is neither a flag nor the value of one.
-        """
+        """Reads words as a shell parts them: --batch 64, --batch=64, --bf16. Raises UsageError."""
         settings, waiting = Settings(), ""  # the flag that may still get a value
         for word in words:
             if len(word) > 2 and word.startswith("--") and word[2] != "=":
@@ -34,7 +33,6 @@ class Settings(dict):
         return Settings.of(text.split())
 
     def number(self, flag, absent):
-        """The value of `flag` as a whole number; `absent` if it is none."""
         return int(self[flag]) if self.get(flag, "").isdecimal() else absent
 
     def plus(self, over):
@@ -68,11 +66,8 @@ def spelled(settings):
 
 
 def period_of(settings):
-    """After how many steps a run repeats what it does.
-
-    The least common multiple of the flags that do something every N steps and of the workers (N workers hand out N
-    batches at once); on a GPU also of the steps between two readings of the loss, where the host waits.
-    """
+    """After how many steps a run repeats what it does: N workers hand out N batches at once, and on a GPU the host waits
+    where it reads the loss."""
     parts = [settings.number(flag, 1) for flag in ("--validate-every", "--checkpoint-every", "--workers")]
     if settings.get("--device") == "cuda":
         parts.append(settings.number("--log-every", LOG_EVERY))
@@ -80,7 +75,7 @@ def period_of(settings):
 
 
 class Factor:
-    """A flag and the values it takes in a sweep; those of a flag without a value are "off" and "on"."""
+    """A flag and the values it takes in a sweep; of a flag without a value "off" and "on"."""
 
     def __init__(self, flag, *values):
         self.flag, self.values = flag, values

@@ -1,9 +1,5 @@
 """rungs: takes resnet up the rungs of the published case study, and measures each against the one below."""
 
-import os
-import re
-
-from bench import Failed
 from climb import attempt, promise, verdict
 from resnet_flags import Settings, difference, follow, spelled
 from tables import figure, ranged, table
@@ -35,9 +31,6 @@ RUNGS = {"cpu": [
     ("a CUDA graph", "--cuda-graph", "launch-bound unfused-pointwise"),
 ]}
 
-# Parts of kernel names that say so. A name that says nothing counts as no: the share is the least that it can be.
-TENSOR_CORES = re.compile(r"hmma|imma|gmma|[hsi](884|1688|16816|8816)|tensorop|nvjet_[hts]|xmma\w*_(bf16|f16|tf32)")
-
 
 def reason_for(findings, report, below, settings, period=1):
     """What the first of `findings` that `report`, of the rung `below`, asks for predicts; {} if it asks for none.
@@ -52,16 +45,11 @@ def reason_for(findings, report, below, settings, period=1):
     return {}
 
 
-def facts_of(bench, report):
+def facts_of(report):
     """What the table says of a profile."""
-    facts = {"profiled_ms": report.step_ms, "split_ms": report.split}
-    if report.has_gpu:
-        rows = bench.stepscope("top", "--table", "kernels", report.path).get("kernels", {}).get("rows", [])
-        total, on = (sum(row["total_us"] for row in some) for some in (
-            rows, [row for row in rows if TENSOR_CORES.search(row["name"])]))
-        busy = report.split.get("compute", 0) + report.split.get("communication", 0)
-        facts |= {"busy_frac": busy / report.step_ms} | ({"tensor_core_frac": on / total} if total else {})
-    return facts
+    busy = report.split.get("compute", 0) + report.split.get("communication", 0)
+    return {"profiled_ms": report.step_ms, "split_ms": report.split,
+            **({"busy_frac": busy / report.step_ms} if report.has_gpu else {})}
 
 
 def go_up(bench, rungs, pairs, length, tell=print):
@@ -70,14 +58,14 @@ def go_up(bench, rungs, pairs, length, tell=print):
     start = below = Settings.parse(flags)
     report = bench.profile(below, "profiles/0")
     record = {"version": 2, "machine": report.machine, "rungs": [
-        {"name": name, "flags": flags, "kept": True, **facts_of(bench, report)}]}
+        {"name": name, "flags": flags, "kept": True, **facts_of(report)}]}
     for number, (name, flags, findings) in enumerate(rungs[1:], 1):
         settings = below.plus(Settings.parse(flags))
         reason = reason_for(findings, report, below, settings, bench.period(below, settings))
         taken = attempt(bench, reason, below, settings, pairs, f"rung {number}", length)
         if "failed" not in taken:
             profile = bench.profile(settings, f"profiles/{number}")
-            taken |= facts_of(bench, profile)
+            taken |= facts_of(profile)
             record["rungs"][0] |= {key.removeprefix("before_"): taken[key] for key in taken
                                    if key.startswith("before_samples") and "samples_per_s" not in record["rungs"][0]}
         below, report = (settings, profile) if taken["kept"] else (below, report)
@@ -91,7 +79,7 @@ def go_up(bench, rungs, pairs, length, tell=print):
 
 
 COLUMNS = ("rung", "what", "flags", "samples/s (least to most)", "step recorded, ms", "where it goes", "device busy",
-           "Tensor Cores", "finding that led here", "predicted", "measured (95 %)")
+           "finding that led here", "predicted", "measured (95 %)")
 
 
 def cells(number, rung):
@@ -104,10 +92,10 @@ def cells(number, rung):
         predicted += f", of `{rung['of_change']}`" * bool(rung["of_change"])
     if "measured_ratio" in rung:
         measured = factor("measured_ratio") + ", taken back" * (not rung["kept"])
-    split = [f"{cause} {100 * ms / step:.0f} %" for cause, ms in rung.get("split_ms", {}).items() if ms >= 0.02 * step]
-    shares = [f"{100 * rung[key]:.1f} %" if key in rung else "-" for key in ("busy_frac", "tensor_core_frac")]
+    split = [f"{cause} {ms / step:.0%}" for cause, ms in rung.get("split_ms", {}).items() if ms >= 0.02 * step]
     return (number, rung["name"], f"`{rung['flags']}`", ranged(rung, "samples_per_s", "{:.1f}"), f"{step:.1f}" if step else
-            "-", ", ".join(split) or "-", *shares, rung.get("id", "-"), predicted, measured)
+            "-", ", ".join(split) or "-",
+            f"{rung['busy_frac']:.1%}" if "busy_frac" in rung else "-", rung.get("id", "-"), predicted, measured)
 
 
 def to_markdown(record, heading):
@@ -116,26 +104,7 @@ def to_markdown(record, heading):
     for number, rung in enumerate(record["rungs"]):
         text += f"\nRung {number} fails:\n\n```\n{rung['failed']}\n```\n" if "failed" in rung else ""
     if "top" not in record:
-        return f"{text}\nNo rung was faster.\n"
+        return f"{text}\nNo rung was faster."
     return (f"{text}\nThe baseline and the top, interleaved: {record['top']['baseline_samples_per_s']:.1f} and"
             f" {record['top']['samples_per_s']:.1f} samples/s, {ranged(record['top'], 'factor')}, at the top with"
-            f" `{record['top']['flags']}`.\n")
-
-
-def write_results(path, device, markdown):
-    """Puts `markdown` between the marks of `device` in a Markdown file, which is begun if it is not there.
-
-    Raises Failed if its marks are not lines of their own, one after the other.
-    """
-    mark = f"<!-- ladder on a {'GPU' if device == 'cuda' else 'CPU'} "
-    text = f"{mark}begin -->\n{mark}end -->\n"
-    if os.path.exists(path):
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-    text, count = re.subn(f"(?ms)^({mark}begin[^\n]*-->\n).*?^({mark}end -->)$",
-                          lambda marks: marks[1] + markdown + marks[2], text)
-    if count != 1:
-        raise Failed(f"{path} does not hold the lines '{mark}begin -->' and '{mark}end -->', one after the other")
-    with open(path + ".new", "w", encoding="utf-8") as file:  # so that a full disk does not cost the old one
-        file.write(text)
-    os.replace(path + ".new", path)
+            f" `{record['top']['flags']}`.")

@@ -9,11 +9,11 @@ import math
 import statistics
 from typing import NamedTuple
 
-from bench import Failed, ProgramFailed
-from report import Finding
+from bench import ProgramFailed
+from report import Failed, Finding
 from resnet_flags import NAMED, Factor, UsageError, cross, follow, follow_settings, spelled
 from tables import figure, ranged, table
-from timing import Length, quantile, student_factor
+from timing import Length, student_factor
 
 MOST_POINTS, REFUSED, WORTH_NAMING, AS_PRODUCT = 2000, 2, 0.01, "as the product"
 
@@ -201,11 +201,11 @@ def to_record(cube, predicted, unknown, why_not):
     base = statistics.median(next(iter(cube.rates.values())))
     for levels, runs in cube.rates.items():
         texts = [text(f, level) for f, level in enumerate(levels) if cube.factors[f].values[level] != "off"]
-        middle = statistics.median(runs)
+        middle, cuts = statistics.median(runs), statistics.quantiles(runs, n=6, method="inclusive")
         record["points"].append({
             "flags": " ".join(texts) or "(none of the flags)", "samples_per_s": middle, "runs": runs,
             # One standard deviation over the rounds, if they are normal.
-            "spread": (quantile(runs, 5 / 6) - quantile(runs, 1 / 6)) / 2 / middle,
+            "spread": (cuts[-1] - cuts[0]) / 2 / middle,
             "factor": middle / base, **known(predicted=predicted.get(levels))})
     for change, (at_baseline, on_average) in cube.effects().items():
         ratio = predicted.get(tuple(change[1] if f == change[0] else 0 for f in range(len(cube.factors))))

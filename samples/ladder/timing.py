@@ -22,13 +22,6 @@ class Interval(NamedTuple):
         return Interval(1 / self.high, 1 / self.low if self.low > 0 else math.inf)
 
 
-def quantile(values, fraction):
-    """The value below which `fraction` (0 to 1) of the others lie, interpolated. REQUIRES: there are values."""
-    ordered, place = sorted(values), fraction * (len(values) - 1)
-    below = int(place)
-    return ordered[below] + (place - below) * (ordered[min(below + 1, len(ordered) - 1)] - ordered[below])
-
-
 @functools.lru_cache(maxsize=None)
 def student_factor(confidence, freedom):
     """Half the width of a two-sided Student interval, in standard errors, good to 1 %. REQUIRES: freedom > 0."""
@@ -64,7 +57,8 @@ def median_interval(values, draws=4000):
         return Interval(statistics.fmean(values) - half, statistics.fmean(values) + half)
     rng = random.Random(1)
     medians = [statistics.median(rng.choices(values, k=count)) for _ in range(draws)]
-    return Interval(quantile(medians, 0.025), quantile(medians, 0.975))
+    cuts = statistics.quantiles(medians, n=40, method="inclusive")  # 2.5 %, 5 % ... 97.5 %
+    return Interval(cuts[0], cuts[-1])
 
 
 class Length(NamedTuple):
@@ -90,11 +84,11 @@ class RunTimes:
         """Reads the object that resnet writes. Raises ValueError, which names `what`."""
         try:
             run = RunTimes([float(step) for step in record["step_ms"]], int(record["warm_steps"]), int(record["batch"]))
-            if run.step_ms and min(run.step_ms) > 0 and run.warm_steps >= 0 and run.batch >= 1:
-                return run
+            if min(run.step_ms) <= 0 or run.warm_steps < 0 or run.batch < 1:
+                raise ValueError
+            return run
         except (KeyError, TypeError, ValueError):
-            pass
-        raise ValueError(f"{what}: no step_ms, warm_steps and batch as resnet writes them")
+            raise ValueError(f"{what}: no step_ms, warm_steps and batch as resnet writes them") from None
 
     def median_ms(self, period=1):
         """The typical step. Where something happens in every `period`-th step only, a step is the mean of `period`."""

@@ -3,7 +3,6 @@ import pathlib
 
 import pytest
 from bench import Bench, Failed, Journal, ProgramFailed, TimeOver, run_program
-from report import BadReport
 from resnet_flags import Settings
 from timing import Length, RunTimes
 
@@ -158,7 +157,7 @@ def test_a_failed_run_shows_its_command_and_its_words(make_bench):
 
 def test_a_report_that_cannot_be_read_is_named(make_bench, monkeypatch):
     monkeypatch.setattr("fake_programs.analyze", lambda flags: {"version": 3})
-    with pytest.raises(BadReport, match="work/p"):
+    with pytest.raises(Failed, match="work/p"):
         make_bench().profile(Settings(), "p")
 
 

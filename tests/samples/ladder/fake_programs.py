@@ -106,13 +106,8 @@ def what_if(flags, words):
 
 def stepscope(words):
     words = words[:words.index("--format")]
-    folder = pathlib.Path(words[3] if words[0] == "top" else words[1])
-    flags = json.loads((folder / "flags.json").read_text(encoding="utf-8"))
-    if words[0] == "top":
-        names = ["ampere_fp16_s16816gemm_fp16_128x128_nn", "ampere_sgemm_128x64_nn", "something_else"]
-        record = {"version": 1, "kernels": {"rows": [
-            {"name": name, "total_us": us} for name, us in zip(names, (30, 50, 20))]}}
-    elif words[0] == "what-if":
+    flags = json.loads((pathlib.Path(words[1]) / "flags.json").read_text(encoding="utf-8"))
+    if words[0] == "what-if":
         record = what_if(flags, words[2:])
     else:
         record = analyze(flags)

@@ -64,11 +64,11 @@ def test_climb_stops_when_its_time_is_over_and_goes_on_from_there(call):
 def test_rungs_prints_its_table_and_writes_it_only_where_it_is_told(call, tmp_path):
     text, record = call("rungs", *SHORT)
     assert [rung["name"] for rung in record["rungs"]][:2] == ["baseline", "a loader worker"]
-    assert "| sync-data-loading " in text and "Slow CPU, 2 cores; LibTorch 2.11.0. `ladder.py rungs --steps 14 --pairs 2`" in text
+    assert "| sync-data-loading " in text and "Slow CPU, 2 cores; LibTorch 2.11.0. `ladder.py rungs --device cpu --pairs 2 --steps 14 --active 6`" in text
     assert sorted(path.name for path in tmp_path.iterdir()) == ["found.json", "runs"]
     call("rungs", *SHORT, "--results", "r.md")
-    assert (tmp_path / "r.md").read_text().startswith("<!-- ladder on a CPU begin -->\n2")
-    assert "`ladder.py rungs --steps 14 --pairs 2`" in (tmp_path / "r.md").read_text()
+    assert "| sync-data-loading " in (tmp_path / "r.md").read_text()
+    assert "`ladder.py rungs --device cpu --pairs 2 --steps 14 --active 6`" in (tmp_path / "r.md").read_text()
 
 
 def test_sweep_takes_flags_of_resnet(call):

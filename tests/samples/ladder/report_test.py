@@ -1,5 +1,5 @@
 import pytest
-from report import BadReport, Finding, Report, read_report
+from report import Failed, Finding, Report, read_report
 
 FINDING = {"severity": "high", "gain_kind": "predicted", "gain_ms_per_step": {"expected": 20, "low": 15, "high": 25},
            "baseline_ms": 0, "evidence": "e", "where": "w", "fix": {"cpp": "f", "python": "p"}, "settings": {}}
@@ -13,12 +13,12 @@ def record(**more):
 
 
 def test_reads_what_a_program_can_follow():
-    settings = {"intra_op_threads": 2, "set_to_none": True, "conv_bias": False, "batch_factor": 1.5, "workers": 2.0,
+    settings = {"intra_op_threads": 2, "set_to_none": True, "conv_bias": False, "batch_factor": 1.5, "workers": 3,
                 "optimizer_step": "fused"}
     report = read_report(record(findings=[{**FINDING, "id": "cores-idle", "settings": settings, "baseline_ms": 130}]), "dir")
     assert (report.path, report.step_ms, report.all_mean_ms, report.usable_cores) == ("dir", 50, 60, 2)
     assert report.findings == [Finding("cores-idle", "high", "predicted", 20, 15, 25, 130, "e\nw\nf", {
-        "intra_op_threads": "2", "set_to_none": "true", "conv_bias": "false", "batch_factor": "1.5", "workers": "2",
+        "intra_op_threads": "2", "set_to_none": "true", "conv_bias": "false", "batch_factor": "1.5", "workers": "3",
         "optimizer_step": "fused"})]
 
 
@@ -71,5 +71,5 @@ def test_a_gain_of_the_whole_step_is_no_prediction():
     {}, [], None, record(version=1), record(steps={"mean_ms": 0}), record(steps={}), record(findings=3),
     record(findings=[{"id": "a"}])])
 def test_other_objects_are_refused(bad):
-    with pytest.raises(BadReport, match="rank0.json"):
+    with pytest.raises(Failed, match="rank0.json"):
         read_report(bad, "rank0.json")
