@@ -78,20 +78,14 @@ class Journal:
 
 class Bench:
     """Times and profiles resnet under Settings; what is in `folder` is not measured again.
-
     `always` is given to every run; a run's own settings win over it. Whatever starts a program may raise ProgramFailed,
-    and raises TimeOver `limit_s` seconds after the bench was made.
-    """
-    WAIT, WARMUP = 2, 3  # steps of a profile that are timed only, and that are recorded and thrown away
+    and raises TimeOver `limit_s` seconds after the bench was made."""
 
     def __init__(self, bin_dir, folder, always=(), limit_s=math.inf, active=10, run=run_program):
         self.bin, self.folder, self.run, self.active, self.always = bin_dir, folder, run, active, Settings(always)
         self.deadline = time.monotonic() + limit_s
-        try:
-            os.makedirs(folder, exist_ok=True)
-            self.journal = Journal(os.path.join(folder, "runs.jsonl"))
-        except OSError as error:
-            raise Failed(f"cannot use {folder}: {error.strerror}") from None
+        os.makedirs(folder, exist_ok=True)
+        self.journal = Journal(os.path.join(folder, "runs.jsonl"))
 
     def _resnet(self, what, settings, **more):
         if time.monotonic() >= self.deadline:
@@ -114,10 +108,8 @@ class Bench:
 
     def time(self, settings, length, purpose, number, partner=None):
         """The RunTimes of a run without a profile.
-
         `purpose`, `number` and the `partner` that is interleaved with it tell runs of the same settings apart: a run
-        that stood beside another partner, minutes ago, says nothing about this pair.
-        """
+        that stood beside another partner, minutes ago, says nothing about this pair."""
         text = self.always.plus(settings).text()
         key = f"{purpose} {number}, {length.steps} steps: {text}"
         key += "" if partner is None else f", beside: {self.always.plus(partner).text()}"
@@ -146,7 +138,7 @@ class Bench:
     def profile(self, settings, name, times=1):
         """The Report of one recorded window, of `times` as many steps as usual; its files are in folder/`name`."""
         text, folder = self.always.plus(settings).text(), os.path.join(self.folder, name)
-        window = {"wait": self.WAIT, "warmup": self.WARMUP, "active": self.active * times, "repeat": 1}
+        window = {"wait": 2, "warmup": 3, "active": self.active * times, "repeat": 1}
         key, known = f"{text}, {window}", {}
         if os.path.exists(folder + ".json"):
             with open(folder + ".json", encoding="utf-8") as file:

@@ -23,10 +23,8 @@ def promise(finding, report, before, after, period):
 
 def attempt(bench, promised, before, after, pairs, purpose, length):
     """What `promised` predicts of a change, as JSON, with what interleaved runs measure.
-
     The ratios are of the time per sample, free of what the machine drifted since the recording. A change with which the
-    program fails is taken back; raises ProgramFailed if it fails without the change, too.
-    """
+    program fails is taken back; raises ProgramFailed if it fails without the change, too."""
     step = {"change": difference(before, after), "before": before.text(), "after": after.text(), **promised,
             "habits_dropped": [habit.name for habit in CPU_HABITS if habit.is_in(before) and not habit.is_in(after)]}
     try:
@@ -35,7 +33,7 @@ def attempt(bench, promised, before, after, pairs, purpose, length):
         bench.time(before, length, f"{purpose}, without the change", 0)
         return step | {"kept": False, "outcome": "failed", "failed": str(failure)}
     step |= {"kept": runs.to_be_kept, "outcome": runs.outcome, "pairs": pairs, "measured_before_ms": runs.before_ms,
-             **figure("measured_ms", runs.after_ms, runs.after_interval_ms()),
+             **figure("measured_ms", runs.after_ms, runs.after_interval_ms),
              **figure("measured_ratio", runs.ratio, runs.interval),
              **figure("before_samples_per_s", runs.before_rate, runs.before_range),
              **figure("samples_per_s", runs.after_rate, runs.after_range)}
@@ -58,10 +56,8 @@ def choose(report, now, tried):
 
 def decide(reports, now, tried):
     """(report, *choose()) of `reports` of the same settings, by step time.
-
     The middle one counts, so that a disturbed recording is not followed; where it asks for nothing, what most of them
-    ask for does: a noisy recording is silent about what it cannot tell from noise.
-    """
+    ask for does: a noisy recording is silent about what it cannot tell from noise."""
     choices = [(report, *choose(report, now, tried)) for report in reports]
     middle = choices[(len(choices) - 1) // 2]
     asked = [(finding.id, spelled(after)) for _, finding, after, _ in choices if finding]
@@ -104,7 +100,7 @@ def price_habits(bench, settings, options, where):
         if habit.is_in(settings):
             runs = bench.compare(habit.dropped_from(settings), settings, options.pairs, f"{habit.name} {where}",
                                  Length(options.steps))
-            prices[habit.name] = {**figure("cost_ms", runs.after_ms - runs.before_ms, runs.cost_interval_ms()),
+            prices[habit.name] = {**figure("cost_ms", runs.after_ms - runs.before_ms, runs.cost_interval_ms),
                                   "beyond_noise": runs.outcome == "slower"}
     return prices
 
@@ -123,15 +119,14 @@ def judge_habits(steps, at_start, at_end):
 
 
 # What the climb's sweep crosses: 144 combinations.
-EVERYTHING = [Factor("--workers", "0", "1", "2"), Factor("--threads", "1", "2"), Factor("--batch", "16", "32", "64"),
-              Factor("--channels-last", "off", "on"), Factor("--set-to-none", "0", "1"), Factor("--sgd", "loop", "fused")]
+EVERYTHING = [
+    Factor("--workers", "0", "1", "2"), Factor("--threads", "1", "2"), Factor("--batch", "16", "32", "64"),
+    Factor("--channels-last", "off", "on"), Factor("--set-to-none", "0", "1"), Factor("--sgd", "loop", "fused")]
 
 
 def find_best(bench, factors, base, steps, rounds, few=6):
     """[(settings, [samples/s of each run])] of all combinations, the best first.
-
-    All run once, the better third again and longer, and so on until `few` are left, which run `rounds` times more.
-    """
+    All run once, the better third again and longer, and so on until `few` are left, which run `rounds` times more."""
     points, number = [(settings, []) for settings in cross(factors, base).values()], 0
     still_in = len(points)
     while True:
@@ -177,7 +172,7 @@ def to_text(record):
     """What a person wants to know at the end."""
     tried = [step for step in record["steps"] if "failed" not in step]
     errors = [abs(step["error"]) for step in tried if step["gain_kind"] == "predicted"]
-    wrong = sum(step["outcome"] in ("slower", "failed") for step in record["steps"])
+    wrong, worst = sum(step["outcome"] in ("slower", "failed") for step in record["steps"]), max(errors, default=0)
     rows = [(f"{step['id']}: `{step['change']}`", f"{step['recorded_ms']:.1f} to"
              f" {'at best ' * (step['gain_kind'] == 'bound')}{step['predicted_ms']:.1f} ms",
              f"{step['measured_before_ms']:.1f} to {ranged(step, 'measured_ms', '{:.1f}')} ms, {verdict(step)}",
@@ -187,17 +182,16 @@ def to_text(record):
             "predicted / measured: step; per sample")
     lines = [table(head, rows)] * bool(rows) + ["The report finds nothing worth doing."] * record["healthy"]
     lines += [f"left: {one['id']} ({one['why']})" for one in record["left"]]
-    lines += [f"predictions: {sum(error <= GOOD for error in errors)} of {len(errors)} within {GOOD:.0%} of the measured"
-              f" step, the worst off by {max(errors, default=0):.1%}; bounds, not counted: {len(tried) - len(errors)};"
-              f" changes that made it slower or fail: {wrong}", f"from {record['start']}", f"to   {record['end']}",
+    lines += [f"predictions: {sum(error <= GOOD for error in errors)} of {len(errors)} within {GOOD:.0%} of the"
+              f" measured step, the worst off by {worst:.1%}; changes that made it slower or fail: {wrong}",
+              f"from {record['start']}", f"to   {record['end']}",
               f"{record['start_samples_per_s']:.1f} samples/s at the start, {ranged(record, 'speedup')} at the end"]
     lines += [f"{one['name']} costs {ranged(one, 'cost_ms', '{:.1f}')} ms per step at the start and " + (
         f"goes at step {one['removed_at_step']}" if one["removed_at_step"] else
         f"{ranged(one.get('at_end', {}), 'cost_ms', '{:.1f}')} ms at the end") for one in record.get("habits", [])]
     lines += [f"WRONG: {complaint}" for complaint in record.get("complaints", [])]
     if "sweep" in record:
-        lines += [f"the best of {len(record['sweep'])} settings, by samples/s:"]
-        lines += [f"  {point['samples_per_s']:7.1f}  {point['flags']}" for point in record["sweep"][:5]]
-        lines += [f"the climb's end against the best, interleaved: {record['samples_per_s']:.1f} against"
-                  f" {record['sweep_best_samples_per_s']:.1f} samples/s, {ranged(record, 'of_sweep_best', '{:.1%}')} of it"]
+        lines += [f"the best of {len(record['sweep'])} settings: {record['sweep_best']}",
+                  f"the climb's end against the best, interleaved: {record['samples_per_s']:.1f} against"
+                  f" {record['sweep_best_samples_per_s']:.1f} samples/s, {ranged(record, 'of_sweep_best', '{:.1%}')}"]
     return "\n".join(lines)

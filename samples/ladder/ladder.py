@@ -19,12 +19,11 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 
 def at_least(low):
-    def read(text):
+    def whole_number(text):
         if int(text) < low:
-            raise argparse.ArgumentTypeError(f"must be a whole number of at least {low}")
+            raise argparse.ArgumentTypeError(f"must be at least {low}")
         return int(text)
-    read.__name__ = "whole number"
-    return read
+    return whole_number
 
 
 def parse(words):
@@ -35,8 +34,8 @@ def parse(words):
     def command(name, text, pairs=5, **defaults):
         one = commands.add_parser(name, help=text, description=text, allow_abbrev=False,
                                   formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-        one.add_argument("--bin", default=os.path.join(ROOT, "build/default/bin"), help="folder of resnet and stepscope")
-        one.add_argument("--work", default=f"runs/{name}", help="runs and profiles are kept there and not measured again:"
+        one.add_argument("--bin", default=os.path.join(ROOT, "build/default/bin"), help="folder of both programs")
+        one.add_argument("--work", default=f"runs/{name}", help="where runs are kept that are not measured again:"
                          " empty it after a change of the programs")
         one.add_argument("--limit", type=at_least(0), default=24 * 3600, metavar="SECONDS",
                          help="stop after so long, with exit status 3; the same command goes on")
@@ -52,15 +51,15 @@ def parse(words):
     one = command("rungs", "up the rungs of the published case study", steps=16, active=6)
     one.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="which rungs, and where to train")
     one = command("climb", "follows the first finding, measures, keeps or takes back", steps=30, active=12)
-    one.add_argument("--start", type=lambda text: Settings.parse(text), default=Settings(), metavar="FLAGS",
+    one.add_argument("--start", type=Settings.of, default=Settings(), metavar="FLAGS",
                      help="flags of resnet to begin with, as one word")
     one.add_argument("--bad-habits", action="store_true", help="begin with everything on that costs time for nothing")
     one.add_argument("--max-changes", type=at_least(1), default=16, help="give up after so many")
     one.add_argument("--profiles", type=at_least(1), default=3, help="per step; that of the middle step time counts")
     one.add_argument("--no-sweep", dest="sweep", action="store_false", help="do not look for the best of 144 settings")
     one.add_argument("--sweep-steps", type=at_least(4), default=6, help="steps per run of the sweep's first round")
-    one = command("sweep", "every combination: --workers 0,1 --channels-last off,on [flags of resnet]; the first value of each"
-            " flag is the baseline", pairs=0, steps=24, active=10)
+    one = command("sweep", "every combination: --workers 0,1 --channels-last off,on [flags of resnet]; the first value"
+                  " of each flag is the baseline", pairs=0, steps=24, active=10)
     one.add_argument("--alone", action="store_true", help="each value by itself, beside what replay predicts of it")
     options, rest = parser.parse_known_args(words)
     if rest and options.command != "sweep":
@@ -88,10 +87,9 @@ def main(words, start=run_program):
     """The exit status: 0; 1 something failed; 2 the words make no sense; 3 the time is over. `start`: see Bench."""
     try:
         options, rest = parse(words)
-        always = {"--side": str(options.side)} if options.side else {}
-        always |= {"--device": "cuda"} if getattr(options, "device", "") == "cuda" else {}
-        work = options.work + "_gpu" * ("--device" in always)
-        bench = Bench(options.bin, work, always, options.limit, options.active, start)
+        gpu = getattr(options, "device", "") == "cuda"
+        always = ({"--side": str(options.side)} if options.side else {}) | ({"--device": "cuda"} if gpu else {})
+        bench = Bench(options.bin, options.work + "_gpu" * gpu, always, options.limit, options.active, start)
         record, text = run(options, rest, bench)
         print(text)
         for path, written in ((options.results, text), (options.json, json.dumps(record, indent=1))):

@@ -45,10 +45,8 @@ class Report:
 
     def predicted(self, finding, period=1):
         """(before, after, low, high) in ms: the step before and after `finding`'s change, and its likely range.
-
         Where a step is measured as the mean of `period` > 1, the slow steps count in. A gain of the whole step is no
-        prediction: it is left out.
-        """
+        prediction: it is left out."""
         before = finding.baseline_ms or (period > 1 and self.all_mean_ms) or self.step_ms
         if finding.gain_ms >= before:
             return before, before, before, before
@@ -65,8 +63,9 @@ def read_report(record, path):
         for one in record["findings"]:
             gain = [one["gain_ms_per_step"][key] for key in ("expected", "low", "high")]
             text = "\n".join((one["evidence"], one["where"], one["fix"]["cpp"]))
-            findings.append(Finding(one["id"], one["severity"], one["gain_kind"], *gain, max(0, one["baseline_ms"]), text,
-                                    {key: json.dumps(value).strip('"') for key, value in one["settings"].items()}))
+            settings = {key: json.dumps(value).strip('"') for key, value in one["settings"].items()}
+            findings.append(Finding(*(one[key] for key in ("id", "severity", "gain_kind")), *gain,
+                                    max(0, one["baseline_ms"]), text, settings))
         cores = run.get("usable_cores", -1)
         machine = run.get("cpu_model", "") + (f", {cores} core{'s' * (cores > 1)}" if cores > 0 else "")
         return Report(record["steps"]["mean_ms"], max(0, record["steps"].get("all_mean_ms", 0)), findings,

@@ -16,9 +16,9 @@ class Settings(dict):
 
     @staticmethod
     def of(words):
-        """Reads words as a shell parts them: --batch 64, --batch=64, --bf16. Raises UsageError."""
+        """Reads a text, or words as a shell parts them: --batch 64, --batch=64, --bf16. Raises UsageError."""
         settings, waiting = Settings(), ""  # the flag that may still get a value
-        for word in words:
+        for word in words.split() if isinstance(words, str) else words:
             if len(word) > 2 and word.startswith("--") and word[2] != "=":
                 flag, equals, value = word.partition("=")
                 settings[flag], waiting = value, "" if equals else flag
@@ -27,10 +27,6 @@ class Settings(dict):
             else:
                 raise UsageError(f"'{word}' is neither a flag nor the value of one (flags begin with --)")
         return settings
-
-    @staticmethod
-    def parse(text):
-        return Settings.of(text.split())
 
     def number(self, flag, absent):
         return int(self[flag]) if self.get(flag, "").isdecimal() else absent
@@ -57,7 +53,7 @@ def difference(a, b):
 
 
 # What resnet does where a flag that a climb changes is not given, and how often it reads the loss.
-DEFAULTS, LOG_EVERY = Settings.parse("--batch 32 --workers 0 --threads 1 --set-to-none 1 --sgd loop"), 5
+DEFAULTS, LOG_EVERY = Settings.of("--batch 32 --workers 0 --threads 1 --set-to-none 1 --sgd loop"), 5
 
 
 def spelled(settings):
@@ -66,7 +62,7 @@ def spelled(settings):
 
 
 def period_of(settings):
-    """After how many steps a run repeats what it does: N workers hand out N batches at once, and on a GPU the host waits
+    """After how many steps a run repeats what it does. N workers hand out N batches at once; on a GPU the host waits
     where it reads the loss."""
     parts = [settings.number(flag, 1) for flag in ("--validate-every", "--checkpoint-every", "--workers")]
     if settings.get("--device") == "cuda":
@@ -81,9 +77,8 @@ class Factor:
         self.flag, self.values = flag, values
 
     def at(self, level, settings):
-        value = self.values[level]
-        return settings.without(self.flag) if value == "off" else settings.plus(
-            {self.flag: "" if value == "on" else value})
+        value = {"on": ""}.get(self.values[level], self.values[level])
+        return settings.without(self.flag) if value == "off" else settings.plus({self.flag: value})
 
     def text(self, level):
         """"--threads 2", "--bf16", "without --bf16"."""
@@ -100,8 +95,8 @@ def cross(factors, base):
     return points
 
 
-# The keys of a report's `settings` and the flag that each one is. With a pair (value of the key, value of the flag) only
-# that value has a flag; None drops it.
+# The keys of a report's `settings` and the flag that each one is. Where two values follow, only the first value of the
+# key has a flag: at the second value; None drops the flag.
 NAMED = {"workers": ("--workers",), "intra_op_threads": ("--threads",), "batch_size": ("--batch",),
          "batch_factor": ("--batch",), "optimizer_step": ("--sgd",), "set_to_none": ("--set-to-none", "true", "1"),
          "memory_format": ("--channels-last", "channels_last", ""), "conv_bias": ("--conv-bias", "false", None),
@@ -126,7 +121,7 @@ class Habit:
     def __init__(self, name, on, off="", needs="", gpu=False):
         self.name, self.gpu = name, gpu  # gpu: its cost shows on a GPU only
         # What switches it on, what a program without it has instead, and what it takes to show, habit or not.
-        self.on, self.off, self.needs = Settings.parse(on), Settings.parse(off), Settings.parse(needs)
+        self.on, self.off, self.needs = Settings.of(on), Settings.of(off), Settings.of(needs)
 
     def is_in(self, settings):
         return settings.plus(self.on) == settings
@@ -164,9 +159,7 @@ REMEDIES = {
 
 def follow(finding, report, settings):
     """`settings` as `finding` wants them; the same (see spelled()) if no flag of resnet does that, or it is so already.
-
-    One remedy at a time: a finding that several flags cause is followed by dropping the first of them.
-    """
+    One remedy at a time: a finding that several flags cause is followed by dropping the first of them."""
     after = follow_settings(finding.settings, settings)
     if spelled(after) != spelled(settings):
         return after
@@ -174,7 +167,7 @@ def follow(finding, report, settings):
         name, _, text = cause.partition("?")
         if text in finding.text and HABITS[name].is_in(settings):
             return HABITS[name].dropped_from(settings)
-    after = settings.plus(Settings.parse(REMEDIES.get(finding.id, "")))
+    after = settings.plus(Settings.of(REMEDIES.get(finding.id, "")))
     # More workers have no first batch ready either.
     if spelled(after) != spelled(settings) or "no batch ready" in finding.text:
         return after

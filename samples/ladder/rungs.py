@@ -34,9 +34,7 @@ RUNGS = {"cpu": [
 
 def reason_for(findings, report, below, settings, period=1):
     """What the first of `findings` that `report`, of the rung `below`, asks for predicts; {} if it asks for none.
-
-    Where it asks for more or less than `settings`, "of_change" says what its prediction is of.
-    """
+    Where it asks for more or less than `settings`, "of_change" says what its prediction is of."""
     for finding in report.findings:
         if finding.id in findings.split() and finding.worth_doing():
             asked = follow(finding, report, below)
@@ -55,12 +53,12 @@ def facts_of(report):
 def go_up(bench, rungs, pairs, length, tell=print):
     """What --json writes (README.md). A rung that is not faster, or fails, is left again: the next starts below it."""
     name, flags, _ = rungs[0]
-    start = below = Settings.parse(flags)
+    start = below = Settings.of(flags)
     report = bench.profile(below, "profiles/0")
     record = {"version": 2, "machine": report.machine, "rungs": [
         {"name": name, "flags": flags, "kept": True, **facts_of(report)}]}
     for number, (name, flags, findings) in enumerate(rungs[1:], 1):
-        settings = below.plus(Settings.parse(flags))
+        settings = below.plus(Settings.of(flags))
         reason = reason_for(findings, report, below, settings, bench.period(below, settings))
         taken = attempt(bench, reason, below, settings, pairs, f"rung {number}", length)
         if "failed" not in taken:
@@ -78,29 +76,28 @@ def go_up(bench, rungs, pairs, length, tell=print):
     return record
 
 
-COLUMNS = ("rung", "what", "flags", "samples/s (least to most)", "step recorded, ms", "where it goes", "device busy",
-           "finding that led here", "predicted", "measured (95 %)")
-
-
 def cells(number, rung):
     def factor(key):
         return ranged(figure("factor", 1 / rung[key], Interval(*rung[f"{key}_interval"].values()).inverse()), "factor")
 
     predicted, measured, step = "-", "fails" if "failed" in rung else "-", rung.get("profiled_ms", 0)
     if "id" in rung:
-        predicted = f"at most ×{1 / rung['predicted_ratio']:.2f}" if rung["gain_kind"] == "bound" else factor("predicted_ratio")
+        bound = f"at most ×{1 / rung['predicted_ratio']:.2f}"
+        predicted = bound if rung["gain_kind"] == "bound" else factor("predicted_ratio")
         predicted += f", of `{rung['of_change']}`" * bool(rung["of_change"])
     if "measured_ratio" in rung:
         measured = factor("measured_ratio") + ", taken back" * (not rung["kept"])
     split = [f"{cause} {ms / step:.0%}" for cause, ms in rung.get("split_ms", {}).items() if ms >= 0.02 * step]
-    return (number, rung["name"], f"`{rung['flags']}`", ranged(rung, "samples_per_s", "{:.1f}"), f"{step:.1f}" if step else
-            "-", ", ".join(split) or "-",
+    return (number, rung["name"], f"`{rung['flags']}`", ranged(rung, "samples_per_s", "{:.1f}"),
+            f"{step:.1f}" if step else "-", ", ".join(split) or "-",
             f"{rung['busy_frac']:.1%}" if "busy_frac" in rung else "-", rung.get("id", "-"), predicted, measured)
 
 
 def to_markdown(record, heading):
     """The machine, a table with a line for each rung, what failed in the program's words, and the whole way up."""
-    text = f"{heading}\n\n{table(COLUMNS, [cells(*rung) for rung in enumerate(record['rungs'])])}\n"
+    head = ("rung", "what", "flags", "samples/s (least to most)", "step recorded, ms", "where it goes", "device busy",
+            "finding that led here", "predicted", "measured (95 %)")
+    text = f"{heading}\n\n{table(head, [cells(*rung) for rung in enumerate(record['rungs'])])}\n"
     for number, rung in enumerate(record["rungs"]):
         text += f"\nRung {number} fails:\n\n```\n{rung['failed']}\n```\n" if "failed" in rung else ""
     if "top" not in record:

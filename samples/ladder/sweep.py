@@ -4,10 +4,10 @@ The model: log(rate) of a run = its combination + its round + noise, of one size
 An effect is a weighted sum of combinations, so its error follows.
 """
 
+import collections
 import itertools
 import math
 import statistics
-from typing import NamedTuple
 
 from bench import ProgramFailed
 from report import Failed, Finding
@@ -16,20 +16,13 @@ from tables import figure, ranged, table
 from timing import Length, student_factor
 
 MOST_POINTS, REFUSED, WORTH_NAMING, AS_PRODUCT = 2000, 2, 0.01, "as the product"
-
-
-class Ratio(NamedTuple):
-    """Samples per second against a baseline, as a factor, with its 95 % (measured) or likely (predicted) range."""
-    ratio: float
-    low: float
-    high: float
+# Samples per second against a baseline, as a factor, with its 95 % (measured) or likely (predicted) range.
+Ratio = collections.namedtuple("Ratio", "ratio low high")
 
 
 class Cube:
     """Samples per second of each combination, {levels: [one per round]}, the baseline first. Some may be missing.
-
-    A change is (factor, level) of a value that is not the first one of its flag.
-    """
+    A change is (factor, level) of a value that is not the first one of its flag."""
 
     def __init__(self, factors, rates):
         self.factors, self.rates, self.rounds = factors, rates, len(next(iter(rates.values())))
@@ -39,13 +32,12 @@ class Cube:
         self.freedom = (len(logs) - 1) * (self.rounds - 1)
         self.variance = sum((log - self.mean[levels] - drift[i] + statistics.fmean(drift)) ** 2 for levels, runs in
                             logs.items() for i, log in enumerate(runs)) / max(1, self.freedom)
+        self.text = lambda f, level: factors[f].text(level)
         self.changes = [(f, level) for f, factor in enumerate(factors) for level in range(1, len(factor.values))]
 
     def contrast(self, *corners, confidence=0.95, at_baseline=False):
-        """The Ratio that is the mean of the corners' sum over all points of which every corner is there; None if none is.
-
-        A corner is (sign, {factor: level}). `at_baseline`: only where all other flags have their first value.
-        """
+        """The Ratio that is the mean of the corners' sum over all points that have every corner; None if none has.
+        A corner is (sign, {factor: level}). `at_baseline`: only where all other flags have their first value."""
         weights, count = {}, 0
         for point in self.rates:
             at = [tuple(levels.get(f, level) for f, level in enumerate(point)) for _, levels in corners]
@@ -63,16 +55,14 @@ class Cube:
 
     def effects(self):
         """{change: (Ratio at the baseline, or None; Ratio on average over all other flags)}."""
-        corners = {(f, level): ((1, {f: level}), (-1, {f: 0})) for f, level in self.changes}
-        effects = {change: (self.contrast(*both, at_baseline=True), self.contrast(*both)) for change, both in corners.items()}
+        effects = {(f, level): [self.contrast((1, {f: level}), (-1, {f: 0}), at_baseline=at) for at in (True, False)]
+                   for f, level in self.changes}
         return {change: ratios for change, ratios in effects.items() if ratios[1]}
 
     def pairs(self):
         """{two changes: {name: Ratio, averaged over all other flags}}, those farthest from the product first.
-
         The intervals of both_over_product hold for all pairs at once with 95 % (Bonferroni): of a cube in which flags
-        only multiply, 19 in 20 name none.
-        """
+        only multiply, 19 in 20 name none."""
         found = {}
         for (f, a), (g, b) in itertools.combinations(self.changes, 2):
             none, first, second, both = ({f: x, g: y} for x, y in ((0, 0), (a, 0), (0, b), (a, b)))
@@ -99,22 +89,17 @@ def verdict(a, b, both, over):
         return f"one helps, one costs: together {'more' if more else 'less'} than the product"
     if more:
         return "help each other" if helps and both.ratio > better else "more than the product"
-    return "cancel: no more than the better one alone" if helps == 2 and both.ratio <= better else "less than the product"
-
-
-def predicted_ratio(report, finding, period):
-    """The Ratio of a predicted gain; None of a gain of the whole step, which is no prediction."""
-    before, after, low, high = report.predicted(finding, period)
-    return None if finding.gain_ms >= before else Ratio(before / after, before / high, before / low)
+    return "less than the product" if helps < 2 or both.ratio > better else "cancel: no more than the better one alone"
 
 
 def change_of(report, factor, level, baseline):
-    """What a flag at one of its values changes at the baseline: (settings for what-if, a Finding that leads to it), each
-    None if there is none."""
+    """What a flag at one of its values changes at the baseline: (settings for what-if or None, a Finding that leads to
+    it or None)."""
     after = factor.at(level, baseline)
     if spelled(after) == spelled(baseline):
         return {}, None
-    named = [{key: only[0] if only else factor.values[level]} for key, (flag, *only) in NAMED.items() if flag == factor.flag]
+    named = [{key: only[0] if only else factor.values[level]} for key, (flag, *only) in NAMED.items()
+             if flag == factor.flag]
     # What flags beside this one may cause, too, is not this one's.
     leading = [one for one in report.findings if one.gain_kind == "predicted"
                and all(spelled(follow(one, report, now)) == spelled(after) for now in (baseline, after))]
@@ -124,10 +109,8 @@ def change_of(report, factor, level, baseline):
 
 def predict(bench, report, factors, points):
     """({levels: Ratio}, [values that replay cannot express], why nothing is predicted or ""); the baseline comes first.
-
     `stepscope what-if` is asked for all flags of a point together. A change that it cannot express and that a finding
-    leads to has the finding's gain where no other flag differs from the baseline.
-    """
+    leads to has the finding's gain where no other flag differs from the baseline."""
     if report.why_not:
         return {}, [], report.why_not
     baseline, predicted = next(iter(points.values())), {}
@@ -144,22 +127,21 @@ def predict(bench, report, factors, points):
                 return {}, [], str(failure)
             gain = gain if told["why_not"] else Finding("", "", "predicted", *(
                 told["baseline_ms"] - told[key] for key in ("predicted_ms", "high_ms", "low_ms")))
-        ratio = gain and predicted_ratio(report, gain, bench.period(baseline))
-        predicted |= {levels: ratio} if ratio else {}
+        before, after, low, high = report.predicted(gain or Finding(""), bench.period(baseline))
+        if gain and gain.gain_ms < before:  # a gain of the whole step is no prediction
+            predicted[levels] = Ratio(before / after, before / high, before / low)
     known = {value for levels in predicted for value in enumerate(levels)}
     return predicted, [factors[f].text(level) for f, level in sorted(changes) if (f, level) not in known], ""
 
 
 def sweep(bench, flags, rounds, steps, alone=False):
     """What --json writes (README.md). `alone`: the baseline and each value by itself, instead of all combinations.
-
-    Rounds go up and down the list, so that a drift of the machine evens out.
-    """
+    Rounds go up and down the list, so that a drift of the machine evens out."""
     factors = [Factor(flag, *value.split(",")) for flag, value in sorted(flags.items()) if "," in value]
     points = math.prod(len(factor.values) for factor in factors)
     if not factors or points > MOST_POINTS or any("" in factor.values for factor in factors):
-        raise UsageError("sweep needs flags with several values, none of them empty (--workers 0,1 --channels-last off,on),"
-                         f" and at most {MOST_POINTS} combinations; these are {points}")
+        raise UsageError("sweep needs flags with several values (--workers 0,1 --channels-last off,on), none of them"
+                         f" empty, and at most {MOST_POINTS} combinations; these are {points}")
     points = cross(factors, flags.without(*(factor.flag for factor in factors)))
     points = {levels: one for levels, one in points.items() if not alone or sum(map(bool, levels)) <= 1}
     baseline, rates, left_out = next(iter(points.values())), {levels: [] for levels in points}, []
@@ -186,7 +168,8 @@ def sweep(bench, flags, rounds, steps, alone=False):
     if len(rates) < 2:
         raise UsageError(f"fewer than two combinations are left: {left_out[0]['why']}")
     predictions = predict(bench, report, factors, {levels: points[levels] for levels in rates})
-    return {"version": 2, "baseline": baseline.text(), **to_record(Cube(factors, rates), *predictions), "left_out": left_out}
+    return {"version": 2, "baseline": baseline.text(), "left_out": left_out,
+            **to_record(Cube(factors, rates), *predictions)}
 
 
 def to_record(cube, predicted, unknown, why_not):
@@ -194,13 +177,10 @@ def to_record(cube, predicted, unknown, why_not):
         found = [figure(key, ratio.ratio, ratio[1:]) for key, ratio in ratios.items() if ratio]
         return {key: value for one in found for key, value in one.items()}
 
-    def text(f, level):
-        return cube.factors[f].text(level)
-
     record = {"not_predictable": unknown, "why_not": why_not, "points": [], "effects": [], "pairs": []}
     base = statistics.median(next(iter(cube.rates.values())))
     for levels, runs in cube.rates.items():
-        texts = [text(f, level) for f, level in enumerate(levels) if cube.factors[f].values[level] != "off"]
+        texts = [cube.text(f, level) for f, level in enumerate(levels) if cube.factors[f].values[level] != "off"]
         middle, cuts = statistics.median(runs), statistics.quantiles(runs, n=6, method="inclusive")
         record["points"].append({
             "flags": " ".join(texts) or "(none of the flags)", "samples_per_s": middle, "runs": runs,
@@ -211,13 +191,14 @@ def to_record(cube, predicted, unknown, why_not):
         ratio = predicted.get(tuple(change[1] if f == change[0] else 0 for f in range(len(cube.factors))))
         # How far the predicted step is from the measured one.
         error = Ratio(*(one / ratio.ratio - 1 for one in at_baseline)) if ratio and at_baseline else None
-        record["effects"].append({"change": text(*change), **known(at_baseline=at_baseline, on_average=on_average,
+        record["effects"].append({"change": cube.text(*change), **known(at_baseline=at_baseline, on_average=on_average,
                                                                    predicted=ratio, error=error)})
     # The points with a figure, as if these had been measured without noise.
-    same = Cube(cube.factors, {levels: [one.ratio] * 2 for levels, one in predicted.items()}).pairs() if predicted else {}
+    exact = {levels: [one.ratio] * 2 for levels, one in predicted.items()}
+    same = Cube(cube.factors, exact).pairs() if exact else {}
     for (first, second), ratios in cube.pairs().items():
         called = verdict(*ratios.values())
-        record["pairs"].append({"first": text(*first), "second": text(*second), "verdict": called,
+        record["pairs"].append({"first": cube.text(*first), "second": cube.text(*second), "verdict": called,
                                 "beyond_noise": called != AS_PRODUCT, **known(**ratios)})
         if (first, second) in same:
             record["pairs"][-1]["predicted"] = {key: one.ratio for key, one in same[first, second].items()}
@@ -244,9 +225,8 @@ def to_text(record):
     if record["pairs"]:
         named = sum(pair["beyond_noise"] for pair in record["pairs"])
         lines += [f"\n{named} of {len(record['pairs'])} pairs are not the product of both, beyond the noise:\n", table(
-            ("flags", "alone", "together", "together / product", "predicted: together, / product", "verdict"), [
-                (f"{pair['first']} with {pair['second']}", f"{short(pair, 'first_alone')}, {short(pair, 'second_alone')}",
-                 ranged(pair, "both"), ranged(pair, "both_over_product"), ", ".join(
-                     short(pair.get("predicted", {}), key) for key in ("both", "both_over_product")), pair["verdict"])
-                for pair in record["pairs"]])]
+            ("flags", "first alone", "second", "together", "together / product", "predicted", "/ product", "verdict"), [
+                (f"{one['first']} with {one['second']}", short(one, "first_alone"), short(one, "second_alone"),
+                 ranged(one, "both"), ranged(one, "both_over_product"), short(one.get("predicted", {}), "both"),
+                 short(one.get("predicted", {}), "both_over_product"), one["verdict"]) for one in record["pairs"]])]
     return "\n".join(lines + [f"left out: {one['flags']}: {one['why']}" for one in record["left_out"]])

@@ -1,4 +1,4 @@
-"""Figures with their intervals, in JSON and in Markdown tables: `key` and `key`_interval {low, high} belong together."""
+"""Figures with their intervals, in JSON and in Markdown: `key` and `key`_interval {low, high} belong together."""
 
 
 def figure(key, value, interval):

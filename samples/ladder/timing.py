@@ -44,11 +44,9 @@ def student_factor(confidence, freedom):
 
 def median_interval(values, draws=4000):
     """The 95 % interval of the median of many such values; the same values give the same interval.
-
     Six values or more are drawn again with replacement (bootstrap). Of n values even the range from the least to the
     most holds the median in only 1 - 2^(1 - n) of all cases, so fewer than six get Student's t instead, as if they
-    came from a normal distribution. One value says nothing about its spread: its interval is all numbers.
-    """
+    came from a normal distribution. One value says nothing about its spread: its interval is all numbers."""
     count = len(values)
     if count < 2:
         return Interval(-math.inf, math.inf)
@@ -94,7 +92,8 @@ class RunTimes:
         """The typical step. Where something happens in every `period`-th step only, a step is the mean of `period`."""
         steps = self.step_ms[self.warm_steps:] or self.step_ms
         block = min(max(1, period), len(steps))
-        return statistics.median([statistics.fmean(steps[at:at + block]) for at in range(0, len(steps) - block + 1, block)])
+        return statistics.median(statistics.fmean(steps[at:at + block])
+                                 for at in range(0, len(steps) - block + 1, block))
 
     def rate(self, period=1):
         """Samples per second."""
@@ -103,9 +102,7 @@ class RunTimes:
 
 class Comparison:
     """Runs before and after a change, pair by pair; `period` as in RunTimes.median_ms. Figures are medians over pairs.
-
-    ratio, ratios and interval are of the time per sample, after / before: below 1 is faster.
-    """
+    ratio, ratios and interval are of the time per sample, after / before: below 1 is faster."""
 
     def __init__(self, before, after, period=1):
         self.before, self.after, self.period = before, after, period
@@ -120,22 +117,15 @@ class Comparison:
         self.outcome = "faster" if self.interval.high < 1 else "slower" if self.interval.low > 1 else "unclear"
         # What gains nothing is not worth a flag; what is the faster of the two is, beyond the noise or not.
         self.to_be_kept = self.ratio < 1
-
-    def after_interval_ms(self):
-        """The step after, as the interval of the ratio leaves it."""
-        return Interval(*(end * self.after_ms / self.ratio for end in self.interval))
-
-    def cost_interval_ms(self):
-        """The interval of the step's difference, after - before."""
-        return median_interval([after.median_ms(self.period) - before.median_ms(self.period)
-                                for before, after in zip(self.before, self.after)])
+        # The step after, as the interval of the ratio leaves it; and of what the step grows by.
+        self.after_interval_ms = Interval(*(end * self.after_ms / self.ratio for end in self.interval))
+        self.cost_interval_ms = median_interval([two.median_ms(period) - one.median_ms(period)
+                                                 for one, two in zip(before, after)])
 
 
 def interleave(run, pairs, period=1):
     """The Comparison of `pairs` times run(is_after, pair), which returns RunTimes.
-
-    The variant that ran last in one pair runs first in the next, so that a drift of the machine hits both alike.
-    """
+    The variant that ran last in one pair runs first in the next, so that a drift of the machine hits both alike."""
     sides = [], []
     for pair in range(pairs):
         for is_after in (pair % 2 == 1, pair % 2 == 0):

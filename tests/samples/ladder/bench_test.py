@@ -6,7 +6,7 @@ from bench import Bench, Failed, Journal, ProgramFailed, TimeOver, run_program
 from resnet_flags import Settings
 from timing import Length, RunTimes
 
-of, SHORT = Settings.parse, Length(8)
+of, SHORT = Settings.of, Length(8)
 
 
 def shell(script, limit_s=60):
@@ -90,7 +90,7 @@ def test_a_line_that_is_no_run_is_named(tmp_path):
 
 def test_a_folder_that_cannot_be_made_is_said(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(Failed, match="file/work"):
+    with pytest.raises(NotADirectoryError, match="file/work"):
         Bench("bin", str(tmp_path / "file/work"))
 
 

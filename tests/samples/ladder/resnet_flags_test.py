@@ -3,7 +3,7 @@ from report import Finding, Report
 from resnet_flags import (HABITS, Factor, Settings, UsageError, cross, difference, follow, follow_settings, period_of,
                           spelled)
 
-of = Settings.parse
+of = Settings.of
 
 
 def test_a_flag_takes_the_word_behind_it_unless_that_is_a_flag():

@@ -10,7 +10,7 @@ from timing import Length
 
 ROOT = pathlib.Path(__file__).parents[3]
 RESNET = ROOT / "build/default/bin/resnet"
-of, LENGTH = Settings.parse, Length(14)
+of, LENGTH = Settings.of, Length(14)
 
 
 @pytest.mark.parametrize("device", RUNGS)

@@ -132,11 +132,11 @@ def test_another_batch_is_compared_per_sample():
     assert (larger.before_ms, larger.after_ms) == (10, 18)
     assert larger.before_rate == 1000
     assert larger.after_rate == pytest.approx(1111, abs=1)
-    assert larger.after_interval_ms().low == pytest.approx(18)
+    assert larger.after_interval_ms.low == pytest.approx(18)
 
 
 def test_the_cost_of_a_change_has_an_interval_of_its_own():
-    low, high = pairs([100, 100, 100], [129, 130, 131]).cost_interval_ms()
+    low, high = pairs([100, 100, 100], [129, 130, 131]).cost_interval_ms
     assert 27 < low < 30 < high < 33
 
 
