@@ -4,8 +4,30 @@ include(CMakePackageConfigHelpers)
 
 get_property(_libraries GLOBAL PROPERTY STEPSCOPE_LIBRARIES)
 install(TARGETS ${_libraries} EXPORT stepscopeTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-foreach(_folder profiler/trace profiler/session profiler/profile collectors analysis exporters)
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/${_folder}/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+
+# The public headers, and no others: docs/stability.md says what they promise. A header beside these in an include folder is for
+# our own targets.
+set(_public_headers
+  # recording
+  batches.h collector.h collectors.h profile.h range.h schedule.h version.h
+  # what was recorded
+  annotation.h event.h trace.h
+  # files
+  export.h read.h
+  # analysis
+  analysis.h compare.h ranks.h report.h rules.h summary.h top.h what_if.h)
+get_property(_include_folders GLOBAL PROPERTY STEPSCOPE_INCLUDE_FOLDERS)
+foreach(_header IN LISTS _public_headers)
+  unset(_found)
+  foreach(_folder IN LISTS _include_folders)
+    if(EXISTS ${_folder}/stepscope/${_header})
+      set(_found ${_folder}/stepscope/${_header})
+    endif()
+  endforeach()
+  if(NOT _found)
+    message(FATAL_ERROR "the public header stepscope/${_header} (cmake/StepscopeInstall.cmake) is in none of our include folders")
+  endif()
+  install(FILES ${_found} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/stepscope)
 endforeach()
 if(TARGET stepscope_cli)
   install(TARGETS stepscope_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
@@ -24,4 +46,4 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/stepscopeConfig.cmake.
   ${CMAKE_BINARY_DIR}/stepscopeConfig.cmake INSTALL_DESTINATION ${_package_dir})
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/stepscopeConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/stepscopeConfig.cmake ${CMAKE_BINARY_DIR}/stepscopeConfigVersion.cmake
-  ${PROJECT_SOURCE_DIR}/cmake/FindTorchWheel.cmake DESTINATION ${_package_dir})
+  ${PROJECT_SOURCE_DIR}/cmake/FindTorchWheel.cmake ${PROJECT_SOURCE_DIR}/cmake/stepscopeTorch.cmake DESTINATION ${_package_dir})

@@ -106,16 +106,23 @@ setup_viewers() {
   pip_packages "$stepscope_viewers" --no-deps $(grep -v '^#' "$list/requirements-no-deps.txt")
 }
 
-# build PRESET [TARGET...]
+# build PRESET [TARGET...], configured with the flags in stepscope_cmake_flags. ccache is used where it is installed.
+stepscope_cmake_flags=()
 build() {
-  local preset=$1
+  local preset=$1 flags=("-DSTEPSCOPE_PYTHON=${STEPSCOPE_PYTHON:-}" ${stepscope_cmake_flags[@]+"${stepscope_cmake_flags[@]}"}) wanted
   shift
   cd "$stepscope_root" || exit 1
-  if [ ! -f "build/$preset/build.ninja" ] || ! grep -q "STEPSCOPE_PYTHON:.*=${STEPSCOPE_PYTHON:-}\$" "build/$preset/CMakeCache.txt"; then
+  if command -v ccache >/dev/null; then
+    flags+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+    export CCACHE_BASEDIR=$stepscope_root CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros
+  fi
+  wanted="$preset ${flags[*]}"
+  if [ ! -f "build/$preset/build.ninja" ] || [ "$(cat "build/$preset/configured-with" 2>/dev/null)" != "$wanted" ]; then
     say "configuring build/$preset"
-    cmake --preset "$preset" >"$stepscope_root/build/configure-$preset.log" 2>&1 ||
+    cmake --preset "$preset" "${flags[@]}" >"$stepscope_root/build/configure-$preset.log" 2>&1 ||
       { tail -n 30 "$stepscope_root/build/configure-$preset.log" >&2; die "cmake failed"; }
     grep -E '^--   ' "$stepscope_root/build/configure-$preset.log" | sed 's/^--//'
+    printf '%s\n' "$wanted" >"build/$preset/configured-with"
   fi
   say "building build/$preset"
   cmake --build "build/$preset" -j "${STEPSCOPE_JOBS:-$(nproc)}" ${1:+--target "$@"}

@@ -1,42 +1,64 @@
 #!/usr/bin/env bash
-# Sets everything up and passes the tests: the default build with LibTorch, a build without it under the address and
-# undefined sanitizers, and the real viewers on the sample's log directory.
-#   bash tests/run.sh
+# Sets everything up and passes the tests.
+#   bash tests/run.sh           all of them; about 25 minutes on two cores the first time
+#   bash tests/run.sh --quick   what needs neither LibTorch nor the viewers; minutes, once built
+# Two builds share the work: build/asan runs every test that needs no LibTorch, under the address and undefined-behaviour
+# sanitizers; build/default runs those that need LibTorch, and makes the log directory that the viewers open.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../cmake/setup.sh"
 
-mkdir -p "$stepscope_root/build"
-setup_build
-apt-cache show chromium >/dev/null 2>&1 && apt_packages chromium
-setup_torch
-setup_viewers
-build default
-build asan
+quick=""
+case ${1-} in
+  "") ;;
+  --quick) quick=1 ;;
+  *) die "unknown option $1: bash tests/run.sh [--quick]" ;;
+esac
 
-# ctests PRESET [FLAG...]: its tests, the list in a log; what failed is shown whole.
-ctests() {
+# run_ctest PRESET [FLAG...]: runs its tests with the output in a log; shows the output of failed tests, and the summary.
+run_ctest() {
   local dir=$stepscope_root/build/$1
   shift
   if ! ctest --test-dir "$dir" --output-on-failure -j "$(nproc)" "$@" >"$dir/ctest.log" 2>&1; then
     awk '/Start +[0-9]+:/ { next } /\*\*\*(Failed|Timeout|Exception|Not Run)/ { show = 1 }
       / Passed +[0-9.]+ sec|\*\*\*Skipped/ { show = 0 } show && lines++ < 400' "$dir/ctest.log"
     tail -n 40 "$dir/ctest.log"
-    die "tests failed (the whole output is in $dir/ctest.log)"
+    die "tests failed (all output: $dir/ctest.log)"
   fi
-  grep -A 2 'tests passed' "$dir/ctest.log" || die "no tests in $dir"
+  grep -A 2 'tests passed' "$dir/ctest.log" || die "ctest ran no tests in $dir"
 }
 
-say "tests without LibTorch, under address and undefined sanitizers"
-ctests asan
+mkdir -p "$stepscope_root/build"
+setup_build
+say "structure: no folder includes what it must not"
+python3 "$stepscope_root/tests/tools/structure.py" --check
 
-say "the sample, for the viewers' checks"
+if [ -n "$quick" ]; then
+  build asan
+  say "tests without LibTorch, under sanitizers"
+  run_ctest asan -LE slow
+  exit 0
+fi
+
+apt-cache show chromium >/dev/null 2>&1 && apt_packages chromium
+setup_torch
+setup_viewers
+stepscope_cmake_flags=(-DSTEPSCOPE_WERROR=ON)
+build asan
+stepscope_cmake_flags=(-DSTEPSCOPE_WERROR=ON -DSTEPSCOPE_TESTS=TORCH)
+build default
+
+say "tests without LibTorch, under sanitizers"
+run_ctest asan
+
+say "the sample, whose files the viewers open"
 STEPSCOPE_SAMPLE_LOGDIR=$stepscope_root/build/sample-logdir
 rm -rf "$STEPSCOPE_SAMPLE_LOGDIR"
 "$stepscope_root/build/default/bin/resnet" --log-dir "$STEPSCOPE_SAMPLE_LOGDIR" >"$stepscope_root/build/sample.log" 2>&1 ||
   { tail -n 30 "$stepscope_root/build/sample.log" >&2; die "the sample failed"; }
 export STEPSCOPE_SAMPLE_LOGDIR
 
-say "ctest"
-ctests default -LE live
-say "pytest"
-"$stepscope_viewers/bin/python" -m pytest -q "$stepscope_root/tests/e2e" "$stepscope_root/tests/samples/ladder" --durations=5
+say "tests with LibTorch"
+run_ctest default -LE live
+say "pytest: viewers, shell commands, tools"
+"$stepscope_viewers/bin/python" -m pytest -q "$stepscope_root/tests/e2e" "$stepscope_root/tests/tools" \
+  "$stepscope_root/tests/samples/ladder" --durations=5

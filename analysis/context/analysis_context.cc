@@ -10,7 +10,7 @@
 namespace stepscope {
 namespace {
 
-// More of them cost time and memory, and tell no more about the next one.
+// Replaying more steps costs time and memory and does not change the means.
 constexpr size_t kReplayedSteps = 128;
 
 Steps StepsOf(const Trace& trace, const OpTree& tree) {
@@ -28,7 +28,7 @@ std::vector<Segment> Slice(const std::vector<Segment>& whole, Span window) {
     part.back().begin_ns = std::max(it->begin_ns, window.begin_ns);
     part.back().end_ns = std::min(it->end_ns, window.end_ns);
   }
-  // A Trace whose training thread is unknown.
+  // The training thread is unknown.
   if (part.empty() && window.length() > 0) {
     part.push_back(
         {window.begin_ns, window.end_ns, kNone, kNone, Cause::kUnknown});

@@ -1,5 +1,5 @@
-// AnalysisContext: what is worked out once about a Trace, for all rules to
-// read.
+// AnalysisContext: everything the rules share about one Trace, computed once by
+// its constructor. Read-only afterwards, so rules may run on any thread.
 #pragma once
 
 #include <stepscope/report.h>
@@ -27,33 +27,38 @@
 namespace stepscope {
 
 struct AnalysisContext {
+  // `trace` must outlive the context. Never fails: without steps, most members
+  // are empty.
   explicit AnalysisContext(const Trace& trace);
 
   const Trace& trace;
   OpTree tree;
   Steps steps;
-  ReplayWindow replayed;  // what of the steps replay and critical path take
+  ReplayWindow replayed;  // the steps that replay and critical path cover
   StepStats stats;
   bool has_gpu = false;
-  // Per step window, over its tiled span.
+  // What each step spent its time on, by index of steps.windows; the parts add
+  // up to the tiled span.
   std::vector<CauseTimes> splits;
-  // Per steady step of a CPU-only run: what the training thread did.
+  // CPU-only runs: what the training thread did in each steady step.
   std::vector<std::vector<Segment>> timelines;
   StepParts parts;
   std::optional<DeviceLedger> ledger;  // runs with a GPU
-  KernelUses kernels;                  // the same
+  KernelUses kernels;                  // runs with a GPU
   std::vector<Collective> collectives;
   Waits waits;  // runs with a GPU
   Replay replay;
 
-  double MeanNs(Cause cause) const;    // per steady step
+  double MeanNs(Cause cause) const;    // mean per steady step
   Spread SpreadMs(Cause cause) const;  // over the steady steps
   double step_ns() const { return stats.mean_ms * 1e6; }
-  // The share of steady steps in which `cause` takes at least `ns`.
+  // The share of steady steps in which `cause` takes at least `ns`, 0 to 1.
   double ShareOfStepsWith(Cause cause, double ns) const;
-  // Of `replayed`: its steady steps of a CPU-only run, all of one with a GPU.
+  // In time order, of the steps in `replayed`: the steady ones of a CPU-only
+  // run, all of a run with a GPU.
   std::vector<PathPiece> CriticalPath() const;
-  // Ops (CPU) or launches (GPU) per steady step.
+  // Computing ops (CPU-only runs) or launches (runs with a GPU) per steady
+  // step.
   double CallsPerStep() const;
 };
 

@@ -6,13 +6,13 @@
 
 namespace stepscope {
 
-// Spread of the steady steps as a share of their median, loading left out: how
-// long steps wait for batches varies for a known reason. The smaller of the
-// plain and the robust standard deviation, so that one slow step does not hide
-// everything. 0 with fewer than two steady steps.
+// Standard deviation / median of the steady steps without data loading, which
+// varies for a known reason. The deviation is the smaller of the ordinary one
+// and the robust one (1.4826 * median absolute deviation), so that one slow
+// step does not hide every gain. 0 with fewer than two steady steps.
 double RobustCov(const AnalysisContext& context);
 
-// By how much the mean step strays by chance, in ms: two standard errors.
+// Noise of the mean step in ms: two standard errors.
 double NoiseOfMeanMs(const AnalysisContext& context);
 
 // The smallest gain per step worth reporting, in ms: 1 % of the mean step, or

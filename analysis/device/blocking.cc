@@ -8,15 +8,17 @@
 namespace stepscope {
 namespace {
 
-// A copy call longer than this has waited, or copied, before it returned.
+// Issuing an asynchronous copy takes less than 10 us. A longer call waited, or
+// copied, before it returned.
 constexpr int64_t kLongCallNs = 10'000;
-// The clocks of host and device agree this well.
+// Host and device timestamps are taken to agree within 2 us.
 constexpr int64_t kClockNs = 2'000;
 
 bool Has(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
+// What a runtime or driver call is for. kDrain waits for the whole device.
 enum class CallRole : uint8_t { kOther, kCopy, kBlockingCopy, kSync, kDrain };
 
 CallRole RoleOf(std::string_view name) {
@@ -40,8 +42,8 @@ WaitKind DirectionOf(const Copy& copy) {
   return WaitKind::kOnDevice;
 }
 
-// Turns the runtime calls of the training thread and its autograd threads into
-// waits, one call after the other.
+// Turns the runtime calls of the training thread and the autograd threads into
+// waits, in one pass over the calls.
 class WaitFinder {
  public:
   WaitFinder(const Trace& trace, const Steps& steps)
@@ -69,7 +71,8 @@ class WaitFinder {
       const RuntimeCall& call = calls[row];
       if (call.thread >= watched_.size() || !watched_[call.thread]) continue;
       Last& last = last_[call.thread];
-      // A driver call inside a runtime call is the same call.
+      // The runtime implements its calls by driver calls; the inner one is the
+      // same call.
       if (last.call != kNone && call.end_ns <= calls[last.call].end_ns) {
         continue;
       }
@@ -81,6 +84,7 @@ class WaitFinder {
   }
 
  private:
+  // The last calls of a thread, to pair a copy with its synchronisation.
   struct Last {
     RowId call = kNone;
     RowId copy_call = kNone;
@@ -119,7 +123,8 @@ class WaitFinder {
     Add(kNone, row, row);
   }
 
-  // Does the synchronisation wait for the copy before it?
+  // True if the synchronisation waits for the last copy: both are in one op, or
+  // follow each other directly outside of ops.
   bool IsPair(RowId row, const Last& last) const {
     if (last.copy_call == kNone) return false;
     const RuntimeCall& sync = trace_.runtime_calls()[row];
@@ -128,6 +133,7 @@ class WaitFinder {
            (sync.op != kNone || last.call == last.copy_call);
   }
 
+  // True if the copy call itself waits until the copy is done or nearly done.
   bool Blocks(RowId row, CallRole role) const {
     if (role == CallRole::kBlockingCopy) return true;
     if (copy_of_[row] == kNone) return false;
@@ -138,13 +144,17 @@ class WaitFinder {
         call.end_ns - call.begin_ns <= kLongCallNs) {
       return false;
     }
-    // A large copy from pageable memory returns when its last part is staged.
+    // A large copy from pageable memory is staged in parts, and the call
+    // returns before the last part arrives; so half of the copy is evidence
+    // enough.
     const int64_t until = copy.source == MemoryKind::kPageable
                               ? (copy.begin_ns + copy.end_ns) / 2
                               : copy.end_ns - kClockNs;
     return call.end_ns >= until;
   }
 
+  // Adds a wait and returns its index; SIZE_MAX outside the steps. Either of
+  // `copy_call` and `sync_call` may be kNone.
   size_t Add(RowId copy_call, RowId sync_call, RowId last_call) {
     const RuntimeCall& first =
         trace_.runtime_calls()[copy_call != kNone ? copy_call : sync_call];
@@ -182,7 +192,7 @@ class WaitFinder {
                                          wait.blocked_ns);
   }
 
-  // Barriers and the like are the program's own waits.
+  // False for collectives such as barriers, which the program asked for.
   bool InsideTorchOp(RowId op) const {
     const std::string_view name = trace_.name(trace_.ops()[op].name);
     return !name.starts_with("c10d::") && !name.starts_with("nccl:");
@@ -197,6 +207,7 @@ class WaitFinder {
     return time_ns < steps_.windows[step].host.end_ns ? step : SIZE_MAX;
   }
 
+  // Profilers synchronise the device when they stop.
   void MarkLast() {
     if (waits_.empty()) return;
     HostWait& wait = waits_.back();
@@ -227,22 +238,25 @@ double Largest(const std::vector<double>& values) {
   return *std::ranges::max_element(values);
 }
 
-// Sets the gaps in which the host was late against the time it had lost in
-// waits by then.
+// Accounts for the gaps in which the host was late by the time that the host
+// had lost in waits before them. A host that loses time in a wait launches late
+// until it has caught up, so a wait may cause gaps much later. Each nanosecond
+// lost explains at most one nanosecond of gap.
 class LateGaps {
  public:
   LateGaps(const std::vector<Gap>& gaps, const std::vector<Span>& steady)
       : gaps_(gaps), steady_(steady) {}
 
-  // In time order.
+  // Called for the waits in time order.
   void Add(const HostWait& wait, int64_t lost_ns) {
-    // A gap that contains the end of the wait belongs to it.
+    // A gap that contains the end of the wait is explained by the wait.
     PassUntil(wait.span.end_ns);
     lost_ns_ += lost_ns;
     last_end_ns_ = wait.span.end_ns;
   }
   void Finish() { PassUntil(INT64_MAX); }
 
+  // The explained gaps, and those that begin before the wait ends.
   double total_ns() const { return total_ns_; }
   double behind_ns() const { return behind_ns_; }
 
@@ -265,7 +279,7 @@ class LateGaps {
   const std::vector<Gap>& gaps_;
   const std::vector<Span>& steady_;
   size_t next_ = 0;
-  int64_t lost_ns_ = 0;              // and not yet set against a gap
+  int64_t lost_ns_ = 0;              // lost in waits, not yet used up by gaps
   int64_t last_end_ns_ = INT64_MIN;  // of the latest wait
   double total_ns_ = 0, behind_ns_ = 0;
 };
@@ -315,9 +329,10 @@ WaitSums SumWaits(const Waits& waits, const Steps& steps,
 }
 
 bool Recurs(double once_frac, const Steps& steps) {
-  constexpr size_t kStepsToTell = 3;
+  // Our own choice: with two steps, one of them always has half or more.
+  constexpr size_t kMinSteps = 3;
   constexpr double kOnce = 0.8;
-  return steps.steady.size() < kStepsToTell || once_frac <= kOnce;
+  return steps.steady.size() < kMinSteps || once_frac <= kOnce;
 }
 
 Edit WithoutWaits(const Waits& waits, const WaitFilter& filter) {

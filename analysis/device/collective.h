@@ -1,4 +1,4 @@
-// Collective: one collective operation that a rank took part in.
+// Collective: one collective operation that this rank took part in.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -11,25 +11,28 @@
 
 namespace stepscope {
 
+// Not inside any step.
 inline constexpr size_t kNoStep = static_cast<size_t>(-1);
 
 struct Collective {
   CollectiveKind kind = CollectiveKind::kOther;
-  Span moved = {};       // the kernel, or the range on a CPU-only run
+  Span moved = {};       // the kernel; on a CPU-only run the range. Includes
+                         // waiting for the other ranks
   Span issued = {};      // the host call; empty if it was not recorded
   RowId kernel = kNone;  // kNone on a CPU-only run
   RowId op = kNone;      // the outermost op of the call
-  RowId thread = kNone;  // that issued it
-  RowId communication = kNone;
-  int64_t bytes = -1;  // of this rank's larger side; -1 if unknown
-  int64_t sequence = -1;
-  int32_t group_size = -1;
-  NameId group = 0;        // the ranks of its group as text, else its name
-  size_t step = kNoStep;   // of Steps::windows, by its issue
-  int64_t exposed_ns = 0;  // not covered by computing
-  bool integer = false;    // moves counts or indices
-  bool in_backward = false;
-  bool gradient = false;  // an all-reduce of gradients
+  RowId thread = kNone;  // the thread that issued it
+  RowId communication = kNone;  // its metadata, in communications()
+  int64_t bytes = -1;           // of this rank's input or output, whichever is
+                                // larger; -1: unknown
+  int64_t sequence = -1;        // number within its group; -1: unknown
+  int32_t group_size = -1;      // ranks in its group; -1: unknown
+  NameId group = 0;             // the ranks of its group as text, or its name
+  size_t step = kNoStep;     // index into Steps::windows, by when it was issued
+  int64_t exposed_ns = 0;    // the part of `moved` with no computing beside it
+  bool integer = false;      // its elements are integers: counts or indices
+  bool in_backward = false;  // issued by an autograd thread or node
+  bool gradient = false;     // an all-reduce of gradients
 };
 
 }  // namespace stepscope

@@ -8,7 +8,8 @@
 namespace stepscope {
 namespace {
 
-// Kernels of several collectives are called SendRecv or Generic.
+// NCCL runs several collectives with kernels named SendRecv or Generic, so
+// these kinds may be replaced by what a call or range says.
 bool IsVague(CollectiveKind kind) {
   return kind == CollectiveKind::kOther ||
          kind == CollectiveKind::kPointToPoint;
@@ -48,7 +49,8 @@ size_t CollectiveCalls::TileAt(int64_t ns) const {
              : static_cast<size_t>(after - steps_.windows.begin());
 }
 
-void CollectiveCalls::Size(const Communication& row, Collective& one) const {
+void CollectiveCalls::ApplyMetadata(const Communication& row,
+                                    Collective& one) const {
   const std::string_view type = trace_.name(row.dtype);
   one.integer = IsIntegerType(type);
   one.sequence = row.sequence;
@@ -62,7 +64,8 @@ void CollectiveCalls::Size(const Communication& row, Collective& one) const {
   if (kind != CollectiveKind::kOther) one.kind = kind;
 }
 
-// Files without metadata still name the tensors of some calls.
+// Files without NCCL metadata may still have the shapes of the call's tensors.
+// The largest one is the buffer.
 void CollectiveCalls::SizeFromInputs(RowId op, Collective& one) const {
   const RowId inputs = trace_.ops()[op].inputs;
   if (inputs == kNone) return;
@@ -104,12 +107,13 @@ void CollectiveCalls::Describe(RowId innermost, Collective& one) const {
   one.thread = op.thread;
 }
 
-// "nccl:all_to_all" around the launch.
+// c10d opens a range such as "nccl:all_to_all" around the launch.
 void CollectiveCalls::NameByRange(Collective& one) const {
   if (one.thread == kNone || !IsVague(one.kind)) return;
   auto it = std::ranges::upper_bound(trace_.ranges(), one.issued.begin_ns, {},
                                      &Range::begin_ns);
-  // The few that began last; an outer range may have begun long before.
+  // Looks at the eight ranges that began last: the range begins directly before
+  // the call, and outer ranges may have begun long before.
   for (int tries = 0; tries < 8 && it != trace_.ranges().begin(); ++tries) {
     --it;
     const CollectiveKind kind = CollectiveKindOf(trace_.name(it->name));
@@ -122,7 +126,7 @@ void CollectiveCalls::NameByRange(Collective& one) const {
   }
 }
 
-void CollectiveCalls::Judge(Collective& one) const {
+void CollectiveCalls::MarkGradient(Collective& one) const {
   if (one.thread != kNone && one.thread < autograd_.size() &&
       autograd_[one.thread]) {
     one.in_backward = true;
@@ -131,7 +135,9 @@ void CollectiveCalls::Judge(Collective& one) const {
       one.step == kNoStep) {
     return;
   }
-  // DDP reduces below AccumulateGrad, a loop of the user's behind backward().
+  // DDP issues its all-reduces inside AccumulateGrad nodes. A program that
+  // reduces gradients itself does so after backward(); there, any all-reduce
+  // between the backward pass and the end of the step counts.
   for (RowId row = one.op; row != kNone; row = trace_.ops()[row].parent) {
     const Op& op = trace_.ops()[row];
     if (op.kind != OpKind::kBackward) continue;

@@ -1,5 +1,6 @@
-// CollectiveCalls: what the host rows say about one collective: the call that
-// issued it, its kind, its size, and whether it reduces gradients.
+// CollectiveCalls: completes Collectives with what the host's rows say: the
+// call that issued each one, its kind and size, and whether it reduces
+// gradients.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -12,33 +13,36 @@
 
 namespace stepscope {
 
-// Valid while the Trace and the Steps live.
+// Valid while the Trace and the Steps live. Keeps no state about collectives.
 class CollectiveCalls {
  public:
   CollectiveCalls(const Trace& trace, const Steps& steps);
 
-  // The step whose host window holds `ns`; kNoStep if none.
+  // The index of the step whose host window contains `ns`, or kNoStep.
   size_t StepAt(int64_t ns) const;
-  // The step whose tiled span does, for work whose launch was not recorded.
+  // The index of the step whose tiled span contains `ns`, or kNoStep. For
+  // kernels without a recorded launch.
   size_t TileAt(int64_t ns) const;
 
-  // From the innermost op that issued it: the call, and kind and size where
-  // they are not known yet.
-  void Describe(RowId innermost, Collective& one) const;
-  // From the range around the call ("nccl:all_to_all"): the kind.
+  // Sets kind, size, group and sequence from the collective's metadata.
+  void ApplyMetadata(const Communication& row, Collective& one) const;
+  // Sets the kind from the range around the call ("nccl:all_to_all"), if the
+  // kernel's name does not say it.
   void NameByRange(Collective& one) const;
-  // From its metadata: kind, size, group, sequence.
-  void Size(const Communication& row, Collective& one) const;
-  // in_backward and gradient, after all else is known.
-  void Judge(Collective& one) const;
+  // Sets call, thread and in_backward from `innermost`, the op that issued it
+  // (may be kNone), and kind and size if they are still unknown.
+  void Describe(RowId innermost, Collective& one) const;
+  // Sets in_backward and gradient. REQUIRES: everything else is set.
+  void MarkGradient(Collective& one) const;
 
  private:
   void SizeFromInputs(RowId op, Collective& one) const;
 
   const Trace& trace_;
   const Steps& steps_;
-  std::vector<bool> autograd_;                           // by thread
-  std::vector<int64_t> first_backward_, last_backward_;  // by step
+  std::vector<bool> autograd_;  // by thread
+  // By step: the first and the last begin of an autograd node.
+  std::vector<int64_t> first_backward_, last_backward_;
 };
 
 }  // namespace stepscope

@@ -9,8 +9,8 @@
 namespace stepscope {
 namespace {
 
-// "ncclDevKernel_AllReduce_Sum_f32", "nccl:all_reduce", "c10d::allreduce_":
-// letters only, so that all spell alike.
+// Lower-case letters only, so that "AllReduce", "all_reduce" and "allreduce_"
+// are the same.
 std::string Letters(std::string_view name) {
   std::string letters;
   for (char c : name) {
@@ -30,6 +30,7 @@ const char* CollectiveName(CollectiveKind kind) {
 }
 
 CollectiveKind CollectiveKindOf(std::string_view name) {
+  // Longer words come first: "reduce" is part of "allreduce".
   static constexpr std::pair<std::string_view, CollectiveKind> kWords[] = {
       {"allreduce", CollectiveKind::kAllReduce},
       {"reducescatter", CollectiveKind::kReduceScatter},
@@ -57,9 +58,8 @@ bool IsIntegerType(std::string_view type) {
   return false;
 }
 
-// Bytes of an element as c10 ("BFloat16", "c10::Half", "Long") or C++ ("float",
-// "long int") name its type; 0 if unknown.
 int64_t CollectiveElementBytes(std::string_view type) {
+  // Longer words come first: "float" is part of "float16".
   static constexpr std::pair<std::string_view, int64_t> kSizes[] = {
       {"float8", 1},  {"float16", 2}, {"half", 2}, {"double", 8},
       {"float64", 8}, {"float", 4},   {"long", 8}, {"int64", 8},

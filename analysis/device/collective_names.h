@@ -1,5 +1,5 @@
-// What the names of kernels, ops and ranges say about a collective operation,
-// whoever wrote them: NCCL, RCCL, gloo, c10d.
+// What the names of kernels, ops, ranges and element types say about a
+// collective operation. Covers NCCL, RCCL, MSCCL, gloo and c10d.
 #pragma once
 
 #include <cstdint>
@@ -17,21 +17,27 @@ enum class CollectiveKind : uint8_t {
   kPointToPoint,
   kOther,
 };
+// "all-reduce", "point-to-point"; "collective" for kOther.
 const char* CollectiveName(CollectiveKind kind);
 
-// "ncclDevKernel_AllReduce_Sum_f32", "gloo:all_reduce", "c10d::allreduce_";
-// kOther where the name does not say.
+// The kind that a name contains, without case and punctuation:
+// "ncclDevKernel_AllReduce_Sum_f32", "gloo:all_reduce", "c10d::allreduce_".
+// kOther if it contains none.
 CollectiveKind CollectiveKindOf(std::string_view name);
 
-// True for ops that issue a collective: c10d's, and record_param_comms.
+// True for the ops that issue a collective: those of c10d, and
+// record_param_comms, which c10d opens around each.
 bool IsCollectiveOp(std::string_view name);
 
-// Element types as c10 ("BFloat16", "Long") or C++ ("long int") name them.
+// For element types as c10 ("BFloat16", "c10::Half", "Long") or C++ ("float",
+// "long int") writes them. The size is in bytes, 0 if the type is unknown.
 bool IsIntegerType(std::string_view type);
-int64_t CollectiveElementBytes(std::string_view type);  // 0 if unknown
+int64_t CollectiveElementBytes(std::string_view type);
 
-// Bytes over the slowest link per byte of the buffer, as NCCL's tests count:
-// 2(n-1)/n for an all-reduce, (n-1)/n for the others but a broadcast.
+// Bytes that pass the slowest link per byte of the buffer, with n ranks:
+// 2(n-1)/n for an all-reduce, (n-1)/n for reduce-scatter, all-gather and
+// all-to-all, 1 otherwise; 0 for fewer than two ranks. Source: "bus bandwidth"
+// in doc/PERFORMANCE.md of nccl-tests.
 double BusFactor(CollectiveKind kind, int32_t group_size);
 
 }  // namespace stepscope

@@ -16,6 +16,8 @@
 namespace stepscope {
 namespace {
 
+// One per kernel of a collective. Exposed is what no other kernel of its device
+// overlaps.
 std::vector<Collective> FromKernels(const Trace& trace,
                                     const CollectiveCalls& calls) {
   std::vector<int8_t> known(trace.name_count(), -1);
@@ -35,7 +37,7 @@ std::vector<Collective> FromKernels(const Trace& trace,
     one.kernel = row;
     one.communication = kernel.communication;
     if (kernel.communication != kNone) {
-      calls.Size(trace.communications()[kernel.communication], one);
+      calls.ApplyMetadata(trace.communications()[kernel.communication], one);
     }
     if (kernel.call != kNone) {
       const RuntimeCall& call = trace.runtime_calls()[kernel.call];
@@ -47,8 +49,8 @@ std::vector<Collective> FromKernels(const Trace& trace,
       one.step = calls.TileAt(kernel.begin_ns);
     }
     calls.Describe(kernel.op, one);
-    calls.Judge(one);
-    compute_of[kernel.device];
+    calls.MarkGradient(one);
+    compute_of[kernel.device];  // an entry per device with collectives
     found.push_back(one);
   }
   if (found.empty()) return found;
@@ -66,8 +68,9 @@ std::vector<Collective> FromKernels(const Trace& trace,
   return found;
 }
 
-// The call that put a range's work into the queue: the first of its kind that
-// no earlier range has taken.
+// Matches ranges on gloo's threads with the calls that queued them. gloo works
+// in order, so a range belongs to the first call of its kind that no earlier
+// range has taken.
 class CallQueue {
  public:
   explicit CallQueue(const Trace& trace) : trace_(trace) {
@@ -77,6 +80,7 @@ class CallQueue {
       calls_[CollectiveKindOf(name)].push_back(row);
     }
   }
+  // kNone if no call of that kind began before `ns`.
   RowId TakeBefore(CollectiveKind kind, int64_t ns) {
     std::deque<RowId>& calls = calls_[kind];
     if (calls.empty() || trace_.ops()[calls.front()].begin_ns > ns) {
@@ -92,8 +96,9 @@ class CallQueue {
   std::map<CollectiveKind, std::deque<RowId>> calls_;
 };
 
-// What the training thread waits during a collective is exposed. Where several
-// run at once, the first to begin owns the wait.
+// Sets exposed_ns to the time that the training thread waits during a
+// collective. Where several run at once, the wait counts for the one that began
+// first, so that no wait counts twice.
 void ExposeToHost(const Trace& trace, const OpTree& tree, const Steps& steps,
                   std::vector<Collective>& found) {
   if (found.empty() || steps.empty()) return;
@@ -114,6 +119,8 @@ void ExposeToHost(const Trace& trace, const OpTree& tree, const Steps& steps,
   }
 }
 
+// One per collective range of a CPU-only run. Ranges of DDP around whole passes
+// are no collectives.
 std::vector<Collective> FromRanges(const Trace& trace, const OpTree& tree,
                                    const Steps& steps,
                                    const CollectiveCalls& calls) {
@@ -140,15 +147,15 @@ std::vector<Collective> FromRanges(const Trace& trace, const OpTree& tree,
   }
   for (const Communication& row : trace.communications()) {
     const auto range = of_range.find({row.thread, row.begin_ns});
-    if (range != of_range.end()) calls.Size(row, found[range->second]);
+    if (range != of_range.end()) calls.ApplyMetadata(row, found[range->second]);
     for (RowId op = row.op; op != kNone; op = trace.ops()[op].parent) {
       const auto known = of_op.find(op);
       if (known == of_op.end()) continue;
-      calls.Size(row, found[known->second]);
+      calls.ApplyMetadata(row, found[known->second]);
       break;
     }
   }
-  for (Collective& one : found) calls.Judge(one);
+  for (Collective& one : found) calls.MarkGradient(one);
   ExposeToHost(trace, tree, steps, found);
   return found;
 }

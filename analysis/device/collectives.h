@@ -1,7 +1,6 @@
-// Collectives: every collective operation that one rank took part in, with the
-// kernel that moved it (runs with a GPU) or the range that did (runs without),
-// the host call that issued it, its size, and how much of it no computing
-// covers.
+// FindCollectives(): every collective operation that this rank took part in:
+// the kernel that moved the data (on a run without a GPU, the range), the host
+// call that issued it, its size, and the time with no computing beside it.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -15,12 +14,13 @@
 
 namespace stepscope {
 
-// In order of `moved`. Collectives of a GPU run without a kernel (a world of
-// one rank, a barrier) are left out.
+// Returns them in order of moved.begin_ns. On a run with a GPU, collectives
+// without a kernel (a group of one rank, a barrier) are left out. On a CPU-only
+// run `exposed_ns` is the time that the training thread waits for it.
 std::vector<Collective> FindCollectives(const Trace& trace, const OpTree& tree,
                                         const Steps& steps);
 
-// Means per steady step over the collectives that `wanted` picks.
+// Means per steady step over the collectives that `wanted` accepts.
 struct CollectiveTotals {
   double count = 0;
   double bytes = 0;     // of those whose size is known

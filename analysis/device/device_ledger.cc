@@ -15,24 +15,29 @@
 namespace stepscope {
 namespace {
 
+// As kQueuedLatencyNs in gaps.h: shorter gaps before queued activities are the
+// device's own latency, and shorter copy calls did not wait.
 constexpr int64_t kQueuedGapNs = 10'000;
 
 bool Has(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
+// An activity, and what launched it.
 struct Launched {
   Span span;
   RowId call = kNone;
   bool graph = false;
 };
 
-// What runs on one device, by kind and all together.
+// What runs on one device. The three lists are disjoint among each other:
+// compute covers communication, and both cover copies.
 struct DeviceRows {
   std::vector<Span> compute, communication, copy;
-  std::vector<Launched> works;  // sorted by begin
+  std::vector<Launched> activities;  // sorted by begin
 };
 
+// The device with most activity time; overlapping activities count twice.
 int32_t BusiestDevice(const Trace& trace) {
   std::map<int32_t, int64_t> busy;
   for (const Kernel& row : trace.kernels()) {
@@ -55,16 +60,17 @@ DeviceRows RowsOf(const Trace& trace, int32_t device) {
   std::vector<bool> launches_graph(trace.name_count());
   for (NameId name = 0; name < trace.name_count(); ++name)
     launches_graph[name] = Has(trace.name(name), "GraphLaunch");
-  rows.works.reserve(trace.kernels().size() + trace.copies().size() +
-                     trace.memsets().size());
-  const auto add = [&](const DeviceWork& work, std::vector<Span>& kind,
+  rows.activities.reserve(trace.kernels().size() + trace.copies().size() +
+                          trace.memsets().size());
+  const auto add = [&](const DeviceWork& activity, std::vector<Span>& kind,
                        int64_t graph) {
-    const Span span{work.begin_ns, work.end_ns};
+    const Span span{activity.begin_ns, activity.end_ns};
     kind.push_back(span);
     const bool from_graph =
-        graph != 0 || (work.call != kNone &&
-                       launches_graph[trace.runtime_calls()[work.call].name]);
-    rows.works.push_back({span, work.call, from_graph});
+        graph != 0 ||
+        (activity.call != kNone &&
+         launches_graph[trace.runtime_calls()[activity.call].name]);
+    rows.activities.push_back({span, activity.call, from_graph});
   };
   for (const Kernel& row : trace.kernels()) {
     if (row.device != device) continue;
@@ -72,16 +78,17 @@ DeviceRows RowsOf(const Trace& trace, int32_t device) {
     if (known < 0) known = IsCollectiveKernel(trace.name(row.name));
     add(row, known ? rows.communication : rows.compute, row.graph);
   }
-  const size_t kernels = rows.works.size();
+  const size_t kernels = rows.activities.size();
   for (const Copy& row : trace.copies()) {
     if (row.device == device) add(row, rows.copy, 0);
   }
-  const size_t copies = rows.works.size();
+  const size_t copies = rows.activities.size();
   for (const Memset& row : trace.memsets()) {
     if (row.device == device) add(row, rows.copy, 0);
   }
-  MergeSortedParts(rows.works, {kernels, copies, rows.works.size()},
-                   [](const Launched& work) { return work.span.begin_ns; });
+  MergeSortedParts(
+      rows.activities, {kernels, copies, rows.activities.size()},
+      [](const Launched& activity) { return activity.span.begin_ns; });
   rows.compute = Merge(std::move(rows.compute));
   rows.communication =
       Subtract(Merge(std::move(rows.communication)), rows.compute);
@@ -92,7 +99,8 @@ DeviceRows RowsOf(const Trace& trace, int32_t device) {
   return rows;
 }
 
-// Host timelines of launching threads, with blocking and allocator calls.
+// The timelines of threads that launch, with blocking and allocator calls
+// marked in them. Made when first needed.
 class HostViews {
  public:
   HostViews(const Trace& trace, const OpTree& tree, RowId training, Span window)
@@ -103,8 +111,9 @@ class HostViews {
       kinds_.push_back(KindOf(trace.name(name)));
   }
 
-  // Adds what `thread` did in `span` to `split`. The autograd threads work for
-  // the training thread, so all of them share one view.
+  // Adds what `thread` did in `span` to `split`. kNone stands for the training
+  // thread. The autograd threads work while it waits in backward(), so they
+  // share its timeline.
   void Split(RowId thread, Span span, CauseTimes& split) {
     if (span.length() <= 0) return;
     if (thread == kNone || std::ranges::count(joined_, thread)) {
@@ -121,8 +130,9 @@ class HostViews {
          it != view.end() && it->begin_ns < span.end_ns; ++it) {
       const int64_t part = std::min(it->end_ns, span.end_ns) -
                            std::max(it->begin_ns, span.begin_ns);
-      // Ops that compute, or issue a collective, are the host's dispatching
-      // here; beside an op it is a wait for a collective of another thread.
+      // The device computes, so an op that "computes" on the host is
+      // dispatching, and so is one that issues a collective. Communication
+      // without an op is a wait for a collective of another thread.
       const bool issues =
           it->cause == Cause::kCompute ||
           (it->cause == Cause::kCommunication && it->op != kNone);
@@ -171,7 +181,7 @@ class HostViews {
     return views_[thread] = std::move(view);
   }
 
-  // A copy and the wait behind it in one op are one blocking copy.
+  // A copy and the synchronisation after it in one op are one blocking copy.
   bool InCopyOp(const RuntimeCall& call) const {
     if (call.op == kNone) return false;
     const std::string_view op = trace_.name(trace_.ops()[call.op].name);
@@ -188,16 +198,18 @@ class HostViews {
   std::unordered_map<RowId, std::vector<Segment>> views_;
 };
 
-// Shares out one stretch without device work that ends when `next` starts.
+// Splits `idle`, in which the device has no activity, by cause. `next` is the
+// activity that ends it; nullptr after the last one.
 void ShareOut(const Trace& trace, HostViews& hosts, Span idle,
               const Launched* next, CauseTimes& split) {
-  if (next == nullptr) {  // nothing follows: the host is all there is
+  if (next == nullptr) {  // only the host can explain it
     hosts.Split(kNone, idle, split);
     return;
   }
   if (next->call == kNone) {
     if (trace.runtime_calls().empty() && idle.length() > kQueuedGapNs) {
-      hosts.Split(kNone, idle, split);  // no calls in sight: as if it were late
+      // The file has no runtime calls at all: assume that the host was late.
+      hosts.Split(kNone, idle, split);
     } else {
       split[next->graph ? Cause::kGraphOpaque : Cause::kUnknown] +=
           idle.length();
@@ -205,6 +217,7 @@ void ShareOut(const Trace& trace, HostViews& hosts, Span idle,
     return;
   }
   const RuntimeCall& call = trace.runtime_calls()[next->call];
+  // Launched before the device ran dry: it was queued and waited.
   if (call.begin_ns <= idle.begin_ns) {
     const int64_t gap = next->span.begin_ns - idle.begin_ns;
     const Cause cause = gap <= kQueuedGapNs ? Cause::kKernelLatency
@@ -215,7 +228,8 @@ void ShareOut(const Trace& trace, HostViews& hosts, Span idle,
   }
   const int64_t launch = std::min(call.begin_ns, idle.end_ns);
   hosts.Split(call.thread, {idle.begin_ns, launch}, split);
-  // From the call to the start of the work: the call, then the device.
+  // From the begin of the call to that of the activity: first the call, then
+  // the device's latency.
   const Span late{launch, idle.end_ns};
   if (late.length() <= kQueuedGapNs) {
     split[Cause::kKernelLatency] += late.length();
@@ -236,8 +250,9 @@ DeviceLedger MakeDeviceLedger(const Trace& trace, const OpTree& tree,
   DeviceLedger ledger;
   ledger.device = BusiestDevice(trace);
   const DeviceRows rows = RowsOf(trace, ledger.device);
-  ledger.works = static_cast<int64_t>(rows.works.size());
-  ledger.unmatched = std::ranges::count(rows.works, kNone, &Launched::call);
+  ledger.activities = static_cast<int64_t>(rows.activities.size());
+  ledger.unmatched =
+      std::ranges::count(rows.activities, kNone, &Launched::call);
 
   const Span window{steps.windows.front().tiled.begin_ns,
                     steps.windows.back().tiled.end_ns};
@@ -256,10 +271,10 @@ DeviceLedger MakeDeviceLedger(const Trace& trace, const OpTree& tree,
     for (const Span& idle : Subtract(whole, Clip(busy, step.tiled))) {
       if (idle.length() <= 0) continue;
       const auto next = std::ranges::lower_bound(
-          rows.works, idle.end_ns, {},
-          [](const Launched& work) { return work.span.begin_ns; });
-      ShareOut(trace, hosts, idle, next == rows.works.end() ? nullptr : &*next,
-               split);
+          rows.activities, idle.end_ns, {},
+          [](const Launched& activity) { return activity.span.begin_ns; });
+      ShareOut(trace, hosts, idle,
+               next == rows.activities.end() ? nullptr : &*next, split);
     }
     ledger.splits.push_back(split);
   }

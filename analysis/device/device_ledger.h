@@ -1,6 +1,7 @@
-// The idle ledger (rules.md 2.3): every nanosecond in which the GPU has no
-// work, to the reason why not. Busy time is compute, exposed communication or
-// exposed copy.
+// DeviceLedger: the time split of a run with a GPU. Busy time is compute,
+// exposed communication or exposed copy. Every idle nanosecond goes to the
+// reason why the device had nothing to do: the host was late, and then to what
+// the host did meanwhile, or the next activity was queued and waited.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -15,13 +16,15 @@
 namespace stepscope {
 
 struct DeviceLedger {
-  std::vector<CauseTimes> splits;  // one per step window, over its tiled span
-  int64_t works = 0;               // kernels, copies and memsets of the device
-  int64_t unmatched = 0;           // of which no launch was recorded
+  std::vector<CauseTimes> splits;  // by step window; each adds up to its tiled
+                                   // span exactly
+  int64_t activities = 0;          // kernels, copies and memsets of the device
+  int64_t unmatched = 0;           // those without a recorded launch
   int64_t launches_per_step = 0;   // mean over the steady steps
-  int32_t device = 0;              // the one with most work
+  int32_t device = 0;              // the device with most activity time
 };
 
+// Splits the time of the busiest device.
 // REQUIRES: trace.has_device_work(), steps are not empty.
 DeviceLedger MakeDeviceLedger(const Trace& trace, const OpTree& tree,
                               const Steps& steps);

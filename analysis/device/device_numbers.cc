@@ -24,6 +24,7 @@ Device DescribedDevice(const RunInfo& run, int32_t device) {
 int32_t MemoryDevice(const Trace& trace, int32_t device) {
   int32_t only = -1;
   for (const Allocation& row : trace.allocations()) {
+    // Device type 0 is the CPU.
     if (row.device_type == 0 || row.device < 0) continue;
     if (row.device == device || (only >= 0 && row.device != only)) {
       return device;

@@ -1,6 +1,6 @@
-// ROCm numbers the devices of kernels and copies as HSA does, processors first;
-// deviceProperties and memory events number them as PyTorch does. Elsewhere all
-// numbers are one.
+// Translates device numbers. ROCm numbers the devices of kernels and copies as
+// HSA does, CPUs first; device properties and memory events use PyTorch's
+// numbers, which count GPUs only. On other platforms both are the same.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -9,13 +9,14 @@
 
 namespace stepscope {
 
-// What the run tells of the device whose work has the number `device`; where it
-// lists no such number, and all it lists are alike, one of these. Its ordinal
-// is `device`.
+// Returns the recorded properties of the device on which activities have the
+// number `device`. If the run lists no such number but all listed devices have
+// one name, returns one of these. The result's ordinal is `device`; its other
+// fields are empty if nothing is known.
 Device DescribedDevice(const RunInfo& run, int32_t device);
 
-// The number that memory events give that device: theirs, if they all are of
-// one other device.
+// Returns the number that memory events use for that device: `device`, or, if
+// all events name one other device, that one.
 int32_t MemoryDevice(const Trace& trace, int32_t device);
 
 }  // namespace stepscope

@@ -10,12 +10,13 @@
 namespace stepscope {
 namespace {
 
+// An activity with its time, for sorting.
 struct Timed {
   Span span;
-  ActivityRef work;
+  ActivityRef activity;
 };
 
-// By name: is it a kernel of a collective?
+// Classifies each kernel name once: names are long and kernels are many.
 class CollectiveNames {
  public:
   explicit CollectiveNames(const Trace& trace)
@@ -30,30 +31,30 @@ class CollectiveNames {
   std::vector<int8_t> known_;
 };
 
-std::vector<Timed> WorksOf(const Trace& trace, int32_t device,
-                           bool collectives) {
-  std::vector<Timed> works;
-  works.reserve(trace.kernels().size() + trace.copies().size() +
-                trace.memsets().size());
+std::vector<Timed> ActivitiesOf(const Trace& trace, int32_t device,
+                                bool collectives) {
+  std::vector<Timed> activities;
+  activities.reserve(trace.kernels().size() + trace.copies().size() +
+                     trace.memsets().size());
   CollectiveNames names(trace);
   const auto add = [&](const auto& table, ActivityTable which) {
     for (RowId row = 0; row < table.size(); ++row) {
       const bool left_out = which == ActivityTable::kKernel && !collectives &&
                             names.Has(table[row].name);
       if (table[row].device == device && !left_out) {
-        works.push_back(
+        activities.push_back(
             {{table[row].begin_ns, table[row].end_ns}, {which, row}});
       }
     }
   };
   add(trace.kernels(), ActivityTable::kKernel);
-  const size_t kernels = works.size();
+  const size_t kernels = activities.size();
   add(trace.copies(), ActivityTable::kCopy);
-  const size_t copies = works.size();
+  const size_t copies = activities.size();
   add(trace.memsets(), ActivityTable::kMemset);
-  MergeSortedParts(works, {kernels, copies, works.size()},
+  MergeSortedParts(activities, {kernels, copies, activities.size()},
                    [](const Timed& t) { return t.span.begin_ns; });
-  return works;
+  return activities;
 }
 
 }  // namespace
@@ -73,20 +74,22 @@ const DeviceWork& ActivityOf(const Trace& trace, const ActivityRef& ref) {
 std::vector<Gap> FindGaps(const Trace& trace, int32_t device,
                           bool collectives) {
   std::vector<Gap> gaps;
-  const std::vector<Timed> works = WorksOf(trace, device, collectives);
-  for (size_t i = 1, last = 0; i < works.size(); ++i) {
-    const int64_t dry = works[last].span.end_ns;
-    if (works[i].span.begin_ns > dry) {
-      Gap gap{.idle = {dry, works[i].span.begin_ns},
-              .before = works[last].work,
-              .next = works[i].work};
+  const std::vector<Timed> activities =
+      ActivitiesOf(trace, device, collectives);
+  for (size_t i = 1, last = 0; i < activities.size(); ++i) {
+    const int64_t dry = activities[last].span.end_ns;
+    if (activities[i].span.begin_ns > dry) {
+      Gap gap{.idle = {dry, activities[i].span.begin_ns},
+              .before = activities[last].activity,
+              .next = activities[i].activity};
       const RowId call = ActivityOf(trace, gap.next).call;
       gap.launch_known = call != kNone;
       gap.host_late =
           gap.launch_known && trace.runtime_calls()[call].begin_ns > dry;
       gaps.push_back(gap);
     }
-    if (works[i].span.end_ns >= dry) last = i;
+    // Activities of several streams overlap: the one that ends last counts.
+    if (activities[i].span.end_ns >= dry) last = i;
   }
   return gaps;
 }

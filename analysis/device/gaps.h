@@ -1,5 +1,5 @@
-// Gaps: the stretches in which a device has no work between two of its works,
-// and what the next work waited for.
+// Gaps: the time between two activities of a device in which it is idle, and
+// what the next activity waited for.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -12,30 +12,34 @@
 
 namespace stepscope {
 
-// A kernel, copy or memset, whichever table it stands in.
+// Returns the row that `ref` names. REQUIRES: it is a row of the Trace.
 const DeviceWork& ActivityOf(const Trace& trace, const ActivityRef& ref);
 
-// A gap this short in front of queued work is the device's own latency
-// (rules.md 2.3).
+// A gap of at most 10 us before a queued activity is the device's own latency
+// from one kernel to the next. Measured on public traces: shorter gaps occur
+// throughout queued work; longer ones had another reason (another stream, a
+// collective, a CUDA graph).
 inline constexpr int64_t kQueuedLatencyNs = 10'000;
 
 struct Gap {
   Span idle;
-  ActivityRef before;  // the work that ended last
-  ActivityRef next;    // the work that ends the gap
-  // The launch of `next` began only after the device had run dry: the host was
-  // late. Otherwise the work was queued, and waited for something else.
+  ActivityRef before;  // the activity that ended last
+  ActivityRef next;    // the activity that ends the gap
+  // True: the call that launched `next` began inside the gap, so the device
+  // waited for the host. False: `next` was queued already and waited for
+  // something else, or its launch is not known.
   bool host_late = false;
-  bool launch_known = false;
+  bool launch_known = false;  // the launch of `next` was recorded
 };
 
-// In time order. Before the first and after the last work there are no gaps.
-// Without `collectives`, their kernels do not count as work: a collective that
-// waits for other ranks keeps a device no busier than an empty queue.
+// Returns the gaps of `device` in time order; the time before its first and
+// after its last activity is no gap. Without `collectives`, kernels of
+// collectives do not count as activities: a collective that waits for other
+// ranks does not use the device.
 std::vector<Gap> FindGaps(const Trace& trace, int32_t device, bool collectives);
 
-// All the time in which `device` runs kernels, disjoint; without collectives
-// if `only_compute`.
+// When `device` runs kernels, disjoint; with `only_compute` without the kernels
+// of collectives.
 std::vector<Span> KernelSpans(const Trace& trace, int32_t device,
                               bool only_compute);
 

@@ -13,17 +13,20 @@
 namespace stepscope {
 namespace {
 
+// The classes whose kernels Tensor Cores could run.
 bool Multiplies(KernelClass kind) {
   return kind == KernelClass::kMatmul || kind == KernelClass::kConvolution ||
          kind == KernelClass::kAttention;
 }
 
+// The classes that are limited by memory traffic.
 bool Streams(KernelClass kind) {
   return kind == KernelClass::kElementwise || kind == KernelClass::kReduction ||
          kind == KernelClass::kCopy || kind == KernelClass::kNormalisation;
 }
 
-// Which steady step launched `work`; the number of windows if none did.
+// Returns the steady step that launched `work`; steps.windows.size() if none
+// did. Without a recorded launch, the step in whose tiled span it began.
 size_t StepOf(const Trace& trace, const Steps& steps, const DeviceWork& work) {
   const bool known = work.call != kNone;
   const int64_t time =
@@ -32,7 +35,7 @@ size_t StepOf(const Trace& trace, const Steps& steps, const DeviceWork& work) {
                       known ? &StepWindow::host : &StepWindow::tiled);
 }
 
-// The costs of ops, each asked once.
+// The classes and costs of ops, each computed once.
 class Costs {
  public:
   explicit Costs(const Trace& trace)
@@ -67,7 +70,7 @@ class Costs {
   std::vector<bool> known_;           // by name
 };
 
-// What a kernel does if no op tells.
+// For kernels without an op that says what they compute.
 KernelUse ByItsName(KernelUse use) {
   use.multiplies = Multiplies(use.kind);
   use.eligible = use.multiplies && use.precision != Precision::kFp64;
@@ -93,14 +96,14 @@ KernelUse Describe(const Trace& trace, RowId row, const KernelTraits& traits,
     served = trace.ops()[served].parent;
   }
   if (served == kNone) {
-    // Launched by a compiled region, a recurrent layer, an extension's op:
-    // nothing but the kernel's name tells.
+    // Launched by a compiled region, a recurrent layer or an op of an
+    // extension: only the kernel's name says what it computes.
     return ByItsName(use);
   }
   use.op = served;
   use.serves = costs.ClassOf(served);
   const OpCost& cost = costs.Of(served);
-  // A name that tells nothing, under a product: the product itself.
+  // An unknown kernel inside a product is taken for the product itself.
   if (use.kind == KernelClass::kUnknown) use.kind = cost.kind;
   use.multiplies = Multiplies(use.kind);
   if (use.multiplies && (use.precision == Precision::kUnknown ||
@@ -112,7 +115,9 @@ KernelUse Describe(const Trace& trace, RowId row, const KernelTraits& traits,
   return use;
 }
 
-// An op's work is shared by the kernels that do it, by their time.
+// Distributes the arithmetic and traffic of each product over its kernels in
+// proportion to their time. Of other ops, only those whose kernel reads and
+// writes each tensor once have a known cost.
 void ShareWork(const Trace& trace, Costs& costs, std::vector<KernelUse>& uses) {
   std::vector<double> time(trace.ops().size());  // by op
   for (const KernelUse& use : uses) {
@@ -174,7 +179,7 @@ KernelUses FindKernelUses(const Trace& trace, const Steps& steps,
 double BlocksOf(const Trace& trace, const Kernel& kernel) {
   double blocks = 1;
   for (int32_t size : kernel.grid) blocks *= size;
-  // hipExtModuleLaunchKernel takes the grid in work items.
+  // hipExtModuleLaunchKernel gives the grid in work items, not in blocks.
   const bool in_items = kernel.call != kNone &&
                         trace.name(trace.runtime_calls()[kernel.call].name) ==
                             "hipExtModuleLaunchKernel";
@@ -184,12 +189,13 @@ double BlocksOf(const Trace& trace, const Kernel& kernel) {
 }
 
 ActivityScale Scaled(const KernelUse& use, double factor) {
-  return {.work = {.table = ActivityTable::kKernel, .row = use.kernel},
+  return {.activity = {.table = ActivityTable::kKernel, .row = use.kernel},
           .factor = factor};
 }
 
 std::string OpWithShapes(const Trace& trace, RowId op) {
   std::string text(trace.name(trace.ops()[op].name));
+  // Backend ops often have no shapes; their caller of the same class has.
   RowId row = op;
   while (row != kNone && trace.ops()[row].inputs == kNone) {
     row = trace.ops()[row].parent;

@@ -10,9 +10,11 @@
 namespace stepscope {
 namespace {
 
-// A start later than this behind the launch waited for the device.
+// An activity that starts more than 0.1 ms after its launch had to queue. More
+// than in steps, because the first launch of a process also loads its kernel.
 constexpr int64_t kQueuedNs = 100'000;
 
+// From the first begin to the last end of all rows.
 Span SpanOf(const Trace& trace) {
   Span span;
   bool any = false;
@@ -29,13 +31,14 @@ Span SpanOf(const Trace& trace) {
   add(trace.kernels());
   add(trace.copies());
   add(trace.memsets());
-  // Calls alone begin with the loading of libraries.
+  // Runtime calls alone may begin long before, with the loading of libraries.
   if (!any) add(trace.runtime_calls());
   return span;
 }
 
-// A device whose first recorded work had to queue was busy before, with what
-// was not recorded: nothing can be said of that time.
+// Returns when the split begins. If the first recorded activity had to queue,
+// the device was busy with activities that were not recorded, and the time
+// before cannot be explained.
 int64_t BeginOnDevice(const Trace& trace, int64_t begin_ns) {
   const DeviceWork* first = nullptr;
   const auto look = [&](const auto& rows) {

@@ -1,4 +1,4 @@
-// What a recording without steps was spent on, all of it together.
+// WholeRecording: the time split of a recording without steps, taken as one.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -10,11 +10,13 @@
 namespace stepscope {
 
 struct WholeRecording {
-  Span span;         // from the first op, call or device work to the last
-  CauseTimes split;  // adds up to it
+  Span span;  // from the first op, call or activity to the last; empty if
+              // nothing was recorded
+  CauseTimes split;  // adds up to the length of `span`
 };
 
-// `thread` is the training thread, kNone if unknown.
+// `thread` is the training thread; kNone if unknown, and then a CPU-only run
+// has no split.
 WholeRecording SplitWhole(const Trace& trace, const OpTree& tree, RowId thread);
 
 }  // namespace stepscope

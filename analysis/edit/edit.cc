@@ -5,6 +5,7 @@
 namespace stepscope {
 namespace {
 
+// Afterwards `into` is sorted and has no duplicates.
 template <typename T>
 void Union(std::vector<T>& into, const std::vector<T>& more) {
   into.insert(into.end(), more.begin(), more.end());
@@ -25,6 +26,7 @@ Edit Combine(const Edit& a, const Edit& b) {
   both.drop_anomaly |= b.drop_anomaly;
   if (b.fused_update >= 0) both.fused_update = b.fused_update;
   if (b.dispatch_ns >= 0) both.dispatch_ns = b.dispatch_ns;
+  // Lists are united, so that edits of several findings add up.
   Union(both.no_wait, b.no_wait);
   Union(both.side_stream, b.side_stream);
   Union(both.overlapped, b.overlapped);
@@ -32,15 +34,16 @@ Edit Combine(const Edit& a, const Edit& b) {
   both.cuts.insert(both.cuts.end(), b.cuts.begin(), b.cuts.end());
 
   both.scales.insert(both.scales.end(), b.scales.begin(), b.scales.end());
-  std::ranges::sort(
-      both.scales, [](const ActivityScale& x, const ActivityScale& y) {
-        return x.work != y.work ? x.work < y.work : x.factor < y.factor;
-      });
-  // Of several, the smallest factor holds.
+  std::ranges::sort(both.scales,
+                    [](const ActivityScale& x, const ActivityScale& y) {
+                      return x.activity != y.activity ? x.activity < y.activity
+                                                      : x.factor < y.factor;
+                    });
+  // Sorted by factor within an activity, so unique() keeps the smallest.
   both.scales.erase(
       std::unique(both.scales.begin(), both.scales.end(),
                   [](const ActivityScale& x, const ActivityScale& y) {
-                    return x.work == y.work;
+                    return x.activity == y.activity;
                   }),
       both.scales.end());
   return both;

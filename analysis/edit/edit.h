@@ -1,6 +1,6 @@
-// Edit: a what-if. Any set of changes to the recorded steps, replayed together.
-// Fields left alone change nothing. Rows are those of the Trace the edit was
-// made for.
+// Edit: a what-if. A set of changes to the recorded steps that replay applies
+// together. A default Edit changes nothing. Row ids are those of the Trace the
+// edit was made for; an edit must not be used with another Trace.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -13,62 +13,67 @@
 
 namespace stepscope {
 
-// Of what a host thread does in `span`, at most `keep_ns` remains. Launches in
-// it still happen; drop their work by a scale of 0.
+// Shortens what `thread` does in `span` to `keep_ns`. Its launches still
+// happen; remove their activities with an ActivityScale of 0.
 struct HostCut {
   RowId thread = kNone;
   Span span;
-  double keep_ns = 0;
+  double keep_ns = 0;  // nothing changes if the thread takes less already
   bool operator==(const HostCut&) const = default;
 };
 
-// The device time of one activity, times `factor`; 0 drops it.
+// Multiplies the device time of one activity by `factor`; 0 removes it.
 struct ActivityScale {
-  ActivityRef work;
+  ActivityRef activity;
   double factor = 1;
   bool operator==(const ActivityScale&) const = default;
 };
 
 struct Edit {
-  // The loop.
-  int workers = -1;  // batches are made by this many loader workers
-  int threads = -1;  // intra-op threads
-  double batch = 1;  // samples per step, times; gains are then per sample
-  bool channels_last = false;  // nobody can tell from channels-first what it
-                               // brings on a CPU: no time, but a wider range
-  bool drop_zero_grad = false;
-  bool drop_unused_graph = false;
+  // The training loop.
+  int workers = -1;  // loader workers that make the batches; -1: as recorded
+  int threads = -1;  // intra-op threads; -1: as recorded
+  double batch = 1;  // batch size / recorded batch size. Replay then gives the
+                     // time per as many samples as the recorded step has
+  bool channels_last = false;   // no effect on the predicted time: a recording
+                                // without it does not show its effect on a CPU
+  bool drop_zero_grad = false;  // gradients are set to None, not zeroed
+  bool drop_unused_graph = false;  // forward passes without a backward pass
+                                   // record no autograd nodes
   bool drop_anomaly = false;  // no search for NaN, no stack traces of nodes
-  double fused_update = -1;   // the optimizer computes in one op and takes this
-                              // share of the time its ops took
-  double dispatch_ns = -1;    // framework code costs at most this per kernel
+  double fused_update = -1;   // the optimizer updates all parameters in one op,
+                              // in this share of the time its ops took;
+                              // -1: as recorded
+  double dispatch_ns = -1;    // upper limit of the framework code per kernel or
+                              // launch; -1: as recorded
 
   // Runs with a GPU.
-  std::vector<RowId> no_wait =
-      {};  // runtime calls that return at once: a wait is
-           // not waited, a blocking copy is asynchronous
+  std::vector<RowId> no_wait = {};  // runtime calls that return at once: a
+                                    // synchronisation does not wait, a blocking
+                                    // copy becomes asynchronous
   std::vector<HostCut> cuts = {};
   std::vector<ActivityScale> scales = {};
-  std::vector<ActivityRef> side_stream =
-      {};  // on a stream of its own as soon as it is
-           // launched, and nothing waits for it
-  std::vector<ActivityRef> overlapped =
-      {};  // the same, but the optimizer waits for it
-  std::vector<ActivityRef> no_dependency =
-      {};  // does not wait for another stream
+  // Activities that run on a stream of their own once launched, and that
+  // nothing waits for, or only the optimizer.
+  std::vector<ActivityRef> side_stream = {};
+  std::vector<ActivityRef> overlapped = {};
+  // Activities that no longer wait for other streams.
+  std::vector<ActivityRef> no_dependency = {};
 
-  // What the model cannot know; varied to give a gain its range.
-  double efficiency = 0.85;  // of doubling the intra-op threads; the first
-                             // doubling loses a third as much
+  // Properties of the machine that a recording does not show. They are varied
+  // to give a gain its likely range.
+  double efficiency = 0.85;  // speed-up of each doubling of the intra-op
+                             // threads / 2; the first doubling loses a third
+                             // as much
   double worker_cost = 1;    // CPU time of a batch in a worker / on the
                              // training thread
-  double scale_error = 1;    // device time saved by scales, times this
+  double scale_error = 1;    // multiplies the device time that scales save
 
   bool operator==(const Edit&) const = default;
 };
 
-// Both changes; where they disagree, that of `b`. Two scales of one activity:
-// the smaller factor.
+// Returns both changes. Where they set the same field, that of `b` holds; of
+// two scales of one activity the smaller factor holds.
 Edit Combine(const Edit& a, const Edit& b);
 
 }  // namespace stepscope

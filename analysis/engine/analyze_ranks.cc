@@ -12,10 +12,14 @@
 namespace stepscope {
 namespace {
 
-constexpr double kExposedShare = 0.03;  // as exposed-collective asks for
-constexpr double kForRanks = 0.8;  // of a wait: nearly all of it is for ranks
+// The share of the step from which exposed-collective fires.
+constexpr double kExposedFrac = 0.03;
+// A wait of the host counts as a wait for other ranks if the device runs only
+// collectives for at least this share of it.
+constexpr double kWaitForRanksFrac = 0.8;
 
-// The severities of rules.md 2.5; a bound carries that of half its value.
+// Severity by the share of the step, as for the findings of one rank; a bound
+// counts half.
 FindingSeverity SeverityOf(const Report& run, const Finding& finding) {
   double ms = finding.gain.expected_ms;
   if (finding.gain_kind == GainKind::kNone) return FindingSeverity::kNote;
@@ -28,7 +32,7 @@ FindingSeverity SeverityOf(const Report& run, const Finding& finding) {
                          : FindingSeverity::kNote;
 }
 
-bool IsTrust(const Finding& finding) {
+bool IsAboutRecording(const Finding& finding) {
   return finding.id == "capture-incomplete" ||
          finding.id == "observer-effect" || finding.id == "warmup-in-window";
 }
@@ -40,7 +44,7 @@ double Weight(const Finding& finding) {
   return ms * kByConfidence[static_cast<size_t>(finding.confidence)];
 }
 
-void AskOfRanks(const Rule& rule, Report& run) {
+void RunRankRule(const Rule& rule, Report& run) {
   std::string why = run.ranks.why_not;
   Verdict verdict;
   if (why.empty()) {
@@ -71,8 +75,8 @@ void AskOfRanks(const Rule& rule, Report& run) {
   }
 }
 
-// What holds the host while the device runs nothing but collectives is other
-// ranks being late, where these are known to be.
+// A host that waits while its device runs only collectives waits for late
+// ranks. Where a finding about late ranks exists, it owns that time.
 void DropWaitsForRanks(Report& run) {
   const auto owner = std::ranges::find_if(run.findings, [](const Finding& f) {
     return f.id == "straggler-rank" || f.id == "imbalanced-load";
@@ -80,15 +84,15 @@ void DropWaitsForRanks(Report& run) {
   if (owner == run.findings.end()) return;
   const std::string by = " (by " + owner->id + ")";
   std::erase_if(run.findings, [&](const Finding& finding) {
-    if (finding.collectives_frac < kForRanks) return false;
+    if (finding.collectives_frac < kWaitForRanksFrac) return false;
     run.superseded.push_back(finding.id + by);
     return true;
   });
 }
 
-// With all ranks, waiting for the last and moving bytes are told apart: only
-// the moving is exposed-collective's.
-void ShareOutExposed(Report& run) {
+// The traces of all ranks separate waiting for the last rank from moving data.
+// exposed-collective keeps only the moving part.
+void SplitExposedTime(Report& run) {
   const auto exposed =
       std::ranges::find(run.findings, "exposed-collective", &Finding::id);
   if (exposed == run.findings.end() || !run.ranks.why_not.empty()) return;
@@ -99,7 +103,7 @@ void ShareOutExposed(Report& run) {
   const auto owner = std::ranges::find_if(run.findings, [](const Finding& f) {
     return f.id == "straggler-rank" || f.id == "imbalanced-load";
   });
-  if (moving < kExposedShare * run.ranks.step_ms) {
+  if (moving < kExposedFrac * run.ranks.step_ms) {
     if (owner != run.findings.end()) {
       run.superseded.push_back("exposed-collective (by " + owner->id + ")");
     } else {
@@ -109,9 +113,10 @@ void ShareOutExposed(Report& run) {
     return;
   }
   exposed->evidence +=
-      " Over all ranks, " + Milliseconds(run.ranks.waiting_ms) + " of " +
-      Milliseconds(all) + " exposed is waiting for the last rank; " +
-      Milliseconds(moving) + " is moving.";
+      " Averaged over all ranks, " + Milliseconds(run.ranks.waiting_ms) +
+      " of the " + Milliseconds(all) +
+      " of exposed communication are spent waiting for the last rank and " +
+      Milliseconds(moving) + " moving data.";
   if (exposed->gain.expected_ms > moving) {
     exposed->gain.expected_ms = moving;
     exposed->gain.low_ms = std::min(exposed->gain.low_ms, moving);
@@ -123,7 +128,7 @@ void ShareOutExposed(Report& run) {
 
 void Sort(Report& run) {
   const auto group = [](const Finding& finding) {
-    if (IsTrust(finding)) return 0;
+    if (IsAboutRecording(finding)) return 0;
     if (finding.severity != FindingSeverity::kNote) return 1;
     return finding.status != FindingStatus::kOk ? 2 : 3;
   };
@@ -143,9 +148,10 @@ Report AnalyzeRanks(const std::vector<RankDigest>& ranks) {
   Report run;
   if (ranks.empty()) return run;
   run = MergeReports(ranks, CompareRanks(ranks));
-  // The middle rank's gain may be much smaller than the one that was told.
+  // The gain of the run may be much smaller than that of a single rank.
   for (Finding& finding : run.findings) {
-    if (IsTrust(finding) || finding.gain_kind == GainKind::kNone) continue;
+    if (IsAboutRecording(finding) || finding.gain_kind == GainKind::kNone)
+      continue;
     finding.severity = std::min(finding.severity, SeverityOf(run, finding));
     if (finding.severity == FindingSeverity::kNote) {
       finding.status = FindingStatus::kOk;
@@ -153,10 +159,10 @@ Report AnalyzeRanks(const std::vector<RankDigest>& ranks) {
   }
   for (std::span<const Rule> family : RuleFamilies()) {
     for (const Rule& rule : family) {
-      if (rule.check_ranks != nullptr) AskOfRanks(rule, run);
+      if (rule.check_ranks != nullptr) RunRankRule(rule, run);
     }
   }
-  ShareOutExposed(run);
+  SplitExposedTime(run);
   DropWaitsForRanks(run);
   Sort(run);
   return run;

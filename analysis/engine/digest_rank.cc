@@ -14,7 +14,7 @@
 namespace stepscope {
 namespace {
 
-// FNV-1a, so that ranks of other builds and hosts agree.
+// FNV-1a: unlike std::hash, the same on every build and host.
 class Hash {
  public:
   void Add(std::string_view text) {
@@ -40,20 +40,20 @@ bool EndsTogether(CollectiveKind kind) {
          kind == CollectiveKind::kAllToAll;
 }
 
-std::vector<RankCollective> Shared(const AnalysisContext& m) {
+std::vector<RankCollective> SteadyCollectives(const AnalysisContext& context) {
   std::vector<RankCollective> list;
   std::map<std::pair<int64_t, uint64_t>, int32_t> ordinals;
-  for (const Collective& one : m.collectives) {
+  for (const Collective& one : context.collectives) {
     if (one.step == kNoStep ||
-        m.steps.windows[one.step].kind != StepKind::kSteady) {
+        context.steps.windows[one.step].kind != StepKind::kSteady) {
       continue;
     }
     Hash group;
-    group.Add(m.trace.name(one.group));
+    group.Add(context.trace.name(one.group));
     group.Add(static_cast<int64_t>(one.kind));
     group.Add(one.integer ? 1 : 0);
     RankCollective shared;
-    shared.step = m.steps.windows[one.step].number;
+    shared.step = context.steps.windows[one.step].number;
     shared.group = group.value();
     shared.ordinal = ordinals[{shared.step, shared.group}]++;
     shared.ends_together = EndsTogether(one.kind);
@@ -70,38 +70,39 @@ void AddShape(const Argument& argument, Hash& hash) {
   for (const Argument& element : argument.elements) AddShape(element, hash);
 }
 
-std::vector<std::pair<int64_t, uint64_t>> StepShapes(const AnalysisContext& m) {
+std::vector<std::pair<int64_t, uint64_t>> StepShapes(
+    const AnalysisContext& context) {
   std::vector<std::pair<int64_t, uint64_t>> shapes;
-  if (!m.trace.watched(Kind::kOpShapes)) return shapes;
-  for (size_t i : m.steps.steady) {
-    const Span& host = m.steps.windows[i].host;
+  if (!context.trace.watched(Kind::kOpShapes)) return shapes;
+  for (size_t i : context.steps.steady) {
+    const Span& host = context.steps.windows[i].host;
     Hash hash;
-    const auto rows = m.tree.of_thread(m.steps.thread);
+    const auto rows = context.tree.of_thread(context.steps.thread);
     const auto begin_of = [&](RowId row) {
-      return m.trace.ops()[row].begin_ns;
+      return context.trace.ops()[row].begin_ns;
     };
     for (auto it = std::ranges::lower_bound(rows, host.begin_ns, {}, begin_of);
          it != rows.end() && begin_of(*it) < host.end_ns; ++it) {
-      const Op& op = m.trace.ops()[*it];
+      const Op& op = context.trace.ops()[*it];
       if (op.inputs == kNone) continue;
       for (const Argument& argument :
-           m.trace.op_inputs()[op.inputs].arguments) {
+           context.trace.op_inputs()[op.inputs].arguments) {
         AddShape(argument, hash);
       }
     }
-    shapes.push_back({m.steps.windows[i].number, hash.value()});
+    shapes.push_back({context.steps.windows[i].number, hash.value()});
   }
   return shapes;
 }
 
-// The device program takes the waits out; without a device, what the training
-// thread does not spend in collectives is its own.
-double HostMs(const AnalysisContext& m) {
-  if (m.steps.steady.empty()) return -1;
-  if (!m.has_gpu) {
-    return m.stats.mean_ms - m.MeanNs(Cause::kCommunication) * 1e-6;
+// Host time per step without waits: from the device program, which has removed
+// them; without a device, the step less its collectives.
+double HostMs(const AnalysisContext& context) {
+  if (context.steps.steady.empty()) return -1;
+  if (!context.has_gpu) {
+    return context.stats.mean_ms - context.MeanNs(Cause::kCommunication) * 1e-6;
   }
-  const DeviceProgram* program = m.replay.device();
+  const DeviceProgram* program = context.replay.device();
   return program == nullptr || program->host_only_ns <= 0
              ? -1
              : program->host_only_ns * 1e-6;
@@ -113,8 +114,8 @@ RankDigest DigestRank(const Trace& trace) {
   const AnalysisContext context(trace);
   RankDigest digest;
   digest.report = ReportOf(context);
-  digest.report.path_slices.clear();  // for drawing one rank
-  digest.collectives = Shared(context);
+  digest.report.path_slices.clear();  // only needed to draw a single rank
+  digest.collectives = SteadyCollectives(context);
   digest.host_ms = HostMs(context);
   digest.noise_ms = NoiseOfMeanMs(context);
   digest.host_noise_ms =

@@ -18,11 +18,12 @@ bool Is(const Setting& setting, bool value) {
   const bool* is = std::get_if<bool>(&setting.value);
   return is != nullptr && *is == value;
 }
-bool Says(const Setting& setting, std::string_view text) {
-  const std::string* says = std::get_if<std::string>(&setting.value);
-  return says != nullptr && *says == text;
+// Not an overload of Is(): a string literal would convert to bool.
+bool IsText(const Setting& setting, std::string_view text) {
+  const std::string* is = std::get_if<std::string>(&setting.value);
+  return is != nullptr && *is == text;
 }
-// -1 if it is no number, or below 0.
+// -1 if the value is not a number, or negative.
 double NumberOf(const Setting& setting) {
   double number = -1;
   if (const auto* whole = std::get_if<int64_t>(&setting.value)) {
@@ -33,9 +34,11 @@ double NumberOf(const Setting& setting) {
   return number >= 0 ? number : -1;
 }
 
-// Nothing to change where it is so `already`.
+// `edit`, or no change if the run has the setting `already`.
 Edit Unless(bool already, Edit edit) { return already ? Edit() : edit; }
 
+// nullopt where the cost of a fused step is unknown: for grouped (foreach)
+// steps, and for updates whose traffic was not measured.
 std::optional<Edit> FusedUpdate(const AnalysisContext& before) {
   const OptimizerWork updates = MeasureOptimizer(before);
   if (updates.fused) return Edit();
@@ -51,7 +54,7 @@ std::optional<Edit> TimesBatch(double times) {
 
 std::vector<std::string> ChangesInWords(const Edit& edit, size_t steps) {
   std::vector<std::string> words;
-  // So many places in all steps, or once.
+  // Rounded, but at least 1.
   const auto per_step = [&](size_t places, const char* one, const char* many) {
     const int64_t count =
         std::llround(static_cast<double>(places) / std::max<size_t>(steps, 1));
@@ -69,14 +72,14 @@ std::vector<std::string> ChangesInWords(const Edit& edit, size_t steps) {
   if (edit.fused_update >= 0) words.push_back("fused optimizer step");
   if (edit.dispatch_ns >= 0) words.push_back("compiled model");
   per_step(edit.no_wait.size(), "wait removed", "waits removed");
-  per_step(edit.scales.size(), "device work faster or gone",
-           "device works faster or gone");
-  per_step(edit.side_stream.size(), "work on a stream of its own",
-           "works on a stream of their own");
+  per_step(edit.scales.size(), "GPU activity faster or removed",
+           "GPU activities faster or removed");
+  per_step(edit.side_stream.size(), "GPU activity on a stream of its own",
+           "GPU activities on a stream of their own");
   per_step(edit.overlapped.size(), "collective overlapped",
            "collectives overlapped");
-  per_step(edit.cuts.size(), "stretch of host code cut",
-           "stretches of host code cut");
+  per_step(edit.cuts.size(), "host section shortened",
+           "host sections shortened");
   return words;
 }
 
@@ -137,7 +140,7 @@ std::optional<Edit> EditOf(const AnalysisContext& before,
     const auto size = static_cast<double>(BatchSize(before.trace));
     return size > 0 ? TimesBatch(number / size) : std::nullopt;
   }
-  if (key == "memory_format" && Says(setting, "channels_last")) {
+  if (key == "memory_format" && IsText(setting, "channels_last")) {
     return Unless(HasChannelsLastWeights(before.trace),
                   {.channels_last = true});
   }
@@ -150,11 +153,11 @@ std::optional<Edit> EditOf(const AnalysisContext& before,
                   {.drop_unused_graph = true});
   }
   if (key == "anomaly_mode" && Is(setting, false)) {
-    const std::optional<bool> on = AnomalyModeTold(before.trace);
+    const std::optional<bool> on = RecordedAnomalyMode(before.trace);
     if (!on) return std::nullopt;
     return Unless(!*on, {.drop_anomaly = true});
   }
-  if (key == "optimizer_step" && Says(setting, "fused")) {
+  if (key == "optimizer_step" && IsText(setting, "fused")) {
     return FusedUpdate(before);
   }
   return std::nullopt;

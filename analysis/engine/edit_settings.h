@@ -1,5 +1,5 @@
-// An Edit told to those who make the change, people and programs, and made of
-// what these have set.
+// Conversions between an Edit and what people and programs call it: changes in
+// words, and settings by key.
 #pragma once
 
 #include <stepscope/report.h>
@@ -16,19 +16,23 @@ namespace stepscope {
 
 struct AnalysisContext;
 
-// "1 loader worker", "batch x 2". `steps` is the number of steps that `edit`
-// was made for.
+// The changes of `edit`: "1 loader worker", "batch x 2". Changes to single
+// activities are counted per step; `steps` is the number of steps that `edit`
+// covers.
 std::vector<std::string> ChangesInWords(const Edit& edit, size_t steps);
 
-// The largest batch any loader makes; -1 if none tells.
+// The largest batch size of all loaders in samples; -1 if none is known.
 int64_t BatchSize(const Trace& trace);
 
-// What `edit` sets. Changes to single pieces of work are no settings.
+// The settings that `edit` changes; the keys are in docs/json.md. Changes to
+// single activities are not settings. `batch_size` is the recorded one, -1 if
+// unknown.
 std::vector<Setting> SettingsOf(const Edit& edit, int64_t batch_size);
 
-// What `setting` changes about the run `before`: Edit() if that has it already,
-// nothing if no edit is known that does it. Of a run with a GPU only the
-// workers are known; all else depends on what its findings saw.
+// The edit that applies `setting` to the run `before`: Edit() if the run
+// already has it, nullopt if replay cannot express it. For runs with a GPU,
+// only the number of loader workers can be expressed; everything else depends
+// on the activities that its findings name.
 std::optional<Edit> EditOf(const AnalysisContext& before,
                            const Setting& setting);
 

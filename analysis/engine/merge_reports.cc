@@ -1,5 +1,5 @@
-// The reports of all ranks as one: times are means over the ranks, findings are
-// those of the ranks, each told once.
+// The reports of all ranks as one: times are means over the ranks, and each
+// finding of a rank appears once.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -15,19 +15,21 @@ namespace stepscope {
 namespace {
 
 constexpr size_t kTopOps = 50;
-constexpr double kGateShare = 0.01;  // of the step, as single findings need
+// The share of the step below which a single rank would not report a finding.
+constexpr double kReportableFrac = 0.01;
 
 using Ranks = std::vector<RankDigest>;
 
-std::string RankList(const std::vector<OfRank>& those) {
+std::string RankList(const std::vector<RankFinding>& of_ranks) {
   std::string text;
-  for (size_t i = 0; i < std::min<size_t>(those.size(), 4); ++i) {
+  for (size_t i = 0; i < std::min<size_t>(of_ranks.size(), 4); ++i) {
     text +=
-        (i > 0 ? ", " : "") + std::to_string(those[i].rank->report.run.rank);
+        (i > 0 ? ", " : "") + std::to_string(of_ranks[i].rank->report.run.rank);
   }
-  return text + (those.size() > 4 ? ", ..." : "");
+  return text + (of_ranks.size() > 4 ? ", ..." : "");
 }
 
+// Turns `finding` into a note without a gain.
 void Withdraw(Finding& finding) {
   finding.severity = FindingSeverity::kNote;
   finding.status = FindingStatus::kOk;
@@ -36,43 +38,46 @@ void Withdraw(Finding& finding) {
   finding.speedup = 0;
 }
 
-// Told with the figures of the rank that limits the gain, else of the one in
-// the middle.
-Finding MergeOne(std::vector<OfRank> those, const std::vector<double>& slacks,
+// The finding of the rank that limits the gain of the run, or else of the rank
+// with the median gain, with the gain of the run.
+Finding MergeOne(std::vector<RankFinding> of_ranks,
+                 const std::vector<double>& slacks,
                  const RankComparison& comparison) {
   const size_t ranks = slacks.size();
-  std::ranges::stable_sort(those, {}, [](const OfRank& one) {
+  std::ranges::stable_sort(of_ranks, {}, [](const RankFinding& one) {
     return -one.finding->gain.expected_ms;
   });
-  const OfRank* shown = &those[(those.size() - 1) / 2];
-  const double gate_ms = kGateShare * comparison.step_ms;
-  const bool few = 2 * those.size() <= ranks;
+  const RankFinding* shown = &of_ranks[(of_ranks.size() - 1) / 2];
+  const double reportable_ms = kReportableFrac * comparison.step_ms;
+  const bool few = 2 * of_ranks.size() <= ranks;
   Gain gain;
   if (shown->finding->gain_kind != GainKind::kNone) {
     if (comparison.why_not.empty()) {
-      // A rank that is silent may just have stayed below the gate.
-      const WonTogether won = WinTogether(those, slacks, few ? 0 : gate_ms);
-      if (won.last != nullptr) shown = won.last;
-      gain = won.gain;
+      // If most ranks have the finding, the others may be just below the
+      // threshold.
+      const JointGain joint =
+          CombineGains(of_ranks, slacks, few ? 0 : reportable_ms);
+      if (joint.last != nullptr) shown = joint.last;
+      gain = joint.gain;
     } else {
-      gain = MiddleGain(those, ranks);
+      gain = MedianGain(of_ranks, ranks);
     }
   }
   Finding merged = *shown->finding;
-  for (const OfRank& one : those) {
+  for (const RankFinding& one : of_ranks) {
     merged.status = std::max(merged.status, one.finding->status);
   }
   const std::string name = std::to_string(shown->rank->report.run.rank);
   merged.evidence +=
-      those.size() == ranks
-          ? " On all " + std::to_string(ranks) +
-                " ranks; these are the figures of rank " + name + "."
-          : " On " + std::to_string(those.size()) + " of " +
-                std::to_string(ranks) + " ranks (" + RankList(those) + ").";
+      of_ranks.size() == ranks
+          ? " Found on all " + std::to_string(ranks) +
+                " ranks; the figures are of_ranks of rank " + name + "."
+          : " Found on " + std::to_string(of_ranks.size()) + " of " +
+                std::to_string(ranks) + " ranks (" + RankList(of_ranks) + ").";
   if (merged.gain_kind == GainKind::kNone) return merged;
   merged.gain = gain;
-  // The other ranks would not get faster by it.
-  if (few && gain.expected_ms < gate_ms) Withdraw(merged);
+  // The run would not get faster: other ranks set its pace.
+  if (few && gain.expected_ms < reportable_ms) Withdraw(merged);
   if (merged.speedup > 0 && gain.expected_ms < comparison.step_ms) {
     merged.speedup =
         comparison.step_ms / (comparison.step_ms - gain.expected_ms);
@@ -82,40 +87,41 @@ Finding MergeOne(std::vector<OfRank> those, const std::vector<double>& slacks,
 
 void MergeFindings(const Ranks& ranks, const std::vector<double>& slacks,
                    const RankComparison& comparison, Report& run) {
-  std::map<std::string, std::vector<OfRank>> by_id;
+  std::map<std::string, std::vector<RankFinding>> by_id;
   std::vector<std::string> order;
   for (size_t r = 0; r < ranks.size(); ++r) {
     const RankDigest& rank = ranks[r];
-    std::set<std::string> told;
+    std::set<std::string> seen;
     for (const Finding& finding : rank.report.findings) {
-      // A rule may tell several; the first is its largest.
-      if (!told.insert(finding.id).second) continue;
-      std::vector<OfRank>& those = by_id[finding.id];
-      if (those.empty()) order.push_back(finding.id);
-      those.push_back({r, &rank, &finding});
+      // A rule may have several findings; the first one is the largest.
+      if (!seen.insert(finding.id).second) continue;
+      std::vector<RankFinding>& of_ranks = by_id[finding.id];
+      if (of_ranks.empty()) order.push_back(finding.id);
+      of_ranks.push_back({r, &rank, &finding});
     }
   }
   for (const std::string& id : order) {
     run.findings.push_back(MergeOne(by_id[id], slacks, comparison));
   }
   std::set<std::string> clean;
-  std::map<std::string, std::string> blind;
+  std::map<std::string, std::string> skipped;
   for (const RankDigest& rank : ranks) {
     clean.insert(rank.report.clean.begin(), rank.report.clean.end());
     for (const SkippedRule& entry : rank.report.skipped) {
-      blind.emplace(entry.id, entry.why);
+      skipped.emplace(entry.id, entry.why);
     }
   }
   for (const std::string& id : clean) {
     if (!by_id.contains(id)) run.clean.push_back(id);
   }
-  for (const auto& [id, why] : blind) {
+  for (const auto& [id, why] : skipped) {
     if (!by_id.contains(id) && !clean.contains(id)) {
       run.skipped.push_back({id, why});
     }
   }
 }
 
+// Means over the ranks. The run has only the steps that all ranks have.
 void MergeTimes(const Ranks& ranks, Report& run) {
   const double share = 1.0 / static_cast<double>(ranks.size());
   std::vector<double> medians;
@@ -155,8 +161,8 @@ void MergeTimes(const Ranks& ranks, Report& run) {
   if (run.top_ops.size() > kTopOps) run.top_ops.resize(kTopOps);
 }
 
-// Steps that all ranks have. What one rank leaves out is not in the run's means
-// as a whole.
+// The steps that all ranks have. A step counts as steady only if it is steady
+// on all of them.
 void MergeSteps(const Ranks& ranks, Report& run) {
   const double share = 1.0 / static_cast<double>(ranks.size());
   std::map<int64_t, StepTimes> steps;
@@ -186,6 +192,7 @@ void MergeSteps(const Ranks& ranks, Report& run) {
   }
 }
 
+// One loss per name: counts add up, the worst severity stays.
 void MergeLosses(const Ranks& ranks, Report& run) {
   std::map<std::string, size_t> known;
   for (const RankDigest& rank : ranks) {
@@ -204,8 +211,9 @@ void MergeLosses(const Ranks& ranks, Report& run) {
   }
 }
 
-// The slowest rank after its plan sets the pace of the run; what a rank waits
-// for the others now, it need not wait then.
+// The plan of the run is that of the rank that is slowest after its own plan:
+// it sets the pace. Its slack is subtracted, because it no longer waits for
+// others.
 void MergePlans(const Ranks& ranks, const std::vector<double>& slacks,
                 Report& run) {
   const RankDigest* slowest = nullptr;
@@ -244,8 +252,8 @@ void MergePlans(const Ranks& ranks, const std::vector<double>& slacks,
     *ms = std::max(*ms - slack, 0.0);
   }
   for (const std::string& id : run.plan.ids) {
-    const auto told = std::ranges::find(run.findings, id, &Finding::id);
-    if (told == run.findings.end() || IsNote(*told)) {
+    const auto finding = std::ranges::find(run.findings, id, &Finding::id);
+    if (finding == run.findings.end() || IsNote(*finding)) {
       run.plan = Plan();
       return;
     }
@@ -261,7 +269,7 @@ Report MergeReports(const std::vector<RankDigest>& ranks,
   run.ranks = comparison;
   run.run = ranks[0].report.run;
   run.run.rank = -1;
-  // The folder stands for the files.
+  // The run is named by its folder.
   const size_t slash = run.run.source.rfind('/');
   if (slash != std::string::npos) run.run.source.resize(slash);
   MergeTimes(ranks, run);

@@ -27,7 +27,7 @@ std::string NeedsOf(const Rule& rule) {
     text +=
         (text.empty() ? "" : ", ") + std::string(KindName(kind)) + " events";
   }
-  return text.empty() ? "nothing in particular" : text;
+  return text.empty() ? "no particular events" : text;
 }
 
 }  // namespace

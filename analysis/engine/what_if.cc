@@ -13,7 +13,7 @@
 namespace stepscope {
 namespace {
 
-// True if any replayed work is of that kind.
+// True if any replayed work satisfies `kind`.
 template <typename Kind>
 bool Has(const CpuProgram& program, const Kind& kind) {
   return std::ranges::any_of(program.steps, [&](const auto& step) {
@@ -21,14 +21,14 @@ bool Has(const CpuProgram& program, const Kind& kind) {
   });
 }
 
-// True if replay of a CPU-only run follows all that `edit` sets. What it takes
-// away must be in the replayed steps: of what only plays in others (those that
-// validate, mostly) their replay would say that it brings nothing.
-bool Follows(const CpuProgram& program, const Edit& edit) {
+// True if the replay of a CPU-only run can express all of `edit`. What `edit`
+// removes must occur in the replayed steps: for work that occurs only in other
+// steps (mostly those that validate), replay would predict no gain.
+bool CanReplay(const CpuProgram& program, const Edit& edit) {
   const auto tagged = [&](WorkTag tag) {
     return Has(program, [=](const Work& work) { return work.tag == tag; });
   };
-  // Of batches that are made elsewhere only the waiting is known.
+  // With workers, only the wait for their batches was recorded, not the work.
   if (edit.workers == 0 && program.workers != 0) return false;
   if (edit.workers > 0 && program.batch_cpu_ns <= 0) return false;
   if (edit.drop_zero_grad && !tagged(WorkTag::kZeroGrad)) return false;
@@ -39,8 +39,8 @@ bool Follows(const CpuProgram& program, const Edit& edit) {
          });
 }
 
-// The same of a run with a GPU, of which a setting can change the workers.
-bool Follows(const DeviceProgram& program, const Edit& edit) {
+// The same for a run with a GPU, where settings can change only the workers.
+bool CanReplay(const DeviceProgram& program, const Edit& edit) {
   return edit.workers < 0 ||
          (edit.workers > 0 && program.loads_in_process && program.batch_ns > 0);
 }
@@ -64,11 +64,11 @@ struct WhatIf::Recording {
     }
   }
 
-  bool Follows(const Edit& edit) const {
+  bool CanReplay(const Edit& edit) const {
     const DeviceProgram* device = context.replay.device();
     return device != nullptr
-               ? stepscope::Follows(*device, edit)
-               : stepscope::Follows(context.replay.program(), edit);
+               ? stepscope::CanReplay(*device, edit)
+               : stepscope::CanReplay(context.replay.program(), edit);
   }
 
   const AnalysisContext context;
@@ -94,7 +94,7 @@ std::optional<Gain> WhatIf::Predict(const Change& change) const {
   }
   for (const Setting& setting : change.settings) {
     const std::optional<Edit> edit = EditOf(recording_->context, setting);
-    if (!edit || !recording_->Follows(*edit)) return std::nullopt;
+    if (!edit || !recording_->CanReplay(*edit)) return std::nullopt;
     all = Combine(all, *edit);
   }
   if (all == Edit()) return Gain();

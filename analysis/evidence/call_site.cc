@@ -7,9 +7,11 @@
 namespace stepscope {
 namespace {
 
+// As many as fit into one line of the report.
 constexpr size_t kRangesShown = 2;
 constexpr size_t kOpsShown = 4;
 
+// The rows that `keep` accepts, by thread, in the order of the table.
 template <typename Rows, typename Keep>
 std::vector<std::vector<Nesting::Row>> ByThread(const Trace& trace,
                                                 const Rows& rows, Keep keep) {
@@ -23,11 +25,13 @@ std::vector<std::vector<Nesting::Row>> ByThread(const Trace& trace,
   return by_thread;
 }
 
+// A loader range says what the thread waits for, not where in the program.
 bool NamesAPlace(const Range& range) {
   return range.kind != RangeKind::kLoader;
 }
 
-// "iteration 17" and "ProfilerStep#17" are the same place in every step.
+// Removes the number from "iteration 17" and "ProfilerStep#17", which name the
+// same place in every step. A number that is part of a word ("conv1") stays.
 std::string WithoutCounter(std::string_view name) {
   size_t end = name.size();
   while (end > 0 && name[end - 1] >= '0' && name[end - 1] <= '9') --end;
@@ -40,7 +44,8 @@ std::string WithoutCounter(std::string_view name) {
   return std::string(text);
 }
 
-// Frames of the framework and of the interpreter.
+// True for frames of PyTorch, installed packages, the interpreter ("<built-in
+// method ...>") and c10.
 bool IsFramework(std::string_view frame) {
   return frame.starts_with("<") || frame.starts_with("nn.Module:") ||
          frame.starts_with("torch/") ||
@@ -56,6 +61,7 @@ bool IsFramework(std::string_view frame) {
 Nesting::Nesting(std::vector<std::vector<Row>> by_thread)
     : rows_(std::move(by_thread)), parents_(rows_.size()) {
   for (size_t thread = 0; thread < rows_.size(); ++thread) {
+    // The innermost row that is still open; its ancestors are its parents_.
     uint32_t open = kNone;
     for (uint32_t i = 0; i < rows_[thread].size(); ++i) {
       while (open != kNone && rows_[thread][open].span.end_ns <=
@@ -88,7 +94,7 @@ CallSites::CallSites(const Trace& trace)
 std::string CallSites::Chain(RowId thread, int64_t time_ns, RowId op) const {
   std::vector<std::string> parts;  // innermost first
   for (size_t count = 0; op != kNone; op = trace_.ops()[op].parent) {
-    // Of a deep chain the innermost calls and the outermost one.
+    // Of a deep chain the three innermost ops and the outermost one are shown.
     if (++count < kOpsShown || trace_.ops()[op].parent == kNone) {
       parts.push_back(std::string(trace_.name(trace_.ops()[op].name)));
     }
@@ -115,6 +121,7 @@ std::string CallSites::Source(RowId thread, int64_t time_ns, RowId op) const {
       }
     }
   }
+  // No op has a stack; Python frames may have been recorded as events instead.
   if (trace_.python_frames().empty()) return "";
   if (!frames_) {
     frames_.emplace(ByThread(trace_, trace_.python_frames(),

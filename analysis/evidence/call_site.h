@@ -1,5 +1,5 @@
-// Where in the user's program something happened: the chain of ranges and ops
-// that were open, and the source line where stacks were recorded.
+// CallSites: where in the user's program something happened, as the chain of
+// open ranges and ops, or as a source line if stacks were recorded.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -13,43 +13,46 @@
 
 namespace stepscope {
 
-// Finds the innermost of nested rows at a moment, per thread.
+// Finds the rows that are open at a moment, per thread, among nested rows.
 class Nesting {
  public:
   struct Row {
     Span span;
     RowId row = kNone;
   };
-  // Rows in time order, outer ones first where they begin together. Rows that
-  // cross are taken to end with the one they began in.
+  // REQUIRES: the rows of each thread are sorted by begin, outer rows before
+  // inner ones. Rows that overlap without nesting are taken to end with the row
+  // that they began in.
   Nesting(std::vector<std::vector<Row>> by_thread);
 
-  // Rows of `thread` open at `time_ns`, innermost first.
+  // Returns the rows of `thread` that are open at `time_ns`, innermost first.
   std::vector<RowId> At(RowId thread, int64_t time_ns) const;
 
  private:
   std::vector<std::vector<Row>> rows_;
-  std::vector<std::vector<uint32_t>> parents_;  // indices into rows_; kNone
+  std::vector<std::vector<uint32_t>> parents_;  // indices into rows_, or kNone
 };
 
-// Valid while the Trace lives.
+// Valid while the Trace lives. Not thread-safe: Source() builds an index when
+// first called.
 class CallSites {
  public:
   explicit CallSites(const Trace& trace);
 
-  // "sparse_data_dist > aten::item > aten::_local_scalar_dense": at most two
-  // of the user's ranges and four ops, outermost first. Calls from one place in
-  // different steps have one chain: numbers that count steps are left out.
+  // Returns a chain such as "sparse_data_dist > aten::item >
+  // aten::_local_scalar_dense": at most two ranges of the program and four ops,
+  // outermost first. `op` is the innermost op, or kNone. Numbers that count
+  // steps are removed, so one place has the same chain in all steps.
   std::string Chain(RowId thread, int64_t time_ns, RowId op) const;
 
-  // "train.py(31): step", the innermost frame outside the framework; "" where
-  // no stack was recorded.
+  // Returns the innermost stack frame outside the framework, "train.py(31):
+  // step"; "" if no stack was recorded.
   std::string Source(RowId thread, int64_t time_ns, RowId op) const;
 
  private:
   const Trace& trace_;
   Nesting ranges_;
-  // Made when first asked for: Python frames are many.
+  // Made by the first Source(): a recording may have millions of frames.
   mutable std::optional<Nesting> frames_;
 };
 

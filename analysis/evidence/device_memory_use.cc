@@ -10,10 +10,11 @@
 namespace stepscope {
 namespace {
 
-void FromSamples(const AnalysisContext& m, DeviceMemoryUse& use) {
+// The allocator's statistics, which live recordings sample.
+void FromSamples(const AnalysisContext& context, DeviceMemoryUse& use) {
   double first_reserved = -1;
-  for (const DeviceSample& sample : m.trace.device_samples()) {
-    if (sample.device != m.ledger->device) continue;
+  for (const DeviceSample& sample : context.trace.device_samples()) {
+    if (sample.device != context.ledger->device) continue;
     if (sample.total_bytes > 0) {
       use.total = static_cast<double>(sample.total_bytes);
     }
@@ -31,15 +32,17 @@ void FromSamples(const AnalysisContext& m, DeviceMemoryUse& use) {
   }
 }
 
-void FromEvents(const AnalysisContext& m, DeviceMemoryUse& use) {
+// Allocation events with totals, as profile_memory records them.
+void FromEvents(const AnalysisContext& context, DeviceMemoryUse& use) {
   int64_t now = -1, first_reserved = -1;
   size_t step = 0;
-  const int32_t device = MemoryDevice(m.trace, m.ledger->device);
-  for (const Allocation& row : m.trace.allocations()) {
+  const int32_t device = MemoryDevice(context.trace, context.ledger->device);
+  for (const Allocation& row : context.trace.allocations()) {
     if (row.device_type == 0 || row.device != device) continue;
-    // What was in use when the step began.
-    while (step < m.steps.windows.size() &&
-           m.steps.windows[step].host.begin_ns <= row.time_ns) {
+    // At the begin of a step, parameters and optimizer state are in use, but no
+    // activations.
+    while (step < context.steps.windows.size() &&
+           context.steps.windows[step].host.begin_ns <= row.time_ns) {
       if (now >= 0 && (use.held < 0 || now < use.held)) {
         use.held = static_cast<double>(now);
       }
@@ -61,23 +64,24 @@ void FromEvents(const AnalysisContext& m, DeviceMemoryUse& use) {
   }
 }
 
-// The allocator empties its cache in one op only when a request failed: the
-// driver's release, then another allocation. A convolution that tries its
-// algorithms (cudnn.benchmark) empties it, too.
-void FromCalls(const AnalysisContext& m, DeviceMemoryUse& use) {
-  if (use.retries > 0 || m.steps.empty()) return;
-  const int64_t begin = m.steps.windows.front().host.begin_ns;
-  const int64_t end = m.steps.windows.back().host.end_ns;
+// Counts failed requests by their pattern: within one op, the allocator
+// releases memory to the driver and then allocates again only if a request
+// failed. Ops of convolutions do not count, because trying algorithms
+// (cudnn.benchmark) empties the cache, too.
+void FromCalls(const AnalysisContext& context, DeviceMemoryUse& use) {
+  if (use.retries > 0 || context.steps.empty()) return;
+  const int64_t begin = context.steps.windows.front().host.begin_ns;
+  const int64_t end = context.steps.windows.back().host.end_ns;
   RowId freed_in = kNone;
-  for (const RuntimeCall& call : m.trace.runtime_calls()) {
+  for (const RuntimeCall& call : context.trace.runtime_calls()) {
     if (call.begin_ns < begin || call.begin_ns >= end || call.op == kNone) {
       continue;
     }
-    const std::string_view name = m.trace.name(call.name);
+    const std::string_view name = context.trace.name(call.name);
     if (name == "cudaFree" || name == "hipFree") {
-      const NameId op = m.trace.ops()[call.op].name;
+      const NameId op = context.trace.ops()[call.op].name;
       const bool tries =
-          ClassOfOp(m.trace.name(op)) == KernelClass::kConvolution;
+          ClassOfOp(context.trace.name(op)) == KernelClass::kConvolution;
       freed_in = tries ? kNone : call.op;
     } else if (name == "cudaMalloc" || name == "hipMalloc") {
       use.retries += freed_in == call.op;
@@ -88,14 +92,14 @@ void FromCalls(const AnalysisContext& m, DeviceMemoryUse& use) {
 
 }  // namespace
 
-DeviceMemoryUse MeasureDeviceMemory(const AnalysisContext& m) {
+DeviceMemoryUse MeasureDeviceMemory(const AnalysisContext& context) {
   DeviceMemoryUse use;
   const int64_t bytes =
-      DescribedDevice(m.trace.run(), m.ledger->device).memory_bytes;
+      DescribedDevice(context.trace.run(), context.ledger->device).memory_bytes;
   if (bytes > 0) use.total = static_cast<double>(bytes);
-  FromSamples(m, use);
-  FromEvents(m, use);
-  FromCalls(m, use);
+  FromSamples(context, use);
+  FromEvents(context, use);
+  FromCalls(context, use);
   return use;
 }
 

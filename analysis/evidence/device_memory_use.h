@@ -1,5 +1,6 @@
-// DeviceMemoryUse: how full the device is, from whatever the recording has:
-// the allocator's samples, allocation events with totals, failed calls.
+// DeviceMemoryUse: how full the device's memory was, from whatever the
+// recording has: samples of the allocator, allocation events with totals, or
+// calls of cudaMalloc and cudaFree.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -10,25 +11,29 @@
 
 namespace stepscope {
 
-// In bytes; -1 where it is not known.
+// Sizes are in bytes; -1: not known.
 struct DeviceMemoryUse {
-  double total = -1;      // of the device
-  double reserved = -1;   // most that the allocator held
-  double allocated = -1;  // most that tensors used
-  double held = -1;       // that tensors used at the beginning of steps
-  double stuck = -1;      // free, but in segments in use elsewhere
-  int64_t retries = 0;    // requests met only after the cache was emptied
-  int64_t out_of_memory = 0;
-  bool grew = false;      // more was reserved in the steady steps
-  RowId peak_op = kNone;  // in ops(): took the last of the most
+  double total = -1;          // memory of the device
+  double reserved = -1;       // most that the allocator held
+  double allocated = -1;      // most that tensors used
+  double held = -1;           // least that tensors used at the begin of a step
+  double stuck = -1;          // most that was free but fragmented: parts of
+                              // segments that are otherwise in use
+  int64_t retries = 0;        // requests that were met only after the allocator
+                              // had emptied its cache
+  int64_t out_of_memory = 0;  // requests that failed
+  bool grew = false;      // the allocator reserved more during the recording
+  RowId peak_op = kNone;  // the op that reached `allocated`, in ops()
 
-  // How many times what a batch takes would fit into 0.9 of the memory.
+  // By which factor the batch could grow until 90 % of the memory is used; the
+  // rest is left for fragmentation. `held` does not grow with the batch.
+  // Negative if that is unknown.
   double headroom() const {
     return allocated > held ? (0.9 * total - held) / (allocated - held) : -1;
   }
 };
 
-// REQUIRES: a run with a GPU and steps.
-DeviceMemoryUse MeasureDeviceMemory(const AnalysisContext& m);
+// REQUIRES: context.ledger is set (a run with a GPU and steps).
+DeviceMemoryUse MeasureDeviceMemory(const AnalysisContext& context);
 
 }  // namespace stepscope

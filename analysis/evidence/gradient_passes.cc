@@ -8,12 +8,16 @@
 namespace stepscope {
 namespace {
 
+// 1 MiB: smaller collectives are limited by latency, not by bandwidth.
 constexpr int64_t kBigBytes = 1 << 20;
 
+// Best bus bandwidth in bytes/s of collectives of at least `least_bytes`.
 double BestOf(const std::vector<Collective>& collectives, int32_t world_size,
               int64_t least_bytes) {
   double best = 0;
   for (const Collective& one : collectives) {
+    // The recorded time includes waiting for other ranks; the best one waited
+    // least.
     const int32_t ranks = one.group_size > 0 ? one.group_size : world_size;
     if (one.bytes < least_bytes || one.moved.length() <= 0) continue;
     best = std::max(best, one.bytes * BusFactor(one.kind, ranks) /
@@ -22,8 +26,8 @@ double BestOf(const std::vector<Collective>& collectives, int32_t world_size,
   return best;
 }
 
-// When forward passes are at work: matrix products outside backward, and the
-// begins of DDP's forward.
+// Moments at which a forward pass runs: matrix products outside the backward
+// pass, and begins of DDP's forward. Sorted.
 std::vector<int64_t> ForwardTimes(const Trace& trace, const OpTree& tree,
                                   RowId thread) {
   std::vector<int64_t> times;
@@ -44,6 +48,7 @@ std::vector<int64_t> ForwardTimes(const Trace& trace, const OpTree& tree,
   return times;
 }
 
+// Ends of the optimizer's updates, sorted. zero_grad is no update.
 std::vector<int64_t> OptimizerEnds(const Trace& trace) {
   std::vector<int64_t> ends;
   for (const Range& range : trace.ranges()) {
@@ -58,13 +63,13 @@ std::vector<int64_t> OptimizerEnds(const Trace& trace) {
   return ends;
 }
 
-// How many of the sorted `times` lie before `ns`.
+// The number of the sorted `times` before `ns`.
 int64_t Before(const std::vector<int64_t>& times, int64_t ns) {
   return std::ranges::lower_bound(times, ns) - times.begin();
 }
 
-// Backward nodes between the last forward before the pass's first collective
-// and the next forward behind it.
+// Adds the backward nodes of the pass: those between the last forward pass
+// before its first collective and the next forward pass.
 void AddBackward(const Trace& trace, const std::vector<int64_t>& forwards,
                  Span step, int64_t issued_ns, GradientPass& pass) {
   const int64_t count = Before(forwards, issued_ns);
@@ -116,6 +121,8 @@ std::vector<GradientPass> FindGradientPasses(
     const Collective& one = collectives[i];
     const int64_t ns = one.issued.begin_ns;
     const int64_t forwards_before = Before(forwards, ns);
+    // Passes between the same two updates accumulate gradients. Without updates
+    // in the recording, each step is taken for one.
     const int64_t update =
         updates.empty() ? static_cast<int64_t>(one.step) : Before(updates, ns);
     if (passes.empty() || passes.back().step != one.step ||
@@ -143,7 +150,8 @@ BusBandwidth LikelyBusBandwidth(const Trace& trace,
   const int32_t ranks = trace.run().world_size;
   const double seen = BestBusBandwidth(collectives, ranks);
   if (seen > 0) return {seen, true};
-  // Of small ones the time is latency; what they reach is reached at least.
+  // Small collectives are limited by latency, so what they reach is a lower
+  // bound.
   const double small = BestOf(collectives, ranks, 1);
   return {small > 0 ? std::max(small, 1e9 * DeviceBusRate(trace)) : 0, false};
 }

@@ -1,5 +1,6 @@
-// Gradient passes: the backward passes of each optimizer step, with the
-// collectives that reduce their gradients over the ranks.
+// GradientPasses: the backward passes of each optimizer step, with the
+// collectives that reduce their gradients over the ranks; and the bandwidth
+// that collectives reach.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -14,44 +15,50 @@
 
 namespace stepscope {
 
-// One backward pass that reduced gradients. A pass ends where a forward pass
-// begins.
+// A backward pass that reduced gradients. A pass ends where the next forward
+// pass begins.
 struct GradientPass {
-  size_t step = 0;     // of Steps::windows
-  int64_t update = 0;  // passes of one optimizer step share it
+  size_t step = 0;     // index into Steps::windows
+  int64_t update = 0;  // number of the optimizer step; passes with the same
+                       // number accumulate gradients
   std::vector<size_t> collectives = {};  // indices, in order of issue
   int64_t bytes = 0;                     // of those whose size is known
-  bool sizes_known = true;
-  Span backward = {};  // from its first backward node to its last
+  bool sizes_known = true;               // all sizes are known
+  Span backward =
+      {};  // from the begin of its first node to the end of its last
   std::vector<RowId> parameters = {};  // AccumulateGrad nodes, in time order
 };
 
-// In time order, steady steps only.
+// Returns the passes of the steady steps in time order.
+// REQUIRES: collectives is FindCollectives() of the same Trace.
 std::vector<GradientPass> FindGradientPasses(
     const Trace& trace, const OpTree& tree, const Steps& steps,
     const std::vector<Collective>& collectives);
 
-// The kernel of `one`, for an Edit. REQUIRES: it has one.
+// The kernel of `one`, for an Edit. REQUIRES: one.kernel != kNone.
 inline ActivityRef KernelOf(const Collective& one) {
   return {ActivityTable::kKernel, one.kernel};
 }
 
-// The best bytes per second over the bus that a collective of at least 1 MiB
-// reached here; 0 if no size is known.
+// Returns the best bus bandwidth, in bytes/s, that a collective of at least
+// 1 MiB reached in this recording; 0 if there is none of known size. Smaller
+// ones are limited by latency. `world_size` is used for groups of unknown size.
 double BestBusBandwidth(const std::vector<Collective>& collectives,
                         int32_t world_size);
 
-// The same, or, where all are smaller, what the device's bus gives: links
-// between devices are seldom slower. 0 if that is unknown, too.
+// An estimate of the bandwidth that larger collectives would reach.
 struct BusBandwidth {
-  double bytes_per_s = 0;
-  bool seen = false;
+  double bytes_per_s = 0;  // 0: unknown
+  bool seen = false;       // measured in this recording
 };
+// Returns BestBusBandwidth(); if all collectives are small, the usual bandwidth
+// of the device's PCIe bus, because links between devices are seldom slower.
 BusBandwidth LikelyBusBandwidth(const Trace& trace,
                                 const std::vector<Collective>& collectives);
 
-// What the collective takes at `bandwidth` once all ranks are there, in ns; -1
-// if its size is unknown.
+// Returns the time in ns that the collective takes at `bandwidth` (bytes/s)
+// once all ranks have arrived, at most its recorded time; -1 if its size is
+// unknown.
 double TransferNs(const Collective& one, double bandwidth, int32_t world_size);
 
 }  // namespace stepscope

@@ -9,8 +9,9 @@
 namespace stepscope {
 namespace {
 
-bool InSteadyStep(const AnalysisContext& m, int64_t ns) {
-  const auto& windows = m.steps.windows;
+// True if the host window of a step of kind kSteady contains `ns`.
+bool InSteadyStep(const AnalysisContext& context, int64_t ns) {
+  const auto& windows = context.steps.windows;
   const auto after = std::ranges::upper_bound(
       windows, ns, {}, [](const StepWindow& w) { return w.host.begin_ns; });
   if (after == windows.begin()) return false;
@@ -20,9 +21,10 @@ bool InSteadyStep(const AnalysisContext& m, int64_t ns) {
 
 }  // namespace
 
-std::vector<HostSpan> SpansNamed(const AnalysisContext& m,
+std::vector<HostSpan> SpansNamed(const AnalysisContext& context,
                                  std::string_view part) {
-  const Trace& trace = m.trace;
+  const Trace& trace = context.trace;
+  // Names are few, rows are many: match names once.
   std::unordered_set<NameId> names;
   for (NameId name = 0; name < trace.name_count(); ++name) {
     if (trace.name(name).find(part) != std::string_view::npos) {
@@ -33,7 +35,7 @@ std::vector<HostSpan> SpansNamed(const AnalysisContext& m,
   if (names.empty()) return spans;
   const auto add = [&](const auto& row) {
     if (names.contains(row.name) && row.thread != kNone &&
-        InSteadyStep(m, row.begin_ns)) {
+        InSteadyStep(context, row.begin_ns)) {
       spans.push_back({row.thread, {row.begin_ns, row.end_ns}});
     }
   };
@@ -42,6 +44,8 @@ std::vector<HostSpan> SpansNamed(const AnalysisContext& m,
   std::ranges::stable_sort(spans, {}, [](const HostSpan& one) {
     return std::pair(one.span.begin_ns, -one.span.end_ns);
   });
+  // Outer spans come first, so one that begins before the end of the last one
+  // of its thread lies inside it.
   std::map<RowId, int64_t> ends;
   std::erase_if(spans, [&](const HostSpan& one) {
     int64_t& end = ends.try_emplace(one.thread, INT64_MIN).first->second;
@@ -52,9 +56,9 @@ std::vector<HostSpan> SpansNamed(const AnalysisContext& m,
   return spans;
 }
 
-std::vector<ActivityRef> LaunchedIn(const AnalysisContext& m,
+std::vector<ActivityRef> LaunchedIn(const AnalysisContext& context,
                                     const std::vector<HostSpan>& spans) {
-  const Trace& trace = m.trace;
+  const Trace& trace = context.trace;
   std::vector<ActivityRef> work;
   if (spans.empty()) return work;
   std::map<RowId, std::vector<Span>> by_thread;
@@ -82,21 +86,21 @@ std::vector<ActivityRef> LaunchedIn(const AnalysisContext& m,
   return work;
 }
 
-double HostNsPerStep(const AnalysisContext& m,
+double HostNsPerStep(const AnalysisContext& context,
                      const std::vector<HostSpan>& spans) {
   double sum = 0;
   for (const HostSpan& one : spans) sum += one.span.length();
-  return sum / std::max<size_t>(m.steps.steady.size(), 1);
+  return sum / std::max<size_t>(context.steps.steady.size(), 1);
 }
 
-double DeviceNsPerStep(const AnalysisContext& m,
+double DeviceNsPerStep(const AnalysisContext& context,
                        const std::vector<ActivityRef>& work) {
   double sum = 0;
   for (const ActivityRef& ref : work) {
-    const DeviceWork& row = ActivityOf(m.trace, ref);
+    const DeviceWork& row = ActivityOf(context.trace, ref);
     sum += row.end_ns - row.begin_ns;
   }
-  return sum / std::max<size_t>(m.steps.steady.size(), 1);
+  return sum / std::max<size_t>(context.steps.steady.size(), 1);
 }
 
 Edit Without(const std::vector<HostSpan>& spans,

@@ -1,5 +1,5 @@
-// HostSpans: calls of one name in the steady steps, whether a file tells them
-// as operators or as ranges, and the device work that was launched in them.
+// HostSpans: the calls of a given name in the steady steps, whether the file
+// has them as operators or as ranges, and the activities launched in them.
 #pragma once
 
 #include <string_view>
@@ -15,21 +15,23 @@ struct HostSpan {
   Span span;
 };
 
-// Those whose name contains `part`, in time order. Nested ones count once.
-std::vector<HostSpan> SpansNamed(const AnalysisContext& m,
+// Returns the ops and ranges whose name contains `part`, in time order. One
+// inside another of the same thread is left out.
+std::vector<HostSpan> SpansNamed(const AnalysisContext& context,
                                  std::string_view part);
 
-// Device work launched inside the spans.
-std::vector<ActivityRef> LaunchedIn(const AnalysisContext& m,
+// Returns the activities that the threads launched inside the spans.
+// REQUIRES: the spans of each thread are in time order and do not overlap.
+std::vector<ActivityRef> LaunchedIn(const AnalysisContext& context,
                                     const std::vector<HostSpan>& spans);
 
-// Sums per steady step, in ns.
-double HostNsPerStep(const AnalysisContext& m,
+// Total length in ns per steady step.
+double HostNsPerStep(const AnalysisContext& context,
                      const std::vector<HostSpan>& spans);
-double DeviceNsPerStep(const AnalysisContext& m,
+double DeviceNsPerStep(const AnalysisContext& context,
                        const std::vector<ActivityRef>& work);
 
-// The spans are not run, and their device work is dropped.
+// An edit that removes the host time of the spans and the activities.
 Edit Without(const std::vector<HostSpan>& spans,
              const std::vector<ActivityRef>& work);
 

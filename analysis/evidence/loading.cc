@@ -14,7 +14,9 @@
 namespace stepscope {
 namespace {
 
+// Each try is a simulation; more than 32 further workers seldom pay.
 constexpr int kWorkersToTry = 32;
+// A stack of fewer tensors may be something else than a batch of samples.
 constexpr size_t kSamplesToCollate = 4;
 
 bool IsAnyOf(std::string_view name,
@@ -22,8 +24,8 @@ bool IsAnyOf(std::string_view name,
   return std::ranges::find(names, name) != names.end();
 }
 
-// The stacks that gradients flow back through: these are parameters or
-// activations, put together by the model.
+// The stack ops with a backward node: gradients flow through them, so they
+// stack parameters or activations, not samples.
 std::unordered_set<RowId> StacksOfModel(const Trace& trace) {
   std::unordered_set<RowId> stacks;
   for (const Op& op : trace.ops()) {
@@ -35,7 +37,8 @@ std::unordered_set<RowId> StacksOfModel(const Trace& trace) {
   return stacks;
 }
 
-// Decodes or collates: puts samples together, or casts bytes.
+// True for ops that decode or collate: they wrap a buffer, stack samples, or
+// cast bytes to numbers.
 bool MakesBatches(const Trace& trace, RowId op,
                   const std::unordered_set<RowId>& stacks_of_model) {
   const std::string_view name = trace.name(trace.ops()[op].name);
@@ -46,7 +49,7 @@ bool MakesBatches(const Trace& trace, RowId op,
     if (inputs == kNone) return name == "aten::stack";
     const std::vector<Argument>& arguments =
         trace.op_inputs()[inputs].arguments;
-    // Lists whose elements were not recorded are believed.
+    // Without recorded elements the list may be a batch.
     return name == "aten::stack" &&
            (arguments.empty() || arguments[0].elements.empty() ||
             arguments[0].elements.size() >= kSamplesToCollate);
@@ -57,27 +60,27 @@ bool MakesBatches(const Trace& trace, RowId op,
 
 }  // namespace
 
-Loading FindLoading(const AnalysisContext& m) {
+Loading FindLoading(const AnalysisContext& context) {
   Loading waits;
   const bool named = std::ranges::any_of(
-      m.trace.ranges(),
+      context.trace.ranges(),
       [](const Range& range) { return range.kind == RangeKind::kLoader; });
-  for (const Range& range : m.trace.ranges()) {
-    if (range.thread != m.steps.thread) continue;
+  for (const Range& range : context.trace.ranges()) {
+    if (range.thread != context.steps.thread) continue;
     const bool phase = !named && range.kind == RangeKind::kPhase &&
-                       m.trace.name(range.name) == "data";
+                       context.trace.name(range.name) == "data";
     if (range.kind != RangeKind::kLoader && !phase) continue;
     waits.any = true;
-    const size_t step = SteadyStepAt(m.steps, range.begin_ns);
-    if (step == m.steps.windows.size()) continue;
+    const size_t step = SteadyStepAt(context.steps, range.begin_ns);
+    if (step == context.steps.windows.size()) continue;
     ++waits.batches;
-    waits.longest.push_back({m.steps.windows[step].number, range.begin_ns,
+    waits.longest.push_back({context.steps.windows[step].number, range.begin_ns,
                              range.end_ns,
-                             std::string(m.trace.name(range.name))});
+                             std::string(context.trace.name(range.name))});
   }
   waits.worker_processes =
-      std::ranges::any_of(m.trace.ranges(), [&](const Range& range) {
-        return m.trace.name(range.name).find("MultiProcessing") !=
+      std::ranges::any_of(context.trace.ranges(), [&](const Range& range) {
+        return context.trace.name(range.name).find("MultiProcessing") !=
                std::string_view::npos;
       });
   std::ranges::stable_sort(waits.longest, std::greater(), [](const Example& e) {
@@ -87,70 +90,72 @@ Loading FindLoading(const AnalysisContext& m) {
   return waits;
 }
 
-Collation FindCollation(const AnalysisContext& m) {
+Collation FindCollation(const AnalysisContext& context) {
   Collation collation;
-  const Trace& trace = m.trace;
-  if (m.steps.thread == kNone || m.steps.empty()) return collation;
+  const Trace& trace = context.trace;
+  if (context.steps.thread == kNone || context.steps.empty()) return collation;
   const std::vector<bool> launches = OpsThatLaunch(trace);
   const std::unordered_set<RowId> stacks_of_model = StacksOfModel(trace);
+  // If another thread makes batches, it is a worker, and what the training
+  // thread stacks is something else.
   std::vector<bool> backward(trace.threads().size());
-  for (RowId row : AutogradThreads(trace, m.steps.thread)) {
+  for (RowId row : AutogradThreads(trace, context.steps.thread)) {
     backward[row] = true;
   }
   for (RowId row = 0; row < trace.ops().size(); ++row) {
     const RowId thread = trace.ops()[row].thread;
-    if (thread == kNone || thread == m.steps.thread || backward[thread] ||
+    if (thread == kNone || thread == context.steps.thread || backward[thread] ||
         launches[row]) {
       continue;
     }
     if (MakesBatches(trace, row, stacks_of_model))
-      return collation;  // by a worker
+      return collation;  // made by a worker
   }
   std::vector<Span> idle;
-  for (const Gap& gap : m.waits.idle) idle.push_back(gap.idle);
+  for (const Gap& gap : context.waits.idle) idle.push_back(gap.idle);
   idle = Merge(std::move(idle));
 
-  const auto rows = m.tree.of_thread(m.steps.thread);
-  for (size_t i : m.steps.steady) {
-    const Span& host = m.steps.windows[i].host;
-    Span stretch;
+  const auto rows = context.tree.of_thread(context.steps.thread);
+  for (size_t i : context.steps.steady) {
+    const Span& host = context.steps.windows[i].host;
+    Span batch;
     auto it = std::ranges::lower_bound(rows, host.begin_ns, {}, [&](RowId row) {
       return trace.ops()[row].begin_ns;
     });
     for (; it != rows.end() && trace.ops()[*it].begin_ns < host.end_ns; ++it) {
       const Op& op = trace.ops()[*it];
-      // The model begins: what it stacks is no batch.
-      if (m.tree.traits(*it).matmul) break;
-      if (launches[*it] && stretch.end_ns != 0) break;  // the batch is sent
+      // The model begins here; what it stacks is no batch.
+      if (context.tree.traits(*it).matmul) break;
+      if (launches[*it] && batch.end_ns != 0) break;  // the batch is sent
       if (launches[*it] || !MakesBatches(trace, *it, stacks_of_model)) {
         continue;
       }
-      if (stretch.end_ns == 0) stretch.begin_ns = op.begin_ns;
-      stretch.end_ns = std::max(stretch.end_ns, op.end_ns);
+      if (batch.end_ns == 0) batch.begin_ns = op.begin_ns;
+      batch.end_ns = std::max(batch.end_ns, op.end_ns);
     }
-    if (stretch.length() <= 0) continue;
-    collation.stretches.push_back(stretch);
-    collation.idle_ns += static_cast<double>(m.has_gpu ? LengthIn(idle, stretch)
-                                                       : stretch.length());
+    if (batch.length() <= 0) continue;
+    collation.spans.push_back(batch);
+    collation.idle_ns += static_cast<double>(
+        context.has_gpu ? LengthIn(idle, batch) : batch.length());
   }
-  const auto steps = static_cast<double>(m.steps.steady.size());
+  const auto steps = static_cast<double>(context.steps.steady.size());
   collation.idle_ns /= steps;
-  collation.steps_frac =
-      static_cast<double>(collation.stretches.size()) / steps;
+  collation.steps_frac = static_cast<double>(collation.spans.size()) / steps;
   return collation;
 }
 
-std::string LoaderName(const AnalysisContext& m) {
-  for (const Loader& loader : m.trace.loaders()) {
+std::string LoaderName(const AnalysisContext& context) {
+  for (const Loader& loader : context.trace.loaders()) {
     if (loader.name != 0) {
-      return "loader \"" + std::string(m.trace.name(loader.name)) + "\"";
+      return "loader \"" + std::string(context.trace.name(loader.name)) + "\"";
     }
   }
   return "";
 }
 
-std::vector<Edit> WorkerEdits(const AnalysisContext& m, int from, int most) {
-  const CpuProgram& program = m.replay.program();
+std::vector<Edit> WorkerEdits(const AnalysisContext& context, int from,
+                              int most) {
+  const CpuProgram& program = context.replay.program();
   std::vector<Edit> edits;
   most = std::min(most, from + kWorkersToTry);
   for (int workers = from; workers <= most; ++workers) {
@@ -160,10 +165,12 @@ std::vector<Edit> WorkerEdits(const AnalysisContext& m, int from, int most) {
       edits.push_back({.workers = workers, .threads = left});
     }
   }
-  // A later one must be better by 1 % to be worth its worker.
+  // Another worker must make the step at least 1 % shorter to be worth its
+  // memory.
   size_t best = 0;
   for (size_t i = 1; i < edits.size(); ++i) {
-    if (m.replay.StepNs(edits[i]) < 0.99 * m.replay.StepNs(edits[best])) {
+    if (context.replay.StepNs(edits[i]) <
+        0.99 * context.replay.StepNs(edits[best])) {
       best = i;
     }
   }
@@ -171,19 +178,20 @@ std::vector<Edit> WorkerEdits(const AnalysisContext& m, int from, int most) {
   return edits;
 }
 
-int CoresForLoading(const AnalysisContext& m) {
-  int cores = m.trace.run().usable_cores;
+int CoresForLoading(const AnalysisContext& context) {
+  int cores = context.trace.run().usable_cores;
   if (cores <= 0) return 0;
-  return std::max(1, cores / std::max(1, m.trace.run().local_ranks));
+  return std::max(1, cores / std::max(1, context.trace.run().local_ranks));
 }
 
-Finding LoaderFix(const AnalysisContext& m, Finding finding, const Edit& edit) {
+Finding LoaderFix(const AnalysisContext& context, Finding finding,
+                  const Edit& edit) {
   const std::string n = std::to_string(edit.workers);
   finding.fix_cpp = "torch::data::DataLoaderOptions().workers(" + n +
                     ").max_jobs(" + std::to_string(2 * edit.workers) + ")";
   finding.fix_python = "DataLoader(..., num_workers=" + n +
                        ", persistent_workers=True" +
-                       (m.has_gpu ? ", pin_memory=True)" : ")");
+                       (context.has_gpu ? ", pin_memory=True)" : ")");
   if (edit.threads > 0) {
     const std::string threads = std::to_string(edit.threads);
     finding.fix_cpp += "; at::set_num_threads(" + threads + ")";

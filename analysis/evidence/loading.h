@@ -1,4 +1,4 @@
-// How the training thread comes by its batches: what the loader rules share.
+// How the training thread gets its batches: what the rules about loading share.
 #pragma once
 
 #include <stepscope/report.h>
@@ -12,46 +12,52 @@
 
 namespace stepscope {
 
-// Waits for batches, as loader ranges or data phases tell them.
+// Waits of the training thread for batches: loader ranges, or phases named
+// "data" if there are none.
 struct Loading {
-  std::vector<Example> longest;   // at most 3, in steady steps
-  int64_t batches = 0;            // in the steady steps
-  bool any = false;               // at all
-  bool worker_processes = false;  // a name says ...MultiProcessing...
+  std::vector<Example> longest;   // the longest in steady steps, at most 3
+  int64_t batches = 0;            // waits in steady steps
+  bool any = false;               // the recording has such waits
+  bool worker_processes = false;  // a range is of a multi-process DataLoader
 };
 Loading FindLoading(const AnalysisContext& context);
 
-// Batches made on the training thread without a word about it, as a C++ loop
-// does that calls its dataset: ops that decode and collate, and launch nothing.
+// Batches that the training thread makes itself without any range that says so,
+// as a C++ loop does that calls its dataset directly. They are recognised by
+// ops that decode and collate (stack, from_blob, casts of bytes) before the
+// model begins, and that launch nothing.
 struct Collation {
-  std::vector<Span> stretches;  // of the training thread, one per step at most
-  double idle_ns = 0;     // per steady step: the GPU's idle time in them; on
-                          // CPU-only runs all of it
-  double steps_frac = 0;  // of the steady steps that have one
+  std::vector<Span> spans;  // at most one per steady step, in time order
+  double idle_ns = 0;  // per steady step: idle time of the GPU in the spans; on
+                       // a CPU-only run the whole spans
+  double steps_frac = 0;  // share of steady steps with such a span, 0 to 1
 };
-// Nothing if other threads do such work: they are loader workers.
+// Empty if another thread does such work, too: then it is a loader worker.
 Collation FindCollation(const AnalysisContext& context);
 
-// "loader train", if the loop named one.
+// The loader's name for a sentence, "loader \"train\""; "" if it has none.
 std::string LoaderName(const AnalysisContext& context);
 
-// Usable cores for each rank; 0 if unknown.
+// Usable cores per rank on this host, at least 1; 0 if unknown.
 int CoresForLoading(const AnalysisContext& context);
 
-// The workers to try, and with them fewer intra-op threads where both do not
-// fit on the cores. The best comes first.
+// Returns edits with `from` to `most` workers (at most 32 more than `from`),
+// and with fewer intra-op threads where workers and threads exceed the cores.
+// The best one comes first. REQUIRES: replay is valid.
 std::vector<Edit> WorkerEdits(const AnalysisContext& context, int from,
                               int most);
 
-// Fills in how to set what the edit says.
+// Returns `finding` with the fix in C++ and Python that sets the workers and
+// threads of `edit`.
 Finding LoaderFix(const AnalysisContext& context, Finding finding,
                   const Edit& edit);
 
+// Why rules about loading are skipped if nothing about loading was recorded.
 inline constexpr const char* kNoLoader =
     "no waits for batches were recorded; iterate over "
     "stepscope::Batches(*loader, \"train\"), or a torch DataLoader in Python";
 
-// More workers than this are never suggested.
-inline constexpr double kMostWorkers = 256;
+// More workers are never suggested: it bounds estimates from damaged files.
+inline constexpr double kMaxWorkers = 256;
 
 }  // namespace stepscope

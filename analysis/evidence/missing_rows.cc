@@ -10,13 +10,14 @@
 namespace stepscope {
 namespace {
 
+// Names listed in the report.
 constexpr size_t kShown = 2;
 
 bool IsSignOfGpu(std::string_view name) {
   static constexpr std::array<std::string_view, 6> kBegins = {
       "aten::cudnn_",        "aten::_cudnn_", "aten::miopen_",
       "aten::record_stream", "nccl:",         "rccl:"};
-  // Asked on a CPU, too.
+  // CPU-only programs call this one, too.
   if (name == "aten::cudnn_is_acceptable") return false;
   return std::ranges::any_of(
       kBegins, [&](std::string_view begin) { return name.starts_with(begin); });
@@ -42,8 +43,9 @@ std::string SignsOfGpu(const Trace& trace) {
   return signs;
 }
 
-int64_t WorksLaunchedBefore(const Trace& trace, int32_t device) {
-  std::map<int64_t, int64_t> first_launched;  // by stream
+int64_t ActivitiesLaunchedBefore(const Trace& trace, int32_t device) {
+  // By stream: the begin of its first activity with a recorded launch.
+  std::map<int64_t, int64_t> first_launched;
   const auto each = [&](const auto& visit) {
     const auto rows = [&](const auto& table) {
       for (const DeviceWork& work : table) {
@@ -59,7 +61,8 @@ int64_t WorksLaunchedBefore(const Trace& trace, int32_t device) {
         work.stream, std::numeric_limits<int64_t>::max());
     if (work.call != kNone) it->second = std::min(it->second, work.begin_ns);
   });
-  // A stream that has none ends before the others' first.
+  // Activities of a stream without any recorded launch count if they run before
+  // the first launched activity of all other streams.
   int64_t first_of_all = std::numeric_limits<int64_t>::min();
   for (const auto& [stream, ns] : first_launched) {
     if (ns == std::numeric_limits<int64_t>::max()) continue;

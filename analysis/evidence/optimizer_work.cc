@@ -13,8 +13,8 @@
 namespace stepscope {
 namespace {
 
-// Parameters without a gradient are not updated; others have scalars beside
-// them.
+// Counts of updates may differ from that of parameters by 10 %: parameters
+// without a gradient are not updated, and some ops also update scalars.
 constexpr double kSameCount = 0.1;
 
 // Calls of one op in the optimizer's steps, and the bytes of the tensors they
@@ -24,25 +24,27 @@ struct Updates {
   double bytes = 0;
 };
 
-void CountOps(const AnalysisContext& m, OptimizerWork& work) {
-  if (m.steps.thread == kNone) return;
-  const double steps = static_cast<double>(m.steps.steady.size());
-  for (RowId row : m.tree.of_thread(m.steps.thread)) {
-    const Op& op = m.trace.ops()[row];
+void CountOps(const AnalysisContext& context, OptimizerWork& work) {
+  if (context.steps.thread == kNone) return;
+  const double steps = static_cast<double>(context.steps.steady.size());
+  for (RowId row : context.tree.of_thread(context.steps.thread)) {
+    const Op& op = context.trace.ops()[row];
     if (!LiesIn(work.spans, op.begin_ns)) continue;
-    const std::string_view name = m.trace.name(op.name);
+    const std::string_view name = context.trace.name(op.name);
+    // A CPU-only run counts ops, a run with a GPU launches.
     if (name.starts_with("aten::_foreach_") ||
         name.starts_with("aten::_fused_")) {
       work.grouped = true;
     }
     work.fused |= name.starts_with("aten::_fused_");
-    if (IsUpdate(name) && !m.has_gpu) work.updates += 1 / steps;
+    if (IsUpdate(name) && !context.has_gpu) work.updates += 1 / steps;
   }
 }
 
-// A fused step reads the parameter, its gradient and its state once and writes
-// all but the gradient. Momentum shows as a product, a second moment as a root
-// or as products of three.
+// Number of tensors per parameter that a fused optimizer moves. It reads the
+// parameter, its gradient and its state, and writes all but the gradient: 3 for
+// plain SGD, 5 with momentum, 7 with a second moment as in Adam. The recorded
+// ops show which: momentum needs a product, a second moment a root or addcmul.
 double FusedTensors(const std::map<std::string_view, Updates>& by_name) {
   bool momentum = false, second_moment = false;
   for (const auto& [name, updates] : by_name) {
@@ -54,25 +56,28 @@ double FusedTensors(const std::map<std::string_view, Updates>& by_name) {
   return second_moment ? 7 : momentum ? 5 : 3;
 }
 
-double FusedTraffic(const AnalysisContext& m, const OptimizerWork& work) {
+// See OptimizerWork::fused_traffic.
+double FusedTraffic(const AnalysisContext& context, const OptimizerWork& work) {
   std::map<std::string_view, Updates> by_name;
   double moved = 0;
-  for (RowId row : m.tree.of_thread(m.steps.thread)) {
-    const Op& op = m.trace.ops()[row];
-    if (!m.tree.computes(row) || !LiesIn(work.spans, op.begin_ns)) continue;
-    const std::string_view name = m.trace.name(op.name);
+  for (RowId row : context.tree.of_thread(context.steps.thread)) {
+    const Op& op = context.trace.ops()[row];
+    if (!context.tree.computes(row) || !LiesIn(work.spans, op.begin_ns))
+      continue;
+    const std::string_view name = context.trace.name(op.name);
     if (!IsUpdate(name)) continue;
-    const double bytes = CostOf(m.trace, row).bytes;
-    if (bytes <= 0) continue;  // scalars, counters
+    const double bytes = CostOf(context.trace, row).bytes;
+    if (bytes <= 0) continue;  // scalars and step counters
     moved += bytes;
     Updates& updates = by_name[name];
     ++updates.calls;
-    updates.bytes +=
-        static_cast<double>(BytesOf(m.trace, TensorArgument(m.trace, row, 0)));
+    updates.bytes += static_cast<double>(
+        BytesOf(context.trace, TensorArgument(context.trace, row, 0)));
   }
-  // The parameters' bytes, by an op that takes each of them equally often.
+  // The size of all parameters follows from an op that is called the same
+  // number of times for each of them.
   const double parameters =
-      work.parameters * static_cast<double>(m.steps.steady.size());
+      work.parameters * static_cast<double>(context.steps.steady.size());
   double bytes = 0, nearest = 1e300;
   for (const auto& [name, updates] : by_name) {
     const double times =
@@ -82,6 +87,7 @@ double FusedTraffic(const AnalysisContext& m, const OptimizerWork& work) {
     nearest = off;
     bytes = updates.bytes / times;
   }
+  // Without an op that fits the number of parameters, their size is unknown.
   if (moved <= 0 || nearest > kSameCount * parameters) return -1;
   return std::min(1.0, FusedTensors(by_name) * bytes / moved);
 }
@@ -93,36 +99,38 @@ bool LiesIn(const std::vector<Span>& spans, int64_t time) {
   return after != spans.begin() && time < std::prev(after)->end_ns;
 }
 
-OptimizerWork MeasureOptimizer(const AnalysisContext& m) {
+OptimizerWork MeasureOptimizer(const AnalysisContext& context) {
   OptimizerWork work;
-  for (const Span& span : m.parts.optimizer.spans) {
-    if (InSteadyStep(m.steps, span.begin_ns)) work.spans.push_back(span);
+  for (const Span& span : context.parts.optimizer.spans) {
+    if (InSteadyStep(context.steps, span.begin_ns)) work.spans.push_back(span);
   }
-  work.inferred = m.parts.optimizer.inferred;
-  const auto passes = AccumulationsOfAPass(m.trace, m.tree, m.steps);
-  for (size_t i : m.steps.steady) {
+  work.inferred = context.parts.optimizer.inferred;
+  const auto passes =
+      AccumulationsOfAPass(context.trace, context.tree, context.steps);
+  for (size_t i : context.steps.steady) {
     work.parameters += static_cast<double>(passes[i].size()) /
-                       static_cast<double>(m.steps.steady.size());
+                       static_cast<double>(context.steps.steady.size());
   }
-  CountOps(m, work);
-  const double steps = static_cast<double>(m.steps.steady.size());
+  CountOps(context, work);
+  const double steps = static_cast<double>(context.steps.steady.size());
   work.host_ns = static_cast<double>(Length(work.spans)) / steps;
-  if (m.has_gpu) {
-    for (const RuntimeCall& call : m.trace.runtime_calls()) {
+  if (context.has_gpu) {
+    for (const RuntimeCall& call : context.trace.runtime_calls()) {
       if (LiesIn(work.spans, call.begin_ns) &&
-          m.trace.name(call.name).find("Launch") != std::string_view::npos) {
+          context.trace.name(call.name).find("Launch") !=
+              std::string_view::npos) {
         work.updates += 1 / steps;
       }
     }
-    for (const KernelUse& use : m.kernels.uses) {
-      const RowId call = m.trace.kernels()[use.kernel].call;
+    for (const KernelUse& use : context.kernels.uses) {
+      const RowId call = context.trace.kernels()[use.kernel].call;
       if (use.kind == KernelClass::kOptimizer && call != kNone &&
-          LiesIn(work.spans, m.trace.runtime_calls()[call].begin_ns)) {
+          LiesIn(work.spans, context.trace.runtime_calls()[call].begin_ns)) {
         work.grouped = true;
       }
     }
   }
-  for (const auto& timeline : m.timelines) {
+  for (const auto& timeline : context.timelines) {
     for (const Segment& segment : timeline) {
       if ((segment.cause == Cause::kDispatch ||
            segment.cause == Cause::kHostCode) &&
@@ -131,8 +139,8 @@ OptimizerWork MeasureOptimizer(const AnalysisContext& m) {
       }
     }
   }
-  if (!m.has_gpu && m.steps.thread != kNone) {
-    work.fused_traffic = FusedTraffic(m, work);
+  if (!context.has_gpu && context.steps.thread != kNone) {
+    work.fused_traffic = FusedTraffic(context, work);
   }
   return work;
 }

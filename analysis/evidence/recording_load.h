@@ -1,20 +1,26 @@
-// How much was recorded, against the time in which recording costs anything:
-// what a file tells of a profiler's effect on what it context.
+// RecordingLoad: how much was recorded compared with the host time in which
+// recording costs anything. It shows how far a profiler's own cost distorts a
+// file.
 #pragma once
 
 #include "context/analysis_context.h"
 
 namespace stepscope {
 
+// Counts are of all steps, from the begin of the first to the end of the last.
 struct RecordingLoad {
-  double overhead_ns = 0;  // per steady step: the profiler's and driver's own
-  double events = 0;       // ops of the training thread, and Python frames
-  double allocations = 0;  // and frees
-  double host_ns = 0;      // that thread, not waiting for batches or the device
-  bool host_sets_pace = false;  // so that recording it lengthens the step
+  double overhead_ns =
+      0;              // time per steady step of the profiler and the driver
+  double events = 0;  // ops of the training thread, and Python frames
+  double allocations = 0;  // allocations and releases
+  double host_ns = 0;      // time of the training thread without its waits for
+                           // batches and for the device
+  bool host_sets_pace = false;  // the host limits the step, so that the cost of
+                                // recording lengthens it
 };
 
-// Mean per steady step of a run with a GPU.
+// Mean time per steady step in which the device has an activity, in ns.
+// REQUIRES: a run with a GPU.
 double DeviceBusyNs(const AnalysisContext& context);
 
 // REQUIRES: there are steps.

@@ -11,8 +11,10 @@
 namespace stepscope {
 namespace {
 
+// 1 MiB: smaller copies are dominated by their latency.
 constexpr int64_t kLargeBytes = 1 << 20;
 
+// True for copies from host memory to the device.
 bool IsUpload(const Copy& copy) {
   const bool from_host = copy.source == MemoryKind::kPageable ||
                          copy.source == MemoryKind::kPinned ||
@@ -26,7 +28,10 @@ bool Has(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-// What a x16 slot of the generation gives in practice (rules.md, B3).
+// Bandwidth in GB/s that copies from pinned memory reach in practice in a x16
+// slot of each PCIe generation: about three quarters of the nominal 16, 32 and
+// 64 GB/s. kBus maps parts of device names to them; the first match counts, so
+// longer names come first.
 constexpr double kPcie3 = 12, kPcie4 = 24, kPcie5 = 50;
 constexpr std::pair<std::string_view, double> kBus[] = {
     {"H100", kPcie5},  {"H200", kPcie5},   {"GH200", kPcie5},
@@ -43,35 +48,38 @@ constexpr std::pair<std::string_view, double> kBus[] = {
 
 }  // namespace
 
-std::vector<Upload> FindUploads(const AnalysisContext& m) {
-  const Trace& trace = m.trace;
-  std::vector<bool> steady(m.steps.windows.size());
-  for (size_t i : m.steps.steady) steady[i] = true;
+std::vector<Upload> FindUploads(const AnalysisContext& context) {
+  const Trace& trace = context.trace;
+  std::vector<bool> steady(context.steps.windows.size());
+  for (size_t i : context.steps.steady) steady[i] = true;
   std::vector<size_t> wait_of(trace.copies().size(), SIZE_MAX);
-  for (size_t i = 0; i < m.waits.all.size(); ++i) {
-    if (m.waits.all[i].copy != kNone) wait_of[m.waits.all[i].copy] = i;
+  for (size_t i = 0; i < context.waits.all.size(); ++i) {
+    if (context.waits.all[i].copy != kNone)
+      wait_of[context.waits.all[i].copy] = i;
   }
+  // The streams that run kernels, by device.
   std::set<std::pair<int32_t, int64_t>> compute;
   for (const Kernel& kernel : trace.kernels()) {
     compute.insert({kernel.device, kernel.stream});
   }
-  const int32_t device = m.ledger ? m.ledger->device : 0;
+  const int32_t device = context.ledger ? context.ledger->device : 0;
   const std::vector<Span> kernels = KernelSpans(trace, device, false);
 
   std::vector<Upload> uploads;
   for (RowId row = 0; row < trace.copies().size(); ++row) {
     const Copy& copy = trace.copies()[row];
     if (!IsUpload(copy) || copy.device != device) continue;
+    // A copy belongs to the step that issued it, not to the one it runs in.
     const int64_t asked = copy.call == kNone
                               ? copy.begin_ns
                               : trace.runtime_calls()[copy.call].begin_ns;
     const auto after = std::ranges::upper_bound(
-        m.steps.windows, asked, {},
+        context.steps.windows, asked, {},
         [](const StepWindow& step) { return step.host.begin_ns; });
-    if (after == m.steps.windows.begin()) continue;
+    if (after == context.steps.windows.begin()) continue;
     const size_t step =
-        static_cast<size_t>(after - m.steps.windows.begin()) - 1;
-    if (asked >= m.steps.windows[step].host.end_ns) continue;
+        static_cast<size_t>(after - context.steps.windows.begin()) - 1;
+    if (asked >= context.steps.windows[step].host.end_ns) continue;
     const Span span{copy.begin_ns, copy.end_ns};
     uploads.push_back(
         {.copy = row,
@@ -84,21 +92,22 @@ std::vector<Upload> FindUploads(const AnalysisContext& m) {
   return uploads;
 }
 
-UploadSums SumUploads(const AnalysisContext& m,
+UploadSums SumUploads(const AnalysisContext& context,
                       const std::vector<Upload>& uploads,
                       const UploadFilter& filter) {
   UploadSums sums;
-  if (m.steps.steady.empty()) return sums;
-  const double share = 1.0 / static_cast<double>(m.steps.steady.size());
+  if (context.steps.steady.empty()) return sums;
+  const double share = 1.0 / static_cast<double>(context.steps.steady.size());
   for (const Upload& upload : uploads) {
     if (!upload.steady || !filter(upload)) continue;
-    const Copy& copy = m.trace.copies()[upload.copy];
+    const Copy& copy = context.trace.copies()[upload.copy];
     sums.count += share;
     sums.bytes += share * static_cast<double>(std::max<int64_t>(copy.bytes, 0));
     sums.copy_ns += share * static_cast<double>(copy.end_ns - copy.begin_ns);
     sums.exposed_ns += share * static_cast<double>(upload.exposed_ns);
     if (upload.wait == SIZE_MAX) continue;
-    const HostWait& wait = m.waits.all[upload.wait];
+    // The copy itself holds the host only once it has begun.
+    const HostWait& wait = context.waits.all[upload.wait];
     sums.queued_ns += share * static_cast<double>(wait.queued_ns);
     sums.held_ns +=
         share * static_cast<double>(wait.blocked_ns - wait.queued_ns);
@@ -106,19 +115,19 @@ UploadSums SumUploads(const AnalysisContext& m,
   return sums;
 }
 
-double ShareOfStepsWith(const AnalysisContext& m,
+double ShareOfStepsWith(const AnalysisContext& context,
                         const std::vector<Upload>& uploads,
                         const UploadFilter& filter, int64_t bytes) {
-  if (m.steps.steady.empty()) return 0;
-  std::vector<int64_t> by_step(m.steps.windows.size());
+  if (context.steps.steady.empty()) return 0;
+  std::vector<int64_t> by_step(context.steps.windows.size());
   for (const Upload& upload : uploads) {
     if (!filter(upload)) continue;
     by_step[upload.step] +=
-        std::max<int64_t>(m.trace.copies()[upload.copy].bytes, 0);
+        std::max<int64_t>(context.trace.copies()[upload.copy].bytes, 0);
   }
   double count = 0;
-  for (size_t i : m.steps.steady) count += by_step[i] >= bytes;
-  return count / static_cast<double>(m.steps.steady.size());
+  for (size_t i : context.steps.steady) count += by_step[i] >= bytes;
+  return count / static_cast<double>(context.steps.steady.size());
 }
 
 BusRate PinnedRate(const Trace& trace) {

@@ -1,5 +1,5 @@
-// Uploads: copies from host memory to the device inside the steps, and what
-// they cost there.
+// Uploads: copies from host memory to the device in the steps, and what they
+// cost.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -14,50 +14,50 @@
 namespace stepscope {
 
 struct Upload {
-  RowId copy = kNone;  // in copies()
-  size_t wait =
-      SIZE_MAX;     // in AnalysisContext::waits; SIZE_MAX if nobody waited
-  size_t step = 0;  // in Steps::windows: the one that asked for it
-  bool steady = false;
-  bool on_compute_stream = false;  // kernels run on its stream, too
-  int64_t exposed_ns = 0;          // no kernel runs beside it
+  RowId copy = kNone;      // in copies()
+  size_t wait = SIZE_MAX;  // index into AnalysisContext::waits.all; SIZE_MAX if
+                           // the host did not wait
+  size_t step = 0;         // index into Steps::windows: the step that issued it
+  bool steady = false;     // that step is steady
+  bool on_compute_stream = false;  // its stream also runs kernels
+  int64_t exposed_ns = 0;          // time with no kernel running beside it
 };
 
-// In time order.
+// Returns the uploads of the busiest device in time order.
 std::vector<Upload> FindUploads(const AnalysisContext& context);
 
 using UploadFilter = std::function<bool(const Upload&)>;
 
-// Means per steady step.
+// Means per steady step over the uploads that pass a filter.
 struct UploadSums {
   double count = 0;
-  double bytes = 0;  // where known
+  double bytes = 0;  // of those whose size is known
   double copy_ns = 0;
   double exposed_ns = 0;
-  double held_ns = 0;    // the host, by the transfers themselves
-  double queued_ns = 0;  // the host, by what was queued before them
+  double held_ns = 0;    // the host waits for the transfers themselves
+  double queued_ns = 0;  // the host waits for what was queued before them
 };
 UploadSums SumUploads(const AnalysisContext& context,
                       const std::vector<Upload>& uploads,
                       const UploadFilter& filter);
-// The share of steady steps whose uploads have at least `bytes`.
+// The share of steady steps whose uploads add up to at least `bytes`, 0 to 1.
 double ShareOfStepsWith(const AnalysisContext& context,
                         const std::vector<Upload>& uploads,
                         const UploadFilter& filter, int64_t bytes);
 
-// Bytes per nanosecond (GB/s) of uploads from pinned memory: `measured` if this
-// run has any of 1 MiB or more, else what the device's bus usually gives; 0 if
-// neither is known.
+// Bandwidth of uploads from pinned memory, in GB/s (bytes per ns).
 struct BusRate {
-  double gb_per_s = 0;
-  bool measured = false;
+  double gb_per_s = 0;    // 0: unknown
+  bool measured = false;  // from pinned uploads of at least 1 MiB in this run;
+                          // otherwise DeviceBusRate()
 };
 BusRate PinnedRate(const Trace& trace);
 
-// What the bus of the run's device usually gives, in GB/s; 0 if unknown.
+// The usual bandwidth of the PCIe bus of the run's device, in GB/s; 0 if the
+// device is unknown. Source: table in uploads.cc.
 double DeviceBusRate(const Trace& trace);
 
-// By op: it, or an op below it, put work on a device.
+// By row of ops(): the op or an op below it launched an activity.
 std::vector<bool> OpsThatLaunch(const Trace& trace);
 
 }  // namespace stepscope

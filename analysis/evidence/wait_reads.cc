@@ -7,7 +7,8 @@
 namespace stepscope {
 namespace {
 
-// This many reads of one value in a row are a tensor being printed.
+// Printing a tensor reads its elements one by one, in a loop without other
+// work: at least 20 reads with pauses below 0.2 ms. Our own choice.
 constexpr int kPrintBurst = 20;
 constexpr int64_t kPrintPauseNs = 200'000;
 
@@ -23,11 +24,12 @@ std::string_view NameOf(const Trace& trace, RowId op) {
   return op == kNone ? std::string_view() : trace.name(trace.ops()[op].name);
 }
 
-ReadKind KindOf(const AnalysisContext& m, const HostWait& wait) {
+// The innermost op with a known purpose decides; item() alone is a scalar read.
+ReadKind KindOf(const AnalysisContext& context, const HostWait& wait) {
   ReadKind kind =
       wait.kind == WaitKind::kInOp ? ReadKind::kShape : ReadKind::kCopy;
-  for (RowId op = wait.op; op != kNone; op = m.trace.ops()[op].parent) {
-    const std::string_view name = NameOf(m.trace, op);
+  for (RowId op = wait.op; op != kNone; op = context.trace.ops()[op].parent) {
+    const std::string_view name = NameOf(context.trace, op);
     if (IsAnyOf(name, {"aten::is_nonzero", "aten::equal", "aten::allclose",
                        "aten::__contains__"})) {
       return ReadKind::kBranch;
@@ -46,7 +48,7 @@ ReadKind KindOf(const AnalysisContext& m, const HostWait& wait) {
   return kind;
 }
 
-// Marks runs of many reads close together: a tensor is printed element-wise.
+// Marks runs of many reads close together as printing.
 void MarkPrinting(const std::vector<HostWait>& waits,
                   std::vector<ReadKind>& kinds) {
   for (size_t i = 0; i < waits.size();) {
@@ -75,29 +77,31 @@ class ClipWaits {
  public:
   enum class Cause : uint8_t { kNone, kClip, kScaler };
 
-  explicit ClipWaits(const AnalysisContext& m) : m_(m), norms_(0) {
-    for (RowId row = 0; row < m.trace.ops().size(); ++row) {
-      const Op& op = m.trace.ops()[row];
+  explicit ClipWaits(const AnalysisContext& context)
+      : context_(context), norms_(0) {
+    for (RowId row = 0; row < context.trace.ops().size(); ++row) {
+      const Op& op = context.trace.ops()[row];
       if (op.kind == OpKind::kBackward) {
         const int64_t end = std::max(
             op.end_ns, backward_.empty() ? op.end_ns : backward_.back().end_ns);
         backward_.push_back({op.begin_ns, end});
       }
     }
-    for (const Range& range : m.trace.ranges()) {
+    for (const Range& range : context.trace.ranges()) {
       if (range.kind == RangeKind::kOptimizer &&
-          Has(m.trace.name(range.name), ".step")) {
+          Has(context.trace.name(range.name), ".step")) {
         optimizers_.push_back(range.begin_ns);
       }
     }
     std::ranges::sort(optimizers_);
   }
 
-  // Norm ops before the wait are added to norms().
+  // Returns why the wait belongs to clipping, if it does. Adds the norm ops
+  // before the wait to norms().
   Cause Of(const HostWait& wait) {
     if (wait.kind != WaitKind::kToHost || wait.op == kNone ||
         !IsAnyOf(
-            NameOf(m_.trace, wait.op),
+            NameOf(context_.trace, wait.op),
             {"aten::_local_scalar_dense", "aten::item", "aten::is_nonzero"})) {
       return Cause::kNone;
     }
@@ -107,24 +111,26 @@ class ClipWaits {
     const int64_t since = std::prev(after)->end_ns;
     const auto step = std::ranges::upper_bound(optimizers_, since);
     if (step != optimizers_.end() && *step < wait.span.begin_ns) {
-      return Cause::kNone;  // the optimizer has begun: somebody reads a metric
+      return Cause::kNone;  // after the update: the program reads a metric
     }
     return CauseSince(wait, since);
   }
   int64_t norms() const { return norms_; }
 
  private:
+  // Looks back from the wait to the end of the backward pass. An update of a
+  // parameter in between means that an unnamed optimizer has begun.
   Cause CauseSince(const HostWait& wait, int64_t since) {
-    const auto rows = m_.tree.of_thread(wait.thread);
+    const auto rows = context_.tree.of_thread(wait.thread);
     auto it = std::ranges::upper_bound(
         rows, wait.span.begin_ns, {},
-        [&](RowId row) { return m_.trace.ops()[row].begin_ns; });
+        [&](RowId row) { return context_.trace.ops()[row].begin_ns; });
     Cause cause = Cause::kNone;
     int64_t norms = 0;
     while (it != rows.begin()) {
       const RowId row = *--it;
-      if (m_.trace.ops()[row].begin_ns < since) break;
-      const std::string_view name = NameOf(m_.trace, row);
+      if (context_.trace.ops()[row].begin_ns < since) break;
+      const std::string_view name = NameOf(context_.trace, row);
       if (name == "aten::_amp_foreach_non_finite_check_and_unscale_") {
         return Cause::kScaler;
       }
@@ -148,7 +154,7 @@ class ClipWaits {
            name.starts_with("aten::_fused_");
   }
 
-  const AnalysisContext& m_;
+  const AnalysisContext& context_;
   std::vector<Span> backward_;  // in time order; ends never go back
   std::vector<int64_t> optimizers_;
   int64_t norms_;
@@ -156,17 +162,18 @@ class ClipWaits {
 
 }  // namespace
 
-std::vector<ReadKind> ReadKinds(const AnalysisContext& m) {
+std::vector<ReadKind> ReadKinds(const AnalysisContext& context) {
   std::vector<ReadKind> kinds;
-  for (const HostWait& wait : m.waits.all) kinds.push_back(KindOf(m, wait));
-  MarkPrinting(m.waits.all, kinds);
+  for (const HostWait& wait : context.waits.all)
+    kinds.push_back(KindOf(context, wait));
+  MarkPrinting(context.waits.all, kinds);
   return kinds;
 }
 
-Clipping FindClipping(const AnalysisContext& m) {
+Clipping FindClipping(const AnalysisContext& context) {
   Clipping clipping;
-  ClipWaits finder(m);
-  for (const HostWait& wait : m.waits.all) {
+  ClipWaits finder(context);
+  for (const HostWait& wait : context.waits.all) {
     const ClipWaits::Cause cause = finder.Of(wait);
     clipping.is_clip.push_back(cause != ClipWaits::Cause::kNone);
     clipping.scaler |= cause == ClipWaits::Cause::kScaler;

@@ -1,5 +1,5 @@
-// What the waits of a run are for: which read a value back and why, and which
-// belong to clipping or scaling gradients.
+// What the program waits for: which waits read a value back and for what
+// purpose, and which belong to clipping or scaling gradients.
 #pragma once
 
 #include <cstdint>
@@ -11,23 +11,25 @@ namespace stepscope {
 
 enum class ReadKind : uint8_t {
   kScalar,  // item() and the like
-  kBranch,  // a decision: `if tensor:`
-  kShape,   // a result whose size depends on values: nonzero, boolean index
+  kBranch,  // a decision of the program: `if tensor:`
+  kShape,   // an op whose result size depends on values: nonzero, masked_select
   kCopy,    // a tensor copied to the host
   kPrint,   // a tensor printed, element by element
 };
 
-// By wait of AnalysisContext::waits.
+// Returns one kind per wait of AnalysisContext::waits.all, by the ops around
+// it.
 std::vector<ReadKind> ReadKinds(const AnalysisContext& context);
 
 struct Clipping {
-  std::vector<bool> is_clip;  // by wait of AnalysisContext::waits
+  std::vector<bool> is_clip;  // by wait of AnalysisContext::waits.all
   int64_t norms = 0;          // norm ops before these waits
-  bool scaler = false;        // the gradient scaler's check is among them
+  bool scaler = false;        // one of them is the check for infinities of the
+                              // gradient scaler
 };
 
-// Waits between the backward pass and the optimizer that read a value back
-// after a norm, or a check for infinities, of the gradients.
+// Finds the waits that read a scalar between the backward pass and the
+// optimizer, after a norm of the gradients or the gradient scaler's check.
 Clipping FindClipping(const AnalysisContext& context);
 
 }  // namespace stepscope

@@ -1,4 +1,5 @@
-// ActivityRef: one device activity, whichever table of the Trace holds it.
+// ActivityRef names one device activity (a kernel, copy or memset), whichever
+// table of the Trace holds it.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -8,12 +9,13 @@
 
 namespace stepscope {
 
+// The values index arrays that hold one entry per table.
 enum class ActivityTable : uint8_t { kKernel, kCopy, kMemset };
 
-// One device activity: a row of kernels(), copies() or memsets().
+// A row of Trace::kernels(), copies() or memsets(). Ordered by table, then row.
 struct ActivityRef {
   ActivityTable table = ActivityTable::kKernel;
-  RowId row = kNone;
+  RowId row = kNone;  // kNone: no activity
   auto operator<=>(const ActivityRef&) const = default;
 };
 

@@ -5,6 +5,7 @@
 namespace stepscope {
 
 std::vector<Span> Merge(std::vector<Span> spans) {
+  // Recorded tables are nearly always sorted; checking is cheaper than sorting.
   std::erase_if(spans, [](const Span& s) { return s.length() <= 0; });
   if (!std::ranges::is_sorted(spans, {}, &Span::begin_ns)) {
     std::ranges::sort(spans, {}, &Span::begin_ns);
@@ -29,6 +30,7 @@ std::vector<Span> Intersect(std::span<const Span> a, std::span<const Span> b) {
     const Span both{std::max(a[i].begin_ns, b[j].begin_ns),
                     std::min(a[i].end_ns, b[j].end_ns)};
     if (both.length() > 0) common.push_back(both);
+    // The span that ends first cannot meet anything further on.
     a[i].end_ns < b[j].end_ns ? ++i : ++j;
   }
   return common;
@@ -38,6 +40,7 @@ std::vector<Span> Subtract(std::span<const Span> a, std::span<const Span> b) {
   std::vector<Span> rest;
   size_t j = 0;
   for (Span span : a) {
+    // Spans of `a` come in order, so what ends before this one is done with.
     while (j < b.size() && b[j].end_ns <= span.begin_ns) ++j;
     for (size_t k = j; k < b.size() && b[k].begin_ns < span.end_ns; ++k) {
       if (b[k].begin_ns > span.begin_ns) {

@@ -1,6 +1,6 @@
-// Span algebra over half-open [begin_ns, end_ns). Every function takes and
-// gives lists; a list called "disjoint" is sorted and its spans neither touch
-// nor overlap.
+// Interval arithmetic on half-open spans [begin_ns, end_ns), in nanoseconds
+// since the epoch. Functions take and return lists of spans; a "disjoint" list
+// is sorted, and its spans neither overlap nor touch.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,26 @@ struct Span {
   bool operator==(const Span&) const = default;
 };
 
-// The union of spans in any order, disjoint. Empty and reversed ones vanish.
+// Returns the union of `spans` as a disjoint list. `spans` may come in any
+// order; empty and reversed spans are dropped. O(n log n), O(n) if sorted.
 std::vector<Span> Merge(std::vector<Span> spans);
 
-// REQUIRES for all below: the arguments are disjoint lists.
+// REQUIRES for all functions below: list arguments are disjoint.
+
+// What lies in both lists, and what lies in `a` but not in `b`; both disjoint.
 std::vector<Span> Intersect(std::span<const Span> a, std::span<const Span> b);
 std::vector<Span> Subtract(std::span<const Span> a, std::span<const Span> b);
+
+// The parts of `a` inside `window`.
 std::vector<Span> Clip(std::span<const Span> a, Span window);
+
+// The total length in ns, of all of `a` or of its parts inside `window`.
+// LengthIn finds the window by binary search, so many windows can be asked of
+// a long list.
 int64_t Length(std::span<const Span> a);
-bool Covers(std::span<const Span> a, int64_t time_ns);
-// The length of what lies inside `window`; logarithmic in what lies outside.
 int64_t LengthIn(std::span<const Span> a, Span window);
+
+// True if one of the spans contains `time_ns`.
+bool Covers(std::span<const Span> a, int64_t time_ns);
 
 }  // namespace stepscope

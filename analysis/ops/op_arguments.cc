@@ -7,6 +7,7 @@
 namespace stepscope {
 namespace {
 
+// Scalars, lists and None have type names without an element size.
 TensorShape ShapeOf(const Trace& trace, const Argument& argument) {
   if (ElementBytes(trace.name(argument.type)) <= 0) return {};
   return {argument.dims, argument.type};
@@ -41,7 +42,7 @@ bool HasChannelsLastWeights(const Trace& trace) {
     const std::vector<Argument>& list = trace.op_inputs()[op.inputs].arguments;
     if (list.size() < 2 || list[1].strides.size() != 4) continue;
     const Argument& weight = list[1];
-    // One channel, or 1 x 1, is both.
+    // With one channel, or a 1 x 1 kernel, both orders have the same strides.
     if (weight.dims.size() != 4 || weight.dims[1] <= 1 ||
         weight.dims[2] * weight.dims[3] <= 1)
       continue;

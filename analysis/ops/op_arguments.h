@@ -1,4 +1,5 @@
-// Tensors among the arguments of recorded ops.
+// Tensors among the recorded arguments of operators. Files have them only if
+// the run was recorded with shapes (record_shapes).
 #pragma once
 
 #include <stepscope/trace.h>
@@ -9,31 +10,34 @@
 
 namespace stepscope {
 
-// A tensor as an op saw it.
+// The sizes and element type of a tensor argument.
 struct TensorShape {
-  std::vector<int64_t> dims;
-  NameId type = 0;  // "float"; empty if it is no tensor
+  std::vector<int64_t> dims;  // sizes; empty for a scalar tensor
+  NameId type = 0;            // "float", "c10::Half"; 0: not a tensor, unknown
   bool operator==(const TensorShape&) const = default;
   bool known() const { return type != 0; }
 };
 
-// The `index`-th argument of `op`; not known if shapes were not recorded or it
-// is no tensor. REQUIRES: op is a row of trace.ops().
+// Returns the `index`-th argument of `op`. The result is not known() if shapes
+// were not recorded, there is no such argument, or it is not a tensor.
+// REQUIRES: op is a row of trace.ops().
 TensorShape TensorArgument(const Trace& trace, RowId op, size_t index);
 
-// True if any argument of `op`, or of a list among them, is such a tensor.
+// True if an argument of `op`, or an element of a list argument, has the type
+// and sizes of `tensor`.
 bool Takes(const Trace& trace, RowId op, const TensorShape& tensor);
 
-// True if most convolutions whose strides were recorded have weights
-// in channels-last order.
+// True if more than half of the 2-d convolutions with recorded strides have
+// weights in channels-last order. False if no strides were recorded.
 bool HasChannelsLastWeights(const Trace& trace);
 
+// Number of elements of `tensor`; 0 if it is not known.
 int64_t ElementsOf(const TensorShape& tensor);
-// 0 if the type's size is not known.
+// Size in bytes; 0 if the tensor or the size of its element type is not known.
 int64_t BytesOf(const Trace& trace, const TensorShape& tensor);
 
-// Where a copy, alone or inside an op, takes its tensor from: the source of
-// aten::copy_, the input of aten::to and aten::_to_copy.
+// The tensor that a copying op reads: the second argument of aten::copy_, the
+// first of aten::to and aten::_to_copy.
 TensorShape SourceOf(const Trace& trace, RowId op);
 
 }  // namespace stepscope

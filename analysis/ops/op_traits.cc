@@ -6,6 +6,9 @@
 namespace stepscope {
 namespace {
 
+// Ops that make views, ask for sizes or allocate without computing. "to",
+// "contiguous" and "zeros" are here because their work, if there is any, is a
+// child op (copy_, zero_) that is counted itself.
 constexpr auto kBookkeeping =
     std::to_array<std::string_view>({"alias",        "as_strided",
                                      "as_strided_",  "chunk",
@@ -34,7 +37,8 @@ constexpr auto kBookkeeping =
                                      "new_zeros",    "_reshape_alias",
                                      "_unsafe_view"});
 
-// Kernels that call small ops from inside their own body.
+// Ops that compute in their own body although they also call other ops, such as
+// a copy into the layout of the kernel. Names of ATen as of torch 2.x.
 constexpr auto kKernels = std::to_array<std::string_view>(
     {"addmm",
      "baddbmm",
@@ -57,8 +61,9 @@ constexpr auto kKernels = std::to_array<std::string_view>(
      "_scaled_dot_product_flash_attention_for_cpu",
      "_scaled_dot_product_flash_attention_for_cpu_backward"});
 
-// Families of kernels that ATen and oneDNN run on the intra-op pool; a match is
-// the whole name, or the name without a trailing "_" or "_backward".
+// Kernels that ATen and oneDNN split over the intra-op thread pool. An op
+// matches by its whole name, or by its name without a trailing "_",
+// "_backward" or "_backward_data".
 constexpr auto kParallel = std::to_array<std::string_view>(
     {"_adaptive_avg_pool2d",
      "_embedding_bag",
@@ -130,6 +135,7 @@ constexpr auto kParallel = std::to_array<std::string_view>(
      "zero",
      "_scaled_dot_product_flash_attention_for_cpu"});
 
+// Convolutions, matrix products and attention: what makes a forward pass.
 constexpr auto kMatmul = std::to_array<std::string_view>(
     {"addmm", "baddbmm", "bmm", "conv1d", "conv2d", "conv3d", "convolution",
      "_convolution", "convolution_backward", "cudnn_convolution", "linear",
@@ -159,7 +165,8 @@ OpTraits TraitsOf(std::string_view name) {
       name.starts_with("c10d::") || name.starts_with("_c10d_functional::") ||
       name.starts_with("nccl:") || name.starts_with("gloo:") ||
       name == "record_param_comms";
-  // Inside its evaluate_function the node itself is "torch::autograd::...".
+  // The engine wraps each node in "autograd::engine::evaluate_function: ...";
+  // only the node itself counts, so that each gradient is counted once.
   traits.accumulate_grad = name == "torch::autograd::AccumulateGrad";
   if (name.starts_with("aten::")) name.remove_prefix(6);
   traits.bookkeeping = IsIn(kBookkeeping, name);
@@ -187,7 +194,8 @@ OpTree::OpTree(const Trace& trace) : trace_(trace) {
     }
     if (ops[row].thread != kNone) by_thread_[ops[row].thread].push_back(row);
   }
-  // Outer ops come first, so a reverse sweep meets children before parents.
+  // Outer ops come first in the table, so a backward sweep over the rows meets
+  // children before their parents.
   std::vector<bool> work_below(ops.size());
   computes_.resize(ops.size());
   for (RowId row = static_cast<RowId>(ops.size()); row-- > 0;) {

@@ -1,5 +1,6 @@
-// What the name of an operator says about it, and what its place in the call
-// tree says: is its own time computing or dispatching?
+// OpTraits: what the name of an operator says about it. OpTree adds what its
+// place in the call tree says: whether its own time is computing or
+// dispatching, and whether it is part of a backward pass.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -11,44 +12,47 @@
 
 namespace stepscope {
 
-// What an operator's name says.
+// Each flag is a list of names in op_traits.cc; an unlisted op has none.
 struct OpTraits {
   bool bookkeeping = false;    // views, sizes, empty allocations: no arithmetic
-  bool kernel = false;         // computes in its own body whatever it calls
+  bool kernel = false;         // computes in its own body even if it calls ops
   bool parallel = false;       // splits its work over the intra-op threads
   bool communication = false;  // a collective, or the wait for one
   bool matmul = false;         // convolution or matrix product, or its backward
   bool zeroing = false;        // fills a tensor with zero
   bool adding = false;         // adds tensors
-  bool accumulate_grad = false;
+  bool accumulate_grad = false;  // adds a gradient to a parameter's .grad
 };
+// `name` as recorded: "aten::addmm", "c10d::allreduce_".
 OpTraits TraitsOf(std::string_view name);
 
-// The traits of every op of one Trace, and which ops compute. Valid while the
-// Trace lives.
+// The traits of all ops of one Trace and their place in the call tree. Reads
+// the ops once, in the constructor. Valid while the Trace lives; any thread may
+// read it.
 class OpTree {
  public:
   explicit OpTree(const Trace& trace);
 
+  // `op` is a row of trace.ops() in all of these.
   const OpTraits& traits(RowId op) const {
     return traits_[trace_.ops()[op].name];
   }
-  // True if the time of `op` outside its child ops is computing: it is a leaf,
-  // or all below it is bookkeeping, or its name says so. Autograd nodes never
-  // compute by themselves.
+  // True if the time of `op` outside its child ops is spent computing: the op
+  // is a leaf, or all ops below it are bookkeeping, or its name says that it
+  // computes. Never true for autograd nodes, which only call operators.
   bool computes(RowId op) const { return computes_[op]; }
-  // True for autograd nodes, the engine's ranges, and all below them.
+  // True for autograd nodes, the engine's ranges, and all ops below them.
   bool in_backward(RowId op) const { return in_backward_[op]; }
-  // Rows of the ops of one thread in time order, outer ops first.
+  // The ops of one thread in time order, outer ops before those inside them.
   std::span<const RowId> of_thread(RowId thread) const {
     return by_thread_[thread];
   }
 
  private:
   const Trace& trace_;
-  std::vector<OpTraits> traits_;  // by NameId
-  std::vector<bool> computes_;    // by RowId
-  std::vector<bool> in_backward_;
+  std::vector<OpTraits> traits_;   // by NameId
+  std::vector<bool> computes_;     // by RowId
+  std::vector<bool> in_backward_;  // by RowId
   std::vector<std::vector<RowId>> by_thread_;
 };
 

@@ -1,5 +1,6 @@
-// MergeSortedParts(): rows of several tables, each of which is sorted, in one
-// order. Cheaper than sorting where one table holds most of them.
+// MergeSortedParts(): puts rows of several sorted tables into one order. This
+// is cheaper than sorting all rows where one table holds most of them, as
+// kernels do among the device activities.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +11,9 @@
 
 namespace stepscope {
 
-// `ends`: where each part ends. Equal rows keep their order.
+// Sorts `rows` by `key` (a member pointer or a callable), stably.
+// REQUIRES: `rows` consists of consecutive parts, each sorted by `key`; `ends`
+// holds the index behind each part, the last one being rows.size().
 template <typename Row, typename Key>
 void MergeSortedParts(std::vector<Row>& rows,
                       std::initializer_list<size_t> ends, Key key) {

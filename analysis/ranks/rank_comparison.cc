@@ -12,99 +12,103 @@
 namespace stepscope {
 namespace {
 
-// Ranks that arrive within this share of a step, or within a few times what the
-// clocks disagree, arrive together: with jitter alone somebody is always last.
+// Arrivals within this share of a step, or within this many clock residuals,
+// count as simultaneous: by jitter alone, some rank is always last.
 constexpr double kTogetherShare = 0.001;
 constexpr double kTogetherResiduals = 3;
 
 using Key = std::tuple<int64_t, uint64_t, int32_t>;
 
-// One collective on every rank of its group, as indices into their lists.
-struct Meeting {
-  std::vector<std::pair<size_t, size_t>> members;  // rank, collective
+// One collective on every rank of its group.
+struct MatchedCollective {
+  // (index of the rank, index in its list of collectives)
+  std::vector<std::pair<size_t, size_t>> members;
   int64_t step = 0;
   uint64_t group = 0;
   bool ends_together = false;
 };
 
 std::string WhyNotComparable(const std::vector<RankDigest>& ranks) {
-  if (ranks.size() < 2) return "there is one rank only";
+  if (ranks.size() < 2) return "there is only one rank";
   std::set<int32_t> seen;
   for (const RankDigest& rank : ranks) {
     const RunInfo& run = rank.report.run;
-    if (run.rank < 0) return run.source + " does not say which rank it is of";
+    if (run.rank < 0) return run.source + " does not name its rank";
     if (!seen.insert(run.rank).second) {
-      return "two traces are of rank " + std::to_string(run.rank);
+      return "two traces belong to rank " + std::to_string(run.rank);
     }
     if (run.world_size != ranks[0].report.run.world_size) {
-      return "the traces are of jobs of different sizes";
+      return "the traces come from jobs of different world sizes";
     }
   }
   return "";
 }
 
-std::vector<Meeting> Match(const std::vector<RankDigest>& ranks,
-                           RankComparison& comparison) {
-  std::map<Key, Meeting> by_key;
+std::vector<MatchedCollective> Match(const std::vector<RankDigest>& ranks,
+                                     RankComparison& comparison) {
+  std::map<Key, MatchedCollective> by_key;
   for (size_t r = 0; r < ranks.size(); ++r) {
     for (size_t i = 0; i < ranks[r].collectives.size(); ++i) {
       const RankCollective& one = ranks[r].collectives[i];
-      Meeting& meeting = by_key[{one.step, one.group, one.ordinal}];
-      meeting.members.push_back({r, i});
-      meeting.step = one.step;
-      meeting.group = one.group;
-      meeting.ends_together = one.ends_together;
+      MatchedCollective& collective =
+          by_key[{one.step, one.group, one.ordinal}];
+      collective.members.push_back({r, i});
+      collective.step = one.step;
+      collective.group = one.group;
+      collective.ends_together = one.ends_together;
     }
   }
-  // Where a rank's recording misses one, the ordinals behind it are off: all
-  // ranks must have seen as many of a group in a step.
+  // If one rank misses a collective, all later ordinals of that group and step
+  // are shifted. Use a group's collectives of a step only if all ranks recorded
+  // the same number of them.
   std::map<std::pair<int64_t, uint64_t>, std::map<size_t, int64_t>> counts;
-  for (const auto& [key, meeting] : by_key) {
-    for (const auto& [r, i] : meeting.members) {
+  for (const auto& [key, collective] : by_key) {
+    for (const auto& [r, i] : collective.members) {
       ++counts[{std::get<0>(key), std::get<1>(key)}][r];
     }
   }
-  std::vector<Meeting> meetings;
-  for (auto& [key, meeting] : by_key) {
+  std::vector<MatchedCollective> matched;
+  for (auto& [key, collective] : by_key) {
     const auto& of_group = counts[{std::get<0>(key), std::get<1>(key)}];
     const int64_t count = of_group.begin()->second;
     const bool alike = std::ranges::all_of(
         of_group, [&](const auto& entry) { return entry.second == count; });
-    if (alike && meeting.members.size() >= 2) {
-      meetings.push_back(std::move(meeting));
+    if (alike && collective.members.size() >= 2) {
+      matched.push_back(std::move(collective));
     } else {
       ++comparison.unmatched;
     }
   }
-  return meetings;
+  return matched;
 }
 
-// What each rank's clock is ahead of the middle one, by the ends of
-// collectives.
+// How far each rank's clock is ahead of the median clock, in ns, by the ends of
+// collectives. `residual_ns`: the median disagreement after correction.
 std::vector<double> ClockOffsets(const std::vector<RankDigest>& ranks,
-                                 const std::vector<Meeting>& meetings,
+                                 const std::vector<MatchedCollective>& matched,
                                  double& residual_ns) {
   const bool some_end_together =
-      std::ranges::any_of(meetings, &Meeting::ends_together);
+      std::ranges::any_of(matched, &MatchedCollective::ends_together);
   std::vector<std::vector<double>> ahead(ranks.size());
   std::vector<double> offsets(ranks.size(), 0);
-  // The middle of the ends depends on the offsets: twice settles it.
+  // The median end depends on the offsets; a second round corrects for the
+  // first.
   for (int round = 0; round < 2; ++round) {
     for (auto& list : ahead) list.clear();
-    for (const Meeting& meeting : meetings) {
-      if (some_end_together && !meeting.ends_together) continue;
+    for (const MatchedCollective& collective : matched) {
+      if (some_end_together && !collective.ends_together) continue;
       std::vector<double> ends;
-      const int64_t base = ranks[meeting.members[0].first]
-                               .collectives[meeting.members[0].second]
+      const int64_t base = ranks[collective.members[0].first]
+                               .collectives[collective.members[0].second]
                                .end_ns;
-      for (const auto& [r, i] : meeting.members) {
+      for (const auto& [r, i] : collective.members) {
         ends.push_back(
             static_cast<double>(ranks[r].collectives[i].end_ns - base) -
             offsets[r]);
       }
       const double middle = Median(ends);
       for (size_t k = 0; k < ends.size(); ++k) {
-        ahead[meeting.members[k].first].push_back(ends[k] - middle);
+        ahead[collective.members[k].first].push_back(ends[k] - middle);
       }
     }
     for (size_t r = 0; r < ranks.size(); ++r) {
@@ -144,7 +148,7 @@ void FillRows(const std::vector<RankDigest>& ranks,
   }
 }
 
-// Steps in which the ranks' inputs have different shapes.
+// Counts the steps in which input shapes differ between ranks.
 void CompareShapes(const std::vector<RankDigest>& ranks,
                    RankComparison& comparison) {
   std::map<int64_t, std::pair<size_t, std::set<uint64_t>>> steps;
@@ -162,13 +166,14 @@ void CompareShapes(const std::vector<RankDigest>& ranks,
   }
 }
 
-// Arrivals at one meeting, by what they make the ranks wait; returns the ms of
-// all of them.
-double Measure(const std::vector<RankDigest>& ranks, const Meeting& meeting,
-               const std::vector<double>& offsets, double together_ns,
-               RankComparison& comparison) {
+// Adds what `matched` makes each rank wait to the rows; returns the ms summed
+// over its ranks.
+double AddWaits(const std::vector<RankDigest>& ranks,
+                const MatchedCollective& collective,
+                const std::vector<double>& offsets, double together_ns,
+                RankComparison& comparison) {
   std::vector<double> begins;
-  for (const auto& [r, i] : meeting.members) {
+  for (const auto& [r, i] : collective.members) {
     begins.push_back(static_cast<double>(ranks[r].collectives[i].begin_ns -
                                          ranks[0].collectives[0].begin_ns) -
                      offsets[r]);
@@ -178,15 +183,15 @@ double Measure(const std::vector<RankDigest>& ranks, const Meeting& meeting,
   if (*last - *std::ranges::min_element(begins) > together_ns) {
     ++comparison.skewed;
     ++comparison
-          .rows[meeting.members[static_cast<size_t>(last - begins.begin())]
+          .rows[collective.members[static_cast<size_t>(last - begins.begin())]
                     .first]
           .last;
   }
   double all_ms = 0;
   for (size_t k = 0; k < begins.size(); ++k) {
-    const auto& [r, i] = meeting.members[k];
+    const auto& [r, i] = collective.members[k];
     RankRow& row = comparison.rows[r];
-    // What computing covers is nobody's loss.
+    // Waiting behind compute costs nothing.
     const double wait = std::min<double>(
         *last - begins[k],
         static_cast<double>(ranks[r].collectives[i].exposed_ns));
@@ -197,7 +202,7 @@ double Measure(const std::vector<RankDigest>& ranks, const Meeting& meeting,
   return all_ms;
 }
 
-// Two standard errors of the mean of `values`; 0 of a single one.
+// Two standard errors of the mean of `values`; 0 for fewer than two.
 double NoiseOfMean(const std::vector<double>& values) {
   if (values.size() < 2) return 0;
   const auto count = static_cast<double>(values.size());
@@ -209,16 +214,17 @@ double NoiseOfMean(const std::vector<double>& values) {
   return 2 * std::sqrt(squares / (count - 1) / count);
 }
 
-// What ranks expose beyond the one of their group that exposes least in the
-// same step: were all like it, that much would go. More than the waiting at
-// single collectives where a late rank also makes the others' later ones start
-// too late to hide.
-double UnevenMs(const std::vector<RankDigest>& ranks,
-                const std::vector<Meeting>& meetings, int64_t steps) {
+// Exposed time per step beyond that of the rank of the same group that exposes
+// least in the same step, mean over the ranks: what balanced ranks would save.
+// It exceeds the waiting at single collectives where a late rank also delays
+// later collectives until no compute is left to cover them.
+double ImbalanceMs(const std::vector<RankDigest>& ranks,
+                   const std::vector<MatchedCollective>& matched,
+                   int64_t steps) {
   std::map<std::pair<int64_t, uint64_t>, std::map<size_t, double>> exposed;
-  for (const Meeting& meeting : meetings) {
-    auto& of_group = exposed[{meeting.step, meeting.group}];
-    for (const auto& [r, i] : meeting.members) {
+  for (const MatchedCollective& collective : matched) {
+    auto& of_group = exposed[{collective.step, collective.group}];
+    for (const auto& [r, i] : collective.members) {
       of_group[r] += static_cast<double>(ranks[r].collectives[i].exposed_ns);
     }
   }
@@ -239,30 +245,29 @@ RankComparison CompareRanks(const std::vector<RankDigest>& ranks) {
   FillRows(ranks, comparison);
   comparison.why_not = WhyNotComparable(ranks);
   if (!comparison.why_not.empty()) return comparison;
-  const std::vector<Meeting> meetings = Match(ranks, comparison);
-  comparison.collectives = static_cast<int64_t>(meetings.size());
-  if (meetings.empty()) {
+  const std::vector<MatchedCollective> matched = Match(ranks, comparison);
+  comparison.collectives = static_cast<int64_t>(matched.size());
+  if (matched.empty()) {
     comparison.why_not = "no collective was recorded on two ranks";
     return comparison;
   }
   std::set<int64_t> steps;
-  for (const Meeting& meeting : meetings) {
-    const auto& [r, i] = meeting.members[0];
+  for (const MatchedCollective& collective : matched) {
+    const auto& [r, i] = collective.members[0];
     steps.insert(ranks[r].collectives[i].step);
   }
   comparison.steps = static_cast<int64_t>(steps.size());
   CompareShapes(ranks, comparison);
 
   double residual_ns = 0;
-  const std::vector<double> offsets =
-      ClockOffsets(ranks, meetings, residual_ns);
+  const std::vector<double> offsets = ClockOffsets(ranks, matched, residual_ns);
   comparison.clock_residual_us = residual_ns * 1e-3;
   const double together_ns = std::max(kTogetherShare * comparison.step_ms * 1e6,
                                       kTogetherResiduals * residual_ns);
   std::map<int64_t, double> waits;  // by step, mean over the ranks
-  for (const Meeting& meeting : meetings) {
-    waits[meeting.step] +=
-        Measure(ranks, meeting, offsets, together_ns, comparison) /
+  for (const MatchedCollective& collective : matched) {
+    waits[collective.step] +=
+        AddWaits(ranks, collective, offsets, together_ns, comparison) /
         static_cast<double>(ranks.size());
   }
   std::vector<double> by_step;
@@ -276,7 +281,7 @@ RankComparison CompareRanks(const std::vector<RankDigest>& ranks) {
     row.waiting_ms = std::min(row.waiting_ms, row.exposed_ms);
     comparison.waiting_ms += row.waiting_ms / comparison.rows.size();
   }
-  comparison.imbalance_ms = UnevenMs(ranks, meetings, comparison.steps);
+  comparison.imbalance_ms = ImbalanceMs(ranks, matched, comparison.steps);
   std::ranges::sort(comparison.rows, {}, &RankRow::rank);
   return comparison;
 }

@@ -22,7 +22,7 @@ std::vector<double> SlacksMs(const std::vector<RankDigest>& ranks,
         comparison.rows, ranks[r].report.run.rank, &RankRow::rank);
     if (row == comparison.rows.end()) continue;
     slacks[r] = row->waiting_ms - least_wait;
-    // Behind a wait, collectives begin too late to hide.
+    // After a wait, later collectives start too late to be covered.
     if (slacks[r] > 0) {
       slacks[r] = std::max(slacks[r], row->exposed_ms - least_exposed);
     }
@@ -30,36 +30,36 @@ std::vector<double> SlacksMs(const std::vector<RankDigest>& ranks,
   return slacks;
 }
 
-WonTogether WinTogether(const std::vector<OfRank>& those,
-                        const std::vector<double>& slacks, double unseen_ms) {
-  WonTogether won;
-  won.gain.expected_ms = std::numeric_limits<double>::infinity();
-  std::vector<bool> told(slacks.size());
+JointGain CombineGains(const std::vector<RankFinding>& findings,
+                       const std::vector<double>& slacks, double unseen_ms) {
+  JointGain joint;
+  joint.gain.expected_ms = std::numeric_limits<double>::infinity();
+  std::vector<bool> has_finding(slacks.size());
   double most = 0;
-  for (const OfRank& one : those) {
+  for (const RankFinding& one : findings) {
     const Gain& gain = one.finding->gain;
     const double slack = slacks[one.index];
-    told[one.index] = true;
+    has_finding[one.index] = true;
     most = std::max(most, gain.expected_ms);
-    if (gain.expected_ms + slack >= won.gain.expected_ms) continue;
-    won.last = &one;
-    won.gain = {gain.expected_ms + slack, gain.low_ms, gain.high_ms + slack};
+    if (gain.expected_ms + slack >= joint.gain.expected_ms) continue;
+    joint.last = &one;
+    joint.gain = {gain.expected_ms + slack, gain.low_ms, gain.high_ms + slack};
   }
   for (size_t r = 0; r < slacks.size(); ++r) {
     const double least = unseen_ms + slacks[r];
-    if (told[r] || least >= won.gain.expected_ms) continue;
-    won = {.gain = {least, 0, least}, .last = nullptr};
+    if (has_finding[r] || least >= joint.gain.expected_ms) continue;
+    joint = {.gain = {least, 0, least}, .last = nullptr};
   }
-  won.gain.expected_ms = std::min(won.gain.expected_ms, most);
-  won.gain.low_ms = std::min(won.gain.low_ms, won.gain.expected_ms);
-  won.gain.high_ms = std::max(won.gain.high_ms, won.gain.expected_ms);
-  return won;
+  joint.gain.expected_ms = std::min(joint.gain.expected_ms, most);
+  joint.gain.low_ms = std::min(joint.gain.low_ms, joint.gain.expected_ms);
+  joint.gain.high_ms = std::max(joint.gain.high_ms, joint.gain.expected_ms);
+  return joint;
 }
 
-Gain MiddleGain(const std::vector<OfRank>& those, size_t ranks) {
+Gain MedianGain(const std::vector<RankFinding>& findings, size_t ranks) {
   std::vector<double> gains;
-  Gain gain = those[0].finding->gain;
-  for (const OfRank& one : those) {
+  Gain gain = findings[0].finding->gain;
+  for (const RankFinding& one : findings) {
     gains.push_back(one.finding->gain.expected_ms);
     gain.low_ms = std::min(gain.low_ms, one.finding->gain.low_ms);
     gain.high_ms = std::max(gain.high_ms, one.finding->gain.high_ms);

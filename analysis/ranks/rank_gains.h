@@ -1,4 +1,4 @@
-// What a finding that several ranks share wins for all of them together.
+// The gain for the whole run of a finding that several ranks share.
 #pragma once
 
 #include <stepscope/ranks.h>
@@ -8,30 +8,33 @@
 
 namespace stepscope {
 
-// A finding of one rank.
-struct OfRank {
-  size_t index = 0;  // of the rank in the list
+// A finding and the rank that has it.
+struct RankFinding {
+  size_t index = 0;  // of the rank in the list of digests
   const RankDigest* rank = nullptr;
   const Finding* finding = nullptr;
 };
 
-// How much earlier each rank could be without the run noticing: it waits, and
-// for waiting exposes, that much longer than the rank that does least. All 0
-// where the ranks could not be compared.
+// The slack of each rank in ms per step: how much later it could be without
+// delaying the run, because it waits (and therefore exposes collectives) that
+// much longer than the rank that waits least. All 0 where the ranks could not be
+// compared. Indexed like `ranks`.
 std::vector<double> SlacksMs(const std::vector<RankDigest>& ranks,
                              const RankComparison& comparison);
 
-// Ranks in step with each other win what the one wins that is last then; a rank
-// that waits now may win less than the others by its slack. A rank that has not
-// the finding may win `unseen_ms` all the same.
-struct WonTogether {
+// A run gains what the then-slowest rank gains, so the joint gain is the
+// smallest (own gain + slack) over the ranks. Ranks without the finding count
+// with `unseen_ms`: they may be just below the threshold.
+struct JointGain {
   Gain gain;
-  const OfRank* last = nullptr;  // nullptr: a rank that has not the finding
+  const RankFinding* last = nullptr;  // the then-slowest rank; nullptr if that
+                                      // rank does not have the finding
 };
-WonTogether WinTogether(const std::vector<OfRank>& those,
-                        const std::vector<double>& slacks, double unseen_ms);
+JointGain CombineGains(const std::vector<RankFinding>& findings,
+                       const std::vector<double>& slacks, double unseen_ms);
 
-// The middle gain of ranks that could not be compared. REQUIRES: not empty.
-Gain MiddleGain(const std::vector<OfRank>& those, size_t ranks);
+// The median gain over all `ranks`, for ranks that could not be compared. Ranks
+// without the finding count as 0. REQUIRES: `findings` is not empty.
+Gain MedianGain(const std::vector<RankFinding>& findings, size_t ranks);
 
 }  // namespace stepscope

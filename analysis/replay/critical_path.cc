@@ -11,9 +11,10 @@
 namespace stepscope {
 namespace {
 
-constexpr size_t kMostParts = 50;
-// How finely a step's path is drawn.
+// Limits of the report: rows of the table, and slices per step in a drawing.
+constexpr size_t kMaxParts = 50;
 constexpr size_t kSlicesPerStep = 500;
+// As kQueuedLatencyNs in gaps.h: a longer gap on a queue is a dependency.
 constexpr int64_t kQueuedGapNs = 10'000;
 
 bool Has(std::string_view text, std::string_view part) {
@@ -31,7 +32,7 @@ const DeviceWork& Row(const Trace& trace, ActivityRef ref) {
   }
 }
 
-// What a runtime call costs the host by itself.
+// The cause of a runtime call's own time on the host.
 Cause CauseOf(const Trace& trace, const HostNode& node) {
   const std::string_view name =
       trace.name(trace.runtime_calls()[node.call].name);
@@ -44,16 +45,18 @@ Cause CauseOf(const Trace& trace, const HostNode& node) {
              : Cause::kDispatch;
 }
 
-// Goes back from the end of the last step; pieces come out last first.
+// Walks back from the end of the last step to the begin of the first. At each
+// point it is either at an activity or at a host node, and asks what that had
+// to wait for.
 class Walk {
  public:
   Walk(const Trace& trace, const DeviceProgram& program)
       : trace_(trace),
         program_(program),
-        before_(program.works.size(), kNoActivity) {
+        before_(program.activities.size(), kNoActivity) {
     std::vector<uint32_t> last(program.streams, kNoActivity);
-    for (uint32_t i = 0; i < program.works.size(); ++i) {
-      uint32_t& previous = last[program.works[i].stream];
+    for (uint32_t i = 0; i < program.activities.size(); ++i) {
+      uint32_t& previous = last[program.activities[i].stream];
       before_[i] = previous;
       previous = i;
     }
@@ -63,23 +66,23 @@ class Walk {
 
  private:
   void Start();
-  void PassWork();
+  void PassActivity();
   void PassHost();
   void Add(int64_t begin_ns, PathPiece piece);
 
   const Trace& trace_;
   const DeviceProgram& program_;
-  std::vector<uint32_t> before_;  // the work before each on its stream
+  std::vector<uint32_t> before_;  // the activity before each on its stream
   std::vector<PathPiece> pieces_;
   int64_t now_ns_ = 0;
-  uint32_t work_ =
-      kNoActivity;  // the path is at this work; kNoActivity: at host_
+  // The walk is at this activity; at host_ if it is kNoActivity.
+  uint32_t activity_ = kNoActivity;
   uint32_t host_ = 0;
   bool launching_ = false;  // at host_ because of a launch in its call
   bool at_begin_ = false;
 };
 
-// The piece from `begin_ns` to where the path is now.
+// Adds the piece from `begin_ns` to the present point of the walk.
 void Walk::Add(int64_t begin_ns, PathPiece piece) {
   begin_ns = std::max(begin_ns, program_.windows.front().begin_ns);
   if (begin_ns >= now_ns_) return;
@@ -88,68 +91,74 @@ void Walk::Add(int64_t begin_ns, PathPiece piece) {
   now_ns_ = begin_ns;
 }
 
+// The last step ends with an activity or with the host.
 void Walk::Start() {
   now_ns_ = program_.windows.back().end_ns;
-  for (uint32_t i = 0; i < program_.works.size(); ++i) {
-    if (program_.works[i].step >= 0 &&
-        program_.works[i].span.end_ns == now_ns_) {
-      work_ = i;
+  for (uint32_t i = 0; i < program_.activities.size(); ++i) {
+    if (program_.activities[i].step >= 0 &&
+        program_.activities[i].span.end_ns == now_ns_) {
+      activity_ = i;
     }
   }
   host_ = program_.hosts.size() - 1;
   Add(std::max(program_.hosts[host_].call_end_ns,
-               work_ == kNoActivity ? INT64_MIN : now_ns_),
+               activity_ == kNoActivity ? INT64_MIN : now_ns_),
       {});
 }
 
-// What let the work begin: its launch, its stream, or another stream.
-void Walk::PassWork() {
-  const DeviceNode& work = program_.works[work_];
-  const DeviceWork& row = Row(trace_, work.ref);
-  const Cause cause = work.collective ? Cause::kCommunication
-                      : work.ref.table == ActivityTable::kKernel
+// Continues with what let the activity begin: the activity before it on its
+// stream, one on another stream, or its launch, whichever came last.
+void Walk::PassActivity() {
+  const DeviceNode& activity = program_.activities[activity_];
+  const DeviceWork& row = Row(trace_, activity.ref);
+  const Cause cause = activity.collective ? Cause::kCommunication
+                      : activity.ref.table == ActivityTable::kKernel
                           ? Cause::kCompute
                           : Cause::kCopy;
-  Add(work.span.begin_ns, {.cause = cause, .op = row.op, .work = work.ref});
-  const int64_t launched = program_.hosts[work.host].gap.end_ns +
-                           static_cast<int64_t>(work.offset_ns);
-  uint32_t binding = before_[work_];
-  for (uint32_t i = 0; i < work.wait_count; ++i) {
-    const uint32_t other = program_.waits[work.first_wait + i];
-    if (binding == kNoActivity || program_.works[other].span.end_ns >
-                                      program_.works[binding].span.end_ns) {
+  Add(activity.span.begin_ns,
+      {.cause = cause, .op = row.op, .activity = activity.ref});
+  const int64_t launched = program_.hosts[activity.host].gap.end_ns +
+                           static_cast<int64_t>(activity.offset_ns);
+  uint32_t binding = before_[activity_];
+  for (uint32_t i = 0; i < activity.wait_count; ++i) {
+    const uint32_t other = program_.waits[activity.first_wait + i];
+    if (binding == kNoActivity ||
+        program_.activities[other].span.end_ns >
+            program_.activities[binding].span.end_ns) {
       binding = other;
     }
   }
   if (binding != kNoActivity &&
-      program_.works[binding].span.end_ns > launched) {
-    const int64_t end = program_.works[binding].span.end_ns;
+      program_.activities[binding].span.end_ns > launched) {
+    const int64_t end = program_.activities[binding].span.end_ns;
     Add(end, {.cause = now_ns_ - end > kQueuedGapNs ? Cause::kDependency
                                                     : Cause::kKernelLatency,
               .op = row.op});
-    work_ = binding;
+    activity_ = binding;
     return;
   }
   Add(launched, {.cause = Cause::kKernelLatency, .op = row.op});
-  host_ = work.host;
-  work_ = kNoActivity;
+  host_ = activity.host;
+  activity_ = kNoActivity;
   launching_ = true;
 }
 
+// Continues with the host node before this one, or, if the node's call waited,
+// with the activity that it waited for.
 void Walk::PassHost() {
   const HostNode& node = program_.hosts[host_];
   if (node.call != kNone && now_ns_ > node.gap.end_ns) {
     PathPiece piece{.cause = CauseOf(trace_, node),
                     .op = trace_.runtime_calls()[node.call].op,
                     .call = node.call};
-    // The call that launched a work did not wait for it before it did.
+    // A call waits for an activity only after it has launched it.
     const int64_t waited =
         node.wait == NodeWait::kNothing || launching_
             ? INT64_MIN
-            : std::min(program_.works[node.target].span.end_ns, now_ns_);
+            : std::min(program_.activities[node.target].span.end_ns, now_ns_);
     if (waited > node.gap.end_ns) {
       Add(waited, piece);
-      work_ = node.target;
+      activity_ = node.target;
       return;
     }
     Add(node.gap.end_ns, piece);
@@ -164,14 +173,15 @@ std::vector<PathPiece> Walk::Back() {
   Start();
   const int64_t begin = program_.windows.front().begin_ns;
   while (now_ns_ > begin && !at_begin_) {
-    work_ == kNoActivity ? PassHost() : PassWork();
+    activity_ == kNoActivity ? PassHost() : PassActivity();
   }
   Add(begin, {});
   std::ranges::reverse(pieces_);
   return std::move(pieces_);
 }
 
-// Host code on the path, told apart by what the thread did.
+// Splits host code on the path by what the thread did. `host` is the timeline
+// of the chain.
 std::vector<PathPiece> Refine(std::vector<PathPiece> path,
                               const std::vector<Segment>& host) {
   std::vector<PathPiece> refined;
@@ -191,7 +201,7 @@ std::vector<PathPiece> Refine(std::vector<PathPiece> path,
       part.span = {std::max(host[i].begin_ns, piece.span.begin_ns),
                    std::min(host[i].end_ns, end)};
       part.op = host[i].op;
-      // An op of a run with a GPU is busy launching.
+      // The device computes; an op on the host is busy launching.
       part.cause =
           host[i].cause == Cause::kCompute ? Cause::kDispatch : host[i].cause;
       if (part.span.length() > 0) refined.push_back(part);
@@ -202,17 +212,18 @@ std::vector<PathPiece> Refine(std::vector<PathPiece> path,
   return refined;
 }
 
+// The name to show: of the op, the call, or the activity; 0 if there is none.
 NameId NameOf(const Trace& trace, const PathPiece& piece) {
   if (piece.op != kNone) return trace.ops()[piece.op].name;
   if (piece.call != kNone) return trace.runtime_calls()[piece.call].name;
-  if (piece.work.row == kNone) return 0;
-  switch (piece.work.table) {
+  if (piece.activity.row == kNone) return 0;
+  switch (piece.activity.table) {
     case ActivityTable::kKernel:
-      return trace.kernels()[piece.work.row].name;
+      return trace.kernels()[piece.activity.row].name;
     case ActivityTable::kCopy:
-      return trace.copies()[piece.work.row].name;
+      return trace.copies()[piece.activity.row].name;
     default:
-      return trace.memsets()[piece.work.row].name;
+      return trace.memsets()[piece.activity.row].name;
   }
 }
 
@@ -251,7 +262,7 @@ std::vector<PathPart> SumPath(const Trace& trace, const Steps& steps,
     return std::tie(b.ms_per_step, a.category, a.name) <
            std::tie(a.ms_per_step, b.category, b.name);
   });
-  if (parts.size() > kMostParts) parts.resize(kMostParts);
+  if (parts.size() > kMaxParts) parts.resize(kMaxParts);
   return parts;
 }
 
@@ -265,7 +276,7 @@ std::vector<PathSlice> DrawPath(const Trace& trace, const Steps& steps,
   size_t next = 0;
   for (int64_t begin = whole.begin_ns; begin < whole.end_ns; begin += width) {
     const int64_t end = std::min(begin + width, whole.end_ns);
-    // What takes most of this stretch stands for it.
+    // The cause that takes most of the slice represents it.
     std::array<int64_t, kCauses> ns{};
     std::array<const PathPiece*, kCauses> longest{};
     while (path[next].span.end_ns <= begin) ++next;
@@ -279,7 +290,7 @@ std::vector<PathSlice> DrawPath(const Trace& trace, const Steps& steps,
       }
     }
     const size_t most = std::ranges::max_element(ns) - ns.begin();
-    if (longest[most] == nullptr) continue;  // between steps that are left out
+    if (longest[most] == nullptr) continue;  // the path does not cover it
     const char* category = CauseKey(static_cast<Cause>(most));
     if (!slices.empty() && slices.back().category == category &&
         slices.back().end_ns == begin) {

@@ -1,6 +1,7 @@
-// The critical path: going back from the end of the last step, at every moment
-// the one thing that held everything behind it up, be it host code, a launch, a
-// device work or a wait. Only what lies on it can make the steps shorter.
+// The critical path of a run with a GPU: at every moment the one thing that
+// delayed the end of the steps, be it host code, a launch, an activity or a
+// wait. It is found by walking back from the end of the last step. Only
+// what lies on it can make the steps shorter.
 #pragma once
 
 #include <stepscope/report.h>
@@ -16,26 +17,27 @@
 
 namespace stepscope {
 
-// Where the path runs for a while.
+// One piece of the path, in recorded time.
 struct PathPiece {
   Span span = {};
   Cause cause = Cause::kUnknown;
-  RowId op = kNone;       // that runs, or that launched the work
-  RowId call = kNone;     // host pieces inside a runtime call
-  ActivityRef work = {};  // device pieces; row kNone on the host
+  RowId op = kNone;           // the op that runs, or that launched the activity
+  RowId call = kNone;         // on the host, inside a runtime call
+  ActivityRef activity = {};  // on the device; row is kNone on the host
 };
 
-// Pieces in time order, without gaps from the begin of the first step to the
-// end of the last.
+// Returns the path from the begin of the first step of `program` to the end of
+// its last one, in time order and without gaps. Empty without steps.
 std::vector<PathPiece> FindCriticalPath(const Trace& trace,
                                         const DeviceProgram& program);
 
-// Sums per steady step by cause and op, the longest first.
+// Adds up the path by cause and name, in ms per steady step; at most 50 rows,
+// the longest first.
 std::vector<PathPart> SumPath(const Trace& trace, const Steps& steps,
                               const std::vector<PathPiece>& path);
 
-// The path for drawing: a step in up to 500 stretches, each called by what
-// takes most of it, and neighbours of one category joined.
+// Simplifies the path for drawing: cuts each step into up to 500 slices, gives
+// each the cause that takes most of it, and joins neighbours of one cause.
 std::vector<PathSlice> DrawPath(const Trace& trace, const Steps& steps,
                                 const std::vector<PathPiece>& path);
 

@@ -8,23 +8,32 @@
 namespace stepscope {
 namespace {
 
-constexpr double kHandOverNs = 50'000;      // taking a finished batch
-constexpr double kForkNs = 5'000;           // waking the pool for one op
-constexpr double kPoolSpinsNs = 2'000'000;  // a pool waits busily this long
+// Typical costs of LibTorch on a server's cores, in ns. They are estimates;
+// the measured steps of the samples check what is predicted with them.
+constexpr double kHandOverNs = 50'000;  // taking a finished batch from a worker
+constexpr double kForkNs = 5'000;       // waking the pool for one op
+// Threads of the pool wait actively for this long before they sleep.
+constexpr double kPoolSpinsNs = 2'000'000;
+// ATen does not split shorter ops (fewer than 32768 elements).
 constexpr double kWorthSplittingNs = 20'000;
-constexpr double kUsualDispatchNs = 20'000;  // framework code between kernels
-constexpr int kBatchesAhead = 2;             // per worker
+// Framework code between two kernels without anomaly mode, at most.
+constexpr double kUsualDispatchNs = 20'000;
+// prefetch_factor of torch.utils.data.DataLoader: batches per worker.
+constexpr int kBatchesAhead = 2;
+// Largest error of the unchanged replay, as a share of the measured step.
 constexpr double kErrorLimit = 0.03;
 constexpr double kForever = 1e300;
-// Of calibrating: near enough; the part of a batch's counted CPU time that may
-// belong to others; and how often it is gone over.
+// Calibration stops at an error of 0.1 % or after three rounds. At most 30 % of
+// the CPU time counted for a batch may belong to other batches, because it is
+// counted per step and some batches are half made when a step ends.
 constexpr double kClose = 0.001;
 constexpr double kLeastOfBatch = 0.7;
 constexpr int kRounds = 3;
 
-// Time of an op on one thread / on `threads`. `efficiency` is that of a
-// doubling; the first one loses a third as much, as two threads hardly share
-// anything yet.
+// Returns the time of an op on one thread / on `threads`. Each doubling of the
+// threads makes it 2 * `efficiency` times as fast. The first doubling loses
+// only a third as much, because two threads hardly compete for caches and
+// memory.
 double Speedup(int threads, double efficiency) {
   if (threads <= 1) return 1;
   const double first = 1 - (1 - efficiency) / 3;
@@ -39,7 +48,9 @@ bool IsDropped(WorkTag tag, const Edit& edit) {
           tag == WorkTag::kUnusedStack);
 }
 
-// How fast the training thread and each worker go while both are running.
+// The speeds of the training thread and of each worker while both run; 1 is
+// undisturbed. A parallel op runs at the speed of its slowest thread, so with
+// more threads than cores it slows down by a whole factor.
 struct Pace {
   double training = 1;
   double worker = 1;
@@ -48,14 +59,15 @@ Pace PaceOn(int cores, int training_threads, double busy_workers) {
   const double running = training_threads + busy_workers;
   if (cores <= 0 || running <= cores) return {};
   if (training_threads > 1) {
+    // 1e-9 keeps rounding errors from adding a thread to a core.
     const double share = 1 / std::ceil(running / cores - 1e-9);
     return {share, share};
   }
   return {cores / running, cores / running};
 }
 
-// The workers' side of the queue. A batch takes CPU time and time spent
-// waiting for storage; the mix is even over its making.
+// The loader workers and their queue of finished batches. Making a batch takes
+// CPU time and waiting for storage, evenly mixed.
 class Workers {
  public:
   Workers(int count, double cpu_ns, double io_ns)
@@ -68,9 +80,9 @@ class Workers {
     return static_cast<int>(
         std::ranges::count_if(remaining_, [](double ns) { return ns > 0; }));
   }
-  // Cores they keep busy.
+  // The number of cores that they use.
   double load() const { return busy() * cpu_frac_; }
-  // Time until the next batch is finished at `pace`.
+  // Time in ns until the next batch is finished at speed `pace`.
   double Next(double pace) const {
     double least = kForever;
     for (double ns : remaining_) {
@@ -89,6 +101,7 @@ class Workers {
     }
     Refill();
   }
+  // Takes a finished batch; false if there is none.
   bool Take() {
     if (ready_ == 0) return false;
     --ready_;
@@ -97,6 +110,7 @@ class Workers {
   }
 
  private:
+  // Idle workers start a batch unless the queue is full.
   void Refill() {
     const int limit = kBatchesAhead * static_cast<int>(remaining_.size());
     for (double& left : remaining_) {
@@ -138,11 +152,11 @@ double Replay::StepNs(const Edit& edit) const {
   return device_ ? device_->StepNs(edit) : Simulate(edit);
 }
 
-// Work recorded beside busy workers was slowed by them: finds the factor under
-// which the unchanged replay computes as long as the recording did. What the
-// waits for batches are then off by is the batches' own: their CPU time was
-// counted while some were half made, and what came later than that waited for
-// storage.
+// Finds the two figures that a recording with workers does not show. First, the
+// workers slowed the recorded work: the factor under which the unchanged replay
+// computes for as long as the recording did. Second, the time to make a batch:
+// if the waits for batches are then too short, batches also wait for storage;
+// if they are too long, some counted CPU time belongs to other batches.
 void Replay::Calibrate() {
   const auto bisect = [&](double& unknown, double low, double high,
                           const auto& is_low) {
@@ -167,8 +181,8 @@ void Replay::Calibrate() {
     return queue ? times.step_ns - times.loading_ns : times.step_ns;
   };
   const double counted = program_.batch_cpu_ns;
-  // Batches decide how long workers run beside the ops, and these how fast
-  // batches come.
+  // The two figures depend on each other: the time per batch decides how long
+  // workers run beside the ops, and so how much they slow them.
   for (int round = 0; round < kRounds; ++round) {
     recorded_slowdown_ = 1;
     if (works() > working * (1 + kClose)) {
@@ -190,14 +204,14 @@ void Replay::Calibrate() {
 double Replay::Simulate(const Edit& edit) const { return Run(edit).step_ns; }
 
 Replay::Times Replay::Run(const Edit& edit) const {
-  // torch uses all cores unless it is told otherwise.
+  // By default torch uses all cores.
   const int threads_then =
       program_.threads > 0 ? program_.threads : std::max(program_.cores, 1);
   const int threads = edit.threads > 0 ? edit.threads : threads_then;
   const int workers_then = std::max(program_.workers, 0);
   const int worker_count = edit.workers >= 0 ? edit.workers : workers_then;
-  // A queue is simulated when workers feed it and the CPU time of a batch is
-  // known; else waits stay as they were recorded.
+  // The queue is simulated only if there are workers and the CPU time of a
+  // batch is known; otherwise waits for batches stay as recorded.
   const bool queue = worker_count > 0 && program_.batch_cpu_ns > 0;
   Workers workers(queue ? worker_count : 0,
                   program_.batch_cpu_ns * edit.worker_cost * edit.batch,
@@ -206,7 +220,8 @@ Replay::Times Replay::Run(const Edit& edit) const {
                         Speedup(threads_then, edit.efficiency);
 
   double now = 0, loading = 0;
-  // Runs `ns` of training work on `width` threads beside the workers.
+  // Advances time by `ns` of work of the training thread, on `width` threads,
+  // beside the workers.
   const auto run = [&](double ns, int width) {
     while (ns > 1e-6) {
       const Pace pace = PaceOn(program_.cores, width, workers.load());
@@ -217,6 +232,7 @@ Replay::Times Replay::Run(const Edit& edit) const {
       workers.Advance(step, pace.worker);
     }
   };
+  // Gets a batch: waits for a worker, or makes it as recorded.
   const auto load = [&](double recorded_ns) {
     const double before = now;
     if (!queue) {
@@ -260,6 +276,8 @@ Replay::Times Replay::Run(const Edit& edit) const {
         return;
       case WorkKind::kSerial:
         if (work.tag == WorkTag::kDispatch) ns = std::min(ns, dispatch_ns);
+        // During short serial work the pool's threads still spin on their
+        // cores.
         run(ns, ns < kPoolSpinsNs ? threads : 1);
         return;
     }
@@ -270,7 +288,8 @@ Replay::Times Replay::Run(const Edit& edit) const {
     }
   };
 
-  // Until the queue has settled, then what is measured.
+  // Replays until the queue has reached a steady state, then measures at least
+  // five steps.
   const size_t count = program_.steps.size();
   const size_t settle =
       queue ? 1 + 2 * kBatchesAhead * worker_count / count : 0;

@@ -1,11 +1,13 @@
-// Replay: the recorded steps run again under edits, as a discrete-event
-// simulation of the training thread, its intra-op threads and the loader's
-// workers on the usable cores (rules.md 2.3b).
+// Replay: predicts the step time under an Edit by running the recorded steps
+// again in a discrete-event simulation. Runs with a GPU use DeviceReplay; this
+// class simulates CPU-only runs: the training thread, its intra-op threads and
+// the loader's workers, on the usable cores.
 //
-// Where more threads can run than there are cores, a parallel op goes at the
-// pace of its slowest thread: threads that share a core run at half speed, and
-// their peers wait at the barrier. Threads of a pool keep their cores busy for
-// a while after an op, so they compete in the gaps between ops too.
+// Where more threads run than there are cores, a parallel op takes as long as
+// its slowest thread: threads that share a core run at half speed, and the
+// others wait for them at the end of the op. The threads of the pool spin for a
+// while after an op, so they take cores from workers between ops, too.
+// docs/analysis.md describes the model and its constants.
 #pragma once
 
 #include <stepscope/report.h>
@@ -18,26 +20,33 @@
 
 namespace stepscope {
 
+// Not thread-safe: DeviceReplay keeps scratch memory.
 class Replay {
  public:
-  Replay() = default;  // does not speak
+  Replay() = default;  // not valid
+  // Calibrates the model, and checks that replaying the program unchanged gives
+  // its measured step within 3 %.
   explicit Replay(CpuProgram program);
   explicit Replay(DeviceProgram program);
 
+  // Whether predictions are valid, and if not, why.
   const ReplayCheck& check() const { return check_; }
+  // Empty for runs with a GPU.
   const CpuProgram& program() const { return program_; }
-  // nullptr for runs without a GPU.
+  // nullptr for CPU-only runs.
   const DeviceProgram* device() const {
     return device_ ? &device_->program() : nullptr;
   }
 
-  // The mean step in ns under `edit`. REQUIRES: check().valid.
+  // Returns the mean steady step in ns under `edit`; with edit.batch != 1, per
+  // as many samples as a recorded step has. REQUIRES: check().valid.
   double StepNs(const Edit& edit) const;
 
  private:
-  struct Times {  // per step, or sample of the recorded batch
+  // Means per step; with edit.batch != 1, per recorded batch of samples.
+  struct Times {
     double step_ns = 0;
-    double loading_ns = 0;  // making or waiting for batches
+    double loading_ns = 0;  // the training thread makes or waits for batches
   };
   Times Run(const Edit& edit) const;
   double Simulate(const Edit& edit) const;
@@ -46,9 +55,10 @@ class Replay {
   std::optional<DeviceReplay> device_;  // runs with a GPU
   CpuProgram program_;
   ReplayCheck check_;
-  double recorded_slowdown_ = 1;  // of the training thread's work by workers
-                                  // that ran beside it while it was recorded
-  double batch_io_ns_ = 0;        // of a worker's batch: waiting for storage
+  // Calibrated, for recordings with loader workers:
+  double recorded_slowdown_ = 1;  // of the training thread's work, by workers
+                                  // that ran beside it during the recording
+  double batch_io_ns_ = 0;        // a worker's time per batch without CPU
 };
 
 }  // namespace stepscope

@@ -1,3 +1,4 @@
+// The findings and the critical path of a Report as rows for the exporters.
 #include <stepscope/analysis.h>
 
 #include <string>
@@ -8,7 +9,7 @@
 namespace stepscope {
 namespace {
 
-Severity DrawnAs(const Finding& finding) {
+Severity AnnotationSeverity(const Finding& finding) {
   if (finding.status == FindingStatus::kError ||
       finding.severity == FindingSeverity::kCritical) {
     return Severity::kError;
@@ -30,17 +31,17 @@ std::vector<Annotation> ToAnnotations(const Report& report) {
       rows.push_back({.row = "findings",
                       .name = finding.id + (gain.empty() ? "" : ": " + gain),
                       .text = text,
-                      .severity = DrawnAs(finding)});
+                      .severity = AnnotationSeverity(finding)});
     }
     for (const Example& example : finding.examples) {
-      // An empty span would read as a banner.
+      // An empty span means "the whole recording" to the exporters.
       if (example.end_ns <= example.begin_ns) continue;
       rows.push_back({.row = "findings",
                       .name = finding.id,
                       .text = example.what + ". " + text,
                       .begin_ns = example.begin_ns,
                       .end_ns = example.end_ns,
-                      .severity = DrawnAs(finding)});
+                      .severity = AnnotationSeverity(finding)});
     }
   }
   for (const PathSlice& slice : report.path_slices) {

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <map>
 
-#include "report/step_words.h"
+#include "report/step_text.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -97,7 +97,7 @@ std::string ToText(const TraceSummary& summary) {
                             Bytes(static_cast<double>(copies.bytes)) + " in " +
                             Ms(copies.ns));
   }
-  for (const std::string& peak : PeaksInWords(summary.memory)) {
+  for (const std::string& peak : MemoryPeakLines(summary.memory)) {
     lines.Add("memory", peak);
   }
   for (const auto& [name, count] : summary.loader.names)

@@ -1,10 +1,11 @@
-// TopTables as columns, CSV and JSON.
+// TopTables as columns, CSV and JSON. The schema is docs/json.md, `top`,
+// version 1.
 #include <stepscope/top.h>
 
 #include <algorithm>
 #include <cstdio>
 
-#include "report/json_text.h"
+#include "report/json_writer.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -121,7 +122,7 @@ void AppendTable(const TopTable& table, int width, std::string& out) {
   };
   out += table.name + ": " +
          Count(static_cast<int64_t>(table.row_count), "row") + ", " +
-         Time(table.self_ns) + " in all\n";
+         Time(table.self_ns) + " self time\n";
   line([](const Column& column) -> const std::string& { return column.title; },
        "name");
   for (size_t row = 0; row < table.rows.size(); ++row) {
@@ -193,7 +194,7 @@ std::string ToCsv(const std::vector<TopTable>& tables) {
 }
 
 std::string ToJson(const std::vector<TopTable>& tables) {
-  Json json;
+  JsonWriter json;
   json.Open('{');
   json.Field("version", 1);
   for (const TopTable& table : tables) {

@@ -156,7 +156,8 @@ Verdict CheckMisalignedDims(const AnalysisContext& m) {
 
   finding.confidence = Confidence::kStrong;
   std::unordered_set<RowId> slow;
-  for (const ActivityScale& scale : edit.scales) slow.insert(scale.work.row);
+  for (const ActivityScale& scale : edit.scales)
+    slow.insert(scale.activity.row);
   finding.examples = LongestKernels(
       m, [&](const KernelUse& use) { return slow.contains(use.kernel); });
   const std::string unit = std::to_string(UnitOf(worst->precision));

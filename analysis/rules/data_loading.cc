@@ -34,11 +34,11 @@ Verdict CheckCollation(const AnalysisContext& m) {
   Finding finding;
   finding.confidence = Confidence::kStrong;
   Edit edit;
-  for (const Span& stretch : collation.stretches) {
-    edit.cuts.push_back({m.steps.thread, stretch, kFetchNs});
+  for (const Span& batch : collation.spans) {
+    edit.cuts.push_back({m.steps.thread, batch, kFetchNs});
     if (finding.examples.size() < 3) {
       finding.examples.push_back(
-          {-1, stretch.begin_ns, stretch.end_ns, "decoding and collating"});
+          {-1, batch.begin_ns, batch.end_ns, "decoding and collating"});
     }
   }
   finding.evidence =
@@ -56,7 +56,7 @@ Verdict CheckCollation(const AnalysisContext& m) {
   const double rest = std::max(step - collation.idle_ns, 1.0);
   const int cores = CoresForLoading(m);
   int count = static_cast<int>(
-                  std::min(std::ceil(collation.idle_ns / rest), kMostWorkers)) +
+                  std::min(std::ceil(collation.idle_ns / rest), kMaxWorkers)) +
               1;
   if (cores > 0) count = std::min(count, cores);
   finding = LoaderFix(m, std::move(finding), {.workers = count});
@@ -103,7 +103,7 @@ Verdict CheckSyncDataLoading(const AnalysisContext& m) {
   const int cores = CoresForLoading(m);
   const double rest = std::max(step - data, 1.0);
   int count =
-      static_cast<int>(std::min(std::ceil(data / rest), kMostWorkers)) + 1;
+      static_cast<int>(std::min(std::ceil(data / rest), kMaxWorkers)) + 1;
   if (cores > 0) count = std::min(count, cores);
 
   finding.evidence =

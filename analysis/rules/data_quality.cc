@@ -78,12 +78,12 @@ Verdict CheckCaptureIncomplete(const AnalysisContext& m) {
     add(errors, Count(bad, "record") + " of " + std::to_string(rows) +
                     " have impossible times.");
   }
-  if (m.ledger && m.ledger->unmatched > kUnmatched * m.ledger->works) {
-    const bool earlier = WorksLaunchedBefore(trace, m.ledger->device) >=
+  if (m.ledger && m.ledger->unmatched > kUnmatched * m.ledger->activities) {
+    const bool earlier = ActivitiesLaunchedBefore(trace, m.ledger->device) >=
                          kNearlyAll * m.ledger->unmatched;
     add(warnings,
         std::to_string(m.ledger->unmatched) + " of " +
-            Count(m.ledger->works, "GPU activity", "GPU activities") +
+            Count(m.ledger->activities, "GPU activity", "GPU activities") +
             (earlier ? " were launched before the recording began: the GPU "
                        "runs behind the host."
                      : " have no recorded launch: why the GPU was idle before "

@@ -91,7 +91,7 @@ bool FindAnomalyMode(const AnalysisContext& m, Aid& aid) {
   for (size_t i = 0; i < nodes.size(); ++i) {
     share[i] = nodes[i] > 0 ? checked[i] / nodes[i] : 0;
   }
-  const std::optional<bool> told = AnomalyModeTold(m.trace);
+  const std::optional<bool> told = RecordedAnomalyMode(m.trace);
   if (!(told ? *told : InMostSteps(m, share, kMostNodes))) return false;
   aid.what =
       "Anomaly detection is on: every backward node's gradients are "

@@ -315,7 +315,7 @@ Verdict CheckLoaderBound(const AnalysisContext& m) {
   const int now = std::max(workers, 1);
   const int wanted = static_cast<int>(
       std::min(std::ceil(now * step / std::max(step - waits.mean_ns, 1.0)),
-               kMostWorkers));
+               kMaxWorkers));
   const int most = cores > 0 ? std::min(wanted + 1, cores) : wanted + 1;
   if (!m.has_gpu && m.replay.check().valid &&
       m.replay.program().batch_cpu_ns > 0) {

@@ -70,7 +70,7 @@ Verdict CheckGradInValidation(const AnalysisContext& m) {
   }
   finding.where = finding.examples.front().what;
   finding.assumption =
-      AnomalyModeTold(m.trace).value_or(false)
+      RecordedAnomalyMode(m.trace).value_or(false)
           ? "anomaly mode stays on: most of the gain is its stack traces"
           : "making one node costs 0.7 us; memory is the main gain";
   finding.fix_cpp =

@@ -10,17 +10,21 @@
 namespace stepscope {
 namespace {
 
-// Fewer turns of a range show no repeat.
-constexpr size_t kFewestTurns = 3;
-// Of what the thread does, what the turns must cover.
-constexpr double kMostOfRecording = 0.5;
-// A last turn whose range is shorter than this share of the others lacks what
-// follows the range.
-constexpr double kWholeTurn = 0.8;
-// Of the turns, how many must show that a step begins anew.
-constexpr double kMostTurns = 0.9;
+// Thresholds of our own choice, checked on public traces without step marks.
+//
+// A range that occurs fewer than three times shows no rhythm.
+constexpr size_t kMinRepeats = 3;
+// The steps must cover half of the time that the thread's ops span.
+constexpr double kMinCoverage = 0.5;
+// The last step has no next one to end at, so it ends with its range. Below
+// this share of the usual step, the rest of the step is missing and it is
+// dropped.
+constexpr double kWholeRepeat = 0.8;
+// Share of the steps that must begin with something new: a batch, an upload or
+// a backward pass.
+constexpr double kMinFreshFrac = 0.9;
 
-// "Iteration 17" and "iteration 18" are turns of one range.
+// "Iteration 17" and "iteration 18" are two occurrences of one range.
 std::string WithoutNumbers(std::string_view name) {
   std::string text;
   for (char c : name) {
@@ -34,6 +38,8 @@ std::string WithoutNumbers(std::string_view name) {
   return text;
 }
 
+// Words that programs use for their steps, training or serving (vLLM's
+// "execute_...", "decode", "prefill"); parts of words match.
 bool NamesStep(std::string_view name) {
   static constexpr std::array<std::string_view, 11> kWords = {
       "step",    "iter",   "batch",   "request", "execute_", "generat",
@@ -43,8 +49,9 @@ bool NamesStep(std::string_view name) {
   });
 }
 
-// Times at which something of a new step happens, sorted.
-std::vector<int64_t> FreshStarts(const Trace& trace, RowId thread) {
+// When the thread gets a batch, uploads something or runs a backward node:
+// signs that a new step has begun. Sorted.
+std::vector<int64_t> StepStartTimes(const Trace& trace, RowId thread) {
   std::vector<int64_t> times;
   for (const Range& range : trace.ranges()) {
     if (range.kind == RangeKind::kLoader && range.thread == thread) {
@@ -65,8 +72,8 @@ std::vector<int64_t> FreshStarts(const Trace& trace, RowId thread) {
   return times;
 }
 
-// What the thread's ops span.
-Span Activity(const Trace& trace, RowId thread) {
+// From the begin of the first op of the thread to the end of the last.
+Span ThreadSpan(const Trace& trace, RowId thread) {
   Span span;
   bool any = false;
   for (const Op& op : trace.ops()) {
@@ -78,21 +85,22 @@ Span Activity(const Trace& trace, RowId thread) {
   return span;
 }
 
-struct Turns {
+// The occurrences of one range.
+struct Repeats {
   std::string name;
   RangeKind kind = RangeKind::kUser;
   std::vector<Span> spans;  // without overlap, in time order
 };
 
-// Ranges of one name, and calls of one module; those inside an earlier one of
-// the name are left out.
-std::vector<Turns> RepeatedRanges(const Trace& trace, RowId thread) {
-  std::map<std::pair<RangeKind, std::string>, Turns> by_name;
+// Groups ranges by name, and calls of Python modules by module. An occurrence
+// inside an earlier one of the same name is left out.
+std::vector<Repeats> RepeatedRanges(const Trace& trace, RowId thread) {
+  std::map<std::pair<RangeKind, std::string>, Repeats> by_name;
   const auto add = [&](RangeKind kind, std::string name, Span span) {
-    Turns& turns = by_name[{kind, std::move(name)}];
-    turns.kind = kind;
-    if (turns.spans.empty() || span.begin_ns >= turns.spans.back().end_ns) {
-      turns.spans.push_back(span);
+    Repeats& repeats = by_name[{kind, std::move(name)}];
+    repeats.kind = kind;
+    if (repeats.spans.empty() || span.begin_ns >= repeats.spans.back().end_ns) {
+      repeats.spans.push_back(span);
     }
   };
   for (const Range& range : trace.ranges()) {
@@ -103,7 +111,8 @@ std::vector<Turns> RepeatedRanges(const Trace& trace, RowId thread) {
         (range.kind == RangeKind::kCollective &&
          name.find("DataParallel") != std::string_view::npos);
     if (range.thread != thread || !may_be_step) continue;
-    // Layers are modules whose names differ by a number only.
+    // Numbers count steps in the names of the program's own ranges, but tell
+    // layers apart in the names of modules.
     add(range.kind,
         range.kind == RangeKind::kUser ? WithoutNumbers(name)
                                        : std::string(name),
@@ -119,22 +128,23 @@ std::vector<Turns> RepeatedRanges(const Trace& trace, RowId thread) {
     add(RangeKind::kModule, std::string(trace.name(frame.name)),
         {frame.begin_ns, frame.end_ns});
   }
-  std::vector<Turns> repeated;
-  for (auto& [key, turns] : by_name) {
-    if (turns.spans.size() < kFewestTurns) continue;
-    turns.name = key.second;
-    repeated.push_back(std::move(turns));
+  std::vector<Repeats> repeated;
+  for (auto& [key, repeats] : by_name) {
+    if (repeats.spans.size() < kMinRepeats) continue;
+    repeats.name = key.second;
+    repeated.push_back(std::move(repeats));
   }
   return repeated;
 }
 
-// Inside the turns of another repeated range.
-bool IsNested(const Turns& turns, const std::vector<Turns>& all) {
-  return std::ranges::any_of(all, [&](const Turns& outer) {
-    if (&outer == &turns || outer.spans.size() > turns.spans.size()) {
+// True if the middle occurrence lies inside an occurrence of a range that
+// repeats no more often: a layer inside a model.
+bool IsNested(const Repeats& repeats, const std::vector<Repeats>& all) {
+  return std::ranges::any_of(all, [&](const Repeats& outer) {
+    if (&outer == &repeats || outer.spans.size() > repeats.spans.size()) {
       return false;
     }
-    const Span& one = turns.spans[turns.spans.size() / 2];
+    const Span& one = repeats.spans[repeats.spans.size() / 2];
     auto it = std::ranges::upper_bound(outer.spans, one.begin_ns, {},
                                        &Span::begin_ns);
     if (it == outer.spans.begin()) return false;
@@ -143,26 +153,31 @@ bool IsNested(const Turns& turns, const std::vector<Turns>& all) {
   });
 }
 
-std::vector<StepWindow> WindowsOf(const Turns& turns) {
+// Steps from the begin of each occurrence to the begin of the next.
+std::vector<StepWindow> WindowsOf(const Repeats& repeats) {
   std::vector<double> lengths;
   std::vector<StepWindow> windows;
   const auto add = [&](Span host) {
     windows.push_back(
         {.host = host, .number = static_cast<int64_t>(windows.size())});
   };
-  for (size_t i = 0; i + 1 < turns.spans.size(); ++i) {
-    const Span host{turns.spans[i].begin_ns, turns.spans[i + 1].begin_ns};
+  for (size_t i = 0; i + 1 < repeats.spans.size(); ++i) {
+    const Span host{repeats.spans[i].begin_ns, repeats.spans[i + 1].begin_ns};
     lengths.push_back(static_cast<double>(host.length()));
     add(host);
   }
-  const Span& last = turns.spans.back();
-  if (last.length() >= kWholeTurn * Median(lengths)) add(last);
+  const Span& last = repeats.spans.back();
+  if (last.length() >= kWholeRepeat * Median(lengths)) add(last);
   return windows;
 }
 
-bool BeginsAnew(const Turns& turns, const std::vector<StepWindow>& windows,
-                const std::vector<int64_t>& starts) {
-  if (turns.kind == RangeKind::kUser && NamesStep(WithoutNumbers(turns.name))) {
+// True if the range may stand for a step: by its name, or because most of its
+// steps have a sign of a new one. Layers have neither.
+bool StartsNewStep(const Repeats& repeats,
+                   const std::vector<StepWindow>& windows,
+                   const std::vector<int64_t>& starts) {
+  if (repeats.kind == RangeKind::kUser &&
+      NamesStep(WithoutNumbers(repeats.name))) {
     return true;
   }
   size_t fresh = 0;
@@ -170,36 +185,37 @@ bool BeginsAnew(const Turns& turns, const std::vector<StepWindow>& windows,
     const auto it = std::ranges::lower_bound(starts, window.host.begin_ns);
     fresh += it != starts.end() && *it < window.host.end_ns;
   }
-  return fresh >= kMostTurns * windows.size();
+  return fresh >= kMinFreshFrac * windows.size();
 }
 
 InferredSteps BetweenRanges(const Trace& trace, RowId thread) {
-  const std::vector<Turns> repeated = RepeatedRanges(trace, thread);
+  const std::vector<Repeats> repeated = RepeatedRanges(trace, thread);
   if (repeated.empty()) return {};
-  const std::vector<int64_t> starts = FreshStarts(trace, thread);
-  const double activity = Activity(trace, thread).length();
+  const std::vector<int64_t> starts = StepStartTimes(trace, thread);
+  const double activity = ThreadSpan(trace, thread).length();
   InferredSteps best;
-  for (const Turns& turns : repeated) {
-    if (IsNested(turns, repeated)) continue;
-    std::vector<StepWindow> windows = WindowsOf(turns);
+  for (const Repeats& repeats : repeated) {
+    if (IsNested(repeats, repeated)) continue;
+    std::vector<StepWindow> windows = WindowsOf(repeats);
     const double covered =
         windows.back().host.end_ns - windows.front().host.begin_ns;
-    if (covered < kMostOfRecording * activity ||
-        !BeginsAnew(turns, windows, starts)) {
+    if (covered < kMinCoverage * activity ||
+        !StartsNewStep(repeats, windows, starts)) {
       continue;
     }
-    // Of several the one with the fewest turns: the others are its parts.
+    // Of several candidates the one that occurs least is the whole step; the
+    // others are parts of it.
     if (!best.windows.empty() && best.windows.size() <= windows.size()) {
       continue;
     }
     best.windows = std::move(windows);
-    best.step_source = "the range \"" + turns.name + "\"";
+    best.step_source = "the range \"" + repeats.name + "\"";
   }
   return best;
 }
 
-// Updates of several optimizers that follow each other without a backward pass
-// between them are one.
+// Steps between the ends of optimizer updates. Updates without a backward pass
+// between them belong to one step: a model may have several optimizers.
 InferredSteps BetweenUpdates(const Trace& trace, RowId thread) {
   std::vector<Span> updates;
   for (const Range& range : trace.ranges()) {

@@ -1,5 +1,5 @@
-// Steps that nobody marked, told by what the training thread does again and
-// again.
+// Steps of a recording without step marks, inferred from what the training
+// thread repeats.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -12,15 +12,17 @@
 namespace stepscope {
 
 struct InferredSteps {
-  std::vector<StepWindow> windows;  // in time order; empty if none are sure
-  std::string step_source;          // "the ends of Optimizer.step"
+  std::vector<StepWindow> windows;  // host spans in time order; may be empty
+  std::string step_source;          // "the ends of Optimizer.step"; "" if empty
 };
 
-// Between the ends of the optimizer's updates; without any, from the begin of
-// the wait for a batch, of an annotation, or of a whole module's forward, to
-// its next one. What repeats
-// within a pass (layers) is no step: a range counts if its name says so, or if
-// each of its turns takes a batch, uploads something or goes backward.
+// Returns the steps between the ends of consecutive optimizer updates. Without
+// updates, a step runs from one occurrence to the next of a repeated range: the
+// wait for a batch, an annotation of the program, or the forward pass of a
+// whole module. Such a range must occur at least three times, cover half of
+// what the thread does, and either be named like a step or come with a new
+// batch, an upload or a backward pass each time. So layers, which repeat inside
+// one pass, are not taken for steps. `thread` is the training thread.
 InferredSteps InferSteps(const Trace& trace, RowId thread);
 
 }  // namespace stepscope

@@ -6,16 +6,20 @@
 namespace stepscope {
 namespace {
 
-// As for warm-up.
-constexpr double kSlowStep = 1.2;
-constexpr double kMostOfTheStall = 0.5;
-constexpr int64_t kLargeCopyBytes = 16 << 20;
-constexpr double kUnusual = 10;       // times the median step
-constexpr double kFurtherPass = 1.5;  // times the usual forward work
-constexpr double kSameBackward = 1.1;
-constexpr double kMostOddSteps = 1.0 / 3;
-constexpr size_t kStepsToCompare = 3;
+// Thresholds of our own choice. Times are multiples of the usual step's figure.
+// A step is slow at the same 1.2 times as for warm-up.
+constexpr double kSlowTimes = 1.2;
+// Of the time beyond the usual step, what one reason must explain.
+constexpr double kMinExplainedFrac = 0.5;
+constexpr int64_t kLargeCopyBytes = 16 << 20;  // 16 MiB: a small model
+constexpr double kUnusualTimes = 10;           // times the median step
+constexpr double kExtraForwardTimes = 1.5;     // times the usual forward work
+constexpr double kSameBackwardTimes = 1.1;
+constexpr double kMaxNonTrainingFrac = 1.0 / 3;
+// With two steps it is unclear which one is the usual one.
+constexpr size_t kMinSteps = 3;
 
+// Time beyond the usual step; negative for a fast step.
 double ExcessNs(const StepFacts& step, const UsualStep& usual) {
   return static_cast<double>(step.length_ns) - usual.length_ns;
 }
@@ -23,29 +27,31 @@ double ExcessNs(const StepFacts& step, const UsualStep& usual) {
 }  // namespace
 
 bool IsSlow(const StepFacts& step, const UsualStep& usual) {
-  return ExcessNs(step, usual) >= (kSlowStep - 1) * usual.length_ns;
+  return ExcessNs(step, usual) >= (kSlowTimes - 1) * usual.length_ns;
 }
 
 bool SavesModel(const StepFacts& step, const UsualStep& usual) {
   const auto copied = static_cast<double>(step.to_host_bytes);
   return usual.parameter_bytes > 0 &&
          copied >= 0.5 * static_cast<double>(usual.parameter_bytes) &&
-         copied >= kUnusual * usual.to_host_bytes;
+         copied >= kUnusualTimes * usual.to_host_bytes;
 }
 
 bool IsCheckpoint(const StepFacts& step, const UsualStep& usual) {
   if (!IsSlow(step, usual)) return false;
-  const double own = kMostOfTheStall * ExcessNs(step, usual);
+  const double own = kMinExplainedFrac * ExcessNs(step, usual);
   if (static_cast<double>(step.gc_ns) >= own ||
       static_cast<double>(step.loading_ns) - usual.loading_ns >= own) {
-    return false;  // gc-pause, or a loader that starts again
+    return false;  // another rule reports a pause of these
   }
-  const bool copies =
-      step.to_host_bytes >= kLargeCopyBytes &&
-      static_cast<double>(step.to_host_bytes) >= kUnusual * usual.to_host_bytes;
-  const bool writes =
-      step.written_bytes >= kWrittenBytes &&
-      static_cast<double>(step.written_bytes) >= kUnusual * usual.written_bytes;
+  // Both an amount that a model has and far more than the usual step, which may
+  // read back its loss or its samples.
+  const bool copies = step.to_host_bytes >= kLargeCopyBytes &&
+                      static_cast<double>(step.to_host_bytes) >=
+                          kUnusualTimes * usual.to_host_bytes;
+  const bool writes = step.written_bytes >= kWrittenBytes &&
+                      static_cast<double>(step.written_bytes) >=
+                          kUnusualTimes * usual.written_bytes;
   return SavesModel(step, usual) || copies || writes ||
          static_cast<double>(step.logging_ns) >= own;
 }
@@ -53,25 +59,27 @@ bool IsCheckpoint(const StepFacts& step, const UsualStep& usual) {
 bool IsValidation(const StepFacts& step, const UsualStep& usual) {
   const auto forward = static_cast<double>(step.forward);
   const auto backward = static_cast<double>(step.backward);
+  // A run that only infers has no backward pass anywhere.
   const bool trains = usual.backward > 0;
   if (trains && step.backward == 0 && step.forward > 0) return true;
   if (!IsSlow(step, usual)) return false;
-  if (trains && usual.forward > 0 && forward >= kFurtherPass * usual.forward &&
-      backward <= kSameBackward * usual.backward) {
+  if (trains && usual.forward > 0 &&
+      forward >= kExtraForwardTimes * usual.forward &&
+      backward <= kSameBackwardTimes * usual.backward) {
     return true;
   }
   const auto validation = static_cast<double>(step.validation_ns);
-  return validation >= kMostOfTheStall * ExcessNs(step, usual) &&
+  return validation >= kMinExplainedFrac * ExcessNs(step, usual) &&
          usual.validation_ns < 0.5 * validation;
 }
 
 void MarkNonTrainingSteps(const Trace& trace, const OpTree& tree,
                           Steps& steps) {
-  if (steps.windows.size() < kStepsToCompare) return;
+  if (steps.windows.size() < kMinSteps) return;
   const std::vector<StepFacts> facts = FactsOf(trace, tree, steps);
   const UsualStep usual = UsualOf(trace, tree, steps, facts);
   std::vector<StepKind> kinds;
-  size_t odd = 0;
+  size_t non_training = 0;
   for (size_t i = 0; i < facts.size(); ++i) {
     StepKind kind = steps.windows[i].kind;
     if (kind != StepKind::kWarmUp) {
@@ -80,11 +88,15 @@ void MarkNonTrainingSteps(const Trace& trace, const OpTree& tree,
       else if (IsCheckpoint(facts[i], usual))
         kind = StepKind::kCheckpoint;
     }
-    odd += kind == StepKind::kValidation || kind == StepKind::kCheckpoint;
+    non_training +=
+        kind == StepKind::kValidation || kind == StepKind::kCheckpoint;
     kinds.push_back(kind);
   }
-  if (odd == 0 || static_cast<double>(odd) >
-                      kMostOddSteps * static_cast<double>(facts.size())) {
+  // What recurs in more than a third of the steps is how this run works, and a
+  // mean without it would not describe the run.
+  if (non_training == 0 ||
+      static_cast<double>(non_training) >
+          kMaxNonTrainingFrac * static_cast<double>(facts.size())) {
     return;
   }
   std::vector<size_t> steady;

@@ -1,6 +1,6 @@
-// Which steps do something besides training, so that no mean should hold them:
-// those with a pass over validation data, and those that save the model or log
-// much.
+// Finds the steps that do something besides training, and that no mean should
+// therefore include: steps with a pass over validation data, and steps that
+// save the model or log much.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -13,24 +13,33 @@
 
 namespace stepscope {
 
-// A step that writes less does not save.
+// A step that writes less than this (1 MiB) to disk does not save a model. Our
+// own choice: far above a line of a log, far below a model.
 inline constexpr int64_t kWrittenBytes = 1 << 20;
 
-// The step is 1.2 times the usual one.
+// True if the step takes at least 1.2 times the usual step.
 bool IsSlow(const StepFacts& step, const UsualStep& usual);
-// It copies half of the parameters to the host, as seldom one does.
+
+// True if the step copies at least half of the parameters' bytes to the host,
+// and ten times what the usual step does. False if shapes were not recorded.
 bool SavesModel(const StepFacts& step, const UsualStep& usual);
-// It is slow, and at least half of that comes of logging or saving: unusually
-// much is copied to the host or written, or a range says so. Not where the
-// garbage collector or the loader account for it.
+
+// True if the step is slow and saves or logs: it copies a model or ten times
+// the usual bytes to the host, writes ten times the usual bytes, or spends half
+// of its excess time in ranges named for saving or logging. False if the
+// garbage collector or the loader explains half of the excess.
 bool IsCheckpoint(const StepFacts& step, const UsualStep& usual);
-// It holds nothing but forward passes where others train, or it is slow and
-// holds further ones, or a range that says so.
+
+// True if the step has forward but no backward work where other steps have
+// both; or if it is slow and has 1.5 times the usual forward work without more
+// backward work, or a range named for validation that explains half of its
+// excess time.
 bool IsValidation(const StepFacts& step, const UsualStep& usual);
 
-// Tells steps that validate or save from those that train, if no more than a
-// third do: what recurs more often is how the run goes. They are steady no
-// longer.
+// Sets the kind of validation and checkpoint steps and removes them from
+// steps.steady. Does nothing with fewer than three steps, or if more than a
+// third of the steps would be marked: what recurs that often is part of the
+// usual step.
 void MarkNonTrainingSteps(const Trace& trace, const OpTree& tree, Steps& steps);
 
 }  // namespace stepscope

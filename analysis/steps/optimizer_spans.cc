@@ -9,6 +9,7 @@
 namespace stepscope {
 namespace {
 
+// Where ranges say that the optimizer steps.
 std::vector<Span> NamedSpans(const Trace& trace) {
   std::vector<Span> spans;
   for (const Range& range : trace.ranges()) {
@@ -22,14 +23,15 @@ std::vector<Span> NamedSpans(const Trace& trace) {
   return Merge(std::move(spans));
 }
 
+// Consecutive update ops.
 struct Run {
   Span span;
   int64_t updates = 0;
 };
 
-// The longest run of updates on the training thread from `from_ns` on, until a
-// matrix product or the end of the step. Clipping, logging and the like stand
-// before it or behind it.
+// Returns the longest run of update ops from `from_ns` on, up to a matrix
+// product or `end_ns`. The longest, because clipping gradients and computing
+// metrics use a few of the same ops before or after the optimizer.
 Run LongestRun(const Trace& trace, const OpTree& tree,
                std::span<const RowId> ops, int64_t from_ns, int64_t end_ns) {
   Run best, now;
@@ -39,7 +41,7 @@ Run LongestRun(const Trace& trace, const OpTree& tree,
     const Op& op = trace.ops()[*next];
     const OpTraits& traits = tree.traits(*next);
     if (op.begin_ns >= end_ns || traits.matmul) break;
-    if (op.end_ns <= now.span.end_ns) continue;  // inside the one before
+    if (op.end_ns <= now.span.end_ns) continue;  // a child of the last update
     if (IsUpdate(trace.name(op.name))) {
       if (now.updates == 0) now.span.begin_ns = op.begin_ns;
       now.span.end_ns = op.end_ns;
@@ -52,6 +54,7 @@ Run LongestRun(const Trace& trace, const OpTree& tree,
   return best;
 }
 
+// One span per step: the longest run of updates after its last gradient.
 std::vector<Span> InferredSpans(const Trace& trace, const OpTree& tree,
                                 const Steps& steps) {
   if (steps.thread == kNone) return {};
@@ -104,6 +107,8 @@ std::vector<std::vector<RowId>> AccumulationsOfAPass(const Trace& trace,
 }
 
 bool IsUpdate(std::string_view op) {
+  // What the optimizers of LibTorch call per parameter (SGD, Adam, AdamW,
+  // RMSprop, Adagrad).
   for (std::string_view update :
        {"aten::add_", "aten::mul_", "aten::addcdiv_", "aten::addcmul_",
         "aten::sub_", "aten::lerp_", "aten::sqrt", "aten::div_", "aten::div",

@@ -1,4 +1,5 @@
-// Where the optimizer steps.
+// Finds where the optimizer updates the parameters, and which autograd nodes
+// accumulate their gradients.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -13,24 +14,27 @@
 namespace stepscope {
 
 struct OptimizerSpans {
-  std::vector<Span> spans;  // on the host, disjoint, in time order
-  bool inferred = false;    // no range says so: told by the ops
+  std::vector<Span> spans;  // host time, disjoint
+  bool inferred = false;    // from ops, because no range marks the optimizer
 };
-// torch.optim opens a range per step, and programs may mark a phase
-// "optimizer". LibTorch's optimizers open none: of what follows the last
-// accumulated gradient of a step up to the next matrix product, the most
-// updates in a row.
+
+// torch.optim opens a range per step in Python, and programs may mark a phase
+// "optimizer". LibTorch's C++ optimizers open no range; there the span is the
+// longest run of update ops between the last accumulated gradient of a step and
+// its end or the next matrix product. Empty if nothing is trained.
 OptimizerSpans FindOptimizerSpans(const Trace& trace, const OpTree& tree,
                                   const Steps& steps);
 
-// By window of `steps`: the nodes that accumulate gradients in the backward
-// pass with most of them, one for each parameter. A pass ends where the next
-// forward pass computes.
+// Returns, for each window of `steps`, the AccumulateGrad nodes of that
+// backward pass of the step that has most of them: one node per parameter. A
+// pass ends where the next forward pass computes.
 std::vector<std::vector<RowId>> AccumulationsOfAPass(const Trace& trace,
                                                      const OpTree& tree,
                                                      const Steps& steps);
 
-// An op that optimizers update tensors with, in place or as a part of that.
+// True for ops with which optimizers update parameters and their state:
+// "aten::addcdiv_", "aten::_foreach_mul_", "aten::_fused_adamw_". Models use
+// some of them, too.
 bool IsUpdate(std::string_view op);
 
 }  // namespace stepscope

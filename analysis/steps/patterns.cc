@@ -8,10 +8,11 @@
 namespace stepscope {
 namespace {
 
-// A stretch of fewer nodes is a stray op, not a forward pass, unless it says
-// that it validates.
+// Fewer autograd nodes are single ops, such as a metric, not a forward pass,
+// unless they lie in a validation phase. Our own choice.
 constexpr int64_t kNodesOfAPass = 10;
 
+// torch.optim in Python opens such a range; C++ optimizers do not.
 std::vector<Span> ZeroGradRanges(const Trace& trace) {
   std::vector<Span> spans;
   for (const Range& range : trace.ranges()) {
@@ -22,7 +23,8 @@ std::vector<Span> ZeroGradRanges(const Trace& trace) {
   return Merge(std::move(spans));
 }
 
-// The most bytes that allocations made in `span` held at once.
+// The most bytes that allocations made in `span` held at once; -1 if memory was
+// not recorded.
 int64_t HeldBytes(const Trace& trace, Span span) {
   if (!trace.watched(Kind::kMemory)) return -1;
   struct Change {
@@ -61,7 +63,8 @@ ZeroGrad FindZeroGrad(const Trace& trace, const OpTree& tree,
     const Op& op = trace.ops()[row];
     if (!tree.traits(row).zeroing) continue;
     const bool named = LengthIn(ranges, {op.begin_ns, op.end_ns}) > 0;
-    // Where ranges say it, what they do not hold is somebody's own buffer.
+    // Where zero_grad has ranges, a zero_ outside them fills a buffer of the
+    // program.
     const bool outermost =
         op.parent == kNone || (named && !tree.traits(op.parent).zeroing);
     if (outermost && (named || ranges.empty())) {
@@ -83,9 +86,11 @@ ZeroGrad FindZeroGrad(const Trace& trace, const OpTree& tree,
       adds.push_back(row);
     }
   }
-  // A zero_ with no add behind it is somebody's own buffer, not a gradient.
+  // Gradients that were zeroed are added to later; without any such add, the
+  // zeroed tensors are buffers of the program.
   if (adds.empty() && ranges.empty()) found.zeroing.clear();
-  // Several backward passes per zeroing: the adds are wanted.
+  // With several backward passes per zeroing, the adds sum their gradients and
+  // must stay. 1.5 accumulations per zeroing leave room for unused parameters.
   const bool once = lists || 2 * accumulations <= 3 * single;
   if (!found.zeroing.empty() && once) found.adding = std::move(adds);
   return found;
@@ -100,7 +105,8 @@ std::vector<UnusedGraph> FindUnusedGraphs(const Trace& trace,
   for (const Op& op : trace.ops()) {
     if (op.kind != OpKind::kBackward) continue;
     last_backward_ns = std::max(last_backward_ns, op.begin_ns);
-    // Numbers count per forward thread; 0 means the file did not say.
+    // Sequence numbers are unique per forward thread only. Thread 0 means that
+    // the file does not name it.
     const uint64_t ours = trace.threads()[thread].torch_thread;
     if (op.sequence >= 0 &&
         (op.forward_thread == ours || op.forward_thread == 0 || ours == 0)) {
@@ -115,7 +121,8 @@ std::vector<UnusedGraph> FindUnusedGraphs(const Trace& trace,
   std::unordered_set<int64_t> seen;
   const auto close = [&] {
     run.marked = 2 * LengthIn(validation, run.span) > run.span.length();
-    // What comes last may be visited after the recording, but for validation.
+    // A backward pass of the last nodes may follow after the recording has
+    // ended; validation has none.
     const bool judged = run.marked || run.span.end_ns <= last_backward_ns;
     if ((run.nodes >= kNodesOfAPass || run.marked) && run.has_matmul &&
         judged) {
@@ -126,15 +133,15 @@ std::vector<UnusedGraph> FindUnusedGraphs(const Trace& trace,
   };
   for (RowId row : tree.of_thread(thread)) {
     const Op& op = trace.ops()[row];
-    // What runs below a backward node is there to be differentiated: activation
-    // checkpointing runs the forward pass again.
+    // Activation checkpointing runs the forward pass again inside a backward
+    // node; those nodes are used at once.
     if (tree.in_backward(row)) {
       close();
       continue;
     }
     if (op.sequence < 0) continue;
-    // The number an op carries is that of the next node to be made; only a
-    // number that moves on has made one.
+    // An op carries the number of the next node to be made, whether or not it
+    // makes one. So only the first op with a number counts as a node.
     const bool fresh = seen.insert(op.sequence).second;
     if (fresh && visited.contains(op.sequence)) {
       close();
@@ -183,7 +190,7 @@ std::vector<RowId> OpeningLoads(const Trace& trace, RowId thread) {
     if (pass == passes.size()) break;
     if (begin_ns < passes[pass].begin_ns) continue;
     openings.push_back(row);
-    ++pass;  // what follows in it is prefetched
+    ++pass;  // workers make the later batches of the pass in advance
   }
   std::ranges::sort(openings);
   return openings;
@@ -207,15 +214,16 @@ std::vector<RowId> FindNanChecks(const Trace& trace) {
   return checks;
 }
 
-std::optional<bool> AnomalyModeTold(const Trace& trace) {
-  constexpr double kMostSteps = 0.9;
-  double told = 0, on = 0;
+std::optional<bool> RecordedAnomalyMode(const Trace& trace) {
+  // Programs may switch it off for single steps, such as validation.
+  constexpr double kMinFrac = 0.9;
+  double known = 0, on = 0;
   for (const Settings& row : trace.settings()) {
-    told += row.anomaly_mode >= 0;
+    known += row.anomaly_mode >= 0;
     on += row.anomaly_mode == 1;
   }
-  if (told == 0) return std::nullopt;
-  return on >= kMostSteps * told;
+  if (known == 0) return std::nullopt;
+  return on >= kMinFrac * known;
 }
 
 }  // namespace stepscope

@@ -1,5 +1,6 @@
-// Stretches of a Trace that a rule and the replay both need to find: work that
-// zeroing gradients causes, and forward passes that nobody differentiates.
+// Parts of a Trace that both a rule and replay need: what zeroing gradients
+// causes, forward passes without a backward pass, validation passes, and the
+// checks of anomaly mode.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -14,45 +15,47 @@
 
 namespace stepscope {
 
-// Ops that would not run if gradients were set to None instead of zero.
+// The ops that would not run if gradients were set to None instead of zero.
 struct ZeroGrad {
   std::vector<RowId> zeroing;  // outermost zero_ or _foreach_zero_ calls
-  std::vector<RowId> adding;   // add_ under AccumulateGrad, made necessary by
-                               // the zeros (not by several backward passes)
+  std::vector<RowId> adding;   // add_ below AccumulateGrad that adds to zeros;
+                               // empty if gradients of several backward passes
+                               // are summed, which needs the adds
 };
 ZeroGrad FindZeroGrad(const Trace& trace, const OpTree& tree,
                       const Steps& steps);
 
-// A stretch of forward ops on the training thread that recorded autograd nodes
-// which no backward pass visited before the next optimizer step.
+// A run of forward ops on the training thread whose autograd nodes no backward
+// pass visits: typically validation without no_grad().
 struct UnusedGraph {
   Span span;
   int64_t nodes = 0;        // autograd nodes made
-  bool has_matmul = false;  // a convolution or matrix product is inside
-  int64_t held_bytes = -1;  // most that was alive at once; -1 unknown
+  bool has_matmul = false;  // it contains a convolution or matrix product
+  int64_t held_bytes = -1;  // most bytes that its allocations held at once;
+                            // -1: memory was not recorded
   RowId first_op = kNone;
-  bool marked = false;  // inside a phase called "validate"
+  bool marked = false;  // at least half of it lies in a "validate" phase
 };
-// In time order. A stretch after the last backward pass that is no validation
-// is left out: the window may have cut its backward pass off.
+// Returns them in time order. Ops after the last backward pass count only if
+// they are marked: the recording may have ended before their backward pass.
+// Empty if no backward pass was recorded.
 std::vector<UnusedGraph> FindUnusedGraphs(const Trace& trace,
                                           const OpTree& tree, RowId thread);
 
-// The phases of `thread` called "validate", without overlap.
+// The phases of `thread` named "validate", disjoint.
 std::vector<Span> ValidationPasses(const Trace& trace, RowId thread);
 
-// The loader ranges of `thread` that get the first batches of validation
-// passes, in row order. The loader has only just begun: however many workers it
-// has, nobody has made that batch before.
+// The loader ranges of `thread` that wait for the first batch of a validation
+// pass, sorted by row. Their loader has only just started, so no worker can
+// have made that batch in advance, however many there are.
 std::vector<RowId> OpeningLoads(const Trace& trace, RowId thread);
 
-// The checks of anomaly mode: outermost ops below a backward node that ask for
-// NaN (isnan > any > item). They stand under the node's own range, outside of
-// its kernels.
+// The checks of anomaly mode: the outermost ops directly below a backward node
+// that look for NaN (isnan, any, item).
 std::vector<RowId> FindNanChecks(const Trace& trace);
 
-// Whether the recorded settings say that anomaly mode is on in 90 % of the
-// steps; nothing if they do not tell.
-std::optional<bool> AnomalyModeTold(const Trace& trace);
+// True if the recorded settings say that anomaly mode was on in at least 90 %
+// of the steps, false if in fewer; nullopt if the recording has no settings.
+std::optional<bool> RecordedAnomalyMode(const Trace& trace);
 
 }  // namespace stepscope

@@ -1,5 +1,6 @@
-// WindowAt() and SteadyStepAt(): which step holds a moment. For whoever asks of
-// every row: recordings may have thousands of steps.
+// WindowAt() and SteadyStepAt(): which step contains a moment. They search in
+// logarithmic time, so they can be called for every row of a recording with
+// thousands of steps.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +13,9 @@
 
 namespace stepscope {
 
-// Of the windows' host or tiled spans, the one that holds `time_ns`: an index
-// into windows; their number where none does.
+// Returns the index of the window whose host or tiled span (`span` is
+// &StepWindow::host or &StepWindow::tiled) contains `time_ns`;
+// steps.windows.size() if there is none.
 inline size_t WindowAt(const Steps& steps, Span StepWindow::*span,
                        int64_t time_ns) {
   const auto after = std::ranges::upper_bound(
@@ -26,7 +28,7 @@ inline size_t WindowAt(const Steps& steps, Span StepWindow::*span,
   return static_cast<size_t>(std::prev(after) - steps.windows.begin());
 }
 
-// The same among the steady ones.
+// The same, but only steady steps count.
 inline size_t SteadyStepAt(const Steps& steps, int64_t time_ns,
                            Span StepWindow::*span = &StepWindow::host) {
   const size_t index = WindowAt(steps, span, time_ns);
@@ -34,6 +36,7 @@ inline size_t SteadyStepAt(const Steps& steps, int64_t time_ns,
                                                          : steps.windows.size();
 }
 
+// True if the host window of a steady step contains `time_ns`.
 inline bool InSteadyStep(const Steps& steps, int64_t time_ns) {
   return SteadyStepAt(steps, time_ns) != steps.windows.size();
 }

@@ -14,6 +14,8 @@
 namespace stepscope {
 namespace {
 
+// Words in names of ranges, compared without case and as whole words. Collected
+// from public training scripts.
 constexpr std::array<std::string_view, 8> kLoggingWords = {
     "checkpoint", "save",        "logging", "log",
     "logger",     "tensorboard", "summary", "state_dict"};
@@ -23,7 +25,8 @@ constexpr std::array<std::string_view, 7> kValidationWords = {
     "validate", "validation", "validating", "valid",
     "eval",     "evaluate",   "evaluation"};
 
-// "save_checkpoint", "log metrics"; not "catalog" or "dialog".
+// True for "save_checkpoint" and "log metrics", false for "catalog" and
+// "dialog": no letter may touch the word.
 bool HasWord(std::string_view name, std::span<const std::string_view> words) {
   std::string lower(name);
   std::ranges::transform(lower, lower.begin(), [](unsigned char c) {
@@ -55,19 +58,23 @@ bool IsSaving(std::string_view name) {
   return IsSavingFrame(name) || HasWord(name, kSavingWords);
 }
 
-bool IsOfTheProgram(const Range& range) {
+// Ranges that the program itself opened, as opposed to the framework.
+bool IsUserRange(const Range& range) {
   return range.kind == RangeKind::kUser || range.kind == RangeKind::kPhase ||
          range.kind == RangeKind::kNvtx;
 }
 
-enum class Tells : uint8_t { kUnasked, kNothing, kLogging, kValidation };
-Tells TellsOf(std::string_view name) {
+// What a range's name says about its step; kUnknown until it is looked up.
+enum class NameMeaning : uint8_t { kUnknown, kNothing, kLogging, kValidation };
+NameMeaning MeaningOf(std::string_view name) {
   if (IsSavingFrame(name) || HasWord(name, kLoggingWords)) {
-    return Tells::kLogging;
+    return NameMeaning::kLogging;
   }
-  return HasWord(name, kValidationWords) ? Tells::kValidation : Tells::kNothing;
+  return HasWord(name, kValidationWords) ? NameMeaning::kValidation
+                                         : NameMeaning::kNothing;
 }
 
+// Fills in the facts of all steps, table by table.
 class Collector {
  public:
   Collector(const Trace& trace, const OpTree& tree, const Steps& steps)
@@ -83,13 +90,13 @@ class Collector {
   std::vector<StepFacts> All() {
     Written();
     Ranges();
-    Copies();  // after the ranges that they may lie in
+    Copies();  // needs logging_span from Ranges()
     Ops();
     return std::move(facts_);
   }
 
  private:
-  // nullptr outside the steps.
+  // The facts of the step whose host window contains `time_ns`, or nullptr.
   StepFacts* At(int64_t time_ns) {
     const auto after = std::ranges::upper_bound(
         steps_.windows, time_ns, {},
@@ -103,13 +110,14 @@ class Collector {
   void Written();
   void Ranges();
   void Ops();
-  void Tell(NameId name, int64_t begin_ns, int64_t end_ns);
+  void AddNamed(NameId name, int64_t begin_ns, int64_t end_ns);
 
   const Trace& trace_;
   const OpTree& tree_;
   const Steps& steps_;
   std::vector<StepFacts> facts_;
-  std::vector<Tells> tells_ = std::vector<Tells>(trace_.name_count());
+  std::vector<NameMeaning> meaning_ =
+      std::vector<NameMeaning>(trace_.name_count());
 };
 
 void Collector::Copies() {
@@ -144,14 +152,14 @@ void Collector::Written() {
   }
 }
 
-void Collector::Tell(NameId name, int64_t begin_ns, int64_t end_ns) {
-  Tells& tells = tells_[name];
-  if (tells == Tells::kUnasked) tells = TellsOf(trace_.name(name));
-  if (tells == Tells::kNothing) return;
+void Collector::AddNamed(NameId name, int64_t begin_ns, int64_t end_ns) {
+  NameMeaning& meaning = meaning_[name];
+  if (meaning == NameMeaning::kUnknown) meaning = MeaningOf(trace_.name(name));
+  if (meaning == NameMeaning::kNothing) return;
   StepFacts* step = At(begin_ns);
   if (step == nullptr) return;
   const int64_t length = end_ns - begin_ns;
-  if (tells == Tells::kValidation) {
+  if (meaning == NameMeaning::kValidation) {
     step->validation_ns = std::max(step->validation_ns, length);
   } else if (length > step->logging_ns) {
     step->logging_ns = length;
@@ -164,7 +172,7 @@ void Collector::Tell(NameId name, int64_t begin_ns, int64_t end_ns) {
 void Collector::Ranges() {
   for (const Range& range : trace_.ranges()) {
     if (range.thread != steps_.thread) continue;
-    if (IsOfTheProgram(range)) Tell(range.name, range.begin_ns, range.end_ns);
+    if (IsUserRange(range)) AddNamed(range.name, range.begin_ns, range.end_ns);
     const bool collects = trace_.name(range.name) == "Python GC";
     if (!collects && range.kind != RangeKind::kLoader) continue;
     StepFacts* step = At(range.begin_ns);
@@ -174,13 +182,14 @@ void Collector::Ranges() {
   }
   for (const PythonFrame& frame : trace_.python_frames()) {
     if (frame.thread != steps_.thread) continue;
-    Tells& tells = tells_[frame.name];
-    if (tells == Tells::kUnasked) {
-      // Names of the user's own functions are too free to believe.
-      tells = IsSavingFrame(trace_.name(frame.name)) ? Tells::kLogging
-                                                     : Tells::kNothing;
+    NameMeaning& meaning = meaning_[frame.name];
+    if (meaning == NameMeaning::kUnknown) {
+      // Functions may be called anything ("log_softmax"), so of Python frames
+      // only torch.save counts.
+      meaning = IsSavingFrame(trace_.name(frame.name)) ? NameMeaning::kLogging
+                                                       : NameMeaning::kNothing;
     }
-    Tell(frame.name, frame.begin_ns, frame.end_ns);
+    AddNamed(frame.name, frame.begin_ns, frame.end_ns);
   }
 }
 
@@ -198,7 +207,8 @@ void Collector::Ops() {
   }
 }
 
-// The bytes of all parameters; 0 if shapes were not recorded.
+// The bytes of all parameters; 0 if shapes were not recorded. The argument of
+// an AccumulateGrad node is the gradient, which has the parameter's size.
 int64_t ParameterBytes(const Trace& trace, const OpTree& tree,
                        const Steps& steps) {
   if (steps.steady.empty()) return 0;
@@ -228,13 +238,13 @@ std::vector<StepFacts> FactsOf(const Trace& trace, const OpTree& tree,
 }
 
 std::vector<Span> SavingSpans(const Trace& trace, RowId thread) {
-  enum class Answer : uint8_t { kUnasked, kNo, kYes };
+  enum class Answer : uint8_t { kUnknown, kNo, kYes };
   std::vector<Answer> saves(trace.name_count());
   std::vector<Span> spans;
   for (const Range& range : trace.ranges()) {
-    if (range.thread != thread || !IsOfTheProgram(range)) continue;
+    if (range.thread != thread || !IsUserRange(range)) continue;
     Answer& answer = saves[range.name];
-    if (answer == Answer::kUnasked) {
+    if (answer == Answer::kUnknown) {
       answer = IsSaving(trace.name(range.name)) ? Answer::kYes : Answer::kNo;
     }
     if (answer == Answer::kYes) {

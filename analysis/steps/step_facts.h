@@ -1,6 +1,5 @@
-// What single steps do besides training: validate, log, save the model, collect
-// garbage. Told by ranges, by copies and ops, by what the operating system
-// counted; and what the usual step does, to hold them against.
+// StepFacts: what single steps do besides training (validate, log, save the
+// model, collect garbage), and UsualStep, which they are compared with.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -14,30 +13,35 @@
 
 namespace stepscope {
 
+// Figures of one step. An event belongs to the step whose host window contains
+// its begin, an asynchronous copy to the step that issued it.
 struct StepFacts {
-  int64_t length_ns = 0;
-  int64_t to_host_bytes = 0;
-  int64_t written_bytes = 0;
-  int64_t logging_ns = 0;     // in ranges that say so
-  int64_t validation_ns = 0;  // the same
-  int64_t gc_ns = 0;
-  int64_t loading_ns = 0;
+  int64_t length_ns = 0;      // of the tiled span
+  int64_t to_host_bytes = 0;  // copied from the device
+  int64_t written_bytes = 0;  // written to disk, as the operating system counts
+  int64_t logging_ns = 0;     // the longest range named for logging or saving
+  int64_t validation_ns = 0;  // the longest range named for validation
+  int64_t gc_ns = 0;          // Python's garbage collector
+  int64_t loading_ns = 0;     // waiting for batches
   int64_t forward = 0;   // convolutions and matrix products outside backward
   int64_t backward = 0;  // autograd nodes
-  std::string logging;   // the longest range that logs or saves,
-  Span logging_span;     // where it is, on the training thread,
-  bool saves = false;    // whether its name says that it saves,
-  int64_t saved_to_host_bytes = 0;  // and what is copied in it
+  // The longest range named for logging or saving: its name, where it is on the
+  // training thread, whether its name means saving, and the bytes copied to the
+  // host in it.
+  std::string logging;
+  Span logging_span;
+  bool saves = false;
+  int64_t saved_to_host_bytes = 0;
 };
-// One for each of steps.windows.
+// Returns one entry per window of `steps`.
 std::vector<StepFacts> FactsOf(const Trace& trace, const OpTree& tree,
                                const Steps& steps);
 
-// When `thread` saves the model, as ranges of the program say, merged: it takes
-// as long for any batch.
+// The spans, disjoint, in which `thread` saves the model according to the names
+// of the program's ranges. Saving takes equally long for any batch size.
 std::vector<Span> SavingSpans(const Trace& trace, RowId thread);
 
-// Medians; of the steps' length over the steady ones.
+// Medians over all steps; that of length_ns over the steady ones only.
 struct UsualStep {
   double length_ns = 0;
   double to_host_bytes = 0, written_bytes = 0;
@@ -45,6 +49,7 @@ struct UsualStep {
   double forward = 0, backward = 0;
   int64_t parameter_bytes = 0;  // of the model; 0 if shapes were not recorded
 };
+// All 0 without steady steps. REQUIRES: `facts` is FactsOf() of the same steps.
 UsualStep UsualOf(const Trace& trace, const OpTree& tree, const Steps& steps,
                   const std::vector<StepFacts>& facts);
 

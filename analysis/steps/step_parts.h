@@ -1,4 +1,5 @@
-// The parts of a training step that replay may take away or treat on their own.
+// StepParts: the parts of a training step that replay can remove or that scale
+// differently from the rest. Found once, for rules and replay.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -19,7 +20,7 @@ struct StepParts {
         optimizer(FindOptimizerSpans(trace, tree, steps)) {}
 
   ZeroGrad zero_grad;
-  std::vector<UnusedGraph> unused_graphs;
+  std::vector<UnusedGraph> unused_graphs;  // in time order
   OptimizerSpans optimizer;
 };
 

@@ -1,5 +1,5 @@
-// The steps of a Trace: their host windows, the tiled spans that cover the
-// timeline without gaps, and which of them are steady.
+// Steps and StepWindow: the data that describes the steps of a Trace. steps.h
+// finds them.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -13,34 +13,35 @@
 namespace stepscope {
 
 enum class StepKind : uint8_t {
-  kSteady,
-  kWarmUp,      // slow, and one-off records explain it (rule A3)
-  kOutlier,     // slow, and nothing explains it
-  kValidation,  // holds a pass over validation data (odd_steps.h)
+  kSteady,      // averaged; the others are left out of every mean
+  kWarmUp,      // slow because of loading, compiling or first allocations
+  kOutlier,     // slow, and nothing recorded explains it
+  kValidation,  // has a pass over validation data (non_training_steps.h)
   kCheckpoint,  // saves the model or logs much
 };
 
 struct StepWindow {
-  Span host = {};
-  Span tiled = {};
-  int64_t number = 0;
+  Span host = {};      // on the training thread
+  Span tiled = {};     // see steps.h; neighbours touch, so their lengths add up
+  int64_t number = 0;  // as marked; counted from 0 without marks
   StepKind kind = StepKind::kSteady;
   int64_t one_off_ns = 0;  // loading, compiling and first allocations in it
 };
 
 struct Steps {
-  std::vector<StepWindow> windows;  // in time order; empty if there are none
-  std::vector<size_t> steady;       // indices into windows
+  std::vector<StepWindow> windows;  // in time order; may be empty
+  std::vector<size_t> steady;       // ascending indices into windows
   RowId thread = kNone;             // the training thread; kNone if unknown
-  std::string step_source;          // what steps without marks are told by
+  std::string step_source;  // what unmarked steps were inferred from, "the ends
+                            // of Optimizer.step"; "" if they are marked
   bool empty() const { return windows.empty(); }
 };
 
-// In words of the report: "steady", "warm-up", "slow", "validation",
-// "checkpoint".
+// The kind in the words of the report: "steady", "warm-up", "slow",
+// "validation", "checkpoint".
 const char* StepKindName(StepKind kind);
 
-// REQUIRES: values is not empty.
+// The mean of the middle two for an even count. REQUIRES: values is not empty.
 double Median(std::vector<double> values);
 
 }  // namespace stepscope

@@ -12,18 +12,25 @@
 namespace stepscope {
 namespace {
 
-// Shares of the median beyond which a step is looked at (rules.md A3), and
-// beyond which it is left out even when nothing explains it.
-constexpr double kSlow = 1.2;
-constexpr double kFarOut = 1.5;
-constexpr double kExplained = 0.3;
+// Warm-up: a step of more than 1.2 times the median of the others, of whose
+// excess at least 30 % is one-off work. Our own choice, above the usual
+// variation of steady steps (a few per cent).
+constexpr double kSlowTimes = 1.2;
+constexpr double kMinExplainedFrac = 0.3;
+// Outlier: a step of more than 1.5 times the median that also lies 3.5 robust
+// standard deviations above it. 3.5 is the usual bound for median absolute
+// deviations (Iglewicz and Hoaglin), which XProf uses, too. With fewer than
+// five steps the deviation means little.
+constexpr double kOutlierTimes = 1.5;
 constexpr double kOutlierZ = 3.5;
-constexpr size_t kStepsToJudgeOutliers = 5;
-// Of the mean step: a part that is off by more does not stand for the whole.
+constexpr size_t kMinStepsForOutliers = 5;
+// Slow steps that make up more than a quarter of all are normal for the run.
+constexpr double kMaxOutlierFrac = 0.25;
+// A part whose mean step differs by more than 1 % from that of all steps does
+// not represent them: gains of 1 % are worth reporting.
 constexpr double kReplayWindowError = 0.01;
-// Slow steps that are more of them than this are how the run goes.
-constexpr double kRare = 0.25;
 
+// The thread with most operators.
 RowId BusiestThread(const Trace& trace) {
   std::vector<int64_t> ops(trace.threads().size());
   for (const Op& op : trace.ops()) {
@@ -35,6 +42,8 @@ RowId BusiestThread(const Trace& trace) {
              : static_cast<RowId>(most - ops.begin());
 }
 
+// From the surest source to the weakest: what the recording says, the steps'
+// marks, the optimizer's ranges, the number of ops.
 RowId TrainingThread(const Trace& trace) {
   if (trace.run().training_thread != kNone) return trace.run().training_thread;
   if (!trace.steps().empty() && trace.steps()[0].thread != kNone) {
@@ -48,8 +57,9 @@ RowId TrainingThread(const Trace& trace) {
   return BusiestThread(trace);
 }
 
-// Marks of one thread that overlap (a nested second profile) are counted once.
-std::vector<StepWindow> Marked(const Trace& trace, RowId thread) {
+// The marks of `thread`. Where marks overlap, as those of a second, nested
+// profile do, only the first counts.
+std::vector<StepWindow> MarkedWindows(const Trace& trace, RowId thread) {
   std::vector<StepWindow> windows;
   for (const Step& step : trace.steps()) {
     if (step.thread != kNone && thread != kNone && step.thread != thread) {
@@ -57,7 +67,7 @@ std::vector<StepWindow> Marked(const Trace& trace, RowId thread) {
     }
     if (step.end_ns <= step.begin_ns) continue;
     if (!windows.empty() && step.begin_ns < windows.back().host.end_ns) {
-      // Rounded files let neighbours touch by a microsecond.
+      // In files rounded to microseconds, neighbours may overlap slightly.
       if (step.end_ns <= windows.back().host.end_ns) continue;
       windows.back().host.end_ns = step.begin_ns;
     }
@@ -67,6 +77,9 @@ std::vector<StepWindow> Marked(const Trace& trace, RowId thread) {
   return windows;
 }
 
+// Runtime calls and overhead records of work that happens once per process:
+// loading kernels, compiling, getting memory from the driver. Asynchronous
+// allocations (cudaMallocAsync) recur in every step.
 bool IsOneOff(std::string_view name) {
   for (std::string_view part :
        {"Lazy Function Loading", "Module Loading", "ModuleLoad", "LibraryLoad",
@@ -97,7 +110,7 @@ void MeasureOneOffs(const Trace& trace, std::vector<StepWindow>& windows) {
   }
 }
 
-// What the training thread spent waiting for batches in each window.
+// How long the training thread waited for batches in each window, in ns.
 std::vector<double> LoaderTimes(const Trace& trace, const Steps& steps) {
   std::vector<Span> spans;
   for (const Range& range : trace.ranges()) {
@@ -113,7 +126,8 @@ std::vector<double> LoaderTimes(const Trace& trace, const Steps& steps) {
   return times;
 }
 
-// The median of all `sorted` but one `left_out` of them.
+// The median of `sorted` without one occurrence of `left_out`. A slow step must
+// not raise the median it is compared with. REQUIRES: at least two values.
 double MedianWithout(const std::vector<double>& sorted, double left_out) {
   const auto at = static_cast<size_t>(
       std::ranges::lower_bound(sorted, left_out) - sorted.begin());
@@ -133,27 +147,28 @@ void MarkWarmUp(std::vector<StepWindow>& windows) {
   for (size_t i = 0; i < windows.size(); ++i) {
     const double length = windows[i].tiled.length();
     const double rest = MedianWithout(sorted, length);
-    if (length > kSlow * rest &&
-        windows[i].one_off_ns >= kExplained * (length - rest)) {
+    if (length > kSlowTimes * rest &&
+        windows[i].one_off_ns >= kMinExplainedFrac * (length - rest)) {
       windows[i].kind = StepKind::kWarmUp;
     }
   }
 }
 
-// Slow steps that keep coming back, or that wait for their batches about as
-// long as another one (every so many steps, when workers are too few), are no
-// outliers.
+// Slow steps are no outliers if they recur, or if they are slow because they
+// waited for a batch about as long as another step did: with too few workers,
+// every n-th step waits.
 void MarkOutliers(const std::vector<double>& loader_ns,
                   std::vector<StepWindow>& windows) {
-  if (windows.size() < kStepsToJudgeOutliers) return;
+  if (windows.size() < kMinStepsForOutliers) return;
   std::vector<double> lengths, deviations;
   for (const StepWindow& w : windows) lengths.push_back(w.tiled.length());
   const double median = Median(lengths);
   for (double length : lengths) deviations.push_back(std::abs(length - median));
-  // 1.4826 makes the median deviation of normal noise its standard deviation.
+  // 1.4826 times the median absolute deviation estimates the standard deviation
+  // of normally distributed values.
   const double spread = std::max(1.4826 * Median(deviations), 1.0);
   const double loader_median = Median(loader_ns);
-  // Whether another step waits about as long for its batches.
+  // True if another step's extra wait is within a factor of two of this one's.
   const auto waits_like = [&](size_t step) {
     const double ns = loader_ns[step] - loader_median;
     for (size_t i = 0; i < windows.size(); ++i) {
@@ -168,13 +183,13 @@ void MarkOutliers(const std::vector<double>& loader_ns,
   std::vector<size_t> far;
   for (size_t i = 0; i < windows.size(); ++i) {
     if (windows[i].kind != StepKind::kSteady ||
-        lengths[i] <= kFarOut * median ||
+        lengths[i] <= kOutlierTimes * median ||
         (lengths[i] - median) / spread <= kOutlierZ) {
       continue;
     }
     far.push_back(i);
   }
-  if (far.size() > kRare * windows.size()) return;
+  if (far.size() > kMaxOutlierFrac * windows.size()) return;
   for (size_t i : far) {
     const double waited = loader_ns[i] - loader_median;
     const bool by_waiting = waited >= (lengths[i] - median) / 2;
@@ -183,14 +198,14 @@ void MarkOutliers(const std::vector<double>& loader_ns,
   }
 }
 
-void Judge(const Trace& trace, Steps& steps) {
+void ClassifySteps(const Trace& trace, Steps& steps) {
   std::vector<StepWindow>& windows = steps.windows;
   MarkWarmUp(windows);
   MarkOutliers(LoaderTimes(trace, steps), windows);
   for (size_t i = 0; i < windows.size(); ++i) {
     if (windows[i].kind == StepKind::kSteady) steps.steady.push_back(i);
   }
-  // All slow for a reason: nothing better to average.
+  // Every step is slow for a reason, so there is nothing better to average.
   if (steps.steady.empty()) {
     for (size_t i = 0; i < windows.size(); ++i) steps.steady.push_back(i);
   }
@@ -201,22 +216,22 @@ void Judge(const Trace& trace, Steps& steps) {
 Steps FindSteps(const Trace& trace) {
   Steps steps;
   steps.thread = TrainingThread(trace);
-  steps.windows = Marked(trace, steps.thread);
+  steps.windows = MarkedWindows(trace, steps.thread);
   if (steps.windows.empty() && steps.thread != kNone) {
     InferredSteps inferred = InferSteps(trace, steps.thread);
     steps.windows = std::move(inferred.windows);
     steps.step_source = std::move(inferred.step_source);
   }
-  Tile(trace, steps.windows);
+  FillTiledSpans(trace, steps.windows);
   MeasureOneOffs(trace, steps.windows);
-  Judge(trace, steps);
+  ClassifySteps(trace, steps);
   return steps;
 }
 
 ReplayWindow ChooseReplayWindow(const Steps& steps, size_t most) {
   const std::vector<size_t>& steady = steps.steady;
   if (steady.size() <= most) return {.steps = steps};
-  std::vector<int64_t> up_to = {0};  // the lengths of the steady steps
+  std::vector<int64_t> up_to = {0};  // prefix sums of the steady lengths
   for (size_t i : steady) {
     up_to.push_back(up_to.back() + steps.windows[i].tiled.length());
   }

@@ -1,10 +1,11 @@
-// The steps of a Trace: their host windows, the tiled spans that cover the
-// timeline without gaps, and which of them are steady.
+// Finds the steps of a Trace: their host windows, their tiled spans and which
+// of them are steady.
 //
-// A step is a mark on the training thread; without marks it is what repeats
-// there (inferred_steps.h). The tiled span runs from the
-// end of the previous step's last device work (or its host end, if later) to
-// the end of this one's; without device work it is the host window.
+// A step is a mark on the training thread (ProfilerStep#, or our own); without
+// marks it is what the thread repeats (inferred_steps.h). A step owns the
+// device activities that its host window launched, so its tiled span runs from
+// the end of the previous step's last activity (or of its host window, if that
+// is later) to the end of its own last activity.
 #pragma once
 
 #include <stepscope/report.h>
@@ -17,21 +18,27 @@
 
 namespace stepscope {
 
+// Finds steps and marks warm-up steps and outliers. Validation and checkpoint
+// steps are marked by MarkNonTrainingSteps(), which needs these first. If no
+// step is steady, all of them are taken as steady, for lack of better ones.
 Steps FindSteps(const Trace& trace);
 
-// Counts all steps; averages the steady ones' tiled spans.
+// Counts all steps; mean, median and variation are those of the tiled spans of
+// steady steps.
 StepStats StatsOf(const Steps& steps);
 
-// What of a recording is replayed.
+// The part of a recording that is replayed.
 struct ReplayWindow {
   Steps steps;
-  // Of the step before the first: what was launched since then may still run.
+  // Begin of the step before the first one: activities launched since then may
+  // still run when the first step begins. INT64_MIN: everything counts.
   int64_t begin_ns = INT64_MIN;
 };
 
-// All steps; of a long recording `most` steady ones in a row, with what lies
-// between them, whose mean is nearest to that of all. If it is off by more than
-// 1 %, they do not stand for all, and all are replayed.
+// Returns all steps if at most `most` are steady. Otherwise returns `most`
+// consecutive steady steps, with the other steps between them, whose mean is
+// nearest to that of all steady steps. If even that mean is off by more than
+// 1 %, a part would not represent the run, and all steps are returned.
 ReplayWindow ChooseReplayWindow(const Steps& steps, size_t most);
 
 }  // namespace stepscope

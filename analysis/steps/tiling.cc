@@ -7,59 +7,65 @@
 namespace stepscope {
 namespace {
 
-// Work that starts later than this behind its launch waited for the device.
+// An activity that starts more than 10 us after its launch had to wait for the
+// device; launching on an idle device takes about 5 us.
 constexpr int64_t kQueuedNs = 10'000;
-// Steps are alike whose first launch differs by no more.
-constexpr double kAlike = 0.2, kAlikeNs = 500'000;
+// Two steps are alike if the times from their begin to their first launch
+// differ by at most 20 % or 0.5 ms. Our own choice: waiting for a batch differs
+// by more.
+constexpr double kAlikeFrac = 0.2, kAlikeNs = 500'000;
 
-// Device work from before the first step, where it was recorded: it began
-// before anything of the first step's own, and its launch is out of sight.
-int64_t EarlierWorkEnd(const Trace& trace, int64_t host_begin_ns,
-                       int64_t first_work_ns) {
+// Returns the end of the last activity that belongs to the time before the
+// first step: one that begins before the step's own first activity and was
+// launched before the step, or whose launch was not recorded. host_begin_ns if
+// there is none.
+int64_t EarlierActivityEnd(const Trace& trace, int64_t host_begin_ns,
+                           int64_t first_activity_ns) {
   int64_t end = host_begin_ns;
-  const auto note = [&](const DeviceWork& work) {
-    if (work.begin_ns >= first_work_ns) return;
-    if (work.call != kNone &&
-        trace.runtime_calls()[work.call].begin_ns >= host_begin_ns) {
+  const auto note = [&](const DeviceWork& activity) {
+    if (activity.begin_ns >= first_activity_ns) return;
+    if (activity.call != kNone &&
+        trace.runtime_calls()[activity.call].begin_ns >= host_begin_ns) {
       return;
     }
-    end = std::max(end, std::min(work.end_ns, first_work_ns));
+    end = std::max(end, std::min(activity.end_ns, first_activity_ns));
   };
-  for (const Kernel& work : trace.kernels()) note(work);
-  for (const Copy& work : trace.copies()) note(work);
-  for (const Memset& work : trace.memsets()) note(work);
+  for (const Kernel& activity : trace.kernels()) note(activity);
+  for (const Copy& activity : trace.copies()) note(activity);
+  for (const Memset& activity : trace.memsets()) note(activity);
   return end;
 }
 
-// What a step launched.
-struct StepWork {
-  int64_t last_ns = 0;  // end of the last work
+// The activities that a step launched.
+struct StepActivities {
+  int64_t last_ns = 0;  // end of the last activity
   int64_t begin_ns = std::numeric_limits<int64_t>::max();     // of the first
   int64_t launched_ns = std::numeric_limits<int64_t>::max();  // the same
   bool any() const { return last_ns > 0; }
 };
 
-// How far the device was behind the host when the first step began: as far as
-// before steps like it. Alike are steps that take as long to launch something,
-// which tells those that wait for a batch from the rest.
+// Estimates how far the device was behind the host when the first step began,
+// in ns: the median over the steps that are alike. Steps are compared by the
+// time until they first launch something, because the device catches up while
+// the host waits for a batch.
 double UsualLag(const std::vector<StepWindow>& windows,
-                const std::vector<StepWork>& work) {
+                const std::vector<StepActivities>& by_step) {
   const auto lag_behind = [&](size_t i) -> double {
-    return std::max<int64_t>(work[i].last_ns - windows[i].host.end_ns, 0);
+    return std::max<int64_t>(by_step[i].last_ns - windows[i].host.end_ns, 0);
   };
   const auto lead = [&](size_t i) -> double {
-    return work[i].launched_ns - windows[i].host.begin_ns;
+    return by_step[i].launched_ns - windows[i].host.begin_ns;
   };
   double nearest = std::numeric_limits<double>::max();
   for (size_t i = 1; i < windows.size(); ++i) {
-    if (work[i].any() && work[i - 1].any()) {
+    if (by_step[i].any() && by_step[i - 1].any()) {
       nearest = std::min(nearest, std::abs(lead(i) - lead(0)));
     }
   }
-  const double alike = std::max({nearest, kAlike * lead(0), kAlikeNs});
+  const double alike = std::max({nearest, kAlikeFrac * lead(0), kAlikeNs});
   std::vector<double> lags;
   for (size_t i = 1; i < windows.size(); ++i) {
-    if (work[i].any() && work[i - 1].any() &&
+    if (by_step[i].any() && by_step[i - 1].any() &&
         std::abs(lead(i) - lead(0)) <= alike) {
       lags.push_back(lag_behind(i - 1));
     }
@@ -67,18 +73,19 @@ double UsualLag(const std::vector<StepWindow>& windows,
   return lags.empty() ? lag_behind(0) : Median(std::move(lags));
 }
 
-// When the device turned to the first step: behind what is recorded of the step
-// before; else as far behind the host as it usually is. Where that reaches
-// beyond the first launch, the first work tells whether it had to queue.
+// When the device started on the first step: at the end of what is recorded of
+// the step before; otherwise as far behind the host as usual. If that is after
+// the first launch, the first activity shows whether it had to queue.
 int64_t FirstTileBegin(const Trace& trace,
                        const std::vector<StepWindow>& windows,
-                       const std::vector<StepWork>& work) {
+                       const std::vector<StepActivities>& by_step) {
   const int64_t begin = windows[0].host.begin_ns;
-  const StepWork& first = work[0];
+  const StepActivities& first = by_step[0];
   if (!first.any()) return begin;
-  const int64_t earlier = EarlierWorkEnd(trace, begin, first.begin_ns);
+  const int64_t earlier = EarlierActivityEnd(trace, begin, first.begin_ns);
   if (earlier > begin) return earlier;
-  const int64_t behind = begin + static_cast<int64_t>(UsualLag(windows, work));
+  const int64_t behind =
+      begin + static_cast<int64_t>(UsualLag(windows, by_step));
   if (behind < first.launched_ns) return behind;
   const bool queued = first.begin_ns - first.launched_ns > kQueuedNs;
   return std::max(begin, queued ? first.begin_ns : first.launched_ns);
@@ -86,29 +93,29 @@ int64_t FirstTileBegin(const Trace& trace,
 
 }  // namespace
 
-void Tile(const Trace& trace, std::vector<StepWindow>& windows) {
+void FillTiledSpans(const Trace& trace, std::vector<StepWindow>& windows) {
   if (windows.empty()) return;
-  std::vector<StepWork> steps(windows.size());
-  const auto note = [&](const DeviceWork& work) {
-    if (work.call == kNone) return;
-    const int64_t launched = trace.runtime_calls()[work.call].begin_ns;
+  std::vector<StepActivities> steps(windows.size());
+  const auto note = [&](const DeviceWork& activity) {
+    if (activity.call == kNone) return;
+    const int64_t launched = trace.runtime_calls()[activity.call].begin_ns;
     const auto after = std::ranges::upper_bound(
         windows, launched, {},
         [](const StepWindow& w) { return w.host.begin_ns; });
     if (after == windows.begin()) return;
     const size_t index = static_cast<size_t>(after - windows.begin()) - 1;
     if (launched < windows[index].host.end_ns) {
-      StepWork& step = steps[index];
-      step.last_ns = std::max(step.last_ns, work.end_ns);
-      if (work.begin_ns < step.begin_ns) {
-        step.begin_ns = work.begin_ns;
+      StepActivities& step = steps[index];
+      step.last_ns = std::max(step.last_ns, activity.end_ns);
+      if (activity.begin_ns < step.begin_ns) {
+        step.begin_ns = activity.begin_ns;
         step.launched_ns = launched;
       }
     }
   };
-  for (const Kernel& work : trace.kernels()) note(work);
-  for (const Copy& work : trace.copies()) note(work);
-  for (const Memset& work : trace.memsets()) note(work);
+  for (const Kernel& activity : trace.kernels()) note(activity);
+  for (const Copy& activity : trace.copies()) note(activity);
+  for (const Memset& activity : trace.memsets()) note(activity);
   for (size_t i = 0; i < windows.size(); ++i) {
     StepWindow& window = windows[i];
     window.tiled = {window.host.begin_ns,

@@ -1,7 +1,8 @@
-// The tiled spans of steps: from the end of the previous step's last device
-// work (or its host end, if later) to the end of this one's, so that steps
-// cover the timeline without gaps. Without device work they are the host
-// windows.
+// The tiled spans of steps. A step's tiled span runs from the end of the
+// previous step's last device activity (or of its host window, if that is
+// later) to the end of its own last one. Tiled spans cover the timeline without
+// gaps, so their lengths add up even if the device runs behind the host.
+// Without device activities they are the host windows.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -12,7 +13,8 @@
 
 namespace stepscope {
 
-// Fills `tiled` from `host`. REQUIRES: windows are in time order.
-void Tile(const Trace& trace, std::vector<StepWindow>& windows);
+// Sets `tiled` of all windows from `host` and from the activities launched in
+// each. REQUIRES: windows are in time order and do not overlap.
+void FillTiledSpans(const Trace& trace, std::vector<StepWindow>& windows);
 
 }  // namespace stepscope

@@ -12,10 +12,10 @@
 namespace stepscope {
 namespace {
 
-// The spans of one device while they are gathered.
+// The spans of one device, collected before they are merged.
 struct DeviceSpans {
   std::vector<Span> collectives;
-  std::vector<Span> kernels;  // all others
+  std::vector<Span> kernels;  // without collectives
   std::vector<Span> transfers;
   std::set<int64_t> streams;
   int64_t begin_ns = INT64_MAX;
@@ -77,6 +77,7 @@ void Summarizer::Steps() {
   step_spans_ = Merge(std::move(step_spans_));
 }
 
+// Names are classified once: there are far fewer names than kernels.
 void Summarizer::Devices() {
   std::map<int32_t, DeviceSpans> spans;
   std::vector<int8_t> is_collective(trace_.name_count(), -1);

@@ -9,10 +9,10 @@
 namespace stepscope {
 namespace {
 
-// Rows by key; a key is made of two ids, so that no text is made per event.
+// Rows by (name, shape). Keys are numbers, so that no text is built per event.
 class Rows {
  public:
-  // The row of (name, shape); `text` makes its texts when it is new.
+  // The row of (name, shape); `text` fills in the texts of a new row.
   template <typename Text>
   TopRow& At(uint64_t name, uint64_t shape, Text text) {
     const auto [it, added] = index_.try_emplace(Key{name, shape}, rows_.size());
@@ -45,7 +45,7 @@ void Count(TopRow& row, int64_t length_ns) {
   ++row.calls;
 }
 
-// A row without anything inside: self is total.
+// Adds a call without nested calls: its self time is its total time.
 void CountWhole(TopRow& row, int64_t length_ns) {
   Count(row, length_ns);
   row.total_ns += length_ns;
@@ -78,8 +78,8 @@ class Maker {
            bool has_bytes);
   const Trace& trace_;
   const TopOptions& options_;
-  std::vector<int64_t> op_device_ns_;    // what each op launched by itself
-  std::vector<int64_t> call_device_ns_;  // and each call
+  std::vector<int64_t> op_device_ns_;  // GPU time that each op launched itself
+  std::vector<int64_t> call_device_ns_;  // and each runtime call
   TopShapes shapes_;
   std::vector<TopTable> tables_;
 };
@@ -97,8 +97,8 @@ void Maker::LaunchedTimes() {
   for (const Memset& set : trace_.memsets()) add(set);
 }
 
-// Ops come in time order, outer ones first: a parent is always behind its
-// children when walked backwards.
+// Ops are sorted by begin, outer ones first. A backward loop therefore sees all
+// children of an op before the op itself.
 std::vector<TopRow> Maker::Ops() {
   const auto ops = trace_.ops();
   std::vector<int64_t> self_ns(ops.size());
@@ -127,6 +127,7 @@ std::vector<TopRow> Maker::Ops() {
          up = ops[up].parent) {
       inside_its_row = ops[up].name == op.name && shapes_.Of(ops[up]) == shape;
     }
+    // The outer op of the same row already counts this time.
     if (inside_its_row) continue;
     row.total_ns += op.end_ns - op.begin_ns;
     row.device_total_ns += device_ns[i];
@@ -134,8 +135,8 @@ std::vector<TopRow> Maker::Ops() {
   return rows.Take();
 }
 
-// Ranges of one thread mostly nest; one that outlasts the one around it takes
-// from that only what they share.
+// Ranges of one thread may overlap without nesting. Only the overlap is
+// subtracted from the range around.
 std::vector<TopRow> Maker::Ranges() {
   const auto ranges = trace_.ranges();
   std::vector<int64_t> self_ns(ranges.size());

@@ -1,5 +1,5 @@
-// TopShapes: the shapes that `top --by-shape` tells rows apart by, as numbers:
-// equal texts have equal numbers, and a text is made once.
+// TopShapes: numbers for the shapes by which `top --by-shape` separates rows.
+// Equal shape texts have equal numbers, and each text is built only once.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -13,15 +13,18 @@
 
 namespace stepscope {
 
+// One thread at a time.
 class TopShapes {
  public:
-  // Where `wanted` is false every shape is number 0, whose text is empty.
+  // `trace` must outlive this. Unless `wanted`, every shape has number 0, whose
+  // text is empty.
   TopShapes(const Trace& trace, bool wanted) : trace_(trace), wanted_(wanted) {}
 
-  // The types and sizes of an operator's inputs.
+  // The number of the types and sizes of an operator's inputs.
   uint64_t Of(const Op& op);
-  // The grid and block of a launch.
+  // The number of a kernel's grid and block.
   uint64_t Of(const Kernel& kernel);
+  // The number of a size; 0 for an unknown (negative) size.
   uint64_t OfBytes(int64_t bytes);
   // Valid until the next Of().
   const std::string& Text(uint64_t number) const { return texts_[number]; }
@@ -38,7 +41,8 @@ class TopShapes {
   std::unordered_map<int64_t, uint64_t> of_bytes_;
 };
 
-// "copy pageable -> device": a copy's name, whatever the file called it.
+// "copy pageable -> device": the name of a copy by its kinds of memory, because
+// trace formats name copies differently.
 std::string CopyName(const Copy& copy);
 
 }  // namespace stepscope

@@ -1,4 +1,8 @@
-// The causes a step's time is split into (rules.md 2.3a), and their names.
+// The causes that a step's time is split into, and their names.
+//
+// On a run with a GPU, compute, communication and copy are what the device
+// does; the other causes split the time in which it is idle. On a CPU-only run
+// all causes are what the training thread does. docs/analysis.md has the table.
 #pragma once
 
 #include <array>
@@ -8,26 +12,26 @@
 namespace stepscope {
 
 enum class Cause : uint8_t {
-  kCompute,
-  kCommunication,
-  kCopy,
-  kKernelLatency,
-  kGraphOpaque,
-  kDependency,
-  kSync,
-  kBlockingCopy,
-  kAllocator,
-  kData,
-  kProfiler,
-  kGc,
-  kDispatch,
-  kHostCode,
+  kCompute,        // kernels, or operators on a CPU
+  kCommunication,  // collectives, with no computing beside them
+  kCopy,           // copies and memsets, with nothing of the above beside them
+  kKernelLatency,  // gaps of at most 10 us before queued activities
+  kGraphOpaque,    // gaps before CUDA graphs, whose nodes may not be recorded
+  kDependency,     // longer gaps before queued activities: waits for a stream
+  kSync,           // the host is in a synchronisation call
+  kBlockingCopy,   // the host is in a copy call and its synchronisation
+  kAllocator,      // the host is in cudaMalloc, cudaFree and the like
+  kData,           // the training thread waits for a batch or makes it
+  kProfiler,       // the profiler's own time
+  kGc,             // Python's garbage collector
+  kDispatch,       // framework code inside an op, around its kernels
+  kHostCode,       // the program's own code between ops
   kUnknown,
   kCount
 };
 inline constexpr size_t kCauses = static_cast<size_t>(Cause::kCount);
 
-// The key of a cause in time_split_ms.
+// The key of a cause in time_split_ms of the JSON report.
 constexpr const char* CauseKey(Cause cause) {
   constexpr std::array<const char*, kCauses> kKeys = {
       "compute",      "communication", "copy",     "kernel_latency",
@@ -37,7 +41,7 @@ constexpr const char* CauseKey(Cause cause) {
   return kKeys[static_cast<size_t>(cause)];
 }
 
-// Nanoseconds by cause.
+// Nanoseconds by cause; all 0 at first.
 class CauseTimes {
  public:
   int64_t& operator[](Cause cause) { return ns_[static_cast<size_t>(cause)]; }

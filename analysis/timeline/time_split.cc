@@ -8,6 +8,8 @@
 namespace stepscope {
 namespace {
 
+// In order of precedence: where two phases overlap, the one listed first has
+// the time.
 constexpr auto kPhases = std::to_array<std::string_view>(
     {"data", "validate", "optimizer", "backward", "forward"});
 using PhaseSpans = std::array<std::vector<Span>, kPhases.size()>;
@@ -23,6 +25,7 @@ bool AnyPhaseRange(const Trace& trace) {
   });
 }
 
+// Phases as the program marked them. Waiting for batches is data either way.
 PhaseSpans Marked(const Trace& trace, RowId thread) {
   PhaseSpans spans;
   for (const Range& range : trace.ranges()) {
@@ -40,8 +43,8 @@ PhaseSpans Marked(const Trace& trace, RowId thread) {
   return spans;
 }
 
-// Forward is what comes before the first autograd node of a step; behind the
-// last one, ops outside a named range are the optimizer's.
+// Without phase ranges: ops before the first autograd node of a step are the
+// forward pass, and ops after its last one are the optimizer's.
 PhaseSpans Inferred(const Trace& trace, const OpTree& tree,
                     const Steps& steps) {
   PhaseSpans spans;
@@ -64,6 +67,7 @@ PhaseSpans Inferred(const Trace& trace, const OpTree& tree,
         inside.empty() ? step.host.end_ns : inside.front().begin_ns;
     const int64_t last =
         inside.empty() ? step.host.end_ns : inside.back().end_ns;
+    // The engine's own code between two nodes is part of the backward pass.
     if (!inside.empty()) backward.push_back({first, last});
     const std::span<const RowId> rows = tree.of_thread(steps.thread);
     for (auto row = std::ranges::lower_bound(
@@ -91,13 +95,16 @@ CauseTimes SplitOnHost(const Trace& trace, const std::vector<Segment>& timeline,
   int64_t ops = 0;
   for (const Segment& segment : timeline) {
     split[segment.cause] += segment.length();
-    // The first segment of an op; ops inside a loader range stay data.
+    // Counts each op once, by its first segment. Ops inside a loader range are
+    // data, and so is their cost.
     if (segment.op != kNone && segment.cause != Cause::kData &&
         trace.ops()[segment.op].begin_ns == segment.begin_ns) {
       ++ops;
     }
   }
   if (op_cost_ns > 0) {
+    // Callbacks run around ops, so their cost lies in the framework's time
+    // first.
     int64_t cost = std::llround(ops * op_cost_ns);
     for (Cause cause : {Cause::kDispatch, Cause::kHostCode}) {
       const int64_t moved = std::min(cost, split[cause]);

@@ -1,5 +1,6 @@
-// The time split: every nanosecond of a step's tiled span to one cause, and,
-// as a second axis, to one phase. The parts of a step add up to it exactly.
+// The time split of a CPU-only step by cause, and of any step by phase. Every
+// nanosecond of the step's tiled span has exactly one cause and one phase, so
+// the parts add up to the step.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -15,15 +16,18 @@
 
 namespace stepscope {
 
-// A CPU-only step: what the training thread did. `op_cost_ns` per op is moved
-// from the framework's time to the profiler's own; negative is unknown.
+// Adds up the causes of `timeline`, what the training thread of a CPU-only run
+// did. The profiler costs `op_cost_ns` per recorded op (measured by the
+// recording process; negative: unknown), which hides in the framework's time:
+// that much is moved from dispatch and host code to the profiler.
 CauseTimes SplitOnHost(const Trace& trace, const std::vector<Segment>& timeline,
                        double op_cost_ns);
 
-// Milliseconds per steady step by phase: data, forward, backward, optimizer,
-// validate, other. From phase ranges on the training thread where there are
-// any; else inferred from loader ranges, autograd nodes and Optimizer ranges.
-// Phases that take no time are left out.
+// Returns the milliseconds per steady step of each phase: data, forward,
+// backward, optimizer, validate, other. They come from the phase ranges of the
+// training thread; without any, from loader ranges, autograd nodes and
+// Optimizer ranges. Phases that take no time are left out; empty without steady
+// steps or training thread.
 std::map<std::string, double> SplitByPhase(const Trace& trace,
                                            const OpTree& tree,
                                            const Steps& steps);

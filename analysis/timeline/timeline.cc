@@ -6,7 +6,8 @@
 namespace stepscope {
 namespace {
 
-// The innermost open op at every moment. Children are clipped to their parent.
+// Returns the innermost open op at every moment. Child ops that outlast their
+// parent, as rounded files have them, are clipped to it.
 std::vector<Segment> OpSegments(const Trace& trace, const OpTree& tree,
                                 RowId thread, Span window) {
   struct Open {
@@ -45,7 +46,8 @@ std::vector<Segment> OpSegments(const Trace& trace, const OpTree& tree,
   return segments;
 }
 
-// Fills what `segments` leave without an op with the ops of `other`.
+// Replaces the segments without an op by what `other` has there. Both cover
+// the same window.
 std::vector<Segment> FillGaps(const std::vector<Segment>& segments,
                               const std::vector<Segment>& other) {
   std::vector<Segment> filled;
@@ -68,13 +70,18 @@ std::vector<Segment> FillGaps(const std::vector<Segment>& segments,
   return filled;
 }
 
-// A pause this long beside a collective on another thread is a wait for it.
+// The training thread waits for a collective of another thread (gloo's, NCCL's)
+// inside backward(), where no op is open. A pause of at least 1 ms beside such
+// a collective is taken for that wait; shorter ones are the framework's code.
+// Our own choice.
 constexpr int64_t kWaitNs = 1'000'000;
 
+// False for the ranges that DDP opens around whole passes: they contain the
+// model's ops.
 bool IsCollectiveWait(std::string_view name) {
   return !name.starts_with("DistributedDataParallel") &&
          !name.starts_with("DataParallel") &&
-         !name.starts_with("torch.distributed.ddp.");  // its own work
+         !name.starts_with("torch.distributed.ddp.");  // the reducer's code
 }
 
 }  // namespace
@@ -124,7 +131,7 @@ std::vector<Claim> Disjoint(std::vector<Claim> claims) {
 }
 
 std::vector<RowId> AutogradThreads(const Trace& trace, RowId thread) {
-  std::vector<bool> runs(trace.threads().size());
+  std::vector<bool> runs(trace.threads().size());  // by thread: backward nodes
   for (const Op& op : trace.ops()) {
     if (op.kind == OpKind::kBackward && op.thread != kNone) {
       runs[op.thread] = true;
@@ -143,6 +150,8 @@ std::vector<Segment> HostTimeline(const Trace& trace, const OpTree& tree,
   std::vector<Segment> segments = OpSegments(trace, tree, thread, window);
   std::vector<bool> ours(trace.threads().size());
   ours[thread] = true;
+  // Autograd threads (one per device) rarely run at once; where they do, the
+  // first one counts.
   for (RowId other : AutogradThreads(trace, thread)) {
     ours[other] = true;
     segments = FillGaps(segments, OpSegments(trace, tree, other, window));
@@ -169,6 +178,7 @@ std::vector<Segment> HostTimeline(const Trace& trace, const OpTree& tree,
       communication.push_back({{row.begin_ns, row.end_ns}, kNone});
     }
   }
+  // A run without loader ranges may mark its loading as a phase instead.
   const bool any_loader = std::ranges::any_of(
       trace.ranges(),
       [](const Range& range) { return range.kind == RangeKind::kLoader; });
@@ -196,7 +206,7 @@ std::vector<Segment> HostTimeline(const Trace& trace, const OpTree& tree,
       data.push_back(claim);
     }
   }
-  // Pauses beside a collective of another thread: backward waits for it.
+  // Pauses beside a collective of another thread are waits for it.
   std::vector<Span> pauses;
   for (const Segment& segment : segments) {
     if (segment.op == kNone && segment.length() >= kWaitNs) {
@@ -207,7 +217,7 @@ std::vector<Segment> HostTimeline(const Trace& trace, const OpTree& tree,
        Intersect(Merge(std::move(pauses)), Merge(std::move(elsewhere)))) {
     communication.push_back({wait, kNone});
   }
-  // The last overlay wins, so in rising precedence.
+  // Later overlays overwrite earlier ones, so they come in rising precedence.
   std::vector<Segment> spare;
   Overlay(segments, Disjoint(std::move(profiler)), Cause::kProfiler, spare);
   Overlay(segments, Disjoint(std::move(communication)), Cause::kCommunication,

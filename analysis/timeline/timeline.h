@@ -1,9 +1,9 @@
-// What a host thread did at every nanosecond: a list of segments without gaps,
-// each with the innermost op and one cause.
+// HostTimeline(): what a host thread did at every nanosecond, as a list of
+// segments without gaps, each with the innermost op and one cause.
 //
-// Where the training thread has no op open and an autograd thread runs
-// backward nodes for it, the segment is the autograd thread's: the training
-// thread only waits for it inside backward().
+// While backward() runs, the training thread only waits for the autograd
+// threads. So where it has no op open and an autograd thread runs backward
+// nodes, the segment shows what the autograd thread does.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -21,30 +21,33 @@ struct Segment {
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
   RowId op = kNone;     // the innermost op; kNone between ops
-  RowId range = kNone;  // the loader range it lies in
+  RowId range = kNone;  // the loader range that contains it, in ranges()
   Cause cause = Cause::kHostCode;
   int64_t length() const { return end_ns - begin_ns; }
 };
 
-// Segments of `thread` over `window`, split further where a loader range, the
-// garbage collector, communication, a wait or the profiler takes precedence.
-// Adjacent segments of one op, range and cause are one.
+// Returns the segments of `thread` in `window`, in time order. Ops compute or
+// dispatch; data loading, the garbage collector, communication and the
+// profiler, in this order of precedence, take their time from them. Adjacent
+// segments of the same op, range and cause are joined. Empty if `thread` is
+// kNone.
 std::vector<Segment> HostTimeline(const Trace& trace, const OpTree& tree,
                                   RowId thread, Span window);
 
-// Time that a cause claims for itself.
+// A span that belongs to one cause, whatever ops are open in it.
 struct Claim {
   Span span;
-  RowId range = kNone;  // of kData claims
+  RowId range = kNone;  // the loader range of a kData claim
 };
-// Claims in time order without overlap: where two do, the earlier keeps it.
+// Sorts claims and removes overlap: the claim that begins first keeps it.
 std::vector<Claim> Disjoint(std::vector<Claim> claims);
-// Gives what lies inside the disjoint `claims` the cause, splitting segments.
-// What `spare` holds is lost; its memory is used.
+// Gives `cause` to what lies inside `claims`, and splits segments where claims
+// begin or end. `spare` lends its memory; its contents are overwritten.
+// REQUIRES: claims are disjoint, segments and claims in time order.
 void Overlay(std::vector<Segment>& segments, const std::vector<Claim>& claims,
              Cause cause, std::vector<Segment>& spare);
 
-// The threads, other than `thread`, that run backward nodes.
+// The threads other than `thread` that run autograd nodes.
 std::vector<RowId> AutogradThreads(const Trace& trace, RowId thread);
 
 }  // namespace stepscope

@@ -11,10 +11,13 @@
 namespace stepscope {
 namespace {
 
-constexpr double kHealthy = 0.5;  // of the step spent computing
-// Of the step, what matters where steps vary no more than that.
-constexpr double kMatters = 0.03;
-constexpr double kVaries = 0.05;
+// A step is healthy if nothing is found and it computes for at least this
+// share.
+constexpr double kHealthyFrac = 0.5;
+// A gain of this share of the step (medium severity) must not be dropped
+// without a word where step times vary by more than kNoisyCov.
+constexpr double kHeldBackFrac = 0.03;
+constexpr double kNoisyCov = 0.05;
 constexpr size_t kHeldBackShown = 3;
 
 template <typename Enum, size_t kSize>
@@ -23,32 +26,36 @@ const char* NameIn(const std::array<const char*, kSize>& names, Enum value) {
   return index < kSize ? names[index] : "unknown";
 }
 
-// "zero-grad-kernels (-18 ms), ..."; empty if there are none.
+// "zero-grad-kernels (18.0 ms), ..."; empty if there are none.
 std::string HeldBackInWords(const Report& report) {
   const std::vector<const Finding*> held = HeldBack(report);
   std::string text;
   for (size_t i = 0; i < std::min(held.size(), kHeldBackShown); ++i) {
     const Finding& finding = *held[i];
     text += (text.empty() ? "" : ", ") + finding.id + " (" +
-            (finding.gain_kind == GainKind::kBound ? "at most " : "") + "-" +
+            (finding.gain_kind == GainKind::kBound ? "at most " : "") +
             Milliseconds(finding.gain.expected_ms) + ")";
   }
   return text + (held.size() > kHeldBackShown ? ", ..." : "");
 }
 
+bool SetsBatch(const Plan& plan) {
+  return std::ranges::any_of(plan.settings, [](const Setting& setting) {
+    return setting.key == "batch_size" || setting.key == "batch_factor";
+  });
+}
+
 }  // namespace
 
 std::vector<const Finding*> HeldBack(const Report& report) {
-  if (report.steps.cov <= kVaries) return {};
+  if (report.steps.cov <= kNoisyCov) return {};
   std::vector<std::pair<double, const Finding*>> held;
   for (const Finding& finding : report.findings) {
-    const double step =
-        finding.baseline_ms > 0 ? finding.baseline_ms : report.steps.mean_ms;
     const bool bound = finding.gain_kind == GainKind::kBound;
-    // As everywhere, a bound counts half.
+    // A bound counts half, as it does for severities.
     const double ms = finding.gain.expected_ms * (bound ? 0.5 : 1);
     if (!IsNote(finding) || finding.gain_kind == GainKind::kNone ||
-        ms < kMatters * step) {
+        ms < kHeldBackFrac * BaselineMs(report, finding)) {
       continue;
     }
     held.push_back({-ms, &finding});
@@ -57,6 +64,10 @@ std::vector<const Finding*> HeldBack(const Report& report) {
   std::vector<const Finding*> findings;
   for (const auto& [ms, finding] : held) findings.push_back(finding);
   return findings;
+}
+
+double BaselineMs(const Report& report, const Finding& finding) {
+  return finding.baseline_ms > 0 ? finding.baseline_ms : report.steps.mean_ms;
 }
 
 const char* StatusName(FindingStatus status) {
@@ -88,7 +99,7 @@ std::string CauseInWords(std::string_view key, bool has_gpu) {
       {"blocking_copy", "blocking copies"},
       {"allocator", "allocating memory"},
       {"data", "loading data"},
-      {"profiler", "recording"},
+      {"profiler", "profiler overhead"},
       {"gc", "Python garbage collection"},
       {"dispatch", "overhead inside ops"},
       {"host_code", "code between ops"},
@@ -109,7 +120,7 @@ std::string MachineInWords(const Report& report) {
     for (const auto& [name, count] : devices) {
       text += (text.empty() ? "" : ", ") + std::to_string(count) + " x " + name;
     }
-    // A file names all devices of its host, whether they worked or not.
+    // A trace file lists all devices of its host, used or not.
     if (devices.size() == 1 && report.devices_used > 0) {
       const auto& [name, count] = *devices.begin();
       const std::string used = std::to_string(report.devices_used);
@@ -132,21 +143,20 @@ std::string RankInWords(const RunInfo& run) {
 }
 
 std::string GainInWords(const Report& report, const Finding& finding) {
-  const double step = report.steps.mean_ms;
   const Gain& gain = finding.gain;
   if (finding.gain_kind == GainKind::kNone || gain.expected_ms <= 0) return "";
+  const double step_ms = BaselineMs(report, finding);
   if (finding.gain_kind == GainKind::kBound) {
-    return "at most -" + Milliseconds(gain.expected_ms) + " per step (of " +
-           (finding.baseline_ms > 0 ? Milliseconds(finding.baseline_ms) +
-                                          ", the slow steps counted in)"
-                                    : Milliseconds(step) + ")");
+    return "gain at most " + Milliseconds(gain.expected_ms) + " per step (of " +
+           Milliseconds(step_ms) +
+           (finding.baseline_ms > 0 ? ", slow steps included)" : ")");
   }
-  std::string text = "-" + Milliseconds(gain.expected_ms) +
-                     " per step: " + Number(step) + " to " +
-                     Milliseconds(step - gain.expected_ms);
-  if (finding.speedup > 0) text += " (" + Factor(finding.speedup) + ")";
-  return text + ", likely -" + Number(gain.low_ms) + " to -" +
-         Number(gain.high_ms);
+  std::string text = "predicted gain " + Milliseconds(gain.expected_ms) +
+                     " (likely " + Number(gain.low_ms) + " to " +
+                     Number(gain.high_ms) + "): " + Number(step_ms) + " to " +
+                     Milliseconds(step_ms - gain.expected_ms) + " per step";
+  if (finding.speedup > 0) text += ", " + Factor(finding.speedup);
+  return text;
 }
 
 std::string PlanInWords(const Report& report) {
@@ -165,24 +175,27 @@ std::string PlanInWords(const Report& report) {
   for (const std::string& change : plan.changes) {
     changes += (changes.empty() ? "" : ", ") + change;
   }
-  std::string text = "Do " + numbers +
-                     (plan.ids.size() > 1 ? " together" : " first") + " (" +
-                     changes + "): " + Number(plan.step_before_ms) + " to " +
-                     Milliseconds(plan.step_after_ms) + " per step, " +
+  std::string text = (plan.ids.size() > 1 ? "Apply " + numbers + " together ("
+                                          : "Start with " + numbers + " (") +
+                     changes + "): predicted " + Number(plan.step_before_ms) +
+                     " to " + Milliseconds(plan.step_after_ms) + " per step, " +
                      Factor(plan.step_before_ms / plan.step_after_ms);
   if (plan.low_ms > 0) {
     text += " (likely " + Factor(plan.step_before_ms / plan.high_ms) + " to " +
             Factor(plan.step_before_ms / plan.low_ms) + ")";
   }
   text += ".";
-  const size_t told = static_cast<size_t>(
+  const size_t predicted = static_cast<size_t>(
       std::ranges::count_if(report.findings, [](const Finding& finding) {
         return !IsNote(finding) && finding.gain_kind == GainKind::kPredicted;
       }));
-  if (told > plan.ids.size()) {
-    text += told - plan.ids.size() == 1
-                ? " The other change would add little to that."
-                : " The other changes would add little to that.";
+  if (predicted > plan.ids.size()) {
+    text += predicted - plan.ids.size() == 1
+                ? " The other change would add little."
+                : " The other changes would add little.";
+  }
+  if (SetsBatch(plan)) {
+    text += " Batch-size gains are normalised to the recorded batch size.";
   }
   return text;
 }
@@ -193,23 +206,24 @@ std::string VerdictInWords(const Report& report) {
         return f.id == "capture-incomplete" &&
                f.status == FindingStatus::kError;
       });
-  if (damaged) return "No verdict: the recording is incomplete, see above.";
-  if (report.clean.empty()) return "Nothing could be checked.";
+  if (damaged) return "No verdict: the recording is incomplete (see above).";
+  if (report.clean.empty()) return "No verdict: no rule had the data it needs.";
   const std::string held = HeldBackInWords(report);
   if (!held.empty()) {
     return "No verdict: steps vary by " + Percent(report.steps.cov) +
-           ", and what does not stand out of that is held back: " + held +
-           ". Record more steps, or on a calmer machine; --verbose tells all.";
+           ", which is too much to confirm these gains: " + held +
+           ". Record more steps or use a quieter machine; --verbose shows "
+           "these findings.";
   }
   const std::string checks =
       Count(static_cast<int64_t>(report.clean.size()), "check") +
       " found nothing worth changing";
   const auto compute = report.time_split_ms.find("compute");
   const bool busy = compute != report.time_split_ms.end() &&
-                    compute->second > kHealthy * report.steps.mean_ms;
+                    compute->second > kHealthyFrac * report.steps.mean_ms;
   if (busy) return "Healthy: " + checks + ".";
   return checks +
-         ", but most of the step is not computing: see the split above.";
+         ", but the step computes for less than half of its time (see above).";
 }
 
 bool IsNote(const Finding& finding) {

@@ -1,5 +1,5 @@
-// Numbers as a report says them: rounded to what can be told, never "-0",
-// singular where there is one. Shared by the rules' sentences and the formats.
+// Numbers with units as reports print them: at most three significant digits,
+// never "-0". The rules' sentences and all report formats share them.
 #pragma once
 
 #include <cstdint>
@@ -8,21 +8,22 @@
 
 namespace stepscope {
 
-// "41.3", "148", "0.04": three digits at most, or two decimals.
+// "148", "41.3", "3.14", "0.04": three digits, at most two decimals; "unknown"
+// for NaN and infinity.
 std::string Number(double value);
-// "4" of a whole number, else as Number().
+// "4" for a whole number, else as Number().
 std::string Times(double value);
 // "41.3 ms"
 std::string Milliseconds(double ms);
-// "26 %", "0.4 %"; of a fraction.
+// "26 %", "0.4 %" from a fraction (0.26, 0.004).
 std::string Percent(double frac);
-// "1 step", "3 steps"; `what` in the singular, `many` where an "s" is not
-// enough ("launches").
+// "1 step", "3 steps". `what` is the singular; `many` the plural where adding
+// "s" is wrong ("launches").
 std::string Count(int64_t count, std::string_view what,
                   std::string_view many = "");
-// "38.2 MB", decimal units.
+// "38.2 MB", in decimal units.
 std::string Bytes(double bytes);
-// "2.1x" as a factor.
+// "2.1x"; two decimals below 1.1.
 std::string Factor(double factor);
 
 }  // namespace stepscope

@@ -1,4 +1,6 @@
+#include <stepscope/clock.h>
 #include <stepscope/collectors.h>
+#include <stepscope/trace_builder.h>
 
 #include <algorithm>
 #include <memory>
@@ -18,7 +20,7 @@ class AllocatorRecording : public Recording {
   explicit AllocatorRecording(std::vector<DeviceSample> samples)
       : samples_(std::move(samples)) {}
 
-  void AddTo(TraceBuilder& builder, const ClockMap&) override {
+  void AddTo(TraceBuilder& builder, const ClockMap&, const SlotLog&) override {
     for (const DeviceSample& sample : samples_) builder.Add(sample);
   }
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "api/cupti_status.h"
 #include "cupti_fork.h"
-#include "cupti_status.h"
 
 namespace stepscope {
 namespace {

@@ -12,7 +12,7 @@
 
 #include <memory>
 
-#include "cupti_api.h"
+#include "api/cupti_api.h"
 
 namespace stepscope {
 

@@ -4,11 +4,11 @@
 #include <utility>
 #include <vector>
 
+#include "api/cupti_status.h"
 #include "buffer_pool.h"
 #include "cupti_attachment.h"
 #include "cupti_fork.h"
 #include "cupti_recording.h"
-#include "cupti_status.h"
 #include "cupti_switches.h"
 #include "cupti_times.h"
 

@@ -8,8 +8,8 @@
 #include <functional>
 #include <memory>
 
-#include "cuda_driver.h"
-#include "cupti_api.h"
+#include "api/cuda_driver.h"
+#include "api/cupti_api.h"
 
 namespace stepscope {
 

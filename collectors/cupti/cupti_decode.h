@@ -18,9 +18,9 @@
 #include <string_view>
 #include <vector>
 
+#include "api/cuda_driver.h"
+#include "api/cupti_api.h"
 #include "buffer_pool.h"
-#include "cuda_driver.h"
-#include "cupti_api.h"
 #include "cupti_times.h"
 
 namespace stepscope {

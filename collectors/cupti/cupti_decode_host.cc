@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <tuple>
 
-#include "api_calls.h"
+#include "api/api_calls.h"
 #include "cupti_decoder.h"
 
 namespace stepscope {

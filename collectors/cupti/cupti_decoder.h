@@ -62,7 +62,7 @@ class CuptiDecoder {
   NameId CallNameOf(bool is_driver, uint32_t id);
   RowId ThreadOf(uint32_t pid, uint32_t tid);
 
-  // cupti_decode_things.cc: devices, contexts, streams, memory, names.
+  // cupti_decode_objects.cc: devices, contexts, streams, memory, names.
   void AddDevice(const RecordBytes& bytes);
   void AddContext(const RecordBytes& bytes);
   void AddStream(const RecordBytes& bytes);

@@ -26,7 +26,8 @@ CuptiRecording::~CuptiRecording() {
   if (parts_.attachment.use_count() == 1) ProcessPool().Trim();
 }
 
-void CuptiRecording::AddTo(TraceBuilder& builder, const ClockMap& clock) {
+void CuptiRecording::AddTo(TraceBuilder& builder, const ClockMap& clock,
+                           const SlotLog&) {
   for (const Kind kind : parts_.watched) builder.Watch(kind);
   for (const Loss& loss : parts_.losses) builder.Add(loss);
   for (const DeviceSample& sample : parts_.samples) builder.Add(sample);

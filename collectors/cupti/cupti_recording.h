@@ -2,12 +2,13 @@
 #pragma once
 
 #include <stepscope/collector.h>
+#include <stepscope/trace_builder.h>
 
 #include <memory>
 #include <vector>
 
+#include "api/cuda_driver.h"
 #include "buffer_pool.h"
-#include "cuda_driver.h"
 #include "cupti_attachment.h"
 #include "cupti_times.h"
 
@@ -30,7 +31,8 @@ class CuptiRecording : public Recording {
   explicit CuptiRecording(Parts parts);
   ~CuptiRecording() override;  // the buffers go back to the pool
 
-  void AddTo(TraceBuilder& builder, const ClockMap& clock) override;
+  void AddTo(TraceBuilder& builder, const ClockMap& clock,
+             const SlotLog& slots) override;
 
  private:
   void Decode(TraceBuilder& builder, const ClockMap& clock);

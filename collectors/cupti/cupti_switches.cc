@@ -3,9 +3,9 @@
 #include <string>
 #include <utility>
 
-#include "api_calls.h"
+#include "api/api_calls.h"
+#include "api/cupti_status.h"
 #include "buffer_pool.h"
-#include "cupti_status.h"
 
 namespace stepscope {
 namespace {

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "cupti_api.h"
+#include "api/cupti_api.h"
 
 namespace stepscope {
 

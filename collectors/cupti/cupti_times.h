@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "cupti_api.h"
+#include "api/cupti_api.h"
 
 namespace stepscope {
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "cuda_driver.h"
+#include "api/cuda_driver.h"
 
 namespace stepscope {
 

@@ -1,4 +1,6 @@
+#include <stepscope/clock.h>
 #include <stepscope/collectors.h>
+#include <stepscope/trace_builder.h>
 #include <sys/resource.h>
 
 #include <ctime>
@@ -38,7 +40,7 @@ class HostRecording : public Recording {
   HostRecording(HostSamples samples, std::string root)
       : samples_(std::move(samples)), root_(std::move(root)) {}
 
-  void AddTo(TraceBuilder& builder, const ClockMap&) override {
+  void AddTo(TraceBuilder& builder, const ClockMap&, const SlotLog&) override {
     builder.Watch(Kind::kHostUsage);
     builder.run().usable_cores = UsableCores(root_);
     builder.run().cpu_model = CpuModel(root_);

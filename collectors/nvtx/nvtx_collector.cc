@@ -1,6 +1,5 @@
 // The NVTX collector: the hooks are there for good, this switches them.
 #include <stepscope/collectors.h>
-#include <stepscope/event_buffer.h>
 #include <stepscope/nvtx.h>
 
 #include <string>
@@ -43,6 +42,15 @@ void AddLosses(const NvtxDecodeResult& decoded, TraceBuilder& builder) {
   }
 }
 
+class NvtxRecording : public Recording {
+ public:
+  void AddTo(TraceBuilder& builder, const ClockMap& clock,
+             const SlotLog& slots) override {
+    AddLosses(DecodeNvtx(slots, clock, NvtxNames::Get().Snapshot(), builder),
+              builder);
+  }
+};
+
 class NvtxCollector : public Collector {
  public:
   NvtxCollector() { (void)EnableNvtx(); }
@@ -52,21 +60,15 @@ class NvtxCollector : public Collector {
 
   absl::Status Start() override {
     if (absl::Status s = EnableNvtx(); !s.ok()) return s;
-    AddSlotDecoder([](const SlotLog& log, const ClockMap& clock,
-                      TraceBuilder& builder) {
-      AddLosses(DecodeNvtx(log, clock, NvtxNames::Get().Snapshot(), builder),
-                builder);
-    });
     SetNvtxRecording(true);
     return absl::OkStatus();
   }
 
   void OnStep(int64_t, int64_t) override {}
 
-  // What was recorded is in the event buffers.
   absl::StatusOr<std::unique_ptr<Recording>> Stop() override {
     SetNvtxRecording(false);
-    return std::unique_ptr<Recording>();
+    return std::make_unique<NvtxRecording>();
   }
 };
 

@@ -1,7 +1,5 @@
 #include "nvtx_decode.h"
 
-#include <stepscope/slot_walk.h>
-
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -97,8 +95,8 @@ void Decoder::NameThings() {
 
 void Decoder::CollectEnds(const SlotThread& thread) {
   WalkSlots(thread, [&](const Slot& slot) {
-    if (KindOf(slot) == SlotKind::kNvtx &&
-        NvtxEventOf(slot) == NvtxEvent::kEnd && slot.word[1] != 0) {
+    if (TagOf(slot) == kNvtxSlot && NvtxEventOf(slot) == NvtxEvent::kEnd &&
+        slot.word[1] != 0) {
       // A range that is ended twice ends the first time.
       const End ours{TimeOf(slot), &thread};
       End& end = ends_.try_emplace(slot.word[1], ours).first->second;
@@ -176,7 +174,7 @@ void Decoder::DecodeThread(const SlotThread& thread) {
   // Pushed ranges still open, per domain: indices into ranges_.
   std::unordered_map<uint64_t, std::vector<size_t>> open;
   WalkSlots(thread, [&](const Slot& slot) {
-    if (KindOf(slot) != SlotKind::kNvtx) return;
+    if (TagOf(slot) != kNvtxSlot) return;
     const Ticks at = TimeOf(slot);
     switch (NvtxEventOf(slot)) {
       case NvtxEvent::kPush:

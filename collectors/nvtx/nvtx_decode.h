@@ -1,11 +1,11 @@
-// From kNvtx slots to ranges and names.
+// From kNvtxSlot records to ranges and names.
 //
 // A pure function of its input: no state, and nothing is followed that a slot
 // points to.
 #pragma once
 
 #include <stepscope/clock.h>
-#include <stepscope/slot_decode.h>
+#include <stepscope/slot_walk.h>
 #include <stepscope/trace_builder.h>
 
 #include <cstdint>

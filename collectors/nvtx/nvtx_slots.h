@@ -1,23 +1,27 @@
-// How NVTX events lie in slots: one kNvtx record each, in the order in which
-// their thread made them. Pushes and pops, starts and ends are matched when the
-// window is decoded, so a hook keeps no stack.
+// How NVTX events lie in slots: one kNvtxSlot record each, in the order in
+// which their thread made them. Pushes and pops, starts and ends are matched
+// when the window is decoded, so a hook keeps no stack.
 //
 //   word 0   ticks
 //   word 1   domain (its handle; 0: the default one)
 //            kEnd: the address of the start's slot; 0: it is of another window
 //   word 2   registered string (its handle), 0 if the text follows
-//   word 3   slot kind 8 | NvtxEvent 3 | payload type 4 | - 1 | category 32 |
+//   word 3   slot tag 8 | NvtxEvent 3 | payload type 4 | - 1 | category 32 |
 //            bytes that follow 16
 //
 // What follows: the payload (8 bytes) unless its type is 0, then the text.
 #pragma once
 
 #include <stepscope/slot.h>
+#include <stepscope/slot_sources.h>
 
 #include <cstddef>
 #include <cstdint>
 
 namespace stepscope {
+
+inline constexpr SlotTag kNvtxSlot =
+    MakeSlotTag(kNvtxSlots, 0, RecordLength::kBytes);
 
 enum class NvtxEvent : uint8_t { kPush, kPop, kStart, kEnd, kMark };
 
@@ -36,8 +40,7 @@ inline constexpr size_t kNvtxPayloadBytes = 8;
 
 constexpr uint64_t PackNvtx(NvtxEvent event, NvtxPayload payload,
                             uint32_t category, size_t following_bytes) {
-  return static_cast<uint64_t>(SlotKind::kNvtx) |
-         static_cast<uint64_t>(event) << 8 |
+  return static_cast<uint64_t>(kNvtxSlot) | static_cast<uint64_t>(event) << 8 |
          static_cast<uint64_t>(payload) << 11 |
          static_cast<uint64_t>(category) << 16 |
          static_cast<uint64_t>(following_bytes) << 48;

@@ -3,7 +3,9 @@
 #include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
+#include <stepscope/clock.h>
 #include <stepscope/collectors.h>
+#include <stepscope/trace_builder.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/version.h>
 
@@ -71,7 +73,7 @@ class SettingsRecording : public Recording {
   explicit SettingsRecording(std::vector<SettingsSample> samples)
       : samples_(std::move(samples)) {}
 
-  void AddTo(TraceBuilder& builder, const ClockMap&) override {
+  void AddTo(TraceBuilder& builder, const ClockMap&, const SlotLog&) override {
     builder.run().torch_version = TORCH_VERSION;
     AddSettings(samples_, builder);
   }

@@ -1,6 +1,6 @@
 #include <absl/strings/str_cat.h>
 #include <stepscope/collectors.h>
-#include <stepscope/event_buffer.h>
+#include <stepscope/range.h>
 #include <torch/version.h>
 
 #include <atomic>
@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "torch_decode.h"
 #include "torch_hooks.h"
 #include "torch_memory.h"
 #include "torch_stacks.h"
@@ -21,12 +22,14 @@ constinit std::atomic<bool> g_is_hooked{false};
 class TorchRecording : public Recording {
  public:
   TorchRecording(const TorchOptions& options, double op_cost_ns,
-                 bool lost_memory_hook)
+                 int64_t unsampled, bool lost_memory_hook)
       : options_(options),
         op_cost_ns_(op_cost_ns),
+        unsampled_(unsampled),
         lost_memory_hook_(lost_memory_hook) {}
 
-  void AddTo(TraceBuilder& builder, const ClockMap&) override {
+  void AddTo(TraceBuilder& builder, const ClockMap& clock,
+             const SlotLog& slots) override {
     builder.Watch(Kind::kOp);
     builder.Watch(Kind::kRange);
     builder.Watch(Kind::kCommunication);
@@ -38,6 +41,15 @@ class TorchRecording : public Recording {
     builder.run().with_stack = options_.with_stack;
     builder.run().op_cost_ns = op_cost_ns_;
     builder.run().torch_version = TORCH_VERSION;
+    const TorchDecodeResult decoded = DecodeTorch(
+        slots, clock,
+        options_.with_stack ? MakeTorchSymbolizer() : Symbolizer(), builder);
+    AddLosses(decoded, builder);
+  }
+
+ private:
+  void AddLosses(const TorchDecodeResult& decoded,
+                 TraceBuilder& builder) const {
     if (lost_memory_hook_) {
       builder.Add(Loss{
           .name = "memory-hook-lost",
@@ -48,11 +60,34 @@ class TorchRecording : public Recording {
               "outside of such scopes",
           .count = -1});
     }
+    if (unsampled_ > 0) {
+      builder.Add(Loss{
+          .name = "stack-table-full",
+          .detail = absl::StrCat(
+              "a thread met more distinct chains of open operators than it can "
+              "remember, and ",
+              unsampled_,
+              " operators of new chains got no stack: their findings name no "
+              "source line; scopes whose names change at every call are the "
+              "usual cause, so keep numbers out of their names"),
+          .count = unsampled_,
+          .severity = Severity::kNote});
+    }
+    if (decoded.bad_records > 0) {
+      builder.Add(Loss{
+          .name = "bad-record",
+          .detail = absl::StrCat(
+              decoded.bad_records,
+              " records of operators made no sense and were left out: this is "
+              "an error in stepscope, please report it"),
+          .count = decoded.bad_records,
+          .severity = Severity::kError});
+    }
   }
 
- private:
   const TorchOptions options_;
   const double op_cost_ns_;
+  const int64_t unsampled_;
   const bool lost_memory_hook_;
 };
 
@@ -90,7 +125,7 @@ class TorchCollector : public Collector {
     }
     const bool lost_memory_hook = !Unhook();
     return std::make_unique<TorchRecording>(options_, op_cost_ns_,
-                                            lost_memory_hook);
+                                            TakeUnsampled(), lost_memory_hook);
   }
 
  private:
@@ -102,7 +137,7 @@ class TorchCollector : public Collector {
         if (!hook.ok()) return hook.status();
         memory_hook_ = *std::move(hook);
       }
-      if (options_.with_stack) SetSymbolizer(MakeTorchSymbolizer());
+      (void)TakeUnsampled();  // of a window that was thrown away
       handle_ = at::addGlobalCallback(MakeTorchCallback(options_));
     } catch (const std::exception& error) {
       if (memory_hook_ != nullptr) {

@@ -1,12 +1,13 @@
 #include "torch_comms.h"
 
 #include <stepscope/event_writer.h>
-#include <stepscope/slot.h>
 
 #include <array>
 #include <cstring>
 #include <string>
 #include <torch/csrc/distributed/c10d/ParamCommsUtils.hpp>
+
+#include "torch_slots.h"
 
 namespace stepscope {
 namespace {
@@ -65,7 +66,7 @@ void AddComms(const at::RecordFunction& fn) {
   Slot* head = scope.Reserve(1 + SlotsForWords(words));
   if (head == nullptr) return;
   head->word[2] = words;
-  head->word[3] = PackTail(SlotKind::kComms, 0);
+  head->word[3] = PackTail(kCommsSlot, 0);
   uint64_t* out = (head + 1)->word;
   out[kCommsInElements] = about->getInMessageNelems();
   out[kCommsOutElements] = about->getOutMessageNelems();

@@ -9,8 +9,8 @@ namespace stepscope {
 // REQUIRES: fn has no schema.
 bool IsComms(const at::RecordFunction& fn);
 
-// Adds a kComms record about the operator just added. REQUIRES: not inside a
-// WriteScope.
+// Adds a kCommsSlot record about the operator just added. REQUIRES: not inside
+// a WriteScope.
 void AddComms(const at::RecordFunction& fn);
 
 }  // namespace stepscope

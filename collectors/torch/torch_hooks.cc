@@ -1,7 +1,6 @@
 #include "torch_hooks.h"
 
 #include <stepscope/event_writer.h>
-#include <stepscope/slot.h>
 
 #include <memory>
 #include <string_view>
@@ -9,6 +8,7 @@
 #include "torch_comms.h"
 #include "torch_inputs.h"
 #include "torch_names.h"
+#include "torch_slots.h"
 #include "torch_stacks.h"
 
 namespace stepscope {
@@ -18,19 +18,18 @@ Slot* AddSchemaOp(WriteScope& scope, const char* name, int64_t sequence) {
   Slot* slot = scope.Reserve(1);
   if (slot == nullptr) return nullptr;
   slot->word[2] = reinterpret_cast<uint64_t>(name);
-  slot->word[3] = PackTail(SlotKind::kOp, sequence);
+  slot->word[3] = PackTail(kOpSlot, sequence);
   return slot;
 }
 
-Slot* AddText(WriteScope& scope, SlotKind kind, std::string_view name,
-              uint32_t kind_or_thread, int64_t sequence) {
+Slot* AddText(WriteScope& scope, SlotTag tag, std::string_view name,
+              uint32_t about, int64_t sequence) {
   name = Bounded(scope.log(), name);
   Slot* slot = scope.Reserve(1 + SlotsForBytes(name.size()));
   if (slot == nullptr) return nullptr;
-  slot->word[2] = std::bit_cast<uint64_t>(
-      TextFields{.name_bytes = static_cast<uint16_t>(name.size()),
-                 .kind_or_thread = kind_or_thread});
-  slot->word[3] = PackTail(kind, sequence);
+  slot->word[2] = std::bit_cast<uint64_t>(TextFields{
+      .name_bytes = static_cast<uint16_t>(name.size()), .about = about});
+  slot->word[3] = PackTail(tag, sequence);
   CopyText(slot, name, {});
   return slot;
 }
@@ -38,9 +37,9 @@ Slot* AddText(WriteScope& scope, SlotKind kind, std::string_view name,
 Slot* AddNamed(WriteScope& scope, const at::RecordFunction& fn,
                std::string_view name) {
   if (fn.scope() == at::RecordScope::USER_SCOPE) {
-    return AddText(scope, SlotKind::kRange, name, kClassifyLater, 0);
+    return AddText(scope, kRangeSlot, name, kClassifyLater, 0);
   }
-  return AddText(scope, SlotKind::kTextOp, name,
+  return AddText(scope, kTextOpSlot, name,
                  PackTextOp(fn.scope() == at::RecordScope::BACKWARD_FUNCTION,
                             fn.forwardThreadId()),
                  fn.seqNr());
@@ -54,14 +53,14 @@ std::unique_ptr<at::ObserverContext> OnStart(const at::RecordFunction& fn) {
   {
     WriteScope scope;
     if (!scope) return nullptr;
-    scope.log()->torch_thread = fn.threadId();
+    scope.log()->source_thread = fn.threadId();
     const OpName name = NameOf(fn);
     slot = name.has_schema ? AddSchemaOp(scope, name.text, fn.seqNr())
                            : AddNamed(scope, fn, name.text);
     uint64_t chain = 0;
     if constexpr (kStacks) {
-      chain = ChainOf(scope.open_chain(), name.text, name.has_schema);
-      wants_stack = slot != nullptr && IsNewChain(chain, scope.log());
+      chain = ChainOf(scope.open_note(), name.text, name.has_schema);
+      wants_stack = slot != nullptr && IsNewChain(chain, scope.log()->window);
     }
     scope.Push(&fn, slot, chain);
     if (slot == nullptr) return nullptr;

@@ -2,9 +2,11 @@
 
 #include <ATen/core/TensorBase.h>
 #include <ATen/core/ivalue.h>
-#include <stepscope/input_words.h>
 
 #include <bit>
+
+#include "torch_input_words.h"
+#include "torch_slots.h"
 
 namespace stepscope {
 namespace {
@@ -159,7 +161,7 @@ void AddInputs(WriteScope& scope, const at::RecordFunction& fn) {
   }
   if (is_cut) ++scope.log()->cut;
   head->word[2] = out.size();
-  head->word[3] = PackTail(SlotKind::kInputs, 0);
+  head->word[3] = PackTail(kInputsSlot, 0);
   scope.Commit(1 + SlotsForWords(out.size()));
 }
 

@@ -1,4 +1,4 @@
-// The arguments of an operator call as raw words (stepscope/input_words.h).
+// The arguments of an operator call as raw words (torch_input_words.h).
 #pragma once
 
 #include <ATen/record_function.h>
@@ -6,7 +6,7 @@
 
 namespace stepscope {
 
-// Adds a kInputs record about the operator just added. What does not fit a
+// Adds a kInputsSlot record about the operator just added. What does not fit a
 // record is left out and counted.
 void AddInputs(WriteScope& scope, const at::RecordFunction& fn);
 

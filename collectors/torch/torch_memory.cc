@@ -3,12 +3,14 @@
 #include <absl/status/statusor.h>
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
-#include <stepscope/event_buffer.h>
 #include <stepscope/event_writer.h>
+#include <stepscope/range.h>
 #include <torch/csrc/profiler/orchestration/observer.h>
 
 #include <atomic>
 #include <cstdio>
+
+#include "torch_slots.h"
 
 namespace stepscope {
 
@@ -42,10 +44,10 @@ class MemoryHook : public ProfilerStateBase {
     if (device.is_cpu() && !device.has_index() && total_reserved == 0) {
       Slot* slot = scope.Reserve(1);
       if (slot == nullptr) return;
-      *slot = {{NowTicks(), reinterpret_cast<uint64_t>(address),
-                static_cast<uint64_t>(bytes),
-                PackTail(SlotKind::kHostMemory,
-                         static_cast<int64_t>(total_allocated))}};
+      *slot = {
+          {NowTicks(), reinterpret_cast<uint64_t>(address),
+           static_cast<uint64_t>(bytes),
+           PackTail(kHostMemorySlot, static_cast<int64_t>(total_allocated))}};
       return;
     }
     Slot* slot = scope.Reserve(2);
@@ -53,7 +55,7 @@ class MemoryHook : public ProfilerStateBase {
     slot[0] = {
         {NowTicks(), reinterpret_cast<uint64_t>(address),
          static_cast<uint64_t>(bytes),
-         PackTail(SlotKind::kMemory,
+         PackTail(kMemorySlot,
                   PackDevice(static_cast<int>(device.type()),
                              device.has_index() ? device.index() : -1))}};
     slot[1] = {{total_allocated, total_reserved, 0, 0}};

@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <memory>
 #include <unordered_map>
+
+#include "torch_slots.h"
 
 namespace stepscope {
 namespace {
@@ -21,6 +24,10 @@ struct SeenChains {
   std::array<uint64_t, kSize> chains{};
 };
 thread_local std::unique_ptr<SeenChains> t_seen;
+
+// Hooks carry no pointer of ours. Only operators that found the table full add
+// to it, so threads hardly share the line.
+constinit std::atomic<int64_t> g_unsampled{0};
 
 // Frames between the operator and the sampling are the same in every stack and
 // say nothing.
@@ -86,10 +93,10 @@ uint64_t ChainOf(uint64_t outer, const char* name, bool has_schema) {
   return (outer * 0x9e3779b97f4a7c15u ^ own) * 0xff51afd7ed558ccdu | 1;
 }
 
-bool IsNewChain(uint64_t chain, ThreadLog* log) {
+bool IsNewChain(uint64_t chain, uint64_t window) {
   if (t_seen == nullptr) t_seen = std::make_unique<SeenChains>();
-  if (t_seen->window != log->window) {
-    t_seen->window = log->window;
+  if (t_seen->window != window) {
+    t_seen->window = window;
     t_seen->count = 0;
     t_seen->chains.fill(0);
   }
@@ -99,12 +106,16 @@ bool IsNewChain(uint64_t chain, ThreadLog* log) {
     at = (at + 1) & (SeenChains::kSize - 1);
   }
   if (t_seen->count == kMaxChains) {
-    ++log->unsampled;
+    g_unsampled.fetch_add(1, std::memory_order_relaxed);
     return false;
   }
   t_seen->chains[at] = chain;
   ++t_seen->count;
   return true;
+}
+
+int64_t TakeUnsampled() {
+  return g_unsampled.exchange(0, std::memory_order_relaxed);
 }
 
 void AddStack() {
@@ -116,7 +127,7 @@ void AddStack() {
   Slot* head = scope.Reserve(1 + SlotsForWords(count));
   if (head == nullptr) return;
   head->word[2] = count;
-  head->word[3] = PackTail(SlotKind::kStack, 0);
+  head->word[3] = PackTail(kStackSlot, 0);
   uint64_t* out = (head + 1)->word;
   for (size_t i = 0; i < count; ++i) {
     out[i] = reinterpret_cast<uint64_t>(frames[i]);

@@ -3,11 +3,10 @@
 // costs one look into a table.
 #pragma once
 
-#include <stepscope/event_writer.h>
-#include <stepscope/slot_decode.h>
-
 #include <cstdint>
 #include <string_view>
+
+#include "torch_decode.h"
 
 namespace stepscope {
 
@@ -15,13 +14,18 @@ namespace stepscope {
 // its address, any other by its text.
 uint64_t ChainOf(uint64_t outer, const char* name, bool has_schema);
 
-// True the first time this thread sees the chain in this window. Never grows:
-// beyond kMaxChains, new chains are counted in the log and get no stack.
+// True the first time this thread sees the chain in this window (its number).
+// Never grows: beyond kMaxChains, operators of new chains are counted and get
+// no stack.
 inline constexpr size_t kMaxChains = 3 << 12;
-bool IsNewChain(uint64_t chain, ThreadLog* log);
+bool IsNewChain(uint64_t chain, uint64_t window);
 
-// Adds a kStack record about the operator just added. REQUIRES: not inside a
-// WriteScope.
+// How many operators of all threads got no stack since the last call. Any
+// thread.
+int64_t TakeUnsampled();
+
+// Adds a kStackSlot record about the operator just added. REQUIRES: not inside
+// a WriteScope.
 void AddStack();
 
 // Frames without those of the hooks and of RecordFunction. No thread rules: it

@@ -1,4 +1,5 @@
-// The sources that an injection may lack; with_*.cc and without_*.cc.
+// The source that one of the two libraries lacks: with_torch.cc or
+// without_torch.cc.
 #pragma once
 
 #include <stepscope/collector.h>
@@ -7,9 +8,6 @@
 #include <vector>
 
 namespace stepscope {
-
-// NVIDIA devices, where the build found CUPTI's headers.
-void AddCupti(std::vector<std::unique_ptr<Collector>>& collectors);
 
 // Operators, in the library for programs that use LibTorch.
 void AddTorch(std::vector<std::unique_ptr<Collector>>& collectors);

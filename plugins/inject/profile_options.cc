@@ -9,8 +9,15 @@ ProfileOptions InjectedProfileOptions(const WindowOptions& options,
   ProfileOptions profile{.log_dir = options.log_dir, .name = options.name};
   profile.training_tid = training_tid;
   profile.print_report = options.print_report;
-  profile.collectors = InjectedCollectors(training_tid);
   return profile;
+}
+
+ProfileParts InjectedParts(const ProfileOptions& options) {
+  ProfileParts parts = ProfileOutputs(options);
+  parts.collectors = [](const ProfileOptions& options) {
+    return InjectedCollectors(options.training_tid);
+  };
+  return parts;
 }
 
 }  // namespace stepscope

@@ -1,4 +1,4 @@
-// The sources of events of an injection: one of two files says which.
+// The sources of events of an injection.
 #pragma once
 
 #include <stepscope/collector.h>

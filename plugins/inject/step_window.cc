@@ -27,7 +27,7 @@ class StepWindow : public NvtxStepListener {
     try {
       ProfileOptions options = InjectedProfileOptions(options_, 0);
       options.schedule = options_.schedule;
-      profile_ = std::make_unique<Profile>(std::move(options));
+      profile_ = std::make_unique<Profile>(std::move(options), &InjectedParts);
     } catch (...) {
       ended_ = true;
       std::fputs("stepscope: out of memory; the program runs on unprofiled\n",

@@ -60,7 +60,7 @@ class TimeWindow {
     ProfileOptions options = InjectedProfileOptions(options_, getpid());
     // One step of warm-up, if any, and one that is the window.
     options.schedule = {.wait = 0, .warmup = warmup.count() > 0, .active = 1};
-    Profile profile(std::move(options));
+    Profile profile(std::move(options), &InjectedParts);
     if (warmup.count() > 0) {
       if (!Sleep(warmup)) return;
       profile.Step();

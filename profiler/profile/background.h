@@ -1,8 +1,8 @@
-// Background: one thread that works off jobs in order, at low priority, so that
-// analysis and files do not hold or slow the training thread.
+// Background: a low-priority thread that runs jobs in order, so that analysis
+// and files neither block nor slow down the training thread.
 //
-// One thread drives it. The thread is started by the first job, with all
-// signals blocked: the program's handlers run where they did before.
+// One thread drives it. The first job starts the background thread, with all
+// signals blocked, so that the program's signal handlers never run on it.
 #pragma once
 
 #include <chrono>
@@ -14,18 +14,18 @@ namespace stepscope {
 
 class Background {
  public:
-  // Jobs that wait hold a whole window in memory each.
+  // Each waiting job holds a whole window in memory.
   static constexpr size_t kMaxWaiting = 2;
 
   Background();
-  // Waits for the running job only if it is about to end; a thread that is
-  // still busy is left to itself and keeps what it needs alive.
+  // Waits for the thread only if no job runs. A thread that still runs a job
+  // goes on and owns what it needs.
   ~Background();
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
 
-  // False if kMaxWaiting jobs wait already. The job must not throw. If no
-  // thread can be started, jobs run inside Wait().
+  // False if kMaxWaiting jobs are waiting. The job must not throw. If the
+  // thread cannot be started, Wait() runs the jobs.
   bool Add(std::function<void()> job);
 
   // Waits until every job is done, at most `timeout`; true if they are.
@@ -34,7 +34,7 @@ class Background {
  private:
   struct Shared;
   void StartThread();
-  std::shared_ptr<Shared> shared_;  // with the thread, which may outlive us
+  std::shared_ptr<Shared> shared_;  // with the thread, which may outlive this
 };
 
 }  // namespace stepscope

@@ -1,4 +1,4 @@
-// What a Profile says to the person at the terminal.
+// What a Profile prints.
 #pragma once
 
 #include <absl/status/status.h>
@@ -13,20 +13,20 @@ namespace stepscope {
 // One whole line on stderr, "stepscope: <text>".
 void Say(std::string_view text) noexcept;
 
-// True if stdout is a terminal that shows colours and NO_COLOR is not set
+// True if stdout is a terminal with colours and NO_COLOR is not set
 // (https://no-color.org).
 bool ColorsOnStdout();
-// Columns of the terminal behind stdout; 100 if it is none.
+// The width of the terminal on stdout in columns; 100 if stdout is no terminal.
 int StdoutColumns();
-// All of `text` on stdout in one piece.
+// Prints `text` on stdout and flushes it.
 void PrintReport(const std::string& text);
 
 std::string MessageOf(const absl::Status& status);
 
-// Errors of one Profile: says each, keeps the first. Any thread.
+// The errors of one Profile: prints each and keeps the first. Any thread.
 class Errors {
  public:
-  // `who` is put before each message where it is not empty ("rank 3: ").
+  // `who` precedes each message: "rank 3: ", or "".
   explicit Errors(std::string who) : who_(std::move(who)) {}
   void Add(const absl::Status& error) noexcept;
   absl::Status first() const;

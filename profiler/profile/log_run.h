@@ -1,11 +1,11 @@
-// LogRun: the place of one Profile in a log directory (formats: one RUN per
-// start of a job, shared by its ranks; nothing is ever overwritten).
+// LogRun: the folders of one Profile in a log directory. Each start of a job is
+// a RUN, which its ranks share; no file is ever overwritten.
 //
-// Who names the RUN: a process without a launcher, and rank 0 of a job, take
+// The name of the RUN: a process without a launcher, and rank 0 of a job, use
 // their start time, or the next free name after it. Rank 0 publishes its choice
-// in LOGDIR/stepscope/.job-<hash of the launcher's variables>, where the other
-// ranks find it when they have something to write. A rank that finds nothing
-// (no shared directory) takes its own start time and says so.
+// in LOGDIR/stepscope/.job-<hash of the launcher's variables>; the other ranks
+// read it there when they have something to write. A rank that does not find
+// the file (the directory is not shared) uses its own start time and says so.
 #pragma once
 
 #include <absl/status/status.h>
@@ -23,28 +23,30 @@ namespace stepscope {
 
 class LogRun {
  public:
-  // Makes the folders it can make now and checks that it can write there.
-  // Errors: PermissionDenied, NotFound, ResourceExhausted and the like, with
+  // Creates the log directory and checks that it is writable. Errors: those of
+  // the file system (PermissionDenied, NotFound, ResourceExhausted, ...), with
   // what to do.
   static absl::StatusOr<std::unique_ptr<LogRun>> Make(
       const std::string& log_dir, const RunIdentity& identity);
 
-  // Removes the folders it made if nothing was written into them.
+  // Removes the folders it created if they are still empty.
   ~LogRun();
   LogRun(const LogRun&) = delete;
   LogRun& operator=(const LogRun&) = delete;
 
-  // RUN. May wait for rank 0's choice, so not for the training thread.
+  // The name of the RUN. May wait for rank 0, so the training thread must not
+  // call it.
   const std::string& Run();
-  // "" or why the ranks do not share a RUN. Call after Run().
+  // Why the ranks do not share a RUN; "" if they do. REQUIRES: Run() was
+  // called.
   const std::string& disagreement() const { return disagreement_; }
 
-  // The files of one cycle; their folders exist afterwards.
+  // The paths of the files of one cycle, whose folders it creates.
   absl::StatusOr<LogPaths> PathsOf(int32_t cycle);
 
   const std::string& log_dir() const { return log_dir_; }
 
-  // How long Run() waits for rank 0. Tests shorten it.
+  // How long Run() waits for rank 0; for tests.
   void set_patience(std::chrono::milliseconds patience) {
     patience_ = patience;
   }

@@ -1,4 +1,5 @@
-// Who this process is among the ranks of its job, by the launcher's variables.
+// RunIdentity: the rank of this process in its job, from the variables that the
+// launcher sets.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -14,18 +15,18 @@ struct RunIdentity {
   int32_t rank = 0;
   int32_t world_size = 1;
   int32_t local_ranks = 1;  // -1: unknown
-  // Equal on all ranks of a job and different between jobs and restarts, as far
-  // as the launcher tells; "" without one.
+  // Equal on all ranks of a job, and different for other jobs and restarts as
+  // far as the launcher's variables allow; "" without a launcher.
   std::string job;
   int64_t start_s = 0;  // seconds since the epoch
-  std::string start;    // the same as YYYY_MM_DD_HH_MM_SS, local time
+  std::string start;    // the same time, local, as YYYY_MM_DD_HH_MM_SS
 };
 
 using Environment = std::function<const char*(const char*)>;
 
 // Reads RANK, WORLD_SIZE, LOCAL_WORLD_SIZE and torchrun's TORCHELASTIC_RUN_ID,
-// TORCHELASTIC_RESTART_COUNT, MASTER_ADDR, MASTER_PORT. A value that is no
-// number, or a rank outside the world, counts as not set.
+// TORCHELASTIC_RESTART_COUNT, MASTER_ADDR, MASTER_PORT. Ignores a value that is
+// not a number, and a rank that is not below the world size.
 RunIdentity IdentityFrom(const Environment& environment);
 RunIdentity OwnIdentity();
 

@@ -1,11 +1,9 @@
 #include "window_output.h"
 
-#include <stepscope/analysis.h>
-#include <stepscope/export.h>
+#include <stepscope/version.h>
 
 #include <exception>
 #include <utility>
-#include <vector>
 
 namespace stepscope {
 
@@ -23,7 +21,7 @@ RunInfo WindowOutput::MakeRunInfo() {
   run.world_size = options_.identity.world_size;
   run.local_ranks = options_.identity.local_ranks;
   run.run_id = log_ != nullptr ? log_->Run() : options_.identity.start;
-  run.producer = "stepscope " STEPSCOPE_VERSION;
+  run.producer = std::string("stepscope ") + Version();
   run.record_shapes = options_.record_shapes;
   run.profile_memory = options_.profile_memory;
   run.with_stack = options_.with_stack;
@@ -45,7 +43,7 @@ void WindowOutput::Take(ClosedWindow& window) noexcept {
 
 void WindowOutput::TakeOrThrow(ClosedWindow& window) {
   const Trace trace = window.Build(MakeRunInfo());
-  const Report report = Analyze(trace);
+  const Report report = options_.parts.analyze(trace);
 
   LogPaths paths;
   if (log_ != nullptr) {
@@ -68,7 +66,7 @@ void WindowOutput::TakeOrThrow(ClosedWindow& window) {
     if (!paths.advice.empty()) {
       text.view_command = "tensorboard --logdir " + log_->log_dir();
     }
-    PrintReport(ToText(report, text));
+    PrintReport(options_.parts.to_text(report, text));
   }
   if (options_.on_report) options_.on_report(trace, report);
   if (!paths.advice.empty()) WriteFiles(trace, report, paths);
@@ -83,25 +81,14 @@ void WindowOutput::WriteFiles(const Trace& trace, const Report& report,
     ++(status.ok() ? written : failed);
     if (first.ok()) first = status;
   };
-  // The smallest and most useful first: a disk may be nearly full.
-  note(WriteText(ToJson(report), paths.advice));
-  if (options_.identity.rank == 0) {
-    const TextOptions plain{
-        .details_path = paths.advice,
-        .view_command = "tensorboard --logdir " + log_->log_dir()};
-    note(WriteText(ToText(report, plain), paths.report));
-  }
-  const std::vector<Annotation> annotations = ToAnnotations(report);
-  if (options_.write_chrome_kineto) {
-    note(WriteTrace(trace, annotations, Format::kChromeKineto,
-                    paths.chrome_kineto));
-  }
-  if (options_.write_xspace) {
-    note(WriteTrace(trace, annotations, Format::kXSpace, paths.xspace,
-                    {.input_wait = options_.xspace_input_wait}));
-  }
-  if (options_.write_chrome_tb) {
-    note(WriteTrace(trace, annotations, Format::kChromeTb, paths.chrome_tb));
+  const WindowResult result{.trace = trace,
+                            .report = report,
+                            .paths = paths,
+                            .log_dir = log_->log_dir()};
+  for (const WindowFile& file : options_.parts.files) {
+    if (!file.rank_0_only || options_.identity.rank == 0) {
+      note(file.write(result));
+    }
   }
   if (failed == 0) return;
   // One line, however many files a full disk refuses.

@@ -1,8 +1,8 @@
-// WindowOutput: a closed window becomes a Trace, a Report, a printed report and
-// files. Runs on the background thread.
+// WindowOutput: turns a closed window into a Trace, a Report, a printed report
+// and files. Runs on the background thread.
 #pragma once
 
-#include <stepscope/profile.h>
+#include <stepscope/profile_parts.h>
 #include <stepscope/session.h>
 #include <stepscope/trace.h>
 
@@ -25,19 +25,16 @@ class WindowOutput {
     bool profile_memory = false;
     bool with_stack = false;
     bool print_report = true;
-    bool write_chrome_tb = true;
-    bool write_xspace = true;
-    bool xspace_input_wait = true;
-    bool write_chrome_kineto = true;
+    ProfileParts parts;
     std::function<void(const Trace&, const Report&)> on_report;
   };
 
-  // `log` may be null: nothing is written.
+  // `log` may be null: then no files are written.
   WindowOutput(Options options, std::unique_ptr<LogRun> log,
                std::shared_ptr<Errors> errors);
 
-  // Builds, analyses, prints and writes. Every failure goes to the Errors;
-  // files fail one by one. Never throws.
+  // Builds, analyses, prints and writes. Adds every failure to the Errors; a
+  // file that fails does not stop the others.
   void Take(ClosedWindow& window) noexcept;
 
  private:

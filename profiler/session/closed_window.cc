@@ -1,9 +1,44 @@
 #include <stepscope/session.h>
+#include <stepscope/trace_builder.h>
 
 #include <exception>
 #include <utility>
 
 namespace stepscope {
+
+ClosedWindow::ClosedWindow() = default;
+ClosedWindow::~ClosedWindow() = default;
+
+// In the order in which the collectors started, the session's own rows last:
+// a collector may know a better name of a thread than the system does.
+void ClosedWindow::AddRecordings(TraceBuilder& builder, const ClockMap& clock) {
+  const auto guard = [&](auto&& add) {
+    const auto failed = [&](const char* what) {
+      builder.Add(Loss{.name = "decode-failed",
+                       .detail = std::string("a recording could not be "
+                                             "decoded: ") +
+                                 what + "; please report this",
+                       .count = 1,
+                       .severity = Severity::kError});
+    };
+    try {
+      add();
+    } catch (const std::exception& error) {
+      failed(error.what());
+    } catch (...) {
+      failed("unknown exception");
+    }
+  };
+  static const SlotLog kNoSlots;
+  const SlotLog& slots = events_ != nullptr ? events_->slots() : kNoSlots;
+  while (!recordings_.empty()) {
+    guard([&] { recordings_.back()->AddTo(builder, clock, slots); });
+    recordings_.pop_back();  // its memory is free before the next one decodes
+  }
+  if (events_ == nullptr) return;
+  guard([&] { events_->AddTo(builder, clock); });
+  events_.reset();
+}
 
 Trace ClosedWindow::Build(RunInfo run) {
   const ClockMap clock(clock_begin_, clock_end_);
@@ -35,24 +70,7 @@ Trace ClosedWindow::Build(RunInfo run) {
                        .batch_size = loader.batch_size});
   }
   for (Loss& loss : losses_) builder.Add(std::move(loss));
-  for (std::unique_ptr<Recording>& recording : recordings_) {
-    const auto failed = [&](const char* what) {
-      builder.Add(Loss{.name = "decode-failed",
-                       .detail = std::string("a recording could not be "
-                                             "decoded: ") +
-                                 what + "; please report this",
-                       .count = 1,
-                       .severity = Severity::kError});
-    };
-    try {
-      recording->AddTo(builder, clock);
-    } catch (const std::exception& error) {
-      failed(error.what());
-    } catch (...) {
-      failed("unknown exception");
-    }
-    recording.reset();  // its memory is free before the next one decodes
-  }
+  AddRecordings(builder, clock);
   return builder.Build(clip);
 }
 

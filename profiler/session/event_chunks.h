@@ -1,6 +1,6 @@
-// Chunks: the memory behind the slots. Mapped from the system in one piece and
-// with its pages present, so that a hook never waits for a page fault; zero, so
-// that what was not written reads as SlotKind::kNone.
+// Chunks: the memory behind the slots. They are mapped with their pages
+// present, so that a hook never waits for a page fault, and zeroed, so that an
+// unwritten slot reads as RecordLength::kNone.
 #pragma once
 
 #include <stepscope/slot.h>
@@ -30,17 +30,18 @@ static_assert(sizeof(Chunk) == kChunkBytes);
 Chunk* MapChunk() noexcept;
 void UnmapChunks(Chunk* last) noexcept;  // and all before it
 
-// Chunks that were never linked: the first and how many follow each other.
+// Unmaps adjacent chunks that were never used: the first and their number.
 void UnmapUnused(std::pair<Chunk*, size_t> chunks) noexcept;
 
-// Chunks made ready when a window opens: fresh pages cost more than the records
-// they hold (24 us for 64 KiB on a virtual machine, 12 ns for each operator in
-// it), and a usual window then maps none in its hooks.
+// Chunks that are mapped when a window opens, so that hooks of a usual window
+// map none: 64 KiB of fresh pages take 24 us on a virtual machine, which is 12
+// ns for each operator that fits.
 class ReadyChunks {
  public:
   // REQUIRES: nobody calls Take().
   void Fill(size_t chunks) noexcept;
-  // The rest, to be unmapped: begin and number. REQUIRES: as Fill().
+  // The chunks that Take() left: the first and their number. REQUIRES: as
+  // Fill().
   std::pair<Chunk*, size_t> Drain() noexcept;
 
   // Null if there is none left. Any thread, without a lock.

@@ -1,9 +1,12 @@
-#include "event_recording.h"
-
 #include <absl/strings/str_cat.h>
+#include <stepscope/event_recording.h>
 
 #include <algorithm>
 #include <utility>
+
+#include "event_chunks.h"
+#include "range_decode.h"
+#include "registered_log.h"
 
 namespace stepscope {
 namespace {
@@ -17,20 +20,16 @@ EventRecording::~EventRecording() {
   UnmapUnused(unused_);
 }
 
-void EventRecording::SetClosed(int64_t pid, Ticks closed, int64_t max_bytes,
-                               Symbolizer symbolize,
-                               std::vector<SlotDecoder> decoders) {
-  log_.pid = pid;
-  log_.closed = closed;
+void EventRecording::SetClosed(int64_t pid, Ticks closed, int64_t max_bytes) {
+  slots_.pid = pid;
+  slots_.closed = closed;
   max_bytes_ = max_bytes;
-  symbolize_ = std::move(symbolize);
-  decoders_ = std::move(decoders);
 }
 
 void EventRecording::TakeThread(const RegisteredLog& log) {
   SlotThread thread;
   thread.tid = log.tid;
-  thread.torch_thread = log.torch_thread;
+  thread.source_thread = log.source_thread;
   thread.name = log.name;
   for (Chunk* chunk = log.last; chunk != nullptr; chunk = chunk->previous) {
     Slot* end = chunk->used_end != nullptr ? chunk->used_end : log.cursor;
@@ -43,20 +42,12 @@ void EventRecording::TakeThread(const RegisteredLog& log) {
   last_chunks_.push_back(log.last);
   dropped_ += static_cast<int64_t>(log.dropped);
   cut_ += static_cast<int64_t>(log.cut);
-  unsampled_ += static_cast<int64_t>(log.unsampled);
-  log_.threads.push_back(std::move(thread));
+  slots_.threads.push_back(std::move(thread));
 }
 
-void EventRecording::AddTo(TraceBuilder& builder, const ClockMap& clock) {
+void EventRecording::AddTo(TraceBuilder& builder, const ClockMap& clock) const {
   builder.Watch(Kind::kRange);
-  // First those that know the names which the program gave to its threads.
-  for (const SlotDecoder& decode : decoders_) decode(log_, clock, builder);
-  const DecodeResult decoded = DecodeSlots(log_, clock, symbolize_, builder);
-  AddLosses(decoded, builder);
-}
-
-void EventRecording::AddLosses(const DecodeResult& decoded,
-                               TraceBuilder& builder) const {
+  const int64_t bad_records = DecodeRanges(slots_, clock, builder);
   if (dropped_ > 0) {
     builder.Add(Loss{
         .name = "buffer-full",
@@ -80,28 +71,15 @@ void EventRecording::AddLosses(const DecodeResult& decoded,
              .count = cut_,
              .severity = Severity::kNote});
   }
-  if (unsampled_ > 0) {
-    builder.Add(Loss{
-        .name = "stack-table-full",
-        .detail = absl::StrCat(
-            "a thread met more distinct chains of open operators than it can "
-            "remember, and ",
-            unsampled_,
-            " operators of new chains got no stack: their findings name no "
-            "source line; scopes whose names change at every call are the "
-            "usual cause, so keep numbers out of their names"),
-        .count = unsampled_,
-        .severity = Severity::kNote});
-  }
-  if (decoded.bad_records > 0) {
+  if (bad_records > 0) {
     builder.Add(Loss{
         .name = "bad-record",
         .detail = absl::StrCat(
-            decoded.bad_records,
+            bad_records,
             " records of the event buffers made no sense "
             "and were left out: this is an error in stepscope, please report "
             "it"),
-        .count = decoded.bad_records,
+        .count = bad_records,
         .severity = Severity::kError});
   }
 }

@@ -1,5 +1,5 @@
-#include <stepscope/event_buffer.h>
 #include <stepscope/loaders.h>
+#include <stepscope/range.h>
 
 #include <algorithm>
 #include <atomic>

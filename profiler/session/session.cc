@@ -226,7 +226,7 @@ void Session::Finish() {
 std::unique_ptr<ClosedWindow> Session::CloseWindow() {
   StopCollectors(window_.get());
   if (buffers_ != nullptr) {
-    window_->recordings_.push_back(buffers_->Close());
+    window_->events_ = buffers_->Close();
     buffers_.reset();
   }
   window_->clock_end_ = ReadClock();

@@ -12,8 +12,6 @@
 #include <new>
 #include <utility>
 
-#include "event_recording.h"
-
 namespace stepscope {
 namespace internal {
 
@@ -62,7 +60,7 @@ void Adopt(RegisteredLog* log, uint64_t number) {
   log->last = nullptr;
   log->top = log->open_base;
   log->full = false;
-  log->dropped = log->cut = log->unsampled = 0;
+  log->dropped = log->cut = 0;
 }
 
 }  // namespace
@@ -102,15 +100,13 @@ void ThreadRegistry::WaitUntilQuiet() {
   }
 }
 
-std::unique_ptr<Recording> ThreadRegistry::Close(uint64_t number) {
+std::unique_ptr<EventRecording> ThreadRegistry::Close(uint64_t number) {
   auto recording = std::make_unique<EventRecording>();
   std::lock_guard lock(mutex_);
   if (open_ != number) return recording;
   WaitUntilQuiet();
   open_ = 0;
-  recording->SetClosed(getpid(), NowTicks(), max_bytes_,
-                       std::exchange(symbolize_, nullptr),
-                       std::exchange(decoders_, {}));
+  recording->SetClosed(getpid(), NowTicks(), max_bytes_);
   std::vector<RegisteredLog*> alive;
   alive.reserve(logs_.size());
   for (RegisteredLog* log : logs_) {
@@ -130,16 +126,6 @@ std::unique_ptr<Recording> ThreadRegistry::Close(uint64_t number) {
   logs_ = std::move(alive);
   recording->TakeUnused(ready_.Drain());
   return recording;
-}
-
-void ThreadRegistry::SetSymbolizer(Symbolizer symbolize) {
-  std::lock_guard lock(mutex_);
-  symbolize_ = std::move(symbolize);
-}
-
-void ThreadRegistry::AddSlotDecoder(SlotDecoder decode) {
-  std::lock_guard lock(mutex_);
-  decoders_.push_back(std::move(decode));
 }
 
 ThreadLog* ThreadRegistry::Register() {
@@ -188,9 +174,7 @@ void ThreadRegistry::AfterForkInChild() {
   internal::g_window.store(0, std::memory_order_relaxed);
   registry.open_ = 0;
   registry.logs_.clear();
-  registry.symbolize_ = nullptr;
   registry.ready_.Drain();
-  registry.decoders_.clear();
   if (auto* own = static_cast<RegisteredLog*>(internal::t_log)) {
     Adopt(own, ~uint64_t{0});
     own->tid = syscall(SYS_gettid);
@@ -249,26 +233,26 @@ bool GrowOpen(ThreadLog* log) noexcept {
 }
 
 Slot* PopSlow(ThreadLog* log, const void* key, Ticks now) noexcept {
-  const auto note = [log](SlotKind kind, uint64_t first, const void* about) {
+  const auto note = [log](SlotTag tag, uint64_t first, const void* about) {
     Slot* slot = log->cursor;
     if (log->limit - slot < 1)
       slot = ReserveSlow(log, 1);
     else
       log->cursor = slot + 1;
     if (slot == nullptr) return;
-    *slot = {{first, reinterpret_cast<uint64_t>(about), 0, PackTail(kind, 0)}};
+    *slot = {{first, reinterpret_cast<uint64_t>(about), 0, PackTail(tag, 0)}};
   };
   OpenOp* found = log->top;
   while (found != log->open_base && found[-1].key != key) --found;
   if (found == log->open_base) {
-    note(SlotKind::kForeignEnd, now, key);
+    note(kForeignEndSlot, now, key);
     return nullptr;
   }
   // What lies above it was begun later and has not ended: another thread ends
   // it.
   for (OpenOp* late = found; late != log->top; ++late) {
     if (late->slot == nullptr) continue;
-    note(SlotKind::kUnended, reinterpret_cast<uint64_t>(late->slot), late->key);
+    note(kUnendedSlot, reinterpret_cast<uint64_t>(late->slot), late->key);
   }
   log->top = found - 1;
   return found[-1].slot;

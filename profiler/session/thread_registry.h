@@ -1,32 +1,23 @@
-// All threads that have ever recorded and not yet exited, and the window they
-// record into. The slow half of the event buffers.
+// ThreadRegistry: all threads that have recorded and not yet exited, and the
+// window they record into. The slow half of the event buffers.
 //
-// One per process, because hooks carry no pointer of ours; never destroyed,
-// because threads may record until the process is gone. A forked child starts
-// with the forking thread alone and no window.
+// There is one per process, because hooks carry no pointer of ours. It is never
+// destroyed, because threads may record until the process ends. A forked child
+// starts with the forking thread alone and no window.
 #pragma once
 
 #include <absl/status/statusor.h>
-#include <stepscope/event_buffer.h>
-#include <stepscope/event_writer.h>
+#include <stepscope/event_recording.h>
 
 #include <atomic>
 #include <memory>
 #include <mutex>
-#include <string>
 #include <vector>
 
 #include "event_chunks.h"
+#include "registered_log.h"
 
 namespace stepscope {
-
-// A ThreadLog with what only the slow paths need.
-struct RegisteredLog : ThreadLog {
-  Chunk* last = nullptr;
-  int64_t tid = 0;
-  std::string name;     // as read when the thread exited
-  bool exited = false;  // kept only for what it recorded
-};
 
 class ThreadRegistry {
  public:
@@ -34,17 +25,16 @@ class ThreadRegistry {
 
   // FailedPrecondition if a window is open.
   absl::StatusOr<uint64_t> Open(int64_t max_bytes);
-  // An empty recording if `number` is not the open window any more (a fork).
-  std::unique_ptr<Recording> Close(uint64_t number);
-  void SetSymbolizer(Symbolizer symbolize);
-  void AddSlotDecoder(SlotDecoder decode);
+  // Returns an empty recording if `number` is no longer the open window, as in
+  // a forked child.
+  std::unique_ptr<EventRecording> Close(uint64_t number);
 
   // Called by the thread itself.
   ThreadLog* Register();
   void ThreadExits(RegisteredLog* log);
 
-  // A chunk within the window's limit; null if that is reached, or the system
-  // has no memory. Any thread, without a lock.
+  // A chunk; null if the window's limit is reached or the system has no memory.
+  // Any thread, without a lock.
   Chunk* TakeChunk() noexcept;
 
  private:
@@ -58,8 +48,6 @@ class ThreadRegistry {
   std::vector<RegisteredLog*> logs_;
   uint64_t open_ = 0;    // the open window, 0 if none
   uint64_t opened_ = 0;  // windows so far
-  Symbolizer symbolize_;
-  std::vector<SlotDecoder> decoders_;
   bool has_membarrier_ = false;
   int64_t max_bytes_ = 0;
   std::atomic<int64_t> bytes_left_{0};

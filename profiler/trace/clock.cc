@@ -37,17 +37,17 @@ bool HasInvariantTsc() noexcept {
 int64_t NowNs() noexcept { return ReadNs(CLOCK_REALTIME); }
 
 ClockReading ReadClock() noexcept {
-  // The processor's word is not enough: a hypervisor may migrate the machine.
-  // The kernel watches for that and then stops offering the counter, but its
-  // choice is only visible in sysfs; error_ns() shows it if it ever happens.
+  // The processor may claim an invariant counter and still jump: a hypervisor
+  // may migrate the machine. Only sysfs shows that the kernel has stopped
+  // trusting the counter; here ClockMap::error_ns() shows a jump.
   static const bool use_tsc = HasInvariantTsc();
   internal::g_ticks_are_tsc.store(use_tsc, std::memory_order_relaxed);
   constexpr int kTries = 32;
   ClockReading best;
   best.width_ns = INT64_MAX;
   for (int i = 0; i < kTries; ++i) {
-    // Monotonic time is read twice, around everything else, and its middle is
-    // the moment the other two are taken for.
+    // Monotonic time is read first and last; the other two readings are
+    // attributed to the middle between them.
     const int64_t before = ReadNs(CLOCK_MONOTONIC);
     const Ticks ticks_before = NowTicks();
     const int64_t epoch = ReadNs(CLOCK_REALTIME);

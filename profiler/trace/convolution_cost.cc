@@ -19,7 +19,7 @@ double WorkPerOutput(const std::vector<int64_t>& weight) {
   return work;
 }
 
-// Where the arguments of a forward convolution stand.
+// The positions of the arguments of a forward convolution.
 struct ArgumentOrder {
   size_t stride, padding, dilation, transposed, groups;
 };
@@ -73,7 +73,7 @@ OpCost Convolution(std::string_view op, const Arguments& args) {
                      int64_t otherwise) {
     return list.empty() ? otherwise : list[std::min(i, list.size() - 1)];
   };
-  if (stride.empty()) return cost;  // the size of the result is not known
+  if (stride.empty()) return cost;  // without it the result's size is unknown
   double result =
       static_cast<double>(input[0]) * static_cast<double>(weight[0]);
   for (size_t i = 0; i < spatial; ++i) {
@@ -112,7 +112,7 @@ OpCost ConvolutionBackward(std::string_view op, const Arguments& args) {
       Elements(args.Dims(transposed ? input : grad)) * WorkPerOutput(weight);
   double sides = sided ? 1 : 2;
   if (op == "aten::convolution_backward" && args.size() > 10) {
-    // output_mask: a stem's input needs no gradient.
+    // output_mask: the input of a model's first layer needs no gradient.
     const std::string_view mask = args.Text(10);
     if (mask.starts_with("[False")) sides -= 1;
   }

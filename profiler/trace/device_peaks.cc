@@ -6,7 +6,7 @@ namespace stepscope {
 namespace {
 
 struct Entry {
-  std::string_view in_name;  // what the device's name holds
+  std::string_view in_name;  // the device's name contains it
   std::string_view device;
   double fp16, tf32, fp32, gb_per_s;  // TFLOP/s and GB/s
   double fp64_share;
@@ -14,8 +14,8 @@ struct Entry {
   double at_most_gib = 1e9;  // of variants that differ by memory
 };
 
-// Sources: the vendors' datasheets, without sparsity; rules.md 2.8. More
-// specific names first.
+// Source: the vendors' data sheets, without sparsity. More specific names come
+// first.
 constexpr Entry kEntries[] = {
     {"GB200", "B200", 2250, 1120, 75, 8000, 0.5, 0, 0},
     {"B200", "B200", 2250, 1120, 75, 8000, 0.5, 10, 0},
@@ -45,7 +45,7 @@ constexpr Entry kEntries[] = {
     {"MI350", "MI350X", 2300, 0, 144, 8000, 0.5, 0, 0},
     {"MI325", "MI325X", 1307, 654, 163, 6000, 0.5, 0, 0},
     {"MI300", "MI300X", 1307, 654, 163, 5300, 0.5, 0, 0},
-    // One die of two, as ROCm shows them.
+    // ROCm shows each of its two dies as a device.
     {"MI250", "MI250X", 191, 0, 48, 1600, 1, 0, 0},
     {"MI210", "MI210", 181, 0, 45, 1600, 1, 0, 0},
     {"MI100", "MI100", 184, 0, 46, 1230, 0.25, 0, 0}};

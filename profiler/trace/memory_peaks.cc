@@ -15,7 +15,7 @@ Device DeviceOf(const Allocation& row) { return {row.device_type, row.device}; }
 struct Level {
   int64_t bytes = 0;
   int64_t reserved_bytes = -1;
-  bool known = false;  // an event has told it, or its absence
+  bool known = false;  // from an event with a total, or without one
   bool is_counted = false;
 };
 
@@ -101,7 +101,7 @@ class Peaks {
     const bool first = !std::exchange(level.known, true);
     if (!open_) return;
     if (first && event.bytes < 0) {
-      // What is given back was held from the step's beginning on.
+      // The first event is a release: its memory was held when the step began.
       Level before = level;
       before.bytes -= event.bytes;
       Raise(DeviceOf(event), before, event.time_ns, kNone);

@@ -134,7 +134,7 @@ constexpr auto kCopies = std::to_array<std::string_view>(
 
 using Classes = std::unordered_map<std::string_view, KernelClass>;
 
-// By name without "aten::".
+// Keyed by the name without "aten::".
 const Classes& ExactClasses() {
   static const Classes classes = [] {
     Classes made;
@@ -148,7 +148,7 @@ const Classes& ExactClasses() {
   return classes;
 }
 
-// The same of names that may have a "_" behind them.
+// The same for operators that also exist in place, with a trailing "_".
 const Classes& PlainClasses() {
   static const Classes classes = [] {
     Classes made;

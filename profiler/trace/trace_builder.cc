@@ -67,8 +67,9 @@ bool Before(const Row& a, const Row& b) {
   return EndOf(a) > EndOf(b);
 }
 
-// By begin, outer first, equal rows in the order they came. Rows are large and
-// mostly in order, so they are moved once.
+// Sorts by begin, outer rows first, equal rows in the order of their Add().
+// Rows are large and mostly in order: indices are sorted, and each row moves
+// once.
 template <typename Row>
 void SortRows(std::vector<Row>& rows) {
   if (std::is_sorted(rows.begin(), rows.end(), Before<Row>)) return;
@@ -172,7 +173,7 @@ void TraceBuilder::NameStream(int32_t context, int64_t id, NameId name) {
   stream_names_.push_back({.id = id, .context = context, .name = name});
 }
 
-// The last name given is the one that holds.
+// A later name replaces an earlier one.
 void TraceBuilder::LinkStreamNames() {
   for (const Stream& named : stream_names_) {
     const auto row = std::find_if(
@@ -189,7 +190,7 @@ void TraceBuilder::LinkStreamNames() {
 }
 
 void TraceBuilder::Add(Loss row) {
-  // The same loss met again adds up, so that a report has one line for it.
+  // Equal losses are added up, so that a report has one line for them.
   for (Loss& loss : trace_.losses_) {
     if (loss.name != row.name || loss.detail != row.detail) continue;
     loss.count = loss.count < 0 || row.count < 0 ? -1 : loss.count + row.count;

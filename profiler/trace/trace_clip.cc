@@ -1,4 +1,4 @@
-// What of a Trace lies in its window.
+// Drops the rows that lie outside the window of a Trace.
 #include <stepscope/row_times.h>
 #include <stepscope/trace_builder.h>
 
@@ -17,7 +17,7 @@ void TraceBuilder::Clip(const Options& options) {
   std::erase_if(trace_.steps_, [&](const Step& step) {
     return step.end_ns <= begin || step.begin_ns >= end;
   });
-  // What was read once per step lives and dies with its step.
+  // Rows that were read once per step stay if their step stays.
   const auto of_no_step = [&](const auto& row) {
     return row.step >= 0 &&
            std::none_of(
@@ -33,12 +33,12 @@ void TraceBuilder::Clip(const Options& options) {
   std::erase_if(trace_.communications_, outside);
   std::erase_if(trace_.overheads_, outside);
   std::erase_if(trace_.device_memory_, outside);
-  // One taken as the last step ended is a moment younger than the window.
+  // The sample of the last step is taken just after the window has ended.
   std::erase_if(trace_.device_samples_, [&](const DeviceSample& row) {
     return row.step >= 0 ? of_no_step(row) : outside(row);
   });
-  // Work on the device belongs to the window its launch was in, however late it
-  // runs.
+  // A device activity belongs to the window that contains its launch, even if
+  // it runs later.
   const CallFinder finder(trace_.runtime_calls_);
   const auto launched_outside = [&](const auto& work) {
     const RowId call = finder.Of(work.correlation, work.begin_ns);

@@ -95,8 +95,8 @@ RowId CallFinder::Of(int64_t correlation, int64_t begin_ns) const {
     return kNone;
   auto after = std::upper_bound(first, entries_.end(),
                                 Entry{correlation, begin_ns, kNone});
-  // Device and host clocks may disagree a little: a lone call that seems to
-  // begin later is still the launch.
+  // Device and host clocks may disagree by microseconds: a single call with
+  // this id is the launch, even if it seems to begin later.
   return after == first ? first->call : std::prev(after)->call;
 }
 
@@ -117,7 +117,7 @@ void LinkReleases(std::span<Allocation> allocations) {
   live.reserve(allocations.size() / 2);
   for (RowId row = 0; row < allocations.size(); ++row) {
     Allocation& event = allocations[row];
-    if (event.address == 0) continue;  // files of 2021 do not say where
+    if (event.address == 0) continue;  // files of 2021 have no addresses
     const Place place = {event.device_type, event.device, event.address};
     if (event.bytes > 0) {
       live[place] = row;

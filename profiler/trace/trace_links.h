@@ -1,5 +1,5 @@
-// The links between rows of a Trace, each resolved in one pass over sorted
-// tables. TraceBuilder::Build() calls them in the order they are declared:
+// The links between the rows of a Trace, each resolved in one pass over sorted
+// tables. TraceBuilder::Build() calls these in the order of their declaration:
 // later ones read what earlier ones wrote.
 #pragma once
 
@@ -17,16 +17,16 @@ namespace stepscope {
 // first.
 void LinkParents(std::span<Op> ops, size_t thread_count, int64_t tolerance_ns);
 
-// op.kind of the ranges that autograd's engine puts around its nodes: recorded
-// as operators, and part of the backward pass like the nodes.
+// Sets op.kind of the scopes that autograd's engine opens around its nodes:
+// they arrive as operators, and belong to the backward pass.
 void MarkEngineRanges(std::span<Op> ops, std::span<const std::string> names);
 
-// op.forward of backward nodes: the last op begun before it with its sequence
-// number, on the thread it names where that thread is known.
+// op.forward of backward nodes: the latest earlier op with the same sequence
+// number, on the node's forward_thread where that is known.
 void LinkForward(std::span<Op> ops, std::span<const Thread> threads);
 
-// Finds the innermost op around moments of one thread after another. Moments of
-// a thread must come in time order.
+// Finds the innermost op around a moment on a thread. Callers ask for the
+// moments of one thread in time order, which keeps each answer amortised O(1).
 class OpFinder {
  public:
   OpFinder(std::span<const Op> ops, size_t thread_count);
@@ -42,8 +42,8 @@ class OpFinder {
   std::vector<Cursor> cursors_;
 };
 
-// work.call and work.op by correlation; where ids repeat, the latest call that
-// began before the work.
+// Finds the call that launched a device activity, by correlation id; where ids
+// repeat, the latest call that began before the activity.
 class CallFinder {
  public:
   explicit CallFinder(std::span<const RuntimeCall> calls);
@@ -59,7 +59,7 @@ class CallFinder {
   std::vector<Entry> entries_;
 };
 
-// allocation.other: each release with the allocation it gives back, by device
+// allocation.other: pairs each release with the allocation it frees, by device
 // and address in time order.
 void LinkReleases(std::span<Allocation> allocations);
 

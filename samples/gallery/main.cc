@@ -30,7 +30,7 @@ constexpr char kHelp[] =
     "  --fixed         the same program without the habit\n"
     "  --device cuda   on the first GPU; some habits show only there\n"
     "  --log-dir DIR   keep the trace and the report there\n"
-    "  --json FILE     write the report as JSON (analysis/README.md)\n"
+    "  --json FILE     write the report as JSON (docs/json.md)\n"
     "  --quiet         do not print the report\n"
     "  --list          one habit a line\n"
     "  --table         the table of README.md\n";

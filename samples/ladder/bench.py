@@ -102,8 +102,7 @@ class Bench:
         except (ProgramFailed, ValueError) as error:  # not the fault of resnet's settings
             raise Failed(f"stepscope {' '.join(words)}: {error}") from None
 
-    def period(self, *settings):
-        """After how many steps all of `settings` repeat what they do."""
+    def period(self, *settings):  # after how many steps all of them repeat what they do
         return math.lcm(*(period_of(self.always.plus(one)) for one in settings))
 
     def time(self, settings, length, purpose, number, partner=None):

@@ -31,8 +31,7 @@ class Settings(dict):
     def number(self, flag, absent):
         return int(self[flag]) if self.get(flag, "").isdecimal() else absent
 
-    def plus(self, over):
-        """These flags and those of `over`, which win."""
+    def plus(self, over):  # whose flags win
         return Settings({**self, **over})
 
     def without(self, *flags):
@@ -41,8 +40,7 @@ class Settings(dict):
     def arguments(self):
         return [f"{flag}={value}" if value else flag for flag, value in sorted(self.items())]
 
-    def text(self):
-        """As a person would type it."""
+    def text(self):  # as a person would type it
         return " ".join(argument.replace("=", " ", 1) for argument in self.arguments()) or "(defaults)"
 
 

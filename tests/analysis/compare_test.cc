@@ -30,16 +30,19 @@ TEST(CompareTest, SetsPredictedBesideMeasured) {
   const Comparison c =
       Compare(Simulate(Loading()).trace, Simulate(after).trace);
   EXPECT_EQ(c.why_not, "");
-  EXPECT_EQ(c.made, (std::vector<std::string>{"sync-data-loading"}));
+  EXPECT_EQ(c.resolved_findings,
+            (std::vector<std::string>{"sync-data-loading"}));
   EXPECT_EQ(c.predicted_kind, GainKind::kPredicted);
   EXPECT_NEAR(c.measured.expected_ms, 37, 1);
   EXPECT_NEAR(c.predicted.expected_ms, c.measured.expected_ms, 2);
-  EXPECT_TRUE(c.certain);
+  EXPECT_TRUE(c.significant);
   ASSERT_FALSE(c.causes.empty());
   EXPECT_EQ(c.causes[0].name, "data");
   EXPECT_NEAR(c.causes[0].before_ms, 37, 0.5);
   const std::string text = Unwrapped(c);
-  EXPECT_NE(text.find("measured won 3"), std::string::npos) << text;
+  EXPECT_NE(text.find("measured 3"), std::string::npos) << text;
+  EXPECT_NE(text.find(" ms faster per step (95 % interval "), std::string::npos)
+      << text;
   EXPECT_NE(text.find("within the likely range"), std::string::npos) << text;
 }
 
@@ -47,10 +50,10 @@ TEST(CompareTest, TheSameTraceTwiceIsNoDifference) {
   const Comparison c =
       Compare(Simulate(Loading()).trace, Simulate(Loading()).trace);
   EXPECT_DOUBLE_EQ(c.measured.expected_ms, 0);
-  EXPECT_FALSE(c.certain);
-  EXPECT_TRUE(c.made.empty());
-  EXPECT_NE(Unwrapped(c).find("no difference is certain"), std::string::npos);
-  EXPECT_NE(Unwrapped(c).find("still advised: "), std::string::npos);
+  EXPECT_FALSE(c.significant);
+  EXPECT_TRUE(c.resolved_findings.empty());
+  EXPECT_NE(Unwrapped(c).find("no significant difference"), std::string::npos);
+  EXPECT_NE(Unwrapped(c).find("remaining findings: "), std::string::npos);
 }
 
 TEST(CompareTest, CountsLargerBatchesPerSample) {
@@ -69,7 +72,7 @@ TEST(CompareTest, CountsLargerBatchesPerSample) {
   };
   const Comparison c =
       Compare(with_batch(32, 100'000'000), with_batch(64, 160'000'000));
-  EXPECT_TRUE(c.per_sample);
+  EXPECT_TRUE(c.batch_normalised);
   EXPECT_NEAR(c.measured.expected_ms, 20, 1e-6);
 }
 
@@ -109,11 +112,11 @@ TEST(CompareTest, DoubtsThatTwoProgramsAreOne) {
     return text.Recorded();
   };
   const Comparison two = Compare(of("aten::conv2d"), of("aten::bmm"));
-  EXPECT_NEAR(two.shared_ops, 0.25, 1e-9);
+  EXPECT_NEAR(two.shared_ops_frac, 0.25, 1e-9);
   EXPECT_NE(Unwrapped(two).find("two runs of one program?"), std::string::npos);
   EXPECT_NE(ToMarkdown(two).find("- **doubt** "), std::string::npos);
   const Comparison one = Compare(of("aten::bmm"), of("aten::bmm"));
-  EXPECT_NEAR(one.shared_ops, 1, 1e-9);
+  EXPECT_NEAR(one.shared_ops_frac, 1, 1e-9);
   EXPECT_EQ(Unwrapped(one).find("doubt"), std::string::npos);
 }
 

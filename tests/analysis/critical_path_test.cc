@@ -89,7 +89,7 @@ TEST(CriticalPathTest, GoesThroughTheStreamThatWasWaitedFor) {
   EXPECT_NEAR(ByCategory(m).at("communication"), 0.5, 0.01);
 }
 
-TEST(CriticalPathTest, FindsTheLoaderOnlyWhereItHoldsTheStepUp) {
+TEST(CriticalPathTest, FindsTheLoaderOnlyWhereItDelaysTheStep) {
   const auto loaded = [](double kernel_us) {
     const Trace trace = Record([&](GpuLoop& loop) {
       loop.Load(400);
@@ -102,7 +102,7 @@ TEST(CriticalPathTest, FindsTheLoaderOnlyWhereItHoldsTheStepUp) {
   EXPECT_NEAR(loaded(100), 0, 0.1);  // of the first step only
 }
 
-TEST(CriticalPathTest, IsDrawnInFewSlicesThatTouch) {
+TEST(CriticalPathTest, IsDrawnInFewAdjacentSlices) {
   const Trace trace = Record([](GpuLoop& loop) {
     ManyKernels(loop, 500, 60, 5);
     loop.ReadBack(3);

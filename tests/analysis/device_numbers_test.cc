@@ -19,11 +19,11 @@ RunInfo Listing(std::initializer_list<const char*> names) {
   return run;
 }
 
-TEST(DescribedDeviceTest, TheOneOfThatNumber) {
+TEST(DescribedDeviceTest, IsTheDeviceOfThatNumber) {
   EXPECT_EQ(DescribedDevice(Listing({"A100", "H100"}), 1).sm_count, 101);
 }
 
-TEST(DescribedDeviceTest, BeyondTheListOneOfItsLike) {
+TEST(DescribedDeviceTest, OutsideTheListIsAnyOfIdenticalDevices) {
   const Device device = DescribedDevice(Listing({"MI300X", "MI300X"}), 9);
   EXPECT_EQ(device.name, "MI300X");
   EXPECT_EQ(device.ordinal, 9);
@@ -31,7 +31,7 @@ TEST(DescribedDeviceTest, BeyondTheListOneOfItsLike) {
   EXPECT_EQ(DescribedDevice(RunInfo(), 9).ordinal, 9);
 }
 
-TEST(MemoryDeviceTest, OfTheSameNumberUnlessAllAreOfAnother) {
+TEST(MemoryDeviceTest, IsTheSameNumberUnlessAllEventsNameAnother) {
   const auto with = [](const char* devices) {
     std::string text;
     for (const char* at = devices; *at != 0; ++at) {

@@ -18,7 +18,7 @@ constexpr int kSteps = 6;
 
 using Body = std::function<void(GpuLoop&)>;
 
-// What the loop would take, per step, in us.
+// Time per step of the loop, in us.
 double Truth(const Body& body, int steps = kSteps) {
   GpuLoop loop;
   for (int i = 0; i < steps; ++i) {
@@ -73,7 +73,7 @@ void ManyKernels(GpuLoop& loop, int count, double us, double host_us) {
   }
 }
 
-TEST(DeviceReplayTest, SpeaksForALoopThatTheHostHoldsUp) {
+TEST(DeviceReplayTest, IsValidForAHostBoundLoop) {
   const Recorded run([](GpuLoop& loop) { ManyKernels(loop, 50, 4, 20); });
   EXPECT_TRUE(run.check().valid) << run.check().why_not;
   EXPECT_NEAR(run.check().no_edit_error, 0, 1e-3);
@@ -93,24 +93,24 @@ Body Mixed(double kernel_us) {
   };
 }
 
-TEST(DeviceReplayTest, OfManyStepsAPartIsReplayedAndStandsForAll) {
+TEST(DeviceReplayTest, OfManyStepsARepresentativePartIsReplayed) {
   constexpr int kMany = 300;
   const Recorded run(Mixed(30), kMany);
   const DeviceProgram& program = *run.measured.replay.device();
   EXPECT_EQ(program.steady.size(), 128u);
-  EXPECT_LT(program.works.size(), run.trace.kernels().size() / 2);
+  EXPECT_LT(program.activities.size(), run.trace.kernels().size() / 2);
   ASSERT_TRUE(run.check().valid) << run.check().why_not;
   EXPECT_NEAR(run.check().no_edit_error, 0, 1e-3);
   Edit edit;
   for (const char* name : {"some_kernel", "other_kernel"}) {
     for (const ActivityRef& ref : run.Kernels(name)) {
-      edit.scales.push_back({.work = ref, .factor = 0.5});
+      edit.scales.push_back({.activity = ref, .factor = 0.5});
     }
   }
   std::ranges::sort(edit.scales, {}, &ActivityScale::work);
   const double truth = Truth(Mixed(15), kMany);
   EXPECT_NEAR(run.After(edit), truth, 0.01 * truth);
-  // The critical path is theirs.
+  // The critical path covers the same steps.
   const std::vector<PathPart> parts = SumPath(
       run.trace, run.measured.replayed.steps, run.measured.CriticalPath());
   double path_ms = 0;
@@ -119,9 +119,9 @@ TEST(DeviceReplayTest, OfManyStepsAPartIsReplayedAndStandsForAll) {
               0.01 * run.measured.stats.mean_ms);
 }
 
-// Nothing waits for the device: it is steps behind the host, and the part that
-// is replayed begins in the middle of that.
-TEST(DeviceReplayTest, APartOfALoopThatRunsBehindStandsForAll) {
+// Nothing waits for the device, so it lags several steps behind the host, and
+// the replayed part begins in the middle of the lag.
+TEST(DeviceReplayTest, APartOfALoopWithABacklogIsRepresentative) {
   constexpr int kMany = 300;
   const auto body = [](double us) {
     return [us](GpuLoop& loop) { ManyKernels(loop, 20, us, 5); };
@@ -131,13 +131,13 @@ TEST(DeviceReplayTest, APartOfALoopThatRunsBehindStandsForAll) {
   ASSERT_TRUE(run.check().valid) << run.check().why_not;
   Edit edit;
   for (const ActivityRef& ref : run.Kernels("some_kernel")) {
-    edit.scales.push_back({.work = ref, .factor = 0.3});
+    edit.scales.push_back({.activity = ref, .factor = 0.3});
   }
   const double truth = Truth(body(18), kMany);
   EXPECT_NEAR(run.After(edit), truth, 0.05 * truth);
 }
 
-TEST(DeviceReplayTest, SpeaksForALoopThatTheDeviceHoldsUp) {
+TEST(DeviceReplayTest, IsValidForADeviceBoundLoop) {
   const Recorded run([](GpuLoop& loop) {
     ManyKernels(loop, 50, 60, 5);
     loop.ReadBack(3);
@@ -183,7 +183,7 @@ TEST(DeviceReplayTest, FasterKernelsWinTheirTimeWhereTheDeviceIsBusy) {
   EXPECT_NEAR(run.After(edit), Truth(body(45)), 0.02 * Truth(body(45)));
 }
 
-// Nothing in such a loop waits but the launches themselves, for room.
+// In such a loop only the launches wait, for room in the queue.
 TEST(DeviceReplayTest, FasterKernelsWinTheirTimeBehindAFullQueue) {
   const auto body = [](double us) {
     return [us](GpuLoop& loop) { ManyKernels(loop, 700, us, 5); };
@@ -197,8 +197,8 @@ TEST(DeviceReplayTest, FasterKernelsWinTheirTimeBehindAFullQueue) {
   EXPECT_NEAR(run.After(edit), Truth(body(30)), 0.03 * Truth(body(30)));
 }
 
-// The launches, which waited while it was full, still take their own time.
-TEST(DeviceReplayTest, LaunchesHoldUpADeviceThatWasTooSlowForThem) {
+// Launches that waited for room still take their own time without the wait.
+TEST(DeviceReplayTest, LaunchesLimitTheStepOnceTheDeviceIsFaster) {
   const auto body = [](double us) {
     return [us](GpuLoop& loop) { ManyKernels(loop, 700, us, 5); };
   };
@@ -211,7 +211,7 @@ TEST(DeviceReplayTest, LaunchesHoldUpADeviceThatWasTooSlowForThem) {
   EXPECT_NEAR(run.After(edit), Truth(body(3)), 0.05 * Truth(body(3)));
 }
 
-TEST(DeviceReplayTest, AReadInTheMiddleCostsTheHostItsLead) {
+TEST(DeviceReplayTest, AReadInTheMiddleCostsTheHostItsHeadStart) {
   const auto body = [](bool reads) {
     return [reads](GpuLoop& loop) {
       ManyKernels(loop, 20, 50, 10);
@@ -236,7 +236,7 @@ TEST(DeviceReplayTest, AReadBehindABusyDeviceCostsNothing) {
   EXPECT_GT(after, 0.95 * run.After({}));
 }
 
-TEST(DeviceReplayTest, BatchesMadeByWorkersAreTakenInAMoment) {
+TEST(DeviceReplayTest, BatchesMadeByWorkersAreTakenAtOnce) {
   const auto body = [](double load_us) {
     return [load_us](GpuLoop& loop) {
       loop.Load(load_us);
@@ -246,13 +246,13 @@ TEST(DeviceReplayTest, BatchesMadeByWorkersAreTakenInAMoment) {
   };
   const Recorded run(body(2000));
   const double truth = Truth(body(50));
-  // Beside workers the training thread itself goes a little slower.
+  // Busy workers slow the training thread a little.
   const double after = run.After({.workers = 2});
   EXPECT_GE(after, 0.99 * truth);
   EXPECT_LE(after, 1.15 * truth);
 }
 
-TEST(DeviceReplayTest, TooFewWorkersHoldTheStepUp) {
+TEST(DeviceReplayTest, TooFewWorkersLimitTheStep) {
   const Recorded run([](GpuLoop& loop) {
     loop.Load(9000);
     ManyKernels(loop, 20, 50, 60);
@@ -261,7 +261,7 @@ TEST(DeviceReplayTest, TooFewWorkersHoldTheStepUp) {
   EXPECT_LT(run.After({.workers = 8}), 2000);
 }
 
-TEST(DeviceReplayTest, ACutKeepsWhatItSays) {
+TEST(DeviceReplayTest, ACutKeepsItsKeepNs) {
   const auto body = [](double us) {
     return [us](GpuLoop& loop) {
       ManyKernels(loop, 20, 4, 20);
@@ -279,7 +279,7 @@ TEST(DeviceReplayTest, ACutKeepsWhatItSays) {
   EXPECT_NEAR(run.After(edit), Truth(body(100)), 2);
 }
 
-TEST(DeviceReplayTest, DispatchIsCutToSoMuchPerLaunch) {
+TEST(DeviceReplayTest, DispatchIsCappedPerLaunch) {
   const auto body = [](double op_us) {
     return [op_us](GpuLoop& loop) {
       loop.Host(300);  // the user's own code stays
@@ -330,7 +330,7 @@ TEST(DeviceReplayTest, TheOptimizerWaitsForWhatIsOverlapped) {
 }
 
 TEST(DeviceReplayTest, AnUnrecordedDependencyMakesItRefuse) {
-  // The device does nothing for half of the step, and no edge says why.
+  // The device is idle for half of the step, and no edge explains it.
   TraceBuilder builder;
   const RowId thread = builder.ThreadRow(1, 1);
   for (int64_t i = 0; i < 4; ++i) {
@@ -355,7 +355,7 @@ TEST(DeviceReplayTest, AnUnrecordedDependencyMakesItRefuse) {
                             .correlation = 100 + i,
                             .name = builder.Intern("cudaDeviceSynchronize"),
                             .thread = thread});
-    // What follows hangs on the wait.
+    // Everything after the wait depends on it.
     builder.Add(RuntimeCall{.begin_ns = begin + 9'500'000,
                             .end_ns = begin + 9'505'000,
                             .correlation = 200 + i,

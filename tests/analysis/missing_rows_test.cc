@@ -46,7 +46,7 @@ TEST(SignsOfGpuTest, ACpuRunIsComplete) {
   EXPECT_EQ(Incomplete(Analyze(TraceFromText(Steps("aten::add")))), nullptr);
 }
 
-TEST(WorksLaunchedBeforeTest, RunBeforeAnythingThatWasLaunchedInSight) {
+TEST(ActivitiesLaunchedBeforeTest, CountsWhatRanBeforeAnyRecordedLaunch) {
   const Trace trace = TraceFromText(R"(
     runtime_call 500..510 thread=0 correlation=1 cudaLaunchKernel
     kernel 0..100 stream=7 k
@@ -55,13 +55,13 @@ TEST(WorksLaunchedBeforeTest, RunBeforeAnythingThatWasLaunchedInSight) {
     kernel 600..700 stream=7 correlation=1 k
     kernel 700..800 stream=7 k
   )");
-  EXPECT_EQ(WorksLaunchedBefore(trace, 0), 3);
-  EXPECT_EQ(WorksLaunchedBefore(trace, 1), 0);
+  EXPECT_EQ(ActivitiesLaunchedBefore(trace, 0), 3);
+  EXPECT_EQ(ActivitiesLaunchedBefore(trace, 1), 0);
 }
 
-TEST(WorksLaunchedBeforeTest, AreNoneWhereNoLaunchWasRecorded) {
+TEST(ActivitiesLaunchedBeforeTest, IsZeroWhereNoLaunchWasRecorded) {
   const Trace trace = TraceFromText("kernel 0..100 stream=7 k\n");
-  EXPECT_EQ(WorksLaunchedBefore(trace, 0), 0);
+  EXPECT_EQ(ActivitiesLaunchedBefore(trace, 0), 0);
 }
 
 }  // namespace

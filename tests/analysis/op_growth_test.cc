@@ -31,7 +31,7 @@ std::vector<double> FixedUs(const CpuText& text) {
   return fixed;
 }
 
-TEST(OpGrowthTest, WhatTheBestOfItsKindDoesFasterIsTheWeights) {
+TEST(OpGrowthTest, TimeBeyondTheBestRateIsSpentOnWeights) {
   CpuText text;
   text.Op(kWide, 1000);
   text.Op(kDeep, 1600);
@@ -42,7 +42,7 @@ TEST(OpGrowthTest, WhatTheBestOfItsKindDoesFasterIsTheWeights) {
   EXPECT_DOUBLE_EQ(fixed[2], 0);  // no weights: all of it grows
 }
 
-TEST(OpGrowthTest, NoMoreThanTheirSizeExplains) {
+TEST(OpGrowthTest, FixedTimeIsLimitedByTheSizeOfTheWeights) {
   CpuText text;
   text.Op(kWide, 1000);
   text.Op(kDeep, 9000);
@@ -51,7 +51,7 @@ TEST(OpGrowthTest, NoMoreThanTheirSizeExplains) {
   EXPECT_NEAR(FixedUs(text)[1], 3 * 9437 * 3 / 30, 30);
 }
 
-TEST(OpGrowthTest, TakesTheResultFromWhoTakesItWhereStridesAreUnknown) {
+TEST(OpGrowthTest, TakesTheResultShapeFromTheConsumerWithoutStrides) {
   CpuText text;
   text.Op("inputs=(float[32,64,8,8],float[64,64,3,3]) aten::conv2d", 1000);
   text.Op("inputs=(float[32,64,8,8]) aten::relu_", 10);

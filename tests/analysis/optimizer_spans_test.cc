@@ -44,7 +44,7 @@ TEST(OptimizerSpansTest, RangesSayWhereItSteps) {
 }
 
 // LibTorch: clipping before it, logging and validation behind it.
-TEST(OptimizerSpansTest, WithoutRangesTheMostUpdatesInARow) {
+TEST(OptimizerSpansTest, WithoutRangesTheLongestRunOfUpdatesCounts) {
   CpuText text;
   for (int i = 0; i < 2; ++i) {
     text.Op("aten::mm", 100);
@@ -73,7 +73,7 @@ TEST(OptimizerSpansTest, NothingWhereNothingIsTrained) {
   EXPECT_TRUE(In(text).spans.spans.empty());
 }
 
-TEST(AccumulationsOfAPassTest, AForwardPassBeginsAnother) {
+TEST(AccumulationsOfAPassTest, AForwardPassStartsANewBackwardPass) {
   CpuText text;
   for (int i = 0; i < 2; ++i) {
     for (int pass = 0; pass < 3; ++pass) {

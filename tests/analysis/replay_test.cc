@@ -11,6 +11,7 @@
 #include "analysis/simulator.h"
 #include "context/analysis_context.h"
 #include "context/rule.h"
+#include "support/trace_copy.h"
 
 namespace stepscope {
 namespace {
@@ -112,7 +113,7 @@ TEST(ReplayTest, PredictsWorkersAndThreadsTogether) {
   }
 }
 
-// A larger batch takes the framework no longer: it is won per sample.
+// The framework's time does not grow with the batch, so it shrinks per sample.
 TEST(ReplayTest, PredictsLargerBatchesWithinATenth) {
   for (const Case& c : kCases) {
     const LoopRun run = Simulate(LoopOf(c));
@@ -191,7 +192,7 @@ TEST(ReplayTest, ZeroGradCanBeTakenOut) {
   Trace trace = Simulate(loop).trace;
   TraceBuilder builder;
   AddAll(trace, builder);
-  // The range tells that these are gradients.
+  // The range shows that these are gradients.
   for (const Step& step : trace.steps()) {
     builder.Add(
         Range{.begin_ns = step.begin_ns,
@@ -216,7 +217,7 @@ TEST(ReplayTest, DispatchCanBeMadeCheap) {
              0.10, "compiled");
 }
 
-TEST(ReplayTest, DoesNotSpeakWithoutSteps) {
+TEST(ReplayTest, IsInvalidWithoutSteps) {
   EXPECT_FALSE(Replay().check().valid);
   EXPECT_FALSE(Replay(CpuProgram()).check().valid);
 }
@@ -230,7 +231,7 @@ TEST(ReplayTest, CombiningKeepsBothEdits) {
 }
 
 TEST(ReplayTest, PredictsMoreWorkersWhereOneDeliversTooSlowly) {
-  // Nothing competes: what the batches are off by is not the ops' fault.
+  // Nothing competes for cores, so calibration must not slow the ops.
   for (double batch_ms : {150.0, 190.0, 220.0}) {
     Loop loop{.steps = 6,
               .batch_ms = batch_ms,

@@ -51,12 +51,13 @@ TEST(TextReportTest, SaysWhatToDoFirst) {
   const std::string text = ToText(Analyze(Simulate(kLoop).trace), {});
   EXPECT_TRUE(Contains(text, "1  cores-idle")) << text;
   EXPECT_TRUE(Contains(text, "2  sync-data-loading")) << text;
-  EXPECT_TRUE(Contains(text, "Do 1 first")) << text;
+  EXPECT_TRUE(Contains(text, "Start with 1 (")) << text;
   EXPECT_TRUE(Contains(text, "loading data 40.0")) << text;
   EXPECT_FALSE(Contains(text, "\x1b")) << text;
 }
 
-// What is said of the recording stands first and has no number; a note neither.
+// Findings about the recording come first and have no number; notes have none
+// either.
 TEST(TextReportTest, ThePlanNamesFindingsByTheNumbersPrinted) {
   Report report;
   report.steps = {.count = 10, .steady = 10, .mean_ms = 10};
@@ -78,12 +79,12 @@ TEST(TextReportTest, ThePlanNamesFindingsByTheNumbersPrinted) {
   EXPECT_TRUE(Contains(text, "!  observer-effect")) << text;
   EXPECT_TRUE(Contains(text, "1  loader-bound")) << text;
   EXPECT_TRUE(Contains(text, "2  cores-idle")) << text;
-  EXPECT_TRUE(Contains(text, "Do 1 and 2 together")) << text;
+  EXPECT_TRUE(Contains(text, "Apply 1 and 2 together")) << text;
   const std::string page = ToMarkdown(report);
   EXPECT_TRUE(Contains(page, "\n**observer-effect** (error")) << page;
   EXPECT_TRUE(Contains(page, "1. **loader-bound**")) << page;
   EXPECT_TRUE(Contains(page, "2. **cores-idle**")) << page;
-  EXPECT_TRUE(Contains(page, "Do 1 and 2 together")) << page;
+  EXPECT_TRUE(Contains(page, "Apply 1 and 2 together")) << page;
 }
 
 TEST(TextReportTest, ColoursOnlyWhenAsked) {
@@ -111,7 +112,8 @@ TEST(TextReportTest, AHealthyRunSaysSo) {
   const std::string text =
       ToText(Analyze(Simulate({.ops = Ops(40, 5), .threads = 2}).trace), {});
   EXPECT_TRUE(Contains(text, "Healthy")) << text;
-  EXPECT_FALSE(Contains(text, "Do 1")) << text;
+  EXPECT_FALSE(Contains(text, "Start with")) << text;
+  EXPECT_FALSE(Contains(text, "Apply ")) << text;
 }
 
 TEST(TextReportTest, WhatNoiseHidesIsNotCalledHealthy) {
@@ -129,16 +131,55 @@ TEST(TextReportTest, WhatNoiseHidesIsNotCalledHealthy) {
   EXPECT_TRUE(
       Contains(VerdictInWords(report), "No verdict: steps vary by 20 %"))
       << VerdictInWords(report);
-  EXPECT_TRUE(Contains(VerdictInWords(report), "zero-grad-kernels (-18.0 ms)"))
+  EXPECT_TRUE(Contains(VerdictInWords(report), "zero-grad-kernels (18.0 ms)"))
       << VerdictInWords(report);
   // Half a bound counts; and calm steps hide nothing.
   report.findings[0].gain_kind = GainKind::kBound;
   report.findings[0].gain.expected_ms = 17;
   EXPECT_TRUE(Contains(VerdictInWords(report), "Healthy"));
   report.findings[0].gain.expected_ms = 19;
-  EXPECT_TRUE(Contains(VerdictInWords(report), "(at most -19.0 ms)"));
+  EXPECT_TRUE(Contains(VerdictInWords(report), "(at most 19.0 ms)"));
   report.steps.cov = 0.05;
   EXPECT_TRUE(Contains(VerdictInWords(report), "Healthy"));
+}
+
+TEST(TextReportTest, AGainNamesItsStepAndItsRange) {
+  Report report;
+  report.steps = {.count = 4, .steady = 4, .mean_ms = 10};
+  Finding finding;
+  finding.gain_kind = GainKind::kPredicted;
+  finding.gain = {.expected_ms = 5, .low_ms = 4, .high_ms = 6};
+  finding.speedup = 2;
+  EXPECT_EQ(GainInWords(report, finding),
+            "predicted gain 5.00 ms (likely 4.00 to 6.00): 10.0 to 5.00 ms per "
+            "step, 2.0x");
+  finding.gain_kind = GainKind::kBound;
+  EXPECT_EQ(GainInWords(report, finding),
+            "gain at most 5.00 ms per step (of 10.0 ms)");
+  finding.baseline_ms = 20;
+  EXPECT_EQ(GainInWords(report, finding),
+            "gain at most 5.00 ms per step (of 20.0 ms, slow steps included)");
+  finding.gain_kind = GainKind::kNone;
+  EXPECT_EQ(GainInWords(report, finding), "");
+}
+
+// 5 to 2.5 ms at four times the batch is per as many samples as before.
+TEST(TextReportTest, APlanWithABatchSaysHowItIsCounted) {
+  Report report;
+  report.findings.resize(1);
+  report.findings[0].id = "small-batch";
+  report.findings[0].severity = FindingSeverity::kHigh;
+  report.plan = {.ids = {"small-batch"},
+                 .changes = {"batch x 4"},
+                 .settings = {{"batch_size", int64_t{128}}},
+                 .step_before_ms = 5,
+                 .step_after_ms = 2.5};
+  EXPECT_EQ(
+      PlanInWords(report),
+      "Start with 1 (batch x 4): predicted 5.00 to 2.50 ms per step, "
+      "2.0x. Batch-size gains are normalised to the recorded batch size.");
+  report.plan.settings = {{"workers", int64_t{1}}};
+  EXPECT_FALSE(Contains(PlanInWords(report), "normalised"));
 }
 
 TEST(TextReportTest, LossesStandAtTheTop) {
@@ -147,25 +188,25 @@ TEST(TextReportTest, LossesStandAtTheTop) {
     loss severity=error count=12 detail="12 events were dropped" buffer-full
   )");
   const std::string text = ToText(Analyze(trace), {});
-  EXPECT_LT(text.find("12 events were dropped"), text.find("step 1.00 ms"))
+  EXPECT_LT(text.find("12 events were dropped"), text.find("mean step 1.00 ms"))
       << text;
 }
 
-// Beside a run on a CPU most of these rules are about GPUs. It is no failure.
-TEST(TextReportTest, CountsTheRulesThatDoNotApply) {
+// Most of them are about GPUs, and the run has none: that is no failure.
+TEST(TextReportTest, CountsSkippedRules) {
   Report report;
   report.steps = {.count = 4, .steady = 4, .mean_ms = 10};
-  EXPECT_FALSE(Contains(ToText(report, {}), "do not apply"));
+  EXPECT_FALSE(Contains(ToText(report, {}), "skipped"));
   report.skipped = {{"tf32-off", "no GPU was recorded"},
                     {"h2d-pageable", "no GPU was recorded"}};
   const std::string text = ToText(report, {.details_path = "a.json"});
   EXPECT_TRUE(text.ends_with(
-      "\n\nrules that do not apply here or lack data: 2 (stepscope analyze "
-      "--verbose says why)\ndetails: a.json\n"))
+      "\n\n2 rules skipped (and why: stepscope analyze --verbose)\n"
+      "details: a.json\n"))
       << text;
   const std::string verbose = ToText(report, {.verbose = true});
-  EXPECT_FALSE(Contains(verbose, "do not apply")) << verbose;
-  EXPECT_TRUE(Contains(verbose, "could not look: tf32-off: no GPU")) << verbose;
+  EXPECT_FALSE(Contains(verbose, "2 rules skipped")) << verbose;
+  EXPECT_TRUE(Contains(verbose, "skipped: tf32-off: no GPU")) << verbose;
 }
 
 TEST(TextReportTest, ATraceWithoutStepsIsNotGivenAny) {
@@ -212,7 +253,7 @@ TEST(JsonReportTest, HoldsTheSchema) {
   simdjson::dom::parser parser;
   simdjson::dom::element json;
   ASSERT_EQ(parser.parse(text).get(json), simdjson::SUCCESS) << text;
-  EXPECT_EQ(int64_t(json["version"]), 1);
+  EXPECT_EQ(int64_t(json["version"]), 2);
   EXPECT_EQ(int64_t(json["steps"]["count"]), 4);
   EXPECT_DOUBLE_EQ(double(json["steps"]["mean_ms"]), report.steps.mean_ms);
   EXPECT_TRUE(bool(json["replay"]["valid"]));
@@ -229,6 +270,28 @@ TEST(JsonReportTest, HoldsTheSchema) {
   EXPECT_FALSE(std::string_view(first["fix"]["cpp"]).empty());
   EXPECT_EQ(std::string_view(json["plan"]["ids"].at(0)), "cores-idle");
   EXPECT_TRUE(text.ends_with("}\n"));
+}
+
+// A gain refers to the mean steady step, unless the rule names another step.
+TEST(JsonReportTest, EveryGainHasItsBaseline) {
+  Report report;
+  report.steps = {.count = 4, .steady = 4, .mean_ms = 10};
+  report.findings.resize(3);
+  report.findings[0].gain_kind = GainKind::kPredicted;
+  report.findings[1].gain_kind = GainKind::kBound;
+  report.findings[1].baseline_ms = 12;
+  const std::string text = ToJson(report);
+  simdjson::dom::parser parser;
+  simdjson::dom::element json;
+  ASSERT_EQ(parser.parse(text).get(json), simdjson::SUCCESS) << text;
+  const simdjson::dom::element findings = json["findings"];
+  const char* kinds[] = {"predicted", "bound", "none"};
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(std::string_view(findings.at(i)["gain_kind"]), kinds[i]);
+  }
+  EXPECT_DOUBLE_EQ(double(findings.at(0)["baseline_ms"]), 10);
+  EXPECT_DOUBLE_EQ(double(findings.at(1)["baseline_ms"]), 12);
+  EXPECT_TRUE(findings.at(2)["baseline_ms"].is_null());
 }
 
 TEST(JsonReportTest, IsValidForAnyTrace) {
@@ -259,8 +322,8 @@ TEST(MarkdownReportTest, IsCalledByItsFileAndTellsTheLargestCausesFirst) {
   EXPECT_TRUE(text.starts_with("### stepscope: trace.json.gz\n")) << text;
   EXPECT_LT(text.find("80 %"), text.find("20 %")) << text;
   EXPECT_EQ(text.find("| 0 |"), std::string::npos) << text;
-  EXPECT_NE(text.find("2 checks found nothing worth changing, but most of the "
-                      "step is not computing"),
+  EXPECT_NE(text.find("2 checks found nothing worth changing, but the step "
+                      "computes for less than half of its time"),
             std::string::npos)
       << text;
 }

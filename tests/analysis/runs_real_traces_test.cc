@@ -65,7 +65,7 @@ TEST(RunsRealTracesTest, FourLoaderWorkersBringWhatWasPredicted) {
   const absl::StatusOr<Trace> a = ReadTrace(before), b = ReadTrace(after);
   ASSERT_TRUE(a.ok() && b.ok());
   const Comparison c = Compare(*a, *b);
-  EXPECT_EQ(std::ranges::count(c.made, "sync-data-loading"), 1);
+  EXPECT_EQ(std::ranges::count(c.resolved_findings, "sync-data-loading"), 1);
   EXPECT_NEAR(c.measured.expected_ms, 48.5, 2.5);
   EXPECT_EQ(c.predicted_kind, GainKind::kPredicted);
   EXPECT_NEAR(c.predicted.expected_ms, c.measured.expected_ms,
@@ -80,9 +80,9 @@ TEST(RunsRealTracesTest, PinningBringsWhatWasPredicted) {
   const absl::StatusOr<Trace> a = ReadTrace(before), b = ReadTrace(after);
   ASSERT_TRUE(a.ok() && b.ok());
   const Comparison c = Compare(*a, *b);
-  EXPECT_EQ(std::ranges::count(c.made, "h2d-pageable"), 1);
+  EXPECT_EQ(std::ranges::count(c.resolved_findings, "h2d-pageable"), 1);
   EXPECT_NEAR(c.measured.expected_ms, 37.2, 0.5);
-  EXPECT_TRUE(c.certain);
+  EXPECT_TRUE(c.significant);
   EXPECT_GT(c.predicted.expected_ms, c.measured.expected_ms / 1.25);
   EXPECT_LT(c.predicted.expected_ms, c.measured.expected_ms * 1.25);
 }

@@ -48,7 +48,7 @@ TEST(StepsTest, LieBetweenOptimizerStepsWithoutMarks) {
   EXPECT_EQ(steps.windows[1].host, (Span{150, 260}));
 }
 
-TEST(StepsTest, AreNotInventedWhereNothingTells) {
+TEST(StepsTest, AreNotInventedWhereNothingRepeats) {
   const Steps steps = FindSteps(TraceFromText("op 0..10 thread=0 aten::add\n"));
   EXPECT_TRUE(steps.empty());
   EXPECT_EQ(StatsOf(steps).count, 0);
@@ -65,8 +65,8 @@ TEST(StepsTest, OwnTheDeviceWorkTheirCallsLaunched) {
   EXPECT_EQ(steps.windows[1].tiled, (Span{1130, 1200}));
 }
 
-// The device was busy with the step before the window, as it is in the others.
-TEST(StepsTest, TheFirstBeginsWhenTheDeviceTurnsToIt) {
+// When the recording begins, the device is still busy with the step before.
+TEST(StepsTest, TheFirstBeginsWhenTheDeviceStartsOnIt) {
   const auto first = [](const std::string& launch, const std::string& begin) {
     return FindSteps(
                StepsOf({100'000, 100'000, 100'000},
@@ -82,12 +82,12 @@ TEST(StepsTest, TheFirstBeginsWhenTheDeviceTurnsToIt) {
         .windows[0]
         .tiled;
   };
-  // As far behind the host as the others are, but not beyond its first launch.
+  // As far behind the host as the other steps, at most until its first launch.
   EXPECT_EQ(first("20000", "22000"), (Span{16'000, 116'000}));
   EXPECT_EQ(first("5000", "15000"), (Span{5'000, 116'000}));
-  // Its first work had to queue.
+  // Its first kernel had to queue.
   EXPECT_EQ(first("5000", "15001"), (Span{15'001, 116'000}));
-  // A slow copy is no queue: the others are not that far behind.
+  // A kernel that starts late is no queue if the other steps do not lag as far.
   EXPECT_EQ(first("20000", "90000"), (Span{16'000, 116'000}));
 }
 
@@ -98,7 +98,7 @@ TEST(StepsTest, TheFirstBeginsBehindWhatIsRecordedOfTheStepBefore) {
     kernel 1050..1150 correlation=2 k
   )"));
   EXPECT_EQ(steps.windows[0].tiled, (Span{1020, 1150}));
-  // So far behind that it turns to the first step after that step's host end.
+  // The device starts on the first step only after that step's host window.
   const Steps late = FindSteps(StepsOf({100, 100}, R"(
     kernel 990..1120 correlation=1 k
     runtime_call 1010..1012 thread=0 correlation=2 cudaLaunchKernel
@@ -141,7 +141,7 @@ TEST(StepsTest, AFarOutlierIsLeftOutWhenThereAreEnoughSteps) {
   EXPECT_EQ(few.steady.size(), 3u);
 }
 
-TEST(StepsTest, SlowStepsThatKeepComingBackAreHowTheRunGoes) {
+TEST(StepsTest, SlowStepsThatRecurAreNoOutliers) {
   EXPECT_EQ(FindSteps(StepsOf({100, 101, 300, 99, 100, 300})).steady.size(),
             6u);
   EXPECT_EQ(
@@ -149,7 +149,7 @@ TEST(StepsTest, SlowStepsThatKeepComingBackAreHowTheRunGoes) {
       6u);
 }
 
-TEST(StepsTest, WaitingForBatchesEverySoOftenIsNoOutlier) {
+TEST(StepsTest, PeriodicWaitsForBatchesAreNoOutliers) {
   const std::vector<int64_t> lengths = {100, 101, 99,  300, 100,
                                         99,  101, 300, 100};
   const std::string wait =
@@ -159,8 +159,8 @@ TEST(StepsTest, WaitingForBatchesEverySoOftenIsNoOutlier) {
   EXPECT_EQ(FindSteps(StepsOf(lengths, wait)).steady.size(), 9u);
 }
 
-// One is far out, others that wait nearly as long are not.
-TEST(StepsTest, AWaitLikeOthersIsNoOutlier) {
+// A far outlier, unless it waits for a batch about as long as another step.
+TEST(StepsTest, AWaitAsLongAsAnotherStepsIsNoOutlier) {
   const std::vector<int64_t> lengths = {300, 100, 140, 100, 150,
                                         100, 145, 100, 100, 130};
   const auto text = [](const std::string& more) {
@@ -180,7 +180,7 @@ TEST(StepsTest, AWaitLikeOthersIsNoOutlier) {
       10u);
 }
 
-TEST(StepsTest, TheMedianOfTheOthersTellsWarmUp) {
+TEST(StepsTest, WarmUpIsMeasuredAgainstTheMedianOfTheOtherSteps) {
   const std::string one_off =
       "overhead 1000..1100 thread=0 Lazy Function Loading\n";
   for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{130, 100},
@@ -195,11 +195,11 @@ TEST(StepsTest, TheMedianOfTheOthersTellsWarmUp) {
   }
 }
 
-TEST(StepsTest, AStretchOfManyHasTheMeanOfAll) {
+TEST(StepsTest, TheReplayWindowOfManyStepsHasTheMeanOfAll) {
   const Steps steps = FindSteps(
       StepsOf({120, 100, 100, 100, 105, 105, 105, 105, 110, 110, 110}));
   ASSERT_EQ(steps.steady.size(), 11u);  // their mean: 106.4
-  const ReplayWindow stretch = ChooseReplayWindow(steps, 4);
+  const ReplayWindow window = ChooseReplayWindow(steps, 4);
   ASSERT_EQ(window.steps.windows.size(), 4u);
   EXPECT_EQ(window.steps.windows.front().number, 5);
   EXPECT_EQ(window.steps.steady, (std::vector<size_t>{0, 1, 2, 3}));
@@ -207,17 +207,17 @@ TEST(StepsTest, AStretchOfManyHasTheMeanOfAll) {
   EXPECT_EQ(window.steps.thread, steps.thread);
 }
 
-TEST(StepsTest, AStretchHoldsTheOddStepsWithinIt) {
+TEST(StepsTest, TheReplayWindowKeepsNonTrainingStepsWithinIt) {
   Steps steps = FindSteps(StepsOf({100, 100, 100, 100, 100, 100}));
   steps.windows[3].kind = StepKind::kCheckpoint;
   std::erase(steps.steady, 3u);
-  const ReplayWindow stretch = ChooseReplayWindow(steps, 4);
+  const ReplayWindow window = ChooseReplayWindow(steps, 4);
   EXPECT_EQ(window.steps.windows.size(), 5u);
   EXPECT_EQ(window.steps.steady, (std::vector<size_t>{0, 1, 2, 4}));
   EXPECT_EQ(window.begin_ns, INT64_MIN);
 }
 
-TEST(StepsTest, WhereNoPartHasTheMeanOfAllAllAreTheStretch) {
+TEST(StepsTest, AllStepsAreReplayedWhereNoPartHasTheirMean) {
   const Steps steps =
       FindSteps(StepsOf({100, 100, 100, 100, 120, 120, 120, 120}));
   ASSERT_EQ(steps.steady.size(), 8u);
@@ -226,14 +226,14 @@ TEST(StepsTest, WhereNoPartHasTheMeanOfAllAllAreTheStretch) {
   EXPECT_EQ(ChooseReplayWindow(steps, 1).steps.windows.size(), 8u);
 }
 
-TEST(StepsTest, FewStepsAreAStretch) {
+TEST(StepsTest, FewStepsAreAllReplayed) {
   const Steps steps = FindSteps(StepsOf({100, 110, 105}));
-  const ReplayWindow stretch = ChooseReplayWindow(steps, 3);
+  const ReplayWindow window = ChooseReplayWindow(steps, 3);
   EXPECT_EQ(window.steps.windows.size(), 3u);
   EXPECT_EQ(window.begin_ns, INT64_MIN);
 }
 
-TEST(StepsTest, EvenCountsHaveTheMiddleAsMedian) {
+TEST(StepsTest, TheMedianOfAnEvenCountIsTheMeanOfTheMiddleTwo) {
   EXPECT_DOUBLE_EQ(Median({4, 1, 3, 2}), 2.5);
   EXPECT_DOUBLE_EQ(Median({7}), 7);
 }

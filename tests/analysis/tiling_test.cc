@@ -10,10 +10,10 @@
 namespace stepscope {
 namespace {
 
-// Six steps in two beats of three: the first of each waits long for its batch,
-// and the device falls behind by 8, 16 and 24 us until it has caught up again.
-// The device's work of the step before the window is not recorded. `lead_us`:
-// until the first step launches.
+// Six steps in two groups of three. The first of each group waits long for its
+// batch, so the device catches up; then it falls behind by 8, 16 and 24 us.
+// What the device did for the step before the window is not recorded.
+// `lead_us`: until the first step launches.
 Span FirstTile(int64_t lead_us) {
   std::string text = "run training_thread=0\n";
   int64_t now = 0;
@@ -35,7 +35,7 @@ Span FirstTile(int64_t lead_us) {
   return windows[0].tiled;
 }
 
-TEST(TilingTest, TheFirstTileBeginsAsStepsLikeTheFirstDo) {
+TEST(TilingTest, TheFirstSpanBeginsAsThoseOfSimilarSteps) {
   // As before the other step that waits: 24 us behind the host.
   EXPECT_EQ(FirstTile(1000).begin_ns, 24'000);
   EXPECT_EQ(FirstTile(1150).begin_ns, 24'000);

@@ -143,7 +143,7 @@ TEST(TimeSplitTest, QueuedWorkThatStartsLateWaitedForSomethingElse) {
   EXPECT_EQ(split[Cause::kDependency], 100000);
 }
 
-TEST(TimeSplitTest, PhasesComeFromRangesWhereThereAreAny) {
+TEST(TimeSplitTest, PhasesComeFromRangesWherePresent) {
   const Trace trace = TraceFromText(R"(
     step 0..1000000 thread=0
     range 0..200000 thread=0 kind=loader enumerate(DataLoader)#x.__next__

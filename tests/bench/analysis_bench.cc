@@ -24,6 +24,7 @@
 #include "hta_times.h"
 #include "measure.h"
 #include "plugins/cli/digest.h"
+#include "support/trace_copy.h"
 
 namespace stepscope::bench {
 namespace {

@@ -64,12 +64,14 @@ class Window {
     buffers_ = *std::move(buffers);
   }
   Trace Take(double* decode_ns = nullptr) {
-    if (!collector_.Stop().ok()) std::abort();
-    const std::unique_ptr<Recording> recording = buffers_->Close();
+    const auto recording = collector_.Stop();
+    if (!recording.ok()) std::abort();
+    const auto events = buffers_->Close();
     const ClockMap clock(begin_, ReadClock());
     const auto begin = std::chrono::steady_clock::now();
     TraceBuilder builder;
-    recording->AddTo(builder, clock);
+    (*recording)->AddTo(builder, clock, events->slots());
+    events->AddTo(builder, clock);
     const auto end = std::chrono::steady_clock::now();
     if (decode_ns != nullptr) {
       *decode_ns =

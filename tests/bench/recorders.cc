@@ -86,8 +86,8 @@ class Ours : public RecorderScope {
     StopAndKeep();
     TraceBuilder builder;
     const ClockMap clock(begin_, ReadClock());
+    torch_->AddTo(builder, clock, events_->slots());
     events_->AddTo(builder, clock);
-    torch_->AddTo(builder, clock);
     Need(WriteTrace(builder.Build(), {}, Format::kChromeKineto, path));
   }
 
@@ -95,7 +95,8 @@ class Ours : public RecorderScope {
   std::unique_ptr<Collector> collector_;
   ClockReading begin_;
   std::unique_ptr<EventBuffers> buffers_;
-  std::unique_ptr<Recording> torch_, events_;
+  std::unique_ptr<Recording> torch_;
+  std::unique_ptr<EventRecording> events_;
 };
 
 class OursWaiting : public RecorderScope {

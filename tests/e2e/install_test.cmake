@@ -1,5 +1,5 @@
-# cmake -DBUILD=<build folder> -DSOURCE=<consumer> -DPYTHON=<python of torch> -P install_test.cmake
-# Installs the build, then configures, builds and runs a project that only knows find_package(stepscope).
+# cmake -DBUILD=<build folder> -DSOURCE=<tests/e2e> [-DTORCH=<folder of the torch wheel>] -P install_test.cmake
+# Installs the build, checks which headers are there, and builds and runs projects that only know find_package(stepscope).
 function(run)
   execute_process(COMMAND ${ARGV} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT status EQUAL 0)
@@ -9,8 +9,44 @@ endfunction()
 set(prefix ${BUILD}/install-test)
 file(REMOVE_RECURSE ${prefix})
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${prefix}/root)
-run(${CMAKE_COMMAND} -G Ninja -S ${SOURCE} -B ${prefix}/build -DCMAKE_PREFIX_PATH=${prefix}/root
-  -DCMAKE_BUILD_TYPE=RelWithDebInfo -DSTEPSCOPE_PYTHON=${PYTHON})
-run(${CMAKE_COMMAND} --build ${prefix}/build)
-run(${prefix}/build/consumer ${prefix}/logdir)
+
+# The public interface: a header more or less is a decision, written down in docs/stability.md and here.
+set(public analysis.h annotation.h batches.h collector.h collectors.h compare.h event.h export.h profile.h range.h ranks.h read.h
+  report.h rules.h schedule.h summary.h top.h trace.h version.h what_if.h)
+file(GLOB_RECURSE installed RELATIVE ${prefix}/root/include ${prefix}/root/include/*)
+list(TRANSFORM public PREPEND stepscope/ OUTPUT_VARIABLE expected)
+list(SORT installed)
+list(SORT expected)
+if(NOT "${installed}" STREQUAL "${expected}")
+  message(FATAL_ERROR "installed headers: ${installed}\nexpected: ${expected}")
+endif()
+# Nothing that is installed may name a folder of this machine.
+file(GLOB_RECURSE package_files ${prefix}/root/*.cmake)
+foreach(file IN LISTS package_files)
+  file(STRINGS ${file} lines REGEX "${BUILD}|\\.venv|site-packages")
+  if(lines)
+    message(FATAL_ERROR "${file} names a folder of this machine: ${lines}")
+  endif()
+endforeach()
+
+# A program without LibTorch's headers, and each public header on its own.
+set(project ${prefix}/plain)
+foreach(header IN LISTS public)
+  file(WRITE ${project}/headers/${header}.cc "#include <stepscope/${header}>\n")
+endforeach()
+if(TORCH)
+  set(torch_after -DTORCH_AFTER=ON)
+endif()
+run(${CMAKE_COMMAND} -G Ninja -S ${SOURCE}/consumer_plain -B ${project} -DCMAKE_BUILD_TYPE=Release ${torch_after}
+  "-DCMAKE_PREFIX_PATH=${prefix}/root;${TORCH}")
+run(${CMAKE_COMMAND} --build ${project})
+run(${project}/consumer ${prefix}/logdir)
 run(${prefix}/root/bin/stepscope analyze ${prefix}/logdir)
+
+# The example of docs/install.md, with the program's own LibTorch.
+if(TORCH)
+  run(${CMAKE_COMMAND} -G Ninja -S ${SOURCE}/consumer -B ${prefix}/train -DCMAKE_BUILD_TYPE=Release
+    "-DCMAKE_PREFIX_PATH=${prefix}/root;${TORCH}")
+  run(${CMAKE_COMMAND} --build ${prefix}/train)
+  run(${prefix}/train/train ${prefix}/train/logdir)
+endif()

@@ -2,7 +2,9 @@
 // any call by number, throw from a decoder, and add rows of its own.
 #pragma once
 
+#include <stepscope/clock.h>
 #include <stepscope/collector.h>
+#include <stepscope/trace_builder.h>
 
 #include <functional>
 #include <memory>
@@ -60,7 +62,8 @@ class FakeCollector : public Collector {
    public:
     explicit FakeRecording(Behaviour behaviour)
         : behaviour_(std::move(behaviour)) {}
-    void AddTo(TraceBuilder& builder, const ClockMap& clock) override {
+    void AddTo(TraceBuilder& builder, const ClockMap& clock,
+               const SlotLog&) override {
       if (behaviour_.throw_in_decode) throw std::runtime_error("damaged");
       builder.Watch(Kind::kOp);
       if (behaviour_.rows) behaviour_.rows(builder, clock);

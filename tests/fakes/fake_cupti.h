@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "cuda_driver.h"
-#include "cupti_api.h"
+#include "api/cuda_driver.h"
+#include "api/cupti_api.h"
 #include "fakes/cupti_records.h"
 
 namespace stepscope {

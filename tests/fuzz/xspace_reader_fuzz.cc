@@ -6,9 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <string>
 
-#include "exporters/formats/xspace_reader.h"
+#include "io/bytes_reader.h"
+#include "xspace/reader/xspace_reader.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   static const int file = memfd_create("fuzz", 0);
@@ -16,8 +18,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
       pwrite(file, bytes, size, 0) != static_cast<ssize_t>(size)) {
     std::abort();
   }
+  const std::string path = "/proc/self/fd/" + std::to_string(file);
+  absl::StatusOr<std::unique_ptr<stepscope::BytesReader>> reader =
+      stepscope::BytesReader::Make(path);
+  if (!reader.ok()) return 0;  // a damaged archive
   const absl::StatusOr<stepscope::Trace> trace =
-      stepscope::ReadXSpace("/proc/self/fd/" + std::to_string(file));
+      stepscope::ReadXSpace(path, reader->get());
   if (!trace.ok()) {
     if (trace.status().message().empty()) std::abort();
     return 0;

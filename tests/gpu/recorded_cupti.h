@@ -18,7 +18,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cupti_api.h"
+#include "api/cupti_api.h"
 
 namespace stepscope {
 

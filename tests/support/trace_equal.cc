@@ -7,7 +7,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "exporters/row_fields.h"
+#include "exporters/rows/row_fields.h"
 
 namespace stepscope {
 namespace {

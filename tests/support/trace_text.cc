@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "exporters/row_fields.h"
+#include "exporters/rows/row_fields.h"
 
 namespace stepscope {
 namespace {

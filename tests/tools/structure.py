@@ -33,19 +33,23 @@ ALLOWED = {
     'profiler/trace': [],
     'profiler/session': EVENTS,
     'profiler/profile': EVENTS + ['profiler/session', 'collectors', 'exporters', 'analysis'],
-    'collectors/*': EVENTS + ['profiler/session'],  # a source knows neither the other sources nor their list
+    # A source implements its line of the public collectors.h, and knows neither the other sources nor their list.
+    'collectors/*': EVENTS + ['profiler/session', '<collectors>'],
+    'collectors/cupti': EVENTS + ['profiler/session', '<collectors>', 'collectors/cupti/api'],
+    'collectors/cupti/api': [],
     'collectors/.': EVENTS + ['profiler/session', 'collectors/*'],
     'analysis/.': EVENTS + ['analysis'],
     **{f'analysis/{folder}': EVENTS + ['analysis/.'] + [f'analysis/{lower}' for lower in ANALYSIS[:place + 1]]
        for place, folder in enumerate(ANALYSIS)},
     'analysis/report': EVENTS + ['analysis/.', 'analysis/words', 'analysis/ranks', 'analysis/tables', 'analysis/report',
                                  '<analysis/engine>', '<analysis/rules>'],
+    'exporters/.': EVENTS,  # the public headers
     'exporters/io': EVENTS,
-    'exporters/rows': EVENTS + ['exporters/io'],
-    'exporters/chrome': EVENTS + ['exporters/io', 'exporters/rows'],
-    'exporters/xspace': EVENTS + ['exporters/io', 'exporters/rows'],
-    'exporters/text': EVENTS + ['exporters/io', 'exporters/rows'],
-    'exporters/.': EVENTS + ['exporters/*'],
+    'exporters/json': EVENTS + ['exporters/io'],
+    'exporters/rows': EVENTS + ['exporters/json'],
+    **{f'exporters/{folder}': EVENTS + ['exporters/io', 'exporters/json', 'exporters/rows']
+       for folder in ('chrome/reader', 'chrome/writer', 'text', 'xspace/reader', 'xspace/writer')},
+    'exporters/files': EVENTS + ['exporters/.', 'exporters/*'],
     'plugins': LIBRARY + ['plugins', 'samples', 'tests'],
     'samples': LIBRARY + ['plugins', 'samples', 'tests'],
     'tests': LIBRARY + ['plugins', 'samples', 'tests'],

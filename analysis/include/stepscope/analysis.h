@@ -1,5 +1,6 @@
-// Analyze: Trace in, Report out. It never knows where the Trace came from: a
-// live window and the file written from it give the same Report.
+// Analyze: turns a Trace into a Report, and prints Reports. Where the Trace
+// came from does not matter: a live recording and the file written from it
+// give the same Report.
 #pragma once
 
 #include <stepscope/report.h>
@@ -10,26 +11,40 @@
 
 namespace stepscope {
 
-// Never fails: what cannot be told is in Report::skipped, and a rule
-// that fails is listed there too. Thread-safe for one const Trace.
+// Finds the steps of `trace`, attributes their time to causes, runs every rule
+// and predicts the gain of what they propose.
+//
+// Never fails. A rule that lacks data, or that fails, is listed in
+// Report::skipped; what is missing from the recording is in Report::losses.
+// Threads: any number of calls may share one const Trace.
 Report Analyze(const Trace& trace);
 
+// How ToText() lays out a report.
 struct TextOptions {
-  bool color = false;  // ANSI colours
-  bool verbose =
-      false;  // notes, every example, rules that were clean or could not look
-  int width = 100;                // columns
-  std::string details_path = {};  // printed as "details: ..." when not empty
-  std::string view_command = {};  // printed as "view: ..." when not empty
+  bool color = false;  // use ANSI colours
+  // Also print notes, examples, clean, skipped and superseded rules, and the
+  // critical path.
+  bool verbose = false;
+  int width = 100;                // columns to wrap at; at least 40
+  std::string details_path = {};  // printed as "details: ..." unless empty
+  std::string view_command = {};  // printed as "view: ..." unless empty
 };
 
+// The report for a terminal. Control characters in names are replaced by
+// blanks. Never fails; any thread.
 std::string ToText(const Report& report, const TextOptions& options);
-// The documented schema of analysis/README.md ("version": 2). Valid UTF-8, one
-// object, trailing newline.
+
+// The report as one JSON object with a trailing newline, always valid UTF-8.
+// The schema is docs/json.md, version 2. Never fails; any thread.
 std::string ToJson(const Report& report);
+
+// The report as Markdown, for issues and job summaries. Names are escaped.
+// Never fails; any thread.
 std::string ToMarkdown(const Report& report);
 
-// Findings as rows for the exporters.
+// Findings and the critical path as rows that the exporters draw beside the
+// events. A finding without a span concerns the whole recording: its
+// annotation has begin_ns == end_ns. Never fails; any thread.
 std::vector<Annotation> ToAnnotations(const Report& report);
 
 }  // namespace stepscope

@@ -1,5 +1,5 @@
-// Compare: two Traces of one program, before and after a change. What was
-// predicted for the changes that were made stands beside what was measured.
+// Compare: two Traces of one program, recorded before and after a change. The
+// gain that was predicted for the changes stands beside the measured one.
 #pragma once
 
 #include <stepscope/report.h>
@@ -11,57 +11,68 @@
 
 namespace stepscope {
 
-// Milliseconds per steady step in both Traces.
-struct Changed {
+// What one cause, operator or kernel takes per steady step, in both Traces.
+struct ComparedTime {
   std::string name;
   double before_ms = 0;
   double after_ms = 0;
-  double before_calls = 0;
+  double before_calls = 0;  // 0 for causes
   double after_calls = 0;
 };
 
-// The steady steps of one side.
+// Lengths of the steady steps of one Trace.
 struct StepSpread {
-  int64_t steps = 0;
+  int64_t steps = 0;  // 0: the Trace has no steps, the rest is unset
   double mean_ms = 0;
   double median_ms = 0;
   double min_ms = 0;
   double max_ms = 0;
-  int64_t batch_size = -1;  // as the loader says; -1 unknown
+  int64_t batch_size = -1;  // samples per step; -1 if the loader is unknown
 };
 
 struct Comparison {
   RunInfo before_run, after_run;
   StepSpread before, after;
-  // The medians' difference, before - after, with the 95 % interval that
-  // resampling the steps gives; per sample of the first batch where the batch
-  // size changed.
+  // expected_ms: median before - median after; positive means faster. low_ms
+  // and high_ms: the 95 % bootstrap interval over the steady steps.
   Gain measured;
-  bool per_sample = false;
-  bool certain = false;  // the interval leaves out 0
+  // The batch sizes differ, and the times of the second Trace are normalised
+  // to the batch size of the first.
+  bool batch_normalised = false;
+  bool significant = false;  // the interval of `measured` excludes 0
 
-  // Findings of the first Trace that promised a gain and are gone in the
-  // second: these changes were made.
-  std::vector<std::string> made;
-  // Settings that differ, whether advised or not: "2 intra-op threads".
-  std::vector<std::string> changed;
-  std::vector<std::string> remaining;         // promised then, and still there
-  std::vector<std::string> appeared;          // promise a gain only now
-  GainKind predicted_kind = GainKind::kNone;  // of all that were made together
-  Gain predicted;                             // below 0: a loss was predicted
+  // Ids of findings. Resolved: predicted a gain in the first Trace and are gone
+  // in the second, so their advice counts as followed. Remaining: predict a
+  // gain in both. New: predict a gain only in the second.
+  std::vector<std::string> resolved_findings;
+  std::vector<std::string> remaining_findings;
+  std::vector<std::string> new_findings;
+  // Settings that differ, advised or not: "2 intra-op threads".
+  std::vector<std::string> changed_settings;
+  // The gain predicted from the first Trace for `resolved_findings` and
+  // `changed_settings` together; negative if a loss was predicted.
+  GainKind predicted_kind = GainKind::kNone;
+  Gain predicted;
 
-  std::vector<Changed> causes, ops, kernels;  // largest difference first
-  // Of the own time of a trace's ops, the share in ops that the other has, too:
-  // the smaller of the two; -1 without ops. Little of it means two programs.
-  double shared_ops = -1;
+  // All causes; operators by self time and kernels that differ by at least
+  // 0.5 % of the step. Largest difference first, at most 200 rows each.
+  std::vector<ComparedTime> causes, ops, kernels;
+  // The share of the operators' self time that goes to operators found in both
+  // Traces, 0 to 1: the smaller of the two Traces' shares. Little of it means
+  // two different programs. -1 without operators.
+  double shared_ops_frac = -1;
   std::string why_not;  // why steps cannot be compared; empty if they can
 };
 
+// Never fails: where steps cannot be compared, `why_not` says why and only the
+// runs and step spreads are filled. Deterministic. Threads: any number of calls
+// may share const Traces.
 Comparison Compare(const Trace& before, const Trace& after);
 
+// The comparison for a terminal of 110 columns, as Markdown, and as one JSON
+// object (docs/json.md, version 2) with a trailing newline. Never fail.
 std::string ToText(const Comparison& comparison);
 std::string ToMarkdown(const Comparison& comparison);
-// One object, described in analysis/README.md.
 std::string ToJson(const Comparison& comparison);
 
 }  // namespace stepscope

@@ -1,6 +1,6 @@
-// Many ranks: one run out of the Traces of its ranks. A rank is digested while
-// its Trace is in memory; what the comparison needs of it is small, so any
-// number of ranks can be compared.
+// One report for a run of several ranks, made from the Traces of its ranks.
+// Each rank is digested while its Trace is in memory. A digest is small, so the
+// number of ranks is not limited by memory.
 #pragma once
 
 #include <stepscope/report.h>
@@ -8,42 +8,49 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace stepscope {
 
-// One collective of one rank, under a key that it shares with the other ranks.
+// One collective on one rank. Equal (step, group, ordinal) on several ranks
+// means the same collective.
 struct RankCollective {
-  int64_t step = -1;    // as the loop counts
-  uint64_t group = 0;   // hash of its group, kind and whether it moves integers
-  int32_t ordinal = 0;  // among those of the step and the group
-  bool ends_together = false;  // on all ranks, by what it does
-  int64_t begin_ns = 0;
+  int64_t step = -1;    // the number of its step
+  uint64_t group = 0;   // hash of process group, kind, and whether the data are
+                        // integers
+  int32_t ordinal = 0;  // its position among those of this step and group
+  // It ends on all ranks at the same time (all-reduce, all-gather,
+  // reduce-scatter, all-to-all).
+  bool ends_together = false;
+  int64_t begin_ns = 0;  // on this rank's clock
   int64_t end_ns = 0;
-  int64_t exposed_ns = 0;
+  int64_t exposed_ns = 0;  // its time during which nothing computes
 };
 
+// What AnalyzeRanks() needs of one rank.
 struct RankDigest {
   Report report;                            // of this rank alone
-  std::vector<RankCollective> collectives;  // of steady steps
-  // Hash of the shapes of all inputs, by step; empty if they were not recorded.
+  std::vector<RankCollective> collectives;  // of the steady steps
+  // (step number, hash of all input shapes); empty if shapes were not recorded.
   std::vector<std::pair<int64_t, uint64_t>> step_shapes;
-  // The host's own time per steady step, without what it waited for the device
-  // or for other ranks; -1 if unknown.
+  // Host time per steady step without waits for the device or for other ranks;
+  // -1 if unknown.
   double host_ms = -1;
-  // Two standard errors of the mean step.
+  // Noise of the mean step: two standard errors.
   double noise_ms = 0;
-  // The same of host_ms, which may be a mean over fewer steps.
+  // The same for host_ms, which may be a mean over fewer steps.
   double host_noise_ms = 0;
 };
 
-// Thread-safe for one const Trace.
+// Never fails. Threads: any number of calls may share one const Trace.
 RankDigest DigestRank(const Trace& trace);
 
-// One report for the run. Report::ranks says what came of comparing; where its
-// why_not is not empty (a file does not name its rank, two name the same, no
-// collective is in all), the ranks have nothing in common and only its rows are
-// filled.
+// The report of the whole run: times are means over the ranks, each finding
+// appears once. Never fails: if the ranks cannot be compared (a file does not
+// name its rank, two files name the same one, no collective was recorded on two
+// ranks), Report::ranks.why_not says why and of Report::ranks only the rows are
+// filled. An empty report without ranks. Any thread.
 Report AnalyzeRanks(const std::vector<RankDigest>& ranks);
 
 }  // namespace stepscope

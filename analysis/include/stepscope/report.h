@@ -1,6 +1,7 @@
-// Report: what the analysis concluded about one Trace, ready to print. Built by
-// Analyze(); holds no pointer into the Trace, so it outlives it. Times are
-// milliseconds per step unless a name says otherwise.
+// Report: what the analysis concludes about one Trace, or about all ranks of a
+// run. It holds no pointer into the Trace and outlives it. Times are ms per
+// steady step unless a name or comment says otherwise. Plain values: copies are
+// independent, and any thread may read a const Report.
 #pragma once
 
 #include <stepscope/annotation.h>
@@ -16,34 +17,46 @@
 
 namespace stepscope {
 
+// kOk: nothing to change. kWarning: worth changing. kError: something is wrong,
+// such as an incomplete recording.
 enum class FindingStatus : uint8_t { kOk, kWarning, kError };
+
+// Gain relative to the step: critical from 25 %, high from 10 %, medium from
+// 3 %, low from 1 %. A bound counts half.
 enum class FindingSeverity : uint8_t { kNote, kLow, kMedium, kHigh, kCritical };
+
+// How sure the rule is of the cause. kProven: the events show it. kStrong: it
+// follows from the events and a stated assumption. kHint: other causes remain.
 enum class Confidence : uint8_t { kHint, kStrong, kProven };
+
+// kPredicted: replay predicts the gain. kBound: the gain is at most this.
 enum class GainKind : uint8_t { kNone, kBound, kPredicted };
 
-// Milliseconds per step won, with the range it likely lies in.
+// Milliseconds per step saved, and the range that 90 % of outcomes should lie
+// in. Negative values are losses.
 struct Gain {
   double expected_ms = 0;
   double low_ms = 0;
   double high_ms = 0;
 };
 
-// A few events that prove a finding.
+// An event that shows a finding.
 struct Example {
-  int64_t step = -1;
+  int64_t step = -1;  // its number; -1 outside the steps
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
   std::string what;  // op chain or range, and thread
 };
 
-// What a fix sets, for programs to read: {"workers", 1}. The keys stand in
-// analysis/README.md.
+// One setting that a fix changes, for programs: {"workers", 1}. All keys are in
+// docs/json.md, "Settings".
 struct Setting {
   std::string key;
   std::variant<bool, int64_t, double, std::string> value;
   bool operator==(const Setting&) const = default;
 };
 
+// One pattern that a rule found, and what to do about it.
 struct Finding {
   std::string id;  // "sync-data-loading"
   FindingStatus status = FindingStatus::kWarning;
@@ -51,169 +64,179 @@ struct Finding {
   Confidence confidence = Confidence::kHint;
   GainKind gain_kind = GainKind::kNone;
   Gain gain;
-  double baseline_ms = 0;  // the gain is of a step this long; 0: of the steady
-                           // mean. What stalls single steps is spread over all
-  double speedup = 0;      // step now / step with this fix alone (D7: in
-                           // samples/s); 0 if no gain is claimed
-  std::string evidence;    // one or two sentences with the measured numbers
+  // The step that `gain` refers to, where that is not the mean steady step; for
+  // example the mean of all steps, for a stall that only some steps have.
+  // 0: StepStats::mean_ms.
+  double baseline_ms = 0;
+  // Step now / step with this change alone; 0 without a predicted gain. With a
+  // larger batch, both are times per sample.
+  double speedup = 0;
+  std::string evidence;           // one or two sentences with measured numbers
   std::vector<Example> examples;  // at most 3
   std::string where;              // source line or op chain; may be empty
-  std::string assumption;         // what the gain takes for granted
+  std::string assumption;         // what the gain assumes
   std::string fix_cpp;
   std::string fix_python;
-  std::vector<Setting> settings;  // the same; empty if it is no setting
-  std::string wrong_if;           // what would prove this finding wrong
+  std::vector<Setting> settings;  // the fix as settings; empty if it is none
+  std::string wrong_if;           // what would prove the finding wrong
   std::string reference;          // guide and section
-  // Of the waiting that the change removes, the share in which the device ran
-  // nothing but collectives; 0 where replay knows better.
+  // Share of the host waits that the change removes during which the device ran
+  // only collectives, 0 to 1; 0 also where replay accounts for it.
   double collectives_frac = 0;
 };
 
+// A rule that did not run, and why.
 struct SkippedRule {
   std::string id;
   std::string why;
 };
 
-// The shortest list of changes that buys the most time, replayed together.
+// The shortest list of changes that comes within 5 % of the best predicted
+// step. Empty where replay is not valid or no change helps.
 struct Plan {
-  std::vector<std::string> ids;      // in the order to apply
-  std::vector<std::string> changes;  // what they set, in words: "1 loader
-                                     // worker", "2 intra-op threads"
-  std::vector<Setting> settings;     // the same, for programs
-  double step_before_ms = 0;
-  double step_after_ms = 0;
-  double low_ms = 0;  // step after, likely range
+  std::vector<std::string> ids;      // findings to follow, in order
+  std::vector<std::string> changes;  // in words: "1 loader worker"
+  std::vector<Setting> settings;     // the same for programs
+  double step_before_ms = 0;         // the unchanged replay
+  double step_after_ms = 0;          // with all changes
+  double low_ms = 0;                 // likely range of step_after_ms
   double high_ms = 0;
 };
 
-// One row of the table of top ops by self time.
+// An operator in the table of operators by self time.
 struct TopOp {
   std::string name;
-  double self_ms_per_step = 0;
+  double self_ms_per_step = 0;  // without nested operators
   double total_ms_per_step = 0;
   double calls_per_step = 0;
 };
 
-// What the critical path runs through, summed per steady step.
+// One cause and name on the critical path, summed.
 struct PathPart {
   std::string category;  // a key of time_split_ms
-  std::string name;      // the op, or the kernel or call; empty between ops
+  std::string name;      // op, kernel or call; empty between ops
   double ms_per_step = 0;
 };
 
-// A stretch of the critical path, for drawing.
+// One section of the critical path, for drawing.
 struct PathSlice {
-  std::string category;
+  std::string category;  // a key of time_split_ms
   std::string name;
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
 };
 
+// The smallest and the largest value over the steady steps.
 struct Spread {
   double least = 0;
   double most = 0;
 };
 
 struct StepStats {
-  int64_t count = 0;   // steps in the window
-  int64_t steady = 0;  // steps that were averaged
-  double mean_ms = 0;
+  int64_t count = 0;   // all recorded steps
+  int64_t steady = 0;  // the steps that means are taken over
+  double mean_ms = 0;  // as recorded, over the steady steps
   double median_ms = 0;
-  double cov = 0;           // coefficient of variation of the steady steps
-  std::string step_source;  // what steps without marks are told by; else empty
-  double all_mean_ms = 0;   // of all steps but warm-up: those that validate or
-                            // save are in it
+  double cov = 0;  // standard deviation / mean of the steady steps
+  // What step boundaries were inferred from where the trace has no step marks:
+  // "the ends of Optimizer.step"; else empty.
+  std::string step_source;
+  double all_mean_ms = 0;  // over all steps but warm-up: those with validation
+                           // or checkpoints included
 };
 
-// One step of the window.
+// One recorded step.
 struct StepTimes {
   int64_t number = -1;
-  std::string kind;  // "steady" is averaged; "warm-up", "validation",
-                     // "checkpoint" and "slow" are not
+  // "steady" steps are averaged; "warm-up", "validation", "checkpoint" and
+  // "slow" steps are not.
+  std::string kind;
   double ms = 0;
-  std::map<std::string, double> time_split_ms = {};  // adds up to ms
+  std::map<std::string, double> time_split_ms = {};  // by cause; sum is ms
 };
 
-// Whether replay reproduced the measured run; where `valid` is false every
-// gain is a bound or none.
+// Whether the unchanged replay reproduces the recording. If not, gains are
+// bounds or missing.
 struct ReplayCheck {
-  int64_t steps = 0;         // steady ones that are replayed: of many, a part
-  double no_edit_error = 0;  // (replayed - measured) / measured
-  double limit_error =
-      0;  // the same with all device work shrunk to nothing; 0 on CPU-only runs
+  int64_t steps = 0;         // steady steps replayed; of many, only a part
+  double no_edit_error = 0;  // (replayed - measured) / measured step
+  // The same with all device activities shrunk to nothing, against the host's
+  // time without waits; 0 for CPU-only runs.
+  double limit_error = 0;
   bool valid = false;
-  std::string why_not;  // empty when it speaks
+  std::string why_not;  // empty if valid
 };
 
-// One rank beside the others of its run. Milliseconds per step.
+// One rank of a run.
 struct RankRow {
   int32_t rank = -1;
-  std::string source;  // the file
+  std::string source;  // its trace file
   double step_ms = 0;
-  double noise_ms = 0;       // by which a mean of its steps strays by chance
-  double host_noise_ms = 0;  // the same of host_ms
-  double busy_ms = 0;        // its device, or its training thread, computing
-  double exposed_ms = 0;     // collectives that no computing covers,
-  double waiting_ms = 0;     // of which until the last rank was there
-  double late_ms = 0;        // behind the middle rank, over all collectives
-  double host_ms = -1;       // its host's own time, waits left out; -1 unknown
-  double loading_ms = 0;     // of the training thread, whatever the device did
-  int64_t last = 0;          // collectives at which it arrived last
-  double clock_offset_us = 0;  // what its clock was set back by
-  std::map<std::string, double> time_split_ms = {};
+  double noise_ms = 0;       // of step_ms: two standard errors
+  double host_noise_ms = 0;  // of host_ms: two standard errors
+  double busy_ms = 0;        // compute on its device, or on its training thread
+  double exposed_ms = 0;     // collectives not covered by compute
+  double waiting_ms = 0;  // the part of exposed_ms until the last rank arrives
+  double late_ms = 0;     // arrival behind the median rank, summed over a step
+  double host_ms = -1;    // host time without waits; -1 unknown
+  double loading_ms = 0;  // data loading on the training thread
+  int64_t last = 0;       // skewed collectives at which this rank was last
+  double clock_offset_us = 0;  // subtracted from its clock to align the ranks
+  std::map<std::string, double> time_split_ms = {};  // by cause
 };
 
-// The ranks of one run, compared: collectives end on all ranks at once, so
-// their ends align the clocks, and their begins tell who waits for whom.
+// The ranks of one run, compared. A collective ends on all ranks at once: the
+// ends align the clocks, the begins then show who waits for whom.
 struct RankComparison {
-  std::vector<RankRow> rows;     // by rank
-  int64_t collectives = 0;       // matched on all their ranks
-  int64_t skewed = 0;            // of which ranks arrived apart
-  int64_t unmatched = 0;         // of the others
-  double clock_residual_us = 0;  // typical disagreement left after aligning
+  std::vector<RankRow> rows;     // by rank; empty in the report of one rank
+  int64_t collectives = 0;       // matched on all ranks of their group
+  int64_t skewed = 0;            // matched ones at which ranks arrive apart
+  int64_t unmatched = 0;         // left out: some rank did not record them
+  double clock_residual_us = 0;  // median disagreement after aligning
   double step_ms = 0;            // mean over the ranks
-  double waiting_ms = 0;         // the same
-  double waiting_noise_ms = 0;   // by which that strays by chance: two standard
-                                 // errors, from step to step
-  double imbalance_ms = 0;       // exposed beyond the rank that exposes least
-  int64_t steps = 0;             // compared
-  int64_t steps_of_other_shapes = -1;  // steps in which input shapes differ
-                                       // between ranks; -1 unknown
-  std::string why_not;  // why nothing could be compared; empty if it could
+  double waiting_ms = 0;         // mean over the ranks
+  double waiting_noise_ms = 0;   // of waiting_ms: two standard errors
+  // Exposed time beyond that of the rank that exposes least, mean over the
+  // ranks.
+  double imbalance_ms = 0;
+  int64_t steps = 0;  // steps compared
+  // Steps in which input shapes differ between ranks; -1 if shapes were not
+  // recorded.
+  int64_t steps_of_other_shapes = -1;
+  std::string why_not;  // why ranks cannot be compared; empty if they can
 };
 
 struct Report {
   RunInfo run;
-  bool has_gpu = false;
-  int64_t devices_used = 0;  // that did any work, of those run.devices names
+  bool has_gpu = false;      // GPU activities were recorded
+  int64_t devices_used = 0;  // devices with activities, of run.devices
   StepStats steps;
-  std::map<std::string, double>
-      time_split_ms;  // cause -> mean ms per steady step; adds up to steps.mean
-                      // of those exactly
-  std::map<std::string, Spread> time_split_spread_ms;  // the same causes, over
-                                                       // the steady steps
+  // Cause -> mean ms per steady step. The parts add up to steps.mean_ms. Causes
+  // that take no time are left out.
+  std::map<std::string, double> time_split_ms;
+  std::map<std::string, Spread> time_split_spread_ms;
+  // "data", "forward", "backward", "optimizer", "validate", "other" -> ms.
   std::map<std::string, double> phases_ms;
-  // Only where there are no steps: how long the recording is, and its causes,
-  // which add up to it.
+  // Only without steps: length of the recording, and its causes, which add up
+  // to it.
   double recording_ms = 0;
   std::map<std::string, double> recording_split_ms;
   std::vector<StepTimes> step_times;  // in time order, at most 1000
-  std::vector<MemorySummary> memory;  // what tensors took at most in each step
+  std::vector<MemorySummary> memory;  // peaks by step, then device
   ReplayCheck replay;
-  std::vector<Finding>
-      findings;  // A family, then ranked by gain, then the rest
-  std::vector<std::string> clean;
-  std::vector<SkippedRule> skipped;
-  std::vector<Loss> losses;
+  // About the recording itself first, then by gain, then without gain, then
+  // notes.
+  std::vector<Finding> findings;
+  std::vector<std::string> clean;    // rules that ran and found nothing
+  std::vector<SkippedRule> skipped;  // rules that did not run
+  std::vector<Loss> losses;          // what is missing from the recording
   Plan plan;
-  std::vector<TopOp> top_ops;
+  std::vector<TopOp> top_ops;           // at most 50, largest self time first
   std::vector<PathPart> critical_path;  // at most 50, the longest first
   std::vector<PathSlice> path_slices;   // in time order
-  // Reports of a whole run only: `ranks` has rows, and the rest of the report
-  // is about all ranks together.
-  RankComparison ranks;
-  std::vector<std::string> superseded;  // ids whose nanoseconds another finding
-                                        // owns, as "id (by id)"
+  RankComparison ranks;                 // AnalyzeRanks() only
+  // Findings left out because another finding owns their time: "id (by id)".
+  std::vector<std::string> superseded;
 };
 
 }  // namespace stepscope

@@ -1,6 +1,6 @@
-// TopTables: what took the time, by name: operators, ranges, runtime calls,
-// kernels and copies, each with calls, total and self time. What
-// torch.profiler's key_averages().table() gives, from any trace.
+// TopTables: the most expensive operators, ranges, runtime calls, kernels and
+// copies of a Trace by name, with calls, total and self time. The same tables
+// as torch.profiler's key_averages().table(), from any trace.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -12,49 +12,55 @@
 
 namespace stepscope {
 
+// All calls of one name over the whole Trace. Times are ns.
 struct TopRow {
   std::string name;
-  std::string shape;  // empty unless asked for
+  std::string shape;  // only with TopOptions::by_shape; else empty
   int64_t calls = 0;
-  // An operator inside another of its own row adds calls and self time to it,
-  // but no total: that would count its time twice.
+  // An operator called inside another one of the same row adds to `calls` and
+  // `self_ns` but not to the total, which would count its time twice.
   int64_t total_ns = 0;
-  int64_t self_ns = 0;  // without the operators inside; else as total_ns
-  int64_t min_ns = 0;   // of one call
-  int64_t max_ns = 0;
-  int64_t device_total_ns = 0;  // operators and calls: the work they launched,
-  int64_t device_self_ns = 0;   // by themselves
-  int64_t bytes = 0;            // copies and memsets, as far as it is known
-  double share_frac = 0;        // of the self time of the whole table
+  int64_t self_ns = 0;  // without nested operators or ranges
+  int64_t min_ns = 0;   // the shortest call
+  int64_t max_ns = 0;   // the longest call
+  // GPU activities that operators and runtime calls launched. Total includes
+  // those of nested operators.
+  int64_t device_total_ns = 0;
+  int64_t device_self_ns = 0;
+  int64_t bytes = 0;      // copies and memsets; unknown sizes count 0
+  double share_frac = 0;  // of the table's self time, 0 to 1
 };
 
 enum class TopOrder : uint8_t { kSelf, kTotal, kCalls, kDevice };
 
 struct TopOptions {
   TopOrder order = TopOrder::kSelf;
-  // Rows by shape too: the types and sizes of an operator's inputs, the grid
-  // and block of a kernel, the bytes of a copy.
+  // Separate rows for the types and sizes of an operator's inputs, the grid and
+  // block of a kernel, the bytes of a copy.
   bool by_shape = false;
   size_t limit = 20;  // rows per table; 0: all
 };
 
 struct TopTable {
-  std::string name;         // "ops", "ranges", "calls", "kernels", "copies"
-  bool has_device = false;  // the device columns mean something
-  bool has_bytes = false;
-  int64_t self_ns = 0;       // of all rows, those beyond the limit included
+  std::string name;          // "ops", "ranges", "calls", "kernels", "copies"
+  bool has_device = false;   // the device_* members are set
+  bool has_bytes = false;    // `bytes` is set
+  int64_t self_ns = 0;       // of all rows, also of those beyond the limit
   size_t row_count = 0;      // likewise
-  std::vector<TopRow> rows;  // the largest first
+  std::vector<TopRow> rows;  // largest first, by TopOptions::order
 };
 
-// Tables without rows are left out.
+// The tables in the order ops, ranges, calls, kernels, copies; empty tables are
+// left out. Never fails. Threads: any number of calls may share one const
+// Trace.
 std::vector<TopTable> MakeTopTables(const Trace& trace,
                                     const TopOptions& options);
 
-// Columns for a person; `width` is that of the terminal.
+// Aligned columns for a terminal of `width` columns.
 std::string ToText(const std::vector<TopTable>& tables, int width);
-// One header, one line per row, RFC 4180; times in microseconds.
+// RFC 4180 with one header line; times in microseconds.
 std::string ToCsv(const std::vector<TopTable>& tables);
+// One JSON object (docs/json.md, `top`, version 1) with a trailing newline.
 std::string ToJson(const std::vector<TopTable>& tables);
 
 }  // namespace stepscope

@@ -1,5 +1,6 @@
-// WhatIf: a recorded run under changes that nobody has made yet. The gains are
-// those that compare predicts of the same changes once they are made.
+// WhatIf: predicts the step time of a recorded run under changes that nobody
+// has made yet. Compare() predicts the same gains for the same changes once
+// they are made.
 #pragma once
 
 #include <stepscope/report.h>
@@ -12,30 +13,34 @@
 
 namespace stepscope {
 
-// Changes made together.
+// Changes to predict together.
 struct Change {
-  std::vector<std::string> findings = {};  // whose advice is followed, by id
-  // By the keys of analysis/README.md; they win over what findings set.
+  std::vector<std::string> findings = {};  // ids of findings to follow
+  // Keys and values of docs/json.md, "Settings". They override what `findings`
+  // set.
   std::vector<Setting> settings = {};
 };
 
-// Thread-safe once made.
+// Threads: once constructed, any number of threads may call its const members.
 class WhatIf {
  public:
-  // `trace` must outlive this.
+  // Analyses `trace`, which must outlive this object.
   explicit WhatIf(const Trace& trace);
   ~WhatIf();
   WhatIf(WhatIf&&) noexcept;
   WhatIf& operator=(WhatIf&&) noexcept;
 
-  // Why replay speaks of no change to this run; empty if it does.
+  // Why nothing can be predicted for this run (no steps, or the unchanged
+  // replay does not reproduce it); empty if predictions are possible.
   const std::string& why_not() const;
 
-  // What `change` wins, per step or, where it sets the batch, per as many
-  // samples as a step has now; below 0: a loss. 0 for what is so already.
-  // Nothing if replay cannot express part of it: a setting that it does not
-  // know, or that only plays in steps that are not replayed; a finding that the
-  // report does not have, or whose gain is a bound.
+  // The gain of `change` in ms per step, negative for a loss, 0 if nothing
+  // changes. Where `change` sets the batch size, the gain is normalised to the
+  // recorded batch size.
+  //
+  // nullopt if replay cannot express part of `change`: an unknown setting, one
+  // that affects only steps that are not replayed, a finding that the report
+  // does not have or whose gain is only a bound; also where why_not() is set.
   std::optional<Gain> Predict(const Change& change) const;
 
  private:

@@ -12,22 +12,25 @@
 namespace stepscope {
 namespace {
 
-// An op shorter than this is not worth splitting over threads: ATen does not
-// for fewer than 32768 elements.
+// ATen does not split ops of fewer than 32768 elements over threads, which take
+// about 20 us.
 constexpr int64_t kParallelNs = 20'000;
-// A longer pause between ops is the user's own code, not the framework's.
+// A pause of at most 50 us between ops is framework code; longer ones are the
+// program's own. Our own choice.
 constexpr int64_t kFrameworkGapNs = 50'000;
-// What making one autograd node costs.
+// Typical host time to make one autograd node, in ns.
 constexpr int64_t kNodeNs = 700;
-// An AccumulateGrad node that frees nothing large takes less by itself.
+// An AccumulateGrad node takes less than this by itself unless it frees a large
+// gradient.
 constexpr double kNodeOwnNs = 5'000;
-// Having a page from the system costs this many times what giving it back does:
-// it is zeroed. 5 to 12 times were measured in a virtual machine.
-constexpr double kFaultsPerGivingBack = 4;
-// A file that says more than this is wrong.
-constexpr int kMostThreads = 1024;
+// Getting a page from the system costs more than returning it, because it is
+// zeroed. 5 to 12 times as much was measured in a virtual machine; 4 is
+// cautious.
+constexpr double kFaultCostPerRelease = 4;
+// Files that name more threads or workers than this are damaged.
+constexpr int kMaxThreads = 1024;
 
-// `rows` and all below them.
+// By row of ops(): true for `rows` and all ops below them.
 std::vector<bool> WithAllBelow(const Trace& trace,
                                std::initializer_list<std::vector<RowId>> rows) {
   std::vector<bool> tagged(trace.ops().size());
@@ -41,6 +44,8 @@ std::vector<bool> WithAllBelow(const Trace& trace,
   return tagged;
 }
 
+// Adds a piece of work to the chain. Neighbours of one kind are joined, except
+// batches, which the queue hands out one by one.
 void Append(std::vector<Work>& chain, const Work& work) {
   if (work.ns <= 0) return;
   if (!chain.empty() && chain.back().kind == work.kind &&
@@ -54,7 +59,8 @@ void Append(std::vector<Work>& chain, const Work& work) {
   }
 }
 
-// Parameters are as many whatever the batch: their sums and updates.
+// False for the accumulation of gradients: parameters have the same size for
+// any batch.
 bool IsPerSample(const Trace& trace, const OpTree& tree,
                  const Segment& segment) {
   for (RowId op = segment.op; op != kNone; op = trace.ops()[op].parent) {
@@ -63,7 +69,7 @@ bool IsPerSample(const Trace& trace, const OpTree& tree,
   return true;
 }
 
-// Computing ops of the timelines.
+// The computing ops of the timelines, sorted.
 std::vector<RowId> ComputingOps(
     const std::vector<std::vector<Segment>>& timelines) {
   std::vector<RowId> ops;
@@ -77,7 +83,7 @@ std::vector<RowId> ComputingOps(
   return ops;
 }
 
-// Turns segments into works.
+// Turns segments of the timeline into pieces of work.
 class Classifier {
  public:
   Classifier(const Trace& trace, const OpTree& tree, const StepParts& parts,
@@ -95,7 +101,8 @@ class Classifier {
         stacks_(trace, tree, unused),
         growth_(trace, ComputingOps(timelines)) {}
 
-  // Of a computing segment, what keeping a node's stack trace takes.
+  // The part of a computing segment that anomaly mode spends on the stack trace
+  // of the op's node, in ns.
   double StackNs(const Segment& segment) const {
     if (segment.cause != Cause::kCompute || segment.op == kNone ||
         checks_[segment.op]) {
@@ -112,7 +119,8 @@ class Classifier {
     Work work{.ns = static_cast<double>(segment.length())};
     if (segment.cause == Cause::kData) {
       if (std::ranges::binary_search(openings_, segment.range)) {
-        work.grows_ns = work.ns;  // and stays, whoever makes it
+        // Not kLoader: workers cannot make this batch in advance.
+        work.grows_ns = work.ns;
       } else {
         work.kind = WorkKind::kLoader;
       }
@@ -135,7 +143,8 @@ class Classifier {
       work.tag = WorkTag::kDispatch;
       if (updates) work.update = Update::kAround;
     } else if (work.tag == WorkTag::kNone) {
-      // The user's own code, and waits for ranks whose batches grow as well.
+      // The program's own code, and waits for other ranks, whose batches grow
+      // as well.
       work.grows_ns = work.ns;
     }
     const auto saving = static_cast<double>(
@@ -144,9 +153,10 @@ class Classifier {
     return work;
   }
 
-  // What adding to a zeroed gradient costs in memory: the node gives the
-  // gradient that was added back to the system.
-  double GivenBackNs(const Segment& segment) const {
+  // The time in ns in which an AccumulateGrad node returns a gradient's memory
+  // to the system, after adding it to a zeroed one. With gradients set to None,
+  // the gradient is kept instead.
+  double PageReleaseNs(const Segment& segment) const {
     if (!adds_to_zeros_ || segment.op == kNone ||
         segment.cause != Cause::kDispatch ||
         !tree_.traits(segment.op).accumulate_grad) {
@@ -181,10 +191,10 @@ class Classifier {
   OpGrowth growth_;
 };
 
-// The pages that were given back had to be had first, by the last ops of
-// `chain`: takes up to `ns` out of these, at most half of each, and returns
-// what it took.
-double TakeBack(std::vector<Work>& chain, double ns) {
+// The pages that a node returns had been faulted in by the op that made the
+// gradient. Subtracts up to `ns` from the last op of `chain`, at most half of
+// each of its parts, and returns what it subtracted.
+double TakePageFaults(std::vector<Work>& chain, double ns) {
   double taken = 0;
   for (size_t i = chain.size(); i-- > 0 && taken < ns;) {
     Work& work = chain[i];
@@ -196,11 +206,13 @@ double TakeBack(std::vector<Work>& chain, double ns) {
     work.grows_ns = std::min(work.grows_ns, work.ns - part);
     work.ns -= part;
     taken += part;
-    if (work.ops > 0) break;  // the op's first part: what made the gradient
+    if (work.ops > 0) break;  // the first part of the op that made the gradient
   }
   return taken;
 }
 
+// CPU time of a batch in ns: measured in the workers, or, without workers, the
+// time that the training thread takes. 0 if unknown.
 double BatchCpuNs(const Trace& trace, const CpuProgram& program) {
   double total = 0;
   int64_t batches = 0;
@@ -227,11 +239,11 @@ double BatchCpuNs(const Trace& trace, const CpuProgram& program) {
 int LoaderWorkers(const Trace& trace) {
   const auto loaders = trace.loaders();
   const auto known = std::ranges::find_if(loaders, [](const Loader& loader) {
-    return loader.workers >= 0 && loader.workers <= kMostThreads;
+    return loader.workers >= 0 && loader.workers <= kMaxThreads;
   });
   if (known != loaders.end()) return known->workers;
   for (const HostUsage& usage : trace.host_usage()) {
-    if (usage.loader_workers > 0 && usage.loader_workers <= kMostThreads) {
+    if (usage.loader_workers > 0 && usage.loader_workers <= kMaxThreads) {
       return usage.loader_workers;
     }
   }
@@ -255,7 +267,7 @@ CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
     program.cores = std::max(1, program.cores / trace.run().local_ranks);
   }
   for (const Settings& row : trace.settings()) {
-    if (row.intra_op_threads <= kMostThreads) {
+    if (row.intra_op_threads <= kMaxThreads) {
       program.threads = std::max(program.threads, row.intra_op_threads);
     }
   }
@@ -273,8 +285,9 @@ CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
     RowId parallel_op = kNone;
     for (const Segment& segment : timeline) {
       Work work = classifier.Classify(segment);
-      if (const double back = classifier.GivenBackNs(segment); back > 0) {
-        const double faults = TakeBack(chain, kFaultsPerGivingBack * back);
+      if (const double back = classifier.PageReleaseNs(segment); back > 0) {
+        const double faults =
+            TakePageFaults(chain, kFaultCostPerRelease * back);
         Append(chain, {.ns = back + faults, .tag = WorkTag::kZeroGrad});
         work.ns -= back;
       }
@@ -284,7 +297,7 @@ CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
         work.grows_ns = std::min(work.grows_ns, work.ns);
       }
       if (work.kind == WorkKind::kParallel) {
-        // An op interrupted by its own small children is one op.
+        // An op that is interrupted by its own small children counts once.
         if (segment.op == parallel_op) work.ops = 0;
         parallel_op = segment.op;
       }

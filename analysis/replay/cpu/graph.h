@@ -1,6 +1,6 @@
-// CpuProgram: a CPU-only run as the replay sees it. The training thread is a
-// chain of work, step after step; loader workers feed it through a queue.
-// Everything competes for the usable cores.
+// CpuProgram: a CPU-only run in the form that replay simulates. The training
+// thread is a chain of pieces of work, step after step; loader workers feed it
+// through a queue; all of them compete for the usable cores.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -16,57 +16,61 @@
 namespace stepscope {
 
 enum class WorkKind : uint8_t {
-  kLoader,    // one batch: made on this thread, or waited for
+  kLoader,    // one batch: made on the training thread, or waited for
   kParallel,  // an op on the intra-op threads
   kSerial,    // everything else
 };
 
-// What an edit may take away.
+// Which edit removes or limits a piece of work.
 enum class WorkTag : uint8_t {
   kNone,
-  kDispatch,     // framework code between two kernels
+  kDispatch,     // framework code between two kernels (Edit::dispatch_ns)
   kZeroGrad,     // zeroing gradients, and adding to the zeros
-  kUnusedStack,  // keeping stack traces of nodes that no backward pass visits
-  kAnomaly,      // searching for NaN, keeping stack traces of nodes
+  kUnusedStack,  // stack traces of nodes that no backward pass visits
+  kAnomaly,      // searching for NaN, stack traces of other nodes
   kUnusedGraph,  // making autograd nodes that no backward pass visits
 };
 
-// Of the optimizer's step.
+// Whether work belongs to the optimizer's step (Edit::fused_update).
 enum class Update : uint8_t {
   kNone,
-  kComputing,
-  kAround,  // framework code between two of its ops
+  kComputing,  // one of its ops
+  kAround,     // framework code between two of its ops
 };
 
+// A piece of work of the training thread. Neighbours of one kind, tag and
+// update are joined.
 struct Work {
-  double ns = 0;
+  double ns = 0;  // as recorded
   WorkKind kind = WorkKind::kSerial;
   WorkTag tag = WorkTag::kNone;
   Update update = Update::kNone;
-  int32_t ops = 0;      // parallel ops in it
-  double grows_ns = 0;  // of `ns`: grows with the samples in a step
+  int32_t ops = 0;  // number of parallel ops in it
+  double grows_ns =
+      0;  // the part of `ns` that is proportional to the batch size
 };
 
 struct CpuProgram {
-  std::vector<std::vector<Work>> steps;  // the steady ones
-  double measured_ns = 0;                // their mean
-  int cores = 0;                         // usable by this process; 0 unknown
-  int threads = 0;                       // intra-op; 0 unknown
+  std::vector<std::vector<Work>> steps;  // the steady steps, in time order
+  double measured_ns = 0;                // mean length of these
+  int cores = 0;     // cores usable by this process; 0: unknown
+  int threads = 0;   // intra-op threads; 0: unknown
   int workers = -1;  // loader workers; 0: batches are made on the training
-                     // thread; -1 unknown
-  double batch_cpu_ns = 0;  // CPU time of a batch; 0 unknown
-  bool has_loader = false;
+                     // thread; -1: unknown
+  double batch_cpu_ns = 0;  // CPU time to make a batch; 0: unknown
+  bool has_loader = false;  // the recording shows loading
 };
 
-// Splits a step's timeline of the training thread into a program.
-// REQUIRES: timelines has one entry per steady step.
+// Makes a program of the steady steps.
+// REQUIRES: timelines[i] is the HostTimeline() of the i-th steady step.
 CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
                           const Steps& steps,
                           const std::vector<std::vector<Segment>>& timelines,
                           const StepParts& parts);
 
-// Workers of the loader that feeds the training thread, told by its Loader row
-// or by the names of its ranges; -1 if neither tells.
+// The number of workers of the loader that feeds the training thread: from its
+// Loader row, from the host's usage samples, or 0 if a loader range names a
+// single-process loader; -1 if none of them says.
 int LoaderWorkers(const Trace& trace);
 
 }  // namespace stepscope

@@ -10,16 +10,17 @@
 namespace stepscope {
 namespace {
 
-// An op's node and those of the parameters it reads keep a stack trace each:
-// this many times what it is for the usual view at most.
-constexpr double kMostOfUsual = 10;
+// An op may make several nodes, its own and one per parameter it reads, each
+// with a stack trace. At most ten times a view's time is taken for them. Our
+// own choice.
+constexpr double kMaxTimesUsual = 10;
 
 }  // namespace
 
 NodeStacks::NodeStacks(const Trace& trace, const OpTree& tree,
                        const std::vector<Span>& unused)
     : trace_(trace), unused_(unused) {
-  if (!AnomalyModeTold(trace).value_or(false)) return;
+  if (!RecordedAnomalyMode(trace).value_or(false)) return;
   own_ns_.resize(trace.ops().size());
   backward_ns_.resize(trace.ops().size());
   for (RowId row = 0; row < trace.ops().size(); ++row) {
@@ -29,6 +30,7 @@ NodeStacks::NodeStacks(const Trace& trace, const OpTree& tree,
     if (op.parent != kNone) own_ns_[op.parent] -= ns;
     if (op.forward != kNone && IsNode(op)) backward_ns_[op.forward] += ns;
   }
+  // Views compute nothing, so all of their excess is the stack trace.
   std::vector<double> all, views;
   std::map<NameId, std::vector<double>> by_name;
   for (RowId row = 0; row < trace.ops().size(); ++row) {
@@ -38,7 +40,7 @@ NodeStacks::NodeStacks(const Trace& trace, const OpTree& tree,
     by_name[trace.ops()[row].name].push_back(all.back());
   }
   if (all.empty()) return;
-  most_ns_ = kMostOfUsual * Median(views.empty() ? std::move(all) : views);
+  most_ns_ = kMaxTimesUsual * Median(views.empty() ? std::move(all) : views);
   usual_ns_.resize(trace.name_count());
   for (auto& [name, ns] : by_name) {
     usual_ns_[name] = std::min(Median(std::move(ns)), most_ns_);
@@ -61,12 +63,14 @@ bool NodeStacks::InUnusedGraph(RowId row) const {
   return Covers(unused_, trace_.ops()[row].begin_ns);
 }
 
-// "ConvolutionBackward0", not what the engine does around it.
+// True for nodes such as "ConvolutionBackward0", false for the engine's ranges
+// around them, which would count their time twice.
 bool NodeStacks::IsNode(const Op& op) const {
   return op.kind == OpKind::kBackward &&
          !trace_.name(op.name).starts_with("autograd::");
 }
 
+// The time by which the op takes longer than its backward node, in ns.
 double NodeStacks::LongerForwardNs(RowId row) const {
   return std::max(0.0, own_ns_[row] - std::max(backward_ns_[row], kOpOwnNs));
 }

@@ -1,4 +1,5 @@
-// NodeStacks: what anomaly mode's stack traces of autograd nodes take.
+// NodeStacks: estimates the time that anomaly mode spends on stack traces of
+// autograd nodes, which is hidden inside the ops that make the nodes.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -10,24 +11,26 @@
 
 namespace stepscope {
 
-// What an op costs before it computes.
+// Time in ns that an op takes before it computes: checking arguments and
+// choosing a kernel. Typical of ATen ops on one core.
 inline constexpr double kOpOwnNs = 5'000;
 
-// Of each op: the part of its own time in which it keeps the stack trace of the
-// autograd node it makes. Anomaly mode unwinds some hundred frames there, which
-// takes longer than many an op. Taken for it is what the op takes longer than
-// its node does backward, but not much more than views do, which compute
-// nothing: there are ops whose backward is the shorter one. A node that no
-// backward pass visits costs what those of ops of its name do.
+// In anomaly mode, an op that makes an autograd node unwinds some hundred stack
+// frames for it, which often takes longer than the op itself. The estimate for
+// an op is its own time beyond the time of its backward node, limited to ten
+// times what views spend, which compute nothing. For nodes that no backward
+// pass visits it is the median over the ops of the same name.
 class NodeStacks {
  public:
-  // `unused`: where no backward pass visits the nodes; `trace` and it must
-  // outlive this.
+  // `unused` are the spans whose nodes no backward pass visits. `trace` and
+  // `unused` must outlive this.
   NodeStacks(const Trace& trace, const OpTree& tree,
              const std::vector<Span>& unused);
 
-  // The part of the op's own time, 0 to 1; 0 without anomaly mode.
+  // The share of the op's own time (without child ops) that is spent on the
+  // stack trace, 0 to 1; 0 without anomaly mode.
   double PartOf(RowId row) const;
+  // True if the op begins in one of the `unused` spans.
   bool InUnusedGraph(RowId row) const;
 
  private:
@@ -37,8 +40,8 @@ class NodeStacks {
   const Trace& trace_;
   const std::vector<Span>& unused_;
   std::vector<double> own_ns_, backward_ns_;  // by row of the forward op
-  std::vector<double> usual_ns_;              // by name
-  double most_ns_ = 0;
+  std::vector<double> usual_ns_;              // by NameId
+  double most_ns_ = 0;                        // upper limit of an estimate
 };
 
 }  // namespace stepscope

@@ -11,20 +11,24 @@
 namespace stepscope {
 namespace {
 
-// Ops that stream less may find it all in a cache.
+// Ops that move fewer bytes than this may find their data in a cache, and say
+// little about memory. Our own choice.
 constexpr double kLargeBytes = 4e6;
-// The rate of which only a twentieth of the time is faster: one odd op is no
-// best.
+// The best rate is the one that ops exceed for only 5 % of the time, so that a
+// single outlier does not set it.
 constexpr double kBest = 0.95;
-// What a core streams where nothing in the recording tells.
+// Bytes per ns (GB/s) that a core streams; used if the recording has no large
+// elementwise op.
 constexpr double kUsualBytesPerNs = 10;
-// Weights go through memory that was allocated for this call: to turn them into
-// the layout of the kernel, and gradients back. The first touch of a page costs
-// more than the traffic.
+// oneDNN reorders weights into the layout of its kernel, and their gradients
+// back, in memory that it allocates for each call. Touching
+// new pages makes that about three times as slow as streaming.
 constexpr double kFreshMemory = 3;
-constexpr double kForwardPasses = 3;   // read, write turned, read
+// How often the weights pass through memory.
+constexpr double kForwardPasses = 3;   // read, write reordered, read
 constexpr double kBackwardPasses = 6;  // the same, and for the gradient
 constexpr double kProductPasses = 1;
+// How many later ops are searched for the one that takes a result.
 constexpr int kSoonFollowing = 8;
 
 double DurationNs(const Op& op) {
@@ -44,8 +48,9 @@ double BestRate(std::vector<std::pair<double, double>> samples) {
   return 0;
 }
 
-// The call whose arguments tell of `op`: its own, or its caller's of the same
-// class where a backend's op recorded none.
+// Returns the call with the arguments of `op`: the op itself, or its caller of
+// the same class if, as for ops of a backend, its own were not recorded; kNone
+// if there is none.
 RowId TellingCall(const Trace& trace, RowId op) {
   const KernelClass kind = ClassOfOp(trace.name(trace.ops()[op].name));
   for (RowId row = op; row != kNone; row = trace.ops()[row].parent) {
@@ -55,9 +60,10 @@ RowId TellingCall(const Trace& trace, RowId op) {
   return kNone;
 }
 
-// A convolution's result where its strides were not recorded: what a soon
-// following op of the same thread takes, of as many samples and of the weights'
-// channels.
+// Returns the number of elements of a convolution's result, which cannot be
+// computed if its stride and padding were not recorded: the first argument of a
+// following op of the thread that has as many samples, and as many channels as
+// the weights. 0 if there is none.
 double ResultElements(const Trace& trace, RowId call) {
   const TensorShape input = TensorArgument(trace, call, 0);
   const TensorShape weight = TensorArgument(trace, call, 1);
@@ -80,7 +86,7 @@ double ResultElements(const Trace& trace, RowId call) {
   return 0;
 }
 
-// Arithmetic of `op`; 0 if unknown.
+// Floating-point operations of `op`; 0 if unknown.
 double FlopsOf(const Trace& trace, RowId op, const OpCost& cost) {
   if (cost.flops >= 0) return cost.flops;
   const RowId call = TellingCall(trace, op);
@@ -93,7 +99,7 @@ double FlopsOf(const Trace& trace, RowId op, const OpCost& cost) {
   return ResultElements(trace, call) * per_output;
 }
 
-// Bytes of weights that `op` moves, every pass counted.
+// Bytes of weights that `op` moves through memory, all passes added up.
 double WeightTraffic(const Trace& trace, RowId op, const OpCost& cost) {
   const RowId call = TellingCall(trace, op);
   if (call == kNone) return 0;
@@ -105,7 +111,8 @@ double WeightTraffic(const Trace& trace, RowId op, const OpCost& cost) {
                           std::string_view::npos;
     return backward ? kBackwardPasses * bytes(2) : kForwardPasses * bytes(1);
   }
-  // Of a product the largest matrix, unless it is one of a batch of them.
+  // Weights are taken to be the largest matrix of a product. A batched product,
+  // as in attention, has none.
   if (cost.matmul.m <= 0 || cost.matmul.batch != 1) return 0;
   const auto size = [](int64_t rows, int64_t columns) {
     return static_cast<double>(rows) * static_cast<double>(columns);

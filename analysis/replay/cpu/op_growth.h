@@ -1,8 +1,10 @@
-// Which part of an op's time grows with the batch, on a CPU.
+// OpGrowth: which part of an op's time is proportional to the batch size, on a
+// CPU.
 //
-// Weights are as large whatever the batch. A convolution or product that spends
-// more time on its arithmetic than the best of its kind in the same recording
-// does spends the rest on moving weights, as far as their size explains it.
+// Weights have the same size for any batch, so the time for moving them does
+// not grow. If a convolution or product achieves less than the best arithmetic
+// rate of its kind in the same recording, the difference is taken for the time
+// of moving its weights, as far as their size can explain it.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -16,17 +18,18 @@ namespace stepscope {
 
 class OpGrowth {
  public:
-  // `ops` are those that compute, in the steps that are replayed.
+  // `ops` are the computing ops of the steps that are replayed. Their rates are
+  // measured here. `trace` must outlive this.
   OpGrowth(const Trace& trace, const std::vector<RowId>& ops);
 
-  // Of the time of `op`, what stays the same for a larger batch. 0 where shapes
-  // were not recorded, and for all that has no weights.
+  // Returns the time in ns that `op` takes for any batch size, beyond
+  // kOpOwnNs. 0 if shapes were not recorded, and for ops without weights.
   double FixedNs(RowId op) const;
 
  private:
   const Trace& trace_;
-  std::map<NameId, double> flops_per_ns_;  // the best of ops of that name
-  double bytes_per_ns_ = 0;                // of ops that only stream
+  std::map<NameId, double> flops_per_ns_;  // best rate, by op name
+  double bytes_per_ns_ = 0;                // best rate of elementwise ops
 };
 
 }  // namespace stepscope

@@ -1,5 +1,5 @@
-// An Edit brought down to single nodes of a DeviceProgram: how long each one
-// takes, what still waits, and on which stream a work runs.
+// EditedProgram: an Edit applied to the single nodes of a DeviceProgram: how
+// long each one takes, which calls still wait, and where each activity runs.
 #pragma once
 
 #include <cstdint>
@@ -10,39 +10,44 @@
 
 namespace stepscope {
 
-enum class WorkPlace : uint8_t {
+enum class ActivityPlace : uint8_t {
   kOwnStream,
   kAside,       // beside its stream; nothing waits for it
   kOverlapped,  // beside its stream; the optimizer waits for it
 };
 
+// Vectors have one entry per host node or per activity of the program.
 struct EditedProgram {
   // By host node.
-  std::vector<double> gap_ns;  // before the call
-  std::vector<double> own_ns;  // of the call itself
+  std::vector<double> gap_ns;  // host time before the call
+  std::vector<double> own_ns;  // of the call, without its wait
   std::vector<bool> waits;
-  // By work.
-  std::vector<double> work_ns;
-  std::vector<WorkPlace> place;
+  // By activity.
+  std::vector<double> activity_ns;
+  std::vector<ActivityPlace> place;
   std::vector<bool> waits_for_streams;
-  // Late starts that no edge explains grow and shrink with the device time.
+  // Factors for all activities. Late starts that no edge explains come from
+  // sharing the device, so they scale with the device time that is left.
   double contention = 1;
-  double latency = 1;  // from launching to starting
+  double latency = 1;  // from launch to start on an idle device
 };
 
-// As it was recorded.
+// The program as it was recorded.
 EditedProgram Unedited(const DeviceProgram& program);
 
-// `unedited` is Unedited(program): many edits are applied to one program.
-// What `edited` held is lost; its memory is used again.
+// Sets `edited` to `unedited` with `edit` applied. `edited` is passed in so
+// that its memory is used again: many edits are applied to one program.
+// REQUIRES: unedited is Unedited(program).
 void Apply(const Edit& edit, const DeviceProgram& program,
            const EditedProgram& unedited, EditedProgram& edited);
 
-// Without any device time: the host's own pace.
+// The program with all device time removed: the time of its steps is the
+// host's own. For the check of DeviceReplay.
 EditedProgram HostOnly(const EditedProgram& unedited);
 
-// The least time per step that the loader's workers under `edit` need for its
-// batches on the cores there are; 0 if unknown or if no worker makes them.
+// Returns the least time in ns per step in which the loader workers of `edit`,
+// on the cores there are, make the batches of a step. 0 if that is unknown or
+// no worker makes batches.
 double BatchPeriodNs(const Edit& edit, const DeviceProgram& program);
 
 }  // namespace stepscope

@@ -11,16 +11,18 @@
 namespace stepscope {
 namespace {
 
-// A longer pause between ops is the user's own code, not the framework's.
+// A pause of at most 50 us between ops is framework code; longer ones are the
+// program's own. Our own choice, as for CPU-only runs.
 constexpr int64_t kFrameworkGapNs = 50'000;
-// An op that launches nothing and takes longer computes on the host.
+// An op that launches nothing and takes more than 20 us computes on the host.
 constexpr int64_t kHostOpNs = 20'000;
-// Of the step, what waiting for workers must take to call them late.
-constexpr double kLate = 0.05;
-// What making one autograd node costs.
+// Workers are too slow if the training thread waits for them for 5 % of the
+// step, where torch-tb-profiler and XProf also begin to report loading.
+constexpr double kMinLateFrac = 0.05;
+// Typical host time to make one autograd node, in ns.
 constexpr float kNodeNs = 700;
 
-// By row of ops(): at or below one of these.
+// By row of ops(): true for these ops and all ops below them.
 std::vector<bool> Below(const Trace& trace, const ZeroGrad& zero_grad) {
   std::vector<bool> below(trace.ops().size());
   for (RowId row : zero_grad.zeroing) below[row] = true;
@@ -32,6 +34,7 @@ std::vector<bool> Below(const Trace& trace, const ZeroGrad& zero_grad) {
   return below;
 }
 
+// By row of ops(): true for ops that make runtime calls.
 std::vector<bool> Launching(const Trace& trace) {
   std::vector<bool> launching(trace.ops().size());
   for (const RuntimeCall& call : trace.runtime_calls()) {
@@ -52,9 +55,9 @@ RowId OpOf(const Trace& trace, ActivityRef ref) {
   return kNone;
 }
 
-// What a batch costs whoever makes it, from what the training thread shows: the
-// whole of making it, or, where workers made it and came late, their number
-// times the step.
+// Sets the time to make a batch. Without workers, the training thread shows it.
+// Workers that are too slow limit the step, so each of them takes the number of
+// workers times the step. Workers that are fast enough do not show their time.
 void MeasureLoading(const Trace& trace, DeviceProgram& program) {
   int64_t total = 0, batches = 0;
   for (int64_t ns : program.loader_ns) {
@@ -70,12 +73,13 @@ void MeasureLoading(const Trace& trace, DeviceProgram& program) {
     program.batch_ns = per_batch;
     program.loads_in_process = true;
   } else if (workers > 0 && per_batch * program.batches_per_step >=
-                                kLate * program.measured_ns) {
+                                kMinLateFrac * program.measured_ns) {
     program.batch_ns = workers * program.measured_ns / program.batches_per_step;
   }
 }
 
-// Whether a piece of a segment is framework code that compiling would remove.
+// True if a piece of a segment is framework code, which compiling the model
+// would remove.
 bool IsFramework(const Segment& segment, int64_t piece_ns,
                  const std::vector<bool>& launching) {
   switch (segment.cause) {
@@ -137,21 +141,22 @@ void MeasureGaps(const Trace& trace, const OpTree& tree, const Steps& steps,
     }
   }
 
-  for (DeviceNode& work : program.works) {
-    const RowId op = OpOf(trace, work.ref);
-    work.zero_grad = op != kNone && zeroing[op];
-    const int64_t launched = hosts[work.host].gap.end_ns;
-    work.in_optimizer = Covers(parts.optimizer.spans, launched);
+  for (DeviceNode& activity : program.activities) {
+    const RowId op = OpOf(trace, activity.ref);
+    activity.zero_grad = op != kNone && zeroing[op];
+    const int64_t launched = hosts[activity.host].gap.end_ns;
+    activity.in_optimizer = Covers(parts.optimizer.spans, launched);
     const size_t step = WindowAt(steps, &StepWindow::host, launched);
-    if (step < steps.windows.size()) work.step = static_cast<int32_t>(step);
+    if (step < steps.windows.size()) activity.step = static_cast<int32_t>(step);
   }
 }
 
 void MeasureSteps(const Trace& trace, const Steps& steps,
                   DeviceProgram& program) {
   std::vector<Span> busy;
-  busy.reserve(program.works.size());
-  for (const DeviceNode& work : program.works) busy.push_back(work.span);
+  busy.reserve(program.activities.size());
+  for (const DeviceNode& activity : program.activities)
+    busy.push_back(activity.span);
   busy = Merge(std::move(busy));
 
   std::vector<int64_t> host_ns(steps.windows.size());
@@ -168,9 +173,9 @@ void MeasureSteps(const Trace& trace, const Steps& steps,
         [](const StepWindow& window) { return window.host.end_ns; });
     if (step == steps.windows.end()) continue;
     if (node.gap.end_ns < steps.windows.front().host.begin_ns) continue;
-    // What a call does when its wait is over is the host's own time.
+    // After its wait, a call's time is the host's own.
     const int64_t waited =
-        std::min(node.call_end_ns, program.works[node.target].span.end_ns);
+        std::min(node.call_end_ns, program.activities[node.target].span.end_ns);
     const int64_t waits_from =
         node.gap.end_ns + static_cast<int64_t>(node.before_ns);
     if (waited <= waits_from) continue;
@@ -188,11 +193,11 @@ void MeasureSteps(const Trace& trace, const Steps& steps,
   MeasureLoading(trace, program);
 
   std::vector<std::deque<int64_t>> in_flight(program.streams);
-  for (const DeviceNode& work : program.works) {
-    std::deque<int64_t>& ends = in_flight[work.stream];
-    const int64_t launched = program.hosts[work.host].gap.end_ns;
+  for (const DeviceNode& activity : program.activities) {
+    std::deque<int64_t>& ends = in_flight[activity.stream];
+    const int64_t launched = program.hosts[activity.host].gap.end_ns;
     while (!ends.empty() && ends.front() <= launched) ends.pop_front();
-    ends.push_back(work.span.end_ns);
+    ends.push_back(activity.span.end_ns);
     program.deepest_queue =
         std::max<uint32_t>(program.deepest_queue, ends.size());
   }

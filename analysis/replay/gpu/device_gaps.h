@@ -1,5 +1,5 @@
-// What the host does between the calls of a DeviceProgram, and how long its
-// steps take.
+// Measures what the host does between the calls of a DeviceProgram, and how
+// long its steps take. Used while a program is made (record_program.cc).
 #pragma once
 
 #include <stepscope/trace.h>
@@ -13,12 +13,13 @@
 
 namespace stepscope {
 
-// Fills framework_ns, zero_grad_ns and unused_ns of the nodes; zero_grad,
-// in_optimizer and step of the works.
+// Sets framework_ns, zero_grad_ns and unused_ns of the host nodes; zero_grad,
+// in_optimizer and step of the activities; and DeviceProgram::host.
 void MeasureGaps(const Trace& trace, const OpTree& tree, const Steps& steps,
                  const StepParts& parts, DeviceProgram& program);
 
-// Fills windows, steady, measured_ns, host_only_ns and deepest_queue.
+// Sets windows, steady, measured_ns, host_only_ns, deepest_queue and the
+// figures about batches. REQUIRES: FindCallWaits() has run.
 void MeasureSteps(const Trace& trace, const Steps& steps,
                   DeviceProgram& program);
 

@@ -1,12 +1,13 @@
-// DeviceProgram: a run with a GPU as the replay sees it. The training thread
-// and the autograd threads that launch for it are one chain of host nodes; what
-// other threads launch rides along at its recorded place in that chain. Every
-// launch starts device works, which queue on their streams.
+// DeviceProgram: a run with a GPU in the form that replay simulates. The
+// training thread and the autograd threads form one chain of host nodes,
+// because while one of them runs the other waits. Launches of other threads
+// keep their recorded place in that chain. Launches start activities, which
+// queue on their streams.
 //
-// Host time between two calls and the cost of a call stay as they were
-// recorded; how long a call waits, and when a work starts, follow from the
-// edges: launch -> work, order on a stream, a wait put into a stream, a
-// blocking call -> what it waited for.
+// Host time between calls and the cost of a call are taken from the recording.
+// How long a call waits and when an activity starts follow from the edges: a
+// launch before its activity, the order on a stream, a wait put into a stream,
+// and an activity before the end of the blocking call that waits for it.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -21,83 +22,91 @@
 
 namespace stepscope {
 
+// No activity, or no host node.
 inline constexpr uint32_t kNoActivity = 0xffffffff;
 
 // What a blocking call waits for.
 enum class NodeWait : uint8_t {
   kNothing,
-  kWork,    // one work, and by the order on its stream all before it
-  kDevice,  // everything launched so far
+  kActivity,  // one activity, and so all before it on its stream
+  kDevice,    // everything launched so far
 };
 
-// Host time up to a call, then the call.
+// Host time up to a call, then the call. Nodes cover the chain without gaps.
 struct HostNode {
-  Span gap;                 // recorded host time before the call
-  int64_t call_end_ns = 0;  // gap.end_ns where there is no call
-  RowId call = kNone;       // in runtime_calls()
-  RowId loader = kNone;     // the loader range the gap lies in
-  uint32_t first_work = 0;  // works() this call launched
-  uint32_t work_count = 0;
-  uint32_t target = kNoActivity;  // NodeWait::kWork: waits for it
+  Span gap;                       // recorded host time before the call
+  int64_t call_end_ns = 0;        // gap.end_ns if there is no call
+  RowId call = kNone;             // in runtime_calls()
+  RowId loader = kNone;           // the loader range that contains the gap
+  uint32_t first_activity = 0;    // the activities that this call launched, as
+  uint32_t activity_count = 0;    // indices into DeviceProgram::activities
+  uint32_t target = kNoActivity;  // the activity that it waits for
   NodeWait wait = NodeWait::kNothing;
-  bool launches = false;   // starts device work on the program's threads
-  int32_t step_end = -1;   // this step's host window ends behind the node
-  double own_ns = 0;       // of the call, not counting its waiting
-  double tail_ns = 0;      // from the end of what it waited for
-  float before_ns = 0;     // of own_ns: a launch's work before it waits
-  float framework_ns = 0;  // of the gap: inside ops and shortly between them
-  float zero_grad_ns = 0;  // of the gap: zeroing gradients, adding to them
-  float unused_ns = 0;     // of the gap: nodes that no backward pass visits
+  bool launches = false;  // a call of the chain itself, not of another thread
+  int32_t step_end = -1;  // the host window of this step ends after the node
+  double own_ns = 0;      // time of the call without its wait
+  double tail_ns = 0;     // from the end of the target to the call's return
+  float before_ns = 0;    // the part of own_ns before a launch starts to wait
+  // Parts of the gap:
+  float framework_ns = 0;  // inside ops, and short pauses between them
+  float zero_grad_ns = 0;  // zeroing gradients and adding to the zeros
+  float unused_ns = 0;     // making nodes that no backward pass visits
 };
 
-// One activity of the device, in the order of launching.
+// An activity. Activities are numbered in the order of launching.
 struct DeviceNode {
   ActivityRef ref;
   Span span;                // recorded
   uint32_t host = 0;        // the node that launched it
-  uint32_t stream = 0;      // numbered from 0
-  uint32_t first_wait = 0;  // in DeviceProgram::waits
-  uint32_t wait_count = 0;
-  int32_t step = -1;  // the step whose host window launched it
+  uint32_t stream = 0;      // streams are numbered from 0
+  uint32_t first_wait = 0;  // what it waits for on other streams, as indices
+  uint32_t wait_count = 0;  // into DeviceProgram::waits
+  int32_t step = -1;        // the step whose host window launched it; -1: none
   bool collective = false;
-  bool to_or_from_host = false;
-  bool zero_grad = false;     // launched by zeroing gradients or adding to them
+  bool to_or_from_host = false;  // a copy between host and device
+  bool zero_grad = false;  // launched by zeroing gradients or adding to zeros
   bool in_optimizer = false;  // launched inside an optimizer range
-  float offset_ns = 0;        // launched this long after its host node's call
-  float latency_ns = 0;       // from launching to starting on an idle device
-  float overlap_ns = 0;       // <= 0: begins before its stream is free
-  float extra_ns = 0;         // began later than every edge explains
-  uint32_t held_by = kNoActivity;  // launched before it on another stream, this
-  float held_ns = 0;               // kept the device until then: from its end
+  float offset_ns = 0;        // from the begin of its node's call to its launch
+  float latency_ns = 0;       // from the launch to its start on an idle device
+  float overlap_ns = 0;       // <= 0: it begins before its stream is free
+  float extra_ns = 0;         // it began this much later than the edges explain
+  // An activity of another stream that used the device until then, and the time
+  // from its end to the begin of this one.
+  uint32_t held_by = kNoActivity;
+  float held_ns = 0;
 };
 
 struct DeviceProgram {
-  std::vector<HostNode> hosts;
-  std::vector<DeviceNode> works;
-  std::vector<uint32_t> waits;                   // works that works wait for
-  std::vector<uint32_t> node_of_call;            // by row of runtime_calls()
-  std::array<std::vector<uint32_t>, 3> work_of;  // by ActivityTable and row
-  std::vector<int64_t> loader_ns;                // host time by row of ranges()
-  std::vector<Span> windows;                     // tiled spans of all steps
-  std::vector<size_t> steady;                    // indices into windows
-  std::vector<RowId> threads;                    // that the chain is made of
-  std::vector<Segment> host;                     // what they did all along
-  uint32_t first_host = 0;     // the first step begins before it
-  int64_t first_begin_ns = 0;  // when the device turned to the first step, and
-  double first_lag_ns = 0;     // how far that is behind the host
-  uint32_t streams = 0;
-  uint32_t deepest_queue = 0;  // works of one stream in flight
+  std::vector<HostNode> hosts;         // in time order
+  std::vector<DeviceNode> activities;  // in the order of launching
+  std::vector<uint32_t> waits;         // activities that activities wait for
+  std::vector<uint32_t> node_of_call;  // host node, by row of runtime_calls()
+  // Index into activities, by ActivityTable and row.
+  std::array<std::vector<uint32_t>, 3> activity_of;
+  std::vector<int64_t> loader_ns;  // host time, by row of ranges()
+  std::vector<Span> windows;       // tiled spans of all steps
+  std::vector<size_t> steady;      // indices into windows
+  std::vector<RowId> threads;      // the threads of the chain
+  std::vector<Segment> host;       // the timeline of the chain
+  uint32_t first_host = 0;         // the first host node inside the first step
+  // When the device started on the first step, and how far that is after the
+  // begin of the step's host window.
+  int64_t first_begin_ns = 0;
+  double first_lag_ns = 0;
+  uint32_t streams = 0;        // number of streams
+  uint32_t deepest_queue = 0;  // most activities of one stream in flight
   double measured_ns = 0;      // mean steady step
-  double host_only_ns = 0;     // the same without waiting
-  double unmatched_frac = 0;   // works without a launch
-  double batch_ns = 0;         // a worker's time for one; 0 unknown
+  double host_only_ns = 0;     // the same without waiting for the device
+  double unmatched_frac = 0;   // share of activities without a launch, 0 to 1
+  double batch_ns = 0;         // time to make a batch; 0: unknown
   double batches_per_step = 0;
-  bool loads_in_process = false;  // batches are made on this thread
-  int32_t cores = 0;              // usable by this process; 0 unknown
+  bool loads_in_process = false;  // the training thread makes the batches
+  int32_t cores = 0;              // cores usable by this process; 0: unknown
 };
 
+// Returns the index of an activity, or kNoActivity if it is not in the program.
 inline uint32_t ActivityOf(const DeviceProgram& program, ActivityRef ref) {
-  const auto& rows = program.work_of[static_cast<size_t>(ref.table)];
+  const auto& rows = program.activity_of[static_cast<size_t>(ref.table)];
   return ref.row < rows.size() ? rows[ref.row] : kNoActivity;
 }
 

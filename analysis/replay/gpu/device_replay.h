@@ -1,7 +1,11 @@
-// DeviceReplay: the recorded steps of a run with a GPU, run again under edits.
-// It speaks only if replaying them unchanged gives the measured step within
-// 3 %, replaying them without any device time gives the host's own time within
-// 5 %, and at most 5 % of the works have no launch (rules.md 2.4).
+// DeviceReplay: predicts the step time of a run with a GPU under an Edit by
+// simulating the recorded steps again.
+//
+// Predictions are valid if four checks pass: replaying the steps unchanged
+// gives the measured step within 3 %; replaying them without any device time
+// gives the host's own time within 5 %; at most 5 % of the activities have no
+// recorded launch; and there are at least two steady steps. The second check
+// matters because a model with wrong dependencies can still pass the first.
 #pragma once
 
 #include <stepscope/report.h>
@@ -14,6 +18,7 @@
 
 namespace stepscope {
 
+// Not thread-safe, const or not: StepNs() uses scratch memory.
 class DeviceReplay {
  public:
   explicit DeviceReplay(DeviceProgram program);
@@ -21,8 +26,8 @@ class DeviceReplay {
   const ReplayCheck& check() const { return check_; }
   const DeviceProgram& program() const { return program_; }
 
-  // The mean steady step in ns under `edit`; per sample of the recorded batch
-  // if the batch grows.
+  // Returns the mean steady step in ns under `edit`; with edit.batch != 1, per
+  // as many samples as a recorded step has.
   double StepNs(const Edit& edit) const;
 
  private:
@@ -30,9 +35,9 @@ class DeviceReplay {
 
   DeviceProgram program_;
   EditedProgram unedited_;
-  mutable EditedProgram scratch_;  // of StepNs(): one thread asks
+  mutable EditedProgram scratch_;  // used by StepNs() only
   ReplayCheck check_;
-  double unchanged_ns_ = 0;  // StepNs({}), which is asked for often
+  double unchanged_ns_ = 0;  // StepNs({}), kept because it is asked for often
 };
 
 }  // namespace stepscope

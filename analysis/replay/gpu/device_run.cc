@@ -5,14 +5,16 @@
 namespace stepscope {
 namespace {
 
-// Launches that fit into a stream's queue before the host must wait.
+// The CUDA driver queues about 1024 launches per stream before a launch call
+// waits for room.
 constexpr uint32_t kQueueDepth = 1024;
 
-// Ends of the works of one stream, of which the last `depth` are in the queue.
+// The queue of one stream. It holds `depth` launches; an activity leaves it
+// when it ends.
 class Queue {
  public:
   explicit Queue(uint32_t depth) : ends_(depth) {}
-  // When there is room for one more.
+  // When the queue has room for one more launch.
   double room() const { return ends_[next_]; }
   void Push(double end) {
     ends_[next_] = end;
@@ -21,7 +23,7 @@ class Queue {
   }
   // Nothing starts before `until`.
   void Hold(double until) { free_ = std::max(free_, until); }
-  // When all is done.
+  // When everything in the queue is done.
   double free() const { return free_; }
 
  private:
@@ -30,102 +32,111 @@ class Queue {
   double free_ = 0;
 };
 
+// Walks through the host nodes once; activities get their times when they are
+// launched, because what they wait for was launched earlier.
 class Simulation {
  public:
   Simulation(const DeviceProgram& program, const EditedProgram& edited)
       : program_(program),
         edited_(edited),
-        ends_(program.works.size()),
+        ends_(program.activities.size()),
         queues_(2 * program.streams,
                 Queue(std::max(kQueueDepth, program.deepest_queue))),
-        step_work_end_(program.windows.size()),
+        step_end_(program.windows.size()),
         overlapped_end_(program.windows.size()) {}
 
   DeviceRun Run();
 
  private:
   void Launch(const HostNode& node);
-  double LateBy(const DeviceNode& work, double ready) const;
+  double LateBy(const DeviceNode& activity, double ready) const;
   void Return(const HostNode& node, uint32_t index);
   void BeginFirstStep();
   void EndStep(int32_t step, DeviceRun& run);
 
   const DeviceProgram& program_;
   const EditedProgram& edited_;
-  std::vector<double> ends_;            // by work
+  std::vector<double> ends_;            // by activity
   std::vector<Queue> queues_;           // by stream, then those beside them
-  std::vector<double> step_work_end_;   // by step
+  std::vector<double> step_end_;        // by step
   std::vector<double> overlapped_end_;  // by step: what its optimizer waits for
   double now_ = 0;                      // on the host
   double device_end_ = 0;
   double step_begin_ = 0;
 };
 
+// Starts the activities of `node`: each begins after its launch, after the one
+// before it on its stream, and after what it waits for.
 void Simulation::Launch(const HostNode& node) {
-  for (uint32_t i = node.first_work; i < node.first_work + node.work_count;
-       ++i) {
-    const DeviceNode& work = program_.works[i];
-    const WorkPlace place = edited_.place[i];
-    Queue& queue = queues_[place == WorkPlace::kOwnStream
-                               ? work.stream
-                               : program_.streams + work.stream];
+  for (uint32_t i = node.first_activity;
+       i < node.first_activity + node.activity_count; ++i) {
+    const DeviceNode& activity = program_.activities[i];
+    const ActivityPlace place = edited_.place[i];
+    Queue& queue = queues_[place == ActivityPlace::kOwnStream
+                               ? activity.stream
+                               : program_.streams + activity.stream];
     if (node.launches) now_ = std::max(now_, queue.room());
-    double begin = now_ + work.offset_ns + edited_.latency * work.latency_ns;
-    begin = std::max(begin, queue.free() + work.overlap_ns);
+    double begin =
+        now_ + activity.offset_ns + edited_.latency * activity.latency_ns;
+    begin = std::max(begin, queue.free() + activity.overlap_ns);
     if (edited_.waits_for_streams[i]) {
-      for (uint32_t w = 0; w < work.wait_count; ++w) {
-        const uint32_t other = program_.waits[work.first_wait + w];
-        if (edited_.place[other] == WorkPlace::kOwnStream) {
+      for (uint32_t w = 0; w < activity.wait_count; ++w) {
+        const uint32_t other = program_.waits[activity.first_wait + w];
+        if (edited_.place[other] == ActivityPlace::kOwnStream) {
           begin = std::max(begin, ends_[other]);
         }
       }
     }
-    if (work.in_optimizer && work.step >= 0) {
-      begin = std::max(begin, overlapped_end_[work.step]);
+    if (activity.in_optimizer && activity.step >= 0) {
+      begin = std::max(begin, overlapped_end_[activity.step]);
     }
-    begin += LateBy(work, begin);
-    const double end = begin + edited_.work_ns[i];
+    begin += LateBy(activity, begin);
+    const double end = begin + edited_.activity_ns[i];
     ends_[i] = end;
     queue.Push(end);
     device_end_ = std::max(device_end_, end);
-    if (work.step >= 0) {
-      double& last = step_work_end_[work.step];
+    if (activity.step >= 0) {
+      double& last = step_end_[activity.step];
       last = std::max(last, end);
-      if (place == WorkPlace::kOverlapped) {
-        double& overlapped = overlapped_end_[work.step];
+      if (place == ActivityPlace::kOverlapped) {
+        double& overlapped = overlapped_end_[activity.step];
         overlapped = std::max(overlapped, end);
       }
     }
   }
 }
 
-// A work that another stream's held up starts when that one lets it.
-double Simulation::LateBy(const DeviceNode& work, double ready) const {
-  const double late = work.extra_ns * edited_.contention;
-  if (work.held_by == kNoActivity) return late;
-  return std::clamp(ends_[work.held_by] + work.held_ns - ready, 0.0, late);
+// Returns by how many ns the activity begins after `ready` because the device
+// is shared. If the activity that held it is known, it begins when that one has
+// ended; at most as late as recorded.
+double Simulation::LateBy(const DeviceNode& activity, double ready) const {
+  const double late = activity.extra_ns * edited_.contention;
+  if (activity.held_by == kNoActivity) return late;
+  return std::clamp(ends_[activity.held_by] + activity.held_ns - ready, 0.0,
+                    late);
 }
 
+// The call returns once what it waits for is done.
 void Simulation::Return(const HostNode& node, uint32_t index) {
   const double returned = now_ + edited_.own_ns[index];
   now_ = returned;
   if (!edited_.waits[index]) return;
   if (node.wait == NodeWait::kDevice) {
     now_ = std::max(returned, device_end_ + node.tail_ns);
-  } else if (node.wait == NodeWait::kWork &&
-             edited_.place[node.target] == WorkPlace::kOwnStream) {
+  } else if (node.wait == NodeWait::kActivity &&
+             edited_.place[node.target] == ActivityPlace::kOwnStream) {
     now_ = std::max(returned, ends_[node.target] + node.tail_ns);
   }
 }
 
 void Simulation::EndStep(int32_t step, DeviceRun& run) {
-  const double end = std::max({now_, step_work_end_[step], step_begin_});
+  const double end = std::max({now_, step_end_[step], step_begin_});
   run.step_ns[step] = end - step_begin_;
   step_begin_ = end;
 }
 
-// The device is still busy with steps before the first, which are like it:
-// edits make them shorter, too.
+// When the first step begins, the device is still busy with the steps before
+// it. Edits shorten those as well, so the lag scales with the device time.
 void Simulation::BeginFirstStep() {
   step_begin_ = now_ + program_.first_lag_ns * edited_.contention;
   if (program_.first_lag_ns <= 0) return;
@@ -140,7 +151,7 @@ DeviceRun Simulation::Run() {
     if (i == program_.first_host) BeginFirstStep();
     const HostNode& node = program_.hosts[i];
     now_ += edited_.gap_ns[i];
-    if (node.work_count > 0) Launch(node);
+    if (node.activity_count > 0) Launch(node);
     Return(node, i);
     if (node.step_end >= 0) EndStep(node.step_end, run);
   }

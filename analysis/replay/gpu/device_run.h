@@ -1,4 +1,4 @@
-// One simulation of an edited DeviceProgram.
+// Simulate(): one run of an edited DeviceProgram.
 #pragma once
 
 #include <vector>
@@ -9,10 +9,12 @@
 namespace stepscope {
 
 struct DeviceRun {
-  std::vector<double> step_ns;  // tiled, per window
-  double mean_ns = 0;           // of the steady ones
+  std::vector<double> step_ns;  // tiled length, by step window
+  double mean_ns = 0;           // of the steady steps
 };
 
+// REQUIRES: `edited` was made for `program`; program.steady is not empty.
+// Takes time linear in nodes and activities.
 DeviceRun Simulate(const DeviceProgram& program, const EditedProgram& edited);
 
 }  // namespace stepscope

@@ -8,18 +8,20 @@
 namespace stepscope {
 namespace {
 
-// Rounding of files that hold whole microseconds, and of clocks.
+// Error of timestamps: files may hold whole microseconds, and the clocks of
+// host and device are converted.
 constexpr int64_t kRoundingNs = 2'000;
-// A call this short did not wait.
+// A call of at most 10 us did not wait.
 constexpr int64_t kShortCallNs = 10'000;
-// Of the time of a copy, what its call must last to be blocking.
-constexpr double kHeldFor = 0.8;
+// A copy call blocks if it covers at least 80 % of the copy. Our own choice.
+constexpr double kMinHeldFrac = 0.8;
 
-// A launch this long did something else beside launching.
+// A launch call of more than 20 us did more than launch; 5 us are usual.
 constexpr int64_t kLongLaunchNs = 20'000;
-// What one takes where the recording has none that did not wait.
+// Time of a launch call if the recording has none that did not wait.
 constexpr int64_t kUsualLaunchNs = 5'000;
-// Works in flight of which a queue may be full. The driver's holds 1024.
+// With at least 500 activities in flight a queue may be full. The driver's
+// holds about 1024 launches, of which not all are recorded activities.
 constexpr uint32_t kFullQueue = 500;
 
 bool Has(std::string_view text, std::string_view part) {
@@ -35,13 +37,14 @@ bool MayBlock(const Copy& copy) {
   return !on_device && !pinned;
 }
 
-// What a launch takes the host: the median of those that do not wait.
+// Median time in ns of the launch calls that do not wait.
 int64_t UsualLaunchNs(const DeviceProgram& program) {
   std::vector<int64_t> lengths;
   for (const HostNode& node : program.hosts) {
     const int64_t length = node.call_end_ns - node.gap.end_ns;
-    if (node.launches && node.work_count > 0 && length <= kLongLaunchNs &&
-        program.works[node.first_work].ref.table == ActivityTable::kKernel) {
+    if (node.launches && node.activity_count > 0 && length <= kLongLaunchNs &&
+        program.activities[node.first_activity].ref.table ==
+            ActivityTable::kKernel) {
       lengths.push_back(length);
     }
   }
@@ -62,6 +65,8 @@ const DeviceWork& Row(const Trace& trace, ActivityRef ref) {
   }
 }
 
+// Goes through the host nodes in time order and keeps track of what has been
+// launched so far: a call can only wait for that.
 class CallWaits {
  public:
   CallWaits(const Trace& trace, DeviceProgram& program)
@@ -74,19 +79,20 @@ class CallWaits {
   void Find() {
     for (HostNode& node : program_.hosts) {
       const uint32_t before = launched_;
-      if (node.work_count > 0) launched_ = node.first_work + node.work_count;
+      if (node.activity_count > 0)
+        launched_ = node.first_activity + node.activity_count;
       for (uint32_t i = before; i < launched_; ++i) {
-        last_on_stream_[Row(trace_, program_.works[i].ref).stream] = i;
+        last_on_stream_[Row(trace_, program_.activities[i].ref).stream] = i;
       }
-      if (node.call != kNone && node.launches) Judge(node);
+      if (node.call != kNone && node.launches) FindWait(node);
       for (uint32_t i = before; i < launched_; ++i) {
-        busy_until_ = std::max(busy_until_, program_.works[i].span.end_ns);
+        busy_until_ = std::max(busy_until_, program_.activities[i].span.end_ns);
       }
     }
   }
 
  private:
-  void Judge(HostNode& node) {
+  void FindWait(HostNode& node) {
     const std::string_view name =
         trace_.name(trace_.runtime_calls()[node.call].name);
     const int64_t length = node.call_end_ns - node.gap.end_ns;
@@ -94,47 +100,47 @@ class CallWaits {
       const bool all = Has(name, "Device") || Has(name, "Ctx");
       const uint32_t target =
           Has(name, "Stream") ? LastOfStream(node) : LastDone(node);
-      WaitFor(node, all ? NodeWait::kDevice : NodeWait::kWork, target);
-    } else if (Has(name, "Memcpy") && node.work_count > 0) {
-      JudgeCopy(node, node.first_work + node.work_count - 1);
-    } else if (node.work_count > 0 && length > kLongLaunchNs) {
-      JudgeLaunch(node);
+      SetWait(node, all ? NodeWait::kDevice : NodeWait::kActivity, target);
+    } else if (Has(name, "Memcpy") && node.activity_count > 0) {
+      FindCopyWait(node, node.first_activity + node.activity_count - 1);
+    } else if (node.activity_count > 0 && length > kLongLaunchNs) {
+      FindLaunchWait(node);
     } else if ((Has(name, "Free") || Has(name, "Unregister")) &&
                !Has(name, "Async") && length > kShortCallNs) {
       const uint32_t last = LastDone(node);
       if (last != kNoActivity &&
-          program_.works[last].span.end_ns > node.gap.end_ns) {
-        WaitFor(node, NodeWait::kDevice, last);
+          program_.activities[last].span.end_ns > node.gap.end_ns) {
+        SetWait(node, NodeWait::kDevice, last);
       }
     }
   }
 
-  void JudgeCopy(HostNode& node, uint32_t last) {
-    const DeviceNode& work = program_.works[last];
-    if (work.ref.table != ActivityTable::kCopy ||
-        !MayBlock(trace_.copies()[work.ref.row])) {
+  void FindCopyWait(HostNode& node, uint32_t last) {
+    const DeviceNode& activity = program_.activities[last];
+    if (activity.ref.table != ActivityTable::kCopy ||
+        !MayBlock(trace_.copies()[activity.ref.row])) {
       return;
     }
     const Span call{node.gap.end_ns, node.call_end_ns};
-    const double held = std::min(call.end_ns, work.span.end_ns) -
-                        std::max(call.begin_ns, work.span.begin_ns);
-    const bool done = work.span.end_ns <= call.end_ns + kRoundingNs;
+    const double held = std::min(call.end_ns, activity.span.end_ns) -
+                        std::max(call.begin_ns, activity.span.begin_ns);
+    const bool done = activity.span.end_ns <= call.end_ns + kRoundingNs;
     if (done || (call.length() > kShortCallNs &&
-                 held >= kHeldFor * work.span.length())) {
-      WaitFor(node, NodeWait::kWork, last);
+                 held >= kMinHeldFrac * activity.span.length())) {
+      SetWait(node, NodeWait::kActivity, last);
     }
   }
 
   // A launch that takes long while hundreds are in flight waits for room among
-  // them: for the work that ended last when it went on.
-  void JudgeLaunch(HostNode& node) {
+  // them: for the activity that ended last when it went on.
+  void FindLaunchWait(HostNode& node) {
     const uint32_t last = LastDone(node);
     if (last == kNoActivity || launched_ - last < kFullQueue ||
-        program_.works[last].span.end_ns <= node.gap.end_ns) {
+        program_.activities[last].span.end_ns <= node.gap.end_ns) {
       return;
     }
     const double length = node.own_ns;
-    WaitFor(node, NodeWait::kWork, last);
+    SetWait(node, NodeWait::kActivity, last);
     // Were there room, it would still take what a launch takes.
     if (!usual_launch_ns_) usual_launch_ns_ = UsualLaunchNs(program_);
     node.before_ns = std::clamp<double>(*usual_launch_ns_ - node.own_ns, 0,
@@ -142,13 +148,15 @@ class CallWaits {
     node.own_ns += node.before_ns;
   }
 
-  // The launched work that ended last before the call returned.
+  // The launched activity that ended last before the call returned: the call
+  // returned because it ended.
   uint32_t LastDone(const HostNode& node) const {
     return by_end_.LastBy(node.call_end_ns + kRoundingNs,
                           [&](uint32_t i) { return i < launched_; });
   }
 
-  // The last work of the stream that the recording names; else as above.
+  // The last activity of the stream that the recording says was waited for;
+  // LastDone() if it does not say.
   uint32_t LastOfStream(const HostNode& node) const {
     const auto sync = sync_of_call_.find(node.call);
     if (sync == sync_of_call_.end()) return LastDone(node);
@@ -156,18 +164,18 @@ class CallWaits {
     return last == last_on_stream_.end() ? LastDone(node) : last->second;
   }
 
-  void WaitFor(HostNode& node, NodeWait wait, uint32_t target) {
+  void SetWait(HostNode& node, NodeWait wait, uint32_t target) {
     if (target == kNoActivity) return;
-    const DeviceNode& work = program_.works[target];
+    const DeviceNode& activity = program_.activities[target];
     const int64_t called = node.gap.end_ns;
     node.wait = wait;
     node.target = target;
-    node.tail_ns = node.call_end_ns - std::max(work.span.end_ns, called);
+    node.tail_ns = node.call_end_ns - std::max(activity.span.end_ns, called);
     double own = std::max(node.tail_ns, 0.0);
-    if (node.work_count > 0 && target >= node.first_work) {
-      // What the call does before its copy, on a device that waits for it.
+    if (node.activity_count > 0 && target >= node.first_activity) {
+      // The call's own time before its copy, while the device waits for it.
       own += std::max<int64_t>(
-          0, work.span.begin_ns - std::max(called, busy_until_));
+          0, activity.span.begin_ns - std::max(called, busy_until_));
     }
     node.own_ns = std::min(node.own_ns, own);
   }
@@ -178,22 +186,23 @@ class CallWaits {
   std::optional<int64_t> usual_launch_ns_;  // asked for by full queues only
   std::unordered_map<RowId, const Sync*> sync_of_call_;
   std::unordered_map<int64_t, uint32_t> last_on_stream_;
-  uint32_t launched_ = 0;           // works up to the node
-  int64_t busy_until_ = INT64_MIN;  // by works launched before the node
+  uint32_t launched_ = 0;           // activities up to the node
+  int64_t busy_until_ = INT64_MIN;  // by activities launched before the node
 };
 
 }  // namespace
 
 ByEnd::ByEnd(const DeviceProgram& program) : program_(program) {
-  order_.reserve(program.works.size());
-  for (uint32_t i = 0; i < program.works.size(); ++i) order_.push_back(i);
-  std::ranges::stable_sort(
-      order_, {}, [&](uint32_t i) { return program_.works[i].span.end_ns; });
+  order_.reserve(program.activities.size());
+  for (uint32_t i = 0; i < program.activities.size(); ++i) order_.push_back(i);
+  std::ranges::stable_sort(order_, {}, [&](uint32_t i) {
+    return program_.activities[i].span.end_ns;
+  });
 }
 
 std::vector<uint32_t>::const_iterator ByEnd::FirstAfter(int64_t time_ns) const {
   return std::ranges::upper_bound(order_, time_ns, {}, [&](uint32_t i) {
-    return program_.works[i].span.end_ns;
+    return program_.activities[i].span.end_ns;
   });
 }
 

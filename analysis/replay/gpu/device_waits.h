@@ -1,6 +1,7 @@
-// Who waits for whom in a run with a GPU, where the recording does not say it:
-// blocking calls for device works, and works for works of other streams
-// (rules.md 2.4). A wait is inferred only where one was issued.
+// Infers who waits for whom in a run with a GPU: which activity a blocking call
+// waits for, and which activity of another stream an activity waits for.
+// Recordings show that a wait was issued, but not always what it waited for. A
+// wait is inferred only where one was issued.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -12,19 +13,22 @@
 
 namespace stepscope {
 
-// Fills wait, target, own_ns, tail_ns and before_ns of the nodes that block.
+// Sets wait, target, own_ns, tail_ns and before_ns of the blocking host nodes.
 void FindCallWaits(const Trace& trace, DeviceProgram& program);
 
-// Fills waits, latency_ns, overlap_ns and extra_ns of the works.
+// Sets DeviceProgram::waits, and the latency, overlap and late start of each
+// activity. REQUIRES: first_begin_ns and first_lag_ns are set.
 void FindStreamWaits(const Trace& trace, DeviceProgram& program);
 
-// The works of a program in the order in which they ended.
+// The activities of a program in the order in which they ended. Valid while the
+// program lives and its activities do not change.
 class ByEnd {
  public:
   explicit ByEnd(const DeviceProgram& program);
 
-  // The last to end by `time_ns` of those that `wanted` takes. Gives up after
-  // some tries: what ended long before holds nothing up.
+  // Returns the activity that ended last by `time_ns` among those that `wanted`
+  // accepts; kNoActivity if the last 256 before `time_ns` are not accepted:
+  // nothing waits for an activity that ended so long ago.
   template <typename Wanted>
   uint32_t LastBy(int64_t time_ns, const Wanted& wanted) const {
     auto after = FirstAfter(time_ns);

@@ -15,7 +15,7 @@
 namespace stepscope {
 namespace {
 
-// A launch, or any other call, at its place in the order of the recording.
+// A runtime call, in the order of recording.
 struct Placed {
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
@@ -25,9 +25,10 @@ struct Placed {
 
 struct Loose {  // device rows of all tables, by launch
   ActivityRef ref;
-  const DeviceWork* work = nullptr;
+  const DeviceWork* activity = nullptr;
 };
 
+// Makes a program step by step; the functions run in the order of Build().
 class Builder {
  public:
   Builder(const Trace& trace, const ReplayWindow& window,
@@ -38,26 +39,27 @@ class Builder {
         program_(program) {}
 
   void Build() {
-    CollectWorks();
+    CollectActivities();
     ChooseThreads();
     MakeHosts(Calls());
     CutAtMarks();
-    PlaceWorks();
+    PlaceActivities();
   }
 
  private:
-  void CollectWorks();
+  void CollectActivities();
   void ChooseThreads();
   std::vector<Placed> Calls() const;
-  // When it began, if that is not known.
-  int64_t LaunchedNs(const DeviceWork& work) const {
-    return work.call == kNone ? work.begin_ns
-                              : trace_.runtime_calls()[work.call].begin_ns;
+  // When it was launched; when it began, if the launch was not recorded.
+  int64_t LaunchedNs(const DeviceWork& activity) const {
+    return activity.call == kNone
+               ? activity.begin_ns
+               : trace_.runtime_calls()[activity.call].begin_ns;
   }
   std::vector<Claim> LoaderClaims() const;
   void MakeHosts(const std::vector<Placed>& calls);
   void CutAtMarks();
-  void PlaceWorks();
+  void PlaceActivities();
 
   const Trace& trace_;
   const Steps& steps_;
@@ -67,7 +69,7 @@ class Builder {
   Span window_;
 };
 
-void Builder::CollectWorks() {
+void Builder::CollectActivities() {
   const auto add = [&](auto rows, ActivityTable table) {
     for (RowId row = 0; row < rows.size(); ++row) {
       loose_.push_back({{table, row}, &rows[row]});
@@ -78,34 +80,35 @@ void Builder::CollectWorks() {
   add(trace_.kernels(), ActivityTable::kKernel);
   add(trace_.copies(), ActivityTable::kCopy);
   add(trace_.memsets(), ActivityTable::kMemset);
-  // From the first launch on: its work may still run when the steps begin.
+  // The window begins with the first step, or with an earlier launch whose
+  // activity may still run then.
   window_ = {steps_.windows.front().host.begin_ns,
              steps_.windows.back().host.end_ns};
-  // Of what was launched earlier, that which still runs.
+  // Include earlier launches whose activities run into the steps.
   for (const Loose& loose : loose_) {
-    if (loose.work->end_ns > window_.begin_ns) {
-      from_ns_ = std::min(from_ns_, LaunchedNs(*loose.work));
+    if (loose.activity->end_ns > window_.begin_ns) {
+      from_ns_ = std::min(from_ns_, LaunchedNs(*loose.activity));
     }
   }
   std::erase_if(loose_, [&](const Loose& loose) {
-    return LaunchedNs(*loose.work) < from_ns_ ||
-           LaunchedNs(*loose.work) >= window_.end_ns;
+    return LaunchedNs(*loose.activity) < from_ns_ ||
+           LaunchedNs(*loose.activity) >= window_.end_ns;
   });
   for (const Loose& loose : loose_) {
-    if (loose.work->call == kNone) continue;
-    window_.begin_ns = std::min(window_.begin_ns, LaunchedNs(*loose.work));
+    if (loose.activity->call == kNone) continue;
+    window_.begin_ns = std::min(window_.begin_ns, LaunchedNs(*loose.activity));
   }
 }
 
-// The training thread and the autograd threads; without a training thread the
-// one that launches most.
+// The chain consists of the training thread and the autograd threads. If the
+// training thread is unknown, it is the one that launches most.
 void Builder::ChooseThreads() {
   RowId training = steps_.thread;
   if (training == kNone) {
     std::vector<int64_t> launches(trace_.threads().size());
     for (const Loose& loose : loose_) {
-      if (loose.work->call == kNone) continue;
-      const RowId thread = trace_.runtime_calls()[loose.work->call].thread;
+      if (loose.activity->call == kNone) continue;
+      const RowId thread = trace_.runtime_calls()[loose.activity->call].thread;
       if (thread != kNone) ++launches[thread];
     }
     const auto most = std::ranges::max_element(launches);
@@ -124,7 +127,7 @@ std::vector<Placed> Builder::Calls() const {
   const std::span<const RuntimeCall> rows = trace_.runtime_calls();
   std::vector<bool> launches(rows.size());
   for (const Loose& loose : loose_) {
-    if (loose.work->call != kNone) launches[loose.work->call] = true;
+    if (loose.activity->call != kNone) launches[loose.activity->call] = true;
   }
   std::vector<Placed> calls;
   for (RowId row = 0; row < rows.size(); ++row) {
@@ -139,8 +142,8 @@ std::vector<Placed> Builder::Calls() const {
   return calls;
 }
 
-// One node per call of the chain. A call inside another one, and a launch of a
-// foreign thread during a call, belong to that call's node.
+// Makes one node per call of the chain. A call inside another call, and a
+// launch by another thread during a call, belong to that call's node.
 void Builder::MakeHosts(const std::vector<Placed>& calls) {
   program_.node_of_call.assign(trace_.runtime_calls().size(), kNoActivity);
   std::vector<HostNode>& hosts = program_.hosts;
@@ -162,7 +165,8 @@ void Builder::MakeHosts(const std::vector<Placed>& calls) {
     program_.node_of_call[call.call] = hosts.size();
     hosts.push_back(node);
   }
-  // What follows the last call, were it nothing: steps end there.
+  // A node for the time after the last call, even if it is empty: a step must
+  // end at a node.
   now = std::max(now, window_.end_ns);
   hosts.push_back(
       {.gap = {hosts.empty() ? window_.begin_ns : hosts.back().call_end_ns,
@@ -170,7 +174,8 @@ void Builder::MakeHosts(const std::vector<Placed>& calls) {
        .call_end_ns = now});
 }
 
-// Loader ranges of the training thread, without overlap.
+// The loader ranges of the training thread, disjoint. Waits for the first batch
+// of a validation pass are left out, because no worker can shorten them.
 std::vector<Claim> Builder::LoaderClaims() const {
   std::vector<Claim> claims;
   const bool any_loader = std::ranges::any_of(
@@ -189,8 +194,8 @@ std::vector<Claim> Builder::LoaderClaims() const {
   return Disjoint(std::move(claims));
 }
 
-// Cuts gaps where a loader range begins or ends and where a step ends, so that
-// each gap is of one kind. node_of_call moves along.
+// Splits nodes where a loader range begins or ends and where a step ends, so
+// that each gap lies in one range and one step. Updates node_of_call.
 void Builder::CutAtMarks() {
   const std::vector<Claim> claims = LoaderClaims();
   std::vector<std::pair<int64_t, int32_t>> marks;  // time, step that ends
@@ -247,24 +252,25 @@ void Builder::CutAtMarks() {
   }
 }
 
-void Builder::PlaceWorks() {
+void Builder::PlaceActivities() {
   std::vector<HostNode>& hosts = program_.hosts;
   int64_t unmatched = 0, counted = 0;
   std::vector<std::pair<uint32_t, Loose>> placed;
   placed.reserve(loose_.size());
   for (const Loose& loose : loose_) {
-    const DeviceWork& work = *loose.work;
+    const DeviceWork& activity = *loose.activity;
     uint32_t node = kNoActivity;
-    if (work.call != kNone) {
-      node = program_.node_of_call[work.call];
+    if (activity.call != kNone) {
+      node = program_.node_of_call[activity.call];
       if (node == kNoActivity) continue;  // launched outside the window
     } else {
-      if (work.end_ns <= window_.begin_ns || work.begin_ns >= window_.end_ns) {
+      if (activity.end_ns <= window_.begin_ns ||
+          activity.begin_ns >= window_.end_ns) {
         continue;
       }
       ++unmatched;
       const auto after = std::ranges::upper_bound(
-          hosts, work.begin_ns, {},
+          hosts, activity.begin_ns, {},
           [](const HostNode& host) { return host.gap.begin_ns; });
       node = after == hosts.begin() ? 0 : after - hosts.begin() - 1;
     }
@@ -274,25 +280,27 @@ void Builder::PlaceWorks() {
   std::ranges::stable_sort(placed, [](const auto& a, const auto& b) {
     return a.first != b.first
                ? a.first < b.first
-               : a.second.work->begin_ns < b.second.work->begin_ns;
+               : a.second.activity->begin_ns < b.second.activity->begin_ns;
   });
   if (counted > 0) {
     program_.unmatched_frac = static_cast<double>(unmatched) / counted;
   }
-  program_.work_of[0].assign(trace_.kernels().size(), kNoActivity);
-  program_.work_of[1].assign(trace_.copies().size(), kNoActivity);
-  program_.work_of[2].assign(trace_.memsets().size(), kNoActivity);
+  program_.activity_of[0].assign(trace_.kernels().size(), kNoActivity);
+  program_.activity_of[1].assign(trace_.copies().size(), kNoActivity);
+  program_.activity_of[2].assign(trace_.memsets().size(), kNoActivity);
   std::map<std::pair<int32_t, int64_t>, uint32_t> streams;
   std::vector<int8_t> collective(trace_.name_count(), -1);
   for (const auto& [host, loose] : placed) {
-    const DeviceWork& work = *loose.work;
+    const DeviceWork& activity = *loose.activity;
     DeviceNode node;
     node.ref = loose.ref;
-    node.span = {work.begin_ns, std::max(work.end_ns, work.begin_ns)};
+    node.span = {activity.begin_ns,
+                 std::max(activity.end_ns, activity.begin_ns)};
     node.host = host;
-    node.stream =
-        streams.emplace(std::pair{work.device, work.stream}, streams.size())
-            .first->second;
+    node.stream = streams
+                      .emplace(std::pair{activity.device, activity.stream},
+                               streams.size())
+                      .first->second;
     if (loose.ref.table == ActivityTable::kKernel) {
       int8_t& known = collective[trace_.kernels()[loose.ref.row].name];
       if (known < 0) {
@@ -306,13 +314,13 @@ void Builder::PlaceWorks() {
                              copy.destination != MemoryKind::kDevice;
     }
     node.offset_ns =
-        std::max<int64_t>(0, LaunchedNs(work) - hosts[host].gap.end_ns);
-    if (hosts[host].work_count++ == 0) {
-      hosts[host].first_work = program_.works.size();
+        std::max<int64_t>(0, LaunchedNs(activity) - hosts[host].gap.end_ns);
+    if (hosts[host].activity_count++ == 0) {
+      hosts[host].first_activity = program_.activities.size();
     }
-    program_.work_of[static_cast<size_t>(loose.ref.table)][loose.ref.row] =
-        program_.works.size();
-    program_.works.push_back(node);
+    program_.activity_of[static_cast<size_t>(loose.ref.table)][loose.ref.row] =
+        program_.activities.size();
+    program_.activities.push_back(node);
   }
   program_.streams = streams.size();
 }

@@ -1,4 +1,4 @@
-// How a DeviceProgram is made of a recording.
+// MakeDeviceProgram(): makes a DeviceProgram from a recording.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -10,8 +10,9 @@
 
 namespace stepscope {
 
-// Of `stretch` and of what was launched before it and may still run.
-// REQUIRES: trace.has_device_work(), there are steps.
+// Includes the activities of the steps in `window`, and earlier ones that may
+// still run when they begin. REQUIRES: trace.has_device_work(), and the window
+// has steps.
 DeviceProgram MakeDeviceProgram(const Trace& trace, const OpTree& tree,
                                 const ReplayWindow& window,
                                 const StepParts& parts);

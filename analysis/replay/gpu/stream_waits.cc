@@ -1,4 +1,6 @@
-// FindStreamWaits(): what holds the start of a device work up.
+// FindStreamWaits(): why each activity began when it did. Every start is
+// explained by its launch, its stream, a wait for another stream, or other
+// activities that used the device; what remains is left out of the program.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,16 +14,17 @@
 namespace stepscope {
 namespace {
 
-// Rounding of files that hold whole microseconds.
+// Error of timestamps in files that hold whole microseconds.
 constexpr int64_t kRoundingNs = 1'000;
-// From one kernel to the next on queued work (rules.md 2.3).
+// As in device/gaps.h: time from one queued kernel to the next, at most.
 constexpr int64_t kQueuedLatencyNs = 10'000;
-// Launching on an idle device where the run itself shows none.
+// Time from a launch to the start on an idle device, if the run shows none.
 constexpr double kUsualLatencyNs = 5'000;
 
-// What lasts longer is queueing behind something that was not recorded.
-constexpr double kMostLatencyNs = 50'000;
-constexpr size_t kFewSamples = 4;
+// A longer time is not latency but queueing behind unrecorded activities.
+constexpr double kMaxLatencyNs = 50'000;
+// With fewer samples a median is not used.
+constexpr size_t kMinSamples = 4;
 
 class StreamWaits {
  public:
@@ -30,9 +33,9 @@ class StreamWaits {
         program_(program),
         by_end_(program),
         by_stream_(program.streams) {
-    for (uint32_t i = 0; i < program.works.size(); ++i) {
-      const DeviceNode& work = program.works[i];
-      if (!work.collective) by_stream_[work.stream].push_back(i);
+    for (uint32_t i = 0; i < program.activities.size(); ++i) {
+      const DeviceNode& activity = program.activities[i];
+      if (!activity.collective) by_stream_[activity.stream].push_back(i);
     }
   }
 
@@ -44,25 +47,28 @@ class StreamWaits {
  private:
   void FindEdges();
   void FindStarts();
-  void FindHolder(DeviceNode& work) const;
-  int64_t Launched(const DeviceNode& work) const {
-    return program_.hosts[work.host].gap.end_ns + std::llround(work.offset_ns);
+  void FindHolder(DeviceNode& activity) const;
+  int64_t Launched(const DeviceNode& activity) const {
+    return program_.hosts[activity.host].gap.end_ns +
+           std::llround(activity.offset_ns);
   }
-  int64_t LastEdge(const DeviceNode& work, int64_t free_ns) const;
+  int64_t LastEdge(const DeviceNode& activity, int64_t free_ns) const;
   std::array<double, 3> TypicalLatencies() const;
 
   const Trace& trace_;
   DeviceProgram& program_;
   ByEnd by_end_;
-  std::vector<std::vector<uint32_t>> by_stream_;  // works that compute
+  std::vector<std::vector<uint32_t>> by_stream_;  // activities that compute
 };
 
-// A wait put into a stream since the last launch to it: for the work of
-// another stream that ended last before the next one there began.
+// If a wait (cudaStreamWaitEvent) was put into a stream since the last launch
+// to it, the next activity waits for an activity of another stream. Recordings
+// do not name it: it is taken to be the one that ended last before the activity
+// began, among those launched before the wait.
 void StreamWaits::FindEdges() {
   std::vector<int64_t> last_launch(program_.streams, -1);
   int64_t last_wait = -1;
-  std::vector<DeviceNode>& works = program_.works;
+  std::vector<DeviceNode>& activities = program_.activities;
   for (uint32_t h = 0; h < program_.hosts.size(); ++h) {
     const HostNode& node = program_.hosts[h];
     if (node.call != kNone &&
@@ -70,117 +76,124 @@ void StreamWaits::FindEdges() {
                 .find("StreamWaitEvent") != std::string_view::npos) {
       last_wait = h;
     }
-    for (uint32_t i = node.first_work; i < node.first_work + node.work_count;
-         ++i) {
-      DeviceNode& work = works[i];
-      work.first_wait = program_.waits.size();
-      if (last_wait > last_launch[work.stream]) {
-        const uint32_t other =
-            by_end_.LastBy(work.span.begin_ns + kRoundingNs, [&](uint32_t j) {
-              return works[j].stream != work.stream &&
-                     works[j].host < static_cast<uint32_t>(last_wait);
+    for (uint32_t i = node.first_activity;
+         i < node.first_activity + node.activity_count; ++i) {
+      DeviceNode& activity = activities[i];
+      activity.first_wait = program_.waits.size();
+      if (last_wait > last_launch[activity.stream]) {
+        const uint32_t other = by_end_.LastBy(
+            activity.span.begin_ns + kRoundingNs, [&](uint32_t j) {
+              return activities[j].stream != activity.stream &&
+                     activities[j].host < static_cast<uint32_t>(last_wait);
             });
         if (other != kNoActivity) program_.waits.push_back(other);
       }
-      work.wait_count = program_.waits.size() - work.first_wait;
-      last_launch[work.stream] = h;
+      activity.wait_count = program_.waits.size() - activity.first_wait;
+      last_launch[activity.stream] = h;
     }
   }
 }
 
-// What launching takes on an idle device, by table.
+// Median time in ns from launch to start on an idle device, by table.
 std::array<double, 3> StreamWaits::TypicalLatencies() const {
   std::array<std::vector<double>, 3> delays;
   std::vector<int64_t> free(program_.streams);
-  for (const DeviceNode& work : program_.works) {
-    const int64_t launched = Launched(work);
-    if (free[work.stream] < launched && work.wait_count == 0) {
-      delays[static_cast<size_t>(work.ref.table)].push_back(work.span.begin_ns -
-                                                            launched);
+  for (const DeviceNode& activity : program_.activities) {
+    const int64_t launched = Launched(activity);
+    if (free[activity.stream] < launched && activity.wait_count == 0) {
+      delays[static_cast<size_t>(activity.ref.table)].push_back(
+          activity.span.begin_ns - launched);
     }
-    free[work.stream] = std::max(free[work.stream], work.span.end_ns);
+    free[activity.stream] =
+        std::max(free[activity.stream], activity.span.end_ns);
   }
   std::array<double, 3> typical;
   for (size_t i = 0; i < 3; ++i) {
-    typical[i] = delays[i].size() < kFewSamples
+    typical[i] = delays[i].size() < kMinSamples
                      ? kUsualLatencyNs
-                     : std::min(Median(delays[i]), kMostLatencyNs);
+                     : std::min(Median(delays[i]), kMaxLatencyNs);
   }
   return typical;
 }
 
-// When the last of its edges let the work go.
-int64_t StreamWaits::LastEdge(const DeviceNode& work, int64_t free_ns) const {
-  int64_t ready = std::max(Launched(work), free_ns);
-  for (uint32_t i = 0; i < work.wait_count; ++i) {
-    const uint32_t other = program_.waits[work.first_wait + i];
-    ready = std::max(ready, program_.works[other].span.end_ns);
+// When the activity could begin according to its edges, in recorded time.
+int64_t StreamWaits::LastEdge(const DeviceNode& activity,
+                              int64_t free_ns) const {
+  int64_t ready = std::max(Launched(activity), free_ns);
+  for (uint32_t i = 0; i < activity.wait_count; ++i) {
+    const uint32_t other = program_.waits[activity.first_wait + i];
+    ready = std::max(ready, program_.activities[other].span.end_ns);
   }
-  return std::min(ready, work.span.begin_ns);
+  return std::min(ready, activity.span.begin_ns);
 }
 
-// What ran on another stream when the work began at last, or had just ended.
-// Collectives hold few of the device's units.
-void StreamWaits::FindHolder(DeviceNode& work) const {
-  const std::vector<DeviceNode>& works = program_.works;
-  const int64_t begin = work.span.begin_ns;
-  const auto index = static_cast<uint32_t>(&work - works.data());
+// Finds the activity of another stream that kept this one waiting: it was
+// running, or had just ended, when this one began. Collectives do not count,
+// because they use few of the device's multiprocessors.
+void StreamWaits::FindHolder(DeviceNode& activity) const {
+  const std::vector<DeviceNode>& activities = program_.activities;
+  const int64_t begin = activity.span.begin_ns;
+  const auto index = static_cast<uint32_t>(&activity - activities.data());
   for (const std::vector<uint32_t>& queue : by_stream_) {
-    // In the order of launching, which is that of running.
+    // Activities of one stream run in the order of launching.
     auto it = std::ranges::lower_bound(queue, index);
-    while (it != queue.begin() && works[*(it - 1)].span.begin_ns >= begin) --it;
+    while (it != queue.begin() && activities[*(it - 1)].span.begin_ns >= begin)
+      --it;
     if (it == queue.begin()) continue;
     const uint32_t last = *(it - 1);
-    const int64_t end = works[last].span.end_ns;
-    if (works[last].stream == work.stream || end < begin - kQueuedLatencyNs ||
-        (work.held_by != kNoActivity &&
-         end <= works[work.held_by].span.end_ns)) {
+    const int64_t end = activities[last].span.end_ns;
+    if (activities[last].stream == activity.stream ||
+        end < begin - kQueuedLatencyNs ||
+        (activity.held_by != kNoActivity &&
+         end <= activities[activity.held_by].span.end_ns)) {
       continue;
     }
-    work.held_by = last;
-    work.held_ns = static_cast<float>(begin - end);
+    activity.held_by = last;
+    activity.held_ns = static_cast<float>(begin - end);
   }
 }
 
 void StreamWaits::FindStarts() {
   const std::array<double, 3> typical = TypicalLatencies();
   std::vector<Span> busy;
-  busy.reserve(program_.works.size());
-  for (const DeviceNode& work : program_.works) busy.push_back(work.span);
+  busy.reserve(program_.activities.size());
+  for (const DeviceNode& activity : program_.activities)
+    busy.push_back(activity.span);
   busy = Merge(std::move(busy));
 
   std::vector<int64_t> free(program_.streams, INT64_MIN);
   bool in_steps = false;
-  for (DeviceNode& work : program_.works) {
-    if (!in_steps && work.host >= program_.first_host) {
+  for (DeviceNode& activity : program_.activities) {
+    if (!in_steps && activity.host >= program_.first_host) {
       in_steps = true;
       if (program_.first_lag_ns > 0) {
         for (int64_t& ns : free) ns = std::max(ns, program_.first_begin_ns);
       }
     }
-    const HostNode& host = program_.hosts[work.host];
-    const int64_t begin = work.span.begin_ns;
-    const int64_t launched = Launched(work);
-    int64_t& free_ns = free[work.stream];
-    if (free_ns > begin) work.overlap_ns = begin - free_ns;
-    const int64_t ready = LastEdge(work, free_ns);
-    free_ns = std::max(free_ns, work.span.end_ns);
+    const HostNode& host = program_.hosts[activity.host];
+    const int64_t begin = activity.span.begin_ns;
+    const int64_t launched = Launched(activity);
+    int64_t& free_ns = free[activity.stream];
+    if (free_ns > begin) activity.overlap_ns = begin - free_ns;
+    const int64_t ready = LastEdge(activity, free_ns);
+    free_ns = std::max(free_ns, activity.span.end_ns);
 
-    double latency = std::max(2 * typical[static_cast<size_t>(work.ref.table)],
-                              kUsualLatencyNs);
-    // On a device that waits for it, its call is part of its latency.
+    double latency = std::max(
+        2 * typical[static_cast<size_t>(activity.ref.table)], kUsualLatencyNs);
+    // On an idle device, the launch call is part of the latency.
     if (ready == launched) latency += host.call_end_ns - host.gap.end_ns;
-    work.latency_ns = std::min<double>(begin - launched, latency);
+    activity.latency_ns = std::min<double>(begin - launched, latency);
     const int64_t late =
         begin -
-        std::max<int64_t>(ready, launched + std::llround(work.latency_ns));
+        std::max<int64_t>(ready, launched + std::llround(activity.latency_ns));
     if (late <= 0) continue;
-    // Other streams kept the device busy, or it is the time from one kernel to
-    // the next. Anything else is a dependency that nobody recorded: the replay
-    // does not know it, and its check must show that.
-    work.extra_ns = std::min<int64_t>(
+    // The activity began later than its edges explain. If other streams kept
+    // the device busy meanwhile, that explains it. The rest is a dependency
+    // that was not recorded; it is left out, so that the check of the unchanged
+    // replay fails instead of hiding it.
+    activity.extra_ns = std::min<int64_t>(
         late, LengthIn(busy, {begin - late, begin}) + kQueuedLatencyNs);
-    if (work.extra_ns > kQueuedLatencyNs) FindHolder(work);
+    if (activity.extra_ns > kQueuedLatencyNs) FindHolder(activity);
   }
 }
 

@@ -1,5 +1,5 @@
-// What `stepscope doctor` looks at: one line for each thing a recording needs,
-// with the remedy where it is missing.
+// The device part of `stepscope doctor`: one line for each requirement of a GPU
+// recording, with the remedy if it is not met.
 #pragma once
 
 #include <string>
@@ -9,16 +9,16 @@ namespace stepscope {
 
 struct DoctorLine {
   std::string topic;   // "driver", "CUPTI", "permissions", "subscription"
-  std::string found;   // what was met: "CUDA 13.0, 1 device", a path
-  std::string remedy;  // what to do; empty if there is nothing to do
+  std::string found;   // "CUDA 13.0, 1 device", or a path
+  std::string remedy;  // what to do; empty if nothing
   bool ok = false;
 };
 
-// The driver, CUPTI and its version, the right to profile, and who holds the
-// subscription. Initialises CUDA and tries what a recording would do, so call
-// it in a process of its own. Lines behind a failure say that they could not be
-// looked at. `torch_folder`: of libtorch_cpu.so, beside which NVIDIA's wheels
-// are; empty if it is not known.
+// Checks the driver, CUPTI and its version, the permission to profile, and
+// whether another tool holds CUPTI's subscription. It initialises CUDA and
+// tries what a recording does, so call it in a separate process. Checks that
+// depend on a failed one say that they were skipped. `torch_folder`: the folder
+// of libtorch_cpu.so, beside which NVIDIA's wheels lie; "" if unknown.
 std::vector<DoctorLine> CheckCupti(const std::string& torch_folder = "");
 
 }  // namespace stepscope

@@ -1,10 +1,10 @@
-// How NVTX ranges of this process reach us, for whoever puts an injection
-// together (plugins/inject); others need MakeNvtxCollector() alone.
+// How the NVTX calls of this process reach stepscope, for plugins/inject; other
+// programs need only MakeNvtxCollector().
 //
-// NVTX is header-only: every binary of a process has its own table of
-// functions, which its first NVTX call fills, once and for ever, from the
-// library that NVTX_INJECTION64_PATH names, else from an injection linked into
-// the binary itself. So we must be there before that call.
+// NVTX is header-only: every binary of a process has a table of functions of
+// its own, which its first NVTX call fills for good, from the library that
+// NVTX_INJECTION64_PATH names, else from an injection in the binary itself. So
+// stepscope has to be installed before that call.
 #pragma once
 
 #include <absl/status/status.h>
@@ -13,13 +13,13 @@
 
 namespace stepscope {
 
-// Makes the NVTX of all binaries that have not used it yet call us, by setting
-// NVTX_INJECTION64_PATH to the binary that holds this code. Does so once; call
-// it early, before other threads read the environment. Unavailable if the
-// variable names another tool, which is then left in place.
+// Directs the NVTX calls of all binaries that have made none yet to stepscope,
+// by setting NVTX_INJECTION64_PATH to the binary that contains this code. Acts
+// on its first call; call it before other threads read the environment.
+// Unavailable if the variable names another tool, which stays in place.
 absl::Status EnableNvtx();
 
-// Told where steps begin and end, on the thread that runs them.
+// Called where steps begin and end, on the thread that runs them.
 class NvtxStepListener {
  public:
   virtual ~NvtxStepListener() = default;
@@ -27,15 +27,15 @@ class NvtxStepListener {
   virtual void OnStepEnd() noexcept = 0;
 };
 
-// From now on, each range called `range` is a step of the first thread that
-// opens one, whether pushed or started; ranges of that name inside it, or on
-// other threads, are not. A mark of that name ends a step and begins the next
-// one. "name@domain" means that domain alone. REQUIRES: called once; the
-// listener lives for ever. A forked child tells it nothing.
+// From now on, each pushed or started range named `range` is a step, on the
+// first thread that opens one; ranges of that name inside it or on other
+// threads are not. A mark of that name ends a step and begins the next.
+// "name@domain" selects a domain. REQUIRES: called once; the listener is never
+// destroyed. A forked child calls it no more.
 void ListenForNvtxSteps(std::string_view range, NvtxStepListener* listener);
 
-// Fills the function table of one binary; 1 if it did. `get_export_table` is
-// what NVTX hands to InitializeInjectionNvtx2.
+// Fills the function table of one binary; 1 on success. `get_export_table` is
+// the argument of InitializeInjectionNvtx2.
 int AttachNvtx(const void* (*get_export_table)(unsigned int)) noexcept;
 
 }  // namespace stepscope

@@ -4,6 +4,7 @@
 
 #include "analysis/simulator.h"
 #include "rule_testing.h"
+#include "support/trace_copy.h"
 #include "support/trace_text.h"
 
 namespace stepscope {

@@ -2,7 +2,10 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stepscope/clock.h>
 #include <stepscope/collectors.h>
+#include <stepscope/slot_walk.h>
+#include <stepscope/trace_builder.h>
 
 #include <map>
 #include <memory>
@@ -62,7 +65,7 @@ class AllocatorCollectorTest : public testing::Test {
     EXPECT_TRUE(recording.ok());
     const ClockReading now = ReadClock();
     TraceBuilder builder;
-    (*recording)->AddTo(builder, ClockMap(now, now));
+    (*recording)->AddTo(builder, ClockMap(now, now), SlotLog());
     return builder.Build();
   }
 

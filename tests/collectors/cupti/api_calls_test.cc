@@ -1,4 +1,4 @@
-#include "api_calls.h"
+#include "api/api_calls.h"
 
 #include <gtest/gtest.h>
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <stepscope/slot_walk.h>
 
 #include <memory>
 #include <string>
@@ -58,7 +59,7 @@ class CuptiCollectorFixture : public testing::Test {
     EXPECT_TRUE(recording.ok()) << Message(recording.status());
     const ClockReading end = ReadClock();
     TraceBuilder builder;
-    (*recording)->AddTo(builder, ClockMap(begin_, end));
+    (*recording)->AddTo(builder, ClockMap(begin_, end), SlotLog());
     return builder.Build();
   }
 

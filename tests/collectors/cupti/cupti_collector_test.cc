@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stepscope/slot_walk.h>
 
 #include <algorithm>
 #include <fstream>
@@ -170,7 +171,7 @@ TEST_F(CuptiCollectorTest, ABufferCuptiKeepsIsCountedAndNeverFreed) {
   auto recording = collector->Stop();
   ASSERT_TRUE(recording.ok());
   TraceBuilder builder;
-  (*recording)->AddTo(builder, ClockMap(begin_, ReadClock()));
+  (*recording)->AddTo(builder, ClockMap(begin_, ReadClock()), SlotLog());
   const Trace second = builder.Build(
       {.window_begin_ns = window_begin, .window_end_ns = NowNs() + 1'000'000});
   ASSERT_EQ(second.kernels().size(), 1u);  // the old one is not this window's
@@ -215,7 +216,7 @@ TEST_F(CuptiCollectorTest, ARecordingOutlivesItsCollector) {
   fake_.ProgramCalls();
   EXPECT_EQ(fake_.finalized(), 0);  // its names are still CUPTI's
   TraceBuilder builder;
-  (*recording)->AddTo(builder, ClockMap(begin_, ReadClock()));
+  (*recording)->AddTo(builder, ClockMap(begin_, ReadClock()), SlotLog());
   EXPECT_EQ(builder.Build().kernels().size(), 1u);
   recording->reset();
   EXPECT_EQ(fake_.finalized(), 0);

@@ -3,14 +3,15 @@
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stepscope/slot_walk.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <string>
 
-#include "api_calls.h"
+#include "api/api_calls.h"
+#include "api/cupti_status.h"
 #include "collectors/cupti/collector_fixture.h"
-#include "cupti_status.h"
 
 namespace stepscope {
 namespace {
@@ -86,7 +87,7 @@ TEST(CuptiLoadTest, AWholeWindowRunsThroughTheCInterface) {
   auto recording = collector->Stop();
   ASSERT_TRUE(recording.ok());
   TraceBuilder builder;
-  (*recording)->AddTo(builder, ClockMap(begin, ReadClock()));
+  (*recording)->AddTo(builder, ClockMap(begin, ReadClock()), SlotLog());
   const Trace trace = builder.Build();
   ASSERT_EQ(trace.kernels().size(), 1u);
   EXPECT_EQ(trace.kernels()[0].call, 0u);

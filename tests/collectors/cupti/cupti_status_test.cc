@@ -1,4 +1,4 @@
-#include "cupti_status.h"
+#include "api/cupti_status.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 #include <stepscope/trace_builder.h>
 
+#include "support/trace_copy.h"
+
 namespace stepscope {
 namespace {
 

@@ -1,6 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stepscope/clock.h>
 #include <stepscope/collectors.h>
+#include <stepscope/slot_walk.h>
+#include <stepscope/trace_builder.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -22,7 +25,7 @@ Trace Build(Collector& collector) {
   EXPECT_TRUE(recording.ok()) << recording.status();
   const ClockReading now = ReadClock();
   TraceBuilder builder;
-  (*recording)->AddTo(builder, ClockMap(now, now));
+  (*recording)->AddTo(builder, ClockMap(now, now), SlotLog());
   return builder.Build();
 }
 

@@ -28,10 +28,13 @@ class NvtxWindow {
 
   // Closes the window.
   Trace Take() {
-    EXPECT_TRUE(collector_->Stop().ok());
-    const std::unique_ptr<Recording> recording = buffers_->Close();
+    const auto recording = collector_->Stop();
+    EXPECT_TRUE(recording.ok());
+    const auto events = buffers_->Close();
     TraceBuilder builder;
-    recording->AddTo(builder, ClockMap(begin_, ReadClock()));
+    const ClockMap clock(begin_, ReadClock());
+    (*recording)->AddTo(builder, clock, events->slots());
+    events->AddTo(builder, clock);
     return builder.Build();
   }
 

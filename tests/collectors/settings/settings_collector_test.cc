@@ -5,7 +5,10 @@
 #include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stepscope/clock.h>
 #include <stepscope/collectors.h>
+#include <stepscope/slot_walk.h>
+#include <stepscope/trace_builder.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 
 #include <functional>
@@ -33,7 +36,7 @@ Reading Read() {
   EXPECT_TRUE(recording.ok());
   const ClockReading now = ReadClock();
   TraceBuilder builder;
-  (*recording)->AddTo(builder, ClockMap(now, now));
+  (*recording)->AddTo(builder, ClockMap(now, now), SlotLog());
   Reading reading{builder.Build()};
   EXPECT_THAT(reading.trace.settings(), SizeIs(1));
   return reading;

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <simdjson.h>
-#include <stepscope/input_words.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 #include <unistd.h>
 

@@ -40,8 +40,8 @@ class TorchWindow {
     const auto events = buffers_->Close();
     const ClockMap clock(begin_, ReadClock());
     TraceBuilder builder;
+    torch_->AddTo(builder, clock, events->slots());
     events->AddTo(builder, clock);
-    torch_->AddTo(builder, clock);
     return builder.Build();
   }
 

@@ -1,6 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stepscope/event_buffer.h>
+#include <stepscope/range.h>
 #include <stepscope/session.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -5,6 +5,8 @@
 #include <random>
 #include <vector>
 
+#include "support/trace_copy.h"
+
 namespace stepscope {
 namespace {
 

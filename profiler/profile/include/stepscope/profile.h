@@ -6,10 +6,18 @@
 //     profile.Step();
 //   }
 //
-// When the recorded steps have ended, a background thread builds the Trace,
-// analyses it, prints the report and writes the files of the log directory; the
-// training thread goes on. Whatever goes wrong, training does: an error is one
-// line on stderr and in status(), and no call throws, aborts or blocks.
+// By default three steps are only timed, three warm up the profiler and three
+// are recorded. After the last recorded step a background thread builds the
+// Trace, analyses it, prints the report and writes the files of the log
+// directory, while training goes on. No error stops the training: it is one
+// line on stderr, and status() returns it; no call throws, aborts, or blocks
+// (only the end of the scope waits for the files, at most stop_timeout).
+//
+// On stderr, LibTorch may print "Memory block of unknown size was allocated
+// before the profiling started" with profile_memory. It is harmless: LibTorch
+// reports only the release of a block if it saw its allocation, and blocks
+// allocated before the recording, such as the parameters, were not seen.
+// torch.profiler causes the same line.
 #pragma once
 
 #include <absl/status/status.h>
@@ -27,71 +35,87 @@
 namespace stepscope {
 
 class Trace;
+struct ProfileParts;
 struct Report;
 
 struct ProfileOptions {
-  // The experiment's folder, made if missing; files of earlier runs stay. ""
-  // writes nothing and only prints the report.
+  // The folder for the files of all runs of an experiment, created if missing;
+  // files of earlier runs stay. "": no files, the report is only printed.
   std::string log_dir = "";
   std::string name = "train";
   Schedule schedule = {};
-  // The thread that trains, where another one makes the Profile and calls
-  // Step(); 0: the one that does.
+  // The id (gettid) of the thread that trains; 0: the one that creates the
+  // Profile and calls Step().
   int64_t training_tid = 0;
 
-  // Each costs only where asked for.
+  // What is recorded besides operators; each has a cost only if it is on.
+  // Without shapes there are no FLOPs and no findings about sizes and types.
   bool record_shapes = false;   // shapes, strides and types of op arguments
   bool profile_memory = false;  // every allocation and release
-  bool with_stack = false;      // C++ stacks, once per distinct chain of ops
-  // What one window may record in memory; beyond it the newest events are
+  // C++ stacks. One is taken where a chain of nested operators occurs for the
+  // first time. With warm-up steps in the schedule that is nearly always in
+  // them, and what they record is discarded, so that only a few operators of
+  // the recorded steps have a stack; set schedule.warmup = 0 to get all of
+  // them.
+  bool with_stack = false;
+  // The memory for the events of one window. When it is used up, new events are
   // dropped, and the report says how many.
   int64_t max_buffer_bytes = int64_t{256} << 20;
 
   bool print_report = true;         // on stdout, by rank 0
   bool write_chrome_tb = true;      // for TensorBoard's PyTorch plugin
-  bool write_xspace = true;         // for TensorBoard's XProf
-  bool xspace_input_wait = true;    // with waits for batches as a row of the
-                                    // GPU, which XProf counts as input
-  bool write_chrome_kineto = true;  // for Perfetto, HTA, `stepscope analyze`
+  bool write_xspace = true;         // for TensorBoard's XProf plugin
+  bool write_chrome_kineto = true;  // for Perfetto, HTA and `stepscope analyze`
+  // In the XSpace file, draw the waits for batches as a row of the GPU: XProf
+  // counts them as input only there.
+  bool xspace_input_wait = true;
 
-  // How long the end of the scope waits for analysis and files.
+  // How long the end of the scope waits for the analysis and the files.
   std::chrono::milliseconds stop_timeout = std::chrono::minutes(2);
 
-  // The sources of events; nothing means all this build has.
+  // The sources of events (stepscope/collectors.h); not set:
+  // DefaultCollectors().
   std::optional<std::vector<std::unique_ptr<Collector>>> collectors = {};
 
-  // Called with each window's result, on the background thread, before the
-  // files are written.
+  // Called with the result of each window, on the background thread, before the
+  // files are written. Both arguments are valid only during the call.
   std::function<void(const Trace&, const Report&)> on_report = {};
 };
 
-// One thread makes it, calls Step() and destroys it. At most one Profile of a
-// process records at a time; a second one stays off and says so. In a forked
-// child it does nothing.
+// One thread creates it, calls Step() and destroys it. Only one Profile of a
+// process records at a time; a second one stays off and says so on stderr. In a
+// forked child it does nothing.
 class Profile {
  public:
-  // Prints the plan in steps. Errors: status(); the loop then runs unprofiled.
+  // Prints which steps will be recorded. After an error, which status()
+  // returns, the loop runs unprofiled.
   explicit Profile(ProfileOptions options) noexcept;
 
-  // Ends the last window if the loop was left early, even by an exception, and
-  // keeps what it has; then waits for the files, at most stop_timeout.
+  // With other parts than the defaults (stepscope/profile_parts.h, which is not
+  // installed). `parts` may throw; that is an error in status().
+  Profile(ProfileOptions options,
+          ProfileParts (*parts)(const ProfileOptions&)) noexcept;
+
+  // If the loop ended early, even by an exception, closes the window and keeps
+  // its complete steps. Then waits for the files, at most stop_timeout.
   ~Profile();
   Profile(const Profile&) = delete;
   Profile& operator=(const Profile&) = delete;
 
-  // Call at the end of each iteration: step N runs from the call before (or
-  // from the construction) to this one. Free once the schedule has run out.
+  // Call at the end of each iteration: a step lasts from the previous call (or
+  // the construction) to this one. Costs one branch after the last recorded
+  // step.
   void Step() noexcept {
     if (recording_) EndStep();
   }
 
-  // Ends the profile as the destructor does, now. Gives status().
+  // Ends the profile now, as the destructor does, and returns status().
   absl::Status Finish() noexcept;
 
-  // The first error there was, the background thread's included; any thread may
-  // ask. InvalidArgument (options), FailedPrecondition (another Profile, or the
-  // loop ended before anything was recorded), what the file system said, or
-  // DeadlineExceeded (stop_timeout).
+  // The first error, including the background thread's. Any thread may call it.
+  // InvalidArgument: an option is invalid. FailedPrecondition: another Profile
+  // records, or the loop ended before a step was recorded. DeadlineExceeded:
+  // stop_timeout. Others: the file system's error.
   absl::Status status() const noexcept;
 
  private:

@@ -1,17 +1,18 @@
-// Collector: one source of events (LibTorch, CUPTI, the settings, the host). It
-// is on or off; only the Session knows wait, warm-up and active.
+// Collector: one source of events (LibTorch's operators, CUPTI, settings, the
+// host). It is on or off; only the Session knows wait, warm-up and active
+// steps.
 //
-// The Session makes one call sequence, all from the thread that drives it (the
-// training thread): Start(), OnStep() once per step, Stop(); then perhaps again
-// for the next cycle. A collector whose Start() failed gets no other call in
-// that cycle. Hooks a collector installed may run on any thread. In a forked
-// child none of this is called, and hooks must write nothing.
+// The Session calls, always on the thread that drives it (the training thread):
+// Start(), OnStep() after each step, Stop(), and the same again in the next
+// cycle. A collector whose Start() failed gets no further call in that cycle.
+// Hooks that a collector installs may run on any thread. In a forked child none
+// of this is called, and hooks must record nothing.
+//
+// This interface may change in any version (docs/stability.md).
 #pragma once
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
-#include <stepscope/clock.h>
-#include <stepscope/trace_builder.h>
 
 #include <cstdint>
 #include <memory>
@@ -19,40 +20,46 @@
 
 namespace stepscope {
 
-// What one collector (or the event buffers) recorded in one window, not yet
-// decoded. It holds no hook and refers to no open window.
+class ClockMap;
+class TraceBuilder;
+struct SlotLog;
+
+// What one collector recorded in one window, not yet decoded. It depends on no
+// hook and no open window.
 class Recording {
  public:
   virtual ~Recording() = default;
 
-  // Decodes everything into rows, Watch()es the kinds that were looked at, and
-  // adds a Loss for whatever is missing. Called once, on a background thread;
-  // the training thread is running again by then.
-  virtual void AddTo(TraceBuilder& builder, const ClockMap& clock) = 0;
+  // Decodes everything into rows, calls Watch() for the kinds that were
+  // recorded, and adds a Loss for whatever is missing. `slots` holds what all
+  // hooks wrote into the event buffers: a collector that writes there picks out
+  // its own records (stepscope/slot_walk.h). Called once, on a background
+  // thread, while training goes on.
+  virtual void AddTo(TraceBuilder& builder, const ClockMap& clock,
+                     const SlotLog& slots) = 0;
 };
 
 class Collector {
  public:
   virtual ~Collector() = default;
 
-  // Short and stable, as messages and losses name it: "torch", "settings".
+  // Short and stable, for messages and losses: "torch", "settings".
   virtual std::string_view name() const = 0;
 
-  // Installs the hooks. The event buffers are open by then. An error says why
-  // this source cannot be recorded and what to do; the Session goes on without
-  // it and puts the message into the Trace.
+  // Installs the hooks. The event buffers are open. An error says why this
+  // source cannot be recorded and what to do; the Session records the other
+  // sources and puts the message into the Trace. Unavailable: the source does
+  // not exist here.
   virtual absl::Status Start() = 0;
 
-  // A step has ended on the calling thread; `step` is its number, as the loop
-  // counts from 0, and `now_ns` the end of its window since the epoch. Called
-  // between Start() and Stop(), in warm-up steps too. Must be cheap: it is
-  // inside the user's loop.
+  // A step has ended on the calling thread. `step` is its number, from 0;
+  // `now_ns` its end, since the epoch. Also called in warm-up steps. Must be
+  // cheap: it runs inside the training loop.
   virtual void OnStep(int64_t step, int64_t now_ns) = 0;
 
-  // Removes the hooks and hands over what they recorded. After it returned, no
-  // hook begins a new record; the end of an operator that was running may still
-  // be filled in, until the event buffers close. Must not decode: the training
-  // thread waits for it.
+  // Removes the hooks and returns what they recorded. Afterwards no hook begins
+  // a record; the end of an operator that is still running may be written until
+  // the event buffers close. Must not decode: the training thread waits for it.
   virtual absl::StatusOr<std::unique_ptr<Recording>> Stop() = 0;
 };
 

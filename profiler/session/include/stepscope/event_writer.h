@@ -1,15 +1,15 @@
-// How a hook writes slots: the inline half of the event buffers, for
-// collectors. Users of ranges want event_buffer.h.
+// How a collector's hook writes slots: the inline half of the event buffers.
+// Programs that only mark ranges use range.h.
 //
-// A hook brackets its writes in a WriteScope, which is empty while no window is
-// open. Inside it, the thread's log is the hook's alone: Reserve() slots and
-// fill them, Push() and Pop() open operators. It never blocks, and nothing in
-// it throws. A scope must not contain another one, a fork, or foreign code that
+// A hook writes inside a WriteScope, which is false while no window is open.
+// The scope gives the hook exclusive use of its thread's log: Reserve() slots
+// and fill them, Push() and Pop() open operators. Nothing here blocks or
+// throws. A scope must not contain another scope, a fork, or foreign code that
 // may record.
 #pragma once
 
 #include <stepscope/clock.h>
-#include <stepscope/event_buffer.h>
+#include <stepscope/range.h>
 #include <stepscope/slot.h>
 
 #include <atomic>
@@ -18,19 +18,19 @@
 
 namespace stepscope {
 
-// An operator that has started on this thread. `slot` is null if its record
-// was dropped. `chain` is for collectors that sample stacks.
+// An operator that has started on this thread and not ended. `slot` is null if
+// its record was dropped. `note` belongs to the source that pushed it.
 struct OpenOp {
   const void* key;
   Slot* slot;
-  uint64_t chain;
+  uint64_t note;
 };
 
-// What one thread writes to. Only its thread touches it while `busy`; Close()
-// takes it over when it is not.
+// What one thread writes to. While `busy` is set only this thread touches it;
+// EventBuffers::Close() reads it while `busy` is clear.
 struct ThreadLog {
   std::atomic<uint32_t> busy{0};
-  bool needs_fence = false;        // no membarrier: each write pays for a fence
+  bool needs_fence = false;        // no membarrier(2): each write needs a fence
   bool full = false;               // the byte limit was reached
   uint64_t window = ~uint64_t{0};  // the window the fields below belong to
   Slot* cursor = nullptr;          // next free slot of the last chunk
@@ -38,10 +38,9 @@ struct ThreadLog {
   OpenOp* top = nullptr;           // one past the innermost open operator
   OpenOp* open_limit = nullptr;
   OpenOp* open_base = nullptr;
-  uint64_t torch_thread = 0;  // RecordFunction's logical id, once seen
-  uint64_t dropped = 0;       // records that found no room
-  uint64_t cut = 0;           // records that were shortened
-  uint64_t unsampled = 0;     // operators whose stack was due and not taken
+  uint64_t source_thread = 0;  // the pushing source's number of this thread
+  uint64_t dropped = 0;        // records that found no room
+  uint64_t cut = 0;            // records that were shortened
 };
 
 namespace internal {
@@ -60,7 +59,7 @@ Slot* ReserveSlow(ThreadLog* log, size_t n) noexcept;
 // Room for more open operators; false if there is no memory.
 bool GrowOpen(ThreadLog* log) noexcept;
 
-// The rare ways to end: `key` is not the innermost open operator.
+// The rare case of Pop(): `key` is not the innermost open operator.
 Slot* PopSlow(ThreadLog* log, const void* key, Ticks now) noexcept;
 
 inline ThreadLog* BeginWrite() noexcept {
@@ -93,8 +92,8 @@ class WriteScope {
   explicit operator bool() const { return log_ != nullptr; }
   ThreadLog* log() { return log_; }
 
-  // n slots next to each other; null if the byte limit is reached (the drop is
-  // counted). The caller writes all of them, word 3 of the first included.
+  // n adjacent slots; null if the byte limit is reached, and the drop is
+  // counted. The caller fills all of them, including word 3 of the first.
   Slot* Reserve(size_t n) noexcept {
     Slot* slot = log_->cursor;
     if (static_cast<size_t>(log_->limit - slot) < n) [[unlikely]] {
@@ -104,8 +103,7 @@ class WriteScope {
     return slot;
   }
 
-  // Room for n slots of which fewer may be kept: Commit() how many. Null as
-  // Reserve().
+  // As Reserve(), for at most n slots: Commit() says how many are kept.
   Slot* Room(size_t n) noexcept {
     Slot* slot = Reserve(n);
     if (slot != nullptr) log_->cursor = slot;
@@ -115,14 +113,15 @@ class WriteScope {
 
   // `key` has started; it is the innermost open operator from now on. `slot`
   // may be null.
-  void Push(const void* key, Slot* slot, uint64_t chain = 0) noexcept {
+  void Push(const void* key, Slot* slot, uint64_t note = 0) noexcept {
     if (log_->top == log_->open_limit && !internal::GrowOpen(log_)) return;
-    *log_->top++ = {key, slot, chain};
+    *log_->top++ = {key, slot, note};
   }
 
-  // `key` has ended at `now`. Its slot, or null if there is nothing to fill in:
-  // its record was dropped, or it started on another thread or before the
-  // window (that is noted, and resolved when the window is decoded).
+  // `key` has ended at `now`. Returns the slot that needs the end, or null if
+  // there is none: the record was dropped, or the operator started on another
+  // thread or before the window. A start on another thread is found when the
+  // window is decoded (slot_ends.h).
   Slot* Pop(const void* key, Ticks now) noexcept {
     OpenOp* top = log_->top;
     if (top != log_->open_base && top[-1].key == key) [[likely]] {
@@ -138,20 +137,20 @@ class WriteScope {
            log_->top[-1].slot == slot;
   }
 
-  // The chain of the innermost open operator, 0 if none is open.
-  uint64_t open_chain() const {
-    return log_->top == log_->open_base ? 0 : log_->top[-1].chain;
+  // The note of the innermost open operator, 0 if none is open.
+  uint64_t open_note() const {
+    return log_->top == log_->open_base ? 0 : log_->top[-1].note;
   }
 
  private:
   ThreadLog* const log_;
 };
 
-// Copies a text into the slots behind a record's first one. REQUIRES: they were
-// reserved for it.
+// Copies a kTexts record's texts into the slots behind its first one. REQUIRES:
+// they were reserved.
 void CopyText(Slot* first, std::string_view name, std::string_view detail);
 
-// The text as far as it is kept, whole UTF-8 characters; counts a cut.
+// The text, cut to kMaxNameBytes at a whole UTF-8 character; counts a cut.
 std::string_view Bounded(ThreadLog* log, std::string_view text);
 
 }  // namespace stepscope

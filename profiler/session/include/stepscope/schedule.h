@@ -1,5 +1,6 @@
-// Schedule: which steps of a loop are timed, warmed up and recorded. The
-// numbers mean what they mean in torch.profiler.schedule.
+// Schedule: which steps of a loop are only timed, which warm up the profiler
+// and which are recorded. The numbers have the meaning of
+// torch.profiler.schedule's.
 #pragma once
 
 #include <absl/status/status.h>
@@ -9,27 +10,27 @@
 
 namespace stepscope {
 
-// After `skip_first` steps, cycles of wait + warmup + active steps follow,
-// `repeat` of them; 0 repeats for as long as the loop runs. `skip_first` counts
-// once, not per cycle.
+// After `skip_first` steps, cycles of wait + warmup + active steps follow:
+// `repeat` cycles, or as many as the loop runs if it is 0. Default: 3 steps
+// wait, 3 warm up, 3 are recorded, once.
 struct Schedule {
   int64_t skip_first = 0;
-  int64_t wait = 3;    // everything off; timed
-  int64_t warmup = 3;  // collectors on, what they record is thrown away
+  int64_t wait = 3;    // collectors off; the steps are timed
+  int64_t warmup = 3;  // collectors on; what they record is discarded
   int64_t active = 3;  // recorded
   int64_t repeat = 1;
 };
 
-// InvalidArgument if nothing would ever be recorded or a number makes no sense;
-// the message says which and what to use instead.
+// InvalidArgument if a number is out of range or nothing would be recorded; the
+// message names the number and a value that works.
 absl::Status CheckSchedule(const Schedule& schedule);
 
 enum class SchedulePhase : uint8_t { kWait, kWarmup, kActive, kDone };
 
 // Where a step lies in the schedule.
 struct SchedulePlace {
-  SchedulePhase phase = SchedulePhase::kWait;  // skipped steps wait, too
-  int64_t cycle = 0;  // from 0; after the last cycle: their number
+  SchedulePhase phase = SchedulePhase::kWait;  // also of skipped steps
+  int64_t cycle = 0;  // from 0; after the last one: the number of cycles
   int64_t index = 0;  // of the step in its phase, from 0
   bool operator==(const SchedulePlace&) const = default;
 };
@@ -37,7 +38,8 @@ struct SchedulePlace {
 // REQUIRES: CheckSchedule() passed, step >= 0.
 SchedulePlace PlaceOf(const Schedule& schedule, int64_t step);
 
-// Steps until the first window has closed; until the last one has (-1: never).
+// The number of steps until the first window has closed; until the last one has
+// (-1 if the schedule repeats without end).
 int64_t StepsOfFirstCycle(const Schedule& schedule);
 int64_t StepsOfAllCycles(const Schedule& schedule);
 
@@ -45,8 +47,8 @@ int64_t StepsOfAllCycles(const Schedule& schedule);
 // 6-8 recorded; then off".
 std::string PlanText(const Schedule& schedule);
 
-// What a loop that ended after `steps` steps missed, and what to do; empty if
-// it missed nothing.
+// A sentence about what a loop of `steps` steps was too short for, with what to
+// do; empty if every cycle was complete.
 std::string MissedText(const Schedule& schedule, int64_t steps);
 
 }  // namespace stepscope

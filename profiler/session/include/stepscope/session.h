@@ -1,15 +1,16 @@
-// Session: collectors switched on and off by a schedule.
+// Session: switches collectors on and off by a schedule.
 //
-// The life of a cycle: in its wait steps everything is off and the steps are
-// timed; at warm-up the event buffers open and the collectors start; when the
-// active steps have ended, the collectors stop, the buffers close, and the
-// caller gets a ClosedWindow, which a background thread turns into a Trace. A
-// collector that cannot start is left out of that cycle; the reason travels in
-// the Trace as a Loss.
+// A cycle: during the wait steps all collectors are off and the steps are
+// timed. At the first warm-up step the event buffers open and the collectors
+// start. After the last active step the collectors stop, the buffers close, and
+// the caller gets a ClosedWindow, which a background thread turns into a Trace.
+// A collector that cannot start is left out of the cycle; the Trace has the
+// reason as a Loss.
 //
-// One thread, the one that trains, drives a Session. At most one Session of a
-// process has cycles left at a time. In a forked child every call does nothing.
-// With the last cycle the collectors are destroyed, not only with the Session.
+// One thread, the one that trains, drives a Session. Only one Session of a
+// process may have cycles left at a time. In a forked child every call does
+// nothing. The collectors are destroyed after the last cycle, even if the
+// Session lives on.
 #pragma once
 
 #include <absl/status/status.h>
@@ -28,13 +29,16 @@
 
 namespace stepscope {
 
-// What one window recorded, not yet decoded. Holds no hook; any thread may
-// build it.
+// What one window recorded, not yet decoded. Any one thread may build it.
 class ClosedWindow {
  public:
-  // Decodes, sorts, links and clips to the active steps. `run` is what is known
-  // about the run; this adds what the window knows. Never throws for a
-  // collector that fails to decode: that becomes a Loss. Call once.
+  ClosedWindow();
+  ~ClosedWindow();
+
+  // Decodes, sorts, links and clips to the active steps. `run` is what the
+  // caller knows about the run; the window's own facts are added. A collector
+  // that fails to decode adds a Loss instead of its rows. REQUIRES: called at
+  // most once.
   Trace Build(RunInfo run);
 
   int64_t cycle() const { return cycle_; }
@@ -48,6 +52,7 @@ class ClosedWindow {
     Ticks end = 0;
     int64_t number = 0;
   };
+  void AddRecordings(TraceBuilder& builder, const ClockMap& clock);
 
   int64_t cycle_ = 0;
   int64_t pid_ = 0;
@@ -58,7 +63,8 @@ class ClosedWindow {
   Ticks end_ = 0;
   std::vector<Mark> steps_;
   std::vector<int64_t> wait_step_ns_;
-  std::vector<std::unique_ptr<Recording>> recordings_;
+  std::unique_ptr<EventRecording> events_;  // null: there were no buffers
+  std::vector<std::unique_ptr<Recording>> recordings_;  // last started first
   std::vector<LoaderFacts> loaders_;
   std::vector<Loss> losses_;
 };
@@ -66,14 +72,14 @@ class ClosedWindow {
 class Session {
  public:
   struct Options {
-    std::string name;  // tells this session from another one in messages
+    std::string name;  // for messages
     Schedule schedule = {};
     EventBuffers::Options buffers = {};
-    // The thread that trains, where another one drives; 0: the one that drives.
+    // The id of the thread that trains; 0: the thread that drives the Session.
     int64_t training_tid = 0;
     std::vector<std::unique_ptr<Collector>> collectors = {};
-    // Told each error once, on the driving thread. May be empty. A source that
-    // is merely not there (Unavailable) is no error.
+    // Called once for each different error, on the driving thread. May be
+    // empty. An Unavailable source is no error.
     std::function<void(const absl::Status&)> on_error = {};
   };
 
@@ -81,17 +87,17 @@ class Session {
   // naming the other, while another Session of this process has cycles left.
   static absl::StatusOr<std::unique_ptr<Session>> Make(Options options);
 
-  // Stops whatever runs and throws its window away. Call End() to keep it.
+  // Stops recording and discards an open window; End() keeps it.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // The current step has ended. Gives the window when that closed one, else
-  // null. After the last cycle it does nothing.
+  // The current step has ended. Returns the window if that closed it, else
+  // null. Does nothing after the last cycle.
   std::unique_ptr<ClosedWindow> Step();
 
-  // The loop has ended. Gives the window that was open, cut here; null if no
-  // active step had begun. The Session is done.
+  // The loop has ended. Returns the open window, cut here; null if no active
+  // step has begun. The Session is done afterwards.
   std::unique_ptr<ClosedWindow> End();
 
   bool done() const { return done_; }

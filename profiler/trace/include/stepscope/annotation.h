@@ -1,6 +1,5 @@
-// Annotation: something an analysis wants drawn beside the events. Exporters
-// turn a list of them into rows of their format and know nothing of where they
-// came from.
+// Annotation: a slice that an analysis adds to the exported trace, beside the
+// recorded events. Exporters draw a list of them as extra rows.
 #pragma once
 
 #include <stepscope/event.h>
@@ -11,13 +10,14 @@
 namespace stepscope {
 
 struct Annotation {
-  std::string row;   // "findings", "critical path", "phases"; one row of the
-                     // viewer per distinct text
-  std::string name;  // what the slice says
+  std::string row;   // "findings", "critical path", "phases": annotations with
+                     // the same text share a row of the viewer
+  std::string name;  // the slice's label
   std::string text;  // detail, shown on click; may be empty
   int64_t begin_ns = 0;
-  int64_t end_ns = 0;  // equal to begin_ns: it concerns the whole window and is
-                       // shown as a banner where there are any
+  // Equal to begin_ns: it concerns the whole window, and formats that have
+  // banners show it as one.
+  int64_t end_ns = 0;
   Severity severity = Severity::kNote;
 };
 

@@ -1,6 +1,6 @@
-// The one clock of a recording. Hooks store raw ticks, which cost one
-// instruction; a ClockMap made from readings at both ends of the window turns
-// them into nanoseconds since the epoch.
+// The clock of a recording. Hooks store raw ticks, which take one instruction
+// to read; a ClockMap, made from readings at both ends of the window, converts
+// them to nanoseconds since the epoch.
 //
 // Ticks are the time stamp counter where the processor says it is invariant
 // (constant rate, running in every sleep state, equal on all cores), and
@@ -26,8 +26,8 @@ extern std::atomic<bool> g_ticks_are_tsc;
 
 using Ticks = uint64_t;
 
-// Raw time. REQUIRES: ReadClock() was called once in this process, else ticks
-// taken before and after that first call must not be mixed.
+// The current time in ticks. REQUIRES: ReadClock() was called before: the first
+// call decides what a tick is.
 inline Ticks NowTicks() noexcept {
 #if defined(__x86_64__)
   if (internal::g_ticks_are_tsc.load(std::memory_order_relaxed)) {
@@ -43,8 +43,8 @@ inline Ticks NowTicks() noexcept {
 // Nanoseconds since the epoch (CLOCK_REALTIME): for slow paths and marks.
 int64_t NowNs() noexcept;
 
-// One moment on three clocks. The best of several tight tries: `width_ns` is
-// how far apart its reads were.
+// One moment on three clocks: the closest of several tries. `width_ns` is the
+// time between its first and its last read.
 struct ClockReading {
   Ticks ticks = 0;
   int64_t monotonic_ns = 0;
@@ -55,9 +55,9 @@ struct ClockReading {
 // Reads all clocks; about 10 us.
 ClockReading ReadClock() noexcept;
 
-// Ticks to nanoseconds since the epoch, anchored at the reading of the window's
-// begin; the rate comes from the monotonic clock between both readings, so a
-// step of the system's time inside the window bends nothing.
+// Ticks to nanoseconds since the epoch, anchored at the reading at the window's
+// begin. The rate comes from the monotonic clock, so that a correction of the
+// system's time inside the window distorts nothing.
 class ClockMap {
  public:
   // REQUIRES: end was read after begin.
@@ -70,8 +70,8 @@ class ClockMap {
   int64_t end_ns() const { return ToNs(end_.ticks); }
   double ns_per_tick() const { return ns_per_tick_; }
 
-  // How far the two readings disagree about the time that passed: a step or
-  // slew of the system's clock, plus the width of both readings.
+  // How far the readings disagree about the time between them: corrections of
+  // the system's clock, plus the width of both readings.
   double error_ns() const { return error_ns_; }
 
  private:

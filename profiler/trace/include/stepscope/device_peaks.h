@@ -1,5 +1,5 @@
-// Nominal dense peaks of devices, for rooflines (rules.md 2.8: datasheets). No
-// gain may be told from them without naming the device they belong to.
+// Nominal dense peak rates of devices, from their data sheets, for rooflines. A
+// finding that derives a gain from them names the device.
 #pragma once
 
 #include <stepscope/kernel_class.h>
@@ -10,30 +10,31 @@
 namespace stepscope {
 
 struct DevicePeaks {
-  std::string device;  // whose they are: "H100 SXM"; "" if nothing is known
+  std::string device;  // "H100 SXM"; "" if nothing is known
   // Operations per ns; 0 where the device has no such unit.
   double fp16 = 0;  // and bfloat16, on Tensor Cores or matrix cores
   double tf32 = 0;
   double fp32 = 0;
   double bytes_per_ns = 0;
   double fp64_share = 0;  // of fp32
-  bool exact = false;     // of this very device; else of one of its generation,
-                          // of which only ratios may be used
+  // True if they are this device's; false if they are those of another device
+  // of its generation: then only ratios between them mean anything.
+  bool exact = false;
   bool known() const { return !device.empty(); }
 };
 
-// By the device's name; else by its compute capability.
+// Found by the device's name, else by its compute capability.
 DevicePeaks PeaksOf(const Device& device);
 
-// What of its peak a good library kernel reaches.
+// The fraction of these peaks that a good library kernel reaches.
 inline constexpr double kGoodCompute = 0.6;
 inline constexpr double kGoodBandwidth = 0.8;
 
 // AMD's GPUs, by vendor or name.
 bool IsAmd(const Device& device);
-// Volta and later, CDNA and later. False where it is not known.
+// Volta and later, CDNA and later. False if the device is unknown.
 bool HasTensorCores(const Device& device);
-// Ampere and later know TF32; PyTorch uses it for convolutions unasked.
+// Ampere and later. PyTorch uses TF32 for convolutions by default.
 bool HasTf32(const Device& device);
 
 }  // namespace stepscope

@@ -17,8 +17,9 @@ using NameId = uint32_t;  // 0 is always the empty text
 using RowId = uint32_t;   // an index into one table of the Trace
 inline constexpr RowId kNone = 0xffffffff;
 
-// What a Trace can have watched. A rule that needs a kind which was not watched
-// answers "could not look".
+// The kinds of events a recorder can watch. A rule that needs a kind which was
+// not watched is skipped: it cannot tell "there were none" from "nobody
+// looked".
 enum class Kind : uint8_t {
   kStep,
   kRange,
@@ -49,8 +50,9 @@ const char* KindName(Kind kind);
 struct Thread {
   int64_t pid = 0;
   int64_t tid = 0;  // as the operating system (or the file) numbers it
-  uint64_t torch_thread = 0;  // RecordFunction's logical id, which backward
-                              // nodes name; 0 if unknown
+  // RecordFunction's own number of the thread, which backward nodes refer to; 0
+  // if unknown.
+  uint64_t torch_thread = 0;
   NameId name = 0;
 };
 
@@ -65,14 +67,15 @@ enum class OpKind : uint8_t {
 struct Op {
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
-  int64_t sequence = -1;  // autograd sequence number, shared by a forward op
-                          // and its backward node; -1 if none
-  uint64_t forward_thread =
-      0;  // on backward nodes: the torch_thread of the forward op; else 0
+  // Autograd's sequence number, shared by a forward op and its backward node;
+  // -1 if it has none.
+  int64_t sequence = -1;
+  // On backward nodes: the torch_thread of the forward op; else 0.
+  uint64_t forward_thread = 0;
   NameId name = 0;
   RowId thread = kNone;  // in threads()
-  RowId parent =
-      kNone;  // the innermost enclosing op on the same thread, in ops()
+  // The innermost enclosing op on the same thread, in ops().
+  RowId parent = kNone;
   RowId forward = kNone;  // on backward nodes: the forward op, in ops()
   RowId inputs = kNone;   // in op_inputs(); kNone if shapes were not recorded
   RowId stack = kNone;    // in stacks()
@@ -131,11 +134,11 @@ struct Range {
 struct Step {
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
-  int64_t number = 0;  // as the loop counts, from 0
+  int64_t number = 0;  // counted by the loop, from 0
   RowId thread = kNone;
 };
 
-// A CUDA runtime or driver call (HIP alike).
+// A call of the CUDA (or HIP) runtime or driver, on a host thread.
 struct RuntimeCall {
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
@@ -147,7 +150,8 @@ struct RuntimeCall {
   bool is_driver = false;
 };
 
-// Where a device activity came from. Kernels, copies and memsets share it.
+// What every device activity (kernel, copy, memset) has: when and where it ran,
+// and which call launched it.
 struct DeviceWork {
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
@@ -155,9 +159,8 @@ struct DeviceWork {
   int32_t device = 0;
   int64_t stream = 0;
   int32_t context = 0;
-  RowId call =
-      kNone;         // in runtime_calls(); kNone if its launch was not recorded
-  RowId op = kNone;  // the op that launched it
+  RowId call = kNone;  // in runtime_calls(); kNone: the launch is not recorded
+  RowId op = kNone;    // the op that launched it, in ops()
 };
 
 struct Kernel : DeviceWork {
@@ -168,12 +171,15 @@ struct Kernel : DeviceWork {
   int32_t shared_memory_bytes = -1;
   float blocks_per_sm = -1;
   float warps_per_sm = -1;
-  float occupancy_frac = -1;  // estimated achieved, 0 to 1; -1 if unknown
+  float occupancy_frac = -1;  // estimate of the achieved one, 0 to 1; -1 if
+                              // unknown
   int64_t graph = 0;          // CUDA graph and node; 0 if none
   int64_t graph_node = 0;
   RowId communication = kNone;  // collectives: in communications()
-  int64_t queued_ns = -1;       // put into the driver's command buffer, and
-  int64_t submitted_ns = -1;    // handed to the device; -1 if not recorded
+  // When the driver put it into its command buffer, and when it submitted that
+  // to the device; -1 if not recorded.
+  int64_t queued_ns = -1;
+  int64_t submitted_ns = -1;
 };
 
 enum class MemoryKind : uint8_t {
@@ -199,13 +205,14 @@ struct Memset : DeviceWork {
   int64_t bytes = -1;
 };
 
-// A host-side wait for the device, as CUPTI's synchronisation records tell it.
+// A wait of the host, or of a stream, for the device; from CUPTI's
+// synchronisation records.
 struct Sync {
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
   int64_t correlation = -1;
-  NameId name =
-      0;  // "Stream Sync", "Event Sync", "Stream Wait Event", "Context Sync"
+  // "Stream Sync", "Event Sync", "Stream Wait Event" or "Context Sync".
+  NameId name = 0;
   int32_t device = 0;
   int64_t stream = -1;
   int64_t wait_on_stream = -1;
@@ -213,7 +220,7 @@ struct Sync {
   RowId call = kNone;
 };
 
-// A stream as the driver made it.
+// A stream as the driver created it.
 struct Stream {
   int64_t id = 0;  // as DeviceWork names it
   int32_t context = 0;
@@ -241,12 +248,12 @@ struct DeviceMemory {
   int64_t pool_used_bytes = -1;  // of these, in use
 };
 
-// What a device said about itself, or LibTorch's caching allocator about its
-// part of the device, at one moment. -1 means not in this sample. Kind::
-// kDeviceSample is about the device's own words.
+// The state of a device at one moment: its clocks, power and free memory from
+// the driver, or what LibTorch's caching allocator holds of it. -1: not in this
+// sample. Kind::kDeviceSample is watched where the driver was asked.
 struct DeviceSample {
   int64_t time_ns = 0;
-  int64_t step = -1;  // samples taken at a step's end: its number
+  int64_t step = -1;  // of samples taken at the end of a step: its number
   int32_t device = 0;
   int32_t sm_clock_mhz = -1;
   int32_t memory_clock_mhz = -1;
@@ -258,22 +265,24 @@ struct DeviceSample {
   int32_t fan_percent = -1;
   int64_t free_bytes = -1;  // device memory, all processes counted
   int64_t total_bytes = -1;
-  // The allocator's: in use, taken from the driver, and of that the free parts
-  // of segments which are in use elsewhere, so that they cannot be given back.
+  // The allocator's: in use by tensors; taken from the driver; and, of the
+  // latter, free parts of segments that also hold tensors, which the allocator
+  // therefore cannot return to the driver.
   int64_t allocated_bytes = -1;
   int64_t reserved_bytes = -1;
   int64_t inactive_split_bytes = -1;
   int64_t segments = -1;  // held
-  // Since the step before: calls of the driver for a segment and to give one
-  // back, requests met only after everything cached had been given back, and
-  // requests refused.
+  // Since the previous step: segments requested from the driver and returned to
+  // it, requests that succeeded only after the whole cache had been returned,
+  // and requests that failed.
   int64_t segment_allocs = -1;
   int64_t segment_frees = -1;
   int64_t alloc_retries = -1;
   int64_t out_of_memory = -1;
 };
 
-// Time the profiler or the driver took for itself.
+// Time that the profiler or the driver spent on its own account, such as
+// flushing buffers.
 struct Overhead {
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
@@ -297,19 +306,19 @@ struct Allocation {
   int64_t time_ns = 0;
   uint64_t address = 0;
   int64_t bytes = 0;
-  int64_t total_allocated_bytes =
-      -1;  // after the event, on that device; -1 if unknown
+  // Afterwards, on that device; -1 if unknown.
+  int64_t total_allocated_bytes = -1;
   int64_t total_reserved_bytes = -1;
-  int32_t device_type =
-      0;  // as torch numbers them: 0 CPU, 1 CUDA, 6 in some ROCm files
+  // torch's number: 0 CPU, 1 CUDA, 6 in some ROCm files.
+  int32_t device_type = 0;
   int32_t device = -1;  // -1 for the CPU
   RowId thread = kNone;
   RowId op = kNone;     // innermost op running on that thread
-  RowId other = kNone;  // the matching release of an allocation, or the
-                        // allocation of a release
+  RowId other = kNone;  // of an allocation: its release; of a release: its
+                        // allocation
 };
 
-// One collective call as the host issued it (record_param_comms).
+// One collective call, from the host's side (c10d's record_param_comms).
 struct Communication {
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
@@ -326,7 +335,7 @@ struct Communication {
   RowId op = kNone;
 };
 
-// The process-wide settings a rule may want to know, read once per step. -1
+// LibTorch's process-wide settings, read once per step. Switches are 0 or 1; -1
 // means unknown.
 struct Settings {
   int64_t step = -1;
@@ -347,7 +356,8 @@ struct Settings {
   NameId matmul_precision = 0;  // "highest", "high", "medium"
 };
 
-// What the operating system counted during one step. -1 means unknown.
+// What the operating system counted during one step, as differences between its
+// begin and its end. -1 means unknown.
 struct HostUsage {
   int64_t step = -1;
   int64_t begin_ns = 0;
@@ -358,8 +368,8 @@ struct HostUsage {
   int64_t involuntary_switches = -1;  // training thread
   int64_t read_bytes = -1;            // process, from storage
   int64_t write_bytes = -1;
-  int64_t loader_cpu_ns =
-      -1;  // loader workers (threads or child processes) together
+  // All workers of the loader, threads or child processes, together.
+  int64_t loader_cpu_ns = -1;
   int64_t loader_read_bytes = -1;
   int32_t loader_workers = -1;
 };
@@ -368,15 +378,15 @@ struct HostUsage {
 struct Loader {
   NameId name = 0;  // "train"
   NameId kind = 0;  // "in-process", "threads", "processes"
-  int32_t workers =
-      -1;  // 0: batches are made on the thread that asks; -1 unknown
+  // 0: the thread that asks for a batch makes it; -1: unknown.
+  int32_t workers = -1;
   int64_t batch_size = -1;
 };
 
 enum class Severity : uint8_t { kNote, kWarning, kError };
 
-// Something that is missing from the Trace, and why. Nothing is ever dropped
-// silently.
+// Something that is missing from the Trace, and why. Whatever drops an event
+// adds a Loss; exporters and reports show them all.
 struct Loss {
   std::string name;    // kebab-case, stable: "buffer-full", "truncated-file",
                        // "cupti-unavailable"

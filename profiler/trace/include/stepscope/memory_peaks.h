@@ -1,5 +1,5 @@
-// MemoryPeaks(): the most memory that tensors had in use at one moment of each
-// step, on each device, and the operator that took the last of it. Pure.
+// MemoryPeaks(): for each step and device, the moment at which tensors used the
+// most memory, and the operator whose allocation reached it.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -15,20 +15,21 @@ struct MemoryPeak {
   int32_t device = -1;
   int64_t bytes = 0;
   int64_t reserved_bytes = -1;  // at that moment; -1 if unknown
-  int64_t time_ns = 0;  // the first moment of it; the step's beginning if it
-                        // was held from before
-  RowId allocation = kNone;  // that reached it; kNone: held from before
+  // When it was first reached; the step's begin if it was reached before.
+  int64_t time_ns = 0;
+  RowId allocation = kNone;  // that reached it; kNone: reached before the step
   // The innermost operator around that allocation which does more than
   // allocate ("aten::convolution", not its "aten::empty"); kNone: no operator.
   RowId op = kNone;
-  // The events told no totals: their sizes were added up, from the least that
-  // leaves no total negative. Memory held all through the window is not in it.
+  // True if the events carry no totals: then `bytes` is a sum of their sizes
+  // that starts at the smallest value for which it never becomes negative,
+  // without the memory that was held during the whole window.
   bool is_counted = false;
 };
 
-// In the order of steps, within one by device type and device. A device that no
-// allocation() names has no peaks; one without events in a step has what it
-// held from before, once an event has told it.
+// Sorted by step, device type and device. A device without allocation events
+// has no peaks. In a step without events it has what it held at the end of the
+// last step that had some. A pure function of the Trace.
 std::vector<MemoryPeak> MemoryPeaks(const Trace& trace);
 
 }  // namespace stepscope

@@ -1,8 +1,8 @@
-// What an operator must do at least, told by its name and the shapes of its
-// arguments: floating-point operations and bytes moved to and from memory.
+// OpCost: the least work of an operator, from its name and the shapes of its
+// arguments: floating-point operations, and bytes read and written.
 //
-// A multiplication and an addition are two operations. Bytes count every
-// operand and the result once: no kernel can move less, unless it is fused with
+// A multiplication and an addition are two operations. Every operand and the
+// result count once: no kernel can move fewer bytes, unless it is fused with
 // its neighbours. Without recorded shapes everything is unknown.
 #pragma once
 
@@ -14,12 +14,13 @@
 
 namespace stepscope {
 
-// The class of the kernels an operator ("aten::addmm", "AddmmBackward0")
-// exists for; kUnknown for wrappers and for what is not known.
+// The class of the kernels that an operator ("aten::addmm", "AddmmBackward0")
+// launches for itself; kUnknown for wrappers and unknown operators.
 KernelClass ClassOfOp(std::string_view op);
 
-// The name of a dtype as Kineto writes it ("float", "c10::Half", "long int"):
-// bytes per element, 0 if it is none; and how it is multiplied.
+// For a dtype's name as Kineto writes it ("float", "c10::Half", "long int"):
+// its bytes per element, 0 if the name is unknown; and the precision in which
+// matrices of it are multiplied.
 int64_t ElementBytes(std::string_view dtype);
 Precision PrecisionOfType(std::string_view dtype);
 
@@ -51,18 +52,18 @@ struct OpCost {
   bool depthwise = false;   // one channel per group
 };
 
-// The cost of one call. Where the call itself has no shapes (a backend's own
-// operator), those of the innermost caller of the same class are used.
-// REQUIRES: op is a row of trace.ops().
+// The cost of one call. Where the call has no shapes (an operator of a
+// backend), those of its innermost caller of the same class count. REQUIRES: op
+// is a row of trace.ops().
 OpCost CostOf(const Trace& trace, RowId op);
 
-// The innermost op of `op` and its callers that is a matrix product,
-// convolution or attention; kNone if none is.
+// `op` or its innermost caller that is a matrix product, convolution or
+// attention; kNone if there is none.
 RowId MultiplyingOp(const Trace& trace, RowId op);
 
-// True if Tensor Cores could do the work: a matrix product, convolution or
-// attention of a floating type they know, not depthwise or grouped, and not so
-// small (or a matrix times a vector) that they would not matter.
+// True if Tensor Cores can do the work and it matters: a matrix product,
+// convolution or attention in a supported floating type, neither depthwise nor
+// grouped, neither tiny nor a matrix times a vector.
 bool SuitsTensorCores(const OpCost& cost);
 
 }  // namespace stepscope

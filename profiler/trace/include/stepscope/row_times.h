@@ -1,5 +1,5 @@
-// BeginOf(), EndOf(): when a row of any table begins and ends; a row with one
-// time does both at once.
+// BeginOf(), EndOf(): when a row of any table begins and ends, in nanoseconds
+// since the epoch. Rows with a single time begin and end then.
 #pragma once
 
 #include <cstdint>

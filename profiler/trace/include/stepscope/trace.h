@@ -1,11 +1,11 @@
-// Trace: everything one active window recorded, or one file held. Immutable, so
-// any thread may read it.
+// Trace: all events of one recorded window, or of one file. Immutable, so any
+// thread may read it.
 //
-// One table per kind of event, sorted by begin_ns (outer rows first where they
-// tie). Links between rows are row indices, resolved once by
-// TraceBuilder::Build(). losses() says what is missing and why; empty means
-// nothing was. watched() says which kinds the recorder was looking at: an empty
-// table of a watched kind means "there were none".
+// There is one table per kind of event, sorted by begin_ns; of rows that begin
+// together the outer one comes first. Links between rows are row indices.
+// losses() lists what is missing and why; an empty list means that nothing is.
+// watched() says which kinds were recorded: an empty table of a watched kind
+// means that there were no such events.
 #pragma once
 
 #include <stepscope/event.h>
@@ -18,7 +18,7 @@
 
 namespace stepscope {
 
-// What is known about the run as a whole. Everything may be unknown: "" or -1.
+// What is known about the run as a whole. Any field may be unknown: "" or -1.
 struct RunInfo {
   std::string name;  // "resnet18"
   std::string host;
@@ -26,7 +26,7 @@ struct RunInfo {
   int32_t rank = -1;  // -1: the file did not say
   int32_t world_size = -1;
   std::string backend;  // "nccl", "gloo", ""
-  std::string run_id;   // RUN of the log directory
+  std::string run_id;   // the name of its folder in the log directory
   int32_t cycle = 0;
   std::string producer;         // "stepscope 0.1.0", "torch.profiler", ...
   std::string source;           // the file it was read from; "" live
@@ -34,8 +34,8 @@ struct RunInfo {
   int64_t window_end_ns = 0;
   std::vector<Device> devices;
   std::string cpu_model;
-  int32_t usable_cores =
-      -1;  // affinity and cgroup quota; fractional quotas are rounded up
+  // By affinity and cgroup quota; a fractional quota is rounded up.
+  int32_t usable_cores = -1;
   int32_t local_ranks = -1;       // ranks of this job on this host
   RowId training_thread = kNone;  // in threads(); kNone if unknown
   std::string torch_version;
@@ -43,11 +43,15 @@ struct RunInfo {
   bool record_shapes = false;
   bool profile_memory = false;
   bool with_stack = false;
-  std::vector<int64_t>
-      wait_step_ns;  // durations of the wait steps timed with everything off
-  double op_cost_ns = -1;  // calibrated cost of one recorded op
-  double clock_error_ns =
-      -1;  // disagreement of the clock's two calibrations over the window
+  // Durations of the wait steps, which run with every collector off: the length
+  // of a step without the profiler.
+  std::vector<int64_t> wait_step_ns;
+  // What recording one op adds to it, measured on this machine before the
+  // window.
+  double op_cost_ns = -1;
+  // How far the clock readings at the window's begin and end disagree about the
+  // time between them.
+  double clock_error_ns = -1;
 };
 
 class Trace {

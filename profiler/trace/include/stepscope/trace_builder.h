@@ -1,16 +1,19 @@
 // TraceBuilder: rows in any order, from decoders or readers, become one Trace:
-// merged, sorted, linked, clipped.
+// sorted, linked, and clipped to a window.
 //
-// Add rows with their own fields filled and links left at kNone (except
-// `thread`, which is what AddThread gave, and `inputs`, `stack`). Build()
-// resolves every other link:
-//   op.parent         innermost op enclosing it on its thread (2 us tolerance
-//   where a file rounds; see options) op.forward        backward node ->
-//   forward op by (sequence, forward_thread) call.op           innermost op on
-//   the same thread containing the call's begin work.call, .op    by
-//   correlation; where ids repeat (graphs, split copies), the latest call that
-//   began before it allocation.op     as call.op; allocation.other by address
-//   and device, in time order communication.op  as call.op
+// Add rows with their own fields filled and their links left at kNone. The
+// exceptions are `thread` (what ThreadRow() gave), `inputs` and `stack`.
+// Build() resolves the other links:
+//
+//   op.parent         the innermost op that encloses it on its thread
+//   op.forward        of backward nodes: the forward op with the same sequence
+//                     number on forward_thread
+//   call.op, allocation.op, communication.op
+//                     the innermost op around its begin on its thread
+//   work.call, .op    by correlation id; where ids repeat (graphs, copies in
+//                     parts), the latest call that began before the work
+//   allocation.other  by device and address, in time order
+//
 // One thread drives a builder.
 #pragma once
 
@@ -30,9 +33,9 @@ class TraceBuilder {
     // when its launch is outside). 0, 0: keep all.
     int64_t window_begin_ns = 0;
     int64_t window_end_ns = 0;
-    int64_t nesting_tolerance_ns =
-        0;  // a child may outlast its parent by this much; readers of rounded
-            // files set 2000
+    // A child may outlast its parent by this much. Readers of files that round
+    // to microseconds set 2000.
+    int64_t nesting_tolerance_ns = 0;
   };
 
   TraceBuilder();
@@ -54,8 +57,8 @@ class TraceBuilder {
     trace_.watched_ |= uint64_t{1} << static_cast<int>(kind);
   }
 
-  // Room for so many rows more, for whoever knows beforehand: tables then grow
-  // once. Only the large tables of a device recording.
+  // Reserves room for so many more rows, so that the large tables of a device
+  // recording grow once.
   void Reserve(size_t runtime_calls, size_t kernels, size_t copies);
 
   RowId Add(const Step& row);
@@ -78,17 +81,18 @@ class TraceBuilder {
   RowId Add(const DeviceSample& row);
   void Add(Loss row);
 
-  // Rows added so far, for readers that learn late what they mean. Add()
-  // invalidates these.
+  // Rows added so far, for readers that find missing fields later in the file.
+  // Add() invalidates the spans.
   std::span<Kernel> kernels() { return trace_.kernels_; }
   std::span<Copy> copies() { return trace_.copies_; }
   std::span<Memset> memsets() { return trace_.memsets_; }
 
-  // Names a stream, before or after its row is added; without one, it gets one.
+  // Names a stream, before or after its row is added. Build() adds a row for a
+  // stream that has only a name.
   void NameStream(int32_t context, int64_t id, NameId name);
 
-  // Moves every row added so far: a file may say what its times count from only
-  // behind its events.
+  // Moves every row added so far: a file may state its base time after its
+  // events.
   void ShiftTimes(int64_t delta_ns);
 
   // Sorts, links and clips. The builder is empty afterwards.
@@ -109,15 +113,12 @@ class TraceBuilder {
   Index* index_;
 };
 
-// The kind of a range by its name alone: loader, optimizer, phase and
-// collective names are recognised wherever they come from (torch.profiler's own
-// names; formats/chrome_trace.md section 2).
+// The kind of a range by its name alone. Recognises the names that
+// torch.profiler gives to waits for batches, optimizer steps, phases and
+// collectives.
 RangeKind ClassifyRange(std::string_view name);
 
-// If `name` is a step mark ("ProfilerStep#12"), its number; else -1.
+// The number of a step mark ("ProfilerStep#12"); -1 for any other name.
 int64_t StepNumber(std::string_view name);
-
-// A copy of the Trace in its builder form, for edits in tests and tools.
-void AddAll(const Trace& trace, TraceBuilder& builder);
 
 }  // namespace stepscope

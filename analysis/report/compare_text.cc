@@ -1,0 +1,246 @@
+// A Comparison as text and as Markdown.
+#include <stepscope/compare.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "report/markdown_escape.h"
+#include "report/text_page.h"
+#include "words/labels.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace {
+
+constexpr size_t kRowsShown = 8;
+constexpr size_t kNameColumns = 56;
+constexpr size_t kLabelColumns = 10;
+// Two runs of one program share at least this much of their op time.
+constexpr double kSameProgramFrac = 0.5;
+
+std::string Signed(double ms) { return (ms > 0 ? "+" : "") + Number(ms); }
+
+std::string Join(const std::vector<std::string>& ids) {
+  std::string text;
+  for (const std::string& id : ids) text += (text.empty() ? "" : ", ") + id;
+  return text;
+}
+
+std::string SideText(const RunInfo& run, const StepSpread& spread) {
+  std::string text = run.source.empty() ? run.name : run.source;
+  if (spread.steps == 0) return text + "  no steady steps";
+  text += "  " + Count(spread.steps, "steady step") + ", median " +
+          Milliseconds(spread.median_ms) + " (" + Number(spread.min_ms) +
+          " to " + Number(spread.max_ms) + ", mean " + Number(spread.mean_ms) +
+          ")";
+  if (spread.batch_size > 0) {
+    text += ", batch " + std::to_string(spread.batch_size);
+  }
+  return text;
+}
+
+// "3.81 ms faster per step (95 % interval 3.10 to 5.86): 18.3 to 14.5 ms,
+// 1.3x". The interval has the direction of the words: of a loss, low is small.
+std::string ChangeText(const Gain& gain, const char* interval, double before_ms,
+                       double after_ms) {
+  const bool slower = gain.expected_ms < 0;
+  std::string text =
+      Milliseconds(std::abs(gain.expected_ms)) +
+      (slower ? " slower" : " faster") + " per step (" + interval + " " +
+      Number(slower ? -gain.high_ms : gain.low_ms) + " to " +
+      Number(slower ? -gain.low_ms : gain.high_ms) + "): " + Number(before_ms) +
+      " to " + Milliseconds(after_ms);
+  if (after_ms > 0) text += ", " + Factor(before_ms / after_ms);
+  return text;
+}
+
+// A line of the verdict. Without a label it continues the line before.
+struct VerdictLine {
+  std::string label, text;
+};
+
+// `after_ms` is the measured step, normalised to the first batch size.
+void AddPrediction(const Comparison& c, double after_ms,
+                   std::vector<VerdictLine>& lines) {
+  std::vector<std::string> changes = c.changed_settings;
+  changes.insert(changes.end(), c.resolved_findings.begin(),
+                 c.resolved_findings.end());
+  const std::string made = "; changes: " + Join(changes) + ".";
+  if (c.predicted_kind == GainKind::kBound) {
+    lines.push_back({"predicted", "at most " +
+                                      Milliseconds(c.predicted.expected_ms) +
+                                      " faster per step" + made});
+    return;
+  }
+  const double predicted_ms = c.before.median_ms - c.predicted.expected_ms;
+  lines.push_back({"predicted", ChangeText(c.predicted, "likely",
+                                           c.before.median_ms, predicted_ms) +
+                                    made});
+  if (after_ms <= 0) return;
+  const bool overlap = c.measured.high_ms >= c.predicted.low_ms &&
+                       c.measured.low_ms <= c.predicted.high_ms;
+  const double error = predicted_ms / after_ms - 1;
+  lines.push_back({"", "The predicted step is " + Percent(std::abs(error)) +
+                           (error < 0 ? " shorter" : " longer") +
+                           " than the measured one. The measured change is " +
+                           (overlap ? "within" : "outside") +
+                           " the likely range."});
+}
+
+void AddVerdict(const Comparison& c, std::vector<VerdictLine>& lines) {
+  const double scale = c.batch_normalised
+                           ? static_cast<double>(c.before.batch_size) /
+                                 static_cast<double>(c.after.batch_size)
+                           : 1;
+  const double after_ms = c.after.median_ms * scale;
+  lines.push_back(
+      {"measured",
+       ChangeText(c.measured, "95 % interval", c.before.median_ms, after_ms) +
+           (c.significant ? "." : "; no significant difference.")});
+  if (c.batch_normalised) {
+    lines.push_back({"",
+                     "The batch sizes differ: the second time is normalised "
+                     "to the batch size of the first."});
+  }
+  // Following advice may replace most ops.
+  if (c.shared_ops_frac >= 0 && c.shared_ops_frac < kSameProgramFrac &&
+      c.changed_settings.empty() && c.predicted_kind != GainKind::kPredicted) {
+    lines.push_back({"doubt", "Ops found in both traces take only " +
+                                  Percent(c.shared_ops_frac) +
+                                  " of the op time in one of them: are these "
+                                  "two runs of one program?"});
+  }
+  if (c.predicted_kind != GainKind::kNone) {
+    AddPrediction(c, after_ms, lines);
+  } else if (c.changed_settings.empty()) {
+    lines.push_back(
+        {"predicted", "nothing: no advice for the first trace was followed."});
+  } else {
+    lines.push_back(
+        {"predicted", "nothing for " + Join(c.changed_settings) +
+                          ": the first trace lacks the data to predict it."});
+  }
+}
+
+std::vector<VerdictLine> VerdictOf(const Comparison& c) {
+  std::vector<VerdictLine> lines = {
+      {"before", SideText(c.before_run, c.before)},
+      {"after", SideText(c.after_run, c.after)}};
+  if (c.why_not.empty()) {
+    AddVerdict(c, lines);
+  } else {
+    lines.push_back({"", "The steps cannot be compared: " + c.why_not + "."});
+  }
+  return lines;
+}
+
+bool HasGpu(const Comparison& c) {
+  return !c.kernels.empty() || !c.before_run.devices.empty();
+}
+
+bool Differs(const ComparedTime& row) {
+  return Number(row.after_ms - row.before_ms) != "0";
+}
+
+void AppendTextTable(const char* title, const std::vector<ComparedTime>& rows,
+                     bool causes, bool has_gpu, TextPage& page) {
+  if (causes ? std::ranges::none_of(rows, Differs) : rows.empty()) return;
+  page.Line();
+  page.Line(PadRight(title, kNameColumns + 2) + PadLeft("before", 10) +
+            PadLeft("after", 10) + PadLeft("change", 10) +
+            (causes ? "" : PadLeft("calls", 16)));
+  for (size_t i = 0; i < std::min(rows.size(), kRowsShown); ++i) {
+    const ComparedTime& row = rows[i];
+    const double change = row.after_ms - row.before_ms;
+    if (causes && !Differs(row)) continue;
+    std::string line = "  " +
+                       PadRight(causes ? CauseInWords(row.name, has_gpu)
+                                       : Clipped(row.name, kNameColumns),
+                                kNameColumns) +
+                       PadLeft(Number(row.before_ms), 10) +
+                       PadLeft(Number(row.after_ms), 10) +
+                       PadLeft(Signed(change), 10);
+    if (!causes) {
+      line += PadLeft(
+          Number(row.before_calls) + " > " + Number(row.after_calls), 16);
+    }
+    page.Line(line);
+  }
+}
+
+void AppendMarkdownTable(const char* title,
+                         const std::vector<ComparedTime>& rows, bool causes,
+                         bool has_gpu, std::string& text) {
+  if (causes ? std::ranges::none_of(rows, Differs) : rows.empty()) return;
+  text += std::string("\n| ") + title + " | before | after | change |" +
+          (causes ? "" : " calls |") + "\n| --- | ---: | ---: | ---: |" +
+          (causes ? "" : " ---: |") + "\n";
+  for (size_t i = 0; i < std::min(rows.size(), kRowsShown); ++i) {
+    const ComparedTime& row = rows[i];
+    if (causes && !Differs(row)) continue;
+    text += "| " +
+            (causes ? CauseInWords(row.name, has_gpu)
+                    : MarkdownCode(Clipped(row.name, kNameColumns),
+                                   /*in_table=*/true)) +
+            " | " + Number(row.before_ms) + " | " + Number(row.after_ms) +
+            " | " + Signed(row.after_ms - row.before_ms) + " |";
+    if (!causes) {
+      text += " " + Number(row.before_calls) + " to " +
+              Number(row.after_calls) + " |";
+    }
+    text += "\n";
+  }
+}
+
+}  // namespace
+
+std::string ToText(const Comparison& c) {
+  TextOptions options;
+  options.width = 110;
+  TextPage page(options);
+  for (const VerdictLine& line : VerdictOf(c)) {
+    // A whole sentence stands alone where there is nothing to compare.
+    page.Wrapped(c.why_not.empty() || !line.label.empty()
+                     ? PadRight(line.label, kLabelColumns)
+                     : "",
+                 line.text);
+  }
+  if (!c.why_not.empty()) return page.Take();
+  const bool has_gpu = HasGpu(c);
+  AppendTextTable("ms per step, by cause", c.causes, true, has_gpu, page);
+  AppendTextTable("by op (self time)", c.ops, false, has_gpu, page);
+  AppendTextTable("by kernel and copy", c.kernels, false, has_gpu, page);
+  if (!c.remaining_findings.empty() || !c.new_findings.empty()) page.Line();
+  if (!c.remaining_findings.empty())
+    page.Wrapped("remaining findings: ", Join(c.remaining_findings));
+  if (!c.new_findings.empty())
+    page.Wrapped("new findings: ", Join(c.new_findings));
+  return page.Take();
+}
+
+std::string ToMarkdown(const Comparison& c) {
+  std::string text = "### stepscope: before and after\n\n";
+  for (const VerdictLine& line : VerdictOf(c)) {
+    const char* continued = c.why_not.empty() ? "  " : "\n";
+    text += (line.label.empty() ? continued : "- **" + line.label + "** ") +
+            MarkdownText(line.text) + "\n";
+  }
+  if (!c.why_not.empty()) return text;
+  const bool has_gpu = HasGpu(c);
+  AppendMarkdownTable("ms per step, by cause", c.causes, true, has_gpu, text);
+  AppendMarkdownTable("by op (self time)", c.ops, false, has_gpu, text);
+  AppendMarkdownTable("by kernel and copy", c.kernels, false, has_gpu, text);
+  if (!c.remaining_findings.empty()) {
+    text +=
+        "\nremaining findings: " + MarkdownText(Join(c.remaining_findings)) +
+        "\n";
+  }
+  if (!c.new_findings.empty()) {
+    text += "\nnew findings: " + MarkdownText(Join(c.new_findings)) + "\n";
+  }
+  return text;
+}
+
+}  // namespace stepscope

@@ -1,0 +1,48 @@
+#include "report/critical_path_text.h"
+
+#include <string>
+
+#include "report/text_page.h"
+#include "words/labels.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace {
+
+constexpr size_t kPartsShown = 12;
+constexpr double kShownFrac = 0.005;  // of the step
+constexpr size_t kNameColumns = 60;
+
+}  // namespace
+
+std::vector<std::string> CriticalPathLines(const Report& report) {
+  std::vector<std::string> lines;
+  for (const PathPart& part : report.critical_path) {
+    if (lines.size() > kPartsShown ||
+        part.ms_per_step < kShownFrac * report.steps.mean_ms) {
+      break;
+    }
+    if (lines.empty()) {
+      lines.push_back(
+          "critical path, per step: a step gets shorter only if these do");
+    }
+    lines.push_back("  " + PadRight(Milliseconds(part.ms_per_step), 10) +
+                    PadRight(CauseInWords(part.category, report.has_gpu), 28) +
+                    Clipped(part.name, kNameColumns));
+  }
+  return lines;
+}
+
+void WriteCriticalPath(const Report& report, JsonWriter& json) {
+  json.Open('[');
+  for (const PathPart& part : report.critical_path) {
+    json.Open('{');
+    json.Field("category", part.category);
+    json.Field("name", part.name);
+    json.Field("ms_per_step", part.ms_per_step);
+    json.Close('}');
+  }
+  json.Close(']');
+}
+
+}  // namespace stepscope

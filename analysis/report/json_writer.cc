@@ -1,0 +1,114 @@
+#include "report/json_writer.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+namespace stepscope {
+namespace {
+
+// The length of the valid UTF-8 character at the front of `text`; 0 if none.
+size_t CharacterLength(std::string_view text) {
+  const auto byte = [&](size_t i) {
+    return static_cast<unsigned char>(text[i]);
+  };
+  const unsigned char lead = byte(0);
+  const size_t length = lead < 0x80                   ? 1
+                        : lead >= 0xc2 && lead < 0xe0 ? 2
+                        : lead >= 0xe0 && lead < 0xf0 ? 3
+                        : lead >= 0xf0 && lead < 0xf5 ? 4
+                                                      : 0;
+  if (length == 0 || length > text.size()) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  }
+  // Not UTF-8: overlong forms, surrogates, and values above U+10FFFF.
+  if ((lead == 0xe0 && byte(1) < 0xa0) || (lead == 0xed && byte(1) > 0x9f) ||
+      (lead == 0xf0 && byte(1) < 0x90) || (lead == 0xf4 && byte(1) > 0x8f)) {
+    return 0;
+  }
+  return length;
+}
+
+}  // namespace
+
+void JsonWriter::Open(char bracket) {
+  Separate();
+  text_ += bracket;
+  first_ = true;
+  ++depth_;
+}
+
+void JsonWriter::Close(char bracket) {
+  --depth_;
+  if (!first_) NewLine();
+  text_ += bracket;
+  first_ = false;
+}
+
+void JsonWriter::Key(std::string_view key) {
+  Separate();
+  Quote(key);
+  text_ += ": ";
+  after_key_ = true;
+}
+
+void JsonWriter::Value(std::string_view text) {
+  Separate();
+  Quote(text);
+}
+
+void JsonWriter::Value(double value) {
+  if (!std::isfinite(value)) return Raw("null");
+  char buffer[32];
+  if (value == 0) value = 0;  // no negative zero
+  const auto end =
+      std::to_chars(buffer, buffer + sizeof buffer, value + 0.0).ptr;
+  Raw(std::string_view(buffer, static_cast<size_t>(end - buffer)));
+}
+
+void JsonWriter::Raw(std::string_view text) {
+  Separate();
+  text_ += text;
+}
+
+void JsonWriter::NewLine() {
+  text_ += '\n';
+  text_.append(2 * depth_, ' ');
+}
+
+void JsonWriter::Separate() {
+  if (after_key_) {
+    after_key_ = false;
+    return;
+  }
+  if (depth_ == 0) return;
+  if (!first_) text_ += ',';
+  first_ = false;
+  NewLine();
+}
+
+void JsonWriter::Quote(std::string_view text) {
+  constexpr char kHex[] = "0123456789abcdef";
+  text_ += '"';
+  while (!text.empty()) {
+    const size_t length = CharacterLength(text);
+    const char c = text[0];
+    if (length == 0) {
+      text_ += "\xef\xbf\xbd";
+    } else if (length > 1) {
+      text_ += text.substr(0, length);
+    } else if (c == '"' || c == '\\') {
+      (text_ += '\\') += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      text_ += "\\u00";
+      (text_ += kHex[c >> 4]) += kHex[c & 15];
+    } else {
+      text_ += c;
+    }
+    text.remove_prefix(std::max<size_t>(length, 1));
+  }
+  text_ += '"';
+}
+
+}  // namespace stepscope

@@ -1,0 +1,28 @@
+#include "report/markdown_escape.h"
+
+namespace stepscope {
+
+std::string MarkdownText(std::string_view text) {
+  std::string escaped;
+  for (char c : text) {
+    if (c == '\n' || c == '\r') c = ' ';
+    if (std::string_view("\\`*_{}[]<>|#").find(c) != std::string_view::npos) {
+      escaped += '\\';
+    }
+    escaped += c;
+  }
+  return escaped;
+}
+
+std::string MarkdownCode(std::string_view text, bool in_table) {
+  std::string code;
+  for (char c : text) {
+    if (c == '`') c = '\'';
+    if (c == '\n' || c == '\r') c = ' ';
+    if (c == '|' && in_table) code += '\\';
+    code += c;
+  }
+  return "`" + code + "`";
+}
+
+}  // namespace stepscope

@@ -1,0 +1,17 @@
+// Escaping of text from a trace for Markdown.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace stepscope {
+
+// `text` for a sentence or a table cell: escaped so that nothing in it starts
+// markup, line ends as blanks.
+std::string MarkdownText(std::string_view text);
+
+// `text` as a code span. Backquotes become apostrophes and line ends blanks; in
+// a table, bars are escaped.
+std::string MarkdownCode(std::string_view text, bool in_table = false);
+
+}  // namespace stepscope

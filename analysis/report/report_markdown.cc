@@ -1,0 +1,112 @@
+// A Report as Markdown.
+#include <stepscope/analysis.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "report/markdown_escape.h"
+#include "report/ranks_text.h"
+#include "report/step_text.h"
+#include "words/labels.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace {
+
+void AppendHeader(const Report& report, std::string& text) {
+  std::string name = report.run.name;
+  if (name.empty()) {
+    name = std::filesystem::path(report.run.source).filename().string();
+  }
+  text +=
+      "### stepscope: " + MarkdownText(name.empty() ? "run" : name) + "\n\n";
+  std::string line = MachineInWords(report);
+  if (report.steps.count > 0) {
+    line = Count(report.steps.count, "step") + ", mean " +
+           Milliseconds(report.steps.mean_ms) + "; " + line;
+  }
+  const std::string rank = RankInWords(report.run);
+  text += MarkdownText(line + (rank.empty() ? "" : ", " + rank)) + "\n\n";
+  const std::string averaged = AveragedStepsText(report);
+  if (!averaged.empty()) text += MarkdownText(averaged) + "\n\n";
+  for (const Loss& loss : report.losses) {
+    text += "> missing: " +
+            MarkdownText(loss.detail.empty() ? loss.name : loss.detail) +
+            "\n\n";
+  }
+}
+
+// The causes of the mean step, largest first; those that round to 0 are left
+// out.
+void AppendCauses(const Report& report, std::string& text) {
+  if (report.time_split_ms.empty()) return;
+  text += "| step time by cause | ms | share |\n| --- | ---: | ---: |\n";
+  std::vector<std::pair<double, std::string>> parts;
+  for (const auto& [key, ms] : report.time_split_ms) {
+    if (Number(ms) != "0") parts.push_back({-ms, key});
+  }
+  std::ranges::sort(parts);
+  for (const auto& [negative_ms, key] : parts) {
+    const double ms = -negative_ms;
+    text += "| " + CauseInWords(key, report.has_gpu) + " | " + Number(ms) +
+            " | " + Percent(ms / report.steps.mean_ms) + " |\n";
+  }
+  text += "\n";
+}
+
+void AppendFinding(const Report& report, const Finding& finding,
+                   std::string& text) {
+  const int number = NumberOf(report, finding);
+  const bool about_recording = number == 0;
+  text += about_recording ? "**" : std::to_string(number) + ". **";
+  text += finding.id + "** (" +
+          (about_recording ? StatusName(finding.status)
+                           : SeverityName(finding.severity)) +
+          ", " + ConfidenceName(finding.confidence) + ")";
+  const std::string gain = GainInWords(report, finding);
+  if (!gain.empty()) text += " **" + MarkdownText(gain) + "**";
+  // Indented lines belong to the numbered item.
+  const std::string line = about_recording ? "\n" : "\n   ";
+  text += line + MarkdownText(finding.evidence);
+  if (!finding.where.empty())
+    text += line + "at " + MarkdownCode(finding.where);
+  const bool one_fix = finding.fix_cpp == finding.fix_python;
+  if (!finding.fix_cpp.empty()) {
+    text += line + (one_fix ? "- fix: " : "- C++: ") +
+            MarkdownCode(finding.fix_cpp);
+  }
+  if (!finding.fix_python.empty() && !one_fix) {
+    text += line + "- Python: " + MarkdownCode(finding.fix_python);
+  }
+  text += "\n";
+}
+
+}  // namespace
+
+std::string ToMarkdown(const Report& report) {
+  std::string text;
+  AppendHeader(report, text);
+  AppendCauses(report, text);
+  bool advice = false;
+  for (const Finding& finding : report.findings) {
+    if (IsNote(finding)) continue;
+    advice |= NumberOf(report, finding) > 0;
+    AppendFinding(report, finding, text);
+  }
+  if (!advice && report.steps.count > 0) {
+    text += MarkdownText(VerdictInWords(report)) + "\n";
+  }
+  const std::string plan = PlanInWords(report);
+  if (!plan.empty()) text += "\n" + MarkdownText(plan) + "\n";
+  const std::vector<std::string> ranks = RankLines(report, false);
+  if (ranks.empty()) return text;
+  text += "\n```\n";
+  for (const std::string& line : ranks) text += line + "\n";
+  return text + "```\n";
+}
+
+}  // namespace stepscope

@@ -1,0 +1,71 @@
+#include "report/step_text.h"
+
+#include <map>
+#include <string_view>
+
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace {
+
+constexpr size_t kNumbersShown = 4;
+
+// "3 with a checkpoint (7, 12, 17)": count, words and numbers of the steps of
+// one kind; empty if there are none.
+std::string StepsOfKind(const Report& report, std::string_view kind,
+                        const char* words) {
+  std::string numbers;
+  size_t count = 0;
+  for (const StepTimes& step : report.step_times) {
+    if (step.kind != kind) continue;
+    if (++count > kNumbersShown) continue;
+    numbers += (count > 1 ? ", " : "") + std::to_string(step.number);
+  }
+  if (count == 0) return "";
+  if (count > kNumbersShown) numbers += ", ...";
+  return std::to_string(count) + " " + words + " (" + numbers + ")";
+}
+
+}  // namespace
+
+std::string AveragedStepsText(const Report& report) {
+  const StepStats& steps = report.steps;
+  if (steps.steady >= steps.count) return "";
+  std::string excluded;
+  for (const auto& [kind, words] :
+       {std::pair{"warm-up", "warm-up"},
+        std::pair{"validation", "with validation"},
+        std::pair{"checkpoint", "with a checkpoint or heavy logging"},
+        std::pair{"slow", "slow for an unknown reason"}}) {
+    const std::string some = StepsOfKind(report, kind, words);
+    if (some.empty()) continue;
+    excluded += (excluded.empty() ? "; excluded: " : ", ") + some;
+  }
+  return "mean of " + Count(steps.steady, "steady step") + " out of " +
+         std::to_string(steps.count) + excluded;
+}
+
+std::vector<std::string> MemoryPeakLines(
+    const std::vector<MemorySummary>& memory) {
+  std::map<std::string, const MemorySummary*> highest;
+  for (const MemorySummary& one : memory) {
+    const MemorySummary*& most = highest[one.device];
+    if (most == nullptr || one.peak_bytes > most->peak_bytes) most = &one;
+  }
+  std::vector<std::string> lines;
+  for (const auto& [device, most] : highest) {
+    std::string text = device + ": at most " +
+                       Bytes(static_cast<double>(most->peak_bytes)) +
+                       (most->is_counted ? " seen to be in use" : " in use");
+    if (most->reserved_bytes > 0) {
+      text += " of " + Bytes(static_cast<double>(most->reserved_bytes)) +
+              " reserved";
+    }
+    if (most->step >= 0) text += ", in step " + std::to_string(most->step);
+    text += most->op.empty() ? ", held from before" : ", at " + most->op;
+    lines.push_back(std::move(text));
+  }
+  return lines;
+}
+
+}  // namespace stepscope

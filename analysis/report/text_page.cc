@@ -1,0 +1,78 @@
+#include "report/text_page.h"
+
+#include <algorithm>
+
+namespace stepscope {
+
+size_t Columns(std::string_view text) {
+  return static_cast<size_t>(std::ranges::count_if(text, [](char c) {
+    return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
+  }));
+}
+
+std::string Printable(std::string_view text) {
+  std::string clean;
+  for (char c : text) {
+    clean += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c;
+  }
+  return clean;
+}
+
+std::string PadRight(std::string_view text, size_t columns) {
+  const size_t width = Columns(text);
+  return std::string(text) +
+         std::string(columns - std::min(columns, width), ' ');
+}
+
+std::string PadLeft(std::string_view text, size_t columns) {
+  const size_t width = Columns(text);
+  return std::string(columns - std::min(columns, width), ' ') +
+         std::string(text);
+}
+
+std::string Clipped(std::string_view raw, size_t columns) {
+  std::string text = Printable(raw);
+  if (Columns(text) <= columns) return text;
+  size_t end = 0;
+  for (size_t used = 0; end < text.size(); ++end) {
+    const bool begins_character =
+        (static_cast<unsigned char>(text[end]) & 0xc0) != 0x80;
+    if (begins_character && used++ == columns - 3) break;
+  }
+  return text.substr(0, end) + "...";
+}
+
+std::string TextPage::Paint(std::string_view text, const char* code) const {
+  if (!options_.color) return std::string(text);
+  return std::string("\x1b[") + code + "m" + std::string(text) + "\x1b[0m";
+}
+
+void TextPage::Wrapped(std::string_view label, std::string_view raw) {
+  if (raw.empty()) return;
+  const std::string text = Printable(raw);
+  const size_t indent = Columns(label);
+  const size_t width = static_cast<size_t>(std::max(options_.width, 40));
+  std::string line(label);
+  size_t used = indent;
+  size_t at = 0;
+  while (at < text.size()) {
+    const size_t end = std::min(text.find(' ', at), text.size());
+    const std::string_view word = std::string_view(text).substr(at, end - at);
+    const size_t columns = Columns(word);
+    if (used > indent && used + 1 + columns > width) {
+      Line(line);
+      line = std::string(indent, ' ');
+      used = indent;
+    }
+    if (used > indent) {
+      line += ' ';
+      ++used;
+    }
+    line += word;
+    used += columns;
+    at = end + 1;
+  }
+  Line(line);
+}
+
+}  // namespace stepscope

@@ -1,0 +1,47 @@
+// TextPage: the lines of a report for a terminal, wrapped and coloured.
+#pragma once
+
+#include <stepscope/analysis.h>
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace stepscope {
+
+// The terminal columns that `text` takes, counting one per UTF-8 character.
+size_t Columns(std::string_view text);
+
+// `text` with control characters replaced by blanks: names from a trace must
+// not be able to send escape sequences to the terminal.
+std::string Printable(std::string_view text);
+
+// `text` filled with blanks to `columns`; longer text stays as it is.
+std::string PadRight(std::string_view text, size_t columns);
+std::string PadLeft(std::string_view text, size_t columns);
+
+// A printable `text` of at most `columns`, its end replaced by "..." if it is
+// longer. REQUIRES: columns > 3.
+std::string Clipped(std::string_view text, size_t columns);
+
+// One thread at a time.
+class TextPage {
+ public:
+  // `options` must outlive the page.
+  explicit TextPage(const TextOptions& options) : options_(options) {}
+
+  // `text` in the ANSI colour `code` ("1;31"), if the options ask for colours.
+  std::string Paint(std::string_view text, const char* code) const;
+  void Line(std::string_view text = "") { (text_ += text) += '\n'; }
+  // `text` behind `label`, wrapped at blanks to the width of the options; later
+  // lines are indented by the label's columns. Empty text prints nothing.
+  void Wrapped(std::string_view label, std::string_view text);
+  std::string Take() { return std::move(text_); }
+
+ private:
+  const TextOptions& options_;
+  std::string text_;
+};
+
+}  // namespace stepscope

@@ -1,0 +1,19 @@
+#include <stepscope/collectors.h>
+
+namespace stepscope {
+
+std::vector<std::unique_ptr<Collector>> DefaultCollectors(
+    const TorchOptions& options) {
+  std::vector<std::unique_ptr<Collector>> collectors;
+  collectors.push_back(MakeHostCollector());
+  collectors.push_back(MakeSettingsCollector());
+  collectors.push_back(MakeAllocatorCollector());
+  collectors.push_back(MakeCuptiCollector());
+  collectors.push_back(MakeNvtxCollector());
+  // Last to start and first to stop, so that it does not record what the other
+  // collectors do there.
+  collectors.push_back(MakeTorchCollector(options));
+  return collectors;
+}
+
+}  // namespace stepscope

@@ -1,0 +1,38 @@
+// From the torch collector's slots to rows: ops with their arguments and
+// stacks, allocations and communications.
+//
+// A pure function of its input: no state, no LibTorch, nothing read but the
+// slots and the names they point to.
+#pragma once
+
+#include <stepscope/clock.h>
+#include <stepscope/slot_walk.h>
+#include <stepscope/trace_builder.h>
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace stepscope {
+
+// Turns return addresses (innermost first) into frames, "file(line): function"
+// each. Called while a window is decoded, on that thread.
+using Symbolizer = std::function<std::vector<std::vector<std::string>>(
+    std::span<const std::vector<uint64_t>> stacks)>;
+
+// What the decoder met that is not as its hooks write it when all goes well.
+struct TorchDecodeResult {
+  int64_t bad_records = 0;      // contents that make no sense
+  int64_t unfinished = 0;       // operators still open when the window closed
+  int64_t ended_elsewhere = 0;  // operators another thread ended
+};
+
+// Adds all rows to the builder. Without a symbolizer, stacks are left out.
+// REQUIRES: every kOpSlot's name is still alive.
+TorchDecodeResult DecodeTorch(const SlotLog& log, const ClockMap& clock,
+                              const Symbolizer& symbolize,
+                              TraceBuilder& builder);
+
+}  // namespace stepscope

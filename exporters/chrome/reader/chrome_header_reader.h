@@ -1,0 +1,24 @@
+// The header of a Chrome trace: the keys beside `traceEvents`, Kineto's and our
+// own object "stepscope".
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "rows/own_header_reader.h"
+
+namespace stepscope {
+
+struct ChromeHeader : OwnHeader {
+  bool is_kineto = false;  // has keys that only Kineto writes
+  int64_t base_ns = 0;     // ns since the epoch at `ts` 0
+  bool record_shapes = false;
+  bool profile_memory = false;
+  bool with_stack = false;
+};
+
+// Reads `json`, one object, into `header`. False if it is not valid JSON; then
+// `header` stays as it is.
+bool ReadChromeHeader(const std::string& json, ChromeHeader* header);
+
+}  // namespace stepscope

@@ -1,0 +1,346 @@
+#include "chrome/reader/chrome_rows_reader.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <utility>
+
+#include "rows/field_values.h"
+
+namespace stepscope {
+namespace {
+
+enum class Category : uint8_t {
+  kOp,
+  kAnnotation,
+  kPython,
+  kCall,
+  kDriverCall,
+  kKernel,
+  kCopy,
+  kMemset,
+  kSync,
+  kOverhead,
+  kMemory,
+  kWindow,
+  kNoRow,  // known, and nothing a Trace holds
+  kUnknown,
+};
+
+struct CategoryName {
+  std::string_view text;
+  Category category;
+};
+
+// Kineto's categories, of 2021 and since; TensorBoard's spellings.
+constexpr CategoryName kCategories[] = {
+    {"python_function", Category::kPython},
+    {"cpu_op", Category::kOp},
+    {"cuda_runtime", Category::kCall},
+    {"kernel", Category::kKernel},
+    {"cpu_instant_event", Category::kMemory},
+    {"gpu_memcpy", Category::kCopy},
+    {"gpu_memset", Category::kMemset},
+    {"cuda_driver", Category::kDriverCall},
+    {"user_annotation", Category::kAnnotation},
+    {"Operator", Category::kOp},
+    {"Runtime", Category::kCall},
+    {"Kernel", Category::kKernel},
+    {"Memcpy", Category::kCopy},
+    {"Memset", Category::kMemset},
+    {"cuda_sync", Category::kSync},
+    {"overhead", Category::kOverhead},
+    {"Trace", Category::kWindow},
+    {"gpu_user_annotation", Category::kNoRow},
+    {"cuda_event", Category::kNoRow},
+    {"stepscope", Category::kNoRow},
+    {"operator", Category::kOp},
+    {"runtime", Category::kCall},
+    {"hip_runtime", Category::kCall},
+    // Devices of other makers, beside the categories above.
+    {"xpu_runtime", Category::kCall},
+    {"xpu_driver", Category::kDriverCall},
+    {"xpu_sync", Category::kNoRow},
+    {"privateuse1_runtime", Category::kCall},
+    {"privateuse1_driver", Category::kDriverCall},
+    {"mtia_runtime", Category::kCall},
+    {"mlu_runtime", Category::kCall},
+    {"gcu_runtime", Category::kCall},
+    {"memcpy", Category::kCopy},
+    {"memset", Category::kMemset},
+};
+
+// torch.autograd.profiler without Kineto groups by process instead.
+Category WithoutCategory(const ChromeEvent& event) {
+  if (event.pid.text == "CPU functions") return Category::kOp;
+  if (event.pid.text == "CUDA functions") return Category::kKernel;
+  return Category::kUnknown;
+}
+
+Category CategoryOf(std::string_view text) {
+  for (const CategoryName& known : kCategories) {
+    if (known.text == text) return known.category;
+  }
+  return Category::kUnknown;
+}
+
+}  // namespace
+
+ChromeRowReader::ChromeRowReader(TraceBuilder* builder,
+                                 const ChromeHeader& header)
+    : builder_(builder),
+      is_ours_(header.is_ours),
+      base_ns_(header.base_ns),
+      inputs_(builder) {
+  for (const OwnHeader::DrawnThread& from : header.threads) {
+    const RowId row = builder_->ThreadRow(from.thread.pid, from.thread.tid);
+    builder_->thread(row).torch_thread = from.thread.torch_thread;
+    builder_->thread(row).name = builder_->Intern(from.name);
+    threads_[{from.pid, from.tid}] = row;
+  }
+}
+
+void ChromeRowReader::Add(const ChromeEvent& event) {
+  ++counts_.events;
+  const std::string_view phase = event.phase.text;
+  if (phase == "X") {
+    AddComplete(event);
+  } else if (phase == "f") {
+    LinkLater(event);
+  } else if (phase == "i" || phase == "I") {
+    if (event.name.text == "[memory]" && event.has(ArgKey::kMemoryBytes)) {
+      AddMemory(event);
+    } else if (is_ours_ && event.category.text == "stepscope_memory") {
+      AddDeviceMemory(event);
+    }
+  } else if (phase == "M") {
+    AddMetadata(event);
+  } else if (phase == "B" || phase == "E") {
+    ++counts_.unpaired;
+  } else if (phase.empty()) {
+    --counts_.events;
+    ++counts_.bad_times;
+  }
+  // Other flows and counters are for viewers: correlation ids tell the same.
+}
+
+// Kineto of ROCm wrote no correlation for device work until 2024; the arrow
+// from its call, which follows the work in the file, has the call's number.
+void ChromeRowReader::LinkLater(const ChromeEvent& event) {
+  if (unlinked_ != nullptr && event.category.text == "ac2g" &&
+      event.begin.text == unlinked_begin_) {
+    unlinked_->correlation = ToInteger(event.id).value_or(-1);
+  }
+  unlinked_ = nullptr;
+}
+
+void ChromeRowReader::AddComplete(const ChromeEvent& event) {
+  unlinked_ = nullptr;
+  if (event.pid.text.starts_with("[")) NoteMergedRank(event.pid.text);
+  Category category = CategoryOf(event.category.text);
+  if (event.category.text.empty()) category = WithoutCategory(event);
+  if (category == Category::kNoRow) return;
+  if (category == Category::kUnknown) {
+    counts_.ascend_tasks += event.has(ArgKey::kTaskType);
+    ++counts_.unknown_categories;
+    if (counts_.unknown_example.empty())
+      counts_.unknown_example = std::string(event.category.text);
+    return;
+  }
+  Times times = {};
+  if (!ReadTimes(event, &times)) return;
+  switch (category) {
+    case Category::kOp:
+      return AddOp(event, times);
+    case Category::kAnnotation:
+      return AddAnnotation(event, times);
+    case Category::kPython:
+      return AddPythonFrame(event, times);
+    case Category::kCall:
+    case Category::kDriverCall:
+      return AddCall(event, times);
+    case Category::kKernel:
+      return AddKernel(event, times);
+    case Category::kCopy:
+      return AddCopy(event, times);
+    case Category::kMemset:
+      return AddMemset(event, times);
+    case Category::kSync:
+      return AddSync(event, times);
+    case Category::kOverhead:
+      return AddOverhead(event, times);
+    default:
+      return;
+  }
+}
+
+// SGLang's merger writes "[TP00] 123" for process 123 of a rank.
+void ChromeRowReader::NoteMergedRank(std::string_view pid) {
+  const size_t end = pid.find(']');
+  if (end == std::string_view::npos) return;
+  const std::string_view rank = pid.substr(0, end + 1);
+  if (merged_rank_.empty()) merged_rank_ = rank;
+  if (merged_rank_ != rank) counts_.merged_ranks = 1;
+}
+
+bool ChromeRowReader::ReadTime(std::optional<int64_t> since_base_ns,
+                               int64_t* time_ns) {
+  // Neither is beyond kLargestNs, so the sum is a number.
+  *time_ns = base_ns_ + since_base_ns.value_or(0);
+  const bool is_time =
+      since_base_ns.has_value() && std::abs(*time_ns) <= kLargestNs;
+  if (!is_time) ++counts_.bad_times;
+  return is_time;
+}
+
+bool ChromeRowReader::ReadTimes(const ChromeEvent& event, Times* times) {
+  if (!ReadTime(ToNanoseconds(event.begin), &times->begin_ns)) return false;
+  if (event.duration.type == Field::Type::kNone) {
+    ++counts_.no_duration;
+    return false;
+  }
+  const auto duration = ToNanoseconds(event.duration);
+  if (!duration) {
+    ++counts_.bad_times;
+    return false;
+  }
+  if (*duration < 0) {
+    ++counts_.negative_durations;
+    return false;
+  }
+  if (times->begin_ns > kLargestNs - *duration) {
+    ++counts_.bad_times;
+    return false;
+  }
+  times->end_ns = times->begin_ns + *duration;
+  earliest_ns_ = std::min(earliest_ns_, times->begin_ns);
+  latest_ns_ = std::max(latest_ns_, times->end_ns);
+  ++counts_.rows;
+  return true;
+}
+
+// Threads are numbers; old files write them as text, "25738" or "25738 (x)".
+// Other text gets a number below zero, one per text.
+int64_t ChromeRowReader::ThreadNumber(const Field& tid) {
+  if (const auto number = ToInteger(tid)) return *number;
+  int64_t number = 0;
+  const char* end = tid.text.data() + tid.text.size();
+  if (!tid.text.empty() && tid.text[0] >= '0' && tid.text[0] <= '9' &&
+      std::from_chars(tid.text.data(), end, number).ec == std::errc()) {
+    return number;
+  }
+  const auto [it, added] = text_threads_.try_emplace(
+      std::string(tid.text), -2 - static_cast<int64_t>(text_threads_.size()));
+  return it->second;
+}
+
+RowId ChromeRowReader::ThreadOf(const ChromeEvent& event) {
+  if (is_ours_ && event.has(ArgKey::kOurThread)) {
+    const int64_t row = ToInteger(event.arg(ArgKey::kOurThread)).value_or(-1);
+    return row < 0 ? kNone : static_cast<RowId>(row);
+  }
+  const int64_t pid = ThreadNumber(event.pid);
+  const int64_t tid = ThreadNumber(event.tid);
+  if (last_thread_ != kNone && pid == last_pid_ && tid == last_tid_)
+    return last_thread_;
+  const auto [it, added] = threads_.try_emplace({pid, tid}, kNone);
+  if (added) it->second = builder_->ThreadRow(pid, tid);
+  if (host_pid_ < 0) host_pid_ = pid;
+  last_pid_ = pid;
+  last_tid_ = tid;
+  last_thread_ = it->second;
+  return it->second;
+}
+
+NameId ChromeRowReader::NameOf(const ChromeEvent& event) {
+  const Field field =
+      event.has(ArgKey::kOurName) ? event.arg(ArgKey::kOurName) : event.name;
+  return builder_->Intern(Unescape(field.text, &scratch_));
+}
+
+NameId ChromeRowReader::InternArg(const ChromeEvent& event, ArgKey key) {
+  return builder_->Intern(Unescape(event.arg(key).text, &scratch_));
+}
+
+void ChromeRowReader::AddOverhead(const ChromeEvent& event,
+                                  const Times& times) {
+  Overhead row;
+  row.begin_ns = times.begin_ns;
+  row.end_ns = times.end_ns;
+  row.name = NameOf(event);
+  seen_ |= Bit(Kind::kOverhead);
+  if (is_ours_ || ThreadNumber(event.pid) >= 0) {
+    row.thread = ThreadOf(event);
+    builder_->Add(row);
+  } else {
+    // Kineto draws them on process -1; the thread is one of the host's.
+    overheads_.push_back({row, ThreadNumber(event.tid)});
+  }
+}
+
+void ChromeRowReader::AddMetadata(const ChromeEvent& event) {
+  if (is_ours_ || event.name.text != "thread_name") return;
+  const std::string_view name =
+      Unescape(event.arg(ArgKey::kName).text, &scratch_);
+  if (!name.empty())
+    thread_names_[{ThreadNumber(event.pid), ThreadNumber(event.tid)}] = name;
+}
+
+void ChromeRowReader::Finish(const ChromeHeader& header, int64_t shift_ns) {
+  for (WaitingOverhead& waiting : overheads_) {
+    waiting.row.thread = builder_->ThreadRow(host_pid_, waiting.tid);
+    threads_.try_emplace({host_pid_, waiting.tid}, waiting.row.thread);
+    builder_->Add(waiting.row);
+  }
+  overheads_.clear();
+  if ((seen_ & Bit(Kind::kCommunication)) == 0) {
+    for (const Communication& row : range_communications_) builder_->Add(row);
+    if (!range_communications_.empty()) seen_ |= Bit(Kind::kCommunication);
+  }
+  range_communications_.clear();
+  if (latest_ns_ <= kLargestNs - shift_ns) builder_->ShiftTimes(shift_ns);
+  if (is_ours_) {
+    builder_->run() = header.run;
+    for (Kind kind : header.watched) builder_->Watch(kind);
+    for (const Loss& loss : header.losses) builder_->Add(loss);
+    return;
+  }
+  for (const auto& [place, row] : threads_) {
+    const auto name = thread_names_.find(place);
+    if (name != thread_names_.end())
+      builder_->thread(row).name = builder_->Intern(name->second);
+  }
+  builder_->run() = header.run;
+  builder_->run().pid = host_pid_;
+  if (header.is_kineto) builder_->run().producer = "torch.profiler";
+  Watch(header);
+}
+
+// A file of torch.profiler does not list what it watched: what is there was,
+// and so was what the header's flags name. A GPU's tables go together: CUPTI
+// records calls, kernels, copies and memsets or none of them.
+void ChromeRowReader::Watch(const ChromeHeader& header) {
+  RunInfo& run = builder_->run();
+  const auto seen = [&](Kind kind) { return (seen_ & Bit(kind)) != 0; };
+  const auto also = [&](bool watched, Kind kind) {
+    if (watched) seen_ |= Bit(kind);
+  };
+  also(header.record_shapes && seen(Kind::kOp), Kind::kOpShapes);
+  also(header.profile_memory && seen(Kind::kOp), Kind::kMemory);
+  also(header.with_stack && seen(Kind::kOp), Kind::kPythonFrame);
+  also(seen(Kind::kOp), Kind::kRange);
+  const bool gpu = seen(Kind::kRuntimeCall) || seen(Kind::kKernel) ||
+                   seen(Kind::kCopy) || seen(Kind::kMemset);
+  for (Kind kind :
+       {Kind::kRuntimeCall, Kind::kKernel, Kind::kCopy, Kind::kMemset}) {
+    also(gpu, kind);
+  }
+  run.record_shapes = seen(Kind::kOpShapes);
+  run.profile_memory = seen(Kind::kMemory);
+  run.with_stack = seen(Kind::kPythonFrame) || seen(Kind::kOpStacks);
+  for (int kind = 0; kind < static_cast<int>(Kind::kCount); ++kind) {
+    if (seen(static_cast<Kind>(kind))) builder_->Watch(static_cast<Kind>(kind));
+  }
+}
+
+}  // namespace stepscope

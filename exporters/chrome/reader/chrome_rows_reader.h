@@ -1,0 +1,122 @@
+// ChromeRowReader: events of a Chrome trace into rows of a TraceBuilder,
+// whichever dialect they are in: Kineto's of any age, or ours in either flavour
+// (docs/chrome_trace.md).
+#pragma once
+
+#include <stepscope/trace_builder.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "chrome/reader/chrome_event_reader.h"
+#include "chrome/reader/chrome_header_reader.h"
+#include "chrome/reader/chrome_inputs_reader.h"
+
+namespace stepscope {
+
+class ChromeRowReader {
+ public:
+  // What was met; foreign files say by it what they watched.
+  struct Counts {
+    int64_t rows = 0;
+    int64_t events = 0;  // rows, and what is known to carry none
+    int64_t negative_durations = 0;
+    int64_t bad_times = 0;  // no time, or one that is no number
+    int64_t no_duration = 0;
+    int64_t unpaired = 0;  // begin and end events, which no trace of
+                           // torch has
+    int64_t duplicate_steps = 0;
+    int64_t merged_ranks = 0;  // 1: processes of several ranks
+    int64_t ascend_tasks = 0;  // device work of Ascend's, which is not read
+    int64_t unknown_categories = 0;
+    std::string unknown_example;
+  };
+
+  // `header` is what stood before the events. Both must outlive this.
+  ChromeRowReader(TraceBuilder* builder, const ChromeHeader& header);
+
+  void Add(const ChromeEvent& event);
+
+  // Call once, behind the last event: names threads, adds what had to wait for
+  // others, moves all times by `shift_ns`, and says what was watched.
+  // `header` is the whole one.
+  void Finish(const ChromeHeader& header, int64_t shift_ns);
+
+  const Counts& counts() const { return counts_; }
+  // The smallest time of any row, before Finish() moved it.
+  int64_t earliest_ns() const { return earliest_ns_; }
+
+ private:
+  struct Times {
+    int64_t begin_ns;
+    int64_t end_ns;
+  };
+  bool ReadTimes(const ChromeEvent& event, Times* times);
+  // The time of `since_base_ns`; counts one that is out of all bounds.
+  bool ReadTime(std::optional<int64_t> since_base_ns, int64_t* time_ns);
+  RowId ThreadOf(const ChromeEvent& event);
+  int64_t ThreadNumber(const Field& tid);
+  NameId NameOf(const ChromeEvent& event);
+  NameId InternArg(const ChromeEvent& event, ArgKey key);
+
+  void AddComplete(const ChromeEvent& event);
+  void AddOp(const ChromeEvent& event, const Times& times);
+  void AddAnnotation(const ChromeEvent& event, const Times& times);
+  void AddRange(const ChromeEvent& event, const Times& times, NameId name);
+  void AddStep(const ChromeEvent& event, const Times& times, int64_t number);
+  void AddCommunication(const ChromeEvent& event, const Times& times);
+  void KeepSize(const ChromeEvent& event, const Range& range);
+  void AddPythonFrame(const ChromeEvent& event, const Times& times);
+  void AddCall(const ChromeEvent& event, const Times& times);
+  void AddKernel(const ChromeEvent& event, const Times& times);
+  void AddCopy(const ChromeEvent& event, const Times& times);
+  void AddMemset(const ChromeEvent& event, const Times& times);
+  void AddSync(const ChromeEvent& event, const Times& times);
+  void AddOverhead(const ChromeEvent& event, const Times& times);
+  void AddMemory(const ChromeEvent& event);
+  void AddDeviceMemory(const ChromeEvent& event);
+  void AddMetadata(const ChromeEvent& event);
+  void AwaitLink(const ChromeEvent& event, DeviceWork* work);
+  void LinkLater(const ChromeEvent& event);
+  void NoteMergedRank(std::string_view pid);
+  void Watch(const ChromeHeader& header);
+
+  TraceBuilder* builder_;
+  const bool is_ours_;
+  const int64_t base_ns_;
+  ChromeInputsReader inputs_;
+  std::map<std::pair<int64_t, int64_t>, RowId> threads_;
+  std::map<std::pair<int64_t, int64_t>, std::string> thread_names_;
+  std::unordered_map<std::string, int64_t> text_threads_;
+  int64_t host_pid_ = -1;
+  int64_t last_pid_ = 0;  // the thread of the event before, often the same
+  int64_t last_tid_ = 0;
+  RowId last_thread_ = kNone;
+  struct WaitingOverhead {
+    Overhead row;
+    int64_t tid;
+  };
+  std::vector<WaitingOverhead> overheads_;
+  // The device work just read, if it has no correlation, and when it begins as
+  // the file writes it.
+  DeviceWork* unlinked_ = nullptr;
+  std::string unlinked_begin_;
+  std::string merged_rank_;
+  // Collectives as "nccl:..." ranges tell them, for files without metadata.
+  std::vector<Communication> range_communications_;
+  std::set<std::tuple<int64_t, int64_t, int64_t>> steps_;
+  uint64_t seen_ = 0;  // bit per Kind
+  Counts counts_;
+  int64_t earliest_ns_ = INT64_MAX;
+  int64_t latest_ns_ = INT64_MIN;
+  std::string scratch_;
+};
+
+}  // namespace stepscope

@@ -1,0 +1,239 @@
+#include "chrome/reader/chrome_trace_reader.h"
+
+#include <absl/status/status.h>
+#include <stepscope/trace_builder.h>
+
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "chrome/reader/chrome_event_reader.h"
+#include "chrome/reader/chrome_header_reader.h"
+#include "chrome/reader/chrome_rows_reader.h"
+#include "json/json_repair.h"
+
+namespace stepscope {
+namespace {
+
+// A child may seem to outlast its parent by what two roundings to whole
+// microseconds make.
+constexpr int64_t kRoundingNs = 2000;
+// `ts` beyond this counts from 1970 by itself, whatever the base says.
+constexpr int64_t kAbsoluteNs = int64_t{1'000'000'000'000'000'000};
+
+struct Damage {
+  int64_t damaged = 0;
+  int64_t repaired = 0;
+};
+
+// Feeds every event of `events` to `rows`.
+Damage ReadEvents(std::string_view first, JsonEventsReader* events,
+                  ChromeRowReader* rows) {
+  Damage damage;
+  ChromeEventParser parser;
+  ChromeEvent event;
+  std::string repaired;
+  for (std::string_view text = first; !text.empty(); text = events->Next()) {
+    if (parser.Parse(text, &event)) {
+      rows->Add(event);
+      continue;
+    }
+    repaired = RepairJson(text);
+    const size_t size = repaired.size();
+    repaired.resize(size + JsonEventsReader::kPadding);
+    if (parser.Parse(std::string_view(repaired).substr(0, size), &event)) {
+      rows->Add(event);
+      ++damage.repaired;
+      continue;
+    }
+    ++damage.damaged;
+    events->Distrust();
+  }
+  return damage;
+}
+
+std::string Where(const BytesReader& bytes, uint64_t offset) {
+  std::string where = "byte " + std::to_string(offset);
+  if (bytes.is_compressed()) {
+    where += " of its decompressed text (byte " +
+             std::to_string(bytes.file_offset()) + " of the file)";
+  }
+  return where;
+}
+
+void AddLoss(std::string name, std::string detail, int64_t count,
+             Severity severity, TraceBuilder* builder) {
+  if (count == 0) return;
+  builder->Add(Loss{std::move(name), std::move(detail), count, severity});
+}
+
+void AddLosses(const ChromeRowReader::Counts& counts, const Damage& damage,
+               TraceBuilder* builder) {
+  AddLoss("damaged-events", "events that are no valid JSON were left out",
+          damage.damaged, Severity::kWarning, builder);
+  AddLoss("repaired-events",
+          "events held control characters, bad UTF-8, NaN or the like; these "
+          "were mended, all else in them was read",
+          damage.repaired, Severity::kNote, builder);
+  AddLoss("negative-durations",
+          "events end before they begin, so they were left out; the profiler "
+          "that wrote the file lost track of them",
+          counts.negative_durations, Severity::kWarning, builder);
+  AddLoss("unreadable-times",
+          "events without a kind or with a time that is no number were left "
+          "out",
+          counts.bad_times, Severity::kWarning, builder);
+  AddLoss("missing-durations", "events without a duration were left out",
+          counts.no_duration, Severity::kWarning, builder);
+  AddLoss("duplicate-steps", "step marks that stand twice were counted once",
+          counts.duplicate_steps, Severity::kNote, builder);
+  AddLoss(
+      "unpaired-events",
+      "separate begin and end events (ph B, E) are not read; torch.profiler "
+      "writes none",
+      counts.unpaired, Severity::kNote, builder);
+  AddLoss("unread-device-rows",
+          "device work of an Ascend NPU is not read: what follows is of the "
+          "host alone",
+          counts.ascend_tasks, Severity::kWarning, builder);
+  AddLoss("merged-ranks",
+          "processes of several ranks were merged into this file, and their "
+          "calls and devices share numbers: do not trust what follows, and "
+          "give the ranks' own files instead",
+          counts.merged_ranks, Severity::kError, builder);
+  AddLoss("unknown-events",
+          "events of categories that are not read, the first of them \"" +
+              counts.unknown_example + "\"",
+          counts.unknown_categories, Severity::kNote, builder);
+}
+
+absl::Status NoTraceError(const std::string& path, const std::string& looks) {
+  return absl::InvalidArgumentError(path + " is no trace: it looks like " +
+                                    looks +
+                                    ". Give it a file of torch.profiler "
+                                    "(export_chrome_trace) or of stepscope");
+}
+
+// Events there are, but none that torch.profiler or stepscope writes: reading
+// on would make an empty Trace of somebody else's file. Empty if it is ours to
+// read.
+std::string LooksForeign(const ChromeRowReader::Counts& counts,
+                         const JsonEventsReader& events,
+                         const ChromeHeader& header) {
+  if (events.is_array() && counts.events == 0) {
+    return "a JSON list without events (PyTorch's memory timeline is such a "
+           "list)";
+  }
+  const bool is_known = header.is_ours || header.is_kineto;
+  if (is_known || counts.rows > 0) return "";
+  if (counts.unknown_categories == 0) {
+    return counts.unpaired == 0
+               ? ""
+               : "a Chrome trace of another program: its events are separate "
+                 "begins and ends";
+  }
+  if (counts.unknown_example.empty()) {
+    return "a Chrome trace of another program: its events have no category "
+           "(rocprof and JAX write such files)";
+  }
+  return "a Chrome trace of another program, with events of category \"" +
+         counts.unknown_example + "\"";
+}
+
+}  // namespace
+
+absl::Status NoEventsError(const std::string& path, const BytesReader& bytes,
+                           const JsonEventsReader& events) {
+  const std::string header = events.header_before_events();
+  if (!events.complete()) {
+    return absl::DataLossError(
+        "cannot read " + path + ": it ends at " + Where(bytes, bytes.offset()) +
+        ", in front of the first event" +
+        (bytes.problem().empty() ? "" : "; " + bytes.problem()) +
+        ". Copy it again, or record it again");
+  }
+  const auto has = [&](std::string_view text) {
+    return header.find(text) != std::string::npos;
+  };
+  std::string looks = "JSON without \"traceEvents\"";
+  if (has("speedscope.app")) looks = "a speedscope profile";
+  if (has("\"schema\"") && has("\"nodes\""))
+    looks = "a PyTorch execution trace (operators and tensors, no times)";
+  if (has("rocprofiler")) looks = "a result file of rocprof";
+  return NoTraceError(path, looks);
+}
+
+absl::StatusOr<Trace> ReadChromeTrace(const std::string& path,
+                                      BytesReader* bytes) {
+  JsonEventsReader events(bytes);
+  const std::string_view first = events.Next();
+  if (!events.found_events()) return NoEventsError(path, *bytes, events);
+
+  TraceBuilder builder;
+  ChromeHeader before;
+  bool header_ok =
+      ReadChromeHeader(events.header_before_events(), &before) ||
+      ReadChromeHeader(RepairJson(events.header_before_events()), &before);
+  const int64_t early_base = before.base_ns;
+  // Our own header is whole before the events, and its base always counts.
+  if (!before.is_ours) before.base_ns = 0;
+  ChromeRowReader rows(&builder, before);
+  const Damage damage = ReadEvents(first, &events, &rows);
+
+  ChromeHeader whole;
+  const std::string header = events.header();
+  if (!ReadChromeHeader(header, &whole) &&
+      !ReadChromeHeader(RepairJson(header), &whole)) {
+    header_ok = false;
+    whole = before;
+    whole.base_ns = early_base;
+  }
+
+  const ChromeRowReader::Counts& counts = rows.counts();
+  const bool complete = events.complete() && bytes->problem().empty();
+  if (const std::string looks = LooksForeign(counts, events, whole);
+      complete && damage.damaged == 0 && !looks.empty()) {
+    return NoTraceError(path, looks);
+  }
+  if (counts.events == 0 && (!complete || damage.damaged > 0)) {
+    return absl::DataLossError(
+        "cannot read " + path + ": no event could be read up to " +
+        Where(*bytes, complete ? events.offset() : bytes->offset()) + ", " +
+        (complete ? "all of them are damaged"
+                  : "where the file ends too early") +
+        (bytes->problem().empty() ? "" : "; " + bytes->problem()) +
+        ". Copy it again, or record it again");
+  }
+
+  if (before.is_ours) {
+    rows.Finish(before, 0);
+    AddHeaderRows(events.header_before_events(), &builder);
+  } else {
+    const bool is_absolute = rows.earliest_ns() >= kAbsoluteNs;
+    rows.Finish(whole, is_absolute ? 0 : whole.base_ns);
+  }
+  builder.run().source = path;
+  if (!complete) {
+    AddLoss("truncated-file",
+            "the file ends too early; the last event read ends at " +
+                Where(*bytes, events.offset()) +
+                (bytes->problem().empty() ? "" : ": " + bytes->problem()) +
+                ". What follows is missing",
+            1, Severity::kError, &builder);
+  }
+  if (!header_ok) {
+    AddLoss("damaged-header",
+            "the keys beside the events are no valid JSON: rank, devices and "
+            "the time base may be missing",
+            1, Severity::kWarning, &builder);
+  }
+  Damage all = damage;
+  all.damaged += events.lost_events();
+  AddLosses(counts, all, &builder);
+
+  TraceBuilder::Options options;
+  options.nesting_tolerance_ns = before.is_ours ? 0 : kRoundingNs;
+  return builder.Build(options);
+}
+
+}  // namespace stepscope

@@ -1,0 +1,65 @@
+// The sides of a device in ChromeEventWriter that are no work: ranges as it saw
+// them, what it said about itself, the driver's memory.
+#include <string>
+
+#include "chrome/writer/chrome_event_writer.h"
+#include "rows/row_fields.h"
+
+namespace stepscope {
+
+void ChromeEventWriter::Write(const GpuRange& gpu_range) {
+  const ChromePlace place = rows_.OnStream(
+      gpu_range.device, gpu_range.stream, gpu_range.begin_ns, gpu_range.end_ns);
+  const Range& range = trace_.ranges()[gpu_range.range];
+  Open("gpu_user_annotation", Harmless(trace_.name(range.name)), place,
+       gpu_range.begin_ns, gpu_range.end_ns);
+  // Not the stream: HTA would take the event for a kernel.
+  json_.Field("External id", links_.OfRange(gpu_range.range));
+  Close();
+}
+
+void ChromeEventWriter::WriteSamples() {
+  for (const DeviceSample& sample : trace_.device_samples()) {
+    const auto counter = [&](const char* name, int64_t value, double scale) {
+      if (value < 0) return;
+      out_ += ",\n{\"ph\": \"C\", \"cat\": \"hardware_counters\", \"name\": \"";
+      out_ += name;
+      out_ += "\", \"pid\": \"GPU " + std::to_string(sample.device) +
+              " Counters\", \"ts\": ";
+      AppendMicros(sample.time_ns - base_ns_, out_);
+      out_ += ", \"args\": {\"\": ";
+      AppendDouble(static_cast<double>(value) * scale, out_);
+      out_ += "}}";
+    };
+    counter("SM clock (MHz)", sample.sm_clock_mhz, 1);
+    counter("memory clock (MHz)", sample.memory_clock_mhz, 1);
+    counter("power (W)", sample.power_mw, 1e-3);
+    counter("temperature (C)", sample.temperature_c, 1);
+    counter("free memory (MB)", sample.free_bytes, 1e-6);
+  }
+}
+
+// What the driver itself handed out and took back, below the caching
+// allocator. No viewer knows such a thing: it stands in a row of our own.
+void ChromeEventWriter::Write(const DeviceMemory& event) {
+  const ChromePlace place =
+      rows_.OnOwnRow("driver memory, GPU " + std::to_string(event.device),
+                     event.time_ns, event.time_ns);
+  OpenInstant("stepscope_memory", trace_.name(event.name), place,
+              event.time_ns);
+  json_.Field("device", int64_t{event.device});
+  if (event.stream != -1) json_.Field("stream", event.stream);
+  if (event.correlation != -1) json_.Field("correlation", event.correlation);
+  json_.Field("stepscope.source",
+              kMemoryKindTexts[static_cast<size_t>(event.kind)]);
+  if (event.is_async) json_.Field("stepscope.async", int64_t{1});
+  json_.Key("Addr");
+  json_.Uint(event.address);
+  json_.Field("Bytes", event.bytes);
+  if (event.pool_used_bytes != -1)
+    json_.Field("Total Allocated", event.pool_used_bytes);
+  if (event.pool_bytes != -1) json_.Field("Total Reserved", event.pool_bytes);
+  Close();
+}
+
+}  // namespace stepscope

@@ -1,0 +1,202 @@
+#include "chrome/writer/chrome_event_writer.h"
+
+#include <algorithm>
+
+#include "rows/row_fields.h"
+
+namespace stepscope {
+namespace {
+
+// A file's own ids end below 2^53, where readers' numbers stop being exact;
+// ours go on behind them.
+constexpr int64_t kMostPythonId = int64_t{1} << 53;
+
+}  // namespace
+
+ChromeEventWriter::ChromeEventWriter(const Trace& trace, ChromeFlavour flavour,
+                                     int64_t base_ns, ChromeRows* rows,
+                                     std::string* out)
+    : trace_(trace),
+      flavour_(flavour),
+      base_ns_(base_ns),
+      rows_(*rows),
+      out_(*out),
+      json_(out),
+      links_(trace, flavour),
+      inputs_(trace),
+      totals_(trace),
+      arrow_due_(trace.runtime_calls().size()) {
+  for (const PythonFrame& frame : trace.python_frames()) {
+    if (frame.python_id >= kMostPythonId) continue;
+    first_python_id_ = std::max(first_python_id_, frame.python_id + 1);
+  }
+}
+
+void ChromeEventWriter::Open(std::string_view category, std::string_view name,
+                             const ChromePlace& place, int64_t begin_ns,
+                             int64_t end_ns) {
+  out_ += ",\n{\"ph\": \"X\", \"cat\": \"";
+  out_ += category;
+  out_ += "\", \"name\": ";
+  AppendQuoted(name, out_);
+  out_ += ", \"pid\": ";
+  AppendInt(place.pid, out_);
+  out_ += ", \"tid\": ";
+  AppendInt(place.tid, out_);
+  out_ += ", \"ts\": ";
+  AppendMicros(begin_ns - base_ns_, out_);
+  out_ += ", \"dur\": ";
+  AppendMicros(std::max<int64_t>(end_ns - begin_ns, 0), out_);
+  out_ += ", \"args\": ";
+  json_.OpenObject();
+}
+
+void ChromeEventWriter::OpenInstant(std::string_view category,
+                                    std::string_view name,
+                                    const ChromePlace& place, int64_t time_ns) {
+  out_ += ",\n{\"ph\": \"i\", \"s\": \"t\", \"cat\": \"";
+  out_ += category;
+  out_ += "\", \"name\": ";
+  AppendQuoted(name, out_);
+  out_ += ", \"pid\": ";
+  AppendInt(place.pid, out_);
+  out_ += ", \"tid\": ";
+  AppendInt(place.tid, out_);
+  out_ += ", \"ts\": ";
+  AppendMicros(time_ns - base_ns_, out_);
+  out_ += ", \"args\": ";
+  json_.OpenObject();
+}
+
+void ChromeEventWriter::Close() {
+  json_.CloseObject();
+  out_ += '}';
+}
+
+std::string_view ChromeEventWriter::Harmless(std::string_view name) {
+  is_altered_ = name.starts_with("ProfilerStep");
+  if (!is_altered_) return name;
+  altered_name_ = "range ";
+  altered_name_ += name;
+  return altered_name_;
+}
+
+void ChromeEventWriter::ThreadArgs(const ChromePlace& place, RowId thread) {
+  if (!place.displaced) return;
+  json_.Field("stepscope.thread",
+              thread == kNone ? int64_t{-1} : int64_t{thread});
+}
+
+void ChromeEventWriter::Arrow(const char* category, int64_t id, bool is_start,
+                              int64_t pid, int64_t tid, int64_t at_ns) {
+  out_ += is_start ? ",\n{\"ph\": \"s\", \"id\": "
+                   : ",\n{\"ph\": \"f\", \"bp\": \"e\", \"id\": ";
+  AppendInt(id, out_);
+  out_ += ", \"pid\": ";
+  AppendInt(pid, out_);
+  out_ += ", \"tid\": ";
+  AppendInt(tid, out_);
+  out_ += ", \"ts\": ";
+  AppendMicros(at_ns - base_ns_, out_);
+  out_ += ", \"cat\": \"";
+  out_ += category;
+  out_ += "\", \"name\": \"";
+  out_ += category;
+  out_ += "\"}";
+}
+
+// The span whose bounds the plugin takes for its GPU counters.
+void ChromeEventWriter::WriteSpan(const TimeSpan& span) {
+  out_ +=
+      ",\n{\"ph\": \"X\", \"cat\": \"Trace\", \"name\": \"PyTorch Profiler "
+      "(0)\", \"pid\": \"Spans\", \"tid\": \"PyTorch Profiler\", \"ts\": ";
+  AppendMicros(span.begin_ns - base_ns_, out_);
+  out_ += ", \"dur\": ";
+  AppendMicros(span.end_ns - span.begin_ns, out_);
+  out_ += ", \"args\": {\"Op count\": ";
+  AppendInt(static_cast<int64_t>(trace_.ops().size()), out_);
+  out_ += "}}";
+}
+
+void ChromeEventWriter::WriteBounds(const TimeSpan& span) {
+  const RunInfo& run = trace_.run();
+  const bool is_known = run.window_end_ns > run.window_begin_ns;
+  Instant("Iteration Start: PyTorch Profiler",
+          is_known ? run.window_begin_ns : span.begin_ns);
+  Instant("Record Window End", is_known ? run.window_end_ns : span.end_ns);
+}
+
+void ChromeEventWriter::Instant(const char* name, int64_t time_ns) {
+  out_ += ",\n{\"ph\": \"i\", \"s\": \"g\", \"name\": \"";
+  out_ += name;
+  out_ += "\", \"pid\": \"Traces\", \"tid\": \"PyTorch Profiler\", \"ts\": ";
+  AppendMicros(time_ns - base_ns_, out_);
+  out_ += '}';
+}
+
+void ChromeEventWriter::WriteLosses(const TimeSpan& span) {
+  for (const Loss& loss : trace_.losses()) {
+    Annotation annotation = {.row = "losses",
+                             .name = loss.name,
+                             .text = loss.detail,
+                             .begin_ns = span.begin_ns,
+                             .end_ns = span.begin_ns,
+                             .severity = loss.severity};
+    if (loss.count >= 0)
+      annotation.text += " (" + std::to_string(loss.count) + ")";
+    WriteAnnotation(annotation, span);
+  }
+}
+
+void ChromeEventWriter::WriteAnnotation(const Annotation& annotation,
+                                        const TimeSpan& span) {
+  const bool is_slice = annotation.end_ns > annotation.begin_ns;
+  const int64_t begin_ns = std::max(annotation.begin_ns, span.begin_ns);
+  const int64_t end_ns = std::max(annotation.end_ns, begin_ns);
+  const ChromePlace place = rows_.OnOwnRow(annotation.row, begin_ns, end_ns);
+  if (is_slice) {
+    Open("stepscope", Harmless(annotation.name), place, begin_ns, end_ns);
+  } else {
+    OpenInstant("stepscope", annotation.name, place, begin_ns);
+  }
+  json_.Field("severity",
+              kSeverityTexts[static_cast<size_t>(annotation.severity)]);
+  if (!annotation.text.empty()) json_.Field("text", annotation.text);
+  Close();
+}
+
+void ChromeEventWriter::Write(Table table, RowId row) {
+  switch (table) {
+    case Table::kStep:
+      return Write(trace_.steps()[row]);
+    case Table::kRange:
+      return Write(trace_.ranges()[row], row);
+    case Table::kPythonFrame:
+      return Write(trace_.python_frames()[row]);
+    case Table::kOp:
+      return Write(trace_.ops()[row], row);
+    case Table::kCommunication:
+      if (links_.RidesOnOp(row)) return;
+      return Write(trace_.communications()[row], row);
+    case Table::kRuntimeCall:
+      return Write(trace_.runtime_calls()[row], row);
+    case Table::kOverhead:
+      return Write(trace_.overheads()[row]);
+    case Table::kAllocation:
+      return Write(trace_.allocations()[row], row);
+    case Table::kDeviceMemory:
+      return Write(trace_.device_memory()[row]);
+    case Table::kKernel:
+      return Write(trace_.kernels()[row]);
+    case Table::kCopy:
+      return Write(trace_.copies()[row]);
+    case Table::kMemset:
+      return Write(trace_.memsets()[row]);
+    case Table::kSync:
+      return Write(trace_.syncs()[row]);
+    case Table::kCount:
+      return;
+  }
+}
+
+}  // namespace stepscope

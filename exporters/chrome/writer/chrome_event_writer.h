@@ -1,0 +1,116 @@
+// ChromeEventWriter: one row of the Trace into one line of a Chrome trace, in
+// the dialect of docs/chrome_trace.md.
+#pragma once
+
+#include <stepscope/annotation.h>
+#include <stepscope/trace.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "chrome/writer/chrome_flavour.h"
+#include "chrome/writer/chrome_gpu_ranges.h"
+#include "chrome/writer/chrome_inputs_writer.h"
+#include "chrome/writer/chrome_links.h"
+#include "chrome/writer/chrome_rows.h"
+#include "json/json_writer.h"
+#include "rows/event_order.h"
+#include "rows/memory_totals.h"
+
+namespace stepscope {
+
+class ChromeEventWriter {
+ public:
+  ChromeEventWriter(const Trace& trace, ChromeFlavour flavour, int64_t base_ns,
+                    ChromeRows* rows, std::string* out);
+
+  void WriteSpan(const TimeSpan& span);
+  void WriteLosses(const TimeSpan& span);
+  void WriteAnnotation(const Annotation& annotation, const TimeSpan& span);
+  // What devices said about themselves, as counters.
+  void WriteSamples();
+  // The moments that bound the recording.
+  void WriteBounds(const TimeSpan& span);
+  // REQUIRES: in order of begin among the rows, before those that begin with
+  // it.
+  void Write(const GpuRange& range);
+  // REQUIRES: rows come in the order of EventOrder.
+  void Write(Table table, RowId row);
+
+ private:
+  void Write(const Step& step);
+  void Write(const Range& range, RowId row);
+  void Write(const PythonFrame& frame);
+  void Write(const Op& op, RowId row);
+  void Write(const Communication& communication, RowId row);
+  void Write(const RuntimeCall& call, RowId row);
+  void Write(const Overhead& overhead);
+  void Write(const Allocation& event, RowId row);
+  void Write(const DeviceMemory& event);
+  void Write(const Kernel& kernel);
+  void Write(const Copy& copy);
+  void Write(const Memset& set);
+  void Write(const Sync& sync);
+
+  void WriteModule(const Range& range, RowId row, const ChromePlace& place);
+  void CollectiveArgs(const Communication& communication);
+  void MarkSize(const Range& range);
+  void WorkArgs(const DeviceWork& work);
+  void Arrow(const char* category, int64_t id, bool is_start, int64_t pid,
+             int64_t tid, int64_t at_ns);
+  void ArrowFromCall(const DeviceWork& work, const ChromePlace& to);
+
+  // `{"ph": "X", ... "args": {` and its end.
+  void Open(std::string_view category, std::string_view name,
+            const ChromePlace& place, int64_t begin_ns, int64_t end_ns);
+  void Close();
+  // `{"ph": "i", ... "args": {` of an event without a length.
+  void OpenInstant(std::string_view category, std::string_view name,
+                   const ChromePlace& place, int64_t time_ns);
+  // The name of a host event, changed where viewers would take it for a step
+  // mark; sets is_altered_.
+  std::string_view Harmless(std::string_view name);
+  bool NeedsMark(NameId kernel);
+  void Instant(const char* name, int64_t time_ns);
+  void ThreadArgs(const ChromePlace& place, RowId thread);
+  bool is_tb() const { return flavour_ == ChromeFlavour::kTb; }
+
+  const Trace& trace_;
+  const ChromeFlavour flavour_;
+  const int64_t base_ns_;
+  ChromeRows& rows_;
+  std::string& out_;
+  JsonWriter json_;
+  ChromeLinks links_;
+  ChromeInputsWriter inputs_;
+  MemoryTotals totals_;
+  std::unordered_map<NameId, bool> needs_mark_;  // by name of a kernel
+  std::string altered_name_;
+  bool is_altered_ = false;
+
+  // Where the starts of arrows stand, if not on their thread's own tid.
+  std::unordered_map<RowId, int64_t> displaced_ops_;
+  std::unordered_map<RowId, int64_t> displaced_calls_;
+  std::vector<char> arrow_due_;  // by call: written, its first work not yet
+  int64_t next_arrow_ = 1;
+
+  // Open module ranges by thread, and the numbers the Module view wants.
+  struct OpenModule {
+    int64_t end_ns;
+    int64_t python_id;
+  };
+  struct ModuleNumber {
+    int64_t module_id;
+    int64_t of_class;
+  };
+  std::map<RowId, std::vector<OpenModule>> open_modules_;
+  std::map<std::pair<NameId, NameId>, ModuleNumber> modules_;
+  std::map<NameId, int64_t> modules_of_class_;
+  int64_t first_python_id_ = 1;
+};
+
+}  // namespace stepscope

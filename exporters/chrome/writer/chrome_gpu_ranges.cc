@@ -1,0 +1,93 @@
+#include "chrome/writer/chrome_gpu_ranges.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace stepscope {
+namespace {
+
+// The plugin would count a second mark of a collective as another one, of size
+// 0; work launched while a loader is asked for a batch is not the loader's.
+bool IsDrawn(RangeKind kind) {
+  return kind != RangeKind::kLoader && kind != RangeKind::kCollective;
+}
+
+// The innermost range around each runtime call that launched something, and
+// the range around each range.
+class RangeTree {
+ public:
+  explicit RangeTree(const Trace& trace)
+      : outer_(trace.ranges().size(), kNone),
+        of_call_(trace.runtime_calls().size(), kNone) {
+    const auto ranges = trace.ranges();
+    std::vector<std::vector<RowId>> open(trace.threads().size());
+    RowId next = 0;
+    for (RowId row = 0; row < of_call_.size(); ++row) {
+      const RuntimeCall& call = trace.runtime_calls()[row];
+      for (; next < ranges.size() && ranges[next].begin_ns <= call.begin_ns;
+           ++next) {
+        if (ranges[next].thread >= open.size()) continue;
+        std::vector<RowId>& around = open[ranges[next].thread];
+        Leave(ranges, ranges[next].begin_ns, around);
+        if (!around.empty()) outer_[next] = around.back();
+        around.push_back(next);
+      }
+      if (call.thread >= open.size()) continue;
+      std::vector<RowId>& around = open[call.thread];
+      Leave(ranges, call.begin_ns, around);
+      if (!around.empty()) of_call_[row] = around.back();
+    }
+  }
+
+  RowId OfCall(RowId call) const { return of_call_[call]; }
+  RowId Outer(RowId range) const { return outer_[range]; }
+
+ private:
+  static void Leave(std::span<const Range> ranges, int64_t time_ns,
+                    std::vector<RowId>& around) {
+    while (!around.empty() && ranges[around.back()].end_ns <= time_ns)
+      around.pop_back();
+  }
+
+  std::vector<RowId> outer_;
+  std::vector<RowId> of_call_;
+};
+
+}  // namespace
+
+std::vector<GpuRange> GpuRangesOf(const Trace& trace) {
+  if (trace.ranges().empty() || !trace.has_device_work()) return {};
+  const RangeTree tree(trace);
+  std::map<std::tuple<RowId, int32_t, int64_t>, GpuRange> found;
+  const auto see = [&](const DeviceWork& work) {
+    if (work.call == kNone) return;
+    for (RowId range = tree.OfCall(work.call); range != kNone;
+         range = tree.Outer(range)) {
+      if (!IsDrawn(trace.ranges()[range].kind)) continue;
+      const auto [it, added] =
+          found.try_emplace({range, work.device, work.stream});
+      GpuRange& seen = it->second;
+      if (added) {
+        seen = {range, work.device, work.stream, work.begin_ns, work.end_ns};
+      }
+      seen.begin_ns = std::min(seen.begin_ns, work.begin_ns);
+      seen.end_ns = std::max(seen.end_ns, work.end_ns);
+    }
+  };
+  for (const Kernel& kernel : trace.kernels()) see(kernel);
+  for (const Copy& copy : trace.copies()) see(copy);
+  for (const Memset& set : trace.memsets()) see(set);
+  std::vector<GpuRange> ranges;
+  ranges.reserve(found.size());
+  for (const auto& [key, range] : found) ranges.push_back(range);
+  std::stable_sort(ranges.begin(), ranges.end(),
+                   [](const GpuRange& a, const GpuRange& b) {
+                     if (a.begin_ns != b.begin_ns)
+                       return a.begin_ns < b.begin_ns;
+                     return a.end_ns > b.end_ns;
+                   });
+  return ranges;
+}
+
+}  // namespace stepscope

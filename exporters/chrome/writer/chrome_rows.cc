@@ -1,0 +1,174 @@
+#include "chrome/writer/chrome_rows.h"
+
+#include <algorithm>
+
+#include "json/json_writer.h"
+#include "rows/file_threads.h"
+
+namespace stepscope {
+namespace {
+
+constexpr int64_t kOwnPid = 2'000'000'000;
+constexpr int64_t kSyncTids = 1'000'000;
+constexpr int64_t kGpuSortIndex = 5'000'000;
+// No device has more; a damaged trace may say so.
+constexpr int64_t kMostStreams = int64_t{1} << 60;
+
+}  // namespace
+
+ChromeRows::ChromeRows(const Trace& trace, std::string* out)
+    : trace_(trace),
+      out_(*out),
+      threads_(trace.threads().size() + 1),
+      announced_(trace.threads().size() + 1) {
+  const std::vector<ThreadNumbers> drawn = FileThreadsOf(trace);
+  for (size_t i = 0; i < drawn.size(); ++i) {
+    used_tids_.emplace(drawn[i].pid, drawn[i].tid);
+    Row& row = threads_[i];
+    row.pid = drawn[i].pid;
+    row.tids = {drawn[i].tid};
+    row.sort_index = static_cast<int64_t>(i) + 1;
+  }
+  for (size_t i = 0; i < trace.threads().size(); ++i) {
+    const Thread& thread = trace.threads()[i];
+    Row& row = threads_[i];
+    row.name = trace.name(thread.name);
+    if (row.name.empty()) row.name = "thread " + std::to_string(thread.tid);
+    if (i == trace.run().training_thread) {
+      row.name += " (training)";
+      row.sort_index = 0;
+    }
+  }
+  threads_.back().name = "thread not known";
+}
+
+void ChromeRows::WriteFirst() {
+  out_ += R"({"ph": "M", "name": "process_sort_index", "pid": )";
+  AppendInt(kOwnPid, out_);
+  out_ += R"(, "tid": 0, "ts": 0.000, "args": {"sort_index": -1}})";
+}
+
+ChromePlace ChromeRows::OnThread(RowId thread, int64_t begin_ns,
+                                 int64_t end_ns) {
+  const size_t index =
+      std::min<size_t>(thread, threads_.size() - 1);  // kNone is beyond all
+  Row& row = threads_[index];
+  if (!announced_[index]) {
+    announced_[index] = true;
+    const std::string& run = trace_.run().name;
+    AnnounceProcess(row.pid, run.empty() ? "process" : run, "CPU", row.pid);
+    Announce(row, 0);
+  }
+  ChromePlace place = PlaceOn(row, begin_ns, end_ns);
+  place.displaced |= index == threads_.size() - 1;
+  return place;
+}
+
+ChromeRows::Row& ChromeRows::StreamRow(int32_t device, int64_t stream,
+                                       bool is_sync) {
+  auto& rows = is_sync ? sync_rows_ : streams_;
+  const auto [it, added] = rows.try_emplace({device, stream});
+  Row& row = it->second;
+  if (!added) return row;
+  const std::string label = "GPU " + std::to_string(device);
+  std::string name = label;
+  for (const Device& known : trace_.run().devices) {
+    if (known.ordinal == device && !known.name.empty())
+      name += ": " + known.name;
+  }
+  AnnounceProcess(device, name, label, kGpuSortIndex + device);
+  row.pid = device;
+  row.name = stream < 0 ? "no stream" : "stream " + std::to_string(stream);
+  if (is_sync) row.name += " (waited for)";
+  const int64_t number = std::clamp(stream, -kMostStreams, kMostStreams);
+  row.tids = {UnusedTid(device, number + (is_sync ? kSyncTids : 0))};
+  row.sort_index = number * 2 + (is_sync ? 1 : 0);
+  Announce(row, 0);
+  return row;
+}
+
+ChromePlace ChromeRows::OnStream(int32_t device, int64_t stream,
+                                 int64_t begin_ns, int64_t end_ns) {
+  return PlaceOn(StreamRow(device, stream, false), begin_ns, end_ns);
+}
+
+ChromePlace ChromeRows::OnSyncRow(int32_t device, int64_t stream,
+                                  int64_t begin_ns, int64_t end_ns) {
+  return PlaceOn(StreamRow(device, stream, true), begin_ns, end_ns);
+}
+
+ChromePlace ChromeRows::OnOwnRow(const std::string& name, int64_t begin_ns,
+                                 int64_t end_ns) {
+  const auto [it, added] = own_rows_.try_emplace(name);
+  Row& row = it->second;
+  if (added) {
+    AnnounceProcess(kOwnPid, "stepscope", "advice", -1);
+    row.pid = kOwnPid;
+    row.name = name;
+    row.tids = {UnusedTid(kOwnPid, static_cast<int64_t>(own_rows_.size()))};
+    row.sort_index = static_cast<int64_t>(own_rows_.size());
+    Announce(row, 0);
+  }
+  return PlaceOn(row, begin_ns, end_ns);
+}
+
+ChromePlace ChromeRows::PlaceOn(Row& row, int64_t begin_ns, int64_t end_ns) {
+  const size_t lane = row.lanes.Place(begin_ns, end_ns);
+  while (lane >= row.tids.size()) {
+    row.tids.push_back(UnusedTid(row.pid, kFirstExtraTid));
+    Announce(row, row.tids.size() - 1);
+  }
+  return {row.pid, row.tids[lane], lane > 0};
+}
+
+int64_t ChromeRows::UnusedTid(int64_t pid, int64_t wanted) {
+  while (!used_tids_.emplace(pid, wanted).second)
+    wanted = std::max(wanted + 1, kFirstExtraTid);
+  return wanted;
+}
+
+void ChromeRows::AnnounceProcess(int64_t pid, std::string_view name,
+                                 std::string_view label, int64_t sort_index) {
+  if (!processes_.insert(pid).second) return;
+  Meta(pid, 0, "process_name", "name", name);
+  Meta(pid, 0, "process_labels", "labels", label);
+  if (pid == kOwnPid) return;  // WriteFirst has said where it stands
+  out_ += R"(,
+{"ph": "M", "name": "process_sort_index", "pid": )";
+  AppendInt(pid, out_);
+  out_ += R"(, "tid": 0, "ts": 0.000, "args": {"sort_index": )";
+  AppendInt(sort_index, out_);
+  out_ += "}}";
+}
+
+void ChromeRows::Announce(const Row& row, size_t lane) {
+  std::string name = row.name;
+  if (lane > 0) name += " (overlap " + std::to_string(lane) + ")";
+  Meta(row.pid, row.tids[lane], "thread_name", "name", name);
+  out_ += R"(,
+{"ph": "M", "name": "thread_sort_index", "pid": )";
+  AppendInt(row.pid, out_);
+  out_ += R"(, "tid": )";
+  AppendInt(row.tids[lane], out_);
+  out_ += R"(, "ts": 0.000, "args": {"sort_index": )";
+  AppendInt(row.sort_index, out_);
+  out_ += "}}";
+}
+
+void ChromeRows::Meta(int64_t pid, int64_t tid, const char* what,
+                      const char* key, std::string_view text) {
+  out_ += R"(,
+{"ph": "M", "name": ")";
+  out_ += what;
+  out_ += R"(", "pid": )";
+  AppendInt(pid, out_);
+  out_ += R"(, "tid": )";
+  AppendInt(tid, out_);
+  out_ += R"(, "ts": 0.000, "args": {")";
+  out_ += key;
+  out_ += R"(": )";
+  AppendQuoted(text, out_);
+  out_ += "}}";
+}
+
+}  // namespace stepscope

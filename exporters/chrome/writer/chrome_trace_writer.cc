@@ -1,0 +1,47 @@
+#include "chrome/writer/chrome_trace_writer.h"
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "chrome/writer/chrome_event_writer.h"
+#include "chrome/writer/chrome_gpu_ranges.h"
+#include "chrome/writer/chrome_header_writer.h"
+
+namespace stepscope {
+
+void WriteChromeTrace(const Trace& trace,
+                      std::span<const Annotation> annotations,
+                      ChromeFlavour flavour, FileSink& sink) {
+  const TimeSpan span = SpanOf(trace);
+  const int64_t base_ns = ChromeBaseTime(trace, span);
+  std::string& out = sink.block();
+  ChromeRows rows(trace, &out);
+  WriteChromeHeader(trace, flavour, base_ns, out);
+  rows.WriteFirst();
+
+  ChromeEventWriter events(trace, flavour, base_ns, &rows, &out);
+  events.WriteSpan(span);
+  events.WriteLosses(span);
+  for (const Annotation& annotation : annotations)
+    events.WriteAnnotation(annotation, span);
+  events.WriteBounds(span);
+  events.WriteSamples();
+  const std::vector<GpuRange> gpu_ranges = GpuRangesOf(trace);
+  auto gpu_range = gpu_ranges.begin();
+  EventOrder order(trace);
+  for (size_t count = 0; order.Next(); ++count) {
+    for (; gpu_range != gpu_ranges.end() &&
+           gpu_range->begin_ns <= order.begin_ns();
+         ++gpu_range) {
+      events.Write(*gpu_range);
+    }
+    events.Write(order.table(), order.row());
+    sink.Flush();
+    constexpr size_t kCheckEvery = 4096;
+    if (count % kCheckEvery == 0 && sink.failed()) return;
+  }
+  out += "\n  ]\n}\n";
+}
+
+}  // namespace stepscope

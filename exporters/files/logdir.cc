@@ -1,0 +1,237 @@
+#include <absl/status/status.h>
+#include <stepscope/logdir.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "files/trace_folder.h"
+
+namespace stepscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kOwnFolder = "stepscope";
+
+std::string FixedWidth(int32_t number, int digits) {
+  char text[16];
+  std::snprintf(text, sizeof(text), "%0*d", digits, std::max(number, 0));
+  return text;
+}
+
+// Host names are file names here; a slash or a blank in one is not.
+std::string FileName(const std::string& text) {
+  std::string name;
+  for (char c : text) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                       (c >= '0' && c <= '9') || c == '-' || c == '_' ||
+                       c == '.';
+    name += plain ? c : '-';
+  }
+  return name.empty() ? "host" : name;
+}
+
+std::vector<std::string> FoldersIn(const fs::path& path) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(path, error), end; !error && it != end;
+       it.increment(error)) {
+    std::error_code ignored;
+    if (it->is_directory(ignored))
+      names.push_back(it->path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+bool IsFolder(const fs::path& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
+}
+
+// The number in "c12"; -1 for other names.
+int32_t CycleOf(std::string_view name) {
+  int32_t cycle = -1;
+  if (name.size() < 2 || name[0] != 'c') return -1;
+  const char* end = name.data() + name.size();
+  const auto result = std::from_chars(name.data() + 1, end, cycle);
+  return result.ec == std::errc() && result.ptr == end ? cycle : -1;
+}
+
+// Cycles of RUN whose traces were written, in order.
+std::vector<int32_t> CyclesOf(const fs::path& run) {
+  std::vector<int32_t> cycles;
+  for (const std::string& name : FoldersIn(run)) {
+    const int32_t cycle = CycleOf(name);
+    std::error_code error;
+    if (cycle >= 0 && IsFolder(run / name / "trace") &&
+        !fs::is_empty(run / name / "trace", error)) {
+      cycles.push_back(cycle);
+    }
+  }
+  std::sort(cycles.begin(), cycles.end());
+  return cycles;
+}
+
+std::string Listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names)
+    text += (text.empty() ? "" : ", ") + name;
+  return text.empty() ? "none" : text;
+}
+
+// STEPSCOPE/RUN/c<cycle>: the traces of its ranks.
+absl::StatusOr<ResolvedRun> CycleFolder(const fs::path& path, int32_t cycle) {
+  ResolvedRun run = TracesIn((path / "trace").string(), -1);
+  run.run = path.parent_path().filename().string();
+  run.cycle = cycle;
+  if (run.trace_files.empty()) {
+    return absl::NotFoundError("no trace in " + (path / "trace").string() +
+                               "; passed over: " + Listed(run.passed_over));
+  }
+  return run;
+}
+
+// STEPSCOPE/RUN: its last cycle, or the one asked for.
+absl::StatusOr<ResolvedRun> RunFolder(const fs::path& path, int32_t cycle) {
+  const std::vector<int32_t> cycles = CyclesOf(path);
+  std::vector<std::string> names;
+  for (int32_t each : cycles) names.push_back(std::to_string(each));
+  if (cycles.empty()) {
+    return absl::NotFoundError("no cycle with traces in " + path.string() +
+                               " (looked for c<cycle>/trace/rank<r>.json.gz); "
+                               "is the run still recording?");
+  }
+  if (cycle < 0) cycle = cycles.back();
+  if (std::find(cycles.begin(), cycles.end(), cycle) == cycles.end()) {
+    return absl::NotFoundError("no cycle " + std::to_string(cycle) + " in " +
+                               path.string() + "; there are: " + Listed(names));
+  }
+  return CycleFolder(path / ("c" + std::to_string(cycle)), cycle);
+}
+
+// LOGDIR/stepscope: its newest run that has traces, or the one asked for.
+absl::StatusOr<ResolvedRun> OwnFolder(const fs::path& path,
+                                      const std::string& run, int32_t cycle) {
+  const std::vector<std::string> runs = FoldersIn(path);
+  if (!run.empty()) {
+    if (std::find(runs.begin(), runs.end(), run) == runs.end()) {
+      return absl::NotFoundError("no run '" + run + "' in " + path.string() +
+                                 "; there are: " + Listed(runs));
+    }
+    return RunFolder(path / run, cycle);
+  }
+  // RUN is a start time, so the last by name is the newest.
+  std::vector<std::string> empty;
+  for (auto it = runs.rbegin(); it != runs.rend(); ++it) {
+    if (CyclesOf(path / *it).empty()) {
+      empty.push_back((path / *it).string() + ": no traces (yet)");
+      continue;
+    }
+    absl::StatusOr<ResolvedRun> found = RunFolder(path / *it, cycle);
+    if (found.ok()) {
+      found->passed_over.insert(found->passed_over.begin(), empty.begin(),
+                                empty.end());
+    }
+    return found;
+  }
+  return absl::NotFoundError("no run with traces in " + path.string() +
+                             "; runs there: " + Listed(runs));
+}
+
+absl::StatusOr<ResolvedRun> ForeignFolder(const fs::path& path, int32_t cycle) {
+  ResolvedRun run = TracesIn(path.string(), cycle);
+  run.run = path.filename().string();
+  if (!run.trace_files.empty()) return run;
+  std::string message =
+      "no trace in " + path.string() +
+      " (looked for *.json, *.json.gz and *.json.zst of torch.profiler or "
+      "stepscope, then for *.xplane.pb)";
+  if (!run.passed_over.empty())
+    message += "; passed over: " + Listed(run.passed_over);
+  std::vector<std::string> folders;
+  for (const std::string& name : FoldersIn(path)) {
+    if (!TracesIn((path / name).string(), -1).trace_files.empty())
+      folders.push_back((path / name).string());
+  }
+  if (!folders.empty()) message += "; there are some in: " + Listed(folders);
+  return absl::NotFoundError(message);
+}
+
+// "c0" of ".../stepscope/RUN/c0", also given as ".../c0/trace".
+bool IsCycleFolder(const fs::path& path) {
+  return CycleOf(path.filename().string()) >= 0 && IsFolder(path / "trace");
+}
+
+}  // namespace
+
+LogPaths PathsFor(const std::string& log_dir, const std::string& run,
+                  const std::string& host, int32_t rank, int32_t cycle,
+                  const std::string& unique) {
+  const fs::path root(log_dir);
+  const std::string name = FileName(host);
+  const std::string rank_text = std::to_string(std::max(rank, 0));
+  const std::string tail = unique.empty() ? "" : "-" + FileName(unique);
+  const fs::path own =
+      root / kOwnFolder / run / ("c" + std::to_string(std::max(cycle, 0)));
+  LogPaths paths;
+  // The plugin sorts workers and spans as text, so both have a fixed width, and
+  // reads the digits behind the last "_" as the rank.
+  paths.chrome_tb = (root / run /
+                     (name + tail + "_" + FixedWidth(rank, 5) + "." +
+                      FixedWidth(cycle, 6) + ".pt.trace.json.gz"))
+                        .string();
+  paths.xspace = (root / "plugins" / "profile" /
+                  (run + "_c" + std::to_string(std::max(cycle, 0))) /
+                  (name + "_rank" + rank_text + tail + ".xplane.pb"))
+                     .string();
+  paths.chrome_kineto =
+      (own / "trace" / ("rank" + rank_text + tail + ".json.gz")).string();
+  paths.advice =
+      (own / "advice" / ("rank" + rank_text + tail + ".json")).string();
+  paths.report = (own / ("report" + tail + ".txt")).string();
+  return paths;
+}
+
+absl::StatusOr<ResolvedRun> ResolvePath(const std::string& path,
+                                        const std::string& run, int32_t cycle) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) {
+    return absl::NotFoundError(
+        "cannot read " + path + ": " +
+        (error ? error.message() : "No such file or directory") +
+        "; give a trace file, or a log directory");
+  }
+  fs::path place = fs::path(path).lexically_normal();
+  if (!place.has_filename()) place = place.parent_path();  // "dir/"
+  if (place == ".") place = fs::current_path(error);
+  if (!fs::is_directory(status)) {
+    ResolvedRun file;
+    file.run = place.parent_path().filename().string();
+    file.trace_files.push_back(path);
+    return file;
+  }
+  if (IsFolder(place / kOwnFolder))
+    return OwnFolder(place / kOwnFolder, run, cycle);
+  if (IsCycleFolder(place))
+    return CycleFolder(place, CycleOf(place.filename().string()));
+  if (place.filename() == "trace" && IsCycleFolder(place.parent_path())) {
+    return CycleFolder(place.parent_path(),
+                       CycleOf(place.parent_path().filename().string()));
+  }
+  if (!CyclesOf(place).empty()) return RunFolder(place, cycle);
+  const std::vector<std::string> folders = FoldersIn(place);
+  const bool holds_runs = std::any_of(
+      folders.begin(), folders.end(),
+      [&](const std::string& name) { return !CyclesOf(place / name).empty(); });
+  if (holds_runs) return OwnFolder(place, run, cycle);
+  return ForeignFolder(place, cycle);
+}
+
+}  // namespace stepscope

@@ -1,0 +1,213 @@
+#include "files/trace_folder.h"
+
+#include <absl/status/status.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <set>
+#include <string_view>
+#include <system_error>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "files/file_kind.h"
+#include "files/trace_peek.h"
+#include "io/bytes_reader.h"
+
+namespace stepscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Candidate {
+  std::string path;
+  std::string name;    // of the file
+  std::string worker;  // the name without span and endings
+  std::string span;    // of names of the PyTorch plugin; may be empty
+  TracePeek peek;
+};
+
+bool CutSuffix(std::string_view suffix, std::string_view* text) {
+  if (!text->ends_with(suffix)) return false;
+  text->remove_suffix(suffix.size());
+  return true;
+}
+
+// WORKER[.SPAN].pt.trace.json[.gz] or NAME.json[.gz], also with .zst; false for
+// other names.
+bool ParseName(Candidate* file) {
+  std::string_view rest = file->name;
+  const bool is_packed = CutSuffix(".gz", &rest) || CutSuffix(".zst", &rest);
+  if (CutSuffix(".pt.trace.json", &rest)) {
+    const size_t dot = rest.rfind('.');
+    if (dot != std::string_view::npos && dot + 1 < rest.size() &&
+        rest.find_first_not_of("0123456789", dot + 1) ==
+            std::string_view::npos) {
+      file->span = std::string(rest.substr(dot + 1));
+      rest = rest.substr(0, dot);
+    }
+  } else if (!CutSuffix(".json", &rest) && !is_packed) {
+    return false;
+  }
+  file->worker = std::string(rest);
+  return !rest.empty();
+}
+
+// Longer numbers are larger: "9" before "10".
+bool SpanBefore(const std::string& a, const std::string& b) {
+  return std::make_tuple(a.size(), std::string_view(a)) <
+         std::make_tuple(b.size(), std::string_view(b));
+}
+
+// The names of the files in `folder`, sorted.
+std::vector<std::string> NamesIn(const std::string& folder) {
+  std::error_code error;
+  std::vector<std::string> names;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end;
+       it.increment(error)) {
+    std::error_code ignored;
+    if (!it->is_directory(ignored))
+      names.push_back(it->path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::vector<Candidate> CandidatesIn(const std::string& folder,
+                                    std::vector<std::string>* passed_over) {
+  std::vector<Candidate> files;
+  for (const std::string& name : NamesIn(folder)) {
+    Candidate file;
+    file.path = (fs::path(folder) / name).string();
+    file.name = name;
+    if (!ParseName(&file)) {
+      passed_over->push_back(file.path +
+                             ": not named .json, .json.gz or .json.zst");
+      continue;
+    }
+    absl::StatusOr<TracePeek> peek = PeekTrace(file.path);
+    if (!peek.ok()) {
+      passed_over->push_back(std::string(peek.status().message()));
+      continue;
+    }
+    file.peek = *std::move(peek);
+    files.push_back(std::move(file));
+  }
+  return files;
+}
+
+// Keeps what `keep` says of `files`; the others are passed over for `why`.
+template <typename Keep, typename Why>
+void Select(std::vector<Candidate>* files, ResolvedRun* run, Keep keep,
+            Why why) {
+  const auto rest = std::stable_partition(files->begin(), files->end(), keep);
+  for (auto it = rest; it != files->end(); ++it)
+    run->passed_over.push_back(it->path + ": " + why(*it));
+  files->erase(rest, files->end());
+}
+
+// Ours say their cycle; of torch's spans of one worker the n-th is cycle n.
+void NumberCycles(std::vector<Candidate>* files) {
+  std::map<std::string, std::vector<std::string>> spans;
+  for (const Candidate& file : *files) {
+    if (!file.peek.is_ours && !file.span.empty())
+      spans[file.worker].push_back(file.span);
+  }
+  for (auto& [worker, list] : spans) {
+    std::sort(list.begin(), list.end(), SpanBefore);
+    list.erase(std::unique(list.begin(), list.end()), list.end());
+  }
+  for (Candidate& file : *files) {
+    if (file.peek.is_ours) continue;
+    file.peek.cycle = 0;
+    const auto found = spans.find(file.worker);
+    if (file.span.empty() || found == spans.end()) continue;
+    file.peek.cycle = static_cast<int32_t>(
+        std::find(found->second.begin(), found->second.end(), file.span) -
+        found->second.begin());
+  }
+}
+
+void KeepOneCycle(int32_t cycle, std::vector<Candidate>* files,
+                  ResolvedRun* run) {
+  NumberCycles(files);
+  std::set<int32_t> cycles;
+  for (const Candidate& file : *files) cycles.insert(file.peek.cycle);
+  if (cycles.size() < 2 && cycle < 0) return;
+  if (cycle < 0) cycle = *cycles.rbegin();
+  run->cycle = cycle;
+  Select(
+      files, run,
+      [&](const Candidate& file) { return file.peek.cycle == cycle; },
+      [](const Candidate& file) {
+        const std::string number = std::to_string(file.peek.cycle);
+        return "of cycle " + number + "; --cycle " + number + " takes it";
+      });
+}
+
+// Of our two flavours of a rank the kineto one has the exact names; a file may
+// also lie there both plain and compressed.
+void KeepOnePerRank(std::vector<Candidate>* files, ResolvedRun* run) {
+  std::stable_sort(files->begin(), files->end(),
+                   [](const Candidate& a, const Candidate& b) {
+                     return a.peek.is_tb_flavour < b.peek.is_tb_flavour;
+                   });
+  std::set<std::pair<std::string, int32_t>> ranks;
+  std::set<std::pair<std::string, std::string>> workers;
+  Select(
+      files, run,
+      [&](const Candidate& file) {
+        const bool known = file.peek.is_ours && file.peek.rank >= 0;
+        const bool first =
+            !known || ranks.emplace(file.peek.run_id, file.peek.rank).second;
+        return workers.emplace(file.worker, file.span).second && first;
+      },
+      [](const Candidate&) -> std::string {
+        return "the same rank as another file here";
+      });
+}
+
+// The XSpaces there: they do not say their rank, and where Chrome traces are
+// they would be the same ones again.
+std::vector<std::string> SpacesIn(const std::string& folder) {
+  std::vector<std::string> paths;
+  for (const std::string& name : NamesIn(folder)) {
+    if (!name.ends_with(".xplane.pb")) continue;
+    const std::string path = (fs::path(folder) / name).string();
+    const absl::StatusOr<std::unique_ptr<BytesReader>> bytes =
+        BytesReader::Make(path);
+    if (!bytes.ok()) continue;
+    const absl::StatusOr<FileFormat> format = FormatOf(path, bytes->get());
+    if (format.ok() && *format == FileFormat::kXSpace) paths.push_back(path);
+  }
+  return paths;
+}
+
+}  // namespace
+
+ResolvedRun TracesIn(const std::string& folder, int32_t cycle) {
+  ResolvedRun run;
+  std::vector<Candidate> files = CandidatesIn(folder, &run.passed_over);
+  KeepOneCycle(cycle, &files, &run);
+  KeepOnePerRank(&files, &run);
+  std::sort(files.begin(), files.end(),
+            [](const Candidate& a, const Candidate& b) {
+              return std::make_tuple(a.peek.rank, std::string_view(a.name)) <
+                     std::make_tuple(b.peek.rank, std::string_view(b.name));
+            });
+  for (Candidate& file : files) run.trace_files.push_back(std::move(file.path));
+  if (run.trace_files.empty()) {
+    run.trace_files = SpacesIn(folder);
+    std::erase_if(run.passed_over, [&](const std::string& note) {
+      return std::ranges::any_of(run.trace_files, [&](const std::string& path) {
+        return note.starts_with(path + ": ");
+      });
+    });
+  }
+  return run;
+}
+
+}  // namespace stepscope

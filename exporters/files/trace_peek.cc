@@ -1,0 +1,42 @@
+#include "files/trace_peek.h"
+
+#include <absl/status/status.h>
+
+#include <memory>
+
+#include "chrome/reader/chrome_header_reader.h"
+#include "chrome/reader/chrome_trace_reader.h"
+#include "files/file_kind.h"
+#include "io/bytes_reader.h"
+#include "json/json_events_reader.h"
+#include "json/json_repair.h"
+
+namespace stepscope {
+
+absl::StatusOr<TracePeek> PeekTrace(const std::string& path) {
+  absl::StatusOr<std::unique_ptr<BytesReader>> bytes = BytesReader::Make(path);
+  if (!bytes.ok()) return bytes.status();
+  const absl::StatusOr<FileFormat> format = FormatOf(path, bytes->get());
+  if (!format.ok()) return format.status();
+  if (*format != FileFormat::kJson) {
+    return absl::InvalidArgumentError(
+        path +
+        " is an XSpace, which does not say its rank; name it to read it");
+  }
+  JsonEventsReader events(bytes->get());
+  events.Next();
+  if (!events.found_events()) return NoEventsError(path, **bytes, events);
+  ChromeHeader header;
+  const std::string json = events.header_before_events();
+  if (!ReadChromeHeader(json, &header))
+    ReadChromeHeader(RepairJson(json), &header);
+  TracePeek peek;
+  peek.is_ours = header.is_ours;
+  peek.is_tb_flavour = header.is_tb_flavour;
+  peek.rank = header.run.rank;
+  peek.run_id = header.run.run_id;
+  if (header.is_ours) peek.cycle = header.run.cycle;
+  return peek;
+}
+
+}  // namespace stepscope

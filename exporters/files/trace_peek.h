@@ -1,0 +1,23 @@
+// PeekTrace: what the first megabyte of a file says about it, for choosing
+// files of a folder without reading them.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <cstdint>
+#include <string>
+
+namespace stepscope {
+
+struct TracePeek {
+  bool is_ours = false;
+  bool is_tb_flavour = false;  // ours: names altered for the plugin
+  int32_t rank = -1;
+  std::string run_id;  // ours
+  int32_t cycle = -1;  // ours
+};
+
+// Errors: as ReadTrace() for files that are no traces.
+absl::StatusOr<TracePeek> PeekTrace(const std::string& path);
+
+}  // namespace stepscope

@@ -1,0 +1,67 @@
+// BytesReader: the bytes of a file in order, decompressed if it is gzip or
+// zstd. Memory is bounded by two blocks and the decompressor's window. One
+// thread drives a reader.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/decompressor.h"
+
+namespace stepscope {
+
+class BytesReader {
+ public:
+  // Opens `path`. Errors: NotFound, InvalidArgument (a directory; zstd where
+  // this build has none), PermissionDenied, ResourceExhausted.
+  static absl::StatusOr<std::unique_ptr<BytesReader>> Make(
+      const std::string& path);
+  ~BytesReader();
+  BytesReader(const BytesReader&) = delete;
+  BytesReader& operator=(const BytesReader&) = delete;
+
+  // The first `size` bytes, fewer if the file has fewer. They stay to be read.
+  // REQUIRES: called before Read(). Valid until the next call.
+  std::string_view Head(size_t size);
+
+  // Fills `out` with up to `size` bytes and returns how many; 0 at the end, or
+  // where nothing more can be had (see problem()).
+  size_t Read(char* out, size_t size);
+
+  // The open file. Map it, but do not read from it.
+  int file_number() const { return fileno(file_); }
+  bool is_compressed() const { return decompressor_ != nullptr; }
+  // Bytes handed out so far; bytes of the file used for them.
+  uint64_t offset() const { return offset_; }
+  uint64_t file_offset() const { return file_offset_ - left_.size(); }
+  // Why the bytes ended before the file said they would; empty if they did not.
+  const std::string& problem() const { return problem_; }
+
+ private:
+  explicit BytesReader(std::FILE* file);
+  bool FillInput();
+  size_t ReadMore(char* out, size_t size);
+  size_t ReadPlain(char* out, size_t size);
+  size_t ReadCompressed(char* out, size_t size);
+
+  std::FILE* file_;
+  std::vector<char> input_;
+  std::string_view left_;  // of input_, not used yet
+  std::unique_ptr<Decompressor> decompressor_;
+  std::string head_;      // what Head() gave; Read() gives it first
+  size_t head_used_ = 0;  // of head_, by Read()
+  bool inside_ = false;   // a compressed member
+  bool ended_ = false;
+  uint64_t offset_ = 0;
+  uint64_t file_offset_ = 0;  // bytes read from the file
+  std::string problem_;
+};
+
+}  // namespace stepscope

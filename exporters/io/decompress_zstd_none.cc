@@ -1,0 +1,10 @@
+// In builds without libzstd.
+#include "io/decompressor.h"
+
+namespace stepscope {
+
+const bool kHasZstd = false;
+
+std::unique_ptr<Decompressor> MakeZstdDecompressor() { return nullptr; }
+
+}  // namespace stepscope

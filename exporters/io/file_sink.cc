@@ -1,0 +1,204 @@
+#include "io/file_sink.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <atomic>
+#include <cerrno>
+#include <condition_variable>
+#include <cstdio>
+#include <deque>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "io/errno_status.h"
+
+namespace stepscope {
+namespace {
+
+constexpr size_t kQueuedBlocks = 4;
+// Level 1 costs a third of level 6 and leaves files a tenth larger.
+constexpr int kGzipLevel = 1;
+
+std::atomic<unsigned> next_name{0};
+
+// A name in the same folder, so that rename() cannot cross file systems. The
+// tail keeps viewers that watch the folder from picking it up.
+std::string TemporaryName(const std::string& path) {
+  return path + "." + std::to_string(getpid()) + "." +
+         std::to_string(next_name.fetch_add(1)) + ".tmp";
+}
+
+}  // namespace
+
+// Owns the file descriptor and the queue; its thread is the only one that
+// writes. `mutex` guards blocks, spare and finish.
+struct FileSink::Worker {
+  std::string path;
+  std::string temporary;
+  int fd = -1;
+  bool gzip = false;
+  z_stream stream = {};
+  std::string packed;
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::string> blocks;
+  std::deque<std::string> spare;
+  bool finish = false;
+  std::atomic<int> error{0};  // errno of the first failure
+  std::thread thread;
+
+  ~Worker() {
+    if (gzip) deflateEnd(&stream);
+    if (fd >= 0) close(fd);
+  }
+
+  void WriteBytes(const char* data, size_t size) {
+    while (size > 0 && error.load() == 0) {
+      const ssize_t written = write(fd, data, size);
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) {
+        error.store(written < 0 ? errno : ENOSPC);
+        return;
+      }
+      data += written;
+      size -= static_cast<size_t>(written);
+    }
+  }
+
+  void Compress(const std::string& block, int flush) {
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(block.data()));
+    stream.avail_in = static_cast<uInt>(block.size());
+    int result = Z_OK;
+    do {
+      stream.next_out = reinterpret_cast<Bytef*>(packed.data());
+      stream.avail_out = static_cast<uInt>(packed.size());
+      result = deflate(&stream, flush);
+      WriteBytes(packed.data(), packed.size() - stream.avail_out);
+    } while (stream.avail_out == 0 ||
+             (flush == Z_FINISH && result == Z_OK && error.load() == 0));
+  }
+
+  void Run() {
+    while (true) {
+      std::string block;
+      {
+        std::unique_lock lock(mutex);
+        changed.wait(lock, [&] { return finish || !blocks.empty(); });
+        if (blocks.empty()) break;
+        block = std::move(blocks.front());
+        blocks.pop_front();
+      }
+      changed.notify_all();
+      if (error.load() == 0) {
+        if (gzip) {
+          Compress(block, Z_NO_FLUSH);
+        } else {
+          WriteBytes(block.data(), block.size());
+        }
+      }
+      block.clear();
+      const std::lock_guard lock(mutex);
+      spare.push_back(std::move(block));
+    }
+    if (gzip && error.load() == 0) Compress(std::string(), Z_FINISH);
+  }
+};
+
+absl::StatusOr<std::unique_ptr<FileSink>> FileSink::Make(
+    const std::string& path, Compression compression) {
+  auto worker = std::make_unique<Worker>();
+  worker->path = path;
+  worker->temporary = TemporaryName(path);
+  worker->fd = open(worker->temporary.c_str(),
+                    O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (worker->fd < 0) return FileError("create", path, errno);
+  if (compression == Compression::kGzip) {
+    constexpr int kGzipWindowBits = 15 + 16;
+    if (deflateInit2(&worker->stream, kGzipLevel, Z_DEFLATED, kGzipWindowBits,
+                     9, Z_DEFAULT_STRATEGY) != Z_OK) {
+      unlink(worker->temporary.c_str());
+      return absl::ResourceExhaustedError(
+          "cannot start compressing '" + path +
+          "': zlib has no memory; write it without .gz");
+    }
+    worker->gzip = true;
+    worker->packed.resize(256 << 10);
+  }
+  Worker* started = worker.get();
+  auto sink = std::unique_ptr<FileSink>(new FileSink(std::move(worker)));
+  try {
+    started->thread = std::thread([started] { started->Run(); });
+  } catch (const std::system_error& error) {
+    unlink(started->temporary.c_str());
+    return absl::ResourceExhaustedError("cannot write '" + path +
+                                        "': no thread could be started (" +
+                                        error.what() + ")");
+  }
+  return sink;
+}
+
+FileSink::FileSink(std::unique_ptr<Worker> worker)
+    : worker_(std::move(worker)) {
+  // A block ends after the event that filled it, so it needs some room beyond.
+  block_.reserve(kBlockBytes + (64 << 10));
+}
+
+FileSink::~FileSink() {
+  if (worker_->thread.joinable()) {
+    worker_->error.store(ECANCELED);
+    {
+      const std::lock_guard lock(worker_->mutex);
+      worker_->finish = true;
+    }
+    worker_->changed.notify_all();
+    worker_->thread.join();
+    unlink(worker_->temporary.c_str());
+  }
+}
+
+bool FileSink::failed() const { return worker_->error.load() != 0; }
+
+void FileSink::HandOver() {
+  std::unique_lock lock(worker_->mutex);
+  worker_->changed.wait(lock,
+                        [&] { return worker_->blocks.size() < kQueuedBlocks; });
+  worker_->blocks.push_back(std::move(block_));
+  if (worker_->spare.empty()) {
+    block_ = std::string();
+    block_.reserve(kBlockBytes + (64 << 10));
+  } else {
+    block_ = std::move(worker_->spare.front());
+    worker_->spare.pop_front();
+  }
+  lock.unlock();
+  worker_->changed.notify_all();
+}
+
+absl::Status FileSink::Close() {
+  if (!block_.empty()) HandOver();
+  {
+    const std::lock_guard lock(worker_->mutex);
+    worker_->finish = true;
+  }
+  worker_->changed.notify_all();
+  worker_->thread.join();
+  const std::string& temporary = worker_->temporary;
+  const std::string& path = worker_->path;
+  const char* what = "write";
+  int error = worker_->error.load();
+  if (close(std::exchange(worker_->fd, -1)) != 0 && error == 0) error = errno;
+  if (error == 0 && rename(temporary.c_str(), path.c_str()) != 0) {
+    error = errno;
+    what = "rename the finished file to";
+  }
+  if (error == 0) return absl::OkStatus();
+  unlink(temporary.c_str());
+  return FileError(what, path, error);
+}
+
+}  // namespace stepscope

@@ -1,0 +1,66 @@
+// WholeFile: all bytes of a file in one piece, for formats that cannot be read
+// front to back. A plain file is mapped, so that its pages can go again; a
+// compressed one is decompressed into memory, up to a limit.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "io/bytes_reader.h"
+
+namespace stepscope {
+
+class WholeFile {
+ public:
+  // More than this is not decompressed.
+  static constexpr size_t kMostBytes = size_t{2} << 30;
+
+  // Takes what `reader` has opened at `path`, from its first byte. REQUIRES:
+  // nothing but Head() was called on it. Errors: ResourceExhausted (it
+  // decompresses to more than `most_bytes`).
+  static absl::StatusOr<std::unique_ptr<WholeFile>> Make(
+      const std::string& path, BytesReader* reader,
+      size_t most_bytes = kMostBytes);
+  ~WholeFile();
+  WholeFile(const WholeFile&) = delete;
+  WholeFile& operator=(const WholeFile&) = delete;
+
+  std::string_view bytes() const { return bytes_; }
+  // Why the bytes end before the file said they would; empty if they do not.
+  const std::string& problem() const { return problem_; }
+  // `part` of bytes() will not be read again soon: its memory may go.
+  void Release(std::string_view part) const;
+
+ private:
+  WholeFile() = default;
+
+  std::string_view bytes_;
+  std::string read_;  // what was decompressed
+  std::string problem_;
+  void* mapped_ = nullptr;
+};
+
+// Lets the memory of a part of a file go while it is read front to back.
+class ReleaseBehind {
+ public:
+  ReleaseBehind(const WholeFile& file, std::string_view part)
+      : file_(file), from_(part.data()) {}
+
+  // What stands before `at` will not be read again soon.
+  void Passed(const char* at) {
+    constexpr ptrdiff_t kStepBytes = 4 << 20;
+    if (at - from_ < kStepBytes) return;
+    file_.Release({from_, static_cast<size_t>(at - from_)});
+    from_ = at;
+  }
+
+ private:
+  const WholeFile& file_;
+  const char* from_;
+};
+
+}  // namespace stepscope

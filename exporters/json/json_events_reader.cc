@@ -1,0 +1,260 @@
+#include "json/json_events_reader.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "json/char_masks.h"
+
+namespace stepscope {
+namespace {
+
+constexpr size_t kGroup = 64;  // bytes that one step of the scan looks at
+
+bool IsBlank(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
+
+// Bit i is set where the number of set bits in [0, i] is odd.
+uint64_t PrefixXor(uint64_t bits) {
+  for (int shift = 1; shift < 64; shift *= 2) bits ^= bits << shift;
+  return bits;
+}
+
+// True if `text` ends with the key `traceEvents` and its colon.
+bool EndsWithEventsKey(std::string_view text) {
+  constexpr std::string_view kKey = "\"traceEvents\"";
+  const auto strip = [&] {
+    while (!text.empty() && IsBlank(text.back())) text.remove_suffix(1);
+  };
+  strip();
+  if (text.empty() || text.back() != ':') return false;
+  text.remove_suffix(1);
+  strip();
+  return text.ends_with(kKey);
+}
+
+}  // namespace
+
+JsonEventsReader::JsonEventsReader(BytesReader* bytes, const Limits& limits)
+    : bytes_(bytes), limits_(limits) {}
+
+std::string_view JsonEventsReader::Next() {
+  while (next_ready_ == ready_.size()) {
+    if (searching_) {
+      // Behind damage: nothing is scanned until an event seems to begin.
+      const size_t found = FindEventBegin(scanned_);
+      if (found != kNowhere) {
+        RestartAt(found);
+        Scan();
+        continue;
+      }
+    } else if (event_begin_ != kNowhere &&
+               (at_end_ || filled_ - event_begin_ > limits_.event_bytes)) {
+      // No end of this event in sight. If another one begins inside it, its own
+      // end is damaged; else the file is cut here.
+      const size_t found = FindEventBegin(event_begin_ + 1);
+      if (found == kNowhere && at_end_) return {};
+      ++lost_events_;
+      searching_ = true;
+      scanned_ = found == kNowhere ? filled_ : found;
+      continue;
+    }
+    if (place_ == Place::kDone || header_.size() > limits_.header_bytes ||
+        !Refill()) {
+      return {};
+    }
+    if (!searching_) Scan();
+  }
+  last_ = ready_[next_ready_++];
+  last_end_ = base_ + last_.end;
+  return {buffer_.data() + last_.begin, last_.end - last_.begin};
+}
+
+void JsonEventsReader::Distrust() {
+  const size_t found = FindEventBegin(last_.begin + 1);
+  // Nothing to start over at: what was cut out already is all there is.
+  if (found == kNowhere) return;
+  const bool as_expected = next_ready_ < ready_.size()
+                               ? found == ready_[next_ready_].begin
+                               : found >= std::min(event_begin_, scanned_);
+  if (as_expected) return;
+  RestartAt(found);
+  Scan();
+}
+
+// Starts over at `at`, outside of any string, in front of an event.
+void JsonEventsReader::RestartAt(size_t at) {
+  ready_.clear();
+  next_ready_ = 0;
+  if (place_ != Place::kEvents) header_.resize(header_split_);
+  place_ = Place::kEvents;
+  in_string_ = escaped_ = searching_ = false;
+  depth_ = 0;
+  event_begin_ = kNowhere;
+  scanned_ = at;
+}
+
+// The first place from `from` on that looks like the begin of an event: an
+// object behind a comma, a bracket or another object, with a key that events
+// begin with.
+size_t JsonEventsReader::FindEventBegin(size_t from) const {
+  const std::string_view text(buffer_.data(), filled_);
+  for (size_t at = text.find('{', from); at != std::string_view::npos;
+       at = text.find('{', at + 1)) {
+    size_t before = at;
+    while (before > 0 && IsBlank(text[before - 1])) --before;
+    if (before > 0 && std::strchr(",[}", text[before - 1]) == nullptr) continue;
+    size_t key = at + 1;
+    while (key < filled_ && IsBlank(text[key])) ++key;
+    const std::string_view rest = text.substr(key);
+    for (std::string_view first :
+         {"\"ph\"", "\"name\"", "\"cat\"", "\"pid\"", "\"ts\""}) {
+      if (rest.starts_with(first)) return at;
+    }
+  }
+  return kNowhere;
+}
+
+// Drops what was used and reads on; false if there is nothing more to read.
+bool JsonEventsReader::Refill() {
+  if (at_end_) return false;
+  size_t keep = std::min(event_begin_, scanned_);
+  if (searching_) keep = filled_ > kGroup ? filled_ - kGroup : 0;
+  keep = std::min(keep, filled_);
+  if (place_ == Place::kHeader || place_ == Place::kTail)
+    header_from_ -= std::min(header_from_, keep);
+  if (keep > 0)
+    std::memmove(buffer_.data(), buffer_.data() + keep, filled_ - keep);
+  filled_ -= keep;
+  scanned_ = searching_ ? 0 : scanned_ - keep;
+  base_ += keep;
+  if (event_begin_ != kNowhere)
+    event_begin_ = searching_ ? kNowhere : event_begin_ - keep;
+  ready_.clear();
+  next_ready_ = 0;
+  if (buffer_.size() < filled_ + limits_.block_bytes + kPadding + kGroup)
+    buffer_.resize(filled_ + limits_.block_bytes + kPadding + kGroup);
+  const size_t count =
+      bytes_->Read(buffer_.data() + filled_, limits_.block_bytes);
+  filled_ += count;
+  at_end_ = count == 0;
+  std::memset(buffer_.data() + filled_, 0, kPadding + kGroup);
+  return true;
+}
+
+// Follows strings and brackets through all whole groups in the buffer (at the
+// end of the file, through the rest as well: the zeros behind it say nothing).
+void JsonEventsReader::Scan() {
+  while (place_ != Place::kDone &&
+         (scanned_ + kGroup <= filled_ || (at_end_ && scanned_ < filled_))) {
+    const CharMasks masks = MasksOf(buffer_.data() + scanned_);
+    uint64_t quotes = masks.quotes;
+    if (masks.backslashes != 0 || escaped_) {
+      uint64_t escaped = escaped_ ? 1 : 0;
+      escaped_ = false;
+      for (uint64_t left = masks.backslashes; left != 0; left &= left - 1) {
+        const int at = __builtin_ctzll(left);
+        if ((escaped >> at) & 1) continue;
+        if (at == 63) {
+          escaped_ = true;
+        } else {
+          escaped |= uint64_t{2} << at;
+        }
+      }
+      quotes &= ~escaped;
+    }
+    const uint64_t strings =
+        PrefixXor(quotes) ^ (in_string_ ? ~uint64_t{0} : 0);
+    in_string_ = strings >> 63;
+    const size_t group = scanned_;
+    for (uint64_t left = masks.brackets & ~strings; left != 0;
+         left &= left - 1) {
+      const size_t at = group + static_cast<size_t>(__builtin_ctzll(left));
+      OnBracket(buffer_[at], at);
+    }
+    scanned_ += kGroup;
+  }
+  scanned_ = std::min(scanned_, filled_);
+  if (place_ == Place::kHeader || place_ == Place::kTail) KeepHeader(scanned_);
+}
+
+void JsonEventsReader::KeepHeader(size_t end) {
+  if (end > header_from_)
+    header_.append(buffer_, header_from_, end - header_from_);
+  header_from_ = std::max(header_from_, end);
+}
+
+void JsonEventsReader::OnBracket(char bracket, size_t at) {
+  const bool opens = bracket == '{' || bracket == '[';
+  switch (place_) {
+    case Place::kStart:
+      header_from_ = at;
+      if (bracket == '[') {
+        is_array_ = found_events_ = true;
+        place_ = Place::kEvents;
+      } else {
+        depth_ = 1;
+        place_ = Place::kHeader;
+      }
+      return;
+    case Place::kHeader:
+      if (bracket == '[' && depth_ == 1) {
+        KeepHeader(at);
+        if (EndsWithEventsKey(header_)) {
+          header_split_ = header_.size();
+          found_events_ = true;
+          place_ = Place::kEvents;
+          depth_ = 0;
+          return;
+        }
+      }
+      depth_ += opens ? 1 : -1;
+      if (depth_ <= 0) {
+        KeepHeader(at + 1);
+        place_ = Place::kDone;
+      }
+      return;
+    case Place::kEvents:
+      return OnEventBracket(bracket, at);
+    case Place::kTail:
+      depth_ += opens ? 1 : -1;
+      if (depth_ <= 0) {
+        KeepHeader(at + 1);
+        place_ = Place::kDone;
+      }
+      return;
+    case Place::kDone:
+      return;
+  }
+}
+
+void JsonEventsReader::OnEventBracket(char bracket, size_t at) {
+  if (bracket == '{' || bracket == '[') {
+    if (depth_++ == 0 && bracket == '{') event_begin_ = at;
+    return;
+  }
+  if (depth_ == 0) {
+    if (bracket != ']') return;  // stray, behind an event that ended too early
+    header_from_ = at + 1;
+    depth_ = 1;
+    place_ = is_array_ ? Place::kDone : Place::kTail;
+    return;
+  }
+  if (--depth_ == 0 && event_begin_ != kNowhere) {
+    ready_.push_back({event_begin_, at + 1});
+    event_begin_ = kNowhere;
+  }
+}
+
+std::string JsonEventsReader::header() const {
+  if (is_array_ || header_.empty()) return "{}";
+  if (!found_events_ || place_ != Place::kDone) return header_before_events();
+  return header_.substr(0, header_split_) + "[]" +
+         header_.substr(header_split_);
+}
+
+std::string JsonEventsReader::header_before_events() const {
+  if (is_array_ || header_.empty()) return "{}";
+  if (!found_events_) return header_;
+  return header_.substr(0, header_split_) + "[]}";
+}
+
+}  // namespace stepscope

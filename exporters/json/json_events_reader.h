@@ -1,0 +1,104 @@
+// JsonEventsReader: cuts a Chrome trace into its events without parsing them,
+// so that a file of any size is read in bounded memory.
+//
+// Strings and escapes are followed 64 bytes at a time, so a brace in a name is
+// no boundary. What is not an event (the keys before and behind `traceEvents`)
+// is kept as one JSON object, header(). One thread drives a reader.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/bytes_reader.h"
+
+namespace stepscope {
+
+class JsonEventsReader {
+ public:
+  struct Limits {
+    size_t block_bytes = size_t{1} << 20;
+    size_t event_bytes = size_t{8} << 20;  // a longer event is damage
+    size_t header_bytes = size_t{64} << 20;
+  };
+  // Readable bytes behind every text that Next() gives.
+  static constexpr size_t kPadding = 64;
+
+  explicit JsonEventsReader(BytesReader* bytes)
+      : JsonEventsReader(bytes, Limits()) {}
+  // `bytes` must outlive the reader.
+  JsonEventsReader(BytesReader* bytes, const Limits& limits);
+
+  // The text of the next event, "{...}"; empty when there are no more. Valid
+  // until the next call.
+  std::string_view Next();
+
+  // The event just given is no JSON: its end cannot be trusted either (a quote
+  // may be missing). Goes back to the first thing behind its begin that looks
+  // like the begin of an event.
+  void Distrust();
+
+  // True once `traceEvents` (or a top-level array) was met.
+  bool found_events() const { return found_events_; }
+  // True if the file is a list of events without an object around it.
+  bool is_array() const { return is_array_; }
+  // False if the file ended before its brackets were closed.
+  bool complete() const { return place_ == Place::kDone; }
+  // Events given up because their end could not be found.
+  int64_t lost_events() const { return lost_events_; }
+  // Offset in the (decompressed) bytes of the end of the last event given.
+  uint64_t offset() const { return last_end_; }
+
+  // The top-level object with an empty `traceEvents`. If the file was cut, it
+  // is closed as if the header had ended there. Call it after Next() gave an
+  // empty text.
+  std::string header() const;
+  // The same without what stood behind the events.
+  std::string header_before_events() const;
+
+ private:
+  enum class Place : uint8_t { kStart, kHeader, kEvents, kTail, kDone };
+  struct Span {
+    size_t begin;
+    size_t end;
+  };
+  static constexpr size_t kNowhere = static_cast<size_t>(-1);
+
+  bool Refill();
+  void Scan();
+  void OnBracket(char bracket, size_t at);
+  void OnEventBracket(char bracket, size_t at);
+  void KeepHeader(size_t end);
+  void RestartAt(size_t at);
+  size_t FindEventBegin(size_t from) const;
+
+  BytesReader* bytes_;
+  const Limits limits_;
+  std::string buffer_;  // [0, filled_) is text, zeros behind it
+  size_t filled_ = 0;
+  size_t scanned_ = 0;
+  uint64_t base_ = 0;    // offset in the file of buffer_[0]
+  bool at_end_ = false;  // no more bytes will come
+
+  Place place_ = Place::kStart;
+  bool in_string_ = false;
+  bool escaped_ = false;  // the next character is escaped
+  int64_t depth_ = 0;     // of the header; inside the array: of the event
+  size_t event_begin_ = kNowhere;  // of an event that is not closed yet
+  bool searching_ = false;         // for the begin of an event, after damage
+  std::vector<Span> ready_;
+  size_t next_ready_ = 0;
+  Span last_ = {0, 0};
+
+  std::string header_;
+  size_t header_from_ = 0;   // first byte of the buffer not in header_
+  size_t header_split_ = 0;  // size of header_ where the events stood
+  bool found_events_ = false;
+  bool is_array_ = false;  // no object around the events
+  int64_t lost_events_ = 0;
+  uint64_t last_end_ = 0;
+};
+
+}  // namespace stepscope

@@ -1,0 +1,45 @@
+#include "rows/tensor_core_names.h"
+
+#include <stepscope/kernel_class.h>
+
+#include <algorithm>
+
+namespace stepscope {
+namespace {
+
+bool HoldsOneOf(std::string_view text, const auto& parts) {
+  return std::any_of(std::begin(parts), std::end(parts),
+                     [&](std::string_view part) {
+                       return text.find(part) != std::string_view::npos;
+                     });
+}
+
+// Substrings that both viewers know (formats/chrome_trace.md 3.5, xspace.md 7).
+constexpr std::string_view kKnown[] = {
+    "16816",
+    "c1688",
+    "conv1x1",
+    "conv2d_c1_k1",
+    "direct_group",
+    "dgrad_1x1_stride_2x2",
+    "h1688",
+    "first_layer_wgrad_kernel",
+    "h884",
+    "hmma",
+    "i8816",
+    "s1688",
+    "s884",
+    "xmma_gemm",
+    "xmma_sparse_",
+    "xmma_implicit_gemm",
+    "xmma_warp_specialized_implicit_gemm",
+};
+
+}  // namespace
+
+bool NeedsTensorCoreMark(std::string_view kernel) {
+  return TraitsOfKernel(kernel).tensor_cores == TensorCores::kYes &&
+         !HoldsOneOf(kernel, kKnown);
+}
+
+}  // namespace stepscope

@@ -1,0 +1,26 @@
+// Reads an XSpace (*.xplane.pb): our own, and those of XLA's and TensorFlow's
+// GPU profilers. Files are mapped, so memory is bounded by the Trace that comes
+// out.
+//
+// An XSpace holds less than a Trace: input shapes, call stacks, collectives,
+// waits of the host and driver memory are not in it. losses() names:
+// truncated-file, damaged-events, negative-durations, unreadable-times,
+// unknown-events (planes of other devices), format-limits (ours: what it could
+// not hold).
+#pragma once
+
+#include <absl/status/statusor.h>
+#include <stepscope/trace.h>
+
+#include <string>
+
+#include "io/bytes_reader.h"
+
+namespace stepscope {
+
+// Reads the file at `path`, which `bytes` has opened. REQUIRES: nothing but
+// Head() was called on `bytes`. Errors: ResourceExhausted (a compressed file
+// above 2 GiB), DataLoss (no event could be read).
+absl::StatusOr<Trace> ReadXSpace(const std::string& path, BytesReader* bytes);
+
+}  // namespace stepscope

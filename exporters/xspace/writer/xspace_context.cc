@@ -1,0 +1,184 @@
+#include "xspace/writer/xspace_context.h"
+
+#include <stepscope/op_cost.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace stepscope {
+namespace {
+
+bool IsWordChar(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+         (c >= '0' && c <= '9') || c == '_';
+}
+
+// `text` with whatever XProf's grammar lacks replaced by '_'; '.' becomes
+// `dot`.
+std::string Word(std::string_view text, char dot) {
+  std::string word;
+  for (char c : text) word += c == '.' ? dot : IsWordChar(c) ? c : '_';
+  return word;
+}
+
+// The names by which XProf knows ops whose kernels could use Tensor Cores, or
+// "". It looks for "/MatMul" and for ends like "Conv2D".
+std::string_view TensorCoreOp(std::string_view op) {
+  switch (ClassOfOp(op)) {
+    case KernelClass::kConvolution:
+      if (op.find("3d") != std::string_view::npos) return "Conv3D";
+      if (op.ends_with("_weight")) return "Conv2DBackpropFilter";
+      if (op.find("ackward") != std::string_view::npos)
+        return "Conv2DBackpropInput";
+      return "Conv2D";
+    case KernelClass::kMatmul:
+      return op.find("bmm") == std::string_view::npos ? "MatMul"
+                                                      : "BatchMatMul";
+    default:
+      return "";
+  }
+}
+
+// "aten::conv2d" -> "conv2d"; "autograd::engine::evaluate_function: X" -> "X".
+std::string_view LastPart(std::string_view name) {
+  const size_t colon = name.rfind(':');
+  if (colon != std::string_view::npos) name.remove_prefix(colon + 1);
+  while (name.starts_with(' ')) name.remove_prefix(1);
+  return name;
+}
+
+std::vector<NameId> ModulePaths(const Trace& trace) {
+  std::vector<NameId> paths;
+  std::vector<bool> seen(trace.name_count());
+  for (const Range& range : trace.ranges()) {
+    if (range.kind != RangeKind::kModule || seen[range.name]) continue;
+    seen[range.name] = true;
+    if (paths.empty()) paths.push_back(0);
+    if (range.name != 0) paths.push_back(range.name);
+  }
+  return paths;
+}
+
+}  // namespace
+
+Numbers::Numbers(size_t count, size_t largest) {
+  if (largest <= std::numeric_limits<uint16_t>::max()) {
+    narrow_.resize(count);
+  } else {
+    wide_.resize(count);
+  }
+}
+
+XContext::XContext(const Trace& trace)
+    : trace_(trace),
+      span_(SpanOf(trace)),
+      modules_(ModulePaths(trace)),
+      module_of_(modules_.empty() ? 0 : trace.ops().size(), modules_.size()),
+      in_backward_(trace.ops().size()) {
+  FindModules();
+}
+
+void XContext::FindModules() {
+  std::vector<uint32_t> path_of(trace_.name_count());  // in modules_
+  for (size_t i = 0; i < modules_.size(); ++i)
+    path_of[modules_[i]] = static_cast<uint32_t>(i);
+  // Both tables are sorted by begin: one pass with a stack of open modules per
+  // thread.
+  std::vector<std::vector<RowId>> open(trace_.threads().size());
+  RowId next = 0;
+  const auto ranges = trace_.ranges();
+  for (RowId row = 0; row < trace_.ops().size(); ++row) {
+    const Op& op = trace_.ops()[row];
+    for (; next < ranges.size() && ranges[next].begin_ns <= op.begin_ns;
+         ++next) {
+      const Range& range = ranges[next];
+      if (range.kind == RangeKind::kModule && range.thread < open.size())
+        open[range.thread].push_back(next);
+    }
+    const bool has_parent = op.parent != kNone;
+    in_backward_[row] =
+        op.kind == OpKind::kBackward || (has_parent && in_backward_[op.parent]);
+    if (modules_.empty()) continue;
+    if (in_backward_[row]) {
+      if (op.forward != kNone) {
+        module_of_.Set(row, module_of_[op.forward]);
+      } else if (has_parent) {
+        module_of_.Set(row, module_of_[op.parent]);
+      }
+    } else if (op.thread < open.size()) {
+      std::vector<RowId>& modules = open[op.thread];
+      while (!modules.empty() && ranges[modules.back()].end_ns <= op.begin_ns)
+        modules.pop_back();
+      if (!modules.empty())
+        module_of_.Set(row, path_of[ranges[modules.back()].name]);
+    }
+  }
+}
+
+RowId XContext::StepAt(int64_t time_ns) const {
+  const auto steps = trace_.steps();
+  if (steps.empty()) return kNone;
+  const auto holds = [&](RowId step) {
+    return steps[step].begin_ns <= time_ns &&
+           (step + 1 == steps.size() || steps[step + 1].begin_ns > time_ns);
+  };
+  // Rows are asked for in time order, by and large.
+  if (holds(last_step_))
+    return steps[last_step_].end_ns > time_ns ? last_step_ : kNone;
+  const auto after = std::partition_point(
+      steps.begin(), steps.end(),
+      [&](const Step& step) { return step.begin_ns <= time_ns; });
+  if (after == steps.begin()) return kNone;
+  last_step_ = static_cast<RowId>(after - 1 - steps.begin());
+  return steps[last_step_].end_ns > time_ns ? last_step_ : kNone;
+}
+
+RowId XContext::StepOf(const DeviceWork& work) const {
+  return StepAt(work.call == kNone
+                    ? work.begin_ns
+                    : trace_.runtime_calls()[work.call].begin_ns);
+}
+
+void XContext::Group(RowId step, XEventBytes& event) const {
+  if (step != kNone) event.Int(XStatId::kGroupId, trace_.steps()[step].number);
+}
+
+uint64_t XContext::TfOpKey(RowId op) const {
+  return uint64_t{ModuleOf(op)} << 33 | uint64_t{trace_.ops()[op].name} << 1 |
+         uint64_t{in_backward_[op]};
+}
+
+std::string XContext::TfOp(RowId op) const {
+  const std::string_view name = trace_.name(trace_.ops()[op].name);
+  const std::string_view part = LastPart(name);
+  std::string shown = Word(name.starts_with("aten::") ? part : name, '_');
+  if (name.starts_with("aten::")) {
+    const std::string_view known = TensorCoreOp(name);
+    if (!known.empty()) shown = known;
+  }
+  if (in_backward_[op]) {
+    shown = "gradients/" + shown;
+  }
+  std::string type = Word(part, '_');
+  if (type.empty()) type = "op";
+  if (type[0] >= '0' && type[0] <= '9') type = "_" + type;
+  // A type that begins with a small letter may hold no capitals.
+  if (type[0] >= 'a' && type[0] <= 'z') {
+    for (char& c : type)
+      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  std::string path = Word(trace_.name(ModuleOf(op)), '/');
+  if (!path.empty()) path += '/';
+  path += shown;
+  if (path.starts_with('_') || path.starts_with('/')) path = "op" + path;
+  if (path == "MatMul") path = "op/MatMul";
+  return path + ":" + type;
+}
+
+int64_t XTfOps::Id(RowId op) {
+  const auto [it, added] = ids_.try_emplace(context_.TfOpKey(op), 0);
+  if (added) it->second = names_.Text(context_.TfOp(op));
+  return it->second;
+}
+
+}  // namespace stepscope

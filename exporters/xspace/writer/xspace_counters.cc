@@ -1,0 +1,87 @@
+#include "xspace/writer/xspace_counters.h"
+
+#include <algorithm>
+
+#include "rows/memory_totals.h"
+
+namespace stepscope {
+namespace {
+
+enum Counter : uint8_t {
+  kAllocatedMb,
+  kReservedMb,
+  kSmClock,
+  kMemoryClock,
+  kPower,
+  kTemperature,
+  kFreeMb,
+};
+constexpr const char* kCounterNames[] = {"allocated memory (MB)",
+                                         "reserved memory (MB)",
+                                         "SM clock (MHz)",
+                                         "memory clock (MHz)",
+                                         "power (W)",
+                                         "temperature (C)",
+                                         "free memory (MB)"};
+
+// More points than this per counter are more than a screen can draw.
+constexpr size_t kMostMemoryPoints = 20'000;
+
+}  // namespace
+
+XCounters::XCounters(const XContext& context, int32_t device, XNames* names)
+    : context_(context), device_(device), names_(*names) {
+  AddSamples();
+  AddMemory();
+  std::stable_sort(
+      points_.begin(), points_.end(),
+      [](const Point& a, const Point& b) { return a.time_ns < b.time_ns; });
+}
+
+void XCounters::AddSamples() {
+  for (const DeviceSample& sample : context_.trace().device_samples()) {
+    if (sample.device != device_) continue;
+    const auto add = [&](Counter counter, int64_t value, double scale) {
+      if (value < 0) return;
+      points_.push_back(
+          {sample.time_ns, static_cast<double>(value) * scale, counter});
+    };
+    add(kSmClock, sample.sm_clock_mhz, 1);
+    add(kMemoryClock, sample.memory_clock_mhz, 1);
+    add(kPower, sample.power_mw, 1e-3);
+    add(kTemperature, sample.temperature_c, 1);
+    add(kFreeMb, sample.free_bytes, 1e-6);
+  }
+}
+
+// Of longer tables every n-th event is drawn; the memory page has all of them.
+void XCounters::AddMemory() {
+  const auto& events = context_.trace().allocations();
+  const size_t stride = events.size() / kMostMemoryPoints + 1;
+  MemoryTotals totals(context_.trace());
+  for (RowId row = 0; row < events.size(); ++row) {
+    const MemoryTotals::Totals now = totals.After(row);
+    if (events[row].device_type == 0 || events[row].device != device_ ||
+        row % stride != 0) {
+      continue;
+    }
+    points_.push_back({events[row].time_ns,
+                       static_cast<double>(now.allocated_bytes) * 1e-6,
+                       kAllocatedMb});
+    if (now.reserved_bytes > 0) {
+      points_.push_back({events[row].time_ns,
+                         static_cast<double>(now.reserved_bytes) * 1e-6,
+                         kReservedMb});
+    }
+  }
+}
+
+void XCounters::Event(size_t i, XEventBytes& event) const {
+  const Point& point = points_[i];
+  const char* name = kCounterNames[point.counter];
+  event.Start(names_.Event(name),
+              std::max(point.time_ns - context_.begin_ns(), int64_t{0}), 0);
+  event.Counter(names_.Text(name), point.value);
+}
+
+}  // namespace stepscope

@@ -1,0 +1,61 @@
+// XGpuTexts: the ids of the texts of one GPU's plane, each text made once for
+// all the work that has it.
+#pragma once
+
+#include <stepscope/trace.h>
+
+#include <array>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "xspace/writer/xspace_plane.h"
+#include "xspace/writer/xspace_program.h"
+
+namespace stepscope {
+
+class XGpuTexts {
+ public:
+  XGpuTexts(const Trace& trace, const XProgram& program, XNames* names)
+      : trace_(trace),
+        program_(program),
+        names_(*names),
+        instructions_(program.instructions().size()) {}
+
+  // An event_metadata id; marked where XProf cannot tell by itself that the
+  // kernel uses Tensor Cores.
+  int64_t KernelName(NameId name);
+  int64_t KernelDetails(const Kernel& kernel);
+  // 0 if there is none.
+  int64_t Shape(const Kernel& kernel);
+  int64_t Context(int32_t context);
+  int64_t Instruction(RowId instruction);
+  int64_t ProgramName();
+
+ private:
+  // What the text of XKernelDetails() is made from.
+  struct LaunchShape {
+    std::array<int32_t, 3> grid;
+    std::array<int32_t, 3> block;
+    int32_t registers;
+    int32_t shared_bytes;
+    uint32_t occupancy_bits;  // NaN equals itself
+    bool operator==(const LaunchShape&) const = default;
+    struct Hash {
+      size_t operator()(const LaunchShape& shape) const;
+    };
+  };
+
+  const Trace& trace_;
+  const XProgram& program_;
+  XNames& names_;
+  // 0 where they were not asked for yet.
+  std::unordered_map<NameId, int64_t> kernel_names_;
+  std::unordered_map<uint64_t, int64_t> shapes_;  // by inputs and name
+  std::unordered_map<LaunchShape, int64_t, LaunchShape::Hash> details_;
+  std::unordered_map<int32_t, int64_t> contexts_;
+  std::vector<int64_t> instructions_;
+  int64_t program_name_ = 0;
+};
+
+}  // namespace stepscope

@@ -1,0 +1,54 @@
+// XProgram: the made-up program of a Trace. XProf knows FLOPs, bytes and source
+// lines only of the instructions of an HLO program, and a training loop has
+// none, so each distinct (op, kernel, cost) becomes one instruction. Nothing
+// ran it; it is a table for XProf to join kernels with.
+//
+// The FLOPs and bytes of an op call (op_cost.h) are shared out evenly among the
+// kernels that do its work: where a convolution also launches transposes, those
+// get none. XProf multiplies the cost of the last of several launches in a row
+// by their number, so launches that share an instruction have equal costs.
+#pragma once
+
+#include <stepscope/trace.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "xspace/writer/xspace_context.h"
+
+namespace stepscope {
+
+inline constexpr uint64_t kXProgramId = 1;
+inline constexpr char kXProgramName[] = "stepscope";
+
+class XProgram {
+ public:
+  struct Instruction {
+    std::string name = {};  // in the alphabet that XProf joins by
+    RowId op = kNone;       // a call of the op
+    double flops = -1;      // of one launch; -1 unknown
+    double bytes = -1;
+  };
+
+  explicit XProgram(const XContext& context);
+
+  const std::vector<Instruction>& instructions() const { return instructions_; }
+  // The instruction of a row of kernels(), or kNone if no op launched it.
+  RowId Of(RowId kernel) const { return of_kernel_[kernel]; }
+
+ private:
+  // By kernel: the op call whose cost it shares, or kNone.
+  std::vector<RowId> FindCalls() const;
+  // Makes instructions in the order of calls; `of_kernel_` counts them.
+  void ShareCosts(const std::vector<RowId>& calls);
+  // Brings the instructions into the order of kernels and names them.
+  void Number();
+
+  const XContext& context_;
+  const Trace& trace_;
+  std::vector<Instruction> instructions_;
+  std::vector<RowId> of_kernel_;
+};
+
+}  // namespace stepscope

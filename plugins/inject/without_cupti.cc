@@ -1,7 +1,0 @@
-#include "optional_sources.h"
-
-namespace stepscope {
-
-void AddCupti(std::vector<std::unique_ptr<Collector>>&) {}
-
-}  // namespace stepscope

@@ -1,0 +1,26 @@
+// The defaults: every collector of this build, the analysis, all files.
+#include <stepscope/collectors.h>
+#include <stepscope/profile.h>
+#include <stepscope/profile_parts.h>
+
+#include <utility>
+
+namespace stepscope {
+namespace {
+
+ProfileParts DefaultParts(const ProfileOptions& options) {
+  ProfileParts parts = ProfileOutputs(options);
+  parts.collectors = [](const ProfileOptions& options) {
+    return DefaultCollectors({.record_shapes = options.record_shapes,
+                              .record_memory = options.profile_memory,
+                              .with_stack = options.with_stack});
+  };
+  return parts;
+}
+
+}  // namespace
+
+Profile::Profile(ProfileOptions options) noexcept
+    : Profile(std::move(options), &DefaultParts) {}
+
+}  // namespace stepscope

@@ -1,0 +1,52 @@
+// ProfileParts: the collectors, the analysis and the files of a Profile. The
+// core (library profile_core) takes them as arguments. The library profile has
+// the default collectors, profile_outputs the default analysis and files;
+// plugins/inject combines the latter with collectors of its own.
+#pragma once
+
+#include <absl/status/status.h>
+#include <stepscope/analysis.h>
+#include <stepscope/collector.h>
+#include <stepscope/logdir.h>
+#include <stepscope/profile.h>
+#include <stepscope/trace.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace stepscope {
+
+// An analysed window and the paths of its files.
+struct WindowResult {
+  const Trace& trace;
+  const Report& report;
+  const LogPaths& paths;
+  const std::string& log_dir;
+};
+
+// One file of a window. `write` is called on the background thread.
+struct WindowFile {
+  bool rank_0_only = false;
+  std::function<absl::Status(const WindowResult& result)> write;
+};
+
+struct ProfileParts {
+  // The sources of events in the order they start, where
+  // ProfileOptions::collectors names none.
+  std::function<std::vector<std::unique_ptr<Collector>>(const ProfileOptions&)>
+      collectors;
+  std::function<Report(const Trace&)> analyze;
+  // The report for the terminal.
+  std::function<std::string(const Report&, const TextOptions&)> to_text;
+  // In the order in which they are written. The smallest and most useful come
+  // first, because the disk may be nearly full.
+  std::vector<WindowFile> files;
+};
+
+// The default analysis, its text, and the files that the options select;
+// without collectors.
+ProfileParts ProfileOutputs(const ProfileOptions& options);
+
+}  // namespace stepscope

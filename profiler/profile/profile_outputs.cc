@@ -1,0 +1,52 @@
+#include <stepscope/export.h>
+#include <stepscope/profile_parts.h>
+
+#include <utility>
+
+namespace stepscope {
+namespace {
+
+WindowFile TraceFile(Format format, std::string LogPaths::*path,
+                     ExportOptions options = {}) {
+  return {.write = [=](const WindowResult& result) {
+    return WriteTrace(result.trace, ToAnnotations(result.report), format,
+                      result.paths.*path, options);
+  }};
+}
+
+absl::Status WriteFindings(const WindowResult& result) {
+  return WriteText(ToJson(result.report), result.paths.advice);
+}
+
+absl::Status WriteReport(const WindowResult& result) {
+  const TextOptions plain{
+      .details_path = result.paths.advice,
+      .view_command = "tensorboard --logdir " + result.log_dir};
+  return WriteText(ToText(result.report, plain), result.paths.report);
+}
+
+}  // namespace
+
+ProfileParts ProfileOutputs(const ProfileOptions& options) {
+  ProfileParts parts;
+  parts.analyze = &Analyze;
+  parts.to_text = [](const Report& report, const TextOptions& options) {
+    return ToText(report, options);
+  };
+  parts.files.push_back({.write = &WriteFindings});
+  parts.files.push_back({.rank_0_only = true, .write = &WriteReport});
+  if (options.write_chrome_kineto) {
+    parts.files.push_back(
+        TraceFile(Format::kChromeKineto, &LogPaths::chrome_kineto));
+  }
+  if (options.write_xspace) {
+    parts.files.push_back(TraceFile(Format::kXSpace, &LogPaths::xspace,
+                                    {.input_wait = options.xspace_input_wait}));
+  }
+  if (options.write_chrome_tb) {
+    parts.files.push_back(TraceFile(Format::kChromeTb, &LogPaths::chrome_tb));
+  }
+  return parts;
+}
+
+}  // namespace stepscope

@@ -1,0 +1,51 @@
+#include "range_decode.h"
+
+#include <stepscope/slot_ends.h>
+
+namespace stepscope {
+namespace {
+
+void AddRange(const Slot& slot, RowId thread, const ClockMap& clock,
+              SlotEnds& ends, TraceBuilder& builder) {
+  const auto fields = std::bit_cast<TextFields>(slot.word[2]);
+  const Texts texts = TextsOf(slot);
+  const int64_t begin_ns = clock.ToNs(slot.word[0]);
+  const int64_t end_ns = clock.ToNs(ends.Of(slot).ticks);
+  if (fields.about == kClassifyLater) {
+    if (const int64_t number = StepNumber(texts.name); number >= 0) {
+      builder.Add(Step{.begin_ns = begin_ns,
+                       .end_ns = end_ns,
+                       .number = number,
+                       .thread = thread});
+      return;
+    }
+  }
+  builder.Add(Range{.begin_ns = begin_ns,
+                    .end_ns = end_ns,
+                    .name = builder.Intern(texts.name),
+                    .detail = builder.Intern(texts.detail),
+                    .thread = thread,
+                    .kind = fields.about == kClassifyLater
+                                ? ClassifyRange(texts.name)
+                                : static_cast<RangeKind>(fields.about)});
+}
+
+}  // namespace
+
+int64_t DecodeRanges(const SlotLog& log, const ClockMap& clock,
+                     TraceBuilder& builder) {
+  SlotEnds ends(log);
+  int64_t bad_records = 0;
+  for (const SlotThread& thread : log.threads) {
+    const RowId row = builder.ThreadRow(log.pid, thread.tid);
+    if (!thread.name.empty() && builder.thread(row).name == 0) {
+      builder.thread(row).name = builder.Intern(thread.name);
+    }
+    bad_records += WalkSlots(thread, [&](const Slot& slot) {
+      if (TagOf(slot) == kRangeSlot) AddRange(slot, row, clock, ends, builder);
+    });
+  }
+  return bad_records;
+}
+
+}  // namespace stepscope

@@ -1,0 +1,62 @@
+#include <stepscope/event_writer.h>
+#include <stepscope/range.h>
+
+#include <bit>
+#include <cstring>
+
+namespace stepscope {
+namespace internal {
+
+constinit std::atomic<uint64_t> g_window{0};
+
+}  // namespace internal
+
+void CopyText(Slot* first, std::string_view name, std::string_view detail) {
+  char* text = reinterpret_cast<char*>(first + 1);
+  std::memcpy(text, name.data(), name.size());
+  if (!detail.empty()) {
+    std::memcpy(text + name.size(), detail.data(), detail.size());
+  }
+}
+
+std::string_view Bounded(ThreadLog* log, std::string_view text) {
+  if (text.size() <= kMaxNameBytes) [[likely]]
+    return text;
+  ++log->cut;
+  size_t size = kMaxNameBytes;
+  while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xc0) == 0x80) {
+    --size;
+  }
+  return text.substr(0, size);
+}
+
+RangeToken OpenRange(RangeKind kind, std::string_view name,
+                     std::string_view detail) noexcept {
+  if (!IsRecording()) return {};
+  WriteScope scope;
+  if (!scope) return {};
+  name = Bounded(scope.log(), name);
+  detail = Bounded(scope.log(), detail);
+  Slot* slot = scope.Reserve(1 + SlotsForBytes(name.size() + detail.size()));
+  if (slot == nullptr) return {};
+  slot->word[2] = std::bit_cast<uint64_t>(
+      TextFields{.name_bytes = static_cast<uint16_t>(name.size()),
+                 .detail_bytes = static_cast<uint16_t>(detail.size()),
+                 .about = static_cast<uint32_t>(kind)});
+  slot->word[3] = PackTail(kRangeSlot, 0);
+  CopyText(slot, name, detail);
+  slot->word[1] = 0;
+  slot->word[0] = NowTicks();
+  return {.slot = slot, .window = scope.log()->window};
+}
+
+void CloseRange(const RangeToken& token) noexcept {
+  if (token.slot == nullptr) return;
+  const Ticks now = NowTicks();
+  WriteScope scope;
+  // Another window's chunks may be gone.
+  if (!scope || scope.log()->window != token.window) return;
+  static_cast<Slot*>(token.slot)->word[1] = now;
+}
+
+}  // namespace stepscope

@@ -1,0 +1,53 @@
+#include <stepscope/slot_ends.h>
+
+#include <algorithm>
+
+namespace stepscope {
+namespace {
+
+const void* AddressIn(uint64_t word) {
+  return reinterpret_cast<const void*>(word);
+}
+
+}  // namespace
+
+SlotEnds::SlotEnds(const SlotLog& log) : log_(log) {
+  for (const SlotThread& thread : log.threads) {
+    for (const auto& [slot, key] : thread.open) unended_[slot] = key;
+    WalkSlots(thread, [&](const Slot& slot) {
+      if (TagOf(slot) == kForeignEndSlot) {
+        delivered_.emplace(AddressIn(slot.word[1]), slot.word[0]);
+      } else if (TagOf(slot) == kUnendedSlot) {
+        unended_[static_cast<const Slot*>(AddressIn(slot.word[0]))] =
+            AddressIn(slot.word[1]);
+      }
+    });
+  }
+}
+
+SlotEnds::End SlotEnds::Of(const Slot& slot) {
+  if (slot.word[1] != 0) return {.ticks = slot.word[1]};
+  if (const Ticks ticks = DeliveredFor(slot); ticks != 0) {
+    ++ended_elsewhere_;
+    return {.ticks = ticks, .is_inexact = true};
+  }
+  ++unfinished_;
+  return {.ticks = std::max(log_.closed, slot.word[0]), .is_inexact = true};
+}
+
+// 0: nobody delivered one.
+Ticks SlotEnds::DeliveredFor(const Slot& slot) const {
+  const auto unended = unended_.find(&slot);
+  if (unended == unended_.end()) return 0;
+  const auto [first, last] = delivered_.equal_range(unended->second);
+  Ticks best = 0;
+  for (auto it = first; it != last; ++it) {
+    // An address is used again; the first end after the begin is this one's.
+    if (it->second >= slot.word[0] && (best == 0 || it->second < best)) {
+      best = it->second;
+    }
+  }
+  return best;
+}
+
+}  // namespace stepscope

@@ -1,0 +1,164 @@
+#include <stepscope/kernel_class.h>
+
+#include <string>
+
+#include "kernel_arithmetic.h"
+
+namespace stepscope {
+namespace {
+
+bool Has(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+struct Group {
+  KernelClass kind;
+  std::string_view parts[24];
+};
+
+// In order: the first group with a part in the name decides.
+constexpr Group kGroups[] = {
+    {KernelClass::kLayout,
+     {"nchwtonhwc", "nhwctonchw", "ncdhwtondhwc", "ndhwctoncdhw",
+      "tensortransform", "converttensor", "batched_transpose", "transpose_nchw",
+      "transpose_cnhw", "transpose_nhwc", "general_copy_kernel_nchw"}},
+    {KernelClass::kOptimizer,
+     {"adamfunctor", "adammathfunctor", "fusedadam", "fused_adam", "adamw",
+      "fusedsgd", "fused_sgd", "sgdfunctor", "sgdmathfunctor", "lambstage",
+      "fused_adagrad", "adagradmathfunctor", "distadam", "adam_kernel"}},
+    {KernelClass::kAttention,
+     {"flash_fwd", "flash_bwd", "flash::", "fmha", "sdpa", "attn_fwd",
+      "attn_bwd", "attention", "sage_fwd", "bwd_kernel_dk_dv",
+      "bwd_kernel_dq"}},
+    {KernelClass::kNormalisation,
+     {"batch_norm", "batchnorm", "bn_fw", "bn_bw", "layer_norm", "layernorm",
+      "layer_norm", "group_norm", "groupnorm", "instance_norm", "rmsnorm",
+      "rms_norm", "gammabeta", "rowwisemoments", "computeinternalgradients",
+      "norm_fwd", "norm_bwd"}},
+    {KernelClass::kReduction,
+     {"splitkreduce", "reduce_wgrad", "reduction::kernel", "triton_red",
+      "triton_per", "reduce_kernel", "reduce_1block", "devicereduce", "softmax",
+      "max_pool", "avg_pool", "average_pool", "maxpool", "avgpool", "nll_loss",
+      "classnllcriterion", "argmax", "reduce_segments"}},
+    {KernelClass::kCopy,
+     {"direct_copy_kernel", "bfloat16_copy_kernel", "float16_copy_kernel",
+      "float8_copy_kernel", "catarraybatchedcopy", "copy_device_to_device",
+      "im2d2col", "im2col", "col2im", "memcpy"}},
+    {KernelClass::kElementwise,
+     {"elementwise", "scalepackedtensor", "optensor", "fused_dropout",
+      "cudacodegen::kernel", "epilogue::impl", "fillfunctor", "activation_",
+      "subtensorop"}},
+    {KernelClass::kConvolution,
+     {"fprop", "dgrad", "wgrad", "conv", "scudnn", "dcudnn", "884cudnn",
+      "1688cudnn", "16816cudnn", "winograd", "depthwise", "igemm_", "fft2d_",
+      "gridwise_conv"}},
+    {KernelClass::kMatmul,
+     {"gemm", "gemv", "cijk_", "nvjet", "matmul", "triton_tem", "triton_mm",
+      "triton_bmm", "dot_kernel", "cublaslt"}},
+    {KernelClass::kReduction, {"reduce"}},
+    {KernelClass::kElementwise, {"multi_tensor_apply"}}};
+
+// NCCL's and RCCL's, in lower case.
+bool IsCollective(std::string_view name) {
+  return name.starts_with("nccl") || name.starts_with("rccl");
+}
+
+KernelClass ClassOf(std::string_view name) {
+  if (IsCollective(name) || name.starts_with("mscclkernel")) {
+    return KernelClass::kCommunication;
+  }
+  // What prepares a convolution, and a library whose name ends in "gemm".
+  if (Has(name, "offsetskernel") || Has(name, "fbgemm_gpu")) {
+    return KernelClass::kUnknown;
+  }
+  // Inductor names a kernel by its kind, then by all ops that a part of was
+  // fused into it ("triton_poi_fused__scaled_dot_product_efficient_attention").
+  if (name.starts_with("triton_poi")) return KernelClass::kElementwise;
+  const bool reduces =
+      name.starts_with("triton_red") || name.starts_with("triton_per");
+  for (const Group& group : kGroups) {
+    if (reduces && group.kind == KernelClass::kAttention) continue;
+    for (std::string_view part : group.parts) {
+      if (part.empty()) break;
+      if (Has(name, part)) return group.kind;
+    }
+  }
+  // NNC writes "fused_" and the ops it fused.
+  return name.starts_with("fused_") ? KernelClass::kElementwise
+                                    : KernelClass::kUnknown;
+}
+
+// The part of a name that identifies the kernel. The parameter types behind it
+// may contain words of other classes ("dgrad_engine<float>(...,
+// kernel_grad_params, ...)").
+std::string_view WithoutParameters(std::string_view name) {
+  if (name.find("at::native") != std::string_view::npos) return name;
+  const size_t close = name.rfind('>');
+  const size_t open =
+      name.find('(', close == std::string_view::npos ? 0 : close);
+  return open == std::string_view::npos || open == 0 ? name
+                                                     : name.substr(0, open);
+}
+
+std::string Lower(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return lower;
+}
+
+}  // namespace
+
+bool IsCollectiveKernel(std::string_view name) {
+  return IsCollective(Lower(WithoutParameters(name)));
+}
+
+KernelTraits TraitsOfKernel(std::string_view text) {
+  const std::string lower = Lower(WithoutParameters(text));
+  const std::string_view name = lower;
+  KernelTraits traits;
+  traits.kind = ClassOf(name);
+  traits.compiled = name.starts_with("triton_") || name.starts_with("fused_") ||
+                    Has(name, "cudacodegen::kernel");
+  traits.precision = PrecisionOf(name);
+  const bool multiplies = traits.kind == KernelClass::kMatmul ||
+                          traits.kind == KernelClass::kConvolution ||
+                          traits.kind == KernelClass::kAttention;
+  if (multiplies) {
+    traits.tensor_cores = TensorCoresOf(name);
+    traits.narrow = Has(name, "align1") || Has(name, "align2");
+  } else if (traits.kind != KernelClass::kUnknown) {
+    traits.tensor_cores = TensorCores::kNo;
+  }
+  return traits;
+}
+
+const char* KernelClassName(KernelClass kind) {
+  switch (kind) {
+    case KernelClass::kMatmul:
+      return "matmul";
+    case KernelClass::kConvolution:
+      return "convolution";
+    case KernelClass::kAttention:
+      return "attention";
+    case KernelClass::kNormalisation:
+      return "normalisation";
+    case KernelClass::kElementwise:
+      return "elementwise";
+    case KernelClass::kReduction:
+      return "reduction";
+    case KernelClass::kLayout:
+      return "layout";
+    case KernelClass::kCopy:
+      return "copy";
+    case KernelClass::kOptimizer:
+      return "optimizer";
+    case KernelClass::kCommunication:
+      return "communication";
+    default:
+      return "unknown";
+  }
+}
+
+}  // namespace stepscope

@@ -1,0 +1,156 @@
+// What a GPU run adds to a Chrome trace beside its kernels.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stepscope/trace_builder.h>
+
+#include <string>
+#include <vector>
+
+#include "exporters/chrome/chrome_events.h"
+#include "support/simulated_training.h"
+#include "support/trace_text.h"
+
+namespace stepscope {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class BothGpuFlavours : public ::testing::TestWithParam<Format> {
+ protected:
+  bool is_tb() const { return GetParam() == Format::kChromeTb; }
+};
+INSTANTIATE_TEST_SUITE_P(Chrome, BothGpuFlavours,
+                         testing::Values(Format::kChromeTb,
+                                         Format::kChromeKineto));
+
+TEST_P(BothGpuFlavours, DrawsARangeOnTheGpuFromItsFirstToItsLastWork) {
+  const auto ranges = WithCategory(EventsOf(TraceFromText(R"(
+        range 0..100 thread=0 kind=phase forward
+        range 10..50 thread=0 kind=user inner
+        range 200..300 thread=0 kind=user idle
+        runtime_call 20..25 thread=0 correlation=1 cudaLaunchKernel
+        runtime_call 60..65 thread=0 correlation=2 cudaLaunchKernel
+        runtime_call 61..66 thread=1 correlation=3 cudaLaunchKernel
+        kernel 1000..1100 stream=7 correlation=1 a
+        kernel 1200..1300 stream=7 correlation=2 b
+        kernel 1400..1500 stream=7 correlation=3 c
+      )"),
+                                            GetParam()),
+                                   "gpu_user_annotation");
+  ASSERT_EQ(ranges.size(), 2u);
+  EXPECT_EQ(ranges[0].name, "forward");
+  EXPECT_EQ(ranges[0].end_ns - ranges[0].begin_ns, 300);
+  EXPECT_EQ(ranges[0].tid, "7");
+  EXPECT_EQ(ranges[1].name, "inner");
+  EXPECT_EQ(ranges[1].end_ns - ranges[1].begin_ns, 100);
+  // HTA would take it for a kernel.
+  EXPECT_FALSE(ranges[0].args.contains("stream"));
+}
+
+TEST_P(BothGpuFlavours, DrawsNoStepLoaderOrCollectiveTwice) {
+  const auto ranges = WithCategory(
+      EventsOf(SimulatedTraining({.gpu = true, .world_size = 2}), GetParam()),
+      "gpu_user_annotation");
+  EXPECT_GT(ranges.size(), 10u);
+  for (const Event& range : ranges) {
+    EXPECT_THAT(range.name, Not(HasSubstr("ProfilerStep")));
+    EXPECT_THAT(range.name, Not(HasSubstr("nccl:")));
+    EXPECT_THAT(range.name, Not(HasSubstr("DataLoader")));
+  }
+}
+
+TEST_P(BothGpuFlavours, WritesDeviceSamplesAsCounters) {
+  TraceBuilder builder;
+  DeviceSample sample;
+  sample.time_ns = 2'000;
+  sample.device = 1;
+  sample.sm_clock_mhz = 1980;
+  sample.power_mw = 700'500;
+  builder.Add(sample);
+  std::vector<Event> counters;
+  for (const Event& event : EventsOf(builder.Build(), GetParam()))
+    if (event.phase == "C") counters.push_back(event);
+  ASSERT_EQ(counters.size(), 2u);
+  EXPECT_EQ(counters[0].name, "SM clock (MHz)");
+  EXPECT_EQ(counters[0].pid, "GPU 1 Counters");
+  EXPECT_EQ(counters[0].args.at(""), "1980");
+  EXPECT_EQ(counters[1].name, "power (W)");
+  EXPECT_EQ(counters[1].args.at(""), "700.5");
+}
+
+TEST_P(BothGpuFlavours, SaysWhenTheRecordingBeganAndEnded) {
+  const Trace trace = SimulatedTraining({.gpu = true});
+  int found = 0;
+  int64_t begin_ns = 0;
+  for (const Event& event : EventsOf(trace, GetParam())) {
+    if (event.name == "Iteration Start: PyTorch Profiler") {
+      ++found;
+      begin_ns = event.begin_ns;
+    }
+    if (event.name == "Record Window End") {
+      ++found;
+      EXPECT_EQ(event.begin_ns - begin_ns,
+                trace.run().window_end_ns - trace.run().window_begin_ns);
+    }
+  }
+  EXPECT_EQ(found, 2);
+}
+
+TEST_P(BothGpuFlavours, ListsTheProcessGroupsThatCommunicated) {
+  const std::string file =
+      FileOf(SimulatedTraining({.gpu = true, .world_size = 2}), GetParam());
+  EXPECT_THAT(file, HasSubstr("\"pg_count\": 1"));
+  EXPECT_THAT(file, HasSubstr("\"pg_name\": \"0\""));
+  EXPECT_THAT(file, HasSubstr("\"ranks\": [0, 1]"));
+  // HTA takes the first match for the rank.
+  EXPECT_LT(file.find("\"rank\": 0"), file.find("\"ranks\": "));
+}
+
+TEST_P(BothGpuFlavours, PutsNoTextInPlaceOfRanks) {
+  for (const char* text : {"[0, 1", "[0,,1]", "[a]", "[]", "0, 1", "[ ]"}) {
+    TraceBuilder builder;
+    Communication call;
+    call.end_ns = 10;
+    call.thread = builder.ThreadRow(1, 1);
+    call.group_name = builder.Intern("g");
+    call.group_ranks = builder.Intern(text);
+    builder.run().rank = 0;
+    builder.Add(call);
+    EXPECT_THAT(FileOf(builder.Build(), GetParam()),
+                Not(HasSubstr("\"ranks\"")))
+        << text;
+  }
+}
+
+TEST_P(BothGpuFlavours, KernelsHaveTheNameThatTorchsAnalysisReads) {
+  const auto kernels = WithCategory(
+      EventsOf(TraceFromText("kernel 0..1 stream=7 k"), GetParam()), "kernel");
+  ASSERT_EQ(kernels.size(), 1u);
+  if (is_tb()) {
+    EXPECT_FALSE(kernels[0].args.contains("name"));
+  } else {
+    EXPECT_EQ(kernels[0].args.at("name"), "\"k\"");
+  }
+}
+
+TEST_P(BothGpuFlavours, AddsUpMemoryWhereNoTotalsWereRecorded) {
+  const auto events = WithCategory(EventsOf(TraceFromText(R"(
+        allocation 10 thread=0 address=1 bytes=100 device_type=1 device=0
+        allocation 20 thread=0 address=1 bytes=-100 device_type=1 device=0
+      )"),
+                                            GetParam()),
+                                   "cpu_instant_event");
+  ASSERT_EQ(events.size(), 2u);
+  if (is_tb()) {
+    EXPECT_EQ(events[0].args.at("Total Allocated"), "100");
+    EXPECT_EQ(events[1].args.at("Total Allocated"), "0");
+    EXPECT_EQ(events[0].args.at("Total Reserved"), "0");
+    EXPECT_EQ(events[0].args.at("stepscope.counted"), "2");
+  } else {
+    EXPECT_FALSE(events[0].args.contains("Total Allocated"));
+  }
+}
+
+}  // namespace
+}  // namespace stepscope
