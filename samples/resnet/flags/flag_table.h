@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "flags.h"
-#include "options.h"
+#include "flags/flags.h"
+#include "flags/options.h"
 
 namespace resnet {
 

@@ -7,7 +7,7 @@
 #include <jerror.h>
 #include <jpeglib.h>
 
-#include "jpeg_files.h"
+#include "data/jpeg_files.h"
 
 namespace resnet {
 namespace {

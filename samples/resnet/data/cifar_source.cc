@@ -2,9 +2,9 @@
 #include <filesystem>
 #include <string_view>
 
-#include "image_source.h"
-#include "jpeg_files.h"
-#include "picture.h"
+#include "data/image_source.h"
+#include "data/jpeg_files.h"
+#include "data/picture.h"
 
 namespace resnet {
 namespace {

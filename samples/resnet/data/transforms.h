@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "image.h"
+#include "data/image.h"
 
 namespace resnet {
 

@@ -2,8 +2,8 @@
 #include <filesystem>
 #include <map>
 
-#include "image_source.h"
-#include "jpeg_files.h"
+#include "data/image_source.h"
+#include "data/jpeg_files.h"
 
 namespace resnet {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "image.h"
+#include "data/image.h"
 
 namespace resnet {
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "image.h"
+#include "data/image.h"
 
 namespace resnet {
 

@@ -1,9 +1,9 @@
-#include "options.h"
+#include "flags/parse_options.h"
 
 #include <algorithm>
 
-#include "flag_table.h"
-#include "transforms.h"
+#include "data/transforms.h"
+#include "flags/flag_table.h"
 
 namespace resnet {
 namespace {

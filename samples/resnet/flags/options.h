@@ -1,10 +1,7 @@
 // Options: what the command line of the sample asks for.
 #pragma once
 
-#include <absl/status/statusor.h>
-
 #include <cstdint>
-#include <span>
 #include <string>
 
 namespace resnet {
@@ -82,14 +79,5 @@ struct Options {
 
   bool help = false;
 };
-
-// Reads `args` (without the program's name) and fills in what depends on other
-// flags: data, side, threads, steps. Values may follow a blank or "=".
-// Errors: InvalidArgument; the message is a whole sentence for the user and,
-// for an unknown flag, names the nearest one.
-absl::StatusOr<Options> ParseOptions(std::span<const char* const> args);
-
-// All flags with their defaults, 80 columns wide.
-std::string HelpText();
 
 }  // namespace resnet

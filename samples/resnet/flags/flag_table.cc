@@ -1,4 +1,4 @@
-#include "flag_table.h"
+#include "flags/flag_table.h"
 
 #include <charconv>
 #include <functional>

@@ -1,7 +1,7 @@
 #include <utility>
 
-#include "image_source.h"
-#include "jpeg_files.h"
+#include "data/image_source.h"
+#include "data/jpeg_files.h"
 
 namespace resnet {
 namespace {

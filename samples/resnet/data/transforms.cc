@@ -1,4 +1,4 @@
-#include "transforms.h"
+#include "data/transforms.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "picture.h"
+#include "data/picture.h"
 
 #include <algorithm>
 #include <array>

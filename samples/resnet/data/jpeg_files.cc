@@ -1,4 +1,4 @@
-#include "jpeg_files.h"
+#include "data/jpeg_files.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -16,7 +16,7 @@
 #include <mutex>
 #include <thread>
 
-#include "picture.h"
+#include "data/picture.h"
 
 namespace resnet {
 namespace {
