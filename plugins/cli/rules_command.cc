@@ -7,10 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "advice_commands.h"
-#include "arguments.h"
 #include "command_words.h"
-#include "complain.h"
+#include "commands.h"
+#include "errors.h"
 #include "output.h"
 
 namespace stepscope {
@@ -18,34 +17,45 @@ namespace {
 
 constexpr OptionName kOptions[] = {{"--output", true, "-o"}};
 constexpr size_t kColumns = 80;
+constexpr size_t kLabelColumns = 18;
 
 constexpr const char* kRulesUsage =
     R"(Usage: stepscope rules [--output FILE]
 
-Lists what a report looks for, a line a rule. `stepscope explain ID` tells one
-of them in full.
+Lists the rules: the ID of each and the question it answers. `stepscope explain
+ID` describes one in full.
+
+Options:
+  --output FILE, -o FILE  write to FILE
+  --help, -h              print this text
 )";
 constexpr const char* kExplainUsage =
     R"(Usage: stepscope explain [--output FILE] ID...
 
-Tells of each rule what it asks, when it fires and when it stays silent, what to
-do and where that comes from. `stepscope rules` lists the IDs.
+Describes rules: the question each answers, which runs it applies to, when it
+reports a finding and when it does not, the fix, and the reference. `stepscope
+rules` lists the IDs.
+
+Options:
+  --output FILE, -o FILE  write to FILE
+  --help, -h              print this text
 )";
 
-// `text` behind a label of ten columns, broken at blanks.
+// `text` after a label, broken at blanks; empty for an empty text.
 std::string Paragraph(std::string_view label, std::string_view text) {
   if (text.empty()) return "";
   std::string line(label);
-  line.resize(10, ' ');
+  line.resize(kLabelColumns, ' ');
   std::string all;
   while (!text.empty()) {
     const size_t end = std::min(text.find(' '), text.size());
     const std::string_view word = text.substr(0, end);
-    if (line.size() + word.size() + 1 > kColumns && line.size() > 10) {
+    if (line.size() + word.size() + 1 > kColumns &&
+        line.size() > kLabelColumns) {
       all += line + "\n";
-      line.assign(10, ' ');
+      line.assign(kLabelColumns, ' ');
     }
-    if (line.size() > 10) line += ' ';
+    if (line.size() > kLabelColumns) line += ' ';
     line += word;
     text.remove_prefix(std::min(end + 1, text.size()));
   }
@@ -54,21 +64,22 @@ std::string Paragraph(std::string_view label, std::string_view text) {
 
 std::string Explained(const RuleText& rule) {
   std::string text = rule.id + "\n";
-  text += Paragraph("asks", rule.question);
-  text += Paragraph("of", rule.applies + "; needs " + rule.needs);
-  text += Paragraph("fires", rule.detect);
-  text += Paragraph("but not", rule.avoid);
+  text += Paragraph("question", rule.question);
+  text += Paragraph("applies to", rule.applies);
+  text += Paragraph("needs", rule.needs);
+  text += Paragraph("reported when", rule.detect);
+  text += Paragraph("not reported when", rule.avoid);
   if (rule.fix_cpp == rule.fix_python) {
     text += Paragraph("fix", rule.fix_cpp);
   } else {
-    text += Paragraph("C++", rule.fix_cpp);
-    text += Paragraph("Python", rule.fix_python);
+    text += Paragraph("fix (C++)", rule.fix_cpp);
+    text += Paragraph("fix (Python)", rule.fix_python);
   }
-  return text + Paragraph("see", rule.reference);
+  return text + Paragraph("reference", rule.reference);
 }
 
-// What to try instead of a word that is no ID: the IDs it is part of, else the
-// one it may be a slip of.
+// What to try instead of a word that is not an ID: the IDs that contain it,
+// else the nearest one.
 std::string Instead(std::string_view word,
                     const std::vector<std::string_view>& ids) {
   std::string holding;
@@ -76,31 +87,24 @@ std::string Instead(std::string_view word,
     if (word.empty() || id.find(word) == std::string_view::npos) continue;
     holding += (holding.empty() ? "" : ", ") + std::string(id);
   }
-  if (!holding.empty()) return "there are: " + holding;
+  if (!holding.empty()) return "IDs that contain it: " + holding;
   const std::string_view nearest = Nearest(word, ids);
-  return nearest.empty() ? "stepscope rules lists them"
+  return nearest.empty() ? "stepscope rules lists the IDs"
                          : "did you mean '" + std::string(nearest) + "'?";
-}
-
-int Write(const std::string& text, const CommandWords& words) {
-  const absl::Status written = WriteOut(text, words.value("--output"));
-  if (written.ok()) return 0;
-  Complain(written);
-  return 1;
 }
 
 }  // namespace
 
-int RulesCommand(std::span<const std::string> words) {
+int RulesCommand(Words words) {
   const auto given = ParseCommandWords(words, kOptions);
   if (!given.ok()) return UsageError(given.status());
   if (given->has("--help")) {
     std::fputs(kRulesUsage, stdout);
     return 0;
   }
-  if (!given->paths.empty()) {
-    return UsageError(absl::InvalidArgumentError(
-        "rules takes no argument; for one rule: stepscope explain ID"));
+  if (!given->arguments.empty()) {
+    return UsageError(
+        "rules takes no argument; to describe one rule: stepscope explain ID");
   }
   std::string text;
   for (const RuleText& rule : RuleTexts()) {
@@ -108,41 +112,32 @@ int RulesCommand(std::span<const std::string> words) {
     id.resize(std::max<size_t>(id.size() + 1, 24), ' ');
     text += id + rule.question + "\n";
   }
-  return Write(text, *given);
+  return WriteResult(text, given->value("--output"));
 }
 
-int ExplainCommand(std::span<const std::string> words) {
+int ExplainCommand(Words words) {
   const auto given = ParseCommandWords(words, kOptions);
   if (!given.ok()) return UsageError(given.status());
   if (given->has("--help")) {
     std::fputs(kExplainUsage, stdout);
     return 0;
   }
-  if (given->paths.empty()) {
-    return UsageError(absl::InvalidArgumentError(
-        "explain needs the ID of a rule; stepscope rules lists them"));
+  if (given->arguments.empty()) {
+    return UsageError(
+        "explain needs the ID of a rule; stepscope rules lists the IDs");
   }
   const std::vector<RuleText> rules = RuleTexts();
   std::vector<std::string_view> ids;
   for (const RuleText& rule : rules) ids.push_back(rule.id);
   std::string text;
-  for (const std::string& id : given->paths) {
+  for (const std::string& id : given->arguments) {
     const auto rule = std::ranges::find(rules, id, &RuleText::id);
     if (rule == rules.end()) {
-      return UsageError(absl::InvalidArgumentError("no rule is called '" + id +
-                                                   "'; " + Instead(id, ids)));
+      return UsageError("no rule has the ID '" + id + "'; " + Instead(id, ids));
     }
     text += (text.empty() ? "" : "\n") + Explained(*rule);
   }
-  return Write(text, *given);
-}
-
-std::optional<int> RunAdviceCommand(std::span<const std::string> words) {
-  if (words.empty()) return std::nullopt;
-  if (words[0] == "compare") return CompareCommand(words);
-  if (words[0] == "rules") return RulesCommand(words);
-  if (words[0] == "explain") return ExplainCommand(words);
-  return std::nullopt;
+  return WriteResult(text, given->value("--output"));
 }
 
 }  // namespace stepscope

@@ -1,11 +1,7 @@
-#include "doctor.h"
+#include "doctor/doctor_lines.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <string_view>
-#include <utility>
-
-#include "output.h"
 
 namespace stepscope {
 namespace {
@@ -26,7 +22,7 @@ DoctorLine TorchLine(const std::string& python,
             .found = "not installed in " + python,
             .remedy =
                 "pip install torch, or name the Python that has it with "
-                "--python; traces can be analysed without it",
+                "--python; analysing traces does not need it",
             .ok = false};
   }
   std::string found = packages.torch_version;
@@ -34,7 +30,7 @@ DoctorLine TorchLine(const std::string& python,
     return {.topic = "torch",
             .found = found + ", without libtorch_cpu.so",
             .remedy =
-                "take the wheel from PyPI or download.pytorch.org: "
+                "install the wheel from PyPI or download.pytorch.org: "
                 "stepscope links to its libraries",
             .ok = false};
   }
@@ -50,8 +46,8 @@ DoctorLine TensorBoardLine(const std::string& python,
     return {.topic = "TensorBoard",
             .found = "not installed in " + python,
             .remedy =
-                "pip install tensorboard xprof, to look at log directories "
-                "in a browser, or name the Python that has it with --viewers",
+                "pip install tensorboard xprof to view log directories in "
+                "a browser, or name the Python that has it with --viewers",
             .ok = false};
   }
   return {.topic = "TensorBoard",
@@ -60,8 +56,8 @@ DoctorLine TensorBoardLine(const std::string& python,
           .ok = true};
 }
 
-// XProf is the plugin somebody still works on; torch-tb-profiler, deprecated,
-// is welcome and not missed.
+// XProf is the plugin that is maintained. torch-tb-profiler is deprecated, so
+// it is listed where it is installed and its absence is no problem.
 DoctorLine PluginsLine(const std::string& python,
                        const PythonPackages& packages) {
   const bool xprof = std::any_of(
@@ -79,14 +75,14 @@ DoctorLine PluginsLine(const std::string& python,
   if (!xprof) {
     line.found += ", no xprof";
     line.remedy =
-        "pip install xprof, for the overview, input pipeline, kernel and "
-        "memory views of TensorBoard";
+        "pip install xprof for TensorBoard's overview, input pipeline, "
+        "kernel and memory views";
   }
   line.found += " (" + python + ")";
   return line;
 }
 
-// Whether the Python runs at all.
+// Whether the Python runs.
 DoctorLine PythonLine(const std::string& topic, const AskedPython& asked,
                       const std::string& remedy) {
   if (asked.packages.ok()) {
@@ -108,8 +104,8 @@ std::vector<DoctorLine> PackageLines(const AskedPython& torch,
                                      const AskedPython& viewers) {
   std::vector<DoctorLine> lines = {PythonLine(
       "Python", torch,
-      "name the Python that has torch with --python, and the one "
-      "that has TensorBoard with --viewers; C++ programs need none")};
+      "name the Python that has torch with --python, and the one that has "
+      "TensorBoard with --viewers; C++ programs need neither")};
   if (torch.packages.ok())
     lines.push_back(TorchLine(torch.python, *torch.packages));
   if (viewers.python != torch.python) {
@@ -137,29 +133,6 @@ std::string DoctorText(const std::vector<DoctorLine>& lines) {
     text += "\n";
   }
   return text;
-}
-
-int RunDoctor(const Arguments& arguments) {
-  const std::string python =
-      arguments.python.empty() ? DefaultPython() : arguments.python;
-  // Python first: where torch is, CUPTI is; and no child of a process that has
-  // initialised CUDA.
-  const AskedPython torch = {python, AskPython(python)};
-  const AskedPython viewers =
-      arguments.viewers.empty() || arguments.viewers == python
-          ? torch
-          : AskedPython{arguments.viewers, AskPython(arguments.viewers)};
-  std::vector<DoctorLine> lines =
-      DeviceLines(torch.packages.ok() ? torch.packages->torch_folder : "");
-  for (DoctorLine& line : PackageLines(torch, viewers))
-    lines.push_back(std::move(line));
-  if (const absl::Status s = WriteOut(DoctorText(lines), ""); !s.ok()) {
-    std::fprintf(stderr, "stepscope: %s\n", std::string(s.message()).c_str());
-    return 1;
-  }
-  const bool well = std::all_of(lines.begin(), lines.end(),
-                                [](const DoctorLine& line) { return line.ok; });
-  return well ? 0 : 1;
 }
 
 }  // namespace stepscope

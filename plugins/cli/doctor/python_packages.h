@@ -1,5 +1,5 @@
-// What one Python has installed of what stepscope works with. It is asked in a
-// process of its own, and imports none of it.
+// The packages of one Python that stepscope works with. Python runs in a
+// process of its own and imports none of them.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -19,16 +19,15 @@ struct PythonPackages {
   std::vector<std::string> tensorboard_plugins;
 };
 
-// The Python that a user of this shell gets: the virtual environment's, else
-// the first python3 on the path.
+// The Python of this shell: the active virtual environment's, else python3.
 std::string DefaultPython();
 
-// Runs `python` (a path or a name on the path). Unavailable if it does not run
-// or does not answer.
+// Runs `python` (a path, or a name on PATH) and waits for it. Errors:
+// Unavailable if it does not run or does not answer.
 absl::StatusOr<PythonPackages> AskPython(const std::string& python);
 
-// What the answer says: one "key value" per line; lines with keys nobody knows
-// are passed over. Unavailable if it does not name a Python.
+// Reads an answer, one "key value" per line; unknown keys are skipped. Errors:
+// Unavailable if it has no Python version.
 absl::StatusOr<PythonPackages> ParsePackages(std::string_view answer);
 
 }  // namespace stepscope

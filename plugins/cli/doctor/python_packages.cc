@@ -1,4 +1,4 @@
-#include "python_packages.h"
+#include "doctor/python_packages.h"
 
 #include <absl/status/status.h>
 #include <sys/wait.h>
@@ -9,8 +9,8 @@
 namespace stepscope {
 namespace {
 
-// Finds packages without importing them: `import torch` takes seconds and may
-// fail for reasons of its own.
+// Finds packages without importing them: `import torch` takes seconds and can
+// fail for reasons that do not matter here.
 constexpr const char* kQuestion = R"(
 import importlib.metadata as metadata, importlib.util, os, runpy, sys
 print("python", sys.version.split()[0])
@@ -72,7 +72,7 @@ absl::StatusOr<PythonPackages> ParsePackages(std::string_view answer) {
     if (key == "plugin") packages.tensorboard_plugins.push_back(value);
   }
   if (packages.python_version.empty())
-    return absl::UnavailableError("gave no answer");
+    return absl::UnavailableError("does not answer like a Python");
   return packages;
 }
 

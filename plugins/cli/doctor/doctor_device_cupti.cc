@@ -1,4 +1,4 @@
-#include "doctor.h"
+#include "doctor/doctor_lines.h"
 
 namespace stepscope {
 
