@@ -1,4 +1,4 @@
-// What XProf reads out of one piece of device work, as the texts it parses.
+// The texts that XProf parses to learn about a device activity.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -9,7 +9,7 @@
 namespace stepscope {
 
 // "HtoD", "DtoH", "DtoD", "PtoP", or "?" if neither the name nor the kinds of
-// memory tell.
+// memory determine it.
 std::string XCopyDirection(const Copy& copy, std::string_view name);
 // "num_bytes:4096\nkind_src:pinned kind_dst:device async:1"
 std::string XCopyDetails(const Copy& copy);

@@ -1,4 +1,4 @@
-#include "xspace/writer/xspace_work.h"
+#include "xspace/writer/xspace_activity.h"
 
 #include <stepscope/kernel_class.h>
 
