@@ -184,8 +184,8 @@ void AddLosses(const CuptiDecodeResult& result, TraceBuilder& builder) {
   if (result.damaged_buffers > 0) {
     builder.Add(Loss{.name = "cupti-damaged-buffer",
                      .detail =
-                         "CUPTI could not read on in a buffer of its own; "
-                         "the GPU records behind that place are lost",
+                         "CUPTI found no further record in one of its "
+                         "buffers; the GPU records after that place are lost",
                      .count = -1,
                      .severity = Severity::kWarning});
   }
@@ -199,9 +199,9 @@ void AddLosses(const CuptiDecodeResult& result, TraceBuilder& builder) {
   if (result.no_times > 0) {
     builder.Add(Loss{
         .name = "cupti-no-times",
-        .detail = "GPU work whose times CUPTI did not get was left out; it "
-                  "was unfinished when the window closed, or CUPTI was "
-                  "short of device memory",
+        .detail = "GPU activities without times were left out: they were "
+                  "unfinished when the window closed, or CUPTI was short of "
+                  "device memory",
         .count = result.no_times,
         .severity = Severity::kWarning});
   }
@@ -216,7 +216,7 @@ void AddLosses(const CuptiDecodeResult& result, TraceBuilder& builder) {
   if (result.unknown_kinds > 0) {
     builder.Add(Loss{.name = "cupti-unknown-kind",
                      .detail =
-                         "GPU records of kinds this version does not know "
+                         "GPU records of kinds that this version does not know "
                          "were left out",
                      .count = result.unknown_kinds,
                      .severity = Severity::kNote});

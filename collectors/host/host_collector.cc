@@ -46,12 +46,13 @@ class HostRecording : public Recording {
     builder.run().cpu_model = CpuModel(root_);
     for (const HostUsage& row : DecodeHostUsage(samples_)) builder.Add(row);
     if (samples_.dropped > 0) {
-      builder.Add(Loss{
-          .name = "host-samples-full",
-          .detail = "the host's counters were not kept for the last steps of "
-                    "a very long window; use fewer active steps",
-          .count = samples_.dropped,
-          .severity = Severity::kNote});
+      builder.Add(
+          Loss{.name = "host-samples-full",
+               .detail =
+                   "the host's counters of the last steps are missing, because "
+                   "the window has too many; use fewer active steps",
+               .count = samples_.dropped,
+               .severity = Severity::kNote});
     }
   }
 

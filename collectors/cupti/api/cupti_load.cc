@@ -222,7 +222,7 @@ absl::StatusOr<std::unique_ptr<CuptiApi>> LoadCupti(
   if (const CUptiResult result = functions.get_version(&version);
       result != CUPTI_SUCCESS) {
     return absl::UnavailableError(
-        "CUPTI: " + file + " does not tell its version (code " +
+        "CUPTI: " + file + " returns no version (code " +
         std::to_string(result) + "); recording without the GPU");
   }
   if (version < kOldestCupti || version > kNewestCupti) {
