@@ -60,4 +60,5 @@ export STEPSCOPE_SAMPLE_LOGDIR
 say "tests with LibTorch"
 run_ctest default -LE live
 say "pytest: viewers, shell commands, tools"
-"$stepscope_viewers/bin/python" -m pytest -q "$stepscope_root/tests/e2e" "$stepscope_root/tests/tools" --durations=5
+"$stepscope_viewers/bin/python" -m pytest -q "$stepscope_root/tests/e2e" "$stepscope_root/tests/tools" \
+  "$stepscope_root/tests/samples/ladder" --durations=5

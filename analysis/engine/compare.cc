@@ -1,31 +1,25 @@
 #include <stepscope/compare.h>
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
-#include <map>
 #include <optional>
 #include <random>
-#include <unordered_map>
 
 #include "context/analysis_context.h"
 #include "context/rule.h"
+#include "engine/compare_tables.h"
 #include "engine/edit_settings.h"
 #include "engine/report_of.h"
 #include "engine/sizing.h"
 #include "evidence/optimizer_work.h"
-#include "ops/intervals.h"
 #include "ops/op_arguments.h"
 #include "words/labels.h"
 
 namespace stepscope {
 namespace {
 
+// More resamples change the interval by less than it is rounded to.
 constexpr int kResamples = 2000;
-// Ops and kernels that differ by less than this share of the longer step are
-// left out.
-constexpr double kShownFrac = 0.005;
-constexpr size_t kMaxRows = 200;
 
 std::vector<double> SteadyMs(const AnalysisContext& context) {
   std::vector<double> ms;
@@ -73,72 +67,6 @@ Gain MedianDifference(const std::vector<double>& before,
   return gain;
 }
 
-// Kernel, copy and memset time of the steady steps, by name.
-void AddKernels(const AnalysisContext& context, bool is_after,
-                std::map<std::string, ComparedTime>& rows) {
-  if (context.steps.steady.empty()) return;
-  const double share = 1.0 / context.steps.steady.size();
-  std::vector<Span> spans;
-  for (size_t i : context.steps.steady)
-    spans.push_back(context.steps.windows[i].tiled);
-  spans = Merge(std::move(spans));
-  const auto add = [&](const DeviceWork& work, std::string_view name) {
-    if (LengthIn(spans, {work.begin_ns, work.begin_ns + 1}) == 0) return;
-    ComparedTime& row = rows[std::string(name)];
-    row.name = name;
-    (is_after ? row.after_ms : row.before_ms) +=
-        share * (work.end_ns - work.begin_ns) * 1e-6;
-    (is_after ? row.after_calls : row.before_calls) += share;
-  };
-  for (const Kernel& kernel : context.trace.kernels()) {
-    add(kernel, context.trace.name(kernel.name));
-  }
-  for (const Copy& copy : context.trace.copies()) {
-    const std::string_view name = context.trace.name(copy.name);
-    add(copy, name.empty() ? "copy" : name);
-  }
-  for (const Memset& memset : context.trace.memsets()) add(memset, "memset");
-}
-
-void AddOps(const AnalysisContext& context, bool is_after,
-            std::map<std::string, ComparedTime>& rows) {
-  for (const TopOp& op : OpsByOwnTime(context)) {
-    ComparedTime& row = rows[op.name];
-    row.name = op.name;
-    (is_after ? row.after_ms : row.before_ms) = op.self_ms_per_step;
-    (is_after ? row.after_calls : row.before_calls) = op.calls_per_step;
-  }
-}
-
-double SharedOps(const std::map<std::string, ComparedTime>& ops) {
-  ComparedTime shared, all;
-  for (const auto& [name, op] : ops) {
-    all.before_ms += op.before_ms;
-    all.after_ms += op.after_ms;
-    if (op.before_calls <= 0 || op.after_calls <= 0) continue;
-    shared.before_ms += op.before_ms;
-    shared.after_ms += op.after_ms;
-  }
-  if (all.before_ms <= 0 || all.after_ms <= 0) return -1;
-  return std::min(shared.before_ms / all.before_ms,
-                  shared.after_ms / all.after_ms);
-}
-
-std::vector<ComparedTime> Largest(
-    const std::map<std::string, ComparedTime>& rows, double least_ms) {
-  std::vector<ComparedTime> order;
-  for (const auto& [name, row] : rows) {
-    if (std::abs(row.after_ms - row.before_ms) >= least_ms) {
-      order.push_back(row);
-    }
-  }
-  std::ranges::stable_sort(order, {}, [](const ComparedTime& row) {
-    return -std::abs(row.after_ms - row.before_ms);
-  });
-  if (order.size() > kMaxRows) order.resize(kMaxRows);
-  return order;
-}
-
 bool HasGain(const Finding& finding) {
   return !IsNote(finding) && finding.gain_kind != GainKind::kNone &&
          finding.gain.expected_ms > 0;
@@ -149,6 +77,27 @@ const Finding* FindingWithGain(const Report& report, const std::string& id) {
     if (finding.id == id && HasGain(finding)) return &finding;
   }
   return nullptr;
+}
+
+// Sorts the findings with a gain into resolved, remaining and new ones.
+void CompareFindings(const Report& first, const Report& second,
+                     Comparison& comparison) {
+  for (const Finding& finding : first.findings) {
+    if (!HasGain(finding)) continue;
+    // A finding that is still there with a smaller gain was not resolved.
+    const bool still_there =
+        std::ranges::count(second.findings, finding.id, &Finding::id) > 0;
+    if (!still_there) {
+      comparison.resolved_findings.push_back(finding.id);
+    } else if (FindingWithGain(second, finding.id) != nullptr) {
+      comparison.remaining_findings.push_back(finding.id);
+    }
+  }
+  for (const Finding& finding : second.findings) {
+    if (HasGain(finding) && FindingWithGain(first, finding.id) == nullptr) {
+      comparison.new_findings.push_back(finding.id);
+    }
+  }
 }
 
 // The settings of the second run, as far as replay can express them: with a
@@ -278,43 +227,10 @@ Comparison Compare(const Trace& before, const Trace& after) {
   EditsById edits;
   const Report first = ReportOf(a, &edits);
   const Report second = ReportOf(b);
-  for (const Finding& finding : first.findings) {
-    if (!HasGain(finding)) continue;
-    // A finding that is still there with a smaller gain was not resolved.
-    const bool still_there =
-        std::ranges::count(second.findings, finding.id, &Finding::id) > 0;
-    if (!still_there) {
-      comparison.resolved_findings.push_back(finding.id);
-    } else if (FindingWithGain(second, finding.id) != nullptr) {
-      comparison.remaining_findings.push_back(finding.id);
-    }
-  }
-  for (const Finding& finding : second.findings) {
-    if (HasGain(finding) && FindingWithGain(first, finding.id) == nullptr) {
-      comparison.new_findings.push_back(finding.id);
-    }
-  }
+  CompareFindings(first, second, comparison);
   Predict(a, b, first, edits, comparison);
 
-  const double least_ms = kShownFrac * std::max(comparison.before.mean_ms,
-                                                comparison.after.mean_ms);
-  std::map<std::string, ComparedTime> causes, ops, kernels;
-  for (const auto& [key, ms] : first.time_split_ms) {
-    causes[key].name = key;
-    causes[key].before_ms = ms;
-  }
-  for (const auto& [key, ms] : second.time_split_ms) {
-    causes[key].name = key;
-    causes[key].after_ms = ms;
-  }
-  AddOps(a, false, ops);
-  AddOps(b, true, ops);
-  AddKernels(a, false, kernels);
-  AddKernels(b, true, kernels);
-  comparison.shared_ops_frac = SharedOps(ops);
-  comparison.causes = Largest(causes, 0);
-  comparison.ops = Largest(ops, least_ms);
-  comparison.kernels = Largest(kernels, least_ms);
+  CompareTables(a, b, first, second, comparison);
   return comparison;
 }
 

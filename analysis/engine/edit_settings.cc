@@ -37,6 +37,8 @@ double NumberOf(const Setting& setting) {
 // `edit`, or no change if the run has the setting `already`.
 Edit Unless(bool already, Edit edit) { return already ? Edit() : edit; }
 
+// nullopt where the cost of a fused step is unknown: for grouped (foreach)
+// steps, and for updates whose traffic was not measured.
 std::optional<Edit> FusedUpdate(const AnalysisContext& before) {
   const OptimizerWork updates = MeasureOptimizer(before);
   if (updates.fused) return Edit();

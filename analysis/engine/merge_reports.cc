@@ -29,6 +29,7 @@ std::string RankList(const std::vector<RankFinding>& of_ranks) {
   return text + (of_ranks.size() > 4 ? ", ..." : "");
 }
 
+// Turns `finding` into a note without a gain.
 void Withdraw(Finding& finding) {
   finding.severity = FindingSeverity::kNote;
   finding.status = FindingStatus::kOk;
@@ -120,6 +121,7 @@ void MergeFindings(const Ranks& ranks, const std::vector<double>& slacks,
   }
 }
 
+// Means over the ranks. The run has only the steps that all ranks have.
 void MergeTimes(const Ranks& ranks, Report& run) {
   const double share = 1.0 / static_cast<double>(ranks.size());
   std::vector<double> medians;
@@ -190,6 +192,7 @@ void MergeSteps(const Ranks& ranks, Report& run) {
   }
 }
 
+// One loss per name: counts add up, the worst severity stays.
 void MergeLosses(const Ranks& ranks, Report& run) {
   std::map<std::string, size_t> known;
   for (const RankDigest& rank : ranks) {

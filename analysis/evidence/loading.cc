@@ -118,7 +118,7 @@ Collation FindCollation(const AnalysisContext& context) {
   const auto rows = context.tree.of_thread(context.steps.thread);
   for (size_t i : context.steps.steady) {
     const Span& host = context.steps.windows[i].host;
-    Span stretch;
+    Span batch;
     auto it = std::ranges::lower_bound(rows, host.begin_ns, {}, [&](RowId row) {
       return trace.ops()[row].begin_ns;
     });
@@ -126,17 +126,17 @@ Collation FindCollation(const AnalysisContext& context) {
       const Op& op = trace.ops()[*it];
       // The model begins here; what it stacks is no batch.
       if (context.tree.traits(*it).matmul) break;
-      if (launches[*it] && stretch.end_ns != 0) break;  // the batch is sent
+      if (launches[*it] && batch.end_ns != 0) break;  // the batch is sent
       if (launches[*it] || !MakesBatches(trace, *it, stacks_of_model)) {
         continue;
       }
-      if (stretch.end_ns == 0) stretch.begin_ns = op.begin_ns;
-      stretch.end_ns = std::max(stretch.end_ns, op.end_ns);
+      if (batch.end_ns == 0) batch.begin_ns = op.begin_ns;
+      batch.end_ns = std::max(batch.end_ns, op.end_ns);
     }
-    if (stretch.length() <= 0) continue;
-    collation.spans.push_back(stretch);
+    if (batch.length() <= 0) continue;
+    collation.spans.push_back(batch);
     collation.idle_ns += static_cast<double>(
-        context.has_gpu ? LengthIn(idle, stretch) : stretch.length());
+        context.has_gpu ? LengthIn(idle, batch) : batch.length());
   }
   const auto steps = static_cast<double>(context.steps.steady.size());
   collation.idle_ns /= steps;

@@ -16,7 +16,10 @@ namespace {
 
 // Causes and phases below this share of the step are summed as "other".
 constexpr double kShownFrac = 0.005;
+// Below this, steps vary too little to be worth a line.
+constexpr double kNoisyCov = 0.05;
 
+// Twenty blocks, `frac` of them full.
 std::string Bar(double frac) {
   const int full = std::clamp(static_cast<int>(std::lround(20 * frac)), 0, 20);
   std::string bar;
@@ -67,6 +70,7 @@ void PrintBreakdown(const std::string& what, double all_ms,
   std::vector<std::pair<double, std::string>> parts;
   double small = 0;
   for (const auto& [key, ms] : split) {
+    // The line above already says how long a CPU-only step computes.
     if (key == "compute" && !has_gpu) continue;
     if (ms < kShownFrac * all) {
       small += ms;
@@ -113,7 +117,7 @@ void PrintStepBreakdown(const Report& report, TextPage& page) {
             Number(it->second);
   }
   if (!text.empty()) page.Wrapped("  ", text + " ms");
-  if (steps.cov > 0.05) {
+  if (steps.cov > kNoisyCov) {
     page.Wrapped("  ", "step time varies by " + Percent(steps.cov) +
                            " (standard deviation / mean); median " +
                            Milliseconds(steps.median_ms));

@@ -36,6 +36,8 @@ void WriteRun(const RunInfo& run, JsonWriter& json) {
   json.Close('}');
 }
 
+// Members of the report's object, not an object of their own: `steps`, the time
+// splits, `phases_ms` and `replay`.
 void WriteTimes(const Report& report, JsonWriter& json) {
   json.Key("steps");
   json.Open('{');
@@ -175,6 +177,7 @@ void WriteFinding(const Report& report, const Finding& finding,
   json.Close('}');
 }
 
+// What the rules did not find, did not look for, or could not see.
 void WriteMissing(const Report& report, JsonWriter& json) {
   json.Texts("clean", report.clean);
   json.Key("skipped");

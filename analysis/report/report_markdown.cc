@@ -15,18 +15,19 @@
 #include "words/quantities.h"
 
 namespace stepscope {
-std::string ToMarkdown(const Report& report) {
+namespace {
+
+void AppendHeader(const Report& report, std::string& text) {
   std::string name = report.run.name;
   if (name.empty()) {
     name = std::filesystem::path(report.run.source).filename().string();
   }
-  std::string text =
-      "### stepscope: " + MarkdownText(name.empty() ? "run" : name);
-  text += "\n\n";
+  text +=
+      "### stepscope: " + MarkdownText(name.empty() ? "run" : name) + "\n\n";
   std::string line = MachineInWords(report);
   if (report.steps.count > 0) {
-    line = Count(report.steps.count, "step") + " of " +
-           Milliseconds(report.steps.mean_ms) + " on " + line;
+    line = Count(report.steps.count, "step") + ", mean " +
+           Milliseconds(report.steps.mean_ms) + "; " + line;
   }
   const std::string rank = RankInWords(report.run);
   text += MarkdownText(line + (rank.empty() ? "" : ", " + rank)) + "\n\n";
@@ -37,46 +38,64 @@ std::string ToMarkdown(const Report& report) {
             MarkdownText(loss.detail.empty() ? loss.name : loss.detail) +
             "\n\n";
   }
-  if (!report.time_split_ms.empty()) {
-    text += "| step time by cause | ms | share |\n| --- | ---: | ---: |\n";
-    std::vector<std::pair<double, std::string>> parts;
-    for (const auto& [key, ms] : report.time_split_ms) {
-      if (Number(ms) != "0") parts.push_back({-ms, key});
-    }
-    std::ranges::sort(parts);
-    for (const auto& [less_ms, key] : parts) {
-      const double ms = -less_ms;
-      text += "| " + CauseInWords(key, report.has_gpu) + " | " + Number(ms) +
-              " | " + Percent(ms / report.steps.mean_ms) + " |\n";
-    }
-    text += "\n";
+}
+
+// The causes of the mean step, largest first; those that round to 0 are left
+// out.
+void AppendCauses(const Report& report, std::string& text) {
+  if (report.time_split_ms.empty()) return;
+  text += "| step time by cause | ms | share |\n| --- | ---: | ---: |\n";
+  std::vector<std::pair<double, std::string>> parts;
+  for (const auto& [key, ms] : report.time_split_ms) {
+    if (Number(ms) != "0") parts.push_back({-ms, key});
   }
+  std::ranges::sort(parts);
+  for (const auto& [negative_ms, key] : parts) {
+    const double ms = -negative_ms;
+    text += "| " + CauseInWords(key, report.has_gpu) + " | " + Number(ms) +
+            " | " + Percent(ms / report.steps.mean_ms) + " |\n";
+  }
+  text += "\n";
+}
+
+void AppendFinding(const Report& report, const Finding& finding,
+                   std::string& text) {
+  const int number = NumberOf(report, finding);
+  const bool about_recording = number == 0;
+  text += about_recording ? "**" : std::to_string(number) + ". **";
+  text += finding.id + "** (" +
+          (about_recording ? StatusName(finding.status)
+                           : SeverityName(finding.severity)) +
+          ", " + ConfidenceName(finding.confidence) + ")";
+  const std::string gain = GainInWords(report, finding);
+  if (!gain.empty()) text += " **" + MarkdownText(gain) + "**";
+  // Indented lines belong to the numbered item.
+  const std::string line = about_recording ? "\n" : "\n   ";
+  text += line + MarkdownText(finding.evidence);
+  if (!finding.where.empty())
+    text += line + "at " + MarkdownCode(finding.where);
+  const bool one_fix = finding.fix_cpp == finding.fix_python;
+  if (!finding.fix_cpp.empty()) {
+    text += line + (one_fix ? "- fix: " : "- C++: ") +
+            MarkdownCode(finding.fix_cpp);
+  }
+  if (!finding.fix_python.empty() && !one_fix) {
+    text += line + "- Python: " + MarkdownCode(finding.fix_python);
+  }
+  text += "\n";
+}
+
+}  // namespace
+
+std::string ToMarkdown(const Report& report) {
+  std::string text;
+  AppendHeader(report, text);
+  AppendCauses(report, text);
   bool advice = false;
   for (const Finding& finding : report.findings) {
     if (IsNote(finding)) continue;
-    const int number = NumberOf(report, finding);
-    const bool trust = number == 0;
-    advice |= !trust;
-    const std::string gain = GainInWords(report, finding);
-    text += trust ? "**" : std::to_string(number) + ". **";
-    text +=
-        finding.id + "** (" +
-        (trust ? StatusName(finding.status) : SeverityName(finding.severity)) +
-        ", " + ConfidenceName(finding.confidence) + ")";
-    if (!gain.empty()) text += " **" + MarkdownText(gain) + "**";
-    const char* indent = trust ? "\n" : "\n   ";
-    text += indent + MarkdownText(finding.evidence);
-    if (!finding.where.empty())
-      text += indent + ("at " + MarkdownCode(finding.where));
-    if (finding.fix_cpp == finding.fix_python && !finding.fix_cpp.empty()) {
-      text += indent + ("- fix: " + MarkdownCode(finding.fix_cpp));
-    } else if (!finding.fix_cpp.empty()) {
-      text += indent + ("- C++: " + MarkdownCode(finding.fix_cpp));
-    }
-    if (!finding.fix_python.empty() && finding.fix_python != finding.fix_cpp) {
-      text += indent + ("- Python: " + MarkdownCode(finding.fix_python));
-    }
-    text += "\n";
+    advice |= NumberOf(report, finding) > 0;
+    AppendFinding(report, finding, text);
   }
   if (!advice && report.steps.count > 0) {
     text += MarkdownText(VerdictInWords(report)) + "\n";

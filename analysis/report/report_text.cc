@@ -21,6 +21,7 @@ namespace {
 
 constexpr size_t kTopOpsShown = 5;
 
+// Red for what matters most, yellow for what is worth a look.
 const char* ColorOf(const Finding& finding) {
   if (finding.status == FindingStatus::kError ||
       finding.severity >= FindingSeverity::kHigh) {
@@ -67,6 +68,7 @@ void PrintFinding(const Report& report, const Finding& finding,
   }
 }
 
+// Findings, then the verdict or the plan, then notes.
 void PrintFindings(const Report& report, const TextOptions& options,
                    TextPage& page) {
   int64_t notes = 0;
@@ -120,6 +122,7 @@ void PrintTopOps(const Report& report, const TextOptions& options,
   const size_t count = options.verbose
                            ? report.top_ops.size()
                            : std::min(kTopOpsShown, report.top_ops.size());
+  // Wide enough for the title line.
   size_t width = 24;
   for (size_t i = 0; i < count; ++i) {
     width =

@@ -16,7 +16,7 @@ constexpr double kUnusualTimes = 10;           // times the median step
 constexpr double kExtraForwardTimes = 1.5;     // times the usual forward work
 constexpr double kSameBackwardTimes = 1.1;
 constexpr double kMaxNonTrainingFrac = 1.0 / 3;
-// With two steps nobody can tell which is the usual one.
+// With two steps it is unclear which one is the usual one.
 constexpr size_t kMinSteps = 3;
 
 // Time beyond the usual step; negative for a fast step.

@@ -77,6 +77,7 @@ void Summarizer::Steps() {
   step_spans_ = Merge(std::move(step_spans_));
 }
 
+// Names are classified once: there are far fewer names than kernels.
 void Summarizer::Devices() {
   std::map<int32_t, DeviceSpans> spans;
   std::vector<int8_t> is_collective(trace_.name_count(), -1);

@@ -150,8 +150,8 @@ std::vector<Segment> HostTimeline(const Trace& trace, const OpTree& tree,
   std::vector<Segment> segments = OpSegments(trace, tree, thread, window);
   std::vector<bool> ours(trace.threads().size());
   ours[thread] = true;
-  // Several autograd threads (one per device) rarely overlap; the first one
-  // wins.
+  // Autograd threads (one per device) rarely run at once; where they do, the
+  // first one counts.
   for (RowId other : AutogradThreads(trace, thread)) {
     ours[other] = true;
     segments = FillGaps(segments, OpSegments(trace, tree, other, window));

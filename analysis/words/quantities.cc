@@ -21,6 +21,7 @@ std::string Fixed(double value, int decimals) {
 
 std::string Number(double value) {
   if (!std::isfinite(value)) return "unknown";
+  // The limits are where rounding would add a digit.
   const double size = std::abs(value);
   if (size >= 99.95) return Fixed(value, 0);
   if (size >= 9.995) return Fixed(value, 1);

@@ -4,10 +4,7 @@
 #include <cstdio>
 #include <span>
 #include <string>
-#include <string_view>
-#include <vector>
 
-#include "cube/cube.h"
 #include "image_source.h"
 #include "options.h"
 #include "progress.h"
@@ -24,20 +21,9 @@ int Fail(const absl::Status& status, int code) {
   return code;
 }
 
-absl::Status Accepts(const std::vector<std::string>& arguments) {
-  std::vector<const char*> args;
-  for (const std::string& argument : arguments) {
-    args.push_back(argument.c_str());
-  }
-  return resnet::ParseOptions(args).status();
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc > 1 && std::string_view(argv[1]) == "--sweep") {
-    return cube::SweepMain({argv + 2, argv + argc}, Accepts);
-  }
   std::span<const char* const> args(argv + 1, static_cast<size_t>(argc - 1));
   absl::StatusOr<resnet::Options> options = resnet::ParseOptions(args);
   if (!options.ok()) return Fail(options.status(), kUsage);

@@ -125,8 +125,7 @@ std::string HelpText() {
   Options options;
   Given given;
   return "Trains a ResNet under stepscope, which then says what to change.\n"
-         "usage: resnet [flags]     (defaults in brackets)\n"
-         "       resnet --sweep --help     times combinations of flags\n" +
+         "usage: resnet [flags]     (defaults in brackets)\n" +
          DescribeFlags(FlagTable(&options, &given));
 }
 

@@ -18,7 +18,7 @@ constexpr int kSteps = 6;
 
 using Body = std::function<void(GpuLoop&)>;
 
-// What the loop would take, per step, in us.
+// Time per step of the loop, in us.
 double Truth(const Body& body, int steps = kSteps) {
   GpuLoop loop;
   for (int i = 0; i < steps; ++i) {
@@ -110,7 +110,7 @@ TEST(DeviceReplayTest, OfManyStepsARepresentativePartIsReplayed) {
   std::ranges::sort(edit.scales, {}, &ActivityScale::work);
   const double truth = Truth(Mixed(15), kMany);
   EXPECT_NEAR(run.After(edit), truth, 0.01 * truth);
-  // The critical path is theirs.
+  // The critical path covers the same steps.
   const std::vector<PathPart> parts = SumPath(
       run.trace, run.measured.replayed.steps, run.measured.CriticalPath());
   double path_ms = 0;
@@ -119,8 +119,8 @@ TEST(DeviceReplayTest, OfManyStepsARepresentativePartIsReplayed) {
               0.01 * run.measured.stats.mean_ms);
 }
 
-// Nothing waits for the device: it is steps behind the host, and the part that
-// is replayed begins in the middle of that.
+// Nothing waits for the device, so it lags several steps behind the host, and
+// the replayed part begins in the middle of the lag.
 TEST(DeviceReplayTest, APartOfALoopWithABacklogIsRepresentative) {
   constexpr int kMany = 300;
   const auto body = [](double us) {
@@ -183,7 +183,7 @@ TEST(DeviceReplayTest, FasterKernelsWinTheirTimeWhereTheDeviceIsBusy) {
   EXPECT_NEAR(run.After(edit), Truth(body(45)), 0.02 * Truth(body(45)));
 }
 
-// Nothing in such a loop waits but the launches themselves, for room.
+// In such a loop only the launches wait, for room in the queue.
 TEST(DeviceReplayTest, FasterKernelsWinTheirTimeBehindAFullQueue) {
   const auto body = [](double us) {
     return [us](GpuLoop& loop) { ManyKernels(loop, 700, us, 5); };
@@ -197,7 +197,7 @@ TEST(DeviceReplayTest, FasterKernelsWinTheirTimeBehindAFullQueue) {
   EXPECT_NEAR(run.After(edit), Truth(body(30)), 0.03 * Truth(body(30)));
 }
 
-// The launches, which waited while it was full, still take their own time.
+// Launches that waited for room still take their own time without the wait.
 TEST(DeviceReplayTest, LaunchesLimitTheStepOnceTheDeviceIsFaster) {
   const auto body = [](double us) {
     return [us](GpuLoop& loop) { ManyKernels(loop, 700, us, 5); };
@@ -246,7 +246,7 @@ TEST(DeviceReplayTest, BatchesMadeByWorkersAreTakenAtOnce) {
   };
   const Recorded run(body(2000));
   const double truth = Truth(body(50));
-  // Beside workers the training thread itself goes a little slower.
+  // Busy workers slow the training thread a little.
   const double after = run.After({.workers = 2});
   EXPECT_GE(after, 0.99 * truth);
   EXPECT_LE(after, 1.15 * truth);
@@ -330,7 +330,7 @@ TEST(DeviceReplayTest, TheOptimizerWaitsForWhatIsOverlapped) {
 }
 
 TEST(DeviceReplayTest, AnUnrecordedDependencyMakesItRefuse) {
-  // The device does nothing for half of the step, and no edge says why.
+  // The device is idle for half of the step, and no edge explains it.
   TraceBuilder builder;
   const RowId thread = builder.ThreadRow(1, 1);
   for (int64_t i = 0; i < 4; ++i) {
@@ -355,7 +355,7 @@ TEST(DeviceReplayTest, AnUnrecordedDependencyMakesItRefuse) {
                             .correlation = 100 + i,
                             .name = builder.Intern("cudaDeviceSynchronize"),
                             .thread = thread});
-    // What follows hangs on the wait.
+    // Everything after the wait depends on it.
     builder.Add(RuntimeCall{.begin_ns = begin + 9'500'000,
                             .end_ns = begin + 9'505'000,
                             .correlation = 200 + i,

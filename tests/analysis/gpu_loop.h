@@ -1,7 +1,7 @@
 // A training loop on one GPU, simple enough to know its times by hand: a launch
-// costs 5 us and reaches an idle device after 10 us, or waits while 1024 works
-// are in flight on the stream; streams run side by side without slowing each
-// other. Recorded as a Trace, and timed.
+// costs 5 us and reaches an idle device after 10 us, or waits while 1024
+// kernels are in flight on the stream; streams run side by side without slowing
+// each other. Recorded as a Trace, and timed.
 #pragma once
 
 #include <stepscope/trace_builder.h>

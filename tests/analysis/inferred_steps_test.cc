@@ -21,11 +21,11 @@ std::string Op(int64_t begin, int64_t end, const std::string& rest) {
          " thread=0 " + rest + "\n";
 }
 
-// `turns` ranges of 80 ns, one every 100, with an op in each.
-std::string Turns(int turns, const std::string& kind, const std::string& name,
-                  bool numbered = false) {
+// `count` ranges of 80 ns, one every 100 ns, with an op in each.
+std::string Ranges(int count, const std::string& kind, const std::string& name,
+                   bool numbered = false) {
   std::string text;
-  for (int i = 0; i < turns; ++i) {
+  for (int i = 0; i < count; ++i) {
     text += Range(100 * i, 100 * i + 80,
                   "kind=" + kind + " " + name +
                       (numbered ? std::to_string(i) : std::string()));
@@ -54,7 +54,7 @@ TEST(InferredStepsTest, UpdatesWithoutABackwardPassBetweenAreOne) {
 }
 
 TEST(InferredStepsTest, ARepeatedAnnotationNamedLikeAStepMarksThem) {
-  const InferredSteps steps = Infer(Turns(4, "user", "handle_request_", true));
+  const InferredSteps steps = Infer(Ranges(4, "user", "handle_request_", true));
   ASSERT_EQ(steps.windows.size(), 4u);
   EXPECT_EQ(steps.windows[0].host, (Span{0, 100}));
   EXPECT_EQ(steps.windows[3].host, (Span{300, 380}));
@@ -62,14 +62,14 @@ TEST(InferredStepsTest, ARepeatedAnnotationNamedLikeAStepMarksThem) {
 }
 
 TEST(InferredStepsTest, TwoOccurrencesAreTooFew) {
-  EXPECT_TRUE(Infer(Turns(2, "user", "iteration")).windows.empty());
-  EXPECT_EQ(Infer(Turns(3, "user", "iteration")).windows.size(), 3u);
+  EXPECT_TRUE(Infer(Ranges(2, "user", "iteration")).windows.empty());
+  EXPECT_EQ(Infer(Ranges(3, "user", "iteration")).windows.size(), 3u);
 }
 
 TEST(InferredStepsTest, LayersAreNoSteps) {
-  EXPECT_TRUE(Infer(Turns(12, "user", "layer_", true)).windows.empty());
-  EXPECT_TRUE(Infer(Turns(12, "user", "attention")).windows.empty());
-  EXPECT_EQ(Infer(Turns(12, "user", "attention")).step_source, "");
+  EXPECT_TRUE(Infer(Ranges(12, "user", "layer_", true)).windows.empty());
+  EXPECT_TRUE(Infer(Ranges(12, "user", "attention")).windows.empty());
+  EXPECT_EQ(Infer(Ranges(12, "user", "attention")).step_source, "");
 }
 
 TEST(InferredStepsTest, AForwardThatIsFollowedByBackwardBeginsAStep) {
@@ -81,7 +81,7 @@ TEST(InferredStepsTest, AForwardThatIsFollowedByBackwardBeginsAStep) {
     text += Op(100 * i + 40, 100 * i + 90, "kind=backward MmBackward0");
   }
   const InferredSteps steps = Infer(text);
-  // The last forward's backward has no end that anything tells.
+  // Nothing shows where the last step ends.
   ASSERT_EQ(steps.windows.size(), 3u);
   EXPECT_EQ(steps.windows[2].host, (Span{200, 300}));
   EXPECT_NE(steps.step_source.find("ResNet_0"), std::string::npos);
@@ -118,7 +118,7 @@ TEST(InferredStepsTest, EachBatchBeginsAStep) {
 }
 
 TEST(InferredStepsTest, RangesThatCoverLessThanHalfOfTheRecordingAreNoSteps) {
-  const std::string turns = Turns(4, "user", "iteration");
+  const std::string turns = Ranges(4, "user", "iteration");
   EXPECT_FALSE(Infer(turns + Op(700, 750, "aten::mm")).windows.empty());
   EXPECT_TRUE(Infer(turns + Op(700, 800, "aten::mm")).windows.empty());
 }

@@ -113,7 +113,7 @@ TEST(ReplayTest, PredictsWorkersAndThreadsTogether) {
   }
 }
 
-// A larger batch takes the framework no longer: it is won per sample.
+// The framework's time does not grow with the batch, so it shrinks per sample.
 TEST(ReplayTest, PredictsLargerBatchesWithinATenth) {
   for (const Case& c : kCases) {
     const LoopRun run = Simulate(LoopOf(c));
@@ -192,7 +192,7 @@ TEST(ReplayTest, ZeroGradCanBeTakenOut) {
   Trace trace = Simulate(loop).trace;
   TraceBuilder builder;
   AddAll(trace, builder);
-  // The range tells that these are gradients.
+  // The range shows that these are gradients.
   for (const Step& step : trace.steps()) {
     builder.Add(
         Range{.begin_ns = step.begin_ns,
@@ -231,7 +231,7 @@ TEST(ReplayTest, CombiningKeepsBothEdits) {
 }
 
 TEST(ReplayTest, PredictsMoreWorkersWhereOneDeliversTooSlowly) {
-  // Nothing competes: what the batches are off by is not the ops' fault.
+  // Nothing competes for cores, so calibration must not slow the ops.
   for (double batch_ms : {150.0, 190.0, 220.0}) {
     Loop loop{.steps = 6,
               .batch_ms = batch_ms,

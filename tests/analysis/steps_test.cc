@@ -65,7 +65,7 @@ TEST(StepsTest, OwnTheDeviceWorkTheirCallsLaunched) {
   EXPECT_EQ(steps.windows[1].tiled, (Span{1130, 1200}));
 }
 
-// The device was busy with the step before the window, as it is in the others.
+// When the recording begins, the device is still busy with the step before.
 TEST(StepsTest, TheFirstBeginsWhenTheDeviceStartsOnIt) {
   const auto first = [](const std::string& launch, const std::string& begin) {
     return FindSteps(
@@ -82,12 +82,12 @@ TEST(StepsTest, TheFirstBeginsWhenTheDeviceStartsOnIt) {
         .windows[0]
         .tiled;
   };
-  // As far behind the host as the others are, but not beyond its first launch.
+  // As far behind the host as the other steps, at most until its first launch.
   EXPECT_EQ(first("20000", "22000"), (Span{16'000, 116'000}));
   EXPECT_EQ(first("5000", "15000"), (Span{5'000, 116'000}));
-  // Its first work had to queue.
+  // Its first kernel had to queue.
   EXPECT_EQ(first("5000", "15001"), (Span{15'001, 116'000}));
-  // A slow copy is no queue: the others are not that far behind.
+  // A kernel that starts late is no queue if the other steps do not lag as far.
   EXPECT_EQ(first("20000", "90000"), (Span{16'000, 116'000}));
 }
 
@@ -98,7 +98,7 @@ TEST(StepsTest, TheFirstBeginsBehindWhatIsRecordedOfTheStepBefore) {
     kernel 1050..1150 correlation=2 k
   )"));
   EXPECT_EQ(steps.windows[0].tiled, (Span{1020, 1150}));
-  // So far behind that it turns to the first step after that step's host end.
+  // The device starts on the first step only after that step's host window.
   const Steps late = FindSteps(StepsOf({100, 100}, R"(
     kernel 990..1120 correlation=1 k
     runtime_call 1010..1012 thread=0 correlation=2 cudaLaunchKernel
@@ -159,7 +159,7 @@ TEST(StepsTest, PeriodicWaitsForBatchesAreNoOutliers) {
   EXPECT_EQ(FindSteps(StepsOf(lengths, wait)).steady.size(), 9u);
 }
 
-// One is far out, others that wait nearly as long are not.
+// A far outlier, unless it waits for a batch about as long as another step.
 TEST(StepsTest, AWaitAsLongAsAnotherStepsIsNoOutlier) {
   const std::vector<int64_t> lengths = {300, 100, 140, 100, 150,
                                         100, 145, 100, 100, 130};

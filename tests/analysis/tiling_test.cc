@@ -10,10 +10,10 @@
 namespace stepscope {
 namespace {
 
-// Six steps in two beats of three: the first of each waits long for its batch,
-// and the device falls behind by 8, 16 and 24 us until it has caught up again.
-// The device's work of the step before the window is not recorded. `lead_us`:
-// until the first step launches.
+// Six steps in two groups of three. The first of each group waits long for its
+// batch, so the device catches up; then it falls behind by 8, 16 and 24 us.
+// What the device did for the step before the window is not recorded.
+// `lead_us`: until the first step launches.
 Span FirstTile(int64_t lead_us) {
   std::string text = "run training_thread=0\n";
   int64_t now = 0;

@@ -46,7 +46,7 @@ void DeviceReplay::Check() {
     check_.why_not = "only one step was recorded, which shows no repeat";
   } else if (program_.unmatched_frac > kUnmatchedLimit) {
     check_.why_not = "the launch of " + Percents(program_.unmatched_frac) +
-                     " of the GPU's activity was not recorded";
+                     " of the GPU's activities was not recorded";
   } else if (std::abs(check_.no_edit_error) > kNoEditLimit) {
     check_.why_not =
         "replaying the recorded steps unchanged missed their measured time "

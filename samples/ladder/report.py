@@ -1,0 +1,77 @@
+"""What a program can follow of `stepscope analyze --format json`. analysis/README.md describes the format."""
+
+import json
+from dataclasses import dataclass, field
+
+
+class Failed(Exception):
+    """Something cannot go on; the message says why."""
+    exit_status = 1
+
+
+@dataclass
+class Finding:
+    id: str
+    severity: str = "high"        # "critical" to "note"
+    gain_kind: str = "predicted"  # "predicted", "bound" or "none"
+    gain_ms: float = 0            # per step of the recorded batch
+    low_ms: float = 0             # the gain's likely range
+    high_ms: float = 0
+    baseline_ms: float = 0        # the step that the gain refers to; 0: the steady one
+    text: str = ""                # evidence, place and fix
+    settings: dict = field(default_factory=dict)  # what to set, by the report's keys; values are texts
+
+    def worth_doing(self):
+        """More than a note, and it gains time."""
+        return self.severity != "note" and self.gain_kind != "none" and self.gain_ms > 0
+
+
+@dataclass
+class Report:
+    step_ms: float           # mean of the steady recorded steps
+    all_mean_ms: float = 0   # of the steps that validate or save, too; 0: unknown
+    findings: list = field(default_factory=list)   # in the report's order
+    held_back: list = field(default_factory=list)  # ids; the steps vary too much to tell these from chance
+    usable_cores: int = -1
+    machine: str = ""        # "AMD EPYC, 2 cores; LibTorch 2.11.0"
+    split: dict = field(default_factory=dict)      # {cause: ms}, longest first; adds up to step_ms
+    has_gpu: bool = False
+    why_not: str = ""        # why replay is not valid; empty if it is
+    path: str = ""           # the log directory of the recording
+
+    def healthy(self):
+        """Nothing is left that is worth doing, nor held back."""
+        return not self.held_back and not any(finding.worth_doing() for finding in self.findings)
+
+    def predicted(self, finding, period=1):
+        """(before, after, low, high) in ms: the step before and after `finding`'s change, and its likely range.
+        Where a step is measured as the mean of `period` > 1, the slow steps count in. A gain of the whole step is no
+        prediction: it is left out."""
+        before = finding.baseline_ms or (period > 1 and self.all_mean_ms) or self.step_ms
+        if finding.gain_ms >= before:
+            return before, before, before, before
+        after = before - finding.gain_ms
+        return before, after, before - finding.high_ms if finding.high_ms < before else after, before - finding.low_ms
+
+
+def read_report(record, path):
+    """The Report in a parsed JSON object; `path` is where its recording lies. Raises Failed."""
+    try:
+        if record["version"] != 2 or not record["steps"]["mean_ms"] > 0:
+            raise Failed(f"{path}: no report of version 2, or no steps were recorded")
+        run, replay, findings = record.get("run", {}), record.get("replay", {"valid": True}), []
+        for one in record["findings"]:
+            gain = [one["gain_ms_per_step"][key] for key in ("expected", "low", "high")]
+            text = "\n".join((one["evidence"], one["where"], one["fix"]["cpp"]))
+            settings = {key: json.dumps(value).strip('"') for key, value in one["settings"].items()}
+            findings.append(Finding(*(one[key] for key in ("id", "severity", "gain_kind")), *gain,
+                                    max(0, one["baseline_ms"]), text, settings))
+        cores = run.get("usable_cores", -1)
+        machine = run.get("cpu_model", "") + (f", {cores} core{'s' * (cores > 1)}" if cores > 0 else "")
+        return Report(record["steps"]["mean_ms"], max(0, record["steps"].get("all_mean_ms", 0)), findings,
+                      record.get("held_back", []), cores,
+                      "; ".join([machine, *run.get("devices", []), f"LibTorch {run.get('torch_version', '')}"]),
+                      dict(sorted(record.get("time_split_ms", {}).items(), key=lambda part: -part[1])),
+                      record.get("has_gpu", False), "" if replay["valid"] else replay["why_not"], path)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise Failed(f"{path}: not a report of stepscope ({type(error).__name__}: {error})") from None

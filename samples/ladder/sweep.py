@@ -1,0 +1,232 @@
+"""sweep: times every combination of some flags, and says which act on each other, beside what replay predicts.
+
+The model: log(rate) of a run = its combination + its round + noise, of one size for all runs, which the residuals tell.
+An effect is a weighted sum of combinations, so its error follows.
+"""
+
+import collections
+import itertools
+import math
+import statistics
+
+from bench import ProgramFailed
+from report import Failed, Finding
+from resnet_flags import NAMED, Factor, UsageError, cross, follow, follow_settings, spelled
+from tables import figure, ranged, table
+from timing import Length, student_factor
+
+MOST_POINTS, REFUSED, WORTH_NAMING, AS_PRODUCT = 2000, 2, 0.01, "as the product"
+# Samples per second against a baseline, as a factor, with its 95 % (measured) or likely (predicted) range.
+Ratio = collections.namedtuple("Ratio", "ratio low high")
+
+
+class Cube:
+    """Samples per second of each combination, {levels: [one per round]}, the baseline first. Some may be missing.
+    A change is (factor, level) of a value that is not the first one of its flag."""
+
+    def __init__(self, factors, rates):
+        self.factors, self.rates, self.rounds = factors, rates, len(next(iter(rates.values())))
+        logs = {levels: [math.log(rate) for rate in runs] for levels, runs in rates.items()}
+        self.mean = {levels: statistics.fmean(runs) for levels, runs in logs.items()}
+        drift = [statistics.fmean(runs) for runs in zip(*logs.values())]
+        self.freedom = (len(logs) - 1) * (self.rounds - 1)
+        self.variance = sum((log - self.mean[levels] - drift[i] + statistics.fmean(drift)) ** 2 for levels, runs in
+                            logs.items() for i, log in enumerate(runs)) / max(1, self.freedom)
+        self.text = lambda f, level: factors[f].text(level)
+        self.changes = [(f, level) for f, factor in enumerate(factors) for level in range(1, len(factor.values))]
+
+    def contrast(self, *corners, confidence=0.95, at_baseline=False):
+        """The Ratio that is the mean of the corners' sum over all points that have every corner; None if none has.
+        A corner is (sign, {factor: level}). `at_baseline`: only where all other flags have their first value."""
+        weights, count = {}, 0
+        for point in self.rates:
+            at = [tuple(levels.get(f, level) for f, level in enumerate(point)) for _, levels in corners]
+            others = any(level for f, level in enumerate(point) if f not in corners[0][1])
+            if point == at[0] and all(levels in self.rates for levels in at) and not (at_baseline and others):
+                count += 1
+                for (sign, _), levels in zip(corners, at):
+                    weights[levels] = weights.get(levels, 0) + sign
+        if not count:
+            return None
+        value = sum(weight * self.mean[levels] for levels, weight in weights.items()) / count
+        error = math.sqrt(sum(weight ** 2 for weight in weights.values()) * self.variance / self.rounds) / count
+        half = min(700, student_factor(confidence, self.freedom) * error if self.freedom else math.inf)
+        return Ratio(*(math.exp(value + end) for end in (0, -half, half)))
+
+    def effects(self):
+        """{change: (Ratio at the baseline, or None; Ratio on average over all other flags)}."""
+        effects = {(f, level): [self.contrast((1, {f: level}), (-1, {f: 0}), at_baseline=at) for at in (True, False)]
+                   for f, level in self.changes}
+        return {change: ratios for change, ratios in effects.items() if ratios[1]}
+
+    def pairs(self):
+        """{two changes: {name: Ratio, averaged over all other flags}}, those farthest from the product first.
+        The intervals of both_over_product hold for all pairs at once with 95 % (Bonferroni): of a cube in which flags
+        only multiply, 19 in 20 name none."""
+        found = {}
+        for (f, a), (g, b) in itertools.combinations(self.changes, 2):
+            none, first, second, both = ({f: x, g: y} for x, y in ((0, 0), (a, 0), (0, b), (a, b)))
+            product = (1, both), (-1, first), (-1, second), (1, none)
+            if f != g and self.contrast(*product):  # alone: beside the first value of the other
+                found[(f, a), (g, b)] = product, {name: self.contrast((1, one), (-1, none)) for name, one in (
+                    ("first_alone", first), ("second_alone", second), ("both", both))}
+        pairs = {changes: ratios | {"both_over_product": self.contrast(*product, confidence=1 - 0.05 / len(found))}
+                 for changes, (product, ratios) in found.items()}
+        return dict(sorted(pairs.items(), key=lambda pair: -abs(math.log(pair[1]["both_over_product"].ratio))))
+
+
+def verdict(a, b, both, over):
+    """What to call what two flags do together; of one of them alone only what its interval leaves no doubt about."""
+    if abs(over.ratio - 1) < WORTH_NAMING or over.low <= 1 <= over.high:
+        return AS_PRODUCT
+    more, better = over.low > 1, max(a.ratio, b.ratio)
+    helps, costs = sum(one.low > 1 for one in (a, b)), sum(one.high < 1 for one in (a, b))
+    if (both.low > 1 and not helps) if more else (both.high < 1 and not costs):
+        return "help only together" if more else "cost only together"
+    if costs == 2:
+        return f"cost {'less' if more else 'more'} together than the product of their single costs"
+    if helps and costs:
+        return f"one helps, one costs: together {'more' if more else 'less'} than the product"
+    if more:
+        return "help each other" if helps and both.ratio > better else "more than the product"
+    return "less than the product" if helps < 2 or both.ratio > better else "cancel: no more than the better one alone"
+
+
+def change_of(report, factor, level, baseline):
+    """What a flag at one of its values changes at the baseline: (settings for what-if or None, a Finding that leads to
+    it or None)."""
+    after = factor.at(level, baseline)
+    if spelled(after) == spelled(baseline):
+        return {}, None
+    named = [{key: only[0] if only else factor.values[level]} for key, (flag, *only) in NAMED.items()
+             if flag == factor.flag]
+    # What flags beside this one may cause, too, is not this one's.
+    leading = [one for one in report.findings if one.gain_kind == "predicted"
+               and all(spelled(follow(one, report, now)) == spelled(after) for now in (baseline, after))]
+    return next((one for one in named if spelled(follow_settings(one, baseline)) == spelled(after)), None), next(
+        iter(leading), None)
+
+
+def predict(bench, report, factors, points):
+    """({levels: Ratio}, [values that replay cannot express], why nothing is predicted or ""); the baseline comes first.
+    `stepscope what-if` is asked for all flags of a point together. A change that it cannot express and that a finding
+    leads to has the finding's gain where no other flag differs from the baseline."""
+    if report.why_not:
+        return {}, [], report.why_not
+    baseline, predicted = next(iter(points.values())), {}
+    changes = {(f, level): change_of(report, factors[f], level, baseline) for levels in points
+               for f, level in enumerate(levels)}
+    for levels in points:
+        here = [changes[value] for value in enumerate(levels) if changes[value][0] != {}]
+        gain = here[0][1] if len(here) == 1 else None if here else Finding("")
+        if here and all(settings for settings, _ in here):
+            words = sorted(f"{key}={value}" for settings, _ in here for key, value in settings.items())
+            try:
+                told = bench.stepscope("what-if", report.path, *words)
+            except Failed as failure:
+                return {}, [], str(failure)
+            gain = gain if told["why_not"] else Finding("", "", "predicted", *(
+                told["baseline_ms"] - told[key] for key in ("predicted_ms", "high_ms", "low_ms")))
+        before, after, low, high = report.predicted(gain or Finding(""), bench.period(baseline))
+        if gain and gain.gain_ms < before:  # a gain of the whole step is no prediction
+            predicted[levels] = Ratio(before / after, before / high, before / low)
+    known = {value for levels in predicted for value in enumerate(levels)}
+    return predicted, [factors[f].text(level) for f, level in sorted(changes) if (f, level) not in known], ""
+
+
+def sweep(bench, flags, rounds, steps, alone=False):
+    """What --json writes (README.md). `alone`: the baseline and each value by itself, instead of all combinations.
+    Rounds go up and down the list, so that a drift of the machine evens out."""
+    factors = [Factor(flag, *value.split(",")) for flag, value in sorted(flags.items()) if "," in value]
+    points = math.prod(len(factor.values) for factor in factors)
+    if not factors or points > MOST_POINTS or any("" in factor.values for factor in factors):
+        raise UsageError("sweep needs flags with several values (--workers 0,1 --channels-last off,on), none of them"
+                         f" empty, and at most {MOST_POINTS} combinations; these are {points}")
+    points = cross(factors, flags.without(*(factor.flag for factor in factors)))
+    points = {levels: one for levels, one in points.items() if not alone or sum(map(bool, levels)) <= 1}
+    baseline, rates, left_out = next(iter(points.values())), {levels: [] for levels in points}, []
+
+    def why_refused(failure):
+        if failure.returncode != REFUSED:
+            raise failure
+        return str(failure).splitlines()[-1].strip()
+
+    try:
+        report = bench.profile(baseline, "baseline")
+    except ProgramFailed as failure:
+        raise UsageError(f"the baseline, which has the first value of each flag, is refused: {baseline.text()}:"
+                         f" {why_refused(failure)}; put values first that go together") from None
+    for number in range(rounds):
+        for levels in list(rates) if number % 2 == 0 else reversed(list(rates)):
+            period = bench.period(points[levels])
+            try:
+                run = bench.time(points[levels], Length(steps, 3).whole(period), "sweep", number)
+                rates[levels].append(run.rate(period))
+            except ProgramFailed as failure:
+                left_out.append({"flags": points[levels].text(), "why": why_refused(failure)})
+                del rates[levels]
+    if len(rates) < 2:
+        raise UsageError(f"fewer than two combinations are left: {left_out[0]['why']}")
+    predictions = predict(bench, report, factors, {levels: points[levels] for levels in rates})
+    return {"version": 2, "baseline": baseline.text(), "left_out": left_out,
+            **to_record(Cube(factors, rates), *predictions)}
+
+
+def to_record(cube, predicted, unknown, why_not):
+    def known(**ratios):
+        found = [figure(key, ratio.ratio, ratio[1:]) for key, ratio in ratios.items() if ratio]
+        return {key: value for one in found for key, value in one.items()}
+
+    record = {"not_predictable": unknown, "why_not": why_not, "points": [], "effects": [], "pairs": []}
+    base = statistics.median(next(iter(cube.rates.values())))
+    for levels, runs in cube.rates.items():
+        texts = [cube.text(f, level) for f, level in enumerate(levels) if cube.factors[f].values[level] != "off"]
+        middle, cuts = statistics.median(runs), statistics.quantiles(runs, n=6, method="inclusive")
+        record["points"].append({
+            "flags": " ".join(texts) or "(none of the flags)", "samples_per_s": middle, "runs": runs,
+            # One standard deviation over the rounds, if they are normal.
+            "spread": (cuts[-1] - cuts[0]) / 2 / middle,
+            "factor": middle / base, **known(predicted=predicted.get(levels))})
+    for change, (at_baseline, on_average) in cube.effects().items():
+        ratio = predicted.get(tuple(change[1] if f == change[0] else 0 for f in range(len(cube.factors))))
+        # How far the predicted step is from the measured one.
+        error = Ratio(*(one / ratio.ratio - 1 for one in at_baseline)) if ratio and at_baseline else None
+        record["effects"].append({"change": cube.text(*change), **known(at_baseline=at_baseline, on_average=on_average,
+                                                                   predicted=ratio, error=error)})
+    # The points with a figure, as if these had been measured without noise.
+    exact = {levels: [one.ratio] * 2 for levels, one in predicted.items()}
+    same = Cube(cube.factors, exact).pairs() if exact else {}
+    for (first, second), ratios in cube.pairs().items():
+        called = verdict(*ratios.values())
+        record["pairs"].append({"first": cube.text(*first), "second": cube.text(*second), "verdict": called,
+                                "beyond_noise": called != AS_PRODUCT, **known(**ratios)})
+        if (first, second) in same:
+            record["pairs"][-1]["predicted"] = {key: one.ratio for key, one in same[first, second].items()}
+    return record
+
+
+def to_text(record):
+    """The tables for people."""
+    def short(one, key):
+        return f"×{one[key]:.2f}" if key in one else "-"
+
+    points = sorted(record["points"], key=lambda point: -point["samples_per_s"])
+    lines = [f"{len(points)} settings, {len(points[0]['runs'])} interleaved rounds; medians over the rounds\n",
+             table(("flags", "samples/s", "spread", "factor", "predicted"), [
+                 (point["flags"], f"{point['samples_per_s']:.1f}", f"{point['spread']:.1%}", short(point, "factor"),
+                  short(point, "predicted")) for point in points])]
+    lines += [f"nothing is predicted: {record['why_not']}"] * bool(record["why_not"])
+    lines += [f"no prediction where one of these is set: {', '.join(record['not_predictable'])}"] * (
+        not record["why_not"] and bool(record["not_predictable"]))
+    lines += ["\nWhat each does to the samples/s (95 %):\n", table(
+        ("flag", "at the baseline", "on average over all", "predicted, at the baseline", "predicted / measured step"), [
+            (one["change"], *(ranged(one, key) for key in ("at_baseline", "on_average", "predicted")),
+             ranged(one, "error", "{:+.1%}")) for one in record["effects"]])]
+    if record["pairs"]:
+        named = sum(pair["beyond_noise"] for pair in record["pairs"])
+        lines += [f"\n{named} of {len(record['pairs'])} pairs are not the product of both, beyond the noise:\n", table(
+            ("flags", "first alone", "second", "together", "together / product", "predicted", "/ product", "verdict"), [
+                (f"{one['first']} with {one['second']}", short(one, "first_alone"), short(one, "second_alone"),
+                 ranged(one, "both"), ranged(one, "both_over_product"), short(one.get("predicted", {}), "both"),
+                 short(one.get("predicted", {}), "both_over_product"), one["verdict"]) for one in record["pairs"]])]
+    return "\n".join(lines + [f"left out: {one['flags']}: {one['why']}" for one in record["left_out"]])

@@ -1,0 +1,20 @@
+"""Figures with their intervals, in JSON and in Markdown: `key` and `key`_interval {low, high} belong together."""
+
+
+def figure(key, value, interval):
+    return {key: value, f"{key}_interval": {"low": interval[0], "high": interval[1]}}
+
+
+def ranged(record, key, form="×{:.2f}"):
+    """"×1.19 (×1.16 to ×1.22)"; "-" where the record has no such figure."""
+    if key not in record:
+        return "-"
+    return "{} ({} to {})".format(*map(form.format, (record[key], *record[f"{key}_interval"].values())))
+
+
+def table(head, rows):
+    """An aligned Markdown table."""
+    rows = [head, *[[str(cell) for cell in row] for row in rows]]
+    widths = [max(3, *map(len, column)) for column in zip(*rows)]
+    rows.insert(1, ["-" * width for width in widths])
+    return "\n".join(f"| {' | '.join(map(str.ljust, row, widths))} |" for row in rows)

@@ -1,0 +1,119 @@
+"""Programs that behave like resnet and stepscope towards whoever measures them, and take no time.
+
+What a step takes follows from the flags by step_ms(), so tests know what is right. Beside resnet's flags:
+    --fail            ends with exit code 3              --fail-if FLAG   the same, beside that flag
+    --slow-start MS   takes so long, whatever it writes  --advise JSON    a list of findings instead of the usual ones
+    --hold-back N     where fewer steps are recorded, the findings are held back
+    --gpu             a run with a GPU, which replay can express no setting of
+Flags above 4 workers are refused, as resnet refuses flags: exit code 2.
+"""
+
+import json
+import pathlib
+import time
+
+from bench import ProgramFailed
+
+
+def number(flags, flag, absent):
+    return int(flags.get(flag, absent))
+
+
+def step_ms(flags):
+    """Loading (1 ms a sample) hides behind computing (2 ms a sample and 20 ms whatever the batch) if there are workers;
+    2 threads halve the computing, but not beside workers, as there are 2 cores; channels_last costs a tenth; printing 8
+    ms, reading the loss 5 ms."""
+    batch, workers = number(flags, "--batch", 32), number(flags, "--workers", 0)
+    compute = 20 + 2 * batch
+    if number(flags, "--threads", 1) > 1 and workers == 0:
+        compute *= 0.5
+    compute *= 1.1 if "--channels-last" in flags else 1
+    compute += 8 * ("--print-tensor" in flags) + 5 * ("--item-every-step" in flags)
+    return compute + (0 if workers else batch)
+
+
+def resnet(words):
+    flags = {word.partition("=")[0]: word.partition("=")[2] for word in words}
+    time.sleep(number(flags, "--slow-start", 0) / 1000)
+    if number(flags, "--workers", 0) > 4:
+        raise ProgramFailed("resnet\nfailed with exit code 2:\n  resnet: --workers must be at most 4", 2)
+    if "--fail" in flags or flags.get("--fail-if") in flags:
+        raise ProgramFailed(f"resnet {' '.join(words)}\nfailed with exit code 3:\n  training stopped: no such weather", 3)
+    if "--json" in flags:
+        warm = number(flags, "--warm-steps", 3)
+        # The first steps are slow, the others jitter by up to 1 %.
+        factors = [3 if i < warm else 1 + 0.005 * (i % 5 - 2) for i in range(number(flags, "--steps", 10))]
+        pathlib.Path(flags["--json"]).write_text(json.dumps({
+            "step_ms": [factor * step_ms(flags) for factor in factors], "warm_steps": warm,
+            "batch": number(flags, "--batch", 32)}), encoding="utf-8")
+    if "--no-profile" not in flags:
+        folder = pathlib.Path(flags["--log-dir"])
+        folder.mkdir(parents=True)
+        (folder / "flags.json").write_text(json.dumps(flags), encoding="utf-8")
+    return ""
+
+
+def finding(id, gain, settings=None, **more):
+    """A finding as stepscope prints it."""
+    return {"id": id, "severity": "high", "gain_kind": "predicted", "evidence": "", "where": "", "fix": {"cpp": ""},
+            "gain_ms_per_step": {"expected": gain, "low": 0.9 * gain, "high": 1.1 * gain}, "baseline_ms": 0,
+            "settings": settings or {}, **more}
+
+
+def findings_of(flags):
+    if "--advise" in flags:
+        return json.loads(flags["--advise"])
+    found = []
+
+    def advise(id, settings, after, times=1, evidence=""):
+        gain = step_ms(flags) - step_ms(after) / times
+        if gain >= 0.02 * step_ms(flags):
+            found.append(finding(id, gain, settings, evidence=evidence))
+
+    advise("cores-idle", {"intra_op_threads": 2}, {**flags, "--threads": "2"})
+    advise("sync-data-loading", {"workers": 1}, {**flags, "--workers": "1"})
+    for habit in ("--print-tensor", "--item-every-step"):
+        if habit in flags:
+            advise("host-sync", {}, {key: value for key, value in flags.items() if key != habit}, evidence=f"saw {habit}")
+    if number(flags, "--batch", 32) < 64:
+        advise("small-batch", {"batch_factor": 2}, {**flags, "--batch": str(2 * number(flags, "--batch", 32))}, 2)
+    return found
+
+
+def analyze(flags):
+    held = number(flags, "--active", 0) < number(flags, "--hold-back", 0)
+    ms = step_ms(flags)
+    return {"version": 2, "run": {"usable_cores": 2, "cpu_model": "Slow CPU", "torch_version": "2.11.0",
+                                  "devices": ["H100"] if "--gpu" in flags else []},
+            "steps": {"count": 10, "steady": 10, "mean_ms": ms, "all_mean_ms": ms}, "has_gpu": "--gpu" in flags,
+            "time_split_ms": {"sync": 0.01 * ms, "data": 0.29 * ms, "compute": 0.7 * ms}, "replay": {"valid": True},
+            "findings": [] if held else findings_of(flags), "held_back": ["cores-idle"] if held else []}
+
+
+FLAGS = {"workers": "--workers", "intra_op_threads": "--threads", "batch_size": "--batch"}
+
+
+def what_if(flags, words):
+    """It knows what flags do, but for channels_last, of which it expects no change."""
+    settings = dict(word.split("=") for word in words)
+    known = {"memory_format", *({} if "--gpu" in flags else FLAGS)}
+    after = {**flags, **{FLAGS[key]: value for key, value in settings.items() if key in FLAGS}}
+    ms = step_ms(after) * number(flags, "--batch", 32) / number(after, "--batch", 32)
+    bad = sorted(set(settings) - known)
+    return {"version": 2, "baseline_ms": step_ms(flags), "predicted_ms": ms, "low_ms": 0.9 * ms, "high_ms": 1.1 * ms,
+            "why_not": f"replay cannot express {bad[0]}" if bad else ""}
+
+
+def stepscope(words):
+    words = words[:words.index("--format")]
+    flags = json.loads((pathlib.Path(words[1]) / "flags.json").read_text(encoding="utf-8"))
+    if words[0] == "what-if":
+        record = what_if(flags, words[2:])
+    else:
+        record = analyze(flags)
+    return json.dumps(record)
+
+
+def run(command, limit_s=600):
+    """In place of bench.run_program."""
+    return (resnet if command[0].endswith("resnet") else stepscope)(command[1:])
