@@ -30,7 +30,7 @@ std::string AdminOnly() {
   return setting;
 }
 
-// "CUPTI: what: remedy" is one message elsewhere; here it is two columns.
+// Splits a message "CUPTI: what: remedy" into the two columns.
 std::pair<std::string, std::string> Split(const absl::Status& status) {
   std::string text(status.message().data(), status.message().size());
   if (text.starts_with("CUPTI: ")) text.erase(0, 7);
@@ -109,7 +109,7 @@ std::vector<DoctorLine> CheckCupti(const CuptiSources& sources) {
     lines.push_back({"permissions", kSkipped, "", false});
     return lines;
   }
-  // Nothing is to linger in the caller's process.
+  // Leaves nothing in the caller's process.
   CuptiAttachment attachment(*std::move(cupti), /*detach=*/false);
   if (absl::Status held = attachment.Hold(); !held.ok()) {
     lines.push_back(Failed("subscription", held));

@@ -10,8 +10,8 @@
 namespace stepscope {
 namespace {
 
-// A good clock drifts by some 1e-5. What is worth a note is more than that, and
-// enough to move work between steps.
+// A good clock drifts by some 1e-5. A note needs more than that, and enough to
+// move an activity into another step.
 constexpr double kDriftWorthANote = 1e-4;
 constexpr double kDriftWorthANoteNs = 20'000;
 
@@ -20,9 +20,9 @@ constexpr double kDriftWorthANoteNs = 20'000;
 CuptiRecording::CuptiRecording(Parts parts) : parts_(std::move(parts)) {}
 
 CuptiRecording::~CuptiRecording() {
-  if (InForkedChild()) return;  // the pool's lock may be held for ever
+  if (InForkedChild()) return;  // the pool may stay locked for ever
   ProcessPool().Return(parts_.window.full);
-  // With the last window of the last collector the memory goes too.
+  // After the last window of the last collector the memory is freed.
   if (parts_.attachment.use_count() == 1) ProcessPool().Trim();
 }
 

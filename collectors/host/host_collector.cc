@@ -61,7 +61,7 @@ class HostRecording : public Recording {
   std::string root_;
 };
 
-// Its only hook is OnStep(): a handful of reads of files that stay open.
+// Its only hook is OnStep(), which reads a few open files.
 class HostCollector : public Collector {
  public:
   explicit HostCollector(HostOptions options)
@@ -105,7 +105,7 @@ class HostCollector : public Collector {
     sample.process_cpu_ns = CpuNs(CLOCK_PROCESS_CPUTIME_ID);
     sample.thread_cpu_ns = CpuNs(ThreadClock());
     rusage usage;
-    // Of another thread the system does not count them this cheaply.
+    // getrusage() has them only for the calling thread.
     if (tid_ == 0 && getrusage(RUSAGE_THREAD, &usage) == 0) {
       sample.involuntary_switches = usage.ru_nivcsw;
     }
@@ -119,7 +119,7 @@ class HostCollector : public Collector {
     return tid_ == 0 ? "/proc/thread-self"
                      : "/proc/self/task/" + std::to_string(tid_);
   }
-  // As Linux numbers the CPU clocks of threads (clock_getres(2), "Dynamic
+  // Linux's number of a thread's CPU clock (clock_getres(2), "Dynamic
   // clocks"; include/linux/posix-timers.h: per thread, time it was scheduled).
   clockid_t ThreadClock() const {
     if (tid_ == 0) return CLOCK_THREAD_CPUTIME_ID;
