@@ -17,8 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A choice published longer before our own start belongs to an earlier job that
-// its launcher named alike. Ranks of one job start within minutes.
+// A choice that was published longer before our start belongs to an earlier job
+// with the same launcher variables: the ranks of one job start within minutes.
 constexpr int64_t kFreshSeconds = 300;
 
 absl::Status FolderError(const std::string& path, int error_number) {
@@ -38,7 +38,7 @@ absl::Status MakeAll(const std::string& path) {
   return absl::OkStatus();
 }
 
-// A folder may exist and still refuse files.
+// A folder may exist and not be writable.
 absl::Status TryToWrite(const std::string& folder) {
   const std::string path = folder + "/.try-" + std::to_string(getpid());
   const int file = open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0666);
@@ -75,7 +75,7 @@ absl::Status LogRun::MakeFolders() {
   return identity_.world_size > 1 ? Publish() : absl::OkStatus();
 }
 
-// mkdir tells who was first, on every file system.
+// mkdir is atomic on every file system: one of several processes succeeds.
 absl::Status LogRun::TakeFreeRun() {
   const std::string pid = std::to_string(getpid());
   for (int attempt = 0; attempt < 1000; ++attempt) {
@@ -111,8 +111,8 @@ absl::Status LogRun::Publish() const {
   return absl::OkStatus();
 }
 
-// Takes rank 0's choice if it is of this job, and this rank has not written
-// there before.
+// Takes rank 0's choice if it belongs to this job and this rank has not written
+// there yet.
 bool LogRun::TryPublished() {
   std::ifstream file(JobFile());
   std::string run;
@@ -166,7 +166,7 @@ absl::StatusOr<LogPaths> LogRun::PathsOf(int32_t cycle) {
 
 LogRun::~LogRun() {
   if (run_.empty()) return;
-  // rmdir takes only what is empty.
+  // rmdir removes only empty folders.
   if (rmdir(RunFolder(log_dir_, run_).c_str()) != 0) return;
   if (identity_.world_size > 1 && identity_.rank == 0) {
     unlink(JobFile().c_str());

@@ -91,7 +91,7 @@ void WindowOutput::WriteFiles(const Trace& trace, const Report& report,
     }
   }
   if (failed == 0) return;
-  // One line, however many files a full disk refuses.
+  // One line, even if a full disk fails many files.
   errors_->Add(absl::Status(
       first.code(), std::to_string(failed) + " of " +
                         std::to_string(failed + written) +

@@ -76,9 +76,8 @@ void EventRecording::AddTo(TraceBuilder& builder, const ClockMap& clock) const {
         .name = "bad-record",
         .detail = absl::StrCat(
             bad_records,
-            " records of the event buffers made no sense "
-            "and were left out: this is an error in stepscope, please report "
-            "it"),
+            " records of the event buffers were invalid and were left out; "
+            "this is a bug in stepscope, please report it"),
         .count = bad_records,
         .severity = Severity::kError});
   }

@@ -209,7 +209,8 @@ TEST_F(DoctorProgramTest, AHealthyMachineIsStatusZero) {
   EXPECT_THAT(out_, HasSubstr("ok   driver        CUDA 13.0, 1 device (Fake "
                               "A100)\n"));
   EXPECT_THAT(out_, HasSubstr("ok   subscription  free\n"));
-  EXPECT_THAT(out_, HasSubstr("ok   permissions   records can be had"));
+  EXPECT_THAT(out_,
+              HasSubstr("ok   permissions   GPU records can be collected"));
   EXPECT_THAT(out_, HasSubstr("ok   torch         2.11.0+cu130"));
   EXPECT_THAT(out_, Not(HasSubstr("fix")));
 }
@@ -219,7 +220,7 @@ TEST_F(DoctorProgramTest, WhoeverHoldsCuptiIsNamed) {
                 "--python " + Python(kAnswer)),
             1);
   EXPECT_THAT(out_, HasSubstr("CUPTI is held by \"Nsight Systems\"; stop it"));
-  EXPECT_THAT(out_, HasSubstr("--   permissions   not looked at"));
+  EXPECT_THAT(out_, HasSubstr("--   permissions   skipped"));
 }
 
 TEST_F(DoctorProgramTest, ACuptiOfAnotherAgeIsRefused) {
