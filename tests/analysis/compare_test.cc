@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "analysis/cpu_text.h"
-#include "simulator.h"
+#include "support/cpu_loop.h"
 #include "support/trace_text.h"
 
 namespace stepscope {

@@ -9,7 +9,9 @@ OpInputs InputsOf(TraceBuilder& builder, const std::string& text) {
   OpInputs inputs;
   size_t at = 0;
   while (at <= text.size()) {
-    const size_t end = std::min(text.find(',', at), text.size());
+    // Commas between quotation marks belong to a value.
+    const size_t from = text[at] == '\'' ? text.find('\'', at + 1) : at;
+    const size_t end = std::min(text.find(',', from), text.size());
     std::string word = text.substr(at, end - at);
     at = end + 1;
     Argument argument;
