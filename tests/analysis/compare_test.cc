@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/cpu_text.h"
+#include "support/cpu_text.h"
 #include "support/cpu_loop.h"
 #include "support/trace_text.h"
 

@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "analysis/cpu_text.h"
+#include "support/cpu_text.h"
 #include "context/analysis_context.h"
 #include "context/rule.h"
 #include "support/cpu_loop.h"

@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "analysis/cpu_text.h"
-#include "analysis/rules/gpu_text.h"
+#include "support/cpu_text.h"
+#include "support/gpu_text.h"
 #include "analysis/rules/rule_testing.h"
 #include "support/cpu_loop.h"
 

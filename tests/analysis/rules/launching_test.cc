@@ -1,4 +1,4 @@
-#include "gpu_text.h"
+#include "support/gpu_text.h"
 #include "rule_testing.h"
 #include "support/cpu_loop.h"
 #include "support/trace_text.h"
