@@ -1,6 +1,6 @@
-// One training thread and one GPU that idles only where it waits for something,
-// without jitter: programs of
-// program_simulator.h whose step a test writes or puts together.
+// Programs of program_simulator.h with one training thread and one GPU, of
+// which a test writes the step alone. They have no jitter, and the GPU has no
+// gaps of its own between kernels.
 #pragma once
 
 #include <string>
@@ -25,8 +25,9 @@ inline ProgramRun RunGpuLoop(const std::string& step,
                              const SimulatorOptions& options = {},
                              const std::string& machine = "") {
   return MustRunProgram(
-      "jitter host=0 device=0 loader=0 clock=0\nrecorder kineto\ngpu A100 "
-      "between=0ns\n" +
+      "jitter host=0 device=0 loader=0 clock=0\n"
+      "recorder kineto\n"
+      "gpu A100 between=0ns\n" +
           machine + "\nstep {\n" + step + "}\n",
       options);
 }

@@ -1,4 +1,4 @@
-// Traces that other people recorded (tests/data/traces/README.md).
+// Where the traces lie that other people recorded (tests/data/traces/README.md).
 #pragma once
 
 #include <cstdlib>
