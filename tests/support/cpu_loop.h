@@ -1,11 +1,9 @@
-// A CPU training loop and a machine to run it on: the truth that replay is
-// held against. Time goes by in quanta of 10 us; threads sit on cores and
-// share them; it has no code in common with analysis/replay.
+// A CPU training loop as a struct, for tests that vary one of its figures: it
+// becomes a program of program_simulator.h without jitter.
 #pragma once
 
 #include <stepscope/trace.h>
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -15,9 +13,9 @@ struct LoopOp {
   std::string name = "aten::mkldnn_convolution";
   double ms = 1;  // on one thread
   bool parallel = true;
-  double dispatch_us = 10;  // inside the op around its kernel
+  double dispatch_us = 10;  // of aten::wrapper, the op around it
   double gap_us = 5;        // code before it
-  bool zero_grad = false;
+  bool zero_grad = false;   // has no wrapper; its dispatch is code as well
 };
 
 struct Loop {
