@@ -30,8 +30,9 @@ struct Recorded {
       : trace(std::move(RunGpuLoop(step, {.steps = steps}, machine).ranks[0])),
         measured(trace) {}
   const ReplayCheck& check() const { return measured.replay.check(); }
-  double After(const Edit& edit) const {
-    return measured.replay.StepNs(edit) / 1000;
+  double After(const Edit& edit,
+               const ReplayParameters& parameters = {}) const {
+    return measured.replay.StepNs(edit, parameters) / 1000;
   }
   // The runtime calls of that name.
   std::vector<RowId> Calls(std::string_view name) const {
@@ -145,8 +146,8 @@ TEST(DeviceReplayTest, FasterKernelsWinTheirTimeWhereTheDeviceIsBusy) {
     edit.scales.push_back({work, 0.5});
   }
   EXPECT_NEAR(run.After(edit), Truth(body(30)), 0.02 * Truth(body(30)));
-  edit.scale_error = 0.5;
-  EXPECT_NEAR(run.After(edit), Truth(body(45)), 0.02 * Truth(body(45)));
+  EXPECT_NEAR(run.After(edit, {.scale_effect = 0.5}), Truth(body(45)),
+              0.02 * Truth(body(45)));
 }
 
 // In such a loop only the launches wait, for room in the queue.

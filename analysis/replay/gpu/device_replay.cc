@@ -61,11 +61,13 @@ void DeviceReplay::Check() {
   check_.valid = check_.why_not.empty();
 }
 
-double DeviceReplay::StepNs(const Edit& edit) const {
+double DeviceReplay::StepNs(const Edit& edit,
+                            const ReplayParameters& parameters) const {
   if (unchanged_ns_ > 0 && edit == Edit()) return unchanged_ns_;
-  Apply(edit, program_, unedited_, scratch_);
+  Apply(edit, parameters, program_, unedited_, scratch_);
   const DeviceRun run = Simulate(program_, scratch_);
-  return std::max(run.mean_ns, BatchPeriodNs(edit, program_)) / edit.batch;
+  return std::max(run.mean_ns, BatchPeriodNs(edit, parameters, program_)) /
+         edit.batch;
 }
 
 }  // namespace stepscope
