@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "analysis/simulator.h"
+#include "support/cpu_loop.h"
 #include "context/analysis_context.h"
 #include "context/noise.h"
 #include "context/rule.h"
