@@ -18,9 +18,9 @@ from timing import RunTimes, interleave
 class ProgramFailed(Failed):
     """A program was started and failed; the message holds its command and its last lines."""
 
-    def __init__(self, message, returncode):
+    def __init__(self, message, returncode, out=""):
         super().__init__(message)
-        self.returncode = returncode  # below 0: a signal, or the time limit
+        self.returncode, self.out = returncode, out  # below 0: a signal, or the time limit
 
 
 class TimeOver(Failed):
@@ -43,7 +43,7 @@ def run_program(command, limit_s=600):
     if code != 0:
         lines = (out + err).strip("\n")[-4096:].split("\n")[-12:]
         said = "\n  ".join(lines if lines != [""] else ["(it printed nothing)"])
-        raise ProgramFailed(f"{' '.join(map(str, command))}\n{how}:\n  {said}", code)
+        raise ProgramFailed(f"{' '.join(map(str, command))}\n{how}:\n  {said}", code, out)
     return out
 
 
@@ -56,7 +56,6 @@ def write_whole(path, text):
 
 class Journal:
     """Every run measured so far, a line of JSON each."""
-
     def __init__(self, path):
         self.path, self.runs = path, {}
         with open(path, "a+b") as file:
@@ -96,10 +95,12 @@ class Bench:
         self.run([os.path.join(self.bin, "resnet"), *self.always.plus(settings).plus(more).arguments()])
 
     def stepscope(self, *words):
-        """What a command of stepscope prints as JSON. Raises Failed."""
+        """What a command prints as JSON; what-if does so where it fails to predict, too. Raises Failed."""
         try:
             return json.loads(self.run([os.path.join(self.bin, "stepscope"), *words, "--format", "json"]))
         except (ProgramFailed, ValueError) as error:  # not the fault of resnet's settings
+            if getattr(error, "out", "").startswith("{"):
+                return json.loads(error.out)
             raise Failed(f"stepscope {' '.join(words)}: {error}") from None
 
     def period(self, *settings):  # after how many steps all of them repeat what they do

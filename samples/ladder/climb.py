@@ -89,8 +89,8 @@ def ascend(bench, start, options, tell=print):
 
 
 def verdict(step):
-    said = step["outcome"].replace("unclear", "not told apart from noise")
-    return f"{said}, {'kept' if step['kept'] else 'taken back'}" + (f": {step['failed']}" if "failed" in step else "")
+    text = f"{step['outcome']}, {'kept' if step['kept'] else 'taken back'}"
+    return f"{text}: {step['failed']}" if "failed" in step else text
 
 
 def price_habits(bench, settings, options, where):

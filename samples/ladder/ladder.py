@@ -3,7 +3,6 @@
 
 import argparse
 import datetime
-import json
 import os
 import sys
 
@@ -13,6 +12,7 @@ import sweep
 from bench import Bench, run_program, write_whole
 from report import Failed
 from resnet_flags import Settings
+from tables import to_json
 from timing import Length
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -92,7 +92,7 @@ def main(words, start=run_program):
         bench = Bench(options.bin, options.work + "_gpu" * gpu, always, options.limit, options.active, start)
         record, text = run(options, rest, bench)
         print(text)
-        for path, written in ((options.results, text), (options.json, json.dumps(record, indent=1))):
+        for path, written in ((options.results, text), (options.json, to_json(record))):
             if path:
                 write_whole(path, written + "\n")
         return 0

@@ -36,7 +36,6 @@ class Report:
     machine: str = ""        # "AMD EPYC, 2 cores; LibTorch 2.11.0"
     split: dict = field(default_factory=dict)      # {cause: ms}, longest first; adds up to step_ms
     has_gpu: bool = False
-    why_not: str = ""        # why replay is not valid; empty if it is
     path: str = ""           # the log directory of the recording
 
     def healthy(self):
@@ -59,7 +58,7 @@ def read_report(record, path):
     try:
         if record["version"] != 2 or not record["steps"]["mean_ms"] > 0:
             raise Failed(f"{path}: no report of version 2, or no steps were recorded")
-        run, replay, findings = record.get("run", {}), record.get("replay", {"valid": True}), []
+        run, findings = record.get("run", {}), []
         for one in record["findings"]:
             gain = [one["gain_ms_per_step"][key] for key in ("expected", "low", "high")]
             text = "\n".join((one["evidence"], one["where"], one["fix"]["cpp"]))
@@ -72,6 +71,6 @@ def read_report(record, path):
                       record.get("held_back", []), cores,
                       "; ".join([machine, *run.get("devices", []), f"LibTorch {run.get('torch_version', '')}"]),
                       dict(sorted(record.get("time_split_ms", {}).items(), key=lambda part: -part[1])),
-                      record.get("has_gpu", False), "" if replay["valid"] else replay["why_not"], path)
+                      record.get("has_gpu", False), path)
     except (KeyError, TypeError, AttributeError) as error:
         raise Failed(f"{path}: not a report of stepscope ({type(error).__name__}: {error})") from None

@@ -78,8 +78,7 @@ class Factor:
         value = {"on": ""}.get(self.values[level], self.values[level])
         return settings.without(self.flag) if value == "off" else settings.plus({self.flag: value})
 
-    def text(self, level):
-        """"--threads 2", "--bf16", "without --bf16"."""
+    def text(self, level):  # "--threads 2", "--bf16", "without --bf16"
         return f"without {self.flag}" if self.values[level] == "off" else self.at(level, Settings()).text()
 
 
@@ -96,9 +95,10 @@ def cross(factors, base):
 # The keys of a report's `settings` and the flag that each one is. Where two values follow, only the first value of the
 # key has a flag: at the second value; None drops the flag.
 NAMED = {"workers": ("--workers",), "intra_op_threads": ("--threads",), "batch_size": ("--batch",),
-         "batch_factor": ("--batch",), "optimizer_step": ("--sgd",), "set_to_none": ("--set-to-none", "true", "1"),
-         "memory_format": ("--channels-last", "channels_last", ""), "conv_bias": ("--conv-bias", "false", None),
-         "validation_gradients": ("--validate-grad", "false", None), "anomaly_mode": ("--anomaly-mode", "false", None)}
+         "batch_factor": ("--batch",), "memory_format": ("--channels-last", "channels_last", ""),
+         "set_to_none": ("--set-to-none", "true", "1"), "optimizer_step": ("--sgd", "fused", "fused"),
+         "conv_bias": ("--conv-bias", "false", None), "anomaly_mode": ("--anomaly-mode", "false", None),
+         "validation_gradients": ("--validate-grad", "false", None)}
 
 
 def follow_settings(named, settings):

@@ -1,6 +1,6 @@
 """rungs: takes resnet up the rungs of the published case study, and measures each against the one below."""
 
-from climb import attempt, promise, verdict
+from climb import attempt, promise
 from resnet_flags import Settings, difference, follow, spelled
 from tables import figure, ranged, table
 from timing import Interval
@@ -50,7 +50,7 @@ def facts_of(report):
             **({"busy_frac": busy / report.step_ms} if report.has_gpu else {})}
 
 
-def go_up(bench, rungs, pairs, length, tell=print):
+def go_up(bench, rungs, pairs, length):
     """What --json writes (README.md). A rung that is not faster, or fails, is left again: the next starts below it."""
     name, flags, _ = rungs[0]
     start = below = Settings.of(flags)
@@ -68,7 +68,6 @@ def go_up(bench, rungs, pairs, length, tell=print):
                                    if key.startswith("before_samples") and "samples_per_s" not in record["rungs"][0]}
         below, report = (settings, profile) if taken["kept"] else (below, report)
         record["rungs"].append({"name": name, "flags": flags, **taken})
-        tell(f"{number}  {name}: {verdict(taken)}")
     if below != start:
         runs = bench.compare(start, below, pairs, "the whole ladder", length)
         record["top"] = {"flags": below.text(), "baseline_samples_per_s": runs.before_rate,

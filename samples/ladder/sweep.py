@@ -5,6 +5,7 @@ An effect is a weighted sum of combinations, so its error follows.
 """
 
 import collections
+import functools
 import itertools
 import math
 import statistics
@@ -92,46 +93,53 @@ def verdict(a, b, both, over):
     return "less than the product" if helps < 2 or both.ratio > better else "cancel: no more than the better one alone"
 
 
-def change_of(report, factor, level, baseline):
-    """What a flag at one of its values changes at the baseline: (settings for what-if or None, a Finding that leads to
-    it or None)."""
+def changes_of(report, factor, level, baseline):
+    """What may predict a flag at one of its values: a setting of what-if, or the id of a finding that leads to it."""
     after = factor.at(level, baseline)
-    if spelled(after) == spelled(baseline):
-        return {}, None
-    named = [{key: only[0] if only else factor.values[level]} for key, (flag, *only) in NAMED.items()
-             if flag == factor.flag]
-    # What flags beside this one may cause, too, is not this one's.
-    leading = [one for one in report.findings if one.gain_kind == "predicted"
-               and all(spelled(follow(one, report, now)) == spelled(after) for now in (baseline, after))]
-    return next((one for one in named if spelled(follow_settings(one, baseline)) == spelled(after)), None), next(
-        iter(leading), None)
+    for key, (flag, *only) in NAMED.items():
+        value = only[0] if only else factor.values[level]
+        if flag == factor.flag and spelled(follow_settings({key: value}, baseline)) == spelled(after):
+            yield f"{key}={value}"
+    for one in report.findings:  # what flags beside this one may cause, too, is not this one's
+        if all(spelled(follow(one, report, now)) == spelled(after) for now in (baseline, after)):
+            yield one.id
 
 
 def predict(bench, report, factors, points):
-    """({levels: Ratio}, [values that replay cannot express], why nothing is predicted or ""); the baseline comes first.
-    `stepscope what-if` is asked for all flags of a point together. A change that it cannot express and that a finding
-    leads to has the finding's gain where no other flag differs from the baseline."""
-    if report.why_not:
-        return {}, [], report.why_not
-    baseline, predicted = next(iter(points.values())), {}
-    changes = {(f, level): change_of(report, factors[f], level, baseline) for levels in points
-               for f, level in enumerate(levels)}
+    """({levels: Ratio}, {value of a flag: why nothing is predicted where it is set}); the baseline comes first.
+    `stepscope what-if` is asked for all changes of a point together."""
+    baseline, known, predicted, unknown = next(iter(points.values())), {}, {}, {}
+
+    @functools.lru_cache(maxsize=None)
+    def ask(changes):  # (Ratio or None, why not)
+        if not changes:
+            return Ratio(1, 1, 1), ""
+        ids = [change for change in changes if "=" not in change]
+        words = [change for change in changes if "=" in change] + (["--finding", ",".join(ids)] if ids else [])
+        try:
+            told = bench.stepscope("what-if", report.path, *words)
+        except Failed as failure:
+            return None, str(failure)
+        if told["why_not"]:
+            return None, told["why_not"]
+        gains = [told["baseline_ms"] - told[key] for key in ("predicted_ms", "high_ms", "low_ms")]
+        before, after, low, high = report.predicted(Finding("", "", "", *gains), bench.period(baseline))
+        if gains[0] >= before:
+            return None, "a gain of the whole step is no prediction"
+        return Ratio(before / after, before / high, before / low), ""
+
+    for f, level in sorted({value for levels in points for value in enumerate(levels)}):
+        same = spelled(factors[f].at(level, baseline)) == spelled(baseline)
+        changes = [()] if same else [(one,) for one in changes_of(report, factors[f], level, baseline)]
+        known[f, level] = next((change for change in changes if ask(change)[0]), None)
+        if known[f, level] is None:
+            whys = dict.fromkeys(ask(change)[1] for change in changes)
+            unknown[factors[f].text(level)] = "; ".join(whys) or "no setting of what-if and no finding stands for it"
     for levels in points:
-        here = [changes[value] for value in enumerate(levels) if changes[value][0] != {}]
-        gain = here[0][1] if len(here) == 1 else None if here else Finding("")
-        if here and all(settings for settings, _ in here):
-            words = sorted(f"{key}={value}" for settings, _ in here for key, value in settings.items())
-            try:
-                told = bench.stepscope("what-if", report.path, *words)
-            except Failed as failure:
-                return {}, [], str(failure)
-            gain = gain if told["why_not"] else Finding("", "", "predicted", *(
-                told["baseline_ms"] - told[key] for key in ("predicted_ms", "high_ms", "low_ms")))
-        before, after, low, high = report.predicted(gain or Finding(""), bench.period(baseline))
-        if gain and gain.gain_ms < before:  # a gain of the whole step is no prediction
-            predicted[levels] = Ratio(before / after, before / high, before / low)
-    known = {value for levels in predicted for value in enumerate(levels)}
-    return predicted, [factors[f].text(level) for f, level in sorted(changes) if (f, level) not in known], ""
+        changes = [known[value] for value in enumerate(levels)]
+        ratio = None if None in changes else ask(tuple(sorted(sum(changes, ()))))[0]
+        predicted |= {levels: ratio} if ratio else {}
+    return predicted, unknown
 
 
 def sweep(bench, flags, rounds, steps, alone=False):
@@ -145,17 +153,8 @@ def sweep(bench, flags, rounds, steps, alone=False):
     points = {levels: one for levels, one in points.items() if not alone or sum(map(bool, levels)) <= 1}
     baseline, rates, left_out = next(iter(points.values())), {levels: [] for levels in points}, []
 
-    def why_refused(failure):
-        if failure.returncode != REFUSED:
-            raise failure
-        return str(failure).splitlines()[-1].strip()
-
-    try:
-        reports = [bench.profile(baseline, f"baseline.{i}") for i in range(3)]
-        report = sorted(reports, key=lambda one: one.step_ms)[1]  # the machine may have disturbed one of them
-    except ProgramFailed as failure:
-        raise UsageError(f"the baseline, which has the first value of each flag, is refused: {baseline.text()}:"
-                         f" {why_refused(failure)}; put values first that go together") from None
+    reports = [bench.profile(baseline, f"baseline.{i}") for i in range(3)]
+    report = sorted(reports, key=lambda one: one.step_ms)[1]  # the machine may have disturbed one of them
     for number in range(rounds):
         for levels in list(rates) if number % 2 == 0 else reversed(list(rates)):
             period = bench.period(points[levels])
@@ -163,7 +162,9 @@ def sweep(bench, flags, rounds, steps, alone=False):
                 run = bench.time(points[levels], Length(steps, 3).whole(period), "sweep", number)
                 rates[levels].append(run.rate(period))
             except ProgramFailed as failure:
-                left_out.append({"flags": points[levels].text(), "why": why_refused(failure)})
+                if failure.returncode != REFUSED:
+                    raise
+                left_out.append({"flags": points[levels].text(), "why": str(failure).splitlines()[-1].strip()})
                 del rates[levels]
     if len(rates) < 2:
         raise UsageError(f"fewer than two combinations are left: {left_out[0]['why']}")
@@ -172,12 +173,12 @@ def sweep(bench, flags, rounds, steps, alone=False):
             **to_record(Cube(factors, rates), *predictions)}
 
 
-def to_record(cube, predicted, unknown, why_not):
+def to_record(cube, predicted, unknown):
     def known(**ratios):
         found = [figure(key, ratio.ratio, ratio[1:]) for key, ratio in ratios.items() if ratio]
         return {key: value for one in found for key, value in one.items()}
 
-    record = {"not_predictable": unknown, "why_not": why_not, "points": [], "effects": [], "pairs": []}
+    record = {"not_predictable": unknown, "points": [], "effects": [], "pairs": []}
     base = statistics.median(next(iter(cube.rates.values())))
     for levels, runs in cube.rates.items():
         texts = [cube.text(f, level) for f, level in enumerate(levels) if cube.factors[f].values[level] != "off"]
@@ -215,9 +216,7 @@ def to_text(record):
              table(("flags", "samples/s", "spread", "factor", "predicted"), [
                  (point["flags"], f"{point['samples_per_s']:.1f}", f"{point['spread']:.1%}", short(point, "factor"),
                   short(point, "predicted")) for point in points])]
-    lines += [f"nothing is predicted: {record['why_not']}"] * bool(record["why_not"])
-    lines += [f"no prediction where one of these is set: {', '.join(record['not_predictable'])}"] * (
-        not record["why_not"] and bool(record["not_predictable"]))
+    lines += [f"nothing is predicted where {flag} is set: {why}" for flag, why in record["not_predictable"].items()]
     lines += ["\nWhat each does to the samples/s (95 %):\n", table(
         ("flag", "at the baseline", "on average over all", "predicted, at the baseline", "predicted / measured step"), [
             (one["change"], *(ranged(one, key) for key in ("at_baseline", "on_average", "predicted")),

@@ -1,5 +1,7 @@
 """Figures with their intervals, in JSON and in Markdown: `key` and `key`_interval {low, high} belong together."""
 
+import json
+
 
 def figure(key, value, interval):
     return {key: value, f"{key}_interval": {"low": interval[0], "high": interval[1]}}
@@ -10,6 +12,11 @@ def ranged(record, key, form="×{:.2f}"):
     if key not in record:
         return "-"
     return "{} ({} to {})".format(*map(form.format, (record[key], *record[f"{key}_interval"].values())))
+
+
+def to_json(record):
+    """JSON has no word for what few noisy runs leave open: null."""
+    return json.dumps(record, indent=1).replace(": Infinity", ": null").replace(": -Infinity", ": null")
 
 
 def table(head, rows):

@@ -1,7 +1,7 @@
-"""Interleaved timing of two variants of a program, and honest statistics of few and noisy runs.
+"""Interleaved timing of two variants of a program, and statistics of few and noisy runs; tests import it by path, too.
 
-The one place for this: the ladder program uses it, and tests may import it by path. A machine drifts, so both variants
-run in turn and each pair of runs gives one ratio; the median of the ratios and its 95 % interval are the result.
+A machine drifts, so both variants run in turn and each pair of runs gives one ratio; the median of the ratios and its
+95 % interval are the result.
 """
 
 import functools
@@ -17,8 +17,7 @@ class Interval(NamedTuple):
     low: float
     high: float
 
-    def inverse(self):
-        """The interval of 1 / figure. REQUIRES: the figure is above 0."""
+    def inverse(self):  # of 1 / figure, for a figure above 0
         return Interval(1 / self.high, 1 / self.low if self.low > 0 else math.inf)
 
 
@@ -34,7 +33,6 @@ def student_factor(confidence, freedom):
             density = math.exp(-(freedom + 1) / 2 * math.log1p(math.tan(angle) ** 2 / freedom)) / math.cos(angle) ** 2
             total += density * (1 if i == 0 else 4 if i % 2 else 2)
         return 2 * scale * total * width / 3
-
     low, high = 0.0, 1000.0
     while high - low > 1e-4 * high:
         middle = (low + high) / 2
@@ -64,8 +62,7 @@ class Length(NamedTuple):
     steps: int           # with the warm ones
     warm_steps: int = 4  # at the start; left out of every figure
 
-    def whole(self, period):
-        """This, or so many more steps that the timed ones are whole periods."""
+    def whole(self, period):  # this, or so many more steps that the timed ones are whole periods
         timed = max(1, self.steps - self.warm_steps)
         return Length(self.warm_steps + -(-timed // period) * period, self.warm_steps)
 
@@ -95,15 +92,13 @@ class RunTimes:
         return statistics.median(statistics.fmean(steps[at:at + block])
                                  for at in range(0, len(steps) - block + 1, block))
 
-    def rate(self, period=1):
-        """Samples per second."""
+    def rate(self, period=1):  # samples per second
         return 1000 * self.batch / self.median_ms(period)
 
 
 class Comparison:
     """Runs before and after a change, pair by pair; `period` as in RunTimes.median_ms. Figures are medians over pairs.
     ratio, ratios and interval are of the time per sample, after / before: below 1 is faster."""
-
     def __init__(self, before, after, period=1):
         self.before, self.after, self.period = before, after, period
         self.before_ms, self.after_ms = (

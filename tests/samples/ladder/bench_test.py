@@ -171,6 +171,14 @@ def test_what_stepscope_fails_with_is_not_the_settings_fault(make_bench, monkeyp
     assert not isinstance(failed.value, ProgramFailed)
 
 
+def test_json_of_a_failing_command_is_read_all_the_same(make_bench, monkeypatch):
+    def fail(words):
+        raise ProgramFailed("no", 1, '{"why_not": "no steps"}')
+
+    monkeypatch.setattr("fake_programs.stepscope", fail)
+    assert make_bench().stepscope("what-if", "x") == {"why_not": "no steps"}
+
+
 def test_compares_whole_periods(make_bench):
     runs = make_bench("--device cuda").compare(of("--workers 2"), Settings(), 2, "a", Length(12))
     assert runs.period == 10

@@ -94,23 +94,30 @@ FLAGS = {"workers": "--workers", "intra_op_threads": "--threads", "batch_size": 
 
 
 def what_if(flags, words):
-    """It knows what flags do, but for channels_last, of which it expects no change."""
-    settings = dict(word.split("=") for word in words)
+    """It knows what flags do, but for channels_last, of which it expects no change; findings gain what they say."""
+    finding_ids = words[words.index("--finding") + 1].split(",") if "--finding" in words else []
+    settings = dict(word.split("=") for word in words if "=" in word)
     known = {"memory_format", *({} if "--gpu" in flags else FLAGS)}
     after = {**flags, **{FLAGS[key]: value for key, value in settings.items() if key in FLAGS}}
     ms = step_ms(after) * number(flags, "--batch", 32) / number(after, "--batch", 32)
-    bad = sorted(set(settings) - known)
-    return {"version": 2, "baseline_ms": step_ms(flags), "predicted_ms": ms, "low_ms": 0.9 * ms, "high_ms": 1.1 * ms,
-            "why_not": f"replay cannot express {bad[0]}" if bad else ""}
+    advised = {one["id"]: one for one in findings_of(flags) if one["gain_kind"] == "predicted"}
+    bad = sorted(set(settings) - known) + [id for id in finding_ids if id not in advised]
+    ms -= sum(advised[id]["gain_ms_per_step"]["expected"] for id in finding_ids if id in advised)
+    record = {"version": 2, "baseline_ms": step_ms(flags), "predicted_ms": ms, "low_ms": 0.9 * ms, "high_ms": 1.1 * ms,
+              "why_not": ""}
+    if bad:
+        record |= {"predicted_ms": None, "low_ms": None, "high_ms": None, "why_not": f"the replay cannot express {bad[0]}"}
+    return record
 
 
 def stepscope(words):
     words = words[:words.index("--format")]
     flags = json.loads((pathlib.Path(words[1]) / "flags.json").read_text(encoding="utf-8"))
-    if words[0] == "what-if":
-        record = what_if(flags, words[2:])
-    else:
-        record = analyze(flags)
+    if words[0] == "analyze":
+        return json.dumps(analyze(flags))
+    record = what_if(flags, words[2:])
+    if record["why_not"]:
+        raise ProgramFailed("stepscope what-if\nfailed with exit code 1", 1, json.dumps(record))
     return json.dumps(record)
 
 

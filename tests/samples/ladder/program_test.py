@@ -81,7 +81,7 @@ def test_sweep_takes_flags_of_resnet(call):
 @pytest.mark.parametrize("words, said", [
     (["climb", "--pair", "3"], "--pair"), (["climb", "--start", "workers"], "neither a flag nor"),
     (["climb", "--pairs", "1"], "at least 2"), (["climb", "--steps", "x"], "whole_number"), (["sweep"], "several values"),
-    (["sweep", "--workers", "6,7"], "at most 4"), (["sweep", "workers"], "'workers'"),
+    (["sweep", "--workers", "0,7", "--rounds", "2", "--steps", "13"], "at most 4"), (["sweep", "workers"], "'workers'"),
     (["rungs", "--device", "tpu"], "tpu"), (["fly"], "fly"), ([], "command")])
 def test_words_that_make_no_sense_end_with_status_two(call, words, said):
     assert said in call(*words, expected=2)[0]

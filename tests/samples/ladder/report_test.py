@@ -33,11 +33,6 @@ def test_the_machine_is_named():
     assert read_report(record(run=run), "").machine == "Slow CPU, 1 core; H100; LibTorch 2.11.0"
 
 
-def test_why_replay_is_not_valid_is_kept():
-    assert read_report(record(), "").why_not == ""
-    assert read_report(record(replay={"valid": False, "why_not": "two steps"}), "").why_not == "two steps"
-
-
 def test_only_what_is_more_than_a_note_and_gains_time_is_worth_doing():
     assert Finding("a", gain_ms=1).worth_doing()
     assert Finding("a", gain_kind="bound", gain_ms=1).worth_doing()

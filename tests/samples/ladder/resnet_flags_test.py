@@ -84,7 +84,7 @@ def after(settings, id="x", named=None, cores=2, text=""):
 @pytest.mark.parametrize("key, value, before, wanted", [
     ("batch_size", "128", "", "--batch 128"), ("batch_factor", "2", "", "--batch 64"),
     ("batch_factor", "1.5", "--batch 16", "--batch 24"), ("memory_format", "channels_last", "", "--channels-last"),
-    ("optimizer_step", "foreach", "", "--sgd foreach"), ("set_to_none", "true", "--set-to-none 0", "--set-to-none 1"),
+    ("optimizer_step", "fused", "", "--sgd fused"), ("set_to_none", "true", "--set-to-none 0", "--set-to-none 1"),
     ("conv_bias", "false", "--conv-bias", ""), ("anomaly_mode", "false", "--anomaly-mode", ""),
     ("validation_gradients", "false", "--validate-grad", "")])
 def test_what_the_report_sets_is_set(key, value, before, wanted):

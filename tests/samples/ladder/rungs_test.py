@@ -64,7 +64,7 @@ def test_a_promise_of_another_change_is_said_to_be_one():
 # The step: 20 + 2 * batch ms of computing, halved by two threads, and 1 ms a sample of loading, hidden by a worker;
 # channels last costs a tenth of the computing.
 def climb_up(bench, *steps):
-    return go_up(bench, [("baseline", "--batch 32", ""), *steps], 3, LENGTH, lambda text: None)
+    return go_up(bench, [("baseline", "--batch 32", ""), *steps], 3, LENGTH)
 
 
 THREADS = ("threads", "--threads 2", "cores-idle")
