@@ -237,7 +237,7 @@ Verdict TellOpenings(const AnalysisContext& m, const StepWaits& waits,
                      const Restarts& openings) {
   Finding finding;
   finding.confidence = Confidence::kStrong;
-  // samples/measure/remedies.cc knows the finding by "no batch ready".
+  // Programs that follow advice know this case by "no batch ready".
   finding.evidence = CostOf(openings, waits, "to validate with no batch ready");
   finding.where = "validate";
   finding.assumption = "validation comes as often as in this recording";

@@ -79,7 +79,7 @@ absl::Status LogRun::MakeFolders() {
 absl::Status LogRun::TakeFreeRun() {
   const std::string pid = std::to_string(getpid());
   for (int attempt = 0; attempt < 1000; ++attempt) {
-    std::string run = identity_.start;
+    std::string run = RunName(identity_.name, identity_.start);
     if (attempt > 0) run += "_" + pid;
     if (attempt > 1) run += "_" + std::to_string(attempt);
     if (mkdir(RunFolder(log_dir_, run).c_str(), 0777) == 0) {
@@ -88,9 +88,10 @@ absl::Status LogRun::TakeFreeRun() {
     }
     if (errno != EEXIST) return FolderError(RunFolder(log_dir_, run), errno);
   }
-  return absl::AlreadyExistsError("cannot find a free name beside " +
-                                  RunFolder(log_dir_, identity_.start) +
-                                  "; choose another log_dir");
+  return absl::AlreadyExistsError(
+      "cannot find a free name beside " +
+      RunFolder(log_dir_, RunName(identity_.name, identity_.start)) +
+      "; choose another log_dir");
 }
 
 std::string LogRun::JobFile() const {
@@ -138,7 +139,7 @@ const std::string& LogRun::Run() {
       continue;
     }
     if (!TakeFreeRun().ok()) {
-      run_ = identity_.start;
+      run_ = RunName(identity_.name, identity_.start);
       unique_ = std::to_string(getpid());
     }
     disagreement_ = "rank " + std::to_string(identity_.rank) +

@@ -59,7 +59,8 @@ std::string Seconds(milliseconds time) {
 }  // namespace
 
 void Profile::State::Start(ProfileOptions options, ProfileParts parts) {
-  const RunIdentity identity = OwnIdentity();
+  RunIdentity identity = OwnIdentity();
+  identity.name = options.name;
   if (identity.world_size > 1) {
     who = "rank " + std::to_string(identity.rank) + ": ";
   }

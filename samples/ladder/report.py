@@ -1,4 +1,4 @@
-"""What a program can follow of `stepscope analyze --format json`. analysis/README.md describes the format."""
+"""What a program can follow of `stepscope analyze --format json`. docs/json.md describes the format."""
 
 import json
 from dataclasses import dataclass, field
