@@ -64,6 +64,7 @@ void DecodeWorkers(const HostSamples& samples, const HostSample& before,
           row.loader_read_bytes,
           Difference(read, FieldOf(samples.at(earlier->io), "read_bytes")));
     } else if (worker.is_process) {
+      // It started during this step, with counters at 0.
       AddKnown(row.loader_cpu_ns, cpu_ns);
       AddKnown(row.loader_read_bytes, read);
     }

@@ -82,7 +82,8 @@ class SettingsRecording : public Recording {
   std::vector<SettingsSample> samples_;
 };
 
-// Its only hook is OnStep().
+// Its only hook is OnStep(). Settings change rarely, so one reading per step
+// shows when they did.
 class SettingsCollector : public Collector {
  public:
   std::string_view name() const override { return "settings"; }

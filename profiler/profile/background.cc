@@ -55,6 +55,7 @@ Background::~Background() {
   shared_->work.notify_all();
 }
 
+// Signals are blocked before the thread starts, so that it inherits the mask.
 void Background::StartThread() {
   sigset_t all;
   sigset_t before;
@@ -71,7 +72,7 @@ void Background::StartThread() {
         if (shared->jobs.empty()) return;
         shared->RunOne(lock);
       }
-    }).detach();
+    }).detach();  // joining could block the training thread for minutes
     shared_->has_thread = true;
   } catch (const std::system_error&) {
     // Wait() runs the jobs.

@@ -99,6 +99,7 @@ std::string LogRun::JobFile() const {
          std::to_string(std::hash<std::string>{}(identity_.job));
 }
 
+// Renames a complete file, so that another rank never reads half of it.
 absl::Status LogRun::Publish() const {
   const std::string path = JobFile();
   const std::string whole = path + "." + std::to_string(getpid());
@@ -119,6 +120,7 @@ bool LogRun::TryPublished() {
   int64_t start_s = 0;
   if (!(file >> run >> start_s)) return false;
   if (start_s < identity_.start_s - kFreshSeconds) return false;
+  // The folder is shared: a name from a file must not lead out of it.
   if (run.find('/') != std::string::npos) return false;
   const std::string mark =
       RunFolder(log_dir_, run) + "/.rank" + std::to_string(identity_.rank);
@@ -130,6 +132,7 @@ bool LogRun::TryPublished() {
   return true;
 }
 
+// Polls, because ranks share nothing but the file system.
 const std::string& LogRun::Run() {
   if (!run_.empty()) return run_;
   const auto deadline = std::chrono::steady_clock::now() + patience_;

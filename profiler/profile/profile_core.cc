@@ -127,6 +127,8 @@ void Profile::State::HandOver(std::unique_ptr<ClosedWindow> window) {
       "fewer steps, or wait longer between windows"));
 }
 
+// A loop that ended early is an error only if nothing was recorded; otherwise
+// what there is gets analysed, and a line says what is missing.
 void Profile::State::EndLoop() {
   const bool by_exception = std::uncaught_exceptions() > exceptions;
   const bool was_done = session->done();
@@ -155,6 +157,7 @@ void Profile::State::EndLoop() {
   }
 }
 
+// Silent for the first second, which suffices for most programs.
 void Profile::State::WaitForFiles() {
   constexpr milliseconds kQuiet(1000);
   constexpr milliseconds kEvery(10'000);

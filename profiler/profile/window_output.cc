@@ -41,6 +41,8 @@ void WindowOutput::Take(ClosedWindow& window) noexcept {
   }
 }
 
+// The report is printed before the files are written: they may take longer than
+// the user waits, and may fail.
 void WindowOutput::TakeOrThrow(ClosedWindow& window) {
   const Trace trace = window.Build(MakeRunInfo());
   const Report report = options_.parts.analyze(trace);

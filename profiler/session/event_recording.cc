@@ -32,9 +32,11 @@ void EventRecording::TakeThread(const RegisteredLog& log) {
   thread.source_thread = log.source_thread;
   thread.name = log.name;
   for (Chunk* chunk = log.last; chunk != nullptr; chunk = chunk->previous) {
+    // Only full chunks know their end; the last one ends at the cursor.
     Slot* end = chunk->used_end != nullptr ? chunk->used_end : log.cursor;
     thread.chunks.emplace_back(chunk->begin(), end);
   }
+  // Chunks link backwards; decoders need the order in which they were written.
   std::reverse(thread.chunks.begin(), thread.chunks.end());
   for (const OpenOp* open = log.open_base; open != log.top; ++open) {
     if (open->slot != nullptr) thread.open.emplace_back(open->slot, open->key);

@@ -70,6 +70,7 @@ class Session::Claim {
 };
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Make(Options options) {
+  // The schedule first: an invalid one must not block another session.
   if (absl::Status s = CheckSchedule(options.schedule); !s.ok()) return s;
   absl::StatusOr<std::unique_ptr<Claim>> claim = Claim::Make(options.name);
   if (!claim.ok()) return claim.status();
@@ -179,6 +180,7 @@ std::unique_ptr<ClosedWindow> Session::Step() {
       break;
   }
   if (recording_) {
+    // Once for all, so that the samples of a step have the same time.
     const int64_t now_ns = NowNs();
     for (Collector* collector : started_) collector->OnStep(step_, now_ns);
   }
@@ -224,6 +226,8 @@ void Session::Finish() {
 }
 
 std::unique_ptr<ClosedWindow> Session::CloseWindow() {
+  // Hooks first: the buffers must not close under a collector that still starts
+  // records.
   StopCollectors(window_.get());
   if (buffers_ != nullptr) {
     window_->events_ = buffers_->Close();

@@ -92,6 +92,8 @@ absl::StatusOr<uint64_t> ThreadRegistry::Open(int64_t max_bytes) {
   return open_;
 }
 
+// The barrier makes every running writer see the closed window, or makes its
+// busy flag visible here (BeginWrite() has the other half).
 void ThreadRegistry::WaitUntilQuiet() {
   internal::g_window.store(0, std::memory_order_seq_cst);
   if (has_membarrier_) Membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
@@ -140,6 +142,7 @@ ThreadLog* ThreadRegistry::Register() {
   return log;
 }
 
+// A log with records stays until its window closes.
 void ThreadRegistry::ThreadExits(RegisteredLog* log) {
   std::lock_guard lock(mutex_);
   if (open_ != 0 && log->window == open_) {
