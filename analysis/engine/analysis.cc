@@ -50,6 +50,7 @@ int64_t DevicesUsed(const Trace& trace) {
   return static_cast<int64_t>(devices.size());
 }
 
+// Without steps: the length of the recording and its causes.
 void AddWhole(const AnalysisContext& context, Report& report) {
   const WholeRecording whole =
       SplitWhole(context.trace, context.tree, context.steps.thread);
@@ -61,13 +62,13 @@ void AddWhole(const AnalysisContext& context, Report& report) {
   }
 }
 
-// Why a rule cannot look at this Trace at all; empty if it can.
+// Why `rule` cannot run on this Trace; empty if it can.
 std::string WhyNot(const AnalysisContext& context, const Rule& rule) {
   if (rule.runs == Runs::kGpuOnly && !context.has_gpu) {
     return "no GPU was recorded";
   }
   if (rule.runs == Runs::kCpuOnly && context.has_gpu) {
-    return "asked of runs without a GPU only";
+    return "applies only to runs without a GPU";
   }
   if (rule.needs_steps && context.steps.empty()) {
     return "no steps were found: call Step() once per iteration, or "
@@ -112,7 +113,7 @@ void RunRule(const AnalysisContext& context, const Rule& rule, Report& report,
 
 }  // namespace
 
-std::vector<TopOp> OpsByOwnTime(const AnalysisContext& context) {
+std::vector<TopOp> OpsBySelfTime(const AnalysisContext& context) {
   const Trace& trace = context.trace;
   const std::span<const Op> ops = trace.ops();
   const Steps& steps = context.steps;
@@ -212,7 +213,7 @@ Report ReportOf(const AnalysisContext& context, EditsById* edits) {
   }
   std::ranges::sort(report.clean);
   std::ranges::sort(report.skipped, {}, &SkippedRule::id);
-  report.top_ops = OpsByOwnTime(context);
+  report.top_ops = OpsBySelfTime(context);
   if (report.top_ops.size() > kTopOps) report.top_ops.resize(kTopOps);
   const std::vector<PathPiece> path = context.CriticalPath();
   const Steps& replayed = context.replayed.steps;

@@ -10,9 +10,13 @@
 namespace stepscope {
 namespace {
 
+// A plan within 5 % of the best step is long enough: more changes are more
+// work.
 constexpr double kCloseToBest = 1.05;
+// A change must shorten the step by 1 % to be added.
 constexpr double kWorthAdding = 0.99;
 
+// The plan after one more change.
 struct Stage {
   const SizedFinding* found = nullptr;
   Edit edit = {};  // all changes up to here

@@ -11,8 +11,10 @@
 
 namespace stepscope {
 
-// `found` in any order; those without edits or without a predicted gain are
-// passed over. The plan is empty where replay is not valid or nothing helps.
+// Picks greedily: in each round the change that shortens the replayed step
+// most, on top of those picked before. `found` may be in any order; findings
+// without edits, without a predicted gain, or of severity note are ignored. The
+// plan is empty where replay is not valid or no change helps.
 Plan MakePlan(const AnalysisContext& context,
               const std::vector<SizedFinding>& found);
 

@@ -9,21 +9,23 @@
 namespace stepscope {
 namespace {
 
-// Each step of severity is about three times the one before; 3 % is the lowest
-// bound that XProf calls moderate.
+// Shares of the step. Each severity starts at about three times the one below;
+// 3 % is the lowest share that XProf calls moderate.
 constexpr double kLow = 0.01, kMedium = 0.03, kHigh = 0.10, kCritical = 0.25;
+// With fewer steady steps, confidence is one level lower.
 constexpr size_t kStepsToBeSure = 3;
 
-enum class Muting : uint8_t {
-  kAlways,    // the two speak of the same cause
-  kSameIdle,  // they explain the same idle time: what is left is the difference
-  kOneChange,  // only if the owner's change leaves too little for the other
+enum class Overlap : uint8_t {
+  kAlways,     // both findings have the same cause
+  kSameIdle,   // both explain the same idle time: only the difference is left
+  kOneChange,  // only if too little is left after the owner's change
 };
-struct Mute {
+// `id` is dropped where `by` owns its time.
+struct Superseding {
   std::string_view id, by;
-  Muting when = Muting::kAlways;
+  Overlap overlap = Overlap::kAlways;
 };
-constexpr Mute kMutes[] = {
+constexpr Superseding kSuperseding[] = {
     {"loader-bound", "sync-data-loading"},
     {"exposed-collective", "dataparallel"},
     {"ddp-bucket-shape", "dataparallel"},
@@ -32,17 +34,17 @@ constexpr Mute kMutes[] = {
     {"missing-no-sync", "dataparallel"},
     {"tf32-off", "tensor-cores-idle"},
     {"launch-bound", "debug-api-on"},
-    {"launch-bound", "host-sync", Muting::kSameIdle},
-    {"launch-bound", "explicit-sync", Muting::kSameIdle},
-    {"launch-bound", "grad-clip-sync", Muting::kSameIdle},
-    {"h2d-blocking", "h2d-pageable", Muting::kOneChange}};
+    {"launch-bound", "host-sync", Overlap::kSameIdle},
+    {"launch-bound", "explicit-sync", Overlap::kSameIdle},
+    {"launch-bound", "grad-clip-sync", Overlap::kSameIdle},
+    {"h2d-blocking", "h2d-pageable", Overlap::kOneChange}};
 
-bool IsTrust(const Finding& finding) {
+bool IsAboutRecording(const Finding& finding) {
   return finding.id == "capture-incomplete" ||
          finding.id == "observer-effect" || finding.id == "warmup-in-window";
 }
 
-// The step that the gain is of.
+// The step that the gain refers to.
 double StepMs(const AnalysisContext& context, const Finding& finding) {
   return finding.baseline_ms > 0 ? finding.baseline_ms : context.stats.mean_ms;
 }
@@ -65,6 +67,7 @@ FindingSeverity SeverityOf(const AnalysisContext& context,
   return severity;
 }
 
+// What findings are sorted by: the gain, weighted by confidence.
 double Weight(const Finding& finding) {
   constexpr double kByConfidence[] = {0.4, 0.8, 1.0};
   double ms = finding.gain.expected_ms;
@@ -72,23 +75,23 @@ double Weight(const Finding& finding) {
   return ms * kByConfidence[static_cast<size_t>(finding.confidence)];
 }
 
-// True if `owner` leaves too little for `other` to be worth telling.
+// True if too little is left for `other` after the change of `owner`.
 bool OwnsTime(const AnalysisContext& context, const SizedFinding& owner,
-              const SizedFinding& other, Muting how) {
+              const SizedFinding& other, Overlap overlap) {
   if (owner.finding.severity == FindingSeverity::kNote ||
       other.finding.gain_kind == GainKind::kNone) {
     return false;
   }
   double left_ms =
       other.finding.gain.expected_ms - owner.finding.gain.expected_ms;
-  if (how == Muting::kOneChange && context.replay.check().valid &&
+  if (overlap == Overlap::kOneChange && context.replay.check().valid &&
       !owner.edits.empty() && !other.edits.empty()) {
     const Edit both = Combine(owner.edits[0], other.edits[0]);
     left_ms =
         (context.replay.StepNs(owner.edits[0]) - context.replay.StepNs(both)) *
         1e-6;
   } else if (other.finding.gain_kind == GainKind::kBound) {
-    left_ms /= 2;  // as everywhere, a bound counts half
+    left_ms /= 2;  // a bound counts half, as for severities
   }
   return left_ms < MinReportableGainMs(context);
 }
@@ -97,14 +100,14 @@ bool OwnsTime(const AnalysisContext& context, const SizedFinding& owner,
 
 void Rank(const AnalysisContext& context, std::vector<SizedFinding>& found,
           std::vector<std::string>& superseded) {
-  const bool untrusted = std::ranges::any_of(found, [](const SizedFinding& f) {
+  const bool incomplete = std::ranges::any_of(found, [](const SizedFinding& f) {
     return f.finding.id == "capture-incomplete" &&
            f.finding.status == FindingStatus::kError;
   });
   for (SizedFinding& entry : found) {
     Finding& finding = entry.finding;
-    if (IsTrust(finding)) continue;
-    if (untrusted) {
+    if (IsAboutRecording(finding)) continue;
+    if (incomplete) {
       finding.gain_kind = GainKind::kNone;
       finding.gain = Gain();
       finding.speedup = 0;
@@ -116,29 +119,30 @@ void Rank(const AnalysisContext& context, std::vector<SizedFinding>& found,
     }
     for (double* ms : {&finding.gain.low_ms, &finding.gain.expected_ms,
                        &finding.gain.high_ms}) {
-      *ms = std::min(*ms, StepMs(context, finding));  // none takes less than 0
+      *ms =
+          std::min(*ms, StepMs(context, finding));  // no step takes less than 0
     }
     finding.severity = SeverityOf(context, finding);
     if (finding.severity == FindingSeverity::kNote && !entry.regardless) {
       finding.status = FindingStatus::kOk;
     }
   }
-  for (const Mute& mute : kMutes) {
+  for (const Superseding& pair : kSuperseding) {
     const auto owner = std::ranges::find_if(
-        found, [&](const SizedFinding& f) { return f.finding.id == mute.by; });
+        found, [&](const SizedFinding& f) { return f.finding.id == pair.by; });
     if (owner == found.end()) continue;
     const SizedFinding kept = *owner;
     if (std::erase_if(found, [&](const SizedFinding& f) {
-          return f.finding.id == mute.id &&
-                 (mute.when == Muting::kAlways ||
-                  OwnsTime(context, kept, f, mute.when));
+          return f.finding.id == pair.id &&
+                 (pair.overlap == Overlap::kAlways ||
+                  OwnsTime(context, kept, f, pair.overlap));
         }) > 0) {
-      superseded.push_back(std::string(mute.id) + " (by " +
-                           std::string(mute.by) + ")");
+      superseded.push_back(std::string(pair.id) + " (by " +
+                           std::string(pair.by) + ")");
     }
   }
   const auto group = [](const Finding& finding) {
-    if (IsTrust(finding)) return 0;
+    if (IsAboutRecording(finding)) return 0;
     if (finding.severity != FindingSeverity::kNote) return 1;
     return finding.status == FindingStatus::kOk ? 3 : 2;
   };

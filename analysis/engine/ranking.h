@@ -1,4 +1,5 @@
-// Which findings are reported, how loudly and in what order.
+// Ranking: the severity and the order of findings, and which findings another
+// one supersedes.
 #pragma once
 
 #include <stepscope/report.h>
@@ -10,9 +11,10 @@
 
 namespace stepscope {
 
-// Sets severities, withdraws gains where the recording cannot be trusted,
-// mutes findings whose time another one owns (their ids go to `superseded`) and
-// sorts: trust first, then by gain, then those without a gain, then notes.
+// Sets severities, removes gains if the recording is incomplete, and drops
+// findings whose time another finding owns, adding "id (by id)" to
+// `superseded`. Sorts: findings about the recording, then by gain, then those
+// without a gain, then notes.
 void Rank(const AnalysisContext& context, std::vector<SizedFinding>& found,
           std::vector<std::string>& superseded);
 

@@ -1,4 +1,5 @@
-// What Analyze() does once a Trace is context.
+// Analyze() after its first step: from an AnalysisContext to a Report.
+// Compare(), WhatIf and DigestRank() start here, too.
 #pragma once
 
 #include <stepscope/report.h>
@@ -15,11 +16,12 @@ namespace stepscope {
 // The alternatives that each finding proposes, the best one first.
 using EditsById = std::map<std::string, std::vector<Edit>>;
 
-// `edits`, where given, receives those of the findings told.
+// Runs all rules and sizes, ranks and plans what they find. `edits`, if not
+// null, receives the edits of the findings in the report. Never fails.
 Report ReportOf(const AnalysisContext& context, EditsById* edits = nullptr);
 
-// Each op's time outside its child ops, by name, most first: over the steady
-// steps, or the whole Trace where there are no steps.
-std::vector<TopOp> OpsByOwnTime(const AnalysisContext& context);
+// Self and total time of each operator per steady step, largest self time
+// first. Without steps: totals over the whole Trace.
+std::vector<TopOp> OpsBySelfTime(const AnalysisContext& context);
 
 }  // namespace stepscope

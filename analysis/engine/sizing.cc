@@ -12,14 +12,16 @@
 namespace stepscope {
 namespace {
 
-// What doubling the threads may bring, and what a worker's batch may cost.
+// The parameters of replay that the recording does not determine, at their
+// unfavourable and favourable ends. Efficiency: of doubling the threads.
 constexpr double kPoorEfficiency = 0.7, kGoodEfficiency = 0.95;
-// How near replay comes to the simulator of the tests.
+// How far replay is from the simulator of the tests.
 constexpr double kModelError = 0.1;
-// Of the step, what another memory format may bring or cost on a CPU.
+// The share of the step that another memory format may save or cost on a CPU.
 constexpr double kLayoutError = 0.1;
+// CPU time of a batch in a worker / on the training thread.
 constexpr double kDearWorker = 1.25, kCheapWorker = 0.9;
-// Of the device time that faster work is meant to save, what it may save.
+// Device time really saved / device time expected to be saved.
 constexpr double kPoorScale = 0.7, kGoodScale = 1.15;
 constexpr ReplayParameters kPoor = {.thread_efficiency = kPoorEfficiency,
                                     .worker_cost = kDearWorker,
@@ -28,7 +30,8 @@ constexpr ReplayParameters kGood = {.thread_efficiency = kGoodEfficiency,
                                     .worker_cost = kCheapWorker,
                                     .scale_effect = kGoodScale};
 
-void Say(const Wording& wording, Finding& finding) {
+// Adds the words of `wording` to `finding`.
+void ApplyWording(const Wording& wording, Finding& finding) {
   finding.evidence += wording.evidence;
   if (!wording.assumption.empty()) finding.assumption = wording.assumption;
   if (!wording.fix_cpp.empty()) finding.fix_cpp = wording.fix_cpp;
@@ -64,7 +67,7 @@ void ClaimPrediction(const AnalysisContext& context, const Edit& edit,
   }
 }
 
-// Swaps the shortest to the front.
+// Moves the alternative with the shortest step to the front.
 void ChooseShortest(const Replay& replay, double worth,
                     std::vector<Alternative>& alternatives) {
   if (alternatives.size() < 2) return;
@@ -79,7 +82,8 @@ void ChooseShortest(const Replay& replay, double worth,
   if (best > 0) std::swap(alternatives[0], alternatives[best]);
 }
 
-// Leaves the rungs that hold, the furthest first.
+// Keeps the alternatives that each shorten the step further, the last one
+// first.
 void ClimbLadder(const Replay& replay, double worth,
                  std::vector<Alternative>& alternatives) {
   double step_ns = replay.StepNs({});
@@ -102,14 +106,14 @@ bool SomeTrialGains(const AnalysisContext& context,
   });
 }
 
-void SayItIsSmall(Wording wording, SizedFinding& sized) {
+void ApplySmallGain(Wording wording, SizedFinding& sized) {
   constexpr std::string_view kPlace = "{gain}";
   const std::string gain = Milliseconds(sized.finding.gain.expected_ms);
   for (size_t at = wording.evidence.find(kPlace); at != std::string::npos;
        at = wording.evidence.find(kPlace, at + gain.size())) {
     wording.evidence.replace(at, kPlace.size(), gain);
   }
-  Say(wording, sized.finding);
+  ApplyWording(wording, sized.finding);
   if (wording.fix_cpp.empty()) return;
   ClaimNothing(sized.finding);
   sized.edits.clear();
@@ -130,7 +134,7 @@ SizedFinding Propose(Found& found) {
 Gain PredictDifference(const AnalysisContext& context, const Edit& edit) {
   const Replay& replay = context.replay;
   const double now = replay.StepNs({});
-  const auto won_ms = [&](const ReplayParameters& parameters) {
+  const auto gain_ms = [&](const ReplayParameters& parameters) {
     return (now - replay.StepNs(edit, parameters)) * 1e-6;
   };
   Gain gain;
@@ -139,11 +143,11 @@ Gain PredictDifference(const AnalysisContext& context, const Edit& edit) {
       static_cast<double>(context.replayed.steps.steady.size()), 1);
   const double noise =
       std::abs(gain.expected_ms) * RobustCov(context) / std::sqrt(steps);
-  // Nothing of what is varied below plays a part in it.
+  // The edit does not depend on the parameters that are varied below.
   const bool certain =
       replay.device() != nullptr && edit.scales.empty() && edit.workers < 0;
-  const double poor = certain ? gain.expected_ms : won_ms(kPoor);
-  const double good = certain ? gain.expected_ms : won_ms(kGood);
+  const double poor = certain ? gain.expected_ms : gain_ms(kPoor);
+  const double good = certain ? gain.expected_ms : gain_ms(kGood);
   double margin = kModelError * std::abs(gain.expected_ms);
   if (edit.channels_last) margin += kLayoutError * now * 1e-6;
   gain.low_ms = std::min(gain.expected_ms - margin, poor) - noise;
@@ -161,11 +165,11 @@ Gain PredictGain(const AnalysisContext& context, const Edit& edit) {
 SizedFinding SizeByBound(Found found) {
   if (found.needs_replay) found.alternatives.clear();
   if (!found.alternatives.empty()) {
-    Say(found.alternatives.front().wording, found.finding);
+    ApplyWording(found.alternatives.front().wording, found.finding);
   }
   SizedFinding sized = Propose(found);
   ClaimBound(found.bound_ns, sized.finding);
-  Say(found.if_bound, sized.finding);
+  ApplyWording(found.if_bound, sized.finding);
   return sized;
 }
 
@@ -175,11 +179,11 @@ std::optional<SizedFinding> Size(const AnalysisContext& context, Found found) {
   });
   const Replay& replay = context.replay;
   if (!replay.check().valid || found.alternatives.empty()) {
-    const bool vain = replay.check().valid && !found.trials.empty() &&
-                      !SomeTrialGains(context, found.trials);
+    const bool no_trial_gains = replay.check().valid && !found.trials.empty() &&
+                                !SomeTrialGains(context, found.trials);
     Wording if_small = std::move(found.if_small);
     SizedFinding sized = SizeByBound(std::move(found));
-    if (vain) SayItIsSmall(std::move(if_small), sized);
+    if (no_trial_gains) ApplySmallGain(std::move(if_small), sized);
     return sized;
   }
 
@@ -196,8 +200,9 @@ std::optional<SizedFinding> Size(const AnalysisContext& context, Found found) {
   ClaimPrediction(context, sized.edits.front(), found.best_case, sized.finding);
   const bool small =
       sized.finding.gain.expected_ms < MinReportableGainMs(context);
-  if (!small || found.if_small.fix_cpp.empty()) Say(proposed, sized.finding);
-  if (small) SayItIsSmall(std::move(found.if_small), sized);
+  if (!small || found.if_small.fix_cpp.empty())
+    ApplyWording(proposed, sized.finding);
+  if (small) ApplySmallGain(std::move(found.if_small), sized);
   return sized;
 }
 

@@ -1,4 +1,4 @@
-// Sizing: what a change gains, as replay predicts it.
+// Sizing: the gain of a change, predicted by replay.
 #pragma once
 
 #include <stepscope/report.h>
@@ -12,11 +12,12 @@
 
 namespace stepscope {
 
-// The gain of `edit` as replay predicts it. The range covers what the model
-// cannot know and the noise of the steps. REQUIRES: replay is valid.
+// The gain of `edit` in ms per step, between 0 and the step. The likely range
+// covers the uncertainty of the model and the noise of the steps. REQUIRES:
+// replay is valid.
 Gain PredictGain(const AnalysisContext& context, const Edit& edit);
 
-// The same for changes that may also lose: nothing is cut off at 0.
+// The same for changes that may also lose: negative values are losses.
 Gain PredictDifference(const AnalysisContext& context, const Edit& edit);
 
 // A finding with its gain, and the edits that make its change.
