@@ -1,12 +1,22 @@
-// Rule: one question asked of a Trace, with three answers: found, looked and
-// clean, could not look. A family is one file of rules/; the build makes the
-// list of families from the file names.
+// Rule: one question asked of a Trace. The answer is "found", "looked and
+// clean" or "skipped, because ...".
+//
+// How to write one. A rule is a function from an AnalysisContext to a Verdict
+// and an entry in the table of its family; a family is one file of rules/, and
+// the build lists the families by their file names. The rule decides from the
+// recording whether something is wrong, and returns for each problem a Found:
+// what it saw, which changes would help, and the most that these can gain. It
+// never predicts a gain. The engine does so after the rule has returned: it
+// replays the proposed changes, picks one, fills in the gain and, where the
+// rule prepared other words for a small gain or for an upper bound, says those.
+// Thresholds stand at the top of the family's file with their source.
 #pragma once
 
 #include <stepscope/report.h>
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -16,27 +26,104 @@
 
 namespace stepscope {
 
-// A finding and the change it proposes. `edits` are alternatives for the same
-// change, the best one alone first; empty if nothing is to be replayed.
-struct Found {
-  Finding finding;
-  std::vector<Edit> edits;
-  bool regardless = false;  // a matter of right results or of risk: told even
-                            // where it wins no time
+// What a finding says in one case only, beyond what it always says. Empty
+// fields change nothing.
+struct Wording {
+  std::string evidence = {};    // appended to the finding's, with its space
+  std::string assumption = {};  // these replace the finding's
+  std::string fix_cpp = {};
+  std::string fix_python = {};
+  std::optional<Confidence> confidence = {};
 };
 
+// One way to make the change that a finding asks for.
+struct Alternative {
+  Edit edit;             // Edit() is dropped: nothing can be replayed
+  Wording wording = {};  // said if this alternative is the one proposed
+};
+
+// How the engine chooses among the alternatives of a finding.
+enum class Choice : uint8_t {
+  // The one with the shortest step. It must be shorter than the best one before
+  // it by the share `worth`; of equal ones the first is taken.
+  kShortest,
+  // Each alternative goes further than the one before. They are followed as
+  // long as every one shortens the step by the share `worth` compared with the
+  // one before (the first: with the recorded step). The last of those is
+  // proposed, the others are dropped. If even the first fails, the rule is
+  // clean.
+  kLadder,
+};
+
+// One problem, as a rule reports it.
+struct Found {
+  // What the rule saw. The engine overwrites id, reference, severity, gain,
+  // gain_kind, baseline_ms and speedup, appends to settings, and may lower
+  // confidence and status.
+  Finding finding;
+  // Ways to make the change, best guess first. Replay sizes the finding by the
+  // one it chooses; the plan may prefer another one in company. Empty where
+  // replay does not model the change.
+  std::vector<Alternative> alternatives = {};
+  // The most that the change can gain, in ns per step. It becomes the gain,
+  // marked as an upper bound, where replay cannot size the finding: replay is
+  // not valid for this recording, or there are no alternatives. 0: no gain is
+  // known.
+  double bound_ns = 0;
+  // The step in ms that the bound refers to; 0: the mean steady step.
+  double baseline_ms = 0;
+  Choice choice = Choice::kShortest;
+  double worth = 0;  // a share of the step, see Choice
+  // Only replay can choose an alternative: where it is not valid, none is
+  // proposed, and `if_bound` says what to do.
+  bool needs_replay = false;
+  // The change at its best. If set, the likely range of a predicted gain is
+  // from 0 to what this one gains.
+  std::optional<Edit> best_case = {};
+  // Edits that are replayed only to learn whether the bound can be had at all.
+  // Where replay is valid and none of them gains MinReportableGainMs, the gain
+  // counts as small (see `if_small`).
+  std::vector<Edit> trials = {};
+  // Said where the gain is an upper bound or unknown.
+  Wording if_bound = {};
+  // Said where replay predicts a gain below MinReportableGainMs. "{gain}" in
+  // its evidence stands for the predicted gain. If it has a fix, that fix takes
+  // the place of the change: no gain is claimed and no alternative proposed.
+  Wording if_small = {};
+  // The finding is a matter of correct results or of risk: it keeps its status
+  // even where it gains no time.
+  bool regardless = false;
+};
+
+// The answer of a rule. If `skipped` is empty, it looked; if `found` is empty
+// too, it looked and found nothing.
 struct Verdict {
-  std::vector<Found> found;  // empty: looked and clean
-  std::string skipped;       // why; empty if it looked
+  std::vector<Found> found;
+  std::string skipped;  // why it could not look
 };
 inline Verdict Clean() { return {}; }
 inline Verdict Skip(std::string why) {
   return {.found = {}, .skipped = std::move(why)};
 }
-inline Verdict Fire(Finding finding, std::vector<Edit> edits = {}) {
+inline Verdict Fire(Found found) {
   Verdict verdict;
-  verdict.found.push_back({std::move(finding), std::move(edits)});
+  verdict.found.push_back(std::move(found));
   return verdict;
+}
+// A finding with no known gain.
+inline Verdict Fire(Finding finding) {
+  return Fire(Found{.finding = std::move(finding)});
+}
+// A finding whose change nothing can be replayed of: at most `bound_ns` per
+// step.
+inline Verdict FireBound(Finding finding, double bound_ns) {
+  return Fire(Found{.finding = std::move(finding), .bound_ns = bound_ns});
+}
+// A finding with one way to make the change; `bound_ns` as in Found.
+inline Verdict Fire(Finding finding, Edit edit, double bound_ns) {
+  return Fire(Found{.finding = std::move(finding),
+                    .alternatives = {{std::move(edit)}},
+                    .bound_ns = bound_ns});
 }
 
 // Where a rule applies.
@@ -46,8 +133,10 @@ struct Rule {
   const char* id;        // "sync-data-loading"
   const char* question;  // what it asks, in one sentence
   Runs runs = Runs::kAll;
-  bool needs_steps = true;
-  std::initializer_list<Kind> needs;  // kinds that must have been watched
+  bool needs_steps = true;            // skipped where no steps were found
+  std::initializer_list<Kind> needs;  // skipped unless these were recorded
+  // Called only where the conditions above hold. An exception that leaves it
+  // counts as "skipped" and does not stop other rules.
   Verdict (*check)(const AnalysisContext&);
   const char* reference;  // guide and section
   // For `stepscope explain`: when it fires, with the thresholds and where they
@@ -56,7 +145,8 @@ struct Rule {
   const char* avoid = "";
   const char* fix_cpp = "";
   const char* fix_python = "";
-  // Asked of all ranks of a run together; nullptr for rules about one rank.
+  // Called once for all ranks of a run together, with nothing to replay; null
+  // for rules about one rank.
   Verdict (*check_ranks)(const RankComparison&) = nullptr;
 };
 

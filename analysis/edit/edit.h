@@ -60,15 +60,6 @@ struct Edit {
   // Activities that no longer wait for other streams.
   std::vector<ActivityRef> no_dependency = {};
 
-  // Properties of the machine that a recording does not show. They are varied
-  // to give a gain its likely range.
-  double efficiency = 0.85;  // speed-up of each doubling of the intra-op
-                             // threads / 2; the first doubling loses a third
-                             // as much
-  double worker_cost = 1;    // CPU time of a batch in a worker / on the
-                             // training thread
-  double scale_error = 1;    // multiplies the device time that scales save
-
   bool operator==(const Edit&) const = default;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -15,6 +16,7 @@
 #include "engine/ranking.h"
 #include "engine/report_of.h"
 #include "engine/rule_families.h"
+#include "engine/sizing.h"
 #include "timeline/time_split.h"
 
 namespace stepscope {
@@ -80,28 +82,31 @@ std::string WhyNot(const AnalysisContext& context, const Rule& rule) {
 }
 
 void RunRule(const AnalysisContext& context, const Rule& rule, Report& report,
-             std::vector<Found>& found) {
+             std::vector<SizedFinding>& findings) {
   std::string why = WhyNot(context, rule);
-  Verdict verdict;
+  std::vector<SizedFinding> sized;
   if (why.empty()) {
     try {
-      verdict = rule.check(context);
-      why = verdict.skipped;
+      Verdict verdict = rule.check(context);
+      why = std::move(verdict.skipped);
+      for (Found& found : verdict.found) {
+        std::optional<SizedFinding> one = Size(context, std::move(found));
+        if (one) sized.push_back(*std::move(one));
+      }
     } catch (const std::exception& error) {
       // One rule's failure never silences another.
       why = std::string("the rule failed: ") + error.what();
-      verdict.found.clear();
     }
   }
   if (!why.empty()) {
     report.skipped.push_back({rule.id, why});
     return;
   }
-  if (verdict.found.empty()) report.clean.push_back(rule.id);
-  for (Found& entry : verdict.found) {
-    entry.finding.id = rule.id;
-    entry.finding.reference = rule.reference;
-    found.push_back(std::move(entry));
+  if (sized.empty()) report.clean.push_back(rule.id);
+  for (SizedFinding& one : sized) {
+    one.finding.id = rule.id;
+    one.finding.reference = rule.reference;
+    findings.push_back(std::move(one));
   }
 }
 
@@ -188,13 +193,13 @@ Report ReportOf(const AnalysisContext& context, EditsById* edits) {
   if (context.steps.empty()) AddWhole(context, report);
   report.memory = MemoryOf(trace);
 
-  std::vector<Found> found;
+  std::vector<SizedFinding> found;
   for (std::span<const Rule> family : RuleFamilies()) {
     for (const Rule& rule : family) RunRule(context, rule, report, found);
   }
   Rank(context, found, report.superseded);
   report.plan = MakePlan(context, found);
-  for (Found& entry : found) {
+  for (SizedFinding& entry : found) {
     const Edit& first = entry.edits.empty() ? Edit() : entry.edits.front();
     Finding& finding = entry.finding;
     for (Setting& setting : SettingsOf(first, BatchSize(trace))) {

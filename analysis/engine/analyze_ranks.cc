@@ -6,6 +6,7 @@
 
 #include "context/rule.h"
 #include "engine/rule_families.h"
+#include "engine/sizing.h"
 #include "ranks/rank_comparison.h"
 #include "words/quantities.h"
 
@@ -64,14 +65,15 @@ void RunRankRule(const Rule& rule, Report& run) {
     return;
   }
   if (verdict.found.empty()) run.clean.push_back(rule.id);
-  for (Found& entry : verdict.found) {
-    entry.finding.id = rule.id;
-    entry.finding.reference = rule.reference;
-    entry.finding.severity = SeverityOf(run, entry.finding);
-    if (entry.finding.severity == FindingSeverity::kNote) {
-      entry.finding.status = FindingStatus::kOk;
+  for (Found& found : verdict.found) {
+    Finding finding = SizeByBound(std::move(found)).finding;
+    finding.id = rule.id;
+    finding.reference = rule.reference;
+    finding.severity = SeverityOf(run, finding);
+    if (finding.severity == FindingSeverity::kNote) {
+      finding.status = FindingStatus::kOk;
     }
-    run.findings.push_back(std::move(entry.finding));
+    run.findings.push_back(std::move(finding));
   }
 }
 

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "engine/edit_settings.h"
-#include "engine/sizing.h"
 
 namespace stepscope {
 namespace {
@@ -15,19 +14,20 @@ constexpr double kCloseToBest = 1.05;
 constexpr double kWorthAdding = 0.99;
 
 struct Stage {
-  const Found* found = nullptr;
+  const SizedFinding* found = nullptr;
   Edit edit = {};  // all changes up to here
   double step_ns = 0;
 };
 
 }  // namespace
 
-Plan MakePlan(const AnalysisContext& context, const std::vector<Found>& found) {
+Plan MakePlan(const AnalysisContext& context,
+              const std::vector<SizedFinding>& found) {
   Plan plan;
   const Replay& replay = context.replay;
   if (!replay.check().valid) return plan;
-  std::vector<const Found*> open;
-  for (const Found& candidate : found) {
+  std::vector<const SizedFinding*> open;
+  for (const SizedFinding& candidate : found) {
     if (!candidate.edits.empty() &&
         candidate.finding.gain_kind == GainKind::kPredicted &&
         candidate.finding.severity != FindingSeverity::kNote) {
@@ -42,7 +42,7 @@ Plan MakePlan(const AnalysisContext& context, const std::vector<Found>& found) {
   while (!open.empty()) {
     Stage best;
     best.step_ns = step * kWorthAdding;
-    for (const Found* candidate : open) {
+    for (const SizedFinding* candidate : open) {
       for (const Edit& variant : candidate->edits) {
         const Edit both = Combine(edit, variant);
         const double ns = replay.StepNs(both);

@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "context/analysis_context.h"
-#include "context/rule.h"
+#include "engine/sizing.h"
 
 namespace stepscope {
 
 // `found` in any order; those without edits or without a predicted gain are
-// passed over. An empty plan where replay does not speak or nothing helps.
-Plan MakePlan(const AnalysisContext& context, const std::vector<Found>& found);
+// passed over. The plan is empty where replay is not valid or nothing helps.
+Plan MakePlan(const AnalysisContext& context,
+              const std::vector<SizedFinding>& found);
 
 }  // namespace stepscope

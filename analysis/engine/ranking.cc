@@ -73,8 +73,8 @@ double Weight(const Finding& finding) {
 }
 
 // True if `owner` leaves too little for `other` to be worth telling.
-bool OwnsTime(const AnalysisContext& context, const Found& owner,
-              const Found& other, Muting how) {
+bool OwnsTime(const AnalysisContext& context, const SizedFinding& owner,
+              const SizedFinding& other, Muting how) {
   if (owner.finding.severity == FindingSeverity::kNote ||
       other.finding.gain_kind == GainKind::kNone) {
     return false;
@@ -95,13 +95,13 @@ bool OwnsTime(const AnalysisContext& context, const Found& owner,
 
 }  // namespace
 
-void Rank(const AnalysisContext& context, std::vector<Found>& found,
+void Rank(const AnalysisContext& context, std::vector<SizedFinding>& found,
           std::vector<std::string>& superseded) {
-  const bool untrusted = std::ranges::any_of(found, [](const Found& f) {
+  const bool untrusted = std::ranges::any_of(found, [](const SizedFinding& f) {
     return f.finding.id == "capture-incomplete" &&
            f.finding.status == FindingStatus::kError;
   });
-  for (Found& entry : found) {
+  for (SizedFinding& entry : found) {
     Finding& finding = entry.finding;
     if (IsTrust(finding)) continue;
     if (untrusted) {
@@ -125,10 +125,10 @@ void Rank(const AnalysisContext& context, std::vector<Found>& found,
   }
   for (const Mute& mute : kMutes) {
     const auto owner = std::ranges::find_if(
-        found, [&](const Found& f) { return f.finding.id == mute.by; });
+        found, [&](const SizedFinding& f) { return f.finding.id == mute.by; });
     if (owner == found.end()) continue;
-    const Found kept = *owner;
-    if (std::erase_if(found, [&](const Found& f) {
+    const SizedFinding kept = *owner;
+    if (std::erase_if(found, [&](const SizedFinding& f) {
           return f.finding.id == mute.id &&
                  (mute.when == Muting::kAlways ||
                   OwnsTime(context, kept, f, mute.when));
@@ -142,12 +142,13 @@ void Rank(const AnalysisContext& context, std::vector<Found>& found,
     if (finding.severity != FindingSeverity::kNote) return 1;
     return finding.status == FindingStatus::kOk ? 3 : 2;
   };
-  std::ranges::stable_sort(found, [&](const Found& a, const Found& b) {
-    if (group(a.finding) != group(b.finding)) {
-      return group(a.finding) < group(b.finding);
-    }
-    return group(a.finding) != 0 && Weight(a.finding) > Weight(b.finding);
-  });
+  std::ranges::stable_sort(
+      found, [&](const SizedFinding& a, const SizedFinding& b) {
+        if (group(a.finding) != group(b.finding)) {
+          return group(a.finding) < group(b.finding);
+        }
+        return group(a.finding) != 0 && Weight(a.finding) > Weight(b.finding);
+      });
 }
 
 }  // namespace stepscope

@@ -1,4 +1,4 @@
-// Which findings are told, how loudly and in what order (rules.md 2.5).
+// Which findings are reported, how loudly and in what order.
 #pragma once
 
 #include <stepscope/report.h>
@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "context/analysis_context.h"
-#include "context/rule.h"
+#include "engine/sizing.h"
 
 namespace stepscope {
 
 // Sets severities, withdraws gains where the recording cannot be trusted,
 // mutes findings whose time another one owns (their ids go to `superseded`) and
 // sorts: trust first, then by gain, then those without a gain, then notes.
-void Rank(const AnalysisContext& context, std::vector<Found>& found,
+void Rank(const AnalysisContext& context, std::vector<SizedFinding>& found,
           std::vector<std::string>& superseded);
 
 }  // namespace stepscope

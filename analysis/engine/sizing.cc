@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "context/noise.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
@@ -18,19 +21,117 @@ constexpr double kLayoutError = 0.1;
 constexpr double kDearWorker = 1.25, kCheapWorker = 0.9;
 // Of the device time that faster work is meant to save, what it may save.
 constexpr double kPoorScale = 0.7, kGoodScale = 1.15;
+constexpr ReplayParameters kPoor = {.thread_efficiency = kPoorEfficiency,
+                                    .worker_cost = kDearWorker,
+                                    .scale_effect = kPoorScale};
+constexpr ReplayParameters kGood = {.thread_efficiency = kGoodEfficiency,
+                                    .worker_cost = kCheapWorker,
+                                    .scale_effect = kGoodScale};
+
+void Say(const Wording& wording, Finding& finding) {
+  finding.evidence += wording.evidence;
+  if (!wording.assumption.empty()) finding.assumption = wording.assumption;
+  if (!wording.fix_cpp.empty()) finding.fix_cpp = wording.fix_cpp;
+  if (!wording.fix_python.empty()) finding.fix_python = wording.fix_python;
+  if (wording.confidence) finding.confidence = *wording.confidence;
+}
+
+void ClaimBound(double bound_ns, Finding& finding) {
+  if (bound_ns <= 0) return;
+  finding.gain_kind = GainKind::kBound;
+  finding.gain = {bound_ns * 1e-6, 0, bound_ns * 1e-6};
+}
+
+void ClaimNothing(Finding& finding) {
+  finding.gain_kind = GainKind::kNone;
+  finding.gain = Gain();
+  finding.speedup = 0;
+}
+
+void ClaimPrediction(const AnalysisContext& context, const Edit& edit,
+                     const std::optional<Edit>& best_case, Finding& finding) {
+  const Gain gain = PredictGain(context, edit);
+  if (gain.expected_ms <= 0) return;
+  finding.gain_kind = GainKind::kPredicted;
+  finding.gain = gain;
+  if (best_case) {
+    finding.gain.low_ms = 0;
+    finding.gain.high_ms = PredictGain(context, *best_case).expected_ms;
+  }
+  const double step_ms = context.stats.mean_ms;
+  if (gain.expected_ms < step_ms) {
+    finding.speedup = step_ms / (step_ms - gain.expected_ms);
+  }
+}
+
+// Swaps the shortest to the front.
+void ChooseShortest(const Replay& replay, double worth,
+                    std::vector<Alternative>& alternatives) {
+  if (alternatives.size() < 2) return;
+  size_t best = 0;
+  double best_ns = replay.StepNs(alternatives[0].edit);
+  for (size_t i = 1; i < alternatives.size(); ++i) {
+    const double ns = replay.StepNs(alternatives[i].edit);
+    if (ns >= (1 - worth) * best_ns) continue;
+    best = i;
+    best_ns = ns;
+  }
+  if (best > 0) std::swap(alternatives[0], alternatives[best]);
+}
+
+// Leaves the rungs that hold, the furthest first.
+void ClimbLadder(const Replay& replay, double worth,
+                 std::vector<Alternative>& alternatives) {
+  double step_ns = replay.StepNs({});
+  size_t holding = 0;
+  for (; holding < alternatives.size(); ++holding) {
+    const double ns = replay.StepNs(alternatives[holding].edit);
+    if (ns > (1 - worth) * step_ns) break;
+    step_ns = ns;
+  }
+  alternatives.resize(holding);
+  std::ranges::reverse(alternatives);
+}
+
+bool SomeTrialGains(const AnalysisContext& context,
+                    const std::vector<Edit>& trials) {
+  const double enough_ns =
+      context.replay.StepNs({}) - MinReportableGainMs(context) * 1e6;
+  return std::ranges::any_of(trials, [&](const Edit& trial) {
+    return context.replay.StepNs(trial) <= enough_ns;
+  });
+}
+
+void SayItIsSmall(Wording wording, SizedFinding& sized) {
+  constexpr std::string_view kPlace = "{gain}";
+  const std::string gain = Milliseconds(sized.finding.gain.expected_ms);
+  for (size_t at = wording.evidence.find(kPlace); at != std::string::npos;
+       at = wording.evidence.find(kPlace, at + gain.size())) {
+    wording.evidence.replace(at, kPlace.size(), gain);
+  }
+  Say(wording, sized.finding);
+  if (wording.fix_cpp.empty()) return;
+  ClaimNothing(sized.finding);
+  sized.edits.clear();
+}
+
+SizedFinding Propose(Found& found) {
+  SizedFinding sized{.finding = std::move(found.finding),
+                     .regardless = found.regardless};
+  sized.finding.baseline_ms = found.baseline_ms;
+  for (Alternative& alternative : found.alternatives) {
+    sized.edits.push_back(std::move(alternative.edit));
+  }
+  return sized;
+}
 
 }  // namespace
 
 Gain PredictDifference(const AnalysisContext& context, const Edit& edit) {
   const Replay& replay = context.replay;
   const double now = replay.StepNs({});
-  const auto won_ms = [&](double efficiency, double worker_cost,
-                          double scale_error) {
-    Edit varied = edit;
-    varied.efficiency = efficiency;
-    varied.worker_cost = worker_cost;
-    varied.scale_error = scale_error;
-    return (now - replay.StepNs(varied)) * 1e-6;
+  const auto won_ms = [&](const ReplayParameters& parameters) {
+    return (now - replay.StepNs(edit, parameters)) * 1e-6;
   };
   Gain gain;
   gain.expected_ms = (now - replay.StepNs(edit)) * 1e-6;
@@ -41,12 +142,8 @@ Gain PredictDifference(const AnalysisContext& context, const Edit& edit) {
   // Nothing of what is varied below plays a part in it.
   const bool certain =
       replay.device() != nullptr && edit.scales.empty() && edit.workers < 0;
-  const double poor = certain
-                          ? gain.expected_ms
-                          : won_ms(kPoorEfficiency, kDearWorker, kPoorScale);
-  const double good = certain
-                          ? gain.expected_ms
-                          : won_ms(kGoodEfficiency, kCheapWorker, kGoodScale);
+  const double poor = certain ? gain.expected_ms : won_ms(kPoor);
+  const double good = certain ? gain.expected_ms : won_ms(kGood);
   double margin = kModelError * std::abs(gain.expected_ms);
   if (edit.channels_last) margin += kLayoutError * now * 1e-6;
   gain.low_ms = std::min(gain.expected_ms - margin, poor) - noise;
@@ -61,25 +158,47 @@ Gain PredictGain(const AnalysisContext& context, const Edit& edit) {
   return gain;
 }
 
-Finding Sized(const AnalysisContext& context, Finding finding, const Edit& edit,
-              double bound_ns) {
-  const double step_ms = context.stats.mean_ms;
-  if (context.replay.check().valid && edit != Edit()) {
-    finding.gain_kind = GainKind::kPredicted;
-    finding.gain = PredictGain(context, edit);
-    if (finding.gain.expected_ms <= 0) {
-      finding.gain_kind = GainKind::kNone;
-      finding.gain = Gain();
-    }
-  } else if (bound_ns > 0) {
-    finding.gain_kind = GainKind::kBound;
-    finding.gain = {bound_ns * 1e-6, 0, bound_ns * 1e-6};
+SizedFinding SizeByBound(Found found) {
+  if (found.needs_replay) found.alternatives.clear();
+  if (!found.alternatives.empty()) {
+    Say(found.alternatives.front().wording, found.finding);
   }
-  if (finding.gain_kind == GainKind::kPredicted &&
-      finding.gain.expected_ms < step_ms) {
-    finding.speedup = step_ms / (step_ms - finding.gain.expected_ms);
+  SizedFinding sized = Propose(found);
+  ClaimBound(found.bound_ns, sized.finding);
+  Say(found.if_bound, sized.finding);
+  return sized;
+}
+
+std::optional<SizedFinding> Size(const AnalysisContext& context, Found found) {
+  std::erase_if(found.alternatives, [](const Alternative& alternative) {
+    return alternative.edit == Edit();
+  });
+  const Replay& replay = context.replay;
+  if (!replay.check().valid || found.alternatives.empty()) {
+    const bool vain = replay.check().valid && !found.trials.empty() &&
+                      !SomeTrialGains(context, found.trials);
+    Wording if_small = std::move(found.if_small);
+    SizedFinding sized = SizeByBound(std::move(found));
+    if (vain) SayItIsSmall(std::move(if_small), sized);
+    return sized;
   }
-  return finding;
+
+  if (found.choice == Choice::kLadder) {
+    ClimbLadder(replay, found.worth, found.alternatives);
+    if (found.alternatives.empty()) return std::nullopt;
+  } else {
+    ChooseShortest(replay, found.worth, found.alternatives);
+  }
+  const Wording proposed = std::move(found.alternatives.front().wording);
+  SizedFinding sized = Propose(found);
+  // Replay knows what the collectives would still hold up.
+  sized.finding.collectives_frac = 0;
+  ClaimPrediction(context, sized.edits.front(), found.best_case, sized.finding);
+  const bool small =
+      sized.finding.gain.expected_ms < MinReportableGainMs(context);
+  if (!small || found.if_small.fix_cpp.empty()) Say(proposed, sized.finding);
+  if (small) SayItIsSmall(std::move(found.if_small), sized);
+  return sized;
 }
 
 }  // namespace stepscope

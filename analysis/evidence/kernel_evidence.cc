@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
 
 #include "context/noise.h"
-#include "context/rule.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -124,20 +124,22 @@ std::string PeaksInWords(const DevicePeaks& peaks) {
          Number(peaks.bytes_per_ns) + " GB/s";
 }
 
-std::string HostFirst(const AnalysisContext& m, const Finding& finding,
-                      double naive_ns) {
-  if (!m.replay.check().valid) return "";
-  const double gate = MinReportableGainMs(m);
-  const double won =
-      finding.gain_kind == GainKind::kPredicted ? finding.gain.expected_ms : 0;
-  if (won >= gate || naive_ns * 1e-6 < gate) return "";
-  const double waiting = m.MeanNs(Cause::kDispatch) +
-                         m.MeanNs(Cause::kHostCode) + m.MeanNs(Cause::kData);
-  return " " + Milliseconds(naive_ns * 1e-6) +
-         " less kernel time shortens this step by " + Milliseconds(won) +
-         (waiting > kHostBound * m.step_ns()
-              ? " only, because the GPU waits for the host: fix that first."
-              : " only: something else sets the pace.");
+Verdict FireForKernels(const AnalysisContext& m, Finding finding, Edit edit,
+                       double saved_ns) {
+  Found found{.finding = std::move(finding),
+              .alternatives = {{std::move(edit)}},
+              .bound_ns = saved_ns};
+  if (saved_ns * 1e-6 >= MinReportableGainMs(m)) {
+    const double waiting = m.MeanNs(Cause::kDispatch) +
+                           m.MeanNs(Cause::kHostCode) + m.MeanNs(Cause::kData);
+    found.if_small.evidence =
+        " " + Milliseconds(saved_ns * 1e-6) +
+        " less kernel time shortens this step by {gain}" +
+        (waiting > kHostBound * m.step_ns()
+             ? " only, because the GPU waits for the host: fix that first."
+             : " only: something else sets the pace.");
+  }
+  return Fire(std::move(found));
 }
 
 void DropLaunches(const AnalysisContext& m, const KernelFilter& wanted,

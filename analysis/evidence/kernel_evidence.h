@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "context/analysis_context.h"
+#include "context/rule.h"
 
 namespace stepscope {
 
@@ -39,11 +40,11 @@ class Roofline {
 // "peaks of A100-80: 312 TFLOP/s in 16 bits, 2039 GB/s"; "" without peaks.
 std::string PeaksInWords(const DevicePeaks& peaks);
 
-// What to say where faster kernels win next to nothing, mostly because the GPU
-// waits for the host; "" otherwise. `naive_ns` is the kernel time saved per
-// step.
-std::string HostFirst(const AnalysisContext& context, const Finding& finding,
-                      double naive_ns);
+// A finding whose change, `edit`, saves `saved_ns` of kernel time per step. If
+// that is worth reporting but the step hardly becomes shorter, mostly because
+// the GPU waits for the host, the finding says so.
+Verdict FireForKernels(const AnalysisContext& context, Finding finding,
+                       Edit edit, double saved_ns);
 
 // The host's part of launching these kernels is dropped as well.
 void DropLaunches(const AnalysisContext& context, const KernelFilter& wanted,

@@ -153,29 +153,23 @@ std::string LoaderName(const AnalysisContext& context) {
   return "";
 }
 
-std::vector<Edit> WorkerEdits(const AnalysisContext& context, int from,
-                              int most) {
+std::vector<Alternative> WorkersToTry(const AnalysisContext& context, int from,
+                                      int most) {
   const CpuProgram& program = context.replay.program();
-  std::vector<Edit> edits;
+  std::vector<Alternative> tried;
+  const auto add = [&](Edit edit) {
+    Wording fix = LoaderFix(context, edit);
+    tried.push_back({.edit = std::move(edit), .wording = std::move(fix)});
+  };
   most = std::min(most, from + kWorkersToTry);
   for (int workers = from; workers <= most; ++workers) {
-    edits.push_back({.workers = workers});
+    add({.workers = workers});
     const int left = program.cores - workers;
     if (program.threads > 1 && left >= 1 && left < program.threads) {
-      edits.push_back({.workers = workers, .threads = left});
+      add({.workers = workers, .threads = left});
     }
   }
-  // Another worker must make the step at least 1 % shorter to be worth its
-  // memory.
-  size_t best = 0;
-  for (size_t i = 1; i < edits.size(); ++i) {
-    if (context.replay.StepNs(edits[i]) <
-        0.99 * context.replay.StepNs(edits[best])) {
-      best = i;
-    }
-  }
-  if (!edits.empty()) std::swap(edits[0], edits[best]);
-  return edits;
+  return tried;
 }
 
 int CoresForLoading(const AnalysisContext& context) {
@@ -184,20 +178,20 @@ int CoresForLoading(const AnalysisContext& context) {
   return std::max(1, cores / std::max(1, context.trace.run().local_ranks));
 }
 
-Finding LoaderFix(const AnalysisContext& context, Finding finding,
-                  const Edit& edit) {
+Wording LoaderFix(const AnalysisContext& context, const Edit& edit) {
+  Wording fix;
   const std::string n = std::to_string(edit.workers);
-  finding.fix_cpp = "torch::data::DataLoaderOptions().workers(" + n +
-                    ").max_jobs(" + std::to_string(2 * edit.workers) + ")";
-  finding.fix_python = "DataLoader(..., num_workers=" + n +
-                       ", persistent_workers=True" +
-                       (context.has_gpu ? ", pin_memory=True)" : ")");
+  fix.fix_cpp = "torch::data::DataLoaderOptions().workers(" + n +
+                ").max_jobs(" + std::to_string(2 * edit.workers) + ")";
+  fix.fix_python = "DataLoader(..., num_workers=" + n +
+                   ", persistent_workers=True" +
+                   (context.has_gpu ? ", pin_memory=True)" : ")");
   if (edit.threads > 0) {
     const std::string threads = std::to_string(edit.threads);
-    finding.fix_cpp += "; at::set_num_threads(" + threads + ")";
-    finding.fix_python += "; torch.set_num_threads(" + threads + ")";
+    fix.fix_cpp += "; at::set_num_threads(" + threads + ")";
+    fix.fix_python += "; torch.set_num_threads(" + threads + ")";
   }
-  return finding;
+  return fix;
 }
 
 }  // namespace stepscope

@@ -41,16 +41,18 @@ std::string LoaderName(const AnalysisContext& context);
 // Usable cores per rank on this host, at least 1; 0 if unknown.
 int CoresForLoading(const AnalysisContext& context);
 
-// Returns edits with `from` to `most` workers (at most 32 more than `from`),
-// and with fewer intra-op threads where workers and threads exceed the cores.
-// The best one comes first. REQUIRES: replay is valid.
-std::vector<Edit> WorkerEdits(const AnalysisContext& context, int from,
-                              int most);
+// The share of the step that another worker must save to be worth its memory.
+inline constexpr double kWorthAWorker = 0.01;
 
-// Returns `finding` with the fix in C++ and Python that sets the workers and
-// threads of `edit`.
-Finding LoaderFix(const AnalysisContext& context, Finding finding,
-                  const Edit& edit);
+// Returns `from` to `most` workers (at most 32 more than `from`), fewest first,
+// each also with fewer intra-op threads where workers and threads exceed the
+// cores. Each comes with the fix that sets it.
+std::vector<Alternative> WorkersToTry(const AnalysisContext& context, int from,
+                                      int most);
+
+// Returns the fix in C++ and Python that sets the workers and threads of
+// `edit`.
+Wording LoaderFix(const AnalysisContext& context, const Edit& edit);
 
 // Why rules about loading are skipped if nothing about loading was recorded.
 inline constexpr const char* kNoLoader =

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "context/noise.h"
-#include "engine/sizing.h"
 #include "evidence/call_site.h"
 #include "words/quantities.h"
 
@@ -77,8 +76,9 @@ std::vector<WaitSite> SitesOf(const AnalysisContext& m,
   return sites;
 }
 
-Finding DescribeWaits(const AnalysisContext& m, const WaitFilter& filter,
-                      const Edit& edit, Finding finding) {
+void DescribeWaits(const AnalysisContext& m, const WaitFilter& filter,
+                   Found& found) {
+  Finding& finding = found.finding;
   const std::vector<WaitSite> sites = SitesOf(m, filter);
   for (size_t i = 0; i < std::min(kSitesShown, sites.size()); ++i) {
     finding.where += (i > 0 ? "; " : "") + InWords(sites[i]);
@@ -99,30 +99,27 @@ Finding DescribeWaits(const AnalysisContext& m, const WaitFilter& filter,
                                 sites[site].chain});
   }
   // Replay knows what the collective would still hold up; a bound does not.
-  if (!m.replay.check().valid) {
-    const double frac = CollectiveFrac(m, filter);
-    if (frac >= kMostly) {
-      finding.confidence = Confidence::kHint;
-      finding.collectives_frac = frac;
-      finding.evidence += " For " + Percent(frac) +
-                          " of that time the GPU runs collectives only: it may "
-                          "be other ranks that are late.";
-    }
-  }
-  const WaitSums sums = SumWaits(m.waits, m.steps, filter);
-  return Sized(m, std::move(finding), edit, sums.bound_ns);
+  const double frac = CollectiveFrac(m, filter);
+  if (frac < kMostly) return;
+  finding.collectives_frac = frac;
+  found.if_bound.confidence = Confidence::kHint;
+  found.if_bound.evidence += " For " + Percent(frac) +
+                             " of that time the GPU runs collectives only: it "
+                             "may be other ranks that are late.";
 }
 
-std::string WhyNoGain(const AnalysisContext& m, const WaitSums& sums,
-                      const Finding& finding) {
-  double ms = finding.gain.expected_ms;
-  if (finding.gain_kind == GainKind::kBound) ms /= 2;
-  if (finding.gain_kind != GainKind::kNone && ms >= MinReportableGainMs(m))
-    return "";
-  if (sums.bubble_ns >= kMostly * sums.blocked_ns) {
-    return " That is too little of the step to matter.";
+void ExplainSmallGain(const AnalysisContext& m, const WaitSums& sums,
+                      Found& found) {
+  const std::string why =
+      sums.bubble_ns >= kMostly * sums.blocked_ns
+          ? " That is too little of the step to matter."
+          : " The GPU has work meanwhile, so there is little or nothing to "
+            "win.";
+  found.if_small.evidence += why;
+  // As everywhere, a bound counts half.
+  if (found.bound_ns * 1e-6 / 2 < MinReportableGainMs(m)) {
+    found.if_bound.evidence += why;
   }
-  return " The GPU has work meanwhile, so there is little or nothing to win.";
 }
 
 }  // namespace stepscope

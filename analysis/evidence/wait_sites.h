@@ -24,15 +24,15 @@ struct WaitSite {
 std::vector<WaitSite> SitesOf(const AnalysisContext& context,
                               const WaitFilter& filter);
 
-// Fills `finding` with where its waits are, examples, and the gain of removing
-// them: as replay predicts it, else at most what SumWaits says. `edit` is what
-// the fix does.
-Finding DescribeWaits(const AnalysisContext& context, const WaitFilter& filter,
-                      const Edit& edit, Finding finding);
+// Fills `found` with where its waits are, with examples, and with how much of
+// the waiting may be for other ranks, which is said where the gain is a bound.
+void DescribeWaits(const AnalysisContext& context, const WaitFilter& filter,
+                   Found& found);
 
-// "The GPU has work meanwhile, so nothing is won ..." where the gain that was
-// found is below what is worth telling; else "".
-std::string WhyNoGain(const AnalysisContext& context, const WaitSums& sums,
-                      const Finding& finding);
+// "The GPU has work meanwhile, so there is little or nothing to win." for the
+// case that the gain is too small to report: the predicted one, or half of
+// `found.bound_ns`, which must be set.
+void ExplainSmallGain(const AnalysisContext& context, const WaitSums& sums,
+                      Found& found);
 
 }  // namespace stepscope

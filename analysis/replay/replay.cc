@@ -148,8 +148,10 @@ Replay::Replay(DeviceProgram program) : device_(std::move(program)) {
   check_ = device_->check();
 }
 
-double Replay::StepNs(const Edit& edit) const {
-  return device_ ? device_->StepNs(edit) : Simulate(edit);
+double Replay::StepNs(const Edit& edit,
+                      const ReplayParameters& parameters) const {
+  return device_ ? device_->StepNs(edit, parameters)
+                 : Simulate(edit, parameters);
 }
 
 // Finds the two figures that a recording with workers does not show. First, the
@@ -201,9 +203,13 @@ void Replay::Calibrate() {
   }
 }
 
-double Replay::Simulate(const Edit& edit) const { return Run(edit).step_ns; }
+double Replay::Simulate(const Edit& edit,
+                        const ReplayParameters& parameters) const {
+  return Run(edit, parameters).step_ns;
+}
 
-Replay::Times Replay::Run(const Edit& edit) const {
+Replay::Times Replay::Run(const Edit& edit,
+                          const ReplayParameters& parameters) const {
   // By default torch uses all cores.
   const int threads_then =
       program_.threads > 0 ? program_.threads : std::max(program_.cores, 1);
@@ -214,10 +220,10 @@ Replay::Times Replay::Run(const Edit& edit) const {
   // batch is known; otherwise waits for batches stay as recorded.
   const bool queue = worker_count > 0 && program_.batch_cpu_ns > 0;
   Workers workers(queue ? worker_count : 0,
-                  program_.batch_cpu_ns * edit.worker_cost * edit.batch,
+                  program_.batch_cpu_ns * parameters.worker_cost * edit.batch,
                   batch_io_ns_ * edit.batch);
-  const double faster = Speedup(threads, edit.efficiency) /
-                        Speedup(threads_then, edit.efficiency);
+  const double faster = Speedup(threads, parameters.thread_efficiency) /
+                        Speedup(threads_then, parameters.thread_efficiency);
 
   double now = 0, loading = 0;
   // Advances time by `ns` of work of the training thread, on `width` threads,
@@ -267,7 +273,7 @@ Replay::Times Replay::Run(const Edit& edit) const {
         return;
       case WorkKind::kParallel:
         if (threads != threads_then &&
-            (ns * Speedup(threads_then, edit.efficiency) >
+            (ns * Speedup(threads_then, parameters.thread_efficiency) >
              kWorthSplittingNs * work.ops)) {
           ns /= faster;
           if (threads_then == 1) ns += kForkNs * work.ops;

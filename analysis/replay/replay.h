@@ -17,6 +17,7 @@
 #include "edit/edit.h"
 #include "replay/cpu/graph.h"
 #include "replay/gpu/device_replay.h"
+#include "replay/model/replay_parameters.h"
 
 namespace stepscope {
 
@@ -40,7 +41,8 @@ class Replay {
 
   // Returns the mean steady step in ns under `edit`; with edit.batch != 1, per
   // as many samples as a recorded step has. REQUIRES: check().valid.
-  double StepNs(const Edit& edit) const;
+  double StepNs(const Edit& edit,
+                const ReplayParameters& parameters = {}) const;
 
  private:
   // Means per step; with edit.batch != 1, per recorded batch of samples.
@@ -48,8 +50,9 @@ class Replay {
     double step_ns = 0;
     double loading_ns = 0;  // the training thread makes or waits for batches
   };
-  Times Run(const Edit& edit) const;
-  double Simulate(const Edit& edit) const;
+  Times Run(const Edit& edit, const ReplayParameters& parameters = {}) const;
+  double Simulate(const Edit& edit,
+                  const ReplayParameters& parameters = {}) const;
   void Calibrate();
 
   std::optional<DeviceReplay> device_;  // runs with a GPU

@@ -13,7 +13,6 @@
 
 #include "context/noise.h"
 #include "context/rule.h"
-#include "engine/sizing.h"
 #include "evidence/kernel_evidence.h"
 #include "words/quantities.h"
 
@@ -178,9 +177,7 @@ Verdict CheckMisalignedDims(const AnalysisContext& m) {
       unit + " (64 is best on A100 and later)";
   finding.fix_python = finding.fix_cpp;
   finding.wrong_if = "the same product is as slow with padded sizes";
-  finding = Sized(m, std::move(finding), edit, saved);
-  finding.evidence += HostFirst(m, finding, saved);
-  return Fire(std::move(finding), {std::move(edit)});
+  return FireForKernels(m, std::move(finding), std::move(edit), saved);
 }
 
 constexpr Rule kRules[] = {

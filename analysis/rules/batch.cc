@@ -10,7 +10,6 @@
 
 #include "context/rule.h"
 #include "device/device_numbers.h"
-#include "engine/sizing.h"
 #include "evidence/kernel_evidence.h"
 #include "words/quantities.h"
 
@@ -87,6 +86,19 @@ Memory MeasureMemory(const AnalysisContext& m) {
   return memory;
 }
 
+Alternative LargerOnCpu(double times) {
+  const std::string by = Times(times);
+  Alternative larger{.edit = {.batch = times}};
+  larger.wording.assumption =
+      "there is memory for a batch " + by +
+      " times as large; ops whose time is arithmetic take " + by +
+      " times as long";
+  larger.wording.fix_cpp =
+      "batch size times " + by + ", with the learning rate tuned again";
+  larger.wording.fix_python = larger.wording.fix_cpp;
+  return larger;
+}
+
 // On a CPU: what a step costs whatever the batch, spread over more samples.
 Verdict CheckSmallBatchOnCpu(const AnalysisContext& m) {
   if (!m.replay.check().valid) {
@@ -107,19 +119,7 @@ Verdict CheckSmallBatchOnCpu(const AnalysisContext& m) {
     }
   }
   if (grows <= 0) return Clean();
-  std::vector<Edit> edits;
-  double step = m.replay.StepNs({});
-  for (double times = 2; times <= kMostBatchOnCpu; times *= 2) {
-    const Edit edit{.batch = times};
-    const double ns = m.replay.StepNs(edit);
-    if (ns > (1 - kWorthDoubling) * step) break;
-    edits.insert(edits.begin(), edit);
-    step = ns;
-  }
-  if (edits.empty()) return Clean();
-
   const double steps = static_cast<double>(program.steps.size());
-  const std::string by = Times(edits[0].batch);
   Finding finding;
   finding.confidence = Confidence::kStrong;
   finding.evidence =
@@ -128,16 +128,15 @@ Verdict CheckSmallBatchOnCpu(const AnalysisContext& m) {
       Percent((whole - grows) / std::max(whole, 1.0)) +
       ") take as long for any batch: the optimizer, weights on their way to "
       "the cores, and code between ops. Gains are per sample.";
-  finding.assumption = "there is memory for a batch " + by +
-                       " times as large; ops whose time is arithmetic take " +
-                       by + " times as long";
-  finding.fix_cpp =
-      "batch size times " + by + ", with the learning rate tuned again";
-  finding.fix_python = finding.fix_cpp;
   finding.wrong_if =
       "the larger batch converges so much slower that time to accuracy grows";
-  finding = Sized(m, std::move(finding), edits[0], 0);
-  return Fire(std::move(finding), std::move(edits));
+  Found found{.finding = std::move(finding),
+              .choice = Choice::kLadder,
+              .worth = kWorthDoubling};
+  for (double times = 2; times <= kMostBatchOnCpu; times *= 2) {
+    found.alternatives.push_back(LargerOnCpu(times));
+  }
+  return Fire(std::move(found));
 }
 
 Verdict CheckSmallBatch(const AnalysisContext& m) {
@@ -202,8 +201,7 @@ Verdict CheckSmallBatch(const AnalysisContext& m) {
   finding.fix_python = finding.fix_cpp;
   finding.wrong_if =
       "the larger batch converges so much slower that time to accuracy grows";
-  finding = Sized(m, std::move(finding), edit, std::max(saved, 0.0));
-  return Fire(std::move(finding), {std::move(edit)});
+  return Fire(std::move(finding), std::move(edit), std::max(saved, 0.0));
 }
 
 constexpr Rule kRules[] = {

@@ -9,7 +9,6 @@
 
 #include "context/rule.h"
 #include "device/collectives.h"
-#include "engine/sizing.h"
 #include "evidence/collective_evidence.h"
 #include "evidence/gradient_passes.h"
 #include "words/quantities.h"
@@ -165,10 +164,7 @@ Verdict CheckBucketShape(const AnalysisContext& m) {
   const double bound =
       split ? totals.issue_ns
             : totals.exposed_ns * (1 - kBucketBytes / shape.pass_bytes);
-  finding = Sized(m, std::move(finding), edit, bound);
-  std::vector<Edit> edits;
-  if (edit != Edit()) edits.push_back(std::move(edit));
-  return Fire(std::move(finding), std::move(edits));
+  return Fire(std::move(finding), std::move(edit), bound);
 }
 
 constexpr Rule kRules[] = {

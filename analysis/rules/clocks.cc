@@ -12,7 +12,6 @@
 
 #include "context/rule.h"
 #include "device/device_ledger.h"
-#include "engine/sizing.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -139,11 +138,10 @@ Verdict CheckThrottle(const AnalysisContext& m) {
   finding.wrong_if =
       "the kernels' inputs changed although their shapes did "
       "not";
-  finding = Sized(m, std::move(finding), Edit(), drift.ns_per_step);
-  Verdict verdict = Fire(std::move(finding));
   // The steps vary because of it: their noise must not hide it.
-  verdict.found[0].regardless = true;
-  return verdict;
+  return Fire(Found{.finding = std::move(finding),
+                    .bound_ns = drift.ns_per_step,
+                    .regardless = true});
 }
 
 constexpr Rule kRules[] = {

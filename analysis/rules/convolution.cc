@@ -12,7 +12,6 @@
 
 #include "context/noise.h"
 #include "context/rule.h"
-#include "engine/sizing.h"
 #include "evidence/kernel_evidence.h"
 #include "words/quantities.h"
 
@@ -85,13 +84,10 @@ Verdict CheckBenchmarkOff(const AnalysisContext& m) {
     }
     return edit;
   };
-  Edit edit = faster(kMostGain / 2);
-  finding = Sized(m, std::move(finding), edit, kMostGain * ns);
-  if (finding.gain_kind == GainKind::kPredicted) {
-    finding.gain.low_ms = 0;
-    finding.gain.high_ms = PredictGain(m, faster(kMostGain)).expected_ms;
-  }
-  return Fire(std::move(finding), {std::move(edit)});
+  return Fire(Found{.finding = std::move(finding),
+                    .alternatives = {{faster(kMostGain / 2)}},
+                    .bound_ns = kMostGain * ns,
+                    .best_case = faster(kMostGain)});
 }
 
 // One call of a convolution, with the kernels it launched.
@@ -222,12 +218,10 @@ Verdict CheckConvRetuning(const AnalysisContext& m) {
   finding.wrong_if = "every size has been seen once the window is over";
   if (bursts.size() > 1) {
     finding.assumption = "at best: no search is left";
-    finding.gain_kind = GainKind::kBound;
-    finding.gain = {excess * 1e-6, 0, excess * 1e-6};
-  } else {
-    finding.assumption =
-        "one search, such as for the last batch of an epoch, costs little";
+    return FireBound(std::move(finding), excess);
   }
+  finding.assumption =
+      "one search, such as for the last batch of an epoch, costs little";
   return Fire(std::move(finding));
 }
 

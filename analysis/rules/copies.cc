@@ -123,13 +123,12 @@ Verdict CheckPageable(const AnalysisContext& m) {
     return wait.kind == WaitKind::kToDevice && wait.copy != kNone &&
            filter({.copy = wait.copy});
   };
-  finding = DescribeWaits(m, waits, edit, std::move(finding));
-  if (finding.gain_kind == GainKind::kBound || !m.replay.check().valid) {
-    finding.gain_kind = GainKind::kBound;
-    finding.gain = {bound * 1e-6, 0, bound * 1e-6};
-  }
-  if (finding.examples.empty()) AddExamples(m, copied, finding);
-  return Fire(std::move(finding), {edit});
+  Found found{.finding = std::move(finding),
+              .alternatives = {{std::move(edit)}},
+              .bound_ns = bound};
+  DescribeWaits(m, waits, found);
+  if (found.finding.examples.empty()) AddExamples(m, copied, found.finding);
+  return Fire(std::move(found));
 }
 
 // Copies that block although little is copied: they wait for what was queued
@@ -223,20 +222,18 @@ Verdict CheckBlocking(const AnalysisContext& m) {
   finding.assumption =
       "the pinned buffer is not overwritten before its copy is done";
   finding.wrong_if = "the data exists only after the last kernel has ended";
-  const std::vector<Example> examples = finding.examples;
-  finding = DescribeWaits(m, drains.filter, edit, std::move(finding));
+  std::vector<Example> examples = finding.examples;
+  Found found{.finding = std::move(finding),
+              .alternatives = {{std::move(edit)}},
+              .bound_ns = (drains.fires ? drains.sums.bound_ns : 0) +
+                          (in_line.fires ? in_line.hideable_ns : 0)};
+  DescribeWaits(m, drains.filter, found);
   if (!drains.fires) {
-    finding.examples = examples;
-    finding.where.clear();
+    found.finding.examples = std::move(examples);
+    found.finding.where.clear();
   }
-  if (finding.gain_kind == GainKind::kBound || !m.replay.check().valid) {
-    const double bound = (drains.fires ? drains.sums.bound_ns : 0) +
-                         (in_line.fires ? in_line.hideable_ns : 0);
-    finding.gain_kind = bound > 0 ? GainKind::kBound : GainKind::kNone;
-    finding.gain = {bound * 1e-6, 0, bound * 1e-6};
-  }
-  finding.evidence += WhyNoGain(m, drains.sums, finding);
-  return Fire(std::move(finding), {edit});
+  ExplainSmallGain(m, drains.sums, found);
+  return Fire(std::move(found));
 }
 
 constexpr Rule kRules[] = {

@@ -8,7 +8,6 @@
 
 #include "context/noise.h"
 #include "context/rule.h"
-#include "engine/sizing.h"
 #include "evidence/loading.h"
 #include "steps/patterns.h"
 #include "steps/steady_steps.h"
@@ -59,14 +58,12 @@ Verdict CheckCollation(const AnalysisContext& m) {
                   std::min(std::ceil(collation.idle_ns / rest), kMaxWorkers)) +
               1;
   if (cores > 0) count = std::min(count, cores);
-  finding = LoaderFix(m, std::move(finding), {.workers = count});
-  if (!m.has_gpu) {  // replay of a CPU-only run knows no cuts
-    finding.gain_kind = GainKind::kBound;
-    finding.gain = {collation.idle_ns * 1e-6, 0, collation.idle_ns * 1e-6};
-    return Fire(std::move(finding));
-  }
-  finding = Sized(m, std::move(finding), edit, collation.idle_ns);
-  return Fire(std::move(finding), {edit});
+  const Wording fix = LoaderFix(m, {.workers = count});
+  finding.fix_cpp = fix.fix_cpp;
+  finding.fix_python = fix.fix_python;
+  // Replay of a CPU-only run knows no cuts.
+  if (!m.has_gpu) return FireBound(std::move(finding), collation.idle_ns);
+  return Fire(std::move(finding), std::move(edit), collation.idle_ns);
 }
 
 // Per step: the first batches of validation passes.
@@ -78,6 +75,18 @@ double OpeningNs(const AnalysisContext& m) {
     ns += static_cast<double>(load.end_ns - load.begin_ns);
   }
   return ns / static_cast<double>(m.steps.steady.size());
+}
+
+std::string SharedCores(const AnalysisContext& m, int cores, const Edit& edit) {
+  if (cores <= 0) {
+    return "there is a free core for each worker (the number of cores was not "
+           "recorded)";
+  }
+  const int threads =
+      edit.threads > 0 ? edit.threads : std::max(1, m.replay.program().threads);
+  return Count(cores, "usable core") + ", " +
+         Count(edit.workers, "loader worker") + " and " +
+         Count(threads, "intra-op thread") + " share them";
 }
 
 Verdict CheckSyncDataLoading(const AnalysisContext& m) {
@@ -121,45 +130,27 @@ Verdict CheckSyncDataLoading(const AnalysisContext& m) {
       "the batches come from a source that cannot be read from another thread";
   const double movable = std::max(0.0, data - opening);
 
-  if (!m.replay.check().valid) {
-    finding.assumption =
-        "at best: all of the loading overlaps with the step, on " +
-        Count(count - 1, "free core");
-    finding = LoaderFix(m, std::move(finding), {.workers = count});
-    return Fire(Sized(m, std::move(finding), {}, movable));
+  Found found{.finding = std::move(finding),
+              .alternatives = WorkersToTry(m, 1, count),
+              .bound_ns = movable,
+              .worth = kWorthAWorker,
+              .needs_replay = true};
+  for (Alternative& alternative : found.alternatives) {
+    alternative.wording.assumption = SharedCores(m, cores, alternative.edit);
   }
-
-  std::vector<Edit> edits = WorkerEdits(m, 1, count);
-  const Edit& best = edits[0];
-  finding = Sized(m, std::move(finding), best, movable);
-  if (finding.gain.expected_ms < MinReportableGainMs(m)) {
-    finding.gain_kind = GainKind::kNone;
-    finding.gain = Gain();
-    finding.speedup = 0;
-    if (movable * 1e-6 >= MinReportableGainMs(m)) {
-      finding.evidence += " A worker would not help here: " +
-                          Count(m.replay.program().cores, "core") +
-                          " are already kept busy by the intra-op threads.";
-    }
-    finding.fix_cpp = "decode less: smaller files, cached or uint8 tensors";
-    finding.fix_python = finding.fix_cpp;
-    return Fire(std::move(finding));
+  found.if_bound = LoaderFix(m, {.workers = count});
+  found.if_bound.assumption =
+      "at best: all of the loading overlaps with the step, on " +
+      Count(count - 1, "free core");
+  if (movable * 1e-6 >= MinReportableGainMs(m)) {
+    found.if_small.evidence = " A worker would not help here: " +
+                              Count(m.replay.program().cores, "core") +
+                              " are already kept busy by the intra-op threads.";
   }
-  if (cores > 0) {
-    finding.assumption =
-        Count(cores, "usable core") + ", " +
-        Count(best.workers, "loader worker") + " and " +
-        Count(best.threads > 0 ? best.threads
-                               : std::max(1, m.replay.program().threads),
-              "intra-op thread") +
-        " share them";
-  } else {
-    finding.assumption =
-        "there is a free core for each worker (the number of "
-        "cores was not recorded)";
-  }
-  finding = LoaderFix(m, std::move(finding), best);
-  return Fire(std::move(finding), std::move(edits));
+  found.if_small.fix_cpp =
+      "decode less: smaller files, cached or uint8 tensors";
+  found.if_small.fix_python = found.if_small.fix_cpp;
+  return Fire(std::move(found));
 }
 
 constexpr Rule kRules[] = {

@@ -11,7 +11,6 @@
 
 #include "context/rule.h"
 #include "device/device_ledger.h"
-#include "engine/sizing.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -102,8 +101,7 @@ Verdict CheckDataParallel(const AnalysisContext& m) {
       "torchrun --nproc-per-node=N and DistributedDataParallel instead of "
       "DataParallel";
   finding.wrong_if = "the GPUs hold different parts of one model";
-  finding = Sized(m, std::move(finding), Edit(), moving + imbalance);
-  return Fire(std::move(finding));
+  return FireBound(std::move(finding), moving + imbalance);
 }
 
 constexpr Rule kRules[] = {

@@ -10,7 +10,6 @@
 
 #include "context/noise.h"
 #include "context/rule.h"
-#include "engine/sizing.h"
 #include "evidence/collective_evidence.h"
 #include "evidence/gradient_passes.h"
 #include "evidence/host_spans.h"
@@ -118,10 +117,7 @@ Verdict CheckNoSync(const AnalysisContext& m) {
   finding.fix_python =
       "with model.no_sync(): loss.backward()  # for all passes but the last";
   finding.wrong_if = "the passes belong to different models";
-  finding = Sized(m, std::move(finding), edit, exposed + issued);
-  std::vector<Edit> edits;
-  if (edit != Edit()) edits.push_back(std::move(edit));
-  return Fire(std::move(finding), std::move(edits));
+  return Fire(std::move(finding), std::move(edit), exposed + issued);
 }
 
 // When half of the gradients of a pass were there; sizes by shape where they
@@ -201,7 +197,6 @@ Verdict CheckUnusedSearch(const AnalysisContext& m) {
         Milliseconds(gradients.exposed_ns * 1e-6) +
         " of the gradients' all-reduces is exposed).";
     bound += gradients.exposed_ns;
-    if (!searches_cost) edit = Edit();
   }
   finding.assumption = order ? "at best: buckets go out as soon as they are "
                                "full and hide behind backward"
@@ -215,10 +210,9 @@ Verdict CheckUnusedSearch(const AnalysisContext& m) {
   finding.wrong_if =
       "some parameters really get no gradient in some steps: then the search "
       "is needed (static_graph=True only if it is always the same ones)";
-  finding = Sized(m, std::move(finding), order ? Edit() : edit, bound);
-  std::vector<Edit> edits;
-  if (edit != Edit()) edits.push_back(std::move(edit));
-  return Fire(std::move(finding), std::move(edits));
+  // Replay cannot issue the buckets in another order.
+  if (order) return FireBound(std::move(finding), bound);
+  return Fire(std::move(finding), std::move(edit), bound);
 }
 
 constexpr Rule kRules[] = {

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "context/rule.h"
-#include "engine/sizing.h"
 #include "evidence/kernel_evidence.h"
 #include "steps/patterns.h"
 #include "steps/steady_steps.h"
@@ -185,15 +184,9 @@ Verdict CheckDebugApi(const AnalysisContext& m) {
     finding.fix_cpp = aid.fix_cpp;
     finding.fix_python = aid.fix_python;
     finding.wrong_if = "this run is for debugging";
-    if (aid.edit != Edit()) {
-      finding = Sized(m, std::move(finding), aid.edit, aid.bound_ns);
-    } else if (aid.bound_ns > 0) {
-      finding.gain_kind = GainKind::kBound;
-      finding.gain = {aid.bound_ns * 1e-6, 0, aid.bound_ns * 1e-6};
-    }
-    std::vector<Edit> edits;
-    if (aid.edit != Edit()) edits.push_back(std::move(aid.edit));
-    verdict.found.push_back({std::move(finding), std::move(edits)});
+    verdict.found.push_back({.finding = std::move(finding),
+                             .alternatives = {{std::move(aid.edit)}},
+                             .bound_ns = aid.bound_ns});
   }
   return verdict;
 }

@@ -13,7 +13,6 @@
 #include "context/noise.h"
 #include "context/rule.h"
 #include "device/device_ledger.h"
-#include "engine/sizing.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
 
@@ -128,8 +127,7 @@ Verdict CheckDependency(const AnalysisContext& m) {
       "torch.cuda.Stream for what is independent, async_op=True and wait() "
       "where the result is used";
   finding.wrong_if = "the next kernel reads what the other stream produced";
-  finding = Sized(m, std::move(finding), edit, total);
-  return Fire(std::move(finding), {edit});
+  return Fire(std::move(finding), std::move(edit), total);
 }
 
 constexpr Rule kRules[] = {

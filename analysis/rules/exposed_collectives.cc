@@ -10,7 +10,6 @@
 
 #include "context/rule.h"
 #include "device/collectives.h"
-#include "engine/sizing.h"
 #include "evidence/collective_evidence.h"
 #include "evidence/gradient_passes.h"
 #include "words/quantities.h"
@@ -197,11 +196,8 @@ Verdict CheckExposed(const AnalysisContext& m) {
   finding.wrong_if =
       "the other ranks arrive late: then this rank waits, and balancing the "
       "ranks is the fix";
-  finding = Sized(m, std::move(finding), edit,
-                  std::max(0.0, exposed - LastBucketNs(m)));
-  std::vector<Edit> edits;
-  if (edit != Edit()) edits.push_back(std::move(edit));
-  return Fire(std::move(finding), std::move(edits));
+  return Fire(std::move(finding), std::move(edit),
+              std::max(0.0, exposed - LastBucketNs(m)));
 }
 
 constexpr Rule kRules[] = {

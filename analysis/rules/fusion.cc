@@ -9,7 +9,6 @@
 
 #include "context/noise.h"
 #include "context/rule.h"
-#include "engine/sizing.h"
 #include "evidence/kernel_evidence.h"
 #include "words/quantities.h"
 
@@ -191,9 +190,7 @@ Verdict CheckUnfusedPointwise(const AnalysisContext& m) {
       "torch::jit-scripted function; in-place operators";
   finding.fix_python = "torch.compile(model), or torch.compile the function";
   finding.wrong_if = "the kernels work on different tensors";
-  finding = Sized(m, std::move(finding), edit, saved / steps);
-  finding.evidence += HostFirst(m, finding, saved / steps);
-  return Fire(std::move(finding), {std::move(edit)});
+  return FireForKernels(m, std::move(finding), std::move(edit), saved / steps);
 }
 
 constexpr Rule kRules[] = {

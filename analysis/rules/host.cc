@@ -8,7 +8,6 @@
 
 #include "context/noise.h"
 #include "context/rule.h"
-#include "engine/sizing.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -17,6 +16,17 @@ namespace {
 constexpr double kParallelShare = 0.30;
 constexpr double kDemand = 1.25;
 constexpr double kDelayShare = 0.05;
+
+Alternative WithThreads(int count) {
+  const std::string threads = std::to_string(count);
+  Alternative more{.edit = {.threads = count}};
+  more.wording.fix_cpp =
+      "at::set_num_threads(" + threads +
+      ");  // before the first op, or OMP_NUM_THREADS=" + threads;
+  more.wording.fix_python =
+      "torch.set_num_threads(" + threads + ")  # or OMP_NUM_THREADS=" + threads;
+  return more;
+}
 
 Verdict CheckCoresIdle(const AnalysisContext& m) {
   const CpuProgram& program = m.replay.program();
@@ -42,15 +52,10 @@ Verdict CheckCoresIdle(const AnalysisContext& m) {
 
   // Fewer threads than all can be better where ops are small.
   const int most = std::max(program.threads + 1, all_cores / ranks - workers);
-  std::vector<Edit> edits = {{.threads = most}};
+  std::vector<Alternative> alternatives = {WithThreads(most)};
   for (int threads = most / 2; threads > program.threads; threads /= 2) {
-    edits.push_back({.threads = threads});
+    alternatives.push_back(WithThreads(threads));
   }
-  if (m.replay.check().valid) {
-    std::ranges::stable_sort(
-        edits, {}, [&](const Edit& edit) { return m.replay.StepNs(edit); });
-  }
-  const std::string threads = std::to_string(edits[0].threads);
   Finding finding;
   finding.confidence = Confidence::kProven;
   finding.evidence =
@@ -65,13 +70,9 @@ Verdict CheckCoresIdle(const AnalysisContext& m) {
   finding.assumption =
       "two threads make these ops 1.9 times as fast, each further doubling 1.7 "
       "times (1.4 to 1.9)";
-  finding.fix_cpp = "at::set_num_threads(" + threads +
-                    ");  // before the first op, or OMP_NUM_THREADS=" + threads;
-  finding.fix_python =
-      "torch.set_num_threads(" + threads + ")  # or OMP_NUM_THREADS=" + threads;
   finding.wrong_if = "other programs need the cores that look idle here";
-  finding = Sized(m, std::move(finding), edits[0], 0);
-  return Fire(std::move(finding), std::move(edits));
+  return Fire(Found{.finding = std::move(finding),
+                    .alternatives = std::move(alternatives)});
 }
 
 // The most intra-op threads that were set; -1 if unknown.
@@ -83,17 +84,16 @@ int IntraOpThreads(const Trace& trace) {
   return threads;
 }
 
-// True if replay expects fewer threads or workers to cost as much as they win,
-// or more. It is asked for nothing else: how much a crowd of threads loses, and
-// whether workers or ops win by it, no recording tells.
-bool FewerCostAsMuch(const AnalysisContext& m, int threads, int workers,
-                     int ranks, int cores) {
+// Fewer threads or workers, to learn whether they would cost as much as they
+// win. Their gain is not shown: how much a crowd of threads loses, and whether
+// workers or ops win by it, no recording tells.
+std::vector<Edit> FewerOfThem(const AnalysisContext& m, int threads,
+                              int workers, int ranks, int cores) {
   const CpuProgram& program = m.replay.program();
-  if (m.has_gpu || !m.replay.check().valid || program.workers < 1 ||
-      program.batch_cpu_ns <= 0) {
-    return false;
-  }
   std::vector<Edit> edits;
+  if (m.has_gpu || program.workers < 1 || program.batch_cpu_ns <= 0) {
+    return edits;
+  }
   // Threads beyond this rank's share of the cores never had one.
   const int64_t share = std::clamp(cores / ranks, 1, threads);
   const int64_t left = std::max(1, (cores - workers) / ranks);
@@ -102,10 +102,7 @@ bool FewerCostAsMuch(const AnalysisContext& m, int threads, int workers,
   for (int fewer = program.workers - 1; fewer > 0; fewer /= 2) {
     edits.push_back({.workers = fewer});
   }
-  const double gate_ns = m.replay.StepNs({}) - MinReportableGainMs(m) * 1e6;
-  return std::ranges::none_of(edits, [&](const Edit& edit) {
-    return m.replay.StepNs(edit) <= gate_ns;
-  });
+  return edits;
 }
 
 Verdict CheckOversubscription(const AnalysisContext& m) {
@@ -156,14 +153,15 @@ Verdict CheckOversubscription(const AnalysisContext& m) {
                        ") or OMP_NUM_THREADS=" + fewer +
                        "; fewer num_workers; pin ranks to NUMA nodes";
   finding.wrong_if = "programs outside this job take the cores";
-  if (!FewerCostAsMuch(m, threads, workers, ranks, cores)) {
-    return Fire(Sized(m, std::move(finding), Edit(), delay));
-  }
-  finding.evidence +=
-      " Fewer threads or workers would cost as much as that, or more.";
-  finding.fix_cpp = "more cores, or a loader that computes less";
-  finding.fix_python = finding.fix_cpp;
-  return Fire(std::move(finding));
+  const std::string otherwise = "more cores, or a loader that computes less";
+  return Fire(Found{
+      .finding = std::move(finding),
+      .bound_ns = delay,
+      .trials = FewerOfThem(m, threads, workers, ranks, cores),
+      .if_small = {.evidence = " Fewer threads or workers would cost as much "
+                               "as that, or more.",
+                   .fix_cpp = otherwise,
+                   .fix_python = otherwise}});
 }
 
 // Per step, over all but warm-up: a pause can make a step an outlier.
@@ -225,18 +223,14 @@ Verdict CheckGarbageCollection(const AnalysisContext& m) {
         edit.cuts.push_back({range.thread, {range.begin_ns, range.end_ns}, 0});
       }
     }
-    Finding finding = Sized(m, DescribeGarbage(m, gc), edit, gc);
-    std::vector<Edit> edits;
-    if (edit != Edit()) edits.push_back(std::move(edit));
-    return Fire(std::move(finding), std::move(edits));
+    return Fire(DescribeGarbage(m, gc), std::move(edit), gc);
   }
   if (all * 1e-6 < std::max(0.01 * m.stats.all_mean_ms, 0.1)) return Clean();
   Finding finding = DescribeGarbage(m, all);
   finding.evidence += " The steps it stops are left out of the mean.";
-  finding.gain_kind = GainKind::kBound;
-  finding.gain = {all * 1e-6, 0, all * 1e-6};
-  finding.baseline_ms = m.stats.all_mean_ms;
-  return Fire(std::move(finding));
+  return Fire(Found{.finding = std::move(finding),
+                    .bound_ns = all,
+                    .baseline_ms = m.stats.all_mean_ms});
 }
 
 constexpr Rule kRules[] = {

@@ -11,7 +11,6 @@
 
 #include "context/noise.h"
 #include "context/rule.h"
-#include "engine/sizing.h"
 #include "evidence/uploads.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
@@ -104,8 +103,7 @@ Verdict CheckPinning(const AnalysisContext& m) {
       "DataLoader(..., pin_memory=True) pins on a thread of its own; or reuse "
       "a few pinned buffers instead of .pin_memory() in the loop";
   finding.wrong_if = "the pinned tensors live on and are never copied again";
-  finding = Sized(m, std::move(finding), edit, total);
-  return Fire(std::move(finding), {edit});
+  return Fire(std::move(finding), std::move(edit), total);
 }
 
 // --- host-created-tensor
@@ -265,8 +263,7 @@ Verdict CheckHostCreated(const AnalysisContext& m) {
   finding.wrong_if =
       "the values must come from the CPU's random numbers, or other code reads "
       "the tensor on the host";
-  finding = Sized(m, std::move(finding), edit, total);
-  return Fire(std::move(finding), {edit});
+  return Fire(std::move(finding), std::move(edit), total);
 }
 
 constexpr Rule kRules[] = {

@@ -9,7 +9,6 @@
 
 #include "context/noise.h"
 #include "context/rule.h"
-#include "engine/sizing.h"
 #include "evidence/uploads.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
@@ -153,8 +152,7 @@ Verdict CheckWideInput(const AnalysisContext& m) {
       "send uint8 (PILToTensor instead of ToTensor), then .float().div_(255) "
       "and normalise on the GPU, inside the compiled model";
   finding.wrong_if = "the input is real-valued: depth, audio, embeddings";
-  finding = Sized(m, std::move(finding), edit, bound);
-  return Fire(std::move(finding), {edit});
+  return Fire(std::move(finding), std::move(edit), bound);
 }
 
 // --- host-copy-on-convert
@@ -249,13 +247,9 @@ Verdict CheckConversion(const AnalysisContext& m) {
   finding.wrong_if =
       "the array is written to afterwards, so that a copy is "
       "needed";
-  if (!m.has_gpu) {  // replay of a CPU-only run knows no cuts
-    finding.gain_kind = GainKind::kBound;
-    finding.gain = {total * 1e-6, 0, total * 1e-6};
-    return Fire(std::move(finding));
-  }
-  finding = Sized(m, std::move(finding), edit, total);
-  return Fire(std::move(finding), {edit});
+  // Replay of a CPU-only run knows no cuts.
+  if (!m.has_gpu) return FireBound(std::move(finding), total);
+  return Fire(std::move(finding), std::move(edit), total);
 }
 
 constexpr Rule kRules[] = {

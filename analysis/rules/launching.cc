@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "context/rule.h"
-#include "engine/sizing.h"
 #include "evidence/call_site.h"
 #include "words/quantities.h"
 
@@ -178,9 +177,7 @@ Verdict CheckWholeRecording(const AnalysisContext& m) {
       "a larger batch; torch.compile(model, mode=\"reduce-overhead\"); and "
       "prof.step() once per iteration, to learn what it would bring";
   finding.wrong_if = "what was recorded runs only once, as a set-up does";
-  Verdict verdict = Fire(std::move(finding));
-  verdict.found[0].regardless = true;
-  return verdict;
+  return Fire(Found{.finding = std::move(finding), .regardless = true});
 }
 
 Verdict CheckLaunchBound(const AnalysisContext& m) {
@@ -221,9 +218,7 @@ Verdict CheckLaunchBound(const AnalysisContext& m) {
                            ? "torch.compile(model, mode=\"reduce-overhead\")"
                            : "torch.compile(model)";
   finding.wrong_if = "the time between ops is work of your own, not waiting";
-  const Edit edit{.dispatch_ns = kCompiledOpNs};
-  finding = Sized(m, std::move(finding), edit, bucket);
-  return Fire(std::move(finding), {edit});
+  return Fire(std::move(finding), Edit{.dispatch_ns = kCompiledOpNs}, bucket);
 }
 
 constexpr Rule kRules[] = {

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "context/rule.h"
-#include "engine/sizing.h"
 #include "evidence/kernel_evidence.h"
 #include "words/quantities.h"
 
@@ -120,9 +119,7 @@ Verdict CheckLayoutTranspose(const AnalysisContext& m) {
   finding.wrong_if = "a layer without channels-last kernels turns tensors back";
   Edit edit;
   DropLaunches(m, wanted, edit);
-  finding = Sized(m, std::move(finding), edit, ns);
-  finding.evidence += HostFirst(m, finding, ns);
-  return Fire(std::move(finding), {std::move(edit)});
+  return FireForKernels(m, std::move(finding), std::move(edit), ns);
 }
 
 constexpr Rule kRules[] = {

@@ -11,7 +11,6 @@
 
 #include "context/noise.h"
 #include "context/rule.h"
-#include "engine/sizing.h"
 #include "evidence/loading.h"
 #include "steps/patterns.h"
 #include "steps/steady_steps.h"
@@ -215,10 +214,9 @@ std::string CostOf(const Restarts& restarts, const StepWaits& waits,
 
 // The gain is of a mean step, odd ones with it: where these waits are.
 Verdict TellAtMost(const AnalysisContext& m, Finding finding, double ns) {
-  finding.gain_kind = GainKind::kBound;
-  finding.gain = {ns * 1e-6, 0, ns * 1e-6};
-  finding.baseline_ms = m.stats.all_mean_ms;
-  return Fire(std::move(finding));
+  return Fire(Found{.finding = std::move(finding),
+                    .bound_ns = ns,
+                    .baseline_ms = m.stats.all_mean_ms});
 }
 
 Verdict TellRestarts(const AnalysisContext& m, const Loading& loading,
@@ -258,14 +256,10 @@ Verdict TellOpenings(const AnalysisContext& m, const StepWaits& waits,
 }
 
 // The cores have no room for another worker.
-Verdict TellFull(Finding finding, bool promise, double wait_ns) {
-  finding.evidence += " The cores are full: more workers cannot help.";
-  finding.fix_cpp = finding.fix_python = kCheaper;
-  finding.speedup = 0;
-  finding.gain_kind = promise ? GainKind::kBound : GainKind::kNone;
-  finding.gain = Gain();
-  if (promise) finding.gain = {wait_ns * 1e-6, 0, wait_ns * 1e-6};
-  return Fire(std::move(finding));
+Wording Full() {
+  return {.evidence = " The cores are full: more workers cannot help.",
+          .fix_cpp = kCheaper,
+          .fix_python = kCheaper};
 }
 
 Verdict CheckLoaderBound(const AnalysisContext& m) {
@@ -317,33 +311,34 @@ Verdict CheckLoaderBound(const AnalysisContext& m) {
       std::min(std::ceil(now * step / std::max(step - waits.mean_ns, 1.0)),
                kMaxWorkers));
   const int most = cores > 0 ? std::min(wanted + 1, cores) : wanted + 1;
-  if (!m.has_gpu && m.replay.check().valid &&
-      m.replay.program().batch_cpu_ns > 0) {
-    std::vector<Edit> edits = WorkerEdits(m, now + 1, std::max(most, now + 1));
-    finding = Sized(m, std::move(finding), edits[0], waits.mean_ns);
-    if (finding.gain.expected_ms < MinReportableGainMs(m)) {
-      return TellFull(std::move(finding), false, 0);
-    }
-    finding.assumption = "the " + Count(cores, "usable core") +
-                         " take the extra work, and storage keeps up";
-    finding = LoaderFix(m, std::move(finding), edits[0]);
-    return Fire(std::move(finding), std::move(edits));
+  Found found{.finding = std::move(finding),
+              .bound_ns = waits.mean_ns,
+              .worth = kWorthAWorker,
+              .needs_replay = true,
+              .if_small = Full()};
+  if (!m.has_gpu && m.replay.program().batch_cpu_ns > 0) {
+    found.alternatives = WorkersToTry(m, now + 1, std::max(most, now + 1));
   }
-  finding.assumption = "at best: no wait is left";
+  for (Alternative& alternative : found.alternatives) {
+    alternative.wording.assumption = "the " + Count(cores, "usable core") +
+                                     " take the extra work, and storage keeps "
+                                     "up";
+  }
   if (cores > 0 && load.busy_cores >= kCoresFull * m.trace.run().usable_cores) {
-    return TellFull(std::move(finding), true, waits.mean_ns);
+    found.if_bound = Full();
+  } else {
+    found.if_bound = LoaderFix(m, {.workers = std::max(most, now + 1)});
+    const char* storage =
+        reading ? "; larger sequential files, or a cache in memory" : "";
+    if (in_beat) {
+      found.if_bound.fix_cpp += ", a longer queue: max_jobs(4 * workers)";
+    }
+    found.if_bound.fix_cpp += storage;
+    found.if_bound.fix_python += "; try prefetch_factor=4";
+    found.if_bound.fix_python += storage;
   }
-  finding.gain_kind = GainKind::kBound;
-  finding.gain = {waits.mean_ns * 1e-6, 0, waits.mean_ns * 1e-6};
-  finding =
-      LoaderFix(m, std::move(finding), {.workers = std::max(most, now + 1)});
-  if (in_beat) finding.fix_cpp += ", a longer queue: max_jobs(4 * workers)";
-  finding.fix_python += "; try prefetch_factor=4";
-  if (reading) {
-    finding.fix_cpp += "; larger sequential files, or a cache in memory";
-    finding.fix_python += "; larger sequential files, or a cache in memory";
-  }
-  return Fire(std::move(finding));
+  found.if_bound.assumption = "at best: no wait is left";
+  return Fire(std::move(found));
 }
 
 constexpr Rule kRules[] = {

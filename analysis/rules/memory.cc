@@ -9,7 +9,6 @@
 #include "context/noise.h"
 #include "context/rule.h"
 #include "edit/edit.h"
-#include "engine/sizing.h"
 #include "evidence/device_memory_use.h"
 #include "words/quantities.h"
 
@@ -127,8 +126,7 @@ Verdict CheckChurn(const AnalysisContext& m) {
                 "training; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; "
                 "buckets of similar length";
   finding.wrong_if = "another program needs the memory that is given back";
-  finding = Sized(m, std::move(finding), edit, std::max(bucket, 0.0));
-  return Fire(std::move(finding), {edit});
+  return Fire(std::move(finding), std::move(edit), std::max(bucket, 0.0));
 }
 
 constexpr const char* kNoMemory =

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "context/rule.h"
-#include "engine/sizing.h"
 #include "evidence/kernel_evidence.h"
 #include "words/quantities.h"
 
@@ -148,8 +147,7 @@ Verdict CheckBiasBeforeNorm(const AnalysisContext& m) {
   finding.evidence += " Adding it and summing its gradient take " +
                       Milliseconds(ns * 1e-6) + ".";
   finding.assumption = "these kernels go; nothing else changes";
-  finding = Sized(m, std::move(finding), edit, ns);
-  return Fire(std::move(finding), {std::move(edit)});
+  return Fire(std::move(finding), std::move(edit), ns);
 }
 
 constexpr Rule kRules[] = {

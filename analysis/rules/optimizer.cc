@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "context/rule.h"
-#include "engine/sizing.h"
 #include "evidence/kernel_evidence.h"
 #include "evidence/optimizer_work.h"
 #include "words/quantities.h"
@@ -91,19 +90,15 @@ Verdict CheckUnfusedOptimizer(const AnalysisContext& m) {
         "torch::optim has none: call at::_fused_sgd_ or at::_fused_adamw_ on "
         "the lists of parameters in a step of your own";
     finding.fix_python = "torch.optim.SGD(..., fused=True)";
-    if (work.fused_traffic > 0 && !work.inferred && m.replay.check().valid) {
-      const Edit edit{.fused_update = work.fused_traffic};
-      finding = Sized(m, std::move(finding), edit, 0);
-      return Fire(std::move(finding), {edit});
+    Found found{.finding = std::move(finding),
+                .bound_ns = work.overhead_ns,
+                .needs_replay = true};
+    if (work.fused_traffic > 0 && !work.inferred) {
+      found.alternatives = {{Edit{.fused_update = work.fused_traffic}}};
     }
-    if (work.overhead_ns <= 0) return Fire(std::move(finding));
-    finding.gain_kind = GainKind::kBound;
-    finding.gain = {work.overhead_ns * 1e-6, 0, work.overhead_ns * 1e-6};
-    return Fire(std::move(finding));
+    return Fire(std::move(found));
   }
-  Edit edit = Grouped(m, work);
-  finding = Sized(m, std::move(finding), edit, work.host_ns);
-  return Fire(std::move(finding), {std::move(edit)});
+  return Fire(std::move(finding), Grouped(m, work), work.host_ns);
 }
 
 constexpr Rule kRules[] = {

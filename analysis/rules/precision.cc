@@ -8,7 +8,6 @@
 
 #include "context/noise.h"
 #include "context/rule.h"
-#include "engine/sizing.h"
 #include "evidence/kernel_evidence.h"
 #include "words/quantities.h"
 
@@ -73,6 +72,10 @@ Verdict CheckOnGpu(const AnalysisContext& m) {
     edit.scales.push_back(Scaled(use, factor));
     saved += (1 - factor) * use.ns / kernels.steps;
   }
+  // Without a prediction, a bound this small is not worth reporting.
+  if (!m.replay.check().valid && saved * 1e-6 < MinReportableGainMs(m)) {
+    return Clean();
+  }
   Finding finding = Told(ns, kernels.compute_ns);
   finding.examples = LongestKernels(m, wanted);
   if (!finding.examples.empty()) finding.where = finding.examples[0].what;
@@ -81,13 +84,7 @@ Verdict CheckOnGpu(const AnalysisContext& m) {
                                                     kernels.peaks.device + ")"
                                               : std::string(" of the time")) +
                        ", other kernels half";
-  finding = Sized(m, std::move(finding), edit, saved);
-  if (finding.gain_kind == GainKind::kBound &&
-      saved * 1e-6 < MinReportableGainMs(m)) {
-    return Clean();
-  }
-  finding.evidence += HostFirst(m, finding, saved);
-  return Fire(std::move(finding), {std::move(edit)});
+  return FireForKernels(m, std::move(finding), std::move(edit), saved);
 }
 
 Verdict CheckOnCpu(const AnalysisContext& m) {
@@ -124,9 +121,7 @@ Verdict CheckOnCpu(const AnalysisContext& m) {
   finding.examples = found.examples;
   finding.where = finding.examples[0].what;
   finding.assumption = "at best: float32 takes half the time";
-  finding.gain_kind = GainKind::kBound;
-  finding.gain = {kHalf * doubles * 1e-6, 0, kHalf * doubles * 1e-6};
-  return Fire(std::move(finding));
+  return FireBound(std::move(finding), kHalf * doubles);
 }
 
 Verdict CheckFp64(const AnalysisContext& m) {

@@ -186,11 +186,9 @@ Verdict CheckStraggler(const RankComparison& ranks) {
   finding.wrong_if =
       "another rank is last in a longer recording: then the load is "
       "imbalanced, not the rank slow";
-  finding.gain_kind = GainKind::kBound;
   // What it does longer behind the last collective makes nobody wait in sight.
-  const double gain = std::max({wait, row->late_ms, more});
-  finding.gain = {gain, 0, gain};
-  return Fire(std::move(finding));
+  return FireBound(std::move(finding),
+                   std::max({wait, row->late_ms, more}) * 1e6);
 }
 
 // Equal ranks whose hosts do not wait for each other: what their steps differ
@@ -257,10 +255,8 @@ Verdict CheckImbalance(const RankComparison& ranks) {
   finding.wrong_if =
       "one rank is last at nearly all collectives of a longer recording: then "
       "that rank is slow";
-  finding.gain_kind = GainKind::kBound;
-  const double gain = std::max(ranks.waiting_ms, ranks.imbalance_ms);
-  finding.gain = {gain, 0, gain};
-  return Fire(std::move(finding));
+  return FireBound(std::move(finding),
+                   std::max(ranks.waiting_ms, ranks.imbalance_ms) * 1e6);
 }
 
 constexpr Rule kRules[] = {

@@ -37,9 +37,9 @@ bool Saves(const StepFacts& fact, const UsualStep& usual) {
 }
 
 // Steps that nearly all save: none of them stands out.
-std::optional<Finding> SavingInMostSteps(const AnalysisContext& m,
-                                         const std::vector<StepFacts>& facts,
-                                         const UsualStep& usual) {
+std::optional<Found> SavingInMostSteps(const AnalysisContext& m,
+                                       const std::vector<StepFacts>& facts,
+                                       const UsualStep& usual) {
   std::vector<const StepFacts*> saving;
   for (size_t i : m.steps.steady) {
     if (Saves(facts[i], usual)) saving.push_back(&facts[i]);
@@ -73,15 +73,13 @@ std::optional<Finding> SavingInMostSteps(const AnalysisContext& m,
   finding.fix_cpp = std::string("save every N steps; or ") + kFixCpp;
   finding.fix_python = std::string("save every N steps; or ") + kFixPython;
   finding.wrong_if = "the loop cannot go on without it";
-  finding.gain_kind = GainKind::kBound;
-  finding.gain = {own_ns * 1e-6, 0, own_ns * 1e-6};
-  return finding;
+  return Found{.finding = std::move(finding), .bound_ns = own_ns};
 }
 
 // Single steps that take longer than the others to log or to save.
-std::optional<Finding> SavingInSomeSteps(const AnalysisContext& m,
-                                         const std::vector<StepFacts>& facts,
-                                         const UsualStep& usual) {
+std::optional<Found> SavingInSomeSteps(const AnalysisContext& m,
+                                       const std::vector<StepFacts>& facts,
+                                       const UsualStep& usual) {
   const double median = usual.length_ns;
   Finding finding;
   double stalled = 0, counted = 0;
@@ -133,20 +131,18 @@ std::optional<Finding> SavingInSomeSteps(const AnalysisContext& m,
   finding.fix_cpp = kFixCpp;
   finding.fix_python = kFixPython;
   finding.wrong_if = "these steps did something else that takes as long";
-  finding.gain_kind = GainKind::kBound;
-  finding.gain = {per_step * 1e-6, 0, per_step * 1e-6};
-  finding.baseline_ms = m.stats.all_mean_ms;
-  return finding;
+  return Found{.finding = std::move(finding),
+               .bound_ns = per_step,
+               .baseline_ms = m.stats.all_mean_ms};
 }
 
 Verdict CheckCheckpointing(const AnalysisContext& m) {
   const std::vector<StepFacts> facts = FactsOf(m.trace, m.tree, m.steps);
   const UsualStep usual = UsualOf(m.trace, m.tree, m.steps, facts);
-  std::optional<Finding> some = SavingInSomeSteps(m, facts, usual);
-  std::optional<Finding> most = SavingInMostSteps(m, facts, usual);
+  std::optional<Found> some = SavingInSomeSteps(m, facts, usual);
+  std::optional<Found> most = SavingInMostSteps(m, facts, usual);
   if (!some && !most) return Clean();
-  const bool mostly =
-      most && (!some || most->gain.expected_ms > some->gain.expected_ms);
+  const bool mostly = most && (!some || most->bound_ns > some->bound_ns);
   return Fire(mostly ? *std::move(most) : *std::move(some));
 }
 

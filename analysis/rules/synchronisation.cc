@@ -21,6 +21,8 @@
 namespace stepscope {
 namespace {
 
+constexpr double kWorthSaying = 0.05;  // of the blocked time
+
 WaitFilter In(const AnalysisContext& m, const std::vector<bool>& chosen) {
   return [&m, chosen](const HostWait& wait) {
     return chosen[static_cast<size_t>(&wait - m.waits.all.data())];
@@ -80,15 +82,27 @@ std::string PerStep(double count, std::string_view what) {
 }
 
 std::string BlockedInWords(const AnalysisContext& m, const WaitSums& sums) {
-  const double late = sums.bound_ns - sums.bubble_ns;
   return " per step hold the launching thread for " +
          Milliseconds(sums.blocked_ns * 1e-6) + " of " +
          Milliseconds(m.stats.mean_ms) + "; the GPU is idle for " +
-         Milliseconds(sums.bubble_ns * 1e-6) + " right behind them" +
-         (late >= 0.05 * sums.blocked_ns && !m.replay.check().valid
-              ? ", and up to " + Milliseconds(late * 1e-6) +
-                    " more because launches stay late."
-              : ".");
+         Milliseconds(sums.bubble_ns * 1e-6) + " right behind them.";
+}
+
+// A finding whose change is that nothing in `filter` waits.
+Verdict FireForWaits(const AnalysisContext& m, const WaitFilter& filter,
+                     const WaitSums& sums, Finding finding) {
+  Found found{.finding = std::move(finding),
+              .alternatives = {{WithoutWaits(m.waits, filter)}},
+              .bound_ns = sums.bound_ns};
+  DescribeWaits(m, filter, found);
+  const double late = sums.bound_ns - sums.bubble_ns;
+  if (late >= kWorthSaying * sums.blocked_ns) {
+    found.if_bound.evidence += " The GPU may be idle for up to " +
+                               Milliseconds(late * 1e-6) +
+                               " more because launches stay late.";
+  }
+  ExplainSmallGain(m, sums, found);
+  return Fire(std::move(found));
 }
 
 constexpr const char* kFindSites =
@@ -120,10 +134,7 @@ Verdict CheckHostSync(const AnalysisContext& m) {
   finding.wrong_if =
       std::string("the value decides what is launched next in the same step.") +
       kFindSites;
-  const Edit edit = WithoutWaits(m.waits, filter);
-  finding = DescribeWaits(m, filter, edit, std::move(finding));
-  finding.evidence += WhyNoGain(m, sums, finding);
-  return Fire(std::move(finding), {edit});
+  return FireForWaits(m, filter, sums, std::move(finding));
 }
 
 Verdict CheckExplicitSync(const AnalysisContext& m) {
@@ -155,10 +166,7 @@ Verdict CheckExplicitSync(const AnalysisContext& m) {
       "later, and synchronise only around a benchmark";
   finding.wrong_if =
       "code outside PyTorch reads GPU memory right after the wait";
-  const Edit edit = WithoutWaits(m.waits, filter);
-  finding = DescribeWaits(m, filter, edit, std::move(finding));
-  finding.evidence += WhyNoGain(m, sums, finding);
-  return Fire(std::move(finding), {edit});
+  return FireForWaits(m, filter, sums, std::move(finding));
 }
 
 Verdict CheckGradClipSync(const AnalysisContext& m) {
@@ -204,10 +212,7 @@ Verdict CheckGradClipSync(const AnalysisContext& m) {
           : "clip_grad_norm_ without error_if_nonfinite, and keep the norm it "
             "returns on the GPU";
   finding.wrong_if = "the loop must skip a step as soon as it sees the norm";
-  const Edit edit = WithoutWaits(m.waits, filter);
-  finding = DescribeWaits(m, filter, edit, std::move(finding));
-  finding.evidence += WhyNoGain(m, sums, finding);
-  return Fire(std::move(finding), {edit});
+  return FireForWaits(m, filter, sums, std::move(finding));
 }
 
 constexpr Rule kRules[] = {

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "context/rule.h"
-#include "engine/sizing.h"
 #include "evidence/kernel_evidence.h"
 #include "words/quantities.h"
 
@@ -161,9 +160,8 @@ Verdict CheckTensorCoresIdle(const AnalysisContext& m) {
         "needs a GradScaler). Check convergence";
   }
   finding.wrong_if = "the model does not converge in 16 bits";
-  finding = Sized(m, std::move(finding), change.edit, change.saved_ns);
-  finding.evidence += HostFirst(m, finding, change.saved_ns);
-  return Fire(std::move(finding), {std::move(change.edit)});
+  return FireForKernels(m, std::move(finding), std::move(change.edit),
+                        change.saved_ns);
 }
 
 Verdict CheckTf32Off(const AnalysisContext& m) {
@@ -198,9 +196,8 @@ Verdict CheckTf32Off(const AnalysisContext& m) {
   finding.fix_python =
       "torch.set_float32_matmul_precision(\"high\")  (10 bits of mantissa)";
   finding.wrong_if = "results need all 23 bits of float32's mantissa";
-  finding = Sized(m, std::move(finding), change.edit, change.saved_ns);
-  finding.evidence += HostFirst(m, finding, change.saved_ns);
-  return Fire(std::move(finding), {std::move(change.edit)});
+  return FireForKernels(m, std::move(finding), std::move(change.edit),
+                        change.saved_ns);
 }
 
 constexpr Rule kRules[] = {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "context/rule.h"
-#include "engine/sizing.h"
 #include "steps/patterns.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
@@ -80,9 +79,7 @@ Verdict CheckGradInValidation(const AnalysisContext& m) {
   finding.wrong_if =
       "a backward pass over it runs later than the next "
       "optimizer step";
-  const Edit edit{.drop_unused_graph = true};
-  finding = Sized(m, std::move(finding), edit, 0);
-  return Fire(std::move(finding), {edit});
+  return Fire(std::move(finding), Edit{.drop_unused_graph = true}, 0);
 }
 
 // The argument that says whether a layer behaves as in training; past any
@@ -227,9 +224,8 @@ Finding TrainModeFinding(const AnalysisContext& m, const TrainMode& found) {
 Verdict CheckValidationMode(const AnalysisContext& m) {
   const TrainMode found = FindTrainMode(m);
   if (!found.layers.empty()) {
-    Verdict verdict = Fire(TrainModeFinding(m, found));
-    verdict.found.front().regardless = true;
-    return verdict;
+    return Fire(
+        Found{.finding = TrainModeFinding(m, found), .regardless = true});
   }
   if (IsWithoutInferenceMode(m.trace)) {
     Finding finding;

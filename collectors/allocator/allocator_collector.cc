@@ -28,8 +28,8 @@ class AllocatorRecording : public Recording {
   std::vector<DeviceSample> samples_;
 };
 
-// Its only hook is OnStep(). The allocator's own trackers tell more, but cannot
-// be taken out again: every allocation would stay slower after the window.
+// Its only hook is OnStep(). The allocator's trace trackers give more, but
+// cannot be removed: every allocation would stay slower after the window.
 class AllocatorCollector : public Collector {
  public:
   std::string_view name() const override { return "allocator"; }
@@ -45,7 +45,7 @@ class AllocatorCollector : public Collector {
 
   void OnStep(int64_t step, int64_t now_ns) override {
     if (samples_.size() >= kMaxSamples) return;
-    // A program that is recorded from its beginning may load CUDA in its loop.
+    // A program that is recorded from its start may load CUDA in its loop.
     if (std::exchange(first_step_, false) && !allocators_.found()) {
       allocators_.Find();
     }
@@ -71,7 +71,7 @@ class AllocatorCollector : public Collector {
   std::vector<DeviceSample> samples_;
 };
 
-// What has been counted since. A program may reset its counters.
+// The difference of two counts. A program may reset its counters.
 int64_t Since(int64_t before, int64_t now) {
   return now >= before ? now - before : now;
 }

@@ -11,7 +11,7 @@ constexpr c10::DeviceType kTypes[] = {c10::DeviceType::CUDA,
                                       c10::DeviceType::XPU};
 constexpr int32_t kMostDevices = 64;
 
-// Null where there is none; some builds of LibTorch throw instead.
+// Null if there is none; some builds of LibTorch throw instead.
 c10::DeviceAllocator* AllocatorOf(c10::DeviceType type) {
   try {
     return dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(type));
@@ -38,8 +38,8 @@ void DeviceAllocators::Find() {
   }
 }
 
-// True once the allocator serves devices. There is no count to be asked for
-// without the vendor's library, but a device too many is refused.
+// True once the allocator is initialised. Only the vendor's library knows the
+// number of devices, but the allocator throws for a device that does not exist.
 bool DeviceAllocators::CountDevices() {
   if (devices_ >= 0) return true;
   try {

@@ -1,4 +1,4 @@
-// AllocatorStats: what LibTorch's caching allocators say about themselves.
+// AllocatorStats: the statistics of LibTorch's caching allocators.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ struct DeviceAllocator;
 
 namespace stepscope {
 
-// The counters of one device; the last four count since the allocator began.
+// The counters of one device; the last four count since the allocator's start.
 struct AllocatorStats {
   int32_t device = 0;
   int64_t allocated_bytes = 0;
@@ -23,20 +23,19 @@ struct AllocatorStats {
   int64_t out_of_memory = 0;
 };
 
-// The caching allocator of the devices this process uses: CUDA's (ROCm's goes
-// by its name), else XPU's. Finding it changes nothing in LibTorch; in
-// particular the peaks that a program resets for itself are left alone.
+// The caching allocator of the devices of this process: CUDA's (which includes
+// ROCm's), else XPU's. Reading it changes nothing in LibTorch; in particular
+// the peak counters, which programs reset, stay as they are.
 //
-// One thread calls it; the allocators lock for themselves.
+// One thread calls it; the allocators have locks of their own.
 class DeviceAllocators {
  public:
-  // Looks again; a library loaded since may have brought one. May take some
-  // microseconds, and throws nothing.
+  // Searches again, because a library may have been loaded meanwhile. Takes
+  // some microseconds; does not throw.
   void Find();
   bool found() const { return allocator_ != nullptr; }
 
-  // The devices whose allocator has taken memory; empty without a device.
-  // Replaces `stats`.
+  // Replaces `stats` by the devices on which the allocator has memory.
   void Read(std::vector<AllocatorStats>* stats);
 
  private:

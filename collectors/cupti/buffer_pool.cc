@@ -8,7 +8,7 @@
 namespace stepscope {
 namespace {
 
-// CUPTI wants 8; a cache line keeps neighbours apart.
+// CUPTI needs 8; a cache line avoids false sharing.
 constexpr size_t kAlignment = 64;
 constexpr int64_t kSmallestBlock = 4096;
 
@@ -22,11 +22,11 @@ void BufferPool::Open(int64_t max_bytes, int64_t block_bytes) {
   block_bytes_ = bytes / kAlignment * kAlignment;
   max_blocks_ = std::max<size_t>(
       1, static_cast<size_t>(std::max<int64_t>(max_bytes, 0)) / block_bytes_);
-  // Blocks of another size are of no use any more.
+  // Free blocks of another size cannot be used again.
   std::erase_if(blocks_, [&](const Block& block) {
     return block.state == State::kFree && block.bytes != block_bytes_;
   });
-  // Request() must not allocate for its book-keeping in one of CUPTI's threads.
+  // So that Request(), on a thread of CUPTI, need not grow these vectors.
   blocks_.reserve(blocks_.size() + max_blocks_);
   full_.reserve(blocks_.capacity());
   ++window_;

@@ -1,15 +1,16 @@
-// BufferPool: the memory CUPTI writes its records to. A fixed number of blocks,
-// each followed from CUPTI's request to its completion and on through decoding;
-// a block that CUPTI holds is never freed and never handed out twice. When all
-// are out, CUPTI gets none and the refusal is counted.
+// BufferPool: the memory that CUPTI writes its records to, in a limited number
+// of blocks. Each block is tracked from CUPTI's request through its completion
+// and decoding; a block that CUPTI holds is never freed and never given out
+// twice. When none is free, CUPTI gets none, and the refusal is counted.
 //
-// A block that CUPTI did not hand over at the end of its window is counted
-// there. If it comes back while a later window is open it is that one's, as
-// CUPTI may have gone on writing to it; what is older is clipped from the Trace
-// by its times. If it comes back between windows it is simply free again.
+// A block that CUPTI still holds when its window closes is counted there. If it
+// comes back during a later window it belongs to that one, because CUPTI may
+// have continued to write to it; older records are clipped from the Trace by
+// their times. If it comes back between windows it is free again.
 //
-// Any thread may call anything. CUPTI's callbacks take one mutex per block, not
-// per record. In a forked child Request() refuses and Complete() does nothing.
+// Any thread may call anything. CUPTI's callbacks lock a mutex once per block,
+// not per record. In a forked child Request() refuses and Complete() does
+// nothing.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +21,7 @@
 
 namespace stepscope {
 
-// Records as CUPTI left them: `valid_bytes` of them from `data` on.
+// Records as CUPTI wrote them: `valid_bytes` bytes from `data` on.
 struct CuptiBuffer {
   const uint8_t* data = nullptr;
   size_t valid_bytes = 0;
@@ -33,21 +34,21 @@ class BufferPool {
   BufferPool& operator=(const BufferPool&) = delete;
   ~BufferPool() = default;  // REQUIRES: CUPTI holds no block
 
-  // What a window left behind.
+  // What remains of a closed window.
   struct Window {
     std::vector<CuptiBuffer> full;  // in the order they were completed
     int64_t refused = 0;            // requests that got no block
     int64_t still_out = 0;  // blocks of this window that CUPTI still holds
   };
 
-  // Opens a window with blocks of `block_bytes`, `max_bytes` together; at least
-  // one block. Memory is taken when CUPTI asks for it.
+  // Opens a window with blocks of `block_bytes`, together at most `max_bytes`,
+  // but at least one. Memory is allocated when CUPTI requests a block.
   void Open(int64_t max_bytes, int64_t block_bytes);
-  // Closes the window and hands over its blocks; give them back by Return().
+  // Closes the window and returns its full blocks, which Return() takes back.
   Window Close();
-  // The decoder is done with them.
+  // Blocks that are decoded.
   void Return(const std::vector<CuptiBuffer>& buffers);
-  // Frees every block nobody holds.
+  // Frees all free blocks.
   void Trim();
 
   // For CUPTI: a block and its size, or null and 0.
@@ -81,8 +82,8 @@ class BufferPool {
   int64_t refused_ = 0;
 };
 
-// The pool CUPTI's callbacks use, which carry no pointer of ours. It lives as
-// long as the process: CUPTI may return a block at any time.
+// The pool of CUPTI's callbacks, which carry no pointer of ours. It is never
+// destroyed: CUPTI may return a block at any time.
 BufferPool& ProcessPool();
 
 }  // namespace stepscope

@@ -10,16 +10,16 @@
 namespace stepscope {
 namespace {
 
-// A leave-taking that waits for a CUDA call to return. At most one; guarded by
-// a mutex that is never held while CUPTI is called, as CUPTI may wait for its
-// callbacks.
+// A pending detachment, which waits for a CUDA call to return. There is at most
+// one. Its mutex is never held while CUPTI is called, because CUPTI may wait
+// for its callbacks.
 struct Leaving {
   std::shared_ptr<CuptiApi> api;
   CUpti_SubscriberHandle subscriber = nullptr;
 };
 std::mutex g_mutex;
 std::unique_ptr<Leaving> g_leaving;
-// Held while CUPTI leaves: whoever wants to come back waits for that.
+// Held during the detachment; a new Hold() waits for it.
 std::mutex g_leaves_now;
 
 std::unique_ptr<Leaving> TakeLeaving() {
@@ -47,7 +47,7 @@ void CUPTIAPI OnNothing(void*, CUpti_CallbackDomain, CUpti_CallbackId,
 void LeaveAtNextCall(std::shared_ptr<CuptiApi> api) {
   CUpti_SubscriberHandle subscriber = nullptr;
   std::string holder;
-  // Whoever has subscribed meanwhile needs CUPTI.
+  // Another profiler may have subscribed meanwhile, and needs CUPTI.
   if (api->Subscribe(&subscriber, &OnCudaCall, nullptr, &holder) !=
       CUPTI_SUCCESS) {
     return;
@@ -66,7 +66,7 @@ void LeaveAtNextCall(std::shared_ptr<CuptiApi> api) {
   if (TakeLeaving() != nullptr) (void)api->Unsubscribe(subscriber);
 }
 
-// The subscription, if CUPTI would not end it: it is still ours.
+// The subscription, if CUPTI failed to end it.
 CUpti_SubscriberHandle CallOffLeaving() {
   { const std::lock_guard wait_for_it(g_leaves_now); }
   const std::unique_ptr<Leaving> leaving = TakeLeaving();
@@ -110,7 +110,7 @@ absl::Status CuptiAttachment::Hold() {
 CUptiResult CuptiAttachment::LetGo() {
   if (subscriber_ == nullptr) return CUPTI_SUCCESS;
   const CUptiResult code = api_->Unsubscribe(subscriber_);
-  // Still ours, then: the next Hold() has it already.
+  // It still exists; the next Hold() reuses it.
   if (code == CUPTI_SUCCESS) subscriber_ = nullptr;
   return code;
 }

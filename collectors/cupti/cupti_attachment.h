@@ -1,11 +1,11 @@
-// CuptiAttachment: our hold on CUPTI. Shared by the collector and by every
-// recording not yet decoded, whose names CUPTI owns; when the last of them is
-// gone, CUPTI is told to leave the process.
+// CuptiAttachment: stepscope's use of CUPTI. The collector shares it with every
+// recording that is not decoded yet, because CUPTI owns the names in it. When
+// the last of them is gone, CUPTI is detached from the process.
 //
-// That happens as some CUDA call returns, on its thread: the one place where
-// cuptiFinalize() is safe. A program that makes no more CUDA calls pays nothing
-// for it. It is not done before CUDA 12.6, where graphs that live do not
-// survive it, nor when another profiler has subscribed in the meantime.
+// That happens when some CUDA call returns, on its thread: only there is
+// cuptiFinalize() safe. A program that makes no further CUDA call has no cost
+// from CUPTI either. It is not done before CUDA 12.6, where it breaks existing
+// CUDA graphs, nor if another profiler has subscribed meanwhile.
 #pragma once
 
 #include <absl/status/status.h>
@@ -18,18 +18,18 @@ namespace stepscope {
 
 class CuptiAttachment {
  public:
-  // `detach`: whether CUPTI shall leave at the end.
+  // `detach`: whether to detach CUPTI at the end.
   CuptiAttachment(std::shared_ptr<CuptiApi> api, bool detach);
   CuptiAttachment(const CuptiAttachment&) = delete;
   CuptiAttachment& operator=(const CuptiAttachment&) = delete;
   ~CuptiAttachment();
 
-  // Subscribes, so that no other profiler can, and calls off a leave-taking
-  // that has not happened yet. FailedPrecondition, naming the holder, if
-  // another is there. One thread drives Hold() and LetGo().
+  // Subscribes, so that no other profiler can, and cancels a pending
+  // detachment. FailedPrecondition, naming the holder, if another profiler has
+  // subscribed. One thread drives Hold() and LetGo().
   absl::Status Hold();
-  // Unsubscribes: torch.profiler may use CUPTI between our windows. The code of
-  // the failure, if any.
+  // Unsubscribes: torch.profiler may use CUPTI between two windows. Returns
+  // CUPTI's code.
   CUptiResult LetGo();
 
   CuptiApi& api() { return *api_; }

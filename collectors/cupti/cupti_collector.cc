@@ -15,8 +15,8 @@
 namespace stepscope {
 namespace {
 
-// Asking the driver for its free memory takes it a lock and some microseconds;
-// loops of shorter steps are asked less often.
+// The driver takes a lock and some microseconds to return its free memory, so
+// loops with shorter steps ask less often.
 constexpr int64_t kSampleEveryNs = 20'000'000;
 constexpr size_t kMostSamples = 4096;
 
@@ -26,7 +26,7 @@ class CuptiCollector : public Collector {
       : options_(options), sources_(std::move(sources)) {}
   ~CuptiCollector() override {
     if (InForkedChild()) {
-      // Every lock and handle is the parent's.
+      // Every lock and handle belongs to the parent.
       (void)switches_.release();
       (void)new std::shared_ptr<CuptiAttachment>(std::move(attachment_));
       return;
@@ -50,7 +50,7 @@ class CuptiCollector : public Collector {
   std::unique_ptr<CudaDriver> driver_;
   std::shared_ptr<CuptiAttachment> attachment_;
 
-  // Of the open window; no switches while none is.
+  // Of the open window; null while none is open.
   std::unique_ptr<CuptiSwitches> switches_;
   CuptiReading begin_;
   std::vector<DeviceLimits> devices_;
@@ -59,7 +59,7 @@ class CuptiCollector : public Collector {
   int64_t last_sample_ns_ = 0;
 };
 
-// The driver first: without one nobody cares which CUPTI there is.
+// The driver first: without one, CUPTI's version does not matter.
 absl::Status CuptiCollector::Load() {
   if (driver_ == nullptr) {
     absl::StatusOr<std::unique_ptr<CudaDriver>> driver = sources_.driver();
@@ -79,7 +79,7 @@ absl::Status CuptiCollector::Load() {
 absl::Status CuptiCollector::SwitchOn() {
   CuptiApi& api = attachment_->api();
   size_t before_us = 0;
-  (void)api.GetNumDroppedRecords(&before_us);  // somebody else's
+  (void)api.GetNumDroppedRecords(&before_us);  // another profiler's
   begin_ = ReadCuptiClock(api);
   switches_ = std::make_unique<CuptiSwitches>(api);
   return switches_->On(options_, &losses_);
@@ -107,10 +107,10 @@ absl::Status CuptiCollector::Start() {
   return absl::OkStatus();
 }
 
-// Leaves nothing behind: neither what is on, nor buffers, nor the subscription.
+// Undoes everything: the switches, the buffers and the subscription.
 void CuptiCollector::Abandon() {
   switches_.reset();
-  // A kind that was on for a moment may have filled a buffer.
+  // A kind that was briefly on may have filled a buffer.
   if (ProcessPool().blocks_out() > 0) {
     (void)attachment_->api().FlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
   }
@@ -145,7 +145,7 @@ absl::StatusOr<std::unique_ptr<Recording>> CuptiCollector::Stop() {
                        .count = -1,
                        .severity = Severity::kWarning});
   };
-  // A kernel that has not ended has no times yet, and CUPTI does not wait.
+  // A running kernel has no times yet, and CUPTI does not wait for it.
   if (absl::Status s = driver_->Synchronize(); !s.ok()) {
     note("cupti-not-synchronised", s);
   }

@@ -1,5 +1,4 @@
-// The CUPTI collector with its surroundings passed in: tests give it a fake
-// CUPTI and a fake driver.
+// The CUPTI collector with CUPTI and the driver as arguments; tests pass fakes.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -14,12 +13,12 @@
 namespace stepscope {
 
 struct CuptiSources {
-  // Asked at each Start() until they give something.
+  // Called at each Start() until they succeed.
   std::function<absl::StatusOr<std::unique_ptr<CudaDriver>>()> driver;
   std::function<absl::StatusOr<std::unique_ptr<CuptiApi>>()> cupti;
 };
 
-// `sources` must be callable as long as the collector lives.
+// REQUIRES: `sources` can be called as long as the collector lives.
 std::unique_ptr<Collector> MakeCuptiCollector(const CuptiOptions& options,
                                               CuptiSources sources);
 

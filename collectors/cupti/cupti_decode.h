@@ -1,13 +1,12 @@
-// From CUPTI's activity records to rows of a Trace. A pure function of its
-// input: it keeps no state and reads nothing but the buffers, the texts they
+// DecodeCupti(): CUPTI's activity records to rows of a Trace. A pure function
+// of its input: it keeps no state and reads only the buffers, the texts they
 // point to, and CUPTI's tables of call names.
 //
-// Where a record ends only CUPTI knows, so buffers are walked with its own
-// GetNextRecord(). A record's length is then the distance to the next one, and
-// no field beyond it is read: the records of CUDA 12 and 13 grew at their tails
-// only, so an older library's are read as shorter ones. Kinds that nobody here
-// knows are stepped over and counted; so are records whose times CUPTI could
-// not tell.
+// Only CUPTI knows where a record ends, so buffers are walked with its own
+// GetNextRecord(). A record's length is the distance to the next one, and no
+// field beyond it is read: from CUDA 12 to 13 records only grew at their ends,
+// so those of an older library are shorter. Unknown kinds, and records without
+// times, are skipped and counted.
 #pragma once
 
 #include <stepscope/trace_builder.h>
@@ -28,26 +27,26 @@ namespace stepscope {
 struct CuptiRecords {
   std::span<const CuptiBuffer> buffers;
   CuptiTimes times;
-  // What the driver says of the devices; DEVICE records fill in the rest.
+  // From the driver; DEVICE records add the rest.
   std::vector<DeviceLimits> devices = {};
-  // The text a record points to; never called with null. Live it is the
-  // pointer itself; where bytes are not trusted, a look-up.
+  // The text that a record points to; never called with null. Of a live
+  // recording the pointer itself; a look-up where the bytes are not trusted.
   std::function<std::string_view(const char*)> text;
   // Keep every runtime and driver call, not only those worth recording.
   bool all_calls = false;
 };
 
-// What was met. Everything but `records` and `rows` is a loss.
+// What the decoder found. Everything except `records` and `rows` is a loss.
 struct CuptiDecodeResult {
   int64_t records = 0;
   int64_t rows = 0;
-  int64_t unknown_kinds = 0;    // stepped over
-  int64_t short_records = 0;    // without the fields every version has
-  int64_t no_times = 0;         // device work whose times CUPTI did not get
+  int64_t unknown_kinds = 0;    // skipped
+  int64_t short_records = 0;    // without fields that every version has
+  int64_t no_times = 0;         // activities for which CUPTI has no times
   int64_t reversed_times = 0;   // ended before they began
-  int64_t damaged_buffers = 0;  // CUPTI could not step on
-  int64_t damaged_bytes = 0;    // behind those places
-  bool saw_graphs = false;      // work that a CUDA graph launched
+  int64_t damaged_buffers = 0;  // CUPTI found no further record
+  int64_t damaged_bytes = 0;    // that follow in those buffers
+  bool saw_graphs = false;      // some activities come from a CUDA graph
 };
 
 // Adds rows, streams, thread names and devices to the builder.

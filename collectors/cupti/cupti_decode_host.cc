@@ -1,4 +1,4 @@
-// Calls, waits, events and overhead: what threads do.
+// Records of host threads: calls, waits, events and overhead.
 #include <algorithm>
 #include <cstddef>
 #include <tuple>
@@ -110,8 +110,8 @@ void CuptiDecoder::AddCall(bool is_driver, const RecordBytes& bytes) {
   builder_.Add(row);
 }
 
-// A runtime call makes driver calls under its own correlation; the outer one is
-// the one the program made.
+// A runtime call makes driver calls with the same correlation id. Only the
+// outer call, which the program made, becomes a row.
 void CuptiDecoder::LinkCalls() {
   if (driver_calls_.empty()) return;
   std::sort(runtime_correlations_.begin(), runtime_correlations_.end());
@@ -159,8 +159,8 @@ void CuptiDecoder::AddEvent(const RecordBytes& bytes) {
                      .stream = record.streamId});
 }
 
-// Which record of its event a wait waited for: by CUPTI's own number where it
-// gives one, else the latest record made before the wait.
+// Finds the cudaEventRecord() that a wait waited for: by CUPTI's number of it
+// if the record has one, else the latest one before the wait.
 void CuptiDecoder::LinkWaits() {
   std::vector<const Event*> by_event;
   by_event.reserve(events_.size());

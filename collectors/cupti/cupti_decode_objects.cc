@@ -7,7 +7,8 @@
 namespace stepscope {
 namespace {
 
-constexpr uint32_t kMostDevices = 1 << 12;  // a damaged record may say anything
+constexpr uint32_t kMostDevices =
+    1 << 12;  // a damaged record may hold any number
 
 const char* PoolOperation(uint32_t type) {
   switch (type) {
@@ -128,7 +129,8 @@ void CuptiDecoder::AddStream(const RecordBytes& bytes) {
   streams_.push_back(row);
 }
 
-// Contexts know their device and null stream; names come on their own.
+// Context records have the device and the null stream; names are in NAME
+// records.
 void CuptiDecoder::LinkStreams() {
   for (const auto& known : null_stream_of_context_) {
     Stream null_stream;
@@ -148,7 +150,7 @@ void CuptiDecoder::LinkStreams() {
   const Stream* last = nullptr;
   for (Stream& row : streams_) {
     if (last != nullptr && last->context == row.context && last->id == row.id) {
-      continue;  // told again when it was dumped
+      continue;  // a dump repeats existing streams
     }
     if (const auto device =
             device_of_context_.find(static_cast<uint32_t>(row.context));
@@ -167,7 +169,7 @@ void CuptiDecoder::LinkStreams() {
 
 void CuptiDecoder::AddMemory(const RecordBytes& bytes) {
   using Record = CUpti_ActivityMemory4;
-  // A record of CUDA 12.0 ends where the pool's use begins.
+  // Records of CUDA 12.0 end before the pool's use.
   if (!Has(bytes, offsetof(Record, memoryPoolConfig))) return;
   const auto record = bytes.As<Record>();
   const uint32_t operation = NumberOf(record.memoryOperationType);
@@ -194,7 +196,7 @@ void CuptiDecoder::AddMemory(const RecordBytes& bytes) {
   const auto size =
       static_cast<int64_t>(std::min<uint64_t>(record.bytes, INT64_MAX));
   row.bytes = release ? -size : size;
-  // An imported pool says whose it is where a local one says its size.
+  // An imported pool has its owner's process id in the place of its size.
   if (NumberOf(record.memoryPoolConfig.memoryPoolType) ==
       CUPTI_ACTIVITY_MEMORY_POOL_TYPE_LOCAL) {
     row.pool_bytes = static_cast<int64_t>(record.memoryPoolConfig.pool.size);
@@ -287,7 +289,7 @@ void CuptiDecoder::AddName(const RecordBytes& bytes) {
       stream_names_[record.objectId.dcs.streamId] = builder_.Intern(name);
       return;
     default:
-      return;  // a Trace has no place for the names of contexts and devices
+      return;  // a Trace has no names of contexts and devices
   }
 }
 

@@ -1,4 +1,4 @@
-// Kernels, copies, memsets and whole graphs: what devices do.
+// Device activities: kernels, copies, memsets and whole graphs.
 #include <algorithm>
 #include <cstddef>
 
@@ -9,7 +9,8 @@ namespace {
 
 constexpr uint8_t kAsync = 1;  // CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC, ..MEMSET..
 
-// The ends of a copy by its direction, for memory CUPTI could not place.
+// The kinds of memory of a copy by its direction, where CUPTI does not know
+// them.
 struct Ends {
   MemoryKind source;
   MemoryKind destination;
@@ -62,7 +63,7 @@ Copy CopyOf(const Record& record) {
   return row;
 }
 
-// CUPTI writes 0 for a moment it did not record.
+// CUPTI writes 0 for a time that it did not record.
 int64_t Moment(const CuptiTimes& times, uint64_t cupti_ns) {
   return cupti_ns == 0 ? -1 : times.ToNs(cupti_ns);
 }
@@ -84,7 +85,7 @@ bool CuptiDecoder::Place(uint64_t begin, uint64_t end, DeviceWork& work) {
 
 void CuptiDecoder::AddKernel(const RecordBytes& bytes) {
   using Record = CUpti_ActivityKernel10;
-  // All of CUDA 12's records reach at least to the shared memory as executed.
+  // All records of CUDA 12 contain at least the executed shared memory.
   if (!Has(bytes, offsetof(Record, graphNodeId))) return;
   const auto record = bytes.As<Record>();
   Kernel row;
@@ -113,7 +114,7 @@ void CuptiDecoder::AddKernel(const RecordBytes& bytes) {
                         static_cast<double>(record.gridZ);
   const double threads = static_cast<double>(record.blockX) * record.blockY *
                          static_cast<double>(record.blockZ);
-  // Beyond these the hardware launches nothing, so the record is damaged.
+  // The hardware has no larger grids, so the record is damaged.
   if (blocks > 0 && blocks < 1e18 && threads > 0 && threads <= 4096) {
     const Occupancy occupancy = EstimateOccupancy(
         {.blocks = static_cast<int64_t>(blocks),
@@ -160,7 +161,7 @@ void CuptiDecoder::AddMemset(const RecordBytes& bytes) {
   if (Place(record.start, record.end, row)) builder_.Add(row);
 }
 
-// Only where graphs are recorded as one piece: the device was busy with it.
+// With whole_graphs, one activity stands for all nodes of a graph.
 void CuptiDecoder::AddGraph(const RecordBytes& bytes) {
   using Record = CUpti_ActivityGraphTrace2;
   if (!Has(bytes, offsetof(Record, reserved))) return;

@@ -19,8 +19,8 @@ CuptiDecoder::CuptiDecoder(const CuptiRecords& records, const CuptiApi& api,
   }
 }
 
-// Growing tables is what decoding would spend most of its time on, so the first
-// buffer is counted and the others taken to be like it.
+// Growing tables would take most of the decoding time, so the sizes are
+// estimated: from the counts in the first buffer.
 void CuptiDecoder::Reserve() {
   if (records_.buffers.empty() || records_.buffers[0].valid_bytes == 0) return;
   const CuptiBuffer& first = records_.buffers[0];
@@ -46,7 +46,7 @@ void CuptiDecoder::Reserve() {
   for (const CuptiBuffer& buffer : records_.buffers) {
     bytes += buffer.valid_bytes;
   }
-  // A little more than that, as the shares vary.
+  // With some reserve, because the shares vary.
   const double times = records_.buffers.size() == 1
                            ? 1.0
                            : 1.1 * static_cast<double>(bytes) /
@@ -68,7 +68,7 @@ CuptiDecodeResult CuptiDecoder::Decode() {
   return result_;
 }
 
-// A record is decoded once the next one was found, which tells its length.
+// A record is decoded when the next one is found, which gives its length.
 void CuptiDecoder::Walk(const CuptiBuffer& buffer) {
   if (buffer.valid_bytes == 0) return;
   const uint8_t* const end = buffer.data + buffer.valid_bytes;
@@ -94,7 +94,7 @@ void CuptiDecoder::Walk(const CuptiBuffer& buffer) {
       }
     }
     if (!found || !sane) {
-      // Records behind a broken one are as lost as the one itself.
+      // Records after a broken one are lost with it.
       if (!sane || step != CUPTI_ERROR_MAX_LIMIT_REACHED) {
         ++result_.damaged_buffers;
         result_.damaged_bytes +=
@@ -162,7 +162,7 @@ bool CuptiDecoder::Convert(uint64_t begin, uint64_t end, int64_t* begin_ns,
   }
   *begin_ns = ToNs(begin);
   *end_ns = ToNs(end);
-  // The second can only be for numbers that are no times at all.
+  // The second condition holds only for invalid numbers.
   if (end < begin || *end_ns < *begin_ns) {
     ++result_.reversed_times;
     return false;
@@ -184,8 +184,8 @@ void AddLosses(const CuptiDecodeResult& result, TraceBuilder& builder) {
   if (result.damaged_buffers > 0) {
     builder.Add(Loss{.name = "cupti-damaged-buffer",
                      .detail =
-                         "CUPTI could not read on in a buffer of its own; "
-                         "the GPU records behind that place are lost",
+                         "CUPTI found no further record in one of its "
+                         "buffers; the GPU records after that place are lost",
                      .count = -1,
                      .severity = Severity::kWarning});
   }
@@ -199,9 +199,9 @@ void AddLosses(const CuptiDecodeResult& result, TraceBuilder& builder) {
   if (result.no_times > 0) {
     builder.Add(Loss{
         .name = "cupti-no-times",
-        .detail = "GPU work whose times CUPTI did not get was left out; it "
-                  "was unfinished when the window closed, or CUPTI was "
-                  "short of device memory",
+        .detail = "GPU activities without times were left out: they were "
+                  "unfinished when the window closed, or CUPTI was short of "
+                  "device memory",
         .count = result.no_times,
         .severity = Severity::kWarning});
   }
@@ -216,7 +216,7 @@ void AddLosses(const CuptiDecodeResult& result, TraceBuilder& builder) {
   if (result.unknown_kinds > 0) {
     builder.Add(Loss{.name = "cupti-unknown-kind",
                      .detail =
-                         "GPU records of kinds this version does not know "
+                         "GPU records of kinds that this version does not know "
                          "were left out",
                      .count = result.unknown_kinds,
                      .severity = Severity::kNote});

@@ -1,5 +1,5 @@
-// The state of one DecodeCupti(): caches, and what can only be linked once
-// every buffer was read. Private to cupti_decode*.cc.
+// CuptiDecoder: the state of one DecodeCupti() call: caches, and records whose
+// links need all buffers to be read. Private to cupti_decode*.cc.
 #pragma once
 
 #include <string>
@@ -14,8 +14,7 @@
 
 namespace stepscope {
 
-// A CUpti_ActivityMemoryKind as a Trace says it; kUnknown for numbers that came
-// later.
+// The MemoryKind of a CUpti_ActivityMemoryKind; kUnknown for newer numbers.
 MemoryKind MemoryKindOf(uint32_t kind);
 
 class CuptiDecoder {
@@ -27,13 +26,13 @@ class CuptiDecoder {
   CuptiDecodeResult Decode();
 
  private:
-  struct Event {  // a CUDA event was recorded
+  struct Event {  // a cudaEventRecord()
     uint64_t sync_id = 0;
     uint32_t event = 0;
     uint32_t correlation = 0;
     uint32_t stream = 0;
   };
-  struct Wait {  // a Sync row in the making
+  struct Wait {  // a Sync row without its links
     Sync row;
     uint64_t sync_id = 0;
     uint32_t event = 0;
@@ -44,7 +43,7 @@ class CuptiDecoder {
   void Walk(const CuptiBuffer& buffer);
   void One(uint32_t kind, const RecordBytes& bytes);
 
-  // cupti_decode_work.cc: what devices do.
+  // cupti_decode_work.cc: device activities.
   void AddKernel(const RecordBytes& bytes);
   void AddCopy(const RecordBytes& bytes);
   void AddPeerCopy(const RecordBytes& bytes);
@@ -52,7 +51,7 @@ class CuptiDecoder {
   void AddGraph(const RecordBytes& bytes);
   bool Place(uint64_t begin, uint64_t end, DeviceWork& work);
 
-  // cupti_decode_host.cc: what threads do.
+  // cupti_decode_host.cc: calls and waits of host threads.
   void AddCall(bool is_driver, const RecordBytes& bytes);
   void AddSync(const RecordBytes& bytes);
   void AddEvent(const RecordBytes& bytes);
@@ -74,8 +73,8 @@ class CuptiDecoder {
   void AddDevices();
   const DeviceLimits& LimitsOf(int32_t device);
 
-  // Converts a record's times. False, and counted, if CUPTI did not get one of
-  // them or they make no sense.
+  // Converts a record's times. False, and counted, if one is missing or they
+  // are reversed.
   bool Convert(uint64_t begin, uint64_t end, int64_t* begin_ns,
                int64_t* end_ns);
   // False, and counted, if the record is too short to have `needed` bytes.
@@ -91,7 +90,7 @@ class CuptiDecoder {
   CuptiDecodeResult result_;
 
   PointerNames kernel_names_;
-  // [is_driver][call id]; 0 where not looked up yet, kSkip where not wanted.
+  // [is_driver][call id]; 0: not looked up yet, kSkip: not recorded.
   static constexpr NameId kSkip = 0xffffffff;
   std::vector<NameId> call_names_[2];
   std::vector<std::pair<uint64_t, RowId>> threads_;  // few; by (pid, tid)

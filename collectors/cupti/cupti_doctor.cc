@@ -11,7 +11,7 @@
 namespace stepscope {
 namespace {
 
-constexpr const char* kNotLookedAt = "not looked at: see above";
+constexpr const char* kSkipped = "skipped: see above";
 
 // The driver's own switch, readable without any library.
 std::string AdminOnly() {
@@ -30,7 +30,7 @@ std::string AdminOnly() {
   return setting;
 }
 
-// "CUPTI: what: remedy" is one message elsewhere; here it is two columns.
+// Splits a message "CUPTI: what: remedy" into the two columns.
 std::pair<std::string, std::string> Split(const absl::Status& status) {
   std::string text(status.message().data(), status.message().size());
   if (text.starts_with("CUPTI: ")) text.erase(0, 7);
@@ -105,15 +105,15 @@ std::vector<DoctorLine> CheckCupti(const CuptiSources& sources) {
                      .ok = true});
   }
   if (!lines.front().ok || !cupti.ok()) {
-    lines.push_back({"subscription", kNotLookedAt, "", false});
-    lines.push_back({"permissions", kNotLookedAt, "", false});
+    lines.push_back({"subscription", kSkipped, "", false});
+    lines.push_back({"permissions", kSkipped, "", false});
     return lines;
   }
-  // Nothing is to linger in the caller's process.
+  // Leaves nothing in the caller's process.
   CuptiAttachment attachment(*std::move(cupti), /*detach=*/false);
   if (absl::Status held = attachment.Hold(); !held.ok()) {
     lines.push_back(Failed("subscription", held));
-    lines.push_back({"permissions", kNotLookedAt, "", false});
+    lines.push_back({"permissions", kSkipped, "", false});
     return lines;
   }
   lines.push_back({"subscription", "free", "", true});
@@ -125,7 +125,7 @@ std::vector<DoctorLine> CheckCupti(const CuptiSources& sources) {
     return lines;
   }
   lines.push_back({"permissions",
-                   "records can be had" +
+                   "GPU records can be collected" +
                        (admin_only.empty() ? "" : " (" + admin_only + ")"),
                    "", true});
   return lines;

@@ -1,4 +1,4 @@
-// The checks of CheckCupti(), with what they look at passed in.
+// The checks of CheckCupti(), with CUPTI and the driver as arguments.
 #pragma once
 
 #include <stepscope/doctor.h>

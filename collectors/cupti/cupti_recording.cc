@@ -10,8 +10,8 @@
 namespace stepscope {
 namespace {
 
-// A good clock drifts by some 1e-5. What is worth a note is more than that, and
-// enough to move work between steps.
+// A good clock drifts by some 1e-5. A note needs more than that, and enough to
+// move an activity into another step.
 constexpr double kDriftWorthANote = 1e-4;
 constexpr double kDriftWorthANoteNs = 20'000;
 
@@ -20,9 +20,9 @@ constexpr double kDriftWorthANoteNs = 20'000;
 CuptiRecording::CuptiRecording(Parts parts) : parts_(std::move(parts)) {}
 
 CuptiRecording::~CuptiRecording() {
-  if (InForkedChild()) return;  // the pool's lock may be held for ever
+  if (InForkedChild()) return;  // the pool may stay locked for ever
   ProcessPool().Return(parts_.window.full);
-  // With the last window of the last collector the memory goes too.
+  // After the last window of the last collector the memory is freed.
   if (parts_.attachment.use_count() == 1) ProcessPool().Trim();
 }
 
@@ -41,12 +41,13 @@ void CuptiRecording::Decode(TraceBuilder& builder, const ClockMap& clock) {
   if (!begin.valid) begin = end;
   if (!end.valid) end = begin;
   if (!begin.valid) {
-    builder.Add(Loss{
-        .name = "cupti-no-clock",
-        .detail = "CUPTI did not tell the time at either end of the window, so "
-                  "its records have no place among the others",
-        .count = -1,
-        .severity = Severity::kError});
+    builder.Add(
+        Loss{.name = "cupti-no-clock",
+             .detail =
+                 "CUPTI returned no time at the window's begin and end, so its "
+                 "records cannot be placed in time and were left out",
+             .count = -1,
+             .severity = Severity::kError});
     return;
   }
   const CuptiRecords records = {
@@ -59,9 +60,9 @@ void CuptiRecording::Decode(TraceBuilder& builder, const ClockMap& clock) {
       std::abs(records.times.drift_ns()) > kDriftWorthANoteNs) {
     builder.Add(Loss{.name = "cupti-clock-drift",
                      .detail =
-                         "the GPU's clock and the host's ran apart during "
-                         "the window (the system's time was set?); GPU "
-                         "work may be placed wrongly by more than 100 us "
+                         "the clocks of the GPU and the host diverged during "
+                         "the window (was the system's time set?); GPU "
+                         "activities may be misplaced by more than 100 us "
                          "per second",
                      .count = -1,
                      .severity = Severity::kWarning});
@@ -83,16 +84,16 @@ void CuptiRecording::AddWindowLosses(TraceBuilder& builder) const {
   if (window.refused > 0) {
     builder.Add(Loss{
         .name = "cupti-buffers-full",
-        .detail = "CUPTI asked for a buffer when all were full; the newest "
-                  "GPU records are missing: raise the CUPTI collector's "
+        .detail = "CUPTI requested a buffer when all were full, and the newest "
+                  "GPU records are missing; raise the CUPTI collector's "
                   "max_buffer_bytes, or record fewer steps",
         .count = window.refused,
         .severity = Severity::kWarning});
   }
   if (window.still_out > 0) {
     builder.Add(Loss{.name = "cupti-unreturned-buffers",
-                     .detail = "CUPTI kept buffers of this window when it was "
-                               "told to hand over all",
+                     .detail = "CUPTI did not return all buffers of this "
+                               "window; their GPU records are missing",
                      .count = window.still_out,
                      .severity = Severity::kWarning});
   }

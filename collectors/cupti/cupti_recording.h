@@ -1,4 +1,4 @@
-// CuptiRecording: one window's buffers, waiting to be decoded.
+// CuptiRecording: one window's CUPTI buffers, not yet decoded.
 #pragma once
 
 #include <stepscope/collector.h>

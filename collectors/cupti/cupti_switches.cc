@@ -23,9 +23,9 @@ void CUPTIAPI CompleteBuffer(CUcontext, uint32_t, uint8_t* buffer, size_t,
 
 struct Wanted {
   CUpti_ActivityKind kind;
-  const char* what;  // as a message names it
-  bool needed;       // no recording without it
-  bool dump;         // also ask for what exists already
+  const char* what;  // for messages
+  bool needed;       // without it there is no recording
+  bool dump;         // also request records of existing objects
   Kind watched;      // kCount: none
 };
 
@@ -143,7 +143,7 @@ CUptiResult CuptiSwitches::OnCalls(CUpti_CallbackDomain domain,
         on_.push_back({.is_call = true, .domain = domain, .id = id});
         chosen = true;
       } else if (code != CUPTI_ERROR_INVALID_PARAMETER) {
-        chosen = false;  // not one odd id: choosing does not work here
+        chosen = false;  // the library cannot select calls
         break;
       }
     }

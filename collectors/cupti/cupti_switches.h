@@ -1,6 +1,6 @@
-// CuptiSwitches: what is switched on in CUPTI for one window, and how to undo
-// it. The first failure of something a recording cannot do without undoes
-// everything; what is merely nice to have is left out with a note.
+// CuptiSwitches: switches on what a window needs from CUPTI, and remembers how
+// to undo it. The first failure of something essential undoes everything;
+// something optional that fails is left out with a note.
 //
 // One thread drives it.
 #pragma once
@@ -23,16 +23,16 @@ class CuptiSwitches {
   CuptiSwitches& operator=(const CuptiSwitches&) = delete;
   ~CuptiSwitches() { Off(nullptr); }
 
-  // Registers the buffer callbacks and enables the kinds of record `options`
-  // asks for. An error is CuptiError()'s; nothing is on then. What could not be
-  // had otherwise is added to `losses`.
+  // Registers the buffer callbacks and enables the kinds of record that
+  // `options` selects. After an error (CuptiError()) nothing is on. Optional
+  // parts that failed are added to `losses`.
   absl::Status On(const CuptiOptions& options, std::vector<Loss>* losses);
 
-  // Undoes it, last first, and goes on after a failure, which is added to
-  // `losses` if that is not null. Harmless if nothing is on.
+  // Undoes it in reverse order. Continues after a failure, which is added to
+  // `losses` if that is not null. Does nothing if nothing is on.
   void Off(std::vector<Loss>* losses);
 
-  // What a Trace can say it watched.
+  // The kinds for the Trace's watched().
   const std::vector<Kind>& watched() const { return watched_; }
   bool any() const { return !on_.empty(); }
 
@@ -44,7 +44,7 @@ class CuptiSwitches {
     uint32_t id = 0;
   };
   CUptiResult OnKind(CUpti_ActivityKind kind, bool dump);
-  // Only the calls worth recording, or, where that cannot be chosen, all.
+  // Enables the calls worth recording, or all where CUPTI cannot select.
   CUptiResult OnCalls(CUpti_CallbackDomain domain, CUpti_ActivityKind kind,
                       bool all);
   void Undo(size_t down_to, std::vector<Loss>* losses);

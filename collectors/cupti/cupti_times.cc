@@ -7,7 +7,7 @@ namespace stepscope {
 namespace {
 
 constexpr int kTries = 8;
-// A clock that was set by more than this is not a clock.
+// A larger difference means that a reading is invalid.
 constexpr double kMostDrift = 0.5;
 
 }  // namespace

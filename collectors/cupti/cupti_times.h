@@ -1,6 +1,6 @@
-// From CUPTI's nanoseconds to ours: by pairs of readings at both ends of a
-// window. No timestamp callback is registered: with one, CUPTI loses records
-// from CUDA 12.6 U2 to 13.0.
+// CuptiTimes: CUPTI's timestamps to nanoseconds since the epoch, by readings of
+// both clocks at both ends of a window. No timestamp callback is registered:
+// with one, CUPTI of CUDA 12.6 U2 to 13.0 loses records.
 #pragma once
 
 #include <stepscope/clock.h>
@@ -15,11 +15,11 @@ namespace stepscope {
 struct CuptiReading {
   Ticks ticks = 0;
   uint64_t cupti_ns = 0;
-  Ticks width = 0;  // how far apart the two could be
+  Ticks width = 0;  // the time between the two readings, at most
   bool valid = false;
 };
 
-// The tightest of several tries; not valid if CUPTI does not tell the time.
+// The closest of several tries; not valid if CUPTI returns no time.
 CuptiReading ReadCuptiClock(const CuptiApi& api) noexcept;
 
 class CuptiTimes {
@@ -29,7 +29,7 @@ class CuptiTimes {
   CuptiTimes(const CuptiReading& begin, const CuptiReading& end,
              const ClockMap& clock);
 
-  // Nanoseconds since the epoch; linear, so it orders as CUPTI does.
+  // Nanoseconds since the epoch; monotonic, so it keeps the order of records.
   int64_t ToNs(uint64_t cupti_ns) const {
     // Unsigned, as a damaged record may hold any number.
     const uint64_t passed = cupti_ns - cupti_begin_ns_;
@@ -39,11 +39,11 @@ class CuptiTimes {
                                 passed + static_cast<uint64_t>(drifted));
   }
 
-  // By how much CUPTI's clock runs slower than ours, as a fraction. A clock
-  // that was set during the window shows here.
+  // The fraction by which CUPTI's clock is slower than the host's. A clock that
+  // was set during the window shows here.
   double drift() const { return drift_; }
-  // The same over the whole window, 0 where the readings are not sure enough to
-  // tell.
+  // The same over the whole window; 0 if it lies within the uncertainty of the
+  // readings.
   double drift_ns() const { return drift_ns_; }
 
  private:

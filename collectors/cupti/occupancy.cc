@@ -5,10 +5,10 @@
 namespace stepscope {
 namespace {
 
-// How the hardware rounds and shares. Source: CUDA C++ Programming Guide,
+// The granularities of the hardware. Source: CUDA C++ Programming Guide,
 // "Compute Capabilities"; Turing to Blackwell Tuning Guides, "Shared Memory".
 struct Granularity {
-  int32_t regs_per_warp;        // registers are given to warps in units of this
+  int32_t regs_per_warp;        // registers are allocated to warps in this unit
   int32_t schedulers;           // partitions that share the registers
   int32_t shared_bytes;         // shared memory per block is rounded up to this
   int32_t system_shared_bytes;  // taken by the driver in each block

@@ -1,6 +1,5 @@
-// How full a kernel keeps a multiprocessor: an estimate from its launch and the
-// device's limits, as the CUDA programming guide's chapter on compute
-// capabilities gives them.
+// An estimate of a kernel's occupancy from its launch and the device's limits.
+// Source: the CUDA programming guide, "Compute Capabilities".
 #pragma once
 
 #include <cstdint>
@@ -9,7 +8,7 @@
 
 namespace stepscope {
 
-// The part of a launch that matters.
+// The part of a launch that occupancy depends on.
 struct KernelShape {
   int64_t blocks = 0;  // of the whole grid
   int32_t threads_per_block = 0;
@@ -21,16 +20,16 @@ struct KernelShape {
   int32_t shared_bytes_configured = 0;
 };
 
-// -1 where the device or the launch is not known well enough.
+// -1: the device or the launch is not known.
 struct Occupancy {
-  float blocks_per_sm = -1;  // of the grid, were it spread evenly
+  float blocks_per_sm = -1;  // the grid's blocks over the multiprocessors
   float warps_per_sm = -1;
   int32_t blocks_that_fit = -1;  // on one multiprocessor at a time
-  float achieved_frac = -1;  // warps resident at once over the most possible,
-                             // limited by the grid
+  float achieved_frac = -1;  // resident warps over the possible maximum, 0 to
+                             // 1; a small grid limits it
 };
 
-// Pure. Capabilities 5.0 to 12.x; a newer one is taken to be like 12.
+// Pure. Knows capabilities 5.0 to 12.x; treats newer ones like 12.
 Occupancy EstimateOccupancy(const KernelShape& kernel,
                             const DeviceLimits& device);
 

@@ -1,5 +1,5 @@
-// PointerNames: the interned, demangled name behind each pointer a record
-// carries. CUPTI keeps one text per function, so the pointer is the key.
+// PointerNames: the interned, demangled name for each name pointer of a record.
+// CUPTI keeps one text per function, so the pointer identifies the name.
 #pragma once
 
 #include <stepscope/event.h>
@@ -11,15 +11,15 @@
 
 namespace stepscope {
 
-// The C++ name behind a mangled one; anything else as it is.
+// The demangled C++ name; any other text unchanged.
 std::string Demangle(std::string_view mangled);
 
-// Open addressing: some hundred names, millions of look-ups.
+// Open addressing, for some hundred names and millions of look-ups.
 class PointerNames {
  public:
   PointerNames() : slots_(1024) {}
 
-  // The name of `pointer`; `make` gives it when it is met first.
+  // The name of `pointer`; calls `make` for a new pointer.
   template <typename Make>
   NameId Of(const void* pointer, Make make) {
     for (size_t at = Hash(pointer);; ++at) {

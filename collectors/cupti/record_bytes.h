@@ -1,4 +1,4 @@
-// RecordBytes: one activity record, read within its bounds.
+// RecordBytes: the bytes of one activity record, read within their bounds.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@ class RecordBytes {
 
   size_t size() const { return bytes_.size(); }
 
-  // The record as the newest version lays it out; fields this one is too short
-  // for are zero. Record types are plain data of CUPTI's header.
+  // The record in the layout of the newest version; fields beyond its length
+  // are zero. `Record` is a plain struct of CUPTI's header.
   template <typename T>
   T As() const {
     T record;
@@ -33,8 +33,7 @@ class RecordBytes {
   std::span<const uint8_t> bytes_;
 };
 
-// The number in a field of an enumeration, which may be one we have no name
-// for.
+// The number in an enumeration's field, which may be newer than our header.
 template <typename Enum>
 uint32_t NumberOf(const Enum& field) {
   static_assert(sizeof(Enum) == sizeof(uint32_t));

@@ -9,7 +9,7 @@
 namespace stepscope {
 namespace {
 
-// Cores in a list like "0-3,8,10-11"; -1 if it is none.
+// The number of cores in a list like "0-3,8,10-11"; -1 if it is invalid.
 int64_t CountList(std::string_view list) {
   int64_t count = 0;
   while (!list.empty()) {
@@ -53,9 +53,9 @@ int64_t QuotaV1(const std::string& folder) {
                  NumberAt(ReadSmallFile(folder + "/cpu.cfs_period_us"), 0));
 }
 
-// The tightest quota of `group` and all groups above it. In a container the
-// group's path may be the host's and not exist here; its parents then lead to
-// the mount itself, which is the container's own group.
+// The smallest quota of `group` and all groups above it. In a container the
+// path of the group may be the host's, which does not exist here; then its
+// parents end at the mount point, which is the container's group.
 template <typename Quota>
 int64_t TightestQuota(const std::string& mount, std::string group,
                       Quota quota) {

@@ -1,4 +1,4 @@
-// How many cores this process may use, and what they are.
+// The number of cores that this process may use, and their model.
 #pragma once
 
 #include <cstdint>
@@ -6,10 +6,9 @@
 
 namespace stepscope {
 
-// The smaller of the affinity mask and the CPU quota of the control groups the
-// process is in (version 1 or 2, each group up to the root); a fractional quota
-// is rounded up. -1 if neither can be read. `root` comes before "/proc",
-// "/sys".
+// The smaller of the affinity mask and the CPU quota of the process's control
+// groups (version 1 or 2, every group up to the root); a fractional quota is
+// rounded up. -1 if neither can be read. `root` precedes "/proc" and "/sys".
 int32_t UsableCores(const std::string& root);
 
 // "Intel(R) Xeon(R) ..."; "" if unknown.

@@ -46,12 +46,13 @@ class HostRecording : public Recording {
     builder.run().cpu_model = CpuModel(root_);
     for (const HostUsage& row : DecodeHostUsage(samples_)) builder.Add(row);
     if (samples_.dropped > 0) {
-      builder.Add(Loss{
-          .name = "host-samples-full",
-          .detail = "the host's counters were not kept for the last steps of "
-                    "a very long window; use fewer active steps",
-          .count = samples_.dropped,
-          .severity = Severity::kNote});
+      builder.Add(
+          Loss{.name = "host-samples-full",
+               .detail =
+                   "the host's counters of the last steps are missing, because "
+                   "the window has too many; use fewer active steps",
+               .count = samples_.dropped,
+               .severity = Severity::kNote});
     }
   }
 
@@ -60,7 +61,7 @@ class HostRecording : public Recording {
   std::string root_;
 };
 
-// Its only hook is OnStep(): a handful of reads of files that stay open.
+// Its only hook is OnStep(), which reads a few open files.
 class HostCollector : public Collector {
  public:
   explicit HostCollector(HostOptions options)
@@ -104,7 +105,7 @@ class HostCollector : public Collector {
     sample.process_cpu_ns = CpuNs(CLOCK_PROCESS_CPUTIME_ID);
     sample.thread_cpu_ns = CpuNs(ThreadClock());
     rusage usage;
-    // Of another thread the system does not count them this cheaply.
+    // getrusage() has them only for the calling thread.
     if (tid_ == 0 && getrusage(RUSAGE_THREAD, &usage) == 0) {
       sample.involuntary_switches = usage.ru_nivcsw;
     }
@@ -118,7 +119,7 @@ class HostCollector : public Collector {
     return tid_ == 0 ? "/proc/thread-self"
                      : "/proc/self/task/" + std::to_string(tid_);
   }
-  // As Linux numbers the CPU clocks of threads (clock_getres(2), "Dynamic
+  // Linux's number of a thread's CPU clock (clock_getres(2), "Dynamic
   // clocks"; include/linux/posix-timers.h: per thread, time it was scheduled).
   clockid_t ThreadClock() const {
     if (tid_ == 0) return CLOCK_THREAD_CPUTIME_ID;

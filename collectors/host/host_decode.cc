@@ -7,14 +7,14 @@
 namespace stepscope {
 namespace {
 
-// now - before where both are known and the counter did not start over.
+// now - before, if both are known and the counter did not restart.
 int64_t Difference(int64_t now, int64_t before) {
   return now < 0 || before < 0 || now < before ? -1 : now - before;
 }
 
 // The n-th number of a schedstat text: 0 is the time on a core, 1 the time
-// waiting for one. A kernel that does not count writes zeros.
-// Source: Documentation/scheduler/sched-stats.rst.
+// waiting for one. They are 0 in kernels without these statistics. Source:
+// Documentation/scheduler/sched-stats.rst.
 int64_t SchedStat(std::string_view text, int n) {
   return NumberAt(text, 0) > 0 ? NumberAt(text, n) : -1;
 }
@@ -35,7 +35,7 @@ const WorkerSample* Find(std::span<const WorkerSample> workers,
   return nullptr;
 }
 
-// Adds to a sum that is unknown until something known is added.
+// Adds to a sum that is -1 until a known number is added.
 void AddKnown(int64_t& sum, int64_t value) {
   if (value >= 0) sum = sum < 0 ? value : sum + value;
 }
@@ -44,7 +44,7 @@ void DecodeWorkers(const HostSamples& samples, const HostSample& before,
                    const HostSample& now, HostUsage& row) {
   const auto workers = WorkersOf(samples, now);
   if (workers.empty()) {
-    // Without a list of children there may be workers nobody sees.
+    // Without a list of child processes there may be unknown workers.
     if (!now.children_known) return;
     row.loader_workers = 0;
     row.loader_cpu_ns = 0;
@@ -64,6 +64,7 @@ void DecodeWorkers(const HostSamples& samples, const HostSample& before,
           row.loader_read_bytes,
           Difference(read, FieldOf(samples.at(earlier->io), "read_bytes")));
     } else if (worker.is_process) {
+      // It started during this step, with counters at 0.
       AddKnown(row.loader_cpu_ns, cpu_ns);
       AddKnown(row.loader_read_bytes, read);
     }

@@ -10,8 +10,9 @@
 namespace stepscope {
 
 // One row per step: the difference between its sample and the one before. A
-// worker counts from its second sample on; a child process, which began at
-// zero, from its first, unless that is the very first sample.
+// worker thread counts from its second sample on. A child process, whose
+// counters began at zero, counts from its first, unless that is the first
+// sample of all.
 std::vector<HostUsage> DecodeHostUsage(const HostSamples& samples);
 
 }  // namespace stepscope

@@ -1,5 +1,5 @@
-// What the host collector's hook copies, undecoded: one sample per step, the
-// texts of /proc behind one another in one string.
+// HostSamples: what the host collector's hook copies, not decoded: one sample
+// per step, with the texts of /proc concatenated in one string.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ struct HostSamples {
   std::string text;
   std::vector<HostSample> samples;
   std::vector<WorkerSample> workers;
-  int64_t dropped = 0;  // steps that found no room
+  int64_t dropped = 0;  // steps without a sample, for lack of room
 
   std::string_view at(TextSpan span) const {
     return std::string_view(text).substr(span.begin, span.end - span.begin);

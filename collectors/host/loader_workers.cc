@@ -10,10 +10,10 @@
 namespace stepscope {
 namespace {
 
-// Loaders with more workers than this have other problems.
+// More workers than any sensible loader has.
 constexpr size_t kMaxThreads = 256;
 
-TextSpan Copy(const ProcFile& file, std::string& text) {
+TextSpan CopyOf(const ProcFile& file, std::string& text) {
   TextSpan span;
   span.begin = static_cast<uint32_t>(text.size());
   file.AppendTo(text, 256);
@@ -21,7 +21,7 @@ TextSpan Copy(const ProcFile& file, std::string& text) {
   return span;
 }
 
-// The program's name, the first of the words that zeros separate.
+// The program's name: the first of the zero-terminated words.
 bool IsPython(const std::string& command) {
   const std::string program = command.substr(0, command.find('\0'));
   return program.substr(program.find_last_of('/') + 1).starts_with("python");
@@ -38,9 +38,10 @@ LoaderWorkers::LoaderWorkers(std::string root)
   is_python_ = IsPython(command_);
 }
 
-// A child makes batches if it says so (recent torch names its workers), or if
-// it is a fork of this Python process, or was spawned by multiprocessing. A
-// tool that the job started, or multiprocessing's own tracker, is none.
+// A child process is a worker if its name says so (recent torch names its
+// workers), if it is a fork of this Python process, or if multiprocessing
+// spawned it. Tools that the job started, and multiprocessing's resource
+// tracker, are not workers.
 bool LoaderWorkers::MakesBatches(int64_t pid) const {
   const std::string folder = root_ + "/proc/" + std::to_string(pid);
   if (ReadSmallFile(folder + "/comm").starts_with("pt_data_worker")) {
@@ -71,7 +72,7 @@ LoaderWorkers::Worker& LoaderWorkers::Seen(int64_t id, bool is_process) {
     found = workers_.end() - 1;
   }
   found->present = true;
-  // Twice: a child seen between fork and exec still looks like its parent.
+  // Checked twice: between fork and exec a child looks like its parent.
   if (is_process && found->sightings < 2) {
     found->is_worker = MakesBatches(id);
     ++found->sightings;
@@ -103,8 +104,8 @@ void LoaderWorkers::Sample(HostSamples& samples, HostSample& sample) {
     WorkerSample& copy = samples.workers.emplace_back();
     copy.id = worker.id;
     copy.is_process = worker.is_process;
-    copy.schedstat = Copy(worker.schedstat, samples.text);
-    copy.io = Copy(worker.io, samples.text);
+    copy.schedstat = CopyOf(worker.schedstat, samples.text);
+    copy.io = CopyOf(worker.io, samples.text);
   }
   sample.worker_count =
       static_cast<uint32_t>(samples.workers.size()) - sample.first_worker;

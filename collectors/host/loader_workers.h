@@ -1,5 +1,5 @@
-// The workers that make batches for this process: threads that Batches
-// registered, and child processes that Python's DataLoader started.
+// LoaderWorkers: samples the workers that make batches for this process:
+// threads that Batches registered, and child processes of Python's DataLoader.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace stepscope {
 
-// Of a child process, its main thread is counted: a loader's worker does its
-// work there. One thread uses it; its files stay open between samples.
+// Of a child process only the main thread counts: a loader's worker runs there.
+// One thread uses it; its files stay open between samples.
 class LoaderWorkers {
  public:
   explicit LoaderWorkers(std::string root);
 
-  // Appends a sample of every worker there is now, for `sample`.
+  // Appends a sample of every existing worker to `sample`.
   void Sample(HostSamples& samples, HostSample& sample);
 
  private:

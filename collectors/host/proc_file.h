@@ -1,5 +1,5 @@
-// Reading /proc: a file that stays open and is read again from its begin, and
-// the few numbers its text holds.
+// ProcFile: a file of /proc that stays open and is read repeatedly from its
+// begin; and functions that find numbers in its text.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,13 @@
 
 namespace stepscope {
 
-// Files of /proc make their text anew at each read from offset 0, so keeping
-// them open saves the path walk per step. Move-only; one thread uses it.
+// The kernel generates the text at each read from offset 0, so an open file
+// saves the path look-up per step. Move-only; one thread uses it.
 class ProcFile {
  public:
   ProcFile() = default;
-  explicit ProcFile(const std::string& path);  // absent: every read is empty
+  explicit ProcFile(
+      const std::string& path);  // if it is absent, reads are empty
   ~ProcFile();
   ProcFile(ProcFile&& other) noexcept;
   ProcFile& operator=(ProcFile&& other) noexcept;

@@ -1,4 +1,4 @@
-// The NVTX collector: the hooks are there for good, this switches them.
+// The NVTX collector switches the hooks, which stay installed for good.
 #include <stepscope/collectors.h>
 #include <stepscope/nvtx.h>
 
@@ -14,28 +14,28 @@ namespace {
 
 void AddLosses(const NvtxDecodeResult& decoded, TraceBuilder& builder) {
   if (decoded.began_before > 0) {
-    builder.Add(Loss{
-        .name = "nvtx-range-cut",
-        .detail =
-            "NVTX ranges had begun before recording did, so that only their "
-            "ends were seen; they are left out",
-        .count = decoded.began_before,
-        .severity = Severity::kNote});
+    builder.Add(
+        Loss{.name = "nvtx-range-cut",
+             .detail =
+                 "NVTX ranges began before the recording; only their ends were "
+                 "seen, so they are left out",
+             .count = decoded.began_before,
+             .severity = Severity::kNote});
   }
   if (decoded.bad_records > 0) {
     builder.Add(Loss{
         .name = "bad-record",
-        .detail = "NVTX records made no sense and were left out or cut: this "
-                  "is an error in stepscope, please report it",
+        .detail = "NVTX records were invalid and were left out or cut; this is "
+                  "a bug in stepscope, please report it",
         .count = decoded.bad_records,
         .severity = Severity::kError});
   }
   if (NvtxReachesOneBinary()) {
     builder.Add(Loss{
         .name = "nvtx-one-binary",
-        .detail = "only NVTX ranges of the binary that holds stepscope were "
-                  "recorded, not those of other libraries: it does not export "
-                  "InitializeInjectionNvtx2; link it with "
+        .detail = "NVTX ranges of other libraries were not recorded, only "
+                  "those of the binary that contains stepscope, because it "
+                  "does not export InitializeInjectionNvtx2; link it with "
                   "-Wl,--export-dynamic-symbol=InitializeInjectionNvtx2",
         .count = -1,
         .severity = Severity::kNote});

@@ -55,7 +55,7 @@ class Decoder {
   std::vector<NvtxRange> ranges_;           // of the thread being decoded
   std::vector<Moved> moved_;
   std::unordered_map<uint64_t, NameId> registered_;  // names, by handle
-  // Details that are a domain and a category alone.
+  // Details that consist of a domain and a category.
   std::map<std::pair<uint64_t, uint32_t>, NameId> details_;
 };
 
@@ -97,7 +97,7 @@ void Decoder::CollectEnds(const SlotThread& thread) {
   WalkSlots(thread, [&](const Slot& slot) {
     if (TagOf(slot) == kNvtxSlot && NvtxEventOf(slot) == NvtxEvent::kEnd &&
         slot.word[1] != 0) {
-      // A range that is ended twice ends the first time.
+      // If a range is ended twice, the first end counts.
       const End ours{TimeOf(slot), &thread};
       End& end = ends_.try_emplace(slot.word[1], ours).first->second;
       if (ours.ticks < end.ticks) end = ours;
@@ -118,7 +118,7 @@ std::string Decoder::CategoryOf(const Slot& slot) const {
   return name.empty() ? std::to_string(category) : std::string(name);
 }
 
-// The text, else the category.
+// The text; the category if there is none.
 NameId Decoder::NameOf(const Slot& slot, std::string_view category) {
   const uint64_t handle = slot.word[2];
   std::string_view text(reinterpret_cast<const char*>(&slot + 1),
@@ -221,7 +221,7 @@ void Decoder::DecodeThread(const SlotThread& thread) {
   AddNested(thread);
 }
 
-// What nests becomes rows of its thread, the rest waits for a row of its own.
+// Ranges that nest become rows of their thread; AddMoved() adds the others.
 void Decoder::AddNested(const SlotThread& thread) {
   if (ranges_.empty()) return;
   const RowId row = builder_.ThreadRow(log_.pid, thread.tid);
@@ -236,7 +236,7 @@ void Decoder::AddNested(const SlotThread& thread) {
   }
 }
 
-// Each goes to the first extra row on which it nests.
+// Each range goes to the first extra thread on which it nests.
 void Decoder::AddMoved() {
   std::stable_sort(moved_.begin(), moved_.end(),
                    [](const Moved& a, const Moved& b) {

@@ -14,8 +14,8 @@ namespace {
 constexpr char kVariable[] = "NVTX_INJECTION64_PATH";
 constexpr char kSymbol[] = "InitializeInjectionNvtx2";
 
-// What NVTX would call if the variable had this value; null if nothing.
-// `flags` may say that nothing is to be loaded for it.
+// The function that NVTX would find if the variable had this value, or null.
+// `flags` are dlopen()'s: RTLD_NOLOAD finds only loaded libraries.
 void* Found(const char* value, int flags) {
   void* const library = dlopen(value, RTLD_LAZY | flags);
   if (library == nullptr) return nullptr;

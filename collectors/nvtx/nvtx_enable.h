@@ -1,11 +1,11 @@
-// How far our injection reaches.
+// Which binaries of the process the injection reaches.
 #pragma once
 
 namespace stepscope {
 
-// True if only the binary that holds this code calls us: it does not export
-// InitializeInjectionNvtx2, so that the process's other binaries cannot find
-// it. REQUIRES: EnableNvtx() was called.
+// True if only the NVTX calls of the binary with this code arrive: it does not
+// export InitializeInjectionNvtx2, so the other binaries do not find it.
+// REQUIRES: EnableNvtx() was called.
 bool NvtxReachesOneBinary();
 
 }  // namespace stepscope

@@ -1,6 +1,6 @@
-// What an NVTX event carries, out of the forms in which NVTX hands it over.
-// Inline, as it is on the hot path of every range. Texts are not copied, so a
-// message is valid as long as the call it came with.
+// NvtxMessage: the contents of an NVTX event, read from each of the forms in
+// which NVTX passes it. Inline, because every range takes this path. Texts are
+// not copied, so a message is valid during the call only.
 #pragma once
 
 #include <stepscope/slot.h>
@@ -16,10 +16,10 @@
 
 namespace stepscope {
 
-// Longer than any text that is kept, so that a cut is noticed and counted.
+// Longer than any text that is kept, so that a cut is counted.
 using WideBuffer = char[kMaxNameBytes + 4];
 
-// All but the event's time.
+// Everything except the time.
 struct NvtxMessage {
   std::string_view text;
   const void* registered = nullptr;  // instead of the text

@@ -18,21 +18,21 @@
 namespace stepscope {
 namespace {
 
-// NVTX's callbacks carry no pointer of ours. Both are read with one load; 0
-// means that nothing is to be done.
+// NVTX's callbacks carry no pointer of ours. One load reads both switches; 0
+// means that a callback returns at once.
 constinit std::atomic<uint32_t> g_mode{0};
 constexpr uint32_t kRecord = 1;
 constexpr uint32_t kSteps = 2;
-// Set before kSteps is, and never again.
+// Set once, before kSteps.
 constinit std::atomic<NvtxSteps*> g_steps{nullptr};
 
 void EnsureForkHandler() {
-  // The parent's window and its listener are not the child's.
+  // The window and the listener belong to the parent.
   [[maybe_unused]] static const int installed =
       pthread_atfork(nullptr, nullptr, [] { g_mode.store(0); });
 }
 
-// Gives the range's id, 0 if the event was not recorded.
+// Returns the range's id, 0 if the event was not recorded.
 uint64_t Record(NvtxEvent what, const void* domain,
                 const NvtxMessage& event) noexcept {
   WriteScope scope;
@@ -66,15 +66,16 @@ void RecordEnd(NvtxEvent what, uint64_t about) noexcept {
   *slot = {{now, about, 0, PackNvtx(what, NvtxPayload::kNone, 0, 0)}};
 }
 
-// Begins and ends of steps come first and last, so that the range that marks
-// the first step is recorded whole.
+// The listener is called before a step's range is pushed and after it is
+// popped, so that the recording contains the range of the first step.
 int Push(uint32_t mode, const void* domain, const NvtxMessage& event) noexcept {
   if ((mode & kSteps) != 0) [[unlikely]] {
     g_steps.load()->OnPush(domain, event.name());
     mode = g_mode.load(std::memory_order_relaxed);
   }
   if ((mode & kRecord) != 0) Record(NvtxEvent::kPush, domain, event);
-  // As without a tool, so that the program does what it does without us.
+  // The result without a tool, so that the program behaves as it does without
+  // us.
   return NVTX_NO_PUSH_POP_TRACKING;
 }
 
@@ -104,7 +105,7 @@ uint64_t Start(uint32_t mode, const void* domain,
 }
 
 void End(uint32_t mode, uint64_t id) noexcept {
-  if (id == 0) return;  // began while nothing was recorded
+  if (id == 0) return;  // the range began outside a window
   if ((mode & kRecord) != 0 && id != NvtxSteps::kUnrecordedId) {
     RecordEnd(NvtxEvent::kEnd, id);
   }
@@ -123,7 +124,7 @@ void Mark(uint32_t mode, const void* domain,
 
 uint32_t Mode() noexcept { return g_mode.load(std::memory_order_relaxed); }
 
-// One function per NVTX function, named as NVTX names them.
+// One function per NVTX function, with the same name.
 
 void MarkEx(const nvtxEventAttributes_t* attributes) noexcept {
   WideBuffer wide;
@@ -228,8 +229,8 @@ void ListenForNvtxSteps(std::string_view range, NvtxStepListener* listener) {
 
 int AttachNvtx(const void* (*get_export_table)(unsigned int)) noexcept {
   EnsureForkHandler();
-  // Made now, not at the first name: a fork beside that would leave the child
-  // with names half made, for which it would wait for ever.
+  // Constructs the names now: if another thread forked during the construction
+  // at the first name, the child would wait for it for ever.
   NvtxNames::Get();
   if (get_export_table == nullptr) return 0;
   const auto* callbacks = static_cast<const NvtxExportTableCallbacks*>(

@@ -1,9 +1,9 @@
-// The functions NVTX calls, and what switches them.
+// The functions that NVTX calls.
 //
-// Off, each costs one relaxed load. On, it writes one record to its thread's
-// event buffer (nvtx_slots.h): no lock, no allocation. What names things
-// (domains, registered strings, categories, threads, streams) is kept at all
-// times, under a lock: programs do that once.
+// While nothing is recorded each costs one relaxed load. While a window is open
+// each writes one record to its thread's event buffer (nvtx_slots.h), without a
+// lock or an allocation. Names of domains, strings, categories, threads and
+// streams are always kept, under a lock: programs set them once.
 #pragma once
 
 namespace stepscope {

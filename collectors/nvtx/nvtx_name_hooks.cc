@@ -12,7 +12,7 @@
 namespace stepscope {
 namespace {
 
-// Of names, unlike those of events, so much is kept.
+// The longest kept name of a thread or domain; texts of events are shorter.
 constexpr size_t kWideNameBytes = 2048;
 
 // A text in either of NVTX's two forms.
@@ -64,8 +64,8 @@ nvtxStringHandle_t DomainRegisterString(nvtxDomainHandle_t domain,
       const_cast<void*>(Names().String(domain, NameText(text))));
 }
 
-// A resource is one more way to name a thread or a stream. The program gets no
-// handle: there is nothing it could use it for but to let it go.
+// A resource is another way to name a thread or a stream. The program gets no
+// handle, which it could only use to destroy the resource.
 nvtxResourceHandle_t DomainResourceCreate(
     nvtxDomainHandle_t, nvtxResourceAttributes_t* resource) noexcept {
   // Of nvToolsExtCuda.h and nvToolsExtCudaRt.h, which need CUDA's headers.

@@ -1,7 +1,8 @@
-// The functions NVTX calls when a program names things; they fill NvtxNames.
+// The functions that NVTX calls when a program names domains, strings, threads
+// or streams; they fill NvtxNames.
 #pragma once
 
-#define NVTX_NO_IMPL  // the types alone: this is the other side of the calls
+#define NVTX_NO_IMPL  // only the types: these are the callees
 #include <nvtx3/nvToolsExt.h>
 
 #include <cstddef>
@@ -9,7 +10,7 @@
 
 namespace stepscope {
 
-// One module's functions, by NVTX's callback ids.
+// The functions of one NVTX module, by callback id.
 using NvtxTable = std::span<NvtxFunctionPointer* const>;
 
 template <typename Function>
@@ -19,7 +20,7 @@ void PutHook(NvtxTable table, size_t id, Function* function) {
   }
 }
 
-// The tables may be empty, where a binary's NVTX has no such module.
+// A table is empty if the binary's NVTX has no such module.
 void PutNameHooks(NvtxTable core, NvtxTable core2, NvtxTable cuda,
                   NvtxTable cudart) noexcept;
 

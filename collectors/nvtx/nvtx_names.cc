@@ -9,7 +9,7 @@
 namespace stepscope {
 namespace {
 
-// What a handle points to.
+// A handle points to one of these.
 struct Entry {
   std::string text;
 };
@@ -28,14 +28,14 @@ bool IsAlive(int64_t tid) {
 struct NvtxNames::State {
   std::mutex mutex;
   std::unordered_map<std::string, Entry*> domains;
-  // Per domain, as a program may use one text in several.
+  // Per domain, because a program may register the same text in several.
   std::unordered_map<const void*, std::unordered_map<std::string, Entry*>>
       strings;
   std::map<std::pair<uint64_t, uint32_t>, std::string> categories;
   std::map<int64_t, std::string> threads;
   std::map<std::pair<uint32_t, uint32_t>, std::string> streams;
 
-  // Runs `change` under the lock; without memory the name is lost, no more.
+  // Runs `change` under the lock. If memory runs out, only the name is lost.
   template <typename Change>
   void Try(Change change) noexcept {
     try {
@@ -119,7 +119,7 @@ NvtxNameTable NvtxNames::Snapshot() {
     table.streams.push_back(
         {.context = key.first, .stream = key.second, .name = name});
   }
-  // The system gives their numbers to other threads.
+  // The system reuses their ids for other threads.
   std::erase_if(state_->threads,
                 [](const auto& thread) { return !IsAlive(thread.first); });
   return table;

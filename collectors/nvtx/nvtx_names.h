@@ -1,10 +1,10 @@
-// What the program told NVTX once and means ever after: domains, registered
-// strings, names of categories, threads and streams.
+// NvtxNames: what a program registers with NVTX once and uses later: domains,
+// strings, and names of categories, threads and streams.
 //
-// They are told whenever, mostly before a window opens, so they are kept as
-// soon as NVTX calls us. A handle given to the program is the address of an
-// entry that is never freed, as the program may use it until the end. Any
-// thread may call anything; a fork finds the lock free.
+// Programs do that at any time, mostly before a window opens, so it is kept
+// from the first NVTX call on. The handle that the program gets is the address
+// of an entry that is never freed, because the program may use it until it
+// ends. Any thread may call anything; the lock is free in a forked child.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct NvtxStreamName {
   std::string name;
 };
 
-// A copy, for decoding. Handles are compared, never followed.
+// A copy for the decoder, which compares handles and never dereferences them.
 struct NvtxNameTable {
   std::map<uint64_t, std::string> domains;  // by handle
   std::map<uint64_t, std::string> strings;  // registered ones, by handle
@@ -51,10 +51,10 @@ class NvtxNames {
   void NameStream(uint32_t context, uint32_t stream,
                   std::string_view name) noexcept;
 
-  // What a domain or string was registered with. REQUIRES: a handle from here.
+  // The text of a domain or string. REQUIRES: a handle from here.
   static std::string_view TextOf(const void* handle);
 
-  // The table; then forgets threads that have ended.
+  // A copy of the table. Forgets the names of threads that have ended.
   NvtxNameTable Snapshot();
 
  private:

@@ -1,5 +1,5 @@
-// NvtxRange: one range while its window is decoded, and which of them nest.
-// NVTX lets ranges overlap halfway, a row of a Trace does not.
+// NvtxRange: one range during decoding. NvtxNest: which ranges nest. NVTX
+// ranges may overlap partly; the rows of a Trace's thread may not.
 #pragma once
 
 #include <stepscope/clock.h>
@@ -16,16 +16,16 @@ struct NvtxRange {
   bool ended_elsewhere = false;  // by another thread
 };
 
-// By beginning; of two that begin together the longer comes first.
+// Sorts by begin; of two that begin together the longer comes first.
 inline bool NvtxBeginsBefore(const NvtxRange& a, const NvtxRange& b) {
   return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
 }
 
-// The ranges opened last, inner ones last, that a new one may lie in.
+// The open ranges, from the outermost to the innermost.
 class NvtxNest {
  public:
-  // True, and the range is in, if it overlaps none of the others halfway.
-  // REQUIRES: called in the order of NvtxBeginsBefore().
+  // Adds the range and returns true, unless it overlaps one of the others
+  // partly. REQUIRES: called in the order of NvtxBeginsBefore().
   bool Enter(const NvtxRange& range) {
     while (!ends_.empty() && ends_.back() <= range.begin) ends_.pop_back();
     if (!ends_.empty() && ends_.back() < range.end) return false;

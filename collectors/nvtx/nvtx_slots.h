@@ -1,6 +1,6 @@
-// How NVTX events lie in slots: one kNvtxSlot record each, in the order in
-// which their thread made them. Pushes and pops, starts and ends are matched
-// when the window is decoded, so a hook keeps no stack.
+// NVTX events in slots: one kNvtxSlot record each, in the order of their
+// thread's calls. Pushes and pops, starts and ends are matched when the window
+// is decoded, so that a hook keeps no stack.
 //
 //   word 0   ticks
 //   word 1   domain (its handle; 0: the default one)

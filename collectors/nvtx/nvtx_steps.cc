@@ -20,7 +20,7 @@ bool NvtxSteps::Matches(const void* domain, std::string_view name) const {
   return domain != nullptr && NvtxNames::TextOf(domain) == domain_name_;
 }
 
-// True on the thread that the steps belong to; the first to ask becomes it.
+// True on the thread that owns the steps, which is the first that calls this.
 bool NvtxSteps::IsOwner() noexcept {
   const pthread_t self = pthread_self();
   bool expected = false;

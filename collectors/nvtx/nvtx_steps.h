@@ -1,4 +1,4 @@
-// The ranges that mark steps (ListenForNvtxSteps()), told from all others.
+// NvtxSteps: picks out the ranges that mark steps (ListenForNvtxSteps()).
 #pragma once
 
 #include <pthread.h>
@@ -11,7 +11,8 @@
 
 namespace stepscope {
 
-// Any thread may call it; all but the one that ran the first step are ignored.
+// Any thread may call it; only the calls of the thread that ran the first step
+// count.
 class NvtxSteps {
  public:
   NvtxSteps(std::string_view range, NvtxStepListener* listener);
@@ -20,10 +21,10 @@ class NvtxSteps {
   void OnPush(const void* domain, std::string_view name) noexcept;
   void OnPop(const void* domain) noexcept;
   void OnMark(const void* domain, std::string_view name) noexcept;
-  // True if that range is a step; then the id it is known by must follow.
+  // True if that range is a step; then SetStartedId() must follow.
   bool OnStart(const void* domain, std::string_view name) noexcept;
   void SetStartedId(uint64_t id) noexcept { open_id_ = id; }
-  // The id of a step that nobody records.
+  // The id of a step outside a recorded window.
   static constexpr uint64_t kUnrecordedId = 1;
   void OnEnd(uint64_t id) noexcept;
 
@@ -37,7 +38,7 @@ class NvtxSteps {
   NvtxStepListener* const listener_;
   std::atomic<bool> owned_{false};
   std::atomic<pthread_t> owner_{};
-  // The rest is the owner's alone.
+  // Only the owner uses the rest.
   bool open_ = false;
   bool marked_ = false;
   const void* open_domain_ = nullptr;

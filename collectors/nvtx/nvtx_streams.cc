@@ -41,7 +41,7 @@ bool FindStream(void* stream, uint32_t* context, uint32_t* id) noexcept {
                      context_of != nullptr && context_of(stream, &owner) == 0 &&
                      context_id(owner, context) == 0 &&
                      stream_id(owner, stream, 0, id) == 0;
-  // Each NOLOAD took one more hold on its library.
+  // Each dlopen() with RTLD_NOLOAD added a reference.
   if (cupti != nullptr) dlclose(cupti);
   if (driver != nullptr) dlclose(driver);
   return found;

@@ -1,14 +1,14 @@
-// NVTX names streams by their handles, a Trace by the numbers that CUPTI gives
-// them.
+// Stream handles, which NVTX uses, to CUPTI's stream numbers, which a Trace
+// uses.
 #pragma once
 
 #include <cstdint>
 
 namespace stepscope {
 
-// Asks the CUPTI and the driver that are in the process, if they are; loads
-// neither. False if the stream has no number: no CUPTI, or no such stream. Any
-// thread may call it that may use the stream.
+// Asks the CUPTI and the driver of this process, and loads neither. False
+// without CUPTI or for an unknown stream. Any thread that may use the stream
+// may call it.
 bool FindStream(void* stream, uint32_t* context, uint32_t* id) noexcept;
 
 }  // namespace stepscope

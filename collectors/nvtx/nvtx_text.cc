@@ -6,7 +6,7 @@
 namespace stepscope {
 namespace {
 
-// Writes one character; the bytes it takes.
+// Writes one character; returns its number of bytes.
 size_t PutCharacter(uint32_t c, char (&out)[4]) {
   if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) c = 0xfffd;
   if (c < 0x80) {

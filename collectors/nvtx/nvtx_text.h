@@ -1,4 +1,4 @@
-// Texts as NVTX hands them over and as the Trace shows them.
+// Conversions of NVTX texts and payloads for the Trace.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,12 @@
 
 namespace stepscope {
 
-// UTF-8 of a wide text, which is UTF-32 on Linux, as far as it fits `out`,
-// whole characters; what is no character becomes U+FFFD. Null reads as empty.
+// A wide text (UTF-32 on Linux) as UTF-8, cut to `out` at a whole character.
+// Invalid characters become U+FFFD. Null is empty.
 std::string_view ToUtf8(const wchar_t* text, std::span<char> out) noexcept;
 
-// A payload as text: the shortest that reads back as the same number. Empty
-// for a type that is none.
+// A payload as the shortest text that reads back as the same number; empty for
+// an unknown type.
 std::string PayloadText(NvtxPayload type, uint64_t bits);
 
 }  // namespace stepscope

@@ -23,8 +23,8 @@ namespace {
 // A million steps; a window has a handful.
 constexpr size_t kMaxSamples = 1'000'000;
 
-// `read()`, or -1: some switches throw where a program mixes the old and the
-// new way of setting them (fp32_precision against allow_tf32).
+// `read()`, or -1 if it throws: some settings throw in programs that mix the
+// old and the new interface (allow_tf32 and fp32_precision).
 template <typename Read>
 auto OrUnknown(Read read) -> decltype(read()) {
   try {
@@ -82,7 +82,8 @@ class SettingsRecording : public Recording {
   std::vector<SettingsSample> samples_;
 };
 
-// Its only hook is OnStep().
+// Its only hook is OnStep(). Settings change rarely, so one reading per step
+// shows when they did.
 class SettingsCollector : public Collector {
  public:
   std::string_view name() const override { return "settings"; }

@@ -6,7 +6,7 @@
 namespace stepscope {
 namespace {
 
-// The types autocast can choose, by c10::ScalarType's number.
+// The types of autocast, by c10::ScalarType's number.
 std::string_view AutocastType(int8_t type) {
   switch (type) {
     case 5:

@@ -1,4 +1,4 @@
-// Settings samples to Settings rows; pure, and free of LibTorch.
+// Settings samples to Settings rows: a pure function, without LibTorch.
 #pragma once
 
 #include <stepscope/trace_builder.h>

@@ -1,11 +1,11 @@
-// What the settings collector's hook copies, undecoded.
+// SettingsSample: what the settings collector's hook copies, not decoded.
 #pragma once
 
 #include <cstdint>
 
 namespace stepscope {
 
-// One reading. -1: LibTorch would not say. Types as torch numbers them.
+// One reading. -1: unknown. Types are torch's numbers.
 struct SettingsSample {
   int64_t step = -1;
   int64_t time_ns = 0;

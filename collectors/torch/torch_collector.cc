@@ -54,22 +54,22 @@ class TorchRecording : public Recording {
       builder.Add(Loss{
           .name = "memory-hook-lost",
           .detail =
-              "memory events stopped before the window did: a LibTorch debug "
-              "scope that was open when recording started has closed, or "
-              "recording was stopped by another thread; open the Profile "
-              "outside of such scopes",
+              "memory events ended before the window did: a LibTorch debug "
+              "scope "
+              "that was open when the recording started has closed, or another "
+              "thread stopped the recording; create the Profile outside of "
+              "such scopes",
           .count = -1});
     }
     if (unsampled_ > 0) {
       builder.Add(Loss{
           .name = "stack-table-full",
           .detail = absl::StrCat(
-              "a thread met more distinct chains of open operators than it can "
-              "remember, and ",
               unsampled_,
-              " operators of new chains got no stack: their findings name no "
-              "source line; scopes whose names change at every call are the "
-              "usual cause, so keep numbers out of their names"),
+              " operators have no stack, because a thread ran more distinct "
+              "chains of nested operators than its table holds; findings about "
+              "them name no source line. Usually scopes whose names change at "
+              "every call are the cause: keep numbers out of their names"),
           .count = unsampled_,
           .severity = Severity::kNote});
     }
@@ -78,8 +78,8 @@ class TorchRecording : public Recording {
           .name = "bad-record",
           .detail = absl::StrCat(
               decoded.bad_records,
-              " records of operators made no sense and were left out: this is "
-              "an error in stepscope, please report it"),
+              " records of operators were invalid and were left out; this is a "
+              "bug in stepscope, please report it"),
           .count = decoded.bad_records,
           .severity = Severity::kError});
     }
@@ -137,7 +137,7 @@ class TorchCollector : public Collector {
         if (!hook.ok()) return hook.status();
         memory_hook_ = *std::move(hook);
       }
-      (void)TakeUnsampled();  // of a window that was thrown away
+      (void)TakeUnsampled();  // of a window that was discarded
       handle_ = at::addGlobalCallback(MakeTorchCallback(options_));
     } catch (const std::exception& error) {
       if (memory_hook_ != nullptr) {
@@ -150,8 +150,8 @@ class TorchCollector : public Collector {
     return absl::OkStatus();
   }
 
-  // False if the memory hook was gone. Ends of operators that are running may
-  // still arrive; they find their slots through the event buffers.
+  // False if the memory hook was gone. Operators that are running may still
+  // end; the event buffers know their slots.
   bool Unhook() {
     at::removeCallback(*handle_);
     handle_.reset();

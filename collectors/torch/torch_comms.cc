@@ -14,8 +14,9 @@ namespace {
 
 constexpr uint64_t kUnknownDtype = 255;
 
-// c10d passes (sequence, point to point) as the first argument, behind the
-// tensors where there are any. Only visible when inputs are recorded.
+// c10d passes (sequence, is point-to-point) as the first argument, or the
+// second if the first is a list of tensors. Only visible if inputs are
+// recorded.
 int64_t SequenceOf(const at::RecordFunction& fn) {
   const c10::ArrayRef<const c10::IValue> inputs = fn.inputs();
   for (size_t i = 0; i < inputs.size() && i < 2; ++i) {
@@ -70,7 +71,7 @@ void AddComms(const at::RecordFunction& fn) {
   uint64_t* out = (head + 1)->word;
   out[kCommsInElements] = about->getInMessageNelems();
   out[kCommsOutElements] = about->getOutMessageNelems();
-  // Its number differs from version to version.
+  // Undefined has another number in each version.
   const at::ScalarType dtype = about->getDType();
   out[kCommsDtype] = dtype == at::ScalarType::Undefined
                          ? kUnknownDtype

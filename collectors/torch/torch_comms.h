@@ -1,5 +1,6 @@
-// Parameters of collectives: c10d wraps each call in a function named
-// record_param_comms and puts what it is about into the thread's debug info.
+// Records the parameters of collectives: c10d wraps each call in a function
+// named record_param_comms and puts the parameters into the thread's debug
+// info.
 #pragma once
 
 #include <ATen/record_function.h>
@@ -9,7 +10,7 @@ namespace stepscope {
 // REQUIRES: fn has no schema.
 bool IsComms(const at::RecordFunction& fn);
 
-// Adds a kCommsSlot record about the operator just added. REQUIRES: not inside
+// Adds a kCommsSlot record to the operator just added. REQUIRES: not inside
 // a WriteScope.
 void AddComms(const at::RecordFunction& fn);
 

@@ -11,9 +11,9 @@
 namespace stepscope {
 namespace {
 
-// Redirects the calling thread's records into a log of its own, which nobody
-// reads. Only the registry's slow paths need more than a ThreadLog, and there
-// is always room here, so they are never taken.
+// Redirects the calling thread's records into a log that nobody reads. The log
+// always has room, so the registry's slow paths, which need more than a
+// ThreadLog, never run.
 class ScratchLog {
  public:
   ScratchLog() : saved_(internal::t_log) {
@@ -66,7 +66,7 @@ double MeasureOpCostNs(const TorchOptions& options) {
   const TorchOptions plain{.record_shapes = options.record_shapes};
   const at::RecordFunctionCallback callback = MakeTorchCallback(plain);
   constexpr int kCalls = 200;  // fits the scratch log
-  constexpr int kRounds = 7;   // the best of them: 0.2 ms in all
+  constexpr int kRounds = 7;   // the fastest counts; 0.2 ms in total
   ScratchLog log;
   double recorded = 1e9, idle = 1e9;
   for (int round = 0; round < kRounds; ++round) {

@@ -1,8 +1,6 @@
-// From the torch collector's slots to rows: ops with their arguments and
-// stacks, allocations and communications.
-//
-// A pure function of its input: no state, no LibTorch, nothing read but the
-// slots and the names they point to.
+// DecodeTorch(): the torch collector's slots to rows: ops with their arguments
+// and stacks, allocations and communications. A pure function of its input,
+// without LibTorch, that reads only the slots and the names they point to.
 #pragma once
 
 #include <stepscope/clock.h>
@@ -17,12 +15,12 @@
 
 namespace stepscope {
 
-// Turns return addresses (innermost first) into frames, "file(line): function"
-// each. Called while a window is decoded, on that thread.
+// Turns stacks of return addresses, innermost first, into stacks of frames,
+// each "file(line): function". Called on the decoding thread.
 using Symbolizer = std::function<std::vector<std::vector<std::string>>(
     std::span<const std::vector<uint64_t>> stacks)>;
 
-// What the decoder met that is not as its hooks write it when all goes well.
+// Records that the hooks do not write in the normal course.
 struct TorchDecodeResult {
   int64_t bad_records = 0;      // contents that make no sense
   int64_t unfinished = 0;       // operators still open when the window closed

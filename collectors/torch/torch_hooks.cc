@@ -70,9 +70,9 @@ std::unique_ptr<at::ObserverContext> OnStart(const at::RecordFunction& fn) {
     if (!wants_stack && !is_comms) [[likely]]
       return nullptr;
   }
-  // Rare, and foreign code: outside the scope above. Nothing else comes between
-  // on this thread; only the window may close, and then the slot is gone.
-  // Otherwise the operator begins when this is done.
+  // Rare, and it calls foreign code, so it runs outside the scope above.
+  // Meanwhile this thread records nothing else, but the window may close, and
+  // then the slot is gone. If it has not, the operator begins after this.
   if (is_comms) AddComms(fn);
   if constexpr (kStacks) {
     if (wants_stack) AddStack();

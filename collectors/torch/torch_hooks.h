@@ -1,7 +1,7 @@
-// The RecordFunction hooks: what runs at the start and the end of every
-// operator, autograd node and user scope, on whatever thread it runs.
+// The RecordFunction hooks, which run at the start and the end of every
+// operator, autograd node and user scope, on its thread.
 //
-// They keep no state but the calling thread's event buffer, so an end may come
+// Their only state is the calling thread's event buffer, so an end may come
 // after the hooks were removed, or on another thread than its start.
 #pragma once
 
@@ -13,8 +13,8 @@ namespace stepscope {
 // The callback for these options, ready for at::addGlobalCallback().
 at::RecordFunctionCallback MakeTorchCallback(const TorchOptions& options);
 
-// Nanoseconds one recorded operator costs, hooks and RecordFunction together,
-// measured here and now; nothing of it gets into the open window. -1 if it
+// The time that recording adds to an operator, in nanoseconds: the hooks and
+// RecordFunction, measured now, without a trace in the open window. -1 if it
 // cannot be measured.
 double MeasureOpCostNs(const TorchOptions& options);
 

@@ -1,5 +1,5 @@
-// How a kInputsSlot record spells the arguments of one operator call: 64-bit
-// words, written raw by a hook and turned into text when the window is decoded.
+// The words of a kInputsSlot record: the arguments of one operator call as
+// 64-bit words, which a hook writes and the decoder turns into text.
 //
 //   argument     first word                          then
 //   kTensor      tag | dtype | dims (8 bit) | flags  dims, strides (flag 1)
@@ -39,7 +39,7 @@ enum class InputTag : uint8_t {
 };
 
 inline constexpr uint8_t kHasStrides = 1;
-// Elements of a list that are kept.
+// The number of a list's elements that are kept.
 inline constexpr size_t kMaxListElements = 64;
 
 constexpr uint64_t PackTensor(uint8_t dtype, uint8_t dims, uint8_t flags) {
@@ -51,13 +51,14 @@ constexpr uint64_t PackList(InputTag tag, InputTag element, uint32_t count) {
          uint64_t{count} << 32;
 }
 
-// The arguments as rows; false if the words make no sense (what was read so far
-// is kept). Types and values read as Kineto writes them.
+// The arguments as a row; false if the words are invalid, and then the
+// arguments before that place are kept. Types and values have the form that
+// Kineto writes.
 bool DecodeInputs(std::span<const uint64_t> words, TraceBuilder& builder,
                   OpInputs& inputs);
 
-// The name Kineto uses for a torch scalar type: "float", "c10::BFloat16"; ""
-// if the number is not known.
+// Kineto's name of a torch scalar type: "float", "c10::BFloat16"; "" if the
+// number is unknown.
 std::string_view DtypeName(uint64_t dtype);
 
 }  // namespace stepscope

@@ -11,7 +11,7 @@
 namespace stepscope {
 namespace {
 
-// Kineto leaves longer lists of numbers out; so do we.
+// As Kineto, leave out longer lists of numbers.
 constexpr size_t kMaxScalars = 30;
 
 class WordWriter {
@@ -34,7 +34,7 @@ class WordWriter {
   uint64_t* limit_;
 };
 
-// All return false if the words do not fit; nothing was written then.
+// All return false, and have written nothing, if the words do not fit.
 bool PutTensor(const at::TensorBase& tensor, WordWriter& out) {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   if (!tensor.defined() || tensor.is_nested() ||
@@ -123,7 +123,7 @@ bool PutList(c10::ArrayRef<c10::IValue> list, WordWriter& out) {
   out.Put(
       PackList(InputTag::kScalarList, tag, static_cast<uint32_t>(list.size())));
   for (const c10::IValue& value : list) {
-    // A list has one type; a broken promise must not throw in here.
+    // A list has one type, but if it has not, nothing may throw here.
     out.Put(ScalarTag(value) == tag ? ScalarWord(value, tag) : 0);
   }
   return true;

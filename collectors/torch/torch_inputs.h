@@ -1,4 +1,4 @@
-// The arguments of an operator call as raw words (torch_input_words.h).
+// Records the arguments of an operator call as words (torch_input_words.h).
 #pragma once
 
 #include <ATen/record_function.h>
@@ -6,8 +6,8 @@
 
 namespace stepscope {
 
-// Adds a kInputsSlot record about the operator just added. What does not fit a
-// record is left out and counted.
+// Adds a kInputsSlot record to the operator just added. Leaves out what does
+// not fit into a record, and counts that.
 void AddInputs(WriteScope& scope, const at::RecordFunction& fn);
 
 }  // namespace stepscope

@@ -21,8 +21,8 @@ using torch::profiler::impl::ProfilerConfig;
 using torch::profiler::impl::ProfilerState;
 using torch::profiler::impl::ProfilerStateBase;
 
-// LibTorch takes whatever is in the slot for one of its own profilers and asks
-// it things, so it has to be one; it answers that it is disabled.
+// LibTorch treats whatever is in PROFILER_STATE as one of its own profilers and
+// calls it, so this is one, which says that it is disabled.
 class MemoryHook : public ProfilerStateBase {
  public:
   MemoryHook()
@@ -61,7 +61,7 @@ class MemoryHook : public ProfilerStateBase {
     slot[1] = {{total_allocated, total_reserved, 0, 0}};
   }
 
-  // A range without length, as NVTX's marks are: it says where the program was.
+  // A range of length 0 marks the place in the program.
   void reportOutOfMemory(int64_t bytes, size_t total_allocated,
                          size_t total_reserved, c10::Device device) override {
     if (!is_on_.load(std::memory_order_relaxed)) return;
@@ -83,7 +83,8 @@ absl::StatusOr<std::shared_ptr<MemoryHook>> StartMemoryHook() {
   if (ThreadLocalDebugInfo::get(DebugInfoKind::PROFILER_STATE) != nullptr) {
     return absl::FailedPreconditionError(
         "torch: cannot record memory: another profiler (torch.profiler, or a "
-        "second stepscope) holds this thread's reporting slot; stop it first, "
+        "second stepscope) receives this thread's memory events; stop it "
+        "first, "
         "or leave record_memory off");
   }
   auto hook = std::make_shared<MemoryHook>();
@@ -92,7 +93,7 @@ absl::StatusOr<std::shared_ptr<MemoryHook>> StartMemoryHook() {
 }
 
 bool StopMemoryHook(const std::shared_ptr<MemoryHook>& hook) {
-  // Threads that inherited it may hold it for longer; it is mute from here.
+  // Threads that inherited it may keep it longer; it records nothing from here.
   hook->Stop();
   if (ThreadLocalDebugInfo::get(DebugInfoKind::PROFILER_STATE) != hook.get()) {
     return false;
@@ -100,8 +101,8 @@ bool StopMemoryHook(const std::shared_ptr<MemoryHook>& hook) {
   try {
     ThreadLocalDebugInfo::_pop(DebugInfoKind::PROFILER_STATE);
   } catch (const std::exception&) {
-    // Something else was pushed on top and is still there: it stays under it,
-    // mute.
+    // Something else was pushed on top and is still there: the hook stays below
+    // it, and records nothing.
   }
   return true;
 }

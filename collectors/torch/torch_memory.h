@@ -1,5 +1,5 @@
-// Allocations and releases, as LibTorch's allocators report them to whatever
-// holds the calling thread's profiler slot.
+// Records allocations and releases, which LibTorch's allocators report to the
+// profiler in the calling thread's debug info. Only one profiler can be there.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -10,13 +10,13 @@ namespace stepscope {
 
 class MemoryHook;
 
-// Puts a hook into the calling thread's slot; autograd's threads inherit it
-// with each backward pass. FailedPrecondition if the slot is taken.
+// Installs a hook for the calling thread; autograd's threads inherit it in each
+// backward pass. FailedPrecondition if another profiler is there.
 absl::StatusOr<std::shared_ptr<MemoryHook>> StartMemoryHook();
 
-// Takes it out again. False if it was no longer there: a scope that was open
-// when it started has closed and taken it along, so events are missing; or this
-// is another thread.
+// Removes the hook. False if it was gone: a debug scope that was open when it
+// started has closed and removed it, so events are missing; or this is another
+// thread.
 bool StopMemoryHook(const std::shared_ptr<MemoryHook>& hook);
 
 }  // namespace stepscope

@@ -1,6 +1,7 @@
-// A RecordFunction's name, and whether an operator's schema owns it: such a
-// name lives as long as the operator, any other dies with its scope and has to
-// be copied. RecordFunction does not say which.
+// NameOf(): a RecordFunction's name, and whether an operator's schema owns it.
+// Such a name is never freed, so a pointer is enough; any other ends with its
+// scope and has to be copied. RecordFunction's interface does not say which it
+// is.
 #pragma once
 
 #include <ATen/core/function_schema.h>
@@ -18,13 +19,14 @@ struct OpName {
   bool has_schema;
 };
 
-// Learns what AskedName() has to know. Called before the hooks are installed.
+// Finds the constant that AskedName() needs. Called before the hooks are
+// installed.
 void ProbeNames();
 
-// By the public interface: two calls into LibTorch, 5 ns on an operator that
-// costs 100. A record named by a text has one and the same constant for an
-// overload's name, which ProbeNames() learns. Null until then, and should it
-// turn out otherwise: then every name is copied, which is right, and slower.
+// By the public interface: two calls into LibTorch, 5 ns on an operator whose
+// recording takes 100. All records that were named by a text have the same
+// constant as overload name, which ProbeNames() finds. If it is null every name
+// is copied, which is correct and slower.
 namespace internal {
 extern std::atomic<const char*> g_text_overload;
 }
@@ -34,9 +36,9 @@ inline OpName AskedName(const at::RecordFunction& fn) {
   return {fn.name(), of_texts != nullptr && fn.overload_name() != of_texts};
 }
 
-// The LibTorch versions whose record was read: there the member itself says it,
-// in 1 ns. Naming a private member in an explicit instantiation is allowed, and
-// the compiler checks it.
+// For LibTorch versions whose RecordFunction is known: its private member says
+// it in 1 ns. An explicit instantiation may name a private member, and the
+// compiler checks its type.
 #if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR <= 15
 namespace internal {
 using NameMember = std::variant<std::string, at::RecordFunction::schema_ref_t>;

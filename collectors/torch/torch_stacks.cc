@@ -16,7 +16,8 @@ namespace {
 
 constexpr size_t kMaxFrames = 128;
 
-// The chains one thread has seen in one window: three quarters full at most.
+// The chains of one thread in one window, a hash table at most three quarters
+// full.
 struct SeenChains {
   static constexpr size_t kSize = kMaxChains / 3 * 4;
   uint64_t window = 0;
@@ -25,12 +26,12 @@ struct SeenChains {
 };
 thread_local std::unique_ptr<SeenChains> t_seen;
 
-// Hooks carry no pointer of ours. Only operators that found the table full add
-// to it, so threads hardly share the line.
+// Hooks carry no pointer of ours. Only operators that find the table full add
+// to it, so threads hardly contend for it.
 constinit std::atomic<int64_t> g_unsampled{0};
 
-// Frames between the operator and the sampling are the same in every stack and
-// say nothing.
+// Frames between the operator and the sampling, which are the same in all
+// stacks.
 bool IsOwnFrame(std::string_view function) {
   return function.find("torch::unwind::") != std::string_view::npos ||
          function.find("stepscope::") != std::string_view::npos ||
@@ -68,15 +69,15 @@ std::vector<std::vector<std::string>> Symbolize(
                   addresses.end());
   std::unordered_map<uint64_t, torch::unwind::Frame> named;
   try {
-    // "fast" reads the debug sections in this process; the default of torch
-    // would start another program inside the job.
+    // "fast" reads the debug sections in this process; torch's default would
+    // start a child process.
     const std::vector<torch::unwind::Frame> frames =
         torch::unwind::symbolize(addresses, torch::unwind::Mode::fast);
     for (size_t i = 0; i < frames.size(); ++i) {
       named.emplace(reinterpret_cast<uint64_t>(addresses[i]), frames[i]);
     }
   } catch (const std::exception&) {
-    // No names: the operators are there without stacks.
+    // Without names the operators have no stacks.
   }
   std::vector<std::vector<std::string>> result;
   for (const std::vector<uint64_t>& stack : stacks) {

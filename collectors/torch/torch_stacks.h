@@ -1,6 +1,7 @@
-// C++ stacks, sampled: one per distinct chain of open operators and thread. A
-// training loop runs the same chains every step, so after the first step it
-// costs one look into a table.
+// C++ stacks, one per thread and distinct chain of open operators. A training
+// loop runs the same chains in every step, so that after the first step an
+// operator costs one table look-up. The first step of a window is usually a
+// warm-up step: see ProfileOptions::with_stack.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +11,8 @@
 
 namespace stepscope {
 
-// The chain of an operator inside another chain. A schema's name is known by
-// its address, any other by its text.
+// A hash of the chain `outer` extended by an operator. Names of schemas are
+// compared by address, others by text.
 uint64_t ChainOf(uint64_t outer, const char* name, bool has_schema);
 
 // True the first time this thread sees the chain in this window (its number).
@@ -24,12 +25,13 @@ bool IsNewChain(uint64_t chain, uint64_t window);
 // thread.
 int64_t TakeUnsampled();
 
-// Adds a kStackSlot record about the operator just added. REQUIRES: not inside
+// Adds a kStackSlot record to the operator just added. REQUIRES: not inside
 // a WriteScope.
 void AddStack();
 
-// Frames without those of the hooks and of RecordFunction. No thread rules: it
-// reads debug sections of loaded files, which may take a second the first time.
+// Gives frames without those of the hooks and of RecordFunction. Any thread may
+// call it. It reads the debug sections of loaded files, which may take a second
+// the first time.
 Symbolizer MakeTorchSymbolizer();
 
 }  // namespace stepscope

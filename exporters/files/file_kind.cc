@@ -41,7 +41,7 @@ bool IsBinary(std::string_view head) {
 
 // An XSpace begins with a length-delimited field 1 (its planes), whose first
 // field is an id or a name. JSON may begin with a newline too, but has no
-// "/host:" that early without a brace in front.
+// "/host:" that early without a brace before it.
 bool LooksLikeXSpace(std::string_view head) {
   if (head.size() < 4 || head[0] != '\x0a') return false;
   constexpr size_t kNamesWithin = 64;
@@ -63,7 +63,7 @@ std::string KindOf(std::string_view head) {
   if (first == std::string_view::npos) return "blanks only";
   if (head[first] == '{' || head[first] == '[') return "";
   if (IsBinary(head)) return "binary data of an unknown kind";
-  return "text that is no JSON";
+  return "text that is not JSON";
 }
 
 }  // namespace
@@ -81,8 +81,8 @@ absl::StatusOr<FileFormat> FormatOf(const std::string& path,
   if (LooksLikeXSpace(head)) return FileFormat::kXSpace;
   if (const std::string kind = KindOf(head); !kind.empty()) {
     return absl::InvalidArgumentError(
-        path + " is no trace: it looks like " + kind +
-        ". Give it a file of torch.profiler (export_chrome_trace) or of "
+        path + " is not a trace: it looks like " + kind +
+        ". Use a file of torch.profiler (export_chrome_trace) or of "
         "stepscope");
   }
   return FileFormat::kJson;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "files/trace_folder.h"
+#include "rows/run_start.h"
 
 namespace stepscope {
 namespace {
@@ -24,8 +25,8 @@ std::string FixedWidth(int32_t number, int digits) {
   return text;
 }
 
-// Host names are file names here; a slash or a blank in one is not.
-std::string FileName(const std::string& text) {
+// `text` with '-' for every character that is unsafe in a file name or a shell.
+std::string FileName(std::string_view text) {
   std::string name;
   for (char c : text) {
     const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
@@ -33,7 +34,19 @@ std::string FileName(const std::string& text) {
                        c == '.';
     name += plain ? c : '-';
   }
-  return name.empty() ? "host" : name;
+  return name;
+}
+
+std::string HostName(const std::string& host) {
+  return host.empty() ? "host" : FileName(host);
+}
+
+// Oldest first. Runs without a start time, which somebody has renamed, come
+// before all others, by name.
+void SortByStart(std::vector<std::string>* runs) {
+  std::ranges::sort(*runs, {}, [](const std::string& run) {
+    return std::make_pair(StartOfRun(run), std::string_view(run));
+  });
 }
 
 std::vector<std::string> FoldersIn(const fs::path& path) {
@@ -85,19 +98,19 @@ std::string Listed(const std::vector<std::string>& names) {
   return text.empty() ? "none" : text;
 }
 
-// STEPSCOPE/RUN/c<cycle>: the traces of its ranks.
+// The traces of all ranks in LOGDIR/stepscope/RUN/c<cycle>.
 absl::StatusOr<ResolvedRun> CycleFolder(const fs::path& path, int32_t cycle) {
   ResolvedRun run = TracesIn((path / "trace").string(), -1);
   run.run = path.parent_path().filename().string();
   run.cycle = cycle;
   if (run.trace_files.empty()) {
     return absl::NotFoundError("no trace in " + (path / "trace").string() +
-                               "; passed over: " + Listed(run.passed_over));
+                               "; skipped: " + Listed(run.passed_over));
   }
   return run;
 }
 
-// STEPSCOPE/RUN: its last cycle, or the one asked for.
+// The last cycle of LOGDIR/stepscope/RUN, or `cycle`.
 absl::StatusOr<ResolvedRun> RunFolder(const fs::path& path, int32_t cycle) {
   const std::vector<int32_t> cycles = CyclesOf(path);
   std::vector<std::string> names;
@@ -105,7 +118,7 @@ absl::StatusOr<ResolvedRun> RunFolder(const fs::path& path, int32_t cycle) {
   if (cycles.empty()) {
     return absl::NotFoundError("no cycle with traces in " + path.string() +
                                " (looked for c<cycle>/trace/rank<r>.json.gz); "
-                               "is the run still recording?");
+                               "it may still be recording");
   }
   if (cycle < 0) cycle = cycles.back();
   if (std::find(cycles.begin(), cycles.end(), cycle) == cycles.end()) {
@@ -115,10 +128,11 @@ absl::StatusOr<ResolvedRun> RunFolder(const fs::path& path, int32_t cycle) {
   return CycleFolder(path / ("c" + std::to_string(cycle)), cycle);
 }
 
-// LOGDIR/stepscope: its newest run that has traces, or the one asked for.
+// The newest run of LOGDIR/stepscope that has traces, or `run`.
 absl::StatusOr<ResolvedRun> OwnFolder(const fs::path& path,
                                       const std::string& run, int32_t cycle) {
-  const std::vector<std::string> runs = FoldersIn(path);
+  std::vector<std::string> runs = FoldersIn(path);
+  SortByStart(&runs);
   if (!run.empty()) {
     if (std::find(runs.begin(), runs.end(), run) == runs.end()) {
       return absl::NotFoundError("no run '" + run + "' in " + path.string() +
@@ -126,11 +140,11 @@ absl::StatusOr<ResolvedRun> OwnFolder(const fs::path& path,
     }
     return RunFolder(path / run, cycle);
   }
-  // RUN is a start time, so the last by name is the newest.
   std::vector<std::string> empty;
   for (auto it = runs.rbegin(); it != runs.rend(); ++it) {
     if (CyclesOf(path / *it).empty()) {
-      empty.push_back((path / *it).string() + ": no traces (yet)");
+      empty.push_back((path / *it).string() +
+                      ": it has no traces, or none yet");
       continue;
     }
     absl::StatusOr<ResolvedRun> found = RunFolder(path / *it, cycle);
@@ -153,13 +167,14 @@ absl::StatusOr<ResolvedRun> ForeignFolder(const fs::path& path, int32_t cycle) {
       " (looked for *.json, *.json.gz and *.json.zst of torch.profiler or "
       "stepscope, then for *.xplane.pb)";
   if (!run.passed_over.empty())
-    message += "; passed over: " + Listed(run.passed_over);
+    message += "; skipped: " + Listed(run.passed_over);
   std::vector<std::string> folders;
   for (const std::string& name : FoldersIn(path)) {
     if (!TracesIn((path / name).string(), -1).trace_files.empty())
       folders.push_back((path / name).string());
   }
-  if (!folders.empty()) message += "; there are some in: " + Listed(folders);
+  if (!folders.empty())
+    message += "; these folders have traces: " + Listed(folders);
   return absl::NotFoundError(message);
 }
 
@@ -170,18 +185,28 @@ bool IsCycleFolder(const fs::path& path) {
 
 }  // namespace
 
+std::string RunName(std::string_view name, std::string_view start) {
+  constexpr size_t kMostCharacters = 64;
+  std::string run = FileName(name);
+  // A folder that begins with a dot is hidden, one that begins with a dash is
+  // taken for an option.
+  run.erase(0, std::min(run.find_first_not_of(".-"), run.size()));
+  run.resize(std::min(run.size(), kMostCharacters));
+  return run.empty() ? std::string(start) : run + "_" + std::string(start);
+}
+
 LogPaths PathsFor(const std::string& log_dir, const std::string& run,
                   const std::string& host, int32_t rank, int32_t cycle,
                   const std::string& unique) {
   const fs::path root(log_dir);
-  const std::string name = FileName(host);
+  const std::string name = HostName(host);
   const std::string rank_text = std::to_string(std::max(rank, 0));
   const std::string tail = unique.empty() ? "" : "-" + FileName(unique);
   const fs::path own =
       root / kOwnFolder / run / ("c" + std::to_string(std::max(cycle, 0)));
   LogPaths paths;
-  // The plugin sorts workers and spans as text, so both have a fixed width, and
-  // reads the digits behind the last "_" as the rank.
+  // The plugin sorts workers and spans as text, so both have a fixed width. It
+  // reads the digits after the last "_" as the rank.
   paths.chrome_tb = (root / run /
                      (name + tail + "_" + FixedWidth(rank, 5) + "." +
                       FixedWidth(cycle, 6) + ".pt.trace.json.gz"))
@@ -206,7 +231,7 @@ absl::StatusOr<ResolvedRun> ResolvePath(const std::string& path,
     return absl::NotFoundError(
         "cannot read " + path + ": " +
         (error ? error.message() : "No such file or directory") +
-        "; give a trace file, or a log directory");
+        "; give a trace file or a folder");
   }
   fs::path place = fs::path(path).lexically_normal();
   if (!place.has_filename()) place = place.parent_path();  // "dir/"

@@ -84,8 +84,9 @@ std::vector<Candidate> CandidatesIn(const std::string& folder,
     file.path = (fs::path(folder) / name).string();
     file.name = name;
     if (!ParseName(&file)) {
-      passed_over->push_back(file.path +
-                             ": not named .json, .json.gz or .json.zst");
+      passed_over->push_back(
+          file.path +
+          ": its name does not end in .json, .json.gz or .json.zst");
       continue;
     }
     absl::StatusOr<TracePeek> peek = PeekTrace(file.path);
@@ -99,7 +100,8 @@ std::vector<Candidate> CandidatesIn(const std::string& folder,
   return files;
 }
 
-// Keeps what `keep` says of `files`; the others are passed over for `why`.
+// Keeps the files for which `keep` is true and notes why the others were
+// skipped.
 template <typename Keep, typename Why>
 void Select(std::vector<Candidate>* files, ResolvedRun* run, Keep keep,
             Why why) {
@@ -109,7 +111,8 @@ void Select(std::vector<Candidate>* files, ResolvedRun* run, Keep keep,
   files->erase(rest, files->end());
 }
 
-// Ours say their cycle; of torch's spans of one worker the n-th is cycle n.
+// Our files have their cycle in the header. For files of torch.profiler the
+// n-th span of a worker is cycle n.
 void NumberCycles(std::vector<Candidate>* files) {
   std::map<std::string, std::vector<std::string>> spans;
   for (const Candidate& file : *files) {
@@ -144,12 +147,12 @@ void KeepOneCycle(int32_t cycle, std::vector<Candidate>* files,
       [&](const Candidate& file) { return file.peek.cycle == cycle; },
       [](const Candidate& file) {
         const std::string number = std::to_string(file.peek.cycle);
-        return "of cycle " + number + "; --cycle " + number + " takes it";
+        return "of cycle " + number + "; choose it with --cycle " + number;
       });
 }
 
-// Of our two flavours of a rank the kineto one has the exact names; a file may
-// also lie there both plain and compressed.
+// Prefers the kineto flavour of a rank, which has the exact names. A file may
+// also be there both plain and compressed.
 void KeepOnePerRank(std::vector<Candidate>* files, ResolvedRun* run) {
   std::stable_sort(files->begin(), files->end(),
                    [](const Candidate& a, const Candidate& b) {
@@ -166,12 +169,12 @@ void KeepOnePerRank(std::vector<Candidate>* files, ResolvedRun* run) {
         return workers.emplace(file.worker, file.span).second && first;
       },
       [](const Candidate&) -> std::string {
-        return "the same rank as another file here";
+        return "the same rank as another file of the folder";
       });
 }
 
-// The XSpaces there: they do not say their rank, and where Chrome traces are
-// they would be the same ones again.
+// The XSpaces of the folder. They have no rank, so they cannot be matched with
+// Chrome traces, whose second copies they usually are.
 std::vector<std::string> SpacesIn(const std::string& folder) {
   std::vector<std::string> paths;
   for (const std::string& name : NamesIn(folder)) {

@@ -1,4 +1,4 @@
-// TraceFolder: which files of one folder are the traces of one run.
+// Which files of one folder are the traces of one run.
 #pragma once
 
 #include <stepscope/logdir.h>
@@ -8,11 +8,12 @@
 
 namespace stepscope {
 
-// The traces that lie in `folder` itself, one per rank, ordered by rank; every
-// other file is in passed_over with the reason. Of files of several cycles the
-// last is taken (`cycle` chooses another), of two flavours or spellings of one
-// rank one. XSpaces are taken where there is no Chrome trace. No trace at all:
-// trace_files is empty.
+// The traces in `folder` itself, one per rank, ordered by rank; every other
+// file is in passed_over with the reason. Of several cycles the last is taken,
+// or `cycle` if it is not negative. Where a rank has several files (both
+// flavours, or compressed and not) one is taken. XSpaces are taken only where
+// there is no Chrome trace. trace_files is empty if there is no trace. Opens
+// each file once and reads its header.
 ResolvedRun TracesIn(const std::string& folder, int32_t cycle);
 
 }  // namespace stepscope

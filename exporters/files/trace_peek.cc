@@ -21,7 +21,7 @@ absl::StatusOr<TracePeek> PeekTrace(const std::string& path) {
   if (*format != FileFormat::kJson) {
     return absl::InvalidArgumentError(
         path +
-        " is an XSpace, which does not say its rank; name it to read it");
+        " is an XSpace, which has no rank; give the file itself to read it");
   }
   JsonEventsReader events(bytes->get());
   events.Next();

@@ -1,5 +1,5 @@
-// PeekTrace: what the first megabyte of a file says about it, for choosing
-// files of a folder without reading them.
+// PeekTrace: what the header of a Chrome trace says about it, for choosing
+// among the files of a folder without reading them.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -17,7 +17,8 @@ struct TracePeek {
   int32_t cycle = -1;  // ours
 };
 
-// Errors: as ReadTrace() for files that are no traces.
+// Reads up to the first event. Errors: those of ReadTrace() for files that are
+// not traces; InvalidArgument for an XSpace, which has no such header.
 absl::StatusOr<TracePeek> PeekTrace(const std::string& path);
 
 }  // namespace stepscope

@@ -22,7 +22,7 @@ absl::Status OpenError(const std::string& path, int error) {
     return absl::NotFoundError(message + "; check the path");
   if (error == EACCES || error == EPERM)
     return absl::PermissionDeniedError(message + "; check its permissions");
-  return absl::UnavailableError(message);
+  return absl::UnavailableError(message + "; check the disk and try again");
 }
 
 }  // namespace
@@ -33,8 +33,8 @@ absl::StatusOr<std::unique_ptr<BytesReader>> BytesReader::Make(
   if (stat(path.c_str(), &about) != 0) return OpenError(path, errno);
   if (S_ISDIR(about.st_mode)) {
     return absl::InvalidArgumentError(
-        path + " is a directory; name a trace file in it, or give the " +
-        "directory to `stepscope analyze`, which looks for traces inside");
+        path + " is a directory; give a trace file in it, or use `stepscope " +
+        "analyze`, which finds the traces of a directory");
   }
   std::FILE* file = std::fopen(path.c_str(), "rb");
   if (file == nullptr) return OpenError(path, errno);
@@ -52,7 +52,8 @@ absl::StatusOr<std::unique_ptr<BytesReader>> BytesReader::Make(
   if (is_gzip) reader->decompressor_ = MakeGzipDecompressor();
   if (is_zstd) reader->decompressor_ = MakeZstdDecompressor();
   if ((is_gzip || is_zstd) && reader->decompressor_ == nullptr)
-    return absl::ResourceExhaustedError("no memory to decompress " + path);
+    return absl::ResourceExhaustedError("cannot decompress " + path +
+                                        ": out of memory; free some memory");
   return reader;
 }
 
@@ -92,7 +93,7 @@ size_t BytesReader::ReadMore(char* out, size_t size) {
   return count;
 }
 
-// What Make() looked at comes first, then straight from the file.
+// First the bytes that Make() has read, then directly from the file.
 size_t BytesReader::ReadPlain(char* out, size_t size) {
   if (!left_.empty()) {
     const size_t count = std::min(size, left_.size());
@@ -113,7 +114,7 @@ size_t BytesReader::ReadCompressed(char* out, size_t size) {
     const bool no_more = left_.empty() && !FillInput();
     if (no_more && !inside_) break;
     if (!inside_) {
-      // Anything but another member behind the last one is padding.
+      // Anything but another member after the last one is padding.
       if (!decompressor_->Begins(left_)) break;
       decompressor_->Restart();
       inside_ = true;
@@ -129,7 +130,7 @@ size_t BytesReader::ReadCompressed(char* out, size_t size) {
       problem_ = stream + "damaged (" + decompressor_->problem() + ")";
       break;
     }
-    // A decompressor may still hold bytes when there are no more to give it.
+    // A decompressor may still have output when there is no more input.
     if (no_more && inside_ && step.room == room) {
       if (problem_.empty()) problem_ = stream + "cut off";
       break;

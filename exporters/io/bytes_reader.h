@@ -1,6 +1,6 @@
-// BytesReader: the bytes of a file in order, decompressed if it is gzip or
-// zstd. Memory is bounded by two blocks and the decompressor's window. One
-// thread drives a reader.
+// BytesReader: reads a file from front to back, decompressing gzip and zstd.
+// Memory is bounded by two blocks and the decompressor's window. One thread
+// drives a reader.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -27,21 +27,21 @@ class BytesReader {
   BytesReader(const BytesReader&) = delete;
   BytesReader& operator=(const BytesReader&) = delete;
 
-  // The first `size` bytes, fewer if the file has fewer. They stay to be read.
-  // REQUIRES: called before Read(). Valid until the next call.
+  // The first `size` bytes, or fewer if the file has fewer; Read() gives them
+  // again. Valid until the next call. REQUIRES: called before Read().
   std::string_view Head(size_t size);
 
-  // Fills `out` with up to `size` bytes and returns how many; 0 at the end, or
-  // where nothing more can be had (see problem()).
+  // Fills `out` with up to `size` bytes and returns how many. 0 means the end,
+  // or that no more bytes can be read (see problem()).
   size_t Read(char* out, size_t size);
 
-  // The open file. Map it, but do not read from it.
+  // The open file, for mapping; reading from it would disturb this reader.
   int file_number() const { return fileno(file_); }
   bool is_compressed() const { return decompressor_ != nullptr; }
-  // Bytes handed out so far; bytes of the file used for them.
+  // Bytes that Read() gave so far, and bytes of the file used for them.
   uint64_t offset() const { return offset_; }
   uint64_t file_offset() const { return file_offset_ - left_.size(); }
-  // Why the bytes ended before the file said they would; empty if they did not.
+  // Why the bytes ended early (damage, truncation); empty if they did not.
   const std::string& problem() const { return problem_; }
 
  private:

@@ -1,5 +1,5 @@
-// Decompressor: a compressed stream into bytes, piece by piece, in bounded
-// memory. One per format; BytesReader chooses by the first bytes.
+// Decompressor: decompresses a stream piece by piece in bounded memory. There
+// is one per format; BytesReader chooses by the first bytes.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,10 @@ class Decompressor {
  public:
   enum class State {
     kInside,   // in the middle of a member; wants more input or more room
-    kEnded,    // the member is over; another may follow
+    kEnded,    // the member has ended; another may follow
     kDamaged,  // see problem()
   };
-  // What one call may read from and write to; both move forward.
+  // Where one call reads and writes; both move forward.
   struct Step {
     std::string_view in;
     char* out = nullptr;
@@ -26,18 +26,18 @@ class Decompressor {
   virtual ~Decompressor() = default;
   // "gzip", "zstd"
   virtual const char* name() const = 0;
-  // True if a member begins at `in`: files may be several in a row.
+  // True if a member begins at `in`: a file may be several members in a row.
   virtual bool Begins(std::string_view in) const = 0;
-  // Call in front of each member.
+  // Call before each member.
   virtual void Restart() = 0;
   virtual State Decompress(Step* step) = 0;
   // Why the stream is damaged, in the library's words.
   virtual std::string problem() const = 0;
 };
 
-// Both give nullptr if there is no memory.
+// Both return nullptr if there is no memory.
 std::unique_ptr<Decompressor> MakeGzipDecompressor();
-// Also nullptr in a build without libzstd; kHasZstd tells.
+// Also nullptr in a build without libzstd, where kHasZstd is false.
 std::unique_ptr<Decompressor> MakeZstdDecompressor();
 extern const bool kHasZstd;
 

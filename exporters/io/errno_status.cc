@@ -17,9 +17,9 @@ Advice AdviceFor(int error_number) {
     case EPERM:
     case EROFS:
       return {absl::StatusCode::kPermissionDenied,
-              "choose a folder this user may write to"};
+              "choose a folder that this user may write to"};
     case ENOENT:
-      return {absl::StatusCode::kNotFound, "make the folder first"};
+      return {absl::StatusCode::kNotFound, "create the folder first"};
     case ENOTDIR:
     case EISDIR:
     case ENAMETOOLONG:

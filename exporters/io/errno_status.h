@@ -1,5 +1,5 @@
-// Status from errno, with the message style of this project: what was tried,
-// what came back, what to do.
+// A Status from errno, whose message says what was tried, what came back and
+// what to do.
 #pragma once
 
 #include <absl/status/status.h>

@@ -20,13 +20,13 @@ namespace stepscope {
 namespace {
 
 constexpr size_t kQueuedBlocks = 4;
-// Level 1 costs a third of level 6 and leaves files a tenth larger.
+// Level 1 takes a third of the time of level 6; files are a tenth larger.
 constexpr int kGzipLevel = 1;
 
 std::atomic<unsigned> next_name{0};
 
 // A name in the same folder, so that rename() cannot cross file systems. The
-// tail keeps viewers that watch the folder from picking it up.
+// suffix keeps viewers that watch the folder from opening it.
 std::string TemporaryName(const std::string& path) {
   return path + "." + std::to_string(getpid()) + "." +
          std::to_string(next_name.fetch_add(1)) + ".tmp";

@@ -1,10 +1,10 @@
 // FileSink: a file that appears whole or not at all.
 //
 // Bytes go to a temporary file in the folder of `path`, which Close() renames;
-// whatever ends earlier removes it. Writing, and compressing where asked for,
-// happens on a thread of the sink's own, fed by blocks through a short queue,
-// so memory is bounded and the caller only formats. One thread drives a sink;
-// after a fork the child must not touch it.
+// a sink that is destroyed earlier removes it. The sink's own thread compresses
+// and writes blocks from a short queue, so memory is bounded and the caller
+// only formats. One thread drives a sink; after a fork the child must not touch
+// it.
 #pragma once
 
 #include <absl/status/status.h>
@@ -29,15 +29,16 @@ class FileSink {
 
   // The block to append to. Call Flush() between events.
   std::string& block() { return block_; }
-  // Hands the block on once it is full. After a write error blocks are thrown
-  // away and Close() tells why; failed() lets a long export stop early.
+  // Passes the block to the sink's thread once it is full. After a write error
+  // blocks are discarded and Close() returns the error; failed() lets a long
+  // export stop early.
   void Flush() {
     if (block_.size() >= kBlockBytes) HandOver();
   }
   bool failed() const;
 
-  // Writes the rest, syncs the name into place. The first error that happened,
-  // with nothing left behind.
+  // Writes the rest and renames the file. Returns the first error that
+  // happened; then no file is left.
   absl::Status Close();
 
  private:

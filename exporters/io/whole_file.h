@@ -1,6 +1,6 @@
 // WholeFile: all bytes of a file in one piece, for formats that cannot be read
-// front to back. A plain file is mapped, so that its pages can go again; a
-// compressed one is decompressed into memory, up to a limit.
+// front to back. A plain file is mapped, so the system can drop its pages; a
+// compressed file is decompressed into memory, up to a limit.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -16,12 +16,12 @@ namespace stepscope {
 
 class WholeFile {
  public:
-  // More than this is not decompressed.
+  // The most that is decompressed by default, 2 GiB.
   static constexpr size_t kMostBytes = size_t{2} << 30;
 
-  // Takes what `reader` has opened at `path`, from its first byte. REQUIRES:
-  // nothing but Head() was called on it. Errors: ResourceExhausted (it
-  // decompresses to more than `most_bytes`).
+  // The file at `path`, which `reader` has opened, from its first byte;
+  // `reader` may go afterwards. REQUIRES: nothing but Head() was called on it.
+  // Errors: ResourceExhausted (it decompresses to more than `most_bytes`).
   static absl::StatusOr<std::unique_ptr<WholeFile>> Make(
       const std::string& path, BytesReader* reader,
       size_t most_bytes = kMostBytes);
@@ -30,9 +30,10 @@ class WholeFile {
   WholeFile& operator=(const WholeFile&) = delete;
 
   std::string_view bytes() const { return bytes_; }
-  // Why the bytes end before the file said they would; empty if they do not.
+  // Why the bytes end early (damage, truncation); empty if they do not.
   const std::string& problem() const { return problem_; }
-  // `part` of bytes() will not be read again soon: its memory may go.
+  // Tells the system that `part` of bytes() will not be read again soon, so
+  // that it can drop the pages of a mapped file.
   void Release(std::string_view part) const;
 
  private:
@@ -44,13 +45,13 @@ class WholeFile {
   void* mapped_ = nullptr;
 };
 
-// Lets the memory of a part of a file go while it is read front to back.
+// Releases the memory of a part of a file while it is read front to back.
 class ReleaseBehind {
  public:
   ReleaseBehind(const WholeFile& file, std::string_view part)
       : file_(file), from_(part.data()) {}
 
-  // What stands before `at` will not be read again soon.
+  // What precedes `at` will not be read again soon.
   void Passed(const char* at) {
     constexpr ptrdiff_t kStepBytes = 4 << 20;
     if (at - from_ < kStepBytes) return;

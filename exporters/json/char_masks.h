@@ -1,5 +1,5 @@
-// CharMasks: where the characters that JSON's structure is made of stand in 64
-// bytes, as bit masks (bit i: byte i).
+// CharMasks: the positions of JSON's structural characters in 64 bytes, as bit
+// masks (bit i: byte i).
 #pragma once
 
 #include <cstdint>

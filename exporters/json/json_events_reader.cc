@@ -39,7 +39,7 @@ JsonEventsReader::JsonEventsReader(BytesReader* bytes, const Limits& limits)
 std::string_view JsonEventsReader::Next() {
   while (next_ready_ == ready_.size()) {
     if (searching_) {
-      // Behind damage: nothing is scanned until an event seems to begin.
+      // After damage nothing is scanned until an event seems to begin.
       const size_t found = FindEventBegin(scanned_);
       if (found != kNowhere) {
         RestartAt(found);
@@ -48,8 +48,8 @@ std::string_view JsonEventsReader::Next() {
       }
     } else if (event_begin_ != kNowhere &&
                (at_end_ || filled_ - event_begin_ > limits_.event_bytes)) {
-      // No end of this event in sight. If another one begins inside it, its own
-      // end is damaged; else the file is cut here.
+      // The event has no end in the buffer. If another one begins inside it,
+      // its own end is damaged; otherwise the file is truncated here.
       const size_t found = FindEventBegin(event_begin_ + 1);
       if (found == kNowhere && at_end_) return {};
       ++lost_events_;
@@ -70,7 +70,7 @@ std::string_view JsonEventsReader::Next() {
 
 void JsonEventsReader::Distrust() {
   const size_t found = FindEventBegin(last_.begin + 1);
-  // Nothing to start over at: what was cut out already is all there is.
+  // No other event follows: the one given is the last.
   if (found == kNowhere) return;
   const bool as_expected = next_ready_ < ready_.size()
                                ? found == ready_[next_ready_].begin
@@ -80,7 +80,7 @@ void JsonEventsReader::Distrust() {
   Scan();
 }
 
-// Starts over at `at`, outside of any string, in front of an event.
+// Starts again at `at`, outside of any string, before an event.
 void JsonEventsReader::RestartAt(size_t at) {
   ready_.clear();
   next_ready_ = 0;
@@ -93,7 +93,7 @@ void JsonEventsReader::RestartAt(size_t at) {
 }
 
 // The first place from `from` on that looks like the begin of an event: an
-// object behind a comma, a bracket or another object, with a key that events
+// object after a comma, a bracket or another object, with a key that events
 // begin with.
 size_t JsonEventsReader::FindEventBegin(size_t from) const {
   const std::string_view text(buffer_.data(), filled_);
@@ -140,8 +140,8 @@ bool JsonEventsReader::Refill() {
   return true;
 }
 
-// Follows strings and brackets through all whole groups in the buffer (at the
-// end of the file, through the rest as well: the zeros behind it say nothing).
+// Tracks strings and brackets through all whole groups in the buffer. At the
+// end of the file the last group is padded with zeros, which have no meaning.
 void JsonEventsReader::Scan() {
   while (place_ != Place::kDone &&
          (scanned_ + kGroup <= filled_ || (at_end_ && scanned_ < filled_))) {
@@ -232,7 +232,7 @@ void JsonEventsReader::OnEventBracket(char bracket, size_t at) {
     return;
   }
   if (depth_ == 0) {
-    if (bracket != ']') return;  // stray, behind an event that ended too early
+    if (bracket != ']') return;  // stray, after an event that ended too early
     header_from_ = at + 1;
     depth_ = 1;
     place_ = is_array_ ? Place::kDone : Place::kTail;

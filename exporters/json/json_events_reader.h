@@ -1,9 +1,10 @@
 // JsonEventsReader: cuts a Chrome trace into its events without parsing them,
 // so that a file of any size is read in bounded memory.
 //
-// Strings and escapes are followed 64 bytes at a time, so a brace in a name is
-// no boundary. What is not an event (the keys before and behind `traceEvents`)
-// is kept as one JSON object, header(). One thread drives a reader.
+// The reader tracks strings and escapes 64 bytes at a time, so a brace in a
+// name is not a boundary. What is not an event (the keys before and after
+// `traceEvents`) is kept as one JSON object, header(). One thread drives a
+// reader.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +24,7 @@ class JsonEventsReader {
     size_t event_bytes = size_t{8} << 20;  // a longer event is damage
     size_t header_bytes = size_t{64} << 20;
   };
-  // Readable bytes behind every text that Next() gives.
+  // Readable bytes after every text that Next() gives.
   static constexpr size_t kPadding = 64;
 
   explicit JsonEventsReader(BytesReader* bytes)
@@ -35,27 +36,26 @@ class JsonEventsReader {
   // until the next call.
   std::string_view Next();
 
-  // The event just given is no JSON: its end cannot be trusted either (a quote
-  // may be missing). Goes back to the first thing behind its begin that looks
-  // like the begin of an event.
+  // Call if the event just given is not valid JSON: its end cannot be trusted
+  // either, as a quote may be missing. Goes back to the first place after its
+  // begin that looks like the begin of an event.
   void Distrust();
 
-  // True once `traceEvents` (or a top-level array) was met.
+  // True once `traceEvents` (or a top-level array) was found.
   bool found_events() const { return found_events_; }
   // True if the file is a list of events without an object around it.
   bool is_array() const { return is_array_; }
   // False if the file ended before its brackets were closed.
   bool complete() const { return place_ == Place::kDone; }
-  // Events given up because their end could not be found.
+  // Events that were skipped because their end could not be found.
   int64_t lost_events() const { return lost_events_; }
-  // Offset in the (decompressed) bytes of the end of the last event given.
+  // Offset of the end of the last event given, in decompressed bytes.
   uint64_t offset() const { return last_end_; }
 
-  // The top-level object with an empty `traceEvents`. If the file was cut, it
-  // is closed as if the header had ended there. Call it after Next() gave an
-  // empty text.
+  // The top-level object with an empty `traceEvents`; of a truncated file,
+  // closed where the bytes end. REQUIRES: Next() gave an empty text.
   std::string header() const;
-  // The same without what stood behind the events.
+  // The same without what follows the events.
   std::string header_before_events() const;
 
  private:

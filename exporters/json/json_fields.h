@@ -1,5 +1,5 @@
-// Reading optional keys of a simdjson object: each leaves `*value` as it was if
-// the key is missing or holds something else.
+// Reads optional keys of a simdjson object. Each function leaves `*value` as it
+// was if the key is missing or has another type.
 #pragma once
 
 #include <simdjson.h>
@@ -13,7 +13,8 @@ namespace stepscope {
 
 namespace dom = simdjson::dom;
 
-// A whole number, a real one (cut off), a flag or text that is a number.
+// Reads a whole number, a real number (truncated), a flag, or text that is a
+// number. False if there is none.
 template <typename Integer>
 bool GetInteger(dom::object object, std::string_view key, Integer* value) {
   dom::element element;

@@ -13,7 +13,7 @@ bool IsHex(char c) {
          (c >= 'A' && c <= 'F');
 }
 
-// Bytes of the UTF-8 character at the begin of `text`; 0 if it is none.
+// The bytes of the UTF-8 character at the begin of `text`; 0 if it is invalid.
 size_t Utf8Length(std::string_view text) {
   const auto byte = [&](size_t at) {
     return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u;
@@ -88,7 +88,7 @@ std::string RepairJson(std::string_view text) {
   std::string out;
   out.reserve(text.size() + 16);
   bool in_string = false;
-  size_t comma = std::string::npos;  // in `out`; nothing but blanks behind it
+  size_t comma = std::string::npos;  // in `out`, followed by blanks only
   for (size_t at = 0; at < text.size();) {
     const char c = text[at];
     if (in_string) {

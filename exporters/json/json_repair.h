@@ -1,5 +1,5 @@
-// RepairJson: the defects that other writers are known for, mended so that a
-// strict parser takes the rest.
+// RepairJson: repairs the known defects of other writers, so that a strict
+// parser accepts the rest.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace stepscope {
 
 // `text` with control characters and stray backslashes in strings escaped, bad
 // UTF-8 replaced by U+FFFD, NaN, Infinity and other bare words by null, and
-// commas in front of a closing bracket left out. Brackets and quotes stay.
+// commas before a closing bracket removed. Brackets and quotes stay.
 std::string RepairJson(std::string_view text);
 
 }  // namespace stepscope

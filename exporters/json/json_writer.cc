@@ -19,8 +19,8 @@ constexpr std::array<bool, 256> MakePlain() {
 }
 constexpr std::array<bool, 256> kPlain = MakePlain();
 
-// The length of the UTF-8 sequence at `at`, or 0 if there is none: overlong
-// forms, surrogates and what lies beyond U+10FFFF are none.
+// The length of the UTF-8 sequence at `at`, or 0 if it is invalid, as overlong
+// forms, surrogates and numbers beyond U+10FFFF are.
 size_t SequenceLength(std::string_view text, size_t at) {
   const auto byte = [&](size_t i) {
     return at + i < text.size() ? static_cast<uint8_t>(text[at + i]) : 0;

@@ -1,10 +1,10 @@
 // JsonWriter: appends JSON tokens to a string; the one place that escapes.
 //
-// Whatever bytes come in, the output is valid JSON in valid UTF-8: bytes that
-// are no UTF-8 become U+FFFD, control characters are escaped, and numbers that
-// JSON lacks (NaN, Infinity) are written as null. The caller places the
-// punctuation, except that Key() and Item() put the comma before all but the
-// first member of the innermost open object or list.
+// The output is valid JSON in valid UTF-8 for any input: invalid bytes become
+// U+FFFD, control characters are escaped, and numbers that JSON lacks (NaN,
+// Infinity) are written as null. The caller places the punctuation, except that
+// Key() and Item() put the comma before all but the first member of the
+// innermost open object or list.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace stepscope {
 
 // `text` in quotes, escaped, appended to `out`.
 void AppendQuoted(std::string_view text, std::string& out);
-// `text` with bad UTF-8 replaced by U+FFFD; for formats that escape otherwise.
+// `text` with invalid UTF-8 replaced by U+FFFD, for formats with other escapes.
 std::string ValidUtf8(std::string_view text);
 
 void AppendInt(int64_t value, std::string& out);
@@ -38,7 +38,7 @@ class JsonWriter {
 
   // `"key": `. REQUIRES: key needs no escaping.
   void Key(std::string_view key);
-  // The comma before the next list item, where one is due.
+  // Appends the comma before all list items but the first.
   void Item();
 
   void String(std::string_view text) { AppendQuoted(text, out_); }

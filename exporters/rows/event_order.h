@@ -1,5 +1,5 @@
-// The rows of a Trace as a viewer wants them: all tables merged in time order,
-// and the slices of each drawn row made to nest.
+// The rows of a Trace in the order that viewers need: all tables merged by
+// time, and the slices of each drawn row assigned to lanes in which they nest.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -11,7 +11,7 @@
 namespace stepscope {
 
 // The tables that are drawn. Where rows of two tables begin and end together,
-// the one named first encloses the other.
+// the table listed first encloses the other.
 enum class Table : uint8_t {
   kStep,
   kRange,
@@ -29,8 +29,8 @@ enum class Table : uint8_t {
   kCount
 };
 
-// Walks all drawn rows by begin, longer first; rows of one table keep their
-// order.
+// Iterates over all drawn rows by begin, longer rows first; rows of one table
+// keep their order. The Trace must outlive it.
 class EventOrder {
  public:
   explicit EventOrder(const Trace& trace);
@@ -71,8 +71,9 @@ struct TimeSpan {
 };
 TimeSpan SpanOf(const Trace& trace);
 
-// Lanes of one drawn row: lane 0 takes every slice that nests among those it
-// has, the others take what would cross. Slices come by begin, longer first.
+// The lanes of one drawn row. Lane 0 takes every slice that nests in those it
+// has, the others take slices that would cross. REQUIRES: slices come by begin,
+// longer ones first.
 class Lanes {
  public:
   // The lane the slice belongs on.

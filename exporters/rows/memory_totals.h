@@ -1,7 +1,8 @@
-// MemoryTotals: what each allocator had in use after every event. Files of
-// before 2022 and some recorders tell the size of an event only; then the sizes
-// are added up, from the least that makes no total negative: memory that was
-// taken before the window and never given back is not seen.
+// MemoryTotals: the bytes that each allocator had in use after every event.
+// Files from before 2022 and some recorders have only the size of each event.
+// Then the sizes are added up, starting from the smallest value that makes no
+// total negative, so memory that was allocated before the window and never
+// freed is missing.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -22,7 +23,8 @@ class MemoryTotals {
     int64_t peak_bytes = 0;       // of allocated_bytes, so far
     bool counted = false;         // added up, not recorded
   };
-  // REQUIRES: rows of allocations() come in order; row 0 begins again.
+  // The totals after that row. REQUIRES: rows of allocations() come in order;
+  // row 0 starts again.
   Totals After(RowId row);
 
  private:

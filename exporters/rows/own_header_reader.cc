@@ -17,7 +17,7 @@ template <typename Row>
 struct FieldReader {
   dom::object object;
   Row& row;
-  TraceBuilder* builder;  // for names; rows without any need none
+  TraceBuilder* builder;  // interns names; may be null for rows without names
 
   template <typename M>
   void Number(const char* key, M member) {
@@ -66,14 +66,14 @@ struct FieldReader {
       row.*member = static_cast<T>(value);
     }
   }
-  // Only ops have these, and ops are events.
+  // Only ops have these, and ops are events, not part of the header.
   template <typename M>
   void Inputs(const char*, M) {}
   template <typename M>
   void Stack(const char*, M) {}
 };
 
-// A time of a damaged file becomes one that can be reckoned with.
+// Limits the times of damaged files, so that adding durations cannot overflow.
 int64_t TimeIn(dom::object object, const char* key) {
   int64_t ns = 0;
   GetInteger(object, key, &ns);

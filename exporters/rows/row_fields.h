@@ -1,7 +1,7 @@
-// VisitFields<Row>(visitor): the fields of each kind of row, named once, for
-// whoever writes, reads, compares or makes up rows field by field. Links that
-// TraceBuilder resolves by itself (parent, forward, op, call, other) are left
-// out, and so is the time of a row.
+// VisitFields<Row>(visitor): calls the visitor with each field of a kind of row
+// and its name, for code that writes, reads, compares or generates rows field
+// by field. Left out are the time of a row and the links that TraceBuilder
+// resolves (parent, forward, op, call, other).
 //
 // A visitor has these members, each called with (const char* key, member
 // pointer):

@@ -1,8 +1,8 @@
-// RowSequence: which rows of a Trace stand in one line of a viewer, and in
-// which order, at about a byte a row.
+// RowSequence: which rows of a Trace are in one line of a viewer, and in which
+// order, in about one byte per row.
 //
-// Lines take the rows of a table in their order, so a row is told by its table
-// and how far it is from the one before: nearly always a few.
+// A line has the rows of each table in their order, so the table and the
+// distance from its previous row, which is nearly always small, identify a row.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -25,8 +25,8 @@ class RowSequence {
   friend class RowSequenceReader;
   using Rows = std::array<RowId, static_cast<size_t>(Table::kCount)>;
 
-  // A byte: the table in the low half, in the high half the rows passed over;
-  // kFar of these or more: the rest follows, seven bits a byte.
+  // A byte has the table in its low half and the number of skipped rows in its
+  // high half. If that is kFar, the rest follows, seven bits per byte.
   static constexpr uint8_t kFar = 15;
   static constexpr int kTableBits = 4;
   static_assert(static_cast<size_t>(Table::kCount) <= 1 << kTableBits);
@@ -36,11 +36,11 @@ class RowSequence {
   size_t count_ = 0;
 };
 
-// Walks a tape, which must not change meanwhile.
+// Iterates over a sequence, which must not change meanwhile.
 class RowSequenceReader {
  public:
-  explicit RowSequenceReader(const RowSequence& tape)
-      : at_(tape.bytes_.begin()) {}
+  explicit RowSequenceReader(const RowSequence& rows)
+      : at_(rows.bytes_.begin()) {}
 
   // Moves to the next row. REQUIRES: called at most count() times.
   void Next() {

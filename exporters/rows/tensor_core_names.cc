@@ -14,7 +14,7 @@ bool HoldsOneOf(std::string_view text, const auto& parts) {
                      });
 }
 
-// Substrings that both viewers know (formats/chrome_trace.md 3.5, xspace.md 7).
+// Substrings that both viewers look for (torch-tb-profiler 0.4.3, XProf 2.24).
 constexpr std::string_view kKnown[] = {
     "16816",
     "c1688",

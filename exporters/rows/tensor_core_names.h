@@ -1,9 +1,9 @@
-// Whether the viewers of today can tell that a kernel runs on Tensor Cores.
-// Which kernels do is kernel_class.h's to say.
+// Whether viewers recognise that a kernel uses Tensor Cores. kernel_class.h
+// decides which kernels do.
 //
-// Both XProf and the PyTorch plugin look for substrings that date from 2022 and
-// so miss what cuBLAS, cuDNN and CUTLASS launch on Hopper. Exporters append
-// kTensorCoreMark to the name of such a kernel, which both understand.
+// XProf and the PyTorch plugin look for substrings from 2022, so they miss the
+// kernels that cuBLAS, cuDNN and CUTLASS launch on Hopper. Exporters append
+// kTensorCoreMark, which both recognise, to the name of such a kernel.
 #pragma once
 
 #include <string_view>
@@ -12,7 +12,7 @@ namespace stepscope {
 
 inline constexpr std::string_view kTensorCoreMark = " [hmma]";
 
-// True if the kernel uses Tensor Cores and neither viewer would see it.
+// True if the kernel uses Tensor Cores and neither viewer would recognise it.
 bool NeedsTensorCoreMark(std::string_view kernel);
 
 }  // namespace stepscope

@@ -8,13 +8,13 @@
 //   allocation 150 thread=0 address=64 bytes=4096
 //
 // A line is: the kind; the time (begin..end, or one moment); key=value with the
-// fields of exporters/row_fields.h that differ from their default; the name.
-// A name or value that is empty, holds a quote or a control character, or could
-// be taken for something else stands in quotes, escaped as in JSON. `thread=K`
-// is the K-th row of threads(). Lists of numbers are separated by commas.
+// fields of rows/row_fields.h that differ from their default; the name.
+// A name or value is quoted and escaped as in JSON if it is empty, has a quote
+// or a control character, or could be taken for something else. `thread=K` is
+// the K-th row of threads(). Lists of numbers are separated by commas.
 // inputs=(...) lists arguments: type, [dims], {strides}, ="value", (elements),
 // each if there is one. stack=(...) lists quoted frames.
-// Lines that are empty or start with # mean nothing.
+// Empty lines and lines that start with # are ignored.
 #pragma once
 
 #include <stepscope/annotation.h>

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the program `stepscope` alone, without LibTorch: all it takes to read traces one already has.
+# Builds only the program `stepscope`, without LibTorch. That is enough to read existing traces.
 #   bash plugins/cli/build.sh
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../../cmake/setup.sh"

@@ -3,8 +3,9 @@
 #include <absl/status/status.h>
 
 #include <algorithm>
-
-#include "arguments.h"
+#include <charconv>
+#include <numeric>
+#include <system_error>
 
 namespace stepscope {
 namespace {
@@ -22,11 +23,23 @@ absl::Status Unknown(const std::string& name,
                      std::span<const OptionName> known) {
   std::vector<std::string_view> names = {"--help"};
   for (const OptionName& option : known) names.push_back(option.name);
-  const std::string_view nearest = Nearest(name, names);
-  return absl::InvalidArgumentError(
-      "unknown option '" + name + "'" +
-      (nearest.empty() ? "; see stepscope --help"
-                       : "; did you mean '" + std::string(nearest) + "'?"));
+  return absl::InvalidArgumentError("unknown option '" + name + "'" +
+                                    DidYouMean(name, names));
+}
+
+size_t EditDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
 }
 
 }  // namespace
@@ -39,15 +52,15 @@ std::string CommandWords::value(std::string_view name) const {
 absl::StatusOr<CommandWords> ParseCommandWords(
     std::span<const std::string> words, std::span<const OptionName> known) {
   CommandWords parsed;
-  bool only_paths = false;
+  bool options_ended = false;
   for (size_t at = 1; at < words.size(); ++at) {
     const std::string& word = words[at];
-    if (only_paths || word == "-" || !word.starts_with("-")) {
-      parsed.paths.push_back(word);
+    if (options_ended || word == "-" || !word.starts_with("-")) {
+      parsed.arguments.push_back(word);
       continue;
     }
     if (word == "--") {
-      only_paths = true;
+      options_ended = true;
       continue;
     }
     const size_t equals = word.find('=');
@@ -69,9 +82,11 @@ absl::StatusOr<CommandWords> ParseCommandWords(
   return parsed;
 }
 
-absl::StatusOr<size_t> ChoiceOf(std::string_view option,
-                                const std::string& value,
+absl::StatusOr<size_t> ChoiceOf(const CommandWords& words,
+                                std::string_view option,
                                 std::span<const std::string_view> choices) {
+  if (!words.has(option)) return 0;
+  const std::string value = words.value(option);
   const auto found = std::ranges::find(choices, value);
   if (found != choices.end())
     return static_cast<size_t>(found - choices.begin());
@@ -80,8 +95,44 @@ absl::StatusOr<size_t> ChoiceOf(std::string_view option,
     if (i > 0) list += i + 1 == choices.size() ? " or " : ", ";
     list += choices[i];
   }
-  return absl::InvalidArgumentError(std::string(option) + " is " + list +
+  return absl::InvalidArgumentError(std::string(option) + " must be " + list +
                                     ", not '" + value + "'");
+}
+
+absl::StatusOr<int32_t> NumberOf(const CommandWords& words,
+                                 std::string_view option, int32_t otherwise) {
+  if (!words.has(option)) return otherwise;
+  const std::string text = words.value(option);
+  const char* end = text.data() + text.size();
+  int32_t number = 0;
+  const auto result = std::from_chars(text.data(), end, number);
+  if (result.ec == std::errc() && result.ptr == end && number >= 0)
+    return number;
+  return absl::InvalidArgumentError(
+      std::string(option) + " must be a whole number of at least 0, not '" +
+      text + "'");
+}
+
+std::string_view Nearest(std::string_view word,
+                         std::span<const std::string_view> candidates) {
+  std::string_view nearest;
+  size_t least = std::max<size_t>(word.size() / 3, 1) + 1;
+  for (std::string_view candidate : candidates) {
+    const size_t distance = EditDistance(word, candidate);
+    if (distance >= least) continue;
+    least = distance;
+    nearest = candidate;
+  }
+  return nearest;
+}
+
+std::string DidYouMean(std::string_view word,
+                       std::span<const std::string_view> candidates) {
+  const std::string_view nearest = Nearest(word, candidates);
+  return nearest.empty()
+             ? "; stepscope --help lists the commands, stepscope COMMAND "
+               "--help the options of one"
+             : "; did you mean '" + std::string(nearest) + "'?";
 }
 
 }  // namespace stepscope

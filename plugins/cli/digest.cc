@@ -10,7 +10,7 @@
 namespace stepscope {
 namespace {
 
-// More readers than this wait for the disk and hold memory.
+// More readers would wait for the disk and hold memory.
 constexpr unsigned kMostReaders = 16;
 
 absl::StatusOr<RankDigest> Digest(const std::string& path) {

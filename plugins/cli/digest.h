@@ -1,4 +1,4 @@
-// Digest: reading and analysing many traces at once.
+// Reads and analyses many traces at once.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -9,9 +9,10 @@
 
 namespace stepscope {
 
-// The digest of each file, in the order of `paths`. A few are read at a time,
-// by as many threads as there are cores, and a Trace is gone once it is
-// digested: memory does not grow with the number of ranks but by their reports.
+// The digest of each file, in the order of `paths`, or the error of
+// ReadTrace(). There are as many threads as cores, at most 16, and each holds
+// one Trace at a time: memory grows with the number of threads, and with the
+// number of ranks only by their reports.
 std::vector<absl::StatusOr<RankDigest>> DigestAll(
     const std::vector<std::string>& paths);
 

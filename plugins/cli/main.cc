@@ -1,43 +1,97 @@
-// The program `stepscope`.
+// The program `stepscope`: finds the command and runs it.
+#include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <vector>
 
-#include "advice_commands.h"
-#include "analyze.h"
-#include "arguments.h"
-#include "doctor.h"
-#include "trace_commands.h"
-#include "usage.h"
+#include "command_words.h"
+#include "commands.h"
+#include "errors.h"
+
+namespace stepscope {
+namespace {
+
+struct Command {
+  std::string_view name;
+  int (*run)(Words words);
+};
+
+constexpr Command kCommands[] = {
+    {"analyze", AnalyzeCommand}, {"compare", CompareCommand},
+    {"convert", ConvertCommand}, {"doctor", DoctorCommand},
+    {"explain", ExplainCommand}, {"info", InfoCommand},
+    {"rules", RulesCommand},     {"top", TopCommand},
+    {"what-if", WhatIfCommand}};
+
+constexpr const char* kUsage =
+    R"(stepscope finds what slows a PyTorch training loop down and predicts what each
+fix would gain.
+
+Usage: stepscope COMMAND [options] ...
+
+  analyze PATH...            report what to fix first, with the predicted gain
+  compare BEFORE AFTER       compare two traces: predicted and measured gain
+  what-if TRACE KEY=VALUE... predict the step time under other settings
+  rules                      list what a report looks for
+  explain ID...              describe rules: when they report, what to do
+  info PATH...               list what a trace contains
+  top PATH                   rank operators, kernels and copies by time
+  convert IN OUT             write a trace in another format
+  doctor                     check what recording and viewing need here
+
+  stepscope COMMAND --help   the options of a command
+  stepscope --version
+  stepscope --help
+
+PATH is a trace of torch.profiler or of stepscope (.json, .json.gz, .json.zst),
+an XSpace (.xplane.pb), a log directory of stepscope, or a folder with one trace
+per rank.
+)";
+
+int UnknownWord(const std::string& word) {
+  if (word.starts_with("-")) {
+    return UsageError("unknown option '" + word +
+                      "'. Options come after a command, as in: stepscope "
+                      "analyze --verbose PATH");
+  }
+  std::error_code error;
+  if (std::filesystem::exists(word, error)) {
+    return UsageError("'" + word +
+                      "' is not a command. To analyse that file or folder, "
+                      "run: stepscope analyze " +
+                      word);
+  }
+  std::vector<std::string_view> names = {"help", "version"};
+  for (const Command& command : kCommands) names.push_back(command.name);
+  return UsageError("unknown command '" + word + "'" + DidYouMean(word, names));
+}
+
+int Run(Words words) {
+  if (words.empty()) {
+    return UsageError(
+        "no command given. Start with: stepscope analyze PATH...");
+  }
+  const std::string& first = words[0];
+  if (first == "--help" || first == "-h" || first == "help") {
+    std::fputs(kUsage, stdout);
+    return 0;
+  }
+  if (first == "--version" || first == "version") {
+    std::puts("stepscope " STEPSCOPE_VERSION);
+    return 0;
+  }
+  const auto* command = std::ranges::find(kCommands, first, &Command::name);
+  if (command == std::end(kCommands)) return UnknownWord(first);
+  return command->run(words);
+}
+
+}  // namespace
+}  // namespace stepscope
 
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
-  if (const auto status = stepscope::RunTraceCommand(words)) return *status;
-  if (const auto status = stepscope::RunAdviceCommand(words)) return *status;
-  const absl::StatusOr<stepscope::Arguments> arguments =
-      stepscope::ParseArguments(words);
-  if (!arguments.ok()) {
-    std::fprintf(stderr, "stepscope: %s\n",
-                 std::string(arguments.status().message()).c_str());
-    return 2;
-  }
-  switch (arguments->command) {
-    case stepscope::Command::kHelp:
-      std::fputs(stepscope::kUsage, stdout);
-      return 0;
-    case stepscope::Command::kAnalyzeHelp:
-      std::fputs(stepscope::kAnalyzeUsage, stdout);
-      return 0;
-    case stepscope::Command::kDoctorHelp:
-      std::fputs(stepscope::kDoctorUsage, stdout);
-      return 0;
-    case stepscope::Command::kDoctor:
-      return stepscope::RunDoctor(*arguments);
-    case stepscope::Command::kVersion:
-      std::puts("stepscope " STEPSCOPE_VERSION);
-      return 0;
-    case stepscope::Command::kAnalyze:
-      break;
-  }
-  return stepscope::RunAnalyze(*arguments);
+  return stepscope::Run(words);
 }

@@ -23,7 +23,7 @@ absl::StatusOr<Trace> ReadOneTrace(const std::string& path) {
   if (files.size() > kNamed) names += ", ...";
   return absl::InvalidArgumentError(path + " holds " +
                                     std::to_string(files.size()) +
-                                    " traces; name one of them: " + names);
+                                    " traces; choose one of them: " + names);
 }
 
 }  // namespace stepscope

@@ -1,4 +1,4 @@
-// ReadOneTrace: for commands that work on one trace.
+// Reading the one trace that a command works on.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -9,8 +9,8 @@
 namespace stepscope {
 
 // Reads the trace file `path`, or the only trace in a folder or log directory.
-// Errors: those of ResolvePath() and ReadTrace(); InvalidArgument (names some)
-// where there are several.
+// Errors: those of ResolvePath() and ReadTrace(); InvalidArgument if there are
+// several traces (the message names the first).
 absl::StatusOr<Trace> ReadOneTrace(const std::string& path);
 
 }  // namespace stepscope

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "errors.h"
+
 namespace stepscope {
 namespace {
 
@@ -19,13 +21,13 @@ absl::Status WriteError(const std::string& what, int error) {
       "cannot write " + what + ": " + std::strerror(error);
   if (error == EACCES || error == EPERM || error == EROFS) {
     return absl::PermissionDeniedError(message +
-                                       "; choose another place with --output");
+                                       "; choose another file with --output");
   }
   if (error == ENOENT || error == ENOTDIR)
-    return absl::NotFoundError(message + "; make its folder first");
+    return absl::NotFoundError(message + "; create the folder first");
   if (error == ENOSPC || error == EDQUOT)
     return absl::ResourceExhaustedError(message + "; free some space");
-  return absl::UnavailableError(message);
+  return absl::UnavailableError(message + "; check the disk and try again");
 }
 
 // Writes and closes; the first error, or 0.
@@ -57,7 +59,8 @@ Terminal TerminalOfStdout() {
 absl::Status WriteOut(const std::string& text, const std::string& path) {
   if (path.empty()) {
     const int error = WriteAndClose(stdout, text);
-    return error == 0 ? absl::OkStatus() : WriteError("the report", error);
+    return error == 0 ? absl::OkStatus()
+                      : WriteError("to standard output", error);
   }
   // A pipe or a device is written to, never replaced.
   struct stat about = {};
@@ -77,6 +80,13 @@ absl::Status WriteOut(const std::string& text, const std::string& path) {
   if (error == 0) return absl::OkStatus();
   std::remove(temporary.c_str());
   return WriteError(path, error);
+}
+
+int WriteResult(const std::string& text, const std::string& path) {
+  const absl::Status written = WriteOut(text, path);
+  if (written.ok()) return 0;
+  PrintError(written);
+  return 1;
 }
 
 }  // namespace stepscope

@@ -1,4 +1,4 @@
-// Where a report goes: the terminal, a pipe or a file.
+// Where the result of a command goes: the terminal, a pipe or a file.
 #pragma once
 
 #include <absl/status/status.h>
@@ -7,8 +7,8 @@
 
 namespace stepscope {
 
-// What standard output can show. Not a terminal, NO_COLOR set or TERM "dumb":
-// no colours.
+// What standard output can show. There are no colours where it is not a
+// terminal, where NO_COLOR is set and where TERM is "dumb".
 struct Terminal {
   bool color = false;
   int width = 100;
@@ -19,5 +19,9 @@ Terminal TerminalOfStdout();
 // file, which appears whole or not at all. Errors: PermissionDenied, NotFound,
 // ResourceExhausted, Unavailable.
 absl::Status WriteOut(const std::string& text, const std::string& path);
+
+// The same as the end of a command: prints the error, if any, and returns the
+// exit status, 0 or 1.
+int WriteResult(const std::string& text, const std::string& path);
 
 }  // namespace stepscope

@@ -1,12 +1,12 @@
-// What NVTX and the CUDA driver look for in the library they are told to load.
+// The symbols that NVTX and the CUDA driver look up in an injection library.
 #include <stepscope/nvtx.h>
 
 #include "injected.h"
 
 extern "C" {
 
-// NVTX_INJECTION64_PATH: once for every binary of the process that uses NVTX,
-// at its first call. 1: attached.
+// NVTX_INJECTION64_PATH: called once for every binary of the process that uses
+// NVTX, at its first NVTX call. Returns 1 if attached.
 __attribute__((visibility("default"))) int InitializeInjectionNvtx2(
     const void* (*get_export_table)(unsigned int)) {
   const int attached = stepscope::AttachNvtx(get_export_table);
@@ -14,8 +14,8 @@ __attribute__((visibility("default"))) int InitializeInjectionNvtx2(
   return attached;
 }
 
-// CUDA_INJECTION64_PATH: once, as the driver is initialised. It must make no
-// CUDA call, and makes none: the window begins on another thread, later.
+// CUDA_INJECTION64_PATH: called once, while the driver initialises, and must
+// make no CUDA call. The window begins later, on another thread.
 __attribute__((visibility("default"))) int InitializeInjection() {
   stepscope::StartInjected();
   return 1;

@@ -25,6 +25,8 @@ std::string ProgramName() {
   return name == nullptr || *name == '\0' ? "program" : name;
 }
 
+// NVTX first: the variable must be set before the program's other binaries make
+// their first NVTX call.
 void Start() {
   const absl::Status nvtx = EnableNvtx();
   const absl::StatusOr<WindowOptions> options = WindowOptionsFrom(

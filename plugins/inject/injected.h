@@ -1,12 +1,12 @@
-// An unmodified program under injection: from its first NVTX or CUDA call to
-// its end. Made once per process and never destroyed; any thread may call it.
-// It never throws, and whatever fails is one line on stderr.
+// Starts the recording of an unmodified program into which the library was
+// injected. Any thread may call it. Errors are one line on stderr; nothing is
+// thrown.
 #pragma once
 
 namespace stepscope {
 
-// Reads the environment and arranges for the window. Does nothing from the
-// second call on, and in a forked child.
+// Reads the environment and prepares the window. Only the first call in a
+// process does something.
 void StartInjected() noexcept;
 
 }  // namespace stepscope

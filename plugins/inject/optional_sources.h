@@ -1,5 +1,5 @@
-// The source that one of the two libraries lacks: with_torch.cc or
-// without_torch.cc.
+// The sources that only one of the two libraries has: with_torch.cc or
+// without_torch.cc is linked.
 #pragma once
 
 #include <stepscope/collector.h>
@@ -9,7 +9,8 @@
 
 namespace stepscope {
 
-// Operators, in the library for programs that use LibTorch.
+// Adds LibTorch's operators and allocator, in the library for programs that use
+// the LibTorch of this build.
 void AddTorch(std::vector<std::unique_ptr<Collector>>& collectors);
 
 }  // namespace stepscope

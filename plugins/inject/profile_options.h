@@ -1,4 +1,4 @@
-// What a Profile of an injected program is made with, and of.
+// The options and the parts of an injected program's Profile.
 #pragma once
 
 #include <stepscope/profile.h>
@@ -8,12 +8,12 @@
 
 namespace stepscope {
 
-// All but the schedule. `training_tid` as in ProfileOptions.
+// Everything except the schedule. `training_tid` as in ProfileOptions.
 ProfileOptions InjectedProfileOptions(const WindowOptions& options,
                                       int64_t training_tid);
 
-// The usual analysis and files, with the sources of this library: the default
-// ones would make every injected program load LibTorch.
+// The default analysis and files, and the collectors of this library: the
+// default collectors would make every injected program load LibTorch.
 ProfileParts InjectedParts(const ProfileOptions& options);
 
 }  // namespace stepscope

@@ -9,6 +9,7 @@ namespace stepscope {
 std::vector<std::unique_ptr<Collector>> InjectedCollectors(
     int64_t training_tid) {
   std::vector<std::unique_ptr<Collector>> collectors;
+  // DefaultCollectors() would link LibTorch, which most injected programs lack.
   collectors.push_back(MakeHostCollector({.training_tid = training_tid}));
   collectors.push_back(MakeCuptiCollector());
   collectors.push_back(MakeNvtxCollector());

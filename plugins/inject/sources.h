@@ -1,4 +1,4 @@
-// The sources of events of an injection.
+// The collectors of an injection.
 #pragma once
 
 #include <stepscope/collector.h>
@@ -9,7 +9,8 @@
 
 namespace stepscope {
 
-// `training_tid`: the thread that trains, 0 for the one that drives.
+// `training_tid`: the id of the thread that trains; 0: the one that drives the
+// Profile.
 std::vector<std::unique_ptr<Collector>> InjectedCollectors(
     int64_t training_tid);
 

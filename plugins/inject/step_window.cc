@@ -19,8 +19,8 @@ class StepWindow : public NvtxStepListener {
   explicit StepWindow(const WindowOptions& options)
       : options_(options), pid_(getpid()) {}
 
-  // The first step begins with the first range, later ones where the one
-  // before has ended, so that what lies between ranges belongs to a step.
+  // The first step begins with the first range, later steps at the end of the
+  // previous one, so that the time between two ranges belongs to a step.
   void OnStepBegin() noexcept override {
     const std::lock_guard lock(mutex_);
     if (profile_ != nullptr || ended_) return;
@@ -40,7 +40,7 @@ class StepWindow : public NvtxStepListener {
     if (profile_ != nullptr && !ended_) profile_->Step();
   }
 
-  // On the thread that ends the program; the one that steps may still run.
+  // On the thread that ends the program; the training thread may still run.
   void End() noexcept {
     if (getpid() != pid_) return;
     const std::lock_guard lock(mutex_);
@@ -60,13 +60,14 @@ class StepWindow : public NvtxStepListener {
  private:
   const WindowOptions options_;
   const pid_t pid_;
-  // Held across a step's switch only, which the exit must not fall into.
+  // Held while a step ends, so that the program's exit does not interfere.
   std::mutex mutex_;
   std::unique_ptr<Profile> profile_;
   bool ended_ = false;
 };
 
-// atexit() takes no pointer; never destroyed, as ranges may come until the end.
+// atexit() takes no pointer. Never destroyed, because ranges may come until the
+// process ends.
 StepWindow* g_window = nullptr;
 
 }  // namespace

@@ -1,13 +1,14 @@
-// A window counted in steps: NVTX ranges of one name. The thread that runs the
-// first of them drives the Profile, as a training loop would.
+// A window that is counted in steps, which are NVTX ranges of one name. The
+// thread that opens the first of them drives the Profile, as a training loop
+// would.
 #pragma once
 
 #include "window_options.h"
 
 namespace stepscope {
 
-// Listens for the ranges; at the program's exit the window ends at the latest,
-// and its files are written. REQUIRES: called once.
+// Listens for the ranges. At the program's exit an open window ends and its
+// files are written. REQUIRES: called once.
 void StartStepWindow(const WindowOptions& options);
 
 }  // namespace stepscope

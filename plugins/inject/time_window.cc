@@ -20,7 +20,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Collectors settle before the window begins, where there is time for it.
+// The collectors run this long before the window begins, if there is time.
 constexpr milliseconds kWarmup(100);
 
 class TimeWindow {
@@ -28,7 +28,7 @@ class TimeWindow {
   explicit TimeWindow(const WindowOptions& options)
       : options_(options), pid_(getpid()) {}
 
-  // On our own thread.
+  // On the injection's thread.
   void Run() {
     const milliseconds start(options_.start_ms);
     const milliseconds warmup = std::min(kWarmup, start);
@@ -45,20 +45,21 @@ class TimeWindow {
     changed_.notify_all();
   }
 
-  // On the thread that ends the program: cuts the window here, waits for files.
+  // On the thread that ends the program: ends the window and waits for the
+  // files.
   void End() {
-    if (getpid() != pid_) return;  // a child has none of our threads
+    if (getpid() != pid_) return;  // a forked child does not have our thread
     std::unique_lock lock(mutex_);
     ending_ = true;
     changed_.notify_all();
-    // Profile waits for its files with a limit of its own.
+    // Profile limits its wait for the files.
     changed_.wait(lock, [&] { return done_; });
   }
 
  private:
   void Record(milliseconds warmup) {
     ProfileOptions options = InjectedProfileOptions(options_, getpid());
-    // One step of warm-up, if any, and one that is the window.
+    // At most one warm-up step, and one step that is the window.
     options.schedule = {.wait = 0, .warmup = warmup.count() > 0, .active = 1};
     Profile profile(std::move(options), &InjectedParts);
     if (warmup.count() > 0) {
@@ -69,7 +70,7 @@ class TimeWindow {
     profile.Step();
   }
 
-  // False if the program ends meanwhile.
+  // False if the program ends before that.
   bool Sleep(milliseconds time) {
     std::unique_lock lock(mutex_);
     return !changed_.wait_for(lock, time, [&] { return ending_; });
@@ -83,14 +84,15 @@ class TimeWindow {
   bool done_ = false;
 };
 
-// atexit() takes no pointer; never destroyed, as the thread may outlive all.
+// atexit() takes no pointer. Never destroyed, because the thread may outlive
+// everything.
 TimeWindow* g_window = nullptr;
 
 }  // namespace
 
 void StartTimeWindow(const WindowOptions& options) {
   g_window = new TimeWindow(options);
-  // The program's signal handlers run on its own threads, as without us.
+  // So that the program's signal handlers run only on the program's threads.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);

@@ -8,8 +8,8 @@
 namespace stepscope {
 namespace {
 
-// A day: longer windows would not fit into memory, and a typing error is
-// likely.
+// A day. A longer window would not fit into memory, so it is probably a
+// mistake.
 constexpr int64_t kMaxMs = int64_t{24} * 3600 * 1000;
 
 std::string_view Value(const Environment& environment, const char* name) {
@@ -41,7 +41,7 @@ absl::Status ReadMs(const Environment& environment, const char* name,
   const std::optional<int64_t> number = Number(value);
   if (!number.has_value() || *number < least || *number > kMaxMs) {
     return Wrong(name, value,
-                 "give milliseconds, from " + std::to_string(least) + " to " +
+                 "use milliseconds from " + std::to_string(least) + " to " +
                      std::to_string(kMaxMs));
   }
   out = *number;
@@ -74,7 +74,7 @@ absl::Status ReadSchedule(const Environment& environment, Schedule& schedule) {
     rest.remove_prefix(comma + 1);
   }
   return Wrong(kName, value,
-               "give steps as wait,warmup,active or wait,warmup,active,repeat, "
+               "use wait,warmup,active or wait,warmup,active,repeat in steps, "
                "for example 3,3,3");
 }
 

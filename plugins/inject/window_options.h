@@ -1,5 +1,5 @@
-// Which part of an unmodified program is recorded, and where to: what its
-// environment says.
+// WindowOptions: which part of an unmodified program is recorded, and where the
+// files go, from its environment variables.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -16,11 +16,11 @@ struct WindowOptions {
   std::string log_dir;
   std::string name;  // what the report calls the program
   // Not empty: the NVTX range that marks a step ("name" or "name@domain");
-  // `schedule` then counts steps. Empty: the window is a stretch of time.
+  // `schedule` then counts steps. Empty: the window is a span of time.
   std::string step_range;
   Schedule schedule;
   int64_t start_ms = 0;        // from the program's first NVTX or CUDA call
-  int64_t duration_ms = 2000;  // the window ends with the program at the latest
+  int64_t duration_ms = 2000;  // or until the program ends
   bool print_report = true;
 };
 
@@ -31,10 +31,10 @@ using Environment = std::function<const char*(const char*)>;
 //   STEPSCOPE_NAME         instead of the program's own name
 //   STEPSCOPE_STEP_RANGE   the range that is a step
 //   STEPSCOPE_SCHEDULE     wait,warmup,active[,repeat] in steps; 3,3,3,1
-//   STEPSCOPE_START_MS, STEPSCOPE_DURATION_MS   the stretch of time
+//   STEPSCOPE_START_MS, STEPSCOPE_DURATION_MS   the span of time
 //   STEPSCOPE_PRINT        0 prints no report
 // NotFound without STEPSCOPE_LOG_DIR; InvalidArgument, naming the variable, for
-// a value that makes no sense.
+// an invalid value.
 absl::StatusOr<WindowOptions> WindowOptionsFrom(const Environment& environment,
                                                 std::string_view program_name);
 

@@ -32,7 +32,7 @@ struct Background::Shared {
     busy = true;
     lock.unlock();
     job();
-    job = nullptr;  // frees the window before anyone is told
+    job = nullptr;  // frees the window before Wait() returns
     lock.lock();
     busy = false;
     idle.notify_all();
@@ -41,8 +41,8 @@ struct Background::Shared {
 
 namespace {
 
-// On Linux a thread has a priority of its own. The loop goes first where they
-// share a core.
+// On Linux each thread has its own priority: the training thread goes first if
+// they share a core.
 constexpr int kNice = 10;
 
 }  // namespace
@@ -55,6 +55,7 @@ Background::~Background() {
   shared_->work.notify_all();
 }
 
+// Signals are blocked before the thread starts, so that it inherits the mask.
 void Background::StartThread() {
   sigset_t all;
   sigset_t before;
@@ -71,10 +72,10 @@ void Background::StartThread() {
         if (shared->jobs.empty()) return;
         shared->RunOne(lock);
       }
-    }).detach();
+    }).detach();  // joining could block the training thread for minutes
     shared_->has_thread = true;
   } catch (const std::system_error&) {
-    // Wait() does the work.
+    // Wait() runs the jobs.
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }

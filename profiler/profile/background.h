@@ -18,8 +18,8 @@ class Background {
   static constexpr size_t kMaxWaiting = 2;
 
   Background();
-  // Waits for the thread only if no job runs. A thread that still runs a job
-  // goes on and owns what it needs.
+  // Does not wait: a thread that still has jobs finishes them, and owns what it
+  // needs.
   ~Background();
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;

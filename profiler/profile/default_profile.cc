@@ -1,4 +1,4 @@
-// The defaults: every collector of this build, the analysis, all files.
+// Profile with the default collectors, analysis and files.
 #include <stepscope/collectors.h>
 #include <stepscope/profile.h>
 #include <stepscope/profile_parts.h>

@@ -17,8 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A choice published longer before our own start belongs to an earlier job that
-// its launcher named alike. Ranks of one job start within minutes.
+// A choice that was published longer before our start belongs to an earlier job
+// with the same launcher variables: the ranks of one job start within minutes.
 constexpr int64_t kFreshSeconds = 300;
 
 absl::Status FolderError(const std::string& path, int error_number) {
@@ -38,7 +38,7 @@ absl::Status MakeAll(const std::string& path) {
   return absl::OkStatus();
 }
 
-// A folder may exist and still refuse files.
+// A folder may exist and not be writable.
 absl::Status TryToWrite(const std::string& folder) {
   const std::string path = folder + "/.try-" + std::to_string(getpid());
   const int file = open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0666);
@@ -75,11 +75,11 @@ absl::Status LogRun::MakeFolders() {
   return identity_.world_size > 1 ? Publish() : absl::OkStatus();
 }
 
-// mkdir tells who was first, on every file system.
+// mkdir is atomic on every file system: one of several processes succeeds.
 absl::Status LogRun::TakeFreeRun() {
   const std::string pid = std::to_string(getpid());
   for (int attempt = 0; attempt < 1000; ++attempt) {
-    std::string run = identity_.start;
+    std::string run = RunName(identity_.name, identity_.start);
     if (attempt > 0) run += "_" + pid;
     if (attempt > 1) run += "_" + std::to_string(attempt);
     if (mkdir(RunFolder(log_dir_, run).c_str(), 0777) == 0) {
@@ -88,9 +88,10 @@ absl::Status LogRun::TakeFreeRun() {
     }
     if (errno != EEXIST) return FolderError(RunFolder(log_dir_, run), errno);
   }
-  return absl::AlreadyExistsError("cannot find a free name beside " +
-                                  RunFolder(log_dir_, identity_.start) +
-                                  "; choose another log_dir");
+  return absl::AlreadyExistsError(
+      "cannot find a free name beside " +
+      RunFolder(log_dir_, RunName(identity_.name, identity_.start)) +
+      "; choose another log_dir");
 }
 
 std::string LogRun::JobFile() const {
@@ -98,6 +99,7 @@ std::string LogRun::JobFile() const {
          std::to_string(std::hash<std::string>{}(identity_.job));
 }
 
+// Renames a complete file, so that another rank never reads half of it.
 absl::Status LogRun::Publish() const {
   const std::string path = JobFile();
   const std::string whole = path + "." + std::to_string(getpid());
@@ -110,14 +112,15 @@ absl::Status LogRun::Publish() const {
   return absl::OkStatus();
 }
 
-// Takes rank 0's choice if it is of this job, and this rank has not written
-// there before.
+// Takes rank 0's choice if it belongs to this job and this rank has not written
+// there yet.
 bool LogRun::TryPublished() {
   std::ifstream file(JobFile());
   std::string run;
   int64_t start_s = 0;
   if (!(file >> run >> start_s)) return false;
   if (start_s < identity_.start_s - kFreshSeconds) return false;
+  // The folder is shared: a name from a file must not lead out of it.
   if (run.find('/') != std::string::npos) return false;
   const std::string mark =
       RunFolder(log_dir_, run) + "/.rank" + std::to_string(identity_.rank);
@@ -129,6 +132,7 @@ bool LogRun::TryPublished() {
   return true;
 }
 
+// Polls, because ranks share nothing but the file system.
 const std::string& LogRun::Run() {
   if (!run_.empty()) return run_;
   const auto deadline = std::chrono::steady_clock::now() + patience_;
@@ -138,7 +142,7 @@ const std::string& LogRun::Run() {
       continue;
     }
     if (!TakeFreeRun().ok()) {
-      run_ = identity_.start;
+      run_ = RunName(identity_.name, identity_.start);
       unique_ = std::to_string(getpid());
     }
     disagreement_ = "rank " + std::to_string(identity_.rank) +
@@ -165,7 +169,7 @@ absl::StatusOr<LogPaths> LogRun::PathsOf(int32_t cycle) {
 
 LogRun::~LogRun() {
   if (run_.empty()) return;
-  // rmdir takes only what is empty.
+  // rmdir removes only empty folders.
   if (rmdir(RunFolder(log_dir_, run_).c_str()) != 0) return;
   if (identity_.world_size > 1 && identity_.rank == 0) {
     unlink(JobFile().c_str());

@@ -2,10 +2,11 @@
 // a RUN, which its ranks share; no file is ever overwritten.
 //
 // The name of the RUN: a process without a launcher, and rank 0 of a job, use
-// their start time, or the next free name after it. Rank 0 publishes its choice
-// in LOGDIR/stepscope/.job-<hash of the launcher's variables>; the other ranks
-// read it there when they have something to write. A rank that does not find
-// the file (the directory is not shared) uses its own start time and says so.
+// <name>_<start time>, or the next free name after it. Rank 0 publishes its
+// choice in LOGDIR/stepscope/.job-<hash of the launcher's variables>; the other
+// ranks read it there when they have something to write. A rank that does not
+// find the file (the directory is not shared) uses its own name and start time
+// and says so.
 #pragma once
 
 #include <absl/status/status.h>

@@ -21,7 +21,7 @@ struct Profile::State {
   std::string who;
   Schedule schedule;
   milliseconds stop_timeout{0};
-  int exceptions = 0;  // in flight when the Profile was made
+  int exceptions = 0;  // uncaught when the Profile was created
   std::unique_ptr<Session> session;
   std::shared_ptr<WindowOutput> output;
   std::unique_ptr<Background> background;
@@ -35,7 +35,7 @@ struct Profile::State {
 
 namespace {
 
-// Runs `call`; an exception becomes an error and nothing else.
+// Runs `call`; an exception becomes an error of the Profile.
 template <typename Call>
 void Guard(const std::shared_ptr<Errors>& errors, const char* what,
            Call call) noexcept {
@@ -59,7 +59,8 @@ std::string Seconds(milliseconds time) {
 }  // namespace
 
 void Profile::State::Start(ProfileOptions options, ProfileParts parts) {
-  const RunIdentity identity = OwnIdentity();
+  RunIdentity identity = OwnIdentity();
+  identity.name = options.name;
   if (identity.world_size > 1) {
     who = "rank " + std::to_string(identity.rank) + ": ";
   }
@@ -115,29 +116,30 @@ void Profile::State::Start(ProfileOptions options, ProfileParts parts) {
 
 void Profile::State::HandOver(std::unique_ptr<ClosedWindow> window) {
   const int64_t cycle = window->cycle();
-  // Shared, because the job must be copyable.
+  // Shared, because std::function needs a copyable job.
   std::shared_ptr<ClosedWindow> shared = std::move(window);
   if (background->Add([output = output, shared] { output->Take(*shared); })) {
     return;
   }
   errors->Add(absl::ResourceExhaustedError(
       "window " + std::to_string(cycle) +
-      " was dropped: the windows before it are still being analysed; record "
+      " was dropped, because earlier windows are still being analysed; record "
       "fewer steps, or wait longer between windows"));
 }
 
+// A loop that ended early is an error only if nothing was recorded; otherwise
+// what there is gets analysed, and a line says what is missing.
 void Profile::State::EndLoop() {
   const bool by_exception = std::uncaught_exceptions() > exceptions;
   const bool was_done = session->done();
   const int64_t steps = session->steps();
   std::unique_ptr<ClosedWindow> window = session->End();
   if (by_exception && !was_done) {
-    Say(who + "the loop was left by an exception in step " +
-        std::to_string(steps) +
+    Say(who + "an exception left the loop in step " + std::to_string(steps) +
         (window == nullptr
-             ? ", nothing was being recorded"
-             : "; the part of the window until then is kept (" +
-                   std::to_string(window->steps()) + " whole steps)"));
+             ? "; nothing was being recorded"
+             : "; the window is kept until there (" +
+                   std::to_string(window->steps()) + " complete steps)"));
   } else if (!was_done) {
     const std::string missed = MissedText(schedule, steps);
     const bool nothing = steps < StepsOfFirstCycle(schedule) &&
@@ -148,12 +150,14 @@ void Profile::State::EndLoop() {
       Say(who + missed);
     }
   }
-  // Without a step there is nothing to say about steps, except why it broke.
+  // A window without a complete step is worth analysing only after an
+  // exception.
   if (window != nullptr && (window->steps() > 0 || by_exception)) {
     HandOver(std::move(window));
   }
 }
 
+// Silent for the first second, which suffices for most programs.
 void Profile::State::WaitForFiles() {
   constexpr milliseconds kQuiet(1000);
   constexpr milliseconds kEvery(10'000);
@@ -195,7 +199,7 @@ Profile::Profile(ProfileOptions options,
 
 void Profile::EndStep() noexcept {
   State& state = *state_;
-  recording_ = false;  // unless the step ends well
+  recording_ = false;  // set again below if the step ends without an error
   Guard(state.errors, "profiling stopped", [&] {
     std::unique_ptr<ClosedWindow> window = state.session->Step();
     recording_ = !state.session->done() && !state.session->in_forked_child();
@@ -223,7 +227,7 @@ absl::Status Profile::Finish() noexcept {
 Profile::~Profile() {
   if (state_ == nullptr) return;
   if (state_->session != nullptr && state_->session->in_forked_child()) {
-    // The parent's thread, locks and files are not ours.
+    // The thread, locks and files belong to the parent.
     (void)state_.release();
     return;
   }

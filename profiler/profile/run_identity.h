@@ -11,6 +11,7 @@
 namespace stepscope {
 
 struct RunIdentity {
+  std::string name;  // of the program, for the run's folder; may be empty
   std::string host;
   int32_t rank = 0;
   int32_t world_size = 1;

@@ -41,6 +41,8 @@ void WindowOutput::Take(ClosedWindow& window) noexcept {
   }
 }
 
+// The report is printed before the files are written: they may take longer than
+// the user waits, and may fail.
 void WindowOutput::TakeOrThrow(ClosedWindow& window) {
   const Trace trace = window.Build(MakeRunInfo());
   const Report report = options_.parts.analyze(trace);
@@ -91,7 +93,7 @@ void WindowOutput::WriteFiles(const Trace& trace, const Report& report,
     }
   }
   if (failed == 0) return;
-  // One line, however many files a full disk refuses.
+  // One line, even if a full disk fails many files.
   errors_->Add(absl::Status(
       first.code(), std::to_string(failed) + " of " +
                         std::to_string(failed + written) +

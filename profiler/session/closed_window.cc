@@ -12,6 +12,7 @@ ClosedWindow::~ClosedWindow() = default;
 // In the order in which the collectors started, the session's own rows last:
 // a collector may know a better name of a thread than the system does.
 void ClosedWindow::AddRecordings(TraceBuilder& builder, const ClockMap& clock) {
+  // One collector that fails to decode must not cost the others' rows.
   const auto guard = [&](auto&& add) {
     const auto failed = [&](const char* what) {
       builder.Add(Loss{.name = "decode-failed",
@@ -42,6 +43,7 @@ void ClosedWindow::AddRecordings(TraceBuilder& builder, const ClockMap& clock) {
 
 Trace ClosedWindow::Build(RunInfo run) {
   const ClockMap clock(clock_begin_, clock_end_);
+  // The training thread gets row 0, whatever the collectors add.
   TraceBuilder builder;
   const RowId thread = builder.ThreadRow(pid_, tid_);
   run.pid = pid_;

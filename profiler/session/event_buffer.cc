@@ -21,7 +21,7 @@ absl::StatusOr<std::unique_ptr<EventBuffers>> EventBuffers::Open(
     return absl::InvalidArgumentError(absl::StrCat(
         "event buffers: max_buffer_bytes is ", options.max_buffer_bytes,
         ", less than one chunk of ", kChunkBytes,
-        "; give it at least that, 256 MiB is the default"));
+        "; use at least that, the default is 256 MiB"));
   }
   absl::StatusOr<uint64_t> number =
       ThreadRegistry::Get().Open(options.max_buffer_bytes);

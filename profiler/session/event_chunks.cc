@@ -8,6 +8,7 @@ namespace stepscope {
 
 namespace {
 
+// MAP_POPULATE: hooks must not take page faults.
 Chunk* Map(size_t chunks) noexcept {
   void* memory = mmap(nullptr, chunks * kChunkBytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);

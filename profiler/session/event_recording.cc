@@ -32,9 +32,11 @@ void EventRecording::TakeThread(const RegisteredLog& log) {
   thread.source_thread = log.source_thread;
   thread.name = log.name;
   for (Chunk* chunk = log.last; chunk != nullptr; chunk = chunk->previous) {
+    // Only full chunks know their end; the last one ends at the cursor.
     Slot* end = chunk->used_end != nullptr ? chunk->used_end : log.cursor;
     thread.chunks.emplace_back(chunk->begin(), end);
   }
+  // Chunks link backwards; decoders need the order in which they were written.
   std::reverse(thread.chunks.begin(), thread.chunks.end());
   for (const OpenOp* open = log.open_base; open != log.top; ++open) {
     if (open->slot != nullptr) thread.open.emplace_back(open->slot, open->key);
@@ -76,9 +78,8 @@ void EventRecording::AddTo(TraceBuilder& builder, const ClockMap& clock) const {
         .name = "bad-record",
         .detail = absl::StrCat(
             bad_records,
-            " records of the event buffers made no sense "
-            "and were left out: this is an error in stepscope, please report "
-            "it"),
+            " records of the event buffers were invalid and were left out; "
+            "this is a bug in stepscope, please report it"),
         .count = bad_records,
         .severity = Severity::kError});
   }

@@ -16,9 +16,9 @@ struct LoaderRegistration::Entry {
   bool ended = false;
 };
 
-// The one list of a process, because `Batches(*loader, "train")` names no
-// session. Guarded by SharedMutex(), never destroyed: a loader may outlive
-// every static.
+// One list per process, because `Batches(*loader, "train")` names no session.
+// Guarded by SharedMutex(); never destroyed, because a loader may outlive every
+// static object.
 struct LoaderList {
   using Entry = LoaderRegistration::Entry;
   std::vector<std::shared_ptr<Entry>> entries;
@@ -28,8 +28,8 @@ namespace {
 
 LoaderList* const g_loaders = new LoaderList;
 
-// More ended loaders than this are not worth a row; a loop that makes a loader
-// per step while nobody records must not grow.
+// Ended loaders are kept until the next window closes, but no more than this: a
+// program that makes a loader per step must not grow.
 constexpr size_t kMaxEnded = 64;
 
 }  // namespace
@@ -55,7 +55,7 @@ LoaderRegistration::~LoaderRegistration() {
 }
 
 void LoaderRegistration::MarkWait() noexcept {
-  // Also keeps ticks from before the clock was chosen out of the list.
+  // Also avoids ticks from before the clock was chosen (NowTicks()).
   if (!IsRecording()) return;
   entry_->last_wait.store(NowTicks(), std::memory_order_relaxed);
 }

@@ -5,6 +5,8 @@
 namespace stepscope {
 namespace {
 
+// A range that the program named may be a step of torch.profiler's kind, which
+// is a row of its own.
 void AddRange(const Slot& slot, RowId thread, const ClockMap& clock,
               SlotEnds& ends, TraceBuilder& builder) {
   const auto fields = std::bit_cast<TextFields>(slot.word[2]);
@@ -34,7 +36,7 @@ void AddRange(const Slot& slot, RowId thread, const ClockMap& clock,
 
 int64_t DecodeRanges(const SlotLog& log, const ClockMap& clock,
                      TraceBuilder& builder) {
-  SlotEnds ends(log);
+  SlotEnds ends(log);  // user scopes of LibTorch may end on another thread
   int64_t bad_records = 0;
   for (const SlotThread& thread : log.threads) {
     const RowId row = builder.ThreadRow(log.pid, thread.tid);

@@ -46,13 +46,14 @@ RangeToken OpenRange(RangeKind kind, std::string_view name,
   slot->word[3] = PackTail(kRangeSlot, 0);
   CopyText(slot, name, detail);
   slot->word[1] = 0;
-  slot->word[0] = NowTicks();
+  slot->word[0] =
+      NowTicks();  // last, so that the copy is not part of the range
   return {.slot = slot, .window = scope.log()->window};
 }
 
 void CloseRange(const RangeToken& token) noexcept {
   if (token.slot == nullptr) return;
-  const Ticks now = NowTicks();
+  const Ticks now = NowTicks();  // first, for the same reason
   WriteScope scope;
   // Another window's chunks may be gone.
   if (!scope || scope.log()->window != token.window) return;

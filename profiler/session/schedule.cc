@@ -122,10 +122,10 @@ std::string MissedText(const Schedule& schedule, int64_t steps) {
   if (place.phase == SchedulePhase::kDone) return "";
   const bool in_window =
       place.phase == SchedulePhase::kActive && place.index > 0;
-  // The loop may end anywhere between two cycles that repeat for ever.
+  // An endless schedule misses nothing between two windows.
   if (schedule.repeat == 0 && place.cycle > 0 && !in_window) return "";
 
-  // A step that ends exactly where a phase begins ended in the one before it.
+  // The loop ended in the phase of its last step.
   const SchedulePhase ended_in =
       steps > 0 ? PlaceOf(schedule, steps - 1).phase : place.phase;
   const std::string loop = steps == 0 ? "loop ended before the first Step()"
@@ -141,8 +141,8 @@ std::string MissedText(const Schedule& schedule, int64_t steps) {
   if (place.cycle == 0) {
     return loop + ", nothing recorded: needs " +
            Count(StepsOfFirstCycle(schedule), "step") +
-           "; call Step() at the end of each iteration, or make the schedule "
-           "shorter";
+           "; call Step() at the end of each iteration, or shorten the "
+           "schedule";
   }
   return loop + ", " + std::to_string(place.cycle) + " of " +
          Count(schedule.repeat, "window") + " recorded: all need " +

@@ -11,11 +11,11 @@
 namespace stepscope {
 namespace {
 
-// The last wait steps are the ones that are settled; more tell nothing new.
+// The last wait steps suffice: earlier ones may still warm up caches.
 constexpr size_t kMaxWaitSteps = 32;
 
-// Who has cycles left in this process, if `g_holder_fork` is this process.
-// Guarded by SharedMutex(); never destroyed.
+// The session with cycles left in this process, if `g_holder_fork` is this
+// process. Guarded by SharedMutex(); never destroyed.
 std::string* const g_holder = new std::string;
 bool g_held = false;
 uint64_t g_holder_fork = 0;
@@ -31,8 +31,7 @@ std::string Text(const absl::Status& status) {
 }
 
 Loss LossOf(const std::string& name, const absl::Status& status) {
-  // A source that is simply not there is worth a note; one that fails, a
-  // warning.
+  // A source that does not exist here is a note; one that fails, a warning.
   return {.name = name,
           .detail = Text(status),
           .count = -1,
@@ -42,7 +41,7 @@ Loss LossOf(const std::string& name, const absl::Status& status) {
 
 }  // namespace
 
-// "One at a time" as a handle: lets go when it dies.
+// The claim to be the only session of the process; the destructor gives it up.
 class Session::Claim {
  public:
   static absl::StatusOr<std::unique_ptr<Claim>> Make(const std::string& name) {
@@ -71,6 +70,7 @@ class Session::Claim {
 };
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Make(Options options) {
+  // The schedule first: an invalid one must not block another session.
   if (absl::Status s = CheckSchedule(options.schedule); !s.ok()) return s;
   absl::StatusOr<std::unique_ptr<Claim>> claim = Claim::Make(options.name);
   if (!claim.ok()) return claim.status();
@@ -100,11 +100,12 @@ Session::~Session() {
 
 bool Session::in_forked_child() const { return ForkCount() != fork_count_; }
 
-void Session::Tell(const absl::Status& error) {
-  // The same failure in every cycle is told once.
+void Session::ReportOnce(const absl::Status& error) {
+  // A failure that repeats in every cycle is reported once.
   std::string text = Text(error);
-  if (std::find(told_.begin(), told_.end(), text) != told_.end()) return;
-  told_.push_back(std::move(text));
+  if (std::find(reported_.begin(), reported_.end(), text) != reported_.end())
+    return;
+  reported_.push_back(std::move(text));
   if (options_.on_error && !absl::IsUnavailable(error)) {
     options_.on_error(error);
   }
@@ -136,10 +137,10 @@ void Session::StartRecording() {
   absl::StatusOr<std::unique_ptr<EventBuffers>> buffers =
       EventBuffers::Open(options_.buffers);
   if (!buffers.ok()) {
-    Tell(buffers.status());
+    ReportOnce(buffers.status());
     window_->losses_.push_back(LossOf("buffers-unavailable", buffers.status()));
     window_->losses_.back().severity = Severity::kError;
-    return;  // the collectors would have nowhere to write
+    return;  // without buffers the collectors cannot record
   }
   buffers_ = *std::move(buffers);
   for (const auto& collector : options_.collectors) {
@@ -148,7 +149,7 @@ void Session::StartRecording() {
       started_.push_back(collector.get());
       continue;
     }
-    Tell(started);
+    ReportOnce(started);
     window_->losses_.push_back(
         LossOf(std::string(collector->name()) + "-unavailable", started));
   }
@@ -179,6 +180,7 @@ std::unique_ptr<ClosedWindow> Session::Step() {
       break;
   }
   if (recording_) {
+    // Once for all, so that the samples of a step have the same time.
     const int64_t now_ns = NowNs();
     for (Collector* collector : started_) collector->OnStep(step_, now_ns);
   }
@@ -205,7 +207,7 @@ std::unique_ptr<ClosedWindow> Session::End() {
   if (done_ || in_forked_child()) return nullptr;
   std::unique_ptr<ClosedWindow> closed;
   if (recording_ && window_->begin_ != 0) {
-    // What ran after the last Step() is kept: it may be why the loop ended.
+    // Keep what ran after the last Step(): it may show why the loop ended.
     window_->end_ = NowTicks();
     closed = CloseWindow();
   } else if (recording_) {
@@ -215,7 +217,7 @@ std::unique_ptr<ClosedWindow> Session::End() {
   return closed;
 }
 
-// The collectors go, however long the Session is kept: what they hold (CUPTI,
+// Destroys the collectors even if the Session lives on: what they hold (CUPTI,
 // for one) would slow down the rest of the program.
 void Session::Finish() {
   done_ = true;
@@ -224,6 +226,8 @@ void Session::Finish() {
 }
 
 std::unique_ptr<ClosedWindow> Session::CloseWindow() {
+  // Hooks first: the buffers must not close under a collector that still starts
+  // records.
   StopCollectors(window_.get());
   if (buffers_ != nullptr) {
     window_->events_ = buffers_->Close();
@@ -236,8 +240,8 @@ std::unique_ptr<ClosedWindow> Session::CloseWindow() {
   return std::move(window_);
 }
 
-// In the opposite order of their start. `window` may be null: what they
-// recorded is thrown away.
+// Stops them in the reverse order of their start. If `window` is null, what
+// they recorded is discarded.
 void Session::StopCollectors(ClosedWindow* window) {
   std::reverse(started_.begin(), started_.end());
   for (Collector* collector : started_) {
@@ -249,7 +253,7 @@ void Session::StopCollectors(ClosedWindow* window) {
       }
       continue;
     }
-    Tell(recording.status());
+    ReportOnce(recording.status());
     window->losses_.push_back(LossOf(
         std::string(collector->name()) + "-stop-failed", recording.status()));
   }

@@ -13,6 +13,8 @@ const void* AddressIn(uint64_t word) {
 
 SlotEnds::SlotEnds(const SlotLog& log) : log_(log) {
   for (const SlotThread& thread : log.threads) {
+    // Only records that are known to be unended look for an end by key: keys
+    // are addresses, which are reused.
     for (const auto& [slot, key] : thread.open) unended_[slot] = key;
     WalkSlots(thread, [&](const Slot& slot) {
       if (TagOf(slot) == kForeignEndSlot) {

@@ -23,13 +23,13 @@ namespace {
 
 long Membarrier(int command) { return syscall(SYS_membarrier, command, 0, 0); }
 
-// What a window of a few steps of a usual model fills; 1.5 ms to make ready.
+// Enough for a few steps of a usual model; takes 1.5 ms to map.
 constexpr int64_t kReadyBytes = int64_t{4} << 20;
 
 // Set once the thread's destructors have run: it records no more.
 constinit thread_local bool t_exited = false;
 
-// Tells the registry when a thread that recorded goes away.
+// Tells the registry when a recording thread exits.
 struct ExitNotice {
   RegisteredLog* log = nullptr;
   ~ExitNotice() {
@@ -76,12 +76,12 @@ ThreadRegistry::ThreadRegistry() {
 }
 
 absl::StatusOr<uint64_t> ThreadRegistry::Open(int64_t max_bytes) {
-  ReadClock();  // decides what a tick is before the first one is taken
+  ReadClock();  // chooses the clock before the first tick is taken
   std::lock_guard lock(mutex_);
   if (open_ != 0) {
     return absl::FailedPreconditionError(
-        "event buffers: a window is already open in this process, and there "
-        "can be one at a time; close the other profile first");
+        "event buffers: a window is already open in this process, which can "
+        "have one at a time; end the other profile first");
   }
   max_bytes_ = max_bytes;
   bytes_left_.store(max_bytes, std::memory_order_relaxed);
@@ -92,6 +92,8 @@ absl::StatusOr<uint64_t> ThreadRegistry::Open(int64_t max_bytes) {
   return open_;
 }
 
+// The barrier makes every running writer see the closed window, or makes its
+// busy flag visible here (BeginWrite() has the other half).
 void ThreadRegistry::WaitUntilQuiet() {
   internal::g_window.store(0, std::memory_order_seq_cst);
   if (has_membarrier_) Membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
@@ -112,8 +114,8 @@ std::unique_ptr<EventRecording> ThreadRegistry::Close(uint64_t number) {
   for (RegisteredLog* log : logs_) {
     if (log->window == number) {
       if (!log->exited) log->name = NameOfThread(log->tid);
-      // Read only: the thread itself moves its log on to the next window, and
-      // may be looking at it now.
+      // Only read: the thread itself moves its log to the next window, and may
+      // be reading it now.
       recording->TakeThread(*log);
     }
     if (log->exited) {
@@ -140,6 +142,7 @@ ThreadLog* ThreadRegistry::Register() {
   return log;
 }
 
+// A log with records stays until its window closes.
 void ThreadRegistry::ThreadExits(RegisteredLog* log) {
   std::lock_guard lock(mutex_);
   if (open_ != 0 && log->window == open_) {
@@ -248,8 +251,8 @@ Slot* PopSlow(ThreadLog* log, const void* key, Ticks now) noexcept {
     note(kForeignEndSlot, now, key);
     return nullptr;
   }
-  // What lies above it was begun later and has not ended: another thread ends
-  // it.
+  // The operators above it began later and have not ended: another thread will
+  // end them.
   for (OpenOp* late = found; late != log->top; ++late) {
     if (late->slot == nullptr) continue;
     note(kUnendedSlot, reinterpret_cast<uint64_t>(late->slot), late->key);

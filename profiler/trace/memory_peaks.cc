@@ -38,6 +38,8 @@ bool OnlyAllocates(std::string_view name) {
          name == "aten::new_empty_strided" || name.starts_with("aten::resize");
 }
 
+// An allocation happens in an allocating op ("aten::empty"); the op that wanted
+// the memory is the first enclosing one that does more.
 RowId CauseOf(const Trace& trace, RowId op) {
   const RowId innermost = op;
   while (op != kNone && OnlyAllocates(trace.name(trace.ops()[op].name)))
@@ -45,6 +47,7 @@ RowId CauseOf(const Trace& trace, RowId op) {
   return op == kNone ? innermost : op;
 }
 
+// One pass over the events in time order, with the level of each device.
 class Peaks {
  public:
   explicit Peaks(const Trace& trace) : trace_(trace) {
@@ -81,6 +84,7 @@ class Peaks {
     step_ = step;
     open_ = true;
     for (const auto& [device, level] : levels_) {
+      // What was held before the step may be its peak.
       if (level.known) Raise(device, level, begin_ns, kNone);
     }
   }
@@ -109,6 +113,7 @@ class Peaks {
     Raise(DeviceOf(event), level, event.time_ns, row);
   }
 
+  // The first of equal levels stays the peak.
   void Raise(const Device& device, const Level& level, int64_t time_ns,
              RowId row) {
     const auto [found, is_new] = now_.try_emplace(device);

@@ -27,6 +27,7 @@ const char* KindName(Kind kind) {
   return kind < Kind::kCount ? kNames[static_cast<size_t>(kind)] : "unknown";
 }
 
+// The names are those of torch.utils.data, torch.optim and torch.distributed.
 RangeKind ClassifyRange(std::string_view name) {
   if (name.starts_with("enumerate(DataLoader)#") ||
       name.starts_with("enumerate(DataPipe)#")) {
@@ -65,6 +66,7 @@ NameId NameTable::Intern(std::string_view text) {
   const size_t mask = slots_.size() - 1;
   size_t at = hash & mask;
   while (slots_[at].id != 0) {
+    // The hash first: it is in the table, the text is not.
     if (slots_[at].hash == hash && (*names_)[slots_[at].id] == text)
       return slots_[at].id;
     at = (at + 1) & mask;

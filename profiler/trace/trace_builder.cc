@@ -85,6 +85,7 @@ void SortRows(std::vector<Row>& rows) {
 
 }  // namespace
 
+// What finds equal rows while the builder grows; a Trace does not need it.
 struct TraceBuilder::Index {
   explicit Index(std::vector<std::string>* names) : names(names) {}
   NameTable names;
@@ -218,6 +219,8 @@ Trace TraceBuilder::Build(const Options& options) {
   SortRows(trace_.device_memory_);
   SortRows(trace_.device_samples_);
   LinkStreamNames();
+  // Clipping comes before the links, because they are row indices; device work
+  // is clipped by its launch, which it finds by correlation id.
   if (options.window_end_ns > options.window_begin_ns) Clip(options);
   LinkOps(options.nesting_tolerance_ns);
   LinkCalls();
@@ -237,6 +240,7 @@ void TraceBuilder::LinkOps(int64_t tolerance_ns) {
   LinkForward(trace_.ops_, trace_.threads_);
 }
 
+// Two finders, because each needs its moments in time order.
 void TraceBuilder::LinkCalls() {
   OpFinder calls(trace_.ops_, trace_.threads_.size());
   for (RuntimeCall& call : trace_.runtime_calls_)
@@ -257,6 +261,8 @@ void TraceBuilder::LinkDeviceWork() {
   for (Sync& sync : trace_.syncs_)
     sync.call = finder.Of(sync.correlation, sync.begin_ns);
 
+  // A collective's kernel is launched by an op somewhere below the collective's
+  // own op.
   std::unordered_map<RowId, RowId> communication_of;  // op -> collective
   for (RowId row = 0; row < trace_.communications_.size(); ++row) {
     if (trace_.communications_[row].op != kNone)

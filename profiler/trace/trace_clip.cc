@@ -17,7 +17,7 @@ void TraceBuilder::Clip(const Options& options) {
   std::erase_if(trace_.steps_, [&](const Step& step) {
     return step.end_ns <= begin || step.begin_ns >= end;
   });
-  // Rows that were read once per step stay if their step stays.
+  // Rows that were read once per step, at its end, stay if their step stays.
   const auto of_no_step = [&](const auto& row) {
     return row.step >= 0 &&
            std::none_of(

@@ -6,6 +6,8 @@
 
 namespace stepscope {
 
+// Ops are in pre-order, so the parent is the previous op of the thread or one
+// of its callers; each op is left at most once.
 void LinkParents(std::span<Op> ops, size_t thread_count, int64_t tolerance_ns) {
   std::vector<RowId> innermost(thread_count, kNone);
   for (RowId row = 0; row < ops.size(); ++row) {
@@ -42,6 +44,7 @@ void LinkForward(std::span<Op> ops, std::span<const Thread> threads) {
     const auto found = by_sequence.find(op.sequence);
     if (found == by_sequence.end()) continue;
     const std::vector<RowId>& rows = found->second;
+    // Numbers repeat from step to step: take the latest forward op before it.
     auto after = std::partition_point(rows.begin(), rows.end(), [&](RowId row) {
       return ops[row].begin_ns < op.begin_ns;
     });
@@ -113,6 +116,7 @@ void LinkReleases(std::span<Allocation> allocations) {
              static_cast<size_t>(place.device_type * 64 + place.device);
     }
   };
+  // Addresses are reused, so a place refers to its latest allocation.
   std::unordered_map<Place, RowId, PlaceHash> live;
   live.reserve(allocations.size() / 2);
   for (RowId row = 0; row < allocations.size(); ++row) {

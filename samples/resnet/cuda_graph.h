@@ -1,7 +1,7 @@
 // How resnet finds the one part of it that links LibTorch's CUDA half.
 #pragma once
 
-#include "step_graph.h"
+#include "captured_work.h"
 
 namespace resnet {
 

@@ -4,7 +4,7 @@
 #include <absl/status/statusor.h>
 #include <torch/torch.h>
 
-#include "options.h"
+#include "flags/options.h"
 
 namespace resnet {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "transforms.h"
+#include "data/transforms.h"
 
 namespace resnet {
 

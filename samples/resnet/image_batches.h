@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "image_source.h"
+#include "data/image_source.h"
 
 namespace resnet {
 

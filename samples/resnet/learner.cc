@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "clipping.h"
-#include "transforms.h"
+#include "data/transforms.h"
 
 namespace resnet {
 namespace {

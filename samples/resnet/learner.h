@@ -7,9 +7,9 @@
 #include <memory>
 #include <optional>
 
+#include "flags/options.h"
 #include "image_batches.h"
 #include "model.h"
-#include "options.h"
 #include "precision.h"
 #include "sgd.h"
 #include "step_graph.h"

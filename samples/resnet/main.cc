@@ -5,8 +5,8 @@
 #include <span>
 #include <string>
 
-#include "image_source.h"
-#include "options.h"
+#include "data/image_source.h"
+#include "flags/parse_options.h"
 #include "progress.h"
 #include "step_times.h"
 #include "train.h"

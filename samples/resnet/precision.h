@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "options.h"
+#include "flags/options.h"
 
 namespace resnet {
 

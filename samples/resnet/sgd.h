@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "options.h"
+#include "flags/options.h"
 
 namespace resnet {
 

@@ -8,19 +8,10 @@
 #include <functional>
 #include <memory>
 
+#include "captured_work.h"
 #include "image_batches.h"
 
 namespace resnet {
-
-// Work that is recorded between Begin() and End() instead of done, and done
-// each time that Replay() is called. Methods may throw c10::Error.
-class CapturedWork {
- public:
-  virtual ~CapturedWork() = default;
-  virtual void Begin() = 0;
-  virtual void End() = 0;
-  virtual void Replay() = 0;
-};
 
 // A CUDA graph. It needs LibTorch's CUDA half at link time, so it comes from a
 // library of its own, which lies beside this program and is loaded here.

@@ -3,8 +3,8 @@
 
 #include <absl/status/statusor.h>
 
-#include "image_source.h"
-#include "options.h"
+#include "data/image_source.h"
+#include "flags/options.h"
 #include "progress.h"
 #include "step_times.h"
 

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "analysis/simulator.h"
+#include "support/cpu_loop.h"
 #include "support/random_trace.h"
 #include "support/trace_text.h"
 

@@ -6,33 +6,18 @@
 #include <stepscope/read.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
 #include <string>
 
 #include "analysis/rules/rule_testing.h"
+#include "support/real_trace_path.h"
 
 namespace stepscope {
 namespace {
 
-namespace fs = std::filesystem;
-
-std::string PathOf(const std::string& name) {
-  const char* other = std::getenv("STEPSCOPE_TRACES");
-  const std::string data = STEPSCOPE_TEST_DATA;
-  for (const std::string& folder :
-       {data + "/traces", std::string(other == nullptr ? "" : other),
-        data + "/../../../shared/traces"}) {
-    const fs::path path = fs::path(folder) / name;
-    if (!folder.empty() && fs::exists(path)) return path.string();
-  }
-  return "";
-}
-
 class ComputeRealTracesTest : public testing::Test {
  protected:
   void Read(const std::string& name, const auto& test) {
-    const std::string path = PathOf(name);
+    const std::string path = RealTracePath(name);
     if (path.empty()) GTEST_SKIP() << name << " is not at hand";
     const absl::StatusOr<Trace> trace = ReadTrace(path);
     ASSERT_TRUE(trace.ok()) << trace.status().message();

@@ -4,28 +4,22 @@
 
 #include <map>
 #include <string>
+#include <utility>
 
-#include "analysis/gpu_loop.h"
 #include "context/analysis_context.h"
+#include "support/gpu_loop.h"
 
 namespace stepscope {
 namespace {
 
 constexpr int kSteps = 5;
 
-Trace Record(const std::function<void(GpuLoop&)>& body) {
-  GpuLoop loop;
-  for (int i = 0; i < kSteps; ++i) {
-    body(loop);
-    loop.EndStep();
-  }
-  return loop.Finish();
-}
+// A batch takes the training thread 0.4 ms.
+const std::string kLoad = "load\n";
 
-void ManyKernels(GpuLoop& loop, int count, double us, double host_us) {
-  for (int i = 0; i < count; ++i) {
-    loop.Op("aten::add", host_us, [&] { loop.Kernel(us); });
-  }
+Trace Record(const std::string& step) {
+  return std::move(
+      RunGpuLoop(step, {.steps = kSteps}, "loader cpu=400us").ranks[0]);
 }
 
 // Milliseconds per step by category.
@@ -38,12 +32,8 @@ std::map<std::string, double> ByCategory(const AnalysisContext& m) {
 }
 
 TEST(CriticalPathTest, CoversTheStepsWithoutGaps) {
-  const Trace trace = Record([](GpuLoop& loop) {
-    loop.Load(300);
-    ManyKernels(loop, 20, 60, 5);
-    loop.ReadBack(3);
-    ManyKernels(loop, 20, 4, 20);
-  });
+  const Trace trace = Record(kLoad + ManyKernels(20, 60, 5) + kReadBack +
+                             ManyKernels(20, 4, 20));
   const AnalysisContext m(trace);
   const std::vector<PathPiece> path = m.CriticalPath();
   ASSERT_FALSE(path.empty());
@@ -58,18 +48,14 @@ TEST(CriticalPathTest, CoversTheStepsWithoutGaps) {
 }
 
 TEST(CriticalPathTest, IsOnTheHostWhereTheHostIsLate) {
-  const Trace trace =
-      Record([](GpuLoop& loop) { ManyKernels(loop, 50, 4, 20); });
+  const Trace trace = Record(ManyKernels(50, 4, 20));
   const AnalysisContext m(trace);
   const auto sums = ByCategory(m);
   EXPECT_GT(sums.at("dispatch"), 0.95 * m.stats.mean_ms);
 }
 
 TEST(CriticalPathTest, IsOnTheDeviceWhereTheDeviceIsBusy) {
-  const Trace trace = Record([](GpuLoop& loop) {
-    ManyKernels(loop, 50, 60, 5);
-    loop.ReadBack(3);
-  });
+  const Trace trace = Record(ManyKernels(50, 60, 5) + kReadBack);
   const AnalysisContext m(trace);
   EXPECT_GT(ByCategory(m).at("compute"), 0.95 * m.stats.mean_ms);
   const std::vector<PathPart> parts =
@@ -79,22 +65,17 @@ TEST(CriticalPathTest, IsOnTheDeviceWhereTheDeviceIsBusy) {
 }
 
 TEST(CriticalPathTest, GoesThroughTheStreamThatWasWaitedFor) {
-  const Trace trace = Record([](GpuLoop& loop) {
-    loop.Kernel(500, 20, "ncclKernel_AllReduce");
-    loop.StreamWait(7, 20);
-    ManyKernels(loop, 5, 20, 5);
-    loop.DeviceSync();
-  });
+  const Trace trace = Record(
+      "kernel ncclKernel_AllReduce 500us stream=20\n"
+      "record reduced stream=20; wait reduced\n" +
+      ManyKernels(5, 20, 5) + "sync device\n");
   const AnalysisContext m(trace);
   EXPECT_NEAR(ByCategory(m).at("communication"), 0.5, 0.01);
 }
 
 TEST(CriticalPathTest, FindsTheLoaderOnlyWhereItDelaysTheStep) {
   const auto loaded = [](double kernel_us) {
-    const Trace trace = Record([&](GpuLoop& loop) {
-      loop.Load(400);
-      ManyKernels(loop, 30, kernel_us, 5);
-    });
+    const Trace trace = Record(kLoad + ManyKernels(30, kernel_us, 5));
     const AnalysisContext m(trace);
     return ByCategory(m)["data"];
   };
@@ -103,11 +84,8 @@ TEST(CriticalPathTest, FindsTheLoaderOnlyWhereItDelaysTheStep) {
 }
 
 TEST(CriticalPathTest, IsDrawnInFewAdjacentSlices) {
-  const Trace trace = Record([](GpuLoop& loop) {
-    ManyKernels(loop, 500, 60, 5);
-    loop.ReadBack(3);
-    ManyKernels(loop, 500, 4, 20);
-  });
+  const Trace trace =
+      Record(ManyKernels(500, 60, 5) + kReadBack + ManyKernels(500, 4, 20));
   const AnalysisContext m(trace);
   const std::vector<PathSlice> slices =
       DrawPath(m.trace, m.steps, m.CriticalPath());

@@ -4,39 +4,22 @@
 #include <gtest/gtest.h>
 #include <stepscope/read.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "context/analysis_context.h"
+#include "support/real_trace_path.h"
 
 namespace stepscope {
 namespace {
-
-namespace fs = std::filesystem;
-
-// The traces that are too large to be committed lie beside the checkout, or
-// where STEPSCOPE_TRACES says.
-std::string PathOf(const std::string& name) {
-  const char* other = std::getenv("STEPSCOPE_TRACES");
-  const std::string data = STEPSCOPE_TEST_DATA;
-  for (const std::string& folder :
-       {data + "/traces", std::string(other == nullptr ? "" : other),
-        data + "/../../../shared/traces"}) {
-    const fs::path path = fs::path(folder) / name;
-    if (!folder.empty() && fs::exists(path)) return path.string();
-  }
-  return "";
-}
 
 class DeviceRealTracesTest : public testing::TestWithParam<std::string> {
  protected:
   // Skips the test where the trace is not at hand.
   void Read(const std::string& name, const auto& test) {
-    const std::string path = PathOf(name);
+    const std::string path = RealTracePath(name);
     if (path.empty()) {
       GTEST_SKIP() << name << " is not committed and not in ../shared/traces; "
                    << "STEPSCOPE_TRACES can name its folder";

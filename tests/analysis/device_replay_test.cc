@@ -4,44 +4,35 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "analysis/gpu_loop.h"
 #include "context/analysis_context.h"
+#include "support/gpu_loop.h"
+#include "support/trace_text.h"
 
 namespace stepscope {
 namespace {
 
 constexpr int kSteps = 6;
 
-using Body = std::function<void(GpuLoop&)>;
-
-// Time per step of the loop, in us.
-double Truth(const Body& body, int steps = kSteps) {
-  GpuLoop loop;
-  for (int i = 0; i < steps; ++i) {
-    body(loop);
-    loop.EndStep();
-  }
-  return loop.mean_step_us();
+// Time per step of the program, in us.
+double Truth(const std::string& step, int steps = kSteps,
+             const std::string& machine = "") {
+  return 1000 * RunGpuLoop(step, {.steps = steps, .record = false}, machine)
+                    .mean_step_ms;
 }
 
 struct Recorded {
-  explicit Recorded(const Body& body, int steps = kSteps)
-      : trace(Make(body, steps)), measured(trace) {}
-  static Trace Make(const Body& body, int steps) {
-    GpuLoop loop;
-    for (int i = 0; i < steps; ++i) {
-      body(loop);
-      loop.EndStep();
-    }
-    return loop.Finish();
-  }
+  explicit Recorded(const std::string& step, int steps = kSteps,
+                    const std::string& machine = "")
+      : trace(std::move(RunGpuLoop(step, {.steps = steps}, machine).ranks[0])),
+        measured(trace) {}
   const ReplayCheck& check() const { return measured.replay.check(); }
-  double After(const Edit& edit) const {
-    return measured.replay.StepNs(edit) / 1000;
+  double After(const Edit& edit,
+               const ReplayParameters& parameters = {}) const {
+    return measured.replay.StepNs(edit, parameters) / 1000;
   }
   // The runtime calls of that name.
   std::vector<RowId> Calls(std::string_view name) const {
@@ -67,30 +58,20 @@ struct Recorded {
   AnalysisContext measured;
 };
 
-void ManyKernels(GpuLoop& loop, int count, double us, double host_us) {
-  for (int i = 0; i < count; ++i) {
-    loop.Op("aten::add", host_us, [&] { loop.Kernel(us); });
-  }
-}
-
 TEST(DeviceReplayTest, IsValidForAHostBoundLoop) {
-  const Recorded run([](GpuLoop& loop) { ManyKernels(loop, 50, 4, 20); });
+  const Recorded run(ManyKernels(50, 4, 20));
   EXPECT_TRUE(run.check().valid) << run.check().why_not;
   EXPECT_NEAR(run.check().no_edit_error, 0, 1e-3);
   EXPECT_NEAR(run.check().limit_error, 0, 0.02);
 }
 
 // The host runs ahead, streams wait for each other, and each step reads back.
-Body Mixed(double kernel_us) {
-  return [=](GpuLoop& loop) {
-    ManyKernels(loop, 20, kernel_us, 6);
-    loop.StreamWait(20, 7);
-    loop.Kernel(kernel_us * 3, 20, "other_kernel");
-    loop.StreamWait(7, 20);
-    ManyKernels(loop, 20, kernel_us, 6);
-    loop.ReadBack(10);
-    loop.Host(50);
-  };
+std::string Mixed(double kernel_us) {
+  const std::string kernels = ManyKernels(20, kernel_us, 6);
+  return kernels + "record a; wait a stream=20\nkernel other_kernel " +
+         std::to_string(kernel_us * 3) +
+         "us stream=20\nrecord b stream=20; wait b\n" + kernels + kReadBack +
+         "host 50us\n";
 }
 
 TEST(DeviceReplayTest, OfManyStepsARepresentativePartIsReplayed) {
@@ -123,42 +104,31 @@ TEST(DeviceReplayTest, OfManyStepsARepresentativePartIsReplayed) {
 // the replayed part begins in the middle of the lag.
 TEST(DeviceReplayTest, APartOfALoopWithABacklogIsRepresentative) {
   constexpr int kMany = 300;
-  const auto body = [](double us) {
-    return [us](GpuLoop& loop) { ManyKernels(loop, 20, us, 5); };
-  };
-  const Recorded run(body(60), kMany);
+  const Recorded run(ManyKernels(20, 60, 5), kMany);
   EXPECT_EQ(run.measured.replay.device()->steady.size(), 128u);
   ASSERT_TRUE(run.check().valid) << run.check().why_not;
   Edit edit;
   for (const ActivityRef& ref : run.Kernels("some_kernel")) {
     edit.scales.push_back({.activity = ref, .factor = 0.3});
   }
-  const double truth = Truth(body(18), kMany);
+  const double truth = Truth(ManyKernels(20, 18, 5), kMany);
   EXPECT_NEAR(run.After(edit), truth, 0.05 * truth);
 }
 
 TEST(DeviceReplayTest, IsValidForADeviceBoundLoop) {
-  const Recorded run([](GpuLoop& loop) {
-    ManyKernels(loop, 50, 60, 5);
-    loop.ReadBack(3);
-  });
+  const Recorded run(ManyKernels(50, 60, 5) + kReadBack);
   EXPECT_TRUE(run.check().valid) << run.check().why_not;
   EXPECT_NEAR(run.check().no_edit_error, 0, 1e-3);
 }
 
 TEST(DeviceReplayTest, RefusesARunOfOneStep) {
-  GpuLoop loop;
-  ManyKernels(loop, 50, 60, 5);
-  loop.EndStep();
-  const Trace trace = loop.Finish();
-  const AnalysisContext measured(trace);
-  EXPECT_FALSE(measured.replay.check().valid);
-  EXPECT_NE(measured.replay.check().why_not.find("one step"),
-            std::string::npos);
+  const Recorded run(ManyKernels(50, 60, 5), 1);
+  EXPECT_FALSE(run.check().valid);
+  EXPECT_NE(run.check().why_not.find("one step"), std::string::npos);
 }
 
 TEST(DeviceReplayTest, FasterKernelsWinNothingWhereTheHostIsLate) {
-  const Recorded run([](GpuLoop& loop) { ManyKernels(loop, 50, 4, 20); });
+  const Recorded run(ManyKernels(50, 4, 20));
   Edit edit;
   for (const ActivityRef& work : run.Kernels("some_kernel")) {
     edit.scales.push_back({work, 0.5});
@@ -168,10 +138,7 @@ TEST(DeviceReplayTest, FasterKernelsWinNothingWhereTheHostIsLate) {
 
 TEST(DeviceReplayTest, FasterKernelsWinTheirTimeWhereTheDeviceIsBusy) {
   const auto body = [](double us) {
-    return [us](GpuLoop& loop) {
-      ManyKernels(loop, 50, us, 5);
-      loop.ReadBack(3);
-    };
+    return ManyKernels(50, us, 5) + kReadBack;
   };
   const Recorded run(body(60));
   Edit edit;
@@ -179,15 +146,13 @@ TEST(DeviceReplayTest, FasterKernelsWinTheirTimeWhereTheDeviceIsBusy) {
     edit.scales.push_back({work, 0.5});
   }
   EXPECT_NEAR(run.After(edit), Truth(body(30)), 0.02 * Truth(body(30)));
-  edit.scale_error = 0.5;
-  EXPECT_NEAR(run.After(edit), Truth(body(45)), 0.02 * Truth(body(45)));
+  EXPECT_NEAR(run.After(edit, {.scale_effect = 0.5}), Truth(body(45)),
+              0.02 * Truth(body(45)));
 }
 
 // In such a loop only the launches wait, for room in the queue.
 TEST(DeviceReplayTest, FasterKernelsWinTheirTimeBehindAFullQueue) {
-  const auto body = [](double us) {
-    return [us](GpuLoop& loop) { ManyKernels(loop, 700, us, 5); };
-  };
+  const auto body = [](double us) { return ManyKernels(700, us, 5); };
   const Recorded run(body(60));
   ASSERT_TRUE(run.check().valid) << run.check().why_not;
   Edit edit;
@@ -199,10 +164,9 @@ TEST(DeviceReplayTest, FasterKernelsWinTheirTimeBehindAFullQueue) {
 
 // Launches that waited for room still take their own time without the wait.
 TEST(DeviceReplayTest, LaunchesLimitTheStepOnceTheDeviceIsFaster) {
-  const auto body = [](double us) {
-    return [us](GpuLoop& loop) { ManyKernels(loop, 700, us, 5); };
-  };
-  const Recorded run(body(60));
+  const auto body = [](double us) { return ManyKernels(700, us, 5); };
+  // The first launches find an empty queue: they show what one takes.
+  const Recorded run(body(60), kSteps, "steps 6 warmup=0");
   EXPECT_NEAR(run.check().limit_error, 0, 0.02);
   Edit edit;
   for (const ActivityRef& work : run.Kernels("some_kernel")) {
@@ -213,11 +177,8 @@ TEST(DeviceReplayTest, LaunchesLimitTheStepOnceTheDeviceIsFaster) {
 
 TEST(DeviceReplayTest, AReadInTheMiddleCostsTheHostItsHeadStart) {
   const auto body = [](bool reads) {
-    return [reads](GpuLoop& loop) {
-      ManyKernels(loop, 20, 50, 10);
-      if (reads) loop.ReadBack(2);
-      ManyKernels(loop, 40, 8, 20);
-    };
+    return ManyKernels(20, 50, 10) + (reads ? kReadBack : "") +
+           ManyKernels(40, 8, 20);
   };
   const Recorded run(body(true));
   ASSERT_TRUE(run.check().valid) << run.check().why_not;
@@ -228,24 +189,15 @@ TEST(DeviceReplayTest, AReadInTheMiddleCostsTheHostItsHeadStart) {
 }
 
 TEST(DeviceReplayTest, AReadBehindABusyDeviceCostsNothing) {
-  const Recorded run([](GpuLoop& loop) {
-    ManyKernels(loop, 50, 60, 5);
-    loop.ReadBack(3);
-  });
+  const Recorded run(ManyKernels(50, 60, 5) + kReadBack);
   const double after = run.After({.no_wait = run.Calls("cudaMemcpyAsync")});
   EXPECT_GT(after, 0.95 * run.After({}));
 }
 
 TEST(DeviceReplayTest, BatchesMadeByWorkersAreTakenAtOnce) {
-  const auto body = [](double load_us) {
-    return [load_us](GpuLoop& loop) {
-      loop.Load(load_us);
-      ManyKernels(loop, 50, 50, 60);
-      loop.ReadBack(3);
-    };
-  };
-  const Recorded run(body(2000));
-  const double truth = Truth(body(50));
+  const std::string step = "load\n" + ManyKernels(50, 50, 60) + kReadBack;
+  const Recorded run(step, kSteps, "loader cpu=2ms");
+  const double truth = Truth(step, kSteps, "loader cpu=2ms workers=2");
   // Busy workers slow the training thread a little.
   const double after = run.After({.workers = 2});
   EXPECT_GE(after, 0.99 * truth);
@@ -253,21 +205,16 @@ TEST(DeviceReplayTest, BatchesMadeByWorkersAreTakenAtOnce) {
 }
 
 TEST(DeviceReplayTest, TooFewWorkersLimitTheStep) {
-  const Recorded run([](GpuLoop& loop) {
-    loop.Load(9000);
-    ManyKernels(loop, 20, 50, 60);
-  });
+  const Recorded run("load\n" + ManyKernels(20, 50, 60), kSteps,
+                     "loader cpu=9ms");
   EXPECT_NEAR(run.After({.workers = 2}), 4500, 45);
   EXPECT_LT(run.After({.workers = 8}), 2000);
 }
 
 TEST(DeviceReplayTest, ACutKeepsItsKeepNs) {
   const auto body = [](double us) {
-    return [us](GpuLoop& loop) {
-      ManyKernels(loop, 20, 4, 20);
-      loop.Range(RangeKind::kUser, "logging", [&] { loop.Host(us); });
-      ManyKernels(loop, 20, 4, 20);
-    };
+    return ManyKernels(20, 4, 20) + "range user logging { host " +
+           std::to_string(us) + "us }\n" + ManyKernels(20, 4, 20);
   };
   const Recorded run(body(800));
   Edit edit;
@@ -280,26 +227,23 @@ TEST(DeviceReplayTest, ACutKeepsItsKeepNs) {
 }
 
 TEST(DeviceReplayTest, DispatchIsCappedPerLaunch) {
-  const auto body = [](double op_us) {
-    return [op_us](GpuLoop& loop) {
-      loop.Host(300);  // the user's own code stays
-      ManyKernels(loop, 50, 4, op_us);
-    };
-  };
-  const Recorded run(body(40));
-  // 2 us for both the op and its launch, which costs 5 here: 45 -> 2.
+  const Recorded run("host 300us\n" +  // the user's own code stays
+                     ManyKernels(50, 4, 40));
+  // 2 us for both the op and its launch, which costs 4 here: 44 -> 2.
   const double truth = 300 + 50 * 2;
   EXPECT_NEAR(run.After({.dispatch_ns = 2000}), truth, 0.1 * truth);
 }
 
+// On a stream of its own, where it slows no other kernel.
+std::string AllReduce(int us) {
+  return "kernel ncclKernel_AllReduce " + std::to_string(us) +
+         "us stream=20 fill=0; record reduced stream=20\n";
+}
+
 TEST(DeviceReplayTest, AStreamWaitsForAnotherOnlyUntilTheEdgeIsGone) {
   const auto body = [](bool waits) {
-    return [waits](GpuLoop& loop) {
-      loop.Kernel(500, 20, "ncclKernel_AllReduce");
-      if (waits) loop.StreamWait(7, 20);
-      ManyKernels(loop, 10, 60, 5);
-      loop.DeviceSync();
-    };
+    return AllReduce(500) + (waits ? "wait reduced\n" : "") +
+           ManyKernels(10, 60, 5) + "sync device\n";
   };
   const Recorded run(body(true));
   ASSERT_TRUE(run.check().valid) << run.check().why_not;
@@ -312,15 +256,10 @@ TEST(DeviceReplayTest, AStreamWaitsForAnotherOnlyUntilTheEdgeIsGone) {
 }
 
 TEST(DeviceReplayTest, TheOptimizerWaitsForWhatIsOverlapped) {
-  const auto body = [](GpuLoop& loop) {
-    loop.Kernel(2000, 20, "ncclKernel_AllReduce");
-    loop.StreamWait(7, 20);
-    ManyKernels(loop, 10, 60, 5);
-    loop.Range(RangeKind::kOptimizer, "Optimizer.step#SGD.step",
-               [&] { ManyKernels(loop, 5, 60, 5); });
-    loop.DeviceSync();
-  };
-  const Recorded run(body);
+  const Recorded run(AllReduce(2000) + "wait reduced\n" +
+                     ManyKernels(10, 60, 5) +
+                     "range optimizer Optimizer.step#SGD.step {\n" +
+                     ManyKernels(5, 60, 5) + "}\nsync device\n");
   const double aside =
       run.After({.side_stream = run.Kernels("ncclKernel_AllReduce")});
   const double overlapped =
@@ -331,41 +270,27 @@ TEST(DeviceReplayTest, TheOptimizerWaitsForWhatIsOverlapped) {
 
 TEST(DeviceReplayTest, AnUnrecordedDependencyMakesItRefuse) {
   // The device is idle for half of the step, and no edge explains it.
-  TraceBuilder builder;
-  const RowId thread = builder.ThreadRow(1, 1);
+  std::string rows;
   for (int64_t i = 0; i < 4; ++i) {
-    const int64_t begin = 1'700'000'000'000'000'000 + i * 10'000'000;
-    builder.Add(Step{begin, begin + 10'000'000, i, thread});
+    const auto row = [&](const std::string& kind, int64_t begin_us,
+                         int64_t end_us, const std::string& rest) {
+      rows += kind + " " + std::to_string(i * 10'000 + begin_us) + "000.." +
+              std::to_string(i * 10'000 + end_us) + "000 " + rest + "\n";
+    };
+    row("step", 0, 10'000, "thread=0 number=" + std::to_string(i));
     for (int64_t k = 0; k < 2; ++k) {
-      builder.Add(RuntimeCall{.begin_ns = begin + k * 100'000,
-                              .end_ns = begin + k * 100'000 + 5'000,
-                              .correlation = 2 * i + k + 1,
-                              .name = builder.Intern("cudaLaunchKernel"),
-                              .thread = thread});
-      Kernel kernel;
-      kernel.begin_ns = begin + 10'000 + k * 7'000'000;
-      kernel.end_ns = kernel.begin_ns + 2'000'000;
-      kernel.correlation = 2 * i + k + 1;
-      kernel.stream = 7;
-      kernel.name = builder.Intern("some_kernel");
-      builder.Add(kernel);
+      const std::string launch =
+          " correlation=" + std::to_string(2 * i + k + 1) + " ";
+      row("runtime_call", k * 100, k * 100 + 5,
+          "thread=0" + launch + "cudaLaunchKernel");
+      row("kernel", 10 + k * 7'000, 2'010 + k * 7'000,
+          "stream=7" + launch + "some_kernel");
     }
-    builder.Add(RuntimeCall{.begin_ns = begin + 300'000,
-                            .end_ns = begin + 9'020'000,
-                            .correlation = 100 + i,
-                            .name = builder.Intern("cudaDeviceSynchronize"),
-                            .thread = thread});
+    row("runtime_call", 300, 9'020, "thread=0 cudaDeviceSynchronize");
     // Everything after the wait depends on it.
-    builder.Add(RuntimeCall{.begin_ns = begin + 9'500'000,
-                            .end_ns = begin + 9'505'000,
-                            .correlation = 200 + i,
-                            .name = builder.Intern("cudaEventRecord"),
-                            .thread = thread});
+    row("runtime_call", 9'500, 9'505, "thread=0 cudaEventRecord");
   }
-  for (Kind kind : {Kind::kStep, Kind::kRuntimeCall, Kind::kKernel}) {
-    builder.Watch(kind);
-  }
-  const Trace trace = builder.Build();
+  const Trace trace = TraceFromText(rows);
   const AnalysisContext measured(trace);
   EXPECT_FALSE(measured.replay.check().valid);
   EXPECT_LT(measured.replay.check().no_edit_error, -0.03);

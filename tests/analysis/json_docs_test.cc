@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "analysis/simulator.h"
+#include "support/cpu_loop.h"
 #include "engine/edit_settings.h"
 #include "timeline/causes.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "context/analysis_context.h"
-#include "rules/gpu_text.h"
+#include "support/gpu_text.h"
 
 namespace stepscope {
 namespace {

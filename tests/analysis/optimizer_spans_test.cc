@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "analysis/cpu_text.h"
+#include "support/cpu_text.h"
 
 namespace stepscope {
 namespace {

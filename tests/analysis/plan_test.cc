@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "analysis/rules/rule_testing.h"
-#include "analysis/simulator.h"
+#include "support/cpu_loop.h"
 
 namespace stepscope {
 namespace {

@@ -7,10 +7,10 @@
 
 #include <string>
 
-#include "analysis/cpu_text.h"
-#include "analysis/simulator.h"
+#include "support/cpu_text.h"
 #include "context/analysis_context.h"
 #include "context/rule.h"
+#include "support/cpu_loop.h"
 #include "support/trace_copy.h"
 
 namespace stepscope {

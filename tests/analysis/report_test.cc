@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-#include "analysis/simulator.h"
+#include "support/cpu_loop.h"
 #include "support/random_trace.h"
 #include "support/trace_text.h"
 #include "words/labels.h"

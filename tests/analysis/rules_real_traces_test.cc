@@ -5,32 +5,22 @@
 #include <gtest/gtest.h>
 #include <stepscope/read.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <optional>
 #include <string>
 
 #include "analysis/rules/rule_testing.h"
+#include "support/real_trace_path.h"
 
 namespace stepscope {
 namespace {
 
-namespace fs = std::filesystem;
-
-// The traces lie beside the checkout, or where STEPSCOPE_TRACES says.
 std::optional<Report> ReportOf(const std::string& name) {
-  const char* other = std::getenv("STEPSCOPE_TRACES");
-  const std::string data = STEPSCOPE_TEST_DATA;
-  for (const std::string& folder :
-       {data + "/traces", std::string(other == nullptr ? "" : other),
-        data + "/../../../shared/traces"}) {
-    const fs::path path = fs::path(folder) / name;
-    if (folder.empty() || !fs::exists(path)) continue;
-    const absl::StatusOr<Trace> trace = ReadTrace(path.string());
-    EXPECT_TRUE(trace.ok()) << trace.status().message();
-    if (trace.ok()) return Analyze(*trace);
-  }
-  return std::nullopt;
+  const std::string path = RealTracePath(name);
+  if (path.empty()) return std::nullopt;
+  const absl::StatusOr<Trace> trace = ReadTrace(path);
+  EXPECT_TRUE(trace.ok()) << trace.status().message();
+  if (!trace.ok()) return std::nullopt;
+  return Analyze(*trace);
 }
 
 #define REPORT_OR_SKIP(report, name)                                   \

@@ -6,36 +6,19 @@
 #include <stepscope/read.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
 #include <string>
 
 #include "rules/rule_testing.h"
+#include "support/real_trace_path.h"
 
 namespace stepscope {
 namespace {
 
-namespace fs = std::filesystem;
-
-// Too large to be committed: beside the checkout, or where STEPSCOPE_TRACES
-// says. Empty if not at hand.
-std::string PathOf(const std::string& name) {
-  const char* other = std::getenv("STEPSCOPE_TRACES");
-  const std::string data = STEPSCOPE_TEST_DATA;
-  for (const std::string& folder :
-       {data + "/traces", std::string(other == nullptr ? "" : other),
-        data + "/../../../shared/traces"}) {
-    const fs::path path = fs::path(folder) / name;
-    if (!folder.empty() && fs::exists(path)) return path.string();
-  }
-  return "";
-}
-
 TEST(RunsRealTracesTest, DlrmIsImbalancedAndHasNoStraggler) {
   std::vector<RankDigest> ranks;
   for (int rank = 0; rank < 8; ++rank) {
-    const std::string path =
-        PathOf("dlrm_v100_8ranks/rank" + std::to_string(rank) + ".json.gz");
+    const std::string path = RealTracePath("dlrm_v100_8ranks/rank" +
+                                           std::to_string(rank) + ".json.gz");
     if (path.empty()) GTEST_SKIP() << "dlrm_v100_8ranks is not at hand";
     const absl::StatusOr<Trace> trace = ReadTrace(path);
     ASSERT_TRUE(trace.ok());
@@ -59,8 +42,10 @@ TEST(RunsRealTracesTest, DlrmIsImbalancedAndHasNoStraggler) {
 }
 
 TEST(RunsRealTracesTest, FourLoaderWorkersBringWhatWasPredicted) {
-  const std::string before = PathOf("resnet50_v100_workers0.pt.trace.json.gz");
-  const std::string after = PathOf("resnet50_v100_workers4.pt.trace.json.gz");
+  const std::string before =
+      RealTracePath("resnet50_v100_workers0.pt.trace.json.gz");
+  const std::string after =
+      RealTracePath("resnet50_v100_workers4.pt.trace.json.gz");
   if (before.empty() || after.empty()) GTEST_SKIP() << "not at hand";
   const absl::StatusOr<Trace> a = ReadTrace(before), b = ReadTrace(after);
   ASSERT_TRUE(a.ok() && b.ok());
@@ -74,8 +59,8 @@ TEST(RunsRealTracesTest, FourLoaderWorkersBringWhatWasPredicted) {
 }
 
 TEST(RunsRealTracesTest, PinningBringsWhatWasPredicted) {
-  const std::string before = PathOf("h2d_a100_pageable.json.gz");
-  const std::string after = PathOf("h2d_a100_pinned.json.gz");
+  const std::string before = RealTracePath("h2d_a100_pageable.json.gz");
+  const std::string after = RealTracePath("h2d_a100_pinned.json.gz");
   if (before.empty() || after.empty()) GTEST_SKIP() << "not at hand";
   const absl::StatusOr<Trace> a = ReadTrace(before), b = ReadTrace(after);
   ASSERT_TRUE(a.ok() && b.ok());

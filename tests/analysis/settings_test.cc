@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "analysis/simulator.h"
 #include "engine/edit_settings.h"
+#include "support/cpu_loop.h"
 
 namespace stepscope {
 namespace {

@@ -5,31 +5,18 @@
 #include <stepscope/read.h>
 #include <stepscope/summary.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "support/real_trace_path.h"
 #include "support/trace_text.h"
 
 namespace stepscope {
 namespace {
 
-namespace fs = std::filesystem;
 namespace dom = simdjson::dom;
 
 std::string DataFolder() { return STEPSCOPE_TEST_DATA "/traces"; }
-
-std::string PathOf(const std::string& name) {
-  const char* other = std::getenv("STEPSCOPE_TRACES");
-  for (const std::string& folder :
-       {DataFolder(), std::string(other == nullptr ? "" : other),
-        std::string(STEPSCOPE_TEST_DATA "/../../../shared/traces")}) {
-    const fs::path path = fs::path(folder) / name;
-    if (!folder.empty() && fs::exists(path)) return path.string();
-  }
-  return "";
-}
 
 dom::object AllFigures() {
   static dom::parser* parser = new dom::parser;
@@ -63,7 +50,7 @@ void ExpectFigures(const std::string& where, dom::element wanted,
 class SummaryOfRealTraces : public testing::TestWithParam<std::string> {};
 
 TEST_P(SummaryOfRealTraces, HasTheFiguresOfAnIndependentReader) {
-  const std::string path = PathOf(GetParam());
+  const std::string path = RealTracePath(GetParam());
   if (path.empty()) {
     GTEST_SKIP() << GetParam() << " is not committed and not in ../shared/"
                  << "traces; STEPSCOPE_TRACES can name its folder";

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "analysis/simulator.h"
 #include "context/analysis_context.h"
+#include "support/cpu_loop.h"
 #include "support/random_trace.h"
 #include "support/trace_text.h"
 

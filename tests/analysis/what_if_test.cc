@@ -7,10 +7,10 @@
 #include <string>
 #include <utility>
 
-#include "analysis/cpu_text.h"
-#include "analysis/rules/gpu_text.h"
+#include "support/cpu_text.h"
+#include "support/gpu_text.h"
 #include "analysis/rules/rule_testing.h"
-#include "analysis/simulator.h"
+#include "support/cpu_loop.h"
 
 namespace stepscope {
 namespace {

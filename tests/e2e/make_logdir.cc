@@ -76,12 +76,9 @@ bool WriteSimulated(const std::string& dir) {
     const Trace trace = SimulatedTraining({.gpu = gpu, .steps = 4});
     if (!WriteRun(trace, dir, gpu ? "gpu" : "cpu")) return false;
   }
-  for (int32_t rank = 0; rank < 2; ++rank) {
+  for (int rank = 0; rank < 2; ++rank) {
     const Trace trace =
-        SimulatedTraining({.gpu = true,
-                           .rank = rank,
-                           .world_size = 2,
-                           .loader_ns = 8'000'000 + rank * 500'000});
+        SimulatedTraining({.gpu = true, .rank = rank, .world_size = 2});
     if (!WriteRank(trace, dir + "/ranks")) return false;
   }
   return WriteRun(RandomTrace({.seed = 7, .bad_utf8 = true}), dir, "random");

@@ -22,7 +22,7 @@ MAKE_LOGDIR = pathlib.Path(os.environ.get("STEPSCOPE_MAKE_LOGDIR") or HERE.paren
 # What must stand on each page.
 PAGES = {
     "xprof_overview": ["Average Step Time", "sync-data-loading", "Nvidia GPU (Hopper)"],
-    "xprof_input": ["28.1% of the total step time sampled is waiting for input", "Host-side analysis details"],
+    "xprof_input": ["26.8% of the total step time sampled is waiting for input", "Host-side analysis details"],
     "xprof_trace_viewer": ["Steps", "stepscope: input wait", "Stream #7(Kernel,MemcpyH2D)", "allocated memory (MB)",
                            "findings", "modules"],
     "xprof_memory": ["GPU0"],

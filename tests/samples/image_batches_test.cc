@@ -6,8 +6,8 @@
 
 #include <set>
 
-#include "picture.h"
-#include "transforms.h"
+#include "data/picture.h"
+#include "data/transforms.h"
 
 namespace resnet {
 namespace {

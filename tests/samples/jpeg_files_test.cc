@@ -1,4 +1,4 @@
-#include "jpeg_files.h"
+#include "data/jpeg_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "picture.h"
+#include "data/picture.h"
 #include "temporary_folder.h"
 
 namespace resnet {

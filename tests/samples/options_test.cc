@@ -1,10 +1,10 @@
-#include "options.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <sstream>
 #include <vector>
+
+#include "flags/parse_options.h"
 
 namespace resnet {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "image_source.h"
-#include "jpeg_files.h"
-#include "picture.h"
+#include "data/image_source.h"
+#include "data/jpeg_files.h"
+#include "data/picture.h"
 #include "temporary_folder.h"
 
 namespace resnet {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "flags/parse_options.h"
 #include "learner.h"
 
 namespace resnet {

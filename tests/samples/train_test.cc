@@ -15,10 +15,11 @@
 #include <utility>
 #include <vector>
 
+#include "data/jpeg_files.h"
+#include "data/picture.h"
 #include "device.h"
-#include "jpeg_files.h"
+#include "flags/parse_options.h"
 #include "learner.h"
-#include "picture.h"
 #include "precision.h"
 #include "temporary_folder.h"
 

@@ -1,4 +1,4 @@
-#include "transforms.h"
+#include "data/transforms.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-#include "picture.h"
+#include "data/picture.h"
 
 namespace resnet {
 namespace {

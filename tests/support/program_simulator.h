@@ -14,6 +14,8 @@
 //   gpu A100 pcie=24 pageable=6 latency=3us queue=1024 cc=8.0 sms=108
 //            bandwidth=2039        rates in GB/s; without it a CPU-only run
 //            memory=80GB count=2   gpus that one process drives
+//            between=900ns         idle between two kernels of a stream
+//            clock=1980            MHz; recorded, and the bandwidth with it
 //   throttle 0.2 after=2 reasons=4 kernels take that much longer from the
 //            recorded step `after` on; samples say why (CUPTI's bits)
 //   allocator used=60GB reserved=70GB stuck=8GB growth=1GB retries=2
@@ -38,11 +40,12 @@
 //   backward { ... }               on the autograd thread, while this one waits
 //   node NAME T { ... }            visits the youngest node not yet visited
 //   accumulate T { ... }           an AccumulateGrad node
-//   range KIND NAME { ... }        user phase loader optimizer module
-//                                  collective nvtx
+//   range KIND NAME [detail=Conv2d] { ... }   user phase loader optimizer
+//                                  module collective nvtx
 //   kernel NAME T [stream=7] [fill=1] [grid=64x1x1] [block=256] [waves=4]
 //                                  fill: the share of the device it can use;
 //                                  waves: blocks per SM
+//       [occupancy=0.5] [registers=96] [shared=48KiB]   as recorded
 //                                  device=1: of several (copies and events too)
 //   copy h2d|d2h|d2d B [pageable|pinned] [async] [stream=7]
 //   memset B [stream=7]
@@ -87,5 +90,10 @@ struct ProgramRun {
 // InvalidArgument with the line where the text is no program.
 absl::StatusOr<ProgramRun> RunProgram(std::string_view text,
                                       const SimulatorOptions& options);
+
+// The same for tests that know their text is right: a mistake in it fails the
+// test, and a run of one empty rank comes back.
+ProgramRun MustRunProgram(std::string_view text,
+                          const SimulatorOptions& options = {});
 
 }  // namespace stepscope

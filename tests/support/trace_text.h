@@ -1,5 +1,5 @@
 // Traces written as text, one line per row: the form that the text exporter
-// prints (exporters/formats/text_writer.h describes it), so that a test shows
+// prints (exporters/text/text_writer.h describes it), so that a test shows
 // its input and a golden its output.
 //
 //   const Trace trace = TraceFromText(R"(

@@ -15,12 +15,13 @@ constexpr double kAsyncCallNs =
     10'000;  // issuing a copy without waiting for it
 
 // Shortens activities; copies between host and device grow with the batch.
-void ScaleActivities(const Edit& edit, const DeviceProgram& program,
-                     EditedProgram& edited) {
+void ScaleActivities(const Edit& edit, const ReplayParameters& parameters,
+                     const DeviceProgram& program, EditedProgram& edited) {
   for (const ActivityScale& scale : edit.scales) {
     const uint32_t activity = ActivityOf(program, scale.activity);
     if (activity == kNoActivity) continue;
-    const double saved = std::min(1.0, (1 - scale.factor) * edit.scale_error);
+    const double saved =
+        std::min(1.0, (1 - scale.factor) * parameters.scale_effect);
     edited.activity_ns[activity] *= 1 - saved;
   }
   if (!edit.drop_zero_grad && edit.batch == 1) return;
@@ -68,21 +69,22 @@ int FreeWorkers(const Edit& edit, const DeviceProgram& program) {
 // Factor by which the training process slows down beside workers that it did
 // not have in the recording: they share caches, memory bandwidth and clock
 // frequency.
-double WorkerSlowdown(const Edit& edit, const DeviceProgram& program) {
+double WorkerSlowdown(const ReplayParameters& parameters,
+                      const DeviceProgram& program) {
   if (!program.loads_in_process || program.batch_ns <= 0) return 1;
   const double loading = program.batch_ns * program.batches_per_step;
   const double rest = std::max(program.measured_ns - loading, 1.0);
-  const double busy = std::min(1.0, loading * edit.worker_cost / rest);
-  const double dearer = kWorkerSlowdown + (edit.worker_cost - 1) / 2;
+  const double busy = std::min(1.0, loading * parameters.worker_cost / rest);
+  const double dearer = kWorkerSlowdown + (parameters.worker_cost - 1) / 2;
   return 1 + std::max(0.0, dearer) * busy;
 }
 
 // With workers, a loader range shrinks to taking a finished batch.
-void ShortenLoading(const Edit& edit, const DeviceProgram& program,
-                    EditedProgram& edited) {
+void ShortenLoading(const Edit& edit, const ReplayParameters& parameters,
+                    const DeviceProgram& program, EditedProgram& edited) {
   const bool workers = FreeWorkers(edit, program) >= 1;
   if (!workers && edit.batch == 1) return;
-  const double slower = workers ? WorkerSlowdown(edit, program) : 1;
+  const double slower = workers ? WorkerSlowdown(parameters, program) : 1;
   for (size_t i = 0; i < program.hosts.size(); ++i) {
     edited.own_ns[i] *= slower;
     const RowId loader = program.hosts[i].loader;
@@ -195,13 +197,14 @@ EditedProgram Unedited(const DeviceProgram& program) {
   return edited;
 }
 
-void Apply(const Edit& edit, const DeviceProgram& program,
-           const EditedProgram& unedited, EditedProgram& edited) {
+void Apply(const Edit& edit, const ReplayParameters& parameters,
+           const DeviceProgram& program, const EditedProgram& unedited,
+           EditedProgram& edited) {
   edited = unedited;
-  ScaleActivities(edit, program, edited);
+  ScaleActivities(edit, parameters, program, edited);
   PlaceActivities(edit, program, edited);
   RemoveWaits(edit, program, edited);
-  ShortenLoading(edit, program, edited);
+  ShortenLoading(edit, parameters, program, edited);
   CutHost(edit, program, edited);
   ShortenGaps(edit, program, edited);
   ShortenDispatch(edit, program, edited);
@@ -224,10 +227,11 @@ EditedProgram HostOnly(const EditedProgram& unedited) {
   return edited;
 }
 
-double BatchPeriodNs(const Edit& edit, const DeviceProgram& program) {
+double BatchPeriodNs(const Edit& edit, const ReplayParameters& parameters,
+                     const DeviceProgram& program) {
   const int workers = FreeWorkers(edit, program);
   if (workers < 1 || program.batch_ns <= 0) return 0;
-  return program.batch_ns * program.batches_per_step * edit.worker_cost *
+  return program.batch_ns * program.batches_per_step * parameters.worker_cost *
          edit.batch / workers;
 }
 

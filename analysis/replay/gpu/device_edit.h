@@ -7,6 +7,7 @@
 
 #include "edit/edit.h"
 #include "replay/gpu/device_program.h"
+#include "replay/model/replay_parameters.h"
 
 namespace stepscope {
 
@@ -38,8 +39,9 @@ EditedProgram Unedited(const DeviceProgram& program);
 // Sets `edited` to `unedited` with `edit` applied. `edited` is passed in so
 // that its memory is used again: many edits are applied to one program.
 // REQUIRES: unedited is Unedited(program).
-void Apply(const Edit& edit, const DeviceProgram& program,
-           const EditedProgram& unedited, EditedProgram& edited);
+void Apply(const Edit& edit, const ReplayParameters& parameters,
+           const DeviceProgram& program, const EditedProgram& unedited,
+           EditedProgram& edited);
 
 // The program with all device time removed: the time of its steps is the
 // host's own. For the check of DeviceReplay.
@@ -48,6 +50,7 @@ EditedProgram HostOnly(const EditedProgram& unedited);
 // Returns the least time in ns per step in which the loader workers of `edit`,
 // on the cores there are, make the batches of a step. 0 if that is unknown or
 // no worker makes batches.
-double BatchPeriodNs(const Edit& edit, const DeviceProgram& program);
+double BatchPeriodNs(const Edit& edit, const ReplayParameters& parameters,
+                     const DeviceProgram& program);
 
 }  // namespace stepscope

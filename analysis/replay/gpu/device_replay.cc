@@ -46,7 +46,7 @@ void DeviceReplay::Check() {
     check_.why_not = "only one step was recorded, which shows no repeat";
   } else if (program_.unmatched_frac > kUnmatchedLimit) {
     check_.why_not = "the launch of " + Percents(program_.unmatched_frac) +
-                     " of the GPU's activity was not recorded";
+                     " of the GPU's activities was not recorded";
   } else if (std::abs(check_.no_edit_error) > kNoEditLimit) {
     check_.why_not =
         "replaying the recorded steps unchanged missed their measured time "
@@ -61,11 +61,13 @@ void DeviceReplay::Check() {
   check_.valid = check_.why_not.empty();
 }
 
-double DeviceReplay::StepNs(const Edit& edit) const {
+double DeviceReplay::StepNs(const Edit& edit,
+                            const ReplayParameters& parameters) const {
   if (unchanged_ns_ > 0 && edit == Edit()) return unchanged_ns_;
-  Apply(edit, program_, unedited_, scratch_);
+  Apply(edit, parameters, program_, unedited_, scratch_);
   const DeviceRun run = Simulate(program_, scratch_);
-  return std::max(run.mean_ns, BatchPeriodNs(edit, program_)) / edit.batch;
+  return std::max(run.mean_ns, BatchPeriodNs(edit, parameters, program_)) /
+         edit.batch;
 }
 
 }  // namespace stepscope

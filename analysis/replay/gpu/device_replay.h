@@ -15,6 +15,7 @@
 #include "edit/edit.h"
 #include "replay/gpu/device_edit.h"
 #include "replay/gpu/device_program.h"
+#include "replay/model/replay_parameters.h"
 
 namespace stepscope {
 
@@ -28,7 +29,8 @@ class DeviceReplay {
 
   // Returns the mean steady step in ns under `edit`; with edit.batch != 1, per
   // as many samples as a recorded step has.
-  double StepNs(const Edit& edit) const;
+  double StepNs(const Edit& edit,
+                const ReplayParameters& parameters = {}) const;
 
  private:
   void Check();

@@ -6,8 +6,8 @@
 namespace stepscope {
 namespace {
 
-// Beginnings of names. Creation and destruction of events and streams is cheap
-// and frequent, so it is not here; graphs' instantiation is neither.
+// Prefixes of names. Creating and destroying events and streams is cheap and
+// frequent, so it is not recorded.
 constexpr std::string_view kRuntime[] = {
     "__cudaLaunchKernel",
     "cudaLaunch",
@@ -63,8 +63,7 @@ constexpr std::string_view kDriver[] = {
     "cuModuleLoad",
     "cuLibraryLoad",
 };
-// Ids are dense; a library that answers to none of so many in a row has no
-// more.
+// Ids are dense: after so many unknown ones in a row there are no more.
 constexpr uint32_t kGapThatEnds = 64;
 
 bool AllDigits(std::string_view text) {

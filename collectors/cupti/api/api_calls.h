@@ -1,5 +1,4 @@
-// Which calls of the CUDA runtime and driver are worth a record, and how their
-// names read.
+// Which calls of the CUDA runtime and driver are recorded, and their names.
 #pragma once
 
 #include <string_view>
@@ -13,12 +12,12 @@ namespace stepscope {
 // version and the default-stream variant.
 std::string_view CallName(std::string_view cupti_name);
 
-// True for calls that launch, copy, set, wait, allocate, free or record and
-// wait for events; `name` as CallName() gives it. Queries that every allocator
-// makes all the time (cudaGetDevice, cudaStreamIsCapturing, ...) are not.
+// True for calls that launch, copy, set, wait, allocate, free, or record events
+// and wait for them. False for queries that allocators make constantly
+// (cudaGetDevice, cudaStreamIsCapturing, ...). `name` is CallName()'s.
 bool IsWorthRecording(std::string_view name);
 
-// The ids of all such calls the loaded library knows in `domain`
+// The ids of all such calls of the loaded library in `domain`
 // (CUPTI_CB_DOMAIN_RUNTIME_API or _DRIVER_API).
 std::vector<uint32_t> CallsWorthRecording(const CuptiApi& api,
                                           CUpti_CallbackDomain domain);

@@ -7,8 +7,8 @@
 namespace stepscope {
 namespace {
 
-// cuda.h renames functions to their versions ("cuMemGetInfo_v2"), so the names
-// below are the versions' own.
+// cuda.h renames functions to versions of them ("cuMemGetInfo_v2"); these are
+// the names in the library.
 struct Functions {
   CUresult (*init)(unsigned) = nullptr;
   CUresult (*ctx_get_current)(CUcontext*) = nullptr;

@@ -1,9 +1,8 @@
-// CudaDriver: the few driver calls the collector needs beside CUPTI, loaded at
-// run time from the copy the program itself uses.
+// CudaDriver: the driver calls that the collector needs besides CUPTI, loaded
+// at run time from the library that the program itself uses.
 //
-// A recording never initialises CUDA: a program that has not used the GPU stays
-// that way, and may still fork. Any thread may call it, in the process that
-// loaded it.
+// A recording never initialises CUDA: a program that has not used the GPU can
+// still fork. Any thread of the process that loaded it may call it.
 #pragma once
 
 #include <absl/status/status.h>
@@ -16,7 +15,7 @@
 
 namespace stepscope {
 
-// What the occupancy of a kernel depends on, and what a Trace says of a device.
+// A device: the limits that occupancy depends on, and its row in the Trace.
 struct DeviceLimits {
   int32_t ordinal = 0;
   std::string name;
@@ -38,27 +37,26 @@ class CudaDriver {
  public:
   virtual ~CudaDriver() = default;
 
-  // Initialises CUDA, in a process that only asks what there is. Unavailable
-  // with the driver's own number if it cannot be.
+  // Initialises CUDA, for `stepscope doctor` alone. Unavailable, with the
+  // driver's error number, if that fails.
   virtual absl::Status Initialize() = 0;
   // OK if the program has initialised CUDA; else Unavailable, saying so.
   virtual absl::Status InUse() const = 0;
-  // CUDA's version as the driver supports it: 13000 for 13.0; 0 if unknown.
+  // The CUDA version that the driver supports: 13000 for 13.0; 0 if unknown.
   virtual int version() const = 0;
-  // Devices this process can see.
+  // The devices that are visible to this process.
   virtual std::vector<DeviceLimits> Devices() const = 0;
-  // Waits until the work of every device whose primary context is in use is
-  // done.
+  // Waits for every device whose primary context is active.
   virtual absl::Status Synchronize() = 0;
-  // Free and total memory of the device current on this thread; false where
-  // there is none.
+  // Free and total memory of this thread's current device; false if it has
+  // none.
   virtual bool MemoryOfCurrentDevice(int32_t* device, int64_t* free_bytes,
                                      int64_t* total_bytes) const = 0;
 };
 
-// `path` empty: the loaded copy, then $STEPSCOPE_CUDA_LIBRARY, then the
-// loader's path. Unavailable ("no NVIDIA driver found: recording CPU only") if
-// there is none.
+// With an empty `path`: the loaded library, else $STEPSCOPE_CUDA_LIBRARY, else
+// the loader's search path. Unavailable ("no NVIDIA driver found: recording CPU
+// only") if there is none.
 absl::StatusOr<std::unique_ptr<CudaDriver>> LoadCudaDriver(
     const std::string& path = {});
 

@@ -1,10 +1,10 @@
-// CuptiApi: the few CUPTI calls stepscope makes, behind an interface, so that
-// tests can replay records and make any call fail. One family of activity calls
-// only: mixing it with the newer one makes CUPTI's count of dropped records
-// read 0.
+// CuptiApi: the CUPTI calls that stepscope makes, behind an interface, so that
+// tests can replay records and make any call fail. It uses the older family of
+// activity calls only: if the two are mixed, CUPTI's count of dropped records
+// stays 0.
 //
-// Any thread may call it, as CUPTI's own functions allow. In a forked child
-// nothing of it may be called (cupti_fork.h).
+// Any thread may call it. In a forked child nothing of it may be called
+// (cupti_fork.h).
 #pragma once
 
 #include <absl/status/status.h>
@@ -21,10 +21,11 @@ namespace stepscope {
 // The versions whose records are understood: CUDA 12.0 up to the last 13.x.
 inline constexpr uint32_t kOldestCupti = 19;
 inline constexpr uint32_t kNewestCupti = 139999;
-// From here on cuptiFinalize() is safe while CUDA graphs live (CUDA 12.6).
+// From this version on cuptiFinalize() keeps existing CUDA graphs intact (CUDA
+// 12.6).
 inline constexpr uint32_t kCuptiDetachesFromGraphs = 24;
 
-// "13.0" for 130001, "12.4" for 22; "" for numbers nobody gave out.
+// "13.0" for 130001, "12.4" for 22; "" for unknown numbers.
 std::string CudaVersionOf(uint32_t cupti_version);
 
 class CuptiApi {
@@ -35,8 +36,8 @@ class CuptiApi {
   virtual uint32_t version() const = 0;
   virtual std::string library() const = 0;
 
-  // cuptiSubscribe_v2 where there is one; `holder` is then the name of the tool
-  // that already holds the subscription, or "".
+  // cuptiSubscribe_v2 if the library has it, and then `holder` is the name of
+  // the tool that has already subscribed, or "".
   virtual CUptiResult Subscribe(CUpti_SubscriberHandle* subscriber,
                                 CUpti_CallbackFunc callback, void* user,
                                 std::string* holder) = 0;
@@ -51,18 +52,18 @@ class CuptiApi {
       CUpti_BuffersCallbackRequestFunc request,
       CUpti_BuffersCallbackCompleteFunc complete) = 0;
   virtual CUptiResult Enable(CUpti_ActivityKind kind) = 0;
-  // Also gives the records of what exists already (devices, contexts, streams).
+  // Also delivers records of existing devices, contexts and streams.
   virtual CUptiResult EnableAndDump(CUpti_ActivityKind kind) = 0;
   virtual CUptiResult Disable(CUpti_ActivityKind kind) = 0;
-  // One call of the runtime or driver API; CUPTI_ERROR_API_NOT_IMPLEMENTED
-  // where the library knows only all or none.
+  // Selects one call of the runtime or driver API;
+  // CUPTI_ERROR_API_NOT_IMPLEMENTED if the library can only record all or none.
   virtual CUptiResult EnableCall(bool on, CUpti_CallbackDomain domain,
                                  uint32_t id) = 0;
   virtual CUptiResult EnableLatencyTimestamps(bool on) = 0;
   virtual CUptiResult FlushAll(uint32_t flag) = 0;
   virtual CUptiResult GetNumDroppedRecords(size_t* dropped) = 0;
   virtual CUptiResult GetTimestamp(uint64_t* timestamp_ns) const = 0;
-  // The record behind *record, or the first one if that is null.
+  // Advances *record to the next record, or to the first one if it is null.
   virtual CUptiResult GetNextRecord(const uint8_t* buffer, size_t valid_bytes,
                                     CUpti_Activity** record) const = 0;
   virtual CUptiResult Finalize() = 0;
@@ -71,18 +72,18 @@ class CuptiApi {
   virtual std::string NameOf(CUptiResult code) const = 0;
 };
 
-// Where to look for the library. `path` empty: the copy already in this
-// process, then $STEPSCOPE_CUPTI_LIBRARY, then NVIDIA's wheel beside libtorch,
-// then the toolkit, then the loader's own path.
+// Where to find the library. With an empty `path`: the library already in this
+// process, else $STEPSCOPE_CUPTI_LIBRARY, else NVIDIA's wheel beside libtorch,
+// else the toolkit, else the loader's search path.
 struct CuptiLibrary {
   std::string path = {};
   // The folder of libtorch_cpu.so, for a process that has not loaded it.
   std::string torch_folder = {};
 };
 
-// Loads CUPTI; it stays loaded as long as the process. Unavailable if none is
-// found, FailedPrecondition if its version or its functions do not fit; the
-// message says which file was met and what to do.
+// Loads CUPTI, which stays loaded until the process ends. Unavailable if none
+// is found, FailedPrecondition if its version or its functions do not fit; the
+// message names the file and says what to do.
 absl::StatusOr<std::unique_ptr<CuptiApi>> LoadCupti(
     const CuptiLibrary& library = {});
 

@@ -35,7 +35,7 @@ std::filesystem::path FolderOfLoaded(const char* prefix) {
   return search.found;
 }
 
-// Files that may be CUPTI, best first; no name is tried that is not there.
+// Existing files that may be CUPTI, best first.
 std::vector<std::string> Candidates(const CuptiLibrary& library) {
   std::vector<std::string> files;
   if (const char* chosen = getenv("STEPSCOPE_CUPTI_LIBRARY")) {
@@ -74,7 +74,7 @@ std::vector<std::string> Candidates(const CuptiLibrary& library) {
 }  // namespace
 
 void* OpenCupti(const CuptiLibrary& library, std::string* failure) {
-  // RTLD_NODELETE: a thread of CUPTI may be inside it whenever we are not.
+  // RTLD_NODELETE: CUPTI's own threads may run in it at any time.
   constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
   if (!library.path.empty()) {
     void* handle = dlopen(library.path.c_str(), kFlags);

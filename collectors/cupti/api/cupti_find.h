@@ -1,5 +1,5 @@
-// Where libcupti.so is. A process must never have two copies of it: the one
-// that is there already comes first, then the one made for the torch beside it.
+// Finds libcupti.so. A process must never load two of them: a loaded one comes
+// first, then the one that belongs to the process's LibTorch.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace stepscope {
 
-// The handle of the library that CuptiLibrary's comment describes, opened for
-// as long as the process lives; null with the loader's reason in `failure`
-// where there is none. Any thread may call it.
+// The handle of the library, searched as CuptiLibrary says and opened for good;
+// null, with the loader's reason in `failure`, if there is none. Any thread may
+// call it.
 void* OpenCupti(const CuptiLibrary& library, std::string* failure);
 
 }  // namespace stepscope

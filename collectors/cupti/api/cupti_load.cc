@@ -9,8 +9,8 @@
 namespace stepscope {
 namespace {
 
-// Every function used, by its C name. Those marked optional may be missing from
-// the oldest library understood.
+// The functions that are used. The optional ones are missing from the oldest
+// supported library.
 struct Functions {
   decltype(&cuptiGetVersion) get_version = nullptr;
   decltype(&cuptiSubscribe) subscribe = nullptr;
@@ -34,7 +34,7 @@ struct Functions {
   decltype(&cuptiFinalize) finalize = nullptr;
   decltype(&cuptiGetResultString) get_result_string = nullptr;
 
-  // The name of a required function that is missing; "" if all are there.
+  // The name of a missing required function; "" if none is missing.
   std::string Resolve(void* library) {
     std::string missing;
     const auto get = [&](auto& function, const char* name, bool required) {
@@ -222,7 +222,7 @@ absl::StatusOr<std::unique_ptr<CuptiApi>> LoadCupti(
   if (const CUptiResult result = functions.get_version(&version);
       result != CUPTI_SUCCESS) {
     return absl::UnavailableError(
-        "CUPTI: " + file + " does not tell its version (code " +
+        "CUPTI: " + file + " returns no version (code " +
         std::to_string(result) + "); recording without the GPU");
   }
   if (version < kOldestCupti || version > kNewestCupti) {

@@ -1,4 +1,4 @@
-// From CUPTI's codes to a Status a user can act on.
+// CUPTI's codes as a Status that tells the user what to do.
 #pragma once
 
 #include <absl/status/status.h>
@@ -10,13 +10,12 @@
 
 namespace stepscope {
 
-// What went wrong while we tried to `attempt` ("subscribe", "enable kernel
-// records"): the attempt, CUPTI's answer with its code, and what to do.
-// `holder` is the tool that holds the subscription, if CUPTI told. REQUIRES:
-// code is not CUPTI_SUCCESS.
-// Codes: PermissionDenied (privileges), FailedPrecondition (another profiler,
-// versions that do not fit), Unavailable (this device cannot), Resource-
-// Exhausted, Internal (anything else).
+// The message names the attempt ("subscribe", "enable kernel records"), CUPTI's
+// code, and what to do. `holder` is the tool that has subscribed, if CUPTI
+// says. REQUIRES: code is not CUPTI_SUCCESS. Codes: PermissionDenied
+// (privileges), FailedPrecondition (another profiler, versions that do not
+// fit), Unavailable (not possible on this device), ResourceExhausted, Internal
+// (anything else).
 absl::Status CuptiError(const CuptiApi& api, std::string_view attempt,
                         CUptiResult code, std::string_view holder = {});
 

@@ -13,7 +13,7 @@ void Take(const ChromeEvent& event, ArgKey key, float* value) {
     *value = static_cast<float>(*number);
 }
 
-// "HtoD" (Intel: "M2D") tells the side but not whether host memory was pinned.
+// "HtoD" (Intel: "M2D") has the side, but not whether host memory was pinned.
 MemoryKind SideOf(char letter) {
   if (letter == 'H' || letter == 'M') return MemoryKind::kHost;
   if (letter == 'D' || letter == 'P') return MemoryKind::kDevice;
@@ -21,7 +21,7 @@ MemoryKind SideOf(char letter) {
   return MemoryKind::kUnknown;
 }
 
-// By the letters around the first "to" or "2" that has such.
+// By the letters around the first "to" or "2" that stands between known ones.
 void ReadLetters(std::string_view text, Copy* copy) {
   for (size_t at = 1; at < text.size(); ++at) {
     const size_t length = text[at] == '2'                     ? 1

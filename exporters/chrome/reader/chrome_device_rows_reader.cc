@@ -1,5 +1,5 @@
-// The rows of ChromeRowReader that devices made, and the calls that made them
-// do it: runtime calls, kernels, copies, memsets, waits and driver memory.
+// ChromeRowReader, the rows of devices and of the calls to them: runtime calls,
+// kernels, copies, memsets, waits and driver memory.
 #include "chrome/reader/chrome_device_fields_reader.h"
 #include "chrome/reader/chrome_row_fields.h"
 #include "chrome/reader/chrome_rows_reader.h"

@@ -109,7 +109,7 @@ ArgKey FindArg(std::string_view name) {
   return ArgKey::kCount;
 }
 
-// The key between its quotes. A key with escapes is none that we know.
+// Reads a key between its quotes. No known key has escapes.
 std::string_view KeyText(ondemand::raw_json_string key, const char* end) {
   const char* begin = key.raw();
   const void* quote = std::memchr(begin, '"', static_cast<size_t>(end - begin));
@@ -131,7 +131,7 @@ bool ReadField(ondemand::value& value, Field* field) {
       return false;
     *field = {token, Field::Type::kArray};
   } else if (token[0] == '{') {
-    *field = Field();  // no field of ours is an object
+    *field = Field();  // no field that is read is an object
   } else {
     while (!token.empty() && static_cast<unsigned char>(token.back()) <= ' ')
       token.remove_suffix(1);

@@ -12,7 +12,7 @@
 
 namespace stepscope {
 
-// The args a Trace has a place for. All others are skipped.
+// The args that have a field in a Trace. All others are skipped.
 enum class ArgKey : uint8_t {
   kSequence,
   kForwardThread,
@@ -113,8 +113,8 @@ class ChromeEventParser {
   ChromeEventParser(const ChromeEventParser&) = delete;
   ChromeEventParser& operator=(const ChromeEventParser&) = delete;
 
-  // Fills `event` from one JSON object; false if it is none. REQUIRES: 64
-  // readable bytes behind `text`. The fields are valid while `text` is.
+  // Fills `event` from one JSON object; false if `text` is not one. The fields
+  // point into `text`. REQUIRES: 64 readable bytes after `text`.
   bool Parse(std::string_view text, ChromeEvent* event);
 
  private:
@@ -125,10 +125,12 @@ class ChromeEventParser {
 // Whole numbers as JSON numbers or as text; a fraction is cut off.
 std::optional<int64_t> ToInteger(const Field& field);
 std::optional<double> ToReal(const Field& field);
-// Nanoseconds from microseconds in decimal ("1.5", "12e3"), exact to the
-// nanosecond: no double in between. Nothing if it is no number or out of range.
+// Nanoseconds from decimal microseconds ("1.5", "12e3"), exact to the
+// nanosecond because no double is involved. Nothing if it is not a number or
+// beyond kLargestNs.
 std::optional<int64_t> ToNanoseconds(const Field& field);
-// The text without JSON's escapes; `scratch` holds it where it has any.
+// The text with JSON's escapes resolved. It points into `scratch` where there
+// are escapes, into `text` otherwise.
 std::string_view Unescape(std::string_view text, std::string* scratch);
 
 }  // namespace stepscope

@@ -1,4 +1,4 @@
-// The rows of ChromeRowReader that host threads made: operators, ranges, steps,
+// ChromeRowReader, the rows of host threads: operators, ranges, steps,
 // collectives, Python frames and memory events.
 #include <utility>
 
@@ -19,7 +19,8 @@ RangeKind RangeKindOf(std::string_view word) {
   return RangeKind::kUser;
 }
 
-// Collectives are ops with metadata; ours are so by name and say where not.
+// In foreign files an op with metadata is a collective. In our files the name
+// decides, and `stepscope.only` marks the exceptions.
 bool IsCommunication(const ChromeEvent& event) {
   if (event.has(ArgKey::kOurOnly))
     return event.arg(ArgKey::kOurOnly).text == "communication";
@@ -88,8 +89,8 @@ void ChromeRowReader::AddRange(const ChromeEvent& event, const Times& times,
   builder_->Add(range);
 }
 
-// "nccl:all_reduce" names its tensor. Before record_param_comms had metadata
-// (2023) that was all that told the size of a collective.
+// "nccl:all_reduce" has the dims of its tensor. Before record_param_comms had
+// metadata (2023) nothing else gave the size of a collective.
 void ChromeRowReader::KeepSize(const ChromeEvent& event, const Range& range) {
   const RowId inputs = inputs_.Inputs(event);
   if (inputs == kNone || builder_->inputs(inputs).arguments.empty()) return;
@@ -105,7 +106,7 @@ void ChromeRowReader::KeepSize(const ChromeEvent& event, const Range& range) {
   row.dtype = tensor.type;
   row.in_elements = 1;
   for (int64_t dim : tensor.dims) {
-    // A file may say anything of its dims.
+    // A damaged file may have any dims.
     if (dim < 0 ||
         __builtin_mul_overflow(row.in_elements, dim, &row.in_elements)) {
       return;
@@ -151,7 +152,7 @@ void ChromeRowReader::AddCommunication(const ChromeEvent& event,
 
 void ChromeRowReader::AddPythonFrame(const ChromeEvent& event,
                                      const Times& times) {
-  // torch.profiler files collections under the frames.
+  // torch.profiler writes garbage collections as frames.
   if (event.has(ArgKey::kOurRange) || event.name.text == "Python GC")
     return AddRange(event, times, NameOf(event));
   PythonFrame frame;

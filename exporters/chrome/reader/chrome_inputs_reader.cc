@@ -69,7 +69,7 @@ void SetShape(dom::element dims, const dom::element* strides, int depth,
   }
 }
 
-// One argument as `stepscope.inputs` writes it, with nothing left to guess.
+// One argument as `stepscope.inputs` writes it, which is unambiguous.
 void SetArgument(dom::object object, int depth, TraceBuilder* builder,
                  Argument* argument) {
   dom::element value;
@@ -94,7 +94,7 @@ void AppendMember(const char* key, const Field& field, std::string* out) {
   if (field.type == Field::Type::kArray) {
     out->append(field.text);
   } else if (field.type == Field::Type::kText) {
-    // Newer Kineto writes some lists as text; what is in it stays text.
+    // Newer versions of Kineto write some lists as text, which stays text.
     out->append("\"").append(field.text).append("\"");
   } else {
     out->append("null");

@@ -1,6 +1,6 @@
-// ChromeInputsReader: the args that hold lists (inputs of ops, call stacks)
-// into rows of a builder. The same text is parsed once: shapes and stacks
-// repeat.
+// ChromeInputsReader: reads the args that are lists (inputs of ops, call
+// stacks) into rows of a TraceBuilder. Shapes and stacks repeat, so each
+// distinct text is parsed once.
 #pragma once
 
 #include <stepscope/trace_builder.h>

@@ -23,7 +23,7 @@ enum class Category : uint8_t {
   kOverhead,
   kMemory,
   kWindow,
-  kNoRow,  // known, and nothing a Trace holds
+  kNoRow,  // known, but a Trace has no row for it
   kUnknown,
 };
 
@@ -32,7 +32,7 @@ struct CategoryName {
   Category category;
 };
 
-// Kineto's categories, of 2021 and since; TensorBoard's spellings.
+// Kineto's categories since 2021, and TensorBoard's spellings.
 constexpr CategoryName kCategories[] = {
     {"python_function", Category::kPython},
     {"cpu_op", Category::kOp},
@@ -57,7 +57,7 @@ constexpr CategoryName kCategories[] = {
     {"operator", Category::kOp},
     {"runtime", Category::kCall},
     {"hip_runtime", Category::kCall},
-    // Devices of other makers, beside the categories above.
+    // Devices of other vendors, which use the categories above as well.
     {"xpu_runtime", Category::kCall},
     {"xpu_driver", Category::kDriverCall},
     {"xpu_sync", Category::kNoRow},
@@ -121,11 +121,12 @@ void ChromeRowReader::Add(const ChromeEvent& event) {
     --counts_.events;
     ++counts_.bad_times;
   }
-  // Other flows and counters are for viewers: correlation ids tell the same.
+  // Other flows repeat the correlation ids for viewers.
 }
 
-// Kineto of ROCm wrote no correlation for device work until 2024; the arrow
-// from its call, which follows the work in the file, has the call's number.
+// Kineto wrote no correlation for device activities of ROCm until 2024. The
+// arrow from the call, which follows the activity in the file, has the call's
+// number.
 void ChromeRowReader::LinkLater(const ChromeEvent& event) {
   if (unlinked_ != nullptr && event.category.text == "ac2g" &&
       event.begin.text == unlinked_begin_) {
@@ -185,7 +186,7 @@ void ChromeRowReader::NoteMergedRank(std::string_view pid) {
 
 bool ChromeRowReader::ReadTime(std::optional<int64_t> since_base_ns,
                                int64_t* time_ns) {
-  // Neither is beyond kLargestNs, so the sum is a number.
+  // Neither is beyond kLargestNs, so the sum does not overflow.
   *time_ns = base_ns_ + since_base_ns.value_or(0);
   const bool is_time =
       since_base_ns.has_value() && std::abs(*time_ns) <= kLargestNs;
@@ -316,9 +317,9 @@ void ChromeRowReader::Finish(const ChromeHeader& header, int64_t shift_ns) {
   Watch(header);
 }
 
-// A file of torch.profiler does not list what it watched: what is there was,
-// and so was what the header's flags name. A GPU's tables go together: CUPTI
-// records calls, kernels, copies and memsets or none of them.
+// A file of torch.profiler does not list the kinds that it recorded. Those are
+// the kinds with events, and those that the header's flags name. The tables of
+// a GPU go together: CUPTI records calls, kernels, copies and memsets, or none.
 void ChromeRowReader::Watch(const ChromeHeader& header) {
   RunInfo& run = builder_->run();
   const auto seen = [&](Kind kind) { return (seen_ & Bit(kind)) != 0; };

@@ -1,6 +1,6 @@
-// ChromeRowReader: events of a Chrome trace into rows of a TraceBuilder,
-// whichever dialect they are in: Kineto's of any age, or ours in either flavour
-// (docs/chrome_trace.md).
+// ChromeRowReader: turns the events of a Chrome trace into rows of a
+// TraceBuilder. It reads Kineto's dialects since 2021 and ours in both flavours
+// (docs/chrome_trace.md). One thread drives a reader.
 #pragma once
 
 #include <stepscope/trace_builder.h>
@@ -23,7 +23,8 @@ namespace stepscope {
 
 class ChromeRowReader {
  public:
-  // What was met; foreign files say by it what they watched.
+  // How many events of which kind were read or left out. In a file of another
+  // profiler they show what it recorded.
   struct Counts {
     int64_t rows = 0;
     int64_t events = 0;  // rows, and what is known to carry none
@@ -39,14 +40,14 @@ class ChromeRowReader {
     std::string unknown_example;
   };
 
-  // `header` is what stood before the events. Both must outlive this.
+  // `header` is the part before the events. Both must outlive this.
   ChromeRowReader(TraceBuilder* builder, const ChromeHeader& header);
 
   void Add(const ChromeEvent& event);
 
-  // Call once, behind the last event: names threads, adds what had to wait for
-  // others, moves all times by `shift_ns`, and says what was watched.
-  // `header` is the whole one.
+  // Call once, after the last event: names threads, adds rows that had to wait
+  // for later events, moves all times by `shift_ns`, and notes which kinds were
+  // recorded. `header` is the complete one.
   void Finish(const ChromeHeader& header, int64_t shift_ns);
 
   const Counts& counts() const { return counts_; }
@@ -59,7 +60,7 @@ class ChromeRowReader {
     int64_t end_ns;
   };
   bool ReadTimes(const ChromeEvent& event, Times* times);
-  // The time of `since_base_ns`; counts one that is out of all bounds.
+  // The time of `since_base_ns`; counts a time that is out of bounds.
   bool ReadTime(std::optional<int64_t> since_base_ns, int64_t* time_ns);
   RowId ThreadOf(const ChromeEvent& event);
   int64_t ThreadNumber(const Field& tid);
@@ -104,12 +105,12 @@ class ChromeRowReader {
     int64_t tid;
   };
   std::vector<WaitingOverhead> overheads_;
-  // The device work just read, if it has no correlation, and when it begins as
+  // The device activity just read, if it has no correlation, and its begin as
   // the file writes it.
   DeviceWork* unlinked_ = nullptr;
   std::string unlinked_begin_;
   std::string merged_rank_;
-  // Collectives as "nccl:..." ranges tell them, for files without metadata.
+  // Collectives by their "nccl:..." ranges, for files without metadata.
   std::vector<Communication> range_communications_;
   std::set<std::tuple<int64_t, int64_t, int64_t>> steps_;
   uint64_t seen_ = 0;  // bit per Kind

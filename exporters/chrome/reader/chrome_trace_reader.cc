@@ -15,10 +15,10 @@
 namespace stepscope {
 namespace {
 
-// A child may seem to outlast its parent by what two roundings to whole
-// microseconds make.
+// Rounding to whole microseconds, of two times, may make a child seem to
+// outlast its parent by this much.
 constexpr int64_t kRoundingNs = 2000;
-// `ts` beyond this counts from 1970 by itself, whatever the base says.
+// A `ts` beyond this counts from 1970 whatever the base is.
 constexpr int64_t kAbsoluteNs = int64_t{1'000'000'000'000'000'000};
 
 struct Damage {
@@ -69,23 +69,23 @@ void AddLoss(std::string name, std::string detail, int64_t count,
 
 void AddLosses(const ChromeRowReader::Counts& counts, const Damage& damage,
                TraceBuilder* builder) {
-  AddLoss("damaged-events", "events that are no valid JSON were left out",
+  AddLoss("damaged-events", "events that are not valid JSON were left out",
           damage.damaged, Severity::kWarning, builder);
   AddLoss("repaired-events",
-          "events held control characters, bad UTF-8, NaN or the like; these "
-          "were mended, all else in them was read",
+          "events had control characters, invalid UTF-8, NaN or the like; they "
+          "were repaired and read",
           damage.repaired, Severity::kNote, builder);
   AddLoss("negative-durations",
-          "events end before they begin, so they were left out; the profiler "
-          "that wrote the file lost track of them",
+          "events that end before they begin were left out; the profiler that "
+          "wrote the file lost track of them",
           counts.negative_durations, Severity::kWarning, builder);
   AddLoss("unreadable-times",
-          "events without a kind or with a time that is no number were left "
-          "out",
+          "events without a kind, or with a time that is not a number, were "
+          "left out",
           counts.bad_times, Severity::kWarning, builder);
   AddLoss("missing-durations", "events without a duration were left out",
           counts.no_duration, Severity::kWarning, builder);
-  AddLoss("duplicate-steps", "step marks that stand twice were counted once",
+  AddLoss("duplicate-steps", "step marks that occur twice were counted once",
           counts.duplicate_steps, Severity::kNote, builder);
   AddLoss(
       "unpaired-events",
@@ -93,13 +93,13 @@ void AddLosses(const ChromeRowReader::Counts& counts, const Damage& damage,
       "writes none",
       counts.unpaired, Severity::kNote, builder);
   AddLoss("unread-device-rows",
-          "device work of an Ascend NPU is not read: what follows is of the "
-          "host alone",
+          "device activity of an Ascend NPU is not read: what follows is about "
+          "the host alone",
           counts.ascend_tasks, Severity::kWarning, builder);
   AddLoss("merged-ranks",
           "processes of several ranks were merged into this file, and their "
-          "calls and devices share numbers: do not trust what follows, and "
-          "give the ranks' own files instead",
+          "calls and devices share numbers: do not trust what follows; read "
+          "the files of the ranks instead",
           counts.merged_ranks, Severity::kError, builder);
   AddLoss("unknown-events",
           "events of categories that are not read, the first of them \"" +
@@ -108,14 +108,14 @@ void AddLosses(const ChromeRowReader::Counts& counts, const Damage& damage,
 }
 
 absl::Status NoTraceError(const std::string& path, const std::string& looks) {
-  return absl::InvalidArgumentError(path + " is no trace: it looks like " +
+  return absl::InvalidArgumentError(path + " is not a trace: it looks like " +
                                     looks +
-                                    ". Give it a file of torch.profiler "
+                                    ". Use a file of torch.profiler "
                                     "(export_chrome_trace) or of stepscope");
 }
 
-// Events there are, but none that torch.profiler or stepscope writes: reading
-// on would make an empty Trace of somebody else's file. Empty if it is ours to
+// What a file looks like whose events torch.profiler or stepscope did not
+// write; reading it would give an empty Trace. Empty for a file that should be
 // read.
 std::string LooksForeign(const ChromeRowReader::Counts& counts,
                          const JsonEventsReader& events,
@@ -148,7 +148,7 @@ absl::Status NoEventsError(const std::string& path, const BytesReader& bytes,
   if (!events.complete()) {
     return absl::DataLossError(
         "cannot read " + path + ": it ends at " + Where(bytes, bytes.offset()) +
-        ", in front of the first event" +
+        ", before the first event" +
         (bytes.problem().empty() ? "" : "; " + bytes.problem()) +
         ". Copy it again, or record it again");
   }
@@ -175,7 +175,7 @@ absl::StatusOr<Trace> ReadChromeTrace(const std::string& path,
       ReadChromeHeader(events.header_before_events(), &before) ||
       ReadChromeHeader(RepairJson(events.header_before_events()), &before);
   const int64_t early_base = before.base_ns;
-  // Our own header is whole before the events, and its base always counts.
+  // Our own header is complete before the events, and its base always counts.
   if (!before.is_ours) before.base_ns = 0;
   ChromeRowReader rows(&builder, before);
   const Damage damage = ReadEvents(first, &events, &rows);
@@ -199,8 +199,7 @@ absl::StatusOr<Trace> ReadChromeTrace(const std::string& path,
     return absl::DataLossError(
         "cannot read " + path + ": no event could be read up to " +
         Where(*bytes, complete ? events.offset() : bytes->offset()) + ", " +
-        (complete ? "all of them are damaged"
-                  : "where the file ends too early") +
+        (complete ? "all of them are damaged" : "where the file is truncated") +
         (bytes->problem().empty() ? "" : "; " + bytes->problem()) +
         ". Copy it again, or record it again");
   }
@@ -215,7 +214,7 @@ absl::StatusOr<Trace> ReadChromeTrace(const std::string& path,
   builder.run().source = path;
   if (!complete) {
     AddLoss("truncated-file",
-            "the file ends too early; the last event read ends at " +
+            "the file is truncated; the last event read ends at " +
                 Where(*bytes, events.offset()) +
                 (bytes->problem().empty() ? "" : ": " + bytes->problem()) +
                 ". What follows is missing",
@@ -223,7 +222,7 @@ absl::StatusOr<Trace> ReadChromeTrace(const std::string& path,
   }
   if (!header_ok) {
     AddLoss("damaged-header",
-            "the keys beside the events are no valid JSON: rank, devices and "
+            "the keys beside the events are not valid JSON: rank, devices and "
             "the time base may be missing",
             1, Severity::kWarning, &builder);
   }

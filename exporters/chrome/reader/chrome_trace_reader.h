@@ -1,9 +1,9 @@
-// Reads Chrome traces: torch.profiler's (Kineto's) of any age, and our own in
-// both flavours, plain or gzipped. Events are read one by one from blocks, so
-// memory is bounded by the Trace that comes out.
+// Reads Chrome traces: torch.profiler's (Kineto's) since 2021, and our own in
+// both flavours. Events are read one by one from blocks, so memory is bounded
+// by the Trace that comes out.
 //
-// Damage costs the events it is in: what can be mended is (RepairJson), what
-// cannot is counted. losses() names: truncated-file, damaged-events,
+// Damage costs only the events it is in: RepairJson() repairs what it can, and
+// the rest is counted. losses() may contain: truncated-file, damaged-events,
 // repaired-events, negative-durations, unreadable-times, damaged-header,
 // duplicate-steps, unpaired-events, unknown-events.
 #pragma once
@@ -18,12 +18,13 @@
 
 namespace stepscope {
 
-// Errors: InvalidArgument (JSON, but no Chrome trace), DataLoss (no event could
-// be read: file, offset, reason).
+// Reads the file at `path`, which `bytes` has opened. Errors: InvalidArgument
+// (JSON, but not a Chrome trace), DataLoss (no event could be read; the message
+// has file, offset and reason).
 absl::StatusOr<Trace> ReadChromeTrace(const std::string& path,
                                       BytesReader* bytes);
 
-// What is wrong with a file in which no array of events was found.
+// The error for a file in which no array of events was found.
 absl::Status NoEventsError(const std::string& path, const BytesReader& bytes,
                            const JsonEventsReader& events);
 

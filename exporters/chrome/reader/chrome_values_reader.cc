@@ -1,5 +1,5 @@
-// Exact conversions of a ChromeEvent's texts (declared in
-// chrome_event_reader.h).
+// Exact conversions of the texts of a ChromeEvent, declared in
+// chrome_event_reader.h.
 #include <charconv>
 #include <cmath>
 
@@ -8,8 +8,6 @@
 
 namespace stepscope {
 namespace {
-
-// Times beyond +-73 years around the epoch's are no times.
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
@@ -44,7 +42,7 @@ int32_t HexAt(std::string_view text, size_t at) {
 }
 
 // The code point of the \u escape whose digits begin at `*at`, a surrogate pair
-// included; `*at` moves behind it. A lone surrogate becomes U+FFFD.
+// included; `*at` moves past it. A lone surrogate becomes U+FFFD.
 // REQUIRES: there are four digits.
 uint32_t ReadEscapedCode(std::string_view text, size_t* at) {
   constexpr uint32_t kReplacement = 0xfffd;
@@ -187,7 +185,7 @@ std::string_view Unescape(std::string_view text, std::string* scratch) {
         if (escape == 'u' && HexAt(text, at) >= 0) {
           AppendUtf8(ReadEscapedCode(text, &at), scratch);
         } else {
-          // No escape at all: a path with backslashes that nobody doubled.
+          // Not an escape: a path with backslashes that were not doubled.
           scratch->push_back('\\');
           scratch->push_back(escape);
         }

@@ -1,5 +1,5 @@
-// The sides of a device in ChromeEventWriter that are no work: ranges as it saw
-// them, what it said about itself, the driver's memory.
+// ChromeEventWriter, the rows of a device that are not activities: ranges,
+// device samples, the driver's memory.
 #include <string>
 
 #include "chrome/writer/chrome_event_writer.h"
@@ -39,8 +39,8 @@ void ChromeEventWriter::WriteSamples() {
   }
 }
 
-// What the driver itself handed out and took back, below the caching
-// allocator. No viewer knows such a thing: it stands in a row of our own.
+// Memory that the driver allocated and freed, below the caching allocator. No
+// viewer has a place for it, so it is drawn on a row of our own.
 void ChromeEventWriter::Write(const DeviceMemory& event) {
   const ChromePlace place =
       rows_.OnOwnRow("driver memory, GPU " + std::to_string(event.device),

@@ -7,8 +7,8 @@
 namespace stepscope {
 namespace {
 
-// A file's own ids end below 2^53, where readers' numbers stop being exact;
-// ours go on behind them.
+// The ids of a file that was read end below 2^53, where the numbers of readers
+// stop being exact; ours follow.
 constexpr int64_t kMostPythonId = int64_t{1} << 53;
 
 }  // namespace
@@ -105,7 +105,7 @@ void ChromeEventWriter::Arrow(const char* category, int64_t id, bool is_start,
   out_ += "\"}";
 }
 
-// The span whose bounds the plugin takes for its GPU counters.
+// The plugin bounds its GPU counters by this span.
 void ChromeEventWriter::WriteSpan(const TimeSpan& span) {
   out_ +=
       ",\n{\"ph\": \"X\", \"cat\": \"Trace\", \"name\": \"PyTorch Profiler "

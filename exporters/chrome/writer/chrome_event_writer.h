@@ -1,5 +1,5 @@
-// ChromeEventWriter: one row of the Trace into one line of a Chrome trace, in
-// the dialect of docs/chrome_trace.md.
+// ChromeEventWriter: writes each row of a Trace as one line of a Chrome trace,
+// in the dialect of docs/chrome_trace.md. One thread drives a writer.
 #pragma once
 
 #include <stepscope/annotation.h>
@@ -31,12 +31,12 @@ class ChromeEventWriter {
   void WriteSpan(const TimeSpan& span);
   void WriteLosses(const TimeSpan& span);
   void WriteAnnotation(const Annotation& annotation, const TimeSpan& span);
-  // What devices said about themselves, as counters.
+  // The device samples (clocks, power, ...) as counters.
   void WriteSamples();
-  // The moments that bound the recording.
+  // The begin and the end of the recording.
   void WriteBounds(const TimeSpan& span);
-  // REQUIRES: in order of begin among the rows, before those that begin with
-  // it.
+  // REQUIRES: ranges come in order of begin, each before the rows that begin at
+  // the same time.
   void Write(const GpuRange& range);
   // REQUIRES: rows come in the order of EventOrder.
   void Write(Table table, RowId row);
@@ -92,13 +92,13 @@ class ChromeEventWriter {
   std::string altered_name_;
   bool is_altered_ = false;
 
-  // Where the starts of arrows stand, if not on their thread's own tid.
+  // The tid of an arrow's start, where that is not its thread's own.
   std::unordered_map<RowId, int64_t> displaced_ops_;
   std::unordered_map<RowId, int64_t> displaced_calls_;
   std::vector<char> arrow_due_;  // by call: written, its first work not yet
   int64_t next_arrow_ = 1;
 
-  // Open module ranges by thread, and the numbers the Module view wants.
+  // Open module ranges by thread, and the numbers for the Module view.
   struct OpenModule {
     int64_t end_ns;
     int64_t python_id;

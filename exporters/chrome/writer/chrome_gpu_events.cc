@@ -1,5 +1,4 @@
-// The GPU side of ChromeEventWriter: calls that launch, and what runs on
-// streams.
+// ChromeEventWriter, the GPU: calls that launch, and activities on streams.
 #include <algorithm>
 #include <cmath>
 
@@ -101,7 +100,7 @@ void ChromeEventWriter::Write(const Kernel& kernel) {
     is_altered_ = true;
   }
   Open("kernel", shown, place, kernel.begin_ns, kernel.end_ns);
-  // torch's own profile_analysis shows no kernel without it.
+  // torch's profile_analysis shows no kernel without it.
   if (!is_tb()) json_.Field("name", shown);
   WorkArgs(kernel);
   const auto number = [&](const char* key, int64_t value) {

@@ -7,8 +7,9 @@
 namespace stepscope {
 namespace {
 
-// The plugin would count a second mark of a collective as another one, of size
-// 0; work launched while a loader is asked for a batch is not the loader's.
+// The plugin would count a second mark of a collective as another collective,
+// of size 0. Activities launched while a loader makes a batch are not the
+// loader's.
 bool IsDrawn(RangeKind kind) {
   return kind != RangeKind::kLoader && kind != RangeKind::kCollective;
 }

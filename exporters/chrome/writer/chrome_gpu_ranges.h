@@ -1,8 +1,7 @@
-// GpuRanges: the ranges of the host as the device saw them. A range reaches, on
-// each stream, from the begin of the first to the end of the last work that its
-// own thread launched while it was open; Kineto calls that a
-// gpu_user_annotation. Steps and collectives have none: the PyTorch plugin
-// would count them twice.
+// The ranges of the host, drawn on the device. On each stream a range extends
+// from the begin of the first to the end of the last activity that its thread
+// launched while it was open; Kineto calls that a gpu_user_annotation. Steps
+// and collectives have none, because the PyTorch plugin would count them twice.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -20,7 +19,7 @@ struct GpuRange {
   int64_t end_ns = 0;
 };
 
-// By begin, longer first.
+// Sorted by begin, longer ranges first.
 std::vector<GpuRange> GpuRangesOf(const Trace& trace);
 
 }  // namespace stepscope

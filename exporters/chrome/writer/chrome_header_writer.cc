@@ -8,6 +8,7 @@
 #include "json/json_writer.h"
 #include "rows/file_threads.h"
 #include "rows/own_header_writer.h"
+#include "rows/run_start.h"
 
 namespace stepscope {
 namespace {
@@ -19,8 +20,9 @@ int64_t FloorToDay(int64_t time_ns) {
   return days * kDayNs;
 }
 
-// The day number since 1970 of a run named YYYY_MM_DD_..., or -1.
+// The number of days from 1970 to the start of the run, or -1.
 int64_t DayOfRun(std::string_view run_id) {
+  run_id = StartOfRun(run_id);
   int numbers[3] = {};
   for (int& number : numbers) {
     const auto [end, error] =
@@ -66,8 +68,8 @@ class HeaderWriter {
   JsonWriter json_;
 };
 
-// One entry per ordinal up to the last device that did anything: the plugin
-// uses the device of an event as an index.
+// One entry per ordinal up to the last device with any activity, because the
+// plugin uses the device of an event as an index.
 void HeaderWriter::Devices() {
   constexpr int32_t kMostDevices = 64;
   int32_t last = -1;
@@ -105,7 +107,7 @@ void HeaderWriter::Devices() {
   out_ += last < 0 ? "],\n" : "\n  ],\n";
 }
 
-// "[0, 1]" and the like, which may stand in the file as it is.
+// True for "[0, 1]" and the like, which is valid JSON as it is.
 bool IsListOfNumbers(std::string_view text) {
   return text.size() > 2 && text.front() == '[' && text.back() == ']' &&
          text.find_first_not_of("0123456789, ", 1) == text.size() - 1 &&
@@ -173,8 +175,8 @@ void HeaderWriter::Versions() {
 
 int64_t ChromeBaseTime(const Trace& trace, const TimeSpan& span) {
   const int64_t own_day_ns = FloorToDay(span.begin_ns);
-  // A run's name may be local time, up to 14 hours ahead of UTC: begin a day
-  // earlier. Further from the events than a week it would cost precision.
+  // The start is local time, up to 14 hours ahead of UTC, so the base is a day
+  // earlier. More than a week before the events it would cost precision.
   const int64_t run_day = DayOfRun(trace.run().run_id);
   if (run_day < 1) return own_day_ns;
   const int64_t run_day_ns = (run_day - 1) * kDayNs;

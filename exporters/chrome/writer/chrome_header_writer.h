@@ -1,5 +1,5 @@
-// The head of a Chrome trace: Kineto's keys and the object "stepscope" that
-// makes a trace read back equal the live one (docs/chrome_trace.md).
+// Writes the header of a Chrome trace: Kineto's keys and our object "stepscope"
+// (docs/chrome_trace.md).
 #pragma once
 
 #include <stepscope/trace.h>
@@ -12,11 +12,12 @@
 
 namespace stepscope {
 
-// The moment that ts 0 stands for: a midnight that all ranks of a job agree on,
-// near enough for microseconds in a double to keep their nanoseconds.
+// The time of ts 0, in ns since the epoch. It is a midnight, so all ranks of a
+// job agree on it, and it is near enough for a double in microseconds to keep
+// the nanoseconds.
 int64_t ChromeBaseTime(const Trace& trace, const TimeSpan& span);
 
-// Appends everything up to and with `"traceEvents": [`.
+// Appends everything up to and including `"traceEvents": [`.
 void WriteChromeHeader(const Trace& trace, ChromeFlavour flavour,
                        int64_t base_ns, std::string& out);
 

@@ -1,4 +1,4 @@
-// The host side of ChromeEventWriter: what runs on threads.
+// ChromeEventWriter, the rows of host threads.
 #include <algorithm>
 
 #include "chrome/writer/chrome_event_writer.h"
@@ -7,8 +7,8 @@
 namespace stepscope {
 namespace {
 
-// Kineto's name of a type in record_param_comms -> the C++ name the plugin
-// knows the size of.
+// From Kineto's name of a type in record_param_comms to the C++ name, of which
+// the plugin knows the size.
 std::string_view CppType(std::string_view dtype) {
   if (dtype == "Float") return "float";
   if (dtype == "Half") return "c10::Half";
@@ -68,7 +68,7 @@ void ChromeEventWriter::MarkSize(const Range& range) {
   out_ += "\"]";
 }
 
-// A module as the Module view of the plugin knows it from Python.
+// A module in the form in which the plugin's Module view expects it of Python.
 void ChromeEventWriter::WriteModule(const Range& range, RowId row,
                                     const ChromePlace& place) {
   const auto [it, added] = modules_.try_emplace({range.name, range.detail});
@@ -198,7 +198,7 @@ void ChromeEventWriter::Write(const Allocation& event, RowId row) {
   const ChromePlace place =
       rows_.OnThread(event.thread, event.time_ns, event.time_ns);
   OpenInstant("cpu_instant_event", "[memory]", place, event.time_ns);
-  // The plugin answers with an error page to any type but CPU and CUDA.
+  // The plugin shows an error page for any type but CPU and CUDA.
   const bool is_odd = event.device_type != 0 && event.device_type != 1;
   json_.Field("Device Type", is_tb() && is_odd ? 1 : event.device_type);
   json_.Field("Device Id", int64_t{event.device});

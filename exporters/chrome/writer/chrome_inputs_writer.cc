@@ -31,7 +31,7 @@ void WriteLists(const std::vector<Argument>& arguments,
   json.CloseList();
 }
 
-// True if dims, strides, type and value of each argument say it all.
+// True if dims, strides, type and value describe each argument completely.
 bool FitsKineto(const std::vector<Argument>& arguments) {
   return std::all_of(
       arguments.begin(), arguments.end(), [](const Argument& argument) {

@@ -1,5 +1,5 @@
-// The args of an op that describe its inputs and its stack. Ops share lists, so
-// each list is turned into text once.
+// Writes the args of an op that describe its inputs and its stack. Ops share
+// lists, so each list is formatted once.
 #pragma once
 
 #include <stepscope/trace.h>

@@ -10,8 +10,8 @@ bool IsCollectiveMark(std::string_view name) {
   return name.starts_with("nccl:") || name.starts_with("gloo:");
 }
 
-// The last of `rows` (sorted by begin) that holds `time_ns`, looking back over
-// the few that may enclose it.
+// The last of `rows` (sorted by begin) that contains `time_ns`. Only a few rows
+// before it can enclose it.
 template <typename Row>
 RowId LastAround(std::span<const Row> table, const std::vector<RowId>& rows,
                  int64_t time_ns) {
@@ -37,7 +37,7 @@ ChromeLinks::ChromeLinks(const Trace& trace, ChromeFlavour flavour)
       launched_(trace.runtime_calls().size()) {
   for (RowId row = 0; row < trace.communications().size(); ++row) {
     const Communication& communication = trace.communications()[row];
-    // The op itself, where it was recorded too: same thread, same times.
+    // The same event as an op, where that was recorded too.
     for (RowId op = communication.op; op != kNone;
          op = trace.ops()[op].parent) {
       const Op& candidate = trace.ops()[op];

@@ -1,5 +1,5 @@
-// ChromeLinks: the ids that tie the events of a Chrome trace together for
-// readers that go by ids: External ids, collectives, arrows.
+// ChromeLinks: the ids that link the events of a Chrome trace for readers that
+// link by id: External ids, collectives, arrows.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -21,14 +21,15 @@ class ChromeLinks {
   int64_t OfRange(RowId range) const { return range_base_ + range; }
   int64_t OfCommunication(RowId row) const;
 
-  // What a call, or the work it launched, names as its External id: its op, or
-  // the collective it is part of. 0 if none.
+  // The External id of a call and of the activity it launched: that of its op,
+  // or of the collective it is part of. 0 if there is neither.
   int64_t OfCall(RowId call) const;
   int64_t OfWork(const DeviceWork& work) const;
 
   // The communication whose args the event of this op carries, or kNone.
   RowId CommunicationOn(RowId op) const;
-  // True if the row has an op to ride on and needs no event of its own.
+  // True if an op carries the args of this communication, which then needs no
+  // event of its own.
   bool RidesOnOp(RowId communication) const {
     return op_under_[communication] != kNone;
   }

@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kOwnPid = 2'000'000'000;
 constexpr int64_t kSyncTids = 1'000'000;
 constexpr int64_t kGpuSortIndex = 5'000'000;
-// No device has more; a damaged trace may say so.
+// Larger numbers are damage.
 constexpr int64_t kMostStreams = int64_t{1} << 60;
 
 }  // namespace
@@ -51,7 +51,7 @@ void ChromeRows::WriteFirst() {
 ChromePlace ChromeRows::OnThread(RowId thread, int64_t begin_ns,
                                  int64_t end_ns) {
   const size_t index =
-      std::min<size_t>(thread, threads_.size() - 1);  // kNone is beyond all
+      std::min<size_t>(thread, threads_.size() - 1);  // kNone: the last
   Row& row = threads_[index];
   if (!announced_[index]) {
     announced_[index] = true;
@@ -132,7 +132,7 @@ void ChromeRows::AnnounceProcess(int64_t pid, std::string_view name,
   if (!processes_.insert(pid).second) return;
   Meta(pid, 0, "process_name", "name", name);
   Meta(pid, 0, "process_labels", "labels", label);
-  if (pid == kOwnPid) return;  // WriteFirst has said where it stands
+  if (pid == kOwnPid) return;  // WriteFirst() has written its place
   out_ += R"(,
 {"ph": "M", "name": "process_sort_index", "pid": )";
   AppendInt(pid, out_);

@@ -1,9 +1,9 @@
-// ChromeRows: on which pid and tid of a Chrome trace each event is drawn.
+// ChromeRows: the pid and tid on which each event of a Chrome trace is drawn.
 //
-// Host threads keep their numbers unless a viewer would misread them; GPUs are
-// processes by ordinal with a thread per stream; annotations have a process of
-// their own. Slices that would cross go to an extra tid. Every row announces
-// itself (names, order) with metadata events the first time it is used.
+// Host threads keep their numbers unless a viewer would misread them. Each GPU
+// is a process, numbered by its ordinal, with one thread per stream.
+// Annotations have their own process. Slices that would cross others go to an
+// extra tid. The first use of a row writes its metadata events (name, order).
 #pragma once
 
 #include <stepscope/trace.h>
@@ -45,7 +45,7 @@ class ChromeRows {
   ChromePlace OnOwnRow(const std::string& name, int64_t begin_ns,
                        int64_t end_ns);
 
-  // The first event of the file, without a comma in front.
+  // The first event of the file, without the comma that precedes all others.
   void WriteFirst();
 
  private:

@@ -1,5 +1,5 @@
-// Chrome trace JSON in Kineto's dialect, schemaVersion 1, in two flavours. What
-// each reader needs of it is written in docs/chrome_trace.md.
+// Writes Chrome trace JSON in Kineto's dialect, schemaVersion 1, in two
+// flavours (docs/chrome_trace.md).
 #pragma once
 
 #include <stepscope/annotation.h>
@@ -12,7 +12,7 @@
 
 namespace stepscope {
 
-// Streams the whole file into `sink`; write errors stay with the sink.
+// Streams the whole file into `sink`, which keeps write errors for Close().
 void WriteChromeTrace(const Trace& trace,
                       std::span<const Annotation> annotations,
                       ChromeFlavour flavour, FileSink& sink);

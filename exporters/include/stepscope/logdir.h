@@ -1,24 +1,35 @@
 // The log directory: which file goes where, and which files a path given by a
-// user means.
+// user stands for.
 //
-//   LOGDIR/RUN/<host>_<rank>.<span>.pt.trace.json.gz            tb flavour, for
-//   the PyTorch plugin of TensorBoard
+//   LOGDIR/RUN/<host>_<rank>.<cycle>.pt.trace.json.gz
+//       Chrome trace for the PyTorch plugin of TensorBoard
 //   LOGDIR/plugins/profile/RUN_c<cycle>/<host>_rank<rank>.xplane.pb
-//   LOGDIR/stepscope/RUN/c<cycle>/trace/rank<rank>.json.gz      kineto flavour
-//   LOGDIR/stepscope/RUN/c<cycle>/advice/rank<rank>.json
-//   LOGDIR/stepscope/RUN/c<cycle>/report.txt
+//       XSpace for XProf
+//   LOGDIR/stepscope/RUN/c<cycle>/
+//       trace/rank<rank>.json.gz   Chrome trace for stepscope, Perfetto, HTA
+//       advice/rank<rank>.json     the findings of the rank
+//       report.txt                 the printed report
+//
+// RUN is <name>_<start time>, the same on all ranks of a job. Older versions
+// wrote the start time alone.
 #pragma once
 
 #include <absl/status/statusor.h>
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace stepscope {
 
-// The paths one rank writes for one cycle. `unique` is appended where two
-// processes would write the same name.
+// RUN for a program called `name` that started at `start`, local time as
+// YYYY_MM_DD_HH_MM_SS: "resnet_2026_01_31_14_05_09". Of `name` the letters,
+// digits, '.', '_' and '-' stay, anything else becomes '-', and what is beyond
+// 64 characters is cut; RUN is `start` alone if nothing of the name is left.
+std::string RunName(std::string_view name, std::string_view start);
+
+// The files of one rank and cycle.
 struct LogPaths {
   std::string chrome_tb;
   std::string xspace;
@@ -26,22 +37,27 @@ struct LogPaths {
   std::string advice;
   std::string report;
 };
+// Never fails: characters of `host` that do not belong in a file name become
+// '-', negative numbers 0. `unique` is appended to the names where two
+// processes would write the same file.
 LogPaths PathsFor(const std::string& log_dir, const std::string& run,
                   const std::string& host, int32_t rank, int32_t cycle,
                   const std::string& unique = "");
 
-// What ResolvePath chose.
+// What ResolvePath() chose.
 struct ResolvedRun {
   std::string run;                       // RUN, or the folder's name
   int32_t cycle = -1;                    // -1 if the layout has none
-  std::vector<std::string> trace_files;  // one per rank, sorted
-  std::vector<std::string>
-      passed_over;  // files that are no traces, with the reason
+  std::vector<std::string> trace_files;  // one per rank, sorted by rank
+  std::vector<std::string> passed_over;  // "<path>: <why it was not taken>"
 };
 
-// `path` is a trace file, a log directory, a folder inside one, or a folder of
-// per-rank traces. An empty `run` takes the newest, a negative `cycle` the
-// last. Errors: NotFound (says what was looked for), InvalidArgument.
+// Finds the traces that `path` stands for: a trace file, a log directory, a
+// folder inside one, or a folder with one trace per rank. An empty `run` takes
+// the newest run with traces, by the start time in its name; a negative `cycle`
+// takes the last. Opens each file of a folder of traces to read its header; no
+// state, so any thread may call it. Errors: NotFound (says what was looked
+// for).
 absl::StatusOr<ResolvedRun> ResolvePath(const std::string& path,
                                         const std::string& run = "",
                                         int32_t cycle = -1);

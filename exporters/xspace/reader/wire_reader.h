@@ -1,6 +1,6 @@
-// WireReader: the fields of one protobuf message in order, every length checked
-// against the bytes there are. What XSpace needs of the wire format; the other
-// direction is xspace_wire.h.
+// WireReader: the fields of one protobuf message in order. Every length is
+// checked against the bytes that are there. It reads the part of the wire
+// format that XSpace uses; xspace_wire.h writes it.
 #pragma once
 
 #include <bit>
@@ -17,7 +17,7 @@ class WireReader {
 
   // Moves to the next field; false at the end, or where the bytes are damaged.
   bool Next();
-  // True if the message did not end where its last field does.
+  // True if the last field goes beyond the end of the message.
   bool damaged() const { return damaged_; }
 
   uint32_t field() const { return field_; }
@@ -26,7 +26,7 @@ class WireReader {
   int64_t integer() const { return static_cast<int64_t>(number_); }
   double real() const { return std::bit_cast<double>(number_); }
   std::string_view bytes() const { return bytes_; }  // kBytes
-  // Where the bytes of a field were cut off: what is there of it.
+  // The bytes that are there of a field that was cut off.
   std::string_view cut_bytes() const { return cut_; }
 
  private:
@@ -96,7 +96,7 @@ inline bool WireReader::Next() {
       type_ = Type::kFixed32;
       return Fixed(4);
     default:
-      return Damaged();  // groups: no message of today has them
+      return Damaged();  // groups: obsolete, and no XSpace has them
   }
 }
 

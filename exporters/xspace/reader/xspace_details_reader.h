@@ -1,5 +1,6 @@
-// What the texts of an XSpace's device events say: launch shapes, sizes and
-// kinds of copies, contexts. XLA's spellings of any age and our own.
+// Reads the texts of an XSpace's device events: launch shapes, sizes and kinds
+// of copies, contexts. It knows the spellings of all versions of XLA and our
+// own.
 #pragma once
 
 #include <stepscope/event.h>
@@ -18,9 +19,9 @@ bool IsMemsetEvent(const XEventField& event);
 void ReadKernelDetails(std::string_view details, Kernel* kernel);
 // Bytes, kinds and whether it was asynchronous, from the stat memcpy_details
 // ("num_bytes:64\nkind_src:pageable kind_dst:device async:0", "size:64 ...")
-// and, for what that does not say, from the name ("MEMCPYHtoD", "MemcpyH2D").
+// and, where that is incomplete, from the name ("MEMCPYHtoD", "MemcpyH2D").
 void ReadCopyDetails(const XEventField& event, Copy* copy);
-// The bytes in details of either spelling; -1 if they are not told.
+// The bytes in details of either spelling; -1 if they are missing.
 int64_t ReadBytes(std::string_view details);
 // "$$5" -> 5; 0 for anything else.
 int32_t ReadContext(std::string_view text);

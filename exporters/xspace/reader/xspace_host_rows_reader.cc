@@ -1,4 +1,4 @@
-// The rows of XSpaceRowReader that host threads made.
+// XSpaceRowReader, the rows of host threads.
 #include <algorithm>
 #include <cctype>
 #include <charconv>

@@ -9,7 +9,7 @@ namespace {
 
 using Type = WireReader::Type;
 
-// Picoseconds to whole nanoseconds, rounded down on both sides of zero: spans
+// Picoseconds to whole nanoseconds, rounded down also below zero, so that spans
 // that nest still do.
 int64_t FloorToNs(int64_t ps) {
   return ps >= 0 ? ps / 1000 : -((-(ps + 1)) / 1000) - 1;
@@ -108,7 +108,7 @@ bool XPlaneReader::ReadStat(std::string_view bytes, XStatField* stat) const {
       case 2:
         if (reader.type() != Type::kFixed64) break;
         stat->real = reader.real();
-        // Beyond 64 bits there is no whole number to give.
+        // Larger values do not fit into 64 bits.
         if (stat->real > -9e18 && stat->real < 9e18)
           stat->integer = static_cast<int64_t>(stat->real);
         break;

@@ -1,5 +1,5 @@
-// The parts of an XSpace as they stand in the bytes: planes with their names,
-// lines, events and stats. What they mean for a Trace is not told here. Texts
+// Reads the parts of an XSpace as they are in the bytes: planes with their
+// names, lines, events and stats. xspace_rows_reader.h interprets them. Texts
 // point into the bytes.
 #pragma once
 
@@ -49,8 +49,8 @@ class XPlaneReader {
   // Why an event is left out.
   enum class Skip : uint8_t { kNone, kDamaged, kNegative, kBadTime, kCounted };
 
-  // Reads all of a plane but its events. Plane and lines stay valid while the
-  // bytes are.
+  // Reads all of a plane but its events. Plane and lines are valid as long as
+  // the bytes.
   XPlaneReader(std::string_view plane, const WholeFile& file);
 
   int64_t id() const { return id_; }
@@ -58,8 +58,8 @@ class XPlaneReader {
   bool damaged() const { return damaged_; }
   bool has_names() const { return !event_names_.empty(); }
   size_t line_count() const { return lines_.size(); }
-  // Reads all of a line but its events. False if its bytes are damaged (what
-  // precedes the damage is there).
+  // Reads all of a line but its events. False if its bytes are damaged; what
+  // precedes the damage is read.
   bool ReadLine(size_t index, XLineField* line) const;
   // Calls `use` with the bytes of each event of a line.
   template <typename Use>

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::string_view kGpuPrefix = "/device:GPU:";
 
-// The planes of a file and what stands beside them.
+// The planes of a file and what is beside them.
 struct Space {
   std::vector<XPlaneReader> planes;
   std::vector<std::string_view> plane_bytes;
@@ -41,14 +41,14 @@ Space ReadPlanes(const WholeFile& file) {
       space.host = std::string(reader.bytes());
   }
   space.is_cut = reader.damaged();
-  // What is left of a plane that was cut may hold whole lines.
+  // A truncated plane may still have whole lines.
   if (!reader.cut_bytes().empty() && reader.field() == 1)
     add(reader.cut_bytes());
   return space;
 }
 
-// "/device:GPU:3" -> 3; nothing for other planes. What a damaged trace called a
-// device may be below 0.
+// "/device:GPU:3" -> 3; nothing for other planes. A damaged trace may have a
+// negative number.
 std::optional<int32_t> DeviceOf(std::string_view plane) {
   if (!plane.starts_with(kGpuPrefix)) return std::nullopt;
   const std::string_view number = plane.substr(kGpuPrefix.size());
@@ -77,7 +77,7 @@ Device DeviceFrom(const XPlaneReader& plane, int32_t ordinal) {
   return device;
 }
 
-// Kinds that our XSpace has no place for.
+// False for the kinds that an XSpace has no place for.
 bool IsHeld(Kind kind) {
   return kind != Kind::kOpShapes && kind != Kind::kOpStacks &&
          kind != Kind::kCommunication && kind != Kind::kSync &&
@@ -161,7 +161,7 @@ void SpaceReader::AddLosses(const Space& space) {
   const XSpaceRowReader::Counts& counts = rows_.counts();
   if (space.is_cut || !file_.problem().empty()) {
     AddLoss("truncated-file",
-            "the file ends too early, or is damaged" +
+            "the file is truncated or damaged" +
                 (file_.problem().empty() ? "" : ": " + file_.problem()) +
                 ". What follows is missing",
             1, Severity::kError);
@@ -169,20 +169,21 @@ void SpaceReader::AddLosses(const Space& space) {
   AddLoss("damaged-events",
           "events or lines whose bytes or names are damaged were left out",
           counts.damaged_events + counts.damaged_lines, Severity::kWarning);
-  AddLoss("negative-durations", "events end before they begin: left out",
+  AddLoss("negative-durations",
+          "events that end before they begin were left out",
           counts.negative_durations, Severity::kWarning);
   AddLoss("unreadable-times",
-          "events at times that no clock has, or with a count in place of a "
-          "time, were left out",
+          "events with impossible times, or with a count in place of a time, "
+          "were left out",
           counts.bad_times + counts.counted_events, Severity::kWarning);
-  AddLoss("unknown-events",
-          "planes that are not read, the first of them \"" + foreign_example_ +
-              "\"" + (unread_device_ ? ": what TPUs did is missing" : ""),
-          foreign_planes_,
-          unread_device_ ? Severity::kWarning : Severity::kNote);
+  AddLoss(
+      "unknown-events",
+      "planes that are not read, the first of them \"" + foreign_example_ +
+          "\"" + (unread_device_ ? ": the activity of TPUs is missing" : ""),
+      foreign_planes_, unread_device_ ? Severity::kWarning : Severity::kNote);
   if (header_.is_ours) {
     AddLoss("format-limits",
-            "an XSpace holds no input shapes, call stacks, collectives' sizes, "
+            "an XSpace has no input shapes, call stacks, sizes of collectives, "
             "waits or driver memory; analyse the Chrome trace of the same run "
             "for these",
             1, Severity::kNote);
@@ -200,7 +201,7 @@ absl::StatusOr<Trace> SpaceReader::Read() {
     return absl::DataLossError(
         "cannot read " + path_ + ": no event could be read of its " +
         std::to_string(file_.bytes().size()) +
-        " bytes, which end too early or are damaged. Copy it again, or record "
+        " bytes, which are truncated or damaged. Copy it again, or record "
         "it again");
   }
   rows_.Finish();

@@ -1,9 +1,9 @@
-// Reads an XSpace (*.xplane.pb): our own, and those of XLA's and TensorFlow's
-// GPU profilers. Files are mapped, so memory is bounded by the Trace that comes
-// out.
+// Reads XSpaces (*.xplane.pb): our own, and those of XLA's and TensorFlow's GPU
+// profilers. Plain files are mapped, so memory is bounded by the Trace that
+// comes out.
 //
-// An XSpace holds less than a Trace: input shapes, call stacks, collectives,
-// waits of the host and driver memory are not in it. losses() names:
+// An XSpace has less than a Trace: input shapes, call stacks, collectives,
+// waits of the host and driver memory are missing. losses() may contain:
 // truncated-file, damaged-events, negative-durations, unreadable-times,
 // unknown-events (planes of other devices), format-limits (ours: what it could
 // not hold).

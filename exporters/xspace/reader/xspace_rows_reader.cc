@@ -9,10 +9,11 @@
 namespace stepscope {
 namespace {
 
-// Our own lines that no thread made.
+// Our own lines that do not belong to a thread.
 constexpr int64_t kMemoryLineId = int64_t{1} << 40;
 constexpr int64_t kNoThreadLineId = kMemoryLineId + 1;
-// Lines with these ids were made from others: 0xdeadbeef on, as signed 32 bit.
+// Ids from here, 0xdeadbeef as a signed 32-bit number, are of lines that were
+// derived from others.
 constexpr int64_t kFirstDerivedId = -559038737;
 constexpr int64_t kLastDerivedId = -559038348;
 
@@ -67,8 +68,8 @@ void XSpaceRowReader::ForEachEvent(const XPlaneReader& plane,
   });
 }
 
-// A name is what was recorded; where XProf needed another one, the recorded one
-// is the one that is drawn.
+// The recorded name. Where XProf needs another name, the recorded one is the
+// display name.
 NameId XSpaceRowReader::NameOf(const XEventField& event) {
   const std::string_view shown = event.display_name;
   const bool was_altered =
@@ -176,8 +177,8 @@ void XSpaceRowReader::AddDeviceEvent(const XEventField& event,
   }
 }
 
-// Our memsets have no correlation, which XProf would take for compute: an arrow
-// leads to their call.
+// Our memsets have no correlation, because XProf would take them for compute;
+// an arrow links them to their call.
 void XSpaceRowReader::Finish() {
   for (auto& [row, flow] : memsets_) {
     const auto call = correlation_of_flow_.find(flow);
@@ -192,8 +193,8 @@ void XSpaceRowReader::Finish() {
   }
 }
 
-// Who wrote the file does not say what was watched: what is there was, and a
-// GPU's tables go together.
+// A foreign file does not list the kinds that it recorded: those are the kinds
+// with events, and the tables of a GPU go together.
 void XSpaceRowReader::WatchWhatWasSeen() {
   const uint64_t device =
       Bit(Kind::kKernel) | Bit(Kind::kCopy) | Bit(Kind::kMemset);

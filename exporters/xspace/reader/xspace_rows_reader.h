@@ -1,8 +1,8 @@
-// XSpaceRowReader: events of an XSpace into rows of a TraceBuilder: our own
-// (formats/xspace_writer.h) and those of XLA's and TensorFlow's profilers.
+// XSpaceRowReader: turns the events of an XSpace into rows of a TraceBuilder,
+// our own (docs/xspace.md) and those of XLA's and TensorFlow's profilers.
 //
-// An XSpace does not say what kind of thing a host event is. The order of the
-// tests is: step marks, memory, calls of the runtime (by name), waits for
+// An XSpace does not say what kind a host event is. The reader tests, in this
+// order, for step marks, memory, calls of the runtime (by name), waits for
 // batches and other known ranges, operators (stat tf_op), Python frames (by the
 // form of the name), ranges. Lines that XProf derived from others are not read.
 #pragma once
@@ -36,12 +36,12 @@ class XSpaceRowReader {
 
   // Rows of threads() that our own header named, by tid.
   void KnowThread(int64_t tid, RowId row) { threads_.emplace(tid, row); }
-  // What our own plane /device:CUSTOM:stepscope says of ranges.
+  // The ranges of our own plane /device:CUSTOM:stepscope.
   void AddOwnPlane(const XPlaneReader& plane);
   void AddHostPlane(const XPlaneReader& plane);
   void AddDevicePlane(const XPlaneReader& plane, int32_t device);
-  // Call behind the last plane: adds what had to wait for other planes, and
-  // takes steps from the devices' lines where the host had none.
+  // Call after the last plane: adds rows that had to wait for other planes, and
+  // takes steps from the lines of the devices where the host had none.
   void Finish();
   void WatchWhatWasSeen();
 

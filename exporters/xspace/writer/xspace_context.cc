@@ -13,7 +13,7 @@ bool IsWordChar(char c) {
          (c >= '0' && c <= '9') || c == '_';
 }
 
-// `text` with whatever XProf's grammar lacks replaced by '_'; '.' becomes
+// `text` with '_' for every character that XProf's grammar lacks; '.' becomes
 // `dot`.
 std::string Word(std::string_view text, char dot) {
   std::string word;
@@ -122,7 +122,7 @@ RowId XContext::StepAt(int64_t time_ns) const {
     return steps[step].begin_ns <= time_ns &&
            (step + 1 == steps.size() || steps[step + 1].begin_ns > time_ns);
   };
-  // Rows are asked for in time order, by and large.
+  // Callers ask mostly in time order.
   if (holds(last_step_))
     return steps[last_step_].end_ns > time_ns ? last_step_ : kNone;
   const auto after = std::partition_point(
@@ -162,7 +162,7 @@ std::string XContext::TfOp(RowId op) const {
   std::string type = Word(part, '_');
   if (type.empty()) type = "op";
   if (type[0] >= '0' && type[0] <= '9') type = "_" + type;
-  // A type that begins with a small letter may hold no capitals.
+  // A type that begins with a small letter may have no capitals.
   if (type[0] >= 'a' && type[0] <= 'z') {
     for (char& c : type)
       if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');

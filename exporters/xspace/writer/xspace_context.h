@@ -1,5 +1,5 @@
-// XContext: what several planes of an XSpace ask of a Trace: which step an
-// event belongs to, and what an op is called in XProf's op tables.
+// XContext: what several planes of an XSpace need to know of a Trace: the step
+// of an event, and the name of an op in XProf's op tables.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -46,7 +46,7 @@ class XContext {
 
   // The step whose host window holds `time_ns`, or kNone.
   RowId StepAt(int64_t time_ns) const;
-  // The step that launched the work, or ran while it began.
+  // The step that launched the activity, or that ran when it began.
   RowId StepOf(const DeviceWork& work) const;
   // Adds the stat group_id if there is a step.
   void Group(RowId step, XEventBytes& event) const;

@@ -24,7 +24,7 @@ constexpr const char* kCounterNames[] = {"allocated memory (MB)",
                                          "temperature (C)",
                                          "free memory (MB)"};
 
-// More points than this per counter are more than a screen can draw.
+// The most points per counter; a screen cannot show more.
 constexpr size_t kMostMemoryPoints = 20'000;
 
 }  // namespace
@@ -54,7 +54,8 @@ void XCounters::AddSamples() {
   }
 }
 
-// Of longer tables every n-th event is drawn; the memory page has all of them.
+// Longer tables are thinned to every n-th event; the memory page has all
+// events.
 void XCounters::AddMemory() {
   const auto& events = context_.trace().allocations();
   const size_t stride = events.size() / kMostMemoryPoints + 1;

@@ -1,5 +1,6 @@
-// The line "_counters_" of a GPU plane, drawn by XProf's trace viewer as area
-// charts: what the device said about itself, and the allocator's bytes.
+// The line "_counters_" of a GPU plane, which XProf's trace viewer draws as
+// area charts: the device samples (clocks, power, ...) and the allocator's
+// bytes.
 #pragma once
 
 #include <stepscope/trace.h>

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "xspace/writer/xspace_activity.h"
 #include "xspace/writer/xspace_host.h"
-#include "xspace/writer/xspace_work.h"
 
 namespace stepscope {
 namespace {
@@ -42,8 +42,8 @@ XGpuPlane::XGpuPlane(const XContext& context, const XProgram& program,
   if (input_wait) FindWaits();
 }
 
-// The three tables of work, merged; where rows begin and end together, kernels
-// come first.
+// The three tables of activities, merged; where rows begin and end together,
+// kernels come first.
 void XGpuPlane::Sort() {
   struct Head {
     Table table;
@@ -85,8 +85,8 @@ void XGpuPlane::Sort() {
   }
 }
 
-// Step spans that tile the timeline: XProf clips device events to them, so a
-// step lasts until its last device work is done.
+// Step spans without gaps. XProf clips device events to them, so a step lasts
+// until its last device activity ends.
 void XGpuPlane::FindTiles() {
   std::vector<int64_t> ends_ns;
   for (const Step& step : trace_.steps()) ends_ns.push_back(step.end_ns);
@@ -128,7 +128,7 @@ XPlaneStats XGpuPlane::DeviceStats() const {
     stats.String(XStatId::kGpuDeviceName, device.name);
     number(XStatId::kClockRate, device.clock_khz);
     number(XStatId::kCoreCount, device.sm_count);
-    // Files name the device and seldom say what it can do.
+    // Files name the device, but seldom have its peak rates.
     const DevicePeaks peaks = PeaksOf(device);
     if (device.clock_khz < 0 && peaks.exact)
       stats.Double(XStatId::kPeakTeraflops, peaks.fp16 * 1e-3);
@@ -202,8 +202,8 @@ void XGpuPlane::Common(const DeviceWork& work, bool counts,
 
 void XGpuPlane::KernelEvent(RowId row, XEventBytes& event) {
   const Kernel& kernel = trace_.kernels()[row];
-  // XProf drops kernels of no length, which files in whole microseconds hold
-  // by the hundred.
+  // XProf drops kernels of length 0, of which files in whole microseconds have
+  // hundreds.
   event.Start(texts_.KernelName(kernel.name),
               kernel.begin_ns - context_.begin_ns(),
               std::max<int64_t>(kernel.end_ns - kernel.begin_ns, 1));
@@ -220,7 +220,7 @@ void XGpuPlane::KernelEvent(RowId row, XEventBytes& event) {
   if (instruction.flops >= 0) {
     event.Uint(XStatId::kFlops,
                static_cast<uint64_t>(std::llround(instruction.flops)));
-    // XProf hides the stat of that name from whoever clicks on the kernel.
+    // XProf hides the stat of that name in the details of a kernel.
     event.Double(XStatId::kGigaflop, instruction.flops * 1e-9);
   }
   if (instruction.bytes >= 0) {
@@ -231,7 +231,7 @@ void XGpuPlane::KernelEvent(RowId row, XEventBytes& event) {
 
 void XGpuPlane::CopyEvent(const Copy& copy, XEventBytes& event) {
   std::string direction = XCopyDirection(copy, trace_.name(copy.name));
-  // Anything but these three would be taken for compute.
+  // XProf takes anything but these three for compute.
   if (direction == "PtoP") direction = "DtoD";
   const bool counts =
       direction == "HtoD" || direction == "DtoH" || direction == "DtoD";
@@ -247,7 +247,7 @@ void XGpuPlane::Event(Table table, RowId row, XEventBytes& event) {
   const Memset& set = trace_.memsets()[row];
   event.Start(names_.Event("MEMSET"), set.begin_ns - context_.begin_ns(),
               set.end_ns - set.begin_ns);
-  // Counted, it would be taken for compute.
+  // With a correlation XProf would count it as compute.
   Common(set, false, event);
 }
 

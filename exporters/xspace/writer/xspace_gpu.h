@@ -1,5 +1,5 @@
-// The planes /device:GPU:<n> of an XSpace: tiled steps, waits for data, one
-// line per stream, counters.
+// The planes /device:GPU:<n> of an XSpace: steps without gaps, waits for data,
+// one line per stream, counters.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -19,7 +19,7 @@
 
 namespace stepscope {
 
-// The devices that did anything, by ordinal.
+// The ordinals of the devices with any activity.
 std::set<int32_t> XDevices(const Trace& trace);
 
 class XGpuPlane {

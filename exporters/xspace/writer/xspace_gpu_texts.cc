@@ -4,7 +4,7 @@
 #include <string>
 
 #include "rows/tensor_core_names.h"
-#include "xspace/writer/xspace_work.h"
+#include "xspace/writer/xspace_activity.h"
 
 namespace stepscope {
 

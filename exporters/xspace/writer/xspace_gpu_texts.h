@@ -1,5 +1,5 @@
-// XGpuTexts: the ids of the texts of one GPU's plane, each text made once for
-// all the work that has it.
+// XGpuTexts: the ids of the texts of one GPU's plane. Each text is made once
+// for all activities that have it.
 #pragma once
 
 #include <stepscope/trace.h>

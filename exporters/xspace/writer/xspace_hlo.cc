@@ -16,7 +16,7 @@ constexpr int kFloat16 = 10;
 constexpr int kFloat32 = 11;
 constexpr int kBfloat16 = 16;
 
-// The first tensor an op was given.
+// The first tensor among the inputs of an op.
 const Argument* FirstTensor(const Trace& trace, RowId op) {
   if (op == kNone || trace.ops()[op].inputs == kNone) return nullptr;
   for (const Argument& argument :
@@ -97,7 +97,7 @@ std::string HloProto(const XContext& context, const XProgram& program) {
                                  text.substr(colon + 1), ++id),
                      computation);
   }
-  // XProf looks for a type in capitals within a scope of gradients.
+  // XProf looks for a capitalised type within a scope of gradients.
   AppendBytesField(
       2,
       Instruction(trace, "training_step", kNone,

@@ -1,9 +1,9 @@
-// The plane /host:metadata of an XSpace: the made-up program as a small HLO
-// module.
+// The plane /host:metadata of an XSpace: the synthetic program of XProgram as a
+// small HLO module.
 //
-// It has at least one instruction in a "gradients" scope, which stands for
-// nothing that ran: XProf decides by it whether a profile is of training, and
-// otherwise hides the step time and the step graph.
+// It has one instruction in a "gradients" scope that stands for nothing that
+// ran. XProf takes a profile for training only if there is one, and otherwise
+// hides the step time and the step graph.
 #pragma once
 
 #include "io/file_sink.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "xspace/writer/xspace_work.h"
+#include "xspace/writer/xspace_activity.h"
 
 namespace stepscope {
 namespace {
@@ -98,7 +98,8 @@ void XHostPlane::Sort() {
         add(trace_.overheads());
         break;
       default:
-        break;  // communications ride on their ops; the rest is elsewhere
+        break;  // ops carry their communications; others have planes of their
+                // own
     }
   }
 }
@@ -223,7 +224,7 @@ void XHostPlane::MemoryEvent(RowId row, XEventBytes& event) {
             std::max<int64_t>(0, capacity_bytes - totals.allocated_bytes));
   event.Int(XStatId::kPeakBytesInUse, totals.peak_bytes);
   if (totals.reserved_bytes > 0) {
-    // What the caching allocator holds and nobody uses.
+    // What the caching allocator has reserved and no tensor uses.
     event.Double(
         XStatId::kFragmentation,
         std::max(0.0, 1 - static_cast<double>(totals.allocated_bytes) /

@@ -14,8 +14,8 @@
 
 namespace stepscope {
 
-// What of the host is written. A file that would become too large goes without
-// Python frames, and then without ops shorter than kShortOpNs.
+// Which host events are written. A file that would become too large omits
+// Python frames, and then ops shorter than kShortOpNs.
 enum class XDetail : uint8_t { kAll, kNoPythonFrames, kNoShortOps };
 inline constexpr int64_t kShortOpNs = 2'000;
 

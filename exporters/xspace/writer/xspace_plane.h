@@ -1,6 +1,6 @@
-// XPlaneWriter: one plane of an XSpace. Lines produce their events on demand,
-// twice: once to learn their sizes (a plane's length stands in front of it),
-// once to write them, so a plane is never held in memory.
+// Writes one plane of an XSpace. The length of a plane precedes it, so lines
+// make their events twice, once to measure and once to write them, and a plane
+// is never held in memory.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -16,8 +16,8 @@
 
 namespace stepscope {
 
-// Stats by name; every plane declares all of them, so their ids are fixed.
-// XProf goes by the names (XStatName).
+// The stats. Every plane declares all of them, so their ids are fixed; XProf
+// identifies them by name (XStatName).
 enum class XStatId : uint8_t {
   kGroupId = 1,
   kStepNum,
@@ -103,7 +103,7 @@ class XNames {
   std::unordered_map<std::string, int64_t> text_ids_;
 };
 
-// One XEvent in the making.
+// The bytes of one XEvent.
 class XEventBytes {
  public:
   void Start(int64_t metadata_id, int64_t offset_ns, int64_t duration_ns);
@@ -125,8 +125,8 @@ class XEventBytes {
   size_t size_ = 0;
 };
 
-// The bytes of an XSpace. XProf parses a file in one piece, and protobuf takes
-// no more than 2 GiB, so each plane asks for its room before it is written.
+// The size of an XSpace file. XProf parses a file in one piece and protobuf
+// accepts at most 2 GiB, so each plane reserves its bytes before it is written.
 class XSpaceFile {
  public:
   static constexpr uint64_t kMostBytes = (uint64_t{1} << 31) - (1 << 20);
@@ -134,7 +134,7 @@ class XSpaceFile {
   explicit XSpaceFile(FileSink& sink, uint64_t most_bytes = kMostBytes)
       : sink_(sink), left_bytes_(most_bytes) {}
 
-  // False if `bytes` are more than there is room for; takes nothing then.
+  // Reserves `bytes`. False, and nothing is reserved, if there is no room.
   bool Take(uint64_t bytes) {
     if (bytes > left_bytes_) return false;
     left_bytes_ -= bytes;
@@ -154,8 +154,8 @@ struct XLineSource {
   std::string name;
   int64_t display_id = 0;
   size_t count = 0;
-  // Makes the i-th event, the same one each time. Asked for in order, and from
-  // 0 again. Events come by begin, longer first.
+  // Makes the i-th event, the same one each time. It is called in order, and
+  // then from 0 again. Events come by begin, longer ones first.
   std::function<void(size_t i, XEventBytes& event)> event;
 };
 

@@ -11,8 +11,8 @@
 namespace stepscope {
 namespace {
 
-// How sure it is that a kernel does the work of a multiplying op: 2 by its own
-// name, 1 if the name does not tell, 0 if it prepares or finishes.
+// How likely a kernel does the multiplications of an op: 2 if its name says so,
+// 1 if the name does not decide it, 0 if it prepares or finishes.
 int Part(KernelClass kind) {
   switch (kind) {
     case KernelClass::kMatmul:
@@ -26,7 +26,7 @@ int Part(KernelClass kind) {
   }
 }
 
-// What makes two launches the same instruction.
+// Launches with equal keys share an instruction.
 struct Key {
   uint64_t tf_op;
   NameId kernel;
@@ -83,7 +83,7 @@ std::vector<RowId> XProgram::FindCalls() const {
 }
 
 void XProgram::ShareCosts(const std::vector<RowId>& calls) {
-  // Kernels by call; mostly they come so.
+  // Kernels by call, in which order they mostly are already.
   std::vector<RowId> members;
   members.reserve(calls.size());
   for (RowId row = 0; row < calls.size(); ++row)

@@ -1,10 +1,10 @@
-// XProgram: the made-up program of a Trace. XProf knows FLOPs, bytes and source
-// lines only of the instructions of an HLO program, and a training loop has
-// none, so each distinct (op, kernel, cost) becomes one instruction. Nothing
-// ran it; it is a table for XProf to join kernels with.
+// XProgram: a synthetic program for a Trace. XProf has FLOPs, bytes and source
+// lines only for the instructions of an HLO program, and a PyTorch training
+// loop has none, so each distinct (op, kernel, cost) becomes one instruction.
+// It is a table that XProf joins with the kernels; nothing executed it.
 //
-// The FLOPs and bytes of an op call (op_cost.h) are shared out evenly among the
-// kernels that do its work: where a convolution also launches transposes, those
+// The FLOPs and bytes of an op call (op_cost.h) are shared evenly among the
+// kernels that compute it: where a convolution also launches transposes, those
 // get none. XProf multiplies the cost of the last of several launches in a row
 // by their number, so launches that share an instruction have equal costs.
 #pragma once

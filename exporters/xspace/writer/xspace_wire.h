@@ -1,5 +1,5 @@
-// Protobuf wire format, appended field by field: what the XSpace writer needs
-// of it. Field numbers are those of proto/xplane.proto.
+// Appends fields in protobuf's wire format, as far as the XSpace writer needs
+// it. The field numbers are those of xspace/proto/xplane.proto.
 #pragma once
 
 #include <bit>
@@ -11,7 +11,7 @@ namespace stepscope {
 
 inline constexpr size_t kMostVarintBytes = 10;
 
-// The end of what was put. REQUIRES: room for kMostVarintBytes.
+// Returns the end of what it wrote. REQUIRES: room for kMostVarintBytes.
 inline char* PutVarint(uint64_t value, char* at) {
   while (value >= 0x80) {
     *at++ = static_cast<char>(value | 0x80);

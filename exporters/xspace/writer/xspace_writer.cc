@@ -46,7 +46,7 @@ std::string Html(std::string_view text) {
   return html;
 }
 
-// One banner for the overview page; several would come in random order.
+// One banner for the overview page; XProf shows several in random order.
 std::string Banner(const Trace& trace, std::span<const Annotation> annotations,
                    XDetail detail) {
   std::string items;
@@ -149,7 +149,7 @@ class OwnPlane {
   std::vector<RowId> modules_;
 };
 
-// The largest plane last, with as much detail as there is room for.
+// The largest plane comes last, with as much detail as fits.
 bool WriteHost(const XContext& context, XSpaceFile& file, XDetail& detail) {
   for (XDetail level :
        {XDetail::kAll, XDetail::kNoPythonFrames, XDetail::kNoShortOps}) {
@@ -159,8 +159,8 @@ bool WriteHost(const XContext& context, XSpaceFile& file, XDetail& detail) {
   return false;
 }
 
-// What our own reader wants to know and XProf has no place for: the header
-// object of our Chrome traces, as a text.
+// The header object of our Chrome traces as text: what our own reader needs and
+// XProf has no place for.
 std::string OwnFacts(const Trace& trace) {
   std::string json;
   WriteOwnHeader(trace, "kineto", FileThreadsOf(trace), json);
@@ -170,15 +170,16 @@ std::string OwnFacts(const Trace& trace) {
 
 absl::Status TooLarge() {
   return absl::ResourceExhaustedError(
-      "XSpace: the trace gives a file above 2 GiB, which XProf cannot open; "
+      "cannot write the XSpace: it would exceed the 2 GiB that XProf can open; "
       "record fewer steps, or use the Chrome trace");
 }
 
-// Only a damaged recording has events that far apart.
+// Only a damaged recording spans that much time.
 absl::Status TooLong(double days) {
   return absl::OutOfRangeError(
-      "XSpace: the trace spans " + std::to_string(std::llround(days)) +
-      " days, and the format holds 106 (picoseconds in 64 bits); leave out "
+      "cannot write the XSpace: the trace spans " +
+      std::to_string(std::llround(days)) +
+      " days, and the format has room for 106 (picoseconds in 64 bits); remove "
       "the events with wrong times, or use the Chrome trace");
 }
 
@@ -193,7 +194,7 @@ absl::Status WriteXSpace(const Trace& trace,
   constexpr double kNsPerDay = 86'400e9;
   if (span_ns * 1000 > 9.2e18) return TooLong(span_ns / kNsPerDay);
   const XProgram program(context);
-  // Room for what follows the planes.
+  // Room for the bytes that follow the planes.
   constexpr uint64_t kTailBytes = 1 << 16;
   XSpaceFile file(sink, options.most_bytes - kTailBytes);
   for (int32_t device : XDevices(trace)) {

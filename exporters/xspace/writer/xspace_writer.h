@@ -1,7 +1,5 @@
-// XSpace protobuf (proto/xplane.proto) laid out so that XProf 2.24 shows the
-// right thing: own step groups, tiled step spans on GPU planes, waits for data
-// as input, memory events, advice as banner and rows. docs/xspace.md says which
-// plane holds what.
+// Writes an XSpace protobuf (xspace/proto/xplane.proto) for XProf 2.24.
+// docs/xspace.md describes its planes.
 #pragma once
 
 #include <absl/status/status.h>
@@ -18,7 +16,7 @@
 namespace stepscope {
 
 struct XSpaceOptions {
-  // The part of the file's name before ".xplane.pb", which XProf takes for the
+  // The part of the file's name before ".xplane.pb", which XProf shows as the
   // host.
   std::string host;
   // Draw waits for batches as a line that XProf counts as input.
@@ -26,9 +24,10 @@ struct XSpaceOptions {
   uint64_t most_bytes = XSpaceFile::kMostBytes;
 };
 
-// Streams the whole file into `sink`; write errors stay with the sink. Errors:
-// ResourceExhausted (larger than XProf can open even without Python frames and
-// short ops; `sink` then holds a part and must be given up).
+// Streams the whole file into `sink`, which keeps write errors for Close().
+// Errors: ResourceExhausted if the file would be too large for XProf even
+// without Python frames and short ops; then `sink` has a part of it and must be
+// destroyed without Close().
 absl::Status WriteXSpace(const Trace& trace,
                          std::span<const Annotation> annotations,
                          const XSpaceOptions& options, FileSink& sink);

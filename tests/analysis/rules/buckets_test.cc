@@ -1,4 +1,4 @@
-#include "analysis/ddp_text.h"
+#include "support/ddp_text.h"
 #include "rule_testing.h"
 #include "support/trace_text.h"
 

@@ -1,5 +1,5 @@
-#include "analysis/cpu_text.h"
-#include "compute_text.h"
+#include "support/cpu_text.h"
+#include "support/compute_text.h"
 #include "rule_testing.h"
 
 namespace stepscope {

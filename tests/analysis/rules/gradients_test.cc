@@ -1,4 +1,4 @@
-#include "analysis/cpu_text.h"
+#include "support/cpu_text.h"
 #include "rule_testing.h"
 #include "support/trace_text.h"
 

@@ -1,5 +1,5 @@
-#include "analysis/simulator.h"
 #include "rule_testing.h"
+#include "support/cpu_loop.h"
 #include "support/trace_text.h"
 
 namespace stepscope {

@@ -1,4 +1,4 @@
-#include "gpu_text.h"
+#include "support/gpu_text.h"
 #include "rule_testing.h"
 
 namespace stepscope {

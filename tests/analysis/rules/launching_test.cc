@@ -1,6 +1,6 @@
-#include "analysis/simulator.h"
-#include "gpu_text.h"
+#include "support/gpu_text.h"
 #include "rule_testing.h"
+#include "support/cpu_loop.h"
 #include "support/trace_text.h"
 
 namespace stepscope {

@@ -1,4 +1,4 @@
-#include "compute_text.h"
+#include "support/compute_text.h"
 #include "rule_testing.h"
 
 namespace stepscope {

@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "analysis/simulator.h"
 #include "rule_testing.h"
+#include "support/cpu_loop.h"
 #include "support/trace_copy.h"
 #include "support/trace_text.h"
 

@@ -63,16 +63,19 @@ TEST_P(BothFlavours, KeepsNanosecondsExactly) {
 }
 
 TEST_P(BothFlavours, RanksOfARunShareTheirBaseOverMidnight) {
-  const auto base_of = [&](const char* begin) {
+  const auto base_of = [&](const std::string& run, const char* begin) {
     const std::string file =
-        FileOf(TraceFromText(std::string("run run_id=2025_11_21_23_59_58 x\n"
-                                         "op ") +
-                             begin + ".." + begin + " thread=0 a"),
+        FileOf(TraceFromText("run run_id=" + run + " x\nop " + begin + ".." +
+                             begin + " thread=0 a"),
                GetParam());
     const size_t at = file.find("baseTimeNanoseconds");
     return file.substr(at, file.find('\n', at) - at);
   };
-  EXPECT_EQ(base_of("1763769599000000000"), base_of("1763769601000000000"));
+  for (const char* run : {"2025_11_21_23_59_58", "resnet_2025_11_21_23_59_58",
+                          "of_2024_01_01_00_00_00_2025_11_21_23_59_58_1234"}) {
+    const std::string base = base_of(run, "1763769599000000000");
+    EXPECT_EQ(base, base_of(run, "1763769601000000000")) << run;
+  }
 }
 
 TEST_P(BothFlavours, HostileNamesSurvive) {

@@ -3,6 +3,7 @@
 
 #include <regex>
 #include <set>
+#include <string>
 
 namespace stepscope {
 namespace {
@@ -52,6 +53,26 @@ TEST(PathsForTest, OddHostsAndRanksMakeGoodNames) {
   EXPECT_EQ(paths.chrome_tb, "d/r/a-b-c-d_00000.000000.pt.trace.json.gz");
   EXPECT_EQ(PathsFor("d", "r", "", 0, 0).xspace,
             "d/plugins/profile/r_c0/host_rank0.xplane.pb");
+}
+
+TEST(RunNameTest, IsTheNameAndTheStart) {
+  EXPECT_EQ(RunName("resnet18", "2026_01_02_03_04_05"),
+            "resnet18_2026_01_02_03_04_05");
+  EXPECT_EQ(RunName("v1.2_a-B", "2026_01_02_03_04_05"),
+            "v1.2_a-B_2026_01_02_03_04_05");
+}
+
+TEST(RunNameTest, HostileNamesStayInTheirFolder) {
+  const std::string start = "2026_01_02_03_04_05";
+  EXPECT_EQ(RunName("../../etc", start), "etc_" + start);
+  EXPECT_EQ(RunName("a/b\\c d\n$(x)", start), "a-b-c-d---x-_" + start);
+  EXPECT_EQ(RunName("-rf", start), "rf_" + start);
+  EXPECT_EQ(RunName(".hidden", start), "hidden_" + start);
+  EXPECT_EQ(RunName(std::string("a\0b", 3), start), "a-b_" + start);
+  for (const char* nothing : {"", "..", "---", "/", "\xc3\xa9\xc3\xa9"})
+    EXPECT_EQ(RunName(nothing, start), start) << nothing;
+  EXPECT_EQ(RunName(std::string(5000, 'x'), start),
+            std::string(64, 'x') + "_" + start);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// What is no trace is refused, and the message says what it looks like.
+// Files that are not traces are refused, and the message says what they look
+// like.
 #include "exporters/chrome/chrome_text.h"
 
 namespace stepscope {
@@ -25,7 +26,7 @@ TEST_F(NotTracesTest, SaysWhatAFileLooksLike) {
   ExpectRefused(std::string("\x80\x04\x95\x10", 4), "pickle");
   ExpectRefused("PK\x03\x04 archive/data.pkl", "zip");
   ExpectRefused(std::string("\x01\x02\x00\x03", 4), "binary");
-  ExpectRefused("step,time\n1,2\n", "text that is no JSON");
+  ExpectRefused("step,time\n1,2\n", "text that is not JSON");
   ExpectRefused("SQLite format 3\0", "SQLite");
 }
 

@@ -5,33 +5,19 @@
 #include <stepscope/read.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "support/real_trace_path.h"
+
 namespace stepscope {
 namespace {
 
-namespace fs = std::filesystem;
 namespace dom = simdjson::dom;
 
 std::string DataFolder() {
   return std::string(STEPSCOPE_TEST_DATA) + "/traces";
-}
-
-// The traces that are too large to be committed lie beside the checkout, or
-// where STEPSCOPE_TRACES says.
-std::string PathOf(const std::string& name) {
-  const char* other = std::getenv("STEPSCOPE_TRACES");
-  for (const std::string& folder :
-       {DataFolder(), std::string(other == nullptr ? "" : other),
-        std::string(STEPSCOPE_TEST_DATA) + "/../../../shared/traces"}) {
-    const fs::path path = fs::path(folder) / name;
-    if (!folder.empty() && fs::exists(path)) return path.string();
-  }
-  return "";
 }
 
 dom::object AllFigures() {
@@ -75,7 +61,7 @@ class Busy {
 class RealTracesTest : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    const std::string path = PathOf(GetParam());
+    const std::string path = RealTracePath(GetParam());
     if (path.empty()) {
       GTEST_SKIP() << GetParam() << " is not committed and not in ../shared/"
                    << "traces; STEPSCOPE_TRACES can name its folder";

@@ -85,6 +85,39 @@ TEST_F(ResolvePathTest, LogDirectoryMeansItsNewestRunLastCycleAllRanks) {
   EXPECT_THAT(run.passed_over, IsEmpty());
 }
 
+TEST_F(ResolvePathTest, TheNewestRunIsFoundByItsTimeNotByItsName) {
+  WriteRank(RunName("zebra", "2026_01_01_00_00_00"), 0, 0);
+  const std::string newest = RunName("alpha", "2026_01_02_00_00_00");
+  WriteRank(newest, 0, 0);
+  EXPECT_EQ(Resolve("").run, newest);
+  EXPECT_EQ(Resolve("stepscope").run, newest);
+  EXPECT_THAT(Files(Resolve("", "zebra_2026_01_01_00_00_00")),
+              ElementsAre("stepscope/zebra_2026_01_01_00_00_00/c0/trace/"
+                          "rank0.json.gz"));
+  EXPECT_THAT(Error("", "zebra"),
+              HasSubstr("there are: zebra_2026_01_01_00_00_00, alpha_2026"));
+}
+
+TEST_F(ResolvePathTest, RunsOfTheOldLayoutAreComparedByTheSameTime) {
+  WriteRank("2026_01_02_00_00_00", 0, 0);
+  WriteRank(RunName("zebra", "2026_01_01_00_00_00"), 0, 0);
+  EXPECT_EQ(Resolve("").run, "2026_01_02_00_00_00");
+  WriteRank(RunName("alpha", "2026_01_03_00_00_00"), 0, 0);
+  EXPECT_EQ(Resolve("").run, "alpha_2026_01_03_00_00_00");
+  // A process that found its name taken added its number.
+  WriteRank("2026_01_04_00_00_00_1234_2", 0, 0);
+  EXPECT_EQ(Resolve("").run, "2026_01_04_00_00_00_1234_2");
+}
+
+TEST_F(ResolvePathTest, ATimeInTheNameOfAUserIsNotTheStart) {
+  WriteRank(RunName("of_2099_01_01_00_00_00", "2026_01_01_00_00_00"), 0, 0);
+  WriteRank(RunName("x2098_01_01_00_00_00", "2026_01_02_00_00_00"), 0, 0);
+  EXPECT_EQ(Resolve("").run, "x2098_01_01_00_00_00_2026_01_02_00_00_00");
+  // Folders that somebody renamed have no time, and are older than all.
+  WriteRank("zzz", 0, 0);
+  EXPECT_EQ(Resolve("").run, "x2098_01_01_00_00_00_2026_01_02_00_00_00");
+}
+
 TEST_F(ResolvePathTest, CycleTenIsBehindCycleNine) {
   for (int32_t cycle : {9, 10}) WriteRank("r", 0, cycle);
   EXPECT_EQ(Resolve("").cycle, 10);

@@ -5,29 +5,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "support/real_trace_path.h"
+
 namespace stepscope {
 namespace {
 
-namespace fs = std::filesystem;
 namespace dom = simdjson::dom;
-
-std::string PathOf(const std::string& name) {
-  const char* other = std::getenv("STEPSCOPE_TRACES");
-  for (const std::string& folder :
-       {std::string(STEPSCOPE_TEST_DATA "/traces"),
-        std::string(other == nullptr ? "" : other),
-        std::string(STEPSCOPE_TEST_DATA "/../../../shared/traces")}) {
-    const fs::path path = fs::path(folder) / name;
-    if (!folder.empty() && fs::exists(path)) return path.string();
-  }
-  return "";
-}
 
 struct Sum {
   int64_t events = 0;
@@ -72,7 +59,7 @@ struct Sums {
 class ForeignXSpaceTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(ForeignXSpaceTest, HasTheLinesEventsAndTimesOfAnIndependentReader) {
-  const std::string path = PathOf("xplane/" + GetParam());
+  const std::string path = RealTracePath("xplane/" + GetParam());
   if (path.empty()) {
     GTEST_SKIP() << GetParam() << " is not committed and not in ../shared/"
                  << "traces; STEPSCOPE_TRACES can name its folder";
@@ -120,7 +107,7 @@ INSTANTIATE_TEST_SUITE_P(Files, ForeignXSpaceTest,
 
 TEST(JaxXSpaceTest, LinksKernelsToTheirLaunchesAndKnowsTheDevice) {
   const absl::StatusOr<Trace> trace =
-      ReadTrace(PathOf("xplane/jax_conv_mi300x.xplane.pb"));
+      ReadTrace(RealTracePath("xplane/jax_conv_mi300x.xplane.pb"));
   ASSERT_TRUE(trace.ok()) << trace.status().message();
   int64_t linked = 0;
   for (const Kernel& kernel : trace->kernels()) linked += kernel.call != kNone;

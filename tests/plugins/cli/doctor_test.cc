@@ -1,11 +1,10 @@
-#include "cli/doctor.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <string>
 
+#include "doctor/doctor_lines.h"
 #include "support/shell.h"
 #include "support/temp_folder.h"
 
@@ -106,7 +105,8 @@ TEST(PackageLinesTest, AViewersPythonThatDoesNotRunLeavesTorchAlone) {
                                   {"views", ParsePackages("")});
   EXPECT_TRUE(LineOf(lines, "torch").ok);
   EXPECT_FALSE(LineOf(lines, "viewers").ok);
-  EXPECT_EQ(LineOf(lines, "viewers").found, "views gave no answer");
+  EXPECT_EQ(LineOf(lines, "viewers").found,
+            "views does not answer like a Python");
   EXPECT_THAT(LineOf(lines, "viewers").remedy, HasSubstr("--viewers"));
   EXPECT_THAT(lines, Not(Contains(Field(&DoctorLine::topic, "TensorBoard"))));
 }
@@ -158,7 +158,7 @@ class DoctorProgramTest : public testing::Test {
   std::string out_;
 };
 
-TEST_F(DoctorProgramTest, APythonThatDoesNotRunIsSaid) {
+TEST_F(DoctorProgramTest, NamesAPythonThatDoesNotRun) {
   EXPECT_EQ(Run("", "--python /nowhere/python"), 1);
   EXPECT_THAT(out_, HasSubstr("fix  Python        /nowhere/python does not run "
                               "-> name the Python"));
@@ -166,7 +166,7 @@ TEST_F(DoctorProgramTest, APythonThatDoesNotRunIsSaid) {
 
 TEST_F(DoctorProgramTest, AnotherProgramIsNoPython) {
   EXPECT_EQ(Run("", "--python=true"), 1);
-  EXPECT_THAT(out_, HasSubstr("true gave no answer"));
+  EXPECT_THAT(out_, HasSubstr("true does not answer like a Python"));
 }
 
 TEST_F(DoctorProgramTest, TheQuestionIsPythonThatRuns) {
@@ -209,7 +209,8 @@ TEST_F(DoctorProgramTest, AHealthyMachineIsStatusZero) {
   EXPECT_THAT(out_, HasSubstr("ok   driver        CUDA 13.0, 1 device (Fake "
                               "A100)\n"));
   EXPECT_THAT(out_, HasSubstr("ok   subscription  free\n"));
-  EXPECT_THAT(out_, HasSubstr("ok   permissions   records can be had"));
+  EXPECT_THAT(out_,
+              HasSubstr("ok   permissions   GPU records can be collected"));
   EXPECT_THAT(out_, HasSubstr("ok   torch         2.11.0+cu130"));
   EXPECT_THAT(out_, Not(HasSubstr("fix")));
 }
@@ -219,7 +220,7 @@ TEST_F(DoctorProgramTest, WhoeverHoldsCuptiIsNamed) {
                 "--python " + Python(kAnswer)),
             1);
   EXPECT_THAT(out_, HasSubstr("CUPTI is held by \"Nsight Systems\"; stop it"));
-  EXPECT_THAT(out_, HasSubstr("--   permissions   not looked at"));
+  EXPECT_THAT(out_, HasSubstr("--   permissions   skipped"));
 }
 
 TEST_F(DoctorProgramTest, ACuptiOfAnotherAgeIsRefused) {

@@ -63,7 +63,7 @@ TEST_F(ProgramTest, JsonIsOneObject) {
   simdjson::dom::parser parser;
   simdjson::dom::object report;
   ASSERT_FALSE(parser.parse(run.out).get(report)) << run.out;
-  EXPECT_EQ(int64_t(report["version"]), 1);
+  EXPECT_EQ(int64_t(report["version"]), 2);
   EXPECT_EQ(int64_t(report["steps"]["count"]), 6);
 }
 
@@ -148,7 +148,7 @@ TEST_F(ProgramTest, RanksOfOneJobAreOneReport) {
   EXPECT_THAT(one.out, Not(HasSubstr("imbalanced-load")));
   const Outcome none = Run("analyze --rank 7 " + folder_.At("ranks"));
   EXPECT_EQ(none.status, 1);
-  EXPECT_THAT(none.err, HasSubstr("there are ranks 0, 1"));
+  EXPECT_THAT(none.err, HasSubstr("traces of these ranks: 0, 1"));
 
   simdjson::dom::parser parser;
   simdjson::dom::object report;
@@ -181,13 +181,14 @@ TEST_F(ProgramTest, ExplainsItsRules) {
   EXPECT_THAT(rules.out, HasSubstr("\nstraggler-rank "));
   const Outcome one = Run("explain straggler-rank");
   EXPECT_EQ(one.status, 0);
-  EXPECT_THAT(one.out, HasSubstr("fires "));
+  EXPECT_THAT(one.out, HasSubstr("\nreported when "));
+  EXPECT_THAT(one.out, HasSubstr("\nreference "));
   EXPECT_THAT(one.out, HasSubstr("3.5"));
   const Outcome wrong = Run("explain stragler-rank");
   EXPECT_EQ(wrong.status, 2);
   EXPECT_THAT(wrong.err, HasSubstr("did you mean 'straggler-rank'"));
   EXPECT_THAT(Run("explain ddp").err,
-              HasSubstr("there are: ddp-bucket-shape, "));
+              HasSubstr("IDs that contain it: ddp-bucket-shape, "));
   EXPECT_EQ(Run("rules x").status, 2);
 }
 
@@ -204,7 +205,7 @@ TEST_F(ProgramTest, TruncatedTraceIsAnalysedAndTheLossReported) {
   EXPECT_EQ(run.status, 0);
   EXPECT_THAT(run.err, HasSubstr("cut.json.gz"));
   EXPECT_THAT(run.err, HasSubstr("byte"));
-  EXPECT_THAT(run.out, HasSubstr("the file ends too early"));
+  EXPECT_THAT(run.out, HasSubstr("the file is truncated"));
 }
 
 TEST_F(ProgramTest, NothingReadableIsStatusOneWithFileOffsetAndReason) {
@@ -217,7 +218,7 @@ TEST_F(ProgramTest, NothingReadableIsStatusOneWithFileOffsetAndReason) {
 
   const Outcome text = Run("analyze " + folder_.Write("notes.txt", "hello"));
   EXPECT_EQ(text.status, 1);
-  EXPECT_THAT(text.err, HasSubstr("no JSON"));
+  EXPECT_THAT(text.err, HasSubstr("not JSON"));
   EXPECT_EQ(Run("analyze " + folder_.At("missing")).status, 1);
 }
 
@@ -226,6 +227,32 @@ TEST_F(ProgramTest, OneBadPathDoesNotSpoilTheOthers) {
   EXPECT_EQ(run.status, 0);
   EXPECT_THAT(run.err, HasSubstr("missing"));
   EXPECT_THAT(run.out, HasSubstr("sync-data-loading"));
+}
+
+TEST_F(ProgramTest, SuggestsTheNearestWord) {
+  const auto error = [&](const std::string& words) {
+    const Outcome run = Run(words);
+    EXPECT_EQ(run.status, 2) << words;
+    return run.err;
+  };
+  EXPECT_THAT(error("analyse x"), HasSubstr("did you mean 'analyze'?"));
+  EXPECT_THAT(error("analyze --fromat json x"),
+              HasSubstr("did you mean '--format'?"));
+  EXPECT_THAT(error("analyze --verbos x"),
+              HasSubstr("did you mean '--verbose'?"));
+  EXPECT_THAT(error("--verbose analyze x"), HasSubstr("come after a command"));
+  EXPECT_THAT(error("zzz"), Not(HasSubstr("did you mean")));
+  EXPECT_THAT(error("analyze --zzzzzzzz x"), Not(HasSubstr("did you mean")));
+}
+
+TEST_F(ProgramTest, SaysWhatAnOptionWants) {
+  EXPECT_THAT(Run("analyze").err, HasSubstr("analyze PATH..."));
+  EXPECT_THAT(Run("analyze x --format xml").err,
+              HasSubstr("text, json or markdown"));
+  EXPECT_THAT(Run("analyze x --cycle -1").err, HasSubstr("of at least 0"));
+  EXPECT_THAT(Run("analyze x --cycle=two").err, HasSubstr("'two'"));
+  EXPECT_THAT(Run("analyze x --output").err, HasSubstr("needs a value"));
+  EXPECT_THAT(Run("analyze x --verbose=1").err, HasSubstr("no value"));
 }
 
 TEST_F(ProgramTest, WrongUsageIsStatusTwo) {
@@ -241,12 +268,15 @@ TEST_F(ProgramTest, WrongUsageIsStatusTwo) {
 }
 
 TEST_F(ProgramTest, HelpAndVersionGoToStandardOutput) {
-  for (const char* words : {"--help", "analyze --help", "help"}) {
+  for (const char* words :
+       {"--help", "analyze --help", "help", "compare --help", "rules --help",
+        "explain --help", "what-if --help", "doctor --help"}) {
     const Outcome run = Run(words);
-    EXPECT_EQ(run.status, 0);
-    EXPECT_THAT(run.out, HasSubstr("analyze"));
-    EXPECT_EQ(run.err, "");
+    EXPECT_EQ(run.status, 0) << words;
+    EXPECT_THAT(run.out, HasSubstr("Usage: stepscope ")) << words;
+    EXPECT_EQ(run.err, "") << words;
   }
+  EXPECT_THAT(Run("--help").out, HasSubstr("analyze PATH..."));
   EXPECT_THAT(Run("--version").out,
               testing::MatchesRegex("stepscope [0-9.]+\n"));
 }

@@ -180,7 +180,7 @@ TEST_F(TraceCommandsTest, AFolderWithOneTraceStandsForIt) {
   Write(RandomTrace({.seed = 5, .rank = 1}), "runs/b.json");
   const Outcome several = Run("top " + folder_.At("runs"));
   EXPECT_EQ(several.status, 1);
-  EXPECT_THAT(several.err, HasSubstr("holds 2 traces; name one of them: "));
+  EXPECT_THAT(several.err, HasSubstr("holds 2 traces; choose one of them: "));
   EXPECT_THAT(several.err, HasSubstr("runs/a.json, "));
 }
 
@@ -198,11 +198,11 @@ TEST_F(TraceCommandsTest, WrongUsageIsOneLineAndStatusTwo) {
   expect("info --format", "--format needs a value");
   expect("top", "top needs one trace");
   expect("top a b", "top needs one trace");
-  expect("top --limit many a", "--limit is a number");
+  expect("top --limit many a", "--limit must be a whole number");
   expect("top --by-shape=1 a", "--by-shape takes no value");
   expect("top --by size a", "self, total, calls or gpu, not 'size'");
   expect("convert a", "two names");
-  expect("convert a b.csv", "says no format");
+  expect("convert a b.csv", "cannot tell the format");
   expect("convert --flavour x a b.json", "kineto or tb");
   expect("confert a b", "did you mean 'convert'?");
 }

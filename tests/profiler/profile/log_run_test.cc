@@ -63,6 +63,15 @@ TEST_F(LogRunTest, ARunIsNamedByItsStart) {
   EXPECT_EQ(log->disagreement(), "");
 }
 
+TEST_F(LogRunTest, ANameStandsBeforeTheStart) {
+  RunIdentity named = Alone("2026_01_02_03_04_05");
+  named.name = "resnet 18";
+  const auto log = MustMake(log_dir_, named);
+  EXPECT_EQ(log->Run(), "resnet-18_2026_01_02_03_04_05");
+  const auto again = MustMake(log_dir_, named);
+  EXPECT_EQ(again->Run(), log->Run() + "_" + std::to_string(getpid()));
+}
+
 TEST_F(LogRunTest, TheFoldersOfACycleExistBeforeItsFiles) {
   const auto log = MustMake(log_dir_, Alone("2026_01_02_03_04_05"));
   const auto paths = log->PathsOf(3);
@@ -111,6 +120,18 @@ TEST_F(LogRunTest, AFolderOfTheUserStays) {
 TEST_F(LogRunTest, RanksOfAJobShareTheRunOfRankZero) {
   const auto zero = MustMake(log_dir_, Rank(0, "2026_01_02_03_04_05", 1000));
   const auto one = MustMake(log_dir_, Rank(1, "2026_01_02_03_04_07", 1002));
+  EXPECT_EQ(one->Run(), zero->Run());
+  EXPECT_EQ(one->disagreement(), "");
+}
+
+TEST_F(LogRunTest, RanksShareTheNameOfRankZeroToo) {
+  RunIdentity first = Rank(0, "2026_01_02_03_04_05", 1000);
+  RunIdentity second = Rank(1, "2026_01_02_03_04_07", 1002);
+  first.name = "a b/\n";
+  second.name = "other";
+  const auto zero = MustMake(log_dir_, first);
+  const auto one = MustMake(log_dir_, second);
+  EXPECT_EQ(zero->Run(), "a-b--_2026_01_02_03_04_05");
   EXPECT_EQ(one->Run(), zero->Run());
   EXPECT_EQ(one->disagreement(), "");
 }

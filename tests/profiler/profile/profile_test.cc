@@ -287,7 +287,7 @@ TEST_F(ProfileTest, AnExceptionInTheLoopKeepsThePartialWindow) {
       EXPECT_STREQ(error.what(), "loss is NaN");
     }
   });
-  EXPECT_THAT(said, HasSubstr("left by an exception in step 3"));
+  EXPECT_THAT(said, HasSubstr("an exception left the loop in step 3"));
   EXPECT_THAT(said, Not(HasSubstr("Step()")));
   ASSERT_THAT(seen_, SizeIs(1));
   EXPECT_THAT(seen_[0].steps, ElementsAre(2));
@@ -305,7 +305,7 @@ TEST_F(ProfileTest, AnExceptionInTheFirstRecordedStepKeepsWhatLedToIt) {
     } catch (const std::runtime_error&) {
     }
   });
-  EXPECT_THAT(said, HasSubstr("left by an exception in step 2"));
+  EXPECT_THAT(said, HasSubstr("an exception left the loop in step 2"));
   ASSERT_THAT(seen_, SizeIs(1));
   EXPECT_THAT(seen_[0].steps, IsEmpty());
 }

@@ -122,8 +122,8 @@ TEST(ScheduleTest, TellsAShortLoopWhatItMissed) {
   EXPECT_THAT(MissedText({}, 0), HasSubstr("before the first Step()"));
   EXPECT_EQ(MissedText({}, 5),
             "loop ended in warm-up after 5 steps, nothing recorded: needs 9 "
-            "steps; call Step() at the end of each iteration, or make the "
-            "schedule shorter");
+            "steps; call Step() at the end of each iteration, or shorten the "
+            "schedule");
   EXPECT_THAT(MissedText({}, 3), HasSubstr("in the wait steps after 3 steps"));
   EXPECT_THAT(MissedText({}, 6), HasSubstr("in warm-up after 6 steps"));
   EXPECT_EQ(MissedText({}, 8),

@@ -7,13 +7,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <filesystem>
 #include <map>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "support/real_trace_path.h"
 #include "support/trace_text.h"
 
 namespace stepscope {
@@ -230,21 +229,8 @@ std::map<std::array<int64_t, 3>, int64_t> PeaksOf(const Recount& recount) {
 
 class GivenTraceTest : public testing::TestWithParam<const char*> {};
 
-std::string PathOf(const std::string& name) {
-  namespace fs = std::filesystem;
-  const char* named = std::getenv("STEPSCOPE_TRACES");
-  for (const std::string& folder :
-       {std::string(named == nullptr ? "" : named),
-        std::string(STEPSCOPE_TEST_DATA) + "/traces",
-        std::string(STEPSCOPE_TEST_DATA) + "/../../../shared/traces"}) {
-    const std::string path = folder + "/" + name + ".json.gz";
-    if (!folder.empty() && fs::exists(path)) return path;
-  }
-  return "";
-}
-
 TEST_P(GivenTraceTest, PeaksEqualAPlainRecountOfTheFilesEvents) {
-  const std::string path = PathOf(GetParam());
+  const std::string path = RealTracePath(GetParam() + std::string(".json.gz"));
   if (path.empty()) {
     GTEST_SKIP() << "the trace is not here; STEPSCOPE_TRACES names its folder";
   }

@@ -26,9 +26,11 @@ struct Machine {
   double network = 80, network_latency_ns = 25'000;
   std::string gpu;  // "": none
   double pcie = 24, pageable = 6, bandwidth = 2000, latency_ns = 3'000;
+  double between_ns = 900;  // two kernels of a stream
   int queue = 1024, sms = 108;
   double compute_capability = 8.0;
   double device_bytes = 80e9;
+  double clock_mhz = -1;     // as the driver says
   int gpus = 1;              // that this process drives
   double throttle_frac = 0;  // kernels take longer by this share
   int throttle_after = 2;    // recorded steps
@@ -88,6 +90,7 @@ struct Row {
   OpKind op_kind = OpKind::kOperator;
   int64_t sequence = -1;
   RangeKind range_kind = RangeKind::kUser;
+  std::string detail = {};  // of a range
   int64_t correlation = -1;
   std::string inputs = {};
   int collective = -1;  // record_param_comms: which
@@ -127,6 +130,7 @@ struct DeviceTask {
   std::array<int32_t, 3> grid = {0, 0, 0};
   std::array<int32_t, 3> block = {256, 1, 1};
   float waves = -1, occupancy = -1;
+  int32_t registers = -1, shared_bytes = -1;
   // While it runs.
   double submitted = -1, begin = -1, end = -1, left = 0;
   bool running = false, done = false;

@@ -88,8 +88,7 @@ void Coder::Around(double ns, const std::vector<Statement>& body) {
 
 int Coder::OpenOp(const std::string& name, const Statement& s) {
   Row row{.name = name};
-  const auto in = s.options.find("in");
-  if (in != s.options.end()) row.inputs = in->second;
+  row.inputs = s.Text("in", "");
   if (!on_autograd_ && !in_backward_ && no_grad_ == 0) {
     row.sequence = next_sequence_;
   }
@@ -149,7 +148,8 @@ void Coder::Range(const Statement& s) {
   const bool optimizer = s.Word(0) == "optimizer";
   const int row = Open({.is = RowIs::kRange,
                         .name = s.Word(1),
-                        .range_kind = RangeKindOf(s.Word(0))});
+                        .range_kind = RangeKindOf(s.Word(0)),
+                        .detail = s.Text("detail", "")});
   no_grad_ += optimizer;
   Work(1'000);
   Body(s.body);
@@ -162,8 +162,10 @@ void Coder::Load() {
       machine_.workers > 0
           ? "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
           : "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
-  const int row = Open(
-      {.is = RowIs::kRange, .name = name, .range_kind = RangeKind::kLoader});
+  const int row = Open({.is = RowIs::kRange,
+                        .name = name,
+                        .range_kind = RangeKind::kLoader,
+                        .detail = machine_.live ? machine_.loader_name : ""});
   if (machine_.workers > 0) {
     Emit(Do::kTake);
     Work(30'000);

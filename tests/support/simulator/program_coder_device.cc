@@ -76,6 +76,8 @@ DeviceTask Coder::KernelTask(const Statement& s, int64_t graph) {
       1.0 * task.grid[0] * task.grid[1] * task.grid[2] / machine_.sms;
   task.waves = static_cast<float>(s.Option("waves", blocks));
   task.occupancy = static_cast<float>(s.Option("occupancy", 0.5));
+  task.registers = static_cast<int32_t>(s.Option("registers", -1));
+  task.shared_bytes = static_cast<int32_t>(s.Option("shared", -1));
   return task;
 }
 
@@ -169,12 +171,10 @@ void Coder::Item(const Statement& s) {
 void Coder::Collective(const Statement& s) {
   const int64_t stream = StreamOf(s, 20);
   const int ordinal = collectives_++;
-  const auto dtype = s.options.find("dtype");
-  const int row =
-      Open({.name = "record_param_comms",
-            .collective = ordinal,
-            .bytes = s.Number(1),
-            .dtype = dtype == s.options.end() ? "Float" : dtype->second});
+  const int row = Open({.name = "record_param_comms",
+                        .collective = ordinal,
+                        .bytes = s.Number(1),
+                        .dtype = s.Text("dtype", "Float")});
   const int range = Open({.is = RowIs::kRange,
                           .name = "nccl:" + s.Word(0),
                           .range_kind = RangeKind::kCollective});

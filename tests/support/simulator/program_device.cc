@@ -6,7 +6,6 @@ namespace stepscope::simulator {
 namespace {
 
 constexpr double kNever = 1e300;
-constexpr double kBetweenKernelsNs = 900;
 // Both directions together carry this much more than one alone.
 constexpr double kDuplex = 1.35;
 // Kernels lose this share of their memory's time to a copy beside them.
@@ -44,7 +43,7 @@ void Device::Finish(Stream& stream, DeviceTask& task, double now) {
   --open_;
   if (IsEvent(task)) return;
   --outstanding_;
-  stream.free_at = now + kBetweenKernelsNs;
+  stream.free_at = now + machine_.between_ns;
   idle_since_ = now;
 }
 

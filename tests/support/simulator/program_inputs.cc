@@ -9,12 +9,15 @@ OpInputs InputsOf(TraceBuilder& builder, const std::string& text) {
   OpInputs inputs;
   size_t at = 0;
   while (at <= text.size()) {
-    const size_t end = std::min(text.find(',', at), text.size());
+    // Between quotation marks, commas and brackets belong to a value.
+    const bool quoted = text[at] == '\'';
+    const size_t from = quoted ? text.find('\'', at + 1) : at;
+    const size_t end = std::min(text.find(',', from), text.size());
     std::string word = text.substr(at, end - at);
     at = end + 1;
     Argument argument;
     const size_t open = word.find('[');
-    if (open != std::string::npos) {
+    if (!quoted && open != std::string::npos) {
       argument.type = builder.Intern(word.substr(0, open));
       size_t digit = open + 1;
       while (digit < word.size() && word[digit] != ']') {

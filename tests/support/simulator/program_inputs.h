@@ -7,8 +7,9 @@
 
 namespace stepscope::simulator {
 
-// "float[8x3x2],float[8x3x4x4]@nhwc,-,'True'": tensors by type and sizes,
-// contiguous or channels-last; "-" is no value.
+// "float[8x3x2],float[8x3x4x4]@nhwc,-,'[1,1]'": tensors by type and sizes,
+// contiguous or channels-last; "-" is no value; other values stand between
+// quotation marks and hold no blanks.
 OpInputs InputsOf(TraceBuilder& builder, const std::string& text);
 
 }  // namespace stepscope::simulator

@@ -39,7 +39,7 @@ DeviceSample SampleOf(const Machine& machine, int number, int64_t time_ns) {
 void AddLiveRows(const Machine& machine, const RankCode& code,
                  const std::vector<Rank::Usage>& usage, int device,
                  double clock_ns, TraceBuilder& builder) {
-  const auto host = [&](double ns) { return std::llround(ns + clock_ns); };
+  const auto host = [&](double ns) { return SinceEpoch(ns + clock_ns); };
 
   if (machine.has_loader) {
     builder.Add(Loader{.name = builder.Intern(machine.loader_name),

@@ -14,10 +14,12 @@ void ReadGpu(const Statement& s, Machine& machine) {
   machine.pageable = s.Option("pageable", machine.pageable);
   machine.bandwidth = s.Option("bandwidth", machine.bandwidth);
   machine.latency_ns = s.Option("latency", machine.latency_ns);
+  machine.between_ns = s.Option("between", machine.between_ns);
   machine.queue = static_cast<int>(s.Option("queue", machine.queue));
   machine.sms = static_cast<int>(s.Option("sms", machine.sms));
   machine.compute_capability = s.Option("cc", machine.compute_capability);
   machine.device_bytes = s.Option("memory", machine.device_bytes);
+  machine.clock_mhz = s.Option("clock", machine.clock_mhz);
   machine.gpus = static_cast<int>(s.Option("count", machine.gpus));
 }
 
@@ -27,8 +29,7 @@ void ReadLoader(const Statement& s, Machine& machine) {
   machine.batch_cpu_ns = s.Option("cpu", 0);
   machine.batch_io_ns = s.Option("io", 0);
   machine.batch_size = static_cast<int64_t>(s.Option("batch", -1));
-  const auto name = s.options.find("name");
-  if (name != s.options.end()) machine.loader_name = name->second;
+  machine.loader_name = s.Text("name", machine.loader_name);
 }
 
 // False if it is no directive.

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "support/simulator/program_inputs.h"
 #include "support/simulator/program_live_rows.h"
@@ -12,8 +15,8 @@
 namespace stepscope::simulator {
 namespace {
 
-constexpr double kEpochNs = 1'760'000'000e9;
 constexpr uint64_t kTrainingTorchThread = 1;
+constexpr uint64_t kAddressesApart = uint64_t{1} << 36;
 
 class Recorder {
  public:
@@ -21,7 +24,7 @@ class Recorder {
            Jitter& jitter)
       : machine_(machine), code_(code), rank_(rank), jitter_(jitter) {
     // Host clocks of ranks disagree; device clocks drift from the host's.
-    skew_ns_ = kEpochNs + (rank > 0 ? jitter.Uniform(-3e5, 3e5) : 0);
+    if (rank > 0) skew_ns_ = jitter.Uniform(-3e5, 3e5);
     device_skew_ns_ =
         jitter.Uniform(-machine.clock_error_ns, machine.clock_error_ns);
     training_ = builder_.ThreadRow(100 + rank, 100 + rank);
@@ -52,10 +55,8 @@ class Recorder {
   }
 
  private:
-  int64_t Host(double ns) const { return std::llround(ns + skew_ns_); }
-  int64_t OnDevice(double ns) const {
-    return std::llround(ns + skew_ns_ + device_skew_ns_);
-  }
+  int64_t Host(double ns) const { return SinceEpoch(ns + skew_ns_); }
+  int64_t OnDevice(double ns) const { return Host(ns + device_skew_ns_); }
   RowId ThreadOf(const Row& row) {
     if (!row.autograd) return training_;
     const RowId thread = builder_.ThreadRow(100 + rank_, 900 + rank_);
@@ -79,6 +80,11 @@ class Recorder {
           .name = machine_.gpu,
           .vendor = "Nvidia",
           .memory_bytes = static_cast<int64_t>(machine_.device_bytes)};
+      if (machine_.clock_mhz > 0) {
+        device.clock_khz = std::llround(machine_.clock_mhz * 1000);
+        device.memory_bandwidth_bytes_per_s =
+            std::llround(machine_.bandwidth * 1e9);
+      }
       device.compute_major = static_cast<int>(machine_.compute_capability);
       device.compute_minor =
           static_cast<int>(std::lround(10 * machine_.compute_capability) % 10);
@@ -94,6 +100,7 @@ class Recorder {
     run.training_thread = training_;
     run.usable_cores = machine_.cores;
     run.local_ranks = 1;  // each rank has cores of its own
+    run.profile_memory = true;
     for (const Row& row : code_.rows) {
       const bool timed = row.is == RowIs::kStep && row.step < machine_.warmup &&
                          row.step + 3 >= machine_.warmup;
@@ -128,13 +135,19 @@ class Recorder {
     const int64_t begin = Host(row.begin), end = Host(row.end);
     const RowId thread = ThreadOf(row);
     switch (row.is) {
-      case RowIs::kStep:
+      case RowIs::kStep: {
         builder_.Add(Step{begin, end, row.step, thread});
+        RunInfo& run = builder_.run();
+        if (!machine_.live) return;
+        if (run.window_begin_ns == 0) run.window_begin_ns = begin;
+        run.window_end_ns = end;
         return;
+      }
       case RowIs::kRange: {
         builder_.Add(Range{.begin_ns = begin,
                            .end_ns = end,
                            .name = builder_.Intern(row.name),
+                           .detail = builder_.Intern(row.detail),
                            .thread = thread,
                            .kind = row.range_kind});
         return;
@@ -210,11 +223,17 @@ class Recorder {
   }
 
   void AddMemory(const Row& row, int64_t time, RowId thread) {
-    allocated_ += static_cast<int64_t>(row.bytes);
+    const auto bytes = static_cast<int64_t>(row.bytes);
+    allocated_ += bytes;
     reserved_ = std::max(reserved_, allocated_);
+    // A release is of the youngest memory of its size.
+    std::vector<uint64_t>& live = live_[std::abs(bytes)];
+    if (bytes >= 0) live.push_back(next_address_ += kAddressesApart);
+    const uint64_t address = live.empty() ? 0 : live.back();
+    if (bytes < 0 && !live.empty()) live.pop_back();
     builder_.Add(Allocation{.time_ns = time,
-                            .address = 0,
-                            .bytes = static_cast<int64_t>(row.bytes),
+                            .address = address,
+                            .bytes = bytes,
                             .total_allocated_bytes = allocated_,
                             .total_reserved_bytes = reserved_,
                             .device_type = machine_.gpu.empty() ? 0 : 1,
@@ -260,6 +279,8 @@ class Recorder {
       kernel.warps_per_sm =
           task.waves * static_cast<float>(task.block[0]) / 32.0f;
       kernel.occupancy_frac = task.occupancy;
+      kernel.registers_per_thread = task.registers;
+      kernel.shared_memory_bytes = task.shared_bytes;
       kernel.graph = task.graph;
       builder_.Add(kernel);
     }
@@ -273,6 +294,8 @@ class Recorder {
   RowId training_ = kNone;
   double skew_ns_ = 0, device_skew_ns_ = 0;
   int64_t allocated_ = 0, reserved_ = 0;
+  std::map<int64_t, std::vector<uint64_t>> live_;  // addresses by bytes
+  uint64_t next_address_ = 0;
 };
 
 }  // namespace

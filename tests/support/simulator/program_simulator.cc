@@ -1,6 +1,7 @@
 #include "support/program_simulator.h"
 
 #include <absl/status/status.h>
+#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <memory>
@@ -92,6 +93,16 @@ absl::StatusOr<ProgramRun> RunProgram(std::string_view text,
         RecordingOf(*machine, codes[r], r, ranks[r]->usage(), *jitters[r]));
   }
   return run;
+}
+
+ProgramRun MustRunProgram(std::string_view text,
+                          const SimulatorOptions& options) {
+  absl::StatusOr<ProgramRun> run = RunProgram(text, options);
+  EXPECT_TRUE(run.ok()) << run.status();
+  if (run.ok()) return *std::move(run);
+  ProgramRun empty;
+  empty.ranks.emplace_back();
+  return empty;
 }
 
 }  // namespace stepscope

@@ -137,6 +137,12 @@ double Statement::Option(const std::string& name, double other) const {
   return std::isnan(value) ? other : value;
 }
 
+std::string Statement::Text(const std::string& name,
+                            const std::string& other) const {
+  const auto found = options.find(name);
+  return found == options.end() ? other : found->second;
+}
+
 std::string Statement::Word(size_t index) const {
   return index < words.size() ? words[index] : std::string();
 }

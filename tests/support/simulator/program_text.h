@@ -22,6 +22,8 @@ struct Statement {
   // The option as a number (a duration in ns, a size in bytes, a plain number),
   // or `other`.
   double Option(const std::string& name, double other) const;
+  // The option as it is written, or `other`.
+  std::string Text(const std::string& name, const std::string& other) const;
   std::string Word(size_t index) const;  // "" if there are fewer
   double Number(size_t index) const;     // of words; 0 if there are fewer
 };

@@ -13,11 +13,11 @@
 // line on stderr, and status() returns it; no call throws, aborts, or blocks
 // (only the end of the scope waits for the files, at most stop_timeout).
 //
-// On stderr, LibTorch may print "Memory block of unknown size was allocated
-// before the profiling started" with profile_memory. It is harmless: LibTorch
-// reports only the release of a block if it saw its allocation, and blocks
-// allocated before the recording, such as the parameters, were not seen.
-// torch.profiler causes the same line.
+// With profile_memory LibTorch may print "Memory block of unknown size was
+// allocated before the profiling started" on stderr, as it does with
+// torch.profiler. It is harmless: LibTorch reports the release of a block only
+// if it also saw the allocation, and it did not see those of older blocks, such
+// as the parameters (docs/install.md).
 #pragma once
 
 #include <absl/status/status.h>

@@ -116,7 +116,7 @@ class Session {
   void StopCollectors(ClosedWindow* window);
   void DropRecording();
   void Finish();
-  void Tell(const absl::Status& error);
+  void ReportOnce(const absl::Status& error);
 
   Options options_;
   std::unique_ptr<Claim> claim_;
@@ -127,7 +127,7 @@ class Session {
   Ticks step_begin_ = 0;
   int64_t step_begin_ns_ = 0;  // monotonic
   std::vector<int64_t> wait_step_ns_;
-  std::vector<std::string> told_;
+  std::vector<std::string> reported_;
 
   // From warm-up to the window's end.
   bool recording_ = false;

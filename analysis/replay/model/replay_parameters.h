@@ -1,0 +1,17 @@
+// What a recording does not tell replay about a change. The defaults are the
+// likely values; the engine varies them to give a gain its range.
+#pragma once
+
+namespace stepscope {
+
+struct ReplayParameters {
+  // Twice the intra-op threads make a parallel op 2 x this as fast; the first
+  // doubling loses a third as much.
+  double thread_efficiency = 0.85;
+  // CPU time of a batch in a loader worker / the same on the training thread.
+  double worker_cost = 1;
+  // Device time that Edit::scales really saves / what they say.
+  double scale_effect = 1;
+};
+
+}  // namespace stepscope

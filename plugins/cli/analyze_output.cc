@@ -1,0 +1,178 @@
+#include "analyze_output.h"
+
+#include <stepscope/analysis.h>
+
+#include <cstdio>
+#include <set>
+
+#include "output.h"
+
+namespace stepscope {
+namespace {
+
+std::string Text(double value, int decimals) {
+  char text[64];
+  std::snprintf(text, sizeof(text), "%.*f", decimals, value);
+  return text;
+}
+
+std::string RankName(const AnalysedTrace& result) {
+  const RunInfo& run = result.report().run;
+  if (run.rank < 0) return result.path;
+  std::string name = "rank " + std::to_string(run.rank);
+  if (run.world_size > 0) name += "/" + std::to_string(run.world_size);
+  return name;
+}
+
+// What to call each of `results`: by rank, or by file where ranks do not tell
+// them apart.
+std::vector<std::string> NamesOf(const std::vector<AnalysedTrace>& results) {
+  std::set<int32_t> ranks;
+  for (const AnalysedTrace& result : results)
+    ranks.insert(result.report().run.rank);
+  const bool by_rank = ranks.size() == results.size() && !ranks.contains(-1);
+  std::vector<std::string> names;
+  for (const AnalysedTrace& result : results) {
+    names.push_back(by_rank ? RankName(result) : result.path);
+  }
+  return names;
+}
+
+// One line for a rank that is not printed in full.
+std::string Summary(const std::string& name, const Report& report) {
+  std::string line = name + "  ";
+  if (report.steps.count > 0) {
+    line += std::to_string(report.steps.count) +
+            (report.steps.count == 1 ? " step" : " steps") + " of " +
+            Text(report.steps.mean_ms, 1) + " ms";
+  } else {
+    line += "no steps";
+  }
+  for (const Finding& finding : report.findings) {
+    if (finding.gain_kind == GainKind::kNone ||
+        finding.severity == FindingSeverity::kNote) {
+      continue;
+    }
+    line += "; first: " + finding.id + ", " +
+            (finding.gain_kind == GainKind::kBound ? "at most " : "") +
+            Text(finding.gain.expected_ms, 1) + " ms per step";
+    break;
+  }
+  if (!report.losses.empty()) {
+    line += "; " + std::to_string(report.losses.size()) +
+            (report.losses.size() == 1 ? " loss" : " losses");
+  }
+  return line;
+}
+
+TextOptions OptionsFor(const AnalysedTrace& result,
+                       const AnalysisOutput& output, const Terminal& terminal) {
+  TextOptions options;
+  options.color = terminal.color && output.to_stdout;
+  options.width = terminal.width;
+  options.verbose = output.verbose;
+  options.details_path = result.advice;
+  if (!result.log_dir.empty())
+    options.view_command = "tensorboard --logdir " + result.log_dir;
+  return options;
+}
+
+// Rank 0 (or the first trace) in full, and one line for each of the others.
+std::string TextOfRanks(const std::vector<AnalysedTrace>& results,
+                        const std::string& why_not,
+                        const AnalysisOutput& output,
+                        const Terminal& terminal) {
+  size_t full = 0;
+  for (size_t i = results.size(); i-- > 0;) {
+    if (results[i].report().run.rank == 0) full = i;
+  }
+  const std::vector<std::string> names = NamesOf(results);
+  std::string text = std::to_string(results.size()) +
+                     " traces, each analysed on its own: " + why_not + "\n";
+  if (!output.verbose) {
+    text += "full report of " + names[full] +
+            "; the others have one line each (--verbose prints all in full)\n";
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (i != full && !output.verbose) continue;
+    text += "\n== " + names[i] + " ==\n\n";
+    text +=
+        ToText(results[i].report(), OptionsFor(results[i], output, terminal));
+  }
+  if (output.verbose) return text;
+  text += "\n";
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (i != full) text += Summary(names[i], results[i].report()) + "\n";
+  }
+  return text;
+}
+
+std::string JsonOfRanks(const std::vector<AnalysedTrace>& results) {
+  std::string text = "[\n";
+  for (size_t i = 0; i < results.size(); ++i) {
+    std::string object = ToJson(results[i].report());
+    while (!object.empty() && object.back() == '\n') object.pop_back();
+    text += (i == 0 ? "" : ",\n") + object;
+  }
+  return text + "\n]\n";
+}
+
+std::string MarkdownOfRanks(const std::vector<AnalysedTrace>& results) {
+  const std::vector<std::string> names = NamesOf(results);
+  std::string text;
+  for (size_t i = 0; i < results.size(); ++i) {
+    text += "# " + names[i] + "\n\n" + ToMarkdown(results[i].report()) + "\n";
+  }
+  return text;
+}
+
+// All ranks in one report.
+std::string RenderRun(const Report& run,
+                      const std::vector<AnalysedTrace>& results,
+                      const AnalysisOutput& output, const Terminal& terminal) {
+  switch (output.format) {
+    case ReportFormat::kJson:
+      return ToJson(run);
+    case ReportFormat::kMarkdown:
+      return ToMarkdown(run);
+    case ReportFormat::kText:
+      break;
+  }
+  TextOptions options = OptionsFor(results[0], output, terminal);
+  options.details_path = "";
+  return ToText(run, options) +
+         "full report of one rank: stepscope analyze --rank " +
+         std::to_string(run.ranks.rows[0].rank) + " ...\n";
+}
+
+}  // namespace
+
+std::string AnalysisText(const std::vector<AnalysedTrace>& results,
+                         const AnalysisOutput& output) {
+  const Terminal terminal = output.to_stdout ? TerminalOfStdout() : Terminal();
+  std::string why_not;
+  if (results.size() > 1) {
+    std::vector<RankDigest> digests;
+    for (const AnalysedTrace& result : results)
+      digests.push_back(result.digest);
+    const Report run = AnalyzeRanks(digests);
+    if (run.ranks.why_not.empty()) {
+      return RenderRun(run, results, output, terminal);
+    }
+    why_not = run.ranks.why_not;
+  }
+  const bool several = results.size() > 1;
+  switch (output.format) {
+    case ReportFormat::kJson:
+      return several ? JsonOfRanks(results) : ToJson(results[0].report());
+    case ReportFormat::kMarkdown:
+      return several ? MarkdownOfRanks(results)
+                     : ToMarkdown(results[0].report());
+    case ReportFormat::kText:
+      break;
+  }
+  if (several) return TextOfRanks(results, why_not, output, terminal);
+  return ToText(results[0].report(), OptionsFor(results[0], output, terminal));
+}
+
+}  // namespace stepscope

@@ -1,0 +1,34 @@
+// How `stepscope analyze` prints what it found: one report, one report of all
+// ranks of a job, or one per trace.
+#pragma once
+
+#include <stepscope/ranks.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace stepscope {
+
+// The order of the choices of --format.
+enum class ReportFormat : uint8_t { kText, kJson, kMarkdown };
+
+struct AnalysedTrace {
+  std::string path;
+  std::string advice;   // path of the advice beside it; empty if there is none
+  std::string log_dir;  // as the user gave it; empty if it was no log directory
+  RankDigest digest;
+  const Report& report() const { return digest.report; }
+};
+
+struct AnalysisOutput {
+  ReportFormat format = ReportFormat::kText;
+  bool verbose = false;
+  bool to_stdout = true;  // colours and width are then those of the terminal
+};
+
+// The whole output. REQUIRES: `results` is not empty.
+std::string AnalysisText(const std::vector<AnalysedTrace>& results,
+                         const AnalysisOutput& output);
+
+}  // namespace stepscope

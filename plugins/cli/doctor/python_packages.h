@@ -1,0 +1,33 @@
+// The packages of one Python that stepscope works with. Python runs in a
+// process of its own and imports none of them.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace stepscope {
+
+struct PythonPackages {
+  std::string python_version;  // "3.11.2"
+  std::string torch_version;   // "2.11.0+cu130"; empty if there is none
+  std::string torch_folder;    // where libtorch_cpu.so is; empty if nowhere
+  std::string tensorboard_version;
+  // TensorBoard's plugins by the package they come with: "xprof 2.24.2".
+  std::vector<std::string> tensorboard_plugins;
+};
+
+// The Python of this shell: the active virtual environment's, else python3.
+std::string DefaultPython();
+
+// Runs `python` (a path, or a name on PATH) and waits for it. Errors:
+// Unavailable if it does not run or does not answer.
+absl::StatusOr<PythonPackages> AskPython(const std::string& python);
+
+// Reads an answer, one "key value" per line; unknown keys are skipped. Errors:
+// Unavailable if it has no Python version.
+absl::StatusOr<PythonPackages> ParsePackages(std::string_view answer);
+
+}  // namespace stepscope

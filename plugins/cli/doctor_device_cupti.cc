@@ -1,9 +1,0 @@
-#include "doctor.h"
-
-namespace stepscope {
-
-std::vector<DoctorLine> DeviceLines(const std::string& torch_folder) {
-  return CheckCupti(torch_folder);
-}
-
-}  // namespace stepscope

@@ -1,0 +1,86 @@
+#include <stepscope/logdir.h>
+#include <stepscope/read.h>
+#include <stepscope/summary.h>
+
+#include <cstdio>
+#include <vector>
+
+#include "command_words.h"
+#include "commands.h"
+#include "errors.h"
+#include "output.h"
+
+namespace stepscope {
+namespace {
+
+constexpr OptionName kOptions[] = {{"--format"}, {"--output", true, "-o"}};
+constexpr std::string_view kFormats[] = {"text", "json"};
+
+constexpr const char* kUsage =
+    R"(Usage: stepscope info [options] PATH...
+
+Lists what a trace contains, without judging it: rank, devices, steps, busy time
+of each GPU, copies, waits for batches, events by kind, and what is missing. PATH
+is a trace file, a folder with one trace per rank, or a log directory.
+
+Options:
+  --format text|json      output format (default: text). json is one object, or
+                          a list of objects for several traces
+  --output FILE, -o FILE  write to FILE
+  --help, -h              print this text
+
+Exit status: 0 all traces were read, 1 one could not be read, 2 wrong usage.
+)";
+
+std::string Indented(std::string object) {
+  while (!object.empty() && object.back() == '\n') object.pop_back();
+  return object;
+}
+
+}  // namespace
+
+int InfoCommand(Words words) {
+  const auto given = ParseCommandWords(words, kOptions);
+  if (!given.ok()) return UsageError(given.status());
+  if (given->has("--help")) {
+    std::fputs(kUsage, stdout);
+    return 0;
+  }
+  const auto format = ChoiceOf(*given, "--format", kFormats);
+  if (!format.ok()) return UsageError(format.status());
+  if (given->arguments.empty()) {
+    return UsageError("info needs a trace: stepscope info PATH...");
+  }
+  std::vector<std::string> texts;
+  bool all_read = true;
+  for (const std::string& path : given->arguments) {
+    absl::StatusOr<ResolvedRun> run = ResolvePath(path);
+    if (!run.ok()) {
+      PrintError(run.status());
+      all_read = false;
+      continue;
+    }
+    for (const std::string& file : run->trace_files) {
+      const absl::StatusOr<Trace> trace = ReadTrace(file);
+      if (!trace.ok()) {
+        PrintError(trace.status());
+        all_read = false;
+        continue;
+      }
+      const TraceSummary summary = Summarize(*trace);
+      texts.push_back(*format == 1 ? Indented(ToJson(summary))
+                                   : ToText(summary));
+    }
+  }
+  if (texts.empty()) return 1;
+  std::string out;
+  const bool is_list = *format == 1 && texts.size() > 1;
+  for (const std::string& text : texts)
+    out += (out.empty() ? "" : is_list ? ",\n" : "\n") + text;
+  if (is_list) out = "[\n" + out + "\n]";
+  if (*format == 1) out += "\n";
+  const int status = WriteResult(out, given->value("--output"));
+  return all_read ? status : 1;
+}
+
+}  // namespace stepscope

@@ -1,0 +1,116 @@
+#include <stepscope/top.h>
+
+#include <cstdio>
+
+#include "command_words.h"
+#include "commands.h"
+#include "errors.h"
+#include "one_trace.h"
+#include "output.h"
+
+namespace stepscope {
+namespace {
+
+constexpr OptionName kOptions[] = {
+    {"--format"},          {"--by"},
+    {"--table"},           {"--limit"},
+    {"--by-shape", false}, {"--output", true, "-o"}};
+constexpr std::string_view kFormats[] = {"text", "csv", "json"};
+constexpr std::string_view kOrders[] = {"self", "total", "calls", "gpu"};
+constexpr std::string_view kTables[] = {"ops", "ranges", "calls", "kernels",
+                                        "copies"};
+
+constexpr const char* kUsage =
+    R"(Usage: stepscope top [options] PATH
+
+Ranks operators, ranges, runtime calls, kernels and copies by time, with their
+calls, total and self time. Self time excludes the operators inside. "GPU self"
+is the GPU time that an operator launched itself. An operator inside another of
+the same name adds nothing to the total. PATH is a trace file, or a folder or log
+directory with one trace.
+
+Options:
+  --by self|total|calls|gpu  sort by this (default: self)
+  --table NAME               only this table: ops, ranges, calls, kernels or
+                             copies
+  --by-shape                 separate rows by input shapes (operators), by grid
+                             and block (kernels) and by size (copies)
+  --limit N                  rows per table (default: 20; 0: all)
+  --format text|csv|json     output format (default: text). csv and json are in
+                             microseconds and list all rows unless --limit is
+                             given
+  --output FILE, -o FILE     write to FILE
+  --help, -h                 print this text
+
+Exit status: 0 done, 1 the trace could not be read or the output could not be
+written, 2 wrong usage.
+)";
+
+struct TopArguments {
+  size_t format = 0;
+  std::string_view table;  // empty: all
+  TopOptions options;
+};
+
+absl::StatusOr<TopArguments> ReadArguments(const CommandWords& words) {
+  TopArguments arguments;
+  const auto format = ChoiceOf(words, "--format", kFormats);
+  if (!format.ok()) return format.status();
+  const auto order = ChoiceOf(words, "--by", kOrders);
+  if (!order.ok()) return order.status();
+  const auto table = ChoiceOf(words, "--table", kTables);
+  if (!table.ok()) return table.status();
+  TopOptions& options = arguments.options;
+  const auto limit = NumberOf(
+      words, "--limit", *format == 0 ? static_cast<int32_t>(options.limit) : 0);
+  if (!limit.ok()) return limit.status();
+  arguments.format = *format;
+  if (words.has("--table")) arguments.table = kTables[*table];
+  options.order = static_cast<TopOrder>(*order);
+  options.by_shape = words.has("--by-shape");
+  options.limit = static_cast<size_t>(*limit);
+  if (words.arguments.size() != 1) {
+    return absl::InvalidArgumentError(
+        "top needs one trace: stepscope top PATH");
+  }
+  return arguments;
+}
+
+}  // namespace
+
+int TopCommand(Words words) {
+  const auto given = ParseCommandWords(words, kOptions);
+  if (!given.ok()) return UsageError(given.status());
+  if (given->has("--help")) {
+    std::fputs(kUsage, stdout);
+    return 0;
+  }
+  const absl::StatusOr<TopArguments> arguments = ReadArguments(*given);
+  if (!arguments.ok()) return UsageError(arguments.status());
+  const absl::StatusOr<Trace> trace = ReadOneTrace(given->arguments[0]);
+  if (!trace.ok()) {
+    PrintError(trace.status());
+    return 1;
+  }
+  for (const Loss& loss : trace->losses()) {
+    if (loss.severity == Severity::kError)
+      PrintError(given->arguments[0] + ": " + loss.detail);
+  }
+  std::vector<TopTable> tables = MakeTopTables(*trace, arguments->options);
+  if (!arguments->table.empty()) {
+    std::erase_if(tables, [&](const TopTable& table) {
+      return table.name != arguments->table;
+    });
+  }
+  const std::string output = given->value("--output");
+  const std::string text =
+      arguments->format == 1   ? ToCsv(tables)
+      : arguments->format == 2 ? ToJson(tables)
+      : tables.empty()
+          ? "the trace has no events of this kind\n"
+          : ToText(tables, output.empty() ? TerminalOfStdout().width
+                                          : Terminal().width);
+  return WriteResult(text, output);
+}
+
+}  // namespace stepscope

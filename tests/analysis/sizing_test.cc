@@ -1,0 +1,151 @@
+#include "engine/sizing.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/cpu_loop.h"
+#include "context/analysis_context.h"
+#include "context/noise.h"
+#include "context/rule.h"
+
+namespace stepscope {
+namespace {
+
+// A loop on one thread of eight cores: ops and loading take half of it each.
+class SizingTest : public testing::Test {
+ protected:
+  SizingTest() {
+    found_.finding.evidence = "Seen.";
+    found_.finding.fix_cpp = "the usual fix";
+    found_.finding.collectives_frac = 0.9;
+  }
+  void SetUp() override {
+    ASSERT_TRUE(context_.replay.check().valid)
+        << context_.replay.check().why_not;
+  }
+  double StepNs(const Edit& edit) const { return context_.replay.StepNs(edit); }
+  void AddThreads(int threads) {
+    Alternative more{.edit = {.threads = threads}};
+    more.wording.fix_cpp = std::to_string(threads) + " threads";
+    found_.alternatives.push_back(std::move(more));
+  }
+
+  const LoopRun run_ =
+      Simulate({.batch_ms = 100, .ops = Ops(40, 5), .cores = 8});
+  const AnalysisContext context_{run_.trace};
+  Found found_;
+};
+
+TEST_F(SizingTest, ProposesTheShortestStepAndSaysHowToGetThere) {
+  for (int threads : {2, 8, 4}) AddThreads(threads);
+  const std::optional<SizedFinding> sized = Size(context_, found_);
+  ASSERT_TRUE(sized);
+  EXPECT_EQ(sized->edits[0].threads, 8);
+  EXPECT_EQ(sized->edits.size(), 3u);
+  EXPECT_EQ(sized->finding.fix_cpp, "8 threads");
+  EXPECT_EQ(sized->finding.gain_kind, GainKind::kPredicted);
+  EXPECT_NEAR(sized->finding.gain.expected_ms,
+              (StepNs({}) - StepNs({.threads = 8})) * 1e-6, 1e-6);
+  EXPECT_GT(sized->finding.speedup, 1);
+  EXPECT_EQ(sized->finding.collectives_frac, 0);
+}
+
+TEST_F(SizingTest, AsksOfALaterAlternativeWhatItMustBeWorth) {
+  for (int threads : {4, 8}) AddThreads(threads);
+  const double saved = 1 - StepNs({.threads = 8}) / StepNs({.threads = 4});
+  ASSERT_GT(saved, 0.001);
+  found_.worth = saved - 0.001;
+  EXPECT_EQ(Size(context_, found_)->edits[0].threads, 8);
+  found_.worth = saved + 0.001;
+  EXPECT_EQ(Size(context_, found_)->edits[0].threads, 4);
+}
+
+TEST_F(SizingTest, FollowsALadderAsFarAsItHolds) {
+  for (int threads : {2, 4, 8}) AddThreads(threads);
+  found_.choice = Choice::kLadder;
+  const double third = 1 - StepNs({.threads = 8}) / StepNs({.threads = 4});
+  found_.worth = third + 0.001;
+  std::optional<SizedFinding> sized = Size(context_, found_);
+  ASSERT_TRUE(sized);
+  ASSERT_EQ(sized->edits.size(), 2u);
+  EXPECT_EQ(sized->edits[0].threads, 4);
+  EXPECT_EQ(sized->edits[1].threads, 2);
+  found_.worth = 0.9;
+  EXPECT_FALSE(Size(context_, found_));
+}
+
+TEST_F(SizingTest, SaysThatAPredictedGainIsSmall) {
+  found_.alternatives = {{Edit{.dispatch_ns = 1e9}}};
+  found_.bound_ns = 1e9;
+  found_.if_small.evidence = " Only {gain}.";
+  SizedFinding sized = *Size(context_, found_);
+  EXPECT_EQ(sized.finding.gain_kind, GainKind::kNone);
+  EXPECT_EQ(sized.finding.evidence, "Seen. Only 0 ms.");
+  EXPECT_EQ(sized.finding.fix_cpp, "the usual fix");
+  EXPECT_EQ(sized.edits.size(), 1u);
+
+  found_.if_small.fix_cpp = "another fix";
+  found_.alternatives[0].wording.assumption = "the change is made";
+  sized = *Size(context_, found_);
+  EXPECT_EQ(sized.finding.fix_cpp, "another fix");
+  EXPECT_EQ(sized.finding.assumption, "");
+  EXPECT_TRUE(sized.edits.empty());
+}
+
+TEST_F(SizingTest, TakesTheRangeFromTheBestCase) {
+  AddThreads(2);
+  found_.best_case = Edit{.threads = 8};
+  const Gain gain = Size(context_, found_)->finding.gain;
+  EXPECT_EQ(gain.low_ms, 0);
+  EXPECT_NEAR(gain.high_ms, (StepNs({}) - StepNs({.threads = 8})) * 1e-6, 1e-6);
+}
+
+TEST_F(SizingTest, BelievesABoundUnlessNoTrialGains) {
+  found_.bound_ns = 3e6;
+  found_.baseline_ms = 123;
+  found_.if_bound.evidence = " At most.";
+  found_.if_small = {.evidence = " In vain.", .fix_cpp = "another fix"};
+  found_.trials = {Edit{.dispatch_ns = 1e9}, Edit{.threads = 8}};
+  SizedFinding sized = *Size(context_, found_);
+  EXPECT_EQ(sized.finding.gain_kind, GainKind::kBound);
+  EXPECT_DOUBLE_EQ(sized.finding.gain.expected_ms, 3);
+  EXPECT_EQ(sized.finding.gain.low_ms, 0);
+  EXPECT_EQ(sized.finding.baseline_ms, 123);
+  EXPECT_EQ(sized.finding.evidence, "Seen. At most.");
+  EXPECT_EQ(sized.finding.collectives_frac, 0.9);
+
+  found_.trials.pop_back();
+  sized = *Size(context_, found_);
+  EXPECT_EQ(sized.finding.gain_kind, GainKind::kNone);
+  EXPECT_EQ(sized.finding.gain.expected_ms, 0);
+  EXPECT_EQ(sized.finding.fix_cpp, "another fix");
+}
+
+TEST_F(SizingTest, WithoutReplayProposesTheFirstUnlessOnlyReplayCanChoose) {
+  for (int threads : {2, 8}) AddThreads(threads);
+  SizedFinding sized = SizeByBound(found_);
+  EXPECT_EQ(sized.edits.size(), 2u);
+  EXPECT_EQ(sized.finding.fix_cpp, "2 threads");
+  EXPECT_EQ(sized.finding.gain_kind, GainKind::kNone);
+
+  found_.needs_replay = true;
+  found_.if_bound.fix_cpp = "some threads";
+  sized = SizeByBound(found_);
+  EXPECT_TRUE(sized.edits.empty());
+  EXPECT_EQ(sized.finding.fix_cpp, "some threads");
+}
+
+TEST_F(SizingTest, DropsEditsThatChangeNothing) {
+  found_.alternatives = {{Edit()}};
+  found_.bound_ns = 1e6;
+  const SizedFinding sized = *Size(context_, found_);
+  EXPECT_TRUE(sized.edits.empty());
+  EXPECT_EQ(sized.finding.gain_kind, GainKind::kBound);
+}
+
+}  // namespace
+}  // namespace stepscope
