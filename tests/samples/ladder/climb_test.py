@@ -222,6 +222,13 @@ def test_the_best_of_all_is_found(make_bench):
     assert bench.runs == 144 + 48 + 16 + 2 * 6
 
 
+def test_small_batches_get_more_steps(make_bench):
+    bench = make_bench()
+    find_best(bench, [Factor("--batch", "16", "32", "64")], Settings(), 8, 1)
+    lengths = {run.batch: len(run.step_ms) for run in bench.journal.runs.values()}
+    assert lengths == {16: 2 + 16, 32: 2 + 8, 64: 2 + 8}
+
+
 def test_few_points_are_all_run_in_every_round(make_bench):
     points = find_best(make_bench(), [Factor("--threads", "1", "2")], Settings(), 8, 3)
     assert [(settings, len(rates)) for settings, rates in points] == [(of("--threads 2"), 3), (of("--threads 1"), 3)]

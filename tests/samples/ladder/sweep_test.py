@@ -182,6 +182,13 @@ def test_a_finding_predicts_what_no_setting_says(make_bench):
     assert predicted["--pinned --sgd fused"].ratio == pytest.approx(116 / 94)
 
 
+def test_a_finding_that_two_flags_cause_is_not_the_first_ones(make_bench):
+    advise = json.dumps([finding("host-sync", 13)])
+    for always, known in (("--print-tensor", False), ("", True)):
+        predicted, _ = ask(make_bench(f"--gpu\t--advise={advise}"), {"--item-every-step": "on,off"}, always)
+        assert ((always or "(defaults)") in predicted) == known
+
+
 def test_a_bound_is_no_prediction(make_bench):
     advise = json.dumps([finding("h2d-pageable", 16, gain_kind="bound")])
     assert ask(make_bench(f"--gpu\t--advise={advise}"), {"--pinned": "off,on"})[1] == {
@@ -287,6 +294,22 @@ def test_a_flag_alone_stands_beside_its_prediction(make_bench):
     # What-if expects no change of channels_last, which costs 8.4 of 116 ms.
     assert errors["--channels-last"] == pytest.approx(116 / 124.4 - 1, abs=1e-3)
     assert errors["--threads 2"] == pytest.approx(0, abs=1e-3)
+
+
+def test_the_middle_one_of_three_recordings_counts(make_bench):
+    bench, asked = make_bench(), []
+    profile, stepscope = bench.profile, bench.stepscope
+    times = {"baseline.0": 90, "baseline.1": 200, "baseline.2": 116}
+
+    def disturbed(settings, name):
+        report = profile(settings, name)
+        report.step_ms = times[name]
+        return report
+
+    bench.profile = disturbed
+    bench.stepscope = lambda *words: asked.append(words) or stepscope(*words)
+    sweep.sweep(bench, of("--threads 1,2"), 3, 13)
+    assert {words[1][-10:] for words in asked if words[0] == "what-if"} == {"baseline.2"}
 
 
 def test_rounds_go_up_and_down_the_list(make_bench, monkeypatch):
