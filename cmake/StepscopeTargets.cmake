@@ -27,7 +27,7 @@ endfunction()
 # stepscope_test(<name> SOURCES ... LIBS ... [LABELS ...] [DIRS private include folders...] [SERIAL] [EACH])
 # makes one GoogleTest program. ctest runs it as one process, or each of its tests in a process of its own (EACH), where
 # tests change what a process has only once. SERIAL ones run with no other test beside them.
-# With STEPSCOPE_TESTS=TORCH only tests labelled torch or unsanitized are built and run: the others run in build/asan.
+# With STEPSCOPE_TESTS=TORCH only tests labelled torch or everywhere are built and run: build/asan runs the others.
 function(stepscope_test name)
   cmake_parse_arguments(ARG "SERIAL;EACH" "" "SOURCES;LIBS;LABELS;DIRS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
@@ -42,7 +42,7 @@ function(stepscope_test name)
   else()
     stepscope_precompile(${name} test <gmock/gmock.h> <gtest/gtest.h> <stepscope/trace.h>)
   endif()
-  if(STEPSCOPE_TESTS STREQUAL "TORCH" AND NOT "torch" IN_LIST ARG_LABELS AND NOT "unsanitized" IN_LIST ARG_LABELS)
+  if(STEPSCOPE_TESTS STREQUAL "TORCH" AND NOT "torch" IN_LIST ARG_LABELS AND NOT "everywhere" IN_LIST ARG_LABELS)
     set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
   elseif(ARG_EACH)
     gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
