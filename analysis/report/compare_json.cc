@@ -4,13 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "report/json_writer.h"
+#include "report/json_text.h"
 #include "words/labels.h"
 
 namespace stepscope {
 namespace {
 
-void WriteGain(const char* key, const Gain& gain, JsonWriter& json) {
+void WriteGain(const char* key, const Gain& gain, JsonText& json) {
   json.Key(key);
   json.Open('{');
   json.Field("expected", gain.expected_ms);
@@ -20,7 +20,7 @@ void WriteGain(const char* key, const Gain& gain, JsonWriter& json) {
 }
 
 void WriteSide(const char* key, const RunInfo& run, const StepSpread& spread,
-               JsonWriter& json) {
+               JsonText& json) {
   json.Key(key);
   json.Open('{');
   json.Field("source", run.source);
@@ -35,7 +35,7 @@ void WriteSide(const char* key, const RunInfo& run, const StepSpread& spread,
 }
 
 void WriteRows(const char* key, const std::vector<ComparedTime>& rows,
-               JsonWriter& json) {
+               JsonText& json) {
   json.Key(key);
   json.Open('[');
   for (const ComparedTime& row : rows) {
@@ -54,7 +54,7 @@ void WriteRows(const char* key, const std::vector<ComparedTime>& rows,
 
 std::string ToJson(const Comparison& comparison) {
   const Comparison& c = comparison;
-  JsonWriter json;
+  JsonText json;
   json.Open('{');
   json.Field("version", int32_t{2});
   WriteSide("before", c.before_run, c.before, json);

@@ -33,7 +33,7 @@ std::vector<std::string> CriticalPathLines(const Report& report) {
   return lines;
 }
 
-void WriteCriticalPath(const Report& report, JsonWriter& json) {
+void WriteCriticalPath(const Report& report, JsonText& json) {
   json.Open('[');
   for (const PathPart& part : report.critical_path) {
     json.Open('{');

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "report/json_writer.h"
+#include "report/json_text.h"
 
 namespace stepscope {
 
@@ -15,6 +15,6 @@ namespace stepscope {
 std::vector<std::string> CriticalPathLines(const Report& report);
 
 // The value of the key "critical_path": [{"category", "name", "ms_per_step"}].
-void WriteCriticalPath(const Report& report, JsonWriter& json);
+void WriteCriticalPath(const Report& report, JsonText& json);
 
 }  // namespace stepscope

@@ -57,7 +57,7 @@ std::vector<std::string> RankLines(const Report& report, bool all) {
   return lines;
 }
 
-void WriteRanks(const RankComparison& ranks, JsonWriter& json) {
+void WriteRanks(const RankComparison& ranks, JsonText& json) {
   json.Key("ranks");
   json.Open('{');
   json.Field("why_not", ranks.why_not);

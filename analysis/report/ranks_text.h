@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "report/json_writer.h"
+#include "report/json_text.h"
 
 namespace stepscope {
 
@@ -16,6 +16,6 @@ namespace stepscope {
 std::vector<std::string> RankLines(const Report& report, bool all);
 
 // The member "ranks" of the report's object; the schema is docs/json.md.
-void WriteRanks(const RankComparison& ranks, JsonWriter& json);
+void WriteRanks(const RankComparison& ranks, JsonText& json);
 
 }  // namespace stepscope

@@ -7,14 +7,14 @@
 #include <variant>
 
 #include "report/critical_path_text.h"
-#include "report/json_writer.h"
+#include "report/json_text.h"
 #include "report/ranks_text.h"
 #include "words/labels.h"
 
 namespace stepscope {
 namespace {
 
-void WriteRun(const RunInfo& run, JsonWriter& json) {
+void WriteRun(const RunInfo& run, JsonText& json) {
   json.Key("run");
   json.Open('{');
   json.Field("name", run.name);
@@ -38,7 +38,7 @@ void WriteRun(const RunInfo& run, JsonWriter& json) {
 
 // Members of the report's object, not an object of their own: `steps`, the time
 // splits, `phases_ms` and `replay`.
-void WriteTimes(const Report& report, JsonWriter& json) {
+void WriteTimes(const Report& report, JsonText& json) {
   json.Key("steps");
   json.Open('{');
   json.Field("count", report.steps.count);
@@ -86,7 +86,7 @@ void WriteTimes(const Report& report, JsonWriter& json) {
   json.Close('}');
 }
 
-void WriteSettings(const std::vector<Setting>& settings, JsonWriter& json) {
+void WriteSettings(const std::vector<Setting>& settings, JsonText& json) {
   json.Key("settings");
   json.Open('{');
   for (const Setting& setting : settings) {
@@ -96,7 +96,7 @@ void WriteSettings(const std::vector<Setting>& settings, JsonWriter& json) {
   json.Close('}');
 }
 
-void WriteSteps(const Report& report, JsonWriter& json) {
+void WriteSteps(const Report& report, JsonText& json) {
   json.Key("step_times");
   json.Open('[');
   for (const StepTimes& step : report.step_times) {
@@ -127,7 +127,7 @@ void WriteSteps(const Report& report, JsonWriter& json) {
 
 // The step that the gain refers to; null without a gain.
 void WriteBaseline(const Report& report, const Finding& finding,
-                   JsonWriter& json) {
+                   JsonText& json) {
   json.Key("baseline_ms");
   if (finding.gain_kind == GainKind::kNone) {
     json.Null();
@@ -137,7 +137,7 @@ void WriteBaseline(const Report& report, const Finding& finding,
 }
 
 void WriteFinding(const Report& report, const Finding& finding,
-                  JsonWriter& json) {
+                  JsonText& json) {
   json.Open('{');
   json.Field("id", finding.id);
   json.Field("status", StatusName(finding.status));
@@ -178,7 +178,7 @@ void WriteFinding(const Report& report, const Finding& finding,
 }
 
 // What the rules did not find, did not look for, or could not see.
-void WriteMissing(const Report& report, JsonWriter& json) {
+void WriteMissing(const Report& report, JsonText& json) {
   json.Texts("clean", report.clean);
   json.Key("skipped");
   json.Open('[');
@@ -206,7 +206,7 @@ void WriteMissing(const Report& report, JsonWriter& json) {
 }  // namespace
 
 std::string ToJson(const Report& report) {
-  JsonWriter json;
+  JsonText json;
   json.Open('{');
   json.Field("version", int32_t{2});
   WriteRun(report.run, json);

@@ -1,15 +1,14 @@
 // A TraceSummary as JSON. The schema is docs/json.md, `info`, version 1.
 #include <stepscope/summary.h>
 
-#include "report/json_writer.h"
+#include "report/json_text.h"
 
 namespace stepscope {
 namespace {
 
 double Us(int64_t ns) { return static_cast<double>(ns) / 1000; }
 
-void CountAndBytes(const char* key, const CopySummary& copies,
-                   JsonWriter& json) {
+void CountAndBytes(const char* key, const CopySummary& copies, JsonText& json) {
   json.Key(key);
   json.Open('{');
   json.Field("count", copies.count);
@@ -17,7 +16,7 @@ void CountAndBytes(const char* key, const CopySummary& copies,
   json.Close('}');
 }
 
-void WriteRun(const RunInfo& run, JsonWriter& json) {
+void WriteRun(const RunInfo& run, JsonText& json) {
   json.Field("file", run.source);
   json.Field("producer", run.producer);
   json.Field("host", run.host);
@@ -39,7 +38,7 @@ void WriteRun(const RunInfo& run, JsonWriter& json) {
   json.Close(']');
 }
 
-void WriteSteps(const StepSummary& steps, JsonWriter& json) {
+void WriteSteps(const StepSummary& steps, JsonText& json) {
   json.Key("steps");
   json.Open('{');
   const auto count = static_cast<int64_t>(steps.numbers.size());
@@ -60,8 +59,7 @@ void WriteSteps(const StepSummary& steps, JsonWriter& json) {
   json.Close('}');
 }
 
-void WriteDevice(int32_t ordinal, const DeviceSummary& device,
-                 JsonWriter& json) {
+void WriteDevice(int32_t ordinal, const DeviceSummary& device, JsonText& json) {
   json.Key(std::to_string(ordinal));
   json.Open('{');
   json.Field("streams", device.streams);
@@ -81,7 +79,7 @@ void WriteDevice(int32_t ordinal, const DeviceSummary& device,
   json.Close('}');
 }
 
-void WriteCopies(const TraceSummary& summary, JsonWriter& json) {
+void WriteCopies(const TraceSummary& summary, JsonText& json) {
   json.Key("memcpy_h2d");
   json.Open('{');
   CountAndBytes("pageable", summary.uploads_pageable, json);
@@ -101,7 +99,7 @@ void WriteCopies(const TraceSummary& summary, JsonWriter& json) {
   json.Close('}');
 }
 
-void WriteLoader(const TraceSummary& summary, JsonWriter& json) {
+void WriteLoader(const TraceSummary& summary, JsonText& json) {
   const LoaderSummary& loader = summary.loader;
   json.Key("dataloader");
   json.Open('{');
@@ -120,7 +118,7 @@ void WriteLoader(const TraceSummary& summary, JsonWriter& json) {
   json.Close('}');
 }
 
-void WriteMemory(const TraceSummary& summary, JsonWriter& json) {
+void WriteMemory(const TraceSummary& summary, JsonText& json) {
   json.Key("memory_peaks");
   json.Open('[');
   for (const MemorySummary& memory : summary.memory) {
@@ -136,7 +134,7 @@ void WriteMemory(const TraceSummary& summary, JsonWriter& json) {
   json.Close(']');
 }
 
-void WriteLosses(const TraceSummary& summary, JsonWriter& json) {
+void WriteLosses(const TraceSummary& summary, JsonText& json) {
   static constexpr const char* kSeverities[] = {"note", "warning", "error"};
   json.Key("losses");
   json.Open('[');
@@ -154,7 +152,7 @@ void WriteLosses(const TraceSummary& summary, JsonWriter& json) {
 }  // namespace
 
 std::string ToJson(const TraceSummary& summary) {
-  JsonWriter json;
+  JsonText json;
   json.Open('{');
   json.Field("version", 1);
   WriteRun(summary.run, json);

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "report/json_writer.h"
+#include "report/json_text.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -194,7 +194,7 @@ std::string ToCsv(const std::vector<TopTable>& tables) {
 }
 
 std::string ToJson(const std::vector<TopTable>& tables) {
-  JsonWriter json;
+  JsonText json;
   json.Open('{');
   json.Field("version", 1);
   for (const TopTable& table : tables) {

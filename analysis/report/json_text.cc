@@ -1,4 +1,4 @@
-#include "report/json_writer.h"
+#include "report/json_text.h"
 
 #include <algorithm>
 #include <charconv>
@@ -32,33 +32,33 @@ size_t CharacterLength(std::string_view text) {
 
 }  // namespace
 
-void JsonWriter::Open(char bracket) {
+void JsonText::Open(char bracket) {
   Separate();
   text_ += bracket;
   first_ = true;
   ++depth_;
 }
 
-void JsonWriter::Close(char bracket) {
+void JsonText::Close(char bracket) {
   --depth_;
   if (!first_) NewLine();
   text_ += bracket;
   first_ = false;
 }
 
-void JsonWriter::Key(std::string_view key) {
+void JsonText::Key(std::string_view key) {
   Separate();
   Quote(key);
   text_ += ": ";
   after_key_ = true;
 }
 
-void JsonWriter::Value(std::string_view text) {
+void JsonText::Value(std::string_view text) {
   Separate();
   Quote(text);
 }
 
-void JsonWriter::Value(double value) {
+void JsonText::Value(double value) {
   if (!std::isfinite(value)) return Raw("null");
   char buffer[32];
   if (value == 0) value = 0;  // no negative zero
@@ -67,17 +67,17 @@ void JsonWriter::Value(double value) {
   Raw(std::string_view(buffer, static_cast<size_t>(end - buffer)));
 }
 
-void JsonWriter::Raw(std::string_view text) {
+void JsonText::Raw(std::string_view text) {
   Separate();
   text_ += text;
 }
 
-void JsonWriter::NewLine() {
+void JsonText::NewLine() {
   text_ += '\n';
   text_.append(2 * depth_, ' ');
 }
 
-void JsonWriter::Separate() {
+void JsonText::Separate() {
   if (after_key_) {
     after_key_ = false;
     return;
@@ -88,7 +88,7 @@ void JsonWriter::Separate() {
   NewLine();
 }
 
-void JsonWriter::Quote(std::string_view text) {
+void JsonText::Quote(std::string_view text) {
   constexpr char kHex[] = "0123456789abcdef";
   text_ += '"';
   while (!text.empty()) {

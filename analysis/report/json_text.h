@@ -1,4 +1,4 @@
-// JsonWriter: indented JSON, one member per line. The output is valid JSON in
+// JsonText: indented JSON, one member per line. The output is valid JSON in
 // valid UTF-8 whatever bytes come in: invalid bytes become U+FFFD, and numbers
 // that JSON cannot express (NaN, infinity) become null.
 #pragma once
@@ -11,7 +11,7 @@
 namespace stepscope {
 
 // The caller opens and closes brackets in pairs. One thread at a time.
-class JsonWriter {
+class JsonText {
  public:
   // `bracket` is one of { } [ ].
   void Open(char bracket);
