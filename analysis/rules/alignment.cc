@@ -1,8 +1,9 @@
 // Do the sizes of matrix products suit Tensor Cores?
 // Sources: PyTorch Performance Tuning Guide, "sizes in multiples of 8";
 // NVIDIA's matrix multiplication guide (16 bytes along contiguous dimensions).
-// A size that is not aligned is no finding by itself: libraries pad (DLProf
-// withdrew its shape rule in 20.10). It must be seen to be slow.
+// A misaligned size alone is not reported, because libraries pad the operands
+// themselves (DLProf withdrew its shape rule in 20.10). The product must also
+// be slow in this recording.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -19,10 +20,15 @@
 namespace stepscope {
 namespace {
 
-constexpr double kSlow = 0.7;   // of the rate of aligned products
-constexpr double kSimilar = 4;  // in work
+// A misaligned product is slow below this share of the aligned products' rate.
+constexpr double kSlow = 0.7;
+// Products compare if their FLOPs differ by at most this factor: larger
+// products reach higher rates.
+constexpr double kSimilar = 4;
+// No kernel is predicted to become more than ten times as fast.
 constexpr double kLeastFactor = 0.1;
 
+// A contiguous dimension of a multiple of this many elements fills 16 bytes.
 int64_t UnitOf(Precision precision) {
   switch (precision) {
     case Precision::kFp16:
@@ -42,16 +48,16 @@ int64_t Padded(int64_t size, int64_t unit) {
   return (size + unit - 1) / unit * unit;
 }
 
-// One matrix product as its kernels did it.
+// One matrix product and the kernels that computed it.
 struct Product {
   RowId op = kNone;
   MatmulShape shape = {};
   Precision precision = Precision::kUnknown;
   std::vector<const KernelUse*> kernels = {};
   double ns = 0;
-  double padding = 1;  // padded / true work; 1 if aligned
+  double padding = 1;  // padded FLOPs / actual FLOPs; 1 if aligned
   bool aligned = true;
-  bool narrow = false;  // a kernel for sizes that are not aligned
+  bool narrow = false;  // a kernel loads one or two elements at a time
   double rate() const { return shape.flops() / std::max(ns, 1.0); }
 };
 
@@ -89,7 +95,8 @@ std::vector<Product> FindProducts(const AnalysisContext& m) {
   return products;
 }
 
-// The rate of aligned products of similar work; 0 if there are none.
+// The FLOP rate of aligned products of similar size and the same precision, per
+// ns; 0 if there are none.
 double AlignedRate(const std::vector<Product>& products,
                    const Product& product) {
   double flops = 0, ns = 0;
@@ -115,7 +122,7 @@ Verdict CheckMisalignedDims(const AnalysisContext& m) {
   if (m.kernels.uses.empty()) return Clean();
   const std::vector<Product> products = FindProducts(m);
   const Roofline roofline(m.kernels);
-  // Products of one shape are one case; AlignedRate is asked once for each.
+  // Computed once per shape: a model repeats few shapes many times.
   std::map<std::tuple<int64_t, int64_t, int64_t, int64_t, int>, double> rates;
   Edit edit;
   double time = 0, saved = 0;
@@ -134,7 +141,8 @@ Verdict CheckMisalignedDims(const AnalysisContext& m) {
     compared |= aligned > 0;
     if (aligned == 0) aligned = roofline.Flops(product.precision);
     if (aligned <= 0) continue;
-    // Thin products move more than they multiply, aligned or not.
+    // A thin product is limited by memory bandwidth. Padding it cannot make it
+    // faster than its bytes can be moved.
     double bytes = 0;
     for (const KernelUse* use : product.kernels) bytes += use->bytes;
     const double least = roofline.Ns(product.precision, 0, bytes) / product.ns;
@@ -163,20 +171,20 @@ Verdict CheckMisalignedDims(const AnalysisContext& m) {
   finding.evidence =
       "Matrix products whose sizes are not multiples of " + unit + " take " +
       Milliseconds(time * 1e-6) + " per step" +
-      (compared ? " at less than 70 % of the rate of aligned ones."
-                : " in kernels that load one or two elements at a time.") +
+      (compared ? ", at less than 70 % of the rate of aligned products."
+                : ", in kernels that load one or two elements at a time.") +
       " The longest is " + Sizes(worst->shape) + ".";
   finding.where = OpWithShapes(m.trace, worst->op);
   finding.assumption =
-      "padded sizes run as fast as aligned products in this run, or as memory "
-      "allows; " +
+      "padded products reach the rate of this run's aligned products, or the "
+      "limit that memory bandwidth sets; " +
       PeaksInWords(m.kernels.peaks);
   finding.fix_cpp =
-      "pad classes, vocabulary, channels and sequence length to "
-      "multiples of " +
+      "pad the number of classes, vocabulary size, channels and sequence "
+      "length to multiples of " +
       unit + " (64 is best on A100 and later)";
   finding.fix_python = finding.fix_cpp;
-  finding.wrong_if = "the same product is as slow with padded sizes";
+  finding.wrong_if = "the same product is just as slow with padded sizes";
   return FireForKernels(m, std::move(finding), std::move(edit), saved);
 }
 
@@ -189,11 +197,12 @@ constexpr Rule kRules[] = {
      .check = &CheckMisalignedDims,
      .reference = "PyTorch Performance Tuning Guide: Use mixed precision, "
                   "sizes in multiples of 8",
-     .detect = "A contiguous dimension is no multiple of 8 (16-bit), 4 (TF32) "
-               "or 16 (8-bit), and the product runs below 70 % of the rate of "
-               "aligned ones of similar work, or in a kernel with narrow loads",
-     .avoid = "odd batch dimensions, tiny products, misaligned products that "
-              "are as fast as aligned ones",
+     .detect = "a contiguous dimension is not a multiple of 8 (16-bit types), "
+               "4 (TF32) or 16 (8-bit types), and the product runs below 70 % "
+               "of the rate of aligned products of similar FLOPs, or in a "
+               "kernel that loads one or two elements at a time",
+     .avoid = "only the batch dimension is misaligned, the products are tiny, "
+              "or the misaligned products are as fast as aligned ones",
      .fix_cpp = "pad sizes to multiples of 8",
      .fix_python = "pad sizes to multiples of 8"}};
 

@@ -1,7 +1,7 @@
 // Is the batch too small for the device, and does a larger one fit?
 // Sources: the ResNet-18 case study, step 3 (batch 32 to 512: 1200 to 1584
-// images/s at the same utilisation); "17 tips", number 3. A busy GPU is no
-// criterion: kernels that fill half of it keep it busy, too.
+// images/s at the same utilisation); "17 tips", number 3. GPU utilisation is
+// not a criterion: kernels that fill half of the GPU keep it busy too.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -20,11 +20,12 @@ constexpr double kWaitsForRanks = 0.03;  // of the step
 
 constexpr double kUnderfilled = 0.30;  // of the compute time
 constexpr double kLaunching = 0.10;    // of the step
-constexpr double kHeadroom = 2;
-constexpr double kUsable = 0.9;  // of the device's memory
+constexpr double kHeadroom = 2;        // the batch must fit at least twice
+constexpr double kUsable = 0.9;        // of the device's memory
 constexpr double kMostBatch = 16;
-// On a CPU a doubling must win this share of a sample's time, and is not tried
-// more often than twice. Promises were about half of what it brought.
+// On a CPU each doubling must save this share of the time per sample, and at
+// most two doublings are tried. Predicted gains were about half of the measured
+// ones.
 constexpr double kWorthDoubling = 0.04;
 constexpr double kMostBatchOnCpu = 4;
 
@@ -37,18 +38,18 @@ double BlocksPerSm(const AnalysisContext& m, const KernelUse& use) {
   return blocks > 0 && sms > 0 ? blocks / sms : -1;
 }
 
-// Work that grows with the batch.
+// Gradients and weights keep their size, so their kernels keep their time.
 bool GrowsWithBatch(const KernelUse& use) {
   return use.kind != KernelClass::kCommunication &&
          use.kind != KernelClass::kOptimizer && !use.in_optimizer;
 }
 
-// Device memory over the steady steps. -1 where it is not known.
+// Device memory over the steady steps, in bytes. -1 where it is not known.
 struct Memory {
-  double held = -1;  // at the beginning of steps: weights, optimizer state
+  double held = -1;  // when steps begin: weights and optimizer state
   double peak = -1;
   double total = -1;
-  // How many times what a batch takes would fit.
+  // How many times the memory of one batch fits.
   double headroom() const {
     return peak > held ? (kUsable * total - held) / (peak - held) : -1;
   }
@@ -90,25 +91,26 @@ Alternative LargerOnCpu(double times) {
   const std::string by = Times(times);
   Alternative larger{.edit = {.batch = times}};
   larger.wording.assumption =
-      "there is memory for a batch " + by +
-      " times as large; ops whose time is arithmetic take " + by +
+      "a batch " + by +
+      " times as large fits into memory; compute-bound ops take " + by +
       " times as long";
   larger.wording.fix_cpp =
-      "batch size times " + by + ", with the learning rate tuned again";
+      "multiply the batch size by " + by + " and tune the learning rate again";
   larger.wording.fix_python = larger.wording.fix_cpp;
   return larger;
 }
 
-// On a CPU: what a step costs whatever the batch, spread over more samples.
+// On a CPU a larger batch spreads the fixed cost of a step over more samples.
 Verdict CheckSmallBatchOnCpu(const AnalysisContext& m) {
   if (!m.replay.check().valid) {
     return Skip(
-        "replay does not speak, so nobody can tell what a larger batch brings");
+        "replay is not valid for this recording, so the gain of a larger batch "
+        "cannot be predicted");
   }
   if (m.MeanNs(Cause::kCommunication) >= kWaitsForRanks * m.step_ns()) {
     return Skip(
-        "the step waits for other ranks, and how long these take for a larger "
-        "batch was not recorded");
+        "the step waits for other ranks, and this trace does not show how long "
+        "they would take for a larger batch");
   }
   const CpuProgram& program = m.replay.program();
   double grows = 0, whole = 0;
@@ -126,10 +128,11 @@ Verdict CheckSmallBatchOnCpu(const AnalysisContext& m) {
       Milliseconds((whole - grows) / steps * 1e-6) + " of the " +
       Milliseconds(m.step_ns() * 1e-6) + " step (" +
       Percent((whole - grows) / std::max(whole, 1.0)) +
-      ") take as long for any batch: the optimizer, weights on their way to "
-      "the cores, and code between ops. Gains are per sample.";
+      ") do not depend on the batch size: the optimizer, loading the weights "
+      "from memory, and the code between ops. The gain is normalised to the "
+      "recorded batch size.";
   finding.wrong_if =
-      "the larger batch converges so much slower that time to accuracy grows";
+      "the larger batch converges so slowly that the time to accuracy grows";
   Found found{.finding = std::move(finding),
               .choice = Choice::kLadder,
               .worth = kWorthDoubling};
@@ -160,8 +163,8 @@ Verdict CheckSmallBatch(const AnalysisContext& m) {
   const Memory memory = MeasureMemory(m);
   if (memory.held < 0 || memory.peak <= memory.held || memory.total <= 0) {
     return Skip(
-        "how much of the device's memory a batch takes was not recorded "
-        "(profile_memory), so nobody can tell whether a larger one fits");
+        "the device memory that a batch takes was not recorded "
+        "(profile_memory), so it is unknown whether a larger batch fits");
   }
   const double headroom = memory.headroom();
   if (headroom < kHeadroom) return Clean();
@@ -185,29 +188,30 @@ Verdict CheckSmallBatch(const AnalysisContext& m) {
   finding.examples = LongestKernels(m, underfilled);
   const std::string by = Times(times);
   finding.evidence =
-      (fills ? "The host's cost of getting work going is " +
-                   Percent(launching / m.step_ns()) + " of the step"
-             : "Kernels that do not fill the device take " +
-                   Percent(under / grows) + " of the compute time") +
-      ", and a batch takes " + Bytes(memory.peak - memory.held) + " of " +
-      Bytes(memory.total) + " (" + Bytes(memory.held) +
-      " are held between steps): a batch " + by + " times as large fits.";
+      (fills ? "The GPU waits for the host to launch work for " +
+                   Percent(launching / m.step_ns()) + " of the step."
+             : "Kernels with less than one block per multiprocessor take " +
+                   Percent(under / grows) + " of the compute time.") +
+      " A batch takes " + Bytes(memory.peak - memory.held) + ", and " +
+      Bytes(memory.held) + " stay allocated between steps. The device has " +
+      Bytes(memory.total) + ", so a batch " + by + " times as large fits.";
   finding.assumption =
-      "gains are per sample; kernels that fill the device take " + by +
-      " times as long, the host's work stays as it is";
-  finding.fix_cpp = "batch size times " + by +
-                    ", with the learning rate tuned again; workers must keep "
-                    "up. Gradient accumulation does not help here";
+      "the gain is normalised to the recorded batch size; kernels that fill "
+      "the device take " +
+      by + " times as long, and the host's time per step does not change";
+  finding.fix_cpp = "multiply the batch size by " + by +
+                    " and tune the learning rate again; the loader's workers "
+                    "must keep up. Gradient accumulation does not help here";
   finding.fix_python = finding.fix_cpp;
   finding.wrong_if =
-      "the larger batch converges so much slower that time to accuracy grows";
+      "the larger batch converges so slowly that the time to accuracy grows";
   return Fire(std::move(finding), std::move(edit), std::max(saved, 0.0));
 }
 
 constexpr Rule kRules[] = {
     {.id = "small-batch",
-     .question = "Is the batch too small for the device, with room for a "
-                 "larger one?",
+     .question = "Is the batch too small for the device, and does a larger "
+                 "one fit?",
      .needs = {Kind::kOp},
      .check = &CheckSmallBatch,
      .reference = "Optimization and Performance Tuning with PyTorch, section "
@@ -216,15 +220,16 @@ constexpr Rule kRules[] = {
                   "pytorch-model-performance-analysis-and-optimization-"
                   "10c3c5822869",
      .detect =
-         "Kernels of less than a block per multiprocessor take 30 % of "
-         "the compute time, or the host's launching 10 % of the step; "
-         "and the memory holds a batch at least twice as large. On a CPU: "
-         "what a step costs whatever the batch is so much that doubling "
-         "it saves 5 % of a sample's time",
-     .avoid = "collectives and optimizer kernels, which do not grow with the "
-              "batch; GPU utilisation, which says nothing about filling",
-     .fix_cpp = "a larger batch, learning rate tuned again",
-     .fix_python = "a larger batch, learning rate tuned again"}};
+         "kernels with less than one block per multiprocessor take 30 % of "
+         "the compute time, or the GPU waits for launches for 10 % of the "
+         "step, and a batch at least twice as large fits into memory. On a "
+         "CPU: the part of a step that does not depend on the batch size is "
+         "so large that doubling the batch saves 5 % of the time per sample",
+     .avoid = "only collectives or optimizer kernels are small: they do not "
+              "grow with the batch. GPU utilisation is ignored, because it "
+              "does not show how full the GPU is",
+     .fix_cpp = "use a larger batch and tune the learning rate again",
+     .fix_python = "use a larger batch and tune the learning rate again"}};
 
 }  // namespace
 

@@ -1,7 +1,7 @@
-// Are gradients reduced in pieces of a good size?
+// Are the gradient buckets of a good size?
 // Source: PyTorch Performance Tuning Guide, distributed training: buckets.
-// DDP's 25 MiB buckets give 4 to 5 collectives for a ResNet-50 (measured); a
-// collective of less than 256 KiB is all latency.
+// DDP's 25 MiB buckets give 4 to 5 collectives for a ResNet-50 (measured).
+// Latency dominates a collective of less than 256 KiB.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -23,11 +23,12 @@ constexpr int64_t kTinyBytes = 256 * 1024;
 constexpr double kBucketBytes = 25.0 * (1 << 20);
 constexpr double kOneBucketShare = 0.8;
 constexpr double kPerParameterShare = 0.9;
-constexpr size_t kUnsplitBuckets = 4;  // where sizes are unknown
+// The assumed number of 25 MiB buckets where sizes are unknown.
+constexpr size_t kUnsplitBuckets = 4;
 
 bool IsGradient(const Collective& one) { return one.gradient; }
 
-// How the gradients of the passes are cut.
+// How the backward passes divide their gradients into collectives.
 struct Shape {
   double passes = 0, collectives = 0;  // per step
   int64_t median_bytes = -1;
@@ -70,8 +71,8 @@ Shape ShapeOf(const AnalysisContext& m,
   return shape;
 }
 
-// All gradients of a pass in buckets of 25 MiB: the first few calls stay, and
-// the bytes move at the best rate seen.
+// The change to buckets of 25 MiB: as many calls remain as there would be
+// buckets, and the bytes move at `bandwidth`, in bytes per second.
 Edit InBuckets(const AnalysisContext& m,
                const std::vector<GradientPass>& passes, double bandwidth) {
   const int32_t ranks = m.trace.run().world_size;
@@ -122,8 +123,8 @@ Verdict CheckBucketShape(const AnalysisContext& m) {
   finding.confidence = Confidence::kStrong;
   finding.evidence = Count(per_pass, "all-reduce") + " per backward pass";
   if (shape.median_bytes >= 0) {
-    finding.evidence +=
-        ", the middle one of " + Bytes(static_cast<double>(shape.median_bytes));
+    finding.evidence += ", with a median size of " +
+                        Bytes(static_cast<double>(shape.median_bytes));
   }
   if (shape.per_parameter) {
     finding.evidence +=
@@ -134,31 +135,32 @@ Verdict CheckBucketShape(const AnalysisContext& m) {
     finding.evidence +=
         "; the largest holds " +
         Percent(static_cast<double>(shape.most_bytes) / shape.pass_bytes) +
-        " of the gradients, so nothing is left to hide it "
-        "behind";
+        " of the gradients, so no computation is left to overlap with it";
   }
-  finding.evidence += ": issuing them takes the host " +
+  finding.evidence += ". Issuing them takes the host " +
                       Milliseconds(totals.issue_ns * 1e-6) + " per step, and " +
                       Milliseconds(totals.exposed_ns * 1e-6) +
-                      " of their time is exposed.";
+                      " per step of their time is exposed.";
   Illustrate(m, IsGradient, finding);
   const BusBandwidth bus = LikelyBusBandwidth(m.trace, m.collectives);
   finding.assumption =
-      !split ? "all but one bucket's time is hidden"
-             : "the same gradients in buckets of 25 MiB, moved at " +
+      !split ? "all buckets but the last overlap with backward"
+             : "the same gradients move in buckets of 25 MiB at " +
                    (bus.seen || bus.bytes_per_s <= 0
-                        ? std::string("the best rate seen here")
+                        ? std::string("the best rate of this recording")
                         : Number(bus.bytes_per_s * 1e-9) +
-                              " GB/s, as the device's bus gives: none here is "
-                              "large enough to tell");
+                              " GB/s, the usual rate of this device's bus (no "
+                              "recorded collective is large enough to measure "
+                              "it)");
   finding.fix_cpp =
-      "copy the gradients into flat buckets (at::cat, at::_foreach_copy_), one "
-      "ProcessGroup::allreduce per 25 MiB";
+      "copy the gradients into flat buckets (at::cat, at::_foreach_copy_) and "
+      "call ProcessGroup::allreduce once per 25 MiB";
   finding.fix_python =
-      split ? "DistributedDataParallel(model, bucket_cap_mb=25, "
-              "gradient_as_bucket_view=True) instead of a loop over parameters"
-            : "DistributedDataParallel(model, bucket_cap_mb=25): smaller "
-              "buckets start earlier";
+      split
+          ? "DistributedDataParallel(model, bucket_cap_mb=25, "
+            "gradient_as_bucket_view=True) instead of a loop over parameters"
+          : "DistributedDataParallel(model, bucket_cap_mb=25), because smaller "
+            "buckets start earlier";
   finding.wrong_if = "the all-reduces belong to several small models";
   Edit edit = split ? InBuckets(m, passes, bus.bytes_per_s) : Edit();
   const double bound =
@@ -169,20 +171,21 @@ Verdict CheckBucketShape(const AnalysisContext& m) {
 
 constexpr Rule kRules[] = {
     {.id = "ddp-bucket-shape",
-     .question = "Are gradients reduced in pieces of a good size?",
+     .question = "Are the gradient buckets too small, or is there only one?",
      .needs = {},
      .check = &CheckBucketShape,
      .reference = "PyTorch Performance Tuning Guide, distributed training: "
                   "gradient buckets",
-     .detect = "more than 20 all-reduces per backward pass with a median "
+     .detect = "a backward pass issues more than 20 all-reduces with a median "
                "below 256 KiB, or about one per parameter (DDP's 25 MiB "
-               "default gives 4 to 5 for a ResNet-50); or one bucket of at "
-               "least 80 % of the bytes while 3 % of the step is exposed",
+               "default gives 4 to 5 for a ResNet-50); or one bucket holds at "
+               "least 80 % of the bytes while 3 % of the step is exposed "
+               "communication",
      .avoid =
-         "models whose gradients fit one 25 MiB bucket anyway; all-reduces "
-         "of other nodes than AccumulateGrad (SyncBatchNorm, tensor "
-         "parallel)",
-     .fix_cpp = "copy the gradients into flat buckets, one all-reduce per "
+         "all gradients fit into one 25 MiB bucket anyway, or the all-reduces "
+         "come from nodes other than AccumulateGrad (SyncBatchNorm, tensor "
+         "parallelism)",
+     .fix_cpp = "copy the gradients into flat buckets and all-reduce once per "
                 "25 MiB",
      .fix_python = "DistributedDataParallel(bucket_cap_mb=25, "
                    "gradient_as_bucket_view=True)"}};

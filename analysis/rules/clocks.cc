@@ -1,6 +1,7 @@
-// Does the device slow itself down?
-// In no guide. Power and heat limits show as throttle reasons; what they cost
-// shows where the same kernel with the same shape takes longer step by step.
+// Does the device reduce its clocks?
+// No tuning guide covers this. The driver names power and heat limits as
+// throttle reasons. Their cost shows in kernels of the same shape, which take
+// longer in late steps than in early ones.
 #include <stepscope/kernel_class.h>
 
 #include <algorithm>
@@ -22,18 +23,21 @@ constexpr double kDrift = 0.03;                          // of the kernels' time
 constexpr int64_t kPowerCap = 4, kHardwareSlowdown = 8;  // CUPTI's bits
 constexpr size_t kStepsForDrift = 3;
 
-// Mean time of equal kernels (name, grid and block) in some steps.
+// Kernels of equal name, grid and block do the same work, so their times
+// compare.
 using Shape =
     std::tuple<NameId, std::array<int32_t, 3>, std::array<int32_t, 3>>;
 struct OneStep {
   double ns = 0;
   int64_t calls = 0;
 };
+// The times of one shape over the steady steps. Early and late are the first
+// and the last third.
 struct Times {
   double early_ns = 0, late_ns = 0, ns = 0;
   int64_t early = 0, late = 0, calls = 0;
-  std::map<size_t, OneStep> by_step = {};  // early ones
-  // Mean in the early step that was fastest.
+  std::map<size_t, OneStep> by_step = {};  // early steps only
+  // The mean time of a call in the fastest early step.
   double least_ns() const {
     double least = early_ns / static_cast<double>(early);
     for (const auto& [step, one] : by_step) {
@@ -45,7 +49,7 @@ struct Times {
 
 struct Drift {
   double share = 0;        // late / early - 1, over all equal kernels
-  double ns_per_step = 0;  // what the steps lose against the fastest early one
+  double ns_per_step = 0;  // lost against the fastest early step
 };
 
 Drift KernelDrift(const AnalysisContext& m) {
@@ -53,7 +57,7 @@ Drift KernelDrift(const AnalysisContext& m) {
   const size_t third = std::max<size_t>(1, steady.size() / 3);
   std::map<Shape, Times> shapes;
   for (const Kernel& kernel : m.trace.kernels()) {
-    // Collectives wait for other ranks.
+    // A collective takes as long as it waits for other ranks, at any clock.
     if (kernel.device != m.ledger->device ||
         IsCollectiveKernel(m.trace.name(kernel.name))) {
       continue;
@@ -114,7 +118,7 @@ Verdict CheckThrottle(const AnalysisContext& m) {
     return Skip("no throttle reasons were recorded");
   }
   if (m.steps.steady.size() < kStepsForDrift) {
-    return Skip("too few steady steps to see kernels slow down");
+    return Skip("there are too few steady steps to see kernels slow down");
   }
   if (throttled < kThrottledShare * known) return Clean();
   const Drift drift = KernelDrift(m);
@@ -123,22 +127,22 @@ Verdict CheckThrottle(const AnalysisContext& m) {
   finding.confidence = Confidence::kProven;
   finding.evidence =
       "The device limits its clocks in " + std::to_string(throttled) + " of " +
-      Count(known, "sample") + " (power cap " + std::to_string(power) +
-      ", hardware slowdown " + std::to_string(hardware) + ")" +
-      (most_mhz > 0 ? ", down to " + std::to_string(least_mhz) + " from " +
-                          std::to_string(most_mhz) + " MHz"
+      Count(known, "sample") + " (power cap in " + std::to_string(power) +
+      ", hardware slowdown in " + std::to_string(hardware) + ")" +
+      (most_mhz > 0 ? ", from " + std::to_string(most_mhz) + " MHz down to " +
+                          std::to_string(least_mhz) + " MHz"
                     : std::string()) +
-      ", and the same kernels take " + Percent(drift.share) +
-      " longer at the end than at the beginning.";
+      ". The same kernels take " + Percent(drift.share) +
+      " longer in the last third of the steps than in the first.";
   finding.assumption =
-      "at best: kernels stay as fast as in the fastest of the first steps";
+      "at best, kernels stay as fast as in the fastest early step";
   finding.fix_cpp = finding.fix_python =
-      "better cooling; the power limit (nvidia-smi -pl); application clocks "
-      "that the device can hold (nvidia-smi -ac); compare with other ranks";
-  finding.wrong_if =
-      "the kernels' inputs changed although their shapes did "
-      "not";
-  // The steps vary because of it: their noise must not hide it.
+      "improve the cooling, raise the power limit (nvidia-smi -pl), or set "
+      "application clocks that the device can hold (nvidia-smi -ac); compare "
+      "with other ranks";
+  finding.wrong_if = "the kernels' inputs changed while their shapes did not";
+  // Throttling itself makes the steps vary, so their noise must not suppress
+  // the finding.
   return Fire(Found{.finding = std::move(finding),
                     .bound_ns = drift.ns_per_step,
                     .regardless = true});
@@ -146,17 +150,19 @@ Verdict CheckThrottle(const AnalysisContext& m) {
 
 constexpr Rule kRules[] = {
     {.id = "clock-throttle",
-     .question = "Does power or heat slow the device down?",
+     .question = "Does the device reduce its clocks because of power or heat?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kDeviceSample, Kind::kKernel},
      .check = &CheckThrottle,
      .reference = "CUPTI documentation: environment records",
-     .detect = "a power cap or hardware slowdown in 10 % of the samples, and "
-               "equal kernels (name, grid, block) at least 3 % slower in the "
-               "last third of the steps than in the first",
-     .avoid = "idle clocks, which are no throttling",
-     .fix_cpp = "cooling, power limit, application clocks",
-     .fix_python = "cooling, power limit, application clocks"}};
+     .detect = "10 % of the samples show a power cap or hardware slowdown, and "
+               "kernels of equal name, grid and block are at least 3 % slower "
+               "in the last third of the steps than in the first",
+     .avoid = "clocks are low only because the device is idle",
+     .fix_cpp = "improve cooling, raise the power limit, or set application "
+                "clocks",
+     .fix_python = "improve cooling, raise the power limit, or set application "
+                   "clocks"}};
 
 }  // namespace
 

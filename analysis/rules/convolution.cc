@@ -1,7 +1,7 @@
-// Does cuDNN run the best algorithm, and does it search for it only once?
+// Does cuDNN search for the fastest algorithm, and only once per size?
 // Sources: PyTorch Performance Tuning Guide, "Enable cuDNN auto-tuner"; "17
 // tips", number 6 (27 % on one convolution); "PyTorch Performance Features and
-// How They Interact" (a search for every new size).
+// How They Interact" (cuDNN searches again for every new size).
 #include <algorithm>
 #include <map>
 #include <set>
@@ -19,15 +19,18 @@ namespace stepscope {
 namespace {
 
 constexpr double kShare = 0.20;     // of the compute time
-constexpr double kMostGain = 0.27;  // as measured by the tips' author
-constexpr size_t kAlgorithms = 4;   // more kernels than this are a search
-constexpr double kStepsPerBurst = 10;
+constexpr double kMostGain = 0.27;  // measured in "17 tips", number 6
+// One algorithm launches at most this many different kernels. A call that
+// launches more tries several algorithms.
+constexpr size_t kAlgorithms = 4;
+constexpr double kStepsPerSearch = 10;
 
 bool IsConvolution(const KernelUse& use) {
   return use.multiplies && use.serves == KernelClass::kConvolution;
 }
 
-// What a step convolves: its ops' shapes, or the grids of their kernels.
+// The sizes that each step convolves: the shapes of its ops or, where shapes
+// were not recorded, the grids of their kernels.
 using Signature = std::multiset<std::pair<RowId, int64_t>>;
 std::map<size_t, Signature> SignaturesByStep(const AnalysisContext& m) {
   std::map<size_t, Signature> signatures;
@@ -70,13 +73,17 @@ Verdict CheckBenchmarkOff(const AnalysisContext& m) {
   finding.evidence =
       "Convolutions take " + Milliseconds(ns * 1e-6) + " per step (" +
       Percent(ns / kernels.compute_ns) +
-      " of the compute time), always of the same sizes, and cuDNN's search "
-      "for the fastest algorithm is off. Try it and measure.";
+      " of the compute time). Their sizes are the same in every step, and "
+      "cuDNN's search for the fastest algorithm is off. Turn it on and "
+      "measure.";
   finding.assumption =
-      "the search brings 0 to 27 % of the convolutions; the middle is shown";
+      "the search saves 0 to 27 % of the convolutions' time; the gain shown "
+      "is for the middle of this range";
   finding.fix_cpp = "at::globalContext().setBenchmarkCuDNN(true)";
   finding.fix_python = "torch.backends.cudnn.benchmark = True";
-  finding.wrong_if = "sizes change from batch to batch: each is searched again";
+  finding.wrong_if =
+      "sizes change from batch to batch, because cuDNN searches again for each "
+      "size";
   const auto faster = [&](double by) {
     Edit edit;
     for (const KernelUse& use : kernels.uses) {
@@ -90,14 +97,14 @@ Verdict CheckBenchmarkOff(const AnalysisContext& m) {
                     .best_case = faster(kMostGain)});
 }
 
-// One call of a convolution, with the kernels it launched.
+// One call of a convolution and the kernels that it launched.
 struct Call {
   RowId op = kNone;
   std::set<NameId> kernels = {};
 };
 
-// By row: the convolution that an op is or serves; kNone for others. Empty if
-// nothing is convolved.
+// For each op row: the convolution that it is or runs inside, else kNone. Empty
+// if the trace has no convolutions.
 std::vector<RowId> FindConvolutions(const Trace& trace) {
   std::vector<int8_t> convolves(trace.name_count(), -1);
   std::vector<RowId> found(trace.ops().size(), kNone);
@@ -138,9 +145,9 @@ std::vector<Call> FindCalls(const AnalysisContext& m,
   return calls;
 }
 
-// Convolutions that allocate workspace or time kernels with events: a search
-// does.
-std::unordered_set<RowId> OpsThatTryThings(
+// Convolutions that allocate memory or record events. A search needs workspace
+// for each candidate and times it with events; an ordinary call does neither.
+std::unordered_set<RowId> FindSearchingOps(
     const Trace& trace, const std::vector<RowId>& convolutions) {
   std::unordered_set<RowId> ops;
   for (const RuntimeCall& call : trace.runtime_calls()) {
@@ -155,7 +162,7 @@ std::unordered_set<RowId> OpsThatTryThings(
   return ops;
 }
 
-bool InStepThatCounts(const AnalysisContext& m, int64_t time) {
+bool InCountedStep(const AnalysisContext& m, int64_t time) {
   return std::ranges::any_of(m.steps.windows, [&](const StepWindow& step) {
     return step.kind != StepKind::kWarmUp && step.host.begin_ns <= time &&
            time < step.host.end_ns;
@@ -167,11 +174,11 @@ Verdict CheckConvRetuning(const AnalysisContext& m) {
   if (convolutions.empty()) return Clean();
   const std::vector<Call> calls = FindCalls(m, convolutions);
   if (calls.empty()) return Clean();
-  const std::unordered_set<RowId> trying =
-      OpsThatTryThings(m.trace, convolutions);
+  const std::unordered_set<RowId> searching =
+      FindSearchingOps(m.trace, convolutions);
   std::set<std::pair<NameId, RowId>> seen;
   std::vector<double> lengths;
-  std::vector<RowId> bursts;
+  std::vector<RowId> searches;
   bool shapes = false;
   for (const Call& call : calls) {
     const Op& op = m.trace.ops()[call.op];
@@ -179,20 +186,20 @@ Verdict CheckConvRetuning(const AnalysisContext& m) {
     const bool fresh =
         seen.emplace(op.name, op.inputs).second || op.inputs == kNone;
     shapes |= op.inputs != kNone;
-    if (fresh && call.kernels.size() > kAlgorithms && trying.count(call.op) &&
-        InStepThatCounts(m, op.begin_ns)) {
-      bursts.push_back(call.op);
+    if (fresh && call.kernels.size() > kAlgorithms &&
+        searching.count(call.op) && InCountedStep(m, op.begin_ns)) {
+      searches.push_back(call.op);
     }
   }
   const double windows = static_cast<double>(m.steps.windows.size());
-  if (bursts.empty() || kStepsPerBurst * bursts.size() < windows) {
+  if (searches.empty() || kStepsPerSearch * searches.size() < windows) {
     return Clean();
   }
   const double usual = Median(std::move(lengths));
   Finding finding;
   finding.confidence = shapes ? Confidence::kStrong : Confidence::kHint;
   double excess = 0;
-  for (RowId row : bursts) {
+  for (RowId row : searches) {
     const Op& op = m.trace.ops()[row];
     const double ns = static_cast<double>(op.end_ns - op.begin_ns);
     excess += std::max(0.0, ns - usual) / windows;
@@ -203,54 +210,59 @@ Verdict CheckConvRetuning(const AnalysisContext& m) {
   }
   if (excess * 1e-6 < MinReportableGainMs(m)) return Clean();
   finding.evidence =
-      "cuDNN searches for algorithms again: " +
-      Count(static_cast<int64_t>(bursts.size()), "search", "searches") +
-      " in " + Count(static_cast<int64_t>(windows), "step") + ", " +
+      "cuDNN searches for the fastest algorithm repeatedly: " +
+      Count(static_cast<int64_t>(searches.size()), "search", "searches") +
+      " in " + Count(static_cast<int64_t>(windows), "step") + " take " +
       Milliseconds(excess * 1e-6) + " per step" +
-      (shapes ? ", each for a size not seen before." : ".");
+      (shapes ? ", each for a size that did not occur before." : ".");
   finding.where = finding.examples.front().what;
   finding.fix_cpp =
-      "pad to a few sizes, drop the last partial batch, or "
-      "at::globalContext().setBenchmarkCuDNN(false)";
+      "pad inputs to a few sizes, drop the last partial batch, or turn the "
+      "search off: at::globalContext().setBenchmarkCuDNN(false)";
   finding.fix_python =
-      "pad to a few sizes, DataLoader(drop_last=True), "
-      "torch.backends.cudnn.benchmark_limit, or benchmark = False";
-  finding.wrong_if = "every size has been seen once the window is over";
-  if (bursts.size() > 1) {
-    finding.assumption = "at best: no search is left";
+      "pad inputs to a few sizes, drop the last partial batch with "
+      "DataLoader(drop_last=True), set torch.backends.cudnn.benchmark_limit, "
+      "or turn the search off with torch.backends.cudnn.benchmark = False";
+  finding.wrong_if =
+      "the recorded steps already contain every size that the run uses";
+  if (searches.size() > 1) {
+    finding.assumption = "at best, cuDNN does not search at all";
     return FireBound(std::move(finding), excess);
   }
   finding.assumption =
-      "one search, such as for the last batch of an epoch, costs little";
+      "a single search, for example for the last batch of an epoch, costs "
+      "little";
   return Fire(std::move(finding));
 }
 
 constexpr Rule kRules[] = {
     {.id = "cudnn-benchmark-off",
      .question = "Is cuDNN's search for the fastest algorithm off although "
-                 "sizes are constant?",
+                 "the sizes are constant?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kKernel, Kind::kSettings},
      .check = &CheckBenchmarkOff,
      .reference = "PyTorch Performance Tuning Guide: Enable cuDNN auto-tuner",
      .detect = "cudnn.benchmark is off, convolutions take 20 % of the compute "
                "time or more, and their sizes are the same in all steps",
-     .avoid = "deterministic mode, compiled models, varying sizes, files that "
-              "do not say what the setting was",
+     .avoid = "deterministic mode is on, the model is compiled, sizes vary, or "
+              "the trace does not contain the setting",
      .fix_cpp = "at::globalContext().setBenchmarkCuDNN(true)",
      .fix_python = "torch.backends.cudnn.benchmark = True"},
     {.id = "conv-retuning",
-     .question = "Does cuDNN search for algorithms again and again?",
+     .question = "Does cuDNN search for the fastest algorithm repeatedly?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kKernel, Kind::kRuntimeCall},
      .check = &CheckConvRetuning,
      .reference = "PyTorch Performance Features and How They Interact: cuDNN "
                   "benchmarking with varying sizes",
-     .detect = "Convolutions of new sizes that launch more than four kernels "
-               "and allocate or time, once in ten steps or more",
-     .avoid = "warm-up steps; a single search is a note",
-     .fix_cpp = "pad to a few sizes",
-     .fix_python = "pad to a few sizes, drop_last=True"}};
+     .detect = "at least once in ten steps, a convolution of a new size "
+               "launches more than four different kernels and allocates memory "
+               "or records events",
+     .avoid = "the search happens in warm-up steps; a single search is "
+              "reported as a note without a gain",
+     .fix_cpp = "pad inputs to a few sizes",
+     .fix_python = "pad inputs to a few sizes, set drop_last=True"}};
 
 }  // namespace
 

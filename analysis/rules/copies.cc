@@ -1,8 +1,9 @@
 // Do copies to the device hold up the step?
 // Sources: PyTorch Performance Tuning Guide, "Enable asynchronous data loading
 // and augmentation" (pin_memory); the ResNet-18 case study, steps 2 and 4; "17
-// tips", number 7. Below 64 KiB the driver stages pageable memory without
-// waiting; 1 MiB is 0.2 ms at the 4.4 GB/s seen for pageable memory.
+// tips", number 7. The driver stages pageable copies below 64 KiB without
+// waiting. 1 MiB takes 0.2 ms at 4.4 GB/s, the rate measured for pageable
+// memory.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -33,7 +34,7 @@ std::string Uploads(double per_step) {
   return Number(per_step) + " uploads";
 }
 
-// At most 3 of the longest.
+// Adds the longest copies, at most 3.
 void AddExamples(const AnalysisContext& m, std::vector<const Upload*> uploads,
                  Finding& finding) {
   const auto length = [&](const Upload* upload) {
@@ -65,7 +66,7 @@ Verdict CheckPageable(const AnalysisContext& m) {
   const std::vector<Upload> uploads = FindUploads(m);
   if (!uploads.empty() && !KnowsPinning(m, uploads)) {
     return Skip(
-        "the trace does not say whether the host memory of copies was pinned");
+        "the trace does not show whether copies read from pinned host memory");
   }
   const UploadFilter filter = [&](const Upload& upload) {
     const Copy& copy = m.trace.copies()[upload.copy];
@@ -84,25 +85,26 @@ Verdict CheckPageable(const AnalysisContext& m) {
 
   Finding finding;
   finding.confidence = Confidence::kProven;
-  finding.evidence = Uploads(sums.count) + " per step from pageable memory, " +
-                     Bytes(sums.bytes) + " in " +
-                     Milliseconds(sums.copy_ns * 1e-6) + " at " + Rate(rate) +
-                     "; the host is held for " +
+  finding.evidence = Uploads(sums.count) +
+                     " per step from pageable memory: " + Bytes(sums.bytes) +
+                     " in " + Milliseconds(sums.copy_ns * 1e-6) + " at " +
+                     Rate(rate) + ". They block the host for " +
                      Milliseconds((sums.held_ns + sums.queued_ns) * 1e-6) +
                      " of the " + Milliseconds(m.stats.mean_ms) + " step.";
   finding.assumption =
-      "nothing needs the copy at once, and pinned memory is copied at " +
-      (pinned.gb_per_s <= 0 ? std::string("the same rate (the device's bus is "
-                                          "not known)")
-       : pinned.measured    ? Rate(pinned.gb_per_s) + ", as in this run"
-                            : Rate(pinned.gb_per_s) +
-                               ", as this device's bus "
-                               "usually gives");
+      "nothing needs the copied data at once, and copies from pinned memory "
+      "run at " +
+      (pinned.gb_per_s <= 0
+           ? std::string("the same rate (the rate of the device's bus is "
+                         "unknown)")
+       : pinned.measured
+           ? Rate(pinned.gb_per_s) + ", as measured in this run"
+           : Rate(pinned.gb_per_s) + ", the usual rate of this device's bus");
   finding.fix_cpp =
       "collate into torch::TensorOptions().pinned_memory(true) in the loader's "
-      "workers, then .to(device, dtype, /*non_blocking=*/true)";
+      "workers, then call .to(device, dtype, /*non_blocking=*/true)";
   finding.fix_python =
-      "DataLoader(..., pin_memory=True) and batch.to(device, "
+      "use DataLoader(..., pin_memory=True) and batch.to(device, "
       "non_blocking=True)";
   finding.wrong_if =
       "the host must read or change the buffer right after the copy";
@@ -131,9 +133,9 @@ Verdict CheckPageable(const AnalysisContext& m) {
   return Fire(std::move(found));
 }
 
-// Copies that block although little is copied: they wait for what was queued
-// before them.
-struct Drains {
+// Blocking uploads that wait for work queued before them. Even a few bytes cost
+// as much as the queue is long.
+struct QueueWaits {
   WaitFilter filter = [](const HostWait& wait) {
     return wait.kind == WaitKind::kToDevice && wait.queued_ns >= kDrainNs;
   };
@@ -141,8 +143,9 @@ struct Drains {
   bool fires = false;
 };
 
-// Copies that nobody waits for, in line with the kernels.
-struct InLine {
+// Asynchronous uploads on the compute stream. The host does not wait for them,
+// but the kernels behind them do.
+struct SameStreamUploads {
   UploadFilter filter = [](const Upload& upload) {
     return upload.wait == SIZE_MAX && upload.on_compute_stream;
   };
@@ -163,76 +166,81 @@ double KernelNsPerStep(const AnalysisContext& m) {
 
 Verdict CheckBlocking(const AnalysisContext& m) {
   const std::vector<Upload> uploads = FindUploads(m);
-  Drains drains;
-  drains.sums = SumWaits(m.waits, m.steps, drains.filter);
-  drains.fires = drains.sums.queued_ns * 1e-6 >= MinReportableGainMs(m) &&
-                 Recurs(drains.sums.once_queued_frac, m.steps);
-  InLine in_line;
-  in_line.sums = SumUploads(m, uploads, in_line.filter);
-  in_line.hideable_ns = std::min(in_line.sums.exposed_ns, KernelNsPerStep(m));
-  in_line.fires = in_line.hideable_ns * 1e-6 >= MinReportableGainMs(m);
-  if (!drains.fires && !in_line.fires) return Clean();
+  QueueWaits queue_waits;
+  queue_waits.sums = SumWaits(m.waits, m.steps, queue_waits.filter);
+  queue_waits.fires =
+      queue_waits.sums.queued_ns * 1e-6 >= MinReportableGainMs(m) &&
+      Recurs(queue_waits.sums.once_queued_frac, m.steps);
+  SameStreamUploads same_stream;
+  same_stream.sums = SumUploads(m, uploads, same_stream.filter);
+  same_stream.hideable_ns =
+      std::min(same_stream.sums.exposed_ns, KernelNsPerStep(m));
+  same_stream.fires = same_stream.hideable_ns * 1e-6 >= MinReportableGainMs(m);
+  if (!queue_waits.fires && !same_stream.fires) return Clean();
 
   Finding finding;
   finding.confidence = Confidence::kProven;
   Edit edit;
-  if (drains.fires) {
-    edit = WithoutWaits(m.waits, drains.filter);
+  if (queue_waits.fires) {
+    edit = WithoutWaits(m.waits, queue_waits.filter);
     finding.evidence =
-        Uploads(drains.sums.count) + " per step hold the host for " +
-        Milliseconds(drains.sums.blocked_ns * 1e-6) + " of the " +
+        Uploads(queue_waits.sums.count) + " per step block the host for " +
+        Milliseconds(queue_waits.sums.blocked_ns * 1e-6) + " of the " +
         Milliseconds(m.stats.mean_ms) +
-        " step, not to copy but to wait for what was launched before them.";
+        " step, because they wait for work launched before them.";
     const double data = m.MeanNs(Cause::kData);
     if (data >= kLoaderShare * m.step_ns()) {
-      finding.evidence += " Without the wait the next batch (" +
-                          Milliseconds(data * 1e-6) +
-                          " of loading per step) could be made meanwhile.";
+      finding.evidence +=
+          " Without this wait, the host could load the next "
+          "batch (" +
+          Milliseconds(data * 1e-6) + " per step) in that time.";
     }
     finding.fix_cpp =
         "pin the source and pass /*non_blocking=*/true; create constants on "
         "the device";
     finding.fix_python =
-        "pin_memory=True and .to(device, non_blocking=True); create constants "
-        "with device=\"cuda\"";
+        "set pin_memory=True and call .to(device, non_blocking=True); create "
+        "constants with device=\"cuda\"";
   }
-  if (in_line.fires) {
+  if (same_stream.fires) {
     std::vector<const Upload*> copied;
     for (const Upload& upload : uploads) {
-      if (!in_line.filter(upload)) continue;
+      if (!same_stream.filter(upload)) continue;
       edit.side_stream.push_back({ActivityTable::kCopy, upload.copy});
       if (upload.steady) copied.push_back(&upload);
     }
     finding.evidence += (finding.evidence.empty() ? "" : " ") +
-                        Uploads(in_line.sums.count) + " per step (" +
-                        Milliseconds(in_line.sums.exposed_ns * 1e-6) +
-                        ") run in line with the kernels, which wait meanwhile.";
+                        Uploads(same_stream.sums.count) + " per step (" +
+                        Milliseconds(same_stream.sums.exposed_ns * 1e-6) +
+                        ") run on the compute stream, and the kernels wait for "
+                        "them.";
     const char* cpp =
-        "copy the next batch on a stream of its own "
+        "copy the next batch on a separate stream "
         "(c10::cuda::CUDAStreamGuard), let the compute stream wait for an "
-        "event, and recordStream() the tensor";
+        "event, and call recordStream() on the tensor's storage";
     const char* python =
-        "copy the next batch under torch.cuda.stream(side), then "
+        "copy the next batch under torch.cuda.stream(side), then call "
         "wait_stream(side) and record_stream()";
     finding.fix_cpp += (finding.fix_cpp.empty() ? "" : "; ") + std::string(cpp);
     finding.fix_python +=
         (finding.fix_python.empty() ? "" : "; ") + std::string(python);
-    if (!drains.fires) AddExamples(m, copied, finding);
+    if (!queue_waits.fires) AddExamples(m, copied, finding);
   }
   finding.assumption =
-      "the pinned buffer is not overwritten before its copy is done";
-  finding.wrong_if = "the data exists only after the last kernel has ended";
+      "the pinned buffer is not overwritten before its copy has finished";
+  finding.wrong_if =
+      "the data exists only after the last kernel of the step has ended";
   std::vector<Example> examples = finding.examples;
   Found found{.finding = std::move(finding),
               .alternatives = {{std::move(edit)}},
-              .bound_ns = (drains.fires ? drains.sums.bound_ns : 0) +
-                          (in_line.fires ? in_line.hideable_ns : 0)};
-  DescribeWaits(m, drains.filter, found);
-  if (!drains.fires) {
+              .bound_ns = (queue_waits.fires ? queue_waits.sums.bound_ns : 0) +
+                          (same_stream.fires ? same_stream.hideable_ns : 0)};
+  DescribeWaits(m, queue_waits.filter, found);
+  if (!queue_waits.fires) {
     found.finding.examples = std::move(examples);
     found.finding.where.clear();
   }
-  ExplainSmallGain(m, drains.sums, found);
+  ExplainSmallGain(m, queue_waits.sums, found);
   return Fire(std::move(found));
 }
 
@@ -244,16 +252,16 @@ constexpr Rule kRules[] = {
      .check = &CheckPageable,
      .reference = "PyTorch Performance Tuning Guide: Enable asynchronous data "
                   "loading and augmentation (pin_memory)",
-     .detect = "Uploads of 64 KiB and more from pageable memory, 1 MiB per "
-               "step or more in two thirds of the steps, whose pinning wins 1 "
-               "% of the step or more.",
-     .avoid = "Smaller uploads, which the driver stages; the first step and "
-              "what lies outside steps; traces that do not tell pinned from "
-              "pageable.",
-     .fix_cpp = "Collate into pinned memory, then .to(device, dtype, "
-                "/*non_blocking=*/true).",
-     .fix_python = "DataLoader(pin_memory=True), .to(device, "
-                   "non_blocking=True)."},
+     .detect = "uploads of at least 64 KiB from pageable memory add up to at "
+               "least 1 MiB per step in two thirds of the steps, and pinning "
+               "saves at least 1 % of the step",
+     .avoid = "uploads are smaller, because the driver stages those; they lie "
+              "in the first step or outside steps; or the trace does not "
+              "distinguish pinned from pageable memory",
+     .fix_cpp = "collate into pinned memory, then call .to(device, dtype, "
+                "/*non_blocking=*/true)",
+     .fix_python = "use DataLoader(pin_memory=True) and .to(device, "
+                   "non_blocking=True)"},
     {.id = "h2d-blocking",
      .question = "Do uploads make the host or the kernels wait?",
      .runs = Runs::kGpuOnly,
@@ -263,15 +271,15 @@ constexpr Rule kRules[] = {
                   "https://towardsdatascience.com/"
                   "pytorch-model-performance-analysis-and-optimization-"
                   "10c3c5822869",
-     .detect = "Blocking uploads of any size behind queued work, or "
-               "asynchronous ones in line with the kernels, whose removal "
-               "wins 1 % of the step or more.",
-     .avoid = "Uploads with nothing queued before them, uploads on a stream of "
-              "their own, uploads kernels hide.",
-     .fix_cpp = "Pin and pass non_blocking; copy ahead on a stream of its own "
-                "with an event and recordStream().",
-     .fix_python = "Pin and pass non_blocking; copy ahead under "
-                   "torch.cuda.stream() with record_stream()."}};
+     .detect = "blocking uploads of any size wait for queued work, or "
+               "asynchronous uploads run on the compute stream, and their "
+               "removal saves at least 1 % of the step",
+     .avoid = "nothing is queued before the uploads, they run on a separate "
+              "stream, or they overlap with kernels",
+     .fix_cpp = "pin the source and pass non_blocking; copy the next batch on "
+                "a separate stream with an event and recordStream()",
+     .fix_python = "pin the source and pass non_blocking=True; copy the next "
+                   "batch under torch.cuda.stream() with record_stream()"}};
 
 }  // namespace
 

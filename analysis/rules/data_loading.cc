@@ -1,4 +1,4 @@
-// Is the step waiting for batches that the training thread makes?
+// Does the training thread make batches itself while the step waits?
 // Sources: PyTorch Performance Tuning Guide, "Enable asynchronous data loading
 // and augmentation"; the ResNet-18 case study, step 1.
 #include <algorithm>
@@ -16,12 +16,13 @@
 namespace stepscope {
 namespace {
 
+// A batch that takes less comes from memory, and a worker would not help.
 constexpr double kInMemoryBatchNs = 200'000;
 constexpr double kMostSteps = 2.0 / 3;
 constexpr double kFetchNs = 50'000;  // to take a batch from a worker
 
-// No loader is to be seen, but batches are made: what a C++ loop does that
-// reads its dataset itself.
+// The trace shows no loader, but the training thread collates batches: a C++
+// loop that reads its dataset itself looks like this.
 Verdict CheckCollation(const AnalysisContext& m) {
   const Collation collation = FindCollation(m);
   if (collation.steps_frac < kMostSteps ||
@@ -41,14 +42,13 @@ Verdict CheckCollation(const AnalysisContext& m) {
     }
   }
   finding.evidence =
-      "The training thread decodes and collates samples itself, and no other "
-      "thread does: " +
+      "Only the training thread decodes and collates samples. This takes " +
       Milliseconds(collation.idle_ns * 1e-6) + " of the " +
       Milliseconds(step * 1e-6) + " step (" +
       Percent(collation.idle_ns / step) + ")" +
-      (m.has_gpu ? " pass with the GPU idle." : ".");
+      (m.has_gpu ? ", during which the GPU is idle." : ".");
   finding.where = "ops that stack samples or cast bytes, before the model";
-  finding.assumption = "a core is free for each worker";
+  finding.assumption = "each worker has a free core";
   finding.wrong_if =
       "these ops are part of the model, or the batches cannot be made on "
       "another thread";
@@ -61,12 +61,13 @@ Verdict CheckCollation(const AnalysisContext& m) {
   const Wording fix = LoaderFix(m, {.workers = count});
   finding.fix_cpp = fix.fix_cpp;
   finding.fix_python = fix.fix_python;
-  // Replay of a CPU-only run knows no cuts.
+  // Replay of a CPU-only run cannot shorten a span of a thread.
   if (!m.has_gpu) return FireBound(std::move(finding), collation.idle_ns);
   return Fire(std::move(finding), std::move(edit), collation.idle_ns);
 }
 
-// Per step: the first batches of validation passes.
+// The time per step to load the first batches of validation passes. No worker
+// can prepare these, because the pass creates its workers when it begins.
 double OpeningNs(const AnalysisContext& m) {
   double ns = 0;
   for (RowId row : OpeningLoads(m.trace, m.steps.thread)) {
@@ -79,14 +80,13 @@ double OpeningNs(const AnalysisContext& m) {
 
 std::string SharedCores(const AnalysisContext& m, int cores, const Edit& edit) {
   if (cores <= 0) {
-    return "there is a free core for each worker (the number of cores was not "
-           "recorded)";
+    return "each worker has a free core (the number of cores was not recorded)";
   }
   const int threads =
       edit.threads > 0 ? edit.threads : std::max(1, m.replay.program().threads);
   return Count(cores, "usable core") + ", " +
          Count(edit.workers, "loader worker") + " and " +
-         Count(threads, "intra-op thread") + " share them";
+         Count(threads, "intra-op thread") + " share the cores";
 }
 
 Verdict CheckSyncDataLoading(const AnalysisContext& m) {
@@ -116,18 +116,18 @@ Verdict CheckSyncDataLoading(const AnalysisContext& m) {
   if (cores > 0) count = std::min(count, cores);
 
   finding.evidence =
-      "Batches are made on the training thread: " + Milliseconds(data * 1e-6) +
-      " of the " + Milliseconds(step * 1e-6) + " step (" +
-      Percent(data / step) + ")" +
-      (m.has_gpu ? " pass with the GPU idle." : ".");
+      "The training thread makes the batches itself. This takes " +
+      Milliseconds(data * 1e-6) + " of the " + Milliseconds(step * 1e-6) +
+      " step (" + Percent(data / step) + ")" +
+      (m.has_gpu ? ", during which the GPU is idle." : ".");
   const double opening = OpeningNs(m);
   if (opening >= 0.01 * step) {
     finding.evidence += " " + Milliseconds(opening * 1e-6) +
-                        " of it are the first batches of validation passes, "
-                        "which no worker has ready.";
+                        " of that loads the first batches of validation "
+                        "passes, which no worker can prepare.";
   }
   finding.wrong_if =
-      "the batches come from a source that cannot be read from another thread";
+      "the batches come from a source that another thread cannot read";
   const double movable = std::max(0.0, data - opening);
 
   Found found{.finding = std::move(finding),
@@ -140,15 +140,15 @@ Verdict CheckSyncDataLoading(const AnalysisContext& m) {
   }
   found.if_bound = LoaderFix(m, {.workers = count});
   found.if_bound.assumption =
-      "at best: all of the loading overlaps with the step, on " +
+      "at best, all of the loading overlaps with the step, on " +
       Count(count - 1, "free core");
   if (movable * 1e-6 >= MinReportableGainMs(m)) {
-    found.if_small.evidence = " A worker would not help here: " +
-                              Count(m.replay.program().cores, "core") +
-                              " are already kept busy by the intra-op threads.";
+    found.if_small.evidence =
+        " A worker would not help here: the intra-op threads already keep " +
+        Count(m.replay.program().cores, "core") + " busy.";
   }
   found.if_small.fix_cpp =
-      "decode less: smaller files, cached or uint8 tensors";
+      "decode less: use smaller files, cached tensors or uint8 tensors";
   found.if_small.fix_python = found.if_small.fix_cpp;
   return Fire(std::move(found));
 }
@@ -156,17 +156,17 @@ Verdict CheckSyncDataLoading(const AnalysisContext& m) {
 constexpr Rule kRules[] = {
     {.id = "sync-data-loading",
      .question =
-         "Are batches made on the training thread while the step waits?",
+         "Does the training thread make batches itself while the step waits?",
      .needs = {},
      .check = &CheckSyncDataLoading,
      .reference = "PyTorch Performance Tuning Guide: Enable asynchronous data "
                   "loading and augmentation",
-     .detect = "An in-process loader (by its row or its name), or ops that "
-               "decode and collate on the training thread only, while the "
-               "step waits: 0.2 ms a batch and 1 % of the step or more, in "
-               "two thirds of the steps.",
-     .avoid = "Loading while the GPU is busy, batches that come from memory, "
-              "machines whose cores are taken.",
+     .detect = "the step waits at least 0.2 ms per batch and 1 % of the step, "
+               "in two thirds of the steps, for an in-process loader (known "
+               "from its settings or its name) or for ops that decode and "
+               "collate on the training thread only",
+     .avoid = "the GPU is busy during loading, the batches come from memory, "
+              "or no core is free for a worker",
      .fix_cpp = "torch::data::DataLoaderOptions().workers(N).max_jobs(2 * N)",
      .fix_python = "DataLoader(..., num_workers=N, persistent_workers=True, "
                    "pin_memory=True)"}};

@@ -1,4 +1,5 @@
-// Does one process drive several GPUs with DataParallel?
+// Does one process drive several GPUs with DataParallel? It copies the model to
+// every GPU in each step, and one Python thread launches for all of them.
 // Source: PyTorch Performance Tuning Guide, distributed training: use
 // DistributedDataParallel, one process per GPU.
 #include <stepscope/kernel_class.h>
@@ -16,8 +17,8 @@
 namespace stepscope {
 namespace {
 
-// Replicas run the same kernels; stages of one model do not.
-constexpr double kAlike = 0.8;
+// Replicas of a model run the same kernels; different stages of one do not.
+constexpr double kSimilarKernels = 0.8;
 
 struct DeviceUse {
   int64_t busy_ns = 0;
@@ -42,8 +43,8 @@ std::map<int32_t, DeviceUse> UsesOf(const AnalysisContext& m) {
   return uses;
 }
 
-// The share of their kernels that two devices have in common.
-double Likeness(const DeviceUse& a, const DeviceUse& b) {
+// The share of their kernel calls that two devices have in common.
+double KernelSimilarity(const DeviceUse& a, const DeviceUse& b) {
   int64_t both = 0, all = 0;
   for (const auto& [name, calls] : a.kernels) {
     const auto other = b.kernels.find(name);
@@ -69,7 +70,8 @@ Verdict CheckDataParallel(const AnalysisContext& m) {
   const bool marked = HasDataParallelForward(m.trace);
   const DeviceUse& first = uses.begin()->second;
   const bool replicas = std::ranges::all_of(uses, [&](const auto& use) {
-    return use.second.broadcasts && Likeness(first, use.second) >= kAlike;
+    return use.second.broadcasts &&
+           KernelSimilarity(first, use.second) >= kSimilarKernels;
   });
   if (!marked && !replicas) return Clean();
 
@@ -86,19 +88,21 @@ Verdict CheckDataParallel(const AnalysisContext& m) {
   finding.confidence = Confidence::kProven;
   finding.evidence =
       "One process computes on " + std::to_string(uses.size()) + " GPUs" +
-      (marked ? " in DataParallel.forward"
-              : ", with the same kernels on each and collectives between") +
-      ": model and batch are sent out and collected in every step (" +
+      (marked
+           ? " in DataParallel.forward"
+           : ", with the same kernels on each and collectives between them") +
+      ". Every step sends out the model and the batch and collects the results "
+      "(" +
       Milliseconds(moving * 1e-6) + " exposed), and the busiest GPU computes " +
       Milliseconds(imbalance * 1e-6) + " longer than the mean.";
   finding.where = marked ? "DataParallel.forward" : "";
   finding.assumption =
-      "at best: nothing but the gradients is sent, hidden behind backward";
+      "at best, only the gradients are sent, and this overlaps with backward";
   finding.fix_cpp =
-      "one process per GPU, gradients reduced by a c10d::ProcessGroup, instead "
-      "of torch::nn::parallel::data_parallel";
+      "run one process per GPU and reduce gradients with a c10d::ProcessGroup "
+      "instead of torch::nn::parallel::data_parallel";
   finding.fix_python =
-      "torchrun --nproc-per-node=N and DistributedDataParallel instead of "
+      "use torchrun --nproc-per-node=N and DistributedDataParallel instead of "
       "DataParallel";
   finding.wrong_if = "the GPUs hold different parts of one model";
   return FireBound(std::move(finding), moving + imbalance);
@@ -112,12 +116,13 @@ constexpr Rule kRules[] = {
      .check = &CheckDataParallel,
      .reference = "PyTorch Performance Tuning Guide, distributed training: use "
                   "DistributedDataParallel",
-     .detect = "a DataParallel.forward range, or the same kernels (80 % of "
-               "them) on two GPUs or more with collectives between them, all "
-               "launched by one process",
-     .avoid = "model parallelism: other kernels on each GPU, or none of NCCL's",
-     .fix_cpp = "one process per GPU, a c10d::ProcessGroup",
-     .fix_python = "DistributedDataParallel, one process per GPU"}};
+     .detect = "the trace has a DataParallel.forward range, or one process "
+               "launches the same kernels (80 % of them) on two GPUs or more, "
+               "with collectives between them",
+     .avoid = "the GPUs run different kernels or no NCCL kernels, as in model "
+              "parallelism",
+     .fix_cpp = "run one process per GPU with a c10d::ProcessGroup",
+     .fix_python = "use DistributedDataParallel with one process per GPU"}};
 
 }  // namespace
 

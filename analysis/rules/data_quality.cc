@@ -1,8 +1,8 @@
-// Can the numbers be trusted? These rules claim no gain; they withdraw or
-// qualify the others'.
+// Can the numbers be trusted? These rules claim no gain. They withdraw or
+// qualify the gains of the other rules.
 // Sources: pytorch PR 192094 and kineto PR 1545 (records lost or left over);
-// "17 tips", number 13 (profilers slow training down); the case study's longer
-// warm-up.
+// "17 tips", number 13 (profilers slow training down); the ResNet-18 case study
+// (a longer warm-up).
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -15,34 +15,35 @@
 namespace stepscope {
 namespace {
 
-constexpr double kBadTimes = 0.001;
-constexpr double kUnmatched = 0.01;
-constexpr double kNearlyAll = 0.95;
+constexpr double kBadTimes = 0.001;  // of the records
+constexpr double kUnmatched = 0.01;  // of the GPU's activities
+constexpr double kNearlyAll = 0.95;  // of the unmatched ones
 constexpr double kDistorted = 0.05, kVeryDistorted = 0.15;
 constexpr size_t kWaitsToLeaveOneOut = 4;
 constexpr double kOverheadOffline = 0.03;
-constexpr double kDevicePaces = 0.9;  // busy so much of the step
-// With shapes, memory and stacks on; on a machine that others use, steps may
-// differ by far more.
+// A device that is busy for this share of the step sets the pace.
+constexpr double kDevicePaces = 0.9;
+// The most that recording an event costs, with shapes, memory and stacks on. On
+// a shared machine, steps may differ by far more for other reasons.
 constexpr double kMostNsPerEvent = 3'000;
 constexpr double kNsPerOpOffline = 4'000;
 
-Finding Status(FindingStatus status, Confidence confidence) {
+Finding StatusFinding(FindingStatus status, Confidence confidence) {
   Finding finding;
   finding.status = status;
   finding.confidence = confidence;
   return finding;
 }
 
-// A collector that did not run has lost nothing of what was being watched;
-// where nothing could run, that is an error.
-bool IsAbsence(const Loss& loss) {
+// Events of a collector that did not run are not lost: the trace does not claim
+// to contain them. It is an error only if no collector could run.
+bool CollectorDidNotRun(const Loss& loss) {
   return loss.severity != Severity::kError &&
          (loss.name.find("unavailable") != std::string::npos ||
           loss.name.find("not-started") != std::string::npos);
 }
 
-// Rows that cannot be: reversed, or before 1980 in a file of the epoch's.
+// Counts the rows that end before they begin, and adds up all rows.
 int64_t BadTimes(const Trace& trace, int64_t& rows) {
   int64_t bad = 0;
   const auto count = [&](const auto& table) {
@@ -64,7 +65,7 @@ Verdict CheckCaptureIncomplete(const AnalysisContext& m) {
     list += (list.empty() ? "" : " ") + text;
   };
   for (const Loss& loss : trace.losses()) {
-    if (IsAbsence(loss) || loss.severity == Severity::kNote) continue;
+    if (CollectorDidNotRun(loss) || loss.severity == Severity::kNote) continue;
     std::string text = loss.detail.empty() ? loss.name : loss.detail;
     if (!text.ends_with('.')) text += '.';
     add(loss.severity == Severity::kError || loss.name == "buffer-full"
@@ -84,10 +85,10 @@ Verdict CheckCaptureIncomplete(const AnalysisContext& m) {
     add(warnings,
         std::to_string(m.ledger->unmatched) + " of " +
             Count(m.ledger->activities, "GPU activity", "GPU activities") +
-            (earlier ? " were launched before the recording began: the GPU "
-                       "runs behind the host."
-                     : " have no recorded launch: why the GPU was idle before "
-                       "them cannot be told."));
+            (earlier ? " were launched before the recording began, because "
+                       "the GPU runs behind the host."
+                     : " have no recorded launch, so the cause of idle time "
+                       "before them is unknown."));
   }
   const bool launches =
       std::ranges::any_of(trace.runtime_calls(), [&](const RuntimeCall& call) {
@@ -101,25 +102,25 @@ Verdict CheckCaptureIncomplete(const AnalysisContext& m) {
   } else if (!m.has_gpu) {
     const std::string signs = SignsOfGpu(trace);
     if (!signs.empty()) {
-      add(errors, "The program works on a GPU (" + signs +
-                      "), but neither calls to it nor its work were recorded: "
-                      "what looks like computing here is the host's part.");
+      add(errors, "The program uses a GPU (" + signs +
+                      "), but neither calls to it nor its activities were "
+                      "recorded, so computing time here is host time only.");
     } else if (!trace.run().devices.empty() && !trace.ops().empty()) {
       add(warnings,
-          "There is a GPU (" + trace.run().devices[0].name +
-              "), but no call to it was recorded: if the model runs on it, "
-              "what looks like computing here is the host's part.");
+          "The machine has a GPU (" + trace.run().devices[0].name +
+              "), but no call to it was recorded. If the model runs on it, "
+              "computing time here is host time only.");
     }
   }
   if (m.steps.empty()) {
     add(warnings,
-        "No step marks were found, so nothing can be said per step; call "
-        "Step() once per iteration.");
+        "The trace has no step marks, so nothing can be reported per step. "
+        "Call Step() once per iteration.");
   }
   if (errors.empty() && warnings.empty()) return Clean();
-  Finding finding =
-      Status(errors.empty() ? FindingStatus::kWarning : FindingStatus::kError,
-             Confidence::kProven);
+  Finding finding = StatusFinding(
+      errors.empty() ? FindingStatus::kWarning : FindingStatus::kError,
+      Confidence::kProven);
   finding.evidence = errors + (errors.empty() ? "" : " ") + warnings;
   while (finding.evidence.ends_with(' ')) finding.evidence.pop_back();
   if (!errors.empty()) {
@@ -129,10 +130,11 @@ Verdict CheckCaptureIncomplete(const AnalysisContext& m) {
       trace.losses(), [](const Loss& l) { return l.name == "buffer-full"; });
   if (dropped) {
     finding.fix_cpp = finding.fix_python =
-        "larger max_buffer_bytes, fewer active steps, shapes and memory off";
+        "raise max_buffer_bytes, record fewer active steps, or turn shapes and "
+        "memory off";
   } else if (m.steps.empty()) {
-    finding.fix_cpp = "profile.Step() once per iteration";
-    finding.fix_python = "prof.step() once per iteration";
+    finding.fix_cpp = "call profile.Step() once per iteration";
+    finding.fix_python = "call prof.step() once per iteration";
   }
   return Fire(std::move(finding));
 }
@@ -140,12 +142,13 @@ Verdict CheckCaptureIncomplete(const AnalysisContext& m) {
 Verdict CheckObserverLive(const AnalysisContext& m) {
   const std::vector<int64_t>& recorded = m.trace.run().wait_step_ns;
   std::vector<double> waits(recorded.begin(), recorded.end());
-  // A device that sets the pace hides what recording costs the host; and the
-  // host may have run ahead of it while it was not recorded.
+  // Where the device sets the pace, the cost of recording on the host does not
+  // lengthen the step, and the wait steps, which are host times, may be too
+  // short: the host can run ahead of the device in them.
   if (m.has_gpu && DeviceBusyNs(m) >= kDevicePaces * m.step_ns()) {
     return Clean();
   }
-  // What the host alone can tell while nothing is recorded.
+  // Wait steps have host times only, so active steps are compared by theirs.
   std::vector<double> hosts;
   for (size_t i : m.steps.steady) {
     hosts.push_back(m.steps.windows[i].host.length());
@@ -159,8 +162,8 @@ Verdict CheckObserverLive(const AnalysisContext& m) {
                           static_cast<double>(m.steps.windows.size());
     distortion = std::min(distortion, events * kMostNsPerEvent / wait);
   }
-  // Two medians of noisy steps differ by chance. One slow step is no noise of
-  // the others, if there are enough of these.
+  // Two medians of noisy steps differ by chance. With enough wait steps, one
+  // slow step among them does not count as noise.
   std::vector<double> strays;
   for (double ns : waits) strays.push_back(std::abs(ns / wait - 1));
   std::ranges::sort(strays);
@@ -169,26 +172,28 @@ Verdict CheckObserverLive(const AnalysisContext& m) {
                        std::sqrt(static_cast<double>(std::min<size_t>(
                            waits.size(), m.steps.steady.size())));
   if (distortion <= kDistorted + noise) return Clean();
-  double ops = 0;
-  for (const auto& split : m.splits) ops += split[Cause::kProfiler];
-  const double ours = m.splits.empty() ? 0 : ops / m.splits.size();
-  Finding finding =
-      Status(distortion > kVeryDistorted + noise ? FindingStatus::kError
-                                                 : FindingStatus::kWarning,
-             Confidence::kProven);
-  finding.evidence = "Steps took " + Milliseconds(active * 1e-6) +
-                     " while recorded and " + Milliseconds(wait * 1e-6) +
-                     " before, with recording off (" +
-                     Percent(active / wait - 1) + " slower).";
-  if (ours > 0) {
-    finding.evidence += " Recording ops by itself accounts for " +
-                        Milliseconds(ours * 1e-6) + " of that.";
+  double sum = 0;
+  for (const auto& split : m.splits) sum += split[Cause::kProfiler];
+  const double profiler_ns = m.splits.empty() ? 0 : sum / m.splits.size();
+  Finding finding = StatusFinding(distortion > kVeryDistorted + noise
+                                      ? FindingStatus::kError
+                                      : FindingStatus::kWarning,
+                                  Confidence::kProven);
+  finding.evidence = "Recorded steps took " + Milliseconds(active * 1e-6) +
+                     ", " + Percent(active / wait - 1) + " longer than the " +
+                     Milliseconds(wait * 1e-6) +
+                     " of the steps before them, with recording off.";
+  if (profiler_ns > 0) {
+    finding.evidence += " Recording ops accounts for " +
+                        Milliseconds(profiler_ns * 1e-6) +
+                        " of the recorded step.";
   }
   finding.fix_cpp =
-      "record_shapes, profile_memory and with_stack off; fewer "
+      "turn record_shapes, profile_memory and with_stack off, or record fewer "
       "active steps";
   finding.fix_python = finding.fix_cpp;
-  finding.wrong_if = "something else slowed the machine down meanwhile";
+  finding.wrong_if =
+      "something else slowed the machine down during the recorded steps";
   return Fire(std::move(finding));
 }
 
@@ -202,22 +207,23 @@ Verdict CheckObserverEffect(const AnalysisContext& m) {
   const bool dense =
       load.host_sets_pace && load.events * kNsPerOpOffline > load.host_ns;
   if (overhead <= kOverheadOffline * step && !dense) return Clean();
-  Finding finding = Status(FindingStatus::kWarning, Confidence::kHint);
+  Finding finding = StatusFinding(FindingStatus::kWarning, Confidence::kHint);
   finding.evidence =
-      dense ? "One event per " +
+      dense ? "The profiler recorded one event per " +
                   Number(load.host_ns / std::max(load.events, 1.0) * 1e-3) +
-                  " us of host time was recorded: the unprofiled step is "
-                  "likely shorter."
-            : "The profiler and the driver took " +
-                  Milliseconds(overhead * 1e-6) + " per step for themselves (" +
+                  " us of host time, so the unprofiled step is likely shorter."
+            : "The overhead of the profiler and the driver is " +
+                  Milliseconds(overhead * 1e-6) + " per step (" +
                   Percent(overhead / step) + ").";
-  finding.fix_cpp = "shapes, stacks and Python frames off; fewer active steps";
+  finding.fix_cpp =
+      "turn shapes, stacks and Python frames off, or record fewer active "
+      "steps";
   finding.fix_python = finding.fix_cpp;
   return Fire(std::move(finding));
 }
 
 Verdict CheckWarmup(const AnalysisContext& m) {
-  Finding finding = Status(FindingStatus::kWarning, Confidence::kStrong);
+  Finding finding = StatusFinding(FindingStatus::kWarning, Confidence::kStrong);
   std::string steps;
   double total = 0;
   for (const StepWindow& step : m.steps.windows) {
@@ -227,20 +233,21 @@ Verdict CheckWarmup(const AnalysisContext& m) {
     if (finding.examples.size() < 3) {
       finding.examples.push_back({step.number, step.host.begin_ns,
                                   step.host.end_ns,
-                                  "one-off loading or allocation for " +
-                                      Milliseconds(step.one_off_ns * 1e-6)});
+                                  Milliseconds(step.one_off_ns * 1e-6) +
+                                      " of one-off loading or allocation"});
     }
   }
   if (steps.empty()) return Clean();
+  const bool one = finding.examples.size() == 1;
   finding.evidence =
-      "Step " + steps +
-      " still warmed up (loading kernels, first "
-      "allocations) and " +
-      (finding.examples.size() == 1 ? "is" : "are") +
-      " left out: the mean is " + Milliseconds(m.stats.mean_ms) + " without, " +
-      Milliseconds(total * 1e-6 / m.steps.windows.size()) + " with.";
-  finding.fix_cpp = "schedule with warmup >= 3";
-  finding.fix_python = "schedule(warmup=3, ...)";
+      (one ? "Step " : "Steps ") + steps + (one ? " was" : " were") +
+      " still warming up (loading kernels, first allocations) and " +
+      (one ? "is" : "are") + " left out. The mean step is " +
+      Milliseconds(m.stats.mean_ms) + " without " + (one ? "it" : "them") +
+      " and " + Milliseconds(total * 1e-6 / m.steps.windows.size()) + " with " +
+      (one ? "it" : "them") + ".";
+  finding.fix_cpp = "use a schedule with warmup >= 3";
+  finding.fix_python = "use schedule(warmup=3, ...)";
   return Fire(std::move(finding));
 }
 
@@ -250,43 +257,45 @@ constexpr Rule kRules[] = {
      .needs_steps = false,
      .needs = {},
      .check = &CheckCaptureIncomplete,
-     .reference = "stepscope: what was lost is said first",
-     .detect = "an error where records were dropped or more than 0.1 % have "
-               "impossible times; a warning where more than 1 % of the GPU's "
-               "works have no launch or launches no work",
-     .avoid = "kernels of a CUDA graph, which share one launch; what the end "
-              "of the window cut off",
-     .fix_cpp = "a larger max_buffer_bytes, fewer kinds of events, fewer "
-                "active steps",
-     .fix_python = "fewer active steps, no stacks, prof.step() in every "
-                   "iteration"},
+     .reference = "stepscope: reports begin with what the recording lost",
+     .detect = "records were dropped or more than 0.1 % of them have "
+               "impossible times (an error), or more than 1 % of the GPU's "
+               "activities have no launch or launches have no activity (a "
+               "warning)",
+     .avoid = "the activities are kernels of a CUDA graph, which share one "
+              "launch, or the end of the window cut them off",
+     .fix_cpp = "raise max_buffer_bytes, record fewer kinds of events, or "
+                "record fewer active steps",
+     .fix_python = "record fewer active steps and no stacks, and call "
+                   "prof.step() in every iteration"},
     {.id = "observer-effect",
-     .question = "Did recording change what it measured?",
+     .question = "Did recording slow the steps down?",
      .needs = {},
      .check = &CheckObserverEffect,
      .reference = "17 tips for faster training, 13: turn debugging and "
                   "profiling off",
      .detect = "recorded steps are more than 5 % longer than the wait steps "
-               "before them, which were timed with everything off (an error "
-               "beyond 15 %); in files, the profiler's own records above 3 % "
-               "of the step, or an op in every 4 us of a host-bound run",
-     .avoid =
-         "wait steps that still warm up; CPU-only runs that slowed down by "
-         "more than recording can cost, 3 us an event",
-     .fix_cpp = "record without shapes, stacks and memory; fewer active steps",
-     .fix_python = "record_shapes=False, with_stack=False, "
-                   "profile_memory=False; fewer active steps"},
+               "before them, which were timed with recording off (an error "
+               "beyond 15 %). In files without wait steps: the profiler's own "
+               "records exceed 3 % of the step, or a host-bound run has an op "
+               "in every 4 us",
+     .avoid = "the wait steps are still warming up, or a CPU-only run slowed "
+              "down by more than recording can cost (3 us per event)",
+     .fix_cpp = "record without shapes, stacks and memory, or record fewer "
+                "active steps",
+     .fix_python = "set record_shapes=False, with_stack=False and "
+                   "profile_memory=False, or record fewer active steps"},
     {.id = "warmup-in-window",
-     .question = "Were steps recorded that were still warming up?",
+     .question = "Were some recorded steps still warming up?",
      .needs = {},
      .check = &CheckWarmup,
      .reference = "PyTorch Performance Features and How They Interact: first "
                   "runs",
-     .detect = "a step is 1.2 times the median of the others, and loading, "
+     .detect = "a step takes 1.2 times the median of the others, and loading, "
                "compiling or first allocations explain 30 % of the excess",
-     .avoid = "slow steps that nothing explains: they are outliers",
-     .fix_cpp = "a schedule with 3 warm-up steps or more",
-     .fix_python = "schedule(wait=3, warmup=3, active=3)"}};
+     .avoid = "nothing explains why the step is slow: it counts as an outlier",
+     .fix_cpp = "use a schedule with 3 warm-up steps or more",
+     .fix_python = "use schedule(wait=3, warmup=3, active=3)"}};
 
 }  // namespace
 

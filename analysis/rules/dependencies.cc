@@ -1,6 +1,6 @@
-// Does the GPU stand still behind another stream?
-// A gap of up to 10 us on queued work is the device's own latency (rules.md
-// 2.7); 3 % is the lowest share XProf calls moderate.
+// Is the GPU idle because queued work waits for another stream?
+// A gap of up to 10 us before queued work is the device's own latency. 3 % of
+// the step is the lowest share that XProf calls moderate.
 #include <stepscope/kernel_class.h>
 
 #include <algorithm>
@@ -38,8 +38,8 @@ bool IsCollective(const Trace& trace, const ActivityRef& ref) {
          IsCollectiveKernel(trace.name(trace.kernels()[ref.row].name));
 }
 
-// Nodes of a graph follow each other inside one launch; why one of them is late
-// is not recorded.
+// The nodes of a CUDA graph share one launch, and the trace does not show what
+// each of them waits for.
 bool InGraph(const Trace& trace, const ActivityRef& ref) {
   if (ref.table == ActivityTable::kKernel &&
       trace.kernels()[ref.row].graph != 0) {
@@ -56,7 +56,8 @@ struct Stall {
   size_t step;
 };
 
-// Gaps in front of queued work, behind work of another stream or a collective.
+// The gaps between queued work and what it waits for: an activity of another
+// stream, or a collective.
 std::vector<Stall> FindStalls(const AnalysisContext& m) {
   std::vector<Stall> stalls;
   for (const Gap& gap : m.waits.idle) {
@@ -107,45 +108,46 @@ Verdict CheckDependency(const AnalysisContext& m) {
   finding.confidence = Confidence::kStrong;
   for (size_t i = 0; i < std::min<size_t>(3, stalls.size()); ++i) {
     const Gap& gap = *stalls[i].gap;
-    finding.examples.push_back(
-        {m.steps.windows[stalls[i].step].number, gap.idle.begin_ns,
-         gap.idle.end_ns, "waiting behind " + NameOf(m.trace, gap.before)});
+    finding.examples.push_back({m.steps.windows[stalls[i].step].number,
+                                gap.idle.begin_ns, gap.idle.end_ns,
+                                "waiting for " + NameOf(m.trace, gap.before)});
   }
   finding.evidence =
       "The GPU is idle for " + Milliseconds(total * 1e-6) + " of the " +
       Milliseconds(m.stats.mean_ms) + " step (" + Percent(total / m.step_ns()) +
-      ") although work is queued: it waits behind another stream or a "
-      "collective.";
+      ") although work is queued, because that work waits for another stream "
+      "or a collective.";
   finding.where =
       worst->first + " (" + Milliseconds(worst->second / steps * 1e-6) + ")";
   finding.assumption =
-      "the work behind the gap does not need what it waits for";
+      "the work after the gap does not need the result that it waits for";
   finding.fix_cpp =
-      "put what is independent on streams of its own, start collectives "
-      "earlier, wait with an event where the result is used";
+      "put independent work on separate streams, start collectives earlier, "
+      "and wait with an event where the result is used";
   finding.fix_python =
-      "torch.cuda.Stream for what is independent, async_op=True and wait() "
-      "where the result is used";
+      "put independent work on a torch.cuda.Stream; start collectives with "
+      "async_op=True and wait() where the result is used";
   finding.wrong_if = "the next kernel reads what the other stream produced";
   return Fire(std::move(finding), std::move(edit), total);
 }
 
 constexpr Rule kRules[] = {
     {.id = "dependency-stall",
-     .question = "Is the GPU idle behind another stream although work is "
-                 "queued?",
+     .question = "Is the GPU idle because queued work waits for another "
+                 "stream?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kRuntimeCall},
      .check = &CheckDependency,
-     .reference = "stepscope: idle time that synchronisation rules blame "
-                  "wrongly",
-     .detect = "Gaps of more than 10 us in front of work launched before them, "
-               "behind work of another stream or a collective, 3 % of the "
-               "step or more.",
-     .avoid = "Gaps within one stream, gaps in front of CUDA-graph nodes.",
-     .fix_cpp = "Streams of their own for what is independent; start "
-                "collectives earlier.",
-     .fix_python = "torch.cuda.Stream; async_op=True and a later wait()."}};
+     .reference = "stepscope: idle time that is not due to host "
+                  "synchronisation",
+     .detect = "gaps of more than 10 us between an activity of another stream, "
+               "or a collective, and work that was launched before the gap "
+               "add up to at least 3 % of the step",
+     .avoid = "the gaps lie within one stream or before nodes of a CUDA graph",
+     .fix_cpp = "put independent work on separate streams; start collectives "
+                "earlier",
+     .fix_python = "put independent work on a torch.cuda.Stream; use "
+                   "async_op=True and a later wait()"}};
 
 }  // namespace
 

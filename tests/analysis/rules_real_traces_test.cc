@@ -102,7 +102,7 @@ TEST(RulesRealTracesTest, Owlv2WaitsInUploadsBesideItsLoader) {
   const Finding* uploads = Find(report, "h2d-blocking");
   ASSERT_NE(uploads, nullptr);
   EXPECT_EQ(uploads->gain_kind, GainKind::kBound);
-  EXPECT_NE(uploads->evidence.find("could be made meanwhile"),
+  EXPECT_NE(uploads->evidence.find("could load the next batch"),
             std::string::npos);
   // 55 copies to the host, 15.3 ms: too small.
   const Finding* reads = Find(report, "host-sync");

@@ -1,6 +1,6 @@
-#include "support/cpu_text.h"
-#include "support/compute_text.h"
 #include "rule_testing.h"
+#include "support/compute_text.h"
+#include "support/cpu_text.h"
 
 namespace stepscope {
 namespace {
@@ -42,7 +42,7 @@ TEST(SmallBatchTest, FiresWhereKernelsDoNotFillTheDevice) {
   ASSERT_NE(finding, nullptr) << WhyBlind(report, "small-batch");
   // (0.9 * 85.9 - 2) / 10 is 7.5: four times the batch. The kernel takes as
   // long for four times the samples.
-  EXPECT_NE(finding->fix_python.find("times 4"), std::string::npos);
+  EXPECT_NE(finding->fix_python.find("by 4 "), std::string::npos);
   EXPECT_NEAR(finding->gain.expected_ms, 0.75, 0.03);
   EXPECT_NEAR(finding->speedup, 4, 0.3);
 }

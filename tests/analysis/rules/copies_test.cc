@@ -1,5 +1,5 @@
-#include "support/gpu_text.h"
 #include "rule_testing.h"
+#include "support/gpu_text.h"
 
 namespace stepscope {
 namespace {
@@ -32,7 +32,7 @@ TEST(H2dPageableTest, FiresOnLargeUploadsFromPageableMemory) {
   EXPECT_TRUE(Promises(report, "h2d-pageable"));
   EXPECT_GE(finding->severity, FindingSeverity::kHigh);
   EXPECT_EQ(finding->confidence, Confidence::kProven);
-  EXPECT_NE(finding->evidence.find("1 upload per step from pageable memory, "
+  EXPECT_NE(finding->evidence.find("1 upload per step from pageable memory: "
                                    "20.0 MB in 4.00 ms at 5.00 GB/s"),
             std::string::npos)
       << finding->evidence;
@@ -54,7 +54,7 @@ TEST(H2dPageableTest, UsesTheRateOfTheRunsOwnPinnedCopies) {
   const Report report = run.Analyzed();
   const Finding* finding = Find(report, "h2d-pageable");
   ASSERT_NE(finding, nullptr);
-  EXPECT_NE(finding->assumption.find("10.0 GB/s, as in this run"),
+  EXPECT_NE(finding->assumption.find("10.0 GB/s, as measured in this run"),
             std::string::npos)
       << finding->assumption;
 }
