@@ -1,4 +1,4 @@
-// Does DistributedDataParallel do work that its settings could spare it?
+// Does DistributedDataParallel do work that other settings would avoid?
 // Sources: PyTorch Performance Tuning Guide, distributed training: skip the
 // all-reduce while accumulating; match the order of construction and execution
 // with find_unused_parameters.
@@ -20,11 +20,14 @@ namespace {
 
 constexpr double kMostSteps = 2.0 / 3;
 constexpr double kTooManyBytes = 1.5;  // of the gradients, per optimizer step
-constexpr double kSamePass = 0.1;      // passes of one model differ by less
-constexpr double kLateIssue = 0.5;     // of the backward pass
+// Passes of one model reduce the same bytes, except for this share.
+constexpr double kSamePass = 0.1;
+constexpr double kLateIssue = 0.5;  // of the backward pass
+// Where sizes are unknown, two buckets do not show that the first one could
+// have been full earlier.
 constexpr size_t kBucketsOfUnknownSize = 3;
 
-// The passes of one optimizer step.
+// The backward passes of one optimizer step.
 using Update = std::vector<const GradientPass*>;
 
 std::vector<Update> UpdatesOf(const std::vector<GradientPass>& passes) {
@@ -38,7 +41,8 @@ std::vector<Update> UpdatesOf(const std::vector<GradientPass>& passes) {
   return updates;
 }
 
-// Several passes that each reduce what is the same model's gradients.
+// True if several passes each reduce the gradients of the same model. Passes of
+// different sizes belong to different models, which all need their reduction.
 bool ReducesEachPass(const Update& update) {
   if (update.size() < 2) return false;
   const auto size_of = [](const GradientPass& pass) {
@@ -96,13 +100,13 @@ Verdict CheckNoSync(const AnalysisContext& m) {
   finding.evidence =
       "Gradients are reduced in each of the " + std::to_string(accumulated) +
       " backward passes of an optimizer step, although only their sum is "
-      "used: " +
+      "used. " +
       Count(std::llround(static_cast<double>(needless.size()) /
                          m.steps.steady.size()),
             "all-reduce") +
-      " per step too many, " + Milliseconds(exposed * 1e-6) +
-      " of them exposed, " + Milliseconds(issued * 1e-6) +
-      " of the host's time to issue them.";
+      " per step too many: " + Milliseconds(exposed * 1e-6) +
+      " of them exposed, and " + Milliseconds(issued * 1e-6) +
+      " of host time to issue them.";
   Illustrate(
       m,
       [&](const Collective& one) {
@@ -110,18 +114,19 @@ Verdict CheckNoSync(const AnalysisContext& m) {
             static_cast<size_t>(&one - m.collectives.data()));
       },
       finding);
-  finding.assumption = "only the last pass of an optimizer step reduces";
+  finding.assumption =
+      "only the last backward pass of an optimizer step reduces gradients";
   finding.fix_cpp =
       "call ProcessGroup::allreduce only after the last backward pass before "
       "optimizer.step()";
   finding.fix_python =
-      "with model.no_sync(): loss.backward()  # for all passes but the last";
+      "with model.no_sync(): loss.backward()  # in all passes but the last";
   finding.wrong_if = "the passes belong to different models";
   return Fire(std::move(finding), std::move(edit), exposed + issued);
 }
 
-// When half of the gradients of a pass were there; sizes by shape where they
-// were recorded, else by number.
+// When the first half of the pass's parameters had their gradients. Counts
+// parameters, not bytes.
 int64_t HalfReadyNs(const AnalysisContext& m, const GradientPass& pass) {
   const size_t half = pass.parameters.size() / 2;
   return m.trace.ops()[pass.parameters[half]].end_ns;
@@ -130,7 +135,7 @@ int64_t HalfReadyNs(const AnalysisContext& m, const GradientPass& pass) {
 bool IssuesLate(const AnalysisContext& m, const GradientPass& pass) {
   if (pass.collectives.size() < 2 || pass.parameters.size() < 2) return false;
   const Collective& first = m.collectives[pass.collectives[0]];
-  // A first bucket of most of the gradients cannot be full any earlier.
+  // A first bucket that holds most of the gradients cannot be full earlier.
   if (pass.sizes_known ? first.bytes > kLateIssue * pass.bytes
                        : pass.collectives.size() < kBucketsOfUnknownSize) {
     return false;
@@ -148,11 +153,12 @@ Verdict CheckUnusedSearch(const AnalysisContext& m) {
   if (searches.empty() && m.collectives.empty()) {
     return AnswerWithoutCollectives(m);
   }
-  const auto tells_unused = [&](const Collective& one) {
+  const auto is_unused_flags = [&](const Collective& one) {
     return !searches.empty() && one.integer && one.in_backward &&
            one.kind == CollectiveKind::kAllReduce;
   };
-  const CollectiveTotals flags = TotalsOf(m.collectives, m.steps, tells_unused);
+  const CollectiveTotals flags =
+      TotalsOf(m.collectives, m.steps, is_unused_flags);
   const double search = HostNsPerStep(m, searches);
   const std::vector<GradientPass> passes =
       FindGradientPasses(m.trace, m.tree, m.steps, m.collectives);
@@ -169,17 +175,19 @@ Verdict CheckUnusedSearch(const AnalysisContext& m) {
   double bound = 0;
   if (searches_cost) {
     finding.evidence =
-        "DDP walks the graph for unused parameters in each step: " +
+        "DDP searches the graph for unused parameters in every step, which "
+        "takes " +
         Milliseconds(search * 1e-6) + " per step";
     if (flags.count > 0) {
-      finding.evidence += ", and an all-reduce of flags, " +
-                          Milliseconds(flags.exposed_ns * 1e-6) +
-                          " of it exposed";
+      finding.evidence +=
+          ". It also all-reduces the flags of used parameters, "
+          "of which " +
+          Milliseconds(flags.exposed_ns * 1e-6) + " per step is exposed";
     }
     finding.evidence += ".";
     edit = m.has_gpu ? Without(searches, {}) : Edit();
     for (const Collective& one : m.collectives) {
-      if (one.kernel == kNone || !tells_unused(one)) continue;
+      if (one.kernel == kNone || !is_unused_flags(one)) continue;
       edit.scales.push_back({KernelOf(one), 0});
     }
     bound = cost;
@@ -191,46 +199,48 @@ Verdict CheckUnusedSearch(const AnalysisContext& m) {
     finding.confidence = Confidence::kStrong;
     finding.evidence +=
         std::string(finding.evidence.empty() ? "" : " ") +
-        "The first bucket goes out in the second half of the backward pass, "
-        "though half of the gradients were there before: the order of the "
-        "parameters is not the order of execution (" +
+        "DDP sends the first bucket in the second half of the backward pass, "
+        "although half of the gradients were ready before: the modules are "
+        "not registered in the order of execution. " +
         Milliseconds(gradients.exposed_ns * 1e-6) +
-        " of the gradients' all-reduces is exposed).";
+        " per step of the gradients' all-reduces is exposed.";
     bound += gradients.exposed_ns;
   }
-  finding.assumption = order ? "at best: buckets go out as soon as they are "
-                               "full and hide behind backward"
-                             : "all parameters get gradients in every step";
+  finding.assumption = order
+                           ? "at best, DDP sends each bucket as soon as it is "
+                             "full, and the transfer overlaps with backward"
+                           : "all parameters get gradients in every step";
   finding.fix_cpp =
       "register the modules in the order of execution; reduce all parameters "
-      "without searching";
+      "without a search";
   finding.fix_python =
       "DistributedDataParallel(model, find_unused_parameters=False, "
       "static_graph=True); register layers in the order of execution";
   finding.wrong_if =
-      "some parameters really get no gradient in some steps: then the search "
-      "is needed (static_graph=True only if it is always the same ones)";
-  // Replay cannot issue the buckets in another order.
+      "some parameters get no gradient in some steps, so the search is needed "
+      "(static_graph=True works if they are the same in every step)";
+  // Replay cannot change the order in which buckets are issued.
   if (order) return FireBound(std::move(finding), bound);
   return Fire(std::move(finding), std::move(edit), bound);
 }
 
 constexpr Rule kRules[] = {
     {.id = "missing-no-sync",
-     .question = "Are gradients reduced in every pass while they are "
-                 "accumulated?",
+     .question = "Does every backward pass reduce gradients that are only "
+                 "being accumulated?",
      .needs = {},
      .check = &CheckNoSync,
      .reference = "PyTorch Performance Tuning Guide, distributed training: "
                   "skip unnecessary all-reduce while accumulating",
      .detect = "several backward passes of one optimizer step each reduce the "
                "same bytes, together at least 1.5 times the gradients",
-     .avoid = "sharded parameters (FSDP, ZeRO) and pipeline stages; passes of "
-              "different sizes, which are different models",
+     .avoid = "parameters are sharded (FSDP, ZeRO), the job runs pipeline "
+              "stages, or the passes differ in size and so belong to different "
+              "models",
      .fix_cpp = "reduce after the last backward pass only",
-     .fix_python = "with model.no_sync(): for all passes but the last"},
+     .fix_python = "wrap all passes but the last in with model.no_sync():"},
     {.id = "ddp-unused-search",
-     .question = "Does DDP search for unused parameters, or send its buckets "
+     .question = "Does DDP search for unused parameters or send its buckets "
                  "late?",
      .needs = {},
      .check = &CheckUnusedSearch,
@@ -238,12 +248,13 @@ constexpr Rule kRules[] = {
                   "match the order of layers in construction and execution "
                   "with find_unused_parameters=True",
      .detect = "search_unused_parameters and its all-reduce of flags take 1 % "
-               "of the step; or the first bucket goes out in the second half "
-               "of the backward pass though half of the gradients were there",
-     .avoid = "a single bucket, or a first one of most of the gradients, which "
-              "is full only near the end",
+               "of the step, or DDP sends the first bucket in the second half "
+               "of the backward pass although half of the gradients were ready "
+               "before",
+     .avoid = "there is a single bucket, or the first bucket holds most of the "
+              "gradients and is full only near the end",
      .fix_cpp = "register modules in the order of execution",
-     .fix_python = "find_unused_parameters=False, static_graph=True"}};
+     .fix_python = "set find_unused_parameters=False, static_graph=True"}};
 
 }  // namespace
 

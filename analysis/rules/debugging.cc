@@ -1,8 +1,8 @@
-// Is a debugging aid left on?
+// Is a debugging aid still on?
 // Sources: PyTorch Performance Tuning Guide, "Disable debugging APIs"; "17
-// tips", number 13. Anomaly mode asks every gradient for NaN and waits for the
-// answer; CUDA_LAUNCH_BLOCKING waits after every launch; emit_nvtx names every
-// op for a profiler.
+// tips", number 13. Anomaly mode checks every gradient for NaN and waits for
+// the result. CUDA_LAUNCH_BLOCKING waits after every launch. emit_nvtx names
+// every op for a profiler.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -18,12 +18,14 @@
 namespace stepscope {
 namespace {
 
-constexpr double kMostSteps = 0.9;     // of the steady steps show it
+constexpr double kMostSteps = 0.9;     // of the steady steps show the aid
 constexpr double kMostLaunches = 0.9;  // return after their kernel's end
-constexpr int64_t kFewLaunches = 50;
-constexpr double kLongNs = 10'000;  // a shorter kernel may end during any call
-constexpr double kMostNodes = 0.5;  // of backward nodes are checked
+constexpr int64_t kFewLaunches = 50;   // fewer launches are too few to judge by
+// A shorter kernel may end during its launch call even without blocking.
+constexpr double kLongNs = 10'000;
+constexpr double kMostNodes = 0.5;  // of the backward nodes are checked
 
+// A debugging aid that is on, and the change that removes its cost.
 struct Aid {
   std::string what, fix_cpp, fix_python;
   std::vector<Example> examples = {};
@@ -38,7 +40,8 @@ bool InMostSteps(const AnalysisContext& m, const std::vector<double>& share,
   return count >= kMostSteps * static_cast<double>(m.steps.steady.size());
 }
 
-// What runs below the checks goes with them.
+// Adds to `aid.edit` the removal of the checks, and of all calls and kernels
+// that run below them.
 void DropChecks(const AnalysisContext& m, const std::vector<RowId>& checks,
                 Aid& aid) {
   std::vector<bool> below(m.trace.ops().size());
@@ -90,18 +93,18 @@ bool FindAnomalyMode(const AnalysisContext& m, Aid& aid) {
   for (size_t i = 0; i < nodes.size(); ++i) {
     share[i] = nodes[i] > 0 ? checked[i] / nodes[i] : 0;
   }
-  const std::optional<bool> told = RecordedAnomalyMode(m.trace);
-  if (!(told ? *told : InMostSteps(m, share, kMostNodes))) return false;
+  const std::optional<bool> recorded = RecordedAnomalyMode(m.trace);
+  if (!(recorded ? *recorded : InMostSteps(m, share, kMostNodes))) return false;
   aid.what =
-      "Anomaly detection is on: every backward node's gradients are "
-      "searched for NaN";
-  if (m.has_gpu) aid.what += ", and the host waits for the answer";
+      "Anomaly detection is on: autograd checks the gradients of every "
+      "backward node for NaN";
+  if (m.has_gpu) aid.what += ", and the host waits for the result";
   aid.fix_cpp = "torch::autograd::AnomalyMode::set_enabled(false)";
   aid.fix_python = "torch.autograd.set_detect_anomaly(False)";
   if (m.has_gpu) {
     DropChecks(m, checks, aid);
   } else {
-    aid.what += "; and every node keeps a stack trace";
+    aid.what += ", and every node stores a stack trace";
     aid.edit.drop_anomaly = true;
   }
   return true;
@@ -138,8 +141,8 @@ bool FindBlockingLaunches(const AnalysisContext& m, Aid& aid) {
   }
   if (!InMostSteps(m, share, kMostLaunches)) return false;
   aid.what =
-      "Launches return only when their kernels are done "
-      "(CUDA_LAUNCH_BLOCKING): the GPU never has work queued";
+      "Launches return only after their kernels have ended "
+      "(CUDA_LAUNCH_BLOCKING), so the GPU never has work queued";
   aid.fix_cpp = "unset CUDA_LAUNCH_BLOCKING (AMD_SERIALIZE_KERNEL on ROCm)";
   aid.fix_python = aid.fix_cpp;
   return true;
@@ -160,8 +163,8 @@ bool FindEmitNvtx(const AnalysisContext& m, Aid& aid) {
     }
   }
   if (!InMostSteps(m, ranges, 1)) return false;
-  aid.what = "Every op is named for NVTX (emit_nvtx)";
-  aid.fix_cpp = "leave torch.autograd.profiler.emit_nvtx() out of normal runs";
+  aid.what = "emit_nvtx is on: autograd pushes an NVTX range for every op";
+  aid.fix_cpp = "use torch.autograd.profiler.emit_nvtx() only under a profiler";
   aid.fix_python = aid.fix_cpp;
   return true;
 }
@@ -177,10 +180,10 @@ Verdict CheckDebugApi(const AnalysisContext& m) {
     finding.examples = std::move(aid.examples);
     finding.evidence = aid.what + ".";
     if (aid.bound_ns > 0) {
-      finding.evidence += " That holds the host for " +
+      finding.evidence += " This blocks the host for " +
                           Milliseconds(aid.bound_ns * 1e-6) + " per step.";
     }
-    finding.assumption = "nobody is looking for an error in this run";
+    finding.assumption = "this run is not for debugging";
     finding.fix_cpp = aid.fix_cpp;
     finding.fix_python = aid.fix_python;
     finding.wrong_if = "this run is for debugging";
@@ -193,15 +196,17 @@ Verdict CheckDebugApi(const AnalysisContext& m) {
 
 constexpr Rule kRules[] = {
     {.id = "debug-api-on",
-     .question = "Is anomaly detection, CUDA_LAUNCH_BLOCKING or emit_nvtx left "
-                 "on?",
+     .question = "Is anomaly detection, CUDA_LAUNCH_BLOCKING or emit_nvtx "
+                 "still on?",
      .needs = {Kind::kOp},
      .check = &CheckDebugApi,
      .reference = "PyTorch Performance Tuning Guide: Disable debugging APIs",
-     .detect = "In 90 % of the steady steps: gradients searched for NaN after "
-               "half of the backward nodes, 90 % of launches that return after "
-               "their kernels, or NVTX ranges with \"seq = \"",
-     .avoid = "a single debugging step; a NaN check of your own on the loss",
+     .detect = "in 90 % of the steady steps, gradients are checked for NaN "
+               "after half of the backward nodes, 90 % of the launches return "
+               "after their kernels have ended, or NVTX ranges contain "
+               "\"seq = \"",
+     .avoid = "only a single step is debugged, or the program itself checks "
+              "the loss for NaN",
      .fix_cpp = "AnomalyMode::set_enabled(false); unset CUDA_LAUNCH_BLOCKING",
      .fix_python = "set_detect_anomaly(False); unset CUDA_LAUNCH_BLOCKING"}};
 

@@ -1,7 +1,7 @@
-// Does communication between the ranks hold the step up?
+// Does the step wait for communication between the ranks?
 // Source: PyTorch Performance Tuning Guide, distributed training: DDP overlaps
-// the all-reduce with backward. 3 % is the lowest bound that XProf calls
-// moderate.
+// the all-reduce with backward. 3 % of the step is the lowest share that XProf
+// calls moderate.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -19,16 +19,17 @@ namespace {
 
 constexpr double kExposedShare = 0.03;
 constexpr double kMostSteps = 2.0 / 3;
-constexpr int64_t kBigBytes = 1 << 20;
-// In bytes per second. Less than half of a PCIe 3 slot, or of a 100 Gbit/s
-// network.
+constexpr int64_t kBigBytes = 1 << 20;  // large enough to measure a rate by
+// In bytes per second: less than half of a PCIe 3 slot's rate, or of a
+// 100 Gbit/s network's.
 constexpr double kSlowBus = 6e9;
 
-bool All(const Collective&) { return true; }
+bool AnyCollective(const Collective&) { return true; }
 
-// How much of the exposed time moving the bytes explains; the rest is waiting
-// for other ranks, or a slow link. One rank alone cannot tell these apart.
-std::string MovingOrWaiting(const AnalysisContext& m) {
+// A sentence that divides the exposed time into moving the bytes and the rest:
+// waiting for other ranks, or slower transfers. The trace of one rank cannot
+// divide the rest any further.
+std::string TransferOrWait(const AnalysisContext& m) {
   const int32_t ranks = m.trace.run().world_size;
   const double bandwidth = BestBusBandwidth(m.collectives, ranks);
   int64_t largest = -1;
@@ -37,10 +38,10 @@ std::string MovingOrWaiting(const AnalysisContext& m) {
   }
   if (bandwidth <= 0 && largest >= 0) {
     return largest < kBigBytes
-               ? " None is of 1 MiB or more: most of their time is latency, or "
-                 "waiting for other ranks."
-               : " How many ranks take part was not recorded, so moving and "
-                 "waiting for other ranks cannot be told apart.";
+               ? " None of them moves 1 MiB or more, so most of their time is "
+                 "latency or waiting for other ranks."
+               : " The number of ranks was not recorded, so transfers and "
+                 "waiting for other ranks cannot be distinguished.";
   }
   double moving = 0;
   for (const Collective& one : m.collectives) {
@@ -50,98 +51,104 @@ std::string MovingOrWaiting(const AnalysisContext& m) {
     }
     const double transfer = TransferNs(one, bandwidth, ranks);
     if (transfer < 0) {
-      return " Sizes were not recorded, so moving and waiting for other "
-             "ranks cannot be told apart.";
+      return " Sizes were not recorded, so transfers and waiting for other "
+             "ranks cannot be distinguished.";
     }
     moving += std::min<double>(transfer, one.exposed_ns);
   }
   moving /= m.steps.steady.size();
-  return " At the best rate seen here (" + Number(bandwidth * 1e-9) +
-         " GB/s over the bus) " + Milliseconds(moving * 1e-6) +
-         " of that is moving; the rest is waiting for other ranks or slower "
-         "transfers (all ranks' traces together tell which)." +
+  return " At the best rate of this recording (" + Number(bandwidth * 1e-9) +
+         " GB/s over the bus), transfers explain " +
+         Milliseconds(moving * 1e-6) +
+         " of that. The rest is waiting for other ranks or slower transfers; "
+         "analyze the traces of all ranks together to see which." +
          (m.has_gpu && bandwidth < kSlowBus
-              ? " That rate is slow for GPUs: look at the topology "
-                "(NCCL_DEBUG=INFO tells what connects them), or for ranks that "
-                "are always late."
+              ? " This rate is slow for GPUs: check how they are connected "
+                "(NCCL_DEBUG=INFO prints it) and whether some ranks are always "
+                "late."
               : "");
 }
 
-// What hides a collective depends on what it is for.
-struct Hiding {
+// How to overlap collectives with computing depends on what they move.
+struct OverlapAdvice {
   const char* assumption;
   const char* cpp;
   const char* python;
 };
-constexpr Hiding kOfGradients = {
+constexpr OverlapAdvice kGradientAdvice = {
     "collectives run as soon as they are issued, and only the optimizer waits "
     "for them",
-    "issue each bucket's all-reduce as soon as its gradients are there "
-    "(ProcessGroup::allreduce returns a Work), wait before the optimizer",
+    "issue each bucket's all-reduce as soon as its gradients are ready "
+    "(ProcessGroup::allreduce returns a Work) and wait before the optimizer",
     "DistributedDataParallel(model, static_graph=True, "
     "gradient_as_bucket_view=True); "
     "model.register_comm_hook(None, default_hooks.bf16_compress_hook) halves "
-    "the bytes; no_sync() while accumulating"};
-constexpr Hiding kOfShards = {
-    "at best: shards are fetched and reduced beside computing, and only the "
-    "optimizer waits for them",
+    "the bytes; use no_sync() while accumulating"};
+constexpr OverlapAdvice kShardAdvice = {
+    "at best, fetching and reducing shards overlaps with computing, and only "
+    "the optimizer waits for them",
     "issue the all-gather of the next layer before this one computes, and wait "
-    "for its Work where the weights are used; reduce-scatters likewise",
+    "for its Work where the weights are used; do the same with "
+    "reduce-scatters",
     "FSDP(backward_prefetch=BackwardPrefetch.BACKWARD_PRE, "
     "forward_prefetch=True), or set_modules_to_forward_prefetch() of "
-    "fully_shard; larger wrapped blocks; shards within a host only "
+    "fully_shard; wrap larger blocks; shard within a host only "
     "(HYBRID_SHARD); communicate in bfloat16"};
-constexpr Hiding kOfActivations = {
-    "at best: other computing runs beside them; what needs their results at "
-    "once wins less",
-    "split the batch in two halves, so that one computes while the other's "
-    "Work is under way; reduce statistics less often",
-    "sequence parallelism and async tensor parallelism instead of blocking "
-    "all-reduces; SyncBatchNorm only where batches are small"};
-constexpr Hiding kOfExchanges = {
-    "at best: the exchanges run beside computing that does not need them, and "
-    "only the optimizer waits",
+constexpr OverlapAdvice kActivationAdvice = {
+    "at best, other computing overlaps with them; the gain is smaller where "
+    "their results are needed at once",
+    "split the batch into two halves, so that one computes while the other's "
+    "Work runs; reduce statistics less often",
+    "use sequence parallelism and async tensor parallelism instead of blocking "
+    "all-reduces; use SyncBatchNorm only where batches are small"};
+constexpr OverlapAdvice kExchangeAdvice = {
+    "at best, the exchanges overlap with computing that does not need them, "
+    "and only the optimizer waits",
     "issue the all-to-all early (alltoall_base returns a Work), compute what "
-    "does not need it, wait where the result is used",
+    "does not need it, and wait where the result is used",
     "exchange the next batch's inputs while this one computes (TorchRec's "
-    "TrainPipelineSparseDist), the dense layers beside the embeddings' "
-    "exchange; for experts, in chunks beside computing; send in bfloat16"};
-constexpr Hiding kOfStages = {
-    "at best: stages never wait for each other",
-    "more and smaller micro-batches per step; sends and receives posted early",
-    "more micro-batches, an interleaved or zero-bubble schedule, stages of "
-    "equal time"};
+    "TrainPipelineSparseDist); run the dense layers during the exchange of the "
+    "embeddings; exchange experts' inputs in chunks during computing; send in "
+    "bfloat16"};
+constexpr OverlapAdvice kStageAdvice = {
+    "at best, stages never wait for each other",
+    "use more and smaller micro-batches per step; post sends and receives "
+    "early",
+    "use more micro-batches, an interleaved or zero-bubble schedule, and "
+    "stages that take equally long"};
 
-const Hiding& HidingOf(const AnalysisContext& m) {
-  std::map<const Hiding*, int64_t> exposed;
+// The advice for the kind of collective that is exposed longest.
+const OverlapAdvice& AdviceFor(const AnalysisContext& m) {
+  std::map<const OverlapAdvice*, int64_t> exposed;
   for (const Collective& one : m.collectives) {
     if (one.step == kNoStep) continue;
-    const Hiding* of = &kOfGradients;
+    const OverlapAdvice* advice = &kGradientAdvice;
     switch (one.kind) {
       case CollectiveKind::kAllGather:
       case CollectiveKind::kReduceScatter:
-        of = &kOfShards;
+        advice = &kShardAdvice;
         break;
       case CollectiveKind::kAllToAll:
-        of = &kOfExchanges;
+        advice = &kExchangeAdvice;
         break;
       case CollectiveKind::kPointToPoint:
-        of = &kOfStages;
+        advice = &kStageAdvice;
         break;
       case CollectiveKind::kAllReduce:
-        if (!one.gradient) of = &kOfActivations;
+        if (!one.gradient) advice = &kActivationAdvice;
         break;
       default:
         break;
     }
-    exposed[of] += one.exposed_ns;
+    exposed[advice] += one.exposed_ns;
   }
   const auto most = std::ranges::max_element(
       exposed, {}, [](const auto& entry) { return entry.second; });
-  return most == exposed.end() ? kOfGradients : *most->first;
+  return most == exposed.end() ? kGradientAdvice : *most->first;
 }
 
-// What stays exposed at best: the last bucket has nothing to hide behind.
+// The time per step that stays exposed at best: backward has ended when the
+// last bucket is full, so nothing is left to overlap with it.
 double LastBucketNs(const AnalysisContext& m) {
   const double bandwidth =
       BestBusBandwidth(m.collectives, m.trace.run().world_size);
@@ -170,7 +177,7 @@ Verdict CheckExposed(const AnalysisContext& m) {
           kMostSteps) {
     return Clean();
   }
-  const CollectiveTotals all = TotalsOf(m.collectives, m.steps, All);
+  const CollectiveTotals all = TotalsOf(m.collectives, m.steps, AnyCollective);
   Edit edit;
   for (const Collective& one : m.collectives) {
     if (one.kernel != kNone && one.step != kNoStep) {
@@ -182,43 +189,44 @@ Verdict CheckExposed(const AnalysisContext& m) {
   finding.evidence =
       Count(std::llround(all.count), "collective") + " per step take " +
       Milliseconds(all.moved_ns * 1e-6) +
-      (m.has_gpu
-           ? ", and nothing computes during " + Milliseconds(exposed * 1e-6) +
-                 " of it ("
-           : "; the training thread issues them, or waits for them, for " +
-                 Milliseconds(exposed * 1e-6) + " (") +
-      Percent(exposed / step) + " of the step)." + MovingOrWaiting(m);
-  Illustrate(m, All, finding);
-  const Hiding& hiding = HidingOf(m);
-  finding.assumption = hiding.assumption;
-  finding.fix_cpp = hiding.cpp;
-  finding.fix_python = hiding.python;
+      (m.has_gpu ? ". The GPU does not compute during " +
+                       Milliseconds(exposed * 1e-6) + " of that ("
+                 : ". The training thread issues them or waits for them for " +
+                       Milliseconds(exposed * 1e-6) + " (") +
+      Percent(exposed / step) + " of the step)." + TransferOrWait(m);
+  Illustrate(m, AnyCollective, finding);
+  const OverlapAdvice& advice = AdviceFor(m);
+  finding.assumption = advice.assumption;
+  finding.fix_cpp = advice.cpp;
+  finding.fix_python = advice.python;
   finding.wrong_if =
-      "the other ranks arrive late: then this rank waits, and balancing the "
-      "ranks is the fix";
+      "the other ranks arrive late, so that this rank waits for them; the fix "
+      "then is to balance the ranks";
   return Fire(std::move(finding), std::move(edit),
               std::max(0.0, exposed - LastBucketNs(m)));
 }
 
 constexpr Rule kRules[] = {
     {.id = "exposed-collective",
-     .question = "Does the step wait for communication that computing could "
-                 "hide?",
+     .question = "Does the step wait for communication that could overlap with "
+                 "computing?",
      .needs = {},
      .check = &CheckExposed,
      .reference = "PyTorch Performance Tuning Guide, distributed training: "
                   "overlap communication with backward",
-     .detect = "collectives run without computing beside them for at least "
-               "3 % of the step (XProf's lowest moderate bound), in two "
-               "thirds of the steady steps",
-     .avoid = "one rank alone cannot tell moving bytes from waiting for a "
-              "late rank, and says so; the last bucket has nothing to hide "
-              "behind and is left out of the bound; a world of one rank",
+     .detect = "in two thirds of the steady steps, collectives run without "
+               "any computing for at least 3 % of the step (the lowest share "
+               "that XProf calls moderate)",
+     .avoid = "the job has one rank only. The last bucket cannot overlap with "
+              "backward and is left out of the bound. One rank's trace cannot "
+              "distinguish transfers from waiting for a late rank, and the "
+              "finding says so",
      .fix_cpp = "issue each bucket's all-reduce as soon as its gradients are "
-                "there, wait for the Works before the optimizer",
-     .fix_python = "by what is exposed: DistributedDataParallel's buckets and "
-                   "static_graph=True; FSDP's prefetching; exchanges beside "
-                   "computing that does not need them; more micro-batches"}};
+                "ready and wait for the Works before the optimizer",
+     .fix_python = "depends on what is exposed: DistributedDataParallel's "
+                   "buckets and static_graph=True; FSDP's prefetching; "
+                   "exchanges during computing that does not need them; more "
+                   "micro-batches"}};
 
 }  // namespace
 

@@ -1,7 +1,8 @@
-// Do chains of elementwise kernels read and write what one could keep?
+// Do chains of elementwise kernels write results that the next one reads again?
 // Sources: PyTorch Performance Tuning Guide, "Fuse pointwise operations"; "17
-// tips" (5x on a GELU); the ResNet-18 case study, step 7. Without shapes a
-// fused chain of n takes 1/n of the time, and never less than a third.
+// tips" (5x on a GELU); the ResNet-18 case study, step 7. Without shapes, a
+// fused chain of n kernels is predicted to take 1/n of the time, but at least a
+// third.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -17,7 +18,7 @@ namespace {
 
 constexpr size_t kLeastChain = 3;
 constexpr double kMostSaved = 0.66;
-constexpr double kKernelNs = 2'000;  // a fused kernel is a kernel
+constexpr double kKernelNs = 2'000;  // the shortest that a kernel takes
 
 bool Fuses(const KernelUse& use) {
   return (use.kind == KernelClass::kElementwise ||
@@ -31,8 +32,9 @@ bool Fuses(const KernelUse& use) {
 
 using Chain = std::vector<const KernelUse*>;
 
-// Of as many elements; told by shapes, else by an equal grid.
-bool AsLarge(const AnalysisContext& m, const KernelUse& a, const KernelUse& b) {
+// True if both kernels have as many elements: by shapes, else by equal grids.
+bool SameSize(const AnalysisContext& m, const KernelUse& a,
+              const KernelUse& b) {
   if (a.elements > 0 && b.elements > 0) return a.elements == b.elements;
   const Kernel& left = m.trace.kernels()[a.kernel];
   const Kernel& right = m.trace.kernels()[b.kernel];
@@ -45,8 +47,9 @@ int64_t LaunchedNs(const AnalysisContext& m, const KernelUse& use) {
   return call == kNone ? 0 : m.trace.runtime_calls()[call].begin_ns;
 }
 
-// When products and convolutions were launched, whatever their stream: what
-// comes before one and what comes after do not belong together.
+// When products and convolutions were launched, on any stream. One that is
+// launched between two elementwise kernels separates them, because the second
+// may read its result.
 std::vector<int64_t> LaunchesOfProducts(const AnalysisContext& m) {
   std::vector<int64_t> times;
   for (const KernelUse& use : m.kernels.uses) {
@@ -58,7 +61,7 @@ std::vector<int64_t> LaunchesOfProducts(const AnalysisContext& m) {
 
 std::vector<Chain> FindChains(const AnalysisContext& m) {
   const std::vector<int64_t> products = LaunchesOfProducts(m);
-  const auto parted = [&](const KernelUse& a, const KernelUse& b) {
+  const auto separated = [&](const KernelUse& a, const KernelUse& b) {
     const auto next = std::ranges::lower_bound(products, LaunchedNs(m, a));
     return next != products.end() && *next < LaunchedNs(m, b);
   };
@@ -74,11 +77,12 @@ std::vector<Chain> FindChains(const AnalysisContext& m) {
       close(chain);
       continue;
     }
-    // A reduction ends a chain: what follows is smaller.
+    // A reduction ends a chain, because the kernels after it work on fewer
+    // elements.
     if (!chain.empty() &&
-        (!AsLarge(m, *chain.back(), use) || chain.back()->step != use.step ||
+        (!SameSize(m, *chain.back(), use) || chain.back()->step != use.step ||
          chain.back()->kind == KernelClass::kReduction ||
-         parted(*chain.back(), use))) {
+         separated(*chain.back(), use))) {
       close(chain);
     }
     chain.push_back(&use);
@@ -96,7 +100,8 @@ double FusedNs(const AnalysisContext& m, const Chain& chain, double ns) {
     bytes += use->bytes;
   }
   if (!m.kernels.peaks.exact) return std::max(fused, kKernelNs);
-  // What passes from one to the next is neither written nor read again.
+  // A fused kernel keeps intermediate results in registers: it neither writes
+  // nor reads them.
   for (size_t i = 0; i + 1 < chain.size(); ++i) {
     const bool halves = Is16Bit(chain[i]->precision);
     bytes -= 2 * chain[i]->elements * (halves ? 2 : 4);
@@ -106,7 +111,8 @@ double FusedNs(const AnalysisContext& m, const Chain& chain, double ns) {
   return std::max(fused, kKernelNs);
 }
 
-std::string InWords(const AnalysisContext& m, const Chain& chain) {
+// The ops of a chain, as "add > mul > relu > ...".
+std::string ChainName(const AnalysisContext& m, const Chain& chain) {
   std::string text;
   for (size_t i = 0; i < std::min<size_t>(chain.size(), 4); ++i) {
     if (chain[i]->op == kNone) continue;
@@ -117,6 +123,8 @@ std::string InWords(const AnalysisContext& m, const Chain& chain) {
   return text + (chain.size() > 4 ? " > ..." : "");
 }
 
+// Drops the host time of all ops of the chain but the first: one op launches
+// the fused kernel.
 void FuseLaunches(const AnalysisContext& m, const Chain& chain, Edit& edit) {
   for (size_t i = 1; i < chain.size(); ++i) {
     const RowId row = m.trace.kernels()[chain[i]->kernel].op;
@@ -133,7 +141,7 @@ Verdict CheckUnfusedPointwise(const AnalysisContext& m) {
   Edit edit;
   double time = 0, saved = 0;
   int64_t kernels = 0;
-  std::map<std::string, double> by_words;
+  std::map<std::string, double> by_name;
   std::map<std::string, const Chain*> longest;
   for (const Chain& chain : chains) {
     double ns = 0;
@@ -147,17 +155,17 @@ Verdict CheckUnfusedPointwise(const AnalysisContext& m) {
     time += ns;
     saved += ns - fused;
     kernels += static_cast<int64_t>(chain.size());
-    const std::string words = InWords(m, chain);
-    by_words[words] += ns;
-    longest.try_emplace(words, &chain);
+    const std::string name = ChainName(m, chain);
+    by_name[name] += ns;
+    longest.try_emplace(name, &chain);
   }
   const double steps = m.kernels.steps;
   if (saved / steps * 1e-6 < MinReportableGainMs(m)) return Clean();
 
   Finding finding;
   finding.confidence = Confidence::kStrong;
-  std::vector<std::pair<std::string, double>> order(by_words.begin(),
-                                                    by_words.end());
+  std::vector<std::pair<std::string, double>> order(by_name.begin(),
+                                                    by_name.end());
   std::ranges::stable_sort(order, std::greater(),
                            [](const auto& entry) { return entry.second; });
   for (size_t i = 0; i < std::min<size_t>(3, order.size()); ++i) {
@@ -173,40 +181,44 @@ Verdict CheckUnfusedPointwise(const AnalysisContext& m) {
   finding.evidence =
       "Chains of elementwise kernels on tensors of equal size take " +
       Milliseconds(time / steps * 1e-6) + " per step (" +
-      Percent(time / steps / m.kernels.compute_ns) + " of the compute time), " +
+      Percent(time / steps / m.kernels.compute_ns) + " of the compute time): " +
       Count(static_cast<int64_t>(kernels / steps), "kernel") + " in " +
       Count(static_cast<int64_t>(static_cast<double>(chains.size()) / steps),
             "chain") +
-      "; fused, each would read its inputs and write its result once.";
+      ". A fused chain would read its inputs and write its result only once.";
   finding.where = order[0].first;
   const std::string peaks = PeaksInWords(m.kernels.peaks);
   finding.assumption =
       "each kernel of a chain uses the result of the one before it; " +
       (peaks.empty() || m.trace.op_inputs().empty()
-           ? std::string("a chain of n becomes n times as fast, at most 3")
-           : "fused kernels reach 80 % of the memory " + peaks);
+           ? std::string(
+                 "a fused chain of n kernels is n times as fast, but at "
+                 "most 3 times")
+           : "fused kernels reach 80 % of the memory bandwidth; " + peaks);
   finding.fix_cpp =
-      "run the model as an AOTInductor module, or the chain as a "
-      "torch::jit-scripted function; in-place operators";
-  finding.fix_python = "torch.compile(model), or torch.compile the function";
-  finding.wrong_if = "the kernels work on different tensors";
+      "run the model as an AOTInductor module or the chain as a "
+      "torch::jit-scripted function, or use in-place operators";
+  finding.fix_python =
+      "use torch.compile on the model, or on the function with the chain";
+  finding.wrong_if = "the kernels of a chain work on different tensors";
   return FireForKernels(m, std::move(finding), std::move(edit), saved / steps);
 }
 
 constexpr Rule kRules[] = {
     {.id = "unfused-pointwise",
-     .question = "Do chains of elementwise kernels move data that one kernel "
-                 "could keep?",
+     .question = "Would fusing chains of elementwise kernels save memory "
+                 "traffic?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kKernel, Kind::kOp},
      .check = &CheckUnfusedPointwise,
      .reference = "PyTorch Performance Tuning Guide: Fuse pointwise operations",
-     .detect = "Three or more elementwise kernels in a row on one stream, of "
-               "equal size, whose fusion saves 1 % of the step or more",
-     .avoid = "kernels made by Triton, nvFuser or NNC; the optimizer; chains "
-              "that a matrix product interrupts",
-     .fix_cpp = "an AOTInductor module or a scripted function",
-     .fix_python = "torch.compile"}};
+     .detect =
+         "three or more elementwise kernels of equal size run in a row on "
+         "one stream, and fusing them saves at least 1 % of the step",
+     .avoid = "Triton, nvFuser or NNC made the kernels, they belong to the "
+              "optimizer, or a matrix product interrupts the chain",
+     .fix_cpp = "use an AOTInductor module or a scripted function",
+     .fix_python = "use torch.compile"}};
 
 }  // namespace
 

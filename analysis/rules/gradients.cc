@@ -1,8 +1,8 @@
-// Is work done on gradients that need not be done?
+// Does the step do unnecessary work on gradients?
 // Sources: PyTorch Performance Tuning Guide, "Set gradients to None"; the
-// ResNet-18 case study, step 5 (no measurable gain there). That DDP copies
-// gradients out of its buckets is in no guide; measured: 19.0 of 227.8 ms per
-// step on a run whose host is the limit, 1.1 of 98.3 ms on one whose GPU is.
+// ResNet-18 case study, step 5 (no measurable gain there). No guide mentions
+// that DDP copies gradients out of its buckets. Measured: 19.0 of 227.8 ms per
+// step in a host-bound run, 1.1 of 98.3 ms per step in a GPU-bound run.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -48,23 +48,24 @@ Verdict CheckZeroGrad(const AnalysisContext& m) {
     return static_cast<int64_t>(count / m.steps.windows.size());
   };
   finding.evidence =
-      "Gradients are filled with zeros: " +
+      "The program fills gradients with zeros: " +
       Count(std::max<int64_t>(1, per_step(found.zeroing.size())), "call") +
       " and " + Milliseconds(zero * 1e-6) + " per step";
   if (!found.adding.empty()) {
     finding.evidence +=
-        "; backward then adds to the zeros in " +
+        ". Adding to the zeros in backward takes " +
         Count(std::max<int64_t>(1, per_step(found.adding.size())), "call") +
-        ", " + Milliseconds(add * 1e-6) + " more";
+        " and " + Milliseconds(add * 1e-6) + " more";
   }
   finding.evidence += ".";
   finding.where =
       std::string(m.trace.name(m.trace.ops()[found.zeroing.front()].name));
   finding.assumption = "nothing reads a gradient before backward writes it";
   finding.fix_cpp =
-      "optimizer.zero_grad()  (set_to_none is the default), not "
-      "zero_grad(/*set_to_none=*/false)";
-  finding.fix_python = "optimizer.zero_grad(set_to_none=True)  (the default)";
+      "call optimizer.zero_grad(), which sets gradients to None by default, "
+      "not zero_grad(/*set_to_none=*/false)";
+  finding.fix_python =
+      "call optimizer.zero_grad(set_to_none=True), which is the default";
   finding.wrong_if = "gradients are accumulated over several backward passes";
   return Fire(std::move(finding), Edit{.drop_zero_grad = true}, zero + add);
 }
@@ -88,13 +89,13 @@ Verdict CheckExtraCopies(const AnalysisContext& m) {
                      Count(std::llround(static_cast<double>(spans.size()) /
                                         m.steps.steady.size()),
                            "copy", "copies") +
-                     " per step, " + Milliseconds(host * 1e-6) +
-                     " of the host and " + Milliseconds(device * 1e-6) +
-                     " of the device.";
+                     " per step take " + Milliseconds(host * 1e-6) +
+                     " of host time and " + Milliseconds(device * 1e-6) +
+                     " of device time.";
   if (buffers.count > 0) {
     finding.evidence +=
         " It also broadcasts buffers before each forward pass: " +
-        Count(std::llround(buffers.count), "broadcast") + ", " +
+        Count(std::llround(buffers.count), "broadcast") + " per step take " +
         Milliseconds((buffers.issue_ns + buffers.exposed_ns) * 1e-6) + ".";
   }
   for (size_t i = 0; i < std::min<size_t>(3, spans.size()); ++i) {
@@ -103,14 +104,14 @@ Verdict CheckExtraCopies(const AnalysisContext& m) {
   }
   finding.where = "torch.distributed.ddp.reducer::copy_bucket_to_grad";
   finding.assumption =
-      "gradients are views of the buckets; the multiplication that averages "
-      "them stays";
+      "gradients become views of the buckets; the multiplication that averages "
+      "them remains";
   finding.fix_cpp =
-      "let the gradients be views of the flat buckets instead of copies";
+      "make the gradients views of the flat buckets instead of copies";
   finding.fix_python =
-      "DistributedDataParallel(model, gradient_as_bucket_view=True); "
-      "broadcast_buffers=False where BatchNorm's statistics may differ by rank";
-  finding.wrong_if = "something detaches or replaces .grad between the steps";
+      "DistributedDataParallel(model, gradient_as_bucket_view=True), and "
+      "broadcast_buffers=False if BatchNorm's statistics may differ by rank";
+  finding.wrong_if = "the program detaches or replaces .grad between steps";
   return Fire(std::move(finding), Without(spans, work), host + device);
 }
 
@@ -122,20 +123,23 @@ constexpr Rule kRules[] = {
      .check = &CheckExtraCopies,
      .reference = "PyTorch documentation: DistributedDataParallel, "
                   "gradient_as_bucket_view",
-     .detect = "copy_bucket_to_grad takes 1 % of the step on host and device",
-     .avoid = "gradient_as_bucket_view is on: there are no such copies",
-     .fix_cpp = "gradients as views of the buckets",
+     .detect = "copy_bucket_to_grad takes 1 % of the step on host and device "
+               "together",
+     .avoid = "gradient_as_bucket_view is on, because then there are no copies",
+     .fix_cpp = "make the gradients views of the buckets",
      .fix_python = "DistributedDataParallel(gradient_as_bucket_view=True)"},
     {.id = "zero-grad-kernels",
      .question = "Are gradients set to zero instead of to None?",
      .needs = {Kind::kOp},
      .check = &CheckZeroGrad,
      .reference = "PyTorch Performance Tuning Guide: Set gradients to None",
-     .detect = "gradients are filled with zeros in a steady step; the gain is "
-               "what replay makes of it, often nothing",
-     .avoid = "gradients that are accumulated over several backward passes",
-     .fix_cpp = "optimizer.zero_grad(), whose set_to_none is the default",
-     .fix_python = "optimizer.zero_grad(set_to_none=True), the default"}};
+     .detect = "gradients are filled with zeros in a steady step; replay "
+               "predicts the gain, which is often nothing",
+     .avoid = "gradients are accumulated over several backward passes",
+     .fix_cpp = "call optimizer.zero_grad(), which sets gradients to None by "
+                "default",
+     .fix_python = "call optimizer.zero_grad(set_to_none=True), which is the "
+                   "default"}};
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-#include "support/ddp_text.h"
 #include "rule_testing.h"
+#include "support/ddp_text.h"
 #include "support/trace_text.h"
 
 namespace stepscope {
@@ -151,8 +151,8 @@ TEST(DdpExtraCopiesTest, CountsHostAndDevice) {
   const Report report = Of(WithCopiesBack(160));
   const Finding* finding = Find(report, "ddp-extra-copies");
   ASSERT_NE(finding, nullptr);
-  EXPECT_NE(finding->evidence.find("160 copies per step, 16.0 ms of the host "
-                                   "and 3.20 ms of the device"),
+  EXPECT_NE(finding->evidence.find("160 copies per step take 16.0 ms of host "
+                                   "time and 3.20 ms of device time"),
             std::string::npos)
       << finding->evidence;
 }

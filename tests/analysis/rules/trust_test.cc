@@ -232,7 +232,7 @@ TEST(WarmupTest, NamesTheStepAndBothMeans) {
   const Finding* finding = Find(report, "warmup-in-window");
   ASSERT_NE(finding, nullptr);
   EXPECT_NE(finding->evidence.find("Step 6"), std::string::npos);
-  EXPECT_NE(finding->evidence.find("100 ms without, 150 ms with"),
+  EXPECT_NE(finding->evidence.find("100 ms without it and 150 ms with it"),
             std::string::npos)
       << finding->evidence;
   EXPECT_EQ(report.steps.steady, 3);
