@@ -239,13 +239,14 @@ Verdict CheckWarmup(const AnalysisContext& m) {
   }
   if (steps.empty()) return Clean();
   const bool one = finding.examples.size() == 1;
+  const std::string them = one ? "it" : "them";
   finding.evidence =
-      (one ? "Step " : "Steps ") + steps + (one ? " was" : " were") +
-      " still warming up (loading kernels, first allocations) and " +
-      (one ? "is" : "are") + " left out. The mean step is " +
-      Milliseconds(m.stats.mean_ms) + " without " + (one ? "it" : "them") +
-      " and " + Milliseconds(total * 1e-6 / m.steps.windows.size()) + " with " +
-      (one ? "it" : "them") + ".";
+      (one ? "Step " + steps + " was" : "Steps " + steps + " were") +
+      " still warming up (loading kernels, first allocations). The mean step "
+      "is " +
+      Milliseconds(m.stats.mean_ms) + " without " + them + " and " +
+      Milliseconds(total * 1e-6 / m.steps.windows.size()) + " with " + them +
+      "; the report leaves " + them + " out.";
   finding.fix_cpp = "use a schedule with warmup >= 3";
   finding.fix_python = "use schedule(warmup=3, ...)";
   return Fire(std::move(finding));
