@@ -224,7 +224,7 @@ constexpr Rule kRules[] = {
          "the compute time, or the GPU waits for launches for 10 % of the "
          "step, and a batch at least twice as large fits into memory. On a "
          "CPU: the part of a step that does not depend on the batch size is "
-         "so large that doubling the batch saves 5 % of the time per sample",
+         "so large that doubling the batch saves 4 % of the time per sample",
      .avoid = "only collectives or optimizer kernels are small: they do not "
               "grow with the batch. GPU utilisation is ignored, because it "
               "does not show how full the GPU is",

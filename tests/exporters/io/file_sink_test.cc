@@ -138,7 +138,7 @@ TEST(WriteTraceTest, SaysWhichFolderIsMissing) {
                  folder.path().string() + "/not-there/out.txt");
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("not-there"), HasSubstr("make the folder")));
+              AllOf(HasSubstr("not-there"), HasSubstr("create the folder")));
 }
 
 TEST(WriteTraceTest, RefusesAFolderAsItsFile) {

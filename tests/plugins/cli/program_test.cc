@@ -91,7 +91,7 @@ TEST_F(ProgramTest, AnalysesEveryRankOfALogDirectory) {
   EXPECT_EQ(run.status, 0) << run.err;
   // Of different worlds, as RandomTrace makes them.
   EXPECT_THAT(run.out, HasSubstr("2 traces"));
-  EXPECT_THAT(run.out, HasSubstr("jobs of different sizes"));
+  EXPECT_THAT(run.out, HasSubstr("jobs of different world sizes"));
   EXPECT_THAT(run.out, HasSubstr("== rank 0"));
   EXPECT_THAT(run.out, Not(HasSubstr("== rank 1")));
   EXPECT_THAT(run.out, HasSubstr("\nrank 1"));
@@ -161,7 +161,7 @@ TEST_F(ProgramTest, ComparesBeforeAndAfter) {
   const Outcome run = Run("compare " + trace_ + " " + trace_);
   EXPECT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("measured"));
-  EXPECT_THAT(run.out, HasSubstr("no difference"));
+  EXPECT_THAT(run.out, HasSubstr("no significant difference"));
   simdjson::dom::parser parser;
   simdjson::dom::object report;
   const Outcome json = Run("compare --format json " + trace_ + " " + trace_);
