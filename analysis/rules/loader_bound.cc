@@ -75,7 +75,7 @@ StepWaits WaitsOf(const AnalysisContext& m) {
 }
 
 // The k for which nearly all waiting falls on every k-th step; 0 if there is
-// none. Workers that take turns leave such a beat.
+// none. Workers that finish together cause such a period.
 size_t WaitPeriod(const StepWaits& waits, int workers) {
   const size_t from = workers > 1 ? static_cast<size_t>(workers) : 2;
   const size_t most = workers > 1 ? from : 16;

@@ -138,8 +138,8 @@ constexpr Rule kRules[] = {
                   "devices' FP64 rates",
      .detect = "ops with double inputs, or kernels with FP64 in their names, "
                "take 1 % of the compute time or more",
-     .avoid = "the time is less; above 90 % of the compute time, FP64 is "
-              "probably intended, and the finding is only a hint",
+     .avoid = "more than 90 % of the compute time is FP64, which is probably "
+              "intended: then the finding is only a hint",
      .fix_cpp = "at::kFloat where the data is created",
      .fix_python = "x.float() where the data enters"}};
 
