@@ -304,7 +304,7 @@ constexpr Rule kRules[] = {
          "with a modified z-score above 3.5 (XProf's bound), and last in at "
          "least 60 % of the collectives with skewed arrivals (with fewer than "
          "four ranks: last in 90 %, and at least five times)",
-     .avoid = "the late rank's host, loader and device work no longer than "
+     .avoid = "the late rank's host, loader and device do not work longer than "
               "those of the others. One of them must exceed the others by 1 % "
               "of the step, by half of the rank's lateness, and by the chance "
               "difference of two means of such steps (three standard errors, "
