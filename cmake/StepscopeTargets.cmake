@@ -40,7 +40,7 @@ function(stepscope_test name)
   if("torch" IN_LIST ARG_LABELS)
     stepscope_precompile(${name} test_torch <gmock/gmock.h> <gtest/gtest.h> <torch/torch.h>)
   else()
-    stepscope_precompile(${name} test <gmock/gmock.h> <gtest/gtest.h> <stepscope/trace.h>)
+    stepscope_precompile(${name} test)  # the headers: tests/CMakeLists.txt
   endif()
   if(STEPSCOPE_TESTS STREQUAL "TORCH" AND NOT "torch" IN_LIST ARG_LABELS AND NOT "everywhere" IN_LIST ARG_LABELS)
     set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)

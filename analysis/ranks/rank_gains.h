@@ -17,8 +17,8 @@ struct RankFinding {
 
 // The slack of each rank in ms per step: how much later it could be without
 // delaying the run, because it waits (and therefore exposes collectives) that
-// much longer than the rank that waits least. All 0 where the ranks could not be
-// compared. Indexed like `ranks`.
+// much longer than the rank that waits least. All 0 where the ranks could not
+// be compared. Indexed like `ranks`.
 std::vector<double> SlacksMs(const std::vector<RankDigest>& ranks,
                              const RankComparison& comparison);
 

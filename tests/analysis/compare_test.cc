@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "support/cpu_text.h"
 #include "support/cpu_loop.h"
+#include "support/cpu_text.h"
 #include "support/trace_text.h"
 
 namespace stepscope {

@@ -88,7 +88,7 @@ TEST(DeviceReplayTest, OfManyStepsARepresentativePartIsReplayed) {
       edit.scales.push_back({.activity = ref, .factor = 0.5});
     }
   }
-  std::ranges::sort(edit.scales, {}, &ActivityScale::work);
+  std::ranges::sort(edit.scales, {}, &ActivityScale::activity);
   const double truth = Truth(Mixed(15), kMany);
   EXPECT_NEAR(run.After(edit), truth, 0.01 * truth);
   // The critical path covers the same steps.

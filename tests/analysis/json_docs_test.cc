@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
-#include "support/cpu_loop.h"
 #include "engine/edit_settings.h"
+#include "support/cpu_loop.h"
 #include "timeline/causes.h"
 
 namespace stepscope {
