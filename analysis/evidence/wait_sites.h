@@ -22,8 +22,7 @@ struct WaitSite {
 };
 
 // The places of the waits in `filter` within steady steps, the longest blocked
-// first. Only the places that a finding shows have a `source`, because looking
-// one up is slow.
+// first. Only the two places that a finding shows have a `source`.
 std::vector<WaitSite> SitesOf(const AnalysisContext& context,
                               const WaitFilter& filter);
 

@@ -28,11 +28,10 @@ constexpr double kWorkersIdle = 0.5;
 
 // The waits of all steps except warm-up, in ns.
 struct StepWaits {
-  std::vector<double> waits;
-  std::vector<double>
-      openings;  // for the first batches of validation; not in `waits`
-  std::vector<size_t> steps;  // in Steps::windows
-  double median_frac = 0;     // of the step
+  std::vector<double> waits;     // without those in `openings`
+  std::vector<double> openings;  // for the first batches of validation
+  std::vector<size_t> steps;     // in Steps::windows
+  double median_frac = 0;        // of the step
   double mean_ns = 0;
   double total() const {
     double sum = 0;

@@ -18,8 +18,8 @@ namespace {
 constexpr double kParameters = 50;
 constexpr double kPerLaunch = 300;  // tensors per foreach launch
 constexpr double kLaunchNs = 10'000;
-constexpr double kRangeNs =
-    50'000;  // host time of a fused step without launches
+// Host time of a fused step besides its launches.
+constexpr double kRangeNs = 50'000;
 
 // The optimizer's step with a few grouped launches. The shortest kernel shows
 // what any launch costs the device; only the time above it moves data, and that

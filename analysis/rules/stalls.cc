@@ -1,8 +1,8 @@
 // Do steps stall while they log or save the model?
 // Sources: PyTorch Performance Tuning Guide, "Avoid unnecessary CPU-GPU
 // synchronization"; "Optimization and Performance Tuning with PyTorch", section
-// 19.5 (logging and checkpoints). A step is slow from 1.2 times the
-// median on, the same bound as for warm-up.
+// 19.5 (logging and checkpoints). A step is slow from 1.2 times the median
+// on, the same bound as for warm-up.
 #include <algorithm>
 #include <optional>
 #include <string>

@@ -1,9 +1,9 @@
 // Does the host wait for the GPU without need?
 // Sources: PyTorch Performance Tuning Guide, "Avoid unnecessary CPU-GPU
-// synchronization"; "17 tips", numbers 4, 7 and 14. Blocked time
-// is not the gain: a loop that keeps the GPU busy is blocked for most of the
-// step and has nothing to gain. These rules use replay, or the idle time of the
-// GPU right after the waits.
+// synchronization"; "17 tips", numbers 4, 7 and 14. Blocked time is not the
+// gain: a loop that keeps the GPU busy is blocked for most of the step and has
+// nothing to gain. These rules use replay, or the idle time of the GPU right
+// after the waits.
 #include <algorithm>
 #include <array>
 #include <cmath>

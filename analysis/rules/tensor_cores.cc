@@ -1,8 +1,8 @@
 // Do matrix products and convolutions use the Tensor Cores?
 // Sources: PyTorch Performance Tuning Guide, "Use mixed precision" (up to 3x)
 // and "sizes in multiples of 8"; the ResNet-18 case study, step 6 (1670 to 2477
-// images/s). At 10 % of the compute
-// time, a factor of two gains 5 % of a GPU-bound step.
+// images/s). At 10 % of the compute time, a factor of two gains 5 % of a
+// GPU-bound step.
 #include <algorithm>
 #include <string>
 
@@ -14,8 +14,9 @@ namespace stepscope {
 namespace {
 
 constexpr double kShare = 0.10;
-constexpr double kWithoutShapes = 0.5;  // twice as fast, as the guide's users
-constexpr double kShortNs = 10'000;     // shorter kernels are mostly latency
+// Without shapes: twice as fast, as users of the guide report.
+constexpr double kWithoutShapes = 0.5;
+constexpr double kShortNs = 10'000;  // shorter kernels are mostly latency
 constexpr const char* kUnknownDevice =
     "the device's compute capability was not recorded";
 
