@@ -9,7 +9,8 @@
 namespace stepscope {
 namespace {
 
-// "autograd::engine::... > c10d::allreduce_", as far as ops were recorded.
+// "autograd::engine::... > c10d::allreduce_": the op that issued the collective
+// and at most two ops around it; the kind of collective if no op was recorded.
 std::string WhereIssued(const AnalysisContext& m, const Collective& one) {
   std::string text;
   int names = 0;

@@ -1,4 +1,5 @@
-// What the rules about collectives say alike.
+// What the findings of all rules about collectives have in common. Functions
+// without state: safe from any thread.
 #pragma once
 
 #include <functional>
@@ -9,14 +10,14 @@
 
 namespace stepscope {
 
-// The three of those `wanted` that are exposed longest become the finding's
-// examples, and the first says where.
+// Sets the finding's examples to the three `wanted` collectives with the
+// longest exposed time, and its place to the first of them.
 void Illustrate(const AnalysisContext& m,
                 const std::function<bool(const Collective&)>& wanted,
                 Finding& finding);
 
-// The answer of a rule about collectives to a Trace without any: clean, but
-// for a job of several ranks, whose collectives were not recorded then.
+// The verdict of a rule about collectives on a trace without any: clean, or
+// skipped for a job of several ranks, whose collectives were not recorded.
 Verdict AnswerWithoutCollectives(const AnalysisContext& m);
 
 }  // namespace stepscope

@@ -11,8 +11,9 @@
 namespace stepscope {
 namespace {
 
+// Of the compute time: the rate of rarer products may be an accident.
 constexpr double kShareToTrust = 0.01;
-constexpr double kHostBound = 0.15;  // of the step waits for the host
+constexpr double kHostBound = 0.15;  // share of the step in which the GPU waits
 
 double NominalFlops(const DevicePeaks& peaks, Precision precision) {
   switch (precision) {
@@ -73,7 +74,8 @@ Roofline::Roofline(const KernelUses& kernels) : kernels_(kernels) {
   struct Sum {
     double flops = 0, ns = 0;
   };
-  // All kernels of one op together do its work; ops of equal work are alike.
+  // The kernels of an op share its FLOPs, so their times are added up. Ops with
+  // equal FLOPs are averaged, so that no lucky one sets the rate.
   std::map<RowId, std::pair<bool, Sum>> by_op;
   for (const KernelUse& use : kernels.uses) {
     const bool tf32 = use.precision == Precision::kTf32;
@@ -134,10 +136,10 @@ Verdict FireForKernels(const AnalysisContext& m, Finding finding, Edit edit,
                            m.MeanNs(Cause::kHostCode) + m.MeanNs(Cause::kData);
     found.if_small.evidence =
         " " + Milliseconds(saved_ns * 1e-6) +
-        " less kernel time shortens this step by {gain}" +
+        " less kernel time shortens the step by only {gain}" +
         (waiting > kHostBound * m.step_ns()
-             ? " only, because the GPU waits for the host: fix that first."
-             : " only: something else sets the pace.");
+             ? ", because the GPU waits for the host: fix that first."
+             : ", because something else limits the step.");
   }
   return Fire(std::move(found));
 }

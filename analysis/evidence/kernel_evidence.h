@@ -1,5 +1,5 @@
-// What rules on compute say of kernels: the longest as examples, and gains told
-// with the peaks they rest on.
+// What the rules about compute have in common: the longest kernels as examples,
+// the rates that kernels can reach, and findings that shorten kernels.
 #pragma once
 
 #include <stepscope/report.h>
@@ -15,20 +15,23 @@ namespace stepscope {
 
 using KernelFilter = std::function<bool(const KernelUse&)>;
 
-// At most three, of different ops, by the time that all calls of each take.
+// At most three examples, of different ops, ordered by the total time of all
+// calls of each.
 std::vector<Example> LongestKernels(const AnalysisContext& context,
                                     const KernelFilter& wanted);
 
-// The shortest time that work can take on the device of a run. Rates are the
-// best seen in this run, of kernels with at least 1 % of the compute time; else
-// what good libraries reach of the nominal peaks.
+// The shortest time that an amount of work can take on the device of a run. The
+// rates are the best in this run, of ops with at least 1 % of the compute time;
+// without such ops, the share of the nominal peaks that good libraries reach.
+// Keeps a reference to `kernels`, which must outlive it.
 class Roofline {
  public:
   explicit Roofline(const KernelUses& kernels);
 
-  // Operations per ns on Tensor Cores; 0 if unknown.
+  // FLOPs per ns that products in `precision` can reach; 0 if unknown.
   double Flops(Precision precision) const;
-  // 0 if nothing is known.
+  // The longer of the times for `flops` and for `bytes`, in ns. Negative
+  // arguments are unknown and do not count; 0 if nothing is known.
   double Ns(Precision precision, double flops, double bytes) const;
 
  private:
@@ -37,16 +40,18 @@ class Roofline {
   double seen_tf32_ = 0;
 };
 
-// "peaks of A100-80: 312 TFLOP/s in 16 bits, 2039 GB/s"; "" without peaks.
+// "peaks of A100-80: 312 TFLOP/s in 16 bits, 19.5 in float32, 2039 GB/s"; "" if
+// the exact device is unknown.
 std::string PeaksInWords(const DevicePeaks& peaks);
 
-// A finding whose change, `edit`, saves `saved_ns` of kernel time per step. If
-// that is worth reporting but the step hardly becomes shorter, mostly because
-// the GPU waits for the host, the finding says so.
+// A finding whose proposed change, `edit`, saves `saved_ns` of kernel time per
+// step. If that is enough to report but the step hardly becomes shorter, the
+// finding says why: usually the GPU waits for the host.
 Verdict FireForKernels(const AnalysisContext& context, Finding finding,
                        Edit edit, double saved_ns);
 
-// The host's part of launching these kernels is dropped as well.
+// Adds to `edit` that the kernels in `wanted` and their launch calls on the
+// host are removed.
 void DropLaunches(const AnalysisContext& context, const KernelFilter& wanted,
                   Edit& edit);
 

@@ -21,8 +21,8 @@ std::string InWords(const WaitSite& site) {
   return text + " (" + Milliseconds(site.blocked_ns * 1e-6) + " blocked)";
 }
 
-// The share of the waiting in which the device runs collectives and nothing
-// else: it waits for other ranks.
+// The share of the waiting during which the device runs only collectives, that
+// is, during which it may wait for other ranks.
 double CollectiveFrac(const AnalysisContext& m, const WaitFilter& filter) {
   if (m.trace.communications().empty() && m.collectives.empty()) return 0;
   const std::vector<Span> compute =
@@ -98,25 +98,26 @@ void DescribeWaits(const AnalysisContext& m, const WaitFilter& filter,
                                 wait.span.begin_ns, wait.span.end_ns,
                                 sites[site].chain});
   }
-  // Replay knows what the collective would still hold up; a bound does not.
+  // Replay accounts for the time that the collectives would still take; a bound
+  // does not.
   const double frac = CollectiveFrac(m, filter);
   if (frac < kMostly) return;
   finding.collectives_frac = frac;
   found.if_bound.confidence = Confidence::kHint;
   found.if_bound.evidence += " For " + Percent(frac) +
-                             " of that time the GPU runs collectives only: it "
-                             "may be other ranks that are late.";
+                             " of that time the GPU runs only collectives, so "
+                             "the cause may be that other ranks are late.";
 }
 
 void ExplainSmallGain(const AnalysisContext& m, const WaitSums& sums,
                       Found& found) {
   const std::string why =
       sums.bubble_ns >= kMostly * sums.blocked_ns
-          ? " That is too little of the step to matter."
-          : " The GPU has work meanwhile, so there is little or nothing to "
-            "win.";
+          ? " The idle time is too small a part of the step to matter."
+          : " The GPU is busy during the waits, so there is little or nothing "
+            "to gain.";
   found.if_small.evidence += why;
-  // As everywhere, a bound counts half.
+  // The engine reports a bound only if half of it is large enough.
   if (found.bound_ns * 1e-6 / 2 < MinReportableGainMs(m)) {
     found.if_bound.evidence += why;
   }

@@ -1,5 +1,6 @@
-// The places in a program where it waits for the GPU, worst first, and what a
-// finding about waits has in common whatever the rule.
+// The places in a program that wait for the GPU, and the parts that the
+// findings of all rules about waits have in common. Functions without state:
+// safe from any thread.
 #pragma once
 
 #include <stepscope/report.h>
@@ -20,18 +21,20 @@ struct WaitSite {
   std::vector<size_t> waits;  // in AnalysisContext::waits, the longest first
 };
 
-// Waits in steady steps, by place, most blocked first.
+// The places of the waits in `filter` within steady steps, the longest blocked
+// first. Only the two places that a finding shows have a `source`.
 std::vector<WaitSite> SitesOf(const AnalysisContext& context,
                               const WaitFilter& filter);
 
-// Fills `found` with where its waits are, with examples, and with how much of
-// the waiting may be for other ranks, which is said where the gain is a bound.
+// Fills the finding of `found` with the two longest blocked places and with
+// examples. Also sets the share of the waiting that may be for other ranks; the
+// evidence mentions it only where the gain is a bound, because replay accounts
+// for it.
 void DescribeWaits(const AnalysisContext& context, const WaitFilter& filter,
                    Found& found);
 
-// "The GPU has work meanwhile, so there is little or nothing to win." for the
-// case that the gain is too small to report: the predicted one, or half of
-// `found.bound_ns`, which must be set.
+// Adds why the gain is small, for the case that it is too small to report. That
+// is the predicted gain, or half of `found.bound_ns`, which must be set.
 void ExplainSmallGain(const AnalysisContext& context, const WaitSums& sums,
                       Found& found);
 

@@ -1,4 +1,5 @@
-// Does the process use the machine it runs on, and does the machine hold it up?
+// Does the process use its cores, and does the training thread wait for a core
+// or for Python's garbage collector?
 // Source: "Optimization and Performance Tuning with PyTorch": use all cores,
 // balance threads and workers.
 #include <algorithm>
@@ -13,9 +14,10 @@
 namespace stepscope {
 namespace {
 
+// Below this share of the step, more threads cannot gain much.
 constexpr double kParallelShare = 0.30;
-constexpr double kDemand = 1.25;
-constexpr double kDelayShare = 0.05;
+constexpr double kDemand = 1.25;      // threads and workers per core
+constexpr double kDelayShare = 0.05;  // of the step, without a core
 
 Alternative WithThreads(int count) {
   const std::string threads = std::to_string(count);
@@ -50,7 +52,7 @@ Verdict CheckCoresIdle(const AnalysisContext& m) {
   const double step = m.step_ns();
   if (parallel < kParallelShare * step) return Clean();
 
-  // Fewer threads than all can be better where ops are small.
+  // Small ops can be faster on fewer threads than there are cores.
   const int most = std::max(program.threads + 1, all_cores / ranks - workers);
   std::vector<Alternative> alternatives = {WithThreads(most)};
   for (int threads = most / 2; threads > program.threads; threads /= 2) {
@@ -59,17 +61,16 @@ Verdict CheckCoresIdle(const AnalysisContext& m) {
   Finding finding;
   finding.confidence = Confidence::kProven;
   finding.evidence =
-      "Ops run on " + Count(program.threads, "thread") + " although " +
-      Count(all_cores, "core") + (all_cores == 1 ? " is" : " are") + " usable" +
-      (workers > 0 ? " and " + Count(workers, "loader worker") +
-                         (workers == 1 ? " runs" : " run")
+      "Ops run on " + Count(program.threads, "thread") +
+      (workers > 0 ? " next to " + Count(workers, "loader worker")
                    : std::string()) +
-      ". Ops that can use more take " + Milliseconds(parallel * 1e-6) +
-      " of the " + Milliseconds(step * 1e-6) + " step (" +
-      Percent(parallel / step) + ").";
+      ", but " + Count(all_cores, "core") + (all_cores == 1 ? " is" : " are") +
+      " usable. Ops that can use more threads take " +
+      Milliseconds(parallel * 1e-6) + " of the " + Milliseconds(step * 1e-6) +
+      " step (" + Percent(parallel / step) + ").";
   finding.assumption =
-      "two threads make these ops 1.9 times as fast, each further doubling 1.7 "
-      "times (1.4 to 1.9)";
+      "these ops run 1.9 times as fast on two threads as on one, and 1.7 times "
+      "(1.4 to 1.9) as fast with each further doubling";
   finding.wrong_if = "other programs need the cores that look idle here";
   return Fire(Found{.finding = std::move(finding),
                     .alternatives = std::move(alternatives)});
@@ -84,17 +85,18 @@ int IntraOpThreads(const Trace& trace) {
   return threads;
 }
 
-// Fewer threads or workers, to learn whether they would cost as much as they
-// win. Their gain is not shown: how much a crowd of threads loses, and whether
-// workers or ops win by it, no recording tells.
-std::vector<Edit> FewerOfThem(const AnalysisContext& m, int threads,
-                              int workers, int ranks, int cores) {
+// Edits with fewer threads or workers. Replay only tells whether they would
+// cost as much as they gain. It cannot predict the gain: a recording does not
+// show how much time oversubscription costs, or whether ops or workers lose it.
+std::vector<Edit> FewerThreadsOrWorkers(const AnalysisContext& m, int threads,
+                                        int workers, int ranks, int cores) {
   const CpuProgram& program = m.replay.program();
   std::vector<Edit> edits;
   if (m.has_gpu || program.workers < 1 || program.batch_cpu_ns <= 0) {
     return edits;
   }
-  // Threads beyond this rank's share of the cores never had one.
+  // Threads beyond this rank's share of the cores had no core to run on, so the
+  // recorded rate is that of the share.
   const int64_t share = std::clamp(cores / ranks, 1, threads);
   const int64_t left = std::max(1, (cores - workers) / ranks);
   edits.push_back({.threads = static_cast<int>(
@@ -127,7 +129,7 @@ Verdict CheckOversubscription(const AnalysisContext& m) {
   }
   delay /= rows;
   const int ranks = std::max(1, m.trace.run().local_ranks);
-  // A file may hold any number.
+  // 64 bits, because a trace file may contain any number.
   const int64_t demand = int64_t{threads} * ranks + workers;
   if (demand <= kDemand * cores || delay < kDelayShare * m.step_ns()) {
     return Clean();
@@ -152,19 +154,21 @@ Verdict CheckOversubscription(const AnalysisContext& m) {
   finding.fix_python = "torch.set_num_threads(" + fewer +
                        ") or OMP_NUM_THREADS=" + fewer +
                        "; fewer num_workers; pin ranks to NUMA nodes";
-  finding.wrong_if = "programs outside this job take the cores";
-  const std::string otherwise = "more cores, or a loader that computes less";
-  return Fire(Found{
-      .finding = std::move(finding),
-      .bound_ns = delay,
-      .trials = FewerOfThem(m, threads, workers, ranks, cores),
-      .if_small = {.evidence = " Fewer threads or workers would cost as much "
-                               "as that, or more.",
-                   .fix_cpp = otherwise,
-                   .fix_python = otherwise}});
+  finding.wrong_if = "programs outside this job occupy the cores";
+  const std::string otherwise =
+      "use more cores, or make the loader compute less";
+  return Fire(
+      Found{.finding = std::move(finding),
+            .bound_ns = delay,
+            .trials = FewerThreadsOrWorkers(m, threads, workers, ranks, cores),
+            .if_small = {.evidence = " Fewer threads or workers would cost at "
+                                     "least as much as they gain.",
+                         .fix_cpp = otherwise,
+                         .fix_python = otherwise}});
 }
 
-// Per step, over all but warm-up: a pause can make a step an outlier.
+// Mean per step over all steps except warm-up. Outliers are included, because a
+// pause can turn a step into one.
 double GarbageNs(const AnalysisContext& m) {
   double ns = 0, steps = 0;
   for (size_t i = 0; i < m.steps.windows.size(); ++i) {
@@ -188,13 +192,13 @@ Finding DescribeGarbage(const AnalysisContext& m, double ns) {
     }
   }
   finding.evidence = "Python's garbage collector runs " + Count(count, "time") +
-                     " and holds the step up for " + Milliseconds(ns * 1e-6) +
+                     " and delays training by " + Milliseconds(ns * 1e-6) +
                      " per step.";
-  finding.assumption = "the loop itself makes no reference cycles";
-  finding.fix_cpp = "(only Python collects garbage)";
+  finding.assumption = "the training loop creates no reference cycles";
+  finding.fix_cpp = "none: only Python has a garbage collector";
   finding.fix_python =
-      "gc.freeze() after the set-up, gc.disable(), and gc.collect() every N "
-      "steps, on all ranks in the same step";
+      "gc.freeze() and gc.disable() after the set-up, then gc.collect() every "
+      "N steps, in the same step on all ranks";
   finding.wrong_if = "memory grows without the collector";
   return finding;
 }
@@ -204,14 +208,14 @@ Verdict CheckGarbageCollection(const AnalysisContext& m) {
       std::ranges::any_of(m.trace.ranges(), [&](const Range& range) {
         return m.trace.name(range.name) == "Python GC";
       });
-  // A C++ program that was recorded from within has no such collector.
+  // Stepscope records a C++ program without Python frames: it has no collector.
   const bool python = m.trace.run().producer != "stepscope" ||
                       m.trace.python_frames().size() > 0;
   if (!recorded && python) {
     return Skip(
-        "no garbage collector events were recorded (in torch.profiler of "
-        "PyTorch 2.9 on, with_stack=True and record_python_gc_info of its "
-        "experimental configuration)");
+        "no garbage collector events were recorded (torch.profiler records "
+        "them from PyTorch 2.9 on, with with_stack=True and "
+        "record_python_gc_info in its experimental configuration)");
   }
   const double gc = m.MeanNs(Cause::kGc);
   const double all = GarbageNs(m);
@@ -227,7 +231,9 @@ Verdict CheckGarbageCollection(const AnalysisContext& m) {
   }
   if (all * 1e-6 < std::max(0.01 * m.stats.all_mean_ms, 0.1)) return Clean();
   Finding finding = DescribeGarbage(m, all);
-  finding.evidence += " The steps it stops are left out of the mean.";
+  finding.evidence +=
+      " The steps with these pauses are outliers, which the mean steady step "
+      "leaves out.";
   return Fire(Found{.finding = std::move(finding),
                     .bound_ns = all,
                     .baseline_ms = m.stats.all_mean_ms});
@@ -235,40 +241,43 @@ Verdict CheckGarbageCollection(const AnalysisContext& m) {
 
 constexpr Rule kRules[] = {
     {.id = "cpu-oversubscription",
-     .question = "Do more threads want to run than there are cores?",
+     .question = "Does the training thread wait for a core because too many "
+                 "threads run?",
      .needs = {Kind::kHostUsage},
      .check = &CheckOversubscription,
-     .reference = "Optimization and Performance Tuning with PyTorch: balanced "
-                  "CPU use",
-     .detect = "intra-op threads of all ranks and loader workers exceed 1.25 "
-               "times the usable cores, and the training thread waits for a "
-               "core for 5 % of the step",
-     .avoid = "idle pools: threads that exist but do not run; a note where "
-              "replay expects fewer of them to cost what they win",
+     .reference =
+         "Optimization and Performance Tuning with PyTorch: balanced CPU use",
+     .detect = "the intra-op threads of all ranks plus the loader workers "
+               "exceed 1.25 times the usable cores, and the training thread "
+               "waits for a core for 5 % of the step",
+     .avoid =
+         "the threads exist but do not run; it is only a note where replay "
+         "predicts that fewer of them would cost as much as they gain",
      .fix_cpp = "at::set_num_threads, OMP_NUM_THREADS, fewer workers",
      .fix_python = "torch.set_num_threads, OMP_NUM_THREADS, fewer workers"},
     {.id = "gc-pause",
-     .question = "Does Python's garbage collector hold the step up?",
+     .question = "Does Python's garbage collector delay the step?",
      .needs = {Kind::kRange},
      .check = &CheckGarbageCollection,
      .reference = "CPython documentation: gc.freeze",
-     .detect = "Python GC events take 1 % of the step on the training thread, "
-               "steps that they make outliers counted in",
-     .avoid = "recordings of Python without such events: pauses may be "
-              "anything, so it could not look",
-     .fix_cpp = "(only Python collects garbage)",
-     .fix_python = "gc.freeze(), gc.disable() and a collect every N steps on "
-                   "all ranks together"},
+     .detect = "Python GC events take 1 % of the step on the training thread; "
+               "steps that become outliers through them count as well",
+     .avoid = "a Python program was recorded without garbage collector events: "
+              "its pauses may have any cause, so the rule is skipped",
+     .fix_cpp = "none: only Python has a garbage collector",
+     .fix_python = "gc.freeze(), gc.disable() and gc.collect() every N steps, "
+                   "on all ranks together"},
     {.id = "cores-idle",
      .question = "Do ops leave usable cores idle?",
      .runs = Runs::kCpuOnly,
      .needs = {Kind::kOp},
      .check = &CheckCoresIdle,
-     .reference = "Optimization and Performance Tuning with PyTorch: use all "
-                  "cores",
-     .detect = "intra-op threads of all ranks and loader workers leave cores "
-               "idle, and ops that can use more take 30 % of the step",
-     .avoid = "runs with a GPU, whose launching thread needs one core",
+     .reference =
+         "Optimization and Performance Tuning with PyTorch: use all cores",
+     .detect =
+         "the intra-op threads of all ranks and the loader workers leave cores "
+         "idle, and ops that can use more threads take 30 % of the step",
+     .avoid = "the run uses a GPU: its launching thread needs only one core",
      .fix_cpp = "at::set_num_threads, OMP_NUM_THREADS",
      .fix_python = "torch.set_num_threads, OMP_NUM_THREADS"}};
 

@@ -1,4 +1,4 @@
-// Are tensors made, or pinned, on the host that need not be?
+// Are tensors created or pinned on the host without need?
 // Sources: PyTorch Performance Tuning Guide, "Create tensors directly on the
 // target device"; "17 tips", number 7; PyTorch's guide to pin_memory (pinning
 // and copying can take twice a plain copy).
@@ -20,8 +20,8 @@ namespace stepscope {
 namespace {
 
 constexpr double kMostSteps = 2.0 / 3;
-constexpr double kLaunchNs = 10'000;  // what making it on the device costs
-constexpr int kLookBack = 400;        // ops between the two calls of a pair
+constexpr double kLaunchNs = 10'000;  // of one launch on the device
+constexpr int kLookBack = 400;        // ops searched for a tensor's factory
 
 bool IsAnyOf(std::string_view name,
              std::initializer_list<std::string_view> names) {
@@ -34,7 +34,7 @@ std::string_view NameOf(const Trace& trace, RowId op) {
 
 Span SpanOf(const Op& op) { return {op.begin_ns, op.end_ns}; }
 
-// The steady step `time_ns` lies in; SIZE_MAX if none.
+// Index of the steady step that contains `time_ns`; SIZE_MAX if none does.
 size_t SteadyStepAt(const AnalysisContext& m, int64_t time_ns) {
   const size_t step = SteadyStepAt(m.steps, time_ns);
   return step < m.steps.windows.size() ? step : SIZE_MAX;
@@ -71,7 +71,8 @@ Verdict CheckPinning(const AnalysisContext& m) {
     with += ns > 0;
   }
   total /= steps;
-  // The host cache fills in the first steps; after that it pins nothing.
+  // The caching host allocator pins only while its cache fills, so pinning in
+  // the first steps alone is harmless.
   if (total * 1e-6 < MinReportableGainMs(m) || with < kMostSteps * steps)
     return Clean();
 
@@ -89,29 +90,30 @@ Verdict CheckPinning(const AnalysisContext& m) {
         {m.steps.windows[SteadyStepAt(m, longest[i].begin_ns)].number,
          longest[i].begin_ns, longest[i].end_ns, "pinning host memory"});
   }
-  finding.evidence = "The training thread pins memory for " +
+  finding.evidence = "The training thread spends " +
                      Milliseconds(total * 1e-6) + " of the " +
                      Milliseconds(m.stats.mean_ms) +
-                     " step: pinning, then copying, can take longer than a "
-                     "plain copy.";
-  finding.assumption = "batches arrive pinned, or in buffers that are reused";
+                     " step pinning memory. Pinning and then copying can take "
+                     "longer than a copy from pageable memory.";
+  finding.assumption =
+      "batches arrive pinned, or in pinned buffers that are reused";
   finding.fix_cpp =
       "allocate a few pinned buffers once "
-      "(TensorOptions().pinned_memory(true)) "
-      "and let the loader's workers fill them in turn";
+      "(TensorOptions().pinned_memory(true)) and let the loader's workers fill "
+      "them in rotation";
   finding.fix_python =
-      "DataLoader(..., pin_memory=True) pins on a thread of its own; or reuse "
-      "a few pinned buffers instead of .pin_memory() in the loop";
-  finding.wrong_if = "the pinned tensors live on and are never copied again";
+      "DataLoader(..., pin_memory=True), which pins on a separate thread; or "
+      "reuse a few pinned buffers instead of calling .pin_memory() in the loop";
+  finding.wrong_if = "the pinned tensors stay alive and are never copied again";
   return Fire(std::move(finding), std::move(edit), total);
 }
 
 // --- host-created-tensor
 
-// A tensor made on the host and sent to the device.
+// A tensor that is created on the host and then copied to the device.
 struct Pair {
-  Span made = {};  // by a factory, or empty and a fill
-  Span sent = {};  // by the outermost op of the upload
+  Span made = {};  // the factory, or the fill after aten::empty
+  Span sent = {};  // the outermost op of the upload
   RowId factory;   // op
   RowId copy;      // in copies()
   size_t wait;     // in AnalysisContext::waits; SIZE_MAX if none
@@ -163,23 +165,27 @@ class PairFinder {
       op = trace_.ops()[op].parent;
     }
     const TensorShape tensor = SourceOf(trace_, op);
-    if (ElementsOf(tensor) <= 1) return pair;  // constants
+    if (ElementsOf(tensor) <= 1) return pair;  // a constant
+
     pair.sent = SpanOf(trace_.ops()[op]);
-    pair.factory = Maker(op, tensor, m_.steps.windows[upload.step].host);
+    pair.factory = FactoryOf(op, tensor, m_.steps.windows[upload.step].host);
     if (pair.factory != kNone) pair.made = SpanOf(trace_.ops()[pair.factory]);
     return pair;
   }
 
-  // The last op before `sent` that touches such a tensor, if it makes it.
-  RowId Maker(RowId sent, const TensorShape& tensor, const Span& step) const {
+  // The last op before `sent` that takes a tensor of this shape and type, if
+  // that op creates the tensor; else kNone.
+  RowId FactoryOf(RowId sent, const TensorShape& tensor,
+                  const Span& step) const {
     const auto rows = m_.tree.of_thread(trace_.ops()[sent].thread);
     auto it = std::ranges::lower_bound(rows, sent);
     for (int i = 0; i < kLookBack && it != rows.begin(); ++i) {
       const RowId row = *--it;
       if (trace_.ops()[row].begin_ns < step.begin_ns) break;
       if (launches_[row] || !Takes(trace_, row, tensor)) continue;
-      if (!IsFill(NameOf(trace_, row))) return kNone;  // somebody uses it
-      // zeros() calls zero_(), and that fill_() on large tensors.
+      if (!IsFill(NameOf(trace_, row))) return kNone;  // another op uses it
+      // aten::zeros calls aten::zero_, which calls aten::fill_ for large
+      // tensors.
       RowId fill = row;
       RowId parent = trace_.ops()[fill].parent;
       while (parent != kNone && IsFill(NameOf(trace_, parent))) {
@@ -187,7 +193,8 @@ class PairFinder {
         parent = trace_.ops()[fill].parent;
       }
       if (parent != kNone && IsFactory(NameOf(trace_, parent))) return parent;
-      // empty(), then a fill: a buffer that is reused has no empty().
+      // Without a factory, a new tensor shows as aten::empty and a fill. A
+      // reused buffer has no aten::empty.
       while (*it != fill) --it;
       const bool fresh =
           it != rows.begin() && NameOf(trace_, *std::prev(it)) == "aten::empty";
@@ -244,7 +251,7 @@ Verdict CheckHostCreated(const AnalysisContext& m) {
   finding.evidence =
       Number(count) +
       (count == 1 ? " tensor per step is" : " tensors per step are") +
-      " made on the host and sent to the device at once, for " +
+      " created on the host and copied to the device right away, which takes " +
       Milliseconds(total * 1e-6) + " of the " + Milliseconds(m.stats.mean_ms) +
       " step.";
   finding.where =
@@ -252,17 +259,16 @@ Verdict CheckHostCreated(const AnalysisContext& m) {
       (copy.bytes > 0 ? ", " + Bytes(static_cast<double>(copy.bytes)) + " each"
                       : std::string());
   finding.assumption =
-      "the device makes them as well, for the price of a "
-      "launch";
+      "the device creates each of them at the cost of one launch";
   finding.fix_cpp =
-      "torch::zeros(n, torch::device(torch::kCUDA)) and the like; buffers for "
-      "constants";
+      "create them on the device, such as torch::zeros(n, "
+      "torch::device(torch::kCUDA)); keep constants in buffers";
   finding.fix_python =
-      "torch.rand(n, device=\"cuda\") and the like; register_buffer for "
-      "constants";
+      "create them on the device, such as torch.rand(n, device=\"cuda\"); "
+      "register_buffer for constants";
   finding.wrong_if =
-      "the values must come from the CPU's random numbers, or other code reads "
-      "the tensor on the host";
+      "the values must come from the CPU's random number generator, or other "
+      "code reads the tensor on the host";
   return Fire(std::move(finding), std::move(edit), total);
 }
 
@@ -273,27 +279,28 @@ constexpr Rule kRules[] = {
      .needs = {Kind::kRuntimeCall},
      .check = &CheckPinning,
      .reference = "PyTorch's guide to pin_memory() and non_blocking=True",
-     .detect = "pin_memory() or calls that allocate or register pinned memory "
-               "on the training thread, 1 % of the step or more, in two "
-               "thirds of the steps.",
-     .avoid = "The loader's own pinning thread; first steps, while the cache "
-              "of pinned memory fills.",
-     .fix_cpp = "Reuse a few pinned buffers.",
-     .fix_python = "DataLoader(pin_memory=True), or reuse pinned buffers."},
+     .detect = "pin_memory(), or calls that allocate or register pinned "
+               "memory, take 1 % of the step or more on the training thread, "
+               "in two thirds of the steps",
+     .avoid = "the loader's own thread pins the memory, or the cache of pinned "
+              "memory fills in the first steps",
+     .fix_cpp = "reuse a few pinned buffers",
+     .fix_python = "DataLoader(pin_memory=True), or reuse pinned buffers"},
     {.id = "host-created-tensor",
-     .question = "Are tensors made on the host only to be sent to the device?",
+     .question =
+         "Are tensors created on the host only to be copied to the device?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kOp, Kind::kCopy, Kind::kOpShapes},
      .check = &CheckHostCreated,
      .reference = "PyTorch Performance Tuning Guide: Create tensors directly "
                   "on the target device",
-     .detect = "A factory on the host, then an upload of the same shape and "
-               "type on the same thread and in the same step; both together 1 "
-               "% of the step or more.",
-     .avoid = "Tensors that other ops use in between, single values, buffers "
-              "that are reused.",
-     .fix_cpp = "torch::zeros(n, torch::device(torch::kCUDA)).",
-     .fix_python = "torch.rand(n, device=\"cuda\")."}};
+     .detect = "a factory op on the host is followed by an upload of the same "
+               "shape and type, on the same thread and in the same step, and "
+               "both together take 1 % of the step or more",
+     .avoid = "other ops use the tensor in between, it holds a single value, "
+              "or its buffer is reused",
+     .fix_cpp = "torch::zeros(n, torch::device(torch::kCUDA))",
+     .fix_python = "torch.rand(n, device=\"cuda\")"}};
 
 }  // namespace
 

@@ -1,4 +1,5 @@
-// Are inputs wider, or copied more often, than they need be?
+// Are inputs uploaded in a wider type than necessary, or copied on the host
+// without need?
 // Sources: the ResNet-18 case study, step 4 (uint8 instead of float: four times
 // fewer bytes); "17 tips", number 12 (as_tensor instead of tensor).
 #include <algorithm>
@@ -29,8 +30,8 @@ std::string_view NameOf(const Trace& trace, RowId op) {
 
 // --- h2d-fp32-input
 
-// True for [N, C, H, W], [N, H, W, C] and video with a time axis, of 1 to 4
-// channels; `channels` tells how many.
+// True for [N, C, H, W], [N, H, W, C] and video with a time axis, with 1 to 4
+// channels. Sets `channels` to their number.
 bool IsImage(const std::vector<int64_t>& dims, int64_t& channels) {
   const auto fits = [&](size_t channel, size_t height, size_t width) {
     channels = dims[channel];
@@ -41,7 +42,7 @@ bool IsImage(const std::vector<int64_t>& dims, int64_t& channels) {
   return dims.size() == 5 && (fits(2, 3, 4) || fits(1, 3, 4) || fits(4, 2, 3));
 }
 
-// Casts of bytes to floats on the host.
+// Ops that cast bytes to float or double on the host.
 struct Casts {
   std::vector<RowId> ops;
   std::vector<std::vector<int64_t>> dims;
@@ -60,7 +61,7 @@ struct Casts {
       dims.push_back(from.dims);
     }
   }
-  // Of the batch, or of one image of it.
+  // True if cast `i` converts the whole batch `image`, or one image of it.
   bool Match(size_t i, const std::vector<int64_t>& image) const {
     const std::vector<int64_t>& cast = dims[i];
     return cast.size() + 1 >= image.size() && cast.size() <= image.size() &&
@@ -95,7 +96,8 @@ Verdict CheckWideInput(const AnalysisContext& m) {
       if (!casts.Match(i, tensor.dims)) continue;
       used[i] = cast = true;
     }
-    // One or two channels may be a spectrogram, unless they once were bytes.
+    // One or two channels may be a spectrogram, unless they are cast from
+    // bytes.
     if (channels < 3 && !cast) continue;
     cast_seen |= cast;
     images.push_back(upload);
@@ -109,7 +111,7 @@ Verdict CheckWideInput(const AnalysisContext& m) {
     }
   }
   const auto all = [](const Upload&) { return true; };
-  // Images that no kernel looks at are no input of a model.
+  // Images that no kernel can read are not the input of a model.
   if (trace.kernels().empty() ||
       ShareOfStepsWith(m, images, all, kImageBytes) < kMostSteps) {
     return Clean();
@@ -119,7 +121,7 @@ Verdict CheckWideInput(const AnalysisContext& m) {
   for (size_t i = 0; i < images.size(); ++i) {
     edit.scales.push_back({{ActivityTable::kCopy, images[i].copy}, factors[i]});
   }
-  // Casts count where batches hold the step up.
+  // Casts delay the step only where it waits for batches.
   const bool loading = m.MeanNs(Cause::kData) >= kLoaderShare * m.step_ns();
   double cast_ns = 0;
   for (size_t i = 0; loading && i < casts.ops.size(); ++i) {
@@ -137,21 +139,24 @@ Verdict CheckWideInput(const AnalysisContext& m) {
   Finding finding;
   finding.confidence = cast_seen ? Confidence::kStrong : Confidence::kHint;
   finding.evidence =
-      "Images go to the device as floating point: " + Bytes(sums.bytes) +
-      " per step, " + Milliseconds(sums.exposed_ns * 1e-6) + " of the " +
+      "Images are copied to the device as floating point: " +
+      Bytes(sums.bytes) + " per step. For " +
+      Milliseconds(sums.exposed_ns * 1e-6) + " of the " +
       Milliseconds(m.stats.mean_ms) +
-      " step with no kernel beside the copy. As bytes they would be " +
+      " step, the copy runs and no kernel does. As bytes, the images would "
+      "be " +
       Number(1 / factors.front()) + " times smaller." +
       (cast_seen ? " The host casts them from bytes first." : "");
   finding.where = where;
   finding.assumption = "the values are 8-bit pixels, normalised on the device";
   finding.fix_cpp =
-      "collate uint8 tensors, .to(device), then .to(torch::kFloat) and "
-      "normalise there";
+      "collate uint8 tensors, copy them with .to(device), then convert with "
+      ".to(torch::kFloat) and normalise on the device";
   finding.fix_python =
       "send uint8 (PILToTensor instead of ToTensor), then .float().div_(255) "
       "and normalise on the GPU, inside the compiled model";
-  finding.wrong_if = "the input is real-valued: depth, audio, embeddings";
+  finding.wrong_if =
+      "the input is real-valued, such as depth, audio or embeddings";
   return Fire(std::move(finding), std::move(edit), bound);
 }
 
@@ -163,7 +168,7 @@ struct Conversion {
   bool same_type = false;  // torch.tensor(ndarray); else double to float
 };
 
-// Copies on the host that as_tensor and a float32 source would spare.
+// Copies on the host that as_tensor or a float32 source would avoid.
 std::vector<Conversion> FindConversions(const AnalysisContext& m) {
   const Trace& trace = m.trace;
   std::vector<Conversion> found;
@@ -232,55 +237,57 @@ Verdict CheckConversion(const AnalysisContext& m) {
 
   finding.confidence = Confidence::kStrong;
   finding.evidence =
-      "The training thread copies " + Bytes(bytes) + " per step for " +
-      Milliseconds(total * 1e-6) + " of the " + Milliseconds(m.stats.mean_ms) +
-      " step to make tensors: " +
-      (same >= narrowed ? "torch.tensor() copies an array that as_tensor() "
-                          "would share."
-                        : "from double to float.");
+      "The training thread spends " + Milliseconds(total * 1e-6) + " of the " +
+      Milliseconds(m.stats.mean_ms) + " step copying " + Bytes(bytes) +
+      " to create tensors: " +
+      (same >= narrowed
+           ? "torch.tensor() copies an array that as_tensor() would share."
+           : "it converts them from double to float.");
   finding.where = finding.examples.front().what;
-  finding.assumption = "the array is not changed while the tensor lives";
+  finding.assumption = "the array does not change while the tensor is in use";
   finding.fix_cpp =
-      "torch::from_blob(data, sizes, deleter) over float32 data, with an owner";
+      "torch::from_blob(data, sizes, deleter) on float32 data, with a deleter "
+      "that owns the data";
   finding.fix_python =
       "torch.from_numpy() or torch.as_tensor() of a float32 array";
   finding.wrong_if =
-      "the array is written to afterwards, so that a copy is "
-      "needed";
-  // Replay of a CPU-only run knows no cuts.
+      "the program writes to the array afterwards and needs the copy";
+  // Replay of a CPU-only run cannot shorten single ops, so the gain is a bound.
   if (!m.has_gpu) return FireBound(std::move(finding), total);
   return Fire(std::move(finding), std::move(edit), total);
 }
 
 constexpr Rule kRules[] = {
     {.id = "h2d-fp32-input",
-     .question = "Are images sent to the device as floating point?",
+     .question = "Are images copied to the device as floating point?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kOp, Kind::kCopy, Kind::kOpShapes},
      .check = &CheckWideInput,
-     .reference = "The ResNet-18 case study, step 4: "
-                  "https://towardsdatascience.com/"
-                  "pytorch-model-performance-analysis-and-optimization-"
-                  "10c3c5822869",
-     .detect = "Uploads of float or double images or video (at most 4 "
-               "channels), 4 MiB per step or more in two thirds of the steps, "
-               "whose smaller copies win 1 % of the step or more.",
-     .avoid = "One or two channels, unless the host casts them from bytes "
-              "(spectrograms); copies that kernels hide.",
-     .fix_cpp = "Send uint8, then .to(torch::kFloat) and normalise there.",
-     .fix_python = "Send uint8, then .float().div_(255) on the GPU."},
+     .reference =
+         "The ResNet-18 case study, step 4: "
+         "https://towardsdatascience.com/"
+         "pytorch-model-performance-analysis-and-optimization-10c3c5822869",
+     .detect = "float or double images or video (at most 4 channels) are "
+               "uploaded, 4 MiB per step or more in two thirds of the steps, "
+               "and smaller copies would gain 1 % of the step or more",
+     .avoid =
+         "the input has one or two channels and is not cast from bytes on the "
+         "host (it may be a spectrogram), or kernels run during the copies",
+     .fix_cpp =
+         "send uint8, then .to(torch::kFloat) and normalise on the device",
+     .fix_python = "send uint8, then .float().div_(255) on the GPU"},
     {.id = "host-copy-on-convert",
-     .question = "Are arrays copied on the host to become tensors?",
+     .question = "Are arrays copied on the host to create tensors?",
      .needs = {Kind::kOp},
      .check = &CheckConversion,
      .reference = "17 tips, number 12: as_tensor instead of tensor",
-     .detect = "Copies of one type into the same, or of double into float, "
-               "while a tensor is made on the training thread: 1 MiB and 1 % "
-               "of the step or more.",
-     .avoid = "Small lists of labels; as_tensor and from_numpy, which copy "
-              "nothing.",
-     .fix_cpp = "torch::from_blob with an owner.",
-     .fix_python = "torch.from_numpy or torch.as_tensor of float32."}};
+     .detect =
+         "the training thread copies data of the same type, or from double to "
+         "float, while it creates a tensor: 1 MiB and 1 % of the step or more",
+     .avoid = "the data is a small list of labels, or as_tensor or from_numpy "
+              "share it without a copy",
+     .fix_cpp = "torch::from_blob with a deleter that owns the data",
+     .fix_python = "torch.from_numpy or torch.as_tensor of float32 data"}};
 
 }  // namespace
 

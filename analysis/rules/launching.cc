@@ -1,8 +1,8 @@
-// Does the host take too long to get work going?
+// Does the host launch work too slowly?
 // Sources: "Optimization and Performance Tuning with PyTorch", section 3 (CUDA
 // graphs); the ResNet-18 case study, step 7 (torch.compile). 10 % lies between
-// XProf's moderate and high; at 5 to 10 us per op fewer than 200 cannot cost
-// more than 1 to 2 ms.
+// what XProf calls moderate and high. Fewer than 200 ops cost at most 1 to 2
+// ms, at 5 to 10 us each.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -21,12 +21,13 @@ namespace {
 
 constexpr double kShare = 0.10;
 constexpr double kLaunches = 200;
-// What runs once, as much of a recording without steps may, is slow to launch.
+// More than kShare: a recording without steps may hold code that runs only once
+// and is slow to launch.
 constexpr double kShareOfRecording = 0.5;
 constexpr double kCompiledOpNs = 2'000;
 constexpr size_t kRegionsShown = 3;
 
-// The ops under which most framework time passes.
+// The two ops with the most framework time.
 std::string WorstOps(const AnalysisContext& m) {
   std::map<NameId, int64_t> self;
   for (const auto& timeline : m.timelines) {
@@ -54,7 +55,7 @@ std::string_view WithoutEngine(std::string_view name) {
   return name;
 }
 
-// The ranges of each thread that say where in the program it is.
+// The nested ranges of each thread that name a place in the program.
 Nesting PlacesOf(const Trace& trace) {
   std::vector<std::vector<Nesting::Row>> by_thread(trace.threads().size());
   for (RowId row = 0; row < trace.ranges().size(); ++row) {
@@ -70,7 +71,7 @@ Nesting PlacesOf(const Trace& trace) {
 }
 
 // "forward > aten::conv2d": the innermost range around a launch and the
-// outermost op that it comes from.
+// outermost op that issued it.
 std::string RegionOf(const Trace& trace, const Nesting& places,
                      const RuntimeCall& call) {
   std::string region;
@@ -82,13 +83,13 @@ std::string RegionOf(const Trace& trace, const Nesting& places,
   while (op != kNone && trace.ops()[op].parent != kNone) {
     op = trace.ops()[op].parent;
   }
-  if (op == kNone) return region.empty() ? "code outside of ops" : region;
+  if (op == kNone) return region.empty() ? "code outside ops" : region;
   if (!region.empty()) region += " > ";
   return region + std::string(WithoutEngine(trace.name(trace.ops()[op].name)));
 }
 
-// Where most launches of the steady steps come from. `unit`: "launches per
-// step".
+// Where most launches of the steady steps come from. `unit` follows the first
+// count: "launches per step".
 std::string WorstRegions(const Trace& trace, const Steps& in,
                          const std::string& unit) {
   std::vector<bool> launches(trace.runtime_calls().size());
@@ -123,7 +124,8 @@ std::string WorstRegions(const Trace& trace, const Steps& in,
   return text;
 }
 
-// From the first launch to the end of the last work, as if it were one step.
+// The whole recording as one step: from the first launch to the end of the last
+// activity.
 Steps WholeRecording(const AnalysisContext& m) {
   Steps whole;
   whole.thread = m.steps.thread;
@@ -143,8 +145,8 @@ Steps WholeRecording(const AnalysisContext& m) {
   return whole;
 }
 
-// Without steps it can be told that the host holds the device up, but not what
-// a step would win.
+// Without steps, the recording shows that the host delays the device, but not
+// what a step would gain.
 Verdict CheckWholeRecording(const AnalysisContext& m) {
   if (!m.has_gpu) {
     return Skip(
@@ -166,17 +168,17 @@ Verdict CheckWholeRecording(const AnalysisContext& m) {
   finding.evidence = "No steps were marked. Over the whole recording of " +
                      Milliseconds(length * 1e-6) + " the GPU is idle for " +
                      Milliseconds(bucket * 1e-6) + " (" +
-                     Percent(bucket / length) + ") while the host gets " +
+                     Percent(bucket / length) + ") while the host issues " +
                      Count(ledger.launches_per_step, "launch", "launches") +
-                     " going.";
+                     ".";
   finding.where = WorstRegions(m.trace, whole, "launches");
   finding.fix_cpp =
-      "a larger batch; capture the step in an at::cuda::CUDAGraph; and "
-      "profile.Step() once per iteration, to learn what it would bring";
+      "use a larger batch, or capture the step in an at::cuda::CUDAGraph; call "
+      "profile.Step() once per iteration to get a predicted gain";
   finding.fix_python =
-      "a larger batch; torch.compile(model, mode=\"reduce-overhead\"); and "
-      "prof.step() once per iteration, to learn what it would bring";
-  finding.wrong_if = "what was recorded runs only once, as a set-up does";
+      "use a larger batch, or torch.compile(model, mode=\"reduce-overhead\"); "
+      "call prof.step() once per iteration to get a predicted gain";
+  finding.wrong_if = "the recorded code runs only once, such as a set-up";
   return Fire(Found{.finding = std::move(finding), .regardless = true});
 }
 
@@ -194,49 +196,49 @@ Verdict CheckLaunchBound(const AnalysisContext& m) {
   Finding finding;
   finding.confidence = Confidence::kStrong;
   finding.evidence =
-      std::string(m.has_gpu ? "The GPU is idle for " : "The step spends ") +
+      std::string(m.has_gpu ? "The GPU is idle for "
+                            : "Framework and host code take ") +
       Milliseconds(bucket * 1e-6) + " of the " + Milliseconds(step * 1e-6) +
       " step (" + Percent(bucket / step) + ") " +
-      (m.has_gpu ? "while the host gets " : "getting ") +
+      (m.has_gpu ? "while the host issues " : "to run ") +
       (m.has_gpu ? Count(std::llround(calls), "launch", "launches")
                  : Count(std::llround(calls), "op")) +
-      " going: " + Milliseconds(dispatch * 1e-6) + " inside ops, " +
+      ": " + Milliseconds(dispatch * 1e-6) + " inside ops, " +
       Milliseconds(host_code * 1e-6) + " in code between them.";
   finding.where = m.has_gpu
                       ? WorstRegions(m.trace, m.steps, "launches per step")
                       : WorstOps(m);
   finding.assumption = m.has_gpu
                            ? "at best: the GPU never waits for a launch"
-                           : "compiled code needs 2 us per op; code of your "
-                             "own between ops stays as it is";
+                           : "compiled code takes 2 us per op; the program's "
+                             "own code between ops does not change";
   finding.fix_cpp =
       m.has_gpu ? "capture the step in an at::cuda::CUDAGraph (static shapes, "
                   "no synchronisation inside), or run an AOTInductor module"
-                : "run the model as an AOTInductor or scripted module; fewer, "
-                  "larger ops; a bigger batch";
+                : "run the model as an AOTInductor or scripted module; use "
+                  "fewer, larger ops or a larger batch";
   finding.fix_python = m.has_gpu
                            ? "torch.compile(model, mode=\"reduce-overhead\")"
                            : "torch.compile(model)";
-  finding.wrong_if = "the time between ops is work of your own, not waiting";
+  finding.wrong_if = "the program does work of its own between ops";
   return Fire(std::move(finding), Edit{.dispatch_ns = kCompiledOpNs}, bucket);
 }
 
 constexpr Rule kRules[] = {
     {.id = "launch-bound",
-     .question = "Does framework and host code between ops hold the step up?",
+     .question = "Do framework code and host code between ops delay the step?",
      .needs_steps = false,
      .needs = {Kind::kOp},
      .check = &CheckLaunchBound,
      .reference = "Optimization and Performance Tuning with PyTorch, section "
                   "3: CUDA graphs and torch.compile",
-     .detect = "dispatch and host code between ops take 10 % of the step "
-               "(between XProf's moderate and high), in at least 200 launches "
-               "or ops per step",
-     .avoid = "idle time that waits, loading, the garbage collector or the "
-              "allocator own",
+     .detect = "framework code in ops and host code between them take 10 % of "
+               "the step (between what XProf calls moderate and high), with at "
+               "least 200 launches or ops per step",
+     .avoid = "waits, data loading, the garbage collector or the allocator "
+              "cause the idle time",
      .fix_cpp = "at::cuda::CUDAGraph, AOTInductor, fewer and larger ops",
-     .fix_python = "torch.compile(mode=\"reduce-overhead\"), a larger "
-                   "batch"}};
+     .fix_python = "torch.compile(mode=\"reduce-overhead\"), a larger batch"}};
 
 }  // namespace
 

@@ -1,7 +1,7 @@
-// Are tensors turned between channels-first and channels-last, over and over?
+// Do convolutions convert tensors between channels-first and channels-last?
 // Sources: PyTorch Performance Tuning Guide, "Use channels_last memory format";
-// cuDNN's Tensor Core kernels want channels last. 3 % of the kernel time is the
-// least that XProf calls moderate.
+// cuDNN's Tensor Core kernels take channels-last tensors. XProf calls 3 % of
+// the kernel time or more moderate.
 #include <algorithm>
 #include <string>
 
@@ -32,14 +32,16 @@ Operands OperandsOf(const Trace& trace, RowId op) {
   return found;
 }
 
-// Of an image: its channels are few.
+// True for a network's first convolution, whose input is an image with few
+// channels.
 bool IsStem(const Trace& trace, RowId op) {
   const Operands operands = OperandsOf(trace, op);
   return operands.weight != nullptr &&
          operands.weight->dims[1] <= kStemChannels;
 }
 
-// Dimension 1 contiguous. 1 x 1 and single-channel tensors are both.
+// True if dimension 1 is contiguous. 1 x 1 and single-channel tensors are in
+// both formats.
 bool IsChannelsLast(const Argument& tensor) {
   return tensor.strides.size() >= 4 && tensor.strides[1] == 1;
 }
@@ -71,7 +73,7 @@ std::string WhatIsFirst(const Layouts& layouts) {
   if (weights && inputs) return " Model and input are channels-first.";
   if (weights) {
     return " The input is channels-last, but the weights are not: convert the "
-           "model, too.";
+           "model as well.";
   }
   if (inputs) {
     return " The weights are channels-last, but the input is not: convert it "
@@ -100,23 +102,26 @@ Verdict CheckLayoutTranspose(const AnalysisContext& m) {
   finding.confidence = Confidence::kProven;
   finding.examples = LongestKernels(m, wanted);
   finding.evidence =
-      "Convolutions turn tensors between channels-first and channels-last: " +
+      "Convolutions convert tensors between channels-first and channels-last, "
+      "which takes " +
       Count(static_cast<int64_t>(count / m.kernels.steps), "kernel") + " and " +
-      Milliseconds(ns * 1e-6) + " per step, " + Percent(ns / total) +
-      " of the kernel time." + WhatIsFirst(CountLayouts(m, wanted));
+      Milliseconds(ns * 1e-6) + " per step (" + Percent(ns / total) +
+      " of the kernel time)." + WhatIsFirst(CountLayouts(m, wanted));
   finding.assumption =
-      "kept channels-last, no tensor is turned; the other kernels stay as fast";
+      "tensors stay channels-last, so none is converted; the other kernels "
+      "take as long as recorded";
   finding.fix_cpp =
       "for (auto& p : model->parameters()) if (p.dim() == 4) "
-      "p.set_data(p.contiguous(at::MemoryFormat::ChannelsLast)); the input "
-      "likewise";
+      "p.set_data(p.contiguous(at::MemoryFormat::ChannelsLast)); convert the "
+      "input likewise";
   finding.fix_python =
-      "model.to(memory_format=torch.channels_last); "
-      "x = x.to(memory_format=torch.channels_last)";
+      "model.to(memory_format=torch.channels_last); x = "
+      "x.to(memory_format=torch.channels_last)";
   if (IsAmd(m.kernels.device)) {
     finding.fix_python += "; on ROCm also PYTORCH_MIOPEN_SUGGEST_NHWC=1";
   }
-  finding.wrong_if = "a layer without channels-last kernels turns tensors back";
+  finding.wrong_if =
+      "a layer without channels-last kernels converts tensors back";
   Edit edit;
   DropLaunches(m, wanted, edit);
   return FireForKernels(m, std::move(finding), std::move(edit), ns);
@@ -124,15 +129,15 @@ Verdict CheckLayoutTranspose(const AnalysisContext& m) {
 
 constexpr Rule kRules[] = {
     {.id = "layout-transpose",
-     .question = "Do convolutions turn tensors between memory formats?",
+     .question = "Do convolutions convert tensors between memory formats?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kKernel},
      .check = &CheckLayoutTranspose,
      .reference = "PyTorch Performance Tuning Guide: Use channels_last memory "
                   "format for convolutional networks",
-     .detect = "Transposing kernels (nchwToNhwc, batched_transpose, ...) under "
+     .detect = "transposing kernels (nchwToNhwc, batched_transpose, ...) under "
                "convolutions take 3 % of the kernel time or more",
-     .avoid = "transposes of the first layer's few channels alone",
+     .avoid = "only the first layer, which has few channels, is transposed",
      .fix_cpp = "parameters and input in at::MemoryFormat::ChannelsLast",
      .fix_python = "model and input .to(memory_format=torch.channels_last)"}};
 

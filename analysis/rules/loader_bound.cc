@@ -1,7 +1,7 @@
-// Do the loader's workers deliver too slowly, and in what way?
+// Do the loader's workers deliver batches too slowly, and why?
 // Sources: PyTorch Performance Tuning Guide, "Enable asynchronous data loading
-// and augmentation"; "17 tips", number 2. The 5 % bound on waits is where
-// torch-tb-profiler and XProf start, too.
+// and augmentation"; "17 tips", number 2. Waits count from 5 % of the step on,
+// as in torch-tb-profiler and XProf.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -20,16 +20,16 @@ namespace stepscope {
 namespace {
 
 constexpr double kWaitShare = 0.05;
-constexpr double kInOneBeat = 0.8;        // of all waiting, in every k-th step
+constexpr double kPeriodicShare = 0.8;    // of all waiting, in every k-th step
 constexpr double kRestart = 10;           // times the usual wait
 constexpr double kUsualWaitNs = 100'000;  // at least, for that comparison
 constexpr double kCoresFull = 0.9;
 constexpr double kWorkersIdle = 0.5;
 
-// The waits of all steps but warm-up, in ns.
+// The waits of all steps except warm-up, in ns.
 struct StepWaits {
-  std::vector<double> waits;
-  std::vector<double> openings;  // beyond these, at the begin of validating
+  std::vector<double> waits;     // without those in `openings`
+  std::vector<double> openings;  // for the first batches of validation
   std::vector<size_t> steps;     // in Steps::windows
   double median_frac = 0;        // of the step
   double mean_ns = 0;
@@ -40,7 +40,7 @@ struct StepWaits {
   }
 };
 
-// By window: the waits for the first batches of validation passes.
+// The waits for the first batches of validation passes, in ns by window.
 std::vector<double> OpeningWaits(const AnalysisContext& m) {
   std::vector<double> waits(m.steps.windows.size());
   for (RowId row : OpeningLoads(m.trace, m.steps.thread)) {
@@ -74,12 +74,12 @@ StepWaits WaitsOf(const AnalysisContext& m) {
 }
 
 // The k for which nearly all waiting falls on every k-th step; 0 if there is
-// none. Workers that take turns leave such a beat.
-size_t Beat(const StepWaits& waits, int workers) {
+// none. Workers that finish together cause such a period.
+size_t WaitPeriod(const StepWaits& waits, int workers) {
   const size_t from = workers > 1 ? static_cast<size_t>(workers) : 2;
   const size_t most = workers > 1 ? from : 16;
   const double total = waits.total();
-  size_t beat = 0;  // the longest: every 4th step is every 2nd, too
+  size_t period = 0;  // the longest one, because every 4th step is also a 2nd
   for (size_t k = from; k <= most && 2 * k <= waits.waits.size(); ++k) {
     std::vector<double> sums(k);
     size_t large = 0;
@@ -87,16 +87,16 @@ size_t Beat(const StepWaits& waits, int workers) {
       sums[i % k] += waits.waits[i];
       large += waits.waits[i] > 0.5 * total / waits.waits.size();
     }
-    // Most of the beats are heard; rarer waits have other causes.
+    // Long waits must occur in most periods; rarer ones have other causes.
     if (4 * large * k >= 3 * waits.waits.size() && total > 0 &&
-        *std::ranges::max_element(sums) >= kInOneBeat * total) {
-      beat = k;
+        *std::ranges::max_element(sums) >= kPeriodicShare * total) {
+      period = k;
     }
   }
-  return beat;
+  return period;
 }
 
-// True if an iterator over the loader is made in the step.
+// True if the step creates an iterator over the loader.
 bool MakesIterator(const AnalysisContext& m, const Span& step) {
   const auto is_iter = [](std::string_view name) {
     const bool loader = name.find("DataLoader") != std::string_view::npos ||
@@ -129,8 +129,8 @@ Restarts FindOpenings(const StepWaits& waits) {
   return openings;
 }
 
-// Steps that wait for workers to be started again. The first step is nobody's
-// fault.
+// Steps that wait for restarted workers. The first step is left out, because
+// the workers must start once.
 Restarts FindRestarts(const AnalysisContext& m, const StepWaits& waits) {
   Restarts restarts;
   if (waits.waits.size() < 3) return restarts;
@@ -150,7 +150,7 @@ Restarts FindRestarts(const AnalysisContext& m, const StepWaits& waits) {
 // What the operating system counted over the steady steps.
 struct Load {
   double busy_cores = -1;   // by this process and its workers
-  double worker_frac = -1;  // of their time that workers compute
+  double worker_frac = -1;  // share of their time that workers compute
   double read_bytes = 0;    // per step
 };
 
@@ -182,8 +182,8 @@ Load LoadOf(const AnalysisContext& m, int workers) {
 }
 
 constexpr const char* kCheaper =
-    "make batches cheaper: cache decoded images, smaller files, fewer "
-    "transforms on the CPU";
+    "make batches cheaper to produce: cache decoded images, use smaller files, "
+    "apply fewer transforms on the CPU";
 
 Finding Describe(const AnalysisContext& m, const Loading& loading, int workers,
                  const StepWaits& waits) {
@@ -194,57 +194,58 @@ Finding Describe(const AnalysisContext& m, const Loading& loading, int workers,
   finding.evidence =
       "The training thread waits " + Milliseconds(waits.mean_ns * 1e-6) +
       " of the " + Milliseconds(m.stats.mean_ms) + " step (" +
-      Percent(waits.mean_ns / m.step_ns()) + ") for batches that " +
-      (workers > 0 ? Count(workers, "worker") + " make"
-                   : std::string("the workers make")) +
-      (workers == 1 ? "s." : ".");
+      Percent(waits.mean_ns / m.step_ns()) + ") for batches from " +
+      (workers > 0 ? Count(workers, "worker") : std::string("the workers")) +
+      ".";
   finding.wrong_if = "the waits stop once the workers have warmed up";
   return finding;
 }
 
-// "5 steps of 40 begin ..., which costs 12 ms spread over all steps."
+// "5 steps of 40 begin ..., which costs 12 ms per step on average."
 std::string CostOf(const Restarts& restarts, const StepWaits& waits,
                    const std::string& what) {
   return Count(restarts.count, "step") + " of " +
          std::to_string(waits.waits.size()) +
          (restarts.count == 1 ? " begins " : " begin ") + what +
          ", which costs " + Milliseconds(restarts.lost_ns * 1e-6) +
-         " spread over all steps.";
+         " per step on average.";
 }
 
-// The gain is of a mean step, odd ones with it: where these waits are.
-Verdict TellAtMost(const AnalysisContext& m, Finding finding, double ns) {
+// The gain refers to the mean of all steps except warm-up, because these waits
+// turn steps into outliers, which the mean steady step leaves out.
+Verdict FireStall(const AnalysisContext& m, Finding finding, double ns) {
   return Fire(Found{.finding = std::move(finding),
                     .bound_ns = ns,
                     .baseline_ms = m.stats.all_mean_ms});
 }
 
-Verdict TellRestarts(const AnalysisContext& m, const Loading& loading,
+Verdict FireRestarts(const AnalysisContext& m, const Loading& loading,
                      int workers, const StepWaits& waits,
                      const Restarts& restarts) {
   Finding finding = Describe(m, loading, workers, waits);
   finding.evidence +=
-      " " + CostOf(restarts, waits, "with workers that are started again");
-  finding.assumption = "an epoch is as long as in this recording";
-  finding.fix_cpp = "keep one DataLoader for all epochs, and its threads alive";
+      " " + CostOf(restarts, waits, "with a restart of the workers");
+  finding.assumption = "every epoch is as long as in this recording";
+  finding.fix_cpp =
+      "keep one DataLoader for all epochs, so that its threads stay alive";
   finding.fix_python = "DataLoader(..., persistent_workers=True)";
-  return TellAtMost(m, std::move(finding), restarts.lost_ns);
+  return FireStall(m, std::move(finding), restarts.lost_ns);
 }
 
-Verdict TellOpenings(const AnalysisContext& m, const StepWaits& waits,
+Verdict FireOpenings(const AnalysisContext& m, const StepWaits& waits,
                      const Restarts& openings) {
   Finding finding;
   finding.confidence = Confidence::kStrong;
-  // Programs that follow advice know this case by "no batch ready".
-  finding.evidence = CostOf(openings, waits, "to validate with no batch ready");
+  // samples/ladder recognises this case by the words "no batch ready".
+  finding.evidence = CostOf(openings, waits, "validation with no batch ready");
   finding.where = "validate";
-  finding.assumption = "validation comes as often as in this recording";
+  finding.assumption = "validation is as frequent as in this recording";
   finding.fix_cpp =
-      "keep the batches of validation in memory, or ask its loader for the "
-      "first one before the last training step; validate less often";
-  finding.fix_python =
-      "keep the batches of validation in memory, or call iter(loader) before "
+      "keep the validation batches in memory, or request the first one before "
       "the last training step; validate less often";
+  finding.fix_python =
+      "keep the validation batches in memory, or call iter(loader) before the "
+      "last training step; validate less often";
   finding.wrong_if = "the waits stop once the workers have warmed up";
   for (RowId row : OpeningLoads(m.trace, m.steps.thread)) {
     if (finding.examples.size() == 3) break;
@@ -252,12 +253,12 @@ Verdict TellOpenings(const AnalysisContext& m, const StepWaits& waits,
     finding.examples.push_back(
         {-1, load.begin_ns, load.end_ns, std::string(m.trace.name(load.name))});
   }
-  return TellAtMost(m, std::move(finding), openings.lost_ns);
+  return FireStall(m, std::move(finding), openings.lost_ns);
 }
 
-// The cores have no room for another worker.
-Wording Full() {
-  return {.evidence = " The cores are full: more workers cannot help.",
+// What the finding says where no core is free for another worker.
+Wording CoresFull() {
+  return {.evidence = " All cores are busy, so more workers cannot help.",
           .fix_cpp = kCheaper,
           .fix_python = kCheaper};
 }
@@ -266,34 +267,34 @@ Verdict CheckLoaderBound(const AnalysisContext& m) {
   const Loading loading = FindLoading(m);
   if (!loading.any) return Skip(kNoLoader);
   const int workers = LoaderWorkers(m.trace);
-  // Batches made in line are another rule's.
+  // sync-data-loading reports batches that the training thread makes itself.
   if (workers == 0 || (workers < 0 && !loading.worker_processes)) {
     return Clean();
   }
   StepWaits waits = WaitsOf(m);
   const Restarts restarts = FindRestarts(m, waits);
   const bool often = waits.median_frac >= kWaitShare;
-  const size_t beat = often ? 0 : Beat(waits, workers);
-  if (beat > 0) {  // the steps that wait may count as outliers
+  const size_t period = often ? 0 : WaitPeriod(waits, workers);
+  if (period > 0) {  // over all steps: those that wait may be outliers
     waits.mean_ns = waits.total() / static_cast<double>(waits.waits.size());
   }
-  const bool in_beat = beat > 0 && waits.mean_ns >= kWaitShare * m.step_ns();
-  if (!often && !in_beat) {
+  const bool periodic = period > 0 && waits.mean_ns >= kWaitShare * m.step_ns();
+  if (!often && !periodic) {
     const Restarts openings = FindOpenings(waits);
     const bool opens = openings.lost_ns > restarts.lost_ns;
     const double lost_ns = opens ? openings.lost_ns : restarts.lost_ns;
     if (lost_ns < 0.01 * m.stats.all_mean_ms * 1e6 || lost_ns * 1e-6 < 0.1) {
       return Clean();
     }
-    return opens ? TellOpenings(m, waits, openings)
-                 : TellRestarts(m, loading, workers, waits, restarts);
+    return opens ? FireOpenings(m, waits, openings)
+                 : FireRestarts(m, loading, workers, waits, restarts);
   }
   if (waits.mean_ns * 1e-6 < MinReportableGainMs(m)) return Clean();
 
   Finding finding = Describe(m, loading, workers, waits);
-  if (in_beat) {
+  if (periodic) {
     finding.evidence += " Nearly all of it falls on every " +
-                        std::to_string(beat) +
+                        std::to_string(period) +
                         "th step: the workers finish together.";
   }
   const int cores = CoresForLoading(m);
@@ -301,9 +302,10 @@ Verdict CheckLoaderBound(const AnalysisContext& m) {
   const bool reading = load.worker_frac >= 0 &&
                        load.worker_frac < kWorkersIdle && load.read_bytes > 0;
   if (reading) {
-    finding.evidence += " The workers compute " + Percent(load.worker_frac) +
-                        " of their time and read " + Bytes(load.read_bytes) +
-                        " per step: storage holds them up.";
+    finding.evidence += " The workers compute for " +
+                        Percent(load.worker_frac) + " of their time and read " +
+                        Bytes(load.read_bytes) +
+                        " per step: storage limits them.";
   }
   const double step = m.step_ns();
   const int now = std::max(workers, 1);
@@ -315,29 +317,30 @@ Verdict CheckLoaderBound(const AnalysisContext& m) {
               .bound_ns = waits.mean_ns,
               .worth = kWorthAWorker,
               .needs_replay = true,
-              .if_small = Full()};
+              .if_small = CoresFull()};
   if (!m.has_gpu && m.replay.program().batch_cpu_ns > 0) {
     found.alternatives = WorkersToTry(m, now + 1, std::max(most, now + 1));
   }
   for (Alternative& alternative : found.alternatives) {
-    alternative.wording.assumption = "the " + Count(cores, "usable core") +
-                                     " take the extra work, and storage keeps "
-                                     "up";
+    alternative.wording.assumption =
+        "the " + Count(cores, "usable core") +
+        " can do the extra work, and storage keeps up";
   }
   if (cores > 0 && load.busy_cores >= kCoresFull * m.trace.run().usable_cores) {
-    found.if_bound = Full();
+    found.if_bound = CoresFull();
   } else {
     found.if_bound = LoaderFix(m, {.workers = std::max(most, now + 1)});
     const char* storage =
-        reading ? "; larger sequential files, or a cache in memory" : "";
-    if (in_beat) {
-      found.if_bound.fix_cpp += ", a longer queue: max_jobs(4 * workers)";
+        reading ? "; use larger sequential files, or cache the data in memory"
+                : "";
+    if (periodic) {
+      found.if_bound.fix_cpp += "; use a longer queue: max_jobs(4 * workers)";
     }
     found.if_bound.fix_cpp += storage;
     found.if_bound.fix_python += "; try prefetch_factor=4";
     found.if_bound.fix_python += storage;
   }
-  found.if_bound.assumption = "at best: no wait is left";
+  found.if_bound.assumption = "at best: the step never waits for a batch";
   return Fire(std::move(found));
 }
 
@@ -348,17 +351,18 @@ constexpr Rule kRules[] = {
      .check = &CheckLoaderBound,
      .reference = "PyTorch Performance Tuning Guide: Enable asynchronous data "
                   "loading and augmentation",
-     .detect = "The median wait is 5 % of the step or more (as "
-               "torch-tb-profiler and XProf start); or 5 % on average, nearly "
-               "all in every k-th step; or waits of 10 times the median where "
-               "the workers are started again, or for the first batch of a "
-               "validation pass, 1 % of the step over all.",
-     .avoid = "Waits while the GPU is busy, the first batch, batches made on "
-              "the training thread (sync-data-loading).",
-     .fix_cpp = "More workers, a longer queue; cheaper or cached batches where "
-                "the cores are full.",
+     .detect =
+         "the median wait is 5 % of the step or more (the same bound as in "
+         "torch-tb-profiler and XProf); or waits are 5 % of the step on "
+         "average, nearly all of them in every k-th step; or waits of 10 times "
+         "the median for restarted workers, or waits for the first batch of a "
+         "validation pass, are 1 % of the step on average",
+     .avoid = "the GPU is busy during the waits, only the first batch is late, "
+              "or the training thread makes the batches (sync-data-loading)",
+     .fix_cpp = "more workers and a longer queue; cheaper or cached batches "
+                "where all cores are busy",
      .fix_python = "num_workers, prefetch_factor, persistent_workers; cheaper "
-                   "or cached batches where the cores are full."}};
+                   "or cached batches where all cores are busy"}};
 
 }  // namespace
 

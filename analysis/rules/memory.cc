@@ -1,4 +1,4 @@
-// Does memory cost time, or is it about to run out?
+// Does memory management cost time, or is memory about to run out?
 // Sources: PyTorch Performance Tuning Guide: pre-allocate for variable lengths,
 // checkpoint activations; 90 % is torch-tb-profiler's bound.
 #include <algorithm>
@@ -29,14 +29,15 @@ bool IsDriverAlloc(std::string_view name) {
   return name == "cudaMalloc" || name == "hipMalloc";
 }
 
-// Calls of the driver's allocator in the steady steps.
+// Calls to the driver's allocator in the steady steps.
 struct Churn {
   std::vector<RowId> calls;              // runtime calls
   double allocs = 0, frees = 0, ns = 0;  // per step
   double frees_between_ops = 0;
 };
 
-// Steps that capture a CUDA graph allocate its private pool.
+// True if the step captures a CUDA graph. It then allocates the graph's private
+// pool, which happens once.
 bool Captures(const Trace& trace, const Span& host) {
   auto it = std::ranges::lower_bound(trace.runtime_calls(), host.begin_ns, {},
                                      &RuntimeCall::begin_ns);
@@ -88,14 +89,16 @@ Verdict CheckChurn(const AnalysisContext& m) {
   Finding finding;
   finding.confidence = Confidence::kProven;
   finding.evidence =
-      "The allocator goes to the driver in the middle of training: " +
+      "The caching allocator calls the driver during training:  " +
       Number(churn.allocs) + " allocations and " + Number(churn.frees) +
       " releases per step, which take " + Milliseconds(churn.ns * 1e-6) +
       "; the GPU is idle for " + Milliseconds(bucket * 1e-6) +
-      " of that. A release waits for all work of the device.";
+      " of that. Each release waits until the device has finished all its "
+      "work.";
   if (by_user) {
     finding.evidence +=
-        " The releases come from outside operators: empty_cache() is called.";
+        " The releases happen outside operators: the program calls "
+        "empty_cache().";
   }
   Edit edit;
   for (RowId row : churn.calls) {
@@ -121,17 +124,17 @@ Verdict CheckChurn(const AnalysisContext& m) {
               : "run one forward and backward pass of the largest batch before "
                 "training; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True";
   finding.fix_python =
-      by_user ? "no torch.cuda.empty_cache() in the loop"
+      by_user ? "do not call torch.cuda.empty_cache() in the loop"
               : "run one forward and backward pass of the longest batch before "
                 "training; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; "
-                "buckets of similar length";
-  finding.wrong_if = "another program needs the memory that is given back";
+                "bucket samples by similar length";
+  finding.wrong_if = "another program needs the memory that is released";
   return Fire(std::move(finding), std::move(edit), std::max(bucket, 0.0));
 }
 
 constexpr const char* kNoMemory =
-    "the memory of the device was not recorded (profile_memory in "
-    "torch.profiler, record_memory in stepscope)";
+    "device memory was not recorded (profile_memory in torch.profiler, "
+    "record_memory in stepscope)";
 
 Verdict CheckFragmentation(const AnalysisContext& m) {
   const DeviceMemoryUse use = MeasureDeviceMemory(m);
@@ -141,7 +144,7 @@ Verdict CheckFragmentation(const AnalysisContext& m) {
   }
   const double stuck =
       use.stuck >= 0 ? use.stuck : use.reserved - use.allocated;
-  // A cache that is merely large stops growing.
+  // A cache that is large but not fragmented stops growing.
   const bool fragmented = use.total > 0 && use.allocated >= 0 &&
                           use.reserved > kFullShare * use.total &&
                           stuck > kStuckShare * use.total && use.grew;
@@ -151,26 +154,24 @@ Verdict CheckFragmentation(const AnalysisContext& m) {
   finding.status =
       use.out_of_memory > 0 ? FindingStatus::kError : FindingStatus::kWarning;
   if (retries) {
-    finding.evidence =
-        "The allocator found no room " +
-        Count(use.retries + use.out_of_memory, "time") +
-        " and had to give its whole cache back to the driver first, with the "
-        "device waiting";
+    finding.evidence = "The allocator ran out of memory " +
+                       Count(use.retries + use.out_of_memory, "time") +
+                       " and had to return its whole cache to the driver while "
+                       "the device waited";
     finding.evidence +=
         use.out_of_memory > 0
             ? "; " + Count(use.out_of_memory, "request") + " failed. "
             : ". ";
   }
   if (use.reserved >= 0 && use.allocated >= 0) {
-    finding.evidence += "Of " + Bytes(use.reserved) +
-                        " reserved, tensors use " + Bytes(use.allocated) +
-                        " at most";
+    finding.evidence += "Tensors use at most " + Bytes(use.allocated) + " of " +
+                        Bytes(use.reserved) + " reserved";
     finding.evidence +=
         use.total > 0 ? ", on a device of " + Bytes(use.total) + "." : ".";
   }
   finding.fix_cpp = finding.fix_python =
-      "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; else "
-      "max_split_size_mb, or the largest batch first";
+      "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; otherwise "
+      "max_split_size_mb, or run the largest batch first";
   finding.wrong_if = "the reserved memory was needed before the recording";
   Verdict verdict = Fire(std::move(finding));
   verdict.found[0].regardless = true;
@@ -189,13 +190,13 @@ Verdict CheckHeadroom(const AnalysisContext& m) {
   finding.confidence = Confidence::kStrong;
   const int64_t factor =
       int64_t{1} << std::clamp(static_cast<int>(std::log2(headroom)), 1, 20);
-  finding.evidence = "Tensors use " + Bytes(use.allocated) + " of " +
-                     Bytes(use.total) + " at most, " + Bytes(use.held) +
-                     " of it between steps: a batch " + std::to_string(factor) +
-                     " times as large would fit.";
+  finding.evidence = "Tensors use at most " + Bytes(use.allocated) + " of " +
+                     Bytes(use.total) + ", and " + Bytes(use.held) +
+                     " stay allocated between steps: a batch " +
+                     std::to_string(factor) + " times as large would fit.";
   finding.fix_cpp = finding.fix_python =
-      "see small-batch: whether a larger batch is faster; room alone is no "
-      "reason";
+      "see small-batch, which predicts whether a larger batch is faster; free "
+      "memory alone is no reason";
   finding.wrong_if = "other processes need the memory";
   return Fire(std::move(finding));
 }
@@ -212,23 +213,23 @@ Verdict CheckNearOom(const AnalysisContext& m) {
   finding.evidence =
       Bytes(use.reserved) + " of the device's " + Bytes(use.total) + " (" +
       Percent(use.reserved / use.total) + ") are reserved" +
-      (use.allocated >= 0 ? ", " + Bytes(use.allocated) + " by tensors"
+      (use.allocated >= 0 ? ", tensors use " + Bytes(use.allocated)
                           : std::string()) +
       (use.retries > 0 ? ", and " + Count(use.retries, "request") +
-                             " had to wait for memory to be given back"
+                             " had to wait until memory was released"
                        : std::string()) +
-      ": a slightly larger batch fails.";
+      ": a slightly larger batch would fail.";
   if (use.peak_op != kNone) {
     finding.where = "the peak is reached in " +
                     std::string(m.trace.name(m.trace.ops()[use.peak_op].name));
   }
   finding.fix_cpp =
-      "autocast to 16 bits, smaller batches with accumulated gradients, "
-      "recompute large activations in backward";
+      "autocast to 16 bits, smaller batches with gradient accumulation, or "
+      "recomputation of large activations in backward";
   finding.fix_python =
       "torch.utils.checkpoint on blocks whose activations are large and cheap "
-      "to recompute, autocast, gradient accumulation";
-  finding.wrong_if = "the run has reached its largest batch already";
+      "to recompute, autocast, or gradient accumulation";
+  finding.wrong_if = "the run has already processed its largest batch";
   Verdict verdict = Fire(std::move(finding));
   verdict.found[0].regardless = true;
   return verdict;
@@ -236,17 +237,19 @@ Verdict CheckNearOom(const AnalysisContext& m) {
 
 constexpr Rule kRules[] = {
     {.id = "allocator-churn",
-     .question = "Does the allocator ask the driver for memory while training?",
+     .question =
+         "Does the allocator call the driver for memory during training?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kRuntimeCall},
      .check = &CheckChurn,
      .reference = "PyTorch Performance Tuning Guide: Pre-allocate memory in "
                   "case of variable input length",
      .detect = "cudaMalloc and cudaFree leave the GPU idle for 1 % of the "
-               "step, or a cudaFree in one of ten steady steps",
-     .avoid = "warm-up steps; steps that capture a CUDA graph",
-     .fix_cpp = "the largest batch first; expandable_segments:True",
-     .fix_python = "the longest batch first; expandable_segments:True; no "
+               "step, or there is one cudaFree in ten steady steps",
+     .avoid = "the calls are in warm-up steps, or in steps that capture a CUDA "
+              "graph",
+     .fix_cpp = "run the largest batch first; expandable_segments:True",
+     .fix_python = "run the longest batch first; expandable_segments:True; no "
                    "empty_cache() in the loop"},
     {.id = "fragmentation",
      .question = "Is device memory reserved that no tensor can use?",
@@ -255,10 +258,11 @@ constexpr Rule kRules[] = {
      .check = &CheckFragmentation,
      .reference = "PyTorch Performance Tuning Guide: Pre-allocate memory in "
                   "case of variable input length",
-     .detect = "the allocator had to empty its cache to meet a request, or "
-               "more than 80 % of the memory is reserved, 20 % of it unused, "
-               "and still growing",
-     .avoid = "a large idle cache (after validation) that does not grow",
+     .detect = "the allocator had to empty its cache to serve a request; or "
+               "more than 80 % of the memory is reserved, 20 % of the memory "
+               "is reserved but unused, and the reserved memory still grows",
+     .avoid =
+         "the cache is large but does not grow, for example after validation",
      .fix_cpp = "expandable_segments:True, max_split_size_mb",
      .fix_python = "expandable_segments:True, max_split_size_mb"},
     {.id = "memory-headroom",
@@ -266,13 +270,14 @@ constexpr Rule kRules[] = {
      .runs = Runs::kGpuOnly,
      .needs = {},
      .check = &CheckHeadroom,
-     .reference = "The ResNet-18 case study, step 3: "
-                  "https://towardsdatascience.com/"
-                  "pytorch-model-performance-analysis-and-optimization-"
-                  "10c3c5822869",
-     .detect = "0.9 of the memory less what is held between steps is at least "
-               "twice what a batch takes: a note for small-batch, never advice",
-     .avoid = "advice: room alone makes nothing faster",
+     .reference =
+         "The ResNet-18 case study, step 3: "
+         "https://towardsdatascience.com/"
+         "pytorch-model-performance-analysis-and-optimization-10c3c5822869",
+     .detect = "0.9 of the memory, less what stays allocated between steps, is "
+               "at least twice what a batch takes; this is a note for "
+               "small-batch, never advice",
+     .avoid = "less memory is free; free memory alone makes nothing faster",
      .fix_cpp = "see small-batch",
      .fix_python = "see small-batch"},
     {.id = "near-oom",
@@ -280,14 +285,14 @@ constexpr Rule kRules[] = {
      .runs = Runs::kGpuOnly,
      .needs = {},
      .check = &CheckNearOom,
-     .reference = "PyTorch Performance Tuning Guide: Checkpoint intermediate "
-                  "buffers",
-     .detect = "more than 90 % of the memory reserved (torch-tb-profiler's "
-               "bound) and 85 % of it in tensors, or requests that had to be "
-               "retried",
-     .avoid = "memory that is only cached",
-     .fix_cpp = "autocast, smaller batches with accumulation",
-     .fix_python = "torch.utils.checkpoint, autocast, accumulation"}};
+     .reference =
+         "PyTorch Performance Tuning Guide: Checkpoint intermediate buffers",
+     .detect = "more than 90 % of the memory is reserved (torch-tb-profiler's "
+               "bound), and tensors use more than 85 % of it or requests had "
+               "to be retried",
+     .avoid = "the memory is only cached",
+     .fix_cpp = "autocast, smaller batches with gradient accumulation",
+     .fix_python = "torch.utils.checkpoint, autocast, gradient accumulation"}};
 
 }  // namespace
 

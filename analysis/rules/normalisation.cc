@@ -1,4 +1,4 @@
-// Do convolutions add a bias that the next layer takes away?
+// Do convolutions add a bias that the next layer subtracts again?
 // Source: PyTorch Performance Tuning Guide, "Disable bias for convolutions
 // directly followed by a batch norm"; "17 tips", number 15. The gain is small.
 #include <algorithm>
@@ -30,7 +30,7 @@ const std::vector<Argument>* ArgumentsOf(const Trace& trace, RowId op) {
   return inputs == kNone ? nullptr : &trace.op_inputs()[inputs].arguments;
 }
 
-// Channels of a convolution with a bias; -1 without one.
+// The number of channels of a convolution's bias; -1 without a bias.
 int64_t BiasedChannels(const Trace& trace, RowId op) {
   const std::vector<Argument>* arguments = ArgumentsOf(trace, op);
   if (arguments == nullptr || arguments->size() <= kBias) return -1;
@@ -38,7 +38,7 @@ int64_t BiasedChannels(const Trace& trace, RowId op) {
   return bias.dims.size() == 1 ? bias.dims[0] : -1;
 }
 
-// A batch norm that uses the batch's own statistics over `channels`.
+// True for a batch norm that uses the batch's own statistics over `channels`.
 bool NormalisesBatch(const Trace& trace, RowId op, int64_t channels) {
   const std::vector<Argument>* arguments = ArgumentsOf(trace, op);
   return IsBatchNorm(trace.name(trace.ops()[op].name)) &&
@@ -48,8 +48,8 @@ bool NormalisesBatch(const Trace& trace, RowId op, int64_t channels) {
          trace.name((*arguments)[kTraining].concrete) == "True";
 }
 
-// What a batch norm module does first: num_batches_tracked.add_(1), a single
-// whole number (in C++ one add_ inside another).
+// True for num_batches_tracked.add_(1), which a batch norm module calls before
+// the norm: add_ on an integer scalar (in C++ one add_ inside another).
 bool CountsBatches(const Trace& trace, RowId row) {
   const Op& op = trace.ops()[row];
   if (trace.name(op.name) != "aten::add_" || op.inputs == kNone) return false;
@@ -89,7 +89,9 @@ std::vector<RowId> FindPairs(const AnalysisContext& m) {
   return found;
 }
 
-// Kernels that add the bias, or sum its gradient.
+// By op: whether it belongs to a convolution of `pairs`, in the forward or in
+// the backward pass. Its element-wise kernels add the bias, and its reductions
+// sum the gradient of the bias.
 std::vector<bool> OpsOfBias(const AnalysisContext& m,
                             const std::vector<RowId>& pairs) {
   const std::unordered_set<RowId> forward(pairs.begin(), pairs.end());
@@ -123,15 +125,16 @@ Verdict CheckBiasBeforeNorm(const AnalysisContext& m) {
   }
   const auto per_step = static_cast<int64_t>(pairs.size()) /
                         static_cast<int64_t>(m.steps.windows.size());
-  finding.evidence =
-      Count(std::max<int64_t>(1, per_step), "convolution") +
-      " per step add a bias that the batch norm behind takes away again.";
+  finding.evidence = Count(std::max<int64_t>(1, per_step), "convolution") +
+                     " per step " + (per_step > 1 ? "add" : "adds") +
+                     " a bias that the next batch norm subtracts again.";
   finding.where = finding.examples.front().what;
   finding.fix_cpp = "torch::nn::Conv2dOptions(...).bias(false)";
   finding.fix_python = "nn.Conv2d(..., bias=False)";
-  finding.wrong_if = "the batch norm runs on fixed statistics";
+  finding.wrong_if = "the batch norm uses fixed statistics";
   if (!m.has_gpu) {
-    finding.assumption = "next to nothing on a CPU, where the bias is fused";
+    finding.assumption =
+        "on a CPU the gain is close to zero, because the bias is fused";
     return Fire(std::move(finding));
   }
   const std::vector<bool> below = OpsOfBias(m, pairs);
@@ -145,22 +148,23 @@ Verdict CheckBiasBeforeNorm(const AnalysisContext& m) {
   DropLaunches(m, wanted, edit);
   const double ns = m.kernels.NsPerStep(wanted);
   finding.evidence += " Adding it and summing its gradient take " +
-                      Milliseconds(ns * 1e-6) + ".";
-  finding.assumption = "these kernels go; nothing else changes";
+                      Milliseconds(ns * 1e-6) + " per step.";
+  finding.assumption = "these kernels are removed; nothing else changes";
   return Fire(std::move(finding), std::move(edit), ns);
 }
 
 constexpr Rule kRules[] = {
     {.id = "bias-before-norm",
-     .question = "Do convolutions add a bias that the next batch norm takes "
-                 "away?",
+     .question =
+         "Do convolutions add a bias that the next batch norm subtracts again?",
      .needs = {Kind::kOp, Kind::kOpShapes},
      .check = &CheckBiasBeforeNorm,
      .reference = "PyTorch Performance Tuning Guide: Disable bias for "
                   "convolutions directly followed by a batch norm",
-     .detect = "A convolution with a bias whose next op is a batch norm in "
+     .detect = "the next op after a convolution with a bias is a batch norm in "
                "training mode over the same channels",
-     .avoid = "an activation in between, frozen batch norms, layer norms",
+     .avoid = "an activation lies in between, or the norm is a frozen batch "
+              "norm or a layer norm",
      .fix_cpp = "Conv2dOptions(...).bias(false)",
      .fix_python = "nn.Conv2d(..., bias=False)"}};
 

@@ -16,13 +16,15 @@ namespace stepscope {
 namespace {
 
 constexpr double kParameters = 50;
-constexpr double kPerLaunch = 300;  // tensors that one foreach launch takes
+constexpr double kPerLaunch = 300;  // tensors per foreach launch
 constexpr double kLaunchNs = 10'000;
-constexpr double kRangeNs = 50'000;  // what a fused step costs the host anyway
+// Host time of a fused step besides its launches.
+constexpr double kRangeNs = 50'000;
 
-// A few launches in place of many; the kernels without what each of them costs
-// at least.
-Edit Grouped(const AnalysisContext& m, const OptimizerWork& work) {
+// The optimizer's step with a few grouped launches. The shortest kernel shows
+// what any launch costs the device; only the time above it moves data, and that
+// part stays.
+Edit GroupedUpdate(const AnalysisContext& m, const OptimizerWork& work) {
   Edit edit;
   const double launches = std::ceil(work.parameters / kPerLaunch) *
                           std::ceil(work.updates / work.parameters);
@@ -70,25 +72,26 @@ Verdict CheckUnfusedOptimizer(const AnalysisContext& m) {
       Count(std::llround(work.parameters), "parameter") + " in " +
       (m.has_gpu ? Count(std::llround(work.updates), "launch", "launches")
                  : Count(std::llround(work.updates), "op")) +
-      ", one parameter after the other: " + Milliseconds(work.host_ns * 1e-6) +
-      " per step on the host" +
-      (work.inferred ? ", in the updates that follow the last gradient." : ".");
+      ", one parameter at a time, which takes " +
+      Milliseconds(work.host_ns * 1e-6) + " per step on the host" +
+      (work.inferred ? " (the updates after the last gradient)." : ".");
   finding.assumption =
-      m.has_gpu ? "a foreach or fused step launches one kernel for 300 tensors"
+      m.has_gpu ? "a foreach or fused step launches one kernel per 300 tensors"
       : work.fused_traffic > 0
-          ? "a fused step goes over parameters, gradients and state once, as "
-            "fast as the recorded ops did"
-          : "at best: no framework code between the updates";
+          ? "a fused step passes over parameters, gradients and state once, at "
+            "the memory rate of the recorded ops"
+          : "at best: no framework code runs between the updates";
   finding.fix_cpp =
-      "torch::optim has neither: call at::_fused_adamw_ (or at::_foreach_add_ "
-      "and friends) on the lists of parameters in a step of your own";
+      "torch::optim has no fused or foreach optimizer: write a step that calls "
+      "at::_fused_adamw_, or at::_foreach_add_ and similar ops, on the lists "
+      "of parameters";
   finding.fix_python = "torch.optim.AdamW(..., fused=True), or foreach=True";
-  finding.wrong_if = "the parameters are sparse, or of mixed types";
+  finding.wrong_if = "the parameters are sparse or have mixed types";
   if (!m.has_gpu) {
-    // Foreach ops on a CPU go through the list one by one.
+    // On a CPU, foreach ops process the list one tensor at a time.
     finding.fix_cpp =
-        "torch::optim has none: call at::_fused_sgd_ or at::_fused_adamw_ on "
-        "the lists of parameters in a step of your own";
+        "torch::optim has no fused optimizer: write a step that calls "
+        "at::_fused_sgd_ or at::_fused_adamw_ on the lists of parameters";
     finding.fix_python = "torch.optim.SGD(..., fused=True)";
     Found found{.finding = std::move(finding),
                 .bound_ns = work.overhead_ns,
@@ -98,7 +101,7 @@ Verdict CheckUnfusedOptimizer(const AnalysisContext& m) {
     }
     return Fire(std::move(found));
   }
-  return Fire(std::move(finding), Grouped(m, work), work.host_ns);
+  return Fire(std::move(finding), GroupedUpdate(m, work), work.host_ns);
 }
 
 constexpr Rule kRules[] = {
@@ -107,9 +110,10 @@ constexpr Rule kRules[] = {
      .needs = {Kind::kOp},
      .check = &CheckUnfusedOptimizer,
      .reference = "17 tips for faster training, 5: fused optimizers",
-     .detect = "At least as many launches (ops on a CPU) in the optimizer's "
-               "step as parameters, of which there are 50 or more",
-     .avoid = "foreach and fused optimizers; models of few parameters",
+     .detect = "the optimizer's step has at least as many launches (on a CPU: "
+               "ops) as parameters, of which there are 50 or more",
+     .avoid =
+         "the optimizer is foreach or fused, or the model has few parameters",
      .fix_cpp = "at::_fused_adamw_ or at::_foreach_* on lists of parameters",
      .fix_python = "fused=True or foreach=True"}};
 

@@ -1,4 +1,4 @@
-// Is anything computed in double precision that need not be?
+// Is anything computed in double precision without need?
 // Source: the precision advice of the PyTorch Performance Tuning Guide. FP64
 // runs at half the rate of FP32 on data-centre devices and at 1/32 to 1/64 on
 // others.
@@ -14,10 +14,9 @@
 namespace stepscope {
 namespace {
 
-constexpr double kShare = 0.01;  // of the compute time
-constexpr double kAllOfIt =
-    0.90;                      // whoever computes this much in FP64 means it
-constexpr double kHalf = 0.5;  // of the bytes, or of the work
+constexpr double kShare = 0.01;    // of the compute time
+constexpr double kAllOfIt = 0.90;  // more than this is probably intended
+constexpr double kHalf = 0.5;      // the time in FP32, relative to FP64
 
 bool TakesDoubles(const Trace& trace, RowId op) {
   if (op == kNone || trace.ops()[op].inputs == kNone) return false;
@@ -36,22 +35,24 @@ bool IsFp64(const Trace& trace, const KernelUse& use) {
   return use.precision == Precision::kFp64;
 }
 
-Finding Told(double ns, double whole) {
+Finding Describe(double ns, double whole) {
   Finding finding;
   const bool wanted = ns > kAllOfIt * whole;
   finding.confidence = wanted ? Confidence::kHint : Confidence::kProven;
-  finding.evidence = "Double precision takes " + Milliseconds(ns * 1e-6) +
+  finding.evidence = "Double-precision ops take " + Milliseconds(ns * 1e-6) +
                      " per step (" + Percent(ns / whole) +
                      " of the compute time).";
   if (wanted) {
-    finding.evidence += " All of it is: if that is wanted, this is no finding.";
+    finding.evidence +=
+        " Nearly all computation is in double precision, which may be "
+        "intended.";
   }
   finding.fix_cpp =
-      "cast at the source: tensor.to(at::kFloat), data and constants made as "
-      "float";
+      "cast where the data enters: tensor.to(at::kFloat); create data and "
+      "constants as float";
   finding.fix_python =
-      "x = x.float() where the data enters (NumPy makes float64)";
-  finding.wrong_if = "the results need 53 bits of mantissa";
+      "x = x.float() where the data enters (NumPy creates float64)";
+  finding.wrong_if = "the results need the 53 bits of a float64 mantissa";
   return finding;
 }
 
@@ -76,14 +77,14 @@ Verdict CheckOnGpu(const AnalysisContext& m) {
   if (!m.replay.check().valid && saved * 1e-6 < MinReportableGainMs(m)) {
     return Clean();
   }
-  Finding finding = Told(ns, kernels.compute_ns);
+  Finding finding = Describe(ns, kernels.compute_ns);
   finding.examples = LongestKernels(m, wanted);
   if (!finding.examples.empty()) finding.where = finding.examples[0].what;
-  finding.assumption = "in float32 products take " + Percent(products) +
+  finding.assumption = "in float32, matrix products take " + Percent(products) +
                        (kernels.peaks.known() ? " of the time (peaks of " +
                                                     kernels.peaks.device + ")"
                                               : std::string(" of the time")) +
-                       ", other kernels half";
+                       " and other kernels half";
   return FireForKernels(m, std::move(finding), std::move(edit), saved);
 }
 
@@ -117,7 +118,7 @@ Verdict CheckOnCpu(const AnalysisContext& m) {
       kHalf * doubles * 1e-6 < MinReportableGainMs(m)) {
     return Clean();
   }
-  Finding finding = Told(doubles, whole);
+  Finding finding = Describe(doubles, whole);
   finding.examples = found.examples;
   finding.where = finding.examples[0].what;
   finding.assumption = "at best: float32 takes half the time";
@@ -135,10 +136,11 @@ constexpr Rule kRules[] = {
      .check = &CheckFp64,
      .reference = "PyTorch Performance Tuning Guide: Use mixed precision; "
                   "devices' FP64 rates",
-     .detect = "Ops with double inputs, or kernels named for FP64, take 1 % of "
-               "the compute time or more",
-     .avoid = "runs that compute everything in FP64: a hint only",
-     .fix_cpp = "at::kFloat where the data is made",
+     .detect = "ops with double inputs, or kernels with FP64 in their names, "
+               "take 1 % of the compute time or more",
+     .avoid = "more than 90 % of the compute time is FP64, which is probably "
+              "intended: then the finding is only a hint",
+     .fix_cpp = "at::kFloat where the data is created",
      .fix_python = "x.float() where the data enters"}};
 
 }  // namespace

@@ -18,22 +18,25 @@ namespace {
 constexpr double kWaitShare = 0.03;
 constexpr double kLateShare = 0.01;
 constexpr double kLastShare = 0.60;
-// Of a slow rank's lateness, what its longer work explains.
+// The share of a slow rank's lateness that its longer work must explain.
 constexpr double kLateByWork = 0.5;
 constexpr double kOutlierScore = 3.5;
-// Among fewer ranks a deviation from the middle says nothing: the rank must be
-// last nearly always, and often enough.
+// With fewer ranks a z-score means nothing: the rank must then be last nearly
+// always, and at least a few times.
 constexpr size_t kRanksForScore = 4;
 constexpr double kLastOfFewShare = 0.90;
 constexpr int64_t kLastOfFewTimes = 5;
+// A rank that only drifted is last in at least this share of the collectives.
 constexpr double kLastOfDrifted = 0.80;
-// Noises are two standard errors, and many a pair of ranks is compared.
+// A noise is two standard errors. Three are required, because many pairs of
+// ranks are compared.
 constexpr double kNoises = 1.5;
-// Of the step: what is more is no chance, however much steps vary.
+// Shares of the step. A larger difference is not chance, however much steps
+// vary.
 constexpr double kMostNoise = 0.05;
 constexpr double kMostDrift = 0.10;
-constexpr double kDrifts = 3;  // times the mean of what drifts bring
-// Waits must stand out of what the clocks disagree.
+constexpr double kDrifts = 3;  // times the mean drift
+// Waits must exceed the residual error of the clock alignment by this factor.
 constexpr double kResiduals = 3;
 
 Verdict OneRankOnly(const AnalysisContext& m) {
@@ -49,7 +52,7 @@ const RankRow& MostOftenLast(const RankComparison& ranks) {
   return *std::ranges::max_element(ranks.rows, {}, &RankRow::last);
 }
 
-// The one rank that the others wait for; nullptr if there is no such.
+// The one rank that the others wait for; nullptr if there is none.
 const RankRow* Straggler(const RankComparison& ranks) {
   const std::vector<double> scores = LatenessScores(ranks);
   const RankRow& row = MostOftenLast(ranks);
@@ -71,8 +74,9 @@ double WaitOfOthers(const RankComparison& ranks, const RankRow& straggler) {
   return sum / static_cast<double>(ranks.rows.size() - 1);
 }
 
-// What the straggler does longer than the middle of the others: the cause's key
-// and the difference; empty if nothing stands out.
+// The cause on which the straggler spends the most time beyond the median of
+// the other ranks: its key and the difference in ms per step. Empty if it is
+// below 1 % of the step.
 std::pair<std::string, double> CauseOf(const RankComparison& ranks,
                                        const RankRow& straggler) {
   std::pair<std::string, double> worst;
@@ -91,7 +95,8 @@ std::pair<std::string, double> CauseOf(const RankComparison& ranks,
   return worst;
 }
 
-// What its device does besides collectives.
+// The time, in ms per step, in which the rank's device works on anything but
+// collectives.
 double DeviceMs(const RankRow& row) {
   double ms = 0;
   for (const char* key : {"compute", "copy"}) {
@@ -101,9 +106,10 @@ double DeviceMs(const RankRow& row) {
   return ms;
 }
 
-// Its host, its loader or its device works longer than those of the others, by
-// more than the means of equal ranks differ. Ranks whose hosts do not wait for
-// each other drift apart and stay apart without anybody being slow.
+// True if the rank's host, loader or device works longer than those of the
+// others, by more than the means of equal ranks differ by chance. Ranks whose
+// hosts do not wait for each other drift apart and stay apart although none of
+// them is slow.
 bool WorksLonger(const RankComparison& ranks, const RankRow& straggler) {
   std::vector<double> hosts, loaders, devices, noises;
   for (const RankRow& row : ranks.rows) {
@@ -114,7 +120,7 @@ bool WorksLonger(const RankComparison& ranks, const RankRow& straggler) {
     devices.push_back(DeviceMs(row));
     noises.push_back(row.host_noise_ms);
   }
-  // Lateness adds up over the collectives of a step, work does not.
+  // Lateness adds up over the collectives of a step, whereas work does not.
   const double late_ms =
       std::min(straggler.late_ms, WaitOfOthers(ranks, straggler));
   const double least = std::max(
@@ -128,32 +134,32 @@ bool WorksLonger(const RankComparison& ranks, const RankRow& straggler) {
 
 std::string FixOf(const std::string& cause) {
   if (cause == "data") {
-    return "its loader is slow: look at its storage and cores, give it as many "
-           "workers as the others, shard by bytes instead of by count";
+    return "its loader is slow: check its storage and cores, give it as many "
+           "workers as the others, and shard by bytes instead of by count";
   }
   if (cause == "compute") {
-    return "it computes longer: compare clocks, temperature and power limit of "
-           "its device (on a CPU its cores, and what else runs there) with the "
-           "others; if its batches are larger, balance them";
+    return "it computes longer: compare the clocks, temperature and power "
+           "limit of its device with the others (on a CPU: its cores and the "
+           "other programs on them); if its batches are larger, balance them";
   }
   if (cause == "dispatch" || cause == "host_code") {
     return "its host is slow: pin the rank to the NUMA node of its GPU, and "
            "keep other processes off its cores";
   }
   if (cause == "blocking_copy" || cause == "sync" || cause == "copy") {
-    return "it waits for copies: only one rank should log or save, and from a "
-           "thread of its own";
+    return "it waits for copies: let only one rank log or save, from a "
+           "separate thread";
   }
   if (cause == "allocator") {
-    return "it allocates while training: its shapes vary more; allocate for "
-           "the largest batch first";
+    return "it allocates memory during training because its shapes vary more: "
+           "run the largest batch first";
   }
   return "compare its host, device and data with those of the others";
 }
 
 std::string Clocks(const RankComparison& ranks) {
-  return " (clocks aligned on " + Count(ranks.collectives, "collective") +
-         " to " + Number(ranks.clock_residual_us) + " us)";
+  return " (clocks aligned by " + Count(ranks.collectives, "collective") +
+         ", to within " + Number(ranks.clock_residual_us) + " us)";
 }
 
 Verdict CheckStraggler(const RankComparison& ranks) {
@@ -163,8 +169,8 @@ Verdict CheckStraggler(const RankComparison& ranks) {
   if (wait * 1e3 < kResiduals * ranks.clock_residual_us) return Clean();
   if (!WorksLonger(ranks, *row)) return Clean();
   const auto [cause, more] = CauseOf(ranks, *row);
-  // Ranks that never waited for each other drift apart and stay apart: of two,
-  // the later one is slow only if it does something for longer.
+  // Two ranks that never wait for each other drift apart and stay apart. The
+  // later one is slow only if it spends longer on something.
   if (cause.empty() && ranks.rows.size() < kRanksForScore) return Clean();
   const std::string name = "rank " + std::to_string(row->rank);
   Finding finding;
@@ -172,27 +178,29 @@ Verdict CheckStraggler(const RankComparison& ranks) {
   finding.evidence =
       "R" + name.substr(1) + " arrives last at " + std::to_string(row->last) +
       " of the " + Count(ranks.skewed, "collective") +
-      " at which ranks arrive apart, " + Milliseconds(row->late_ms) +
-      " per step behind the middle rank; the others wait " +
+      " with skewed arrivals, " + Milliseconds(row->late_ms) +
+      " per step after the median rank; the other ranks wait " +
       Milliseconds(wait) + " per step for it" + Clocks(ranks) + ".";
   if (!cause.empty()) {
     finding.evidence += " It spends " + Milliseconds(more) +
-                        " more than the others on " +
+                        " per step more than the others on " +
                         CauseInWords(cause, true) + ".";
   }
   finding.where = name + (row->source.empty() ? "" : ", " + row->source);
-  finding.assumption = "at best: " + name + " is as early as the middle rank";
+  finding.assumption = "at best: " + name + " arrives with the median rank";
   finding.fix_cpp = finding.fix_python = FixOf(cause);
   finding.wrong_if =
       "another rank is last in a longer recording: then the load is "
-      "imbalanced, not the rank slow";
-  // What it does longer behind the last collective makes nobody wait in sight.
+      "imbalanced, and no rank is slow";
+  // Time that the straggler loses after its last collective does not show in
+  // the waits of the others.
   return FireBound(std::move(finding),
                    std::max({wait, row->late_ms, more}) * 1e6);
 }
 
-// Equal ranks whose hosts do not wait for each other: what their steps differ
-// by chance adds up over the window, and the one that fell behind stays last.
+// True for equal ranks whose hosts do not wait for each other. Chance
+// differences between their steps add up over the recording, and the rank that
+// falls behind stays last.
 bool OnlyDrifted(const RankComparison& ranks) {
   if (ranks.rows.size() >= kRanksForScore || ranks.steps_of_other_shapes > 0 ||
       LastShareOf(ranks, MostOftenLast(ranks)) < kLastOfDrifted) {
@@ -201,8 +209,8 @@ bool OnlyDrifted(const RankComparison& ranks) {
   std::vector<double> noises;
   for (const RankRow& row : ranks.rows) noises.push_back(row.noise_ms);
   const double steps = static_cast<double>(std::max<int64_t>(ranks.steps, 1));
-  // Two random walks of steps that vary by sd wait 0.38 sd sqrt(steps) for each
-  // other in the mean; the noise is 2 sd / sqrt(steps).
+  // With steps of standard deviation sd, two random walks wait on average
+  // 0.38 sd sqrt(steps) for each other. The noise is 2 sd / sqrt(steps).
   const double drift_ms = kDrifts * 0.38 * Median(noises) / 2 * steps;
   return ranks.waiting_ms <= std::min(drift_ms, kMostDrift * ranks.step_ms);
 }
@@ -232,14 +240,15 @@ Verdict CheckImbalance(const RankComparison& ranks) {
   }
   Finding finding;
   finding.confidence = Confidence::kStrong;
-  finding.evidence =
-      "Ranks wait " + Milliseconds(ranks.waiting_ms) + " per step (" +
-      Percent(ranks.waiting_ms / ranks.step_ms) +
-      ") for the last to arrive at collectives: from " +
-      Milliseconds(least->waiting_ms) + " (rank " +
-      std::to_string(least->rank) + ") to " + Milliseconds(most->waiting_ms) +
-      " (rank " + std::to_string(most->rank) + "). Last of " +
-      Count(ranks.skewed, "collective") + ": " + last + Clocks(ranks) + ".";
+  finding.evidence = "Ranks wait " + Milliseconds(ranks.waiting_ms) +
+                     " per step (" + Percent(ranks.waiting_ms / ranks.step_ms) +
+                     ") for the last rank to arrive at collectives: from " +
+                     Milliseconds(least->waiting_ms) + " (rank " +
+                     std::to_string(least->rank) + ") to " +
+                     Milliseconds(most->waiting_ms) + " (rank " +
+                     std::to_string(most->rank) + "). Most often last, of " +
+                     Count(ranks.skewed, "collective") +
+                     " with skewed arrivals: " + last + Clocks(ranks) + ".";
   if (ranks.steps_of_other_shapes > 0) {
     finding.evidence += " Input shapes differ between the ranks in " +
                         std::to_string(ranks.steps_of_other_shapes) + " of " +
@@ -247,11 +256,13 @@ Verdict CheckImbalance(const RankComparison& ranks) {
   }
   finding.assumption = "at best: all ranks arrive together";
   finding.fix_cpp =
-      "give all ranks equal work per step: sort samples by length into "
-      "buckets and deal each bucket out, or fill batches by tokens";
+      "give all ranks equal work per step: sort samples by length into buckets "
+      "and distribute each bucket over the ranks, or fill batches by token "
+      "count";
   finding.fix_python =
-      "a batch sampler that deals out buckets of equal length, or batches of "
-      "equal token count; for sharded embeddings, a plan by measured cost";
+      "a batch sampler that distributes buckets of equal length, or batches of "
+      "equal token count; for sharded embeddings, a sharding plan by measured "
+      "cost";
   finding.wrong_if =
       "one rank is last at nearly all collectives of a longer recording: then "
       "that rank is slow";
@@ -267,40 +278,42 @@ constexpr Rule kRules[] = {
      .check = &OneRankOnly,
      .reference = "PyTorch Performance Tuning Guide, distributed training: "
                   "load-balance the workload",
-     .detect = "ranks wait at least 3 % of the step, on the mean less two "
-               "standard errors (5 % of the step at most), for the last one to "
-               "arrive at collectives, "
-               "and it is not one rank's doing (straggler-rank)",
-     .avoid = "clocks are aligned by the ends of collectives, not by wall "
-              "clock, and waits below three times what is left of their "
-              "disagreement do not count; waits that computing covers; a few "
-              "equal ranks that drifted apart by chance; arrivals within 0.1 % "
-              "of the step count as together",
-     .fix_cpp = "batches of equal work: buckets by length, batches by tokens",
-     .fix_python = "a bucketing batch sampler; for embeddings, another "
-                   "sharding plan",
+     .detect =
+         "ranks wait at least 3 % of the step for the last one to arrive at "
+         "collectives (the mean less two standard errors, which count up to 5 "
+         "% of the step), and no single rank causes it (straggler-rank)",
+     .avoid = "the waits are below three times the residual error of the clock "
+              "alignment, computation covers them, or a few equal ranks "
+              "drifted apart by chance. Clocks are aligned by the ends of "
+              "collectives, not by wall clock, and arrivals within 0.1 % of "
+              "the step count as simultaneous",
+     .fix_cpp =
+         "batches of equal work: buckets by length, or batches by token count",
+     .fix_python =
+         "a batch sampler with buckets; for embeddings, another sharding plan",
      .check_ranks = &CheckImbalance},
     {.id = "straggler-rank",
-     .question = "Does one slow rank hold the others up?",
+     .question = "Does one slow rank delay the others?",
      .needs_steps = false,
      .needs = {},
      .check = &OneRankOnly,
-     .reference = "PyTorch Performance Tuning Guide, distributed training: "
-                  "the slowest worker sets the pace",
-     .detect = "one rank is at least 1 % of the step later than the middle "
-               "rank, with a modified z-score above 3.5 (XProf's bound), and "
-               "last in at least 60 % of the collectives at which ranks "
-               "arrive apart (of fewer than four ranks: 90 %, five times)",
-     .avoid =
-         "naming somebody when nobody is slow: with jitter alone someone "
-         "is always last, and ranks whose hosts drifted apart stay apart; "
-         "so its own host, loader or device must work longer, by 1 % of the "
-         "step, half of its lateness, and what two means of such steps differ "
-         "by chance (three standard errors; 5 % of the step at most)",
-     .fix_cpp = "by its cause: the report names what that rank spends more "
-                "time on",
-     .fix_python = "by its cause: the report names what that rank spends more "
-                   "time on",
+     .reference = "PyTorch Performance Tuning Guide, distributed training: the "
+                  "slowest worker sets the pace",
+     .detect =
+         "one rank is at least 1 % of the step later than the median rank, "
+         "with a modified z-score above 3.5 (XProf's bound), and last in at "
+         "least 60 % of the collectives with skewed arrivals (with fewer than "
+         "four ranks: last in 90 %, and at least five times)",
+     .avoid = "the late rank's host, loader and device do not work longer than "
+              "those of the others. One of them must exceed the others by 1 % "
+              "of the step, by half of the rank's lateness, and by the chance "
+              "difference of two means of such steps (three standard errors, "
+              "which count up to 5 % of the step): with jitter alone some rank "
+              "is always last, and ranks whose hosts drifted apart stay apart",
+     .fix_cpp = "depends on the cause: the report names what that rank spends "
+                "more time on",
+     .fix_python = "depends on the cause: the report names what that rank "
+                   "spends more time on",
      .check_ranks = &CheckStraggler}};
 
 }  // namespace

@@ -1,8 +1,8 @@
-// Do steps stand still to log or to save the model?
+// Do steps stall while they log or save the model?
 // Sources: PyTorch Performance Tuning Guide, "Avoid unnecessary CPU-GPU
 // synchronization"; "Optimization and Performance Tuning with PyTorch", section
-// 19.5 (logging and checkpoints). A slow step is one of 1.2 times the median,
-// as for warm-up.
+// 19.5 (logging and checkpoints). A step is slow from 1.2 times the median
+// on, the same bound as for warm-up.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -21,14 +21,14 @@ constexpr double kLeastNs = 100'000;  // per step
 constexpr size_t kStepsForMost = 3;
 
 constexpr char kFixCpp[] =
-    "copy to pinned memory on a side stream and write from a thread of your "
-    "own; log scalars every N steps";
+    "copy to pinned memory on a side stream and write from a separate thread; "
+    "log scalars every N steps";
 constexpr char kFixPython[] =
     "torch.distributed.checkpoint.async_save, or copy to pinned memory on a "
-    "side stream and write from a thread; log scalars every N steps";
+    "side stream and write from a separate thread; log scalars every N steps";
 
-// Whether the step spends time in a range that is named for saving, and copies
-// or writes what is saved.
+// True if the step has a range named for saving, and copies half the parameters
+// to the host or writes them. A range name alone proves nothing.
 bool Saves(const StepFacts& fact, const UsualStep& usual) {
   if (fact.logging_ns <= 0 || !fact.saves) return false;
   const bool copies = usual.parameter_bytes > 0 &&
@@ -36,7 +36,7 @@ bool Saves(const StepFacts& fact, const UsualStep& usual) {
   return copies || fact.written_bytes >= kWrittenBytes;
 }
 
-// Steps that nearly all save: none of them stands out.
+// Saving in most steps, so that no single step is slower than the others.
 std::optional<Found> SavingInMostSteps(const AnalysisContext& m,
                                        const std::vector<StepFacts>& facts,
                                        const UsualStep& usual) {
@@ -63,20 +63,19 @@ std::optional<Found> SavingInMostSteps(const AnalysisContext& m,
       Milliseconds(static_cast<double>(middle.logging_ns) * 1e-6) + " in \"" +
       middle.logging + "\"";
   if (middle.written_bytes > 0) {
-    finding.evidence += " and the process writes " +
-                        Bytes(static_cast<double>(middle.written_bytes)) +
-                        " meanwhile";
+    finding.evidence += ", while the process writes " +
+                        Bytes(static_cast<double>(middle.written_bytes));
   }
   finding.evidence += ".";
   finding.where = middle.logging;
-  finding.assumption = "at best: nothing of it is left in the loop";
+  finding.assumption = "at best: the loop no longer waits for it";
   finding.fix_cpp = std::string("save every N steps; or ") + kFixCpp;
   finding.fix_python = std::string("save every N steps; or ") + kFixPython;
-  finding.wrong_if = "the loop cannot go on without it";
+  finding.wrong_if = "the loop cannot continue before it is done";
   return Found{.finding = std::move(finding), .bound_ns = own_ns};
 }
 
-// Single steps that take longer than the others to log or to save.
+// Saving in single steps, which take longer than the others.
 std::optional<Found> SavingInSomeSteps(const AnalysisContext& m,
                                        const std::vector<StepFacts>& facts,
                                        const UsualStep& usual) {
@@ -100,7 +99,7 @@ std::optional<Found> SavingInSomeSteps(const AnalysisContext& m,
     if (finding.examples.size() < 3) {
       finding.examples.push_back(
           {step.number, step.tiled.begin_ns, step.tiled.end_ns,
-           fact.logging.empty() ? "a step that copies or writes much"
+           fact.logging.empty() ? "a step that copies or writes unusually much"
                                 : fact.logging});
     }
   }
@@ -114,20 +113,21 @@ std::optional<Found> SavingInSomeSteps(const AnalysisContext& m,
       Count(stalls, "step") + " of " +
       std::to_string(static_cast<int64_t>(counted)) + " took " +
       Milliseconds(stalled * 1e-6 / static_cast<double>(stalls)) +
-      " longer than the usual " + Milliseconds(median * 1e-6);
+      " longer on average than the median step of " +
+      Milliseconds(median * 1e-6);
   if (copied > 0) {
-    finding.evidence += ", copied " + Bytes(static_cast<double>(copied)) +
+    finding.evidence += "; they copied " + Bytes(static_cast<double>(copied)) +
                         " to the host" +
                         (all_parameters ? " (the model's parameters)" : "");
   }
   if (written > 0) {
     finding.evidence +=
-        ", wrote " + Bytes(static_cast<double>(written)) + " to storage";
+        "; they wrote " + Bytes(static_cast<double>(written)) + " to storage";
   }
   finding.evidence += ".";
   finding.assumption =
-      "at best: spread over all recorded steps, nothing of it "
-      "is left in the loop";
+      "at best: the loop no longer waits for it; the gain is the mean over all "
+      "recorded steps";
   finding.fix_cpp = kFixCpp;
   finding.fix_python = kFixPython;
   finding.wrong_if = "these steps did something else that takes as long";
@@ -148,24 +148,24 @@ Verdict CheckCheckpointing(const AnalysisContext& m) {
 
 constexpr Rule kRules[] = {
     {.id = "logging-checkpoint-stall",
-     .question = "Do steps stall to log or to save the model?",
+     .question = "Do steps stall while they log or save the model?",
      .needs = {},
      .check = &CheckCheckpointing,
      .reference = "Optimization and Performance Tuning with PyTorch, section "
                   "19.5: logging and checkpoints",
      .detect =
-         "Steps 1.2 times the median that copy half the parameters or "
-         "unusually much to the host, write unusually much, or spend "
-         "half of the excess in a range named for it; twice, or once "
-         "with the parameters' bytes; 1 % of the step on average. Or two "
-         "thirds of the steps have a range "
-         "named for saving, in which half the parameters are copied, or in "
-         "whose step 1 MiB is written.",
-     .avoid = "Warm-up, garbage collection, a loader that starts again, one "
-              "slow step without such a sign.",
-     .fix_cpp = "Copy to pinned memory on a side stream, write from a thread.",
-     .fix_python = "torch.distributed.checkpoint.async_save; log every N "
-                   "steps."}};
+         "steps of 1.2 times the median copy half the parameters or unusually "
+         "much to the host, write unusually much, or spend half of the excess "
+         "in a range named for logging or saving. This must happen twice, or "
+         "once with the parameters' bytes, and cost 1 % of the step on "
+         "average. Or two thirds of the steps have a range named for saving, "
+         "and copy half the parameters in it or write 1 MiB in that step",
+     .avoid = "the step is a warm-up step, garbage collection or a restarted "
+              "loader makes it slow, or a single slow step shows no such sign",
+     .fix_cpp =
+         "copy to pinned memory on a side stream and write from a thread",
+     .fix_python =
+         "torch.distributed.checkpoint.async_save; log every N steps"}};
 
 }  // namespace
 

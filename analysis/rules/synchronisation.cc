@@ -1,9 +1,9 @@
-// Does the host wait for the GPU where it need not?
+// Does the host wait for the GPU without need?
 // Sources: PyTorch Performance Tuning Guide, "Avoid unnecessary CPU-GPU
-// synchronization"; "17 tips", numbers 4, 7 and 14. Blocked time is never the
+// synchronization"; "17 tips", numbers 4, 7 and 14. Blocked time is not the
 // gain: a loop that keeps the GPU busy is blocked for most of the step and has
-// nothing to win, so these rules go by replay, or by the idle time behind the
-// waits.
+// nothing to gain. These rules use replay, or the idle time of the GPU right
+// after the waits.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -21,9 +21,9 @@
 namespace stepscope {
 namespace {
 
-constexpr double kWorthSaying = 0.05;  // of the blocked time
+constexpr double kWorthSaying = 0.05;  // of the blocked time; less is left out
 
-WaitFilter In(const AnalysisContext& m, const std::vector<bool>& chosen) {
+WaitFilter Only(const AnalysisContext& m, const std::vector<bool>& chosen) {
   return [&m, chosen](const HostWait& wait) {
     return chosen[static_cast<size_t>(&wait - m.waits.all.data())];
   };
@@ -36,16 +36,16 @@ struct Advice {
 };
 constexpr std::array<Advice, 5> kAdvice = {
     {{"reads of single values",
-      "keep the value on the device (add it up there, read it every N steps), "
-      "or copy it to pinned memory with non_blocking=true, record an event and "
-      "read it a step later; no item<T>() in the loop",
-      "keep metrics on the GPU and read them every N steps; or "
-      "x.to(\"cpu\", non_blocking=True) into pinned memory and read it a step "
-      "later; no .item() in the loop"},
-     {"decisions about values on the GPU",
-      "no `if (t.any().item<bool>())`: compute both sides and at::where, or "
-      "decide a step later",
-      "torch.where instead of `if tensor:`, or decide a step later"},
+      "keep the value on the device (accumulate it there and read it every N "
+      "steps), or copy it to pinned memory with non_blocking=true, record an "
+      "event and read it one step later; do not call item<T>() in the loop",
+      "keep metrics on the GPU and read them every N steps; or x.to(\"cpu\", "
+      "non_blocking=True) into pinned memory and read it one step later; do "
+      "not call .item() in the loop"},
+     {"branches on GPU values",
+      "compute both sides and select with at::where instead of `if "
+      "(t.any().item<bool>())`, or decide one step later",
+      "torch.where instead of `if tensor:`, or decide one step later"},
      {"results whose size depends on values",
       "masks and at::where instead of boolean indexing, at::nonzero_static for "
       "a known size",
@@ -56,10 +56,10 @@ constexpr std::array<Advice, 5> kAdvice = {
       "read it when the event is done",
       "copy into a pinned tensor with non_blocking=True, record an event and "
       "read it one step later"},
-     {"printing of tensors", "print every N steps, from a copy on the CPU",
+     {"printed tensors", "print every N steps, from a copy on the CPU",
       "print every N steps, from one tensor.cpu() instead of the GPU tensor"}}};
 
-// The kind most of the blocked time belongs to.
+// The kind of read with the most blocked time.
 size_t WorstKind(const AnalysisContext& m, const std::vector<ReadKind>& kinds,
                  const WaitFilter& filter) {
   std::array<int64_t, kAdvice.size()> blocked{};
@@ -82,13 +82,13 @@ std::string PerStep(double count, std::string_view what) {
 }
 
 std::string BlockedInWords(const AnalysisContext& m, const WaitSums& sums) {
-  return " per step hold the launching thread for " +
-         Milliseconds(sums.blocked_ns * 1e-6) + " of " +
-         Milliseconds(m.stats.mean_ms) + "; the GPU is idle for " +
-         Milliseconds(sums.bubble_ns * 1e-6) + " right behind them.";
+  return " per step: the launching thread is blocked for " +
+         Milliseconds(sums.blocked_ns * 1e-6) + " of the " +
+         Milliseconds(m.stats.mean_ms) + " step, and the GPU is idle for " +
+         Milliseconds(sums.bubble_ns * 1e-6) + " right after the waits.";
 }
 
-// A finding whose change is that nothing in `filter` waits.
+// A finding whose proposed change removes the waits in `filter`.
 Verdict FireForWaits(const AnalysisContext& m, const WaitFilter& filter,
                      const WaitSums& sums, Finding finding) {
   Found found{.finding = std::move(finding),
@@ -99,14 +99,14 @@ Verdict FireForWaits(const AnalysisContext& m, const WaitFilter& filter,
   if (late >= kWorthSaying * sums.blocked_ns) {
     found.if_bound.evidence += " The GPU may be idle for up to " +
                                Milliseconds(late * 1e-6) +
-                               " more because launches stay late.";
+                               " more because later launches are delayed.";
   }
   ExplainSmallGain(m, sums, found);
   return Fire(std::move(found));
 }
 
 constexpr const char* kFindSites =
-    " Find the places: c10::cuda::warning_state() in C++, "
+    " To find the places, use c10::cuda::warning_state() in C++ or "
     "torch.cuda.set_sync_debug_mode(\"warn\") in Python.";
 
 Verdict CheckHostSync(const AnalysisContext& m) {
@@ -128,7 +128,7 @@ Verdict CheckHostSync(const AnalysisContext& m) {
   finding.evidence = PerStep(sums.count, "blocking read") +
                      " of GPU results (mostly " + advice.what + ")" +
                      BlockedInWords(m, sums);
-  finding.assumption = "the values are not needed for the next launches";
+  finding.assumption = "the next launches do not need the values";
   finding.fix_cpp = advice.cpp;
   finding.fix_python = advice.python;
   finding.wrong_if =
@@ -141,8 +141,8 @@ Verdict CheckExplicitSync(const AnalysisContext& m) {
   const auto is_explicit = [](const HostWait& wait) {
     return wait.kind == WaitKind::kExplicit;
   };
-  // The recorder's own wait at the end of its window comes alone; a loop that
-  // ends every step with one has more.
+  // A single explicit wait at the very end is the recorder's own. A loop that
+  // synchronises at the end of every step has more.
   const bool only_last = std::ranges::count_if(m.waits.all, is_explicit) == 1;
   const WaitFilter filter = [&](const HostWait& wait) {
     return is_explicit(wait) && !(only_last && wait.is_last);
@@ -159,11 +159,11 @@ Verdict CheckExplicitSync(const AnalysisContext& m) {
       PerStep(sums.count, "explicit synchronisation") + BlockedInWords(m, sums);
   finding.assumption = "nothing on the host needs the results at that point";
   finding.fix_cpp =
-      "remove it; time with events (at::cuda::CUDAEvent) that are read later, "
-      "and synchronise only around a benchmark";
-  finding.fix_python =
-      "remove torch.cuda.synchronize(); time with torch.cuda.Event and read it "
+      "remove it; measure time with events (at::cuda::CUDAEvent) that are read "
       "later, and synchronise only around a benchmark";
+  finding.fix_python =
+      "remove torch.cuda.synchronize(); measure time with torch.cuda.Event, "
+      "read it later, and synchronise only around a benchmark";
   finding.wrong_if =
       "code outside PyTorch reads GPU memory right after the wait";
   return FireForWaits(m, filter, sums, std::move(finding));
@@ -171,7 +171,7 @@ Verdict CheckExplicitSync(const AnalysisContext& m) {
 
 Verdict CheckGradClipSync(const AnalysisContext& m) {
   const Clipping clipping = FindClipping(m);
-  const WaitFilter filter = In(m, clipping.is_clip);
+  const WaitFilter filter = Only(m, clipping.is_clip);
   const WaitSums sums = SumWaits(m.waits, m.steps, filter);
   if (sums.blocked_ns * 1e-6 < MinReportableGainMs(m) ||
       !Recurs(sums.once_blocked_frac, m.steps)) {
@@ -190,25 +190,24 @@ Verdict CheckGradClipSync(const AnalysisContext& m) {
       PerStep(sums.count, "blocking read") +
       (clipping.scaler
            ? " of the gradient scaler's check for infinities"
-           : " of the gradients' norm, between backward and optimizer,") +
+           : " of the gradients' norm (between backward and optimizer)") +
       BlockedInWords(m, sums);
   if (per_tensor) {
     finding.evidence +=
-        " The norm is taken tensor by tensor: a kernel for each parameter.";
+        " The norm is computed tensor by tensor, with one kernel per "
+        "parameter.";
   }
   finding.assumption = "the optimizer can use a value that stays on the GPU";
   finding.fix_cpp =
-      clipping.scaler
-          ? "train in bfloat16, which needs no scaler, or let a fused "
-            "optimizer take found_inf on the device"
-          : "at::_foreach_norm, then clamp the factor on the device and "
-            "at::_foreach_mul_ by it: torch::nn::utils::clip_grad_norm_ always "
-            "calls item()";
+      clipping.scaler ? "train in bfloat16, which needs no scaler, or let a "
+                        "fused optimizer take found_inf on the device"
+                      : "at::_foreach_norm, then clamp the factor on the "
+                        "device and multiply with at::_foreach_mul_; "
+                        "torch::nn::utils::clip_grad_norm_ always calls item()";
   finding.fix_python =
       clipping.scaler
           ? "torch.autocast(\"cuda\", dtype=torch.bfloat16) needs no scaler; "
-            "or "
-            "fused=True, so that the optimizer takes found_inf on the device"
+            "or fused=True, so that the optimizer takes found_inf on the device"
           : "clip_grad_norm_ without error_if_nonfinite, and keep the norm it "
             "returns on the GPU";
   finding.wrong_if = "the loop must skip a step as soon as it sees the norm";
@@ -217,22 +216,24 @@ Verdict CheckGradClipSync(const AnalysisContext& m) {
 
 constexpr Rule kRules[] = {
     {.id = "host-sync",
-     .question = "Does reading results back hold up the launching of work?",
+     .question = "Do reads of GPU results delay later launches?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kRuntimeCall},
      .check = &CheckHostSync,
      .reference = "PyTorch Performance Tuning Guide: Avoid unnecessary CPU-GPU "
                   "synchronization",
-     .detect = "The gain of not waiting is 1 % of the step or more (the noise "
-               "of a steady step), by replay or by the idle time behind the "
-               "waits; the time blocked is only printed beside it.",
-     .avoid = "Waits while the GPU is busy, values read every N steps, "
-              "gradient clipping and scaling (grad-clip-sync), uploads "
-              "(h2d-blocking), waits outside the steps.",
-     .fix_cpp = "Keep values on the device, or copy to pinned memory with "
-                "non_blocking and an event; no item<T>() in the loop.",
-     .fix_python = "Keep metrics on the GPU and read them every N steps; no "
-                   ".item() in the loop."},
+     .detect = "without the waits the gain would be 1 % of the step or more "
+               "(the noise of a steady step), by replay or by the idle time of "
+               "the GPU right after the waits; the blocked time is printed but "
+               "does not count",
+     .avoid =
+         "the GPU is busy during the waits, the values are read every N steps, "
+         "or the waits are outside the steps. grad-clip-sync covers gradient "
+         "clipping and scaling, h2d-blocking covers uploads",
+     .fix_cpp = "keep values on the device, or copy to pinned memory with "
+                "non_blocking and an event; no item<T>() in the loop",
+     .fix_python = "keep metrics on the GPU and read them every N steps; no "
+                   ".item() in the loop"},
     {.id = "explicit-sync",
      .question = "Does the program wait for the whole GPU in every step?",
      .runs = Runs::kGpuOnly,
@@ -240,28 +241,29 @@ constexpr Rule kRules[] = {
      .check = &CheckExplicitSync,
      .reference = "PyTorch Performance Tuning Guide: Avoid unnecessary CPU-GPU "
                   "synchronization",
-     .detect = "Device, stream or event synchronisation outside copies and "
-               "ops whose removal wins 1 % of the step or more.",
-     .avoid = "The recorder's own wait at the end of its window, waits while "
-              "the GPU is busy, threads that launch nothing.",
-     .fix_cpp = "Remove it; time with events that are read later.",
-     .fix_python = "Remove torch.cuda.synchronize(); time with "
-                   "torch.cuda.Event."},
+     .detect = "the removal of device, stream or event synchronisation outside "
+               "copies and ops would gain 1 % of the step or more",
+     .avoid =
+         "the wait is the recorder's own at the end of its window, the GPU is "
+         "busy during the waits, or the waiting thread launches nothing",
+     .fix_cpp = "remove it; measure time with events that are read later",
+     .fix_python =
+         "remove torch.cuda.synchronize(); measure time with torch.cuda.Event"},
     {.id = "grad-clip-sync",
-     .question = "Does clipping or scaling gradients wait for the GPU?",
+     .question = "Does gradient clipping or scaling wait for the GPU?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kRuntimeCall, Kind::kOp},
      .check = &CheckGradClipSync,
      .reference = "17 tips for faster training, numbers 4 (GradScaler) and 14 "
                   "(gradient clipping)",
-     .detect = "A scalar is read between the last backward node and the "
-               "optimizer, after a norm or a check for infinities, and not "
-               "waiting wins 1 % of the step or more.",
-     .avoid = "Python's default clipping, which reads nothing back; metrics "
-              "read after the optimizer (host-sync).",
-     .fix_cpp = "at::_foreach_norm, clamp and at::_foreach_mul_ on the device.",
+     .detect = "a scalar is read between the last backward node and the "
+               "optimizer, after a norm or a check for infinities, and "
+               "removing the wait would gain 1 % of the step or more",
+     .avoid = "the program clips with Python's defaults, which read nothing "
+              "back, or reads metrics after the optimizer (host-sync)",
+     .fix_cpp = "at::_foreach_norm, clamp and at::_foreach_mul_ on the device",
      .fix_python = "clip_grad_norm_ without error_if_nonfinite; bfloat16 needs "
-                   "no scaler."}};
+                   "no scaler"}};
 
 }  // namespace
 

@@ -1,8 +1,8 @@
-// Are Tensor Cores used for what they could do?
+// Do matrix products and convolutions use the Tensor Cores?
 // Sources: PyTorch Performance Tuning Guide, "Use mixed precision" (up to 3x)
 // and "sizes in multiples of 8"; the ResNet-18 case study, step 6 (1670 to 2477
-// images/s). 10 % of the compute time is where a factor of two is worth 5 % of
-// a GPU-bound step.
+// images/s). At 10 % of the compute time, a factor of two gains 5 % of a
+// GPU-bound step.
 #include <algorithm>
 #include <string>
 
@@ -14,8 +14,9 @@ namespace stepscope {
 namespace {
 
 constexpr double kShare = 0.10;
-constexpr double kWithoutShapes = 0.5;  // a factor of two, as the guide's users
-constexpr double kShortNs = 10'000;     // shorter kernels are latency
+// Without shapes: twice as fast, as users of the guide report.
+constexpr double kWithoutShapes = 0.5;
+constexpr double kShortNs = 10'000;  // shorter kernels are mostly latency
 constexpr const char* kUnknownDevice =
     "the device's compute capability was not recorded";
 
@@ -31,7 +32,7 @@ bool IsTf32(const KernelUse& use) {
   return use.eligible && use.tensor_cores == TensorCores::kYes &&
          use.precision == Precision::kTf32;
 }
-// What autocast would run in 16 bits beside the products.
+// True for kernels that autocast would also run in 16 bits, besides products.
 bool IsPointwiseFp32(const KernelUse& use) {
   return !use.in_optimizer && use.precision == Precision::kFp32 &&
          use.ns > kShortNs &&
@@ -45,14 +46,15 @@ bool DeviceKnown(const KernelUses& kernels) {
          IsAmd(kernels.device);
 }
 
-// The time of a kernel in another precision, as a share of today's.
+// The time of a kernel in another precision, as a share of its recorded time.
 double FactorIn(const Roofline& roofline, const KernelUse& use,
                 Precision precision) {
   const bool halves = Is16Bit(precision) && !Is16Bit(use.precision);
   const double bytes = use.bytes < 0 ? -1 : use.bytes / (halves ? 2 : 1);
   const double floor = roofline.Ns(precision, use.flops, bytes);
   if (use.flops < 0 || floor <= 0) return kWithoutShapes;
-  // From TF32 the units are twice as fast, whatever the kernel wastes today.
+  // 16-bit units are only twice as fast as TF32 units, however far the recorded
+  // kernel is from its peak.
   const double least = use.precision == Precision::kTf32 ? 0.5 : 0.0;
   return std::clamp(floor / std::max(use.ns, 1.0), least, 1.0);
 }
@@ -132,23 +134,24 @@ Verdict CheckTensorCoresIdle(const AnalysisContext& m) {
   if (unknown >= kShortNs) {
     finding.evidence += " The names of kernels that take " +
                         Milliseconds(unknown * 1e-6) +
-                        " more do not tell; they are left out.";
+                        " more do not show whether they use Tensor Cores; they "
+                        "are not counted.";
   }
   const Settings* settings = LatestSettings(m.trace);
   if (settings != nullptr && settings->autocast_cuda == 1) {
-    finding.evidence += " Autocast is on: these ops run outside of it.";
+    finding.evidence += " Autocast is on, but these ops run outside of it.";
   }
   const std::string peaks = PeaksInWords(kernels.peaks);
-  finding.assumption =
-      peaks.empty() ? "such kernels become twice as fast (no shapes, or the "
-                      "device's peaks are not known)"
-                    : "good kernels reach 60 % of the compute and 80 % of the "
-                      "memory " +
-                          peaks;
+  finding.assumption = peaks.empty()
+                           ? "such kernels become twice as fast (shapes were "
+                             "not recorded, or the device's peaks are unknown)"
+                           : "good kernels reach 60 % of the peak compute rate "
+                             "and 80 % of the peak memory bandwidth; " +
+                                 peaks;
   if (only_half) {
     finding.fix_cpp =
-        "channels, features and sequence lengths in multiples of 8; "
-        "contiguous operands";
+        "channels, features and sequence lengths in multiples of 8; contiguous "
+        "operands";
     finding.fix_python = finding.fix_cpp;
   } else {
     finding.fix_cpp =
@@ -184,11 +187,11 @@ Verdict CheckTf32Off(const AnalysisContext& m) {
   finding.examples = LongestKernels(m, wanted);
   finding.evidence =
       "Matrix products take " + OfCompute(kernels, ns) +
-      " in plain float32 although the device knows TF32" +
-      (live ? std::string("; the precision of float32 products is \"") +
+      " in float32 without Tensor Cores although the device supports TF32" +
+      (live ? std::string("; the float32 matmul precision is \"") +
                   std::string(m.trace.name(settings->matmul_precision)) + "\"."
             : std::string("."));
-  finding.assumption = "TF32 products reach what good kernels reach; " +
+  finding.assumption = "TF32 products reach the rate of good kernels; " +
                        PeaksInWords(kernels.peaks);
   finding.fix_cpp =
       "at::globalContext().setFloat32MatmulPrecision(\"high\")  (10 bits of "
@@ -207,24 +210,26 @@ constexpr Rule kRules[] = {
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kKernel},
      .check = &CheckTensorCoresIdle,
-     .reference = "PyTorch Performance Tuning Guide: Use mixed precision and "
-                  "AMP",
-     .detect = "Products and convolutions that suit Tensor Cores take 10 % of "
+     .reference =
+         "PyTorch Performance Tuning Guide: Use mixed precision and AMP",
+     .detect = "products and convolutions that suit Tensor Cores take 10 % of "
                "the GPU's compute time or more without them (or in TF32)",
-     .avoid = "depthwise and grouped convolutions, matrix times vector, tiny "
-              "products, float64, kernels whose names do not tell",
+     .avoid = "the ops are depthwise or grouped convolutions, matrix-vector "
+              "products, tiny products or float64, or the kernel names do not "
+              "show whether they use Tensor Cores",
      .fix_cpp = "at::autocast::set_autocast_enabled(at::kCUDA, true)",
      .fix_python = "torch.autocast(\"cuda\", dtype=torch.bfloat16)"},
     {.id = "tf32-off",
-     .question = "Do float32 matrix products forgo TF32?",
+     .question = "Do float32 matrix products run without TF32?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kKernel},
      .check = &CheckTf32Off,
      .reference = "PyTorch Performance Tuning Guide: Use Tensor Cores; "
                   "torch.set_float32_matmul_precision",
-     .detect = "Float32 matrix products outside Tensor Cores take 10 % of the "
-               "GPU's compute time or more on a device that knows TF32",
-     .avoid = "devices before Ampere; convolutions, which use TF32 by default",
+     .detect = "float32 matrix products without Tensor Cores take 10 % of the "
+               "GPU's compute time or more on a device that supports TF32",
+     .avoid = "the device is older than Ampere, or the ops are convolutions, "
+              "which use TF32 by default",
      .fix_cpp = "at::globalContext().setFloat32MatmulPrecision(\"high\")",
      .fix_python = "torch.set_float32_matmul_precision(\"high\")"}};
 

@@ -1,4 +1,4 @@
-// Does validation do what only training needs?
+// Does validation do work that only training needs?
 // Sources: PyTorch Performance Tuning Guide, "Disable gradient calculation for
 // validation or inference"; "PyTorch Performance Features and How They
 // Interact" (inference_mode first).
@@ -27,8 +27,8 @@ Verdict CheckGradInValidation(const AnalysisContext& m) {
   if (!numbered && backward) {
     return Skip("ops carry no autograd sequence numbers in this trace");
   }
-  // A pass in every step is short each time; without products or convolutions
-  // it is a few stray ops.
+  // A validation pass in every step is short, but has matrix products or
+  // convolutions. A short graph without any is a few stray ops.
   const auto is_pass = [&](const UnusedGraph& graph) {
     return graph.has_matmul || graph.span.length() >= kShareOfWindow * window;
   };
@@ -50,7 +50,7 @@ Verdict CheckGradInValidation(const AnalysisContext& m) {
       finding.examples.push_back(
           {-1, graph.span.begin_ns, graph.span.end_ns,
            std::string(m.trace.name(m.trace.ops()[graph.first_op].name)) +
-               " and what follows"});
+               " and the ops after it"});
     }
   }
   if (nodes == 0) return Clean();
@@ -58,32 +58,31 @@ Verdict CheckGradInValidation(const AnalysisContext& m) {
   finding.confidence = Confidence::kStrong;
   finding.evidence =
       std::string(marked ? "Validation" : "A forward pass without backward") +
-      " records gradients that are never used: " +
-      Count(nodes, "autograd node") + " in " + Milliseconds(span * 1e-6) +
-      " (" + Percent(static_cast<double>(span) / window) +
-      " of the recorded window).";
+      " builds an autograd graph that is never used: " + Count(nodes, "node") +
+      " in " + Milliseconds(span * 1e-6) + " (" +
+      Percent(static_cast<double>(span) / window) + " of the recorded window).";
   if (held > 0) {
     finding.evidence += " Up to " + Bytes(static_cast<double>(held)) +
-                        " stay allocated meanwhile, activations that only "
-                        "backward would need.";
+                        " of activations stay allocated meanwhile, although "
+                        "only backward would need them.";
   }
   finding.where = finding.examples.front().what;
   finding.assumption =
       RecordedAnomalyMode(m.trace).value_or(false)
-          ? "anomaly mode stays on: most of the gain is its stack traces"
-          : "making one node costs 0.7 us; memory is the main gain";
+          ? "anomaly mode stays on; most of the gain is the time of its stack "
+            "traces"
+          : "creating one node costs 0.7 us; the main gain is memory";
   finding.fix_cpp =
       "c10::InferenceMode guard;  // around the validation pass (or "
       "torch::NoGradGuard)";
   finding.fix_python = "with torch.inference_mode(): ...";
   finding.wrong_if =
-      "a backward pass over it runs later than the next "
-      "optimizer step";
+      "a backward pass over it runs after the next optimizer step";
   return Fire(std::move(finding), Edit{.drop_unused_graph = true}, 0);
 }
 
-// The argument that says whether a layer behaves as in training; past any
-// argument for other ops.
+// Index of the argument that switches a layer to training mode; kNoFlag for ops
+// without one.
 constexpr size_t kNoFlag = 99;
 size_t TrainFlagOf(std::string_view name) {
   if (name == "aten::batch_norm") return 5;
@@ -94,8 +93,9 @@ size_t TrainFlagOf(std::string_view name) {
   return kNoFlag;
 }
 
-// An instance norm, or a batch norm with track_running_stats=False: they
-// normalise by the batch in eval(), too.
+// True for an instance norm and for a batch norm with
+// track_running_stats=False: they use the statistics of the batch in eval() as
+// well.
 bool KeepsNoStatistics(const AnalysisContext& m, const Op& op,
                        const std::vector<Argument>& arguments) {
   constexpr size_t kRunningMean = 3;
@@ -105,15 +105,15 @@ bool KeepsNoStatistics(const AnalysisContext& m, const Op& op,
           m.trace.name(m.trace.ops()[op.parent].name) == "aten::instance_norm");
 }
 
-// Layers that run as in training, in passes that nobody differentiates.
+// Layers in training mode, in passes without backward.
 struct TrainMode {
   std::vector<RowId> layers = {};
   bool flags_known = false;  // of any such layer
   bool marked = false;       // in a phase called "validate"
 };
 
-// Activation checkpointing runs the forward pass without gradients and again
-// in backward: convolutions or norms below a backward node.
+// True with activation checkpointing, which runs the forward pass without
+// gradients and again in backward: layers then lie below a backward node.
 bool Recomputes(const AnalysisContext& m) {
   for (RowId row = 0; row < m.trace.ops().size(); ++row) {
     if (!m.tree.in_backward(row)) continue;
@@ -126,8 +126,8 @@ bool Recomputes(const AnalysisContext& m) {
   return false;
 }
 
-// Whether some of `ops` are in each steady step of several. Nobody validates
-// that often.
+// True if there are several steady steps and each contains some of `ops`. No
+// program validates that often.
 bool InEveryStep(const AnalysisContext& m, const std::vector<RowId>& ops) {
   constexpr size_t kSeveral = 4;
   std::vector<bool> has(m.steps.windows.size() + 1);
@@ -151,7 +151,8 @@ TrainMode FindTrainMode(const AnalysisContext& m) {
     trains |= op.kind == OpKind::kBackward;
     numbered |= op.kind == OpKind::kOperator && op.sequence >= 0;
   }
-  // Without gradients ops carry no numbers; told only where others do.
+  // Ops without gradients have no sequence numbers. That means something only
+  // where other ops have them.
   const bool numbers_tell = trains && numbered && !Recomputes(m);
   for (RowId row : m.tree.of_thread(m.steps.thread)) {
     const Op& op = m.trace.ops()[row];
@@ -171,7 +172,8 @@ TrainMode FindTrainMode(const AnalysisContext& m) {
     found.marked |= in_validation;
     found.layers.push_back(row);
   }
-  // A teacher or a momentum encoder runs so on purpose.
+  // A teacher or a momentum encoder runs in training mode in every step, on
+  // purpose.
   if (!found.marked && InEveryStep(m, found.layers)) found.layers.clear();
   return found;
 }
@@ -203,21 +205,20 @@ Finding TrainModeFinding(const AnalysisContext& m, const TrainMode& found) {
       (norms > 0 ? Count(norms, "batch norm") : std::string()) +
       (norms > 0 && dropouts > 0 ? " and " : "") +
       (dropouts > 0 ? Count(dropouts, "dropout") : std::string()) +
-      (norms > 0 ? ". Its results depend on the batch, and running statistics "
-                   "change."
+      (norms > 0 ? ". Its results depend on the batch, and the running "
+                   "statistics change."
                  : ". Its results are random.");
   finding.where =
       std::string(m.trace.name(m.trace.ops()[found.layers.front()].name));
   finding.assumption =
-      "a matter of right results first; these layers take " +
+      "correct results matter first; these layers take  " +
       Milliseconds(static_cast<double>(ns) * 1e-6 /
                    static_cast<double>(m.steps.windows.size())) +
       " per step on the host";
   finding.fix_cpp = "model->eval(); c10::InferenceMode guard;  // then train()";
   finding.fix_python = "model.eval(); with torch.inference_mode(): ...";
   finding.wrong_if =
-      "this is Monte Carlo dropout, or batch norm statistics are being "
-      "gathered";
+      "this is Monte Carlo dropout, or the pass gathers batch norm statistics";
   return finding;
 }
 
@@ -231,47 +232,51 @@ Verdict CheckValidationMode(const AnalysisContext& m) {
     Finding finding;
     finding.confidence = Confidence::kProven;
     finding.evidence =
-        "Gradients are off, but inference mode is not on: version counters "
-        "and view tracking are kept up for nobody.";
+        "Gradients are off, but inference mode is not on: PyTorch maintains "
+        "version counters and tracks views without need.";
     finding.assumption = "at most 5 % of the host's time";
-    finding.fix_cpp = "c10::InferenceMode guard;  // for torch::NoGradGuard";
-    finding.fix_python = "with torch.inference_mode(): ...  # for no_grad()";
-    finding.wrong_if = "its tensors are used by autograd later";
+    finding.fix_cpp =
+        "c10::InferenceMode guard;  // instead of torch::NoGradGuard";
+    finding.fix_python =
+        "with torch.inference_mode(): ...  # instead of no_grad()";
+    finding.wrong_if = "autograd uses its tensors later";
     return Fire(std::move(finding));
   }
   if (!found.flags_known && m.trace.settings().empty()) {
     return Skip(
-        "no layer that behaves differently in training was recorded with its "
-        "flags (record_shapes)");
+        "no batch norm or dropout was recorded with its training flag "
+        "(record_shapes)");
   }
   return Clean();
 }
 
 constexpr Rule kRules[] = {
     {.id = "grad-in-validation",
-     .question = "Do forward passes record gradients nobody uses?",
+     .question =
+         "Do forward passes build an autograd graph that is never used?",
      .needs = {Kind::kOp},
      .check = &CheckGradInValidation,
      .reference = "PyTorch Performance Tuning Guide: Disable gradient "
                   "calculation for validation or inference",
-     .detect = "A stretch of forward ops with a convolution or product whose "
-               "autograd nodes no backward pass visits before the next "
-               "optimizer step, 5 % of the recorded window or more",
-     .avoid = "the end of the window, which may cut a backward pass off; "
-              "frozen layers; activation checkpointing",
+     .detect =
+         "no backward pass visits the autograd nodes of consecutive forward "
+         "ops with a convolution or matrix product before the next optimizer "
+         "step, and these ops take 5 % of the recorded window or more",
+     .avoid = "the window may end before the backward pass, the layers are "
+              "frozen, or the program uses activation checkpointing",
      .fix_cpp = "c10::InferenceMode guard; or torch::NoGradGuard",
      .fix_python = "with torch.inference_mode():"},
     {.id = "validation-mode",
-     .question = "Does validation run layers as in training, or without "
+     .question = "Does validation run layers in training mode, or without "
                  "inference mode?",
      .needs = {Kind::kOp},
      .check = &CheckValidationMode,
      .reference = "PyTorch Performance Features and How They Interact: eval, "
                   "no_grad and inference_mode",
-     .detect = "Batch norm or dropout with train = True in a pass without "
-               "backward; or gradients off and inference mode not on",
-     .avoid = "activation checkpointing, which runs forward without gradients "
-              "and again in backward",
+     .detect = "batch norm or dropout runs with train = True in a pass without "
+               "backward, or gradients are off but inference mode is not on",
+     .avoid = "the program uses activation checkpointing, which runs the "
+              "forward pass without gradients and again in backward",
      .fix_cpp = "model->eval(); c10::InferenceMode guard;",
      .fix_python = "model.eval(); with torch.inference_mode():"}};
 

@@ -128,7 +128,7 @@ TEST(LoaderBoundTest, MoreWorkersDoNotOpenAValidationPassSooner) {
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->gain_kind, GainKind::kBound);
   EXPECT_NEAR(finding->gain.expected_ms, 40, 1);
-  EXPECT_NE(finding->evidence.find("validate with no batch ready"),
+  EXPECT_NE(finding->evidence.find("validation with no batch ready"),
             std::string::npos)
       << finding->evidence;
   EXPECT_TRUE(finding->settings.empty());

@@ -68,7 +68,7 @@ TEST(HostSyncTest, IsANoteWhereTheGpuIsBusyMeanwhile) {
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->severity, FindingSeverity::kNote);
   EXPECT_EQ(finding->status, FindingStatus::kOk);
-  EXPECT_NE(finding->evidence.find("little or nothing to win"),
+  EXPECT_NE(finding->evidence.find("little or nothing to gain"),
             std::string::npos);
 }
 

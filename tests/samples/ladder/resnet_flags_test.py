@@ -116,7 +116,7 @@ def test_cores_that_workers_use_are_not_idle():
 
 
 def test_more_workers_have_no_first_batch_ready_either():
-    text = "5 steps of 5 begin to validate with no batch ready, which costs 37 ms"
+    text = "5 steps of 5 begin validation with no batch ready, which costs 37 ms"
     assert after("--workers 2", "loader-bound", text=text) == of("--workers 2")
 
 

@@ -1,5 +1,5 @@
-// bias-before-norm: convolutions add a bias that the batch norm behind them
-// takes away again with the mean.
+// bias-before-norm: convolutions add a bias that the next batch norm
+// subtracts again with the mean.
 // Fix: Conv2dOptions(...).bias(false).
 #include "pattern.h"
 #include "training.h"
