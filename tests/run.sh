@@ -31,6 +31,8 @@ mkdir -p "$stepscope_root/build"
 setup_build
 say "structure: no folder includes what it must not"
 python3 "$stepscope_root/tests/tools/structure.py" --check
+say "clang-tidy on the files of the last commit"
+bash "$stepscope_root/tests/tools/tidy.sh"
 
 if [ -n "$quick" ]; then
   build asan
