@@ -25,4 +25,4 @@ for file in ${files[@]+"${files[@]}"}; do
   if grep -qF "\"$PWD/$file\"" build/tidy/compile_commands.json; then known+=("$file"); fi
 done
 [ ${#known[@]} -eq 0 ] && exit 0
-printf '%s\n' "${known[@]}" | xargs -P "$(nproc)" -n 1 clang-tidy --quiet -p build/tidy
+printf '%s\n' "${known[@]}" | xargs -P "$(nproc)" -n 1 clang-tidy --quiet -p build/tidy 2> >(grep -v 'warnings generated' >&2)
