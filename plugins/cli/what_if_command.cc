@@ -89,7 +89,8 @@ std::string WhyNot(const WhatIf& what_if, const Change& change) {
 }
 
 Prediction Predict(const Trace& trace, const Change& change) {
-  Prediction prediction = {.change = change};
+  Prediction prediction;
+  prediction.change = change;
   prediction.baseline_ms = Analyze(trace).steps.mean_ms;
   const WhatIf what_if(trace);
   if (const std::optional<Gain> gain = what_if.Predict(change)) {

@@ -1,5 +1,5 @@
 // Rules on compute on traces that other people recorded, against what is known
-// of them (traces/README.md, rules.md section 6).
+// of them (tests/data/traces/README.md).
 #include <gtest/gtest.h>
 #include <stepscope/analysis.h>
 #include <stepscope/kernel_class.h>

@@ -1,6 +1,6 @@
 // Replay on traces that other people recorded (tests/data/traces/README.md),
 // against what is known of them: pairs of which the second is the first with a
-// fix applied, and the figures of rules.md 2.4.
+// fix applied, and the figures of a prototype of the replay.
 #include <gtest/gtest.h>
 #include <stepscope/read.h>
 
@@ -117,7 +117,7 @@ TEST_F(DeviceRealTracesTest, PinnedCopiesRunInBothDirectionsAtOnce) {
   });
 }
 
-// rules.md fact 2: 12.6 ms blocked, 1.2 ms idle, 11.6 ms won.
+// Sums of the trace: 12.6 ms blocked, 1.2 ms idle, 11.6 ms won.
 TEST_F(DeviceRealTracesTest, ReadsCostTheHostItsLead) {
   Read("recsys_a100_rank3of8.json.gz", [](const AnalysisContext& m) {
     const double won =
@@ -127,7 +127,7 @@ TEST_F(DeviceRealTracesTest, ReadsCostTheHostItsLead) {
   });
 }
 
-// rules.md fact 3: the naive estimates are 40.1 and 6.5 ms.
+// Added up kernel by kernel, the estimates are 40.1 and 6.5 ms.
 TEST_F(DeviceRealTracesTest, FasterKernelsBringALateHostNothing) {
   for (const char* name : {"resnet50_v100_workers4.pt.trace.json.gz",
                            "ddp_resnet_a100_rank0of2.json.gz"}) {

@@ -1,5 +1,5 @@
 // What the rules on loading, copies and waiting say of traces that other people
-// recorded: the acceptance tests of rules.md, section 6. They hold no figure
+// recorded. They hold no figure
 // that was not measured by somebody else: by the second trace of a pair, or by
 // the plain sums of the traces' own README.
 #include <gtest/gtest.h>

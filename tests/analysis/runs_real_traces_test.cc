@@ -31,7 +31,7 @@ TEST(RunsRealTracesTest, DlrmIsImbalancedAndHasNoStraggler) {
   EXPECT_NE(Find(run, "imbalanced-load"), nullptr);
   EXPECT_TRUE(IsClean(run, "straggler-rank"));
   EXPECT_EQ(Find(run, "exposed-collective"), nullptr);
-  // The waits that traces/README.md counts; those computing covers less.
+  // The waits counted by a script of its own; those computing covers less.
   const double waits_ms[] = {5.6, 11.1, 3.3, 9.6, 6.4, 6.0, 3.3, 1.5};
   for (int rank = 0; rank < 8; ++rank) {
     EXPECT_NEAR(run.ranks.rows[rank].waiting_ms, waits_ms[rank], 0.3) << rank;
