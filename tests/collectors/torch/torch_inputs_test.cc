@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "torch_input_words.h"
 #include "torch_window.h"
 
 namespace stepscope {
