@@ -38,7 +38,7 @@ if(TORCH)
   set(torch_after -DTORCH_AFTER=ON)
 endif()
 run(${CMAKE_COMMAND} -G Ninja -S ${SOURCE}/consumer_plain -B ${project} -DCMAKE_BUILD_TYPE=Release ${torch_after}
-  "-DCMAKE_PREFIX_PATH=${prefix}/root;${TORCH}")
+  "-DCMAKE_PREFIX_PATH=${prefix}/root\\;${TORCH}")
 run(${CMAKE_COMMAND} --build ${project})
 run(${project}/consumer ${prefix}/logdir)
 run(${prefix}/root/bin/stepscope analyze ${prefix}/logdir)
@@ -46,7 +46,7 @@ run(${prefix}/root/bin/stepscope analyze ${prefix}/logdir)
 # The example of docs/install.md, with the program's own LibTorch.
 if(TORCH)
   run(${CMAKE_COMMAND} -G Ninja -S ${SOURCE}/consumer -B ${prefix}/train -DCMAKE_BUILD_TYPE=Release
-    "-DCMAKE_PREFIX_PATH=${prefix}/root;${TORCH}")
+    "-DCMAKE_PREFIX_PATH=${prefix}/root\\;${TORCH}")
   run(${CMAKE_COMMAND} --build ${prefix}/train)
   run(${prefix}/train/train ${prefix}/train/logdir)
 endif()
