@@ -16,8 +16,8 @@ inline constexpr size_t kNoStep = static_cast<size_t>(-1);
 
 struct Collective {
   CollectiveKind kind = CollectiveKind::kOther;
-  Span moved = {};       // the kernel; on a CPU-only run the range. Includes
-                         // waiting for the other ranks
+  Span moved = {};       // the kernel, or the range on a CPU-only run; includes
+                         // the wait for the other ranks
   Span issued = {};      // the host call; empty if it was not recorded
   RowId kernel = kNone;  // kNone on a CPU-only run
   RowId op = kNone;      // the outermost op of the call
@@ -28,8 +28,8 @@ struct Collective {
   int64_t sequence = -1;        // number within its group; -1: unknown
   int32_t group_size = -1;      // ranks in its group; -1: unknown
   NameId group = 0;             // the ranks of its group as text, or its name
-  size_t step = kNoStep;     // index into Steps::windows, by when it was issued
-  int64_t exposed_ns = 0;    // the part of `moved` with no computing beside it
+  size_t step = kNoStep;        // index into Steps::windows, by time of issue
+  int64_t exposed_ns = 0;    // the part of `moved` that no computation overlaps
   bool integer = false;      // its elements are integers: counts or indices
   bool in_backward = false;  // issued by an autograd thread or node
   bool gradient = false;     // an all-reduce of gradients

@@ -10,8 +10,9 @@
 namespace stepscope {
 namespace {
 
-// An activity that starts more than 0.1 ms after its launch had to queue. More
-// than in steps, because the first launch of a process also loads its kernel.
+// An activity that starts more than 0.1 ms after its launch had to queue. The
+// limit is higher than in steps, because the first launch of a process also
+// loads its kernel.
 constexpr int64_t kQueuedNs = 100'000;
 
 // From the first begin to the last end of all rows.
@@ -31,7 +32,8 @@ Span SpanOf(const Trace& trace) {
   add(trace.kernels());
   add(trace.copies());
   add(trace.memsets());
-  // Runtime calls alone may begin long before, with the loading of libraries.
+  // Runtime calls count only if there is nothing else: they may begin long
+  // before, while libraries are loaded.
   if (!any) add(trace.runtime_calls());
   return span;
 }

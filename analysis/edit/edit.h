@@ -34,7 +34,7 @@ struct Edit {
   int workers = -1;  // loader workers that make the batches; -1: as recorded
   int threads = -1;  // intra-op threads; -1: as recorded
   double batch = 1;  // batch size / recorded batch size. Replay then gives the
-                     // time per as many samples as the recorded step has
+                     // time for the number of samples in a recorded step
   bool channels_last = false;   // no effect on the predicted time: a recording
                                 // without it does not show its effect on a CPU
   bool drop_zero_grad = false;  // gradients are set to None, not zeroed
@@ -42,10 +42,10 @@ struct Edit {
                                    // record no autograd nodes
   bool drop_anomaly = false;  // no search for NaN, no stack traces of nodes
   double fused_update = -1;   // the optimizer updates all parameters in one op,
-                              // in this share of the time its ops took;
-                              // -1: as recorded
-  double dispatch_ns = -1;    // upper limit of the framework code per kernel or
-                              // launch; -1: as recorded
+                             // which takes this share of the time its ops took;
+                             // -1: as recorded
+  double dispatch_ns = -1;  // upper limit on the time of framework code per
+                            // kernel or launch; -1: as recorded
 
   // Runs with a GPU.
   std::vector<RowId> no_wait = {};  // runtime calls that return at once: a
@@ -53,8 +53,9 @@ struct Edit {
                                     // copy becomes asynchronous
   std::vector<HostCut> cuts = {};
   std::vector<ActivityScale> scales = {};
-  // Activities that run on a stream of their own once launched, and that
-  // nothing waits for, or only the optimizer.
+  // Activities that run on a stream of their own once launched. Nothing waits
+  // for those in `side_stream`, and only the optimizer for those in
+  // `overlapped`.
   std::vector<ActivityRef> side_stream = {};
   std::vector<ActivityRef> overlapped = {};
   // Activities that no longer wait for other streams.
@@ -63,8 +64,9 @@ struct Edit {
   bool operator==(const Edit&) const = default;
 };
 
-// Returns both changes. Where they set the same field, that of `b` holds; of
-// two scales of one activity the smaller factor holds.
+// Returns an Edit that makes both changes. If both set the same field, the
+// value in `b` is used; if both scale the same activity, the smaller factor is
+// used.
 Edit Combine(const Edit& a, const Edit& b);
 
 }  // namespace stepscope

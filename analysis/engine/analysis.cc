@@ -50,7 +50,7 @@ int64_t DevicesUsed(const Trace& trace) {
   return static_cast<int64_t>(devices.size());
 }
 
-// Without steps: the length of the recording and its causes.
+// For a recording without steps: adds its length and how it splits into causes.
 void AddWhole(const AnalysisContext& context, Report& report) {
   const WholeRecording whole =
       SplitWhole(context.trace, context.tree, context.steps.thread);

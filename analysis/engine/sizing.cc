@@ -13,15 +13,17 @@ namespace stepscope {
 namespace {
 
 // The parameters of replay that the recording does not determine, at their
-// unfavourable and favourable ends. Efficiency: of doubling the threads.
+// unfavourable and favourable ends. The efficiency is that of doubling the
+// threads.
 constexpr double kPoorEfficiency = 0.7, kGoodEfficiency = 0.95;
-// How far replay is from the simulator of the tests.
+// How far replay may be off, judged by the tests' simulator: a share of the
+// gain.
 constexpr double kModelError = 0.1;
 // The share of the step that another memory format may save or cost on a CPU.
 constexpr double kLayoutError = 0.1;
 // CPU time of a batch in a worker / on the training thread.
 constexpr double kDearWorker = 1.25, kCheapWorker = 0.9;
-// Device time really saved / device time expected to be saved.
+// Device time actually saved / device time expected to be saved.
 constexpr double kPoorScale = 0.7, kGoodScale = 1.15;
 constexpr ReplayParameters kPoor = {.thread_efficiency = kPoorEfficiency,
                                     .worker_cost = kDearWorker,
@@ -82,8 +84,8 @@ void ChooseShortest(const Replay& replay, double worth,
   if (best > 0) std::swap(alternatives[0], alternatives[best]);
 }
 
-// Keeps the alternatives that each shorten the step further, the last one
-// first.
+// Keeps alternatives as long as each one shortens the step further, and
+// reverses their order.
 void ClimbLadder(const Replay& replay, double worth,
                  std::vector<Alternative>& alternatives) {
   double step_ns = replay.StepNs({});
@@ -195,7 +197,7 @@ std::optional<SizedFinding> Size(const AnalysisContext& context, Found found) {
   }
   const Wording proposed = std::move(found.alternatives.front().wording);
   SizedFinding sized = Propose(found);
-  // Replay knows what the collectives would still hold up.
+  // Replay already accounts for what the collectives would still hold up.
   sized.finding.collectives_frac = 0;
   ClaimPrediction(context, sized.edits.front(), found.best_case, sized.finding);
   const bool small =

@@ -41,8 +41,8 @@ class CallSites {
 
   // Returns a chain such as "sparse_data_dist > aten::item >
   // aten::_local_scalar_dense": at most two ranges of the program and four ops,
-  // outermost first. `op` is the innermost op, or kNone. Numbers that count
-  // steps are removed, so one place has the same chain in all steps.
+  // outermost first. `op` is the innermost op, or kNone. Step numbers in
+  // names are removed, so that a place has the same chain in all steps.
   std::string Chain(RowId thread, int64_t time_ns, RowId op) const;
 
   // Returns the innermost stack frame outside the framework, "train.py(31):
@@ -52,7 +52,8 @@ class CallSites {
  private:
   const Trace& trace_;
   Nesting ranges_;
-  // Made by the first Source(): a recording may have millions of frames.
+  // Built by the first call of Source(), because a recording may have millions
+  // of frames.
   mutable std::optional<Nesting> frames_;
 };
 

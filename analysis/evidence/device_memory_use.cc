@@ -39,8 +39,8 @@ void FromEvents(const AnalysisContext& context, DeviceMemoryUse& use) {
   const int32_t device = MemoryDevice(context.trace, context.ledger->device);
   for (const Allocation& row : context.trace.allocations()) {
     if (row.device_type == 0 || row.device != device) continue;
-    // At the begin of a step, parameters and optimizer state are in use, but no
-    // activations.
+    // At the beginning of a step, parameters and optimizer state are in use,
+    // but no activations.
     while (step < context.steps.windows.size() &&
            context.steps.windows[step].host.begin_ns <= row.time_ns) {
       if (now >= 0 && (use.held < 0 || now < use.held)) {
@@ -66,8 +66,8 @@ void FromEvents(const AnalysisContext& context, DeviceMemoryUse& use) {
 
 // Counts failed requests by their pattern: within one op, the allocator
 // releases memory to the driver and then allocates again only if a request
-// failed. Ops of convolutions do not count, because trying algorithms
-// (cudnn.benchmark) empties the cache, too.
+// failed. Convolution ops do not count, because trying algorithms
+// (cudnn.benchmark) also empties the cache.
 void FromCalls(const AnalysisContext& context, DeviceMemoryUse& use) {
   if (use.retries > 0 || context.steps.empty()) return;
   const int64_t begin = context.steps.windows.front().host.begin_ns;

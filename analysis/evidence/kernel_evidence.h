@@ -15,8 +15,8 @@ namespace stepscope {
 
 using KernelFilter = std::function<bool(const KernelUse&)>;
 
-// At most three examples, of different ops, ordered by the total time of all
-// calls of each.
+// At most three examples, each of a different op, ordered by the total time of
+// all calls of the op.
 std::vector<Example> LongestKernels(const AnalysisContext& context,
                                     const KernelFilter& wanted);
 
@@ -30,8 +30,8 @@ class Roofline {
 
   // FLOPs per ns that products in `precision` can reach; 0 if unknown.
   double Flops(Precision precision) const;
-  // The longer of the times for `flops` and for `bytes`, in ns. Negative
-  // arguments are unknown and do not count; 0 if nothing is known.
+  // The longer of the times for `flops` and for `bytes`, in ns. A negative
+  // argument means unknown and is ignored; 0 if nothing is known.
   double Ns(Precision precision, double flops, double bytes) const;
 
  private:
@@ -50,8 +50,8 @@ std::string PeaksInWords(const DevicePeaks& peaks);
 Verdict FireForKernels(const AnalysisContext& context, Finding finding,
                        Edit edit, double saved_ns);
 
-// Adds to `edit` that the kernels in `wanted` and their launch calls on the
-// host are removed.
+// Extends `edit` so that it also removes the kernels in `wanted` and their
+// launch calls on the host.
 void DropLaunches(const AnalysisContext& context, const KernelFilter& wanted,
                   Edit& edit);
 

@@ -10,8 +10,8 @@ namespace {
 
 constexpr size_t kNumbersShown = 4;
 
-// "3 with a checkpoint (7, 12, 17)": count, words and numbers of the steps of
-// one kind; empty if there are none.
+// "3 with a checkpoint (7, 12, 17)": how many steps are of `kind`, then
+// `words`, then the numbers of the steps; empty if there are none.
 std::string StepsOfKind(const Report& report, std::string_view kind,
                         const char* words) {
   std::string numbers;
@@ -54,15 +54,15 @@ std::vector<std::string> MemoryPeakLines(
   }
   std::vector<std::string> lines;
   for (const auto& [device, most] : highest) {
-    std::string text = device + ": at most " +
-                       Bytes(static_cast<double>(most->peak_bytes)) +
-                       (most->is_counted ? " seen to be in use" : " in use");
+    std::string text =
+        device + ": at most " + Bytes(static_cast<double>(most->peak_bytes)) +
+        (most->is_counted ? " in recorded allocations" : " in use");
     if (most->reserved_bytes > 0) {
       text += " of " + Bytes(static_cast<double>(most->reserved_bytes)) +
               " reserved";
     }
     if (most->step >= 0) text += ", in step " + std::to_string(most->step);
-    text += most->op.empty() ? ", held from before" : ", at " + most->op;
+    text += most->op.empty() ? ", allocated earlier" : ", at " + most->op;
     lines.push_back(std::move(text));
   }
   return lines;

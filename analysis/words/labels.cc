@@ -88,7 +88,9 @@ const char* GainName(GainKind kind) {
 }
 
 std::string CauseInWords(std::string_view key, bool has_gpu) {
-  static const std::map<std::string_view, const char*> kWords = {
+  // No object with a destructor: a background thread may still write a report
+  // while the program's exit destroys such objects.
+  static constexpr std::pair<std::string_view, const char*> kWords[] = {
       {"compute", "computing"},
       {"communication", "communicating"},
       {"copy", "copying"},
@@ -105,8 +107,10 @@ std::string CauseInWords(std::string_view key, bool has_gpu) {
       {"host_code", "code between ops"},
       {"unknown", "unexplained"}};
   if (has_gpu && key == "dispatch") return "launching";
-  const auto known = kWords.find(key);
-  return known == kWords.end() ? std::string(key) : known->second;
+  for (const auto& [known, words] : kWords) {
+    if (known == key) return words;
+  }
+  return std::string(key);
 }
 
 std::string MachineInWords(const Report& report) {
