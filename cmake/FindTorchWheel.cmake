@@ -1,5 +1,5 @@
 # Finds LibTorch inside the PyPI torch wheel, without importing torch, without nvcc.
-#   TorchWheel_FOUND, TorchWheel_VERSION, TorchWheel_DIR, target TorchWheel::cpu (libtorch_cpu + libc10).
+#   TorchWheel_FOUND, TorchWheel_VERSION, TorchWheel_CUDA ("13.0" or "none"), TorchWheel_DIR, target TorchWheel::cpu (libtorch_cpu + libc10).
 # Compile against it with NDEBUG: RecordFunction::inputs() checks a field that only debug builds of LibTorch have.
 if(NOT TARGET TorchWheel::cpu)
   set(_torch_python "${STEPSCOPE_PYTHON}")
@@ -8,14 +8,23 @@ if(NOT TARGET TorchWheel::cpu)
     set(_torch_python "${_torch_python_found}")
   endif()
   if(_torch_python)
-    execute_process(
-      COMMAND ${_torch_python} -c "import importlib.util as u, os; s=u.find_spec('torch'); print(os.path.dirname(s.origin) if s and s.origin else '')"
-      OUTPUT_VARIABLE TorchWheel_DIR OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    set(_torch_find "import importlib.util as u, os; s=u.find_spec('torch'); print(os.path.dirname(s.origin) if s and s.origin else '')")
+    # pip builds a package in an environment of its own, whose PYTHONPATH hides what is installed; -I ignores the variable.
+    foreach(_torch_flags IN ITEMS "" -I)
+      if(NOT TorchWheel_DIR)
+        execute_process(COMMAND ${_torch_python} ${_torch_flags} -c "${_torch_find}"
+          OUTPUT_VARIABLE TorchWheel_DIR OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+      endif()
+    endforeach()
   endif()
   if(TorchWheel_DIR AND EXISTS "${TorchWheel_DIR}/lib/libtorch_cpu.so")
     file(READ "${TorchWheel_DIR}/version.py" _torch_version)
     string(REGEX MATCH "__version__ = '([^']+)'" _ "${_torch_version}")
     set(TorchWheel_VERSION "${CMAKE_MATCH_1}")
+    set(TorchWheel_CUDA none)
+    if(_torch_version MATCHES "\ncuda[^=\n]*= '([^']+)'")
+      set(TorchWheel_CUDA "${CMAKE_MATCH_1}")
+    endif()
     get_filename_component(_torch_site "${TorchWheel_DIR}" DIRECTORY)
     file(GLOB _torch_cuda_libs "${_torch_site}/nvidia/cu*/lib" "${_torch_site}/nvidia/*/lib")
     add_library(TorchWheel::c10 SHARED IMPORTED)

@@ -45,8 +45,9 @@ fi
 apt-cache show chromium >/dev/null 2>&1 && apt_packages chromium
 setup_torch
 setup_viewers
+stepscope_cmake_flags=(-DSTEPSCOPE_WERROR=ON)
 build asan
-stepscope_cmake_flags=(-DSTEPSCOPE_WERROR=ON -DSTEPSCOPE_TESTS=TORCH)
+stepscope_cmake_flags+=(-DSTEPSCOPE_TESTS=TORCH)
 build default
 
 say "tests without LibTorch, under sanitizers"
@@ -63,4 +64,4 @@ say "tests with LibTorch"
 run_ctest default -LE live
 say "pytest: viewers, shell commands, tools"
 "$stepscope_viewers/bin/python" -m pytest -q "$stepscope_root/tests/e2e" "$stepscope_root/tests/tools" \
-  "$stepscope_root/tests/samples/ladder" --durations=5
+  "$stepscope_root/tests/samples/ladder" "$stepscope_root/tests/plugins/python" -n "$(nproc)" --dist loadfile --durations=5

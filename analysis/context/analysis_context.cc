@@ -13,12 +13,16 @@ namespace {
 // Replaying more steps costs time and memory and does not change the means.
 constexpr size_t kReplayedSteps = 128;
 
-Steps StepsOf(const Trace& trace, const OpTree& tree) {
+Steps StepsOf(const Trace& trace, const OpTree& tree,
+              std::vector<StepFacts>& facts) {
   Steps steps = FindSteps(trace);
-  MarkNonTrainingSteps(trace, tree, steps);
+  facts = FactsOf(trace, tree, steps);
+  MarkNonTrainingSteps(trace, tree, facts, steps);
   return steps;
 }
 
+// Binary search, then a walk: steps ask for their part of a timeline of the
+// whole recording.
 std::vector<Segment> Slice(const std::vector<Segment>& whole, Span window) {
   std::vector<Segment> part;
   for (auto it = std::ranges::upper_bound(whole, window.begin_ns, {},
@@ -38,19 +42,26 @@ std::vector<Segment> Slice(const std::vector<Segment>& whole, Span window) {
 
 }  // namespace
 
+// Members are initialised in the order in which they need each other. Steps
+// come first: everything else is per step.
 AnalysisContext::AnalysisContext(const Trace& t)
     : trace(t),
       tree(t),
-      steps(StepsOf(t, tree)),
+      steps(StepsOf(t, tree, facts)),
+      usual(UsualOf(t, tree, steps, facts)),
       stats(StatsOf(steps)),
+      sizes(FindSizeVariation(t, tree, steps)),
       has_gpu(t.has_device_work()),
+      recorder(CostOfRecording(t, tree)),
       parts(t, tree, steps) {
   if (steps.empty()) return;
+  contention = FindContention(trace, steps);
   collectives = FindCollectives(trace, tree, steps);
   if (has_gpu) {
     replayed = ChooseReplayWindow(steps, kReplayedSteps);
-    ledger = MakeDeviceLedger(trace, tree, steps);
+    ledger = MakeDeviceLedger(trace, tree, steps, recorder);
     splits = ledger->splits;
+    TellUnprofiledStep();
     replay = Replay(MakeDeviceProgram(trace, tree, replayed, parts));
     kernels = FindKernelUses(trace, steps, parts.optimizer, ledger->device);
     waits = FindWaits(trace, steps, ledger->device);
@@ -63,12 +74,29 @@ AnalysisContext::AnalysisContext(const Trace& t)
                     steps.windows.back().tiled.end_ns});
   for (const StepWindow& step : steps.windows) {
     std::vector<Segment> part = Slice(whole, step.tiled);
-    splits.push_back(SplitOnHost(trace, part, trace.run().op_cost_ns));
+    splits.push_back(SplitOnHost(trace, steps.thread, part, recorder));
+    // The replay of a CPU-only run works on steady steps alone.
     if (std::ranges::binary_search(steps.steady, splits.size() - 1)) {
       timelines.push_back(std::move(part));
     }
   }
-  replay = Replay(MakeCpuProgram(trace, tree, steps, timelines, parts));
+  TellUnprofiledStep();
+  std::vector<CauseTimes> steady;
+  for (size_t i : steps.steady) steady.push_back(splits[i]);
+  replay = Replay(MakeCpuProgram(trace, tree, steps, timelines, steady, parts));
+  if (IsTooDistorted(stats)) {
+    replay.Distrust("recording takes longer than the step itself");
+  }
+  // After the replay, which has to reproduce the recorded times, the lost ones
+  // included.
+  if (contention.is_large) MoveToContended(trace, steps, splits);
+}
+
+void AnalysisContext::TellUnprofiledStep() {
+  const double cost_ms = MeanNs(Cause::kProfiler) * 1e-6;
+  if (cost_ms <= 0) return;
+  stats.unprofiled_ms = stats.mean_ms - cost_ms;
+  stats.cost_estimated = recorder.estimated;
 }
 
 double AnalysisContext::MeanNs(Cause cause) const {
@@ -106,6 +134,8 @@ double AnalysisContext::CallsPerStep() const {
   return ops / steps.steady.size();
 }
 
+// On a CPU-only run the path is the training thread's timeline; waits for
+// workers and other ranks are part of it.
 std::vector<PathPiece> AnalysisContext::CriticalPath() const {
   if (const DeviceProgram* program = replay.device()) {
     return FindCriticalPath(trace, *program);

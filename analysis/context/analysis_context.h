@@ -10,6 +10,8 @@
 #include <optional>
 #include <vector>
 
+#include "context/contention.h"
+#include "context/size_variation.h"
 #include "device/blocking.h"
 #include "device/collectives.h"
 #include "device/device_ledger.h"
@@ -19,12 +21,21 @@
 #include "replay/critical_path.h"
 #include "replay/replay.h"
 #include "steps/patterns.h"
+#include "steps/step_facts.h"
 #include "steps/step_parts.h"
 #include "steps/steps.h"
 #include "timeline/causes.h"
+#include "timeline/recorder_cost.h"
 #include "timeline/timeline.h"
+#include "words/labels.h"
 
 namespace stepscope {
+
+// True if recording takes longer than the step itself: then the recorded times
+// predict nothing.
+inline bool IsTooDistorted(const StepStats& stats) {
+  return stats.unprofiled_ms > 0 && stats.mean_ms > 2 * stats.unprofiled_ms;
+}
 
 struct AnalysisContext {
   // `trace` must outlive the context. Never fails: without steps, most members
@@ -33,10 +44,14 @@ struct AnalysisContext {
 
   const Trace& trace;
   OpTree tree;
+  std::vector<StepFacts> facts;  // by index of steps.windows
   Steps steps;
+  UsualStep usual;
   ReplayWindow replayed;  // the steps that replay and critical path cover
   StepStats stats;
+  SizeVariation sizes;  // of the inputs, from step to step
   bool has_gpu = false;
+  RecorderCost recorder;  // what recording an event cost
   // What each step spent its time on, by index of steps.windows; the parts add
   // up to the tiled span.
   std::vector<CauseTimes> splits;
@@ -48,10 +63,13 @@ struct AnalysisContext {
   std::vector<Collective> collectives;
   Waits waits;  // runs with a GPU
   Replay replay;
+  Contention contention;
 
   double MeanNs(Cause cause) const;    // mean per steady step
   Spread SpreadMs(Cause cause) const;  // over the steady steps
   double step_ns() const { return stats.mean_ms * 1e6; }
+  // The step that gains refer to.
+  double gain_step_ms() const { return GainStepMs(stats, has_gpu); }
   // The share of steady steps in which `cause` takes at least `ns`, 0 to 1.
   double ShareOfStepsWith(Cause cause, double ns) const;
   // In time order, of the steps in `replayed`: the steady ones of a CPU-only
@@ -60,6 +78,9 @@ struct AnalysisContext {
   // Computing ops (CPU-only runs) or launches (runs with a GPU) per steady
   // step.
   double CallsPerStep() const;
+
+ private:
+  void TellUnprofiledStep();
 };
 
 }  // namespace stepscope

@@ -26,19 +26,17 @@ double RobustCov(const AnalysisContext& context) {
   }
   const double deviation =
       std::min(std::sqrt(squares / static_cast<double>(stats.steady - 1)),
+               // 1.4826 times the median absolute deviation estimates the
+               // standard deviation of normally distributed values.
                1.4826 * Median(std::move(deviations)));
-  return deviation / stats.median_ms;
-}
-
-double NoiseOfMeanMs(const AnalysisContext& context) {
-  return 2 * context.stats.cov * context.stats.mean_ms /
-         std::sqrt(std::max<double>(context.stats.steady, 1));
+  return deviation * std::sqrt(1 - context.sizes.explained) / stats.median_ms;
 }
 
 double MinReportableGainMs(const AnalysisContext& context) {
   double share = 0.01;
   const double cov = RobustCov(context);
   if (cov > 0.01) {
+    // Two standard errors of a mean cover 95 % of its chance variation.
     share = std::max(share, 2 * cov / std::sqrt(context.stats.steady));
   }
   return std::max(share * context.stats.mean_ms, 0.1);

@@ -9,11 +9,9 @@ namespace stepscope {
 // Standard deviation / median of the steady steps without data loading, which
 // varies for a known reason. The deviation is the smaller of the ordinary one
 // and the robust one (1.4826 * median absolute deviation), so that one slow
-// step does not hide every gain. 0 with fewer than two steady steps.
+// step does not hide every gain; without the part that the sizes of the inputs
+// explain, which is no chance. 0 with fewer than two steady steps.
 double RobustCov(const AnalysisContext& context);
-
-// Noise of the mean step in ms: two standard errors.
-double NoiseOfMeanMs(const AnalysisContext& context);
 
 // The smallest gain per step worth reporting, in ms: 1 % of the mean step, or
 // two standard errors of it where steps vary by more than 1 %; at least 0.1 ms.

@@ -1,5 +1,5 @@
-// Rule: one question asked of a Trace. The answer is "found", "looked and
-// clean" or "skipped, because ...".
+// Rule: one question asked of a Trace. The answer is a finding, "clean" (it ran
+// and found nothing), or "skipped" with the reason why it could not run.
 //
 // How to write one. A rule is a function from an AnalysisContext to a Verdict
 // and an entry in the table of its family; a family is one file of rules/, and
@@ -7,9 +7,9 @@
 // recording whether something is wrong, and returns for each problem a Found:
 // what it saw, which changes would help, and the most that these can gain. It
 // never predicts a gain. The engine does so after the rule has returned: it
-// replays the proposed changes, picks one, fills in the gain and, where the
-// rule prepared other words for a small gain or for an upper bound, says those.
-// Thresholds stand at the top of the family's file with their source.
+// replays the proposed changes, picks one and fills in the gain. A rule may
+// prepare other wording for a small gain or for an upper bound; the engine then
+// uses that. Thresholds are at the top of the family's file with their source.
 #pragma once
 
 #include <stepscope/report.h>
@@ -26,8 +26,8 @@
 
 namespace stepscope {
 
-// What a finding says in one case only, beyond what it always says. Empty
-// fields change nothing.
+// Wording that a finding gets in one case only (see its uses below), in
+// addition to what it always says. Empty fields change nothing.
 struct Wording {
   std::string evidence = {};    // appended to the finding's, with its space
   std::string assumption = {};  // these replace the finding's
@@ -39,7 +39,7 @@ struct Wording {
 // One way to make the change that a finding asks for.
 struct Alternative {
   Edit edit;             // Edit() is dropped: nothing can be replayed
-  Wording wording = {};  // said if this alternative is the one proposed
+  Wording wording = {};  // used if this alternative is the one proposed
 };
 
 // How the engine chooses among the alternatives of a finding.
@@ -62,8 +62,8 @@ struct Found {
   // confidence and status.
   Finding finding;
   // Ways to make the change, best guess first. Replay sizes the finding by the
-  // one it chooses; the plan may prefer another one in company. Empty where
-  // replay does not model the change.
+  // one it chooses; a plan of several changes may choose another one. Empty
+  // where replay does not model the change.
   std::vector<Alternative> alternatives = {};
   // The most that the change can gain, in ns per step. It becomes the gain,
   // marked as an upper bound, where replay cannot size the finding: replay is
@@ -74,32 +74,36 @@ struct Found {
   double baseline_ms = 0;
   Choice choice = Choice::kShortest;
   double worth = 0;  // a share of the step, see Choice
-  // Only replay can choose an alternative: where it is not valid, none is
-  // proposed, and `if_bound` says what to do.
+  // Without replay there is no way to choose an alternative: where replay is
+  // not valid, none is proposed, and `if_bound` says what to do.
   bool needs_replay = false;
-  // The change at its best. If set, the likely range of a predicted gain is
-  // from 0 to what this one gains.
+  // The change under the best circumstances. If set, the likely range of a
+  // predicted gain is from 0 to what this edit gains.
   std::optional<Edit> best_case = {};
-  // Edits that are replayed only to learn whether the bound can be had at all.
-  // Where replay is valid and none of them gains MinReportableGainMs, the gain
-  // counts as small (see `if_small`).
+  // Edits that are replayed only to learn whether there is a gain at all. Where
+  // replay is valid and none of them gains MinReportableGainMs, the gain counts
+  // as small (see `if_small`).
   std::vector<Edit> trials = {};
-  // Said where the gain is an upper bound or unknown.
+  // Used where the gain is an upper bound or unknown.
   Wording if_bound = {};
-  // Said where replay predicts a gain below MinReportableGainMs. "{gain}" in
-  // its evidence stands for the predicted gain. If it has a fix, that fix takes
-  // the place of the change: no gain is claimed and no alternative proposed.
+  // Used where replay predicts a gain below MinReportableGainMs. "{gain}" in
+  // its evidence is replaced by the predicted gain. If it has a fix, that fix
+  // replaces the change: no gain is claimed and no alternative proposed.
   Wording if_small = {};
-  // The finding is a matter of correct results or of risk: it keeps its status
+  // The finding is about correct results or about risk: it keeps its status
   // even where it gains no time.
   bool regardless = false;
+  // The rule has compared the bound with its own error, so that the noise of the
+  // step does not hide it: the variation of the steps is what was found.
+  bool beyond_noise = false;
+  // The highest severity it can have, for advice whose gain no recording shows.
+  FindingSeverity at_most = FindingSeverity::kCritical;
 };
 
-// The answer of a rule. If `skipped` is empty, it looked; if `found` is empty
-// too, it looked and found nothing.
+// The answer of a rule. If both are empty, it ran and found nothing.
 struct Verdict {
   std::vector<Found> found;
-  std::string skipped;  // why it could not look
+  std::string skipped;  // why it could not run
 };
 inline Verdict Clean() { return {}; }
 inline Verdict Skip(std::string why) {
@@ -114,7 +118,7 @@ inline Verdict Fire(Found found) {
 inline Verdict Fire(Finding finding) {
   return Fire(Found{.finding = std::move(finding)});
 }
-// A finding whose change nothing can be replayed of: at most `bound_ns` per
+// A finding whose change replay cannot model: it gains at most `bound_ns` per
 // step.
 inline Verdict FireBound(Finding finding, double bound_ns) {
   return Fire(Found{.finding = std::move(finding), .bound_ns = bound_ns});

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "ops/contains.h"
 #include "timeline/timeline.h"
 
 namespace stepscope {
@@ -14,21 +15,18 @@ constexpr int64_t kLongCallNs = 10'000;
 // Host and device timestamps are taken to agree within 2 us.
 constexpr int64_t kClockNs = 2'000;
 
-bool Has(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
-
 // What a runtime or driver call is for. kDrain waits for the whole device.
 enum class CallRole : uint8_t { kOther, kCopy, kBlockingCopy, kSync, kDrain };
 
 CallRole RoleOf(std::string_view name) {
-  if (Has(name, "Synchronize")) {
-    return Has(name, "Device") || Has(name, "Ctx") || Has(name, "Context")
+  if (Contains(name, "Synchronize")) {
+    return Contains(name, "Device") || Contains(name, "Ctx") ||
+                   Contains(name, "Context")
                ? CallRole::kDrain
                : CallRole::kSync;
   }
-  if (!Has(name, "Memcpy")) return CallRole::kOther;
-  return Has(name, "Async") ? CallRole::kCopy : CallRole::kBlockingCopy;
+  if (!Contains(name, "Memcpy")) return CallRole::kOther;
+  return Contains(name, "Async") ? CallRole::kCopy : CallRole::kBlockingCopy;
 }
 
 bool IsHostMemory(MemoryKind kind) {
@@ -207,21 +205,29 @@ class WaitFinder {
     return time_ns < steps_.windows[step].host.end_ns ? step : SIZE_MAX;
   }
 
-  // Profilers synchronise the device when they stop.
+  // Profilers synchronise the device when they stop; torch.profiler does so
+  // twice, once itself and once in Kineto.
   void MarkLast() {
-    if (waits_.empty()) return;
-    HostWait& wait = waits_.back();
-    if (wait.sync_call == kNone || wait.copy_call != kNone ||
-        Role(trace_.runtime_calls()[wait.sync_call].name) != CallRole::kDrain) {
-      return;
-    }
-    const auto launched_later = [&](const DeviceWork& work) {
-      return work.call != kNone &&
-             trace_.runtime_calls()[work.call].begin_ns >= wait.span.end_ns;
+    int64_t last_launch = INT64_MIN;
+    const auto note = [&](const auto& rows) {
+      for (const DeviceWork& work : rows) {
+        if (work.call == kNone) continue;
+        last_launch =
+            std::max(last_launch, trace_.runtime_calls()[work.call].begin_ns);
+      }
     };
-    wait.is_last = std::ranges::none_of(trace_.kernels(), launched_later) &&
-                   std::ranges::none_of(trace_.copies(), launched_later) &&
-                   std::ranges::none_of(trace_.memsets(), launched_later);
+    note(trace_.kernels());
+    note(trace_.copies());
+    note(trace_.memsets());
+    for (auto wait = waits_.rbegin(); wait != waits_.rend(); ++wait) {
+      if (wait->sync_call == kNone || wait->copy_call != kNone ||
+          Role(trace_.runtime_calls()[wait->sync_call].name) !=
+              CallRole::kDrain ||
+          wait->span.end_ns <= last_launch) {
+        return;
+      }
+      wait->is_last = true;
+    }
   }
 
   const Trace& trace_;

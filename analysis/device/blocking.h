@@ -44,8 +44,8 @@ struct HostWait {
   size_t step = 0;  // index into Steps::windows
   WaitKind kind = WaitKind::kExplicit;
   bool steady = false;  // in a steady step
-  // A wait for the whole device after which nothing is launched: the end of the
-  // recording, not part of the program's loop.
+  // A wait for the whole device after which nothing is launched or read: the
+  // end of the recording, usually not part of the program's loop.
   bool is_last = false;
 };
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "ops/contains.h"
+#include "ops/op_traits.h"
 #include "timeline/timeline.h"
 
 namespace stepscope {
@@ -31,6 +33,8 @@ CollectiveCalls::CollectiveCalls(const Trace& trace, const Steps& steps)
   }
 }
 
+// By the host's clock: a collective belongs to the step that issued it,
+// whenever it ran.
 size_t CollectiveCalls::StepAt(int64_t ns) const {
   const auto after = std::ranges::upper_bound(
       steps_.windows, ns, {},
@@ -56,6 +60,8 @@ void CollectiveCalls::ApplyMetadata(const Communication& row,
   one.sequence = row.sequence;
   one.group_size = row.group_size;
   one.group = row.group_ranks != 0 ? row.group_ranks : row.group_name;
+  // Of an all-gather the output is larger, of a reduce-scatter the input; the
+  // larger one is what passes the links.
   const int64_t elements = std::max(row.in_elements, row.out_elements);
   if (elements >= 0 && CollectiveElementBytes(type) > 0) {
     one.bytes = elements * CollectiveElementBytes(type);
@@ -65,7 +71,8 @@ void CollectiveCalls::ApplyMetadata(const Communication& row,
 }
 
 // Files without NCCL metadata may still have the shapes of the call's tensors.
-// The largest one is the buffer.
+// The largest one is the buffer. c10d's ops have tensor lists: the elements of
+// a list count like arguments.
 void CollectiveCalls::SizeFromInputs(RowId op, Collective& one) const {
   const RowId inputs = trace_.ops()[op].inputs;
   if (inputs == kNone) return;
@@ -89,6 +96,8 @@ void CollectiveCalls::SizeFromInputs(RowId op, Collective& one) const {
   }
 }
 
+// From the kernel's op outwards: the outermost op of a collective is the
+// program's call, inner ones are the library's.
 void CollectiveCalls::Describe(RowId innermost, Collective& one) const {
   for (RowId row = innermost; row != kNone; row = trace_.ops()[row].parent) {
     const Op& op = trace_.ops()[row];
@@ -126,6 +135,8 @@ void CollectiveCalls::NameByRange(Collective& one) const {
   }
 }
 
+// Gradients are what hiding and bucketing can change; a metric's or a norm's
+// all-reduce must stay where it is.
 void CollectiveCalls::MarkGradient(Collective& one) const {
   if (one.thread != kNone && one.thread < autograd_.size() &&
       autograd_[one.thread]) {
@@ -138,11 +149,9 @@ void CollectiveCalls::MarkGradient(Collective& one) const {
   // DDP issues its all-reduces inside AccumulateGrad nodes. A program that
   // reduces gradients itself does so after backward(); there, any all-reduce
   // between the backward pass and the end of the step counts.
-  for (RowId row = one.op; row != kNone; row = trace_.ops()[row].parent) {
-    const Op& op = trace_.ops()[row];
-    if (op.kind != OpKind::kBackward) continue;
+  if (const RowId node = NodeAround(trace_, one.op); node != kNone) {
     one.gradient =
-        trace_.name(op.name).find("AccumulateGrad") != std::string_view::npos;
+        Contains(trace_.name(trace_.ops()[node].name), "AccumulateGrad");
     return;
   }
   one.gradient =

@@ -1,5 +1,7 @@
 #include "device/collective_names.h"
 
+#include <stepscope/op_cost.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -10,7 +12,8 @@ namespace stepscope {
 namespace {
 
 // Lower-case letters only, so that "AllReduce", "all_reduce" and "allreduce_"
-// are the same.
+// are the same. Kernels, ops, ranges and metadata write the same collective in
+// different spellings.
 std::string Letters(std::string_view name) {
   std::string letters;
   for (char c : name) {
@@ -32,6 +35,8 @@ const char* CollectiveName(CollectiveKind kind) {
 CollectiveKind CollectiveKindOf(std::string_view name) {
   // Longer words come first: "reduce" is part of "allreduce".
   static constexpr std::pair<std::string_view, CollectiveKind> kWords[] = {
+      // DeepEP sends tokens to their experts, and the results back.
+      {"deepep", CollectiveKind::kAllToAll},
       {"allreduce", CollectiveKind::kAllReduce},
       {"reducescatter", CollectiveKind::kReduceScatter},
       {"allgather", CollectiveKind::kAllGather},
@@ -39,6 +44,7 @@ CollectiveKind CollectiveKindOf(std::string_view name) {
       {"broadcast", CollectiveKind::kBroadcast},
       {"sendrecv", CollectiveKind::kPointToPoint},
       {"pointtopoint", CollectiveKind::kPointToPoint},
+      {"crossdevicereduce", CollectiveKind::kAllReduce},
       {"reduce", CollectiveKind::kReduce},
       {"send", CollectiveKind::kPointToPoint},
       {"recv", CollectiveKind::kPointToPoint}};
@@ -49,6 +55,7 @@ CollectiveKind CollectiveKindOf(std::string_view name) {
   return CollectiveKind::kOther;
 }
 
+// Integers are counts, lengths or indices, never gradients.
 bool IsIntegerType(std::string_view type) {
   const std::string letters = Letters(type);
   for (std::string_view word :
@@ -76,9 +83,7 @@ int64_t CollectiveElementBytes(std::string_view type) {
 }
 
 bool IsCollectiveOp(std::string_view name) {
-  return name.starts_with("c10d::") || name == "record_param_comms" ||
-         name.starts_with("_c10d_functional::") ||
-         name.starts_with("c10d_functional::");
+  return ClassOfOp(name) == KernelClass::kCommunication;
 }
 
 double BusFactor(CollectiveKind kind, int32_t group_size) {

@@ -1,5 +1,6 @@
 // What the names of kernels, ops, ranges and element types say about a
-// collective operation. Covers NCCL, RCCL, MSCCL, gloo and c10d.
+// collective operation. Covers NCCL, RCCL, MSCCL, gloo, c10d, DeepEP, and the
+// collectives of symmetric memory and serving engines.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +26,9 @@ const char* CollectiveName(CollectiveKind kind);
 // kOther if it contains none.
 CollectiveKind CollectiveKindOf(std::string_view name);
 
-// True for the ops that issue a collective: those of c10d, and
-// record_param_comms, which c10d opens around each.
+// True for the ops that issue a collective: those of c10d,
+// record_param_comms, which c10d opens around each, and those of other
+// libraries ("symm_mem::one_shot_all_reduce").
 bool IsCollectiveOp(std::string_view name);
 
 // For element types as c10 ("BFloat16", "c10::Half", "Long") or C++ ("float",

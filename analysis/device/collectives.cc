@@ -20,6 +20,7 @@ namespace {
 // overlaps.
 std::vector<Collective> FromKernels(const Trace& trace,
                                     const CollectiveCalls& calls) {
+  // Names are classified once: there are thousands of kernels per name.
   std::vector<int8_t> known(trace.name_count(), -1);
   std::vector<Collective> found;
   std::vector<Span> compute;
@@ -46,6 +47,7 @@ std::vector<Collective> FromKernels(const Trace& trace,
       one.step = calls.StepAt(call.begin_ns);
       calls.NameByRange(one);
     } else {
+      // Without a launch the device's own time is all there is.
       one.step = calls.TileAt(kernel.begin_ns);
     }
     calls.Describe(kernel.op, one);
@@ -70,7 +72,8 @@ std::vector<Collective> FromKernels(const Trace& trace,
 
 // Matches ranges on gloo's threads with the calls that queued them. gloo works
 // in order, so a range belongs to the first call of its kind that no earlier
-// range has taken.
+// range has taken. gloo runs collectives on threads of its own; a range there
+// does not say which call queued it.
 class CallQueue {
  public:
   explicit CallQueue(const Trace& trace) : trace_(trace) {
@@ -179,6 +182,8 @@ CollectiveTotals TotalsOf(
   CollectiveTotals totals;
   std::vector<bool> steady(steps.windows.size());
   for (size_t i : steps.steady) steady[i] = true;
+  // Collectives on several streams may overlap; their union is the time in
+  // which any data moves.
   std::vector<Span> moved;
   for (const Collective& one : collectives) {
     if (one.step == kNoStep || !steady[one.step] || !wanted(one)) continue;

@@ -8,20 +8,15 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "ops/activity.h"
+#include "ops/contains.h"
 #include "ops/sorted_parts.h"
 #include "steps/steady_steps.h"
+#include "timeline/time_split.h"
 #include "timeline/timeline.h"
 
 namespace stepscope {
 namespace {
-
-// As kQueuedLatencyNs in gaps.h: shorter gaps before queued activities are the
-// device's own latency, and shorter copy calls did not wait.
-constexpr int64_t kQueuedGapNs = 10'000;
-
-bool Has(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
 
 // An activity, and what launched it.
 struct Launched {
@@ -59,7 +54,7 @@ DeviceRows RowsOf(const Trace& trace, int32_t device) {
   std::vector<int8_t> collective(trace.name_count(), -1);
   std::vector<bool> launches_graph(trace.name_count());
   for (NameId name = 0; name < trace.name_count(); ++name)
-    launches_graph[name] = Has(trace.name(name), "GraphLaunch");
+    launches_graph[name] = Contains(trace.name(name), "GraphLaunch");
   rows.activities.reserve(trace.kernels().size() + trace.copies().size() +
                           trace.memsets().size());
   const auto add = [&](const DeviceWork& activity, std::vector<Span>& kind,
@@ -103,8 +98,13 @@ DeviceRows RowsOf(const Trace& trace, int32_t device) {
 // marked in them. Made when first needed.
 class HostViews {
  public:
-  HostViews(const Trace& trace, const OpTree& tree, RowId training, Span window)
-      : trace_(trace), tree_(tree), training_(training), window_(window) {
+  HostViews(const Trace& trace, const OpTree& tree, RowId training, Span window,
+            const RecorderCost& cost)
+      : trace_(trace),
+        tree_(tree),
+        training_(training),
+        window_(window),
+        cost_(cost) {
     for (RowId row : AutogradThreads(trace, training)) joined_.push_back(row);
     if (training != kNone) joined_.push_back(training);
     for (NameId name = 0; name < trace.name_count(); ++name)
@@ -125,6 +125,8 @@ class HostViews {
     }
     const std::vector<Segment>& view = ViewOf(thread);
     int64_t left = span.length();
+    CauseTimes part_of_span;
+    double ops = 0;
     for (auto it = std::ranges::upper_bound(view, span.begin_ns, {},
                                             &Segment::end_ns);
          it != view.end() && it->begin_ns < span.end_ns; ++it) {
@@ -136,20 +138,28 @@ class HostViews {
       const bool issues =
           it->cause == Cause::kCompute ||
           (it->cause == Cause::kCommunication && it->op != kNone);
-      split[issues ? Cause::kDispatch : it->cause] += part;
+      part_of_span[issues ? Cause::kDispatch : it->cause] += part;
       left -= part;
+      ops += it->op != kNone && it->begin_ns >= span.begin_ns &&
+             trace_.ops()[it->op].begin_ns == it->begin_ns;
     }
-    split[Cause::kUnknown] += left;
+    part_of_span[Cause::kUnknown] += left;
+    MoveToProfiler(ops * cost_.op_ns, part_of_span);
+    for (size_t i = 0; i < kCauses; ++i) {
+      const auto cause = static_cast<Cause>(i);
+      split[cause] += part_of_span[cause];
+    }
   }
 
  private:
   enum class CallKind : uint8_t { kOther, kSync, kCopy, kAllocator };
 
   static CallKind KindOf(std::string_view name) {
-    if (Has(name, "Synchronize")) return CallKind::kSync;
-    if (Has(name, "Memcpy")) return CallKind::kCopy;
-    const bool allocates = Has(name, "Malloc") || Has(name, "Free") ||
-                           Has(name, "HostAlloc") || Has(name, "HostRegister");
+    if (Contains(name, "Synchronize")) return CallKind::kSync;
+    if (Contains(name, "Memcpy")) return CallKind::kCopy;
+    const bool allocates = Contains(name, "Malloc") || Contains(name, "Free") ||
+                           Contains(name, "HostAlloc") ||
+                           Contains(name, "HostRegister");
     return allocates ? CallKind::kAllocator : CallKind::kOther;
   }
 
@@ -170,7 +180,7 @@ class HostViews {
         (InCopyOp(call) ? copy : sync).push_back(claim);
       } else if (kind == CallKind::kAllocator) {
         allocator.push_back(claim);
-      } else if (call.end_ns - call.begin_ns > kQueuedGapNs) {
+      } else if (call.end_ns - call.begin_ns > kQueuedLatencyNs) {
         copy.push_back(claim);
       }
     }
@@ -193,6 +203,7 @@ class HostViews {
   const OpTree& tree_;
   RowId training_;
   Span window_;
+  RecorderCost cost_;
   std::vector<RowId> joined_;
   std::vector<CallKind> kinds_;  // by name
   std::unordered_map<RowId, std::vector<Segment>> views_;
@@ -207,7 +218,7 @@ void ShareOut(const Trace& trace, HostViews& hosts, Span idle,
     return;
   }
   if (next->call == kNone) {
-    if (trace.runtime_calls().empty() && idle.length() > kQueuedGapNs) {
+    if (trace.runtime_calls().empty() && idle.length() > kQueuedLatencyNs) {
       // The file has no runtime calls at all: assume that the host was late.
       hosts.Split(kNone, idle, split);
     } else {
@@ -220,9 +231,9 @@ void ShareOut(const Trace& trace, HostViews& hosts, Span idle,
   // Launched before the device ran dry: it was queued and waited.
   if (call.begin_ns <= idle.begin_ns) {
     const int64_t gap = next->span.begin_ns - idle.begin_ns;
-    const Cause cause = gap <= kQueuedGapNs ? Cause::kKernelLatency
-                        : next->graph       ? Cause::kGraphOpaque
-                                            : Cause::kDependency;
+    const Cause cause = gap <= kQueuedLatencyNs ? Cause::kKernelLatency
+                        : next->graph           ? Cause::kGraphOpaque
+                                                : Cause::kDependency;
     split[cause] += idle.length();
     return;
   }
@@ -231,22 +242,22 @@ void ShareOut(const Trace& trace, HostViews& hosts, Span idle,
   // From the begin of the call to that of the activity: first the call, then
   // the device's latency.
   const Span late{launch, idle.end_ns};
-  if (late.length() <= kQueuedGapNs) {
+  if (late.length() <= kQueuedLatencyNs) {
     split[Cause::kKernelLatency] += late.length();
     return;
   }
   const int64_t returned = std::clamp(call.end_ns, launch, idle.end_ns);
   split[Cause::kDispatch] += returned - launch;
   const int64_t after = idle.end_ns - returned;
-  split[after <= kQueuedGapNs ? Cause::kKernelLatency
-        : next->graph         ? Cause::kGraphOpaque
-                              : Cause::kDependency] += after;
+  split[after <= kQueuedLatencyNs ? Cause::kKernelLatency
+        : next->graph             ? Cause::kGraphOpaque
+                                  : Cause::kDependency] += after;
 }
 
 }  // namespace
 
 DeviceLedger MakeDeviceLedger(const Trace& trace, const OpTree& tree,
-                              const Steps& steps) {
+                              const Steps& steps, const RecorderCost& cost) {
   DeviceLedger ledger;
   ledger.device = BusiestDevice(trace);
   const DeviceRows rows = RowsOf(trace, ledger.device);
@@ -256,7 +267,7 @@ DeviceLedger MakeDeviceLedger(const Trace& trace, const OpTree& tree,
 
   const Span window{steps.windows.front().tiled.begin_ns,
                     steps.windows.back().tiled.end_ns};
-  HostViews hosts(trace, tree, steps.thread, window);
+  HostViews hosts(trace, tree, steps.thread, window, cost);
   std::vector<Span> busy = rows.compute;
   busy.insert(busy.end(), rows.communication.begin(), rows.communication.end());
   busy.insert(busy.end(), rows.copy.begin(), rows.copy.end());
@@ -280,7 +291,7 @@ DeviceLedger MakeDeviceLedger(const Trace& trace, const OpTree& tree,
   }
   std::vector<bool> launches(trace.name_count());
   for (NameId name = 0; name < trace.name_count(); ++name)
-    launches[name] = Has(trace.name(name), "Launch");
+    launches[name] = Contains(trace.name(name), "Launch");
   for (const RuntimeCall& call : trace.runtime_calls()) {
     if (!launches[call.name]) continue;
     ledger.launches_per_step += InSteadyStep(steps, call.begin_ns);

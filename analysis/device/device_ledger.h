@@ -12,6 +12,7 @@
 #include "ops/op_traits.h"
 #include "steps/steps.h"
 #include "timeline/causes.h"
+#include "timeline/recorder_cost.h"
 
 namespace stepscope {
 
@@ -24,9 +25,11 @@ struct DeviceLedger {
   int32_t device = 0;              // the device with most activity time
 };
 
-// Splits the time of the busiest device.
+// Splits the time of the busiest device. What recording an op costs is the
+// profiler's time where the host is late.
 // REQUIRES: trace.has_device_work(), steps are not empty.
 DeviceLedger MakeDeviceLedger(const Trace& trace, const OpTree& tree,
-                              const Steps& steps);
+                              const Steps& steps,
+                              const RecorderCost& cost = {});
 
 }  // namespace stepscope

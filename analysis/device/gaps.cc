@@ -16,7 +16,8 @@ struct Timed {
   ActivityRef activity;
 };
 
-// Classifies each kernel name once: names are long and kernels are many.
+// Classifies each kernel name once: a trace has some hundred names and up to
+// millions of kernels.
 class CollectiveNames {
  public:
   explicit CollectiveNames(const Trace& trace)

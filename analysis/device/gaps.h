@@ -15,12 +15,6 @@ namespace stepscope {
 // Returns the row that `ref` names. REQUIRES: it is a row of the Trace.
 const DeviceWork& ActivityOf(const Trace& trace, const ActivityRef& ref);
 
-// A gap of at most 10 us before a queued activity is the device's own latency
-// from one kernel to the next. Measured on public traces: shorter gaps occur
-// throughout queued work; longer ones had another reason (another stream, a
-// collective, a CUDA graph).
-inline constexpr int64_t kQueuedLatencyNs = 10'000;
-
 struct Gap {
   Span idle;
   ActivityRef before;  // the activity that ended last

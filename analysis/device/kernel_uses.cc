@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "device/device_numbers.h"
+#include "ops/op_arguments.h"
 #include "steps/patterns.h"
 #include "steps/steady_steps.h"
 
@@ -208,11 +209,7 @@ std::string OpWithShapes(const Trace& trace, RowId op) {
   for (const Argument& argument :
        trace.op_inputs()[trace.ops()[row].inputs].arguments) {
     if (argument.dims.empty() || tensors == 3) continue;
-    text += tensors++ == 0 ? " [" : " x [";
-    for (size_t i = 0; i < argument.dims.size(); ++i) {
-      text += (i ? ", " : "") + std::to_string(argument.dims[i]);
-    }
-    text += "]";
+    text += (tensors++ == 0 ? " " : " x ") + InBrackets(argument.dims);
   }
   return text;
 }

@@ -15,7 +15,8 @@ namespace {
 // loads its kernel.
 constexpr int64_t kQueuedNs = 100'000;
 
-// From the first begin to the last end of all rows.
+// From the first begin to the last end of all rows. Device work may go on after
+// the host's last row, and the other way round.
 Span SpanOf(const Trace& trace) {
   Span span;
   bool any = false;
@@ -60,6 +61,8 @@ int64_t BeginOnDevice(const Trace& trace, int64_t begin_ns) {
 
 }  // namespace
 
+// The whole recording is treated as one step, so that it is split by the same
+// code.
 WholeRecording SplitWhole(const Trace& trace, const OpTree& tree,
                           RowId thread) {
   WholeRecording whole;
@@ -73,9 +76,9 @@ WholeRecording SplitWhole(const Trace& trace, const OpTree& tree,
     steps.steady.push_back(0);
     whole.split = MakeDeviceLedger(trace, tree, steps).splits[0];
   } else if (thread != kNone) {
-    whole.split =
-        SplitOnHost(trace, HostTimeline(trace, tree, thread, whole.span),
-                    trace.run().op_cost_ns);
+    whole.split = SplitOnHost(trace, thread,
+                              HostTimeline(trace, tree, thread, whole.span),
+                              CostOfRecording(trace, tree));
   }
   return whole;
 }

@@ -14,11 +14,16 @@
 namespace stepscope {
 
 // Shortens what `thread` does in `span` to `keep_ns`. Its launches still
-// happen; remove their activities with an ActivityScale of 0.
+// happen; remove their activities with an ActivityScale of 0. On a CPU-only run
+// it shortens what the training thread does, or waits for, in `span`, all parts
+// of it by the same factor; data loading stays as it is.
 struct HostCut {
   RowId thread = kNone;
   Span span;
   double keep_ns = 0;  // nothing changes if the thread takes less already
+  // The change in words, "fused attention"; a literal, or null where only the
+  // number of such cuts is worth saying.
+  const char* change = nullptr;
   bool operator==(const HostCut&) const = default;
 };
 
@@ -47,11 +52,12 @@ struct Edit {
   double dispatch_ns = -1;  // upper limit on the time of framework code per
                             // kernel or launch; -1: as recorded
 
+  std::vector<HostCut> cuts = {};
+
   // Runs with a GPU.
   std::vector<RowId> no_wait = {};  // runtime calls that return at once: a
                                     // synchronisation does not wait, a blocking
                                     // copy becomes asynchronous
-  std::vector<HostCut> cuts = {};
   std::vector<ActivityScale> scales = {};
   // Activities that run on a stream of their own once launched. Nothing waits
   // for those in `side_stream`, and only the optimizer for those in

@@ -1,3 +1,5 @@
+// Analyze(): from one Trace to one Report. Every rule is asked; sizing, ranking
+// and the plan make advice of the answers.
 #include <stepscope/analysis.h>
 
 #include <algorithm>
@@ -7,22 +9,30 @@
 #include <set>
 #include <span>
 #include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "context/analysis_context.h"
 #include "context/rule.h"
 #include "device/whole_recording.h"
+#include "engine/coverage.h"
 #include "engine/edit_settings.h"
 #include "engine/plan.h"
 #include "engine/ranking.h"
 #include "engine/report_of.h"
 #include "engine/rule_families.h"
 #include "engine/sizing.h"
+#include "engine/time_by_place.h"
+#include "evidence/missing_rows.h"
+#include "evidence/stalls/stalls.h"
 #include "timeline/time_split.h"
+#include "timeline/timeline.h"
 
 namespace stepscope {
 namespace {
 
-constexpr size_t kTopOps = 50;
+// More would make the JSON of a long recording mostly a list of steps.
 constexpr size_t kStepTimes = 1000;
 
 std::vector<StepTimes> TimesOfSteps(const AnalysisContext& context) {
@@ -38,6 +48,9 @@ std::vector<StepTimes> TimesOfSteps(const AnalysisContext& context) {
       step.time_split_ms[CauseKey(static_cast<Cause>(cause))] = ns * 1e-6;
     }
     times.push_back(std::move(step));
+  }
+  for (const Stall& stall : FindStalls(context).stalls) {
+    if (stall.step < times.size()) times[stall.step].why = StallInWords(stall);
   }
   return times;
 }
@@ -62,8 +75,14 @@ void AddWhole(const AnalysisContext& context, Report& report) {
   }
 }
 
-// Why `rule` cannot run on this Trace; empty if it can.
-std::string WhyNot(const AnalysisContext& context, const Rule& rule) {
+// Why `rule` cannot run on this Trace; empty if it can. `accelerator` as in
+// Report: the host's time alone says nothing about what limits such a run.
+std::string WhyNot(const AnalysisContext& context, const Rule& rule,
+                   const std::string& accelerator) {
+  if (!accelerator.empty() && !IsAboutRecording(rule.id)) {
+    return "the program computes on another device (" + accelerator +
+           "), which was not recorded";
+  }
   if (rule.runs == Runs::kGpuOnly && !context.has_gpu) {
     return "no GPU was recorded";
   }
@@ -82,9 +101,12 @@ std::string WhyNot(const AnalysisContext& context, const Rule& rule) {
   return "";
 }
 
+// One rule from beginning to end: can it run on this trace, what does it find,
+// and how much time would that save. A rule whose findings are all dropped by
+// sizing counts as clean.
 void RunRule(const AnalysisContext& context, const Rule& rule, Report& report,
              std::vector<SizedFinding>& findings) {
-  std::string why = WhyNot(context, rule);
+  std::string why = WhyNot(context, rule, report.accelerator);
   std::vector<SizedFinding> sized;
   if (why.empty()) {
     try {
@@ -129,27 +151,41 @@ std::vector<TopOp> OpsBySelfTime(const AnalysisContext& context) {
   struct Sum {
     int64_t self_ns = 0, total_ns = 0, calls = 0;
   };
-  std::map<NameId, Sum> sums;
+  // Threads that do the training; the others' ops have rows of their own.
+  std::vector<bool> trains(trace.threads().size(), steps.thread == kNone);
+  if (steps.thread != kNone) trains[steps.thread] = true;
+  for (RowId thread : AutogradThreads(trace, steps.thread)) {
+    trains[thread] = true;
+  }
+  const auto elsewhere = [&](const Op& op) {
+    return op.thread != kNone && !trains[op.thread];
+  };
+  std::map<std::pair<NameId, bool>, Sum> sums;
   for (RowId row = 0; row < ops.size(); ++row) {
     if (!counted[row]) continue;
     const Op& op = ops[row];
     const int64_t ns = op.end_ns - op.begin_ns;
-    Sum& sum = sums[op.name];
+    Sum& sum = sums[{op.name, elsewhere(op)}];
     sum.self_ns += ns;
     ++sum.calls;
+    // A total counts nested calls of one name once: the outer call contains
+    // them.
     if (op.parent == kNone || ops[op.parent].name != op.name) {
       sum.total_ns += ns;
     }
+    // Self time is what no nested op takes. A child that outlasts its parent,
+    // as in rounded files, takes only what lies inside.
     if (op.parent != kNone && counted[op.parent]) {
       const Op& parent = ops[op.parent];
-      sums[parent.name].self_ns -= std::max<int64_t>(
+      sums[{parent.name, elsewhere(parent)}].self_ns -= std::max<int64_t>(
           0, std::min(op.end_ns, parent.end_ns) - op.begin_ns);
     }
   }
   const double steps_count = std::max<size_t>(steps.steady.size(), 1);
   std::vector<TopOp> top;
-  for (const auto& [name, sum] : sums) {
-    top.push_back({.name = std::string(trace.name(name)),
+  for (const auto& [key, sum] : sums) {
+    top.push_back({.name = std::string(trace.name(key.first)),
+                   .other_thread = key.second,
                    .self_ms_per_step =
                        std::max<int64_t>(sum.self_ns, 0) * 1e-6 / steps_count,
                    .total_ms_per_step = sum.total_ns * 1e-6 / steps_count,
@@ -158,18 +194,23 @@ std::vector<TopOp> OpsBySelfTime(const AnalysisContext& context) {
   std::ranges::sort(top, [](const TopOp& a, const TopOp& b) {
     return a.self_ms_per_step != b.self_ms_per_step
                ? a.self_ms_per_step > b.self_ms_per_step
-               : a.name < b.name;
+               : std::tie(a.name, a.other_thread) <
+                     std::tie(b.name, b.other_thread);
   });
   return top;
 }
 
 Report Analyze(const Trace& trace) { return ReportOf(AnalysisContext(trace)); }
 
+// The order is the flow of the analysis: what was recorded, where the time
+// goes, what the rules find, how findings compare, what to do first, what stays
+// unexplained.
 Report ReportOf(const AnalysisContext& context, EditsById* edits) {
   const Trace& trace = context.trace;
   Report report;
   report.run = trace.run();
   report.has_gpu = context.has_gpu;
+  report.accelerator = UnseenAccelerator(trace);
   report.devices_used = DevicesUsed(trace);
   report.steps = context.stats;
   report.losses.assign(trace.losses().begin(), trace.losses().end());
@@ -198,6 +239,7 @@ Report ReportOf(const AnalysisContext& context, EditsById* edits) {
   for (std::span<const Rule> family : RuleFamilies()) {
     for (const Rule& rule : family) RunRule(context, rule, report, found);
   }
+  // Ranking drops findings, and the plan may only name those that are left.
   Rank(context, found, report.superseded);
   report.plan = MakePlan(context, found);
   for (SizedFinding& entry : found) {
@@ -215,10 +257,16 @@ Report ReportOf(const AnalysisContext& context, EditsById* edits) {
   std::ranges::sort(report.skipped, {}, &SkippedRule::id);
   report.top_ops = OpsBySelfTime(context);
   if (report.top_ops.size() > kTopOps) report.top_ops.resize(kTopOps);
+  report.modules = TimeByModule(context);
+  report.lines = TimeByLine(context);
   const std::vector<PathPiece> path = context.CriticalPath();
   const Steps& replayed = context.replayed.steps;
   report.critical_path = SumPath(trace, replayed, path);
+  report.path_split_ms = SplitPath(replayed, path);
   report.path_slices = DrawPath(trace, replayed, path);
+  // Last: whether a cause is answered depends on the findings that were kept.
+  ExplainCauses(report);
+  OrderPlan(report);
   return report;
 }
 

@@ -1,3 +1,5 @@
+// AnalyzeRanks(): from the digests of all ranks to one Report of the run. The
+// traces are no longer in memory here.
 #include <stepscope/ranks.h>
 
 #include <algorithm>
@@ -5,9 +7,13 @@
 #include <string>
 
 #include "context/rule.h"
+#include "engine/coverage.h"
+#include "engine/plan.h"
+#include "engine/ranking.h"
 #include "engine/rule_families.h"
 #include "engine/sizing.h"
 #include "ranks/rank_comparison.h"
+#include "words/labels.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -19,30 +25,9 @@ constexpr double kExposedFrac = 0.03;
 // collectives for at least this share of it.
 constexpr double kWaitForRanksFrac = 0.8;
 
-// Severity by the share of the step, as for the findings of one rank; a bound
-// counts half.
 FindingSeverity SeverityOf(const Report& run, const Finding& finding) {
-  double ms = finding.gain.expected_ms;
   if (finding.gain_kind == GainKind::kNone) return FindingSeverity::kNote;
-  if (finding.gain_kind == GainKind::kBound) ms /= 2;
-  const double share = ms / std::max(run.steps.mean_ms, 1e-9);
-  return share >= 0.25   ? FindingSeverity::kCritical
-         : share >= 0.10 ? FindingSeverity::kHigh
-         : share >= 0.03 ? FindingSeverity::kMedium
-         : share >= 0.01 ? FindingSeverity::kLow
-                         : FindingSeverity::kNote;
-}
-
-bool IsAboutRecording(const Finding& finding) {
-  return finding.id == "capture-incomplete" ||
-         finding.id == "observer-effect" || finding.id == "warmup-in-window";
-}
-
-double Weight(const Finding& finding) {
-  constexpr double kByConfidence[] = {0.4, 0.8, 1.0};
-  double ms = finding.gain.expected_ms;
-  if (finding.gain_kind == GainKind::kBound) ms /= 2;
-  return ms * kByConfidence[static_cast<size_t>(finding.confidence)];
+  return SeverityOfShare(LikelyMs(finding) / std::max(run.steps.mean_ms, 1e-9));
 }
 
 void RunRankRule(const Rule& rule, Report& run) {
@@ -57,6 +42,8 @@ void RunRankRule(const Rule& rule, Report& run) {
       verdict.found.clear();
     }
   }
+  // Each rank's own report lists the rule as skipped, because it needs all
+  // ranks.
   std::erase(run.clean, rule.id);
   std::erase_if(run.skipped,
                 [&](const SkippedRule& entry) { return entry.id == rule.id; });
@@ -66,6 +53,8 @@ void RunRankRule(const Rule& rule, Report& run) {
   }
   if (verdict.found.empty()) run.clean.push_back(rule.id);
   for (Found& found : verdict.found) {
+    // Several ranks are not replayed together, so such a gain is always a
+    // bound.
     Finding finding = SizeByBound(std::move(found)).finding;
     finding.id = rule.id;
     finding.reference = rule.reference;
@@ -84,19 +73,24 @@ void DropWaitsForRanks(Report& run) {
     return f.id == "straggler-rank" || f.id == "imbalanced-load";
   });
   if (owner == run.findings.end()) return;
-  const std::string by = " (by " + owner->id + ")";
+  const std::string id = owner->id;
+  std::vector<std::string> muted;
   std::erase_if(run.findings, [&](const Finding& finding) {
     if (finding.collectives_frac < kWaitForRanksFrac) return false;
-    run.superseded.push_back(finding.id + by);
+    run.superseded.push_back(SupersededBy(finding.id, id));
+    muted.push_back(AlsoInWords(finding));
     return true;
   });
+  Finding& kept = *std::ranges::find(run.findings, id, &Finding::id);
+  kept.also.insert(kept.also.end(), muted.begin(), muted.end());
 }
 
 // The traces of all ranks separate waiting for the last rank from moving data.
-// exposed-collective keeps only the moving part.
+// exposed-collective, or fsdp-exposed, keeps only the moving part.
 void SplitExposedTime(Report& run) {
-  const auto exposed =
-      std::ranges::find(run.findings, "exposed-collective", &Finding::id);
+  const auto exposed = std::ranges::find_if(run.findings, [](const Finding& f) {
+    return f.id == "exposed-collective" || f.id == "fsdp-exposed";
+  });
   if (exposed == run.findings.end() || !run.ranks.why_not.empty()) return;
   double all = 0;
   for (const RankRow& row : run.ranks.rows) all += row.exposed_ms;
@@ -107,9 +101,10 @@ void SplitExposedTime(Report& run) {
   });
   if (moving < kExposedFrac * run.ranks.step_ms) {
     if (owner != run.findings.end()) {
-      run.superseded.push_back("exposed-collective (by " + owner->id + ")");
+      run.superseded.push_back(SupersededBy(exposed->id, owner->id));
+      owner->also.push_back(AlsoInWords(*exposed));
     } else {
-      run.clean.push_back("exposed-collective");
+      run.clean.push_back(exposed->id);
     }
     run.findings.erase(exposed);
     return;
@@ -129,17 +124,12 @@ void SplitExposedTime(Report& run) {
 }
 
 void Sort(Report& run) {
-  const auto group = [](const Finding& finding) {
-    if (IsAboutRecording(finding)) return 0;
-    if (finding.severity != FindingSeverity::kNote) return 1;
-    return finding.status != FindingStatus::kOk ? 2 : 3;
+  const auto before = [](const Finding& a, const Finding& b) {
+    const int group = RankGroup(a);
+    if (group != RankGroup(b)) return group < RankGroup(b);
+    return group != 0 && RankWeight(a) > RankWeight(b);
   };
-  std::ranges::stable_sort(run.findings,
-                           [&](const Finding& a, const Finding& b) {
-                             if (group(a) != group(b))
-                               return group(a) < group(b);
-                             return group(a) != 0 && Weight(a) > Weight(b);
-                           });
+  std::ranges::stable_sort(run.findings, before);
   std::ranges::sort(run.clean);
   std::ranges::sort(run.skipped, {}, &SkippedRule::id);
 }
@@ -152,13 +142,15 @@ Report AnalyzeRanks(const std::vector<RankDigest>& ranks) {
   run = MergeReports(ranks, CompareRanks(ranks));
   // The gain of the run may be much smaller than that of a single rank.
   for (Finding& finding : run.findings) {
-    if (IsAboutRecording(finding) || finding.gain_kind == GainKind::kNone)
+    if (IsAboutRecording(finding.id) || finding.gain_kind == GainKind::kNone)
       continue;
     finding.severity = std::min(finding.severity, SeverityOf(run, finding));
     if (finding.severity == FindingSeverity::kNote) {
       finding.status = FindingStatus::kOk;
     }
   }
+  // Rules about all ranks run on what the reports of the ranks say about each
+  // other.
   for (std::span<const Rule> family : RuleFamilies()) {
     for (const Rule& rule : family) {
       if (rule.check_ranks != nullptr) RunRankRule(rule, run);
@@ -167,6 +159,8 @@ Report AnalyzeRanks(const std::vector<RankDigest>& ranks) {
   SplitExposedTime(run);
   DropWaitsForRanks(run);
   Sort(run);
+  ExplainCauses(run);
+  OrderPlan(run);
   return run;
 }
 

@@ -1,12 +1,15 @@
+// Compare(): two traces, recorded before and after a change: what was measured,
+// and what replaying the first one with that change predicts.
 #include <stepscope/compare.h>
 
 #include <algorithm>
-#include <iterator>
+#include <limits>
 #include <optional>
 #include <random>
 
 #include "context/analysis_context.h"
 #include "context/rule.h"
+#include "engine/compare_programs.h"
 #include "engine/compare_tables.h"
 #include "engine/edit_settings.h"
 #include "engine/report_of.h"
@@ -14,12 +17,18 @@
 #include "evidence/optimizer_work.h"
 #include "ops/op_arguments.h"
 #include "words/labels.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
 
 // More resamples change the interval by less than it is rounded to.
 constexpr int kResamples = 2000;
+
+// Two runs of one program share at least this much of their op time.
+constexpr double kSameProgramFrac = 0.5;
+// A finding that has lost more than this share of its gain was followed.
+constexpr double kMostOfGain = 0.5;
 
 std::vector<double> SteadyMs(const AnalysisContext& context) {
   std::vector<double> ms;
@@ -29,6 +38,7 @@ std::vector<double> SteadyMs(const AnalysisContext& context) {
   return ms;
 }
 
+// Over steady steps only, as in the report of each run.
 StepSpread SpreadOf(const AnalysisContext& context) {
   const std::vector<double> ms = SteadyMs(context);
   StepSpread spread;
@@ -43,7 +53,9 @@ StepSpread SpreadOf(const AnalysisContext& context) {
 }
 
 // The difference of the medians with its 95 % bootstrap interval. The seed is
-// fixed, so the same traces give the same interval.
+// fixed, so the same traces give the same interval. Of medians, because single
+// slow steps of either run should not decide; bootstrap, because step times
+// follow no known distribution.
 Gain MedianDifference(const std::vector<double>& before,
                       std::vector<double> after, double scale) {
   for (double& ms : after) ms *= scale;
@@ -62,6 +74,7 @@ Gain MedianDifference(const std::vector<double>& before,
   std::ranges::sort(differences);
   Gain gain;
   gain.expected_ms = Median(before) - Median(after);
+  // 2000 / 40 = 50 on either side are left out: 2.5 % each.
   gain.low_ms = differences[kResamples / 40];
   gain.high_ms = differences[kResamples - 1 - kResamples / 40];
   return gain;
@@ -79,7 +92,8 @@ const Finding* FindingWithGain(const Report& report, const std::string& id) {
   return nullptr;
 }
 
-// Sorts the findings with a gain into resolved, remaining and new ones.
+// Sorts the findings with a gain into resolved, remaining and new ones. A
+// finding that is gone was followed, or another change took its cause away.
 void CompareFindings(const Report& first, const Report& second,
                      Comparison& comparison) {
   for (const Finding& finding : first.findings) {
@@ -89,9 +103,14 @@ void CompareFindings(const Report& first, const Report& second,
         std::ranges::count(second.findings, finding.id, &Finding::id) > 0;
     if (!still_there) {
       comparison.resolved_findings.push_back(finding.id);
-    } else if (FindingWithGain(second, finding.id) != nullptr) {
-      comparison.remaining_findings.push_back(finding.id);
+      continue;
     }
+    const Finding* left = FindingWithGain(second, finding.id);
+    if (left != nullptr) comparison.remaining_findings.push_back(finding.id);
+    const double left_ms = left == nullptr ? 0 : left->gain.expected_ms;
+    if (comparison.batch_scale * left_ms <
+        kMostOfGain * finding.gain.expected_ms)
+      comparison.reduced_findings.push_back(finding.id);
   }
   for (const Finding& finding : second.findings) {
     if (HasGain(finding) && FindingWithGain(first, finding.id) == nullptr) {
@@ -114,9 +133,6 @@ std::vector<Setting> SettingsIn(const AnalysisContext& after) {
   if (const int threads = after.replay.program().threads; threads > 0) {
     set("intra_op_threads", int64_t{threads});
   }
-  if (const int64_t batch = BatchSize(after.trace); batch > 0) {
-    set("batch_size", batch);
-  }
   if (after.parts.zero_grad.zeroing.empty()) set("set_to_none", true);
   if (HasChannelsLastWeights(after.trace)) {
     set("memory_format", std::string("channels_last"));
@@ -129,64 +145,87 @@ std::vector<Setting> SettingsIn(const AnalysisContext& after) {
 }
 
 // The settings of the second run that differ from the first, as one edit.
+// `batch_ratio` as of BatchRatio().
 Edit SettingsThatDiffer(const AnalysisContext& before,
-                        const AnalysisContext& after) {
+                        const AnalysisContext& after, double batch_ratio) {
   Edit all;
-  for (const Setting& setting : SettingsIn(after)) {
+  std::vector<Setting> settings = SettingsIn(after);
+  settings.push_back({"batch_factor", batch_ratio});
+  for (const Setting& setting : settings) {
     const std::optional<Edit> edit = EditOf(before, setting);
     if (edit) all = Combine(all, *edit);
   }
   return all;
 }
 
-// True if the advised settings did not change: then the finding is gone because
-// of another change, and its advice was not followed.
-bool WasNotFollowed(const Edit& advised, const Edit& settings) {
-  const bool advises[] = {advised.workers >= 0, advised.threads > 0,
-                          advised.batch != 1, advised.fused_update >= 0};
-  const bool changed[] = {settings.workers >= 0, settings.threads > 0,
-                          settings.batch != 1, settings.fused_update >= 0};
-  bool any_advised = false;
-  for (size_t i = 0; i < std::size(advises); ++i) {
-    if (advises[i] && changed[i]) return false;
-    any_advised |= advises[i];
+// True if the advised settings are known and did not change: then the finding
+// is gone because of another change, and its advice was not followed. Most
+// files do not say how many workers or threads a run had.
+bool WasNotFollowed(const Edit& advised, const Edit& settings,
+                    const AnalysisContext& after) {
+  struct Field {
+    bool advised, changed, known;
+  };
+  const Field fields[] = {
+      {advised.workers >= 0, settings.workers >= 0,
+       LoaderWorkers(after.trace) >= 0},
+      {advised.threads > 0, settings.threads > 0,
+       after.replay.program().threads > 0},
+      {advised.batch != 1, settings.batch != 1, BatchSize(after.trace) > 0},
+      {advised.fused_update >= 0, settings.fused_update >= 0, true}};
+  bool unchanged = false;
+  for (const Field& field : fields) {
+    if (!field.advised) continue;
+    if (field.changed || !field.known) return false;
+    unchanged = true;
   }
-  return any_advised;
+  return unchanged;
 }
 
 // The gain predicted for all changes together: by one replay of them all where
 // replay is valid, else the sum of the findings' gains or bounds.
 void Predict(const AnalysisContext& before, const AnalysisContext& after,
-             const Report& report, const EditsById& edits,
+             double batch_ratio, const Report& report, const EditsById& edits,
              Comparison& comparison) {
-  const Edit settings = SettingsThatDiffer(before, after);
+  const Edit settings = SettingsThatDiffer(before, after, batch_ratio);
   if (!before.has_gpu) {
-    std::erase_if(comparison.resolved_findings, [&](const std::string& id) {
+    const auto not_followed = [&](const std::string& id) {
       const auto known = edits.find(id);
       return known != edits.end() && !known->second.empty() &&
-             WasNotFollowed(known->second.front(), settings);
-    });
+             WasNotFollowed(known->second.front(), settings, after);
+    };
+    std::erase_if(comparison.resolved_findings, not_followed);
+    std::erase_if(comparison.reduced_findings, not_followed);
   }
+  std::vector<std::string> followed = comparison.resolved_findings;
+  followed.insert(followed.end(), comparison.reduced_findings.begin(),
+                  comparison.reduced_findings.end());
+  // Sums, because each finding's gain was predicted alone. They are replaced by
+  // one replay of all changes where that is possible.
   bool bound = false;
+  int64_t pairs = std::numeric_limits<int64_t>::max();
   Edit all;
-  for (const std::string& id : comparison.resolved_findings) {
+  for (const std::string& id : followed) {
     const Finding& finding = *FindingWithGain(report, id);
     bound |= finding.gain_kind == GainKind::kBound;
     comparison.predicted.expected_ms += finding.gain.expected_ms;
     comparison.predicted.low_ms += finding.gain.low_ms;
     comparison.predicted.high_ms += finding.gain.high_ms;
+    pairs = std::min(pairs, finding.gain.pairs);
     const auto known = edits.find(id);
     if (known != edits.end() && !known->second.empty()) {
       all = Combine(all, known->second.front());
     }
   }
+  if (!followed.empty()) comparison.predicted.pairs = pairs;
   comparison.changed_settings = ChangesInWords(settings, 1);
-  const bool replayed =
-      settings != Edit() && before.replay.check().valid &&
-      (!before.has_gpu || !comparison.resolved_findings.empty());
-  if (comparison.resolved_findings.empty() && !replayed) return;
+  // With a GPU, a setting alone says too little: advice about the GPU is in the
+  // findings' edits.
+  const bool replayed = settings != Edit() && before.replay.check().valid &&
+                        (!before.has_gpu || !followed.empty());
+  if (followed.empty() && !replayed) return;
   comparison.predicted_kind = bound ? GainKind::kBound : GainKind::kPredicted;
-  if (!bound && (replayed || comparison.resolved_findings.size() > 1)) {
+  if (!bound && (replayed || followed.size() > 1)) {
     // The settings that were made count, not those that were advised.
     if (settings != Edit() && !before.has_gpu) {
       all.workers = all.threads = -1;
@@ -213,14 +252,12 @@ Comparison Compare(const Trace& before, const Trace& after) {
         " trace has no steps";
     return comparison;
   }
-  double scale = 1;
-  if (comparison.before.batch_size > 0 && comparison.after.batch_size > 0 &&
-      comparison.before.batch_size != comparison.after.batch_size) {
-    comparison.batch_normalised = true;
-    scale = static_cast<double>(comparison.before.batch_size) /
-            static_cast<double>(comparison.after.batch_size);
-  }
-  comparison.measured = MedianDifference(SteadyMs(a), SteadyMs(b), scale);
+  const Doubts doubts = DoubtsAbout(a, b);
+  const double batch_ratio = BatchRatio(a, b, doubts.model.empty());
+  comparison.batch_scale = 1 / batch_ratio;
+  comparison.batch_normalised = comparison.batch_scale != 1;
+  comparison.measured =
+      MedianDifference(SteadyMs(a), SteadyMs(b), comparison.batch_scale);
   comparison.significant =
       comparison.measured.low_ms > 0 || comparison.measured.high_ms < 0;
 
@@ -228,9 +265,26 @@ Comparison Compare(const Trace& before, const Trace& after) {
   const Report first = ReportOf(a, &edits);
   const Report second = ReportOf(b);
   CompareFindings(first, second, comparison);
-  Predict(a, b, first, edits, comparison);
+  // What was measured is reported even then; a prediction for another model
+  // would be meaningless.
+  if (doubts.model.empty()) {
+    Predict(a, b, batch_ratio, first, edits, comparison);
+  }
 
   CompareTables(a, b, first, second, comparison);
+  comparison.doubt = doubts.model;
+  if (!doubts.machine.empty()) {
+    comparison.doubt += (comparison.doubt.empty() ? "" : "; ") + doubts.machine;
+  }
+  // Following advice may replace most ops.
+  if (comparison.doubt.empty() && comparison.shared_ops_frac >= 0 &&
+      comparison.shared_ops_frac < kSameProgramFrac &&
+      comparison.changed_settings.empty() &&
+      comparison.predicted_kind != GainKind::kPredicted) {
+    comparison.doubt = "ops found in both traces take only " +
+                       Percent(comparison.shared_ops_frac) +
+                       " of the op time in one of them";
+  }
   return comparison;
 }
 

@@ -54,12 +54,13 @@ void AddOps(const AnalysisContext& context, bool is_after,
   for (const TopOp& op : OpsBySelfTime(context)) {
     ComparedTime& row = rows[op.name];
     row.name = op.name;
-    (is_after ? row.after_ms : row.before_ms) = op.self_ms_per_step;
-    (is_after ? row.after_calls : row.before_calls) = op.calls_per_step;
+    (is_after ? row.after_ms : row.before_ms) += op.self_ms_per_step;
+    (is_after ? row.after_calls : row.before_calls) += op.calls_per_step;
   }
 }
 
-// As Comparison::shared_ops_frac.
+// As Comparison::shared_ops_frac. The smaller of the two shares, because one
+// program may contain the other.
 double SharedOpsFrac(const std::map<std::string, ComparedTime>& ops) {
   ComparedTime shared, all;
   for (const auto& [name, op] : ops) {
@@ -74,6 +75,8 @@ double SharedOpsFrac(const std::map<std::string, ComparedTime>& ops) {
                   shared.after_ms / all.after_ms);
 }
 
+// By the size of the difference, in either direction: what became slower is as
+// interesting as what became faster.
 std::vector<ComparedTime> LargestDifferences(
     const std::map<std::string, ComparedTime>& rows, double least_ms) {
   std::vector<ComparedTime> order;

@@ -1,3 +1,5 @@
+// DigestRank(): all that AnalyzeRanks() needs of one rank, so that the traces
+// of all ranks need not be in memory together.
 #include <stepscope/ranks.h>
 
 #include <algorithm>
@@ -6,10 +8,10 @@
 #include <string_view>
 
 #include "context/analysis_context.h"
-#include "context/noise.h"
 #include "context/rule.h"
 #include "device/collectives.h"
 #include "engine/report_of.h"
+#include "words/labels.h"
 
 namespace stepscope {
 namespace {
@@ -33,6 +35,9 @@ class Hash {
   uint64_t value_ = 0xcbf29ce484222325;
 };
 
+// After these no rank has the result before all have contributed, so they end
+// at the same moment everywhere and serve to align clocks. A broadcast's root
+// may leave early.
 bool EndsTogether(CollectiveKind kind) {
   return kind == CollectiveKind::kAllReduce ||
          kind == CollectiveKind::kAllGather ||
@@ -40,6 +45,8 @@ bool EndsTogether(CollectiveKind kind) {
          kind == CollectiveKind::kAllToAll;
 }
 
+// All that a comparison needs of a collective, in a few bytes: the traces of
+// many ranks do not fit into memory together.
 std::vector<RankCollective> SteadyCollectives(const AnalysisContext& context) {
   std::vector<RankCollective> list;
   std::map<std::pair<int64_t, uint64_t>, int32_t> ordinals;
@@ -70,6 +77,7 @@ void AddShape(const Argument& argument, Hash& hash) {
   for (const Argument& element : argument.elements) AddShape(element, hash);
 }
 
+// One hash per step: whether ranks differ is all that matters, not how.
 std::vector<std::pair<int64_t, uint64_t>> StepShapes(
     const AnalysisContext& context) {
   std::vector<std::pair<int64_t, uint64_t>> shapes;
@@ -117,7 +125,9 @@ RankDigest DigestRank(const Trace& trace) {
   digest.report.path_slices.clear();  // only needed to draw a single rank
   digest.collectives = SteadyCollectives(context);
   digest.host_ms = HostMs(context);
-  digest.noise_ms = NoiseOfMeanMs(context);
+  digest.noise_ms = NoiseOfMeanMs(context.stats);
+  // The replay covers a part of the steps, so the mean host time of that part
+  // varies more.
   digest.host_noise_ms =
       digest.noise_ms *
       std::sqrt(static_cast<double>(context.steps.steady.size()) /

@@ -38,7 +38,8 @@ double NumberOf(const Setting& setting) {
 Edit Unless(bool already, Edit edit) { return already ? Edit() : edit; }
 
 // nullopt where the cost of a fused step is unknown: for grouped (foreach)
-// steps, and for updates whose traffic was not measured.
+// steps, which already pass over all parameters at once, and for updates whose
+// traffic was not measured.
 std::optional<Edit> FusedUpdate(const AnalysisContext& before) {
   const OptimizerWork updates = MeasureOptimizer(before);
   if (updates.fused) return Edit();
@@ -78,8 +79,15 @@ std::vector<std::string> ChangesInWords(const Edit& edit, size_t steps) {
            "GPU activities on a stream of their own");
   per_step(edit.overlapped.size(), "collective overlapped",
            "collectives overlapped");
-  per_step(edit.cuts.size(), "host section shortened",
-           "host sections shortened");
+  size_t unnamed = 0;
+  for (const HostCut& cut : edit.cuts) {
+    if (cut.change == nullptr) {
+      ++unnamed;
+    } else if (std::ranges::find(words, cut.change) == words.end()) {
+      words.push_back(cut.change);
+    }
+  }
+  per_step(unnamed, "host section shortened", "host sections shortened");
   return words;
 }
 
@@ -129,6 +137,8 @@ std::optional<Edit> EditOf(const AnalysisContext& before,
     const int workers = static_cast<int>(number);
     return Unless(workers == LoaderWorkers(before.trace), {.workers = workers});
   }
+  // Everything else that can be set acts on a GPU run through activities, which
+  // only a finding names.
   if (before.has_gpu) return std::nullopt;
   if (key == "intra_op_threads" && number > 0) {
     const int threads = static_cast<int>(number);

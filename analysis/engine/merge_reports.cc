@@ -4,7 +4,10 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 
+#include "engine/report_of.h"
+#include "engine/time_by_place.h"
 #include "ranks/rank_comparison.h"
 #include "ranks/rank_gains.h"
 #include "steps/steps.h"
@@ -14,7 +17,6 @@
 namespace stepscope {
 namespace {
 
-constexpr size_t kTopOps = 50;
 // The share of the step below which a single rank would not report a finding.
 constexpr double kReportableFrac = 0.01;
 
@@ -71,7 +73,7 @@ Finding MergeOne(std::vector<RankFinding> of_ranks,
   merged.evidence +=
       of_ranks.size() == ranks
           ? " Found on all " + std::to_string(ranks) +
-                " ranks; the figures are of_ranks of rank " + name + "."
+                " ranks; the figures are those of rank " + name + "."
           : " Found on " + std::to_string(of_ranks.size()) + " of " +
                 std::to_string(ranks) + " ranks (" + RankList(of_ranks) + ").";
   if (merged.gain_kind == GainKind::kNone) return merged;
@@ -107,6 +109,9 @@ void MergeFindings(const Ranks& ranks, const std::vector<double>& slacks,
   std::map<std::string, std::string> skipped;
   for (const RankDigest& rank : ranks) {
     clean.insert(rank.report.clean.begin(), rank.report.clean.end());
+    for (const CauseAnswer& answer : rank.report.coverage) {
+      clean.insert(answer.looked.begin(), answer.looked.end());
+    }
     for (const SkippedRule& entry : rank.report.skipped) {
       skipped.emplace(entry.id, entry.why);
     }
@@ -126,7 +131,9 @@ void MergeTimes(const Ranks& ranks, Report& run) {
   const double share = 1.0 / static_cast<double>(ranks.size());
   std::vector<double> medians;
   run.steps = ranks[0].report.steps;
-  run.steps.mean_ms = run.steps.cov = 0;
+  run.steps.mean_ms = run.steps.cov = run.steps.unprofiled_ms = 0;
+  bool is_known = false;  // what recording costs, of some rank
+  double unprofiled_ms = 0;
   for (const RankDigest& rank : ranks) {
     const Report& report = rank.report;
     run.has_gpu |= report.has_gpu;
@@ -134,31 +141,41 @@ void MergeTimes(const Ranks& ranks, Report& run) {
     run.steps.count = std::min(run.steps.count, report.steps.count);
     run.steps.steady = std::min(run.steps.steady, report.steps.steady);
     run.steps.mean_ms += share * report.steps.mean_ms;
+    is_known |= report.steps.unprofiled_ms > 0;
+    unprofiled_ms +=
+        share * (report.steps.unprofiled_ms > 0 ? report.steps.unprofiled_ms
+                                                : report.steps.mean_ms);
     run.steps.cov += share * report.steps.cov;
     medians.push_back(report.steps.median_ms);
     for (const auto& [cause, ms] : report.time_split_ms) {
       run.time_split_ms[cause] += share * ms;
     }
+    for (const auto& [cause, ms] : report.path_split_ms) {
+      run.path_split_ms[cause] += share * ms;
+    }
     for (const auto& [phase, ms] : report.phases_ms) {
       run.phases_ms[phase] += share * ms;
     }
   }
+  if (is_known) run.steps.unprofiled_ms = unprofiled_ms;
   run.steps.median_ms = Median(medians);
-  std::map<std::string, TopOp> ops;
+  std::map<std::pair<std::string, bool>, TopOp> ops;
   for (const RankDigest& rank : ranks) {
     for (const TopOp& op : rank.report.top_ops) {
-      TopOp& sum = ops[op.name];
+      TopOp& sum = ops[{op.name, op.other_thread}];
       sum.name = op.name;
+      sum.other_thread = op.other_thread;
       sum.self_ms_per_step += share * op.self_ms_per_step;
       sum.total_ms_per_step += share * op.total_ms_per_step;
       sum.calls_per_step += share * op.calls_per_step;
     }
   }
-  for (const auto& [name, op] : ops) run.top_ops.push_back(op);
+  for (const auto& [key, op] : ops) run.top_ops.push_back(op);
   std::ranges::stable_sort(run.top_ops, [](const TopOp& a, const TopOp& b) {
     return a.self_ms_per_step > b.self_ms_per_step;
   });
   if (run.top_ops.size() > kTopOps) run.top_ops.resize(kTopOps);
+  MergePlaces(ranks, run);
 }
 
 // The steps that all ranks have. A step counts as steady only if it is steady

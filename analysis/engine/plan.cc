@@ -16,6 +16,8 @@ constexpr double kCloseToBest = 1.05;
 // A change must shorten the step by 1 % to be added.
 constexpr double kWorthAdding = 0.99;
 
+constexpr size_t kBounds = 3;
+
 // The plan after one more change.
 struct Stage {
   const SizedFinding* found = nullptr;
@@ -43,6 +45,8 @@ Plan MakePlan(const AnalysisContext& context,
   Edit edit;
   double step = before;
   std::vector<Stage> stages;
+  // Greedy: each round takes the change that helps most on top of those taken.
+  // Trying all subsets would need 2^n replays.
   while (!open.empty()) {
     Stage best;
     best.step_ns = step * kWorthAdding;
@@ -61,6 +65,7 @@ Plan MakePlan(const AnalysisContext& context,
   }
   if (stages.empty()) return plan;
   size_t count = 1;
+  // The shortest beginning of that list that is close to its end.
   while (stages[count - 1].step_ns > kCloseToBest * step) ++count;
 
   const Edit& all = stages[count - 1].edit;
@@ -69,12 +74,32 @@ Plan MakePlan(const AnalysisContext& context,
   }
   plan.changes = ChangesInWords(all, context.steps.windows.size());
   plan.settings = SettingsOf(all, BatchSize(context.trace));
+  // Of all changes at once: single gains do not add up.
   const Gain gain = PredictGain(context, all);
   plan.step_before_ms = before * 1e-6;
   plan.step_after_ms = plan.step_before_ms - gain.expected_ms;
   plan.low_ms = std::max(0.0, plan.step_before_ms - gain.high_ms);
   plan.high_ms = plan.step_before_ms - gain.low_ms;
+  plan.pairs = gain.pairs;
   return plan;
+}
+
+// A bound cannot be combined with a prediction, so bounds stand in the plan on
+// their own, ordered by gain.
+void OrderPlan(Report& report) {
+  Plan& plan = report.plan;
+  plan.at_most.clear();
+  plan.order.clear();
+  for (const Finding& finding : report.findings) {
+    const bool bound = finding.gain_kind == GainKind::kBound &&
+                       finding.status != FindingStatus::kOk &&
+                       finding.severity >= FindingSeverity::kMedium &&
+                       plan.at_most.size() < kBounds;
+    if (bound) plan.at_most.push_back(finding.id);
+    if (bound || std::ranges::count(plan.ids, finding.id) > 0) {
+      plan.order.push_back(finding.id);
+    }
+  }
 }
 
 }  // namespace stepscope

@@ -1,5 +1,4 @@
-// The plan: the shortest list of changes, replayed together, that comes within
-// 5 % of the best step they can reach.
+// The plan: what to change first.
 #pragma once
 
 #include <stepscope/report.h>
@@ -11,11 +10,18 @@
 
 namespace stepscope {
 
-// Picks greedily: in each round the change that shortens the replayed step
-// most, on top of those picked before. `found` may be in any order; findings
-// without edits, without a predicted gain, or of severity note are ignored. The
-// plan is empty where replay is not valid or no change helps.
+// The shortest list of changes, replayed together, that comes within 5 % of the
+// best step they can reach. Picks greedily: in each round the change that
+// shortens the replayed step most, on top of those picked before. `found` may
+// be in any order; findings without edits, without a predicted gain, or of
+// severity note are ignored. The plan is empty where replay is not valid or no
+// change helps.
 Plan MakePlan(const AnalysisContext& context,
               const std::vector<SizedFinding>& found);
+
+// Fills plan.at_most and plan.order of a report whose findings are ranked. An
+// upper bound of medium severity or more is no reason to leave a change out:
+// replay may not know the change, yet it may be the first to make.
+void OrderPlan(Report& report);
 
 }  // namespace stepscope

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "context/noise.h"
+#include "engine/yielding.h"
+#include "words/labels.h"
 
 namespace stepscope {
 namespace {
@@ -24,58 +27,48 @@ enum class Overlap : uint8_t {
 struct Superseding {
   std::string_view id, by;
   Overlap overlap = Overlap::kAlways;
+  bool on_cpu_only = false;
 };
 constexpr Superseding kSuperseding[] = {
     {"loader-bound", "sync-data-loading"},
     {"exposed-collective", "dataparallel"},
+    {"exposed-collective", "fsdp-exposed"},
     {"ddp-bucket-shape", "dataparallel"},
     {"ddp-extra-copies", "dataparallel"},
     {"ddp-unused-search", "dataparallel"},
     {"missing-no-sync", "dataparallel"},
-    {"tf32-off", "tensor-cores-idle"},
     {"launch-bound", "debug-api-on"},
     {"launch-bound", "host-sync", Overlap::kSameIdle},
     {"launch-bound", "explicit-sync", Overlap::kSameIdle},
     {"launch-bound", "grad-clip-sync", Overlap::kSameIdle},
+    // Both spread or remove the same framework code.
+    {"small-batch", "launch-bound", Overlap::kSameIdle, true},
     {"h2d-blocking", "h2d-pageable", Overlap::kOneChange}};
-
-bool IsAboutRecording(const Finding& finding) {
-  return finding.id == "capture-incomplete" ||
-         finding.id == "observer-effect" || finding.id == "warmup-in-window";
-}
 
 // The step that the gain refers to.
 double StepMs(const AnalysisContext& context, const Finding& finding) {
-  return finding.baseline_ms > 0 ? finding.baseline_ms : context.stats.mean_ms;
+  return finding.baseline_ms > 0 ? finding.baseline_ms : context.gain_step_ms();
 }
 
+// By the gain that is likely: a bound counts half, and a hint is never more
+// than medium.
 FindingSeverity SeverityOf(const AnalysisContext& context,
-                           const Finding& finding) {
+                           const SizedFinding& sized) {
+  const Finding& finding = sized.finding;
   if (finding.gain_kind == GainKind::kNone) return FindingSeverity::kNote;
-  double ms = finding.gain.expected_ms;
-  if (finding.gain_kind == GainKind::kBound) ms /= 2;
-  if (ms < MinReportableGainMs(context)) return FindingSeverity::kNote;
-  const double share = ms / std::max(StepMs(context, finding), 1e-9);
-  FindingSeverity severity = share >= kCritical ? FindingSeverity::kCritical
-                             : share >= kHigh   ? FindingSeverity::kHigh
-                             : share >= kMedium ? FindingSeverity::kMedium
-                             : share >= kLow    ? FindingSeverity::kLow
-                                                : FindingSeverity::kNote;
-  if (finding.confidence == Confidence::kHint) {
-    severity = std::min(severity, FindingSeverity::kMedium);
+  const double ms = LikelyMs(finding);
+  if (ms < MinReportableGainMs(context) && !sized.beyond_noise) {
+    return FindingSeverity::kNote;
   }
-  return severity;
+  const FindingSeverity severity =
+      SeverityOfShare(ms / std::max(StepMs(context, finding), 1e-9));
+  return finding.confidence == Confidence::kHint
+             ? std::min(severity, FindingSeverity::kMedium)
+             : severity;
 }
 
-// What findings are sorted by: the gain, weighted by confidence.
-double Weight(const Finding& finding) {
-  constexpr double kByConfidence[] = {0.4, 0.8, 1.0};
-  double ms = finding.gain.expected_ms;
-  if (finding.gain_kind == GainKind::kBound) ms /= 2;
-  return ms * kByConfidence[static_cast<size_t>(finding.confidence)];
-}
-
-// True if too little is left for `other` after the change of `owner`.
+// True if too little is left for `other` after the change of `owner`: by replay
+// where both can be replayed, else by the difference of the gains.
 bool OwnsTime(const AnalysisContext& context, const SizedFinding& owner,
               const SizedFinding& other, Overlap overlap) {
   if (owner.finding.severity == FindingSeverity::kNote ||
@@ -96,17 +89,60 @@ bool OwnsTime(const AnalysisContext& context, const SizedFinding& owner,
   return left_ms < MinReportableGainMs(context);
 }
 
+// 0: not held down in severity; 1: held down; 2: held down, and a hint.
+int HeldDown(const SizedFinding& sized) {
+  if (sized.at_most > FindingSeverity::kLow) return 0;
+  return sized.finding.confidence == Confidence::kHint ? 2 : 1;
+}
+
+void AddAlso(std::string_view owner, std::vector<std::string> muted,
+             std::vector<SizedFinding>& found) {
+  for (SizedFinding& one : found) {
+    if (one.finding.id != owner) continue;
+    one.finding.also.insert(one.finding.also.end(), muted.begin(), muted.end());
+    return;
+  }
+}
+
 }  // namespace
 
+// A smaller gain that is sure comes before a larger one that is a guess.
+double RankWeight(const Finding& finding) {
+  constexpr double kByConfidence[] = {0.4, 0.8, 1.0};
+  return LikelyMs(finding) *
+         kByConfidence[static_cast<size_t>(finding.confidence)];
+}
+
+FindingSeverity SeverityOfShare(double share) {
+  return share >= kCritical ? FindingSeverity::kCritical
+         : share >= kHigh   ? FindingSeverity::kHigh
+         : share >= kMedium ? FindingSeverity::kMedium
+         : share >= kLow    ? FindingSeverity::kLow
+                            : FindingSeverity::kNote;
+}
+
+int RankGroup(const Finding& finding) {
+  if (IsAboutRecording(finding.id)) return 0;
+  if (finding.severity != FindingSeverity::kNote) return 1;
+  return finding.status == FindingStatus::kOk ? 3 : 2;
+}
+
+bool IsAboutRecording(std::string_view rule) {
+  return rule == "capture-incomplete" || rule == "observer-effect" ||
+         rule == "warmup-in-window";
+}
+
+// In this order: general advice gives way to specific, severities follow from
+// the gains that are left, then whole findings are dropped, then sorted.
 void Rank(const AnalysisContext& context, std::vector<SizedFinding>& found,
           std::vector<std::string>& superseded) {
-  const bool incomplete = std::ranges::any_of(found, [](const SizedFinding& f) {
-    return f.finding.id == "capture-incomplete" &&
-           f.finding.status == FindingStatus::kError;
-  });
+  Yield(context, found, superseded);
+  const bool incomplete =
+      std::ranges::any_of(found, ShowsDamage, &SizedFinding::finding);
   for (SizedFinding& entry : found) {
     Finding& finding = entry.finding;
-    if (IsAboutRecording(finding)) continue;
+    if (IsAboutRecording(finding.id)) continue;
+    // Rows are missing, so a gain computed from the others proves nothing.
     if (incomplete) {
       finding.gain_kind = GainKind::kNone;
       finding.gain = Gain();
@@ -117,41 +153,48 @@ void Rank(const AnalysisContext& context, std::vector<SizedFinding>& found,
       finding.confidence =
           static_cast<Confidence>(static_cast<int>(finding.confidence) - 1);
     }
+    // Times that other programs have stretched prove nothing about this one.
+    if (context.contention.by_others && finding.id != "contended-cores") {
+      finding.confidence = std::min(finding.confidence, Confidence::kStrong);
+    }
     for (double* ms : {&finding.gain.low_ms, &finding.gain.expected_ms,
                        &finding.gain.high_ms}) {
       *ms =
           std::min(*ms, StepMs(context, finding));  // no step takes less than 0
     }
-    finding.severity = SeverityOf(context, finding);
+    finding.severity = std::min(SeverityOf(context, entry), entry.at_most);
     if (finding.severity == FindingSeverity::kNote && !entry.regardless) {
       finding.status = FindingStatus::kOk;
     }
   }
   for (const Superseding& pair : kSuperseding) {
+    if (pair.on_cpu_only && context.has_gpu) continue;
     const auto owner = std::ranges::find_if(
         found, [&](const SizedFinding& f) { return f.finding.id == pair.by; });
     if (owner == found.end()) continue;
+    // A copy: erase_if() moves the elements.
     const SizedFinding kept = *owner;
+    std::vector<std::string> muted;
     if (std::erase_if(found, [&](const SizedFinding& f) {
-          return f.finding.id == pair.id &&
-                 (pair.overlap == Overlap::kAlways ||
-                  OwnsTime(context, kept, f, pair.overlap));
+          const bool owned = f.finding.id == pair.id &&
+                             (pair.overlap == Overlap::kAlways ||
+                              OwnsTime(context, kept, f, pair.overlap));
+          if (owned) muted.push_back(AlsoInWords(f.finding));
+          return owned;
         }) > 0) {
-      superseded.push_back(std::string(pair.id) + " (by " +
-                           std::string(pair.by) + ")");
+      superseded.push_back(SupersededBy(pair.id, pair.by));
+      AddAlso(pair.by, std::move(muted), found);
     }
   }
-  const auto group = [](const Finding& finding) {
-    if (IsAboutRecording(finding)) return 0;
-    if (finding.severity != FindingSeverity::kNote) return 1;
-    return finding.status == FindingStatus::kOk ? 3 : 2;
-  };
   std::ranges::stable_sort(
-      found, [&](const SizedFinding& a, const SizedFinding& b) {
-        if (group(a.finding) != group(b.finding)) {
-          return group(a.finding) < group(b.finding);
-        }
-        return group(a.finding) != 0 && Weight(a.finding) > Weight(b.finding);
+      found, [](const SizedFinding& a, const SizedFinding& b) {
+        const int group = RankGroup(a.finding);
+        if (group != RankGroup(b.finding)) return group < RankGroup(b.finding);
+        if (group == 0) return false;
+        // What is held down in severity does not come first by its gain, least
+        // of all a hint.
+        if (HeldDown(a) != HeldDown(b)) return HeldDown(a) < HeldDown(b);
+        return RankWeight(a.finding) > RankWeight(b.finding);
       });
 }
 

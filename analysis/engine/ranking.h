@@ -4,12 +4,27 @@
 
 #include <stepscope/report.h>
 
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "context/analysis_context.h"
 #include "engine/sizing.h"
 
 namespace stepscope {
+
+// True for the rules that ask whether the recording can be trusted.
+bool IsAboutRecording(std::string_view rule);
+
+// What findings are sorted by: the gain in ms, weighted by confidence.
+double RankWeight(const Finding& finding);
+
+// The severity of a gain of `share` of the step, 0 to 1.
+FindingSeverity SeverityOfShare(double share);
+
+// What a report shows in this order: 0 are findings about the recording, 1
+// those with a severity, 2 notes that are not ok, 3 the other notes.
+int RankGroup(const Finding& finding);
 
 // Sets severities, removes gains if the recording is incomplete, and drops
 // findings whose time is counted under another finding, adding "id (by id)" to

@@ -4,6 +4,7 @@
 
 #include <stepscope/report.h>
 
+#include <cstddef>
 #include <map>
 #include <string>
 #include <vector>
@@ -12,6 +13,9 @@
 #include "edit/edit.h"
 
 namespace stepscope {
+
+// No report lists more ops.
+inline constexpr size_t kTopOps = 50;
 
 // The alternatives that each finding proposes, the best one first.
 using EditsById = std::map<std::string, std::vector<Edit>>;

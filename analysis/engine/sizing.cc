@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "context/noise.h"
+#include "engine/outcomes.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -16,9 +17,12 @@ namespace {
 // unfavourable and favourable ends. The efficiency is that of doubling the
 // threads.
 constexpr double kPoorEfficiency = 0.7, kGoodEfficiency = 0.95;
-// How far replay may be off, judged by the tests' simulator: a share of the
-// gain.
+// How far replay may be off where no pair of runs is known (engine/outcomes.h),
+// judged by the tests' simulator: a share of the gain.
 constexpr double kModelError = 0.1;
+// A single steady step may be up to a fifth longer than the usual one without
+// anything showing it: steps.cc calls a step slow from there on.
+constexpr double kLoneStepError = 0.2;
 // The share of the step that another memory format may save or cost on a CPU.
 constexpr double kLayoutError = 0.1;
 // CPU time of a batch in a worker / on the training thread.
@@ -62,8 +66,11 @@ void ClaimPrediction(const AnalysisContext& context, const Edit& edit,
   if (best_case) {
     finding.gain.low_ms = 0;
     finding.gain.high_ms = PredictGain(context, *best_case).expected_ms;
+    finding.gain.pairs = 0;
   }
-  const double step_ms = context.stats.mean_ms;
+  // Whether a hint is right at all, no recording shows.
+  if (finding.confidence == Confidence::kHint) finding.gain.low_ms = 0;
+  const double step_ms = context.gain_step_ms();
   if (gain.expected_ms < step_ms) {
     finding.speedup = step_ms / (step_ms - gain.expected_ms);
   }
@@ -123,7 +130,9 @@ void ApplySmallGain(Wording wording, SizedFinding& sized) {
 
 SizedFinding Propose(Found& found) {
   SizedFinding sized{.finding = std::move(found.finding),
-                     .regardless = found.regardless};
+                     .regardless = found.regardless,
+                     .beyond_noise = found.beyond_noise,
+                     .at_most = found.at_most};
   sized.finding.baseline_ms = found.baseline_ms;
   for (Alternative& alternative : found.alternatives) {
     sized.edits.push_back(std::move(alternative.edit));
@@ -131,20 +140,13 @@ SizedFinding Propose(Found& found) {
   return sized;
 }
 
-}  // namespace
-
-Gain PredictDifference(const AnalysisContext& context, const Edit& edit) {
+// The range of `gain` by what the recording does not tell replay.
+void SpreadByModel(const AnalysisContext& context, const Edit& edit, double now,
+                   Gain& gain) {
   const Replay& replay = context.replay;
-  const double now = replay.StepNs({});
   const auto gain_ms = [&](const ReplayParameters& parameters) {
     return (now - replay.StepNs(edit, parameters)) * 1e-6;
   };
-  Gain gain;
-  gain.expected_ms = (now - replay.StepNs(edit)) * 1e-6;
-  const double steps = std::max<double>(
-      static_cast<double>(context.replayed.steps.steady.size()), 1);
-  const double noise =
-      std::abs(gain.expected_ms) * RobustCov(context) / std::sqrt(steps);
   // The edit does not depend on the parameters that are varied below.
   const bool certain =
       replay.device() != nullptr && edit.scales.empty() && edit.workers < 0;
@@ -152,15 +154,40 @@ Gain PredictDifference(const AnalysisContext& context, const Edit& edit) {
   const double good = certain ? gain.expected_ms : gain_ms(kGood);
   double margin = kModelError * std::abs(gain.expected_ms);
   if (edit.channels_last) margin += kLayoutError * now * 1e-6;
-  gain.low_ms = std::min(gain.expected_ms - margin, poor) - noise;
-  gain.high_ms = std::max(gain.expected_ms + margin, good) + noise;
+  gain.low_ms = std::min(gain.expected_ms - margin, poor);
+  gain.high_ms = std::max(gain.expected_ms + margin, good);
+}
+
+}  // namespace
+
+Gain PredictDifference(const AnalysisContext& context, const Edit& edit) {
+  const Replay& replay = context.replay;
+  const double now = replay.StepNs({});
+  Gain gain;
+  gain.expected_ms = (now - replay.StepNs(edit)) * 1e-6;
+  const Outcomes known = OutcomesOf(edit);
+  gain.pairs = static_cast<int64_t>(known.pairs);
+  if (known.pairs > 0) {
+    gain.low_ms = gain.expected_ms * known.low;
+    gain.high_ms = gain.expected_ms * known.high;
+    if (gain.low_ms > gain.high_ms) std::swap(gain.low_ms, gain.high_ms);
+  } else {
+    SpreadByModel(context, edit, now, gain);
+  }
+  const double steps = std::max<double>(
+      static_cast<double>(context.replayed.steps.steady.size()), 1);
+  const double noise =
+      std::abs(gain.expected_ms) *
+      (steps > 1 ? RobustCov(context) / std::sqrt(steps) : kLoneStepError);
+  gain.low_ms -= noise;
+  gain.high_ms += noise;
   return gain;
 }
 
 Gain PredictGain(const AnalysisContext& context, const Edit& edit) {
   Gain gain = PredictDifference(context, edit);
   gain.low_ms = std::max(gain.low_ms, 0.0);
-  gain.high_ms = std::min(gain.high_ms, context.stats.mean_ms);
+  gain.high_ms = std::min(gain.high_ms, context.gain_step_ms());
   return gain;
 }
 

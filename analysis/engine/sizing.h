@@ -24,7 +24,10 @@ Gain PredictDifference(const AnalysisContext& context, const Edit& edit);
 struct SizedFinding {
   Finding finding;
   std::vector<Edit> edits = {};  // alternatives, the proposed one first
-  bool regardless = false;       // as in Found
+  // As in Found:
+  bool regardless = false;
+  bool beyond_noise = false;
+  FindingSeverity at_most = FindingSeverity::kCritical;
 };
 
 // Chooses among the alternatives of `found`, fills in the gain and the words

@@ -1,3 +1,5 @@
+// WhatIf: analyses a recording once and answers any number of questions from
+// it; Compare() asks the same replay.
 #include <stepscope/what_if.h>
 
 #include <algorithm>
@@ -47,6 +49,7 @@ bool CanReplay(const DeviceProgram& program, const Edit& edit) {
 
 }  // namespace
 
+// The analysis of the recording, made once: each prediction is only a replay.
 struct WhatIf::Recording {
   explicit Recording(const Trace& trace) : context(trace) {
     if (context.steps.empty()) {
@@ -59,6 +62,8 @@ struct WhatIf::Recording {
     for (const Finding& finding : ReportOf(context, &edits).findings) {
       const auto known = edits.find(finding.id);
       if (known == edits.end() || known->second.empty()) continue;
+      // A bound is no prediction; asked for one, Predict() says that it has
+      // none.
       if (finding.gain_kind == GainKind::kBound) continue;
       advised.emplace(finding.id, std::move(known->second.front()));
     }
@@ -97,6 +102,7 @@ std::optional<Gain> WhatIf::Predict(const Change& change) const {
     if (!edit || !recording_->CanReplay(*edit)) return std::nullopt;
     all = Combine(all, *edit);
   }
+  // The run has these settings already.
   if (all == Edit()) return Gain();
   return PredictDifference(recording_->context, all);
 }

@@ -4,6 +4,8 @@
 #include <string_view>
 #include <utility>
 
+#include "words/source_line.h"
+
 namespace stepscope {
 namespace {
 
@@ -44,20 +46,9 @@ std::string WithoutCounter(std::string_view name) {
   return std::string(text);
 }
 
-// True for frames of PyTorch, installed packages, the interpreter ("<built-in
-// method ...>") and c10.
-bool IsFramework(std::string_view frame) {
-  return frame.starts_with("<") || frame.starts_with("nn.Module:") ||
-         frame.starts_with("torch/") ||
-         frame.find("site-packages/") != std::string_view::npos ||
-         frame.find("dist-packages/") != std::string_view::npos ||
-         frame.find("/torch/") != std::string_view::npos ||
-         frame.find("at::") != std::string_view::npos ||
-         frame.find("c10::") != std::string_view::npos;
-}
-
 }  // namespace
 
+// Rows nest, so one parent per row is enough to find all rows open at a moment.
 Nesting::Nesting(std::vector<std::vector<Row>> by_thread)
     : rows_(std::move(by_thread)), parents_(rows_.size()) {
   for (size_t thread = 0; thread < rows_.size(); ++thread) {
@@ -91,6 +82,8 @@ std::vector<RowId> Nesting::At(RowId thread, int64_t time_ns) const {
 CallSites::CallSites(const Trace& trace)
     : trace_(trace), ranges_(ByThread(trace, trace.ranges(), NamesAPlace)) {}
 
+// The program's ranges and the ops say where something happened where no source
+// line was recorded.
 std::string CallSites::Chain(RowId thread, int64_t time_ns, RowId op) const {
   std::vector<std::string> parts;  // innermost first
   for (size_t count = 0; op != kNone; op = trace_.ops()[op].parent) {
@@ -111,15 +104,13 @@ std::string CallSites::Chain(RowId thread, int64_t time_ns, RowId op) const {
   return text;
 }
 
+// The innermost frame outside the framework is the line that the user wrote.
 std::string CallSites::Source(RowId thread, int64_t time_ns, RowId op) const {
   for (; op != kNone; op = trace_.ops()[op].parent) {
     const RowId stack = trace_.ops()[op].stack;
     if (stack == kNone) continue;
-    for (NameId frame : trace_.stacks()[stack].frames) {
-      if (!IsFramework(trace_.name(frame))) {
-        return std::string(trace_.name(frame));
-      }
-    }
+    std::string line = SourceLine(trace_, trace_.stacks()[stack].frames);
+    if (!line.empty()) return line;
   }
   // No op has a stack; Python frames may have been recorded as events instead.
   if (trace_.python_frames().empty()) return "";
@@ -127,12 +118,17 @@ std::string CallSites::Source(RowId thread, int64_t time_ns, RowId op) const {
     frames_.emplace(ByThread(trace_, trace_.python_frames(),
                              [](const PythonFrame&) { return true; }));
   }
+  std::vector<NameId> frames;
   for (RowId row : frames_->At(thread, time_ns)) {
-    const std::string_view frame =
-        trace_.name(trace_.python_frames()[row].name);
-    if (!IsFramework(frame)) return std::string(frame);
+    frames.push_back(trace_.python_frames()[row].name);
   }
-  return "";
+  return SourceLine(trace_, frames);
+}
+
+std::string CallSites::Place(RowId thread, int64_t time_ns, RowId op) const {
+  std::string place = Source(thread, time_ns, op);
+  if (place.empty()) place = Chain(thread, time_ns, op);
+  return place;
 }
 
 }  // namespace stepscope

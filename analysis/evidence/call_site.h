@@ -45,9 +45,12 @@ class CallSites {
   // names are removed, so that a place has the same chain in all steps.
   std::string Chain(RowId thread, int64_t time_ns, RowId op) const;
 
-  // Returns the innermost stack frame outside the framework, "train.py(31):
-  // step"; "" if no stack was recorded.
+  // Returns the line of the program that called, "train.py:31 in step"
+  // (source_line.h); "" if no stack was recorded.
   std::string Source(RowId thread, int64_t time_ns, RowId op) const;
+
+  // Returns Source(), or Chain() where that is empty.
+  std::string Place(RowId thread, int64_t time_ns, RowId op) const;
 
  private:
   const Trace& trace_;

@@ -24,6 +24,7 @@ std::string WhereIssued(const AnalysisContext& m, const Collective& one) {
 
 }  // namespace
 
+// Examples by exposed time: a collective that computing hides costs nothing.
 void Illustrate(const AnalysisContext& m,
                 const std::function<bool(const Collective&)>& wanted,
                 Finding& finding) {

@@ -10,7 +10,8 @@
 namespace stepscope {
 namespace {
 
-// The allocator's statistics, which live recordings sample.
+// The allocator's statistics, which live recordings sample. Per step, so a peak
+// between two samples is not seen; events show it where they were recorded.
 void FromSamples(const AnalysisContext& context, DeviceMemoryUse& use) {
   double first_reserved = -1;
   for (const DeviceSample& sample : context.trace.device_samples()) {

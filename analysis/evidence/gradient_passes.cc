@@ -11,7 +11,8 @@ namespace {
 // 1 MiB: smaller collectives are limited by latency, not by bandwidth.
 constexpr int64_t kBigBytes = 1 << 20;
 
-// Best bus bandwidth in bytes/s of collectives of at least `least_bytes`.
+// Best bus bandwidth in bytes/s of collectives of at least `least_bytes`. Bus
+// bandwidth is comparable between kinds of collectives and numbers of ranks.
 double BestOf(const std::vector<Collective>& collectives, int32_t world_size,
               int64_t least_bytes) {
   double best = 0;
@@ -97,6 +98,13 @@ void AddBackward(const Trace& trace, const std::vector<int64_t>& forwards,
 
 }  // namespace
 
+bool Trains(const Trace& trace) {
+  return std::ranges::any_of(
+      trace.ops(), [](const Op& op) { return op.kind == OpKind::kBackward; });
+}
+
+// A pass is recognised by its collectives: another one begins with the next
+// step, after an optimizer update or after another forward pass.
 std::vector<GradientPass> FindGradientPasses(
     const Trace& trace, const OpTree& tree, const Steps& steps,
     const std::vector<Collective>& collectives) {

@@ -15,6 +15,9 @@
 
 namespace stepscope {
 
+// True if a backward pass was recorded: the program trains.
+bool Trains(const Trace& trace);
+
 // A backward pass that reduced gradients. A pass ends where the next forward
 // pass begins.
 struct GradientPass {

@@ -15,6 +15,8 @@ namespace {
 constexpr double kShareToTrust = 0.01;
 constexpr double kHostBound = 0.15;  // share of the step in which the GPU waits
 
+// For arithmetic; nominal peaks are never reached, so callers take a share of
+// them.
 double NominalFlops(const DevicePeaks& peaks, Precision precision) {
   switch (precision) {
     case Precision::kFp16:
@@ -70,6 +72,8 @@ std::vector<Example> LongestKernels(const AnalysisContext& m,
   return examples;
 }
 
+// The best rate that this run shows is a fair expectation for the rest of it:
+// same device, same library, same clocks.
 Roofline::Roofline(const KernelUses& kernels) : kernels_(kernels) {
   struct Sum {
     double flops = 0, ns = 0;
@@ -110,6 +114,8 @@ double Roofline::Flops(Precision precision) const {
              : 0;
 }
 
+// Roofline model: a kernel takes at least the time of its arithmetic and at
+// least that of its memory traffic, whichever is longer.
 double Roofline::Ns(Precision precision, double flops, double bytes) const {
   const double rate = Flops(precision);
   double ns = rate > 0 && flops > 0 ? flops / rate : 0;
@@ -144,6 +150,8 @@ Verdict FireForKernels(const AnalysisContext& m, Finding finding, Edit edit,
   return Fire(std::move(found));
 }
 
+// For a change that makes kernels disappear: neither the device nor the
+// launching thread spends time on them.
 void DropLaunches(const AnalysisContext& m, const KernelFilter& wanted,
                   Edit& edit) {
   for (const KernelUse& use : m.kernels.uses) {

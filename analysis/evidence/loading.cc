@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "evidence/uploads.h"
+#include "ops/contains.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
 #include "timeline/timeline.h"
@@ -19,13 +20,8 @@ constexpr int kWorkersToTry = 32;
 // A stack of fewer tensors may be something else than a batch of samples.
 constexpr size_t kSamplesToCollate = 4;
 
-bool IsAnyOf(std::string_view name,
-             std::initializer_list<std::string_view> names) {
-  return std::ranges::find(names, name) != names.end();
-}
-
 // The stack ops with a backward node: gradients flow through them, so they
-// stack parameters or activations, not samples.
+// stack parameters or activations (attention heads, time steps), not samples.
 std::unordered_set<RowId> StacksOfModel(const Trace& trace) {
   std::unordered_set<RowId> stacks;
   for (const Op& op : trace.ops()) {
@@ -60,6 +56,8 @@ bool MakesBatches(const Trace& trace, RowId op,
 
 }  // namespace
 
+// What a loop marks as waiting for a batch; FindCollation() finds loading that
+// nothing marks.
 Loading FindLoading(const AnalysisContext& context) {
   Loading waits;
   const bool named = std::ranges::any_of(
@@ -153,6 +151,8 @@ std::string LoaderName(const AnalysisContext& context) {
   return "";
 }
 
+// Fewer workers first: among equals the engine takes the first, and each worker
+// costs memory.
 std::vector<Alternative> WorkersToTry(const AnalysisContext& context, int from,
                                       int most) {
   const CpuProgram& program = context.replay.program();

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
-#include <map>
 #include <string_view>
 #include <vector>
+
+#include "ops/contains.h"
 
 namespace stepscope {
 namespace {
@@ -23,7 +23,88 @@ bool IsSignOfGpu(std::string_view name) {
       kBegins, [&](std::string_view begin) { return name.starts_with(begin); });
 }
 
+struct Sign {
+  std::string_view text, device;
+};
+// Namespaces of ops, and backends of process groups, that exist for one kind of
+// device only.
+constexpr std::array<Sign, 9> kNamespaces = {{{"npu::", "NPU"},
+                                              {"hpu::", "HPU"},
+                                              {"mtia::", "MTIA"},
+                                              {"torch_ipex::", "XPU"},
+                                              {"xpu::", "XPU"},
+                                              {"torch_mlu::", "MLU"},
+                                              {"mlu::", "MLU"},
+                                              {"musa::", "MUSA"},
+                                              {"xla::", "XLA device"}}};
+constexpr std::array<Sign, 4> kBackends = {{{"hccl", "NPU or HPU"},
+                                            {"xccl", "XPU"},
+                                            {"cncl", "MLU"},
+                                            {"mccl", "MTIA or MUSA"}}};
+
+// By the numbers of c10::DeviceType; empty for the CPU, for CUDA and HIP, and
+// for devices that hold no data.
+std::string_view DeviceOfType(int32_t type) {
+  switch (type) {
+    case 9:
+      return "XLA device";
+    case 12:
+      return "XPU";
+    case 13:
+      return "MPS";
+    case 15:
+      return "HPU";
+    case 18:
+      return "IPU";
+    case 19:
+      return "MTIA";
+    case 20:
+      return "PrivateUse1 device";
+    default:
+      return "";
+  }
+}
+
+bool IsOfOtherVendor(const Device& device) {
+  return !device.vendor.empty() && device.vendor != "Nvidia" &&
+         device.vendor != "AMD";
+}
+
 }  // namespace
+
+// A run on an accelerator whose work was not recorded looks like a slow CPU
+// program; advice for the CPU would be wrong.
+std::string UnseenAccelerator(const Trace& trace) {
+  if (trace.has_device_work()) return "";
+  const RunInfo& run = trace.run();
+  // A machine lists its devices whether they are used or not.
+  const bool called = !trace.runtime_calls().empty() ||
+                      std::ranges::any_of(trace.losses(), [](const Loss& loss) {
+                        return loss.name == "unread-device-rows";
+                      });
+  const auto other = std::ranges::find_if(run.devices, &IsOfOtherVendor);
+  if (called && other != run.devices.end()) return other->name;
+  for (const Sign& sign : kBackends) {
+    if (Contains(run.backend, sign.text)) {
+      return std::string(sign.device);
+    }
+  }
+  for (const Allocation& row : trace.allocations()) {
+    const std::string_view device = DeviceOfType(row.device_type);
+    if (!device.empty()) return std::string(device);
+  }
+  std::vector<bool> seen(trace.name_count());
+  for (const Op& op : trace.ops()) {
+    if (seen[op.name]) continue;
+    seen[op.name] = true;
+    for (const Sign& sign : kNamespaces) {
+      if (trace.name(op.name).starts_with(sign.text)) {
+        return std::string(sign.device);
+      }
+    }
+  }
+  return "";
+}
 
 std::string SignsOfGpu(const Trace& trace) {
   std::vector<int8_t> known(trace.name_count(), -1);
@@ -41,43 +122,6 @@ std::string SignsOfGpu(const Trace& trace) {
   look(trace.ops());
   look(trace.ranges());
   return signs;
-}
-
-int64_t ActivitiesLaunchedBefore(const Trace& trace, int32_t device) {
-  // By stream: the begin of its first activity with a recorded launch.
-  std::map<int64_t, int64_t> first_launched;
-  const auto each = [&](const auto& visit) {
-    const auto rows = [&](const auto& table) {
-      for (const DeviceWork& work : table) {
-        if (work.device == device) visit(work);
-      }
-    };
-    rows(trace.kernels());
-    rows(trace.copies());
-    rows(trace.memsets());
-  };
-  each([&](const DeviceWork& work) {
-    auto [it, added] = first_launched.emplace(
-        work.stream, std::numeric_limits<int64_t>::max());
-    if (work.call != kNone) it->second = std::min(it->second, work.begin_ns);
-  });
-  // Activities of a stream without any recorded launch count if they run before
-  // the first launched activity of all other streams.
-  int64_t first_of_all = std::numeric_limits<int64_t>::min();
-  for (const auto& [stream, ns] : first_launched) {
-    if (ns == std::numeric_limits<int64_t>::max()) continue;
-    first_of_all = first_of_all == std::numeric_limits<int64_t>::min()
-                       ? ns
-                       : std::min(first_of_all, ns);
-  }
-  int64_t count = 0;
-  each([&](const DeviceWork& work) {
-    const int64_t first = first_launched[work.stream];
-    const bool none = first == std::numeric_limits<int64_t>::max();
-    count +=
-        work.call == kNone && work.begin_ns < (none ? first_of_all : first);
-  });
-  return count;
 }
 
 }  // namespace stepscope

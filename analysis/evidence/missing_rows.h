@@ -3,7 +3,6 @@
 
 #include <stepscope/trace.h>
 
-#include <cstdint>
 #include <string>
 
 namespace stepscope {
@@ -13,9 +12,10 @@ namespace stepscope {
 // In a recording without activities they show that the GPU was not recorded.
 std::string SignsOfGpu(const Trace& trace);
 
-// Returns the number of activities of `device` without a recorded launch that
-// run before the first activity of their stream with one: they were launched
-// before the recording began. 0 if no launch was recorded at all.
-int64_t ActivitiesLaunchedBefore(const Trace& trace, int32_t device);
+// Returns the name of a device beside NVIDIA's and AMD's on which the program
+// computes and whose work is not in the trace ("MTIA", "Ascend NPU"); "" if
+// there is no sign of one, or if activities were recorded. What such a trace
+// shows is the host's time alone.
+std::string UnseenAccelerator(const Trace& trace);
 
 }  // namespace stepscope

@@ -6,24 +6,29 @@
 #include <cmath>
 #include <map>
 #include <string_view>
+#include <utility>
 
+#include "ops/contains.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
 
 namespace stepscope {
 namespace {
 
+constexpr std::string_view kForeach = "aten::_foreach_";
+
 // Counts of updates may differ from that of parameters by 10 %: parameters
 // without a gradient are not updated, and some ops also update scalars.
 constexpr double kSameCount = 0.1;
 
-// Calls of one op in the optimizer's steps, and the bytes of the tensors they
-// update.
+// Calls of one op in the optimizer's steps, and the bytes (of foreach ops: the
+// elements) of the tensors they update.
 struct Updates {
   double calls = 0;
   double bytes = 0;
 };
 
+// In ops or launches, because that is what one fused call replaces.
 void CountOps(const AnalysisContext& context, OptimizerWork& work) {
   if (context.steps.thread == kNone) return;
   const double steps = static_cast<double>(context.steps.steady.size());
@@ -47,16 +52,107 @@ void CountOps(const AnalysisContext& context, OptimizerWork& work) {
 // ops show which: momentum needs a product, a second moment a root or addcmul.
 double FusedTensors(const std::map<std::string_view, Updates>& by_name) {
   bool momentum = false, second_moment = false;
-  for (const auto& [name, updates] : by_name) {
-    momentum |=
-        name == "aten::mul_" || name == "aten::mul" || name == "aten::lerp_";
-    second_moment |= name == "aten::sqrt" || name == "aten::addcmul_" ||
-                     name == "aten::addcdiv_";
+  for (const auto& [op, updates] : by_name) {
+    std::string_view name = op;
+    name.remove_prefix(name.starts_with(kForeach) ? kForeach.size() : 6);
+    momentum |= name == "mul_" || name == "mul" || name == "lerp_";
+    second_moment |= name == "sqrt" || name == "addcmul_" || name == "addcdiv_";
   }
   return second_moment ? 7 : momentum ? 5 : 3;
 }
 
-// See OptimizerWork::fused_traffic.
+// Tensors that a foreach op reads and writes, for each parameter: all of its
+// lists, and the result. Where arguments were not recorded, by its name.
+double ListsMoved(const Trace& trace, const Op& op) {
+  const std::string_view name = trace.name(op.name);
+  double lists = Contains(name, "addc") ? 3 : Contains(name, "lerp") ? 2 : 1;
+  if (op.inputs != kNone) {
+    const auto& arguments = trace.op_inputs()[op.inputs].arguments;
+    const auto known = std::ranges::count_if(
+        arguments, [](const Argument& one) { return !one.elements.empty(); });
+    if (known > 0) lists = static_cast<double>(known);
+  }
+  return lists + 1;
+}
+
+// Elements of the first list; 0 if unknown.
+double ElementsOfList(const Trace& trace, const Op& op) {
+  if (op.inputs == kNone) return 0;
+  const auto& arguments = trace.op_inputs()[op.inputs].arguments;
+  if (arguments.empty()) return 0;
+  double all = 0;
+  for (const Argument& tensor : arguments[0].elements) {
+    double elements = 1;
+    for (int64_t size : tensor.dims) elements *= static_cast<double>(size);
+    all += elements;
+  }
+  return all;
+}
+
+// See OptimizerWork::foreach_traffic. `work.foreach_ops` is counted, too.
+// Updates are bound by memory, not by arithmetic: the bytes that a fused step
+// moves, compared with those of the recorded ops, say how long it takes.
+void MeasureForeach(const AnalysisContext& context, OptimizerWork& work) {
+  const Trace& trace = context.trace;
+  std::map<std::string_view, Updates> by_name;
+  Updates moved;
+  for (RowId row : context.tree.of_thread(context.steps.thread)) {
+    const Op& op = trace.ops()[row];
+    const std::string_view name = trace.name(op.name);
+    if (!name.starts_with(kForeach) || !LiesIn(work.spans, op.begin_ns)) {
+      continue;
+    }
+    ++work.foreach_ops;
+    const double elements = ElementsOfList(trace, op);
+    ++by_name[name].calls;
+    by_name[name].bytes += elements;
+    const double lists = ListsMoved(trace, op);
+    moved.calls += lists;
+    moved.bytes += elements * lists;
+  }
+  if (by_name.empty()) return;
+  // The op that is called least often is called once per group of parameters,
+  // with all of them.
+  Updates once = by_name.begin()->second;
+  for (const auto& [name, all] : by_name) {
+    if (all.calls < once.calls ||
+        (all.calls == once.calls && all.bytes > once.bytes)) {
+      once = all;
+    }
+  }
+  const double tensors = FusedTensors(by_name);
+  work.foreach_traffic =
+      std::min(1.0, moved.bytes > 0 ? tensors * once.bytes / moved.bytes
+                                    : tensors * once.calls / moved.calls);
+}
+
+// "AdamW" of "Optimizer.step#AdamW.step".
+std::string NameOf(const AnalysisContext& context) {
+  constexpr std::string_view kBefore = "Optimizer.step#", kAfter = ".step";
+  for (const Range& range : context.trace.ranges()) {
+    std::string_view name = context.trace.name(range.name);
+    if (range.kind != RangeKind::kOptimizer || !name.starts_with(kBefore) ||
+        !name.ends_with(kAfter)) {
+      continue;
+    }
+    name.remove_prefix(kBefore.size());
+    if (name.size() < kAfter.size()) continue;
+    name.remove_suffix(kAfter.size());
+    return std::string(name);
+  }
+  return "";
+}
+
+// The optimizers of torch.optim that have a fused version (torch 2.5), and the
+// operator that it calls.
+constexpr std::pair<std::string_view, std::string_view> kFusedVersions[] = {
+    {"Adagrad", "at::_fused_adagrad_"},
+    {"Adam", "at::_fused_adam_"},
+    {"AdamW", "at::_fused_adamw_"},
+    {"SGD", "at::_fused_sgd_"}};
+
+// See OptimizerWork::fused_traffic. The same for a CPU-only run, where the
+// bytes of each op are known from its shapes.
 double FusedTraffic(const AnalysisContext& context, const OptimizerWork& work) {
   std::map<std::string_view, Updates> by_name;
   double moved = 0;
@@ -99,6 +195,7 @@ bool LiesIn(const std::vector<Span>& spans, int64_t time) {
   return after != spans.begin() && time < std::prev(after)->end_ns;
 }
 
+// Everything that several rules ask about the optimizer, measured in one pass.
 OptimizerWork MeasureOptimizer(const AnalysisContext& context) {
   OptimizerWork work;
   for (const Span& span : context.parts.optimizer.spans) {
@@ -139,10 +236,31 @@ OptimizerWork MeasureOptimizer(const AnalysisContext& context) {
       }
     }
   }
-  if (!context.has_gpu && context.steps.thread != kNone) {
-    work.fused_traffic = FusedTraffic(context, work);
+  if (context.steps.thread != kNone) {
+    if (!context.has_gpu) work.fused_traffic = FusedTraffic(context, work);
+    MeasureForeach(context, work);
   }
+  work.name = NameOf(context);
   return work;
+}
+
+std::string FusedOptimizerInPython(const OptimizerWork& work) {
+  if (work.name.empty()) {
+    return "fused=True, which torch.optim.AdamW, Adam, SGD and Adagrad have";
+  }
+  const bool has_one = std::ranges::any_of(
+      kFusedVersions, [&](const auto& one) { return one.first == work.name; });
+  return has_one ? "torch.optim." + work.name + "(..., fused=True)"
+                 : work.name +
+                       " has no fused version in torch.optim; AdamW, Adam, SGD "
+                       "and Adagrad have (fused=True)";
+}
+
+std::string FusedOptimizerInCpp(const OptimizerWork& work) {
+  for (const auto& [name, op] : kFusedVersions) {
+    if (name == work.name) return std::string(op);
+  }
+  return "at::_fused_sgd_, at::_fused_adamw_ or at::_fused_adam_";
 }
 
 }  // namespace stepscope

@@ -2,6 +2,9 @@
 // comparison of two runs read it.
 #pragma once
 
+#include <stepscope/trace.h>
+
+#include <string>
 #include <vector>
 
 #include "context/analysis_context.h"
@@ -23,8 +26,19 @@ struct OptimizerWork {
   // Bytes that a fused optimizer would move / bytes that the recorded ops
   // moved, at most 1. CPU-only runs with shapes; -1: unknown.
   double fused_traffic = -1;
+  // The same for foreach ops, on any run: by sizes where recorded, else each op
+  // counts as many tensors as it reads and writes. -1: no foreach ops.
+  double foreach_traffic = -1;
+  int64_t foreach_ops = 0;  // in all steady steps
+  std::string name = {};    // the class: "AdamW"; "" if no range names it
 };
 OptimizerWork MeasureOptimizer(const AnalysisContext& context);
+
+// The change that fuses the optimizer's step, "torch.optim.AdamW(...,
+// fused=True)", and the function for C++, "at::_fused_adamw_". They name the
+// optimizer of the recording where it has a fused version.
+std::string FusedOptimizerInPython(const OptimizerWork& work);
+std::string FusedOptimizerInCpp(const OptimizerWork& work);
 
 // True if one of the spans contains `time`. REQUIRES: spans are disjoint.
 bool LiesIn(const std::vector<Span>& spans, int64_t time);

@@ -14,7 +14,8 @@ namespace {
 constexpr double kHostShare = 0.3;
 
 // Time in `window`, in ns, in which the training thread waits neither for
-// batches nor for the device.
+// batches nor for the device. Recording costs time only where the host works;
+// while it waits, the cost is hidden.
 int64_t HostNs(const AnalysisContext& context, Span window) {
   std::vector<Span> waits;
   for (const Range& range : context.trace.ranges()) {
@@ -69,6 +70,8 @@ double DeviceBusyNs(const AnalysisContext& context) {
          context.MeanNs(Cause::kCommunication);
 }
 
+// A recorder takes about the same time for each event, so the events and the
+// host's working time together say how much recording distorts the times.
 RecordingLoad MeasureRecordingLoad(const AnalysisContext& context) {
   const Span window{context.steps.windows.front().host.begin_ns,
                     context.steps.windows.back().host.end_ns};

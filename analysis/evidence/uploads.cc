@@ -7,6 +7,7 @@
 
 #include "device/blocking.h"
 #include "device/gaps.h"
+#include "ops/contains.h"
 
 namespace stepscope {
 namespace {
@@ -22,10 +23,6 @@ bool IsUpload(const Copy& copy) {
   return from_host && copy.destination != MemoryKind::kPageable &&
          copy.destination != MemoryKind::kPinned &&
          copy.destination != MemoryKind::kHost;
-}
-
-bool Has(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
 }
 
 // Bandwidth in GB/s that copies from pinned memory reach in practice in a x16
@@ -147,7 +144,7 @@ BusRate PinnedRate(const Trace& trace) {
 double DeviceBusRate(const Trace& trace) {
   for (const Device& device : trace.run().devices) {
     for (const auto& [name, rate] : kBus) {
-      if (Has(device.name, name)) return rate;
+      if (Contains(device.name, name)) return rate;
     }
   }
   return 0;

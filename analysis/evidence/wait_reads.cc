@@ -4,6 +4,8 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "ops/contains.h"
+
 namespace stepscope {
 namespace {
 
@@ -11,14 +13,6 @@ namespace {
 // work: at least 20 reads with pauses below 0.2 ms. Our own choice.
 constexpr int kPrintBurst = 20;
 constexpr int64_t kPrintPauseNs = 200'000;
-
-bool Has(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
-bool IsAnyOf(std::string_view name,
-             std::initializer_list<std::string_view> names) {
-  return std::ranges::find(names, name) != names.end();
-}
 
 std::string_view NameOf(const Trace& trace, RowId op) {
   return op == kNone ? std::string_view() : trace.name(trace.ops()[op].name);
@@ -89,7 +83,7 @@ class ClipWaits {
     }
     for (const Range& range : context.trace.ranges()) {
       if (range.kind == RangeKind::kOptimizer &&
-          Has(context.trace.name(range.name), ".step")) {
+          Contains(context.trace.name(range.name), ".step")) {
         optimizers_.push_back(range.begin_ns);
       }
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "context/noise.h"
@@ -43,7 +44,8 @@ double CollectiveFrac(const AnalysisContext& m, const WaitFilter& filter) {
 std::vector<WaitSite> SitesOf(const AnalysisContext& m,
                               const WaitFilter& filter) {
   const CallSites places(m.trace);
-  std::map<std::string, WaitSite> by_chain;
+  // Calls of one chain from two lines are two places.
+  std::map<std::pair<std::string, std::string>, WaitSite> by_place;
   const std::vector<HostWait>& waits = m.waits.all;
   for (size_t i = 0; i < waits.size(); ++i) {
     const HostWait& wait = waits[i];
@@ -53,14 +55,16 @@ std::vector<WaitSite> SitesOf(const AnalysisContext& m,
       const RuntimeCall& call = m.trace.runtime_calls()[wait.sync_call];
       chain = m.trace.name(call.name);
     }
-    WaitSite& site = by_chain[chain];
+    std::string source =
+        places.Source(wait.thread, wait.span.begin_ns, wait.op);
+    WaitSite& site = by_place[{std::move(chain), std::move(source)}];
     site.blocked_ns += static_cast<double>(wait.blocked_ns);
     site.waits.push_back(i);
   }
   std::vector<WaitSite> sites;
   const auto steps = static_cast<double>(m.steps.steady.size());
-  for (auto& [chain, site] : by_chain) {
-    site.chain = chain;
+  for (auto& [place, site] : by_place) {
+    std::tie(site.chain, site.source) = place;
     site.blocked_ns /= steps;
     site.per_step = static_cast<double>(site.waits.size()) / steps;
     std::ranges::stable_sort(site.waits, std::greater(),
@@ -68,11 +72,6 @@ std::vector<WaitSite> SitesOf(const AnalysisContext& m,
     sites.push_back(std::move(site));
   }
   std::ranges::stable_sort(sites, std::greater(), &WaitSite::blocked_ns);
-  for (size_t i = 0; i < std::min(kSitesShown, sites.size()); ++i) {
-    const HostWait& worst = waits[sites[i].waits.front()];
-    sites[i].source =
-        places.Source(worst.thread, worst.span.begin_ns, worst.op);
-  }
   return sites;
 }
 

@@ -15,14 +15,14 @@ namespace stepscope {
 
 struct WaitSite {
   std::string chain;          // "sparse_data_dist > aten::item"
-  std::string source;         // "train.py(31): step"; "" if unknown
+  std::string source;         // "train.py:31 in step"; "" if unknown
   double blocked_ns = 0;      // per steady step
   double per_step = 0;        // calls
   std::vector<size_t> waits;  // in AnalysisContext::waits, the longest first
 };
 
 // The places of the waits in `filter` within steady steps, the longest blocked
-// first. Only the two places that a finding shows have a `source`.
+// first.
 std::vector<WaitSite> SitesOf(const AnalysisContext& context,
                               const WaitFilter& filter);
 

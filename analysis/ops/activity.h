@@ -9,6 +9,12 @@
 
 namespace stepscope {
 
+// A gap of at most 10 us before a queued activity is the device's own latency
+// from one kernel to the next. Measured on public traces: shorter gaps occur
+// throughout queued work; longer ones had another reason (another stream, a
+// collective, a CUDA graph).
+inline constexpr int64_t kQueuedLatencyNs = 10'000;
+
 // The values index arrays that hold one entry per table.
 enum class ActivityTable : uint8_t { kKernel, kCopy, kMemset };
 

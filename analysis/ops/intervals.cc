@@ -23,6 +23,7 @@ std::vector<Span> Merge(std::vector<Span> spans) {
   return spans;
 }
 
+// Both lists are sorted, so one pass over both is enough.
 std::vector<Span> Intersect(std::span<const Span> a, std::span<const Span> b) {
   std::vector<Span> common;
   size_t i = 0, j = 0;

@@ -23,6 +23,7 @@ TensorShape TensorArgument(const Trace& trace, RowId op, size_t index) {
                                   : TensorShape();
 }
 
+// A tensor list is one argument with elements.
 bool Takes(const Trace& trace, RowId op, const TensorShape& tensor) {
   const RowId inputs = trace.ops()[op].inputs;
   if (inputs == kNone) return false;
@@ -35,6 +36,8 @@ bool Takes(const Trace& trace, RowId op, const TensorShape& tensor) {
       });
 }
 
+// More than half, because single weights may have either order for other
+// reasons.
 bool HasChannelsLastWeights(const Trace& trace) {
   int64_t known = 0, last = 0;
   for (const Op& op : trace.ops()) {
@@ -50,6 +53,14 @@ bool HasChannelsLastWeights(const Trace& trace) {
     last += weight.strides[1] == 1;
   }
   return 2 * last > known;
+}
+
+std::string InBrackets(const std::vector<int64_t>& dims) {
+  std::string text = "[";
+  for (size_t i = 0; i < dims.size(); ++i) {
+    text += (i ? ", " : "") + std::to_string(dims[i]);
+  }
+  return text + "]";
 }
 
 int64_t ElementsOf(const TensorShape& tensor) {

@@ -5,6 +5,7 @@
 #include <stepscope/trace.h>
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -30,6 +31,9 @@ bool Takes(const Trace& trace, RowId op, const TensorShape& tensor);
 // True if more than half of the 2-d convolutions with recorded strides have
 // weights in channels-last order. False if no strides were recorded.
 bool HasChannelsLastWeights(const Trace& trace);
+
+// "[512, 128]".
+std::string InBrackets(const std::vector<int64_t>& dims);
 
 // Number of elements of `tensor`; 0 if it is not known.
 int64_t ElementsOf(const TensorShape& tensor);

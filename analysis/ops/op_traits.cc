@@ -1,5 +1,7 @@
 #include "ops/op_traits.h"
 
+#include <stepscope/op_cost.h>
+
 #include <algorithm>
 #include <array>
 
@@ -143,6 +145,11 @@ constexpr auto kMatmul = std::to_array<std::string_view>(
      "scaled_dot_product_attention", "slow_conv2d_forward",
      "_slow_conv2d_forward", "thnn_conv2d"});
 
+// What calling an op costs besides its work: some 5 to 20 us in PyTorch's
+// dispatcher and autograd. An op pays it for itself, and spends it on each op
+// that it calls; what its own time has beyond that is computing.
+constexpr int64_t kCallNs = 20'000;
+
 template <size_t kSize>
 bool IsIn(const std::array<std::string_view, kSize>& list,
           std::string_view name) {
@@ -161,10 +168,9 @@ bool IsParallel(std::string_view name) {
 
 OpTraits TraitsOf(std::string_view name) {
   OpTraits traits;
-  traits.communication =
-      name.starts_with("c10d::") || name.starts_with("_c10d_functional::") ||
-      name.starts_with("nccl:") || name.starts_with("gloo:") ||
-      name == "record_param_comms";
+  traits.communication = name.starts_with("nccl:") ||
+                         name.starts_with("gloo:") ||
+                         ClassOfOp(name) == KernelClass::kCommunication;
   // The engine wraps each node in "autograd::engine::evaluate_function: ...";
   // only the node itself counts, so that each gradient is counted once.
   traits.accumulate_grad = name == "torch::autograd::AccumulateGrad";
@@ -177,6 +183,29 @@ OpTraits TraitsOf(std::string_view name) {
   traits.adding = name == "add_" || name == "add";
   return traits;
 }
+
+// AccumulateGrad and the backward formulas call ordinary operators, whose names
+// do not show where they belong.
+RowId NodeAround(const Trace& trace, RowId op) {
+  while (op != kNone && trace.ops()[op].kind != OpKind::kBackward) {
+    op = trace.ops()[op].parent;
+  }
+  return op;
+}
+
+namespace {
+
+// True with anomaly mode: backward nodes search for NaN. Ops then keep stack
+// traces in their own time, however long that takes.
+bool KeepsStackTraces(const Trace& trace) {
+  return std::ranges::any_of(trace.ops(), [&](const Op& op) {
+    return op.parent != kNone &&
+           trace.ops()[op.parent].kind == OpKind::kBackward &&
+           trace.name(op.name) == "aten::isnan";
+  });
+}
+
+}  // namespace
 
 OpTree::OpTree(const Trace& trace) : trace_(trace) {
   traits_.resize(trace.name_count());
@@ -195,15 +224,23 @@ OpTree::OpTree(const Trace& trace) : trace_(trace) {
     if (ops[row].thread != kNone) by_thread_[ops[row].thread].push_back(row);
   }
   // Outer ops come first in the table, so a backward sweep over the rows meets
-  // children before their parents.
+  // children before their parents. Whether anything below an op does more than
+  // bookkeeping: then its own time is dispatching.
   std::vector<bool> work_below(ops.size());
+  const bool keeps_stacks = KeepsStackTraces(trace);
+  // What is left of each op's time for its own work.
+  std::vector<int64_t> own_ns(ops.size());
   computes_.resize(ops.size());
   for (RowId row = static_cast<RowId>(ops.size()); row-- > 0;) {
     const Op& op = ops[row];
     const OpTraits& name = traits_[op.name];
-    computes_[row] =
-        op.kind == OpKind::kOperator && (!work_below[row] || name.kernel);
-    if (op.parent != kNone && (work_below[row] || !name.bookkeeping)) {
+    const int64_t length = op.end_ns - op.begin_ns;
+    computes_[row] = op.kind == OpKind::kOperator &&
+                     (!work_below[row] || name.kernel ||
+                      (!keeps_stacks && own_ns[row] + length > kCallNs));
+    if (op.parent == kNone) continue;
+    own_ns[op.parent] -= length + kCallNs;
+    if (work_below[row] || !name.bookkeeping) {
       work_below[op.parent] = true;
     }
   }

@@ -26,6 +26,10 @@ struct OpTraits {
 // `name` as recorded: "aten::addmm", "c10d::allreduce_".
 OpTraits TraitsOf(std::string_view name);
 
+// Returns the innermost autograd node or range of the engine around `op`, which
+// may be `op` itself; kNone if there is none, or `op` is kNone.
+RowId NodeAround(const Trace& trace, RowId op);
+
 // The traits of all ops of one Trace and their place in the call tree. Reads
 // the ops once, in the constructor. Valid while the Trace lives; any thread may
 // read it.
@@ -39,7 +43,8 @@ class OpTree {
   }
   // True if the time of `op` outside its child ops is spent computing: the op
   // is a leaf, or all ops below it are bookkeeping, or its name says that it
-  // computes. Never true for autograd nodes, which only call operators.
+  // computes, or it takes longer than calling these ops can. Never true for
+  // autograd nodes, which only call operators.
   bool computes(RowId op) const { return computes_[op]; }
   // True for autograd nodes, the engine's ranges, and all ops below them.
   bool in_backward(RowId op) const { return in_backward_[op]; }

@@ -145,6 +145,7 @@ void FillRows(const std::vector<RankDigest>& ranks,
     if (exposed != report.time_split_ms.end()) row.exposed_ms = exposed->second;
     comparison.step_ms += row.step_ms / ranks.size();
     comparison.rows.push_back(std::move(row));
+    comparison.has_gpu |= report.has_gpu;
   }
 }
 

@@ -7,6 +7,7 @@
 
 namespace stepscope {
 
+// A rank that waits can be slower by that much before anybody notices.
 std::vector<double> SlacksMs(const std::vector<RankDigest>& ranks,
                              const RankComparison& comparison) {
   std::vector<double> slacks(ranks.size(), 0);
@@ -43,13 +44,15 @@ JointGain CombineGains(const std::vector<RankFinding>& findings,
     most = std::max(most, gain.expected_ms);
     if (gain.expected_ms + slack >= joint.gain.expected_ms) continue;
     joint.last = &one;
-    joint.gain = {gain.expected_ms + slack, gain.low_ms, gain.high_ms + slack};
+    joint.gain = {gain.expected_ms + slack, gain.low_ms, gain.high_ms + slack,
+                  gain.pairs};
   }
   for (size_t r = 0; r < slacks.size(); ++r) {
     const double least = unseen_ms + slacks[r];
     if (has_finding[r] || least >= joint.gain.expected_ms) continue;
     joint = {.gain = {least, 0, least}, .last = nullptr};
   }
+  // Together they gain no more than the largest of the single gains.
   joint.gain.expected_ms = std::min(joint.gain.expected_ms, most);
   joint.gain.low_ms = std::min(joint.gain.low_ms, joint.gain.expected_ms);
   joint.gain.high_ms = std::max(joint.gain.high_ms, joint.gain.expected_ms);

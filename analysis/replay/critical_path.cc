@@ -8,39 +8,25 @@
 #include <unordered_map>
 #include <utility>
 
+#include "device/gaps.h"
+#include "ops/contains.h"
+
 namespace stepscope {
 namespace {
 
 // Limits of the report: rows of the table, and slices per step in a drawing.
 constexpr size_t kMaxParts = 50;
 constexpr size_t kSlicesPerStep = 500;
-// As kQueuedLatencyNs in gaps.h: a longer gap on a queue is a dependency.
-constexpr int64_t kQueuedGapNs = 10'000;
-
-bool Has(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
-
-const DeviceWork& Row(const Trace& trace, ActivityRef ref) {
-  switch (ref.table) {
-    case ActivityTable::kCopy:
-      return trace.copies()[ref.row];
-    case ActivityTable::kMemset:
-      return trace.memsets()[ref.row];
-    default:
-      return trace.kernels()[ref.row];
-  }
-}
 
 // The cause of a runtime call's own time on the host.
 Cause CauseOf(const Trace& trace, const HostNode& node) {
   const std::string_view name =
       trace.name(trace.runtime_calls()[node.call].name);
   if (node.wait != NodeWait::kNothing) {
-    return Has(name, "Synchronize") ? Cause::kSync : Cause::kBlockingCopy;
+    return Contains(name, "Synchronize") ? Cause::kSync : Cause::kBlockingCopy;
   }
-  return Has(name, "Malloc") || Has(name, "Free") || Has(name, "HostAlloc") ||
-                 Has(name, "HostRegister")
+  return Contains(name, "Malloc") || Contains(name, "Free") ||
+                 Contains(name, "HostAlloc") || Contains(name, "HostRegister")
              ? Cause::kAllocator
              : Cause::kDispatch;
 }
@@ -110,7 +96,7 @@ void Walk::Start() {
 // stream, one on another stream, or its launch, whichever came last.
 void Walk::PassActivity() {
   const DeviceNode& activity = program_.activities[activity_];
-  const DeviceWork& row = Row(trace_, activity.ref);
+  const DeviceWork& row = ActivityOf(trace_, activity.ref);
   const Cause cause = activity.collective ? Cause::kCommunication
                       : activity.ref.table == ActivityTable::kKernel
                           ? Cause::kCompute
@@ -128,16 +114,19 @@ void Walk::PassActivity() {
       binding = other;
     }
   }
-  if (binding != kNoActivity &&
-      program_.activities[binding].span.end_ns > launched) {
-    const int64_t end = program_.activities[binding].span.end_ns;
-    Add(end, {.cause = now_ns_ - end > kQueuedGapNs ? Cause::kDependency
-                                                    : Cause::kKernelLatency,
+  const bool queued = binding != kNoActivity &&
+                      program_.activities[binding].span.end_ns > launched;
+  const int64_t ready =
+      queued ? program_.activities[binding].span.end_ns : launched;
+  const bool late = now_ns_ - ready > kQueuedLatencyNs;
+  Add(ready, {.cause = late && activity.in_graph ? Cause::kGraphOpaque
+                       : late && queued          ? Cause::kDependency
+                                                 : Cause::kKernelLatency,
               .op = row.op});
+  if (queued) {
     activity_ = binding;
     return;
   }
-  Add(launched, {.cause = Cause::kKernelLatency, .op = row.op});
   host_ = activity.host;
   activity_ = kNoActivity;
   launching_ = true;
@@ -227,6 +216,24 @@ NameId NameOf(const Trace& trace, const PathPiece& piece) {
   }
 }
 
+// Calls add(piece, ns) for each part of the path that lies in a steady step.
+template <typename Add>
+void ForSteadyParts(const Steps& steps, const std::vector<PathPiece>& path,
+                    const Add& add) {
+  size_t next = 0;
+  for (size_t step : steps.steady) {
+    const Span& tiled = steps.windows[step].tiled;
+    while (next < path.size() && path[next].span.end_ns <= tiled.begin_ns) {
+      ++next;
+    }
+    for (size_t i = next;
+         i < path.size() && path[i].span.begin_ns < tiled.end_ns; ++i) {
+      add(path[i], std::min(path[i].span.end_ns, tiled.end_ns) -
+                       std::max(path[i].span.begin_ns, tiled.begin_ns));
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<PathPiece> FindCriticalPath(const Trace& trace,
@@ -238,20 +245,9 @@ std::vector<PathPiece> FindCriticalPath(const Trace& trace,
 std::vector<PathPart> SumPath(const Trace& trace, const Steps& steps,
                               const std::vector<PathPiece>& path) {
   std::unordered_map<uint64_t, int64_t> sums;  // by cause and name
-  size_t next = 0;
-  for (size_t step : steps.steady) {
-    const Span& tiled = steps.windows[step].tiled;
-    while (next < path.size() && path[next].span.end_ns <= tiled.begin_ns) {
-      ++next;
-    }
-    for (size_t i = next;
-         i < path.size() && path[i].span.begin_ns < tiled.end_ns; ++i) {
-      const uint64_t what =
-          static_cast<uint64_t>(path[i].cause) << 32 | NameOf(trace, path[i]);
-      sums[what] += std::min(path[i].span.end_ns, tiled.end_ns) -
-                    std::max(path[i].span.begin_ns, tiled.begin_ns);
-    }
-  }
+  ForSteadyParts(steps, path, [&](const PathPiece& piece, int64_t ns) {
+    sums[static_cast<uint64_t>(piece.cause) << 32 | NameOf(trace, piece)] += ns;
+  });
   std::vector<PathPart> parts;
   for (const auto& [what, ns] : sums) {
     parts.push_back({.category = CauseKey(static_cast<Cause>(what >> 32)),
@@ -264,6 +260,15 @@ std::vector<PathPart> SumPath(const Trace& trace, const Steps& steps,
   });
   if (parts.size() > kMaxParts) parts.resize(kMaxParts);
   return parts;
+}
+
+std::map<std::string, double> SplitPath(const Steps& steps,
+                                        const std::vector<PathPiece>& path) {
+  std::map<std::string, double> split;
+  ForSteadyParts(steps, path, [&](const PathPiece& piece, int64_t ns) {
+    split[CauseKey(piece.cause)] += ns * 1e-6 / steps.steady.size();
+  });
+  return split;
 }
 
 std::vector<PathSlice> DrawPath(const Trace& trace, const Steps& steps,

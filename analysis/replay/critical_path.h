@@ -8,6 +8,8 @@
 #include <stepscope/trace.h>
 
 #include <cstdint>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "ops/intervals.h"
@@ -35,6 +37,11 @@ std::vector<PathPiece> FindCriticalPath(const Trace& trace,
 // the longest first.
 std::vector<PathPart> SumPath(const Trace& trace, const Steps& steps,
                               const std::vector<PathPiece>& path);
+
+// The same by cause alone, keyed as time_split_ms. Complete, and so it adds up
+// to the mean steady step.
+std::map<std::string, double> SplitPath(const Steps& steps,
+                                        const std::vector<PathPiece>& path);
 
 // Simplifies the path for drawing: cuts each step into up to 500 slices, gives
 // each the cause that takes most of it, and joins neighbours of one cause.

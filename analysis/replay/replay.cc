@@ -4,6 +4,9 @@
 #include <cmath>
 #include <string>
 #include <utility>
+#include <vector>
+
+#include "replay/cpu/cuts.h"
 
 namespace stepscope {
 namespace {
@@ -148,6 +151,11 @@ Replay::Replay(DeviceProgram program) : device_(std::move(program)) {
   check_ = device_->check();
 }
 
+void Replay::Distrust(std::string why) {
+  check_.valid = false;
+  check_.why_not = std::move(why);
+}
+
 double Replay::StepNs(const Edit& edit,
                       const ReplayParameters& parameters) const {
   return device_ ? device_->StepNs(edit, parameters)
@@ -288,8 +296,11 @@ Replay::Times Replay::Run(const Edit& edit,
         return;
     }
   };
+  const std::vector<std::vector<Work>> cut = WithCuts(program_, edit.cuts);
+  const std::vector<std::vector<Work>>& steps =
+      edit.cuts.empty() ? program_.steps : cut;
   const auto run_steps = [&] {
-    for (const auto& step : program_.steps) {
+    for (const auto& step : steps) {
       for (const Work& work : step) do_work(work);
     }
   };

@@ -13,6 +13,7 @@
 #include <stepscope/report.h>
 
 #include <optional>
+#include <string>
 
 #include "edit/edit.h"
 #include "replay/cpu/graph.h"
@@ -32,6 +33,8 @@ class Replay {
 
   // Whether predictions are valid, and if not, why.
   const ReplayCheck& check() const { return check_; }
+  // Makes predictions invalid although the unchanged replay may be exact.
+  void Distrust(std::string why);
   // Empty for runs with a GPU.
   const CpuProgram& program() const { return program_; }
   // nullptr for CPU-only runs.

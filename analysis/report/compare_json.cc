@@ -62,14 +62,17 @@ std::string ToJson(const Comparison& comparison) {
   json.Field("why_not", c.why_not);
   WriteGain("measured_ms", c.measured, json);
   json.Field("batch_normalised", c.batch_normalised);
+  json.Field("batch_scale", c.batch_scale);
   json.Field("significant", c.significant);
   json.Field("shared_ops_frac", c.shared_ops_frac);
+  json.Field("doubt", c.doubt);
   WriteGain("predicted_ms", c.predicted, json);
   json.Field("predicted_kind", GainName(c.predicted_kind));
   json.Texts("resolved_findings", c.resolved_findings);
   json.Texts("changed_settings", c.changed_settings);
   json.Texts("remaining_findings", c.remaining_findings);
   json.Texts("new_findings", c.new_findings);
+  json.Texts("reduced_findings", c.reduced_findings);
   WriteRows("causes", c.causes, json);
   WriteRows("ops", c.ops, json);
   WriteRows("kernels", c.kernels, json);

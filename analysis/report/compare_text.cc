@@ -2,6 +2,7 @@
 #include <stepscope/compare.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -17,15 +18,29 @@ namespace {
 constexpr size_t kRowsShown = 8;
 constexpr size_t kNameColumns = 56;
 constexpr size_t kLabelColumns = 10;
-// Two runs of one program share at least this much of their op time.
-constexpr double kSameProgramFrac = 0.5;
 
 std::string Signed(double ms) { return (ms > 0 ? "+" : "") + Number(ms); }
 
-std::string Join(const std::vector<std::string>& ids) {
-  std::string text;
-  for (const std::string& id : ids) text += (text.empty() ? "" : ", ") + id;
+std::string Capitalised(std::string text) {
+  if (!text.empty()) text[0] = static_cast<char>(std::toupper(text[0]));
   return text;
+}
+
+// The rows with the second trace's times and calls per as many samples as a
+// step of the first one has.
+std::vector<ComparedTime> Normalised(std::vector<ComparedTime> rows,
+                                     double scale) {
+  for (ComparedTime& row : rows) {
+    row.after_ms *= scale;
+    row.after_calls *= scale;
+  }
+  // The rows were sorted before the times changed.
+  if (scale != 1) {
+    std::ranges::stable_sort(rows, {}, [](const ComparedTime& row) {
+      return -std::abs(row.after_ms - row.before_ms);
+    });
+  }
+  return rows;
 }
 
 std::string SideText(const RunInfo& run, const StepSpread& spread) {
@@ -67,18 +82,25 @@ void AddPrediction(const Comparison& c, double after_ms,
   std::vector<std::string> changes = c.changed_settings;
   changes.insert(changes.end(), c.resolved_findings.begin(),
                  c.resolved_findings.end());
-  const std::string made = "; changes: " + Join(changes) + ".";
+  changes.insert(changes.end(), c.reduced_findings.begin(),
+                 c.reduced_findings.end());
+  const std::string made = "; changes: " + Listed(changes) + ".";
   if (c.predicted_kind == GainKind::kBound) {
     lines.push_back({"predicted", "at most " +
                                       Milliseconds(c.predicted.expected_ms) +
                                       " faster per step" + made});
     return;
   }
+  // Against the first trace's median, as the measured change is.
   const double predicted_ms = c.before.median_ms - c.predicted.expected_ms;
-  lines.push_back({"predicted", ChangeText(c.predicted, "likely",
-                                           c.before.median_ms, predicted_ms) +
-                                    made});
+  lines.push_back(
+      {"predicted",
+       ChangeText(c.predicted, c.predicted.pairs > 0 ? "likely" : "a hint:",
+                  c.before.median_ms, predicted_ms) +
+           made});
   if (after_ms <= 0) return;
+  // If the intervals overlap, the measurement does not contradict the
+  // prediction.
   const bool overlap = c.measured.high_ms >= c.predicted.low_ms &&
                        c.measured.low_ms <= c.predicted.high_ms;
   const double error = predicted_ms / after_ms - 1;
@@ -90,36 +112,34 @@ void AddPrediction(const Comparison& c, double after_ms,
 }
 
 void AddVerdict(const Comparison& c, std::vector<VerdictLine>& lines) {
-  const double scale = c.batch_normalised
-                           ? static_cast<double>(c.before.batch_size) /
-                                 static_cast<double>(c.after.batch_size)
-                           : 1;
-  const double after_ms = c.after.median_ms * scale;
+  const double after_ms = c.after.median_ms * c.batch_scale;
   lines.push_back(
       {"measured",
        ChangeText(c.measured, "95 % interval", c.before.median_ms, after_ms) +
            (c.significant ? "." : "; no significant difference.")});
   if (c.batch_normalised) {
-    lines.push_back({"",
-                     "The batch sizes differ: the second time is normalised "
-                     "to the batch size of the first."});
+    lines.push_back(
+        {"", "The batches differ: a step of the second trace has " +
+                 Times(1 / c.batch_scale) +
+                 " times the samples, so its times, here and below, "
+                 "are per as many samples as a step of the first has."});
   }
-  // Following advice may replace most ops.
-  if (c.shared_ops_frac >= 0 && c.shared_ops_frac < kSameProgramFrac &&
-      c.changed_settings.empty() && c.predicted_kind != GainKind::kPredicted) {
-    lines.push_back({"doubt", "Ops found in both traces take only " +
-                                  Percent(c.shared_ops_frac) +
-                                  " of the op time in one of them: are these "
-                                  "two runs of one program?"});
+  if (!c.doubt.empty()) {
+    lines.push_back({"doubt", "Are these two runs of one program? " +
+                                  Capitalised(c.doubt) + "."});
   }
   if (c.predicted_kind != GainKind::kNone) {
     AddPrediction(c, after_ms, lines);
+  } else if (!c.doubt.empty()) {
+    lines.push_back({"predicted", "nothing, because of the doubt."});
   } else if (c.changed_settings.empty()) {
     lines.push_back(
-        {"predicted", "nothing: no advice for the first trace was followed."});
+        {"predicted",
+         "nothing: no finding of the first trace is gone, and no setting is "
+         "known to differ."});
   } else {
     lines.push_back(
-        {"predicted", "nothing for " + Join(c.changed_settings) +
+        {"predicted", "nothing for " + Listed(c.changed_settings) +
                           ": the first trace lacks the data to predict it."});
   }
 }
@@ -140,6 +160,7 @@ bool HasGpu(const Comparison& c) {
   return !c.kernels.empty() || !c.before_run.devices.empty();
 }
 
+// False for a difference that would be printed as 0.
 bool Differs(const ComparedTime& row) {
   return Number(row.after_ms - row.before_ms) != "0";
 }
@@ -194,6 +215,14 @@ void AppendMarkdownTable(const char* title,
   }
 }
 
+// Calls add(title, rows, causes) for each table.
+template <typename Add>
+void ForEachTable(const Comparison& c, const Add& add) {
+  add("ms per step, by cause", Normalised(c.causes, c.batch_scale), true);
+  add("by op (self time)", Normalised(c.ops, c.batch_scale), false);
+  add("by kernel and copy", Normalised(c.kernels, c.batch_scale), false);
+}
+
 }  // namespace
 
 std::string ToText(const Comparison& c) {
@@ -209,14 +238,14 @@ std::string ToText(const Comparison& c) {
   }
   if (!c.why_not.empty()) return page.Take();
   const bool has_gpu = HasGpu(c);
-  AppendTextTable("ms per step, by cause", c.causes, true, has_gpu, page);
-  AppendTextTable("by op (self time)", c.ops, false, has_gpu, page);
-  AppendTextTable("by kernel and copy", c.kernels, false, has_gpu, page);
+  ForEachTable(c, [&](const char* title, const auto& rows, bool causes) {
+    AppendTextTable(title, rows, causes, has_gpu, page);
+  });
   if (!c.remaining_findings.empty() || !c.new_findings.empty()) page.Line();
   if (!c.remaining_findings.empty())
-    page.Wrapped("remaining findings: ", Join(c.remaining_findings));
+    page.Wrapped("remaining findings: ", Listed(c.remaining_findings));
   if (!c.new_findings.empty())
-    page.Wrapped("new findings: ", Join(c.new_findings));
+    page.Wrapped("new findings: ", Listed(c.new_findings));
   return page.Take();
 }
 
@@ -229,16 +258,16 @@ std::string ToMarkdown(const Comparison& c) {
   }
   if (!c.why_not.empty()) return text;
   const bool has_gpu = HasGpu(c);
-  AppendMarkdownTable("ms per step, by cause", c.causes, true, has_gpu, text);
-  AppendMarkdownTable("by op (self time)", c.ops, false, has_gpu, text);
-  AppendMarkdownTable("by kernel and copy", c.kernels, false, has_gpu, text);
+  ForEachTable(c, [&](const char* title, const auto& rows, bool causes) {
+    AppendMarkdownTable(title, rows, causes, has_gpu, text);
+  });
   if (!c.remaining_findings.empty()) {
     text +=
-        "\nremaining findings: " + MarkdownText(Join(c.remaining_findings)) +
+        "\nremaining findings: " + MarkdownText(Listed(c.remaining_findings)) +
         "\n";
   }
   if (!c.new_findings.empty()) {
-    text += "\nnew findings: " + MarkdownText(Join(c.new_findings)) + "\n";
+    text += "\nnew findings: " + MarkdownText(Listed(c.new_findings)) + "\n";
   }
   return text;
 }

@@ -10,8 +10,8 @@ namespace stepscope {
 namespace {
 
 constexpr size_t kPartsShown = 12;
-constexpr double kShownFrac = 0.005;  // of the step
-constexpr size_t kNameColumns = 60;
+constexpr double kPathShownFrac = 0.005;  // of the step
+constexpr size_t kPathNameColumns = 60;
 
 }  // namespace
 
@@ -19,7 +19,7 @@ std::vector<std::string> CriticalPathLines(const Report& report) {
   std::vector<std::string> lines;
   for (const PathPart& part : report.critical_path) {
     if (lines.size() > kPartsShown ||
-        part.ms_per_step < kShownFrac * report.steps.mean_ms) {
+        part.ms_per_step < kPathShownFrac * report.steps.mean_ms) {
       break;
     }
     if (lines.empty()) {
@@ -28,7 +28,7 @@ std::vector<std::string> CriticalPathLines(const Report& report) {
     }
     lines.push_back("  " + PadRight(Milliseconds(part.ms_per_step), 10) +
                     PadRight(CauseInWords(part.category, report.has_gpu), 28) +
-                    Clipped(part.name, kNameColumns));
+                    Clipped(part.name, kPathNameColumns));
   }
   return lines;
 }

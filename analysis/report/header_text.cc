@@ -105,6 +105,12 @@ void PrintStepBreakdown(const Report& report, TextPage& page) {
   }
   PrintBreakdown("mean step", steps.mean_ms, report.time_split_ms,
                  report.has_gpu, page);
+  page.Wrapped("  ", UnprofiledText(report));
+  if (std::ranges::count(report.findings, "contended-cores", &Finding::id)) {
+    page.Wrapped("  ",
+                 "other programs take the cores of this run: times are longer "
+                 "than they would be alone, and nothing below is proven");
+  }
   const double mean = std::max(steps.mean_ms, 1e-9);
   std::string text;
   for (const char* phase :
@@ -124,6 +130,8 @@ void PrintStepBreakdown(const Report& report, TextPage& page) {
   }
   const std::string averaged = AveragedStepsText(report);
   if (!averaged.empty()) page.Wrapped("  ", averaged);
+  const std::string stalls = StallsText(report);
+  if (!stalls.empty()) page.Wrapped("  ", stalls);
   if (!steps.step_source.empty()) {
     page.Wrapped("  ", "no step marks in the trace: steps inferred from " +
                            steps.step_source);

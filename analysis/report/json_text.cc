@@ -59,9 +59,11 @@ void JsonText::Value(std::string_view text) {
 }
 
 void JsonText::Value(double value) {
+  // JSON has no infinity and no NaN.
   if (!std::isfinite(value)) return Raw("null");
   char buffer[32];
   if (value == 0) value = 0;  // no negative zero
+  // The shortest text that reads back as the same number.
   const auto end =
       std::to_chars(buffer, buffer + sizeof buffer, value + 0.0).ptr;
   Raw(std::string_view(buffer, static_cast<size_t>(end - buffer)));
@@ -95,6 +97,7 @@ void JsonText::Quote(std::string_view text) {
     const size_t length = CharacterLength(text);
     const char c = text[0];
     if (length == 0) {
+      // A name may hold any bytes; JSON must be UTF-8.
       text_ += "\xef\xbf\xbd";
     } else if (length > 1) {
       text_ += text.substr(0, length);

@@ -8,7 +8,7 @@
 namespace stepscope {
 namespace {
 
-constexpr size_t kRowsShown = 16;
+constexpr size_t kRanksShown = 16;
 constexpr size_t kEndsShown = 6;  // at each end, of more ranks
 
 std::string LineOf(const RankRow& row, bool compared) {
@@ -36,7 +36,7 @@ std::vector<std::string> RankLines(const Report& report, bool all) {
   std::vector<const RankRow*> rows;
   for (const RankRow& row : ranks.rows) rows.push_back(&row);
   size_t left_out = 0;
-  if (!all && rows.size() > kRowsShown) {
+  if (!all && rows.size() > kRanksShown) {
     std::ranges::stable_sort(
         rows, {}, [](const RankRow* row) { return row->waiting_ms; });
     left_out = rows.size() - 2 * kEndsShown;

@@ -2,13 +2,18 @@
 #include <stepscope/analysis.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "report/critical_path_text.h"
 #include "report/json_text.h"
+#include "report/place_text.h"
 #include "report/ranks_text.h"
+#include "report/whole_run_text.h"
+#include "words/conclusion.h"
 #include "words/labels.h"
 
 namespace stepscope {
@@ -36,6 +41,14 @@ void WriteRun(const RunInfo& run, JsonText& json) {
   json.Close('}');
 }
 
+void WriteMs(const char* key, const std::map<std::string, double>& ms,
+             JsonText& json) {
+  json.Key(key);
+  json.Open('{');
+  for (const auto& [name, value] : ms) json.Field(name, value);
+  json.Close('}');
+}
+
 // Members of the report's object, not an object of their own: `steps`, the time
 // splits, `phases_ms` and `replay`.
 void WriteTimes(const Report& report, JsonText& json) {
@@ -47,21 +60,15 @@ void WriteTimes(const Report& report, JsonText& json) {
   json.Field("median_ms", report.steps.median_ms);
   json.Field("cov", report.steps.cov);
   json.Field("all_mean_ms", report.steps.all_mean_ms);
+  json.Field("unprofiled_ms", report.steps.unprofiled_ms);
+  json.Field("cost_estimated", report.steps.cost_estimated);
   json.Field("step_source", report.steps.step_source);
   json.Close('}');
   if (report.recording_ms > 0) {
     json.Field("recording_ms", report.recording_ms);
-    json.Key("recording_split_ms");
-    json.Open('{');
-    for (const auto& [cause, ms] : report.recording_split_ms) {
-      json.Field(cause, ms);
-    }
-    json.Close('}');
+    WriteMs("recording_split_ms", report.recording_split_ms, json);
   }
-  json.Key("time_split_ms");
-  json.Open('{');
-  for (const auto& [cause, ms] : report.time_split_ms) json.Field(cause, ms);
-  json.Close('}');
+  WriteMs("time_split_ms", report.time_split_ms, json);
   json.Key("time_split_spread_ms");
   json.Open('{');
   for (const auto& [cause, spread] : report.time_split_spread_ms) {
@@ -72,10 +79,8 @@ void WriteTimes(const Report& report, JsonText& json) {
     json.Close(']');
   }
   json.Close('}');
-  json.Key("phases_ms");
-  json.Open('{');
-  for (const auto& [phase, ms] : report.phases_ms) json.Field(phase, ms);
-  json.Close('}');
+  WriteMs("path_split_ms", report.path_split_ms, json);
+  WriteMs("phases_ms", report.phases_ms, json);
   json.Key("replay");
   json.Open('{');
   json.Field("steps", report.replay.steps);
@@ -104,10 +109,8 @@ void WriteSteps(const Report& report, JsonText& json) {
     json.Field("step", step.number);
     json.Field("kind", step.kind);
     json.Field("ms", step.ms);
-    json.Key("time_split_ms");
-    json.Open('{');
-    for (const auto& [cause, ms] : step.time_split_ms) json.Field(cause, ms);
-    json.Close('}');
+    json.Field("why", step.why);
+    WriteMs("time_split_ms", step.time_split_ms, json);
     json.Close('}');
   }
   json.Close(']');
@@ -120,6 +123,7 @@ void WriteSteps(const Report& report, JsonText& json) {
     json.Field("peak_bytes", memory.peak_bytes);
     json.Field("reserved_bytes", memory.reserved_bytes);
     json.Field("op", memory.op);
+    json.Field("counted", memory.is_counted);
     json.Close('}');
   }
   json.Close(']');
@@ -148,6 +152,7 @@ void WriteFinding(const Report& report, const Finding& finding,
   json.Field("expected", finding.gain.expected_ms);
   json.Field("low", finding.gain.low_ms);
   json.Field("high", finding.gain.high_ms);
+  json.Field("pairs", finding.gain.pairs);
   json.Close('}');
   json.Field("gain_kind", GainName(finding.gain_kind));
   WriteBaseline(report, finding, json);
@@ -174,6 +179,7 @@ void WriteFinding(const Report& report, const Finding& finding,
   WriteSettings(finding.settings, json);
   json.Field("wrong_if", finding.wrong_if);
   json.Field("reference", finding.reference);
+  json.Texts("also", finding.also);
   json.Close('}');
 }
 
@@ -203,6 +209,38 @@ void WriteMissing(const Report& report, JsonText& json) {
   json.Close(']');
 }
 
+void WritePlan(const Plan& plan, JsonText& json) {
+  json.Key("plan");
+  json.Open('{');
+  json.Texts("ids", plan.ids);
+  json.Texts("at_most", plan.at_most);
+  json.Texts("order", plan.order);
+  json.Texts("changes", plan.changes);
+  WriteSettings(plan.settings, json);
+  json.Field("step_before_ms", plan.step_before_ms);
+  json.Field("step_after_ms", plan.step_after_ms);
+  json.Field("low_ms", plan.low_ms);
+  json.Field("high_ms", plan.high_ms);
+  json.Field("pairs", plan.pairs);
+  json.Close('}');
+}
+
+void WriteCoverage(const Report& report, JsonText& json) {
+  json.Key("coverage");
+  json.Open('[');
+  for (const CauseAnswer& answer : report.coverage) {
+    json.Open('{');
+    json.Field("cause", answer.cause);
+    json.Field("ms_per_step", answer.ms);
+    json.Field("path_ms_per_step", answer.path_ms);
+    json.Texts("ids", answer.ids);
+    json.Texts("looked", answer.looked);
+    json.Field("why", answer.why);
+    json.Close('}');
+  }
+  json.Close(']');
+}
+
 }  // namespace
 
 std::string ToJson(const Report& report) {
@@ -221,31 +259,26 @@ std::string ToJson(const Report& report) {
   for (const Finding* held : HeldBack(report)) held_back.push_back(held->id);
   json.Texts("held_back", held_back);
   WriteMissing(report, json);
-  json.Key("plan");
-  json.Open('{');
-  json.Texts("ids", report.plan.ids);
-  json.Texts("changes", report.plan.changes);
-  WriteSettings(report.plan.settings, json);
-  json.Field("step_before_ms", report.plan.step_before_ms);
-  json.Field("step_after_ms", report.plan.step_after_ms);
-  json.Field("low_ms", report.plan.low_ms);
-  json.Field("high_ms", report.plan.high_ms);
-  json.Close('}');
+  WritePlan(report.plan, json);
+  WriteCoverage(report, json);
   json.Key("top_ops");
   json.Open('[');
   for (const TopOp& op : report.top_ops) {
     json.Open('{');
     json.Field("name", op.name);
+    json.Field("other_thread", op.other_thread);
     json.Field("self_ms_per_step", op.self_ms_per_step);
     json.Field("total_ms_per_step", op.total_ms_per_step);
     json.Field("calls_per_step", op.calls_per_step);
     json.Close('}');
   }
   json.Close(']');
+  WritePlaces(report, json);
   json.Key("critical_path");
   WriteCriticalPath(report, json);
   WriteSteps(report, json);
   if (!report.ranks.rows.empty()) WriteRanks(report.ranks, json);
+  if (report.whole_run.steps > 0) WriteWholeRun(report.whole_run, json);
   json.Close('}');
   return json.Take();
 }

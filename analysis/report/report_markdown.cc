@@ -9,8 +9,11 @@
 #include <vector>
 
 #include "report/markdown_escape.h"
+#include "report/place_text.h"
 #include "report/ranks_text.h"
 #include "report/step_text.h"
+#include "report/whole_run_text.h"
+#include "words/conclusion.h"
 #include "words/labels.h"
 #include "words/quantities.h"
 
@@ -33,6 +36,9 @@ void AppendHeader(const Report& report, std::string& text) {
   text += MarkdownText(line + (rank.empty() ? "" : ", " + rank)) + "\n\n";
   const std::string averaged = AveragedStepsText(report);
   if (!averaged.empty()) text += MarkdownText(averaged) + "\n\n";
+  for (const std::string& more : {UnprofiledText(report), StallsText(report)}) {
+    if (!more.empty()) text += MarkdownText(more) + "\n\n";
+  }
   for (const Loss& loss : report.losses) {
     text += "> missing: " +
             MarkdownText(loss.detail.empty() ? loss.name : loss.detail) +
@@ -45,6 +51,7 @@ void AppendHeader(const Report& report, std::string& text) {
 void AppendCauses(const Report& report, std::string& text) {
   if (report.time_split_ms.empty()) return;
   text += "| step time by cause | ms | share |\n| --- | ---: | ---: |\n";
+  // Negative, so that sorting puts the largest first.
   std::vector<std::pair<double, std::string>> parts;
   for (const auto& [key, ms] : report.time_split_ms) {
     if (Number(ms) != "0") parts.push_back({-ms, key});
@@ -82,6 +89,9 @@ void AppendFinding(const Report& report, const Finding& finding,
   if (!finding.fix_python.empty() && !one_fix) {
     text += line + "- Python: " + MarkdownCode(finding.fix_python);
   }
+  if (!finding.also.empty()) {
+    text += line + "- also: " + MarkdownText(Listed(finding.also));
+  }
   text += "\n";
 }
 
@@ -102,11 +112,26 @@ std::string ToMarkdown(const Report& report) {
   }
   const std::string plan = PlanInWords(report);
   if (!plan.empty()) text += "\n" + MarkdownText(plan) + "\n";
-  const std::vector<std::string> ranks = RankLines(report, false);
-  if (ranks.empty()) return text;
-  text += "\n```\n";
-  for (const std::string& line : ranks) text += line + "\n";
-  return text + "```\n";
+  const std::string held = advice ? HeldBackInWords(report) : "";
+  if (!held.empty()) text += "\n" + MarkdownText(held) + "\n";
+  const std::vector<std::string> unanswered = UnansweredInWords(report);
+  if (!unanswered.empty()) text += "\nNo change is offered for\n\n";
+  for (const std::string& line : unanswered) {
+    text += "- " + MarkdownText(line) + "\n";
+  }
+  const std::vector<std::string> run = WholeRunLines(report.whole_run);
+  for (size_t i = 0; i < run.size(); ++i) {
+    text += (i == 0 ? "\n" : "- ") + MarkdownText(run[i]) + "\n";
+  }
+  // As code, because blanks align the columns.
+  for (const std::vector<std::string>& lines :
+       {RankLines(report, false), PlaceLines(report, false)}) {
+    if (lines.empty()) continue;
+    text += "\n```\n";
+    for (const std::string& line : lines) text += line + "\n";
+    text += "```\n";
+  }
+  return text;
 }
 
 }  // namespace stepscope

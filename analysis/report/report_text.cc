@@ -10,9 +10,12 @@
 
 #include "report/critical_path_text.h"
 #include "report/header_text.h"
+#include "report/place_text.h"
 #include "report/ranks_text.h"
 #include "report/step_text.h"
 #include "report/text_page.h"
+#include "report/whole_run_text.h"
+#include "words/conclusion.h"
 #include "words/labels.h"
 #include "words/quantities.h"
 
@@ -20,6 +23,8 @@ namespace stepscope {
 namespace {
 
 constexpr size_t kTopOpsShown = 5;
+// More than fit on a screen are named in one line.
+constexpr size_t kFindingsShown = 5;
 
 // Red for what matters most, yellow for what is worth a look.
 const char* ColorOf(const Finding& finding) {
@@ -36,6 +41,7 @@ const char* ColorOf(const Finding& finding) {
 void PrintFinding(const Report& report, const Finding& finding,
                   const std::string& mark, const TextOptions& options,
                   TextPage& page) {
+  // Such a finding has a status and no gain.
   const bool about_recording = finding.severity == FindingSeverity::kNote &&
                                finding.status != FindingStatus::kOk;
   std::string line = mark + " " + page.Paint(finding.id, ColorOf(finding));
@@ -48,12 +54,14 @@ void PrintFinding(const Report& report, const Finding& finding,
   if (!gain.empty()) page.Line("   " + page.Paint(gain, "1"));
   page.Wrapped("   ", finding.evidence);
   page.Wrapped("   at       ", finding.where);
+  // Many fixes are the same in both languages; then no label is needed.
   if (finding.fix_cpp == finding.fix_python) {
     page.Wrapped("   fix      ", finding.fix_cpp);
   } else {
     page.Wrapped("   C++      ", finding.fix_cpp);
     page.Wrapped("   Python   ", finding.fix_python);
   }
+  page.Wrapped("   also     ", Listed(finding.also));
   if (!options.verbose) return;
   page.Wrapped("   assumes  ", finding.assumption);
   page.Wrapped("   wrong if ", finding.wrong_if);
@@ -68,23 +76,30 @@ void PrintFinding(const Report& report, const Finding& finding,
   }
 }
 
-// Findings, then the verdict or the plan, then notes.
-void PrintFindings(const Report& report, const TextOptions& options,
-                   TextPage& page) {
-  int64_t notes = 0;
-  bool advice = false;
-  for (const Finding& finding : report.findings) {
-    if (IsNote(finding)) {
-      ++notes;
-      continue;
-    }
-    page.Line();
-    const int number = NumberOf(report, finding);
-    advice |= number > 0;
-    PrintFinding(report, finding,
-                 number > 0 ? std::to_string(number) + " " : "! ", options,
-                 page);
+// What stands before a finding: its number, or a mark.
+std::string MarkOf(const Report& report, const Finding& finding) {
+  const int number = NumberOf(report, finding);
+  return number > 0 ? std::to_string(number) + " " : "! ";
+}
+
+// Findings that a screen has no room for: "further findings: 6
+// zero-grad-kernels (predicted 1.20 ms), ...".
+void PrintFurther(const Report& report,
+                  const std::vector<const Finding*>& further, TextPage& page) {
+  std::vector<std::string> texts;
+  for (const Finding* finding : further) {
+    const std::string gain = GainInShort(*finding);
+    texts.push_back(MarkOf(report, *finding) + finding->id +
+                    (gain.empty() ? "" : " (" + gain + ")"));
   }
+  if (texts.empty()) return;
+  page.Line();
+  page.Wrapped("further findings: ", Listed(texts));
+}
+
+// The verdict or the plan, then what is held back, then what takes long and has
+// no advice.
+void PrintConclusion(const Report& report, bool advice, TextPage& page) {
   if (!advice && report.steps.count > 0) {
     page.Line();
     page.Wrapped("", VerdictInWords(report));
@@ -94,6 +109,36 @@ void PrintFindings(const Report& report, const TextOptions& options,
     page.Line();
     page.Wrapped("", plan);
   }
+  if (advice) page.Wrapped("", HeldBackInWords(report));
+  const std::vector<std::string> unanswered = UnansweredInWords(report);
+  if (unanswered.empty()) return;
+  page.Line();
+  page.Line("no change is offered for");
+  for (const std::string& line : unanswered) page.Wrapped("  ", line);
+}
+
+void PrintFindings(const Report& report, const TextOptions& options,
+                   TextPage& page) {
+  int64_t notes = 0;
+  bool advice = false;
+  size_t shown = 0;
+  std::vector<const Finding*> further;
+  for (const Finding& finding : report.findings) {
+    if (IsNote(finding)) {
+      ++notes;
+      continue;
+    }
+    advice |= NumberOf(report, finding) > 0;
+    if (shown == kFindingsShown && !options.verbose) {
+      further.push_back(&finding);
+      continue;
+    }
+    ++shown;
+    page.Line();
+    PrintFinding(report, finding, MarkOf(report, finding), options, page);
+  }
+  PrintFurther(report, further, page);
+  PrintConclusion(report, advice, page);
   if (options.verbose && notes > 0) {
     page.Line();
     page.Line("Notes (no gain here, or too small to report)");
@@ -103,17 +148,9 @@ void PrintFindings(const Report& report, const TextOptions& options,
   }
 }
 
-void PrintRanks(const Report& report, const TextOptions& options,
-                TextPage& page) {
-  const std::vector<std::string> lines = RankLines(report, options.verbose);
+void PrintLines(const std::vector<std::string>& lines, TextPage& page) {
   if (!lines.empty()) page.Line();
   for (const std::string& line : lines) page.Line(line);
-}
-
-// Whole calls without decimals.
-std::string CallsText(double calls) {
-  const bool whole = std::abs(calls - std::round(calls)) < 0.05 || calls >= 100;
-  return whole ? std::to_string(std::llround(calls)) : Number(calls);
 }
 
 void PrintTopOps(const Report& report, const TextOptions& options,
@@ -124,9 +161,11 @@ void PrintTopOps(const Report& report, const TextOptions& options,
                            : std::min(kTopOpsShown, report.top_ops.size());
   // Wide enough for the title line.
   size_t width = 24;
+  std::vector<std::string> names;
   for (size_t i = 0; i < count; ++i) {
-    width =
-        std::max(width, std::min<size_t>(Columns(report.top_ops[i].name), 56));
+    const TopOp& op = report.top_ops[i];
+    names.push_back(op.name + (op.other_thread ? " (other thread)" : ""));
+    width = std::max(width, std::min<size_t>(Columns(names.back()), 56));
   }
   const bool per_step = report.steps.count > 0;
   page.Line();
@@ -136,11 +175,19 @@ void PrintTopOps(const Report& report, const TextOptions& options,
       PadLeft("self ms", 9) + PadLeft("total ms", 10) + PadLeft("calls", 8));
   for (size_t i = 0; i < count; ++i) {
     const TopOp& op = report.top_ops[i];
-    page.Line("  " + PadRight(Clipped(op.name, width), width) +
+    page.Line("  " + PadRight(Clipped(names[i], width), width) +
               PadLeft(Number(op.self_ms_per_step), 9) +
               PadLeft(Number(op.total_ms_per_step), 10) +
               PadLeft(CallsText(op.calls_per_step), 8));
   }
+}
+
+void PrintWholeRun(const Report& report, const TextOptions& options,
+                   TextPage& page) {
+  const std::string text = ToText(report.whole_run, options);
+  if (text.empty()) return;
+  page.Line();
+  page.Line(std::string_view(text).substr(0, text.size() - 1));
 }
 
 void PrintCriticalPath(const Report& report, const TextOptions& options,
@@ -162,16 +209,19 @@ void PrintMemoryPeaks(const Report& report, const TextOptions& options,
 // What the rules that fired nothing did, and where gains come from.
 void PrintRuleStates(const Report& report, TextPage& page) {
   page.Line();
-  std::string clean;
-  for (const std::string& id : report.clean) {
-    clean += (clean.empty() ? "" : ", ") + id;
-  }
-  page.Wrapped("nothing found: ", clean);
+  page.Wrapped("nothing found: ", Listed(report.clean));
+  std::vector<std::pair<std::string, std::vector<std::string>>> skipped;
   for (const SkippedRule& rule : report.skipped) {
-    page.Wrapped("skipped: ", rule.id + ": " + rule.why);
+    auto same = std::ranges::find_if(
+        skipped, [&](const auto& one) { return one.first == rule.why; });
+    if (same == skipped.end()) same = skipped.insert(same, {rule.why, {}});
+    same->second.push_back(rule.id);
   }
-  for (const std::string& superseded : report.superseded) {
-    page.Wrapped("superseded: ", superseded);
+  for (const auto& [why, ids] : skipped) {
+    page.Wrapped("skipped: ", Listed(ids) + ": " + why);
+  }
+  if (!report.superseded.empty()) {
+    page.Wrapped("superseded: ", Listed(report.superseded));
   }
   if (report.replay.valid) {
     const bool part = report.replay.steps < report.steps.steady;
@@ -226,8 +276,10 @@ std::string ToText(const Report& report, const TextOptions& options) {
   }
   PrintStepBreakdown(report, page);
   PrintFindings(report, options, page);
-  PrintRanks(report, options, page);
+  PrintLines(RankLines(report, options.verbose), page);
+  PrintWholeRun(report, options, page);
   PrintTopOps(report, options, page);
+  PrintLines(PlaceLines(report, options.verbose), page);
   PrintCriticalPath(report, options, page);
   PrintMemoryPeaks(report, options, page);
   PrintFooter(report, options, page);

@@ -9,6 +9,8 @@ namespace stepscope {
 namespace {
 
 constexpr size_t kNumbersShown = 4;
+// Slow steps are worth a line if they cost this share of the median step.
+constexpr double kMentionedFrac = 0.05;
 
 // "3 with a checkpoint (7, 12, 17)": how many steps are of `kind`, then
 // `words`, then the numbers of the steps; empty if there are none.
@@ -36,7 +38,7 @@ std::string AveragedStepsText(const Report& report) {
        {std::pair{"warm-up", "warm-up"},
         std::pair{"validation", "with validation"},
         std::pair{"checkpoint", "with a checkpoint or heavy logging"},
-        std::pair{"slow", "slow for an unknown reason"}}) {
+        std::pair{"slow", "slow"}}) {
     const std::string some = StepsOfKind(report, kind, words);
     if (some.empty()) continue;
     excluded += (excluded.empty() ? "; excluded: " : ", ") + some;
@@ -45,8 +47,42 @@ std::string AveragedStepsText(const Report& report) {
          std::to_string(steps.count) + excluded;
 }
 
+std::string UnprofiledText(const Report& report) {
+  const StepStats& steps = report.steps;
+  if (steps.unprofiled_ms <= 0 ||
+      steps.mean_ms < (1 + kMentionedFrac) * steps.unprofiled_ms) {
+    return "";
+  }
+  return "about " + Milliseconds(steps.unprofiled_ms) +
+         " without the profiler: " +
+         (steps.cost_estimated ? "what recording costs is estimated"
+                               : "the recorder measured what recording costs") +
+         (report.has_gpu ? "" : ", and gains leave it out");
+}
+
+std::string StallsText(const Report& report) {
+  const StepTimes* longest = nullptr;
+  int64_t count = 0;
+  for (const StepTimes& step : report.step_times) {
+    if (step.why.empty()) continue;
+    ++count;
+    if (longest == nullptr || step.ms > longest->ms) longest = &step;
+  }
+  const StepStats& steps = report.steps;
+  if (longest == nullptr ||
+      steps.all_mean_ms < (1 + kMentionedFrac) * steps.median_ms) {
+    return "";
+  }
+  return Count(count, "slow step") + (count == 1 ? " makes" : " make") +
+         " the mean of all steps " + Milliseconds(steps.all_mean_ms) +
+         ", against a median of " + Milliseconds(steps.median_ms) + ": step " +
+         std::to_string(longest->number) + " (" + Milliseconds(longest->ms) +
+         ") " + longest->why;
+}
+
 std::vector<std::string> MemoryPeakLines(
     const std::vector<MemorySummary>& memory) {
+  // One line per device, for its highest peak.
   std::map<std::string, const MemorySummary*> highest;
   for (const MemorySummary& one : memory) {
     const MemorySummary*& most = highest[one.device];
@@ -56,13 +92,17 @@ std::vector<std::string> MemoryPeakLines(
   for (const auto& [device, most] : highest) {
     std::string text =
         device + ": at most " + Bytes(static_cast<double>(most->peak_bytes)) +
-        (most->is_counted ? " in recorded allocations" : " in use");
+        (most->is_counted ? " of what was allocated while recording"
+                          : " in use");
     if (most->reserved_bytes > 0) {
       text += " of " + Bytes(static_cast<double>(most->reserved_bytes)) +
               " reserved";
     }
     if (most->step >= 0) text += ", in step " + std::to_string(most->step);
     text += most->op.empty() ? ", allocated earlier" : ", at " + most->op;
+    if (most->is_counted) {
+      text += "; memory that is older, such as parameters, is not known";
+    }
     lines.push_back(std::move(text));
   }
   return lines;

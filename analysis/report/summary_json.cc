@@ -16,7 +16,7 @@ void CountAndBytes(const char* key, const CopySummary& copies, JsonText& json) {
   json.Close('}');
 }
 
-void WriteRun(const RunInfo& run, JsonText& json) {
+void WriteSummaryRun(const RunInfo& run, JsonText& json) {
   json.Field("file", run.source);
   json.Field("producer", run.producer);
   json.Field("host", run.host);
@@ -73,6 +73,7 @@ void WriteDevice(int32_t ordinal, const DeviceSummary& device, JsonText& json) {
   json.Field("comm_kernels", device.collectives);
   json.Field("comm_sum_us", Us(device.collective_sum_ns));
   json.Field("comm_busy_us", Us(device.collective_busy_ns));
+  // Overlapped and exposed time add up to the busy time of the collectives.
   json.Field("overlap_comm_us",
              Us(device.collective_busy_ns - device.exposed_ns));
   json.Field("exposed_comm_us", Us(device.exposed_ns));
@@ -106,6 +107,7 @@ void WriteLoader(const TraceSummary& summary, JsonText& json) {
   json.Field("events", loader.waits);
   json.Field("us", Us(loader.ns));
   json.Key("in_steps_us");
+  // Without marked steps it is unknown, which is not 0.
   if (summary.steps.numbers.empty()) {
     json.Null();
   } else {
@@ -155,7 +157,7 @@ std::string ToJson(const TraceSummary& summary) {
   JsonText json;
   json.Open('{');
   json.Field("version", 1);
-  WriteRun(summary.run, json);
+  WriteSummaryRun(summary.run, json);
   WriteSteps(summary.steps, json);
   json.Key("gpu");
   json.Open('{');

@@ -1,15 +1,20 @@
 #include "report/text_page.h"
 
 #include <algorithm>
+#include <cmath>
+
+#include "words/quantities.h"
 
 namespace stepscope {
 
+// Every character of UTF-8 has one byte that is not 10xxxxxx.
 size_t Columns(std::string_view text) {
   return static_cast<size_t>(std::ranges::count_if(text, [](char c) {
     return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
   }));
 }
 
+// Names may hold line breaks and escape codes, which would garble a terminal.
 std::string Printable(std::string_view text) {
   std::string clean;
   for (char c : text) {
@@ -33,6 +38,7 @@ std::string PadLeft(std::string_view text, size_t columns) {
 std::string Clipped(std::string_view raw, size_t columns) {
   std::string text = Printable(raw);
   if (Columns(text) <= columns) return text;
+  // Three columns are for "..."; no character is cut.
   size_t end = 0;
   for (size_t used = 0; end < text.size(); ++end) {
     const bool begins_character =
@@ -40,6 +46,11 @@ std::string Clipped(std::string_view raw, size_t columns) {
     if (begins_character && used++ == columns - 3) break;
   }
   return text.substr(0, end) + "...";
+}
+
+std::string CallsText(double calls) {
+  const bool whole = std::abs(calls - std::round(calls)) < 0.05 || calls >= 100;
+  return whole ? std::to_string(std::llround(calls)) : Number(calls);
 }
 
 std::string TextPage::Paint(std::string_view text, const char* code) const {
@@ -59,6 +70,7 @@ void TextPage::Wrapped(std::string_view label, std::string_view raw) {
     const size_t end = std::min(text.find(' ', at), text.size());
     const std::string_view word = std::string_view(text).substr(at, end - at);
     const size_t columns = Columns(word);
+    // A word longer than the width stands on a line of its own.
     if (used > indent && used + 1 + columns > width) {
       Line(line);
       line = std::string(indent, ' ');

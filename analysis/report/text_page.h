@@ -25,6 +25,9 @@ std::string PadLeft(std::string_view text, size_t columns);
 // longer. REQUIRES: columns > 3.
 std::string Clipped(std::string_view text, size_t columns);
 
+// How often something happens per step: whole numbers without decimals.
+std::string CallsText(double calls);
+
 // One thread at a time.
 class TextPage {
  public:

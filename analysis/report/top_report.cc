@@ -22,7 +22,7 @@ std::string Fixed(double value, int decimals) {
   return text;
 }
 
-double Us(int64_t ns) { return static_cast<double>(ns) / 1000; }
+double Microseconds(int64_t ns) { return static_cast<double>(ns) / 1000; }
 
 // "12.3 us", "1.204 ms", "3.100 s": four digits or so, whatever the size.
 std::string Time(int64_t ns) {
@@ -32,7 +32,8 @@ std::string Time(int64_t ns) {
   return Fixed(value / 1e9, 3) + " s";
 }
 
-// GB/s, or empty where a row has no bytes or no time.
+// GB/s, or empty where a row has no bytes or no time. A byte per nanosecond is
+// 1 GB/s.
 std::string Rate(const TopRow& row) {
   if (row.bytes <= 0 || row.total_ns <= 0) return "";
   return Fixed(
@@ -107,10 +108,12 @@ void AppendTable(const TopTable& table, int width, std::string& out) {
   }
   const bool has_shapes = std::ranges::any_of(
       table.rows, [](const TopRow& row) { return !row.shape.empty(); });
+  // Shapes are long, and what such a table is printed for.
   const size_t least_name = has_shapes ? 72 : 24;
   const size_t room = std::max(width, 0) > static_cast<int>(used)
                           ? static_cast<size_t>(width) - used
                           : 0;
+  // The name stands last, so that a long one moves no other column.
   const size_t name_width = std::max(least_name, room);
   const auto line = [&](auto cell, const std::string& name) {
     for (size_t i = 0; i < columns.size(); ++i) {
@@ -140,6 +143,7 @@ void AppendTable(const TopTable& table, int width, std::string& out) {
   }
 }
 
+// Quotes as RFC 4180 asks.
 void AppendCell(const std::string& text, std::string& out) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) {
     out += text;
@@ -176,16 +180,16 @@ std::string ToCsv(const std::vector<TopTable>& tables) {
       out += ',';
       AppendCell(row.shape, out);
       number(std::to_string(row.calls));
-      number(Fixed(Us(row.self_ns), 3));
-      number(Fixed(Us(row.total_ns), 3));
-      number(Fixed(Us(row.total_ns) /
+      number(Fixed(Microseconds(row.self_ns), 3));
+      number(Fixed(Microseconds(row.total_ns), 3));
+      number(Fixed(Microseconds(row.total_ns) /
                        static_cast<double>(std::max<int64_t>(row.calls, 1)),
                    3));
-      number(Fixed(Us(row.min_ns), 3));
-      number(Fixed(Us(row.max_ns), 3));
+      number(Fixed(Microseconds(row.min_ns), 3));
+      number(Fixed(Microseconds(row.max_ns), 3));
       number(Fixed(row.share_frac, 6));
-      number(Fixed(Us(row.device_self_ns), 3));
-      number(Fixed(Us(row.device_total_ns), 3));
+      number(Fixed(Microseconds(row.device_self_ns), 3));
+      number(Fixed(Microseconds(row.device_total_ns), 3));
       number(std::to_string(row.bytes));
       out += '\n';
     }
@@ -201,7 +205,7 @@ std::string ToJson(const std::vector<TopTable>& tables) {
     json.Key(table.name);
     json.Open('{');
     json.Field("rows_in_all", static_cast<int64_t>(table.row_count));
-    json.Field("self_us", Us(table.self_ns));
+    json.Field("self_us", Microseconds(table.self_ns));
     json.Key("rows");
     json.Open('[');
     for (const TopRow& row : table.rows) {
@@ -209,14 +213,14 @@ std::string ToJson(const std::vector<TopTable>& tables) {
       json.Field("name", row.name);
       if (!row.shape.empty()) json.Field("shape", row.shape);
       json.Field("calls", row.calls);
-      json.Field("self_us", Us(row.self_ns));
-      json.Field("total_us", Us(row.total_ns));
-      json.Field("min_us", Us(row.min_ns));
-      json.Field("max_us", Us(row.max_ns));
+      json.Field("self_us", Microseconds(row.self_ns));
+      json.Field("total_us", Microseconds(row.total_ns));
+      json.Field("min_us", Microseconds(row.min_ns));
+      json.Field("max_us", Microseconds(row.max_ns));
       json.Field("share", row.share_frac);
       if (table.has_device) {
-        json.Field("device_self_us", Us(row.device_self_ns));
-        json.Field("device_total_us", Us(row.device_total_ns));
+        json.Field("device_self_us", Microseconds(row.device_self_ns));
+        json.Field("device_total_us", Microseconds(row.device_total_ns));
       }
       if (table.has_bytes) json.Field("bytes", row.bytes);
       json.Close('}');

@@ -28,6 +28,9 @@ constexpr double kMostBatch = 16;
 // ones.
 constexpr double kWorthDoubling = 0.04;
 constexpr double kMostBatchOnCpu = 4;
+// Less than this share of the step that does not depend on the batch is
+// ordinary; a device counts as underfilled from the same share on.
+constexpr double kFixedShare = kUnderfilled;
 
 // Blocks per multiprocessor; -1 if unknown.
 double BlocksPerSm(const AnalysisContext& m, const KernelUse& use) {
@@ -123,7 +126,8 @@ Verdict CheckSmallBatchOnCpu(const AnalysisContext& m) {
   if (grows <= 0) return Clean();
   const double steps = static_cast<double>(program.steps.size());
   Finding finding;
-  finding.confidence = Confidence::kStrong;
+  // What of the code between ops grows with the batch, no recording shows.
+  finding.confidence = Confidence::kHint;
   finding.evidence =
       Milliseconds((whole - grows) / steps * 1e-6) + " of the " +
       Milliseconds(m.step_ns() * 1e-6) + " step (" +
@@ -135,7 +139,10 @@ Verdict CheckSmallBatchOnCpu(const AnalysisContext& m) {
       "the larger batch converges so slowly that the time to accuracy grows";
   Found found{.finding = std::move(finding),
               .choice = Choice::kLadder,
-              .worth = kWorthDoubling};
+              .worth = kWorthDoubling,
+              .at_most = whole - grows >= kFixedShare * whole
+                             ? FindingSeverity::kMedium
+                             : FindingSeverity::kLow};
   for (double times = 2; times <= kMostBatchOnCpu; times *= 2) {
     found.alternatives.push_back(LargerOnCpu(times));
   }
@@ -224,7 +231,8 @@ constexpr Rule kRules[] = {
          "the compute time, or the GPU waits for launches for 10 % of the "
          "step, and a batch at least twice as large fits into memory. On a "
          "CPU: the part of a step that does not depend on the batch size is "
-         "so large that doubling the batch saves 4 % of the time per sample",
+         "so large that doubling the batch saves 4 % of the time per sample "
+         "(low below 30 % of the step, and a hint)",
      .avoid = "only collectives or optimizer kernels are small: they do not "
               "grow with the batch. GPU utilisation is ignored, because it "
               "does not show how full the GPU is",

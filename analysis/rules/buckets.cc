@@ -10,6 +10,7 @@
 #include "context/rule.h"
 #include "device/collectives.h"
 #include "evidence/collective_evidence.h"
+#include "evidence/collective_runs.h"
 #include "evidence/gradient_passes.h"
 #include "words/quantities.h"
 
@@ -18,6 +19,7 @@ namespace {
 
 constexpr double kMostSteps = 2.0 / 3;
 constexpr double kExposedShare = 0.03;
+// Far above the 4 to 5 of DDP's default.
 constexpr size_t kManyCollectives = 20;
 constexpr int64_t kTinyBytes = 256 * 1024;
 constexpr double kBucketBytes = 25.0 * (1 << 20);
@@ -71,6 +73,31 @@ Shape ShapeOf(const AnalysisContext& m,
   return shape;
 }
 
+size_t BucketsOf(const GradientPass& pass) {
+  return pass.sizes_known
+             ? std::max<size_t>(1, std::ceil(pass.bytes / kBucketBytes))
+             : kUnsplitBuckets;
+}
+
+// True if the collectives run on the host, as gloo's do.
+bool OnHost(const AnalysisContext& m, const std::vector<GradientPass>& passes) {
+  return std::ranges::all_of(passes, [&](const GradientPass& pass) {
+    return std::ranges::all_of(pass.collectives, [&](size_t i) {
+      return m.collectives[i].kernel == kNone;
+    });
+  });
+}
+
+// The share of the collectives that buckets would do without, 0 to 1.
+double NeedlessShare(const std::vector<GradientPass>& passes) {
+  double calls = 0, buckets = 0;
+  for (const GradientPass& pass : passes) {
+    calls += static_cast<double>(pass.collectives.size());
+    buckets += static_cast<double>(BucketsOf(pass));
+  }
+  return std::max(0.0, 1 - buckets / std::max(calls, 1.0));
+}
+
 // The change to buckets of 25 MiB: as many calls remain as there would be
 // buckets, and the bytes move at `bandwidth`, in bytes per second.
 Edit InBuckets(const AnalysisContext& m,
@@ -78,10 +105,7 @@ Edit InBuckets(const AnalysisContext& m,
   const int32_t ranks = m.trace.run().world_size;
   Edit edit;
   for (const GradientPass& pass : passes) {
-    const size_t buckets =
-        pass.sizes_known
-            ? std::max<size_t>(1, std::ceil(pass.bytes / kBucketBytes))
-            : kUnsplitBuckets;
+    const size_t buckets = BucketsOf(pass);
     double moved = 0, transfer = 0;
     for (size_t i : pass.collectives) {
       const Collective& one = m.collectives[i];
@@ -95,6 +119,7 @@ Edit InBuckets(const AnalysisContext& m,
       if (moved > 0 && transfer < moved) {
         edit.scales.push_back({KernelOf(one), transfer / moved});
       }
+      // The calls beyond the number of buckets no longer cost the host time.
       if (at >= buckets && one.thread != kNone) {
         edit.cuts.push_back({one.thread, one.issued, 0});
       }
@@ -103,19 +128,63 @@ Edit InBuckets(const AnalysisContext& m,
   return edit;
 }
 
+Verdict CheckRuns(const AnalysisContext& m) {
+  const CollectiveRuns runs = FindRuns(m, kManyCollectives);
+  if (runs.steps < kMostSteps * m.steps.steady.size()) return Clean();
+  const auto wanted = [&](const Collective& one) {
+    return runs.members.contains(
+        static_cast<size_t>(&one - m.collectives.data()));
+  };
+  const CollectiveTotals totals = TotalsOf(m.collectives, m.steps, wanted);
+  Finding finding;
+  // Sizes would show whether each is as large as a bucket should be.
+  finding.confidence = Confidence::kHint;
+  finding.evidence =
+      Count(std::llround(runs.collectives), "collective") +
+      " per step (mostly " + CollectiveName(runs.kind) + ") could be " +
+      Count(std::llround(runs.runs), "call") +
+      ": no matrix product lies between them. Issuing them takes the host " +
+      Milliseconds(totals.issue_ns * 1e-6) + " per step, and " +
+      Milliseconds(totals.exposed_ns * 1e-6) +
+      " per step of their time is exposed. Their sizes were not recorded.";
+  Illustrate(m, wanted, finding);
+  finding.assumption =
+      "at best: each series takes as long as its longest collective";
+  finding.fix_cpp =
+      "copy the tensors into flat buckets of about 25 MiB, or group the calls "
+      "with ncclGroupStart and ncclGroupEnd";
+  finding.fix_python =
+      "DistributedDataParallel(model, gradient_as_bucket_view=True) instead of "
+      "a loop over parameters; for other tensors flatten them into one, or "
+      "torch.distributed.all_reduce_coalesced()";
+  finding.wrong_if =
+      "each of them moves 25 MiB or more; torch.profiler records sizes of "
+      "NCCL's calls since PyTorch 2.2";
+  // Whether the bound can be had at all.
+  Edit without;
+  for (size_t i : runs.members) {
+    const Collective& one = m.collectives[i];
+    without.scales.push_back({KernelOf(one), 0});
+    if (one.thread != kNone) without.cuts.push_back({one.thread, one.issued});
+  }
+  return Fire(Found{.finding = std::move(finding),
+                    .bound_ns = runs.bound_ns,
+                    .trials = {std::move(without)}});
+}
+
 Verdict CheckBucketShape(const AnalysisContext& m) {
   if (m.trace.run().world_size == 1) return Clean();
   if (m.collectives.empty()) return AnswerWithoutCollectives(m);
   const std::vector<GradientPass> passes =
       FindGradientPasses(m.trace, m.tree, m.steps, m.collectives);
-  if (passes.empty()) return Clean();
+  if (passes.empty()) return CheckRuns(m);
   const Shape shape = ShapeOf(m, passes);
   const CollectiveTotals totals = TotalsOf(m.collectives, m.steps, IsGradient);
   const double step = m.step_ns();
   const bool split = shape.per_parameter || shape.tiny;
   const bool one_bucket =
       shape.one_bucket && totals.exposed_ns >= kExposedShare * step;
-  if (!split && !one_bucket) return Clean();
+  if (!split && !one_bucket) return CheckRuns(m);
 
   const int64_t per_pass =
       std::llround(shape.collectives / std::max(shape.passes, 1.0));
@@ -143,15 +212,19 @@ Verdict CheckBucketShape(const AnalysisContext& m) {
                       " per step of their time is exposed.";
   Illustrate(m, IsGradient, finding);
   const BusBandwidth bus = LikelyBusBandwidth(m.trace, m.collectives);
+  const bool on_host = OnHost(m, passes);
   finding.assumption =
       !split ? "all buckets but the last overlap with backward"
-             : "the same gradients move in buckets of 25 MiB at " +
-                   (bus.seen || bus.bytes_per_s <= 0
-                        ? std::string("the best rate of this recording")
-                        : Number(bus.bytes_per_s * 1e-9) +
-                              " GB/s, the usual rate of this device's bus (no "
-                              "recorded collective is large enough to measure "
-                              "it)");
+      : on_host
+          ? "at best: a bucket takes as long as one of these collectives, "
+            "which mostly wait for each other and not for bytes"
+          : "the same gradients move in buckets of 25 MiB at " +
+                (bus.seen || bus.bytes_per_s <= 0
+                     ? std::string("the best rate of this recording")
+                     : Number(bus.bytes_per_s * 1e-9) +
+                           " GB/s, the usual rate of this device's bus (no "
+                           "recorded collective is large enough to measure "
+                           "it)");
   finding.fix_cpp =
       "copy the gradients into flat buckets (at::cat, at::_foreach_copy_) and "
       "call ProcessGroup::allreduce once per 25 MiB";
@@ -163,9 +236,13 @@ Verdict CheckBucketShape(const AnalysisContext& m) {
             "buckets start earlier";
   finding.wrong_if = "the all-reduces belong to several small models";
   Edit edit = split ? InBuckets(m, passes, bus.bytes_per_s) : Edit();
+  // Of a single bucket, all but the last 25 MiB could have moved during
+  // backward.
   const double bound =
-      split ? totals.issue_ns
-            : totals.exposed_ns * (1 - kBucketBytes / shape.pass_bytes);
+      !split ? totals.exposed_ns * (1 - kBucketBytes / shape.pass_bytes)
+      : on_host
+          ? std::max(totals.issue_ns, totals.exposed_ns * NeedlessShare(passes))
+          : totals.issue_ns;
   return Fire(std::move(finding), std::move(edit), bound);
 }
 
@@ -180,7 +257,9 @@ constexpr Rule kRules[] = {
                "below 256 KiB, or about one per parameter (DDP's 25 MiB "
                "default gives 4 to 5 for a ResNet-50); or one bucket holds at "
                "least 80 % of the bytes while 3 % of the step is exposed "
-               "communication",
+               "communication; or, where sizes were not recorded, 20 "
+               "collectives per step of one kind and group follow others "
+               "without a matrix product between them (a hint)",
      .avoid =
          "all gradients fit into one 25 MiB bucket anyway, or the all-reduces "
          "come from nodes other than AccumulateGrad (SyncBatchNorm, tensor "

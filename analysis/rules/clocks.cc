@@ -1,7 +1,9 @@
-// Does the device reduce its clocks?
+// Does the machine withhold something: does the device reduce its clocks, do
+// other programs take the cores?
 // No tuning guide covers this. The driver names power and heat limits as
 // throttle reasons. Their cost shows in kernels of the same shape, which take
-// longer in late steps than in early ones.
+// longer in late steps than in early ones. For cores, Linux counts how long a
+// thread that could run has none (Documentation/scheduler/sched-stats.rst).
 #include <stepscope/kernel_class.h>
 
 #include <algorithm>
@@ -148,7 +150,64 @@ Verdict CheckThrottle(const AnalysisContext& m) {
                     .regardless = true});
 }
 
+Verdict CheckContention(const AnalysisContext& m) {
+  const Contention& found = m.contention;
+  if (found.delay_ns < 0) {
+    return Skip("the scheduler's delays were not recorded");
+  }
+  if (!found.is_large) return Clean();
+  if (found.own_threads < 0 || found.cores <= 0) {
+    return Skip("the number of usable cores or of threads was not recorded");
+  }
+  // Too many threads of its own: cpu-oversubscription.
+  if (!found.by_others) return Clean();
+  Finding finding;
+  finding.confidence = Confidence::kProven;
+  finding.evidence =
+      "The training thread is ready to run but has no core for " +
+      Milliseconds(found.delay_ns * 1e-6) + " of the " +
+      Milliseconds(m.step_ns() * 1e-6) + " step (" +
+      Percent(found.delay_ns / m.step_ns()) + ")" +
+      (found.switches < 0 ? ""
+                          : ", and loses its core " + Number(found.switches) +
+                                " times a step") +
+      ", although the run itself needs only " +
+      Count(found.own_threads, "thread") + " of " + Count(found.cores, "core") +
+      ": other programs use them. Other times of this report contain such "
+      "waits, too.";
+  finding.assumption = "at best: the training thread always has a core";
+  const std::string who =
+      "find who else uses the cores (top, ps -eo pcpu,comm --sort=-pcpu) and "
+      "move one of the two; taskset keeps them apart. If others must run, try ";
+  finding.fix_cpp = who +
+                    "at::set_num_threads with fewer threads: an op on several "
+                    "waits for the slowest";
+  finding.fix_python = who +
+                       "torch.set_num_threads with fewer threads: an op on "
+                       "several waits for the slowest";
+  finding.wrong_if =
+      "the run has threads besides its intra-op threads and loader workers "
+      "that compute";
+  // Noise must not hide its own cause.
+  return Fire(Found{.finding = std::move(finding),
+                    .bound_ns = found.delay_ns,
+                    .regardless = true});
+}
+
 constexpr Rule kRules[] = {
+    {.id = "contended-cores",
+     .question = "Do other programs take the cores of the training thread?",
+     .needs = {Kind::kHostUsage},
+     .check = &CheckContention,
+     .reference = "Linux, Documentation/scheduler/sched-stats.rst",
+     .detect =
+         "the training thread waits for a core for 5 % of the step, and "
+         "the intra-op threads of all ranks and the loader workers are no "
+         "more than the usable cores. No other finding is called proven "
+         "then",
+     .avoid = "the run's own threads exceed its cores (cpu-oversubscription)",
+     .fix_cpp = "keep other programs off the cores, or use fewer threads",
+     .fix_python = "keep other programs off the cores, or use fewer threads"},
     {.id = "clock-throttle",
      .question = "Does the device reduce its clocks because of power or heat?",
      .runs = Runs::kGpuOnly,

@@ -50,6 +50,7 @@ Verdict CheckBenchmarkOff(const AnalysisContext& m) {
   if (settings.cudnn_benchmark < 0) {
     return Skip("cuDNN's settings were not recorded");
   }
+  // Deterministic mode excludes the search.
   if (settings.cudnn_benchmark == 1 || settings.deterministic == 1) {
     return Clean();
   }
@@ -162,6 +163,7 @@ std::unordered_set<RowId> FindSearchingOps(
   return ops;
 }
 
+// In warm-up steps a search is as it should be.
 bool InCountedStep(const AnalysisContext& m, int64_t time) {
   return std::ranges::any_of(m.steps.windows, [&](const StepWindow& step) {
     return step.kind != StepKind::kWarmUp && step.host.begin_ns <= time &&
@@ -183,6 +185,8 @@ Verdict CheckConvRetuning(const AnalysisContext& m) {
   for (const Call& call : calls) {
     const Op& op = m.trace.ops()[call.op];
     lengths.push_back(static_cast<double>(op.end_ns - op.begin_ns));
+    // A size that occurs again needs no search. Without shapes, every call may
+    // be of a new size.
     const bool fresh =
         seen.emplace(op.name, op.inputs).second || op.inputs == kNone;
     shapes |= op.inputs != kNone;
@@ -198,6 +202,7 @@ Verdict CheckConvRetuning(const AnalysisContext& m) {
   const double usual = Median(std::move(lengths));
   Finding finding;
   finding.confidence = shapes ? Confidence::kStrong : Confidence::kHint;
+  // A search costs what its call takes longer than a usual one.
   double excess = 0;
   for (RowId row : searches) {
     const Op& op = m.trace.ops()[row];

@@ -54,6 +54,7 @@ void AddExamples(const AnalysisContext& m, std::vector<const Upload*> uploads,
   }
 }
 
+// Some traces name host memory without saying whether it is pinned.
 bool KnowsPinning(const AnalysisContext& m,
                   const std::vector<Upload>& uploads) {
   return std::ranges::any_of(uploads, [&](const Upload& upload) {
@@ -76,10 +77,13 @@ Verdict CheckPageable(const AnalysisContext& m) {
     return Clean();
   }
   const UploadSums sums = SumUploads(m, uploads, filter);
+  // In GB/s, as bytes per ns.
   const double rate = sums.bytes / std::max(sums.copy_ns, 1.0);
   const BusRate pinned = PinnedRate(m.trace);
   const double factor =
       pinned.gb_per_s > 0 ? std::min(1.0, rate / pinned.gb_per_s) : 1.0;
+  // What pinned memory saves: the time in which the host is blocked, and the
+  // faster part of the copies that nothing hides.
   const double bound = sums.held_ns + (1 - factor) * sums.exposed_ns;
   if (bound * 1e-6 < MinReportableGainMs(m)) return Clean();
 
@@ -173,6 +177,7 @@ Verdict CheckBlocking(const AnalysisContext& m) {
       Recurs(queue_waits.sums.once_queued_frac, m.steps);
   SameStreamUploads same_stream;
   same_stream.sums = SumUploads(m, uploads, same_stream.filter);
+  // A copy can only hide behind kernels, so no more of it than kernels take.
   same_stream.hideable_ns =
       std::min(same_stream.sums.exposed_ns, KernelNsPerStep(m));
   same_stream.fires = same_stream.hideable_ns * 1e-6 >= MinReportableGainMs(m);

@@ -80,7 +80,14 @@ double OpeningNs(const AnalysisContext& m) {
 
 std::string SharedCores(const AnalysisContext& m, int cores, const Edit& edit) {
   if (cores <= 0) {
-    return "each worker has a free core (the number of cores was not recorded)";
+    return "each worker has a free core; the number of cores was not recorded, "
+           "and without a free one a worker gains nothing (--cores N settles "
+           "it)";
+  }
+  if (m.has_gpu) {
+    return Count(cores, "usable core") +
+           ", shared by the launching thread and " +
+           Count(edit.workers, "loader worker");
   }
   const int threads =
       edit.threads > 0 ? edit.threads : std::max(1, m.replay.program().threads);
@@ -138,14 +145,19 @@ Verdict CheckSyncDataLoading(const AnalysisContext& m) {
   for (Alternative& alternative : found.alternatives) {
     alternative.wording.assumption = SharedCores(m, cores, alternative.edit);
   }
+  // On a CPU a worker gains nothing unless a core is free.
+  if (cores <= 0 && !m.has_gpu) found.finding.confidence = Confidence::kHint;
   found.if_bound = LoaderFix(m, {.workers = count});
   found.if_bound.assumption =
       "at best, all of the loading overlaps with the step, on " +
       Count(count - 1, "free core");
   if (movable * 1e-6 >= MinReportableGainMs(m)) {
     found.if_small.evidence =
-        " A worker would not help here: the intra-op threads already keep " +
-        Count(m.replay.program().cores, "core") + " busy.";
+        m.has_gpu ? " A worker would not help here: something else limits the "
+                    "step."
+                  : " A worker would not help here: the intra-op threads "
+                    "already keep " +
+                        Count(m.replay.program().cores, "core") + " busy.";
   }
   found.if_small.fix_cpp =
       "decode less: use smaller files, cached tensors or uint8 tensors";

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "context/rule.h"
+#include "device/backlog.h"
 #include "evidence/missing_rows.h"
 #include "evidence/recording_load.h"
 #include "words/quantities.h"
@@ -17,7 +18,9 @@ namespace {
 
 constexpr double kBadTimes = 0.001;  // of the records
 constexpr double kUnmatched = 0.01;  // of the GPU's activities
-constexpr double kNearlyAll = 0.95;  // of the unmatched ones
+// An estimate is told from the share on from which it matters even if it is
+// twice too large.
+constexpr double kDistortedByEstimate = 0.10;
 constexpr double kDistorted = 0.05, kVeryDistorted = 0.15;
 constexpr size_t kWaitsToLeaveOneOut = 4;
 constexpr double kOverheadOffline = 0.03;
@@ -79,22 +82,29 @@ Verdict CheckCaptureIncomplete(const AnalysisContext& m) {
     add(errors, Count(bad, "record") + " of " + std::to_string(rows) +
                     " have impossible times.");
   }
-  if (m.ledger && m.ledger->unmatched > kUnmatched * m.ledger->activities) {
-    const bool earlier = ActivitiesLaunchedBefore(trace, m.ledger->device) >=
-                         kNearlyAll * m.ledger->unmatched;
+  // What was launched before the recording began is known to be earlier.
+  int64_t unmatched = m.ledger ? m.ledger->unmatched : 0;
+  if (unmatched > 0) {
+    unmatched -= ActivitiesLaunchedBefore(trace, m.ledger->device,
+                                          m.steps.windows.front().host.end_ns);
+  }
+  if (m.ledger && unmatched > kUnmatched * m.ledger->activities) {
     add(warnings,
-        std::to_string(m.ledger->unmatched) + " of " +
+        std::to_string(unmatched) + " of " +
             Count(m.ledger->activities, "GPU activity", "GPU activities") +
-            (earlier ? " were launched before the recording began, because "
-                       "the GPU runs behind the host."
-                     : " have no recorded launch, so the cause of idle time "
-                       "before them is unknown."));
+            " have no recorded launch, so the cause of idle time "
+            "before them is unknown.");
   }
   const bool launches =
       std::ranges::any_of(trace.runtime_calls(), [&](const RuntimeCall& call) {
         return trace.name(call.name).find("Launch") != std::string_view::npos;
       });
-  if (!m.has_gpu && (launches || !trace.runtime_calls().empty())) {
+  const std::string accelerator = UnseenAccelerator(trace);
+  if (!accelerator.empty()) {
+    add(errors, "The program computes on another device (" + accelerator +
+                    "), whose work is not in the trace, so computing time "
+                    "here is host time only.");
+  } else if (!m.has_gpu && (launches || !trace.runtime_calls().empty())) {
     add(launches ? errors : warnings,
         "The host called the GPU (" +
             Count(static_cast<int64_t>(trace.runtime_calls().size()), "call") +
@@ -197,10 +207,40 @@ Verdict CheckObserverLive(const AnalysisContext& m) {
   return Fire(std::move(finding));
 }
 
+// A recorder that did not time the step without itself: what it costs is
+// estimated from the recording.
+Verdict CheckObserverEstimate(const AnalysisContext& m) {
+  const double without = m.stats.unprofiled_ms;
+  const double cost = m.stats.mean_ms - without;
+  if (cost <= kDistortedByEstimate * without) return Clean();
+  const bool distrusted = IsTooDistorted(m.stats);
+  Finding finding = StatusFinding(
+      distrusted ? FindingStatus::kError : FindingStatus::kWarning,
+      Confidence::kHint);
+  const RecordingLoad load = MeasureRecordingLoad(m);
+  const auto steps = static_cast<double>(m.steps.windows.size());
+  finding.evidence =
+      "Recording " + Count(std::llround(load.events / steps), "event") +
+      " per step takes about " + Milliseconds(cost) + " of " +
+      Milliseconds(m.stats.mean_ms) + ", so the step takes about " +
+      Milliseconds(without) +
+      " without the profiler. This is estimated from the shortest times "
+      "between ops, to within a factor of 2." +
+      (distrusted ? " No gain is predicted from a recording that distorts the "
+                    "step so much; gains are upper bounds."
+                  : "");
+  finding.fix_cpp = finding.fix_python =
+      "turn record_shapes, profile_memory and with_stack off, or record with "
+      "stepscope";
+  finding.wrong_if = "the step takes as long without the profiler";
+  return Fire(std::move(finding));
+}
+
 Verdict CheckObserverEffect(const AnalysisContext& m) {
   const std::vector<int64_t>& waits = m.trace.run().wait_step_ns;
   if (!waits.empty() && std::ranges::min(waits) > 0)
     return CheckObserverLive(m);
+  if (m.recorder.op_ns > 0 && !m.has_gpu) return CheckObserverEstimate(m);
   const double step = m.step_ns();
   const RecordingLoad load = MeasureRecordingLoad(m);
   const double overhead = load.overhead_ns;
@@ -277,9 +317,11 @@ constexpr Rule kRules[] = {
                   "profiling off",
      .detect = "recorded steps are more than 5 % longer than the wait steps "
                "before them, which were timed with recording off (an error "
-               "beyond 15 %). In files without wait steps: the profiler's own "
-               "records exceed 3 % of the step, or a host-bound run has an op "
-               "in every 4 us",
+               "beyond 15 %). In files of torch.profiler: what recording costs "
+               "makes the step 10 % longer, estimated from the shortest times "
+               "between ops (an error, and no gain is predicted, if it doubles "
+               "the step). In other files: the profiler's own records exceed "
+               "3 % of the step, or a host-bound run has an op in every 4 us",
      .avoid = "the wait steps are still warming up, or a CPU-only run slowed "
               "down by more than recording can cost (3 us per event)",
      .fix_cpp = "record without shapes, stacks and memory, or record fewer "

@@ -58,6 +58,8 @@ bool ReducesEachPass(const Update& update) {
   return sum >= kTooManyBytes * most && least >= (1 - kSamePass) * most;
 }
 
+// Such runs reduce in every pass on purpose: a rank has no memory for whole
+// gradients, or is a stage of a pipeline.
 bool ShardsParameters(const AnalysisContext& m) {
   return std::ranges::any_of(m.collectives, [](const Collective& one) {
     return one.kind == CollectiveKind::kReduceScatter ||

@@ -78,6 +78,7 @@ bool FindAnomalyMode(const AnalysisContext& m, Aid& aid) {
   for (RowId row : checks) {
     const Op& op = m.trace.ops()[row];
     const size_t step = SteadyStepAt(m.steps, op.begin_ns);
+    // A check of one node calls several ops, one of them isnan.
     if (m.trace.name(op.name) == "aten::isnan") checked[step] += 1;
     if (step < m.steps.windows.size()) {
       aid.bound_ns += static_cast<double>(op.end_ns - op.begin_ns);
@@ -93,6 +94,7 @@ bool FindAnomalyMode(const AnalysisContext& m, Aid& aid) {
   for (size_t i = 0; i < nodes.size(); ++i) {
     share[i] = nodes[i] > 0 ? checked[i] / nodes[i] : 0;
   }
+  // A recorded setting is certain; without it, the checks are counted.
   const std::optional<bool> recorded = RecordedAnomalyMode(m.trace);
   if (!(recorded ? *recorded : InMostSteps(m, share, kMostNodes))) return false;
   aid.what =
@@ -116,12 +118,14 @@ bool FindBlockingLaunches(const AnalysisContext& m, Aid& aid) {
   int64_t count = 0;
   for (const KernelUse& use : m.kernels.uses) {
     const Kernel& kernel = m.trace.kernels()[use.kernel];
+    // Kernels of a graph have no launches of their own.
     if (kernel.call == kNone || kernel.graph != 0 || use.ns < kLongNs) {
       continue;
     }
     const RuntimeCall& call = m.trace.runtime_calls()[kernel.call];
     ++count;
     launches[use.step] += 1;
+    // Without blocking, a launch returns before its kernel ends.
     if (call.end_ns < kernel.end_ns) continue;
     blocking[use.step] += 1;
     aid.edit.no_wait.push_back(kernel.call);

@@ -13,6 +13,7 @@
 #include "context/noise.h"
 #include "context/rule.h"
 #include "device/device_ledger.h"
+#include "evidence/launches.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
 
@@ -38,19 +39,6 @@ bool IsCollective(const Trace& trace, const ActivityRef& ref) {
          IsCollectiveKernel(trace.name(trace.kernels()[ref.row].name));
 }
 
-// The nodes of a CUDA graph share one launch, and the trace does not show what
-// each of them waits for.
-bool InGraph(const Trace& trace, const ActivityRef& ref) {
-  if (ref.table == ActivityTable::kKernel &&
-      trace.kernels()[ref.row].graph != 0) {
-    return true;
-  }
-  const RowId call = ActivityOf(trace, ref).call;
-  return call != kNone &&
-         trace.name(trace.runtime_calls()[call].name).find("GraphLaunch") !=
-             std::string_view::npos;
-}
-
 struct Stall {
   const Gap* gap;
   size_t step;
@@ -61,12 +49,15 @@ struct Stall {
 std::vector<Stall> FindStalls(const AnalysisContext& m) {
   std::vector<Stall> stalls;
   for (const Gap& gap : m.waits.idle) {
+    // Late launches and gaps inside graphs are the business of other rules.
     if (gap.host_late || !gap.launch_known ||
         gap.idle.length() <= kQueuedLatencyNs || InGraph(m.trace, gap.next)) {
       continue;
     }
     const DeviceWork& before = ActivityOf(m.trace, gap.before);
     const DeviceWork& next = ActivityOf(m.trace, gap.next);
+    // Work of one stream runs in order; only a collective makes it wait for
+    // other ranks.
     if (before.stream == next.stream && !IsCollective(m.trace, gap.before)) {
       continue;
     }

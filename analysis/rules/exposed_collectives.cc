@@ -54,6 +54,7 @@ std::string TransferOrWait(const AnalysisContext& m) {
       return " Sizes were not recorded, so transfers and waiting for other "
              "ranks cannot be distinguished.";
     }
+    // A transfer explains at most what is exposed.
     moving += std::min<double>(transfer, one.exposed_ns);
   }
   moving /= m.steps.steady.size();

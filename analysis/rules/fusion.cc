@@ -10,7 +10,9 @@
 
 #include "context/noise.h"
 #include "context/rule.h"
+#include "evidence/gradient_passes.h"
 #include "evidence/kernel_evidence.h"
+#include "evidence/launches.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -42,28 +44,14 @@ bool SameSize(const AnalysisContext& m, const KernelUse& a,
          left.block == right.block;
 }
 
-int64_t LaunchedNs(const AnalysisContext& m, const KernelUse& use) {
-  const RowId call = m.trace.kernels()[use.kernel].call;
-  return call == kNone ? 0 : m.trace.runtime_calls()[call].begin_ns;
-}
-
-// When products and convolutions were launched, on any stream. One that is
-// launched between two elementwise kernels separates them, because the second
-// may read its result.
-std::vector<int64_t> LaunchesOfProducts(const AnalysisContext& m) {
-  std::vector<int64_t> times;
-  for (const KernelUse& use : m.kernels.uses) {
-    if (use.multiplies) times.push_back(LaunchedNs(m, use));
-  }
-  std::ranges::sort(times);
-  return times;
-}
-
 std::vector<Chain> FindChains(const AnalysisContext& m) {
+  // A product that is launched between two elementwise kernels separates them,
+  // because the second may read its result.
   const std::vector<int64_t> products = LaunchesOfProducts(m);
   const auto separated = [&](const KernelUse& a, const KernelUse& b) {
-    const auto next = std::ranges::lower_bound(products, LaunchedNs(m, a));
-    return next != products.end() && *next < LaunchedNs(m, b);
+    const auto next =
+        std::ranges::lower_bound(products, LaunchedNs(m.trace, a.kernel));
+    return next != products.end() && *next < LaunchedNs(m.trace, b.kernel);
   };
   std::map<int64_t, Chain> open;  // by stream
   std::vector<Chain> chains;
@@ -196,8 +184,11 @@ Verdict CheckUnfusedPointwise(const AnalysisContext& m) {
                  "most 3 times")
            : "fused kernels reach 80 % of the memory bandwidth; " + peaks);
   finding.fix_cpp =
-      "run the model as an AOTInductor module or the chain as a "
-      "torch::jit-scripted function, or use in-place operators";
+      std::string(Trains(m.trace)
+                      ? "run the chain as a torch::jit-scripted function"
+                      : "run the model as an AOTInductor module or the chain "
+                        "as a torch::jit-scripted function") +
+      ", or use in-place operators";
   finding.fix_python =
       "use torch.compile on the model, or on the function with the chain";
   finding.wrong_if = "the kernels of a chain work on different tensors";
@@ -217,7 +208,7 @@ constexpr Rule kRules[] = {
          "one stream, and fusing them saves at least 1 % of the step",
      .avoid = "Triton, nvFuser or NNC made the kernels, they belong to the "
               "optimizer, or a matrix product interrupts the chain",
-     .fix_cpp = "use an AOTInductor module or a scripted function",
+     .fix_cpp = "use a scripted function, or an AOTInductor module (inference)",
      .fix_python = "use torch.compile"}};
 
 }  // namespace

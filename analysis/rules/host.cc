@@ -9,6 +9,7 @@
 
 #include "context/noise.h"
 #include "context/rule.h"
+#include "evidence/stalls/stalls.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -16,8 +17,19 @@ namespace {
 
 // Below this share of the step, more threads cannot gain much.
 constexpr double kParallelShare = 0.30;
+constexpr double kTwoThreads = 1.9;   // times as fast as one, as in replay
 constexpr double kDemand = 1.25;      // threads and workers per core
 constexpr double kDelayShare = 0.05;  // of the step, without a core
+
+// What the pauses cost over all steps / over the steady ones. Pauses that every
+// step has cost about as much in both.
+constexpr double kRarePauses = 1.5;
+// A report of pauses whose cause is not recorded begins at 1 % of the step.
+constexpr double kLeastPauses = 0.01;
+constexpr double kLeastPauseNs = 100'000;
+constexpr char kFixGc[] =
+    "gc.freeze() and gc.disable() after the set-up, then gc.collect() every N "
+    "steps, in the same step on all ranks";
 
 Alternative WithThreads(int count) {
   const std::string threads = std::to_string(count);
@@ -30,26 +42,55 @@ Alternative WithThreads(int count) {
   return more;
 }
 
-Verdict CheckCoresIdle(const AnalysisContext& m) {
-  const CpuProgram& program = m.replay.program();
-  const int all_cores = m.trace.run().usable_cores;
-  if (all_cores <= 0) {
-    return Skip("the number of usable cores was not recorded");
-  }
-  if (program.threads <= 0) {
-    return Skip("the number of intra-op threads was not recorded");
-  }
-  const int ranks = std::max(1, m.trace.run().local_ranks);
-  const int workers = std::max(0, program.workers);
-  if (int64_t{program.threads} * ranks + workers >= all_cores) return Clean();
+// Ops that can use more threads, in ns per step.
+double ParallelNs(const CpuProgram& program) {
   double parallel = 0;
   for (const auto& step : program.steps) {
     for (const Work& work : step) {
       if (work.kind == WorkKind::kParallel) parallel += work.ns;
     }
   }
-  parallel /= std::max<size_t>(program.steps.size(), 1);
+  return parallel /
+         static_cast<double>(std::max<size_t>(program.steps.size(), 1));
+}
+
+// torch.profiler's files name neither cores nor threads.
+Verdict AskForCores(const AnalysisContext& m, double parallel) {
+  Finding finding;
+  finding.confidence = Confidence::kHint;
+  finding.evidence =
+      "Ops that can use more threads take " + Milliseconds(parallel * 1e-6) +
+      " of the step (" + Percent(parallel / m.step_ns()) +
+      "), but the recording says neither how many threads they have nor how "
+      "many cores are usable. On one thread they take 1.9 times as long as on "
+      "two.";
+  finding.assumption = "at best: ops run on one thread, and two cores are free";
+  finding.fix_cpp =
+      "compare at::get_num_threads() with the usable cores; analyze --cores N "
+      "--threads T settles what more threads gain";
+  finding.fix_python =
+      "compare torch.get_num_threads() with len(os.sched_getaffinity(0)); "
+      "analyze --cores N --threads T settles what more threads gain";
+  finding.wrong_if = "there are as many threads as cores, as by default";
+  return Fire(Found{.finding = std::move(finding),
+                    .bound_ns = parallel * (1 - 1 / kTwoThreads),
+                    .at_most = FindingSeverity::kLow});
+}
+
+Verdict CheckCoresIdle(const AnalysisContext& m) {
+  const CpuProgram& program = m.replay.program();
+  const int all_cores = m.trace.run().usable_cores;
   const double step = m.step_ns();
+  const double parallel = ParallelNs(program);
+  if (all_cores <= 0 || program.threads <= 0) {
+    if (parallel >= kParallelShare * step) return AskForCores(m, parallel);
+    return Skip(all_cores <= 0
+                    ? "the number of usable cores was not recorded"
+                    : "the number of intra-op threads was not recorded");
+  }
+  const int ranks = std::max(1, m.trace.run().local_ranks);
+  const int workers = std::max(0, program.workers);
+  if (int64_t{program.threads} * ranks + workers >= all_cores) return Clean();
   if (parallel < kParallelShare * step) return Clean();
 
   // Small ops can be faster on fewer threads than there are cores.
@@ -196,11 +237,66 @@ Finding DescribeGarbage(const AnalysisContext& m, double ns) {
                      " per step.";
   finding.assumption = "the training loop creates no reference cycles";
   finding.fix_cpp = "none: only Python has a garbage collector";
-  finding.fix_python =
-      "gc.freeze() and gc.disable() after the set-up, then gc.collect() every "
-      "N steps, in the same step on all ranks";
+  finding.fix_python = kFixGc;
   finding.wrong_if = "memory grows without the collector";
   return finding;
+}
+
+// Pauses of single steps: `all` ns per step over all steps.
+Verdict CheckRarePauses(const AnalysisContext& m, double all) {
+  if (all * 1e-6 < std::max(0.01 * m.stats.all_mean_ms, 0.1)) return Clean();
+  Finding finding = DescribeGarbage(m, all);
+  const StallSum sum = SumOf(m, FindStalls(m), StallKind::kGarbage);
+  if (sum.count > 0) {
+    finding.examples = sum.examples;
+    finding.evidence += " " + Count(sum.count, "step") +
+                        (sum.every.empty() ? "" : " (" + sum.every + ")") +
+                        " take " + Milliseconds(sum.each_ns * 1e-6) +
+                        " longer for it.";
+  }
+  return Fire(Found{.finding = std::move(finding),
+                    .bound_ns = all,
+                    .baseline_ms = m.stats.all_mean_ms});
+}
+
+// The collector left no events, but steps stop without any op and without a
+// function of their own. So does a full collection.
+Verdict CheckUnexplainedPauses(const AnalysisContext& m) {
+  const char* kNoEvents =
+      "no garbage collector events were recorded (torch.profiler records them "
+      "from PyTorch 2.9 on, with with_stack=True and record_python_gc_info in "
+      "its experimental configuration)";
+  const Stalls stalls = FindStalls(m);
+  const StallSum sum = SumOf(m, stalls, StallKind::kPause);
+  if (sum.count < 2 || sum.lost_ns < kLeastPauses * stalls.usual_ns ||
+      sum.lost_ns < kLeastPauseNs) {
+    return Skip(kNoEvents);
+  }
+  const bool frames = m.trace.python_frames().size() > 0;
+  Finding finding;
+  finding.confidence = Confidence::kHint;
+  finding.examples = sum.examples;
+  finding.evidence =
+      Count(sum.count, "step") + " of " + std::to_string(stalls.steps) +
+      (sum.every.empty() ? "" : " (" + sum.every + ")") + " stop for " +
+      Milliseconds(sum.each_ns * 1e-6) + " on average, " +
+      Milliseconds(sum.lost_ns * 1e-6) +
+      " per step over all steps. Meanwhile no op runs" +
+      (frames ? ", nor a Python function that other steps do not run. "
+              : ". ") +
+      "A full run of Python's garbage collector looks like this; its events "
+      "were not recorded.";
+  finding.assumption = "at best: the steps no longer stop";
+  finding.fix_cpp = "none: only Python has a garbage collector";
+  finding.fix_python = std::string(kFixGc) +
+                       "; gc.callbacks, or record_python_gc_info in "
+                       "torch.profiler, shows whether it is the collector";
+  finding.wrong_if =
+      "these steps do work of their own between ops, such as saving or "
+      "plotting, or another program took the cores";
+  return Fire(Found{.finding = std::move(finding),
+                    .bound_ns = sum.lost_ns,
+                    .baseline_ms = m.stats.all_mean_ms});
 }
 
 Verdict CheckGarbageCollection(const AnalysisContext& m) {
@@ -211,32 +307,20 @@ Verdict CheckGarbageCollection(const AnalysisContext& m) {
   // Stepscope records a C++ program without Python frames: it has no collector.
   const bool python = m.trace.run().producer != "stepscope" ||
                       m.trace.python_frames().size() > 0;
-  if (!recorded && python) {
-    return Skip(
-        "no garbage collector events were recorded (torch.profiler records "
-        "them from PyTorch 2.9 on, with with_stack=True and "
-        "record_python_gc_info in its experimental configuration)");
-  }
-  const double gc = m.MeanNs(Cause::kGc);
+  if (!recorded && python) return CheckUnexplainedPauses(m);
+  const double steady = m.MeanNs(Cause::kGc);
   const double all = GarbageNs(m);
-  if (gc * 1e-6 >= MinReportableGainMs(m)) {
-    Edit edit;
-    for (const Range& range : m.trace.ranges()) {
-      if (m.has_gpu && m.trace.name(range.name) == "Python GC" &&
-          range.thread != kNone) {
-        edit.cuts.push_back({range.thread, {range.begin_ns, range.end_ns}, 0});
-      }
+  // Where pauses make steps outliers, the mean steady step hides most of them.
+  if (all > kRarePauses * steady) return CheckRarePauses(m, all);
+  if (steady * 1e-6 < MinReportableGainMs(m)) return Clean();
+  Edit edit;
+  for (const Range& range : m.trace.ranges()) {
+    if (m.has_gpu && m.trace.name(range.name) == "Python GC" &&
+        range.thread != kNone) {
+      edit.cuts.push_back({range.thread, {range.begin_ns, range.end_ns}, 0});
     }
-    return Fire(DescribeGarbage(m, gc), std::move(edit), gc);
   }
-  if (all * 1e-6 < std::max(0.01 * m.stats.all_mean_ms, 0.1)) return Clean();
-  Finding finding = DescribeGarbage(m, all);
-  finding.evidence +=
-      " The steps with these pauses are outliers, which the mean steady step "
-      "leaves out.";
-  return Fire(Found{.finding = std::move(finding),
-                    .bound_ns = all,
-                    .baseline_ms = m.stats.all_mean_ms});
+  return Fire(DescribeGarbage(m, steady), std::move(edit), steady);
 }
 
 constexpr Rule kRules[] = {
@@ -257,13 +341,17 @@ constexpr Rule kRules[] = {
      .fix_python = "torch.set_num_threads, OMP_NUM_THREADS, fewer workers"},
     {.id = "gc-pause",
      .question = "Does Python's garbage collector delay the step?",
-     .needs = {Kind::kRange},
+     .needs = {},
      .check = &CheckGarbageCollection,
      .reference = "CPython documentation: gc.freeze",
      .detect = "Python GC events take 1 % of the step on the training thread; "
-               "steps that become outliers through them count as well",
-     .avoid = "a Python program was recorded without garbage collector events: "
-              "its pauses may have any cause, so the rule is skipped",
+               "steps that become outliers through them count as well. A "
+               "hint, where a Python program was recorded without such "
+               "events: in at least two steps no op runs for 5 ms and half of "
+               "the time that they take beyond the median step, which costs "
+               "1 % over all steps",
+     .avoid = "the steps save the model, or run a range or Python function of "
+              "their own meanwhile",
      .fix_cpp = "none: only Python has a garbage collector",
      .fix_python = "gc.freeze(), gc.disable() and gc.collect() every N steps, "
                    "on all ranks together"},
@@ -276,7 +364,8 @@ constexpr Rule kRules[] = {
          "Optimization and Performance Tuning with PyTorch: use all cores",
      .detect =
          "the intra-op threads of all ranks and the loader workers leave cores "
-         "idle, and ops that can use more threads take 30 % of the step",
+         "idle, and ops that can use more threads take 30 % of the step. Where "
+         "cores or threads were not recorded, it asks for them",
      .avoid = "the run uses a GPU: its launching thread needs only one core",
      .fix_cpp = "at::set_num_threads, OMP_NUM_THREADS",
      .fix_python = "torch.set_num_threads, OMP_NUM_THREADS"}};

@@ -3,7 +3,6 @@
 // target device"; "17 tips", number 7; PyTorch's guide to pin_memory (pinning
 // and copying can take twice a plain copy).
 #include <algorithm>
-#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "context/noise.h"
 #include "context/rule.h"
 #include "evidence/uploads.h"
+#include "ops/contains.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
@@ -22,11 +22,6 @@ namespace {
 constexpr double kMostSteps = 2.0 / 3;
 constexpr double kLaunchNs = 10'000;  // of one launch on the device
 constexpr int kLookBack = 400;        // ops searched for a tensor's factory
-
-bool IsAnyOf(std::string_view name,
-             std::initializer_list<std::string_view> names) {
-  return std::ranges::find(names, name) != names.end();
-}
 
 std::string_view NameOf(const Trace& trace, RowId op) {
   return trace.name(trace.ops()[op].name);

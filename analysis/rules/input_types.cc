@@ -87,6 +87,7 @@ Verdict CheckWideInput(const AnalysisContext& m) {
                           : trace.name(tensor.type) == "double" ? 8
                                                                 : 0;
     int64_t channels = 0;
+    // A copy of another size sends something else than this tensor.
     if (width == 0 || !IsImage(tensor.dims, channels) ||
         BytesOf(trace, tensor) != copy.bytes) {
       continue;

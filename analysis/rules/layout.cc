@@ -53,6 +53,7 @@ Layouts CountLayouts(const AnalysisContext& m, const KernelFilter& wanted) {
   Layouts layouts;
   RowId last = kNone;
   for (const KernelUse& use : m.kernels.uses) {
+    // One convolution may launch several such kernels.
     if (!wanted(use) || use.op == last) continue;
     last = use.op;
     const Operands operands = OperandsOf(m.trace, use.op);
@@ -91,6 +92,7 @@ Verdict CheckLayoutTranspose(const AnalysisContext& m) {
       m.kernels.NsPerStep([](const KernelUse&) { return true; });
   const double ns = m.kernels.NsPerStep(wanted);
   if (ns <= 0 || ns < kShare * total) return Clean();
+  // An image has to be converted once in any case.
   const double stem = m.kernels.NsPerStep([&](const KernelUse& use) {
     return wanted(use) && IsStem(m.trace, use.op);
   });

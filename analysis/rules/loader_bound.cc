@@ -23,6 +23,8 @@ constexpr double kWaitShare = 0.05;
 constexpr double kPeriodicShare = 0.8;    // of all waiting, in every k-th step
 constexpr double kRestart = 10;           // times the usual wait
 constexpr double kUsualWaitNs = 100'000;  // at least, for that comparison
+constexpr int64_t kLeastBursts = 3;       // two waits show no habit
+constexpr double kMostSteps = 2.0 / 3;    // as in sync-data-loading
 constexpr double kCoresFull = 0.9;
 constexpr double kWorkersIdle = 0.5;
 
@@ -256,6 +258,53 @@ Verdict FireOpenings(const AnalysisContext& m, const StepWaits& waits,
   return FireStall(m, std::move(finding), openings.lost_ns);
 }
 
+// Steps that wait, where neither the median step does nor every k-th one.
+struct Bursts {
+  double lost_ns = 0;  // per step except warm-up
+  int64_t count = 0;   // steps that wait longer than the mean step does
+};
+
+Bursts FindBursts(const StepWaits& waits) {
+  Bursts bursts;
+  if (waits.waits.empty()) return bursts;
+  bursts.lost_ns = waits.total() / static_cast<double>(waits.waits.size());
+  for (double ns : waits.waits) bursts.count += ns > bursts.lost_ns;
+  return bursts;
+}
+
+// True if batches come in bursts: then they are prepared somewhere else, be the
+// number of workers known or not. A batch that the training thread makes itself
+// takes time in every step.
+bool InBursts(const AnalysisContext& m, const Bursts& bursts) {
+  return bursts.lost_ns >= kWaitShare * m.stats.all_mean_ms * 1e6 &&
+         bursts.count >= kLeastBursts &&
+         m.ShareOfStepsWith(Cause::kData, 0.01 * m.step_ns()) < kMostSteps;
+}
+
+Verdict FireBursts(const AnalysisContext& m, const Loading& loading,
+                   int workers, const StepWaits& waits, const Bursts& bursts) {
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  finding.examples = loading.longest;
+  finding.where = LoaderName(m);
+  finding.evidence =
+      "The training thread waits for batches in " +
+      Count(bursts.count, "step") + " of " +
+      std::to_string(waits.waits.size()) +
+      ", in the others hardly: " + Milliseconds(bursts.lost_ns * 1e-6) +
+      " of the " + Milliseconds(m.stats.all_mean_ms) + " step on average (" +
+      Percent(bursts.lost_ns / (m.stats.all_mean_ms * 1e6)) +
+      "). So batches are made elsewhere, but in bursts and too slowly.";
+  finding.assumption = "at best: the step never waits for a batch";
+  const Wording fix = LoaderFix(m, {.workers = std::max(workers, 1) + 1});
+  finding.fix_cpp = (workers > 0 ? fix.fix_cpp : "more workers") +
+                    "; use a longer queue, or " + kCheaper;
+  finding.fix_python = (workers > 0 ? fix.fix_python : "a larger num_workers") +
+                       "; try prefetch_factor=4, or " + kCheaper;
+  finding.wrong_if = "these steps begin an epoch or wait for storage once";
+  return FireStall(m, std::move(finding), bursts.lost_ns);
+}
+
 // What the finding says where no core is free for another worker.
 Wording CoresFull() {
   return {.evidence = " All cores are busy, so more workers cannot help.",
@@ -268,10 +317,13 @@ Verdict CheckLoaderBound(const AnalysisContext& m) {
   if (!loading.any) return Skip(kNoLoader);
   const int workers = LoaderWorkers(m.trace);
   // sync-data-loading reports batches that the training thread makes itself.
-  if (workers == 0 || (workers < 0 && !loading.worker_processes)) {
-    return Clean();
-  }
+  if (workers == 0) return Clean();
   StepWaits waits = WaitsOf(m);
+  const Bursts bursts = FindBursts(waits);
+  const bool in_bursts = InBursts(m, bursts);
+  if (workers < 0 && !loading.worker_processes) {
+    return in_bursts ? FireBursts(m, loading, workers, waits, bursts) : Clean();
+  }
   const Restarts restarts = FindRestarts(m, waits);
   const bool often = waits.median_frac >= kWaitShare;
   const size_t period = often ? 0 : WaitPeriod(waits, workers);
@@ -283,6 +335,9 @@ Verdict CheckLoaderBound(const AnalysisContext& m) {
     const Restarts openings = FindOpenings(waits);
     const bool opens = openings.lost_ns > restarts.lost_ns;
     const double lost_ns = opens ? openings.lost_ns : restarts.lost_ns;
+    if (in_bursts && bursts.lost_ns > 2 * lost_ns) {
+      return FireBursts(m, loading, workers, waits, bursts);
+    }
     if (lost_ns < 0.01 * m.stats.all_mean_ms * 1e6 || lost_ns * 1e-6 < 0.1) {
       return Clean();
     }
@@ -354,7 +409,8 @@ constexpr Rule kRules[] = {
      .detect =
          "the median wait is 5 % of the step or more (the same bound as in "
          "torch-tb-profiler and XProf); or waits are 5 % of the step on "
-         "average, nearly all of them in every k-th step; or waits of 10 times "
+         "average, nearly all of them in every k-th step, or in at least three "
+         "but less than two thirds of the steps; or waits of 10 times "
          "the median for restarted workers, or waits for the first batch of a "
          "validation pass, are 1 % of the step on average",
      .avoid = "the GPU is busy during the waits, only the first batch is late, "

@@ -89,7 +89,7 @@ Verdict CheckChurn(const AnalysisContext& m) {
   Finding finding;
   finding.confidence = Confidence::kProven;
   finding.evidence =
-      "The caching allocator calls the driver during training:  " +
+      "The caching allocator calls the driver during training: " +
       Number(churn.allocs) + " allocations and " + Number(churn.frees) +
       " releases per step, which take " + Milliseconds(churn.ns * 1e-6) +
       "; the GPU is idle for " + Milliseconds(bucket * 1e-6) +

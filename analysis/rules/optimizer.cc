@@ -21,11 +21,26 @@ constexpr double kLaunchNs = 10'000;
 // Host time of a fused step besides its launches.
 constexpr double kRangeNs = 50'000;
 
+// The kernels that the optimizer's step launches.
+std::vector<const KernelUse*> KernelsOf(const AnalysisContext& m,
+                                        const OptimizerWork& work) {
+  std::vector<const KernelUse*> kernels;
+  for (const KernelUse& use : m.kernels.uses) {
+    const RowId call = m.trace.kernels()[use.kernel].call;
+    if (call != kNone &&
+        LiesIn(work.spans, m.trace.runtime_calls()[call].begin_ns)) {
+      kernels.push_back(&use);
+    }
+  }
+  return kernels;
+}
+
 // The optimizer's step with a few grouped launches. The shortest kernel shows
 // what any launch costs the device; only the time above it moves data, and that
 // part stays.
 Edit GroupedUpdate(const AnalysisContext& m, const OptimizerWork& work) {
   Edit edit;
+  // Each op of an update becomes a launch per 300 tensors.
   const double launches = std::ceil(work.parameters / kPerLaunch) *
                           std::ceil(work.updates / work.parameters);
   for (const Span& span : work.spans) {
@@ -33,17 +48,9 @@ Edit GroupedUpdate(const AnalysisContext& m, const OptimizerWork& work) {
                          .span = span,
                          .keep_ns = kRangeNs + launches * kLaunchNs});
   }
-  std::vector<const KernelUse*> kernels;
+  const std::vector<const KernelUse*> kernels = KernelsOf(m, work);
   double shortest = 1e300;
-  for (const KernelUse& use : m.kernels.uses) {
-    const RowId call = m.trace.kernels()[use.kernel].call;
-    if (call == kNone ||
-        !LiesIn(work.spans, m.trace.runtime_calls()[call].begin_ns)) {
-      continue;
-    }
-    kernels.push_back(&use);
-    shortest = std::min(shortest, use.ns);
-  }
+  for (const KernelUse* use : kernels) shortest = std::min(shortest, use->ns);
   const double left = launches / std::max(work.updates, 1.0);
   for (const KernelUse* use : kernels) {
     const double moving = std::max(0.0, use->ns - shortest);
@@ -82,17 +89,18 @@ Verdict CheckUnfusedOptimizer(const AnalysisContext& m) {
             "the memory rate of the recorded ops"
           : "at best: no framework code runs between the updates";
   finding.fix_cpp =
-      "torch::optim has no fused or foreach optimizer: write a step that calls "
-      "at::_fused_adamw_, or at::_foreach_add_ and similar ops, on the lists "
-      "of parameters";
-  finding.fix_python = "torch.optim.AdamW(..., fused=True), or foreach=True";
+      "torch::optim has no fused or foreach optimizer: write a step that "
+      "calls " +
+      FusedOptimizerInCpp(work) +
+      ", or at::_foreach_add_ and similar ops, on the lists of parameters";
+  finding.fix_python = FusedOptimizerInPython(work) + "; or foreach=True";
   finding.wrong_if = "the parameters are sparse or have mixed types";
   if (!m.has_gpu) {
     // On a CPU, foreach ops process the list one tensor at a time.
     finding.fix_cpp =
-        "torch::optim has no fused optimizer: write a step that calls "
-        "at::_fused_sgd_ or at::_fused_adamw_ on the lists of parameters";
-    finding.fix_python = "torch.optim.SGD(..., fused=True)";
+        "torch::optim has no fused optimizer: write a step that calls " +
+        FusedOptimizerInCpp(work) + " on the lists of parameters";
+    finding.fix_python = FusedOptimizerInPython(work);
     Found found{.finding = std::move(finding),
                 .bound_ns = work.overhead_ns,
                 .needs_replay = true};
@@ -104,7 +112,68 @@ Verdict CheckUnfusedOptimizer(const AnalysisContext& m) {
   return Fire(std::move(finding), GroupedUpdate(m, work), work.host_ns);
 }
 
+// The kernels of the optimizer's step, shortened to the share `left`.
+Edit FusedKernels(const AnalysisContext& m, const OptimizerWork& work,
+                  double left, double& saved_ns) {
+  Edit edit;
+  for (const KernelUse* use : KernelsOf(m, work)) {
+    edit.scales.push_back(Scaled(*use, left));
+    saved_ns += (1 - left) * use->ns / std::max(1.0, m.kernels.steps);
+  }
+  return edit;
+}
+
+Verdict CheckForeachNotFused(const AnalysisContext& m) {
+  const OptimizerWork work = MeasureOptimizer(m);
+  if (work.fused || work.foreach_ops == 0) return Clean();
+  // Plain SGD passes over its tensors once already.
+  if (work.foreach_traffic >= 1) return Clean();
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  for (size_t i = 0; i < std::min<size_t>(3, work.spans.size()); ++i) {
+    finding.examples.push_back({-1, work.spans[i].begin_ns,
+                                work.spans[i].end_ns, "the optimizer's step"});
+  }
+  const double per_step = static_cast<double>(work.foreach_ops) /
+                          static_cast<double>(m.steps.steady.size());
+  finding.evidence =
+      (work.name.empty() ? "The optimizer" : work.name) +
+      " updates its "
+      "parameters in " +
+      Count(std::llround(per_step), "foreach op") +
+      " per step, each of which passes over all of them; the step takes " +
+      Milliseconds(work.host_ns * 1e-6) +
+      " on the host. A fused update moves " + Percent(work.foreach_traffic) +
+      " as many bytes.";
+  finding.assumption =
+      "the ops of the update take time in proportion to the bytes they move";
+  finding.fix_cpp = "call " + FusedOptimizerInCpp(work) +
+                    " on the lists of parameters, gradients and state";
+  finding.fix_python = FusedOptimizerInPython(work);
+  finding.wrong_if = "the parameters have mixed types";
+  if (m.has_gpu) {
+    double saved_ns = 0;
+    Edit edit = FusedKernels(m, work, work.foreach_traffic, saved_ns);
+    return Fire(std::move(finding), std::move(edit), saved_ns);
+  }
+  return Fire(std::move(finding), Edit{.fused_update = work.foreach_traffic},
+              (1 - work.foreach_traffic) * work.host_ns);
+}
+
 constexpr Rule kRules[] = {
+    {.id = "foreach-not-fused",
+     .question = "Does the optimizer pass over all parameters once per op, "
+                 "where a fused step passes once?",
+     .needs = {Kind::kOp},
+     .check = &CheckForeachNotFused,
+     .reference = "17 tips for faster training, 5: fused optimizers",
+     .detect = "the optimizer's step calls aten::_foreach_ ops, which read and "
+               "write more tensors than a fused update needs (3 per parameter "
+               "for SGD, 5 with momentum, 7 with a second moment), and no "
+               "aten::_fused_ op",
+     .avoid = "the update is plain SGD, which is one pass in any case",
+     .fix_cpp = "at::_fused_adamw_ and the like on lists of parameters",
+     .fix_python = "fused=True"},
     {.id = "unfused-optimizer",
      .question = "Does the optimizer update parameters one by one?",
      .needs = {Kind::kOp},

@@ -2,6 +2,8 @@
 // Source: PyTorch Performance Tuning Guide, distributed training: the slowest
 // worker sets the pace; balance the load, bucket by length. A modified z-score
 // above 3.5 is the usual bound for outliers (XProf's too).
+#include <stepscope/kernel_class.h>
+
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -39,9 +41,33 @@ constexpr double kDrifts = 3;  // times the mean drift
 // Waits must exceed the residual error of the clock alignment by this factor.
 constexpr double kResiduals = 3;
 
+// True if the rank belongs to a job of several, as far as its trace says.
+bool HasOtherRanks(const AnalysisContext& m) {
+  const RunInfo& run = m.trace.run();
+  if (run.world_size >= 0) return run.world_size > 1;
+  if (run.rank > 0) return true;
+  const auto groups = m.trace.communications();
+  if (std::ranges::any_of(groups, [](const Communication& row) {
+        return row.group_size > 1;
+      })) {
+    return true;
+  }
+  const auto kernels = m.trace.kernels();
+  std::vector<bool> seen(m.trace.name_count());
+  return !m.collectives.empty() ||
+         std::ranges::any_of(kernels, [&](const Kernel& kernel) {
+           if (seen[kernel.name]) return false;
+           seen[kernel.name] = true;
+           return IsCollectiveKernel(m.trace.name(kernel.name));
+         });
+}
+
 Verdict OneRankOnly(const AnalysisContext& m) {
-  if (m.trace.run().world_size <= 1 && m.collectives.empty()) return Clean();
-  return Skip("needs the traces of all ranks: stepscope analyze FOLDER");
+  if (!HasOtherRanks(m)) return Clean();
+  const int32_t ranks = m.trace.run().world_size;
+  return Skip("one rank of " +
+              (ranks > 0 ? std::to_string(ranks) : std::string("several")) +
+              "; needs the traces of all ranks: stepscope analyze FOLDER");
 }
 
 double LastShareOf(const RankComparison& ranks, const RankRow& row) {
@@ -132,19 +158,23 @@ bool WorksLonger(const RankComparison& ranks, const RankRow& straggler) {
          DeviceMs(straggler) - Median(devices) >= least;
 }
 
-std::string FixOf(const std::string& cause) {
+std::string FixOf(const std::string& cause, bool has_gpu) {
   if (cause == "data") {
     return "its loader is slow: check its storage and cores, give it as many "
            "workers as the others, and shard by bytes instead of by count";
   }
   if (cause == "compute") {
-    return "it computes longer: compare the clocks, temperature and power "
-           "limit of its device with the others (on a CPU: its cores and the "
-           "other programs on them); if its batches are larger, balance them";
+    return std::string("it computes longer: compare ") +
+           (has_gpu ? "the clocks, temperature and power limit of its device "
+                      "with the others"
+                    : "its cores and the other programs on them with those of "
+                      "the other ranks") +
+           "; if its batches are larger, balance them";
   }
   if (cause == "dispatch" || cause == "host_code") {
-    return "its host is slow: pin the rank to the NUMA node of its GPU, and "
-           "keep other processes off its cores";
+    return std::string("its host is slow: pin the rank to ") +
+           (has_gpu ? "the NUMA node of its GPU" : "cores of one NUMA node") +
+           ", and keep other processes off its cores";
   }
   if (cause == "blocking_copy" || cause == "sync" || cause == "copy") {
     return "it waits for copies: let only one rank log or save, from a "
@@ -188,7 +218,7 @@ Verdict CheckStraggler(const RankComparison& ranks) {
   }
   finding.where = name + (row->source.empty() ? "" : ", " + row->source);
   finding.assumption = "at best: " + name + " arrives with the median rank";
-  finding.fix_cpp = finding.fix_python = FixOf(cause);
+  finding.fix_cpp = finding.fix_python = FixOf(cause, ranks.has_gpu);
   finding.wrong_if =
       "another rank is last in a longer recording: then the load is "
       "imbalanced, and no rank is slow";

@@ -3,6 +3,8 @@
 // synchronization"; "Optimization and Performance Tuning with PyTorch", section
 // 19.5 (logging and checkpoints). A step is slow from 1.2 times the median
 // on, the same bound as for warm-up.
+#include "evidence/stalls/stalls.h"
+
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -23,6 +25,8 @@ constexpr size_t kStepsForMost = 3;
 constexpr char kFixCpp[] =
     "copy to pinned memory on a side stream and write from a separate thread; "
     "log scalars every N steps";
+constexpr char kFixOwn[] =
+    "do it every N steps only, or on another thread with copies of its inputs";
 constexpr char kFixPython[] =
     "torch.distributed.checkpoint.async_save, or copy to pinned memory on a "
     "side stream and write from a separate thread; log scalars every N steps";
@@ -37,12 +41,10 @@ bool Saves(const StepFacts& fact, const UsualStep& usual) {
 }
 
 // Saving in most steps, so that no single step is slower than the others.
-std::optional<Found> SavingInMostSteps(const AnalysisContext& m,
-                                       const std::vector<StepFacts>& facts,
-                                       const UsualStep& usual) {
+std::optional<Found> SavingInMostSteps(const AnalysisContext& m) {
   std::vector<const StepFacts*> saving;
   for (size_t i : m.steps.steady) {
-    if (Saves(facts[i], usual)) saving.push_back(&facts[i]);
+    if (Saves(m.facts[i], m.usual)) saving.push_back(&m.facts[i]);
   }
   const size_t steps = m.steps.steady.size();
   if (steps < kStepsForMost || 3 * saving.size() < 2 * steps) return {};
@@ -75,75 +77,84 @@ std::optional<Found> SavingInMostSteps(const AnalysisContext& m,
   return Found{.finding = std::move(finding), .bound_ns = own_ns};
 }
 
-// Saving in single steps, which take longer than the others.
-std::optional<Found> SavingInSomeSteps(const AnalysisContext& m,
-                                       const std::vector<StepFacts>& facts,
-                                       const UsualStep& usual) {
-  const double median = usual.length_ns;
-  Finding finding;
-  double stalled = 0, counted = 0;
-  int64_t copied = 0, written = 0, stalls = 0;
+// "; they copied 40 MB to the host and wrote 40 MB to storage"
+std::string Traffic(const AnalysisContext& m, const Stalls& stalls) {
+  int64_t copied = 0, written = 0;
   bool all_parameters = false;
-  for (size_t i = 0; i < facts.size(); ++i) {
-    const StepWindow& step = m.steps.windows[i];
-    if (step.kind == StepKind::kWarmUp) continue;
-    ++counted;
-    const StepFacts& fact = facts[i];
-    if (!IsCheckpoint(fact, usual)) continue;
-    ++stalls;
-    stalled += static_cast<double>(step.tiled.length()) - median;
+  for (const Stall& stall : stalls.stalls) {
+    if (stall.kind != StallKind::kSaving) continue;
+    const StepFacts& fact = m.facts[stall.step];
     copied += fact.to_host_bytes;
     written += fact.written_bytes;
-    all_parameters |= SavesModel(fact, usual);
-    if (finding.where.empty()) finding.where = fact.logging;
-    if (finding.examples.size() < 3) {
-      finding.examples.push_back(
-          {step.number, step.tiled.begin_ns, step.tiled.end_ns,
-           fact.logging.empty() ? "a step that copies or writes unusually much"
-                                : fact.logging});
-    }
+    all_parameters |= SavesModel(fact, m.usual);
   }
-  const double per_step = stalled / std::max(counted, 1.0);
-  if (stalls == 0 || (stalls < 2 && !all_parameters) ||
-      per_step < 0.01 * median || per_step < kLeastNs) {
-    return {};
-  }
-  finding.confidence = Confidence::kStrong;
-  finding.evidence =
-      Count(stalls, "step") + " of " +
-      std::to_string(static_cast<int64_t>(counted)) + " took " +
-      Milliseconds(stalled * 1e-6 / static_cast<double>(stalls)) +
-      " longer on average than the median step of " +
-      Milliseconds(median * 1e-6);
-  if (copied > 0) {
-    finding.evidence += "; they copied " + Bytes(static_cast<double>(copied)) +
-                        " to the host" +
-                        (all_parameters ? " (the model's parameters)" : "");
+  std::string text;
+  if (copied > 0 && m.has_gpu) {
+    text += "; they copied " + Bytes(static_cast<double>(copied)) +
+            " to the host" +
+            (all_parameters ? " (the model's parameters)" : "");
   }
   if (written > 0) {
-    finding.evidence +=
+    text +=
         "; they wrote " + Bytes(static_cast<double>(written)) + " to storage";
   }
-  finding.evidence += ".";
+  return text;
+}
+
+// What the steps do that stall: of saving only signs may be known.
+std::string DoingWhat(const StallSum& sum, bool saves) {
+  if (!sum.what.empty()) return ", in \"" + sum.what + "\"";
+  return saves ? ", in which they copy, write or read out what the model holds"
+               : "";
+}
+
+// Saving, or the program's own work, in single steps, which take longer than
+// the others.
+std::optional<Found> WorkInSomeSteps(const AnalysisContext& m,
+                                     const Stalls& stalls, StallKind kind) {
+  const StallSum sum = SumOf(m, stalls, kind);
+  const bool saves = kind == StallKind::kSaving;
+  const bool once =
+      saves && std::ranges::any_of(stalls.stalls, [&](const Stall& stall) {
+        return SavesModel(m.facts[stall.step], m.usual);
+      });
+  if (sum.count == 0 || (sum.count < 2 && !once) ||
+      sum.lost_ns < 0.01 * stalls.usual_ns || sum.lost_ns < kLeastNs) {
+    return {};
+  }
+  Finding finding;
+  finding.confidence = saves ? Confidence::kStrong : Confidence::kHint;
+  finding.evidence = Count(sum.count, "step") + " of " +
+                     std::to_string(stalls.steps) +
+                     (sum.every.empty() ? "" : " (" + sum.every + ")") +
+                     " took " + Milliseconds(sum.each_ns * 1e-6) +
+                     " longer on average than the median step of " +
+                     Milliseconds(stalls.usual_ns * 1e-6) +
+                     DoingWhat(sum, saves) + Traffic(m, stalls) + ".";
+  finding.examples = sum.examples;
+  finding.where = sum.what;
   finding.assumption =
       "at best: the loop no longer waits for it; the gain is the mean over all "
       "recorded steps";
-  finding.fix_cpp = kFixCpp;
-  finding.fix_python = kFixPython;
-  finding.wrong_if = "these steps did something else that takes as long";
+  finding.fix_cpp = saves ? kFixCpp : kFixOwn;
+  finding.fix_python = saves ? kFixPython : kFixOwn;
+  finding.wrong_if = saves ? "these steps did something else that takes as long"
+                           : "the next step needs its result";
   return Found{.finding = std::move(finding),
-               .bound_ns = per_step,
+               .bound_ns = sum.lost_ns,
                .baseline_ms = m.stats.all_mean_ms};
 }
 
 Verdict CheckCheckpointing(const AnalysisContext& m) {
-  const std::vector<StepFacts> facts = FactsOf(m.trace, m.tree, m.steps);
-  const UsualStep usual = UsualOf(m.trace, m.tree, m.steps, facts);
-  std::optional<Found> some = SavingInSomeSteps(m, facts, usual);
-  std::optional<Found> most = SavingInMostSteps(m, facts, usual);
-  if (!some && !most) return Clean();
-  const bool mostly = most && (!some || most->bound_ns > some->bound_ns);
-  return Fire(mostly ? *std::move(most) : *std::move(some));
+  std::optional<Found> worst = SavingInMostSteps(m);
+  const Stalls stalls = FindStalls(m);
+  for (StallKind kind : {StallKind::kSaving, StallKind::kOwnWork}) {
+    std::optional<Found> some = WorkInSomeSteps(m, stalls, kind);
+    if (some && (!worst || some->bound_ns > worst->bound_ns)) {
+      worst = std::move(some);
+    }
+  }
+  return worst ? Fire(*std::move(worst)) : Clean();
 }
 
 constexpr Rule kRules[] = {
@@ -155,8 +166,10 @@ constexpr Rule kRules[] = {
                   "19.5: logging and checkpoints",
      .detect =
          "steps of 1.2 times the median copy half the parameters or unusually "
-         "much to the host, write unusually much, or spend half of the excess "
-         "in a range named for logging or saving. This must happen twice, or "
+         "much to the host, write unusually much, spend half of the excess in "
+         "a range named for logging or saving, or read each parameter and then "
+         "run no op for half of it. A hint: they spend it in a range or Python "
+         "function that usual steps do not have. This must happen twice, or "
          "once with the parameters' bytes, and cost 1 % of the step on "
          "average. Or two thirds of the steps have a range named for saving, "
          "and copy half the parameters in it or write 1 MiB in that step",

@@ -6,7 +6,7 @@
 // after the waits.
 #include <algorithm>
 #include <array>
-#include <cmath>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,6 +21,7 @@
 namespace stepscope {
 namespace {
 
+constexpr double kMostSteps = 0.5;     // of all steps but the last
 constexpr double kWorthSaying = 0.05;  // of the blocked time; less is left out
 
 WaitFilter Only(const AnalysisContext& m, const std::vector<bool>& chosen) {
@@ -73,14 +74,6 @@ size_t WorstKind(const AnalysisContext& m, const std::vector<ReadKind>& kinds,
                              blocked.begin());
 }
 
-std::string PerStep(double count, std::string_view what) {
-  const double rounded = std::round(count);
-  if (count >= 0.95 && std::abs(count - rounded) < 0.05) {
-    return Count(static_cast<int64_t>(rounded), what);
-  }
-  return Number(count) + " " + std::string(what) + "s";
-}
-
 std::string BlockedInWords(const AnalysisContext& m, const WaitSums& sums) {
   return " per step: the launching thread is blocked for " +
          Milliseconds(sums.blocked_ns * 1e-6) + " of the " +
@@ -95,6 +88,7 @@ Verdict FireForWaits(const AnalysisContext& m, const WaitFilter& filter,
               .alternatives = {{WithoutWaits(m.waits, filter)}},
               .bound_ns = sums.bound_ns};
   DescribeWaits(m, filter, found);
+  // Idle time that later launches cause, beyond that right after the waits.
   const double late = sums.bound_ns - sums.bubble_ns;
   if (late >= kWorthSaying * sums.blocked_ns) {
     found.if_bound.evidence += " The GPU may be idle for up to " +
@@ -125,7 +119,7 @@ Verdict CheckHostSync(const AnalysisContext& m) {
 
   Finding finding;
   finding.confidence = Confidence::kProven;
-  finding.evidence = PerStep(sums.count, "blocking read") +
+  finding.evidence = MeanCount(sums.count, "blocking read") +
                      " of GPU results (mostly " + advice.what + ")" +
                      BlockedInWords(m, sums);
   finding.assumption = "the next launches do not need the values";
@@ -141,11 +135,16 @@ Verdict CheckExplicitSync(const AnalysisContext& m) {
   const auto is_explicit = [](const HostWait& wait) {
     return wait.kind == WaitKind::kExplicit;
   };
-  // A single explicit wait at the very end is the recorder's own. A loop that
-  // synchronises at the end of every step has more.
-  const bool only_last = std::ranges::count_if(m.waits.all, is_explicit) == 1;
+  // Waits at the very end are the recorder's own, unless the loop synchronises
+  // in its other steps, too.
+  std::set<size_t> steps_with;
+  for (const HostWait& wait : m.waits.all) {
+    if (is_explicit(wait) && !wait.is_last) steps_with.insert(wait.step);
+  }
+  const bool in_most_steps =
+      steps_with.size() > kMostSteps * (m.steps.windows.size() - 1.0);
   const WaitFilter filter = [&](const HostWait& wait) {
-    return is_explicit(wait) && !(only_last && wait.is_last);
+    return is_explicit(wait) && (in_most_steps || !wait.is_last);
   };
   const WaitSums sums = SumWaits(m.waits, m.steps, filter);
   if (sums.blocked_ns * 1e-6 < MinReportableGainMs(m) ||
@@ -155,8 +154,8 @@ Verdict CheckExplicitSync(const AnalysisContext& m) {
 
   Finding finding;
   finding.confidence = Confidence::kProven;
-  finding.evidence =
-      PerStep(sums.count, "explicit synchronisation") + BlockedInWords(m, sums);
+  finding.evidence = MeanCount(sums.count, "explicit synchronisation") +
+                     BlockedInWords(m, sums);
   finding.assumption = "nothing on the host needs the results at that point";
   finding.fix_cpp =
       "remove it; measure time with events (at::cuda::CUDAEvent) that are read "
@@ -187,7 +186,7 @@ Verdict CheckGradClipSync(const AnalysisContext& m) {
   Finding finding;
   finding.confidence = Confidence::kProven;
   finding.evidence =
-      PerStep(sums.count, "blocking read") +
+      MeanCount(sums.count, "blocking read") +
       (clipping.scaler
            ? " of the gradient scaler's check for infinities"
            : " of the gradients' norm (between backward and optimizer)") +

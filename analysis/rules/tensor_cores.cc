@@ -49,6 +49,7 @@ bool DeviceKnown(const KernelUses& kernels) {
 // The time of a kernel in another precision, as a share of its recorded time.
 double FactorIn(const Roofline& roofline, const KernelUse& use,
                 Precision precision) {
+  // Types of half the width move half the bytes.
   const bool halves = Is16Bit(precision) && !Is16Bit(use.precision);
   const double bytes = use.bytes < 0 ? -1 : use.bytes / (halves ? 2 : 1);
   const double floor = roofline.Ns(precision, use.flops, bytes);
@@ -107,6 +108,8 @@ Verdict CheckTensorCoresIdle(const AnalysisContext& m) {
            (!only_half && (IsFp32Simt(use) || IsTf32(use)));
   };
   Change change = InPrecision(kernels, wanted, Precision::kBf16);
+  // Autocast also runs pointwise ops in 16 bits. They are bound by memory, so
+  // half the bytes take half the time.
   if (!only_half) {
     for (const KernelUse& use : kernels.uses) {
       if (!IsPointwiseFp32(use)) continue;
@@ -191,8 +194,11 @@ Verdict CheckTf32Off(const AnalysisContext& m) {
       (live ? std::string("; the float32 matmul precision is \"") +
                   std::string(m.trace.name(settings->matmul_precision)) + "\"."
             : std::string("."));
-  finding.assumption = "TF32 products reach the rate of good kernels; " +
-                       PeaksInWords(kernels.peaks);
+  const std::string peaks = PeaksInWords(kernels.peaks);
+  finding.assumption =
+      peaks.empty() ? "products in TF32 are twice as fast (shapes were not "
+                      "recorded, or the device's peaks are unknown)"
+                    : "TF32 products reach the rate of good kernels; " + peaks;
   finding.fix_cpp =
       "at::globalContext().setFloat32MatmulPrecision(\"high\")  (10 bits of "
       "mantissa)";

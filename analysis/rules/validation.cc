@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "context/rule.h"
+#include "evidence/gradient_passes.h"
 #include "steps/patterns.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
@@ -22,9 +23,7 @@ Verdict CheckGradInValidation(const AnalysisContext& m) {
                          m.steps.windows.front().host.begin_ns;
   bool numbered = false;
   for (const Op& op : m.trace.ops()) numbered |= op.sequence >= 0;
-  bool backward = false;
-  for (const Op& op : m.trace.ops()) backward |= op.kind == OpKind::kBackward;
-  if (!numbered && backward) {
+  if (!numbered && Trains(m.trace)) {
     return Skip("ops carry no autograd sequence numbers in this trace");
   }
   // A validation pass in every step is short, but has matrix products or

@@ -50,7 +50,8 @@ bool NamesStep(std::string_view name) {
 }
 
 // When the thread gets a batch, uploads something or runs a backward node:
-// signs that a new step has begun. Sorted.
+// signs that a new step has begun. Sorted. A layer repeats like a step does,
+// but nothing new arrives at each of its calls.
 std::vector<int64_t> StepStartTimes(const Trace& trace, RowId thread) {
   std::vector<int64_t> times;
   for (const Range& range : trace.ranges()) {
@@ -72,7 +73,9 @@ std::vector<int64_t> StepStartTimes(const Trace& trace, RowId thread) {
   return times;
 }
 
-// From the begin of the first op of the thread to the end of the last.
+// From the begin of the first op of the thread to the end of the last. Of the
+// operators and not of the window: what comes before the first op (imports,
+// loading a model) is no part of the loop.
 Span ThreadSpan(const Trace& trace, RowId thread) {
   Span span;
   bool any = false;
@@ -93,7 +96,8 @@ struct Repeats {
 };
 
 // Groups ranges by name, and calls of Python modules by module. An occurrence
-// inside an earlier one of the same name is left out.
+// inside an earlier one of the same name is left out. A range inside one of its
+// own name is recursion, not a next step.
 std::vector<Repeats> RepeatedRanges(const Trace& trace, RowId thread) {
   std::map<std::pair<RangeKind, std::string>, Repeats> by_name;
   const auto add = [&](RangeKind kind, std::string name, Span span) {
@@ -138,7 +142,8 @@ std::vector<Repeats> RepeatedRanges(const Trace& trace, RowId thread) {
 }
 
 // True if the middle occurrence lies inside an occurrence of a range that
-// repeats no more often: a layer inside a model.
+// repeats no more often: a layer inside a model. The middle occurrence stands
+// for all: the first and the last may be cut by the recording.
 bool IsNested(const Repeats& repeats, const std::vector<Repeats>& all) {
   return std::ranges::any_of(all, [&](const Repeats& outer) {
     if (&outer == &repeats || outer.spans.size() > repeats.spans.size()) {
@@ -153,7 +158,9 @@ bool IsNested(const Repeats& repeats, const std::vector<Repeats>& all) {
   });
 }
 
-// Steps from the begin of each occurrence to the begin of the next.
+// Steps from the begin of each occurrence to the begin of the next. A step
+// includes what follows the range up to the next one; a wait for a batch, for
+// example, begins the step that uses it.
 std::vector<StepWindow> WindowsOf(const Repeats& repeats) {
   std::vector<double> lengths;
   std::vector<StepWindow> windows;
@@ -215,7 +222,9 @@ InferredSteps BetweenRanges(const Trace& trace, RowId thread) {
 }
 
 // Steps between the ends of optimizer updates. Updates without a backward pass
-// between them belong to one step: a model may have several optimizers.
+// between them belong to one step: a model may have several optimizers. An
+// update ends a step in every training loop, and accumulating gradients does
+// not look like several steps.
 InferredSteps BetweenUpdates(const Trace& trace, RowId thread) {
   std::vector<Span> updates;
   for (const Range& range : trace.ranges()) {

@@ -8,9 +8,9 @@ namespace {
 
 // Thresholds of our own choice. Times are multiples of the usual step's figure.
 // A step is slow at the same 1.2 times as for warm-up.
-constexpr double kSlowTimes = 1.2;
+constexpr double kSlowStepTimes = 1.2;
 // Of the time beyond the usual step, what one reason must explain.
-constexpr double kMinExplainedFrac = 0.5;
+constexpr double kMinExplainedExcess = 0.5;
 constexpr int64_t kLargeCopyBytes = 16 << 20;  // 16 MiB: a small model
 constexpr double kUnusualTimes = 10;           // times the median step
 constexpr double kExtraForwardTimes = 1.5;     // times the usual forward work
@@ -27,7 +27,7 @@ double ExcessNs(const StepFacts& step, const UsualStep& usual) {
 }  // namespace
 
 bool IsSlow(const StepFacts& step, const UsualStep& usual) {
-  return ExcessNs(step, usual) >= (kSlowTimes - 1) * usual.length_ns;
+  return ExcessNs(step, usual) >= (kSlowStepTimes - 1) * usual.length_ns;
 }
 
 bool SavesModel(const StepFacts& step, const UsualStep& usual) {
@@ -39,7 +39,7 @@ bool SavesModel(const StepFacts& step, const UsualStep& usual) {
 
 bool IsCheckpoint(const StepFacts& step, const UsualStep& usual) {
   if (!IsSlow(step, usual)) return false;
-  const double own = kMinExplainedFrac * ExcessNs(step, usual);
+  const double own = kMinExplainedExcess * ExcessNs(step, usual);
   if (static_cast<double>(step.gc_ns) >= own ||
       static_cast<double>(step.loading_ns) - usual.loading_ns >= own) {
     return false;  // another rule reports a pause of these
@@ -69,14 +69,13 @@ bool IsValidation(const StepFacts& step, const UsualStep& usual) {
     return true;
   }
   const auto validation = static_cast<double>(step.validation_ns);
-  return validation >= kMinExplainedFrac * ExcessNs(step, usual) &&
+  return validation >= kMinExplainedExcess * ExcessNs(step, usual) &&
          usual.validation_ns < 0.5 * validation;
 }
 
 void MarkNonTrainingSteps(const Trace& trace, const OpTree& tree,
-                          Steps& steps) {
+                          const std::vector<StepFacts>& facts, Steps& steps) {
   if (steps.windows.size() < kMinSteps) return;
-  const std::vector<StepFacts> facts = FactsOf(trace, tree, steps);
   const UsualStep usual = UsualOf(trace, tree, steps, facts);
   std::vector<StepKind> kinds;
   size_t non_training = 0;

@@ -6,6 +6,7 @@
 #include <stepscope/trace.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "ops/op_traits.h"
 #include "steps/step_facts.h"
@@ -40,6 +41,8 @@ bool IsValidation(const StepFacts& step, const UsualStep& usual);
 // steps.steady. Does nothing with fewer than three steps, or if more than a
 // third of the steps would be marked: what recurs that often is part of the
 // usual step.
-void MarkNonTrainingSteps(const Trace& trace, const OpTree& tree, Steps& steps);
+// REQUIRES: `facts` is FactsOf() of these steps.
+void MarkNonTrainingSteps(const Trace& trace, const OpTree& tree,
+                          const std::vector<StepFacts>& facts, Steps& steps);
 
 }  // namespace stepscope

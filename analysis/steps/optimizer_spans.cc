@@ -31,7 +31,9 @@ struct Run {
 
 // Returns the longest run of update ops from `from_ns` on, up to a matrix
 // product or `end_ns`. The longest, because clipping gradients and computing
-// metrics use a few of the same ops before or after the optimizer.
+// metrics use a few of the same ops before or after the optimizer. A matrix
+// product after the last gradient means that the next forward pass or a metric
+// has begun.
 Run LongestRun(const Trace& trace, const OpTree& tree,
                std::span<const RowId> ops, int64_t from_ns, int64_t end_ns) {
   Run best, now;
@@ -58,6 +60,7 @@ Run LongestRun(const Trace& trace, const OpTree& tree,
 std::vector<Span> InferredSpans(const Trace& trace, const OpTree& tree,
                                 const Steps& steps) {
   if (steps.thread == kNone) return {};
+  // Of several backward passes only the last one is followed by the update.
   std::vector<int64_t> last(steps.windows.size());
   for (RowId row = 0; row < trace.ops().size(); ++row) {
     if (!tree.traits(row).accumulate_grad) continue;
@@ -77,6 +80,8 @@ std::vector<Span> InferredSpans(const Trace& trace, const OpTree& tree,
 
 }  // namespace
 
+// A step may have several backward passes (accumulated gradients, a GAN); the
+// one with most nodes has most of the parameters.
 std::vector<std::vector<RowId>> AccumulationsOfAPass(const Trace& trace,
                                                      const OpTree& tree,
                                                      const Steps& steps) {

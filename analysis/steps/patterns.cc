@@ -24,7 +24,7 @@ std::vector<Span> ZeroGradRanges(const Trace& trace) {
 }
 
 // The most bytes that allocations made in `span` held at once; -1 if memory was
-// not recorded.
+// not recorded. For a validation pass: the memory that its unused graph keeps.
 int64_t HeldBytes(const Trace& trace, Span span) {
   if (!trace.watched(Kind::kMemory)) return -1;
   struct Change {
@@ -59,6 +59,8 @@ ZeroGrad FindZeroGrad(const Trace& trace, const OpTree& tree,
   const std::vector<Span> ranges = ZeroGradRanges(trace);
   int64_t single = 0;
   bool lists = false;
+  // Zeroing and adding are matched by amount, not by tensor: addresses are
+  // rarely recorded.
   for (RowId row : tree.of_thread(steps.thread)) {
     const Op& op = trace.ops()[row];
     if (!tree.traits(row).zeroing) continue;
@@ -96,6 +98,8 @@ ZeroGrad FindZeroGrad(const Trace& trace, const OpTree& tree,
   return found;
 }
 
+// An op gets a sequence number whenever gradients are on. If no node with that
+// number runs in a backward pass, its part of the graph was made in vain.
 std::vector<UnusedGraph> FindUnusedGraphs(const Trace& trace,
                                           const OpTree& tree, RowId thread) {
   std::vector<UnusedGraph> found;
@@ -160,6 +164,8 @@ std::vector<UnusedGraph> FindUnusedGraphs(const Trace& trace,
   return found;
 }
 
+// Programs that do not mark the phase have none here; FindUnusedGraphs() then
+// finds such passes by their nodes.
 std::vector<Span> ValidationPasses(const Trace& trace, RowId thread) {
   std::vector<Span> passes;
   for (const Range& range : trace.ranges()) {

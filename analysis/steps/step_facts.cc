@@ -25,6 +25,10 @@ constexpr std::array<std::string_view, 7> kValidationWords = {
     "validate", "validation", "validating", "valid",
     "eval",     "evaluate",   "evaluation"};
 
+// What state_dict(), torch.save() and copies of a model do with each tensor.
+constexpr std::array<std::string_view, 5> kTakingOps = {
+    "aten::detach", "aten::clone", "aten::to", "aten::_to_copy", "aten::copy_"};
+
 // True for "save_checkpoint" and "log metrics", false for "catalog" and
 // "dialog": no letter may touch the word.
 bool HasWord(std::string_view name, std::span<const std::string_view> words) {
@@ -56,12 +60,6 @@ bool IsSavingFrame(std::string_view name) {
 
 bool IsSaving(std::string_view name) {
   return IsSavingFrame(name) || HasWord(name, kSavingWords);
-}
-
-// Ranges that the program itself opened, as opposed to the framework.
-bool IsUserRange(const Range& range) {
-  return range.kind == RangeKind::kUser || range.kind == RangeKind::kPhase ||
-         range.kind == RangeKind::kNvtx;
 }
 
 // What a range's name says about its step; kUnknown until it is looked up.
@@ -110,12 +108,23 @@ class Collector {
   void Written();
   void Ranges();
   void Ops();
+  bool TakesTensor(NameId name) {
+    NameTakes& takes = takes_[name];
+    if (takes == NameTakes::kUnknown) {
+      takes = std::ranges::count(kTakingOps, trace_.name(name)) > 0
+                  ? NameTakes::kYes
+                  : NameTakes::kNo;
+    }
+    return takes == NameTakes::kYes;
+  }
   void AddNamed(NameId name, int64_t begin_ns, int64_t end_ns);
 
   const Trace& trace_;
   const OpTree& tree_;
   const Steps& steps_;
   std::vector<StepFacts> facts_;
+  enum class NameTakes : uint8_t { kUnknown, kNo, kYes };
+  std::vector<NameTakes> takes_ = std::vector<NameTakes>(trace_.name_count());
   std::vector<NameMeaning> meaning_ =
       std::vector<NameMeaning>(trace_.name_count());
 };
@@ -201,9 +210,12 @@ void Collector::Ops() {
         !tree_.in_backward(row) && op.thread == steps_.thread &&
         tree_.traits(row).matmul &&
         (op.parent == kNone || !tree_.traits(op.parent).matmul);
-    if (!node && !product) continue;
+    const bool takes = op.parent == kNone && op.thread == steps_.thread &&
+                       TakesTensor(op.name);
+    if (!node && !product && !takes) continue;
     StepFacts* step = At(op.begin_ns);
-    if (step != nullptr) ++(node ? step->backward : step->forward);
+    if (step == nullptr) continue;
+    ++(node ? step->backward : product ? step->forward : step->taken);
   }
 }
 
@@ -231,6 +243,11 @@ int64_t ParameterBytes(const Trace& trace, const OpTree& tree,
 }
 
 }  // namespace
+
+bool IsUserRange(const Range& range) {
+  return range.kind == RangeKind::kUser || range.kind == RangeKind::kPhase ||
+         range.kind == RangeKind::kNvtx;
+}
 
 std::vector<StepFacts> FactsOf(const Trace& trace, const OpTree& tree,
                                const Steps& steps) {
@@ -276,6 +293,11 @@ UsualStep UsualOf(const Trace& trace, const OpTree& tree, const Steps& steps,
   usual.loading_ns = median(&StepFacts::loading_ns);
   usual.forward = median(&StepFacts::forward);
   usual.backward = median(&StepFacts::backward);
+  usual.taken = median(&StepFacts::taken);
+  for (RowId row = 0; row < trace.ops().size(); ++row) {
+    usual.parameters += tree.traits(row).accumulate_grad;
+  }
+  usual.parameters /= static_cast<double>(facts.size());
   usual.parameter_bytes = ParameterBytes(trace, tree, steps);
   return usual;
 }

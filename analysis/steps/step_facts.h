@@ -13,6 +13,9 @@
 
 namespace stepscope {
 
+// True for ranges that the program itself opened, as opposed to the framework.
+bool IsUserRange(const Range& range);
+
 // Figures of one step. An event belongs to the step whose host window contains
 // its begin, an asynchronous copy to the step that issued it.
 struct StepFacts {
@@ -25,6 +28,8 @@ struct StepFacts {
   int64_t loading_ns = 0;     // waiting for batches
   int64_t forward = 0;   // convolutions and matrix products outside backward
   int64_t backward = 0;  // autograd nodes
+  int64_t taken = 0;     // outermost ops that read or copy whole tensors, as
+                         // saving does with each parameter
   // The longest range named for logging or saving: its name, where it is on the
   // training thread, whether its name means saving, and the bytes copied to the
   // host in it.
@@ -47,6 +52,8 @@ struct UsualStep {
   double to_host_bytes = 0, written_bytes = 0;
   double validation_ns = 0, loading_ns = 0;
   double forward = 0, backward = 0;
+  double taken = 0;
+  double parameters = 0;        // accumulated gradients; the mean
   int64_t parameter_bytes = 0;  // of the model; 0 if shapes were not recorded
 };
 // All 0 without steady steps. REQUIRES: `facts` is FactsOf() of the same steps.

@@ -228,6 +228,8 @@ Steps FindSteps(const Trace& trace) {
   return steps;
 }
 
+// A part is chosen by its mean, because the gain of a change is compared with
+// the mean step.
 ReplayWindow ChooseReplayWindow(const Steps& steps, size_t most) {
   const std::vector<size_t>& steady = steps.steady;
   if (steady.size() <= most) return {.steps = steps};

@@ -18,7 +18,9 @@ constexpr double kAlikeFrac = 0.2, kAlikeNs = 500'000;
 // Returns the end of the last activity that belongs to the time before the
 // first step: one that begins before the step's own first activity and was
 // launched before the step, or whose launch was not recorded. host_begin_ns if
-// there is none.
+// there is none. The recording may begin while the device still works on the
+// step before. Its activities were launched before the window, so their calls
+// are missing.
 int64_t EarlierActivityEnd(const Trace& trace, int64_t host_begin_ns,
                            int64_t first_activity_ns) {
   int64_t end = host_begin_ns;
@@ -47,7 +49,8 @@ struct StepActivities {
 // Estimates how far the device was behind the host when the first step began,
 // in ns: the median over the steps that are alike. Steps are compared by the
 // time until they first launch something, because the device catches up while
-// the host waits for a batch.
+// the host waits for a batch. With a device that lags behind the host, the
+// host's begin of the first step is too early for the device's.
 double UsualLag(const std::vector<StepWindow>& windows,
                 const std::vector<StepActivities>& by_step) {
   const auto lag_behind = [&](size_t i) -> double {
@@ -93,6 +96,7 @@ int64_t FirstTileBegin(const Trace& trace,
 
 }  // namespace
 
+// Assigns each activity to the step that launched it, whenever it ran.
 void FillTiledSpans(const Trace& trace, std::vector<StepWindow>& windows) {
   if (windows.empty()) return;
   std::vector<StepActivities> steps(windows.size());
@@ -120,6 +124,8 @@ void FillTiledSpans(const Trace& trace, std::vector<StepWindow>& windows) {
     StepWindow& window = windows[i];
     window.tiled = {window.host.begin_ns,
                     std::max(window.host.end_ns, steps[i].last_ns)};
+    // On a CPU-only run steps are as the host marks them; there is no device to
+    // be behind.
     if (i == 0 || !trace.has_device_work()) continue;
     window.tiled.begin_ns = windows[i - 1].tiled.end_ns;
     window.tiled.end_ns = std::max(window.tiled.end_ns, window.tiled.begin_ns);

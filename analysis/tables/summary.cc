@@ -1,3 +1,4 @@
+// Summarize(): what `stepscope info` prints.
 #include <stepscope/kernel_class.h>
 #include <stepscope/memory_peaks.h>
 #include <stepscope/summary.h>
@@ -33,6 +34,8 @@ std::vector<Span> Union(std::vector<Span> a, const std::vector<Span>& b) {
   return Merge(std::move(a));
 }
 
+// Sums over the whole trace, steady or not: a summary shows what a file
+// contains and judges nothing.
 class Summarizer {
  public:
   explicit Summarizer(const Trace& trace) : trace_(trace) {}
@@ -87,6 +90,8 @@ void Summarizer::Devices() {
     of.See(kernel);
     ++device.kernels;
     const int64_t length_ns = kernel.end_ns - kernel.begin_ns;
+    // The sums count overlapping work of several streams twice; the busy times
+    // below, which are lengths of unions, do not.
     device.kernel_sum_ns += length_ns;
     int8_t& known = is_collective[kernel.name];
     if (known < 0) known = IsCollectiveKernel(trace_.name(kernel.name));
@@ -117,6 +122,7 @@ void Summarizer::Devices() {
     const std::vector<Span> others = Merge(std::move(of.kernels));
     const std::vector<Span> kernels = Union(collectives, others);
     device.collective_busy_ns = Length(collectives);
+    // Exposed: no other kernel runs meanwhile, so the step waits for them.
     device.exposed_ns = Length(Subtract(collectives, others));
     device.kernel_busy_ns = Length(kernels);
     device.busy_ns = Length(Union(kernels, of.transfers));
@@ -135,6 +141,7 @@ void Summarizer::Copies() {
     add(summary_.copies[std::string(kWords[static_cast<size_t>(copy.source)]) +
                         " -> " + kWords[static_cast<size_t>(copy.destination)]],
         copy);
+    // Only for uploads: pinned host memory lets them overlap with computing.
     if (copy.destination != MemoryKind::kDevice) continue;
     if (copy.source == MemoryKind::kPageable)
       add(summary_.uploads_pageable, copy);
@@ -142,6 +149,8 @@ void Summarizer::Copies() {
     if (copy.source == MemoryKind::kHost) add(summary_.uploads_unknown, copy);
   }
   const auto count = [&](const auto& rows) {
+    // Device work is tied to its launch by a correlation id; without the
+    // launch, it cannot be attributed to an op.
     for (const auto& row : rows)
       summary_.work_without_call += row.call == kNone;
   };
@@ -160,6 +169,7 @@ void Summarizer::Loaders() {
     ++loader.names[std::string(trace_.name(range.name))];
     waits.push_back({range.begin_ns, range.end_ns});
   }
+  // A loop may also wait between two steps.
   summary_.loader.in_steps_ns =
       Length(Intersect(Merge(std::move(waits)), step_spans_));
 }
@@ -219,7 +229,7 @@ std::vector<MemorySummary> MemoryOf(const Trace& trace) {
     memory.peak_bytes = peak.bytes;
     memory.reserved_bytes = peak.reserved_bytes;
     if (peak.op != kNone) memory.op = trace.name(trace.ops()[peak.op].name);
-    memory.is_counted = peak.is_counted;
+    memory.is_counted = peak.is_counted || peak.device_type == 0;
     all.push_back(std::move(memory));
   }
   return all;

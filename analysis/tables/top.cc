@@ -1,3 +1,4 @@
+// MakeTopTables(): what `stepscope top` prints.
 #include <stepscope/top.h>
 
 #include <algorithm>
@@ -32,6 +33,7 @@ class Rows {
   };
   struct Hash {
     size_t operator()(const Key& key) const {
+      // 2^64 divided by the golden ratio: spreads small numbers over all bits.
       return (key.name * 0x9E3779B97F4A7C15u) ^ (key.shape + (key.name >> 7));
     }
   };
@@ -39,7 +41,7 @@ class Rows {
   std::vector<TopRow> rows_;
 };
 
-void Count(TopRow& row, int64_t length_ns) {
+void AddCall(TopRow& row, int64_t length_ns) {
   row.min_ns = row.calls == 0 ? length_ns : std::min(row.min_ns, length_ns);
   row.max_ns = std::max(row.max_ns, length_ns);
   ++row.calls;
@@ -47,7 +49,7 @@ void Count(TopRow& row, int64_t length_ns) {
 
 // Adds a call without nested calls: its self time is its total time.
 void CountWhole(TopRow& row, int64_t length_ns) {
-  Count(row, length_ns);
+  AddCall(row, length_ns);
   row.total_ns += length_ns;
   row.self_ns += length_ns;
 }
@@ -119,7 +121,7 @@ std::vector<TopRow> Maker::Ops() {
       fresh.name = trace_.name(op.name);
       fresh.shape = shapes_.Text(shape);
     });
-    Count(row, op.end_ns - op.begin_ns);
+    AddCall(row, op.end_ns - op.begin_ns);
     row.self_ns += std::max<int64_t>(self_ns[i], 0);
     row.device_self_ns += op_device_ns_[i];
     bool inside_its_row = false;
@@ -159,7 +161,7 @@ std::vector<TopRow> Maker::Ranges() {
     TopRow& row = rows.At(ranges[i].name, 0, [&](TopRow& fresh) {
       fresh.name = trace_.name(ranges[i].name);
     });
-    Count(row, length_ns);
+    AddCall(row, length_ns);
     row.total_ns += length_ns;
     row.self_ns += std::max<int64_t>(self_ns[i], 0);
   }
@@ -206,6 +208,7 @@ std::vector<TopRow> Maker::Copies() {
     row.bytes += std::max<int64_t>(work.bytes, 0);
   };
   for (const Copy& copy : trace_.copies()) {
+    // 1 + ... leaves 0 for memsets; 16 exceeds the number of memory kinds.
     add(copy,
         1 + static_cast<uint64_t>(copy.source) * 16 +
             static_cast<uint64_t>(copy.destination),
@@ -224,6 +227,7 @@ void Maker::Add(const char* name, std::vector<TopRow> rows, bool has_device,
                     .has_bytes = has_bytes,
                     .row_count = rows.size(),
                     .rows = {}};
+  // Of all rows, before the limit: shares refer to the whole table.
   for (const TopRow& row : rows) table.self_ns += row.self_ns;
   for (TopRow& row : rows) {
     row.share_frac = table.self_ns == 0
@@ -238,12 +242,14 @@ void Maker::Add(const char* name, std::vector<TopRow> rows, bool has_device,
       case TopOrder::kCalls:
         return row.calls;
       case TopOrder::kDevice:
+        // A table without device times is sorted by host time instead.
         return has_device ? row.device_self_ns : row.self_ns;
       case TopOrder::kSelf:
         break;
     }
     return row.self_ns;
   };
+  // Stable, so that ties keep the order of the trace and outputs compare.
   std::stable_sort(
       rows.begin(), rows.end(),
       [&](const TopRow& a, const TopRow& b) { return weight(a) > weight(b); });

@@ -36,6 +36,8 @@ uint64_t TopShapes::Number(const std::string& text) {
 
 uint64_t TopShapes::Of(const Op& op) {
   if (!wanted_ || op.inputs == kNone) return 0;
+  // A text is made once per distinct list of shapes, not once per call. Numbers
+  // are stored plus one: 0 means that the text was not made yet.
   of_inputs_.resize(trace_.op_inputs().size());
   uint64_t& known = of_inputs_[op.inputs];
   if (known == 0) {

@@ -26,6 +26,7 @@ enum class Cause : uint8_t {
   kGc,             // Python's garbage collector
   kDispatch,       // framework code inside an op, around its kernels
   kHostCode,       // the program's own code between ops
+  kContended,      // ready to run, without a core (CPU-only runs)
   kUnknown,
   kCount
 };
@@ -34,10 +35,10 @@ inline constexpr size_t kCauses = static_cast<size_t>(Cause::kCount);
 // The key of a cause in time_split_ms of the JSON report.
 constexpr const char* CauseKey(Cause cause) {
   constexpr std::array<const char*, kCauses> kKeys = {
-      "compute",      "communication", "copy",     "kernel_latency",
-      "graph_opaque", "dependency",    "sync",     "blocking_copy",
-      "allocator",    "data",          "profiler", "gc",
-      "dispatch",     "host_code",     "unknown"};
+      "compute",      "communication", "copy",      "kernel_latency",
+      "graph_opaque", "dependency",    "sync",      "blocking_copy",
+      "allocator",    "data",          "profiler",  "gc",
+      "dispatch",     "host_code",     "contended", "unknown"};
   return kKeys[static_cast<size_t>(cause)];
 }
 

@@ -26,6 +26,8 @@ bool AnyPhaseRange(const Trace& trace) {
 }
 
 // Phases as the program marked them. Waiting for batches is data either way.
+// Loader ranges count as data even if the program marks phases, because a loop
+// may not mark the wait itself.
 PhaseSpans Marked(const Trace& trace, RowId thread) {
   PhaseSpans spans;
   for (const Range& range : trace.ranges()) {
@@ -87,12 +89,39 @@ PhaseSpans Inferred(const Trace& trace, const OpTree& tree,
   return spans;
 }
 
+// The Python frames of `thread` that begin in `window`.
+double FramesIn(const Trace& trace, RowId thread, Span window) {
+  const std::span<const PythonFrame> frames = trace.python_frames();
+  double count = 0;
+  for (auto it = std::ranges::lower_bound(frames, window.begin_ns, {},
+                                          &PythonFrame::begin_ns);
+       it != frames.end() && it->begin_ns < window.end_ns; ++it) {
+    count += it->thread == thread;
+  }
+  return count;
+}
+
 }  // namespace
 
-CauseTimes SplitOnHost(const Trace& trace, const std::vector<Segment>& timeline,
-                       double op_cost_ns) {
+// The cost cannot be seen where it occurs: a callback's time lies between the
+// ops and in their bodies. What dispatch cannot hold was taken from the code
+// between ops.
+void MoveToProfiler(double ns, CauseTimes& split) {
+  // Callbacks run around ops, so their cost lies in the framework's time first.
+  int64_t cost = std::llround(ns);
+  for (Cause cause : {Cause::kDispatch, Cause::kHostCode}) {
+    const int64_t moved = std::clamp<int64_t>(cost, 0, split[cause]);
+    split[cause] -= moved;
+    split[Cause::kProfiler] += moved;
+    cost -= moved;
+  }
+}
+
+CauseTimes SplitOnHost(const Trace& trace, RowId thread,
+                       const std::vector<Segment>& timeline,
+                       const RecorderCost& cost) {
   CauseTimes split;
-  int64_t ops = 0;
+  double ops = 0;
   for (const Segment& segment : timeline) {
     split[segment.cause] += segment.length();
     // Counts each op once, by its first segment. Ops inside a loader range are
@@ -102,17 +131,13 @@ CauseTimes SplitOnHost(const Trace& trace, const std::vector<Segment>& timeline,
       ++ops;
     }
   }
-  if (op_cost_ns > 0) {
-    // Callbacks run around ops, so their cost lies in the framework's time
-    // first.
-    int64_t cost = std::llround(ops * op_cost_ns);
-    for (Cause cause : {Cause::kDispatch, Cause::kHostCode}) {
-      const int64_t moved = std::min(cost, split[cause]);
-      split[cause] -= moved;
-      split[Cause::kProfiler] += moved;
-      cost -= moved;
-    }
+  double ns = ops * cost.op_ns;
+  if (cost.frame_ns > 0 && !timeline.empty()) {
+    ns += cost.frame_ns *
+          FramesIn(trace, thread,
+                   {timeline.front().begin_ns, timeline.back().end_ns});
   }
+  MoveToProfiler(ns, split);
   return split;
 }
 
@@ -123,11 +148,13 @@ std::map<std::string, double> SplitByPhase(const Trace& trace,
   if (steps.steady.empty() || steps.thread == kNone) return result;
   PhaseSpans spans = AnyPhaseRange(trace) ? Marked(trace, steps.thread)
                                           : Inferred(trace, tree, steps);
+  // What earlier phases have taken; the rest of the step is "other".
   std::vector<Span> taken;
   std::array<int64_t, kPhases.size() + 1> ns{};
   for (size_t phase = 0; phase < kPhases.size(); ++phase) {
     const std::vector<Span> own =
         Subtract(Merge(std::move(spans[phase])), taken);
+    // Over the tiled span, so that phases add up to the same step as causes do.
     for (size_t i : steps.steady) {
       ns[phase] += LengthIn(own, steps.windows[i].tiled);
     }

@@ -12,16 +12,21 @@
 
 #include "steps/steps.h"
 #include "timeline/causes.h"
+#include "timeline/recorder_cost.h"
 #include "timeline/timeline.h"
 
 namespace stepscope {
 
-// Adds up the causes of `timeline`, what the training thread of a CPU-only run
-// did. The profiler costs `op_cost_ns` per recorded op (measured by the
-// recording process; negative: unknown), which hides in the framework's time:
-// that much is moved from dispatch and host code to the profiler.
-CauseTimes SplitOnHost(const Trace& trace, const std::vector<Segment>& timeline,
-                       double op_cost_ns);
+// Adds up the causes of `timeline`, what `thread`, the training thread of a
+// CPU-only run, did. What recording costs hides in the framework's time: that
+// much is moved from dispatch and host code to the profiler.
+CauseTimes SplitOnHost(const Trace& trace, RowId thread,
+                       const std::vector<Segment>& timeline,
+                       const RecorderCost& cost);
+
+// Moves `ns` from dispatch, and what that has not from host code, to the
+// profiler.
+void MoveToProfiler(double ns, CauseTimes& split);
 
 // Returns the milliseconds per steady step of each phase: data, forward,
 // backward, optimizer, validate, other. They come from the phase ranges of the

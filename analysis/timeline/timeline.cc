@@ -15,6 +15,7 @@ std::vector<Segment> OpSegments(const Trace& trace, const OpTree& tree,
     int64_t end_ns;
   };
   std::vector<Segment> segments;
+  // The begin and the end of an op start at most one segment each.
   segments.reserve(2 * tree.of_thread(thread).size() + 1);
   std::vector<Open> open;
   int64_t now = window.begin_ns;
@@ -46,8 +47,9 @@ std::vector<Segment> OpSegments(const Trace& trace, const OpTree& tree,
   return segments;
 }
 
-// Replaces the segments without an op by what `other` has there. Both cover
-// the same window.
+// Replaces the segments without an op by what `other` has there. Both cover the
+// same window. backward() has no op open on the training thread while the
+// autograd thread computes.
 std::vector<Segment> FillGaps(const std::vector<Segment>& segments,
                               const std::vector<Segment>& other) {
   std::vector<Segment> filled;
@@ -70,12 +72,6 @@ std::vector<Segment> FillGaps(const std::vector<Segment>& segments,
   return filled;
 }
 
-// The training thread waits for a collective of another thread (gloo's, NCCL's)
-// inside backward(), where no op is open. A pause of at least 1 ms beside such
-// a collective is taken for that wait; shorter ones are the framework's code.
-// Our own choice.
-constexpr int64_t kWaitNs = 1'000'000;
-
 // False for the ranges that DDP opens around whole passes: they contain the
 // model's ops.
 bool IsCollectiveWait(std::string_view name) {
@@ -86,6 +82,8 @@ bool IsCollectiveWait(std::string_view name) {
 
 }  // namespace
 
+// Segments and claims are both in time order, so one pass over both splits the
+// segments at the claims' edges.
 void Overlay(std::vector<Segment>& segments, const std::vector<Claim>& claims,
              Cause cause, std::vector<Segment>& spare) {
   if (claims.empty()) return;
@@ -104,6 +102,7 @@ void Overlay(std::vector<Segment>& segments, const std::vector<Claim>& claims,
         result.push_back(before);
         segment.begin_ns = claim.begin_ns;
       }
+      // Keeps its op: a claim says why the time is spent, not what is open.
       Segment inside = segment;
       inside.end_ns = std::min(segment.end_ns, claim.end_ns);
       inside.cause = cause;
@@ -130,6 +129,8 @@ std::vector<Claim> Disjoint(std::vector<Claim> claims) {
   return result;
 }
 
+// Threads of the backward pass are known by the nodes they run; their names
+// differ from version to version.
 std::vector<RowId> AutogradThreads(const Trace& trace, RowId thread) {
   std::vector<bool> runs(trace.threads().size());  // by thread: backward nodes
   for (const Op& op : trace.ops()) {
@@ -147,6 +148,8 @@ std::vector<RowId> AutogradThreads(const Trace& trace, RowId thread) {
 std::vector<Segment> HostTimeline(const Trace& trace, const OpTree& tree,
                                   RowId thread, Span window) {
   if (thread == kNone || window.length() <= 0) return {};
+  // In layers: what the threads execute, then what takes precedence over it
+  // (the profiler, communication, the garbage collector, data).
   std::vector<Segment> segments = OpSegments(trace, tree, thread, window);
   std::vector<bool> ours(trace.threads().size());
   ours[thread] = true;
@@ -206,10 +209,12 @@ std::vector<Segment> HostTimeline(const Trace& trace, const OpTree& tree,
       data.push_back(claim);
     }
   }
-  // Pauses beside a collective of another thread are waits for it.
+  // Inside backward() the training thread waits with no op open for a
+  // collective of another thread (gloo's, NCCL's). A pause beside one is such a
+  // wait if it is longer than those of framework code.
   std::vector<Span> pauses;
   for (const Segment& segment : segments) {
-    if (segment.op == kNone && segment.length() >= kWaitNs) {
+    if (segment.op == kNone && segment.length() > kFrameworkGapNs) {
       pauses.push_back({segment.begin_ns, segment.end_ns});
     }
   }
@@ -225,6 +230,8 @@ std::vector<Segment> HostTimeline(const Trace& trace, const OpTree& tree,
   Overlay(segments, Disjoint(std::move(gc)), Cause::kGc, spare);
   Overlay(segments, Disjoint(std::move(data)), Cause::kData, spare);
 
+  // Overlays cut segments at claims that changed nothing, and most rules look
+  // at whole segments.
   size_t joined = 0;
   for (const Segment& segment : segments) {
     Segment* last = joined > 0 ? &segments[joined - 1] : nullptr;

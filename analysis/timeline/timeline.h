@@ -17,6 +17,10 @@
 
 namespace stepscope {
 
+// A pause of at most 50 us between ops is framework code; longer ones are the
+// program's own, or waits. Our own choice.
+inline constexpr int64_t kFrameworkGapNs = 50'000;
+
 struct Segment {
   int64_t begin_ns = 0;
   int64_t end_ns = 0;

@@ -2,23 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <utility>
-#include <vector>
 
 #include "words/quantities.h"
 
 namespace stepscope {
 namespace {
-
-// A step is healthy if nothing is found and it computes for at least this
-// share.
-constexpr double kHealthyFrac = 0.5;
-// A gain of this share of the step (medium severity) must not be dropped
-// without a word where step times vary by more than kNoisyCov.
-constexpr double kHeldBackFrac = 0.03;
-constexpr double kNoisyCov = 0.05;
-constexpr size_t kHeldBackShown = 3;
 
 template <typename Enum, size_t kSize>
 const char* NameIn(const std::array<const char*, kSize>& names, Enum value) {
@@ -26,48 +17,26 @@ const char* NameIn(const std::array<const char*, kSize>& names, Enum value) {
   return index < kSize ? names[index] : "unknown";
 }
 
-// "zero-grad-kernels (18.0 ms), ..."; empty if there are none.
-std::string HeldBackInWords(const Report& report) {
-  const std::vector<const Finding*> held = HeldBack(report);
-  std::string text;
-  for (size_t i = 0; i < std::min(held.size(), kHeldBackShown); ++i) {
-    const Finding& finding = *held[i];
-    text += (text.empty() ? "" : ", ") + finding.id + " (" +
-            (finding.gain_kind == GainKind::kBound ? "at most " : "") +
-            Milliseconds(finding.gain.expected_ms) + ")";
-  }
-  return text + (held.size() > kHeldBackShown ? ", ..." : "");
-}
-
-bool SetsBatch(const Plan& plan) {
-  return std::ranges::any_of(plan.settings, [](const Setting& setting) {
-    return setting.key == "batch_size" || setting.key == "batch_factor";
-  });
-}
-
 }  // namespace
 
-std::vector<const Finding*> HeldBack(const Report& report) {
-  if (report.steps.cov <= kNoisyCov) return {};
-  std::vector<std::pair<double, const Finding*>> held;
-  for (const Finding& finding : report.findings) {
-    const bool bound = finding.gain_kind == GainKind::kBound;
-    // A bound counts half, as it does for severities.
-    const double ms = finding.gain.expected_ms * (bound ? 0.5 : 1);
-    if (!IsNote(finding) || finding.gain_kind == GainKind::kNone ||
-        ms < kHeldBackFrac * BaselineMs(report, finding)) {
-      continue;
-    }
-    held.push_back({-ms, &finding});
-  }
-  std::ranges::stable_sort(held, {}, &std::pair<double, const Finding*>::first);
-  std::vector<const Finding*> findings;
-  for (const auto& [ms, finding] : held) findings.push_back(finding);
-  return findings;
+double GainStepMs(const StepStats& steps, bool has_gpu) {
+  return steps.unprofiled_ms > 0 && !has_gpu ? steps.unprofiled_ms
+                                             : steps.mean_ms;
 }
 
 double BaselineMs(const Report& report, const Finding& finding) {
-  return finding.baseline_ms > 0 ? finding.baseline_ms : report.steps.mean_ms;
+  return finding.baseline_ms > 0 ? finding.baseline_ms
+                                 : GainStepMs(report.steps, report.has_gpu);
+}
+
+double NoiseOfMeanMs(const StepStats& steps) {
+  return 2 * steps.cov * steps.mean_ms /
+         std::sqrt(static_cast<double>(std::max<int64_t>(steps.steady, 1)));
+}
+
+double LikelyMs(const Finding& finding) {
+  return finding.gain_kind == GainKind::kBound ? finding.gain.expected_ms / 2
+                                               : finding.gain.expected_ms;
 }
 
 const char* StatusName(FindingStatus status) {
@@ -105,7 +74,9 @@ std::string CauseInWords(std::string_view key, bool has_gpu) {
       {"gc", "Python garbage collection"},
       {"dispatch", "overhead inside ops"},
       {"host_code", "code between ops"},
+      {"contended", "ready, but no free core"},
       {"unknown", "unexplained"}};
+  // On a GPU run, what the host does inside ops is launching kernels.
   if (has_gpu && key == "dispatch") return "launching";
   for (const auto& [known, words] : kWords) {
     if (known == key) return words;
@@ -134,7 +105,9 @@ std::string MachineInWords(const Report& report) {
     }
     return text.empty() ? "GPU" : text;
   }
-  std::string text = "CPU only";
+  std::string text = report.accelerator.empty()
+                         ? "CPU only"
+                         : report.accelerator + " (only the host was recorded)";
   if (run.usable_cores > 0) text += ", " + Count(run.usable_cores, "core");
   return text;
 }
@@ -144,6 +117,21 @@ std::string RankInWords(const RunInfo& run) {
   std::string text = "rank " + std::to_string(run.rank);
   if (run.world_size > 0) text += " of " + std::to_string(run.world_size);
   return text;
+}
+
+std::string GainInShort(const Finding& finding) {
+  if (finding.gain_kind == GainKind::kNone) return "";
+  return (finding.gain_kind == GainKind::kBound ? "at most " : "predicted ") +
+         Milliseconds(finding.gain.expected_ms);
+}
+
+std::string AlsoInWords(const Finding& muted) {
+  const std::string gain = GainInShort(muted);
+  return muted.id + (gain.empty() ? "" : ", " + gain + " by itself");
+}
+
+std::string SupersededBy(std::string_view id, std::string_view by) {
+  return std::string(id) + " (by " + std::string(by) + ")";
 }
 
 std::string GainInWords(const Report& report, const Finding& finding) {
@@ -156,78 +144,17 @@ std::string GainInWords(const Report& report, const Finding& finding) {
            (finding.baseline_ms > 0 ? ", slow steps included)" : ")");
   }
   std::string text = "predicted gain " + Milliseconds(gain.expected_ms) +
-                     " (likely " + Number(gain.low_ms) + " to " +
-                     Number(gain.high_ms) + "): " + Number(step_ms) + " to " +
+                     (gain.pairs > 0 ? " (likely " : " (a hint: ") +
+                     Number(gain.low_ms) + " to " + Number(gain.high_ms) +
+                     "): " + Number(step_ms) + " to " +
                      Milliseconds(step_ms - gain.expected_ms) + " per step";
   if (finding.speedup > 0) text += ", " + Factor(finding.speedup);
   return text;
 }
 
-std::string PlanInWords(const Report& report) {
-  const Plan& plan = report.plan;
-  if (plan.ids.empty() || plan.step_after_ms <= 0) return "";
-  std::string numbers;
-  for (size_t i = 0; i < plan.ids.size(); ++i) {
-    if (i > 0) numbers += i + 1 == plan.ids.size() ? " and " : ", ";
-    const auto done =
-        std::ranges::find(report.findings, plan.ids[i], &Finding::id);
-    numbers += done == report.findings.end()
-                   ? plan.ids[i]
-                   : std::to_string(NumberOf(report, *done));
-  }
-  std::string changes;
-  for (const std::string& change : plan.changes) {
-    changes += (changes.empty() ? "" : ", ") + change;
-  }
-  std::string text = (plan.ids.size() > 1 ? "Apply " + numbers + " together ("
-                                          : "Start with " + numbers + " (") +
-                     changes + "): predicted " + Number(plan.step_before_ms) +
-                     " to " + Milliseconds(plan.step_after_ms) + " per step, " +
-                     Factor(plan.step_before_ms / plan.step_after_ms);
-  if (plan.low_ms > 0) {
-    text += " (likely " + Factor(plan.step_before_ms / plan.high_ms) + " to " +
-            Factor(plan.step_before_ms / plan.low_ms) + ")";
-  }
-  text += ".";
-  const size_t predicted = static_cast<size_t>(
-      std::ranges::count_if(report.findings, [](const Finding& finding) {
-        return !IsNote(finding) && finding.gain_kind == GainKind::kPredicted;
-      }));
-  if (predicted > plan.ids.size()) {
-    text += predicted - plan.ids.size() == 1
-                ? " The other change would add little."
-                : " The other changes would add little.";
-  }
-  if (SetsBatch(plan)) {
-    text += " Batch-size gains are normalised to the recorded batch size.";
-  }
-  return text;
-}
-
-std::string VerdictInWords(const Report& report) {
-  const bool damaged =
-      std::ranges::any_of(report.findings, [](const Finding& f) {
-        return f.id == "capture-incomplete" &&
-               f.status == FindingStatus::kError;
-      });
-  if (damaged) return "No verdict: the recording is incomplete (see above).";
-  if (report.clean.empty()) return "No verdict: no rule had the data it needs.";
-  const std::string held = HeldBackInWords(report);
-  if (!held.empty()) {
-    return "No verdict: steps vary by " + Percent(report.steps.cov) +
-           ", which is too much to confirm these gains: " + held +
-           ". Record more steps or use a quieter machine; --verbose shows "
-           "these findings.";
-  }
-  const std::string checks =
-      Count(static_cast<int64_t>(report.clean.size()), "check") +
-      " found nothing worth changing";
-  const auto compute = report.time_split_ms.find("compute");
-  const bool busy = compute != report.time_split_ms.end() &&
-                    compute->second > kHealthyFrac * report.steps.mean_ms;
-  if (busy) return "Healthy: " + checks + ".";
-  return checks +
-         ", but the step computes for less than half of its time (see above).";
+bool ShowsDamage(const Finding& finding) {
+  return finding.id == "capture-incomplete" &&
+         finding.status == FindingStatus::kError;
 }
 
 bool IsNote(const Finding& finding) {

@@ -1,13 +1,12 @@
 // The words of a report: names of enumerators and causes, and sentences about
-// gains, the plan and the verdict. Text and Markdown share them, and the
-// findings' evidence uses the same names. All functions are pure.
+// gains. Text and Markdown share them, and the findings' evidence uses the same
+// names. All functions are pure.
 #pragma once
 
 #include <stepscope/report.h>
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace stepscope {
 
@@ -27,25 +26,31 @@ std::string MachineInWords(const Report& report);
 // "rank 0 of 8"; empty for a single rank, or if the rank is unknown.
 std::string RankInWords(const RunInfo& run);
 
+// The step in ms that gains refer to: the mean one, on CPU-only runs without
+// what recording costs. On a GPU, replay keeps the recorded speed of the host.
+double GainStepMs(const StepStats& steps, bool has_gpu);
 // The step in ms that the gain of `finding` refers to.
 double BaselineMs(const Report& report, const Finding& finding);
+// Noise of the mean step in ms: two standard errors.
+double NoiseOfMeanMs(const StepStats& steps);
+// The gain in ms that a finding is weighed by: a bound counts half.
+double LikelyMs(const Finding& finding);
 
 // "predicted gain 41.0 ms (likely 36.0 to 44.0): 80.3 to 39.3 ms per step,
-// 2.0x", "gain at most 41.0 ms per step (of 80.3 ms)", or "" without a gain.
+// 2.0x"; "a hint: 36.0 to 44.0" where no outcomes are known; "gain at most 41.0
+// ms per step (of 80.3 ms)", or "" without a gain.
 std::string GainInWords(const Report& report, const Finding& finding);
-// "Apply 1 and 2 together (1 loader worker, 2 intra-op threads): predicted 80.3
-// to 22.0 ms per step, 3.6x (likely 3.1x to 3.9x)." Empty without a plan.
-std::string PlanInWords(const Report& report);
+// The gain alone: "predicted 41.0 ms", "at most 41.0 ms"; "" without a gain.
+std::string GainInShort(const Finding& finding);
 
-// One sentence for a report without advice: healthy, nothing found in a step
-// that hardly computes, or no verdict (incomplete recording, no data, or noise
-// that exceeds the gains).
-std::string VerdictInWords(const Report& report);
+// What the owner of its time says of a finding that is left out:
+// "launch-bound, predicted 3.20 ms by itself".
+std::string AlsoInWords(const Finding& muted);
+// What the report says of it: "launch-bound (by host-sync)".
+std::string SupersededBy(std::string_view id, std::string_view by);
 
-// Notes that would be advice if step times varied less, largest gain first.
-// Empty where step times vary by at most 5 %.
-std::vector<const Finding*> HeldBack(const Report& report);
-
+// True if `finding` says that the recording is incomplete: then no gain counts.
+bool ShowsDamage(const Finding& finding);
 // True for findings that only --verbose shows: correct, but without a gain here
 // or too small to report.
 bool IsNote(const Finding& finding);

@@ -37,6 +37,7 @@ std::string Milliseconds(double ms) { return Number(ms) + " ms"; }
 
 std::string Percent(double frac) {
   const double percent = 100 * frac;
+  // From 0.95 on, one decimal would be rounded to 1.0.
   return Fixed(percent, std::abs(percent) < 0.95 && percent != 0 ? 1 : 0) +
          " %";
 }
@@ -48,8 +49,46 @@ std::string Count(int64_t count, std::string_view what, std::string_view many) {
   return number + std::string(what) + "s";
 }
 
+std::string Ordinal(int64_t number) {
+  const int64_t last = number % 10;
+  const bool teen = number / 10 % 10 == 1;
+  const char* ending = teen        ? "th"
+                       : last == 1 ? "st"
+                       : last == 2 ? "nd"
+                       : last == 3 ? "rd"
+                                   : "th";
+  return std::to_string(number) + ending;
+}
+
+std::string Listed(const std::vector<std::string>& texts) {
+  std::string list;
+  for (const std::string& text : texts)
+    list += (list.empty() ? "" : ", ") + text;
+  return list;
+}
+
+std::string ListedWithAnd(const std::vector<std::string>& texts) {
+  std::string list;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    if (i > 0) list += i + 1 == texts.size() ? " and " : ", ";
+    list += texts[i];
+  }
+  return list;
+}
+
+std::string MeanCount(double count, std::string_view what,
+                      std::string_view many) {
+  const double rounded = std::round(count);
+  if (count >= 0.95 && std::abs(count - rounded) < 0.05) {
+    return Count(static_cast<int64_t>(rounded), what, many);
+  }
+  return Number(count) + " " +
+         (many.empty() ? std::string(what) + "s" : std::string(many));
+}
+
 std::string Bytes(double bytes) {
   for (const char* unit : {"bytes", "kB", "MB", "GB"}) {
+    // 999.5 would be rounded to 1000.
     if (std::abs(bytes) < 999.5) {
       return Fixed(bytes, *unit == 'b' || bytes >= 99.95 ? 0 : 1) + " " + unit;
     }

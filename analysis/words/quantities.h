@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace stepscope {
 
@@ -21,6 +22,15 @@ std::string Percent(double frac);
 // "s" is wrong ("launches").
 std::string Count(int64_t count, std::string_view what,
                   std::string_view many = "");
+// "1st", "2nd", "13th"
+std::string Ordinal(int64_t number);
+// "a, b, c"
+std::string Listed(const std::vector<std::string>& texts);
+// "a, b and c"
+std::string ListedWithAnd(const std::vector<std::string>& texts);
+// "3 steps" for a mean that is whole but for rounding, else "2.5 steps".
+std::string MeanCount(double count, std::string_view what,
+                      std::string_view many = "");
 // "38.2 MB", in decimal units.
 std::string Bytes(double bytes);
 // "2.1x"; two decimals below 1.1.

@@ -38,6 +38,7 @@ class AllocatorCollector : public Collector {
     samples_.clear();
     samples_.reserve(64);
     allocators_.Find();
+    // Counters count since the program's start; rows hold what each step added.
     allocators_.Read(&before_);
     first_step_ = true;
     return absl::OkStatus();

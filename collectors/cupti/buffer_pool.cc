@@ -39,6 +39,8 @@ BufferPool::Window BufferPool::Close() {
   Window closed;
   closed.full = std::move(full_);
   closed.refused = refused_;
+  // What CUPTI has not returned by now cannot be read: CUPTI may still write to
+  // it.
   for (Block& block : blocks_) {
     if (block.state == State::kFull) block.state = State::kDecoding;
     if (block.state == State::kOut && block.window == window_) {
@@ -61,16 +63,21 @@ void BufferPool::Return(const std::vector<CuptiBuffer>& buffers) {
   }
 }
 
+// Only free blocks: one that CUPTI holds, or that is being decoded, stays.
 void BufferPool::Trim() {
   const std::lock_guard lock(mutex_);
   std::erase_if(blocks_,
                 [](const Block& block) { return block.state == State::kFree; });
 }
 
+// CUPTI calls this on a thread of its own or on one of the program, so nothing
+// may be thrown.
 uint8_t* BufferPool::Request(size_t* bytes) noexcept {
   *bytes = 0;
   if (InForkedChild()) return nullptr;
   const std::lock_guard lock(mutex_);
+  // A linear search: there are a few dozen blocks, and a request comes once per
+  // megabytes of records.
   Block* free = nullptr;
   size_t in_use = 0;
   for (Block& block : blocks_) {
@@ -104,6 +111,8 @@ uint8_t* BufferPool::Request(size_t* bytes) noexcept {
   return free->data.get();
 }
 
+// Completed after its window closed, a block is free again: its records would
+// lie outside every window.
 void BufferPool::Complete(uint8_t* data, size_t valid_bytes) noexcept {
   if (data == nullptr || InForkedChild()) return;
   const std::lock_guard lock(mutex_);
@@ -137,6 +146,7 @@ BufferPool::Block* BufferPool::Find(const uint8_t* data) {
   return nullptr;
 }
 
+// Leaked on purpose: CUPTI may call back while the process ends.
 BufferPool& ProcessPool() {
   static BufferPool* const pool = new BufferPool;
   return *pool;

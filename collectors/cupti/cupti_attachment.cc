@@ -27,6 +27,7 @@ std::unique_ptr<Leaving> TakeLeaving() {
   return std::move(g_leaving);
 }
 
+// Called at every CUDA runtime call while a detachment is pending.
 void CUPTIAPI OnCudaCall(void*, CUpti_CallbackDomain domain, CUpti_CallbackId,
                          const void* details) {
   if (InForkedChild()) return;
@@ -41,6 +42,8 @@ void CUPTIAPI OnCudaCall(void*, CUpti_CallbackDomain domain, CUpti_CallbackId,
   if (leaving != nullptr) (void)leaving->api->Finalize();
 }
 
+// A subscription needs a callback, even if only activity records are wanted; no
+// domain is enabled for it.
 void CUPTIAPI OnNothing(void*, CUpti_CallbackDomain, CUpti_CallbackId,
                         const void*) {}
 
@@ -52,6 +55,8 @@ void LeaveAtNextCall(std::shared_ptr<CuptiApi> api) {
       CUPTI_SUCCESS) {
     return;
   }
+  // Before the callbacks are switched on: the first of them may come at once,
+  // from another thread.
   auto leaving = std::make_unique<Leaving>();
   leaving->api = api;
   leaving->subscriber = subscriber;
@@ -63,6 +68,7 @@ void LeaveAtNextCall(std::shared_ptr<CuptiApi> api) {
       CUPTI_SUCCESS) {
     return;
   }
+  // The callbacks could not be switched on, so nobody would ever detach.
   if (TakeLeaving() != nullptr) (void)api->Unsubscribe(subscriber);
 }
 
@@ -90,6 +96,8 @@ CuptiAttachment::~CuptiAttachment() {
   if (used_ && detach_) LeaveAtNextCall(std::move(api_));
 }
 
+// Subscribing holds off other users of CUPTI during the window only; between
+// windows torch.profiler may have it.
 absl::Status CuptiAttachment::Hold() {
   if (subscriber_ != nullptr) return absl::OkStatus();
   if (subscriber_ = CallOffLeaving(); subscriber_ != nullptr) {

@@ -18,6 +18,7 @@ namespace {
 // The driver takes a lock and some microseconds to return its free memory, so
 // loops with shorter steps ask less often.
 constexpr int64_t kSampleEveryNs = 20'000'000;
+// Room for 80 s at one sample in 20 ms; no allocation while the program trains.
 constexpr size_t kMostSamples = 4096;
 
 class CuptiCollector : public Collector {
@@ -79,6 +80,8 @@ absl::Status CuptiCollector::Load() {
 absl::Status CuptiCollector::SwitchOn() {
   CuptiApi& api = attachment_->api();
   size_t before_us = 0;
+  // Reading the count of dropped records resets it, so that Stop() gets this
+  // window's alone.
   (void)api.GetNumDroppedRecords(&before_us);  // another profiler's
   begin_ = ReadCuptiClock(api);
   switches_ = std::make_unique<CuptiSwitches>(api);
@@ -99,6 +102,7 @@ absl::Status CuptiCollector::Start() {
   samples_.reserve(kMostSamples);
   last_sample_ns_ = 0;
   devices_ = driver_->Devices();
+  // Before the switches: CUPTI may ask for a buffer as soon as a kind is on.
   ProcessPool().Open(options_.max_buffer_bytes, options_.buffer_bytes);
   if (absl::Status s = SwitchOn(); !s.ok()) {
     Abandon();
@@ -119,6 +123,7 @@ void CuptiCollector::Abandon() {
   (void)attachment_->LetGo();
 }
 
+// On the training thread, between two steps.
 void CuptiCollector::OnStep(int64_t step, int64_t now_ns) {
   if (!options_.record_environment || samples_.size() == kMostSamples ||
       now_ns - last_sample_ns_ < kSampleEveryNs) {
@@ -145,7 +150,10 @@ absl::StatusOr<std::unique_ptr<Recording>> CuptiCollector::Stop() {
                        .count = -1,
                        .severity = Severity::kWarning});
   };
-  // A running kernel has no times yet, and CUPTI does not wait for it.
+  // The order of what follows: wait for the device, read the clock, switch off,
+  // flush, count. Records of kinds that are on keep coming until the switches
+  // are off, and the flush returns what CUPTI still holds. A running kernel has
+  // no times yet, and CUPTI does not wait for it.
   if (absl::Status s = driver_->Synchronize(); !s.ok()) {
     note("cupti-not-synchronised", s);
   }
@@ -167,6 +175,8 @@ absl::StatusOr<std::unique_ptr<Recording>> CuptiCollector::Stop() {
   if (const CUptiResult code = attachment_->LetGo(); code != CUPTI_SUCCESS) {
     note("cupti-still-subscribed", CuptiError(api, "unsubscribe", code));
   }
+  // The records point to names that CUPTI owns, so the recording keeps CUPTI
+  // attached.
   parts.attachment = attachment_;
   parts.window = ProcessPool().Close();
   parts.begin = begin_;

@@ -55,6 +55,7 @@ const char* OverheadName(uint32_t kind) {
 
 }  // namespace
 
+// From the back: consecutive records are mostly of the thread seen last.
 RowId CuptiDecoder::ThreadOf(uint32_t pid, uint32_t tid) {
   const uint64_t key = uint64_t{pid} << 32 | tid;
   for (size_t i = threads_.size(); i-- > 0;) {
@@ -81,6 +82,7 @@ NameId CuptiDecoder::CallNameOf(bool is_driver, uint32_t id) {
     if (!records_.all_calls && !IsWorthRecording(name)) return kSkip;
     return builder_.Intern(name);
   };
+  // An id beyond any known library is damage, and must not size the cache.
   if (id >= kMostCallIds) return look_up();
   std::vector<NameId>& names = call_names_[is_driver];
   if (names.size() <= id) names.resize(id + 1, 0);
@@ -101,6 +103,8 @@ void CuptiDecoder::AddCall(bool is_driver, const RecordBytes& bytes) {
   row.thread = ThreadOf(record.processId, record.threadId);
   row.return_code = static_cast<int32_t>(record.returnValue);
   row.is_driver = is_driver;
+  // Held back until all runtime calls are known: LinkCalls() drops those that a
+  // runtime call made.
   if (is_driver) {
     driver_calls_.push_back(row);
     return;
@@ -126,6 +130,8 @@ void CuptiDecoder::LinkCalls() {
   }
 }
 
+// Waits name the event that they wait for, which is resolved when all records
+// have been read.
 void CuptiDecoder::AddSync(const RecordBytes& bytes) {
   using Record = CUpti_ActivitySynchronization2;
   if (!Has(bytes, offsetof(Record, cudaEventSyncId))) return;
@@ -169,6 +175,8 @@ void CuptiDecoder::LinkWaits() {
     by_event.push_back(&event);
     if (event.sync_id != 0) by_sync_id.emplace(event.sync_id, &event);
   }
+  // Correlation ids rise with time, so the latest record of an event before the
+  // wait is the one with the largest smaller id.
   const auto key = [](const Event* event) {
     return std::tuple(event->event, event->correlation);
   };

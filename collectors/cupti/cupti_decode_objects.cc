@@ -44,6 +44,7 @@ MemoryKind MemoryKindOf(uint32_t kind) {
   }
 }
 
+// Occupancy needs limits that no kernel record has.
 const DeviceLimits& CuptiDecoder::LimitsOf(int32_t device) {
   static const DeviceLimits kUnknown;
   const auto index = static_cast<size_t>(device);
@@ -82,9 +83,11 @@ void CuptiDecoder::AddDevice(const RecordBytes& bytes) {
       static_cast<int32_t>(record.maxSharedMemoryPerMultiprocessor);
 }
 
+// Devices that another source has listed already stay as they are.
 void CuptiDecoder::AddDevices() {
   std::vector<Device>& known = builder_.run().devices;
   for (const DeviceLimits& device : devices_) {
+    // A gap in the ordinals: no record described this device.
     if (device.sm_count <= 0) continue;
     const bool there = std::any_of(
         known.begin(), known.end(),

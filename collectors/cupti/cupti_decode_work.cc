@@ -15,6 +15,7 @@ struct Ends {
   MemoryKind source;
   MemoryKind destination;
 };
+// Whether host memory was pinned is not in the direction.
 Ends EndsOf(uint8_t copy_kind) {
   constexpr MemoryKind kHost = MemoryKind::kHost;
   constexpr MemoryKind kDevice = MemoryKind::kDevice;
@@ -83,6 +84,8 @@ bool CuptiDecoder::Place(uint64_t begin, uint64_t end, DeviceWork& work) {
   return true;
 }
 
+// The newest layout; fields beyond the end of an older record read as zero
+// (record_bytes.h).
 void CuptiDecoder::AddKernel(const RecordBytes& bytes) {
   using Record = CUpti_ActivityKernel10;
   // All records of CUDA 12 contain at least the executed shared memory.
@@ -98,11 +101,14 @@ void CuptiDecoder::AddKernel(const RecordBytes& bytes) {
   result_.saw_graphs = result_.saw_graphs || row.graph != 0;
   if (!Place(record.start, record.end, row)) return;
   const char* const name = record.name;
+  // CUPTI keeps one text per function, so a name is demangled once per pointer
+  // and not once per launch.
   row.name = kernel_names_.Of(
       name, [&] { return builder_.Intern(Demangle(TextOf(name))); });
   row.grid = {record.gridX, record.gridY, record.gridZ};
   row.block = {record.blockX, record.blockY, record.blockZ};
   row.registers_per_thread = record.registersPerThread;
+  // In bytes, both parts together, as a Trace keeps them.
   const int64_t shared = static_cast<int64_t>(record.staticSharedMemory) +
                          record.dynamicSharedMemory;
   row.shared_memory_bytes =
@@ -110,6 +116,7 @@ void CuptiDecoder::AddKernel(const RecordBytes& bytes) {
   row.queued_ns = Moment(records_.times, record.queued);
   row.submitted_ns = Moment(records_.times, record.submitted);
 
+  // In doubles, because the numbers of a damaged record may overflow.
   const double blocks = static_cast<double>(record.gridX) * record.gridY *
                         static_cast<double>(record.gridZ);
   const double threads = static_cast<double>(record.blockX) * record.blockY *
@@ -161,7 +168,8 @@ void CuptiDecoder::AddMemset(const RecordBytes& bytes) {
   if (Place(record.start, record.end, row)) builder_.Add(row);
 }
 
-// With whole_graphs, one activity stands for all nodes of a graph.
+// With whole_graphs, one activity stands for all nodes of a graph. Drawn as a
+// kernel, because its time is the time of kernels; what ran inside is unknown.
 void CuptiDecoder::AddGraph(const RecordBytes& bytes) {
   using Record = CUpti_ActivityGraphTrace2;
   if (!Has(bytes, offsetof(Record, reserved))) return;

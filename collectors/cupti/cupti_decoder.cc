@@ -11,6 +11,7 @@ namespace stepscope {
 CuptiDecoder::CuptiDecoder(const CuptiRecords& records, const CuptiApi& api,
                            TraceBuilder& builder)
     : records_(records), api_(api), builder_(builder) {
+  // An ordinal beyond this is damage, and must not size the table.
   for (const DeviceLimits& device : records.devices) {
     if (device.ordinal < 0 || device.ordinal > 0xffff) continue;
     const auto ordinal = static_cast<size_t>(device.ordinal);
@@ -30,6 +31,8 @@ void CuptiDecoder::Reserve() {
   size_t copies = 0;
   CUpti_Activity* record = nullptr;
   const uint8_t* last = nullptr;
+  // The walk of Walk(), counting alone; a place where it would go wrong ends it
+  // here, too.
   while (api_.GetNextRecord(first.data, first.valid_bytes, &record) ==
          CUPTI_SUCCESS) {
     const auto* at = reinterpret_cast<const uint8_t*>(record);
@@ -46,7 +49,9 @@ void CuptiDecoder::Reserve() {
   for (const CuptiBuffer& buffer : records_.buffers) {
     bytes += buffer.valid_bytes;
   }
-  // With some reserve, because the shares vary.
+  // With some reserve, because the shares vary. Records of later buffers may be
+  // of other kinds; 10 % more than the estimate costs little, and a table that
+  // must grow is copied.
   const double times = records_.buffers.size() == 1
                            ? 1.0
                            : 1.1 * static_cast<double>(bytes) /
@@ -58,6 +63,8 @@ void CuptiDecoder::Reserve() {
   runtime_correlations_.reserve(scaled(calls));
 }
 
+// The links come last: a wait may be in an earlier buffer than the event it
+// waits for, because buffers are not in the order of time.
 CuptiDecodeResult CuptiDecoder::Decode() {
   Reserve();
   for (const CuptiBuffer& buffer : records_.buffers) Walk(buffer);
@@ -154,6 +161,7 @@ bool CuptiDecoder::Has(const RecordBytes& bytes, size_t needed) {
   return false;
 }
 
+// CUPTI leaves a time 0 if it did not record it.
 bool CuptiDecoder::Convert(uint64_t begin, uint64_t end, int64_t* begin_ns,
                            int64_t* end_ns) {
   if (begin == 0 || end == 0) {

@@ -30,7 +30,9 @@ std::string AdminOnly() {
   return setting;
 }
 
-// Splits a message "CUPTI: what: remedy" into the two columns.
+// Splits a message "CUPTI: what: remedy" into the two columns. CuptiError()
+// puts the remedy behind the code: "CUPTI: cannot subscribe: NAME (code 39):
+// remedy".
 std::pair<std::string, std::string> Split(const absl::Status& status) {
   std::string text(status.message().data(), status.message().size());
   if (text.starts_with("CUPTI: ")) text.erase(0, 7);
@@ -81,6 +83,8 @@ DoctorLine DriverLine(CudaDriver& driver) {
 
 }  // namespace
 
+// Each line depends on the one before: without a driver or a library, the
+// others cannot be tried.
 std::vector<DoctorLine> CheckCupti(const CuptiSources& sources) {
   std::vector<DoctorLine> lines;
   auto driver = sources.driver();
@@ -109,7 +113,8 @@ std::vector<DoctorLine> CheckCupti(const CuptiSources& sources) {
     lines.push_back({"permissions", kSkipped, "", false});
     return lines;
   }
-  // Leaves nothing in the caller's process.
+  // Leaves nothing in the caller's process. A detachment would wait for a CUDA
+  // call that this process never makes.
   CuptiAttachment attachment(*std::move(cupti), /*detach=*/false);
   if (absl::Status held = attachment.Hold(); !held.ok()) {
     lines.push_back(Failed("subscription", held));

@@ -26,6 +26,8 @@ CuptiRecording::~CuptiRecording() {
   if (parts_.attachment.use_count() == 1) ProcessPool().Trim();
 }
 
+// On the background thread. The pool's blocks are decoded in place and returned
+// by the destructor.
 void CuptiRecording::AddTo(TraceBuilder& builder, const ClockMap& clock,
                            const SlotLog&) {
   for (const Kind kind : parts_.watched) builder.Watch(kind);
@@ -38,6 +40,8 @@ void CuptiRecording::AddTo(TraceBuilder& builder, const ClockMap& clock,
 void CuptiRecording::Decode(TraceBuilder& builder, const ClockMap& clock) {
   CuptiReading begin = parts_.begin;
   CuptiReading end = parts_.end;
+  // With one reading only the offset between the clocks is known, and the drift
+  // counts as zero.
   if (!begin.valid) begin = end;
   if (!end.valid) end = begin;
   if (!begin.valid) {

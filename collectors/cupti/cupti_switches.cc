@@ -21,6 +21,8 @@ void CUPTIAPI CompleteBuffer(CUcontext, uint32_t, uint8_t* buffer, size_t,
   ProcessPool().Complete(buffer, valid_bytes);
 }
 
+// What a window asks of CUPTI. Kernels, copies and memsets are what the GPU
+// does; without them there is no recording. The others only explain it.
 struct Wanted {
   CUpti_ActivityKind kind;
   const char* what;  // for messages
@@ -35,6 +37,8 @@ std::vector<Wanted> KindsFor(const CuptiOptions& options) {
       {CUPTI_ACTIVITY_KIND_CONTEXT, "contexts", false, true, Kind::kCount},
       {CUPTI_ACTIVITY_KIND_STREAM, "streams", false, true, Kind::kCount},
       {CUPTI_ACTIVITY_KIND_NAME, "names", false, false, Kind::kCount},
+      // Concurrent: the other kind of kernel record makes CUPTI run kernels one
+      // at a time.
       {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, "kernels", true, false,
        Kind::kKernel},
       {CUPTI_ACTIVITY_KIND_MEMCPY, "copies", true, false, Kind::kCopy},
@@ -124,6 +128,7 @@ absl::Status CuptiSwitches::On(const CuptiOptions& options,
   return absl::OkStatus();
 }
 
+// Contexts and streams made before the window would otherwise be unknown.
 CUptiResult CuptiSwitches::OnKind(CUpti_ActivityKind kind, bool dump) {
   CUptiResult code = dump ? api_.EnableAndDump(kind) : api_.Enable(kind);
   // Some kinds cannot be dumped in every version.
@@ -134,6 +139,8 @@ CUptiResult CuptiSwitches::OnKind(CUpti_ActivityKind kind, bool dump) {
 
 CUptiResult CuptiSwitches::OnCalls(CUpti_CallbackDomain domain,
                                    CUpti_ActivityKind kind, bool all) {
+  // Selected calls only: the allocators of a program make queries all the time,
+  // and recording one costs more than the query.
   const size_t before = on_.size();
   bool chosen = false;
   if (!all) {
@@ -149,6 +156,7 @@ CUptiResult CuptiSwitches::OnCalls(CUpti_CallbackDomain domain,
     }
   }
   if (chosen) return CUPTI_SUCCESS;
+  // If selecting fails half way, all calls are recorded instead of some.
   Undo(before, nullptr);
   return OnKind(kind, false);
 }

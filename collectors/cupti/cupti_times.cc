@@ -6,12 +6,16 @@
 namespace stepscope {
 namespace {
 
+// The narrowest of several readings counts; one that an interrupt widened is
+// useless.
 constexpr int kTries = 8;
 // A larger difference means that a reading is invalid.
 constexpr double kMostDrift = 0.5;
 
 }  // namespace
 
+// CUPTI's clock is read between two readings of ours and counts as the middle
+// of them.
 CuptiReading ReadCuptiClock(const CuptiApi& api) noexcept {
   CuptiReading best;
   for (int i = 0; i < kTries; ++i) {
@@ -30,6 +34,8 @@ CuptiReading ReadCuptiClock(const CuptiApi& api) noexcept {
   return best;
 }
 
+// Two readings make a linear map. The drift is applied only where it exceeds
+// what the readings can resolve.
 CuptiTimes::CuptiTimes(const CuptiReading& begin, const CuptiReading& end,
                        const ClockMap& clock)
     : cupti_begin_ns_(begin.cupti_ns),

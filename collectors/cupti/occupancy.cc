@@ -36,6 +36,8 @@ Occupancy EstimateOccupancy(const KernelShape& kernel,
       kernel.threads_per_block <= 0) {
     return occupancy;
   }
+  // A block takes whole warps, and blocks per SM may be a fraction: a small
+  // grid does not fill the device.
   const int64_t warps =
       (static_cast<int64_t>(kernel.threads_per_block) + device.warp_size - 1) /
       device.warp_size;
@@ -43,6 +45,7 @@ Occupancy EstimateOccupancy(const KernelShape& kernel,
       static_cast<float>(static_cast<double>(kernel.blocks) / device.sm_count);
   occupancy.warps_per_sm = occupancy.blocks_per_sm * static_cast<float>(warps);
 
+  // Without the limits only the two figures above are known.
   const int64_t max_warps = device.max_threads_per_sm / device.warp_size;
   if (max_warps <= 0 || device.max_blocks_per_sm <= 0 ||
       device.regs_per_sm <= 0 || device.shared_bytes_per_sm <= 0 ||
@@ -50,6 +53,8 @@ Occupancy EstimateOccupancy(const KernelShape& kernel,
     return occupancy;
   }
   const Granularity unit = GranularityOf(device);
+  // A block fits while the SM has room for all that it needs: block slots,
+  // warps, registers, shared memory. The scarcest of them decides.
   int64_t fit = std::min<int64_t>(device.max_blocks_per_sm, max_warps / warps);
 
   if (kernel.registers_per_thread > 0) {
@@ -76,6 +81,8 @@ Occupancy EstimateOccupancy(const KernelShape& kernel,
     fit = std::min(fit, configured / shared);
   }
   occupancy.blocks_that_fit = static_cast<int32_t>(fit);
+  // "Achieved" is an upper bound of the real one: it assumes that blocks are
+  // spread evenly and all run to the end.
   const double resident =
       std::min<double>(occupancy.blocks_per_sm, static_cast<double>(fit));
   occupancy.achieved_frac =

@@ -31,6 +31,8 @@ int64_t CountList(std::string_view list) {
   return count > 0 ? count : -1;
 }
 
+// Half a core of quota still means that one thread can run; it only pauses
+// sometimes.
 int64_t RoundUp(int64_t quota, int64_t period) {
   if (quota <= 0 || period <= 0) return -1;
   return (quota + period - 1) / period;
@@ -108,6 +110,8 @@ int64_t GroupCores(const std::string& root) {
 
 }  // namespace
 
+// The affinity mask (taskset, numactl) and the quota (containers) limit a
+// process independently of each other.
 int32_t UsableCores(const std::string& root) {
   const std::string status = ReadSmallFile(root + "/proc/self/status");
   return static_cast<int32_t>(Smaller(

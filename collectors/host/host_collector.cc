@@ -27,6 +27,7 @@ int64_t CpuNs(clockid_t clock) {
   return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
+// 512 bytes are more than any of these files has.
 TextSpan Copy(const ProcFile& file, std::string& text) {
   TextSpan span;
   span.begin = static_cast<uint32_t>(text.size());
@@ -80,6 +81,7 @@ class HostCollector : public Collector {
           "host: cannot read " + root_ +
           "/proc; CPU time, run delay and I/O per step are not recorded");
     }
+    // The state before the first step, to which the first difference refers.
     Sample(-1, NowNs());
     return absl::OkStatus();
   }

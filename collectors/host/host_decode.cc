@@ -51,6 +51,8 @@ void DecodeWorkers(const HostSamples& samples, const HostSample& before,
     row.loader_read_bytes = 0;
     return;
   }
+  // Workers come and go between samples, so each is matched with its own
+  // earlier sample.
   row.loader_workers = static_cast<int32_t>(workers.size());
   for (const WorkerSample& worker : workers) {
     const WorkerSample* const earlier =

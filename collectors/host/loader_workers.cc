@@ -86,6 +86,9 @@ void LoaderWorkers::Sample(HostSamples& samples, HostSample& sample) {
   const size_t threads = std::min(LoaderThreads(tids), tids.size());
   for (size_t i = 0; i < threads; ++i) Seen(tids[i], false);
 
+  // The kernel lists children by the thread that started them. A DataLoader
+  // starts its workers on the thread that iterates, which need not be the main
+  // thread.
   scratch_.clear();
   sample.children_known = own_children_.is_open();
   own_children_.AppendTo(scratch_);

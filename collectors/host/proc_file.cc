@@ -40,6 +40,8 @@ ProcFile& ProcFile::operator=(ProcFile&& other) noexcept {
   return *this;
 }
 
+// The kernel makes the text anew at each read from offset 0. A read may end
+// early, so it goes on until nothing more comes.
 bool ProcFile::AppendTo(std::string& text, size_t limit) const {
   if (fd_ < 0) return false;
   const size_t before = text.size();

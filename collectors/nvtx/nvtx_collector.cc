@@ -53,6 +53,8 @@ class NvtxRecording : public Recording {
 
 class NvtxCollector : public Collector {
  public:
+  // As early as possible: NVTX looks for an injection at each binary's first
+  // call, and a call that came before finds none.
   NvtxCollector() { (void)EnableNvtx(); }
   ~NvtxCollector() override { SetNvtxRecording(false); }
 

@@ -74,6 +74,8 @@ void AppendField(std::string& detail, std::string_view field,
   detail += value;
 }
 
+// Started ranges may end on any thread, so all ends are collected before any
+// thread is decoded.
 NvtxDecodeResult Decoder::Run() {
   NameThings();
   for (const SlotThread& thread : log_.threads) CollectEnds(thread);
@@ -126,6 +128,7 @@ NameId Decoder::NameOf(const Slot& slot, std::string_view category) {
   if (NvtxPayloadOf(slot) != NvtxPayload::kNone) {
     text.remove_prefix(std::min(text.size(), kNvtxPayloadBytes));
   }
+  // A registered string is interned once per handle.
   if (handle != 0) {
     if (const auto known = registered_.find(handle);
         known != registered_.end()) {
@@ -139,6 +142,8 @@ NameId Decoder::NameOf(const Slot& slot, std::string_view category) {
   return builder_.Intern(text);
 }
 
+// Most ranges of a loop repeat the same domain and category, so their detail is
+// made once.
 NameId Decoder::DetailOf(const Slot& slot, std::string_view category,
                          int64_t moved_from) {
   const NvtxPayload type = NvtxPayloadOf(slot);
@@ -162,6 +167,7 @@ NameId Decoder::DetailOf(const Slot& slot, std::string_view category,
     }
   }
   if (moved_from >= 0) {
+    // On a lane of its own, the range no longer shows its thread.
     AppendField(detail, "thread", std::to_string(moved_from));
   }
   const NameId id = builder_.Intern(detail);
@@ -171,7 +177,8 @@ NameId Decoder::DetailOf(const Slot& slot, std::string_view category,
 
 void Decoder::DecodeThread(const SlotThread& thread) {
   ranges_.clear();
-  // Pushed ranges still open, per domain: indices into ranges_.
+  // Pushed ranges still open, per domain: indices into ranges_. NVTX keeps a
+  // stack per thread and domain: a pop ends the last push of the same domain.
   std::unordered_map<uint64_t, std::vector<size_t>> open;
   WalkSlots(thread, [&](const Slot& slot) {
     if (TagOf(slot) != kNvtxSlot) return;
@@ -213,6 +220,7 @@ void Decoder::DecodeThread(const SlotThread& thread) {
         ++result_.bad_records;
     }
   });
+  // Open when the window closed.
   for (NvtxRange& range : ranges_) {
     if (range.end != 0) continue;
     ++result_.unfinished;
@@ -225,6 +233,7 @@ void Decoder::DecodeThread(const SlotThread& thread) {
 void Decoder::AddNested(const SlotThread& thread) {
   if (ranges_.empty()) return;
   const RowId row = builder_.ThreadRow(log_.pid, thread.tid);
+  // By begin, longer ranges first: each comes after those around it.
   std::stable_sort(ranges_.begin(), ranges_.end(), NvtxBeginsBefore);
   NvtxNest nest;
   for (const NvtxRange& range : ranges_) {

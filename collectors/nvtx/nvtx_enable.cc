@@ -29,6 +29,10 @@ struct Reach {
   bool one_binary = false;
 };
 
+// NVTX reads the variable, or looks for the symbol in the program, at each
+// binary's first call. Three cases: another tool is there already; the program
+// exports the symbol; only this library has it, and the variable is set to its
+// path.
 Reach Enable() {
   void* const ours = reinterpret_cast<void*>(&InitializeInjectionNvtx2);
   if (const char* set = std::getenv(kVariable)) {
@@ -54,6 +58,7 @@ Reach Enable() {
   return {.status = absl::OkStatus(), .one_binary = true};
 }
 
+// Once per process, because the variable outlives the collector.
 const Reach& Enabled() {
   static const Reach* const reach = new Reach(Enable());
   return *reach;

@@ -51,6 +51,7 @@ uint64_t Record(NvtxEvent what, const void* domain,
   slot->word[3] = PackNvtx(what, event.payload, event.category, following);
   slot->word[2] = reinterpret_cast<uint64_t>(event.registered);
   slot->word[1] = reinterpret_cast<uint64_t>(domain);
+  // Last, so that writing the record is not part of the range.
   slot->word[0] = NowTicks();
   return NvtxRangeId(slot, scope.log()->window);
 }
@@ -60,6 +61,8 @@ void RecordEnd(NvtxEvent what, uint64_t about) noexcept {
   const Ticks now = NowTicks();
   WriteScope scope;
   if (!scope) return;
+  // The id names the start's slot and its window, so no table of open ranges is
+  // needed.
   if (what == NvtxEvent::kEnd) about = NvtxStartOf(about, scope.log()->window);
   Slot* slot = scope.Reserve(1);
   if (slot == nullptr) return;
@@ -227,6 +230,8 @@ void ListenForNvtxSteps(std::string_view range, NvtxStepListener* listener) {
   g_mode.fetch_or(kSteps, std::memory_order_release);
 }
 
+// Called by NVTX once per binary that uses it. The hooks are put into the
+// binary's own table of functions and stay there for good.
 int AttachNvtx(const void* (*get_export_table)(unsigned int)) noexcept {
   EnsureForkHandler();
   // Constructs the names now: if another thread forked during the construction

@@ -48,6 +48,8 @@ struct NvtxNames::State {
 
 namespace {
 
+// Entries are made once per text and never freed: the program keeps their
+// address as its handle.
 const void* Find(std::unordered_map<std::string, Entry*>& entries,
                  std::string_view text) {
   const auto [it, is_new] = entries.try_emplace(std::string(text), nullptr);

@@ -21,6 +21,8 @@ bool NvtxSteps::Matches(const void* domain, std::string_view name) const {
 }
 
 // True on the thread that owns the steps, which is the first that calls this.
+// The first thread that opens a step owns them all: a training loop runs on one
+// thread, and ranges of the same name elsewhere are not its steps.
 bool NvtxSteps::IsOwner() noexcept {
   const pthread_t self = pthread_self();
   bool expected = false;
@@ -36,6 +38,8 @@ void NvtxSteps::OnPush(const void* domain, std::string_view name) noexcept {
   if (owned_.load(std::memory_order_acquire)) {
     if (!IsOwner()) return;
     if (open_) {
+      // The same domain may push other ranges inside the step; their pops must
+      // not end it.
       if (open_id_ == 0 && domain == open_domain_) ++depth_;
       return;
     }
@@ -59,6 +63,7 @@ void NvtxSteps::OnPop(const void* domain) noexcept {
   listener_->OnStepEnd();
 }
 
+// Marks have no end: a step lasts from one mark to the next.
 void NvtxSteps::OnMark(const void* domain, std::string_view name) noexcept {
   if (!Matches(domain, name) || !IsOwner() || open_) return;
   if (marked_) listener_->OnStepEnd();

@@ -30,6 +30,8 @@ void* Loaded(const std::array<const char*, n>& names) {
 
 }  // namespace
 
+// A Trace numbers streams as CUPTI does, NVTX passes the handle. Only CUPTI
+// knows both.
 bool FindStream(void* stream, uint32_t* context, uint32_t* id) noexcept {
   void* const cupti = Loaded(std::array{"libcupti.so.13", "libcupti.so.12"});
   void* const driver = Loaded(std::array{"libcuda.so.1"});

@@ -34,6 +34,8 @@ auto OrUnknown(Read read) -> decltype(read()) {
   }
 }
 
+// Runs on the training thread, because most of these settings belong to the
+// thread that reads them.
 SettingsSample ReadSettings(int64_t step, int64_t now_ns) {
   const at::Context& context = at::globalContext();
   SettingsSample sample;

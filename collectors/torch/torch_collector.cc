@@ -7,10 +7,13 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "torch_decode.h"
 #include "torch_hooks.h"
 #include "torch_memory.h"
+#include "torch_python.h"
+#include "torch_sampling.h"
 #include "torch_stacks.h"
 
 namespace stepscope {
@@ -19,14 +22,27 @@ namespace {
 // A second set of hooks would record everything twice.
 constinit std::atomic<bool> g_is_hooked{false};
 
+// The steps as the session told them; 0: did not happen.
+struct StepTicks {
+  Ticks sample_begin = 0;
+  Ticks sample_end = 0;
+  std::vector<Ticks> ends = {};  // of the steps after the sampled one
+};
+
+// What was found out about a window, besides its slots.
+struct WindowFacts {
+  double op_cost_ns = -1;
+  StepTicks steps = {};
+  PythonSamples python = {};
+  int64_t unsampled = 0;
+  bool has_python = false;
+  bool lost_memory_hook = false;
+};
+
 class TorchRecording : public Recording {
  public:
-  TorchRecording(const TorchOptions& options, double op_cost_ns,
-                 int64_t unsampled, bool lost_memory_hook)
-      : options_(options),
-        op_cost_ns_(op_cost_ns),
-        unsampled_(unsampled),
-        lost_memory_hook_(lost_memory_hook) {}
+  TorchRecording(const TorchOptions& options, WindowFacts facts)
+      : options_(options), facts_(std::move(facts)) {}
 
   void AddTo(TraceBuilder& builder, const ClockMap& clock,
              const SlotLog& slots) override {
@@ -39,18 +55,82 @@ class TorchRecording : public Recording {
     builder.run().record_shapes = options_.record_shapes;
     builder.run().profile_memory = options_.record_memory;
     builder.run().with_stack = options_.with_stack;
-    builder.run().op_cost_ns = op_cost_ns_;
+    builder.run().op_cost_ns = facts_.op_cost_ns;
     builder.run().torch_version = TORCH_VERSION;
-    const TorchDecodeResult decoded = DecodeTorch(
-        slots, clock,
-        options_.with_stack ? MakeTorchSymbolizer() : Symbolizer(), builder);
+    TorchStacks stacks;
+    if (options_.with_stack && !facts_.has_python) {
+      stacks.symbolize = MakeTorchSymbolizer();
+    }
+    stacks.python = std::move(facts_.python);
+    unnamed_ = stacks.python.unnamed;
+    stacks.steps = StepsIn(clock);
+    const TorchDecodeResult decoded =
+        DecodeTorch(slots, clock, stacks, builder);
     AddLosses(decoded, builder);
+    if (TakesSamples(options_)) AddStackLosses(decoded, builder);
   }
 
  private:
+  StackSteps StepsIn(const ClockMap& clock) const {
+    const auto at = [&](Ticks ticks) {
+      return ticks == 0 ? 0 : clock.ToNs(ticks);
+    };
+    StackSteps steps{.sample_begin_ns = at(facts_.steps.sample_begin),
+                     .sample_end_ns = at(facts_.steps.sample_end)};
+    for (Ticks end : facts_.steps.ends) steps.ends_ns.push_back(at(end));
+    return steps;
+  }
+
+  void AddStackLosses(const TorchDecodeResult& decoded,
+                      TraceBuilder& builder) const {
+    const StackCounts& counts = decoded.stacks;
+    if (facts_.unsampled > 0) {
+      builder.Add(
+          Loss{.name = "stack-table-full",
+               .detail = absl::StrCat(
+                   facts_.unsampled,
+                   " operators have no stack, because so many others have one "
+                   "already; findings about them may name no source line"),
+               .count = facts_.unsampled,
+               .severity = Severity::kNote});
+    }
+    if (unnamed_ > 0) {
+      builder.Add(Loss{
+          .name = "stacks-unnamed",
+          .detail = absl::StrCat(
+              unnamed_,
+              " stacks and their modules are missing: only a thread that the "
+              "Python interpreter knows can name them, and another one called "
+              "Step()"),
+          .count = unnamed_});
+    }
+    if (counts.differs > 0) {
+      builder.Add(Loss{
+          .name = "stacks-differ",
+          .detail = absl::StrCat(
+              counts.differs, " of ", counts.checked,
+              " operators whose stack was taken a second time were called from "
+              "another line than in the step before the window: the steps of "
+              "this program do not run alike, and source lines may belong to "
+              "other calls of the same operator"),
+          .count = counts.differs});
+    }
+    if (counts.unmatched > 0) {
+      builder.Add(Loss{
+          .name = "stacks-unmatched",
+          .detail = absl::StrCat(
+              counts.unmatched, " of ", counts.unmatched + counts.matched,
+              " outermost operators have no source line or module: the step "
+              "before the window, whose lines are taken, did not run them, or "
+              "ran them another number of times"),
+          .count = counts.unmatched,
+          .severity = Severity::kNote});
+    }
+  }
+
   void AddLosses(const TorchDecodeResult& decoded,
                  TraceBuilder& builder) const {
-    if (lost_memory_hook_) {
+    if (facts_.lost_memory_hook) {
       builder.Add(Loss{
           .name = "memory-hook-lost",
           .detail =
@@ -60,18 +140,6 @@ class TorchRecording : public Recording {
               "thread stopped the recording; create the Profile outside of "
               "such scopes",
           .count = -1});
-    }
-    if (unsampled_ > 0) {
-      builder.Add(Loss{
-          .name = "stack-table-full",
-          .detail = absl::StrCat(
-              unsampled_,
-              " operators have no stack, because a thread ran more distinct "
-              "chains of nested operators than its table holds; findings about "
-              "them name no source line. Usually scopes whose names change at "
-              "every call are the cause: keep numbers out of their names"),
-          .count = unsampled_,
-          .severity = Severity::kNote});
     }
     if (decoded.bad_records > 0) {
       builder.Add(Loss{
@@ -86,9 +154,8 @@ class TorchRecording : public Recording {
   }
 
   const TorchOptions options_;
-  const double op_cost_ns_;
-  const int64_t unsampled_;
-  const bool lost_memory_hook_;
+  WindowFacts facts_;
+  int64_t unnamed_ = 0;
 };
 
 class TorchCollector : public Collector {
@@ -116,28 +183,52 @@ class TorchCollector : public Collector {
     return status;
   }
 
-  void OnStep(int64_t, int64_t) override {}
+  void OnSampleStep(bool is_recorded) override {
+    if (!TakesSamples(options_)) return;
+    // Giving names takes time, which a recorded step must not have.
+    names_at_end_ = is_recorded;
+    facts_.steps.sample_begin = NowTicks();
+    SetStackStage(StackStage::kSample);
+  }
+
+  void OnStep(int64_t, int64_t) override {
+    if (facts_.steps.sample_begin == 0) return;
+    if (facts_.steps.sample_end != 0) {
+      facts_.steps.ends.push_back(NowTicks());
+      return;
+    }
+    facts_.steps.sample_end = NowTicks();
+    SetStackStage(StackStage::kCheck);
+    if (facts_.has_python && !names_at_end_) NamePythonSamples();
+  }
 
   absl::StatusOr<std::unique_ptr<Recording>> Stop() override {
     if (!handle_.has_value()) {
       return absl::FailedPreconditionError(
           "torch: cannot stop: it was not started");
     }
-    const bool lost_memory_hook = !Unhook();
-    return std::make_unique<TorchRecording>(options_, op_cost_ns_,
-                                            TakeUnsampled(), lost_memory_hook);
+    facts_.lost_memory_hook = !Unhook();
+    facts_.unsampled = TakeUnsampled();
+    if (facts_.has_python) {
+      NamePythonSamples();
+      facts_.python = ClosePythonSamples();
+    }
+    return std::make_unique<TorchRecording>(options_,
+                                            std::exchange(facts_, {}));
   }
 
  private:
   absl::Status Hook() {
     try {
-      op_cost_ns_ = MeasureOpCostNs(options_);
+      facts_ = {.op_cost_ns = MeasureOpCostNs(options_)};
       if (options_.record_memory) {
         absl::StatusOr<std::shared_ptr<MemoryHook>> hook = StartMemoryHook();
         if (!hook.ok()) return hook.status();
         memory_hook_ = *std::move(hook);
       }
-      (void)TakeUnsampled();  // of a window that was discarded
+      if (TakesSamples(options_)) {
+        facts_.has_python = SetUpSampling(options_);
+      }
       handle_ = at::addGlobalCallback(MakeTorchCallback(options_));
     } catch (const std::exception& error) {
       if (memory_hook_ != nullptr) {
@@ -153,6 +244,7 @@ class TorchCollector : public Collector {
   // False if the memory hook was gone. Operators that are running may still
   // end; the event buffers know their slots.
   bool Unhook() {
+    SetStackStage(StackStage::kNone);
     at::removeCallback(*handle_);
     handle_.reset();
     bool kept = true;
@@ -166,7 +258,8 @@ class TorchCollector : public Collector {
   const TorchOptions options_;
   std::optional<at::CallbackHandle> handle_;
   std::shared_ptr<MemoryHook> memory_hook_;
-  double op_cost_ns_ = -1;
+  WindowFacts facts_;
+  bool names_at_end_ = false;
 };
 
 }  // namespace

@@ -42,12 +42,20 @@ void CutToNest(std::span<const size_t> inexact, std::vector<Op>& ops) {
 
 class Decoder {
  public:
-  Decoder(const SlotLog& log, const ClockMap& clock, TraceBuilder& builder)
-      : log_(log), clock_(clock), builder_(builder), ends_(log) {}
+  Decoder(const SlotLog& log, const ClockMap& clock, const TorchStacks& stacks,
+          TraceBuilder& builder)
+      : log_(log),
+        clock_(clock),
+        builder_(builder),
+        ends_(log),
+        python_(stacks.python),
+        matcher_(stacks.steps, stacks.python, builder) {}
 
   TorchDecodeResult Run(const Symbolizer& symbolize) {
     if (symbolize != nullptr) NameStacks(symbolize);
+    NamePythonStacks();
     for (const SlotThread& thread : log_.threads) DecodeThread(thread);
+    result_.stacks = matcher_.counts();
     result_.unfinished = ends_.unfinished();
     result_.ended_elsewhere = ends_.ended_elsewhere();
     return result_;
@@ -55,11 +63,13 @@ class Decoder {
 
  private:
   void NameStacks(const Symbolizer& symbolize);
+  void NamePythonStacks();
   void DecodeThread(const SlotThread& thread);
   void AddOp(const Slot& slot, RowId thread);
   void AddMemory(const Slot& slot, RowId thread);
   void AddInputs(const Slot& slot);
   void AddStack();
+  void AddPythonSample(const Slot& slot);
   void AddComms(const Slot& slot, RowId thread);
   NameId NameAt(const char* name);
 
@@ -72,6 +82,10 @@ class Decoder {
   std::unordered_map<std::string_view, RowId> inputs_;  // by their words
   std::vector<RowId> stack_rows_;  // in the order of the slots
   size_t next_stack_ = 0;
+  const PythonSamples& python_;
+  std::vector<RowId> python_rows_;  // of the stacks, by sample
+  StackMatcher matcher_;
+  std::vector<StackSample> samples_;  // by op of ops_
   std::vector<Op> ops_;  // of the thread being decoded, in pre-order
   std::vector<Communication> communications_;
   std::vector<size_t> communication_ops_;
@@ -98,12 +112,26 @@ void Decoder::NameStacks(const Symbolizer& symbolize) {
   }
 }
 
+void Decoder::NamePythonStacks() {
+  std::vector<NameId> names;
+  for (const std::string& frame : python_.frames) {
+    names.push_back(builder_.Intern(frame));
+  }
+  for (const std::vector<uint32_t>& frames : python_.stacks) {
+    Stack stack;
+    for (uint32_t frame : frames) stack.frames.push_back(names[frame]);
+    python_rows_.push_back(
+        stack.frames.empty() ? kNone : builder_.InternStack(std::move(stack)));
+  }
+}
+
 void Decoder::DecodeThread(const SlotThread& thread) {
   const RowId row = builder_.ThreadRow(log_.pid, thread.tid);
   if (thread.source_thread != 0) {
     builder_.thread(row).torch_thread = thread.source_thread;
   }
   ops_.clear();
+  samples_.clear();
   communications_.clear();
   communication_ops_.clear();
   inexact_.clear();
@@ -123,6 +151,9 @@ void Decoder::DecodeThread(const SlotThread& thread) {
       case kStackSlot:
         AddStack();
         break;
+      case kPythonSlot:
+        AddPythonSample(slot);
+        break;
       case kCommsSlot:
         AddComms(slot, row);
         break;
@@ -131,6 +162,7 @@ void Decoder::DecodeThread(const SlotThread& thread) {
     }
   });
   if (!inexact_.empty()) CutToNest(inexact_, ops_);
+  matcher_.Match(ops_, samples_);
   for (const Op& op : ops_) builder_.Add(op);
   for (size_t i = 0; i < communications_.size(); ++i) {
     communications_[i].begin_ns = ops_[communication_ops_[i]].begin_ns;
@@ -162,6 +194,7 @@ void Decoder::AddOp(const Slot& slot, RowId thread) {
   }
   if (end.is_inexact) inexact_.push_back(ops_.size());
   ops_.push_back(op);
+  samples_.emplace_back();
 }
 
 void Decoder::AddMemory(const Slot& slot, RowId thread) {
@@ -200,8 +233,19 @@ void Decoder::AddInputs(const Slot& slot) {
 void Decoder::AddStack() {
   const size_t index = next_stack_++;
   if (!ops_.empty() && index < stack_rows_.size()) {
-    ops_.back().stack = stack_rows_[index];
+    samples_.back() = {.taken = true, .stack = stack_rows_[index]};
   }
+}
+
+void Decoder::AddPythonSample(const Slot& slot) {
+  const auto sample = static_cast<size_t>(TailOf(slot));
+  if (ops_.empty() || sample >= python_rows_.size()) {
+    ++result_.bad_records;
+    return;
+  }
+  samples_.back() = {.taken = true,
+                     .stack = python_rows_[sample],
+                     .python = static_cast<uint32_t>(sample)};
 }
 
 void Decoder::AddComms(const Slot& slot, RowId thread) {
@@ -236,9 +280,9 @@ void Decoder::AddComms(const Slot& slot, RowId thread) {
 }  // namespace
 
 TorchDecodeResult DecodeTorch(const SlotLog& log, const ClockMap& clock,
-                              const Symbolizer& symbolize,
+                              const TorchStacks& stacks,
                               TraceBuilder& builder) {
-  return Decoder(log, clock, builder).Run(symbolize);
+  return Decoder(log, clock, stacks, builder).Run(stacks.symbolize);
 }
 
 }  // namespace stepscope

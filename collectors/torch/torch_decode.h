@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "torch_stack_decode.h"
+
 namespace stepscope {
 
 // Turns stacks of return addresses, innermost first, into stacks of frames,
@@ -20,17 +22,23 @@ namespace stepscope {
 using Symbolizer = std::function<std::vector<std::vector<std::string>>(
     std::span<const std::vector<uint64_t>> stacks)>;
 
+// What decoding stacks needs besides the slots.
+struct TorchStacks {
+  Symbolizer symbolize = {};  // empty: C++ stacks are left out
+  PythonSamples python = {};
+  StackSteps steps = {};
+};
+
 // Records that the hooks do not write in the normal course.
 struct TorchDecodeResult {
   int64_t bad_records = 0;      // contents that make no sense
   int64_t unfinished = 0;       // operators still open when the window closed
   int64_t ended_elsewhere = 0;  // operators another thread ended
+  StackCounts stacks = {};
 };
 
-// Adds all rows to the builder. Without a symbolizer, stacks are left out.
-// REQUIRES: every kOpSlot's name is still alive.
+// Adds all rows to the builder. REQUIRES: every kOpSlot's name is still alive.
 TorchDecodeResult DecodeTorch(const SlotLog& log, const ClockMap& clock,
-                              const Symbolizer& symbolize,
-                              TraceBuilder& builder);
+                              const TorchStacks& stacks, TraceBuilder& builder);
 
 }  // namespace stepscope

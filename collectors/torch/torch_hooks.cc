@@ -1,5 +1,6 @@
 #include "torch_hooks.h"
 
+#include <ATen/DeviceAccelerator.h>
 #include <stepscope/event_writer.h>
 
 #include <memory>
@@ -8,8 +9,8 @@
 #include "torch_comms.h"
 #include "torch_inputs.h"
 #include "torch_names.h"
+#include "torch_sampling.h"
 #include "torch_slots.h"
-#include "torch_stacks.h"
 
 namespace stepscope {
 namespace {
@@ -57,12 +58,13 @@ std::unique_ptr<at::ObserverContext> OnStart(const at::RecordFunction& fn) {
     const OpName name = NameOf(fn);
     slot = name.has_schema ? AddSchemaOp(scope, name.text, fn.seqNr())
                            : AddNamed(scope, fn, name.text);
-    uint64_t chain = 0;
+    uint64_t note = 0;
     if constexpr (kStacks) {
-      chain = ChainOf(scope.open_note(), name.text, name.has_schema);
-      wants_stack = slot != nullptr && IsNewChain(chain, scope.log()->window);
+      const uint64_t outer = scope.open_note();
+      note = NoteOf(outer, fn.scope());
+      wants_stack = slot != nullptr && WantsStack(fn, name, outer);
     }
-    scope.Push(&fn, slot, chain);
+    scope.Push(&fn, slot, note);
     if (slot == nullptr) return nullptr;
     if constexpr (kShapes) AddInputs(scope, fn);
     is_comms = !name.has_schema && IsComms(fn);
@@ -75,7 +77,7 @@ std::unique_ptr<at::ObserverContext> OnStart(const at::RecordFunction& fn) {
   // then the slot is gone. If it has not, the operator begins after this.
   if (is_comms) AddComms(fn);
   if constexpr (kStacks) {
-    if (wants_stack) AddStack();
+    if (wants_stack) TakeSample();
   }
   WriteScope scope;
   if (scope && scope.IsInnermost(&fn, slot)) slot->word[0] = NowTicks();
@@ -91,18 +93,23 @@ void OnEnd(const at::RecordFunction& fn, at::ObserverContext*) {
 
 at::RecordFunctionCallback::StartCallback StartFor(
     const TorchOptions& options) {
+  const bool stacks = TakesSamples(options);
   if (options.record_shapes) {
-    return options.with_stack ? &OnStart<true, true> : &OnStart<true, false>;
+    return stacks ? &OnStart<true, true> : &OnStart<true, false>;
   }
-  return options.with_stack ? &OnStart<false, true> : &OnStart<false, false>;
+  return stacks ? &OnStart<false, true> : &OnStart<false, false>;
 }
 
 }  // namespace
 
 at::RecordFunctionCallback MakeTorchCallback(const TorchOptions& options) {
   ProbeNames();
+  // To know which operators wait for a device (torch_sampling.h). Without one
+  // the arguments would be collected for nothing.
+  const bool may_wait =
+      TakesSamples(options) && at::getAccelerator().has_value();
   return at::RecordFunctionCallback(StartFor(options), &OnEnd)
-      .needsInputs(options.record_shapes)
+      .needsInputs(options.record_shapes || may_wait)
       .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION,
                at::RecordScope::TORCHSCRIPT_FUNCTION,
                at::RecordScope::CUSTOM_CLASS, at::RecordScope::USER_SCOPE,

@@ -11,8 +11,9 @@
 //   kInputsSlot      -       -        words        - (torch_input_words.h)
 //   kStackSlot       -       -        addresses    -
 //   kCommsSlot       -       -        words        - (CommsWord)
+//   kPythonSlot      -       -        -            number of the sample
 //
-// The last three belong to the operator before them on the thread. A user scope
+// The last four belong to the operator before them on the thread. A user scope
 // is the session's kRangeSlot. The key of a record that ends elsewhere is the
 // address of its RecordFunction.
 #pragma once
@@ -41,6 +42,8 @@ inline constexpr SlotTag kStackSlot =
     MakeSlotTag(kTorchSlots, 5, RecordLength::kWords);
 inline constexpr SlotTag kCommsSlot =
     MakeSlotTag(kTorchSlots, 6, RecordLength::kWords);
+inline constexpr SlotTag kPythonSlot =
+    MakeSlotTag(kTorchSlots, 7, RecordLength::kOneSlot);
 
 // kTextOpSlot: OpKind in the lowest bit, above it RecordFunction's logical id
 // of the forward thread (small: they count up from 1), 0 if there is none.

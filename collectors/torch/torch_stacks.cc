@@ -4,10 +4,12 @@
 #include <torch/csrc/profiler/unwind/unwind.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
-#include <memory>
+#include <exception>
+#include <span>
+#include <string>
+#include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "torch_slots.h"
 
@@ -15,20 +17,6 @@ namespace stepscope {
 namespace {
 
 constexpr size_t kMaxFrames = 128;
-
-// The chains of one thread in one window, a hash table at most three quarters
-// full.
-struct SeenChains {
-  static constexpr size_t kSize = kMaxChains / 3 * 4;
-  uint64_t window = 0;
-  size_t count = 0;
-  std::array<uint64_t, kSize> chains{};
-};
-thread_local std::unique_ptr<SeenChains> t_seen;
-
-// Hooks carry no pointer of ours. Only operators that find the table full add
-// to it, so threads hardly contend for it.
-constinit std::atomic<int64_t> g_unsampled{0};
 
 // Frames between the operator and the sampling, which are the same in all
 // stacks.
@@ -87,37 +75,6 @@ std::vector<std::vector<std::string>> Symbolize(
 }
 
 }  // namespace
-
-uint64_t ChainOf(uint64_t outer, const char* name, bool has_schema) {
-  const uint64_t own = has_schema ? reinterpret_cast<uint64_t>(name)
-                                  : std::hash<std::string_view>()(name);
-  return (outer * 0x9e3779b97f4a7c15u ^ own) * 0xff51afd7ed558ccdu | 1;
-}
-
-bool IsNewChain(uint64_t chain, uint64_t window) {
-  if (t_seen == nullptr) t_seen = std::make_unique<SeenChains>();
-  if (t_seen->window != window) {
-    t_seen->window = window;
-    t_seen->count = 0;
-    t_seen->chains.fill(0);
-  }
-  size_t at = chain >> 40 & (SeenChains::kSize - 1);
-  while (t_seen->chains[at] != 0) {
-    if (t_seen->chains[at] == chain) return false;
-    at = (at + 1) & (SeenChains::kSize - 1);
-  }
-  if (t_seen->count == kMaxChains) {
-    g_unsampled.fetch_add(1, std::memory_order_relaxed);
-    return false;
-  }
-  t_seen->chains[at] = chain;
-  ++t_seen->count;
-  return true;
-}
-
-int64_t TakeUnsampled() {
-  return g_unsampled.exchange(0, std::memory_order_relaxed);
-}
 
 void AddStack() {
   const std::vector<void*> frames = torch::unwind::unwind();

@@ -8,6 +8,7 @@
 namespace stepscope {
 namespace {
 
+// Files that people give by mistake, so that the message can say what they are.
 struct Magic {
   std::string_view begin;
   const char* kind;
@@ -58,6 +59,7 @@ std::string KindOf(std::string_view head) {
   for (const Magic& magic : kMagic) {
     if (head.starts_with(magic.begin)) return magic.kind;
   }
+  // A byte order mark may precede JSON.
   if (head.starts_with("\xef\xbb\xbf")) head.remove_prefix(3);
   const size_t first = head.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos) return "blanks only";
@@ -70,6 +72,7 @@ std::string KindOf(std::string_view head) {
 
 absl::StatusOr<FileFormat> FormatOf(const std::string& path,
                                     BytesReader* bytes) {
+  // Enough to see past blanks and a byte order mark.
   constexpr size_t kHeadBytes = 4096;
   const std::string_view head = bytes->Head(kHeadBytes);
   if (head.empty() && !bytes->problem().empty()) {

@@ -26,6 +26,7 @@ std::string FixedWidth(int32_t number, int digits) {
 }
 
 // `text` with '-' for every character that is unsafe in a file name or a shell.
+// Users' names become folders, which people type into shells.
 std::string FileName(std::string_view text) {
   std::string name;
   for (char c : text) {
@@ -42,7 +43,8 @@ std::string HostName(const std::string& host) {
 }
 
 // Oldest first. Runs without a start time, which somebody has renamed, come
-// before all others, by name.
+// before all others, by name. Starts sort as text: year first, all fields with
+// fixed width.
 void SortByStart(std::vector<std::string>* runs) {
   std::ranges::sort(*runs, {}, [](const std::string& run) {
     return std::make_pair(StartOfRun(run), std::string_view(run));
@@ -128,7 +130,9 @@ absl::StatusOr<ResolvedRun> RunFolder(const fs::path& path, int32_t cycle) {
   return CycleFolder(path / ("c" + std::to_string(cycle)), cycle);
 }
 
-// The newest run of LOGDIR/stepscope that has traces, or `run`.
+// The newest run of LOGDIR/stepscope that has traces, or `run`. A run that is
+// being recorded has a folder but no traces yet; it is passed over and named in
+// the result.
 absl::StatusOr<ResolvedRun> OwnFolder(const fs::path& path,
                                       const std::string& run, int32_t cycle) {
   std::vector<std::string> runs = FoldersIn(path);
@@ -158,6 +162,8 @@ absl::StatusOr<ResolvedRun> OwnFolder(const fs::path& path,
                              "; runs there: " + Listed(runs));
 }
 
+// A folder that stepscope did not write: torch.profiler's, or files copied
+// together.
 absl::StatusOr<ResolvedRun> ForeignFolder(const fs::path& path, int32_t cycle) {
   ResolvedRun run = TracesIn(path.string(), cycle);
   run.run = path.filename().string();
@@ -220,6 +226,9 @@ LogPaths PathsFor(const std::string& log_dir, const std::string& run,
   paths.advice =
       (own / "advice" / ("rank" + rank_text + tail + ".json")).string();
   paths.report = (own / ("report" + tail + ".txt")).string();
+  paths.step_times =
+      (root / kOwnFolder / run / ("steps_rank" + rank_text + tail + ".jsonl"))
+          .string();
   return paths;
 }
 
@@ -242,6 +251,8 @@ absl::StatusOr<ResolvedRun> ResolvePath(const std::string& path,
     file.trace_files.push_back(path);
     return file;
   }
+  // Tried from the outside in: a log directory, a cycle, a run, a folder of
+  // runs, and at last any folder with traces.
   if (IsFolder(place / kOwnFolder))
     return OwnFolder(place / kOwnFolder, run, cycle);
   if (IsCycleFolder(place))

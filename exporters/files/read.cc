@@ -1,3 +1,5 @@
+// From a path to a Trace: decompresses, looks at the content, and calls the
+// reader of that format.
 #include <stepscope/read.h>
 
 #include <memory>

@@ -22,6 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// A file and what its name and header say. Steps of the choice remove
+// candidates and note why.
 struct Candidate {
   std::string path;
   std::string name;    // of the file
@@ -134,6 +136,7 @@ void NumberCycles(std::vector<Candidate>* files) {
   }
 }
 
+// Ranks of different windows cannot be compared.
 void KeepOneCycle(int32_t cycle, std::vector<Candidate>* files,
                   ResolvedRun* run) {
   NumberCycles(files);
@@ -158,6 +161,8 @@ void KeepOnePerRank(std::vector<Candidate>* files, ResolvedRun* run) {
                    [](const Candidate& a, const Candidate& b) {
                      return a.peek.is_tb_flavour < b.peek.is_tb_flavour;
                    });
+  // Our files are told apart by run and rank, others by the worker in their
+  // name.
   std::set<std::pair<std::string, int32_t>> ranks;
   std::set<std::pair<std::string, std::string>> workers;
   Select(
@@ -191,6 +196,8 @@ std::vector<std::string> SpacesIn(const std::string& folder) {
 
 }  // namespace
 
+// From all files to one per rank: read the headers, choose a cycle, choose a
+// file per rank, sort.
 ResolvedRun TracesIn(const std::string& folder, int32_t cycle) {
   ResolvedRun run;
   std::vector<Candidate> files = CandidatesIn(folder, &run.passed_over);

@@ -23,6 +23,8 @@ absl::StatusOr<TracePeek> PeekTrace(const std::string& path) {
         path +
         " is an XSpace, which has no rank; give the file itself to read it");
   }
+  // A header is a few kilobytes, and the reader stops at the first event, so
+  // this costs the same for any size of file.
   JsonEventsReader events(bytes->get());
   events.Next();
   if (!events.found_events()) return NoEventsError(path, **bytes, events);

@@ -1,3 +1,5 @@
+// From a Trace to a file: opens the sink, calls the writer of the format, and
+// puts the file in place.
 #include <stepscope/export.h>
 
 #include <algorithm>
@@ -30,6 +32,7 @@ absl::Status WriteInto(const Trace& trace,
       WriteChromeTrace(trace, annotations, ChromeFlavour::kKineto, **sink);
       break;
     case Format::kXSpace: {
+      // XProf shows the file's name before ".xplane.pb" as the host.
       const size_t folder = path.rfind('/') + 1;  // 0 where there is none
       std::string host = path.substr(folder);
       host.resize(std::min(host.size(), host.find(".xplane.pb")));
@@ -54,6 +57,8 @@ absl::Status WriteTrace(const Trace& trace,
   if (path.empty())
     return absl::InvalidArgumentError(
         "cannot write a trace: its path is empty; give a file name");
+  // A writer runs inside the training process, where nothing may be thrown into
+  // the program.
   try {
     return WriteInto(trace, annotations, format, path, options);
   } catch (const std::exception& error) {  // out of memory, out of threads

@@ -11,6 +11,7 @@
 namespace stepscope {
 namespace {
 
+// Large enough that a system call costs nothing beside decompression.
 constexpr size_t kInputBytes = size_t{256} << 10;
 constexpr std::string_view kGzip = "\x1f\x8b";
 constexpr std::string_view kZstd = "\x28\xb5\x2f\xfd";
@@ -40,6 +41,7 @@ absl::StatusOr<std::unique_ptr<BytesReader>> BytesReader::Make(
   if (file == nullptr) return OpenError(path, errno);
   std::unique_ptr<BytesReader> reader(new BytesReader(file));
   reader->FillInput();
+  // By the content and not by the name: files are renamed.
   const bool is_gzip = reader->left_.starts_with(kGzip);
   const bool is_zstd = reader->left_.starts_with(kZstd);
   if (is_zstd && !kHasZstd) {
@@ -70,6 +72,7 @@ bool BytesReader::FillInput() {
   return count > 0;
 }
 
+// Kept apart, so that Read() can give the same bytes again.
 std::string_view BytesReader::Head(size_t size) {
   head_.resize(size);
   head_.resize(ReadMore(head_.data(), size));
@@ -108,6 +111,8 @@ size_t BytesReader::ReadPlain(char* out, size_t size) {
   return count;
 }
 
+// A gzip file may be several members in a row, as concatenated files are, so
+// the end of one is not the end of the file.
 size_t BytesReader::ReadCompressed(char* out, size_t size) {
   Decompressor::Step step = {left_, out, size};
   while (step.room > 0) {

@@ -30,6 +30,8 @@ class GzipDecompressor : public Decompressor {
     step->out = reinterpret_cast<char*>(stream_.next_out);
     step->room = stream_.avail_out;
     if (result == Z_STREAM_END) return State::kEnded;
+    // Z_BUF_ERROR only says that this call made no progress; the caller brings
+    // more input or room.
     return result == Z_OK || result == Z_BUF_ERROR ? State::kInside
                                                    : State::kDamaged;
   }

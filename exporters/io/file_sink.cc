@@ -19,6 +19,8 @@
 namespace stepscope {
 namespace {
 
+// Bounds the memory if the disk is slower than the writer: then HandOver()
+// waits.
 constexpr size_t kQueuedBlocks = 4;
 // Level 1 takes a third of the time of level 6; files are a tenth larger.
 constexpr int kGzipLevel = 1;
@@ -57,6 +59,7 @@ struct FileSink::Worker {
     if (fd >= 0) close(fd);
   }
 
+  // write() may write less than asked, and a signal may interrupt it.
   void WriteBytes(const char* data, size_t size) {
     while (size > 0 && error.load() == 0) {
       const ssize_t written = write(fd, data, size);
@@ -70,6 +73,8 @@ struct FileSink::Worker {
     }
   }
 
+  // Until zlib leaves room in `packed`: then it has taken all of the block, or,
+  // when finishing, has written its end.
   void Compress(const std::string& block, int flush) {
     stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(block.data()));
     stream.avail_in = static_cast<uInt>(block.size());
@@ -101,6 +106,8 @@ struct FileSink::Worker {
           WriteBytes(block.data(), block.size());
         }
       }
+      // Its memory goes back to the writer, so that blocks are not allocated
+      // anew.
       block.clear();
       const std::lock_guard lock(mutex);
       spare.push_back(std::move(block));
@@ -114,6 +121,7 @@ absl::StatusOr<std::unique_ptr<FileSink>> FileSink::Make(
   auto worker = std::make_unique<Worker>();
   worker->path = path;
   worker->temporary = TemporaryName(path);
+  // O_EXCL: never write through a link that somebody else put there.
   worker->fd = open(worker->temporary.c_str(),
                     O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (worker->fd < 0) return FileError("create", path, errno);
@@ -148,6 +156,8 @@ FileSink::FileSink(std::unique_ptr<Worker> worker)
   block_.reserve(kBlockBytes + (64 << 10));
 }
 
+// Without Close() nothing is kept: the thread discards what is queued, and the
+// temporary file goes.
 FileSink::~FileSink() {
   if (worker_->thread.joinable()) {
     worker_->error.store(ECANCELED);
@@ -192,6 +202,8 @@ absl::Status FileSink::Close() {
   const char* what = "write";
   int error = worker_->error.load();
   if (close(std::exchange(worker_->fd, -1)) != 0 && error == 0) error = errno;
+  // rename() replaces the old file in one step, so a reader sees either the old
+  // or the new one, never a part.
   if (error == 0 && rename(temporary.c_str(), path.c_str()) != 0) {
     error = errno;
     what = "rename the finished file to";

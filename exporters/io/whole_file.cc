@@ -60,6 +60,8 @@ WholeFile::~WholeFile() {
   if (mapped_ != nullptr) munmap(mapped_, bytes_.size());
 }
 
+// Only whole pages inside the part: its first and last page may hold something
+// else.
 void WholeFile::Release(std::string_view part) const {
   if (mapped_ == nullptr || part.empty()) return;
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));

@@ -1,14 +1,23 @@
-// CharMasks: the positions of JSON's structural characters in 64 bytes, as bit
-// masks (bit i: byte i).
+// JSON's characters: white space, and the positions of structural characters in
+// 64 bytes, as bit masks (bit i: byte i).
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
 
 namespace stepscope {
+
+// What stands for bytes that are not UTF-8: U+FFFD.
+inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+
+// JSON's white space.
+inline bool IsBlank(char c) {
+  return c == ' ' || c == '\n' || c == '\r' || c == '\t';
+}
 
 struct CharMasks {
   uint64_t quotes = 0;

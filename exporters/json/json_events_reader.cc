@@ -10,9 +10,9 @@ namespace {
 
 constexpr size_t kGroup = 64;  // bytes that one step of the scan looks at
 
-bool IsBlank(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
-
-// Bit i is set where the number of set bits in [0, i] is odd.
+// Bit i is set where the number of set bits in [0, i] is odd. With a bit for
+// every quote, the result has a bit for every character inside a string
+// (simdjson's method, without its carry-less multiplication).
 uint64_t PrefixXor(uint64_t bits) {
   for (int shift = 1; shift < 64; shift *= 2) bits ^= bits << shift;
   return bits;
@@ -36,6 +36,8 @@ bool EndsWithEventsKey(std::string_view text) {
 JsonEventsReader::JsonEventsReader(BytesReader* bytes, const Limits& limits)
     : bytes_(bytes), limits_(limits) {}
 
+// Three states: events that are ready, an event whose end is not in the buffer
+// yet, and a search for a place to go on after damage.
 std::string_view JsonEventsReader::Next() {
   while (next_ready_ == ready_.size()) {
     if (searching_) {
@@ -68,6 +70,9 @@ std::string_view JsonEventsReader::Next() {
   return {buffer_.data() + last_.begin, last_.end - last_.begin};
 }
 
+// A missing quote turns strings and the rest inside out, so the scan may have
+// swallowed the events that follow. The check is whether the next event begins
+// where the scan expects it.
 void JsonEventsReader::Distrust() {
   const size_t found = FindEventBegin(last_.begin + 1);
   // No other event follows: the one given is the last.
@@ -114,6 +119,7 @@ size_t JsonEventsReader::FindEventBegin(size_t from) const {
 }
 
 // Drops what was used and reads on; false if there is nothing more to read.
+// What stays in the buffer is the event that has begun but not ended.
 bool JsonEventsReader::Refill() {
   if (at_end_) return false;
   size_t keep = std::min(event_begin_, scanned_);
@@ -147,6 +153,8 @@ void JsonEventsReader::Scan() {
          (scanned_ + kGroup <= filled_ || (at_end_ && scanned_ < filled_))) {
     const CharMasks masks = MasksOf(buffer_.data() + scanned_);
     uint64_t quotes = masks.quotes;
+    // A backslash escapes the character after it, and an escaped backslash
+    // escapes nothing. `escaped_` carries over to the next group.
     if (masks.backslashes != 0 || escaped_) {
       uint64_t escaped = escaped_ ? 1 : 0;
       escaped_ = false;
@@ -182,6 +190,8 @@ void JsonEventsReader::KeepHeader(size_t end) {
   header_from_ = std::max(header_from_, end);
 }
 
+// Brackets outside strings are all the scan looks at: they decide where an
+// event begins and ends, whatever is in it.
 void JsonEventsReader::OnBracket(char bracket, size_t at) {
   const bool opens = bracket == '{' || bracket == '[';
   switch (place_) {

@@ -3,10 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "json/char_masks.h"
+
 namespace stepscope {
 namespace {
-
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
 bool IsHex(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') ||
@@ -41,7 +41,8 @@ size_t Utf8Length(std::string_view text) {
 }
 
 // A backslash at `at` and what it escapes, or two backslashes if it escapes
-// nothing. Returns the bytes used.
+// nothing. Returns the bytes used. Names of files and kernels may have single
+// backslashes.
 size_t RepairEscape(std::string_view text, size_t at, std::string* out) {
   const char next = at + 1 < text.size() ? text[at + 1] : '\0';
   const std::string_view digits =
@@ -67,8 +68,6 @@ void AppendControl(char c, std::string* out) {
   out->push_back(kHex[c & 15]);
 }
 
-bool IsBlank(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
-
 bool IsStructure(char c) {
   return std::string_view("{}[]:,\"").find(c) != std::string_view::npos;
 }
@@ -84,6 +83,8 @@ bool IsScalar(std::string_view word) {
 
 }  // namespace
 
+// One pass, two states: inside a string (escape what must not be there) and
+// outside (replace words that are no JSON, such as NaN).
 std::string RepairJson(std::string_view text) {
   std::string out;
   out.reserve(text.size() + 16);

@@ -5,12 +5,13 @@
 #include <cmath>
 #include <limits>
 
+#include "json/char_masks.h"
+
 namespace stepscope {
 namespace {
 
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
-
-// Bytes that stand for themselves in a JSON string.
+// Bytes that stand for themselves in a JSON string. Names are nearly always
+// plain ASCII, so whole runs of plain bytes are copied at once.
 constexpr std::array<bool, 256> MakePlain() {
   std::array<bool, 256> plain = {};
   for (int byte = 0x20; byte < 0x7F; ++byte) plain[byte] = true;
@@ -134,6 +135,7 @@ void AppendFloat(float value, std::string& out) {
   }
 }
 
+// In integers, so that the decimals are exact.
 void AppendMicros(int64_t ns, std::string& out) {
   uint64_t rest = static_cast<uint64_t>(ns);
   if (ns < 0) {

@@ -44,6 +44,9 @@ auto WithTable(const Trace& trace, Table table, Visit&& visit) {
 
 }  // namespace
 
+// A merge of sorted tables. Rows come in runs of one table (a burst of
+// kernels), so the choice is made again only when another table's next row is
+// due.
 EventOrder::EventOrder(const Trace& trace) : trace_(trace) {
   for (size_t i = 0; i < static_cast<size_t>(Table::kCount); ++i) {
     Head head;
@@ -93,6 +96,7 @@ bool EventOrder::Next() {
   }
   heads_.erase(heads_.begin() + static_cast<std::ptrdiff_t>(current_));
   current_ = 0;
+  // Forces a new choice, because the current table has ended.
   others_begin_ns_ = std::numeric_limits<int64_t>::min();
   return true;
 }
@@ -116,6 +120,8 @@ TimeSpan SpanOf(const Trace& trace) {
   return {begin_ns, end_ns};
 }
 
+// Each lane is a stack of open slices: a slice fits if it lies inside the
+// innermost one that is still open.
 size_t Lanes::Place(int64_t begin_ns, int64_t end_ns) {
   for (size_t lane = 0;; ++lane) {
     if (lane == open_ends_ns_.size()) open_ends_ns_.emplace_back();

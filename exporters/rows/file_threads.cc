@@ -12,6 +12,7 @@ namespace {
 constexpr int64_t kFirstHostPid = 64;
 constexpr int64_t kMovedPids = 1'000'000'000;
 
+// Other pids keep their number: people compare it with what the system shows.
 int64_t FilePid(int64_t pid) {
   if (pid >= kFirstHostPid) return pid;
   return kMovedPids + (pid >= 0 ? pid : kFirstHostPid - pid % kMovedPids);

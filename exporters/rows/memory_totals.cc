@@ -4,6 +4,8 @@
 
 namespace stepscope {
 
+// First pass: how far below zero the sum of sizes falls is what must have been
+// allocated before the recording began.
 MemoryTotals::MemoryTotals(const Trace& trace) : trace_(trace) {
   std::map<Allocator, int64_t> sums;
   for (const Allocation& event : trace.allocations()) {

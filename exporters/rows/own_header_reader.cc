@@ -12,7 +12,9 @@ namespace stepscope {
 namespace {
 
 // Visitor that sets each field of a row from the member of its name; a missing
-// one keeps its default, which is "unknown".
+// one keeps its default, which is "unknown". The reader and the writer visit
+// the same list of fields, so a new field is read and written as soon as
+// row_fields.h has it.
 template <typename Row>
 struct FieldReader {
   dom::object object;
@@ -93,6 +95,8 @@ Row ReadRow(dom::object object, TraceBuilder* builder = nullptr) {
   return row;
 }
 
+// [pid, tid, torch_thread, name, file_pid, file_tid]; files of early versions
+// end after the name.
 void ReadThreads(dom::object ours, OwnHeader* header) {
   dom::array list;
   if (ours["threads"].get(list)) return;

@@ -24,6 +24,7 @@ struct FieldJson {
     const T value = row.*member;
     if (value == unknown.*member) return;
     if constexpr (std::is_floating_point_v<T>) {
+      // JSON has no infinity and no NaN.
       if (!std::isfinite(value)) return;
       json.Key(key);
       json.Double(value);
@@ -62,6 +63,7 @@ struct FieldJson {
   void Choice(const char* key, M member, Texts) {
     json.Field(key, static_cast<int64_t>(row.*member));
   }
+  // Only ops have these two, and ops are events and not rows of the header.
   template <typename M>
   void Inputs(const char*, M) {}
   template <typename M>
@@ -90,6 +92,7 @@ class HeaderWriter {
   void Rows(const char* key, std::span<const Row> rows) {
     Open(key);
     out_ += "[";
+    // One row per line, because people read the header, too.
     for (size_t i = 0; i < rows.size(); ++i) {
       out_ += i == 0 ? "\n      " : ",\n      ";
       Object(rows[i]);
@@ -136,6 +139,7 @@ void HeaderWriter::Write(std::string_view flavour,
   out_ += ",\n";
   Open("threads");
   json_.OpenList();
+  // [pid, tid, torch thread, name, pid as drawn, tid as drawn]
   for (RowId row = 0; row < trace_.threads().size(); ++row) {
     const Thread& thread = trace_.threads()[row];
     json_.Item();

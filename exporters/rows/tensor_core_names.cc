@@ -15,6 +15,8 @@ bool HoldsOneOf(std::string_view text, const auto& parts) {
 }
 
 // Substrings that both viewers look for (torch-tb-profiler 0.4.3, XProf 2.24).
+// Parts that only one of them knows are left out: a name must be recognised by
+// both.
 constexpr std::string_view kKnown[] = {
     "16816",
     "c1688",

@@ -10,7 +10,9 @@
 namespace stepscope {
 namespace {
 
-// True if `text` can stand unquoted: at the end of a line, or as a value.
+// True if `text` can stand unquoted: at the end of a line, or as a value. The
+// reader (TraceFromText) splits at blanks and takes "key=" as a field, so a
+// name that could be read as one is quoted.
 bool IsPlain(std::string_view text, bool is_value) {
   if (text.empty() || text.front() == ' ' || text.back() == ' ') return false;
   for (char c : text) {
@@ -77,6 +79,8 @@ bool IsTypeChar(char c) {
 }
 
 // Visitor that appends the fields of a row that differ from a default row's.
+// Only what differs from the default is written: a row's line shows what a test
+// is about.
 template <typename Row>
 class FieldText {
  public:
@@ -232,6 +236,7 @@ void TextWriter::WriteThreads() {
   }
 }
 
+// Threads before the rows that name them by number, annotations last.
 std::string TextWriter::Write(std::span<const Annotation> annotations) {
   Open("run");
   Fields(trace_.run());

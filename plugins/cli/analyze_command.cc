@@ -1,34 +1,29 @@
-#include <absl/status/status.h>
-#include <stepscope/logdir.h>
-#include <stepscope/ranks.h>
-
 #include <cstdio>
-#include <filesystem>
-#include <set>
+#include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
-#include <utility>
 #include <vector>
 
+#include "analysed_traces.h"
 #include "analyze_output.h"
 #include "command_words.h"
 #include "commands.h"
-#include "digest.h"
 #include "errors.h"
+#include "gate.h"
 #include "output.h"
 
 namespace stepscope {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr OptionName kOptions[] = {{"--format"},
                                    {"--output", true, "-o"},
                                    {"--verbose", false, "-v"},
                                    {"--rank"},
                                    {"--run"},
-                                   {"--cycle"}};
+                                   {"--cycle"},
+                                   {"--cores"},
+                                   {"--threads"},
+                                   {"--fail-on"}};
 constexpr std::string_view kFormats[] = {"text", "json", "markdown"};
 
 constexpr const char* kUsage =
@@ -51,105 +46,34 @@ Options:
   --rank N                     report on rank N alone
   --run RUN                    run of the log directory (default: the newest)
   --cycle N                    recorded cycle (default: the last)
+  --cores N, --threads N       usable cores, and threads of an op on the CPU, for
+                               traces that do not say (those of torch.profiler)
+  --fail-on SEVERITY           exit with status 4 if a finding with a predicted
+                               gain is low, medium, high or critical, or above,
+                               even at the low end of its likely range
   --help, -h                   print this text
 
 Colours are used on a terminal unless NO_COLOR is set.
-Exit status: 0 at least one trace was analysed, 1 none could be read or the
-report could not be written, 2 wrong usage.
+Exit status: 0 at least one trace was analysed, 1 none could be read, the report
+could not be written or --fail-on found no steps, 2 wrong usage, 4 --fail-on
+found such a finding.
 )";
 
-// Which traces to analyse, and of them which rank.
-struct Selection {
-  std::vector<std::string> paths;
-  std::string run;     // empty: the newest
-  int32_t cycle = -1;  // negative: the last
-  int32_t rank = -1;   // negative: all
-};
-
-// ".../trace/rank3.json.gz" -> ".../advice/rank3.json", if it is there.
-std::string AdviceOf(const fs::path& trace) {
-  if (trace.parent_path().filename() != "trace") return "";
-  const std::string name = trace.filename().string();
-  const fs::path advice = trace.parent_path().parent_path() / "advice" /
-                          (name.substr(0, name.find(".json")) + ".json");
-  std::error_code error;
-  return fs::exists(advice, error) ? advice.string() : "";
-}
-
-// The traces that the paths stand for, each once and not yet read.
-std::vector<AnalysedTrace> FindTraces(const Selection& selection) {
-  std::vector<AnalysedTrace> traces;
-  std::set<std::string> seen;
-  for (const std::string& path : selection.paths) {
-    absl::StatusOr<ResolvedRun> run =
-        ResolvePath(path, selection.run, selection.cycle);
-    if (!run.ok()) {
-      PrintError(run.status());
-      continue;
-    }
-    for (const std::string& note : run->passed_over)
-      PrintError("skipped " + note);
-    std::error_code error;
-    const bool is_log_dir =
-        fs::is_directory(fs::path(path) / "stepscope", error);
-    for (const std::string& file : run->trace_files) {
-      const fs::path canonical = fs::weakly_canonical(file, error);
-      if (!seen.insert(error ? file : canonical.string()).second) continue;
-      traces.push_back({.path = file,
-                        .advice = AdviceOf(file),
-                        .log_dir = is_log_dir ? path : "",
-                        .digest = {}});
-    }
-  }
-  return traces;
-}
-
-// Those of FindTraces() that could be read, analysed.
-std::vector<AnalysedTrace> AnalyseAll(const Selection& selection) {
-  std::vector<AnalysedTrace> traces = FindTraces(selection);
-  std::vector<std::string> paths;
-  for (const AnalysedTrace& trace : traces) paths.push_back(trace.path);
-  std::vector<absl::StatusOr<RankDigest>> digests = DigestAll(paths);
-  std::vector<AnalysedTrace> results;
-  for (size_t i = 0; i < traces.size(); ++i) {
-    if (!digests[i].ok()) {
-      PrintError(digests[i].status());
-      continue;
-    }
-    for (const Loss& loss : digests[i]->report.losses) {
-      if (loss.name == "truncated-file")
-        PrintError(traces[i].path + ": " + loss.detail);
-    }
-    results.push_back(std::move(traces[i]));
-    results.back().digest = *std::move(digests[i]);
-  }
-  return results;
-}
-
-// Drops all ranks but `rank`; false (after an error message) if it is missing.
-bool ChooseRank(int32_t rank, std::vector<AnalysedTrace>& results) {
-  std::string found;
-  for (const AnalysedTrace& result : results) {
-    if (result.report().run.rank == rank) continue;
-    found +=
-        (found.empty() ? "" : ", ") + std::to_string(result.report().run.rank);
-  }
-  std::erase_if(results, [&](const AnalysedTrace& result) {
-    return result.report().run.rank != rank;
-  });
-  if (!results.empty()) return true;
-  PrintError("no trace of rank " + std::to_string(rank) +
-             "; the paths have traces of these ranks: " + found);
-  return false;
-}
-
+// Exit status 0 if at least one trace could be analysed: one damaged rank must
+// not cost the report of the others.
 int Run(const Selection& selection, AnalysisOutput output,
-        const std::string& file) {
-  std::vector<AnalysedTrace> results = AnalyseAll(selection);
+        const std::string& file, std::optional<FindingSeverity> fail_on) {
+  const OnError print = [](const std::string& error) { PrintError(error); };
+  std::vector<AnalysedTrace> results = AnalyseAll(selection, print);
   if (results.empty()) return 1;
-  if (selection.rank >= 0 && !ChooseRank(selection.rank, results)) return 1;
+  if (selection.rank >= 0 && !ChooseRank(selection.rank, results, print))
+    return 1;
   output.to_stdout = file.empty();
-  return WriteResult(AnalysisText(results, output), file);
+  const int status = WriteResult(AnalysisText(results, output), file);
+  if (status != 0 || !fail_on) return status;
+  const GateVerdict verdict = JudgeReports(ReportsOf(results), *fail_on);
+  if (!verdict.why.empty()) PrintError(verdict.why);
+  return verdict.status;
 }
 
 }  // namespace
@@ -167,6 +91,12 @@ int AnalyzeCommand(Words words) {
   if (!cycle.ok()) return UsageError(cycle.status());
   const auto rank = NumberOf(*given, "--rank", -1);
   if (!rank.ok()) return UsageError(rank.status());
+  const auto cores = NumberOf(*given, "--cores", -1);
+  if (!cores.ok()) return UsageError(cores.status());
+  const auto threads = NumberOf(*given, "--threads", -1);
+  if (!threads.ok()) return UsageError(threads.status());
+  const auto fail_on = FailOnOf(*given);
+  if (!fail_on.ok()) return UsageError(fail_on.status());
   if (given->arguments.empty()) {
     return UsageError(
         "analyze needs a trace file or a folder: stepscope analyze PATH...");
@@ -174,10 +104,11 @@ int AnalyzeCommand(Words words) {
   return Run({.paths = given->arguments,
               .run = given->value("--run"),
               .cycle = *cycle,
-              .rank = *rank},
+              .rank = *rank,
+              .machine = {.cores = *cores, .threads = *threads}},
              {.format = static_cast<ReportFormat>(*format),
               .verbose = given->has("--verbose")},
-             given->value("--output"));
+             given->value("--output"), *fail_on);
 }
 
 }  // namespace stepscope

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <set>
+#include <utility>
 
 #include "output.h"
 
@@ -38,7 +39,8 @@ std::vector<std::string> NamesOf(const std::vector<AnalysedTrace>& results) {
   return names;
 }
 
-// One line for a rank that is not printed in full.
+// One line for a rank that is not printed in full: the full report of every
+// rank would hide what differs.
 std::string Summary(const std::string& name, const Report& report) {
   std::string line = name + "  ";
   if (report.steps.count > 0) {
@@ -126,6 +128,12 @@ std::string MarkdownOfRanks(const std::vector<AnalysedTrace>& results) {
   return text;
 }
 
+Report RunOf(const std::vector<AnalysedTrace>& results) {
+  std::vector<RankDigest> digests;
+  for (const AnalysedTrace& result : results) digests.push_back(result.digest);
+  return AnalyzeRanks(digests);
+}
+
 // All ranks in one report.
 std::string RenderRun(const Report& run,
                       const std::vector<AnalysedTrace>& results,
@@ -147,15 +155,25 @@ std::string RenderRun(const Report& run,
 
 }  // namespace
 
+std::vector<Report> ReportsOf(const std::vector<AnalysedTrace>& results) {
+  if (results.size() > 1) {
+    Report run = RunOf(results);
+    if (run.ranks.why_not.empty()) return {std::move(run)};
+  }
+  std::vector<Report> reports;
+  for (const AnalysedTrace& result : results)
+    reports.push_back(result.report());
+  return reports;
+}
+
+// Traces that are the ranks of one run become one report; else each has its
+// own.
 std::string AnalysisText(const std::vector<AnalysedTrace>& results,
                          const AnalysisOutput& output) {
   const Terminal terminal = output.to_stdout ? TerminalOfStdout() : Terminal();
   std::string why_not;
   if (results.size() > 1) {
-    std::vector<RankDigest> digests;
-    for (const AnalysedTrace& result : results)
-      digests.push_back(result.digest);
-    const Report run = AnalyzeRanks(digests);
+    const Report run = RunOf(results);
     if (run.ranks.why_not.empty()) {
       return RenderRun(run, results, output, terminal);
     }

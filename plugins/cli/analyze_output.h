@@ -27,6 +27,10 @@ struct AnalysisOutput {
   bool to_stdout = true;  // colours and width are then those of the terminal
 };
 
+// The report of all ranks if the traces are those of one job, else one for each
+// trace. REQUIRES: `results` is not empty.
+std::vector<Report> ReportsOf(const std::vector<AnalysedTrace>& results);
+
 // The whole output. REQUIRES: `results` is not empty.
 std::string AnalysisText(const std::vector<AnalysedTrace>& results,
                          const AnalysisOutput& output);

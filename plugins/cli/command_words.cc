@@ -27,6 +27,8 @@ absl::Status Unknown(const std::string& name,
                                     DidYouMean(name, names));
 }
 
+// The number of edits that turn one word into the other (Levenshtein), in one
+// row of the table.
 size_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
@@ -59,6 +61,7 @@ absl::StatusOr<CommandWords> ParseCommandWords(
       parsed.arguments.push_back(word);
       continue;
     }
+    // What follows is a path even if it begins with "-".
     if (word == "--") {
       options_ended = true;
       continue;
@@ -116,6 +119,7 @@ absl::StatusOr<int32_t> NumberOf(const CommandWords& words,
 std::string_view Nearest(std::string_view word,
                          std::span<const std::string_view> candidates) {
   std::string_view nearest;
+  // A third of the word may be wrong; beyond that a guess would be noise.
   size_t least = std::max<size_t>(word.size() / 3, 1) + 1;
   for (std::string_view candidate : candidates) {
     const size_t distance = EditDistance(word, candidate);

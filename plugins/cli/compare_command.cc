@@ -1,7 +1,5 @@
 #include <absl/status/status.h>
 #include <stepscope/compare.h>
-#include <stepscope/logdir.h>
-#include <stepscope/read.h>
 
 #include <cstdio>
 #include <string>
@@ -9,13 +7,18 @@
 #include "command_words.h"
 #include "commands.h"
 #include "errors.h"
+#include "gate.h"
+#include "one_trace.h"
 #include "output.h"
 
 namespace stepscope {
 namespace {
 
-constexpr OptionName kOptions[] = {
-    {"--format"}, {"--output", true, "-o"}, {"--rank"}};
+constexpr OptionName kOptions[] = {{"--format"},
+                                   {"--output", true, "-o"},
+                                   {"--rank"},
+                                   {"--fail-over"},
+                                   {"--min-ms"}};
 constexpr std::string_view kFormats[] = {"text", "json", "markdown"};
 
 constexpr const char* kUsage =
@@ -30,23 +33,14 @@ Options:
   --format text|json|markdown  output format (default: text)
   --output FILE, -o FILE       write to FILE
   --rank N                     rank to compare (default: the first found)
+  --fail-over N%, --min-ms N   exit with status 4 if AFTER is slower by more than
+                               N % of the step and more than N ms (default of the
+                               other: 0) in the whole 95 % interval
   --help, -h                   print this text
 
-Exit status: 0 compared, 1 a trace could not be read or has no steps, 2 wrong
-usage.
+Exit status: 0 compared, 1 a trace could not be read or has no steps, or too few
+for --fail-over, 2 wrong usage, 4 slower than allowed.
 )";
-
-// The trace that `path` stands for.
-absl::StatusOr<Trace> ReadOne(const std::string& path, int32_t rank) {
-  const absl::StatusOr<ResolvedRun> run = ResolvePath(path);
-  if (!run.ok()) return run.status();
-  for (const std::string& file : run->trace_files) {
-    absl::StatusOr<Trace> trace = ReadTrace(file);
-    if (rank < 0 || !trace.ok() || trace->run().rank == rank) return trace;
-  }
-  return absl::NotFoundError(path + " has no trace of rank " +
-                             std::to_string(rank));
-}
 
 std::string Text(const Comparison& comparison, size_t format) {
   if (format == 1) return ToJson(comparison);
@@ -70,8 +64,11 @@ int CompareCommand(Words words) {
   if (!format.ok()) return UsageError(format.status());
   const auto rank = NumberOf(*given, "--rank", -1);
   if (!rank.ok()) return UsageError(rank.status());
-  const absl::StatusOr<Trace> before = ReadOne(given->arguments[0], *rank);
-  const absl::StatusOr<Trace> after = ReadOne(given->arguments[1], *rank);
+  const auto limits = SlowerLimitsOf(*given);
+  if (!limits.ok()) return UsageError(limits.status());
+  const absl::StatusOr<Trace> before = ReadRank(given->arguments[0], *rank);
+  const absl::StatusOr<Trace> after = ReadRank(given->arguments[1], *rank);
+  // Both errors, not only the first.
   for (const auto* trace : {&before, &after}) {
     if (!trace->ok()) PrintError(trace->status());
   }
@@ -79,7 +76,10 @@ int CompareCommand(Words words) {
   const Comparison comparison = Compare(*before, *after);
   const int status =
       WriteResult(Text(comparison, *format), given->value("--output"));
-  return comparison.why_not.empty() ? status : 1;
+  if (status != 0 || !*limits) return comparison.why_not.empty() ? status : 1;
+  const GateVerdict verdict = JudgeComparison(comparison, **limits);
+  if (!verdict.why.empty()) PrintError(verdict.why);
+  return verdict.status;
 }
 
 }  // namespace stepscope

@@ -82,6 +82,7 @@ int ConvertCommand(Words words) {
     PrintError(trace.status());
     return 1;
   }
+  // What a reader could not take from IN is missing in OUT.
   for (const Loss& loss : trace->losses()) PrintError(in + ": " + loss.detail);
   std::vector<Annotation> annotations;
   if (given->has("--advice")) annotations = ToAnnotations(Analyze(*trace));

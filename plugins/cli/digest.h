@@ -4,16 +4,23 @@
 #include <absl/status/statusor.h>
 #include <stepscope/ranks.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 namespace stepscope {
+
+// What the user says about the machine of a recording; -1: nothing.
+struct ToldMachine {
+  int32_t cores = -1;
+  int32_t threads = -1;  // per op on the CPU
+};
 
 // The digest of each file, in the order of `paths`, or the error of
 // ReadTrace(). There are as many threads as cores, at most 16, and each holds
 // one Trace at a time: memory grows with the number of threads, and with the
 // number of ranks only by their reports.
 std::vector<absl::StatusOr<RankDigest>> DigestAll(
-    const std::vector<std::string>& paths);
+    const std::vector<std::string>& paths, const ToldMachine& machine = {});
 
 }  // namespace stepscope

@@ -32,6 +32,7 @@ Options:
 Exit status: 0 all traces were read, 1 one could not be read, 2 wrong usage.
 )";
 
+// Objects of a list are joined by commas, without their last newlines.
 std::string Indented(std::string object) {
   while (!object.empty() && object.back() == '\n') object.pop_back();
   return object;
@@ -52,6 +53,7 @@ int InfoCommand(Words words) {
     return UsageError("info needs a trace: stepscope info PATH...");
   }
   std::vector<std::string> texts;
+  // One damaged trace must not hide the others.
   bool all_read = true;
   for (const std::string& path : given->arguments) {
     absl::StatusOr<ResolvedRun> run = ResolvePath(path);

@@ -1,4 +1,6 @@
 // The program `stepscope`: finds the command and runs it.
+#include <stepscope/version.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -57,6 +59,7 @@ int UnknownWord(const std::string& word) {
                       "'. Options come after a command, as in: stepscope "
                       "analyze --verbose PATH");
   }
+  // Somebody who has only a trace tries `stepscope trace.json` first.
   std::error_code error;
   if (std::filesystem::exists(word, error)) {
     return UsageError("'" + word +
@@ -80,7 +83,7 @@ int Run(Words words) {
     return 0;
   }
   if (first == "--version" || first == "version") {
-    std::puts("stepscope " STEPSCOPE_VERSION);
+    std::printf("stepscope %s\n", stepscope::Version());
     return 0;
   }
   const auto* command = std::ranges::find(kCommands, first, &Command::name);

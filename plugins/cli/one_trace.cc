@@ -26,4 +26,15 @@ absl::StatusOr<Trace> ReadOneTrace(const std::string& path) {
                                     " traces; choose one of them: " + names);
 }
 
+absl::StatusOr<Trace> ReadRank(const std::string& path, int32_t rank) {
+  const absl::StatusOr<ResolvedRun> run = ResolvePath(path);
+  if (!run.ok()) return run.status();
+  for (const std::string& file : run->trace_files) {
+    absl::StatusOr<Trace> trace = ReadTrace(file);
+    if (rank < 0 || !trace.ok() || trace->run().rank == rank) return trace;
+  }
+  return absl::NotFoundError(path + " has no trace of rank " +
+                             std::to_string(rank));
+}
+
 }  // namespace stepscope

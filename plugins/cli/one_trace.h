@@ -4,6 +4,7 @@
 #include <absl/status/statusor.h>
 #include <stepscope/trace.h>
 
+#include <cstdint>
 #include <string>
 
 namespace stepscope {
@@ -12,5 +13,9 @@ namespace stepscope {
 // Errors: those of ResolvePath() and ReadTrace(); InvalidArgument if there are
 // several traces (the message names the first).
 absl::StatusOr<Trace> ReadOneTrace(const std::string& path);
+
+// Reads the trace of `rank` that `path` stands for, or, where it is negative,
+// the first one. Errors: those above; NotFound if no trace is of that rank.
+absl::StatusOr<Trace> ReadRank(const std::string& path, int32_t rank);
 
 }  // namespace stepscope

@@ -36,6 +36,7 @@ int WriteAndClose(std::FILE* file, const std::string& text) {
   const bool written =
       std::fwrite(text.data(), 1, text.size(), file) == text.size() &&
       std::fflush(file) == 0;
+  // A short write may leave errno at 0.
   int error = written ? 0 : (errno != 0 ? errno : EIO);
   if (file != stdout && std::fclose(file) != 0 && error == 0) error = errno;
   return error;
@@ -46,10 +47,12 @@ int WriteAndClose(std::FILE* file, const std::string& text) {
 Terminal TerminalOfStdout() {
   Terminal terminal;
   if (isatty(STDOUT_FILENO) == 0) return terminal;
+  // https://no-color.org: any value but an empty one counts.
   const char* no_color = std::getenv("NO_COLOR");
   const char* term = std::getenv("TERM");
   terminal.color = (no_color == nullptr || *no_color == '\0') &&
                    (term == nullptr || std::string_view(term) != "dumb");
+  // Longer lines are hard to read, and in less than 40 columns nothing fits.
   winsize size = {};
   if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
     terminal.width = std::clamp<int>(size.ws_col, 40, 160);
@@ -70,6 +73,7 @@ absl::Status WriteOut(const std::string& text, const std::string& path) {
     const int error = WriteAndClose(device, text);
     return error == 0 ? absl::OkStatus() : WriteError(path, error);
   }
+  // Written beside the file and renamed, so that a failure leaves no half file.
   const std::string temporary =
       path + ".tmp" + std::to_string(static_cast<long>(getpid()));
   std::FILE* file = std::fopen(temporary.c_str(), "wb");

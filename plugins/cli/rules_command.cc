@@ -50,6 +50,7 @@ std::string Paragraph(std::string_view label, std::string_view text) {
   while (!text.empty()) {
     const size_t end = std::min(text.find(' '), text.size());
     const std::string_view word = text.substr(0, end);
+    // A word longer than a line stands on one of its own.
     if (line.size() + word.size() + 1 > kColumns &&
         line.size() > kLabelColumns) {
       all += line + "\n";

@@ -25,6 +25,9 @@ struct Key {
   std::string_view use;
 };
 
+// Keys are written as in the settings of a finding, so that advice can be tried
+// as it stands. A flag has one value: the replay can leave out a cost that was
+// recorded, but cannot add one that was not.
 constexpr Key kKeys[] = {
     {"workers", ValueKind::kWhole, 0, "", "loader workers"},
     {"intra_op_threads", ValueKind::kWhole, 1, "",
@@ -63,6 +66,7 @@ template <typename Number>
 std::optional<Number> NumberIn(std::string_view text) {
   Number number = 0;
   const char* end = text.data() + text.size();
+  // from_chars() does not depend on the locale, as strtod() does.
   const auto result = std::from_chars(text.data(), end, number);
   if (result.ec != std::errc() || result.ptr != end) return std::nullopt;
   return number;

@@ -102,6 +102,7 @@ int TopCommand(Words words) {
       return table.name != arguments->table;
     });
   }
+  // A file does not take the width of the terminal.
   const std::string output = given->value("--output");
   const std::string text =
       arguments->format == 1   ? ToCsv(tables)

@@ -39,6 +39,7 @@ void Start() {
 
 }  // namespace
 
+// NVTX and the driver may both call it, at the same moment and from any thread.
 void StartInjected() noexcept {
   static std::once_flag once;
   try {

@@ -42,6 +42,7 @@ class StepWindow : public NvtxStepListener {
 
   // On the thread that ends the program; the training thread may still run.
   void End() noexcept {
+    // A forked child has the object but not the thread that trains.
     if (getpid() != pid_) return;
     const std::lock_guard lock(mutex_);
     if (ended_) return;

@@ -20,7 +20,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// The collectors run this long before the window begins, if there is time.
+// The collectors run this long before the window begins, if there is time. Long
+// enough that first-time costs of the hooks fall into it.
 constexpr milliseconds kWarmup(100);
 
 class TimeWindow {
@@ -57,6 +58,8 @@ class TimeWindow {
   }
 
  private:
+  // The window is one "step": nobody marks steps in a period of time. The
+  // analysis infers them from what the program does.
   void Record(milliseconds warmup) {
     ProfileOptions options = InjectedProfileOptions(options_, getpid());
     // At most one warm-up step, and one step that is the window.
@@ -107,6 +110,7 @@ void StartTimeWindow(const WindowOptions& options) {
     throw;
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  // The thread is detached, so exit() would not wait for it.
   std::atexit([] { g_window->End(); });
 }
 

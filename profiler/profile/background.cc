@@ -14,6 +14,8 @@
 
 namespace stepscope {
 
+// Owned by the Profile and by its thread together: the thread may outlive the
+// Profile while it finishes its jobs.
 struct Background::Shared {
   std::mutex mutex;
   std::condition_variable work;
@@ -55,7 +57,9 @@ Background::~Background() {
   shared_->work.notify_all();
 }
 
-// Signals are blocked before the thread starts, so that it inherits the mask.
+// Signals are blocked before the thread starts, so that it inherits the mask. A
+// signal handler of the program must not run on a thread that the program does
+// not know.
 void Background::StartThread() {
   sigset_t all;
   sigset_t before;
@@ -75,7 +79,7 @@ void Background::StartThread() {
     }).detach();  // joining could block the training thread for minutes
     shared_->has_thread = true;
   } catch (const std::system_error&) {
-    // Wait() runs the jobs.
+    // No thread could be started (a limit of the system): Wait() runs the jobs.
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
@@ -89,6 +93,13 @@ bool Background::Add(std::function<void()> job) {
   return true;
 }
 
+bool Background::HasRoom() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->jobs.size() < kMaxWaiting;
+}
+
+// The training thread waits here only at the end of a run, and at most
+// `timeout`: jobs that take longer go on without it.
 bool Background::Wait(std::chrono::milliseconds timeout) {
   std::unique_lock lock(shared_->mutex);
   if (!shared_->has_thread) {

@@ -28,6 +28,9 @@ class Background {
   // thread cannot be started, Wait() runs the jobs.
   bool Add(std::function<void()> job);
 
+  // True if Add() would take a job.
+  bool HasRoom() const;
+
   // Waits until every job is done, at most `timeout`; true if they are.
   bool Wait(std::chrono::milliseconds timeout);
 

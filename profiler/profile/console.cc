@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 
 namespace stepscope {
 
@@ -46,6 +47,26 @@ void Errors::Add(const absl::Status& error) noexcept {
     if (first_.ok()) first_ = error;
   } catch (...) {
     Say("out of memory while reporting an error");
+  }
+}
+
+void Errors::AddException(const char* what, const char* then) noexcept {
+  try {
+    std::string text = "unknown exception";
+    try {
+      throw;
+    } catch (const std::exception& error) {
+      text = error.what();
+    } catch (...) {
+    }
+    Add(absl::InternalError(std::string(what) + ": " + text + then));
+  } catch (...) {
+    // No string can be made; neither of these needs one.
+    Say("out of memory; an error of the profiler is not shown");
+    const std::lock_guard lock(mutex_);
+    if (first_.ok()) {
+      first_ = absl::Status(absl::StatusCode::kResourceExhausted, "");
+    }
   }
 }
 

@@ -29,6 +29,19 @@ class Errors {
   // `who` precedes each message: "rank 3: ", or "".
   explicit Errors(std::string who) : who_(std::move(who)) {}
   void Add(const absl::Status& error) noexcept;
+  // Internal: `what`, the text of the exception that is being handled, and
+  // `then`. Safe where memory has run out: what cannot be built is left out.
+  // REQUIRES: called in a catch block.
+  void AddException(const char* what, const char* then = "") noexcept;
+  // Runs `call`; what it throws is added as AddException() does.
+  template <typename Call>
+  void Guard(const char* what, Call call, const char* then = "") noexcept {
+    try {
+      call();
+    } catch (...) {
+      AddException(what, then);
+    }
+  }
   absl::Status first() const;
 
  private:

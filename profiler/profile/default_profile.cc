@@ -13,7 +13,9 @@ ProfileParts DefaultParts(const ProfileOptions& options) {
   parts.collectors = [](const ProfileOptions& options) {
     return DefaultCollectors({.record_shapes = options.record_shapes,
                               .record_memory = options.profile_memory,
-                              .with_stack = options.with_stack});
+                              .with_stack = options.with_stack,
+                              .with_modules = options.with_modules,
+                              .module_hook = options.module_hook});
   };
   return parts;
 }

@@ -75,7 +75,9 @@ absl::Status LogRun::MakeFolders() {
   return identity_.world_size > 1 ? Publish() : absl::OkStatus();
 }
 
-// mkdir is atomic on every file system: one of several processes succeeds.
+// mkdir is atomic on every file system: one of several processes succeeds. Two
+// jobs that start in the same second get different names: the pid tells
+// processes of one host apart, the number those of several hosts.
 absl::Status LogRun::TakeFreeRun() {
   const std::string pid = std::to_string(getpid());
   for (int attempt = 0; attempt < 1000; ++attempt) {
@@ -94,6 +96,9 @@ absl::Status LogRun::TakeFreeRun() {
       "; choose another log_dir");
 }
 
+// In the log directory, because that is the only place that all ranks are known
+// to share; under a hash, because the launcher's variables may contain any
+// characters.
 std::string LogRun::JobFile() const {
   return log_dir_ + "/stepscope/.job-" +
          std::to_string(std::hash<std::string>{}(identity_.job));
@@ -124,6 +129,8 @@ bool LogRun::TryPublished() {
   if (run.find('/') != std::string::npos) return false;
   const std::string mark =
       RunFolder(log_dir_, run) + "/.rank" + std::to_string(identity_.rank);
+  // If this rank's mark exists, an earlier start of the same job has written
+  // here, and its files must stay.
   const int taken =
       open(mark.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
   if (taken < 0) return false;
@@ -145,6 +152,7 @@ const std::string& LogRun::Run() {
       run_ = RunName(identity_.name, identity_.start);
       unique_ = std::to_string(getpid());
     }
+    // A message and no error: the files are complete, just not beside rank 0's.
     disagreement_ = "rank " + std::to_string(identity_.rank) +
                     " found no folder of rank 0 in " + log_dir_ +
                     " and wrote to " + run_ +
@@ -167,6 +175,17 @@ absl::StatusOr<LogPaths> LogRun::PathsOf(int32_t cycle) {
   return paths;
 }
 
+absl::StatusOr<std::string> LogRun::StepTimesPath() {
+  const std::string path =
+      PathsFor(log_dir_, Run(), identity_.host, identity_.rank, 0, unique_)
+          .step_times;
+  if (absl::Status s = MakeAll(fs::path(path).parent_path()); !s.ok()) {
+    return s;
+  }
+  return path;
+}
+
+// A run that recorded nothing leaves no folder that a viewer would list.
 LogRun::~LogRun() {
   if (run_.empty()) return;
   // rmdir removes only empty folders.

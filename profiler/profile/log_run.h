@@ -45,6 +45,9 @@ class LogRun {
   // The paths of the files of one cycle, whose folders it creates.
   absl::StatusOr<LogPaths> PathsOf(int32_t cycle);
 
+  // The file for the times of all steps, whose folder it creates.
+  absl::StatusOr<std::string> StepTimesPath();
+
   const std::string& log_dir() const { return log_dir_; }
 
   // How long Run() waits for rank 0; for tests.

@@ -33,8 +33,9 @@ ProfileParts ProfileOutputs(const ProfileOptions& options) {
   parts.to_text = [](const Report& report, const TextOptions& options) {
     return ToText(report, options);
   };
-  parts.files.push_back({.write = &WriteFindings});
-  parts.files.push_back({.rank_0_only = true, .write = &WriteReport});
+  parts.files.push_back({.of_report = true, .write = &WriteFindings});
+  parts.files.push_back(
+      {.rank_0_only = true, .of_report = true, .write = &WriteReport});
   if (options.write_chrome_kineto) {
     parts.files.push_back(
         TraceFile(Format::kChromeKineto, &LogPaths::chrome_kineto));

@@ -2,12 +2,11 @@
 
 #include <stepscope/version.h>
 
-#include <exception>
 #include <utility>
 
 namespace stepscope {
 
-WindowOutput::WindowOutput(Options options, std::unique_ptr<LogRun> log,
+WindowOutput::WindowOutput(Options options, std::shared_ptr<LogRun> log,
                            std::shared_ptr<Errors> errors)
     : options_(std::move(options)),
       log_(std::move(log)),
@@ -20,6 +19,8 @@ RunInfo WindowOutput::MakeRunInfo() {
   run.rank = options_.identity.rank;
   run.world_size = options_.identity.world_size;
   run.local_ranks = options_.identity.local_ranks;
+  // Without a log directory there is no RUN; the start time still tells two
+  // runs apart.
   run.run_id = log_ != nullptr ? log_->Run() : options_.identity.start;
   run.producer = std::string("stepscope ") + Version();
   run.record_shapes = options_.record_shapes;
@@ -28,31 +29,57 @@ RunInfo WindowOutput::MakeRunInfo() {
   return run;
 }
 
-void WindowOutput::Take(ClosedWindow& window) noexcept {
-  try {
-    TakeOrThrow(window);
-  } catch (const std::exception& error) {
-    errors_->Add(absl::InternalError(
-        std::string("a recorded window was lost while it was analysed: ") +
-        error.what()));
-  } catch (...) {
-    errors_->Add(absl::InternalError(
-        "a recorded window was lost while it was analysed"));
-  }
+void WindowOutput::Take(ClosedWindow& window, const RunTimes& times) noexcept {
+  errors_->Guard("a recorded window was lost while it was analysed",
+                 [&] { TakeOrThrow(window, times); });
+}
+
+void WindowOutput::TakeStall(ClosedWindow& window,
+                             StallRecorder& stalls) noexcept {
+  errors_->Guard("the recording of a stall was lost", [&] {
+    const Trace trace = window.Build(MakeRunInfo());
+    stalls.Take(trace, options_.parts.analyze(trace));
+  });
+  stalls.Release();
+}
+
+void WindowOutput::EndRun(const RunTimes& times,
+                          const StallRecorder* stalls) noexcept {
+  errors_->Guard("the times of all steps were lost",
+                 [&] { EndRunOrThrow(times, stalls); });
+}
+
+TextOptions WindowOutput::Layout() const {
+  TextOptions text;
+  text.color = ColorsOnStdout();
+  text.width = StdoutColumns();
+  return text;
+}
+
+// The program's own function: what it throws is no fault of the analysis.
+void WindowOutput::CallBack(const Trace& trace) noexcept {
+  if (!options_.on_report) return;
+  errors_->Guard(
+      "on_report threw an exception",
+      [&] { options_.on_report(trace, report_); },
+      "; the files are written all the same");
 }
 
 // The report is printed before the files are written: they may take longer than
 // the user waits, and may fail.
-void WindowOutput::TakeOrThrow(ClosedWindow& window) {
+void WindowOutput::TakeOrThrow(ClosedWindow& window, const RunTimes& times) {
   const Trace trace = window.Build(MakeRunInfo());
-  const Report report = options_.parts.analyze(trace);
+  report_ = options_.parts.analyze(trace);
+  report_.whole_run = AnalyzeRun(times);
 
-  LogPaths paths;
+  // Of this window only: if it gets no paths, the files of the previous window
+  // must not be written again.
+  paths_ = {};
   if (log_ != nullptr) {
     absl::StatusOr<LogPaths> made =
         log_->PathsOf(static_cast<int32_t>(window.cycle()));
     if (made.ok()) {
-      paths = *std::move(made);
+      paths_ = *std::move(made);
     } else {
       errors_->Add(made.status());
     }
@@ -61,21 +88,37 @@ void WindowOutput::TakeOrThrow(ClosedWindow& window) {
     }
   }
   if (options_.print_report && options_.identity.rank == 0) {
-    TextOptions text;
-    text.color = ColorsOnStdout();
-    text.width = StdoutColumns();
-    text.details_path = paths.advice;
-    if (!paths.advice.empty()) {
+    TextOptions text = Layout();
+    text.details_path = paths_.advice;
+    if (!paths_.advice.empty()) {
       text.view_command = "tensorboard --logdir " + log_->log_dir();
     }
-    PrintReport(options_.parts.to_text(report, text));
+    PrintReport(options_.parts.to_text(report_, text));
   }
-  if (options_.on_report) options_.on_report(trace, report);
-  if (!paths.advice.empty()) WriteFiles(trace, report, paths);
+  CallBack(trace);
+  if (!paths_.advice.empty()) WriteFiles(trace, false);
 }
 
-void WindowOutput::WriteFiles(const Trace& trace, const Report& report,
-                              const LogPaths& paths) {
+void WindowOutput::EndRunOrThrow(const RunTimes& times,
+                                 const StallRecorder* stalls) {
+  report_.whole_run = AnalyzeRun(times);
+  if (stalls != nullptr) stalls->Explain(report_.whole_run);
+  const std::string text = ToText(report_.whole_run, Layout());
+  if (options_.print_report && options_.identity.rank == 0 && !text.empty()) {
+    PrintReport("\n" + text);
+  }
+  if (options_.on_run_end) {
+    errors_->Guard("on_run_end threw an exception",
+                   [&] { options_.on_run_end(report_.whole_run); });
+  }
+  // A trace can be large, so it is not kept until the end; only files that come
+  // from the report alone are written again, now with the times of all steps.
+  if (!paths_.advice.empty() && !text.empty()) {
+    WriteFiles(Trace(), true);
+  }
+}
+
+void WindowOutput::WriteFiles(const Trace& trace, bool again) {
   int failed = 0;
   int written = 0;
   absl::Status first;
@@ -84,10 +127,11 @@ void WindowOutput::WriteFiles(const Trace& trace, const Report& report,
     if (first.ok()) first = status;
   };
   const WindowResult result{.trace = trace,
-                            .report = report,
-                            .paths = paths,
+                            .report = report_,
+                            .paths = paths_,
                             .log_dir = log_->log_dir()};
   for (const WindowFile& file : options_.parts.files) {
+    if (again && !file.of_report) continue;
     if (!file.rank_0_only || options_.identity.rank == 0) {
       note(file.write(result));
     }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <stepscope/profile_parts.h>
+#include <stepscope/run_times.h>
 #include <stepscope/session.h>
 #include <stepscope/trace.h>
 
@@ -13,6 +14,7 @@
 #include "console.h"
 #include "log_run.h"
 #include "run_identity.h"
+#include "stall_recorder.h"
 
 namespace stepscope {
 
@@ -27,25 +29,40 @@ class WindowOutput {
     bool print_report = true;
     ProfileParts parts;
     std::function<void(const Trace&, const Report&)> on_report;
+    std::function<void(const WholeRun&)> on_run_end;
   };
 
   // `log` may be null: then no files are written.
-  WindowOutput(Options options, std::unique_ptr<LogRun> log,
+  WindowOutput(Options options, std::shared_ptr<LogRun> log,
                std::shared_ptr<Errors> errors);
 
-  // Builds, analyses, prints and writes. Adds every failure to the Errors; a
-  // file that fails does not stop the others.
-  void Take(ClosedWindow& window) noexcept;
+  // Builds, analyses, prints and writes; `times` is the run so far. Adds every
+  // failure to the Errors; a file that fails does not stop the others, and
+  // neither does on_report.
+  void Take(ClosedWindow& window, const RunTimes& times) noexcept;
+
+  // Analyses the window around a stall, and tells `stalls` what it shows.
+  void TakeStall(ClosedWindow& window, StallRecorder& stalls) noexcept;
+
+  // The run has ended: prints what all its steps show, and writes the files
+  // that come from the last report again. Does nothing if that is nothing.
+  // `stalls` may be null.
+  void EndRun(const RunTimes& times, const StallRecorder* stalls) noexcept;
 
  private:
-  void TakeOrThrow(ClosedWindow& window);
+  void TakeOrThrow(ClosedWindow& window, const RunTimes& times);
+  void EndRunOrThrow(const RunTimes& times, const StallRecorder* stalls);
+  TextOptions Layout() const;
+  void CallBack(const Trace& trace) noexcept;
   RunInfo MakeRunInfo();
-  void WriteFiles(const Trace& trace, const Report& report,
-                  const LogPaths& paths);
+  // `again`: only those that need no trace.
+  void WriteFiles(const Trace& trace, bool again);
 
   const Options options_;
-  const std::unique_ptr<LogRun> log_;
+  const std::shared_ptr<LogRun> log_;
   const std::shared_ptr<Errors> errors_;
+  Report report_;  // of the last window
+  LogPaths paths_;
 };
 
 }  // namespace stepscope

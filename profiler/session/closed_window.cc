@@ -1,3 +1,6 @@
+// The background thread's part of a recording: ClosedWindow has every
+// collector's recording decoded and builds the Trace. Session is the training
+// thread's part.
 #include <stepscope/session.h>
 #include <stepscope/trace_builder.h>
 
@@ -32,6 +35,8 @@ void ClosedWindow::AddRecordings(TraceBuilder& builder, const ClockMap& clock) {
   };
   static const SlotLog kNoSlots;
   const SlotLog& slots = events_ != nullptr ? events_->slots() : kNoSlots;
+  // From the back: the vector is in the order in which collectors stopped,
+  // which is the reverse of the order in which they started.
   while (!recordings_.empty()) {
     guard([&] { recordings_.back()->AddTo(builder, clock, slots); });
     recordings_.pop_back();  // its memory is free before the next one decodes
@@ -41,6 +46,9 @@ void ClosedWindow::AddRecordings(TraceBuilder& builder, const ClockMap& clock) {
   events_.reset();
 }
 
+// Runs on the background thread, some time after the window closed: everything
+// it needs was copied into the ClosedWindow, and nothing here looks at the
+// process as it is now.
 Trace ClosedWindow::Build(RunInfo run) {
   const ClockMap clock(clock_begin_, clock_end_);
   // The training thread gets row 0, whatever the collectors add.
@@ -51,8 +59,12 @@ Trace ClosedWindow::Build(RunInfo run) {
   run.training_thread = thread;
   run.window_begin_ns = clock.ToNs(begin_);
   run.window_end_ns = clock.ToNs(end_);
+  // Lengths of the steps before the window, which were timed with every
+  // collector off: what an unprofiled step takes.
   run.wait_step_ns = std::move(wait_step_ns_);
   run.clock_error_ns = clock.error_ns();
+  // Warm-up steps are recorded too, so that first-time costs of the hooks do
+  // not fall into an active step. Clipping drops their rows.
   TraceBuilder::Options clip{.window_begin_ns = run.window_begin_ns,
                              .window_end_ns = run.window_end_ns};
   builder.run() = std::move(run);
@@ -64,6 +76,8 @@ Trace ClosedWindow::Build(RunInfo run) {
                      .number = step.number,
                      .thread = thread});
   }
+  // A kind is watched only if somebody could have recorded it: without a
+  // loader, "no loader rows" would wrongly mean that none waits.
   if (!loaders_.empty()) builder.Watch(Kind::kLoader);
   for (const LoaderFacts& loader : loaders_) {
     builder.Add(Loader{.name = builder.Intern(loader.name),

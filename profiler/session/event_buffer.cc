@@ -8,6 +8,7 @@
 
 namespace stepscope {
 
+// The number of the window, so that a late Close() cannot close a newer window.
 struct EventBuffers::Window {
   uint64_t number;
 };

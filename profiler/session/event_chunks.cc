@@ -8,7 +8,8 @@ namespace stepscope {
 
 namespace {
 
-// MAP_POPULATE: hooks must not take page faults.
+// MAP_POPULATE: hooks must not take page faults. MAP_ANONYMOUS memory is zero,
+// which is what an unwritten slot must be (see the header).
 Chunk* Map(size_t chunks) noexcept {
   void* memory = mmap(nullptr, chunks * kChunkBytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
@@ -27,6 +28,8 @@ void UnmapChunks(Chunk* last) noexcept {
   }
 }
 
+// Chunks of one Fill() are adjacent, so the unused rest is one mapping; those
+// that threads took are unmapped one by one.
 void UnmapUnused(std::pair<Chunk*, size_t> chunks) noexcept {
   if (chunks.second > 0) munmap(chunks.first, chunks.second * kChunkBytes);
 }
@@ -38,6 +41,7 @@ void ReadyChunks::Fill(size_t chunks) noexcept {
 }
 
 std::pair<Chunk*, size_t> ReadyChunks::Drain() noexcept {
+  // Take() goes on counting when no chunk is left.
   const size_t taken = std::min(next_.load(std::memory_order_relaxed), count_);
   const std::pair<Chunk*, size_t> rest(first_ + taken, count_ - taken);
   first_ = nullptr;

@@ -1,3 +1,5 @@
+// Takes the slots of all threads when a window closes, and hands them to the
+// decoders.
 #include <absl/strings/str_cat.h>
 #include <stepscope/event_recording.h>
 
@@ -15,6 +17,8 @@ constexpr int64_t kMebibyte = 1 << 20;
 
 }  // namespace
 
+// Decoders read the chunks in place, so a recording owns them until the Trace
+// has been built.
 EventRecording::~EventRecording() {
   for (Chunk* last : last_chunks_) UnmapChunks(last);
   UnmapUnused(unused_);
@@ -38,6 +42,8 @@ void EventRecording::TakeThread(const RegisteredLog& log) {
   }
   // Chunks link backwards; decoders need the order in which they were written.
   std::reverse(thread.chunks.begin(), thread.chunks.end());
+  // Operators that had not ended when the window closed: a foreign thread may
+  // still have delivered their end (slot_ends.h).
   for (const OpenOp* open = log.open_base; open != log.top; ++open) {
     if (open->slot != nullptr) thread.open.emplace_back(open->slot, open->key);
   }

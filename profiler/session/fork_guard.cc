@@ -13,6 +13,9 @@ std::mutex* const g_mutex = new std::mutex;
 std::atomic<uint64_t> g_forks{0};
 
 bool InstallHandlers() {
+  // Locked before the fork and released on both sides, so the child never
+  // inherits a mutex that a thread of the parent held: that thread does not
+  // exist in the child and would never release it.
   pthread_atfork([] { g_mutex->lock(); }, [] { g_mutex->unlock(); },
                  [] {
                    g_forks.fetch_add(1, std::memory_order_relaxed);
@@ -32,6 +35,8 @@ std::mutex& SharedMutex() {
   return *g_mutex;
 }
 
+// Relaxed is enough: the count changes only inside fork(), when the child has a
+// single thread.
 uint64_t ForkCount() noexcept {
   EnsureHandlers();
   return g_forks.load(std::memory_order_relaxed);

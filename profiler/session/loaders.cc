@@ -54,6 +54,8 @@ LoaderRegistration::~LoaderRegistration() {
   }
 }
 
+// Runs in the training loop at each batch, so it is one store and takes no
+// lock.
 void LoaderRegistration::MarkWait() noexcept {
   // Also avoids ticks from before the clock was chosen (NowTicks()).
   if (!IsRecording()) return;
@@ -73,12 +75,15 @@ size_t LoaderThreads(std::span<int64_t> tids) {
   return count;
 }
 
+// `since` is the begin of the window: a loader that nobody waited for meanwhile
+// (that of the validation set, say) is no part of it.
 std::vector<LoaderFacts> TakeLoadersWaitedFor(Ticks since) {
   const std::lock_guard lock(SharedMutex());
   std::vector<LoaderFacts> loaders;
   for (const auto& entry : g_loaders->entries) {
     const Ticks last_wait = entry->last_wait.load(std::memory_order_relaxed);
     if (last_wait == 0 || last_wait < since) continue;
+    // A program that makes a loader per epoch registers the same facts again.
     if (std::find(loaders.begin(), loaders.end(), entry->facts) ==
         loaders.end()) {
       loaders.push_back(entry->facts);

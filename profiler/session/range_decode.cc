@@ -43,6 +43,9 @@ int64_t DecodeRanges(const SlotLog& log, const ClockMap& clock,
     if (!thread.name.empty() && builder.thread(row).name == 0) {
       builder.thread(row).name = builder.Intern(thread.name);
     }
+    // Records of other sources are only stepped over; their collectors decode
+    // them. A record whose length is invalid ends its chunk and is counted
+    // here, once for all sources.
     bad_records += WalkSlots(thread, [&](const Slot& slot) {
       if (TagOf(slot) == kRangeSlot) AddRange(slot, row, clock, ends, builder);
     });

@@ -7,7 +7,7 @@ namespace stepscope {
 namespace {
 
 // Beyond any loop, and small enough that no sum of them overflows.
-constexpr int64_t kMaxSteps = 1'000'000'000;
+constexpr int64_t kMaxSteps = kWholeLoop;
 
 int64_t CycleSteps(const Schedule& schedule) {
   return schedule.wait + schedule.warmup + schedule.active;
@@ -65,6 +65,8 @@ absl::Status CheckSchedule(const Schedule& schedule) {
   return absl::OkStatus();
 }
 
+// Steps are numbered from 0 over the whole loop. `skip_first` steps come once,
+// before the first cycle, and count as wait steps of it.
 SchedulePlace PlaceOf(const Schedule& schedule, int64_t step) {
   if (step < schedule.skip_first) return {SchedulePhase::kWait, 0, step};
   step -= schedule.skip_first;
@@ -108,6 +110,10 @@ std::string PlanText(const Schedule& schedule) {
   add(schedule.skip_first, "skipped");
   add(schedule.wait, "wait (timed, nothing recorded)");
   add(schedule.warmup, "warm-up");
+  if (schedule.active == kWholeLoop) {
+    return text + (text.empty() ? "step " : ", ") + std::to_string(at) +
+           " to the end of the loop recorded";
+  }
   add(schedule.active, "recorded");
   if (schedule.repeat == 1) return text + "; then off";
   text += "; again from step " + std::to_string(at);
@@ -117,11 +123,14 @@ std::string PlanText(const Schedule& schedule) {
          std::to_string(StepsOfAllCycles(schedule) - 1) + "); then off";
 }
 
+// What a loop that ended after `steps` steps did not record, for the line that
+// a user sees when a report is missing.
 std::string MissedText(const Schedule& schedule, int64_t steps) {
   const SchedulePlace place = PlaceOf(schedule, steps);
   if (place.phase == SchedulePhase::kDone) return "";
   const bool in_window =
       place.phase == SchedulePhase::kActive && place.index > 0;
+  if (in_window && schedule.active == kWholeLoop) return "";
   // An endless schedule misses nothing between two windows.
   if (schedule.repeat == 0 && place.cycle > 0 && !in_window) return "";
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fork_guard.h"
+#include "session_losses.h"
 
 namespace stepscope {
 namespace {
@@ -20,23 +21,12 @@ std::string* const g_holder = new std::string;
 bool g_held = false;
 uint64_t g_holder_fork = 0;
 
+// Steps are timed by this clock and not by ticks: their length is needed while
+// the loop runs, and ticks become ns only when a window has closed.
 int64_t MonotonicNs() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
-}
-
-std::string Text(const absl::Status& status) {
-  return std::string(status.message().data(), status.message().size());
-}
-
-Loss LossOf(const std::string& name, const absl::Status& status) {
-  // A source that does not exist here is a note; one that fails, a warning.
-  return {.name = name,
-          .detail = Text(status),
-          .count = -1,
-          .severity = absl::IsUnavailable(status) ? Severity::kNote
-                                                  : Severity::kWarning};
 }
 
 }  // namespace
@@ -47,6 +37,8 @@ class Session::Claim {
   static absl::StatusOr<std::unique_ptr<Claim>> Make(const std::string& name) {
     const uint64_t fork_count = ForkCount();
     const std::lock_guard lock(SharedMutex());
+    // After a fork the parent's claim is not the child's, which may profile for
+    // itself.
     if (g_held && g_holder_fork == fork_count) {
       return absl::FailedPreconditionError(
           "cannot profile \"" + name + "\": \"" + *g_holder +
@@ -82,12 +74,16 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Make(Options options) {
 Session::Session(Options options, std::unique_ptr<Claim> claim)
     : options_(std::move(options)),
       claim_(std::move(claim)),
-      fork_count_(ForkCount()) {
+      fork_count_(ForkCount()),
+      maker_tid_(gettid()),
+      driver_(std::this_thread::get_id()) {
   wait_step_ns_.reserve(kMaxWaitSteps);
   Enter();
 }
 
 Session::~Session() {
+  // Freeing them would unmap memory and lock mutexes that the parent's threads
+  // may hold; a child usually calls exec or _exit soon.
   if (in_forked_child()) {
     // The hooks, chunks and locks are the parent's; forget them untouched.
     (void)claim_.release();
@@ -102,10 +98,12 @@ bool Session::in_forked_child() const { return ForkCount() != fork_count_; }
 
 void Session::ReportOnce(const absl::Status& error) {
   // A failure that repeats in every cycle is reported once.
-  std::string text = Text(error);
+  std::string text(error.message());
   if (std::find(reported_.begin(), reported_.end(), text) != reported_.end())
     return;
   reported_.push_back(std::move(text));
+  // A source that does not exist here (Unavailable: no GPU, not built) is
+  // expected, and only the Trace mentions it.
   if (options_.on_error && !absl::IsUnavailable(error)) {
     options_.on_error(error);
   }
@@ -118,13 +116,28 @@ void Session::Enter() {
     Finish();
     return;
   }
+  // Wait steps are kept for the recorded steps of the same cycle: the program
+  // may have changed since the last one.
   if (place_.cycle != before.cycle) wait_step_ns_.clear();
   if (place_.phase != SchedulePhase::kWait && !recording_) StartRecording();
+  if (IsSampleStep()) {
+    const bool is_recorded = place_.phase == SchedulePhase::kActive;
+    for (Collector* collector : started_) collector->OnSampleStep(is_recorded);
+  }
   step_begin_ns_ = MonotonicNs();
   step_begin_ = NowTicks();
   if (place_.phase == SchedulePhase::kActive && window_->begin_ == 0) {
     window_->begin_ = step_begin_;
   }
+}
+
+// The last step before the window, or its first one if there is none before it.
+bool Session::IsSampleStep() const {
+  if (place_.phase == SchedulePhase::kActive) {
+    return place_.index == 0 && options_.schedule.warmup == 0;
+  }
+  return place_.phase == SchedulePhase::kWarmup &&
+         place_.index + 1 == options_.schedule.warmup;
 }
 
 void Session::StartRecording() {
@@ -133,6 +146,11 @@ void Session::StartRecording() {
   window_->cycle_ = place_.cycle;
   window_->pid_ = getpid();
   window_->tid_ = options_.training_tid != 0 ? options_.training_tid : gettid();
+  if (options_.training_tid == 0 && window_->tid_ != maker_tid_) {
+    window_->losses_.push_back(OtherThreadTrains(window_->tid_, maker_tid_));
+  }
+  // Both clock readings of a window span its records, so ticks are interpolated
+  // and never extrapolated (ClockMap).
   window_->clock_begin_ = ReadClock();
   absl::StatusOr<std::unique_ptr<EventBuffers>> buffers =
       EventBuffers::Open(options_.buffers);
@@ -155,8 +173,25 @@ void Session::StartRecording() {
   }
 }
 
+// A window belongs to the thread that trains when it opens. A Step() of another
+// one marks a step there, too, and makes the marks of both meaningless.
+void Session::CheckThread() {
+  const std::thread::id caller = std::this_thread::get_id();
+  if (caller == driver_) return;
+  driver_ = caller;
+  if (!recording_ || options_.training_tid != 0) return;
+  const auto known =
+      std::ranges::find(window_->losses_, "step-threads", &Loss::name);
+  if (known != window_->losses_.end()) {
+    ++known->count;
+    return;
+  }
+  window_->losses_.push_back(StepOnOtherThread(gettid(), window_->tid_));
+}
+
 std::unique_ptr<ClosedWindow> Session::Step() {
   if (done_ || in_forked_child()) return nullptr;
+  CheckThread();
   // Counters of two cores may differ by a few ticks; a step never ends before
   // it began.
   const Ticks end = std::max(NowTicks(), step_begin_);
@@ -172,7 +207,8 @@ std::unique_ptr<ClosedWindow> Session::Step() {
       }
       break;
     case SchedulePhase::kActive:
-      window_->steps_.push_back({step_begin_, end, step_});
+      window_->steps_.push_back(
+          {step_begin_, end, options_.first_step + step_});
       window_->end_ = end;
       break;
     case SchedulePhase::kWarmup:
@@ -182,18 +218,22 @@ std::unique_ptr<ClosedWindow> Session::Step() {
   if (recording_) {
     // Once for all, so that the samples of a step have the same time.
     const int64_t now_ns = NowNs();
-    for (Collector* collector : started_) collector->OnStep(step_, now_ns);
+    for (Collector* collector : started_)
+      collector->OnStep(options_.first_step + step_, now_ns);
   }
   const bool was_active = place_.phase == SchedulePhase::kActive;
   const int64_t cycle = place_.cycle;
   ++step_;
   std::unique_ptr<ClosedWindow> closed;
+  // The phase of the step that begins now decides what is switched. A window
+  // closes when the next step is not an active step of the same cycle.
   const SchedulePlace next = PlaceOf(options_.schedule, step_);
   if (was_active &&
       (next.phase != SchedulePhase::kActive || next.cycle != cycle)) {
     closed = CloseWindow();
   }
   const bool same_phase = next.phase == place_.phase && closed == nullptr;
+  // After closing, so that with wait 0 and warmup 0 the next window opens here.
   Enter();
   // Steps tile the timeline unless something was switched between them.
   if (same_phase) {
@@ -207,8 +247,10 @@ std::unique_ptr<ClosedWindow> Session::End() {
   if (done_ || in_forked_child()) return nullptr;
   std::unique_ptr<ClosedWindow> closed;
   if (recording_ && window_->begin_ != 0) {
-    // Keep what ran after the last Step(): it may show why the loop ended.
-    window_->end_ = NowTicks();
+    // The window ends with its last complete step: what an unfinished one did
+    // would be counted to the others. Without a complete one, what there is
+    // may show why the loop ended.
+    if (window_->steps_.empty()) window_->end_ = NowTicks();
     closed = CloseWindow();
   } else if (recording_) {
     DropRecording();

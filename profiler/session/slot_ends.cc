@@ -34,9 +34,14 @@ SlotEnds::End SlotEnds::Of(const Slot& slot) {
     return {.ticks = ticks, .is_inexact = true};
   }
   ++unfinished_;
+  // Still open when the window closed. Its end is then the close of the window,
+  // which is marked as inexact.
   return {.ticks = std::max(log_.closed, slot.word[0]), .is_inexact = true};
 }
 
+// An operator may end on another thread than it began on (the range of an
+// asynchronous collective, for example). The thread that sees the end writes a
+// record with the operator's key; it is matched here.
 // 0: nobody delivered one.
 Ticks SlotEnds::DeliveredFor(const Slot& slot) const {
   const auto unended = unended_.find(&slot);

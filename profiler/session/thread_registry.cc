@@ -15,12 +15,17 @@
 namespace stepscope {
 namespace internal {
 
+// constinit and trivially destructible, so reading it costs no guard and is
+// safe while a thread exits.
 constinit thread_local ThreadLog* t_log = nullptr;
 
 }  // namespace internal
 
 namespace {
 
+// The system call that makes every core running this process execute a barrier.
+// It lets the writers, which run at every operator, do without a fence:
+// Close(), which runs once per window, pays for it.
 long Membarrier(int command) { return syscall(SYS_membarrier, command, 0, 0); }
 
 // Enough for a few steps of a usual model; takes 1.5 ms to map.
@@ -65,18 +70,24 @@ void Adopt(RegisteredLog* log, uint64_t number) {
 
 }  // namespace
 
+// Leaked on purpose: threads may record until the process ends, after static
+// destructors have run.
 ThreadRegistry& ThreadRegistry::Get() {
   static ThreadRegistry* const registry = new ThreadRegistry;
   return *registry;
 }
 
 ThreadRegistry::ThreadRegistry() {
+  // Without the system call (old kernels, seccomp) each writer uses a fence of
+  // its own: needs_fence.
   has_membarrier_ = Membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
   pthread_atfork(&BeforeFork, &AfterForkInParent, &AfterForkInChild);
 }
 
 absl::StatusOr<uint64_t> ThreadRegistry::Open(int64_t max_bytes) {
   ReadClock();  // chooses the clock before the first tick is taken
+  // Opening only publishes a number. Each thread moves its log to the new
+  // window when it next writes, so no thread is visited here.
   std::lock_guard lock(mutex_);
   if (open_ != 0) {
     return absl::FailedPreconditionError(
@@ -98,6 +109,8 @@ void ThreadRegistry::WaitUntilQuiet() {
   internal::g_window.store(0, std::memory_order_seq_cst);
   if (has_membarrier_) Membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
   for (RegisteredLog* log : logs_) {
+    // A write takes well under a microsecond, so spinning with a yield is
+    // shorter than any wait.
     while (log->busy.load(std::memory_order_seq_cst) != 0) sched_yield();
   }
 }
@@ -125,11 +138,15 @@ std::unique_ptr<EventRecording> ThreadRegistry::Close(uint64_t number) {
       alive.push_back(log);
     }
   }
+  // Logs of threads that exited were kept only until this window took their
+  // chunks.
   logs_ = std::move(alive);
   recording->TakeUnused(ready_.Drain());
   return recording;
 }
 
+// Called at a thread's first event. nothrow, because a hook must not throw into
+// LibTorch or CUDA.
 ThreadLog* ThreadRegistry::Register() {
   auto* log = new (std::nothrow) RegisteredLog;
   if (log == nullptr) return nullptr;
@@ -142,7 +159,8 @@ ThreadLog* ThreadRegistry::Register() {
   return log;
 }
 
-// A log with records stays until its window closes.
+// A log with records stays until its window closes. Without a record in the
+// open window nothing refers to the log, and it goes with its thread.
 void ThreadRegistry::ThreadExits(RegisteredLog* log) {
   std::lock_guard lock(mutex_);
   if (open_ != 0 && log->window == open_) {
@@ -157,6 +175,8 @@ void ThreadRegistry::ThreadExits(RegisteredLog* log) {
 
 Chunk* ThreadRegistry::TakeChunk() noexcept {
   constexpr auto kBytes = static_cast<int64_t>(kChunkBytes);
+  // Other threads take chunks at the same time, so the budget is taken first
+  // and given back if it was too small.
   if (bytes_left_.fetch_sub(kBytes, std::memory_order_relaxed) < kBytes) {
     bytes_left_.fetch_add(kBytes, std::memory_order_relaxed);
     return nullptr;
@@ -172,6 +192,8 @@ void ThreadRegistry::BeforeFork() { Get().mutex_.lock(); }
 
 void ThreadRegistry::AfterForkInParent() { Get().mutex_.unlock(); }
 
+// The child has one thread, so nothing races. It abandons the parent's chunks:
+// they are copy-on-write pages that the parent decodes.
 void ThreadRegistry::AfterForkInChild() {
   ThreadRegistry& registry = Get();
   internal::g_window.store(0, std::memory_order_relaxed);
@@ -179,6 +201,7 @@ void ThreadRegistry::AfterForkInChild() {
   registry.logs_.clear();
   registry.ready_.Drain();
   if (auto* own = static_cast<RegisteredLog*>(internal::t_log)) {
+    // A number that no window has, so the next BeginWrite() adopts the log.
     Adopt(own, ~uint64_t{0});
     own->tid = syscall(SYS_gettid);
     registry.logs_.push_back(own);
@@ -195,6 +218,8 @@ ThreadLog* BeginWriteSlow() noexcept {
     log = ThreadRegistry::Get().Register();
     if (log == nullptr) return nullptr;
   }
+  // First the flag, then the window, both sequentially consistent: BeginWrite()
+  // explains why.
   log->busy.store(1, std::memory_order_seq_cst);
   const uint64_t number = g_window.load(std::memory_order_seq_cst);
   if (number == 0) {
@@ -207,6 +232,8 @@ ThreadLog* BeginWriteSlow() noexcept {
 
 Slot* ReserveSlow(ThreadLog* log, size_t n) noexcept {
   auto* owner = static_cast<RegisteredLog*>(log);
+  // Once a chunk is refused, the thread drops all later events of the window:
+  // its log then has an end instead of holes.
   Chunk* chunk = log->full ? nullptr : ThreadRegistry::Get().TakeChunk();
   if (chunk == nullptr) {
     log->full = true;
@@ -235,6 +262,8 @@ bool GrowOpen(ThreadLog* log) noexcept {
   return true;
 }
 
+// Called where the operator that ends is not the innermost open one of its
+// thread.
 Slot* PopSlow(ThreadLog* log, const void* key, Ticks now) noexcept {
   const auto note = [log](SlotTag tag, uint64_t first, const void* about) {
     Slot* slot = log->cursor;
@@ -245,8 +274,11 @@ Slot* PopSlow(ThreadLog* log, const void* key, Ticks now) noexcept {
     if (slot == nullptr) return;
     *slot = {{first, reinterpret_cast<uint64_t>(about), 0, PackTail(tag, 0)}};
   };
+  // Operators nearly always nest, so the search is short.
   OpenOp* found = log->top;
   while (found != log->open_base && found[-1].key != key) --found;
+  // It began on another thread: leave its end here, with its key, for the
+  // decoder.
   if (found == log->open_base) {
     note(kForeignEndSlot, now, key);
     return nullptr;

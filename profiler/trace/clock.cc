@@ -42,6 +42,8 @@ ClockReading ReadClock() noexcept {
   // trusting the counter; here ClockMap::error_ns() shows a jump.
   static const bool use_tsc = HasInvariantTsc();
   internal::g_ticks_are_tsc.store(use_tsc, std::memory_order_relaxed);
+  // The narrowest of several readings counts: an interrupt between two reads
+  // would put the clocks apart by its length.
   constexpr int kTries = 32;
   ClockReading best;
   best.width_ns = INT64_MAX;

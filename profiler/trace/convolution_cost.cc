@@ -1,16 +1,16 @@
 #include "convolution_cost.h"
 
+#include <stepscope/contains.h>
+
 #include <algorithm>
 
 namespace stepscope {
 namespace {
 
-bool Has(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
-
 // Operations per element of the result; of a transposed convolution, whose
-// weight is [in, out / groups, ...], per element of the input.
+// weight is [in, out / groups, ...], per element of the input. 2: a
+// multiplication and an addition. A weight is [out, in / groups, kernel...], so
+// the elements behind the first dimension are the terms of one sum.
 double WorkPerOutput(const std::vector<int64_t>& weight) {
   double work = 2;
   for (size_t i = 1; i < weight.size(); ++i) {
@@ -21,24 +21,28 @@ double WorkPerOutput(const std::vector<int64_t>& weight) {
 
 // The positions of the arguments of a forward convolution.
 struct ArgumentOrder {
+  // Order as in native_functions.yaml; recorded arguments have no names.
   size_t stride, padding, dilation, transposed, groups;
 };
-constexpr size_t kNowhere = 99;
 
 ArgumentOrder OrderOf(std::string_view op) {
   // Backends put padding first.
-  if (Has(op, "miopen_convolution_transpose")) return {5, 3, 6, kNowhere, 7};
-  if (Has(op, "cudnn_convolution_transpose")) return {4, 2, 5, kNowhere, 6};
-  if (Has(op, "miopen_")) return {4, 3, 5, kNowhere, 6};
-  if (Has(op, "cudnn_convolution")) return {3, 2, 4, kNowhere, 5};
-  if (Has(op, "mkldnn_convolution")) return {4, 3, 5, kNowhere, 6};
-  if (Has(op, "_convolution") || op == "aten::convolution") {
+  if (Contains(op, "miopen_convolution_transpose"))
+    return {5, 3, 6, kNoArgument, 7};
+  if (Contains(op, "cudnn_convolution_transpose"))
+    return {4, 2, 5, kNoArgument, 6};
+  if (Contains(op, "miopen_")) return {4, 3, 5, kNoArgument, 6};
+  if (Contains(op, "cudnn_convolution")) return {3, 2, 4, kNoArgument, 5};
+  if (Contains(op, "mkldnn_convolution")) return {4, 3, 5, kNoArgument, 6};
+  if (Contains(op, "_convolution") || op == "aten::convolution") {
     return {3, 4, 5, 6, 8};
   }
-  if (Has(op, "conv_transpose")) return {3, 4, 7, kNowhere, 6};
-  return {3, 4, 5, kNowhere, 6};  // conv1d, conv2d, conv3d
+  if (Contains(op, "conv_transpose")) return {3, 4, 7, kNoArgument, 6};
+  return {3, 4, 5, kNoArgument, 6};  // conv1d, conv2d, conv3d
 }
 
+// Depthwise: one input channel per group. Such kernels are bound by memory and
+// do not use Tensor Cores.
 void SetGroups(int64_t groups, const std::vector<int64_t>& weight,
                OpCost& cost) {
   cost.groups = std::max<int64_t>(1, groups);
@@ -59,7 +63,9 @@ OpCost Convolution(std::string_view op, const Arguments& args) {
   const std::vector<int64_t>& weight = args.Dims(1);
   if (input.size() < 3 || weight.size() != input.size()) return cost;
   const ArgumentOrder at = OrderOf(op);
-  if (Has(op, "_transpose") || args.Text(at.transposed) == "True") {
+  // A transposed convolution is the gradient of an ordinary one: every element
+  // of the input meets every weight of its channel.
+  if (Contains(op, "_transpose") || args.Text(at.transposed) == "True") {
     SetGroups(args.Number(at.groups, 1), weight, cost);
     cost.flops = Elements(input) * WorkPerOutput(weight);
     return cost;
@@ -97,13 +103,14 @@ OpCost ConvolutionBackward(std::string_view op, const Arguments& args) {
   // cudnn_convolution_backward: (input, grad_output, weight); the others:
   // (grad_output, input, weight); of one side: (size, grad_output, other).
   const bool sided = only_input || only_weight;
-  const bool grad_second = sided || Has(op, "cudnn_convolution_backward") ||
-                           Has(op, "miopen_convolution_backward");
+  const bool grad_second = sided ||
+                           Contains(op, "cudnn_convolution_backward") ||
+                           Contains(op, "miopen_convolution_backward");
   const size_t grad = grad_second ? 1 : 0;
   const size_t input = sided ? 2 : grad_second ? 0 : 1;
   cost.precision = PrecisionOfType(args.Type(grad));
   const std::vector<int64_t>& weight =
-      only_weight ? args.Dims(kNowhere) : args.Dims(2);
+      only_weight ? args.Dims(kNoArgument) : args.Dims(2);
   if (args.Dims(grad).size() < 3 || weight.size() < 3) return cost;
   // aten::convolution_backward says whether it is transposed, and the groups.
   const bool transposed =
@@ -129,8 +136,8 @@ OpCost ConvolutionBackward(std::string_view op, const Arguments& args) {
 }  // namespace
 
 OpCost ConvolutionCost(std::string_view op, const Arguments& args) {
-  return Has(op, "backward") ? ConvolutionBackward(op, args)
-                             : Convolution(op, args);
+  return Contains(op, "backward") ? ConvolutionBackward(op, args)
+                                  : Convolution(op, args);
 }
 
 }  // namespace stepscope

@@ -1,3 +1,4 @@
+#include <stepscope/contains.h>
 #include <stepscope/op_cost.h>
 
 #include <algorithm>
@@ -8,15 +9,12 @@
 namespace stepscope {
 namespace {
 
-// Less work than this does not fill the Tensor Cores of any device.
+// Less work than this does not fill the Tensor Cores of any device. The
+// smallest Tensor Core tile, 16x16x16, is 8,192 operations; a device has
+// hundreds of units to fill.
 constexpr double kTinyFlops = 1e6;
 // A product this narrow is a matrix times a vector.
 constexpr int64_t kVector = 4;
-constexpr size_t kNowhere = 99;  // no such argument
-
-bool Has(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
 
 OpCost Product(const Arguments& args, size_t a, size_t b) {
   OpCost cost;
@@ -64,7 +62,7 @@ OpCost Linear(const Arguments& args) {
 
 OpCost Attention(std::string_view op, const Arguments& args) {
   OpCost cost;
-  const bool backward = Has(op, "backward");
+  const bool backward = Contains(op, "backward");
   const size_t q = backward ? 1 : 0;
   const std::vector<int64_t>& query = args.Dims(q);
   const std::vector<int64_t>& key = args.Dims(q + 1);
@@ -75,21 +73,28 @@ OpCost Attention(std::string_view op, const Arguments& args) {
                             op.starts_with("aten::_efficient_attention");
   const double keys = static_cast<double>(key[length_first ? 1 : 2]);
   const double products = backward ? 5 : 2;
+  // Q K' and the product with V: two products of [queries x width] by keys.
+  // Backward computes five: the scores again, and the gradients of scores, Q, K
+  // and V.
   cost.flops = products * 2 * Elements(query) * keys;
-  size_t causal = kNowhere;
+  size_t causal = kNoArgument;
   if (op == "aten::_scaled_dot_product_flash_attention") causal = 4;
   if (op == "aten::scaled_dot_product_attention") causal = 5;
   if (op == "aten::_scaled_dot_product_efficient_attention" ||
       op == "aten::_scaled_dot_product_cudnn_attention") {
     causal = 6;
   }
+  // A causal mask leaves half of the scores.
   if (args.Text(causal) == "True") cost.flops /= 2;
+  // Attention in one kernel never writes the scores, so only Q, K, V and the
+  // result move (backward: their gradients as well).
   cost.bytes = (backward ? 2 : 1) *
                (2 * args.Bytes(q) + args.Bytes(q + 1) + args.Bytes(q + 2));
   return cost;
 }
 
-// Reads every tensor once and writes a result as large as the largest.
+// Reads every tensor once and writes a result as large as the largest. For ops
+// that compute little per byte, the traffic is what they cost.
 OpCost Streaming(KernelClass kind, const Arguments& args) {
   OpCost cost;
   double elements = 0, result = 0, bytes = 0;
@@ -145,6 +150,8 @@ OpCost CostOfCall(std::string_view op, KernelClass kind,
 
 }  // namespace
 
+// Inner ops often lack the arguments (cudnn_convolution inside convolution), so
+// the cost comes from the first enclosing op of the same class that has them.
 OpCost CostOf(const Trace& trace, RowId op) {
   const KernelClass kind = ClassOfOp(trace.name(trace.ops()[op].name));
   OpCost cost;
@@ -159,6 +166,7 @@ OpCost CostOf(const Trace& trace, RowId op) {
       const OpCost inner = cost;
       cost = told;
       // The gradient of one operand costs half of the gradients of both.
+      // convolution_backward computes both gradients in two inner ops.
       if (row != op && told.kind == KernelClass::kConvolution &&
           (trace.name(trace.ops()[op].name).ends_with("_input") ||
            trace.name(trace.ops()[op].name).ends_with("_weight"))) {

@@ -1,3 +1,4 @@
+#include <stepscope/contains.h>
 #include <stepscope/device_peaks.h>
 
 #include <string_view>
@@ -5,6 +6,9 @@
 namespace stepscope {
 namespace {
 
+// What a device can do at most, to tell how far a kernel is from it. fp16 is
+// the rate of Tensor Cores (matrix cores on AMD) with 16-bit inputs, fp32 that
+// of ordinary units; 0: the device has none.
 struct Entry {
   std::string_view in_name;  // the device's name contains it
   std::string_view device;
@@ -50,10 +54,6 @@ constexpr Entry kEntries[] = {
     {"MI210", "MI210", 181, 0, 45, 1600, 1, 0, 0},
     {"MI100", "MI100", 184, 0, 46, 1230, 0.25, 0, 0}};
 
-bool Has(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
-
 // "A10" must not be found in "A100".
 bool Names(std::string_view text, std::string_view part) {
   for (size_t at = text.find(part); at != std::string_view::npos;
@@ -91,8 +91,11 @@ DevicePeaks PeaksOf(const Device& device) {
       return From(entry, true);
     }
   }
+  // An unknown AMD device stays unknown: its capability numbers are not CUDA's.
   if (IsAmd(device)) return {};
-  // The newest generation not newer than the device's own.
+  // The newest generation not newer than the device's own. An unknown NVIDIA
+  // device gets the figures of the newest known generation up to its own. Its
+  // real peaks may be higher or lower, so the result is marked as not exact.
   const Entry* best = nullptr;
   for (const Entry& entry : kEntries) {
     if (entry.major == 0 || entry.major > device.compute_major ||
@@ -109,10 +112,12 @@ DevicePeaks PeaksOf(const Device& device) {
 }
 
 bool IsAmd(const Device& device) {
-  return Has(device.vendor, "AMD") || Has(device.name, "AMD") ||
-         Has(device.name, "Radeon") || Has(device.name, "Instinct");
+  return Contains(device.vendor, "AMD") || Contains(device.name, "AMD") ||
+         Contains(device.name, "Radeon") || Contains(device.name, "Instinct");
 }
 
+// Volta, capability 7.0, was the first generation with Tensor Cores, Ampere,
+// 8.0, the first with TF32.
 bool HasTensorCores(const Device& device) {
   if (IsAmd(device)) return PeaksOf(device).fp16 > 0;
   return device.compute_major >= 7;

@@ -1,18 +1,19 @@
 #include "kernel_arithmetic.h"
 
+#include <stepscope/contains.h>
+
 #include <algorithm>
 
 namespace stepscope {
 namespace {
 
-bool Has(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
-
+// A trace says neither in which precision a kernel multiplies nor whether it
+// uses Tensor Cores; only the names of the libraries' kernels show it. All
+// names here are in lower case.
 template <size_t kSize>
 bool HasAny(std::string_view text, const std::string_view (&parts)[kSize]) {
   return std::ranges::any_of(
-      parts, [&](std::string_view part) { return Has(text, part); });
+      parts, [&](std::string_view part) { return Contains(text, part); });
 }
 
 bool IsLetter(char c) { return c >= 'a' && c <= 'z'; }
@@ -32,6 +33,8 @@ bool HasInstruction(std::string_view name, std::string_view digits) {
   return false;
 }
 
+// Tensor Core instructions are named m-n-k: HMMA.16816 multiplies 16x16 by 16x8
+// (m16n8k16).
 bool HasInstruction(std::string_view name) {
   for (std::string_view digits :
        {"884", "1684", "1688", "8816", "16816", "16832", "161616", "168256"}) {
@@ -53,7 +56,7 @@ std::string_view TensileTypes(std::string_view name) {
 }
 
 // nvjet_<types>_...: the first letter of the types, which may follow a field
-// "sm100".
+// "sm100". nvjet is cuBLAS on Hopper and later.
 char NvjetType(std::string_view name) {
   const size_t at = name.find("nvjet_");
   if (at == std::string_view::npos) return '\0';
@@ -106,7 +109,7 @@ Precision TensilePrecision(std::string_view types) {
       return Precision::kFp16;
     case 's':
       // "SX": computed as xfloat32, the TF32 of CDNA 3.
-      return Has(types, "x") ? Precision::kTf32 : Precision::kFp32;
+      return Contains(types, "x") ? Precision::kTf32 : Precision::kFp32;
     case 'd':
     case 'z':
       return Precision::kFp64;
@@ -136,26 +139,36 @@ Precision NvjetPrecision(char type) {
 }  // namespace
 
 TensorCores TensorCoresOf(std::string_view name) {
+  // Tensile names the matrix instruction it uses ("MI16x16"); without one the
+  // kernel runs on ordinary units.
   if (name.starts_with("cijk_")) {
-    return Has(name, "_mi16x") || Has(name, "_mi32x") || Has(name, "_mi4x")
+    return Contains(name, "_mi16x") || Contains(name, "_mi32x") ||
+                   Contains(name, "_mi4x")
                ? TensorCores::kYes
                : TensorCores::kNo;
   }
-  if (HasAny(name, kPlain) && !Has(name, "tensorop")) return TensorCores::kNo;
-  if (Has(name, "f32f32_f32f32") && !Has(name, "tf32")) return TensorCores::kNo;
+  if (HasAny(name, kPlain) && !Contains(name, "tensorop"))
+    return TensorCores::kNo;
+  // The name has the types of inputs, accumulator and result: all of them
+  // float32, without "tf32", is the ordinary unit.
+  if (Contains(name, "f32f32_f32f32") && !Contains(name, "tf32"))
+    return TensorCores::kNo;
   if (HasAny(name, kMatrixCores) || HasInstruction(name)) {
     return TensorCores::kYes;
   }
-  if (Has(name, "winograd")) {
-    return Has(name, "fp16") || Has(name, "half") ? TensorCores::kUnknown
-                                                  : TensorCores::kNo;
+  if (Contains(name, "winograd")) {
+    return Contains(name, "fp16") || Contains(name, "half")
+               ? TensorCores::kUnknown
+               : TensorCores::kNo;
   }
-  if (Has(name, "xmma") && HasAny(name, kNarrowTypes)) {
+  if (Contains(name, "xmma") && HasAny(name, kNarrowTypes)) {
     return TensorCores::kYes;
   }
   return TensorCores::kUnknown;
 }
 
+// From the most specific sign to the least: "f32" also occurs in names of
+// kernels with 16-bit inputs, where it is the accumulator.
 Precision PrecisionOf(std::string_view name) {
   if (const std::string_view types = TensileTypes(name); !types.empty()) {
     return TensilePrecision(types);
@@ -163,26 +176,30 @@ Precision PrecisionOf(std::string_view name) {
   if (const char type = NvjetType(name); type != '\0') {
     return NvjetPrecision(type);
   }
-  if (Has(name, "e4m3") || Has(name, "e5m2") || Has(name, "float8")) {
+  if (Contains(name, "e4m3") || Contains(name, "e5m2") ||
+      Contains(name, "float8")) {
     return Precision::kFp8;
   }
-  if (Has(name, "bf16") || Has(name, "bfloat16")) return Precision::kBf16;
-  if (Has(name, "tf32") || Has(name, "tfloat32")) {
+  if (Contains(name, "bf16") || Contains(name, "bfloat16"))
+    return Precision::kBf16;
+  if (Contains(name, "tf32") || Contains(name, "tfloat32")) {
     return Precision::kTf32;
   }
-  if (Has(name, "f16") || Has(name, "fp16") || Has(name, "half") ||
-      Has(name, "h884") || Has(name, "h1688") || Has(name, "h16816") ||
-      Has(name, "hgemm")) {
+  if (Contains(name, "f16") || Contains(name, "fp16") ||
+      Contains(name, "half") || Contains(name, "h884") ||
+      Contains(name, "h1688") || Contains(name, "h16816") ||
+      Contains(name, "hgemm")) {
     return Precision::kFp16;
   }
-  if (Has(name, "f64f64") || Has(name, "dgemm") || Has(name, "zgemm") ||
-      Has(name, "dffma") || Has(name, "d884") || Has(name, "d1684") ||
-      Has(name, "d1688") || Has(name, "d16816") || Has(name, "double") ||
-      Has(name, "dcudnn")) {
+  if (Contains(name, "f64f64") || Contains(name, "dgemm") ||
+      Contains(name, "zgemm") || Contains(name, "dffma") ||
+      Contains(name, "d884") || Contains(name, "d1684") ||
+      Contains(name, "d1688") || Contains(name, "d16816") ||
+      Contains(name, "double") || Contains(name, "dcudnn")) {
     return Precision::kFp64;
   }
-  if (Has(name, "i8816") || Has(name, "i16832") || Has(name, "imma") ||
-      Has(name, "int8")) {
+  if (Contains(name, "i8816") || Contains(name, "i16832") ||
+      Contains(name, "imma") || Contains(name, "int8")) {
     return Precision::kInt8;
   }
   // Volta and Turing multiply halves only; from Ampere on s1688 is TF32.
@@ -191,11 +208,13 @@ Precision PrecisionOf(std::string_view name) {
     return Precision::kFp16;
   }
   if (HasInstruction(name, "1688")) {
-    return Has(name, "turing") || Has(name, "_75_") ? Precision::kFp16
-                                                    : Precision::kTf32;
+    return Contains(name, "turing") || Contains(name, "_75_")
+               ? Precision::kFp16
+               : Precision::kTf32;
   }
-  if (Has(name, "f32") || Has(name, "fp32") || Has(name, "float") ||
-      Has(name, "sgemm") || Has(name, "scudnn") || Has(name, "ffma")) {
+  if (Contains(name, "f32") || Contains(name, "fp32") ||
+      Contains(name, "float") || Contains(name, "sgemm") ||
+      Contains(name, "scudnn") || Contains(name, "ffma")) {
     return Precision::kFp32;
   }
   return Precision::kUnknown;

@@ -1,5 +1,7 @@
+#include <stepscope/contains.h>
 #include <stepscope/kernel_class.h>
 
+#include <algorithm>
 #include <string>
 
 #include "kernel_arithmetic.h"
@@ -7,10 +9,8 @@
 namespace stepscope {
 namespace {
 
-bool Has(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
-
+// The class of a kernel follows from its name alone, because most traces have
+// neither source nor shapes for it.
 struct Group {
   KernelClass kind;
   std::string_view parts[24];
@@ -58,17 +58,68 @@ constexpr Group kGroups[] = {
     {KernelClass::kReduction, {"reduce"}},
     {KernelClass::kElementwise, {"multi_tensor_apply"}}};
 
-// NCCL's and RCCL's, in lower case.
-bool IsCollective(std::string_view name) {
-  return name.starts_with("nccl") || name.starts_with("rccl");
+// Libraries whose kernels do nothing but communicate: NCCL, RCCL, MSCCL and
+// MSCCL++, oneCCL, NVSHMEM and rocSHMEM, DeepEP, and the user buffers of
+// Transformer Engine. In lower case.
+constexpr std::string_view kLibraries[] = {
+    "nccl",         "rccl",          "msccl",   "oneccl",
+    "nvshmem",      "rocshmem",      "deep_ep", "hybrid_ep",
+    "userbuffers_", "kuserbuffers_", "mori::"};
+
+// Functions of serving engines and of PyTorch's symmetric memory, without "_".
+constexpr std::string_view kFunctions[] = {
+    "allreduce",      "reducescatter",     "allgather",
+    "alltoall",       "crossdevicereduce", "crossdevicestore",
+    "moea2adispatch", "moea2acombine",     "onstreamkernelthreadgroup"};
+
+std::string WithoutUnderscores(std::string_view name) {
+  std::string text(name);
+  std::erase(text, '_');
+  return text;
+}
+
+// The name of the function itself, without its return type, namespaces,
+// template arguments and parameters.
+std::string_view FunctionOf(std::string_view name) {
+  const size_t open = name.find_first_of("<(");
+  // Template arguments and parameters name other types and functions, which
+  // must not decide.
+  name = name.substr(0, open);
+  const size_t before = name.find_last_of(": ");
+  return before == std::string_view::npos ? name : name.substr(before + 1);
+}
+
+// `name` is in lower case and has no parameters.
+bool IsCollective(std::string_view text) {
+  std::string plain(text);
+  constexpr std::string_view kAnonymous = "(anonymous namespace)::";
+  for (size_t at; (at = plain.find(kAnonymous)) != std::string::npos;) {
+    plain.erase(at, kAnonymous.size());
+  }
+  std::string_view name = plain;
+  if (name.starts_with("void ")) name.remove_prefix(5);
+  for (std::string_view library : kLibraries) {
+    if (name.starts_with(library)) return true;
+  }
+  // What a compiler generates is named by the ops that it fused; the collective
+  // among them is a kernel of its own.
+  if (name.starts_with("triton_")) return false;
+  const std::string function = WithoutUnderscores(FunctionOf(name));
+  // A product that sends its result, and a reduction within a warp or block.
+  if (Contains(function, "gemm") || Contains(function, "matmul") ||
+      Contains(function, "warpallreduce") ||
+      Contains(function, "blockallreduce")) {
+    return false;
+  }
+  return std::ranges::any_of(kFunctions, [&](std::string_view part) {
+    return Contains(function, part);
+  });
 }
 
 KernelClass ClassOf(std::string_view name) {
-  if (IsCollective(name) || name.starts_with("mscclkernel")) {
-    return KernelClass::kCommunication;
-  }
+  if (IsCollective(name)) return KernelClass::kCommunication;
   // What prepares a convolution, and a library whose name ends in "gemm".
-  if (Has(name, "offsetskernel") || Has(name, "fbgemm_gpu")) {
+  if (Contains(name, "offsetskernel") || Contains(name, "fbgemm_gpu")) {
     return KernelClass::kUnknown;
   }
   // Inductor names a kernel by its kind, then by all ops that a part of was
@@ -80,7 +131,7 @@ KernelClass ClassOf(std::string_view name) {
     if (reduces && group.kind == KernelClass::kAttention) continue;
     for (std::string_view part : group.parts) {
       if (part.empty()) break;
-      if (Has(name, part)) return group.kind;
+      if (Contains(name, part)) return group.kind;
     }
   }
   // NNC writes "fused_" and the ops it fused.
@@ -94,8 +145,12 @@ KernelClass ClassOf(std::string_view name) {
 std::string_view WithoutParameters(std::string_view name) {
   if (name.find("at::native") != std::string_view::npos) return name;
   const size_t close = name.rfind('>');
-  const size_t open =
-      name.find('(', close == std::string_view::npos ? 0 : close);
+  size_t open = name.find('(', close == std::string_view::npos ? 0 : close);
+  constexpr std::string_view kAnonymous = "(anonymous";
+  while (open != std::string_view::npos &&
+         name.substr(open).starts_with(kAnonymous)) {
+    open = name.find('(', open + 1);
+  }
   return open == std::string_view::npos || open == 0 ? name
                                                      : name.substr(0, open);
 }
@@ -111,23 +166,24 @@ std::string Lower(std::string_view text) {
 }  // namespace
 
 bool IsCollectiveKernel(std::string_view name) {
-  return IsCollective(Lower(WithoutParameters(name)));
+  const std::string lower = Lower(name);
+  return IsCollective(WithoutParameters(lower));
 }
 
 KernelTraits TraitsOfKernel(std::string_view text) {
-  const std::string lower = Lower(WithoutParameters(text));
-  const std::string_view name = lower;
+  const std::string lower = Lower(text);
+  const std::string_view name = WithoutParameters(lower);
   KernelTraits traits;
   traits.kind = ClassOf(name);
   traits.compiled = name.starts_with("triton_") || name.starts_with("fused_") ||
-                    Has(name, "cudacodegen::kernel");
+                    Contains(name, "cudacodegen::kernel");
   traits.precision = PrecisionOf(name);
   const bool multiplies = traits.kind == KernelClass::kMatmul ||
                           traits.kind == KernelClass::kConvolution ||
                           traits.kind == KernelClass::kAttention;
   if (multiplies) {
     traits.tensor_cores = TensorCoresOf(name);
-    traits.narrow = Has(name, "align1") || Has(name, "align2");
+    traits.narrow = Contains(name, "align1") || Contains(name, "align2");
   } else if (traits.kind != KernelClass::kUnknown) {
     traits.tensor_cores = TensorCores::kNo;
   }

@@ -20,7 +20,9 @@ struct Level {
 };
 
 // What each device must have held before the first event, so that sums of sizes
-// stay at 0 or above.
+// stay at 0 or above. Files without totals have only sizes. A release of a
+// block that is older than the recording would make the sum negative, so the
+// level starts at the least that explains all releases.
 std::map<Device, int64_t> LeastBefore(const Trace& trace) {
   std::map<Device, int64_t> sums;
   std::map<Device, int64_t> before;
@@ -39,7 +41,8 @@ bool OnlyAllocates(std::string_view name) {
 }
 
 // An allocation happens in an allocating op ("aten::empty"); the op that wanted
-// the memory is the first enclosing one that does more.
+// the memory is the first enclosing one that does more. The report names the op
+// that a user can change: aten::empty allocates for aten::mm.
 RowId CauseOf(const Trace& trace, RowId op) {
   const RowId innermost = op;
   while (op != kNone && OnlyAllocates(trace.name(trace.ops()[op].name)))
@@ -84,7 +87,9 @@ class Peaks {
     step_ = step;
     open_ = true;
     for (const auto& [device, level] : levels_) {
-      // What was held before the step may be its peak.
+      // What was held before the step may be its peak. Memory allocated in an
+      // earlier step still counts: a peak is what the device holds, not what
+      // the step adds.
       if (level.known) Raise(device, level, begin_ns, kNone);
     }
   }

@@ -1,3 +1,4 @@
+#include <stepscope/contains.h>
 #include <stepscope/trace_builder.h>
 
 #include <array>
@@ -7,13 +8,6 @@
 #include "name_table.h"
 
 namespace stepscope {
-namespace {
-
-bool Contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
-
-}  // namespace
 
 const char* KindName(Kind kind) {
   static constexpr std::array<const char*, static_cast<size_t>(Kind::kCount)>
@@ -37,9 +31,12 @@ RangeKind ClassifyRange(std::string_view name) {
       name.starts_with("Optimizer.zero_grad#")) {
     return RangeKind::kOptimizer;
   }
-  if (name.starts_with("nccl:") || name.starts_with("gloo:") ||
-      name.starts_with("rccl:") || name.starts_with("mpi:") ||
-      name == "DistributedDataParallel.forward" ||
+  // c10d names the range after the backend of the process group.
+  for (std::string_view backend : {"nccl:", "gloo:", "rccl:", "mpi:", "ucc:",
+                                   "xccl:", "ccl:", "hccl:", "cncl:"}) {
+    if (name.starts_with(backend)) return RangeKind::kCollective;
+  }
+  if (name == "DistributedDataParallel.forward" ||
       name == "DataParallel.forward" ||
       Contains(name, "torch.distributed.ddp.reducer")) {
     return RangeKind::kCollective;
@@ -57,6 +54,8 @@ int64_t StepNumber(std::string_view name) {
   return error == std::errc() && end == name.data() + name.size() ? number : -1;
 }
 
+// Open addressing with linear probing: reading a trace interns millions of
+// names, nearly all known. At most half full, so a probe is short.
 NameTable::NameTable(std::vector<std::string>* names)
     : names_(names), slots_(1024) {}
 

@@ -15,6 +15,9 @@ inline double Elements(const std::vector<int64_t>& dims) {
   return count;
 }
 
+// The position of an argument that an op does not have.
+inline constexpr size_t kNoArgument = 99;
+
 // One call's arguments, by position; past the last one everything is empty.
 // Valid while the Trace lives.
 class Arguments {
@@ -24,7 +27,8 @@ class Arguments {
 
   size_t size() const { return list_.size(); }
   const std::vector<int64_t>& Dims(size_t i) const {
-    static const std::vector<int64_t> kNoDims;
+    // Never destroyed: other static objects may ask as the program ends.
+    static const auto& kNoDims = *new std::vector<int64_t>;
     return i < list_.size() ? list_[i].dims : kNoDims;
   }
   // True if the last dimension but one is the contiguous one.

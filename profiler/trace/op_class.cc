@@ -1,3 +1,4 @@
+#include <stepscope/contains.h>
 #include <stepscope/op_cost.h>
 
 #include <array>
@@ -7,6 +8,8 @@
 namespace stepscope {
 namespace {
 
+// By what limits an op on a device: multiplication (matmul, convolution,
+// attention) by arithmetic, the rest by memory.
 constexpr auto kMatmuls = std::to_array<std::string_view>(
     {"_scaled_mm", "_int_mm", "addbmm", "addmm", "addmm_", "baddbmm",
      "baddbmm_", "bmm", "dot", "einsum", "linear", "linear_backward", "matmul",
@@ -160,15 +163,33 @@ const Classes& PlainClasses() {
   return classes;
 }
 
+// c10d opens record_param_comms around each collective. Other libraries name
+// theirs as their functions: "symm_mem::one_shot_all_reduce",
+// "vllm::all_reduce". One that also multiplies computes.
+bool IsCollectiveCall(std::string_view name) {
+  if (name.starts_with("c10d::") || name.starts_with("_c10d_functional::") ||
+      name.starts_with("c10d_functional::") || name == "record_param_comms") {
+    return true;
+  }
+  const size_t colons = name.find("::");
+  if (colons == std::string_view::npos || name.starts_with("aten::") ||
+      name.starts_with("autograd::") || name.starts_with("torch::")) {
+    return false;
+  }
+  const std::string_view function = name.substr(colons + 2);
+  const auto has = [&](std::string_view part) {
+    return Contains(function, part);
+  };
+  return !has("matmul") && !has("gemm") && !has("_mm") &&
+         (has("all_reduce") || has("allreduce") || has("all_gather") ||
+          has("reduce_scatter") || has("all_to_all"));
+}
+
 }  // namespace
 
 KernelClass ClassOfOp(std::string_view name) {
-  const auto has = [&](std::string_view part) {
-    return name.find(part) != std::string_view::npos;
-  };
-  if (name.starts_with("c10d::") || name == "record_param_comms") {
-    return KernelClass::kCommunication;
-  }
+  const auto has = [&](std::string_view part) { return Contains(name, part); };
+  if (IsCollectiveCall(name)) return KernelClass::kCommunication;
   if (!name.starts_with("aten::")) return KernelClass::kUnknown;
   name.remove_prefix(6);
   if (name.starts_with("_fused_")) {
@@ -179,6 +200,8 @@ KernelClass ClassOfOp(std::string_view name) {
   const auto exact = ExactClasses().find(name);
   const bool is_exact = exact != ExactClasses().end();
   if (is_exact && exact->second == KernelClass::kMatmul) return exact->second;
+  // native_multi_head_attention calls the projections as well: its inner ops
+  // are classified instead.
   if (has("_attention") && !has("native_multi_head")) {
     return KernelClass::kAttention;
   }

@@ -1,3 +1,5 @@
+// The last stop of decoders and readers alike: rows are sorted, clipped to the
+// window and linked to each other.
 #include <stepscope/row_times.h>
 #include <stepscope/trace_builder.h>
 
@@ -13,6 +15,8 @@
 namespace stepscope {
 namespace {
 
+// The golden ratio in 64 bits: consecutive values land far apart (Knuth's
+// multiplicative hashing).
 size_t Mix(size_t seed, size_t value) {
   return (seed ^ value) * 0x9E3779B97F4A7C15u + (seed >> 29);
 }
@@ -40,7 +44,9 @@ size_t HashOf(const Stack& stack) {
   return hash;
 }
 
-// The row of `value` in `rows`, adding it if it is new.
+// The row of `value` in `rows`, adding it if it is new. Ops of a loop repeat
+// the same shapes and stacks in every step, so each distinct one is stored
+// once.
 template <typename Row>
 RowId InternRow(Row value, std::vector<Row>& rows,
                 std::unordered_multimap<size_t, RowId>& index) {
@@ -62,6 +68,7 @@ RowId Push(std::vector<Row>& rows, const Row& row) {
 }
 
 template <typename Row>
+// Longer rows first where two begin together: they are the outer ones.
 bool Before(const Row& a, const Row& b) {
   if (BeginOf(a) != BeginOf(b)) return BeginOf(a) < BeginOf(b);
   return EndOf(a) > EndOf(b);
@@ -201,6 +208,8 @@ void TraceBuilder::Add(Loss row) {
   trace_.losses_.push_back(std::move(row));
 }
 
+// The order matters: sort, clip, then link. Rows link by index, so no row may
+// move or go once links exist.
 Trace TraceBuilder::Build(const Options& options) {
   SortRows(trace_.steps_);
   SortRows(trace_.ranges_);

@@ -11,6 +11,8 @@ namespace stepscope {
 void TraceBuilder::Clip(const Options& options) {
   const int64_t begin = options.window_begin_ns;
   const int64_t end = options.window_end_ns;
+  // Rows that overlap the window at either edge stay whole; rows of length 0 at
+  // its begin stay, too.
   const auto outside = [&](const auto& row) {
     return EndOf(row) < begin || BeginOf(row) >= end;
   };
@@ -18,6 +20,8 @@ void TraceBuilder::Clip(const Options& options) {
     return step.end_ns <= begin || step.begin_ns >= end;
   });
   // Rows that were read once per step, at its end, stay if their step stays.
+  // Settings and host usage are read just after a step's end, so their own time
+  // may lie outside.
   const auto of_no_step = [&](const auto& row) {
     return row.step >= 0 &&
            std::none_of(
@@ -49,6 +53,7 @@ void TraceBuilder::Clip(const Options& options) {
   std::erase_if(trace_.copies_, launched_outside);
   std::erase_if(trace_.memsets_, launched_outside);
   std::erase_if(trace_.syncs_, launched_outside);
+  // Last, because the launches above are looked up among the calls.
   std::erase_if(trace_.runtime_calls_, outside);
 }
 

@@ -14,6 +14,8 @@ void LinkParents(std::span<Op> ops, size_t thread_count, int64_t tolerance_ns) {
     Op& op = ops[row];
     if (op.thread >= thread_count) continue;
     RowId parent = innermost[op.thread];
+    // Files rounded to microseconds have children that end a little after their
+    // parents: within the tolerance they stay children.
     while (parent != kNone && (ops[parent].end_ns <= op.begin_ns ||
                                ops[parent].end_ns + tolerance_ns < op.end_ns)) {
       parent = ops[parent].parent;
@@ -23,6 +25,8 @@ void LinkParents(std::span<Op> ops, size_t thread_count, int64_t tolerance_ns) {
   }
 }
 
+// The autograd engine's ranges around a node are not nodes, but belong to the
+// backward pass.
 void MarkEngineRanges(std::span<Op> ops, std::span<const std::string> names) {
   std::vector<bool> is_engine(names.size());
   for (size_t name = 0; name < names.size(); ++name)
@@ -33,7 +37,8 @@ void MarkEngineRanges(std::span<Op> ops, std::span<const std::string> names) {
 }
 
 void LinkForward(std::span<Op> ops, std::span<const Thread> threads) {
-  // Ops are sorted by begin, so a list per sequence number is in time order.
+  // Ops are sorted by begin, so a list per sequence number is in time order. An
+  // op and its autograd node share a sequence number, which counts per thread.
   std::unordered_map<int64_t, std::vector<RowId>> by_sequence;
   for (RowId row = 0; row < ops.size(); ++row) {
     if (ops[row].kind == OpKind::kOperator && ops[row].sequence >= 0)
@@ -69,6 +74,8 @@ OpFinder::OpFinder(std::span<const Op> ops, size_t thread_count)
   }
 }
 
+// Callers ask with rising times per thread (see the header), so each cursor
+// only moves forward: the search costs one pass.
 RowId OpFinder::At(RowId thread, int64_t time_ns) {
   if (thread >= cursors_.size()) return kNone;
   Cursor& cursor = cursors_[thread];
@@ -81,6 +88,8 @@ RowId OpFinder::At(RowId thread, int64_t time_ns) {
   return op;
 }
 
+// Correlation ids repeat when they wrap around or when files are merged; the
+// launch is the latest call with the id that began before the activity.
 CallFinder::CallFinder(std::span<const RuntimeCall> calls) {
   entries_.reserve(calls.size());
   for (RowId row = 0; row < calls.size(); ++row) {
@@ -103,6 +112,7 @@ RowId CallFinder::Of(int64_t correlation, int64_t begin_ns) const {
   return after == first ? first->call : std::prev(after)->call;
 }
 
+// An allocation and its release become each other's `other`.
 void LinkReleases(std::span<Allocation> allocations) {
   struct Place {
     int32_t device_type;
@@ -112,6 +122,8 @@ void LinkReleases(std::span<Allocation> allocations) {
   };
   struct PlaceHash {
     size_t operator()(const Place& place) const {
+      // Blocks are aligned to at least 16 bytes, so the lowest four bits say
+      // nothing.
       return (place.address >> 4) * 0x9E3779B97F4A7C15u ^
              static_cast<size_t>(place.device_type * 64 + place.device);
     }

@@ -3,6 +3,8 @@
 namespace stepscope {
 namespace {
 
+// For readers that learn the time of ts 0 only after the events: the header may
+// stand behind them.
 template <typename Row>
 void Shift(std::vector<Row>& rows, int64_t delta_ns) {
   for (Row& row : rows) {
@@ -31,6 +33,7 @@ void TraceBuilder::ShiftTimes(int64_t delta_ns) {
   for (Settings& row : trace_.settings_) row.time_ns += delta_ns;
   for (DeviceMemory& row : trace_.device_memory_) row.time_ns += delta_ns;
   for (DeviceSample& row : trace_.device_samples_) row.time_ns += delta_ns;
+  // -1 is "unknown" and stays.
   for (Kernel& row : trace_.kernels_) {
     if (row.queued_ns >= 0) row.queued_ns += delta_ns;
     if (row.submitted_ns >= 0) row.submitted_ns += delta_ns;

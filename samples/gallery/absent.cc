@@ -6,18 +6,35 @@ namespace gallery {
 std::vector<Absent> AbsentRules() {
   // LibTorch's wheel ships neither NCCL's nor gloo's headers.
   constexpr const char* kRanks = "needs several ranks, with NCCL";
+  constexpr const char* kPython = "a habit of models in Python";
   return {
+      {"attention-by-hand", kPython},
       {"clock-throttle", "no program makes a device hot on purpose"},
+      {"cuda-graph-obstacles",
+       "host-sync and allocator-churn are such obstacles; it names them all"},
+      {"contended-cores", "depends on what else the machine runs"},
       {"dataparallel", "needs two GPUs in one process"},
       {"ddp-bucket-shape", kRanks},
       {"ddp-extra-copies", kRanks},
       {"ddp-unused-search", kRanks},
       {"exposed-collective", kRanks},
+      {"foreach-not-fused", "torch::optim has no foreach optimizer"},
+      {"fp8-candidate", "needs a Hopper GPU, and weights of gigabytes"},
       {"fragmentation", "depends on the allocator's history"},
       {"gc-pause", "only Python collects garbage"},
+      {"fsdp-exposed", kRanks},
+      {"graph-breaks", "LibTorch does not compile"},
+      {"graph-idle", "depends on what a recorder leaves out of a graph"},
       {"imbalanced-load", kRanks},
+      {"large-vocabulary-loss", kPython},
+      {"launch-bound", "where a program causes it, that cause is reported"},
       {"missing-no-sync", kRanks},
+      {"python-between-ops", kPython},
+      {"recompute-cost", "LibTorch has no checkpointing"},
+      {"rnn-in-python", kPython},
+      {"recompiling", "LibTorch does not compile"},
       {"straggler-rank", kRanks},
+      {"uneven-lengths", "depends on the data"},
   };
 }
 

@@ -1,4 +1,4 @@
-// What may be said of every program of the gallery.
+// Findings that are true of every program of the gallery.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace gallery {
 
-// Rules that are right to speak of any of these programs, fixed or not.
+// Rules that may fire on any of these programs, fixed or not.
 std::vector<Also> AlsoEverywhere();
 
 }  // namespace gallery

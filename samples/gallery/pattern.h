@@ -16,7 +16,7 @@
 
 namespace gallery {
 
-// What a pattern is told by the command line.
+// The options of one run of a pattern, from the command line or a test.
 struct Run {
   bool fixed = false;
   c10::Device device = c10::kCPU;
@@ -31,11 +31,11 @@ struct Run {
   stepscope::ProfileOptions options() const;
 };
 
-// Another rule that is right to speak.
+// Another rule that fires on this program, rightly.
 struct Also {
   std::string_view rule;
   std::string_view why;
-  bool when_fixed = false;  // of the fixed program, too
+  bool when_fixed = false;  // also fires on the fixed program
 };
 
 struct Pattern {

@@ -76,11 +76,12 @@ class Journal:
 
 
 class Bench:
-    """Times and profiles resnet under Settings; what is in `folder` is not measured again.
+    """Times and profiles resnet, or what `train` starts with its flags, under Settings; what is in `folder` is not measured again.
     `always` is given to every run; a run's own settings win over it. Whatever starts a program may raise ProgramFailed,
     and raises TimeOver `limit_s` seconds after the bench was made."""
 
-    def __init__(self, bin_dir, folder, always=(), limit_s=math.inf, active=10, run=run_program):
+    def __init__(self, bin_dir, folder, always=(), limit_s=math.inf, active=10, run=run_program, train=()):
+        self.train = list(train) or [os.path.join(bin_dir, "resnet")]
         self.bin, self.folder, self.run, self.active, self.always = bin_dir, folder, run, active, Settings(always)
         self.deadline = time.monotonic() + limit_s
         os.makedirs(folder, exist_ok=True)
@@ -92,7 +93,7 @@ class Bench:
         if sys.stderr.isatty():
             sys.stderr.write(f"\r\33[K{what[:100]}")
         more = {f"--{flag.replace('_', '-')}": str(value) for flag, value in more.items()}
-        self.run([os.path.join(self.bin, "resnet"), *self.always.plus(settings).plus(more).arguments()])
+        self.run([*self.train, *self.always.plus(settings).plus(more).arguments()])
 
     def stepscope(self, *words):
         """What a command prints as JSON; what-if does so where it fails to predict, too. Raises Failed."""

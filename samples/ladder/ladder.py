@@ -4,6 +4,7 @@
 import argparse
 import datetime
 import os
+import shlex
 import sys
 
 import climb
@@ -35,6 +36,8 @@ def parse(words):
         one = commands.add_parser(name, help=text, description=text, allow_abbrev=False,
                                   formatter_class=argparse.ArgumentDefaultsHelpFormatter)
         one.add_argument("--bin", default=os.path.join(ROOT, "build/default/bin"), help="folder of both programs")
+        one.add_argument("--train", type=shlex.split, default=[], metavar="COMMAND", help="what trains instead of resnet and"
+                         " has its flags: 'python samples/resnet/train.py'")
         one.add_argument("--work", default=f"runs/{name}", help="where runs are kept that are not measured again:"
                          " empty it after a change of the programs")
         one.add_argument("--limit", type=at_least(0), default=24 * 3600, metavar="SECONDS",
@@ -89,7 +92,8 @@ def main(words, start=run_program):
         options, rest = parse(words)
         gpu = getattr(options, "device", "") == "cuda"
         always = ({"--side": str(options.side)} if options.side else {}) | ({"--device": "cuda"} if gpu else {})
-        bench = Bench(options.bin, options.work + "_gpu" * gpu, always, options.limit, options.active, start)
+        bench = Bench(options.bin, options.work + "_gpu" * gpu + "_train" * bool(options.train), always, options.limit,
+                      options.active, start, options.train)
         record, text = run(options, rest, bench)
         print(text)
         for path, written in ((options.results, text), (options.json, to_json(record))):

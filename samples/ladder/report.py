@@ -64,7 +64,7 @@ def read_report(record, path):
             text = "\n".join((one["evidence"], one["where"], one["fix"]["cpp"]))
             settings = {key: json.dumps(value).strip('"') for key, value in one["settings"].items()}
             findings.append(Finding(*(one[key] for key in ("id", "severity", "gain_kind")), *gain,
-                                    max(0, one["baseline_ms"]), text, settings))
+                                    one["baseline_ms"] or 0, text, settings))
         cores = run.get("usable_cores", -1)
         machine = run.get("cpu_model", "") + (f", {cores} core{'s' * (cores > 1)}" if cores > 0 else "")
         return Report(record["steps"]["mean_ms"], max(0, record["steps"].get("all_mean_ms", 0)), findings,

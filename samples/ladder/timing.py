@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Interval(NamedTuple):
-    """A range that holds a figure with 95 % confidence."""
+    """A range that holds a figure with 95 % confidence, if nothing else is said."""
     low: float
     high: float
 
@@ -40,8 +40,8 @@ def student_factor(confidence, freedom):
     return high
 
 
-def median_interval(values, draws=4000):
-    """The 95 % interval of the median of many such values; the same values give the same interval.
+def median_interval(values, confidence=0.95, draws=4000):
+    """The interval of the median of many such values, 95 % by default; the same values give the same interval.
     Six values or more are drawn again with replacement (bootstrap). Of n values even the range from the least to the
     most holds the median in only 1 - 2^(1 - n) of all cases, so fewer than six get Student's t instead, as if they
     came from a normal distribution. One value says nothing about its spread: its interval is all numbers."""
@@ -49,11 +49,11 @@ def median_interval(values, draws=4000):
     if count < 2:
         return Interval(-math.inf, math.inf)
     if count < 6:
-        half = student_factor(0.95, count - 1) * statistics.stdev(values) / math.sqrt(count)
+        half = student_factor(confidence, count - 1) * statistics.stdev(values) / math.sqrt(count)
         return Interval(statistics.fmean(values) - half, statistics.fmean(values) + half)
     rng = random.Random(1)
     medians = [statistics.median(rng.choices(values, k=count)) for _ in range(draws)]
-    cuts = statistics.quantiles(medians, n=40, method="inclusive")  # 2.5 %, 5 % ... 97.5 %
+    cuts = statistics.quantiles(medians, n=round(2 / (1 - confidence)), method="inclusive")  # 2.5 %, 5 % ... 97.5 %
     return Interval(cuts[0], cuts[-1])
 
 

@@ -12,8 +12,8 @@
 
 namespace resnet {
 
-// A module and the path it has in the network, which is told to stepscope
-// while it runs: "layer1.0.conv1".
+// A module and its path in the network ("layer1.0.conv1"), which stepscope
+// records around its calls.
 template <typename Holder>
 struct Layer {
   Holder module = nullptr;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "advice/score.h"
+#include "support/explained.h"
 
 namespace stepscope {
 namespace {
@@ -24,6 +25,7 @@ TEST(AdviceTest, FindsWhatWasPlantedAndNothingElse) {
       const absl::StatusOr<Trial> trial = Try(one, seed);
       ASSERT_TRUE(trial.ok()) << one.name << ": " << trial.status();
       score.Add(one, seed, *trial);
+      EXPECT_EQ(Unexplained(trial->report), "") << one.name;
     }
   }
   for (const Failure& failure : score.failures()) {
@@ -61,13 +63,51 @@ TEST(AdviceTest, AnUnplantedFindingIsAFailure) {
 
 TEST(AdviceTest, AWrongPredictionIsAFailure) {
   const AdviceCase one = Parsed(
-      "=== a fix that brings more than it should\nplant "
+      "=== a fix that brings less than it should\nplant "
       "cores-idle\n---\ncores 8\n-intra_op 1\n+intra_op 8\nstep { repeat 20 "
-      "{\n-op aten::mm 5ms parallel\n+op aten::mm 2ms parallel\n} }\n");
+      "{\n-op aten::mm 5ms parallel\n+op aten::mm 20ms parallel\n} }\n");
   Score score;
   score.Add(one, 1, *Try(one, 1));
   ASSERT_FALSE(score.perfect());
   EXPECT_NE(score.failures()[0].what.find("predicts"), std::string::npos);
+}
+
+// One finding about a step of 100 ms that its fix makes `gain_ms` shorter.
+Score ScoreOf(GainKind kind, double promised_ms, double gain_ms) {
+  AdviceCase one;
+  one.plant = {"cores-idle"};
+  one.has_fix = true;
+  Trial trial;
+  trial.now_ms = trial.unfixed_ms = trial.report.steps.mean_ms = 100;
+  trial.fixed_ms = {100 - gain_ms};
+  Finding finding;
+  finding.id = "cores-idle";
+  finding.gain_kind = kind;
+  finding.gain.expected_ms = promised_ms;
+  trial.report.findings = {finding};
+  Score score;
+  score.Add(one, 1, trial);
+  return score;
+}
+
+TEST(AdviceTest, GainsAreScoredNotSteps) {
+  const auto perfect = [](double promised_ms, double gain_ms) {
+    return ScoreOf(GainKind::kPredicted, promised_ms, gain_ms).perfect();
+  };
+  EXPECT_TRUE(perfect(7, 7));
+  EXPECT_FALSE(perfect(1, 7));
+  EXPECT_FALSE(perfect(16, 7));
+  EXPECT_TRUE(perfect(56, 50));
+  EXPECT_FALSE(perfect(60, 50));
+}
+
+TEST(AdviceTest, ABoundOfThreeTimesTheGainIsAFailure) {
+  const auto perfect = [](double promised_ms, double gain_ms) {
+    return ScoreOf(GainKind::kBound, promised_ms, gain_ms).perfect();
+  };
+  EXPECT_TRUE(perfect(30, 12));
+  EXPECT_FALSE(perfect(40, 12));
+  EXPECT_FALSE(perfect(12, 30));
 }
 
 TEST(AdviceTest, CasesSayWhichLineIsWrong) {

@@ -1,22 +1,22 @@
-// One case of the correctness bench: a program, what is wrong with it, and the
-// same program with that put right.
+// One case of the advice test: a program, what is wrong with it, and the same
+// program with that fixed.
 //
-// Cases stand in files; cases/README or any file there shows the form:
+// The files in cases/ hold them, in this form:
 //   === name of the case
-//   plant RULE ...        must be found (the planted fault) if putting it right
-//                         brings 3 % or more; of several, each by itself
+//   plant RULE ...        the fault: RULE must fire if fixing it saves 3 % of
+//                         the step or more; of several, each on its own
 //   note RULE             must be found, but as a note
-//   allow RULE ...        may be found: another sight of the same fault; may
-//                         mute the planted one
+//   allow RULE ...        may fire, because it is about the same fault; may
+//                         also supersede the planted rule
 //   vary NAME LOW..HIGH   $NAME in the program, drawn afresh for every seed
-//   sporadic              the fault is in some steps, which the report sets
-//                         apart: its mean is not that of all steps
-//   pending WHY           left out of the quick test until that is done
+//   sporadic              only some steps have the fault, and the report leaves
+//                         them out of its mean
+//   pending WHY           left out of the quick test until WHY is done
 //   ---
 //   program; lines with "-" are the fault, lines with "+" its fix ("-2", "+2"
 //   those of the second rule planted); $workers and $threads in them are what
 //   the advice says
-// What stands above the first case of a file belongs to all programs in it.
+// Lines above the first case of a file belong to all programs in it.
 #pragma once
 
 #include <absl/status/statusor.h>

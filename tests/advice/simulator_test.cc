@@ -191,15 +191,15 @@ TEST(ProgramSimulatorTest, WorkersSetThePaceWhenTheyAreSlow) {
 
 TEST(ProgramSimulatorTest, WorkersCompeteForTheCores) {
   const std::string text =
-      "cores 2\nintra_op 2 efficiency=1\nloader workers=1 cpu=40ms\nsteps "
+      "cores 2\nintra_op 2 serial=0\nloader workers=1 cpu=40ms\nsteps "
       "20\nstep { load; op aten::mm 80ms parallel }";
   EXPECT_GT(StepMs(text), 55);  // 40 with the cores to itself
 }
 
 TEST(ProgramSimulatorTest, ThePoolSpeedsAnOpUp) {
-  EXPECT_NEAR(StepMs("cores 4\nintra_op 4 efficiency=0.8\nstep { op aten::mm "
+  EXPECT_NEAR(StepMs("cores 4\nintra_op 4 serial=0.1\nstep { op aten::mm "
                      "64ms parallel }"),
-              64 / (4 * (1 - 0.2 / 3) * 0.8), 0.01);
+              64 * (0.1 + 0.9 / 4), 0.01);
 }
 
 TEST(ProgramSimulatorTest, AHotDeviceIsSlowerAndSaysWhy) {

@@ -150,6 +150,9 @@ bool Urges(const Report& report, const std::string& id) {
 
 std::vector<std::string> RulesIn(const Report& report) {
   std::vector<std::string> ids = report.clean;
+  for (const CauseAnswer& answer : report.coverage) {
+    ids.insert(ids.end(), answer.looked.begin(), answer.looked.end());
+  }
   for (const SkippedRule& blind : report.skipped) {
     ids.push_back(blind.id);
   }

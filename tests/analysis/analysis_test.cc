@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 #include <random>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "support/cpu_loop.h"
@@ -103,6 +105,12 @@ TEST(AnalysisTest, EveryRuleGivesOneOfThreeAnswers) {
       const Report report = Analyze(RandomTrace(
           {.seed = seed, .steps = static_cast<int>(seed % 4), .gpu = gpu}));
       std::vector<std::string> ids = report.clean;
+      std::set<std::string> looked;  // of large causes: perhaps of several
+      for (const CauseAnswer& answer : report.coverage) {
+        looked.insert(answer.looked.begin(), answer.looked.end());
+      }
+      for (const std::string& id : report.clean) looked.erase(id);
+      ids.insert(ids.end(), looked.begin(), looked.end());
       for (const Finding& finding : report.findings) ids.push_back(finding.id);
       for (const auto& entry : report.skipped) ids.push_back(entry.id);
       EXPECT_GE(ids.size() + report.superseded.size(), 9u) << "seed " << seed;
@@ -155,6 +163,29 @@ TEST(AnalysisTest, TopOpsAreSortedByOwnTime) {
   EXPECT_DOUBLE_EQ(report.top_ops[0].self_ms_per_step, 4.5);
   EXPECT_DOUBLE_EQ(report.top_ops[2].self_ms_per_step, 0.5);
   EXPECT_DOUBLE_EQ(report.top_ops[2].total_ms_per_step, 5);
+}
+
+// A loader thread stacks batches while the training thread stacks, too; the
+// backward pass runs on a thread of its own, and is training.
+TEST(AnalysisTest, TopOpsOfALoadersThreadHaveTheirOwnRows) {
+  const Report report = Analyze(TraceFromText(R"(
+    step 0..10000000 thread=0
+    op 0..1000000 thread=0 aten::stack
+    op 0..4000000 thread=1 aten::stack
+    op 5000000..7000000 thread=2 kind=backward MmBackward0
+    op 5000000..7000000 thread=2 aten::mm
+  )"));
+  ASSERT_EQ(report.top_ops.size(), 4u);
+  EXPECT_EQ(report.top_ops[0].name, "aten::stack");
+  EXPECT_TRUE(report.top_ops[0].other_thread);
+  EXPECT_DOUBLE_EQ(report.top_ops[0].self_ms_per_step, 4);
+  EXPECT_EQ(report.top_ops[1].name, "aten::mm");
+  EXPECT_FALSE(report.top_ops[1].other_thread);
+  EXPECT_EQ(report.top_ops[2].name, "aten::stack");
+  EXPECT_FALSE(report.top_ops[2].other_thread);
+  EXPECT_DOUBLE_EQ(report.top_ops[2].calls_per_step, 1);
+  const std::string text = ToText(report, {});
+  EXPECT_NE(text.find("aten::stack (other thread)"), std::string::npos) << text;
 }
 
 }  // namespace

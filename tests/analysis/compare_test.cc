@@ -113,11 +113,116 @@ TEST(CompareTest, DoubtsThatTwoProgramsAreOne) {
   };
   const Comparison two = Compare(of("aten::conv2d"), of("aten::bmm"));
   EXPECT_NEAR(two.shared_ops_frac, 0.25, 1e-9);
-  EXPECT_NE(Unwrapped(two).find("two runs of one program?"), std::string::npos);
+  EXPECT_NE(Unwrapped(two).find(
+                "Are these two runs of one program? Ops found in both"),
+            std::string::npos);
   EXPECT_NE(ToMarkdown(two).find("- **doubt** "), std::string::npos);
   const Comparison one = Compare(of("aten::bmm"), of("aten::bmm"));
   EXPECT_NEAR(one.shared_ops_frac, 1, 1e-9);
   EXPECT_EQ(Unwrapped(one).find("doubt"), std::string::npos);
+}
+
+// Three steps of a layer with `batch` samples that takes `us`, and gradients of
+// `parameters` (their shapes).
+Trace Layer(int batch, int64_t us, const std::vector<std::string>& parameters) {
+  CpuText text;
+  for (int i = 0; i < 3; ++i) {
+    text.Op("inputs=(float[8],float[" + std::to_string(batch) +
+                ",16],float[16,8]) aten::addmm",
+            us);
+    for (const std::string& shape : parameters) {
+      text.Op("inputs=(float" + shape + ") torch::autograd::AccumulateGrad",
+              100);
+    }
+    text.EndStep();
+  }
+  return text.Recorded();
+}
+
+TEST(CompareTest, ShapesTellTheBatchWhereTheLoaderIsUnknown) {
+  const Comparison c =
+      Compare(Layer(32, 10'000, {"[16,8]"}), Layer(64, 16'000, {"[16,8]"}));
+  EXPECT_TRUE(c.batch_normalised);
+  EXPECT_DOUBLE_EQ(c.batch_scale, 0.5);
+  EXPECT_NEAR(c.measured.expected_ms, 10.1 - 16.1 / 2, 1e-6);
+  EXPECT_EQ(c.doubt, "");
+  // One unit on the whole page; JSON keeps what was recorded.
+  ASSERT_FALSE(c.ops.empty());
+  EXPECT_DOUBLE_EQ(c.ops[0].after_ms, 16);
+  EXPECT_NE(Unwrapped(c).find("aten::addmm 10.0 8.00 -2.00 1.00 > 0.50"),
+            std::string::npos)
+      << ToText(c);
+  EXPECT_NE(ToMarkdown(c).find("| 10.0 | 8.00 | -2.00 | 1.00 to 0.50 |"),
+            std::string::npos)
+      << ToMarkdown(c);
+}
+
+TEST(CompareTest, DoubtsThatOtherParametersAreOneModel) {
+  const Trace one = Layer(32, 10'000, {"[16,8]", "[8]"});
+  const Comparison more =
+      Compare(one, Layer(32, 10'000, {"[16,8]", "[8]", "[8]"}));
+  EXPECT_NE(more.doubt.find("2.00 parameters take gradients per step in the "
+                            "first trace, 3.00 in the second"),
+            std::string::npos)
+      << more.doubt;
+  EXPECT_NE(Unwrapped(more).find("Are these two runs of one program? The "
+                                 "models differ"),
+            std::string::npos);
+  const Comparison other = Compare(one, Layer(32, 10'000, {"[16,9]", "[9]"}));
+  EXPECT_NE(other.doubt.find("only 0 % of the parameters' shapes"),
+            std::string::npos)
+      << other.doubt;
+  // Twice the backward passes of the same model: gradients are accumulated.
+  const Comparison twice =
+      Compare(one, Layer(32, 10'000, {"[16,8]", "[8]", "[16,8]", "[8]"}));
+  EXPECT_EQ(twice.doubt, "");
+}
+
+// torch.profiler does not record how many threads or workers there are, so a
+// finding that is gone counts as followed.
+TEST(CompareTest, AdviceWhoseSettingIsUnknownCountsAsFollowed) {
+  const auto loading = [](const char* iterator, int64_t us) {
+    CpuText text;
+    for (int i = 0; i < 5; ++i) {
+      text.Begin();
+      text.Pass(us);
+      text.EndRange("kind=loader enumerate(DataLoader)#_" +
+                    std::string(iterator) + "DataLoaderIter.__next__");
+      text.Op("aten::mm", 40'000);
+      text.EndStep();
+    }
+    return text.Recorded();
+  };
+  const Comparison c =
+      Compare(loading("SingleProcess", 30'000), loading("MultiProcessing", 50));
+  EXPECT_EQ(c.resolved_findings,
+            (std::vector<std::string>{"sync-data-loading"}));
+  EXPECT_NE(c.predicted_kind, GainKind::kNone);
+  EXPECT_EQ(Unwrapped(c).find("predicted nothing"), std::string::npos)
+      << ToText(c);
+}
+
+TEST(CompareTest, AFindingThatHasLostMostOfItsGainWasFollowed) {
+  const auto waiting = [](int64_t us) {
+    CpuText text;
+    for (int i = 0; i < 5; ++i) {
+      text.Begin();
+      text.Pass(us);
+      text.EndRange(
+          "kind=loader "
+          "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__");
+      text.Op("aten::mm", 40'000);
+      text.EndStep();
+    }
+    return text.Recorded();
+  };
+  const Comparison c = Compare(waiting(40'000), waiting(10'000));
+  EXPECT_EQ(c.remaining_findings,
+            (std::vector<std::string>{"loader-bound", "cores-idle"}));
+  EXPECT_EQ(c.reduced_findings, (std::vector<std::string>{"loader-bound"}));
+  EXPECT_EQ(c.predicted_kind, GainKind::kBound);
+  EXPECT_TRUE(
+      Compare(waiting(40'000), waiting(30'000)).reduced_findings.empty());
 }
 
 TEST(CompareTest, MarkdownShowsNamesAsTheyAre) {

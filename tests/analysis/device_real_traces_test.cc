@@ -56,7 +56,7 @@ TEST_P(SpeakingTest, ReplaySpeaks) {
     const ReplayCheck& check = m.replay.check();
     EXPECT_TRUE(check.valid) << check.why_not;
     EXPECT_NEAR(check.no_edit_error, 0, 0.02);
-    EXPECT_NEAR(check.limit_error, 0, 0.02);
+    EXPECT_NEAR(check.limit_error, 0, 0.05);
   });
 }
 
@@ -66,7 +66,9 @@ INSTANTIATE_TEST_SUITE_P(
                     "resnet50_v100_workers4.pt.trace.json.gz",
                     "h2d_a100_pinned.json.gz", "h2d_a100_pageable.json.gz",
                     "ddp_resnet_a100_rank0of2.json.gz",
-                    "recsys_a100_rank3of8.json.gz"),
+                    "recsys_a100_rank3of8.json.gz",
+                    "ddp_resnet_mi300x_rank0of8.json.gz", "owlv2_h100.json.gz",
+                    "flux_mi300x_large.json.gz"),
     [](const auto& test) {
       return test.param.substr(0, test.param.find('.'));
     });
@@ -81,10 +83,7 @@ TEST_P(RefusingTest, ReplayRefusesAndSaysWhy) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RefusingTest,
-                         testing::Values("owlv2_h100.json.gz",
-                                         "flux_mi300x_large.json.gz",
-                                         "vllm_decode_mi300x_graph.json.gz",
-                                         "ddp_resnet_mi300x_rank0of8.json.gz",
+                         testing::Values("vllm_decode_mi300x_graph.json.gz",
                                          "part_a100_bs2.json.gz"),
                          [](const auto& test) {
                            return test.param.substr(0, test.param.find('.'));

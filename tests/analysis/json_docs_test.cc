@@ -26,6 +26,7 @@ using Keys = std::set<std::string, std::less<>>;
 const Keys kMaps = {"time_split_ms",
                     "time_split_spread_ms",
                     "recording_split_ms",
+                    "path_split_ms",
                     "phases_ms",
                     "settings",
                     "memcpy",
@@ -125,7 +126,10 @@ Report RichReport() {
   report.skipped.push_back({"tf32-off", "no GPU was recorded"});
   report.losses.push_back({.name = "buffer-full"});
   report.memory.push_back({.device = "cpu"});
+  report.modules.push_back({.name = "conv1"});
   report.ranks.rows.push_back({.rank = 0});
+  report.whole_run.steps = 1;
+  report.whole_run.stalls.push_back({.count = 1});
   return report;
 }
 

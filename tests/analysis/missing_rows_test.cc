@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string>
 
+#include "device/backlog.h"
 #include "support/trace_text.h"
 
 namespace stepscope {
@@ -34,6 +35,52 @@ TEST(SignsOfGpuTest, AreOpsThatOnlyGpusHave) {
             "nccl:all_reduce");
 }
 
+// Calls to it, memory on it, an op that only it has: each names the device.
+TEST(UnseenAcceleratorTest, IsNamedByEachOfItsSigns) {
+  const std::string steps = Steps("aten::add");
+  const auto name = [](const std::string& text) {
+    return UnseenAccelerator(TraceFromText(text));
+  };
+  EXPECT_EQ(name("device vendor=Meta MTIA\n" + steps +
+                 "runtime_call 1..2 thread=0 Launch\n"),
+            "MTIA");
+  EXPECT_EQ(name(steps + "allocation 5 bytes=64 device_type=12 device=0\n"),
+            "XPU");
+  EXPECT_EQ(name(Steps("npu::npu_fusion_attention")), "NPU");
+  EXPECT_EQ(name("run backend=hccl\n" + steps), "NPU or HPU");
+}
+
+TEST(UnseenAcceleratorTest, IsNoneOnCpusAndWhereWorkWasRecorded) {
+  const std::string steps = Steps("aten::add");
+  EXPECT_EQ(UnseenAccelerator(TraceFromText(steps)), "");
+  // The machine has one, and nothing shows that the program used it.
+  EXPECT_EQ(UnseenAccelerator(
+                TraceFromText("device vendor=Intel Intel Max 1550\n" + steps)),
+            "");
+  EXPECT_EQ(UnseenAccelerator(TraceFromText(
+                "device vendor=Intel XPU\n" + steps +
+                "runtime_call 1..2 thread=0 correlation=1 Launch\n"
+                "kernel 3..5 correlation=1 gemm\n")),
+            "");
+}
+
+TEST(UnseenAcceleratorTest, GetsItsNameInTheTitleAndNoAdvice) {
+  const Report report =
+      Analyze(TraceFromText("device vendor=Meta MTIA\n" + Steps("aten::add") +
+                            "runtime_call 1..2 thread=0 Launch\n"));
+  EXPECT_EQ(report.accelerator, "MTIA");
+  const std::string text = ToText(report, {});
+  EXPECT_EQ(text.find("CPU only"), std::string::npos) << text;
+  EXPECT_NE(text.find("MTIA (only the host was recorded)"), std::string::npos)
+      << text;
+  for (const Finding& finding : report.findings) {
+    EXPECT_EQ(finding.id, "capture-incomplete");
+  }
+  ASSERT_NE(Incomplete(report), nullptr);
+  EXPECT_EQ(Incomplete(report)->status, FindingStatus::kError);
+  EXPECT_NE(Incomplete(report)->evidence.find("MTIA"), std::string::npos);
+}
+
 TEST(SignsOfGpuTest, WithdrawTheGainsOfARecordingOfTheHostOnly) {
   const Report report = Analyze(TraceFromText(Steps("aten::record_stream")));
   const Finding* finding = Incomplete(report);
@@ -57,6 +104,16 @@ TEST(ActivitiesLaunchedBeforeTest, CountsWhatRanBeforeAnyRecordedLaunch) {
   )");
   EXPECT_EQ(ActivitiesLaunchedBefore(trace, 0), 3);
   EXPECT_EQ(ActivitiesLaunchedBefore(trace, 1), 0);
+}
+
+TEST(ActivitiesLaunchedBeforeTest, IsZeroWhereTheFirstStepLaunchesNothing) {
+  const Trace trace = TraceFromText(R"(
+    kernel 0..100 stream=7 k
+    runtime_call 500..510 thread=0 correlation=1 cudaLaunchKernel
+    kernel 600..700 stream=7 correlation=1 k
+  )");
+  EXPECT_EQ(ActivitiesLaunchedBefore(trace, 0, 500), 1);
+  EXPECT_EQ(ActivitiesLaunchedBefore(trace, 0, 499), 0);
 }
 
 TEST(ActivitiesLaunchedBeforeTest, IsZeroWhereNoLaunchWasRecorded) {

@@ -113,6 +113,26 @@ TEST(RanksTest, NamesTheOneSlowRankAndWhatItDoes) {
   EXPECT_EQ(report.ranks.rows[3].last, 2 * kSteps);
 }
 
+TEST(RanksTest, SpeaksOfAGpuOnlyWhereThereIsOne) {
+  Job job;
+  job.late = [](int rank, int, int) {
+    return rank == 3 ? 20'000'000 : rank * 1'000;
+  };
+  job.loader_of_rank_3_ns = 20'000'000;
+  const auto fix = [&](bool has_gpu) {
+    std::vector<RankDigest> ranks = Digests(job);
+    for (RankDigest& rank : ranks) rank.report.has_gpu = has_gpu;
+    ranks[3].report.time_split_ms["host_code"] = 60;
+    const Report report = AnalyzeRanks(ranks);
+    const Finding* finding = Find(report, "straggler-rank");
+    return finding == nullptr ? "" : finding->fix_python;
+  };
+  EXPECT_NE(fix(true).find("NUMA node of its GPU"), std::string::npos)
+      << fix(true);
+  EXPECT_NE(fix(false).find("cores of one NUMA node"), std::string::npos)
+      << fix(false);
+}
+
 TEST(RanksTest, StaysSilentOnJitter) {
   std::mt19937 random(7);
   std::vector<int64_t> jitter(8 * kSteps * 2);
@@ -319,9 +339,11 @@ TEST(RanksTest, DoesNotCompareWhatIsNoOneRun) {
 
 TEST(RanksTest, OneRankCannotTell) {
   const Report report = Analyze(RankTrace(Job(), 0));
-  EXPECT_NE(WhyBlind(report, "straggler-rank").find("all ranks"),
+  EXPECT_NE(WhyBlind(report, "straggler-rank").find("one rank of 8"),
+            std::string::npos)
+      << WhyBlind(report, "straggler-rank");
+  EXPECT_NE(WhyBlind(report, "imbalanced-load").find("all ranks"),
             std::string::npos);
-  EXPECT_NE(WhyBlind(report, "imbalanced-load"), "");
 }
 
 TEST(RanksTest, ASingleProcessHasNothingToCompare) {

@@ -7,10 +7,10 @@
 
 #include <string>
 
-#include "support/cpu_text.h"
 #include "context/analysis_context.h"
 #include "context/rule.h"
 #include "support/cpu_loop.h"
+#include "support/cpu_text.h"
 #include "support/trace_copy.h"
 
 namespace stepscope {
@@ -133,7 +133,10 @@ TEST(ReplayTest, PredictsLargerBatchesWithinATenth) {
 
 TEST(ReplayTest, SmallOpsWinMostFromALargerBatch) {
   Loop loop{.ops = Ops(100, 0.1)};
-  for (LoopOp& op : loop.ops) op.dispatch_us = 100;
+  for (LoopOp& op : loop.ops) {
+    op.dispatch_us = 30;
+    op.gap_us = 40;
+  }
   const LoopRun run = Simulate(loop);
   const AnalysisContext measured(run.trace);
   Loop twice = loop;
@@ -220,6 +223,49 @@ TEST(ReplayTest, DispatchCanBeMadeCheap) {
 TEST(ReplayTest, IsInvalidWithoutSteps) {
   EXPECT_FALSE(Replay().check().valid);
   EXPECT_FALSE(Replay(CpuProgram()).check().valid);
+}
+
+// Three ops of 1 ms per step, the second one after 0.2 ms of own code.
+AnalysisContext ThreeOps(Trace& trace) {
+  CpuText text;
+  for (int i = 0; i < 4; ++i) {
+    text.Op("aten::mm", 1'000, 200);
+    text.Op("aten::relu", 1'000);
+    text.Op("aten::mm", 1'000);
+    text.EndStep();
+  }
+  trace = text.Recorded();
+  return AnalysisContext(trace);
+}
+
+// A cut of the first `us` of the second op of each step, down to `keep_us`.
+Edit CutOps(const Trace& trace, int64_t us, double keep_us) {
+  Edit edit;
+  for (RowId row = 1; row < trace.ops().size(); row += 3) {
+    const int64_t begin = trace.ops()[row].begin_ns;
+    edit.cuts.push_back({.thread = 0,
+                         .span = {begin, begin + us * 1000},
+                         .keep_ns = keep_us * 1000});
+  }
+  return edit;
+}
+
+TEST(ReplayTest, CutsShortenWhatLiesInThem) {
+  Trace trace;
+  const AnalysisContext measured = ThreeOps(trace);
+  EXPECT_NEAR(Ms(measured, {}), 3.2, 0.001);
+  EXPECT_NEAR(Ms(measured, CutOps(trace, 1'000, 0)), 2.2, 0.001);
+  EXPECT_NEAR(Ms(measured, CutOps(trace, 500, 100)), 2.8, 0.001);
+  // Nothing becomes longer.
+  EXPECT_NEAR(Ms(measured, CutOps(trace, 500, 600)), 3.2, 0.001);
+}
+
+TEST(ReplayTest, OfOverlappingCutsTheDeeperOneCounts) {
+  Trace trace;
+  const AnalysisContext measured = ThreeOps(trace);
+  const Edit both = Combine(CutOps(trace, 1'000, 500), CutOps(trace, 500, 0));
+  // 0 of the first half, and half of the second.
+  EXPECT_NEAR(Ms(measured, both), 2.45, 0.001);
 }
 
 TEST(ReplayTest, CombiningKeepsBothEdits) {

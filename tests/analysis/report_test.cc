@@ -8,6 +8,7 @@
 #include "support/cpu_loop.h"
 #include "support/random_trace.h"
 #include "support/trace_text.h"
+#include "words/conclusion.h"
 #include "words/labels.h"
 #include "words/quantities.h"
 
@@ -131,12 +132,15 @@ TEST(TextReportTest, WhatNoiseHidesIsNotCalledHealthy) {
   EXPECT_TRUE(
       Contains(VerdictInWords(report), "No verdict: steps vary by 20 %"))
       << VerdictInWords(report);
-  EXPECT_TRUE(Contains(VerdictInWords(report), "zero-grad-kernels (18.0 ms)"))
+  EXPECT_TRUE(
+      Contains(VerdictInWords(report), "zero-grad-kernels (predicted 18.0 ms)"))
       << VerdictInWords(report);
   // Half a bound counts; and calm steps hide nothing.
   report.findings[0].gain_kind = GainKind::kBound;
   report.findings[0].gain.expected_ms = 17;
-  EXPECT_TRUE(Contains(VerdictInWords(report), "Healthy"));
+  EXPECT_EQ(VerdictInWords(report),
+            "1 check found nothing worth changing, but steps vary by 20 %: "
+            "gains below 49.0 ms per step cannot be told from noise.");
   report.findings[0].gain.expected_ms = 19;
   EXPECT_TRUE(Contains(VerdictInWords(report), "(at most 19.0 ms)"));
   report.steps.cov = 0.05;
@@ -150,6 +154,10 @@ TEST(TextReportTest, AGainNamesItsStepAndItsRange) {
   finding.gain_kind = GainKind::kPredicted;
   finding.gain = {.expected_ms = 5, .low_ms = 4, .high_ms = 6};
   finding.speedup = 2;
+  EXPECT_EQ(GainInWords(report, finding),
+            "predicted gain 5.00 ms (a hint: 4.00 to 6.00): 10.0 to 5.00 ms "
+            "per step, 2.0x");
+  finding.gain.pairs = 3;
   EXPECT_EQ(GainInWords(report, finding),
             "predicted gain 5.00 ms (likely 4.00 to 6.00): 10.0 to 5.00 ms per "
             "step, 2.0x");
@@ -182,6 +190,60 @@ TEST(TextReportTest, APlanWithABatchSaysHowItIsCounted) {
   EXPECT_FALSE(Contains(PlanInWords(report), "normalised"));
 }
 
+Report WithWarnings(int count) {
+  Report report;
+  report.steps = {.count = 10, .steady = 10, .mean_ms = 100};
+  for (int i = 0; i < count; ++i) {
+    Finding finding;
+    finding.id = "finding-" + std::to_string(i + 1);
+    finding.status = FindingStatus::kWarning;
+    finding.severity = FindingSeverity::kMedium;
+    finding.gain_kind = i % 2 ? GainKind::kBound : GainKind::kPredicted;
+    finding.gain.expected_ms = 10 - i;
+    finding.evidence = "Seen.";
+    report.findings.push_back(finding);
+  }
+  return report;
+}
+
+TEST(TextReportTest, AScreenHasFiveFindingsAndTheNamesOfTheOthers) {
+  const std::string five = ToText(WithWarnings(5), {});
+  EXPECT_TRUE(Contains(five, "5  finding-5")) << five;
+  EXPECT_FALSE(Contains(five, "further findings")) << five;
+  const std::string seven = ToText(WithWarnings(7), {});
+  EXPECT_FALSE(Contains(seven, "6  finding-6")) << seven;
+  EXPECT_TRUE(Contains(seven,
+                       "further findings: 6 finding-6 (at most 5.00 ms), "
+                       "7 finding-7 (predicted 4.00 ms)"))
+      << seven;
+  const std::string all = ToText(WithWarnings(7), {.verbose = true});
+  EXPECT_TRUE(Contains(all, "6  finding-6")) << all;
+  EXPECT_FALSE(Contains(all, "further findings")) << all;
+}
+
+TEST(TextReportTest, AMutedFindingIsSaidUnderItsOwner) {
+  Report report = WithWarnings(1);
+  report.findings[0].also = {"launch-bound, at most 3.00 ms by itself"};
+  const std::string line = "launch-bound, at most 3.00 ms by itself";
+  EXPECT_TRUE(Contains(ToText(report, {}), "   also     " + line));
+  EXPECT_TRUE(Contains(ToMarkdown(report), "- also: " + line));
+  EXPECT_TRUE(Contains(ToJson(report), line));
+}
+
+TEST(TextReportTest, WhatIsHeldBackIsOneLineBesideAdvice) {
+  Report report = WithWarnings(1);
+  report.steps.cov = 0.2;
+  Finding note = report.findings[0];
+  note.id = "zero-grad-kernels";
+  note.severity = FindingSeverity::kNote;
+  note.status = FindingStatus::kOk;
+  report.findings.push_back(note);
+  EXPECT_TRUE(Contains(ToText(report, {}),
+                       "Held back, because steps vary by 20 %: "
+                       "zero-grad-kernels (predicted 10.0 ms)."))
+      << ToText(report, {});
+}
+
 TEST(TextReportTest, LossesStandAtTheTop) {
   const Trace trace = TraceFromText(R"(
     step 0..1000000 thread=0
@@ -198,15 +260,17 @@ TEST(TextReportTest, CountsSkippedRules) {
   report.steps = {.count = 4, .steady = 4, .mean_ms = 10};
   EXPECT_FALSE(Contains(ToText(report, {}), "skipped"));
   report.skipped = {{"tf32-off", "no GPU was recorded"},
-                    {"h2d-pageable", "no GPU was recorded"}};
+                    {"h2d-pageable", "no GPU was recorded"},
+                    {"gc-pause", "no range events were recorded"}};
   const std::string text = ToText(report, {.details_path = "a.json"});
   EXPECT_TRUE(text.ends_with(
-      "\n\n2 rules skipped (and why: stepscope analyze --verbose)\n"
+      "\n\n3 rules skipped (and why: stepscope analyze --verbose)\n"
       "details: a.json\n"))
       << text;
   const std::string verbose = ToText(report, {.verbose = true});
-  EXPECT_FALSE(Contains(verbose, "2 rules skipped")) << verbose;
-  EXPECT_TRUE(Contains(verbose, "skipped: tf32-off: no GPU")) << verbose;
+  EXPECT_FALSE(Contains(verbose, "3 rules skipped")) << verbose;
+  EXPECT_TRUE(Contains(verbose, "skipped: tf32-off, h2d-pageable: no GPU"))
+      << verbose;
 }
 
 TEST(TextReportTest, ATraceWithoutStepsIsNotGivenAny) {

@@ -11,6 +11,7 @@
 #include "context/analysis_context.h"
 #include "context/noise.h"
 #include "context/rule.h"
+#include "engine/outcomes.h"
 
 namespace stepscope {
 namespace {
@@ -102,6 +103,24 @@ TEST_F(SizingTest, TakesTheRangeFromTheBestCase) {
   const Gain gain = Size(context_, found_)->finding.gain;
   EXPECT_EQ(gain.low_ms, 0);
   EXPECT_NEAR(gain.high_ms, (StepNs({}) - StepNs({.threads = 8})) * 1e-6, 1e-6);
+}
+
+TEST_F(SizingTest, TakesTheRangeFromOutcomes) {
+  const Gain threads = PredictGain(context_, {.threads = 8});
+  EXPECT_GE(threads.pairs, 3);
+  const Outcomes known = OutcomesOf({.threads = 8});
+  EXPECT_LT(known.low, 0.8);  // a pair won 0.71 of what was predicted
+  EXPECT_NEAR(threads.low_ms / threads.expected_ms, known.low, 0.02);
+  EXPECT_NEAR(threads.high_ms / threads.expected_ms, known.high, 0.02);
+  // A hint: nobody has measured this change, alone or beside others.
+  EXPECT_EQ(PredictGain(context_, {.dispatch_ns = 1}).pairs, 0);
+  EXPECT_EQ(OutcomesOf({.threads = 8, .dispatch_ns = 1}).pairs, 0u);
+  // Together, the widest of the intervals counts.
+  const Outcomes both = OutcomesOf({.workers = 2, .threads = 8});
+  EXPECT_LE(both.low, known.low);
+  EXPECT_GE(both.high, known.high);
+  // No pair of a larger batch is known.
+  EXPECT_EQ(OutcomesOf({.threads = 8, .batch = 2}).pairs, 0u);
 }
 
 TEST_F(SizingTest, BelievesABoundUnlessNoTrialGains) {

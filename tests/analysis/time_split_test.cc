@@ -99,6 +99,24 @@ TEST(TimeSplitTest, GarbageCollectionYieldsToDataOnly) {
   EXPECT_EQ(split[Cause::kCompute], 10);
 }
 
+// aten::div by a scalar: it makes a tensor of the scalar, and then computes.
+TEST(TimeSplitTest, WhatAnOpTakesBeyondCallingOthersIsItsOwnComputing) {
+  const auto split = [](int64_t own_us) {
+    const std::string end = std::to_string(2'000 + own_us * 1'000);
+    return SplitOf("step 0..20000000 thread=0\nop 0.." + end +
+                   " thread=0 aten::div\n"
+                   "op 500..1500 thread=0 aten::to\n"
+                   "op 700..1400 thread=0 aten::_to_copy\n"
+                   "op 800..1300 thread=0 aten::copy_\n");
+  };
+  EXPECT_GE(split(12'000)[Cause::kCompute], 12'000'000);
+  EXPECT_LE(split(12'000)[Cause::kDispatch], 1'000);
+  // Two calls, at 20 us each, explain 30 us.
+  EXPECT_EQ(split(30)[Cause::kCompute], 500);
+  EXPECT_GE(split(30)[Cause::kDispatch], 30'000);
+  EXPECT_GE(split(42)[Cause::kCompute], 42'000);
+}
+
 TEST(TimeSplitTest, RecordingIsTakenFromTheFrameworksTime) {
   const CauseTimes split = SplitOf(R"(
     run op_cost_ns=5

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench.h"
@@ -47,17 +48,43 @@ absl::StatusOr<SampleStep> ReadSample(const std::string& path) {
       .ns = Median(ns)};
 }
 
+double StepNs(Profile& profile, int steps) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < steps; ++i) profile.Step();
+  const std::chrono::duration<double, std::nano> passed =
+      std::chrono::steady_clock::now() - begin;
+  return passed.count() / steps;
+}
+
 // One Step() of a Profile that waits.
 double WaitingStepNs() {
-  constexpr int kSteps = 1000;
   Profile profile(
       {.name = "bench", .schedule = {.wait = 1000000}, .print_report = false});
   profile.Step();
-  const auto begin = std::chrono::steady_clock::now();
-  for (int i = 0; i < kSteps; ++i) profile.Step();
-  const std::chrono::duration<double, std::nano> passed =
-      std::chrono::steady_clock::now() - begin;
-  return passed.count() / kSteps;
+  return StepNs(profile, 1000);
+}
+
+// What timing a step of the whole run costs: Step() after the last window, with
+// every collector gone. The steps are far shorter than any real one, so blocks
+// of them are folded as often as they can be.
+void RunWholeRunRow(int rounds, Results& results) {
+  constexpr double kMostNs = 100;
+  ProfileOptions options{.name = "bench",
+                         .schedule = {.wait = 0, .warmup = 0, .active = 1},
+                         .print_report = false};
+  options.collectors.emplace();
+  Profile profile(std::move(options));
+  std::vector<double> ns;
+  for (int round = 0; round < rounds; ++round) {
+    ns.push_back(StepNs(profile, 1'000'000));
+  }
+  results.Add({.name = "run_step",
+               .unit = "ns",
+               .ours = Median(ns),
+               .limit = kMostNs,
+               .repetitions = rounds,
+               .spread = Spread(ns),
+               .bound_of_limit = 1});
 }
 
 // Per operator, with a session in its wait steps and with Kineto prepared but
@@ -89,6 +116,7 @@ void RunOutsideRow(const SampleStep& sample, int rounds, Results& results) {
 }  // namespace
 
 void RunStepRows(const BenchOptions& options, Results& results) {
+  if (Wanted(options, "run_step")) RunWholeRunRow(options.rounds, results);
   const bool wants_outside = Wanted(options, "outside_window");
   const Result* cost = results.row("op_sample");
   const bool wants_step = Wanted(options, "sample_step") || cost != nullptr;

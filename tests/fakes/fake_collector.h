@@ -1,5 +1,5 @@
-// FakeCollector: does what it is told and writes down each call. It can fail
-// any call by number, throw from a decoder, and add rows of its own.
+// FakeCollector: a Collector that records its calls. A test can make any call
+// fail by its number, make the decoder throw, and add rows.
 #pragma once
 
 #include <stepscope/clock.h>
@@ -20,7 +20,7 @@ class FakeCollector : public Collector {
  public:
   // What a test reads afterwards; outlives the collector.
   struct Log {
-    std::vector<std::string> calls;  // "start", "step 3", "stop", "decode"
+    std::vector<std::string> calls;  // "start", "sample", "step 3", "stop"
     int starts = 0;
     int stops = 0;
   };
@@ -45,6 +45,10 @@ class FakeCollector : public Collector {
       return behaviour_.error;
     }
     return absl::OkStatus();
+  }
+
+  void OnSampleStep(bool is_recorded) override {
+    log_->calls.push_back(is_recorded ? "sample recorded" : "sample");
   }
 
   void OnStep(int64_t step, int64_t) override {

@@ -58,7 +58,7 @@ class FakeCupti {
   void KeepBuffers(bool keep) { keep_buffers_ = keep; }
   void ReturnKeptBuffers();
 
-  // A CUDA call of the program goes in and out: its subscriber is told.
+  // The program enters and leaves a CUDA call; the subscriber is called.
   void ProgramCalls(uint32_t cbid = 211);
 
   // What is so now.
@@ -126,7 +126,7 @@ class FakeCupti {
   int finalized_ = 0;
 };
 
-// A driver that says what it is told.
+// A driver whose answers a test sets.
 class FakeDriver : public CudaDriver {
  public:
   struct State {

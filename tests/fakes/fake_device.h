@@ -1,8 +1,8 @@
-// FakeDevice: an A100 that works in the wake of a program's own operators. Each
-// operator that it is told of leaves, in a FakeCupti, the records of what a GPU
-// would have been asked to do for it (op_work.h): runtime calls inside the
-// operator, kernels, copies and memsets behind each other on one stream, copies
-// to the device on a second one with an event between the two, and waits.
+// FakeDevice: synthesises the activity of an A100 for each operator that a
+// program runs. It puts into a FakeCupti the records that a GPU would have left
+// (op_work.h): runtime calls inside the operator, kernels, copies and memsets
+// one after the other on one stream, copies to the device on a second stream
+// with an event between the two, and waits.
 //
 // Any thread may call it.
 #pragma once
@@ -66,7 +66,7 @@ class FakeDevice {
   uint64_t free_at_ = 0;      // when the stream has done everything
   uint64_t copies_done_ = 0;  // the same of the stream of copies
   uint64_t sampled_at_ = 0;
-  uint64_t introduced_ = 0;  // windows whose devices and streams were told
+  uint64_t introduced_ = 0;  // windows whose device and stream records exist
 };
 
 }  // namespace stepscope

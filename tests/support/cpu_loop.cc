@@ -29,7 +29,7 @@ std::string ProgramOf(const Loop& loop) {
   std::string text = "jitter host=0 device=0 loader=0 clock=0\n";
   text += "cores " + std::to_string(loop.cores) + "\n";
   text += "intra_op " + std::to_string(loop.threads) +
-          " efficiency=" + With(loop.efficiency, "") + "\n";
+          " serial=" + With(loop.serial, "") + "\n";
   text += "steps " + std::to_string(loop.steps) +
           " warmup=" + std::to_string(loop.warmup) + "\n";
   if (loop.batch_ms > 0) {

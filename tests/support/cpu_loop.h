@@ -26,7 +26,7 @@ struct Loop {
   int threads = 1;
   int workers = 0;
   int cores = 2;
-  double efficiency = 0.85;  // of doubling the threads
+  double serial = 0.05;  // of an op that the threads share
 };
 
 // `count` ops that alternate between `ms` of parallel work and a small serial

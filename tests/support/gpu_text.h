@@ -1,6 +1,6 @@
-// GpuText: a run with a GPU, told call by call as the host makes them; the rows
-// of the device follow from the calls. The result is a hand-written event list
-// in the form of support/trace_text.h. All durations are microseconds.
+// GpuText: a run with a GPU, built from the calls that the host makes; the rows
+// of the device follow from the calls. The result is a text in the form of
+// support/trace_text.h. All durations are microseconds.
 #pragma once
 
 #include <stepscope/analysis.h>

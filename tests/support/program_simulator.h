@@ -10,7 +10,9 @@
 //
 // Machine, one directive a line (all but `step` may be left out):
 //   cores 8                        of each rank
-//   intra_op 4 efficiency=0.85     threads of the pool; gain of a doubling / 2
+//   others 2                       busy threads of other programs on them
+//   intra_op 4 serial=0.05         threads of the pool; share of a parallel op
+//                                  that only one of them does
 //   gpu A100 pcie=24 pageable=6 latency=3us queue=1024 cc=8.0 sms=108
 //            bandwidth=2039        rates in GB/s; without it a CPU-only run
 //            memory=80GB count=2   gpus that one process drives
@@ -58,7 +60,8 @@
 //   delay T [stream=7]             a host function in the stream: it stands
 //                                  still, and no recorder sees why
 //   cuda_free T                    waits for the device, then takes T
-//   collective NAME B [stream=20] [dtype=Float]   every rank takes part
+//   collective NAME B [stream=20] [dtype=Float] [unsized]   every rank takes
+//                                  part; unsized: its size is not recorded
 //   join                           the compute stream waits for collectives
 //   gc T; overhead NAME T          Python's collector; the driver's own time
 //   memory B                       an allocation (a release where negative)

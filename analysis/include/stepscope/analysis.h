@@ -6,6 +6,7 @@
 #include <stepscope/report.h>
 #include <stepscope/trace.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,21 @@ struct TextOptions {
 // The report for a terminal. Control characters in names are replaced by
 // blanks. Never fails; any thread.
 std::string ToText(const Report& report, const TextOptions& options);
+
+// The lines about the whole run alone; empty where too few steps were timed.
+// Never fails; any thread.
+std::string ToText(const WholeRun& run, const TextOptions& options);
+
+// One line about a run that goes on, of which `steps` have ended: the usual
+// step and what stalls take. Empty where too few steps were timed. Never fails;
+// any thread.
+std::string StatusText(const WholeRun& run, int64_t steps);
+
+// What step `number` of a recording did in the time beyond the other steps: a
+// range or a cause that explains half of it. Empty if the step is not 1.2 times
+// as long as the others. Never fails; any thread.
+std::string SlowStepInWords(const Trace& trace, const Report& report,
+                            int64_t number);
 
 // The report as one JSON object with a trailing newline, always valid UTF-8.
 // The schema is docs/json.md, version 2. Never fails; any thread.

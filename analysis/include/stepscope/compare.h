@@ -1,5 +1,5 @@
-// Compare: two Traces of one program, recorded before and after a change. The
-// gain that was predicted for the changes stands beside the measured one.
+// Compare: two Traces of one program, recorded before and after a change. Gives
+// the measured gain and the gain that was predicted for the changes made.
 #pragma once
 
 #include <stepscope/report.h>
@@ -39,6 +39,9 @@ struct Comparison {
   // The batch sizes differ, and the times of the second Trace are normalised
   // to the batch size of the first.
   bool batch_normalised = false;
+  // Batch size of the first Trace / that of the second one. Multiplied by it,
+  // times of the second Trace are per as many samples as a step of the first.
+  double batch_scale = 1;
   bool significant = false;  // the interval of `measured` excludes 0
 
   // Ids of findings. Resolved: predicted a gain in the first Trace and are gone
@@ -47,13 +50,18 @@ struct Comparison {
   std::vector<std::string> resolved_findings;
   std::vector<std::string> remaining_findings;
   std::vector<std::string> new_findings;
+  // Gains in the first Trace of which less than half is left in the second:
+  // their advice counts as followed, too.
+  std::vector<std::string> reduced_findings;
   // Settings that differ, advised or not: "2 intra-op threads".
   std::vector<std::string> changed_settings;
-  // The gain predicted from the first Trace for `resolved_findings` and
-  // `changed_settings` together; negative if a loss was predicted.
+  // The gain predicted from the first Trace for `resolved_findings`,
+  // `reduced_findings` and `changed_settings` together; negative if a loss was
+  // predicted.
   GainKind predicted_kind = GainKind::kNone;
   Gain predicted;
 
+  // As recorded, not multiplied by `batch_scale`.
   // All causes; operators by self time and kernels that differ by at least
   // 0.5 % of the step. Largest difference first, at most 200 rows each.
   std::vector<ComparedTime> causes, ops, kernels;
@@ -61,6 +69,9 @@ struct Comparison {
   // Traces, 0 to 1: the smaller of the two Traces' shares. Little of it means
   // two different programs. -1 without operators.
   double shared_ops_frac = -1;
+  // Why the Traces may be of two programs, in clauses; empty if nothing says
+  // so.
+  std::string doubt;
   std::string why_not;  // why steps cannot be compared; empty if they can
 };
 

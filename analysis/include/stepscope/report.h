@@ -7,6 +7,7 @@
 #include <stepscope/annotation.h>
 #include <stepscope/summary.h>
 #include <stepscope/trace.h>
+#include <stepscope/whole_run.h>
 
 #include <cstdint>
 #include <map>
@@ -38,6 +39,9 @@ struct Gain {
   double expected_ms = 0;
   double low_ms = 0;
   double high_ms = 0;
+  // Pairs of runs, before and after such a change, that the range comes from.
+  // 0: none are known, and the range is the model's own: a hint.
+  int64_t pairs = 0;
 };
 
 // An event that shows a finding.
@@ -83,6 +87,9 @@ struct Finding {
   // Share of the host waits that the change removes during which the device ran
   // only collectives, 0 to 1; 0 also where replay accounts for it.
   double collectives_frac = 0;
+  // What else was seen of the time that this finding owns, half a sentence
+  // each: "launch-bound, predicted 3.20 ms by itself".
+  std::vector<std::string> also;
 };
 
 // A rule that did not run, and why.
@@ -91,23 +98,56 @@ struct SkippedRule {
   std::string why;
 };
 
-// The shortest list of changes that comes within 5 % of the best predicted
-// step. Empty where replay is not valid or no change helps.
+// A cause that takes at least 5 % of the step or 10 % of the critical path, and
+// the findings about it, or the reason why there are none.
+struct CauseAnswer {
+  std::string cause = {};             // a key of time_split_ms
+  double ms = 0;                      // per step
+  double path_ms = 0;                 // on the critical path, per step
+  std::vector<std::string> ids = {};  // findings above note about it, by gain
+  std::vector<std::string> looked = {};  // rules about it that found no change
+  // Why no change is offered for it, or for most of it. Empty if the findings
+  // could save at least half of it.
+  std::string why = {};
+};
+
+// What to change first. `ids` is the shortest list of changes that comes within
+// 5 % of the best predicted step; empty where replay is not valid or no change
+// helps. Changes whose gain has only an upper bound are in `at_most`.
 struct Plan {
-  std::vector<std::string> ids;      // findings to follow, in order
+  std::vector<std::string> ids;      // findings with a predicted gain
+  std::vector<std::string> at_most;  // findings with a bound, at most 3
+  std::vector<std::string> order;    // all of them, in the order to follow
   std::vector<std::string> changes;  // in words: "1 loader worker"
   std::vector<Setting> settings;     // the same for programs
   double step_before_ms = 0;         // the unchanged replay
   double step_after_ms = 0;          // with all changes
   double low_ms = 0;                 // likely range of step_after_ms
   double high_ms = 0;
+  int64_t pairs = 0;  // as in Gain
 };
 
 // An operator in the table of operators by self time.
 struct TopOp {
   std::string name;
+  // On threads that neither train nor run the backward pass, such as a
+  // loader's.
+  bool other_thread = false;
   double self_ms_per_step = 0;  // without nested operators
   double total_ms_per_step = 0;
+  double calls_per_step = 0;
+};
+
+// The operators of one module or source line, forward and backward.
+struct PlaceTime {
+  std::string name;             // "layer1.0.conv1"; "train.py:88 in step"
+  std::string class_name = {};  // of a module: "Conv2d"
+  // Self: without the modules inside a module. A line has no other.
+  double self_ms_per_step = 0;  // of the host's threads, in operators
+  double total_ms_per_step = 0;
+  double gpu_self_ms_per_step = 0;  // of the device work they launch
+  double gpu_total_ms_per_step = 0;
+  // Of the module's forward pass; of a line: operators that it calls.
   double calls_per_step = 0;
 };
 
@@ -143,6 +183,11 @@ struct StepStats {
   std::string step_source;
   double all_mean_ms = 0;  // over all steps but warm-up: those with validation
                            // or checkpoints included
+  // mean_ms without what recording costs; gains of CPU-only runs refer to it. 0
+  // if that cost is not known. Estimated where `cost_estimated`, else measured
+  // by the recorder.
+  double unprofiled_ms = 0;
+  bool cost_estimated = false;
 };
 
 // One recorded step.
@@ -152,6 +197,9 @@ struct StepTimes {
   // "slow" steps are not.
   std::string kind;
   double ms = 0;
+  // What a step of 1.2 times the median or more does in the time beyond it:
+  // "runs no op for 170 ms"; empty for the others.
+  std::string why = {};
   std::map<std::string, double> time_split_ms = {};  // by cause; sum is ms
 };
 
@@ -189,6 +237,7 @@ struct RankRow {
 // ends align the clocks, the begins then show who waits for whom.
 struct RankComparison {
   std::vector<RankRow> rows;     // by rank; empty in the report of one rank
+  bool has_gpu = false;          // some rank recorded activities of a GPU
   int64_t collectives = 0;       // matched on all ranks of their group
   int64_t skewed = 0;            // matched ones at which ranks arrive apart
   int64_t unmatched = 0;         // left out: some rank did not record them
@@ -208,13 +257,18 @@ struct RankComparison {
 
 struct Report {
   RunInfo run;
-  bool has_gpu = false;      // GPU activities were recorded
+  bool has_gpu = false;  // GPU activities were recorded
+  // A device beside NVIDIA's and AMD's that computes, but whose work is not in
+  // the trace ("MTIA"); empty if there is no sign of one.
+  std::string accelerator;
   int64_t devices_used = 0;  // devices with activities, of run.devices
   StepStats steps;
   // Cause -> mean ms per steady step. The parts add up to steps.mean_ms. Causes
   // that take no time are left out.
   std::map<std::string, double> time_split_ms;
   std::map<std::string, Spread> time_split_spread_ms;
+  // The critical path by cause, mean ms per steady step.
+  std::map<std::string, double> path_split_ms;
   // "data", "forward", "backward", "optimizer", "validate", "other" -> ms.
   std::map<std::string, double> phases_ms;
   // Only without steps: length of the recording, and its causes, which add up
@@ -227,14 +281,23 @@ struct Report {
   // About the recording itself first, then by gain, then without gain, then
   // notes.
   std::vector<Finding> findings;
-  std::vector<std::string> clean;    // rules that ran and found nothing
+  // Rules that ran and found nothing, unless `coverage` has them.
+  std::vector<std::string> clean;
   std::vector<SkippedRule> skipped;  // rules that did not run
   std::vector<Loss> losses;          // what is missing from the recording
   Plan plan;
-  std::vector<TopOp> top_ops;           // at most 50, largest self time first
+  // What takes much of the step, largest first. Empty without steps.
+  std::vector<CauseAnswer> coverage;
+  std::vector<TopOp> top_ops;  // at most 50, largest self time first
+  // At most 50 each, largest self time first; empty where the recording has no
+  // modules or no stacks.
+  std::vector<PlaceTime> modules;
+  std::vector<PlaceTime> lines;
   std::vector<PathPart> critical_path;  // at most 50, the longest first
   std::vector<PathSlice> path_slices;   // in time order
   RankComparison ranks;                 // AnalyzeRanks() only
+  // Live recordings only: all steps of the run until the report was written.
+  WholeRun whole_run;
   // Findings left out because another finding owns their time: "id (by id)".
   std::vector<std::string> superseded;
 };

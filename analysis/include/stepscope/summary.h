@@ -60,7 +60,9 @@ struct MemorySummary {
   // The op that allocated last before the peak; empty if the peak was held
   // since before the step.
   std::string op;
-  // The trace has no totals: the peak adds up the recorded allocations only.
+  // Only memory that was allocated during the recording counts: the trace has no
+  // totals, or they are those of a CPU, which LibTorch counts from the begin of
+  // the recording on. Parameters and optimizer state are usually older.
   bool is_counted = false;
 };
 

@@ -7,7 +7,9 @@
 
 #include "replay/cpu/node_stacks.h"
 #include "replay/cpu/op_growth.h"
+#include "replay/model/replay_parameters.h"
 #include "steps/step_facts.h"
+#include "timeline/timeline.h"
 
 namespace stepscope {
 namespace {
@@ -15,11 +17,6 @@ namespace {
 // ATen does not split ops of fewer than 32768 elements over threads, which take
 // about 20 us.
 constexpr int64_t kParallelNs = 20'000;
-// A pause of at most 50 us between ops is framework code; longer ones are the
-// program's own. Our own choice.
-constexpr int64_t kFrameworkGapNs = 50'000;
-// Typical host time to make one autograd node, in ns.
-constexpr int64_t kNodeNs = 700;
 // An AccumulateGrad node takes less than this by itself unless it frees a large
 // gradient.
 constexpr double kNodeOwnNs = 5'000;
@@ -54,6 +51,7 @@ void Append(std::vector<Work>& chain, const Work& work) {
     chain.back().ns += work.ns;
     chain.back().grows_ns += work.grows_ns;
     chain.back().ops += work.ops;
+    chain.back().span.end_ns = work.span.end_ns;
   } else {
     chain.push_back(work);
   }
@@ -116,7 +114,8 @@ class Classifier {
   }
 
   Work Classify(const Segment& segment) const {
-    Work work{.ns = static_cast<double>(segment.length())};
+    Work work{.ns = static_cast<double>(segment.length()),
+              .span = {segment.begin_ns, segment.end_ns}};
     if (segment.cause == Cause::kData) {
       if (std::ranges::binary_search(openings_, segment.range)) {
         // Not kLoader: workers cannot make this batch in advance.
@@ -211,6 +210,15 @@ double TakePageFaults(std::vector<Work>& chain, double ns) {
   return taken;
 }
 
+// The part of the time of `cause` that is left without the profiler, if
+// `split` has what recording costs and `raw` has not.
+double KeptOf(Cause cause, const CauseTimes& raw, const CauseTimes& split) {
+  if (cause == Cause::kProfiler) return 0;
+  if (cause != Cause::kDispatch && cause != Cause::kHostCode) return 1;
+  return static_cast<double>(split[cause]) /
+         std::max(static_cast<double>(raw[cause]), 1.0);
+}
+
 // CPU time of a batch in ns: measured in the workers, or, without workers, the
 // time that the training thread takes. 0 if unknown.
 double BatchCpuNs(const Trace& trace, const CpuProgram& program) {
@@ -260,6 +268,7 @@ int LoaderWorkers(const Trace& trace) {
 CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
                           const Steps& steps,
                           const std::vector<std::vector<Segment>>& timelines,
+                          const std::vector<CauseTimes>& splits,
                           const StepParts& parts) {
   CpuProgram program;
   program.cores = std::max(trace.run().usable_cores, 0);
@@ -271,6 +280,9 @@ CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
       program.threads = std::max(program.threads, row.intra_op_threads);
     }
   }
+  if (program.threads <= 0 && trace.run().told_threads <= kMaxThreads) {
+    program.threads = std::max(trace.run().told_threads, 0);
+  }
   program.workers = LoaderWorkers(trace);
 
   std::vector<Span> unused_spans;
@@ -279,20 +291,32 @@ CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
   unused_spans = Merge(std::move(unused_spans));
   const Classifier classifier(trace, tree, parts, timelines, unused_spans,
                               steps.thread);
-  for (const std::vector<Segment>& timeline : timelines) {
+  for (size_t step = 0; step < timelines.size(); ++step) {
+    const std::vector<Segment>& timeline = timelines[step];
+    CauseTimes raw;
+    for (const Segment& segment : timeline) {
+      raw[segment.cause] += segment.length();
+    }
     std::vector<Work> chain;
     RowId range = kNone;
     RowId parallel_op = kNone;
     for (const Segment& segment : timeline) {
       Work work = classifier.Classify(segment);
+      const double kept = KeptOf(segment.cause, raw, splits[step]);
+      work.ns *= kept;
+      work.grows_ns *= kept;
       if (const double back = classifier.PageReleaseNs(segment); back > 0) {
         const double faults =
             TakePageFaults(chain, kFaultCostPerRelease * back);
-        Append(chain, {.ns = back + faults, .tag = WorkTag::kZeroGrad});
+        Append(chain, {.ns = back + faults,
+                       .tag = WorkTag::kZeroGrad,
+                       .span = work.span});
         work.ns -= back;
       }
       if (const double stack = classifier.StackNs(segment); stack > 0) {
-        Append(chain, {.ns = stack, .tag = classifier.StackTag(segment)});
+        Append(chain, {.ns = stack,
+                       .tag = classifier.StackTag(segment),
+                       .span = work.span});
         work.ns -= stack;
         work.grows_ns = std::min(work.grows_ns, work.ns);
       }
@@ -306,7 +330,9 @@ CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
                              Covers(unused_spans, segment.begin_ns);
       if (in_unused) {
         const double node_ns = std::min<double>(work.ns, kNodeNs);
-        Append(chain, {.ns = node_ns, .tag = WorkTag::kUnusedGraph});
+        Append(
+            chain,
+            {.ns = node_ns, .tag = WorkTag::kUnusedGraph, .span = work.span});
         work.ns -= node_ns;
       }
       if (work.kind == WorkKind::kLoader) {
@@ -323,10 +349,11 @@ CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
     }
     program.steps.push_back(std::move(chain));
   }
-  for (size_t i : steps.steady) {
-    program.measured_ns += steps.windows[i].tiled.length();
+  for (const CauseTimes& split : splits) {
+    program.measured_ns +=
+        static_cast<double>(split.total() - split[Cause::kProfiler]);
   }
-  if (!steps.steady.empty()) program.measured_ns /= steps.steady.size();
+  program.measured_ns /= std::max<double>(splits.size(), 1);
   program.batch_cpu_ns = BatchCpuNs(trace, program);
   return program;
 }

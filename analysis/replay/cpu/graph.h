@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "ops/intervals.h"
 #include "ops/op_traits.h"
 #include "steps/step_parts.h"
 #include "steps/steps.h"
@@ -47,25 +48,29 @@ struct Work {
   Update update = Update::kNone;
   int32_t ops = 0;  // number of parallel ops in it
   double grows_ns =
-      0;  // the part of `ns` that is proportional to the batch size
+      0;           // the part of `ns` that is proportional to the batch size
+  Span span = {};  // when it ran; where the parts of one segment became several
+                   // pieces, each has the span of the whole
 };
 
 struct CpuProgram {
   std::vector<std::vector<Work>> steps;  // the steady steps, in time order
-  double measured_ns = 0;                // mean length of these
-  int cores = 0;     // cores usable by this process; 0: unknown
-  int threads = 0;   // intra-op threads; 0: unknown
+  double measured_ns = 0;  // mean length of these, without the profiler
+  int cores = 0;           // cores usable by this process; 0: unknown
+  int threads = 0;         // intra-op threads; 0: unknown
   int workers = -1;  // loader workers; 0: batches are made on the training
                      // thread; -1: unknown
   double batch_cpu_ns = 0;  // CPU time to make a batch; 0: unknown
   bool has_loader = false;  // the recording shows loading
 };
 
-// Makes a program of the steady steps.
-// REQUIRES: timelines[i] is the HostTimeline() of the i-th steady step.
+// Makes a program of the steady steps, without what recording them cost.
+// REQUIRES: timelines[i] is the HostTimeline() of the i-th steady step, and
+// splits[i] its SplitOnHost().
 CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
                           const Steps& steps,
                           const std::vector<std::vector<Segment>>& timelines,
+                          const std::vector<CauseTimes>& splits,
                           const StepParts& parts);
 
 // The number of workers of the loader that feeds the training thread: from its

@@ -4,23 +4,21 @@
 #include <deque>
 #include <string_view>
 
+#include "device/gaps.h"
 #include "replay/cpu/graph.h"
+#include "replay/gpu/host_only.h"
+#include "replay/model/replay_parameters.h"
 #include "steps/steady_steps.h"
 #include "timeline/timeline.h"
 
 namespace stepscope {
 namespace {
 
-// A pause of at most 50 us between ops is framework code; longer ones are the
-// program's own. Our own choice, as for CPU-only runs.
-constexpr int64_t kFrameworkGapNs = 50'000;
 // An op that launches nothing and takes more than 20 us computes on the host.
 constexpr int64_t kHostOpNs = 20'000;
 // Workers are too slow if the training thread waits for them for 5 % of the
 // step, where torch-tb-profiler and XProf also begin to report loading.
 constexpr double kMinLateFrac = 0.05;
-// Typical host time to make one autograd node, in ns.
-constexpr float kNodeNs = 700;
 
 // By row of ops(): true for these ops and all ops below them.
 std::vector<bool> Below(const Trace& trace, const ZeroGrad& zero_grad) {
@@ -41,18 +39,6 @@ std::vector<bool> Launching(const Trace& trace) {
     if (call.op != kNone) launching[call.op] = true;
   }
   return launching;
-}
-
-RowId OpOf(const Trace& trace, ActivityRef ref) {
-  switch (ref.table) {
-    case ActivityTable::kKernel:
-      return trace.kernels()[ref.row].op;
-    case ActivityTable::kCopy:
-      return trace.copies()[ref.row].op;
-    case ActivityTable::kMemset:
-      return trace.memsets()[ref.row].op;
-  }
-  return kNone;
 }
 
 // Sets the time to make a batch. Without workers, the training thread shows it.
@@ -134,7 +120,7 @@ void MeasureGaps(const Trace& trace, const OpTree& tree, const Steps& steps,
         } else if (IsFramework(segment, piece, launching)) {
           host.framework_ns += ns;
           if (in_unused && segment.op != kNone) {
-            host.unused_ns += std::min(ns, kNodeNs);
+            host.unused_ns += std::min<float>(ns, kNodeNs);
           }
         }
       }
@@ -142,10 +128,11 @@ void MeasureGaps(const Trace& trace, const OpTree& tree, const Steps& steps,
   }
 
   for (DeviceNode& activity : program.activities) {
-    const RowId op = OpOf(trace, activity.ref);
+    const RowId op = ActivityOf(trace, activity.ref).op;
     activity.zero_grad = op != kNone && zeroing[op];
     const int64_t launched = hosts[activity.host].gap.end_ns;
     activity.in_optimizer = Covers(parts.optimizer.spans, launched);
+    if (activity.host == kBacklogNode) continue;
     const size_t step = WindowAt(steps, &StepWindow::host, launched);
     if (step < steps.windows.size()) activity.step = static_cast<int32_t>(step);
   }
@@ -153,51 +140,32 @@ void MeasureGaps(const Trace& trace, const OpTree& tree, const Steps& steps,
 
 void MeasureSteps(const Trace& trace, const Steps& steps,
                   DeviceProgram& program) {
-  std::vector<Span> busy;
-  busy.reserve(program.activities.size());
-  for (const DeviceNode& activity : program.activities)
-    busy.push_back(activity.span);
-  busy = Merge(std::move(busy));
-
-  std::vector<int64_t> host_ns(steps.windows.size());
-  for (size_t i = 0; i < steps.windows.size(); ++i) {
-    const Span& host = steps.windows[i].host;
-    host_ns[i] = host.end_ns -
-                 (i == 0 ? host.begin_ns : steps.windows[i - 1].host.end_ns);
-    program.windows.push_back(steps.windows[i].tiled);
+  for (const StepWindow& window : steps.windows) {
+    program.windows.push_back(window.tiled);
   }
-  for (const HostNode& node : program.hosts) {
-    if (node.wait == NodeWait::kNothing) continue;
-    const auto step = std::ranges::upper_bound(
-        steps.windows, node.gap.end_ns, {},
-        [](const StepWindow& window) { return window.host.end_ns; });
-    if (step == steps.windows.end()) continue;
-    if (node.gap.end_ns < steps.windows.front().host.begin_ns) continue;
-    // After its wait, a call's time is the host's own.
-    const int64_t waited =
-        std::min(node.call_end_ns, program.activities[node.target].span.end_ns);
-    const int64_t waits_from =
-        node.gap.end_ns + static_cast<int64_t>(node.before_ns);
-    if (waited <= waits_from) continue;
-    host_ns[step - steps.windows.begin()] -=
-        LengthIn(busy, {waits_from, waited});
-  }
+  const std::vector<int64_t> host_ns = HostOnlyNs(trace, steps, program);
   program.steady = steps.steady;
   for (size_t i : steps.steady) {
     program.measured_ns += steps.windows[i].tiled.length();
     program.host_only_ns += host_ns[i];
+    program.one_off_ns += steps.windows[i].one_off_ns;
   }
   program.measured_ns /= steps.steady.size();
   program.host_only_ns /= steps.steady.size();
+  program.one_off_ns /= steps.steady.size();
 
   MeasureLoading(trace, program);
 
-  std::vector<std::deque<int64_t>> in_flight(program.streams);
+  std::vector<std::deque<const DeviceNode*>> in_flight(program.streams);
   for (const DeviceNode& activity : program.activities) {
-    std::deque<int64_t>& ends = in_flight[activity.stream];
+    std::deque<const DeviceNode*>& ends = in_flight[activity.stream];
     const int64_t launched = program.hosts[activity.host].gap.end_ns;
-    while (!ends.empty() && ends.front() <= launched) ends.pop_front();
-    ends.push_back(activity.span.end_ns);
+    while (!ends.empty() && ends.front()->span.end_ns <= launched) {
+      ends.pop_front();
+    }
+    // The launch of a graph leaves the queue with its last activity.
+    if (!ends.empty() && SameGraph(*ends.back(), activity)) ends.pop_back();
+    ends.push_back(&activity);
     program.deepest_queue =
         std::max<uint32_t>(program.deepest_queue, ends.size());
   }

@@ -24,6 +24,8 @@ namespace stepscope {
 
 // No activity, or no host node.
 inline constexpr uint32_t kNoActivity = 0xffffffff;
+// The first host node stands for the launches before the recording.
+inline constexpr uint32_t kBacklogNode = 0;
 
 // What a blocking call waits for.
 enum class NodeWait : uint8_t {
@@ -66,10 +68,12 @@ struct DeviceNode {
   bool to_or_from_host = false;  // a copy between host and device
   bool zero_grad = false;  // launched by zeroing gradients or adding to zeros
   bool in_optimizer = false;  // launched inside an optimizer range
+  bool in_graph = false;      // of a CUDA graph, whose launch is one
   float offset_ns = 0;        // from the begin of its node's call to its launch
   float latency_ns = 0;       // from the launch to its start on an idle device
   float overlap_ns = 0;       // <= 0: it begins before its stream is free
   float extra_ns = 0;         // it began this much later than the edges explain
+  float opaque_ns = 0;        // and this much for what a graph does not show
   // An activity of another stream that used the device until then, and the time
   // from its end to the begin of this one.
   uint32_t held_by = kNoActivity;
@@ -94,15 +98,21 @@ struct DeviceProgram {
   int64_t first_begin_ns = 0;
   double first_lag_ns = 0;
   uint32_t streams = 0;        // number of streams
-  uint32_t deepest_queue = 0;  // most activities of one stream in flight
+  uint32_t deepest_queue = 0;  // most launches of one stream in flight
   double measured_ns = 0;      // mean steady step
   double host_only_ns = 0;     // the same without waiting for the device
-  double unmatched_frac = 0;   // share of activities without a launch, 0 to 1
-  double batch_ns = 0;         // time to make a batch; 0: unknown
+  double one_off_ns = 0;      // of a steady step: what happens once per process
+  double unmatched_frac = 0;  // share of activities without a launch, 0 to 1
+  double batch_ns = 0;        // time to make a batch; 0: unknown
   double batches_per_step = 0;
   bool loads_in_process = false;  // the training thread makes the batches
   int32_t cores = 0;              // cores usable by this process; 0: unknown
 };
+
+// True if both activities are of one launch of a CUDA graph.
+inline bool SameGraph(const DeviceNode& a, const DeviceNode& b) {
+  return a.in_graph && b.in_graph && a.host == b.host;
+}
 
 // Returns the index of an activity, or kNoActivity if it is not in the program.
 inline uint32_t ActivityOf(const DeviceProgram& program, ActivityRef ref) {

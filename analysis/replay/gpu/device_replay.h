@@ -3,8 +3,9 @@
 //
 // Predictions are valid if four checks pass: replaying the steps unchanged
 // gives the measured step within 3 %; replaying them without any device time
-// gives the host's own time within 5 %; at most 5 % of the activities have no
-// recorded launch; and there are at least two steady steps. The second check
+// gives the host's own time within 5 %; the launch of at most 5 % of the
+// activities is unknown (launches before the recording are known to be
+// earlier); and a single steady step is not a warm-up step. The second check
 // matters because a model with wrong dependencies can still pass the first.
 #pragma once
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <optional>
 #include <string_view>
-#include <unordered_map>
+
+#include "ops/contains.h"
+#include "replay/gpu/recorded_waits.h"
 
 namespace stepscope {
 namespace {
@@ -11,8 +13,6 @@ namespace {
 // Error of timestamps: files may hold whole microseconds, and the clocks of
 // host and device are converted.
 constexpr int64_t kRoundingNs = 2'000;
-// A call of at most 10 us did not wait.
-constexpr int64_t kShortCallNs = 10'000;
 // A copy call blocks if it covers at least 80 % of the copy. Our own choice.
 constexpr double kMinHeldFrac = 0.8;
 
@@ -20,13 +20,9 @@ constexpr double kMinHeldFrac = 0.8;
 constexpr int64_t kLongLaunchNs = 20'000;
 // Time of a launch call if the recording has none that did not wait.
 constexpr int64_t kUsualLaunchNs = 5'000;
-// With at least 500 activities in flight a queue may be full. The driver's
-// holds about 1024 launches, of which not all are recorded activities.
+// With at least 500 launches in flight a queue may be full. The driver's holds
+// about 1024, of which not all start recorded activities.
 constexpr uint32_t kFullQueue = 500;
-
-bool Has(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
 
 // True if a copy's call can hold the host until the copy is done.
 bool MayBlock(const Copy& copy) {
@@ -37,42 +33,21 @@ bool MayBlock(const Copy& copy) {
   return !on_device && !pinned;
 }
 
-// Median time in ns of the launch calls that do not wait.
-int64_t UsualLaunchNs(const DeviceProgram& program) {
-  std::vector<int64_t> lengths;
-  for (const HostNode& node : program.hosts) {
-    const int64_t length = node.call_end_ns - node.gap.end_ns;
-    if (node.launches && node.activity_count > 0 && length <= kLongLaunchNs &&
-        program.activities[node.first_activity].ref.table ==
-            ActivityTable::kKernel) {
-      lengths.push_back(length);
-    }
-  }
-  if (lengths.empty()) return kUsualLaunchNs;
-  const auto middle = lengths.begin() + lengths.size() / 2;
-  std::ranges::nth_element(lengths, middle);
-  return *middle;
-}
-
-const DeviceWork& Row(const Trace& trace, ActivityRef ref) {
-  switch (ref.table) {
-    case ActivityTable::kCopy:
-      return trace.copies()[ref.row];
-    case ActivityTable::kMemset:
-      return trace.memsets()[ref.row];
-    default:
-      return trace.kernels()[ref.row];
-  }
-}
-
 // Goes through the host nodes in time order and keeps track of what has been
 // launched so far: a call can only wait for that.
 class CallWaits {
  public:
   CallWaits(const Trace& trace, DeviceProgram& program)
-      : trace_(trace), program_(program), by_end_(program) {
-    for (const Sync& sync : trace.syncs()) {
-      if (sync.call != kNone) sync_of_call_[sync.call] = &sync;
+      : trace_(trace),
+        program_(program),
+        by_end_(program),
+        recorded_(trace, program) {
+    launches_.reserve(program.activities.size());
+    for (const DeviceNode& activity : program.activities) {
+      launches_.push_back(launches_.empty() ? 0
+                          : SameGraph(activity, *(&activity - 1))
+                              ? launches_.back()
+                              : launches_.back() + 1);
     }
   }
 
@@ -81,9 +56,6 @@ class CallWaits {
       const uint32_t before = launched_;
       if (node.activity_count > 0)
         launched_ = node.first_activity + node.activity_count;
-      for (uint32_t i = before; i < launched_; ++i) {
-        last_on_stream_[Row(trace_, program_.activities[i].ref).stream] = i;
-      }
       if (node.call != kNone && node.launches) FindWait(node);
       for (uint32_t i = before; i < launched_; ++i) {
         busy_until_ = std::max(busy_until_, program_.activities[i].span.end_ns);
@@ -96,17 +68,19 @@ class CallWaits {
     const std::string_view name =
         trace_.name(trace_.runtime_calls()[node.call].name);
     const int64_t length = node.call_end_ns - node.gap.end_ns;
-    if (Has(name, "Synchronize")) {
-      const bool all = Has(name, "Device") || Has(name, "Ctx");
+    if (Contains(name, "Synchronize")) {
+      const bool all = Contains(name, "Device") || Contains(name, "Ctx");
+      const uint32_t recorded =
+          all ? kNoActivity : recorded_.TargetOf(node.call);
       const uint32_t target =
-          Has(name, "Stream") ? LastOfStream(node) : LastDone(node);
+          recorded == kNoActivity ? LastDone(node) : recorded;
       SetWait(node, all ? NodeWait::kDevice : NodeWait::kActivity, target);
-    } else if (Has(name, "Memcpy") && node.activity_count > 0) {
+    } else if (Contains(name, "Memcpy") && node.activity_count > 0) {
       FindCopyWait(node, node.first_activity + node.activity_count - 1);
     } else if (node.activity_count > 0 && length > kLongLaunchNs) {
       FindLaunchWait(node);
-    } else if ((Has(name, "Free") || Has(name, "Unregister")) &&
-               !Has(name, "Async") && length > kShortCallNs) {
+    } else if ((Contains(name, "Free") || Contains(name, "Unregister")) &&
+               !Contains(name, "Async") && length > kShortCallNs) {
       const uint32_t last = LastDone(node);
       if (last != kNoActivity &&
           program_.activities[last].span.end_ns > node.gap.end_ns) {
@@ -135,7 +109,8 @@ class CallWaits {
   // them: for the activity that ended last when it went on.
   void FindLaunchWait(HostNode& node) {
     const uint32_t last = LastDone(node);
-    if (last == kNoActivity || launched_ - last < kFullQueue ||
+    if (last == kNoActivity ||
+        launches_[launched_ - 1] - launches_[last] < kFullQueue ||
         program_.activities[last].span.end_ns <= node.gap.end_ns) {
       return;
     }
@@ -153,15 +128,6 @@ class CallWaits {
   uint32_t LastDone(const HostNode& node) const {
     return by_end_.LastBy(node.call_end_ns + kRoundingNs,
                           [&](uint32_t i) { return i < launched_; });
-  }
-
-  // The last activity of the stream that the recording says was waited for;
-  // LastDone() if it does not say.
-  uint32_t LastOfStream(const HostNode& node) const {
-    const auto sync = sync_of_call_.find(node.call);
-    if (sync == sync_of_call_.end()) return LastDone(node);
-    const auto last = last_on_stream_.find(sync->second->stream);
-    return last == last_on_stream_.end() ? LastDone(node) : last->second;
   }
 
   void SetWait(HostNode& node, NodeWait wait, uint32_t target) {
@@ -184,13 +150,29 @@ class CallWaits {
   DeviceProgram& program_;
   ByEnd by_end_;
   std::optional<int64_t> usual_launch_ns_;  // asked for by full queues only
-  std::unordered_map<RowId, const Sync*> sync_of_call_;
-  std::unordered_map<int64_t, uint32_t> last_on_stream_;
+  RecordedWaits recorded_;
+  std::vector<uint32_t> launches_;  // by activity: launches before its own
   uint32_t launched_ = 0;           // activities up to the node
   int64_t busy_until_ = INT64_MIN;  // by activities launched before the node
 };
 
 }  // namespace
+
+int64_t UsualLaunchNs(const DeviceProgram& program) {
+  std::vector<int64_t> lengths;
+  for (const HostNode& node : program.hosts) {
+    const int64_t length = node.call_end_ns - node.gap.end_ns;
+    if (node.launches && node.activity_count > 0 && length <= kLongLaunchNs &&
+        program.activities[node.first_activity].ref.table ==
+            ActivityTable::kKernel) {
+      lengths.push_back(length);
+    }
+  }
+  if (lengths.empty()) return kUsualLaunchNs;
+  const auto middle = lengths.begin() + lengths.size() / 2;
+  std::ranges::nth_element(lengths, middle);
+  return *middle;
+}
 
 ByEnd::ByEnd(const DeviceProgram& program) : program_(program) {
   order_.reserve(program.activities.size());

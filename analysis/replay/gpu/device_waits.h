@@ -13,8 +13,14 @@
 
 namespace stepscope {
 
+// A call of at most 10 us did not wait.
+inline constexpr int64_t kShortCallNs = 10'000;
+
 // Sets wait, target, own_ns, tail_ns and before_ns of the blocking host nodes.
 void FindCallWaits(const Trace& trace, DeviceProgram& program);
+
+// Returns the median time in ns of the launch calls that do not wait.
+int64_t UsualLaunchNs(const DeviceProgram& program);
 
 // Sets DeviceProgram::waits, and the latency, overlap and late start of each
 // activity. REQUIRES: first_begin_ns and first_lag_ns are set.

@@ -7,7 +7,9 @@
 #include <string_view>
 #include <utility>
 
+#include "device/backlog.h"
 #include "device/device_ledger.h"
+#include "ops/contains.h"
 #include "replay/gpu/device_gaps.h"
 #include "replay/gpu/device_waits.h"
 #include "timeline/timeline.h"
@@ -36,6 +38,7 @@ class Builder {
       : trace_(trace),
         steps_(window.steps),
         from_ns_(window.begin_ns),
+        backlog_(trace, window.steps.windows.front().host.end_ns),
         program_(program) {}
 
   void Build() {
@@ -56,6 +59,7 @@ class Builder {
                ? activity.begin_ns
                : trace_.runtime_calls()[activity.call].begin_ns;
   }
+  bool IsInGraph(const Loose& loose) const;
   std::vector<Claim> LoaderClaims() const;
   void MakeHosts(const std::vector<Placed>& calls);
   void CutAtMarks();
@@ -64,6 +68,7 @@ class Builder {
   const Trace& trace_;
   const Steps& steps_;
   int64_t from_ns_;  // what was launched before is left out
+  Backlog backlog_;
   DeviceProgram& program_;
   std::vector<Loose> loose_;
   Span window_;
@@ -149,9 +154,11 @@ void Builder::MakeHosts(const std::vector<Placed>& calls) {
   std::vector<HostNode>& hosts = program_.hosts;
   hosts.reserve(calls.size() + 4 * steps_.windows.size());
   int64_t now = window_.begin_ns;
+  // The first node stands for the launches of the backlog.
+  hosts.push_back({.gap = {now, now}, .call_end_ns = now});
   for (const Placed& call : calls) {
     const bool inside = call.begin_ns < now;
-    if (inside && (!call.ours || call.end_ns <= now) && !hosts.empty()) {
+    if (inside && (!call.ours || call.end_ns <= now) && hosts.size() > 1) {
       program_.node_of_call[call.call] = hosts.size() - 1;
       continue;
     }
@@ -168,10 +175,7 @@ void Builder::MakeHosts(const std::vector<Placed>& calls) {
   // A node for the time after the last call, even if it is empty: a step must
   // end at a node.
   now = std::max(now, window_.end_ns);
-  hosts.push_back(
-      {.gap = {hosts.empty() ? window_.begin_ns : hosts.back().call_end_ns,
-               now},
-       .call_end_ns = now});
+  hosts.push_back({.gap = {hosts.back().call_end_ns, now}, .call_end_ns = now});
 }
 
 // The loader ranges of the training thread, disjoint. Waits for the first batch
@@ -252,6 +256,16 @@ void Builder::CutAtMarks() {
   }
 }
 
+// False where the launch was not recorded: several graphs may be among those.
+bool Builder::IsInGraph(const Loose& loose) const {
+  const RowId call = loose.activity->call;
+  if (call == kNone) return false;
+  return (loose.ref.table == ActivityTable::kKernel &&
+          trace_.kernels()[loose.ref.row].graph != 0) ||
+         Contains(trace_.name(trace_.runtime_calls()[call].name),
+                  "GraphLaunch");
+}
+
 void Builder::PlaceActivities() {
   std::vector<HostNode>& hosts = program_.hosts;
   int64_t unmatched = 0, counted = 0;
@@ -259,15 +273,14 @@ void Builder::PlaceActivities() {
   placed.reserve(loose_.size());
   for (const Loose& loose : loose_) {
     const DeviceWork& activity = *loose.activity;
-    uint32_t node = kNoActivity;
+    uint32_t node = kBacklogNode;
     if (activity.call != kNone) {
       node = program_.node_of_call[activity.call];
       if (node == kNoActivity) continue;  // launched outside the window
-    } else {
-      if (activity.end_ns <= window_.begin_ns ||
-          activity.begin_ns >= window_.end_ns) {
-        continue;
-      }
+    } else if (activity.end_ns <= window_.begin_ns ||
+               activity.begin_ns >= window_.end_ns) {
+      continue;
+    } else if (!backlog_.Has(activity)) {
       ++unmatched;
       const auto after = std::ranges::upper_bound(
           hosts, activity.begin_ns, {},
@@ -313,8 +326,11 @@ void Builder::PlaceActivities() {
       node.to_or_from_host = copy.source != MemoryKind::kDevice ||
                              copy.destination != MemoryKind::kDevice;
     }
-    node.offset_ns =
-        std::max<int64_t>(0, LaunchedNs(activity) - hosts[host].gap.end_ns);
+    if (host != kBacklogNode) {
+      node.offset_ns =
+          std::max<int64_t>(0, LaunchedNs(activity) - hosts[host].gap.end_ns);
+    }
+    node.in_graph = IsInGraph(loose);
     if (hosts[host].activity_count++ == 0) {
       hosts[host].first_activity = program_.activities.size();
     }

@@ -4,20 +4,19 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 
+#include "ops/contains.h"
 #include "replay/gpu/device_waits.h"
+#include "replay/gpu/recorded_waits.h"
 #include "steps/steps.h"
 
 namespace stepscope {
 namespace {
 
-// Error of timestamps in files that hold whole microseconds.
-constexpr int64_t kRoundingNs = 1'000;
-// As in device/gaps.h: time from one queued kernel to the next, at most.
-constexpr int64_t kQueuedLatencyNs = 10'000;
 // Time from a launch to the start on an idle device, if the run shows none.
 constexpr double kUsualLatencyNs = 5'000;
 
@@ -46,6 +45,7 @@ class StreamWaits {
 
  private:
   void FindEdges();
+  uint32_t BeforeInGraph(uint32_t index) const;
   void FindStarts();
   void FindHolder(DeviceNode& activity) const;
   int64_t Launched(const DeviceNode& activity) const {
@@ -62,36 +62,60 @@ class StreamWaits {
 };
 
 // If a wait (cudaStreamWaitEvent) was put into a stream since the last launch
-// to it, the next activity waits for an activity of another stream. Recordings
-// do not name it: it is taken to be the one that ended last before the activity
-// began, among those launched before the wait.
+// to it, the next activity waits for an activity of another stream. Most
+// recordings name neither the stream nor the event: the activity is then taken
+// to be the one that ended last before this one began, among those launched
+// before the wait.
 void StreamWaits::FindEdges() {
+  RecordedWaits recorded(trace_, program_);
   std::vector<int64_t> last_launch(program_.streams, -1);
   int64_t last_wait = -1;
   std::vector<DeviceNode>& activities = program_.activities;
   for (uint32_t h = 0; h < program_.hosts.size(); ++h) {
     const HostNode& node = program_.hosts[h];
-    if (node.call != kNone &&
-        trace_.name(trace_.runtime_calls()[node.call].name)
-                .find("StreamWaitEvent") != std::string_view::npos) {
+    if (node.call != kNone && !recorded.NamesWaitOf(node.call) &&
+        Contains(trace_.name(trace_.runtime_calls()[node.call].name),
+                 "StreamWaitEvent")) {
       last_wait = h;
     }
+    const std::span launched =
+        std::span(activities).subspan(node.first_activity, node.activity_count);
+    const bool branches = std::ranges::any_of(launched, [&](const auto& a) {
+      return a.in_graph && a.stream != launched.front().stream;
+    });
     for (uint32_t i = node.first_activity;
          i < node.first_activity + node.activity_count; ++i) {
       DeviceNode& activity = activities[i];
       activity.first_wait = program_.waits.size();
-      if (last_wait > last_launch[activity.stream]) {
-        const uint32_t other = by_end_.LastBy(
-            activity.span.begin_ns + kRoundingNs, [&](uint32_t j) {
+      const auto add = [&](uint32_t other) {
+        if (other != kNoActivity) program_.waits.push_back(other);
+      };
+      if (recorded.Names(activity.stream)) {
+        recorded.ForEachNewWait(i, add);
+      } else if (last_wait > last_launch[activity.stream]) {
+        add(by_end_.LastBy(
+            activity.span.begin_ns + kEventRoundingNs, [&](uint32_t j) {
               return activities[j].stream != activity.stream &&
                      activities[j].host < static_cast<uint32_t>(last_wait);
-            });
-        if (other != kNoActivity) program_.waits.push_back(other);
+            }));
       }
+      if (branches) add(BeforeInGraph(i));
       activity.wait_count = program_.waits.size() - activity.first_wait;
       last_launch[activity.stream] = h;
     }
   }
+}
+
+// The activity of another stream after which this one ran in its graph. A graph
+// is launched at once and does not show what its nodes wait for, so they keep
+// their order.
+uint32_t StreamWaits::BeforeInGraph(uint32_t index) const {
+  const std::vector<DeviceNode>& activities = program_.activities;
+  const DeviceNode& activity = activities[index];
+  return by_end_.LastBy(activity.span.begin_ns, [&](uint32_t j) {
+    return j < index && activities[j].stream != activity.stream &&
+           SameGraph(activity, activities[j]);
+  });
 }
 
 // Median time in ns from launch to start on an idle device, by table.
@@ -100,7 +124,8 @@ std::array<double, 3> StreamWaits::TypicalLatencies() const {
   std::vector<int64_t> free(program_.streams);
   for (const DeviceNode& activity : program_.activities) {
     const int64_t launched = Launched(activity);
-    if (free[activity.stream] < launched && activity.wait_count == 0) {
+    if (activity.host != kBacklogNode && free[activity.stream] < launched &&
+        activity.wait_count == 0) {
       delays[static_cast<size_t>(activity.ref.table)].push_back(
           activity.span.begin_ns - launched);
     }
@@ -190,9 +215,11 @@ void StreamWaits::FindStarts() {
     // The activity began later than its edges explain. If other streams kept
     // the device busy meanwhile, that explains it. The rest is a dependency
     // that was not recorded; it is left out, so that the check of the unchanged
-    // replay fails instead of hiding it.
+    // replay fails instead of hiding it. In a graph the rest is the graph's
+    // own: nodes that were not recorded, and what its nodes wait for.
     activity.extra_ns = std::min<int64_t>(
         late, LengthIn(busy, {begin - late, begin}) + kQueuedLatencyNs);
+    if (activity.in_graph) activity.opaque_ns = late - activity.extra_ns;
     if (activity.extra_ns > kQueuedLatencyNs) FindHolder(activity);
   }
 }

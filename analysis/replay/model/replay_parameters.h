@@ -2,7 +2,12 @@
 // likely values; the engine varies them to give a gain its range.
 #pragma once
 
+#include <cstdint>
+
 namespace stepscope {
+
+// Typical host time to make one autograd node, in ns.
+inline constexpr int64_t kNodeNs = 700;
 
 struct ReplayParameters {
   // Twice the intra-op threads make a parallel op 2 x this as fast; the first

@@ -74,6 +74,8 @@ bool AllDigits(std::string_view text) {
 
 }  // namespace
 
+// CUPTI's tables have one id per version of a function and per default-stream
+// variant (_ptsz, _ptds).
 std::string_view CallName(std::string_view name) {
   for (;;) {
     const size_t at = name.rfind('_');
@@ -93,6 +95,7 @@ bool IsWorthRecording(std::string_view name) {
          std::any_of(std::begin(kDriver), std::end(kDriver), begins);
 }
 
+// CUPTI offers no list of its calls, so ids are tried one after the other.
 std::vector<uint32_t> CallsWorthRecording(const CuptiApi& api,
                                           CUpti_CallbackDomain domain) {
   std::vector<uint32_t> ids;

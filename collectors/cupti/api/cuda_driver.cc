@@ -9,7 +9,7 @@ namespace {
 
 // cuda.h renames functions to versions of them ("cuMemGetInfo_v2"); these are
 // the names in the library.
-struct Functions {
+struct DriverFunctions {
   CUresult (*init)(unsigned) = nullptr;
   CUresult (*ctx_get_current)(CUcontext*) = nullptr;
   CUresult (*ctx_get_device)(CUdevice*) = nullptr;
@@ -27,6 +27,7 @@ struct Functions {
   CUresult (*memory_info)(size_t*, size_t*) = nullptr;
   CUresult (*driver_version)(int*) = nullptr;
 
+  // True if the library has all of them, as drivers for CUDA 12 have.
   bool Resolve(void* library) {
     bool all = true;
     const auto get = [&](auto& function, const char* name) {
@@ -56,7 +57,7 @@ struct Functions {
 
 class LoadedDriver : public CudaDriver {
  public:
-  explicit LoadedDriver(const Functions& f) : f_(f) {}
+  explicit LoadedDriver(const DriverFunctions& f) : f_(f) {}
 
   absl::Status Initialize() override {
     const CUresult result = f_.init(0);
@@ -64,6 +65,7 @@ class LoadedDriver : public CudaDriver {
     return absl::UnavailableError("cuInit gave " + std::to_string(result));
   }
 
+  // Asks without initialising: cuCtxGetCurrent() fails before cuInit().
   absl::Status InUse() const override {
     CUcontext context = nullptr;
     const CUresult result = f_.ctx_get_current(&context);
@@ -97,6 +99,8 @@ class LoadedDriver : public CudaDriver {
     return devices;
   }
 
+  // Each device, because a window ends for all of them. The first error is
+  // reported, but the others are still waited for.
   absl::Status Synchronize() override {
     int count = 0;
     CUresult first = f_.device_count(&count);
@@ -171,6 +175,7 @@ class LoadedDriver : public CudaDriver {
     return limits;
   }
 
+  // Through the primary context, the one that the runtime and PyTorch use.
   CUresult SynchronizeDevice(int ordinal) {
     CUdevice device = 0;
     unsigned flags = 0;
@@ -194,10 +199,12 @@ class LoadedDriver : public CudaDriver {
     return result;
   }
 
-  Functions f_;
+  DriverFunctions f_;
 };
 
 void* Open(const std::string& path) {
+  // RTLD_NODELETE: the driver cannot be unloaded. RTLD_NOLOAD first, so that
+  // the copy that the program uses is found whatever its path is.
   constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
   constexpr const char* kSoname = "libcuda.so.1";
   if (!path.empty()) return dlopen(path.c_str(), kFlags);
@@ -217,7 +224,7 @@ absl::StatusOr<std::unique_ptr<CudaDriver>> LoadCudaDriver(
     return absl::UnavailableError(
         "CUPTI: no NVIDIA driver found: recording CPU only");
   }
-  Functions functions;
+  DriverFunctions functions;
   if (!functions.Resolve(handle)) {
     return absl::UnavailableError(
         "CUPTI: the NVIDIA driver is too old for CUDA 12 (a function is "

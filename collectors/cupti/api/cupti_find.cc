@@ -17,6 +17,8 @@ constexpr const char* kSonames[] = {"libcupti.so.13", "libcupti.so.12",
                                     "libcupti.so"};
 
 // The folder of the first loaded object whose file name starts with `prefix`.
+// By the loader's list and not by a path: a wheel, a conda environment and a
+// toolkit have different ones.
 std::filesystem::path FolderOfLoaded(const char* prefix) {
   struct Search {
     const char* prefix;
@@ -47,12 +49,14 @@ std::vector<std::string> Candidates(const CuptiLibrary& library) {
   if (torch.empty()) torch = library.torch_folder;
   if (!torch.empty()) {
     folders.push_back(torch);
+    // torch/lib is beside nvidia/*/lib where torch comes from PyPI.
     const std::filesystem::path nvidia =
         torch.parent_path().parent_path() / "nvidia";
     for (const auto& entry :
          std::filesystem::directory_iterator(nvidia, error)) {
       folders.push_back(entry.path() / "lib");
     }
+    // In a fixed order; of cu12 and cu13 the newer one first.
     std::sort(folders.begin() + 1, folders.end(), std::greater<>());
   }
   for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
@@ -81,6 +85,8 @@ void* OpenCupti(const CuptiLibrary& library, std::string* failure) {
     if (handle == nullptr) *failure = dlerror();
     return handle;
   }
+  // A library that is in the process already is the only right one: two copies
+  // of CUPTI do not work together.
   for (const char* soname : kSonames) {
     if (void* handle = dlopen(soname, kFlags | RTLD_NOLOAD)) return handle;
   }

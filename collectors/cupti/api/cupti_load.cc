@@ -34,7 +34,9 @@ struct Functions {
   decltype(&cuptiFinalize) finalize = nullptr;
   decltype(&cuptiGetResultString) get_result_string = nullptr;
 
-  // The name of a missing required function; "" if none is missing.
+  // The name of a missing required function; "" if none is missing. Required
+  // functions exist since CUDA 12.0; an optional one that is missing has a
+  // replacement below.
   std::string Resolve(void* library) {
     std::string missing;
     const auto get = [&](auto& function, const char* name, bool required) {
@@ -74,6 +76,7 @@ class LoadedCupti : public CuptiApi {
   uint32_t version() const override { return version_; }
   std::string library() const override { return library_; }
 
+  // Version 2 also names the tool that holds CUPTI, for the error message.
   CUptiResult Subscribe(CUpti_SubscriberHandle* subscriber,
                         CUpti_CallbackFunc callback, void* user,
                         std::string* holder) override {
@@ -115,6 +118,7 @@ class LoadedCupti : public CuptiApi {
   CUptiResult Enable(CUpti_ActivityKind kind) override {
     return f_.enable(kind);
   }
+  // Without it, objects that existed before the window stay unknown.
   CUptiResult EnableAndDump(CUpti_ActivityKind kind) override {
     return f_.enable_and_dump == nullptr ? f_.enable(kind)
                                          : f_.enable_and_dump(kind);
@@ -133,6 +137,7 @@ class LoadedCupti : public CuptiApi {
   }
   CUptiResult FlushAll(uint32_t flag) override { return f_.flush_all(flag); }
   CUptiResult GetNumDroppedRecords(size_t* dropped) override {
+    // Of the global buffers, the only ones that are used.
     return f_.get_dropped(nullptr, 0, dropped);
   }
   CUptiResult GetTimestamp(uint64_t* timestamp_ns) const override {
@@ -167,6 +172,8 @@ std::string FileOf(void* address) {
 
 }  // namespace
 
+// Before 13.0 CUPTI counted its API versions (cupti_version.h), since then it
+// is 10000 * major + 100 * minor.
 std::string CudaVersionOf(uint32_t version) {
   if (version >= 130000) {
     return std::to_string(version / 10000) + "." +
@@ -209,6 +216,7 @@ absl::StatusOr<std::unique_ptr<CuptiApi>> LoadCupti(
   }
   Functions functions;
   const std::string missing = functions.Resolve(handle);
+  // The file that was loaded, which a name without a folder does not say.
   const std::string file =
       functions.get_version == nullptr
           ? library.path

@@ -8,6 +8,8 @@ struct Advice {
   std::string text;
 };
 
+// What a user can do about each of CUPTI's codes. Unavailable means that
+// nothing is wrong and the CPU is recorded alone.
 Advice AdviceFor(const CuptiApi& api, CUptiResult code,
                  std::string_view holder) {
   switch (code) {

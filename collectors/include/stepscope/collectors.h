@@ -4,6 +4,7 @@
 #pragma once
 
 #include <stepscope/collector.h>
+#include <stepscope/module_hook.h>
 
 #include <memory>
 #include <string>
@@ -18,9 +19,12 @@ struct TorchOptions {
   bool record_shapes = false;
   // Every allocation and release.
   bool record_memory = false;
-  // C++ stacks, at the first occurrence of each chain of nested operators: with
-  // warm-up steps, few of them are in the recorded steps (ProfileOptions).
+  // Stacks (ProfileOptions::with_stack): Python frames if Python has called
+  // Start(), else C++ frames.
   bool with_stack = false;
+  // Ranges of Python modules, from the modules that `module_hook` names.
+  bool with_modules = false;
+  ModuleHook module_hook = {};
 };
 
 // LibTorch's operators, on every thread including autograd's, through

@@ -14,6 +14,7 @@ void Take(const ChromeEvent& event, ArgKey key, float* value) {
 }
 
 // "HtoD" (Intel: "M2D") has the side, but not whether host memory was pinned.
+// P: a peer device; S: Intel's shared memory.
 MemoryKind SideOf(char letter) {
   if (letter == 'H' || letter == 'M') return MemoryKind::kHost;
   if (letter == 'D' || letter == 'P') return MemoryKind::kDevice;
@@ -37,6 +38,8 @@ void ReadLetters(std::string_view text, Copy* copy) {
   }
 }
 
+// Kineto writes "Memcpy HtoD (Pinned -> Device)", ROCm "CopyHostToDevice",
+// others only the letters.
 void ReadSides(std::string_view name, Copy* copy) {
   const size_t open = name.find('(');
   const size_t arrow = name.find(" -> ");
@@ -54,6 +57,8 @@ void ReadSides(std::string_view name, Copy* copy) {
 
 }  // namespace
 
+// Files of 2021 have no args for the device and the stream: they draw a device
+// as a process and a stream as a thread.
 void ReadDeviceWork(const ChromeEvent& event, DeviceWork* work) {
   if (const auto pid = ToInteger(event.pid))
     work->device = static_cast<int32_t>(*pid);
@@ -78,6 +83,8 @@ void ReadKernel(const ChromeEvent& event, Kernel* kernel) {
   Take(event, ArgKey::kSharedMemory, &kernel->shared_memory_bytes);
   Take(event, ArgKey::kBlocksPerSm, &kernel->blocks_per_sm);
   Take(event, ArgKey::kWarpsPerSm, &kernel->warps_per_sm);
+  // Kineto's whole percent first; our own key, if it is there, has the exact
+  // fraction.
   if (const auto percent = ToReal(event.arg(ArgKey::kOccupancy)))
     kernel->occupancy_frac = static_cast<float>(*percent / 100);
   Take(event, ArgKey::kOurOccupancy, &kernel->occupancy_frac);
@@ -92,6 +99,7 @@ void ReadCopy(const ChromeEvent& event, std::string_view name, Copy* copy) {
       copy->destination == MemoryKind::kUnknown) {
     ReadSides(event.arg(ArgKey::kKind).text, copy);
   }
+  // Our own keys are exact where the name says less.
   if (event.has(ArgKey::kOurSource))
     copy->source = MemoryKindOf(event.arg(ArgKey::kOurSource).text);
   if (event.has(ArgKey::kOurDestination))

@@ -19,6 +19,8 @@ bool IsDriverName(std::string_view name) {
 
 }  // namespace
 
+// Calls and activities are linked later, by correlation, when all rows are
+// there (TraceBuilder::Build).
 void ChromeRowReader::AddCall(const ChromeEvent& event, const Times& times) {
   RuntimeCall call;
   call.begin_ns = times.begin_ns;
@@ -41,6 +43,7 @@ void ChromeRowReader::AddKernel(const ChromeEvent& event, const Times& times) {
   kernel.name = NameOf(event);
   ReadDeviceWork(event, &kernel);
   ReadKernel(event, &kernel);
+  // Written like ts, since the base time. -1 stays "not recorded".
   const auto moment = [&](ArgKey key, int64_t* time_ns) {
     const auto since_base_ns = ToNanoseconds(event.arg(key));
     if (since_base_ns) *time_ns = base_ns_ + *since_base_ns;
@@ -91,6 +94,7 @@ void ChromeRowReader::AddSync(const ChromeEvent& event, const Times& times) {
   builder_->Add(sync);
 }
 
+// The arrow, if there is one, follows at once; the next event forgets the row.
 void ChromeRowReader::AwaitLink(const ChromeEvent& event, DeviceWork* work) {
   if (is_ours_ || work->correlation >= 0) return;
   unlinked_ = work;

@@ -11,6 +11,8 @@ namespace {
 
 namespace ondemand = simdjson::ondemand;
 
+// In the order of ArgKey. The names that begin with "stepscope." are our own;
+// the others are those of torch.profiler.
 constexpr std::array<std::string_view, static_cast<size_t>(ArgKey::kCount)>
     kArgNames = {"Sequence number",
                  "Fwd thread id",
@@ -75,8 +77,12 @@ constexpr std::array<std::string_view, static_cast<size_t>(ArgKey::kCount)>
                  "stepscope.submitted",
                  "stepscope.counted"};
 
+// A power of two well above the number of names, so that most are found at
+// once.
 constexpr size_t kSlots = 512;
 
+// A hash whose table has few collisions for the known keys. Most keys of a file
+// are known, and each event has ten of them, so a lookup must cost a few ns.
 constexpr size_t SlotOf(std::string_view name) {
   const auto byte = [&](size_t at) {
     return static_cast<size_t>(static_cast<unsigned char>(name[at]));
@@ -109,7 +115,8 @@ ArgKey FindArg(std::string_view name) {
   return ArgKey::kCount;
 }
 
-// Reads a key between its quotes. No known key has escapes.
+// Reads a key between its quotes. No known key has escapes. simdjson's own
+// key() would unescape into a buffer.
 std::string_view KeyText(ondemand::raw_json_string key, const char* end) {
   const char* begin = key.raw();
   const void* quote = std::memchr(begin, '"', static_cast<size_t>(end - begin));
@@ -118,6 +125,8 @@ std::string_view KeyText(ondemand::raw_json_string key, const char* end) {
 }
 
 // Reads a value into `field` without converting it; false if it is damaged.
+// Values stay text: most of them are never converted, and doubles would lose
+// digits of times.
 bool ReadField(ondemand::value& value, Field* field) {
   std::string_view token = value.raw_json_token();
   if (token.empty()) return false;
@@ -131,6 +140,7 @@ bool ReadField(ondemand::value& value, Field* field) {
       return false;
     *field = {token, Field::Type::kArray};
   } else if (token[0] == '{') {
+    // Skipped without looking inside; simdjson moves past it.
     *field = Field();  // no field that is read is an object
   } else {
     while (!token.empty() && static_cast<unsigned char>(token.back()) <= ' ')
@@ -159,6 +169,7 @@ bool ReadArgs(ondemand::value& value, const char* end, ChromeEvent* event) {
 }
 
 Field* FixedField(std::string_view key, ChromeEvent* event) {
+  // By length first: most keys are told apart by one comparison.
   switch (key.size()) {
     case 2:
       if (key == "ph") return &event->phase;
@@ -189,6 +200,7 @@ struct ChromeEventParser::Json {
 ChromeEventParser::ChromeEventParser() : json_(std::make_unique<Json>()) {}
 ChromeEventParser::~ChromeEventParser() = default;
 
+// `event` is used for all events of a file, so nothing is allocated here.
 bool ChromeEventParser::Parse(std::string_view text, ChromeEvent* event) {
   event->phase = event->category = event->name = event->pid = event->tid =
       event->begin = event->duration = event->id = Field();

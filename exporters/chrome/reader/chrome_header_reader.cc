@@ -9,7 +9,7 @@
 namespace stepscope {
 namespace {
 
-// 12040 -> "12.4".
+// 12040 -> "12.4". CUDA's number is 1000 * major + 10 * minor.
 std::string CudaVersion(int64_t version) {
   if (version <= 0) return "";
   return std::to_string(version / 1000) + "." +
@@ -24,9 +24,12 @@ std::string VendorOf(const std::string& name, bool is_hip) {
        {"NVIDIA", "Tesla", "Quadro", "GeForce", "TITAN"}) {
     if (name.find(word) != std::string::npos) return "Nvidia";
   }
+  if (name.starts_with("Intel")) return "Intel";
   return is_hip ? "AMD" : "";
 }
 
+// A list whose index is the ordinal unless it has an "id". Fields that a
+// version did not write stay unknown.
 void ReadKinetoDevices(dom::object root, bool is_hip, RunInfo* run) {
   run->devices.clear();
   ForEachObject(root, "deviceProperties", [&](dom::object item) {
@@ -52,6 +55,8 @@ void ReadKinetoDevices(dom::object root, bool is_hip, RunInfo* run) {
 
 void ReadKinetoKeys(dom::object root, ChromeHeader* header) {
   RunInfo& run = header->run;
+  // Only Kineto writes schemaVersion, which tells its files from those of other
+  // programs.
   int64_t version = 0;
   header->is_kineto = GetInteger(root, "schemaVersion", &version);
   int64_t base_ns = 0;
@@ -63,6 +68,7 @@ void ReadKinetoKeys(dom::object root, ChromeHeader* header) {
   GetFlag(root, "profile_memory", &header->profile_memory);
   GetFlag(root, "with_stack", &header->with_stack);
   GetText(root, "host_name", &run.host);
+  // ROCm builds of PyTorch write Kineto's keys with these instead of CUDA's.
   bool is_hip = false;
   for (std::string_view key :
        {"hip_runtime_version", "hip_driver_version", "roctracer_version"}) {

@@ -30,6 +30,8 @@ bool IsCommunication(const ChromeEvent& event) {
 
 }  // namespace
 
+// In older files loaders, optimizers, collectives and step marks are cpu_op
+// events like operators; their names tell them apart.
 void ChromeRowReader::AddOp(const ChromeEvent& event, const Times& times) {
   if (event.has(ArgKey::kOurRange) ||
       (!is_ours_ && ClassifyRange(event.name.text) != RangeKind::kUser) ||
@@ -60,6 +62,8 @@ void ChromeRowReader::AddOp(const ChromeEvent& event, const Times& times) {
   builder_->Add(op);
 }
 
+// In our files the arg decides, because a user's range may have the name of a
+// step mark.
 void ChromeRowReader::AddAnnotation(const ChromeEvent& event,
                                     const Times& times) {
   if (is_ours_ ? event.has(ArgKey::kOurStep)
@@ -175,6 +179,8 @@ void ChromeRowReader::AddMemory(const ChromeEvent& event) {
   Take(event, ArgKey::kAddress, &row.address);
   Take(event, ArgKey::kTotalAllocated, &row.total_allocated_bytes);
   Take(event, ArgKey::kTotalReserved, &row.total_reserved_bytes);
+  // The writer adds totals up for the plugin where the recording had none, and
+  // says so, so that a file read back equals the recording.
   int32_t counted = 0;  // totals that nobody recorded
   Take(event, ArgKey::kOurCounted, &counted);
   if (counted >= 1) row.total_allocated_bytes = -1;

@@ -42,7 +42,8 @@ std::string_view TextOf(dom::element element) {
 }
 
 // One argument of Kineto's four parallel lists: dims and strides of a tensor,
-// or lists of them for a list of tensors.
+// or lists of them for a list of tensors. Kineto writes dims, types, strides
+// and values of all arguments as four lists side by side.
 void SetShape(dom::element dims, const dom::element* strides, int depth,
               Argument* argument) {
   std::vector<int64_t> numbers;
@@ -111,9 +112,13 @@ ChromeInputsReader::ChromeInputsReader(TraceBuilder* builder)
     : builder_(builder), json_(std::make_unique<Json>()) {}
 ChromeInputsReader::~ChromeInputsReader() = default;
 
+// The texts of the lists are the key of a cache: a training loop repeats a few
+// hundred of them, and parsing each once takes shapes out of the reading time.
 RowId ChromeInputsReader::Inputs(const ChromeEvent& event) {
   if (!event.has(ArgKey::kInputDims) && !event.has(ArgKey::kInputType))
     return kNone;
+  // One small object of the lists as they stand in the file, so that one parse
+  // reads all of them.
   key_ = "{\"v\":1";
   if (event.has(ArgKey::kOurInputs)) {
     AppendMember("ours", event.arg(ArgKey::kOurInputs), &key_);
@@ -162,6 +167,7 @@ RowId ChromeInputsReader::ParseInputs(const std::string& text) {
   return builder_->InternInputs(std::move(inputs));
 }
 
+// Frames joined by ';', or our own list where a frame contains one.
 RowId ChromeInputsReader::CallStack(const ChromeEvent& event) {
   const Field ours = event.arg(ArgKey::kOurStack);
   const Field field =

@@ -77,6 +77,29 @@ Category WithoutCategory(const ChromeEvent& event) {
   return Category::kUnknown;
 }
 
+// Devices by the beginning of their categories.
+struct Accelerator {
+  std::string_view category, name, vendor;
+};
+constexpr Accelerator kAccelerators[] = {
+    {"mtia_", "MTIA", "Meta"},
+    {"xpu_", "XPU", "Intel"},
+    {"hpu_", "HPU", "Habana"},
+    {"mlu_", "MLU", "Cambricon"},
+    {"gcu_", "GCU", "Enflame"},
+    {"npu_", "NPU", "Huawei"},
+    {"privateuse1_", "PrivateUse1 device", "unknown"},
+    {"glow_", "Glow accelerator", "unknown"},
+};
+constexpr Accelerator kAscend = {"", "Ascend NPU", "Huawei"};
+
+const Accelerator* AcceleratorOf(std::string_view category) {
+  for (const Accelerator& known : kAccelerators) {
+    if (category.starts_with(known.category)) return &known;
+  }
+  return nullptr;
+}
+
 Category CategoryOf(std::string_view text) {
   for (const CategoryName& known : kCategories) {
     if (known.text == text) return known.category;
@@ -142,7 +165,11 @@ void ChromeRowReader::AddComplete(const ChromeEvent& event) {
   if (event.category.text.empty()) category = WithoutCategory(event);
   if (category == Category::kNoRow) return;
   if (category == Category::kUnknown) {
-    counts_.ascend_tasks += event.has(ArgKey::kTaskType);
+    const bool ascend = event.has(ArgKey::kTaskType);
+    const Accelerator* of =
+        ascend ? &kAscend : AcceleratorOf(event.category.text);
+    counts_.device_tasks += of != nullptr;
+    if (of != nullptr) NoteAccelerator(of->name, of->vendor);
     ++counts_.unknown_categories;
     if (counts_.unknown_example.empty())
       counts_.unknown_example = std::string(event.category.text);
@@ -159,6 +186,9 @@ void ChromeRowReader::AddComplete(const ChromeEvent& event) {
       return AddPythonFrame(event, times);
     case Category::kCall:
     case Category::kDriverCall:
+      if (const Accelerator* of = AcceleratorOf(event.category.text)) {
+        NoteAccelerator(of->name, of->vendor);
+      }
       return AddCall(event, times);
     case Category::kKernel:
       return AddKernel(event, times);
@@ -173,6 +203,12 @@ void ChromeRowReader::AddComplete(const ChromeEvent& event) {
     default:
       return;
   }
+}
+
+void ChromeRowReader::NoteAccelerator(std::string_view name,
+                                      std::string_view vendor) {
+  counts_.accelerator.name = name;
+  counts_.accelerator.vendor = vendor;
 }
 
 // SGLang's merger writes "[TP00] 123" for process 123 of a rank.
@@ -313,6 +349,9 @@ void ChromeRowReader::Finish(const ChromeHeader& header, int64_t shift_ns) {
   }
   builder_->run() = header.run;
   builder_->run().pid = host_pid_;
+  if (!counts_.accelerator.name.empty() && header.run.devices.empty()) {
+    builder_->run().devices.push_back(counts_.accelerator);
+  }
   if (header.is_kineto) builder_->run().producer = "torch.profiler";
   Watch(header);
 }

@@ -35,7 +35,9 @@ class ChromeRowReader {
                            // torch has
     int64_t duplicate_steps = 0;
     int64_t merged_ranks = 0;  // 1: processes of several ranks
-    int64_t ascend_tasks = 0;  // device work of Ascend's, which is not read
+    int64_t device_tasks = 0;  // device work that is not read
+    Device accelerator;  // of a vendor whose work is not read; its name is
+                         // empty if there is none
     int64_t unknown_categories = 0;
     std::string unknown_example;
   };
@@ -60,6 +62,7 @@ class ChromeRowReader {
     int64_t end_ns;
   };
   bool ReadTimes(const ChromeEvent& event, Times* times);
+  void NoteAccelerator(std::string_view name, std::string_view vendor);
   // The time of `since_base_ns`; counts a time that is out of bounds.
   bool ReadTime(std::optional<int64_t> since_base_ns, int64_t* time_ns);
   RowId ThreadOf(const ChromeEvent& event);

@@ -16,9 +16,10 @@ namespace stepscope {
 namespace {
 
 // Rounding to whole microseconds, of two times, may make a child seem to
-// outlast its parent by this much.
+// outlast its parent by this much. Older files have whole microseconds.
 constexpr int64_t kRoundingNs = 2000;
-// A `ts` beyond this counts from 1970 whatever the base is.
+// A `ts` beyond this counts from 1970 whatever the base is. 1e18 ns is the year
+// 2001; no time since a base is that large.
 constexpr int64_t kAbsoluteNs = int64_t{1'000'000'000'000'000'000};
 
 struct Damage {
@@ -26,7 +27,9 @@ struct Damage {
   int64_t repaired = 0;
 };
 
-// Feeds every event of `events` to `rows`.
+// Feeds every event of `events` to `rows`. An event that is no valid JSON is
+// repaired and tried again. If that fails, it is counted, and its end is not
+// trusted either.
 Damage ReadEvents(std::string_view first, JsonEventsReader* events,
                   ChromeRowReader* rows) {
   Damage damage;
@@ -93,9 +96,9 @@ void AddLosses(const ChromeRowReader::Counts& counts, const Damage& damage,
       "writes none",
       counts.unpaired, Severity::kNote, builder);
   AddLoss("unread-device-rows",
-          "device activity of an Ascend NPU is not read: what follows is about "
-          "the host alone",
-          counts.ascend_tasks, Severity::kWarning, builder);
+          "device activity is not read (" + counts.accelerator.name +
+              "): what follows is about the host alone",
+          counts.device_tasks, Severity::kWarning, builder);
   AddLoss("merged-ranks",
           "processes of several ranks were merged into this file, and their "
           "calls and devices share numbers: do not trust what follows; read "
@@ -170,6 +173,9 @@ absl::StatusOr<Trace> ReadChromeTrace(const std::string& path,
   if (!events.found_events()) return NoEventsError(path, *bytes, events);
 
   TraceBuilder builder;
+  // Kineto has written keys before and behind the events. What rows need to
+  // know at once comes from the front; the whole header is read again at the
+  // end.
   ChromeHeader before;
   bool header_ok =
       ReadChromeHeader(events.header_before_events(), &before) ||
@@ -208,6 +214,7 @@ absl::StatusOr<Trace> ReadChromeTrace(const std::string& path,
     rows.Finish(before, 0);
     AddHeaderRows(events.header_before_events(), &builder);
   } else {
+    // Times that count from 1970 already are not shifted.
     const bool is_absolute = rows.earliest_ns() >= kAbsoluteNs;
     rows.Finish(whole, is_absolute ? 0 : whole.base_ns);
   }
@@ -231,6 +238,7 @@ absl::StatusOr<Trace> ReadChromeTrace(const std::string& path,
   AddLosses(counts, all, &builder);
 
   TraceBuilder::Options options;
+  // Our own files have whole nanoseconds.
   options.nesting_tolerance_ns = before.is_ours ? 0 : kRoundingNs;
   return builder.Build(options);
 }

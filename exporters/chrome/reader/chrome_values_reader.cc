@@ -60,6 +60,7 @@ uint32_t ReadEscapedCode(std::string_view text, size_t* at) {
 
 }  // namespace
 
+// Kineto writes some numbers as text ("12"), some as reals ("12.0").
 std::optional<int64_t> ToInteger(const Field& field) {
   if (field.type != Field::Type::kScalar && field.type != Field::Type::kText)
     return std::nullopt;
@@ -91,6 +92,8 @@ std::optional<double> ToReal(const Field& field) {
   return value;
 }
 
+// Not by way of a double: microseconds since the epoch with three decimals need
+// more than its 53 bits.
 std::optional<int64_t> ToNanoseconds(const Field& field) {
   if (field.type != Field::Type::kScalar && field.type != Field::Type::kText)
     return std::nullopt;
@@ -135,6 +138,8 @@ std::optional<int64_t> ToNanoseconds(const Field& field) {
   }
   if (at != end) return std::nullopt;
 
+  // Microseconds to nanoseconds is three more digits; then the scale is brought
+  // to 0, rounding half up.
   for (scale += 3; scale > 0 && digits != 0; --scale) {
     if (digits > kRoom) return std::nullopt;
     digits *= 10;

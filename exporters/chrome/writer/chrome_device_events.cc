@@ -18,6 +18,8 @@ void ChromeEventWriter::Write(const GpuRange& gpu_range) {
   Close();
 }
 
+// As Kineto writes CUPTI's counters: one track per name in a process "GPU n
+// Counters", with the value under an empty key.
 void ChromeEventWriter::WriteSamples() {
   for (const DeviceSample& sample : trace_.device_samples()) {
     const auto counter = [&](const char* name, int64_t value, double scale) {

@@ -32,6 +32,8 @@ ChromeEventWriter::ChromeEventWriter(const Trace& trace, ChromeFlavour flavour,
   }
 }
 
+// Keys come in a fixed order, so that two files can be compared as text. The
+// args stay open for the caller.
 void ChromeEventWriter::Open(std::string_view category, std::string_view name,
                              const ChromePlace& place, int64_t begin_ns,
                              int64_t end_ns) {
@@ -73,6 +75,8 @@ void ChromeEventWriter::Close() {
   out_ += '}';
 }
 
+// The PyTorch plugin takes any event of that name for a step and cannot read a
+// file in which what follows "#" is no number.
 std::string_view ChromeEventWriter::Harmless(std::string_view name) {
   is_altered_ = name.starts_with("ProfilerStep");
   if (!is_altered_) return name;
@@ -87,6 +91,9 @@ void ChromeEventWriter::ThreadArgs(const ChromePlace& place, RowId thread) {
               thread == kNone ? int64_t{-1} : int64_t{thread});
 }
 
+// Arrows are for the eye only; stepscope and HTA link by correlation. "bp": "e"
+// binds the end to the slice around it, so an arrow must come after its slices
+// (Perfetto).
 void ChromeEventWriter::Arrow(const char* category, int64_t id, bool is_start,
                               int64_t pid, int64_t tid, int64_t at_ns) {
   out_ += is_start ? ",\n{\"ph\": \"s\", \"id\": "
@@ -118,6 +125,7 @@ void ChromeEventWriter::WriteSpan(const TimeSpan& span) {
   out_ += "}}";
 }
 
+// Kineto's marks of the recording's begin and end, as global instants.
 void ChromeEventWriter::WriteBounds(const TimeSpan& span) {
   const RunInfo& run = trace_.run();
   const bool is_known = run.window_end_ns > run.window_begin_ns;
@@ -134,6 +142,8 @@ void ChromeEventWriter::Instant(const char* name, int64_t time_ns) {
   out_ += '}';
 }
 
+// Losses become instants at the begin: the viewers have no other place where a
+// user would see them.
 void ChromeEventWriter::WriteLosses(const TimeSpan& span) {
   for (const Loss& loss : trace_.losses()) {
     Annotation annotation = {.row = "losses",
@@ -148,6 +158,7 @@ void ChromeEventWriter::WriteLosses(const TimeSpan& span) {
   }
 }
 
+// An annotation before the first event would stretch the viewers' time axis.
 void ChromeEventWriter::WriteAnnotation(const Annotation& annotation,
                                         const TimeSpan& span) {
   const bool is_slice = annotation.end_ns > annotation.begin_ns;

@@ -30,7 +30,8 @@ char SideOf(MemoryKind kind) {
   }
 }
 
-// "Memcpy HtoD (Pinned -> Device)", as Kineto names copies.
+// "Memcpy HtoD (Pinned -> Device)", as Kineto names copies. HTA recognises
+// copies by this name, and our reader takes the kinds of memory from it.
 std::string CopyName(const Copy& copy) {
   std::string name = "Memcpy ";
   name += SideOf(copy.source);
@@ -48,11 +49,15 @@ void ChromeEventWriter::Write(const RuntimeCall& call, RowId row) {
       rows_.OnThread(call.thread, call.begin_ns, call.end_ns);
   if (place.displaced) displaced_calls_[row] = place.tid;
   const std::string_view name = trace_.name(call.name);
+  // The plugin knows only "Runtime", the name of 2021, and drops every other
+  // category; HTA's critical path needs today's names.
   const char* category = is_tb()          ? "Runtime"
                          : call.is_driver ? "cuda_driver"
                                           : "cuda_runtime";
   Open(category, Harmless(name), place, call.begin_ns, call.end_ns);
   const int64_t external_id = links_.OfCall(row);
+  // In the tb flavour also where there is no op: the plugin gives calls without
+  // an id to the first module, and 0 to the thread's root.
   if (is_tb() || external_id != 0) json_.Field("External id", external_id);
   if (call.correlation != -1) json_.Field("correlation", call.correlation);
   if (is_tb() && call.is_driver) json_.Field("stepscope.driver", int64_t{1});
@@ -93,6 +98,8 @@ void ChromeEventWriter::Write(const Kernel& kernel) {
                                            kernel.begin_ns, kernel.end_ns);
   const std::string_view name = trace_.name(kernel.name);
   std::string_view shown = Harmless(name);
+  // The plugin looks for parts of names and misses today's Tensor Core kernels
+  // (nvjet, sm90_xmma and others).
   if (is_tb() && NeedsMark(kernel.name)) {
     altered_name_ = shown;
     altered_name_ += kTensorCoreMark;
@@ -106,6 +113,7 @@ void ChromeEventWriter::Write(const Kernel& kernel) {
   const auto number = [&](const char* key, int64_t value) {
     if (value != -1) json_.Field(key, value);
   };
+  // Infinity and NaN are not JSON: a browser refuses the whole file.
   const auto real = [&](const char* key, float value) {
     if (value == -1 || !std::isfinite(value)) return;
     json_.Key(key);
@@ -127,6 +135,8 @@ void ChromeEventWriter::Write(const Kernel& kernel) {
   real("warps per SM", kernel.warps_per_sm);
   triple("grid", kernel.grid);
   triple("block", kernel.block);
+  // Kineto's key holds whole percent; ours keeps the fraction exactly, so that
+  // a file read back equals the live Trace.
   if (kernel.occupancy_frac != -1 && std::isfinite(kernel.occupancy_frac)) {
     json_.Field("est. achieved occupancy %",
                 static_cast<int64_t>(std::lround(
@@ -159,11 +169,14 @@ void ChromeEventWriter::Write(const Copy& copy) {
   const ChromePlace place =
       rows_.OnStream(copy.device, copy.stream, copy.begin_ns, copy.end_ns);
   const std::string_view name = trace_.name(copy.name);
+  // CUPTI gives copies no name; stepscope.name then says that this one was
+  // made.
   const std::string made = name.empty() ? CopyName(copy) : std::string();
   Open("gpu_memcpy", name.empty() ? std::string_view(made) : Harmless(name),
        place, copy.begin_ns, copy.end_ns);
   WorkArgs(copy);
   if (copy.bytes != -1) json_.Field("bytes", copy.bytes);
+  // Bytes per ns are GB/s.
   if (copy.bytes > 0 && copy.end_ns > copy.begin_ns) {
     json_.Key("memory bandwidth (GB/s)");
     json_.Double(static_cast<double>(copy.bytes) /
@@ -197,6 +210,8 @@ void ChromeEventWriter::Write(const Memset& set) {
   ArrowFromCall(set, place);
 }
 
+// On a row of its own: Kineto draws synchronisations apart, because on the row
+// of the stream they would cross kernels.
 void ChromeEventWriter::Write(const Sync& sync) {
   const ChromePlace place =
       rows_.OnSyncRow(sync.device, sync.stream, sync.begin_ns, sync.end_ns);

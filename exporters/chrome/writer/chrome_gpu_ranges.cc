@@ -21,6 +21,8 @@ class RangeTree {
   explicit RangeTree(const Trace& trace)
       : outer_(trace.ranges().size(), kNone),
         of_call_(trace.runtime_calls().size(), kNone) {
+    // Both tables are sorted by begin, so one pass with a stack of open ranges
+    // per thread finds the innermost ones.
     const auto ranges = trace.ranges();
     std::vector<std::vector<RowId>> open(trace.threads().size());
     RowId next = 0;
@@ -45,6 +47,7 @@ class RangeTree {
   RowId Outer(RowId range) const { return outer_[range]; }
 
  private:
+  // Ranges on one thread nest, so those that have ended are on top.
   static void Leave(std::span<const Range> ranges, int64_t time_ns,
                     std::vector<RowId>& around) {
     while (!around.empty() && ranges[around.back()].end_ns <= time_ns)

@@ -20,7 +20,9 @@ int64_t FloorToDay(int64_t time_ns) {
   return days * kDayNs;
 }
 
-// The number of days from 1970 to the start of the run, or -1.
+// The number of days from 1970 to the start of the run, or -1. A run's id is
+// "<name>_2026_01_31_14_05_09"; all ranks share it, so all of them find the
+// same day.
 int64_t DayOfRun(std::string_view run_id) {
   run_id = StartOfRun(run_id);
   int numbers[3] = {};
@@ -43,6 +45,8 @@ int64_t DayOfRun(std::string_view run_id) {
          719468;
 }
 
+// Each method writes one of Kineto's keys, on a line of its own with a blank
+// after the colon: HTA finds the rank by searching the text for it.
 class HeaderWriter {
  public:
   HeaderWriter(const Trace& trace, std::string& out)
@@ -144,6 +148,7 @@ void HeaderWriter::ProcessGroups() {
   json_.CloseList();
 }
 
+// HTA tells ranks by "rank"; the plugin takes them from the file's name.
 void HeaderWriter::Distributed() {
   const RunInfo& run = trace_.run();
   if (run.rank < 0) return;
@@ -173,6 +178,8 @@ void HeaderWriter::Versions() {
 
 }  // namespace
 
+// HTA compares ts across ranks without looking at the base, so ranks must share
+// one. Microseconds since the epoch would lose the nanoseconds in a double.
 int64_t ChromeBaseTime(const Trace& trace, const TimeSpan& span) {
   const int64_t own_day_ns = FloorToDay(span.begin_ns);
   // The start is local time, up to 14 hours ahead of UTC, so the base is a day
@@ -192,6 +199,7 @@ void WriteChromeHeader(const Trace& trace, ChromeFlavour flavour,
   header.Line("schemaVersion", 1);
   header.Devices();
   header.Distributed();
+  // For people: no viewer reads these.
   header.Line("record_shapes", trace.run().record_shapes);
   header.Line("profile_memory", trace.run().profile_memory);
   header.Line("with_stack", trace.run().with_stack);
@@ -204,6 +212,8 @@ void WriteChromeHeader(const Trace& trace, ChromeFlavour flavour,
   header.Versions();
   out += "  \"displayTimeUnit\": \"ms\",\n";
   header.Line("baseTimeNanoseconds", base_ns);
+  // Before the events, so that our reader knows the threads and kinds before
+  // the first row.
   WriteOwnHeader(trace, FlavourText(flavour), FileThreadsOf(trace), out);
   out += "  \"traceEvents\": [\n";
 }

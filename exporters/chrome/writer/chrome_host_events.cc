@@ -21,6 +21,7 @@ std::string_view CppType(std::string_view dtype) {
 
 }  // namespace
 
+// All viewers find the steps by this name.
 void ChromeEventWriter::Write(const Step& step) {
   const ChromePlace place =
       rows_.OnThread(step.thread, step.begin_ns, step.end_ns);
@@ -36,6 +37,8 @@ void ChromeEventWriter::Write(const Range& range, RowId row) {
       rows_.OnThread(range.thread, range.begin_ns, range.end_ns);
   if (is_tb() && range.kind == RangeKind::kModule)
     return WriteModule(range, row, place);
+  // The plugin counts loader, optimizer and collective marks only as cpu_op,
+  // their category before torch 1.12. Others see them as annotations.
   const bool is_op_for_tb = range.kind == RangeKind::kLoader ||
                             range.kind == RangeKind::kOptimizer ||
                             range.kind == RangeKind::kCollective;
@@ -71,12 +74,16 @@ void ChromeEventWriter::MarkSize(const Range& range) {
 // A module in the form in which the plugin's Module view expects it of Python.
 void ChromeEventWriter::WriteModule(const Range& range, RowId row,
                                     const ChromePlace& place) {
+  // The plugin numbers the modules of a class: "Conv2d_0", "Conv2d_1". Its rows
+  // are (name, module id), so each path keeps one number.
   const auto [it, added] = modules_.try_emplace({range.name, range.detail});
   if (added) {
     it->second = {static_cast<int64_t>(modules_.size()) - 1,
                   modules_of_class_[range.detail]++};
   }
+  // Behind the ids of recorded Python frames, so that both stay unique.
   const int64_t python_id = first_python_id_ + row;
+  // Module ranges of a thread nest, so the innermost open one is the parent.
   std::vector<OpenModule>& open = open_modules_[range.thread];
   while (!open.empty() && open.back().end_ns <= range.begin_ns) open.pop_back();
   std::string_view module_class = trace_.name(range.detail);
@@ -129,12 +136,16 @@ void ChromeEventWriter::Write(const Op& op, RowId row) {
   json_.Field("External id", links_.OfOp(row));
   if (op.sequence != -1) json_.Field("Sequence number", op.sequence);
   if (op.kind == OpKind::kBackward) {
+    // Its presence makes the row a backward op when the file is read again, so
+    // it is written even if the thread is not known (0).
     json_.Key("Fwd thread id");
     json_.Uint(op.forward_thread);
   }
   if (is_altered_) json_.Field("stepscope.name", name);
   if (op.inputs != kNone) inputs_.AppendInputs(op.inputs, out_);
   if (op.stack != kNone) inputs_.AppendStack(op.stack, out_);
+  // A collective is an op and a communication at once in the Trace, but one
+  // event in Kineto's files.
   const RowId communication = links_.CommunicationOn(row);
   if (communication != kNone) {
     CollectiveArgs(trace_.communications()[communication]);
@@ -146,6 +157,8 @@ void ChromeEventWriter::Write(const Op& op, RowId row) {
   if (op.forward == kNone) return;
   const Op& forward = trace_.ops()[op.forward];
   if (forward.thread == kNone || op.thread == kNone) return;
+  // The arrow starts where the forward op is drawn, which is another tid if
+  // that op had to give way.
   auto [pid, tid] = rows_.FileThread(forward.thread);
   const auto displaced = displaced_ops_.find(op.forward);
   if (displaced != displaced_ops_.end()) tid = displaced->second;

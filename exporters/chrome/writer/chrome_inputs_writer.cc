@@ -32,6 +32,8 @@ void WriteLists(const std::vector<Argument>& arguments,
 }
 
 // True if dims, strides, type and value describe each argument completely.
+// Kineto's lists have no place for the type and value of a list's elements, nor
+// for lists within lists.
 bool FitsKineto(const std::vector<Argument>& arguments) {
   return std::all_of(
       arguments.begin(), arguments.end(), [](const Argument& argument) {
@@ -54,6 +56,7 @@ bool HasStrides(const std::vector<Argument>& arguments) {
       });
 }
 
+// The whole argument as an object of our own, for our reader.
 void WriteWhole(const Trace& trace, const std::vector<Argument>& arguments,
                 JsonWriter& json) {
   json.OpenList();
@@ -87,6 +90,8 @@ ChromeInputsWriter::ChromeInputsWriter(const Trace& trace)
       inputs_(trace.op_inputs().size()),
       stacks_(trace.stacks().size()) {}
 
+// A training loop repeats a few hundred distinct argument lists millions of
+// times, so the text is kept per row of op_inputs().
 void ChromeInputsWriter::AppendInputs(RowId inputs, std::string& out) {
   std::string& text = inputs_[inputs];
   if (text.empty()) text = InputsText(trace_.op_inputs()[inputs]);
@@ -133,6 +138,7 @@ std::string ChromeInputsWriter::InputsText(const OpInputs& inputs) const {
   return text;
 }
 
+// Kineto joins frames with ';', which a C++ or Python name may contain.
 std::string ChromeInputsWriter::StackText(const Stack& stack) const {
   std::string joined;
   bool ambiguous = stack.frames.empty();

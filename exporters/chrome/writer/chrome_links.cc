@@ -6,6 +6,7 @@
 namespace stepscope {
 namespace {
 
+// The two backends that the plugin knows.
 bool IsCollectiveMark(std::string_view name) {
   return name.starts_with("nccl:") || name.starts_with("gloo:");
 }
@@ -28,6 +29,8 @@ RowId LastAround(std::span<const Row> table, const std::vector<RowId>& rows,
 
 }  // namespace
 
+// Ids: ops first, then ranges, then communications without an op. 0 is "none"
+// for every reader.
 ChromeLinks::ChromeLinks(const Trace& trace, ChromeFlavour flavour)
     : trace_(trace),
       range_base_(1 + static_cast<int64_t>(trace.ops().size())),
@@ -37,7 +40,9 @@ ChromeLinks::ChromeLinks(const Trace& trace, ChromeFlavour flavour)
       launched_(trace.runtime_calls().size()) {
   for (RowId row = 0; row < trace.communications().size(); ++row) {
     const Communication& communication = trace.communications()[row];
-    // The same event as an op, where that was recorded too.
+    // The same event as an op, where that was recorded too. LibTorch opens an
+    // op record_param_comms around each collective; it and the communication
+    // have the same times, which identifies them.
     for (RowId op = communication.op; op != kNone;
          op = trace.ops()[op].parent) {
       const Op& candidate = trace.ops()[op];
@@ -121,6 +126,8 @@ RowId ChromeLinks::CommunicationAround(const Range& range) const {
     --after;
     if (after->thread == range.thread && after->end_ns >= range.begin_ns)
       best = static_cast<RowId>(after - rows.begin());
+    // Bounds the search: a communication does not begin a second before its
+    // mark.
     if (range.begin_ns - after->begin_ns > 1'000'000'000) break;
   }
   return best;

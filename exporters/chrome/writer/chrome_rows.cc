@@ -8,14 +8,19 @@
 namespace stepscope {
 namespace {
 
+// Far from any real process and thread id, and positive: Perfetto takes a
+// negative pid for 0, which is the first GPU.
 constexpr int64_t kOwnPid = 2'000'000'000;
+// Kineto draws the synchronisations of a stream a million above its number.
 constexpr int64_t kSyncTids = 1'000'000;
+// Kineto's place for devices: below all processes.
 constexpr int64_t kGpuSortIndex = 5'000'000;
 // Larger numbers are damage.
 constexpr int64_t kMostStreams = int64_t{1} << 60;
 
 }  // namespace
 
+// The last row takes events whose thread is not known.
 ChromeRows::ChromeRows(const Trace& trace, std::string* out)
     : trace_(trace),
       out_(*out),
@@ -42,6 +47,8 @@ ChromeRows::ChromeRows(const Trace& trace, std::string* out)
   threads_.back().name = "thread not known";
 }
 
+// HTA takes the event with index 0 for "none", so the file begins with
+// metadata.
 void ChromeRows::WriteFirst() {
   out_ += R"({"ph": "M", "name": "process_sort_index", "pid": )";
   AppendInt(kOwnPid, out_);
@@ -112,6 +119,9 @@ ChromePlace ChromeRows::OnOwnRow(const std::string& name, int64_t begin_ns,
   return PlaceOn(row, begin_ns, end_ns);
 }
 
+// Slices on one row must nest: Perfetto drops, or moves, one that crosses
+// another, and the plugin loses its children. A crossing slice gets a tid of
+// its own next to the row.
 ChromePlace ChromeRows::PlaceOn(Row& row, int64_t begin_ns, int64_t end_ns) {
   const size_t lane = row.lanes.Place(begin_ns, end_ns);
   while (lane >= row.tids.size()) {

@@ -21,6 +21,8 @@ void WriteChromeTrace(const Trace& trace,
   rows.WriteFirst();
 
   ChromeEventWriter events(trace, flavour, base_ns, &rows, &out);
+  // Annotations and counters are not rows of the Trace, so they come first, out
+  // of time order; readers sort by time.
   events.WriteSpan(span);
   events.WriteLosses(span);
   for (const Annotation& annotation : annotations)
@@ -29,6 +31,8 @@ void WriteChromeTrace(const Trace& trace,
   events.WriteSamples();
   const std::vector<GpuRange> gpu_ranges = GpuRangesOf(trace);
   auto gpu_range = gpu_ranges.begin();
+  // Ranges on the device are not rows of the Trace; they are merged into its
+  // order by begin.
   EventOrder order(trace);
   for (size_t count = 0; order.Next(); ++count) {
     for (; gpu_range != gpu_ranges.end() &&
@@ -38,9 +42,13 @@ void WriteChromeTrace(const Trace& trace,
     }
     events.Write(order.table(), order.row());
     sink.Flush();
+    // A full disk is noticed within a few thousand events instead of at the
+    // end.
     constexpr size_t kCheckEvery = 4096;
     if (count % kCheckEvery == 0 && sink.failed()) return;
   }
+  // traceEvents is the last key: the plugin splices its counters in before the
+  // file's last "]".
   out += "\n  ]\n}\n";
 }
 

@@ -9,6 +9,8 @@
 //       trace/rank<rank>.json.gz   Chrome trace for stepscope, Perfetto, HTA
 //       advice/rank<rank>.json     the findings of the rank
 //       report.txt                 the printed report
+//   LOGDIR/stepscope/RUN/steps_rank<rank>.jsonl
+//       the time of each step of the run, where the program asked for it
 //
 // RUN is <name>_<start time>, the same on all ranks of a job. Older versions
 // wrote the start time alone.
@@ -36,6 +38,7 @@ struct LogPaths {
   std::string chrome_kineto;
   std::string advice;
   std::string report;
+  std::string step_times;  // of all cycles
 };
 // Never fails: characters of `host` that do not belong in a file name become
 // '-', negative numbers 0. `unique` is appended to the names where two

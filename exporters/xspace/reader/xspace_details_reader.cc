@@ -70,6 +70,7 @@ bool IsMemsetEvent(const XEventField& event) {
 }
 
 void ReadKernelDetails(std::string_view details, Kernel* kernel) {
+  // Static and dynamic shared memory are one number in a Trace.
   int64_t shared_bytes = -1;
   ForEachPair(details, [&](std::string_view key, std::string_view value) {
     int64_t number = 0;

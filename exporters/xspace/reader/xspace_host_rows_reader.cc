@@ -40,6 +40,8 @@ bool IsOverhead(std::string_view name) {
 
 }  // namespace
 
+// The order of these tests is the one in the header: from the surest sign to
+// the weakest.
 void XSpaceRowReader::AddHostEvent(const XEventField& event, RowId thread) {
   if (const auto number = event.integer("step_num");
       number &&
@@ -82,6 +84,7 @@ void XSpaceRowReader::AddAllocation(const XEventField& event, RowId thread) {
   row.total_allocated_bytes = event.integer("bytes_allocated").value_or(-1);
   std::string_view allocator = event.text("allocator_name");
   if (allocator.starts_with("GPU")) {
+    // "GPU0" is ours, "GPU_0_bfc" TensorFlow's.
     row.device_type = 1;
     row.device = 0;
     allocator.remove_prefix(3);
@@ -118,6 +121,8 @@ void XSpaceRowReader::AddCall(const XEventField& event, RowId thread) {
       static_cast<int32_t>(event.integer("return code").value_or(0));
   row.is_driver =
       event.name.starts_with("cu") && !event.name.starts_with("cuda");
+  // Only memsets and graphs can need it (see Finish()), and the map would
+  // otherwise hold every launch.
   const bool may_set = event.name.find("emset") != std::string_view::npos ||
                        event.name.find("Graph") != std::string_view::npos;
   if (may_set && row.correlation >= 0)

@@ -46,6 +46,8 @@ std::optional<int64_t> XEventField::integer(std::string_view wanted) const {
   return field->integer;
 }
 
+// Names may follow the lines that use them, so events are read only after the
+// whole plane has been walked once.
 XPlaneReader::XPlaneReader(std::string_view plane, const WholeFile& file)
     : file_(file) {
   std::vector<std::string_view> event_entries;
@@ -93,6 +95,8 @@ void XPlaneReader::ReadStatName(std::string_view entry) {
   stat_names_.insert_or_assign(id, name);
 }
 
+// A stat is one of several number fields, a text, or a reference to a text
+// among the stat names.
 bool XPlaneReader::ReadStat(std::string_view bytes, XStatField* stat) const {
   *stat = XStatField();
   WireReader reader(bytes);
@@ -134,6 +138,8 @@ bool XPlaneReader::ReadStat(std::string_view bytes, XStatField* stat) const {
   return !reader.damaged() && !stat->name.empty();
 }
 
+// The lengths of a line are walked once here and once for its events; pages
+// behind are given back, so a file of 2 GiB is never in memory as a whole.
 bool XPlaneReader::ReadLine(size_t index, XLineField* line) const {
   *line = XLineField();
   line->bytes = lines_[index];
@@ -170,6 +176,8 @@ XPlaneReader::Skip XPlaneReader::ReadEvent(const XLineField& line,
     if (reader.field() == 1) name_id = reader.integer();
     if (reader.field() == 2) offset_ps = reader.integer();
     if (reader.field() == 3) duration_ps = reader.integer();
+    // An event with a count instead of a time is a sum over many (field 5,
+    // num_occurrences).
     if (reader.field() == 5) is_counted = true;
   }
   const auto name = event_names_.find(name_id);
@@ -182,6 +190,7 @@ XPlaneReader::Skip XPlaneReader::ReadEvent(const XLineField& line,
     if (ReadStat(of_name, &stat)) event->stats.push_back(stat);
   }
   const int64_t from_ns = FloorToNs(offset_ps);
+  // Bounds first, so that no sum below overflows.
   if (std::max(line.begin_ns, from_ns) > kLargestNs ||
       std::min(line.begin_ns, from_ns) < -kLargestNs ||
       duration_ps > kLargestNs || offset_ps > INT64_MAX - duration_ps) {

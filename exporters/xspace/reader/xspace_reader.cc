@@ -77,7 +77,9 @@ Device DeviceFrom(const XPlaneReader& plane, int32_t ordinal) {
   return device;
 }
 
-// False for the kinds that an XSpace has no place for.
+// False for the kinds that an XSpace has no place for. They are in the header's
+// list of watched kinds, but a rule must not take "none in the file" for "none
+// happened".
 bool IsHeld(Kind kind) {
   return kind != Kind::kOpShapes && kind != Kind::kOpStacks &&
          kind != Kind::kCommunication && kind != Kind::kSync &&
@@ -114,6 +116,8 @@ class SpaceReader {
   std::string foreign_example_;
 };
 
+// Times in an XSpace count from the begin of the profile, whose epoch time
+// stands in this plane.
 void SpaceReader::ReadEnvironment(const XPlaneReader& plane) {
   for (const XStatField& stat : plane.stats()) {
     if (stat.name == "profile_start_time" && stat.integer > 0 &&
@@ -135,6 +139,8 @@ void SpaceReader::ReadOwnFacts(std::string_view json) {
   }
 }
 
+// Planes of other kinds (TPUs, for example) have lines that no table of a Trace
+// fits.
 void SpaceReader::ReadRows(const Space& space) {
   for (size_t i = 0; i < space.planes.size(); ++i) {
     const XPlaneReader& plane = space.planes[i];
@@ -192,6 +198,8 @@ void SpaceReader::AddLosses(const Space& space) {
 
 absl::StatusOr<Trace> SpaceReader::Read() {
   const Space space = ReadPlanes(file_);
+  // These two planes tell how to read the others, and may follow them in the
+  // file.
   for (const XPlaneReader& plane : space.planes) {
     if (plane.name() == "Task Environment") ReadEnvironment(plane);
     if (plane.name() == "/device:CUSTOM:stepscope") rows_.AddOwnPlane(plane);
@@ -216,6 +224,7 @@ absl::StatusOr<Trace> SpaceReader::Read() {
     builder_.run().producer = "XSpace";
     rows_.WatchWhatWasSeen();
   }
+  // All rows, but not those of the header, whose times are since the epoch.
   builder_.ShiftTimes(begin_ns_);
   if (header_.is_ours) AddHeaderRows(own_json_, &builder_);
   builder_.run().source = path_;

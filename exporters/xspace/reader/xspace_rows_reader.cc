@@ -17,6 +17,8 @@ constexpr int64_t kNoThreadLineId = kMemoryLineId + 1;
 constexpr int64_t kFirstDerivedId = -559038737;
 constexpr int64_t kLastDerivedId = -559038348;
 
+// XProf or XLA computes these lines from others; reading them would count their
+// time twice. Counters are read from the header object.
 bool IsDerived(const XLineField& line) {
   static constexpr std::string_view kNames[] = {"Steps",
                                                 "TensorFlow Ops",
@@ -78,6 +80,7 @@ NameId XSpaceRowReader::NameOf(const XEventField& event) {
   return builder_.Intern(was_altered ? shown : event.name);
 }
 
+// A line is a thread, its id the thread's. The process is not in the file.
 RowId XSpaceRowReader::ThreadOf(const XLineField& line) {
   if (line.id == kNoThreadLineId || line.id == kMemoryLineId) return kNone;
   const auto [it, added] = threads_.try_emplace(line.id, kNone);
@@ -94,6 +97,8 @@ RowId XSpaceRowReader::ThreadOf(const XLineField& line) {
   return it->second;
 }
 
+// The format has no kinds of ranges; our own plane lists which names are
+// modules and phases.
 void XSpaceRowReader::AddOwnPlane(const XPlaneReader& plane) {
   XLineField line;
   for (size_t i = 0; i < plane.line_count(); ++i) {
@@ -121,6 +126,7 @@ void XSpaceRowReader::AddHostPlane(const XPlaneReader& plane) {
 void XSpaceRowReader::AddDevicePlane(const XPlaneReader& plane,
                                      int32_t device) {
   XLineField line;
+  // All devices show the same steps, so the first one is enough.
   const bool wants_steps = device_steps_.empty();
   for (size_t i = 0; i < plane.line_count(); ++i) {
     if (!plane.ReadLine(i, &line)) ++counts_.damaged_lines;

@@ -24,6 +24,8 @@ char Side(MemoryKind kind) {
   return is_device ? 'D' : 'H';
 }
 
+// XProf counts a kernel as 16-bit if its shape contains "half", so bfloat16 and
+// float8 must contain it, too.
 std::string_view ShapeType(std::string_view type) {
   if (type == "c10::Half") return "half";
   if (type == "c10::BFloat16") return "half/bf16";
@@ -38,6 +40,8 @@ std::string Triple(const std::array<int32_t, 3>& values) {
 
 }  // namespace
 
+// By the name first: it is what the recorder said. Kinds of memory may be
+// unknown, and a peer copy looks like one within a device.
 std::string XCopyDirection(const Copy& copy, std::string_view name) {
   for (std::string_view known : {"HtoD", "DtoH", "DtoD", "PtoP"})
     if (Holds(name, known)) return std::string(known);
@@ -50,6 +54,7 @@ std::string XCopyDirection(const Copy& copy, std::string_view name) {
   return std::string(1, from) + "to" + to;
 }
 
+// XProf 2.24 finds num_bytes only as the first pair, ended by a newline.
 std::string XCopyDetails(const Copy& copy) {
   std::string details =
       "num_bytes:" + std::to_string(std::max<int64_t>(copy.bytes, 0));
@@ -61,8 +66,11 @@ std::string XCopyDetails(const Copy& copy) {
   return details;
 }
 
+// Pairs "key:value" as XProf parses them, with a blank or a newline in between.
 std::string XKernelDetails(const Kernel& kernel) {
   std::string details =
+      // Only the sum of static and dynamic shared memory is recorded; it stands
+      // as dynamic, and the reader adds both.
       "regs:" + std::to_string(std::max(kernel.registers_per_thread, 0)) +
       " static_shared:0 dynamic_shared:" +
       std::to_string(std::max(kernel.shared_memory_bytes, 0)) +

@@ -78,6 +78,8 @@ XContext::XContext(const Trace& trace)
   FindModules();
 }
 
+// A backward op belongs to the module of its forward op: autograd runs it on
+// another thread and outside the module's range.
 void XContext::FindModules() {
   std::vector<uint32_t> path_of(trace_.name_count());  // in modules_
   for (size_t i = 0; i < modules_.size(); ++i)
@@ -139,15 +141,22 @@ RowId XContext::StepOf(const DeviceWork& work) const {
                     : trace_.runtime_calls()[work.call].begin_ns);
 }
 
+// XProf groups events by this number; without it on every plane it would group
+// by its own rules, which lose loading and host time before the first copy.
 void XContext::Group(RowId step, XEventBytes& event) const {
   if (step != kNone) event.Int(XStatId::kGroupId, trace_.steps()[step].number);
 }
 
+// Names and modules are small numbers, so the key is exact: no two ops with
+// different texts share it.
 uint64_t XContext::TfOpKey(RowId op) const {
   return uint64_t{ModuleOf(op)} << 33 | uint64_t{trace_.ops()[op].name} << 1 |
          uint64_t{in_backward_[op]};
 }
 
+// XProf splits "<path>/<op>:<type>" at the first colon, so "aten::mm" as such
+// would have no type. Both parts have a grammar; what does not fit becomes the
+// type "unknown" and loses its path.
 std::string XContext::TfOp(RowId op) const {
   const std::string_view name = trace_.name(trace_.ops()[op].name);
   const std::string_view part = LastPart(name);
@@ -156,6 +165,7 @@ std::string XContext::TfOp(RowId op) const {
     const std::string_view known = TensorCoreOp(name);
     if (!known.empty()) shown = known;
   }
+  // XProf recognises training by a scope named gradients.
   if (in_backward_[op]) {
     shown = "gradients/" + shown;
   }
@@ -171,6 +181,7 @@ std::string XContext::TfOp(RowId op) const {
   if (!path.empty()) path += '/';
   path += shown;
   if (path.starts_with('_') || path.starts_with('/')) path = "op" + path;
+  // XProf looks for "/MatMul", so a product outside any module needs a path.
   if (path == "MatMul") path = "op/MatMul";
   return path + ":" + type;
 }

@@ -29,6 +29,8 @@ constexpr size_t kMostMemoryPoints = 20'000;
 
 }  // namespace
 
+// XProf draws an event of the line _counters_ as a point of the counter with
+// the event's name; its one stat is the value.
 XCounters::XCounters(const XContext& context, int32_t device, XNames* names)
     : context_(context), device_(device), names_(*names) {
   AddSamples();
@@ -59,6 +61,7 @@ void XCounters::AddSamples() {
 void XCounters::AddMemory() {
   const auto& events = context_.trace().allocations();
   const size_t stride = events.size() / kMostMemoryPoints + 1;
+  // Totals follow from all events, so the thinned ones are counted as well.
   MemoryTotals totals(context_.trace());
   for (RowId row = 0; row < events.size(); ++row) {
     const MemoryTotals::Totals now = totals.After(row);

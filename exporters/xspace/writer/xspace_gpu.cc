@@ -13,6 +13,8 @@ namespace {
 
 // 0xdeadbeef as a signed 32-bit number: XProf's mark of the line of steps.
 constexpr int64_t kStepsLineId = -559038737;
+// Ids above any stream's. The waits have correlations, or XProf would not count
+// them; they must not meet a real one.
 constexpr int64_t kWaitLineId = int64_t{1} << 40;
 constexpr int64_t kCountersLineId = kWaitLineId + 1;
 constexpr uint64_t kWaitCorrelation = uint64_t{1} << 40;
@@ -143,6 +145,8 @@ XPlaneStats XGpuPlane::DeviceStats() const {
   return stats;
 }
 
+// Native XSpaces name a stream after the kinds of work on it: "Stream
+// #7(Kernel,MemcpyH2D)".
 std::string XGpuPlane::StreamName(int64_t stream,
                                   const RowSequence& rows) const {
   std::set<std::string> kinds;
@@ -167,6 +171,8 @@ std::string XGpuPlane::StreamName(int64_t stream,
   return name + ")";
 }
 
+// The longest event of this line with the step's group_id is the step time that
+// XProf shows.
 void XGpuPlane::StepEvent(const Tile& tile, XEventBytes& event) {
   const int64_t number = trace_.steps()[tile.step].number;
   const std::string text = std::to_string(number);
@@ -188,6 +194,8 @@ void XGpuPlane::WaitEvent(RowId range_row, XEventBytes& event) {
                         "drawn here so that XProf counts it as input"));
 }
 
+// XProf counts only events with a correlation and a group as part of a step;
+// kernels win over copies where they overlap, so hidden copies cost nothing.
 void XGpuPlane::Common(const DeviceWork& work, bool counts,
                        XEventBytes& event) {
   context_.Group(context_.StepOf(work), event);
@@ -200,6 +208,8 @@ void XGpuPlane::Common(const DeviceWork& work, bool counts,
   event.Ref(XStatId::kContextId, texts_.Context(work.context));
 }
 
+// kernel_details makes an event a kernel for XProf, tf_op gives it a row in the
+// op tables, hlo_op its FLOPs.
 void XGpuPlane::KernelEvent(RowId row, XEventBytes& event) {
   const Kernel& kernel = trace_.kernels()[row];
   // XProf drops kernels of length 0, of which files in whole microseconds have
@@ -212,6 +222,8 @@ void XGpuPlane::KernelEvent(RowId row, XEventBytes& event) {
   if (const int64_t shape = texts_.Shape(kernel); shape != 0)
     event.Ref(XStatId::kShape, shape);
   const RowId at = program_.Of(row);
+  // An hlo_op that names no instruction would hide the kernel from all op
+  // tables.
   if (at == kNone) return;
   const XProgram::Instruction& instruction = program_.instructions()[at];
   event.Ref(XStatId::kHloOp, texts_.Instruction(at));
@@ -266,6 +278,8 @@ bool XGpuPlane::Write(XSpaceFile& file) {
       [this](size_t i, XEventBytes& event) { WaitEvent(waits_[i], event); });
   for (const auto& [stream, rows] : streams_) {
     add(stream, StreamName(stream, rows), rows.count(),
+        // Lines make their events twice, to measure and to write; at i == 0 the
+        // reader starts again.
         [this, &rows = rows, at = RowSequenceReader(rows)](
             size_t i, XEventBytes& event) mutable {
           if (i == 0) at = RowSequenceReader(rows);

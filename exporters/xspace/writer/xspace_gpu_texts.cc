@@ -8,6 +8,7 @@
 
 namespace stepscope {
 
+// "$$" is how XLA writes it.
 int64_t XGpuTexts::Context(int32_t context) {
   int64_t& id = contexts_[context];
   if (id == 0) id = names_.Text("$$" + std::to_string(context));
@@ -59,6 +60,7 @@ int64_t XGpuTexts::KernelDetails(const Kernel& kernel) {
 int64_t XGpuTexts::Shape(const Kernel& kernel) {
   const RowId inputs =
       kernel.op == kNone ? kNone : trace_.ops()[kernel.op].inputs;
+  // Inputs and name decide the shape, and a launch in a loop repeats both.
   const auto [it, added] =
       shapes_.try_emplace(uint64_t{inputs} << 32 | kernel.name, 0);
   if (added) {

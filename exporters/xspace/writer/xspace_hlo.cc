@@ -12,6 +12,7 @@
 namespace stepscope {
 namespace {
 
+// Values of PrimitiveType in XLA's xla_data.proto.
 constexpr int kFloat16 = 10;
 constexpr int kFloat32 = 11;
 constexpr int kBfloat16 = 16;
@@ -27,6 +28,8 @@ const Argument* FirstTensor(const Trace& trace, RowId op) {
 
 // ShapeProto: 2 element_type, 3 dimensions, 5 layout { 1 minor_to_major },
 // 6 is_dynamic_dimension.
+// Without recorded inputs it is float32[1]: an instruction must have some
+// shape.
 std::string Shape(const Trace& trace, RowId op) {
   int type = kFloat32;
   std::vector<int64_t> dims = {1};
@@ -37,6 +40,7 @@ std::string Shape(const Trace& trace, RowId op) {
     if (name == "c10::BFloat16") type = kBfloat16;
   }
   std::string layout;
+  // Row-major: the last dimension is the innermost one.
   for (size_t i = dims.size(); i-- > 0;)
     AppendIntField(1, static_cast<int64_t>(i), layout);
   std::string shape;
@@ -64,6 +68,8 @@ void AppendSource(const Trace& trace, RowId op, std::string& metadata) {
 
 // HloInstructionProto: 1 name, 2 opcode, 3 shape, 7 metadata { 1 op_type,
 // 2 op_name }, 28 custom_call_target, 35 id.
+// An operand-less custom-call: XLA knows nothing of what it computes, so its
+// cost is what the kernels say.
 std::string Instruction(const Trace& trace, std::string_view name, RowId op,
                         std::string_view scope, std::string_view type,
                         int64_t id) {
@@ -131,6 +137,7 @@ std::string Stat(XStatId id, int value_field, std::string_view bytes) {
 
 bool WriteHloPlane(const XContext& context, const XProgram& program,
                    XSpaceFile& file) {
+  // Field numbers of XEventMetadata and XStat (xplane.proto).
   constexpr int kStatsOfMetadata = 5;
   constexpr int kBytesValue = 6;
   std::string program_id;
@@ -152,6 +159,8 @@ bool WriteHloPlane(const XContext& context, const XProgram& program,
   AppendIntField(1, 1, plane);
   AppendBytesField(2, "/host:metadata", plane);
   AppendBytesField(4, entry, plane);
+  // Declares group_id in this plane, too: a single plane without it makes XProf
+  // group the events itself.
   plane += XNames(context.trace()).MetadataBytes();
   if (!file.Take(plane.size())) return false;
   AppendBytesField(1, plane, file.block());

@@ -14,7 +14,7 @@ constexpr int64_t kMemoryLineId = int64_t{1} << 40;
 }  // namespace
 
 uint64_t XFlow(int direction, RowId call) {
-  constexpr uint64_t kGpuLaunch = 9;
+  constexpr uint64_t kGpuLaunch = 9;  // XProf's category; id 0 is none
   return static_cast<uint64_t>(direction) |
          (static_cast<uint64_t>(call) + 1) << 2 | kGpuLaunch << 58;
 }
@@ -128,6 +128,7 @@ void XHostPlane::RangeEvent(RowId row, XEventBytes& event) {
   const Range& range = trace_.ranges()[row];
   Start(range.name, range.begin_ns, range.end_ns, event);
   if (range.detail != 0) event.Ref(XStatId::kDetail, names_.Text(range.detail));
+  // For the input pipeline page.
   if (range.kind != RangeKind::kLoader) return;
   event.Int(XStatId::kStageId,
             kFirstStageId + static_cast<int64_t>(range.name) * 2);
@@ -230,6 +231,7 @@ void XHostPlane::MemoryEvent(RowId row, XEventBytes& event) {
         std::max(0.0, 1 - static_cast<double>(totals.allocated_bytes) /
                               static_cast<double>(totals.reserved_bytes)));
   }
+  // bytes_reserved is left out: XProf would add it to the heap.
   event.Int(XStatId::kRequestedBytes, size_bytes);
   event.Int(XStatId::kAllocationBytes, size_bytes);
   event.Int(XStatId::kAddress, static_cast<int64_t>(allocation.address));

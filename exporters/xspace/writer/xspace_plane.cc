@@ -112,6 +112,7 @@ XNames::XNames(const Trace& trace)
       event_used_(trace.name_count()),
       text_used_(trace.name_count()) {}
 
+// Ids follow from NameIds; only those that were used are declared at the end.
 int64_t XNames::Event(NameId name) {
   event_used_[name] = true;
   return 1 + static_cast<int64_t>(name);
@@ -162,6 +163,7 @@ std::string XNames::MetadataBytes() const {
   for (size_t i = 0; i < special_events_.size(); ++i)
     event(first_special_ + static_cast<int64_t>(i), special_events_[i].name,
           special_events_[i].display_name);
+  // All stats, used or not: XProf looks whether each plane declares group_id.
   for (int64_t id = 1; id < kFirstTextId; ++id)
     stat(id, XStatName(static_cast<XStatId>(id)));
   for (NameId text = 0; text < text_used_.size(); ++text)
@@ -177,6 +179,7 @@ char* XEventBytes::Room(size_t bytes) {
   return bytes_.data() + size_;
 }
 
+// XEvent fields: 1 metadata_id, 2 offset_ps, 3 duration_ps.
 void XEventBytes::Start(int64_t metadata_id, int64_t offset_ns,
                         int64_t duration_ns) {
   size_ = 0;

@@ -66,6 +66,8 @@ XProgram::XProgram(const XContext& context)
   Number();
 }
 
+// The op call that a kernel belongs to: the multiplying op around it if there
+// is one, because its inner ops (transposes, copies) are part of the same work.
 std::vector<RowId> XProgram::FindCalls() const {
   std::vector<RowId> calls(trace_.kernels().size(), kNone);
   RowId last_op = kNone, last_call = kNone;
@@ -130,6 +132,7 @@ void XProgram::ShareCosts(const std::vector<RowId>& calls) {
   }
 }
 
+// In the order of their first kernel, so that the program reads like the step.
 void XProgram::Number() {
   std::vector<RowId> number_of(instructions_.size(), kNone);
   std::vector<Instruction> in_order;

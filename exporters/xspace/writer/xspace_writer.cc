@@ -20,6 +20,8 @@
 namespace stepscope {
 namespace {
 
+// XProf inserts the banner into its page as HTML, so names from a trace are
+// escaped.
 std::string Html(std::string_view text) {
   std::string html;
   for (char c : ValidUtf8(text)) {
@@ -63,6 +65,7 @@ std::string Banner(const Trace& trace, std::span<const Annotation> annotations,
              : "Python frames and ops under 2 us: XProf opens no file above "
                "2 GiB");
   }
+  // Findings have no length; annotations with one are drawn as slices.
   for (const Annotation& annotation : annotations) {
     if (annotation.begin_ns == annotation.end_ns)
       item(annotation.name, annotation.text);
@@ -149,7 +152,9 @@ class OwnPlane {
   std::vector<RowId> modules_;
 };
 
-// The largest plane comes last, with as much detail as fits.
+// The largest plane comes last, with as much detail as fits. Planes reserve
+// their bytes before they are written, so a plane that does not fit leaves the
+// file as it was and the next level can be tried.
 bool WriteHost(const XContext& context, XSpaceFile& file, XDetail& detail) {
   for (XDetail level :
        {XDetail::kAll, XDetail::kNoPythonFrames, XDetail::kNoShortOps}) {
@@ -192,6 +197,7 @@ absl::Status WriteXSpace(const Trace& trace,
   const double span_ns = static_cast<double>(context.span().end_ns) -
                          static_cast<double>(context.span().begin_ns);
   constexpr double kNsPerDay = 86'400e9;
+  // Picoseconds in a signed 64-bit number end at 9.2e18, after 106 days.
   if (span_ns * 1000 > 9.2e18) return TooLong(span_ns / kNsPerDay);
   const XProgram program(context);
   // Room for the bytes that follow the planes.
@@ -217,6 +223,8 @@ absl::Status WriteXSpace(const Trace& trace,
   }
   constexpr int kWarningsField = 3;
   constexpr int kHostnamesField = 4;
+  // Whether detail was left out is known only now, so the banner is the last
+  // field.
   const std::string banner = Banner(trace, annotations, detail);
   if (!banner.empty()) AppendBytesField(kWarningsField, banner, sink.block());
   AppendBytesField(kHostnamesField, ValidUtf8(options.host), sink.block());

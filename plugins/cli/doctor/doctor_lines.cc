@@ -126,6 +126,7 @@ std::string DoctorText(const std::vector<DoctorLine>& lines) {
     width = std::max(width, line.topic.size());
   std::string text;
   for (const DoctorLine& line : lines) {
+    // "--": not ok, but nothing to be done about it.
     text += line.ok ? "ok   " : line.remedy.empty() ? "--   " : "fix  ";
     text += line.topic + std::string(width + 2 - line.topic.size(), ' ');
     text += line.found;

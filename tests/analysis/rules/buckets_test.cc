@@ -1,5 +1,6 @@
-#include "support/ddp_text.h"
 #include "rule_testing.h"
+#include "support/ddp_text.h"
+#include "support/gpu_text.h"
 #include "support/trace_text.h"
 
 namespace stepscope {
@@ -72,6 +73,37 @@ TEST(DdpBucketShapeTest, SmallOnesAloneAreSizedByTheDevicesBus) {
   EXPECT_NEAR(finding->gain.expected_ms, 76, 4);
 }
 
+// Two ranks on gloo: each of 24 gradients waits 2 ms for the other rank.
+TEST(DdpBucketShapeTest, OnACpuSmallOnesMostlyWaitForEachOther) {
+  std::string rows = "run world_size=2\n";
+  for (int64_t step = 0; step < 4; ++step) {
+    const auto span = [&](int64_t begin_us, int64_t end_us) {
+      return std::to_string((100'000 * step + begin_us) * 1'000) + ".." +
+             std::to_string((100'000 * step + end_us) * 1'000) + " ";
+    };
+    rows += "step " + span(0, 100'000) + "thread=0\n";
+    rows += "op " + span(0, 40'000) + "thread=0 aten::mm\n";
+    for (int64_t i = 0; i < 24; ++i) {
+      const int64_t at = 40'000 + 2'000 * i;
+      rows += "op " + span(at, at + 20) +
+              "thread=0 kind=backward torch::autograd::AccumulateGrad\n";
+      rows += "op " + span(at + 2, at + 18) + "thread=0 c10d::allreduce_\n";
+      rows += "communication " + span(at + 2, at + 18) +
+              "thread=0 in_elements=1000 dtype=Float group_size=2 allreduce\n";
+      rows += "range " + span(at + 20, at + 2'000) +
+              "thread=1 kind=collective gloo:all_reduce\n";
+    }
+    rows += "op " + span(88'000, 100'000) + "thread=0 aten::add_\n";
+  }
+  const Report report = Analyze(TraceFromText(rows));
+  ASSERT_FALSE(report.findings.empty());
+  const Finding& finding = report.findings.front();
+  EXPECT_EQ(finding.id, "ddp-bucket-shape");
+  EXPECT_EQ(finding.gain_kind, GainKind::kBound);
+  EXPECT_NEAR(finding.gain.expected_ms, 46, 1);  // one of 24 is left
+  EXPECT_EQ(Find(report, "exposed-collective"), nullptr);  // the same time
+}
+
 TEST(DdpBucketShapeTest, TinyMeansBelow256KiB) {
   DdpText text = Pieces(30, 65'536);  // floats: 256 KiB
   text.parameters = 100;
@@ -125,6 +157,56 @@ TEST(DdpBucketShapeTest, LeavesOutAllReducesOfOtherNodes) {
     }
   }
   EXPECT_TRUE(IsClean(Of(text), "ddp-bucket-shape"));
+}
+
+// Five steps of `count` all-reduces of unknown size behind a product; with
+// `between`, a product is launched after each.
+Report Unsized(int count, bool between) {
+  GpuText run;
+  run.Line("run world_size=8");
+  const auto product = [&] {
+    run.Begin("op", "aten::mm");
+    run.Kernel(100, "ampere_sgemm_128x128_tn");
+    run.End();
+  };
+  for (int step = 0; step < 5; ++step) {
+    product();
+    for (int i = 0; i < count; ++i) {
+      run.Begin("op", "c10d::allreduce_");
+      run.OnStream(20);
+      run.Kernel(50, "ncclDevKernel_AllReduce_Sum_f32_RING_LL");
+      run.OnStream(7);
+      run.End();
+      if (between) product();
+    }
+    run.Synchronize("cudaDeviceSynchronize");
+    run.EndStep();
+  }
+  return run.Analyzed();
+}
+
+TEST(DdpBucketShapeTest, SeesSeriesOfUnknownSize) {
+  const Report report = Unsized(404, false);
+  const Finding* finding = Find(report, "ddp-bucket-shape");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_NE(finding->evidence.find(
+                "404 collectives per step (mostly all-reduce) could be 1 call"),
+            std::string::npos)
+      << finding->evidence;
+  // All but the longest of them, and the time to issue them; at most the step.
+  EXPECT_GT(finding->gain.expected_ms, 20);
+}
+
+TEST(DdpBucketShapeTest, NeedsTwentyThatFollowAnother) {
+  EXPECT_TRUE(IsClean(Unsized(20, false), "ddp-bucket-shape"));
+  EXPECT_FALSE(IsClean(Unsized(21, false), "ddp-bucket-shape"));
+}
+
+// Tensor parallelism: what one all-reduce gives, the next product needs.
+TEST(DdpBucketShapeTest, LeavesCollectivesBetweenProductsAlone) {
+  EXPECT_TRUE(IsClean(Unsized(100, true), "ddp-bucket-shape"));
 }
 
 }  // namespace

@@ -40,13 +40,37 @@ TEST(CoresIdleTest, StaysSilentWhereLittleIsParallel) {
   EXPECT_TRUE(Promises(with_parallel(4.6), "cores-idle"));  // 31 %
 }
 
-TEST(CoresIdleTest, CannotLookWithoutThreadsOrCores) {
-  EXPECT_NE(WhyBlind(Analyze(TraceFromText(R"(
-    step 0..1000000 thread=0
-    op 0..900000 thread=0 aten::mm
-  )")),
-                     "cores-idle"),
-            "");
+TEST(CoresIdleTest, AsksForThreadsAndCoresThatWereNotRecorded) {
+  const auto with = [](const char* op) {
+    return Analyze(TraceFromText(
+        std::string("step 0..1000000 thread=0\nop 0..900000 thread=0 ") + op +
+        "\n"));
+  };
+  const Report report = with("aten::mm");
+  const Finding* finding = Find(report, "cores-idle");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->severity, FindingSeverity::kLow);
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_NEAR(finding->gain.expected_ms, 0.9 - 0.9 / 1.9, 0.001);
+  EXPECT_NE(finding->fix_python.find("--cores N"), std::string::npos);
+  EXPECT_NE(WhyBlind(with("aten::nonzero"), "cores-idle"), "");
+}
+
+TEST(CoresIdleTest, BelievesWhatItIsTold) {
+  const auto with = [](int threads) {
+    Trace trace = TraceFromText(
+        "step 0..100000000 thread=0 number=0\n"
+        "op 0..90000000 thread=0 aten::mm\n"
+        "step 100000000..200000000 thread=0 number=1\n"
+        "op 100000000..190000000 thread=0 aten::mm\n");
+    trace.TellMachine(2, threads);
+    return Analyze(trace);
+  };
+  const Report report = with(1);
+  ASSERT_NE(Find(report, "cores-idle"), nullptr);
+  EXPECT_NEAR(Find(report, "cores-idle")->gain.expected_ms, 90 - 90 / 1.9, 1);
+  EXPECT_TRUE(IsClean(with(2), "cores-idle"));
 }
 
 TEST(CoresIdleTest, IsNotAskedOfGpuRuns) {
@@ -177,6 +201,91 @@ TEST(GcPauseTest, CountsPausesOfStepsThatTheMeanLeavesOut) {
   EXPECT_NEAR(finding->gain.expected_ms, 40.0 / 12, 1e-6);
   EXPECT_NEAR(finding->baseline_ms, 10 + 40.0 / 12, 1e-6);
   EXPECT_NE(finding->status, FindingStatus::kOk);
+}
+
+// The same with short collections in all steps, which alone are worth a word.
+TEST(GcPauseTest, ShortPausesOfAllStepsDoNotHideTheLongOnes) {
+  std::string text;
+  int64_t now = 0;
+  for (int i = 0; i < 60; ++i) {
+    const bool full = i == 20 || i == 50;
+    const int64_t pause = full ? 190'000'000 : 370'000;
+    text += "step " + std::to_string(now) + ".." +
+            std::to_string(now + 6'000'000 + pause) +
+            " thread=0 number=" + std::to_string(i) + "\nop " +
+            std::to_string(now) + ".." + std::to_string(now + 6'000'000) +
+            " thread=0 aten::mm\nrange " + std::to_string(now + 6'000'000) +
+            ".." + std::to_string(now + 6'000'000 + pause) +
+            " thread=0 Python GC\n";
+    now += 6'000'000 + pause;
+  }
+  const Report report = Analyze(TraceFromText(text));
+  const Finding* finding = Find(report, "gc-pause");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, (2 * 190 + 58 * 0.37) / 60, 0.01);
+  EXPECT_NEAR(finding->baseline_ms, 6 + (2 * 190 + 58 * 0.37) / 60, 0.01);
+  EXPECT_EQ(finding->severity, FindingSeverity::kCritical);
+  EXPECT_NE(finding->evidence.find("2 steps (30 steps apart) take 190 ms"),
+            std::string::npos)
+      << finding->evidence;
+}
+
+// Twenty steps of 10 ms of torch.profiler without collector events. Steps 4,
+// 11 and 18 do not run an op for `ms` more; `frame` is open meanwhile.
+Report Stopping(int64_t ms, const std::string& frame = "",
+                const std::string& producer = "torch.profiler") {
+  std::string text = "run producer=" + producer + "\n";
+  int64_t now = 0;
+  for (int i = 0; i < 20; ++i) {
+    const bool stops = i % 7 == 4;
+    const int64_t end = now + 10'000'000 + (stops ? ms * 1'000'000 : 0);
+    text += "step " + std::to_string(now) + ".." + std::to_string(end) +
+            " thread=0 number=" + std::to_string(i) + "\nop " +
+            std::to_string(now) + ".." + std::to_string(now + 9'990'000) +
+            " thread=0 aten::mm\n";
+    if (!frame.empty()) {
+      text += "python_frame " + std::to_string(now + 9'990'000) + ".." +
+              std::to_string(end) + " thread=0 " +
+              (stops ? frame : "train.py(7): step") + "\n";
+    }
+    now = end;
+  }
+  return Analyze(TraceFromText(text));
+}
+
+TEST(GcPauseTest, IsAHintWhereStepsStopForNoRecordedReason) {
+  const Report report = Stopping(40);
+  const Finding* finding = Find(report, "gc-pause");
+  ASSERT_NE(finding, nullptr) << WhyBlind(report, "gc-pause");
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_NEAR(finding->gain.expected_ms, 3 * 40.0 / 20, 0.01);
+  EXPECT_NEAR(finding->baseline_ms, 10 + 3 * 40.0 / 20, 0.01);
+  EXPECT_NE(finding->evidence.find("3 steps of 20 (every 7th step) stop for "
+                                   "40.0 ms"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_EQ(report.step_times[4].why, "runs no op for 40.0 ms");
+  EXPECT_NE(ToText(report, TextOptions()).find("3 slow steps make"),
+            std::string::npos);
+  // An allocation in a function that every step runs may collect as well.
+  EXPECT_NE(Find(Stopping(40, "train.py(7): step"), "gc-pause"), nullptr);
+}
+
+TEST(GcPauseTest, LeavesPausesThatHaveAnotherCauseAlone) {
+  const auto could_not_look = [](const Report& report) {
+    return WhyBlind(report, "gc-pause").find("record_python_gc_info") !=
+           std::string::npos;
+  };
+  // A scheduler takes a core away for a few ms.
+  EXPECT_TRUE(could_not_look(Stopping(4)));
+  // A function that other steps do not run does its own work.
+  const Report own = Stopping(40, "train.py(40): plot");
+  EXPECT_TRUE(could_not_look(own));
+  ASSERT_NE(Find(own, "logging-checkpoint-stall"), nullptr);
+  EXPECT_EQ(Find(own, "logging-checkpoint-stall")->where, "train.py(40): plot");
+  // A C++ program has no collector.
+  EXPECT_TRUE(IsClean(Stopping(40, "", "stepscope"), "gc-pause"));
 }
 
 TEST(GcPauseTest, CouldNotLookWherePythonLeftNoSuchEvents) {

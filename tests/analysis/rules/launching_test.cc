@@ -1,6 +1,6 @@
-#include "support/gpu_text.h"
 #include "rule_testing.h"
 #include "support/cpu_loop.h"
+#include "support/gpu_text.h"
 #include "support/trace_text.h"
 
 namespace stepscope {
@@ -44,7 +44,8 @@ TEST(LaunchBoundTest, DoesNotPromiseToRemoveTheUsersOwnCode) {
   EXPECT_FALSE(Promises(report, "launch-bound"));
 }
 
-TEST(LaunchBoundTest, IsABoundOnAGpuRun) {
+// The launches of some kernels were lost, so replay does not speak.
+TEST(LaunchBoundTest, IsABoundOnAGpuRunWithoutReplay) {
   std::string text = "step 0..10000000 thread=0 number=0\n";
   for (int i = 0; i < 250; ++i) {
     const int64_t at = i * 40'000;
@@ -55,12 +56,53 @@ TEST(LaunchBoundTest, IsABoundOnAGpuRun) {
             " thread=0" + id + " cudaLaunchKernel\nkernel " +
             std::to_string(at + 22'000) + ".." + std::to_string(at + 27'000) +
             id + " relu\n";
+    if (i % 10 == 0) {
+      text += "kernel " + std::to_string(at + 27'000) + ".." +
+              std::to_string(at + 27'100) + " lost\n";
+    }
   }
   const Report report = Analyze(TraceFromText(text));
   const Finding* finding = Find(report, "launch-bound");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->gain_kind, GainKind::kBound);
   EXPECT_NE(finding->evidence.find("250 launches"), std::string::npos);
+}
+
+// Three steps of `count` launches, each after so much time inside its op and in
+// code before it, with a kernel of 5 us.
+Report OnGpu(int count, double inside_us, double before_us) {
+  GpuText text;
+  for (int step = 0; step < 3; ++step) {
+    for (int i = 0; i < count; ++i) {
+      text.Pass(before_us);
+      text.Begin("op", "aten::relu");
+      text.Pass(inside_us);
+      text.Kernel(5, "relu");
+      text.End();
+    }
+    text.Synchronize();
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(LaunchBoundTest, AFewLaunchesCanHoldUpAGpu) {
+  const Report report = OnGpu(16, 25, 0);
+  const Finding* finding = Find(report, "launch-bound");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->evidence.find("At 30 us each"), std::string::npos);
+}
+
+// What takes longer between launches is no launching, and stays.
+TEST(LaunchBoundTest, LeavesTheProgramsOwnCodeOut) {
+  EXPECT_TRUE(IsClean(OnGpu(16, 5, 1'000), "launch-bound"));
+  const Report report = OnGpu(16, 25, 100);
+  const Finding* finding = Find(report, "launch-bound");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_LE(finding->gain.expected_ms, 16 * 0.040);
+  EXPECT_NE(finding->evidence.find("without pauses of more than 50 us"),
+            std::string::npos)
+      << finding->evidence;
 }
 
 // A recording without steps: `count` launches, each with so much framework time

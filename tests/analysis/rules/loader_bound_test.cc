@@ -1,6 +1,8 @@
-#include "support/gpu_text.h"
+#include <set>
+
 #include "rule_testing.h"
 #include "support/cpu_loop.h"
+#include "support/gpu_text.h"
 #include "support/trace_text.h"
 
 namespace stepscope {
@@ -88,6 +90,42 @@ TEST(LoaderBoundTest, StaysSilentAboutSingleWaits) {
   EXPECT_TRUE(IsClean(
       Waiting([](int step) { return step == 6 ? 60 : 0.1; }, kNothingMore),
       "loader-bound"));
+}
+
+// 29 steps of 100 ms, told by the optimizer alone; the steps of `waits` wait 90
+// ms for a loader of which nothing else is known.
+Report WaitingIn(const std::set<int>& waits, double usual_ms = 0.1) {
+  GpuText run;
+  for (int step = 0; step < 29; ++step) {
+    run.Range((waits.contains(step) ? 90 : usual_ms) * 1000, "next_batch",
+              "kind=loader");
+    run.Op(100'000, "aten::mm");
+    run.EndStep();
+  }
+  return run.Analyzed();
+}
+
+// The median step does not wait, and no k-th step always does.
+TEST(LoaderBoundTest, LostTimeDecidesWhateverItsPattern) {
+  const Report report = WaitingIn({2, 3, 5, 9, 10, 11, 15, 18, 19, 23, 26, 27});
+  const Finding* finding = Find(report, "loader-bound");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_NEAR(finding->gain.expected_ms, 12 * 90.0 / 29, 0.2);
+  EXPECT_NE(finding->evidence.find("in 12 steps of 29"), std::string::npos)
+      << finding->evidence;
+  EXPECT_TRUE(IsClean(report, "sync-data-loading"));
+}
+
+TEST(LoaderBoundTest, TwoLateBatchesAreNoHabit) {
+  EXPECT_TRUE(IsClean(WaitingIn({5, 18}), "loader-bound"));
+}
+
+// Batches that take time in every step are made by the training thread.
+TEST(LoaderBoundTest, LeavesAnUnknownLoaderThatAlwaysWaitsToItsRule) {
+  const Report report = WaitingIn({2, 3, 5, 9, 10, 11}, 30);
+  EXPECT_TRUE(IsClean(report, "loader-bound"));
+  EXPECT_NE(Find(report, "sync-data-loading"), nullptr);
 }
 
 TEST(LoaderBoundTest, TellsWhatRestartingWorkersCosts) {

@@ -92,6 +92,63 @@ TEST(CheckpointStallTest, FiresOnSavingInEveryStep) {
       IsClean(saving("augment", "50000000"), "logging-checkpoint-stall"));
 }
 
+// Thirty training steps of 10 ms with two parameters; every third one runs
+// `detaches` of aten::detach and then no op for 30 ms, as torch.save() does
+// without stacks.
+Report Saving(int detaches) {
+  GpuText run;
+  for (int step = 0; step < 30; ++step) {
+    run.Op(9'000, "aten::mm");
+    for (int i = 0; i < 2; ++i) {
+      run.Begin("op", "torch::autograd::AccumulateGrad", "kind=backward");
+      run.Pass(500);
+      run.End();
+    }
+    if (step % 3 == 2) {
+      for (int i = 0; i < detaches; ++i) run.Op(1, "aten::detach");
+      run.Pass(30'000);
+    }
+    run.EndStep();
+  }
+  return run.Analyzed();
+}
+
+TEST(CheckpointStallTest, KnowsSavingByWhatItReads) {
+  const Report report = Saving(2);
+  const Finding* finding = Find(report, "logging-checkpoint-stall");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_NEAR(finding->gain.expected_ms, 10, 0.01);
+  EXPECT_NEAR(finding->baseline_ms, 20, 0.01);
+  EXPECT_NE(finding->evidence.find("10 steps of 30 (every 3rd step) took 30.0 "
+                                   "ms longer"),
+            std::string::npos)
+      << finding->evidence;
+  // One of two parameters is read by something else.
+  EXPECT_TRUE(IsClean(Saving(1), "logging-checkpoint-stall"));
+}
+
+// A range that usual steps do not have explains the stall, whatever its name.
+TEST(CheckpointStallTest, NamesWorkThatOnlySlowStepsDo) {
+  const auto run = [](const char* usual) {
+    GpuText run;
+    for (int step = 0; step < 20; ++step) {
+      run.Op(10'000, "aten::mm");
+      run.Range(100, usual);
+      if (step % 10 == 5) run.Range(10'000, "plot");
+      run.EndStep();
+    }
+    return run.Analyzed();
+  };
+  const Report report = run("metrics");
+  const Finding* finding = Find(report, "logging-checkpoint-stall");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
+  EXPECT_EQ(finding->where, "plot");
+  EXPECT_NEAR(finding->gain.expected_ms, 1, 0.01);
+  EXPECT_TRUE(IsClean(run("plot"), "logging-checkpoint-stall"));
+}
+
 TEST(CheckpointStallTest, StaysSilentAboutOneSlowStep) {
   EXPECT_TRUE(
       IsClean(SlowSteps({7}, [](GpuText& run, int) { run.Pass(10'000); }),
@@ -126,10 +183,13 @@ TEST(CheckpointStallTest, LeavesGarbageCollectionAndLoadersAlone) {
 }
 
 TEST(CheckpointStallTest, ReadsWholeWordsOnly) {
-  EXPECT_TRUE(IsClean(
-      SlowSteps({5, 15},
-                [](GpuText& run, int) { run.Range(10'000, "load_catalog"); }),
-      "logging-checkpoint-stall"));
+  const auto confidence = [](const char* range) {
+    const Report report = SlowSteps(
+        {5, 15}, [=](GpuText& run, int) { run.Range(10'000, range); });
+    return Find(report, "logging-checkpoint-stall")->confidence;
+  };
+  EXPECT_EQ(confidence("load catalog"), Confidence::kHint);
+  EXPECT_EQ(confidence("write log"), Confidence::kStrong);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-#include "support/gpu_text.h"
+#include "context/analysis_context.h"
 #include "rule_testing.h"
+#include "support/gpu_text.h"
 
 namespace stepscope {
 namespace {
@@ -124,7 +125,26 @@ TEST(HostSyncTest, NamesPrintingAndTheLineThatPrints) {
   const Finding* finding = Find(report, "host-sync");
   ASSERT_NE(finding, nullptr);
   EXPECT_NE(finding->fix_python.find("print every N steps"), std::string::npos);
-  EXPECT_NE(finding->where.find("at train.py(31): step"), std::string::npos);
+  EXPECT_NE(finding->where.find("at train.py:31 in step"), std::string::npos);
+}
+
+TEST(HostSyncTest, ReadsOnTwoLinesAreTwoPlaces) {
+  const Report report = TakingTurns([](GpuText& run) {
+    for (const char* line : {"train.py(31): step", "train.py(47): log"}) {
+      run.Begin("op", "aten::item", "stack=(\"" + std::string(line) + "\")");
+      run.Item();
+      run.End();
+      run.Begin("op", "aten::mm");
+      run.Kernel(300, "gemm");
+      run.End();
+    }
+  });
+  const Finding* finding = Find(report, "host-sync");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->where.find("at train.py:31 in step"), std::string::npos)
+      << finding->where;
+  EXPECT_NE(finding->where.find("at train.py:47 in log"), std::string::npos)
+      << finding->where;
 }
 
 TEST(HostSyncTest, OwnsTheTimeThatLaunchBoundWouldClaimToo) {
@@ -151,7 +171,7 @@ TEST(HostSyncTest, OwnsTheTimeThatLaunchBoundWouldClaimToo) {
 }
 
 TEST(HostSyncTest, IsAHintIfTheGpuMayWaitForOtherRanksMeanwhile) {
-  // One step, so that replay does not speak.
+  // The launch of a kernel was lost, so that replay does not speak.
   const auto waiting_for = [](std::string_view kernel) {
     GpuText run;
     run.Line("communication 0..1000 thread=0 allreduce");
@@ -160,6 +180,7 @@ TEST(HostSyncTest, IsAHintIfTheGpuMayWaitForOtherRanksMeanwhile) {
     run.Item();
     run.Op(4000, "aten::relu");
     run.Kernel(10, "gemm");
+    run.Line("kernel 200000..200001 lost");
     run.EndStep();
     return run.Analyzed();
   };
@@ -215,6 +236,26 @@ TEST(ExplicitSyncTest, IgnoresTheRecordersWaitAtTheEnd) {
     run.EndStep();
   }
   EXPECT_TRUE(IsClean(run.Analyzed(), "explicit-sync"));
+}
+
+// torch.profiler and Kineto each synchronise when the recording stops; the
+// program itself did so in its first step only.
+TEST(ExplicitSyncTest, IgnoresTheRecordersWaitsAfterOneOfTheProgram) {
+  GpuText run;
+  for (int step = 0; step < 3; ++step) {
+    run.Begin("op", "aten::mm");
+    run.Kernel(4000, "gemm");
+    run.End();
+    if (step == 0) run.Synchronize("cudaEventSynchronize");
+    run.Pass(1000);
+    if (step == 2) run.Synchronize("cudaDeviceSynchronize");
+    if (step == 2) run.Synchronize("cudaDeviceSynchronize");
+    run.EndStep();
+  }
+  const Trace trace = run.Build();
+  const AnalysisContext context(trace);
+  EXPECT_EQ(std::ranges::count(context.waits.all, true, &HostWait::is_last), 2);
+  EXPECT_TRUE(IsClean(Analyze(trace), "explicit-sync"));
 }
 
 TEST(ExplicitSyncTest, IgnoresThreadsThatLaunchNothing) {

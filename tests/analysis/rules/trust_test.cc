@@ -66,23 +66,29 @@ TEST(CaptureIncompleteTest, LaunchesWithoutGpuWorkAreAnError) {
   EXPECT_EQ(Find(report, "capture-incomplete")->status, FindingStatus::kError);
 }
 
-TEST(CaptureIncompleteTest, UnmatchedGpuWorkWarnsAboveOnePerCent) {
-  const auto with = [](int unmatched) {
-    std::string text = "step 0..10000000 thread=0\n";
-    for (int i = 0; i < 200; ++i) {
-      const std::string at = std::to_string(1000 + i * 1000);
-      text += "kernel " + at + ".." + std::to_string(1500 + i * 1000) +
-              " correlation=" + std::to_string(i) + " k\n";
-      if (i >= unmatched) {
-        text += "runtime_call " + std::to_string(i * 1000) + ".." + at +
-                " thread=0 correlation=" + std::to_string(i) +
-                " cudaLaunchKernel\n";
-      }
+// 200 kernels, of which those in [first, first + count) have no launch.
+Report WithoutLaunches(int first, int count) {
+  std::string text = "step 0..10000000 thread=0\n";
+  for (int i = 0; i < 200; ++i) {
+    const std::string at = std::to_string(1000 + i * 1000);
+    text += "kernel " + at + ".." + std::to_string(1500 + i * 1000) +
+            " correlation=" + std::to_string(i) + " k\n";
+    if (i < first || i >= first + count) {
+      text += "runtime_call " + std::to_string(i * 1000) + ".." + at +
+              " thread=0 correlation=" + std::to_string(i) +
+              " cudaLaunchKernel\n";
     }
-    return Analyze(TraceFromText(text));
-  };
-  EXPECT_TRUE(IsClean(with(2), "capture-incomplete"));
-  EXPECT_FALSE(IsClean(with(3), "capture-incomplete"));
+  }
+  return Analyze(TraceFromText(text));
+}
+
+TEST(CaptureIncompleteTest, UnmatchedGpuWorkWarnsAboveOnePerCent) {
+  EXPECT_TRUE(IsClean(WithoutLaunches(100, 2), "capture-incomplete"));
+  EXPECT_FALSE(IsClean(WithoutLaunches(100, 3), "capture-incomplete"));
+}
+
+TEST(CaptureIncompleteTest, WorkFromBeforeTheRecordingIsNotMissing) {
+  EXPECT_TRUE(IsClean(WithoutLaunches(0, 50), "capture-incomplete"));
 }
 
 // Ops that are short enough for recording them to show.

@@ -71,10 +71,9 @@ class SlotWriter {
 
 // As a Session does: the collector first, then the session's own records.
 Trace Decode(const SlotLog& log, TorchDecodeResult* result = nullptr,
-             const Symbolizer& symbolize = nullptr) {
+             const TorchStacks& stacks = {}) {
   TraceBuilder builder;
-  TorchDecodeResult decoded =
-      DecodeTorch(log, PlainClock(), symbolize, builder);
+  TorchDecodeResult decoded = DecodeTorch(log, PlainClock(), stacks, builder);
   decoded.bad_records += DecodeRanges(log, PlainClock(), builder);
   if (result != nullptr) *result = decoded;
   return builder.Build();
@@ -118,16 +117,16 @@ TEST(TorchDecodeTest, GivesInputsAndStacksToTheOperatorBeforeThem) {
                            static_cast<uint64_t>(InputTag::kInt), 5})
       .Words(kStackSlot, {1, 2})
       .Op(210, 220, "b");
-  const Trace trace = Decode(writer.Log(), nullptr,
-                             [](std::span<const std::vector<uint64_t>> stacks) {
-                               std::vector<std::vector<std::string>> named;
-                               for (const auto& stack : stacks) {
-                                 auto& frames = named.emplace_back();
-                                 for (uint64_t at : stack)
-                                   frames.push_back("f" + std::to_string(at));
-                               }
-                               return named;
-                             });
+  TorchStacks stacks;
+  stacks.symbolize = [](std::span<const std::vector<uint64_t>> stacks) {
+    std::vector<std::vector<std::string>> named;
+    for (const auto& stack : stacks) {
+      auto& frames = named.emplace_back();
+      for (uint64_t at : stack) frames.push_back("f" + std::to_string(at));
+    }
+    return named;
+  };
+  const Trace trace = Decode(writer.Log(), nullptr, stacks);
   const Op& op = trace.ops()[0];
   const auto& arguments = trace.op_inputs()[op.inputs].arguments;
   ASSERT_THAT(arguments, SizeIs(2));
@@ -184,6 +183,29 @@ TEST(TorchDecodeTest, EndsAnUnfinishedOperatorWhenTheWindowCloses) {
   EXPECT_EQ(result.unfinished, 1);
 }
 
+TEST(TorchDecodeTest, GivesPythonFramesToTheOperatorBeforeThem) {
+  TorchStacks stacks;
+  stacks.python.frames = {"a.py(1): f", "a.py(9): main"};
+  stacks.python.stacks = {{1}, {0, 1}};
+  stacks.python.calls.resize(2);
+  SlotWriter writer;
+  writer.Op(100, 200, "a")
+      .Raw({{0, 0, 0, PackTail(kPythonSlot, 1)}})
+      .Op(210, 220, "b")
+      .Op(230, 240, "c")
+      .Raw({{0, 0, 0, PackTail(kPythonSlot, 2)}});  // there is no such sample
+  TorchDecodeResult result;
+  const Trace trace = Decode(writer.Log(), &result, stacks);
+  ASSERT_THAT(trace.ops(), SizeIs(3));
+  ASSERT_NE(trace.ops()[0].stack, kNone);
+  const Stack& stack = trace.stacks()[trace.ops()[0].stack];
+  ASSERT_THAT(stack.frames, SizeIs(2));
+  EXPECT_EQ(trace.name(stack.frames[0]), "a.py(1): f");
+  EXPECT_EQ(trace.ops()[1].stack, kNone);
+  EXPECT_EQ(trace.ops()[2].stack, kNone);
+  EXPECT_EQ(result.bad_records, 1);
+}
+
 TEST(TorchDecodeTest, MatchesAForeignEndByKeyAndTime) {
   // The same address was used, and ended, before.
   const uint64_t key = 0x1000;
@@ -210,9 +232,9 @@ TEST(TorchDecodeTest, CountsBytesThatMakeNoSenseAndKeepsTheRest) {
 }
 
 TEST(TorchDecodeTest, SurvivesAnyBytesOfRecordsWithoutPointers) {
-  constexpr SlotTag kTags[] = {kTextOpSlot, kMemorySlot,     kHostMemorySlot,
-                               kInputsSlot, kStackSlot,      kCommsSlot,
-                               kRangeSlot,  kForeignEndSlot, kUnendedSlot};
+  constexpr SlotTag kTags[] = {
+      kTextOpSlot, kMemorySlot, kHostMemorySlot, kInputsSlot,  kStackSlot,
+      kCommsSlot,  kRangeSlot,  kForeignEndSlot, kUnendedSlot, kPythonSlot};
   std::mt19937_64 random(1);
   for (int run = 0; run < 2000; ++run) {
     SlotWriter writer;

@@ -133,7 +133,8 @@ TEST_F(ChromeEventsTest, CountsWhatItDoesNotRead) {
       XEvent("cpu_op", "good", kGood)));
   EXPECT_EQ(LossCount(trace, "unknown-events"), 1);
   EXPECT_EQ(LossCount(trace, "unpaired-events"), 1);
-  EXPECT_EQ(trace.losses().size(), 2u);
+  EXPECT_EQ(LossCount(trace, "unread-device-rows"), 1);
+  EXPECT_EQ(trace.losses().size(), 3u);
 }
 
 TEST_F(ChromeEventsTest, ReadsATopLevelArray) {

@@ -67,6 +67,18 @@ TEST_F(VendorsTest, SaysWhatOfAscendIsNotRead) {
   EXPECT_EQ(LossCount(trace, "unread-device-rows"), 1);
 }
 
+// Kineto's category for work on the device itself has no row here.
+TEST_F(VendorsTest, NamesADeviceWhoseWorkIsNotRead) {
+  const Trace trace = Read(KinetoFile(
+      Call("cpu_op", "aten::mul", "") + "," +
+      Call("mtia_runtime", "runFunction", "\"correlation\": 4") + "," +
+      Work("mtia_ccp_events", "kernel-0", "\"correlation\": 4")));
+  EXPECT_EQ(LossCount(trace, "unread-device-rows"), 1);
+  ASSERT_EQ(trace.run().devices.size(), 1u);
+  EXPECT_EQ(trace.run().devices[0].name, "MTIA");
+  EXPECT_EQ(trace.run().devices[0].vendor, "Meta");
+}
+
 TEST_F(VendorsTest, SaysThatRanksWereMerged) {
   const auto of = [](const char* pid) {
     return R"({"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": ")" +

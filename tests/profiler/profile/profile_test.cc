@@ -451,7 +451,21 @@ TEST_F(ProfileTest, AnExceptionInTheReportIsAnErrorNotACrash) {
     Run(profile, 4);
     EXPECT_TRUE(absl::IsInternal(profile.Finish()));
   });
-  EXPECT_THAT(said, HasSubstr("mine"));
+  EXPECT_THAT(said, HasSubstr("on_report threw an exception: mine"));
+  EXPECT_THAT(said, Not(HasSubstr("analysed")));
+}
+
+TEST_F(ProfileTest, AnExceptionInTheReportLosesNoFile) {
+  ProfileOptions options = Options();
+  options.log_dir = log_dir_;
+  options.on_report = [](const Trace&, const Report&) {
+    throw std::runtime_error("mine");
+  };
+  StderrOf([&] {
+    Profile profile(std::move(options));
+    Run(profile, 4);
+  });
+  EXPECT_THAT(Files(log_dir_), SizeIs(5));
 }
 
 TEST_F(ProfileTest, TheEndWaitsNoLongerThanItMay) {

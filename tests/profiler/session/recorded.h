@@ -32,7 +32,7 @@ class RecordedWindow {
     TraceBuilder builder;
     const ClockMap clock(begin_, ReadClock());
     const TorchDecodeResult decoded =
-        DecodeTorch(recording.slots(), clock, nullptr, builder);
+        DecodeTorch(recording.slots(), clock, {}, builder);
     EXPECT_EQ(decoded.bad_records, 0);
     recording.AddTo(builder, clock);
     return builder.Build();

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "fakes/fake_collector.h"
@@ -67,10 +68,28 @@ TEST_F(SessionTest, CallsACollectorFromWarmUpToTheWindowsEnd) {
   const auto log = Watch({});
   const auto session = Make({.wait = 1, .warmup = 1, .active = 2});
   EXPECT_THAT(Run(*session, 6), SizeIs(1));
-  EXPECT_THAT(log->calls,
-              ElementsAre("start", "step 1", "step 2", "step 3", "stop"));
+  EXPECT_THAT(log->calls, ElementsAre("start", "sample", "step 1", "step 2",
+                                      "step 3", "stop"));
   EXPECT_TRUE(session->done());
   EXPECT_THAT(errors_, IsEmpty());
+}
+
+TEST_F(SessionTest, NamesTheLastStepBeforeTheWindowForACloseLook) {
+  const auto calls = [&](const Schedule& schedule, int steps) {
+    const auto log = Watch({});
+    const auto session = Make(schedule);
+    Run(*session, steps);
+    return log->calls;
+  };
+  EXPECT_THAT(calls({.wait = 0, .warmup = 3, .active = 1}, 4),
+              ElementsAre("start", "step 0", "step 1", "sample", "step 2",
+                          "step 3", "stop"));
+  EXPECT_THAT(
+      calls({.wait = 1, .warmup = 0, .active = 2}, 3),
+      ElementsAre("start", "sample recorded", "step 1", "step 2", "stop"));
+  EXPECT_THAT(calls({.wait = 0, .warmup = 1, .active = 1, .repeat = 2}, 4),
+              ElementsAre("start", "sample", "step 0", "step 1", "stop",
+                          "start", "sample", "step 2", "step 3", "stop"));
 }
 
 TEST_F(SessionTest, DestroysItsCollectorsWithTheLastCycle) {
@@ -187,13 +206,44 @@ TEST_F(SessionTest, EndKeepsTheStepsSoFar) {
   EXPECT_GE(trace.run().window_end_ns, trace.steps()[1].end_ns);
 }
 
+// Six calls a step would otherwise become twelve in the report of a loop that
+// is left in its second recorded step.
+TEST_F(SessionTest, AnUnfinishedStepIsNotCountedToTheOthers) {
+  const auto session = Make({.wait = 0, .warmup = 1, .active = 3});
+  for (int step = 0; step < 3; ++step) {
+    for (int call = 0; call < 6; ++call) {
+      CloseRange(OpenRange(RangeKind::kUser, "call"));
+    }
+    usleep(100);
+    if (step < 2) session->Step();
+  }
+  const auto window = session->End();
+  ASSERT_NE(window, nullptr);
+  const Trace trace = window->Build({});
+  EXPECT_THAT(StepNumbers(trace), ElementsAre(1));
+  EXPECT_THAT(trace.ranges(), SizeIs(6));
+  EXPECT_EQ(trace.run().window_end_ns, trace.steps()[0].end_ns);
+}
+
+TEST_F(SessionTest, WithoutACompleteStepWhatThereIsStays) {
+  const auto session = Make({.wait = 0, .warmup = 1, .active = 3});
+  Run(*session, 1);
+  CloseRange(OpenRange(RangeKind::kUser, "call"));
+  usleep(100);
+  const auto window = session->End();
+  ASSERT_NE(window, nullptr);
+  EXPECT_EQ(window->steps(), 0);
+  EXPECT_THAT(window->Build({}).ranges(), SizeIs(1));
+}
+
 TEST_F(SessionTest, EndInWarmUpStopsEverythingAndGivesNothing) {
   const auto log = Watch({});
   const auto session = Make({.wait = 0, .warmup = 3, .active = 3});
   Run(*session, 2);
   EXPECT_EQ(session->End(), nullptr);
   EXPECT_FALSE(IsRecording());
-  EXPECT_THAT(log->calls, ElementsAre("start", "step 0", "step 1", "stop"));
+  EXPECT_THAT(log->calls,
+              ElementsAre("start", "step 0", "step 1", "sample", "stop"));
 }
 
 TEST_F(SessionTest, ADestroyedSessionStopsItsCollectors) {
@@ -216,7 +266,8 @@ TEST_F(SessionTest, ACollectorThatCannotStartIsLeftOutAndTheReasonTravels) {
   const auto windows = Run(*session, 2);
   ASSERT_THAT(windows, SizeIs(1));
   EXPECT_THAT(broken->calls, ElementsAre("start"));
-  EXPECT_THAT(fine->calls, ElementsAre("start", "step 0", "step 1", "stop"));
+  EXPECT_THAT(fine->calls,
+              ElementsAre("start", "sample", "step 0", "step 1", "stop"));
   EXPECT_THAT(errors_, ElementsAre("held by another profiler"));
   const Trace trace = windows[0]->Build({});
   ASSERT_THAT(trace.losses(), SizeIs(1));
@@ -316,6 +367,48 @@ TEST_F(SessionTest, RowsReadOncePerStepOfWarmUpAreClippedAway) {
   EXPECT_EQ(trace.settings()[0].step, 2);
   ASSERT_THAT(trace.host_usage(), SizeIs(1));
   EXPECT_EQ(trace.host_usage()[0].step, 2);
+}
+
+TEST_F(SessionTest, TheThreadThatStepsIsTakenForTheOneThatTrainsAndThatIsSaid) {
+  const auto session = Make({.wait = 1, .warmup = 1, .active = 1});
+  std::vector<std::unique_ptr<ClosedWindow>> windows;
+  int64_t tid = 0;
+  std::thread([&] {
+    tid = gettid();
+    windows = Run(*session, 3);
+  }).join();
+  ASSERT_THAT(windows, SizeIs(1));
+  const Trace trace = windows[0]->Build({});
+  EXPECT_EQ(trace.threads()[trace.run().training_thread].tid, tid);
+  ASSERT_THAT(trace.losses(), SizeIs(1));
+  EXPECT_EQ(trace.losses()[0].name, "training-thread");
+  EXPECT_EQ(trace.losses()[0].severity, Severity::kWarning);
+  EXPECT_THAT(trace.losses()[0].detail, HasSubstr(std::to_string(tid)));
+}
+
+TEST_F(SessionTest, AStepFromAnotherThreadInsideTheWindowIsAnError) {
+  const auto session = Make({.wait = 0, .warmup = 1, .active = 3});
+  Run(*session, 2);
+  std::thread([&] { Run(*session, 1); }).join();
+  const auto windows = Run(*session, 1);
+  ASSERT_THAT(windows, SizeIs(1));
+  const Trace trace = windows[0]->Build({});
+  EXPECT_EQ(trace.threads()[trace.run().training_thread].tid, gettid());
+  ASSERT_THAT(trace.losses(), SizeIs(1));
+  EXPECT_EQ(trace.losses()[0].name, "step-threads");
+  EXPECT_EQ(trace.losses()[0].count, 2);  // there and back
+  EXPECT_EQ(trace.losses()[0].severity, Severity::kError);
+}
+
+TEST_F(SessionTest, ANamedTrainingThreadMayBeAnotherThanTheOneThatSteps) {
+  options_.training_tid = gettid();
+  const auto session = Make({.wait = 0, .warmup = 1, .active = 1});
+  std::vector<std::unique_ptr<ClosedWindow>> windows;
+  std::thread([&] { windows = Run(*session, 2); }).join();
+  ASSERT_THAT(windows, SizeIs(1));
+  const Trace trace = windows[0]->Build({});
+  EXPECT_EQ(trace.threads()[trace.run().training_thread].tid, gettid());
+  EXPECT_THAT(trace.losses(), IsEmpty());
 }
 
 TEST_F(SessionTest, ASecondSessionIsRefusedByNameUntilTheFirstIsDone) {

@@ -138,7 +138,42 @@ constexpr Known kKnown[] = {
      KernelClass::kCommunication, TensorCores::kNo, Precision::kFp32},
     {"ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)",
      KernelClass::kCommunication, TensorCores::kNo, Precision::kUnknown},
+    {"mscclKernel_Sum_half_LL128", KernelClass::kCommunication,
+     TensorCores::kNo, Precision::kFp16},
+    {"void vllm::cross_device_reduce_1stage<__nv_bfloat16, 2>(vllm::RankData*, "
+     "vllm::RankSignals, vllm::Signal*, __nv_bfloat16*, int, int)",
+     KernelClass::kCommunication, TensorCores::kNo, Precision::kBf16},
+    {"_ZN5aiter26cross_device_reduce_2stageIDF16_Li8EEEvPNS_8RankDataE",
+     KernelClass::kCommunication, TensorCores::kNo, Precision::kFp16},
+    {"void c10d::symmetric_memory::(anonymous namespace)::"
+     "multimem_one_shot_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*, "
+     "c10::BFloat16*, unsigned long, unsigned int**)",
+     KernelClass::kCommunication, TensorCores::kNo, Precision::kBf16},
+    {"void flashinfer::trtllm_allreduce_fusion::"
+     "allreduce_fusion_kernel_oneshot_lamport<(flashinfer::trtllm_allreduce_"
+     "fusion::AllReduceFusionPattern)1, __half, 8>()",
+     KernelClass::kCommunication, TensorCores::kNo, Precision::kFp16},
+    {"void tensorrt_llm::kernels::oneShotAllReduceKernel<__half, 8>()",
+     KernelClass::kCommunication, TensorCores::kNo, Precision::kFp16},
+    {"void deep_ep::internode_ll::combine<false, 3, 7168, 9>(void*, void*)",
+     KernelClass::kCommunication, TensorCores::kNo, Precision::kUnknown},
+    {"void nvshmemi_transfer_rma_p<int, (threadgroup_t)0>(int*, int, int)",
+     KernelClass::kCommunication, TensorCores::kNo, Precision::kUnknown},
 };
+
+// Names of ops that were fused, products that send what they computed, and
+// reductions among the threads of one kernel.
+TEST(IsCollectiveKernelTest, LeavesComputingAlone) {
+  for (const char* name :
+       {"triton_poi_fused__to_copy_all_gather_into_tensor_wait_tensor_3",
+        "allgather_gemm_kernel",
+        "void flux::GemmReduceScatter_gemm_rs<float>()",
+        "void oneflow::softmax::SoftmaxWarpAllReduce<float>()",
+        "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float>>()",
+        "void at::native::scatter_gather_elementwise_kernel<128, 4>()"}) {
+    EXPECT_FALSE(IsCollectiveKernel(name)) << name;
+  }
+}
 
 TEST(TraitsOfKernelTest, KnowsEveryFamily) {
   for (const Known& known : kKnown) {

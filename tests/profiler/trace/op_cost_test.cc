@@ -258,6 +258,11 @@ TEST(ClassOfOpTest, TellsWrappersAndWorkApart) {
   EXPECT_EQ(ClassOfOp("aten::to"), KernelClass::kUnknown);
   EXPECT_EQ(ClassOfOp("ConvolutionBackward0"), KernelClass::kUnknown);
   EXPECT_EQ(ClassOfOp("c10d::allreduce_"), KernelClass::kCommunication);
+  EXPECT_EQ(ClassOfOp("vllm::all_reduce"), KernelClass::kCommunication);
+  EXPECT_EQ(ClassOfOp("symm_mem::one_shot_all_reduce"),
+            KernelClass::kCommunication);
+  EXPECT_EQ(ClassOfOp("symm_mem::fused_all_gather_matmul"),
+            KernelClass::kUnknown);
 }
 
 }  // namespace

@@ -18,9 +18,9 @@ struct Told {
 
 std::vector<Told> ToldBy(const stepscope::Report& report);
 
-// What is wrong with what was told of a program and of its fixed twin; empty if
-// nothing is: the rule speaks of the one and is silent about the other, and no
-// other rule speaks without a cause that the pattern names.
+// The errors in the findings about a program and about its fixed version; empty
+// if the rule fires on the first and not on the second, and no other rule fires
+// without a reason that the pattern names.
 std::vector<std::string> Judge(const Pattern& pattern,
                                const std::vector<Told>& bad,
                                const std::vector<Told>& fixed);

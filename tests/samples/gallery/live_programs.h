@@ -20,8 +20,8 @@ struct Spoken {
 // Fails the test if the program fails or its report cannot be read.
 Spoken RunOnce(const Pattern& pattern, const std::string& flags);
 
-// Fails the test if what is told of the program and its fixed twin is wrong,
-// and skips it where the machine is too busy to tell.
+// Fails the test if the findings about the program and its fixed version are
+// wrong, and skips it where the machine is too busy to decide.
 void ExpectRight(const Pattern& pattern, const std::string& flags);
 
 }  // namespace gallery

@@ -43,6 +43,20 @@ def test_runs_as_a_program_of_its_own_on_programs_of_their_own(tmp_path):
     assert "| --threads 2 " in done.stdout
 
 
+def test_another_program_may_train(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    commands = []
+
+    def start(command, limit_s=600):
+        commands.append(command[:2])
+        return fake_programs.resnet(command[2:]) if command[:2] == ["python", "my train.py"] else fake_programs.run(command)
+
+    words = ["sweep", "--threads", "1,2", "--rounds", "2", "--steps", "13", "--train", "python 'my train.py'"]
+    assert ladder.main(words, start) == 0, capsys.readouterr().err
+    assert ["python", "my train.py"] in commands and not any(command[0].endswith("resnet") for command in commands)
+    assert (tmp_path / "runs/sweep_train/runs.jsonl").exists()
+
+
 def test_climb_prints_and_writes_what_it_found(call, tmp_path):
     text, record = call("climb", "--no-sweep", "--profiles", "1", *SHORT, "--side", "64")
     assert [step["id"] for step in record["steps"]] == ["cores-idle", "small-batch"]

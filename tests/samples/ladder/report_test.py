@@ -1,3 +1,8 @@
+import json
+import os
+import pathlib
+import subprocess
+
 import pytest
 from report import Failed, Finding, Report, read_report
 
@@ -20,6 +25,22 @@ def test_reads_what_a_program_can_follow():
     assert report.findings == [Finding("cores-idle", "high", "predicted", 20, 15, 25, 130, "e\nw\nf", {
         "intra_op_threads": "2", "set_to_none": "true", "conv_bias": "false", "batch_factor": "1.5", "workers": "3",
         "optimizer_step": "fused"})]
+
+
+def test_a_note_has_no_step_that_a_gain_refers_to():
+    note = {**FINDING, "id": "cores-idle", "severity": "note", "gain_kind": "none", "baseline_ms": None}
+    assert read_report(record(findings=[note]), "").findings[0].baseline_ms == 0
+
+
+def test_reads_reports_of_the_real_program():
+    root = pathlib.Path(__file__).parents[3]
+    program = pathlib.Path(os.environ.get("STEPSCOPE_BIN") or root / "build/default/bin") / "stepscope"
+    if not program.exists():
+        pytest.skip(f"{program} is not built; set STEPSCOPE_BIN")
+    trace = root / "tests/data/programs/checkpoint_every_third.json.zst"
+    text = subprocess.run([program, "analyze", "--format", "json", trace], check=True, capture_output=True).stdout
+    findings = read_report(json.loads(text), trace).findings
+    assert findings[0].id == "logging-checkpoint-stall" and findings[0].baseline_ms > 0
 
 
 def test_the_split_comes_longest_first():

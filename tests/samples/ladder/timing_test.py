@@ -16,6 +16,13 @@ def test_one_value_says_nothing_about_its_spread():
     assert median_interval([]) == (-math.inf, math.inf)
 
 
+@pytest.mark.parametrize("values", [[9, 10, 12, 15], list(range(20))])
+def test_less_confidence_makes_a_narrower_interval(values):
+    wide, narrow = median_interval(values), median_interval(values, confidence=0.9)
+    assert wide.low <= narrow.low < narrow.high <= wide.high
+    assert narrow != wide
+
+
 def test_equal_values_leave_no_doubt():
     assert median_interval([2, 2, 2]) == (2, 2)
     assert median_interval([2] * 8) == (2, 2)

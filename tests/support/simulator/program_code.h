@@ -21,7 +21,8 @@ inline constexpr int kMostGpus = 8;
 struct Machine {
   int cores = 8;
   int threads = 1;
-  double efficiency = 0.85;
+  int others = 0;  // threads of other programs on these cores, always busy
+  double serial = 0.05;  // of an op that the pool shares
   int ranks = 1;
   double network = 80, network_latency_ns = 25'000;
   std::string gpu;  // "": none
@@ -96,6 +97,7 @@ struct Row {
   int collective = -1;  // record_param_comms: which
   double bytes = 0;
   std::string dtype = {};
+  std::string kind = {};  // "all_reduce"; empty: not recorded
 };
 
 enum class WorkIs : uint8_t {

@@ -89,7 +89,9 @@ void Coder::Around(double ns, const std::vector<Statement>& body) {
 int Coder::OpenOp(const std::string& name, const Statement& s) {
   Row row{.name = name};
   row.inputs = s.Text("in", "");
-  if (!on_autograd_ && !in_backward_ && no_grad_ == 0) {
+  // In a backward pass only what computes with gradients again: a checkpoint.
+  const bool forward = !on_autograd_ && !in_backward_;
+  if ((forward || s.Says("grad")) && no_grad_ == 0) {
     row.sequence = next_sequence_;
   }
   const int index = Open(std::move(row));

@@ -174,7 +174,11 @@ void Coder::Collective(const Statement& s) {
   const int row = Open({.name = "record_param_comms",
                         .collective = ordinal,
                         .bytes = s.Number(1),
-                        .dtype = s.Text("dtype", "Float")});
+                        .dtype = s.Text("dtype", "Float"),
+                        // As Kineto writes it.
+                        .kind = s.Says("unsized")           ? ""
+                                : s.Word(0) == "all_reduce" ? "allreduce"
+                                                            : s.Word(0)});
   const int range = Open({.is = RowIs::kRange,
                           .name = "nccl:" + s.Word(0),
                           .range_kind = RangeKind::kCollective});
@@ -190,6 +194,10 @@ void Coder::Collective(const Statement& s) {
     task.name = "ncclDevKernel_Broadcast_RING_LL(ncclDevComm*)";
   if (s.Word(0) == "all_to_all")
     task.name = "ncclDevKernel_SendRecv(ncclDevComm*)";
+  if (s.Word(0) == "all_gather")
+    task.name = "ncclDevKernel_AllGather_RING_LL(ncclDevComm*)";
+  if (s.Word(0) == "reduce_scatter")
+    task.name = "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL(ncclDevComm*)";
   task.collective = ordinal;
   task.bytes = s.Number(1);
   const double ranks = machine_.ranks;

@@ -6,24 +6,15 @@
 namespace stepscope::simulator {
 namespace {
 
-// Two threads have caches and memory to themselves as good as one has (1.9 to 2
-// times as fast was measured), so the first doubling loses a third of what each
-// further one does.
-double PoolSpeed(int width, double efficiency) {
-  double speed = 1;
-  for (int threads = 2; threads <= width; threads *= 2) {
-    const double loss = threads == 2 ? (1 - efficiency) / 3 : 1 - efficiency;
-    speed *= 2 * (1 - loss);
-  }
-  // Between two powers of two, as much of the next doubling as there is.
-  const double doublings = std::log2(width);
-  const double rest = doublings - std::floor(doublings);
-  return speed * std::pow(2 * efficiency, rest);
+// Amdahl's law: `serial` of an op runs on one thread whatever their number, and
+// so does the share of waiting for each other. Replay counts in doublings.
+double PoolSpeed(int width, double serial) {
+  return width / (1 + serial * (width - 1));
 }
 
 constexpr double kNever = 1e300;
 constexpr double kSliceNs = 1'000'000;  // then the scheduler moves threads
-constexpr double kSpinNs = 2'000'000;   // a pool waits busily this long
+constexpr double kSpinNs = 1'000'000;   // a pool waits busily this long
 constexpr int kAhead = 2;               // batches per worker
 
 }  // namespace
@@ -136,7 +127,7 @@ bool Rank::Passes(Runner& runner, const Instruction& is, double now) {
     case Do::kPool: {
       if (runner.parts.empty()) {
         const int width = machine_.threads;
-        const double part = is.ns / PoolSpeed(width, machine_.efficiency);
+        const double part = is.ns / PoolSpeed(width, machine_.serial);
         runner.parts.assign(width, part);
       }
       if (std::ranges::max(runner.parts) > 0) return false;
@@ -217,6 +208,10 @@ void Rank::ShareCores(double now) {
   }
   for (int w = 0; w < workers_.count(); ++w) {
     if (workers_.Computes(w)) running.push_back({&worker_speed_[w], false, 0});
+  }
+  double elsewhere = 1;  // the speed of other programs, which nobody asks for
+  for (int i = 0; i < machine_.others; ++i) {
+    running.push_back({&elsewhere, false, 0});
   }
   contended_ = static_cast<int>(running.size()) > machine_.cores;
   std::vector<int> load(machine_.cores, 0);

@@ -36,9 +36,11 @@ void ReadLoader(const Statement& s, Machine& machine) {
 bool Read(const Statement& s, Machine& machine) {
   if (s.verb == "cores") {
     machine.cores = static_cast<int>(s.Number(0));
+  } else if (s.verb == "others") {
+    machine.others = static_cast<int>(s.Number(0));
   } else if (s.verb == "intra_op") {
     machine.threads = static_cast<int>(s.Number(0));
-    machine.efficiency = s.Option("efficiency", machine.efficiency);
+    machine.serial = s.Option("serial", machine.serial);
   } else if (s.verb == "gpu") {
     ReadGpu(s, machine);
   } else if (s.verb == "ranks") {
@@ -100,7 +102,8 @@ absl::StatusOr<Machine> MachineOf(const std::vector<Statement>& program) {
     return absl::InvalidArgumentError("a process drives 1 to 8 gpus");
   }
   if (machine.cores < 1 || machine.threads < 1 || machine.steps < 1 ||
-      machine.warmup < 0 || machine.ranks < 1 || machine.workers < 0) {
+      machine.warmup < 0 || machine.ranks < 1 || machine.workers < 0 ||
+      machine.others < 0) {
     return absl::InvalidArgumentError(
         "cores, intra_op, ranks and steps are at least 1");
   }

@@ -27,6 +27,10 @@ class Recorder {
     if (rank > 0) skew_ns_ = jitter.Uniform(-3e5, 3e5);
     device_skew_ns_ =
         jitter.Uniform(-machine.clock_error_ns, machine.clock_error_ns);
+    const auto first = std::ranges::find_if(code.rows, [&](const Row& row) {
+      return row.is == RowIs::kStep && row.step == machine.warmup;
+    });
+    if (first != code.rows.end()) window_begin_ = first->begin;
     training_ = builder_.ThreadRow(100 + rank, 100 + rank);
     builder_.thread(training_).torch_thread = kTrainingTorchThread;
   }
@@ -34,6 +38,9 @@ class Recorder {
   Trace Make(const std::vector<Rank::Usage>& usage) {
     Describe();
     Watch();
+    for (const DeviceTask& task : code_.tasks) {
+      if (task.is == WorkIs::kWait) stream_waits_[task.correlation] = &task;
+    }
     for (const Row& row : code_.rows) {
       if (row.step < machine_.warmup) continue;
       if (row.is == RowIs::kCall && jitter_.Uniform(0, 1) < machine_.lost_calls)
@@ -46,7 +53,7 @@ class Recorder {
                         .count = machine_.dropped_records});
     }
     for (const DeviceTask& task : code_.tasks) {
-      if (task.step >= machine_.warmup) AddTask(task);
+      if (task.step >= machine_.warmup || IsBacklog(task)) AddTask(task);
     }
     if (machine_.live) {
       AddLiveRows(machine_, code_, usage, rank_, skew_ns_, builder_);
@@ -57,6 +64,12 @@ class Recorder {
  private:
   int64_t Host(double ns) const { return SinceEpoch(ns + skew_ns_); }
   int64_t OnDevice(double ns) const { return Host(ns + device_skew_ns_); }
+  // Kineto keeps what the device begins inside the window, but not the calls
+  // that launched it before.
+  bool IsBacklog(const DeviceTask& task) const {
+    return !machine_.live && task.step < machine_.warmup &&
+           task.begin >= window_begin_;
+  }
   RowId ThreadOf(const Row& row) {
     if (!row.autograd) return training_;
     const RowId thread = builder_.ThreadRow(100 + rank_, 900 + rank_);
@@ -186,7 +199,7 @@ class Recorder {
       op.inputs = builder_.InternInputs(InputsOf(builder_, row.inputs));
     }
     builder_.Add(op);
-    if (row.collective < 0) return;
+    if (row.collective < 0 || row.kind.empty()) return;
     const double width = row.dtype == "BFloat16" || row.dtype == "Half" ? 2 : 4;
     const auto elements = static_cast<int64_t>(row.bytes / width);
     std::string ranks = "[";
@@ -196,7 +209,7 @@ class Recorder {
     builder_.Add(
         Communication{.begin_ns = begin,
                       .end_ns = end,
-                      .name = builder_.Intern("allreduce"),
+                      .name = builder_.Intern(row.kind),
                       .dtype = builder_.Intern(row.dtype),
                       .group_name = builder_.Intern("0"),
                       .group_description = builder_.Intern("default_pg"),
@@ -212,14 +225,25 @@ class Recorder {
     const char* name = row.name == "cudaStreamSynchronize"   ? "Stream Sync"
                        : row.name == "cudaEventSynchronize"  ? "Event Sync"
                        : row.name == "cudaDeviceSynchronize" ? "Context Sync"
-                                                             : nullptr;
+                       : row.name == "cudaStreamWaitEvent" ? "Stream Wait Event"
+                                                           : nullptr;
     if (name == nullptr) return;
-    builder_.Add(Sync{.begin_ns = begin,
-                      .end_ns = end,
-                      .correlation = row.correlation,
-                      .name = builder_.Intern(name),
-                      .device = rank_,
-                      .stream = 7});
+    Sync sync{.begin_ns = begin,
+              .end_ns = end,
+              .correlation = row.correlation,
+              .name = builder_.Intern(name),
+              .device = rank_,
+              .stream = 7};
+    const auto wait = stream_waits_.find(row.correlation);
+    if (wait != stream_waits_.end()) {
+      sync.stream = wait->second->stream;
+      if (wait->second->mark >= 0) {
+        const DeviceTask& mark = code_.tasks[wait->second->mark];
+        sync.wait_on_stream = mark.stream;
+        sync.wait_on_record_correlation = mark.correlation;
+      }
+    }
+    builder_.Add(sync);
   }
 
   void AddMemory(const Row& row, int64_t time, RowId thread) {
@@ -293,8 +317,10 @@ class Recorder {
   TraceBuilder builder_;
   RowId training_ = kNone;
   double skew_ns_ = 0, device_skew_ns_ = 0;
+  double window_begin_ = 0;  // of the recorded steps
   int64_t allocated_ = 0, reserved_ = 0;
-  std::map<int64_t, std::vector<uint64_t>> live_;  // addresses by bytes
+  std::map<int64_t, const DeviceTask*> stream_waits_;  // by correlation
+  std::map<int64_t, std::vector<uint64_t>> live_;      // addresses by bytes
   uint64_t next_address_ = 0;
 };
 

@@ -6,12 +6,12 @@
 //     profile.Step();
 //   }
 //
-// By default three steps are only timed, three warm up the profiler and three
-// are recorded. After the last recorded step a background thread builds the
-// Trace, analyses it, prints the report and writes the files of the log
-// directory, while training goes on. No error stops the training: it is one
-// line on stderr, and status() returns it; no call throws, aborts, or blocks
-// (only the end of the scope waits for the files, at most stop_timeout).
+// By default three steps are only timed, three warm up the profiler, three are
+// recorded, and all others are timed. After the last recorded step a background
+// thread builds the Trace, analyses it, prints the report and writes the files
+// of the log directory, while training goes on. No error stops the training: it
+// is one line on stderr, and status() returns it; no call throws, aborts, or
+// blocks (only the end of the scope waits for the files, at most stop_timeout).
 //
 // With profile_memory LibTorch may print "Memory block of unknown size was
 // allocated before the profiling started" on stderr, as it does with
@@ -22,6 +22,7 @@
 
 #include <absl/status/status.h>
 #include <stepscope/collector.h>
+#include <stepscope/module_hook.h>
 #include <stepscope/schedule.h>
 
 #include <chrono>
@@ -37,6 +38,7 @@ namespace stepscope {
 class Trace;
 struct ProfileParts;
 struct Report;
+struct WholeRun;
 
 struct ProfileOptions {
   // The folder for the files of all runs of an experiment, created if missing;
@@ -52,12 +54,19 @@ struct ProfileOptions {
   // Without shapes there are no FLOPs and no findings about sizes and types.
   bool record_shapes = false;   // shapes, strides and types of op arguments
   bool profile_memory = false;  // every allocation and release
-  // C++ stacks. One is taken where a chain of nested operators occurs for the
-  // first time. With warm-up steps in the schedule that is nearly always in
-  // them, and what they record is discarded, so that only a few operators of
-  // the recorded steps have a stack; set schedule.warmup = 0 to get all of
-  // them.
+  // Source lines: the stack of every operator that is inside no other one. They
+  // are taken in the last warm-up step, which is slower for it, and given to
+  // the same operators of the recorded steps; without warm-up steps they are
+  // taken in the first recorded one. The stack of an operator that waits for a
+  // device is always taken. Python frames in a program of Python, else C++
+  // frames, which need a program compiled with -g. The trace says how many
+  // operators have none because the steps do not run alike.
   bool with_stack = false;
+  // Modules as ranges, in programs of Python, taken in the same step. Needs
+  // `module_hook` (stepscope/module_hook.h), which the Python package sets; C++
+  // programs mark theirs with ModuleRange.
+  bool with_modules = false;
+  ModuleHook module_hook = {};
   // The memory for the events of one window. When it is used up, new events are
   // dropped, and the report says how many.
   int64_t max_buffer_bytes = int64_t{256} << 20;
@@ -70,6 +79,22 @@ struct ProfileOptions {
   // counts them as input only there.
   bool xspace_input_wait = true;
 
+  // Times every step of the run, also after the last window: one read of the
+  // clock a step, at most 2 MB. The end of the scope prints, and writes into
+  // the files, what a window of a few steps cannot show: stalls that recur,
+  // their period and their share of the run.
+  bool time_all_steps = true;
+  // With it: a stall that recurs every n-th step is recorded once, in a window
+  // of six steps, to know its cause; nothing else is printed or written about
+  // it. Not with collectors of one's own, which are gone after the last window.
+  bool record_stalls = true;
+  // With it and a log_dir: one line of JSON per step, for scripts, in
+  // LOGDIR/stepscope/RUN/steps_rank<r>.jsonl (docs/json.md, "Step times").
+  bool write_step_times = false;
+  // With time_all_steps: how often a line on stderr says how the run goes; 0:
+  // never. At most one a second.
+  std::chrono::milliseconds status_every{0};
+
   // How long the end of the scope waits for the analysis and the files.
   std::chrono::milliseconds stop_timeout = std::chrono::minutes(2);
 
@@ -80,6 +105,9 @@ struct ProfileOptions {
   // Called with the result of each window, on the background thread, before the
   // files are written. Both arguments are valid only during the call.
   std::function<void(const Trace&, const Report&)> on_report = {};
+  // Called with the times of all steps, on the background thread, when the run
+  // has ended; not with time_all_steps off.
+  std::function<void(const WholeRun&)> on_run_end = {};
 };
 
 // One thread creates it, calls Step() and destroys it. Only one Profile of a
@@ -103,10 +131,10 @@ class Profile {
   Profile& operator=(const Profile&) = delete;
 
   // Call at the end of each iteration: a step lasts from the previous call (or
-  // the construction) to this one. Costs one branch after the last recorded
-  // step.
+  // the construction) to this one. After the last recorded step it costs one
+  // read of the clock; one branch without time_all_steps.
   void Step() noexcept {
-    if (recording_) EndStep();
+    if (active_) EndStep();
   }
 
   // Ends the profile now, as the destructor does, and returns status().
@@ -122,7 +150,7 @@ class Profile {
   struct State;
   void EndStep() noexcept;
 
-  bool recording_ = false;
+  bool active_ = false;
   std::unique_ptr<State> state_;  // null only if there was no memory for it
 };
 

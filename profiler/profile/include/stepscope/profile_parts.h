@@ -29,6 +29,8 @@ struct WindowResult {
 // One file of a window. `write` is called on the background thread.
 struct WindowFile {
   bool rank_0_only = false;
+  // It needs only the report: written again when the run has ended.
+  bool of_report = false;
   std::function<absl::Status(const WindowResult& result)> write;
 };
 

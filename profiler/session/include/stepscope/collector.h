@@ -3,10 +3,11 @@
 // steps.
 //
 // The Session calls, always on the thread that drives it (the training thread):
-// Start(), OnStep() after each step, Stop(), and the same again in the next
-// cycle. A collector whose Start() failed gets no further call in that cycle.
-// Hooks that a collector installs may run on any thread. In a forked child none
-// of this is called, and hooks must record nothing.
+// Start(), OnStep() after each step, OnSampleStep() before one of them, Stop(),
+// and the same again in the next cycle. A collector whose Start() failed gets
+// no further call in that cycle. Hooks that a collector installs may run on any
+// thread. In a forked child none of this is called, and hooks must record
+// nothing.
 //
 // This interface may change in any version (docs/stability.md).
 #pragma once
@@ -51,6 +52,12 @@ class Collector {
   // sources and puts the message into the Trace. Unavailable: the source does
   // not exist here.
   virtual absl::Status Start() = 0;
+
+  // The step that begins now is the one to look at closely: the last warm-up
+  // step, or, without warm-up steps, the first active one. What takes too long
+  // to be taken in every step is taken in this one, once per window; OnStep()
+  // ends it. `is_recorded`: it is an active step.
+  virtual void OnSampleStep(bool is_recorded) { (void)is_recorded; }
 
   // A step has ended on the calling thread. `step` is its number, from 0;
   // `now_ns` its end, since the epoch. Also called in warm-up steps. Must be

@@ -10,6 +10,9 @@
 
 namespace stepscope {
 
+// As Schedule::active: until the loop ends.
+inline constexpr int64_t kWholeLoop = 1'000'000'000;
+
 // After `skip_first` steps, cycles of wait + warmup + active steps follow:
 // `repeat` cycles, or as many as the loop runs if it is 0. Default: 3 steps
 // wait, 3 warm up, 3 are recorded, once.
@@ -17,7 +20,7 @@ struct Schedule {
   int64_t skip_first = 0;
   int64_t wait = 3;    // collectors off; the steps are timed
   int64_t warmup = 3;  // collectors on; what they record is discarded
-  int64_t active = 3;  // recorded
+  int64_t active = 3;  // recorded; kWholeLoop: all that follow
   int64_t repeat = 1;
 };
 

@@ -25,6 +25,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace stepscope {
@@ -75,8 +76,11 @@ class Session {
     std::string name;  // for messages
     Schedule schedule = {};
     EventBuffers::Options buffers = {};
-    // The id of the thread that trains; 0: the thread that drives the Session.
+    // The id of the thread that trains; 0: the one that calls Step() when a
+    // window opens. If another one than that calls Step(), or has made the
+    // Session, the Trace says so.
     int64_t training_tid = 0;
+    int64_t first_step = 0;  // the number of the step that begins now
     std::vector<std::unique_ptr<Collector>> collectors = {};
     // Called once for each different error, on the driving thread. May be
     // empty. An Unavailable source is no error.
@@ -96,11 +100,14 @@ class Session {
   // null. Does nothing after the last cycle.
   std::unique_ptr<ClosedWindow> Step();
 
-  // The loop has ended. Returns the open window, cut here; null if no active
-  // step has begun. The Session is done afterwards.
+  // The loop has ended. Returns the open window, cut after its last complete
+  // step, or here if there is none; null if no active step has begun. The
+  // Session is done afterwards.
   std::unique_ptr<ClosedWindow> End();
 
   bool done() const { return done_; }
+  // True from warm-up to the window's end: collectors are on.
+  bool recording() const { return recording_; }
   // Steps that have ended.
   int64_t steps() const { return step_; }
   // True in a child of the process that made the Session.
@@ -110,7 +117,9 @@ class Session {
   class Claim;
 
   Session(Options options, std::unique_ptr<Claim> claim);
+  void CheckThread();
   void Enter();  // the phase of step_, which begins now
+  bool IsSampleStep() const;
   void StartRecording();
   std::unique_ptr<ClosedWindow> CloseWindow();
   void StopCollectors(ClosedWindow* window);
@@ -128,6 +137,8 @@ class Session {
   int64_t step_begin_ns_ = 0;  // monotonic
   std::vector<int64_t> wait_step_ns_;
   std::vector<std::string> reported_;
+  int64_t maker_tid_ = 0;   // of the thread that made the Session
+  std::thread::id driver_;  // called Step() last
 
   // From warm-up to the window's end.
   bool recording_ = false;

@@ -4,8 +4,9 @@
 //
 // It covers cuBLAS, cuDNN, CUTLASS, ATen, Triton, flash attention and NCCL from
 // Volta to Blackwell, and rocBLAS, hipBLASLt (Tensile), MIOpen, Composable
-// Kernel and RCCL. A name that does not say is kUnknown; rules do not take such
-// a kernel for one that leaves Tensor Cores idle.
+// Kernel and RCCL; and the libraries that communicate beside NCCL. A name that
+// does not say is kUnknown; rules do not take such a kernel for one that leaves
+// Tensor Cores idle.
 #pragma once
 
 #include <cstdint>
@@ -60,7 +61,10 @@ struct KernelTraits {
 // Ignores case.
 KernelTraits TraitsOfKernel(std::string_view name);
 
-// True for NCCL's and RCCL's kernels.
+// True for kernels that exchange data between ranks: those of NCCL, RCCL and
+// MSCCL, of NVSHMEM and DeepEP, and the one-shot, two-shot and multimem
+// collectives of PyTorch and of serving engines. Not for a matrix product that
+// sends its result.
 bool IsCollectiveKernel(std::string_view name);
 
 }  // namespace stepscope

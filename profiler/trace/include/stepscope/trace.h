@@ -52,6 +52,9 @@ struct RunInfo {
   // How far the clock readings at the window's begin and end disagree about the
   // time between them.
   double clock_error_ns = -1;
+  // Threads per op on the CPU, as given by the user where the recording's
+  // settings() do not have them. Not part of a file.
+  int32_t told_threads = -1;
 };
 
 class Trace {
@@ -61,6 +64,14 @@ class Trace {
   Trace& operator=(Trace&&) = default;
 
   const RunInfo& run() const { return run_; }
+  // Fills in what the recording does not say about its machine; values below 1
+  // are ignored.
+  void TellMachine(int32_t usable_cores, int32_t threads) {
+    if (run_.usable_cores < 1 && usable_cores > 0) {
+      run_.usable_cores = usable_cores;
+    }
+    if (threads > 0) run_.told_threads = threads;
+  }
 
   std::span<const Thread> threads() const { return threads_; }
   std::span<const Step> steps() const { return steps_; }

@@ -7,7 +7,7 @@
 namespace gallery {
 namespace {
 
-void Train(const Run& run) {
+void TrainBiasBeforeNorm(const Run& run) {
   torch::nn::Sequential network;
   for (int64_t channels : {3, 16, 16}) {
     network->push_back(torch::nn::Conv2d(
@@ -34,7 +34,7 @@ extern const Pattern kBiasBeforeNorm = {
     .rule = "bias-before-norm",
     .habit = "convolutions with a bias before batch norm",
     .fix = "Conv2dOptions(...).bias(false)",
-    .train = &Train,
+    .train = &TrainBiasBeforeNorm,
     .is_note = true};  // on a CPU the bias is fused and costs next to nothing
 
 }  // namespace gallery

@@ -7,7 +7,7 @@
 namespace gallery {
 namespace {
 
-void Train(const Run& run) {
+void TrainConvRetuning(const Run& run) {
   at::globalContext().setBenchmarkCuDNN(true);
   torch::nn::Sequential network;
   for (int64_t channels : {3, 32, 32}) {
@@ -37,7 +37,7 @@ extern const Pattern kConvRetuning = {
     .rule = "conv-retuning",
     .habit = "pictures in ever new sizes under cudnn.benchmark",
     .fix = "pad to one size",
-    .train = &Train,
+    .train = &TrainConvRetuning,
     .needs_gpu = true,
     .also = {{"allocator-churn", "new sizes need new memory, too"},
              {"small-batch", "small pictures", /*when_fixed=*/true},

@@ -7,7 +7,7 @@
 namespace gallery {
 namespace {
 
-void Train(const Run& run) {
+void TrainCudnnBenchmarkOff(const Run& run) {
   at::globalContext().setBenchmarkCuDNN(run.fixed);
   torch::nn::Sequential network;
   for (int64_t channels : {3, 64, 64, 64}) {
@@ -34,7 +34,7 @@ extern const Pattern kCudnnBenchmarkOff = {
     .rule = "cudnn-benchmark-off",
     .habit = "lets cuDNN guess its algorithms",
     .fix = "setBenchmarkCuDNN(true)",
-    .train = &Train,
+    .train = &TrainCudnnBenchmarkOff,
     .needs_gpu = true,
     .also = {{"tensor-cores-idle", "convolutions in TF32", /*when_fixed=*/true},
              {"layout-transpose", "NCHW tensors", /*when_fixed=*/true}}};

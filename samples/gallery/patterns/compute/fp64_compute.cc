@@ -7,7 +7,7 @@
 namespace gallery {
 namespace {
 
-void Train(const Run& run) {
+void TrainFp64Compute(const Run& run) {
   torch::nn::Sequential network = Mlp({512, 128}, run.device);
   torch::optim::SGD sgd(network->parameters(), 0.01);
   Batch batch = MakeBatch(256, 512, 128, run.device);
@@ -34,6 +34,6 @@ extern const Pattern kFp64Compute = {
     .rule = "fp64-compute",
     .habit = "multiplies every batch by a double matrix",
     .fix = "float where the data is made",
-    .train = &Train};
+    .train = &TrainFp64Compute};
 
 }  // namespace gallery

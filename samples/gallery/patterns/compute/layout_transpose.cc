@@ -9,7 +9,7 @@
 namespace gallery {
 namespace {
 
-void Train(const Run& run) {
+void TrainLayoutTranspose(const Run& run) {
   at::globalContext().setBenchmarkCuDNN(true);
   torch::nn::Sequential network;
   for (int i = 0; i < 6; ++i) {
@@ -47,7 +47,7 @@ extern const Pattern kLayoutTranspose = {
     .rule = "layout-transpose",
     .habit = "convolves NCHW tensors in 16 bits",
     .fix = "MemoryFormat::ChannelsLast",
-    .train = &Train,
+    .train = &TrainLayoutTranspose,
     .needs_gpu = true};
 
 }  // namespace gallery

@@ -7,7 +7,7 @@
 namespace gallery {
 namespace {
 
-void Train(const Run& run) {
+void TrainSmallBatch(const Run& run) {
   torch::nn::Sequential network = Mlp({1024, 1024, 1024, 1024}, run.device);
   torch::optim::SGD sgd(network->parameters(), 0.01);
   const Batch batch = MakeBatch(run.fixed ? 16384 : 8, 1024, 1024, run.device);
@@ -27,7 +27,7 @@ extern const Pattern kSmallBatch = {
     .rule = "small-batch",
     .habit = "eight samples a step",
     .fix = "a larger batch",
-    .train = &Train,
+    .train = &TrainSmallBatch,
     .needs_gpu = true,
     .also = {{"launch-bound", "tiny kernels"},
              {"memory-headroom", "that is why it fits", /*when_fixed=*/true},

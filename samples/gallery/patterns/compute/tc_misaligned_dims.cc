@@ -7,7 +7,7 @@
 namespace gallery {
 namespace {
 
-void Train(const Run& run) {
+void TrainTcMisalignedDims(const Run& run) {
   const int64_t words = run.fixed ? 30'528 : 30'523;
   const auto bf16 = torch::dtype(torch::kBFloat16).device(run.device);
   torch::Tensor hidden = torch::randn({2048, 1024}, bf16);
@@ -30,7 +30,7 @@ extern const Pattern kTcMisalignedDims = {
     .rule = "tc-misaligned-dims",
     .habit = "a vocabulary of 30,523 words",
     .fix = "pad it to 30,528",
-    .train = &Train,
+    .train = &TrainTcMisalignedDims,
     .needs_gpu = true};
 
 }  // namespace gallery

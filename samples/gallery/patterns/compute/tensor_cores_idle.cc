@@ -8,7 +8,7 @@
 namespace gallery {
 namespace {
 
-void Train(const Run& run) {
+void TrainTensorCoresIdle(const Run& run) {
   torch::nn::Sequential network = Mlp({4096, 4096, 4096}, run.device);
   torch::optim::SGD sgd(network->parameters(), 0.01);
   const Batch batch = MakeBatch(4096, 4096, 4096, run.device);
@@ -38,7 +38,7 @@ extern const Pattern kTensorCoresIdle = {
     .rule = "tensor-cores-idle",
     .habit = "multiplies in float32",
     .fix = "autocast to bfloat16",
-    .train = &Train,
+    .train = &TrainTensorCoresIdle,
     .needs_gpu = true,
     .also = {{"tf32-off", "TF32 would be the smaller step"}}};
 

@@ -7,7 +7,7 @@
 namespace gallery {
 namespace {
 
-void Train(const Run& run) {
+void TrainTf32Off(const Run& run) {
   at::globalContext().setFloat32MatmulPrecision(run.fixed ? "high" : "highest");
   torch::nn::Sequential network = Mlp({2048, 2048, 2048}, run.device);
   torch::optim::SGD sgd(network->parameters(), 0.01);
@@ -26,7 +26,7 @@ extern const Pattern kTf32Off = {
     .rule = "tf32-off",
     .habit = "multiplies in full float32",
     .fix = "setFloat32MatmulPrecision(\"high\")",
-    .train = &Train,
+    .train = &TrainTf32Off,
     .needs_gpu = true,
     .also = {{"tensor-cores-idle",
               "16 bits would be faster still, and it mutes "

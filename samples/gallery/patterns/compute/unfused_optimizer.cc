@@ -38,7 +38,7 @@ class FusedAdamW {
   std::vector<torch::Tensor> parameters_, mean_, square_, steps_;
 };
 
-void Train(const Run& run) {
+void TrainUnfusedOptimizer(const Run& run) {
   // Many small layers side by side, multiplied as one.
   std::vector<torch::Tensor> experts;
   for (int64_t i = 0; i < kExperts; ++i) {
@@ -67,7 +67,7 @@ extern const Pattern kUnfusedOptimizer = {
     .rule = "unfused-optimizer",
     .habit = "torch::optim::AdamW over many small parameters",
     .fix = "at::_fused_adamw_",
-    .train = &Train,
+    .train = &TrainUnfusedOptimizer,
     .active = 5,
     .also = {{"launch-bound",
               "the updates are two thousand ops of a few microseconds, and the "

@@ -11,7 +11,7 @@ torch::Tensor Gelu(const torch::Tensor& x) {
   return 0.5 * x * (1 + torch::tanh(0.79788456 * (x + 0.044715 * x * x * x)));
 }
 
-void Train(const Run& run) {
+void TrainUnfusedPointwise(const Run& run) {
   torch::Tensor x = torch::randn({4096, 8192}, run.device).requires_grad_();
 
   stepscope::Profile profile(run.options());
@@ -28,7 +28,7 @@ void Train(const Run& run) {
 extern const Pattern kUnfusedPointwise = {.rule = "unfused-pointwise",
                                           .habit = "writes out a GELU in ops",
                                           .fix = "torch::gelu",
-                                          .train = &Train,
+                                          .train = &TrainUnfusedPointwise,
                                           .needs_gpu = true};
 
 }  // namespace gallery

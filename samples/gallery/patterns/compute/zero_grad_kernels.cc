@@ -7,7 +7,7 @@
 namespace gallery {
 namespace {
 
-void Train(const Run& run) {
+void TrainZeroGradKernels(const Run& run) {
   // Large weights and few samples: memory sets the pace.
   torch::nn::Sequential network = Mlp({2048, 2048, 2048}, run.device);
   torch::optim::SGD sgd(network->parameters(), 0.01);
@@ -27,6 +27,6 @@ void Train(const Run& run) {
 extern const Pattern kZeroGradKernels = {.rule = "zero-grad-kernels",
                                          .habit = "fills gradients with zeros",
                                          .fix = "zero_grad(true), the default",
-                                         .train = &Train};
+                                         .train = &TrainZeroGradKernels};
 
 }  // namespace gallery

@@ -6,7 +6,7 @@
 namespace gallery {
 namespace {
 
-void Train(const Run& run) {
+void TrainCoresIdle(const Run& run) {
   torch::set_num_threads(run.fixed ? 2 : 1);
   torch::nn::Sequential network = Mlp({512, 512, 512}, run.device);
   torch::optim::SGD sgd(network->parameters(), 0.01);
@@ -24,7 +24,7 @@ void Train(const Run& run) {
 extern const Pattern kCoresIdle = {.rule = "cores-idle",
                                    .habit = "one thread on two cores",
                                    .fix = "torch::set_num_threads(2)",
-                                   .train = &Train,
+                                   .train = &TrainCoresIdle,
                                    .cores = 2};
 
 }  // namespace gallery

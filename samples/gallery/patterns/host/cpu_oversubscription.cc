@@ -7,7 +7,7 @@
 namespace gallery {
 namespace {
 
-void Train(const Run& run) {
+void TrainCpuOversubscription(const Run& run) {
   torch::set_num_threads(run.fixed ? 1 : 4);
   torch::nn::Sequential network = Mlp({512, 512, 512}, run.device);
   torch::optim::SGD sgd(network->parameters(), 0.01);
@@ -26,6 +26,6 @@ extern const Pattern kCpuOversubscription = {
     .rule = "cpu-oversubscription",
     .habit = "four threads on one core",
     .fix = "torch::set_num_threads(cores)",
-    .train = &Train};
+    .train = &TrainCpuOversubscription};
 
 }  // namespace gallery

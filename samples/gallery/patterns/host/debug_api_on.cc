@@ -9,7 +9,7 @@
 namespace gallery {
 namespace {
 
-void Train(const Run& run) {
+void TrainDebugApiOn(const Run& run) {
   torch::autograd::AnomalyMode::set_enabled(!run.fixed);
   torch::nn::Sequential network = Mlp({128, 128, 128, 128}, run.device);
   torch::optim::SGD sgd(network->parameters(), 0.01);
@@ -28,6 +28,6 @@ void Train(const Run& run) {
 extern const Pattern kDebugApiOn = {.rule = "debug-api-on",
                                     .habit = "anomaly detection left on",
                                     .fix = "AnomalyMode::set_enabled(false)",
-                                    .train = &Train};
+                                    .train = &TrainDebugApiOn};
 
 }  // namespace gallery

@@ -45,7 +45,7 @@ class SideStream {
   std::optional<c10::Event> ready_;
 };
 
-void Train(const Run& run) {
+void TrainDependencyStall(const Run& run) {
   torch::nn::Sequential network = Mlp({2048, 2048, 2048}, run.device);
   torch::optim::SGD sgd(network->parameters(), 0.01);
   const Batch batch = MakeBatch(2048, 2048, 2048, run.device);
@@ -70,7 +70,7 @@ extern const Pattern kDependencyStall = {
     .rule = "dependency-stall",
     .habit = "waits for a second stream in the same step",
     .fix = "prepare one step ahead",
-    .train = &Train,
+    .train = &TrainDependencyStall,
     .needs_gpu = true,
     .also = {{"tensor-cores-idle", "float32", /*when_fixed=*/true}}};
 

@@ -8,16 +8,16 @@
 namespace gallery {
 namespace {
 
-constexpr int kParts = 10;
+constexpr int kSyncsPerStep = 10;
 
-void Train(const Run& run) {
+void TrainExplicitSync(const Run& run) {
   torch::nn::Sequential network = Mlp({256, 256, 256, 256}, run.device);
   torch::optim::SGD sgd(network->parameters(), 0.01);
   const Batch batch = MakeBatch(512, 256, 256, run.device);
 
   stepscope::Profile profile(run.options());
   for (int step = 0; step < Run::kSteps; ++step) {
-    for (int part = 0; part < kParts; ++part) {
+    for (int part = 0; part < kSyncsPerStep; ++part) {
       TrainStep(network, sgd, batch);
       if (!run.fixed) WaitFor(run.device);
     }
@@ -31,7 +31,7 @@ extern const Pattern kExplicitSync = {
     .rule = "explicit-sync",
     .habit = "torch::cuda::synchronize() in the loop",
     .fix = "leave it out",
-    .train = &Train,
+    .train = &TrainExplicitSync,
     .needs_gpu = true,
     .also = {{"launch-bound", "small kernels", /*when_fixed=*/true},
              {"small-batch", "the same", /*when_fixed=*/true}}};

@@ -19,7 +19,7 @@ void ClipOnDevice(const std::vector<torch::Tensor>& parameters) {
   at::_foreach_mul_(gradients, (kMostNorm / (norm + 1e-6)).clamp_max(1));
 }
 
-void Train(const Run& run) {
+void TrainGradClipSync(const Run& run) {
   std::vector<int64_t> widths(30, 256);
   torch::nn::Sequential network = Mlp(widths, run.device);
   torch::optim::SGD sgd(network->parameters(), 0.01);
@@ -45,7 +45,7 @@ extern const Pattern kGradClipSync = {
     .rule = "grad-clip-sync",
     .habit = "clips gradients by a norm it reads back",
     .fix = "at::_foreach_norm and at::_foreach_mul_",
-    .train = &Train,
+    .train = &TrainGradClipSync,
     .needs_gpu = true,
     .also = {{"launch-bound", "small kernels", /*when_fixed=*/true},
              {"unfused-optimizer", "torch::optim::SGD, over 58 parameters",

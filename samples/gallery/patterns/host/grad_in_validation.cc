@@ -11,7 +11,7 @@
 namespace gallery {
 namespace {
 
-void Train(const Run& run) {
+void TrainGradInValidation(const Run& run) {
   torch::nn::Sequential network = Mlp({256, 256, 256, 256}, run.device);
   torch::optim::SGD sgd(network->parameters(), 0.01);
   Batch batch = MakeBatch(256, 256, 256, run.device);
@@ -38,7 +38,7 @@ extern const Pattern kGradInValidation = {
     .rule = "grad-in-validation",
     .habit = "validates with gradients on",
     .fix = "c10::InferenceMode guard",
-    .train = &Train,
+    .train = &TrainGradInValidation,
     // What it costs on a CPU is memory; a node takes under a microsecond.
     .is_note = true};
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kParts = 10;
 
-void Train(const Run& run) {
+void TrainHostSync(const Run& run) {
   torch::nn::Sequential network = Mlp({256, 256, 256, 256}, run.device);
   torch::optim::SGD sgd(network->parameters(), 0.01);
   const Batch batch = MakeBatch(512, 256, 256, run.device);
@@ -40,7 +40,7 @@ extern const Pattern kHostSync = {
     .rule = "host-sync",
     .habit = "reads the loss back at once",
     .fix = "add up on the device, read seldom",
-    .train = &Train,
+    .train = &TrainHostSync,
     .needs_gpu = true,
     .also = {{"launch-bound", "small kernels", /*when_fixed=*/true},
              {"small-batch", "the same", /*when_fixed=*/true}}};

@@ -32,7 +32,7 @@ void Write(const Tensors& tensors, const std::string& name) {
   ::close(file);
 }
 
-void Train(const Run& run) {
+void TrainLoggingCheckpointStall(const Run& run) {
   torch::set_num_threads(1);  // the other core is the writer's
   torch::nn::Sequential network = Mlp({1024, 1024, 1024, 1024}, run.device);
   torch::optim::SGD sgd(network->parameters(), 0.01);
@@ -73,7 +73,7 @@ extern const Pattern kLoggingCheckpointStall = {
     .rule = "logging-checkpoint-stall",
     .habit = "writes checkpoints inside the loop",
     .fix = "copy, and write from a thread",
-    .train = &Train,
+    .train = &TrainLoggingCheckpointStall,
     .cores = 2,
     .also = {{"cores-idle", "one core is kept for the thread that writes",
               /*when_fixed=*/true}}};

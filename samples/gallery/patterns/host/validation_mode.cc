@@ -12,7 +12,7 @@
 namespace gallery {
 namespace {
 
-void Train(const Run& run) {
+void TrainValidationMode(const Run& run) {
   torch::nn::Sequential network(
       torch::nn::Linear(256, 256), torch::nn::BatchNorm1d(256),
       torch::nn::ReLU(), torch::nn::Dropout(0.5), torch::nn::Linear(256, 256));
@@ -46,6 +46,6 @@ void Train(const Run& run) {
 extern const Pattern kValidationMode = {.rule = "validation-mode",
                                         .habit = "validates in training mode",
                                         .fix = "eval() and c10::InferenceMode",
-                                        .train = &Train};
+                                        .train = &TrainValidationMode};
 
 }  // namespace gallery

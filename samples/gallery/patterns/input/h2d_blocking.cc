@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kBlocks = 10;
 
-void Train(const Run& run) {
+void TrainH2dBlocking(const Run& run) {
   std::vector<torch::nn::Sequential> blocks;
   std::vector<torch::Tensor> parameters, scales;
   for (int i = 0; i < kBlocks; ++i) {
@@ -43,7 +43,7 @@ extern const Pattern kH2dBlocking = {
     .rule = "h2d-blocking",
     .habit = "small uploads in the middle of the step",
     .fix = "pin them, and non_blocking",
-    .train = &Train,
+    .train = &TrainH2dBlocking,
     .needs_gpu = true};
 
 }  // namespace gallery

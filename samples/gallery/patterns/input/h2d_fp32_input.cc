@@ -7,7 +7,7 @@
 namespace gallery {
 namespace {
 
-void Train(const Run& run) {
+void TrainH2dFp32Input(const Run& run) {
   torch::nn::Conv2d stem(torch::nn::Conv2dOptions(3, 32, 7).stride(4));
   stem->to(run.device);
   torch::optim::SGD sgd(stem->parameters(), 0.01);
@@ -32,7 +32,7 @@ extern const Pattern kH2dFp32Input = {
     .rule = "h2d-fp32-input",
     .habit = "uploads images as floats",
     .fix = "upload bytes, cast on the device",
-    .train = &Train,
+    .train = &TrainH2dFp32Input,
     .needs_gpu = true,
     .also = {{"h2d-blocking", "the kernels wait for the same upload"},
              {"cudnn-benchmark-off", "as in every loop that does not ask"}}};

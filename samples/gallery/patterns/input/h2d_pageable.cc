@@ -7,7 +7,7 @@
 namespace gallery {
 namespace {
 
-void Train(const Run& run) {
+void TrainH2dPageable(const Run& run) {
   torch::nn::Sequential network = Mlp({16384, 1024, 1024, 10}, run.device);
   torch::optim::SGD sgd(network->parameters(), 0.01);
   // As a loader would hand them out, two in turn.
@@ -36,7 +36,7 @@ extern const Pattern kH2dPageable = {
     .rule = "h2d-pageable",
     .habit = "uploads batches from ordinary memory",
     .fix = "pinned memory and non_blocking",
-    .train = &Train,
+    .train = &TrainH2dPageable,
     .needs_gpu = true,
     .also = {{"h2d-blocking", "the same upload, seen from the host"}}};
 

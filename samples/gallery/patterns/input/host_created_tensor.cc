@@ -6,7 +6,7 @@
 namespace gallery {
 namespace {
 
-void Train(const Run& run) {
+void TrainHostCreatedTensor(const Run& run) {
   torch::nn::Sequential network = Mlp({1024, 1024, 1024}, run.device);
   torch::optim::SGD sgd(network->parameters(), 0.01);
   Batch batch = MakeBatch(1024, 1024, 1024, run.device);
@@ -28,7 +28,7 @@ extern const Pattern kHostCreatedTensor = {
     .rule = "host-created-tensor",
     .habit = "draws noise on the host",
     .fix = "torch::randn(sizes, device)",
-    .train = &Train,
+    .train = &TrainHostCreatedTensor,
     .needs_gpu = true,
     .also = {{"h2d-pageable", "the upload of what was drawn"},
              {"h2d-blocking", "the same"}}};

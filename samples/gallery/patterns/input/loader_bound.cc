@@ -12,7 +12,7 @@
 namespace gallery {
 namespace {
 
-constexpr int64_t kBatch = 64, kWide = 512;
+constexpr int64_t kLoadedBatch = 64, kWide = 512;
 constexpr std::chrono::milliseconds kStorage(40);  // until a batch has come
 
 class SlowFiles : public torch::data::datasets::BatchDataset<SlowFiles, Batch> {
@@ -20,7 +20,8 @@ class SlowFiles : public torch::data::datasets::BatchDataset<SlowFiles, Batch> {
   explicit SlowFiles(size_t count) : count_(count) {}
   Batch get_batch(c10::ArrayRef<size_t>) override {
     std::this_thread::sleep_for(kStorage);
-    return {torch::ones({kBatch, kWide}), torch::zeros({kBatch, kWide})};
+    return {torch::ones({kLoadedBatch, kWide}),
+            torch::zeros({kLoadedBatch, kWide})};
   }
   std::optional<size_t> size() const override { return count_; }
 
@@ -28,16 +29,17 @@ class SlowFiles : public torch::data::datasets::BatchDataset<SlowFiles, Batch> {
   size_t count_;
 };
 
-void Train(const Run& run) {
+void TrainLoaderBound(const Run& run) {
   torch::set_num_threads(1);
   torch::nn::Sequential network = Mlp({kWide, kWide, kWide}, run.device);
   torch::optim::SGD sgd(network->parameters(), 0.01);
   const size_t workers = run.fixed ? 8 : 1;
   auto loader =
       torch::data::make_data_loader<torch::data::samplers::SequentialSampler>(
-          SlowFiles(kBatch * Run::kSteps),
-          torch::data::DataLoaderOptions(kBatch).workers(workers).max_jobs(
-              2 * workers));
+          SlowFiles(kLoadedBatch * Run::kSteps),
+          torch::data::DataLoaderOptions(kLoadedBatch)
+              .workers(workers)
+              .max_jobs(2 * workers));
 
   stepscope::Profile profile(run.options());
   for (Batch& batch : stepscope::Batches(*loader, "train")) {
@@ -52,7 +54,7 @@ extern const Pattern kLoaderBound = {
     .rule = "loader-bound",
     .habit = "one worker reads from slow storage",
     .fix = "DataLoaderOptions().workers(8)",
-    .train = &Train,
+    .train = &TrainLoaderBound,
     .cores = 2};
 
 }  // namespace gallery

@@ -7,7 +7,7 @@
 namespace gallery {
 namespace {
 
-void Train(const Run& run) {
+void TrainPinOnMainThread(const Run& run) {
   torch::nn::Sequential network = Mlp({4096, 1024, 10}, run.device);
   torch::optim::SGD sgd(network->parameters(), 0.01);
   Batch batch = MakeBatch(2048, 4096, 10, torch::kCPU);
@@ -31,7 +31,7 @@ extern const Pattern kPinOnMainThread = {
     .rule = "pin-on-main-thread",
     .habit = "pins every batch on the training thread",
     .fix = "pinned buffers that are reused",
-    .train = &Train,
+    .train = &TrainPinOnMainThread,
     .needs_gpu = true};
 
 }  // namespace gallery

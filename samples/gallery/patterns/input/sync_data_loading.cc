@@ -11,7 +11,7 @@
 namespace gallery {
 namespace {
 
-constexpr int64_t kBatch = 64, kPixels = 1024;
+constexpr int64_t kMadeBatch = 64, kPixels = 1024;
 
 // Samples that take some work to make, as decoding and cropping do.
 class Pictures : public torch::data::datasets::Dataset<Pictures> {
@@ -33,14 +33,15 @@ class Pictures : public torch::data::datasets::Dataset<Pictures> {
   size_t count_;
 };
 
-void Train(const Run& run) {
+void TrainSyncDataLoading(const Run& run) {
   torch::nn::Sequential network = Mlp({kPixels, 1024, 1024, 10}, run.device);
   torch::optim::SGD sgd(network->parameters(), 0.01);
   auto loader =
       torch::data::make_data_loader<torch::data::samplers::SequentialSampler>(
-          Pictures(kBatch * Run::kSteps)
+          Pictures(kMadeBatch * Run::kSteps)
               .map(torch::data::transforms::Stack<>()),
-          torch::data::DataLoaderOptions(kBatch).workers(run.fixed ? 1 : 0));
+          torch::data::DataLoaderOptions(kMadeBatch)
+              .workers(run.fixed ? 1 : 0));
 
   torch::set_num_threads(1);
   stepscope::Profile profile(run.options());
@@ -56,7 +57,7 @@ extern const Pattern kSyncDataLoading = {
     .rule = "sync-data-loading",
     .habit = "makes batches on the training thread",
     .fix = "DataLoaderOptions().workers(1)",
-    .train = &Train,
+    .train = &TrainSyncDataLoading,
     .cores = 2,
     .also = {{"cores-idle",
               "without a worker one of the two cores has nothing to do"}}};

@@ -9,7 +9,7 @@
 namespace gallery {
 namespace {
 
-void Train(const Run& run) {
+void TrainAllocatorChurn(const Run& run) {
   torch::nn::Sequential network = Mlp({1024, 1024, 1024}, run.device);
   torch::optim::SGD sgd(network->parameters(), 0.01);
   const Batch batch = MakeBatch(8192, 1024, 1024, run.device);
@@ -28,7 +28,7 @@ extern const Pattern kAllocatorChurn = {
     .rule = "allocator-churn",
     .habit = "empties the cache in every step",
     .fix = "leave it alone",
-    .train = &Train,
+    .train = &TrainAllocatorChurn,
     .needs_gpu = true,
     .also = {{"tensor-cores-idle", "float32", /*when_fixed=*/true}}};
 

@@ -7,21 +7,22 @@
 namespace gallery {
 namespace {
 
-constexpr int64_t kWide = 1024;
+constexpr int64_t kWideLayer = 1024;
 
 // As many samples as take half of what is free.
 int64_t LargeBatch(torch::Device device) {
   if (!device.is_cuda()) return 64;
   const auto [free, total] =
       at::getDeviceAllocator(device.type())->getMemoryInfo(device.index());
-  return static_cast<int64_t>(free / 2) / (10 * kWide * 4);
+  return static_cast<int64_t>(free / 2) / (10 * kWideLayer * 4);
 }
 
-void Train(const Run& run) {
-  torch::nn::Sequential network = Mlp({kWide, kWide, kWide}, run.device);
+void TrainMemoryHeadroom(const Run& run) {
+  torch::nn::Sequential network =
+      Mlp({kWideLayer, kWideLayer, kWideLayer}, run.device);
   torch::optim::SGD sgd(network->parameters(), 0.01);
-  const Batch batch = MakeBatch(run.fixed ? LargeBatch(run.device) : 8, kWide,
-                                kWide, run.device);
+  const Batch batch = MakeBatch(run.fixed ? LargeBatch(run.device) : 8,
+                                kWideLayer, kWideLayer, run.device);
 
   stepscope::ProfileOptions options = run.options();
   options.profile_memory = true;
@@ -38,7 +39,7 @@ extern const Pattern kMemoryHeadroom = {
     .rule = "memory-headroom",
     .habit = "leaves nearly all memory free",
     .fix = "a larger batch",
-    .train = &Train,
+    .train = &TrainMemoryHeadroom,
     .needs_gpu = true,
     .is_note = true,
     .also = {{"small-batch", "what follows from it"},

@@ -9,7 +9,7 @@
 namespace gallery {
 namespace {
 
-void Train(const Run& run) {
+void TrainNearOom(const Run& run) {
   torch::nn::Sequential network = Mlp({1024, 1024, 1024}, run.device);
   torch::optim::SGD sgd(network->parameters(), 0.01);
   const Batch batch = MakeBatch(1024, 1024, 1024, run.device);
@@ -39,7 +39,7 @@ extern const Pattern kNearOom = {
     .rule = "near-oom",
     .habit = "holds 94 % of the device's memory",
     .fix = "hold less",
-    .train = &Train,
+    .train = &TrainNearOom,
     .needs_gpu = true,
     .also = {{"tensor-cores-idle", "float32", /*when_fixed=*/true},
              {"small-batch", "a small batch", /*when_fixed=*/true}}};

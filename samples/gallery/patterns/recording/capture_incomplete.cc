@@ -7,7 +7,7 @@
 namespace gallery {
 namespace {
 
-void Train(const Run& run) {
+void TrainCaptureIncomplete(const Run& run) {
   torch::nn::Sequential network = Mlp({512, 512, 512}, run.device);
   torch::optim::SGD sgd(network->parameters(), 0.01);
   const Batch batch = MakeBatch(256, 512, 512, run.device);
@@ -27,6 +27,6 @@ extern const Pattern kCaptureIncomplete = {
     .rule = "capture-incomplete",
     .habit = "records more than the buffers hold",
     .fix = "a larger max_buffer_bytes",
-    .train = &Train};
+    .train = &TrainCaptureIncomplete};
 
 }  // namespace gallery

@@ -25,7 +25,7 @@ class Table {
   std::vector<c10::DataPtr> cells_;
 };
 
-void Train(const Run& run) {
+void TrainObserverEffect(const Run& run) {
   torch::nn::Sequential network = Mlp({256, 256, 256}, run.device);
   torch::optim::SGD sgd(network->parameters(), 0.01);
   const Batch batch = MakeBatch(64, 256, 256, run.device);
@@ -49,7 +49,7 @@ extern const Pattern kObserverEffect = {
     .rule = "observer-effect",
     .habit = "records the allocation of every small cell",
     .fix = "record_shapes and profile_memory off",
-    .train = &Train,
+    .train = &TrainObserverEffect,
     .active = 4};
 
 }  // namespace gallery

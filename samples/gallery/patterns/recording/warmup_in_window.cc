@@ -7,7 +7,7 @@
 namespace gallery {
 namespace {
 
-void Train(const Run& run) {
+void TrainWarmupInWindow(const Run& run) {
   torch::nn::Sequential network = Mlp({1024, 1024, 1024}, run.device);
   torch::optim::SGD sgd(network->parameters(), 0.01);
   const Batch batch = MakeBatch(4096, 1024, 1024, run.device);
@@ -27,7 +27,7 @@ extern const Pattern kWarmupInWindow = {
     .rule = "warmup-in-window",
     .habit = "records from the first step",
     .fix = "a schedule with warm-up steps",
-    .train = &Train,
+    .train = &TrainWarmupInWindow,
     .needs_gpu = true,
     .also = {{"tensor-cores-idle", "float32", /*when_fixed=*/true}}};
 

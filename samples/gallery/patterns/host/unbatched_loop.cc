@@ -1,4 +1,4 @@
-// launch-bound: the samples of a batch go through the network one by one, so
+// unbatched-loop: the samples of a batch go through the network one by one, so
 // that each op does next to nothing and the step is spent getting ops going.
 // Fix: one forward pass for the whole batch.
 #include "pattern.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kBatch = 64;
 
-void Train(const Run& run) {
+void TrainUnbatchedLoop(const Run& run) {
   torch::nn::Sequential network = Mlp({64, 64, 10}, run.device);
   torch::optim::SGD sgd(network->parameters(), 0.01);
   const Batch batch = MakeBatch(kBatch, 64, 10, run.device);
@@ -35,11 +35,11 @@ void Train(const Run& run) {
 
 }  // namespace
 
-extern const Pattern kLaunchBound = {
-    .rule = "launch-bound",
+extern const Pattern kUnbatchedLoop = {
+    .rule = "unbatched-loop",
     .habit = "feeds samples one by one",
     .fix = "the whole batch at once",
-    .train = &Train,
+    .train = &TrainUnbatchedLoop,
     .active = 4,
     .also = {{"observer-effect",
               "recording thousands of tiny ops a step shows; of "

@@ -1,0 +1,98 @@
+#include "context/contention.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <unordered_map>
+
+namespace stepscope {
+namespace {
+
+// Of the step; below, waits for a core are those of any system that also runs
+// something else now and then.
+constexpr double kLargeFrac = 0.05;
+// What the training thread does while it runs.
+constexpr std::array kRunning = {Cause::kCompute, Cause::kDispatch,
+                                 Cause::kHostCode, Cause::kUnknown};
+
+using Usage = std::unordered_map<int64_t, const HostUsage*>;  // by step
+
+Usage UsageOfSteps(const Trace& trace) {
+  Usage usage;
+  for (const HostUsage& row : trace.host_usage()) usage[row.step] = &row;
+  return usage;
+}
+
+int64_t OwnThreads(const Trace& trace) {
+  int64_t threads = -1;
+  for (const Settings& row : trace.settings()) {
+    threads = std::max<int64_t>(threads, row.intra_op_threads);
+  }
+  if (threads <= 0) return -1;
+  int64_t workers = 0;
+  for (const Loader& loader : trace.loaders()) {
+    workers = std::max<int64_t>(workers, loader.workers);
+  }
+  for (const HostUsage& usage : trace.host_usage()) {
+    workers = std::max<int64_t>(workers, usage.loader_workers);
+  }
+  return threads * std::max(1, trace.run().local_ranks) + workers;
+}
+
+}  // namespace
+
+Contention FindContention(const Trace& trace, const Steps& steps) {
+  Contention found;
+  found.own_threads = OwnThreads(trace);
+  found.cores = trace.run().usable_cores;
+  const Usage rows = UsageOfSteps(trace);
+  double delay = 0, delays = 0, switches = 0, counted = 0, step_ns = 0;
+  for (size_t i : steps.steady) {
+    step_ns += static_cast<double>(steps.windows[i].tiled.length());
+    const auto row = rows.find(steps.windows[i].number);
+    if (row == rows.end()) continue;
+    const HostUsage* const usage = row->second;
+    if (usage->run_delay_ns >= 0) {
+      delay += static_cast<double>(usage->run_delay_ns);
+      ++delays;
+    }
+    // Only for the wording of the finding.
+    if (usage->involuntary_switches >= 0) {
+      switches += static_cast<double>(usage->involuntary_switches);
+      ++counted;
+    }
+  }
+  if (counted > 0) found.switches = switches / counted;
+  if (delays == 0) return found;
+  found.delay_ns = delay / delays;
+  step_ns /= static_cast<double>(steps.steady.size());
+  found.is_large = found.delay_ns >= kLargeFrac * step_ns;
+  // With more threads than cores, the run competes with itself
+  // (cpu-oversubscription).
+  found.by_others = found.is_large && found.own_threads > 0 &&
+                    found.own_threads <= found.cores;
+  return found;
+}
+
+void MoveToContended(const Trace& trace, const Steps& steps,
+                     std::vector<CauseTimes>& splits) {
+  const Usage rows = UsageOfSteps(trace);
+  for (size_t i = 0; i < splits.size(); ++i) {
+    const auto usage = rows.find(steps.windows[i].number);
+    if (usage == rows.end() || usage->second->run_delay_ns <= 0) continue;
+    CauseTimes& split = splits[i];
+    double running = 0;
+    for (Cause cause : kRunning) running += static_cast<double>(split[cause]);
+    if (running <= 0) continue;
+    const double frac = std::min(
+        1.0, static_cast<double>(usage->second->run_delay_ns) / running);
+    for (Cause cause : kRunning) {
+      const int64_t moved =
+          std::llround(frac * static_cast<double>(split[cause]));
+      split[cause] -= moved;
+      split[Cause::kContended] += moved;
+    }
+  }
+}
+
+}  // namespace stepscope

@@ -1,0 +1,33 @@
+// SizeVariation: whether the training steps take unequal times because their
+// inputs have unequal sizes, as batches of sentences do.
+#pragma once
+
+#include <stepscope/trace.h>
+
+#include <string>
+
+#include "ops/op_traits.h"
+#include "steps/steps.h"
+
+namespace stepscope {
+
+struct SizeVariation {
+  // "aten::addmm gets inputs from [512, 128] to [7664, 128]": the op whose
+  // input varies most. "" if the steps do not take unequal times for their
+  // sizes; then all else is 0, too.
+  std::string what = {};
+  // The share of the variance of the step times that the sizes explain, as a
+  // straight line: at least 0.8.
+  double explained = 0;
+  // The mean step time beyond that of a step of the mean size, by a parabola
+  // through the steps: what steps of equal sizes would save. 0 where it is less
+  // than two standard errors.
+  double bend_ns = 0;
+  double mean_ns = 0;  // of the steps with known sizes
+  double shortest_ns = 0, longest_ns = 0;
+};
+
+SizeVariation FindSizeVariation(const Trace& trace, const OpTree& tree,
+                                const Steps& steps);
+
+}  // namespace stepscope

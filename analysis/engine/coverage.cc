@@ -1,0 +1,305 @@
+#include "engine/coverage.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include "words/labels.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace {
+
+// A cause counts from this share of the step, as loading does in
+// torch-tb-profiler and XProf, or from this share of the critical path.
+constexpr double kOfStep = 0.05, kOfPath = 0.10;
+// Findings are advice about a cause if they may save this share of it.
+constexpr double kMostOfIt = 0.5;
+constexpr size_t kNamesShown = 3;
+constexpr size_t kReasonsShown = 2;
+
+constexpr size_t kMostCauses = 4;
+struct RuleCauses {
+  std::string_view id;
+  std::array<Cause, kMostCauses> causes;  // kCount: no further one
+};
+constexpr RuleCauses About(std::string_view id, Cause a = Cause::kCount,
+                           Cause b = Cause::kCount, Cause c = Cause::kCount,
+                           Cause d = Cause::kCount) {
+  return {id, {a, b, c, d}};
+}
+constexpr Cause kCompute = Cause::kCompute, kCopy = Cause::kCopy,
+                kDispatch = Cause::kDispatch, kHostCode = Cause::kHostCode,
+                kSync = Cause::kSync, kBlocking = Cause::kBlockingCopy,
+                kRanks = Cause::kCommunication, kData = Cause::kData;
+constexpr RuleCauses kRuleCauses[] = {
+    About("allocator-churn", Cause::kAllocator),
+    About("attention-by-hand", kCompute, kDispatch),
+    About("bias-before-norm", kCompute, kDispatch),
+    About("capture-incomplete"),
+    About("clock-throttle", kCompute),
+    About("contended-cores", Cause::kContended),
+    About("conv-retuning", kDispatch, kCompute),
+    About("cores-idle", kCompute),
+    About("cpu-oversubscription", kCompute, kDispatch, kHostCode),
+    About("cuda-graph-obstacles"),
+    About("cudnn-benchmark-off", kCompute),
+    About("dataparallel", kRanks, kCopy, kDispatch, kHostCode),
+    About("ddp-bucket-shape", kRanks),
+    About("ddp-extra-copies", kCopy, kCompute, kDispatch),
+    About("ddp-unused-search", kDispatch, kHostCode, kRanks),
+    About("debug-api-on", kDispatch, kCompute, kHostCode, kSync),
+    About("dependency-stall", Cause::kDependency),
+    About("explicit-sync", kSync),
+    About("exposed-collective", kRanks, Cause::kDependency),
+    About("foreach-not-fused", kCompute, kDispatch),
+    About("fp64-compute", kCompute),
+    About("fp8-candidate", kCompute),
+    About("fragmentation"),
+    About("fsdp-exposed", kRanks),
+    About("gc-pause", Cause::kGc),
+    About("grad-clip-sync", kSync, kBlocking),
+    About("grad-in-validation", kCompute, kDispatch),
+    About("graph-breaks", kDispatch, kHostCode),
+    About("graph-idle", Cause::kGraphOpaque),
+    About("h2d-blocking", kBlocking, kCopy, kSync),
+    About("h2d-fp32-input", kCopy, kBlocking),
+    About("h2d-pageable", kBlocking, kCopy),
+    About("host-copy-on-convert", kCompute, kHostCode, kData),
+    About("host-created-tensor", kBlocking, kCopy, kDispatch, kHostCode),
+    About("host-sync", kSync, kBlocking),
+    About("imbalanced-load", kRanks, kSync, kBlocking),
+    About("large-vocabulary-loss", kCompute),
+    About("launch-bound", kDispatch, kHostCode, Cause::kKernelLatency),
+    About("layout-transpose", kCompute),
+    About("loader-bound", kData),
+    About("logging-checkpoint-stall", kBlocking, kHostCode, kSync),
+    About("memory-headroom"),
+    About("missing-no-sync", kRanks),
+    About("near-oom"),
+    About("observer-effect", Cause::kProfiler),
+    About("pin-on-main-thread", kDispatch, kHostCode, kData),
+    About("python-between-ops", kHostCode),
+    About("recompiling", kDispatch, kHostCode),
+    About("recompute-cost", kCompute, kDispatch),
+    About("rnn-in-python", kDispatch, kCompute, kHostCode),
+    About("small-batch", kDispatch, kHostCode, kCompute),
+    About("straggler-rank", kRanks, kSync, kBlocking),
+    About("sync-data-loading", kData),
+    About("tc-misaligned-dims", kCompute),
+    About("tensor-cores-idle", kCompute),
+    About("tf32-off", kCompute),
+    About("unbatched-loop", kHostCode, kDispatch, kCompute),
+    About("uneven-lengths", kCompute),
+    About("unfused-optimizer", kDispatch, kCompute, kHostCode),
+    About("unfused-pointwise", kCompute, kDispatch),
+    About("validation-mode", kCompute),
+    About("warmup-in-window"),
+    About("zero-grad-kernels", kCompute, kDispatch, kHostCode)};
+
+const RuleCauses* RowOf(std::string_view id) {
+  const auto row = std::ranges::find(kRuleCauses, id, &RuleCauses::id);
+  return row == std::end(kRuleCauses) ? nullptr : &*row;
+}
+
+bool IsAbout(std::string_view id, Cause cause) {
+  return std::ranges::count(CausesOf(id), cause) > 0;
+}
+
+// What can be said of each cause whatever the rules find; empty: nothing.
+const char* KnownOf(Cause cause, bool has_gpu) {
+  switch (cause) {
+    case Cause::kKernelLatency:
+      return "each kernel has such a gap; only fewer, longer kernels or CUDA "
+             "graphs have fewer";
+    case Cause::kGraphOpaque:
+      return "a recording does not show what the nodes of a graph wait for";
+    case Cause::kDependency:
+      return "the recording does not show what the queued work waits for";
+    case Cause::kProfiler:
+      return "the recorder's own work, absent from runs that are not recorded";
+    case Cause::kHostCode:
+      return "the program's own code; stacks (with_stack=True) show its lines";
+    case Cause::kUnknown:
+      return has_gpu ? "the GPU is idle, and no event of the host says why"
+                     : "no event says what the thread did";
+    default:
+      return "";
+  }
+}
+
+// "mostly aten::mm 20.1, aten::addmm 9.20 ms": what takes longest.
+std::string LongestOf(const Report& report, std::string_view key) {
+  std::string text;
+  size_t shown = 0;
+  for (const PathPart& part : report.critical_path) {
+    if (part.category != key || part.name.empty()) continue;
+    if (part.ms_per_step < 0.01 * report.steps.mean_ms) break;
+    if (shown++ == kNamesShown) break;
+    text += (shown == 1 ? "mostly " : ", ") + part.name + " " +
+            Number(part.ms_per_step);
+  }
+  return text.empty() ? "" : text + " ms";
+}
+
+// True if a rule was skipped because this recording lacks data, not because the
+// rule is about other machines or other commands.
+bool LacksData(const SkippedRule& rule) {
+  return rule.why.find("no GPU was recorded") == std::string::npos &&
+         rule.why.find("applies only to") == std::string::npos &&
+         rule.why.find("needs the traces of all ranks") == std::string::npos;
+}
+
+// The first clause: reasons continue with advice on how to record.
+std::string FirstClause(const std::string& why) {
+  return why.substr(0, why.find_first_of(";("));
+}
+
+// True if `cause` is the main one of rule `id`, or, not `mainly`, another one.
+bool Speaks(std::string_view id, Cause cause, bool mainly) {
+  return IsAbout(id, cause) && (CausesOf(id).front() == cause) == mainly;
+}
+
+// "a and b save only a part of it"; empty if no finding of `ids` is about it.
+std::string PartsInWords(const std::vector<std::string>& ids, Cause cause,
+                         bool mainly) {
+  std::string text;
+  size_t count = 0;
+  for (const std::string& id : ids) {
+    if (!Speaks(id, cause, mainly)) continue;
+    text += (++count == 1 ? "" : " and ") + id;
+  }
+  if (count == 0) return "";
+  return text + (count == 1 ? " saves" : " save") + " only a part of it";
+}
+
+// The largest of the notes that gain something.
+std::string NoteInWords(const Report& report, Cause cause, bool mainly) {
+  const Finding* largest = nullptr;
+  for (const Finding& finding : report.findings) {
+    if (!IsNote(finding) || finding.gain_kind == GainKind::kNone ||
+        !Speaks(finding.id, cause, mainly)) {
+      continue;
+    }
+    if (largest == nullptr ||
+        finding.gain.expected_ms > largest->gain.expected_ms) {
+      largest = &finding;
+    }
+  }
+  if (largest == nullptr) return "";
+  return largest->id + " gains too little (" + GainInShort(*largest) + ")";
+}
+
+// "a could not look: no shapes were recorded".
+std::string SkippedInWords(const Report& report, Cause cause) {
+  std::string text;
+  size_t count = 0;
+  for (const SkippedRule& rule : report.skipped) {
+    if (!Speaks(rule.id, cause, true) || !LacksData(rule)) continue;
+    if (++count > kReasonsShown) break;
+    text += (count == 1 ? "" : ", ") + rule.id +
+            " could not look: " + FirstClause(rule.why);
+    while (text.ends_with(' ')) text.pop_back();
+  }
+  return text;
+}
+
+// What the rules about `cause` say.
+std::string RulesSay(const Report& report, Cause cause,
+                     const CauseAnswer& answer) {
+  for (bool mainly : {true, false}) {
+    for (const std::string& text : {PartsInWords(answer.ids, cause, mainly),
+                                    NoteInWords(report, cause, mainly)}) {
+      if (!text.empty()) return text;
+    }
+  }
+  const std::string skipped = SkippedInWords(report, cause);
+  if (!skipped.empty()) return skipped;
+  const size_t looked = answer.looked.size();
+  if (looked == 0) return "no check looks at it";
+  return looked <= kNamesShown ? (looked == 1 ? "the check " : "the checks ") +
+                                     Listed(answer.looked) + " found no change"
+                               : Count(static_cast<int64_t>(looked), "check") +
+                                     " found no change";
+}
+
+double MsOf(const std::map<std::string, double>& split,
+            const std::string& key) {
+  const auto it = split.find(key);
+  return it == split.end() ? 0 : it->second;
+}
+
+// The answer to one cause that is large.
+CauseAnswer AnswerTo(const Report& report, Cause cause, double ms,
+                     double path_ms) {
+  CauseAnswer answer{.cause = CauseKey(cause), .ms = ms, .path_ms = path_ms};
+  double saved = 0;
+  for (const Finding& finding : report.findings) {
+    if (finding.severity == FindingSeverity::kNote ||
+        !IsAbout(finding.id, cause)) {
+      continue;
+    }
+    answer.ids.push_back(finding.id);
+    saved += finding.gain.expected_ms;
+  }
+  // The path counts for what the split does not show.
+  const bool in_split = ms >= kOfStep * report.steps.mean_ms;
+  if (saved >= kMostOfIt * (in_split ? ms : path_ms)) return answer;
+  for (const std::string& id : report.clean) {
+    if (IsAbout(id, cause)) answer.looked.push_back(id);
+  }
+  if (std::ranges::any_of(report.findings, ShowsDamage)) {
+    answer.why = "the recording is incomplete";
+    return answer;
+  }
+  for (const std::string& part : {LongestOf(report, answer.cause),
+                                  std::string(KnownOf(cause, report.has_gpu)),
+                                  RulesSay(report, cause, answer)}) {
+    if (part.empty()) continue;
+    answer.why += (answer.why.empty() ? "" : "; ") + part;
+  }
+  return answer;
+}
+
+}  // namespace
+
+std::span<const Cause> CausesOf(std::string_view id) {
+  const RuleCauses* row = RowOf(id);
+  if (row == nullptr) return {};
+  const auto end = std::ranges::find(row->causes, Cause::kCount);
+  return {row->causes.begin(), end};
+}
+
+bool HasCauses(std::string_view id) { return RowOf(id) != nullptr; }
+
+void ExplainCauses(Report& report) {
+  report.coverage.clear();
+  const double step_ms = report.steps.mean_ms;
+  if (report.steps.count == 0 || step_ms <= 0) return;
+  double whole_path = 0;
+  std::vector<Cause> unanswered;
+  for (const auto& [key, ms] : report.path_split_ms) whole_path += ms;
+  for (size_t i = 0; i < kCauses; ++i) {
+    const auto cause = static_cast<Cause>(i);
+    const std::string key = CauseKey(cause);
+    const double ms = MsOf(report.time_split_ms, key);
+    const double path_ms = MsOf(report.path_split_ms, key);
+    if (ms < kOfStep * step_ms &&
+        (path_ms <= 0 || path_ms < kOfPath * whole_path)) {
+      continue;
+    }
+    report.coverage.push_back(AnswerTo(report, cause, ms, path_ms));
+    if (!report.coverage.back().why.empty()) unanswered.push_back(cause);
+  }
+  std::erase_if(report.clean, [&](const std::string& id) {
+    const std::span<const Cause> causes = CausesOf(id);
+    return !causes.empty() &&
+           std::ranges::count(unanswered, causes.front()) > 0;
+  });
+  std::ranges::stable_sort(report.coverage, [](const auto& a, const auto& b) {
+    return std::max(a.ms, a.path_ms) > std::max(b.ms, b.path_ms);
+  });
+}
+
+}  // namespace stepscope

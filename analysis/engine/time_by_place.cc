@@ -1,0 +1,234 @@
+#include "engine/time_by_place.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "steps/steady_steps.h"
+#include "words/source_line.h"
+
+namespace stepscope {
+namespace {
+
+// By op: the time outside the ops in it, of the host and of the device; 0
+// outside the steady steps.
+struct OpTimes {
+  std::vector<int64_t> host_ns;
+  std::vector<int64_t> gpu_ns;
+  std::vector<bool> counts;
+};
+
+OpTimes TimesOf(const AnalysisContext& m) {
+  const std::span<const Op> ops = m.trace.ops();
+  OpTimes times{.host_ns = std::vector<int64_t>(ops.size()),
+                .gpu_ns = std::vector<int64_t>(ops.size()),
+                .counts = std::vector<bool>(ops.size())};
+  for (RowId row = 0; row < ops.size(); ++row) {
+    const Op& op = ops[row];
+    times.counts[row] = m.steps.empty() || InSteadyStep(m.steps, op.begin_ns);
+    if (!times.counts[row]) continue;
+    times.host_ns[row] += op.end_ns - op.begin_ns;
+    if (op.parent == kNone) continue;
+    times.host_ns[op.parent] -= std::max<int64_t>(
+        0, std::min(op.end_ns, ops[op.parent].end_ns) - op.begin_ns);
+  }
+  const auto add = [&](const DeviceWork& work) {
+    if (work.op != kNone && times.counts[work.op]) {
+      times.gpu_ns[work.op] += work.end_ns - work.begin_ns;
+    }
+  };
+  for (const Kernel& row : m.trace.kernels()) add(row);
+  for (const Copy& row : m.trace.copies()) add(row);
+  for (const Memset& row : m.trace.memsets()) add(row);
+  return times;
+}
+
+// By op: its place, from `own` (kNone: it has none of its own). Autograd nodes
+// have the place of their forward op; what has no place has that of the op
+// around it. Ops of a node have the node's, unless `own_in_backward`.
+std::vector<RowId> PlacesOf(const AnalysisContext& m, std::vector<RowId> own,
+                            bool own_in_backward) {
+  const std::span<const Op> ops = m.trace.ops();
+  for (RowId row = 0; row < ops.size(); ++row) {
+    const Op& op = ops[row];
+    const RowId outer = op.parent == kNone ? kNone : own[op.parent];
+    const bool node = op.kind == OpKind::kBackward;
+    if (node && op.forward != kNone && own[op.forward] != kNone) {
+      own[row] = own[op.forward];
+    } else if (own[row] == kNone || (outer != kNone && !own_in_backward &&
+                                     m.tree.in_backward(row))) {
+      own[row] = outer;
+    }
+  }
+  return own;
+}
+
+void SortPlaces(std::vector<PlaceTime>& places, bool has_gpu) {
+  std::ranges::stable_sort(places, std::greater(),
+                           has_gpu ? &PlaceTime::gpu_self_ms_per_step
+                                   : &PlaceTime::self_ms_per_step);
+  if (places.size() > kPlacesListed) places.resize(kPlacesListed);
+}
+
+// Sorts and turns sums in ns into ms per step.
+std::vector<PlaceTime> Listed(const AnalysisContext& m,
+                              std::vector<PlaceTime> places) {
+  const double steps =
+      static_cast<double>(std::max<size_t>(m.steps.steady.size(), 1));
+  for (PlaceTime& place : places) {
+    for (double* ns :
+         {&place.self_ms_per_step, &place.total_ms_per_step,
+          &place.gpu_self_ms_per_step, &place.gpu_total_ms_per_step}) {
+      *ns *= 1e-6 / steps;
+    }
+    place.calls_per_step /= steps;
+  }
+  std::erase_if(places, [](const PlaceTime& place) {
+    return place.calls_per_step == 0 && place.total_ms_per_step == 0;
+  });
+  SortPlaces(places, m.has_gpu);
+  return places;
+}
+
+// The recorded modules: their ranges, and which are open when an op begins.
+struct Modules {
+  std::vector<RowId> around;  // by range: the module around it
+  std::vector<RowId> of_op;   // by op: the innermost open one
+};
+
+Modules FindModules(const Trace& trace) {
+  Modules found{.around = std::vector<RowId>(trace.ranges().size(), kNone),
+                .of_op = std::vector<RowId>(trace.ops().size(), kNone)};
+  std::vector<RowId> open(trace.threads().size(), kNone);
+  const auto close_to = [&](RowId thread, int64_t time_ns) {
+    RowId& row = open[thread];
+    while (row != kNone && trace.ranges()[row].end_ns <= time_ns) {
+      row = found.around[row];
+    }
+  };
+  // Both tables are sorted by begin.
+  RowId next = 0;
+  for (RowId row = 0; row < trace.ops().size(); ++row) {
+    const Op& op = trace.ops()[row];
+    for (; next < trace.ranges().size() &&
+           trace.ranges()[next].begin_ns <= op.begin_ns;
+         ++next) {
+      const Range& range = trace.ranges()[next];
+      if (range.kind != RangeKind::kModule || range.thread >= open.size()) {
+        continue;
+      }
+      close_to(range.thread, range.begin_ns);
+      found.around[next] = open[range.thread];
+      open[range.thread] = next;
+    }
+    if (op.thread >= open.size()) continue;
+    close_to(op.thread, op.begin_ns);
+    found.of_op[row] = open[op.thread];
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<PlaceTime> TimeByModule(const AnalysisContext& m) {
+  const std::span<const Range> ranges = m.trace.ranges();
+  std::map<NameId, size_t> index;
+  std::vector<PlaceTime> places;
+  std::vector<size_t> place_of(ranges.size());
+  for (RowId row = 0; row < ranges.size(); ++row) {
+    const Range& range = ranges[row];
+    if (range.kind != RangeKind::kModule) continue;
+    const auto [at, is_new] = index.try_emplace(range.name, places.size());
+    if (is_new) {
+      places.push_back({.name = std::string(m.trace.name(range.name)),
+                        .class_name = std::string(m.trace.name(range.detail))});
+    }
+    place_of[row] = at->second;
+    if (m.steps.empty() || InSteadyStep(m.steps, range.begin_ns)) {
+      ++places[at->second].calls_per_step;
+    }
+  }
+  if (places.empty()) return {};
+  const OpTimes times = TimesOf(m);
+  const Modules modules = FindModules(m.trace);
+  const std::vector<RowId> of_op = PlacesOf(m, modules.of_op, true);
+  for (RowId row = 0; row < of_op.size(); ++row) {
+    if (of_op[row] == kNone || !times.counts[row]) continue;
+    const auto host = static_cast<double>(times.host_ns[row]);
+    const auto gpu = static_cast<double>(times.gpu_ns[row]);
+    PlaceTime& innermost = places[place_of[of_op[row]]];
+    innermost.self_ms_per_step += host;
+    innermost.gpu_self_ms_per_step += gpu;
+    for (RowId at = of_op[row]; at != kNone; at = modules.around[at]) {
+      PlaceTime& place = places[place_of[at]];
+      place.total_ms_per_step += host;
+      place.gpu_total_ms_per_step += gpu;
+    }
+  }
+  return Listed(m, std::move(places));
+}
+
+std::vector<PlaceTime> TimeByLine(const AnalysisContext& m) {
+  const std::span<const Op> ops = m.trace.ops();
+  std::map<std::string, RowId> index;
+  std::vector<PlaceTime> places;
+  std::vector<RowId> of_stack;
+  for (const Stack& stack : m.trace.stacks()) {
+    std::string line = SourceLine(m.trace, stack.frames);
+    if (line.empty()) {
+      of_stack.push_back(kNone);
+      continue;
+    }
+    const auto [at, is_new] =
+        index.try_emplace(line, static_cast<RowId>(places.size()));
+    if (is_new) places.push_back({.name = std::move(line)});
+    of_stack.push_back(at->second);
+  }
+  if (places.empty()) return {};
+  std::vector<RowId> own(ops.size(), kNone);
+  for (RowId row = 0; row < ops.size(); ++row) {
+    if (ops[row].stack != kNone) own[row] = of_stack[ops[row].stack];
+  }
+  const OpTimes times = TimesOf(m);
+  const std::vector<RowId> of_op = PlacesOf(m, std::move(own), false);
+  for (RowId row = 0; row < of_op.size(); ++row) {
+    if (of_op[row] == kNone || !times.counts[row]) continue;
+    PlaceTime& place = places[of_op[row]];
+    place.self_ms_per_step += static_cast<double>(times.host_ns[row]);
+    place.total_ms_per_step += static_cast<double>(times.host_ns[row]);
+    place.gpu_self_ms_per_step += static_cast<double>(times.gpu_ns[row]);
+    place.gpu_total_ms_per_step += static_cast<double>(times.gpu_ns[row]);
+    const bool is_call =
+        ops[row].kind == OpKind::kOperator && ops[row].parent == kNone;
+    place.calls_per_step += is_call;
+  }
+  return Listed(m, std::move(places));
+}
+
+void MergePlaces(const std::vector<RankDigest>& ranks, Report& run) {
+  const double share = 1.0 / static_cast<double>(ranks.size());
+  for (auto list : {&Report::modules, &Report::lines}) {
+    std::map<std::string, size_t> index;
+    std::vector<PlaceTime>& sums = run.*list;
+    for (const RankDigest& rank : ranks) {
+      for (const PlaceTime& place : rank.report.*list) {
+        const auto [at, is_new] = index.try_emplace(place.name, sums.size());
+        if (is_new) {
+          sums.push_back({.name = place.name, .class_name = place.class_name});
+        }
+        PlaceTime& sum = sums[at->second];
+        for (auto value :
+             {&PlaceTime::self_ms_per_step, &PlaceTime::total_ms_per_step,
+              &PlaceTime::gpu_self_ms_per_step,
+              &PlaceTime::gpu_total_ms_per_step, &PlaceTime::calls_per_step}) {
+          sum.*value += share * (place.*value);
+        }
+      }
+    }
+    SortPlaces(sums, run.has_gpu);
+  }
+}
+
+}  // namespace stepscope

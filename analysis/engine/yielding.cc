@@ -1,0 +1,141 @@
+#include "engine/yielding.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <string_view>
+
+#include "context/noise.h"
+#include "edit/edit.h"
+#include "words/labels.h"
+
+namespace stepscope {
+namespace {
+
+// `general` would shorten the same work as `specific`, and says less about it.
+struct Yielding {
+  std::string_view general, specific;
+};
+constexpr auto kYielding =
+    std::to_array<Yielding>({{"exposed-collective", "ddp-bucket-shape"},
+                             {"exposed-collective", "missing-no-sync"},
+                             {"launch-bound", "attention-by-hand"},
+                             {"launch-bound", "foreach-not-fused"},
+                             {"launch-bound", "host-copy-on-convert"},
+                             {"launch-bound", "host-created-tensor"},
+                             {"launch-bound", "pin-on-main-thread"},
+                             {"launch-bound", "recompute-cost"},
+                             {"launch-bound", "rnn-in-python"},
+                             {"launch-bound", "unbatched-loop"},
+                             {"launch-bound", "unfused-optimizer"},
+                             {"python-between-ops", "unbatched-loop"},
+                             {"small-batch", "attention-by-hand"},
+                             {"small-batch", "foreach-not-fused"},
+                             {"small-batch", "recompute-cost"},
+                             {"small-batch", "rnn-in-python"},
+                             {"small-batch", "unbatched-loop"},
+                             {"small-batch", "unfused-optimizer"},
+                             {"unbatched-loop", "rnn-in-python"},
+                             {"unfused-pointwise", "attention-by-hand"},
+                             {"unfused-pointwise", "large-vocabulary-loss"},
+                             {"unfused-pointwise", "rnn-in-python"}});
+
+// The findings that `general` yields to, largest first.
+std::vector<const SizedFinding*> OwnersOf(
+    const AnalysisContext& context, const std::vector<SizedFinding>& found,
+    std::string_view general) {
+  std::vector<const SizedFinding*> owners;
+  for (const SizedFinding& one : found) {
+    const bool is_owner =
+        std::ranges::any_of(kYielding, [&](const Yielding& pair) {
+          return pair.general == general && pair.specific == one.finding.id;
+        });
+    if (is_owner && one.finding.gain_kind != GainKind::kNone &&
+        LikelyMs(one.finding) >= MinReportableGainMs(context)) {
+      owners.push_back(&one);
+    }
+  }
+  std::ranges::stable_sort(owners, std::greater(), [](const SizedFinding* one) {
+    return LikelyMs(one->finding);
+  });
+  return owners;
+}
+
+// Replays what `general` still gains after the owners' changes.
+void CountRest(const AnalysisContext& context,
+               const std::vector<const SizedFinding*>& owners,
+               SizedFinding& general) {
+  Edit before;
+  for (const SizedFinding* owner : owners) {
+    if (!owner->edits.empty()) before = Combine(before, owner->edits.front());
+  }
+  // Replays the general change on top of the specific ones. The likely range
+  // shrinks by the same factor as its gain.
+  const double step = context.replay.StepNs(before);
+  const double left =
+      step - context.replay.StepNs(Combine(before, general.edits.front()));
+  Finding& finding = general.finding;
+  const double share =
+      std::max(0.0, left * 1e-6) / std::max(finding.gain.expected_ms, 1e-9);
+  if (share >= 1) return;  // they do not touch each other
+  for (double* ms : {&finding.gain.low_ms, &finding.gain.expected_ms,
+                     &finding.gain.high_ms}) {
+    *ms *= share;
+  }
+  finding.baseline_ms = step * 1e-6;
+  if (finding.gain.expected_ms < finding.baseline_ms) {
+    finding.speedup =
+        finding.baseline_ms / (finding.baseline_ms - finding.gain.expected_ms);
+  }
+  finding.evidence += " The gain is what is left of it after " +
+                      owners.front()->finding.id + ".";
+}
+
+// The same where one of the gains is a bound: both count as the same time, so
+// the difference is a bound of what is left.
+void SubtractBounds(const std::vector<const SizedFinding*>& owners,
+                    Finding& finding) {
+  for (const SizedFinding* owner : owners) {
+    const double ms = owner->finding.gain.expected_ms;
+    for (double* gain : {&finding.gain.low_ms, &finding.gain.expected_ms,
+                         &finding.gain.high_ms}) {
+      *gain = std::max(0.0, *gain - ms);
+    }
+  }
+}
+
+}  // namespace
+
+void Yield(const AnalysisContext& context, std::vector<SizedFinding>& found,
+           std::vector<std::string>& superseded) {
+  std::vector<size_t> drained;  // rows of `found` that gain too little
+  for (size_t i = 0; i < found.size(); ++i) {
+    SizedFinding& general = found[i];
+    const std::vector<const SizedFinding*> owners =
+        OwnersOf(context, found, general.finding.id);
+    if (owners.empty() || general.finding.gain_kind == GainKind::kNone) {
+      continue;
+    }
+    const bool replayed =
+        context.replay.check().valid && !general.edits.empty() &&
+        std::ranges::all_of(owners, [](const SizedFinding* owner) {
+          return !owner->edits.empty();
+        });
+    if (replayed) {
+      CountRest(context, owners, general);
+    } else {
+      SubtractBounds(owners, general.finding);
+    }
+    if (LikelyMs(general.finding) >= MinReportableGainMs(context)) continue;
+    superseded.push_back(
+        SupersededBy(general.finding.id, owners.front()->finding.id));
+    drained.push_back(i);
+  }
+  // Only now: owners point into `found`.
+  for (; !drained.empty(); drained.pop_back()) {
+    found.erase(found.begin() + static_cast<std::ptrdiff_t>(drained.back()));
+  }
+}
+
+}  // namespace stepscope

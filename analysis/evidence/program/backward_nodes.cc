@@ -1,0 +1,52 @@
+#include "evidence/program/backward_nodes.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace stepscope {
+
+BackwardNodes::BackwardNodes(const Trace& trace) {
+  for (RowId row = 0; row < trace.ops().size(); ++row) {
+    const Op& op = trace.ops()[row];
+    if (op.kind != OpKind::kBackward || op.forward == kNone) continue;
+    if (op.parent != kNone && trace.ops()[op.parent].forward == op.forward) {
+      continue;
+    }
+    const Op& forward = trace.ops()[op.forward];
+    nodes_.push_back({forward.thread, forward.begin_ns, row});
+  }
+  std::ranges::sort(nodes_, {}, [](const Node& node) {
+    return std::tuple(node.thread, node.begin_ns, node.row);
+  });
+}
+
+std::vector<RowId> BackwardNodes::Of(RowId thread, Span forward) const {
+  std::vector<RowId> rows;
+  auto it = std::ranges::lower_bound(
+      nodes_, std::tuple(thread, forward.begin_ns), {},
+      [](const Node& node) { return std::tuple(node.thread, node.begin_ns); });
+  for (; it != nodes_.end() && it->thread == thread &&
+         it->begin_ns < forward.end_ns;
+       ++it) {
+    rows.push_back(it->row);
+  }
+  return rows;
+}
+
+int64_t GradientsAmong(const Trace& trace, const OpTree& tree,
+                       std::span<const RowId> nodes) {
+  const std::span<const Op> ops = trace.ops();
+  Span hull{INT64_MAX, 0};
+  for (RowId node : nodes) {
+    hull.begin_ns = std::min(hull.begin_ns, ops[node].begin_ns);
+    hull.end_ns = std::max(hull.end_ns, ops[node].end_ns);
+  }
+  int64_t count = 0;
+  auto op = std::ranges::lower_bound(ops, hull.begin_ns, {}, &Op::begin_ns);
+  for (; op != ops.end() && op->begin_ns < hull.end_ns; ++op) {
+    count += tree.traits(static_cast<RowId>(op - ops.begin())).accumulate_grad;
+  }
+  return count;
+}
+
+}  // namespace stepscope

@@ -1,0 +1,243 @@
+#include "evidence/program/op_loops.h"
+
+#include <stepscope/op_cost.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "evidence/program/backward_nodes.h"
+#include "ops/contains.h"
+#include "ops/op_arguments.h"
+#include "steps/steady_steps.h"
+#include "steps/step_facts.h"
+#include "timeline/timeline.h"
+
+namespace stepscope {
+namespace {
+
+// The longest chain that is looked for, in outermost ops.
+constexpr size_t kLongestPass = 32;
+// Calling an op takes some 5 to 20 us; only what exceeds it is computing.
+constexpr double kCallingNs = 20'000;
+
+// True for ops that pick an element of a tensor, or make a tensor of a number.
+bool Picks(std::string_view op) {
+  return IsAnyOf(op, {"aten::gather", "aten::index", "aten::index_select",
+                      "aten::lift_fresh", "aten::narrow", "aten::select",
+                      "aten::slice", "aten::unbind"});
+}
+
+// Where ops repeat for known reasons, which other rules judge.
+std::vector<Span> KnownSpans(const AnalysisContext& m) {
+  std::vector<Span> spans = m.parts.optimizer.spans;
+  for (const Span& span : SavingSpans(m.trace, m.steps.thread)) {
+    spans.push_back(span);
+  }
+  for (RowId row : m.parts.zero_grad.zeroing) {
+    const Op& op = m.trace.ops()[row];
+    spans.push_back({op.begin_ns, op.end_ns});
+  }
+  // Copies out of buckets follow each other while the collectives run.
+  for (const Collective& one : m.collectives) spans.push_back(one.moved);
+  for (const Range& range : m.trace.ranges()) {
+    if (range.thread == m.steps.thread && range.kind == RangeKind::kLoader) {
+      spans.push_back({range.begin_ns, range.end_ns});
+    }
+  }
+  return Merge(std::move(spans));
+}
+
+class LoopFinder {
+ public:
+  explicit LoopFinder(const AnalysisContext& context)
+      : m_(context), known_(KnownSpans(context)) {}
+
+  std::vector<OpLoop> Find() {
+    std::vector<OpLoop> found;
+    size_t looked = 0;
+    for (const auto& [step, ops] : OutermostOps()) {
+      AddLoops(step, ops, found);
+      // A loop runs in every step, or it is not worth a change.
+      if (++looked == 2 && found.empty()) break;
+    }
+    return found;
+  }
+
+ private:
+  const Op& OpAt(RowId row) const { return m_.trace.ops()[row]; }
+  KernelClass ClassOf(RowId row) const {
+    return ClassOfOp(m_.trace.name(OpAt(row).name));
+  }
+
+  std::map<size_t, std::vector<RowId>> OutermostOps() const {
+    std::map<size_t, std::vector<RowId>> by_step;
+    for (RowId row : m_.tree.of_thread(m_.steps.thread)) {
+      const Op& op = OpAt(row);
+      if (op.parent != kNone || m_.tree.in_backward(row) ||
+          m_.tree.traits(row).bookkeeping || Covers(known_, op.begin_ns)) {
+        continue;
+      }
+      const size_t step = SteadyStepAt(m_.steps, op.begin_ns);
+      if (step != m_.steps.windows.size()) by_step[step].push_back(row);
+    }
+    return by_step;
+  }
+
+  // Takes the shortest chains first: a chain of two equal ones is no chain.
+  void AddLoops(size_t step, std::span<const RowId> ops,
+                std::vector<OpLoop>& found) {
+    std::vector<bool> taken(ops.size());
+    for (size_t period = 1; period <= kLongestPass; ++period) {
+      size_t equal = 0;  // ops before `i` that equal those a period earlier
+      for (size_t i = period; i <= ops.size(); ++i) {
+        if (i < ops.size() && !taken[i] && !taken[i - period] &&
+            OpAt(ops[i]).name == OpAt(ops[i - period]).name) {
+          ++equal;
+          continue;
+        }
+        const size_t passes = (equal + period) / period;
+        if (equal > 0 && static_cast<int64_t>(passes) >= kLeastPasses) {
+          const size_t first = i - equal - period;
+          const std::span<const RowId> loop =
+              ops.subspan(first, passes * period);
+          std::optional<OpLoop> one = Loop(step, loop, period);
+          if (one) {
+            AddIteration(first > 0 ? OpAt(ops[first - 1]).end_ns
+                                   : m_.steps.windows[step].host.begin_ns,
+                         *one);
+            std::fill_n(taken.begin() + static_cast<std::ptrdiff_t>(first),
+                        loop.size(), true);
+            found.push_back(*std::move(one));
+          }
+        }
+        equal = 0;
+      }
+    }
+  }
+
+  std::optional<OpLoop> Loop(size_t step, std::span<const RowId> ops,
+                             size_t period) {
+    OpLoop loop{
+        .step = step,
+        .passes = static_cast<int64_t>(ops.size() / period),
+        .forward = {OpAt(ops.front()).begin_ns, OpAt(ops.back()).end_ns}};
+    for (RowId row : ops.first(period)) {
+      loop.chain += (loop.chain.empty() ? "" : " > ") +
+                    std::string(m_.trace.name(OpAt(row).name));
+    }
+    if (!IsPerElement(loop)) return {};
+    if (!nodes_) nodes_.emplace(m_.trace);
+    const std::vector<RowId> nodes = nodes_->Of(m_.steps.thread, loop.forward);
+    const bool are_layers =
+        nodes.empty()
+            ? loop.has_products
+            : 2 * GradientsAmong(m_.trace, m_.tree, nodes) >= loop.passes;
+    if (are_layers) return {};
+    Measure(m_.steps.thread, loop.forward, loop);
+    loop.has_backward = !nodes.empty();
+    std::map<RowId, std::vector<Span>> backward;
+    for (RowId node : nodes) {
+      backward[OpAt(node).thread].push_back(
+          {OpAt(node).begin_ns, OpAt(node).end_ns + kFrameworkGapNs});
+    }
+    for (auto& [thread, spans] : backward) {
+      for (Span span : Merge(std::move(spans))) {
+        span.end_ns -= kFrameworkGapNs;
+        Measure(thread, span, loop);
+      }
+    }
+    return loop;
+  }
+
+  // Adds what a loop over tensors begins with: aten::unbind makes one tensor of
+  // each element. `from_ns` is where the op before the loop ends, or the step
+  // begins.
+  void AddIteration(int64_t from_ns, OpLoop& loop) const {
+    for (RowId row :
+         RowsIn(m_.steps.thread, {from_ns, loop.forward.begin_ns})) {
+      if (m_.trace.name(OpAt(row).name) != "aten::unbind") continue;
+      Measure(m_.steps.thread, {OpAt(row).begin_ns, OpAt(row).end_ns}, loop);
+    }
+  }
+
+  // True if each pass picks an element, reads a value, or multiplies one row or
+  // sample. Other chains may be iterations that need each other, as those of a
+  // solver. Also finds out what the loop does.
+  bool IsPerElement(OpLoop& loop) const {
+    int64_t picked = 0, read = 0;
+    for (RowId row : RowsIn(m_.steps.thread, loop.forward)) {
+      const std::string_view name = m_.trace.name(OpAt(row).name);
+      picked += Picks(name);
+      read += name == "aten::_local_scalar_dense";
+      if (name.starts_with("c10d::")) return false;  // ddp-bucket-shape
+      const KernelClass kind = ClassOf(row);
+      if (kind != KernelClass::kMatmul && kind != KernelClass::kConvolution &&
+          kind != KernelClass::kAttention) {
+        continue;
+      }
+      loop.has_products = true;
+      if (!m_.tree.computes(row)) continue;
+      if (kind == KernelClass::kConvolution) {
+        const TensorShape input = TensorArgument(m_.trace, row, 0);
+        if (input.dims.empty() || input.dims[0] != 1) return false;
+      } else if (!name.ends_with("mv") && !name.ends_with("dot") &&
+                 CostOf(m_.trace, row).matmul.m != 1) {
+        return false;
+      }
+    }
+    loop.reads_values = read >= loop.passes;
+    return loop.has_products || loop.reads_values || picked >= loop.passes;
+  }
+
+  std::span<const RowId> RowsIn(RowId thread, Span span) const {
+    const std::span<const RowId> rows = m_.tree.of_thread(thread);
+    const auto begin = [&](RowId row) { return OpAt(row).begin_ns; };
+    const auto first = std::ranges::lower_bound(rows, span.begin_ns, {}, begin);
+    return {first, std::ranges::lower_bound(first, rows.end(), span.end_ns, {},
+                                            begin)};
+  }
+
+  // Adds the time of `span`.
+  void Measure(RowId thread, Span span, OpLoop& loop) const {
+    const std::span<const RowId> rows = RowsIn(thread, span);
+    const double ns = static_cast<double>(span.length());
+    loop.ns += ns;
+    // Two estimates, of which the upper bound takes the larger: recording costs
+    // as much per event as it is known to cost at least, or the same share of
+    // the time everywhere.
+    const double event_ns = m_.recorder.op_ns / (m_.recorder.estimated ? 2 : 1);
+    loop.unrecorded_ns +=
+        std::max(ns - event_ns * static_cast<double>(rows.size()),
+                 ns * m_.gain_step_ms() * 1e6 / m_.step_ns());
+    // The median of each op: a thread that has to wait for its core takes long
+    // for a single one.
+    std::map<NameId, std::vector<double>> ops;
+    for (RowId row : rows) {
+      if (!m_.tree.computes(row) || m_.tree.traits(row).bookkeeping) continue;
+      ops[OpAt(row).name].push_back(
+          static_cast<double>(OpAt(row).end_ns - OpAt(row).begin_ns));
+    }
+    for (auto& [name, times] : ops) {
+      const double calls = static_cast<double>(times.size());
+      loop.computing_ns +=
+          calls * std::max(0.0, Median(std::move(times)) - kCallingNs);
+    }
+  }
+
+  const AnalysisContext& m_;
+  std::vector<Span> known_;
+  std::optional<BackwardNodes> nodes_;  // made for the first loop
+};
+
+}  // namespace
+
+std::vector<OpLoop> FindOpLoops(const AnalysisContext& context) {
+  if (context.steps.thread == kNone) return {};
+  return LoopFinder(context).Find();
+}
+
+}  // namespace stepscope

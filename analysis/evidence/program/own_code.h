@@ -1,0 +1,39 @@
+// OwnCode: what the program does between its ops, as far as it is not the
+// framework that gets the next op going.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "context/analysis_context.h"
+#include "ops/intervals.h"
+
+namespace stepscope {
+
+// Pauses of one place in the program.
+struct OwnCodePlace {
+  std::string name;  // "in train.py(31): features" where stacks were recorded,
+                     // else "between aten::add and aten::mm"
+  double ns = 0;     // per steady step
+  Span longest;
+};
+
+struct OwnCode {
+  // Pauses of more than kFrameworkGapNs between ops of the training thread, in
+  // the steady steps, without saving the model and what the optimizer prepares;
+  // at step marks and at both ends of backward only of more than 0.5 ms. Per
+  // step.
+  double ns = 0;
+  double pauses = 0;
+  // On a run with a GPU: the part of `ns` in which the GPU is idle, estimated
+  // from the share of these pauses in all code between ops. Else `ns`.
+  double delay_ns = 0;
+  double steps_frac = 0;  // steady steps with at least half of `ns`, 0 to 1
+  std::vector<OwnCodePlace> places = {};  // longest first
+};
+
+// Places are left empty unless asked for: finding them takes time.
+OwnCode MeasureOwnCode(const AnalysisContext& context, bool with_places);
+
+}  // namespace stepscope

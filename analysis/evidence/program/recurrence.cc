@@ -1,0 +1,260 @@
+#include "evidence/program/recurrence.h"
+
+#include <stepscope/op_cost.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "evidence/program/backward_nodes.h"
+#include "evidence/program/plain_name.h"
+#include "evidence/program/recurrent_cell.h"
+#include "steps/steady_steps.h"
+
+namespace stepscope {
+namespace {
+
+// A written-out LSTM cell takes about 20 ops, two layers of them 40.
+constexpr size_t kLongestChain = 64;
+// How many equal gates one repeat may have (three sigmoids, two layers).
+constexpr size_t kEqualGates = 12;
+
+constexpr auto kCells = std::to_array<std::string_view>(
+    {"aten::lstm_cell", "aten::gru_cell", "aten::rnn_tanh_cell",
+     "aten::rnn_relu_cell"});
+// One op runs the whole sequence.
+constexpr auto kWhole = std::to_array<std::string_view>(
+    {"aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu"});
+
+// What the names of ops mean here, by NameId.
+struct Meaning {
+  bool cell = false, whole = false, gate = false, product = false;
+};
+std::vector<Meaning> MeaningsOf(const Trace& trace) {
+  std::vector<Meaning> all(trace.name_count());
+  for (NameId id = 0; id < all.size(); ++id) {
+    const std::string_view name = trace.name(id);
+    const std::string_view plain = PlainName(name);
+    all[id] = {.cell = std::ranges::find(kCells, name) != kCells.end(),
+               .whole = std::ranges::find(kWhole, name) != kWhole.end(),
+               .gate = plain == "tanh" || plain == "sigmoid",
+               .product = ClassOfOp(name) == KernelClass::kMatmul};
+  }
+  return all;
+}
+
+// An op that computes in the forward pass, and the cell around it.
+struct Leaf {
+  RowId row = kNone;
+  RowId cell = kNone;
+  bool operator==(const Leaf&) const = default;
+};
+
+class RecurrenceFinder {
+ public:
+  RecurrenceFinder(const AnalysisContext& context,
+                   std::vector<Meaning> meanings)
+      : context_(context),
+        trace_(context.trace),
+        meanings_(std::move(meanings)),
+        nodes_(context.trace) {}
+
+  std::vector<Recurrence> Find() const {
+    std::vector<Recurrence> found;
+    std::map<size_t, std::vector<Leaf>> by_step = Leaves();
+    for (const auto& [step, leaves] : by_step) {
+      AddNamed(step, leaves, found);
+      AddWritten(step, leaves, found);
+    }
+    return found;
+  }
+
+ private:
+  const Op& OpAt(RowId row) const { return trace_.ops()[row]; }
+  const Meaning& MeaningOf(RowId row) const {
+    return meanings_[OpAt(row).name];
+  }
+
+  std::map<size_t, std::vector<Leaf>> Leaves() const {
+    std::map<size_t, std::vector<Leaf>> by_step;
+    for (RowId row : context_.tree.of_thread(context_.steps.thread)) {
+      if (!context_.tree.computes(row) || context_.tree.in_backward(row) ||
+          context_.tree.traits(row).bookkeeping) {
+        continue;
+      }
+      const size_t step = SteadyStepAt(context_.steps, OpAt(row).begin_ns);
+      if (step == context_.steps.windows.size()) continue;
+      Leaf leaf{.row = row};
+      bool whole = false;
+      for (RowId op = row; op != kNone; op = OpAt(op).parent) {
+        if (MeaningOf(op).cell) leaf.cell = op;
+        whole |= MeaningOf(op).whole;
+      }
+      if (!whole) by_step[step].push_back(leaf);
+    }
+    return by_step;
+  }
+
+  // The calls of one kind of cell: by its name and, where known, its sizes.
+  void AddNamed(size_t step, std::span<const Leaf> leaves,
+                std::vector<Recurrence>& found) const {
+    std::map<std::pair<NameId, RowId>, std::vector<RowId>> kinds;
+    RowId last = kNone;
+    for (const Leaf& leaf : leaves) {
+      if (leaf.cell == kNone || leaf.cell == last) continue;
+      last = leaf.cell;
+      kinds[{OpAt(last).name, OpAt(last).inputs}].push_back(last);
+    }
+    for (auto& [kind, cells] : kinds) {
+      if (static_cast<int64_t>(cells.size()) < kLeastRepeats) continue;
+      Recurrence one{.step = step,
+                     .cell = std::string(trace_.name(kind.first)),
+                     .named = true,
+                     .repeats = static_cast<int64_t>(cells.size()),
+                     .ops = std::move(cells)};
+      Complete(leaves, one);
+      found.push_back(std::move(one));
+    }
+  }
+
+  // True if the leaves `a` and `b` are the same op on the same sizes.
+  bool Same(const Leaf& a, const Leaf& b) const {
+    return a.cell == kNone && b.cell == kNone &&
+           OpAt(a.row).name == OpAt(b.row).name &&
+           OpAt(a.row).inputs == OpAt(b.row).inputs &&
+           OpAt(a.row).inputs != kNone;
+  }
+
+  // Chains that repeat, found by their gates: the distance to one of the next
+  // equal gates is the length of the chain.
+  void AddWritten(size_t step, std::span<const Leaf> leaves,
+                  std::vector<Recurrence>& found) const {
+    std::vector<size_t> gates;
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      if (leaves[i].cell == kNone && MeaningOf(leaves[i].row).gate) {
+        gates.push_back(i);
+      }
+    }
+    size_t done = 0;  // leaves before it belong to a chain already
+    for (size_t g = 0; g < gates.size(); ++g) {
+      if (gates[g] < done) continue;
+      for (size_t k = g + 1; k < std::min(gates.size(), g + 1 + kEqualGates);
+           ++k) {
+        const size_t period = gates[k] - gates[g];
+        if (period > kLongestChain) break;
+        const std::optional<std::pair<size_t, size_t>> run =
+            RunOf(leaves, gates[g], period);
+        if (!run || run->first < done) continue;
+        std::optional<Recurrence> one =
+            Written(step, leaves, run->first, run->second, period);
+        if (!one) continue;
+        done = run->second;
+        found.push_back(*std::move(one));
+        break;
+      }
+    }
+  }
+
+  // The longest stretch around `at` that repeats with `period`, as whole
+  // repeats; nothing if there are too few.
+  std::optional<std::pair<size_t, size_t>> RunOf(std::span<const Leaf> leaves,
+                                                 size_t at,
+                                                 size_t period) const {
+    size_t first = at, last = at + period;
+    while (last < leaves.size() && Same(leaves[last], leaves[last - period])) {
+      ++last;
+    }
+    while (first > 0 && Same(leaves[first - 1], leaves[first - 1 + period])) {
+      --first;
+    }
+    const size_t repeats = (last - first) / period;
+    if (static_cast<int64_t>(repeats) < kLeastRepeats) return {};
+    return std::pair(first, first + repeats * period);
+  }
+
+  // The chain of `period` leaves at `first`, if it is that of a recurrent cell.
+  std::optional<Recurrence> Written(size_t step, std::span<const Leaf> leaves,
+                                    size_t first, size_t last,
+                                    size_t period) const {
+    const std::span<const Leaf> chain = leaves.subspan(first, period);
+    std::vector<RowId> rows;
+    for (const Leaf& leaf : chain) rows.push_back(leaf.row);
+    if (!FeedsItself(trace_, rows)) return {};
+    Recurrence one{.step = step,
+                   .repeats = static_cast<int64_t>((last - first) / period)};
+    for (const Leaf& leaf : chain) {
+      one.cell += (one.cell.empty() ? "" : " > ") +
+                  std::string(PlainName(trace_.name(OpAt(leaf.row).name)));
+    }
+    for (size_t i = first; i < last; ++i) one.ops.push_back(leaves[i].row);
+    Complete(leaves, one);
+    if (one.nodes.empty() ||
+        2 * GradientsAmong(trace_, context_.tree, one.nodes) >= one.repeats) {
+      return {};  // layers with weights of their own
+    }
+    return one;
+  }
+
+  // Adds what follows from the ops of the cell.
+  void Complete(std::span<const Leaf> leaves, Recurrence& one) const {
+    one.forward = {OpAt(one.ops.front()).begin_ns, OpAt(one.ops.back()).end_ns};
+    for (const Leaf& leaf : leaves) {
+      const Op& op = OpAt(leaf.row);
+      if (op.begin_ns < one.forward.begin_ns ||
+          op.begin_ns >= one.forward.end_ns) {
+        continue;
+      }
+      const RowId call = one.named ? leaf.cell : leaf.row;
+      if (std::ranges::binary_search(one.ops, call)) {
+        if (MeaningOf(leaf.row).product) one.products.push_back(leaf.row);
+      } else if (one.foreign.empty() && leaf.cell == kNone &&
+                 MeaningOf(leaf.row).product) {
+        one.foreign = trace_.name(op.name);
+      }
+    }
+    for (RowId row : one.ops) {
+      for (RowId node : nodes_.Of(context_.steps.thread,
+                                  {OpAt(row).begin_ns, OpAt(row).end_ns})) {
+        one.nodes.push_back(node);
+      }
+    }
+    AddProductsOf(one);
+  }
+
+  void AddProductsOf(Recurrence& one) const {
+    const std::span<const Op> ops = trace_.ops();
+    for (RowId node : one.nodes) {
+      for (RowId row = node + 1;
+           row < ops.size() && ops[row].begin_ns < ops[node].end_ns; ++row) {
+        if (ops[row].thread == ops[node].thread && MeaningOf(row).product &&
+            context_.tree.computes(row)) {
+          one.products.push_back(row);
+        }
+      }
+    }
+  }
+
+  const AnalysisContext& context_;
+  const Trace& trace_;
+  std::vector<Meaning> meanings_;
+  BackwardNodes nodes_;
+};
+
+}  // namespace
+
+std::vector<Recurrence> FindRecurrences(const AnalysisContext& context) {
+  if (context.steps.thread == kNone) return {};
+  std::vector<Meaning> meanings = MeaningsOf(context.trace);
+  // Most recordings hold no gate and no cell.
+  if (std::ranges::none_of(
+          meanings, [](const Meaning& one) { return one.cell || one.gate; })) {
+    return {};
+  }
+  return RecurrenceFinder(context, std::move(meanings)).Find();
+}
+
+}  // namespace stepscope

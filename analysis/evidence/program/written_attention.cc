@@ -1,0 +1,250 @@
+#include "evidence/program/written_attention.h"
+
+#include <stepscope/op_cost.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "evidence/program/backward_nodes.h"
+#include "evidence/program/plain_name.h"
+#include "ops/contains.h"
+#include "ops/op_arguments.h"
+#include "steps/steady_steps.h"
+
+namespace stepscope {
+namespace {
+
+// Scaling, masks of all kinds and dropout take at most a dozen ops; further
+// away, a product has nothing to do with the softmax.
+constexpr size_t kMostBetween = 16;
+
+// What scaled_dot_product_attention does to scores: scaling, adding or applying
+// a mask, which some programs make on the spot, casts and dropout (an
+// aten::dropout that calls nothing is switched off).
+constexpr auto kBetween = std::to_array<std::string_view>(
+    {"add",           "all",         "any",        "arange",  "bitwise_and",
+     "bitwise_not",   "bitwise_or",  "cat",        "clamp",   "clone",
+     "contiguous",    "copy",        "div",        "dropout", "eq",
+     "fill",          "full",        "ge",         "gt",      "le",
+     "logical_and",   "logical_not", "logical_or", "lt",      "masked_fill",
+     "mul",           "ne",          "neg",        "ones",    "rsub",
+     "scalar_tensor", "sub",         "tril",       "type_as", "triu",
+     "where",         "zero"});
+
+// What the names of ops mean here, by NameId.
+enum class Role : uint8_t { kOther, kProduct, kSoftmax, kBetween, kDropout };
+
+std::vector<Role> RolesOf(const Trace& trace) {
+  std::vector<Role> roles(trace.name_count(), Role::kOther);
+  for (NameId id = 0; id < roles.size(); ++id) {
+    const std::string_view name = PlainName(trace.name(id));
+    if (name == "bmm" || name == "baddbmm") {
+      roles[id] = Role::kProduct;
+    } else if (name == "_softmax") {
+      roles[id] = Role::kSoftmax;
+    } else if (name == "native_dropout" || name == "bernoulli" ||
+               name == "_fused_dropout") {
+      roles[id] = Role::kDropout;
+    } else if (std::ranges::find(kBetween, name) != kBetween.end()) {
+      roles[id] = Role::kBetween;
+    }
+  }
+  return roles;
+}
+
+// The ancestor of `row` whose caller is `caller`.
+RowId CallBelow(const Trace& trace, RowId row, RowId caller) {
+  while (row != kNone && trace.ops()[row].parent != caller) {
+    if (trace.ops()[row].parent == kNone) break;
+    row = trace.ops()[row].parent;
+  }
+  return row;
+}
+
+// The innermost op around both; kNone if there is none.
+RowId CommonCaller(const Trace& trace, RowId a, RowId b) {
+  for (RowId one = trace.ops()[a].parent; one != kNone;
+       one = trace.ops()[one].parent) {
+    for (RowId other = trace.ops()[b].parent; other != kNone;
+         other = trace.ops()[other].parent) {
+      if (one == other) return one;
+    }
+  }
+  return kNone;
+}
+
+// False if sizes were recorded and show that the products do not make and use
+// what softmax works on.
+bool SizesFit(const Trace& trace, const WrittenAttention& one) {
+  const TensorShape in = TensorArgument(trace, one.softmax, 0);
+  const MatmulShape scores = CostOf(trace, one.scores).matmul;
+  const MatmulShape values = CostOf(trace, one.values).matmul;
+  if (!in.known() || scores.m <= 0 || values.m <= 0) return true;
+  if (in.dims.size() < 2) return false;
+  const int64_t keys = in.dims.back();
+  return scores.n == keys && values.k == keys &&
+         scores.batch * scores.m * scores.n == ElementsOf(in) &&
+         values.batch * values.m * values.k == ElementsOf(in);
+}
+
+// A mask with a gradient was broadcast over the scores: its gradient is summed.
+bool TrainsTheMask(const Trace& trace, RowId node) {
+  const std::string_view name = trace.name(trace.ops()[node].name);
+  if (!Contains(name, "AddBackward")) return false;
+  const Op& range = trace.ops()[node];
+  for (RowId row = node + 1; row < trace.ops().size(); ++row) {
+    const Op& op = trace.ops()[row];
+    if (op.begin_ns >= range.end_ns) break;
+    if (op.thread == range.thread && trace.name(op.name) == "aten::sum") {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Nodes of views, which cost nothing worth counting.
+bool IsLayoutNode(std::string_view name) {
+  for (std::string_view part :
+       {"View", "Expand", "Transpose", "Permute", "Reshape", "TBackward",
+        "Slice", "Select", "Squeeze"}) {
+    if (Contains(name, part)) return true;
+  }
+  return false;
+}
+
+class AttentionFinder {
+ public:
+  AttentionFinder(const AnalysisContext& context, std::vector<Role> roles)
+      : context_(context),
+        trace_(context.trace),
+        roles_(std::move(roles)),
+        nodes_(context.trace) {}
+
+  std::vector<WrittenAttention> Find(RowId thread) const {
+    std::vector<RowId> leaves;
+    for (RowId row : context_.tree.of_thread(thread)) {
+      if (context_.tree.computes(row) && !context_.tree.in_backward(row) &&
+          !context_.tree.traits(row).bookkeeping) {
+        leaves.push_back(row);
+      }
+    }
+    std::vector<WrittenAttention> found;
+    for (size_t i = 0; i < leaves.size(); ++i) {
+      if (RoleOf(leaves[i]) != Role::kSoftmax ||
+          !InSteadyStep(context_.steps, trace_.ops()[leaves[i]].begin_ns)) {
+        continue;
+      }
+      WrittenAttention one{.softmax = leaves[i]};
+      if (Surround(leaves, i, one) && SizesFit(trace_, one) &&
+          AddBackward(one)) {
+        Describe(one);
+        found.push_back(std::move(one));
+      }
+    }
+    return found;
+  }
+
+ private:
+  Role RoleOf(RowId row) const { return roles_[trace_.ops()[row].name]; }
+
+  // Finds the products around the softmax at `i`.
+  bool Surround(std::span<const RowId> leaves, size_t i,
+                WrittenAttention& one) const {
+    size_t first = i, last = i;
+    while (one.scores == kNone) {
+      if (first == 0 || i - first > kMostBetween) return false;
+      if (RoleOf(leaves[--first]) == Role::kProduct) {
+        one.scores = leaves[first];
+      } else if (!MayLieBetween(leaves[first])) {
+        return false;
+      }
+    }
+    while (one.values == kNone) {
+      if (++last >= leaves.size() || last - i > kMostBetween) return false;
+      if (RoleOf(leaves[last]) == Role::kProduct) {
+        one.values = leaves[last];
+      } else if (!MayLieBetween(leaves[last])) {
+        return false;
+      }
+    }
+    const RowId caller = CommonCaller(trace_, one.scores, one.values);
+    for (size_t k = first + 1; k < last; ++k) {
+      const RowId call = CallBelow(trace_, leaves[k], caller);
+      // Copies inside the call of a product prepare its operands.
+      if (call == CallBelow(trace_, one.scores, caller) ||
+          call == CallBelow(trace_, one.values, caller)) {
+        continue;
+      }
+      one.drops |= RoleOf(leaves[k]) == Role::kDropout;
+      if (one.between.empty() || one.between.back() != call) {
+        one.between.push_back(call);
+      }
+    }
+    for (RowId op = caller; op != kNone; op = trace_.ops()[op].parent) {
+      if (trace_.name(trace_.ops()[op].name) ==
+          "aten::_scaled_dot_product_attention_math") {
+        one.fallback = op;
+      }
+    }
+    return true;
+  }
+
+  bool MayLieBetween(RowId row) const {
+    return RoleOf(row) == Role::kBetween || RoleOf(row) == Role::kDropout;
+  }
+
+  // False if the backward pass shows that the mask is trained.
+  bool AddBackward(WrittenAttention& one) const {
+    const Op& first = trace_.ops()[one.scores];
+    const Op& last = trace_.ops()[one.values];
+    for (RowId node : nodes_.Of(first.thread, {first.begin_ns, last.end_ns})) {
+      const std::string_view name = trace_.name(trace_.ops()[node].name);
+      if (Contains(name, "mmBackward")) {
+        one.backward_products.push_back(node);
+      } else if (TrainsTheMask(trace_, node)) {
+        return false;
+      } else if (!IsLayoutNode(name)) {
+        one.backward.push_back(node);
+      }
+    }
+    return true;
+  }
+
+  void Describe(WrittenAttention& one) const {
+    const auto name = [&](RowId row) {
+      return std::string(PlainName(trace_.name(trace_.ops()[row].name)));
+    };
+    one.chain = name(one.scores);
+    for (RowId row : one.between) one.chain += " > " + name(row);
+    one.chain += " > " + name(one.values);
+    const TensorShape in = TensorArgument(trace_, one.softmax, 0);
+    one.dims = in.dims;
+    if (in.known()) one.score_bytes = static_cast<double>(BytesOf(trace_, in));
+  }
+
+  const AnalysisContext& context_;
+  const Trace& trace_;
+  std::vector<Role> roles_;
+  BackwardNodes nodes_;
+};
+
+}  // namespace
+
+std::vector<WrittenAttention> FindWrittenAttention(
+    const AnalysisContext& context) {
+  std::vector<Role> roles = RolesOf(context.trace);
+  if (std::ranges::find(roles, Role::kSoftmax) == roles.end()) return {};
+  const AttentionFinder finder(context, std::move(roles));
+  std::vector<WrittenAttention> all;
+  for (RowId thread = 0; thread < context.trace.threads().size(); ++thread) {
+    for (WrittenAttention& one : finder.Find(thread)) {
+      all.push_back(std::move(one));
+    }
+  }
+  return all;
+}
+
+}  // namespace stepscope

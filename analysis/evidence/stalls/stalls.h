@@ -1,0 +1,62 @@
+// Stalls: steps that take longer than the usual one, what they did in the time
+// beyond it, and how often that recurs. What is lost counts over all steps, so
+// it does not matter here whether a step was left out of the mean as an
+// outlier or is so frequent that it is part of it.
+#pragma once
+
+#include <stepscope/report.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "context/analysis_context.h"
+
+namespace stepscope {
+
+enum class StallKind : uint8_t {
+  kGarbage,  // Python's collector, as recorded
+  kLoading,  // waits for batches
+  kSaving,   // saves the model or logs, by name, by what it copies or writes,
+             // or because it reads all parameters
+  kOwnWork,  // a range or a function that the usual step does not have
+  kPause,    // a long time without any op, for no recorded reason
+  kOps,      // an op that takes longer or that the usual step does not have
+  kUnknown,
+};
+
+// One step that takes 1.2 times the usual one or more.
+struct Stall {
+  size_t step = 0;       // in Steps::windows
+  double excess_ns = 0;  // beyond the usual step
+  StallKind kind = StallKind::kUnknown;
+  double ns = 0;  // of the excess, in `what`
+  // The range, function or op; empty for a pause.
+  std::string what = {};
+};
+
+struct Stalls {
+  std::vector<Stall> stalls = {};  // in time order
+  double usual_ns = 0;             // the median step
+  size_t steps = 0;                // all but warm-up
+};
+// Validation steps are no stalls. Empty without steps.
+Stalls FindStalls(const AnalysisContext& context);
+
+// The stalls of one kind, as a rule reports them.
+struct StallSum {
+  int64_t count = 0;
+  double lost_ns = 0;             // per step, over all steps but warm-up
+  double each_ns = 0;             // per stall
+  std::string what;               // of the longest
+  std::string every;              // "every 3rd step"; "" if there is no period
+  std::vector<Example> examples;  // the longest, at most 3
+};
+StallSum SumOf(const AnalysisContext& context, const Stalls& stalls,
+               StallKind kind);
+
+// "waits 80 ms for a batch", "stops for 170 ms without any op", for a step.
+std::string StallInWords(const Stall& stall);
+
+}  // namespace stepscope

@@ -1,0 +1,17 @@
+// Contains, and IsAnyOf: one of several names.
+#pragma once
+
+#include <stepscope/contains.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <string_view>
+
+namespace stepscope {
+
+inline bool IsAnyOf(std::string_view name,
+                    std::initializer_list<std::string_view> names) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+}  // namespace stepscope

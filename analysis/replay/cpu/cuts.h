@@ -1,0 +1,16 @@
+// WithCuts(): the recorded steps of a CPU-only run after Edit::cuts.
+#pragma once
+
+#include <vector>
+
+#include "edit/edit.h"
+#include "replay/cpu/graph.h"
+
+namespace stepscope {
+
+// Returns program.steps with the work inside the cuts shortened. Where cuts
+// overlap, the one that shortens most counts. Empty if `cuts` is.
+std::vector<std::vector<Work>> WithCuts(const CpuProgram& program,
+                                        const std::vector<HostCut>& cuts);
+
+}  // namespace stepscope

@@ -1,0 +1,179 @@
+// Is attention computed in single ops where one fused kernel could do it?
+// Source: the documentation of torch.nn.functional.scaled_dot_product_attention
+// (its backends, and what each of them supports).
+#include <stepscope/op_cost.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "context/rule.h"
+#include "evidence/call_site.h"
+#include "evidence/program/shortened_ops.h"
+#include "evidence/program/written_attention.h"
+#include "ops/op_arguments.h"
+#include "steps/steady_steps.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace {
+
+// A fused backward pass computes the scores again: five products, not four.
+constexpr double kProductsAgain = 0.25;
+constexpr char kChange[] = "fused attention";
+
+// False where scaled_dot_product_attention would run the same single ops: its
+// fused kernels take no dropout on a CPU, and no float64 on a GPU.
+bool HasFusedKernel(const AnalysisContext& m, const WrittenAttention& one) {
+  if (!m.has_gpu) return !one.drops;
+  return CostOf(m.trace, one.scores).precision != Precision::kFp64;
+}
+
+ShortenedOps Fused(const AnalysisContext& m,
+                   const std::vector<WrittenAttention>& all) {
+  std::vector<ShortenedOp> products, nodes, ops;
+  for (const WrittenAttention& one : all) {
+    for (RowId row : one.backward_products) products.push_back({row, 1});
+    for (RowId row : one.backward) nodes.push_back({row, 0});
+  }
+  const double again =
+      kProductsAgain * ShortenOps(m, std::move(products), kChange).ns;
+  const double backward = ShortenOps(m, nodes, kChange).ns;
+  for (ShortenedOp& node : nodes) {
+    node.left = backward > 0 ? std::min(1.0, again / backward) : 0;
+  }
+  for (const WrittenAttention& one : all) {
+    for (RowId row : one.between) ops.push_back({row, 0});
+  }
+  ops.insert(ops.end(), nodes.begin(), nodes.end());
+  return ShortenOps(m, std::move(ops), kChange);
+}
+
+// Where most of the time goes, or the first of all where sizes are unknown.
+const WrittenAttention& Largest(const std::vector<WrittenAttention>& all) {
+  return *std::ranges::max_element(all, {}, &WrittenAttention::score_bytes);
+}
+
+std::string Sizes(const WrittenAttention& one) {
+  if (one.dims.empty()) return "";
+  return ", scores of " + InBrackets(one.dims) + ", " + Bytes(one.score_bytes);
+}
+
+void Illustrate(const AnalysisContext& m,
+                const std::vector<WrittenAttention>& all, Finding& finding) {
+  for (size_t i = 0; i < std::min<size_t>(3, all.size()); ++i) {
+    const Op& first = m.trace.ops()[all[i].scores];
+    const Op& last = m.trace.ops()[all[i].values];
+    const size_t step = SteadyStepAt(m.steps, first.begin_ns);
+    finding.examples.push_back({m.steps.windows[step].number, first.begin_ns,
+                                last.end_ns, all[i].chain});
+  }
+  const WrittenAttention& one = Largest(all);
+  const Op& softmax = m.trace.ops()[one.softmax];
+  finding.where =
+      CallSites(m.trace).Place(softmax.thread, softmax.begin_ns, one.softmax);
+}
+
+void SayFix(const AnalysisContext& m, const WrittenAttention& one,
+            Finding& finding) {
+  if (one.fallback != kNone) {
+    finding.fix_python =
+        "call it under torch.nn.attention.sdpa_kernel([SDPBackend."
+        "FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]): it then warns why "
+        "no fused kernel fits (the type, the width of a head, a mask that "
+        "needs a gradient)";
+    finding.fix_cpp =
+        "at::globalContext().setSDPUseMath(false) for one call: the error "
+        "then says why no fused kernel fits (the type, the width of a head, a "
+        "mask that needs a gradient)";
+    return;
+  }
+  const std::string halves =
+      m.has_gpu && !Is16Bit(CostOf(m.trace, one.scores).precision)
+          ? "; in bfloat16 its flash kernel can be used, too"
+          : "";
+  finding.fix_python =
+      "torch.nn.functional.scaled_dot_product_attention(q, k, v), with "
+      "is_causal=True in place of a causal mask; for nn.MultiheadAttention, "
+      "call it with need_weights=False" +
+      halves;
+  finding.fix_cpp =
+      "at::scaled_dot_product_attention(q, k, v), with is_causal = true in "
+      "place of a causal mask" +
+      halves;
+}
+
+Verdict CheckAttentionByHand(const AnalysisContext& m) {
+  std::vector<WrittenAttention> all = FindWrittenAttention(m);
+  std::erase_if(all, [&](const WrittenAttention& one) {
+    return !HasFusedKernel(m, one);
+  });
+  if (all.empty()) return Clean();
+  const ShortenedOps fused = Fused(m, all);
+  if (fused.saved_ns <= 0) return Clean();
+  const WrittenAttention& one = Largest(all);
+  const double per_step = static_cast<double>(all.size()) /
+                          static_cast<double>(m.steps.steady.size());
+  Finding finding;
+  finding.confidence =
+      one.dims.empty() ? Confidence::kHint : Confidence::kStrong;
+  const std::string calls =
+      Count(std::max<int64_t>(1, std::llround(per_step)), "time") + " per step";
+  finding.evidence =
+      (one.fallback != kNone
+           ? "scaled_dot_product_attention falls back to single ops " + calls +
+                 " (_scaled_dot_product_attention_math: "
+           : "Attention is computed in single ops " + calls + " (") +
+      one.chain + Sizes(one) + "). The ops between the two products" +
+      (one.backward.empty() ? " take " : ", and their gradients, take ") +
+      Milliseconds(fused.ns * 1e-6) + " of the " +
+      Milliseconds(m.step_ns() * 1e-6) +
+      " step; a fused kernel keeps the scores in registers and needs none of "
+      "them.";
+  if (one.dims.empty()) {
+    finding.evidence +=
+        " Sizes were not recorded (record_shapes): the order of the ops alone "
+        "shows it.";
+  }
+  Illustrate(m, all, finding);
+  finding.assumption =
+      "the fused kernel takes as long as the two products" +
+      std::string(one.backward.empty()
+                      ? ""
+                      : ", and its backward pass as long as five products in "
+                        "place of four");
+  SayFix(m, one, finding);
+  finding.wrong_if =
+      "the program uses the attention weights themselves, or the products get "
+      "other operands than q, k and v";
+  return Fire(std::move(finding), fused.edit, fused.saved_ns);
+}
+
+constexpr Rule kRules[] = {
+    {.id = "attention-by-hand",
+     .question = "Is attention computed in single ops where one fused kernel "
+                 "could do it?",
+     .needs = {Kind::kOp},
+     .check = &CheckAttentionByHand,
+     .reference = "torch.nn.functional.scaled_dot_product_attention: "
+                  "https://docs.pytorch.org/docs/stable/generated/"
+                  "torch.nn.functional.scaled_dot_product_attention.html",
+     .detect = "a batched product, ops that scale and mask its result, "
+               "softmax, perhaps dropout, and a second batched product follow "
+               "each other, and sizes, where recorded, show one score per pair "
+               "of positions; or scaled_dot_product_attention runs its "
+               "fallback of single ops",
+     .avoid = "an op between the products is none that "
+              "scaled_dot_product_attention has, the added mask is trained, "
+              "or no fused kernel exists (dropout on a CPU, float64 on a GPU)",
+     .fix_cpp = "at::scaled_dot_product_attention(q, k, v)",
+     .fix_python =
+         "torch.nn.functional.scaled_dot_product_attention(q, k, v)"}};
+
+}  // namespace
+
+extern const std::span<const Rule> kAttention = kRules;
+
+}  // namespace stepscope

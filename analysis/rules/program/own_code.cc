@@ -1,0 +1,98 @@
+// Does the program's own code between ops hold up the step?
+#include "evidence/program/own_code.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "context/rule.h"
+#include "steps/steady_steps.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace {
+
+// Of the step: what launch-bound asks of framework code.
+constexpr double kShare = 0.10;
+// Pauses in fewer steps are stalls, which other rules look for.
+constexpr double kMostSteps = 2.0 / 3;
+constexpr size_t kPlacesShown = 3;
+
+Verdict CheckPythonBetweenOps(const AnalysisContext& m) {
+  if (m.MeanNs(Cause::kHostCode) < kShare * m.step_ns()) return Clean();
+  if (!m.trace.losses().empty()) {
+    return Skip("events were lost, and a pause may be where they are missing");
+  }
+  const OwnCode code = MeasureOwnCode(m, /*with_places=*/true);
+  if (code.delay_ns < kShare * m.step_ns() || code.steps_frac < kMostSteps) {
+    return Clean();
+  }
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  finding.evidence =
+      "The program's own code between ops takes " +
+      Milliseconds(code.ns * 1e-6) + " per step, in " +
+      Count(std::max<int64_t>(1, std::llround(code.pauses)), "pause") +
+      " of more than 50 us";
+  finding.evidence +=
+      m.has_gpu ? "; the GPU is idle for about " +
+                      Milliseconds(code.delay_ns * 1e-6) + " of them (" +
+                      Percent(code.delay_ns / m.step_ns()) + " of the step): "
+                : " (" + Percent(code.ns / m.step_ns()) + " of the step): ";
+  for (size_t i = 0; i < std::min(kPlacesShown, code.places.size()); ++i) {
+    const OwnCodePlace& place = code.places[i];
+    finding.evidence +=
+        (i ? ", " : "") + Milliseconds(place.ns * 1e-6) + " " + place.name;
+    const size_t step =
+        SteadyStepAt(m.steps, place.longest.begin_ns, &StepWindow::tiled);
+    if (step == m.steps.windows.size()) continue;
+    finding.examples.push_back({m.steps.windows[step].number,
+                                place.longest.begin_ns, place.longest.end_ns,
+                                place.name});
+  }
+  finding.evidence += ".";
+  finding.where = code.places.empty() ? "" : code.places.front().name;
+  // The report writes "at" before it.
+  if (finding.where.starts_with("at ")) finding.where.erase(0, 3);
+  finding.assumption = "at best: this code takes no time on this thread";
+  finding.fix_cpp =
+      "move the preparation of batches to loader workers, use tensor ops in "
+      "place of loops over elements, and compute metrics every N steps";
+  finding.fix_python = finding.fix_cpp;
+  if (m.trace.python_frames().empty() && m.trace.stacks().empty()) {
+    finding.fix_python +=
+        "; record with with_stack=True, and this finding names the lines";
+  }
+  finding.wrong_if =
+      "the thread waits there for something else: a lock, the network, or "
+      "another process on its core";
+  return FireBound(std::move(finding), code.delay_ns);
+}
+
+constexpr Rule kRules[] = {
+    {.id = "python-between-ops",
+     .question = "Does the program's own code between ops hold up the step?",
+     .needs = {Kind::kOp},
+     .check = &CheckPythonBetweenOps,
+     .reference = "Optimization and Performance Tuning with PyTorch, section "
+                  "19.2: find the bottleneck first",
+     .detect = "pauses of more than 50 us between ops of the training thread "
+               "take 10 % of the step, on a run with a GPU while it is idle, "
+               "and two thirds of the steps have them",
+     .avoid = "a loader range, the garbage collector or a range named for "
+              "saving covers the pauses, or they are shorter: then the "
+              "framework is getting the next op going (launch-bound). At a "
+              "step mark and at both ends of backward, 0.5 ms may be the "
+              "recorder's and the framework's, as is what the optimizer does "
+              "before its first update; and where events were lost, ops may "
+              "be missing",
+     .fix_cpp = "loader workers for batches, tensor ops for loops, metrics "
+                "every N steps",
+     .fix_python = "loader workers for batches, tensor ops for loops, metrics "
+                   "every N steps"}};
+
+}  // namespace
+
+extern const std::span<const Rule> kOwnCode = kRules;
+
+}  // namespace stepscope

@@ -1,0 +1,167 @@
+// Does the backward pass compute activations again although memory is free?
+// Source: the documentation of torch.utils.checkpoint.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "context/rule.h"
+#include "evidence/call_site.h"
+#include "evidence/device_memory_use.h"
+#include "evidence/program/shortened_ops.h"
+#include "ops/op_traits.h"
+#include "steps/steady_steps.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace {
+
+// A backward node may call a forward op or two for its own ends.
+constexpr size_t kLeastOps = 3;
+// Activations that are kept need memory: this much more must fit.
+constexpr double kHeadroom = 1.1;
+constexpr char kChange[] = "fewer recomputed activations";
+
+// An op with its sizes: the same in the forward pass and computed again.
+using Token = std::pair<NameId, RowId>;
+
+Token TokenOf(const Op& op) { return {op.name, op.inputs}; }
+
+// Forward ops of the steady steps that a backward pass runs with gradients on,
+// which gives them sequence numbers, by the node that runs them.
+std::map<RowId, std::vector<RowId>> InBackward(const AnalysisContext& m) {
+  std::map<RowId, std::vector<RowId>> by_node;
+  for (RowId row = 0; row < m.trace.ops().size(); ++row) {
+    const Op& op = m.trace.ops()[row];
+    if (op.kind != OpKind::kOperator || op.sequence < 0 ||
+        !m.tree.in_backward(row) || m.tree.traits(row).bookkeeping ||
+        !InSteadyStep(m.steps, op.begin_ns)) {
+      continue;
+    }
+    by_node[NodeAround(m.trace, row)].push_back(row);
+  }
+  return by_node;
+}
+
+// The forward ops of each step outside the backward pass, in time order.
+std::map<size_t, std::vector<Token>> ForwardOps(const AnalysisContext& m) {
+  std::map<size_t, std::vector<Token>> by_step;
+  for (RowId row = 0; row < m.trace.ops().size(); ++row) {
+    const Op& op = m.trace.ops()[row];
+    if (op.kind != OpKind::kOperator || m.tree.in_backward(row) ||
+        m.tree.traits(row).bookkeeping) {
+      continue;
+    }
+    const size_t step = SteadyStepAt(m.steps, op.begin_ns);
+    if (step < m.steps.windows.size()) by_step[step].push_back(TokenOf(op));
+  }
+  return by_step;
+}
+
+// True if `ops` are, in this order, what the forward pass did somewhere.
+// A checkpoint without gradients records no sequence numbers below some ops, so
+// other ops may lie between them.
+bool Repeats(const Trace& trace, const std::vector<RowId>& ops,
+             const std::vector<Token>& forward) {
+  size_t next = 0;
+  for (const Token& token : forward) {
+    if (next < ops.size() && token == TokenOf(trace.ops()[ops[next]])) ++next;
+  }
+  return next == ops.size();
+}
+
+struct Recomputed {
+  std::vector<ShortenedOp> ops = {};
+  int64_t chains = 0;
+  RowId first = kNone;
+};
+
+Recomputed FindRecomputed(const AnalysisContext& m) {
+  Recomputed found;
+  const std::map<RowId, std::vector<RowId>> by_node = InBackward(m);
+  if (by_node.empty()) return found;
+  const std::map<size_t, std::vector<Token>> forward = ForwardOps(m);
+  for (const auto& [node, ops] : by_node) {
+    const bool multiplies = std::ranges::any_of(
+        ops, [&](RowId row) { return m.tree.traits(row).matmul; });
+    if (ops.size() < kLeastOps || !multiplies) continue;
+    const auto step =
+        forward.find(SteadyStepAt(m.steps, m.trace.ops()[ops[0]].begin_ns));
+    if (step == forward.end() || !Repeats(m.trace, ops, step->second)) {
+      continue;
+    }
+    ++found.chains;
+    if (found.first == kNone) found.first = ops.front();
+    for (RowId row : ops) found.ops.push_back({row, 0});
+  }
+  return found;
+}
+
+Verdict CheckRecomputeCost(const AnalysisContext& m) {
+  const Recomputed again = FindRecomputed(m);
+  if (again.chains == 0) return Clean();
+  double headroom = -1;
+  if (m.ledger) headroom = MeasureDeviceMemory(m).headroom();
+  if (headroom >= 0 && headroom < kHeadroom) return Clean();
+  const ShortenedOps kept = ShortenOps(m, again.ops, kChange);
+  const double steps = static_cast<double>(m.steps.steady.size());
+  const Op& op = m.trace.ops()[again.first];
+
+  Finding finding;
+  finding.confidence = headroom >= 0 ? Confidence::kStrong : Confidence::kHint;
+  finding.evidence =
+      "The backward pass computes " +
+      Count(std::max<int64_t>(
+                1, std::llround(static_cast<double>(again.chains) / steps)),
+            "part") +
+      " of the forward pass again (activation checkpointing), which takes " +
+      Milliseconds(kept.ns * 1e-6) + " of the " +
+      Milliseconds(m.step_ns() * 1e-6) + " step" +
+      (headroom >= 0 ? ". The memory would hold " + Factor(headroom) +
+                           " the activations that are held now."
+                     : "; whether memory is free was not recorded.");
+  const size_t step = SteadyStepAt(m.steps, op.begin_ns);
+  finding.examples.push_back(
+      {m.steps.windows[step].number, op.begin_ns, op.end_ns,
+       std::string(m.trace.name(op.name)) + " in the backward pass"});
+  finding.where = CallSites(m.trace).Place(op.thread, op.begin_ns, again.first);
+  finding.assumption = "at best: memory suffices to keep all activations";
+  finding.fix_cpp =
+      "run fewer parts of the model without gradients and again "
+      "in the backward pass, the cheapest to keep first";
+  finding.fix_python =
+      "checkpoint fewer blocks; or keep the results of products only: "
+      "torch.utils.checkpoint.checkpoint(f, x, use_reentrant=False, "
+      "context_fn=functools.partial(torch.utils.checkpoint."
+      "create_selective_checkpoint_contexts, ops_to_save))";
+  finding.wrong_if = "a larger batch or model is to use the memory";
+  return Fire(Found{.finding = std::move(finding),
+                    .bound_ns = kept.saved_ns,
+                    .trials = {kept.edit}});
+}
+
+constexpr Rule kRules[] = {
+    {.id = "recompute-cost",
+     .question = "Does the backward pass compute activations again although "
+                 "memory is free?",
+     .needs = {Kind::kOp},
+     .check = &CheckRecomputeCost,
+     .reference = "torch.utils.checkpoint: https://docs.pytorch.org/docs/"
+                  "stable/checkpoint.html",
+     .detect = "inside a backward node, three or more ops with a product among "
+               "them run with gradients on, in the order and sizes of the "
+               "forward pass of the same step",
+     .avoid = "the device's memory was recorded and holds less than 1.1 times "
+              "the activations; or gradients of gradients are computed, whose "
+              "ops are not those of the forward pass",
+     .fix_cpp = "recompute fewer parts of the model",
+     .fix_python = "checkpoint fewer blocks, or selectively "
+                   "(create_selective_checkpoint_contexts)"}};
+
+}  // namespace
+
+extern const std::span<const Rule> kRecompute = kRules;
+
+}  // namespace stepscope

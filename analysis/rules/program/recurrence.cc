@@ -1,0 +1,264 @@
+// Does a recurrent network run step by step in the program's own loop?
+// Source: the documentation of torch.nn.LSTM, which computes the input products
+// of all positions at once and runs in cuDNN or oneDNN.
+#include "evidence/program/recurrence.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "context/rule.h"
+#include "evidence/call_site.h"
+#include "evidence/host_spans.h"
+#include "timeline/timeline.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace {
+
+constexpr char kChange[] = "recurrence in one call";
+constexpr double kLaunchNs = 10'000;  // of one position, on a run with a GPU
+
+// What becomes of the loops in one call for the whole sequence. Per step.
+struct OneCall {
+  Edit edit = {};
+  double loop_ns = 0;      // host time of the loops and their backward passes
+  double products_ns = 0;  // of their matrix products, where they run
+  double saved_ns = 0;
+};
+
+// `ops` as spans of host time. Neighbours with at most framework code between
+// them are joined: that code is part of the loop.
+std::vector<HostSpan> Stretches(const AnalysisContext& m,
+                                std::vector<RowId> ops, bool joined) {
+  std::ranges::sort(ops);  // the table is in time order
+  std::vector<HostSpan> spans;
+  for (RowId row : ops) {
+    const Op& op = m.trace.ops()[row];
+    const bool behind = !spans.empty() && spans.back().thread == op.thread;
+    const int64_t gap = behind ? op.begin_ns - spans.back().span.end_ns : 0;
+    if (behind && gap < 0) continue;  // inside the last one
+    if (behind && joined && gap <= kFrameworkGapNs) {
+      spans.back().span.end_ns = op.end_ns;
+    } else {
+      spans.push_back({op.thread, {op.begin_ns, op.end_ns}});
+    }
+  }
+  return spans;
+}
+
+double LengthOf(const std::vector<HostSpan>& spans) {
+  double ns = 0;
+  for (const HostSpan& one : spans) {
+    ns += static_cast<double>(one.span.length());
+  }
+  return ns;
+}
+
+// Shortens `spans` to `keep_ns` altogether; returns how long they were.
+double Cut(const std::vector<HostSpan>& spans, double keep_ns, Edit& edit) {
+  const double whole = LengthOf(spans);
+  const double left = std::min(1.0, keep_ns / std::max(whole, 1.0));
+  for (const HostSpan& one : spans) {
+    edit.cuts.push_back(
+        {.thread = one.thread,
+         .span = one.span,
+         .keep_ns = left * static_cast<double>(one.span.length()),
+         .change = kChange});
+  }
+  return whole;
+}
+
+// Removes the kernels of the loops that are no products.
+void KeepOnlyProducts(const AnalysisContext& m,
+                      const std::vector<Recurrence>& all, OneCall& call) {
+  enum class Part : uint8_t { kOther, kCell, kProduct };
+  std::vector<Part> parts(m.trace.ops().size(), Part::kOther);
+  for (const Recurrence& one : all) {
+    for (RowId row : one.ops) parts[row] = Part::kCell;
+    for (RowId row : one.nodes) parts[row] = Part::kCell;
+    for (RowId row : one.products) parts[row] = Part::kProduct;
+  }
+  for (RowId row = 0; row < parts.size(); ++row) {
+    const RowId parent = m.trace.ops()[row].parent;
+    if (parent != kNone && parts[row] != Part::kProduct) {
+      parts[row] = std::max(parts[row], parts[parent]);
+    }
+  }
+  for (const KernelUse& use : m.kernels.uses) {
+    const RowId op = m.trace.kernels()[use.kernel].op;
+    if (op == kNone || parts[op] == Part::kOther) continue;
+    if (parts[op] == Part::kProduct) {
+      call.products_ns += use.ns;
+    } else {
+      call.edit.scales.push_back(Scaled(use, 0));
+      call.saved_ns += use.ns;
+    }
+  }
+}
+
+// What lies in `spans` but in no product.
+std::vector<HostSpan> WithoutProducts(const AnalysisContext& m,
+                                      const std::vector<HostSpan>& spans,
+                                      const std::vector<RowId>& products) {
+  std::map<RowId, std::pair<std::vector<Span>, std::vector<Span>>> threads;
+  for (const HostSpan& one : spans) {
+    threads[one.thread].first.push_back(one.span);
+  }
+  for (RowId row : products) {
+    const Op& op = m.trace.ops()[row];
+    threads[op.thread].second.push_back({op.begin_ns, op.end_ns});
+  }
+  std::vector<HostSpan> rest;
+  for (const auto& [thread, both] : threads) {
+    for (const Span& span : Subtract(Merge(both.first), Merge(both.second))) {
+      rest.push_back({thread, span});
+    }
+  }
+  return rest;
+}
+
+OneCall InOneCall(const AnalysisContext& m,
+                  const std::vector<Recurrence>& all) {
+  OneCall call;
+  for (const Recurrence& one : all) {
+    std::vector<HostSpan> spans = Stretches(m, one.ops, one.foreign.empty());
+    const std::vector<HostSpan> nodes = Stretches(m, one.nodes, true);
+    spans.insert(spans.end(), nodes.begin(), nodes.end());
+    call.loop_ns += LengthOf(spans);
+    // On a GPU, launching limits such a loop, so the host keeps one launch per
+    // position. On a CPU, its products remain.
+    if (m.has_gpu) {
+      // Forward, and backward if that was recorded.
+      const double passes = nodes.empty() ? 1 : 2;
+      Cut(spans, passes * kLaunchNs * static_cast<double>(one.repeats),
+          call.edit);
+    } else {
+      call.saved_ns +=
+          Cut(WithoutProducts(m, spans, one.products), 0, call.edit);
+    }
+  }
+  if (m.has_gpu) {
+    KeepOnlyProducts(m, all, call);
+  } else {
+    call.products_ns = call.loop_ns - call.saved_ns;
+  }
+  const double steps = static_cast<double>(m.steps.steady.size());
+  for (double* ns : {&call.loop_ns, &call.products_ns, &call.saved_ns}) {
+    *ns /= steps;
+  }
+  return call;
+}
+
+void SayFix(const Recurrence& one, Finding& finding) {
+  const std::string cell = one.cell == "aten::lstm_cell"  ? "LSTM"
+                           : one.cell == "aten::gru_cell" ? "GRU"
+                           : one.named                    ? "RNN"
+                                                          : "LSTM, GRU or RNN";
+  finding.fix_python =
+      "run the whole sequence in one call of torch.nn." + cell +
+      (one.named ? "" : ", whichever the cell is") +
+      "; the parameters of a cell fit (weight_ih becomes weight_ih_l0)";
+  finding.fix_cpp = "run the whole sequence in one call of torch::nn::" + cell +
+                    (one.named ? "" : ", whichever the cell is") +
+                    "; the parameters of a cell fit (weight_ih becomes "
+                    "weight_ih_l0)";
+  if (one.named && one.foreign.empty()) return;
+  finding.fix_python +=
+      "; where a position needs the output of the one before, or the cell is "
+      "another one, compute what needs no state before the loop and use "
+      "torch.compile on the body of the loop";
+  finding.fix_cpp +=
+      "; where a position needs the output of the one before, or the cell is "
+      "another one, compute what needs no state before the loop";
+}
+
+void Illustrate(const AnalysisContext& m, const std::vector<Recurrence>& all,
+                Finding& finding) {
+  for (size_t i = 0; i < std::min<size_t>(3, all.size()); ++i) {
+    finding.examples.push_back(
+        {m.steps.windows[all[i].step].number, all[i].forward.begin_ns,
+         all[i].forward.end_ns,
+         std::to_string(all[i].repeats) + " times " + all[i].cell});
+  }
+  const RowId op = all.front().ops.front();
+  const int64_t begin_ns = all.front().forward.begin_ns;
+  finding.where = CallSites(m.trace).Place(m.steps.thread, begin_ns, op);
+}
+
+Verdict CheckRnnInPython(const AnalysisContext& m) {
+  const std::vector<Recurrence> all = FindRecurrences(m);
+  if (all.empty()) return Clean();
+  const OneCall call = InOneCall(m, all);
+  const Recurrence& one = all.front();
+  std::set<std::string> cells;
+  int64_t repeats = 0;
+  for (const Recurrence& each : all) {
+    cells.insert(each.cell);
+    repeats += each.repeats;
+  }
+  const double steps = static_cast<double>(m.steps.steady.size());
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  std::string names;
+  for (const std::string& cell : cells) {
+    names += (names.empty() ? "" : ", ") + cell;
+  }
+  finding.evidence =
+      "A recurrent cell (" + names + ") runs " +
+      Count(std::llround(static_cast<double>(repeats) / steps), "time") +
+      " per step, once per position of a sequence. The loop" +
+      (one.nodes.empty() ? "" : " and its backward pass") + " take" +
+      (one.nodes.empty() ? "s " : " ") + Milliseconds(call.loop_ns * 1e-6) +
+      (m.has_gpu ? " of host time" : " of the ") +
+      (m.has_gpu ? "" : Milliseconds(m.step_ns() * 1e-6) + " step") +
+      "; the matrix products in it take " +
+      Milliseconds(call.products_ns * 1e-6) + ".";
+  if (!one.foreign.empty()) {
+    finding.evidence += " Between the cells the loop calls " + one.foreign +
+                        ", which is left as it is.";
+  }
+  Illustrate(m, all, finding);
+  finding.assumption =
+      m.has_gpu ? "one call needs the same products, and 10 us of the host per "
+                  "position"
+                : "one call for the whole sequence takes as long as the "
+                  "recorded products";
+  SayFix(one, finding);
+  finding.wrong_if =
+      "the input of a position depends on the output of the one before it, as "
+      "in a decoder that reads its own words";
+  return Fire(std::move(finding), call.edit, call.saved_ns);
+}
+
+constexpr Rule kRules[] = {
+    {.id = "rnn-in-python",
+     .question = "Does a recurrent network run step by step in the program's "
+                 "own loop?",
+     .needs = {Kind::kOp},
+     .check = &CheckRnnInPython,
+     .reference = "torch.nn.LSTM: https://docs.pytorch.org/docs/stable/"
+                  "generated/torch.nn.LSTM.html",
+     .detect = "a step calls aten::lstm_cell, gru_cell or rnn_tanh_cell at "
+               "least 8 times with the same sizes; or a chain of ops repeats "
+               "at least 8 times in which a product keeps the width of the "
+               "state (or makes 3 or 4 gates of it), meets the input, and goes "
+               "through tanh or sigmoid, and the backward pass accumulates the "
+               "gradients of its weights once for all repeats",
+     .avoid = "the chain is a stack of layers, whose weights have gradients of "
+              "their own; the ops belong to one call of aten::lstm, gru or "
+              "rnn_tanh; or sizes were not recorded and no op is a cell",
+     .fix_cpp = "torch::nn::LSTM, GRU or RNN over the whole sequence",
+     .fix_python = "torch.nn.LSTM, GRU or RNN over the whole sequence; else "
+                   "torch.compile on the body of the loop"}};
+
+}  // namespace
+
+extern const std::span<const Rule> kRecurrence = kRules;
+
+}  // namespace stepscope

@@ -1,0 +1,149 @@
+// Do the collectives of sharded parameters run beside computing?
+// Source: PyTorch documentation, "Getting Started with Fully Sharded Data
+// Parallel (FSDP2)": prefetching and reshard_after_forward. 3 % of the step is
+// the lowest share that XProf calls moderate.
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "context/rule.h"
+#include "device/collectives.h"
+#include "evidence/collective_evidence.h"
+#include "evidence/gradient_passes.h"
+#include "ops/contains.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace {
+
+constexpr double kExposedShare = 0.03;
+constexpr double kMostSteps = 2.0 / 3;
+// Gathers in backward, as a share of those in forward: parameters were freed.
+constexpr double kGatheredAgain = 0.5;
+
+bool OfShards(const Collective& one) {
+  return one.kind == CollectiveKind::kAllGather ||
+         one.kind == CollectiveKind::kReduceScatter;
+}
+
+// FSDP, FSDP2 and DeepSpeed ZeRO 3 name their ranges and ops. Sequence
+// parallelism gathers and scatters activations, without such names.
+bool ShardsParameters(const Trace& trace) {
+  std::vector<bool> named(trace.name_count());
+  for (NameId name = 0; name < trace.name_count(); ++name) {
+    const std::string_view text = trace.name(name);
+    for (std::string_view word :
+         {"FullyShardedDataParallel", "FSDP::", "fsdp::", "DeepSpeedZero"}) {
+      if (Contains(text, word)) named[name] = true;
+    }
+  }
+  const auto any = [&](const auto& rows) {
+    return std::ranges::any_of(
+        rows, [&](const auto& row) { return named[row.name]; });
+  };
+  return any(trace.ranges()) || any(trace.ops()) || any(trace.python_frames());
+}
+
+// In how many of the steady steps shards are exposed for `ns` or more.
+size_t StepsWith(const AnalysisContext& m, double ns) {
+  std::vector<double> exposed(m.steps.windows.size());
+  for (const Collective& one : m.collectives) {
+    if (one.step != kNoStep && OfShards(one)) {
+      exposed[one.step] += static_cast<double>(one.exposed_ns);
+    }
+  }
+  return static_cast<size_t>(std::ranges::count_if(
+      m.steps.steady, [&](size_t i) { return exposed[i] >= ns; }));
+}
+
+Verdict CheckSharding(const AnalysisContext& m) {
+  if (m.trace.run().world_size == 1) return Clean();
+  if (m.collectives.empty()) return AnswerWithoutCollectives(m);
+  const CollectiveTotals all = TotalsOf(m.collectives, m.steps, OfShards);
+  const double limit = kExposedShare * m.step_ns();
+  if (all.exposed_ns < limit ||
+      static_cast<double>(StepsWith(m, limit)) <
+          kMostSteps * static_cast<double>(m.steps.steady.size()) ||
+      !ShardsParameters(m.trace)) {
+    return Clean();
+  }
+  const auto gathers = [&](bool in_backward) {
+    return TotalsOf(m.collectives, m.steps, [&](const Collective& one) {
+      return one.kind == CollectiveKind::kAllGather &&
+             one.in_backward == in_backward;
+    });
+  };
+  const CollectiveTotals forward = gathers(false), backward = gathers(true);
+  const double count = forward.count + backward.count;
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  finding.evidence = Count(std::llround(count), "all-gather") + " and " +
+                     Count(std::llround(all.count - count), "reduce-scatter") +
+                     " of parameter shards per step take " +
+                     Milliseconds(all.moved_ns * 1e-6) +
+                     (m.has_gpu ? "; the GPU does not compute during "
+                                : "; the training thread waits for them for ") +
+                     Milliseconds(all.exposed_ns * 1e-6) + " of that (" +
+                     Percent(all.exposed_ns / m.step_ns()) + " of the step).";
+  const bool again =
+      forward.count > 0 && backward.count >= kGatheredAgain * forward.count;
+  if (again) {
+    finding.evidence +=
+        " Parameters are freed after the forward pass and gathered again in "
+        "backward: " +
+        Count(std::llround(backward.count), "all-gather") + " of " +
+        Milliseconds(backward.moved_ns * 1e-6) + ".";
+  }
+  Illustrate(m, OfShards, finding);
+  finding.assumption =
+      "at best: shards are fetched and reduced beside computing, and only the "
+      "optimizer waits for them";
+  finding.fix_cpp =
+      "issue the all-gather of the next layer before this one computes";
+  finding.fix_python =
+      "fully_shard: set_modules_to_forward_prefetch() and "
+      "set_modules_to_backward_prefetch(), larger modules per fully_shard "
+      "call; FSDP1: forward_prefetch=True, BackwardPrefetch.BACKWARD_PRE";
+  if (again) {
+    finding.fix_python +=
+        "; reshard_after_forward=False (SHARD_GRAD_OP) where memory allows";
+  }
+  finding.wrong_if =
+      "the other ranks arrive late, so that this rank waits for them";
+  Edit edit;
+  for (const Collective& one : m.collectives) {
+    if (one.kernel != kNone && one.step != kNoStep && OfShards(one)) {
+      edit.overlapped.push_back(KernelOf(one));
+    }
+  }
+  Found found{.finding = std::move(finding),
+              .alternatives = {{edit}},
+              .bound_ns = all.exposed_ns,
+              .best_case = edit};
+  return Fire(std::move(found));
+}
+
+constexpr Rule kRules[] = {
+    {.id = "fsdp-exposed",
+     .question = "Does the step wait for shards of parameters or gradients?",
+     .needs = {},
+     .check = &CheckSharding,
+     .reference = "PyTorch documentation, FSDP2: prefetching; "
+                  "reshard_after_forward",
+     .detect = "in two thirds of the steady steps, all-gathers and "
+               "reduce-scatters of a program that shards its parameters (FSDP, "
+               "DeepSpeed ZeRO 3) run without any computing for at least 3 % "
+               "of the step",
+     .avoid = "nothing shows that parameters are sharded: then the "
+              "collectives may be of activations (exposed-collective)",
+     .fix_cpp = "fetch the next layer's shards before this layer computes",
+     .fix_python = "forward and backward prefetch; larger wrap units; "
+                   "reshard_after_forward=False where memory allows"}};
+
+}  // namespace
+
+extern const std::span<const Rule> kSharding = kRules;
+
+}  // namespace stepscope

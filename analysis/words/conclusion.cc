@@ -1,0 +1,231 @@
+#include "words/conclusion.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "words/labels.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace {
+
+// A step is healthy if nothing is found and it computes for at least this
+// share.
+constexpr double kHealthyFrac = 0.5;
+// A gain of this share of the step (medium severity) must not be dropped
+// without a word where step times vary by more than kNoisyCov.
+constexpr double kHeldBackFrac = 0.03;
+constexpr double kNoisyCov = 0.05;
+constexpr size_t kHeldBackShown = 3;
+
+// "zero-grad-kernels (predicted 18.0 ms), ..."; empty if there are none.
+std::string HeldBackList(const Report& report) {
+  std::vector<std::string> shown;
+  for (const Finding* held : HeldBack(report)) {
+    if (shown.size() == kHeldBackShown) {
+      shown.push_back("...");
+      break;
+    }
+    shown.push_back(held->id + " (" + GainInShort(*held) + ")");
+  }
+  return Listed(shown);
+}
+
+bool SetsBatch(const Plan& plan) {
+  return std::ranges::any_of(plan.settings, [](const Setting& setting) {
+    return setting.key == "batch_size" || setting.key == "batch_factor";
+  });
+}
+
+// The number that is printed before the finding `id`, or else the id.
+std::string NumberText(const Report& report, const std::string& id) {
+  const auto done = std::ranges::find(report.findings, id, &Finding::id);
+  return done == report.findings.end()
+             ? id
+             : std::to_string(NumberOf(report, *done));
+}
+
+// "1 (loader-bound, at most 41.0 ms) and 3 (...)": the findings of `ids`, whose
+// gains are bounds.
+std::string BoundsInWords(const Report& report,
+                          const std::vector<std::string>& ids) {
+  std::vector<std::string> texts;
+  for (const std::string& id : ids) {
+    const auto found = std::ranges::find(report.findings, id, &Finding::id);
+    std::string text = NumberText(report, id) + " (" + id;
+    if (found != report.findings.end()) text += ", " + GainInShort(*found);
+    texts.push_back(text + ")");
+  }
+  return ListedWithAnd(texts);
+}
+
+// The predicted part of the plan. `after`: other changes are named before it.
+std::string PredictedInWords(const Report& report, bool after) {
+  const Plan& plan = report.plan;
+  std::vector<std::string> each;
+  for (const std::string& id : plan.ids) each.push_back(NumberText(report, id));
+  const std::string numbers = ListedWithAnd(each);
+  std::string text = after ? "Then " : "";
+  text += plan.ids.size() > 1
+              ? (after ? "apply " : "Apply ") + numbers + " together ("
+          : after ? numbers + " ("
+                  : "Start with " + numbers + " (";
+  text += Listed(plan.changes) + "): ";
+  text += "predicted " + Number(plan.step_before_ms) + " to " +
+          Milliseconds(plan.step_after_ms) + " per step, " +
+          Factor(plan.step_before_ms / plan.step_after_ms);
+  if (plan.low_ms > 0) {
+    text += std::string(plan.pairs > 0 ? " (likely " : " (a hint: ") +
+            Factor(plan.step_before_ms / plan.high_ms) + " to " +
+            Factor(plan.step_before_ms / plan.low_ms) + ")";
+  }
+  // How much the bounds named before bring is unknown, so the prediction is for
+  // the program as it was recorded.
+  text += after ? ", if done alone." : ".";
+  // A reader would otherwise apply the other predicted changes, too.
+  const size_t predicted = static_cast<size_t>(
+      std::ranges::count_if(report.findings, [](const Finding& finding) {
+        return !IsNote(finding) && finding.gain_kind == GainKind::kPredicted;
+      }));
+  if (predicted > plan.ids.size()) {
+    text += predicted - plan.ids.size() == 1
+                ? " The other predicted change would add little."
+                : " The other predicted changes would add little.";
+  }
+  if (SetsBatch(plan)) {
+    text += " Batch-size gains are normalised to the recorded batch size.";
+  }
+  return text;
+}
+
+// How many rules looked and found nothing.
+int64_t Looked(const Report& report) {
+  std::set<std::string> ids(report.clean.begin(), report.clean.end());
+  for (const CauseAnswer& answer : report.coverage) {
+    ids.insert(answer.looked.begin(), answer.looked.end());
+  }
+  return static_cast<int64_t>(ids.size());
+}
+
+}  // namespace
+
+std::vector<const Finding*> HeldBack(const Report& report) {
+  if (report.steps.cov <= kNoisyCov) return {};
+  std::vector<std::pair<double, const Finding*>> held;
+  for (const Finding& finding : report.findings) {
+    const double ms = LikelyMs(finding);
+    if (!IsNote(finding) || finding.gain_kind == GainKind::kNone ||
+        ms < kHeldBackFrac * BaselineMs(report, finding)) {
+      continue;
+    }
+    held.push_back({-ms, &finding});
+  }
+  std::ranges::stable_sort(held, {}, &std::pair<double, const Finding*>::first);
+  std::vector<const Finding*> findings;
+  for (const auto& [ms, finding] : held) findings.push_back(finding);
+  return findings;
+}
+
+std::string HeldBackInWords(const Report& report) {
+  const std::string held = HeldBackList(report);
+  if (held.empty()) return "";
+  return "Held back, because steps vary by " + Percent(report.steps.cov) +
+         ": " + held + ". Record more steps to confirm.";
+}
+
+std::string PlanInWords(const Report& report) {
+  const Plan& plan = report.plan;
+  const bool predicted = !plan.ids.empty() && plan.step_after_ms > 0;
+  std::vector<std::string> before, after;
+  bool seen = false;
+  for (const std::string& id : plan.order) {
+    if (std::ranges::count(plan.ids, id) > 0) {
+      seen = true;
+    } else {
+      (seen ? after : before).push_back(id);
+    }
+  }
+  std::string text;
+  if (!before.empty()) {
+    text = "Start with " + BoundsInWords(report, before) +
+           "; how much of that is won cannot be predicted: measure it.";
+  }
+  if (predicted) {
+    text +=
+        (text.empty() ? "" : " ") + PredictedInWords(report, !before.empty());
+  }
+  if (!after.empty()) {
+    text += (text.empty() ? "Try " : " Then try ") +
+            BoundsInWords(report, after) + ".";
+  }
+  return text;
+}
+
+// From the most to the least serious reason to judge nothing. "Healthy" needs
+// all: rules that looked, steps that vary little, and a step that mostly
+// computes.
+std::string VerdictInWords(const Report& report) {
+  if (std::ranges::any_of(report.findings, ShowsDamage)) {
+    return "No verdict: the recording is incomplete (see above).";
+  }
+  const int64_t looked = Looked(report);
+  if (looked == 0) return "No verdict: no rule had the data it needs.";
+  const std::string held = HeldBackList(report);
+  if (!held.empty()) {
+    return "No verdict: steps vary by " + Percent(report.steps.cov) +
+           ", which is too much to confirm these gains: " + held +
+           ". Record more steps or use a quieter machine; --verbose shows "
+           "these findings.";
+  }
+  const std::string checks =
+      Count(looked, "check") + " found nothing worth changing";
+  if (report.steps.cov > kNoisyCov) {
+    return checks + ", but steps vary by " + Percent(report.steps.cov) +
+           ": gains below " + Milliseconds(NoiseOfMeanMs(report.steps)) +
+           " per step cannot be told from noise.";
+  }
+  const auto compute = report.time_split_ms.find("compute");
+  if (compute == report.time_split_ms.end() ||
+      compute->second <= kHealthyFrac * report.steps.mean_ms) {
+    return checks +
+           ", but the step computes for less than half of its time (see "
+           "below).";
+  }
+  // Computing may take the most of a good step; that no rule shortens it leaves
+  // no question open.
+  const bool open =
+      std::ranges::any_of(report.coverage, [](const CauseAnswer& answer) {
+        return !answer.why.empty() && answer.cause != "compute";
+      });
+  return (open ? "" : "Healthy: ") + checks + ".";
+}
+
+std::vector<std::string> UnansweredInWords(const Report& report) {
+  std::vector<std::pair<std::string, std::string>> lines;  // what, why
+  for (const CauseAnswer& answer : report.coverage) {
+    if (answer.why.empty()) continue;
+    const double step_ms = std::max(report.steps.mean_ms, 1e-9);
+    std::string what = CauseInWords(answer.cause, report.has_gpu) + " " +
+                       Milliseconds(answer.ms) + " (" +
+                       Percent(answer.ms / step_ms);
+    // Work that hides behind the device takes more of the path than idle time.
+    if (answer.path_ms > 1.5 * answer.ms) {
+      what += "; " + Milliseconds(answer.path_ms) + " of the critical path";
+    }
+    what += ")";
+    // Causes that share a reason share a line.
+    const auto same = std::ranges::find(
+        lines, answer.why, &std::pair<std::string, std::string>::second);
+    if (same == lines.end()) {
+      lines.push_back({what, answer.why});
+    } else {
+      same->first += ", " + what;
+    }
+  }
+  std::vector<std::string> texts;
+  for (const auto& [what, why] : lines) texts.push_back(what + ": " + why);
+  return texts;
+}
+
+}  // namespace stepscope

@@ -1,0 +1,35 @@
+// What a report concludes: which change to make first, or what else to say
+// where no rule advises anything. Text and Markdown share these sentences. All
+// functions are pure.
+#pragma once
+
+#include <stepscope/report.h>
+
+#include <string>
+#include <vector>
+
+namespace stepscope {
+
+// What to change first. "Apply 1 and 2 together (1 loader worker, 2 intra-op
+// threads): predicted 80.3 to 22.0 ms per step, 3.6x (likely 3.1x to 3.9x)." A
+// change whose gain has only an upper bound is ranked by that gain:
+// "Start with 1 (fp64-compute, at most 30.0 ms). Then ...". Empty without a
+// plan.
+std::string PlanInWords(const Report& report);
+
+// One sentence for a report without advice: healthy, nothing found in a step
+// that hardly computes, or no verdict (incomplete recording, no data, or noise
+// that exceeds the gains).
+std::string VerdictInWords(const Report& report);
+
+// Notes that would be advice if step times varied less, largest gain first.
+// Empty where step times vary by at most 5 %.
+std::vector<const Finding*> HeldBack(const Report& report);
+// One sentence about them; empty if there are none.
+std::string HeldBackInWords(const Report& report);
+
+// The causes that take much of the step and that no advice answers, one line
+// each: "loading data 40.1 ms (31 %): the checks ... found no change".
+std::vector<std::string> UnansweredInWords(const Report& report);
+
+}  // namespace stepscope

@@ -1,0 +1,34 @@
+// The traces that a user's paths stand for, read and analysed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "analyze_output.h"
+#include "digest.h"
+
+namespace stepscope {
+
+// Called with one line for each path that cannot be used, and why.
+using OnError = std::function<void(const std::string&)>;
+
+// Which traces to analyse, and of them which rank.
+struct Selection {
+  std::vector<std::string> paths;
+  std::string run;     // empty: the newest
+  int32_t cycle = -1;  // negative: the last
+  int32_t rank = -1;   // negative: all
+  ToldMachine machine;
+};
+
+// Those that could be read.
+std::vector<AnalysedTrace> AnalyseAll(const Selection& selection,
+                                      const OnError& on_error);
+
+// Drops all ranks but `rank`; false (after an error) if it is missing.
+bool ChooseRank(int32_t rank, std::vector<AnalysedTrace>& results,
+                const OnError& on_error);
+
+}  // namespace stepscope

@@ -1,0 +1,148 @@
+#include "prediction.h"
+
+#include <absl/status/status.h>
+#include <stepscope/analysis.h>
+#include <stepscope/rules.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+#include <utility>
+
+#include "command_words.h"
+#include "settings.h"
+
+namespace stepscope {
+namespace {
+
+std::string Number(double value) {
+  char text[64];
+  std::snprintf(text, sizeof(text), "%.*f", value < 9.995 ? 2 : 1, value);
+  return text;
+}
+
+std::string Joined(const Change& change) {
+  std::string text;
+  for (const std::string& id : change.findings)
+    text += (text.empty() ? "" : ", ") + id;
+  for (const Setting& setting : change.settings)
+    text += (text.empty() ? "" : ", ") + ToText(setting);
+  return text;
+}
+
+// Which part of `change` cannot be predicted, and why. WhatIf::Predict() only
+// says that it cannot, so each part is asked alone.
+std::string WhyNot(const WhatIf& what_if, const Change& change) {
+  if (!what_if.why_not().empty()) return what_if.why_not();
+  for (const std::string& id : change.findings) {
+    if (!what_if.Predict({.findings = {id}}))
+      return "the report of this trace has no finding " + id +
+             " with a predicted gain";
+  }
+  for (const Setting& setting : change.settings) {
+    if (what_if.Predict({.settings = {setting}})) continue;
+    return "the replay cannot express " + ToText(setting) +
+           " for this trace: the recorded steps lack what it would change, or "
+           "the setting is not modelled for this kind of run";
+  }
+  return "the replay cannot express these changes together";
+}
+
+std::string Milliseconds(const Prediction& prediction, double gain_ms) {
+  if (!prediction.why_not.empty()) return "null";
+  char text[64];
+  std::snprintf(text, sizeof(text), "%.6f", prediction.baseline_ms - gain_ms);
+  return text;
+}
+
+// The IDs of "--finding a,b". Errors: InvalidArgument (no rule has the ID).
+absl::StatusOr<std::vector<std::string>> ReadFindings(std::string_view list) {
+  const std::vector<RuleText> rules = RuleTexts();
+  std::vector<std::string_view> known;
+  for (const RuleText& rule : rules) known.push_back(rule.id);
+  std::vector<std::string> ids;
+  while (!list.empty()) {
+    const size_t end = std::min(list.find(','), list.size());
+    const std::string id(list.substr(0, end));
+    list.remove_prefix(std::min(end + 1, list.size()));
+    if (std::ranges::find(known, id) == known.end()) {
+      const std::string_view nearest = Nearest(id, known);
+      return absl::InvalidArgumentError(
+          "no rule has the ID '" + id + "'; " +
+          (nearest.empty() ? "stepscope rules lists the IDs"
+                           : "did you mean '" + std::string(nearest) + "'?"));
+    }
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+}  // namespace
+
+absl::StatusOr<Change> ReadChange(std::string_view findings,
+                                  std::span<const std::string> settings) {
+  Change change;
+  auto ids = ReadFindings(findings);
+  if (!ids.ok()) return ids.status();
+  change.findings = *std::move(ids);
+  for (const std::string& word : settings) {
+    auto setting = ParseSetting(word);
+    if (!setting.ok()) return setting.status();
+    change.settings.push_back(*std::move(setting));
+  }
+  return change;
+}
+
+Prediction Predict(const Trace& trace, const Change& change) {
+  Prediction prediction;
+  prediction.change = change;
+  // The mean step of the report, so that both commands name the same number.
+  prediction.baseline_ms = Analyze(trace).steps.mean_ms;
+  const WhatIf what_if(trace);
+  if (const std::optional<Gain> gain = what_if.Predict(change)) {
+    prediction.gain = *gain;
+  } else {
+    prediction.why_not = WhyNot(what_if, change);
+  }
+  return prediction;
+}
+
+std::string ToText(const Prediction& prediction) {
+  if (!prediction.why_not.empty())
+    return "no prediction: " + prediction.why_not + "\n";
+  const double before = prediction.baseline_ms;
+  const double after = before - prediction.gain.expected_ms;
+  const std::string what = Joined(prediction.change);
+  // No gain and no range: the run has these settings already.
+  if (prediction.gain.expected_ms == 0 && prediction.gain.high_ms == 0)
+    return what + ": no change from " + Number(before) + " ms per step\n";
+  return what + ": " + Number(before) + " to " + Number(after) +
+         " ms per step, " + Number(before / after) +
+         (prediction.gain.pairs > 0 ? "x (likely " : "x (a hint: ") +
+         Number(before - prediction.gain.high_ms) + " to " +
+         Number(before - prediction.gain.low_ms) + " ms)\n";
+}
+
+std::string ToJson(const Prediction& prediction) {
+  std::string findings;
+  for (const std::string& id : prediction.change.findings)
+    findings += (findings.empty() ? "" : ", ") + JsonQuoted(id);
+  std::string settings;
+  for (const Setting& setting : prediction.change.settings) {
+    settings += (settings.empty() ? "" : ", ") + JsonQuoted(setting.key) +
+                ": " + JsonValue(setting);
+  }
+  char baseline[64];
+  std::snprintf(baseline, sizeof(baseline), "%.6f", prediction.baseline_ms);
+  // The lowest step belongs to the highest gain.
+  const Gain& gain = prediction.gain;
+  return "{\n  \"version\": 2,\n  \"findings\": [" + findings +
+         "],\n  \"settings\": {" + settings +
+         "},\n  \"baseline_ms\": " + baseline + ",\n  \"predicted_ms\": " +
+         Milliseconds(prediction, gain.expected_ms) +
+         ",\n  \"low_ms\": " + Milliseconds(prediction, gain.high_ms) +
+         ",\n  \"high_ms\": " + Milliseconds(prediction, gain.low_ms) +
+         ",\n  \"why_not\": " + JsonQuoted(prediction.why_not) + "\n}\n";
+}
+
+}  // namespace stepscope

@@ -1,0 +1,32 @@
+// The step time that is predicted for settings that nobody has tried.
+#pragma once
+
+#include <absl/status/statusor.h>
+#include <stepscope/trace.h>
+#include <stepscope/what_if.h>
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace stepscope {
+
+struct Prediction {
+  Change change;
+  double baseline_ms = 0;  // the mean steady step as recorded; 0: no steps
+  Gain gain;
+  std::string why_not;  // empty if `gain` is predicted
+};
+
+// From "id,id" and words such as "workers=2". Errors: InvalidArgument (no rule
+// has the ID, no setting that key or value).
+absl::StatusOr<Change> ReadChange(std::string_view findings,
+                                  std::span<const std::string> settings);
+
+Prediction Predict(const Trace& trace, const Change& change);
+
+// For a terminal; as one JSON object (docs/json.md).
+std::string ToText(const Prediction& prediction);
+std::string ToJson(const Prediction& prediction);
+
+}  // namespace stepscope

@@ -1,0 +1,208 @@
+#include "running_profile.h"
+
+#include <stepscope/collectors.h>
+#include <stepscope/profile_parts.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "json_request.h"
+#include "window_results.h"
+
+namespace stepscope {
+namespace {
+
+using std::chrono::milliseconds;
+
+Schedule ReadSchedule(JsonRequest& request) {
+  Schedule schedule;
+  schedule.skip_first = request.Whole("skip_first", schedule.skip_first);
+  schedule.wait = request.Whole("wait", schedule.wait);
+  schedule.warmup = request.Whole("warmup", schedule.warmup);
+  schedule.active = request.Whole("active", schedule.active);
+  schedule.repeat = request.Whole("repeat", schedule.repeat);
+  return schedule;
+}
+
+// What a profile of Python has beyond ProfileOptions.
+struct SourceOptions {
+  bool with_modules = false;
+  bool gpu = true;
+};
+struct StartOptions {
+  ProfileOptions profile;
+  SourceOptions sources;
+  WindowResults::Options results;
+};
+
+absl::StatusOr<StartOptions> ReadOptions(const char* text) {
+  absl::StatusOr<JsonRequest> parsed = JsonRequest::Parse(text);
+  if (!parsed.ok()) return parsed.status();
+  JsonRequest& request = *parsed;
+  StartOptions start;
+  ProfileOptions& to = start.profile;
+  to.print_report = false;  // sys.stdout is the caller's
+  to.log_dir = request.Text("log_dir");
+  to.name = request.Text("name", to.name);
+  JsonRequest schedule = request.Object("schedule");
+  to.schedule = ReadSchedule(schedule);
+  to.record_shapes = request.Flag("record_shapes", to.record_shapes);
+  to.profile_memory = request.Flag("profile_memory", to.profile_memory);
+  to.with_stack = request.Flag("with_stack", to.with_stack);
+  start.sources.with_modules = request.Flag("with_modules", false);
+  start.sources.gpu = request.Flag("gpu", true);
+  to.max_buffer_bytes = request.Whole("max_buffer_bytes", to.max_buffer_bytes);
+  to.write_chrome_tb = request.Flag("write_chrome_tb", to.write_chrome_tb);
+  to.write_xspace = request.Flag("write_xspace", to.write_xspace);
+  to.write_chrome_kineto =
+      request.Flag("write_chrome_kineto", to.write_chrome_kineto);
+  to.time_all_steps = request.Flag("time_all_steps", to.time_all_steps);
+  to.record_stalls = request.Flag("record_stalls", to.record_stalls);
+  to.write_step_times = request.Flag("write_step_times", to.write_step_times);
+  to.status_every = milliseconds(request.Whole("status_every_ms", 0));
+  to.stop_timeout = milliseconds(
+      request.Whole("stop_timeout_ms", milliseconds(to.stop_timeout).count()));
+  start.results.has_files = !to.log_dir.empty();
+  start.results.spool_dir = request.Text("spool_dir");
+  start.results.text.color = request.Flag("color", false);
+  start.results.text.width =
+      static_cast<int>(request.Whole("width", start.results.text.width));
+  if (absl::Status s = schedule.Check(); !s.ok()) return s;
+  if (absl::Status s = request.Check(); !s.ok()) return s;
+  if (absl::Status s = CheckSchedule(to.schedule); !s.ok()) return s;
+  return start;
+}
+
+absl::Status CheckShim(const stepscope_shim* shim) {
+  if (shim == nullptr) return absl::OkStatus();
+  if (shim->abi == STEPSCOPE_SHIM_ABI && shim->id != nullptr &&
+      std::string_view(shim->id) == ShimId() &&
+      shim->make_settings != nullptr && shim->make_allocator != nullptr &&
+      shim->make_torch != nullptr) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      "the torch shim was built from other sources than this stepscope");
+}
+
+// In the order of DefaultCollectors().
+std::vector<std::unique_ptr<Collector>> MakeCollectors(
+    const ProfileOptions& options, const SourceOptions& sources,
+    const stepscope_shim* shim) {
+  std::vector<std::unique_ptr<Collector>> collectors;
+  const auto add = [&](Collector* made) {
+    if (made != nullptr) collectors.emplace_back(made);
+  };
+  collectors.push_back(MakeHostCollector());
+  if (shim != nullptr) {
+    add(shim->make_settings());
+    add(shim->make_allocator());
+  }
+  if (sources.gpu) collectors.push_back(MakeCuptiCollector());
+  collectors.push_back(MakeNvtxCollector());
+  if (shim != nullptr) {
+    const stepscope_torch_options torch = {
+        .record_shapes = options.record_shapes,
+        .profile_memory = options.profile_memory,
+        .with_stack = options.with_stack,
+        .with_modules = sources.with_modules};
+    add(shim->make_torch(&torch));
+  }
+  return collectors;
+}
+
+// What Profile's function of parts, which takes no context, needs to know.
+struct Starting {
+  const stepscope_shim* shim = nullptr;
+  SourceOptions sources;
+  std::shared_ptr<WindowResults> results;
+};
+thread_local const Starting* t_starting = nullptr;
+
+ProfileParts PartsOfStarting(const ProfileOptions& options) {
+  ProfileParts parts = ProfileOutputs(options);
+  parts.collectors = [shim = t_starting->shim, sources = t_starting->sources](
+                         const ProfileOptions& options) {
+    return MakeCollectors(options, sources, shim);
+  };
+  // The last file of a window: the others are there.
+  parts.files.push_back(
+      {.write = [results = t_starting->results](const WindowResult& result) {
+        results->SetFiles(result);
+        return absl::OkStatus();
+      }});
+  return parts;
+}
+
+}  // namespace
+
+const char* ShimId() { return STEPSCOPE_SHIM_ID; }
+
+absl::StatusOr<std::shared_ptr<RunningProfile>> RunningProfile::Start(
+    const char* options, const stepscope_shim* shim) {
+  absl::StatusOr<StartOptions> start = ReadOptions(options);
+  if (!start.ok()) return start.status();
+  if (absl::Status s = CheckShim(shim); !s.ok()) return s;
+  auto running = std::shared_ptr<RunningProfile>(new RunningProfile);
+  running->schedule_ = start->profile.schedule;
+  running->results_ = std::make_shared<WindowResults>(start->results);
+  start->profile.on_report = [results = running->results_](
+                                 const Trace& trace, const Report& report) {
+    results->Add(trace, report);
+  };
+  start->profile.on_run_end = [results =
+                                   running->results_](const WholeRun& run) {
+    results->SetRun(run);
+  };
+  const Starting starting = {
+      .shim = shim, .sources = start->sources, .results = running->results_};
+  t_starting = &starting;
+  running->profile_ =
+      std::make_unique<Profile>(std::move(start->profile), &PartsOfStarting);
+  t_starting = nullptr;
+  // A log directory that cannot be written is an error that was shown, and the
+  // report is made all the same.
+  const absl::Status status = running->profile_->status();
+  if (status.code() == absl::StatusCode::kFailedPrecondition) return status;
+  return running;
+}
+
+int RunningProfile::Step() {
+  const std::lock_guard lock(mutex_);
+  const int ready = results_->ready();
+  profile_->Step();
+  ++steps_;
+  const SchedulePhase phase = PlaceOf(schedule_, steps_).phase;
+  int flags = 0;
+  if (phase == SchedulePhase::kWarmup || phase == SchedulePhase::kActive) {
+    flags |= STEPSCOPE_STEP_RECORDING;
+  }
+  if (phase == SchedulePhase::kDone) flags |= STEPSCOPE_STEP_DONE;
+  if (ready > shown_) {
+    flags |= STEPSCOPE_STEP_WINDOW;
+    shown_ = ready;
+  }
+  return flags;
+}
+
+absl::Status RunningProfile::Finish() {
+  const std::lock_guard lock(mutex_);
+  finished_.store(true, std::memory_order_relaxed);
+  return profile_->Finish();
+}
+
+// Files that are still missing at the end will not come.
+int RunningProfile::Windows() const {
+  return finished_.load(std::memory_order_relaxed) ? results_->count()
+                                                   : results_->ready();
+}
+
+absl::StatusOr<std::string> RunningProfile::Get(int window,
+                                                std::string_view what) const {
+  if (what == "plan") return PlanText(schedule_);
+  return results_->Get(window, what);
+}
+
+}  // namespace stepscope

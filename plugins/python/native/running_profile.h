@@ -1,0 +1,52 @@
+// A Profile that is driven from outside of C++: its options come as JSON, and
+// its reports are fetched instead of printed.
+#pragma once
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <stepscope/profile.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "shim.h"
+
+namespace stepscope {
+
+class WindowResults;
+
+// Calls wait for each other.
+class RunningProfile {
+ public:
+  // Errors: InvalidArgument (an option); those of Profile::status().
+  static absl::StatusOr<std::shared_ptr<RunningProfile>> Start(
+      const char* options, const stepscope_shim* shim);
+
+  // Bits of STEPSCOPE_STEP_*.
+  int Step();
+  absl::Status Finish();
+  int Windows() const;
+  // As stepscope_profile_report(). Errors: InvalidArgument, NotFound.
+  absl::StatusOr<std::string> Get(int window, std::string_view what) const;
+
+ private:
+  RunningProfile() = default;
+
+  std::mutex mutex_;
+  Schedule schedule_;
+  int64_t steps_ = 0;
+  int shown_ = 0;  // windows that Step() has told of
+  std::atomic<bool> finished_{false};
+  std::shared_ptr<WindowResults> results_;
+  std::unique_ptr<Profile> profile_;  // destroyed before the results
+};
+
+// Of the sources that this build was made from (collectors/, the headers that
+// they include).
+const char* ShimId();
+
+}  // namespace stepscope

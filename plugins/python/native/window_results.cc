@@ -1,0 +1,107 @@
+#include "window_results.h"
+
+#include <absl/status/status.h>
+#include <stepscope/export.h>
+#include <unistd.h>
+
+#include <utility>
+
+namespace stepscope {
+namespace {
+
+// A program that records a window every n steps must not grow.
+constexpr size_t kMostKept = 16;
+
+}  // namespace
+
+WindowResults::WindowResults(Options options)
+    : options_(std::move(options)), pid_(getpid()) {}
+
+WindowResults::~WindowResults() {
+  while (!windows_.empty()) DropOldest();
+}
+
+void WindowResults::DropOldest() {
+  const Window& window = windows_.front();
+  if (window.is_spooled && getpid() == pid_) unlink(window.trace_path.c_str());
+  windows_.pop_front();
+  ++first_;
+}
+
+void WindowResults::Add(const Trace& trace, const Report& report) {
+  Window window;
+  window.report = report;
+  if (!options_.has_files && !options_.spool_dir.empty()) {
+    const std::string path = options_.spool_dir + "/window" +
+                             std::to_string(trace.run().cycle) + ".json.gz";
+    window.is_spooled =
+        WriteTrace(trace, ToAnnotations(report), Format::kChromeKineto, path)
+            .ok();
+    if (window.is_spooled) window.trace_path = path;
+  }
+  const std::lock_guard lock(mutex_);
+  if (windows_.size() == kMostKept) DropOldest();
+  windows_.push_back(std::move(window));
+  if (!options_.has_files) ready_.fetch_add(1, std::memory_order_release);
+}
+
+void WindowResults::SetFiles(const WindowResult& result) {
+  const std::lock_guard lock(mutex_);
+  if (windows_.empty()) return;
+  Window& window = windows_.back();
+  const std::string& trace = result.paths.chrome_kineto;
+  if (access(trace.c_str(), R_OK) == 0) window.trace_path = trace;
+  window.advice_path = result.paths.advice;
+  window.log_dir = result.log_dir;
+  ready_.fetch_add(1, std::memory_order_release);
+}
+
+void WindowResults::SetRun(const WholeRun& run) {
+  const std::lock_guard lock(mutex_);
+  run_text_ = ToText(run, options_.text);
+  if (!windows_.empty()) windows_.back().report.whole_run = run;
+}
+
+int WindowResults::count() const {
+  const std::lock_guard lock(mutex_);
+  return first_ + static_cast<int>(windows_.size());
+}
+
+std::string WindowResults::TextOf(const Window& window) const {
+  TextOptions text = options_.text;
+  text.details_path = window.advice_path;
+  if (!window.log_dir.empty()) {
+    text.view_command = "tensorboard --logdir " + window.log_dir;
+  }
+  return ToText(window.report, text);
+}
+
+absl::StatusOr<std::string> WindowResults::Get(int number,
+                                               std::string_view what) const {
+  const std::lock_guard lock(mutex_);
+  if (what == "run") return run_text_;
+  const int end = first_ + static_cast<int>(windows_.size());
+  if (number == -1) number = end - 1;
+  if (number < first_ || number >= end) {
+    return absl::NotFoundError(end == 0 ? "no window was recorded"
+                                        : "window " + std::to_string(number) +
+                                              " is not kept; there are " +
+                                              std::to_string(first_) + " to " +
+                                              std::to_string(end - 1));
+  }
+  const Window& window = windows_[static_cast<size_t>(number - first_)];
+  if (what == "json") return ToJson(window.report);
+  if (what == "text") return TextOf(window);
+  if (what == "markdown") return ToMarkdown(window.report);
+  if (what == "trace") {
+    if (window.trace_path.empty()) {
+      return absl::NotFoundError("the trace of this window was not kept");
+    }
+    return window.trace_path;
+  }
+  return absl::InvalidArgumentError(
+      "a window has json, text, markdown and trace, not '" + std::string(what) +
+      "'");
+}
+
+}  // namespace stepscope

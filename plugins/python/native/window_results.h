@@ -1,0 +1,69 @@
+// The reports of a profile's windows, kept for whoever asks later. Filled on
+// the profile's background thread, read on any.
+#pragma once
+
+#include <absl/status/statusor.h>
+#include <stepscope/analysis.h>
+#include <stepscope/profile_parts.h>
+#include <stepscope/report.h>
+#include <stepscope/trace.h>
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+namespace stepscope {
+
+class WindowResults {
+ public:
+  struct Options {
+    TextOptions text;        // how reports look
+    bool has_files = false;  // a log directory gets files of each window
+    // Where there is none: the folder for the traces; "": they are not kept.
+    std::string spool_dir;
+  };
+
+  explicit WindowResults(Options options);
+  ~WindowResults();
+  WindowResults(const WindowResults&) = delete;
+  WindowResults& operator=(const WindowResults&) = delete;
+
+  // A window was analysed.
+  void Add(const Trace& trace, const Report& report);
+  // The files of the last window are written.
+  void SetFiles(const WindowResult& result);
+  // The run has ended.
+  void SetRun(const WholeRun& run);
+
+  // Those whose files are written.
+  int ready() const { return ready_.load(std::memory_order_acquire); }
+  int count() const;
+  // `what`: "json", "text", "markdown", "trace", "run". -1: the last window.
+  // Errors: InvalidArgument (what), NotFound (no such window, or it was long
+  // ago).
+  absl::StatusOr<std::string> Get(int window, std::string_view what) const;
+
+ private:
+  struct Window {
+    Report report;
+    std::string trace_path;
+    std::string advice_path;
+    std::string log_dir;
+    bool is_spooled = false;
+  };
+  std::string TextOf(const Window& window) const;
+  void DropOldest();
+
+  const Options options_;
+  const int pid_;  // a forked child owns no files
+  mutable std::mutex mutex_;
+  std::deque<Window> windows_;  // the last ones
+  int first_ = 0;               // the number of windows_[0]
+  std::string run_text_;
+  std::atomic<int> ready_{0};
+};
+
+}  // namespace stepscope

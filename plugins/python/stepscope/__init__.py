@@ -1,0 +1,39 @@
+"""stepscope: says what to change in a PyTorch training loop, and what it brings.
+
+    from stepscope import profile, schedule   # instead of: from torch.profiler import profile, schedule
+
+    with profile(log_dir="runs/x", schedule=schedule(wait=3, warmup=3, active=3)) as prof:
+        for batch in loader:
+            train(batch)
+            prof.step()
+    print(prof.report.findings[0].evidence)
+
+Importing it loads neither torch nor the native libraries.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ._native import StepscopeError
+from .profile import profile, schedule
+from .range import range
+
+if TYPE_CHECKING:
+    from .analysis import analyze, compare, what_if
+    from .comparison import Comparison, Prediction
+    from .report import Report
+
+__version__ = "0.1.0"
+
+__all__ = ["Comparison", "Prediction", "Report", "StepscopeError", "__version__", "analyze", "compare", "profile", "range",
+           "schedule", "what_if"]
+
+_ON_FIRST_USE = {"Comparison": "comparison", "Prediction": "comparison", "Report": "report", "analyze": "analysis",
+                 "compare": "analysis", "what_if": "analysis"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ON_FIRST_USE:
+        raise AttributeError(f"module 'stepscope' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(f".{_ON_FIRST_USE[name]}", __name__), name)

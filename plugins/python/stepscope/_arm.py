@@ -1,0 +1,262 @@
+"""Finds the steps of a program that nobody changed, and records some of them.
+
+A step ends where an optimizer's step() does. Steps are counted for each optimizer object, and the largest count is taken:
+micro-batches stay inside a step, and the two optimizers of a GAN do not count double. In a program without an optimizer, a
+step ends where a DataLoader has handed over a batch. No error here reaches the program.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import json
+import os
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from types import CodeType, ModuleType
+from typing import Any
+
+from . import _render
+from ._native import StepscopeError, say
+
+WARM_UP = 3  # steps before the recorded ones, with the recorder on
+
+
+class StepCounter:
+    """Steps by the object that makes them; the largest count is that of the program."""
+
+    def __init__(self) -> None:
+        self._counts: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self.steps = 0
+
+    def count(self, owner: Any) -> bool:
+        """Counts one step of `owner`; whether it is a new step of the program."""
+        now = self._counts[owner] = self._counts.get(owner, 0) + 1
+        if now <= self.steps:
+            return False
+        self.steps = now
+        return True
+
+
+class Recording:
+    """What `stepscope run` asked for, in one process."""
+
+    def __init__(self, wanted: dict[str, Any]) -> None:
+        self.out, self.name = str(wanted["out"]), str(wanted["name"])
+        self.first = max(int(wanted["skip"]), 1)  # the first step ends before anything can be switched on
+        self.active = int(wanted["steps"])
+        self.started_s = int(wanted["started"]) * 1e-9
+        self.optimizers, self.loaders = StepCounter(), StepCounter()
+        self.has_optimizer = False
+        self.source = ""  # what the open profile counts
+        self.profile: Any = None
+        self.report: Any = None
+        self.rank = 0
+        self.off = False
+        self.failed = False  # and the user was told why
+        self.pid = int(wanted["pid"])  # of the program that the user started
+        if self.pid == os.getpid():
+            atexit.register(self.say_if_nothing_stepped)
+
+    def optimizer_stepped(self, optimizer: Any) -> None:
+        if self.off or not self.optimizers.count(optimizer):
+            return
+        if self.source != "optimizer":
+            warmup = min(WARM_UP, self.first - 1)
+            self._open("optimizer", wait=self.first - warmup, warmup=warmup)
+        self.profile.step()  # also for the step that has opened it, so that its numbers are the program's
+
+    def batch_arrived(self, owner: Any) -> None:
+        if self.off or self.has_optimizer or not self.loaders.count(owner):
+            return
+        warmup = min(WARM_UP, self.first)
+        if self.source:
+            self.profile.step()
+        elif self.loaders.steps == self.first - warmup + 1:
+            self._open("loader", wait=0, warmup=warmup)
+
+    def _open(self, source: str, wait: int, warmup: int) -> None:
+        from . import profile, schedule
+        self.close()
+        if not self.source:
+            _at_exit(self.end)
+        self.source = source
+        job, self.rank = _job()
+        with _environment(job):
+            self.profile = profile(log_dir=self.out, name=self.name, print_report=False,
+                                   schedule=schedule(wait=wait, warmup=warmup, active=self.active))
+            self.profile.start()
+
+    def close(self) -> None:
+        """Ends the open profile, which keeps the complete steps of an open window."""
+        profile, self.profile = self.profile, None
+        if profile is not None:
+            profile.stop()
+            with contextlib.suppress(StepscopeError):  # no step was recorded
+                self.report = profile.report
+
+    def end(self) -> None:
+        self.off = True
+        try:
+            self.close()
+        finally:
+            _remember_interrupt()
+        if self.source and self.rank <= 0:
+            for line in self.summary():
+                say(line)
+
+    def summary(self) -> list[str]:
+        """What to tell the user at the end."""
+        if self.report is None and self.failed:
+            return []
+        if self.report is None:
+            steps = max(self.optimizers.steps, self.loaders.steps - 1)
+            if steps > self.first:  # the profile has said why
+                return ["nothing was recorded"]
+            return [f"nothing was recorded: the program made {steps} steps, and the first {self.first} are skipped "
+                    "(stepscope run --skip N)"]
+        first = next(self.report.advice(), None)
+        found = f"; first: {first.id}, {_render.gain_text(first) or 'no gain is claimed'}" if first else "; nothing to change was found"
+        return [f"recorded {_render.steps_text(self.report)}{found}", f"the report: stepscope analyze {self.out}"]
+
+    def say_if_nothing_stepped(self) -> None:
+        """In the process that the user started: its children may have trained, and then have made the log directory."""
+        runs = os.path.join(self.out, "stepscope")
+        if self.source or self.pid != os.getpid() or os.path.isdir(runs) and os.path.getmtime(runs) >= self.started_s:
+            return
+        steps = self.loaders.steps
+        found = f"{steps} batches of a DataLoader" if steps else "no optimizer step and no batch of a DataLoader"
+        say(f"nothing was recorded: found {found}; the first {self.first} steps are skipped "
+            "(stepscope run --skip N)")
+
+    def forked(self) -> None:
+        """In a child: a recording that was open belongs to the parent."""
+        if self.source:
+            self.source, self.profile, self.off = "", None, True
+
+
+def _remember_interrupt() -> None:
+    """Python ends by SIGINT after an unhandled KeyboardInterrupt, unless a string is executed meanwhile, as dataclasses do.
+
+    A string that raises one is remembered again.
+    """
+    if getattr(sys, "last_type", None) is KeyboardInterrupt:
+        with contextlib.suppress(KeyboardInterrupt):
+            exec("raise KeyboardInterrupt")
+
+
+def _at_exit(end: Callable[[], None]) -> None:
+    """Calls end() once when the process ends: by itself, by an exception, or as a child of multiprocessing."""
+    once = functools.lru_cache(maxsize=None)(_guarded(end))
+    atexit.register(once)
+    if "multiprocessing.process" in sys.modules:
+        from multiprocessing import process, util
+        if process.parent_process() is not None:  # such a child may leave by os._exit()
+            util.Finalize(None, once, exitpriority=100)
+
+
+def _guarded(call: Callable[..., None]) -> Callable[..., None]:
+    """`call` without its errors: the first one ends the recording."""
+    @functools.wraps(call)
+    def guarded(*arguments: Any) -> None:
+        try:
+            call(*arguments)
+        except Exception as error:
+            _recording.off = _recording.failed = True
+            say(f"the recording ended: {type(error).__name__}: {error}")
+    return guarded
+
+
+def _job() -> tuple[dict[str, str], int]:
+    """What torchrun says of this process in the environment, also where spawn() started it, and its rank; -1 unknown."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        rank, world_size = int(distributed.get_rank()), int(distributed.get_world_size())
+        return {"RANK": str(rank), "WORLD_SIZE": str(world_size)}, rank
+    return {}, int(os.environ.get("RANK") or -1)
+
+
+@contextlib.contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    """`values` among the environment variables that are not set, while a profile looks at them."""
+    new = {key: value for key, value in values.items() if key not in os.environ}
+    os.environ.update(new)
+    try:
+        yield
+    finally:
+        for key in new:
+            os.environ.pop(key, None)
+
+
+def _in_loader_worker() -> bool:
+    data = sys.modules.get("torch.utils.data")
+    return data is not None and data.get_worker_info() is not None
+
+
+def _calls_of(code: CodeType) -> int:
+    """How many calls of `code` are on this thread's stack."""
+    frame, calls = sys._getframe(1), 0
+    while frame is not None:
+        calls += frame.f_code is code
+        frame = frame.f_back  # type: ignore[assignment]
+    return calls
+
+
+def install_optimizer(module: ModuleType) -> None:
+    """Counts the steps of every torch.optim.Optimizer. `module`: torch.optim.optimizer, just loaded."""
+    optimizer_class = module.Optimizer
+    patch = optimizer_class._patch_step_function
+    hook: list[Callable[[Any], None]] = []
+
+    def stepped(optimizer: Any) -> None:
+        # An optimizer that calls the step of another, or of its base class, makes one step.
+        if _calls_of(code) <= 1 and not _in_loader_worker():
+            _recording.optimizer_stepped(optimizer)
+
+    def counting(step: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(step)
+        def counted_step(*arguments: Any, **named: Any) -> Any:
+            result = step(*arguments, **named)
+            hook[0](arguments[0])
+            return result
+        counted_step._counts_steps = True  # type: ignore[attr-defined]
+        return counted_step
+
+    code = counting(lambda: None).__code__
+
+    @functools.wraps(patch)
+    def patch_step_function(self: Any) -> None:
+        patch(self)
+        if not hook:
+            import torch
+            uncompiled: Any = torch.compiler.disable  # loads torch._dynamo, as the optimizer that is being made does anyway
+            hook.append(uncompiled(_guarded(stepped)))
+        _recording.has_optimizer = True
+        kind = type(self)
+        if not getattr(kind.step, "_counts_steps", False):
+            kind.step = counting(kind.step)
+
+    optimizer_class._patch_step_function = patch_step_function
+
+
+def install_loader(module: ModuleType) -> None:
+    """Counts the batches of every DataLoader. `module`: torch.utils.data.dataloader, just loaded."""
+    iterator = module._BaseDataLoaderIter
+    following = iterator.__next__
+    arrived = _guarded(_recording.batch_arrived)
+
+    @functools.wraps(following)
+    def counting_next(self: Any) -> Any:
+        batch = following(self)
+        if not _recording.has_optimizer and not _in_loader_worker():
+            arrived(getattr(self, "_index_sampler", self))  # the same object in every epoch
+        return batch
+
+    iterator.__next__ = counting_next
+
+
+_recording = Recording(json.loads(os.environ["STEPSCOPE_RUN"]))
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_recording.forked)

@@ -1,0 +1,79 @@
+"""When a `profile` records: by its schedule, every so many steps, or when asked by a signal or a file."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ._schedule import WHOLE_LOOP, fitted, schedule
+
+_LOOK_EVERY_S = 0.5  # for the file
+
+
+class Demand:
+    """`first` is recorded from the start (None: nothing is), `window` on each request."""
+
+    def __init__(self, asked: Callable[[int], Any] | None, every: int | None, on_signal: int | None,
+                 on_file: str | os.PathLike[str] | None) -> None:
+        told = None if asked is None else fitted(asked)
+        shape = told or schedule()
+        self.window = schedule(wait=0, warmup=shape.warmup, active=min(shape.active, WHOLE_LOOP - 1), repeat=1)
+        self._signal = None if on_signal is None else signal.Signals(on_signal)
+        self._path = None if on_file is None else os.fspath(on_file)
+        if self._signal is not None and threading.current_thread() is not threading.main_thread():
+            raise ValueError("on_signal: Python handles signals on the main thread only; make the profile there")
+        if every is not None:
+            self.first: schedule | None = _every(every, shape)
+        elif told is None and (self._signal is not None or self._path is not None):
+            self.first = None
+        else:
+            self.first = told or schedule(wait=0, warmup=0, active=WHOLE_LOOP, repeat=1)
+        self._wanted = False
+        self._next_look = 0.0
+        self._before: Any = None  # the signal's handler before ours
+        self._armed = False
+
+    def arm(self) -> None:
+        if self._signal is not None and not self._armed:
+            self._before = signal.signal(self._signal, self._on_signal)
+            self._armed = True
+
+    def disarm(self) -> None:
+        if self._armed and self._signal is not None:
+            self._armed = False
+            if signal.getsignal(self._signal) == self._on_signal:
+                signal.signal(self._signal, self._before if self._before is not None else signal.SIG_DFL)
+
+    def _on_signal(self, number: int, frame: Any) -> None:
+        self._wanted = True
+        if callable(self._before):
+            self._before(number, frame)
+
+    def is_asked(self) -> bool:
+        """Whether a window was asked for since the last time; raises nothing."""
+        if self._path is not None:
+            now = time.monotonic()
+            if now >= self._next_look:
+                self._next_look = now + _LOOK_EVERY_S
+                self._wanted |= self._take_file()
+        wanted, self._wanted = self._wanted, False
+        return wanted
+
+    def _take_file(self) -> bool:
+        try:
+            os.unlink(self._path or "")
+        except OSError:
+            return False
+        return True
+
+
+def _every(steps: int, shape: schedule) -> schedule:
+    wait = steps - shape.warmup - shape.active
+    if isinstance(steps, bool) or not isinstance(steps, int) or wait < 0:
+        raise ValueError(f"every is {steps!r}, but must be a whole number of at least {shape.warmup + shape.active}, the"
+                         " steps of one window with its warm-up")
+    return schedule(wait=wait, warmup=shape.warmup, active=shape.active, repeat=0, skip_first=shape.skip_first)

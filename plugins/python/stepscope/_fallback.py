@@ -1,0 +1,134 @@
+"""Recording with torch.profiler, where our own collectors cannot run; the analysis stays ours, and the report says so."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import pathlib
+import socket
+import time
+from typing import Any
+
+from . import _native
+from ._recording import Options, temporary_folder
+from ._schedule import WHOLE_LOOP, schedule
+
+LOSS = "recorded-by-torch-profiler"
+
+
+def _ranges_by(opener: Any) -> None:
+    """What stepscope.range() opens; None: the core's ranges."""
+    importlib.import_module("stepscope.range")._elsewhere = opener  # type: ignore[attr-defined]
+
+
+def _run_name(name: str) -> str:
+    kept = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in name)[:64]
+    return f"{kept}_{time.strftime('%Y_%m_%d_%H_%M_%S')}"
+
+
+class TorchRecording:
+    """torch.profiler, with the traces where ours would lie and a report of each."""
+
+    def __init__(self, options: Options, when: schedule, why: str) -> None:
+        import torch.profiler
+
+        self._options, self._when, self._why = options, when, why
+        self._steps = 0
+        self._reports: list[str] = []
+        self._traces: list[str] = []
+        self._error = ""
+        self._folder = pathlib.Path(options.log_dir or temporary_folder(self))
+        self._run = _run_name(options.name)
+        activities = [torch.profiler.ProfilerActivity.CPU] if options.cpu else []
+        if options.gpu and torch.cuda.is_available():
+            activities.append(torch.profiler.ProfilerActivity.CUDA)
+        self._profiler = torch.profiler.profile(
+            activities=activities,
+            schedule=None if when.active == WHOLE_LOOP else when,
+            on_trace_ready=self._on_trace,
+            record_shapes=options.record_shapes,
+            profile_memory=options.profile_memory,
+            with_stack=options.with_stack,
+            with_modules=options.with_modules)
+        self._open: torch.profiler.profile | None = self._profiler
+        self._profiler.start()
+        _ranges_by(torch.profiler.record_function)
+
+    def _on_trace(self, profiler: Any) -> None:
+        rank = int(os.environ.get("RANK", "0"))
+        cycle = len(self._traces)
+        path = self._folder / "stepscope" / self._run / f"c{cycle}" / "trace" / f"rank{rank}.json.gz"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            profiler.export_chrome_trace(str(path))
+            self._traces.append(str(path))
+            self._reports.append(self._report(path))
+        except (OSError, RuntimeError) as error:
+            self._error = self._error or f"the window was not analysed: {error}"
+
+    def _report(self, path: pathlib.Path) -> str:
+        """Ours of the trace, which names who recorded it."""
+        report = json.loads(_native.call("analyze", {"paths": [str(path)], "format": "json"}))
+        report["run"]["host"] = report["run"].get("host") or socket.gethostname()
+        report.setdefault("losses", []).insert(0, {
+            "name": LOSS, "detail": self.told(), "count": 1, "severity": "note"})
+        text = json.dumps(report, indent=2)
+        advice = path.parent.parent / "advice" / path.name.replace(".json.gz", ".json")
+        advice.parent.mkdir(exist_ok=True)
+        advice.write_text(text + "\n", encoding="utf-8")
+        return text
+
+    def told(self) -> str:
+        return f"recorded with torch.profiler, because {self._why}; stepscope analysed it"
+
+    def step(self) -> int:
+        if self._open is None:
+            return _native.STEP_DONE
+        before = len(self._reports)
+        try:
+            self._open.step()
+        except Exception as error:  # torch.profiler's own; training goes on
+            self._fail(error)
+            return _native.STEP_DONE
+        self._steps += 1
+        flags = 0
+        if self._when.phase(self._steps) != "N":
+            flags |= _native.STEP_RECORDING
+        if len(self._reports) > before:
+            flags |= _native.STEP_WINDOW
+        return flags
+
+    def _fail(self, error: Exception) -> None:
+        self._error = self._error or f"torch.profiler failed: {error}"
+        self._open = None
+        _ranges_by(None)
+
+    def finish(self) -> None:
+        if self._open is not None:
+            profiler, self._open = self._open, None
+            _ranges_by(None)
+            try:
+                profiler.stop()
+            except Exception as error:
+                self._fail(error)
+        if self._error:
+            raise _native.StepscopeError(self._error)
+
+    def windows(self) -> int:
+        return len(self._reports)
+
+    def get(self, window: int, what: str) -> str:
+        if what in ("run", "plan"):
+            return "" if what == "run" else self.told()
+        if not -len(self._reports) <= window < len(self._reports):
+            raise _native.StepscopeError("no window was recorded")
+        if what == "json":
+            return self._reports[window]
+        if what == "trace":
+            return self._traces[window]
+        text = _native.call("analyze", {"paths": [self._traces[window]], "format": what})
+        return f"Note: {self.told()}.\n\n{text}"
+
+    def close(self) -> None:
+        self.finish()

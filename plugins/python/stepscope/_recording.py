@@ -1,0 +1,152 @@
+"""What records for a `profile`: our own collectors (here), or torch.profiler (_fallback.py)."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import os
+import pathlib
+import shutil
+import tempfile
+import weakref
+from typing import Any, Protocol
+
+from . import _loaders, _native
+from ._schedule import schedule
+
+
+@dataclasses.dataclass
+class Options:
+    """What a recording is told, apart from its schedule."""
+
+    log_dir: str = ""
+    name: str = "train"
+    record_shapes: bool = False
+    profile_memory: bool = False
+    with_stack: bool = False
+    with_modules: bool = False
+    cpu: bool = True
+    gpu: bool = True
+    max_buffer_bytes: int = 256 << 20
+    stop_timeout: float = 120.0
+    write_step_times: bool = False
+    status_every: float = 0.0
+    color: bool = False
+    width: int = 100
+
+
+class Recording(Protocol):
+    """A loop that is recorded. step() raises nothing; the others raise StepscopeError."""
+
+    def step(self) -> int: ...  # bits STEP_*
+    def finish(self) -> None: ...
+    def windows(self) -> int: ...
+    def get(self, window: int, what: str) -> str: ...  # "json", "text", "markdown", "trace", "run"
+    def close(self) -> None: ...
+
+
+def _remove(folder: str, pid: int) -> None:
+    if os.getpid() == pid:  # a forked child has the same finalizers
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def temporary_folder(owner: object) -> str:
+    """A folder that lives as long as `owner`, or this process."""
+    folder = tempfile.mkdtemp(prefix="stepscope-")
+    weakref.finalize(owner, _remove, folder, os.getpid())
+    return folder
+
+
+class NativeRecording:
+    """Our own collectors, driven through the core."""
+
+    def __init__(self, options: Options, when: schedule, shim: int | None) -> None:
+        self._core = _native.core()
+        request = {
+            "log_dir": str(pathlib.Path(options.log_dir)) if options.log_dir else "",
+            "name": options.name,
+            "schedule": when.numbers(),
+            "record_shapes": options.record_shapes,
+            "profile_memory": options.profile_memory,
+            "with_stack": options.with_stack,
+            "with_modules": options.with_modules,
+            "gpu": options.gpu,
+            "max_buffer_bytes": options.max_buffer_bytes,
+            "stop_timeout_ms": round(options.stop_timeout * 1000),
+            "write_step_times": options.write_step_times,
+            "status_every_ms": round(options.status_every * 1000),
+            "color": options.color,
+            "width": options.width,
+            "spool_dir": "" if options.log_dir else temporary_folder(self),
+        }
+        self._handle = self._core.profile_start(request, shim)
+        self._recording = False
+        self._gc = _Collections(self._core)
+        self._switch(when.phase(0) != "N")
+
+    def step(self) -> int:
+        if self._recording:
+            _loaders.mark_waits(self._core)
+        flags = self._core.profile_step(self._handle)
+        if flags < 0:
+            return _native.STEP_DONE
+        if bool(flags & _native.STEP_RECORDING) != self._recording:
+            self._switch(not self._recording)
+        return flags
+
+    def _switch(self, on: bool) -> None:
+        self._recording = on
+        if on:
+            self._gc.start()
+            _loaders.begin(self._core)
+        else:
+            self._gc.stop()
+
+    def finish(self) -> None:
+        if self._recording:
+            _loaders.mark_waits(self._core)
+            self._switch(False)
+        self._core.profile_finish(self._handle)
+
+    def windows(self) -> int:
+        return self._core.profile_windows(self._handle)
+
+    def get(self, window: int, what: str) -> str:
+        return self._core.profile_report(self._handle, window, what)
+
+    def close(self) -> None:
+        self._gc.stop()
+        handle, self._handle = self._handle, 0
+        if handle:
+            self._core.profile_close(handle)
+
+    def __del__(self) -> None:
+        try:
+            self.close()
+        except (AttributeError, _native.StepscopeError):
+            pass  # it never started, or the core has said what went wrong
+
+
+class _Collections:
+    """Python's garbage collections as ranges, while a window is open."""
+
+    def __init__(self, core: _native.Core) -> None:
+        self._core = core
+        self._range = 0
+
+    def start(self) -> None:
+        if self._on_gc not in gc.callbacks:
+            gc.callbacks.append(self._on_gc)
+
+    def stop(self) -> None:
+        if self._on_gc in gc.callbacks:
+            gc.callbacks.remove(self._on_gc)
+
+    # A collection begins and ends on one thread, and none begins inside another.
+    def _on_gc(self, phase: str, info: dict[str, Any]) -> None:
+        if phase == "start":
+            name = f"Python garbage collection, generation {info.get('generation', 0)}"
+            self._range = self._core.range_open(0, name.encode())
+        elif self._range:
+            self._core.range_close(self._range)
+            self._range = 0

@@ -1,0 +1,49 @@
+"""Lightning: Trainer(callbacks=[StepscopeCallback(log_dir="runs/x")])"""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    from lightning.pytorch import Callback, LightningModule, Trainer
+except ImportError:
+    from pytorch_lightning import Callback, LightningModule, Trainer  # type: ignore[assignment]
+
+from . import profile
+
+
+class StepscopeCallback(Callback):
+    """Records steps of fit(): a step ends with the batch that an optimizer stepped after.
+
+    Takes the arguments of stepscope.profile. `report` is that of the last recorded window, None before there is one.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self._options = options
+        self._profile: profile | None = None
+        self._steps = 0
+
+    @property
+    def report(self) -> Any:
+        return self._profile.report if self._profile is not None else None
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._steps = trainer.global_step
+        self._profile = profile(**self._options)
+        self._profile.start()
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int) -> None:
+        # Gradients may be accumulated over batches; two optimizers count double.
+        if self._profile is not None and trainer.global_step > self._steps:
+            self._steps = trainer.global_step
+            self._profile.step()
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._stop()
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
+        if self._profile is not None:
+            self._profile.stop()

@@ -1,0 +1,253 @@
+"""`profile`: torch.profiler's arguments and habits, with our recorder and a report."""
+
+from __future__ import annotations
+
+import atexit
+import gzip
+import os
+import pathlib
+import shutil
+import sys
+import traceback
+import typing
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from . import _loaders, _native
+from ._demand import Demand
+from ._native import say
+from ._recording import NativeRecording, Options, Recording
+from ._schedule import WHOLE_LOOP, schedule
+
+if typing.TYPE_CHECKING:
+    import types
+
+    from ._averages import KeyAverages
+    from .report import Report
+
+__all__ = ["profile", "schedule"]
+
+_MOST_REPORTS = 16
+_UNUSED = ("experimental_config", "execution_trace_observer", "acc_events", "custom_trace_id_callback", "use_cuda",
+           "post_processing_timeout_s")  # of torch.profiler.profile
+
+
+def _is_rank_0() -> bool:
+    return os.environ.get("RANK", "0") == "0"
+
+
+class profile:  # noqa: N801 - torch.profiler's name
+    """Records steps of a training loop, reports where their time goes and which changes save the most.
+
+        with profile(log_dir="runs/x", schedule=schedule(wait=3, warmup=3, active=3)) as prof:
+            for batch in loader:
+                train(batch)
+                prof.step()
+        prof.report
+
+    The arguments of torch.profiler.profile mean what they mean there. Without a schedule the whole loop is recorded. A
+    report is made in the background when a window ends, printed in the next step, and followed by `on_trace_ready(prof)`.
+
+    log_dir            the folder for traces and reports; "": none are kept
+    name               what reports call the program
+    print_report       whether rank 0 prints reports
+    every              records a fresh window every so many steps, for as long as the loop runs
+    on_signal          a signal (signal.SIGUSR2) that starts a window, whenever it arrives
+    on_file            a path: when a file appears there, it is removed and a window starts
+    max_buffer_bytes   memory for the events of one window; what does not fit is counted, and the report says so
+    stop_timeout       seconds that the end of the loop waits for reports and files
+    write_step_times   writes the time of every step of the run to the log directory
+    status_every       seconds between lines on stderr about how the run goes; 0: none
+
+    Wrong arguments raise ValueError or TypeError here. From then on nothing raises: an error is a line on stderr, and
+    training goes on.
+    """
+
+    def __init__(self, *, activities: Iterable[Any] | None = None, schedule: Callable[[int], Any] | None = None,
+                 on_trace_ready: Callable[[profile], Any] | None = None, record_shapes: bool = False,
+                 profile_memory: bool = False, with_stack: bool = False, with_flops: bool = False,
+                 with_modules: bool = False, log_dir: str | os.PathLike[str] = "", name: str = "train",
+                 print_report: bool = True, every: int | None = None, on_signal: int | None = None,
+                 on_file: str | os.PathLike[str] | None = None, max_buffer_bytes: int = 256 << 20,
+                 stop_timeout: float = 120.0, write_step_times: bool = False, status_every: float = 0.0,
+                 **unused: Any) -> None:
+        for key, value in unused.items():
+            if key not in _UNUSED:
+                raise TypeError(f"profile() got an unexpected keyword argument {key!r}")
+            if value:
+                say(f"{key} has no meaning here and is ignored")
+        if with_modules:
+            say("with_modules: modules are not recorded yet; with_stack=True gives source lines")
+        kinds = None if activities is None else {getattr(activity, "name", str(activity)) for activity in activities}
+        self._options = Options(
+            log_dir=os.fspath(log_dir), name=name, record_shapes=record_shapes or with_flops,
+            profile_memory=profile_memory, with_stack=with_stack, with_modules=with_modules,
+            cpu=kinds is None or "CPU" in kinds, gpu=kinds is None or "CUDA" in kinds,
+            max_buffer_bytes=max_buffer_bytes, stop_timeout=stop_timeout, write_step_times=write_step_times,
+            status_every=status_every)
+        self._demand = Demand(schedule, every, on_signal, on_file)
+        self._when = self._demand.first
+        self.on_trace_ready = on_trace_ready
+        self.step_num = 0
+        self._print_report = print_report and _is_rank_0()
+        self._recording: Recording | None = None
+        self._finished: Recording | None = None  # the last one
+        self._seen = 0  # windows of self._recording that were shown
+        self._texts: list[str] = []  # JSON of the last reports
+        self._stopped = False
+        _native.core()  # a broken installation is misuse, and known before training starts
+
+    def start(self) -> None:
+        """Begins, as entering the `with` block does."""
+        if self._recording is not None or self._stopped:
+            return
+        _live.add(self)
+        self._demand.arm()
+        if self._when is not None:
+            self._guard("nothing is recorded", self._begin, self._when)
+
+    def __enter__(self) -> profile:
+        self.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+    def step(self) -> None:
+        """A step has ended."""
+        recording = self._recording
+        self.step_num += 1
+        if recording is not None:
+            flags = recording.step()
+            if flags & _native.STEP_WINDOW:
+                self._guard("a report was lost", self._show, recording)
+            if not flags & _native.STEP_DONE:
+                return
+        if self._demand.is_asked():
+            self._guard("recording on request failed", self._begin, self._demand.window)
+
+    def stop(self) -> None:
+        """Ends the loop: closes the window and waits for its report and files."""
+        if self._stopped:
+            return
+        self._stopped = True
+        _live.discard(self)
+        self._demand.disarm()
+        if self._recording is not None:
+            self._guard("the profile did not end well", self._end, self._recording)
+
+    def _begin(self, when: schedule) -> None:
+        """Starts recording; says why where that is impossible."""
+        if self._recording is not None:
+            self._finish(self._recording)
+        self._options.color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        self._options.width = shutil.get_terminal_size((100, 24)).columns if self._options.color else 100
+        import torch  # the loop needs it, and its loaders are watched
+
+        self._recording, self._seen = self._open(when, torch), 0
+        if self._print_report:
+            say(f'"{self._options.name}": {self._recording.get(-1, "plan")}')
+
+    def _open(self, when: schedule, torch: types.ModuleType) -> Recording:
+        from . import _shim
+
+        _loaders.watch()
+        try:
+            shim = _shim.shim_for(torch) if self._options.cpu else None
+        except _shim.NoShim as why:
+            from ._fallback import TorchRecording
+
+            say(f"recording with torch.profiler, because {why}")
+            return TorchRecording(self._options, when, str(why))
+        return NativeRecording(self._options, when, shim)
+
+    def _end(self, recording: Recording) -> None:
+        if self.step_num == 0 and self._when is not None and self._when.active == WHOLE_LOOP:
+            recording.step()  # a block without steps is one step
+        self._finish(recording)
+
+    def _finish(self, recording: Recording) -> None:
+        try:
+            recording.finish()
+        except _native.StepscopeError as error:
+            if not isinstance(recording, NativeRecording):
+                say(str(error))  # the core has said it
+        self._show(recording)
+        text = recording.get(-1, "run")
+        if self._print_report and text:
+            print("\n" + text, end="", flush=True)
+        self._finished, self._recording = recording, None
+
+    def _show(self, recording: Recording) -> None:
+        """Prints and keeps the reports that came since the last time."""
+        while self._seen < recording.windows():
+            window, self._seen = self._seen, self._seen + 1
+            self._texts = [*self._texts[1 - _MOST_REPORTS:], recording.get(window, "json")]
+            self._finished = recording
+            if self._print_report:
+                print(recording.get(window, "text"), end="", flush=True)
+            if self.on_trace_ready is not None:
+                self._guard("on_trace_ready failed", self.on_trace_ready, self)
+
+    def _guard(self, what: str, function: Callable[..., Any], *arguments: Any) -> None:
+        """Calls it; an exception is a line on stderr."""
+        try:
+            function(*arguments)
+        except _native.StepscopeError as error:
+            if not str(error).endswith("unprofiled"):  # the core has said that
+                say(f"{what}: {error}; training goes on")
+        except Exception as error:
+            say(f"{what}: {error}; training goes on")
+            traceback.print_exc()
+
+    @property
+    def reports(self) -> list[Report]:
+        """Of the windows so far, the last 16."""
+        from .report import Report
+
+        return [Report.from_json(text) for text in self._texts]
+
+    @property
+    def report(self) -> Report:
+        """Of the last window. Raises StepscopeError where there is none yet."""
+        from .report import Report
+
+        if not self._texts:
+            raise _native.StepscopeError("no window has been recorded and analysed yet")
+        return Report.from_json(self._texts[-1])
+
+    def key_averages(self, group_by_input_shape: bool = False) -> KeyAverages:
+        """Operators of the last window by time, as torch.profiler lists them. Raises StepscopeError where there is none."""
+        from ._averages import KeyAverages
+
+        return KeyAverages(self._last_trace(), group_by_input_shape)
+
+    def _last_trace(self) -> str:
+        if self._finished is None:
+            raise _native.StepscopeError("no window has been recorded yet, so there is no trace")
+        return self._finished.get(-1, "trace")
+
+    def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
+        """Writes the trace of the last window, gzipped if the path ends in .gz. Raises StepscopeError where there is none."""
+        source, target = pathlib.Path(self._last_trace()), pathlib.Path(path)
+        try:
+            if target.suffix == ".gz":
+                shutil.copyfile(source, target)
+            else:
+                with gzip.open(source, "rb") as compressed, open(target, "wb") as plain:
+                    shutil.copyfileobj(compressed, plain)
+        except OSError as error:
+            raise _native.StepscopeError(f"cannot write {target}: {error}") from error
+
+
+# Profiles that were started and not stopped: a script may end without leaving the block.
+_live: weakref.WeakSet[profile] = weakref.WeakSet()
+_pid = os.getpid()
+
+
+@atexit.register
+def _stop_all() -> None:
+    if os.getpid() == _pid:
+        for each in list(_live):
+            each.stop()

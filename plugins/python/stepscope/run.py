@@ -1,0 +1,132 @@
+"""`stepscope run`: starts a training program that nobody changed so that it records some of its steps.
+
+The program takes the place of this process: its arguments, its output, its exit status and the signals that it gets are
+its own. A sitecustomize that PYTHONPATH names arms the recorder, in the program and in every Python that it starts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+
+from ._native import StepscopeError, say
+
+USAGE = """\
+Usage: stepscope run [options] SCRIPT.py ARGUMENT...
+       stepscope run [options] COMMAND ARGUMENT...
+
+Runs a training program as it is and records some of its steps, in every process that trains: stepscope run
+train.py --lr 0.1, stepscope run -m package.train, stepscope run torchrun --nproc-per-node 2 train.py. A step ends
+with the step() of an optimizer; in a program without one, with a batch of a DataLoader. The program's output and
+exit status are its own; two lines on standard error say what was recorded.
+
+Options:
+  --skip N     steps before the first recorded one (default: 10)
+  --steps N    recorded steps (default: 10)
+  --out DIR    log directory (default: runs/NAME, by the name of the program)
+  --help, -h   print this text
+
+Exit status: the program's; 2 wrong usage, 127 the program could not be started.
+"""
+SITE = pathlib.Path(__file__).parent / "_site"
+NUMBERS = {"--skip": (0, 10), "--steps": (1, 10)}  # least and default value
+
+
+def parse(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """The options, and the words of the program, which begin with the first that is no option."""
+    options: dict[str, str] = {}
+    rest = list(words)
+    while rest and rest[0].startswith("-") and rest[0] not in ("-m", "-c"):
+        name, equals, value = rest.pop(0).partition("=")
+        if name == "--":
+            break
+        if name in ("--help", "-h"):
+            options["--help"] = ""
+            continue
+        if name not in (*NUMBERS, "--out"):
+            raise StepscopeError(f"unknown option '{name}'; stepscope run --help lists the options")
+        if not equals:
+            value = rest.pop(0) if rest else ""
+        if not value:
+            raise StepscopeError(f"{name} needs a value")
+        if name in NUMBERS and not (value.isdecimal() and int(value) >= NUMBERS[name][0]):
+            raise StepscopeError(f"{name} must be a whole number of at least {NUMBERS[name][0]}, not '{value}'")
+        options[name] = value
+    if not rest and "--help" not in options:
+        raise StepscopeError("run needs a program: stepscope run train.py ARGUMENT...")
+    return options, rest
+
+
+def command_of(words: Sequence[str]) -> list[str]:
+    """The program and its arguments: a Python file, -m and -c run in this Python."""
+    first = words[0]
+    if first in ("-m", "-c") or first.endswith(".py") or (os.path.exists(first) and not os.access(first, os.X_OK)):
+        return [sys.executable, *words]
+    # The second: an environment that is not activated.
+    found = shutil.which(first) or shutil.which(first, path=os.path.dirname(sys.executable))
+    if found is None:
+        raise FileNotFoundError(f"no program '{first}'")
+    return [found, *words[1:]]
+
+
+def ignored_by(command: Sequence[str]) -> str:
+    """The flag of `command` with which Python does not look at PYTHONPATH, so that nothing can be recorded."""
+    if not os.path.basename(command[0]).startswith("python"):
+        return ""
+    for word in command[1:]:
+        if not word.startswith("-") or word.startswith("--") or word in ("-m", "-c", "-"):
+            return ""
+        if any(letter in "IES" for letter in word[1:].partition("W")[0].partition("X")[0]):
+            return word
+    return ""
+
+
+def name_of(words: Sequence[str]) -> str:
+    """What to call the run: the Python file or module among the words, else the program."""
+    for place, word in enumerate(words):
+        if word.endswith(".py"):
+            return pathlib.Path(word).stem
+        if word == "-m" and place + 1 < len(words):
+            return words[place + 1].rpartition(".")[2]
+    return pathlib.Path(words[0]).stem.lstrip("-") or "python"
+
+
+def environment(options: dict[str, str], words: Sequence[str]) -> dict[str, str]:
+    """The environment of the program."""
+    name = name_of(words)
+    wanted = {"out": os.path.abspath(options.get("--out", os.path.join("runs", name))), "name": name, "pid": os.getpid(),
+              "started": time.time_ns(),
+              **{option[2:]: int(options.get(option, default)) for option, (_, default) in NUMBERS.items()}}
+    path = [str(SITE), *filter(None, [os.environ.get("PYTHONPATH")])]
+    # A recorder that has to be compiled first would hold up the training: torch.profiler records then.
+    return {"STEPSCOPE_BUILD_SHIM": "0", **os.environ, "PYTHONPATH": os.pathsep.join(path), "STEPSCOPE_RUN": json.dumps(wanted)}
+
+
+def run(words: Sequence[str]) -> int:
+    """Becomes the program; returns the exit status only if it cannot be started."""
+    try:
+        options, program = parse(words)
+        if "--help" in options:
+            print(USAGE, end="")
+            return 0
+        command = command_of(program)
+    except StepscopeError as error:
+        say(str(error))
+        return 2
+    except FileNotFoundError as error:
+        say(str(error))
+        return 127
+    flag = ignored_by(command)
+    if flag:
+        say(f"nothing will be recorded: {flag} makes Python ignore PYTHONPATH")
+    sys.stdout.flush()
+    try:
+        os.execve(command[0], command, environment(options, program))
+    except OSError as error:
+        say(f"cannot start {command[0]}: {error.strerror}")
+        return 127

@@ -1,0 +1,36 @@
+"""Hugging Face: Trainer(..., callbacks=[StepscopeCallback(log_dir="runs/x")])"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from . import profile
+
+
+class StepscopeCallback(TrainerCallback):
+    """Records steps of train(): a step is one of the Trainer's, with all batches that it accumulates gradients over.
+
+    Takes the arguments of stepscope.profile. `report` is that of the last recorded window, None before there is one.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self._options = options
+        self._profile: profile | None = None
+
+    @property
+    def report(self) -> Any:
+        return self._profile.report if self._profile is not None else None
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        self._profile = profile(**self._options)
+        self._profile.start()
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        if self._profile is not None:
+            self._profile.step()
+
+    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        if self._profile is not None:
+            self._profile.stop()

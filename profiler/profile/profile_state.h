@@ -1,0 +1,68 @@
+// Profile::State: what a Profile consists of, and how its parts work together.
+// All calls are the training thread's.
+#pragma once
+
+#include <stepscope/profile.h>
+#include <stepscope/profile_parts.h>
+#include <stepscope/session.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "background.h"
+#include "console.h"
+#include "run_output.h"
+#include "run_watch.h"
+#include "stall_recorder.h"
+#include "window_output.h"
+
+namespace stepscope {
+
+struct Profile::State {
+  std::shared_ptr<Errors> errors;
+  std::string who;
+  Schedule schedule;
+  std::chrono::milliseconds stop_timeout{0};
+  int exceptions = 0;  // uncaught when the Profile was created
+  std::unique_ptr<Session> session;
+  bool recording = false;                 // the session has steps left
+  std::unique_ptr<RunWatch> watch;        // null without time_all_steps
+  std::shared_ptr<StallRecorder> stalls;  // null: stalls are not recorded
+  std::shared_ptr<WindowOutput> output;
+  std::shared_ptr<RunOutput> run_output;
+  // Windows that are being analysed: the steps meanwhile are not undisturbed.
+  std::shared_ptr<std::atomic<int>> analysing =
+      std::make_shared<std::atomic<int>>(0);
+  std::unique_ptr<Background> background;
+  bool finished = false;
+
+  using MakeCollectors = decltype(ProfileParts::collectors);
+
+  void Start(ProfileOptions options, ProfileParts parts);
+  void WatchRun(std::shared_ptr<const ProfileOptions> options,
+                std::shared_ptr<LogRun> log, MakeCollectors collectors);
+  Session::Options SessionOptions(const ProfileOptions& options) const;
+  bool Undisturbed() const {
+    return !session->recording() &&
+           !(stalls != nullptr && stalls->recording()) &&
+           analysing->load(std::memory_order_relaxed) == 0;
+  }
+  bool IsStallDue() const {
+    return stalls != nullptr && stalls->IsDue(watch->steps());
+  }
+  // Gives the background thread a job during which steps are not undisturbed;
+  // false if it has no room.
+  template <typename Job>
+  bool Analyse(Job job);
+  void EndSessionStep();
+  void EndStallStep();
+  void HandOver(std::unique_ptr<ClosedWindow> window);
+  void DoChores();
+  void EndRun();
+  void EndLoop();
+  void WaitForFiles();
+};
+
+}  // namespace stepscope

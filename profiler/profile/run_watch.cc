@@ -1,0 +1,78 @@
+#include "run_watch.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace stepscope {
+namespace {
+
+constexpr size_t kMostLines = 16384;  // 512 KB
+// A line is at most about this old when it is written.
+constexpr int64_t kAskEveryNs = 1'000'000'000;
+
+}  // namespace
+
+RunWatch::RunWatch(const Options& options)
+    : keep_lines_(options.keep_lines),
+      status_every_ns_(
+          options.status_every.count() > 0
+              // Due() is asked once a second, so a shorter interval has no
+              // effect.
+              ? std::max<int64_t>(options.status_every.count() * 1'000'000,
+                                  kAskEveryNs)
+              : 0),
+      look_for_stalls_(options.look_for_stalls),
+      begin_(ReadClock()),
+      next_status_ns_(begin_.monotonic_ns + status_every_ns_) {
+  if (keep_lines_) lines_.reserve(kMostLines);
+  // The rate of the ticks is known after the first question.
+  const bool asks = keep_lines_ || status_every_ns_ > 0 || look_for_stalls_;
+  due_ = asks ? begin_.ticks + 1'000'000 : std::numeric_limits<Ticks>::max();
+}
+
+void RunWatch::Keep(Ticks now, Ticks length, bool off) noexcept {
+  // The background thread is far behind. Lines are dropped: the training thread
+  // never waits, and the vector never grows.
+  if (lines_.size() == kMostLines) return;
+  lines_.push_back({timer_.steps() - 1, now, length, off});
+  // Half full: the lines are fetched at once, which leaves the other half for
+  // the steps until then.
+  if (lines_.size() == kMostLines / 2) due_ = now;
+}
+
+RunWatch::Chores RunWatch::Due() {
+  const ClockReading now = ReadClock();
+  Chores chores;
+  const double ns_per_tick = ClockMap(begin_, now).ns_per_tick();
+  due_ = now.ticks + static_cast<Ticks>(kAskEveryNs / ns_per_tick);
+  if (status_every_ns_ > 0 && now.monotonic_ns >= next_status_ns_) {
+    chores.status = true;
+    next_status_ns_ = now.monotonic_ns + status_every_ns_;
+  }
+  if (look_for_stalls_ && steps() >= next_look_) {
+    chores.stalls = true;
+    // At 64, 80, 100, ... steps: the cost stays a small share of the run.
+    next_look_ = steps() + steps() / 4;
+  }
+  chores.lines = TakeLines(now);
+  return chores;
+}
+
+std::vector<StepLine> RunWatch::TakeLines(const ClockReading& now) {
+  // Ticks become ns only here: the longer the run, the better their rate is
+  // known.
+  const ClockMap clock(begin_, now);
+  std::vector<StepLine> lines;
+  lines.reserve(lines_.size());
+  for (const Raw& raw : lines_) {
+    lines.push_back(
+        {raw.number, clock.ToNs(raw.end),
+         std::llround(static_cast<double>(raw.length) * clock.ns_per_tick()),
+         raw.off});
+  }
+  lines_.clear();
+  return lines;
+}
+
+}  // namespace stepscope

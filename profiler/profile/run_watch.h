@@ -1,0 +1,78 @@
+// RunWatch: the training thread's side of timing a whole run. It keeps the
+// times of all steps and says when something is due that the background thread
+// does: lines of JSON, a status line.
+#pragma once
+
+#include <stepscope/step_timer.h>
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+namespace stepscope {
+
+// A step as a line of the file of step times.
+struct StepLine {
+  int64_t number = 0;
+  int64_t end_ns = 0;  // since the epoch
+  int64_t ns = 0;
+  bool off = true;  // every collector was off
+};
+
+// One thread at a time.
+class RunWatch {
+ public:
+  struct Options {
+    bool keep_lines = false;
+    std::chrono::milliseconds status_every{0};  // 0: never
+    bool look_for_stalls = false;
+  };
+  explicit RunWatch(const Options& options);
+
+  // The current step has ended; `off`: every collector was off. True if
+  // something is due: call Due().
+  bool Step(bool off) noexcept {
+    const Ticks now = NowTicks();
+    const Ticks length = timer_.Add(now, off);
+    if (keep_lines_) Keep(now, length, off);
+    return now >= due_;
+  }
+  // The current step begins now.
+  void Restart() noexcept { timer_.Restart(NowTicks()); }
+
+  struct Chores {
+    bool status = false;
+    bool stalls = false;
+    std::vector<StepLine> lines;
+  };
+  // What is due, and when to ask again.
+  Chores Due();
+  // The lines that are left, at the end of the run.
+  std::vector<StepLine> Lines() { return TakeLines(ReadClock()); }
+
+  int64_t steps() const { return timer_.steps(); }
+  RunTimes Times() const { return timer_.Times(); }
+
+ private:
+  struct Raw {
+    int64_t number;
+    Ticks end;
+    Ticks length;
+    bool off;
+  };
+  void Keep(Ticks now, Ticks length, bool off) noexcept;
+  std::vector<StepLine> TakeLines(const ClockReading& now);
+
+  const bool keep_lines_;
+  const int64_t status_every_ns_;
+  const bool look_for_stalls_;
+  const ClockReading begin_;
+  StepTimer timer_;
+  Ticks due_ = 0;
+  int64_t next_status_ns_ = 0;  // monotonic
+  // Looking takes far longer than a step, so it is done ever more seldom.
+  int64_t next_look_ = 64;
+  std::vector<Raw> lines_;
+};
+
+}  // namespace stepscope

@@ -1,0 +1,36 @@
+#include "session_losses.h"
+
+namespace stepscope {
+
+// count -1: nobody knows how many events the source would have recorded.
+Loss LossOf(const std::string& name, const absl::Status& status) {
+  // A source that does not exist here is a note; one that fails, a warning.
+  return {.name = name,
+          .detail = std::string(status.message()),
+          .count = -1,
+          .severity = absl::IsUnavailable(status) ? Severity::kNote
+                                                  : Severity::kWarning};
+}
+
+Loss OtherThreadTrains(int64_t tid, int64_t maker_tid) {
+  return {.name = "training-thread",
+          .detail = "Step() is called on thread " + std::to_string(tid) +
+                    ", but thread " + std::to_string(maker_tid) +
+                    " made the Profile: the report takes the former for the "
+                    "one that trains; if that is wrong, set training_tid",
+          .count = 1,
+          .severity = Severity::kWarning};
+}
+
+Loss StepOnOtherThread(int64_t tid, int64_t training_tid) {
+  return {.name = "step-threads",
+          .detail = "Step() was called on thread " + std::to_string(tid) +
+                    " while thread " + std::to_string(training_tid) +
+                    " was recorded as the one that trains: a step is then the "
+                    "time between any two calls; call Step() on one thread, or "
+                    "set training_tid",
+          .count = 1,
+          .severity = Severity::kError};
+}
+
+}  // namespace stepscope

@@ -1,0 +1,43 @@
+// RunTimes: how long every step of a run took, from one Step() to the next. A
+// recorded window shows a few steps; this shows all of them, without causes.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace stepscope {
+
+// A step that took at least 1.2 times the usual one.
+struct SlowStep {
+  int64_t number = 0;    // counted by the loop, from 0
+  int64_t begin_ns = 0;  // since RunTimes::begin_ns
+  int64_t ns = 0;
+  int64_t usual_ns = 0;  // the median of the steps around it
+};
+
+// Steps [first, end) by number.
+struct StepNumbers {
+  int64_t first = 0;
+  int64_t end = 0;
+};
+
+struct RunTimes {
+  int64_t begin_ns = 0;  // since the epoch: where step 0 ended
+  int64_t steps = 0;     // that ended, whatever was on
+  // Steps with every collector off, without step 0, which also holds what came
+  // before the loop; the figures below are about these.
+  int64_t timed = 0;
+  int64_t all_ns = 0;  // of all steps but step 0
+  int64_t p5_ns = 0;
+  int64_t median_ns = 0;
+  int64_t p95_ns = 0;
+  int64_t max_ns = 0;
+  int64_t max_step = -1;
+  // Robust standard deviation of the faster half: stalls do not enter it.
+  int64_t noise_ns = 0;
+  std::vector<SlowStep> slow;         // by number
+  std::vector<StepNumbers> recorded;  // not timed, because collectors were on
+  int64_t dropped = 0;  // slow steps left out of `slow`, the least slow ones
+};
+
+}  // namespace stepscope

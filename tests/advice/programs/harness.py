@@ -1,0 +1,170 @@
+"""What a program of this folder is, and how its steps are run, timed and recorded.
+
+A program is a generator that trains for ever and yields once per step, where a loop of a user calls prof.step(). It yields
+the number of samples of the step. `fixed` says whether it runs with its inefficiency or without."""
+
+import contextlib
+import itertools
+import multiprocessing
+import os
+import socket
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from typing import Callable
+
+os.environ.setdefault("KINETO_LOG_LEVEL", "5")  # the profiler's complaint that there is no GPU
+
+import torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile, schedule
+
+PROGRAMS = {}
+_FORK = multiprocessing.get_context("fork")  # torch is imported once for all programs
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program, as its @program line declares it."""
+    name: str
+    kind: str      # what people call such a program
+    split: str     # "tune": the engine may be mended with it; "held": only judged with it
+    expect: tuple  # rules of which one must be the first finding; none: nothing is wrong
+    also: tuple    # rules that are right about it, too, fixed or not
+    knob: tuple    # (key of a finding's settings, value if no finding names one): the fix is a setting; else ()
+    period: int    # after how many steps it repeats what it does
+    warm: int      # steps at the start of a timed stretch that are left out, such as a queue of batches made while it waited
+    ranks: int     # processes; the first is timed and recorded
+    make: Callable
+
+    def steps(self, fixed, value=None):
+        """The running program."""
+        return self.make(fixed, self.knob[1] if value is None else value) if self.knob else self.make(fixed)
+
+
+def program(kind, split, expect=(), also=(), knob=(), period=1, warm=2, ranks=1):
+    """Declares a program; its name is the function's, and its docstring says what is wrong and what the fix is."""
+    def declare(make):
+        PROGRAMS[make.__name__] = Program(make.__name__, kind, split, expect, also, knob, period, warm, ranks, make)
+        return make
+    return declare
+
+
+# What many programs have in common.
+
+def mlp(*widths):
+    """Linear layers of these widths with ReLU between them."""
+    layers = [layer for pair in itertools.pairwise(widths) for layer in (nn.Linear(*pair), nn.ReLU())]
+    return nn.Sequential(*layers[:-1])
+
+
+def endless(batch, *tensors):
+    """Batches of tensors in memory, for ever."""
+    while True:
+        yield from zip(*(tensor.split(batch) for tensor in tensors))
+
+
+def update(optimizer, loss):
+    """The rest of a training step behind the loss."""
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
+# How programs are run.
+
+def _start(one, fixed, value):
+    torch.manual_seed(0)
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return one.steps(fixed, value)
+
+
+def _follow(one, fixed, value, rank):
+    os.environ["RANK"] = str(rank)
+    for _ in _start(one, fixed, value):
+        pass  # blocked in a collective while the first rank does not step
+
+
+def _join_ranks(one, fixed, value):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free.getsockname()[1]), RANK="0",
+                          WORLD_SIZE=str(one.ranks))
+    for rank in range(1, one.ranks):
+        _FORK.Process(target=_follow, args=(one, fixed, value, rank), daemon=True).start()
+
+
+def _time(steps, count):
+    """The times of that many steps in ms, and the samples per step."""
+    times, samples, begin = [], [], time.perf_counter()
+    for _ in range(count):
+        samples.append(next(steps) or 1)
+        end = time.perf_counter()
+        times.append(1000 * (end - begin))
+        begin = end
+    return times, statistics.fmean(samples)
+
+
+def _serve(one, fixed, value, pipe, asker):
+    asker.close()  # so that the pipe ends, and this process with it, if the one that asks is killed
+    if one.ranks > 1:
+        _join_ranks(one, fixed, value)
+    with tempfile.TemporaryDirectory() as scratch:
+        os.chdir(scratch)
+        steps = _start(one, fixed, value)
+        with contextlib.suppress(EOFError):
+            while (job := pipe.recv()) is not None:
+                pipe.send(_time(steps, job) if isinstance(job, int) else _record(one, steps, *job))
+    for child in multiprocessing.active_children():
+        child.terminate()
+    os._exit(0)  # neither loaders nor other ranks hold it up
+
+
+def _record(one, steps, path, active):
+    """Records `active` steps by the recipe of the repository's README. The times of the recorded steps and of steps before
+    and after them, which are not recorded."""
+    warm, whole = one.warm, one.period * -(-active // one.period)
+    before = _time(steps, warm + whole)[0][warm:]
+    recorded = []
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True,
+                 schedule=schedule(wait=3, warmup=3, active=active, repeat=1),
+                 on_trace_ready=lambda prof: prof.export_chrome_trace(path)) as prof:
+        for number in range(3 + 3 + active):
+            took = _time(steps, 1)[0]
+            recorded += took if number >= 6 else []
+            prof.step()
+    after = _time(steps, warm + whole)[0][warm:]
+    return {"recorded_ms": recorded, "unrecorded_ms": before + after}
+
+
+class Running:
+    """A program in a process of its own, which stands still between two calls."""
+    def __init__(self, one, fixed, value=None):
+        self._pipe, theirs = _FORK.Pipe()
+        self._process = _FORK.Process(target=_serve, args=(one, fixed, value, theirs, self._pipe))
+        self._process.start()
+        theirs.close()
+
+    def _ask(self, job):
+        self._pipe.send(job)
+        return self._pipe.recv()  # EOFError if the program failed; it has said why on stderr
+
+    def time(self, count):
+        return self._ask(count)
+
+    def record(self, path, active):
+        return self._ask((path, active))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        try:
+            self._pipe.send(None)
+        except OSError:
+            pass  # it failed
+        self._process.join(10)
+        self._process.kill()

@@ -1,0 +1,224 @@
+#include "engine/coverage.h"
+
+#include <gtest/gtest.h>
+#include <stepscope/analysis.h>
+
+#include <string>
+
+#include "context/rule.h"
+#include "engine/plan.h"
+#include "engine/rule_families.h"
+#include "support/explained.h"
+#include "words/conclusion.h"
+
+namespace stepscope {
+namespace {
+
+bool Contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+Finding Saving(const std::string& id, double ms,
+               GainKind kind = GainKind::kPredicted) {
+  Finding finding;
+  finding.id = id;
+  finding.status = FindingStatus::kWarning;
+  finding.severity = FindingSeverity::kMedium;
+  finding.gain_kind = kind;
+  finding.gain.expected_ms = ms;
+  return finding;
+}
+
+// Half computing, a third loading.
+Report HalfComputing() {
+  Report report;
+  report.steps = {.count = 10, .steady = 10, .mean_ms = 100};
+  report.time_split_ms = {
+      {"compute", 50}, {"data", 36}, {"host_code", 10}, {"dispatch", 4}};
+  report.path_split_ms = report.time_split_ms;
+  report.critical_path = {{"data", "", 36},
+                          {"compute", "aten::mm", 30},
+                          {"compute", "aten::add", 18}};
+  report.clean = {"fp64-compute", "launch-bound", "loader-bound"};
+  return report;
+}
+
+const CauseAnswer* AnswerTo(const Report& report, const std::string& cause) {
+  for (const CauseAnswer& answer : report.coverage) {
+    if (answer.cause == cause) return &answer;
+  }
+  return nullptr;
+}
+
+TEST(CoverageTest, EveryRuleSaysWhichCausesItIsAbout) {
+  for (std::span<const Rule> family : RuleFamilies()) {
+    for (const Rule& rule : family) {
+      EXPECT_TRUE(HasCauses(rule.id))
+          << "add a row for " << rule.id << " to analysis/engine/coverage.cc";
+    }
+  }
+  EXPECT_FALSE(HasCauses("no-such-rule"));
+}
+
+TEST(CoverageTest, ARuleAboutALargeCauseIsNotClean) {
+  Report report = HalfComputing();
+  EXPECT_NE(Unexplained(report), "");
+  ExplainCauses(report);
+  EXPECT_EQ(Unexplained(report), "");
+  ASSERT_EQ(report.coverage.size(), 3u);  // dispatch is small
+  EXPECT_EQ(report.coverage[0].cause, "compute");
+  EXPECT_EQ(report.coverage[1].cause, "data");
+  EXPECT_EQ(report.coverage[1].why, "the check loader-bound found no change");
+  EXPECT_EQ(report.coverage[1].looked,
+            std::vector<std::string>{"loader-bound"});
+  // launch-bound is mainly about dispatch.
+  EXPECT_EQ(report.clean, std::vector<std::string>{"launch-bound"});
+  EXPECT_EQ(AnswerTo(report, "host_code")->looked,
+            std::vector<std::string>{"launch-bound"});
+}
+
+TEST(CoverageTest, NamesWhatTakesLongest) {
+  Report report = HalfComputing();
+  ExplainCauses(report);
+  EXPECT_EQ(AnswerTo(report, "compute")->why,
+            "mostly aten::mm 30.0, aten::add 18.0 ms; the check fp64-compute "
+            "found no change");
+}
+
+TEST(CoverageTest, AFindingAnswersIfItMaySaveHalf) {
+  Report report = HalfComputing();
+  report.findings = {Saving("sync-data-loading", 18)};
+  ExplainCauses(report);
+  EXPECT_EQ(AnswerTo(report, "data")->why, "");
+  EXPECT_EQ(AnswerTo(report, "data")->ids,
+            std::vector<std::string>{"sync-data-loading"});
+  // A rule about a cause that is answered may be clean.
+  EXPECT_EQ(std::ranges::count(report.clean, "loader-bound"), 1);
+  EXPECT_EQ(Unexplained(report), "");
+
+  report.findings[0].gain.expected_ms = 17;
+  ExplainCauses(report);
+  EXPECT_EQ(AnswerTo(report, "data")->why,
+            "sync-data-loading saves only a part of it");
+  EXPECT_EQ(Unexplained(report), "");
+}
+
+TEST(CoverageTest, ANoteIsNoAnswerButAReason) {
+  Report report = HalfComputing();
+  report.findings = {Saving("loader-bound", 30, GainKind::kBound)};
+  report.findings[0].severity = FindingSeverity::kNote;
+  report.findings[0].status = FindingStatus::kOk;
+  report.clean.clear();
+  ExplainCauses(report);
+  EXPECT_EQ(AnswerTo(report, "data")->why,
+            "loader-bound gains too little (at most 30.0 ms)");
+}
+
+TEST(CoverageTest, SaysWhatCouldNotLook) {
+  Report report = HalfComputing();
+  report.clean.clear();
+  report.skipped = {
+      {"loader-bound", "no waits were recorded; iterate over Batches"},
+      {"sync-data-loading", "no GPU was recorded"}};
+  ExplainCauses(report);
+  EXPECT_EQ(AnswerTo(report, "data")->why,
+            "loader-bound could not look: no waits were recorded");
+}
+
+// The GPU hides 30 ms of launching, but on the path they delay what follows.
+TEST(CoverageTest, TheCriticalPathCountsFromATenth) {
+  Report report = HalfComputing();
+  report.path_split_ms = {{"compute", 70}, {"data", 20}, {"dispatch", 10}};
+  ExplainCauses(report);
+  ASSERT_NE(AnswerTo(report, "dispatch"), nullptr);
+  EXPECT_DOUBLE_EQ(AnswerTo(report, "dispatch")->path_ms, 10);
+  EXPECT_EQ(report.clean, std::vector<std::string>());
+  bool told = false;
+  for (const std::string& line : UnansweredInWords(report)) {
+    told |= Contains(line, "4.00 ms (4 %; 10.0 ms of the critical path)");
+  }
+  EXPECT_TRUE(told);
+}
+
+TEST(CoverageTest, AnIncompleteRecordingIsOneReasonForAll) {
+  Report report = HalfComputing();
+  report.findings = {Saving("capture-incomplete", 0, GainKind::kNone)};
+  report.findings[0].status = FindingStatus::kError;
+  ExplainCauses(report);
+  EXPECT_EQ(UnansweredInWords(report),
+            std::vector<std::string>{
+                "computing 50.0 ms (50 %), loading data 36.0 ms (36 %), code "
+                "between ops 10.0 ms (10 %): the recording is incomplete"});
+}
+
+TEST(CoverageTest, WithoutStepsThereIsNothingPerStep) {
+  Report report = HalfComputing();
+  report.steps = {};
+  ExplainCauses(report);
+  EXPECT_TRUE(report.coverage.empty());
+  EXPECT_EQ(Unexplained(report), "");
+}
+
+TEST(CoverageTest, OnlyAStepThatMostlyComputesIsHealthy) {
+  Report report = HalfComputing();
+  report.time_split_ms = {{"compute", 97}, {"host_code", 3}};
+  report.path_split_ms = report.time_split_ms;
+  ExplainCauses(report);
+  EXPECT_EQ(VerdictInWords(report),
+            "Healthy: 3 checks found nothing worth changing.");
+  report = HalfComputing();
+  report.time_split_ms = {{"compute", 80}, {"data", 20}};
+  ExplainCauses(report);
+  EXPECT_EQ(VerdictInWords(report), "3 checks found nothing worth changing.");
+}
+
+Report WithFindings(std::vector<Finding> findings) {
+  Report report;
+  report.steps = {.count = 10, .steady = 10, .mean_ms = 100};
+  report.findings = std::move(findings);
+  return report;
+}
+
+TEST(OrderPlanTest, ABoundStandsWhereItsGainRanksIt) {
+  Report report = WithFindings({Saving("loader-bound", 60, GainKind::kBound),
+                                Saving("small-batch", 20),
+                                Saving("fp64-compute", 15, GainKind::kBound)});
+  report.plan = {.ids = {"small-batch"},
+                 .changes = {"batch x 2"},
+                 .step_before_ms = 100,
+                 .step_after_ms = 80};
+  OrderPlan(report);
+  EXPECT_EQ(report.plan.order,
+            (std::vector<std::string>{"loader-bound", "small-batch",
+                                      "fp64-compute"}));
+  EXPECT_EQ(report.plan.at_most,
+            (std::vector<std::string>{"loader-bound", "fp64-compute"}));
+  EXPECT_EQ(PlanInWords(report),
+            "Start with 1 (loader-bound, at most 60.0 ms); how much of that is "
+            "won cannot be predicted: measure it. Then 2 (batch x 2): "
+            "predicted 100 to 80.0 ms per step, 1.2x, if done alone. Then try "
+            "3 (fp64-compute, at most 15.0 ms).");
+}
+
+TEST(OrderPlanTest, BoundsAloneAreAPlan) {
+  Report report = WithFindings({Saving("loader-bound", 60, GainKind::kBound),
+                                Saving("fp64-compute", 15, GainKind::kBound)});
+  OrderPlan(report);
+  EXPECT_EQ(PlanInWords(report),
+            "Start with 1 (loader-bound, at most 60.0 ms) and 2 (fp64-compute, "
+            "at most 15.0 ms); how much of that is won cannot be predicted: "
+            "measure it.");
+}
+
+TEST(OrderPlanTest, SmallBoundsAndNotesAreLeftOut) {
+  Report report = WithFindings({Saving("loader-bound", 4, GainKind::kBound),
+                                Saving("fp64-compute", 15, GainKind::kBound)});
+  report.findings[0].severity = FindingSeverity::kLow;
+  report.findings[1].status = FindingStatus::kOk;
+  OrderPlan(report);
+  EXPECT_TRUE(report.plan.order.empty());
+  EXPECT_EQ(PlanInWords(report), "");
+}
+
+}  // namespace
+}  // namespace stepscope

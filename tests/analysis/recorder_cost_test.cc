@@ -1,0 +1,121 @@
+#include "timeline/recorder_cost.h"
+
+#include <gtest/gtest.h>
+#include <stepscope/analysis.h>
+
+#include <string>
+
+#include "context/analysis_context.h"
+#include "support/trace_text.h"
+
+namespace stepscope {
+namespace {
+
+// Four steps, each with `calls` ops of two others. What recording adds lies
+// between them: `between_ns`.
+struct Calls {
+  int calls = 200;
+  int64_t between_ns = 210;
+  int64_t leaf_ns = 2'000;
+  std::string run = "run producer=torch.profiler\n";
+  int64_t unit_ns = 1;  // that times are rounded to
+};
+Trace Recorded(const Calls& with) {
+  std::string text = with.run;
+  int64_t now = 1;
+  const auto at = [&](int64_t ns) {
+    return std::to_string(ns / with.unit_ns * with.unit_ns);
+  };
+  for (int step = 0; step < 4; ++step) {
+    const int64_t begin = now;
+    std::string ops;
+    for (int i = 0; i < with.calls; ++i) {
+      const int64_t first = now + 300;
+      const int64_t second = first + with.leaf_ns + with.between_ns;
+      const int64_t end = second + with.leaf_ns + 100;
+      const std::string leaf = " thread=0 aten::mul\n";
+      ops += "op " + at(now) + ".." + at(end) + " thread=0 aten::linear\nop " +
+             at(first) + ".." + at(first + with.leaf_ns) + leaf + "op " +
+             at(second) + ".." + at(second + with.leaf_ns) + leaf;
+      now = end + 4'000;
+    }
+    text += "step " + at(begin) + ".." + at(now) +
+            " thread=0 number=" + std::to_string(step) + "\n" + ops;
+  }
+  return TraceFromText(text);
+}
+RecorderCost CostOf(const Calls& with) {
+  const Trace trace = Recorded(with);
+  return CostOfRecording(trace, OpTree(trace));
+}
+
+TEST(RecorderCostTest, TellsFromTheShortestTimesBetweenOps) {
+  EXPECT_NEAR(CostOf({}).op_ns, 4 * 210, 1);
+  EXPECT_TRUE(CostOf({}).estimated);
+  // A recorder that is twice as slow costs twice as much.
+  EXPECT_NEAR(CostOf({.between_ns = 420}).op_ns, 4 * 420, 1);
+}
+
+TEST(RecorderCostTest, DoesNotGuess) {
+  EXPECT_EQ(CostOf({.calls = 20}).op_ns, 0);
+  // The program computes or waits between these.
+  EXPECT_EQ(CostOf({.between_ns = 3'000}).op_ns, 0);
+  EXPECT_EQ(CostOf({.run = "run producer=XSpace\n"}).op_ns, 0);
+  EXPECT_EQ(CostOf({.unit_ns = 1'000}).op_ns, 0);
+}
+
+TEST(RecorderCostTest, BelievesARecorderThatMeasuresItself) {
+  const RecorderCost cost = CostOf({.run = "run op_cost_ns=90\n"});
+  EXPECT_EQ(cost.op_ns, 90);
+  EXPECT_FALSE(cost.estimated);
+}
+
+// A function that calls others, `between_ns` apart.
+TEST(RecorderCostTest, KnowsWhatPythonFramesCost) {
+  std::string text =
+      "run producer=torch.profiler\nop 1..7 thread=0 aten::mm\n"
+      "python_frame 0..1000000 thread=0 train.py(1): main\n";
+  for (int64_t i = 0; i < 200; ++i) {
+    text += "python_frame " + std::to_string(100 + i * 1'000) + ".." +
+            std::to_string(100 + i * 1'000 + 860) + " thread=0 f.py(2): g\n";
+  }
+  const Trace trace = TraceFromText(text);
+  const RecorderCost cost = CostOfRecording(trace, OpTree(trace));
+  EXPECT_NEAR(cost.frame_ns, 2 * 140, 1);
+  EXPECT_EQ(cost.op_ns, 0);
+}
+
+// Each call takes 4.61 us, and 4 us pass between two: 8.61 us, of which three
+// ops at 0.84 us are the profiler's.
+TEST(RecorderCostTest, GainsReferToTheStepWithoutTheProfiler) {
+  const Trace trace = Recorded({});
+  const Report report = Analyze(trace);
+  const double recorded = 200 * 8.61e-3;
+  const double without = recorded - 200 * 3 * 0.84e-3;
+  EXPECT_NEAR(report.steps.mean_ms, recorded, 0.001);
+  EXPECT_NEAR(report.steps.unprofiled_ms, without, 0.01);
+  EXPECT_TRUE(report.steps.cost_estimated);
+  EXPECT_NEAR(report.time_split_ms.at("profiler"), recorded - without, 0.01);
+  EXPECT_TRUE(report.replay.valid) << report.replay.why_not;
+  const AnalysisContext context(trace);
+  EXPECT_NEAR(context.replay.StepNs({}) * 1e-6, without, 0.01);
+  const std::string text = ToText(report, TextOptions());
+  EXPECT_NE(text.find("about 1.22 ms without the profiler"), std::string::npos)
+      << text;
+}
+
+TEST(RecorderCostTest, TooDistortedARecordingPredictsNothing) {
+  // An op takes 0.1 us, and recording it 3.6 us.
+  const Report report =
+      Analyze(Recorded({.calls = 2'000, .between_ns = 900, .leaf_ns = 100}));
+  EXPECT_FALSE(report.replay.valid);
+  EXPECT_NE(report.replay.why_not.find("longer than the step itself"),
+            std::string::npos)
+      << report.replay.why_not;
+  for (const Finding& finding : report.findings) {
+    EXPECT_NE(finding.gain_kind, GainKind::kPredicted) << finding.id;
+  }
+}
+
+}  // namespace
+}  // namespace stepscope

@@ -1,0 +1,92 @@
+// Other programs on the cores of a CPU-only run.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "rule_testing.h"
+#include "support/trace_text.h"
+
+namespace stepscope {
+namespace {
+
+// Three steps of 100 ms on `cores`, 80 ms of them in an op and 20 between ops;
+// the training thread is without a core for `delay_ms` of each.
+Report Beside(int threads, int cores, int64_t delay_ms,
+              const std::string& fields = "") {
+  std::string text = "run usable_cores=" + std::to_string(cores) + "\n";
+  for (int i = 0; i < 3; ++i) {
+    const int64_t begin = i * 100'000'000;
+    const auto span = [&](int64_t length) {
+      return std::to_string(begin) + ".." + std::to_string(begin + length);
+    };
+    const std::string step = " step=" + std::to_string(i);
+    text +=
+        "step " + span(100'000'000) + " thread=0 number=" + std::to_string(i) +
+        "\nop " + span(80'000'000) + " thread=0 aten::mm\nsettings " +
+        std::to_string(begin) + step +
+        " intra_op_threads=" + std::to_string(threads) + "\nhost_usage " +
+        span(100'000'000) + step +
+        " run_delay_ns=" + std::to_string(delay_ms * 1'000'000) + fields + "\n";
+  }
+  return Analyze(TraceFromText(text));
+}
+
+TEST(ContendedCoresTest, FiresWhereOthersTakeTheCores) {
+  const Report report = Beside(2, 2, 50, " involuntary_switches=12");
+  const Finding* finding = Find(report, "contended-cores");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_EQ(finding->confidence, Confidence::kProven);
+  EXPECT_NEAR(finding->gain.expected_ms, 50, 1e-6);
+  EXPECT_NE(finding->evidence.find("50.0 ms of the 100 ms step"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->evidence.find("12.0 times a step"), std::string::npos)
+      << finding->evidence;
+}
+
+// It is in the headline, and taken from what the thread was doing.
+TEST(ContendedCoresTest, IsACauseOfItsOwn) {
+  const Report report = Beside(2, 2, 50);
+  EXPECT_NEAR(report.time_split_ms.at("contended"), 50, 1e-6);
+  EXPECT_NEAR(report.time_split_ms.at("compute"), 40, 1e-6);
+  EXPECT_NEAR(report.time_split_ms.at("host_code"), 10, 1e-6);
+  EXPECT_NE(ToText(report, {}).find("ready, but no free core 50.0"),
+            std::string::npos)
+      << ToText(report, {});
+  EXPECT_NE(ToText(report, {}).find("other programs take the cores"),
+            std::string::npos);
+}
+
+// One of two cores looks idle, and ops could use it: proven, if nobody else
+// were there.
+TEST(ContendedCoresTest, NothingElseIsProvenThen) {
+  const Finding quiet = *Find(Beside(1, 2, 0), "cores-idle");
+  EXPECT_EQ(quiet.confidence, Confidence::kProven);
+  const Finding busy = *Find(Beside(1, 2, 20), "cores-idle");
+  EXPECT_EQ(busy.confidence, Confidence::kStrong);
+}
+
+TEST(ContendedCoresTest, BeginsAtFivePerCentOfTheStep) {
+  EXPECT_EQ(Find(Beside(2, 2, 5), "contended-cores")->severity,
+            FindingSeverity::kLow);
+  const Report report = Beside(2, 2, 4);
+  EXPECT_TRUE(IsClean(report, "contended-cores"));
+  EXPECT_FALSE(report.time_split_ms.contains("contended"));
+}
+
+// The run's own threads are one more than its cores: they displace each other.
+TEST(ContendedCoresTest, OwnThreadsAreNoOtherProgram) {
+  EXPECT_TRUE(
+      IsClean(Beside(2, 2, 50, " loader_workers=1"), "contended-cores"));
+  EXPECT_FALSE(
+      IsClean(Beside(2, 3, 50, " loader_workers=1"), "contended-cores"));
+}
+
+TEST(ContendedCoresTest, WithoutTheNumberOfCoresNobodyCanTell) {
+  EXPECT_NE(WhyBlind(Beside(2, -1, 50), "contended-cores").find("cores"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace stepscope

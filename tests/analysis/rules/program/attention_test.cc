@@ -1,0 +1,188 @@
+#include "analysis/rules/rule_testing.h"
+#include "support/compute_text.h"
+
+namespace stepscope {
+namespace {
+
+// Attention in single ops: 8 heads, 64 positions, 32 wide.
+struct How {
+  bool on_gpu = false;
+  bool sizes = true;
+  bool backward = true;
+  std::string extra = {};          // another op on the scores
+  std::string values = "8,64,64";  // the first operand of the second product
+  std::string type = "float";
+  bool trained_mask = false;  // its gradient is reduced
+  bool fallback = false;      // below scaled_dot_product_attention
+};
+
+class Attention {
+ public:
+  explicit Attention(How how) : how_(std::move(how)) {}
+
+  Report Analyzed() {
+    for (int step = 0; step < 4; ++step) {
+      if (how_.fallback) text_.Begin();
+      Forward();
+      if (how_.fallback) {
+        text_.Pass(1);
+        text_.End("aten::_scaled_dot_product_attention_math");
+      }
+      Op("aten::mm", "", 3000);
+      if (how_.backward) Backward();
+      Op("aten::mm", "", 3000);
+      sequence_ += 10;
+      text_.EndStep();
+    }
+    return text_.Analyzed();
+  }
+
+ private:
+  void Op(const std::string& name, const std::string& dims, double us,
+          const std::string& fields = "") {
+    std::string inputs;
+    for (size_t at = 0; how_.sizes && at < dims.size();) {
+      const size_t end = std::min(dims.find('|', at), dims.size());
+      inputs += (inputs.empty() ? "(" : ",") + how_.type + "[" +
+                dims.substr(at, end - at) + "]";
+      at = end + 1;
+    }
+    if (!inputs.empty()) inputs += ")";
+    if (how_.on_gpu) {
+      text_.Op(name, inputs, {{"a kernel of " + name, us}}, 10, fields);
+    } else {
+      text_.Op(name, inputs, {}, us, fields);
+    }
+  }
+  std::string Number(int which) const {
+    return "sequence=" + std::to_string(sequence_ + which);
+  }
+  void Forward() {
+    Op("aten::bmm", "8,64,32|8,32,64", 500, Number(1));
+    Op("aten::div", "8,64,64", 300, Number(2));
+    if (!how_.extra.empty()) Op(how_.extra, "8,64,64", 100);
+    Op("aten::add", "8,64,64|64,64", 300, Number(3));
+    text_.Begin();
+    Op("aten::_softmax", "8,64,64", 400, Number(4));
+    text_.End("aten::softmax", "", how_.on_gpu ? 12 : 402, Number(4));
+    Op("aten::bmm", how_.values + "|8,64,32", 500, Number(5));
+  }
+  void Node(const std::string& name, int of, const std::string& op, double us) {
+    text_.Begin();
+    text_.Pass(1);
+    Op(op, "", us);
+    if (name == "AddBackward0" && how_.trained_mask) Op("aten::sum", "", 10);
+    text_.Pass(1);
+    text_.End("autograd::engine::evaluate_function: " + name, "", 0,
+              "kind=backward " + Number(of));
+  }
+  void Backward() {
+    Node("BmmBackward0", 5, "aten::bmm", 1000);
+    Node("SoftmaxBackward0", 4, "aten::_softmax_backward_data", 600);
+    Node("AddBackward0", 3, "aten::view", 0);
+    Node("DivBackward0", 2, "aten::div", 400);
+    Node("BmmBackward0", 1, "aten::bmm", 1000);
+  }
+
+  How how_;
+  ComputeText text_;
+  int sequence_ = 0;
+};
+
+Report Of(How how) { return Attention(std::move(how)).Analyzed(); }
+
+TEST(AttentionByHandTest, PredictsThatOnlyTheProductsAreLeft) {
+  const Report report = Of({});
+  const Finding* finding = Find(report, "attention-by-hand");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kPredicted);
+  EXPECT_EQ(finding->confidence, Confidence::kStrong);
+  // 1 ms forward. Backward, half of 1 ms: a quarter of the products' 2 ms is
+  // needed to compute the scores again.
+  EXPECT_NEAR(finding->gain.expected_ms, 1.5, 0.05);
+  EXPECT_NE(finding->evidence.find("bmm > div > add > softmax > bmm, scores of "
+                                   "[8, 64, 64], 131 kB"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->fix_python.find("scaled_dot_product_attention(q, k, v)"),
+            std::string::npos);
+  EXPECT_EQ(std::ranges::count(report.plan.changes, "fused attention"), 1);
+}
+
+TEST(AttentionByHandTest, RemovesTheKernelsOnAGpu) {
+  const Report report = Of({.on_gpu = true});
+  const Finding* finding = Find(report, "attention-by-hand");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kPredicted);
+  EXPECT_NEAR(finding->gain.expected_ms, 1.5, 0.05);
+  EXPECT_NE(finding->fix_python.find("bfloat16"), std::string::npos);
+}
+
+TEST(AttentionByHandTest, InferenceHasOnlyTheForwardPass) {
+  const Report report = Of({.backward = false});
+  const Finding* finding = Find(report, "attention-by-hand");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 1.0, 0.05);
+}
+
+TEST(AttentionByHandTest, IsAHintWhereSizesWereNotRecorded) {
+  const Report report = Of({.sizes = false});
+  const Finding* finding = Find(report, "attention-by-hand");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
+  EXPECT_NE(finding->evidence.find("record_shapes"), std::string::npos);
+}
+
+TEST(AttentionByHandTest, SizesThatDoNotFitAreNoAttention) {
+  EXPECT_TRUE(IsClean(Of({.values = "8,64,32"}), "attention-by-hand"));
+}
+
+TEST(AttentionByHandTest, StaysSilentOnWhatTheFusedKernelCannotDo) {
+  EXPECT_TRUE(IsClean(Of({.extra = "aten::tanh"}), "attention-by-hand"));
+  EXPECT_FALSE(IsClean(Of({.extra = "aten::mul"}), "attention-by-hand"));
+}
+
+TEST(AttentionByHandTest, DropoutThatIsSwitchedOffComputesNothing) {
+  EXPECT_NE(Find(Of({.extra = "aten::dropout"}), "attention-by-hand"), nullptr);
+}
+
+TEST(AttentionByHandTest, StaysSilentOnATrainedMask) {
+  EXPECT_TRUE(IsClean(Of({.trained_mask = true}), "attention-by-hand"));
+}
+
+TEST(AttentionByHandTest, DropoutHasNoFusedKernelOnACpu) {
+  const std::string dropout = "aten::native_dropout";
+  EXPECT_TRUE(IsClean(Of({.extra = dropout}), "attention-by-hand"));
+  EXPECT_NE(Find(Of({.on_gpu = true, .extra = dropout}), "attention-by-hand"),
+            nullptr);
+}
+
+TEST(AttentionByHandTest, Float64HasNoFusedKernelOnAGpu) {
+  EXPECT_TRUE(
+      IsClean(Of({.on_gpu = true, .type = "double"}), "attention-by-hand"));
+  EXPECT_NE(Find(Of({.type = "double"}), "attention-by-hand"), nullptr);
+}
+
+TEST(AttentionByHandTest, SaysThatTheFallbackWasTaken) {
+  const Report report = Of({.fallback = true});
+  const Finding* finding = Find(report, "attention-by-hand");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_TRUE(finding->evidence.starts_with(
+      "scaled_dot_product_attention falls back to single ops"))
+      << finding->evidence;
+  EXPECT_NE(finding->fix_python.find("sdpa_kernel"), std::string::npos);
+}
+
+TEST(AttentionByHandTest, AClassifierIsNoAttention) {
+  ComputeText text;
+  for (int i = 0; i < 4; ++i) {
+    text.Op("aten::mm", "(float[64,32],float[32,10])", {}, 1000);
+    text.Op("aten::_softmax", "(float[64,10])", {}, 1000);
+    text.Op("aten::mm", "(float[64,10],float[10,32])", {}, 1000);
+    text.EndStep();
+  }
+  EXPECT_TRUE(IsClean(text.Analyzed(), "attention-by-hand"));
+}
+
+}  // namespace
+}  // namespace stepscope

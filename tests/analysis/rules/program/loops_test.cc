@@ -1,0 +1,166 @@
+#include "analysis/rules/rule_testing.h"
+#include "support/compute_text.h"
+
+namespace stepscope {
+namespace {
+
+// A loop over samples that calls a layer of 64 x 64 for each, between two
+// products of 2 ms.
+struct How {
+  int passes = 32;
+  int rows = 1;         // of the layer's input
+  bool product = true;  // else the loop compares numbers
+  std::string reads = "aten::_local_scalar_dense";  // then
+  bool own_weights = false;  // each pass accumulates gradients: layers
+  bool backward = true;
+  bool on_gpu = false;
+  double us = 15;         // of each op
+  std::string kind = {};  // of a range around the loop
+  std::string also = {};  // an op of each pass
+};
+
+class Loop {
+ public:
+  explicit Loop(How how) : how_(std::move(how)) {}
+
+  Report Analyzed() {
+    for (int step = 0; step < 4; ++step) {
+      Op("aten::mm", "(float[64,64],float[64,64])", 2'000);
+      if (!how_.kind.empty()) text_.Begin();
+      for (int i = 0; i < how_.passes; ++i) Pass(i);
+      if (!how_.kind.empty())
+        text_.EndRange("Optimizer.step#SGD.step", how_.kind);
+      Op("aten::sum", "", 20);
+      const bool backward = how_.backward && how_.product;
+      for (int i = how_.passes; backward && i-- > 0;) BackwardOf(i);
+      if (backward && !how_.own_weights) Accumulate();
+      Op("aten::mm", "(float[64,64],float[64,64])", 2'000);
+      sequence_ += how_.passes;
+      text_.EndStep();
+    }
+    return text_.Analyzed();
+  }
+
+ private:
+  void Op(const std::string& name, const std::string& inputs, double us,
+          const std::string& fields = "") {
+    if (how_.on_gpu) {
+      text_.Op(name, inputs, {{"a kernel of " + name, us / 10}}, us, fields);
+    } else {
+      text_.Op(name, inputs, {}, us, fields);
+    }
+  }
+  void Pass(int i) {
+    text_.Pass(5);
+    if (how_.product) {
+      Op("aten::addmm",
+         "(float[64],float[" + std::to_string(how_.rows) + ",64],float[64,64])",
+         how_.us, "sequence=" + std::to_string(sequence_ + i));
+    } else {
+      Op("aten::eq", "", how_.us);
+    }
+    text_.Pass(5);
+    Op(how_.product ? "aten::relu" : how_.reads, "", how_.us);
+    if (!how_.also.empty()) Op(how_.also, "", how_.us);
+  }
+  void BackwardOf(int i) {
+    Op("AddmmBackward0", "", 2 * how_.us,
+       "kind=backward sequence=" + std::to_string(sequence_ + i));
+    if (how_.own_weights) Accumulate();
+  }
+  void Accumulate() {
+    Op("torch::autograd::AccumulateGrad", "", 5, "kind=backward");
+  }
+
+  How how_;
+  ComputeText text_;
+  int sequence_ = 1;
+};
+
+Report Of(How how) { return Loop(std::move(how)).Analyzed(); }
+
+TEST(UnbatchedLoopTest, LeavesOnePassOfALoopOverSamples) {
+  const Report report = Of({});
+  const Finding* finding = Find(report, "unbatched-loop");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  // 32 passes of 40 us without the first gap, and 32 nodes of 30 us.
+  EXPECT_NEAR(finding->gain.expected_ms, (1.275 + 0.96) * 31 / 32, 0.01);
+  EXPECT_NE(finding->evidence.find(
+                "aten::addmm > aten::relu (32 times per step, 2.23 ms)"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_EQ(finding->fix_python.find(".tolist()"), std::string::npos);
+}
+
+TEST(UnbatchedLoopTest, ReadsValuesOnce) {
+  const Report report = Of({.product = false});
+  const Finding* finding = Find(report, "unbatched-loop");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 1.275 * 31 / 32, 0.01);
+  EXPECT_NE(finding->fix_python.find(".tolist()"), std::string::npos);
+}
+
+TEST(UnbatchedLoopTest, WhatTheOpsComputeIsLeft) {
+  const Report report = Of({.product = false, .us = 100});
+  const Finding* finding = Find(report, "unbatched-loop");
+  ASSERT_NE(finding, nullptr);
+  // All but 80 us of each op.
+  EXPECT_NEAR(finding->gain.expected_ms,
+              (32 * 0.21 - 0.005 - 64 * 0.08) * 31 / 32, 0.01);
+}
+
+TEST(UnbatchedLoopTest, PassesMayNeedEachOtherUnlessTheyPickAnElement) {
+  How how{.product = false, .reads = "aten::sqrt"};
+  EXPECT_TRUE(IsClean(Of(how), "unbatched-loop"));
+  how.also = "aten::index";
+  EXPECT_FALSE(IsClean(Of(how), "unbatched-loop"));
+}
+
+TEST(UnbatchedLoopTest, FifteenPassesAreTooFew) {
+  EXPECT_TRUE(IsClean(Of({.passes = 15, .us = 20}), "unbatched-loop"));
+  EXPECT_FALSE(IsClean(Of({.passes = 16, .us = 20}), "unbatched-loop"));
+}
+
+TEST(UnbatchedLoopTest, BatchesAreNoElements) {
+  EXPECT_TRUE(IsClean(Of({.rows = 2}), "unbatched-loop"));
+}
+
+TEST(UnbatchedLoopTest, LayersHaveWeightsOfTheirOwn) {
+  EXPECT_TRUE(IsClean(Of({.own_weights = true}), "unbatched-loop"));
+  // Without a backward pass nothing shows whose weights they are.
+  EXPECT_TRUE(IsClean(Of({.backward = false}), "unbatched-loop"));
+}
+
+TEST(UnbatchedLoopTest, OptimizerAndLoaderHaveRulesOfTheirOwn) {
+  How how{.product = false};
+  for (const char* kind : {"optimizer", "loader"}) {
+    how.kind = kind;
+    EXPECT_TRUE(IsClean(Of(how), "unbatched-loop")) << kind;
+  }
+  how.kind = "user";
+  EXPECT_FALSE(IsClean(Of(how), "unbatched-loop"));
+}
+
+TEST(UnbatchedLoopTest, CollectivesAreCountedElsewhere) {
+  EXPECT_TRUE(IsClean(Of({.product = false, .also = "c10d::allreduce_"}),
+                      "unbatched-loop"));
+}
+
+TEST(UnbatchedLoopTest, NeedsATenthOfTheStep) {
+  // 16 passes take 0.39 ms of 4.4 ms.
+  EXPECT_TRUE(
+      IsClean(Of({.passes = 16, .product = false, .us = 7}), "unbatched-loop"));
+}
+
+TEST(UnbatchedLoopTest, TheGpuGainsNoMoreThanItWaits) {
+  const Report report = Of({.on_gpu = true});
+  const Finding* finding = Find(report, "unbatched-loop");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_LT(finding->gain.expected_ms,
+            report.time_split_ms.at("dispatch") +
+                report.time_split_ms.at("host_code") + 0.01);
+}
+
+}  // namespace
+}  // namespace stepscope

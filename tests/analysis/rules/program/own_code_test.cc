@@ -1,0 +1,175 @@
+#include "analysis/rules/rule_testing.h"
+#include "support/cpu_text.h"
+#include "support/gpu_text.h"
+
+namespace stepscope {
+namespace {
+
+// Steps of 10 ms of ops and a pause of `us` in every `every`-th step.
+Report WithPause(int64_t us, int every = 1, const std::string& around = "") {
+  CpuText text;
+  for (int i = 0; i < 6; ++i) {
+    text.Op("aten::mm", 5'000);
+    text.Begin();
+    if (i % every == 0) text.Pass(us);
+    if (!around.empty()) text.EndRange(around);
+    text.Op("aten::relu", 5'000);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(PythonBetweenOpsTest, NamesTheOpsAroundThePause) {
+  const Report report = WithPause(2'000);
+  const Finding* finding = Find(report, "python-between-ops");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_NEAR(finding->gain.expected_ms, 2, 0.01);
+  EXPECT_EQ(finding->where, "between aten::mm and aten::relu");
+  EXPECT_NE(finding->fix_python.find("with_stack=True"), std::string::npos);
+}
+
+TEST(PythonBetweenOpsTest, NeedsATenthOfTheStep) {
+  EXPECT_TRUE(IsClean(WithPause(1'050), "python-between-ops"));
+  EXPECT_FALSE(IsClean(WithPause(1'200), "python-between-ops"));
+}
+
+TEST(PythonBetweenOpsTest, APauseInSomeStepsIsAStall) {
+  EXPECT_TRUE(IsClean(WithPause(4'000, /*every=*/3), "python-between-ops"));
+}
+
+TEST(PythonBetweenOpsTest, SavingAndLoadingHaveRulesOfTheirOwn) {
+  EXPECT_TRUE(IsClean(WithPause(2'000, 1, "kind=user save_checkpoint"),
+                      "python-between-ops"));
+  EXPECT_TRUE(IsClean(
+      WithPause(2'000, 1,
+                "kind=loader "
+                "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"),
+      "python-between-ops"));
+}
+
+TEST(PythonBetweenOpsTest, ShortGapsAreTheFrameworks) {
+  CpuText text;
+  for (int i = 0; i < 4; ++i) {
+    for (int k = 0; k < 50; ++k) text.Op("aten::relu", 100, 50);
+    text.EndStep();
+  }
+  EXPECT_TRUE(IsClean(text.Analyzed(), "python-between-ops"));
+}
+
+// Steps of 1.5 ms with a pause of `us` at their end.
+Report AtTheMark(int64_t us, const std::string& head = "") {
+  CpuText text(head);
+  for (int i = 0; i < 6; ++i) {
+    text.Op("aten::mm", 1'500, us);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(PythonBetweenOpsTest, AShortPauseAtTheMarkMayBeTheRecorder) {
+  EXPECT_TRUE(IsClean(AtTheMark(500), "python-between-ops"));
+  EXPECT_FALSE(IsClean(AtTheMark(501), "python-between-ops"));
+}
+
+// Steps of about 1.5 ms with a pause of `us` at both ends of backward.
+Report AroundBackward(int64_t us) {
+  CpuText text;
+  for (int i = 0; i < 6; ++i) {
+    text.Op("aten::mse_loss", 500, us);
+    text.Op("aten::ones_like", 10);
+    text.Op("autograd::engine::evaluate_function: MseLossBackward0", 500, us);
+    text.Op("aten::_foreach_norm", 500);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(PythonBetweenOpsTest, ShortPausesAroundBackwardAreTheFrameworks) {
+  EXPECT_TRUE(IsClean(AroundBackward(500), "python-between-ops"));
+  const Report report = AroundBackward(501);
+  const Finding* finding = Find(report, "python-between-ops");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 1.002, 0.01);
+}
+
+// Steps in which `after` follows a pause of 2 ms in the optimizer's range.
+Report InOptimizer(const std::string& after) {
+  CpuText text;
+  for (int i = 0; i < 6; ++i) {
+    text.Op("aten::mm", 1'000, 100);
+    text.Begin();
+    text.Pass(2'000);
+    text.Op(after, 1'000);
+    text.EndRange("kind=optimizer Optimizer.step#SGD.step");
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(PythonBetweenOpsTest, WhatTheOptimizerPreparesIsNotTheProgramsCode) {
+  EXPECT_TRUE(IsClean(InOptimizer("aten::_fused_sgd_"), "python-between-ops"));
+  // A closure, which trains inside the optimizer's step.
+  EXPECT_FALSE(IsClean(InOptimizer("aten::linear"), "python-between-ops"));
+}
+
+TEST(PythonBetweenOpsTest, LostEventsMayLieInThePause) {
+  EXPECT_FALSE(WhyBlind(AtTheMark(1'000, "loss count=3 detail=gone x\n"),
+                        "python-between-ops")
+                   .empty());
+}
+
+TEST(PythonBetweenOpsTest, CompilingOwnsOnlyTheShortGaps) {
+  CpuText text;
+  for (int i = 0; i < 4; ++i) {
+    for (int k = 0; k < 250; ++k) text.Op("aten::relu", 100, 100);
+    text.EndStep();
+  }
+  const Report report = text.Analyzed();
+  EXPECT_NE(Find(report, "python-between-ops"), nullptr);
+  EXPECT_TRUE(IsClean(report, "launch-bound"));
+}
+
+TEST(PythonBetweenOpsTest, NamesTheFunctionWhereStacksWereRecorded) {
+  std::string text;
+  for (int64_t i = 0; i < 4; ++i) {
+    const int64_t at = i * 10'000'000;
+    const auto when = [&](int64_t begin_ms, int64_t end_ms) {
+      return std::to_string(at + begin_ms * 1'000'000) + ".." +
+             std::to_string(at + end_ms * 1'000'000) + " thread=0 ";
+    };
+    text += "step " + when(0, 10) + "number=" + std::to_string(i) + "\n";
+    text += "op " + when(0, 6) + "aten::mm\n";
+    text += "op " + when(9, 10) + "aten::mm\n";
+    text += "python_frame " + when(0, 10) + "python_id=1 train.py(12): main\n";
+    text +=
+        "python_frame " + when(6, 9) + "python_id=2 train.py(31): features\n";
+  }
+  const Report report = Analyze(TraceFromText(text));
+  const Finding* finding = Find(report, "python-between-ops");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->where, "train.py:31 in features");
+}
+
+// Kernels of `kernel_us` beside pauses of 1 ms.
+Report OnGpu(double kernel_us) {
+  GpuText text;
+  for (int i = 0; i < 5; ++i) {
+    for (int k = 0; k < 5; ++k) {
+      text.Begin("op", "aten::mm");
+      text.Kernel(kernel_us, "gemm");
+      text.End();
+      text.Pass(1'000);
+    }
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(PythonBetweenOpsTest, CountsOnlyWhatTheGpuWaitsFor) {
+  EXPECT_NE(Find(OnGpu(200), "python-between-ops"), nullptr);
+  EXPECT_TRUE(IsClean(OnGpu(2'000), "python-between-ops"));
+}
+
+}  // namespace
+}  // namespace stepscope

@@ -1,0 +1,100 @@
+#include "analysis/rules/rule_testing.h"
+#include "support/compute_text.h"
+
+namespace stepscope {
+namespace {
+
+struct How {
+  bool on_gpu = false;
+  bool gradients = true;  // the ops in the backward pass record nodes
+  bool same = true;       // they are those of the forward pass
+  int used_gb = 0;        // of the device's 80 GB; 0: not recorded
+};
+
+class Checkpointed {
+ public:
+  explicit Checkpointed(How how) : how_(how) {}
+
+  Report Analyzed() {
+    for (int step = 0; step < 4; ++step) {
+      Block(false);
+      if (how_.used_gb > 0) Memory(how_.used_gb);
+      text_.Begin();
+      Block(true);
+      Op("aten::mm", 4000, "");
+      text_.End(
+          "autograd::engine::evaluate_function: "
+          "CheckpointFunctionBackward",
+          "", 0, "kind=backward sequence=" + std::to_string(sequence_));
+      sequence_ += 10;
+      if (how_.used_gb > 0) Memory(10);
+      text_.Pass(1);
+      text_.EndStep();
+    }
+    return text_.Analyzed();
+  }
+
+ private:
+  void Op(const std::string& name, double us, const std::string& fields) {
+    const std::string inputs = "(float[64,64],float[64,64])";
+    if (how_.on_gpu) {
+      text_.Op(name, inputs, {{"a kernel", us}}, 10, fields);
+    } else {
+      text_.Op(name, inputs, {}, us, fields);
+    }
+  }
+  void Block(bool again) {
+    int at = sequence_ + (again ? 4 : 0);
+    const auto fields = [&] {
+      ++at;
+      return again && !how_.gradients ? std::string()
+                                      : "sequence=" + std::to_string(at);
+    };
+    Op("aten::mm", 1000, fields());
+    Op(again && !how_.same ? "aten::tanh_backward" : "aten::tanh", 500,
+       fields());
+    Op("aten::mm", 1000, fields());
+  }
+  void Memory(int64_t gb) {
+    text_.Line("allocation " + std::to_string(text_.now_ns()) +
+               " thread=0 device=0 device_type=1 bytes=1024 address=64 "
+               "total_allocated_bytes=" +
+               std::to_string(gb * 1'000'000'000));
+  }
+
+  How how_;
+  ComputeText text_;
+  int sequence_ = 0;
+};
+
+Report Of(How how) { return Checkpointed(how).Analyzed(); }
+
+TEST(RecomputeCostTest, IsAtMostWhatIsComputedAgain) {
+  for (const bool on_gpu : {false, true}) {
+    const Report report = Of({.on_gpu = on_gpu});
+    const Finding* finding = Find(report, "recompute-cost");
+    ASSERT_NE(finding, nullptr) << on_gpu;
+    EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+    EXPECT_EQ(finding->confidence, Confidence::kHint);
+    EXPECT_NEAR(finding->gain.expected_ms, 2.5, 0.01);
+    EXPECT_NE(finding->evidence.find("whether memory is free"),
+              std::string::npos);
+  }
+}
+
+TEST(RecomputeCostTest, GradientsOfGradientsAreNotRecomputed) {
+  EXPECT_TRUE(IsClean(Of({.same = false}), "recompute-cost"));
+}
+
+TEST(RecomputeCostTest, OrdinaryBackwardOpsHaveNoSequenceNumbers) {
+  EXPECT_TRUE(IsClean(Of({.gradients = false}), "recompute-cost"));
+}
+
+TEST(RecomputeCostTest, AFullDeviceNeedsIt) {
+  EXPECT_NE(Find(Of({.on_gpu = true, .used_gb = 40}), "recompute-cost"),
+            nullptr);
+  EXPECT_TRUE(IsClean(Of({.on_gpu = true, .used_gb = 78}), "recompute-cost"));
+}
+
+}  // namespace
+}  // namespace stepscope

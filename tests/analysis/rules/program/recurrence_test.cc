@@ -1,0 +1,202 @@
+#include <algorithm>
+
+#include "analysis/rules/rule_testing.h"
+#include "support/compute_text.h"
+
+namespace stepscope {
+namespace {
+
+// A loop over a sequence, a batch of 4 and a state of 16.
+struct How {
+  int positions = 12;
+  std::string cell = "aten::lstm_cell";  // "": written out
+  bool on_gpu = false;
+  bool sizes = true;
+  std::string whole = {};    // the op around all of it
+  bool own_weights = false;  // each repeat accumulates gradients: layers
+  bool adds = true;          // the input to the product
+  bool backward = true;
+  bool attends = false;  // a product between the cells
+  double gap_us = 20;    // of the program's code before each cell
+  int other_ops = 0;     // behind the loop, with gaps as well
+};
+
+class Loop {
+ public:
+  explicit Loop(How how) : how_(std::move(how)) {}
+
+  Report Analyzed() {
+    for (int step = 0; step < 4; ++step) {
+      if (!how_.whole.empty()) text_.Begin();
+      for (int i = 0; i < how_.positions; ++i) Cell(i);
+      if (!how_.whole.empty()) text_.End(how_.whole);
+      for (int i = 0; i < how_.other_ops; ++i) {
+        text_.Pass(20);
+        Op("aten::nonzero", "", 5);
+      }
+      Op("aten::mm", "", 2000);
+      for (int i = how_.positions; how_.backward && i-- > 0;) BackwardOf(i);
+      if (how_.backward && !how_.own_weights) Accumulate();
+      Op("aten::mm", "", 2000);
+      sequence_ += how_.positions;
+      text_.EndStep();
+    }
+    return text_.Analyzed();
+  }
+
+ private:
+  void Op(const std::string& name, const std::string& inputs, double us,
+          const std::string& fields = "") {
+    const std::string known = how_.sizes ? inputs : "";
+    if (how_.on_gpu) {
+      text_.Op(name, known, {{"a kernel of " + name, us / 10}}, us, fields);
+    } else {
+      text_.Op(name, known, {}, us, fields);
+    }
+  }
+  void Cell(int i) {
+    const std::string number = "sequence=" + std::to_string(sequence_ + i);
+    text_.Pass(how_.gap_us);
+    if (how_.attends) Op("aten::bmm", "(float[4,1,16],float[4,16,9])", 40);
+    if (!how_.cell.empty()) text_.Begin();
+    Op("aten::addmm", "(float[16],float[4,16],float[16,16])", 30, number);
+    if (how_.adds) Op("aten::add", "(float[4,16],float[4,16])", 20);
+    Op("aten::tanh", "(float[4,16])", 20);
+    if (!how_.cell.empty()) text_.End(how_.cell, "", 0, number);
+  }
+  void BackwardOf(int i) {
+    text_.Begin();
+    Op("aten::mm", "", 40);
+    Op("aten::tanh_backward", "", 30);
+    text_.End("autograd::engine::evaluate_function: AddmmBackward0", "", 0,
+              "kind=backward sequence=" + std::to_string(sequence_ + i));
+    if (how_.own_weights) Accumulate();
+  }
+  void Accumulate() {
+    Op("torch::autograd::AccumulateGrad", "", 5, "kind=backward");
+  }
+
+  How how_;
+  ComputeText text_;
+  int sequence_ = 0;
+};
+
+Report Of(How how) { return Loop(std::move(how)).Analyzed(); }
+How Written() { return {.cell = ""}; }
+
+TEST(RnnInPythonTest, LeavesTheProductsOfALoopOfCells) {
+  const Report report = Of({});
+  const Finding* finding = Find(report, "rnn-in-python");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kPredicted);
+  // 12 cells of 70 us and 11 gaps of 20 us before them, of which 12 products of
+  // 30 us stay; backward 12 of 70 us, of which 40 us stay.
+  EXPECT_NEAR(finding->gain.expected_ms, 1.06 - 0.36 + 0.84 - 0.48, 0.03);
+  EXPECT_NE(finding->evidence.find("(aten::lstm_cell) runs 12 times per step"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->fix_python.find("torch.nn.LSTM"), std::string::npos);
+  EXPECT_NE(finding->fix_cpp.find("torch::nn::LSTM"), std::string::npos);
+}
+
+TEST(RnnInPythonTest, RemovesWhatIsNoProductOnAGpu) {
+  const Report report = Of({.on_gpu = true});
+  const Finding* finding = Find(report, "rnn-in-python");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kPredicted);
+  // The host waits for nothing: of its 1.9 ms, 10 us per position and pass are
+  // left.
+  EXPECT_NEAR(finding->gain.expected_ms, 1.06 + 0.84 - 0.24, 0.1);
+}
+
+TEST(RnnInPythonTest, SevenPositionsAreTooFew) {
+  EXPECT_TRUE(IsClean(Of({.positions = 7}), "rnn-in-python"));
+  EXPECT_FALSE(IsClean(Of({.positions = 8}), "rnn-in-python"));
+}
+
+TEST(RnnInPythonTest, NeedsNoSizesWhereAnOpIsACell) {
+  EXPECT_NE(
+      Find(Of({.cell = "aten::gru_cell", .sizes = false}), "rnn-in-python"),
+      nullptr);
+}
+
+TEST(RnnInPythonTest, OneCallForTheWholeSequenceIsNoLoop) {
+  EXPECT_TRUE(IsClean(Of({.whole = "aten::lstm"}), "rnn-in-python"));
+}
+
+TEST(RnnInPythonTest, SaysWhatElseTheLoopCalls) {
+  const Report report = Of({.attends = true});
+  const Finding* finding = Find(report, "rnn-in-python");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("the loop calls aten::bmm"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->fix_python.find("torch.compile"), std::string::npos);
+  // The code between the cells stays.
+  EXPECT_NEAR(finding->gain.expected_ms, 0.84 - 0.36 + 0.84 - 0.48, 0.03);
+}
+
+TEST(RnnInPythonTest, SeesACellThatIsWrittenOut) {
+  const Report report = Of(Written());
+  const Finding* finding = Find(report, "rnn-in-python");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("(addmm > add > tanh) runs 12 times"),
+            std::string::npos)
+      << finding->evidence;
+}
+
+TEST(RnnInPythonTest, LayersWithTheirOwnWeightsAreNoLoop) {
+  How layers = Written();
+  layers.own_weights = true;
+  EXPECT_TRUE(IsClean(Of(layers), "rnn-in-python"));
+}
+
+TEST(RnnInPythonTest, AProductThatMeetsNoInputIsNoCell) {
+  How chain = Written();
+  chain.adds = false;
+  EXPECT_TRUE(IsClean(Of(chain), "rnn-in-python"));
+}
+
+TEST(RnnInPythonTest, AWrittenCellNeedsSizesAndABackwardPass) {
+  How blind = Written();
+  blind.sizes = false;
+  EXPECT_TRUE(IsClean(Of(blind), "rnn-in-python"));
+  How inference = Written();
+  inference.backward = false;
+  EXPECT_TRUE(IsClean(Of(inference), "rnn-in-python"));
+}
+
+TEST(RnnInPythonTest, GeneralAdviceYields) {
+  // The loop is nearly all of the framework's time, and of the time that a
+  // larger batch would spread.
+  const Report report = Of({.positions = 250});
+  ASSERT_NE(Find(report, "rnn-in-python"), nullptr);
+  const Finding* batch = Find(report, "small-batch");
+  EXPECT_TRUE(batch == nullptr ||
+              batch->evidence.find("left of it after rnn-in-python") !=
+                  std::string::npos);
+  EXPECT_EQ(
+      std::ranges::count(report.superseded, "launch-bound (by rnn-in-python)"),
+      1);
+}
+
+TEST(RnnInPythonTest, GeneralAdviceKeepsWhatTheLoopDoesNotExplain) {
+  // As much framework code again, in other ops.
+  How how{.positions = 250};
+  how.other_ops = 1000;
+  const Report report = Of(how);
+  const Finding* finding = Find(report, "launch-bound");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("left of it after rnn-in-python"),
+            std::string::npos)
+      << finding->evidence;
+  // 18 of 20 us of each gap between those.
+  EXPECT_NEAR(finding->gain.expected_ms, 18, 1);
+  EXPECT_NEAR(
+      finding->baseline_ms,
+      report.steps.mean_ms - Find(report, "rnn-in-python")->gain.expected_ms,
+      0.1);
+}
+
+}  // namespace
+}  // namespace stepscope

@@ -1,0 +1,53 @@
+#include "analysis/rules/rule_testing.h"
+#include "support/cpu_text.h"
+
+namespace stepscope {
+namespace {
+
+// A loss over 100 tokens: forward and backward of softmax, and `copies` casts
+// of the scores, 1 ms each.
+Report Loss(int words, int copies = 0, bool sizes = true) {
+  const std::string dims = "float[100," + std::to_string(words) + "]";
+  const auto in = [&](const std::string& tensors) {
+    return sizes ? "inputs=(" + tensors + ") " : std::string();
+  };
+  CpuText text;
+  for (int i = 0; i < 4; ++i) {
+    text.Op(in("float[100,64],float[64," + std::to_string(words) + "]") +
+                "aten::mm",
+            5'000);
+    for (int k = 0; k < copies; ++k) {
+      text.Op(in(dims + "," + dims) + "aten::copy_", 1'000);
+    }
+    text.Op(in(dims) + "aten::_log_softmax", 1'000);
+    text.Op(in(dims + "," + dims) + "aten::_log_softmax_backward_data", 1'000);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(LargeVocabularyLossTest, IsAtMostWhatItMovesTooOften) {
+  const Report report = Loss(32'000, /*copies=*/1);
+  const Finding* finding = Find(report, "large-vocabulary-loss");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  // The scores pass 6 times (the copy counts 3, as it names two tensors and
+  // writes one), where two would do: two thirds of 3 ms.
+  EXPECT_NEAR(finding->gain.expected_ms, 2, 0.01);
+  EXPECT_NE(finding->evidence.find("100 tokens x 32000 words, 12.8 MB"),
+            std::string::npos)
+      << finding->evidence;
+}
+
+TEST(LargeVocabularyLossTest, SmallerVocabulariesAreSilent) {
+  EXPECT_TRUE(IsClean(Loss(31'999), "large-vocabulary-loss"));
+}
+
+TEST(LargeVocabularyLossTest, NeedsSizes) {
+  EXPECT_FALSE(
+      WhyBlind(Loss(32'000, 1, /*sizes=*/false), "large-vocabulary-loss")
+          .empty());
+}
+
+}  // namespace
+}  // namespace stepscope

@@ -1,0 +1,79 @@
+#include "analysis/rules/rule_testing.h"
+#include "support/gpu_text.h"
+
+namespace stepscope {
+namespace {
+
+// Five steps of four layers. Each gathers its shards, computes for 1 ms, and in
+// backward gathers again, computes and scatters. `gather_us` of each gather
+// are exposed, because the computing waits for it.
+Report Sharded(double gather_us, const std::string& mark, int world_size = 8) {
+  GpuText run;
+  run.Line("run world_size=" + std::to_string(world_size));
+  const auto collective = [&](const char* name, double us) {
+    run.Begin("op", "c10d::_allgather_base_");
+    run.OnStream(20);
+    run.Kernel(us, name);
+    run.OnStream(7);
+    run.End();
+    run.Synchronize("cudaEventSynchronize");
+  };
+  const auto compute = [&] {
+    run.Begin("op", "aten::mm");
+    run.Kernel(1000, "gemm");
+    run.End();
+    run.Synchronize("cudaEventSynchronize");
+  };
+  for (int step = 0; step < 5; ++step) {
+    for (int layer = 0; layer < 4; ++layer) {
+      run.Begin("range", mark);
+      collective("ncclDevKernel_AllGather_RING_LL", gather_us);
+      compute();
+      run.End();
+    }
+    for (int layer = 0; layer < 4; ++layer) {
+      run.Begin("op", "MmBackward0", "kind=backward");
+      collective("ncclDevKernel_AllGather_RING_LL", gather_us);
+      compute();
+      collective("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL", 10);
+      run.End();
+    }
+    run.EndStep();
+  }
+  return run.Analyzed();
+}
+constexpr const char* kMark = "FSDP::pre_forward (layers)";
+
+TEST(FsdpExposedTest, FiresAndSaysThatShardsAreGatheredTwice) {
+  const Report report = Sharded(300, kMark);
+  const Finding* finding = Find(report, "fsdp-exposed");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("8 all-gathers and 4 reduce-scatters"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->evidence.find("gathered again in backward"),
+            std::string::npos);
+  EXPECT_NE(finding->fix_python.find("reshard_after_forward=False"),
+            std::string::npos);
+  EXPECT_EQ(Find(report, "exposed-collective"), nullptr);
+}
+
+TEST(FsdpExposedTest, StaysSilentBelowThreePerCentOfTheStep) {
+  // Steps of 8 ms and a little: 3 % are 0.25 ms.
+  EXPECT_TRUE(IsClean(Sharded(20, kMark), "fsdp-exposed"));
+  EXPECT_FALSE(IsClean(Sharded(40, kMark), "fsdp-exposed"));
+}
+
+// Sequence parallelism gathers activations, which no prefetch can fetch.
+TEST(FsdpExposedTest, LeavesActivationsToTheGeneralRule) {
+  const Report report = Sharded(300, "layers");
+  EXPECT_TRUE(IsClean(report, "fsdp-exposed"));
+  EXPECT_NE(Find(report, "exposed-collective"), nullptr);
+}
+
+TEST(FsdpExposedTest, StaysSilentInAWorldOfOne) {
+  EXPECT_TRUE(IsClean(Sharded(300, kMark, 1), "fsdp-exposed"));
+}
+
+}  // namespace
+}  // namespace stepscope

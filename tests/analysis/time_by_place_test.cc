@@ -1,0 +1,125 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stepscope/analysis.h>
+
+#include <string>
+
+#include "support/trace_text.h"
+
+namespace stepscope {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+// Four steps of 10 ms: two convolutions in a block, called from one line, the
+// backward pass of the first, and an operator of the program. `gpu`: each of
+// the convolutions launches a kernel of 1 ms.
+std::string Training(bool gpu, bool modules, bool stacks) {
+  std::string text;
+  int correlation = 0;
+  for (int64_t step = 0; step < 4; ++step) {
+    const auto at = [&](int64_t begin_us, int64_t end_us, int thread = 0) {
+      return std::to_string((step * 10000 + begin_us) * 1000) + ".." +
+             std::to_string((step * 10000 + end_us) * 1000) +
+             " thread=" + std::to_string(thread) + " ";
+    };
+    const auto stack = [&](const char* line) {
+      return stacks ? "stack=(\"torch/nn/conv.py(1): forward\",\"" +
+                          std::string(line) + "\") "
+                    : std::string();
+    };
+    const std::string number = std::to_string(step);
+    text += "step " + at(0, 10000) + "number=" + number + "\n";
+    if (modules) {
+      text += "range " + at(1000, 5000) + "kind=module detail=Block block\n";
+      text += "range " + at(1000, 3000) + "kind=module detail=Conv2d block.a\n";
+      text += "range " + at(3000, 5000) + "kind=module detail=Conv2d block.b\n";
+    }
+    text += "op " + at(1000, 3000) + "sequence=" + std::to_string(2 * step) +
+            " " + stack("net.py(7): forward") + "aten::conv2d\n";
+    text += "op " + at(1500, 2500) + "aten::mkldnn_convolution\n";
+    text +=
+        "op " + at(3000, 5000) + stack("net.py(8): forward") + "aten::conv2d\n";
+    text +=
+        "op " + at(5000, 6000) + stack("train.py(31): step") + "aten::mul\n";
+    text +=
+        "op " + at(6000, 9000) +
+        "kind=backward forward_thread=0 sequence=" + std::to_string(2 * step) +
+        " ConvolutionBackward0\n";
+    text += "op " + at(6000, 8000) + stack("train.py(32): step") +
+            "aten::convolution_backward\n";
+    if (!gpu) continue;
+    for (int64_t launch : {1600, 3100}) {
+      const std::string id = " correlation=" + std::to_string(++correlation);
+      text += "runtime_call " + at(launch, launch + 10) + id +
+              " cudaLaunchKernel\n";
+      const int64_t begin = (step * 10000 + launch + 20) * 1000;
+      text += "kernel " + std::to_string(begin) + ".." +
+              std::to_string(begin + 1'000'000) + id + " stream=7 conv\n";
+    }
+  }
+  return text;
+}
+
+Report ReportOn(bool gpu, bool modules = true, bool stacks = true) {
+  return Analyze(TraceFromText(Training(gpu, modules, stacks)));
+}
+
+const PlaceTime* Named(const std::vector<PlaceTime>& places,
+                       const std::string& name) {
+  for (const PlaceTime& place : places) {
+    if (place.name == name) return &place;
+  }
+  return nullptr;
+}
+
+TEST(TimeByPlaceTest, SumsModulesWithTheirBackwardPass) {
+  const Report report = ReportOn(false);
+  ASSERT_EQ(report.modules.size(), 3u);
+  EXPECT_EQ(report.modules[0].name, "block.a");
+  EXPECT_EQ(report.modules[0].class_name, "Conv2d");
+  // 2 ms forward and 3 ms backward.
+  EXPECT_DOUBLE_EQ(report.modules[0].self_ms_per_step, 5);
+  EXPECT_DOUBLE_EQ(report.modules[0].calls_per_step, 1);
+  const PlaceTime* block = Named(report.modules, "block");
+  ASSERT_NE(block, nullptr);
+  EXPECT_DOUBLE_EQ(block->self_ms_per_step, 0);
+  EXPECT_DOUBLE_EQ(block->total_ms_per_step, 7);
+}
+
+TEST(TimeByPlaceTest, CountsDeviceWorkToTheModuleThatLaunchesIt) {
+  const Report report = ReportOn(true);
+  const PlaceTime* first = Named(report.modules, "block.a");
+  ASSERT_NE(first, nullptr);
+  EXPECT_DOUBLE_EQ(first->gpu_self_ms_per_step, 1);
+  EXPECT_DOUBLE_EQ(Named(report.modules, "block")->gpu_total_ms_per_step, 2);
+  EXPECT_DOUBLE_EQ(
+      Named(report.lines, "net.py:7 in forward")->gpu_self_ms_per_step, 1);
+}
+
+TEST(TimeByPlaceTest, CountsTheBackwardPassToTheLineOfTheForwardPass) {
+  const Report report = ReportOn(false);
+  ASSERT_EQ(report.lines.size(), 3u);
+  EXPECT_EQ(report.lines[0].name, "net.py:7 in forward");
+  EXPECT_DOUBLE_EQ(report.lines[0].self_ms_per_step, 5);
+  EXPECT_DOUBLE_EQ(report.lines[0].calls_per_step, 1);
+  EXPECT_DOUBLE_EQ(Named(report.lines, "train.py:31 in step")->self_ms_per_step,
+                   1);
+}
+
+TEST(TimeByPlaceTest, TheReportHasTheTablesOnlyWhereThereAreSuchData) {
+  const auto text = [](bool modules, bool stacks) {
+    return ToText(ReportOn(false, modules, stacks), TextOptions());
+  };
+  EXPECT_THAT(text(true, false), HasSubstr("modules by time, per step"));
+  EXPECT_THAT(text(true, false), Not(HasSubstr("source lines by time")));
+  EXPECT_THAT(text(false, true), HasSubstr("source lines by time, per step"));
+  EXPECT_THAT(text(false, true), HasSubstr("  net.py:7 in forward"));
+  EXPECT_THAT(text(false, true), Not(HasSubstr("modules by time")));
+  EXPECT_THAT(text(false, false), Not(HasSubstr("by time, per step")));
+  EXPECT_THAT(ToMarkdown(ReportOn(true)), HasSubstr("block.a (Conv2d)"));
+}
+
+}  // namespace
+}  // namespace stepscope

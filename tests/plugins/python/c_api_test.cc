@@ -1,0 +1,139 @@
+// The C interface with null pointers, numbers that are no handle, and closed
+// handles: each call gives an error with a message, and nothing crashes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <thread>
+
+#include "stepscope_c.h"
+
+namespace stepscope {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint64_t kNoHandles[] = {
+    0, 1, 12345, UINT64_MAX, uint64_t{1} << 32, uint64_t{2} << 32};
+
+// The text of a job, or of its error.
+std::string Call(const char* name, const char* request, int expected) {
+  char* result = nullptr;
+  const int code = stepscope_call(name, request, &result);
+  EXPECT_EQ(code, expected) << stepscope_last_error();
+  EXPECT_EQ(result == nullptr, code < 0);
+  std::string text = result == nullptr ? stepscope_last_error() : result;
+  stepscope_free(result);
+  return text;
+}
+
+TEST(CApi, SaysItsVersions) {
+  EXPECT_EQ(stepscope_abi_version(), STEPSCOPE_ABI_VERSION);
+  EXPECT_EQ(Call("version", nullptr, STEPSCOPE_OK), stepscope_version());
+  EXPECT_THAT(stepscope_shim_id(), HasSubstr(stepscope_version()));
+}
+
+TEST(CApi, JobsRefuseNullAndNonsense) {
+  EXPECT_EQ(stepscope_call("version", "{}", nullptr), STEPSCOPE_E_ARGUMENT);
+  EXPECT_THAT(Call(nullptr, "{}", STEPSCOPE_E_ARGUMENT), HasSubstr("null"));
+  EXPECT_THAT(Call("analyse", "{}", STEPSCOPE_E_ARGUMENT),
+              HasSubstr("no job is called 'analyse'"));
+  EXPECT_THAT(Call("analyze", "[1", STEPSCOPE_E_ARGUMENT),
+              HasSubstr("not a JSON object"));
+  EXPECT_THAT(Call("analyze", "{}", STEPSCOPE_E_ARGUMENT),
+              HasSubstr("needs a trace"));
+  EXPECT_THAT(Call("analyze", R"({"pahts": ["x"]})", STEPSCOPE_E_ARGUMENT),
+              HasSubstr("unknown key 'pahts'"));
+  EXPECT_THAT(Call("analyze", R"({"paths": "x"})", STEPSCOPE_E_ARGUMENT),
+              HasSubstr("paths must be a list of texts"));
+  EXPECT_THAT(Call("analyze", R"({"paths": ["x"], "format": "pdf"})",
+                   STEPSCOPE_E_ARGUMENT),
+              HasSubstr("format must be text, json or markdown, not 'pdf'"));
+  stepscope_free(nullptr);
+}
+
+TEST(CApi, JobsSayWhichFileIsMissing) {
+  EXPECT_THAT(
+      Call("analyze", R"({"paths": ["/no/such.json"]})", STEPSCOPE_E_FAILED),
+      HasSubstr("/no/such.json"));
+  EXPECT_THAT(
+      Call("compare", R"({"a": "/no/a", "b": "/no/b"})", STEPSCOPE_E_FAILED),
+      HasSubstr("/no/a"));
+  EXPECT_THAT(Call("what_if", R"({"path": "x", "changes": {"wrokers": 2}})",
+                   STEPSCOPE_E_ARGUMENT),
+              HasSubstr("did you mean 'workers'?"));
+}
+
+TEST(CApi, ProfilesRefuseNull) {
+  EXPECT_EQ(stepscope_profile_start("{}", nullptr, nullptr),
+            STEPSCOPE_E_ARGUMENT);
+  char* text = nullptr;
+  EXPECT_EQ(stepscope_profile_report(1, 0, nullptr, &text),
+            STEPSCOPE_E_ARGUMENT);
+  EXPECT_EQ(stepscope_profile_report(1, 0, "json", nullptr),
+            STEPSCOPE_E_ARGUMENT);
+}
+
+TEST(CApi, NumbersThatAreNoHandleAreErrors) {
+  for (const uint64_t handle : kNoHandles) {
+    char* text = nullptr;
+    EXPECT_EQ(stepscope_profile_step(handle), STEPSCOPE_E_HANDLE);
+    EXPECT_EQ(stepscope_profile_finish(handle), STEPSCOPE_E_HANDLE);
+    EXPECT_EQ(stepscope_profile_windows(handle), STEPSCOPE_E_HANDLE);
+    EXPECT_EQ(stepscope_profile_report(handle, 0, "json", &text),
+              STEPSCOPE_E_HANDLE);
+    EXPECT_EQ(text, nullptr);
+    EXPECT_EQ(stepscope_profile_close(handle), STEPSCOPE_E_HANDLE);
+    EXPECT_EQ(stepscope_loader_wait(handle), STEPSCOPE_E_HANDLE);
+    EXPECT_EQ(stepscope_loader_remove(handle), STEPSCOPE_E_HANDLE);
+    EXPECT_THAT(stepscope_last_error(), HasSubstr("no handle"));
+    if (handle != 0) {
+      EXPECT_EQ(stepscope_range_close(handle), STEPSCOPE_E_HANDLE);
+    }
+  }
+  EXPECT_EQ(stepscope_range_close(0), STEPSCOPE_OK);  // of no open window
+}
+
+TEST(CApi, RangesOutsideAWindowAreNothing) {
+  uint64_t range = 7;
+  EXPECT_EQ(*stepscope_window(), 0u);
+  EXPECT_EQ(
+      stepscope_range_open(STEPSCOPE_RANGE_USER, "augment", nullptr, &range),
+      STEPSCOPE_OK);
+  EXPECT_EQ(range, 0u);
+  EXPECT_EQ(stepscope_range_open(STEPSCOPE_RANGE_USER, nullptr, "", &range),
+            STEPSCOPE_E_ARGUMENT);
+  EXPECT_EQ(stepscope_range_open(STEPSCOPE_RANGE_USER, "x", "", nullptr),
+            STEPSCOPE_E_ARGUMENT);
+  EXPECT_EQ(stepscope_range_open(3, "x", "", &range), STEPSCOPE_E_ARGUMENT);
+  EXPECT_EQ(stepscope_range_open(-1, "x", "", &range), STEPSCOPE_E_ARGUMENT);
+}
+
+TEST(CApi, LoadersRefuseNonsenseAndForget) {
+  uint64_t loader = 7;
+  EXPECT_EQ(stepscope_loader_add(nullptr, &loader), STEPSCOPE_E_ARGUMENT);
+  EXPECT_EQ(stepscope_loader_add("{}", nullptr), STEPSCOPE_E_ARGUMENT);
+  EXPECT_EQ(stepscope_loader_add(R"({"worker": 2})", &loader),
+            STEPSCOPE_E_ARGUMENT);
+  EXPECT_EQ(loader, 0u);
+  ASSERT_EQ(stepscope_loader_add(R"({"name": "train", "workers": 2})", &loader),
+            STEPSCOPE_OK);
+  EXPECT_EQ(stepscope_profile_step(loader), STEPSCOPE_E_HANDLE);
+  EXPECT_EQ(stepscope_loader_wait(loader), STEPSCOPE_OK);
+  EXPECT_EQ(stepscope_loader_remove(loader), STEPSCOPE_OK);
+  EXPECT_EQ(stepscope_loader_wait(loader), STEPSCOPE_E_HANDLE);
+  EXPECT_EQ(stepscope_loader_remove(loader), STEPSCOPE_E_HANDLE);
+}
+
+TEST(CApi, ErrorsAreTheThreadsOwn) {
+  ASSERT_EQ(stepscope_profile_step(5), STEPSCOPE_E_HANDLE);
+  const std::string mine = stepscope_last_error();
+  std::string theirs = "not asked";
+  std::thread([&] { theirs = stepscope_last_error(); }).join();
+  EXPECT_EQ(theirs, "");
+  EXPECT_EQ(stepscope_last_error(), mine);
+}
+
+}  // namespace
+}  // namespace stepscope

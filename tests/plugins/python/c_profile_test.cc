@@ -1,0 +1,185 @@
+// A profile driven through the C interface, from its start to stale handles.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "shim.h"
+#include "stepscope_c.h"
+#include "support/temp_folder.h"
+
+namespace stepscope {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+std::string Get(uint64_t handle, int window, const char* what) {
+  char* result = nullptr;
+  if (stepscope_profile_report(handle, window, what, &result) < 0) {
+    return std::string("error: ") + stepscope_last_error();
+  }
+  std::string text = result;
+  stepscope_free(result);
+  return text;
+}
+
+uint64_t Start(const std::string& options) {
+  uint64_t handle = 0;
+  EXPECT_EQ(stepscope_profile_start(options.c_str(), nullptr, &handle),
+            STEPSCOPE_OK)
+      << stepscope_last_error();
+  return handle;
+}
+
+void TrainOneStep() {
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+}
+
+constexpr char kTwoSteps[] =
+    R"("schedule": {"wait": 1, "warmup": 1, "active": 2, "repeat": 1})";
+
+class CProfileTest : public ::testing::Test {
+ protected:
+  TempFolder folder_;
+};
+
+TEST_F(CProfileTest, RecordsReportsAndIsForgotten) {
+  const uint64_t handle =
+      Start(std::string("{") + kTwoSteps + R"(, "spool_dir": ")" +
+            folder_.path().string() + "\"}");
+  EXPECT_THAT(Get(handle, -1, "plan"), HasSubstr("2-3 recorded"));
+  EXPECT_THAT(Get(handle, -1, "json"), StartsWith("error: no window"));
+  int flags[4];
+  for (int& flag : flags) {
+    TrainOneStep();
+    flag = stepscope_profile_step(handle) & ~STEPSCOPE_STEP_WINDOW;
+  }
+  EXPECT_THAT(flags, ::testing::ElementsAre(
+                         STEPSCOPE_STEP_RECORDING, STEPSCOPE_STEP_RECORDING,
+                         STEPSCOPE_STEP_RECORDING, STEPSCOPE_STEP_DONE));
+  EXPECT_EQ(stepscope_profile_finish(handle), STEPSCOPE_OK)
+      << stepscope_last_error();
+  EXPECT_EQ(stepscope_profile_windows(handle), 1);
+  EXPECT_THAT(Get(handle, -1, "json"), HasSubstr("\"version\": 2"));
+  EXPECT_THAT(Get(handle, 0, "text"), HasSubstr("step"));
+  EXPECT_THAT(Get(handle, 1, "json"), StartsWith("error: window 1"));
+  EXPECT_THAT(Get(handle, 0, "pdf"), HasSubstr("not 'pdf'"));
+  const std::string trace = Get(handle, 0, "trace");
+  EXPECT_TRUE(std::filesystem::exists(trace)) << trace;
+  EXPECT_EQ(stepscope_profile_close(handle), STEPSCOPE_OK);
+  EXPECT_FALSE(std::filesystem::exists(trace));
+  EXPECT_EQ(stepscope_profile_step(handle), STEPSCOPE_E_HANDLE);
+  EXPECT_EQ(stepscope_profile_close(handle), STEPSCOPE_E_HANDLE);
+}
+
+TEST_F(CProfileTest, TheTraceOfALogDirectoryIsItsOwnFile) {
+  const uint64_t handle =
+      Start(std::string("{") + kTwoSteps + R"(, "log_dir": ")" +
+            folder_.path().string() + "\"}");
+  for (int i = 0; i < 4; ++i) {
+    TrainOneStep();
+    stepscope_profile_step(handle);
+  }
+  EXPECT_EQ(stepscope_profile_finish(handle), STEPSCOPE_OK)
+      << stepscope_last_error();
+  const std::string trace = Get(handle, -1, "trace");
+  EXPECT_THAT(trace, StartsWith(folder_.path().string()));
+  EXPECT_EQ(stepscope_profile_close(handle), STEPSCOPE_OK);
+  EXPECT_TRUE(std::filesystem::exists(trace)) << trace;
+}
+
+// torch.profiler's habit: no schedule, and nothing is said about its end.
+TEST_F(CProfileTest, AWholeLoopIsOneWindow) {
+  const uint64_t handle =
+      Start(R"({"schedule": {"wait": 0, "warmup": 0, "active": 1000000000}})");
+  EXPECT_THAT(Get(handle, -1, "plan"), HasSubstr("to the end of the loop"));
+  for (int i = 0; i < 5; ++i) {
+    TrainOneStep();
+    EXPECT_EQ(stepscope_profile_step(handle), STEPSCOPE_STEP_RECORDING);
+  }
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(stepscope_profile_close(handle), STEPSCOPE_OK)
+      << stepscope_last_error();
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
+TEST_F(CProfileTest, WrongOptionsAreErrors) {
+  const struct {
+    const char* options;
+    const char* message;
+  } kCases[] = {
+      {"nonsense", "not a JSON object"},
+      {R"({"log_dri": ""})", "unknown key 'log_dri'"},
+      {R"({"schedule": {"waits": 1}})", "unknown key 'schedule.waits'"},
+      {R"({"schedule": {"wait": "1"}})",
+       "schedule.wait must be a whole number"},
+      {R"({"schedule": {"active": 0}})", "active is 0"},
+      {R"({"record_shapes": 1})", "record_shapes must be true or false"},
+  };
+  for (const auto& test : kCases) {
+    uint64_t handle = 7;
+    EXPECT_EQ(stepscope_profile_start(test.options, nullptr, &handle),
+              STEPSCOPE_E_ARGUMENT);
+    EXPECT_THAT(stepscope_last_error(), HasSubstr(test.message));
+    EXPECT_EQ(handle, 0u);
+  }
+}
+
+TEST_F(CProfileTest, AShimOfOtherSourcesIsRefused) {
+  stepscope_shim shim = {};
+  shim.abi = STEPSCOPE_SHIM_ABI;
+  shim.id = "0.0.1-0123456789abcdef";
+  uint64_t handle = 7;
+  EXPECT_EQ(stepscope_profile_start("{}", &shim, &handle), STEPSCOPE_E_FAILED);
+  EXPECT_THAT(stepscope_last_error(), HasSubstr("other sources"));
+  shim.id = stepscope_shim_id();
+  shim.abi = STEPSCOPE_SHIM_ABI + 1;
+  EXPECT_EQ(stepscope_profile_start("{}", &shim, &handle), STEPSCOPE_E_FAILED);
+}
+
+TEST_F(CProfileTest, OneProfileRecordsAtATime) {
+  const uint64_t first = Start("{}");
+  uint64_t second = 7;
+  EXPECT_EQ(stepscope_profile_start("{}", nullptr, &second),
+            STEPSCOPE_E_FAILED);
+  EXPECT_EQ(second, 0u);
+  EXPECT_EQ(stepscope_profile_close(first), STEPSCOPE_E_FAILED);
+  EXPECT_THAT(stepscope_last_error(), HasSubstr("nothing recorded"));
+  EXPECT_EQ(stepscope_profile_close(first), STEPSCOPE_E_HANDLE);
+}
+
+TEST_F(CProfileTest, RangesEndInAnyOrderAndOnTheirThreadAlone) {
+  const uint64_t handle =
+      Start(R"({"schedule": {"wait": 0, "warmup": 0, "active": 1}})");
+  ASSERT_NE(*stepscope_window(), 0u);
+  uint64_t outer = 0;
+  uint64_t inner = 0;
+  ASSERT_EQ(stepscope_range_open(STEPSCOPE_RANGE_USER, "outer", "", &outer), 0);
+  ASSERT_EQ(
+      stepscope_range_open(STEPSCOPE_RANGE_PHASE, "forward", nullptr, &inner),
+      0);
+  EXPECT_NE(outer, inner);
+  std::thread([&] {
+    EXPECT_EQ(stepscope_range_close(outer), STEPSCOPE_E_HANDLE);
+  }).join();
+  EXPECT_EQ(stepscope_range_close(outer), STEPSCOPE_OK);
+  EXPECT_EQ(stepscope_range_close(outer), STEPSCOPE_E_HANDLE);
+  uint64_t open = 0;
+  ASSERT_EQ(stepscope_range_open(STEPSCOPE_RANGE_USER, "open", "", &open), 0);
+  EXPECT_EQ(stepscope_range_close(inner), STEPSCOPE_OK);
+  TrainOneStep();
+  EXPECT_EQ(stepscope_profile_step(handle) & STEPSCOPE_STEP_DONE,
+            STEPSCOPE_STEP_DONE);
+  EXPECT_EQ(*stepscope_window(), 0u);
+  EXPECT_EQ(stepscope_range_close(open), STEPSCOPE_OK);  // of a closed window
+  EXPECT_EQ(stepscope_profile_close(handle), STEPSCOPE_OK);
+}
+
+}  // namespace
+}  // namespace stepscope

@@ -1,0 +1,46 @@
+"""The Python package on the libraries of build/default, and programs that run on the torch of STEPSCOPE_PYTHON."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+PACKAGE = ROOT / "plugins/python"
+LIBRARIES = pathlib.Path(os.environ.get("STEPSCOPE_NATIVE_DIR", ROOT / "build/default/lib"))
+TRACES = ROOT / "tests/data/traces"
+
+sys.path.insert(0, str(PACKAGE))
+os.environ["STEPSCOPE_NATIVE_DIR"] = str(LIBRARIES)
+
+
+def _environment(more):
+    return {**os.environ, "PYTHONPATH": str(PACKAGE), "STEPSCOPE_NATIVE_DIR": str(LIBRARIES),
+            "PYTHONWARNINGS": "ignore::UserWarning", **more}  # torch's, of a missing NumPy
+
+
+@pytest.fixture
+def run_program(tmp_path):
+    """Runs a program on the Python that has torch; its output, or with `status` its exit status and both outputs."""
+    torch_python = os.environ.get("STEPSCOPE_PYTHON")
+    if not torch_python:
+        pytest.skip("STEPSCOPE_PYTHON names no Python with torch")
+
+    def run(program, status=0, python=torch_python, **environment):
+        path = tmp_path / "program.py"
+        path.write_text(textwrap.dedent(program), encoding="utf-8")
+        done = subprocess.run([python, str(path)], capture_output=True, text=True, cwd=tmp_path, timeout=300, check=False,
+                              env=_environment(environment))
+        assert done.returncode == status, done.stderr + done.stdout
+        return done
+
+    return run
+
+
+@pytest.fixture
+def trace():
+    """A recording of torch.profiler's."""
+    return str(TRACES / "resnet50_v100_workers0.pt.trace.json.gz")

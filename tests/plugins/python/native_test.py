@@ -1,0 +1,81 @@
+"""The core through ctypes, where there is no torch."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+import stepscope
+from stepscope import _native
+
+
+def test_jobs_give_what_the_command_prints(trace):
+    program = _native.library_dir().parent / "bin/stepscope"
+    printed = subprocess.run([program, "analyze", "--format", "json", trace], capture_output=True, text=True, check=True)
+    assert json.loads(_native.call("analyze", {"paths": [trace]})) == json.loads(printed.stdout)
+
+
+def test_version_is_the_packages():
+    assert _native.call("version", {}) == stepscope.__version__
+
+
+def test_compare_and_what_if(trace):
+    compared = json.loads(_native.call("compare", {"a": trace, "b": trace}))
+    assert compared["version"] == 2
+    predicted = json.loads(_native.call("what_if", {"path": trace, "changes": {"workers": 2}}))
+    assert predicted["settings"] == {"workers": 2}
+
+
+def test_errors_are_the_cores_own_words():
+    with pytest.raises(stepscope.StepscopeError, match="/no/such.json"):
+        _native.call("analyze", {"paths": ["/no/such.json"]})
+    with pytest.raises(stepscope.StepscopeError, match="unknown key 'pahts'"):
+        _native.call("analyze", {"pahts": []})
+
+
+@pytest.mark.parametrize("found, message", [(None, "is missing"), ("nonsense", "cannot load"), ("old", "are mixed")])
+def test_a_broken_installation_says_what_to_do(tmp_path, monkeypatch, found, message):
+    core = tmp_path / _native.CORE
+    if found == "nonsense":
+        core.write_text("no library")
+    if found == "old":
+        core.symlink_to(_native.library_dir() / _native.CORE)
+        monkeypatch.setattr(_native, "ABI_VERSION", _native.ABI_VERSION + 1)
+    monkeypatch.setattr(_native, "_core", None)
+    monkeypatch.setenv("STEPSCOPE_NATIVE_DIR", str(tmp_path))
+    with pytest.raises(stepscope.StepscopeError, match=message):
+        _native.call("version", {})
+
+
+def test_no_library_knows_python():
+    libraries = sorted(_native.library_dir().glob("*.so"))
+    assert libraries
+    for library in libraries:
+        symbols = subprocess.run(["nm", "-D", "--undefined-only", library], capture_output=True, text=True, check=True).stdout
+        assert " Py" not in symbols and " _Py" not in symbols, library
+
+
+def test_importing_loads_neither_torch_nor_the_core():
+    program = ("import sys, stepscope\n"
+               "assert 'torch' not in sys.modules\n"
+               "print('stepscope_core' in open('/proc/self/maps').read())")
+    environment = {**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(stepscope.__file__))}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout == "False\n"
+
+
+def test_ranges_cost_nothing_and_need_no_core():
+    with stepscope.range("augment"):
+        pass
+
+    @stepscope.range("forward", kind="phase")
+    def forward(value):
+        """Doubles."""
+        return 2 * value
+
+    assert forward(4) == 8
+    assert forward.__doc__ == "Doubles."
+    with pytest.raises(ValueError, match="user, phase, module, not 'step'"):
+        stepscope.range("x", kind="step")

@@ -1,0 +1,234 @@
+"""`profile` around plain loops, on the torch of STEPSCOPE_PYTHON."""
+
+import json
+import pathlib
+import re
+
+import pytest
+
+LOOP = """
+import sys, torch
+from stepscope import profile, schedule, range
+model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8))
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+data = torch.utils.data.TensorDataset(torch.randn(800, 64), torch.randn(800, 8))
+
+def train(batch):
+    inputs, wanted = batch
+    optimizer.zero_grad()
+    torch.nn.functional.mse_loss(model(inputs), wanted).backward()
+    optimizer.step()
+"""
+
+
+def reports(log_dir):
+    return [json.loads(path.read_text()) for path in sorted(pathlib.Path(log_dir).glob("stepscope/*/c*/advice/*.json"))]
+
+
+def test_a_plain_loop_is_recorded_reported_and_kept(run_program, tmp_path):
+    done = run_program(LOOP + """
+loader = torch.utils.data.DataLoader(data, batch_size=32)
+with profile(log_dir="runs", name="linear", schedule=schedule(wait=2, warmup=2, active=3), record_shapes=True) as prof:
+    for batch in loader:
+        train(batch)
+        prof.step()
+prof.export_chrome_trace("last.json")
+prof.export_chrome_trace("last.json.gz")
+print("steps", prof.step_num)
+(linear,) = [each for each in prof.key_averages() if each.key == "aten::addmm"]
+assert linear.count == 6 and linear.cpu_time_total >= linear.self_cpu_time_total > 0
+assert "aten::addmm" in prof.key_averages(group_by_input_shape=True).table(sort_by="cpu_time_total", row_limit=10)
+""")
+    assert 'stepscope: "linear": steps 0-1 wait' in done.stderr
+    assert "steps 25" in done.stdout and "3 steps" in done.stdout
+    (report,) = reports(tmp_path / "runs")
+    assert report["run"]["producer"].startswith("stepscope ")
+    assert report["steps"]["count"] == 3
+    assert not [loss for loss in report["losses"] if loss["severity"] == "error"]
+    events = json.loads((tmp_path / "last.json").read_text())["traceEvents"]
+    assert sum(event.get("name") == "aten::addmm" for event in events) == 6
+    assert any("_SingleProcessDataLoaderIter.__next__" in event.get("name", "") for event in events)
+    assert (tmp_path / "last.json.gz").stat().st_size > 1000
+
+
+def test_habits_of_torch_profiler(run_program):
+    """No schedule; on_trace_ready; a schedule of torch's own; a block without a step."""
+    done = run_program(LOOP + """
+from torch.profiler import ProfilerActivity, schedule as torch_schedule
+seen = []
+def ready(prof):
+    prof.export_chrome_trace(f"w{len(seen)}.json")
+    seen.append(prof.step_num)
+batch = data[:32]
+with profile(activities=[ProfilerActivity.CPU], schedule=torch_schedule(wait=1, warmup=1, active=2, repeat=2),
+             on_trace_ready=ready, with_flops=True, print_report=False) as prof:
+    for _ in "x" * 40:
+        train(batch)
+        prof.step()
+        if prof.step_num == 8:
+            import time; time.sleep(2)  # the windows are analysed meanwhile
+assert len(seen) == 2, seen
+with profile(print_report=False, on_trace_ready=lambda prof: prof.export_chrome_trace("block.json")):
+    train(batch)
+prof = profile(print_report=False)
+prof.start()
+train(batch); prof.step(); train(batch); prof.step()
+prof.stop()
+prof.export_chrome_trace("loop.json")
+import json
+steps = lambda path: sum(e.get("name", "").startswith("ProfilerStep#") for e in json.load(open(path))["traceEvents"])
+print("steps:", steps("w0.json"), steps("w1.json"), steps("block.json"), steps("loop.json"))
+""")
+    assert "steps: 2 2 1 2" in done.stdout
+    assert done.stderr == ""
+
+
+def test_misuse_is_refused_before_training(run_program):
+    done = run_program(LOOP + """
+import signal
+for wrong in ({"schedule": 3}, {"schedule": lambda step: None}, {"every": 2}, {"on_signal": 999}, {"lgo_dir": "x"}):
+    try:
+        profile(**wrong)
+        print("taken", wrong)
+    except (ValueError, TypeError) as error:
+        print(type(error).__name__, error)
+""")
+    assert "taken" not in done.stdout
+    assert "every is 2, but must be a whole number of at least 6" in done.stdout
+    assert "unexpected keyword argument 'lgo_dir'" in done.stdout
+
+
+def test_nothing_raises_out_of_a_loop(run_program):
+    done = run_program(LOOP + """
+batch = data[:32]
+def broken(prof): raise KeyError("mine")
+short = schedule(wait=0, warmup=1, active=1)
+with profile(schedule=short, on_trace_ready=broken, log_dir="/proc/no", print_report=False) as first:
+    with profile(schedule=short, print_report=False) as second:  # one profile records at a time
+        for _ in "x" * 4:
+            train(batch); first.step(); second.step()
+print("trained", first.step_num, second.step_num)
+""")
+    assert "trained 4 4" in done.stdout
+    assert "on_trace_ready failed: 'mine'; training goes on" in done.stderr
+    assert "cannot write to log_dir" in done.stderr
+    assert "training goes on unprofiled" in done.stderr
+
+
+@pytest.mark.parametrize("ending, status", [("raise ValueError('mine')", 1), ("sys.exit(3)", 3),
+                                            ("import os, signal; os.kill(os.getpid(), signal.SIGINT)", -2)])
+def test_a_loop_that_ends_early_keeps_its_window(run_program, tmp_path, ending, status):
+    done = run_program(LOOP + f"""
+batch = data[:32]
+with profile(schedule=schedule(wait=0, warmup=1, active=9), log_dir="runs") as prof:
+    for step in "x" * 10:
+        train(batch)
+        prof.step()
+        if prof.step_num == 5:
+            {ending}
+""", status=status)
+    assert reports(tmp_path / "runs")[0]["steps"]["count"] == 4
+    assert "mine" in done.stderr or status != 1
+
+
+def test_a_profile_that_nobody_stops_is_stopped_at_exit(run_program, tmp_path):
+    run_program(LOOP + """
+batch = data[:32]
+prof = profile(schedule=schedule(wait=0, warmup=1, active=9), log_dir="runs", print_report=False)
+prof.start()
+for _ in "x" * 5:
+    train(batch)
+    prof.step()
+""")
+    assert reports(tmp_path / "runs")[0]["steps"]["count"] == 4
+
+
+def test_windows_on_demand(run_program, tmp_path):
+    done = run_program(LOOP + """
+import os, signal, time, pathlib
+batch = data[:32]
+def loop(prof, steps, at=None, ask=None):
+    for step in "x" * steps:
+        train(batch)
+        prof.step()
+        if at == prof.step_num: ask()
+short = dict(print_report=False, on_trace_ready=lambda prof: print(prof.step_num, flush=True))
+with profile(every=10, **short) as prof: loop(prof, 25)
+print("every", len(prof._texts))
+heard = []
+signal.signal(signal.SIGUSR2, lambda *_: heard.append(1))
+with profile(on_signal=signal.SIGUSR2, **short) as prof:
+    loop(prof, 10)
+    for _ in "xx": loop(prof, 20, prof.step_num + 5, lambda: os.kill(os.getpid(), signal.SIGUSR2))
+print("signal", len(prof._texts), len(heard))
+os.kill(os.getpid(), signal.SIGUSR2)
+with profile(on_file="now", **short) as prof:
+    loop(prof, 10, 5, lambda: (pathlib.Path("now").touch(), time.sleep(0.6)))
+    loop(prof, 10)
+print("file", len(prof._texts), os.path.exists("now"), len(heard))
+""")
+    assert re.search(r"^every 2$", done.stdout, re.M)
+    assert re.search(r"^signal 2 2$", done.stdout, re.M)
+    assert re.search(r"^file 1 False 3$", done.stdout, re.M)
+
+
+def test_ranges_loaders_and_collections_are_in_the_trace(run_program, tmp_path):
+    run_program(LOOP + """
+import gc
+loader = torch.utils.data.DataLoader(data, batch_size=16, num_workers=2)
+with profile(schedule=schedule(wait=1, warmup=2, active=3), print_report=False) as prof:
+    for step, batch in enumerate(loader):
+        with range("augment"): batch = [each * 1 for each in batch]
+        with range("forward", kind="phase"): train(batch)
+        if step == 4: gc.collect()
+        prof.step()
+prof.export_chrome_trace("trace.json")
+assert not [each for each in gc.callbacks if "stepscope" in str(each)]
+""")
+    text = (tmp_path / "trace.json").read_text()
+    names = [event.get("name", "") for event in json.loads(text)["traceEvents"]]
+    assert names.count("augment") == 3
+    assert any(name.startswith("Python garbage collection, generation 2") for name in names)
+    assert "TensorDataset" in text
+
+
+def test_fork_in_mid_window_and_many_windows(run_program):
+    done = run_program(LOOP + """
+import os, resource
+torch.set_num_threads(1)  # OpenMP's threads do not survive a fork
+batch = data[:32]
+with profile(schedule=schedule(wait=0, warmup=1, active=1, repeat=0), print_report=False) as prof:
+    for step in "x" * 400:
+        train(batch)
+        if prof.step_num == 3:
+            child = os.fork()
+            if child == 0:
+                for _ in "xxx": train(batch); prof.step()
+                os._exit(7)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        prof.step()
+        if prof.step_num == 200: before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+assert grown < 40_000, grown  # KB
+print("reports", len(prof._texts))
+""")
+    assert "reports 16" in done.stdout
+
+
+def test_compiled_steps_are_not_compiled_again(run_program):
+    """The number of compilations with a profile is that without."""
+    done = run_program(LOOP + """
+import torch._dynamo.utils as utils
+batch = data[:32]
+compiled = torch.compile(model, backend="eager")
+def loop(prof=None):
+    for _ in "x" * 12:
+        compiled(batch[0]).sum().backward()
+        if prof: prof.step()
+loop()
+count = lambda: utils.counters["stats"]["unique_graphs"]
+before = count()
+with profile(print_report=False) as prof: loop(prof)
+print("new graphs:", count() - before)
+""")
+    assert "new graphs: 0" in done.stdout

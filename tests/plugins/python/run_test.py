@@ -1,0 +1,223 @@
+"""`stepscope run` on programs that nobody changed: their steps are found, and what they print and how they end is theirs."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import stepscope
+import training_programs as programs
+from stepscope import run
+from training_programs import PYTHON, calls, needs, numbers
+
+needs_torch = needs("torch")
+
+
+class Ran:
+    """A program that has been run with --steps 4, and the reports of its ranks."""
+
+    def __init__(self, folder, words, options=()):
+        self.out = folder / "out"
+        done = programs.run(["-m", "stepscope", "run", "--steps", "4", "--out", self.out, *options, *words])
+        self.status, self.stdout, self.stderr = done.returncode, done.stdout, done.stderr
+
+    def said(self):
+        """Our lines on standard error."""
+        return [line.removeprefix("stepscope: ") for line in self.stderr.splitlines() if line.startswith("stepscope: ")]
+
+    def reports(self):
+        traces = sorted(self.out.glob("stepscope/*/c0/trace/rank*.json.gz"))
+        return [stepscope.analyze(trace) for trace in traces]
+
+    def report(self):
+        reports = self.reports()
+        assert len(reports) == 1, self.stderr
+        return reports[0]
+
+
+@pytest.fixture
+def ran(tmp_path):
+    return lambda *words, options=(): Ran(tmp_path, words, options)
+
+
+@needs_torch
+def test_a_plain_loop_is_recorded_from_step_10(ran):
+    run = ran("plain.py", "20")
+    assert run.status == 0
+    assert run.stdout == "argv ['20'] __main__ plain.py path programs\n"
+    report = run.report()
+    assert numbers(report) == [10, 11, 12, 13]
+    assert calls(report, "aten::addmm") == 1
+    assert run.said()[0].startswith("recorded 4 steps of ")
+    assert run.said()[1] == f"the report: stepscope analyze {run.out}"
+    assert len(run.stderr.splitlines()) == 2
+
+
+@needs_torch
+def test_micro_batches_stay_inside_a_step(ran):
+    report = ran("plain.py", "20", "--accumulate", "4").report()
+    assert report.steps.count == 4
+    assert calls(report, "aten::addmm") == 4
+
+
+@needs_torch
+def test_two_optimizers_of_an_iteration_make_one_step(ran):
+    run = ran("gan.py")
+    assert run.stdout == "done\n"
+    report = run.report()
+    assert numbers(report) == [10, 11, 12, 13]
+    assert calls(report, "aten::addmm") == 4
+
+
+@needs_torch
+def test_without_an_optimizer_a_step_is_a_batch(ran):
+    run = ran("inference.py")
+    report = run.report()
+    assert report.steps.count == 4
+    assert calls(report, "aten::addmm") == 1
+
+
+@needs_torch
+def test_a_compiled_step_is_counted_and_not_compiled_again(ran):
+    run = ran("plain.py", "20", "--compile")
+    assert numbers(run.report()) == [10, 11, 12, 13]
+    assert re.search(r"graphs \d recompiled 0\n", run.stdout), run.stdout
+
+
+@needs_torch
+@pytest.mark.parametrize(("end", "status", "last"), [("raise", 1, "RuntimeError: the loss is not finite"), ("exit3", 3, ""),
+                                                     ("sigint", -signal.SIGINT, "KeyboardInterrupt")])
+def test_a_partial_window_is_kept_however_the_program_ends(ran, end, status, last):
+    run = ran("plain.py", "13", "--end", end)
+    assert run.status == status
+    own = [line for line in run.stderr.splitlines() if not line.startswith("stepscope: ")]
+    assert (own[-1] if own else "") == last
+    assert numbers(run.report()) == [10, 11, 12]
+
+
+@needs_torch
+def test_a_child_that_is_forked_while_steps_are_recorded_records_nothing(ran):
+    run = ran("plain.py", "20", "--fork")
+    assert run.status == 0
+    assert numbers(run.report()) == [10, 11, 12, 13]
+    assert len(run.said()) == 2
+
+
+@needs_torch
+def test_a_program_with_too_few_steps_is_told_so(ran):
+    run = ran("plain.py", "5")
+    assert run.status == 0
+    assert run.said()[-1:] == ["nothing was recorded: the program made 5 steps, and the first 10 are skipped (stepscope run --skip N)"]
+
+
+@needs_torch
+def test_steps_can_be_chosen(ran):
+    run = ran("plain.py", "8", options=("--skip", "2"))
+    assert numbers(run.report()) == [2, 3, 4, 5]
+
+
+@needs_torch
+def test_torchrun_records_the_same_steps_on_all_ranks(ran):
+    run = ran("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "ranks.py")
+    assert run.status == 0, run.stderr
+    assert [numbers(report) for report in run.reports()] == [[10, 11, 12, 13]] * 2
+    assert [report.run.rank for report in run.reports()] == [0, 1]
+    assert len(run.said()) == 2  # of rank 0 alone
+
+
+@needs_torch
+def test_spawned_processes_are_recorded(ran):
+    run = ran("ranks.py", "spawn")
+    assert (run.status, run.stdout) == (0, "done\n"), run.stderr
+    assert [numbers(report) for report in run.reports()] == [[10, 11, 12, 13]] * 2
+    assert len(run.said()) == 2
+
+
+@needs("lightning")
+def test_lightning(ran):
+    run = ran("lightning_fit.py")
+    assert run.stdout.endswith("done 20\n")
+    assert numbers(run.report()) == [10, 11, 12, 13]
+    assert calls(run.report(), "aten::addmm") == 2
+
+
+@needs("transformers")
+def test_hugging_face_trainer(ran):
+    run = ran("hf_trainer.py")
+    assert run.stdout.endswith("done 20\n"), run.stderr
+    assert numbers(run.report()) == [10, 11, 12, 13]
+    assert calls(run.report(), "aten::addmm") == 2
+
+
+def test_a_program_without_torch_runs_as_it_is(ran, tmp_path):
+    (tmp_path / "site").mkdir()
+    script = tmp_path / "script.py"
+    script.write_text("import sys; print(sys.argv[1:], sys.flags.isolated); sys.exit(5)")
+    run = ran(str(script), "--skip", "a b")
+    assert (run.status, run.stdout, run.stderr) == (5, "['--skip', 'a b'] 0\n", "")
+
+
+def test_another_sitecustomize_is_loaded_as_well(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.stdout.write('theirs ')")
+    environment = programs.environment(PYTHONPATH=f"{programs.PACKAGE}{os.pathsep}{tmp_path}")
+    command = [PYTHON, "-m", "stepscope", "run", "-c", "import sys, sitecustomize; print(sitecustomize.__file__)"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout == f"theirs theirs {tmp_path / 'sitecustomize.py'}\n"  # the first is of `python -m stepscope` itself
+    assert done.stderr == ""
+
+
+def parsed(*words):
+    return run.parse(words)
+
+
+def test_options_end_where_the_program_begins():
+    assert parsed("--skip", "3", "train.py", "--skip", "4") == ({"--skip": "3"}, ["train.py", "--skip", "4"])
+    assert parsed("--out=x", "--", "--odd") == ({"--out": "x"}, ["--odd"])
+    assert parsed("-m", "pkg.train", "-x") == ({}, ["-m", "pkg.train", "-x"])
+
+
+@pytest.mark.parametrize(("words", "says"), [
+    ([], "run needs a program"), (["--skip"], "--skip needs a value"), (["--skip", "x", "a.py"], "whole number of at least 0, not 'x'"),
+    (["--steps", "0", "a.py"], "at least 1"), (["--skp", "3", "a.py"], "unknown option '--skp'")])
+def test_wrong_usage_is_one_line_and_status_two(words, says, capsys):
+    assert run.run(words) == 2
+    error = capsys.readouterr().err
+    assert says in error and error.count("\n") == 1
+
+
+def test_a_program_that_is_not_there_is_status_127(capsys):
+    assert run.run(["no-such-program"]) == 127
+    assert capsys.readouterr().err == "stepscope: no program 'no-such-program'\n"
+
+
+def test_a_python_file_runs_in_this_python():
+    assert run.command_of(["train.py", "-x"]) == [sys.executable, "train.py", "-x"]
+    assert run.command_of(["-m", "train"]) == [sys.executable, "-m", "train"]
+    assert os.path.isabs(run.command_of(["sh"])[0])
+
+
+def test_flags_that_ignore_the_path_are_named():
+    assert run.ignored_by(["/usr/bin/python3", "-u", "-Im", "train"]) == "-Im"
+    assert run.ignored_by(["/usr/bin/python3", "-W", "Ignore", "train.py", "-S"]) == ""
+    assert run.ignored_by(["/usr/bin/python3", "-c", "-I"]) == ""
+    assert run.ignored_by(["/usr/bin/torchrun", "-I"]) == ""
+
+
+def test_a_run_is_called_by_its_script():
+    assert run.name_of(["train.py", "x"]) == "train"
+    assert run.name_of(["torchrun", "--nproc-per-node", "2", "src/train_gpt.py", "other.py"]) == "train_gpt"
+    assert run.name_of(["-m", "package.train"]) == "train"
+    assert run.name_of(["accelerate", "launch", "-m", "package.main"]) == "main"
+    assert run.name_of(["./train"]) == "train"
+
+
+def test_the_environment_keeps_what_was_there(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", "/mine")
+    found = run.environment({"--skip": "3"}, ["train.py"])
+    assert found["PYTHONPATH"] == f"{run.SITE}{os.pathsep}/mine"
+    wanted = json.loads(found["STEPSCOPE_RUN"])
+    assert (wanted["skip"], wanted["steps"], wanted["name"], wanted["out"]) == (3, 10, "train", os.path.abspath("runs/train"))

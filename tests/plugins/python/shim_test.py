@@ -1,0 +1,88 @@
+"""Which shim is loaded for which torch, and what happens where there is none."""
+
+import shutil
+import subprocess
+
+import pytest
+
+from profile_test import LOOP, reports
+from stepscope import _native, _shim
+
+WINDOW = LOOP + """
+batch = data[:32]
+with profile(schedule=schedule(wait=0, warmup=1, active=2), log_dir="runs") as prof:
+    for _ in "x" * 4:
+        train(batch)
+        prof.step()
+"""
+
+
+def mark(path, shim_id="0.1.0-abc", torch="2.11.0+cu130", cuda="13.0"):
+    path.write_bytes(b"\x7fELF..." + f"STEPSCOPE-SHIM {shim_id} torch={torch} cuda={cuda} ;".encode() + b"...")
+    return path
+
+
+@pytest.mark.parametrize("built, wanted, expected", [
+    ({}, ("0.1.0-abc", "2.11.0+cu130", "13.0"), True),
+    ({}, ("0.1.0-abc", "2.11.1+cu130", "13.0"), True),
+    ({}, ("0.1.0-abc", "2.12.0+cu130", "13.0"), False),
+    ({}, ("0.1.0-abc", "2.11.0+cu126", "12.6"), False),
+    ({}, ("0.1.0-abc", "2.11.0+cpu", "none"), False),
+    ({}, ("0.1.0-def", "2.11.0+cu130", "13.0"), False),
+    ({}, ("0.1.0-abc", "2.11.0a0+git1234", "13.0"), False),
+    ({"torch": "2.12.0.dev20260101+cu130"}, ("0.1.0-abc", "2.12.0.dev20260102+cu130", "13.0"), False),
+    ({"torch": "2.12.0.dev20260101+cu130"}, ("0.1.0-abc", "2.12.0.dev20260101+cu130", "13.0"), True),
+])
+def test_a_shim_fits_the_torch_it_was_built_for(tmp_path, built, wanted, expected):
+    assert _shim.fits(mark(tmp_path / "shim.so", **built), wanted) is expected
+
+
+def test_a_file_without_the_mark_fits_nothing(tmp_path):
+    (tmp_path / "shim.so").write_bytes(b"\x7fELF")
+    assert not _shim.fits(tmp_path / "shim.so", ("", "", ""))
+    assert not _shim.fits(tmp_path / "missing.so", ("", "", ""))
+
+
+@pytest.fixture
+def without_shim(tmp_path):
+    """What `pip install` installs beside the package, without a shim."""
+    subprocess.run(["cmake", "--install", _native.library_dir().parent, "--component", "python", "--prefix", tmp_path / "site"],
+                   check=True, capture_output=True)
+    folder = tmp_path / "site/stepscope/_lib"
+    for shim in folder.glob("shim-torch*.so"):
+        shim.unlink()
+    return folder
+
+
+def test_without_a_shim_torch_profiler_records_and_the_report_says_so(run_program, tmp_path, without_shim):
+    done = run_program(WINDOW, STEPSCOPE_NATIVE_DIR=str(without_shim), STEPSCOPE_BUILD_SHIM="0",
+                       XDG_CACHE_HOME=str(tmp_path / "cache"))
+    assert "recording with torch.profiler, because there is no recorder for torch" in done.stderr
+    assert "Note: recorded with torch.profiler" in done.stdout
+    (report,) = reports(tmp_path / "runs")
+    assert report["steps"]["count"] == 2
+    assert report["losses"][0]["name"] == "recorded-by-torch-profiler"
+    assert "analysed it" in report["losses"][0]["detail"]
+
+
+@pytest.mark.parametrize("compiler, message", [("/no/such/compiler", "there is no C++ compiler"), ("false", "does not compile")])
+def test_where_nothing_compiles_torch_profiler_records(run_program, tmp_path, without_shim, compiler, message):
+    done = run_program(WINDOW, STEPSCOPE_NATIVE_DIR=str(without_shim), XDG_CACHE_HOME=str(tmp_path / "cache"), CXX=compiler)
+    assert message in done.stderr
+    assert reports(tmp_path / "runs")[0]["steps"]["count"] == 2
+
+
+def test_a_shim_is_built_once_into_the_cache_and_used(run_program, tmp_path, without_shim):
+    if shutil.which("c++") is None:
+        pytest.skip("needs a C++ compiler")
+    where = {"STEPSCOPE_NATIVE_DIR": str(without_shim), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    first = run_program(WINDOW, **where)
+    assert "building the recorder for torch" in first.stderr
+    (built,) = (tmp_path / "cache").glob("stepscope/*/shim-torch*.so")
+    again = run_program(WINDOW, **where)
+    assert "building" not in again.stderr
+    assert all(report["run"]["producer"].startswith("stepscope ") for report in reports(tmp_path / "runs"))
+    # One that is damaged is not the one that is wanted, and is built again; here that is forbidden.
+    built.write_bytes(built.read_bytes().replace(b"STEPSCOPE-SHIM", b"STEPSCOPE-XXXX"))
+    refused = run_program(WINDOW, STEPSCOPE_BUILD_SHIM="0", **where)
+    assert "there is no recorder" in refused.stderr

@@ -1,0 +1,266 @@
+"""How `stepscope run` finds steps, on a recorder and an optimizer that only take notes."""
+
+import gc
+import sys
+import types
+
+import pytest
+
+import stepscope
+from stepscope import StepscopeError
+
+WANTED = '{"out": "runs/x", "name": "x", "skip": 10, "steps": 4, "pid": 0, "started": 0}'
+
+
+@pytest.fixture
+def arm(monkeypatch):
+    monkeypatch.setenv("STEPSCOPE_RUN", WANTED)
+    from stepscope import _arm
+    return _arm
+
+
+class Notes:
+    """Stands for stepscope.profile."""
+    made: list = []
+    fails = False
+
+    def __init__(self, schedule, **options):
+        self.schedule, self.options, self.steps, self.stopped = schedule, options, 0, False
+        Notes.made.append(self)
+
+    def start(self):
+        if Notes.fails:
+            raise OSError("disk full")
+
+    def step(self):
+        self.steps += 1
+
+    def stop(self):
+        self.stopped = True
+
+    @property
+    def report(self):
+        if self.steps <= self.schedule["wait"] + self.schedule["warmup"]:
+            raise StepscopeError("no window has been recorded")
+        return stepscope.Report.from_json('{"version": 2, "steps": {"count": 4, "mean_ms": 12.34}}')
+
+
+@pytest.fixture
+def recording(arm, monkeypatch):
+    monkeypatch.setattr(stepscope, "profile", Notes, raising=False)
+    monkeypatch.setattr(stepscope, "schedule", lambda **numbers: numbers, raising=False)
+    Notes.made, Notes.fails = [], False
+    new = arm.Recording(arm.json.loads(WANTED))
+    monkeypatch.setattr(arm, "_recording", new)
+    monkeypatch.setattr(arm, "_at_exit", lambda end: None)
+    return new
+
+
+class Owner:
+    pass
+
+
+def test_the_largest_count_of_one_owner_is_the_number_of_steps(arm):
+    counter, a, b = arm.StepCounter(), Owner(), Owner()
+    assert [counter.count(one) for one in (a, b, a, b, b, b)] == [True, False, True, False, True, True]
+    assert counter.steps == 4
+
+
+def test_an_owner_that_is_gone_is_not_mistaken_for_a_new_one(arm):
+    counter = arm.StepCounter()
+    for _ in range(3):
+        one = Owner()
+        counter.count(one)
+        del one
+        gc.collect()
+    assert counter.steps == 1
+
+
+def test_the_profile_opens_at_the_first_step_and_has_the_numbers_of_the_program(recording):
+    optimizer = Owner()
+    for _ in range(20):
+        recording.optimizer_stepped(optimizer)
+    [profile] = Notes.made
+    assert profile.schedule == {"wait": 7, "warmup": 3, "active": 4}  # records steps 10 to 13
+    assert profile.steps == 20
+    assert (profile.options["log_dir"], profile.options["name"], profile.options["print_report"]) == ("runs/x", "x", False)
+    recording.end()
+    assert profile.stopped
+    assert recording.summary() == ["recorded 4 steps of 12.3 ms; nothing to change was found",
+                                   "the report: stepscope analyze runs/x"]
+
+
+def test_two_optimizers_make_one_step(recording):
+    a, b = Owner(), Owner()
+    for _ in range(20):
+        recording.optimizer_stepped(a)
+        recording.optimizer_stepped(b)
+    assert Notes.made[0].steps == 20
+
+
+@pytest.mark.parametrize(("skip", "wait", "warmup"), [(0, 1, 0), (1, 1, 0), (2, 1, 1), (100, 97, 3)])
+def test_few_skipped_steps_leave_less_warm_up(arm, recording, skip, wait, warmup):
+    recording.first = arm.Recording({**arm.json.loads(WANTED), "skip": skip}).first
+    recording.optimizer_stepped(Owner())
+    assert Notes.made[0].schedule == {"wait": wait, "warmup": warmup, "active": 4}
+
+
+def test_without_an_optimizer_batches_are_steps(recording):
+    loader = Owner()
+    for _ in range(7):
+        recording.batch_arrived(loader)
+    assert not Notes.made
+    for _ in range(13):  # the eighth batch ends step 6: step 7 is the first that warms up
+        recording.batch_arrived(loader)
+    [profile] = Notes.made
+    assert profile.schedule == {"wait": 0, "warmup": 3, "active": 4}
+    assert profile.steps == 12
+
+
+def test_batches_do_not_count_once_there_is_an_optimizer(recording):
+    recording.has_optimizer = True
+    for _ in range(20):
+        recording.batch_arrived(recording)
+    assert not Notes.made
+
+
+def test_an_optimizer_that_comes_after_an_evaluation_is_recorded(recording):
+    for _ in range(30):
+        recording.batch_arrived(recording)
+    optimizer = Owner()
+    for _ in range(20):
+        recording.optimizer_stepped(optimizer)
+    evaluation, training = Notes.made
+    assert evaluation.stopped and not training.stopped
+    assert training.steps == 20
+
+
+def test_too_few_steps_are_told(recording):
+    optimizer = Owner()
+    for _ in range(5):
+        recording.optimizer_stepped(optimizer)
+    recording.end()
+    assert recording.summary() == ["nothing was recorded: the program made 5 steps, and the first 10 are skipped "
+                                   "(stepscope run --skip N)"]
+
+
+def test_an_error_ends_the_recording_and_nothing_else(arm, recording, capsys):
+    Notes.fails = True
+    step = arm._guarded(recording.optimizer_stepped)
+    optimizer = Owner()
+    for _ in range(3):
+        step(optimizer)
+    assert capsys.readouterr().err == "stepscope: the recording ended: OSError: disk full\n"
+    assert len(Notes.made) == 1
+    assert recording.summary() == []
+
+
+def test_a_forked_child_says_and_records_nothing(recording, capsys):
+    optimizer = Owner()
+    recording.optimizer_stepped(optimizer)
+    recording.forked()
+    recording.optimizer_stepped(optimizer)
+    recording.end()
+    assert Notes.made[0].steps == 1 and not Notes.made[0].stopped
+    assert capsys.readouterr().err == ""
+
+
+def test_a_child_that_is_forked_before_training_records_itself(recording):
+    recording.forked()
+    recording.optimizer_stepped(Owner())
+    assert len(Notes.made) == 1
+
+
+class Optimizer:
+    """As torch.optim.Optimizer: each class's step is replaced when its first object is made."""
+
+    def __init__(self):
+        self._patch_step_function()
+
+    def _patch_step_function(self):
+        pass
+
+    def step(self):
+        return "stepped"
+
+
+class Inner(Optimizer):
+    def step(self):
+        return "inner"
+
+
+class Derived(Inner):
+    def step(self):
+        return super().step() + ", derived"
+
+
+class Wrapper(Optimizer):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def step(self):
+        return self.inner.step()
+
+
+@pytest.fixture
+def counted(arm, monkeypatch):
+    """What counts as a step of the classes above."""
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(compiler=types.SimpleNamespace(disable=lambda hook: hook)))
+    seen = []
+    monkeypatch.setattr(arm, "_recording", types.SimpleNamespace(optimizer_stepped=seen.append, has_optimizer=False, off=False))
+    for kind in (Optimizer, Inner, Derived, Wrapper):  # which the hook changes
+        for name, value in list(vars(kind).items()):
+            if callable(value):
+                monkeypatch.setattr(kind, name, value)
+    arm.install_optimizer(types.SimpleNamespace(Optimizer=Optimizer))
+    return seen
+
+
+def test_every_optimizer_is_counted_after_its_step(counted):
+    optimizer = Inner()
+    assert optimizer.step() == "inner"
+    assert counted == [optimizer]
+
+
+def test_a_step_within_a_step_counts_once(counted):
+    Inner()
+    derived = Derived()
+    assert derived.step() == "inner, derived"
+    wrapper = Wrapper(Inner())
+    wrapper.step()
+    assert counted == [derived, wrapper]
+
+
+def test_a_step_that_raises_is_no_step_and_raises_the_same(counted, monkeypatch):
+    def step(self):
+        raise ValueError("inf")
+    monkeypatch.setattr(Inner, "step", step)
+    with pytest.raises(ValueError, match="inf"):
+        Inner().step()
+    assert counted == []
+
+
+def test_batches_of_a_loader_are_counted_by_loader_and_not_beside_an_optimizer(arm, monkeypatch):
+    seen = []
+    recording = types.SimpleNamespace(batch_arrived=seen.append, has_optimizer=False, off=False)
+    monkeypatch.setattr(arm, "_recording", recording)
+
+    class Iterator:
+        def __init__(self, sampler):
+            self._index_sampler, self.left = sampler, 2
+
+        def __next__(self):
+            self.left -= 1
+            if self.left < 0:
+                raise StopIteration
+            return "batch"
+
+        def __iter__(self):
+            return self
+
+    arm.install_loader(types.SimpleNamespace(_BaseDataLoaderIter=Iterator))
+    assert list(Iterator("a")) + list(Iterator("a")) == ["batch"] * 4
+    recording.has_optimizer = True
+    list(Iterator("b"))
+    assert seen == ["a"] * 4

@@ -1,0 +1,44 @@
+"""Runs the programs of programs/ on the Python that has torch: STEPSCOPE_PYTHON, else this one."""
+
+import functools
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+HERE = pathlib.Path(__file__).parent
+ROOT = HERE.parents[2]
+PACKAGE = ROOT / "plugins/python"
+PYTHON = os.environ.get("STEPSCOPE_PYTHON") or sys.executable
+
+
+def environment(**more):
+    """For a process that uses the package of the source tree; one thread per operator, as tests run side by side. Torch
+    warns where NumPy is missing."""
+    return {**os.environ, "PYTHONPATH": str(PACKAGE), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore::UserWarning", **more}
+
+
+def run(words, cwd=HERE / "programs", **more):
+    return subprocess.run([PYTHON, *map(str, words)], env=environment(**more), cwd=cwd, capture_output=True, text=True, timeout=170)
+
+
+@functools.cache
+def has(package):
+    asked = f"import importlib.util, sys; sys.exit(importlib.util.find_spec('{package}') is None)"
+    return subprocess.run([PYTHON, "-c", asked], check=False).returncode == 0
+
+
+def needs(*packages):
+    """Skips a test where the Python that trains lacks one of them."""
+    missing = [package for package in packages if not has(package)]
+    return pytest.mark.skipif(bool(missing), reason=f"{PYTHON} has no {', '.join(missing)}")
+
+
+def numbers(report):
+    return [step.step for step in report.step_times]
+
+
+def calls(report, op):
+    return sum(row.calls_per_step for row in report.top_ops if row.name == op)
