@@ -33,7 +33,7 @@ Exit status: 0 all traces were read, 1 one could not be read, 2 wrong usage.
 )";
 
 // Objects of a list are joined by commas, without their last newlines.
-std::string Indented(std::string object) {
+std::string WithoutLineEnd(std::string object) {
   while (!object.empty() && object.back() == '\n') object.pop_back();
   return object;
 }
@@ -70,7 +70,7 @@ int InfoCommand(Words words) {
         continue;
       }
       const TraceSummary summary = Summarize(*trace);
-      texts.push_back(*format == 1 ? Indented(ToJson(summary))
+      texts.push_back(*format == 1 ? WithoutLineEnd(ToJson(summary))
                                    : ToText(summary));
     }
   }

@@ -89,8 +89,7 @@ def ascend(bench, start, options, tell=print):
 
 
 def verdict(step):
-    text = f"{step['outcome']}, {'kept' if step['kept'] else 'taken back'}"
-    return f"{text}: {step['failed']}" if "failed" in step else text
+    return f"{step['outcome']}, {'kept' if step['kept'] else 'taken back'}" + f": {step.get('failed')}" * ("failed" in step)
 
 
 def price_habits(bench, settings, options, where):

@@ -74,16 +74,14 @@ def run(options, rest, bench):
     """(what --json writes, the tables)."""
     if options.command == "climb":
         record = climb.climb(bench, options)
-        text = climb.to_text(record)
-    elif options.command == "sweep":
+        return record, climb.to_text(record)
+    if options.command == "sweep":
         record = sweep.sweep(bench, Settings.of(rest), options.rounds, options.steps, options.alone)
-        text = sweep.to_text(record)
-    else:
-        record = rungs.go_up(bench, rungs.RUNGS[options.device], options.pairs, Length(options.steps))
-        command = " ".join(f"--{key} {getattr(options, key)}" for key in ("device", "side", "pairs", "steps", "active")
-                           if getattr(options, key))
-        text = rungs.to_markdown(record, f"{datetime.date.today()}, {record['machine']}. `ladder.py rungs {command}`")
-    return record, text
+        return record, sweep.to_text(record)
+    record = rungs.go_up(bench, rungs.RUNGS[options.device], options.pairs, Length(options.steps))
+    command = " ".join(f"--{key} {getattr(options, key)}" for key in ("device", "side", "pairs", "steps", "active")
+                       if getattr(options, key))
+    return record, rungs.to_markdown(record, f"{datetime.date.today()}, {record['machine']}. `ladder.py rungs {command}`")
 
 
 def main(words, start=run_program):

@@ -45,9 +45,8 @@ def reason_for(findings, report, below, settings, period=1):
 
 def facts_of(report):
     """What the table says of a profile."""
-    busy = report.split.get("compute", 0) + report.split.get("communication", 0)
-    return {"profiled_ms": report.step_ms, "split_ms": report.split,
-            **({"busy_frac": busy / report.step_ms} if report.has_gpu else {})}
+    busy = sum(report.split.get(cause, 0) for cause in ("compute", "communication")) / report.step_ms
+    return {"profiled_ms": report.step_ms, "split_ms": report.split, **({"busy_frac": busy} if report.has_gpu else {})}
 
 
 def go_up(bench, rungs, pairs, length):

@@ -168,9 +168,8 @@ def sweep(bench, flags, rounds, steps, alone=False):
                 del rates[levels]
     if len(rates) < 2:
         raise UsageError(f"fewer than two combinations are left: {left_out[0]['why']}")
-    predictions = predict(bench, report, factors, {levels: points[levels] for levels in rates})
-    return {"version": 2, "baseline": baseline.text(), "left_out": left_out,
-            **to_record(Cube(factors, rates), *predictions)}
+    told = predict(bench, report, factors, {levels: points[levels] for levels in rates})
+    return {"version": 2, "baseline": baseline.text(), "left_out": left_out, **to_record(Cube(factors, rates), *told)}
 
 
 def to_record(cube, predicted, unknown):
