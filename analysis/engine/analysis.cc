@@ -135,7 +135,7 @@ void RunRule(const AnalysisContext& context, const Rule& rule, Report& report,
 
 }  // namespace
 
-std::vector<TopOp> OpsBySelfTime(const AnalysisContext& context) {
+std::vector<TopOp> OpsByTime(const AnalysisContext& context) {
   const Trace& trace = context.trace;
   const std::span<const Op> ops = trace.ops();
   const Steps& steps = context.steps;
@@ -149,7 +149,7 @@ std::vector<TopOp> OpsBySelfTime(const AnalysisContext& context) {
     }
   }
   struct Sum {
-    int64_t self_ns = 0, total_ns = 0, calls = 0;
+    int64_t self_ns = 0, total_ns = 0, gpu_ns = 0, calls = 0;
   };
   // Threads that do the training; the others' ops have rows of their own.
   std::vector<bool> trains(trace.threads().size(), steps.thread == kNone);
@@ -181,6 +181,14 @@ std::vector<TopOp> OpsBySelfTime(const AnalysisContext& context) {
           0, std::min(op.end_ns, parent.end_ns) - op.begin_ns);
     }
   }
+  const auto add = [&](const DeviceWork& work) {
+    if (work.op == kNone || !counted[work.op]) return;
+    const Op& op = ops[work.op];
+    sums[{op.name, elsewhere(op)}].gpu_ns += work.end_ns - work.begin_ns;
+  };
+  for (const Kernel& row : trace.kernels()) add(row);
+  for (const Copy& row : trace.copies()) add(row);
+  for (const Memset& row : trace.memsets()) add(row);
   const double steps_count = std::max<size_t>(steps.steady.size(), 1);
   std::vector<TopOp> top;
   for (const auto& [key, sum] : sums) {
@@ -189,15 +197,20 @@ std::vector<TopOp> OpsBySelfTime(const AnalysisContext& context) {
                    .self_ms_per_step =
                        std::max<int64_t>(sum.self_ns, 0) * 1e-6 / steps_count,
                    .total_ms_per_step = sum.total_ns * 1e-6 / steps_count,
+                   .gpu_self_ms_per_step = sum.gpu_ns * 1e-6 / steps_count,
                    .calls_per_step = sum.calls / steps_count});
   }
-  std::ranges::sort(top, [](const TopOp& a, const TopOp& b) {
-    return a.self_ms_per_step != b.self_ms_per_step
-               ? a.self_ms_per_step > b.self_ms_per_step
-               : std::tie(a.name, a.other_thread) <
-                     std::tie(b.name, b.other_thread);
-  });
+  SortOps(top, context.has_gpu);
   return top;
+}
+
+void SortOps(std::vector<TopOp>& ops, bool has_gpu) {
+  const auto key = [&](const TopOp& op) {
+    return std::tuple(has_gpu ? -op.gpu_self_ms_per_step : 0.0,
+                      -op.self_ms_per_step, std::string_view(op.name),
+                      op.other_thread);
+  };
+  std::ranges::sort(ops, {}, key);
 }
 
 Report Analyze(const Trace& trace) { return ReportOf(AnalysisContext(trace)); }
@@ -255,7 +268,7 @@ Report ReportOf(const AnalysisContext& context, EditsById* edits) {
   }
   std::ranges::sort(report.clean);
   std::ranges::sort(report.skipped, {}, &SkippedRule::id);
-  report.top_ops = OpsBySelfTime(context);
+  report.top_ops = OpsByTime(context);
   if (report.top_ops.size() > kTopOps) report.top_ops.resize(kTopOps);
   report.modules = TimeByModule(context);
   report.lines = TimeByLine(context);

@@ -51,7 +51,7 @@ void AddKernels(const AnalysisContext& context, bool is_after,
 // Self time of ops in the steady steps, by name.
 void AddOps(const AnalysisContext& context, bool is_after,
             std::map<std::string, ComparedTime>& rows) {
-  for (const TopOp& op : OpsBySelfTime(context)) {
+  for (const TopOp& op : OpsByTime(context)) {
     ComparedTime& row = rows[op.name];
     row.name = op.name;
     (is_after ? row.after_ms : row.before_ms) += op.self_ms_per_step;

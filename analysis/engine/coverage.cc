@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "device/collective_names.h"
 #include "words/labels.h"
 #include "words/quantities.h"
 
@@ -129,18 +130,30 @@ const char* KnownOf(Cause cause, bool has_gpu) {
   }
 }
 
-// "mostly aten::mm 20.1, aten::addmm 9.20 ms": what takes longest.
-std::string LongestOf(const Report& report, std::string_view key) {
+// "mostly aten::mm 20.1, aten::addmm 9.20 ms": what takes longest of `ms`.
+// The work of a GPU is told by op: most of it may lie beside the critical path.
+std::string LongestOf(const Report& report, Cause cause, double ms) {
   std::string text;
   size_t shown = 0;
-  for (const PathPart& part : report.critical_path) {
-    if (part.category != key || part.name.empty()) continue;
-    if (part.ms_per_step < 0.01 * report.steps.mean_ms) break;
-    if (shown++ == kNamesShown) break;
-    text += (shown == 1 ? "mostly " : ", ") + part.name + " " +
-            Number(part.ms_per_step);
+  double sum = 0;
+  const auto show = [&](std::string_view name, double part_ms) {
+    if (name.empty() || part_ms < 0.01 * report.steps.mean_ms) return;
+    if (shown++ >= kNamesShown) return;
+    sum += part_ms;
+    text +=
+        (shown == 1 ? "" : ", ") + std::string(name) + " " + Number(part_ms);
+  };
+  if (cause == Cause::kCompute && report.has_gpu) {
+    for (const TopOp& op : report.top_ops) {
+      if (!IsCollectiveOp(op.name)) show(op.name, op.gpu_self_ms_per_step);
+    }
+  } else {
+    for (const PathPart& part : report.critical_path) {
+      if (part.category == CauseKey(cause)) show(part.name, part.ms_per_step);
+    }
   }
-  return text.empty() ? "" : text + " ms";
+  if (text.empty()) return "";
+  return (sum >= kMostOfIt * ms ? "mostly " : "longest: ") + text + " ms";
 }
 
 // True if a rule was skipped because this recording lacks data, not because the
@@ -253,9 +266,10 @@ CauseAnswer AnswerTo(const Report& report, Cause cause, double ms,
     answer.why = "the recording is incomplete";
     return answer;
   }
-  for (const std::string& part : {LongestOf(report, answer.cause),
-                                  std::string(KnownOf(cause, report.has_gpu)),
-                                  RulesSay(report, cause, answer)}) {
+  for (const std::string& part :
+       {LongestOf(report, cause, in_split ? ms : path_ms),
+        std::string(KnownOf(cause, report.has_gpu)),
+        RulesSay(report, cause, answer)}) {
     if (part.empty()) continue;
     answer.why += (answer.why.empty() ? "" : "; ") + part;
   }

@@ -167,13 +167,12 @@ void MergeTimes(const Ranks& ranks, Report& run) {
       sum.other_thread = op.other_thread;
       sum.self_ms_per_step += share * op.self_ms_per_step;
       sum.total_ms_per_step += share * op.total_ms_per_step;
+      sum.gpu_self_ms_per_step += share * op.gpu_self_ms_per_step;
       sum.calls_per_step += share * op.calls_per_step;
     }
   }
   for (const auto& [key, op] : ops) run.top_ops.push_back(op);
-  std::ranges::stable_sort(run.top_ops, [](const TopOp& a, const TopOp& b) {
-    return a.self_ms_per_step > b.self_ms_per_step;
-  });
+  SortOps(run.top_ops, run.has_gpu);
   if (run.top_ops.size() > kTopOps) run.top_ops.resize(kTopOps);
   MergePlaces(ranks, run);
 }

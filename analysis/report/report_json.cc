@@ -269,6 +269,7 @@ std::string ToJson(const Report& report) {
     json.Field("other_thread", op.other_thread);
     json.Field("self_ms_per_step", op.self_ms_per_step);
     json.Field("total_ms_per_step", op.total_ms_per_step);
+    json.Field("gpu_self_ms_per_step", op.gpu_self_ms_per_step);
     json.Field("calls_per_step", op.calls_per_step);
     json.Close('}');
   }

@@ -167,18 +167,22 @@ void PrintTopOps(const Report& report, const TextOptions& options,
     names.push_back(op.name + (op.other_thread ? " (other thread)" : ""));
     width = std::max(width, std::min<size_t>(Columns(names.back()), 56));
   }
-  const bool per_step = report.steps.count > 0;
+  // Times without nested ops; on a CPU with those, too.
+  const bool gpu = report.has_gpu;
+  const std::string title = gpu ? "ops by GPU time" : "ops by self time";
   page.Line();
-  page.Line(
-      PadRight(per_step ? "ops by self time, per step" : "ops by self time",
-               width + 2) +
-      PadLeft("self ms", 9) + PadLeft("total ms", 10) + PadLeft("calls", 8));
+  page.Line(PadRight(title + (report.steps.count > 0 ? ", per step" : ""),
+                     width + 2) +
+            PadLeft(gpu ? "GPU ms" : "self ms", 9) +
+            PadLeft(gpu ? "host ms" : "total ms", 10) + PadLeft("calls", 8));
   for (size_t i = 0; i < count; ++i) {
     const TopOp& op = report.top_ops[i];
-    page.Line("  " + PadRight(Clipped(names[i], width), width) +
-              PadLeft(Number(op.self_ms_per_step), 9) +
-              PadLeft(Number(op.total_ms_per_step), 10) +
-              PadLeft(CallsText(op.calls_per_step), 8));
+    page.Line(
+        "  " + PadRight(Clipped(names[i], width), width) +
+        PadLeft(Number(gpu ? op.gpu_self_ms_per_step : op.self_ms_per_step),
+                9) +
+        PadLeft(Number(gpu ? op.self_ms_per_step : op.total_ms_per_step), 10) +
+        PadLeft(CallsText(op.calls_per_step), 8));
   }
 }
 

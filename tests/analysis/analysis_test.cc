@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "support/cpu_loop.h"
+#include "support/gpu_text.h"
 #include "support/random_trace.h"
 #include "support/trace_text.h"
 
@@ -163,6 +164,32 @@ TEST(AnalysisTest, TopOpsAreSortedByOwnTime) {
   EXPECT_DOUBLE_EQ(report.top_ops[0].self_ms_per_step, 4.5);
   EXPECT_DOUBLE_EQ(report.top_ops[2].self_ms_per_step, 0.5);
   EXPECT_DOUBLE_EQ(report.top_ops[2].total_ms_per_step, 5);
+}
+
+// aten::add takes longer on the host, aten::mm on the GPU.
+TEST(AnalysisTest, TopOpsOfAGpuRunAreSortedByTheTimeOnTheGpu) {
+  GpuText run;
+  for (int step = 0; step < 4; ++step) {
+    run.Begin("op", "aten::mm");
+    run.Kernel(4000, "gemm");
+    run.End();
+    run.Begin("op", "aten::add");
+    run.Pass(500);
+    run.Kernel(100, "add");
+    run.End();
+    run.Synchronize("cudaDeviceSynchronize");
+    run.EndStep();
+  }
+  const Report report = run.Analyzed();
+  ASSERT_EQ(report.top_ops.size(), 2u);
+  EXPECT_EQ(report.top_ops[0].name, "aten::mm");
+  EXPECT_DOUBLE_EQ(report.top_ops[0].gpu_self_ms_per_step, 4);
+  EXPECT_EQ(report.top_ops[1].name, "aten::add");
+  EXPECT_DOUBLE_EQ(report.top_ops[1].gpu_self_ms_per_step, 0.1);
+  EXPECT_GT(report.top_ops[1].self_ms_per_step,
+            report.top_ops[0].self_ms_per_step);
+  const std::string text = ToText(report, {});
+  EXPECT_NE(text.find("ops by GPU time, per step"), std::string::npos) << text;
 }
 
 // A loader thread stacks batches while the training thread stacks, too; the

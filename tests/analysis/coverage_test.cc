@@ -85,6 +85,26 @@ TEST(CoverageTest, NamesWhatTakesLongest) {
             "found no change");
 }
 
+// What little of it lies on the critical path does not stand for the rest.
+TEST(CoverageTest, NamesTheOpsThatTakeTheGpuLongest) {
+  Report report = HalfComputing();
+  report.has_gpu = true;
+  report.critical_path = {{"data", "", 36}, {"compute", "aten::add", 3}};
+  report.top_ops = {{.name = "record_param_comms", .gpu_self_ms_per_step = 30},
+                    {.name = "aten::mm", .gpu_self_ms_per_step = 22},
+                    {.name = "aten::add", .gpu_self_ms_per_step = 4}};
+  ExplainCauses(report);
+  EXPECT_TRUE(AnswerTo(report, "compute")
+                  ->why.starts_with("mostly aten::mm 22.0, aten::add 4.00 ms"))
+      << AnswerTo(report, "compute")->why;
+  report.top_ops[1].gpu_self_ms_per_step = 20;
+  ExplainCauses(report);
+  EXPECT_TRUE(
+      AnswerTo(report, "compute")
+          ->why.starts_with("longest: aten::mm 20.0, aten::add 4.00 ms"))
+      << AnswerTo(report, "compute")->why;
+}
+
 TEST(CoverageTest, AFindingAnswersIfItMaySaveHalf) {
   Report report = HalfComputing();
   report.findings = {Saving("sync-data-loading", 18)};

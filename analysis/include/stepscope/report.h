@@ -127,7 +127,7 @@ struct Plan {
   int64_t pairs = 0;  // as in Gain
 };
 
-// An operator in the table of operators by self time.
+// An operator in the table of operators.
 struct TopOp {
   std::string name;
   // On threads that neither train nor run the backward pass, such as a
@@ -135,6 +135,7 @@ struct TopOp {
   bool other_thread = false;
   double self_ms_per_step = 0;  // without nested operators
   double total_ms_per_step = 0;
+  double gpu_self_ms_per_step = 0;  // of the device work it launches itself
   double calls_per_step = 0;
 };
 
@@ -288,7 +289,8 @@ struct Report {
   Plan plan;
   // What takes much of the step, largest first. Empty without steps.
   std::vector<CauseAnswer> coverage;
-  std::vector<TopOp> top_ops;  // at most 50, largest self time first
+  // At most 50, largest time first: the device's if has_gpu, else self time.
+  std::vector<TopOp> top_ops;
   // At most 50 each, largest self time first; empty where the recording has no
   // modules or no stacks.
   std::vector<PlaceTime> modules;

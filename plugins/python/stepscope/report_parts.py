@@ -142,6 +142,7 @@ class TopOp:
     other_thread: bool = False
     self_ms_per_step: float = 0
     total_ms_per_step: float = 0
+    gpu_self_ms_per_step: float = 0
     calls_per_step: float = 0
 
 
