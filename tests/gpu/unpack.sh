@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# Turns what slot.sh brought back into tests/data/gpu (small recordings, and how they were made) and a dated section of
+# samples/resnet/RESULTS.md, and writes build/gpu-state.tar.gz: carried to a fresh machine, slot.sh goes on from it.
+#   bash tests/gpu/unpack.sh DIR [--root FOLDER]
+#   --root FOLDER   write there instead of into this tree; required for results of a fake GPU
+set -euo pipefail
+exec python3 "$(dirname "${BASH_SOURCE[0]}")/unpack.py" "$@"
