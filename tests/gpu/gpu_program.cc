@@ -63,7 +63,7 @@ bool RunStage(const GpuStage& stage, GpuWork& work, const std::string& prefix) {
   std::string why;
   try {
     const absl::Status status = stage.run(work, prefix);
-    if (!status.ok()) why = status.message();
+    if (!status.ok()) why = std::string(status.message());
   } catch (const std::exception& error) {
     why = error.what();
   }

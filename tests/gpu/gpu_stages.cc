@@ -9,6 +9,7 @@
 
 #include <cstdio>
 #include <functional>
+#include <set>
 #include <utility>
 
 #include "gpu/gpu_work.h"
@@ -32,7 +33,7 @@ absl::Status UnderProfile(ProfileOptions options,
   options.name = "gpu_program";
   options.print_report = false;
   options.time_all_steps = false;
-  options.schedule.repeat = static_cast<int>(paths.size());
+  options.schedule.repeat = static_cast<int64_t>(paths.size());
   options.on_report = [&](const Trace& trace, const Report&) {
     written.Update(
         WriteTrace(trace, {}, Format::kChromeKineto, paths[windows++]));
@@ -40,7 +41,7 @@ absl::Status UnderProfile(ProfileOptions options,
   const Schedule schedule = options.schedule;
   Profile profile(std::move(options));
   for (size_t window = 0; window < paths.size(); ++window) {
-    for (int i = 0; i < schedule.wait + schedule.warmup + schedule.active;
+    for (int64_t i = 0; i < schedule.wait + schedule.warmup + schedule.active;
          ++i) {
       step(i >= schedule.wait + schedule.warmup);
       profile.Step();

@@ -32,7 +32,7 @@ find_python() {
 # What a program is linked to, without what every Linux has and what comes with torch.
 libraries_of() {
   ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
-    { grep -Ev '/(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+)\.so|/torch/|/nvidia/' || true; }
+    { grep -Ev '/(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|libz|libzstd)\.so|/torch/|/nvidia/' || true; }
 }
 
 make_pack() {
