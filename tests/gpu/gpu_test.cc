@@ -160,7 +160,9 @@ TEST_F(GpuTest, CuptisOwnBuffersCanBeKept) {
   const auto recorded = FolderOfPart("buffers");
   const std::string folder =
       recorded ? recorded->string() : temporary_->At("buffers");
-  if (!recorded) ASSERT_EQ(Run("'" + folder + "' buffers"), 0);
+  if (!recorded) {
+    ASSERT_EQ(Run("'" + folder + "' buffers"), 0);
+  }
   const std::vector<std::string> files = FilesWith(folder, ".cupti");
   ASSERT_EQ(files.size(), 1u);
   EXPECT_GT(std::filesystem::file_size(files.front()), 1'000u);

@@ -95,7 +95,9 @@ TEST(RecordedBuffersTest, OfRealGpusAreDecodedWhole) {
   const auto recorded_now = FolderOfPart("buffers");
   const std::vector<std::string> files =
       FilesWith(recorded_now.value_or(STEPSCOPE_TEST_DATA "/gpu"), ".cupti");
-  if (recorded_now) ASSERT_EQ(files.size(), 1u);
+  if (recorded_now) {
+    ASSERT_EQ(files.size(), 1u);
+  }
   for (const std::string& file : files) {
     SCOPED_TRACE(file);
     const auto recorded = ReadRecorded(file);
