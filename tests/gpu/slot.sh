@@ -32,12 +32,12 @@ find_python() {
 # What a program is linked to, without what every Linux has and what comes with torch.
 libraries_of() {
   ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
-    { grep -Ev '/(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|libz|libzstd)\.so|/torch/|/nvidia/' || true; }
+    { grep -Ev '/(libc|libm|libdl|librt|libutil|libpthread|libgcc_s|libstdc\+\+|libz|libzstd)\.so|/torch/|/nvidia/' || true; }
 }
 
 make_pack() {
   local programs=(gpu_program gpu_test gpu_compare_test gpu_buffers_test stepscope resnet libresnet_cuda_graph.so gallery gallery_test)
-  local bin=${STEPSCOPE_BIN:-$root/build/default/bin} folder program bytes
+  local bin=${STEPSCOPE_BIN:-$root/build/default/bin} program bytes
   if [ -z "${STEPSCOPE_BIN:-}" ]; then
     source "$root/cmake/setup.sh"
     setup_build
