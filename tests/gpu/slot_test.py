@@ -373,5 +373,8 @@ def test_a_fresh_machine_goes_on_from_the_state_that_was_carried_there(shell, tm
     assert shell("doctor", "buffers")[0] == 0
     assert unpack.main([str(tmp_path / "out"), "--root", str(tmp_path / "tree")]) == 0
     shutil.rmtree(tmp_path / "tree/build/gpu-slot")
-    status, out = shell("doctor", "threads")
+    status, out = shell("doctor", "threads", STEPSCOPE_GPU_RESULTS=str(tmp_path / "out2"))
     assert status == 0 and "== doctor" not in out and "== threads" in out
+    assert unpack.main([str(tmp_path / "out"), str(tmp_path / "out2"), "--root", str(tmp_path / "into")]) == 0
+    data = tmp_path / "into/tests/data/gpu"
+    assert (data / "doctor.txt").exists() and (data / "threads_0_threads.json.gz").exists()

@@ -42,15 +42,16 @@ class Refused(Exception):
     """The results cannot be used; the message says why."""
 
 
-def read_results(results: pathlib.Path, work: pathlib.Path) -> tuple[Machine, dict[str, Outcome]]:
-    """Takes the pieces apart into `work`; the machine and the outcomes."""
-    pieces = sorted(results.glob("slot-*.tar"))
-    if not pieces or not (results / STATE).exists():
-        raise Refused(f"{results} has no {STATE} or no slot-*.tar: it is not what slot.sh leaves")
-    for piece in pieces:
-        with tarfile.open(piece) as tar:
-            tar.extractall(work, filter="data")
-    shutil.copyfile(results / STATE, work / STATE)
+def read_results(folders: Sequence[pathlib.Path], work: pathlib.Path) -> tuple[Machine, dict[str, Outcome]]:
+    """Takes the pieces apart into `work`, later ones over earlier ones; the last machine and the outcomes that it knew."""
+    for results in folders:
+        pieces = sorted(results.glob("slot-*.tar"))
+        if not pieces or not (results / STATE).exists():
+            raise Refused(f"{results} has no {STATE} or no slot-*.tar: it is not what slot.sh leaves")
+        for piece in pieces:
+            with tarfile.open(piece) as tar:
+                tar.extractall(work, filter="data")
+        shutil.copyfile(results / STATE, work / STATE)
     outcomes = {name: Outcome(**one) for name, one in json.loads((work / STATE).read_text()).items()}
     return json.loads((work / "machine.json").read_text()), outcomes
 
@@ -150,7 +151,7 @@ def write_state(work: pathlib.Path, archive: pathlib.Path) -> None:
 
 def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="unpack.sh", description=__doc__)
-    parser.add_argument("results", type=pathlib.Path, metavar="DIR")
+    parser.add_argument("results", type=pathlib.Path, nargs="+", metavar="DIR")
     parser.add_argument("--root", type=pathlib.Path, default=ROOT)
     options = parser.parse_args(words)
     try:
