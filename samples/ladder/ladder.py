@@ -44,6 +44,7 @@ def parse(words):
                          help="stop after so long, with exit status 3; the same command goes on")
         one.add_argument("--json", metavar="FILE", help="write what was found")
         one.add_argument("--results", metavar="FILE", help="write the tables there, too")
+        one.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="where to train; rungs has a list for each")
         one.add_argument("--side", type=at_least(16), help="side of the pictures, in every run")
         one.add_argument("--pairs" if pairs else "--rounds", type=at_least(2), default=pairs or 5,
                          help="interleaved pairs of runs per comparison" if pairs else "runs of each combination")
@@ -51,8 +52,7 @@ def parse(words):
         one.add_argument("--active", type=at_least(2), default=defaults["active"], help="steps that a profile records")
         return one
 
-    one = command("rungs", "up the rungs of the published case study", steps=16, active=6)
-    one.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="which rungs, and where to train")
+    command("rungs", "up the rungs of the published case study", steps=16, active=6)
     one = command("climb", "follows the first finding, measures, keeps or takes back", steps=30, active=12)
     one.add_argument("--start", type=Settings.of, default=Settings(), metavar="FLAGS",
                      help="flags of resnet to begin with, as one word")
@@ -88,7 +88,7 @@ def main(words, start=run_program):
     """The exit status: 0; 1 something failed; 2 the words make no sense; 3 the time is over. `start`: see Bench."""
     try:
         options, rest = parse(words)
-        gpu = getattr(options, "device", "") == "cuda"
+        gpu = options.device == "cuda"
         always = ({"--side": str(options.side)} if options.side else {}) | ({"--device": "cuda"} if gpu else {})
         bench = Bench(options.bin, options.work + "_gpu" * gpu + "_train" * bool(options.train), always, options.limit,
                       options.active, start, options.train)

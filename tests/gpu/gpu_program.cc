@@ -1,183 +1,125 @@
-// Does on a GPU whatever CUPTI has a kind of record for, under one profiler:
+// Does work on a GPU under profilers, one stage after the other in one process:
 //
-//   gpu_program stepscope FOLDER    leaves a log directory
-//   gpu_program kineto FILE         leaves LibTorch's own trace
-//   gpu_program buffers FILE        leaves CUPTI's buffers (recorded_cupti.h)
+//   gpu_program FOLDER STAGE...
+//
+// leaves FOLDER/N_STAGE with what GpuStages() says; N counts the stages on from
+// the number of files that are there. A stage that fails says so on stderr and
+// the next one runs.
 //
 // Linked to LibTorch's CPU half; CUDA is loaded at run time, so it builds
-// anywhere. Exit status 77: there is no GPU, and why; 1: something failed.
+// anywhere. STEPSCOPE_GPU_FAKE set: a fake CUPTI is preloaded, and the work is
+// done on the CPU. Exit status 77: there is no GPU, and why; 1: a stage failed;
+// 2: the words make no sense.
 #include <ATen/ATen.h>
-#include <c10/core/Event.h>
-#include <c10/core/StreamGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
+#include <ATen/Parallel.h>
 #include <dlfcn.h>
-#include <stepscope/profile.h>
-#include <torch/csrc/autograd/profiler_kineto.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
-#include "gpu/cuda_runtime.h"
-#include "gpu/record_buffers.h"
+#include "gpu/gpu_stages.h"
+#include "gpu/gpu_work.h"
 
 namespace {
 
+using stepscope::GpuStage;
+using stepscope::GpuStages;
+using stepscope::GpuWork;
+
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
 constexpr int kSkipped = 77;
-// Enough for a median of each kernel.
-constexpr int kRounds = 40;
 
-class Work {
- public:
-  Work()
-      : gpu_(c10::DeviceType::CUDA),
-        a_(at::rand({512, 512}, at::device(Cuda()))),
-        filter_(at::rand({32, 16, 3, 3}, at::device(Cuda()))),
-        image_(at::rand({8, 16, 56, 56}, at::device(Cuda()))),
-        pageable_(at::rand({256 << 10})),
-        pinned_(pageable_.pin_memory()),
-        side_(gpu_.getStreamFromGlobalPool(Cuda())) {}
-
-  // The same calls each time, in one order; the device is idle at its end.
-  void Round() {
-    Compute();
-    Copy();
-    TwoStreams();
-    runtime_.UsePools();
-    runtime_.LaunchGraph();
-    gpu_.synchronizeDevice(0);
-  }
-  // What a program does once, and what would cost each round too much.
-  void Once() {
-    runtime_.UseManagedAndHostMemory();
-    if (gpu_.deviceCount() > 1) {
-      const at::Tensor there = a_.to(c10::Device(c10::DeviceType::CUDA, 1));
-      there.sum().item<float>();
-    }
-    gpu_.synchronizeDevice(0);
-  }
-
- private:
-  static c10::Device Cuda() { return {c10::DeviceType::CUDA, 0}; }
-
-  void Compute() {
-    const at::Tensor half = a_.to(at::kHalf);
-    const at::Tensor product = at::mm(half, half).to(at::kFloat);
-    const at::Tensor out = at::conv2d(image_, filter_, {}, 1, 1);
-    sum_ =
-        at::softmax(at::relu(at::mm(a_, a_) + product), 1).sum() + out.mean();
-    at::Tensor zeros = at::empty({1 << 20}, at::device(Cuda()));
-    zeros.zero_();
-    (void)sum_.item<float>();
-  }
-  void Copy() {
-    const at::Tensor from_pageable = pageable_.to(Cuda());
-    const at::Tensor from_pinned = pinned_.to(Cuda(), /*non_blocking=*/true);
-    const at::Tensor on_device = from_pinned.clone();
-    pageable_.copy_(on_device);
-    pinned_.copy_(on_device, /*non_blocking=*/true);
-  }
-  void TwoStreams() {
-    const c10::Stream main = gpu_.getStream(Cuda());
-    c10::Event ready(c10::DeviceType::CUDA);
-    ready.record(main);
-    {
-      const c10::StreamGuard guard(side_);
-      ready.block(side_);
-      sum_ = sum_ + a_.mean();
-    }
-    c10::Event done(c10::DeviceType::CUDA);
-    done.record(side_);
-    done.block(main);
-    done.synchronize();
-    side_.synchronize();
-  }
-
-  c10::impl::VirtualGuardImpl gpu_;
-  at::Tensor a_, filter_, image_, pageable_, pinned_, sum_;
-  c10::Stream side_;
-  stepscope::CudaRuntime runtime_;
-};
-
-// Its warm-up is a round before; so is Kineto's.
-void UnderStepscope(Work& work, const std::string& folder) {
-  stepscope::Profile profile({.log_dir = folder,
-                              .name = "gpu_program",
-                              .schedule = {.wait = 1, .warmup = 1, .active = 1},
-                              .record_shapes = true,
-                              .profile_memory = true,
-                              .print_report = false});
-  work.Round();
-  profile.Step();
-  work.Round();
-  profile.Step();
-  for (int i = 0; i < kRounds; ++i) work.Round();
-  work.Once();
-  profile.Step();
-  const absl::Status status = profile.Finish();
-  if (status.ok()) return;
-  std::fprintf(stderr, "gpu_program: %s\n",
-               std::string(status.message()).c_str());
-  std::exit(1);
+int Say(const std::string& text, int status) {
+  std::fprintf(stderr, "gpu_program: %s\n", text.c_str());
+  return status;
 }
 
-void UnderKineto(Work& work, const std::string& file) {
-  using namespace torch::autograd::profiler;
-  work.Round();
-  const ProfilerConfig config(ProfilerState::KINETO);
-  prepareProfiler(config, {ActivityType::CPU, ActivityType::CUDA});
-  work.Round();
-  enableProfiler(config, {ActivityType::CPU, ActivityType::CUDA});
-  for (int i = 0; i < kRounds; ++i) work.Round();
-  work.Once();
-  disableProfiler()->save(file);
+int Usage() {
+  std::fprintf(stderr, "usage: gpu_program FOLDER STAGE...\nstages:\n");
+  for (const GpuStage& stage : GpuStages()) {
+    std::fprintf(stderr, "  %-12s %s\n", stage.name.c_str(),
+                 stage.leaves.c_str());
+  }
+  return kUsage;
 }
 
-void KeepBuffers(Work& work, const std::string& file) {
-  work.Round();
-  const absl::Status status = stepscope::RecordBuffers(
-      [&] {
-        work.Round();
-        work.Once();
-      },
-      file);
-  if (status.ok()) return;
-  std::fprintf(stderr, "gpu_program: %s\n",
-               std::string(status.message()).c_str());
-  std::exit(1);
+// A profiler that ended may still have to leave the process in a CUDA call.
+void Settle(GpuWork& work) {
+  for (int i = 0; i < 3; ++i) {
+    work.Round();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
 }
 
-int Skip(const std::string& why) {
-  std::fprintf(stderr, "gpu_program: skipped: %s\n", why.c_str());
-  return kSkipped;
+// Whether it did what it should.
+bool RunStage(const GpuStage& stage, GpuWork& work, const std::string& prefix) {
+  std::string why;
+  try {
+    const absl::Status status = stage.run(work, prefix);
+    if (!status.ok()) why = std::string(status.message());
+  } catch (const std::exception& error) {
+    why = error.what();
+  }
+  const std::string result = why.empty() ? "done" : "failed: " + why;
+  std::fprintf(stderr, "gpu_program: %s: %s\n", stage.name.c_str(),
+               result.c_str());
+  return why.empty();
+}
+
+int RunStages(const std::string& folder, const std::vector<GpuStage>& stages,
+              bool fake) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) return Say("cannot make " + folder, kFailed);
+  at::manual_seed(1);
+  GpuWork work(fake);
+  bool failed = false;
+  auto number = std::distance(fs::directory_iterator(folder), {});
+  for (const GpuStage& stage : stages) {
+    failed |=
+        !RunStage(stage, work,
+                  folder + "/" + std::to_string(number++) + "_" + stage.name);
+    Settle(work);
+  }
+  return failed ? kFailed : 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::fprintf(stderr, "usage: gpu_program stepscope|kineto|buffers OUT\n");
-    return 2;
+  if (argc < 3) return Usage();
+  std::vector<GpuStage> stages;
+  for (int i = 2; i < argc; ++i) {
+    const auto found =
+        std::ranges::find(GpuStages(), std::string(argv[i]), &GpuStage::name);
+    if (found == GpuStages().end()) return Usage();
+    stages.push_back(*found);
   }
-  if (dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) == nullptr)
-    return Skip(std::string("LibTorch has no CUDA half: ") + dlerror());
+  const bool fake = std::getenv("STEPSCOPE_GPU_FAKE") != nullptr;
   try {
-    if (!at::globalContext().hasCUDA()) return Skip("CUDA reports no GPU");
-    at::manual_seed(1);
-    Work work;
-    if (std::strcmp(argv[1], "kineto") == 0) {
-      UnderKineto(work, argv[2]);
-    } else if (std::strcmp(argv[1], "buffers") == 0) {
-      KeepBuffers(work, argv[2]);
-    } else {
-      UnderStepscope(work, argv[2]);
+    // Threads that wait for each other take minutes on a busy machine.
+    if (fake) at::set_num_threads(1);
+    if (!fake) {
+      if (dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+        return Say(
+            std::string("skipped: LibTorch has no CUDA half: ") + dlerror(),
+            kSkipped);
+      }
+      if (!at::globalContext().hasCUDA()) {
+        return Say("skipped: CUDA reports no GPU", kSkipped);
+      }
     }
+    return RunStages(argv[1], stages, fake);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "gpu_program: %s\n", error.what());
-    return 1;
+    return Say(error.what(), kFailed);
   }
-  return 0;
 }

@@ -5,10 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
 #include "collectors/cupti/collector_fixture.h"
 #include "cupti_decode.h"
+#include "gpu/recorded_parts.h"
 #include "support/temp_folder.h"
 
 namespace stepscope {
@@ -91,17 +90,17 @@ TEST_F(RecordedCuptiTest, ACutFileIsDataLoss) {
   EXPECT_TRUE(absl::IsUnavailable(ReadRecorded("/nowhere").status()));
 }
 
-// What GPUs have left so far.
+// What GPUs have left so far; under slot.sh, what this one has just left.
 TEST(RecordedBuffersTest, OfRealGpusAreDecodedWhole) {
-  namespace fs = std::filesystem;
-  int files = 0;
-  std::error_code error;
-  for (const auto& entry :
-       fs::directory_iterator(STEPSCOPE_TEST_DATA "/gpu", error)) {
-    if (entry.path().extension() != ".cupti") continue;
-    SCOPED_TRACE(entry.path().filename().string());
-    ++files;
-    const auto recorded = ReadRecorded(entry.path());
+  const auto recorded_now = FolderOfPart("buffers");
+  const std::vector<std::string> files =
+      FilesWith(recorded_now.value_or(STEPSCOPE_TEST_DATA "/gpu"), ".cupti");
+  if (recorded_now) {
+    ASSERT_EQ(files.size(), 1u);
+  }
+  for (const std::string& file : files) {
+    SCOPED_TRACE(file);
+    const auto recorded = ReadRecorded(file);
     ASSERT_TRUE(recorded.ok());
     const Replayed replayed = Replay(*recorded);
     EXPECT_EQ(replayed.result.damaged_buffers, 0);
@@ -113,7 +112,7 @@ TEST(RecordedBuffersTest, OfRealGpusAreDecodedWhole) {
       EXPECT_LT(kernel.begin_ns, kernel.end_ns);
     }
   }
-  if (files == 0) {
+  if (files.empty()) {
     GTEST_SKIP() << "no GPU has left its buffers in tests/data/gpu yet";
   }
 }

@@ -1,12 +1,32 @@
 #!/usr/bin/env bash
-# Records the programs of the gallery that show on a CPU again, for recorded_programs_test.cc: each up to RUNS times,
-# until steps vary by less than 4 %, and keeps the run whose steps vary least, whatever its report says.
-#   bash tests/samples/gallery/record.sh [RULE...]
+# Records programs of the gallery again, for recorded_programs_test.cc: each up to RUNS times, until steps vary by less than
+# 4 %, and keeps the run whose steps vary least, whatever its report says.
+#   bash tests/samples/gallery/record.sh [--device cuda] [--out DIR] [--missing] [RULE...]
+#   --device cuda   the programs that show on a GPU, there; without it those that show on a CPU
+#   --out DIR       where the recordings go: tests/data/gallery, or tests/data/gpu/gallery
+#   --missing       only those that are not there yet: goes on where it was stopped
+#   RUNS, GALLERY   the most runs (12), and the program (build/default/bin/gallery)
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
 gallery=${GALLERY:-$root/build/default/bin/gallery}
 runs=${RUNS:-12}
-out=$root/tests/data/gallery
+out="" device=cpu missing=""
+while [ $# -gt 0 ]; do
+  case $1 in
+    --device) device=$2; shift 2 ;;
+    --out) out=$2; shift 2 ;;
+    --missing) missing=1; shift ;;
+    --*) echo "record.sh: unknown option $1" >&2; exit 2 ;;
+    *) break ;;
+  esac
+done
+if [ "$device" = cuda ]; then
+  out=${out:-$root/tests/data/gpu/gallery}
+  shown() { grep '(GPU)'; }
+else
+  out=${out:-$root/tests/data/gallery}
+  shown() { grep -v '(GPU)'; }
+fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$out"
@@ -19,18 +39,22 @@ cov, name = min((json.load(open(name))["steps"]["cov"], name) for name in sys.ar
 print("%.1f" % (100 * cov), name)' "$@"
 }
 
-[ $# -gt 0 ] || set -- $("$gallery" --list | grep -v '(GPU)' | cut -d' ' -f1)
+[ $# -gt 0 ] || set -- $("$gallery" --list | shown | cut -d' ' -f1)
+failed=0
 for rule in "$@"; do
   for fixed in "" --fixed; do
+    file=$out/${rule//-/_}${fixed:+_fixed}.json.gz
+    if [ -n "$missing" ] && [ -f "$file" ]; then continue; fi
+    rm -rf "${work:?}"/*
     for run in $(seq "$runs"); do
-      "$gallery" "$rule" $fixed --quiet --log-dir "$work/$run" --json "$work/$run.json" 2>"$work/err" ||
-        { cat "$work/err" >&2; exit 1; }
+      "$gallery" "$rule" $fixed --device "$device" --quiet --log-dir "$work/$run" --json "$work/$run.json" 2>"$work/err" ||
+        { echo "record.sh: $rule${fixed:+ $fixed} fails: $(tail -n 3 "$work/err")" >&2; failed=1; continue 2; }
       read -r percent best < <(calmest "$work"/*.json)
       [ "${percent%.*}" -ge 4 ] || break
     done
-    file=$out/${rule//-/_}${fixed:+_fixed}.json.gz
-    zcat "${best%.json}"/stepscope/*/c0/trace/rank0.json.gz | gzip -9n >"$file"
+    zcat "${best%.json}"/stepscope/*/c0/trace/rank0.json.gz | gzip -9n >"$file.new"
+    mv "$file.new" "$file"
     echo "$(basename "$file"): steps vary by $percent %, $(($(stat -c %s "$file") >> 10)) KiB, $run runs"
-    rm -rf "${work:?}"/*
   done
 done
+exit "$failed"

@@ -1,12 +1,16 @@
-// The programs that show on a CPU, judged by recordings (record.sh makes them):
-// the same on every machine. A report on a trace read again is the report on
-// the run.
+// The programs, judged by recordings (record.sh makes them): the same on every
+// machine. A report on a trace read again is the report on the run. Those that
+// show on a GPU only are judged once one has recorded them: here, where
+// tests/data/gpu has the recording, and by `bash tests/gpu/slot.sh` on what it
+// has just recorded.
 #include <gtest/gtest.h>
 #include <stepscope/analysis.h>
 #include <stepscope/read.h>
 
+#include <filesystem>
 #include <string>
 
+#include "gpu/recorded_parts.h"
 #include "judge.h"
 
 namespace gallery {
@@ -15,9 +19,15 @@ namespace {
 using stepscope::Report;
 using stepscope::Trace;
 
-Report ReportOn(const std::string& name) {
-  const absl::StatusOr<Trace> trace = stepscope::ReadTrace(
-      std::string(STEPSCOPE_TEST_DATA "/gallery/") + name + ".json.gz");
+std::filesystem::path FileOf(const std::string& name, bool of_gpu) {
+  const auto now = stepscope::FolderOfPart("gallery");
+  const std::filesystem::path kept = of_gpu ? STEPSCOPE_TEST_DATA "/gpu/gallery"
+                                            : STEPSCOPE_TEST_DATA "/gallery";
+  return now.value_or(kept) / (name + ".json.gz");
+}
+
+Report ReportOn(const std::filesystem::path& file) {
+  const absl::StatusOr<Trace> trace = stepscope::ReadTrace(file);
   EXPECT_TRUE(trace.ok()) << trace.status();
   return trace.ok() ? stepscope::Analyze(*trace) : Report();
 }
@@ -27,8 +37,12 @@ class RecordedProgramTest : public testing::TestWithParam<const Pattern*> {};
 TEST_P(RecordedProgramTest, IsSeenAndItsFixToo) {
   const Pattern& pattern = *GetParam();
   const std::string name = Underscored(pattern.rule);
-  const Report bad = ReportOn(name);
-  const Report fixed = ReportOn(name + "_fixed");
+  const auto bad_file = FileOf(name, pattern.needs_gpu);
+  if (pattern.needs_gpu && !std::filesystem::exists(bad_file)) {
+    GTEST_SKIP() << "no GPU has recorded it: bash tests/gpu/slot.sh gallery";
+  }
+  const Report bad = ReportOn(bad_file);
+  const Report fixed = ReportOn(FileOf(name + "_fixed", pattern.needs_gpu));
   EXPECT_EQ(bad.steps.count, pattern.active);
   EXPECT_EQ(fixed.steps.count, pattern.active);
   for (const std::string& wrong : Judge(pattern, ToldBy(bad), ToldBy(fixed))) {
@@ -36,11 +50,14 @@ TEST_P(RecordedProgramTest, IsSeenAndItsFixToo) {
   }
 }
 
+std::string NameOfProgram(const testing::TestParamInfo<const Pattern*>& info) {
+  return Underscored(info.param->rule);
+}
+
 INSTANTIATE_TEST_SUITE_P(OnACpu, RecordedProgramTest,
-                         testing::ValuesIn(Patterns(false)),
-                         [](const auto& info) {
-                           return Underscored(info.param->rule);
-                         });
+                         testing::ValuesIn(Patterns(false)), NameOfProgram);
+INSTANTIATE_TEST_SUITE_P(OnAGpu, RecordedProgramTest,
+                         testing::ValuesIn(Patterns(true)), NameOfProgram);
 
 }  // namespace
 }  // namespace gallery

@@ -116,3 +116,9 @@ def test_a_gpu_has_rungs_and_a_folder_of_its_own(call, tmp_path):
     text, _ = call("rungs", *SHORT, "--device", "cuda", expected=0)
     assert "`--uint8 --batch 1024`" in text
     assert "--device cuda" in (tmp_path / "runs/rungs_gpu/runs.jsonl").read_text()
+
+
+def test_a_climb_may_train_on_a_gpu_too(call, tmp_path):
+    call("climb", *SHORT, "--device", "cuda", "--no-sweep", "--max-changes", "1")
+    runs = (tmp_path / "runs/climb_gpu/runs.jsonl").read_text().splitlines()
+    assert runs and all("--device cuda" in run for run in runs)

@@ -1,0 +1,274 @@
+"""Runs parts within a time limit, remembers which ended, and keeps what they recorded in few files.
+
+A part records first and is judged then; both times everything that is there goes into the results. A part that fails, hangs or
+crashes never stops the others.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tarfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]  # of the source tree
+STATE = "state.json"
+MOST_BYTES = 15 << 20  # of one file of the results
+MOST_FILES = 4         # beside summary.txt and state.json
+RESERVE_S = 20         # of the limit: for the results and for what cannot be stopped at once
+MOST_TRIES = 2         # of a part during which the machine went away
+
+
+class PartFailed(Exception):
+    """A part did not do what it should; the message says what."""
+
+
+class TimeOver(Exception):
+    """The limit is over; the part goes on with the next command."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that ended. returncode is below 0 after a signal."""
+
+    returncode: int
+    out: str  # stdout and stderr
+
+
+@dataclass
+class Place:
+    """Where one part runs: its programs, its folder, its time."""
+
+    folder: pathlib.Path
+    bin: pathlib.Path
+    python: str
+    fake: str       # the library that stands in for the GPU; "": there is a GPU
+    deadline: float  # time.monotonic()
+    goes_on: bool   # at the deadline it is not failed, but unfinished
+
+    def program(self, name: str) -> str:
+        return str(self.bin / name)
+
+    def seconds_left(self) -> float:
+        return self.deadline - time.monotonic()
+
+    def environment(self, more: Mapping[str, str], preload: bool) -> dict[str, str]:
+        env = {**os.environ, "STEPSCOPE_GPU_RECORDED": str(self.folder.parent), **more}
+        if self.fake and preload:
+            env |= {"LD_PRELOAD": self.fake, "STEPSCOPE_CUDA_LIBRARY": self.fake}
+        return env
+
+    def run(self, *command: object, env: Mapping[str, str] = {}, check: bool = True, preload: bool = False) -> Done:
+        """Runs a command, with its output in the part's log. `preload`: beside the fake, if there is one.
+
+        Raises PartFailed where it cannot be started, or fails and `check` is set; at the deadline it is ended with all its
+        children: TimeOver if the part goes on, else PartFailed.
+        """
+        words = [str(word) for word in command]
+        try:
+            child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                     env=self.environment(env, preload), start_new_session=True)
+        except OSError as error:
+            raise PartFailed(f"cannot start {words[0]}: {error.strerror}") from None
+        late = False
+        try:
+            out, _ = child.communicate(timeout=max(0.0, self.seconds_left()))
+        except subprocess.TimeoutExpired:
+            late = True
+            os.killpg(child.pid, signal.SIGKILL)
+            out, _ = child.communicate()
+        text = out.decode(errors="replace")
+        with open(self.folder / "log.txt", "a", encoding="utf-8") as log:
+            log.write(f"$ {' '.join(words)}\n{text}[exit status {child.returncode}]\n")
+        if late and self.goes_on:
+            raise TimeOver
+        name = pathlib.Path(words[0]).name
+        if late:
+            raise PartFailed(f"{name} did not end and was stopped: {last_line(text)}")
+        if check and child.returncode != 0:
+            raise PartFailed(f"{name} ended with {child.returncode}: {last_line(text)}")
+        return Done(child.returncode, text)
+
+
+def last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1].strip()[:300] if lines else "(no output)"
+
+
+@dataclass(frozen=True)
+class Part:
+    name: str
+    what: str
+    record: Callable[[Place], None]
+    judge: Callable[[Place], str]  # what was found, for people; raises PartFailed
+    # The most seconds that it may take, so that it is begun only if so many are left; of a part that goes on, the least
+    # that are worth beginning with.
+    seconds: int = 90
+    goes_on: bool = False  # continues where it was stopped
+    missing: str = ""      # why the product has nothing to record: such a part only says so
+    keeps: Callable[[pathlib.PurePath], bool] = lambda path: True  # what of its folder goes into the results
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a part. Its state is passed, failed, unfinished (goes on), begun (the machine went away) or not built."""
+
+    state: str = "not begun"
+    said: str = ""
+    seconds: int = 0
+    tries: int = 0
+
+    def ended(self) -> bool:
+        return self.state in ("passed", "failed", "not built")
+
+
+class State:
+    """The outcomes of all parts, in a file."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self.path = path
+        self.outcomes: dict[str, Outcome] = {}
+        if path.exists():
+            self.outcomes = {name: Outcome(**one) for name, one in json.loads(path.read_text()).items()}
+
+    def of(self, part: Part) -> Outcome:
+        return self.outcomes.get(part.name, Outcome())
+
+    def put(self, part: Part, outcome: Outcome) -> None:
+        self.outcomes[part.name] = outcome
+        temporary = self.path.with_suffix(".new")
+        temporary.write_text(json.dumps({name: dataclasses.asdict(one) for name, one in self.outcomes.items()}, indent=1) + "\n")
+        temporary.replace(self.path)
+
+
+def summary(parts: Sequence[Part], state: State) -> str:
+    """A line per part, and under it what it found."""
+    text = ""
+    for part in parts:
+        one = state.of(part)
+        text += f"{part.name:10} {one.state:11} {one.seconds:>4} s  {part.what}\n"
+        text += "".join(f"           | {line}\n" for line in one.said.strip().splitlines())
+    return text
+
+
+def pieces(files: Sequence[pathlib.Path]) -> tuple[list[list[pathlib.Path]], list[pathlib.Path]]:
+    """`files` in at most MOST_FILES groups of at most MOST_BYTES each, and those that found no room: the largest."""
+    groups: list[list[pathlib.Path]] = []
+    sizes: list[int] = []
+    left_out = []
+    for file in sorted(files, key=lambda one: (one.stat().st_size, one)):
+        size = file.stat().st_size + 2048  # tar's header and padding
+        room = [at for at, used in enumerate(sizes) if used + size + 10240 <= MOST_BYTES]
+        if room:
+            groups[room[0]].append(file)
+            sizes[room[0]] += size
+        elif len(groups) < MOST_FILES and size + 10240 <= MOST_BYTES:
+            groups.append([file])
+            sizes.append(size)
+        else:
+            left_out.append(file)
+    return groups, left_out
+
+
+def keep(parts: Sequence[Part], state: State, work: pathlib.Path, results: pathlib.Path) -> None:
+    """Writes all results anew: summary.txt, state.json and slot-N.tar."""
+    results.mkdir(parents=True, exist_ok=True)
+    files = [file for part in parts for file in sorted((work / part.name).rglob("*"))
+             if file.is_file() and not file.is_symlink() and part.keeps(file.relative_to(work / part.name))]
+    machine = work / "machine.json"
+    groups, left_out = pieces(files + [machine] * machine.exists())
+    for number, group in enumerate(groups):
+        temporary = results / "slot.new"
+        with tarfile.open(temporary, "w") as tar:
+            for file in group:
+                tar.add(file, arcname=str(file.relative_to(work)), recursive=False)
+        temporary.replace(results / f"slot-{number}.tar")
+    for stale in results.glob("slot-*.tar"):
+        if int(stale.stem.split("-")[1]) >= len(groups):
+            stale.unlink()
+    shutil.copyfile(state.path, results / STATE)
+    lost = "".join(f"left out for its size: {file.relative_to(work)}, {file.stat().st_size >> 10} KiB\n" for file in left_out)
+    (results / "summary.txt").write_text(summary(parts, state) + lost)
+
+
+class Slot:
+    """One command's time with the GPU: `limit` seconds. `fake`: see Place."""
+
+    def __init__(self, parts: Sequence[Part], bin_folder: pathlib.Path, work: pathlib.Path, results: pathlib.Path, limit: float,
+                 python: str, fake: str) -> None:
+        self.parts, self.bin, self.work, self.results, self.python, self.fake = parts, bin_folder, work, results, python, fake
+        self.deadline = time.monotonic() + limit - RESERVE_S
+        work.mkdir(parents=True, exist_ok=True)
+        self.state = State(work / STATE)
+
+    def keep(self) -> None:
+        keep(self.parts, self.state, self.work, self.results)
+
+    def place(self, part: Part) -> Place:
+        folder = self.work / part.name
+        if not part.goes_on:
+            shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(exist_ok=True)
+        deadline = self.deadline if part.goes_on else min(self.deadline, time.monotonic() + part.seconds)
+        return Place(folder, self.bin, self.python, self.fake, deadline, part.goes_on)
+
+    def do(self, part: Part) -> Outcome:
+        """Records, keeps, judges, keeps."""
+        before, begin = self.state.of(part), time.monotonic()
+        tries = before.tries + 1 if before.state == "begun" else 1
+        self.state.put(part, Outcome("begun", "", before.seconds, tries))
+        ended, said = "passed", ""
+        try:
+            place = self.place(part)
+            try:
+                part.record(place)
+            finally:
+                self.keep()
+            said = part.judge(place)
+        except TimeOver:
+            ended, said = "unfinished", "goes on with the next command"
+        except PartFailed as failure:
+            ended, said = "failed", str(failure)
+        except Exception as error:  # of a part's own code: the others go on
+            ended, said = "failed", f"{type(error).__name__}: {error}"
+        seconds = time.monotonic() - begin + (before.seconds if part.goes_on else 0)
+        outcome = Outcome(ended, said, round(seconds), tries)
+        self.state.put(part, outcome)
+        self.keep()
+        return outcome
+
+    def outcome(self, part: Part) -> Outcome | None:
+        """None where the time is too short to begin."""
+        now = self.state.of(part)
+        if part.missing:
+            now = Outcome("not built", part.missing)
+        elif now.state == "begun" and now.tries >= MOST_TRIES:
+            now = Outcome("failed", f"did not end in {now.tries} tries: the machine went away", now.seconds, now.tries)
+        elif self.deadline - time.monotonic() < part.seconds:
+            return None
+        else:
+            return self.do(part)
+        self.state.put(part, now)
+        return now
+
+    def run(self, names: Sequence[str], again: bool) -> int:
+        """Runs the parts of these names, or all, that have not ended; `again`: those, too. The exit status: see slot.sh."""
+        wanted = [part for part in self.parts if not names or part.name in names]
+        for part in wanted:
+            if again or not self.state.of(part).ended():
+                print(f"== {part.name}: {part.what}", flush=True)
+                outcome = self.outcome(part)
+                said = f"{outcome.state}: {outcome.said}" if outcome else "for the next command: too little time is left"
+                print(f"   {said}", flush=True)
+        self.keep()
+        if not all(self.state.of(part).ended() for part in wanted):
+            print("== parts are left: the same command goes on", flush=True)
+            return 3
+        return int(any(self.state.of(part).state == "failed" for part in wanted))
