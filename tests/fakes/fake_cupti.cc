@@ -255,7 +255,7 @@ CUptiResult FakeCupti::EnableAllSyncRecords(bool on) {
     return r;
   }
   if (version_ < kLeavesOutPolling) return CUPTI_ERROR_API_NOT_IMPLEMENTED;
-  Deliver();
+  if (on) Deliver();  // what the program did while it was off
   all_syncs_ = on;
   return CUPTI_SUCCESS;
 }

@@ -38,7 +38,15 @@ class CuptiCollectorFixture : public testing::Test {
     (void)ProcessPool().Close();
   }
 
-  std::unique_ptr<Collector> Make(const CuptiOptions& options = {}) {
+  // With small buffers, unless a test says otherwise: a window touches the
+  // memory of 32 of them.
+  std::unique_ptr<Collector> Make(CuptiOptions options = {}) {
+    const CuptiOptions usual;
+    if (options.max_buffer_bytes == usual.max_buffer_bytes &&
+        options.buffer_bytes == usual.buffer_bytes) {
+      options.max_buffer_bytes = int64_t{1} << 20;
+      options.buffer_bytes = int64_t{1} << 14;
+    }
     return MakeCuptiCollector(options, Sources());
   }
   CuptiSources Sources() {
