@@ -20,9 +20,11 @@
 namespace stepscope {
 namespace {
 
-constexpr double kThrottledShare = 0.10;                 // of the samples
-constexpr double kDrift = 0.03;                          // of the kernels' time
-constexpr int64_t kPowerCap = 4, kHardwareSlowdown = 8;  // CUPTI's bits
+constexpr double kThrottledShare = 0.10;  // of the samples
+constexpr double kDrift = 0.03;           // of the kernels' time
+// NVML's bits. Heat has one for the software's limit and one for the
+// hardware's.
+constexpr int64_t kPowerCap = 4, kHardwareSlowdown = 8, kHeat = 32 | 64;
 constexpr size_t kStepsForDrift = 3;
 
 // Kernels of equal name, grid and block do the same work, so their times
@@ -101,7 +103,7 @@ Drift KernelDrift(const AnalysisContext& m) {
 }
 
 Verdict CheckThrottle(const AnalysisContext& m) {
-  int64_t known = 0, power = 0, hardware = 0, throttled = 0;
+  int64_t known = 0, power = 0, hardware = 0, heat = 0, throttled = 0;
   int32_t least_mhz = INT32_MAX, most_mhz = -1;
   for (const DeviceSample& sample : m.trace.device_samples()) {
     if (sample.device != m.ledger->device) continue;
@@ -113,8 +115,9 @@ Verdict CheckThrottle(const AnalysisContext& m) {
     ++known;
     power += (sample.throttle_reasons & kPowerCap) != 0;
     hardware += (sample.throttle_reasons & kHardwareSlowdown) != 0;
-    throttled +=
-        (sample.throttle_reasons & (kPowerCap | kHardwareSlowdown)) != 0;
+    heat += (sample.throttle_reasons & kHeat) != 0;
+    throttled += (sample.throttle_reasons &
+                  (kPowerCap | kHardwareSlowdown | kHeat)) != 0;
   }
   if (known == 0) {
     return Skip("no throttle reasons were recorded");
@@ -130,7 +133,8 @@ Verdict CheckThrottle(const AnalysisContext& m) {
   finding.evidence =
       "The device limits its clocks in " + std::to_string(throttled) + " of " +
       Count(known, "sample") + " (power cap in " + std::to_string(power) +
-      ", hardware slowdown in " + std::to_string(hardware) + ")" +
+      ", hardware slowdown in " + std::to_string(hardware) +
+      (heat > 0 ? ", heat in " + std::to_string(heat) : "") + ")" +
       (most_mhz > 0 ? ", from " + std::to_string(most_mhz) + " MHz down to " +
                           std::to_string(least_mhz) + " MHz"
                     : std::string()) +
@@ -213,9 +217,10 @@ constexpr Rule kRules[] = {
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kDeviceSample, Kind::kKernel},
      .check = &CheckThrottle,
-     .reference = "CUPTI documentation: environment records",
-     .detect = "10 % of the samples show a power cap or hardware slowdown, and "
-               "kernels of equal name, grid and block are at least 3 % slower "
+     .reference = "NVML API reference: nvmlClocksEventReasons",
+     .detect = "10 % of the samples show a power cap, heat or hardware "
+               "slowdown, and kernels of equal name, grid and block are at "
+               "least 3 % slower "
                "in the last third of the steps than in the first",
      .avoid = "clocks are low only because the device is idle",
      .fix_cpp = "improve cooling, raise the power limit, or set application "

@@ -19,7 +19,7 @@ struct Leaving {
 };
 std::mutex g_mutex;
 std::unique_ptr<Leaving> g_leaving;
-// Held during the detachment; a new Hold() waits for it.
+// Held during the detachment. Only Hold() waits for it, outside of callbacks.
 std::mutex g_leaves_now;
 
 std::unique_ptr<Leaving> TakeLeaving() {
@@ -27,7 +27,12 @@ std::unique_ptr<Leaving> TakeLeaving() {
   return std::move(g_leaving);
 }
 
-// Called at every CUDA runtime call while a detachment is pending.
+constexpr CUpti_CallbackDomain kCallDomains[] = {CUPTI_CB_DOMAIN_RUNTIME_API,
+                                                 CUPTI_CB_DOMAIN_DRIVER_API};
+
+// Called at every CUDA call while a detachment is pending, on the thread that
+// makes the call. cuptiFinalize() waits for the callbacks that are running, so
+// a thread that comes here meanwhile must not wait for it.
 void CUPTIAPI OnCudaCall(void*, CUpti_CallbackDomain domain, CUpti_CallbackId,
                          const void* details) {
   if (InForkedChild()) return;
@@ -37,9 +42,13 @@ void CUPTIAPI OnCudaCall(void*, CUpti_CallbackDomain domain, CUpti_CallbackId,
   }
   const auto* call = static_cast<const CUpti_CallbackData*>(details);
   if (call->callbackSite != CUPTI_API_EXIT) return;
-  const std::lock_guard busy(g_leaves_now);
+  const std::unique_lock busy(g_leaves_now, std::try_to_lock);
+  if (!busy.owns_lock()) return;
   const std::unique_ptr<Leaving> leaving = TakeLeaving();
-  if (leaving != nullptr) (void)leaving->api->Finalize();
+  if (leaving == nullptr) return;
+  // First, so that no further callback begins.
+  (void)leaving->api->Unsubscribe(leaving->subscriber);
+  (void)leaving->api->Finalize();
 }
 
 // A subscription needs a callback, even if only activity records are wanted; no
@@ -64,10 +73,13 @@ void LeaveAtNextCall(std::shared_ptr<CuptiApi> api) {
     const std::lock_guard lock(g_mutex);
     g_leaving = std::move(leaving);
   }
-  if (api->EnableDomain(true, subscriber, CUPTI_CB_DOMAIN_RUNTIME_API) ==
-      CUPTI_SUCCESS) {
-    return;
+  // Both: a program may launch everything through the driver's interface.
+  bool is_on = false;
+  for (const CUpti_CallbackDomain domain : kCallDomains) {
+    const CUptiResult code = api->EnableDomain(true, subscriber, domain);
+    is_on = is_on || code == CUPTI_SUCCESS;
   }
+  if (is_on) return;
   // The callbacks could not be switched on, so nobody would ever detach.
   if (TakeLeaving() != nullptr) (void)api->Unsubscribe(subscriber);
 }
@@ -79,8 +91,9 @@ CUpti_SubscriberHandle CallOffLeaving() {
   if (leaving == nullptr) return nullptr;
   CuptiApi& api = *leaving->api;
   if (api.Unsubscribe(leaving->subscriber) == CUPTI_SUCCESS) return nullptr;
-  (void)api.EnableDomain(false, leaving->subscriber,
-                         CUPTI_CB_DOMAIN_RUNTIME_API);
+  for (const CUpti_CallbackDomain domain : kCallDomains) {
+    (void)api.EnableDomain(false, leaving->subscriber, domain);
+  }
   return leaving->subscriber;
 }
 

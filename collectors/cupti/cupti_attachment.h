@@ -6,6 +6,7 @@
 // cuptiFinalize() safe. A program that makes no further CUDA call has no cost
 // from CUPTI either. It is not done before CUDA 12.6, where it breaks existing
 // CUDA graphs, nor if another profiler has subscribed meanwhile.
+// docs/gpu.md says how this gets along with torch.profiler.
 #pragma once
 
 #include <absl/status/status.h>

@@ -11,6 +11,7 @@
 #include "cupti_recording.h"
 #include "cupti_switches.h"
 #include "cupti_times.h"
+#include "nvml/device_sampler.h"
 
 namespace stepscope {
 namespace {
@@ -20,6 +21,10 @@ namespace {
 constexpr int64_t kSampleEveryNs = 20'000'000;
 // Room for 80 s at one sample in 20 ms; no allocation while the program trains.
 constexpr size_t kMostSamples = 4096;
+// Blocks that are ready when a window opens: some hundred steps' records. More
+// are made ready between steps.
+constexpr int64_t kReadyBlocks = 32;
+constexpr int64_t kReadyBlocksBetweenSteps = 8;
 
 class CuptiCollector : public Collector {
  public:
@@ -29,6 +34,7 @@ class CuptiCollector : public Collector {
     if (InForkedChild()) {
       // Every lock and handle belongs to the parent.
       (void)switches_.release();
+      DeviceSampler::Abandon(std::move(sampler_));
       (void)new std::shared_ptr<CuptiAttachment>(std::move(attachment_));
       return;
     }
@@ -43,13 +49,17 @@ class CuptiCollector : public Collector {
 
  private:
   absl::Status Load();
+  void OpenPool();
   absl::Status SwitchOn();
+  void StopEarly(int64_t step);
   void Abandon();
 
   CuptiOptions options_;
   CuptiSources sources_;
   std::unique_ptr<CudaDriver> driver_;
   std::shared_ptr<CuptiAttachment> attachment_;
+  std::unique_ptr<DeviceSampler> sampler_;  // null: without NVML
+  bool nvml_was_tried_ = false;
 
   // Of the open window; null while none is open.
   std::unique_ptr<CuptiSwitches> switches_;
@@ -57,7 +67,10 @@ class CuptiCollector : public Collector {
   std::vector<DeviceLimits> devices_;
   std::vector<DeviceSample> samples_;
   std::vector<Loss> losses_;
+  std::vector<Kind> watched_;
   int64_t last_sample_ns_ = 0;
+  bool is_sampling_ = false;
+  bool stopped_early_ = false;
 };
 
 // The driver first: without one, CUPTI's version does not matter.
@@ -74,7 +87,32 @@ absl::Status CuptiCollector::Load() {
     attachment_ = std::make_shared<CuptiAttachment>(*std::move(api),
                                                     options_.detach_at_end);
   }
+  if (options_.record_environment && !nvml_was_tried_ && sources_.nvml) {
+    nvml_was_tried_ = true;
+    if (auto nvml = sources_.nvml(); nvml.ok()) {
+      sampler_ = std::make_unique<DeviceSampler>(*std::move(nvml));
+    }
+  }
   return absl::OkStatus();
+}
+
+// Before the switches: CUPTI may ask for a buffer as soon as a kind is on.
+void CuptiCollector::OpenPool() {
+  const CuptiApi* const api = &attachment_->api();
+  BufferPool::Overflow overflow;
+  overflow.discard = api->version() < kCuptiTakesNullBuffers;
+  overflow.count = [api](const CuptiBuffer& buffer) {
+    int64_t records = 0;
+    CUpti_Activity* record = nullptr;
+    while (api->GetNextRecord(buffer.data, buffer.valid_bytes, &record) ==
+           CUPTI_SUCCESS) {
+      ++records;
+    }
+    return records;
+  };
+  ProcessPool().Open(options_.max_buffer_bytes, options_.buffer_bytes,
+                     std::move(overflow));
+  ProcessPool().Prepare(kReadyBlocks);
 }
 
 absl::Status CuptiCollector::SwitchOn() {
@@ -85,7 +123,13 @@ absl::Status CuptiCollector::SwitchOn() {
   (void)api.GetNumDroppedRecords(&before_us);  // another profiler's
   begin_ = ReadCuptiClock(api);
   switches_ = std::make_unique<CuptiSwitches>(api);
-  return switches_->On(options_, &losses_);
+  if (absl::Status s = switches_->On(options_, &losses_, is_sampling_);
+      !s.ok()) {
+    return s;
+  }
+  watched_ = switches_->watched();
+  if (is_sampling_) watched_.push_back(Kind::kDeviceSample);
+  return absl::OkStatus();
 }
 
 absl::Status CuptiCollector::Start() {
@@ -101,9 +145,10 @@ absl::Status CuptiCollector::Start() {
   samples_.clear();
   samples_.reserve(kMostSamples);
   last_sample_ns_ = 0;
+  stopped_early_ = false;
   devices_ = driver_->Devices();
-  // Before the switches: CUPTI may ask for a buffer as soon as a kind is on.
-  ProcessPool().Open(options_.max_buffer_bytes, options_.buffer_bytes);
+  OpenPool();
+  is_sampling_ = sampler_ != nullptr && sampler_->Start(devices_);
   if (absl::Status s = SwitchOn(); !s.ok()) {
     Abandon();
     return s;
@@ -118,13 +163,36 @@ void CuptiCollector::Abandon() {
   if (ProcessPool().blocks_out() > 0) {
     (void)attachment_->api().FlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
   }
-  ProcessPool().Return(ProcessPool().Close().full);
+  ProcessPool().Return(ProcessPool().Close());
   ProcessPool().Trim();
+  if (sampler_ != nullptr) (void)sampler_->Stop();
   (void)attachment_->LetGo();
+}
+
+// The pool is full: nothing more can be kept, and each further record would
+// cost the program time.
+void CuptiCollector::StopEarly(int64_t step) {
+  stopped_early_ = true;
+  switches_->Off(&losses_);
+  losses_.push_back(
+      {.name = "cupti-stopped-early",
+       .detail = "the GPU was no longer recorded after step " +
+                 std::to_string(step) +
+                 ", because the memory for its records was used up; raise the "
+                 "CUPTI collector's max_buffer_bytes, or record fewer steps",
+       .count = -1,
+       .severity = Severity::kError});
 }
 
 // On the training thread, between two steps.
 void CuptiCollector::OnStep(int64_t step, int64_t now_ns) {
+  if (!stopped_early_) {
+    if (ProcessPool().is_running_out()) {
+      StopEarly(step);
+    } else {
+      ProcessPool().Prepare(kReadyBlocksBetweenSteps);
+    }
+  }
   if (!options_.record_environment || samples_.size() == kMostSamples ||
       now_ns - last_sample_ns_ < kSampleEveryNs) {
     return;
@@ -158,9 +226,9 @@ absl::StatusOr<std::unique_ptr<Recording>> CuptiCollector::Stop() {
     note("cupti-not-synchronised", s);
   }
   parts.end = ReadCuptiClock(api);
-  parts.watched = switches_->watched();
   switches_->Off(&losses_);
   switches_.reset();
+  parts.watched = std::move(watched_);
   if (const CUptiResult code = api.FlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
       code != CUPTI_SUCCESS) {
     note("cupti-flush-failed", CuptiError(api, "flush its buffers", code));
@@ -182,6 +250,11 @@ absl::StatusOr<std::unique_ptr<Recording>> CuptiCollector::Stop() {
   parts.begin = begin_;
   parts.devices = std::move(devices_);
   parts.samples = std::move(samples_);
+  if (is_sampling_) {
+    for (const DeviceSample& sample : sampler_->Stop()) {
+      parts.samples.push_back(sample);
+    }
+  }
   parts.losses = std::move(losses_);
   parts.all_calls = options_.all_calls;
   return std::make_unique<CuptiRecording>(std::move(parts));
@@ -196,7 +269,8 @@ std::unique_ptr<Collector> MakeCuptiCollector(const CuptiOptions& options,
 
 std::unique_ptr<Collector> MakeCuptiCollector(const CuptiOptions& options) {
   return MakeCuptiCollector(options, {.driver = [] { return LoadCudaDriver(); },
-                                      .cupti = [] { return LoadCupti(); }});
+                                      .cupti = [] { return LoadCupti(); },
+                                      .nvml = [] { return LoadNvml(); }});
 }
 
 }  // namespace stepscope

@@ -4,9 +4,13 @@
 //
 // Only CUPTI knows where a record ends, so buffers are walked with its own
 // GetNextRecord(). A record's length is the distance to the next one, and no
-// field beyond it is read: from CUDA 12 to 13 records only grew at their ends,
-// so those of an older library are shorter. Unknown kinds, and records without
-// times, are skipped and counted.
+// field beyond it is read: from CUDA 12.0 to 13.5 records only grew at their
+// ends, so those of an older library are shorter and those of a newer one
+// longer. Unknown kinds, and records without times, are skipped and counted.
+//
+// The work of a CUDA graph keeps its correlation id only if that is the id of a
+// graph launch: from CUDA 13.0 to 13.1 (before its Update 1) ids of graphs are
+// wrong from the process's second recording on.
 #pragma once
 
 #include <stepscope/trace_builder.h>
@@ -27,7 +31,8 @@ namespace stepscope {
 struct CuptiRecords {
   std::span<const CuptiBuffer> buffers;
   CuptiTimes times;
-  // From the driver; DEVICE records add the rest.
+  // Those that the process sees, from the driver; DEVICE records, which exist
+  // for all devices of the machine, add the rest.
   std::vector<DeviceLimits> devices = {};
   // The text that a record points to; never called with null. Of a live
   // recording the pointer itself; a look-up where the bytes are not trusted.
@@ -46,6 +51,7 @@ struct CuptiDecodeResult {
   int64_t reversed_times = 0;   // ended before they began
   int64_t damaged_buffers = 0;  // CUPTI found no further record
   int64_t damaged_bytes = 0;    // that follow in those buffers
+  int64_t wrong_launches = 0;   // work of graphs that names another call
   bool saw_graphs = false;      // some activities come from a CUDA graph
 };
 
@@ -53,7 +59,8 @@ struct CuptiDecodeResult {
 CuptiDecodeResult DecodeCupti(const CuptiRecords& records, const CuptiApi& api,
                               TraceBuilder& builder);
 
-// One Loss for each thing that is missing.
-void AddLosses(const CuptiDecodeResult& result, TraceBuilder& builder);
+// One Loss for each thing that is missing. `version` is the library's.
+void AddLosses(const CuptiDecodeResult& result, uint32_t version,
+               TraceBuilder& builder);
 
 }  // namespace stepscope

@@ -80,7 +80,9 @@ NameId CuptiDecoder::CallNameOf(bool is_driver, uint32_t id) {
     }
     const std::string_view name = CallName(text);
     if (!records_.all_calls && !IsWorthRecording(name)) return kSkip;
-    return builder_.Intern(name);
+    const NameId row = builder_.Intern(name);
+    if (LaunchesGraph(name)) graph_launch_names_.push_back(row);
+    return row;
   };
   // An id beyond any known library is damage, and must not size the cache.
   if (id >= kMostCallIds) return look_up();
@@ -103,6 +105,10 @@ void CuptiDecoder::AddCall(bool is_driver, const RecordBytes& bytes) {
   row.thread = ThreadOf(record.processId, record.threadId);
   row.return_code = static_cast<int32_t>(record.returnValue);
   row.is_driver = is_driver;
+  if (std::find(graph_launch_names_.begin(), graph_launch_names_.end(), name) !=
+      graph_launch_names_.end()) {
+    graph_launches_.push_back(record.correlationId);
+  }
   // Held back until all runtime calls are known: LinkCalls() drops those that a
   // runtime call made.
   if (is_driver) {
@@ -117,7 +123,6 @@ void CuptiDecoder::AddCall(bool is_driver, const RecordBytes& bytes) {
 // A runtime call makes driver calls with the same correlation id. Only the
 // outer call, which the program made, becomes a row.
 void CuptiDecoder::LinkCalls() {
-  if (driver_calls_.empty()) return;
   std::sort(runtime_correlations_.begin(), runtime_correlations_.end());
   for (const RuntimeCall& row : driver_calls_) {
     if (std::binary_search(runtime_correlations_.begin(),

@@ -1,6 +1,7 @@
 // Devices, contexts, streams, their names, memory and clocks.
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 
 #include "cupti_decoder.h"
 
@@ -51,14 +52,33 @@ const DeviceLimits& CuptiDecoder::LimitsOf(int32_t device) {
   return device >= 0 && index < devices_.size() ? devices_[index] : kUnknown;
 }
 
+// Null for a device that the process does not see. The driver numbers those
+// that it sees, as kernels do; CUPTI's own number counts all of the machine.
+// With MIG the driver knows the instance alone.
+DeviceLimits* CuptiDecoder::DeviceOf(const CUpti_ActivityDevice5& record) {
+  if (record.isCudaVisible == 0) return nullptr;
+  if (has_uuids_) {
+    const auto is_it = [&](const DeviceLimits& device) {
+      const auto* uuid =
+          record.isMigEnabled != 0 ? &record.migUuid : &record.uuid;
+      return std::memcmp(uuid, device.uuid.data(), device.uuid.size()) == 0;
+    };
+    const auto device = std::find_if(devices_.begin(), devices_.end(), is_it);
+    return device == devices_.end() ? nullptr : &*device;
+  }
+  if (record.id >= kMostDevices) return nullptr;
+  if (devices_.size() <= record.id) devices_.resize(record.id + 1);
+  devices_[record.id].ordinal = static_cast<int32_t>(record.id);
+  return &devices_[record.id];
+}
+
 void CuptiDecoder::AddDevice(const RecordBytes& bytes) {
   using Record = CUpti_ActivityDevice5;
-  if (!Has(bytes, offsetof(Record, isCudaVisible))) return;
+  if (!Has(bytes, offsetof(Record, isCudaVisible) + 1)) return;
   const auto record = bytes.As<Record>();
-  if (record.id >= kMostDevices) return;
-  if (devices_.size() <= record.id) devices_.resize(record.id + 1);
-  DeviceLimits& device = devices_[record.id];
-  device.ordinal = static_cast<int32_t>(record.id);
+  DeviceLimits* const visible = DeviceOf(record);
+  if (visible == nullptr) return;
+  DeviceLimits& device = *visible;
   if (const std::string_view name = TextOf(record.name); !name.empty()) {
     device.name = name;
   }
@@ -245,6 +265,8 @@ void CuptiDecoder::AddEnvironment(const RecordBytes& bytes) {
     ++result_.no_times;
     return;
   }
+  // CUPTI samples every device of the machine.
+  if (!records_.devices.empty() && record.deviceId >= devices_.size()) return;
   DeviceSample row;
   row.time_ns = ToNs(record.timestamp);
   row.device = static_cast<int32_t>(record.deviceId);

@@ -136,7 +136,8 @@ void CuptiDecoder::AddKernel(const RecordBytes& bytes) {
     row.warps_per_sm = occupancy.warps_per_sm;
     row.occupancy_frac = occupancy.achieved_frac;
   }
-  builder_.Add(row);
+  const RowId added = builder_.Add(row);
+  if (row.graph != 0) graph_kernels_.push_back(added);
 }
 
 void CuptiDecoder::AddCopy(const RecordBytes& bytes) {
@@ -144,7 +145,9 @@ void CuptiDecoder::AddCopy(const RecordBytes& bytes) {
   if (!Has(bytes, offsetof(Record, graphNodeId))) return;
   const auto record = bytes.As<Record>();
   Copy row = CopyOf(record);
-  if (Place(record.start, record.end, row)) builder_.Add(row);
+  if (!Place(record.start, record.end, row)) return;
+  const RowId added = builder_.Add(row);
+  if (record.graphId != 0) graph_copies_.push_back(added);
 }
 
 void CuptiDecoder::AddPeerCopy(const RecordBytes& bytes) {
@@ -152,7 +155,9 @@ void CuptiDecoder::AddPeerCopy(const RecordBytes& bytes) {
   if (!Has(bytes, offsetof(Record, graphNodeId))) return;
   const auto record = bytes.As<Record>();
   Copy row = CopyOf(record);
-  if (Place(record.start, record.end, row)) builder_.Add(row);
+  if (!Place(record.start, record.end, row)) return;
+  const RowId added = builder_.Add(row);
+  if (record.graphId != 0) graph_copies_.push_back(added);
 }
 
 void CuptiDecoder::AddMemset(const RecordBytes& bytes) {
@@ -165,7 +170,9 @@ void CuptiDecoder::AddMemset(const RecordBytes& bytes) {
   row.device = static_cast<int32_t>(record.deviceId);
   row.context = static_cast<int32_t>(record.contextId);
   row.stream = record.streamId;
-  if (Place(record.start, record.end, row)) builder_.Add(row);
+  if (!Place(record.start, record.end, row)) return;
+  const RowId added = builder_.Add(row);
+  if (record.graphId != 0) graph_memsets_.push_back(added);
 }
 
 // With whole_graphs, one activity stands for all nodes of a graph. Drawn as a
@@ -182,7 +189,39 @@ void CuptiDecoder::AddGraph(const RecordBytes& bytes) {
   row.context = static_cast<int32_t>(record.contextId);
   row.stream = record.streamId;
   row.graph = record.graphId;
-  if (Place(record.start, record.end, row)) builder_.Add(row);
+  if (Place(record.start, record.end, row)) {
+    graph_kernels_.push_back(builder_.Add(row));
+  }
+}
+
+// Only a graph launch starts the work of a graph. Work that names another call
+// keeps its own time and has no launch, or it would be taken for work of that
+// call's step, or be clipped with it. A call that was not recorded does no
+// harm, as nothing links to it.
+// REQUIRES: LinkCalls() has sorted runtime_correlations_.
+void CuptiDecoder::CheckGraphLaunches() {
+  std::sort(graph_launches_.begin(), graph_launches_.end());
+  std::vector<uint32_t> driver_correlations;
+  driver_correlations.reserve(driver_calls_.size());
+  for (const RuntimeCall& call : driver_calls_) {
+    driver_correlations.push_back(static_cast<uint32_t>(call.correlation));
+  }
+  std::sort(driver_correlations.begin(), driver_correlations.end());
+  const auto check = [&](DeviceWork& work) {
+    const auto is_in = [&](const std::vector<uint32_t>& sorted) {
+      return std::binary_search(sorted.begin(), sorted.end(),
+                                static_cast<uint32_t>(work.correlation));
+    };
+    if (is_in(graph_launches_) ||
+        (!is_in(runtime_correlations_) && !is_in(driver_correlations))) {
+      return;
+    }
+    work.correlation = -1;
+    ++result_.wrong_launches;
+  };
+  for (const RowId row : graph_kernels_) check(builder_.kernels()[row]);
+  for (const RowId row : graph_copies_) check(builder_.copies()[row]);
+  for (const RowId row : graph_memsets_) check(builder_.memsets()[row]);
 }
 
 }  // namespace stepscope

@@ -18,6 +18,11 @@ CuptiDecoder::CuptiDecoder(const CuptiRecords& records, const CuptiApi& api,
     if (devices_.size() <= ordinal) devices_.resize(ordinal + 1);
     devices_[ordinal] = device;
   }
+  has_uuids_ =
+      !devices_.empty() && std::all_of(devices_.begin(), devices_.end(),
+                                       [](const DeviceLimits& device) {
+                                         return device.uuid != DeviceUuid();
+                                       });
 }
 
 // Growing tables would take most of the decoding time, so the sizes are
@@ -69,6 +74,7 @@ CuptiDecodeResult CuptiDecoder::Decode() {
   Reserve();
   for (const CuptiBuffer& buffer : records_.buffers) Walk(buffer);
   LinkCalls();
+  CheckGraphLaunches();
   LinkWaits();
   LinkStreams();
   AddDevices();
@@ -188,7 +194,30 @@ CuptiDecodeResult DecodeCupti(const CuptiRecords& records, const CuptiApi& api,
   return CuptiDecoder(records, api, builder).Decode();
 }
 
-void AddLosses(const CuptiDecodeResult& result, TraceBuilder& builder) {
+void AddLosses(const CuptiDecodeResult& result, uint32_t version,
+               TraceBuilder& builder) {
+  if (result.wrong_launches > 0) {
+    builder.Add(
+        Loss{.name = "cupti-wrong-graph-launch",
+             .detail = "activities of CUDA graphs name another call as their "
+                       "launch; they are kept at their own time, without a "
+                       "launch. CUPTI of CUDA 13.0 and 13.1 does this from a "
+                       "process's second recording on; CUDA 13.1 Update 1 "
+                       "mends it. This one is of CUDA " +
+                       CudaVersionOf(version),
+             .count = result.wrong_launches,
+             .severity = Severity::kWarning});
+  }
+  if (version > kNewestKnownCupti) {
+    builder.Add(
+        Loss{.name = "cupti-newer-than-known",
+             .detail = "CUPTI of CUDA " + CudaVersionOf(version) +
+                       " is newer than this version of stepscope, which "
+                       "reads its records as those of CUDA 13.5; if times "
+                       "or names look wrong, use a newer stepscope",
+             .count = -1,
+             .severity = Severity::kNote});
+  }
   if (result.damaged_buffers > 0) {
     builder.Add(Loss{.name = "cupti-damaged-buffer",
                      .detail =

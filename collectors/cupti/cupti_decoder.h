@@ -50,6 +50,7 @@ class CuptiDecoder {
   void AddMemset(const RecordBytes& bytes);
   void AddGraph(const RecordBytes& bytes);
   bool Place(uint64_t begin, uint64_t end, DeviceWork& work);
+  void CheckGraphLaunches();
 
   // cupti_decode_host.cc: calls and waits of host threads.
   void AddCall(bool is_driver, const RecordBytes& bytes);
@@ -72,6 +73,7 @@ class CuptiDecoder {
   void LinkStreams();
   void AddDevices();
   const DeviceLimits& LimitsOf(int32_t device);
+  DeviceLimits* DeviceOf(const CUpti_ActivityDevice5& record);
 
   // Converts a record's times. False, and counted, if one is missing or they
   // are reversed.
@@ -95,10 +97,17 @@ class CuptiDecoder {
   std::vector<NameId> call_names_[2];
   std::vector<std::pair<uint64_t, RowId>> threads_;  // few; by (pid, tid)
   std::vector<DeviceLimits> devices_;                // by ordinal
+  bool has_uuids_ = false;  // of all devices in devices_
   std::unordered_map<uint32_t, int32_t> device_of_context_;
   uint32_t last_context_ = 0xffffffff;
   std::vector<RuntimeCall> driver_calls_;
   std::vector<uint32_t> runtime_correlations_;
+  std::vector<NameId> graph_launch_names_;
+  std::vector<uint32_t> graph_launches_;  // their correlation ids
+  // Work of graphs: rows of the builder.
+  std::vector<RowId> graph_kernels_;
+  std::vector<RowId> graph_copies_;
+  std::vector<RowId> graph_memsets_;
   std::vector<Event> events_;
   std::vector<Wait> waits_;
   std::vector<Stream> streams_;

@@ -1,10 +1,14 @@
 #include "cupti_doctor.h"
 
+#include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
+#include "buffer_pool.h"
 #include "cupti_attachment.h"
 #include "cupti_switches.h"
 
@@ -12,6 +16,8 @@ namespace stepscope {
 namespace {
 
 constexpr const char* kSkipped = "skipped: see above";
+// CUDA 13.0 before its Update 1 (release notes of CUPTI 13.0 Update 1).
+constexpr uint32_t kCuptiMayHang = 130000;
 
 // The driver's own switch, readable without any library.
 std::string AdminOnly() {
@@ -81,65 +87,155 @@ DoctorLine DriverLine(CudaDriver& driver) {
   return line;
 }
 
+// The driver, and no library beyond it unless it works: libcupti of CUDA 13.2
+// crashes without a driver.
+DoctorLine CheckDriver(const CuptiSources& sources,
+                       std::vector<DeviceLimits>* devices) {
+  auto driver = sources.driver();
+  if (driver.ok()) {
+    DoctorLine line = DriverLine(**driver);
+    if (line.ok) *devices = (*driver)->Devices();
+    return line;
+  }
+  return {.topic = "driver",
+          .found = "no NVIDIA driver found",
+          .remedy =
+              "to record a GPU, install NVIDIA's driver or start the "
+              "container with --gpus all; the CPU is recorded all the "
+              "same",
+          .ok = false};
+}
+
+DoctorLine CuptiLine(const CuptiApi& api) {
+  DoctorLine line = {
+      .topic = "CUPTI",
+      .found = api.library() + " (CUDA " + CudaVersionOf(api.version()) + ")",
+      .remedy = "",
+      .ok = true};
+  if (api.version() == kCuptiMayHang) {
+    line.found +=
+        "; NVIDIA lists a possible deadlock as a recording ends, mended in "
+        "13.0 Update 1: pip install nvidia-cuda-cupti==13.0.85";
+  }
+  return line;
+}
+
+std::string Milliseconds(std::chrono::steady_clock::duration time) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1f ms",
+                std::chrono::duration<double, std::milli>(time).count());
+  return text;
+}
+
+// Does what a window does at its begin and end, and says how long that takes.
+DoctorLine CheckPermissions(CuptiApi& api) {
+  const auto begin = std::chrono::steady_clock::now();
+  // A kind may ask for a buffer as soon as it is on.
+  ProcessPool().Open(int64_t{4} << 20, int64_t{1} << 20,
+                     {.discard = api.version() < kCuptiTakesNullBuffers});
+  std::vector<Loss> losses;
+  CuptiSwitches switches(api);
+  const absl::Status on = switches.On({}, &losses);
+  const size_t count = switches.count();
+  const auto switched = std::chrono::steady_clock::now();
+  switches.Off(nullptr);
+  (void)api.FlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+  ProcessPool().Return(ProcessPool().Close());
+  ProcessPool().Trim();
+  const auto end = std::chrono::steady_clock::now();
+  if (!on.ok()) return Failed("permissions", on);
+  const std::string admin_only = AdminOnly();
+  return {.topic = "permissions",
+          .found = "GPU records can be collected" +
+                   (admin_only.empty() ? "" : " (" + admin_only + ")") + "; " +
+                   std::to_string(count) + " switches, on in " +
+                   Milliseconds(switched - begin) + ", off in " +
+                   Milliseconds(end - switched),
+          .remedy = "",
+          .ok = true};
+}
+
+// Not a fault: without NVML a recording has no clocks, or CUPTI's.
+DoctorLine CheckClocks(const CuptiSources& sources,
+                       const std::vector<DeviceLimits>& devices) {
+  DoctorLine line = {.topic = "clocks", .found = "", .remedy = "", .ok = true};
+  auto nvml = sources.nvml();
+  if (!nvml.ok()) {
+    line.found = std::string(nvml.status().message().data(),
+                             nvml.status().message().size());
+    return line;
+  }
+  const auto handle = (*nvml)->Find(devices.front().uuid);
+  if (handle == nullptr) {
+    line.found = "NVML does not know device 0";
+    return line;
+  }
+  const NvmlReading reading = (*nvml)->Read(handle, /*with_links=*/false);
+  line.found = "NVML: SM clock " + std::to_string(reading.sm_clock_mhz) +
+               " MHz, " + std::to_string(reading.power_mw / 1000) + " W, " +
+               std::to_string(reading.temperature_c) + " C";
+  return line;
+}
+
 }  // namespace
 
 // Each line depends on the one before: without a driver or a library, the
 // others cannot be tried.
 std::vector<DoctorLine> CheckCupti(const CuptiSources& sources) {
   std::vector<DoctorLine> lines;
-  auto driver = sources.driver();
-  if (driver.ok()) {
-    lines.push_back(DriverLine(**driver));
-  } else {
-    lines.push_back({.topic = "driver",
-                     .found = "no NVIDIA driver found",
-                     .remedy = "to record a GPU, install NVIDIA's driver or "
-                               "start the container with --gpus all; the CPU "
-                               "is recorded all the same",
-                     .ok = false});
+  const auto skip = [&](std::initializer_list<const char*> topics) {
+    for (const char* topic : topics) {
+      lines.push_back({topic, kSkipped, "", false});
+    }
+  };
+  std::vector<DeviceLimits> devices;
+  lines.push_back(CheckDriver(sources, &devices));
+  if (!lines.front().ok) {
+    skip({"CUPTI", "subscription", "permissions"});
+    return lines;
   }
+  if (sources.nvml) lines.push_back(CheckClocks(sources, devices));
   auto cupti = sources.cupti();
   if (!cupti.ok()) {
     lines.push_back(Failed("CUPTI", cupti.status()));
-  } else {
-    lines.push_back({.topic = "CUPTI",
-                     .found = (*cupti)->library() + " (CUDA " +
-                              CudaVersionOf((*cupti)->version()) + ")",
-                     .remedy = "",
-                     .ok = true});
-  }
-  if (!lines.front().ok || !cupti.ok()) {
-    lines.push_back({"subscription", kSkipped, "", false});
-    lines.push_back({"permissions", kSkipped, "", false});
+    skip({"subscription", "permissions"});
     return lines;
   }
+  lines.push_back(CuptiLine(**cupti));
   // Leaves nothing in the caller's process. A detachment would wait for a CUDA
   // call that this process never makes.
   CuptiAttachment attachment(*std::move(cupti), /*detach=*/false);
   if (absl::Status held = attachment.Hold(); !held.ok()) {
     lines.push_back(Failed("subscription", held));
-    lines.push_back({"permissions", kSkipped, "", false});
+    skip({"permissions"});
     return lines;
   }
   lines.push_back({"subscription", "free", "", true});
-  const std::string admin_only = AdminOnly();
-  std::vector<Loss> losses;
-  CuptiSwitches switches(attachment.api());
-  if (absl::Status on = switches.On({}, &losses); !on.ok()) {
-    lines.push_back(Failed("permissions", on));
-    return lines;
-  }
-  lines.push_back({"permissions",
-                   "GPU records can be collected" +
-                       (admin_only.empty() ? "" : " (" + admin_only + ")"),
-                   "", true});
+  lines.push_back(CheckPermissions(attachment.api()));
   return lines;
 }
 
+void AddTorchMonitor(const std::string& torch_folder,
+                     std::vector<DoctorLine>* lines) {
+  std::error_code error;
+  const auto monitor =
+      std::filesystem::path(torch_folder).parent_path() / "profiler/_cupti";
+  if (torch_folder.empty() || !std::filesystem::exists(monitor, error)) return;
+  lines->push_back(
+      {.topic = "other tools",
+       .found = "torch.profiler._cupti is installed: in a process where its "
+                "monitor runs, stepscope cannot record the GPU",
+       .remedy = "",
+       .ok = true});
+}
+
 std::vector<DoctorLine> CheckCupti(const std::string& torch_folder) {
-  return CheckCupti(
+  std::vector<DoctorLine> lines = CheckCupti(
       {.driver = [] { return LoadCudaDriver(); },
-       .cupti = [&] { return LoadCupti({.torch_folder = torch_folder}); }});
+       .cupti = [&] { return LoadCupti({.torch_folder = torch_folder}); },
+       .nvml = [] { return LoadNvml(); }});
+  AddTorchMonitor(torch_folder, &lines);
+  return lines;
 }
 
 }  // namespace stepscope

@@ -3,6 +3,7 @@
 
 #include <stepscope/doctor.h>
 
+#include <string>
 #include <vector>
 
 #include "cupti_collector.h"
@@ -10,5 +11,10 @@
 namespace stepscope {
 
 std::vector<DoctorLine> CheckCupti(const CuptiSources& sources);
+
+// Adds a line if the torch of this folder has a CUPTI monitor
+// (torch.profiler._cupti), which shuts stepscope out while it runs.
+void AddTorchMonitor(const std::string& torch_folder,
+                     std::vector<DoctorLine>* lines);
 
 }  // namespace stepscope

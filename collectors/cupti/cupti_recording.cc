@@ -1,7 +1,9 @@
 #include "cupti_recording.h"
 
+#include <chrono>
 #include <cmath>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "cupti_decode.h"
@@ -14,6 +16,17 @@ namespace {
 // move an activity into another step.
 constexpr double kDriftWorthANote = 1e-4;
 constexpr double kDriftWorthANoteNs = 20'000;
+// CUPTI's own thread may still return buffers when the window has closed. The
+// background thread that decodes waits for them, but not for ever.
+constexpr auto kLateness = std::chrono::milliseconds(200);
+
+void AwaitLateBuffers(BufferPool::Window* window) {
+  const auto until = std::chrono::steady_clock::now() + kLateness;
+  while (!ProcessPool().TakeLate(window) &&
+         std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
 
 }  // namespace
 
@@ -21,7 +34,7 @@ CuptiRecording::CuptiRecording(Parts parts) : parts_(std::move(parts)) {}
 
 CuptiRecording::~CuptiRecording() {
   if (InForkedChild()) return;  // the pool may stay locked for ever
-  ProcessPool().Return(parts_.window.full);
+  ProcessPool().Return(parts_.window);
   // After the last window of the last collector the memory is freed.
   if (parts_.attachment.use_count() == 1) ProcessPool().Trim();
 }
@@ -33,6 +46,7 @@ void CuptiRecording::AddTo(TraceBuilder& builder, const ClockMap& clock,
   for (const Kind kind : parts_.watched) builder.Watch(kind);
   for (const Loss& loss : parts_.losses) builder.Add(loss);
   for (const DeviceSample& sample : parts_.samples) builder.Add(sample);
+  AwaitLateBuffers(&parts_.window);
   AddWindowLosses(builder);
   Decode(builder, clock);
 }
@@ -71,7 +85,8 @@ void CuptiRecording::Decode(TraceBuilder& builder, const ClockMap& clock) {
                      .count = -1,
                      .severity = Severity::kWarning});
   }
-  AddLosses(DecodeCupti(records, parts_.attachment->api(), builder), builder);
+  const CuptiApi& api = parts_.attachment->api();
+  AddLosses(DecodeCupti(records, api, builder), api.version(), builder);
 }
 
 void CuptiRecording::AddWindowLosses(TraceBuilder& builder) const {
@@ -92,6 +107,15 @@ void CuptiRecording::AddWindowLosses(TraceBuilder& builder) const {
                   "GPU records are missing; raise the CUPTI collector's "
                   "max_buffer_bytes, or record fewer steps",
         .count = window.refused,
+        .severity = Severity::kWarning});
+  }
+  if (window.discarded > 0) {
+    builder.Add(Loss{
+        .name = "cupti-discarded",
+        .detail = "GPU records found no room and were discarded (CUPTI before "
+                  "CUDA 12.9 cannot drop them itself); raise the CUPTI "
+                  "collector's max_buffer_bytes, or record fewer steps",
+        .count = window.discarded,
         .severity = Severity::kWarning});
   }
   if (window.still_out > 0) {

@@ -31,7 +31,7 @@ struct Wanted {
   Kind watched;      // kCount: none
 };
 
-std::vector<Wanted> KindsFor(const CuptiOptions& options) {
+std::vector<Wanted> KindsFor(const CuptiOptions& options, bool has_clocks) {
   std::vector<Wanted> wanted = {
       {CUPTI_ACTIVITY_KIND_DEVICE, "devices", false, true, Kind::kCount},
       {CUPTI_ACTIVITY_KIND_CONTEXT, "contexts", false, true, Kind::kCount},
@@ -60,7 +60,7 @@ std::vector<Wanted> KindsFor(const CuptiOptions& options) {
     wanted.push_back({CUPTI_ACTIVITY_KIND_MEMORY_POOL, "memory pools", false,
                       false, Kind::kCount});
   }
-  if (options.record_environment) {
+  if (options.record_environment && !has_clocks) {
     wanted.push_back({CUPTI_ACTIVITY_KIND_ENVIRONMENT, "clocks and power",
                       false, false, Kind::kDeviceSample});
   }
@@ -78,7 +78,7 @@ Loss LeftOut(const CuptiApi& api, const std::string& what, CUptiResult code) {
 }  // namespace
 
 absl::Status CuptiSwitches::On(const CuptiOptions& options,
-                               std::vector<Loss>* losses) {
+                               std::vector<Loss>* losses, bool has_clocks) {
   const auto fail = [&](const std::string& attempt, CUptiResult code) {
     Off(losses);
     return CuptiError(api_, attempt, code);
@@ -101,7 +101,12 @@ absl::Status CuptiSwitches::On(const CuptiOptions& options,
       losses->push_back(LeftOut(api_, "queue times", code));
     }
   }
-  for (const Wanted& wanted : KindsFor(options)) {
+  // Before the kinds: polls that find nothing done would fill the buffers.
+  // Where the library cannot leave them out, the decoder does.
+  if (!options.all_calls && api_.EnableAllSyncRecords(false) == CUPTI_SUCCESS) {
+    on_.push_back({.what = What::kPolling});
+  }
+  for (const Wanted& wanted : KindsFor(options, has_clocks)) {
     const CUptiResult code = OnKind(wanted.kind, wanted.dump);
     if (code == CUPTI_SUCCESS) {
       if (wanted.watched != Kind::kCount) watched_.push_back(wanted.watched);
@@ -147,7 +152,7 @@ CUptiResult CuptiSwitches::OnCalls(CUpti_CallbackDomain domain,
     for (const uint32_t id : CallsWorthRecording(api_, domain)) {
       const CUptiResult code = api_.EnableCall(true, domain, id);
       if (code == CUPTI_SUCCESS) {
-        on_.push_back({.is_call = true, .domain = domain, .id = id});
+        on_.push_back({.what = What::kCall, .domain = domain, .id = id});
         chosen = true;
       } else if (code != CUPTI_ERROR_INVALID_PARAMETER) {
         chosen = false;  // the library cannot select calls
@@ -166,13 +171,23 @@ void CuptiSwitches::Off(std::vector<Loss>* losses) {
   watched_.clear();
 }
 
+CUptiResult CuptiSwitches::Undo(const Switch& last) {
+  switch (last.what) {
+    case What::kKind:
+      return api_.Disable(last.kind);
+    case What::kCall:
+      return api_.EnableCall(false, last.domain, last.id);
+    case What::kPolling:
+      break;
+  }
+  return api_.EnableAllSyncRecords(true);  // as other tools expect it
+}
+
 void CuptiSwitches::Undo(size_t down_to, std::vector<Loss>* losses) {
   while (on_.size() > down_to) {
     const Switch last = on_.back();
     on_.pop_back();
-    const CUptiResult code = last.is_call
-                                 ? api_.EnableCall(false, last.domain, last.id)
-                                 : api_.Disable(last.kind);
+    const CUptiResult code = Undo(last);
     if (code == CUPTI_SUCCESS || losses == nullptr) continue;
     losses->push_back(
         {.name = "cupti-still-on",

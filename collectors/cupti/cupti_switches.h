@@ -25,8 +25,10 @@ class CuptiSwitches {
 
   // Registers the buffer callbacks and enables the kinds of record that
   // `options` selects. After an error (CuptiError()) nothing is on. Optional
-  // parts that failed are added to `losses`.
-  absl::Status On(const CuptiOptions& options, std::vector<Loss>* losses);
+  // parts that failed are added to `losses`. `has_clocks`: another source
+  // records clocks and power.
+  absl::Status On(const CuptiOptions& options, std::vector<Loss>* losses,
+                  bool has_clocks = false);
 
   // Undoes it in reverse order. Continues after a failure, which is added to
   // `losses` if that is not null. Does nothing if nothing is on.
@@ -34,16 +36,19 @@ class CuptiSwitches {
 
   // The kinds for the Trace's watched().
   const std::vector<Kind>& watched() const { return watched_; }
-  bool any() const { return !on_.empty(); }
+  // How many are on: kinds, and single calls.
+  size_t count() const { return on_.size(); }
 
  private:
+  enum class What : uint8_t { kKind, kCall, kPolling };
   struct Switch {
-    bool is_call = false;
+    What what = What::kKind;
     CUpti_ActivityKind kind = CUPTI_ACTIVITY_KIND_INVALID;
     CUpti_CallbackDomain domain = CUPTI_CB_DOMAIN_INVALID;
     uint32_t id = 0;
   };
   CUptiResult OnKind(CUpti_ActivityKind kind, bool dump);
+  CUptiResult Undo(const Switch& last);
   // Enables the calls worth recording, or all where CUPTI cannot select.
   CUptiResult OnCalls(CUpti_CallbackDomain domain, CUpti_ActivityKind kind,
                       bool all);

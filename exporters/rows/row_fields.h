@@ -235,6 +235,10 @@ void VisitFields(V&& v) {
   v.Number("power_mw", &R::power_mw);
   v.Number("power_limit_mw", &R::power_limit_mw);
   v.Number("fan_percent", &R::fan_percent);
+  v.Number("pcie_sent_bytes_per_s", &R::pcie_sent_bytes_per_s);
+  v.Number("pcie_received_bytes_per_s", &R::pcie_received_bytes_per_s);
+  v.Number("nvlink_sent_bytes_per_s", &R::nvlink_sent_bytes_per_s);
+  v.Number("nvlink_received_bytes_per_s", &R::nvlink_received_bytes_per_s);
   v.Number("free_bytes", &R::free_bytes);
   v.Number("total_bytes", &R::total_bytes);
   v.Number("allocated_bytes", &R::allocated_bytes);

@@ -44,6 +44,10 @@ RangeKind ClassifyRange(std::string_view name) {
   return RangeKind::kUser;
 }
 
+bool LaunchesGraph(std::string_view call) {
+  return call.find("GraphLaunch") != std::string_view::npos;
+}
+
 int64_t StepNumber(std::string_view name) {
   constexpr std::string_view kMark = "ProfilerStep#";
   if (!name.starts_with(kMark)) return -1;

@@ -228,6 +228,7 @@ Trace TraceBuilder::Build(const Options& options) {
   SortRows(trace_.device_memory_);
   SortRows(trace_.device_samples_);
   LinkStreamNames();
+  ForgetWrongLaunches();
   // Clipping comes before the links, because they are row indices; device work
   // is clipped by its launch, which it finds by correlation id.
   if (options.window_end_ns > options.window_begin_ns) Clip(options);
@@ -241,6 +242,39 @@ Trace TraceBuilder::Build(const Options& options) {
   delete index_;
   index_ = new Index(&trace_.names_);
   return built;
+}
+
+// CUPTI of CUDA 13.0 and 13.1 gives work of graphs the ids of other calls. Such
+// a kernel would be taken for the work of that call's op, or be clipped with
+// it.
+void TraceBuilder::ForgetWrongLaunches() {
+  const bool has_graphs =
+      std::any_of(trace_.kernels_.begin(), trace_.kernels_.end(),
+                  [](const Kernel& kernel) { return kernel.graph != 0; });
+  if (!has_graphs) return;
+  std::vector<bool> launches_graph(trace_.names_.size());
+  for (size_t name = 0; name < trace_.names_.size(); ++name) {
+    launches_graph[name] = LaunchesGraph(trace_.names_[name]);
+  }
+  const CallFinder finder(trace_.runtime_calls_);
+  int64_t wrong = 0;
+  for (Kernel& kernel : trace_.kernels_) {
+    if (kernel.graph == 0) continue;
+    const RowId call = finder.Of(kernel.correlation, kernel.begin_ns);
+    if (call == kNone || launches_graph[trace_.runtime_calls_[call].name]) {
+      continue;
+    }
+    kernel.correlation = -1;
+    ++wrong;
+  }
+  if (wrong == 0) return;
+  Add(Loss{.name = "wrong-graph-launch",
+           .detail = "kernels of CUDA graphs name another call as their "
+                     "launch; they are kept at their own time, without a "
+                     "launch (CUPTI of CUDA 13.0 and 13.1 does this from a "
+                     "process's second recording on; 13.1 Update 1 mends it)",
+           .count = wrong,
+           .severity = Severity::kWarning});
 }
 
 void TraceBuilder::LinkOps(int64_t tolerance_ns) {

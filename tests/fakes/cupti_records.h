@@ -160,11 +160,12 @@ inline CUpti_ActivityDevice5 DeviceRecord(uint32_t id, const char* name) {
   record.maxThreadsPerBlock = 1024;
   record.computeCapabilityMajor = 8;
   record.computeCapabilityMinor = 0;
+  record.isCudaVisible = 1;
   return record;
 }
 
-// How long each kind of record is in a library of this version, 0 for kinds it
-// does not have. Source: the structures each toolkit's header calls its newest.
+// How long each kind of record is in a library of this version (18 for CUDA
+// 12.0 to 130500 for 13.5), 0 for kinds that the fakes do not know.
 size_t RecordBytesOf(uint32_t kind, uint32_t cupti_version);
 
 // GetNextRecord() by that table: what the fakes and the fuzz target step with.

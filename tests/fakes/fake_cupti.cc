@@ -1,8 +1,9 @@
 #include "fakes/fake_cupti.h"
 
-#include <stepscope/clock.h>
-
 #include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 
 namespace stepscope {
@@ -28,13 +29,45 @@ constexpr NamedCall kRuntimeCalls[] = {
     {214, "cudaLaunchKernel_ptsz_v7000"},
     {271, "cudaFuncSetAttribute_v9000"},
     {311, "cudaGraphLaunch_v10000"},
+    {136, "cudaEventQuery_v3020"},
 };
 constexpr NamedCall kDriverCalls[] = {
     {18, "cuCtxGetDevice"},        {19, "cuCtxSynchronize"},
     {79, "cuMemsetD2D16"},         {126, "cuStreamSynchronize"},
     {190, "cuCtxGetCurrent"},      {243, "cuMemAlloc_v2"},
     {277, "cuMemcpyHtoDAsync_v2"}, {307, "cuLaunchKernel"},
+    {514, "cuGraphLaunch"},
 };
+constexpr uint32_t kTakesNullBuffers = 27;  // CUDA 12.9
+constexpr uint32_t kBuffersPerThread = 130000;
+constexpr uint32_t kSelectsCalls = 23;      // CUDA 12.5
+constexpr uint32_t kLeavesOutPolling = 26;  // CUDA 12.8
+constexpr uint32_t kNotReady = 600;         // CUDA_ERROR_NOT_READY
+constexpr uint8_t kJunk = 0xEE;
+// A callback that does not return so long never will.
+constexpr auto kPatience = std::chrono::seconds(2);
+
+bool IsDeviceWork(uint32_t kind) {
+  switch (kind) {
+    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
+    case CUPTI_ACTIVITY_KIND_MEMCPY:
+    case CUPTI_ACTIVITY_KIND_MEMCPY2:
+    case CUPTI_ACTIVITY_KIND_MEMSET:
+    case CUPTI_ACTIVITY_KIND_GRAPH_TRACE:
+    case CUPTI_ACTIVITY_KIND_ENVIRONMENT:
+      return true;
+    default:
+      return false;
+  }
+}
+
+template <typename Record>
+Record As(const std::vector<uint8_t>& bytes) {
+  Record record = {};
+  std::memcpy(static_cast<void*>(&record), bytes.data(),
+              std::min(bytes.size(), sizeof(record)));
+  return record;
+}
 
 }  // namespace
 
@@ -44,6 +77,13 @@ CUptiResult FakeCupti::Enter(const char* name) {
   if (fail_at_ > 0 && --fail_at_ == 0) return fail_code_;
   const auto found = fail_names_.find(name);
   return found == fail_names_.end() ? CUPTI_SUCCESS : found->second;
+}
+
+// The older family of activity calls.
+CUptiResult FakeCupti::EnterActivity(const char* name) {
+  const CUptiResult result = Enter(name);
+  if (result != CUPTI_SUCCESS) return result;
+  return newer_family_ ? CUPTI_ERROR_NOT_COMPATIBLE : CUPTI_SUCCESS;
 }
 
 void FakeCupti::FailCall(int n, CUptiResult code) {
@@ -70,6 +110,28 @@ void FakeCupti::HoldBy(const std::string& tool) {
   holder_ = tool;
 }
 
+void FakeCupti::UseNewerFamily(bool used) {
+  const Lock lock(mutex_);
+  newer_family_ = used;
+}
+void FakeCupti::LoseEvery(int n, bool counted) {
+  const Lock lock(mutex_);
+  lose_every_ = n;
+  loss_counted_ = counted;
+}
+void FakeCupti::SetClockDrift(double share) {
+  const Lock lock(mutex_);
+  drift_ = share;
+  drift_since_ns_ = NowNs();
+}
+uint64_t FakeCupti::ClockNow() const {
+  const Lock lock(mutex_);
+  const int64_t now = NowNs();
+  const auto gained =
+      static_cast<int64_t>(static_cast<double>(now - drift_since_ns_) * drift_);
+  return static_cast<uint64_t>(now + offset_ns_ + (drift_ == 0 ? 0 : gained));
+}
+
 CUptiResult FakeCupti::Subscribe(CUpti_SubscriberHandle* subscriber,
                                  CUpti_CallbackFunc callback, void* user,
                                  std::string* holder) {
@@ -80,7 +142,7 @@ CUptiResult FakeCupti::Subscribe(CUpti_SubscriberHandle* subscriber,
     return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
   }
   subscribed_ = true;
-  callback_ = callback;
+  callback_ = last_callback_ = callback;
   user_ = user;
   *subscriber = reinterpret_cast<CUpti_SubscriberHandle>(this);
   return CUPTI_SUCCESS;
@@ -130,14 +192,15 @@ CUptiResult FakeCupti::GetCallbackName(CUpti_CallbackDomain domain, uint32_t id,
 
 CUptiResult FakeCupti::SetThreadIdType(CUpti_ActivityThreadIdType) {
   const Lock lock(mutex_);
-  return Enter("SetThreadIdType");
+  return EnterActivity("SetThreadIdType");
 }
 
 CUptiResult FakeCupti::RegisterCallbacks(
     CUpti_BuffersCallbackRequestFunc request,
     CUpti_BuffersCallbackCompleteFunc complete) {
   const Lock lock(mutex_);
-  if (CUptiResult r = Enter("RegisterCallbacks"); r != CUPTI_SUCCESS) return r;
+  if (CUptiResult r = EnterActivity("RegisterCallbacks"); r != CUPTI_SUCCESS)
+    return r;
   request_ = request;
   complete_ = complete;
   return CUPTI_SUCCESS;
@@ -145,17 +208,18 @@ CUptiResult FakeCupti::RegisterCallbacks(
 
 CUptiResult FakeCupti::Enable(CUpti_ActivityKind kind, const char* name) {
   const Lock lock(mutex_);
-  if (CUptiResult r = Enter(name); r != CUPTI_SUCCESS) return r;
+  if (CUptiResult r = EnterActivity(name); r != CUPTI_SUCCESS) return r;
   if (const auto found = fail_kinds_.find(kind); found != fail_kinds_.end()) {
     return found->second;
   }
   enabled_.insert(kind);
+  if (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) ++sessions_;
   return CUPTI_SUCCESS;
 }
 
 CUptiResult FakeCupti::Disable(CUpti_ActivityKind kind) {
   const Lock lock(mutex_);
-  if (CUptiResult r = Enter("Disable"); r != CUPTI_SUCCESS) return r;
+  if (CUptiResult r = EnterActivity("Disable"); r != CUPTI_SUCCESS) return r;
   Deliver();  // what ran while the kind was on is not lost
   enabled_.erase(kind);
   return CUPTI_SUCCESS;
@@ -164,7 +228,8 @@ CUptiResult FakeCupti::Disable(CUpti_ActivityKind kind) {
 CUptiResult FakeCupti::EnableCall(bool on, CUpti_CallbackDomain domain,
                                   uint32_t id) {
   const Lock lock(mutex_);
-  if (CUptiResult r = Enter("EnableCall"); r != CUPTI_SUCCESS) return r;
+  if (CUptiResult r = EnterActivity("EnableCall"); r != CUPTI_SUCCESS) return r;
+  if (version_ < kSelectsCalls) return CUPTI_ERROR_API_NOT_IMPLEMENTED;
   if (!on) Deliver();
   const char* name = nullptr;
   if (GetCallbackName(domain, id, &name) != CUPTI_SUCCESS) {
@@ -180,66 +245,174 @@ CUptiResult FakeCupti::EnableCall(bool on, CUpti_CallbackDomain domain,
 
 CUptiResult FakeCupti::EnableLatencyTimestamps(bool) {
   const Lock lock(mutex_);
-  return Enter("EnableLatencyTimestamps");
+  return EnterActivity("EnableLatencyTimestamps");
 }
 
-void FakeCupti::QueueBytes(uint32_t kind, std::vector<uint8_t> record) {
+CUptiResult FakeCupti::EnableAllSyncRecords(bool on) {
+  const Lock lock(mutex_);
+  if (CUptiResult r = EnterActivity("EnableAllSyncRecords");
+      r != CUPTI_SUCCESS) {
+    return r;
+  }
+  if (version_ < kLeavesOutPolling) return CUPTI_ERROR_API_NOT_IMPLEMENTED;
+  if (on) Deliver();  // what the program did while it was off
+  all_syncs_ = on;
+  return CUPTI_SUCCESS;
+}
+
+void FakeCupti::QueueBytes(uint32_t kind, std::vector<uint8_t> record,
+                           bool is_running) {
   const Lock lock(mutex_);
   // As long as this version makes it.
   const size_t bytes = RecordBytesOf(kind, version_);
-  if (bytes > 0 && bytes < record.size()) record.resize(bytes);
-  queue_.emplace_back(kind, std::move(record));
+  if (bytes > 0) record.resize(bytes, kJunk);
+  // Before 13.0 all threads share a buffer.
+  const bool is_own = version_ >= kBuffersPerThread && !IsDeviceWork(kind);
+  Queued queued = {
+      .kind = kind,
+      .thread = is_own ? std::this_thread::get_id() : std::thread::id(),
+      .is_running = is_running,
+      .bytes = std::move(record)};
+  Confuse(queued);
+  queue_.push_back(std::move(queued));
 }
 
-void FakeCupti::Complete() {
-  if (open_.data == nullptr) return;
-  const Open full = std::exchange(open_, Open{});
-  complete_(nullptr, 0, full.data, full.bytes, full.used);
+// CUDA 13.0 and 13.1: from the second session on the work of a graph names the
+// call before its launch.
+void FakeCupti::Confuse(Queued& queued) const {
+  if (version_ < 130000 || version_ > 130100 || sessions_ < 2) return;
+  const auto confuse = [&]<typename Record>(Record record) {
+    if (record.graphId == 0) return;
+    --record.correlationId;
+    std::memcpy(queued.bytes.data(), &record,
+                std::min(queued.bytes.size(), sizeof(record)));
+  };
+  if (queued.kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) {
+    confuse(As<CUpti_ActivityKernel10>(queued.bytes));
+  } else if (queued.kind == CUPTI_ACTIVITY_KIND_MEMCPY) {
+    confuse(As<CUpti_ActivityMemcpy6>(queued.bytes));
+  } else if (queued.kind == CUPTI_ACTIVITY_KIND_MEMSET) {
+    confuse(As<CUpti_ActivityMemset4>(queued.bytes));
+  }
+}
+
+bool FakeCupti::IsWanted(const Queued& queued) const {
+  if (enabled_.contains(queued.kind)) {
+    return queued.kind != CUPTI_ACTIVITY_KIND_SYNCHRONIZATION || all_syncs_ ||
+           As<CUpti_ActivitySynchronization2>(queued.bytes).returnValue !=
+               kNotReady;
+  }
+  if (queued.kind != CUPTI_ACTIVITY_KIND_RUNTIME &&
+      queued.kind != CUPTI_ACTIVITY_KIND_DRIVER) {
+    return false;
+  }
+  const uint32_t domain = queued.kind == CUPTI_ACTIVITY_KIND_RUNTIME
+                              ? CUPTI_CB_DOMAIN_RUNTIME_API
+                              : CUPTI_CB_DOMAIN_DRIVER_API;
+  const auto call = As<CUpti_ActivityAPI>(queued.bytes);
+  return enabled_calls_.contains({domain, uint32_t{call.cbid}});
+}
+
+void FakeCupti::Write(const Queued& queued) {
+  if (lose_every_ > 0 && ++written_ % lose_every_ == 0) {
+    dropped_ += loss_counted_;
+    return;
+  }
+  Open& open = open_[queued.thread];
+  const size_t bytes = queued.bytes.size();
+  if (open.data != nullptr && open.used + bytes > open.bytes) {
+    OnWorker({std::exchange(open, Open{})}, std::chrono::milliseconds(0));
+  }
+  if (open.data == nullptr) {
+    size_t most = 0;
+    request_(&open.data, &open.bytes, &most);
+    if (open.data == nullptr && version_ < kTakesNullBuffers) {
+      std::fprintf(stderr, "FakeCupti: version %u has no buffer and crashes\n",
+                   version_);
+      std::abort();
+    }
+    if (open.data == nullptr || open.bytes < bytes) {
+      open = Open{};
+      ++dropped_;
+      return;
+    }
+  }
+  std::memcpy(open.data + open.used, queued.bytes.data(), bytes);
+  open.used += bytes;
+}
+
+// Buffers are completed on a thread of CUPTI's own.
+void FakeCupti::OnWorker(std::vector<Open> full,
+                         std::chrono::milliseconds late) {
+  const auto complete = complete_;
+  std::thread worker([full = std::move(full), complete, late] {
+    std::this_thread::sleep_for(late);
+    for (const Open& open : full) {
+      complete(nullptr, 0, open.data, open.bytes, open.used);
+    }
+  });
+  if (late.count() == 0) {
+    worker.join();
+  } else {
+    workers_.push_back(std::move(worker));
+  }
+}
+
+void FakeCupti::AwaitWorker() {
+  std::vector<std::thread> workers;
+  {
+    const Lock lock(mutex_);
+    workers.swap(workers_);
+  }
+  for (std::thread& worker : workers) worker.join();
+}
+
+void FakeCupti::CompleteAll() {
+  std::vector<Open> full;
+  for (const auto& [thread, open] : std::exchange(open_, {})) {
+    if (open.data != nullptr) full.push_back(open);
+  }
+  if (full.empty()) return;
+  if (keep_buffers_) {
+    kept_.insert(kept_.end(), full.begin(), full.end());
+  } else {
+    OnWorker(std::move(full), lateness_);
+  }
 }
 
 void FakeCupti::Deliver(bool keep_last) {
   const Lock lock(mutex_);
-  for (const auto& [kind, record] : std::exchange(queue_, {})) {
-    bool on = enabled_.contains(kind);
-    if (kind == CUPTI_ACTIVITY_KIND_RUNTIME ||
-        kind == CUPTI_ACTIVITY_KIND_DRIVER) {
-      CUpti_ActivityAPI call;
-      std::memcpy(static_cast<void*>(&call), record.data(),
-                  std::min(record.size(), sizeof(call)));
-      const uint32_t domain = kind == CUPTI_ACTIVITY_KIND_RUNTIME
-                                  ? CUPTI_CB_DOMAIN_RUNTIME_API
-                                  : CUPTI_CB_DOMAIN_DRIVER_API;
-      on = on || enabled_calls_.contains({domain, uint32_t{call.cbid}});
+  std::vector<Queued> running;
+  for (Queued& queued : std::exchange(queue_, {})) {
+    queued.was_wanted = queued.was_wanted || IsWanted(queued);
+    if (!queued.was_wanted || request_ == nullptr) continue;
+    if (queued.is_running) {
+      running.push_back(std::move(queued));
+    } else {
+      Write(queued);
     }
-    if (!on || request_ == nullptr) continue;
-    if (open_.data != nullptr && open_.used + record.size() > open_.bytes) {
-      Complete();
-    }
-    if (open_.data == nullptr) {
-      size_t most = 0;
-      request_(&open_.data, &open_.bytes, &most);
-      if (open_.data == nullptr || open_.bytes < record.size()) {
-        open_ = Open{};
-        ++dropped_;
-        continue;
-      }
-    }
-    std::memcpy(open_.data + open_.used, record.data(), record.size());
-    open_.used += record.size();
   }
-  if (!keep_last) Complete();
+  queue_ = std::move(running);
+  if (!keep_last) CompleteAll();
 }
 
-CUptiResult FakeCupti::FlushAll(uint32_t) {
+CUptiResult FakeCupti::FlushAll(uint32_t flag) {
   const Lock lock(mutex_);
-  if (CUptiResult r = Enter("FlushAll"); r != CUPTI_SUCCESS) return r;
+  if (CUptiResult r = EnterActivity("FlushAll"); r != CUPTI_SUCCESS) return r;
   if (request_ == nullptr) return CUPTI_ERROR_INVALID_OPERATION;
-  Deliver();
-  if (keep_buffers_) {
-    if (open_.data != nullptr) kept_.push_back(std::exchange(open_, Open{}));
-  } else {
-    Complete();
+  // What is unfinished comes now or never.
+  for (Queued& queued : queue_) {
+    if (!queued.is_running || flag != CUPTI_ACTIVITY_FLAG_FLUSH_FORCED) {
+      continue;
+    }
+    const uint64_t none = 0;
+    std::memcpy(queued.bytes.data() + offsetof(CUpti_ActivityKernel10, end),
+                &none, sizeof(none));
+    if (request_ != nullptr) Write(queued);
   }
+  std::erase_if(queue_, [](const Queued& queued) { return queued.is_running; });
+  Deliver();
+  CompleteAll();
   return CUPTI_SUCCESS;
 }
 
@@ -252,7 +425,8 @@ void FakeCupti::ReturnKeptBuffers() {
 
 CUptiResult FakeCupti::GetNumDroppedRecords(size_t* dropped) {
   const Lock lock(mutex_);
-  if (CUptiResult r = Enter("GetNumDroppedRecords"); r != CUPTI_SUCCESS) {
+  if (CUptiResult r = EnterActivity("GetNumDroppedRecords");
+      r != CUPTI_SUCCESS) {
     return r;
   }
   *dropped = std::exchange(dropped_, 0);
@@ -261,38 +435,82 @@ CUptiResult FakeCupti::GetNumDroppedRecords(size_t* dropped) {
 
 CUptiResult FakeCupti::GetTimestamp(uint64_t* timestamp_ns) {
   const Lock lock(mutex_);
-  if (CUptiResult r = Enter("GetTimestamp"); r != CUPTI_SUCCESS) return r;
-  *timestamp_ns = static_cast<uint64_t>(NowNs() + offset_ns_);
+  if (CUptiResult r = EnterActivity("GetTimestamp"); r != CUPTI_SUCCESS)
+    return r;
+  *timestamp_ns = ClockNow();
   return CUPTI_SUCCESS;
 }
 
+// Like the real one: first all callbacks return, except the one that calls it.
 CUptiResult FakeCupti::Finalize() {
-  const Lock lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (CUptiResult r = Enter("Finalize"); r != CUPTI_SUCCESS) return r;
+  finalized_subscribed_ = finalized_subscribed_ || subscribed_;
+  if (during_) {
+    lock.unlock();
+    during_();
+    lock.lock();
+  }
+  const bool drained = callback_ended_.wait_for(lock, kPatience, [&] {
+    return std::none_of(
+        in_callback_.begin(), in_callback_.end(), [](const auto& entry) {
+          return entry.second > 0 && entry.first != std::this_thread::get_id();
+        });
+  });
+  finalize_hung_ = finalize_hung_ || !drained;
   ++finalized_;
   subscribed_ = false;
   callback_ = nullptr;
   domains_.clear();
   enabled_.clear();
   enabled_calls_.clear();
+  all_syncs_ = true;
   return CUPTI_SUCCESS;
 }
 
-void FakeCupti::ProgramCalls(uint32_t cbid) {
+void FakeCupti::ProgramCalls(uint32_t cbid, CUpti_CallbackDomain domain) {
   CUpti_CallbackData call = {};
   for (const CUpti_ApiCallbackSite site : {CUPTI_API_ENTER, CUPTI_API_EXIT}) {
     CUpti_CallbackFunc callback = nullptr;
     void* user = nullptr;
     {
       const Lock lock(mutex_);
-      if (domains_.contains(CUPTI_CB_DOMAIN_RUNTIME_API)) callback = callback_;
+      if (domains_.contains(domain)) callback = callback_;
       user = user_;
+      if (callback != nullptr) ++in_callback_[std::this_thread::get_id()];
     }
     call.callbackSite = site;
-    if (callback != nullptr) {
-      callback(user, CUPTI_CB_DOMAIN_RUNTIME_API, cbid, &call);
+    if (callback == nullptr) continue;
+    callback(user, domain, cbid, &call);
+    {
+      const Lock lock(mutex_);
+      --in_callback_[std::this_thread::get_id()];
     }
+    callback_ended_.notify_all();
   }
+}
+
+void FakeCupti::ReenterCallback() {
+  CUpti_CallbackData call = {};
+  call.callbackSite = CUPTI_API_EXIT;
+  CUpti_CallbackFunc callback = nullptr;
+  {
+    const Lock lock(mutex_);
+    callback = last_callback_;
+    ++in_callback_[std::this_thread::get_id()];
+  }
+  ++callbacks_entered_;
+  callback(nullptr, CUPTI_CB_DOMAIN_RUNTIME_API, 211, &call);
+  {
+    const Lock lock(mutex_);
+    --in_callback_[std::this_thread::get_id()];
+  }
+  callback_ended_.notify_all();
+}
+
+bool FakeCupti::records_polls() const {
+  const Lock lock(mutex_);
+  return all_syncs_;
 }
 
 std::set<uint32_t> FakeCupti::enabled() const {
@@ -314,80 +532,6 @@ bool FakeCupti::subscribed() const {
 std::vector<std::string> FakeCupti::calls() const {
   const Lock lock(mutex_);
   return calls_;
-}
-
-namespace {
-
-class FakeApi : public CuptiApi {
- public:
-  explicit FakeApi(FakeCupti& fake) : fake_(fake) {}
-
-  uint32_t version() const override { return fake_.version(); }
-  std::string library() const override { return "libfakecupti.so"; }
-  CUptiResult Subscribe(CUpti_SubscriberHandle* subscriber,
-                        CUpti_CallbackFunc callback, void* user,
-                        std::string* holder) override {
-    return fake_.Subscribe(subscriber, callback, user, holder);
-  }
-  CUptiResult Unsubscribe(CUpti_SubscriberHandle subscriber) override {
-    return fake_.Unsubscribe(subscriber);
-  }
-  CUptiResult EnableDomain(bool on, CUpti_SubscriberHandle subscriber,
-                           CUpti_CallbackDomain domain) override {
-    return fake_.EnableDomain(on, subscriber, domain);
-  }
-  CUptiResult GetCallbackName(CUpti_CallbackDomain domain, uint32_t id,
-                              const char** name) const override {
-    return fake_.GetCallbackName(domain, id, name);
-  }
-  CUptiResult SetThreadIdType(CUpti_ActivityThreadIdType type) override {
-    return fake_.SetThreadIdType(type);
-  }
-  CUptiResult RegisterCallbacks(
-      CUpti_BuffersCallbackRequestFunc request,
-      CUpti_BuffersCallbackCompleteFunc complete) override {
-    return fake_.RegisterCallbacks(request, complete);
-  }
-  CUptiResult Enable(CUpti_ActivityKind kind) override {
-    return fake_.Enable(kind);
-  }
-  CUptiResult EnableAndDump(CUpti_ActivityKind kind) override {
-    return fake_.Enable(kind, "EnableAndDump");
-  }
-  CUptiResult Disable(CUpti_ActivityKind kind) override {
-    return fake_.Disable(kind);
-  }
-  CUptiResult EnableCall(bool on, CUpti_CallbackDomain domain,
-                         uint32_t id) override {
-    return fake_.EnableCall(on, domain, id);
-  }
-  CUptiResult EnableLatencyTimestamps(bool on) override {
-    return fake_.EnableLatencyTimestamps(on);
-  }
-  CUptiResult FlushAll(uint32_t flag) override { return fake_.FlushAll(flag); }
-  CUptiResult GetNumDroppedRecords(size_t* dropped) override {
-    return fake_.GetNumDroppedRecords(dropped);
-  }
-  CUptiResult GetTimestamp(uint64_t* timestamp_ns) const override {
-    return fake_.GetTimestamp(timestamp_ns);
-  }
-  CUptiResult GetNextRecord(const uint8_t* buffer, size_t valid_bytes,
-                            CUpti_Activity** record) const override {
-    return StepRecord(buffer, valid_bytes, fake_.version(), record);
-  }
-  CUptiResult Finalize() override { return fake_.Finalize(); }
-  std::string NameOf(CUptiResult code) const override {
-    return "CUPTI_ERROR_" + std::to_string(code);
-  }
-
- private:
-  FakeCupti& fake_;
-};
-
-}  // namespace
-
-std::unique_ptr<CuptiApi> FakeCupti::Api() {
-  return std::make_unique<FakeApi>(*this);
 }
 
 }  // namespace stepscope

@@ -4,15 +4,35 @@
 // buffer, and can fail any call: the n-th, or all of one name. FakeDriver goes
 // with it.
 //
+// It has the habits of the version that it claims to be:
+// - records are as long as that version's, with junk in fields that our header
+//   does not know;
+// - before CUDA 12.9 (version 27) it aborts when a request for a buffer is
+//   refused;
+// - from CUDA 13.0 on each thread has a buffer of its own, and the device's
+//   records one of the worker thread;
+// - CUDA 13.0 and 13.1 confuse the launches of graphs after the first session;
+// - calls exist only where they do (EnableCall, EnableAllSyncRecords).
+//
+// And of all versions: buffers are completed on a thread of CUPTI's own, late
+// if a test says so; a forced flush delivers unfinished kernels without an end;
+// Finalize() waits for the callbacks that are running.
+//
 // Any thread may call it.
 #pragma once
 
+#include <stepscope/clock.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -27,6 +47,7 @@ namespace stepscope {
 class FakeCupti {
  public:
   explicit FakeCupti(uint32_t version = 130001) : version_(version) {}
+  ~FakeCupti() { AwaitWorker(); }
 
   // A handle on this fake, as LoadCupti() gives one on the real library.
   std::unique_ptr<CuptiApi> Api();
@@ -40,16 +61,29 @@ class FakeCupti {
   void FailNothing();
   // Another tool subscribes, or leaves ("").
   void HoldBy(const std::string& tool);
+  // Another tool uses the newer family of activity calls (CUDA 13.2), which
+  // makes all calls of the older one fail.
+  void UseNewerFamily(bool used);
   // Adds to what GetTimestamp() says (nanoseconds), which is our clock's time.
+  // Called again, the clock steps.
   void SetClockOffset(int64_t ns) { offset_ns_ = ns; }
+  // From now on the clock gains `share` of the time that passes.
+  void SetClockDrift(double share);
+  // What GetTimestamp() says now, without being a call.
+  uint64_t ClockNow() const;
 
   // A record that comes when its kind is enabled as FlushAll() is called or
   // Deliver() is; records of one kind that is off are not made.
   template <typename Record>
-  void Queue(const Record& record) {
+  void Queue(const Record& record, bool is_running = false) {
     const auto* bytes = reinterpret_cast<const uint8_t*>(&record);
     QueueBytes(static_cast<uint32_t>(record.kind),
-               {bytes, bytes + sizeof(record)});
+               {bytes, bytes + sizeof(record)}, is_running);
+  }
+  // A kernel that has not ended when its window does: only a forced flush
+  // delivers it, without an end.
+  void QueueRunning(const CUpti_ActivityKernel10& record) {
+    Queue(record, /*is_running=*/true);
   }
   // Fills buffers with what is queued, and completes the full ones; the last
   // stays with CUPTI until it is flushed, unless `keep_last` is false.
@@ -57,16 +91,34 @@ class FakeCupti {
   // From now on a flush does not return the last buffer.
   void KeepBuffers(bool keep) { keep_buffers_ = keep; }
   void ReturnKeptBuffers();
+  // From now on a flush returns at once, and the worker thread completes the
+  // buffers so much later.
+  void SetLateness(std::chrono::milliseconds late) { lateness_ = late; }
+  void AwaitWorker();
+  // Every n-th record is lost; it is counted as dropped only if `counted`.
+  void LoseEvery(int n, bool counted);
 
   // The program enters and leaves a CUDA call; the subscriber is called.
-  void ProgramCalls(uint32_t cbid = 211);
+  void ProgramCalls(uint32_t cbid = 211,
+                    CUpti_CallbackDomain domain = CUPTI_CB_DOMAIN_RUNTIME_API);
+  // Runs inside Finalize(), when it has begun.
+  void DuringFinalize(std::function<void()> run) { during_ = std::move(run); }
+  // Another thread, which had left its CUDA call before the subscriber was
+  // gone, reaches the last callback that there was.
+  void ReenterCallback();
+  int callbacks_entered() const { return callbacks_entered_; }
 
   // What is so now.
   std::set<uint32_t> enabled() const;  // kinds
   size_t enabled_calls() const;        // single calls of both domains
   bool call_enabled(CUpti_CallbackDomain domain, uint32_t id) const;
   bool subscribed() const;
+  bool records_polls() const;
   int finalized() const { return finalized_; }
+  // Finalize() waited in vain for a callback, or came while there was still a
+  // subscriber.
+  bool finalize_hung() const { return finalize_hung_; }
+  bool finalized_subscribed() const { return finalized_subscribed_; }
   int call_count() const { return call_count_; }
   std::vector<std::string> calls() const;  // names, in order
   uint32_t version() const { return version_; }
@@ -84,6 +136,7 @@ class FakeCupti {
   CUptiResult Disable(CUpti_ActivityKind);
   CUptiResult EnableCall(bool, CUpti_CallbackDomain, uint32_t);
   CUptiResult EnableLatencyTimestamps(bool);
+  CUptiResult EnableAllSyncRecords(bool);
   CUptiResult FlushAll(uint32_t);
   CUptiResult GetNumDroppedRecords(size_t*);
   CUptiResult GetTimestamp(uint64_t*);
@@ -96,13 +149,27 @@ class FakeCupti {
     size_t bytes = 0;
     size_t used = 0;
   };
-  void QueueBytes(uint32_t kind, std::vector<uint8_t> record);
+  struct Queued {
+    uint32_t kind = 0;
+    std::thread::id thread;
+    bool is_running = false;
+    bool was_wanted = false;  // by an earlier Deliver()
+    std::vector<uint8_t> bytes;
+  };
+  void QueueBytes(uint32_t kind, std::vector<uint8_t> record, bool is_running);
   CUptiResult Enter(const char* name);
-  void Complete();
+  CUptiResult EnterActivity(const char* name);
+  bool IsWanted(const Queued& queued) const;
+  void Confuse(Queued& queued) const;
+  void Write(const Queued& queued);
+  void CompleteAll();
+  void OnWorker(std::vector<Open> full, std::chrono::milliseconds late);
 
   mutable std::recursive_mutex mutex_;
   const uint32_t version_;
   int64_t offset_ns_ = 0;
+  double drift_ = 0;
+  int64_t drift_since_ns_ = 0;
   int call_count_ = 0;
   int fail_at_ = 0;
   CUptiResult fail_code_ = CUPTI_SUCCESS;
@@ -110,20 +177,35 @@ class FakeCupti {
   std::map<uint32_t, CUptiResult> fail_kinds_;
   std::vector<std::string> calls_;
   std::string holder_;
+  bool newer_family_ = false;
   bool subscribed_ = false;
   CUpti_CallbackFunc callback_ = nullptr;
   void* user_ = nullptr;
   std::set<uint32_t> domains_;
   std::set<uint32_t> enabled_;
   std::set<std::pair<uint32_t, uint32_t>> enabled_calls_;
+  bool all_syncs_ = true;
+  int sessions_ = 0;  // that recorded kernels
   CUpti_BuffersCallbackRequestFunc request_ = nullptr;
   CUpti_BuffersCallbackCompleteFunc complete_ = nullptr;
-  std::vector<std::pair<uint32_t, std::vector<uint8_t>>> queue_;
-  Open open_;
+  std::vector<Queued> queue_;
+  std::map<std::thread::id, Open> open_;
   std::vector<Open> kept_;
   bool keep_buffers_ = false;
+  std::chrono::milliseconds lateness_{0};
+  std::vector<std::thread> workers_;
+  int lose_every_ = 0;
+  bool loss_counted_ = false;
+  int written_ = 0;
   size_t dropped_ = 0;
   int finalized_ = 0;
+  bool finalize_hung_ = false;
+  bool finalized_subscribed_ = false;
+  std::function<void()> during_;
+  std::condition_variable_any callback_ended_;
+  std::map<std::thread::id, int> in_callback_;
+  CUpti_CallbackFunc last_callback_ = nullptr;
+  std::atomic<int> callbacks_entered_{0};  // by ReenterCallback()
 };
 
 // A driver whose answers a test sets.

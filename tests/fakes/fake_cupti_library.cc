@@ -105,6 +105,9 @@ CUptiResult cuptiActivityEnableDriverApi(CUpti_CallbackId id, uint8_t on) {
 CUptiResult cuptiActivityEnableLatencyTimestamps(uint8_t on) {
   return Fake().EnableLatencyTimestamps(on != 0);
 }
+CUptiResult cuptiActivityEnableAllSyncRecords(uint8_t on) {
+  return Fake().EnableAllSyncRecords(on != 0);
+}
 CUptiResult cuptiActivityFlushAll(uint32_t flag) {
   return Fake().FlushAll(flag);
 }
@@ -163,6 +166,10 @@ CUresult cuDeviceGet(CUdevice* device, int ordinal) {
 }
 CUresult cuDeviceGetName(char* name, int bytes, CUdevice) {
   std::snprintf(name, static_cast<size_t>(bytes), "%s", "Fake A100");
+  return CUDA_SUCCESS;
+}
+CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice) {
+  for (int i = 0; i < 16; ++i) uuid->bytes[i] = static_cast<char>(i + 1);
   return CUDA_SUCCESS;
 }
 CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice) {

@@ -61,7 +61,9 @@ void FakeDevice::Segment(const Op& op, uint64_t address, int64_t bytes) {
 void FakeDevice::Introduce() {
   if (introduced_ != 0) return;
   introduced_ = 1;
-  cupti_.Queue(DeviceRecord(0, "Fake A100"));
+  auto device = DeviceRecord(0, "Fake A100");
+  for (int i = 0; i < 16; ++i) device.uuid.bytes[i] = static_cast<char>(i + 1);
+  cupti_.Queue(device);
   auto context = Blank<CUpti_ActivityContext3>(CUPTI_ACTIVITY_KIND_CONTEXT);
   context.contextId = 1;
   context.nullStreamId = kStream;

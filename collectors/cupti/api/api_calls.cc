@@ -7,7 +7,8 @@ namespace stepscope {
 namespace {
 
 // Prefixes of names. Creating and destroying events and streams is cheap and
-// frequent, so it is not recorded.
+// frequent, so it is not recorded. Neither is polling (cudaEventQuery,
+// cudaStreamQuery): watchdogs do it thousands of times a second.
 constexpr std::string_view kRuntime[] = {
     "__cudaLaunchKernel",
     "cudaLaunch",
@@ -19,14 +20,12 @@ constexpr std::string_view kRuntime[] = {
     "cudaMemPrefetch",
     "cudaStreamSynchronize",
     "cudaStreamWaitEvent",
-    "cudaStreamQuery",
     "cudaStreamBeginCapture",
     "cudaStreamEndCapture",
     "cudaDeviceSynchronize",
     "cudaThreadSynchronize",
     "cudaEventRecord",
     "cudaEventSynchronize",
-    "cudaEventQuery",
     "cudaMalloc",
     "cudaFree",
     "cudaHostAlloc",

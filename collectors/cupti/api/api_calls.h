@@ -13,8 +13,8 @@ namespace stepscope {
 std::string_view CallName(std::string_view cupti_name);
 
 // True for calls that launch, copy, set, wait, allocate, free, or record events
-// and wait for them. False for queries that allocators make constantly
-// (cudaGetDevice, cudaStreamIsCapturing, ...). `name` is CallName()'s.
+// and wait for them. False for queries that allocators and watchdogs make
+// constantly (cudaGetDevice, cudaEventQuery, ...). `name` is CallName()'s.
 bool IsWorthRecording(std::string_view name);
 
 // The ids of all such calls of the loaded library in `domain`

@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
+#include <cstring>
+
 namespace stepscope {
 namespace {
 
@@ -26,6 +28,7 @@ struct DriverFunctions {
   CUresult (*device_attribute)(int*, CUdevice_attribute, CUdevice) = nullptr;
   CUresult (*memory_info)(size_t*, size_t*) = nullptr;
   CUresult (*driver_version)(int*) = nullptr;
+  CUresult (*device_uuid)(CUuuid*, CUdevice) = nullptr;
 
   // True if the library has all of them, as drivers for CUDA 12 have.
   bool Resolve(void* library) {
@@ -51,6 +54,7 @@ struct DriverFunctions {
     get(device_attribute, "cuDeviceGetAttribute");
     get(memory_info, "cuMemGetInfo_v2");
     get(driver_version, "cuDriverGetVersion");
+    get(device_uuid, "cuDeviceGetUuid_v2");  // of the instance, with MIG
     return all;
   }
 };
@@ -139,6 +143,14 @@ class LoadedDriver : public CudaDriver {
     };
     DeviceLimits limits;
     limits.ordinal = ordinal;
+    if (CUuuid uuid; f_.device_uuid(&uuid, device) == CUDA_SUCCESS) {
+      std::memcpy(limits.uuid.data(), uuid.bytes, limits.uuid.size());
+    }
+    unsigned flags = 0;
+    int active = 0;
+    limits.is_in_use =
+        f_.primary_state(device, &flags, &active) == CUDA_SUCCESS &&
+        active != 0;
     char name[256] = "";
     if (f_.device_name(name, sizeof(name), device) == CUDA_SUCCESS) {
       limits.name = name;

@@ -8,6 +8,7 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -15,9 +16,17 @@
 
 namespace stepscope {
 
+// What identifies a device, or an instance of one (MIG), on every machine; all
+// zero if unknown.
+using DeviceUuid = std::array<uint8_t, 16>;
+
 // A device: the limits that occupancy depends on, and its row in the Trace.
 struct DeviceLimits {
+  // Among the devices that the process sees (CUDA_VISIBLE_DEVICES), as PyTorch
+  // numbers them.
   int32_t ordinal = 0;
+  DeviceUuid uuid = {};
+  bool is_in_use = false;  // its primary context is active
   std::string name;
   int64_t memory_bytes = -1;
   int64_t memory_bandwidth_bytes_per_s = -1;

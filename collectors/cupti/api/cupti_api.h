@@ -18,14 +18,21 @@
 
 namespace stepscope {
 
-// The versions whose records are understood: CUDA 12.0 up to the last 13.x.
-inline constexpr uint32_t kOldestCupti = 19;
+// The versions whose records are understood: CUDA 12.0 up to the last 13.x. The
+// layouts up to kNewestKnownCupti were compared with NVIDIA's headers
+// (tests/collectors/cupti/real_cupti_test.cc). Later ones are read all the
+// same, because records have only ever grown at their ends, with a note.
+inline constexpr uint32_t kOldestCupti = 18;
+inline constexpr uint32_t kNewestKnownCupti = 130599;
 inline constexpr uint32_t kNewestCupti = 139999;
+// From this version on a request for a buffer may be refused with null; before
+// it, CUPTI crashes (CUDA 12.9).
+inline constexpr uint32_t kCuptiTakesNullBuffers = 27;
 // From this version on cuptiFinalize() keeps existing CUDA graphs intact (CUDA
 // 12.6).
 inline constexpr uint32_t kCuptiDetachesFromGraphs = 24;
 
-// "13.0" for 130001, "12.4" for 22; "" for unknown numbers.
+// "13.0 Update 1" for 130001, "12.4" for 22; "" for unknown numbers.
 std::string CudaVersionOf(uint32_t cupti_version);
 
 class CuptiApi {
@@ -36,8 +43,10 @@ class CuptiApi {
   virtual uint32_t version() const = 0;
   virtual std::string library() const = 0;
 
-  // cuptiSubscribe_v2 if the library has it, and then `holder` is the name of
-  // the tool that has already subscribed, or "".
+  // cuptiSubscribe_v2 if the library has it (CUDA 13.0), and then `holder` is
+  // the name of the tool that has already subscribed, or "". No second
+  // subscriber is admitted, which CUDA 13.2 and later could do: the older
+  // family of activity calls knows one alone.
   virtual CUptiResult Subscribe(CUpti_SubscriberHandle* subscriber,
                                 CUpti_CallbackFunc callback, void* user,
                                 std::string* holder) = 0;
@@ -60,6 +69,12 @@ class CuptiApi {
   virtual CUptiResult EnableCall(bool on, CUpti_CallbackDomain domain,
                                  uint32_t id) = 0;
   virtual CUptiResult EnableLatencyTimestamps(bool on) = 0;
+  // Whether polling an event or a stream that is not done leaves a record.
+  // CUPTI_ERROR_API_NOT_IMPLEMENTED before CUDA 12.8, where it always does.
+  virtual CUptiResult EnableAllSyncRecords(bool on) {
+    (void)on;
+    return CUPTI_ERROR_API_NOT_IMPLEMENTED;
+  }
   virtual CUptiResult FlushAll(uint32_t flag) = 0;
   virtual CUptiResult GetNumDroppedRecords(size_t* dropped) = 0;
   virtual CUptiResult GetTimestamp(uint64_t* timestamp_ns) const = 0;

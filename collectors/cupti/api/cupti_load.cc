@@ -14,7 +14,7 @@ namespace {
 struct Functions {
   decltype(&cuptiGetVersion) get_version = nullptr;
   decltype(&cuptiSubscribe) subscribe = nullptr;
-  decltype(&cuptiSubscribe_v2) subscribe_v2 = nullptr;  // optional: 12.6
+  decltype(&cuptiSubscribe_v2) subscribe_v2 = nullptr;  // optional: 13.0
   decltype(&cuptiUnsubscribe) unsubscribe = nullptr;
   decltype(&cuptiEnableDomain) enable_domain = nullptr;
   decltype(&cuptiGetCallbackName) get_callback_name = nullptr;
@@ -27,6 +27,8 @@ struct Functions {
       nullptr;                                                      // optional
   decltype(&cuptiActivityEnableDriverApi) enable_driver = nullptr;  // optional
   decltype(&cuptiActivityEnableLatencyTimestamps) enable_latency = nullptr;
+  decltype(&cuptiActivityEnableAllSyncRecords) enable_all_sync =
+      nullptr;  // optional: 12.8
   decltype(&cuptiActivityFlushAll) flush_all = nullptr;
   decltype(&cuptiActivityGetNumDroppedRecords) get_dropped = nullptr;
   decltype(&cuptiGetTimestamp) get_timestamp = nullptr;
@@ -58,6 +60,7 @@ struct Functions {
     get(enable_runtime, "cuptiActivityEnableRuntimeApi", false);
     get(enable_driver, "cuptiActivityEnableDriverApi", false);
     get(enable_latency, "cuptiActivityEnableLatencyTimestamps", true);
+    get(enable_all_sync, "cuptiActivityEnableAllSyncRecords", false);
     get(flush_all, "cuptiActivityFlushAll", true);
     get(get_dropped, "cuptiActivityGetNumDroppedRecords", true);
     get(get_timestamp, "cuptiGetTimestamp", true);
@@ -135,6 +138,10 @@ class LoadedCupti : public CuptiApi {
   CUptiResult EnableLatencyTimestamps(bool on) override {
     return f_.enable_latency(on);
   }
+  CUptiResult EnableAllSyncRecords(bool on) override {
+    return f_.enable_all_sync == nullptr ? CUPTI_ERROR_API_NOT_IMPLEMENTED
+                                         : f_.enable_all_sync(on);
+  }
   CUptiResult FlushAll(uint32_t flag) override { return f_.flush_all(flag); }
   CUptiResult GetNumDroppedRecords(size_t* dropped) override {
     // Of the global buffers, the only ones that are used.
@@ -176,10 +183,13 @@ std::string FileOf(void* address) {
 // is 10000 * major + 100 * minor.
 std::string CudaVersionOf(uint32_t version) {
   if (version >= 130000) {
+    const uint32_t update = version % 100;
     return std::to_string(version / 10000) + "." +
-           std::to_string(version / 100 % 100);
+           std::to_string(version / 100 % 100) +
+           (update == 0 ? "" : " Update " + std::to_string(update));
   }
   switch (version) {
+    case 18:
     case 19:
       return "12.0";
     case 20:
@@ -237,7 +247,7 @@ absl::StatusOr<std::unique_ptr<CuptiApi>> LoadCupti(
     return absl::FailedPreconditionError(
         "CUPTI: " + file + " is version " + std::to_string(version) +
         ", whose records stepscope does not know; use CUDA 12.0 to 13.x (CUPTI "
-        "19 to 139999), or a newer stepscope");
+        "18 to 139999), or a newer stepscope");
   }
   return std::unique_ptr<CuptiApi>(
       std::make_unique<LoadedCupti>(functions, version, file));

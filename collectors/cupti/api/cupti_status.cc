@@ -3,6 +3,9 @@
 namespace stepscope {
 namespace {
 
+// The name under which torch's CUPTI monitor subscribes.
+constexpr std::string_view kTorchMonitor = "torch-cupti-monitor";
+
 struct Advice {
   absl::StatusCode code;
   std::string text;
@@ -20,7 +23,10 @@ Advice AdviceFor(const CuptiApi& api, CUptiResult code,
                 "its first use; Nsight Systems, Nsight Compute and DCGM hold "
                 "it "
                 "from outside)"
-              : "CUPTI is held by \"" + std::string(holder) + "\"";
+              : "CUPTI is held by \"" + std::string(holder) + "\"" +
+                    (holder.find(kTorchMonitor) == std::string_view::npos
+                         ? ""
+                         : ", the monitor of torch.profiler._cupti");
       return {absl::StatusCode::kFailedPrecondition,
               who +
                   "; stop it, or record without the CUPTI collector. It is "
@@ -33,14 +39,24 @@ Advice AdviceFor(const CuptiApi& api, CUptiResult code,
               "load it with NVreg_RestrictProfilingToAdminUsers=0 (a line in "
               "/etc/modprobe.d, then a restart), or run with CAP_SYS_ADMIN (in "
               "a container: --cap-add=SYS_ADMIN)"};
-    case CUPTI_ERROR_NOT_INITIALIZED:
+    // From CUDA 13.2 on there are two families of activity calls, and who uses
+    // one shuts the process out of the other.
     case CUPTI_ERROR_NOT_COMPATIBLE:
-      return {absl::StatusCode::kFailedPrecondition,
-              "the library does not fit the driver, or a second copy of it is "
-              "on the path: this one is " +
-                  api.library() + " (CUDA " + CudaVersionOf(api.version()) +
-                  "); use the one that came with torch, and a driver at least "
-                  "as new"};
+    case CUPTI_ERROR_NOT_INITIALIZED: {
+      std::string advice;
+      if (code == CUPTI_ERROR_NOT_COMPATIBLE && api.version() >= 130200) {
+        advice =
+            "torch's CUPTI monitor (torch.profiler._cupti) or another tool "
+            "uses CUPTI in this process: stop it. Otherwise ";
+      }
+      advice +=
+          "the library does not fit the driver, or a second copy of it is on "
+          "the path: this one is ";
+      advice += api.library() + " (CUDA " + CudaVersionOf(api.version());
+      advice +=
+          "); use the one that came with torch, and a driver at least as new";
+      return {absl::StatusCode::kFailedPrecondition, advice};
+    }
     case CUPTI_ERROR_OLD_PROFILER_API_INITIALIZED:
     case CUPTI_ERROR_LEGACY_PROFILER_NOT_SUPPORTED:
       return {absl::StatusCode::kFailedPrecondition,

@@ -57,12 +57,14 @@ std::unique_ptr<Collector> MakeHostCollector(const HostOptions& options = {});
 // the calls that launched them.
 struct CuptiOptions {
   // The memory for the records of one window, of all devices. When it is used
-  // up, new records are dropped and counted.
+  // up, new records are dropped and counted, and the GPU is not recorded after
+  // the step in which that happens.
   int64_t max_buffer_bytes = int64_t{256} << 20;
-  int64_t buffer_bytes = int64_t{4} << 20;  // of each buffer given to CUPTI
+  int64_t buffer_bytes = int64_t{1} << 20;  // of each buffer given to CUPTI
   bool record_memory = true;       // the driver's allocations and memory pools
-  bool record_environment = true;  // clocks, power, temperature, throttling,
-                                   // and free memory after each step
+  bool record_environment = true;  // clocks, power, temperature, throttling
+                                   // and link rates 20 times a second, and
+                                   // free memory after each step
   bool all_calls = false;          // also calls that only query something
   bool queue_times = false;   // when kernels were queued and submitted; must be
                               // switched on before CUDA is initialised

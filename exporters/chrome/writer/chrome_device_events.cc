@@ -37,6 +37,10 @@ void ChromeEventWriter::WriteSamples() {
     counter("memory clock (MHz)", sample.memory_clock_mhz, 1);
     counter("power (W)", sample.power_mw, 1e-3);
     counter("temperature (C)", sample.temperature_c, 1);
+    counter("PCIe sent (GB/s)", sample.pcie_sent_bytes_per_s, 1e-9);
+    counter("PCIe received (GB/s)", sample.pcie_received_bytes_per_s, 1e-9);
+    counter("NVLink sent (GB/s)", sample.nvlink_sent_bytes_per_s, 1e-9);
+    counter("NVLink received (GB/s)", sample.nvlink_received_bytes_per_s, 1e-9);
     counter("free memory (MB)", sample.free_bytes, 1e-6);
   }
 }

@@ -14,6 +14,10 @@ enum Counter : uint8_t {
   kMemoryClock,
   kPower,
   kTemperature,
+  kPcieSent,
+  kPcieReceived,
+  kNvlinkSent,
+  kNvlinkReceived,
   kFreeMb,
 };
 constexpr const char* kCounterNames[] = {"allocated memory (MB)",
@@ -22,6 +26,10 @@ constexpr const char* kCounterNames[] = {"allocated memory (MB)",
                                          "memory clock (MHz)",
                                          "power (W)",
                                          "temperature (C)",
+                                         "PCIe sent (GB/s)",
+                                         "PCIe received (GB/s)",
+                                         "NVLink sent (GB/s)",
+                                         "NVLink received (GB/s)",
                                          "free memory (MB)"};
 
 // The most points per counter; a screen cannot show more.
@@ -52,6 +60,10 @@ void XCounters::AddSamples() {
     add(kMemoryClock, sample.memory_clock_mhz, 1);
     add(kPower, sample.power_mw, 1e-3);
     add(kTemperature, sample.temperature_c, 1);
+    add(kPcieSent, sample.pcie_sent_bytes_per_s, 1e-9);
+    add(kPcieReceived, sample.pcie_received_bytes_per_s, 1e-9);
+    add(kNvlinkSent, sample.nvlink_sent_bytes_per_s, 1e-9);
+    add(kNvlinkReceived, sample.nvlink_received_bytes_per_s, 1e-9);
     add(kFreeMb, sample.free_bytes, 1e-6);
   }
 }

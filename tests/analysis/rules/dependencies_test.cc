@@ -1,5 +1,5 @@
-#include "support/gpu_text.h"
 #include "rule_testing.h"
+#include "support/gpu_text.h"
 
 namespace stepscope {
 namespace {
@@ -19,7 +19,8 @@ Report Gapped(double gap_us, int first_stream, std::string_view first = "gemm",
       text += "runtime_call " + std::to_string(t + launch) + ".." +
               std::to_string(t + launch + 1000) +
               " thread=0 correlation=" + std::to_string(id) +
-              " cudaLaunchKernel\nkernel " + std::to_string(t + begin) + ".." +
+              (more.empty() ? " cudaLaunchKernel" : " cudaGraphLaunch") +
+              "\nkernel " + std::to_string(t + begin) + ".." +
               std::to_string(t + end) + " stream=" + std::to_string(stream) +
               " correlation=" + std::to_string(id) + " " + std::string(more) +
               " " + std::string(name) + "\n";

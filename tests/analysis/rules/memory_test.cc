@@ -241,6 +241,14 @@ TEST(ClockThrottleTest, NeedsTenPerCentOfTheSamplesAndThreeOfDrift) {
   EXPECT_FALSE(IsClean(Throttle(10, 1.031), "clock-throttle"));
 }
 
+// 32: the software's limit of the temperature.
+TEST(ClockThrottleTest, HeatIsAReason) {
+  const Report report = Throttle(10, 1.1, 32);
+  const Finding* finding = Find(report, "clock-throttle");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("heat in 10"), std::string::npos);
+}
+
 TEST(ClockThrottleTest, IdleClocksAreNoThrottling) {
   EXPECT_TRUE(IsClean(Throttle(20, 1.1, 1), "clock-throttle"));
 }

@@ -40,6 +40,7 @@ TEST(CallsWorthRecordingTest, QueriesOfTheStateAreNot) {
   for (const char* name :
        {"cudaGetDevice", "cudaSetDevice", "cudaGetLastError",
         "cudaPeekAtLastError", "cudaStreamIsCapturing", "cudaFuncSetAttribute",
+        "cudaEventQuery", "cudaStreamQuery", "cuEventQuery",
         "cudaEventCreateWithFlags", "cudaEventDestroy",
         "cudaOccupancyMaxActiveBlocksPerMultiprocessor", "cuCtxGetCurrent",
         "cuDeviceGetAttribute", ""}) {

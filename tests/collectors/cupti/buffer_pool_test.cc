@@ -1,7 +1,10 @@
 #include "buffer_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <random>
@@ -53,7 +56,7 @@ TEST(BufferPoolTest, AFullBlockIsNotHandedOutAgainBeforeItWasDecoded) {
   const BufferPool::Window window = pool.Close();
   pool.Open(4096, 4096);
   EXPECT_EQ(pool.Request(&bytes), nullptr);  // still being decoded
-  pool.Return(window.full);
+  pool.Return(window);
   EXPECT_EQ(pool.Request(&bytes), data);
 }
 
@@ -99,18 +102,6 @@ TEST(BufferPoolTest, ABlockOfAnEarlierWindowBelongsToTheOneItComesBackIn) {
   EXPECT_EQ(window.still_out, 0);
 }
 
-TEST(BufferPoolTest, ABlockThatComesBackBetweenWindowsIsFree) {
-  BufferPool pool;
-  pool.Open(4096, 4096);
-  size_t bytes = 0;
-  uint8_t* kept = pool.Request(&bytes);
-  (void)pool.Close();
-  pool.Complete(kept, 10);
-  pool.Open(4096, 4096);
-  EXPECT_EQ(pool.Request(&bytes), kept);
-  EXPECT_TRUE(pool.Close().full.empty());
-}
-
 TEST(BufferPoolTest, WhatCuptiNeverGotIsIgnored) {
   BufferPool pool;
   pool.Open(4096, 4096);
@@ -154,6 +145,147 @@ TEST(BufferPoolTest, AnotherBlockSizeReplacesFreeBlocks) {
   EXPECT_EQ(pool.blocks(), 1);
 }
 
+BufferPool::Overflow Discarding() {
+  return {.discard = true, .count = [](const CuptiBuffer& buffer) {
+            return static_cast<int64_t>(buffer.valid_bytes / 100);
+          }};
+}
+
+// CUPTI before CUDA 12.9 crashes on null.
+TEST(BufferPoolTest, WhereNullCrashesTheOverflowIsDiscardedAndCounted) {
+  BufferPool pool;
+  pool.Open(4096, 4096, Discarding());
+  size_t bytes = 0;
+  uint8_t* kept = pool.Request(&bytes);
+  size_t first_bytes = 0;
+  uint8_t* first = pool.Request(&first_bytes);
+  uint8_t* second = pool.Request(&bytes);
+  ASSERT_NE(first, nullptr);
+  ASSERT_NE(second, nullptr);
+  EXPECT_NE(first, kept);
+  EXPECT_NE(second, first);  // CUPTI may link the records of a block
+  EXPECT_GE(first_bytes, 4096u);
+  std::memset(first, 1, first_bytes);
+  pool.Complete(first, 1000);
+  EXPECT_EQ(pool.Request(&bytes), first);  // and is used again
+  pool.Complete(second, 500);
+  pool.Complete(kept, 64);
+  const BufferPool::Window window = pool.Close();
+  ASSERT_EQ(window.full.size(), 1u);
+  EXPECT_EQ(window.full[0].data, kept);
+  EXPECT_EQ(window.refused, 3);
+  EXPECT_EQ(window.discarded, 15);
+  EXPECT_EQ(window.still_out, 0);  // a discarded block is no loss of its own
+}
+
+TEST(BufferPoolTest, WhereNullCrashesThereIsABlockBetweenWindowsToo) {
+  BufferPool pool;
+  pool.Open(4096, 4096, Discarding());
+  (void)pool.Close();
+  size_t bytes = 0;
+  uint8_t* late = pool.Request(&bytes);
+  ASSERT_NE(late, nullptr);
+  std::memset(late, 1, bytes);
+  pool.Complete(late, 1000);
+  pool.Open(4096, 4096);
+  EXPECT_TRUE(pool.Close().full.empty());
+}
+
+TEST(BufferPoolTest, ManyRequestsAtOnceStillGetMemory) {
+  BufferPool pool;
+  pool.Open(4096, 4096, Discarding());
+  for (int i = 0; i < 1000; ++i) {
+    size_t bytes = 0;
+    uint8_t* data = pool.Request(&bytes);
+    ASSERT_NE(data, nullptr) << i;
+    std::memset(data, 1, bytes);
+  }
+  EXPECT_LE(pool.blocks(), 66);
+}
+
+TEST(BufferPoolTest, ItSaysWhenItRunsOut) {
+  BufferPool pool;
+  pool.Open(16 * 4096, 4096, Discarding());
+  size_t bytes = 0;
+  for (int i = 0; i < 14; ++i) (void)pool.Request(&bytes);
+  EXPECT_FALSE(pool.is_running_out());
+  (void)pool.Request(&bytes);  // into the last eighth
+  EXPECT_TRUE(pool.is_running_out());
+
+  BufferPool patient;  // of a CUPTI that takes null
+  patient.Open(2 * 4096, 4096);
+  (void)patient.Request(&bytes);
+  (void)patient.Request(&bytes);
+  EXPECT_FALSE(patient.is_running_out());
+  EXPECT_EQ(patient.Request(&bytes), nullptr);
+  EXPECT_TRUE(patient.is_running_out());
+}
+
+// The share of a block's pages that have memory behind them.
+double Resident(const uint8_t* data, size_t bytes) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<uintptr_t>(data) / page * page;
+  const size_t pages =
+      (reinterpret_cast<uintptr_t>(data) + bytes - begin + page - 1) / page;
+  std::vector<unsigned char> resident(pages);
+  EXPECT_EQ(
+      mincore(reinterpret_cast<void*>(begin), pages * page, resident.data()),
+      0);
+  return static_cast<double>(std::count_if(resident.begin(), resident.end(),
+                                           [](int r) { return r & 1; })) /
+         static_cast<double>(pages);
+}
+
+TEST(BufferPoolTest, APreparedBlockCostsNoPageFault) {
+  constexpr int64_t kBlock = int64_t{1} << 20;
+  BufferPool pool;
+  pool.Open(4 * kBlock, kBlock);
+  pool.Prepare(3);
+  EXPECT_EQ(pool.blocks(), 3);
+  size_t bytes = 0;
+  for (int i = 0; i < 3; ++i) {
+    const uint8_t* data = pool.Request(&bytes);
+    EXPECT_EQ(Resident(data, bytes), 1) << i;
+  }
+  pool.Prepare(3);  // as many as the limit leaves
+  EXPECT_EQ(pool.blocks(), 4);
+  (void)pool.Close();
+  pool.Prepare(9);
+  EXPECT_EQ(pool.blocks(), 4);
+}
+
+TEST(BufferPoolTest, WhatComesLateGoesToItsOwnWindow) {
+  BufferPool pool;
+  pool.Open(2 * 4096, 4096);
+  size_t bytes = 0;
+  uint8_t* late = pool.Request(&bytes);
+  BufferPool::Window window = pool.Close();
+  EXPECT_EQ(window.still_out, 1);
+  EXPECT_FALSE(pool.TakeLate(&window));
+  pool.Complete(late, 10);
+  EXPECT_TRUE(pool.TakeLate(&window));
+  ASSERT_EQ(window.full.size(), 1u);
+  EXPECT_EQ(window.full[0].data, late);
+  EXPECT_EQ(window.still_out, 0);
+  pool.Open(4096, 4096);
+  EXPECT_EQ(pool.Request(&bytes), nullptr);  // still being decoded
+  pool.Return(window);
+  EXPECT_EQ(pool.Request(&bytes), late);
+}
+
+TEST(BufferPoolTest, WhatComesAfterAWindowIsDecodedIsDropped) {
+  BufferPool pool;
+  pool.Open(4096, 4096);
+  size_t bytes = 0;
+  uint8_t* late = pool.Request(&bytes);
+  const BufferPool::Window window = pool.Close();
+  pool.Return(window);
+  pool.Complete(late, 10);
+  pool.Open(4096, 4096);
+  EXPECT_EQ(pool.Request(&bytes), late);
+  EXPECT_TRUE(pool.Close().full.empty());
+}
+
 // Threads that request, write and complete while windows open and close: no
 // block has two owners. Under the thread sanitizer this is the race test.
 TEST(BufferPoolTest, ManyThreadsNeverShareABlock) {
@@ -189,7 +321,7 @@ TEST(BufferPoolTest, ManyThreadsNeverShareABlock) {
         if (buffer.data[i] != buffer.data[0]) ++clashes;
       }
     }
-    pool.Return(closed.full);
+    pool.Return(closed);
     if (window % 10 == 0) pool.Trim();
   }
   stop = true;

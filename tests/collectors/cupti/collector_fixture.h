@@ -1,4 +1,5 @@
-// A collector on a fake CUPTI and a fake driver, driven as the Session does.
+// A collector on a fake CUPTI and a fake driver, driven as the Session does; on
+// one version of CUPTI, or on each that matters (AnyCupti).
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,20 +21,32 @@ inline std::string Message(const absl::Status& status) {
 
 class CuptiCollectorFixture : public testing::Test {
  protected:
-  CuptiCollectorFixture() { ReadClock(); }
+  explicit CuptiCollectorFixture(uint32_t version = 130001) : fake_(version) {
+    ReadClock();
+  }
   // A leave-taking that waits for a call would outlive the fake, and so would
   // blocks of the pool that a test made it keep.
   ~CuptiCollectorFixture() override {
     fake_.FailNothing();
+    fake_.UseNewerFamily(false);
     fake_.KeepBuffers(false);
     fake_.ProgramCalls();
+    fake_.AwaitWorker();
     fake_.Deliver(/*keep_last=*/false);
     fake_.ReturnKeptBuffers();
     ProcessPool().Open(1 << 20, 1 << 16);
     (void)ProcessPool().Close();
   }
 
-  std::unique_ptr<Collector> Make(const CuptiOptions& options = {}) {
+  // With small buffers, unless a test says otherwise: a window touches the
+  // memory of 32 of them.
+  std::unique_ptr<Collector> Make(CuptiOptions options = {}) {
+    const CuptiOptions usual;
+    if (options.max_buffer_bytes == usual.max_buffer_bytes &&
+        options.buffer_bytes == usual.buffer_bytes) {
+      options.max_buffer_bytes = int64_t{1} << 20;
+      options.buffer_bytes = int64_t{1} << 14;
+    }
     return MakeCuptiCollector(options, Sources());
   }
   CuptiSources Sources() {
@@ -70,9 +83,26 @@ class CuptiCollectorFixture : public testing::Test {
     EXPECT_FALSE(fake_.subscribed());
   }
 
+  // How often CUPTI is detached that could be so often.
+  int Detachments(int times) const {
+    return fake_.version() < kCuptiDetachesFromGraphs ? 0 : times;
+  }
+
   FakeCupti fake_;
   FakeDriver::State driver_;
   ClockReading begin_ = ReadClock();
 };
+
+// Before and after each change of CUPTI's habits (fake_cupti.h).
+inline constexpr uint32_t kCuptiVersions[] = {
+    18, 22, 24, 26, 28, 130001, 130100, 130101, 130200, 130300, 130500};
+class AnyCupti : public CuptiCollectorFixture,
+                 public testing::WithParamInterface<uint32_t> {
+ protected:
+  AnyCupti() : CuptiCollectorFixture(GetParam()) {}
+};
+inline std::string NameOfVersion(const testing::TestParamInfo<uint32_t>& info) {
+  return "Version" + std::to_string(info.param);
+}
 
 }  // namespace stepscope

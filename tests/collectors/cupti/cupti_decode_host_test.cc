@@ -217,7 +217,7 @@ TEST(CuptiOverheadTest, TheOlderShorterRecordIsRead) {
   record.end = 30;
   const Decoded decoded =
       Decode(RecordBuffer().Add(record, sizeof(CUpti_ActivityOverhead)),
-             {.version = 22});
+             {.version = 20});
   EXPECT_EQ(decoded.trace.overheads().size(), 1u);
 }
 

@@ -407,10 +407,53 @@ TEST(CuptiBufferTest, ARecordShorterThanAnyVersionIsLeftOutAndCounted) {
        .text = [](const char* text) { return std::string_view(text); }},
       api, builder);
   EXPECT_EQ(result.short_records, 1);
-  AddLosses(result, builder);
+  AddLosses(result, 130001, builder);
   const Trace trace = builder.Build();
   EXPECT_TRUE(trace.kernels().empty());
   EXPECT_EQ(LossCount(trace, "cupti-short-record"), 1);
+}
+
+CUpti_ActivityKernel10 NodeKernel(uint32_t correlation) {
+  auto record =
+      KernelRecord({.start = 500, .end = 600, .correlation = correlation}, "n");
+  record.graphId = 3;
+  return record;
+}
+
+TEST(GraphLaunchTest, ADriversGraphLaunchIsOne) {
+  const Decoded decoded = Decode(
+      RecordBuffer()
+          .Add(NodeKernel(7))
+          .Add(CallRecord(CUPTI_ACTIVITY_KIND_DRIVER, 514, 100, 200, 7)));
+  ASSERT_EQ(decoded.trace.kernels().size(), 1u);
+  EXPECT_EQ(decoded.trace.kernels()[0].call, 0u);
+  EXPECT_TRUE(decoded.trace.losses().empty());
+}
+
+TEST(GraphLaunchTest, ADriversOtherCallIsNone) {
+  const Decoded decoded = Decode(
+      RecordBuffer()
+          .Add(NodeKernel(7))
+          .Add(CallRecord(CUPTI_ACTIVITY_KIND_DRIVER, 307, 100, 200, 7)));
+  ASSERT_EQ(decoded.trace.kernels().size(), 1u);
+  EXPECT_EQ(decoded.trace.kernels()[0].call, kNone);
+  EXPECT_EQ(decoded.result.wrong_launches, 1);
+}
+
+// The launch may lie before the recording.
+TEST(GraphLaunchTest, ACallThatWasNotRecordedIsNoLoss) {
+  const Decoded decoded = Decode(RecordBuffer().Add(NodeKernel(7)));
+  ASSERT_EQ(decoded.trace.kernels().size(), 1u);
+  EXPECT_EQ(decoded.trace.kernels()[0].correlation, 7);
+  EXPECT_EQ(decoded.result.wrong_launches, 0);
+}
+
+TEST(GraphLaunchTest, WorkOfNoGraphKeepsItsCall) {
+  const Decoded decoded = Decode(
+      RecordBuffer()
+          .Add(KernelRecord({.start = 500, .end = 600, .correlation = 7}, "k"))
+          .Add(CallRecord(CUPTI_ACTIVITY_KIND_RUNTIME, 211, 100, 200, 7)));
+  EXPECT_EQ(decoded.trace.kernels()[0].call, 0u);
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "collectors/cupti/collector_fixture.h"
+#include "fakes/fake_nvml.h"
+#include "support/temp_folder.h"
 
 namespace stepscope {
 namespace {
@@ -51,10 +53,15 @@ TEST_F(CuptiDoctorTest, WithoutADriverTheRestIsNotLookedAt) {
     return absl::StatusOr<std::unique_ptr<CudaDriver>>(
         absl::UnavailableError("none"));
   };
+  // libcupti of CUDA 13.2 crashes there.
+  sources.cupti = []() -> absl::StatusOr<std::unique_ptr<CuptiApi>> {
+    ADD_FAILURE() << "CUPTI was loaded without a driver";
+    return absl::InternalError("");
+  };
   lines_ = CheckCupti(sources);
   EXPECT_FALSE(Line("driver").ok);
   EXPECT_THAT(Line("driver").remedy, HasSubstr("--gpus all"));
-  EXPECT_TRUE(Line("CUPTI").ok);
+  EXPECT_THAT(Line("CUPTI").found, HasSubstr("skipped"));
   EXPECT_FALSE(Line("permissions").ok);
   EXPECT_THAT(Line("permissions").found, HasSubstr("skipped"));
 }
@@ -84,6 +91,57 @@ TEST_F(CuptiDoctorTest, MissingPermissionComesWithItsRemedy) {
   EXPECT_THAT(Line("permissions").remedy,
               HasSubstr("NVreg_RestrictProfilingToAdminUsers=0"));
   ExpectNothingLeftBehind();
+}
+
+TEST_F(CuptiDoctorTest, ItSaysHowManySwitchesAWindowTakesAndHowLong) {
+  lines_ = CheckCupti(Sources());
+  EXPECT_THAT(Line("permissions").found,
+              testing::ContainsRegex("[0-9]+ switches, on in [0-9.]+ ms, off "
+                                     "in [0-9.]+ ms"));
+}
+
+TEST_F(CuptiDoctorTest, AVersionThatMayHangIsNamed) {
+  EXPECT_THAT(CheckCupti(Sources())[1].found,
+              testing::Not(HasSubstr("deadlock")));
+  FakeCupti risky(130000);
+  auto sources = Sources();
+  sources.cupti = [&]() -> absl::StatusOr<std::unique_ptr<CuptiApi>> {
+    return risky.Api();
+  };
+  lines_ = CheckCupti(sources);
+  EXPECT_THAT(Line("CUPTI").found, HasSubstr("nvidia-cuda-cupti==13.0.85"));
+}
+
+TEST_F(CuptiDoctorTest, ClocksComeWithAReading) {
+  FakeNvml nvml;
+  nvml.SetDevices(
+      {{.uuid = {1},
+        .reading = {
+            .sm_clock_mhz = 1980, .temperature_c = 40, .power_mw = 120'500}}});
+  driver_.devices[0].uuid = {1};
+  auto sources = Sources();
+  sources.nvml = [&]() -> absl::StatusOr<std::unique_ptr<NvmlApi>> {
+    return nvml.Api();
+  };
+  lines_ = CheckCupti(sources);
+  EXPECT_EQ(Line("clocks").found, "NVML: SM clock 1980 MHz, 120 W, 40 C");
+  sources.nvml = []() -> absl::StatusOr<std::unique_ptr<NvmlApi>> {
+    return absl::UnavailableError("NVML: no libnvidia-ml.so.1");
+  };
+  lines_ = CheckCupti(sources);
+  EXPECT_EQ(Line("clocks").found, "NVML: no libnvidia-ml.so.1");
+  EXPECT_TRUE(Line("clocks").ok);  // a recording goes without
+}
+
+TEST_F(CuptiDoctorTest, TorchsOwnMonitorIsNamed) {
+  TempFolder site;
+  (void)site.Write("torch/lib/libtorch_cpu.so", "");
+  AddTorchMonitor(site.At("torch/lib"), &lines_);
+  EXPECT_TRUE(lines_.empty());
+  (void)site.Write("torch/profiler/_cupti/monitor.py", "");
+  AddTorchMonitor(site.At("torch/lib"), &lines_);
+  EXPECT_THAT(Line("other tools").found, HasSubstr("torch.profiler._cupti"));
+  EXPECT_TRUE(Line("other tools").ok);
 }
 
 TEST_F(CuptiDoctorTest, ADriverWithoutDevicesIsNotWell) {

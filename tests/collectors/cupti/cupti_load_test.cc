@@ -112,10 +112,11 @@ TEST(CudaDriverLoadTest, AnotherLibraryUnderItsNameIsNoDriver) {
 }
 
 TEST(VersionTest, CuptisNumbersReadAsCudas) {
+  EXPECT_EQ(CudaVersionOf(18), "12.0");
   EXPECT_EQ(CudaVersionOf(19), "12.0");
   EXPECT_EQ(CudaVersionOf(24), "12.6");
   EXPECT_EQ(CudaVersionOf(28), "12.9");
-  EXPECT_EQ(CudaVersionOf(130001), "13.0");
+  EXPECT_EQ(CudaVersionOf(130001), "13.0 Update 1");
   EXPECT_EQ(CudaVersionOf(130200), "13.2");
   EXPECT_EQ(CudaVersionOf(7), "");
 }
@@ -141,7 +142,7 @@ TEST_P(VersionDeathTest, IsRefusedWithWhatIsUnderstood) {
       std::string("is version ") + GetParam() + ".*CUDA 12.0 to 13.x");
 }
 INSTANTIATE_TEST_SUITE_P(OlderAndNewer, VersionDeathTest,
-                         testing::Values("18", "140000"));
+                         testing::Values("17", "140000"));
 
 class RealCuptiTest : public testing::Test {
  protected:

@@ -65,7 +65,7 @@ inline Decoded Decode(const std::vector<std::vector<uint8_t>>& buffers,
        .text = [](const char* text) { return std::string_view(text); },
        .all_calls = options.all_calls},
       *api, builder);
-  AddLosses(decoded.result, builder);
+  AddLosses(decoded.result, options.version, builder);
   decoded.trace = builder.Build();
   return decoded;
 }

@@ -67,16 +67,22 @@ TEST_P(BothGpuFlavours, WritesDeviceSamplesAsCounters) {
   sample.device = 1;
   sample.sm_clock_mhz = 1980;
   sample.power_mw = 700'500;
+  sample.pcie_received_bytes_per_s = 12'500'000'000;
+  sample.nvlink_sent_bytes_per_s = 250'000'000;
   builder.Add(sample);
   std::vector<Event> counters;
   for (const Event& event : EventsOf(builder.Build(), GetParam()))
     if (event.phase == "C") counters.push_back(event);
-  ASSERT_EQ(counters.size(), 2u);
+  ASSERT_EQ(counters.size(), 4u);
   EXPECT_EQ(counters[0].name, "SM clock (MHz)");
   EXPECT_EQ(counters[0].pid, "GPU 1 Counters");
   EXPECT_EQ(counters[0].args.at(""), "1980");
   EXPECT_EQ(counters[1].name, "power (W)");
   EXPECT_EQ(counters[1].args.at(""), "700.5");
+  EXPECT_EQ(counters[2].name, "PCIe received (GB/s)");
+  EXPECT_EQ(counters[2].args.at(""), "12.5");
+  EXPECT_EQ(counters[3].name, "NVLink sent (GB/s)");
+  EXPECT_EQ(counters[3].args.at(""), "0.25");
 }
 
 TEST_P(BothGpuFlavours, SaysWhenTheRecordingBeganAndEnded) {

@@ -277,6 +277,8 @@ TEST(XSpaceGpuTest, CountersHaveOneValueUnderTheirOwnName) {
   sample.device = 2;
   sample.sm_clock_mhz = 1755;
   sample.power_mw = 312'500;
+  sample.pcie_sent_bytes_per_s = 7'500'000'000;
+  sample.nvlink_received_bytes_per_s = 500'000'000;
   builder.Add(sample);
   const Written written = Write(builder.Build());
   const xplane::XPlane& gpu = PlaneOf(written.space, "/device:GPU:2");
@@ -292,8 +294,15 @@ TEST(XSpaceGpuTest, CountersHaveOneValueUnderTheirOwnName) {
     ASSERT_TRUE(stats.contains(name));
     values[name] = stats.at(name).double_value();
   }
-  EXPECT_EQ(values, (std::map<std::string, double>{{"SM clock (MHz)", 1755},
-                                                   {"power (W)", 312.5}}));
+  const std::map<std::string, double> expected = {
+      {"SM clock (MHz)", 1755},
+      {"power (W)", 312.5},
+      {"PCIe sent (GB/s)", 7.5},
+      {"NVLink received (GB/s)", 0.5}};
+  ASSERT_EQ(values.size(), expected.size());
+  for (const auto& [name, value] : expected) {
+    EXPECT_DOUBLE_EQ(values[name], value) << name;
+  }
 }
 
 // 300 Python frames, 300 short ops and 3 long ones.

@@ -224,10 +224,10 @@ TEST_F(DoctorProgramTest, WhoeverHoldsCuptiIsNamed) {
 }
 
 TEST_F(DoctorProgramTest, ACuptiOfAnotherAgeIsRefused) {
-  EXPECT_EQ(Run(std::string(kFakes) + " FAKE_CUPTI_VERSION=18",
+  EXPECT_EQ(Run(std::string(kFakes) + " FAKE_CUPTI_VERSION=17",
                 "--python " + Python(kAnswer)),
             1);
-  EXPECT_THAT(out_, HasSubstr("is version 18"));
+  EXPECT_THAT(out_, HasSubstr("is version 17"));
 }
 
 TEST_F(DoctorProgramTest, CuptiIsFoundBesideTorch) {

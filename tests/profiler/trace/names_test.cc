@@ -26,6 +26,14 @@ TEST(ClassifyRangeTest, TakesAnythingElseForAUserRange) {
   EXPECT_EQ(ClassifyRange(""), RangeKind::kUser);
 }
 
+TEST(LaunchesGraphTest, KnowsTheLaunchesOfEachInterface) {
+  EXPECT_TRUE(LaunchesGraph("cudaGraphLaunch"));
+  EXPECT_TRUE(LaunchesGraph("cuGraphLaunch"));
+  EXPECT_TRUE(LaunchesGraph("hipGraphLaunch"));
+  EXPECT_FALSE(LaunchesGraph("cudaGraphUpload"));
+  EXPECT_FALSE(LaunchesGraph("cudaLaunchKernel"));
+}
+
 TEST(StepNumberTest, ReadsTheNumberAndNothingElse) {
   EXPECT_EQ(StepNumber("ProfilerStep#12"), 12);
   EXPECT_EQ(StepNumber("ProfilerStep#0"), 0);

@@ -269,6 +269,42 @@ TEST_F(TraceBuilderTest, AgreesWithAPlainSearchOnRandomNestsInAnyOrder) {
   }
 }
 
+// As a file of a torch.profiler with CUPTI 13.0 has it.
+TEST_F(TraceBuilderTest, OnlyAGraphLaunchStartsTheWorkOfAGraph) {
+  const auto call = [&](int64_t begin_ns, int64_t correlation,
+                        const char* name) {
+    RuntimeCall row;
+    row.begin_ns = begin_ns;
+    row.end_ns = begin_ns + 10;
+    row.correlation = correlation;
+    row.name = builder_.Intern(name);
+    row.thread = main_;
+    builder_.Add(row);
+  };
+  const auto node = [&](int64_t begin_ns, int64_t correlation) {
+    Kernel row;
+    row.begin_ns = begin_ns;
+    row.end_ns = begin_ns + 10;
+    row.correlation = correlation;
+    row.graph = 5;
+    builder_.Add(row);
+  };
+  call(100, 1, "cudaMemcpyAsync");  // before the window
+  call(1100, 2, "cudaGraphLaunch");
+  node(1200, 1);
+  node(1300, 2);
+  node(1400, 3);  // of a launch that was not recorded
+  const Trace trace =
+      builder_.Build({.window_begin_ns = 1000, .window_end_ns = 2000});
+  ASSERT_EQ(trace.kernels().size(), 3u);  // the first is not clipped
+  EXPECT_EQ(trace.kernels()[0].call, kNone);
+  EXPECT_EQ(trace.kernels()[1].call, 0u);
+  EXPECT_EQ(trace.kernels()[2].correlation, 3);
+  ASSERT_EQ(trace.losses().size(), 1u);
+  EXPECT_EQ(trace.losses()[0].name, "wrong-graph-launch");
+  EXPECT_EQ(trace.losses()[0].count, 1);
+}
+
 TEST_F(TraceBuilderTest, CopiesATraceRowForRow) {
   builder_.Add(MakeOp(0, 10, "a", 4));
   builder_.Add(Range{.begin_ns = 1,

@@ -257,12 +257,17 @@ struct DeviceSample {
   int32_t device = 0;
   int32_t sm_clock_mhz = -1;
   int32_t memory_clock_mhz = -1;
-  int64_t throttle_reasons = -1;  // bits as CUPTI numbers them: 1 idle, 2 user
-                                  // clocks, 4 power cap, 8 hardware slowdown
+  int64_t throttle_reasons = -1;  // bits as NVML numbers them: 1 idle, 2 user
+                                  // clocks, 4 power cap, 8 hardware slowdown,
+                                  // 32 and 64 heat, 128 power brake
   int32_t temperature_c = -1;
   int32_t power_mw = -1;
   int32_t power_limit_mw = -1;
   int32_t fan_percent = -1;
+  int64_t pcie_sent_bytes_per_s = -1;  // over the last 20 ms
+  int64_t pcie_received_bytes_per_s = -1;
+  int64_t nvlink_sent_bytes_per_s = -1;  // since the previous such sample
+  int64_t nvlink_received_bytes_per_s = -1;
   int64_t free_bytes = -1;  // device memory, all processes counted
   int64_t total_bytes = -1;
   // The allocator's: in use by tensors; taken from the driver; and, of the

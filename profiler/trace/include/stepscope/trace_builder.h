@@ -11,7 +11,9 @@
 //   call.op, allocation.op, communication.op
 //                     the innermost op around its begin on its thread
 //   work.call, .op    by correlation id; where ids repeat (graphs, copies in
-//                     parts), the latest call that began before the work
+//                     parts), the latest call that began before the work.
+//                     A kernel of a CUDA graph whose id is that of a call which
+//                     launches no graph loses the id, with a Loss.
 //   allocation.other  by device and address, in time order
 //
 // One thread drives a builder.
@@ -100,6 +102,7 @@ class TraceBuilder {
   Trace Build() { return Build(Options()); }
 
  private:
+  void ForgetWrongLaunches();
   void LinkOps(int64_t tolerance_ns);
   void LinkCalls();
   void LinkDeviceWork();
@@ -117,6 +120,10 @@ class TraceBuilder {
 // torch.profiler gives to waits for batches, optimizer steps, phases and
 // collectives.
 RangeKind ClassifyRange(std::string_view name);
+
+// True for the calls that launch a CUDA graph (cudaGraphLaunch, cuGraphLaunch,
+// hipGraphLaunch): only they start its work.
+bool LaunchesGraph(std::string_view call);
 
 // The number of a step mark ("ProfilerStep#12"); -1 for any other name.
 int64_t StepNumber(std::string_view name);
