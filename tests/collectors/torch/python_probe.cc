@@ -1,4 +1,5 @@
-// What python_stacks_test.py calls by ctypes: a Profile, and an operator on a thread that Python does not know.
+// What python_stacks_test.py calls by ctypes: a Profile, and an operator on a
+// thread that Python does not know.
 #include <ATen/ATen.h>
 #include <stepscope/profile.h>
 
