@@ -21,8 +21,6 @@ constexpr double kPoolSpinsNs = 2'000'000;
 constexpr double kWorthSplittingNs = 20'000;
 // Framework code between two kernels without anomaly mode, at most.
 constexpr double kUsualDispatchNs = 20'000;
-// prefetch_factor of torch.utils.data.DataLoader: batches per worker.
-constexpr int kBatchesAhead = 2;
 // Largest error of the unchanged replay, as a share of the measured step.
 constexpr double kErrorLimit = 0.03;
 constexpr double kForever = 1e300;
@@ -73,8 +71,9 @@ Pace PaceOn(int cores, int training_threads, double busy_workers) {
 // CPU time and waiting for storage, evenly mixed.
 class Workers {
  public:
-  Workers(int count, double cpu_ns, double io_ns)
-      : remaining_(count), batch_ns_(cpu_ns + io_ns) {
+  // `ahead`: finished and started batches per worker, at most.
+  Workers(int count, int ahead, double cpu_ns, double io_ns)
+      : remaining_(count), batch_ns_(cpu_ns + io_ns), limit_(ahead * count) {
     if (batch_ns_ > 0) cpu_frac_ = cpu_ns / batch_ns_;
     Refill();
   }
@@ -115,14 +114,14 @@ class Workers {
  private:
   // Idle workers start a batch unless the queue is full.
   void Refill() {
-    const int limit = kBatchesAhead * static_cast<int>(remaining_.size());
     for (double& left : remaining_) {
-      if (left <= 0 && ready_ + busy() < limit) left = batch_ns_;
+      if (left <= 0 && ready_ + busy() < limit_) left = batch_ns_;
     }
   }
 
   std::vector<double> remaining_;  // per worker; 0: idle
   double batch_ns_;
+  int limit_;
   double cpu_frac_ = 1;
   int ready_ = 0;
 };
@@ -227,7 +226,7 @@ Replay::Times Replay::Run(const Edit& edit,
   // The queue is simulated only if there are workers and the CPU time of a
   // batch is known; otherwise waits for batches stay as recorded.
   const bool queue = worker_count > 0 && program_.batch_cpu_ns > 0;
-  Workers workers(queue ? worker_count : 0,
+  Workers workers(queue ? worker_count : 0, program_.batches_ahead,
                   program_.batch_cpu_ns * parameters.worker_cost * edit.batch,
                   batch_io_ns_ * edit.batch);
   const double faster = Speedup(threads, parameters.thread_efficiency) /
@@ -309,7 +308,7 @@ Replay::Times Replay::Run(const Edit& edit,
   // five steps.
   const size_t count = program_.steps.size();
   const size_t settle =
-      queue ? 1 + 2 * kBatchesAhead * worker_count / count : 0;
+      queue ? 1 + 2 * program_.batches_ahead * worker_count / count : 0;
   for (size_t i = 0; i < settle; ++i) run_steps();
   const double begin = now;
   loading = 0;

@@ -165,7 +165,10 @@ Verdict CheckObserverLive(const AnalysisContext& m) {
   }
   const double active = Median(std::move(hosts));
   const double wait = Median(waits);
-  double distortion = active / wait - 1;
+  // That others took the core is no effect of recording. In the wait steps they
+  // may have done so as well, but it was not counted.
+  const double delay = std::max(m.contention.delay_ns, 0.0);
+  double distortion = (active - delay) / wait - 1;
   if (!m.has_gpu) {
     const RecordingLoad load = MeasureRecordingLoad(m);
     const double events = (load.events + load.allocations) /
@@ -193,6 +196,10 @@ Verdict CheckObserverLive(const AnalysisContext& m) {
                      ", " + Percent(active / wait - 1) + " longer than the " +
                      Milliseconds(wait * 1e-6) +
                      " of the steps before them, with recording off.";
+  if (delay > 0) {
+    finding.evidence +=
+        " For " + Milliseconds(delay * 1e-6) + " of that, others had the core.";
+  }
   if (profiler_ns > 0) {
     finding.evidence += " Recording ops accounts for " +
                         Milliseconds(profiler_ns * 1e-6) +
@@ -323,7 +330,8 @@ constexpr Rule kRules[] = {
                "the step). In other files: the profiler's own records exceed "
                "3 % of the step, or a host-bound run has an op in every 4 us",
      .avoid = "the wait steps are still warming up, or a CPU-only run slowed "
-              "down by more than recording can cost (3 us per event)",
+              "down by more than recording can cost (3 us per event); time in "
+              "which others had the training thread's core does not count",
      .fix_cpp = "record without shapes, stacks and memory, or record fewer "
                 "active steps",
      .fix_python = "set record_shapes=False, with_stack=False and "

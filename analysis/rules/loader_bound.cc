@@ -281,6 +281,13 @@ bool InBursts(const AnalysisContext& m, const Bursts& bursts) {
          m.ShareOfStepsWith(Cause::kData, 0.01 * m.step_ns()) < kMostSteps;
 }
 
+// At least 4, twice the default of DataLoader.
+std::string LongerQueue(const AnalysisContext& m) {
+  const int now = LoaderBatchesAhead(m.trace);
+  return "; try prefetch_factor=" + std::to_string(std::max(4, 2 * now)) +
+         (now > 0 ? " (now " + std::to_string(now) + ")" : "");
+}
+
 Verdict FireBursts(const AnalysisContext& m, const Loading& loading,
                    int workers, const StepWaits& waits, const Bursts& bursts) {
   Finding finding;
@@ -300,7 +307,7 @@ Verdict FireBursts(const AnalysisContext& m, const Loading& loading,
   finding.fix_cpp = (workers > 0 ? fix.fix_cpp : "more workers") +
                     "; use a longer queue, or " + kCheaper;
   finding.fix_python = (workers > 0 ? fix.fix_python : "a larger num_workers") +
-                       "; try prefetch_factor=4, or " + kCheaper;
+                       LongerQueue(m) + ", or " + kCheaper;
   finding.wrong_if = "these steps begin an epoch or wait for storage once";
   return FireStall(m, std::move(finding), bursts.lost_ns);
 }
@@ -392,7 +399,7 @@ Verdict CheckLoaderBound(const AnalysisContext& m) {
       found.if_bound.fix_cpp += "; use a longer queue: max_jobs(4 * workers)";
     }
     found.if_bound.fix_cpp += storage;
-    found.if_bound.fix_python += "; try prefetch_factor=4";
+    found.if_bound.fix_python += LongerQueue(m);
     found.if_bound.fix_python += storage;
   }
   found.if_bound.assumption = "at best: the step never waits for a batch";

@@ -5,7 +5,8 @@
 // marks it is what the thread repeats (inferred_steps.h). A step owns the
 // device activities that its host window launched, so its tiled span runs from
 // the end of the previous step's last activity (or of its host window, if that
-// is later) to the end of its own last activity.
+// is later) to the end of its own last activity. Time between two marks belongs
+// to no step, unless it is as short as that between the marks of a loop.
 #pragma once
 
 #include <stepscope/report.h>

@@ -15,6 +15,14 @@ constexpr int64_t kQueuedNs = 10'000;
 // by more.
 constexpr double kAlikeFrac = 0.2, kAlikeNs = 500'000;
 
+// Steps that are marked one by one (ProfileOptions::marked_steps) have time
+// between them that belongs to none. Marks of a whole loop leave some us.
+constexpr double kApartFrac = 0.05;
+bool IsApart(const StepWindow& before, const StepWindow& step) {
+  const auto gap = static_cast<double>(step.host.begin_ns - before.host.end_ns);
+  return gap > kApartFrac * static_cast<double>(step.host.length());
+}
+
 // Returns the end of the last activity that belongs to the time before the
 // first step: one that begins before the step's own first activity and was
 // launched before the step, or whose launch was not recorded. host_begin_ns if
@@ -128,6 +136,10 @@ void FillTiledSpans(const Trace& trace, std::vector<StepWindow>& windows) {
     // be behind.
     if (i == 0 || !trace.has_device_work()) continue;
     window.tiled.begin_ns = windows[i - 1].tiled.end_ns;
+    if (IsApart(windows[i - 1], window)) {
+      window.tiled.begin_ns =
+          std::max(window.tiled.begin_ns, window.host.begin_ns);
+    }
     window.tiled.end_ns = std::max(window.tiled.end_ns, window.tiled.begin_ns);
   }
   if (trace.has_device_work()) {

@@ -88,6 +88,9 @@ class HostCollector : public Collector {
 
   void OnStep(int64_t step, int64_t now_ns) override { Sample(step, now_ns); }
 
+  // What was used meanwhile belongs to no step.
+  void Resume() override { Sample(-1, NowNs()); }
+
   absl::StatusOr<std::unique_ptr<Recording>> Stop() override {
     workers_.reset();
     schedstat_ = ProcFile();

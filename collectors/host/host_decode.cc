@@ -80,6 +80,7 @@ std::vector<HostUsage> DecodeHostUsage(const HostSamples& samples) {
   for (size_t i = 1; i < samples.samples.size(); ++i) {
     const HostSample& before = samples.samples[i - 1];
     const HostSample& now = samples.samples[i];
+    if (now.step < 0) continue;  // only the state before the next one
     const std::string_view io = samples.at(now.io);
     const std::string_view io_before = samples.at(before.io);
     HostUsage row;

@@ -162,7 +162,7 @@ class TorchCollector : public Collector {
  public:
   explicit TorchCollector(const TorchOptions& options) : options_(options) {}
   ~TorchCollector() override {
-    if (handle_.has_value()) Unhook();
+    if (is_started_) Unhook();
   }
 
   std::string_view name() const override { return "torch"; }
@@ -202,8 +202,20 @@ class TorchCollector : public Collector {
     if (facts_.has_python && !names_at_end_) NamePythonSamples();
   }
 
+  // Operators that run now may still end. Memory events go on: a total needs
+  // all of them.
+  void Pause() override {
+    if (handle_.has_value()) at::removeCallback(*handle_);
+    handle_.reset();
+  }
+
+  void Resume() override {
+    if (handle_.has_value()) return;
+    handle_ = at::addGlobalCallback(MakeTorchCallback(options_));
+  }
+
   absl::StatusOr<std::unique_ptr<Recording>> Stop() override {
-    if (!handle_.has_value()) {
+    if (!is_started_) {
       return absl::FailedPreconditionError(
           "torch: cannot stop: it was not started");
     }
@@ -230,6 +242,7 @@ class TorchCollector : public Collector {
         facts_.has_python = SetUpSampling(options_);
       }
       handle_ = at::addGlobalCallback(MakeTorchCallback(options_));
+      is_started_ = true;
     } catch (const std::exception& error) {
       if (memory_hook_ != nullptr) {
         StopMemoryHook(std::exchange(memory_hook_, nullptr));
@@ -245,8 +258,8 @@ class TorchCollector : public Collector {
   // end; the event buffers know their slots.
   bool Unhook() {
     SetStackStage(StackStage::kNone);
-    at::removeCallback(*handle_);
-    handle_.reset();
+    Pause();
+    is_started_ = false;
     bool kept = true;
     if (memory_hook_ != nullptr) {
       kept = StopMemoryHook(std::exchange(memory_hook_, nullptr));
@@ -256,7 +269,8 @@ class TorchCollector : public Collector {
   }
 
   const TorchOptions options_;
-  std::optional<at::CallbackHandle> handle_;
+  bool is_started_ = false;
+  std::optional<at::CallbackHandle> handle_;  // none while paused
   std::shared_ptr<MemoryHook> memory_hook_;
   WindowFacts facts_;
   bool names_at_end_ = false;

@@ -1,8 +1,10 @@
 #include "torch_hooks.h"
 
 #include <ATen/DeviceAccelerator.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <stepscope/event_writer.h>
 
+#include <exception>
 #include <memory>
 #include <string_view>
 
@@ -91,6 +93,20 @@ void OnEnd(const at::RecordFunction& fn, at::ObserverContext*) {
   if (Slot* slot = scope.Pop(&fn, now)) slot->word[1] = now;
 }
 
+// Whether operators may wait for a device: not before something was allocated
+// on it. Asking for the number of devices would start the driver.
+bool HasDeviceInUse() {
+  const auto type = at::getAccelerator();
+  if (!type.has_value()) return false;
+  try {
+    auto* const allocator =
+        dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(*type));
+    return allocator == nullptr || allocator->initialized();
+  } catch (const std::exception&) {
+    return true;  // some devices have an allocator of another kind
+  }
+}
+
 at::RecordFunctionCallback::StartCallback StartFor(
     const TorchOptions& options) {
   const bool stacks = TakesSamples(options);
@@ -106,8 +122,7 @@ at::RecordFunctionCallback MakeTorchCallback(const TorchOptions& options) {
   ProbeNames();
   // To know which operators wait for a device (torch_sampling.h). Without one
   // the arguments would be collected for nothing.
-  const bool may_wait =
-      TakesSamples(options) && at::getAccelerator().has_value();
+  const bool may_wait = TakesSamples(options) && HasDeviceInUse();
   return at::RecordFunctionCallback(StartFor(options), &OnEnd)
       .needsInputs(options.record_shapes || may_wait)
       .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION,

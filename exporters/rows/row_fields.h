@@ -196,6 +196,9 @@ void VisitFields(V&& v) {
   v.Name("kind", &R::kind);
   v.Number("workers", &R::workers);
   v.Number("batch_size", &R::batch_size);
+  v.Number("pin_memory", &R::pin_memory);
+  v.Number("persistent_workers", &R::persistent_workers);
+  v.Number("prefetch_factor", &R::prefetch_factor);
   v.Name("name", &R::name);
 }
 

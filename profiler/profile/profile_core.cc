@@ -58,6 +58,19 @@ void Profile::EndStep() noexcept {
       kUnprofiled);
 }
 
+void Profile::BeginStep() noexcept {
+  if (!active_ || !state_->marked_steps) return;
+  active_ = false;  // set again below if nothing goes wrong
+  state_->errors->Guard(
+      "profiling stopped",
+      [&] {
+        if (state_->recording) state_->session->BeginStep();
+        if (state_->watch != nullptr) state_->watch->Restart();
+        active_ = true;
+      },
+      kUnprofiled);
+}
+
 absl::Status Profile::Finish() noexcept {
   if (state_ == nullptr) {
     return absl::ResourceExhaustedError("out of memory");

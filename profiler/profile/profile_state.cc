@@ -27,6 +27,7 @@ void Profile::State::Start(ProfileOptions options, ProfileParts parts) {
   }
   errors = std::make_shared<Errors>(who);
   schedule = options.schedule;
+  marked_steps = options.marked_steps;
   stop_timeout = std::max(options.stop_timeout, milliseconds(0));
   // The Profile may be created while an exception is being handled, so
   // EndLoop() compares with the number now.
@@ -86,6 +87,7 @@ Session::Options Profile::State::SessionOptions(
       .name = options.name,
       .buffers = {.max_buffer_bytes = options.max_buffer_bytes},
       .training_tid = options.training_tid,
+      .marked_steps = options.marked_steps,
       .on_error = [errors = errors](const absl::Status& e) { errors->Add(e); }};
 }
 
@@ -95,7 +97,9 @@ void Profile::State::WatchRun(std::shared_ptr<const ProfileOptions> options,
                               MakeCollectors collectors) {
   if (!options->time_all_steps) return;
   run_output = std::make_shared<RunOutput>(log, who, errors);
-  const bool record = options->record_stalls && collectors != nullptr;
+  // StallRecorder's windows know no marked steps.
+  const bool record =
+      options->record_stalls && collectors != nullptr && !options->marked_steps;
   watch = std::make_unique<RunWatch>(RunWatch::Options{
       .keep_lines = options->write_step_times && log != nullptr,
       .status_every = options->status_every,

@@ -24,6 +24,7 @@ struct Profile::State {
   std::shared_ptr<Errors> errors;
   std::string who;
   Schedule schedule;
+  bool marked_steps = false;
   std::chrono::milliseconds stop_timeout{0};
   int exceptions = 0;  // uncaught when the Profile was created
   std::unique_ptr<Session> session;

@@ -83,7 +83,10 @@ Trace ClosedWindow::Build(RunInfo run) {
     builder.Add(Loader{.name = builder.Intern(loader.name),
                        .kind = builder.Intern(loader.kind),
                        .workers = loader.workers,
-                       .batch_size = loader.batch_size});
+                       .batch_size = loader.batch_size,
+                       .pin_memory = loader.pin_memory,
+                       .persistent_workers = loader.persistent_workers,
+                       .prefetch_factor = loader.prefetch_factor});
   }
   for (Loss& loss : losses_) builder.Add(std::move(loss));
   AddRecordings(builder, clock);

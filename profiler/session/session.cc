@@ -124,11 +124,24 @@ void Session::Enter() {
     const bool is_recorded = place_.phase == SchedulePhase::kActive;
     for (Collector* collector : started_) collector->OnSampleStep(is_recorded);
   }
+  if (options_.marked_steps) {
+    for (Collector* collector : started_) collector->Pause();
+  }
+  MarkBegin();
+}
+
+void Session::MarkBegin() {
   step_begin_ns_ = MonotonicNs();
   step_begin_ = NowTicks();
-  if (place_.phase == SchedulePhase::kActive && window_->begin_ == 0) {
+  if (place_.phase == SchedulePhase::kActive && window_->steps_.empty()) {
     window_->begin_ = step_begin_;
   }
+}
+
+void Session::BeginStep() {
+  if (!options_.marked_steps || done_ || in_forked_child()) return;
+  for (Collector* collector : started_) collector->Resume();
+  MarkBegin();
 }
 
 // The last step before the window, or its first one if there is none before it.

@@ -41,5 +41,27 @@ TEST(TilingTest, TheFirstSpanBeginsAsThoseOfSimilarSteps) {
   EXPECT_EQ(FirstTile(1150).begin_ns, 24'000);
 }
 
+// Two steps of 100 us, `gap_us` apart, whose kernels end with them.
+Span SecondTile(int64_t gap_us) {
+  std::string text = "run training_thread=0\n";
+  for (int i = 0; i < 2; ++i) {
+    const int64_t begin = i * (100 + gap_us);
+    const auto ns = [&](int64_t us) { return std::to_string(1000 * us); };
+    const std::string id = " correlation=" + std::to_string(i);
+    text += "step " + ns(begin) + ".." + ns(begin + 100) +
+            " thread=0 number=" + std::to_string(i) + "\nruntime_call " +
+            ns(begin + 1) + ".." + ns(begin + 2) + " thread=0" + id +
+            " cudaLaunchKernel\nkernel " + ns(begin + 3) + ".." +
+            ns(begin + 100) + id + " k\n";
+  }
+  return FindSteps(TraceFromText(text)).windows[1].tiled;
+}
+
+TEST(TilingTest, TimeBetweenStepsThatAreApartBelongsToNone) {
+  EXPECT_EQ(SecondTile(5).length(), 105'000);
+  EXPECT_EQ(SecondTile(6).length(), 100'000);
+  EXPECT_EQ(SecondTile(500).length(), 100'000);
+}
+
 }  // namespace
 }  // namespace stepscope

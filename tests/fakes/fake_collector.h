@@ -55,6 +55,9 @@ class FakeCollector : public Collector {
     log_->calls.push_back("step " + std::to_string(step));
   }
 
+  void Pause() override { log_->calls.push_back("pause"); }
+  void Resume() override { log_->calls.push_back("resume"); }
+
   absl::StatusOr<std::unique_ptr<Recording>> Stop() override {
     log_->calls.push_back("stop");
     if (behaviour_.fail_stops.contains(++log_->stops)) return behaviour_.error;

@@ -26,6 +26,8 @@ constexpr double kNodeOwnNs = 5'000;
 constexpr double kFaultCostPerRelease = 4;
 // Files that name more threads or workers than this are damaged.
 constexpr int kMaxThreads = 1024;
+// A replay fills the queue first, step by step.
+constexpr int kMostAhead = 32;
 
 // By row of ops(): true for `rows` and all ops below them.
 std::vector<bool> WithAllBelow(const Trace& trace,
@@ -242,14 +244,20 @@ double BatchCpuNs(const Trace& trace, const CpuProgram& program) {
   return batches > 0 ? total / batches : 0;
 }
 
-}  // namespace
-
-int LoaderWorkers(const Trace& trace) {
+// The first loader whose number of workers is known; null if there is none.
+const Loader* FeedingLoader(const Trace& trace) {
   const auto loaders = trace.loaders();
   const auto known = std::ranges::find_if(loaders, [](const Loader& loader) {
     return loader.workers >= 0 && loader.workers <= kMaxThreads;
   });
-  if (known != loaders.end()) return known->workers;
+  return known == loaders.end() ? nullptr : &*known;
+}
+
+}  // namespace
+
+int LoaderWorkers(const Trace& trace) {
+  const Loader* loader = FeedingLoader(trace);
+  if (loader != nullptr) return loader->workers;
   for (const HostUsage& usage : trace.host_usage()) {
     if (usage.loader_workers > 0 && usage.loader_workers <= kMaxThreads) {
       return usage.loader_workers;
@@ -263,6 +271,15 @@ int LoaderWorkers(const Trace& trace) {
     }
   }
   return -1;
+}
+
+int LoaderBatchesAhead(const Trace& trace) {
+  const Loader* loader = FeedingLoader(trace);
+  if (loader == nullptr || loader->prefetch_factor <= 0 ||
+      loader->prefetch_factor > kMaxThreads) {
+    return -1;
+  }
+  return loader->prefetch_factor;
 }
 
 CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
@@ -284,6 +301,9 @@ CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
     program.threads = std::max(trace.run().told_threads, 0);
   }
   program.workers = LoaderWorkers(trace);
+  if (const int ahead = LoaderBatchesAhead(trace); ahead > 0) {
+    program.batches_ahead = std::min(ahead, kMostAhead);
+  }
 
   std::vector<Span> unused_spans;
   for (const UnusedGraph& graph : parts.unused_graphs)

@@ -58,8 +58,9 @@ struct CpuProgram {
   double measured_ns = 0;  // mean length of these, without the profiler
   int cores = 0;           // cores usable by this process; 0: unknown
   int threads = 0;         // intra-op threads; 0: unknown
-  int workers = -1;  // loader workers; 0: batches are made on the training
-                     // thread; -1: unknown
+  int workers = -1;       // loader workers; 0: batches are made on the training
+                          // thread; -1: unknown
+  int batches_ahead = 2;  // per worker; that of DataLoader, where unknown
   double batch_cpu_ns = 0;  // CPU time to make a batch; 0: unknown
   bool has_loader = false;  // the recording shows loading
 };
@@ -77,5 +78,9 @@ CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
 // Loader row, from the host's usage samples, or 0 if a loader range names a
 // single-process loader; -1 if none of them says.
 int LoaderWorkers(const Trace& trace);
+
+// How many batches each worker of that loader makes ahead; -1 if its Loader row
+// does not say.
+int LoaderBatchesAhead(const Trace& trace);
 
 }  // namespace stepscope

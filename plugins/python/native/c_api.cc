@@ -4,6 +4,7 @@
 #include <stepscope/range.h>
 #include <stepscope/version.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -98,6 +99,14 @@ int AddLoader(const char* text, uint64_t* handle) {
   facts.kind = request->Text("kind");
   facts.workers = static_cast<int32_t>(request->Whole("workers", -1));
   facts.batch_size = request->Whole("batch_size", -1);
+  const auto flag = [&](std::string_view key) {
+    return static_cast<int8_t>(
+        std::clamp<int64_t>(request->Whole(key, -1), -1, 1));
+  };
+  facts.pin_memory = flag("pin_memory");
+  facts.persistent_workers = flag("persistent_workers");
+  facts.prefetch_factor =
+      static_cast<int32_t>(request->Whole("prefetch_factor", -1));
   if (absl::Status s = request->Check(); !s.ok()) return Fail(s);
   *handle = Loaders().Add(std::make_shared<LoaderRegistration>(facts));
   return STEPSCOPE_OK;
@@ -158,6 +167,27 @@ int stepscope_profile_start(const char* options, const stepscope_shim* shim,
     auto started = stepscope::RunningProfile::Start(options, shim);
     if (!started.ok()) return Fail(started.status());
     *handle = Profiles().Add(*std::move(started));
+    return STEPSCOPE_OK;
+  });
+}
+
+int stepscope_module_hook(stepscope_open_calls open_calls,
+                          stepscope_describe describe, void* user) {
+  return Guarded([&] {
+    if ((open_calls == nullptr) != (describe == nullptr)) {
+      return NoPointer(open_calls == nullptr ? "open_calls" : "describe");
+    }
+    stepscope::SetModuleHook(
+        {.user = user, .open_calls = open_calls, .describe = describe});
+    return STEPSCOPE_OK;
+  });
+}
+
+int stepscope_profile_begin_step(uint64_t handle) {
+  return Guarded([&] {
+    const auto profile = Profiles().Get(handle);
+    if (profile == nullptr) return NoHandle("profile");
+    profile->BeginStep();
     return STEPSCOPE_OK;
   });
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -48,6 +49,7 @@ absl::StatusOr<StartOptions> ReadOptions(const char* text) {
   to.name = request.Text("name", to.name);
   JsonRequest schedule = request.Object("schedule");
   to.schedule = ReadSchedule(schedule);
+  to.marked_steps = request.Flag("marked_steps", to.marked_steps);
   to.record_shapes = request.Flag("record_shapes", to.record_shapes);
   to.profile_memory = request.Flag("profile_memory", to.profile_memory);
   to.with_stack = request.Flag("with_stack", to.with_stack);
@@ -75,16 +77,19 @@ absl::StatusOr<StartOptions> ReadOptions(const char* text) {
   return start;
 }
 
-absl::Status CheckShim(const stepscope_shim* shim) {
-  if (shim == nullptr) return absl::OkStatus();
-  if (shim->abi == STEPSCOPE_SHIM_ABI && shim->id != nullptr &&
-      std::string_view(shim->id) == ShimId() &&
-      shim->make_settings != nullptr && shim->make_allocator != nullptr &&
-      shim->make_torch != nullptr) {
-    return absl::OkStatus();
-  }
-  return absl::FailedPreconditionError(
-      "the torch shim was built from other sources than this stepscope");
+// Never destroyed: calls may come until the process ends.
+struct HookOfProcess {
+  std::mutex mutex;
+  ModuleHook hook;
+};
+HookOfProcess& TheHook() {
+  static auto* const hook = new HookOfProcess;
+  return *hook;
+}
+
+ModuleHook CurrentModuleHook() {
+  const std::lock_guard lock(TheHook().mutex);
+  return TheHook().hook;
 }
 
 // In the order of DefaultCollectors().
@@ -107,7 +112,9 @@ std::vector<std::unique_ptr<Collector>> MakeCollectors(
         .record_shapes = options.record_shapes,
         .profile_memory = options.profile_memory,
         .with_stack = options.with_stack,
-        .with_modules = sources.with_modules};
+        .with_modules = sources.with_modules,
+        .module_hook =
+            sources.with_modules ? CurrentModuleHook() : ModuleHook()};
     add(shim->make_torch(&torch));
   }
   return collectors;
@@ -138,6 +145,23 @@ ProfileParts PartsOfStarting(const ProfileOptions& options) {
 
 }  // namespace
 
+absl::Status CheckShim(const stepscope_shim* shim) {
+  if (shim == nullptr) return absl::OkStatus();
+  if (shim->abi == STEPSCOPE_SHIM_ABI && shim->id != nullptr &&
+      std::string_view(shim->id) == ShimId() &&
+      shim->make_settings != nullptr && shim->make_allocator != nullptr &&
+      shim->make_torch != nullptr && shim->on_first_operator != nullptr) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      "the torch shim was built from other sources than this stepscope");
+}
+
+void SetModuleHook(const ModuleHook& hook) {
+  const std::lock_guard lock(TheHook().mutex);
+  TheHook().hook = hook;
+}
+
 const char* ShimId() { return STEPSCOPE_SHIM_ID; }
 
 absl::StatusOr<std::shared_ptr<RunningProfile>> RunningProfile::Start(
@@ -167,6 +191,11 @@ absl::StatusOr<std::shared_ptr<RunningProfile>> RunningProfile::Start(
   const absl::Status status = running->profile_->status();
   if (status.code() == absl::StatusCode::kFailedPrecondition) return status;
   return running;
+}
+
+void RunningProfile::BeginStep() {
+  const std::lock_guard lock(mutex_);
+  profile_->BeginStep();
 }
 
 int RunningProfile::Step() {

@@ -4,6 +4,7 @@
 
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
+#include <stepscope/module_hook.h>
 #include <stepscope/profile.h>
 
 #include <atomic>
@@ -26,6 +27,7 @@ class RunningProfile {
   static absl::StatusOr<std::shared_ptr<RunningProfile>> Start(
       const char* options, const stepscope_shim* shim);
 
+  void BeginStep();
   // Bits of STEPSCOPE_STEP_*.
   int Step();
   absl::Status Finish();
@@ -44,6 +46,12 @@ class RunningProfile {
   std::shared_ptr<WindowResults> results_;
   std::unique_ptr<Profile> profile_;  // destroyed before the results
 };
+
+// FailedPrecondition if the shim was built from other sources; null is fine.
+absl::Status CheckShim(const stepscope_shim* shim);
+
+// For profiles that start later with "with_modules". Any thread may call it.
+void SetModuleHook(const ModuleHook& hook);
 
 // Of the sources that this build was made from (collectors/, the headers that
 // they include).

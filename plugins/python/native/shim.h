@@ -4,11 +4,12 @@
 #pragma once
 
 #include <stepscope/collector.h>
+#include <stepscope/module_hook.h>
 
 #include "stepscope_c.h"
 
 // Changes with the fields of the two structs below.
-#define STEPSCOPE_SHIM_ABI 1
+#define STEPSCOPE_SHIM_ABI 2
 
 extern "C" {
 
@@ -17,6 +18,7 @@ struct stepscope_torch_options {
   bool profile_memory;
   bool with_stack;
   bool with_modules;
+  stepscope::ModuleHook module_hook;
 };
 
 // Each Make function returns a new Collector, or null where there is no memory.
@@ -27,8 +29,15 @@ struct stepscope_shim {
   stepscope::Collector* (*make_settings)();
   stepscope::Collector* (*make_allocator)();
   stepscope::Collector* (*make_torch)(const stepscope_torch_options* options);
+  // Calls `call` once, when the next operator begins, on its thread. False if
+  // that is impossible.
+  bool (*on_first_operator)(void (*call)());
 };
 
 // The one symbol that is looked up in a shim.
 STEPSCOPE_API const stepscope_shim* stepscope_torch_shim(void);
+
+// Of the core, for preload.cc: records this process as the variables
+// STEPSCOPE_* say (plugins/inject), from its first operator on.
+STEPSCOPE_API int stepscope_record_program(const stepscope_shim* shim);
 }

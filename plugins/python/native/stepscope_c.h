@@ -71,6 +71,19 @@ STEPSCOPE_API int stepscope_profile_start(const char* options,
                                           const stepscope_shim* shim,
                                           uint64_t* handle);
 
+/* How an interpreter tells which modules run (stepscope/module_hook.h, which
+ * says when and where the functions are called). */
+typedef int32_t (*stepscope_open_calls)(void* user, uint64_t* calls,
+                                        int32_t capacity);
+typedef int32_t (*stepscope_describe)(void* user, uint64_t call, char* text,
+                                      int32_t capacity);
+/* For profiles that start later with "with_modules". The functions must stay
+ * for the rest of the process; both null: none any more. STEPSCOPE_E_ARGUMENT
+ * if one is null. */
+STEPSCOPE_API int stepscope_module_hook(stepscope_open_calls open_calls,
+                                        stepscope_describe describe,
+                                        void* user);
+
 /* Bits that stepscope_profile_step() returns. */
 #define STEPSCOPE_STEP_RECORDING 1 /* collectors are on in the next step */
 #define STEPSCOPE_STEP_WINDOW                                              \
@@ -78,6 +91,8 @@ STEPSCOPE_API int stepscope_profile_start(const char* options,
                                */
 #define STEPSCOPE_STEP_DONE 4 /* no further window will be recorded */
 
+/* With "marked_steps", a step begins; else nothing happens. */
+STEPSCOPE_API int stepscope_profile_begin_step(uint64_t handle);
 /* A step has ended. */
 STEPSCOPE_API int stepscope_profile_step(uint64_t handle);
 /* The loop has ended: closes the window and waits for the files, at most
@@ -110,7 +125,8 @@ STEPSCOPE_API int stepscope_range_open(int kind, const char* name,
 STEPSCOPE_API int stepscope_range_close(uint64_t range);
 
 /* A loader of the program: {"name", "kind": "in-process" | "threads" |
- * "processes", "workers", "batch_size"}. */
+ * "processes", "workers", "batch_size", "prefetch_factor", "pin_memory",
+ * "persistent_workers"}; the last two are 0 or 1, and -1 is unknown. */
 STEPSCOPE_API int stepscope_loader_add(const char* facts, uint64_t* handle);
 /* The loop has waited for a batch of this loader. */
 STEPSCOPE_API int stepscope_loader_wait(uint64_t handle);

@@ -1,6 +1,10 @@
 // The one symbol of a torch shim: the collectors that need LibTorch.
+#include <ATen/record_function.h>
 #include <stepscope/collectors.h>
 #include <torch/version.h>
+
+#include <atomic>
+#include <memory>
 
 #include "shim.h"
 
@@ -32,8 +36,32 @@ Collector* MakeTorch(const stepscope_torch_options* options) {
     return stepscope::MakeTorchCollector(
         {.record_shapes = options->record_shapes,
          .record_memory = options->profile_memory,
-         .with_stack = options->with_stack});
+         .with_stack = options->with_stack,
+         .with_modules = options->with_modules,
+         .module_hook = options->module_hook});
   });
+}
+
+constinit std::atomic<void (*)()> g_first_operator{nullptr};
+constinit std::atomic<at::CallbackHandle> g_handle{0};
+
+std::unique_ptr<at::ObserverContext> OnOperator(const at::RecordFunction&) {
+  if (const auto call = g_first_operator.exchange(nullptr)) {
+    at::removeCallback(g_handle.load());
+    call();
+  }
+  return nullptr;
+}
+
+bool OnFirstOperator(void (*call)()) {
+  try {
+    g_handle = at::addGlobalCallback(at::RecordFunctionCallback(&OnOperator)
+                                         .scopes({at::RecordScope::FUNCTION}));
+    g_first_operator = call;
+    return true;
+  } catch (...) {
+    return false;
+  }
 }
 
 constexpr stepscope_shim kShim = {.abi = STEPSCOPE_SHIM_ABI,
@@ -41,7 +69,8 @@ constexpr stepscope_shim kShim = {.abi = STEPSCOPE_SHIM_ABI,
                                   .torch = STEPSCOPE_SHIM_TORCH,
                                   .make_settings = &MakeSettings,
                                   .make_allocator = &MakeAllocator,
-                                  .make_torch = &MakeTorch};
+                                  .make_torch = &MakeTorch,
+                                  .on_first_operator = &OnFirstOperator};
 
 }  // namespace
 

@@ -20,8 +20,7 @@ from typing import Any
 
 from . import _render
 from ._native import StepscopeError, say
-
-WARM_UP = 3  # steps before the recorded ones, with the recorder on
+from .run import WARM_UP
 
 
 class StepCounter:
@@ -47,6 +46,7 @@ class Recording:
         self.out, self.name = str(wanted["out"]), str(wanted["name"])
         self.first = max(int(wanted["skip"]), 1)  # the first step ends before anything can be switched on
         self.active = int(wanted["steps"])
+        self.details = not wanted.get("ops_only", False)
         self.started_s = int(wanted["started"]) * 1e-9
         self.optimizers, self.loaders = StepCounter(), StepCounter()
         self.has_optimizer = False
@@ -85,7 +85,8 @@ class Recording:
         self.source = source
         job, self.rank = _job()
         with _environment(job):
-            self.profile = profile(log_dir=self.out, name=self.name, print_report=False,
+            self.profile = profile(log_dir=self.out, name=self.name, print_report=False, record_shapes=self.details,
+                                   with_stack=self.details, with_modules=self.details,
                                    schedule=schedule(wait=wait, warmup=warmup, active=self.active))
             self.profile.start()
 

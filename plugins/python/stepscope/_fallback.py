@@ -80,7 +80,11 @@ class TorchRecording:
         return text
 
     def told(self) -> str:
-        return f"recorded with torch.profiler, because {self._why}; stepscope analysed it"
+        between = ", which also records what lies between the ranges" if self._options.marked_steps else ""
+        return f"recorded with torch.profiler{between}, because {self._why}; stepscope analysed it"
+
+    def begin_step(self) -> None:
+        """torch.profiler goes on between the steps."""
 
     def step(self) -> int:
         if self._open is None:

@@ -61,6 +61,9 @@ def _facts(loader: Any) -> dict[str, Any]:
         "kind": "processes" if workers > 0 else "in-process",
         "workers": workers,
         "batch_size": batch_size if isinstance(batch_size, int) else -1,
+        "pin_memory": int(bool(getattr(loader, "pin_memory", False))),
+        "persistent_workers": int(bool(getattr(loader, "persistent_workers", False))),
+        "prefetch_factor": int(getattr(loader, "prefetch_factor", None) or -1),  # None without workers
     }
 
 

@@ -66,6 +66,8 @@ class Core:
         for name, arguments in {
             "call": [text, text, out_text],
             "profile_start": [text, ctypes.c_void_p, out_handle],
+            "module_hook": [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p],
+            "profile_begin_step": [handle],
             "profile_step": [handle],
             "profile_finish": [handle],
             "profile_windows": [handle],
@@ -121,6 +123,15 @@ class Core:
         handle = ctypes.c_uint64()
         self._checked(self._dll.stepscope_profile_start(json.dumps(options).encode(), shim, ctypes.byref(handle)))
         return handle.value
+
+    def module_hook(self, open_calls: Any, describe: Any) -> None:
+        """Two functions of ctypes, which must stay for the rest of the process."""
+        self._checked(self._dll.stepscope_module_hook(
+            ctypes.cast(open_calls, ctypes.c_void_p), ctypes.cast(describe, ctypes.c_void_p), None))
+
+    def profile_begin_step(self, handle: int) -> None:
+        """Raises nothing."""
+        self._dll.stepscope_profile_begin_step(handle)
 
     def profile_step(self, handle: int) -> int:
         """The bits STEP_*, or a negative number; raises nothing."""

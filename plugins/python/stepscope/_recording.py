@@ -11,7 +11,7 @@ import tempfile
 import weakref
 from typing import Any, Protocol
 
-from . import _loaders, _native
+from . import _loaders, _modules, _native
 from ._schedule import schedule
 
 
@@ -21,10 +21,11 @@ class Options:
 
     log_dir: str = ""
     name: str = "train"
-    record_shapes: bool = False
+    record_shapes: bool = True
     profile_memory: bool = False
     with_stack: bool = False
     with_modules: bool = False
+    marked_steps: bool = False  # steps begin with begin_step(), and nothing is recorded between them
     cpu: bool = True
     gpu: bool = True
     max_buffer_bytes: int = 256 << 20
@@ -36,8 +37,9 @@ class Options:
 
 
 class Recording(Protocol):
-    """A loop that is recorded. step() raises nothing; the others raise StepscopeError."""
+    """A loop that is recorded. step() and begin_step() raise nothing; the others raise StepscopeError."""
 
+    def begin_step(self) -> None: ...  # where steps are marked
     def step(self) -> int: ...  # bits STEP_*
     def finish(self) -> None: ...
     def windows(self) -> int: ...
@@ -70,6 +72,7 @@ class NativeRecording:
             "profile_memory": options.profile_memory,
             "with_stack": options.with_stack,
             "with_modules": options.with_modules,
+            "marked_steps": options.marked_steps,
             "gpu": options.gpu,
             "max_buffer_bytes": options.max_buffer_bytes,
             "stop_timeout_ms": round(options.stop_timeout * 1000),
@@ -79,10 +82,15 @@ class NativeRecording:
             "width": options.width,
             "spool_dir": "" if options.log_dir else temporary_folder(self),
         }
+        if options.with_modules:
+            _modules.install(self._core)
         self._handle = self._core.profile_start(request, shim)
         self._recording = False
         self._gc = _Collections(self._core)
         self._switch(when.phase(0) != "N")
+
+    def begin_step(self) -> None:
+        self._core.profile_begin_step(self._handle)
 
     def step(self) -> int:
         if self._recording:
@@ -92,6 +100,7 @@ class NativeRecording:
             return _native.STEP_DONE
         if bool(flags & _native.STEP_RECORDING) != self._recording:
             self._switch(not self._recording)
+        _modules.raise_interrupt()
         return flags
 
     def _switch(self, on: bool) -> None:
@@ -101,6 +110,7 @@ class NativeRecording:
             _loaders.begin(self._core)
         else:
             self._gc.stop()
+            _modules.forget()
 
     def finish(self) -> None:
         if self._recording:

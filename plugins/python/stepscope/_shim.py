@@ -43,7 +43,7 @@ def shim_for(torch: types.ModuleType) -> int:
     if version not in _loaded:
         _check_torch(torch)
         wanted = (_native.core().shim_id, version, str(torch.version.cuda or "none"))
-        path = _find(wanted)
+        path = find(wanted)
         if path is None:
             path = _build(wanted, pathlib.Path(str(torch.__file__)).parent)
         _loaded[version] = _load(path)
@@ -86,7 +86,8 @@ def _name(wanted: tuple[str, str, str]) -> str:
     return f"shim-torch{_series(wanted[1])}-cuda{wanted[2]}.so"
 
 
-def _find(wanted: tuple[str, str, str]) -> pathlib.Path | None:
+def find(wanted: tuple[str, str, str]) -> pathlib.Path | None:
+    """The shim for (id of our sources, version of torch, its CUDA or "none"), if it was built already."""
     cached = cache_dir(wanted[0]) / _name(wanted)
     candidates = [*sorted(_native.library_dir().glob("shim-torch*.so")), cached]
     return next((path for path in candidates if fits(path, wanted)), None)

@@ -15,9 +15,11 @@ class StepscopeKwargs(ProfileKwargs):
     """Lets Accelerator.profile() record with stepscope.
 
     It is an argument of that method: `kwargs_handlers` of Accelerator takes no class derived from Accelerate's own.
-    The fields of ProfileKwargs keep their meaning. `log_dir` gets the files, and `options` goes to stepscope.profile.
+    The fields of ProfileKwargs keep their meaning; record_shapes is on. `log_dir` gets the files, and `options` goes to
+    stepscope.profile.
     """
 
+    record_shapes: bool = True
     log_dir: str = ""
     options: dict[str, Any] = field(default_factory=dict)
 

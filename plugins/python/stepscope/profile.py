@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import atexit
 import gzip
+import importlib
 import os
 import pathlib
 import shutil
 import sys
+import threading
 import traceback
 import typing
 import weakref
@@ -46,8 +48,8 @@ class profile:  # noqa: N801 - torch.profiler's name
                 prof.step()
         prof.report
 
-    The arguments of torch.profiler.profile mean what they mean there. Without a schedule the whole loop is recorded. A
-    report is made in the background when a window ends, printed in the next step, and followed by `on_trace_ready(prof)`.
+    The arguments of torch.profiler.profile mean what they mean there; record_shapes is on, since rules need shapes. Without
+    a schedule the whole loop is recorded. A report is made in the background when a window ends, printed in the next step, and followed by `on_trace_ready(prof)`.
 
     log_dir            the folder for traces and reports; "": none are kept
     name               what reports call the program
@@ -55,6 +57,8 @@ class profile:  # noqa: N801 - torch.profiler's name
     every              records a fresh window every so many steps, for as long as the loop runs
     on_signal          a signal (signal.SIGUSR2) that starts a window, whenever it arrives
     on_file            a path: when a file appears there, it is removed and a window starts
+    only_inside        the name of a stepscope.range: a step is one execution of it on this thread, and no operators are
+                       recorded between them. step() is not needed, and does nothing
     max_buffer_bytes   memory for the events of one window; what does not fit is counted, and the report says so
     stop_timeout       seconds that the end of the loop waits for reports and files
     write_step_times   writes the time of every step of the run to the log directory
@@ -65,11 +69,11 @@ class profile:  # noqa: N801 - torch.profiler's name
     """
 
     def __init__(self, *, activities: Iterable[Any] | None = None, schedule: Callable[[int], Any] | None = None,
-                 on_trace_ready: Callable[[profile], Any] | None = None, record_shapes: bool = False,
+                 on_trace_ready: Callable[[profile], Any] | None = None, record_shapes: bool = True,
                  profile_memory: bool = False, with_stack: bool = False, with_flops: bool = False,
                  with_modules: bool = False, log_dir: str | os.PathLike[str] = "", name: str = "train",
                  print_report: bool = True, every: int | None = None, on_signal: int | None = None,
-                 on_file: str | os.PathLike[str] | None = None, max_buffer_bytes: int = 256 << 20,
+                 on_file: str | os.PathLike[str] | None = None, only_inside: str = "", max_buffer_bytes: int = 256 << 20,
                  stop_timeout: float = 120.0, write_step_times: bool = False, status_every: float = 0.0,
                  **unused: Any) -> None:
         for key, value in unused.items():
@@ -77,15 +81,16 @@ class profile:  # noqa: N801 - torch.profiler's name
                 raise TypeError(f"profile() got an unexpected keyword argument {key!r}")
             if value:
                 say(f"{key} has no meaning here and is ignored")
-        if with_modules:
-            say("with_modules: modules are not recorded yet; with_stack=True gives source lines")
         kinds = None if activities is None else {getattr(activity, "name", str(activity)) for activity in activities}
         self._options = Options(
             log_dir=os.fspath(log_dir), name=name, record_shapes=record_shapes or with_flops,
             profile_memory=profile_memory, with_stack=with_stack, with_modules=with_modules,
+            marked_steps=bool(only_inside),
             cpu=kinds is None or "CPU" in kinds, gpu=kinds is None or "CUDA" in kinds,
             max_buffer_bytes=max_buffer_bytes, stop_timeout=stop_timeout, write_step_times=write_step_times,
             status_every=status_every)
+        self._only_inside = only_inside
+        self._steps: _RangeSteps | None = None
         self._demand = Demand(schedule, every, on_signal, on_file)
         self._when = self._demand.first
         self.on_trace_ready = on_trace_ready
@@ -104,6 +109,9 @@ class profile:  # noqa: N801 - torch.profiler's name
             return
         _live.add(self)
         self._demand.arm()
+        if self._only_inside:
+            self._steps = _RangeSteps(self._only_inside, self)
+            _ranges()._steps = self._steps
         if self._when is not None:
             self._guard("nothing is recorded", self._begin, self._when)
 
@@ -116,6 +124,14 @@ class profile:  # noqa: N801 - torch.profiler's name
 
     def step(self) -> None:
         """A step has ended."""
+        if not self._only_inside:
+            self._end_step()
+
+    def _begin_step(self) -> None:
+        if self._recording is not None:
+            self._recording.begin_step()
+
+    def _end_step(self) -> None:
         recording = self._recording
         self.step_num += 1
         if recording is not None:
@@ -134,6 +150,8 @@ class profile:  # noqa: N801 - torch.profiler's name
         self._stopped = True
         _live.discard(self)
         self._demand.disarm()
+        if self._steps is not None and _ranges()._steps is self._steps:
+            _ranges()._steps = None
         if self._recording is not None:
             self._guard("the profile did not end well", self._end, self._recording)
 
@@ -163,7 +181,7 @@ class profile:  # noqa: N801 - torch.profiler's name
         return NativeRecording(self._options, when, shim)
 
     def _end(self, recording: Recording) -> None:
-        if self.step_num == 0 and self._when is not None and self._when.active == WHOLE_LOOP:
+        if self.step_num == 0 and not self._only_inside and self._when is not None and self._when.active == WHOLE_LOOP:
             recording.step()  # a block without steps is one step
         self._finish(recording)
 
@@ -239,6 +257,33 @@ class profile:  # noqa: N801 - torch.profiler's name
                     shutil.copyfileobj(compressed, plain)
         except OSError as error:
             raise _native.StepscopeError(f"cannot write {target}: {error}") from error
+
+
+def _ranges() -> Any:
+    return importlib.import_module("stepscope.range")  # `range` of the package is the class
+
+
+class _RangeSteps:
+    """Steps of a profile from the executions of a range, on the thread that started it."""
+
+    def __init__(self, name: str, owner: profile) -> None:
+        self.name = name
+        self._owner = owner
+        self._thread = threading.get_ident()
+        self._depth = 0
+
+    def begin(self) -> bool:
+        if threading.get_ident() != self._thread:
+            return False
+        self._depth += 1
+        if self._depth == 1:
+            self._owner._begin_step()
+        return True
+
+    def end(self) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self._owner._end_step()
 
 
 # Profiles that were started and not stopped: a script may end without leaving the block.

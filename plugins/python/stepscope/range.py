@@ -16,6 +16,15 @@ class _Opened(Protocol):
     def __exit__(self, *exception: Any) -> Any: ...
 
 
+class Steps(Protocol):
+    """A profile whose steps are the executions of a range."""
+
+    name: str
+    def begin(self) -> bool: ...  # false: this one is no step
+    def end(self) -> None: ...
+
+
+_steps: Steps | None = None
 # What opens ranges where torch.profiler records; None: the core does.
 _elsewhere: Callable[[str], _Opened] | None = None
 
@@ -27,7 +36,7 @@ class range:  # noqa: A001 - stepscope.range
     validate, which reports have a column for. A range ends on the thread that began it.
     """
 
-    __slots__ = ("_kind", "_name", "_number", "_other")
+    __slots__ = ("_kind", "_name", "_number", "_other", "_step")
 
     def __init__(self, name: str, kind: str = "user") -> None:
         if kind not in _native.RANGE_KINDS:
@@ -36,8 +45,12 @@ class range:  # noqa: A001 - stepscope.range
         self._kind = _native.RANGE_KINDS[kind]
         self._number = 0
         self._other: _Opened | None = None
+        self._step: Steps | None = None
 
     def __enter__(self) -> range:
+        steps = _steps
+        if steps is not None and steps.name == self._name and steps.begin():
+            self._step = steps
         core = _native._core  # not loaded: nothing records
         if core is not None and core.window.value:
             self._number = core.range_open(self._kind, self._name.encode("utf-8", "replace"))
@@ -55,6 +68,9 @@ class range:  # noqa: A001 - stepscope.range
         elif self._other is not None:
             other, self._other = self._other, None
             other.__exit__(*exception)
+        if self._step is not None:
+            step, self._step = self._step, None
+            step.end()
 
     def __call__(self, function: _Function) -> _Function:
         kind = next(name for name, number in _native.RANGE_KINDS.items() if number == self._kind)

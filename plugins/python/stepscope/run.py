@@ -25,15 +25,22 @@ train.py --lr 0.1, stepscope run -m package.train, stepscope run torchrun --npro
 with the step() of an optimizer; in a program without one, with a batch of a DataLoader. The program's output and
 exit status are its own; two lines on standard error say what was recorded.
 
+Of a C++ program that is linked to LibTorch (stepscope run -- ./train) a period is recorded, which begins a second after
+its first operator and lasts two. STEPSCOPE_START_MS, STEPSCOPE_DURATION_MS and STEPSCOPE_STEP_RANGE in the environment
+choose another one, or steps (docs/command_line.md).
+
 Options:
   --skip N     steps before the first recorded one (default: 10)
   --steps N    recorded steps (default: 10)
+  --ops-only   record operators without shapes, source lines and modules
   --out DIR    log directory (default: runs/NAME, by the name of the program)
   --help, -h   print this text
 
 Exit status: the program's; 2 wrong usage, 127 the program could not be started.
 """
 SITE = pathlib.Path(__file__).parent / "_site"
+WARM_UP = 3  # steps before the recorded ones, with the recorder on
+OPS_ONLY = "--ops-only"
 NUMBERS = {"--skip": (0, 10), "--steps": (1, 10)}  # least and default value
 
 
@@ -45,8 +52,8 @@ def parse(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
         name, equals, value = rest.pop(0).partition("=")
         if name == "--":
             break
-        if name in ("--help", "-h"):
-            options["--help"] = ""
+        if name in ("--help", "-h", OPS_ONLY) and not equals:
+            options["--help" if name == "-h" else name] = ""
             continue
         if name not in (*NUMBERS, "--out"):
             raise StepscopeError(f"unknown option '{name}'; stepscope run --help lists the options")
@@ -100,11 +107,27 @@ def environment(options: dict[str, str], words: Sequence[str]) -> dict[str, str]
     """The environment of the program."""
     name = name_of(words)
     wanted = {"out": os.path.abspath(options.get("--out", os.path.join("runs", name))), "name": name, "pid": os.getpid(),
-              "started": time.time_ns(),
+              "started": time.time_ns(), "ops_only": OPS_ONLY in options,
               **{option[2:]: int(options.get(option, default)) for option, (_, default) in NUMBERS.items()}}
     path = [str(SITE), *filter(None, [os.environ.get("PYTHONPATH")])]
     # A recorder that has to be compiled first would hold up the training: torch.profiler records then.
     return {"STEPSCOPE_BUILD_SHIM": "0", **os.environ, "PYTHONPATH": os.pathsep.join(path), "STEPSCOPE_RUN": json.dumps(wanted)}
+
+
+def preloaded(program: str, recording: dict[str, str]) -> dict[str, str]:
+    """What a program of LibTorch needs in its environment besides: {} for any other. Raises StepscopeError where nothing can
+    record it."""
+    from . import _libtorch
+
+    library = _libtorch.library_of(program)
+    if library is None:
+        return {}
+    wanted = json.loads(recording["STEPSCOPE_RUN"])
+    chosen = {"STEPSCOPE_START_MS": "1000", "STEPSCOPE_PRINT": "0", "STEPSCOPE_NAME": wanted["name"]}
+    if "STEPSCOPE_STEP_RANGE" in recording:
+        warmup = min(WARM_UP, wanted["skip"])
+        chosen["STEPSCOPE_SCHEDULE"] = f"{wanted['skip'] - warmup},{warmup},{wanted['steps']}"
+    return {**chosen, **recording, "STEPSCOPE_LOG_DIR": wanted["out"], **_libtorch.environment(library)}
 
 
 def run(words: Sequence[str]) -> int:
@@ -125,8 +148,13 @@ def run(words: Sequence[str]) -> int:
     if flag:
         say(f"nothing will be recorded: {flag} makes Python ignore PYTHONPATH")
     sys.stdout.flush()
+    variables = environment(options, program)
     try:
-        os.execve(command[0], command, environment(options, program))
+        variables = preloaded(command[0], variables) or variables
+    except StepscopeError as error:
+        say(str(error))
+    try:
+        os.execve(command[0], command, variables)
     except OSError as error:
         say(f"cannot start {command[0]}: {error.strerror}")
         return 127

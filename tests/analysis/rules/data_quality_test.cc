@@ -1,5 +1,6 @@
 #include <stepscope/trace_builder.h>
 
+#include <cmath>
 #include <vector>
 
 #include "rule_testing.h"
@@ -110,6 +111,35 @@ TEST(ObserverEffectTest, WarnsWhenRecordedStepsAreSlower) {
   const Report failed = slower_by(0.20);
   ASSERT_NE(Find(failed, "observer-effect"), nullptr);
   EXPECT_EQ(Find(failed, "observer-effect")->status, FindingStatus::kError);
+}
+
+// Recorded steps are slower than the wait steps by a fifth; for `frac` of each,
+// others had the core.
+Report SlowerWithDelay(double frac) {
+  const LoopRun run = Simulate(kDense);
+  const auto wait = static_cast<int64_t>(run.mean_step_ms * 1e6 / 1.2);
+  TraceBuilder builder;
+  AddAll(run.trace, builder);
+  for (const Step& step : run.trace.steps()) {
+    const double length = static_cast<double>(step.end_ns - step.begin_ns);
+    builder.Add(HostUsage{.step = step.number,
+                          .begin_ns = step.begin_ns,
+                          .end_ns = step.end_ns,
+                          .run_delay_ns = std::llround(frac * length)});
+  }
+  builder.run().wait_step_ns = {wait, wait, wait};
+  return Analyze(builder.Build());
+}
+
+TEST(ObserverEffectTest, TimeWithoutACoreIsNoEffectOfRecording) {
+  EXPECT_FALSE(IsClean(SlowerWithDelay(0.01), "observer-effect"));
+  const Report warned = SlowerWithDelay(0.1);
+  ASSERT_NE(Find(warned, "observer-effect"), nullptr);
+  EXPECT_EQ(Find(warned, "observer-effect")->status, FindingStatus::kWarning);
+  EXPECT_NE(Find(warned, "observer-effect")
+                ->evidence.find("of that, others had the core"),
+            std::string::npos);
+  EXPECT_TRUE(IsClean(SlowerWithDelay(0.2), "observer-effect"));
 }
 
 TEST(ObserverEffectTest, FewOpsCannotHaveSlowedTheStep) {

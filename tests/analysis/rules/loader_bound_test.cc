@@ -1,4 +1,7 @@
+#include <gmock/gmock.h>
+
 #include <set>
+#include <string>
 
 #include "rule_testing.h"
 #include "support/cpu_loop.h"
@@ -93,9 +96,11 @@ TEST(LoaderBoundTest, StaysSilentAboutSingleWaits) {
 }
 
 // 29 steps of 100 ms, told by the optimizer alone; the steps of `waits` wait 90
-// ms for a loader of which nothing else is known.
-Report WaitingIn(const std::set<int>& waits, double usual_ms = 0.1) {
+// ms for a loader of which nothing else is known than `loader` says.
+Report WaitingIn(const std::set<int>& waits, double usual_ms = 0.1,
+                 const std::string& loader = "") {
   GpuText run;
+  if (!loader.empty()) run.Line(loader);
   for (int step = 0; step < 29; ++step) {
     run.Range((waits.contains(step) ? 90 : usual_ms) * 1000, "next_batch",
               "kind=loader");
@@ -115,6 +120,20 @@ TEST(LoaderBoundTest, LostTimeDecidesWhateverItsPattern) {
   EXPECT_NE(finding->evidence.find("in 12 steps of 29"), std::string::npos)
       << finding->evidence;
   EXPECT_TRUE(IsClean(report, "sync-data-loading"));
+}
+
+TEST(LoaderBoundTest, AdvisesALongerQueueThanTheRecordedOne) {
+  const auto fix = [](const std::string& loader) {
+    const Report report =
+        WaitingIn({2, 3, 5, 9, 10, 11, 15, 18, 19, 23, 26, 27}, 0.1, loader);
+    const Finding* finding = Find(report, "loader-bound");
+    return finding == nullptr ? "" : finding->fix_python;
+  };
+  EXPECT_THAT(fix(""), ::testing::HasSubstr("; try prefetch_factor=4, or"));
+  EXPECT_THAT(fix("loader kind=processes workers=4 prefetch_factor=2 train"),
+              ::testing::HasSubstr("; try prefetch_factor=4 (now 2), or"));
+  EXPECT_THAT(fix("loader kind=processes workers=4 prefetch_factor=8 train"),
+              ::testing::HasSubstr("; try prefetch_factor=16 (now 8), or"));
 }
 
 TEST(LoaderBoundTest, TwoLateBatchesAreNoHabit) {

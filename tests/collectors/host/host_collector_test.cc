@@ -80,6 +80,28 @@ TEST(HostCollectorTest, ReadsARecordedMachine) {
   EXPECT_EQ(trace.host_usage()[0].write_bytes, 0);
 }
 
+TEST(HostCollectorTest, WhatIsUsedInAPauseBelongsToNoStep) {
+  TempFolder machine;
+  const auto delay = [&](const std::string& ns) {
+    machine.Write("proc/thread-self/schedstat", "1000 " + ns + " 5\n");
+  };
+  delay("0");
+  const auto collector = MakeHostCollector({.root = machine.path().string()});
+  ASSERT_TRUE(collector->Start().ok());
+  for (const int step : {3, 4}) {
+    collector->Pause();
+    delay(std::to_string(1000 * step));
+    collector->Resume();
+    delay(std::to_string(1000 * step + 10 * step));
+    collector->OnStep(step, NowNs());
+  }
+  const Trace trace = Build(*collector);
+  ASSERT_THAT(trace.host_usage(), SizeIs(2));
+  EXPECT_EQ(trace.host_usage()[0].step, 3);
+  EXPECT_EQ(trace.host_usage()[0].run_delay_ns, 30);
+  EXPECT_EQ(trace.host_usage()[1].run_delay_ns, 40);
+}
+
 TEST(HostCollectorTest, WithoutProcItIsUnavailableAndSaysWhatIsMissing) {
   const auto collector = MakeHostCollector({.root = "/nonexistent"});
   const absl::Status started = collector->Start();

@@ -1,5 +1,5 @@
-// What python_stacks_test.py and tests/bench/python_stack_cost.py call by
-// ctypes: a Profile, and an operator on a thread that Python does not know.
+// What python_stacks_test.py calls by ctypes: a Profile, and an operator on a
+// thread that Python does not know.
 #include <ATen/ATen.h>
 #include <stepscope/profile.h>
 

@@ -75,9 +75,26 @@ TEST(CApi, ProfilesRefuseNull) {
             STEPSCOPE_E_ARGUMENT);
 }
 
+TEST(CApi, AModuleHookHasBothFunctionsOrNone) {
+  const stepscope_open_calls open_calls = [](void*, uint64_t*, int32_t) {
+    return 0;
+  };
+  const stepscope_describe describe = [](void*, uint64_t, char*, int32_t) {
+    return 0;
+  };
+  EXPECT_EQ(stepscope_module_hook(open_calls, nullptr, nullptr),
+            STEPSCOPE_E_ARGUMENT);
+  EXPECT_THAT(stepscope_last_error(), HasSubstr("describe is null"));
+  EXPECT_EQ(stepscope_module_hook(nullptr, describe, nullptr),
+            STEPSCOPE_E_ARGUMENT);
+  EXPECT_EQ(stepscope_module_hook(open_calls, describe, nullptr), STEPSCOPE_OK);
+  EXPECT_EQ(stepscope_module_hook(nullptr, nullptr, nullptr), STEPSCOPE_OK);
+}
+
 TEST(CApi, NumbersThatAreNoHandleAreErrors) {
   for (const uint64_t handle : kNoHandles) {
     char* text = nullptr;
+    EXPECT_EQ(stepscope_profile_begin_step(handle), STEPSCOPE_E_HANDLE);
     EXPECT_EQ(stepscope_profile_step(handle), STEPSCOPE_E_HANDLE);
     EXPECT_EQ(stepscope_profile_finish(handle), STEPSCOPE_E_HANDLE);
     EXPECT_EQ(stepscope_profile_windows(handle), STEPSCOPE_E_HANDLE);
@@ -117,7 +134,13 @@ TEST(CApi, LoadersRefuseNonsenseAndForget) {
   EXPECT_EQ(stepscope_loader_add(R"({"worker": 2})", &loader),
             STEPSCOPE_E_ARGUMENT);
   EXPECT_EQ(loader, 0u);
-  ASSERT_EQ(stepscope_loader_add(R"({"name": "train", "workers": 2})", &loader),
+  EXPECT_EQ(stepscope_loader_add(R"({"pin_memory": "yes"})", &loader),
+            STEPSCOPE_E_ARGUMENT);
+  EXPECT_THAT(stepscope_last_error(), HasSubstr("pin_memory must be a whole"));
+  ASSERT_EQ(stepscope_loader_add(R"({"name": "train", "workers": 2,
+                                     "pin_memory": 1, "prefetch_factor": 4,
+                                     "persistent_workers": 0})",
+                                 &loader),
             STEPSCOPE_OK);
   EXPECT_EQ(stepscope_profile_step(loader), STEPSCOPE_E_HANDLE);
   EXPECT_EQ(stepscope_loader_wait(loader), STEPSCOPE_OK);

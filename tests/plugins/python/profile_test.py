@@ -175,7 +175,7 @@ print("file", len(prof._texts), os.path.exists("now"), len(heard))
 def test_ranges_loaders_and_collections_are_in_the_trace(run_program, tmp_path):
     run_program(LOOP + """
 import gc
-loader = torch.utils.data.DataLoader(data, batch_size=16, num_workers=2)
+loader = torch.utils.data.DataLoader(data, batch_size=16, num_workers=2, prefetch_factor=3, persistent_workers=True)
 with profile(schedule=schedule(wait=1, warmup=2, active=3), print_report=False) as prof:
     for step, batch in enumerate(loader):
         with range("augment"): batch = [each * 1 for each in batch]
@@ -185,11 +185,75 @@ with profile(schedule=schedule(wait=1, warmup=2, active=3), print_report=False) 
 prof.export_chrome_trace("trace.json")
 assert not [each for each in gc.callbacks if "stepscope" in str(each)]
 """)
-    text = (tmp_path / "trace.json").read_text()
-    names = [event.get("name", "") for event in json.loads(text)["traceEvents"]]
+    trace = json.loads((tmp_path / "trace.json").read_text())
+    names = [event.get("name", "") for event in trace["traceEvents"]]
     assert names.count("augment") == 3
     assert any(name.startswith("Python garbage collection, generation 2") for name in names)
-    assert "TensorDataset" in text
+    (loader,) = trace["stepscope"]["loaders"]
+    assert loader == {"kind": "processes", "workers": 2, "batch_size": 16, "pin_memory": 0, "persistent_workers": 1,
+                      "prefetch_factor": 3, "name": "TensorDataset"}
+
+
+def test_source_lines_are_the_programs_own(run_program, tmp_path):
+    """Two calls of one operator on two lines are two lines."""
+    done = run_program("""
+import torch
+from stepscope import profile, schedule
+x = torch.ones(4)
+def train():
+    a = x.sum().item()
+    return a + x.sum().item()
+with profile(schedule=schedule(wait=1, warmup=2, active=3), with_stack=True, print_report=False) as prof:
+    for _ in "x" * 6:
+        train()
+        prof.step()
+for row in prof.report.lines:
+    print(row.name)
+""")
+    assert {"program.py:6 in train", "program.py:7 in train"} <= set(done.stdout.splitlines())
+    assert done.stderr == ""
+
+
+def test_shapes_are_recorded_unless_turned_off(run_program, tmp_path):
+    run_program(LOOP + """
+batch = data[:32]
+for name, more in (("on", {}), ("off", {"record_shapes": False})):
+    with profile(schedule=schedule(wait=0, warmup=1, active=1), print_report=False, **more) as prof:
+        for _ in "xx": train(batch); prof.step()
+    prof.export_chrome_trace(name)
+""")
+    assert ["Input Dims" in (tmp_path / name).read_text() for name in ("on", "off")] == [True, False]
+
+
+def test_only_what_runs_inside_a_range_is_recorded(run_program, tmp_path):
+    done = run_program(LOOP + """
+import threading, time
+batch = data[:32]
+@range("update")
+def update():
+    train(batch)
+    with range("update"): train(batch)  # part of the same step
+def elsewhere():
+    with range("update"): torch.ones(3).neg()
+with profile(only_inside="update", schedule=schedule(wait=1, warmup=1, active=2), print_report=False) as prof:
+    for _ in "xxxxx":
+        torch.ones(3).neg()
+        time.sleep(0.05)
+        thread = threading.Thread(target=elsewhere); thread.start(); thread.join()
+        prof.step()
+        update()
+prof.export_chrome_trace("trace.json")
+print(prof.step_num, [step.step for step in prof.report.step_times])
+calls = {row.key: row.count for row in prof.key_averages()}
+print(calls["aten::addmm"], calls.get("aten::neg"))
+with range("update"): train(batch)  # of no profile
+print(prof.step_num)
+""")
+    assert done.stdout == "5 [2, 3]\n8 None\n5\n"
+    assert done.stderr == ""
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    first, second = sorted((each["ts"], each["dur"]) for each in events if each["name"].startswith("ProfilerStep#"))
+    assert second[0] - sum(first) >= 50_000  # the time between them is part of neither
 
 
 def test_fork_in_mid_window_and_many_windows(run_program):

@@ -1,5 +1,6 @@
 """`stepscope run` on programs that nobody changed: their steps are found, and what they print and how they end is theirs."""
 
+import gzip
 import json
 import os
 import re
@@ -11,10 +12,11 @@ import pytest
 
 import stepscope
 import training_programs as programs
-from stepscope import run
+from stepscope import _libtorch, _native, run
 from training_programs import PYTHON, calls, needs, numbers
 
 needs_torch = needs("torch")
+LIBTORCH_PROGRAM = _native.library_dir().parent / "bin/libtorch_train"
 
 
 class Ran:
@@ -115,6 +117,15 @@ def test_a_program_with_too_few_steps_is_told_so(ran):
 
 
 @needs_torch
+def test_shapes_lines_and_modules_are_recorded_unless_turned_off(ran, tmp_path):
+    report = ran("plain.py", "20").report()
+    assert any(row.name.endswith(" in train") and row.name.startswith("plain.py:") for row in report.lines)
+    assert [(row.name, row.class_) for row in report.modules] == [("Linear", "Linear")]
+    report = Ran(tmp_path / "ops", ("plain.py", "20"), ("--ops-only",)).report()
+    assert (report.lines, report.modules) == ((), ())
+
+
+@needs_torch
 def test_steps_can_be_chosen(ran):
     run = ran("plain.py", "8", options=("--skip", "2"))
     assert numbers(run.report()) == [2, 3, 4, 5]
@@ -153,6 +164,51 @@ def test_hugging_face_trainer(ran):
     assert calls(run.report(), "aten::addmm") == 2
 
 
+@needs_torch
+@pytest.mark.skipif(not LIBTORCH_PROGRAM.exists(), reason="built without torch")
+def test_a_program_of_libtorch_is_recorded_for_a_while_from_its_first_operator(ran, monkeypatch):
+    monkeypatch.setenv("STEPSCOPE_START_MS", "200")
+    monkeypatch.setenv("STEPSCOPE_DURATION_MS", "200")
+    run = ran("--", LIBTORCH_PROGRAM, "1500", "3")
+    assert (run.status, run.stdout) == (3, "done\n"), run.stderr
+    assert run.said()[-1] == f"the report: stepscope analyze {run.out}"
+    assert calls(run.report(), "aten::mm") > 0
+    (trace,) = run.out.glob("stepscope/*/c0/trace/rank0.json.gz")
+    assert "Input Dims" in gzip.open(trace, "rt").read()
+
+
+@needs_torch
+@pytest.mark.skipif(not LIBTORCH_PROGRAM.exists(), reason="built without torch")
+def test_a_program_of_libtorch_that_ends_soon_is_told_so(ran):
+    run = ran("--", LIBTORCH_PROGRAM, "1", "0")
+    assert (run.status, run.stdout) == (0, "done\n")
+    assert run.said() == ["the program ended before the 1000 ms of STEPSCOPE_START_MS, so nothing was recorded"]
+
+
+def test_a_program_of_another_kind_loads_no_recorder(ran):
+    run = ran("--", "sh", "-c", "echo ${LD_PRELOAD-none}")
+    assert (run.status, run.stdout, run.stderr) == (0, "none\n", "")
+
+
+@pytest.mark.parametrize(("files", "expected"), [
+    ({"version.py": "__version__ = '2.9.1+cu130'\ncuda: Optional[str] = '13.0'\n"}, ("2.9.1+cu130", "13.0")),
+    ({"version.py": "__version__ = '2.9.1+cpu'\ncuda: Optional[str] = None\n"}, ("2.9.1+cpu", "none")),
+    ({"build-version": "2.11.0+cu126\n"}, ("2.11.0+cu126", "12.6")), ({"build-version": "2.11.0+cpu\n"}, ("2.11.0+cpu", "none")),
+    ({}, None), ({"version.py": "nonsense"}, None)])
+def test_the_version_of_libtorch_is_read_beside_it(tmp_path, files, expected):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert _libtorch.version_of(tmp_path / "lib/libtorch_cpu.so") == expected
+
+
+def test_without_a_recorder_for_its_libtorch_nothing_is_loaded(tmp_path):
+    with pytest.raises(stepscope.StepscopeError, match="no file beside .* says which version"):
+        _libtorch.environment(tmp_path / "lib/libtorch_cpu.so")
+    (tmp_path / "build-version").write_text("1.13.0+cpu")
+    with pytest.raises(stepscope.StepscopeError, match=r"no recorder for LibTorch 1.13.0\+cpu \(CUDA none\)"):
+        _libtorch.environment(tmp_path / "lib/libtorch_cpu.so")
+
+
 def test_a_program_without_torch_runs_as_it_is(ran, tmp_path):
     (tmp_path / "site").mkdir()
     script = tmp_path / "script.py"
@@ -177,12 +233,13 @@ def parsed(*words):
 def test_options_end_where_the_program_begins():
     assert parsed("--skip", "3", "train.py", "--skip", "4") == ({"--skip": "3"}, ["train.py", "--skip", "4"])
     assert parsed("--out=x", "--", "--odd") == ({"--out": "x"}, ["--odd"])
+    assert parsed("--ops-only", "-h", "a.py") == ({"--ops-only": "", "--help": ""}, ["a.py"])
     assert parsed("-m", "pkg.train", "-x") == ({}, ["-m", "pkg.train", "-x"])
 
 
 @pytest.mark.parametrize(("words", "says"), [
     ([], "run needs a program"), (["--skip"], "--skip needs a value"), (["--skip", "x", "a.py"], "whole number of at least 0, not 'x'"),
-    (["--steps", "0", "a.py"], "at least 1"), (["--skp", "3", "a.py"], "unknown option '--skp'")])
+    (["--steps", "0", "a.py"], "at least 1"), (["--ops-only=1", "a.py"], "unknown option '--ops-only'"), (["--skp", "3", "a.py"], "unknown option '--skp'")])
 def test_wrong_usage_is_one_line_and_status_two(words, says, capsys):
     assert run.run(words) == 2
     error = capsys.readouterr().err

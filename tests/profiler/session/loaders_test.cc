@@ -22,7 +22,13 @@ std::unique_ptr<Session> OpenWindow(int64_t active = 1) {
 }
 
 TEST(LoadersTest, ALoaderThatWasWaitedForIsInTheTrace) {
-  LoaderRegistration used({"train", "threads", 2, 32, {}});
+  LoaderRegistration used({.name = "train",
+                           .kind = "threads",
+                           .workers = 2,
+                           .batch_size = 32,
+                           .pin_memory = 1,
+                           .persistent_workers = 0,
+                           .prefetch_factor = 4});
   LoaderRegistration unused({"test", "in-process", 0, 8, {}});
   const auto session = OpenWindow();
   used.MarkWait();
@@ -33,6 +39,9 @@ TEST(LoadersTest, ALoaderThatWasWaitedForIsInTheTrace) {
   EXPECT_EQ(trace.name(loader.kind), "threads");
   EXPECT_EQ(loader.workers, 2);
   EXPECT_EQ(loader.batch_size, 32);
+  EXPECT_EQ(loader.pin_memory, 1);
+  EXPECT_EQ(loader.persistent_workers, 0);
+  EXPECT_EQ(loader.prefetch_factor, 4);
   EXPECT_TRUE(trace.watched(Kind::kLoader));
 }
 

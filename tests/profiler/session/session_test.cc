@@ -92,6 +92,36 @@ TEST_F(SessionTest, NamesTheLastStepBeforeTheWindowForACloseLook) {
                           "start", "sample", "step 2", "step 3", "stop"));
 }
 
+TEST_F(SessionTest, TimeBetweenMarkedStepsBelongsToNone) {
+  const auto log = Watch({});
+  options_.marked_steps = true;
+  const auto session = Make({.wait = 1, .warmup = 1, .active = 2});
+  std::unique_ptr<ClosedWindow> window;
+  for (int step = 0; step < 4; ++step) {
+    usleep(2000);
+    session->BeginStep();
+    usleep(100);
+    window = session->Step();
+  }
+  EXPECT_THAT(log->calls, ElementsAre("start", "sample", "pause", "resume",
+                                      "step 1", "pause", "resume", "step 2",
+                                      "pause", "resume", "step 3", "stop"));
+  ASSERT_NE(window, nullptr);
+  const Trace trace = window->Build({});
+  ASSERT_THAT(StepNumbers(trace), ElementsAre(2, 3));
+  EXPECT_EQ(trace.run().window_begin_ns, trace.steps()[0].begin_ns);
+  EXPECT_GE(trace.steps()[1].begin_ns - trace.steps()[0].end_ns, 2'000'000);
+}
+
+TEST_F(SessionTest, OtherStepsHaveNoBeginOfTheirOwn) {
+  const auto log = Watch({});
+  const auto session = Make({.wait = 0, .warmup = 0, .active = 1});
+  session->BeginStep();
+  EXPECT_NE(session->Step(), nullptr);
+  EXPECT_THAT(log->calls,
+              ElementsAre("start", "sample recorded", "step 0", "stop"));
+}
+
 TEST_F(SessionTest, DestroysItsCollectorsWithTheLastCycle) {
   const auto log = Watch({});
   const auto session = Make({.wait = 1, .warmup = 0, .active = 1, .repeat = 2});

@@ -46,6 +46,10 @@ struct ProfileOptions {
   std::string log_dir = "";
   std::string name = "train";
   Schedule schedule = {};
+  // A step lasts from BeginStep() to Step(), and not from the last Step() on:
+  // for a part of the program that is recorded alone. Between them no
+  // operators are recorded.
+  bool marked_steps = false;
   // The id (gettid) of the thread that trains; 0: the one that creates the
   // Profile and calls Step().
   int64_t training_tid = 0;
@@ -131,11 +135,15 @@ class Profile {
   Profile& operator=(const Profile&) = delete;
 
   // Call at the end of each iteration: a step lasts from the previous call (or
-  // the construction) to this one. After the last recorded step it costs one
-  // read of the clock; one branch without time_all_steps.
+  // the construction) to this one, unless marked_steps is set. After the last
+  // recorded step it costs one read of the clock; one branch without
+  // time_all_steps.
   void Step() noexcept {
     if (active_) EndStep();
   }
+
+  // With marked_steps: a step begins. Else does nothing.
+  void BeginStep() noexcept;
 
   // Ends the profile now, as the destructor does, and returns status().
   absl::Status Finish() noexcept;

@@ -32,6 +32,9 @@ struct LoaderFacts {
   int32_t workers = -1;     // -1: unknown
   int64_t batch_size = -1;  // -1: unknown
   std::vector<int64_t> worker_tids = {};  // threads of this process
+  int8_t pin_memory = -1;                 // 0, 1; -1: unknown
+  int8_t persistent_workers = -1;         // 0, 1; -1: unknown
+  int32_t prefetch_factor = -1;           // per worker; -1: unknown
   bool operator==(const LoaderFacts&) const = default;
 };
 

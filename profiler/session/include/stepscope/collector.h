@@ -64,9 +64,16 @@ class Collector {
   // cheap: it runs inside the training loop.
   virtual void OnStep(int64_t step, int64_t now_ns) = 0;
 
+  // Between Pause() and Resume() lies time that belongs to no step, and what
+  // happens in it should not be recorded. A source may ignore them: its rows
+  // then lie outside the steps. Called in turns, both inside the training loop.
+  virtual void Pause() {}
+  virtual void Resume() {}
+
   // Removes the hooks and returns what they recorded. Afterwards no hook begins
   // a record; the end of an operator that is still running may be written until
   // the event buffers close. Must not decode: the training thread waits for it.
+  // Also called while paused.
   virtual absl::StatusOr<std::unique_ptr<Recording>> Stop() = 0;
 };
 

@@ -81,6 +81,9 @@ class Session {
     // Session, the Trace says so.
     int64_t training_tid = 0;
     int64_t first_step = 0;  // the number of the step that begins now
+    // A step begins with BeginStep() instead of the end of the one before;
+    // between them the collectors are paused.
+    bool marked_steps = false;
     std::vector<std::unique_ptr<Collector>> collectors = {};
     // Called once for each different error, on the driving thread. May be
     // empty. An Unavailable source is no error.
@@ -95,6 +98,9 @@ class Session {
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
+
+  // With marked_steps: a step begins. Else does nothing.
+  void BeginStep();
 
   // The current step has ended. Returns the window if that closed it, else
   // null. Does nothing after the last cycle.
@@ -119,6 +125,7 @@ class Session {
   Session(Options options, std::unique_ptr<Claim> claim);
   void CheckThread();
   void Enter();  // the phase of step_, which begins now
+  void MarkBegin();
   bool IsSampleStep() const;
   void StartRecording();
   std::unique_ptr<ClosedWindow> CloseWindow();

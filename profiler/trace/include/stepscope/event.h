@@ -386,6 +386,10 @@ struct Loader {
   // 0: the thread that asks for a batch makes it; -1: unknown.
   int32_t workers = -1;
   int64_t batch_size = -1;
+  int8_t pin_memory = -1;          // 0, 1; -1: unknown
+  int8_t persistent_workers = -1;  // 0, 1; -1: unknown
+  // Batches that each worker makes ahead; -1: unknown, or no workers.
+  int32_t prefetch_factor = -1;
 };
 
 enum class Severity : uint8_t { kNote, kWarning, kError };
