@@ -53,6 +53,9 @@ enum class Choice : uint8_t {
   // proposed, the others are dropped. If even the first fails, the rule is
   // clean.
   kLadder,
+  // As kShortest, but no more than `bound_ns` is claimed of what replay predicts:
+  // the rest is idle time of other causes, which the change happens to hide.
+  kWithinBound,
 };
 
 // One problem, as a rule reports it.
@@ -98,6 +101,9 @@ struct Found {
   bool beyond_noise = false;
   // The highest severity it can have, for advice whose gain no recording shows.
   FindingSeverity at_most = FindingSeverity::kCritical;
+  // It asks for a fact that the recording lacks. It then stands behind all
+  // findings that rest on what was recorded.
+  bool asks = false;
 };
 
 // The answer of a rule. If both are empty, it ran and found nothing.

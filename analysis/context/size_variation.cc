@@ -72,6 +72,7 @@ struct Fit {
   // sizes would save. 0 for times in proportion to the sizes, and where it is
   // less than two standard errors.
   double bend_ns = 0;
+  double empty_ns = 0;  // of a step of size 0; may be negative
 };
 
 Fit FitOf(const std::vector<StepWork>& steps) {
@@ -99,13 +100,20 @@ Fit FitOf(const std::vector<StepWork>& steps) {
     vt += v * (step.ns - time);
   }
   const double explained = xt * xt / (xx * tt);
+  const double empty = time - xt / xx * size;
   // Three different sizes at least: two lie on many parabolas.
-  if (vv <= 1e-9 * xx * xx / count) return {.explained = explained};
+  if (vv <= 1e-9 * xx * xx / count) {
+    return {.explained = explained, .empty_ns = empty};
+  }
   const double bend = vt / vv * xx / count;
   const double rest = std::max(0.0, tt - xt * xt / xx - vt * vt / vv);
   const double error =
       std::sqrt(rest / std::max(1.0, count - 3) / vv) * xx / count;
-  return {.explained = explained, .bend_ns = bend >= 2 * error ? bend : 0};
+  if (bend < 2 * error) return {.explained = explained, .empty_ns = empty};
+  const double to_zero = size * size - xx / count + xxx / xx * size;
+  return {.explained = explained,
+          .bend_ns = bend,
+          .empty_ns = empty + vt / vv * to_zero};
 }
 
 bool Varies(const std::vector<StepWork>& steps) {
@@ -171,6 +179,8 @@ SizeVariation FindSizeVariation(const Trace& trace, const OpTree& tree,
   for (const StepWork& step : steps) {
     variation.mean_ns += step.ns / static_cast<double>(steps.size());
   }
+  variation.grows_ns =
+      variation.mean_ns - std::clamp(fit.empty_ns, 0.0, shortest.ns);
   return variation;
 }
 

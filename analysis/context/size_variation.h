@@ -23,6 +23,9 @@ struct SizeVariation {
   // through the steps: what steps of equal sizes would save. 0 where it is less
   // than two standard errors.
   double bend_ns = 0;
+  // The part of the mean step time that grows with the sizes: beyond that of a
+  // step of size 0 by the parabola, or the line where bend_ns is 0.
+  double grows_ns = 0;
   double mean_ns = 0;  // of the steps with known sizes
   double shortest_ns = 0, longest_ns = 0;
 };

@@ -89,9 +89,18 @@ bool OwnsTime(const AnalysisContext& context, const SizedFinding& owner,
   return left_ms < MinReportableGainMs(context);
 }
 
-// 0: not held down in severity; 1: held down; 2: held down, and a hint.
+// 0: not held down in severity; 1: held down, or a hint to train with another
+// batch size, which stands behind all that leaves the results as they are; 2:
+// held down, and a hint; 3: a question, which rests on nothing that was
+// recorded.
 int HeldDown(const SizedFinding& sized) {
-  if (sized.at_most > FindingSeverity::kLow) return 0;
+  if (sized.asks) return 3;
+  if (sized.at_most > FindingSeverity::kLow) {
+    return sized.finding.id == "small-batch" &&
+                   sized.finding.confidence == Confidence::kHint
+               ? 1
+               : 0;
+  }
   return sized.finding.confidence == Confidence::kHint ? 2 : 1;
 }
 

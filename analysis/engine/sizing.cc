@@ -45,6 +45,14 @@ void ApplyWording(const Wording& wording, Finding& finding) {
   if (wording.confidence) finding.confidence = *wording.confidence;
 }
 
+// A bound is the mean of the recorded steps, and that of another run may be two
+// standard errors higher.
+double WithNoise(const AnalysisContext& context, double bound_ns) {
+  const auto steps = static_cast<double>(context.stats.steady);
+  return steps < 2 ? bound_ns
+                   : bound_ns * (1 + 2 * RobustCov(context) / std::sqrt(steps));
+}
+
 void ClaimBound(double bound_ns, Finding& finding) {
   if (bound_ns <= 0) return;
   finding.gain_kind = GainKind::kBound;
@@ -58,8 +66,12 @@ void ClaimNothing(Finding& finding) {
 }
 
 void ClaimPrediction(const AnalysisContext& context, const Edit& edit,
-                     const std::optional<Edit>& best_case, Finding& finding) {
-  const Gain gain = PredictGain(context, edit);
+                     const std::optional<Edit>& best_case, double most_ms,
+                     Finding& finding) {
+  Gain gain = PredictGain(context, edit);
+  for (double* ms : {&gain.low_ms, &gain.expected_ms, &gain.high_ms}) {
+    *ms = std::min(*ms, most_ms);
+  }
   if (gain.expected_ms <= 0) return;
   finding.gain_kind = GainKind::kPredicted;
   finding.gain = gain;
@@ -132,7 +144,8 @@ SizedFinding Propose(Found& found) {
   SizedFinding sized{.finding = std::move(found.finding),
                      .regardless = found.regardless,
                      .beyond_noise = found.beyond_noise,
-                     .at_most = found.at_most};
+                     .at_most = found.at_most,
+                     .asks = found.asks};
   sized.finding.baseline_ms = found.baseline_ms;
   for (Alternative& alternative : found.alternatives) {
     sized.edits.push_back(std::move(alternative.edit));
@@ -207,6 +220,12 @@ std::optional<SizedFinding> Size(const AnalysisContext& context, Found found) {
     return alternative.edit == Edit();
   });
   const Replay& replay = context.replay;
+  const double most_ms =
+      found.choice == Choice::kWithinBound ? found.bound_ns * 1e-6 : 1e300;
+  // Rules with a baseline of their own know how far their bound may be off.
+  if (found.baseline_ms == 0) {
+    found.bound_ns = WithNoise(context, found.bound_ns);
+  }
   if (!replay.check().valid || found.alternatives.empty()) {
     const bool no_trial_gains = replay.check().valid && !found.trials.empty() &&
                                 !SomeTrialGains(context, found.trials);
@@ -226,7 +245,8 @@ std::optional<SizedFinding> Size(const AnalysisContext& context, Found found) {
   SizedFinding sized = Propose(found);
   // Replay already accounts for what the collectives would still hold up.
   sized.finding.collectives_frac = 0;
-  ClaimPrediction(context, sized.edits.front(), found.best_case, sized.finding);
+  ClaimPrediction(context, sized.edits.front(), found.best_case, most_ms,
+                  sized.finding);
   const bool small =
       sized.finding.gain.expected_ms < MinReportableGainMs(context);
   if (!small || found.if_small.fix_cpp.empty())

@@ -28,6 +28,7 @@ struct SizedFinding {
   bool regardless = false;
   bool beyond_noise = false;
   FindingSeverity at_most = FindingSeverity::kCritical;
+  bool asks = false;
 };
 
 // Chooses among the alternatives of `found`, fills in the gain and the words

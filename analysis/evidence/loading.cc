@@ -1,5 +1,7 @@
 #include "evidence/loading.h"
 
+#include <stepscope/op_cost.h>
+
 #include <algorithm>
 #include <initializer_list>
 #include <string_view>
@@ -52,6 +54,61 @@ bool MakesBatches(const Trace& trace, RowId op,
   }
   return IsAnyOf(name, {"aten::to", "aten::_to_copy"}) &&
          trace.name(TensorArgument(trace, op, 0).type) == "unsigned char";
+}
+
+// Ops that multiply by weights or look them up, and the ops around them: the
+// model.
+std::vector<bool> OpsOfModel(const AnalysisContext& context) {
+  const Trace& trace = context.trace;
+  std::vector<bool> model(trace.ops().size());
+  for (RowId row = 0; row < trace.ops().size(); ++row) {
+    const std::string_view name = trace.name(trace.ops()[row].name);
+    if (!context.tree.in_backward(row) && !context.tree.traits(row).matmul &&
+        ClassOfOp(name) != KernelClass::kAttention &&
+        name != "aten::embedding") {
+      continue;
+    }
+    for (RowId op = row; op != kNone && !model[op];
+         op = trace.ops()[op].parent) {
+      model[op] = true;
+    }
+  }
+  return model;
+}
+
+// From the first to the last op that computes in the step before its model runs
+// and before autograd makes a node; empty if neither follows. A node shows in
+// that the next outermost op has a higher sequence number.
+Span PreparationIn(const AnalysisContext& context, const Span& step,
+                   const std::vector<bool>& model) {
+  const auto rows = context.tree.of_thread(context.steps.thread);
+  const std::vector<Span>& updates = context.parts.optimizer.spans;
+  Span made, last;  // `last`: by the last outermost op, which may make a node
+  const auto with_last = [&] {
+    if (last.end_ns == 0) return made;
+    return Span{made.end_ns == 0 ? last.begin_ns : made.begin_ns,
+                std::max(made.end_ns, last.end_ns)};
+  };
+  int64_t sequence = -1;
+  auto it = std::ranges::lower_bound(rows, step.begin_ns, {}, [&](RowId row) {
+    return context.trace.ops()[row].begin_ns;
+  });
+  for (; it != rows.end(); ++it) {
+    const Op& op = context.trace.ops()[*it];
+    if (op.begin_ns >= step.end_ns) break;
+    if (op.parent == kNone) {
+      if (sequence >= 0 && op.sequence > sequence) return made;
+      if (sequence < 0) sequence = op.sequence;
+      made = with_last();
+      last = {};
+    }
+    if (model[*it]) return with_last();
+    const Span span{op.begin_ns, op.end_ns};
+    if (!context.tree.computes(*it) || LengthIn(updates, span) > 0) continue;
+    if (last.end_ns == 0) last.begin_ns = op.begin_ns;
+    last.end_ns = std::max(last.end_ns, op.end_ns);
+  }
+  return {};
 }
 
 }  // namespace
@@ -140,6 +197,24 @@ Collation FindCollation(const AnalysisContext& context) {
   collation.idle_ns /= steps;
   collation.steps_frac = static_cast<double>(collation.spans.size()) / steps;
   return collation;
+}
+
+Collation FindPreparation(const AnalysisContext& context) {
+  Collation made;
+  if (context.steps.thread == kNone || context.has_gpu) return made;
+  const std::vector<bool> model = OpsOfModel(context);
+  const auto steps = static_cast<double>(context.steps.steady.size());
+  for (size_t i : context.steps.steady) {
+    const Span batch =
+        PreparationIn(context, context.steps.windows[i].host, model);
+    if (batch.length() <= 0) continue;
+    // So does the program's own code before these ops.
+    made.spans.push_back(
+        {context.steps.windows[i].host.begin_ns, batch.end_ns});
+    made.idle_ns += static_cast<double>(made.spans.back().length()) / steps;
+    made.steps_frac += 1 / steps;
+  }
+  return made;
 }
 
 std::string LoaderName(const AnalysisContext& context) {

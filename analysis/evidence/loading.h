@@ -35,6 +35,12 @@ struct Collation {
 // Empty if another thread does such work, too: then it is a loader worker.
 Collation FindCollation(const AnalysisContext& context);
 
+// Batches that a CPU-only run prepares on the training thread with ops of any
+// kind (random numbers, arithmetic) before its model runs: neither weights nor
+// autograd nodes are involved, so they need nothing of the step. Empty on a run
+// with a GPU, where such ops run beside the step.
+Collation FindPreparation(const AnalysisContext& context);
+
 // The loader's name for a sentence, "loader \"train\""; "" if it has none.
 std::string LoaderName(const AnalysisContext& context);
 

@@ -89,13 +89,33 @@ double ElementsOfList(const Trace& trace, const Op& op) {
   return all;
 }
 
-// See OptimizerWork::foreach_traffic. `work.foreach_ops` is counted, too.
-// Updates are bound by memory, not by arithmetic: the bytes that a fused step
-// moves, compared with those of the recorded ops, say how long it takes.
+// Time per element of a list that is read or written, by the elements that are
+// moved at that pace.
+using Paces = std::vector<std::pair<double, double>>;
+
+// The pace of half of what is moved, or a faster one. The other half is slower
+// because it writes to new memory, which a fused update does not.
+double MedianPace(Paces paces) {
+  std::ranges::sort(paces);
+  double whole = 0, passed = 0;
+  for (const auto& [pace, elements] : paces) whole += elements;
+  for (const auto& [pace, elements] : paces) {
+    passed += elements;
+    if (2 * passed >= whole) return pace;
+  }
+  return 0;
+}
+
+// See OptimizerWork::foreach_traffic and foreach_left. `work.foreach_ops` is
+// counted, too. Updates are bound by memory, not by arithmetic: the bytes that
+// a fused step moves, compared with those of the recorded ops, say how long it
+// takes.
 void MeasureForeach(const AnalysisContext& context, OptimizerWork& work) {
   const Trace& trace = context.trace;
   std::map<std::string_view, Updates> by_name;
   Updates moved;
+  Paces paces;
+  double all_ns = 0;
   for (RowId row : context.tree.of_thread(context.steps.thread)) {
     const Op& op = trace.ops()[row];
     const std::string_view name = trace.name(op.name);
@@ -109,6 +129,10 @@ void MeasureForeach(const AnalysisContext& context, OptimizerWork& work) {
     const double lists = ListsMoved(trace, op);
     moved.calls += lists;
     moved.bytes += elements * lists;
+    const auto ns = static_cast<double>(op.end_ns - op.begin_ns);
+    all_ns += ns;
+    if (elements > 0)
+      paces.push_back({ns / elements / lists, elements * lists});
   }
   if (by_name.empty()) return;
   // The op that is called least often is called once per group of parameters,
@@ -124,6 +148,9 @@ void MeasureForeach(const AnalysisContext& context, OptimizerWork& work) {
   work.foreach_traffic =
       std::min(1.0, moved.bytes > 0 ? tensors * once.bytes / moved.bytes
                                     : tensors * once.calls / moved.calls);
+  const double fused_ns = tensors * once.bytes * MedianPace(std::move(paces));
+  work.foreach_left =
+      fused_ns > 0 ? std::min(1.0, fused_ns / all_ns) : work.foreach_traffic;
 }
 
 // "AdamW" of "Optimizer.step#AdamW.step".

@@ -29,6 +29,9 @@ struct OptimizerWork {
   // The same for foreach ops, on any run: by sizes where recorded, else each op
   // counts as many tensors as it reads and writes. -1: no foreach ops.
   double foreach_traffic = -1;
+  // The time that a fused step would take / the time of the foreach ops, on a
+  // CPU; foreach_traffic where sizes were not recorded.
+  double foreach_left = -1;
   int64_t foreach_ops = 0;  // in all steady steps
   std::string name = {};    // the class: "AdamW"; "" if no range names it
 };

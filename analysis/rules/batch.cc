@@ -11,6 +11,7 @@
 #include "context/rule.h"
 #include "device/device_numbers.h"
 #include "evidence/kernel_evidence.h"
+#include "replay/cpu/node_stacks.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -28,9 +29,9 @@ constexpr double kMostBatch = 16;
 // ones.
 constexpr double kWorthDoubling = 0.04;
 constexpr double kMostBatchOnCpu = 4;
-// Less than this share of the step that does not depend on the batch is
-// ordinary; a device counts as underfilled from the same share on.
-constexpr double kFixedShare = kUnderfilled;
+// A step in which moving weights takes less than this share has an ordinary
+// batch; a device counts as underfilled from the same share on.
+constexpr double kMovingShare = kUnderfilled;
 
 // Blocks per multiprocessor; -1 if unknown.
 double BlocksPerSm(const AnalysisContext& m, const KernelUse& use) {
@@ -103,7 +104,37 @@ Alternative LargerOnCpu(double times) {
   return larger;
 }
 
+// What a step of a CPU-only run takes for any batch, in ns over all steps.
+struct FixedCost {
+  double whole = 0;    // the steps
+  double grows = 0;    // in proportion to the batch
+  double weights = 0;  // moving weights, gradients and optimizer state
+};
+
+FixedCost FixedCostOf(const CpuProgram& program) {
+  FixedCost cost;
+  for (const auto& step : program.steps) {
+    for (const Work& work : step) {
+      const double grows =
+          work.kind == WorkKind::kLoader ? work.ns : work.grows_ns;
+      cost.whole += work.ns;
+      cost.grows += grows;
+      if (work.update == Update::kComputing) {
+        cost.weights += work.ns;
+      } else if (work.kind == WorkKind::kParallel &&
+                 work.tag == WorkTag::kNone) {
+        cost.weights +=
+            std::max(0.0, work.ns - grows - kOpOwnNs * std::max(1, work.ops));
+      }
+    }
+  }
+  return cost;
+}
+
 // On a CPU a larger batch spreads the fixed cost of a step over more samples.
+// Only moving weights shows that a batch is small for the machine: how much
+// framework and program code there is per step says nothing about the batch,
+// and what of it grows with the batch no recording shows.
 Verdict CheckSmallBatchOnCpu(const AnalysisContext& m) {
   if (!m.replay.check().valid) {
     return Skip(
@@ -116,33 +147,28 @@ Verdict CheckSmallBatchOnCpu(const AnalysisContext& m) {
         "they would take for a larger batch");
   }
   const CpuProgram& program = m.replay.program();
-  double grows = 0, whole = 0;
-  for (const auto& step : program.steps) {
-    for (const Work& work : step) {
-      whole += work.ns;
-      grows += work.kind == WorkKind::kLoader ? work.ns : work.grows_ns;
-    }
-  }
-  if (grows <= 0) return Clean();
+  const FixedCost cost = FixedCostOf(program);
+  if (cost.grows <= 0) return Clean();
   const double steps = static_cast<double>(program.steps.size());
+  const double fixed = cost.whole - cost.grows;
   Finding finding;
-  // What of the code between ops grows with the batch, no recording shows.
   finding.confidence = Confidence::kHint;
   finding.evidence =
-      Milliseconds((whole - grows) / steps * 1e-6) + " of the " +
+      Milliseconds(fixed / steps * 1e-6) + " of the " +
       Milliseconds(m.step_ns() * 1e-6) + " step (" +
-      Percent((whole - grows) / std::max(whole, 1.0)) +
-      ") do not depend on the batch size: the optimizer, loading the weights "
-      "from memory, and the code between ops. The gain is normalised to the "
-      "recorded batch size.";
+      Percent(fixed / std::max(cost.whole, 1.0)) +
+      ") do not depend on the batch size: " +
+      Milliseconds(cost.weights / steps * 1e-6) +
+      " move weights, gradients and the optimizer's state, the rest is code "
+      "between ops. The gain is normalised to the recorded batch size.";
   finding.wrong_if =
       "the larger batch converges so slowly that the time to accuracy grows";
   Found found{.finding = std::move(finding),
               .choice = Choice::kLadder,
               .worth = kWorthDoubling,
-              .at_most = whole - grows >= kFixedShare * whole
+              .at_most = cost.weights >= kMovingShare * cost.whole
                              ? FindingSeverity::kMedium
-                             : FindingSeverity::kLow};
+                             : FindingSeverity::kNote};
   for (double times = 2; times <= kMostBatchOnCpu; times *= 2) {
     found.alternatives.push_back(LargerOnCpu(times));
   }
@@ -231,8 +257,10 @@ constexpr Rule kRules[] = {
          "the compute time, or the GPU waits for launches for 10 % of the "
          "step, and a batch at least twice as large fits into memory. On a "
          "CPU: the part of a step that does not depend on the batch size is "
-         "so large that doubling the batch saves 4 % of the time per sample "
-         "(low below 30 % of the step, and a hint)",
+         "so large that doubling the batch saves 4 % of the time per sample. "
+         "It is a hint, and a note unless moving weights, gradients and the "
+         "optimizer's state takes 30 % of the step: code between ops is no "
+         "sign of a small batch",
      .avoid = "only collectives or optimizer kernels are small: they do not "
               "grow with the batch. GPU utilisation is ignored, because it "
               "does not show how full the GPU is",

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "context/noise.h"
 #include "context/rule.h"
@@ -21,39 +22,67 @@ constexpr double kInMemoryBatchNs = 200'000;
 constexpr double kMostSteps = 2.0 / 3;
 constexpr double kFetchNs = 50'000;  // to take a batch from a worker
 
-// The trace shows no loader, but the training thread collates batches: a C++
-// loop that reads its dataset itself looks like this.
+bool IsWorthAWorker(const AnalysisContext& m, const Collation& made) {
+  return made.steps_frac >= kMostSteps && made.idle_ns >= kInMemoryBatchNs &&
+         made.idle_ns * 1e-6 >= MinReportableGainMs(m);
+}
+
+// False if the intra-op threads are known to have all cores.
+bool HasFreeCore(const AnalysisContext& m) {
+  const int cores = CoresForLoading(m);
+  return m.has_gpu || cores <= 0 || m.replay.program().threads < cores;
+}
+
+// The trace shows no loader, but the training thread collates batches, or
+// prepares them by other ops before the model: a loop that reads its dataset
+// itself looks like this.
 Verdict CheckCollation(const AnalysisContext& m) {
-  const Collation collation = FindCollation(m);
-  if (collation.steps_frac < kMostSteps ||
-      collation.idle_ns < kInMemoryBatchNs ||
-      collation.idle_ns * 1e-6 < MinReportableGainMs(m)) {
-    return Skip(kNoLoader);
-  }
+  Collation collation = FindCollation(m);
+  const bool collates = IsWorthAWorker(m, collation);
+  if (!collates && !HasFreeCore(m)) return Skip(kNoLoader);
+  if (!collates) collation = FindPreparation(m);
+  if (!collates && !IsWorthAWorker(m, collation)) return Skip(kNoLoader);
   const double step = m.step_ns();
   Finding finding;
-  finding.confidence = Confidence::kStrong;
+  // That ops need nothing of the model does not show what they are for.
+  finding.confidence = collates ? Confidence::kStrong : Confidence::kHint;
   Edit edit;
   for (const Span& batch : collation.spans) {
     edit.cuts.push_back({m.steps.thread, batch, kFetchNs});
     if (finding.examples.size() < 3) {
       finding.examples.push_back(
-          {-1, batch.begin_ns, batch.end_ns, "decoding and collating"});
+          {-1, batch.begin_ns, batch.end_ns,
+           collates ? "decoding and collating" : "preparing a batch"});
     }
   }
   finding.evidence =
-      "Only the training thread decodes and collates samples. This takes " +
+      (collates ? std::string("Only the training thread decodes and collates "
+                              "samples. This takes ")
+                : std::string("Before the model runs, the training thread "
+                              "prepares the batch, by ops that involve neither "
+                              "weights nor gradients. This takes ")) +
       Milliseconds(collation.idle_ns * 1e-6) + " of the " +
       Milliseconds(step * 1e-6) + " step (" +
       Percent(collation.idle_ns / step) + ")" +
       (m.has_gpu ? ", during which the GPU is idle." : ".");
-  finding.where = "ops that stack samples or cast bytes, before the model";
+  finding.where = collates
+                      ? "ops that stack samples or cast bytes, before the model"
+                      : "ops before the model";
   finding.assumption = "each worker has a free core";
   finding.wrong_if =
       "these ops are part of the model, or the batches cannot be made on "
       "another thread";
   const double rest = std::max(step - collation.idle_ns, 1.0);
   const int cores = CoresForLoading(m);
+  double bound_ns = collation.idle_ns;
+  if (cores <= 0 && !m.has_gpu) {
+    // The one worker that surely has a core makes a batch in no less time.
+    bound_ns = std::min(bound_ns, rest);
+    finding.confidence = Confidence::kHint;
+    finding.assumption =
+        "one worker has a free core; the number of cores was not recorded "
+        "(--cores N)";
+  }
   int count = static_cast<int>(
                   std::min(std::ceil(collation.idle_ns / rest), kMaxWorkers)) +
               1;
@@ -62,7 +91,7 @@ Verdict CheckCollation(const AnalysisContext& m) {
   finding.fix_cpp = fix.fix_cpp;
   finding.fix_python = fix.fix_python;
   // Replay of a CPU-only run cannot shorten a span of a thread.
-  if (!m.has_gpu) return FireBound(std::move(finding), collation.idle_ns);
+  if (!m.has_gpu) return FireBound(std::move(finding), bound_ns);
   return Fire(std::move(finding), std::move(edit), collation.idle_ns);
 }
 
@@ -79,11 +108,7 @@ double OpeningNs(const AnalysisContext& m) {
 }
 
 std::string SharedCores(const AnalysisContext& m, int cores, const Edit& edit) {
-  if (cores <= 0) {
-    return "each worker has a free core; the number of cores was not recorded, "
-           "and without a free one a worker gains nothing (--cores N settles "
-           "it)";
-  }
+  if (cores <= 0) return "each worker has a free core";
   if (m.has_gpu) {
     return Count(cores, "usable core") +
            ", shared by the launching thread and " +
@@ -137,20 +162,28 @@ Verdict CheckSyncDataLoading(const AnalysisContext& m) {
       "the batches come from a source that another thread cannot read";
   const double movable = std::max(0.0, data - opening);
 
+  // On a CPU a worker gains nothing unless a core is free.
+  const bool cores_unknown = cores <= 0 && !m.has_gpu;
+  if (cores_unknown) {
+    finding.confidence = Confidence::kHint;
+    finding.settings = {{"workers", int64_t{count}}};
+  }
   Found found{.finding = std::move(finding),
-              .alternatives = WorkersToTry(m, 1, count),
+              .alternatives = cores_unknown ? std::vector<Alternative>()
+                                            : WorkersToTry(m, 1, count),
               .bound_ns = movable,
               .worth = kWorthAWorker,
               .needs_replay = true};
   for (Alternative& alternative : found.alternatives) {
     alternative.wording.assumption = SharedCores(m, cores, alternative.edit);
   }
-  // On a CPU a worker gains nothing unless a core is free.
-  if (cores <= 0 && !m.has_gpu) found.finding.confidence = Confidence::kHint;
   found.if_bound = LoaderFix(m, {.workers = count});
   found.if_bound.assumption =
       "at best, all of the loading overlaps with the step, on " +
-      Count(count - 1, "free core");
+      Count(count - 1, "free core") +
+      (cores_unknown ? "; the number of cores was not recorded, and without a "
+                       "free one a worker gains nothing (--cores N settles it)"
+                     : "");
   if (movable * 1e-6 >= MinReportableGainMs(m)) {
     found.if_small.evidence =
         m.has_gpu ? " A worker would not help here: something else limits the "
@@ -176,7 +209,9 @@ constexpr Rule kRules[] = {
      .detect = "the step waits at least 0.2 ms per batch and 1 % of the step, "
                "in two thirds of the steps, for an in-process loader (known "
                "from its settings or its name) or for ops that decode and "
-               "collate on the training thread only",
+               "collate on the training thread only; on a CPU also for other "
+               "ops before the model, which involve neither weights nor "
+               "gradients",
      .avoid = "the GPU is busy during loading, the batches come from memory, "
               "or no core is free for a worker",
      .fix_cpp = "torch::data::DataLoaderOptions().workers(N).max_jobs(2 * N)",

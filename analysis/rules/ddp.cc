@@ -67,6 +67,27 @@ bool ShardsParameters(const AnalysisContext& m) {
   });
 }
 
+// What else needless reductions cost a CPU-only run at most, in ns over all
+// steps: filling the buckets and copying out of them, and the computing beside
+// them, which their threads may slow to half its pace.
+double BesideReductionsNs(const AnalysisContext& m,
+                          const std::vector<Collective>& needless,
+                          double needless_frac) {
+  std::vector<Span> moved;
+  double exposed = 0, copying = 0;
+  for (const Collective& one : needless) {
+    moved.push_back(one.moved);
+    exposed += static_cast<double>(one.exposed_ns);
+  }
+  const auto all = static_cast<double>(Length(Merge(std::move(moved))));
+  for (const char* name :
+       {"ddp.reducer::copy_bucket_to_grad", "distributed::reducer::mul_out"}) {
+    copying += HostNsPerStep(m, SpansNamed(m, name));
+  }
+  return std::max(0.0, all - exposed) / 2 +
+         needless_frac * copying * static_cast<double>(m.steps.steady.size());
+}
+
 Verdict CheckNoSync(const AnalysisContext& m) {
   if (m.trace.run().world_size == 1) return Clean();
   if (m.collectives.empty()) return AnswerWithoutCollectives(m);
@@ -78,6 +99,7 @@ Verdict CheckNoSync(const AnalysisContext& m) {
   double exposed = 0, issued = 0;
   Edit edit;
   std::set<size_t> needless;
+  std::vector<Collective> dropped;
   for (const Update& update : updates) {
     if (!ReducesEachPass(update)) continue;
     ++fires;
@@ -86,6 +108,7 @@ Verdict CheckNoSync(const AnalysisContext& m) {
       for (size_t i : update[p]->collectives) {
         const Collective& one = m.collectives[i];
         needless.insert(i);
+        dropped.push_back(one);
         exposed += one.exposed_ns;
         issued += one.issued.length();
         if (one.kernel == kNone) continue;
@@ -95,8 +118,14 @@ Verdict CheckNoSync(const AnalysisContext& m) {
     }
   }
   if (fires == 0 || fires < kMostSteps * updates.size()) return Clean();
-  exposed /= m.steps.steady.size();
-  issued /= m.steps.steady.size();
+  const auto steps = static_cast<double>(m.steps.steady.size());
+  exposed /= steps;
+  issued /= steps;
+  double beside = 0;
+  if (!m.has_gpu) {
+    const double frac = 1 - 1 / static_cast<double>(accumulated);
+    beside = BesideReductionsNs(m, dropped, frac) / steps;
+  }
   Finding finding;
   finding.confidence = Confidence::kProven;
   finding.evidence =
@@ -118,13 +147,18 @@ Verdict CheckNoSync(const AnalysisContext& m) {
       finding);
   finding.assumption =
       "only the last backward pass of an optimizer step reduces gradients";
+  if (beside > 0) {
+    finding.assumption += "; at best the computing beside the others (" +
+                          Milliseconds(beside * 1e-6) +
+                          " with filling buckets) takes half as long";
+  }
   finding.fix_cpp =
       "call ProcessGroup::allreduce only after the last backward pass before "
       "optimizer.step()";
   finding.fix_python =
       "with model.no_sync(): loss.backward()  # in all passes but the last";
   finding.wrong_if = "the passes belong to different models";
-  return Fire(std::move(finding), std::move(edit), exposed + issued);
+  return Fire(std::move(finding), std::move(edit), exposed + issued + beside);
 }
 
 // When the first half of the pass's parameters had their gradients. Counts

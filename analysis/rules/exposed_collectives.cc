@@ -23,6 +23,9 @@ constexpr int64_t kBigBytes = 1 << 20;  // large enough to measure a rate by
 // In bytes per second: less than half of a PCIe 3 slot's rate, or of a
 // 100 Gbit/s network's.
 constexpr double kSlowBus = 6e9;
+// Transfers at that rate count instead of overlapping only where they shorten
+// the step by another 5 %.
+constexpr double kWorthLinks = 0.05;
 
 bool AnyCollective(const Collective&) { return true; }
 
@@ -168,6 +171,37 @@ double LastBucketNs(const AnalysisContext& m) {
   return last / m.steps.steady.size();
 }
 
+// Collectives that fill the step from its first bucket to its end cannot
+// overlap with anything more. If they are slower than any usual link, what
+// transfers at a usual rate would gain says more. Edit() if they are not.
+Alternative FasterLinks(const AnalysisContext& m, const Edit& overlapping) {
+  const int32_t ranks = m.trace.run().world_size;
+  const double best = BestBusBandwidth(m.collectives, ranks);
+  Alternative faster;
+  if (!m.has_gpu || best <= 0 || best >= kSlowBus) return faster;
+  faster.edit = overlapping;
+  for (const Collective& one : m.collectives) {
+    const double ns = TransferNs(one, kSlowBus, ranks);
+    const auto now = static_cast<double>(one.moved.length());
+    if (one.kernel == kNone || one.step == kNoStep || ns < 0 || now <= 0) {
+      continue;
+    }
+    faster.edit.scales.push_back({KernelOf(one), std::min(1.0, ns / now)});
+  }
+  faster.wording.evidence =
+      " They fill the step, so overlapping alone would gain less.";
+  faster.wording.assumption =
+      "transfers reach " + Number(kSlowBus * 1e-9) +
+      " GB/s over the bus, no rank is late, and only the optimizer waits";
+  faster.wording.fix_cpp = faster.wording.fix_python =
+      "find out why transfers are slow: NCCL_DEBUG=INFO prints the links and "
+      "protocols in use, and the traces of all ranks show whether some are "
+      "late; else move fewer bytes (compressed gradients, a gradient "
+      "accumulated over several batches)";
+  faster.wording.confidence = Confidence::kHint;
+  return faster;
+}
+
 Verdict CheckExposed(const AnalysisContext& m) {
   if (m.trace.run().world_size == 1) return Clean();
   if (m.collectives.empty()) return AnswerWithoutCollectives(m);
@@ -203,8 +237,12 @@ Verdict CheckExposed(const AnalysisContext& m) {
   finding.wrong_if =
       "the other ranks arrive late, so that this rank waits for them; the fix "
       "then is to balance the ranks";
-  return Fire(std::move(finding), std::move(edit),
-              std::max(0.0, exposed - LastBucketNs(m)));
+  Found found{.finding = std::move(finding),
+              .bound_ns = std::max(0.0, exposed - LastBucketNs(m)),
+              .worth = kWorthLinks};
+  Alternative faster = FasterLinks(m, edit);
+  found.alternatives = {{std::move(edit)}, std::move(faster)};
+  return Fire(std::move(found));
 }
 
 constexpr Rule kRules[] = {
@@ -221,7 +259,8 @@ constexpr Rule kRules[] = {
      .avoid = "the job has one rank only. The last bucket cannot overlap with "
               "backward and is left out of the bound. One rank's trace cannot "
               "distinguish transfers from waiting for a late rank, and the "
-              "finding says so",
+              "finding says so. Collectives below 6 GB/s that leave nothing to "
+              "overlap with are a hint to look at links and late ranks",
      .fix_cpp = "issue each bucket's all-reduce as soon as its gradients are "
                 "ready and wait for the Works before the optimizer",
      .fix_python = "depends on what is exposed: DistributedDataParallel's "

@@ -74,7 +74,8 @@ Verdict AskForCores(const AnalysisContext& m, double parallel) {
   finding.wrong_if = "there are as many threads as cores, as by default";
   return Fire(Found{.finding = std::move(finding),
                     .bound_ns = parallel * (1 - 1 / kTwoThreads),
-                    .at_most = FindingSeverity::kLow});
+                    .at_most = FindingSeverity::kLow,
+                    .asks = true});
 }
 
 Verdict CheckCoresIdle(const AnalysisContext& m) {
@@ -295,8 +296,8 @@ Verdict CheckUnexplainedPauses(const AnalysisContext& m) {
       "these steps do work of their own between ops, such as saving or "
       "plotting, or another program took the cores";
   return Fire(Found{.finding = std::move(finding),
-                    .bound_ns = sum.lost_ns,
-                    .baseline_ms = m.stats.all_mean_ms});
+                    .bound_ns = sum.most_ns,
+                    .baseline_ms = sum.step_ns * 1e-6});
 }
 
 Verdict CheckGarbageCollection(const AnalysisContext& m) {

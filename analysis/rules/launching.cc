@@ -255,6 +255,7 @@ Verdict CheckLaunchBound(const AnalysisContext& m) {
   return Fire(Found{.finding = std::move(finding),
                     .alternatives = {{Edit{.dispatch_ns = kCompiledOpNs}}},
                     .bound_ns = bucket,
+                    .choice = Choice::kWithinBound,
                     .at_most = m.has_gpu || bucket >= kShareOfCpuStep * step
                                    ? FindingSeverity::kCritical
                                    : FindingSeverity::kLow});

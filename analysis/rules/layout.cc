@@ -2,11 +2,22 @@
 // Sources: PyTorch Performance Tuning Guide, "Use channels_last memory format";
 // cuDNN's Tensor Core kernels take channels-last tensors. XProf calls 3 % of
 // the kernel time or more moderate.
+#include <stepscope/op_cost.h>
+
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "context/rule.h"
+#include "evidence/call_site.h"
 #include "evidence/kernel_evidence.h"
+#include "ops/op_arguments.h"
+#include "replay/cpu/op_growth.h"
+#include "steps/steady_steps.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -14,6 +25,14 @@ namespace {
 
 constexpr double kShare = 0.03;
 constexpr int64_t kStemChannels = 4;
+
+constexpr char kLayoutFixCpp[] =
+    "for (auto& p : model->parameters()) if (p.dim() == 4) "
+    "p.set_data(p.contiguous(at::MemoryFormat::ChannelsLast)); convert the "
+    "input likewise";
+constexpr char kLayoutFixPython[] =
+    "model.to(memory_format=torch.channels_last); x = "
+    "x.to(memory_format=torch.channels_last)";
 
 // The tensors of a convolution: input and weight where they were recorded.
 struct Operands {
@@ -83,7 +102,129 @@ std::string WhatIsFirst(const Layouts& layouts) {
   return "";
 }
 
+// The convolution that `row` is part of; kNone if there is none.
+RowId ConvolutionAround(const Trace& trace, RowId row) {
+  for (; row != kNone; row = trace.ops()[row].parent) {
+    if (trace.name(trace.ops()[row].name).find("convolution") !=
+        std::string_view::npos) {
+      return row;
+    }
+  }
+  return kNone;
+}
+
+// True for a copy from one memory format to the other.
+bool Converts(const Trace& trace, RowId row) {
+  const Op& op = trace.ops()[row];
+  if (trace.name(op.name) != "aten::copy_" || op.inputs == kNone) return false;
+  const auto& arguments = trace.op_inputs()[op.inputs].arguments;
+  if (arguments.size() < 2) return false;
+  const Argument& to = arguments[0];
+  const Argument& from = arguments[1];
+  const bool image = to.dims.size() >= 4 && to.dims == from.dims &&
+                     to.dims[1] > 1 && !to.strides.empty() &&
+                     !from.strides.empty();
+  return image && IsChannelsLast(to) != IsChannelsLast(from);
+}
+
+// What memory formats cost the convolutions of a CPU-only run, in ns per step.
+struct FormatCopies {
+  double seen_ns = 0;  // copies from one format to the other
+  double seen_bytes = 0;
+  int64_t count = 0;     // in all steps
+  double hidden_ns = 0;  // at most, inside the convolutions
+  RowId longest = kNone;
+};
+
+FormatCopies FindFormatCopies(const AnalysisContext& m) {
+  FormatCopies found;
+  std::vector<RowId> convolutions, all;
+  std::map<RowId, double> copied;  // by convolution
+  for (RowId row = 0; row < m.trace.ops().size(); ++row) {
+    const Op& op = m.trace.ops()[row];
+    if (!InSteadyStep(m.steps, op.begin_ns)) continue;
+    const auto ns = static_cast<double>(op.end_ns - op.begin_ns);
+    const RowId around =
+        Converts(m.trace, row) ? ConvolutionAround(m.trace, row) : kNone;
+    if (around != kNone) {
+      copied[around] += ns;
+      found.seen_ns += ns;
+      found.seen_bytes += 2 * static_cast<double>(BytesOf(
+                                  m.trace, TensorArgument(m.trace, row, 0)));
+      ++found.count;
+      const Op* longest =
+          found.longest == kNone ? nullptr : &m.trace.ops()[found.longest];
+      if (longest == nullptr ||
+          ns > static_cast<double>(longest->end_ns - longest->begin_ns)) {
+        found.longest = row;
+      }
+    }
+    if (!m.tree.computes(row)) continue;
+    all.push_back(row);
+    if (ClassOfOp(m.trace.name(op.name)) == KernelClass::kConvolution) {
+      convolutions.push_back(row);
+    }
+  }
+  if (found.seen_ns <= 0) return found;
+  // oneDNN converts inside its ops as well: up to all they read and write, at
+  // the rate of the copies, as far as their arithmetic leaves room for it.
+  const OpGrowth growth(m.trace, all);
+  const double ns_per_byte = found.seen_ns / std::max(found.seen_bytes, 1.0);
+  for (RowId row : convolutions) {
+    const double arithmetic = growth.ArithmeticNs(row);
+    if (arithmetic < 0) continue;
+    const Op& op = m.trace.ops()[row];
+    const double beyond =
+        static_cast<double>(op.end_ns - op.begin_ns) - arithmetic - copied[row];
+    const double moving =
+        2 * std::max(0.0, CostOf(m.trace, row).bytes) * ns_per_byte;
+    found.hidden_ns += std::max(0.0, std::min(beyond, moving));
+  }
+  const auto steps = static_cast<double>(m.steps.steady.size());
+  found.seen_ns /= steps;
+  found.hidden_ns /= steps;
+  return found;
+}
+
+// A CPU-only run has no kernels that transpose, but copies between ops.
+Verdict CheckConversionsOnCpu(const AnalysisContext& m) {
+  if (m.trace.op_inputs().empty()) {
+    return Skip("the sizes of tensors were not recorded (record_shapes)");
+  }
+  const FormatCopies found = FindFormatCopies(m);
+  if (found.seen_ns < kShare * m.step_ns()) return Clean();
+  const double steps = static_cast<double>(m.steps.steady.size());
+  const Op& op = m.trace.ops()[found.longest];
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  finding.evidence =
+      "Convolutions copy tensors between channels-first and channels-last " +
+      Count(std::llround(static_cast<double>(found.count) / steps), "time") +
+      " per step, which takes " + Milliseconds(found.seen_ns * 1e-6) + " (" +
+      Percent(found.seen_ns / m.step_ns()) +
+      " of the step). What they convert inside, no recording shows.";
+  finding.examples.push_back(
+      {m.steps.windows[SteadyStepAt(m.steps, op.begin_ns)].number, op.begin_ns,
+       op.end_ns, OpWithShapes(m.trace, found.longest)});
+  finding.where = std::string(m.trace.name(
+      m.trace.ops()[ConvolutionAround(m.trace, found.longest)].name));
+  finding.assumption =
+      "at best: no convolution converts anything, and they reach the best rate "
+      "of this recording; small images may gain nothing";
+  finding.fix_cpp = kLayoutFixCpp;
+  finding.fix_python = kLayoutFixPython;
+  finding.wrong_if =
+      "a layer without channels-last kernels converts tensors back";
+  return Fire(Found{.finding = std::move(finding),
+                    .bound_ns = found.seen_ns + found.hidden_ns,
+                    .at_most = FindingSeverity::kMedium});
+}
+
 Verdict CheckLayoutTranspose(const AnalysisContext& m) {
+  if (!m.has_gpu) return CheckConversionsOnCpu(m);
+  if (!m.trace.watched(Kind::kKernel)) {
+    return Skip("no kernel events were recorded");
+  }
   const KernelFilter wanted = [](const KernelUse& use) {
     return use.kind == KernelClass::kLayout &&
            use.serves == KernelClass::kConvolution;
@@ -112,13 +253,8 @@ Verdict CheckLayoutTranspose(const AnalysisContext& m) {
   finding.assumption =
       "tensors stay channels-last, so none is converted; the other kernels "
       "take as long as recorded";
-  finding.fix_cpp =
-      "for (auto& p : model->parameters()) if (p.dim() == 4) "
-      "p.set_data(p.contiguous(at::MemoryFormat::ChannelsLast)); convert the "
-      "input likewise";
-  finding.fix_python =
-      "model.to(memory_format=torch.channels_last); x = "
-      "x.to(memory_format=torch.channels_last)";
+  finding.fix_cpp = kLayoutFixCpp;
+  finding.fix_python = kLayoutFixPython;
   if (IsAmd(m.kernels.device)) {
     finding.fix_python += "; on ROCm also PYTORCH_MIOPEN_SUGGEST_NHWC=1";
   }
@@ -132,13 +268,14 @@ Verdict CheckLayoutTranspose(const AnalysisContext& m) {
 constexpr Rule kRules[] = {
     {.id = "layout-transpose",
      .question = "Do convolutions convert tensors between memory formats?",
-     .runs = Runs::kGpuOnly,
-     .needs = {Kind::kKernel},
+     .needs = {Kind::kOp},
      .check = &CheckLayoutTranspose,
      .reference = "PyTorch Performance Tuning Guide: Use channels_last memory "
                   "format for convolutional networks",
      .detect = "transposing kernels (nchwToNhwc, batched_transpose, ...) under "
-               "convolutions take 3 % of the kernel time or more",
+               "convolutions take 3 % of the kernel time or more; on a CPU, "
+               "copies from one format to the other in convolutions take 3 % "
+               "of the step",
      .avoid = "only the first layer, which has few channels, is transposed",
      .fix_cpp = "parameters and input in at::MemoryFormat::ChannelsLast",
      .fix_python = "model and input .to(memory_format=torch.channels_last)"}};

@@ -146,7 +146,11 @@ Verdict CheckForeachNotFused(const AnalysisContext& m) {
       " on the host. A fused update moves " + Percent(work.foreach_traffic) +
       " as many bytes.";
   finding.assumption =
-      "the ops of the update take time in proportion to the bytes they move";
+      m.has_gpu
+          ? "the ops of the update take time in proportion to the bytes they "
+            "move"
+          : "a fused step moves its bytes at the pace at which the recorded "
+            "ops move most of theirs; the slower ones write to new memory";
   finding.fix_cpp = "call " + FusedOptimizerInCpp(work) +
                     " on the lists of parameters, gradients and state";
   finding.fix_python = FusedOptimizerInPython(work);
@@ -156,8 +160,8 @@ Verdict CheckForeachNotFused(const AnalysisContext& m) {
     Edit edit = FusedKernels(m, work, work.foreach_traffic, saved_ns);
     return Fire(std::move(finding), std::move(edit), saved_ns);
   }
-  return Fire(std::move(finding), Edit{.fused_update = work.foreach_traffic},
-              (1 - work.foreach_traffic) * work.host_ns);
+  return Fire(std::move(finding), Edit{.fused_update = work.foreach_left},
+              (1 - work.foreach_left) * work.host_ns);
 }
 
 constexpr Rule kRules[] = {

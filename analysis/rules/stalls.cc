@@ -134,15 +134,15 @@ std::optional<Found> WorkInSomeSteps(const AnalysisContext& m,
   finding.examples = sum.examples;
   finding.where = sum.what;
   finding.assumption =
-      "at best: the loop no longer waits for it; the gain is the mean over all "
-      "recorded steps";
+      "at best: the loop no longer waits for it; the gain is the mean over "
+      "all steps, and two standard errors more";
   finding.fix_cpp = saves ? kFixCpp : kFixOwn;
   finding.fix_python = saves ? kFixPython : kFixOwn;
   finding.wrong_if = saves ? "these steps did something else that takes as long"
                            : "the next step needs its result";
   return Found{.finding = std::move(finding),
-               .bound_ns = sum.lost_ns,
-               .baseline_ms = m.stats.all_mean_ms};
+               .bound_ns = sum.most_ns,
+               .baseline_ms = sum.step_ns * 1e-6};
 }
 
 Verdict CheckCheckpointing(const AnalysisContext& m) {

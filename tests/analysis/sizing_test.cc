@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "support/cpu_loop.h"
 #include "context/analysis_context.h"
 #include "context/noise.h"
 #include "context/rule.h"
 #include "engine/outcomes.h"
+#include "support/cpu_loop.h"
 
 namespace stepscope {
 namespace {
@@ -119,6 +119,14 @@ TEST_F(SizingTest, TakesTheRangeFromOutcomes) {
   const Outcomes both = OutcomesOf({.workers = 2, .threads = 8});
   EXPECT_LE(both.low, known.low);
   EXPECT_GE(both.high, known.high);
+  // Ops in one op: by programs that were measured, as long as nothing else
+  // changes with them.
+  const Edit one_op{.cuts = {{.keep_ns = 1, .change = "fused attention"}}};
+  EXPECT_GE(OutcomesOf(one_op).pairs, 3u);
+  EXPECT_LT(OutcomesOf(one_op).low, 0.75);
+  EXPECT_GE(OutcomesOf({.fused_update = 0.5}).pairs, 3u);
+  EXPECT_EQ(OutcomesOf({.cuts = {{.keep_ns = 1}}}).pairs, 0u);
+  EXPECT_EQ(OutcomesOf({.cuts = one_op.cuts, .scales = {{}}}).pairs, 0u);
   // No pair of a larger batch is known.
   EXPECT_EQ(OutcomesOf({.threads = 8, .batch = 2}).pairs, 0u);
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "evidence/stalls/stalls.h"
@@ -14,20 +15,52 @@ namespace {
 // Distances between stalls that differ by no more are one period.
 constexpr double kRegular = 0.2;
 
-// "every 3rd step" of the steps at `at`; "" if they have no period.
-std::string PeriodOf(const std::vector<size_t>& at) {
+// How the steps at `at` recur.
+struct Period {
+  double steps = 0;  // 0: they have none
+  std::string words = {};
+};
+Period PeriodOf(const std::vector<size_t>& at) {
   std::vector<double> apart;
   for (size_t i = 1; i < at.size(); ++i) {
     apart.push_back(static_cast<double>(at[i] - at[i - 1]));
   }
-  if (apart.empty()) return "";
+  if (apart.empty()) return {};
   const double usual = Median(apart);
-  if (apart.size() == 1) return Times(usual) + " steps apart";
+  if (apart.size() == 1) return {usual, Times(usual) + " steps apart"};
   const auto [least, most] = std::ranges::minmax(apart);
-  if (most - least > std::max(1.0, kRegular * usual)) return "";
-  return least == most
-             ? "every " + Ordinal(static_cast<int64_t>(usual)) + " step"
-             : "about every " + Times(std::round(usual)) + " steps";
+  if (most - least > std::max(1.0, kRegular * usual)) return {};
+  if (least == most) {
+    return {usual, "every " + Ordinal(static_cast<int64_t>(usual)) + " step"};
+  }
+  const double mean = static_cast<double>(at.back() - at.front()) /
+                      static_cast<double>(apart.size());
+  return {mean, "about every " + Times(std::round(usual)) + " steps"};
+}
+
+// Stalls per step. A recording holds a part of the last period, too, so
+// counting the stalls in it would be off by up to one. With a period that no
+// missing stall contradicts, that tells the rate.
+double RateOf(const AnalysisContext& context, const std::vector<size_t>& at,
+              double period, size_t steps) {
+  const double before = static_cast<double>(at.front());
+  const double behind =
+      static_cast<double>(context.steps.windows.size() - 1 - at.back());
+  return period > 0 && before <= period && behind <= period
+             ? 1 / period
+             : static_cast<double>(at.size()) /
+                   static_cast<double>(std::max<size_t>(steps, 1));
+}
+
+// Two standard errors of the mean excess, as a share of it.
+double ErrorOf(const std::vector<const Stall*>& stalls, double mean_ns) {
+  const auto count = static_cast<double>(stalls.size());
+  if (count < 2 || mean_ns <= 0) return 0;
+  double squares = 0;
+  for (const Stall* stall : stalls) {
+    squares += (stall->excess_ns - mean_ns) * (stall->excess_ns - mean_ns);
+  }
+  return 2 * std::sqrt(squares / (count - 1) / count) / mean_ns;
 }
 
 }  // namespace
@@ -41,13 +74,18 @@ StallSum SumOf(const AnalysisContext& context, const Stalls& stalls,
     if (stall.kind != kind) continue;
     some.push_back(&stall);
     at.push_back(stall.step);
-    sum.lost_ns += stall.excess_ns;
+    sum.each_ns += stall.excess_ns;
   }
   if (some.empty()) return sum;
+  const auto steps = static_cast<double>(std::max<size_t>(stalls.steps, 1));
+  const double in_recording = sum.each_ns / steps;
   sum.count = static_cast<int64_t>(some.size());
-  sum.each_ns = sum.lost_ns / static_cast<double>(sum.count);
-  sum.lost_ns /= static_cast<double>(std::max<size_t>(stalls.steps, 1));
-  sum.every = PeriodOf(at);
+  sum.each_ns /= static_cast<double>(sum.count);
+  Period period = PeriodOf(at);
+  sum.every = std::move(period.words);
+  sum.lost_ns = sum.each_ns * RateOf(context, at, period.steps, stalls.steps);
+  sum.most_ns = sum.lost_ns * (1 + ErrorOf(some, sum.each_ns));
+  sum.step_ns = context.stats.all_mean_ms * 1e6 - in_recording + sum.lost_ns;
   std::ranges::stable_sort(some, std::greater(), &Stall::excess_ns);
   for (const Stall* stall : some) {
     if (sum.what.empty()) sum.what = stall->what;

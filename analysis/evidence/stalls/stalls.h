@@ -47,7 +47,12 @@ Stalls FindStalls(const AnalysisContext& context);
 // The stalls of one kind, as a rule reports them.
 struct StallSum {
   int64_t count = 0;
-  double lost_ns = 0;             // per step, over all steps but warm-up
+  double lost_ns = 0;  // per step, over all steps but warm-up; where the
+                       // stalls have a period, over whole periods
+  // The most that the mean loss can be: two standard errors more, because each
+  // of a few stalls is longer or shorter than the others.
+  double most_ns = 0;
+  double step_ns = 0;  // mean of all steps with that loss
   double each_ns = 0;             // per stall
   std::string what;               // of the longest
   std::string every;              // "every 3rd step"; "" if there is no period

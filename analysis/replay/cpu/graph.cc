@@ -1,10 +1,13 @@
 #include "replay/cpu/graph.h"
 
+#include <stepscope/op_cost.h>
+
 #include <algorithm>
 #include <initializer_list>
 #include <string_view>
 #include <utility>
 
+#include "ops/op_arguments.h"
 #include "replay/cpu/node_stacks.h"
 #include "replay/cpu/op_growth.h"
 #include "replay/model/replay_parameters.h"
@@ -24,6 +27,12 @@ constexpr double kNodeOwnNs = 5'000;
 // zeroed. 5 to 12 times as much was measured in a virtual machine; 4 is
 // cautious.
 constexpr double kFaultCostPerRelease = 4;
+// A first touch of a page of 4 KiB takes 0.25 us without a virtual machine,
+// more in one.
+constexpr double kFaultNsPerByte = 250.0 / 4096;
+// malloc returns smaller blocks to its own lists, and larger ones to the system
+// (M_MMAP_THRESHOLD as it is at first).
+constexpr double kOwnBlockBytes = 128 << 10;
 // Files that name more threads or workers than this are damaged.
 constexpr int kMaxThreads = 1024;
 // A replay fills the queue first, step by step.
@@ -152,6 +161,26 @@ class Classifier {
         LengthIn(saving_, {segment.begin_ns, segment.end_ns}));
     work.grows_ns = std::min(work.grows_ns, work.ns - saving);
     return work;
+  }
+
+  // The part of a computing segment, in ns, in which the op touches new pages
+  // because the graph holds the results of the ops before it.
+  double HeldPagesNs(const Segment& segment) const {
+    if (segment.cause != Cause::kCompute || segment.op == kNone) return 0;
+    const Op& op = trace_.ops()[segment.op];
+    const OpCost cost = CostOf(trace_, segment.op);
+    const double elements = cost.matmul.m > 0
+                                ? static_cast<double>(cost.matmul.batch) *
+                                      static_cast<double>(cost.matmul.m) *
+                                      static_cast<double>(cost.matmul.n)
+                                : cost.elements;
+    const double bytes =
+        elements * static_cast<double>(ElementBytes(trace_.name(
+                       TensorArgument(trace_, segment.op, 0).type)));
+    if (bytes < kOwnBlockBytes || op.end_ns <= op.begin_ns) return 0;
+    const auto length = static_cast<double>(segment.length());
+    const double share = length / static_cast<double>(op.end_ns - op.begin_ns);
+    return std::min(length / 2, share * bytes * kFaultNsPerByte);
   }
 
   // The time in ns in which an AccumulateGrad node returns a gradient's memory
@@ -345,10 +374,21 @@ CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
         if (segment.op == parallel_op) work.ops = 0;
         parallel_op = segment.op;
       }
-      const bool in_unused = work.tag == WorkTag::kDispatch &&
-                             segment.op != kNone &&
-                             Covers(unused_spans, segment.begin_ns);
-      if (in_unused) {
+      const bool in_unused =
+          segment.op != kNone && Covers(unused_spans, segment.begin_ns);
+      const double held_ns =
+          in_unused && work.tag == WorkTag::kNone
+              ? std::min(work.ns, classifier.HeldPagesNs(segment))
+              : 0;
+      if (held_ns > 0) {
+        Append(chain, {.ns = held_ns,
+                       .tag = WorkTag::kUnusedGraph,
+                       .grows_ns = held_ns,
+                       .span = work.span});
+        work.ns -= held_ns;
+        work.grows_ns = std::min(work.grows_ns, work.ns);
+      }
+      if (in_unused && work.tag == WorkTag::kDispatch) {
         const double node_ns = std::min<double>(work.ns, kNodeNs);
         Append(
             chain,

@@ -29,7 +29,8 @@ enum class WorkTag : uint8_t {
   kZeroGrad,     // zeroing gradients, and adding to the zeros
   kUnusedStack,  // stack traces of nodes that no backward pass visits
   kAnomaly,      // searching for NaN, stack traces of other nodes
-  kUnusedGraph,  // making autograd nodes that no backward pass visits
+  kUnusedGraph,  // making autograd nodes that no backward pass visits, and
+                 // memory that they hold
 };
 
 // Whether work belongs to the optimizer's step (Edit::fused_update).

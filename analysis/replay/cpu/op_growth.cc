@@ -17,9 +17,18 @@ constexpr double kLargeBytes = 4e6;
 // The best rate is the one that ops exceed for only 5 % of the time, so that a
 // single outlier does not set it.
 constexpr double kBest = 0.95;
+// Operations per ns (GFLOP/s) of one core in a large 32-bit product: half of
+// the 32 per cycle that a core with AVX2 can do at 3 GHz.
+constexpr double kUsualFlopsPerNs = 50;
+// Weights of this size come from memory again for each product: a core's own
+// cache has 1 to 2 MiB.
+constexpr double kBeyondCache = 1 << 20;
 // Bytes per ns (GB/s) that a core streams; used if the recording has no large
 // elementwise op.
 constexpr double kUsualBytesPerNs = 10;
+// A few cores stream no more from memory. What is faster found its data in a
+// shared cache, and says nothing about new memory.
+constexpr double kMostBytesPerNs = 30;
 // oneDNN reorders weights into the layout of its kernel, and their gradients
 // back, in memory that it allocates for each call. Touching
 // new pages makes that about three times as slow as streaming.
@@ -152,21 +161,42 @@ OpGrowth::OpGrowth(const Trace& trace, const std::vector<RowId>& ops)
   for (auto& [name, samples] : arithmetic) {
     flops_per_ns_[name] = BestRate(std::move(samples));
   }
-  bytes_per_ns_ =
-      streaming.empty() ? kUsualBytesPerNs : BestRate(std::move(streaming));
+  bytes_per_ns_ = streaming.empty() ? kUsualBytesPerNs
+                                    : std::min(kMostBytesPerNs,
+                                               BestRate(std::move(streaming)));
+}
+
+// Of one op: -1 and 0 where its sizes were not recorded.
+OpGrowth::Parts OpGrowth::PartsOf(RowId row) const {
+  Parts parts;
+  const auto best = flops_per_ns_.find(trace_.ops()[row].name);
+  if (best == flops_per_ns_.end()) return parts;
+  const OpCost cost = CostOf(trace_, row);
+  const double flops = FlopsOf(trace_, row, cost);
+  if (flops <= 0 || best->second <= 0) return parts;
+  const double traffic = WeightTraffic(trace_, row, cost);
+  // A product of few rows by large weights takes the time that the weights
+  // need, so if the recording has no others, its best rate says nothing about
+  // arithmetic.
+  const bool streams = cost.kind == KernelClass::kMatmul &&
+                       cost.precision == Precision::kFp32 &&
+                       traffic >= kBeyondCache;
+  const double rate =
+      streams ? std::max(best->second, kUsualFlopsPerNs) : best->second;
+  parts.arithmetic_ns = flops / rate;
+  parts.moving_ns = traffic * kFreshMemory / bytes_per_ns_;
+  return parts;
+}
+
+double OpGrowth::ArithmeticNs(RowId row) const {
+  return PartsOf(row).arithmetic_ns;
 }
 
 double OpGrowth::FixedNs(RowId row) const {
-  const Op& op = trace_.ops()[row];
-  const auto best = flops_per_ns_.find(op.name);
-  if (best == flops_per_ns_.end() || best->second <= 0) return 0;
-  const OpCost cost = CostOf(trace_, row);
-  const double flops = FlopsOf(trace_, row, cost);
-  if (flops <= 0) return 0;
-  const double beyond = DurationNs(op) - flops / best->second;
-  const double moving =
-      WeightTraffic(trace_, row, cost) * kFreshMemory / bytes_per_ns_;
-  return std::max(0.0, std::min(beyond, moving));
+  const Parts parts = PartsOf(row);
+  if (parts.arithmetic_ns < 0) return 0;
+  const double beyond = DurationNs(trace_.ops()[row]) - parts.arithmetic_ns;
+  return std::max(0.0, std::min(beyond, parts.moving_ns));
 }
 
 }  // namespace stepscope

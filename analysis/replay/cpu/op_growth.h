@@ -4,7 +4,9 @@
 // Weights have the same size for any batch, so the time for moving them does
 // not grow. If a convolution or product achieves less than the best arithmetic
 // rate of its kind in the same recording, the difference is taken for the time
-// of moving its weights, as far as their size can explain it.
+// of moving its weights, as far as their size can explain it. Where all of a
+// recording's products have few rows, all of them are slow; so the best rate of
+// a product is never taken to be lower than what any server's core reaches.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -25,8 +27,17 @@ class OpGrowth {
   // Returns the time in ns that `op` takes for any batch size, beyond
   // kOpOwnNs. 0 if shapes were not recorded, and for ops without weights.
   double FixedNs(RowId op) const;
+  // Returns the time in ns that the arithmetic of `op` alone takes, as part of
+  // a large product of its kind; -1 if its sizes were not recorded.
+  double ArithmeticNs(RowId op) const;
 
  private:
+  struct Parts {
+    double arithmetic_ns = -1;
+    double moving_ns = 0;  // weights
+  };
+  Parts PartsOf(RowId op) const;
+
   const Trace& trace_;
   std::map<NameId, double> flops_per_ns_;  // best rate, by op name
   double bytes_per_ns_ = 0;                // best rate of elementwise ops

@@ -1,10 +1,43 @@
 // Do batches of uneven lengths make steps of uneven lengths?
+#include <algorithm>
+#include <set>
+#include <string_view>
+
 #include "context/rule.h"
 #include "context/size_variation.h"
+#include "ops/contains.h"
+#include "ops/op_arguments.h"
 #include "words/quantities.h"
 
 namespace stepscope {
 namespace {
+
+// The place of an op's mask among its arguments; kNoMask if it takes none.
+constexpr size_t kNoMask = 99;
+size_t MaskOf(std::string_view op) {
+  if (IsAnyOf(op, {"aten::masked_fill", "aten::masked_fill_"})) return 1;
+  if (op == "aten::where") return 0;
+  return op == "aten::scaled_dot_product_attention" ? 3 : kNoMask;
+}
+
+// True if the forward pass masks elements of a batch that are the same for all
+// features or queries of a sample, and the mask's size varies from step to
+// step: so samples are padded to the length of the batch.
+bool PadsSamples(const AnalysisContext& m) {
+  std::set<int64_t> sizes;
+  for (RowId row = 0; row < m.trace.ops().size(); ++row) {
+    const Op& op = m.trace.ops()[row];
+    const size_t at = MaskOf(m.trace.name(op.name));
+    if (at == kNoMask || m.tree.in_backward(row)) continue;
+    const TensorShape mask = TensorArgument(m.trace, row, at);
+    if (mask.dims.size() < 2 || mask.dims[0] < 2 ||
+        !std::ranges::count(mask.dims, 1)) {
+      continue;
+    }
+    sizes.insert(ElementsOf(mask));
+  }
+  return sizes.size() > 1;
+}
 
 Verdict CheckUnevenLengths(const AnalysisContext& m) {
   if (!m.trace.watched(Kind::kOpShapes) && m.trace.op_inputs().empty()) {
@@ -21,10 +54,19 @@ Verdict CheckUnevenLengths(const AnalysisContext& m) {
                      ": the sizes explain " + Percent(sizes.explained) +
                      " of the differences.";
   finding.where = sizes.what;
+  const bool pads = PadsSamples(m);
+  if (pads) {
+    finding.evidence +=
+        " Masks of such sizes show that samples are padded to the length of "
+        "their batch; how much of it is padding the recording does not show.";
+  }
   finding.assumption =
-      "at best: all steps have the mean size, and take as long as a parabola "
-      "through the recorded ones says; padding inside a batch, which no "
-      "recording shows, comes on top";
+      pads ? "at best: nearly all of it is padding, so what grows with the "
+             "sizes (" +
+                 Milliseconds(sizes.grows_ns * 1e-6) + " of the mean step) goes"
+           : "at best: all steps have the mean size, and take as long as a "
+             "parabola through the recorded ones says; no mask shows that "
+             "samples of a batch are padded";
   finding.fix_cpp =
       "sort or bucket samples by length, so that a batch has samples of about "
       "one length and each batch the same number of elements";
@@ -36,7 +78,7 @@ Verdict CheckUnevenLengths(const AnalysisContext& m) {
   // Held down: where long samples cost more than in proportion by themselves,
   // batches of similar lengths only save their padding, which is not recorded.
   return Fire(Found{.finding = std::move(finding),
-                    .bound_ns = sizes.bend_ns,
+                    .bound_ns = pads ? sizes.grows_ns : sizes.bend_ns,
                     .baseline_ms = sizes.mean_ns * 1e-6,
                     .beyond_noise = true,
                     .at_most = FindingSeverity::kLow});
@@ -53,7 +95,8 @@ constexpr Rule kRules[] = {
          "of at least 5 steps with known sizes, a quarter has inputs 10 % "
          "larger or smaller than the median, and the sizes explain 80 % "
          "of the variance of the step times. The gain is what long "
-         "steps cost more than in proportion, as attention does",
+         "steps cost more than in proportion, as attention does; where masks "
+         "show that samples are padded, all that grows with the sizes",
      .avoid = "sizes were not recorded, a single batch is shorter, or the step "
               "time does not follow the sizes",
      .fix_cpp = "bucket samples by length; the same number of elements in "

@@ -74,9 +74,22 @@ bool Repeats(const Trace& trace, const std::vector<RowId>& ops,
 
 struct Recomputed {
   std::vector<ShortenedOp> ops = {};
-  int64_t chains = 0;
+  std::vector<Span> chains = {};  // on autograd threads, with the code between
+                                  // their ops
   RowId first = kNone;
 };
+
+// From the begin of the node, which puts the inputs back, to the last op.
+Span SpanOfChain(const Trace& trace, RowId node, const std::vector<RowId>& ops) {
+  Span span = {trace.ops()[ops.front()].begin_ns, 0};
+  if (node != kNone) {
+    span.begin_ns = std::min(span.begin_ns, trace.ops()[node].begin_ns);
+  }
+  for (RowId row : ops) {
+    span.end_ns = std::max(span.end_ns, trace.ops()[row].end_ns);
+  }
+  return span;
+}
 
 Recomputed FindRecomputed(const AnalysisContext& m) {
   Recomputed found;
@@ -92,7 +105,7 @@ Recomputed FindRecomputed(const AnalysisContext& m) {
     if (step == forward.end() || !Repeats(m.trace, ops, step->second)) {
       continue;
     }
-    ++found.chains;
+    found.chains.push_back(SpanOfChain(m.trace, node, ops));
     if (found.first == kNone) found.first = ops.front();
     for (RowId row : ops) found.ops.push_back({row, 0});
   }
@@ -101,7 +114,7 @@ Recomputed FindRecomputed(const AnalysisContext& m) {
 
 Verdict CheckRecomputeCost(const AnalysisContext& m) {
   const Recomputed again = FindRecomputed(m);
-  if (again.chains == 0) return Clean();
+  if (again.chains.empty()) return Clean();
   double headroom = -1;
   if (m.ledger) headroom = MeasureDeviceMemory(m).headroom();
   if (headroom >= 0 && headroom < kHeadroom) return Clean();
@@ -114,7 +127,8 @@ Verdict CheckRecomputeCost(const AnalysisContext& m) {
   finding.evidence =
       "The backward pass computes " +
       Count(std::max<int64_t>(
-                1, std::llround(static_cast<double>(again.chains) / steps)),
+                1,
+                std::llround(static_cast<double>(again.chains.size()) / steps)),
             "part") +
       " of the forward pass again (activation checkpointing), which takes " +
       Milliseconds(kept.ns * 1e-6) + " of the " +
@@ -137,8 +151,14 @@ Verdict CheckRecomputeCost(const AnalysisContext& m) {
       "context_fn=functools.partial(torch.utils.checkpoint."
       "create_selective_checkpoint_contexts, ops_to_save))";
   finding.wrong_if = "a larger batch or model is to use the memory";
+  // Without it, the code around the ops goes as well.
+  double bound_ns = kept.saved_ns;
+  if (!m.has_gpu) {
+    bound_ns = std::max(
+        bound_ns, static_cast<double>(Length(Merge(again.chains))) / steps);
+  }
   return Fire(Found{.finding = std::move(finding),
-                    .bound_ns = kept.saved_ns,
+                    .bound_ns = bound_ns,
                     .trials = {kept.edit}});
 }
 

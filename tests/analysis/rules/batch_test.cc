@@ -160,5 +160,37 @@ TEST(SmallBatchTest, WaitingForOtherRanksIsNotWhatABatchCostsAnyway) {
   EXPECT_EQ(Find(report, "small-batch"), nullptr);
 }
 
+// Four products of `rows` rows in 500 us each, and `gap_us` of framework code
+// behind each of 100 small ops.
+Report Products(int rows, int64_t gap_us) {
+  CpuText text;
+  for (int i = 0; i < 4; ++i) {
+    for (int k = 0; k < 4; ++k) {
+      text.Op("inputs=(float[" + std::to_string(rows) +
+                  ",1024],float[1024,1024]) aten::mm",
+              500);
+    }
+    for (int k = 0; k < 100; ++k) text.Op("aten::relu", 10, gap_us);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(SmallBatchTest, OnACpuMovingWeightsShowsASmallBatch) {
+  const Report report = Products(4, 1);
+  const Finding* finding = Find(report, "small-batch");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->severity, FindingSeverity::kMedium);
+  EXPECT_NE(finding->evidence.find("1.33 ms move weights"), std::string::npos)
+      << finding->evidence;
+}
+
+TEST(SmallBatchTest, OnACpuCodeBetweenOpsShowsNone) {
+  const Report report = Products(64, 40);
+  const Finding* finding = Find(report, "small-batch");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->severity, FindingSeverity::kNote);
+}
+
 }  // namespace
 }  // namespace stepscope

@@ -87,5 +87,60 @@ TEST(ExposedCollectiveTest, FiresOnACpuRunThatWaitsInGloo) {
       << finding->evidence;
 }
 
+// Four steps: 1 ms of computing, an all-reduce of `elements` floats in 8 ms,
+// and the optimizer. Nothing is left to overlap with.
+Report Filled(int64_t elements) {
+  std::string rows = "run world_size=2\n";
+  int correlation = 0;
+  const auto span = [](int64_t begin_us, int64_t end_us) {
+    return std::to_string(begin_us * 1000) + ".." +
+           std::to_string(end_us * 1000) + " ";
+  };
+  for (int step = 0; step < 6; ++step) {
+    const int64_t host = 9'100 * step, device = 9'100 * step + 100;
+    const auto kernel = [&](int64_t at, int64_t from, int64_t to,
+                            const std::string& name) {
+      const std::string id = " correlation=" + std::to_string(++correlation);
+      rows += "runtime_call " + span(host + at, host + at + 4) + "thread=0" +
+              id + " cudaLaunchKernel\nkernel " +
+              span(device + from, device + to) + "stream=7" + id + " " + name +
+              "\n";
+    };
+    rows += "step " + span(host, host + 9'100) +
+            "thread=0 number=" + std::to_string(step) + "\n";
+    kernel(0, 0, 1'000, "gemm");
+    rows += "op " + span(host + 10, host + 40) +
+            "thread=0 kind=backward torch::autograd::AccumulateGrad\nop " +
+            span(host + 11, host + 39) +
+            "thread=0 c10d::allreduce_\ncommunication " +
+            span(host + 11, host + 39) +
+            "thread=0 in_elements=" + std::to_string(elements) +
+            " dtype=Float group_size=2 allreduce\n";
+    kernel(20, 1'000, 9'000, "ncclDevKernel_AllReduce_Sum_f32_RING_LL");
+    rows += "range " + span(host + 50, host + 70) +
+            "thread=0 kind=optimizer Optimizer.step#SGD.step\n";
+    kernel(60, 9'000, 9'100, "update");
+    rows += "runtime_call " + span(host + 80, host + 9'099) +
+            "thread=0 correlation=" + std::to_string(++correlation) +
+            " cudaDeviceSynchronize\n";
+  }
+  return Analyze(TraceFromText(rows));
+}
+
+TEST(ExposedCollectiveTest, SlowCollectivesThatFillTheStepPointToTheLinks) {
+  const Report slow = Filled(4'000'000);  // 2 GB/s
+  const Finding* finding = Find(slow, "exposed-collective");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kPredicted) << slow.replay.why_not;
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
+  EXPECT_EQ(finding->severity, FindingSeverity::kMedium);
+  EXPECT_NE(finding->fix_python.find("why transfers are slow"),
+            std::string::npos);
+  const Report fast = Filled(40'000'000);  // 20 GB/s
+  const Finding* other = Find(fast, "exposed-collective");
+  EXPECT_TRUE(other == nullptr ||
+              other->fix_python.find("why transfers") == std::string::npos);
+}
+
 }  // namespace
 }  // namespace stepscope

@@ -1,5 +1,6 @@
 #include "rule_testing.h"
 #include "support/cpu_loop.h"
+#include "support/cpu_text.h"
 #include "support/gpu_text.h"
 #include "support/trace_text.h"
 
@@ -217,6 +218,57 @@ TEST(SyncDataLoadingTest, DoesNotTakeStackedParametersForBatches) {
 TEST(SyncDataLoadingTest, IgnoresFastCollating) {
   EXPECT_FALSE(Promises(Collating(0, 150), "sync-data-loading"));
   EXPECT_TRUE(Promises(Collating(0, 300), "sync-data-loading"));
+}
+
+// Four steps of a CPU-only run that make 4 ms of noise before a product of
+// 8 ms. `node` makes the noise part of the graph; `first` runs before it.
+Report Preparing(int64_t us, bool node = false, const std::string& first = "",
+                 int64_t python_us = 0) {
+  CpuText text;
+  for (int i = 0; i < 4; ++i) {
+    const int at = 100 * i;
+    const auto numbered = [&](int number, const std::string& name) {
+      return "sequence=" + std::to_string(at + number) + " " + name;
+    };
+    if (!first.empty()) text.Op(numbered(0, first), 1'000);
+    text.Op(numbered(0, "aten::normal_"), us);
+    text.Op(numbered(node ? 1 : 0, "aten::mul"), 10);
+    text.Op(numbered(1, "aten::addmm"), 8'000);
+    text.Op("kind=backward " + numbered(1, "AddmmBackward0"), 10);
+    text.EndStep();
+    text.Pass(python_us);
+  }
+  return text.Analyzed();
+}
+
+TEST(SyncDataLoadingTest, SeesBatchesPreparedByOtherOps) {
+  const Report report = Preparing(4'000);
+  const Finding* finding = Find(report, "sync-data-loading");
+  ASSERT_NE(finding, nullptr) << WhyBlind(report, "sync-data-loading");
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_NEAR(finding->gain.expected_ms, 4.01, 0.01);
+}
+
+TEST(SyncDataLoadingTest, CodeBeforeThoseOpsPreparesTheBatch) {
+  const Report report = Preparing(1'000, false, "", 2'000);
+  const Finding* finding = Find(report, "sync-data-loading");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 1.01 + 0.75 * 2, 0.01);
+}
+
+// One worker makes a batch in 20 ms; more need cores that nobody knows of.
+TEST(SyncDataLoadingTest, OneWorkerHidesNoMoreThanTheRestOfTheStep) {
+  const Report report = Preparing(20'000);
+  const Finding* finding = Find(report, "sync-data-loading");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 8.01, 0.01);
+}
+
+TEST(SyncDataLoadingTest, WhatTheModelComputesIsNoPreparation) {
+  EXPECT_FALSE(Promises(Preparing(4'000, true), "sync-data-loading"));
+  EXPECT_FALSE(
+      Promises(Preparing(4'000, false, "aten::mm"), "sync-data-loading"));
 }
 
 }  // namespace

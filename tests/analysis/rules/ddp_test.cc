@@ -33,6 +33,42 @@ TEST(MissingNoSyncTest, FiresWhereBothPassesReduce) {
   EXPECT_NE(finding->fix_python.find("no_sync"), std::string::npos);
 }
 
+// Two passes of 50 ms: 10 ms of forward, an all-reduce of 20 ms, of which 10 ms
+// beside computing, and `copy_ms` of copying gradients out of the bucket.
+Report OnCpu(int copy_ms) {
+  std::string rows = "run world_size=2\n";
+  for (int pass = 0; pass < 6; ++pass) {
+    const auto row = [&](const std::string& kind, int from_ms, int to_ms,
+                         const std::string& rest) {
+      rows +=
+          kind + " " +
+          Span(50'000 * pass + 1000 * from_ms, 50'000 * pass + 1000 * to_ms) +
+          " " + rest + "\n";
+    };
+    if (pass % 2 == 0) row("step", 0, 100, "thread=0");
+    row("op", 0, 10, "thread=0 aten::mm");
+    row("op", 10, 12, "thread=0 kind=backward torch::autograd::AccumulateGrad");
+    row("op", 11, 12, "thread=0 inputs=(float[1000000]) c10d::allreduce_");
+    row("range", 12, 32, "thread=1 kind=collective gloo:all_reduce");
+    row("op", 12, 22, "thread=0 kind=backward MmBackward0");
+    row("op", 12, 22, "thread=0 aten::mm");
+    row("op", 32, 32 + copy_ms,
+        "thread=0 torch.distributed.ddp.reducer::copy_bucket_to_grad");
+    row("op", 40, 50, "thread=0 aten::add_");
+  }
+  return Analyze(TraceFromText(rows));
+}
+
+// Of one needless all-reduce per step: 10 ms of waiting, 1 of issuing, half of
+// the computing beside it, and its copies.
+TEST(MissingNoSyncTest, OnACpuBoundsWhatGoesOnBesideThem) {
+  const Report report = OnCpu(3);
+  const Finding* finding = Find(report, "missing-no-sync");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_NEAR(finding->gain.expected_ms, 10 + 1 + 5 + 3, 0.1);
+}
+
 TEST(MissingNoSyncTest, StaysSilentOnOnePassPerStep) {
   EXPECT_TRUE(IsClean(Of(Passes(1)), "missing-no-sync"));
 }

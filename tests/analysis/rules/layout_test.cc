@@ -1,5 +1,6 @@
-#include "support/compute_text.h"
 #include "rule_testing.h"
+#include "support/compute_text.h"
+#include "support/cpu_text.h"
 
 namespace stepscope {
 namespace {
@@ -56,6 +57,46 @@ TEST(LayoutTransposeTest, IsANoteBehindABusyHost) {
   const Report report = With(250, "64", "", 8'000);
   ASSERT_NE(Find(report, "layout-transpose"), nullptr);
   EXPECT_EQ(Find(report, "layout-transpose")->severity, FindingSeverity::kNote);
+}
+
+// Two convolutions in 1 ms each on a CPU, and a copy of an image of 2 MB in
+// `copy_us`, from `from` to channels-first.
+Report OnCpu(int64_t copy_us, const std::string& from,
+             const std::string& around = "aten::convolution_backward") {
+  const std::string image = "float[16,32,32,32]";
+  CpuText text;
+  for (int i = 0; i < 4; ++i) {
+    for (int k = 0; k < 2; ++k) {
+      text.Op("inputs=(" + image +
+                  ",float[32,32,3,3],,=\"[1, 1]\",=\"[1, "
+                  "1]\",=\"[1, 1]\",=\"1\") aten::mkldnn_convolution",
+              1'000);
+    }
+    text.Nested(around, copy_us + 10,
+                "inputs=(" + image + "{32768,1024,32,1}," + image + from +
+                    ") aten::copy_",
+                copy_us);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+constexpr const char* kLastOnCpu = "{32768,1,1024,32}";
+
+TEST(LayoutTransposeTest, OnACpuSeesCopiesBetweenTheFormats) {
+  const Report report = OnCpu(100, kLastOnCpu);
+  const Finding* finding = Find(report, "layout-transpose");
+  ASSERT_NE(finding, nullptr) << WhyBlind(report, "layout-transpose");
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  // The copy; both convolutions run at the best rate there is.
+  EXPECT_NEAR(finding->gain.expected_ms, 0.1, 0.02);
+  EXPECT_NE(finding->fix_python.find("channels_last"), std::string::npos);
+}
+
+TEST(LayoutTransposeTest, OnACpuStaysSilentBelowThreePercentAndElsewhere) {
+  EXPECT_TRUE(IsClean(OnCpu(50, kLastOnCpu), "layout-transpose"));
+  EXPECT_TRUE(IsClean(OnCpu(100, "{32768,1024,32,1}"), "layout-transpose"));
+  EXPECT_TRUE(
+      IsClean(OnCpu(100, kLastOnCpu, "aten::flatten"), "layout-transpose"));
 }
 
 }  // namespace

@@ -233,5 +233,40 @@ TEST(LoaderBoundTest, SaysOnAGpuRunThatFullCoresLeaveNoRoom) {
   EXPECT_EQ(finding->fix_python.find("num_workers"), std::string::npos);
 }
 
+// Taking a finished batch takes its time, too.
+TEST(LoaderBoundTest, EqualShortWaitsAreNoSlowWorkers) {
+  const auto with = [](double ms, double more) {
+    GpuText run;
+    run.Line("loader kind=processes workers=4 train");
+    for (int step = 0; step < 16; ++step) {
+      run.Range((ms + (step % 2) * more) * 1000,
+                "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
+                "kind=loader");
+      run.Op(5'000, "aten::mm");
+      run.EndStep();
+    }
+    return run.Analyzed();
+  };
+  const Report equal = with(1.2, 0.1);
+  const Finding* finding = Find(equal, "loader-bound");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->severity, FindingSeverity::kLow);
+  EXPECT_NE(finding->fix_python.find("fewer and larger batches"),
+            std::string::npos);
+  EXPECT_EQ(Find(with(0.3, 3), "loader-bound")->severity,
+            FindingSeverity::kMedium);
+  EXPECT_EQ(Find(with(2.2, 0.1), "loader-bound")->severity,
+            FindingSeverity::kMedium);
+}
+
+TEST(LoaderBoundTest, IsAHintWhereNobodyKnowsOfAFreeCore) {
+  const auto wait = [](int) { return 60.0; };
+  const Report report = Waiting(wait, kNothingMore);
+  const Finding* finding = Find(report, "loader-bound");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
+  EXPECT_NE(finding->assumption.find("--cores N"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace stepscope

@@ -1,5 +1,5 @@
-#include "support/gpu_text.h"
 #include "rule_testing.h"
+#include "support/gpu_text.h"
 
 namespace stepscope {
 namespace {
@@ -190,6 +190,34 @@ TEST(CheckpointStallTest, ReadsWholeWordsOnly) {
   };
   EXPECT_EQ(confidence("load catalog"), Confidence::kHint);
   EXPECT_EQ(confidence("write log"), Confidence::kStrong);
+}
+
+// Steps 2, 7 and 12 of 14 save, for `ms` each.
+Report Saving(const std::vector<int>& ms) {
+  GpuText run;
+  size_t next = 0;
+  for (int step = 0; step < 14; ++step) {
+    run.Op(10'000, "aten::mm");
+    if (step % 5 == 2) run.Range(1000 * ms[next++], "save_checkpoint");
+    run.EndStep();
+  }
+  return run.Analyzed();
+}
+
+TEST(CheckpointStallTest, APeriodTellsHowOftenBetterThanACount) {
+  const Report report = Saving({10, 10, 10});
+  const Finding* finding = Find(report, "logging-checkpoint-stall");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 10.0 / 5, 0.01);  // not 30 / 14
+  EXPECT_NEAR(finding->baseline_ms, 10 + 10.0 / 5, 0.01);
+}
+
+TEST(CheckpointStallTest, StallsOfUnequalLengthBoundTheirMeanLoosely) {
+  const Report report = Saving({8, 10, 12});
+  const Finding* finding = Find(report, "logging-checkpoint-stall");
+  ASSERT_NE(finding, nullptr);
+  // Two standard errors: 2 * 2 / sqrt(3) of 10 ms.
+  EXPECT_NEAR(finding->gain.expected_ms, (10 + 2.309) / 5, 0.01);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include "rule_testing.h"
+#include "support/cpu_text.h"
 #include "support/trace_text.h"
 
 namespace stepscope {
@@ -238,6 +239,40 @@ TEST(ValidationModeTest, NotesMissingInferenceMode) {
 
 TEST(ValidationModeTest, CannotLookWithoutFlagsAndSettings) {
   EXPECT_NE(WhyBlind(WithValidation({}), "validation-mode"), "");
+}
+
+// Four steps that validate with gradients: twelve ops on `dims` of 300 us each.
+Report Holding(const std::string& dims) {
+  CpuText text;
+  int sequence = 0;
+  const auto numbered = [&] {
+    return "sequence=" + std::to_string(sequence) + " ";
+  };
+  for (int i = 0; i < 4; ++i) {
+    text.Op(numbered() + "aten::addmm", 2'000);
+    text.Op("kind=backward " + numbered() + "AddmmBackward0", 100);
+    ++sequence;
+    text.Op(numbered() + "aten::mm", 500);
+    for (int k = 0; k < 12; ++k) {
+      ++sequence;
+      text.Op("inputs=(" + dims + ") " + numbered() + "aten::relu", 300);
+    }
+    ++sequence;
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+// 1 MiB each in pages of 4 KiB, 0.25 us a page; the last pass may still get its
+// backward pass.
+TEST(GradInValidationTest, OnACpuCountsThePagesThatTheGraphHolds) {
+  const Report large = Holding("float[256,1024]");
+  const Finding* finding = Find(large, "grad-in-validation");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 0.75 * 12 * 0.064, 0.02);
+  EXPECT_NEAR(
+      Find(Holding("float[64,64]"), "grad-in-validation")->gain.expected_ms, 0,
+      0.01);
 }
 
 }  // namespace

@@ -7,9 +7,16 @@ namespace {
 // One product per step on so many rows: 2 ms and 10 us a row, or a time that
 // grows with the square.
 Report Rows(const std::vector<int>& rows, bool square = false,
-            bool sizes = true) {
+            bool sizes = true, const std::string& mask = "") {
   CpuText text;
   for (int count : rows) {
+    if (!mask.empty()) {
+      const std::string by = std::to_string(count);
+      text.Op("inputs=(float[4," + by + ",64],bool[" +
+                  (mask == "causal" ? by + "," + by : "4," + by + ",1") +
+                  "]) aten::masked_fill",
+              1);
+    }
     const std::string inputs =
         "inputs=(float[" + std::to_string(count) + ",64],float[64,64]) ";
     text.Op((sizes ? inputs : "") + "aten::mm",
@@ -36,6 +43,22 @@ TEST(UnevenLengthsTest, StepsInProportionGainNothing) {
   const Finding* finding = Find(report, "uneven-lengths");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->status, FindingStatus::kOk);
+}
+
+TEST(UnevenLengthsTest, MasksOfSamplesShowPadding) {
+  const Report report = Rows(kUneven, false, true, "padding");
+  const Finding* finding = Find(report, "uneven-lengths");
+  ASSERT_NE(finding, nullptr);
+  // All but the 2 ms of a step without rows.
+  EXPECT_NEAR(finding->gain.expected_ms, 2.5, 0.01);
+  EXPECT_EQ(finding->severity, FindingSeverity::kLow);
+  EXPECT_NE(finding->evidence.find("padded"), std::string::npos);
+}
+
+TEST(UnevenLengthsTest, ACausalMaskIsNoPadding) {
+  EXPECT_EQ(
+      Find(Rows(kUneven, false, true, "causal"), "uneven-lengths")->status,
+      FindingStatus::kOk);
 }
 
 TEST(UnevenLengthsTest, OneShorterBatchIsNoPattern) {

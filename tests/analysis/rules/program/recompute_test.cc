@@ -9,6 +9,7 @@ struct How {
   bool gradients = true;  // the ops in the backward pass record nodes
   bool same = true;       // they are those of the forward pass
   int used_gb = 0;        // of the device's 80 GB; 0: not recorded
+  double around_us = 0;   // between the node's begin and its first op
 };
 
 class Checkpointed {
@@ -20,6 +21,7 @@ class Checkpointed {
       Block(false);
       if (how_.used_gb > 0) Memory(how_.used_gb);
       text_.Begin();
+      text_.Pass(how_.around_us);
       Block(true);
       Op("aten::mm", 4000, "");
       text_.End(
@@ -80,6 +82,15 @@ TEST(RecomputeCostTest, IsAtMostWhatIsComputedAgain) {
     EXPECT_NE(finding->evidence.find("whether memory is free"),
               std::string::npos);
   }
+}
+
+// Putting the inputs back goes as well. On a GPU only the kernels count.
+TEST(RecomputeCostTest, CountsTheCodeAroundTheOps) {
+  EXPECT_NEAR(Find(Of({.around_us = 400}), "recompute-cost")->gain.expected_ms,
+              2.9, 0.01);
+  EXPECT_NEAR(Find(Of({.on_gpu = true, .around_us = 400}), "recompute-cost")
+                  ->gain.expected_ms,
+              2.5, 0.01);
 }
 
 TEST(RecomputeCostTest, GradientsOfGradientsAreNotRecomputed) {
