@@ -70,6 +70,7 @@ DoctorLine DriverLine(CudaDriver& driver) {
         ", " + std::string(started.message().data(), started.message().size());
     line.remedy = kRemedy;
     line.ok = false;
+    line.no_gpu = absl::IsNotFound(started);
     return line;
   }
   const std::vector<DeviceLimits> devices = driver.Devices();
@@ -78,6 +79,7 @@ DoctorLine DriverLine(CudaDriver& driver) {
   if (!devices.empty()) line.found += " (" + devices.front().name + ")";
   line.ok = !devices.empty();
   if (!line.ok) line.remedy = kRemedy;
+  line.no_gpu = !line.ok;
   return line;
 }
 
@@ -96,7 +98,8 @@ std::vector<DoctorLine> CheckCupti(const CuptiSources& sources) {
                      .remedy = "to record a GPU, install NVIDIA's driver or "
                                "start the container with --gpus all; the CPU "
                                "is recorded all the same",
-                     .ok = false});
+                     .ok = false,
+                     .no_gpu = true});
   }
   auto cupti = sources.cupti();
   if (!cupti.ok()) {
@@ -111,6 +114,9 @@ std::vector<DoctorLine> CheckCupti(const CuptiSources& sources) {
   if (!lines.front().ok || !cupti.ok()) {
     lines.push_back({"subscription", kSkipped, "", false});
     lines.push_back({"permissions", kSkipped, "", false});
+    // Without a GPU, nobody misses what follows.
+    for (DoctorLine& line : lines)
+      line.no_gpu = !line.ok && lines.front().no_gpu;
     return lines;
   }
   // Leaves nothing in the caller's process. A detachment would wait for a CUDA

@@ -149,7 +149,7 @@ TEST_F(TraceCommandsTest, ConvertCarriesAForeignXSpaceToChromeAndBack) {
     EXPECT_TRUE(TraceEquals(*foreign, *read)) << name;
 
     const std::string back = folder_.At("back.xplane.pb");
-    const Outcome again = Run("convert " + chrome + " " + back);
+    const Outcome again = Run("convert --force " + chrome + " " + back);
     ASSERT_EQ(again.status, 0) << again.err;
     absl::StatusOr<Trace> last = ReadTrace(back);
     ASSERT_TRUE(last.ok()) << last.status().message();
@@ -162,12 +162,46 @@ TEST_F(TraceCommandsTest, ConvertCarriesAForeignXSpaceToChromeAndBack) {
   }
 }
 
+TEST_F(TraceCommandsTest, ConvertSaysWhatItWroteAndReplacesNothingUnasked) {
+  const std::string in = Write(RandomTrace({.seed = 4}), "in.json");
+  const std::string out = folder_.At("out.txt");
+  const Outcome first = Run("convert " + in + " " + out);
+  EXPECT_EQ(first.status, 0) << first.err;
+  EXPECT_THAT(first.out, StartsWith("wrote " + out + ": text, "));
+  const std::string bytes = ReadBytes(out);
+  const Outcome again = Run("convert " + trace_ + " " + out);
+  EXPECT_EQ(again.status, 1);
+  EXPECT_THAT(again.err, HasSubstr(out + " is there; --force replaces it"));
+  EXPECT_EQ(ReadBytes(out), bytes);
+  EXPECT_EQ(Run("convert --force " + trace_ + " " + out).status, 0);
+  EXPECT_NE(ReadBytes(out), bytes);
+  EXPECT_EQ(Run("convert " + in + " /dev/null.json").status, 1);
+}
+
 TEST_F(TraceCommandsTest, ConvertNeverWritesOntoItsInput) {
   const std::string in = Write(RandomTrace({.seed = 4}), "same.json");
   const std::string before = ReadBytes(in);
   const Outcome run = Run("convert " + in + " " + in);
   EXPECT_EQ(run.status, 2);
   EXPECT_EQ(ReadBytes(in), before);
+}
+
+TEST_F(TraceCommandsTest, ADashIsTheTraceOnStandardInput) {
+  const auto piped = [&](const std::string& words) {
+    return RunShell("cat " + trace_ + " | '" STEPSCOPE_PROGRAM "' " + words,
+                    folder_);
+  };
+  for (const char* words :
+       {"info -", "top -", "analyze -", "what-if - workers=1"}) {
+    const Outcome run = piped(words);
+    EXPECT_EQ(run.status, 0) << words << run.err;
+    EXPECT_EQ(run.err, "") << words;
+    EXPECT_NE(run.out, "") << words;
+  }
+  EXPECT_EQ(piped("top --format csv -").out,
+            Run("top --format csv " + trace_).out);
+  EXPECT_EQ(piped("convert - " + folder_.At("piped.txt")).status, 0);
+  EXPECT_EQ(Run("info -").status, 1);  // nothing to read
 }
 
 TEST_F(TraceCommandsTest, AFolderWithOneTraceStandsForIt) {
@@ -184,12 +218,14 @@ TEST_F(TraceCommandsTest, AFolderWithOneTraceStandsForIt) {
   EXPECT_THAT(several.err, HasSubstr("runs/a.json, "));
 }
 
-TEST_F(TraceCommandsTest, WrongUsageIsOneLineAndStatusTwo) {
+TEST_F(TraceCommandsTest, WrongUsageIsStatusTwoAndNamesTheOptions) {
   const auto expect = [&](const std::string& words, const std::string& says) {
     const Outcome run = Run(words);
     EXPECT_EQ(run.status, 2) << words;
     EXPECT_THAT(run.err, HasSubstr(says)) << words;
-    EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 1) << run.err;
+    // One line for the error; the usage follows.
+    EXPECT_THAT(run.err, testing::StartsWith("stepscope: ")) << words;
+    EXPECT_EQ(run.err.find("\nusage: stepscope "), run.err.find('\n'));
     EXPECT_EQ(run.out, "") << words;
   };
   expect("info", "info needs a trace");
@@ -204,7 +240,11 @@ TEST_F(TraceCommandsTest, WrongUsageIsOneLineAndStatusTwo) {
   expect("convert a", "two names");
   expect("convert a b.csv", "cannot tell the format");
   expect("convert --flavour x a b.json", "kineto or tb");
-  expect("confert a b", "did you mean 'convert'?");
+  const Outcome unknown = Run("confert a b");
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_EQ(unknown.err,
+            "stepscope: unknown command 'confert'; did you mean 'convert'?\n");
+  EXPECT_THAT(Run("top").err, HasSubstr("[--by=self|total|calls|gpu]"));
 }
 
 TEST_F(TraceCommandsTest, HelpIsPrinted) {
