@@ -36,6 +36,8 @@ extern const Command kConvertCommand;
 extern const Command kDoctorCommand;
 // Of the Python package: they have no `run`.
 extern const Command kRunCommand;
+extern const Command kViewCommand;
+extern const Command kMcpCommand;
 // The usage of a command, and the manual page.
 extern const Command kHelpCommand;
 // What a shell completes.

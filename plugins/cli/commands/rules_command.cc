@@ -11,6 +11,7 @@
 #include "errors.h"
 #include "output.h"
 #include "report/text_page.h"
+#include "rule_list.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -20,6 +21,13 @@ constexpr Option kOptions[] = {{.name = "--output",
                                 .short_name = "-o",
                                 .value = "FILE",
                                 .help = "write to FILE"}};
+constexpr std::string_view kFormats[] = {"text", "json"};
+constexpr Option kRulesOptions[] = {
+    {.name = "--format",
+     .value = "FORMAT",
+     .help = "output format (default: text). json has the texts of every rule",
+     .choices = kFormats},
+    kOptions[0]};
 constexpr int kColumns = 80;
 constexpr size_t kLabelColumns = 18;
 constexpr size_t kIdColumns = 24;
@@ -90,12 +98,15 @@ int RunRules(const CommandWords& given) {
     return UsageError(
         "rules takes no argument; to describe one rule: stepscope explain ID");
   }
+  const auto format = ChoiceOf(given, "--format", kFormats);
+  if (!format.ok()) return UsageError(format.status());
+  const std::string output = given.value("--output");
+  if (*format == 1) return WriteResult(RulesJson(), output);
   std::string text;
   for (const RuleText& rule : RuleTexts()) {
     // Two blanks set the ID off for FitLines().
     text += PadRight(rule.id, kIdColumns) + "  " + rule.question + "\n";
   }
-  const std::string output = given.value("--output");
   return WriteResult(FitLines(text, WidthFor(output, 0)), output);
 }
 
@@ -125,7 +136,7 @@ const Command kRulesCommand = {
     .description =
         "Lists the rules: the ID of each and the question it answers. "
         "`stepscope explain ID` describes one in full.",
-    .options = kOptions,
+    .options = kRulesOptions,
     .exit_status = "0 done, 1 the output could not be written, 2 wrong usage.",
     .completes = Arguments::kNone,
     .run = RunRules};

@@ -16,6 +16,7 @@
 #include "json_request.h"
 #include "one_trace.h"
 #include "prediction.h"
+#include "rule_list.h"
 #include "run_list.h"
 
 namespace stepscope {
@@ -131,13 +132,17 @@ absl::StatusOr<std::string> RunJob(std::string_view name, const char* text) {
   if (name == "what_if") return RunWhatIf(*request);
   if (name == "top") return RunTop(*request);
   if (name == "list") return RunList(*request);
+  if (name == "rules") {
+    if (absl::Status s = request->Check(); !s.ok()) return s;
+    return RulesJson();
+  }
   if (name == "version") {
     if (absl::Status s = request->Check(); !s.ok()) return s;
     return std::string(Version());
   }
   return absl::InvalidArgumentError("no job is called '" + std::string(name) +
                                     "'; there are version, analyze, compare, "
-                                    "what_if, top and list");
+                                    "what_if, top, list and rules");
 }
 
 }  // namespace stepscope

@@ -50,6 +50,7 @@ STEPSCOPE_API const char* stepscope_last_error(void);
  *   "top"       {"path", "by": "self" | "total" | "calls" | "gpu", "limit": 0,
  *                "by_shape": bool, "format": "text" | "json"}
  *   "list"      {"dir": path}: the runs of a folder, as JSON
+ *   "rules"     {}: the texts of all rules, as JSON
  * "format" is "json" where it is missing. */
 STEPSCOPE_API int stepscope_call(const char* name, const char* request,
                                  char** result);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -176,6 +177,82 @@ TEST_F(TraceCommandsTest, ConvertSaysWhatItWroteAndReplacesNothingUnasked) {
   EXPECT_EQ(Run("convert --force " + trace_ + " " + out).status, 0);
   EXPECT_NE(ReadBytes(out), bytes);
   EXPECT_EQ(Run("convert " + in + " /dev/null.json").status, 1);
+}
+
+// Rank `rank` of two: an all-reduce in each of three steps, which rank 1 begins
+// 200 us later, on a clock that is `ahead_us` ahead.
+std::string RankOfTwo(int rank, int64_t ahead_us) {
+  std::string events;
+  const auto add = [&](const std::string& cat, const std::string& name,
+                       const std::string& place, int64_t us, int64_t length,
+                       const std::string& args) {
+    events += (events.empty() ? "" : ",\n") + R"({"ph": "X", "cat": ")" + cat +
+              R"(", "name": ")" + name + R"(", )" + place + R"(, "ts": )" +
+              std::to_string(us + ahead_us) + R"(, "dur": )" +
+              std::to_string(length) + R"(, "args": {)" + args + "}}";
+  };
+  for (int step = 0; step < 3; ++step) {
+    const int64_t at = step * 10'000;
+    const std::string link = "\"correlation\": " + std::to_string(step + 1);
+    add("user_annotation", "ProfilerStep#" + std::to_string(step),
+        "\"pid\": 1, \"tid\": 1", at, 10'000, "");
+    add("cuda_runtime", "cudaLaunchKernel", "\"pid\": 1, \"tid\": 1", at + 100,
+        10, link);
+    add("kernel", "ncclKernel_AllReduce_RING_LL", "\"pid\": 0, \"tid\": 7",
+        at + 1000 + rank * 200, 3000 - rank * 200,
+        link + R"(, "device": 0, "stream": 7)");
+  }
+  return R"({"schemaVersion": 1, "distributedInfo": {"backend": "nccl",
+    "rank": )" +
+         std::to_string(rank) + R"(, "world_size": 2},
+    "deviceProperties": [{"id": 0, "name": "X"}], "traceEvents": [)" +
+         events + "]}";
+}
+
+TEST_F(TraceCommandsTest, ConvertMakesOneTimelineOfTheRanksOfAFolder) {
+  folder_.Write("ranks/rank0.json", RankOfTwo(0, 0));
+  folder_.Write("ranks/rank1.json", RankOfTwo(1, 5'000'000));
+  const std::string out = folder_.At("merged.json");
+  const Outcome run = Run("convert " + folder_.At("ranks") + " " + out);
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_EQ(run.out, "wrote " + out +
+                         ": 2 ranks on one clock, within 0 us; 3 collectives "
+                         "joined by arrows\n");
+  simdjson::dom::parser parser;
+  simdjson::dom::element file;
+  ASSERT_FALSE(parser.load(out).get(file));
+  // The ends of the collectives, by their order on each rank.
+  std::map<int64_t, std::vector<double>> ends;
+  size_t starts = 0, stops = 0;
+  for (const simdjson::dom::element event :
+       simdjson::dom::array(file["traceEvents"])) {
+    const std::string_view category =
+        event["cat"].error() ? "" : std::string_view(event["cat"]);
+    if (category == "kernel") {
+      ends[int64_t(event["pid"])].push_back(double(event["ts"]) +
+                                            double(event["dur"]));
+    }
+    if (category != "collective") continue;
+    (std::string_view(event["ph"]) == "s" ? starts : stops) += 1;
+  }
+  ASSERT_EQ(ends.size(), 2u);
+  EXPECT_EQ(ends.begin()->second, ends.rbegin()->second);
+  EXPECT_EQ(starts, 3u);
+  EXPECT_EQ(stops, 3u);
+  // Other formats hold one rank.
+  EXPECT_THAT(
+      Run("convert " + folder_.At("ranks") + " " + folder_.At("m.txt")).err,
+      HasSubstr("holds 2 traces; choose one of them"));
+}
+
+TEST_F(TraceCommandsTest, RanksThatShareNoCollectiveKeepTheirClocks) {
+  std::filesystem::create_directories(folder_.At("ranks"));
+  Write(RandomTrace({.seed = 4, .rank = 0}), "ranks/rank0.json");
+  Write(RandomTrace({.seed = 5, .rank = 1}), "ranks/rank1.json");
+  const Outcome run = Run("convert " + folder_.At("ranks") + " " +
+                          folder_.At("merged.json.gz"));
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr(": 2 ranks, clocks as recorded: "));
 }
 
 TEST_F(TraceCommandsTest, ConvertNeverWritesOntoItsInput) {
