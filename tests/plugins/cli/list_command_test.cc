@@ -84,6 +84,12 @@ TEST_F(ListCommandTest, NamesRunsAndWindowsOldestFirst) {
   EXPECT_EQ(std::string_view(window["first_finding"]), "sync-data-loading");
   EXPECT_DOUBLE_EQ(double(window["first_gain_ms_per_step"]), 61.2);
   EXPECT_EQ(simdjson::dom::array(window["traces"]).size(), 2u);
+  const std::string docs = ReadBytes(STEPSCOPE_TEST_DATA "/../../docs/json.md");
+  const std::string section = docs.substr(docs.find("\n## list\n"));
+  for (const simdjson::dom::object& object : {list, early, window}) {
+    for (const auto& [key, value] : object)
+      EXPECT_THAT(section, HasSubstr("`" + std::string(key) + "`"));
+  }
 }
 
 TEST_F(ListCommandTest, FindsLogDirectoriesAndFoldersOfTracesBelow) {

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,7 +17,7 @@ using testing::HasSubstr;
 
 // What `stepscope <words>` shows on a terminal of `columns`.
 std::string OnTerminal(const std::string& words, unsigned short columns) {
-  const winsize size = {.ws_row = 50, .ws_col = columns, 0, 0};
+  const winsize size = {50, columns, 0, 0};
   int terminal = -1;
   const pid_t child = forkpty(&terminal, nullptr, nullptr, &size);
   if (child == 0) {
