@@ -44,17 +44,22 @@ void ReadReport(const std::string& path, ListedWindow& listed) {
   listed.first_gain_ms = 0;
 }
 
+// ".../advice/rank3.json" -> ".../advice/rank3.html", if it is there.
+std::string PageBeside(const std::string& advice) {
+  if (advice.empty()) return "";
+  const std::filesystem::path page =
+      std::filesystem::path(advice).replace_extension(".html");
+  std::error_code error;
+  return std::filesystem::is_regular_file(page, error) ? page.string() : "";
+}
+
 ListedWindow Look(RunWindow window) {
   ListedWindow listed;
-  for (const std::string& trace : window.traces)
+  for (const std::string& trace : window.traces) {
     listed.advice.push_back(AdviceOf(trace));
-  const std::filesystem::path page =
-      std::filesystem::path(window.folder) / "report.html";
-  std::error_code error;
-  if (std::filesystem::is_regular_file(page, error))
-    listed.page = page.string();
-  for (const std::string& advice : listed.advice) {
-    if (listed.steps < 0 && !advice.empty()) ReadReport(advice, listed);
+    listed.pages.push_back(PageBeside(listed.advice.back()));
+    if (listed.steps < 0 && !listed.advice.back().empty())
+      ReadReport(listed.advice.back(), listed);
   }
   listed.window = std::move(window);
   return listed;
@@ -89,7 +94,7 @@ void Write(const ListedWindow& listed, JsonText& json) {
   json.Field("folder", listed.window.folder);
   json.Texts("traces", listed.window.traces);
   json.Texts("advice", listed.advice);
-  json.Field("page", listed.page);
+  json.Texts("pages", listed.pages);
   json.Field("steps", listed.steps);
   json.Field("step_ms", listed.step_ms);
   json.Field("first_finding", listed.first_finding);

@@ -13,8 +13,9 @@ namespace stepscope {
 
 struct ListedWindow {
   RunWindow window;
-  std::vector<std::string> advice;  // report of each rank as JSON; "" if none
-  std::string page;                 // report.html; "" if there is none
+  // The report of each rank, as JSON and as a page; "" if there is none.
+  std::vector<std::string> advice;
+  std::vector<std::string> pages;
   // From the first report; steps is -1 where there is none.
   int64_t steps = -1;
   double step_ms = 0;

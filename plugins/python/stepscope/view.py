@@ -18,7 +18,7 @@ import webbrowser
 from collections.abc import Sequence
 from typing import Any
 
-from . import _program
+from . import _page, _program
 from ._native import StepscopeError, say
 
 VIEWERS = ("perfetto", "page", "tensorboard")
@@ -128,7 +128,7 @@ def prepare(path: str, viewer: str, port: int, work: pathlib.Path) -> http.serve
     """The server of what `viewer` shows; files that have to be made for it are made in `work`."""
     if viewer == "page":
         page = work / "report.html"
-        _program.output(["report", path, "-o", str(page)])
+        page.write_text(_page.report([path]), encoding="utf-8")
         empty = work / "empty"
         empty.mkdir()
         return server(empty, page, f"/{page.name}", port)

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import html
 import json
 import os
 import pathlib
-import tempfile
 import threading
 import time
 from collections import OrderedDict
-from typing import Any
+from typing import Any, Callable
 
-from stepscope import _native, _program
+from stepscope import _native, _page
 from stepscope._native import StepscopeError
 
 FRESH_S = 2.0  # a list of runs is used again for so long: TensorBoard asks several times at once
 PAGES_KEPT = 16
-
-PLAIN = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark"><title>stepscope</title>
-<body style="margin: 1em"><pre style="white-space: pre-wrap; font: 13px monospace">{text}</pre></body></html>
-"""
 
 
 class Runs:
@@ -50,7 +43,7 @@ class Runs:
         windows = []
         for run in found["runs"]:
             for window in run["windows"]:
-                paths = [window["folder"], *window["traces"], *filter(None, [window["page"]])]
+                paths = [window["folder"], *window["traces"], *filter(None, window["pages"])]
                 if not all(map(self._is_inside, paths)):
                     continue  # a link out of the log directory
                 windows.append({**window, "id": os.path.relpath(window["folder"], self._root), "name": run["name"],
@@ -70,10 +63,10 @@ class Runs:
         """The traces to read, and the page that was written with them ("" if there is none for these)."""
         found = self._window(window)
         if not trace:
-            return found["traces"], found["page"]
-        for path in found["traces"]:
+            return found["traces"], found["pages"][0] if len(found["traces"]) == 1 else ""
+        for path, page in zip(found["traces"], found["pages"]):
             if os.path.basename(path) == trace:
-                return [path], found["page"] if len(found["traces"]) == 1 else ""
+                return [path], page
         raise StepscopeError(f"no trace '{trace}' in {window}")
 
     def page(self, window: str, trace: str = "") -> str:
@@ -81,33 +74,22 @@ class Runs:
         paths, written = self._paths(window, trace)
         if written:
             return pathlib.Path(written).read_text(encoding="utf-8", errors="replace")
-        return self._made(paths, lambda: _native.call("analyze", {"paths": paths, "format": "text"}))
+        return self._made(paths, lambda: _page.report(paths))
 
     def comparison(self, before: str, after: str) -> str:
         """Two windows compared, as HTML. Raises StepscopeError."""
         a, b = self._window(before), self._window(after)
-        return self._made([a["folder"], b["folder"]], lambda: _native.call(
-            "compare", {"a": a["folder"], "b": b["folder"], "format": "text"}))
+        return self._made([a["folder"], b["folder"]], lambda: _page.comparison(a["folder"], b["folder"]))
 
-    def _made(self, paths: list[str], text: Any) -> str:
+    def _made(self, paths: list[str], make: Callable[[], str]) -> str:
         key = (*paths, *(os.stat(path).st_mtime_ns for path in paths))
         with self._lock:
             if key in self._pages:
                 self._pages.move_to_end(key)
                 return self._pages[key]
-        made = _report(paths) or PLAIN.format(text=html.escape(text()))
+        made = make()
         with self._lock:
             self._pages[key] = made
             while len(self._pages) > PAGES_KEPT:
                 self._pages.popitem(last=False)
         return made
-
-
-def _report(paths: list[str]) -> str:
-    """The page that `stepscope report` makes; "" where this build has none."""
-    if "\n.SS stepscope report " not in _program.output(["help", "--man"]):
-        return ""
-    with tempfile.TemporaryDirectory() as folder:
-        page = os.path.join(folder, "report.html")
-        _program.output(["report", *paths, "-o", page])
-        return pathlib.Path(page).read_text(encoding="utf-8", errors="replace")

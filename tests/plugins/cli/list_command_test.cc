@@ -116,6 +116,14 @@ TEST_F(ListCommandTest, AnalyzeOfAFolderOfRunsListsThem) {
   EXPECT_THAT(run.err, HasSubstr(folder_.At("all/gpt/stepscope/b_2026")));
 }
 
+TEST_F(ListCommandTest, PagesThatWereWrittenAreNamed) {
+  Window("logs", "a_2026_01_31_14_05_09", 0, 2, kReport);
+  const std::string page = folder_.Write(
+      "logs/stepscope/a_2026_01_31_14_05_09/c0/advice/rank1.html", "<p>");
+  EXPECT_THAT(Run("list --format json " + folder_.At("logs")).out,
+              HasSubstr("\"" + page + "\""));
+}
+
 TEST_F(ListCommandTest, AReportThatIsDamagedCountsAsNone) {
   Window("logs", "a_2026_01_31_14_05_09", 0, 1, "{\"steps\": ");
   EXPECT_THAT(Run("list " + folder_.At("logs")).out,
