@@ -30,6 +30,8 @@ MAKE_LOGDIR = pathlib.Path(os.environ.get("STEPSCOPE_MAKE_LOGDIR") or ROOT / "bu
 NATIVE = pathlib.Path(os.environ.get("STEPSCOPE_NATIVE_DIR") or ROOT / "build/default/lib")
 PACKAGES = [ROOT / "plugins/python", ROOT / "plugins/tensorboard"]
 HOSTILE = "x<img src=nowhere onerror=document.title='hit'>"
+WRITTEN = """<!doctype html><title>report</title><p id="says">page of the profile</p>
+<script>document.getElementById("says").textContent += ", drawn";</script>"""
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +56,10 @@ def server(simulated, tmp_path_factory):
     # A folder may have any name.
     (logs / "ranks/stepscope" / next(os.scandir(logs / "ranks/stepscope")).name).rename(
         logs / f"ranks/stepscope/{HOSTILE}_2026_01_31_14_05_09")
+    advice = next(logs.glob("one/stepscope/*/c0")) / "advice"
+    advice.mkdir()
+    (advice / "rank0.json").write_text('{"steps": {"count": 6, "mean_ms": 12.3}, "findings": []}')
+    (advice / "rank0.html").write_text(WRITTEN)
     (folder / "outside").mkdir()
     (folder / "outside/secret.json.gz").write_bytes(next(logs.glob("one/stepscope/*/c0/trace/*")).read_bytes())
     (logs / "linked").mkdir()
@@ -137,6 +143,14 @@ def test_a_page_is_shown_and_another_chosen(server):
         assert "rank 1 of 2" in frame.locator("body").inner_text(timeout=30_000)
         assert page.title() != "hit"
         assert HOSTILE in page.locator("nav").inner_text()
+        assert errors == []
+
+
+def test_a_page_that_the_profile_wrote_is_shown_with_its_scripts(server):
+    with tab(server) as (page, errors):
+        assert "12.3 ms, nothing to change" in page.locator("nav").inner_text()
+        page.locator("li.window button").last.click()
+        page.frame_locator("iframe").get_by_text("page of the profile, drawn").wait_for(timeout=30_000)
         assert errors == []
 
 
