@@ -48,9 +48,9 @@ std::vector<std::string> TracesOfWindow(const fs::path& folder) {
 }
 
 // LOGDIR/stepscope/RUN.
-RunFolder OwnRun(const fs::path& log_dir, const fs::path& folder) {
+FoundRun OwnRun(const fs::path& log_dir, const fs::path& folder) {
   const std::string run = folder.filename().string();
-  RunFolder found;
+  FoundRun found;
   // A view into `run`: what follows it numbers runs of the same second.
   const std::string_view start = StartOfRun(run);
   found.start = std::string(start);
@@ -82,7 +82,7 @@ bool MayHoldTraces(const fs::path& folder) {
   });
 }
 
-void FindRuns(const fs::path& folder, int level, std::vector<RunFolder>& runs) {
+void FindRuns(const fs::path& folder, int level, std::vector<FoundRun>& runs) {
   std::set<std::string> passed_over = {"plugins", std::string(kOwnFolder)};
   if (IsFolder(folder / kOwnFolder)) {
     for (const std::string& run : FoldersIn(folder / kOwnFolder)) {
@@ -92,11 +92,11 @@ void FindRuns(const fs::path& folder, int level, std::vector<RunFolder>& runs) {
   } else if (MayHoldTraces(folder)) {
     ResolvedRun found = TracesIn(folder.string(), -1);
     if (!found.trace_files.empty()) {
-      RunFolder run = {.name = folder.filename().string(),
-                       .start = "",
-                       .folder = folder.string(),
-                       .log_dir = "",
-                       .windows = {}};
+      FoundRun run = {.name = folder.filename().string(),
+                      .start = "",
+                      .folder = folder.string(),
+                      .log_dir = "",
+                      .windows = {}};
       run.windows.push_back({.cycle = found.cycle,
                              .folder = folder.string(),
                              .traces = std::move(found.trace_files)});
@@ -116,17 +116,17 @@ void FindRuns(const fs::path& folder, int level, std::vector<RunFolder>& runs) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<RunFolder>> RunsIn(const std::string& dir) {
+absl::StatusOr<std::vector<FoundRun>> RunsIn(const std::string& dir) {
   if (!IsFolder(dir))
     return absl::NotFoundError("no folder " + dir + "; check the path");
   fs::path place = fs::path(dir).lexically_normal();
   if (!place.has_filename()) place = place.parent_path();  // "dir/"
-  std::vector<RunFolder> runs;
+  std::vector<FoundRun> runs;
   // Given LOGDIR/stepscope itself.
   if (place.filename() == kOwnFolder && place.has_parent_path())
     place = place.parent_path();
   FindRuns(place, 0, runs);
-  std::ranges::sort(runs, {}, [](const RunFolder& run) {
+  std::ranges::sort(runs, {}, [](const FoundRun& run) {
     return std::make_tuple(std::string_view(run.start),
                            std::string_view(run.folder));
   });

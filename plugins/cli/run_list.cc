@@ -108,10 +108,10 @@ void Write(const ListedWindow& listed, JsonText& json) {
 }  // namespace
 
 absl::StatusOr<std::vector<ListedRun>> ListRuns(const std::string& dir) {
-  absl::StatusOr<std::vector<RunFolder>> runs = RunsIn(dir);
+  absl::StatusOr<std::vector<FoundRun>> runs = RunsIn(dir);
   if (!runs.ok()) return runs.status();
   std::vector<ListedRun> list;
-  for (RunFolder& run : *runs) {
+  for (FoundRun& run : *runs) {
     ListedRun listed;
     for (RunWindow& window : run.windows)
       listed.windows.push_back(Look(std::move(window)));
@@ -125,7 +125,7 @@ std::string ToText(const std::vector<ListedRun>& runs, const std::string& dir) {
   std::string text =
       dir + ": " + Count(static_cast<int64_t>(runs.size()), "run") + "\n";
   for (const ListedRun& listed : runs) {
-    const RunFolder& run = listed.run;
+    const FoundRun& run = listed.run;
     text += "\n" + Printable(run.name.empty() ? run.folder : run.name);
     if (!run.start.empty()) text += "  " + StartInWords(run.start);
     text += "  " + Printable(run.folder) + "\n";

@@ -25,7 +25,7 @@ struct ListedWindow {
 };
 
 struct ListedRun {
-  RunFolder run;
+  FoundRun run;
   std::vector<ListedWindow> windows;
 };
 

@@ -55,7 +55,7 @@ struct RunWindow {
 };
 
 // A run of a log directory, or a folder with one trace per rank.
-struct RunFolder {
+struct FoundRun {
   std::string name;     // "resnet": RUN without its start time
   std::string start;    // "2026_01_31_14_05_09"; empty if there is none
   std::string folder;   // LOGDIR/stepscope/RUN
@@ -67,7 +67,7 @@ struct RunFolder {
 // to folders are not followed. Opens files only of folders that are in no log
 // directory, to read their headers. Any thread. Errors: NotFound (no such
 // folder).
-absl::StatusOr<std::vector<RunFolder>> RunsIn(const std::string& dir);
+absl::StatusOr<std::vector<FoundRun>> RunsIn(const std::string& dir);
 
 // What ResolvePath() chose.
 struct ResolvedRun {

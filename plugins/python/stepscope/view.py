@@ -25,6 +25,9 @@ VIEWERS = ("perfetto", "page", "tensorboard")
 HOST = "127.0.0.1"
 # What Perfetto's UI reads as it is; `stepscope convert` makes one of everything else.
 READABLE = (".json", ".json.gz")
+# What a page may do: everything here, nothing elsewhere. Perfetto's UI asks a server of its makers who uses it.
+POLICY = ("default-src 'self' 'unsafe-inline' data: blob:; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; "
+          "connect-src 'self' data: blob:")
 
 
 def parse(words: Sequence[str]) -> tuple[str, str, int, bool]:
@@ -100,18 +103,19 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
     def end_headers(self) -> None:
         self.send_header("Cache-Control", "no-store")
+        self.send_header("Content-Security-Policy", POLICY)
         super().end_headers()
 
 
 def server(folder: pathlib.Path, shown: pathlib.Path, home: str, port: int) -> http.server.ThreadingHTTPServer:
     """A server on the loopback address for the folder and the file; `home` may name the address as {base}."""
     try:
-        made = http.server.ThreadingHTTPServer((HOST, port), Handler)
+        made = http.server.ThreadingHTTPServer((HOST, port), http.server.BaseHTTPRequestHandler)
     except OSError as error:
         raise StepscopeError(f"cannot serve on port {port}: {error.strerror}; choose another with --port") from None
     base = f"http://{HOST}:{made.server_address[1]}"
-    made.RequestHandlerClass = functools.partial(  # type: ignore[assignment]
-        Handler, directory=str(folder), home=home.format(base=base), extra=shown)
+    # The handler needs the address, which is known only now.
+    made.RequestHandlerClass = functools.partial(Handler, directory=str(folder), home=home.format(base=base), extra=shown)
     return made
 
 

@@ -45,13 +45,12 @@ class AdvicePlugin(base_plugin.TBPlugin):
         return base_plugin.FrontendMetadata(es_module_path="/index.js", tab_name="Advice", disable_reload=True)
 
     def get_plugin_apps(self) -> dict[str, Callable[..., Any]]:
-        return {"/index.js": self._script, "/runs": self._list, "/page": self._page, "/compare": self._compare}
+        answers = {"/index.js": self._script, "/runs": self._list, "/page": self._page, "/compare": self._compare}
+        return {route: wrappers.Request.application(answer) for route, answer in answers.items()}
 
-    @wrappers.Request.application
     def _script(self, request: Any) -> Any:
         return http_util.Respond(request, SCRIPT.read_text(encoding="utf-8"), "application/javascript")
 
-    @wrappers.Request.application
     def _list(self, request: Any) -> Any:
         try:
             windows = self._runs.windows()
@@ -63,11 +62,9 @@ class AdvicePlugin(base_plugin.TBPlugin):
                   "traces": [pathlib.Path(path).name for path in one["traces"]]} for one in windows]
         return http_util.Respond(request, {"windows": shown}, "application/json")
 
-    @wrappers.Request.application
     def _page(self, request: Any) -> Any:
         return self._html(request, lambda: self._runs.page(request.args.get("window", ""), request.args.get("trace", "")))
 
-    @wrappers.Request.application
     def _compare(self, request: Any) -> Any:
         return self._html(request, lambda: self._runs.comparison(request.args.get("before", ""),
                                                                  request.args.get("after", "")))
