@@ -48,7 +48,7 @@ std::string WhyNot(const WhatIf& what_if, const Change& change) {
   return "the replay cannot express these changes together";
 }
 
-std::string Milliseconds(const Prediction& prediction, double gain_ms) {
+std::string JsonMs(const Prediction& prediction, double gain_ms) {
   if (!prediction.why_not.empty()) return "null";
   char text[64];
   std::snprintf(text, sizeof(text), "%.6f", prediction.baseline_ms - gain_ms);
@@ -138,10 +138,10 @@ std::string ToJson(const Prediction& prediction) {
   const Gain& gain = prediction.gain;
   return "{\n  \"version\": 2,\n  \"findings\": [" + findings +
          "],\n  \"settings\": {" + settings +
-         "},\n  \"baseline_ms\": " + baseline + ",\n  \"predicted_ms\": " +
-         Milliseconds(prediction, gain.expected_ms) +
-         ",\n  \"low_ms\": " + Milliseconds(prediction, gain.high_ms) +
-         ",\n  \"high_ms\": " + Milliseconds(prediction, gain.low_ms) +
+         "},\n  \"baseline_ms\": " + baseline +
+         ",\n  \"predicted_ms\": " + JsonMs(prediction, gain.expected_ms) +
+         ",\n  \"low_ms\": " + JsonMs(prediction, gain.high_ms) +
+         ",\n  \"high_ms\": " + JsonMs(prediction, gain.low_ms) +
          ",\n  \"why_not\": " + JsonQuoted(prediction.why_not) + "\n}\n";
 }
 

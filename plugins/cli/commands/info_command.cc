@@ -30,7 +30,7 @@ std::string Indented(std::string object) {
   return object;
 }
 
-int RunInfo(const CommandWords& given) {
+int InfoOf(const CommandWords& given) {
   const auto format = ChoiceOf(given, "--format", kFormats);
   if (!format.ok()) return UsageError(format.status());
   if (given.arguments.empty()) {
@@ -85,6 +85,6 @@ const Command kInfoCommand = {
     .options = kOptions,
     .exit_status =
         "0 all traces were read, 1 one could not be read, 2 wrong usage.",
-    .run = RunInfo};
+    .run = InfoOf};
 
 }  // namespace stepscope
