@@ -59,7 +59,8 @@ void TimelineWriter::Add(const Trace& trace, const TimelineRank& rank) {
                                  .arrows = rank.arrows};
   std::string& out = file_->sink->block();
   ChromeRows rows(trace, &out, place);
-  if (number == 1) rows.WriteFirst();
+  // Every event of a rank begins with a comma.
+  if (number == 1) out += R"({"ph": "M", "name": "timeline", "pid": 0})";
   ChromeEventWriter events(trace, ChromeFlavour::kKineto,
                            file_->base_ns + rank.clock_offset_ns, &rows, &out,
                            place);

@@ -74,9 +74,10 @@ std::string StartInWords(std::string start) {
   return start;
 }
 
-std::string WindowText(const ListedWindow& listed) {
+std::string WindowText(const ListedWindow& listed, std::string_view unit) {
+  // Only a profile's own folder holds the ranks of one job for sure.
   std::string text =
-      Count(static_cast<int64_t>(listed.window.traces.size()), "rank");
+      Count(static_cast<int64_t>(listed.window.traces.size()), unit);
   if (listed.steps < 0)
     return text + ", no report yet: stepscope analyze " + listed.window.folder;
   text += ", " + Count(listed.steps, "step");
@@ -129,13 +130,14 @@ std::string ToText(const std::vector<ListedRun>& runs, const std::string& dir) {
     text += "\n" + Printable(run.name.empty() ? run.folder : run.name);
     if (!run.start.empty()) text += "  " + StartInWords(run.start);
     text += "  " + Printable(run.folder) + "\n";
+    const char* unit = run.log_dir.empty() ? "trace" : "rank";
     if (listed.windows.empty()) text += "  no window has been written yet\n";
     for (const ListedWindow& window : listed.windows) {
       const std::string cycle = window.window.cycle < 0
                                     ? ""
                                     : "c" + std::to_string(window.window.cycle);
       text += "  " + PadRight(cycle, kWindowColumns - 2) + "  " +
-              Printable(WindowText(window)) + "\n";
+              Printable(WindowText(window, unit)) + "\n";
     }
   }
   return text;

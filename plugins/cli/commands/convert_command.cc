@@ -84,7 +84,7 @@ int SayWritten(const std::string& out, Format format) {
       "");
 }
 
-// "wrote run.json.gz: 8 ranks on one clock, within 1.2 us, ...".
+// "wrote run.json.gz: 8 ranks on one clock, within 1.2 us (median); ...".
 int MergeRanks(const std::vector<std::string>& traces, const std::string& out,
                bool advice) {
   const absl::StatusOr<MergedTimeline> merged = WriteMergedTimeline(
@@ -96,8 +96,9 @@ int MergeRanks(const std::vector<std::string>& traces, const std::string& out,
   std::string text = "wrote " + out + ": " +
                      Count(static_cast<int64_t>(merged->ranks), "rank");
   if (merged->why_not.empty()) {
-    text += " on one clock, within " + Number(merged->residual_us) + " us; " +
-            Count(merged->collectives, "collective") + " joined by arrows";
+    text += " on one clock, within " + Number(merged->residual_us) +
+            " us (median); " + Count(merged->collectives, "collective") +
+            " joined by arrows";
   } else {
     text += ", clocks as recorded: " + merged->why_not;
   }

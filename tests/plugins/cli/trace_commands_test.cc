@@ -215,9 +215,10 @@ TEST_F(TraceCommandsTest, ConvertMakesOneTimelineOfTheRanksOfAFolder) {
   const std::string out = folder_.At("merged.json");
   const Outcome run = Run("convert " + folder_.At("ranks") + " " + out);
   EXPECT_EQ(run.status, 0) << run.err;
-  EXPECT_EQ(run.out, "wrote " + out +
-                         ": 2 ranks on one clock, within 0 us; 3 collectives "
-                         "joined by arrows\n");
+  EXPECT_EQ(run.out,
+            "wrote " + out +
+                ": 2 ranks on one clock, within 0 us (median); 3 collectives "
+                "joined by arrows\n");
   simdjson::dom::parser parser;
   simdjson::dom::element file;
   ASSERT_FALSE(parser.load(out).get(file));
