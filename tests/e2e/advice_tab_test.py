@@ -53,9 +53,10 @@ def server(simulated, tmp_path_factory):
     logs = folder / "logs"
     shutil.copytree(simulated / "gpu", logs / "one")
     shutil.copytree(simulated / "ranks", logs / "ranks")
-    # A folder may have any name.
-    (logs / "ranks/stepscope" / next(os.scandir(logs / "ranks/stepscope")).name).rename(
-        logs / f"ranks/stepscope/{HOSTILE}_2026_01_31_14_05_09")
+    # A folder may have any name: that of stepscope, and that of the PyTorch plugin.
+    (run,) = (logs / "ranks/stepscope").iterdir()
+    for folder_of_run in (run, logs / "ranks" / run.name):
+        folder_of_run.rename(folder_of_run.with_name(f"{HOSTILE}_2026_01_31_14_05_09"))
     advice = next(logs.glob("one/stepscope/*/c0")) / "advice"
     advice.mkdir()
     (advice / "rank0.json").write_text('{"steps": {"count": 6, "mean_ms": 12.3}, "findings": []}')
