@@ -12,7 +12,7 @@ const STYLE = `
   h1 { font-size: 1.1rem; margin: 0 0 0.5rem; }
   ul { list-style: none; margin: 0 0 0.75rem; padding: 0; }
   li { margin: 0.15rem 0; }
-  .run { font-weight: 600; margin: 0.75rem 0 0.15rem; overflow-wrap: anywhere; }
+  .run { font-size: 1rem; font-weight: 600; margin: 0.75rem 0 0.15rem; overflow-wrap: anywhere; }
   .start, .note { color: GrayText; font-weight: normal; font-size: 0.85rem; }
   button { font: inherit; text-align: left; border: 1px solid transparent; border-radius: 4px; background: none;
            color: inherit; padding: 0.2rem 0.4rem; cursor: pointer; }
