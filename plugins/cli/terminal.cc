@@ -11,15 +11,52 @@
 namespace stepscope {
 namespace {
 
-// The bytes of a line before its text: up to the last two blanks in a row of
-// its first columns, else its indentation.
-size_t LabelSize(std::string_view line, size_t most) {
-  const size_t gap = line.substr(0, most).rfind("  ");
-  if (gap != std::string_view::npos) {
-    const size_t text = line.find_first_not_of(' ', gap);
-    if (text != std::string_view::npos) return text;
+// Terminal columns; escape sequences of colours take none.
+size_t ShownColumns(std::string_view text) {
+  size_t columns = Columns(text);
+  for (size_t at = text.find('\x1b'); at != std::string_view::npos;
+       at = text.find('\x1b', at + 1)) {
+    const size_t end = text.find('m', at);
+    if (end == std::string_view::npos) break;
+    columns -= end + 1 - at;
   }
-  return std::min(line.find_first_not_of(' '), line.size());
+  return columns;
+}
+
+// The columns before a line's text: up to the last two blanks in a row of its
+// first ones, else its indentation.
+size_t LabelColumns(std::string_view line, size_t most) {
+  const size_t gap = line.substr(0, most).rfind("  ");
+  const size_t text =
+      line.find_first_not_of(' ', gap == std::string_view::npos ? 0 : gap);
+  return text == std::string_view::npos || text > most
+             ? 0
+             : ShownColumns(line.substr(0, text));
+}
+
+// `line` broken at blanks, as few of them as possible.
+void AddFitted(std::string_view line, size_t width, std::string& out) {
+  const size_t indent = LabelColumns(line, width / 2);
+  size_t used = 0;
+  bool is_first = true;
+  while (!line.empty()) {
+    // A word, with the blanks in front of it.
+    const size_t word = std::min(line.find_first_not_of(' '), line.size());
+    const size_t end = std::min(line.find(' ', word), line.size());
+    const std::string_view piece = line.substr(0, end);
+    const size_t columns = ShownColumns(piece);
+    if (!is_first && used > indent && used + columns > width) {
+      out += '\n' + std::string(indent, ' ');
+      out += piece.substr(word);
+      used = indent + columns - word;
+    } else {
+      out += piece;
+      used += columns;
+    }
+    is_first = false;
+    line.remove_prefix(end);
+  }
+  out += '\n';
 }
 
 }  // namespace
@@ -49,21 +86,13 @@ int TerminalColumns(int descriptor) {
 
 std::string FitLines(std::string_view text, int width) {
   if (width <= 0) return std::string(text);
-  TextOptions options;
-  options.width = width;
-  TextPage page(options);
+  std::string fitted;
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, end);
+    AddFitted(text.substr(0, end), static_cast<size_t>(width), fitted);
     text.remove_prefix(std::min(end + 1, text.size()));
-    if (Columns(line) <= static_cast<size_t>(width)) {
-      page.Line(line);
-      continue;
-    }
-    const size_t label = LabelSize(line, static_cast<size_t>(width) / 2);
-    page.Wrapped(line.substr(0, label), line.substr(label));
   }
-  return page.Take();
+  return fitted;
 }
 
 }  // namespace stepscope

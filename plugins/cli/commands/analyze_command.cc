@@ -86,7 +86,10 @@ int Run(const Selection& selection, AnalysisOutput output,
   if (selection.rank >= 0 && !ChooseRank(selection.rank, results, print))
     return 1;
   output.to_stdout = file.empty();
-  const int status = WriteResult(AnalysisText(results, output), file);
+  std::string text = AnalysisText(results, output);
+  if (output.format == ReportFormat::kText)
+    text = FitLines(text, WidthFor(file, 0));
+  const int status = WriteResult(text, file);
   if (status != 0 || !fail_on) return status;
   const GateVerdict verdict = JudgeReports(ReportsOf(results), *fail_on);
   if (!verdict.why.empty()) PrintError(verdict.why);

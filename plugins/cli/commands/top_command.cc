@@ -91,8 +91,10 @@ int RunTop(const CommandWords& given) {
   const std::string text =
       arguments->format == 1   ? ToCsv(tables)
       : arguments->format == 2 ? ToJson(tables)
-      : tables.empty()         ? "the trace has no events of this kind\n"
-                       : ToText(tables, WidthFor(output, Terminal().width));
+      : tables.empty()
+          ? "the trace has no events of this kind\n"
+          : FitLines(ToText(tables, WidthFor(output, Terminal().width)),
+                     WidthFor(output, 0));
   return WriteResult(text, output);
 }
 

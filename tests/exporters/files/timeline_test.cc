@@ -4,9 +4,12 @@
 #include <simdjson.h>
 #include <stepscope/timeline.h>
 
+#include <filesystem>
 #include <map>
 #include <set>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "support/random_trace.h"
@@ -61,11 +64,16 @@ class TimelineTest : public testing::Test {
     if (!row["ph"].get(text)) event.phase = text;
     if (!row["cat"].get(text)) event.category = text;
     if (!row["name"].get(text)) event.name = text;
-    (void)row["pid"].get(event.pid);
-    (void)row["tid"].get(event.tid);
-    (void)row["ts"].get(event.us);
-    (void)row["dur"].get(event.length_us);
-    (void)row["id"].get(event.id);
+    // Texts in place of numbers, and keys that are missing, leave the default.
+    const auto number = [&](const char* key, auto& value) {
+      std::remove_reference_t<decltype(value)> found = value;
+      if (!row[key].get(found)) value = found;
+    };
+    number("pid", event.pid);
+    number("tid", event.tid);
+    number("ts", event.us);
+    number("dur", event.length_us);
+    number("id", event.id);
     if (event.phase == "M" && event.name == "process_name")
       processes_[event.pid] = std::string_view(row["args"]["name"]);
     events_.push_back(event);

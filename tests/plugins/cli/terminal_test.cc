@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,17 +44,19 @@ size_t Columns(std::string_view line) {
   return columns;
 }
 
-// The lines of `shown` beyond `columns`, but for words that are longer: a path
-// must stay whole to be copied.
+// The lines of `shown` beyond `columns`, but for those with a word that takes
+// half of them: a path must stay whole to be copied.
 std::vector<std::string> TooWide(const std::string& shown, size_t columns) {
   std::vector<std::string> wide;
   for (size_t at = 0; at < shown.size();) {
     const size_t end = std::min(shown.find('\n', at), shown.size());
     const std::string line = shown.substr(at, end - at);
     at = end + 1;
-    const size_t word = line.find_first_not_of(' ');
-    if (Columns(line) > columns && line.find(' ', word) != std::string::npos)
-      wide.push_back(line);
+    std::istringstream words(line);
+    bool has_long_word = false;
+    for (std::string word; words >> word;)
+      has_long_word |= Columns(word) > columns / 2;
+    if (Columns(line) > columns && !has_long_word) wide.push_back(line);
   }
   return wide;
 }
@@ -82,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(Columns, TerminalTest, testing::Values(60, 80, 132));
 
 TEST(TerminalTest, AFileOrAPipeKeepsItsLines) {
   EXPECT_THAT(OnTerminal("rules | cat", 40),
-              HasSubstr("\nsync-data-loading          Do"));
+              HasSubstr("\nsync-data-loading         Do"));
 }
 
 }  // namespace

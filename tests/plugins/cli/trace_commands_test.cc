@@ -186,10 +186,11 @@ std::string RankOfTwo(int rank, int64_t ahead_us) {
   const auto add = [&](const std::string& cat, const std::string& name,
                        const std::string& place, int64_t us, int64_t length,
                        const std::string& args) {
-    events += (events.empty() ? "" : ",\n") + R"({"ph": "X", "cat": ")" + cat +
-              R"(", "name": ")" + name + R"(", )" + place + R"(, "ts": )" +
-              std::to_string(us + ahead_us) + R"(, "dur": )" +
-              std::to_string(length) + R"(, "args": {)" + args + "}}";
+    events += std::string(events.empty() ? "" : ",\n") +
+              R"({"ph": "X", "cat": ")" + cat + R"(", "name": ")" + name +
+              R"(", )" + place + R"(, "ts": )" + std::to_string(us + ahead_us) +
+              R"(, "dur": )" + std::to_string(length) + R"(, "args": {)" +
+              args + "}}";
   };
   for (int step = 0; step < 3; ++step) {
     const int64_t at = step * 10'000;
@@ -266,8 +267,10 @@ TEST_F(TraceCommandsTest, ConvertNeverWritesOntoItsInput) {
 
 TEST_F(TraceCommandsTest, ADashIsTheTraceOnStandardInput) {
   const auto piped = [&](const std::string& words) {
-    return RunShell("cat " + trace_ + " | '" STEPSCOPE_PROGRAM "' " + words,
-                    folder_);
+    // In braces: the shell gives the last command nothing to read.
+    return RunShell(
+        "{ cat " + trace_ + " | '" STEPSCOPE_PROGRAM "' " + words + "; }",
+        folder_);
   };
   for (const char* words :
        {"info -", "top -", "analyze -", "what-if - workers=1"}) {

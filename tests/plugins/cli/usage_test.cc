@@ -151,9 +151,9 @@ TEST_F(UsageTest, TheManualPageHasEveryCommandAndOption) {
     EXPECT_THAT(page.out, HasSubstr("\n.SS stepscope " + escaped));
   }
   if (!Has("man")) GTEST_SKIP() << "no man here";
-  const Outcome shown = RunShell(
-      "'" STEPSCOPE_PROGRAM "' help --man | MANWIDTH=80 man --warnings -l -",
-      folder_);
+  const Outcome shown =
+      RunShell("{ '" STEPSCOPE_PROGRAM "' help --man | MANWIDTH=80 man -l -; }",
+               folder_);
   EXPECT_EQ(shown.err, "");
   EXPECT_THAT(shown.out, HasSubstr("--fail-over"));
 }
