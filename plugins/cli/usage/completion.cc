@@ -213,8 +213,8 @@ complete -c stepscope -n __fish_use_subcommand -l version -s V -d 'print the ver
       text += when + " -l " + std::string(option.name.substr(2));
       if (!option.short_name.empty())
         text += " -s " + std::string(option.short_name.substr(1));
-      if (option.takes_value()) text += " -r";
-      if (IsPath(option)) text += " -F";
+      // -x: a value, and not a file.
+      if (option.takes_value()) text += IsPath(option) ? " -r -F" : " -x";
       if (!option.choices.empty())
         text += " -a " + ShellQuoted(Spaced(option.choices));
       text += " -d " + ShellQuoted(option.help) + "\n";

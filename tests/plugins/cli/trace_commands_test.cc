@@ -176,7 +176,8 @@ TEST_F(TraceCommandsTest, ConvertSaysWhatItWroteAndReplacesNothingUnasked) {
   EXPECT_EQ(ReadBytes(out), bytes);
   EXPECT_EQ(Run("convert --force " + trace_ + " " + out).status, 0);
   EXPECT_NE(ReadBytes(out), bytes);
-  EXPECT_EQ(Run("convert " + in + " /dev/null.json").status, 1);
+  EXPECT_EQ(Run("convert " + in + " " + folder_.At("no/folder.json")).status,
+            1);
 }
 
 // Rank `rank` of two: an all-reduce in each of three steps, which rank 1 begins

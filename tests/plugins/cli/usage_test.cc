@@ -130,7 +130,8 @@ TEST_F(UsageTest, TheScriptsOfTheOtherShellsHaveEveryCommandAndAreValid) {
       RunShell("fish -c 'source " + folder_.At("script.fish") +
                    "; complete -C \"stepscope analyze --format \"'",
                folder_);
-  EXPECT_THAT(run.out, HasSubstr("markdown"));
+  EXPECT_THAT(run.out, testing::MatchesRegex("json\t[^\n]*\nmarkdown\t[^\n]*\n"
+                                             "text\t[^\n]*\n"));
 }
 
 TEST_F(UsageTest, WrongShellsAreRefused) {
