@@ -38,7 +38,9 @@ absl::StatusOr<std::unique_ptr<TimelineWriter>> TimelineWriter::Make(
   auto file = std::make_unique<File>();
   file->sink = *std::move(sink);
   std::string& out = file->sink->block();
-  out += "{\n  \"schemaVersion\": 1,\n  \"displayTimeUnit\": \"ms\",\n";
+  out +=
+      "{\n  \"schemaVersion\": 1,\n  \"stepscope.timeline\": 1,\n"
+      "  \"displayTimeUnit\": \"ms\",\n";
   if (residual_us >= 0) {
     out += "  \"stepscope.clock_residual_us\": ";
     AppendDouble(residual_us, out);

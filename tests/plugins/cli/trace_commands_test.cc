@@ -242,6 +242,8 @@ TEST_F(TraceCommandsTest, ConvertMakesOneTimelineOfTheRanksOfAFolder) {
   EXPECT_EQ(ends.begin()->second, ends.rbegin()->second);
   EXPECT_EQ(starts, 3u);
   EXPECT_EQ(stops, 3u);
+  // Who analyses the timeline is told what it is.
+  EXPECT_THAT(Run("info " + out).out, HasSubstr("merged-ranks: "));
   // Other formats hold one rank.
   EXPECT_THAT(
       Run("convert " + folder_.At("ranks") + " " + folder_.At("m.txt")).err,
