@@ -64,6 +64,7 @@ std::vector<RankCollective> SteadyCollectives(const AnalysisContext& context) {
     shared.group = group.value();
     shared.ordinal = ordinals[{shared.step, shared.group}]++;
     shared.ends_together = EndsTogether(one.kind);
+    shared.kernel = one.kernel;
     shared.begin_ns = one.moved.begin_ns;
     shared.end_ns = one.moved.end_ns;
     shared.exposed_ns = one.exposed_ns;

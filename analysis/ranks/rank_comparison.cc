@@ -287,6 +287,15 @@ RankComparison CompareRanks(const std::vector<RankDigest>& ranks) {
   return comparison;
 }
 
+std::vector<SharedCollective> SharedCollectives(
+    const std::vector<RankDigest>& ranks) {
+  RankComparison counted;
+  std::vector<SharedCollective> shared;
+  for (MatchedCollective& matched : Match(ranks, counted))
+    shared.push_back({std::move(matched.members)});
+  return shared;
+}
+
 std::vector<double> LatenessScores(const RankComparison& comparison) {
   std::vector<double> late;
   for (const RankRow& row : comparison.rows) late.push_back(row.late_ms);

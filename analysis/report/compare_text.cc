@@ -16,7 +16,11 @@ namespace stepscope {
 namespace {
 
 constexpr size_t kRowsShown = 8;
-constexpr size_t kNameColumns = 56;
+constexpr size_t kMostNameColumns = 56;
+constexpr size_t kLeastNameColumns = 8;
+constexpr size_t kRowIndent = 2;
+constexpr size_t kNumberColumns = 10;
+constexpr size_t kCallColumns = 16;
 constexpr size_t kLabelColumns = 10;
 
 std::string Signed(double ms) { return (ms > 0 ? "+" : "") + Number(ms); }
@@ -165,27 +169,48 @@ bool Differs(const ComparedTime& row) {
   return Number(row.after_ms - row.before_ms) != "0";
 }
 
+// The columns of a table in `width` columns: without the calls where names
+// would have no room beside them.
+struct TableColumns {
+  size_t name = 0;
+  bool has_calls = false;
+};
+TableColumns ColumnsIn(int width, bool causes) {
+  constexpr int kLeastWithCalls = 72;
+  const bool has_calls = !causes && width >= kLeastWithCalls;
+  const size_t others =
+      kRowIndent + 3 * kNumberColumns + (has_calls ? kCallColumns : 0);
+  const size_t all = std::max(static_cast<size_t>(std::max(width, 0)),
+                              others + kLeastNameColumns);
+  return {std::min(all - others, kMostNameColumns), has_calls};
+}
+
 void AppendTextTable(const char* title, const std::vector<ComparedTime>& rows,
-                     bool causes, bool has_gpu, TextPage& page) {
+                     bool causes, bool has_gpu, int width, TextPage& page) {
   if (causes ? std::ranges::none_of(rows, Differs) : rows.empty()) return;
+  const TableColumns columns = ColumnsIn(width, causes);
+  const size_t title_columns = columns.name + kRowIndent;
   page.Line();
-  page.Line(PadRight(title, kNameColumns + 2) + PadLeft("before", 10) +
-            PadLeft("after", 10) + PadLeft("change", 10) +
-            (causes ? "" : PadLeft("calls", 16)));
+  page.Line(PadRight(Clipped(title, title_columns), title_columns) +
+            PadLeft("before", kNumberColumns) +
+            PadLeft("after", kNumberColumns) +
+            PadLeft("change", kNumberColumns) +
+            (columns.has_calls ? PadLeft("calls", kCallColumns) : ""));
   for (size_t i = 0; i < std::min(rows.size(), kRowsShown); ++i) {
     const ComparedTime& row = rows[i];
     const double change = row.after_ms - row.before_ms;
     if (causes && !Differs(row)) continue;
-    std::string line = "  " +
-                       PadRight(causes ? CauseInWords(row.name, has_gpu)
-                                       : Clipped(row.name, kNameColumns),
-                                kNameColumns) +
-                       PadLeft(Number(row.before_ms), 10) +
-                       PadLeft(Number(row.after_ms), 10) +
-                       PadLeft(Signed(change), 10);
-    if (!causes) {
-      line += PadLeft(
-          Number(row.before_calls) + " > " + Number(row.after_calls), 16);
+    const std::string name =
+        causes ? CauseInWords(row.name, has_gpu) : row.name;
+    std::string line = std::string(kRowIndent, ' ') +
+                       PadRight(Clipped(name, columns.name), columns.name) +
+                       PadLeft(Number(row.before_ms), kNumberColumns) +
+                       PadLeft(Number(row.after_ms), kNumberColumns) +
+                       PadLeft(Signed(change), kNumberColumns);
+    if (columns.has_calls) {
+      line +=
+          PadLeft(Number(row.before_calls) + " > " + Number(row.after_calls),
+                  kCallColumns);
     }
     page.Line(line);
   }
@@ -203,7 +228,7 @@ void AppendMarkdownTable(const char* title,
     if (causes && !Differs(row)) continue;
     text += "| " +
             (causes ? CauseInWords(row.name, has_gpu)
-                    : MarkdownCode(Clipped(row.name, kNameColumns),
+                    : MarkdownCode(Clipped(row.name, kMostNameColumns),
                                    /*in_table=*/true)) +
             " | " + Number(row.before_ms) + " | " + Number(row.after_ms) +
             " | " + Signed(row.after_ms - row.before_ms) + " |";
@@ -225,9 +250,9 @@ void ForEachTable(const Comparison& c, const Add& add) {
 
 }  // namespace
 
-std::string ToText(const Comparison& c) {
+std::string ToText(const Comparison& c, int width) {
   TextOptions options;
-  options.width = 110;
+  options.width = width;
   TextPage page(options);
   for (const VerdictLine& line : VerdictOf(c)) {
     // A whole sentence stands alone where there is nothing to compare.
@@ -239,7 +264,7 @@ std::string ToText(const Comparison& c) {
   if (!c.why_not.empty()) return page.Take();
   const bool has_gpu = HasGpu(c);
   ForEachTable(c, [&](const char* title, const auto& rows, bool causes) {
-    AppendTextTable(title, rows, causes, has_gpu, page);
+    AppendTextTable(title, rows, causes, has_gpu, width, page);
   });
   if (!c.remaining_findings.empty() || !c.new_findings.empty()) page.Line();
   if (!c.remaining_findings.empty())

@@ -76,6 +76,7 @@ DoctorLine DriverLine(CudaDriver& driver) {
         ", " + std::string(started.message().data(), started.message().size());
     line.remedy = kRemedy;
     line.ok = false;
+    line.no_gpu = absl::IsNotFound(started);
     return line;
   }
   const std::vector<DeviceLimits> devices = driver.Devices();
@@ -84,6 +85,7 @@ DoctorLine DriverLine(CudaDriver& driver) {
   if (!devices.empty()) line.found += " (" + devices.front().name + ")";
   line.ok = !devices.empty();
   if (!line.ok) line.remedy = kRemedy;
+  line.no_gpu = !line.ok;
   return line;
 }
 
@@ -103,7 +105,8 @@ DoctorLine CheckDriver(const CuptiSources& sources,
               "to record a GPU, install NVIDIA's driver or start the "
               "container with --gpus all; the CPU is recorded all the "
               "same",
-          .ok = false};
+          .ok = false,
+          .no_gpu = true};
 }
 
 DoctorLine CuptiLine(const CuptiApi& api) {
@@ -183,9 +186,14 @@ DoctorLine CheckClocks(const CuptiSources& sources,
 // others cannot be tried.
 std::vector<DoctorLine> CheckCupti(const CuptiSources& sources) {
   std::vector<DoctorLine> lines;
+  // Without a GPU, nobody misses what follows.
   const auto skip = [&](std::initializer_list<const char*> topics) {
     for (const char* topic : topics) {
-      lines.push_back({topic, kSkipped, "", false});
+      lines.push_back({.topic = topic,
+                       .found = kSkipped,
+                       .remedy = "",
+                       .ok = false,
+                       .no_gpu = lines.front().no_gpu});
     }
   };
   std::vector<DeviceLimits> devices;

@@ -2,13 +2,13 @@
 #include <stepscope/logdir.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "files/folders.h"
 #include "files/trace_folder.h"
 #include "rows/run_start.h"
 
@@ -16,8 +16,6 @@ namespace stepscope {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kOwnFolder = "stepscope";
 
 std::string FixedWidth(int32_t number, int digits) {
   char text[16];
@@ -49,48 +47,6 @@ void SortByStart(std::vector<std::string>* runs) {
   std::ranges::sort(*runs, {}, [](const std::string& run) {
     return std::make_pair(StartOfRun(run), std::string_view(run));
   });
-}
-
-std::vector<std::string> FoldersIn(const fs::path& path) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator it(path, error), end; !error && it != end;
-       it.increment(error)) {
-    std::error_code ignored;
-    if (it->is_directory(ignored))
-      names.push_back(it->path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-bool IsFolder(const fs::path& path) {
-  std::error_code error;
-  return fs::is_directory(path, error);
-}
-
-// The number in "c12"; -1 for other names.
-int32_t CycleOf(std::string_view name) {
-  int32_t cycle = -1;
-  if (name.size() < 2 || name[0] != 'c') return -1;
-  const char* end = name.data() + name.size();
-  const auto result = std::from_chars(name.data() + 1, end, cycle);
-  return result.ec == std::errc() && result.ptr == end ? cycle : -1;
-}
-
-// Cycles of RUN whose traces were written, in order.
-std::vector<int32_t> CyclesOf(const fs::path& run) {
-  std::vector<int32_t> cycles;
-  for (const std::string& name : FoldersIn(run)) {
-    const int32_t cycle = CycleOf(name);
-    std::error_code error;
-    if (cycle >= 0 && IsFolder(run / name / "trace") &&
-        !fs::is_empty(run / name / "trace", error)) {
-      cycles.push_back(cycle);
-    }
-  }
-  std::sort(cycles.begin(), cycles.end());
-  return cycles;
 }
 
 std::string Listed(const std::vector<std::string>& names) {

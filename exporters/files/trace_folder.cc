@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "files/file_kind.h"
+#include "files/folders.h"
 #include "files/trace_peek.h"
 #include "io/bytes_reader.h"
 
@@ -64,24 +65,10 @@ bool SpanBefore(const std::string& a, const std::string& b) {
          std::make_tuple(b.size(), std::string_view(b));
 }
 
-// The names of the files in `folder`, sorted.
-std::vector<std::string> NamesIn(const std::string& folder) {
-  std::error_code error;
-  std::vector<std::string> names;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end;
-       it.increment(error)) {
-    std::error_code ignored;
-    if (!it->is_directory(ignored))
-      names.push_back(it->path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 std::vector<Candidate> CandidatesIn(const std::string& folder,
                                     std::vector<std::string>* passed_over) {
   std::vector<Candidate> files;
-  for (const std::string& name : NamesIn(folder)) {
+  for (const std::string& name : FilesIn(folder)) {
     Candidate file;
     file.path = (fs::path(folder) / name).string();
     file.name = name;
@@ -182,7 +169,7 @@ void KeepOnePerRank(std::vector<Candidate>* files, ResolvedRun* run) {
 // Chrome traces, whose second copies they usually are.
 std::vector<std::string> SpacesIn(const std::string& folder) {
   std::vector<std::string> paths;
-  for (const std::string& name : NamesIn(folder)) {
+  for (const std::string& name : FilesIn(folder)) {
     if (!name.ends_with(".xplane.pb")) continue;
     const std::string path = (fs::path(folder) / name).string();
     const absl::StatusOr<std::unique_ptr<BytesReader>> bytes =

@@ -18,16 +18,6 @@ std::string TextOf(const absl::Status& status) {
   return std::string(status.message().data(), status.message().size());
 }
 
-// ".../trace/rank3.json.gz" -> ".../advice/rank3.json", if it is there.
-std::string AdviceOf(const fs::path& trace) {
-  if (trace.parent_path().filename() != "trace") return "";
-  const std::string name = trace.filename().string();
-  const fs::path advice = trace.parent_path().parent_path() / "advice" /
-                          (name.substr(0, name.find(".json")) + ".json");
-  std::error_code error;
-  return fs::exists(advice, error) ? advice.string() : "";
-}
-
 // The traces that the paths stand for, each once and not yet read.
 std::vector<AnalysedTrace> FindTraces(const Selection& selection,
                                       const OnError& on_error) {
@@ -58,6 +48,16 @@ std::vector<AnalysedTrace> FindTraces(const Selection& selection,
 }
 
 }  // namespace
+
+std::string AdviceOf(const std::string& path) {
+  const fs::path trace = path;
+  if (trace.parent_path().filename() != "trace") return "";
+  const std::string name = trace.filename().string();
+  const fs::path advice = trace.parent_path().parent_path() / "advice" /
+                          (name.substr(0, name.find(".json")) + ".json");
+  std::error_code error;
+  return fs::exists(advice, error) ? advice.string() : "";
+}
 
 std::vector<AnalysedTrace> AnalyseAll(const Selection& selection,
                                       const OnError& on_error) {

@@ -23,6 +23,10 @@ struct Selection {
   ToldMachine machine;
 };
 
+// ".../trace/rank3.json.gz" -> ".../advice/rank3.json", if it is there; else
+// "".
+std::string AdviceOf(const std::string& path);
+
 // Those that could be read.
 std::vector<AnalysedTrace> AnalyseAll(const Selection& selection,
                                       const OnError& on_error);

@@ -10,19 +10,19 @@
 namespace stepscope {
 namespace {
 
-const OptionName* Find(std::string_view name,
-                       std::span<const OptionName> known) {
-  static constexpr OptionName kHelp = {"--help", false, "-h"};
-  for (const OptionName& option : known) {
-    if (name == option.name || name == option.short_name) return &option;
-  }
-  return name == kHelp.name || name == kHelp.short_name ? &kHelp : nullptr;
+const Option* Find(std::string_view name, std::span<const Option> known) {
+  const auto is_called = [&](const Option& option) {
+    return name == option.name ||
+           (!option.short_name.empty() && name == option.short_name);
+  };
+  const auto found = std::ranges::find_if(known, is_called);
+  if (found != known.end()) return &*found;
+  return is_called(kHelpOption) ? &kHelpOption : nullptr;
 }
 
-absl::Status Unknown(const std::string& name,
-                     std::span<const OptionName> known) {
+absl::Status Unknown(const std::string& name, std::span<const Option> known) {
   std::vector<std::string_view> names = {"--help"};
-  for (const OptionName& option : known) names.push_back(option.name);
+  for (const Option& option : known) names.push_back(option.name);
   return absl::InvalidArgumentError("unknown option '" + name + "'" +
                                     DidYouMean(name, names));
 }
@@ -52,7 +52,7 @@ std::string CommandWords::value(std::string_view name) const {
 }
 
 absl::StatusOr<CommandWords> ParseCommandWords(
-    std::span<const std::string> words, std::span<const OptionName> known) {
+    std::span<const std::string> words, std::span<const Option> known) {
   CommandWords parsed;
   bool options_ended = false;
   for (size_t at = 1; at < words.size(); ++at) {
@@ -68,17 +68,17 @@ absl::StatusOr<CommandWords> ParseCommandWords(
     }
     const size_t equals = word.find('=');
     const std::string name = word.substr(0, equals);
-    const OptionName* option = Find(name, known);
+    const Option* option = Find(name, known);
     if (option == nullptr) return Unknown(name, known);
     std::string value;
     if (equals != std::string::npos) {
-      if (!option->takes_value)
+      if (!option->takes_value())
         return absl::InvalidArgumentError(name + " takes no value");
       value = word.substr(equals + 1);
-    } else if (option->takes_value && at + 1 < words.size()) {
+    } else if (option->takes_value() && at + 1 < words.size()) {
       value = words[++at];
     }
-    if (option->takes_value && value.empty())
+    if (option->takes_value() && value.empty())
       return absl::InvalidArgumentError(name + " needs a value");
     parsed.options[std::string(option->name)] = value;
   }

@@ -10,14 +10,12 @@
 #include <string_view>
 #include <vector>
 
+#include "usage/command.h"
+
 namespace stepscope {
 
-// An option that a command knows.
-struct OptionName {
-  std::string_view name;  // "--format"
-  bool takes_value = true;
-  std::string_view short_name = "";  // "-o"
-};
+// What "-" stands for as a path.
+inline constexpr std::string_view kStdin = "/dev/stdin";
 
 struct CommandWords {
   std::vector<std::string> arguments;  // all but the options, in order
@@ -34,7 +32,7 @@ struct CommandWords {
 // known to every command. Errors: InvalidArgument, one line for the user, with
 // the nearest known option where one was misspelled.
 absl::StatusOr<CommandWords> ParseCommandWords(
-    std::span<const std::string> words, std::span<const OptionName> known);
+    std::span<const std::string> words, std::span<const Option> known);
 
 // The index of the option's value in `choices`; 0 where the option was not
 // given. Errors: InvalidArgument, which lists the choices.

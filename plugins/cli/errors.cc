@@ -1,6 +1,11 @@
 #include "errors.h"
 
+#include <unistd.h>
+
 #include <cstdio>
+#include <string>
+
+#include "terminal.h"
 
 namespace stepscope {
 namespace {
@@ -12,9 +17,11 @@ std::string_view MessageOf(const absl::Status& status) {
 
 }  // namespace
 
+// One line, for scripts; on a terminal no longer than that is wide.
 void PrintError(std::string_view message) {
-  std::fprintf(stderr, "stepscope: %.*s\n", static_cast<int>(message.size()),
-               message.data());
+  const std::string line = "stepscope: " + std::string(message) + "\n";
+  const std::string text = FitLines(line, TerminalColumns(STDERR_FILENO));
+  std::fputs(text.c_str(), stderr);
 }
 
 void PrintError(const absl::Status& status) { PrintError(MessageOf(status)); }

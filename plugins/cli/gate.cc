@@ -21,9 +21,6 @@ constexpr int kPassed = 0, kNoVerdict = 1, kFailed = 4;
 // fewer than 6, less than 95 %.
 constexpr int64_t kStepsForInterval = 6;
 
-constexpr std::string_view kSeverities[] = {"low", "medium", "high",
-                                            "critical"};
-
 // The number before `unit`; nothing if the text is another.
 std::optional<double> ReadNumber(std::string_view text, std::string_view unit) {
   if (!text.ends_with(unit)) return {};
@@ -114,7 +111,7 @@ GateVerdict JudgeComparison(const Comparison& comparison,
 absl::StatusOr<std::optional<FindingSeverity>> FailOnOf(
     const CommandWords& words) {
   if (!words.has("--fail-on")) return std::optional<FindingSeverity>();
-  const auto severity = ChoiceOf(words, "--fail-on", kSeverities);
+  const auto severity = ChoiceOf(words, "--fail-on", kSeverityChoices);
   if (!severity.ok()) return severity.status();
   return std::optional(static_cast<FindingSeverity>(
       static_cast<size_t>(FindingSeverity::kLow) + *severity));

@@ -8,6 +8,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "command_words.h"
@@ -37,6 +38,10 @@ absl::StatusOr<std::optional<SlowerLimits>> SlowerLimitsOf(
 // 6 steady steps in a trace there is no such interval, and so no verdict.
 GateVerdict JudgeComparison(const Comparison& comparison,
                             const SlowerLimits& limits);
+
+// Of --fail-on.
+inline constexpr std::string_view kSeverityChoices[] = {"low", "medium", "high",
+                                                        "critical"};
 
 // From --fail-on; empty where it is not given. Errors: InvalidArgument.
 absl::StatusOr<std::optional<FindingSeverity>> FailOnOf(

@@ -1,5 +1,6 @@
-// The program `stepscope`: finds the command and runs it.
+// The program `stepscope`: finds the command, reads its words and runs it.
 #include <stepscope/version.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -12,46 +13,16 @@
 #include "command_words.h"
 #include "commands.h"
 #include "errors.h"
+#include "output.h"
 
 namespace stepscope {
 namespace {
 
-struct Command {
-  std::string_view name;
-  int (*run)(Words words);
-};
-
-constexpr Command kCommands[] = {
-    {"analyze", AnalyzeCommand}, {"compare", CompareCommand},
-    {"convert", ConvertCommand}, {"doctor", DoctorCommand},
-    {"explain", ExplainCommand}, {"info", InfoCommand},
-    {"rules", RulesCommand},     {"top", TopCommand},
-    {"what-if", WhatIfCommand}};
-
-constexpr const char* kUsage =
-    R"(stepscope finds what slows a PyTorch training loop down and predicts what each
-fix would gain.
-
-Usage: stepscope COMMAND [options] ...
-
-  analyze PATH...            report what to fix first, with the predicted gain
-  compare BEFORE AFTER       compare two traces: predicted and measured gain
-  what-if TRACE KEY=VALUE... predict the step time under other settings
-  rules                      list what a report looks for
-  explain ID...              describe rules: when they report, what to do
-  info PATH...               list what a trace contains
-  top PATH                   rank operators, kernels and copies by time
-  convert IN OUT             write a trace in another format
-  doctor                     check what recording and viewing need here
-
-  stepscope COMMAND --help   the options of a command
-  stepscope --version
-  stepscope --help
-
-PATH is a trace of torch.profiler or of stepscope (.json, .json.gz, .json.zst),
-an XSpace (.xplane.pb), a log directory of stepscope, or a folder with one trace
-per rank.
-)";
+constexpr const Command* kCommands[] = {
+    &kAnalyzeCommand, &kCompareCommand, &kWhatIfCommand,    &kRulesCommand,
+    &kExplainCommand, &kListCommand,    &kInfoCommand,      &kTopCommand,
+    &kConvertCommand, &kViewCommand,    &kRunCommand,       &kMcpCommand,
+    &kDoctorCommand,  &kHelpCommand,    &kCompletionCommand};
 
 int UnknownWord(const std::string& word) {
   if (word.starts_with("-")) {
@@ -67,31 +38,65 @@ int UnknownWord(const std::string& word) {
                       "run: stepscope analyze " +
                       word);
   }
-  std::vector<std::string_view> names = {"help", "version"};
-  for (const Command& command : kCommands) names.push_back(command.name);
+  std::vector<std::string_view> names = {"version"};
+  for (const Command* command : kCommands) names.push_back(command->name);
   return UsageError("unknown command '" + word + "'" + DidYouMean(word, names));
 }
 
-int Run(Words words) {
+// `words` are the command's own name and what follows it.
+int RunCommand(const Command& command, std::span<const std::string> words) {
+  if (command.run == nullptr &&
+      std::ranges::find(words, kHelpOption.name) == words.end()) {
+    PrintError(std::string(command.name) +
+               " is a command of the Python package: pip install . at the "
+               "clone's root, then stepscope " +
+               std::string(command.name));
+    return 1;
+  }
+  absl::StatusOr<CommandWords> given =
+      ParseCommandWords(words, command.options);
+  if (given.ok() && given->has("--help"))
+    return WriteResult(UsageText(command, WidthFor("", kUsageColumns)), "");
+  if (given.ok() && (command.completes == Arguments::kPaths ||
+                     command.completes == Arguments::kTraceThenSettings)) {
+    std::ranges::replace(given->arguments, std::string("-"),
+                         std::string(kStdin));
+  }
+  const int status =
+      given.ok() ? command.run(*given) : UsageError(given.status());
+  constexpr int kWrongUsage = 2;
+  if (status == kWrongUsage) {
+    const int columns = TerminalColumns(STDERR_FILENO);
+    std::fputs(
+        ShortUsage(command, columns > 0 ? columns : kUsageColumns).c_str(),
+        stderr);
+  }
+  return status;
+}
+
+int Run(std::span<const std::string> words) {
   if (words.empty()) {
     return UsageError(
         "no command given. Start with: stepscope analyze PATH...");
   }
   const std::string& first = words[0];
-  if (first == "--help" || first == "-h" || first == "help") {
-    std::fputs(kUsage, stdout);
-    return 0;
+  if (first == "--help" || first == "-h") {
+    const int width = WidthFor("", kUsageColumns);
+    return WriteResult(ProgramUsageText(kCommands, width), "");
   }
-  if (first == "--version" || first == "version") {
+  if (first == "--version" || first == "-V" || first == "version") {
     std::printf("stepscope %s\n", stepscope::Version());
     return 0;
   }
-  const auto* command = std::ranges::find(kCommands, first, &Command::name);
+  const auto command = std::ranges::find(kCommands, first, &Command::name);
   if (command == std::end(kCommands)) return UnknownWord(first);
-  return command->run(words);
+  return RunCommand(**command, words);
 }
 
 }  // namespace
+
+Commands AllCommands() { return kCommands; }
+
 }  // namespace stepscope
 
 int main(int argc, char** argv) {

@@ -1,15 +1,11 @@
 #include "output.h"
 
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <string_view>
 
 #include "errors.h"
 
@@ -42,25 +38,17 @@ int WriteAndClose(std::FILE* file, const std::string& text) {
   return error;
 }
 
+bool IsStdout(const std::string& path) { return path.empty() || path == "-"; }
+
 }  // namespace
 
-Terminal TerminalOfStdout() {
-  Terminal terminal;
-  if (isatty(STDOUT_FILENO) == 0) return terminal;
-  // https://no-color.org: any value but an empty one counts.
-  const char* no_color = std::getenv("NO_COLOR");
-  const char* term = std::getenv("TERM");
-  terminal.color = (no_color == nullptr || *no_color == '\0') &&
-                   (term == nullptr || std::string_view(term) != "dumb");
-  // Longer lines are hard to read, and in less than 40 columns nothing fits.
-  winsize size = {};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
-    terminal.width = std::clamp<int>(size.ws_col, 40, 160);
-  return terminal;
+int WidthFor(const std::string& path, int otherwise) {
+  const int columns = IsStdout(path) ? TerminalColumns(STDOUT_FILENO) : 0;
+  return columns > 0 ? columns : otherwise;
 }
 
 absl::Status WriteOut(const std::string& text, const std::string& path) {
-  if (path.empty()) {
+  if (IsStdout(path)) {
     const int error = WriteAndClose(stdout, text);
     return error == 0 ? absl::OkStatus()
                       : WriteError("to standard output", error);

@@ -5,19 +5,17 @@
 
 #include <string>
 
+#include "terminal.h"
+
 namespace stepscope {
 
-// What standard output can show. There are no colours where it is not a
-// terminal, where NO_COLOR is set and where TERM is "dumb".
-struct Terminal {
-  bool color = false;
-  int width = 100;
-};
-Terminal TerminalOfStdout();
+// The columns that a result written to `path` (as for WriteOut()) may take:
+// those of the terminal, or `otherwise` where it does not go to one.
+int WidthFor(const std::string& path, int otherwise);
 
-// Writes `text` to standard output, or, where `path` is not empty, to that
-// file, which appears whole or not at all. Errors: PermissionDenied, NotFound,
-// ResourceExhausted, Unavailable.
+// Writes `text` to standard output, or, where `path` is neither empty nor "-",
+// to that file, which appears whole or not at all. Errors: PermissionDenied,
+// NotFound, ResourceExhausted, Unavailable.
 absl::Status WriteOut(const std::string& text, const std::string& path);
 
 // The same as the end of a command: prints the error, if any, and returns the

@@ -15,7 +15,7 @@
 namespace stepscope {
 namespace {
 
-std::string Number(double value) {
+std::string StepMs(double value) {
   char text[64];
   std::snprintf(text, sizeof(text), "%.*f", value < 9.995 ? 2 : 1, value);
   return text;
@@ -48,7 +48,7 @@ std::string WhyNot(const WhatIf& what_if, const Change& change) {
   return "the replay cannot express these changes together";
 }
 
-std::string Milliseconds(const Prediction& prediction, double gain_ms) {
+std::string JsonMs(const Prediction& prediction, double gain_ms) {
   if (!prediction.why_not.empty()) return "null";
   char text[64];
   std::snprintf(text, sizeof(text), "%.6f", prediction.baseline_ms - gain_ms);
@@ -115,12 +115,12 @@ std::string ToText(const Prediction& prediction) {
   const std::string what = Joined(prediction.change);
   // No gain and no range: the run has these settings already.
   if (prediction.gain.expected_ms == 0 && prediction.gain.high_ms == 0)
-    return what + ": no change from " + Number(before) + " ms per step\n";
-  return what + ": " + Number(before) + " to " + Number(after) +
-         " ms per step, " + Number(before / after) +
+    return what + ": no change from " + StepMs(before) + " ms per step\n";
+  return what + ": " + StepMs(before) + " to " + StepMs(after) +
+         " ms per step, " + StepMs(before / after) +
          (prediction.gain.pairs > 0 ? "x (likely " : "x (a hint: ") +
-         Number(before - prediction.gain.high_ms) + " to " +
-         Number(before - prediction.gain.low_ms) + " ms)\n";
+         StepMs(before - prediction.gain.high_ms) + " to " +
+         StepMs(before - prediction.gain.low_ms) + " ms)\n";
 }
 
 std::string ToJson(const Prediction& prediction) {
@@ -138,10 +138,10 @@ std::string ToJson(const Prediction& prediction) {
   const Gain& gain = prediction.gain;
   return "{\n  \"version\": 2,\n  \"findings\": [" + findings +
          "],\n  \"settings\": {" + settings +
-         "},\n  \"baseline_ms\": " + baseline + ",\n  \"predicted_ms\": " +
-         Milliseconds(prediction, gain.expected_ms) +
-         ",\n  \"low_ms\": " + Milliseconds(prediction, gain.high_ms) +
-         ",\n  \"high_ms\": " + Milliseconds(prediction, gain.low_ms) +
+         "},\n  \"baseline_ms\": " + baseline +
+         ",\n  \"predicted_ms\": " + JsonMs(prediction, gain.expected_ms) +
+         ",\n  \"low_ms\": " + JsonMs(prediction, gain.high_ms) +
+         ",\n  \"high_ms\": " + JsonMs(prediction, gain.low_ms) +
          ",\n  \"why_not\": " + JsonQuoted(prediction.why_not) + "\n}\n";
 }
 

@@ -168,18 +168,22 @@ std::string SettingKeys() {
   return keys;
 }
 
-std::string SettingsUsage() {
-  constexpr size_t kColumns = 32;
-  std::string usage;
+std::vector<Term> SettingTerms() {
+  std::vector<Term> terms;
   for (const Key& key : kKeys) {
-    std::string line = "  " + std::string(key.name) + "=";
-    line += key.kind == ValueKind::kWhole  ? "N"
-            : key.kind == ValueKind::kReal ? "X"
-                                           : Values(key);
-    line.resize(std::max(line.size() + 1, kColumns), ' ');
-    usage += line + std::string(key.use) + "\n";
+    const std::string value = key.kind == ValueKind::kWhole  ? "N"
+                              : key.kind == ValueKind::kReal ? "X"
+                                                             : Values(key);
+    terms.push_back(
+        {std::string(key.name) + "=" + value, std::string(key.use)});
   }
-  return usage;
+  return terms;
+}
+
+std::vector<std::string> SettingNames() {
+  std::vector<std::string> names;
+  for (const Key& key : kKeys) names.emplace_back(key.name);
+  return names;
 }
 
 }  // namespace stepscope

@@ -7,6 +7,9 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "usage/command.h"
 
 namespace stepscope {
 
@@ -23,7 +26,8 @@ std::string JsonQuoted(std::string_view text);
 
 // "workers, intra_op_threads, ..."
 std::string SettingKeys();
-// A line of usage text for each key.
-std::string SettingsUsage();
+std::vector<std::string> SettingNames();
+// A row of the usage text for each key: "workers=N".
+std::vector<Term> SettingTerms();
 
 }  // namespace stepscope

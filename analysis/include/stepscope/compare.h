@@ -80,9 +80,10 @@ struct Comparison {
 // may share const Traces.
 Comparison Compare(const Trace& before, const Trace& after);
 
-// The comparison for a terminal of 110 columns, as Markdown, and as one JSON
-// object (docs/json.md, version 2) with a trailing newline. Never fail.
-std::string ToText(const Comparison& comparison);
+// The comparison for a terminal of `width` columns (at least 40), as Markdown,
+// and as one JSON object (docs/json.md, version 2) with a trailing newline.
+// Never fail.
+std::string ToText(const Comparison& comparison, int width = 110);
 std::string ToMarkdown(const Comparison& comparison);
 std::string ToJson(const Comparison& comparison);
 

@@ -23,6 +23,7 @@ struct RankCollective {
   // It ends on all ranks at the same time (all-reduce, all-gather,
   // reduce-scatter, all-to-all).
   bool ends_together = false;
+  RowId kernel = kNone;  // of kernels(); kNone on a CPU-only run
   int64_t begin_ns = 0;  // on this rank's clock
   int64_t end_ns = 0;
   int64_t exposed_ns = 0;  // its time during which nothing computes
@@ -45,6 +46,17 @@ struct RankDigest {
 
 // Never fails. Threads: any number of calls may share one const Trace.
 RankDigest DigestRank(const Trace& trace);
+
+// One collective on the ranks that took part.
+struct SharedCollective {
+  // Indices into the list of ranks, and into the `collectives` of that rank.
+  std::vector<std::pair<size_t, size_t>> members;
+};
+
+// The collectives that at least two ranks recorded, where all ranks of their
+// group agree on how many there were in that step. Any thread.
+std::vector<SharedCollective> SharedCollectives(
+    const std::vector<RankDigest>& ranks);
 
 // The report of the whole run: times are means over the ranks, each finding
 // appears once. Never fails: if the ranks cannot be compared (a file does not

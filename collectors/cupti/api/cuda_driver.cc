@@ -66,7 +66,9 @@ class LoadedDriver : public CudaDriver {
   absl::Status Initialize() override {
     const CUresult result = f_.init(0);
     if (result == CUDA_SUCCESS) return absl::OkStatus();
-    return absl::UnavailableError("cuInit gave " + std::to_string(result));
+    const std::string message = "cuInit gave " + std::to_string(result);
+    return result == CUDA_ERROR_NO_DEVICE ? absl::NotFoundError(message)
+                                          : absl::UnavailableError(message);
   }
 
   // Asks without initialising: cuCtxGetCurrent() fails before cuInit().

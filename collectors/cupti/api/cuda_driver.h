@@ -47,7 +47,7 @@ class CudaDriver {
   virtual ~CudaDriver() = default;
 
   // Initialises CUDA, for `stepscope doctor` alone. Unavailable, with the
-  // driver's error number, if that fails.
+  // driver's error number, if that fails; NotFound if there is no device.
   virtual absl::Status Initialize() = 0;
   // OK if the program has initialised CUDA; else Unavailable, saying so.
   virtual absl::Status InUse() const = 0;

@@ -12,6 +12,9 @@ struct DoctorLine {
   std::string found;   // "CUDA 13.0, 1 device", or a path
   std::string remedy;  // what to do; empty if nothing
   bool ok = false;
+  // It is not ok because the machine has no GPU: a fault only for somebody who
+  // wants to record one.
+  bool no_gpu = false;
 };
 
 // Checks the driver, CUPTI and its version, the permission to profile, and

@@ -64,6 +64,7 @@ void ReadKinetoKeys(dom::object root, ChromeHeader* header) {
       base_ns >= -kLargestNs && base_ns <= kLargestNs) {
     header->base_ns = base_ns;
   }
+  GetFlag(root, "stepscope.timeline", &header->is_timeline);
   GetFlag(root, "record_shapes", &header->record_shapes);
   GetFlag(root, "profile_memory", &header->profile_memory);
   GetFlag(root, "with_stack", &header->with_stack);

@@ -15,6 +15,7 @@ struct ChromeHeader : OwnHeader {
   bool record_shapes = false;
   bool profile_memory = false;
   bool with_stack = false;
+  bool is_timeline = false;  // several ranks, as TimelineWriter writes them
 };
 
 // Reads `json`, one object, into `header`. False if it is not valid JSON; then

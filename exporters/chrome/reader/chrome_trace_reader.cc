@@ -195,7 +195,8 @@ absl::StatusOr<Trace> ReadChromeTrace(const std::string& path,
     whole.base_ns = early_base;
   }
 
-  const ChromeRowReader::Counts& counts = rows.counts();
+  ChromeRowReader::Counts counts = rows.counts();
+  if (whole.is_timeline) counts.merged_ranks = 1;
   const bool complete = events.complete() && bytes->problem().empty();
   if (const std::string looks = LooksForeign(counts, events, whole);
       complete && damage.damaged == 0 && !looks.empty()) {

@@ -26,8 +26,11 @@ void ChromeEventWriter::WriteSamples() {
       if (value < 0) return;
       out_ += ",\n{\"ph\": \"C\", \"cat\": \"hardware_counters\", \"name\": \"";
       out_ += name;
-      out_ += "\", \"pid\": \"GPU " + std::to_string(sample.device) +
-              " Counters\", \"ts\": ";
+      out_ += "\", \"pid\": ";
+      AppendQuoted((rank_name_.empty() ? "" : rank_name_ + ": ") + "GPU " +
+                       std::to_string(sample.device) + " Counters",
+                   out_);
+      out_ += ", \"ts\": ";
       AppendMicros(sample.time_ns - base_ns_, out_);
       out_ += ", \"args\": {\"\": ";
       AppendDouble(static_cast<double>(value) * scale, out_);

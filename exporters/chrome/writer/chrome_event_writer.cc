@@ -15,7 +15,8 @@ constexpr int64_t kMostPythonId = int64_t{1} << 53;
 
 ChromeEventWriter::ChromeEventWriter(const Trace& trace, ChromeFlavour flavour,
                                      int64_t base_ns, ChromeRows* rows,
-                                     std::string* out)
+                                     std::string* out,
+                                     const ChromeRankPlace& place)
     : trace_(trace),
       flavour_(flavour),
       base_ns_(base_ns),
@@ -25,7 +26,16 @@ ChromeEventWriter::ChromeEventWriter(const Trace& trace, ChromeFlavour flavour,
       links_(trace, flavour),
       inputs_(trace),
       totals_(trace),
-      arrow_due_(trace.runtime_calls().size()) {
+      arrow_due_(trace.runtime_calls().size()),
+      next_arrow_(place.first_arrow),
+      rank_name_(place.name) {
+  for (const TimelineArrow& arrow : place.arrows) {
+    if (arrow.kernel != kNone) {
+      kernel_arrows_.emplace(arrow.kernel, &arrow);
+    } else {
+      host_arrows_.emplace(std::pair(arrow.begin_ns, arrow.end_ns), &arrow);
+    }
+  }
   for (const PythonFrame& frame : trace.python_frames()) {
     if (frame.python_id >= kMostPythonId) continue;
     first_python_id_ = std::max(first_python_id_, frame.python_id + 1);
@@ -37,6 +47,7 @@ ChromeEventWriter::ChromeEventWriter(const Trace& trace, ChromeFlavour flavour,
 void ChromeEventWriter::Open(std::string_view category, std::string_view name,
                              const ChromePlace& place, int64_t begin_ns,
                              int64_t end_ns) {
+  last_place_ = place;
   out_ += ",\n{\"ph\": \"X\", \"cat\": \"";
   out_ += category;
   out_ += "\", \"name\": ";
@@ -180,12 +191,18 @@ void ChromeEventWriter::Write(Table table, RowId row) {
   switch (table) {
     case Table::kStep:
       return Write(trace_.steps()[row]);
-    case Table::kRange:
-      return Write(trace_.ranges()[row], row);
+    case Table::kRange: {
+      const Range& range = trace_.ranges()[row];
+      Write(range, row);
+      return ArrowsOfHost(range.begin_ns, range.end_ns);
+    }
     case Table::kPythonFrame:
       return Write(trace_.python_frames()[row]);
-    case Table::kOp:
-      return Write(trace_.ops()[row], row);
+    case Table::kOp: {
+      const Op& op = trace_.ops()[row];
+      Write(op, row);
+      return ArrowsOfHost(op.begin_ns, op.end_ns);
+    }
     case Table::kCommunication:
       if (links_.RidesOnOp(row)) return;
       return Write(trace_.communications()[row], row);
@@ -198,7 +215,8 @@ void ChromeEventWriter::Write(Table table, RowId row) {
     case Table::kDeviceMemory:
       return Write(trace_.device_memory()[row]);
     case Table::kKernel:
-      return Write(trace_.kernels()[row]);
+      Write(trace_.kernels()[row]);
+      return ArrowsOfKernel(row);
     case Table::kCopy:
       return Write(trace_.copies()[row]);
     case Table::kMemset:
@@ -208,6 +226,23 @@ void ChromeEventWriter::Write(Table table, RowId row) {
     case Table::kCount:
       return;
   }
+}
+
+void ChromeEventWriter::ArrowsOfKernel(RowId kernel) {
+  const auto [begin, end] = kernel_arrows_.equal_range(kernel);
+  for (auto it = begin; it != end; ++it) WriteRankArrow(*it->second);
+}
+
+void ChromeEventWriter::ArrowsOfHost(int64_t begin_ns, int64_t end_ns) {
+  if (host_arrows_.empty()) return;
+  const auto [begin, end] = host_arrows_.equal_range({begin_ns, end_ns});
+  for (auto it = begin; it != end; ++it) WriteRankArrow(*it->second);
+  host_arrows_.erase(begin, end);
+}
+
+void ChromeEventWriter::WriteRankArrow(const TimelineArrow& arrow) {
+  Arrow("collective", arrow.id, arrow.is_start, last_place_.pid,
+        last_place_.tid, arrow.at_ns);
 }
 
 }  // namespace stepscope

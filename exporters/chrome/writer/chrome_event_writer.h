@@ -16,6 +16,7 @@
 #include "chrome/writer/chrome_gpu_ranges.h"
 #include "chrome/writer/chrome_inputs_writer.h"
 #include "chrome/writer/chrome_links.h"
+#include "chrome/writer/chrome_rank_place.h"
 #include "chrome/writer/chrome_rows.h"
 #include "json/json_writer.h"
 #include "rows/event_order.h"
@@ -25,8 +26,10 @@ namespace stepscope {
 
 class ChromeEventWriter {
  public:
+  // `place.arrows` must outlive the writer.
   ChromeEventWriter(const Trace& trace, ChromeFlavour flavour, int64_t base_ns,
-                    ChromeRows* rows, std::string* out);
+                    ChromeRows* rows, std::string* out,
+                    const ChromeRankPlace& place = {});
 
   void WriteSpan(const TimeSpan& span);
   void WriteLosses(const TimeSpan& span);
@@ -63,6 +66,10 @@ class ChromeEventWriter {
   void Arrow(const char* category, int64_t id, bool is_start, int64_t pid,
              int64_t tid, int64_t at_ns);
   void ArrowFromCall(const DeviceWork& work, const ChromePlace& to);
+  // The arrows to other ranks that touch the event written last.
+  void ArrowsOfKernel(RowId kernel);
+  void ArrowsOfHost(int64_t begin_ns, int64_t end_ns);
+  void WriteRankArrow(const TimelineArrow& arrow);
 
   // `{"ph": "X", ... "args": {` and its end.
   void Open(std::string_view category, std::string_view name,
@@ -96,7 +103,12 @@ class ChromeEventWriter {
   std::unordered_map<RowId, int64_t> displaced_ops_;
   std::unordered_map<RowId, int64_t> displaced_calls_;
   std::vector<char> arrow_due_;  // by call: written, its first work not yet
-  int64_t next_arrow_ = 1;
+  int64_t next_arrow_;
+  const std::string rank_name_;
+  ChromePlace last_place_;  // of the slice written last
+  std::multimap<RowId, const TimelineArrow*> kernel_arrows_;
+  // Of the host, by begin and end; each is drawn once.
+  std::multimap<std::pair<int64_t, int64_t>, const TimelineArrow*> host_arrows_;
 
   // Open module ranges by thread, and the numbers for the Module view.
   struct OpenModule {

@@ -21,16 +21,19 @@ constexpr int64_t kMostStreams = int64_t{1} << 60;
 }  // namespace
 
 // The last row takes events whose thread is not known.
-ChromeRows::ChromeRows(const Trace& trace, std::string* out)
+ChromeRows::ChromeRows(const Trace& trace, std::string* out,
+                       const ChromeRankPlace& place)
     : trace_(trace),
       out_(*out),
+      rank_name_(place.name),
+      first_pid_(place.first_pid),
       threads_(trace.threads().size() + 1),
       announced_(trace.threads().size() + 1) {
   const std::vector<ThreadNumbers> drawn = FileThreadsOf(trace);
   for (size_t i = 0; i < drawn.size(); ++i) {
-    used_tids_.emplace(drawn[i].pid, drawn[i].tid);
     Row& row = threads_[i];
-    row.pid = drawn[i].pid;
+    row.pid = FilePid(drawn[i].pid);
+    used_tids_.emplace(row.pid, drawn[i].tid);
     row.tids = {drawn[i].tid};
     row.sort_index = static_cast<int64_t>(i) + 1;
   }
@@ -83,12 +86,12 @@ ChromeRows::Row& ChromeRows::StreamRow(int32_t device, int64_t stream,
     if (known.ordinal == device && !known.name.empty())
       name += ": " + known.name;
   }
-  AnnounceProcess(device, name, label, kGpuSortIndex + device);
-  row.pid = device;
+  row.pid = FilePid(device);
+  AnnounceProcess(row.pid, name, label, kGpuSortIndex + device);
   row.name = stream < 0 ? "no stream" : "stream " + std::to_string(stream);
   if (is_sync) row.name += " (waited for)";
   const int64_t number = std::clamp(stream, -kMostStreams, kMostStreams);
-  row.tids = {UnusedTid(device, number + (is_sync ? kSyncTids : 0))};
+  row.tids = {UnusedTid(row.pid, number + (is_sync ? kSyncTids : 0))};
   row.sort_index = number * 2 + (is_sync ? 1 : 0);
   Announce(row, 0);
   return row;
@@ -109,10 +112,10 @@ ChromePlace ChromeRows::OnOwnRow(const std::string& name, int64_t begin_ns,
   const auto [it, added] = own_rows_.try_emplace(name);
   Row& row = it->second;
   if (added) {
-    AnnounceProcess(kOwnPid, "stepscope", "advice", -1);
-    row.pid = kOwnPid;
+    row.pid = FilePid(kOwnPid);
+    AnnounceProcess(row.pid, "stepscope", "advice", -1);
     row.name = name;
-    row.tids = {UnusedTid(kOwnPid, static_cast<int64_t>(own_rows_.size()))};
+    row.tids = {UnusedTid(row.pid, static_cast<int64_t>(own_rows_.size()))};
     row.sort_index = static_cast<int64_t>(own_rows_.size());
     Announce(row, 0);
   }
@@ -137,9 +140,26 @@ int64_t ChromeRows::UnusedTid(int64_t pid, int64_t wanted) {
   return wanted;
 }
 
-void ChromeRows::AnnounceProcess(int64_t pid, std::string_view name,
+// Processes of several ranks may have one number, and a GPU is 0 on all of
+// them.
+int64_t ChromeRows::FilePid(int64_t pid) {
+  if (first_pid_ == 0) return pid;
+  const auto next = first_pid_ + static_cast<int64_t>(file_pids_.size());
+  return file_pids_.try_emplace(pid, next).first->second;
+}
+
+void ChromeRows::AnnounceProcess(int64_t pid, std::string name,
                                  std::string_view label, int64_t sort_index) {
   if (!processes_.insert(pid).second) return;
+  if (first_pid_ != 0) {
+    // Ranks one below the other, each with its advice, its CPU and its GPUs.
+    constexpr int64_t kPlaces = 100;
+    sort_index = first_pid_ * kPlaces + (sort_index < 0 ? 0
+                                         : sort_index < kGpuSortIndex
+                                             ? 1
+                                             : 2 + sort_index - kGpuSortIndex);
+    name = rank_name_ + ": " + name;
+  }
   Meta(pid, 0, "process_name", "name", name);
   Meta(pid, 0, "process_labels", "labels", label);
   if (pid == kOwnPid) return;  // WriteFirst() has written its place

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "chrome/writer/chrome_rank_place.h"
 #include "rows/event_order.h"
 
 namespace stepscope {
@@ -29,7 +30,8 @@ struct ChromePlace {
 class ChromeRows {
  public:
   // Metadata events are appended to `out` as ",\n{...}".
-  ChromeRows(const Trace& trace, std::string* out);
+  ChromeRows(const Trace& trace, std::string* out,
+             const ChromeRankPlace& place = {});
 
   // The pid and tid a thread of the Trace has in the file.
   std::pair<int64_t, int64_t> FileThread(RowId thread) const {
@@ -57,17 +59,23 @@ class ChromeRows {
     Lanes lanes;
   };
 
+  // The number in the file of process `pid` of the Trace.
+  int64_t FilePid(int64_t pid);
   ChromePlace PlaceOn(Row& row, int64_t begin_ns, int64_t end_ns);
   Row& StreamRow(int32_t device, int64_t stream, bool is_sync);
   int64_t UnusedTid(int64_t pid, int64_t wanted);
-  void AnnounceProcess(int64_t pid, std::string_view name,
-                       std::string_view label, int64_t sort_index);
+  // `pid` is the Trace's.
+  void AnnounceProcess(int64_t pid, std::string name, std::string_view label,
+                       int64_t sort_index);
   void Announce(const Row& row, size_t lane);
   void Meta(int64_t pid, int64_t tid, const char* what, const char* key,
             std::string_view text);
 
   const Trace& trace_;
   std::string& out_;
+  const std::string rank_name_;
+  const int64_t first_pid_;
+  std::map<int64_t, int64_t> file_pids_;  // empty where they are the Trace's
   std::vector<Row> threads_;  // as in threads(); the last one takes kNone
   std::vector<char> announced_;
   std::map<std::pair<int32_t, int64_t>, Row> streams_;

@@ -29,6 +29,14 @@ void WriteChromeTrace(const Trace& trace,
     events.WriteAnnotation(annotation, span);
   events.WriteBounds(span);
   events.WriteSamples();
+  if (!WriteChromeRows(trace, events, sink)) return;
+  // traceEvents is the last key: the plugin splices its counters in before the
+  // file's last "]".
+  out += "\n  ]\n}\n";
+}
+
+bool WriteChromeRows(const Trace& trace, ChromeEventWriter& events,
+                     FileSink& sink) {
   const std::vector<GpuRange> gpu_ranges = GpuRangesOf(trace);
   auto gpu_range = gpu_ranges.begin();
   // Ranges on the device are not rows of the Trace; they are merged into its
@@ -45,11 +53,9 @@ void WriteChromeTrace(const Trace& trace,
     // A full disk is noticed within a few thousand events instead of at the
     // end.
     constexpr size_t kCheckEvery = 4096;
-    if (count % kCheckEvery == 0 && sink.failed()) return;
+    if (count % kCheckEvery == 0 && sink.failed()) return false;
   }
-  // traceEvents is the last key: the plugin splices its counters in before the
-  // file's last "]".
-  out += "\n  ]\n}\n";
+  return true;
 }
 
 }  // namespace stepscope

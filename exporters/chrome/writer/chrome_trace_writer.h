@@ -7,6 +7,7 @@
 
 #include <span>
 
+#include "chrome/writer/chrome_event_writer.h"
 #include "chrome/writer/chrome_flavour.h"
 #include "io/file_sink.h"
 
@@ -16,5 +17,10 @@ namespace stepscope {
 void WriteChromeTrace(const Trace& trace,
                       std::span<const Annotation> annotations,
                       ChromeFlavour flavour, FileSink& sink);
+
+// The rows of `trace`, in time order, and its ranges on the device. False after
+// a write error.
+bool WriteChromeRows(const Trace& trace, ChromeEventWriter& events,
+                     FileSink& sink);
 
 }  // namespace stepscope

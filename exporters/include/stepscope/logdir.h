@@ -47,6 +47,28 @@ LogPaths PathsFor(const std::string& log_dir, const std::string& run,
                   const std::string& host, int32_t rank, int32_t cycle,
                   const std::string& unique = "");
 
+// A recorded window of a run.
+struct RunWindow {
+  int32_t cycle = -1;               // -1 in a folder that has no cycles
+  std::string folder;               // ResolvePath() takes it
+  std::vector<std::string> traces;  // one per rank, sorted by rank
+};
+
+// A run of a log directory, or a folder with one trace per rank.
+struct FoundRun {
+  std::string name;     // "resnet": RUN without its start time
+  std::string start;    // "2026_01_31_14_05_09"; empty if there is none
+  std::string folder;   // LOGDIR/stepscope/RUN
+  std::string log_dir;  // LOGDIR; empty for a folder that is in none
+  std::vector<RunWindow> windows;  // empty while none has been written
+};
+
+// All runs in `dir` and in the folders below it, oldest first. Symbolic links
+// to folders are not followed. Opens files only of folders that are in no log
+// directory, to read their headers. Any thread. Errors: NotFound (no such
+// folder).
+absl::StatusOr<std::vector<FoundRun>> RunsIn(const std::string& dir);
+
 // What ResolvePath() chose.
 struct ResolvedRun {
   std::string run;                       // RUN, or the folder's name

@@ -7,7 +7,8 @@ std::vector<DoctorLine> DeviceLines(const std::string&) {
            .found = "this build has no CUPTI: its headers were not found",
            .remedy = "to record GPUs, build where CUDA 13's CUPTI headers are "
                      "installed, in the wheels of torch or in a CUDA toolkit",
-           .ok = false}};
+           .ok = false,
+           .no_gpu = true}};
 }
 
 }  // namespace stepscope

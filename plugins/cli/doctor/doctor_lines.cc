@@ -126,8 +126,9 @@ std::string DoctorText(const std::vector<DoctorLine>& lines) {
     width = std::max(width, line.topic.size());
   std::string text;
   for (const DoctorLine& line : lines) {
-    // "--": not ok, but nothing to be done about it.
-    text += line.ok ? "ok   " : line.remedy.empty() ? "--   " : "fix  ";
+    // "--": not ok, but nothing has to be done about it.
+    const bool must_fix = !line.remedy.empty() && !line.no_gpu;
+    text += line.ok ? "ok   " : must_fix ? "fix  " : "--   ";
     text += line.topic + std::string(width + 2 - line.topic.size(), ' ');
     text += line.found;
     if (!line.remedy.empty()) text += " -> " + line.remedy;

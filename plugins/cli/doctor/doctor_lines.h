@@ -27,8 +27,8 @@ std::vector<DoctorLine> PackageLines(const AskedPython& torch,
 // `torch_folder` is where the CUPTI of torch is looked for; may be empty.
 std::vector<DoctorLine> DeviceLines(const std::string& torch_folder);
 
-// One line of text each: "ok", "fix" or "--" (could not be checked), the topic,
-// what was found and the remedy.
+// One line of text each: "ok", "fix" or "--" (could not be checked, or no_gpu),
+// the topic, what was found and the remedy.
 std::string DoctorText(const std::vector<DoctorLine>& lines);
 
 }  // namespace stepscope

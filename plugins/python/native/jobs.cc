@@ -16,6 +16,8 @@
 #include "json_request.h"
 #include "one_trace.h"
 #include "prediction.h"
+#include "rule_list.h"
+#include "run_list.h"
 
 namespace stepscope {
 namespace {
@@ -112,6 +114,14 @@ absl::StatusOr<std::string> RunTop(JsonRequest& request) {
   return format == kJson ? ToJson(tables) : ToText(tables, kTopWidth);
 }
 
+absl::StatusOr<std::string> RunList(JsonRequest& request) {
+  const std::string dir = request.Text("dir");
+  if (absl::Status s = request.Check(); !s.ok()) return s;
+  const absl::StatusOr<std::vector<ListedRun>> runs = ListRuns(dir);
+  if (!runs.ok()) return runs.status();
+  return ToJson(*runs, dir);
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> RunJob(std::string_view name, const char* text) {
@@ -121,13 +131,18 @@ absl::StatusOr<std::string> RunJob(std::string_view name, const char* text) {
   if (name == "compare") return RunCompare(*request);
   if (name == "what_if") return RunWhatIf(*request);
   if (name == "top") return RunTop(*request);
+  if (name == "list") return RunList(*request);
+  if (name == "rules") {
+    if (absl::Status s = request->Check(); !s.ok()) return s;
+    return RulesJson();
+  }
   if (name == "version") {
     if (absl::Status s = request->Check(); !s.ok()) return s;
     return std::string(Version());
   }
   return absl::InvalidArgumentError("no job is called '" + std::string(name) +
                                     "'; there are version, analyze, compare, "
-                                    "what_if and top");
+                                    "what_if, top, list and rules");
 }
 
 }  // namespace stepscope

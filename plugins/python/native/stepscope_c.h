@@ -49,6 +49,8 @@ STEPSCOPE_API const char* stepscope_last_error(void);
  *                "findings": [id, ...], "format": "text" | "json"}
  *   "top"       {"path", "by": "self" | "total" | "calls" | "gpu", "limit": 0,
  *                "by_shape": bool, "format": "text" | "json"}
+ *   "list"      {"dir": path}: the runs of a folder, as JSON
+ *   "rules"     {}: the texts of all rules, as JSON
  * "format" is "json" where it is missing. */
 STEPSCOPE_API int stepscope_call(const char* name, const char* request,
                                  char** result);

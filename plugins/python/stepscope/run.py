@@ -16,28 +16,6 @@ from collections.abc import Sequence
 
 from ._native import StepscopeError, say
 
-USAGE = """\
-Usage: stepscope run [options] SCRIPT.py ARGUMENT...
-       stepscope run [options] COMMAND ARGUMENT...
-
-Runs a training program as it is and records some of its steps, in every process that trains: stepscope run
-train.py --lr 0.1, stepscope run -m package.train, stepscope run torchrun --nproc-per-node 2 train.py. A step ends
-with the step() of an optimizer; in a program without one, with a batch of a DataLoader. The program's output and
-exit status are its own; two lines on standard error say what was recorded.
-
-Of a C++ program that is linked to LibTorch (stepscope run -- ./train) a period is recorded, which begins a second after
-its first operator and lasts two. STEPSCOPE_START_MS, STEPSCOPE_DURATION_MS and STEPSCOPE_STEP_RANGE in the environment
-choose another one, or steps (docs/command_line.md).
-
-Options:
-  --skip N     steps before the first recorded one (default: 10)
-  --steps N    recorded steps (default: 10)
-  --ops-only   record operators without shapes, source lines and modules
-  --out DIR    log directory (default: runs/NAME, by the name of the program)
-  --help, -h   print this text
-
-Exit status: the program's; 2 wrong usage, 127 the program could not be started.
-"""
 SITE = pathlib.Path(__file__).parent / "_site"
 WARM_UP = 3  # steps before the recorded ones, with the recorder on
 OPS_ONLY = "--ops-only"
@@ -52,11 +30,11 @@ def parse(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
         name, equals, value = rest.pop(0).partition("=")
         if name == "--":
             break
-        if name in ("--help", "-h", OPS_ONLY) and not equals:
-            options["--help" if name == "-h" else name] = ""
+        if name == OPS_ONLY and not equals:
+            options[name] = ""
             continue
         if name not in (*NUMBERS, "--out"):
-            raise StepscopeError(f"unknown option '{name}'; stepscope run --help lists the options")
+            raise StepscopeError(f"unknown option '{name}'; stepscope help run lists the options")
         if not equals:
             value = rest.pop(0) if rest else ""
         if not value:
@@ -64,7 +42,7 @@ def parse(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
         if name in NUMBERS and not (value.isdecimal() and int(value) >= NUMBERS[name][0]):
             raise StepscopeError(f"{name} must be a whole number of at least {NUMBERS[name][0]}, not '{value}'")
         options[name] = value
-    if not rest and "--help" not in options:
+    if not rest:
         raise StepscopeError("run needs a program: stepscope run train.py ARGUMENT...")
     return options, rest
 
@@ -134,9 +112,6 @@ def run(words: Sequence[str]) -> int:
     """Becomes the program; returns the exit status only if it cannot be started."""
     try:
         options, program = parse(words)
-        if "--help" in options:
-            print(USAGE, end="")
-            return 0
         command = command_of(program)
     except StepscopeError as error:
         say(str(error))

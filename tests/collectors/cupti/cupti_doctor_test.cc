@@ -64,6 +64,8 @@ TEST_F(CuptiDoctorTest, WithoutADriverTheRestIsNotLookedAt) {
   EXPECT_THAT(Line("CUPTI").found, HasSubstr("skipped"));
   EXPECT_FALSE(Line("permissions").ok);
   EXPECT_THAT(Line("permissions").found, HasSubstr("skipped"));
+  for (const DoctorLine& line : lines_)
+    EXPECT_EQ(line.no_gpu, !line.ok) << line.topic;
 }
 
 TEST_F(CuptiDoctorTest, AMissingCuptiComesWithItsRemedy) {
@@ -71,6 +73,7 @@ TEST_F(CuptiDoctorTest, AMissingCuptiComesWithItsRemedy) {
   sources.cupti = [] { return LoadCupti({.path = "/nowhere/libcupti.so"}); };
   lines_ = CheckCupti(sources);
   EXPECT_FALSE(Line("CUPTI").ok);
+  EXPECT_FALSE(Line("CUPTI").no_gpu);
   EXPECT_THAT(Line("CUPTI").remedy, HasSubstr("pip install"));
 }
 

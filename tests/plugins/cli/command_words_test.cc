@@ -12,10 +12,10 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr OptionName kOptions[] = {{"--format"},
-                                   {"--output", true, "-o"},
-                                   {"--verbose", false, "-v"},
-                                   {"--cycle"}};
+constexpr Option kOptions[] = {{.name = "--format", .value = "FORMAT"},
+                               {"--output", "-o", "FILE"},
+                               {"--verbose", "-v"},
+                               {.name = "--cycle", .value = "N"}};
 
 absl::StatusOr<CommandWords> Parse(const std::vector<std::string>& words) {
   return ParseCommandWords(words, kOptions);

@@ -133,6 +133,8 @@ TEST(DoctorTextTest, IsOneLineForEachCheck) {
             "ok   driver  CUDA 13.0\n"
             "fix  CUPTI   none -> install it\n"
             "--   rest    not looked at\n");
+  EXPECT_EQ(DoctorText({{"driver", "none", "buy one", false, true}}),
+            "--   driver  none -> buy one\n");
 }
 
 // The program, on machines made of a fake CUPTI, a fake driver and a script
@@ -213,6 +215,17 @@ TEST_F(DoctorProgramTest, AHealthyMachineIsStatusZero) {
               HasSubstr("ok   permissions   GPU records can be collected"));
   EXPECT_THAT(out_, HasSubstr("ok   torch         2.11.0+cu130"));
   EXPECT_THAT(out_, Not(HasSubstr("fix")));
+}
+
+TEST_F(DoctorProgramTest, AMachineWithoutAGpuNeedsNoneUnlessAskedFor) {
+  const std::string none = "STEPSCOPE_CUPTI_LIBRARY='" STEPSCOPE_FAKE_CUPTI
+                           "' STEPSCOPE_CUDA_LIBRARY=/nowhere/libcuda.so";
+  const std::string python = "--python " + Python(kAnswer);
+  EXPECT_EQ(Run(none, python), 0) << out_;
+  EXPECT_THAT(out_, HasSubstr("--   driver        no NVIDIA driver found -> "));
+  EXPECT_THAT(out_, Not(HasSubstr("fix")));
+  EXPECT_EQ(Run(none, "--gpu " + python), 1);
+  EXPECT_THAT(out_, HasSubstr("fix  driver        no NVIDIA driver found"));
 }
 
 TEST_F(DoctorProgramTest, WhoeverHoldsCuptiIsNamed) {

@@ -187,9 +187,13 @@ TEST_F(ProgramTest, ExplainsItsRules) {
   const Outcome wrong = Run("explain stragler-rank");
   EXPECT_EQ(wrong.status, 2);
   EXPECT_THAT(wrong.err, HasSubstr("did you mean 'straggler-rank'"));
-  EXPECT_THAT(Run("explain ddp").err,
-              HasSubstr("IDs that contain it: ddp-bucket-shape, "));
+  EXPECT_THAT(Run("explain bucket").err,
+              HasSubstr("IDs that contain it: ddp-bucket-shape"));
   EXPECT_EQ(Run("rules x").status, 2);
+  EXPECT_EQ(Run("explain straggler").out, one.out);
+  const Outcome several = Run("explain ddp-");
+  EXPECT_EQ(several.status, 2);
+  EXPECT_THAT(several.err, HasSubstr("'ddp-' begins several IDs: ddp-"));
 }
 
 TEST_F(ProgramTest, TheSameFileTwiceIsAnalysedOnce) {
@@ -270,7 +274,8 @@ TEST_F(ProgramTest, WrongUsageIsStatusTwo) {
 TEST_F(ProgramTest, HelpAndVersionGoToStandardOutput) {
   for (const char* words :
        {"--help", "analyze --help", "help", "compare --help", "rules --help",
-        "explain --help", "what-if --help", "doctor --help"}) {
+        "explain --help", "what-if --help", "doctor --help", "help analyze",
+        "help run", "list --help"}) {
     const Outcome run = Run(words);
     EXPECT_EQ(run.status, 0) << words;
     EXPECT_THAT(run.out, HasSubstr("Usage: stepscope ")) << words;
@@ -279,6 +284,9 @@ TEST_F(ProgramTest, HelpAndVersionGoToStandardOutput) {
   EXPECT_THAT(Run("--help").out, HasSubstr("analyze PATH..."));
   EXPECT_THAT(Run("--version").out,
               testing::MatchesRegex("stepscope [0-9.]+\n"));
+  EXPECT_EQ(Run("-V").out, Run("--version").out);
+  EXPECT_EQ(Run("help top").out, Run("top --help").out);
+  EXPECT_THAT(Run("help topp").err, HasSubstr("did you mean 'top'?"));
 }
 
 }  // namespace

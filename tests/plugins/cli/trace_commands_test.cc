@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -149,7 +150,7 @@ TEST_F(TraceCommandsTest, ConvertCarriesAForeignXSpaceToChromeAndBack) {
     EXPECT_TRUE(TraceEquals(*foreign, *read)) << name;
 
     const std::string back = folder_.At("back.xplane.pb");
-    const Outcome again = Run("convert " + chrome + " " + back);
+    const Outcome again = Run("convert --force " + chrome + " " + back);
     ASSERT_EQ(again.status, 0) << again.err;
     absl::StatusOr<Trace> last = ReadTrace(back);
     ASSERT_TRUE(last.ok()) << last.status().message();
@@ -162,12 +163,129 @@ TEST_F(TraceCommandsTest, ConvertCarriesAForeignXSpaceToChromeAndBack) {
   }
 }
 
+TEST_F(TraceCommandsTest, ConvertSaysWhatItWroteAndReplacesNothingUnasked) {
+  const std::string in = Write(RandomTrace({.seed = 4}), "in.json");
+  const std::string out = folder_.At("out.txt");
+  const Outcome first = Run("convert " + in + " " + out);
+  EXPECT_EQ(first.status, 0) << first.err;
+  EXPECT_THAT(first.out, StartsWith("wrote " + out + ": text, "));
+  const std::string bytes = ReadBytes(out);
+  const Outcome again = Run("convert " + trace_ + " " + out);
+  EXPECT_EQ(again.status, 1);
+  EXPECT_THAT(again.err, HasSubstr(out + " is there; --force replaces it"));
+  EXPECT_EQ(ReadBytes(out), bytes);
+  EXPECT_EQ(Run("convert --force " + trace_ + " " + out).status, 0);
+  EXPECT_NE(ReadBytes(out), bytes);
+  EXPECT_EQ(Run("convert " + in + " " + folder_.At("no/folder.json")).status,
+            1);
+}
+
+// Rank `rank` of two: an all-reduce in each of three steps, which rank 1 begins
+// 200 us later, on a clock that is `ahead_us` ahead.
+std::string RankOfTwo(int rank, int64_t ahead_us) {
+  std::string events;
+  const auto add = [&](const std::string& cat, const std::string& name,
+                       const std::string& place, int64_t us, int64_t length,
+                       const std::string& args) {
+    events += std::string(events.empty() ? "" : ",\n") +
+              R"({"ph": "X", "cat": ")" + cat + R"(", "name": ")" + name +
+              R"(", )" + place + R"(, "ts": )" + std::to_string(us + ahead_us) +
+              R"(, "dur": )" + std::to_string(length) + R"(, "args": {)" +
+              args + "}}";
+  };
+  for (int step = 0; step < 3; ++step) {
+    const int64_t at = step * 10'000;
+    const std::string link = "\"correlation\": " + std::to_string(step + 1);
+    add("user_annotation", "ProfilerStep#" + std::to_string(step),
+        "\"pid\": 1, \"tid\": 1", at, 10'000, "");
+    add("cuda_runtime", "cudaLaunchKernel", "\"pid\": 1, \"tid\": 1", at + 100,
+        10, link);
+    add("kernel", "ncclKernel_AllReduce_RING_LL", "\"pid\": 0, \"tid\": 7",
+        at + 1000 + rank * 200, 3000 - rank * 200,
+        link + R"(, "device": 0, "stream": 7)");
+  }
+  return R"({"schemaVersion": 1, "distributedInfo": {"backend": "nccl",
+    "rank": )" +
+         std::to_string(rank) + R"(, "world_size": 2},
+    "deviceProperties": [{"id": 0, "name": "X"}], "traceEvents": [)" +
+         events + "]}";
+}
+
+TEST_F(TraceCommandsTest, ConvertMakesOneTimelineOfTheRanksOfAFolder) {
+  folder_.Write("ranks/rank0.json", RankOfTwo(0, 0));
+  folder_.Write("ranks/rank1.json", RankOfTwo(1, 5'000'000));
+  const std::string out = folder_.At("merged.json");
+  const Outcome run = Run("convert " + folder_.At("ranks") + " " + out);
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_EQ(run.out,
+            "wrote " + out +
+                ": 2 ranks on one clock, within 0 us (median); 3 collectives "
+                "joined by arrows\n");
+  simdjson::dom::parser parser;
+  simdjson::dom::element file;
+  ASSERT_FALSE(parser.load(out).get(file));
+  // The ends of the collectives, by their order on each rank.
+  std::map<int64_t, std::vector<double>> ends;
+  size_t starts = 0, stops = 0;
+  for (const simdjson::dom::element event :
+       simdjson::dom::array(file["traceEvents"])) {
+    const std::string_view category =
+        event["cat"].error() ? "" : std::string_view(event["cat"]);
+    if (category == "kernel") {
+      ends[int64_t(event["pid"])].push_back(double(event["ts"]) +
+                                            double(event["dur"]));
+    }
+    if (category != "collective") continue;
+    (std::string_view(event["ph"]) == "s" ? starts : stops) += 1;
+  }
+  ASSERT_EQ(ends.size(), 2u);
+  EXPECT_EQ(ends.begin()->second, ends.rbegin()->second);
+  EXPECT_EQ(starts, 3u);
+  EXPECT_EQ(stops, 3u);
+  // Who analyses the timeline is told what it is.
+  EXPECT_THAT(Run("info " + out).out, HasSubstr("merged-ranks: "));
+  // Other formats hold one rank.
+  EXPECT_THAT(
+      Run("convert " + folder_.At("ranks") + " " + folder_.At("m.txt")).err,
+      HasSubstr("holds 2 traces; choose one of them"));
+}
+
+TEST_F(TraceCommandsTest, RanksThatShareNoCollectiveKeepTheirClocks) {
+  std::filesystem::create_directories(folder_.At("ranks"));
+  Write(RandomTrace({.seed = 4, .rank = 0}), "ranks/rank0.json");
+  Write(RandomTrace({.seed = 5, .rank = 1}), "ranks/rank1.json");
+  const Outcome run = Run("convert " + folder_.At("ranks") + " " +
+                          folder_.At("merged.json.gz"));
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr(": 2 ranks, clocks as recorded: "));
+}
+
 TEST_F(TraceCommandsTest, ConvertNeverWritesOntoItsInput) {
   const std::string in = Write(RandomTrace({.seed = 4}), "same.json");
   const std::string before = ReadBytes(in);
   const Outcome run = Run("convert " + in + " " + in);
   EXPECT_EQ(run.status, 2);
   EXPECT_EQ(ReadBytes(in), before);
+}
+
+TEST_F(TraceCommandsTest, ADashIsTheTraceOnStandardInput) {
+  const auto piped = [&](const std::string& words) {
+    // In braces: the shell gives the last command nothing to read.
+    return RunShell(
+        "{ cat " + trace_ + " | '" STEPSCOPE_PROGRAM "' " + words + "; }",
+        folder_);
+  };
+  for (const char* words :
+       {"info -", "top -", "analyze -", "what-if - workers=1"}) {
+    const Outcome run = piped(words);
+    EXPECT_EQ(run.status, 0) << words << run.err;
+    EXPECT_EQ(run.err, "") << words;
+    EXPECT_NE(run.out, "") << words;
+  }
+  EXPECT_EQ(piped("top --format csv -").out,
+            Run("top --format csv " + trace_).out);
+  EXPECT_EQ(piped("convert - " + folder_.At("piped.txt")).status, 0);
+  EXPECT_EQ(Run("info -").status, 1);  // nothing to read
 }
 
 TEST_F(TraceCommandsTest, AFolderWithOneTraceStandsForIt) {
@@ -184,12 +302,14 @@ TEST_F(TraceCommandsTest, AFolderWithOneTraceStandsForIt) {
   EXPECT_THAT(several.err, HasSubstr("runs/a.json, "));
 }
 
-TEST_F(TraceCommandsTest, WrongUsageIsOneLineAndStatusTwo) {
+TEST_F(TraceCommandsTest, WrongUsageIsStatusTwoAndNamesTheOptions) {
   const auto expect = [&](const std::string& words, const std::string& says) {
     const Outcome run = Run(words);
     EXPECT_EQ(run.status, 2) << words;
     EXPECT_THAT(run.err, HasSubstr(says)) << words;
-    EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 1) << run.err;
+    // One line for the error; the usage follows.
+    EXPECT_THAT(run.err, testing::StartsWith("stepscope: ")) << words;
+    EXPECT_EQ(run.err.find("\nusage: stepscope "), run.err.find('\n'));
     EXPECT_EQ(run.out, "") << words;
   };
   expect("info", "info needs a trace");
@@ -204,7 +324,11 @@ TEST_F(TraceCommandsTest, WrongUsageIsOneLineAndStatusTwo) {
   expect("convert a", "two names");
   expect("convert a b.csv", "cannot tell the format");
   expect("convert --flavour x a b.json", "kineto or tb");
-  expect("confert a b", "did you mean 'convert'?");
+  const Outcome unknown = Run("confert a b");
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_EQ(unknown.err,
+            "stepscope: unknown command 'confert'; did you mean 'convert'?\n");
+  EXPECT_THAT(Run("top").err, HasSubstr("[--by=self|total|calls|gpu]"));
 }
 
 TEST_F(TraceCommandsTest, HelpIsPrinted) {

@@ -21,4 +21,17 @@ struct Annotation {
   Severity severity = Severity::kNote;
 };
 
+// One end of an arrow between the timelines of two ranks. The other end has the
+// same id, and may be in the Trace of another rank.
+struct TimelineArrow {
+  int64_t id = 0;
+  bool is_start = true;
+  // The event that it touches: a row of kernels(), or, where that is kNone, the
+  // range or the op on the host with exactly these times.
+  RowId kernel = kNone;
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+  int64_t at_ns = 0;  // on the same clock, within the event
+};
+
 }  // namespace stepscope

@@ -1,7 +1,5 @@
 #include <stepscope/top.h>
 
-#include <cstdio>
-
 #include "command_words.h"
 #include "commands.h"
 #include "errors.h"
@@ -11,40 +9,34 @@
 namespace stepscope {
 namespace {
 
-constexpr OptionName kOptions[] = {
-    {"--format"},          {"--by"},
-    {"--table"},           {"--limit"},
-    {"--by-shape", false}, {"--output", true, "-o"}};
 constexpr std::string_view kFormats[] = {"text", "csv", "json"};
 constexpr std::string_view kOrders[] = {"self", "total", "calls", "gpu"};
 constexpr std::string_view kTables[] = {"ops", "ranges", "calls", "kernels",
                                         "copies"};
-
-constexpr const char* kUsage =
-    R"(Usage: stepscope top [options] PATH
-
-Ranks operators, ranges, runtime calls, kernels and copies by time, with their
-calls, total and self time. Self time excludes the operators inside. "GPU self"
-is the GPU time that an operator launched itself. An operator inside another of
-the same name adds nothing to the total. PATH is a trace file, or a folder or log
-directory with one trace.
-
-Options:
-  --by self|total|calls|gpu  sort by this (default: self)
-  --table NAME               only this table: ops, ranges, calls, kernels or
-                             copies
-  --by-shape                 separate rows by input shapes (operators), by grid
-                             and block (kernels) and by size (copies)
-  --limit N                  rows per table (default: 20; 0: all)
-  --format text|csv|json     output format (default: text). csv and json are in
-                             microseconds and list all rows unless --limit is
-                             given
-  --output FILE, -o FILE     write to FILE
-  --help, -h                 print this text
-
-Exit status: 0 done, 1 the trace could not be read or the output could not be
-written, 2 wrong usage.
-)";
+constexpr Option kOptions[] = {
+    {.name = "--by",
+     .value = "ORDER",
+     .help = "sort by this (default: self)",
+     .choices = kOrders},
+    {.name = "--table",
+     .value = "NAME",
+     .help = "only this table",
+     .choices = kTables},
+    {.name = "--by-shape",
+     .help = "separate rows by input shapes (operators), by grid and block "
+             "(kernels) and by size (copies)"},
+    {.name = "--limit",
+     .value = "N",
+     .help = "rows per table (default: 20; 0: all)"},
+    {.name = "--format",
+     .value = "FORMAT",
+     .help = "output format (default: text). csv and json are in microseconds "
+             "and list all rows unless --limit is given",
+     .choices = kFormats},
+    {.name = "--output",
+     .short_name = "-o",
+     .value = "FILE",
+     .help = "write to FILE"}};
 
 struct TopArguments {
   size_t format = 0;
@@ -76,25 +68,17 @@ absl::StatusOr<TopArguments> ReadArguments(const CommandWords& words) {
   return arguments;
 }
 
-}  // namespace
-
-int TopCommand(Words words) {
-  const auto given = ParseCommandWords(words, kOptions);
-  if (!given.ok()) return UsageError(given.status());
-  if (given->has("--help")) {
-    std::fputs(kUsage, stdout);
-    return 0;
-  }
-  const absl::StatusOr<TopArguments> arguments = ReadArguments(*given);
+int RunTop(const CommandWords& given) {
+  const absl::StatusOr<TopArguments> arguments = ReadArguments(given);
   if (!arguments.ok()) return UsageError(arguments.status());
-  const absl::StatusOr<Trace> trace = ReadOneTrace(given->arguments[0]);
+  const absl::StatusOr<Trace> trace = ReadOneTrace(given.arguments[0]);
   if (!trace.ok()) {
     PrintError(trace.status());
     return 1;
   }
   for (const Loss& loss : trace->losses()) {
     if (loss.severity == Severity::kError)
-      PrintError(given->arguments[0] + ": " + loss.detail);
+      PrintError(given.arguments[0] + ": " + loss.detail);
   }
   std::vector<TopTable> tables = MakeTopTables(*trace, arguments->options);
   if (!arguments->table.empty()) {
@@ -103,15 +87,34 @@ int TopCommand(Words words) {
     });
   }
   // A file does not take the width of the terminal.
-  const std::string output = given->value("--output");
+  const std::string output = given.value("--output");
   const std::string text =
       arguments->format == 1   ? ToCsv(tables)
       : arguments->format == 2 ? ToJson(tables)
       : tables.empty()
           ? "the trace has no events of this kind\n"
-          : ToText(tables, output.empty() ? TerminalOfStdout().width
-                                          : Terminal().width);
+          : FitLines(ToText(tables, WidthFor(output, Terminal().width)),
+                     WidthFor(output, 0));
   return WriteResult(text, output);
 }
+
+}  // namespace
+
+const Command kTopCommand = {
+    .name = "top",
+    .arguments = "PATH",
+    .summary = "rank operators, kernels and copies by time",
+    .description =
+        "Ranks operators, ranges, runtime calls, kernels and copies by time, "
+        "with their calls, total and self time. Self time excludes the "
+        "operators inside. \"GPU self\" is the GPU time that an operator "
+        "launched itself. An operator inside another of the same name adds "
+        "nothing to the total. PATH is a trace file, a folder or log directory "
+        "with one trace, or - for standard input.",
+    .options = kOptions,
+    .exit_status =
+        "0 done, 1 the trace could not be read or the output could not be "
+        "written, 2 wrong usage.",
+    .run = RunTop};
 
 }  // namespace stepscope

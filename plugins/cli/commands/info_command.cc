@@ -2,7 +2,6 @@
 #include <stepscope/read.h>
 #include <stepscope/summary.h>
 
-#include <cstdio>
 #include <vector>
 
 #include "command_words.h"
@@ -13,24 +12,17 @@
 namespace stepscope {
 namespace {
 
-constexpr OptionName kOptions[] = {{"--format"}, {"--output", true, "-o"}};
 constexpr std::string_view kFormats[] = {"text", "json"};
-
-constexpr const char* kUsage =
-    R"(Usage: stepscope info [options] PATH...
-
-Lists what a trace contains, without judging it: rank, devices, steps, busy time
-of each GPU, copies, waits for batches, events by kind, and what is missing. PATH
-is a trace file, a folder with one trace per rank, or a log directory.
-
-Options:
-  --format text|json      output format (default: text). json is one object, or
-                          a list of objects for several traces
-  --output FILE, -o FILE  write to FILE
-  --help, -h              print this text
-
-Exit status: 0 all traces were read, 1 one could not be read, 2 wrong usage.
-)";
+constexpr Option kOptions[] = {
+    {.name = "--format",
+     .value = "FORMAT",
+     .help = "output format (default: text). json is one object, or a list of "
+             "objects for several traces",
+     .choices = kFormats},
+    {.name = "--output",
+     .short_name = "-o",
+     .value = "FILE",
+     .help = "write to FILE"}};
 
 // Objects of a list are joined by commas, without their last newlines.
 std::string WithoutLineEnd(std::string object) {
@@ -38,24 +30,16 @@ std::string WithoutLineEnd(std::string object) {
   return object;
 }
 
-}  // namespace
-
-int InfoCommand(Words words) {
-  const auto given = ParseCommandWords(words, kOptions);
-  if (!given.ok()) return UsageError(given.status());
-  if (given->has("--help")) {
-    std::fputs(kUsage, stdout);
-    return 0;
-  }
-  const auto format = ChoiceOf(*given, "--format", kFormats);
+int InfoOf(const CommandWords& given) {
+  const auto format = ChoiceOf(given, "--format", kFormats);
   if (!format.ok()) return UsageError(format.status());
-  if (given->arguments.empty()) {
+  if (given.arguments.empty()) {
     return UsageError("info needs a trace: stepscope info PATH...");
   }
   std::vector<std::string> texts;
   // One damaged trace must not hide the others.
   bool all_read = true;
-  for (const std::string& path : given->arguments) {
+  for (const std::string& path : given.arguments) {
     absl::StatusOr<ResolvedRun> run = ResolvePath(path);
     if (!run.ok()) {
       PrintError(run.status());
@@ -81,8 +65,26 @@ int InfoCommand(Words words) {
     out += (out.empty() ? "" : is_list ? ",\n" : "\n") + text;
   if (is_list) out = "[\n" + out + "\n]";
   if (*format == 1) out += "\n";
-  const int status = WriteResult(out, given->value("--output"));
+  const std::string output = given.value("--output");
+  if (*format == 0) out = FitLines(out, WidthFor(output, 0));
+  const int status = WriteResult(out, output);
   return all_read ? status : 1;
 }
+
+}  // namespace
+
+const Command kInfoCommand = {
+    .name = "info",
+    .arguments = "PATH...",
+    .summary = "list what a trace contains",
+    .description =
+        "Lists what a trace contains, without judging it: rank, devices, "
+        "steps, busy time of each GPU, copies, waits for batches, events by "
+        "kind, and what is missing. PATH is a trace file, a folder with one "
+        "trace per rank, a log directory, or - for standard input.",
+    .options = kOptions,
+    .exit_status =
+        "0 all traces were read, 1 one could not be read, 2 wrong usage.",
+    .run = InfoOf};
 
 }  // namespace stepscope

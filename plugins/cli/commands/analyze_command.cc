@@ -1,0 +1,146 @@
+#include <unistd.h>
+
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analysed_traces.h"
+#include "analyze_output.h"
+#include "command_words.h"
+#include "commands.h"
+#include "errors.h"
+#include "gate.h"
+#include "output.h"
+#include "run_list.h"
+
+namespace stepscope {
+namespace {
+
+constexpr std::string_view kFormats[] = {"text", "json", "markdown"};
+constexpr Option kOptions[] = {
+    {.name = "--format",
+     .value = "FORMAT",
+     .help = "format of the report (default: text). json is one object, or a "
+             "list of objects for traces that do not belong to one job",
+     .choices = kFormats},
+    {.name = "--output",
+     .short_name = "-o",
+     .value = "FILE",
+     .help = "write the report to FILE"},
+    {.name = "--verbose",
+     .short_name = "-v",
+     .help = "include notes, skipped rules and every example"},
+    {.name = "--rank", .value = "N", .help = "report on rank N alone"},
+    {.name = "--run",
+     .value = "RUN",
+     .help = "run of the log directory (default: the newest)"},
+    {.name = "--cycle",
+     .value = "N",
+     .help = "recorded cycle (default: the last)"},
+    {.name = "--cores",
+     .value = "N",
+     .help = "usable cores, for traces that do not say (those of "
+             "torch.profiler)"},
+    {.name = "--threads",
+     .value = "N",
+     .help = "threads of an op on the CPU, for such traces"},
+    {.name = "--fail-on",
+     .value = "SEVERITY",
+     .help = "exit with status 4 if a finding with a predicted gain is that "
+             "severe or more, even at the low end of its likely range",
+     .choices = kSeverityChoices}};
+
+std::vector<Term> Paths() {
+  return {{"a trace file",
+           "of torch.profiler or of stepscope (.json, .json.gz, .json.zst), or "
+           "an XSpace (.xplane.pb)"},
+          {"-", "a trace on standard input"},
+          {"a log directory", "its newest run, last cycle, all ranks"},
+          {"a folder", "with one trace per rank"},
+          {"a folder of runs", "lists them; analyze one of them"}};
+}
+
+// A folder of runs is no trace: names those that can be analysed.
+void NameRuns(const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
+    const auto runs = ListRuns(path);
+    if (!runs.ok() || runs->empty()) continue;
+    PrintError(path + " holds these runs; analyze one of them");
+    const int columns = TerminalColumns(STDERR_FILENO);
+    std::fputs(FitLines(ToText(*runs, path), columns).c_str(), stderr);
+  }
+}
+
+// Exit status 0 if at least one trace could be analysed: one damaged rank must
+// not cost the report of the others.
+int Run(const Selection& selection, AnalysisOutput output,
+        const std::string& file, std::optional<FindingSeverity> fail_on) {
+  const OnError print = [](const std::string& error) { PrintError(error); };
+  std::vector<AnalysedTrace> results = AnalyseAll(selection, print);
+  if (results.empty()) {
+    NameRuns(selection.paths);
+    return 1;
+  }
+  if (selection.rank >= 0 && !ChooseRank(selection.rank, results, print))
+    return 1;
+  output.to_stdout = file.empty();
+  std::string text = AnalysisText(results, output);
+  if (output.format == ReportFormat::kText)
+    text = FitLines(text, WidthFor(file, 0));
+  const int status = WriteResult(text, file);
+  if (status != 0 || !fail_on) return status;
+  const GateVerdict verdict = JudgeReports(ReportsOf(results), *fail_on);
+  if (!verdict.why.empty()) PrintError(verdict.why);
+  return verdict.status;
+}
+
+int RunAnalyze(const CommandWords& given) {
+  const auto format = ChoiceOf(given, "--format", kFormats);
+  if (!format.ok()) return UsageError(format.status());
+  const auto cycle = NumberOf(given, "--cycle", -1);
+  if (!cycle.ok()) return UsageError(cycle.status());
+  const auto rank = NumberOf(given, "--rank", -1);
+  if (!rank.ok()) return UsageError(rank.status());
+  const auto cores = NumberOf(given, "--cores", -1);
+  if (!cores.ok()) return UsageError(cores.status());
+  const auto threads = NumberOf(given, "--threads", -1);
+  if (!threads.ok()) return UsageError(threads.status());
+  const auto fail_on = FailOnOf(given);
+  if (!fail_on.ok()) return UsageError(fail_on.status());
+  if (given.arguments.empty()) {
+    return UsageError(
+        "analyze needs a trace file or a folder: stepscope analyze PATH...");
+  }
+  return Run({.paths = given.arguments,
+              .run = given.value("--run"),
+              .cycle = *cycle,
+              .rank = *rank,
+              .machine = {.cores = *cores, .threads = *threads}},
+             {.format = static_cast<ReportFormat>(*format),
+              .verbose = given.has("--verbose")},
+             given.value("--output"), *fail_on);
+}
+
+}  // namespace
+
+const Command kAnalyzeCommand = {
+    .name = "analyze",
+    .arguments = "PATH...",
+    .summary = "report what to fix first, with the predicted gain",
+    .description =
+        "Reports where the time of a training step goes and which changes "
+        "would save the most. The traces of all ranks of a job become one "
+        "report, which also says which ranks wait for which. Colours are used "
+        "on a terminal unless NO_COLOR is set.",
+    .terms_title = "PATH is one of:",
+    .terms = Paths,
+    .options = kOptions,
+    .exit_status =
+        "0 at least one trace was analysed, 1 none could be read, the report "
+        "could not be written or --fail-on found no steps, 2 wrong usage, 4 "
+        "--fail-on found such a finding.",
+    .run = RunAnalyze};
+
+}  // namespace stepscope

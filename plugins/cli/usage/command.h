@@ -1,0 +1,63 @@
+// Command: what the program knows about one of its commands. Usage texts,
+// completion, the manual page and the reading of options are made from it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace stepscope {
+
+struct CommandWords;
+
+struct Option {
+  std::string_view name;             // "--format"
+  std::string_view short_name = "";  // "-o"
+  std::string_view value = "";       // "FILE"; empty if it takes no value
+  std::string_view help = "";        // for people, in any length
+  // What the value must be one of; empty: anything. They are shown in place of
+  // `value`.
+  std::span<const std::string_view> choices = {};
+
+  bool takes_value() const { return !value.empty(); }
+};
+
+// Every command has it.
+inline constexpr Option kHelpOption = {
+    .name = "--help", .short_name = "-h", .help = "print this text"};
+
+// What the arguments are, for completion.
+enum class Arguments : uint8_t {
+  kNone,
+  kPaths,
+  kRules,              // IDs of rules
+  kTraceThenSettings,  // a path, then the keys of what-if
+  kCommands,           // names of commands
+  kShells,             // those that have completion
+};
+
+// A row of a table in a usage text: a word, and what it means.
+struct Term {
+  std::string term;
+  std::string meaning;
+};
+
+struct Command {
+  std::string_view name;
+  std::string_view arguments;  // "PATH..."; may be empty
+  std::string_view summary;    // a few words, for the list of commands
+  // Paragraphs, separated by a newline each.
+  std::string_view description;
+  // A table between the description and the options; `terms` may be null.
+  std::string_view terms_title = "";
+  std::vector<Term> (*terms)() = nullptr;
+  std::span<const Option> options = {};
+  std::string_view exit_status = "";  // "0 written, 1 ..., 2 wrong usage."
+  Arguments completes = Arguments::kPaths;
+  // Returns the exit status. Null for a command of the Python package.
+  int (*run)(const CommandWords& words) = nullptr;
+};
+
+}  // namespace stepscope

@@ -1,0 +1,92 @@
+// What the program prints on a terminal: no line is wider than that is.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace stepscope {
+namespace {
+
+using testing::HasSubstr;
+
+// What `stepscope <words>` shows on a terminal of `columns`.
+std::string OnTerminal(const std::string& words, unsigned short columns) {
+  const winsize size = {50, columns, 0, 0};
+  int terminal = -1;
+  const pid_t child = forkpty(&terminal, nullptr, nullptr, &size);
+  if (child == 0) {
+    const std::string command = "NO_COLOR=1 '" STEPSCOPE_PROGRAM "' " + words;
+    execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+    _exit(127);
+  }
+  std::string shown;
+  char block[4096];
+  // Ends with an error (EIO) once the child has gone.
+  for (ssize_t count; (count = read(terminal, block, sizeof(block))) > 0;)
+    shown.append(block, static_cast<size_t>(count));
+  close(terminal);
+  waitpid(child, nullptr, 0);
+  std::erase(shown, '\r');
+  return shown;
+}
+
+size_t Columns(std::string_view line) {
+  size_t columns = 0;
+  for (const char c : line)
+    columns += (static_cast<unsigned char>(c) & 0xc0) != 0x80;
+  return columns;
+}
+
+// The lines of `shown` beyond `columns`, but for those with a word that takes
+// half of them: a path must stay whole to be copied.
+std::vector<std::string> TooWide(const std::string& shown, size_t columns) {
+  std::vector<std::string> wide;
+  for (size_t at = 0; at < shown.size();) {
+    const size_t end = std::min(shown.find('\n', at), shown.size());
+    const std::string line = shown.substr(at, end - at);
+    at = end + 1;
+    std::istringstream words(line);
+    bool has_long_word = false;
+    for (std::string word; words >> word;)
+      has_long_word |= Columns(word) > columns / 2;
+    if (Columns(line) > columns && !has_long_word) wide.push_back(line);
+  }
+  return wide;
+}
+
+class TerminalTest : public testing::TestWithParam<unsigned short> {};
+
+TEST_P(TerminalTest, NoLineIsWider) {
+  const std::string trace =
+      STEPSCOPE_TEST_DATA "/traces/resnet50_v100_workers0.pt.trace.json.gz";
+  for (const std::string& words :
+       {std::string("--help"), std::string("analyze --help"),
+        std::string("help what-if convert completion doctor"),
+        std::string("rules"), std::string("explain sync-data-loading"),
+        std::string("doctor --python /nowhere"), "info " + trace,
+        "top --limit 3 " + trace, "analyze " + trace,
+        "compare " + trace + " " + trace, "what-if " + trace + " workers=1",
+        std::string("top"), std::string("explain no-such-rule"),
+        std::string("frobnicate")}) {
+    const std::string shown = OnTerminal(words, GetParam());
+    EXPECT_NE(shown, "") << words;
+    EXPECT_THAT(TooWide(shown, GetParam()), testing::IsEmpty()) << words;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Columns, TerminalTest, testing::Values(60, 80, 132));
+
+TEST(TerminalTest, AFileOrAPipeKeepsItsLines) {
+  EXPECT_THAT(OnTerminal("rules | cat", 40),
+              HasSubstr("\nsync-data-loading         Do"));
+}
+
+}  // namespace
+}  // namespace stepscope
