@@ -27,7 +27,7 @@ import tarfile
 # A folder may always include itself. Folders below it, or beside it under the same line, have to be listed.
 EVENTS = ['profiler/trace']
 ANALYSIS = ['ops', 'words', 'edit', 'steps', 'timeline', 'device', 'replay', 'context', 'evidence', 'ranks', 'rules',
-            'engine', 'tables']  # each includes only those before it, and analysis/. with the public structs
+            'drawing', 'engine', 'tables']  # each includes only those before it, and analysis/. with the public structs
 LIBRARY = ['profiler', 'collectors', 'analysis', 'exporters']
 ALLOWED = {
     'profiler/trace': [],

@@ -43,8 +43,12 @@ struct RankDigest {
   double host_noise_ms = 0;
 };
 
+struct PageDetails;
+
 // Never fails. Threads: any number of calls may share one const Trace.
-RankDigest DigestRank(const Trace& trace);
+// `details`, if not null, receives what a page shows of this rank
+// (stepscope/page.h).
+RankDigest DigestRank(const Trace& trace, PageDetails* details = nullptr);
 
 // The report of the whole run: times are means over the ranks, each finding
 // appears once. Never fails: if the ranks cannot be compared (a file does not
