@@ -190,8 +190,7 @@ double AddWaits(const std::vector<RankDigest>& ranks,
   const auto last = std::ranges::max_element(begins);
   const size_t last_rank =
       collective.members[static_cast<size_t>(last - begins.begin())].first;
-  const bool skewed =
-      *last - *std::ranges::min_element(begins) > together_ns;
+  const bool skewed = *last - *std::ranges::min_element(begins) > together_ns;
   if (skewed) {
     ++comparison.skewed;
     ++comparison.rows[last_rank].last;

@@ -125,7 +125,7 @@ struct Plan {
   // The step after each of `ids`, the changes before it included; the last is
   // step_after_ms.
   std::vector<double> after_each_ms = {};
-  double low_ms = 0;                 // likely range of step_after_ms
+  double low_ms = 0;  // likely range of step_after_ms
   double high_ms = 0;
   int64_t pairs = 0;  // as in Gain
 };
