@@ -2,6 +2,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "analysed_traces.h"
@@ -24,7 +25,7 @@ constexpr OptionName kOptions[] = {{"--format"},
                                    {"--cores"},
                                    {"--threads"},
                                    {"--fail-on"}};
-constexpr std::string_view kFormats[] = {"text", "json", "markdown"};
+constexpr std::string_view kFormats[] = {"text", "json", "markdown", "html"};
 
 constexpr const char* kUsage =
     R"(Usage: stepscope analyze [options] PATH...
@@ -38,9 +39,11 @@ ranks wait for which. PATH is one of:
   a folder with one trace per rank
 
 Options:
-  --format text|json|markdown  format of the report (default: text). json is one
+  --format text|json|markdown|html
+                               format of the report (default: text). json is one
                                object, or a list of objects for traces that do
-                               not belong to one job
+                               not belong to one job; html is the page of
+                               stepscope report
   --output FILE, -o FILE       write the report to FILE
   --verbose, -v                include notes, skipped rules and every example
   --rank N                     report on rank N alone
@@ -64,12 +67,21 @@ found such a finding.
 int Run(const Selection& selection, AnalysisOutput output,
         const std::string& file, std::optional<FindingSeverity> fail_on) {
   const OnError print = [](const std::string& error) { PrintError(error); };
-  std::vector<AnalysedTrace> results = AnalyseAll(selection, print);
+  DrawnRank drawn;
+  const bool page = output.format == ReportFormat::kHtml;
+  std::vector<AnalysedTrace> results =
+      AnalyseAll(selection, print, page ? &drawn : nullptr);
+  output.page = std::move(drawn.details);
   if (results.empty()) return 1;
   if (selection.rank >= 0 && !ChooseRank(selection.rank, results, print))
     return 1;
   output.to_stdout = file.empty();
-  const int status = WriteResult(AnalysisText(results, output), file);
+  const absl::StatusOr<std::string> text = AnalysisText(results, output);
+  if (!text.ok()) {
+    PrintError(text.status());
+    return 1;
+  }
+  const int status = WriteResult(*text, file);
   if (status != 0 || !fail_on) return status;
   const GateVerdict verdict = JudgeReports(ReportsOf(results), *fail_on);
   if (!verdict.why.empty()) PrintError(verdict.why);

@@ -14,6 +14,8 @@ using Words = std::span<const std::string>;
 
 // The report of one trace, or one report of all ranks of a job.
 int AnalyzeCommand(Words words);
+// The same, or a comparison of two, as a page for a browser.
+int ReportCommand(Words words);
 // Two traces, before and after a change.
 int CompareCommand(Words words);
 // The predicted step time under settings that nobody has tried.

@@ -1,5 +1,6 @@
 #include <absl/status/status.h>
 #include <stepscope/compare.h>
+#include <stepscope/page.h>
 
 #include <cstdio>
 #include <string>
@@ -19,7 +20,7 @@ constexpr OptionName kOptions[] = {{"--format"},
                                    {"--rank"},
                                    {"--fail-over"},
                                    {"--min-ms"}};
-constexpr std::string_view kFormats[] = {"text", "json", "markdown"};
+constexpr std::string_view kFormats[] = {"text", "json", "markdown", "html"};
 
 constexpr const char* kUsage =
     R"(Usage: stepscope compare [options] BEFORE AFTER
@@ -30,7 +31,8 @@ gain measured, and what changed by cause, by operator and by kernel. BEFORE and
 AFTER are trace files, folders or log directories.
 
 Options:
-  --format text|json|markdown  output format (default: text)
+  --format text|json|markdown|html
+                               output format (default: text)
   --output FILE, -o FILE       write to FILE
   --rank N                     rank to compare (default: the first found)
   --fail-over N%, --min-ms N   exit with status 4 if AFTER is slower by more than
@@ -44,6 +46,7 @@ for --fail-over, 2 wrong usage, 4 slower than allowed.
 
 std::string Text(const Comparison& comparison, size_t format) {
   if (format == 1) return ToJson(comparison);
+  if (format == 3) return ToHtml(comparison);
   return format == 2 ? ToMarkdown(comparison) : ToText(comparison);
 }
 

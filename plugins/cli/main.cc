@@ -25,8 +25,8 @@ constexpr Command kCommands[] = {
     {"analyze", AnalyzeCommand}, {"compare", CompareCommand},
     {"convert", ConvertCommand}, {"doctor", DoctorCommand},
     {"explain", ExplainCommand}, {"info", InfoCommand},
-    {"rules", RulesCommand},     {"top", TopCommand},
-    {"what-if", WhatIfCommand}};
+    {"report", ReportCommand},   {"rules", RulesCommand},
+    {"top", TopCommand},         {"what-if", WhatIfCommand}};
 
 constexpr const char* kUsage =
     R"(stepscope finds what slows a PyTorch training loop down and predicts what each
@@ -35,6 +35,8 @@ fix would gain.
 Usage: stepscope COMMAND [options] ...
 
   analyze PATH...            report what to fix first, with the predicted gain
+  report PATH... -o FILE     the same as one HTML page that works offline; of two
+                             traces before and after a change, a comparison
   compare BEFORE AFTER       compare two traces: predicted and measured gain
   what-if TRACE KEY=VALUE... predict the step time under other settings
   rules                      list what a report looks for
