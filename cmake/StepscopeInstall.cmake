@@ -15,7 +15,7 @@ set(_public_headers
   # files
   export.h read.h
   # analysis
-  analysis.h compare.h ranks.h report.h rules.h summary.h top.h what_if.h whole_run.h)
+  analysis.h compare.h page.h ranks.h report.h rules.h summary.h top.h what_if.h whole_run.h)
 get_property(_include_folders GLOBAL PROPERTY STEPSCOPE_INCLUDE_FOLDERS)
 foreach(_header IN LISTS _public_headers)
   unset(_found)

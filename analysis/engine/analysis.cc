@@ -1,6 +1,7 @@
 // Analyze(): from one Trace to one Report. Every rule is asked; sizing, ranking
 // and the plan make advice of the answers.
 #include <stepscope/analysis.h>
+#include <stepscope/page.h>
 
 #include <algorithm>
 #include <exception>
@@ -16,6 +17,7 @@
 #include "context/analysis_context.h"
 #include "context/rule.h"
 #include "device/whole_recording.h"
+#include "drawing/page_details.h"
 #include "engine/coverage.h"
 #include "engine/edit_settings.h"
 #include "engine/plan.h"
@@ -213,7 +215,14 @@ void SortOps(std::vector<TopOp>& ops, bool has_gpu) {
   std::ranges::sort(ops, {}, key);
 }
 
-Report Analyze(const Trace& trace) { return ReportOf(AnalysisContext(trace)); }
+Report Analyze(const Trace& trace) { return Analyze(trace, nullptr); }
+
+Report Analyze(const Trace& trace, PageDetails* details) {
+  const AnalysisContext context(trace);
+  Report report = ReportOf(context);
+  if (details != nullptr) *details = DrawDetails(context, report);
+  return report;
+}
 
 // The order is the flow of the analysis: what was recorded, where the time
 // goes, what the rules find, how findings compare, what to do first, what stays

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "engine/report_of.h"
+#include "engine/time_by_place.h"
 #include "ops/intervals.h"
 
 namespace stepscope {
@@ -59,6 +61,19 @@ void AddOps(const AnalysisContext& context, bool is_after,
   }
 }
 
+// Of all modules: one that is beyond the report's list would seem to come or
+// go.
+void AddModules(const AnalysisContext& context, bool is_after,
+                std::map<std::string, ComparedTime>& rows) {
+  for (const PlaceTime& module : TimeByModule(context, SIZE_MAX)) {
+    ComparedTime& row = rows[module.name];
+    row.name = module.name;
+    (is_after ? row.after_ms : row.before_ms) +=
+        context.has_gpu ? module.gpu_self_ms_per_step : module.self_ms_per_step;
+    (is_after ? row.after_calls : row.before_calls) += module.calls_per_step;
+  }
+}
+
 // As Comparison::shared_ops_frac. The smaller of the two shares, because one
 // program may contain the other.
 double SharedOpsFrac(const std::map<std::string, ComparedTime>& ops) {
@@ -99,7 +114,7 @@ void CompareTables(const AnalysisContext& before, const AnalysisContext& after,
                    Comparison& comparison) {
   const double least_ms = kShownFrac * std::max(comparison.before.mean_ms,
                                                 comparison.after.mean_ms);
-  std::map<std::string, ComparedTime> causes, ops, kernels;
+  std::map<std::string, ComparedTime> causes, ops, kernels, modules;
   for (const auto& [key, ms] : first.time_split_ms) {
     causes[key].name = key;
     causes[key].before_ms = ms;
@@ -112,10 +127,16 @@ void CompareTables(const AnalysisContext& before, const AnalysisContext& after,
   AddOps(after, true, ops);
   AddKernels(before, false, kernels);
   AddKernels(after, true, kernels);
+  // With modules on one side only, all of them would seem to come or go.
+  if (!first.modules.empty() && !second.modules.empty()) {
+    AddModules(before, false, modules);
+    AddModules(after, true, modules);
+  }
   comparison.shared_ops_frac = SharedOpsFrac(ops);
   comparison.causes = LargestDifferences(causes, 0);
   comparison.ops = LargestDifferences(ops, least_ms);
   comparison.kernels = LargestDifferences(kernels, least_ms);
+  comparison.modules = LargestDifferences(modules, least_ms);
 }
 
 }  // namespace stepscope

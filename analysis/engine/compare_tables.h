@@ -7,7 +7,7 @@
 
 namespace stepscope {
 
-// Fills `causes`, `ops`, `kernels` and `shared_ops_frac`. REQUIRES:
+// Fills `causes`, `ops`, `kernels`, `modules` and `shared_ops_frac`. REQUIRES:
 // comparison.before and comparison.after are filled; `first` and `second` are
 // the reports of `before` and `after`.
 void CompareTables(const AnalysisContext& before, const AnalysisContext& after,

@@ -10,6 +10,7 @@
 #include "context/analysis_context.h"
 #include "context/rule.h"
 #include "device/collectives.h"
+#include "drawing/page_details.h"
 #include "engine/report_of.h"
 #include "words/labels.h"
 
@@ -119,10 +120,11 @@ double HostMs(const AnalysisContext& context) {
 
 }  // namespace
 
-RankDigest DigestRank(const Trace& trace) {
+RankDigest DigestRank(const Trace& trace, PageDetails* details) {
   const AnalysisContext context(trace);
   RankDigest digest;
   digest.report = ReportOf(context);
+  if (details != nullptr) *details = DrawDetails(context, digest.report);
   digest.report.path_slices.clear();  // only needed to draw a single rank
   digest.collectives = SteadyCollectives(context);
   digest.host_ms = HostMs(context);

@@ -267,6 +267,7 @@ void MergePlans(const Ranks& ranks, const std::vector<double>& slacks,
        {&run.plan.step_after_ms, &run.plan.low_ms, &run.plan.high_ms}) {
     *ms = std::max(*ms - slack, 0.0);
   }
+  for (double& ms : run.plan.after_each_ms) ms = std::max(ms - slack, 0.0);
   for (const std::string& id : run.plan.ids) {
     const auto finding = std::ranges::find(run.findings, id, &Finding::id);
     if (finding == run.findings.end() || IsNote(*finding)) {

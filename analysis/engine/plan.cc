@@ -81,6 +81,13 @@ Plan MakePlan(const AnalysisContext& context,
   plan.low_ms = std::max(0.0, plan.step_before_ms - gain.high_ms);
   plan.high_ms = plan.step_before_ms - gain.low_ms;
   plan.pairs = gain.pairs;
+  // On the way to what is predicted for all changes: that takes into account
+  // how predictions turned out before, and single replays do not.
+  const double replayed = before - stages[count - 1].step_ns;
+  for (size_t i = 0; i < count; ++i) {
+    const double part = (before - stages[i].step_ns) / replayed;
+    plan.after_each_ms.push_back(plan.step_before_ms - part * gain.expected_ms);
+  }
   return plan;
 }
 

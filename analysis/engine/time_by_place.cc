@@ -65,16 +65,16 @@ std::vector<RowId> PlacesOf(const AnalysisContext& m, std::vector<RowId> own,
   return own;
 }
 
-void SortPlaces(std::vector<PlaceTime>& places, bool has_gpu) {
+void SortPlaces(std::vector<PlaceTime>& places, bool has_gpu, size_t most) {
   std::ranges::stable_sort(places, std::greater(),
                            has_gpu ? &PlaceTime::gpu_self_ms_per_step
                                    : &PlaceTime::self_ms_per_step);
-  if (places.size() > kPlacesListed) places.resize(kPlacesListed);
+  if (places.size() > most) places.resize(most);
 }
 
 // Sorts and turns sums in ns into ms per step.
 std::vector<PlaceTime> Listed(const AnalysisContext& m,
-                              std::vector<PlaceTime> places) {
+                              std::vector<PlaceTime> places, size_t most) {
   const double steps =
       static_cast<double>(std::max<size_t>(m.steps.steady.size(), 1));
   for (PlaceTime& place : places) {
@@ -88,7 +88,7 @@ std::vector<PlaceTime> Listed(const AnalysisContext& m,
   std::erase_if(places, [](const PlaceTime& place) {
     return place.calls_per_step == 0 && place.total_ms_per_step == 0;
   });
-  SortPlaces(places, m.has_gpu);
+  SortPlaces(places, m.has_gpu, most);
   return places;
 }
 
@@ -132,7 +132,7 @@ Modules FindModules(const Trace& trace) {
 
 }  // namespace
 
-std::vector<PlaceTime> TimeByModule(const AnalysisContext& m) {
+std::vector<PlaceTime> TimeByModule(const AnalysisContext& m, size_t most) {
   const std::span<const Range> ranges = m.trace.ranges();
   std::map<NameId, size_t> index;
   std::vector<PlaceTime> places;
@@ -167,7 +167,7 @@ std::vector<PlaceTime> TimeByModule(const AnalysisContext& m) {
       place.gpu_total_ms_per_step += gpu;
     }
   }
-  return Listed(m, std::move(places));
+  return Listed(m, std::move(places), most);
 }
 
 std::vector<PlaceTime> TimeByLine(const AnalysisContext& m) {
@@ -204,7 +204,7 @@ std::vector<PlaceTime> TimeByLine(const AnalysisContext& m) {
         ops[row].kind == OpKind::kOperator && ops[row].parent == kNone;
     place.calls_per_step += is_call;
   }
-  return Listed(m, std::move(places));
+  return Listed(m, std::move(places), kPlacesListed);
 }
 
 void MergePlaces(const std::vector<RankDigest>& ranks, Report& run) {
@@ -227,7 +227,7 @@ void MergePlaces(const std::vector<RankDigest>& ranks, Report& run) {
         }
       }
     }
-    SortPlaces(sums, run.has_gpu);
+    SortPlaces(sums, run.has_gpu, kPlacesListed);
   }
 }
 

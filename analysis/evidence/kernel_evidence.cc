@@ -15,8 +15,8 @@ namespace {
 constexpr double kShareToTrust = 0.01;
 constexpr double kHostBound = 0.15;  // share of the step in which the GPU waits
 
-// For arithmetic; nominal peaks are never reached, so callers take a share of
-// them.
+}  // namespace
+
 double NominalFlops(const DevicePeaks& peaks, Precision precision) {
   switch (precision) {
     case Precision::kFp16:
@@ -32,8 +32,6 @@ double NominalFlops(const DevicePeaks& peaks, Precision precision) {
       return 0;
   }
 }
-
-}  // namespace
 
 std::vector<Example> LongestKernels(const AnalysisContext& m,
                                     const KernelFilter& wanted) {

@@ -20,6 +20,10 @@ using KernelFilter = std::function<bool(const KernelUse&)>;
 std::vector<Example> LongestKernels(const AnalysisContext& context,
                                     const KernelFilter& wanted);
 
+// Operations per ns of the data sheet; 0 if unknown. Nominal peaks are never
+// reached, so callers that expect a rate take a share of them.
+double NominalFlops(const DevicePeaks& peaks, Precision precision);
+
 // The shortest time that an amount of work can take on the device of a run. The
 // rates are the best in this run, of ops with at least 1 % of the compute time;
 // without such ops, the share of the nominal peaks that good libraries reach.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 #include <set>
@@ -16,8 +17,14 @@ namespace {
 // count as simultaneous: by jitter alone, some rank is always last.
 constexpr double kTogetherShare = 0.001;
 constexpr double kTogetherResiduals = 3;
+// Of a thousand ranks each may wait for each: a million pairs.
+constexpr size_t kWaitsListed = 1000;
+// Shorter waits for one rank, per step, are left out.
+constexpr double kWaitListedMs = 1e-3;
 
 using Key = std::tuple<int64_t, uint64_t, int32_t>;
+// (waiting rank, rank it waits for), as indices -> ms
+using WaitsByPair = std::map<std::pair<size_t, size_t>, double>;
 
 // One collective on every rank of its group.
 struct MatchedCollective {
@@ -167,12 +174,12 @@ void CompareShapes(const std::vector<RankDigest>& ranks,
   }
 }
 
-// Adds what `matched` makes each rank wait to the rows; returns the ms summed
-// over its ranks.
+// Adds what `collective` makes each rank wait to the rows and, where ranks
+// arrive apart, to `pairs`; returns the ms summed over its ranks.
 double AddWaits(const std::vector<RankDigest>& ranks,
                 const MatchedCollective& collective,
                 const std::vector<double>& offsets, double together_ns,
-                RankComparison& comparison) {
+                RankComparison& comparison, WaitsByPair& pairs) {
   std::vector<double> begins;
   for (const auto& [r, i] : collective.members) {
     begins.push_back(static_cast<double>(ranks[r].collectives[i].begin_ns -
@@ -181,12 +188,12 @@ double AddWaits(const std::vector<RankDigest>& ranks,
   }
   const double middle = Median(begins);
   const auto last = std::ranges::max_element(begins);
-  if (*last - *std::ranges::min_element(begins) > together_ns) {
+  const size_t last_rank =
+      collective.members[static_cast<size_t>(last - begins.begin())].first;
+  const bool skewed = *last - *std::ranges::min_element(begins) > together_ns;
+  if (skewed) {
     ++comparison.skewed;
-    ++comparison
-          .rows[collective.members[static_cast<size_t>(last - begins.begin())]
-                    .first]
-          .last;
+    ++comparison.rows[last_rank].last;
   }
   double all_ms = 0;
   for (size_t k = 0; k < begins.size(); ++k) {
@@ -199,8 +206,24 @@ double AddWaits(const std::vector<RankDigest>& ranks,
     row.waiting_ms += wait * 1e-6;
     row.late_ms += (begins[k] - middle) * 1e-6;
     all_ms += wait * 1e-6;
+    if (skewed && r != last_rank) pairs[{r, last_rank}] += wait * 1e-6;
   }
   return all_ms;
+}
+
+// REQUIRES: comparison.rows are still in the order of the indices.
+void ListWaits(const WaitsByPair& pairs, RankComparison& comparison) {
+  for (const auto& [pair, ms] : pairs) {
+    const double per_step = ms / static_cast<double>(comparison.steps);
+    if (per_step < kWaitListedMs) continue;
+    comparison.waits.push_back({.rank = comparison.rows[pair.first].rank,
+                                .waits_for = comparison.rows[pair.second].rank,
+                                .ms = per_step});
+  }
+  std::ranges::stable_sort(comparison.waits, std::greater(), &RankWait::ms);
+  if (comparison.waits.size() > kWaitsListed) {
+    comparison.waits.resize(kWaitsListed);
+  }
 }
 
 // Two standard errors of the mean of `values`; 0 for fewer than two.
@@ -265,10 +288,11 @@ RankComparison CompareRanks(const std::vector<RankDigest>& ranks) {
   comparison.clock_residual_us = residual_ns * 1e-3;
   const double together_ns = std::max(kTogetherShare * comparison.step_ms * 1e6,
                                       kTogetherResiduals * residual_ns);
+  WaitsByPair pairs;
   std::map<int64_t, double> waits;  // by step, mean over the ranks
   for (const MatchedCollective& collective : matched) {
     waits[collective.step] +=
-        AddWaits(ranks, collective, offsets, together_ns, comparison) /
+        AddWaits(ranks, collective, offsets, together_ns, comparison, pairs) /
         static_cast<double>(ranks.size());
   }
   std::vector<double> by_step;
@@ -283,6 +307,7 @@ RankComparison CompareRanks(const std::vector<RankDigest>& ranks) {
     comparison.waiting_ms += row.waiting_ms / comparison.rows.size();
   }
   comparison.imbalance_ms = ImbalanceMs(ranks, matched, comparison.steps);
+  ListWaits(pairs, comparison);
   std::ranges::sort(comparison.rows, {}, &RankRow::rank);
   return comparison;
 }

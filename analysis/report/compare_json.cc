@@ -76,6 +76,7 @@ std::string ToJson(const Comparison& comparison) {
   WriteRows("causes", c.causes, json);
   WriteRows("ops", c.ops, json);
   WriteRows("kernels", c.kernels, json);
+  WriteRows("modules", c.modules, json);
   json.Close('}');
   return json.Take();
 }

@@ -32,6 +32,17 @@ size_t CharacterLength(std::string_view text) {
 
 }  // namespace
 
+std::string JsonText::ValidUtf8(std::string_view text) {
+  std::string valid;
+  while (!text.empty()) {
+    const size_t length = CharacterLength(text);
+    valid +=
+        length == 0 ? std::string_view("\xef\xbf\xbd") : text.substr(0, length);
+    text.remove_prefix(std::max<size_t>(length, 1));
+  }
+  return valid;
+}
+
 void JsonText::Open(char bracket) {
   Separate();
   text_ += bracket;

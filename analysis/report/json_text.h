@@ -40,6 +40,9 @@ class JsonText {
     for (const auto& entry : list) Value(entry);
     Close(']');
   }
+  // `text` with what is no valid UTF-8 replaced by U+FFFD, as in JSON.
+  static std::string ValidUtf8(std::string_view text);
+
   // The whole text with a trailing newline; leaves the writer empty.
   std::string Take() { return std::move(text_) + "\n"; }
 

@@ -94,6 +94,16 @@ void WriteRanks(const RankComparison& ranks, JsonText& json) {
     json.Close('}');
   }
   json.Close(']');
+  json.Key("waits");
+  json.Open('[');
+  for (const RankWait& wait : ranks.waits) {
+    json.Open('{');
+    json.Field("rank", wait.rank);
+    json.Field("waits_for", wait.waits_for);
+    json.Field("ms", wait.ms);
+    json.Close('}');
+  }
+  json.Close(']');
   json.Close('}');
 }
 

@@ -219,6 +219,7 @@ void WritePlan(const Plan& plan, JsonText& json) {
   WriteSettings(plan.settings, json);
   json.Field("step_before_ms", plan.step_before_ms);
   json.Field("step_after_ms", plan.step_after_ms);
+  json.Texts("after_each_ms", plan.after_each_ms);
   json.Field("low_ms", plan.low_ms);
   json.Field("high_ms", plan.high_ms);
   json.Field("pairs", plan.pairs);

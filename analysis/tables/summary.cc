@@ -4,11 +4,11 @@
 #include <stepscope/summary.h>
 
 #include <algorithm>
-#include <array>
 #include <set>
 
 #include "device/device_ledger.h"
 #include "ops/intervals.h"
+#include "words/labels.h"
 
 namespace stepscope {
 namespace {
@@ -130,17 +130,13 @@ void Summarizer::Devices() {
 }
 
 void Summarizer::Copies() {
-  static constexpr std::array kWords = {
-      "unknown", "pageable", "pinned", "device", "array", "managed", "host"};
   const auto add = [](CopySummary& sum, const Copy& copy) {
     ++sum.count;
     sum.bytes += std::max<int64_t>(copy.bytes, 0);
     sum.ns += copy.end_ns - copy.begin_ns;
   };
   for (const Copy& copy : trace_.copies()) {
-    add(summary_.copies[std::string(kWords[static_cast<size_t>(copy.source)]) +
-                        " -> " + kWords[static_cast<size_t>(copy.destination)]],
-        copy);
+    add(summary_.copies[CopyInWords(copy)], copy);
     // Only for uploads: pinned host memory lets them overlap with computing.
     if (copy.destination != MemoryKind::kDevice) continue;
     if (copy.source == MemoryKind::kPageable)
@@ -222,9 +218,7 @@ std::vector<MemorySummary> MemoryOf(const Trace& trace) {
   std::vector<MemorySummary> all;
   for (const MemoryPeak& peak : MemoryPeaks(trace)) {
     MemorySummary memory;
-    memory.device = peak.device_type == 0
-                        ? "cpu"
-                        : "gpu " + std::to_string(std::max(peak.device, 0));
+    memory.device = MemoryDeviceName(peak);
     if (peak.step != kNone) memory.step = trace.steps()[peak.step].number;
     memory.peak_bytes = peak.bytes;
     memory.reserved_bytes = peak.reserved_bytes;

@@ -1,5 +1,7 @@
 #include "tables/top_shapes.h"
 
+#include "words/labels.h"
+
 namespace stepscope {
 namespace {
 
@@ -67,11 +69,6 @@ uint64_t TopShapes::OfBytes(int64_t bytes) {
   return it->second;
 }
 
-std::string CopyName(const Copy& copy) {
-  static constexpr const char* kWords[] = {
-      "unknown", "pageable", "pinned", "device", "array", "managed", "host"};
-  return std::string("copy ") + kWords[static_cast<size_t>(copy.source)] +
-         " -> " + kWords[static_cast<size_t>(copy.destination)];
-}
+std::string CopyName(const Copy& copy) { return "copy " + CopyInWords(copy); }
 
 }  // namespace stepscope

@@ -56,6 +56,19 @@ const char* GainName(GainKind kind) {
   return NameIn(std::to_array({"none", "bound", "predicted"}), kind);
 }
 
+std::string CopyInWords(const Copy& copy) {
+  constexpr auto kKinds = std::to_array(
+      {"unknown", "pageable", "pinned", "device", "array", "managed", "host"});
+  return std::string(NameIn(kKinds, copy.source)) + " -> " +
+         NameIn(kKinds, copy.destination);
+}
+
+std::string MemoryDeviceName(const MemoryPeak& peak) {
+  return peak.device_type == 0
+             ? "cpu"
+             : "gpu " + std::to_string(std::max(peak.device, 0));
+}
+
 std::string CauseInWords(std::string_view key, bool has_gpu) {
   // No object with a destructor: a background thread may still write a report
   // while the program's exit destroys such objects.

@@ -3,6 +3,7 @@
 // names. All functions are pure.
 #pragma once
 
+#include <stepscope/memory_peaks.h>
 #include <stepscope/report.h>
 
 #include <string>
@@ -16,6 +17,10 @@ const char* SeverityName(FindingSeverity severity);
 const char* SeverityName(Severity severity);
 const char* ConfidenceName(Confidence confidence);
 const char* GainName(GainKind kind);
+// "pageable -> device"
+std::string CopyInWords(const Copy& copy);
+// "cpu", "gpu 0"
+std::string MemoryDeviceName(const MemoryPeak& peak);
 
 // A key of time_split_ms in words: "data" is "loading data". Unknown keys are
 // returned as they are.

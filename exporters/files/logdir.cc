@@ -181,6 +181,8 @@ LogPaths PathsFor(const std::string& log_dir, const std::string& run,
       (own / "trace" / ("rank" + rank_text + tail + ".json.gz")).string();
   paths.advice =
       (own / "advice" / ("rank" + rank_text + tail + ".json")).string();
+  paths.page =
+      (own / "advice" / ("rank" + rank_text + tail + ".html")).string();
   paths.report = (own / ("report" + tail + ".txt")).string();
   paths.step_times =
       (root / kOwnFolder / run / ("steps_rank" + rank_text + tail + ".jsonl"))

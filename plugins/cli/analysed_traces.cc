@@ -60,12 +60,14 @@ std::string AdviceOf(const std::string& path) {
 }
 
 std::vector<AnalysedTrace> AnalyseAll(const Selection& selection,
-                                      const OnError& on_error) {
+                                      const OnError& on_error,
+                                      DrawnRank* drawn) {
+  if (drawn != nullptr) drawn->wanted = selection.rank;
   std::vector<AnalysedTrace> traces = FindTraces(selection, on_error);
   std::vector<std::string> paths;
   for (const AnalysedTrace& trace : traces) paths.push_back(trace.path);
   std::vector<absl::StatusOr<RankDigest>> digests =
-      DigestAll(paths, selection.machine);
+      DigestAll(paths, selection.machine, drawn);
   std::vector<AnalysedTrace> results;
   for (size_t i = 0; i < traces.size(); ++i) {
     if (!digests[i].ok()) {

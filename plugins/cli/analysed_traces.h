@@ -27,9 +27,11 @@ struct Selection {
 // "".
 std::string AdviceOf(const std::string& path);
 
-// Those that could be read.
+// Those that could be read. `drawn`, if not null, receives what a page shows of
+// the selected rank.
 std::vector<AnalysedTrace> AnalyseAll(const Selection& selection,
-                                      const OnError& on_error);
+                                      const OnError& on_error,
+                                      DrawnRank* drawn = nullptr);
 
 // Drops all ranks but `rank`; false (after an error) if it is missing.
 bool ChooseRank(int32_t rank, std::vector<AnalysedTrace>& results,

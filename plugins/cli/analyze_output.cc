@@ -134,6 +134,21 @@ Report RunOf(const std::vector<AnalysedTrace>& results) {
   return AnalyzeRanks(digests);
 }
 
+// True if every trace is of another rank of a job of one size, even where they
+// cannot be compared because no collective was recorded.
+bool AreRanks(const std::vector<AnalysedTrace>& results) {
+  std::set<int32_t> ranks;
+  const int32_t size = results[0].report().run.world_size;
+  for (const AnalysedTrace& result : results) {
+    const RunInfo& run = result.report().run;
+    if (run.rank < 0 || run.world_size != size ||
+        !ranks.insert(run.rank).second) {
+      return false;
+    }
+  }
+  return true;
+}
+
 // All ranks in one report.
 std::string RenderRun(const Report& run,
                       const std::vector<AnalysedTrace>& results,
@@ -143,6 +158,8 @@ std::string RenderRun(const Report& run,
       return ToJson(run);
     case ReportFormat::kMarkdown:
       return ToMarkdown(run);
+    case ReportFormat::kHtml:
+      return ToHtml(run, output.page);
     case ReportFormat::kText:
       break;
   }
@@ -168,13 +185,14 @@ std::vector<Report> ReportsOf(const std::vector<AnalysedTrace>& results) {
 
 // Traces that are the ranks of one run become one report; else each has its
 // own.
-std::string AnalysisText(const std::vector<AnalysedTrace>& results,
-                         const AnalysisOutput& output) {
+absl::StatusOr<std::string> AnalysisText(
+    const std::vector<AnalysedTrace>& results, const AnalysisOutput& output) {
   const Terminal terminal = output.to_stdout ? TerminalOfStdout() : Terminal();
   std::string why_not;
   if (results.size() > 1) {
     const Report run = RunOf(results);
-    if (run.ranks.why_not.empty()) {
+    if (run.ranks.why_not.empty() ||
+        (output.format == ReportFormat::kHtml && AreRanks(results))) {
       return RenderRun(run, results, output, terminal);
     }
     why_not = run.ranks.why_not;
@@ -186,6 +204,11 @@ std::string AnalysisText(const std::vector<AnalysedTrace>& results,
     case ReportFormat::kMarkdown:
       return several ? MarkdownOfRanks(results)
                      : ToMarkdown(results[0].report());
+    case ReportFormat::kHtml:
+      if (!several) return ToHtml(results[0].report(), output.page);
+      return absl::InvalidArgumentError(
+          "one page cannot show traces that are not the ranks of one job (" +
+          why_not + "); make a page of each, or one of two to compare them");
     case ReportFormat::kText:
       break;
   }

@@ -2,6 +2,8 @@
 // ranks of a job, or one per trace.
 #pragma once
 
+#include <absl/status/statusor.h>
+#include <stepscope/page.h>
 #include <stepscope/ranks.h>
 
 #include <cstdint>
@@ -11,7 +13,7 @@
 namespace stepscope {
 
 // The order of the choices of --format.
-enum class ReportFormat : uint8_t { kText, kJson, kMarkdown };
+enum class ReportFormat : uint8_t { kText, kJson, kMarkdown, kHtml };
 
 struct AnalysedTrace {
   std::string path;
@@ -25,14 +27,16 @@ struct AnalysisOutput {
   ReportFormat format = ReportFormat::kText;
   bool verbose = false;
   bool to_stdout = true;  // colours and width are then those of the terminal
+  PageDetails page = {};  // kHtml: what it shows of one rank
 };
 
 // The report of all ranks if the traces are those of one job, else one for each
 // trace. REQUIRES: `results` is not empty.
 std::vector<Report> ReportsOf(const std::vector<AnalysedTrace>& results);
 
-// The whole output. REQUIRES: `results` is not empty.
-std::string AnalysisText(const std::vector<AnalysedTrace>& results,
-                         const AnalysisOutput& output);
+// The whole output. REQUIRES: `results` is not empty. Errors: InvalidArgument
+// for a page of traces that do not belong to one job.
+absl::StatusOr<std::string> AnalysisText(
+    const std::vector<AnalysedTrace>& results, const AnalysisOutput& output);
 
 }  // namespace stepscope

@@ -16,6 +16,8 @@ Commands AllCommands();
 
 // The report of one trace, or one report of all ranks of a job.
 extern const Command kAnalyzeCommand;
+// The same, or a comparison of two, as a page for a browser.
+extern const Command kReportCommand;
 // Two traces, before and after a change.
 extern const Command kCompareCommand;
 // The predicted step time under settings that nobody has tried.

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <mutex>
 #include <thread>
+#include <utility>
 
 namespace stepscope {
 namespace {
@@ -13,12 +15,51 @@ namespace {
 // More readers would wait for the disk and hold memory.
 constexpr unsigned kMostReaders = 16;
 
-absl::StatusOr<RankDigest> Digest(const std::string& path,
-                                  const ToldMachine& machine) {
+// Chooses the rank that is drawn among traces that several threads read. Which
+// one is the lowest is known only in the end, so a lower one replaces the one
+// before.
+class RankChoice {
+ public:
+  explicit RankChoice(DrawnRank* drawn) : drawn_(drawn) {}
+
+  // True if what a page shows of this trace should be collected. Of ranks that
+  // are not known, the first trace of `paths` counts as the lowest.
+  bool Claim(int32_t rank, size_t index) {
+    if (drawn_ == nullptr) return false;
+    if (drawn_->wanted >= 0 && rank != drawn_->wanted) return false;
+    const std::scoped_lock lock(mutex_);
+    const std::pair<int32_t, size_t> place = {rank, index};
+    if (claimed_ && place >= lowest_) return false;
+    claimed_ = true;
+    lowest_ = place;
+    return true;
+  }
+  void Take(int32_t rank, size_t index, PageDetails details) {
+    const std::scoped_lock lock(mutex_);
+    if (lowest_ != std::pair{rank, index}) return;
+    drawn_->found = true;
+    drawn_->details = std::move(details);
+  }
+
+ private:
+  DrawnRank* const drawn_;
+  std::mutex mutex_;
+  bool claimed_ = false;
+  std::pair<int32_t, size_t> lowest_;
+};
+
+absl::StatusOr<RankDigest> Digest(const std::string& path, size_t index,
+                                  const ToldMachine& machine,
+                                  RankChoice& choice) {
   absl::StatusOr<Trace> trace = ReadTrace(path);
   if (!trace.ok()) return trace.status();
   trace->TellMachine(machine.cores, machine.threads);
-  return DigestRank(*trace);
+  const int32_t rank = trace->run().rank;
+  if (!choice.Claim(rank, index)) return DigestRank(*trace);
+  PageDetails details;
+  RankDigest digest = DigestRank(*trace, &details);
+  choice.Take(rank, index, std::move(details));
+  return digest;
 }
 
 }  // namespace
@@ -26,13 +67,15 @@ absl::StatusOr<RankDigest> Digest(const std::string& path,
 // Traces are taken one at a time from a common counter, so that a large one
 // does not hold up those behind it.
 std::vector<absl::StatusOr<RankDigest>> DigestAll(
-    const std::vector<std::string>& paths, const ToldMachine& machine) {
+    const std::vector<std::string>& paths, const ToldMachine& machine,
+    DrawnRank* drawn) {
+  RankChoice choice(drawn);
   std::vector<absl::StatusOr<RankDigest>> digests(
       paths.size(), absl::UnknownError("not read"));
   std::atomic<size_t> next = 0;
   const auto work = [&] {
     for (size_t i = next++; i < paths.size(); i = next++) {
-      digests[i] = Digest(paths[i], machine);
+      digests[i] = Digest(paths[i], i, machine, choice);
     }
   };
   const size_t readers = std::min<size_t>(

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <absl/status/statusor.h>
+#include <stepscope/page.h>
 #include <stepscope/ranks.h>
 
 #include <cstdint>
@@ -16,11 +17,19 @@ struct ToldMachine {
   int32_t threads = -1;  // per op on the CPU
 };
 
+// What a page shows of one rank beside the report.
+struct DrawnRank {
+  int32_t wanted = -1;  // the rank; negative: the lowest of all
+  bool found = false;   // set by DigestAll()
+  PageDetails details = {};
+};
+
 // The digest of each file, in the order of `paths`, or the error of
 // ReadTrace(). There are as many threads as cores, at most 16, and each holds
 // one Trace at a time: memory grows with the number of threads, and with the
-// number of ranks only by their reports.
+// number of ranks only by their reports. `drawn`, if not null, is filled, too.
 std::vector<absl::StatusOr<RankDigest>> DigestAll(
-    const std::vector<std::string>& paths, const ToldMachine& machine = {});
+    const std::vector<std::string>& paths, const ToldMachine& machine = {},
+    DrawnRank* drawn = nullptr);
 
 }  // namespace stepscope

@@ -19,10 +19,10 @@ namespace stepscope {
 namespace {
 
 constexpr const Command* kCommands[] = {
-    &kAnalyzeCommand, &kCompareCommand, &kWhatIfCommand,    &kRulesCommand,
-    &kExplainCommand, &kListCommand,    &kInfoCommand,      &kTopCommand,
-    &kConvertCommand, &kViewCommand,    &kRunCommand,       &kMcpCommand,
-    &kDoctorCommand,  &kHelpCommand,    &kCompletionCommand};
+    &kAnalyzeCommand, &kReportCommand,  &kCompareCommand, &kWhatIfCommand,
+    &kRulesCommand,   &kExplainCommand, &kListCommand,    &kInfoCommand,
+    &kTopCommand,     &kConvertCommand, &kViewCommand,    &kRunCommand,
+    &kMcpCommand,     &kDoctorCommand,  &kHelpCommand,    &kCompletionCommand};
 
 int UnknownWord(const std::string& word) {
   if (word.starts_with("-")) {

@@ -1,4 +1,5 @@
 #include <stepscope/export.h>
+#include <stepscope/page.h>
 #include <stepscope/profile_parts.h>
 
 #include <utility>
@@ -18,6 +19,10 @@ absl::Status WriteFindings(const WindowResult& result) {
   return WriteText(ToJson(result.report), result.paths.advice);
 }
 
+absl::Status WritePage(const WindowResult& result) {
+  return WriteText(ToHtml(result.report, result.page), result.paths.page);
+}
+
 absl::Status WriteReport(const WindowResult& result) {
   const TextOptions plain{
       .details_path = result.paths.advice,
@@ -29,13 +34,18 @@ absl::Status WriteReport(const WindowResult& result) {
 
 ProfileParts ProfileOutputs(const ProfileOptions& options) {
   ProfileParts parts;
-  parts.analyze = &Analyze;
+  parts.analyze = [](const Trace& trace, PageDetails* page) {
+    return Analyze(trace, page);
+  };
   parts.to_text = [](const Report& report, const TextOptions& options) {
     return ToText(report, options);
   };
   parts.files.push_back({.of_report = true, .write = &WriteFindings});
   parts.files.push_back(
       {.rank_0_only = true, .of_report = true, .write = &WriteReport});
+  if (options.write_page) {
+    parts.files.push_back({.of_report = true, .write = &WritePage});
+  }
   if (options.write_chrome_kineto) {
     parts.files.push_back(
         TraceFile(Format::kChromeKineto, &LogPaths::chrome_kineto));

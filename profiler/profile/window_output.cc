@@ -38,7 +38,7 @@ void WindowOutput::TakeStall(ClosedWindow& window,
                              StallRecorder& stalls) noexcept {
   errors_->Guard("the recording of a stall was lost", [&] {
     const Trace trace = window.Build(MakeRunInfo());
-    stalls.Take(trace, options_.parts.analyze(trace));
+    stalls.Take(trace, options_.parts.analyze(trace, nullptr));
   });
   stalls.Release();
 }
@@ -69,7 +69,8 @@ void WindowOutput::CallBack(const Trace& trace) noexcept {
 // the user waits, and may fail.
 void WindowOutput::TakeOrThrow(ClosedWindow& window, const RunTimes& times) {
   const Trace trace = window.Build(MakeRunInfo());
-  report_ = options_.parts.analyze(trace);
+  page_ = {};
+  report_ = options_.parts.analyze(trace, log_ == nullptr ? nullptr : &page_);
   report_.whole_run = AnalyzeRun(times);
 
   // Of this window only: if it gets no paths, the files of the previous window
@@ -128,6 +129,7 @@ void WindowOutput::WriteFiles(const Trace& trace, bool again) {
   };
   const WindowResult result{.trace = trace,
                             .report = report_,
+                            .page = page_,
                             .paths = paths_,
                             .log_dir = log_->log_dir()};
   for (const WindowFile& file : options_.parts.files) {

@@ -62,6 +62,7 @@ class WindowOutput {
   const std::shared_ptr<LogRun> log_;
   const std::shared_ptr<Errors> errors_;
   Report report_;  // of the last window
+  PageDetails page_;
   LogPaths paths_;
 };
 

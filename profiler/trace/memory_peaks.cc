@@ -40,16 +40,6 @@ bool OnlyAllocates(std::string_view name) {
          name == "aten::new_empty_strided" || name.starts_with("aten::resize");
 }
 
-// An allocation happens in an allocating op ("aten::empty"); the op that wanted
-// the memory is the first enclosing one that does more. The report names the op
-// that a user can change: aten::empty allocates for aten::mm.
-RowId CauseOf(const Trace& trace, RowId op) {
-  const RowId innermost = op;
-  while (op != kNone && OnlyAllocates(trace.name(trace.ops()[op].name)))
-    op = trace.ops()[op].parent;
-  return op == kNone ? innermost : op;
-}
-
 // One pass over the events in time order, with the level of each device.
 class Peaks {
  public:
@@ -132,7 +122,8 @@ class Peaks {
             .time_ns = time_ns,
             .allocation = row,
             .is_counted = level.is_counted};
-    if (row != kNone) peak.op = CauseOf(trace_, trace_.allocations()[row].op);
+    if (row != kNone)
+      peak.op = AllocatingOp(trace_, trace_.allocations()[row].op);
   }
 
   const Trace& trace_;
@@ -144,6 +135,16 @@ class Peaks {
 };
 
 }  // namespace
+
+// An allocation happens in an allocating op ("aten::empty"); the op that wanted
+// the memory is the first enclosing one that does more. The report names the op
+// that a user can change: aten::empty allocates for aten::mm.
+RowId AllocatingOp(const Trace& trace, RowId op) {
+  const RowId innermost = op;
+  while (op != kNone && OnlyAllocates(trace.name(trace.ops()[op].name)))
+    op = trace.ops()[op].parent;
+  return op == kNone ? innermost : op;
+}
 
 std::vector<MemoryPeak> MemoryPeaks(const Trace& trace) {
   return Peaks(trace).Run();

@@ -128,6 +128,7 @@ Report RichReport() {
   report.memory.push_back({.device = "cpu"});
   report.modules.push_back({.name = "conv1"});
   report.ranks.rows.push_back({.rank = 0});
+  report.ranks.waits.push_back({.rank = 0, .waits_for = 1});
   report.whole_run.steps = 1;
   report.whole_run.stalls.push_back({.count = 1});
   return report;

@@ -40,6 +40,10 @@ TEST(PlanTest, CombinesChangesThatHelpEachOther) {
   edited.steps = 8;
   EXPECT_NEAR(report.plan.step_after_ms / Simulate(edited).mean_step_ms, 1,
               0.15);
+  ASSERT_EQ(report.plan.after_each_ms.size(), 2u);
+  EXPECT_LT(report.plan.after_each_ms[0], report.plan.step_before_ms);
+  EXPECT_LT(report.plan.after_each_ms[1], report.plan.after_each_ms[0]);
+  EXPECT_DOUBLE_EQ(report.plan.after_each_ms[1], report.plan.step_after_ms);
   EXPECT_LE(report.plan.low_ms, report.plan.step_after_ms);
   EXPECT_GE(report.plan.high_ms, report.plan.step_after_ms);
 }

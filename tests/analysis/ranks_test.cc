@@ -113,6 +113,26 @@ TEST(RanksTest, NamesTheOneSlowRankAndWhatItDoes) {
   EXPECT_EQ(report.ranks.rows[3].last, 2 * kSteps);
 }
 
+TEST(RanksTest, SaysWhoWaitsForWhom) {
+  Job job;
+  job.late = [](int rank, int, int) { return rank == 3 ? 20'000'000 : 0; };
+  const Report report = Of(job);
+  // Every other rank waits 20 ms at each of two collectives per step.
+  ASSERT_EQ(report.ranks.waits.size(), 7u);
+  double sum = 0;
+  for (const RankWait& wait : report.ranks.waits) {
+    EXPECT_EQ(wait.waits_for, 3);
+    EXPECT_NE(wait.rank, 3);
+    EXPECT_NEAR(wait.ms, 40, 0.5);
+    sum += wait.ms;
+  }
+  EXPECT_NEAR(sum / 8, report.ranks.waiting_ms, 0.5);
+}
+
+TEST(RanksTest, NobodyWaitsWhereAllArriveTogether) {
+  EXPECT_TRUE(Of(Job()).ranks.waits.empty());
+}
+
 TEST(RanksTest, SpeaksOfAGpuOnlyWhereThereIsOne) {
   Job job;
   job.late = [](int rank, int, int) {

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stepscope/analysis.h>
+#include <stepscope/compare.h>
 
 #include <string>
 
@@ -119,6 +120,35 @@ TEST(TimeByPlaceTest, TheReportHasTheTablesOnlyWhereThereAreSuchData) {
   EXPECT_THAT(text(false, true), Not(HasSubstr("modules by time")));
   EXPECT_THAT(text(false, false), Not(HasSubstr("by time, per step")));
   EXPECT_THAT(ToMarkdown(ReportOn(true)), HasSubstr("block.a (Conv2d)"));
+}
+
+TEST(TimeByPlaceTest, ComparisonsListModulesThatChanged) {
+  const auto run = [](bool modules, int64_t longer_us) {
+    std::string text;
+    for (int64_t step = 0; step < 4; ++step) {
+      const auto at = [&](int64_t begin_us, int64_t end_us) {
+        return std::to_string((step * 20000 + begin_us) * 1000) + ".." +
+               std::to_string((step * 20000 + end_us) * 1000) + " thread=0 ";
+      };
+      text += "step " + at(0, 20000) + "number=" + std::to_string(step) + "\n";
+      if (modules) {
+        text += "range " + at(0, 5000) + "kind=module detail=Conv2d a\n";
+        text += "range " + at(5000, 8000 + longer_us) +
+                "kind=module detail=Conv2d b\n";
+      }
+      text += "op " + at(0, 5000) + "aten::conv2d\n";
+      text += "op " + at(5000, 8000 + longer_us) + "aten::conv2d\n";
+    }
+    return TraceFromText(text);
+  };
+  const Comparison changed = Compare(run(true, 4000), run(true, 0));
+  ASSERT_EQ(changed.modules.size(), 1u);
+  EXPECT_EQ(changed.modules[0].name, "b");
+  EXPECT_NEAR(changed.modules[0].before_ms, 7, 0.01);
+  EXPECT_NEAR(changed.modules[0].after_ms, 3, 0.01);
+  EXPECT_THAT(ToText(changed), HasSubstr("by module (self time)"));
+  // Not all of them came.
+  EXPECT_TRUE(Compare(run(false, 4000), run(true, 0)).modules.empty());
 }
 
 }  // namespace

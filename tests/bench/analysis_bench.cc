@@ -7,6 +7,7 @@
 // --events says, the last one is the rank that --ranks repeats.
 #include <stepscope/analysis.h>
 #include <stepscope/export.h>
+#include <stepscope/page.h>
 #include <stepscope/ranks.h>
 #include <stepscope/trace_builder.h>
 
@@ -20,6 +21,8 @@
 
 #include "analysis/context/analysis_context.h"
 #include "analysis/context/rule.h"
+#include "analysis/drawing/page_details.h"
+#include "analysis/engine/report_of.h"
 #include "analysis/engine/rule_families.h"
 #include "hta_times.h"
 #include "measure.h"
@@ -90,6 +93,38 @@ void AnalysisRow(const std::string& name, const Trace& trace, int rounds,
                .ours = memory.peak_bytes,
                .repetitions = 1});
   if (words.per_rule) PrintRules(name, trace);
+}
+
+// Making a page of an analysed recording: its drawings, tables and the HTML.
+void PageRows(const Trace& trace, Results& results) {
+  constexpr double kMostSeconds = 0.3;
+  constexpr double kMostBytes = 100 * kMb;
+  const AnalysisContext context(trace);
+  const Report report = ReportOf(context);
+  double seconds = 0;
+  size_t size = 0;
+  const Memory memory = MemoryOf([&] {
+    seconds = Seconds(
+        [&] { size = ToHtml(report, DrawDetails(context, report)).size(); });
+  });
+  results.Add({.name = "page_made",
+               .unit = "s",
+               .ours = seconds,
+               .repetitions = 1,
+               .bound = kMostSeconds,
+               .bound_is_absolute = true});
+  results.Add({.name = "page_memory",
+               .unit = "bytes",
+               .ours = memory.peak_bytes,
+               .repetitions = 1,
+               .bound = kMostBytes,
+               .bound_is_absolute = true});
+  results.Add({.name = "page_size",
+               .unit = "bytes",
+               .ours = static_cast<double>(size),
+               .repetitions = 1,
+               .bound = 600e3,
+               .bound_is_absolute = true});
 }
 
 void FileRow(const std::string& path, const BenchWords& words,
@@ -201,6 +236,7 @@ int main(int argc, char** argv) {
                    static_cast<int64_t>(words.millions * 1e6));
     AnalysisRow("long_loop", longer, 3, words, results);
   }
+  PageRows(Lengthened(ReadOrFail(words.traces.front()), 600'000), results);
   if (words.ranks > 0) RanksRows(words, results);
   return results.missed() == 0 ? 0 : 3;
 }

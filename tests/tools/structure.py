@@ -27,7 +27,7 @@ import tarfile
 # A folder may always include itself. Folders below it, or beside it under the same line, have to be listed.
 EVENTS = ['profiler/trace']
 ANALYSIS = ['ops', 'words', 'edit', 'steps', 'timeline', 'device', 'replay', 'context', 'evidence', 'ranks', 'rules',
-            'engine', 'tables']  # each includes only those before it, and analysis/. with the public structs
+            'drawing', 'engine', 'tables']  # each includes only those before it, and analysis/. with the public structs
 LIBRARY = ['profiler', 'collectors', 'analysis', 'exporters']
 ALLOWED = {
     'profiler/trace': [],
@@ -37,7 +37,7 @@ ALLOWED = {
     'collectors/*': EVENTS + ['profiler/session', '<collectors>'],
     'collectors/cupti': EVENTS + ['profiler/session', '<collectors>', 'collectors/cupti/api', 'collectors/cupti/nvml'],
     'collectors/cupti/api': [],
-    'collectors/cupti/nvml': EVENTS + ['collectors/cupti/api'],
+    'collectors/cupti/nvml': EVENTS + ['profiler/session', 'collectors/cupti/api'],
     'collectors/.': EVENTS + ['profiler/session', 'collectors/*'],
     'analysis/.': EVENTS + ['analysis'],
     **{f'analysis/{folder}': EVENTS + ['analysis/.'] + [f'analysis/{lower}' for lower in ANALYSIS[:place + 1]]

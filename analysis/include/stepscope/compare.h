@@ -65,6 +65,9 @@ struct Comparison {
   // All causes; operators by self time and kernels that differ by at least
   // 0.5 % of the step. Largest difference first, at most 200 rows each.
   std::vector<ComparedTime> causes, ops, kernels;
+  // The same by module: self time of its device work, or of its operators
+  // where there is no device. Empty unless both Traces have modules.
+  std::vector<ComparedTime> modules;
   // The share of the operators' self time that goes to operators found in both
   // Traces, 0 to 1: the smaller of the two Traces' shares. Little of it means
   // two different programs. -1 without operators.

@@ -44,8 +44,12 @@ struct RankDigest {
   double host_noise_ms = 0;
 };
 
+struct PageDetails;
+
 // Never fails. Threads: any number of calls may share one const Trace.
-RankDigest DigestRank(const Trace& trace);
+// `details`, if not null, receives what a page shows of this rank
+// (stepscope/page.h).
+RankDigest DigestRank(const Trace& trace, PageDetails* details = nullptr);
 
 // One collective on the ranks that took part.
 struct SharedCollective {

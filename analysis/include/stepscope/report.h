@@ -122,7 +122,10 @@ struct Plan {
   std::vector<Setting> settings;     // the same for programs
   double step_before_ms = 0;         // the unchanged replay
   double step_after_ms = 0;          // with all changes
-  double low_ms = 0;                 // likely range of step_after_ms
+  // The step after each of `ids`, the changes before it included; the last is
+  // step_after_ms.
+  std::vector<double> after_each_ms = {};
+  double low_ms = 0;  // likely range of step_after_ms
   double high_ms = 0;
   int64_t pairs = 0;  // as in Gain
 };
@@ -234,6 +237,13 @@ struct RankRow {
   std::map<std::string, double> time_split_ms = {};  // by cause
 };
 
+// What one rank waits for another that arrives last at their collectives.
+struct RankWait {
+  int32_t rank = -1;
+  int32_t waits_for = -1;
+  double ms = 0;  // per step
+};
+
 // The ranks of one run, compared. A collective ends on all ranks at once: the
 // ends align the clocks, the begins then show who waits for whom.
 struct RankComparison {
@@ -253,6 +263,7 @@ struct RankComparison {
   // Steps in which input shapes differ between ranks; -1 if shapes were not
   // recorded.
   int64_t steps_of_other_shapes = -1;
+  std::vector<RankWait> waits;  // at most 1000, the longest first
   std::string why_not;  // why ranks cannot be compared; empty if they can
 };
 

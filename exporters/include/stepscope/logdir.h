@@ -8,6 +8,7 @@
 //   LOGDIR/stepscope/RUN/c<cycle>/
 //       trace/rank<rank>.json.gz   Chrome trace for stepscope, Perfetto, HTA
 //       advice/rank<rank>.json     the findings of the rank
+//       advice/rank<rank>.html     the same as a page for a browser
 //       report.txt                 the printed report
 //   LOGDIR/stepscope/RUN/steps_rank<rank>.jsonl
 //       the time of each step of the run, where the program asked for it
@@ -37,6 +38,7 @@ struct LogPaths {
   std::string xspace;
   std::string chrome_kineto;
   std::string advice;
+  std::string page;
   std::string report;
   std::string step_times;  // of all cycles
 };

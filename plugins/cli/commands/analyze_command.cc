@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "analysed_traces.h"
@@ -18,12 +19,13 @@
 namespace stepscope {
 namespace {
 
-constexpr std::string_view kFormats[] = {"text", "json", "markdown"};
+constexpr std::string_view kFormats[] = {"text", "json", "markdown", "html"};
 constexpr Option kOptions[] = {
     {.name = "--format",
      .value = "FORMAT",
      .help = "format of the report (default: text). json is one object, or a "
-             "list of objects for traces that do not belong to one job",
+             "list of objects for traces that do not belong to one job; html "
+             "is the page of stepscope report",
      .choices = kFormats},
     {.name = "--output",
      .short_name = "-o",
@@ -78,7 +80,11 @@ void NameRuns(const std::vector<std::string>& paths) {
 int Run(const Selection& selection, AnalysisOutput output,
         const std::string& file, std::optional<FindingSeverity> fail_on) {
   const OnError print = [](const std::string& error) { PrintError(error); };
-  std::vector<AnalysedTrace> results = AnalyseAll(selection, print);
+  DrawnRank drawn;
+  const bool page = output.format == ReportFormat::kHtml;
+  std::vector<AnalysedTrace> results =
+      AnalyseAll(selection, print, page ? &drawn : nullptr);
+  output.page = std::move(drawn.details);
   if (results.empty()) {
     NameRuns(selection.paths);
     return 1;
@@ -86,10 +92,14 @@ int Run(const Selection& selection, AnalysisOutput output,
   if (selection.rank >= 0 && !ChooseRank(selection.rank, results, print))
     return 1;
   output.to_stdout = file.empty();
-  std::string text = AnalysisText(results, output);
+  absl::StatusOr<std::string> text = AnalysisText(results, output);
+  if (!text.ok()) {
+    PrintError(text.status());
+    return 1;
+  }
   if (output.format == ReportFormat::kText)
-    text = FitLines(text, WidthFor(file, 0));
-  const int status = WriteResult(text, file);
+    *text = FitLines(*text, WidthFor(file, 0));
+  const int status = WriteResult(*text, file);
   if (status != 0 || !fail_on) return status;
   const GateVerdict verdict = JudgeReports(ReportsOf(results), *fail_on);
   if (!verdict.why.empty()) PrintError(verdict.why);

@@ -1,5 +1,6 @@
 #include <absl/status/status.h>
 #include <stepscope/compare.h>
+#include <stepscope/page.h>
 
 #include <string>
 
@@ -14,7 +15,7 @@ namespace stepscope {
 namespace {
 
 constexpr int kDefaultWidth = 110;  // where nothing limits it
-constexpr std::string_view kFormats[] = {"text", "json", "markdown"};
+constexpr std::string_view kFormats[] = {"text", "json", "markdown", "html"};
 constexpr Option kOptions[] = {
     {.name = "--format",
      .value = "FORMAT",
@@ -38,6 +39,7 @@ constexpr Option kOptions[] = {
 
 std::string Text(const Comparison& comparison, size_t format, int width) {
   if (format == 1) return ToJson(comparison);
+  if (format == 3) return ToHtml(comparison);
   return format == 2 ? ToMarkdown(comparison) : ToText(comparison, width);
 }
 

@@ -25,10 +25,11 @@ namespace {
 // In the order of ReportFormat.
 const std::vector<std::string>& Formats() {
   static const auto* const formats =
-      new std::vector<std::string>{"text", "json", "markdown"};
+      new std::vector<std::string>{"text", "json", "markdown", "html"};
   return *formats;
 }
 constexpr size_t kJson = 1;
+constexpr size_t kHtml = 3;
 constexpr int kTopWidth = 110;  // columns
 
 absl::StatusOr<std::string> RunAnalyze(JsonRequest& request) {
@@ -40,10 +41,10 @@ absl::StatusOr<std::string> RunAnalyze(JsonRequest& request) {
   selection.machine.cores = static_cast<int32_t>(request.Whole("cores", -1));
   selection.machine.threads =
       static_cast<int32_t>(request.Whole("threads", -1));
-  const AnalysisOutput output{.format = static_cast<ReportFormat>(
-                                  request.Choice("format", Formats(), kJson)),
-                              .verbose = request.Flag("verbose", false),
-                              .to_stdout = false};
+  AnalysisOutput output{.format = static_cast<ReportFormat>(
+                            request.Choice("format", Formats(), kJson)),
+                        .verbose = request.Flag("verbose", false),
+                        .to_stdout = false};
   if (absl::Status s = request.Check(); !s.ok()) return s;
   if (selection.paths.empty()) {
     return absl::InvalidArgumentError("analyze needs a trace file or a folder");
@@ -53,7 +54,11 @@ absl::StatusOr<std::string> RunAnalyze(JsonRequest& request) {
   const OnError keep = [&](const std::string& error) {
     errors += (errors.empty() ? "" : "; ") + error;
   };
-  std::vector<AnalysedTrace> results = AnalyseAll(selection, keep);
+  DrawnRank drawn;
+  const bool page = output.format == ReportFormat::kHtml;
+  std::vector<AnalysedTrace> results =
+      AnalyseAll(selection, keep, page ? &drawn : nullptr);
+  output.page = std::move(drawn.details);
   if (results.empty()) return absl::NotFoundError(errors);
   if (!errors.empty()) PrintError(errors);
   if (selection.rank >= 0 && !ChooseRank(selection.rank, results, keep)) {
@@ -74,6 +79,7 @@ absl::StatusOr<std::string> RunCompare(JsonRequest& request) {
   if (!after.ok()) return after.status();
   const Comparison comparison = Compare(*before, *after);
   if (format == kJson) return ToJson(comparison);
+  if (format == kHtml) return ToHtml(comparison);
   return format == 2 ? ToMarkdown(comparison) : ToText(comparison);
 }
 

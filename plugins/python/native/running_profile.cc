@@ -56,6 +56,7 @@ absl::StatusOr<StartOptions> ReadOptions(const char* text) {
   start.sources.with_modules = request.Flag("with_modules", false);
   start.sources.gpu = request.Flag("gpu", true);
   to.max_buffer_bytes = request.Whole("max_buffer_bytes", to.max_buffer_bytes);
+  to.write_page = request.Flag("write_page", to.write_page);
   to.write_chrome_tb = request.Flag("write_chrome_tb", to.write_chrome_tb);
   to.write_xspace = request.Flag("write_xspace", to.write_xspace);
   to.write_chrome_kineto =

@@ -66,6 +66,7 @@ class Comparison:
     causes: tuple[ComparedTime, ...] = ()
     ops: tuple[ComparedTime, ...] = ()
     kernels: tuple[ComparedTime, ...] = ()
+    modules: tuple[ComparedTime, ...] = ()
     _source: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod

@@ -13,13 +13,13 @@ from typing import Any
 
 from . import _json, _render
 from .report_parts import (
-    Coverage, Example, Finding, Fix, Gain, Loss, MemoryPeak, PathPart, PlaceTime, Plan, RankRow, Ranks, Replay, Run,
+    Coverage, Example, Finding, Fix, Gain, Loss, MemoryPeak, PathPart, PlaceTime, Plan, RankRow, RankWait, Ranks, Replay, Run,
     Skipped, Stall, StepTime, Steps, TopOp, WholeRun,
 )
 
 __all__ = [
     "Report", "SEVERITIES", "Coverage", "Example", "Finding", "Fix", "Gain", "Loss", "MemoryPeak", "PathPart",
-    "PlaceTime", "Plan", "RankRow", "Ranks", "Replay", "Run", "Skipped", "Stall", "StepTime", "Steps", "TopOp", "WholeRun",
+    "PlaceTime", "Plan", "RankRow", "RankWait", "Ranks", "Replay", "Run", "Skipped", "Stall", "StepTime", "Steps", "TopOp", "WholeRun",
 ]
 
 SEVERITIES = ("note", "low", "medium", "high", "critical")

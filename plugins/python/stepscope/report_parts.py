@@ -121,6 +121,7 @@ class Plan:
     settings: dict[str, Any] = field(default_factory=dict)
     step_before_ms: float = 0
     step_after_ms: float = 0
+    after_each_ms: tuple[float, ...] = ()
     low_ms: float = 0
     high_ms: float = 0
     pairs: int = 0
@@ -204,6 +205,13 @@ class RankRow:
 
 
 @dataclass(frozen=True)
+class RankWait:
+    rank: int = -1
+    waits_for: int = -1
+    ms: float = 0
+
+
+@dataclass(frozen=True)
 class Ranks:
     why_not: str = ""
     collectives: int = 0
@@ -216,6 +224,7 @@ class Ranks:
     waiting_noise_ms: float = 0
     imbalance_ms: float = 0
     rows: tuple[RankRow, ...] = ()
+    waits: tuple[RankWait, ...] = ()
 
 
 @dataclass(frozen=True)

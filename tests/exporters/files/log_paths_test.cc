@@ -20,6 +20,8 @@ TEST(PathsForTest, FollowsTheLayout) {
             "runs/a/stepscope/2026_11_21_08_00_00/c1/trace/rank3.json.gz");
   EXPECT_EQ(paths.advice,
             "runs/a/stepscope/2026_11_21_08_00_00/c1/advice/rank3.json");
+  EXPECT_EQ(paths.page,
+            "runs/a/stepscope/2026_11_21_08_00_00/c1/advice/rank3.html");
   EXPECT_EQ(paths.report, "runs/a/stepscope/2026_11_21_08_00_00/c1/report.txt");
 }
 
@@ -43,9 +45,9 @@ TEST(PathsForTest, UniqueTextKeepsTwoProcessesApart) {
   std::set<std::string> all;
   for (const LogPaths& paths : {one, two, three}) {
     all.insert({paths.chrome_tb, paths.xspace, paths.chrome_kineto,
-                paths.advice, paths.report});
+                paths.advice, paths.page, paths.report});
   }
-  EXPECT_EQ(all.size(), 15u);
+  EXPECT_EQ(all.size(), 18u);
 }
 
 TEST(PathsForTest, OddHostsAndRanksMakeGoodNames) {

@@ -252,7 +252,7 @@ TEST_F(ProgramTest, SuggestsTheNearestWord) {
 TEST_F(ProgramTest, SaysWhatAnOptionWants) {
   EXPECT_THAT(Run("analyze").err, HasSubstr("analyze PATH..."));
   EXPECT_THAT(Run("analyze x --format xml").err,
-              HasSubstr("text, json or markdown"));
+              HasSubstr("text, json, markdown or html"));
   EXPECT_THAT(Run("analyze x --cycle -1").err, HasSubstr("of at least 0"));
   EXPECT_THAT(Run("analyze x --cycle=two").err, HasSubstr("'two'"));
   EXPECT_THAT(Run("analyze x --output").err, HasSubstr("needs a value"));

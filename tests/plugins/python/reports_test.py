@@ -170,7 +170,7 @@ TABLES = {
     "### modules": report.PlaceTime, "### step_times": report.StepTime, "### memory_peaks": report.MemoryPeak, "### ranks": report.Ranks,
     "key of `rows`": report.RankRow, "### whole_run": report.WholeRun, "key of `stalls`": report.Stall,
     "## compare": comparison.Comparison, "key of `before` and `after`": comparison.ComparedTrace,
-    "key of `causes`, `ops` and `kernels`": comparison.ComparedTime,
+    "key of `causes`, `ops`, `kernels` and `modules`": comparison.ComparedTime,
 }
 
 

@@ -33,7 +33,7 @@ ProfileParts Parts(const ProfileOptions& options) {
   parts.collectors = [](const ProfileOptions&) {
     return std::vector<std::unique_ptr<Collector>>();
   };
-  parts.analyze = [](const Trace&) -> Report {
+  parts.analyze = [](const Trace&, PageDetails*) -> Report {
     t_no_memory = true;
     throw std::bad_alloc();
   };

@@ -146,7 +146,7 @@ TEST_F(ProfileTest, WritesTheFilesOfTheLogDirectoryAndNothingElse) {
   std::set<std::string> expected;
   for (const std::string& path :
        {paths.chrome_tb, paths.xspace, paths.chrome_kineto, paths.advice,
-        paths.report}) {
+        paths.page, paths.report}) {
     expected.insert(fs::relative(path, log_dir_).string());
   }
   EXPECT_EQ(Files(log_dir_), expected);
@@ -164,7 +164,7 @@ TEST_F(ProfileTest, AFormatThatWasSwitchedOffIsNotWritten) {
     Profile profile(std::move(options));
     Run(profile, 4);
   }
-  EXPECT_THAT(Files(log_dir_), SizeIs(2));  // advice and report
+  EXPECT_THAT(Files(log_dir_), SizeIs(3));  // advice, page and report
 }
 
 TEST_F(ProfileTest, EachCycleHasItsOwnFiles) {
@@ -291,7 +291,7 @@ TEST_F(ProfileTest, AnExceptionInTheLoopKeepsThePartialWindow) {
   EXPECT_THAT(said, Not(HasSubstr("Step()")));
   ASSERT_THAT(seen_, SizeIs(1));
   EXPECT_THAT(seen_[0].steps, ElementsAre(2));
-  EXPECT_THAT(Files(log_dir_), SizeIs(5));
+  EXPECT_THAT(Files(log_dir_), SizeIs(6));
 }
 
 TEST_F(ProfileTest, AnExceptionInTheFirstRecordedStepKeepsWhatLedToIt) {
@@ -362,7 +362,7 @@ TEST_F(ProfileTest, AFullDiskIsOneMessageAndLeavesNothingBehind) {
     _exit(absl::IsResourceExhausted(status) && Files(log_dir_).empty() ? 0 : 1);
   };
   EXPECT_EXIT(run(), testing::ExitedWithCode(0),
-              "5 of 5 files were not written");
+              "6 of 6 files were not written");
 }
 
 // A real file system with room for some of the files: those are kept whole, the
@@ -465,7 +465,7 @@ TEST_F(ProfileTest, AnExceptionInTheReportLosesNoFile) {
     Profile profile(std::move(options));
     Run(profile, 4);
   });
-  EXPECT_THAT(Files(log_dir_), SizeIs(5));
+  EXPECT_THAT(Files(log_dir_), SizeIs(6));
 }
 
 TEST_F(ProfileTest, TheEndWaitsNoLongerThanItMay) {
@@ -507,7 +507,7 @@ TEST_F(ProfileTest, AChildForkedInTheWindowTouchesNothing) {
   EXPECT_TRUE(profile->Finish().ok()) << profile->status();
   ASSERT_THAT(seen_, SizeIs(1));
   EXPECT_THAT(seen_[0].steps, ElementsAre(2, 3));
-  EXPECT_THAT(Files(log_dir_), SizeIs(5));
+  EXPECT_THAT(Files(log_dir_), SizeIs(6));
 }
 
 TEST_F(ProfileTest, OptionsAreWrittenInPlace) {

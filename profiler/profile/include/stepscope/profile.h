@@ -76,6 +76,7 @@ struct ProfileOptions {
   int64_t max_buffer_bytes = int64_t{256} << 20;
 
   bool print_report = true;         // on stdout, by rank 0
+  bool write_page = true;           // the report as one HTML file
   bool write_chrome_tb = true;      // for TensorBoard's PyTorch plugin
   bool write_xspace = true;         // for TensorBoard's XProf plugin
   bool write_chrome_kineto = true;  // for Perfetto, HTA and `stepscope analyze`

@@ -8,6 +8,7 @@
 #include <stepscope/analysis.h>
 #include <stepscope/collector.h>
 #include <stepscope/logdir.h>
+#include <stepscope/page.h>
 #include <stepscope/profile.h>
 #include <stepscope/trace.h>
 
@@ -22,6 +23,7 @@ namespace stepscope {
 struct WindowResult {
   const Trace& trace;
   const Report& report;
+  const PageDetails& page;  // of the window's trace
   const LogPaths& paths;
   const std::string& log_dir;
 };
@@ -29,7 +31,8 @@ struct WindowResult {
 // One file of a window. `write` is called on the background thread.
 struct WindowFile {
   bool rank_0_only = false;
-  // It needs only the report: written again when the run has ended.
+  // It needs only the report and the page's details: written again when the run
+  // has ended.
   bool of_report = false;
   std::function<absl::Status(const WindowResult& result)> write;
 };
@@ -39,7 +42,8 @@ struct ProfileParts {
   // ProfileOptions::collectors names none.
   std::function<std::vector<std::unique_ptr<Collector>>(const ProfileOptions&)>
       collectors;
-  std::function<Report(const Trace&)> analyze;
+  // `page`, if not null, receives what a page shows of the trace.
+  std::function<Report(const Trace&, PageDetails* page)> analyze;
   // The report for the terminal.
   std::function<std::string(const Report&, const TextOptions&)> to_text;
   // In the order in which they are written. The smallest and most useful come

@@ -32,4 +32,9 @@ struct MemoryPeak {
 // last step that had some. A pure function of the Trace.
 std::vector<MemoryPeak> MemoryPeaks(const Trace& trace);
 
+// The innermost operator around `op`, itself included, which does more than
+// allocate; `op` if there is none. REQUIRES: op is a row of trace.ops() or
+// kNone.
+RowId AllocatingOp(const Trace& trace, RowId op);
+
 }  // namespace stepscope

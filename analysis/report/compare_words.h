@@ -1,0 +1,26 @@
+// What a comparison says, in words: text, Markdown and the page share it.
+#pragma once
+
+#include <stepscope/compare.h>
+
+#include <string>
+#include <vector>
+
+namespace stepscope {
+
+// A line of the verdict: "measured" and the rest. Without a label it continues
+// the line before.
+struct VerdictLine {
+  std::string label, text;
+};
+std::vector<VerdictLine> VerdictOf(const Comparison& comparison);
+
+// The rows with the second trace's times and calls per as many samples as a
+// step of the first one has, largest difference first.
+std::vector<ComparedTime> Normalised(std::vector<ComparedTime> rows,
+                                     double scale);
+
+// True if one of the runs has a GPU.
+bool HasGpu(const Comparison& comparison);
+
+}  // namespace stepscope

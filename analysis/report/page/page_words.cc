@@ -1,0 +1,142 @@
+#include "report/page/page_words.h"
+
+#include <stepscope/version.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <vector>
+
+#include "report/compare_words.h"
+#include "report/step_text.h"
+#include "report/whole_run_text.h"
+#include "words/conclusion.h"
+#include "words/labels.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace {
+
+std::string NameOfRun(const RunInfo& run) {
+  if (!run.name.empty()) return run.name;
+  const std::string file =
+      std::filesystem::path(run.source).filename().string();
+  return file.empty() ? "run" : file;
+}
+
+// A bound alone: "Up to 30.0 of 80.3 ms per step can be won: start with
+// fp64-compute."
+std::string BoundInWords(const Report& report) {
+  for (const Finding& finding : report.findings) {
+    if (NumberOf(report, finding) != 1 ||
+        finding.gain_kind == GainKind::kNone) {
+      continue;
+    }
+    return "Up to " + Number(finding.gain.expected_ms) + " of " +
+           Milliseconds(BaselineMs(report, finding)) +
+           " per step can be won: start with " + finding.id + ".";
+  }
+  return "";
+}
+
+// The words of all causes that the report names.
+void WriteCauses(const std::set<std::string>& keys, bool has_gpu,
+                 JsonText& json) {
+  json.Key("causes");
+  json.Open('{');
+  for (const std::string& key : keys) {
+    json.Field(key, CauseInWords(key, has_gpu));
+  }
+  json.Close('}');
+}
+
+// All that the page's drawings may name, whether the mean step has it or not.
+std::set<std::string> CauseKeys() {
+  return {"compute",      "communication", "copy",      "kernel_latency",
+          "graph_opaque", "dependency",    "sync",      "blocking_copy",
+          "allocator",    "data",          "profiler",  "gc",
+          "dispatch",     "host_code",     "contended", "unknown"};
+}
+
+}  // namespace
+
+std::string HeadlineInWords(const Report& report) {
+  if (std::ranges::any_of(report.findings, ShowsDamage)) {
+    return VerdictInWords(report);
+  }
+  if (report.steps.count == 0) {
+    return "No steps were found, so there are no times per step.";
+  }
+  const Plan& plan = report.plan;
+  if (!plan.ids.empty() && plan.step_after_ms > 0) {
+    std::string text = Count(static_cast<int64_t>(plan.ids.size()), "change") +
+                       (plan.ids.size() == 1 ? " is" : " are") +
+                       " predicted to cut the step from " +
+                       Number(plan.step_before_ms) + " to " +
+                       Milliseconds(plan.step_after_ms) + ", " +
+                       Factor(plan.step_before_ms / plan.step_after_ms);
+    if (plan.low_ms > 0) {
+      text += std::string(plan.pairs > 0 ? " (likely " : " (a hint: ") +
+              Factor(plan.step_before_ms / plan.high_ms) + " to " +
+              Factor(plan.step_before_ms / plan.low_ms) + ")";
+    }
+    return text + ".";
+  }
+  const std::string bound = BoundInWords(report);
+  return bound.empty() ? VerdictInWords(report) : bound;
+}
+
+void WriteWords(const Report& report, JsonText& json) {
+  json.Open('{');
+  json.Field("stepscope", Version());
+  json.Field("name", NameOfRun(report.run));
+  json.Field("machine", MachineInWords(report));
+  json.Field("rank", RankInWords(report.run));
+  json.Field("headline", HeadlineInWords(report));
+  json.Field("plan", PlanInWords(report));
+  json.Field("held_back", HeldBackInWords(report));
+  std::vector<std::string> notes;
+  for (const std::string& note : {AveragedStepsText(report),
+                                  UnprofiledText(report), StallsText(report)}) {
+    if (!note.empty()) notes.push_back(note);
+  }
+  if (!report.steps.step_source.empty()) {
+    notes.push_back("no step marks in the trace: steps inferred from " +
+                    report.steps.step_source);
+  }
+  for (const std::string& line : WholeRunLines(report.whole_run)) {
+    notes.push_back(line);
+  }
+  json.Texts("notes", notes);
+  json.Texts("unanswered", UnansweredInWords(report));
+  std::vector<std::string> gains;
+  std::vector<int32_t> numbers;
+  for (const Finding& finding : report.findings) {
+    gains.push_back(GainInWords(report, finding));
+    numbers.push_back(NumberOf(report, finding));
+  }
+  json.Texts("gains", gains);
+  json.Texts("numbers", numbers);
+  WriteCauses(CauseKeys(), report.has_gpu, json);
+  json.Close('}');
+}
+
+void WriteWords(const Comparison& comparison, JsonText& json) {
+  json.Open('{');
+  json.Field("stepscope", Version());
+  json.Key("verdict");
+  json.Open('[');
+  for (const VerdictLine& line : VerdictOf(comparison)) {
+    json.Open('{');
+    json.Field("label", line.label);
+    json.Field("text", line.text);
+    json.Close('}');
+  }
+  json.Close(']');
+  std::set<std::string> keys = CauseKeys();
+  for (const ComparedTime& cause : comparison.causes) keys.insert(cause.name);
+  WriteCauses(keys, HasGpu(comparison), json);
+  json.Close('}');
+}
+
+}  // namespace stepscope

@@ -1,0 +1,62 @@
+// The ranks of a job: what each spends its step on, and who waits for whom.
+
+const MATRIX = 32;  // ranks
+
+function rankLanes(ranks) {
+  const rows = ranks.rows;
+  const longest = Math.max(...rows.map((row) => row.step_ms), 1e-9);
+  const low = rows.length > 64;
+  const shown = rows.map((row) => h('div', { class: 'rank-row', title: `rank ${row.rank}: ${ms(row.step_ms)}` },
+    low ? null : h('span', { class: 'rank-name n' }, `rank ${row.rank}`), stackedBar(row.time_split_ms, longest, low ? 5 : 16),
+    low ? null : h('span', { class: 'rank-value n' }, ms(row.step_ms))));
+  const used = CAUSES.filter((cause) => rows.some((row) => row.time_split_ms[cause] > 0));
+  return sub('Step of each rank by cause', h('div', { class: 'rank-lanes' + (low ? ' low' : ''), 'aria-hidden': 'true' }, shown),
+    h('ul', { class: 'keys' }, used.map((cause) => h('li', null, swatch(cause), words(cause)))),
+    low ? note(`One line per rank, ${rows[0].rank} to ${rows[rows.length - 1].rank}; the table has the figures.`) : null);
+}
+
+function waitMatrix(ranks) {
+  const waits = ranks.waits || [];
+  if (!waits.length) return null;
+  const names = ranks.rows.map((row) => row.rank);
+  const most = Math.max(...waits.map((wait) => wait.ms));
+  if (names.length > MATRIX) {
+    const columns = [knownColumn('rank', 'rank', String), knownColumn('waits for', 'waits_for', String), msColumn('ms per step', 'ms', { bar: true })];
+    columns[0].code = false;
+    return sub('Who waits for whom', dataTable('Waits for the last rank at collectives', waits, columns, { by: 2 }));
+  }
+  const of = new Map(waits.map((wait) => [`${wait.rank},${wait.waits_for}`, wait.ms]));
+  const cell = (rank, other) => {
+    const value = of.get(`${rank},${other}`) || 0;
+    const shade = value ? Math.max(1, Math.ceil(5 * value / most)) : 0;
+    return h('td', { class: `n heat-${shade}` }, rank === other ? '\u00b7' : value ? number(value) : '');
+  };
+  return sub('Who waits for whom', note('Milliseconds per step that the rank of the row waits for the rank of the column, which arrives last.'),
+    h('div', { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': 'who waits for whom' }, h('table', { class: 'matrix' },
+      h('thead', null, h('tr', null, h('th', { scope: 'col' }, 'rank'), names.map((name) => h('th', { scope: 'col', class: 'n' }, name)))),
+      h('tbody', null, names.map((rank) => h('tr', null, h('th', { scope: 'row' }, rank), names.map((other) => cell(rank, other))))))));
+}
+
+function ranksSection(report) {
+  const ranks = report.ranks;
+  if (!ranks) return null;
+  const compared = !ranks.why_not;
+  const plain = (row) => String(row.rank);
+  const columns = [{ label: 'rank', kind: 'n', value: (row) => row.rank, text: plain, code: false },
+    msColumn('step ms', 'step_ms', { bar: true }), msColumn('computing', 'busy_ms'), msColumn('exposed', 'exposed_ms')];
+  if (compared) {
+    columns.push(msColumn('waiting', 'waiting_ms', { bar: true, title: 'until the last rank arrives' }),
+      msColumn('late', 'late_ms', { title: 'behind the median rank, summed over a step' }),
+      { label: 'last', kind: 'n', title: 'skewed collectives at which it was last', value: (row) => row.last, text: (row) => String(row.last) },
+      { label: 'clock, \u00b5s', kind: 'n', title: 'subtracted to align the ranks', value: (row) => row.clock_offset_us,
+        text: (row) => number(row.clock_offset_us) });
+  }
+  columns.push(knownColumn('host ms', 'host_ms', number, 'host time without waits'), msColumn('loading', 'loading_ms'));
+  const summary = compared
+    ? h('p', null, 'Waiting for the last rank takes ', figure('ranks.waiting_ms', ms(ranks.waiting_ms)), ' per step', ranks.waiting_noise_ms > 0 ? ` (\u00b1 ${number(ranks.waiting_noise_ms)})` : '',
+      `, mean over ${plural(ranks.rows.length, 'rank')}; ${plural(ranks.skewed, 'skewed collective')} of ${ranks.collectives} matched over ${
+        plural(ranks.steps, 'step')}. Clocks agree within `, figure('ranks.clock_residual_us', number(ranks.clock_residual_us) + '\u00a0\u00b5s'), '.')
+    : note('The ranks are not compared: ' + ranks.why_not + '.');
+  return section('ranks', 'Ranks', 'Ranks', summary, rankLanes(ranks), waitMatrix(ranks), sub('Every rank', dataTable('Ranks, ms per step', ranks.rows, columns,
+    { by: compared ? 4 : 1 })));
+}

@@ -1,0 +1,135 @@
+#include <stepscope/compare.h>
+#include <stepscope/page.h>
+
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "analysed_traces.h"
+#include "analyze_output.h"
+#include "command_words.h"
+#include "commands.h"
+#include "errors.h"
+#include "one_trace.h"
+#include "output.h"
+
+namespace stepscope {
+namespace {
+
+constexpr Option kOptions[] = {
+    {.name = "--output",
+     .short_name = "-o",
+     .value = "FILE",
+     .help = "write to FILE (default: report.html); \"-\" is standard output"},
+    {.name = "--rank",
+     .value = "N",
+     .help = "rank to report on, or to compare"},
+    {.name = "--run",
+     .value = "RUN",
+     .help = "run of the log directory (default: the newest)"},
+    {.name = "--cycle",
+     .value = "N",
+     .help = "recorded cycle (default: the last)"},
+    {.name = "--cores",
+     .value = "N",
+     .help = "usable cores, for traces that do not say (those of "
+             "torch.profiler)"},
+    {.name = "--threads",
+     .value = "N",
+     .help = "threads of an op on the CPU, for such traces"}};
+constexpr const char* kDefaultFile = "report.html";
+
+// The page of a report, or of a comparison.
+absl::StatusOr<std::string> ReportPage(const Selection& selection) {
+  const OnError print = [](const std::string& error) { PrintError(error); };
+  DrawnRank drawn;
+  std::vector<AnalysedTrace> results = AnalyseAll(selection, print, &drawn);
+  if (results.empty()) return absl::NotFoundError("no trace could be read");
+  if (selection.rank >= 0 && !ChooseRank(selection.rank, results, print)) {
+    return absl::NotFoundError("no page was made");
+  }
+  return AnalysisText(results, {.format = ReportFormat::kHtml,
+                                .page = std::move(drawn.details)});
+}
+
+absl::StatusOr<std::string> ComparisonPage(const Trace& before,
+                                           const Trace& after) {
+  const Comparison comparison = Compare(before, after);
+  if (!comparison.why_not.empty()) {
+    return absl::FailedPreconditionError("the traces cannot be compared: " +
+                                         comparison.why_not);
+  }
+  return ToHtml(comparison);
+}
+
+// Of two paths: a comparison, unless they are files of two ranks of a job.
+absl::StatusOr<std::string> PageOfTwo(const Selection& selection) {
+  const auto before = ReadRank(selection.paths[0], selection.rank);
+  if (!before.ok()) return before.status();
+  const auto after = ReadRank(selection.paths[1], selection.rank);
+  if (!after.ok()) return after.status();
+  const RunInfo& first = before->run();
+  const RunInfo& second = after->run();
+  const bool two_ranks = first.rank >= 0 && second.rank >= 0 &&
+                         first.rank != second.rank &&
+                         first.world_size == second.world_size;
+  return two_ranks ? ReportPage(selection) : ComparisonPage(*before, *after);
+}
+
+int Write(const std::string& page, const std::string& option) {
+  const std::string file = option.empty() ? kDefaultFile : option;
+  if (file == "-") return WriteResult(page, "");
+  const int status = WriteResult(page, file);
+  if (status == 0) {
+    std::printf("wrote %s (%zu KB)\n", file.c_str(),
+                (page.size() + 999) / 1000);
+  }
+  return status;
+}
+
+int RunReport(const CommandWords& given) {
+  const auto cycle = NumberOf(given, "--cycle", -1);
+  if (!cycle.ok()) return UsageError(cycle.status());
+  const auto rank = NumberOf(given, "--rank", -1);
+  if (!rank.ok()) return UsageError(rank.status());
+  const auto cores = NumberOf(given, "--cores", -1);
+  if (!cores.ok()) return UsageError(cores.status());
+  const auto threads = NumberOf(given, "--threads", -1);
+  if (!threads.ok()) return UsageError(threads.status());
+  if (given.arguments.empty()) {
+    return UsageError(
+        "report needs a trace file or a folder: stepscope report PATH...");
+  }
+  const Selection selection{.paths = given.arguments,
+                            .run = given.value("--run"),
+                            .cycle = *cycle,
+                            .rank = *rank,
+                            .machine = {.cores = *cores, .threads = *threads}};
+  const absl::StatusOr<std::string> page = selection.paths.size() == 2
+                                               ? PageOfTwo(selection)
+                                               : ReportPage(selection);
+  if (page.ok()) return Write(*page, given.value("--output"));
+  PrintError(page.status());
+  return 1;
+}
+
+}  // namespace
+
+const Command kReportCommand = {
+    .name = "report",
+    .arguments = "PATH...",
+    .summary = "the report, or a comparison, as one HTML file",
+    .description =
+        "Writes the report as one HTML file: it holds all that it needs, "
+        "requests nothing from anywhere and can be mailed. PATH is what "
+        "stepscope analyze takes; the traces of all ranks of a job become one "
+        "page. Two paths that are not two ranks of a job become a comparison, "
+        "as that of stepscope compare.",
+    .options = kOptions,
+    .exit_status =
+        "0 the page was written, 1 it was not, because a trace could not be "
+        "read or has no steps to compare, 2 wrong usage.",
+    .run = RunReport};
+
+}  // namespace stepscope
