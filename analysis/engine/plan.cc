@@ -92,18 +92,26 @@ Plan MakePlan(const AnalysisContext& context,
 }
 
 // A bound cannot be combined with a prediction, so bounds stand in the plan on
-// their own, ordered by gain.
+// their own, ordered by gain. So do predictions that nothing replayed together:
+// those of several ranks.
 void OrderPlan(Report& report) {
   Plan& plan = report.plan;
   plan.at_most.clear();
   plan.order.clear();
+  const bool apart = plan.ids.empty();
+  size_t predicted = 0;
   for (const Finding& finding : report.findings) {
     const bool bound = finding.gain_kind == GainKind::kBound &&
                        finding.status != FindingStatus::kOk &&
                        finding.severity >= FindingSeverity::kMedium &&
                        plan.at_most.size() < kBounds;
     if (bound) plan.at_most.push_back(finding.id);
-    if (bound || std::ranges::count(plan.ids, finding.id) > 0) {
+    const bool alone = apart && finding.gain_kind == GainKind::kPredicted &&
+                       finding.status != FindingStatus::kOk &&
+                       finding.severity >= FindingSeverity::kMedium &&
+                       predicted < kBounds;
+    if (alone) ++predicted;
+    if (bound || alone || std::ranges::count(plan.ids, finding.id) > 0) {
       plan.order.push_back(finding.id);
     }
   }

@@ -46,10 +46,10 @@ std::string NumberText(const Report& report, const std::string& id) {
              : std::to_string(NumberOf(report, *done));
 }
 
-// "1 (loader-bound, at most 41.0 ms) and 3 (...)": the findings of `ids`, whose
-// gains are bounds.
-std::string BoundsInWords(const Report& report,
-                          const std::vector<std::string>& ids) {
+// "1 (loader-bound, at most 41.0 ms) and 3 (...)": the findings of `ids`, with
+// the gain of each by itself.
+std::string EachInWords(const Report& report,
+                        const std::vector<std::string>& ids) {
   std::vector<std::string> texts;
   for (const std::string& id : ids) {
     const auto found = std::ranges::find(report.findings, id, &Finding::id);
@@ -148,8 +148,13 @@ std::string PlanInWords(const Report& report) {
   }
   std::string text;
   if (!before.empty()) {
-    text = "Start with " + BoundsInWords(report, before) +
-           "; how much of that is won cannot be predicted: measure it.";
+    const bool bounds = std::ranges::all_of(before, [&](const auto& id) {
+      return std::ranges::count(plan.at_most, id) > 0;
+    });
+    text =
+        "Start with " + EachInWords(report, before) +
+        (bounds ? "; how much of that is won cannot be predicted: measure it."
+                : "; these gains do not add up: measure after each change.");
   }
   if (predicted) {
     text +=
@@ -157,7 +162,7 @@ std::string PlanInWords(const Report& report) {
   }
   if (!after.empty()) {
     text += (text.empty() ? "Try " : " Then try ") +
-            BoundsInWords(report, after) + ".";
+            EachInWords(report, after) + ".";
   }
   return text;
 }

@@ -230,6 +230,21 @@ TEST(OrderPlanTest, BoundsAloneAreAPlan) {
             "measure it.");
 }
 
+// As for several ranks, whose changes no replay combines.
+TEST(OrderPlanTest, PredictionsThatAreNotCombinedStandOnTheirOwn) {
+  Report report = WithFindings({Saving("launch-bound", 30),
+                                Saving("imbalanced-load", 25, GainKind::kBound),
+                                Saving("unfused-optimizer", 2)});
+  report.findings[2].severity = FindingSeverity::kLow;
+  OrderPlan(report);
+  EXPECT_EQ(report.plan.order,
+            (std::vector<std::string>{"launch-bound", "imbalanced-load"}));
+  EXPECT_EQ(PlanInWords(report),
+            "Start with 1 (launch-bound, predicted 30.0 ms) and 2 "
+            "(imbalanced-load, at most 25.0 ms); these gains do not add up: "
+            "measure after each change.");
+}
+
 TEST(OrderPlanTest, SmallBoundsAndNotesAreLeftOut) {
   Report report = WithFindings({Saving("loader-bound", 4, GainKind::kBound),
                                 Saving("fp64-compute", 15, GainKind::kBound)});
