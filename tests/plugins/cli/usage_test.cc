@@ -78,7 +78,7 @@ TEST_F(UsageTest, HelpListsTheCommandsAndNamesTheirOptions) {
       IsSubsetOf(Commands()));
   const std::string usage = Run("help analyze").out;
   EXPECT_THAT(usage, HasSubstr("Usage: stepscope analyze [options] PATH...\n"));
-  EXPECT_THAT(usage, HasSubstr("\n  --format text|json|markdown\n"));
+  EXPECT_THAT(usage, HasSubstr("\n  --format text|json|markdown|html\n"));
   EXPECT_THAT(usage, HasSubstr("\n  --output FILE, -o FILE  write"));
   EXPECT_THAT(usage, HasSubstr("\n  --help, -h"));
   EXPECT_THAT(usage, HasSubstr("\nExit status: 0 "));
@@ -97,7 +97,7 @@ TEST_F(UsageTest, BashCompletesCommandsOptionsValuesRulesAndFiles) {
   EXPECT_THAT(InBash("stepscope analyze --f"),
               UnorderedElementsAre("--format", "--fail-on"));
   EXPECT_THAT(InBash("stepscope analyze --format ''"),
-              UnorderedElementsAre("text", "json", "markdown"));
+              UnorderedElementsAre("text", "json", "markdown", "html"));
   EXPECT_THAT(InBash("stepscope analyze --format = j"),
               UnorderedElementsAre("json"));
   EXPECT_THAT(InBash("stepscope explain sync-data-"),
@@ -130,7 +130,8 @@ TEST_F(UsageTest, TheScriptsOfTheOtherShellsHaveEveryCommandAndAreValid) {
       RunShell("fish -c 'source " + folder_.At("script.fish") +
                    "; complete -C \"stepscope analyze --format \"'",
                folder_);
-  EXPECT_THAT(run.out, testing::MatchesRegex("json\t[^\n]*\nmarkdown\t[^\n]*\n"
+  EXPECT_THAT(run.out, testing::MatchesRegex("html\t[^\n]*\njson\t[^\n]*\n"
+                                             "markdown\t[^\n]*\n"
                                              "text\t[^\n]*\n"));
 }
 

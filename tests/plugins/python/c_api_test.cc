@@ -47,9 +47,10 @@ TEST(CApi, JobsRefuseNullAndNonsense) {
               HasSubstr("unknown key 'pahts'"));
   EXPECT_THAT(Call("analyze", R"({"paths": "x"})", STEPSCOPE_E_ARGUMENT),
               HasSubstr("paths must be a list of texts"));
-  EXPECT_THAT(Call("analyze", R"({"paths": ["x"], "format": "pdf"})",
-                   STEPSCOPE_E_ARGUMENT),
-              HasSubstr("format must be text, json or markdown, not 'pdf'"));
+  EXPECT_THAT(
+      Call("analyze", R"({"paths": ["x"], "format": "pdf"})",
+           STEPSCOPE_E_ARGUMENT),
+      HasSubstr("format must be text, json, markdown or html, not 'pdf'"));
   stepscope_free(nullptr);
 }
 
