@@ -68,7 +68,7 @@ def simulated(folder):
     return logs
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # Playwright runs once in a process: other files start it, too
 def chromium(folder):
     with playwright.sync_playwright() as p:
         browser = p.chromium.launch(executable_path=CHROMIUM, headless=True, args=["--no-sandbox", "--disable-dev-shm-usage"])
