@@ -49,6 +49,22 @@ std::vector<AnalysedTrace> FindTraces(const Selection& selection,
 
 }  // namespace
 
+absl::StatusOr<Selection> SelectionOf(const CommandWords& given) {
+  const auto cycle = NumberOf(given, kCycleOption.name, -1);
+  if (!cycle.ok()) return cycle.status();
+  const auto rank = NumberOf(given, "--rank", -1);
+  if (!rank.ok()) return rank.status();
+  const auto cores = NumberOf(given, kCoresOption.name, -1);
+  if (!cores.ok()) return cores.status();
+  const auto threads = NumberOf(given, kThreadsOption.name, -1);
+  if (!threads.ok()) return threads.status();
+  return Selection{.paths = given.arguments,
+                   .run = given.value(kRunOption.name),
+                   .cycle = *cycle,
+                   .rank = *rank,
+                   .machine = {.cores = *cores, .threads = *threads}};
+}
+
 std::string AdviceOf(const std::string& path) {
   const fs::path trace = path;
   if (trace.parent_path().filename() != "trace") return "";
@@ -65,6 +81,7 @@ std::vector<AnalysedTrace> AnalyseAll(const Selection& selection,
   if (drawn != nullptr) drawn->wanted = selection.rank;
   std::vector<AnalysedTrace> traces = FindTraces(selection, on_error);
   std::vector<std::string> paths;
+  paths.reserve(traces.size());
   for (const AnalysedTrace& trace : traces) paths.push_back(trace.path);
   std::vector<absl::StatusOr<RankDigest>> digests =
       DigestAll(paths, selection.machine, drawn);

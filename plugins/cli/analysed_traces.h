@@ -1,12 +1,15 @@
 // The traces that a user's paths stand for, read and analysed.
 #pragma once
 
+#include <absl/status/statusor.h>
+
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "analyze_output.h"
+#include "command_words.h"
 #include "digest.h"
 
 namespace stepscope {
@@ -22,6 +25,30 @@ struct Selection {
   int32_t rank = -1;   // negative: all
   ToldMachine machine;
 };
+
+// The options of a selection, besides --rank, whose meaning is the command's.
+inline constexpr Option kRunOption = {
+    .name = "--run",
+    .value = "RUN",
+    .help = "run of the log directory (default: the newest)"};
+inline constexpr Option kCycleOption = {
+    .name = "--cycle",
+    .value = "N",
+    .help = "recorded cycle (default: the last)"};
+inline constexpr Option kCoresOption = {
+    .name = "--cores",
+    .value = "N",
+    .help =
+        "usable cores, for traces that do not say (those of "
+        "torch.profiler)"};
+inline constexpr Option kThreadsOption = {
+    .name = "--threads",
+    .value = "N",
+    .help = "threads of an op on the CPU, for such traces"};
+
+// The arguments, and the values of these options and of --rank. Errors:
+// InvalidArgument for what is no number.
+absl::StatusOr<Selection> SelectionOf(const CommandWords& given);
 
 // ".../trace/rank3.json.gz" -> ".../advice/rank3.json", if it is there; else
 // "".

@@ -35,19 +35,10 @@ constexpr Option kOptions[] = {
      .short_name = "-v",
      .help = "include notes, skipped rules and every example"},
     {.name = "--rank", .value = "N", .help = "report on rank N alone"},
-    {.name = "--run",
-     .value = "RUN",
-     .help = "run of the log directory (default: the newest)"},
-    {.name = "--cycle",
-     .value = "N",
-     .help = "recorded cycle (default: the last)"},
-    {.name = "--cores",
-     .value = "N",
-     .help = "usable cores, for traces that do not say (those of "
-             "torch.profiler)"},
-    {.name = "--threads",
-     .value = "N",
-     .help = "threads of an op on the CPU, for such traces"},
+    kRunOption,
+    kCycleOption,
+    kCoresOption,
+    kThreadsOption,
     {.name = "--fail-on",
      .value = "SEVERITY",
      .help = "exit with status 4 if a finding with a predicted gain is that "
@@ -109,25 +100,15 @@ int Run(const Selection& selection, AnalysisOutput output,
 int RunAnalyze(const CommandWords& given) {
   const auto format = ChoiceOf(given, "--format", kFormats);
   if (!format.ok()) return UsageError(format.status());
-  const auto cycle = NumberOf(given, "--cycle", -1);
-  if (!cycle.ok()) return UsageError(cycle.status());
-  const auto rank = NumberOf(given, "--rank", -1);
-  if (!rank.ok()) return UsageError(rank.status());
-  const auto cores = NumberOf(given, "--cores", -1);
-  if (!cores.ok()) return UsageError(cores.status());
-  const auto threads = NumberOf(given, "--threads", -1);
-  if (!threads.ok()) return UsageError(threads.status());
+  const auto selection = SelectionOf(given);
+  if (!selection.ok()) return UsageError(selection.status());
   const auto fail_on = FailOnOf(given);
   if (!fail_on.ok()) return UsageError(fail_on.status());
   if (given.arguments.empty()) {
     return UsageError(
         "analyze needs a trace file or a folder: stepscope analyze PATH...");
   }
-  return Run({.paths = given.arguments,
-              .run = given.value("--run"),
-              .cycle = *cycle,
-              .rank = *rank,
-              .machine = {.cores = *cores, .threads = *threads}},
+  return Run(*selection,
              {.format = static_cast<ReportFormat>(*format),
               .verbose = given.has("--verbose")},
              given.value("--output"), *fail_on);

@@ -25,19 +25,10 @@ constexpr Option kOptions[] = {
     {.name = "--rank",
      .value = "N",
      .help = "rank to report on, or to compare"},
-    {.name = "--run",
-     .value = "RUN",
-     .help = "run of the log directory (default: the newest)"},
-    {.name = "--cycle",
-     .value = "N",
-     .help = "recorded cycle (default: the last)"},
-    {.name = "--cores",
-     .value = "N",
-     .help = "usable cores, for traces that do not say (those of "
-             "torch.profiler)"},
-    {.name = "--threads",
-     .value = "N",
-     .help = "threads of an op on the CPU, for such traces"}};
+    kRunOption,
+    kCycleOption,
+    kCoresOption,
+    kThreadsOption};
 constexpr const char* kDefaultFile = "report.html";
 
 // The page of a report, or of a comparison.
@@ -89,26 +80,15 @@ int Write(const std::string& page, const std::string& option) {
 }
 
 int RunReport(const CommandWords& given) {
-  const auto cycle = NumberOf(given, "--cycle", -1);
-  if (!cycle.ok()) return UsageError(cycle.status());
-  const auto rank = NumberOf(given, "--rank", -1);
-  if (!rank.ok()) return UsageError(rank.status());
-  const auto cores = NumberOf(given, "--cores", -1);
-  if (!cores.ok()) return UsageError(cores.status());
-  const auto threads = NumberOf(given, "--threads", -1);
-  if (!threads.ok()) return UsageError(threads.status());
+  const auto selection = SelectionOf(given);
+  if (!selection.ok()) return UsageError(selection.status());
   if (given.arguments.empty()) {
     return UsageError(
         "report needs a trace file or a folder: stepscope report PATH...");
   }
-  const Selection selection{.paths = given.arguments,
-                            .run = given.value("--run"),
-                            .cycle = *cycle,
-                            .rank = *rank,
-                            .machine = {.cores = *cores, .threads = *threads}};
-  const absl::StatusOr<std::string> page = selection.paths.size() == 2
-                                               ? PageOfTwo(selection)
-                                               : ReportPage(selection);
+  const absl::StatusOr<std::string> page = selection->paths.size() == 2
+                                               ? PageOfTwo(*selection)
+                                               : ReportPage(*selection);
   if (page.ok()) return Write(*page, given.value("--output"));
   PrintError(page.status());
   return 1;
