@@ -124,7 +124,7 @@ def _serve(one, fixed, value, pipe, asker):
 
 
 def _record(one, steps, path, active):
-    """Records `active` steps by the recipe of the repository's README. The times of the recorded steps and of steps before
+    """Records `active` steps with torch.profiler. The times of the recorded steps and of steps before
     and after them, which are not recorded."""
     warm, whole = one.warm, one.period * -(-active // one.period)
     before = _time(steps, warm + whole)[0][warm:]
