@@ -1,7 +1,7 @@
 // DeviceLedger: the time split of a run with a GPU. Busy time is compute,
-// exposed communication or exposed copy. Every idle nanosecond goes to the
-// reason why the device had nothing to do: the host was late, and then to what
-// the host did meanwhile, or the next activity was queued and waited.
+// exposed communication or exposed copy. Every idle nanosecond has one reason.
+// Either the next activity was queued and had to wait, or the host launched it
+// late; then the time goes to what the host did until the launch.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -25,8 +25,8 @@ struct DeviceLedger {
   int32_t device = 0;              // the device with most activity time
 };
 
-// Splits the time of the busiest device. What recording an op costs is the
-// profiler's time where the host is late.
+// Splits the time of the busiest device. Where the host is late, what `cost`
+// says about recording its ops counts as the profiler's time.
 // REQUIRES: trace.has_device_work(), steps are not empty.
 DeviceLedger MakeDeviceLedger(const Trace& trace, const OpTree& tree,
                               const Steps& steps,

@@ -11,24 +11,22 @@ namespace {
 // device; launching on an idle device takes about 5 us.
 constexpr int64_t kQueuedNs = 10'000;
 // Two steps are alike if the times from their begin to their first launch
-// differ by at most 20 % or 0.5 ms. Our own choice: waiting for a batch differs
-// by more.
+// differ by at most 20 % or 0.5 ms. Chosen by us: a step that waits for a batch
+// differs by more from one that does not.
 constexpr double kAlikeFrac = 0.2, kAlikeNs = 500'000;
 
-// Steps that are marked one by one (ProfileOptions::marked_steps) have time
-// between them that belongs to none. Marks of a whole loop leave some us.
+// Between steps that are marked one by one (ProfileOptions::marked_steps) is
+// time that belongs to none. Marks of a whole loop leave only some us.
 constexpr double kApartFrac = 0.05;
 bool IsApart(const StepWindow& before, const StepWindow& step) {
   const auto gap = static_cast<double>(step.host.begin_ns - before.host.end_ns);
   return gap > kApartFrac * static_cast<double>(step.host.length());
 }
 
-// Returns the end of the last activity that belongs to the time before the
-// first step: one that begins before the step's own first activity and was
-// launched before the step, or whose launch was not recorded. host_begin_ns if
-// there is none. The recording may begin while the device still works on the
-// step before. Its activities were launched before the window, so their calls
-// are missing.
+// Returns the end of the last activity from before the first step, or
+// host_begin_ns if there is none. The recording may begin while the device
+// still works on the step before; those activities begin before the first one
+// of the step, and were launched before it or have no recorded launch.
 int64_t EarlierActivityEnd(const Trace& trace, int64_t host_begin_ns,
                            int64_t first_activity_ns) {
   int64_t end = host_begin_ns;
@@ -55,10 +53,10 @@ struct StepActivities {
 };
 
 // Estimates how far the device was behind the host when the first step began,
-// in ns: the median over the steps that are alike. Steps are compared by the
-// time until they first launch something, because the device catches up while
-// the host waits for a batch. With a device that lags behind the host, the
-// host's begin of the first step is too early for the device's.
+// in ns: the median over the steps that are alike. If the device lags, its first
+// step begins later than the host's. Steps are compared by the time until they
+// first launch something, because the device catches up while the host waits
+// for a batch.
 double UsualLag(const std::vector<StepWindow>& windows,
                 const std::vector<StepActivities>& by_step) {
   const auto lag_behind = [&](size_t i) -> double {

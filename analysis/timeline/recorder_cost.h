@@ -15,11 +15,11 @@ struct RecorderCost {
   bool estimated = false;  // from the recording's own gaps, not measured
 };
 
-// Stepscope measures its cost on the machine and writes it down. torch.profiler
-// does not; but its callbacks run between operators, so the shortest times
-// between two of them show how fast they are on the machine of the recording.
-// Unknown for other recorders, for files rounded to microseconds, and where
-// operators are too far apart.
+// A recording of stepscope states the cost, measured on its machine. One of
+// torch.profiler does not, so the cost is estimated: the callbacks run between
+// operators, and the shortest times between two operators show how fast they
+// are on that machine. Unknown for other recorders, for files rounded to
+// microseconds, and where operators are too far apart.
 RecorderCost CostOfRecording(const Trace& trace, const OpTree& tree);
 
 }  // namespace stepscope

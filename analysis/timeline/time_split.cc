@@ -25,9 +25,8 @@ bool AnyPhaseRange(const Trace& trace) {
   });
 }
 
-// Phases as the program marked them. Waiting for batches is data either way.
-// Loader ranges count as data even if the program marks phases, because a loop
-// may not mark the wait itself.
+// Phases as the program marked them. Loader ranges count as data as well,
+// because a loop that marks phases may not mark the wait for a batch.
 PhaseSpans Marked(const Trace& trace, RowId thread) {
   PhaseSpans spans;
   for (const Range& range : trace.ranges()) {
@@ -103,11 +102,10 @@ double FramesIn(const Trace& trace, RowId thread, Span window) {
 
 }  // namespace
 
-// The cost cannot be seen where it occurs: a callback's time lies between the
-// ops and in their bodies. What dispatch cannot hold was taken from the code
-// between ops.
+// A recording does not show single callbacks: their time lies inside ops and
+// between them. Most of it is inside, so the cost is taken from the framework's
+// time first, and only what is more than that from the code between ops.
 void MoveToProfiler(double ns, CauseTimes& split) {
-  // Callbacks run around ops, so their cost lies in the framework's time first.
   int64_t cost = std::llround(ns);
   for (Cause cause : {Cause::kDispatch, Cause::kHostCode}) {
     const int64_t moved = std::clamp<int64_t>(cost, 0, split[cause]);

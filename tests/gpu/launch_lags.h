@@ -1,7 +1,7 @@
-// How long after its launch call began each kernel began. On a right recording
-// a few are negative: CUPTI's own times disagree by microseconds where launches
-// follow each other closely (pytorch/kineto#1380), so a test judges a quantile
-// and prints the distribution.
+// The time from the begin of each launch call to the begin of its kernel. Even in
+// a correct recording a few are negative: CUPTI's own times disagree by
+// microseconds where launches follow each other closely (pytorch/kineto#1380).
+// So a test judges a quantile and prints the distribution.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -12,8 +12,8 @@
 
 namespace stepscope {
 
-// Ascending, in nanoseconds; without kernels of CUDA graphs, which share one
-// call, and those whose call is not recorded.
+// Ascending, in nanoseconds. Left out are kernels of CUDA graphs, which share
+// one call, and kernels whose call was not recorded.
 std::vector<int64_t> LaunchLagsNs(const Trace& trace);
 
 // The value below which `share` (0 to 1) of them lie. REQUIRES: `ascending` is

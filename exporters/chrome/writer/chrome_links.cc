@@ -11,8 +11,8 @@ bool IsCollectiveMark(std::string_view name) {
   return name.starts_with("nccl:") || name.starts_with("gloo:");
 }
 
-// The last of `rows` (sorted by begin) that contains `time_ns`. Only a few rows
-// before it can enclose it.
+// The last of `rows` (sorted by begin) that contains `time_ns`. Gives up after
+// kLookBack rows, so that the many marks that have ended cost nothing.
 template <typename Row>
 RowId LastAround(std::span<const Row> table, const std::vector<RowId>& rows,
                  int64_t time_ns) {
@@ -40,9 +40,9 @@ ChromeLinks::ChromeLinks(const Trace& trace, ChromeFlavour flavour)
       launched_(trace.runtime_calls().size()) {
   for (RowId row = 0; row < trace.communications().size(); ++row) {
     const Communication& communication = trace.communications()[row];
-    // The same event as an op, where that was recorded too. LibTorch opens an
-    // op record_param_comms around each collective; it and the communication
-    // have the same times, which identifies them.
+    // LibTorch opens an op record_param_comms around each collective. Where
+    // both are recorded they are one event with the same times, and the file
+    // must have it once.
     for (RowId op = communication.op; op != kNone;
          op = trace.ops()[op].parent) {
       const Op& candidate = trace.ops()[op];
@@ -126,8 +126,8 @@ RowId ChromeLinks::CommunicationAround(const Range& range) const {
     --after;
     if (after->thread == range.thread && after->end_ns >= range.begin_ns)
       best = static_cast<RowId>(after - rows.begin());
-    // Bounds the search: a communication does not begin a second before its
-    // mark.
+    // Bounds the search: no communication begins more than a second before
+    // its mark.
     if (range.begin_ns - after->begin_ns > 1'000'000'000) break;
   }
   return best;
