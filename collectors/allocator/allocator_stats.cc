@@ -50,6 +50,7 @@ bool DeviceAllocators::CountDevices() {
       ++devices_;
     }
   } catch (const std::exception&) {
+    // The first device that does not exist ends the count.
   }
   return devices_ >= 0;
 }
@@ -61,6 +62,7 @@ void DeviceAllocators::Read(std::vector<AllocatorStats>* stats) {
     try {
       const auto now =
           allocator_->getDeviceStats(static_cast<c10::DeviceIndex>(device));
+      // A device that this process has never used.
       if (now.num_device_alloc == 0 && Total(now.reserved_bytes) == 0) continue;
       stats->push_back({.device = device,
                         .allocated_bytes = Total(now.allocated_bytes),

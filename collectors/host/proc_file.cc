@@ -52,6 +52,7 @@ bool ProcFile::AppendTo(std::string& text, size_t limit) const {
                             static_cast<off_t>(got));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) {
+      // Half a text would be parsed as if it were whole.
       if (n < 0) got = 0;
       break;
     }
@@ -73,6 +74,8 @@ std::string_view TextOf(std::string_view text, std::string_view key) {
     text.remove_prefix(std::min(text.size(), line.size() + 1));
     if (!line.starts_with(key)) continue;
     std::string_view rest = line.substr(key.size());
+    // Only blanks may follow the key: "Cpus_allowed" is not the line of
+    // "Cpus_allowed_list".
     const size_t colon = rest.find_first_not_of(" \t");
     if (colon == std::string_view::npos || rest[colon] != ':') continue;
     rest.remove_prefix(colon + 1);

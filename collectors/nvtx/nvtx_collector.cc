@@ -46,6 +46,7 @@ class NvtxRecording : public Recording {
  public:
   void AddTo(TraceBuilder& builder, const ClockMap& clock,
              const SlotLog& slots) override {
+    // All names, not only the window's: most threads are named before it.
     AddLosses(DecodeNvtx(slots, clock, NvtxNames::Get().Snapshot(), builder),
               builder);
   }

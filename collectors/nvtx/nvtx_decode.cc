@@ -95,6 +95,7 @@ void Decoder::NameThings() {
   }
 }
 
+// Word 1 of an end is the slot of the range's start; 0: it was not recorded.
 void Decoder::CollectEnds(const SlotThread& thread) {
   WalkSlots(thread, [&](const Slot& slot) {
     if (TagOf(slot) == kNvtxSlot && NvtxEventOf(slot) == NvtxEvent::kEnd &&
@@ -126,6 +127,7 @@ NameId Decoder::NameOf(const Slot& slot, std::string_view category) {
   std::string_view text(reinterpret_cast<const char*>(&slot + 1),
                         FollowingBytes(slot));
   if (NvtxPayloadOf(slot) != NvtxPayload::kNone) {
+    // The payload's bytes stand before the text.
     text.remove_prefix(std::min(text.size(), kNvtxPayloadBytes));
   }
   // A registered string is interned once per handle.

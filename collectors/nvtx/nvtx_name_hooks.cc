@@ -44,7 +44,8 @@ template <typename Char>
 void NameOsThread(uint32_t tid, const Char* name) noexcept {
   Names().NameThread(tid, NameText(name));
 }
-// cudaStream_t and CUstream are the same pointer.
+// cudaStream_t and CUstream are the same pointer. The name of a stream that
+// CUPTI cannot number, because it is not loaded yet, is lost.
 template <typename Char>
 void NameStream(void* stream, const Char* name) noexcept {
   uint32_t context = 0;

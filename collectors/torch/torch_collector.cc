@@ -46,6 +46,8 @@ class TorchRecording : public Recording {
 
   void AddTo(TraceBuilder& builder, const ClockMap& clock,
              const SlotLog& slots) override {
+    // Watched even where no row follows: "nothing happened" is an answer that a
+    // rule can rely on, "not recorded" is not.
     builder.Watch(Kind::kOp);
     builder.Watch(Kind::kRange);
     builder.Watch(Kind::kCommunication);
@@ -222,6 +224,7 @@ class TorchCollector : public Collector {
     facts_.lost_memory_hook = !Unhook();
     facts_.unsampled = TakeUnsampled();
     if (facts_.has_python) {
+      // Those taken after OnStep() gave names, to check the sampled ones.
       NamePythonSamples();
       facts_.python = ClosePythonSamples();
     }
@@ -241,6 +244,7 @@ class TorchCollector : public Collector {
       if (TakesSamples(options_)) {
         facts_.has_python = SetUpSampling(options_);
       }
+      // Last: on failure only the memory hook has to be undone.
       handle_ = at::addGlobalCallback(MakeTorchCallback(options_));
       is_started_ = true;
     } catch (const std::exception& error) {

@@ -92,6 +92,8 @@ class Decoder {
   std::vector<size_t> inexact_;  // ops whose end is not what their thread saw
 };
 
+// The slots are walked in the order in which DecodeThread() meets them again,
+// so that the n-th stack here belongs to the n-th kStackSlot there.
 void Decoder::NameStacks(const Symbolizer& symbolize) {
   std::vector<std::vector<uint64_t>> stacks;
   for (const SlotThread& thread : log_.threads) {
@@ -125,6 +127,8 @@ void Decoder::NamePythonStacks() {
   }
 }
 
+// Rows are held back until the thread has been read to its end: what an inexact
+// end has to be cut to begins later, and stacks are matched over whole steps.
 void Decoder::DecodeThread(const SlotThread& thread) {
   const RowId row = builder_.ThreadRow(log_.pid, thread.tid);
   if (thread.source_thread != 0) {
@@ -164,6 +168,7 @@ void Decoder::DecodeThread(const SlotThread& thread) {
   if (!inexact_.empty()) CutToNest(inexact_, ops_);
   matcher_.Match(ops_, samples_);
   for (const Op& op : ops_) builder_.Add(op);
+  // Last, so that a communication has the times of its op as cut above.
   for (size_t i = 0; i < communications_.size(); ++i) {
     communications_[i].begin_ns = ops_[communication_ops_[i]].begin_ns;
     communications_[i].end_ns = ops_[communication_ops_[i]].end_ns;
@@ -171,6 +176,7 @@ void Decoder::DecodeThread(const SlotThread& thread) {
   }
 }
 
+// By address: a schema has one text, so the usual op needs no hash of its name.
 NameId Decoder::NameAt(const char* name) {
   const auto [it, is_new] = names_.try_emplace(name, 0);
   if (is_new) it->second = builder_.Intern(name);
@@ -198,6 +204,7 @@ void Decoder::AddOp(const Slot& slot, RowId thread) {
 }
 
 void Decoder::AddMemory(const Slot& slot, RowId thread) {
+  // kHostMemorySlot: on the CPU, which has no reserved total.
   uint64_t totals[2] = {static_cast<uint64_t>(TailOf(slot)), 0};
   int64_t device = PackDevice(0, -1);
   if (TagOf(slot) == kMemorySlot) {

@@ -66,10 +66,13 @@ std::unique_ptr<at::ObserverContext> OnStart(const at::RecordFunction& fn) {
       note = NoteOf(outer, fn.scope());
       wants_stack = slot != nullptr && WantsStack(fn, name, outer);
     }
+    // Also where the record found no room: the end must find its begin.
     scope.Push(&fn, slot, note);
     if (slot == nullptr) return nullptr;
     if constexpr (kShapes) AddInputs(scope, fn);
     is_comms = !name.has_schema && IsComms(fn);
+    // Read last here and first in OnEnd(), so that what recording takes lies
+    // outside of the operator.
     slot->word[0] = NowTicks();
     if (!wants_stack && !is_comms) [[likely]]
       return nullptr;

@@ -113,6 +113,7 @@ bool DecodeTensor(uint64_t first, WordReader& reader, TraceBuilder& builder,
   return !has_strides || reader.Take(dims, argument.strides);
 }
 
+// An element that is no tensor keeps its place, empty.
 bool DecodeTensorList(uint64_t first, WordReader& reader, TraceBuilder& builder,
                       Argument& argument) {
   argument.type = builder.Intern("TensorList");
@@ -133,6 +134,7 @@ bool DecodeTensorList(uint64_t first, WordReader& reader, TraceBuilder& builder,
   return true;
 }
 
+// One text for the whole list, as Kineto writes it.
 bool DecodeScalarList(uint64_t first, WordReader& reader, TraceBuilder& builder,
                       Argument& argument) {
   argument.type = builder.Intern("ScalarList");
@@ -175,11 +177,13 @@ bool DecodeArgument(uint64_t first, WordReader& reader, TraceBuilder& builder,
                          DoubleText(std::bit_cast<double>(imaginary)) + "j");
       return true;
     }
+    // Nothing is known of these but their place among the arguments.
     case InputTag::kNoTensor:
     case InputTag::kNone:
     case InputTag::kOther:
       return true;
   }
+  // Damaged words: every tag that a hook writes is above.
   return false;
 }
 

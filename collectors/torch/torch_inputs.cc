@@ -59,8 +59,9 @@ bool PutTensorList(c10::ArrayRef<c10::IValue> list, WordWriter& out,
   const size_t count = std::min(list.size(), kMaxListElements);
   is_whole = count == list.size();
   if (!out.Has(1 + count)) return false;
+  // Through a copy: the first word has the count, which is known last.
   WordWriter body = out;
-  body.Put(0);  // the count, once it is known
+  body.Put(0);
   uint32_t kept = 0;
   for (const c10::IValue& element : list.slice(0, count)) {
     const bool is_tensor = element.isTensor();
@@ -147,6 +148,8 @@ bool PutArgument(const c10::IValue& value, WordWriter& out, bool& is_whole) {
 void AddInputs(WriteScope& scope, const at::RecordFunction& fn) {
   const c10::ArrayRef<const c10::IValue> inputs = fn.inputs();
   if (inputs.empty()) return;
+  // Room for the longest record is asked for once; Commit() gives back the
+  // rest.
   Slot* head = scope.Room(1 + SlotsForWords(kMaxRecordWords));
   if (head == nullptr) return;
   WordWriter out((head + 1)->word, kMaxRecordWords);
@@ -154,6 +157,7 @@ void AddInputs(WriteScope& scope, const at::RecordFunction& fn) {
   for (const c10::IValue& value : inputs) {
     bool is_whole = true;
     if (!PutArgument(value, out, is_whole)) {
+      // The whole arguments before it are kept.
       is_cut = true;
       break;
     }

@@ -120,6 +120,7 @@ bool IsCalledFromPython() {
   if (initialized == nullptr || initialized() == 0 || !IsKnownToPython()) {
     return false;
   }
+  // An interpreter that C++ started for something else has no frames here.
   const torch::SymbolizedTracebacks here =
       TextsOf({{0, torch::CapturedTraceback::gather(true, false, false)}});
   return !here.tracebacks.empty() && !here.tracebacks[0].empty();
@@ -154,6 +155,7 @@ void AddPythonSample(bool with_modules) {
     if (with_modules) hook = samples.hook;
   }
   if (!with_stack && !hook) return;
+  // Both wait for the interpreter's lock, so ours is free meanwhile.
   Traceback traceback;
   if (with_stack) {
     traceback = torch::CapturedTraceback::gather(
@@ -192,6 +194,7 @@ void NamePythonSamples() {
       calls.insert(open.begin(), open.end());
     }
   }
+  // The hook runs Python, so our lock is free while it does.
   for (uint64_t call : calls) {
     PythonSamples::Module module = Describe(hook, call);
     const std::lock_guard lock(samples.mutex);

@@ -8,7 +8,9 @@ namespace {
 
 constexpr size_t kNoStep = ~size_t{0};
 
-// By op: its chain; 0 if it is an autograd node or inside another operator.
+// By op: its chain; 0 if it is an autograd node or inside another operator. A
+// chain is a hash of the names on the way to the op; its lowest bit is set, so
+// that it is never 0.
 std::vector<uint64_t> ChainsOf(std::span<const Op> ops) {
   struct Open {
     int64_t end_ns;
@@ -31,6 +33,8 @@ std::vector<uint64_t> ChainsOf(std::span<const Op> ops) {
   return chains;
 }
 
+// True if all calls of a chain have one stack and the same modules around them,
+// so that it does not matter which of them a call is.
 bool AreAlike(std::span<const StackSample> samples,
               const std::vector<std::vector<uint64_t>>& calls) {
   const auto of = [&](const StackSample& sample) {
@@ -56,6 +60,7 @@ size_t StackMatcher::StepOf(int64_t begin_ns) const {
 void StackMatcher::Match(std::span<Op> ops,
                          std::span<const StackSample> samples) {
   if (std::ranges::none_of(samples, &StackSample::taken)) return;
+  // What was taken at an op itself counts; matching fills only the others.
   for (size_t i = 0; i < ops.size(); ++i) {
     if (samples[i].taken) ops[i].stack = samples[i].stack;
   }
@@ -75,6 +80,7 @@ void StackMatcher::Match(std::span<Op> ops,
       python_of_[i] = samples[i].python;
       continue;
     }
+    // Ops are in time order, so the step before is complete.
     if (steps[i] != current)
       MatchStep(std::exchange(of_step, {}), ops, samples);
     current = steps[i];
@@ -156,6 +162,7 @@ void StackMatcher::AddModules(std::span<const Op> ops,
     const uint32_t sample = python_of_[i];
     if (sample >= python_.calls.size()) continue;
     const std::vector<uint64_t>& calls = python_.calls[sample];
+    // The outer calls that this op shares with the op before it go on.
     size_t same = 0;
     while (same < open.size() && same < calls.size() &&
            open[same].call == calls[same]) {
