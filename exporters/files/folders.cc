@@ -9,6 +9,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Sorted, because a file system lists a folder in any order. An entry that
+// cannot be asked for its type counts as a file.
 std::vector<std::string> EntriesOf(const fs::path& path, bool folders) {
   std::vector<std::string> names;
   std::error_code error;

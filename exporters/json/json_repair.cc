@@ -112,6 +112,7 @@ std::string RepairJson(std::string_view text) {
       out.push_back(c);
       ++at;
     } else if (IsStructure(c)) {
+      // JSON allows no comma before a closing bracket.
       if ((c == '}' || c == ']') && comma != std::string::npos)
         out.erase(comma, 1);
       comma = c == ',' ? out.size() : std::string::npos;

@@ -127,6 +127,8 @@ void AppendDouble(double value, std::string& out) {
   }
 }
 
+// Not as a double, whose shortest text would have digits that the float never
+// had: 0.1 would become 0.10000000149011612.
 void AppendFloat(float value, std::string& out) {
   if (std::isfinite(value)) {
     AppendNumber(value, out);

@@ -8,6 +8,8 @@
 
 namespace stepscope {
 
+// By the begin of the word, in any case: Kineto writes "Pageable", we
+// "pageable".
 MemoryKind MemoryKindOf(std::string_view word) {
   constexpr std::pair<std::string_view, MemoryKind> kKinds[] = {
       {"pageable", MemoryKind::kPageable}, {"pinned", MemoryKind::kPinned},
@@ -24,6 +26,7 @@ MemoryKind MemoryKindOf(std::string_view word) {
   return MemoryKind::kUnknown;
 }
 
+// Skips what is no digit: Kineto writes "[1, 2, 3]", XSpaces have "1,2,3".
 std::array<int32_t, 3> ReadThree(std::string_view list) {
   std::array<int32_t, 3> numbers = {0, 0, 0};
   const char* at = list.data();

@@ -62,6 +62,7 @@ struct FieldReader {
   template <typename M>
   void Choice(const char* key, M member, Texts texts) {
     using T = std::remove_cvref_t<decltype(row.*member)>;
+    // A newer version may have more values than this one knows.
     int64_t value = -1;
     if (GetInteger(object, key, &value) && value >= 0 &&
         value < static_cast<int64_t>(texts.size())) {
@@ -162,6 +163,8 @@ void ReadOwnHeader(const std::string& json, OwnHeader* header) {
   });
 }
 
+// A pass of its own over the JSON: these rows have times since the epoch and
+// may only be added once those of the events have been shifted to it.
 void AddHeaderRows(const std::string& json, TraceBuilder* builder) {
   WithOurs(json, [&](dom::object ours) {
     ForEachObject(ours, "settings", [&](dom::object item) {

@@ -50,6 +50,8 @@ void AppendKeyText(std::string_view key, std::string_view text,
   }
 }
 
+// Each type by its own function: the shortest text of a float is longer as a
+// double.
 template <typename Number>
 void AppendAnyNumber(Number value, std::string& out) {
   if constexpr (std::is_same_v<Number, float>) {
@@ -73,6 +75,8 @@ void AppendNumbers(const Numbers& numbers, std::string& out) {
   }
 }
 
+// What types of C++ consist of. A type with other characters is quoted, because
+// the reader takes a bracket, a comma or "=" for what follows the type.
 bool IsTypeChar(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
          (c >= '0' && c <= '9') || c == '_' || c == ':' || c == '.';

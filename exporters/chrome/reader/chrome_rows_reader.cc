@@ -32,7 +32,8 @@ struct CategoryName {
   Category category;
 };
 
-// Kineto's categories since 2021, and TensorBoard's spellings.
+// Kineto's categories since 2021, and TensorBoard's spellings. The list is
+// searched from its begin, so the categories of most events come first.
 constexpr CategoryName kCategories[] = {
     {"python_function", Category::kPython},
     {"cpu_op", Category::kOp},
@@ -115,6 +116,8 @@ ChromeRowReader::ChromeRowReader(TraceBuilder* builder,
       is_ours_(header.is_ours),
       base_ns_(header.base_ns),
       inputs_(builder) {
+  // Before any event, so that the rows have the numbers that
+  // `stepscope.thread` names.
   for (const OwnHeader::DrawnThread& from : header.threads) {
     const RowId row = builder_->ThreadRow(from.thread.pid, from.thread.tid);
     builder_->thread(row).torch_thread = from.thread.torch_thread;
@@ -165,6 +168,7 @@ void ChromeRowReader::AddComplete(const ChromeEvent& event) {
   if (event.category.text.empty()) category = WithoutCategory(event);
   if (category == Category::kNoRow) return;
   if (category == Category::kUnknown) {
+    // Ascend's device tasks have no category of their own, but an argument.
     const bool ascend = event.has(ArgKey::kTaskType);
     const Accelerator* of =
         ascend ? &kAscend : AcceleratorOf(event.category.text);
@@ -186,6 +190,7 @@ void ChromeRowReader::AddComplete(const ChromeEvent& event) {
       return AddPythonFrame(event, times);
     case Category::kCall:
     case Category::kDriverCall:
+      // Kernels of other vendors may have Kineto's category; calls name them.
       if (const Accelerator* of = AcceleratorOf(event.category.text)) {
         NoteAccelerator(of->name, of->vendor);
       }
@@ -257,7 +262,8 @@ bool ChromeRowReader::ReadTimes(const ChromeEvent& event, Times* times) {
 }
 
 // Threads are numbers; old files write them as text, "25738" or "25738 (x)".
-// Other text gets a number below zero, one per text.
+// Each other text gets a number of its own, from -2 down: -1 is the process on
+// which Kineto draws overheads.
 int64_t ChromeRowReader::ThreadNumber(const Field& tid) {
   if (const auto number = ToInteger(tid)) return *number;
   int64_t number = 0;
@@ -278,6 +284,7 @@ RowId ChromeRowReader::ThreadOf(const ChromeEvent& event) {
   }
   const int64_t pid = ThreadNumber(event.pid);
   const int64_t tid = ThreadNumber(event.tid);
+  // Most events are on the thread of the event before.
   if (last_thread_ != kNone && pid == last_pid_ && tid == last_tid_)
     return last_thread_;
   const auto [it, added] = threads_.try_emplace({pid, tid}, kNone);
@@ -330,11 +337,13 @@ void ChromeRowReader::Finish(const ChromeHeader& header, int64_t shift_ns) {
     builder_->Add(waiting.row);
   }
   overheads_.clear();
+  // Beside the metadata of collectives, their ranges would count them twice.
   if ((seen_ & Bit(Kind::kCommunication)) == 0) {
     for (const Communication& row : range_communications_) builder_->Add(row);
     if (!range_communications_.empty()) seen_ |= Bit(Kind::kCommunication);
   }
   range_communications_.clear();
+  // Times of a damaged file may be too large to be shifted without overflow.
   if (latest_ns_ <= kLargestNs - shift_ns) builder_->ShiftTimes(shift_ns);
   if (is_ours_) {
     builder_->run() = header.run;

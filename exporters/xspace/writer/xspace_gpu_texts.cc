@@ -34,6 +34,8 @@ int64_t XGpuTexts::KernelName(NameId name) {
   return it->second;
 }
 
+// Without the occupancy, which mostly follows from the rest: where it does not,
+// operator== tells the launches apart.
 size_t XGpuTexts::LaunchShape::Hash::operator()(
     const LaunchShape& shape) const {
   uint64_t hash = 0;

@@ -38,6 +38,7 @@ XHostPlane::XHostPlane(const XContext& context, XDetail detail)
       misread_(trace_.name_count()) {
   Sort();
   FindLaunches();
+  // XProf takes ranges of such names for steps.
   for (NameId name = 0; name < misread_.size(); ++name) {
     const std::string_view text = trace_.name(name);
     misread_[name] = text.starts_with("train") || text.starts_with("test");
@@ -45,7 +46,7 @@ XHostPlane::XHostPlane(const XContext& context, XDetail detail)
 }
 
 void XHostPlane::FindLaunches() {
-  constexpr int32_t kMostDevices = 63;
+  constexpr int32_t kMostDevices = 63;  // Launched::device has six bits
   const auto mark = [&](const DeviceWork& work, bool is_upload) {
     if (work.call == kNone) return;
     Launched& launched = launched_[work.call];
@@ -67,7 +68,9 @@ bool XHostPlane::IsLeftOut(Table table, RowId row) const {
   return op.end_ns - op.begin_ns < kShortOpNs;
 }
 
+// One walk over all tables gives each line its rows in time order.
 void XHostPlane::Sort() {
+  // Rows without a thread, kNone, go to the last line.
   const auto line = [&](RowId thread) {
     return std::min<size_t>(thread, lines_.size() - 1);
   };
@@ -128,7 +131,8 @@ void XHostPlane::RangeEvent(RowId row, XEventBytes& event) {
   const Range& range = trace_.ranges()[row];
   Start(range.name, range.begin_ns, range.end_ns, event);
   if (range.detail != 0) event.Ref(XStatId::kDetail, names_.Text(range.detail));
-  // For the input pipeline page.
+  // For the input pipeline page. Loaders have even stage ids; the odd one after
+  // kFirstStageId is that of the copies (CallEvent).
   if (range.kind != RangeKind::kLoader) return;
   event.Int(XStatId::kStageId,
             kFirstStageId + static_cast<int64_t>(range.name) * 2);
@@ -137,6 +141,8 @@ void XHostPlane::RangeEvent(RowId row, XEventBytes& event) {
                             ? names_.Text("DataLoader")
                             : names_.Text("DataLoader " + std::string(loader));
   event.Ref(XStatId::kStageName, stage);
+  // Where workers load, the training thread only waits, and the recording does
+  // not show what they do.
   const bool waits =
       trace_.name(range.name).find("MultiProcessing") != std::string_view::npos;
   event.Ref(XStatId::kStageCategory,
@@ -275,6 +281,7 @@ bool XHostPlane::Write(XSpaceFile& file) {
     source.display_id =
         i == trace_.run().training_thread ? 1 : static_cast<int64_t>(i) + 2;
     source.count = lines_[i].count();
+    // WriteXPlane() asks for the events twice, from the first one on.
     source.event = [this, &line = lines_[i],
                     rows = RowSequenceReader(lines_[i])](
                        size_t at, XEventBytes& event) mutable {

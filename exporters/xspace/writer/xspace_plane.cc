@@ -18,6 +18,8 @@ constexpr int kStringField = 5;
 constexpr int kRefField = 7;
 constexpr int kEventStatField = 4;
 
+// The length of a message comes before its content, so it is computed first.
+// The key of each field here has one byte.
 void AppendNumberStat(int stat_field, XStatId stat, int value_field,
                       uint64_t value, std::string& out) {
   const auto id = static_cast<uint64_t>(stat);
@@ -260,6 +262,8 @@ bool WriteXPlane(int64_t id, std::string_view plane_name,
   AppendIntField(1, id, head);
   AppendBytesField(2, ValidUtf8(plane_name), head);
   size_t plane_size = head.size() + stats.bytes().size();
+  // A length comes before its content, and a plane may not fit into memory. So
+  // the events are made twice: here for their lengths, below to be written.
   for (const XLineSource& line : lines) {
     std::string line_head;
     AppendIntField(1, line.id, line_head);
@@ -274,6 +278,7 @@ bool WriteXPlane(int64_t id, std::string_view plane_name,
     heads.push_back(std::move(line_head));
     sizes.push_back(size);
   }
+  // Only now: making the events has told which names are used.
   const std::string metadata = names.MetadataBytes();
   plane_size += metadata.size();
 

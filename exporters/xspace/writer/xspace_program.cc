@@ -84,6 +84,8 @@ std::vector<RowId> XProgram::FindCalls() const {
   return calls;
 }
 
+// The cost of a call is shared evenly by those of its kernels that most likely
+// do the work. The others (transposes, reductions) get no FLOPs.
 void XProgram::ShareCosts(const std::vector<RowId>& calls) {
   // Kernels by call, in which order they mostly are already.
   std::vector<RowId> members;
