@@ -32,6 +32,8 @@ Backlog::Backlog(const Trace& trace, int64_t launches_by_ns)
       first_correlation_ = std::min(first_correlation_, correlation);
     }
   });
+  // A first step without any launch shows that launches were lost. Then nothing
+  // is known to be from before the recording.
   if (first_launch_ns > launches_by_ns) by_stream_.clear();
   for (const auto& [stream, begin_ns] : by_stream_) {
     note(by_device_, stream.first, begin_ns);
@@ -40,11 +42,14 @@ Backlog::Backlog(const Trace& trace, int64_t launches_by_ns)
 
 bool Backlog::Has(const DeviceWork& activity) const {
   if (activity.call != kNone) return false;
+  // The driver numbers calls in their order: this one was made during the
+  // recording, and lost.
   if (activity.correlation >= 0 && activity.correlation >= first_correlation_) {
     return false;
   }
   const auto stream = by_stream_.find({activity.device, activity.stream});
   if (stream != by_stream_.end()) return activity.begin_ns < stream->second;
+  // A stream without a recorded launch has no first activity of its own.
   const auto device = by_device_.find(activity.device);
   return device != by_device_.end() && activity.begin_ns < device->second;
 }

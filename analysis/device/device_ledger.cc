@@ -140,6 +140,7 @@ class HostViews {
           (it->cause == Cause::kCommunication && it->op != kNone);
       part_of_span[issues ? Cause::kDispatch : it->cause] += part;
       left -= part;
+      // An op counts in the gap in which it begins: it was recorded once.
       ops += it->op != kNone && it->begin_ns >= span.begin_ns &&
              trace_.ops()[it->op].begin_ns == it->begin_ns;
     }

@@ -53,6 +53,7 @@ std::vector<Timed> ActivitiesOf(const Trace& trace, int32_t device,
   add(trace.copies(), ActivityTable::kCopy);
   const size_t copies = activities.size();
   add(trace.memsets(), ActivityTable::kMemset);
+  // Each table is in time order, which is cheaper to merge than to sort.
   MergeSortedParts(activities, {kernels, copies, activities.size()},
                    [](const Timed& t) { return t.span.begin_ns; });
   return activities;

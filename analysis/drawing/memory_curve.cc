@@ -68,7 +68,9 @@ void AddCurve(const Trace& trace, const MemoryPeak& peak, const Span& span,
   }
 }
 
-// What is live at the peak, by the operator that allocated it.
+// What is live at the peak, by the operator that allocated it: allocated up to
+// the peak, and not released by then. Without an allocation the peak is the
+// level at the step's begin, and the time decides.
 void AddOwners(const Trace& trace, const MemoryPeak& peak, PageMemory& memory) {
   std::map<NameId, PageMemory::Owner> owners;
   int64_t known = 0;

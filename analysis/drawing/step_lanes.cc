@@ -64,6 +64,7 @@ std::vector<PageBlock> Blocks(std::vector<Piece> pieces, const Span& window) {
   }
   std::erase_if(pieces,
                 [](const Piece& piece) { return piece.span.length() <= 0; });
+  // A lane with too many blocks is drawn coarser, so that a page stays small.
   int64_t grain_ns = std::max<int64_t>(window.length() / kColumns, 1);
   std::vector<Piece> joined = Joined(pieces, grain_ns);
   while (joined.size() > kBlocks) {

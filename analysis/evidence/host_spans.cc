@@ -68,6 +68,8 @@ std::vector<ActivityRef> LaunchedIn(const AnalysisContext& context,
     const RuntimeCall& call = trace.runtime_calls()[row];
     const auto thread = by_thread.find(call.thread);
     if (thread == by_thread.end()) continue;
+    // The spans of a thread are sorted and disjoint, so only the last one that
+    // begins before the call can contain it.
     const auto after = std::ranges::upper_bound(thread->second, call.begin_ns,
                                                 {}, &Span::begin_ns);
     inside[row] =

@@ -33,6 +33,8 @@ double NominalFlops(const DevicePeaks& peaks, Precision precision) {
   }
 }
 
+// One example for all kernels of the same op and sizes: a model repeats its
+// layers, and three times the same would show nothing.
 std::vector<Example> LongestKernels(const AnalysisContext& m,
                                     const KernelFilter& wanted) {
   struct Sum {

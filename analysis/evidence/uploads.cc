@@ -60,6 +60,7 @@ std::vector<Upload> FindUploads(const AnalysisContext& context) {
     compute.insert({kernel.device, kernel.stream});
   }
   const int32_t device = context.ledger ? context.ledger->device : 0;
+  // A copy costs the step nothing while a kernel of any kind runs beside it.
   const std::vector<Span> kernels = KernelSpans(trace, device, false);
 
   std::vector<Upload> uploads;
@@ -127,6 +128,7 @@ double ShareOfStepsWith(const AnalysisContext& context,
   return count / static_cast<double>(context.steps.steady.size());
 }
 
+// What this run reaches comes first: the width of its slot is not recorded.
 BusRate PinnedRate(const Trace& trace) {
   double bytes = 0, ns = 0;
   for (const Copy& copy : trace.copies()) {
@@ -150,6 +152,8 @@ double DeviceBusRate(const Trace& trace) {
   return 0;
 }
 
+// An op launches if an op inside it does. Going up stops at the first op that
+// is marked, because everything around that is marked as well.
 std::vector<bool> OpsThatLaunch(const Trace& trace) {
   std::vector<bool> launches(trace.ops().size());
   const auto mark = [&](const auto& table) {

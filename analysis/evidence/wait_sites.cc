@@ -51,6 +51,7 @@ std::vector<WaitSite> SitesOf(const AnalysisContext& m,
     const HostWait& wait = waits[i];
     if (!wait.steady || !filter(wait)) continue;
     std::string chain = places.Chain(wait.thread, wait.span.begin_ns, wait.op);
+    // A synchronisation outside of any op is known by its call alone.
     if (chain.empty() && wait.sync_call != kNone) {
       const RuntimeCall& call = m.trace.runtime_calls()[wait.sync_call];
       chain = m.trace.name(call.name);

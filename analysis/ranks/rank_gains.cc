@@ -47,6 +47,7 @@ JointGain CombineGains(const std::vector<RankFinding>& findings,
     joint.gain = {gain.expected_ms + slack, gain.low_ms, gain.high_ms + slack,
                   gain.pairs};
   }
+  // A rank without the finding may be the slowest one then.
   for (size_t r = 0; r < slacks.size(); ++r) {
     const double least = unseen_ms + slacks[r];
     if (has_finding[r] || least >= joint.gain.expected_ms) continue;
@@ -67,6 +68,7 @@ Gain MedianGain(const std::vector<RankFinding>& findings, size_t ranks) {
     gain.low_ms = std::min(gain.low_ms, one.finding->gain.low_ms);
     gain.high_ms = std::max(gain.high_ms, one.finding->gain.high_ms);
   }
+  // Ranks without the finding gain nothing.
   gains.resize(ranks);
   gain.expected_ms = Median(gains);
   return gain;

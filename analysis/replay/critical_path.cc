@@ -77,7 +77,8 @@ void Walk::Add(int64_t begin_ns, PathPiece piece) {
   now_ns_ = begin_ns;
 }
 
-// The last step ends with an activity or with the host.
+// The last step ends with an activity or with the host. If it ends with
+// neither, the time since the host's last node has no cause.
 void Walk::Start() {
   now_ns_ = program_.windows.back().end_ns;
   for (uint32_t i = 0; i < program_.activities.size(); ++i) {

@@ -179,10 +179,12 @@ class StallFinder {
     Fit best;
     for (const auto& [line, count] : Lines(from)) {
       Fit fit = FitOf(line, from);
+      // IsReal() takes longest, so only a line that explains more is asked.
       if (fit.all_ns <= best.all_ns) continue;
       if (IsReal(fit)) best = std::move(fit);
     }
     if (best.hits.empty()) return false;
+    // It was found among the last slow steps; it holds for the whole run.
     Take(FitOf(best.line, 0));
     return true;
   }

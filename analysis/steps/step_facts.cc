@@ -135,6 +135,7 @@ void Collector::Copies() {
                          copy.destination == MemoryKind::kPinned ||
                          copy.destination == MemoryKind::kHost;
     if (!to_host || copy.bytes <= 0) continue;
+    // A copy belongs to the step that asked for it, whenever the device ran it.
     const RuntimeCall* call =
         copy.call == kNone ? nullptr : &trace_.runtime_calls()[copy.call];
     StepFacts* step = At(call == nullptr ? copy.begin_ns : call->begin_ns);
@@ -148,6 +149,7 @@ void Collector::Copies() {
   }
 }
 
+// By number, because usage is sampled when its step has ended already.
 void Collector::Written() {
   std::map<int64_t, size_t> by_number;
   for (size_t i = 0; i < facts_.size(); ++i) {
@@ -161,6 +163,8 @@ void Collector::Written() {
   }
 }
 
+// The longest range of a step counts: shorter ones lie inside it, or matter
+// less.
 void Collector::AddNamed(NameId name, int64_t begin_ns, int64_t end_ns) {
   NameMeaning& meaning = meaning_[name];
   if (meaning == NameMeaning::kUnknown) meaning = MeaningOf(trace_.name(name));
@@ -206,6 +210,7 @@ void Collector::Ops() {
   for (RowId row = 0; row < trace_.ops().size(); ++row) {
     const Op& op = trace_.ops()[row];
     const bool node = op.kind == OpKind::kBackward;
+    // aten::linear calls aten::addmm: one product, counted at the outer op.
     const bool product =
         !tree_.in_backward(row) && op.thread == steps_.thread &&
         tree_.traits(row).matmul &&

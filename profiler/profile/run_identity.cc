@@ -50,6 +50,7 @@ RunIdentity IdentityFrom(const Environment& environment) {
   identity.start = TimeText(identity.start_s);
   const int32_t rank = NumberOf(environment, "RANK");
   const int32_t world_size = NumberOf(environment, "WORLD_SIZE");
+  // A rank that cannot be is no rank: the process runs by itself.
   if (rank < 0 || world_size < 1 || rank >= world_size) return identity;
 
   identity.rank = rank;

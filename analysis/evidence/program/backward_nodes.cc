@@ -9,6 +9,8 @@ BackwardNodes::BackwardNodes(const Trace& trace) {
   for (RowId row = 0; row < trace.ops().size(); ++row) {
     const Op& op = trace.ops()[row];
     if (op.kind != OpKind::kBackward || op.forward == kNone) continue;
+    // The engine's range around a node has the same forward op and stands for
+    // both.
     if (op.parent != kNone && trace.ops()[op.parent].forward == op.forward) {
       continue;
     }

@@ -88,6 +88,7 @@ class RecurrenceFinder {
       }
       const size_t step = SteadyStepAt(context_.steps, OpAt(row).begin_ns);
       if (step == context_.steps.windows.size()) continue;
+      // What runs inside aten::lstm and the like is one call already.
       Leaf leaf{.row = row};
       bool whole = false;
       for (RowId op = row; op != kNone; op = OpAt(op).parent) {
@@ -99,7 +100,8 @@ class RecurrenceFinder {
     return by_step;
   }
 
-  // The calls of one kind of cell: by its name and, where known, its sizes.
+  // The calls of one kind of cell: by its name and, where known, its sizes, so
+  // that layers of different width are different loops.
   void AddNamed(size_t step, std::span<const Leaf> leaves,
                 std::vector<Recurrence>& found) const {
     std::map<std::pair<NameId, RowId>, std::vector<RowId>> kinds;

@@ -71,6 +71,7 @@ ShortenedOps ShortenOps(const AnalysisContext& context,
                                 .span = {op.begin_ns, op.end_ns},
                                 .keep_ns = one.left * ns,
                                 .change = change});
+      // With a GPU it is the device's time that counts, below.
       if (!context.has_gpu) count(ns, one.left);
     }
   }

@@ -14,7 +14,8 @@ struct Kept {
   double left = 1;
 };
 
-// The cuts as disjoint stretches in time order.
+// The cuts as disjoint stretches in time order. Where several are open, the one
+// that leaves least counts, which is the first of the sorted set.
 std::vector<Kept> Disjoint(const std::vector<HostCut>& cuts) {
   struct Edge {
     int64_t time_ns = 0;

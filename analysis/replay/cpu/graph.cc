@@ -318,6 +318,7 @@ CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
                           const StepParts& parts) {
   CpuProgram program;
   program.cores = std::max(trace.run().usable_cores, 0);
+  // The ranks of a host share its cores.
   if (program.cores > 0 && trace.run().local_ranks > 1) {
     program.cores = std::max(1, program.cores / trace.run().local_ranks);
   }
@@ -350,6 +351,8 @@ CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
     RowId range = kNone;
     RowId parallel_op = kNone;
     for (const Segment& segment : timeline) {
+      // What an edit can drop is split off the segment, part by part; the rest
+      // is appended at the end.
       Work work = classifier.Classify(segment);
       const double kept = KeptOf(segment.cause, raw, splits[step]);
       work.ns *= kept;
@@ -409,6 +412,7 @@ CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
     }
     program.steps.push_back(std::move(chain));
   }
+  // The step that gains refer to is the one that nobody records.
   for (const CauseTimes& split : splits) {
     program.measured_ns +=
         static_cast<double>(split.total() - split[Cause::kProfiler]);

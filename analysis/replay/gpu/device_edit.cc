@@ -207,7 +207,10 @@ void Apply(const Edit& edit, const ReplayParameters& parameters,
   ShortenLoading(edit, parameters, program, edited);
   CutHost(edit, program, edited);
   ShortenGaps(edit, program, edited);
+  // Last of the host's: its limit is on what the other changes leave.
   ShortenDispatch(edit, program, edited);
+  // Activities that begin late because the device is shared begin less late
+  // where it has less to do.
   if (!ChangesActivities(edit)) return;
   double before = 0, after = 0;
   for (size_t i = 0; i < program.activities.size(); ++i) {

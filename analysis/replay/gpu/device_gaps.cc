@@ -96,6 +96,8 @@ void MeasureGaps(const Trace& trace, const OpTree& tree, const Steps& steps,
     const Span window{hosts.front().gap.begin_ns, hosts.back().call_end_ns};
     size_t node = 0;
     size_t inside = 0;  // of unused_spans
+    // The last thread of the chain is the training thread, and its timeline
+    // shows what the autograd threads do while it waits for them.
     program.host = HostTimeline(trace, tree, program.threads.back(), window);
     for (const Segment& segment : program.host) {
       while (node < hosts.size() &&

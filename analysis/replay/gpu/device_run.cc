@@ -98,6 +98,7 @@ void Simulation::Launch(const HostNode& node) {
                                ? activity.stream
                                : program_.streams + activity.stream];
     const bool queued = queue.HoldsGraph(activity);
+    // A full queue holds up the chain, unless another thread launches into it.
     if (node.launches && !queued) now_ = std::max(now_, queue.room());
     double begin =
         now_ + activity.offset_ns + edited_.latency * activity.latency_ns;
@@ -105,6 +106,7 @@ void Simulation::Launch(const HostNode& node) {
     if (edited_.waits_for_streams[i]) {
       for (uint32_t w = 0; w < activity.wait_count; ++w) {
         const uint32_t other = program_.waits[activity.first_wait + w];
+        // What an edit has moved aside delays nothing.
         if (edited_.place[other] == ActivityPlace::kOwnStream) {
           begin = std::max(begin, ends_[other]);
         }

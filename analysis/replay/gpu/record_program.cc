@@ -138,6 +138,7 @@ std::vector<Placed> Builder::Calls() const {
   for (RowId row = 0; row < rows.size(); ++row) {
     const RuntimeCall& call = rows[row];
     const bool mine = call.thread != kNone && ours[call.thread];
+    // What else other threads call does not hold up the chain.
     if (!mine && !launches[row]) continue;
     if (call.begin_ns >= window_.end_ns) break;
     if (call.begin_ns < window_.begin_ns) continue;
@@ -281,6 +282,8 @@ void Builder::PlaceActivities() {
                activity.begin_ns >= window_.end_ns) {
       continue;
     } else if (!backlog_.Has(activity)) {
+      // Its launch was lost. It was no later than its begin, so it counts as
+      // launched by the node of that time.
       ++unmatched;
       const auto after = std::ranges::upper_bound(
           hosts, activity.begin_ns, {},
@@ -290,6 +293,7 @@ void Builder::PlaceActivities() {
     ++counted;
     placed.push_back({node, loose});
   }
+  // The activities of a node must be neighbours (HostNode::first_activity).
   std::ranges::stable_sort(placed, [](const auto& a, const auto& b) {
     return a.first != b.first
                ? a.first < b.first
@@ -326,6 +330,7 @@ void Builder::PlaceActivities() {
       node.to_or_from_host = copy.source != MemoryKind::kDevice ||
                              copy.destination != MemoryKind::kDevice;
     }
+    // Other threads, and calls inside the node's own, launch after its begin.
     if (host != kBacklogNode) {
       node.offset_ns =
           std::max<int64_t>(0, LaunchedNs(activity) - hosts[host].gap.end_ns);
@@ -349,6 +354,7 @@ DeviceProgram MakeDeviceProgram(const Trace& trace, const OpTree& tree,
   const Steps& steps = window.steps;
   DeviceProgram program;
   program.cores = std::max(trace.run().usable_cores, 0);
+  // The ranks of a host share its cores.
   if (program.cores > 0 && trace.run().local_ranks > 1) {
     program.cores = std::max(1, program.cores / trace.run().local_ranks);
   }
