@@ -37,6 +37,8 @@ std::vector<std::string> RankLines(const Report& report, bool all) {
   for (const RankRow& row : ranks.rows) rows.push_back(&row);
   size_t left_out = 0;
   if (!all && rows.size() > kRanksShown) {
+    // Both ends tell most: the ranks that wait least, for which the others
+    // wait, and those that wait longest.
     std::ranges::stable_sort(
         rows, {}, [](const RankRow* row) { return row->waiting_ms; });
     left_out = rows.size() - 2 * kEndsShown;

@@ -46,6 +46,7 @@ std::vector<std::string> FramesOf(
 
 std::vector<std::vector<std::string>> Symbolize(
     std::span<const std::vector<uint64_t>> stacks) {
+  // Each address once, because the stacks of a step share most of theirs.
   std::vector<void*> addresses;
   for (const std::vector<uint64_t>& stack : stacks) {
     for (uint64_t address : stack) {

@@ -14,6 +14,8 @@ Batch ImageBatches::get_batch(std::vector<size_t> draws) {
   int64_t count = static_cast<int64_t>(draws.size());
   int side = options_.side;
   if (options_.variable_sizes) {
+    // From the batch's first draw alone, so that it is the same for any number
+    // of workers; the crops below use the seed itself.
     Random random(~options_.seed, draws.front());
     side = DrawSide(side, random);
   }
@@ -33,6 +35,7 @@ Batch ImageBatches::get_batch(std::vector<size_t> draws) {
     absl::Status status = source_->Read(
         static_cast<int64_t>(draw % static_cast<size_t>(source_->size())),
         &image, &label);
+    // The loader passes an exception of a worker on to the training thread.
     if (!status.ok()) throw std::runtime_error(std::string(status.message()));
     batch.labels.data_ptr<int64_t>()[i] = label;
 
@@ -81,6 +84,7 @@ std::optional<std::vector<size_t>> DrawSampler::next(size_t batch_size) {
   for (; draws.size() < batch_size && drawn_ < count_; ++drawn_) {
     size_t epoch = drawn_ / size_;
     if (order_.empty() || epoch != order_epoch_) Shuffle(epoch);
+    // Numbered over all epochs: a picture is cropped anew each time.
     draws.push_back(epoch * size_ + order_[drawn_ % size_]);
   }
   return draws;

@@ -104,6 +104,8 @@ void Learner::Update() {
   } else if (options_.clip == Clip::kReadBack) {
     torch::nn::utils::clip_grad_norm_(model_->parameters(), kLargestNorm);
   }
+  // Named as torch.profiler names the optimizers of Python, by which the
+  // analysis knows an update.
   {
     stepscope::UserRange range("Optimizer.step#SGD.step");
     sgd_.Step(skip);

@@ -63,6 +63,8 @@ BlockImpl::BlockImpl(const Shape& shape, const std::string& path) {
       downsample_path_ + ".0", "Conv2d"};
   downsample_norm_ = {BatchNorm2d(shape.out()), downsample_path_ + ".1",
                       "BatchNorm2d"};
+  // Registered as one module, for torchvision's names; forward() calls its
+  // parts one by one, each under a range of its own.
   downsample_ = register_module(
       "downsample",
       Sequential(downsample_conv_.module, downsample_norm_.module));

@@ -174,6 +174,8 @@ void PageDataWriter::SkipText() {
   }
 }
 
+// What could end the data block or open a tag, and the two line ends that older
+// JavaScript does not allow in a text.
 void PageDataWriter::Character(std::string_view one) {
   if (one == "<") {
     Put("\\u003c");

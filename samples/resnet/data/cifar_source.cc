@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kSide = 32;
 constexpr size_t kPlane = kSide * kSide;
-constexpr size_t kRecord = 1 + 3 * kPlane;
+constexpr size_t kRecord = 1 + 3 * kPlane;  // the label, then plane by plane
 constexpr int kCifarClasses = 10;
 
 class FakeCifar final : public ImageSource {

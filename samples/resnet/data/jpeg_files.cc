@@ -21,6 +21,8 @@
 namespace resnet {
 namespace {
 
+// Under another name until it is complete: a run that is killed, or another one
+// at the same time, must not leave half a picture for the next.
 absl::Status WriteWhole(const std::string& path,
                         const std::vector<uint8_t>& bytes) {
   std::string partial = path + "." + std::to_string(::getpid()) + ".part";
@@ -119,7 +121,7 @@ absl::StatusOr<std::vector<std::string>> MakeJpegFiles(
       if (status.ok()) continue;
       std::lock_guard lock(mutex);
       if (first_error.ok()) first_error = status;
-      next = missing.size();
+      next = missing.size();  // the other threads stop, too
     }
     std::lock_guard lock(mutex);
     --running;
