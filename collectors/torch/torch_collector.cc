@@ -22,7 +22,7 @@ namespace {
 // A second set of hooks would record everything twice.
 constinit std::atomic<bool> g_is_hooked{false};
 
-// The steps as the session told them; 0: did not happen.
+// When the session announced the steps; 0: it did not.
 struct StepTicks {
   Ticks sample_begin = 0;
   Ticks sample_end = 0;

@@ -40,7 +40,7 @@ class ScratchLog {
 };
 
 // Calls as the dispatcher does for one operator. Without a callback the guard
-// is inactive, which is what an operator costs that nobody records.
+// is inactive: the cost of an operator that is not recorded.
 double NsPerCall(const at::RecordFunctionCallback& callback,
                  const c10::FunctionSchema& schema, bool is_recorded,
                  int calls) {

@@ -41,8 +41,7 @@ SlotEnds::End SlotEnds::Of(const Slot& slot) {
 
 // An operator may end on another thread than it began on (the range of an
 // asynchronous collective, for example). The thread that sees the end writes a
-// record with the operator's key; it is matched here.
-// 0: nobody delivered one.
+// record with the operator's key; it is matched here. 0 if there is none.
 Ticks SlotEnds::DeliveredFor(const Slot& slot) const {
   const auto unended = unended_.find(&slot);
   if (unended == unended_.end()) return 0;

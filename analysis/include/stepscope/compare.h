@@ -40,7 +40,7 @@ struct Comparison {
   // to the batch size of the first.
   bool batch_normalised = false;
   // Batch size of the first Trace / that of the second one. Multiplied by it,
-  // times of the second Trace are per as many samples as a step of the first.
+  // times of the second Trace are normalised to the batch size of the first.
   double batch_scale = 1;
   bool significant = false;  // the interval of `measured` excludes 0
 
@@ -69,7 +69,7 @@ struct Comparison {
   // where there is no device. Empty unless both Traces have modules.
   std::vector<ComparedTime> modules;
   // The share of the operators' self time that goes to operators found in both
-  // Traces, 0 to 1: the smaller of the two Traces' shares. Little of it means
+  // Traces, 0 to 1: the smaller of the two Traces' shares. A small share means
   // two different programs. -1 without operators.
   double shared_ops_frac = -1;
   // Why the Traces may be of two programs, in clauses; empty if nothing says

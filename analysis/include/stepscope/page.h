@@ -19,7 +19,7 @@ namespace stepscope {
 struct PageBlock {
   double begin_us = 0;
   double length_us = 0;
-  const char* cause = "";  // a key of time_split_ms; lives for ever
+  const char* cause = "";  // a key of time_split_ms; a literal
   uint32_t name = 0;       // in PageDetails::names
 };
 

@@ -87,8 +87,8 @@ struct Finding {
   // Share of the host waits that the change removes during which the device ran
   // only collectives, 0 to 1; 0 also where replay accounts for it.
   double collectives_frac = 0;
-  // What else was seen of the time that this finding owns, half a sentence
-  // each: "launch-bound, predicted 3.20 ms by itself".
+  // The findings that this one supersedes, half a sentence each:
+  // "launch-bound, predicted 3.20 ms by itself".
   std::vector<std::string> also;
 };
 
@@ -201,8 +201,8 @@ struct StepTimes {
   // "slow" steps are not.
   std::string kind;
   double ms = 0;
-  // What a step of 1.2 times the median or more does in the time beyond it:
-  // "runs no op for 170 ms"; empty for the others.
+  // For a step of at least 1.2 times the median: what it does in the time
+  // beyond the median, "runs no op for 170 ms"; empty for the others.
   std::string why = {};
   std::map<std::string, double> time_split_ms = {};  // by cause; sum is ms
 };

@@ -1,6 +1,6 @@
-// WholeRun: what the times of all steps of a run say, most of which no window
-// recorded: how long a step takes with every collector off, and the stalls that
-// recur.
+// WholeRun: what the times of all steps say about a run, although no window
+// recorded most of them: how long a step takes with every collector off, and
+// which stalls recur.
 #pragma once
 
 #include <stepscope/run_times.h>
@@ -26,7 +26,7 @@ struct RunStall {
   double period_s = 0;
   double extra_ms = 0;  // beyond the usual step, median
   double frac = 0;      // of the time of all steps
-  // What a recorded one of them did, in words; "" where none was recorded.
+  // What the one of them that was recorded did, in words; "" if none was.
   std::string cause = {};
   int64_t cause_step = -1;
 };

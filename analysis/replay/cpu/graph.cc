@@ -412,7 +412,7 @@ CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
     }
     program.steps.push_back(std::move(chain));
   }
-  // The step that gains refer to is the one that nobody records.
+  // Gains refer to the step without the recorder.
   for (const CauseTimes& split : splits) {
     program.measured_ns +=
         static_cast<double>(split.total() - split[Cause::kProfiler]);

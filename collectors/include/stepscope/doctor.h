@@ -12,8 +12,8 @@ struct DoctorLine {
   std::string found;   // "CUDA 13.0, 1 device", or a path
   std::string remedy;  // what to do; empty if nothing
   bool ok = false;
-  // It is not ok because the machine has no GPU: a fault only for somebody who
-  // wants to record one.
+  // It is not ok because the machine has no GPU, which is a fault only if one
+  // is to be recorded.
   bool no_gpu = false;
 };
 

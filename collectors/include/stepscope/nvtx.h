@@ -13,10 +13,11 @@
 
 namespace stepscope {
 
-// Directs the NVTX calls of all binaries that have made none yet to stepscope,
-// by setting NVTX_INJECTION64_PATH to the binary that contains this code. Acts
-// on its first call; call it before other threads read the environment.
-// Unavailable if the variable names another tool, which stays in place.
+// Directs NVTX calls to stepscope, by setting NVTX_INJECTION64_PATH to the
+// binary that contains this code. It takes effect in the binaries that have
+// made no NVTX call yet. Only the first call does anything; make it before
+// other threads read the environment. Unavailable if the variable names another
+// tool, which stays in place.
 absl::Status EnableNvtx();
 
 // Called where steps begin and end, on the thread that runs them.

@@ -31,9 +31,9 @@ class TimelineWriter {
       const std::string& path, double residual_us);
   ~TimelineWriter();
 
-  // Streams the Trace into the file. Arrows start before they end if starts
-  // are earlier in time, or in a Trace that is added earlier. One thread at a
-  // time; blocks.
+  // Streams the Trace into the file. In the file an arrow starts before it ends
+  // if its start is earlier in time, or in a Trace that is added earlier. One
+  // thread at a time; blocks.
   void Add(const Trace& trace, const TimelineRank& rank);
   // Puts the file in place; without it nothing is left. Errors: the first one
   // of writing.

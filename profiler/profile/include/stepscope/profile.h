@@ -9,9 +9,10 @@
 // By default three steps are only timed, three warm up the profiler, three are
 // recorded, and all others are timed. After the last recorded step a background
 // thread builds the Trace, analyses it, prints the report and writes the files
-// of the log directory, while training goes on. No error stops the training: it
-// is one line on stderr, and status() returns it; no call throws, aborts, or
-// blocks (only the end of the scope waits for the files, at most stop_timeout).
+// of the log directory, while training goes on. An error never stops the
+// training: it becomes one line on stderr, and status() returns it. No call
+// throws, aborts or blocks, except that the end of the scope waits for the
+// files, at most stop_timeout.
 //
 // With profile_memory LibTorch may print "Memory block of unknown size was
 // allocated before the profiling started" on stderr, as it does with
@@ -89,12 +90,13 @@ struct ProfileOptions {
   // the files, what a window of a few steps cannot show: stalls that recur,
   // their period and their share of the run.
   bool time_all_steps = true;
-  // With it: a stall that recurs every n-th step is recorded once, in a window
-  // of six steps, to know its cause; nothing else is printed or written about
-  // it. Not with collectors of one's own, which are gone after the last window.
+  // With time_all_steps: a stall that recurs every n-th step is recorded once,
+  // in a window of six steps, to know its cause; nothing else is printed or
+  // written about that window. Not if `collectors` is set, because those are
+  // destroyed after the last window.
   bool record_stalls = true;
-  // With it and a log_dir: one line of JSON per step, for scripts, in
-  // LOGDIR/stepscope/RUN/steps_rank<r>.jsonl (docs/json.md, "Step times").
+  // With time_all_steps and a log_dir: one line of JSON per step, for scripts,
+  // in LOGDIR/stepscope/RUN/steps_rank<r>.jsonl (docs/json.md, "Step times").
   bool write_step_times = false;
   // With time_all_steps: how often a line on stderr says how the run goes; 0:
   // never. At most one a second.

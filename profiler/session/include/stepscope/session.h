@@ -77,8 +77,8 @@ class Session {
     Schedule schedule = {};
     EventBuffers::Options buffers = {};
     // The id of the thread that trains; 0: the one that calls Step() when a
-    // window opens. If another one than that calls Step(), or has made the
-    // Session, the Trace says so.
+    // window opens. The Trace says so if another thread has made the Session
+    // or calls Step().
     int64_t training_tid = 0;
     int64_t first_step = 0;  // the number of the step that begins now
     // A step begins with BeginStep() instead of the end of the one before;

@@ -193,7 +193,7 @@ enum class MemoryKind : uint8_t {
 };
 
 struct Copy : DeviceWork {
-  NameId name = 0;  // as the file wrote it, empty live
+  NameId name = 0;  // as the file has it; empty in a live recording
   MemoryKind source = MemoryKind::kUnknown;
   MemoryKind destination = MemoryKind::kUnknown;
   int64_t bytes = -1;  // -1 if unknown
