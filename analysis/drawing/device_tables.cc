@@ -27,7 +27,8 @@ double StepsCounted(const AnalysisContext& context) {
   return static_cast<double>(std::max<size_t>(context.steps.steady.size(), 1));
 }
 
-// True for work that a steady step launched; without steps, for all.
+// True for work that a steady step launched; without steps, for all. Work whose
+// launch is unknown belongs to the step in which the device ran it.
 bool Counts(const AnalysisContext& context, const DeviceWork& work) {
   if (context.steps.empty()) return true;
   const bool known = work.call != kNone;
@@ -62,6 +63,7 @@ void AddCallOf(const Kernel& kernel, KernelSum& sum) {
 
 void AddWorkOf(const KernelUse& use, const DevicePeaks& peaks, KernelSum& sum) {
   sum.eligible |= use.eligible;
+  // The kernel's name comes first; where it says nothing, its op does.
   if (sum.kind == KernelClass::kUnknown) sum.kind = use.kind;
   if (sum.precision == Precision::kUnknown) sum.precision = use.precision;
   double ideal = -1;
@@ -190,6 +192,7 @@ void ListCollectives(const AnalysisContext& context, PageDetails& details) {
     row.calls += share;
     row.ms += share * one.moved.length() * 1e-6;
     row.exposed_ms += share * one.exposed_ns * 1e-6;
+    // A sum without the calls of unknown size would be taken for the whole.
     row.bytes = one.bytes < 0 || row.bytes < 0
                     ? -1
                     : row.bytes + share * static_cast<double>(one.bytes);
