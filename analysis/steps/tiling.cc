@@ -53,10 +53,10 @@ struct StepActivities {
 };
 
 // Estimates how far the device was behind the host when the first step began,
-// in ns: the median over the steps that are alike. If the device lags, its first
-// step begins later than the host's. Steps are compared by the time until they
-// first launch something, because the device catches up while the host waits
-// for a batch.
+// in ns: the median over the steps that are alike. If the device lags, its
+// first step begins later than the host's. Steps are compared by the time until
+// they first launch something, because the device catches up while the host
+// waits for a batch.
 double UsualLag(const std::vector<StepWindow>& windows,
                 const std::vector<StepActivities>& by_step) {
   const auto lag_behind = [&](size_t i) -> double {
