@@ -22,11 +22,11 @@ function stackedBar(split, whole, height) {
 const swatch = (cause) => h('span', { class: 'swatch ' + colour(cause), 'aria-hidden': 'true' });
 
 // The causes of a bar with their figures. `key` names the object in the report's JSON.
-function legend(split, whole, key, spread) {
+function legend(split, whole, key, spread, unit = 'ms per step') {
   const rows = Object.entries(split).filter(([, value]) => value > 0).sort((a, b) => b[1] - a[1]);
   return h('div', { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': 'time by cause' },
     h('table', { class: 'legend' },
-      h('thead', null, h('tr', null, h('th', { scope: 'col' }, 'cause'), h('th', { scope: 'col', class: 'n' }, 'ms per step'),
+      h('thead', null, h('tr', null, h('th', { scope: 'col' }, 'cause'), h('th', { scope: 'col', class: 'n' }, unit),
         h('th', { scope: 'col', class: 'n' }, 'share'), spread ? h('th', { scope: 'col', class: 'n' }, 'from \u2013 to') : null)),
       h('tbody', null, rows.map(([cause, value]) => h('tr', null,
         h('th', { scope: 'row' }, swatch(cause), words(cause)),

@@ -67,7 +67,7 @@ function stepSection(report, details, words_) {
   if (!report.steps.count) {
     if (!report.recording_ms) return null;
     return section('step', 'Recording', 'The recording', stackedBar(report.recording_split_ms, report.recording_ms, 28),
-      legend(report.recording_split_ms, report.recording_ms, 'recording_split_ms'), stepPictures(details));
+      legend(report.recording_split_ms, report.recording_ms, 'recording_split_ms', null, 'ms'), stepPictures(details));
   }
   return section('step', 'Step', 'The step', words_.notes.map((text) => note(text)),
     sub('Mean step by cause', stackedBar(report.time_split_ms, report.steps.mean_ms, 28),
