@@ -264,6 +264,7 @@ Report ReportOf(const AnalysisContext& context, EditsById* edits) {
   // Ranking drops findings, and the plan may only name those that are left.
   Rank(context, found, report.superseded);
   report.plan = MakePlan(context, found);
+  RaisePlanned(report.plan, found);
   for (SizedFinding& entry : found) {
     const Edit& first = entry.edits.empty() ? Edit() : entry.edits.front();
     Finding& finding = entry.finding;

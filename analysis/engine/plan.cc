@@ -6,6 +6,9 @@
 #include <string>
 
 #include "engine/edit_settings.h"
+#include "engine/plan_search.h"
+#include "engine/ranking.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
@@ -13,17 +16,7 @@ namespace {
 // A plan within 5 % of the best step is long enough: more changes are more
 // work.
 constexpr double kCloseToBest = 1.05;
-// A change must shorten the step by 1 % to be added.
-constexpr double kWorthAdding = 0.99;
-
 constexpr size_t kBounds = 3;
-
-// The plan after one more change.
-struct Stage {
-  const SizedFinding* found = nullptr;
-  Edit edit = {};  // all changes up to here
-  double step_ns = 0;
-};
 
 }  // namespace
 
@@ -32,41 +25,16 @@ Plan MakePlan(const AnalysisContext& context,
   Plan plan;
   const Replay& replay = context.replay;
   if (!replay.check().valid) return plan;
-  std::vector<const SizedFinding*> open;
-  for (const SizedFinding& candidate : found) {
-    if (!candidate.edits.empty() &&
-        candidate.finding.gain_kind == GainKind::kPredicted &&
-        candidate.finding.severity != FindingSeverity::kNote) {
-      open.push_back(&candidate);
-    }
-  }
-
   const double before = replay.StepNs({});
-  Edit edit;
-  double step = before;
-  std::vector<Stage> stages;
-  // Greedy: each round takes the change that helps most on top of those taken.
-  // Trying all subsets would need 2^n replays.
-  while (!open.empty()) {
-    Stage best;
-    best.step_ns = step * kWorthAdding;
-    for (const SizedFinding* candidate : open) {
-      for (const Edit& variant : candidate->edits) {
-        const Edit both = Combine(edit, variant);
-        const double ns = replay.StepNs(both);
-        if (ns < best.step_ns) best = {candidate, both, ns};
-      }
-    }
-    if (best.found == nullptr) break;
-    edit = best.edit;
-    step = best.step_ns;
-    stages.push_back(best);
-    std::erase(open, best.found);
-  }
+  const std::vector<PlannedChange> stages = ChooseChanges(context, found);
   if (stages.empty()) return plan;
   size_t count = 1;
   // The shortest beginning of that list that is close to its end.
-  while (stages[count - 1].step_ns > kCloseToBest * step) ++count;
+  const double best = stages.back().step_ns;
+  while (stages[count - 1].step_ns > kCloseToBest * best ||
+         stages[count - 1].needs_next) {
+    ++count;
+  }
 
   const Edit& all = stages[count - 1].edit;
   for (size_t i = 0; i < count; ++i) {
@@ -89,6 +57,43 @@ Plan MakePlan(const AnalysisContext& context,
     plan.after_each_ms.push_back(plan.step_before_ms - part * gain.expected_ms);
   }
   return plan;
+}
+
+namespace {
+
+// "After sync-data-loading it gains 29.9 ms."
+std::string GainInPlan(const Plan& plan, size_t at, double gain_ms) {
+  std::string others = plan.ids[at == 0 ? 1 : 0];
+  for (size_t i = 1; i < at; ++i) {
+    others += (i + 1 == at ? " and " : ", ") + plan.ids[i];
+  }
+  return (at == 0 ? " Together with " : " After ") + others + " it gains " +
+         Milliseconds(gain_ms) + ".";
+}
+
+}  // namespace
+
+void RaisePlanned(const Plan& plan, std::vector<SizedFinding>& found) {
+  for (size_t i = 0; i < plan.ids.size() && plan.ids.size() > 1; ++i) {
+    const auto one = std::ranges::find_if(found, [&](const SizedFinding& f) {
+      return f.finding.id == plan.ids[i] &&
+             f.finding.severity == FindingSeverity::kNote;
+    });
+    if (one == found.end()) continue;
+    // The first one gains nothing before the second is made, too.
+    const double gain_ms =
+        i == 0 ? plan.step_before_ms - plan.after_each_ms[1]
+               : plan.after_each_ms[i - 1] - plan.after_each_ms[i];
+    one->finding.evidence += GainInPlan(plan, i, gain_ms);
+    // Not by that gain: what comes first is more urgent.
+    one->finding.severity = FindingSeverity::kLow;
+    one->finding.status = FindingStatus::kWarning;
+    // Behind the findings: their order is by what each gains by itself.
+    const auto first_note = std::find_if(
+        found.begin(), one,
+        [](const SizedFinding& f) { return RankGroup(f.finding) > 1; });
+    std::rotate(first_note, one, one + 1);
+  }
 }
 
 // A bound cannot be combined with a prediction, so bounds stand in the plan on

@@ -10,14 +10,16 @@
 
 namespace stepscope {
 
-// The shortest list of changes, replayed together, that comes within 5 % of the
-// best step they can reach. Picks greedily: in each round the change that
-// shortens the replayed step most, on top of those picked before. `found` may
-// be in any order; findings without edits, without a predicted gain, or of
-// severity note are ignored. The plan is empty where replay is not valid or no
-// change helps.
+// The shortest beginning of ChooseChanges() (engine/plan_search.h) that comes
+// within 5 % of the step after all of it. The plan is empty where replay is not
+// valid or no change helps.
 Plan MakePlan(const AnalysisContext& context,
               const std::vector<SizedFinding>& found);
+
+// A note in the plan becomes a finding of severity low, behind those that are
+// findings by themselves. Its evidence says what it gains after the changes
+// before it.
+void RaisePlanned(const Plan& plan, std::vector<SizedFinding>& found);
 
 // Fills plan.at_most and plan.order of a report whose findings are ranked. An
 // upper bound of medium severity or more is no reason to leave a change out:

@@ -2,9 +2,11 @@
 #include <stepscope/analysis.h>
 
 #include <algorithm>
+#include <string>
 
 #include "analysis/rules/rule_testing.h"
 #include "support/cpu_loop.h"
+#include "support/program_simulator.h"
 
 namespace stepscope {
 namespace {
@@ -63,6 +65,74 @@ TEST(PlanTest, FindingsAreSortedByGain) {
   EXPECT_EQ(report.findings[1].id, "sync-data-loading");
   EXPECT_GE(report.findings[0].gain.expected_ms,
             report.findings[1].gain.expected_ms);
+}
+
+// A step of an A100 whose float32 products take 74 ms, after `before` on the
+// host.
+ProgramRun Float32After(const std::string& before) {
+  return MustRunProgram(R"(
+    gpu A100-SXM4-80GB pcie=24 pageable=5 cc=8.0 sms=108 bandwidth=2039
+    cores 16
+    set tf32_cublas 0
+    steps 6 warmup=6
+    )" + before + R"(
+      op aten::to 3us { op aten::_to_copy 5us { op aten::copy_ 5us {
+        copy h2d 4KiB pinned async } } }
+      range phase forward { repeat 6 {
+        op aten::linear 8us grad { op aten::addmm 14us
+          in=float[2048],float[8192x2048],float[2048x2048] {
+          kernel ampere_sgemm_128x128_tn 4100us } }
+      } }
+      backward { repeat 6 { node AddmmBackward0 8us {
+        op aten::mm 14us in=float[8192x2048],float[2048x2048] {
+          kernel ampere_sgemm_128x128_nn 4100us }
+        op aten::mm 14us in=float[2048x8192],float[8192x2048] {
+          kernel ampere_sgemm_128x128_nt 4100us }
+      } } }
+    })");
+}
+
+TEST(PlanTest, ANoteThatOthersMakeRoomForBecomesAFinding) {
+  // The device waits 26 of 100 ms for batches: products in 16 bits would gain
+  // nothing before they come in time, and most of the step after.
+  const ProgramRun run =
+      Float32After("loader workers=0 cpu=100ms\nstep { load");
+  const Report report = Analyze(run.ranks[0]);
+  EXPECT_EQ(report.plan.ids, (std::vector<std::string>{"sync-data-loading",
+                                                       "tensor-cores-idle"}));
+  const Finding* finding = Find(report, "tensor-cores-idle");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_LT(finding->gain.expected_ms, 0.01 * report.steps.mean_ms);
+  EXPECT_EQ(finding->severity, FindingSeverity::kLow);
+  EXPECT_EQ(finding->status, FindingStatus::kWarning);
+  EXPECT_TRUE(Contains(finding->evidence, " After sync-data-loading it gains "))
+      << finding->evidence;
+  EXPECT_EQ(report.findings.front().id, "sync-data-loading");
+}
+
+TEST(PlanTest, ChangesThatOnlyHelpTogetherAreFound) {
+  const ProgramRun run = Float32After("loader workers=0 cpu=73ms\nstep { load");
+  const Report report = Analyze(run.ranks[0]);
+  ASSERT_EQ(report.plan.ids.size(), 2u);
+  EXPECT_TRUE(std::ranges::count(report.plan.ids, "sync-data-loading"));
+  EXPECT_TRUE(std::ranges::count(report.plan.ids, "tensor-cores-idle"));
+  EXPECT_LT(report.plan.step_after_ms, 0.5 * report.plan.step_before_ms);
+  for (const std::string& id : report.plan.ids) {
+    const Finding* finding = Find(report, id);
+    ASSERT_NE(finding, nullptr);
+    EXPECT_NE(finding->severity, FindingSeverity::kNote) << id;
+  }
+}
+
+TEST(PlanTest, ANoteStaysOneWhereNothingMakesRoomForIt) {
+  // Nobody can take 100 ms of the program's own code away.
+  const ProgramRun run = Float32After("step { host 100ms");
+  const Report report = Analyze(run.ranks[0]);
+  EXPECT_EQ(std::ranges::count(report.plan.ids, "tensor-cores-idle"), 0);
+  const Finding* finding = Find(report, "tensor-cores-idle");
+  if (finding != nullptr) {
+    EXPECT_EQ(finding->severity, FindingSeverity::kNote);
+  }
 }
 
 }  // namespace
