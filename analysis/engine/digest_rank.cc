@@ -46,6 +46,27 @@ bool EndsTogether(CollectiveKind kind) {
          kind == CollectiveKind::kAllToAll;
 }
 
+// Keeps the collectives of the first steps, as many as a digest may have. All
+// ranks keep the same steps, because they run the same collectives. A loss says
+// what was cut.
+void LimitCollectives(std::vector<RankCollective>& list, Report& report) {
+  if (list.size() <= kMostRankCollectives) return;
+  const size_t all = list.size();
+  size_t kept = kMostRankCollectives;
+  while (kept > 0 && list[kept - 1].step == list[kept].step) --kept;
+  if (kept == 0) kept = kMostRankCollectives;  // of one huge step
+  list.resize(kept);
+  report.losses.push_back(
+      {.name = "collectives-cut",
+       .detail = "ranks are compared by the first " + std::to_string(kept) +
+                 " of " + std::to_string(all) + " collectives, up to step " +
+                 std::to_string(list.back().step) +
+                 "; record fewer steps to "
+                 "compare all of them",
+       .count = static_cast<int64_t>(all - kept),
+       .severity = Severity::kNote});
+}
+
 // All that a comparison needs of a collective, in a few bytes: the traces of
 // many ranks do not fit into memory together.
 std::vector<RankCollective> SteadyCollectives(const AnalysisContext& context) {
@@ -85,6 +106,7 @@ std::vector<std::pair<int64_t, uint64_t>> StepShapes(
   std::vector<std::pair<int64_t, uint64_t>> shapes;
   if (!context.trace.watched(Kind::kOpShapes)) return shapes;
   for (size_t i : context.steps.steady) {
+    if (shapes.size() == kMostRankSteps) break;
     const Span& host = context.steps.windows[i].host;
     Hash hash;
     const auto rows = context.tree.of_thread(context.steps.thread);
@@ -125,8 +147,8 @@ RankDigest DigestRank(const Trace& trace, PageDetails* details) {
   RankDigest digest;
   digest.report = ReportOf(context);
   if (details != nullptr) *details = DrawDetails(context, digest.report);
-  digest.report.path_slices.clear();  // only needed to draw a single rank
   digest.collectives = SteadyCollectives(context);
+  LimitCollectives(digest.collectives, digest.report);
   digest.host_ms = HostMs(context);
   digest.noise_ms = NoiseOfMeanMs(context.stats);
   // The replay covers a part of the steps, so the mean host time of that part

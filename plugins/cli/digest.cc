@@ -55,10 +55,11 @@ absl::StatusOr<RankDigest> Digest(const std::string& path, size_t index,
   if (!trace.ok()) return trace.status();
   trace->TellMachine(machine.cores, machine.threads);
   const int32_t rank = trace->run().rank;
-  if (!choice.Claim(rank, index)) return DigestRank(*trace);
+  const bool is_drawn = choice.Claim(rank, index);
   PageDetails details;
-  RankDigest digest = DigestRank(*trace, &details);
-  choice.Take(rank, index, std::move(details));
+  RankDigest digest = DigestRank(*trace, is_drawn ? &details : nullptr);
+  digest.report.path_slices.clear();  // not printed, and the largest part
+  if (is_drawn) choice.Take(rank, index, std::move(details));
   return digest;
 }
 

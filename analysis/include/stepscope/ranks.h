@@ -6,6 +6,7 @@
 #include <stepscope/report.h>
 #include <stepscope/trace.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -29,11 +30,19 @@ struct RankCollective {
   int64_t exposed_ns = 0;  // its time during which nothing computes
 };
 
+// What a digest keeps at most; the report's lists have limits of their own
+// (stepscope/report.h). 20,000 collectives are those of ten steps that run
+// 2,000 each; more of them are cut by whole steps, from the end, and a Loss
+// "collectives-cut" says so.
+inline constexpr size_t kMostRankCollectives = 20'000;
+inline constexpr size_t kMostRankSteps = 1'000;
+
 // What AnalyzeRanks() needs of one rank.
 struct RankDigest {
   Report report;                            // of this rank alone
   std::vector<RankCollective> collectives;  // of the steady steps
-  // (step number, hash of all input shapes); empty if shapes were not recorded.
+  // (step number, hash of all input shapes) of the first steady steps; empty if
+  // shapes were not recorded.
   std::vector<std::pair<int64_t, uint64_t>> step_shapes;
   // Host time per steady step without waits for the device or for other ranks;
   // -1 if unknown.
@@ -48,7 +57,8 @@ struct PageDetails;
 
 // Never fails. Threads: any number of calls may share one const Trace.
 // `details`, if not null, receives what a page shows of this rank
-// (stepscope/page.h).
+// (stepscope/page.h). The largest part, report.path_slices, draws the rank
+// alone: clear it where the digests of many ranks are kept.
 RankDigest DigestRank(const Trace& trace, PageDetails* details = nullptr);
 
 // One collective on the ranks that took part.

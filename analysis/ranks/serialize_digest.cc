@@ -1,0 +1,182 @@
+#include <stepscope/rank_digest.h>
+#include <stepscope/version.h>
+
+#include <bit>
+#include <map>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "ranks/digest_fields.h"
+#include "ranks/digest_wire.h"
+
+namespace stepscope {
+namespace {
+
+// A visitor that appends fields to a message. Numbers that are 0 and texts that
+// are empty take no bytes.
+class FieldWriter {
+ public:
+  explicit FieldWriter(std::string& out) : out_(out) {}
+
+  template <DigestNumber T>
+  void operator()(int field, const T& value) {
+    if (value == T{}) return;
+    PutKey(field, WireType::kVarint, out_);
+    PutVarint(BitsOf(value), out_);
+  }
+  void operator()(int field, double value) {
+    const auto bits = std::bit_cast<uint64_t>(value);
+    if (bits == 0) return;
+    PutKey(field, WireType::kFixed64, out_);
+    PutFixed(bits, 8, out_);
+  }
+  void operator()(int field, const std::string& text) {
+    if (!text.empty()) PutBytes(field, text, out_);
+  }
+  template <DigestNumber T>
+  void operator()(int field, const std::vector<T>& values) {
+    Packed(field, values,
+           [](T value, std::string& to) { PutVarint(BitsOf(value), to); });
+  }
+  void operator()(int field, const std::vector<double>& values) {
+    Packed(field, values, [](double value, std::string& to) {
+      PutFixed(std::bit_cast<uint64_t>(value), 8, to);
+    });
+  }
+  template <typename T>
+  void operator()(int field, const std::vector<T>& values) {
+    for (const T& value : values) Element(field, value);
+  }
+  template <typename Value>
+  void operator()(int field, const std::map<std::string, Value>& values) {
+    for (const auto& entry : values) Element(field, entry);
+  }
+  template <typename Message>
+  void operator()(int field, const Message& message) {
+    Element(field, message);
+  }
+
+  void Fixed32(int field, uint32_t value) {
+    PutKey(field, WireType::kFixed32, out_);
+    PutFixed(value, 4, out_);
+  }
+  void Fixed64(int field, uint64_t value) {
+    PutKey(field, WireType::kFixed64, out_);
+    PutFixed(value, 8, out_);
+  }
+  void Fixed64s(int field, const std::vector<uint64_t>& values) {
+    Packed(field, values,
+           [](uint64_t value, std::string& to) { PutFixed(value, 8, to); });
+  }
+  void Signed(int field, const std::vector<int64_t>& values) {
+    Packed(field, values, [](int64_t value, std::string& to) {
+      PutVarint(ZigZag(value), to);
+    });
+  }
+  // Also the value 0, which says which alternative it is.
+  void OneOf(int first,
+             const std::variant<bool, int64_t, double, std::string>& value) {
+    const int field = first + static_cast<int>(value.index());
+    if (const auto* flag = std::get_if<bool>(&value)) {
+      PutKey(field, WireType::kVarint, out_);
+      PutVarint(*flag, out_);
+    } else if (const auto* whole = std::get_if<int64_t>(&value)) {
+      PutKey(field, WireType::kVarint, out_);
+      PutVarint(BitsOf(*whole), out_);
+    } else if (const auto* real = std::get_if<double>(&value)) {
+      PutKey(field, WireType::kFixed64, out_);
+      PutFixed(std::bit_cast<uint64_t>(*real), 8, out_);
+    } else if (const auto* text = std::get_if<std::string>(&value)) {
+      PutBytes(field, *text, out_);
+    }
+  }
+
+ private:
+  // Negative numbers as protobuf has them: sign-extended to 64 bits.
+  template <DigestNumber T>
+  static uint64_t BitsOf(T value) {
+    if constexpr (std::is_same_v<T, uint64_t>) {
+      return value;
+    } else {
+      return static_cast<uint64_t>(static_cast<int64_t>(value));
+    }
+  }
+  template <typename T, typename Put>
+  void Packed(int field, const std::vector<T>& values, Put put) {
+    if (values.empty()) return;
+    std::string packed;
+    for (const T value : values) put(value, packed);
+    PutBytes(field, packed, out_);
+  }
+  void Element(int field, const std::string& text) {
+    PutBytes(field, text, out_);
+  }
+  template <typename Message>
+  void Element(int field, const Message& message) {
+    std::string bytes;
+    FieldWriter inner(bytes);
+    Visit(inner, message);
+    PutBytes(field, bytes, out_);
+  }
+
+  std::string& out_;
+};
+
+// Columns of differences: collectives follow each other in time, so most
+// differences are small, and many are 0.
+CollectiveColumns ColumnsOf(const std::vector<RankCollective>& collectives) {
+  CollectiveColumns columns;
+  std::map<std::pair<uint64_t, bool>, uint32_t> groups;
+  std::map<std::pair<int64_t, uint64_t>, int64_t> seen;
+  RankCollective before = {.step = 0, .kernel = 0};
+  for (const RankCollective& one : collectives) {
+    const auto [entry, is_new] =
+        groups.try_emplace({one.group, one.ends_together},
+                           static_cast<uint32_t>(columns.groups.size()));
+    if (is_new) {
+      columns.groups.push_back(one.group);
+      columns.ends_together.push_back(one.ends_together);
+    }
+    columns.group.push_back(entry->second);
+    columns.step.push_back(one.step - before.step);
+    columns.ordinal.push_back(one.ordinal - seen[{one.step, one.group}]++);
+    columns.kernel.push_back(static_cast<int64_t>(one.kernel) -
+                             static_cast<int64_t>(before.kernel));
+    columns.begin_ns.push_back(one.begin_ns - before.begin_ns);
+    columns.duration_ns.push_back(one.end_ns - one.begin_ns);
+    columns.covered_ns.push_back(one.end_ns - one.begin_ns - one.exposed_ns);
+    before = one;
+  }
+  return columns;
+}
+
+template <typename Message>
+std::string BytesOf(const Message& message) {
+  std::string bytes;
+  FieldWriter writer(bytes);
+  Visit(writer, message);
+  return bytes;
+}
+
+}  // namespace
+
+std::string SerializeDigest(const RankDigest& digest) {
+  DigestEnvelope envelope;
+  envelope.magic = kDigestMagic;
+  envelope.version = kDigestVersion;
+  envelope.producer = std::string("stepscope ") + Version();
+  envelope.rank = BytesOf(DigestMessage{
+      .report = digest.report,
+      .collectives = ColumnsOf(digest.collectives),
+      .step_shapes = digest.step_shapes,
+      .host_ms = digest.host_ms,
+      .noise_ms = digest.noise_ms,
+      .host_noise_ms = digest.host_noise_ms,
+  });
+  envelope.hash = HashOf(envelope.rank);
+  return BytesOf(envelope);
+}
+
+}  // namespace stepscope
