@@ -9,13 +9,13 @@ install(TARGETS ${_libraries} EXPORT stepscopeTargets ARCHIVE DESTINATION ${CMAK
 # our own targets.
 set(_public_headers
   # recording
-  batches.h collector.h collectors.h module_hook.h profile.h range.h schedule.h version.h
+  batches.h collector.h collectors.h module_hook.h profile.h range.h rank_exchange.h schedule.h store_exchange.h version.h
   # what was recorded
   annotation.h event.h run_times.h trace.h
   # files
   export.h read.h
   # analysis
-  analysis.h compare.h page.h ranks.h report.h rules.h summary.h top.h what_if.h whole_run.h)
+  analysis.h compare.h page.h rank_digest.h ranks.h report.h rules.h summary.h top.h what_if.h whole_run.h)
 get_property(_include_folders GLOBAL PROPERTY STEPSCOPE_INCLUDE_FOLDERS)
 foreach(_header IN LISTS _public_headers)
   unset(_found)

@@ -183,7 +183,11 @@ LogPaths PathsFor(const std::string& log_dir, const std::string& run,
       (own / "advice" / ("rank" + rank_text + tail + ".json")).string();
   paths.page =
       (own / "advice" / ("rank" + rank_text + tail + ".html")).string();
+  paths.digest =
+      (own / "digest" / ("rank" + rank_text + tail + ".pb")).string();
   paths.report = (own / ("report" + tail + ".txt")).string();
+  paths.job_report = (own / ("report" + tail + ".json")).string();
+  paths.job_page = (own / ("report" + tail + ".html")).string();
   paths.step_times =
       (root / kOwnFolder / run / ("steps_rank" + rank_text + tail + ".jsonl"))
           .string();

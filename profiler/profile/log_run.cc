@@ -167,7 +167,7 @@ absl::StatusOr<LogPaths> LogRun::PathsOf(int32_t cycle) {
       PathsFor(log_dir_, Run(), identity_.host, identity_.rank, cycle, unique_);
   for (const std::string& path :
        {paths.chrome_tb, paths.xspace, paths.chrome_kineto, paths.advice,
-        paths.report}) {
+        identity_.world_size > 1 ? paths.digest : paths.report}) {
     if (absl::Status s = MakeAll(fs::path(path).parent_path()); !s.ok()) {
       return s;
     }
@@ -185,8 +185,36 @@ absl::StatusOr<std::string> LogRun::StepTimesPath() {
   return path;
 }
 
+std::string LogRun::DigestPathOf(int32_t rank, int32_t cycle) {
+  return PathsFor(log_dir_, Run(), identity_.host, rank, cycle).digest;
+}
+
+std::string LogRun::AnnouncementFile(int32_t rank) const {
+  return JobFile() + ".rank" + std::to_string(rank);
+}
+
+// Its start tells it from what an earlier job left behind, as in
+// TryPublished().
+void LogRun::Announce(const std::string& text) {
+  const std::string path = AnnouncementFile(identity_.rank);
+  const std::string whole = path + "." + std::to_string(getpid());
+  std::ofstream(whole) << identity_.start_s << ' ' << text << '\n';
+  announced_ = std::rename(whole.c_str(), path.c_str()) == 0;
+  if (!announced_) unlink(whole.c_str());
+}
+
+std::optional<std::string> LogRun::AnnouncementOf(int32_t rank) const {
+  std::ifstream file(AnnouncementFile(rank));
+  int64_t start_s = 0;
+  std::string text;
+  if (!(file >> start_s) || !std::getline(file, text)) return std::nullopt;
+  if (start_s < identity_.start_s - kFreshSeconds) return std::nullopt;
+  return text;
+}
+
 // A run that recorded nothing leaves no folder that a viewer would list.
 LogRun::~LogRun() {
+  if (announced_) unlink(AnnouncementFile(identity_.rank).c_str());
   if (run_.empty()) return;
   // rmdir removes only empty folders.
   if (rmdir(RunFolder(log_dir_, run_).c_str()) != 0) return;

@@ -16,6 +16,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "run_identity.h"
@@ -48,6 +49,16 @@ class LogRun {
   // The file for the times of all steps, whose folder it creates.
   absl::StatusOr<std::string> StepTimesPath();
 
+  // The file of `rank`'s digest, where the ranks share the log directory. May
+  // wait like Run().
+  std::string DigestPathOf(int32_t rank, int32_t cycle);
+
+  // Leaves `text` for rank 0 until this object goes: this rank records into the
+  // log directory. Nothing happens where it cannot be written.
+  void Announce(const std::string& text);
+  // What `rank` of this job has announced; nullopt if nothing.
+  std::optional<std::string> AnnouncementOf(int32_t rank) const;
+
   const std::string& log_dir() const { return log_dir_; }
 
   // How long Run() waits for rank 0; for tests.
@@ -62,11 +73,13 @@ class LogRun {
   absl::Status Publish() const;
   bool TryPublished();
   std::string JobFile() const;
+  std::string AnnouncementFile(int32_t rank) const;
 
   const std::string log_dir_;
   const RunIdentity identity_;
   std::chrono::milliseconds patience_ = std::chrono::seconds(5);
   bool made_log_dir_ = false;
+  bool announced_ = false;
   std::string run_;     // "" until chosen
   std::string unique_;  // appended to names if this rank was here before
   std::string disagreement_;

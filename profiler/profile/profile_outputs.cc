@@ -24,10 +24,21 @@ absl::Status WritePage(const WindowResult& result) {
 }
 
 absl::Status WriteReport(const WindowResult& result) {
+  const bool is_job = result.job != nullptr;
   const TextOptions plain{
-      .details_path = result.paths.advice,
+      .details_path = is_job ? result.paths.job_report : result.paths.advice,
       .view_command = "tensorboard --logdir " + result.log_dir};
-  return WriteText(ToText(result.report, plain), result.paths.report);
+  Report shown = is_job ? *result.job : result.report;
+  shown.whole_run = result.report.whole_run;
+  return WriteText(ToText(shown, plain), result.paths.report);
+}
+
+absl::Status WriteJobReport(const WindowResult& result) {
+  return WriteText(ToJson(*result.job), result.paths.job_report);
+}
+
+absl::Status WriteJobPage(const WindowResult& result) {
+  return WriteText(ToHtml(*result.job, result.page), result.paths.job_page);
 }
 
 }  // namespace
@@ -37,14 +48,19 @@ ProfileParts ProfileOutputs(const ProfileOptions& options) {
   parts.analyze = [](const Trace& trace, PageDetails* page) {
     return Analyze(trace, page);
   };
+  parts.digest = [](const Trace& trace, PageDetails* page) {
+    return DigestRank(trace, page);
+  };
   parts.to_text = [](const Report& report, const TextOptions& options) {
     return ToText(report, options);
   };
   parts.files.push_back({.of_report = true, .write = &WriteFindings});
   parts.files.push_back(
       {.rank_0_only = true, .of_report = true, .write = &WriteReport});
+  parts.files.push_back({.of_job = true, .write = &WriteJobReport});
   if (options.write_page) {
     parts.files.push_back({.of_report = true, .write = &WritePage});
+    parts.files.push_back({.of_job = true, .write = &WriteJobPage});
   }
   if (options.write_chrome_kineto) {
     parts.files.push_back(

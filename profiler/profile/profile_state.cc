@@ -64,21 +64,47 @@ void Profile::State::Start(ProfileOptions options, ProfileParts parts) {
     Say("\"" + options.name + "\": " + PlanText(schedule));
   }
   MakeCollectors make_collectors = parts.collectors;
+  std::shared_ptr<JobReport> job;
+  if (parts.digest) job = MakeJob(options, identity, log);
   output = std::make_shared<WindowOutput>(
-      WindowOutput::Options{.name = options.name,
-                            .identity = identity,
-                            .record_shapes = options.record_shapes,
-                            .profile_memory = options.profile_memory,
-                            .with_stack = options.with_stack,
-                            .print_report = options.print_report,
-                            .parts = std::move(parts),
-                            .on_report = std::move(options.on_report),
-                            .on_run_end = std::move(options.on_run_end)},
+      WindowOutput::Options{
+          .name = options.name,
+          .identity = identity,
+          .record_shapes = options.record_shapes,
+          .profile_memory = options.profile_memory,
+          .with_stack = options.with_stack,
+          .print_report = options.print_report,
+          .parts = std::move(parts),
+          .on_report = std::move(options.on_report),
+          .on_job_report = std::move(options.on_job_report),
+          .on_run_end = std::move(options.on_run_end),
+          .job = job,
+          .writes_trace = options.write_chrome_kineto && log != nullptr},
       log, errors);
   WatchRun(std::make_shared<ProfileOptions>(std::move(options)), log,
            own_collectors ? nullptr : std::move(make_collectors));
   background = std::make_unique<Background>();
+  if (job != nullptr) background->Add([job] { job->Announce(); });
   recording = true;
+}
+
+// Null where there is one rank, or no way to rank 0.
+std::shared_ptr<JobReport> Profile::State::MakeJob(
+    const ProfileOptions& options, const RunIdentity& identity,
+    std::shared_ptr<LogRun> log) const {
+  if (identity.world_size < 2 || options.rank_timeout <= milliseconds(0) ||
+      (options.exchange == nullptr && log == nullptr)) {
+    return nullptr;
+  }
+  // All ranks run the same program, so the n-th Profile of one is that of all.
+  static std::atomic<int> profiles{0};
+  return std::make_shared<JobReport>(
+      JobReport::Options{
+          .identity = identity,
+          .key = options.name + "/" + std::to_string(profiles.fetch_add(1)),
+          .exchange = options.exchange,
+          .timeout = options.rank_timeout},
+      std::move(log), errors);
 }
 
 Session::Options Profile::State::SessionOptions(

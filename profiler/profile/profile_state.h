@@ -13,6 +13,7 @@
 
 #include "background.h"
 #include "console.h"
+#include "job_report.h"
 #include "run_output.h"
 #include "run_watch.h"
 #include "stall_recorder.h"
@@ -42,6 +43,9 @@ struct Profile::State {
   using MakeCollectors = decltype(ProfileParts::collectors);
 
   void Start(ProfileOptions options, ProfileParts parts);
+  std::shared_ptr<JobReport> MakeJob(const ProfileOptions& options,
+                                     const RunIdentity& identity,
+                                     std::shared_ptr<LogRun> log) const;
   void WatchRun(std::shared_ptr<const ProfileOptions> options,
                 std::shared_ptr<LogRun> log, MakeCollectors collectors);
   Session::Options SessionOptions(const ProfileOptions& options) const;

@@ -58,6 +58,10 @@ TextOptions WindowOutput::Layout() const {
 
 // The program's own function: what it throws is no fault of the analysis.
 void WindowOutput::CallBack(const Trace& trace) noexcept {
+  if (job_report_ && options_.on_job_report) {
+    errors_->Guard("on_job_report threw an exception",
+                   [&] { options_.on_job_report(*job_report_); });
+  }
   if (!options_.on_report) return;
   errors_->Guard(
       "on_report threw an exception",
@@ -65,12 +69,50 @@ void WindowOutput::CallBack(const Trace& trace) noexcept {
       "; the files are written all the same");
 }
 
+// Hands the window to rank 0; as rank 0, waits for those of the others.
+void WindowOutput::ShareWindow(RankDigest digest) {
+  if (options_.job == nullptr) return;
+  errors_->Guard(
+      "no report of all ranks was made",
+      [&] {
+        digest.report.path_slices.clear();
+        if (options_.writes_trace) {
+          digest.report.run.source = paths_.chrome_kineto;
+        }
+        const int32_t cycle = digest.report.run.cycle;
+        options_.job->Send(digest, cycle, paths_.digest);
+        if (options_.identity.rank == 0) {
+          job_report_ = options_.job->Gather(std::move(digest), cycle);
+        }
+      },
+      "; each rank reports alone");
+}
+
+void WindowOutput::Print() {
+  TextOptions text = Layout();
+  text.details_path = job_report_ ? paths_.job_report : paths_.advice;
+  if (!paths_.advice.empty()) {
+    text.view_command = "tensorboard --logdir " + log_->log_dir();
+  }
+  Report shown = job_report_ ? *job_report_ : report_;
+  shown.whole_run = report_.whole_run;
+  PrintReport(options_.parts.to_text(shown, text));
+}
+
 // The report is printed before the files are written: they may take longer than
 // the user waits, and may fail.
 void WindowOutput::TakeOrThrow(ClosedWindow& window, const RunTimes& times) {
   const Trace trace = window.Build(MakeRunInfo());
   page_ = {};
-  report_ = options_.parts.analyze(trace, log_ == nullptr ? nullptr : &page_);
+  job_report_.reset();
+  PageDetails* const page = log_ == nullptr ? nullptr : &page_;
+  RankDigest digest;
+  if (options_.job != nullptr) {
+    digest = options_.parts.digest(trace, page);
+    report_ = digest.report;
+  } else {
+    report_ = options_.parts.analyze(trace, page);
+  }
   report_.whole_run = AnalyzeRun(times);
 
   // Of this window only: if it gets no paths, the files of the previous window
@@ -88,14 +130,8 @@ void WindowOutput::TakeOrThrow(ClosedWindow& window, const RunTimes& times) {
       Say(log_->disagreement());
     }
   }
-  if (options_.print_report && options_.identity.rank == 0) {
-    TextOptions text = Layout();
-    text.details_path = paths_.advice;
-    if (!paths_.advice.empty()) {
-      text.view_command = "tensorboard --logdir " + log_->log_dir();
-    }
-    PrintReport(options_.parts.to_text(report_, text));
-  }
+  ShareWindow(std::move(digest));
+  if (options_.print_report && options_.identity.rank == 0) Print();
   CallBack(trace);
   if (!paths_.advice.empty()) WriteFiles(trace, false);
 }
@@ -131,9 +167,11 @@ void WindowOutput::WriteFiles(const Trace& trace, bool again) {
                             .report = report_,
                             .page = page_,
                             .paths = paths_,
-                            .log_dir = log_->log_dir()};
+                            .log_dir = log_->log_dir(),
+                            .job = job_report_ ? &*job_report_ : nullptr};
   for (const WindowFile& file : options_.parts.files) {
     if (again && !file.of_report) continue;
+    if (file.of_job && result.job == nullptr) continue;
     if (!file.rank_0_only || options_.identity.rank == 0) {
       note(file.write(result));
     }

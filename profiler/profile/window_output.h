@@ -9,9 +9,11 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "console.h"
+#include "job_report.h"
 #include "log_run.h"
 #include "run_identity.h"
 #include "stall_recorder.h"
@@ -29,7 +31,10 @@ class WindowOutput {
     bool print_report = true;
     ProfileParts parts;
     std::function<void(const Trace&, const Report&)> on_report;
+    std::function<void(const Report&)> on_job_report;
     std::function<void(const WholeRun&)> on_run_end;
+    std::shared_ptr<JobReport> job;  // null: each rank reports alone
+    bool writes_trace = false;       // LogPaths::chrome_kineto will be there
   };
 
   // `log` may be null: then no files are written.
@@ -54,6 +59,9 @@ class WindowOutput {
   void EndRunOrThrow(const RunTimes& times, const StallRecorder* stalls);
   TextOptions Layout() const;
   void CallBack(const Trace& trace) noexcept;
+  void ShareWindow(RankDigest digest);
+  // What is printed: the report of all ranks, if there is one.
+  void Print();
   RunInfo MakeRunInfo();
   // `again`: only those that need no trace.
   void WriteFiles(const Trace& trace, bool again);
@@ -62,6 +70,7 @@ class WindowOutput {
   const std::shared_ptr<LogRun> log_;
   const std::shared_ptr<Errors> errors_;
   Report report_;  // of the last window
+  std::optional<Report> job_report_;
   PageDetails page_;
   LogPaths paths_;
 };

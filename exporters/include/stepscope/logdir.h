@@ -9,7 +9,10 @@
 //       trace/rank<rank>.json.gz   Chrome trace for stepscope, Perfetto, HTA
 //       advice/rank<rank>.json     the findings of the rank
 //       advice/rank<rank>.html     the same as a page for a browser
+//       digest/rank<rank>.pb       what rank 0 needs of the rank, of a job with
+//                                  several (ranks/proto/rank_digest.proto)
 //       report.txt                 the printed report
+//       report.json, report.html   the report of all ranks, of such a job
 //   LOGDIR/stepscope/RUN/steps_rank<rank>.jsonl
 //       the time of each step of the run, where the program asked for it
 //
@@ -39,7 +42,10 @@ struct LogPaths {
   std::string chrome_kineto;
   std::string advice;
   std::string page;
+  std::string digest;
   std::string report;
+  std::string job_report;
+  std::string job_page;
   std::string step_times;  // of all cycles
 };
 // Never fails: characters of `host` that do not belong in a file name become

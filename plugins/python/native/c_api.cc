@@ -183,6 +183,16 @@ int stepscope_module_hook(stepscope_open_calls open_calls,
   });
 }
 
+int stepscope_exchange(stepscope_put put, stepscope_get get, void* user) {
+  return Guarded([&] {
+    if ((put == nullptr) != (get == nullptr)) {
+      return NoPointer(put == nullptr ? "put" : "get");
+    }
+    stepscope::SetExchangeHook({.put = put, .get = get, .user = user});
+    return STEPSCOPE_OK;
+  });
+}
+
 int stepscope_profile_begin_step(uint64_t handle) {
   return Guarded([&] {
     const auto profile = Profiles().Get(handle);

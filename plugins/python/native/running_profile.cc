@@ -17,6 +17,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
+// Longer than any call of a store that answers.
+constexpr milliseconds kLastCall(1000);
+
 Schedule ReadSchedule(JsonRequest& request) {
   Schedule schedule;
   schedule.skip_first = request.Whole("skip_first", schedule.skip_first);
@@ -67,6 +70,8 @@ absl::StatusOr<StartOptions> ReadOptions(const char* text) {
   to.status_every = milliseconds(request.Whole("status_every_ms", 0));
   to.stop_timeout = milliseconds(
       request.Whole("stop_timeout_ms", milliseconds(to.stop_timeout).count()));
+  to.rank_timeout = milliseconds(
+      request.Whole("rank_timeout_ms", milliseconds(to.rank_timeout).count()));
   start.results.has_files = !to.log_dir.empty();
   start.results.spool_dir = request.Text("spool_dir");
   start.results.text.color = request.Flag("color", false);
@@ -82,6 +87,7 @@ absl::StatusOr<StartOptions> ReadOptions(const char* text) {
 struct HookOfProcess {
   std::mutex mutex;
   ModuleHook hook;
+  ExchangeHook exchange;
 };
 HookOfProcess& TheHook() {
   static auto* const hook = new HookOfProcess;
@@ -91,6 +97,13 @@ HookOfProcess& TheHook() {
 ModuleHook CurrentModuleHook() {
   const std::lock_guard lock(TheHook().mutex);
   return TheHook().hook;
+}
+
+// Null where the program has set no store.
+std::shared_ptr<HookExchange> MakeExchange() {
+  const std::lock_guard lock(TheHook().mutex);
+  if (TheHook().exchange.put == nullptr) return nullptr;
+  return std::make_shared<HookExchange>(TheHook().exchange);
 }
 
 // In the order of DefaultCollectors().
@@ -163,6 +176,11 @@ void SetModuleHook(const ModuleHook& hook) {
   TheHook().hook = hook;
 }
 
+void SetExchangeHook(const ExchangeHook& hook) {
+  const std::lock_guard lock(TheHook().mutex);
+  TheHook().exchange = hook;
+}
+
 const char* ShimId() { return STEPSCOPE_SHIM_ID; }
 
 absl::StatusOr<std::shared_ptr<RunningProfile>> RunningProfile::Start(
@@ -177,6 +195,12 @@ absl::StatusOr<std::shared_ptr<RunningProfile>> RunningProfile::Start(
                                  const Trace& trace, const Report& report) {
     results->Add(trace, report);
   };
+  start->profile.on_job_report = [results =
+                                      running->results_](const Report& report) {
+    results->SetJob(report);
+  };
+  running->exchange_ = MakeExchange();
+  start->profile.exchange = running->exchange_;
   start->profile.on_run_end = [results =
                                    running->results_](const WholeRun& run) {
     results->SetRun(run);
@@ -220,7 +244,11 @@ int RunningProfile::Step() {
 absl::Status RunningProfile::Finish() {
   const std::lock_guard lock(mutex_);
   finished_.store(true, std::memory_order_relaxed);
-  return profile_->Finish();
+  const absl::Status status = profile_->Finish();
+  // A window that is still being analysed after stop_timeout must not call into
+  // an interpreter that is going.
+  if (exchange_ != nullptr) exchange_->Close(kLastCall);
+  return status;
 }
 
 // Files that are still missing at the end will not come.

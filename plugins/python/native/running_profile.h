@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 
+#include "hook_exchange.h"
 #include "shim.h"
 
 namespace stepscope {
@@ -44,7 +45,8 @@ class RunningProfile {
   int shown_ = 0;  // windows that Step() has told of
   std::atomic<bool> finished_{false};
   std::shared_ptr<WindowResults> results_;
-  std::unique_ptr<Profile> profile_;  // destroyed before the results
+  std::shared_ptr<HookExchange> exchange_;  // may be null
+  std::unique_ptr<Profile> profile_;        // destroyed before the results
 };
 
 // FailedPrecondition if the shim was built from other sources; null is fine.
@@ -52,6 +54,9 @@ absl::Status CheckShim(const stepscope_shim* shim);
 
 // For profiles that start later with "with_modules". Any thread may call it.
 void SetModuleHook(const ModuleHook& hook);
+
+// For profiles that start later. Any thread may call it.
+void SetExchangeHook(const ExchangeHook& hook);
 
 // Of the sources that this build was made from (collectors/, the headers that
 // they include).

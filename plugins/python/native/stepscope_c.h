@@ -86,6 +86,24 @@ STEPSCOPE_API int stepscope_module_hook(stepscope_open_calls open_calls,
                                         stepscope_describe describe,
                                         void* user);
 
+/* The key-value store that the ranks of a job share, through which they hand
+ * rank 0 their windows (stepscope/rank_exchange.h). Called on a profile's
+ * background thread, one call at a time, until the profile is finished. */
+#define STEPSCOPE_STORE_EMPTY (-1)  /* nothing under that key yet */
+#define STEPSCOPE_STORE_NONE (-2)   /* this program has no store */
+#define STEPSCOPE_STORE_FAILED (-3) /* it cannot be reached */
+/* 0, or STEPSCOPE_STORE_*. `key` is a text, `value` any bytes. */
+typedef int64_t (*stepscope_put)(void* user, const char* key, const void* value,
+                                 int64_t size);
+/* The size of the value, which is copied to `value` if `capacity` suffices, or
+ * STEPSCOPE_STORE_*; returns at once. `value` may be null, with capacity 0. */
+typedef int64_t (*stepscope_get)(void* user, const char* key, void* value,
+                                 int64_t capacity);
+/* For profiles that start later. The functions must stay for the rest of the
+ * process; both null: none any more. STEPSCOPE_E_ARGUMENT if one is null. */
+STEPSCOPE_API int stepscope_exchange(stepscope_put put, stepscope_get get,
+                                     void* user);
+
 /* Bits that stepscope_profile_step() returns. */
 #define STEPSCOPE_STEP_RECORDING 1 /* collectors are on in the next step */
 #define STEPSCOPE_STEP_WINDOW                                              \
@@ -104,7 +122,8 @@ STEPSCOPE_API int stepscope_profile_finish(uint64_t handle);
 /* The number of windows whose reports and files are there. */
 STEPSCOPE_API int stepscope_profile_windows(uint64_t handle);
 /* The report of a window, from 0; -1 is the last one. `what`: "json",
- * "text", "markdown", or "trace", the path of its trace file. */
+ * "text", "markdown", or "trace", the path of its trace file; "job": on rank 0
+ * of a job of several ranks the report of all of them, as JSON, else "". */
 STEPSCOPE_API int stepscope_profile_report(uint64_t handle, int window,
                                            const char* what, char** result);
 /* Finishes the profile if it is not, and forgets it. */

@@ -28,6 +28,11 @@ void WindowResults::DropOldest() {
   ++first_;
 }
 
+void WindowResults::SetJob(const Report& report) {
+  const std::lock_guard lock(mutex_);
+  job_ = report;
+}
+
 void WindowResults::Add(const Trace& trace, const Report& report) {
   Window window;
   window.report = report;
@@ -40,6 +45,7 @@ void WindowResults::Add(const Trace& trace, const Report& report) {
     if (window.is_spooled) window.trace_path = path;
   }
   const std::lock_guard lock(mutex_);
+  window.job = std::exchange(job_, std::nullopt);
   if (windows_.size() == kMostKept) DropOldest();
   windows_.push_back(std::move(window));
   if (!options_.has_files) ready_.fetch_add(1, std::memory_order_release);
@@ -52,6 +58,7 @@ void WindowResults::SetFiles(const WindowResult& result) {
   const std::string& trace = result.paths.chrome_kineto;
   if (access(trace.c_str(), R_OK) == 0) window.trace_path = trace;
   window.advice_path = result.paths.advice;
+  window.job_path = result.paths.job_report;
   window.log_dir = result.log_dir;
   ready_.fetch_add(1, std::memory_order_release);
 }
@@ -69,11 +76,13 @@ int WindowResults::count() const {
 
 std::string WindowResults::TextOf(const Window& window) const {
   TextOptions text = options_.text;
-  text.details_path = window.advice_path;
+  text.details_path = window.job ? window.job_path : window.advice_path;
   if (!window.log_dir.empty()) {
     text.view_command = "tensorboard --logdir " + window.log_dir;
   }
-  return ToText(window.report, text);
+  Report shown = window.job ? *window.job : window.report;
+  shown.whole_run = window.report.whole_run;
+  return ToText(shown, text);
 }
 
 absl::StatusOr<std::string> WindowResults::Get(int number,
@@ -92,6 +101,7 @@ absl::StatusOr<std::string> WindowResults::Get(int number,
   const Window& window = windows_[static_cast<size_t>(number - first_)];
   if (what == "json") return ToJson(window.report);
   if (what == "text") return TextOf(window);
+  if (what == "job") return window.job ? ToJson(*window.job) : "";
   if (what == "markdown") return ToMarkdown(window.report);
   if (what == "trace") {
     if (window.trace_path.empty()) {
@@ -100,8 +110,8 @@ absl::StatusOr<std::string> WindowResults::Get(int number,
     return window.trace_path;
   }
   return absl::InvalidArgumentError(
-      "a window has json, text, markdown and trace, not '" + std::string(what) +
-      "'");
+      "a window has json, text, markdown, trace and job, not '" +
+      std::string(what) + "'");
 }
 
 }  // namespace stepscope

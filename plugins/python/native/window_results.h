@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -31,6 +32,8 @@ class WindowResults {
   WindowResults(const WindowResults&) = delete;
   WindowResults& operator=(const WindowResults&) = delete;
 
+  // The report of all ranks of the window that Add() is called for next.
+  void SetJob(const Report& report);
   // A window was analysed.
   void Add(const Trace& trace, const Report& report);
   // The files of the last window are written.
@@ -41,16 +44,18 @@ class WindowResults {
   // Those whose files are written.
   int ready() const { return ready_.load(std::memory_order_acquire); }
   int count() const;
-  // `what`: "json", "text", "markdown", "trace", "run". -1: the last window.
-  // Errors: InvalidArgument (what), NotFound (no such window, or it was long
-  // ago).
+  // `what`: "json", "text", "markdown", "trace", "run", "job" (the report of
+  // all ranks as JSON; "" if there is none). -1: the last window. Errors:
+  // InvalidArgument (what), NotFound (no such window, or it was long ago).
   absl::StatusOr<std::string> Get(int window, std::string_view what) const;
 
  private:
   struct Window {
     Report report;
+    std::optional<Report> job;
     std::string trace_path;
     std::string advice_path;
+    std::string job_path;
     std::string log_dir;
     bool is_spooled = false;
   };
@@ -62,6 +67,7 @@ class WindowResults {
   mutable std::mutex mutex_;
   std::deque<Window> windows_;  // the last ones
   int first_ = 0;               // the number of windows_[0]
+  std::optional<Report> job_;   // of the next window
   std::string run_text_;
   std::atomic<int> ready_{0};
 };

@@ -96,7 +96,7 @@ class Recording:
         if profile is not None:
             profile.stop()
             with contextlib.suppress(StepscopeError):  # no step was recorded
-                self.report = profile.report
+                self.report = profile.job_report or profile.report
 
     def end(self) -> None:
         self.off = True

@@ -123,8 +123,8 @@ class TorchRecording:
         return len(self._reports)
 
     def get(self, window: int, what: str) -> str:
-        if what in ("run", "plan"):
-            return "" if what == "run" else self.told()
+        if what in ("run", "plan", "job"):
+            return self.told() if what == "plan" else ""
         if not -len(self._reports) <= window < len(self._reports):
             raise _native.StepscopeError("no window was recorded")
         if what == "json":

@@ -67,6 +67,7 @@ class Core:
             "call": [text, text, out_text],
             "profile_start": [text, ctypes.c_void_p, out_handle],
             "module_hook": [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p],
+            "exchange": [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p],
             "profile_begin_step": [handle],
             "profile_step": [handle],
             "profile_finish": [handle],
@@ -128,6 +129,11 @@ class Core:
         """Two functions of ctypes, which must stay for the rest of the process."""
         self._checked(self._dll.stepscope_module_hook(
             ctypes.cast(open_calls, ctypes.c_void_p), ctypes.cast(describe, ctypes.c_void_p), None))
+
+    def exchange(self, put: Any, get: Any) -> None:
+        """Two functions of ctypes, which must stay for the rest of the process."""
+        self._checked(self._dll.stepscope_exchange(
+            ctypes.cast(put, ctypes.c_void_p), ctypes.cast(get, ctypes.c_void_p), None))
 
     def profile_begin_step(self, handle: int) -> None:
         """Raises nothing."""

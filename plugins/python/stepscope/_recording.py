@@ -11,7 +11,7 @@ import tempfile
 import weakref
 from typing import Any, Protocol
 
-from . import _loaders, _modules, _native
+from . import _job, _loaders, _modules, _native
 from ._schedule import schedule
 
 
@@ -30,6 +30,7 @@ class Options:
     gpu: bool = True
     max_buffer_bytes: int = 256 << 20
     stop_timeout: float = 120.0
+    rank_timeout: float = 10.0
     write_step_times: bool = False
     status_every: float = 0.0
     color: bool = False
@@ -43,7 +44,7 @@ class Recording(Protocol):
     def step(self) -> int: ...  # bits STEP_*
     def finish(self) -> None: ...
     def windows(self) -> int: ...
-    def get(self, window: int, what: str) -> str: ...  # "json", "text", "markdown", "trace", "run"
+    def get(self, window: int, what: str) -> str: ...  # "json", "text", "markdown", "trace", "run", "job"
     def close(self) -> None: ...
 
 
@@ -76,6 +77,7 @@ class NativeRecording:
             "gpu": options.gpu,
             "max_buffer_bytes": options.max_buffer_bytes,
             "stop_timeout_ms": round(options.stop_timeout * 1000),
+            "rank_timeout_ms": round(options.rank_timeout * 1000),
             "write_step_times": options.write_step_times,
             "status_every_ms": round(options.status_every * 1000),
             "color": options.color,
@@ -84,6 +86,7 @@ class NativeRecording:
         }
         if options.with_modules:
             _modules.install(self._core)
+        _job.install(self._core)
         self._handle = self._core.profile_start(request, shim)
         self._recording = False
         self._gc = _Collections(self._core)

@@ -60,6 +60,8 @@ class profile:  # noqa: N801 - torch.profiler's name
     only_inside        the name of a stepscope.range: a step is one execution of it on this thread, and no operators are
                        recorded between them. step() is not needed, and does nothing
     max_buffer_bytes   memory for the events of one window; what does not fit is counted, and the report says so
+    rank_timeout       of several ranks, seconds that rank 0 waits for the windows of the others, to report on all of them
+                       together; 0: each rank reports alone
     stop_timeout       seconds that the end of the loop waits for reports and files
     write_step_times   writes the time of every step of the run to the log directory
     status_every       seconds between lines on stderr about how the run goes; 0: none
@@ -74,7 +76,7 @@ class profile:  # noqa: N801 - torch.profiler's name
                  with_modules: bool = False, log_dir: str | os.PathLike[str] = "", name: str = "train",
                  print_report: bool = True, every: int | None = None, on_signal: int | None = None,
                  on_file: str | os.PathLike[str] | None = None, only_inside: str = "", max_buffer_bytes: int = 256 << 20,
-                 stop_timeout: float = 120.0, write_step_times: bool = False, status_every: float = 0.0,
+                 stop_timeout: float = 120.0, rank_timeout: float = 10.0, write_step_times: bool = False, status_every: float = 0.0,
                  **unused: Any) -> None:
         for key, value in unused.items():
             if key not in _UNUSED:
@@ -87,8 +89,8 @@ class profile:  # noqa: N801 - torch.profiler's name
             profile_memory=profile_memory, with_stack=with_stack, with_modules=with_modules,
             marked_steps=bool(only_inside),
             cpu=kinds is None or "CPU" in kinds, gpu=kinds is None or "CUDA" in kinds,
-            max_buffer_bytes=max_buffer_bytes, stop_timeout=stop_timeout, write_step_times=write_step_times,
-            status_every=status_every)
+            max_buffer_bytes=max_buffer_bytes, stop_timeout=stop_timeout, rank_timeout=rank_timeout,
+            write_step_times=write_step_times, status_every=status_every)
         self._only_inside = only_inside
         self._steps: _RangeSteps | None = None
         self._demand = Demand(schedule, every, on_signal, on_file)
@@ -100,6 +102,7 @@ class profile:  # noqa: N801 - torch.profiler's name
         self._finished: Recording | None = None  # the last one
         self._seen = 0  # windows of self._recording that were shown
         self._texts: list[str] = []  # JSON of the last reports
+        self._job_text = ""  # JSON of the last window's report of all ranks
         self._stopped = False
         _native.core()  # a broken installation is misuse, and known before training starts
 
@@ -202,6 +205,7 @@ class profile:  # noqa: N801 - torch.profiler's name
         while self._seen < recording.windows():
             window, self._seen = self._seen, self._seen + 1
             self._texts = [*self._texts[1 - _MOST_REPORTS:], recording.get(window, "json")]
+            self._job_text = recording.get(window, "job")
             self._finished = recording
             if self._print_report:
                 print(recording.get(window, "text"), end="", flush=True)
@@ -234,6 +238,13 @@ class profile:  # noqa: N801 - torch.profiler's name
         if not self._texts:
             raise _native.StepscopeError("no window has been recorded and analysed yet")
         return Report.from_json(self._texts[-1])
+
+    @property
+    def job_report(self) -> Report | None:
+        """Of the last window, on all ranks: on rank 0 of a job of several; None elsewhere, and where no other rank records."""
+        from .report import Report
+
+        return Report.from_json(self._job_text) if self._job_text else None
 
     def key_averages(self, group_by_input_shape: bool = False) -> KeyAverages:
         """Operators of the last window by time, as torch.profiler lists them. Raises StepscopeError where there is none."""

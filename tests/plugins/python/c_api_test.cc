@@ -3,10 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <thread>
+#include <utility>
 
+#include "hook_exchange.h"
 #include "stepscope_c.h"
 
 namespace stepscope {
@@ -90,6 +94,69 @@ TEST(CApi, AModuleHookHasBothFunctionsOrNone) {
             STEPSCOPE_E_ARGUMENT);
   EXPECT_EQ(stepscope_module_hook(open_calls, describe, nullptr), STEPSCOPE_OK);
   EXPECT_EQ(stepscope_module_hook(nullptr, nullptr, nullptr), STEPSCOPE_OK);
+}
+
+TEST(CApi, TheFunctionsOfAStoreComeTogether) {
+  const stepscope_put put = [](void*, const char*, const void*, int64_t) {
+    return int64_t{0};
+  };
+  const stepscope_get get = [](void*, const char*, void*, int64_t) {
+    return int64_t{STEPSCOPE_STORE_EMPTY};
+  };
+  EXPECT_EQ(stepscope_exchange(put, nullptr, nullptr), STEPSCOPE_E_ARGUMENT);
+  EXPECT_THAT(stepscope_last_error(), HasSubstr("get is null"));
+  EXPECT_EQ(stepscope_exchange(nullptr, get, nullptr), STEPSCOPE_E_ARGUMENT);
+  EXPECT_EQ(stepscope_exchange(put, get, nullptr), STEPSCOPE_OK);
+  EXPECT_EQ(stepscope_exchange(nullptr, nullptr, nullptr), STEPSCOPE_OK);
+}
+
+// A store of two calls: how long a value is, then the value.
+struct HookStore {
+  std::string value = std::string("a\0b", 3);
+  int64_t says = 0;  // instead, if not 0
+};
+
+TEST(CApi, AStoreIsReachedThroughItsFunctionsUntilItIsClosed) {
+  HookStore store;
+  HookExchange exchange(
+      {.put = [](void* user, const char*, const void* value,
+                 int64_t size) -> int64_t {
+         auto* const to = static_cast<HookStore*>(user);
+         if (to->says != 0) return to->says;
+         to->value.assign(static_cast<const char*>(value),
+                          static_cast<size_t>(size));
+         return 0;
+       },
+       .get = [](void* user, const char*, void* value,
+                 int64_t capacity) -> int64_t {
+         const auto* const from = static_cast<const HookStore*>(user);
+         if (from->says != 0) return from->says;
+         const auto size = static_cast<int64_t>(from->value.size());
+         if (capacity >= size)
+           std::memcpy(value, from->value.data(), from->value.size());
+         return size;
+       },
+       .user = &store});
+  EXPECT_EQ(**exchange.Get("key"), store.value);
+  EXPECT_TRUE(exchange.Put("key", "other").ok());
+  EXPECT_EQ(**exchange.Get("key"), "other");
+  store.says = STEPSCOPE_STORE_EMPTY;
+  EXPECT_FALSE(exchange.Get("key")->has_value());
+  for (const auto& [says, code] :
+       {std::pair(int64_t{STEPSCOPE_STORE_NONE},
+                  absl::StatusCode::kFailedPrecondition),
+        std::pair(int64_t{STEPSCOPE_STORE_FAILED},
+                  absl::StatusCode::kUnavailable),
+        std::pair(int64_t{1} << 40, absl::StatusCode::kInvalidArgument)}) {
+    store.says = says;
+    EXPECT_EQ(exchange.Get("key").status().code(), code);
+  }
+  store.says = 0;
+  exchange.Close(std::chrono::milliseconds(1));
+  EXPECT_EQ(exchange.Get("key").status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(exchange.Put("key", "v").code(),
+            absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(CApi, NumbersThatAreNoHandleAreErrors) {

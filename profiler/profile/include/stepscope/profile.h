@@ -36,6 +36,7 @@
 
 namespace stepscope {
 
+class RankExchange;
 class Trace;
 struct ProfileParts;
 struct Report;
@@ -105,6 +106,15 @@ struct ProfileOptions {
   // How long the end of the scope waits for the analysis and the files.
   std::chrono::milliseconds stop_timeout = std::chrono::minutes(2);
 
+  // In a job of several ranks (RANK and WORLD_SIZE, as torchrun sets them) rank
+  // 0 prints one report of all ranks. They hand it their windows through
+  // `exchange` (stepscope/rank_exchange.h); null, or where it fails: through
+  // the files of a log_dir that they share. Ranks that send nothing within
+  // `rank_timeout` after rank 0's own window was analysed are named in the
+  // report. 0: each rank reports alone.
+  std::shared_ptr<RankExchange> exchange = nullptr;
+  std::chrono::milliseconds rank_timeout = std::chrono::seconds(10);
+
   // The sources of events (stepscope/collectors.h); not set:
   // DefaultCollectors().
   std::optional<std::vector<std::unique_ptr<Collector>>> collectors = {};
@@ -112,6 +122,9 @@ struct ProfileOptions {
   // Called with the result of each window, on the background thread, before the
   // files are written. Both arguments are valid only during the call.
   std::function<void(const Trace&, const Report&)> on_report = {};
+  // Called on rank 0 with the report of all ranks, if there is one, just before
+  // on_report. Valid only during the call.
+  std::function<void(const Report&)> on_job_report = {};
   // Called with the times of all steps, on the background thread, when the run
   // has ended; not with time_all_steps off.
   std::function<void(const WholeRun&)> on_run_end = {};

@@ -10,6 +10,7 @@
 #include <stepscope/logdir.h>
 #include <stepscope/page.h>
 #include <stepscope/profile.h>
+#include <stepscope/ranks.h>
 #include <stepscope/trace.h>
 
 #include <functional>
@@ -26,11 +27,15 @@ struct WindowResult {
   const PageDetails& page;  // of the window's trace
   const LogPaths& paths;
   const std::string& log_dir;
+  // The report of all ranks of the job, without its whole_run; null on other
+  // ranks than rank 0, and where there is none.
+  const Report* job = nullptr;
 };
 
 // One file of a window. `write` is called on the background thread.
 struct WindowFile {
   bool rank_0_only = false;
+  bool of_job = false;  // only where WindowResult::job is there
   // It needs only the report and the page's details: written again when the run
   // has ended.
   bool of_report = false;
@@ -44,6 +49,8 @@ struct ProfileParts {
       collectors;
   // `page`, if not null, receives what a page shows of the trace.
   std::function<Report(const Trace&, PageDetails* page)> analyze;
+  // The same of one rank of several, with what a report of all of them needs.
+  std::function<RankDigest(const Trace&, PageDetails* page)> digest;
   // The report for the terminal.
   std::function<std::string(const Report&, const TextOptions&)> to_text;
   // In the order in which they are written. The smallest and most useful come

@@ -1,0 +1,67 @@
+// A RankExchange over the store of LibTorch's process group.
+//
+//   auto store = c10::make_intrusive<c10d::TCPStore>(address, options);
+//   stepscope::Profile profile(
+//       {.exchange = stepscope::MakeStoreExchange(*store)});
+//
+// Compiled by who includes it, against the LibTorch of the program: stepscope's
+// own libraries need no distributed LibTorch.
+#pragma once
+
+#include <absl/status/status.h>
+#include <absl/status/statusor.h>
+#include <stepscope/rank_exchange.h>
+
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <utility>
+#include <vector>
+
+namespace stepscope {
+
+class StoreExchange final : public RankExchange {
+ public:
+  explicit StoreExchange(c10::intrusive_ptr<c10d::Store> store)
+      : store_(std::move(store)) {}
+
+  absl::Status Put(const std::string& key, const std::string& value) override {
+    try {
+      store_->set(key, value);
+      return absl::OkStatus();
+    } catch (const std::exception& error) {
+      return Failed(error);
+    }
+  }
+
+  // check() does not wait, whereas get() would, for a key that is not there.
+  absl::StatusOr<std::optional<std::string>> Get(
+      const std::string& key) override {
+    try {
+      if (!store_->check({key})) return std::nullopt;
+      const std::vector<uint8_t> bytes = store_->get(key);
+      return std::string(bytes.begin(), bytes.end());
+    } catch (const std::exception& error) {
+      return Failed(error);
+    }
+  }
+
+ private:
+  // Without the stack that LibTorch puts below the message.
+  static absl::Status Failed(const std::exception& error) {
+    const std::string text = error.what();
+    return absl::UnavailableError(text.substr(0, text.find('\n')));
+  }
+
+  const c10::intrusive_ptr<c10d::Store> store_;
+};
+
+// Uses a client of its own (Store::clone), because a call of the program that
+// waits on `store` would block ours, and ours the program's.
+inline std::shared_ptr<RankExchange> MakeStoreExchange(c10d::Store& store) {
+  return std::make_shared<StoreExchange>(store.clone());
+}
+
+}  // namespace stepscope
