@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <string>
 
 #include "context/rule.h"
@@ -78,18 +79,20 @@ const RankRow& MostOftenLast(const RankComparison& ranks) {
   return *std::ranges::max_element(ranks.rows, {}, &RankRow::last);
 }
 
-// The one rank that the others wait for; nullptr if there is none.
-const RankRow* Straggler(const RankComparison& ranks) {
-  const std::vector<double> scores = LatenessScores(ranks);
-  const RankRow& row = MostOftenLast(ranks);
-  const auto at = static_cast<size_t>(&row - ranks.rows.data());
-  if (row.late_ms < kLateShare * ranks.step_ms) return nullptr;
-  const double last = LastShareOf(ranks, row);
-  if (ranks.rows.size() < kRanksForScore) {
-    return last >= kLastOfFewShare && row.last >= kLastOfFewTimes ? &row
-                                                                  : nullptr;
+// The share of all waiting that is for this rank.
+double WaitedForShare(const RankComparison& ranks, const RankRow& row) {
+  double all = 0, for_row = 0;
+  for (const RankWait& wait : ranks.waits) {
+    all += wait.ms;
+    if (wait.waits_for == row.rank) for_row += wait.ms;
   }
-  return last >= kLastShare && scores[at] > kOutlierScore ? &row : nullptr;
+  return all > 0 ? for_row / all : 0;
+}
+
+const RankRow& MostWaitedFor(const RankComparison& ranks) {
+  return *std::ranges::max_element(ranks.rows, {}, [&](const RankRow& row) {
+    return WaitedForShare(ranks, row);
+  });
 }
 
 double WaitOfOthers(const RankComparison& ranks, const RankRow& straggler) {
@@ -158,6 +161,48 @@ bool WorksLonger(const RankComparison& ranks, const RankRow& straggler) {
          DeviceMs(straggler) - Median(devices) >= least;
 }
 
+// The rank, of a few, that most waiting is for and whose longer work explains
+// it. It need not be last nearly always: after a long wait at the first
+// collective of a step, chance decides who is last at the others. Other
+// programs that take its cores are no work of its own, and are reported by
+// contended-cores.
+const RankRow* LateByItsWork(const RankComparison& ranks) {
+  const RankRow& row = MostWaitedFor(ranks);
+  if (WaitedForShare(ranks, row) < kLastShare || row.last < kLastOfFewTimes ||
+      row.late_ms < kLateShare * ranks.step_ms) {
+    return nullptr;
+  }
+  const auto [cause, more] = CauseOf(ranks, row);
+  double noise_ms = row.host_noise_ms;
+  for (const RankRow& other : ranks.rows) {
+    noise_ms = std::max(noise_ms, other.host_noise_ms);
+  }
+  // The difference of two means that both stray by that noise.
+  const double late_ms = std::min(row.late_ms, WaitOfOthers(ranks, row));
+  const double least =
+      std::max(kLateByWork * late_ms, kNoises * std::numbers::sqrt2 * noise_ms);
+  return !cause.empty() && cause != "contended" && more >= least &&
+                 WorksLonger(ranks, row)
+             ? &row
+             : nullptr;
+}
+
+// The one rank that the others wait for; nullptr if there is none.
+const RankRow* Straggler(const RankComparison& ranks) {
+  const std::vector<double> scores = LatenessScores(ranks);
+  const RankRow& row = MostOftenLast(ranks);
+  const auto at = static_cast<size_t>(&row - ranks.rows.data());
+  const double last = LastShareOf(ranks, row);
+  if (ranks.rows.size() < kRanksForScore) {
+    return row.late_ms >= kLateShare * ranks.step_ms &&
+                   last >= kLastOfFewShare && row.last >= kLastOfFewTimes
+               ? &row
+               : LateByItsWork(ranks);
+  }
+  if (row.late_ms < kLateShare * ranks.step_ms) return nullptr;
+  return last >= kLastShare && scores[at] > kOutlierScore ? &row : nullptr;
+}
+
 std::string FixOf(const std::string& cause, bool has_gpu) {
   if (cause == "data") {
     return "its loader is slow: check its storage and cores, give it as many "
@@ -179,6 +224,10 @@ std::string FixOf(const std::string& cause, bool has_gpu) {
   if (cause == "blocking_copy" || cause == "sync" || cause == "copy") {
     return "it waits for copies: let only one rank log or save, from a "
            "separate thread";
+  }
+  if (cause == "contended") {
+    return "other programs, or other ranks, take its cores: move them, or pin "
+           "each rank to cores of its own";
   }
   if (cause == "allocator") {
     return "it allocates memory during training because its shapes vary more: "
@@ -279,6 +328,12 @@ Verdict CheckImbalance(const RankComparison& ranks) {
                      std::to_string(most->rank) + "). Most often last, of " +
                      Count(ranks.skewed, "collective") +
                      " with skewed arrivals: " + last + Clocks(ranks) + ".";
+  const RankRow& late = MostWaitedFor(ranks);
+  if (const auto [cause, more] = CauseOf(ranks, late); !cause.empty()) {
+    finding.evidence +=
+        " Rank " + std::to_string(late.rank) + " spends " + Milliseconds(more) +
+        " per step more than the others on " + CauseInWords(cause, true) + ".";
+  }
   if (ranks.steps_of_other_shapes > 0) {
     finding.evidence += " Input shapes differ between the ranks in " +
                         std::to_string(ranks.steps_of_other_shapes) + " of " +
@@ -333,7 +388,9 @@ constexpr Rule kRules[] = {
          "one rank is at least 1 % of the step later than the median rank, "
          "with a modified z-score above 3.5 (XProf's bound), and last in at "
          "least 60 % of the collectives with skewed arrivals (with fewer than "
-         "four ranks: last in 90 %, and at least five times)",
+         "four ranks: last in 90 %, and at least five times; or 60 % of all "
+         "waiting is for it, and longer work that is at least half of its "
+         "lateness and beyond chance explains it)",
      .avoid = "the late rank's host, loader and device do not work longer than "
               "those of the others. One of them must exceed the others by 1 % "
               "of the step, by half of the rank's lateness, and by the chance "

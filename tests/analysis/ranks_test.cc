@@ -8,6 +8,7 @@
 #include <functional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "analysis/ranks/rank_comparison.h"
@@ -279,11 +280,69 @@ TEST(RanksTest, TwoRanksNeedOneToBeNearlyAlwaysLast) {
   job.longer_rank = 1;
   EXPECT_NE(Find(Of(job), "straggler-rank"), nullptr);
   job.late = [](int rank, int step, int) {
-    return rank == (step < 2 ? 0 : 1) ? 10'000'000 : 0;
+    return rank == (step < 3 ? 0 : 1) ? 10'000'000 : 0;
   };
   const Report report = Of(job);
   EXPECT_TRUE(IsClean(report, "straggler-rank"));
   EXPECT_NE(Find(report, "imbalanced-load"), nullptr);
+}
+
+// A report on ranks whose steps vary so that their means stray by `noise_ms`.
+Report WithNoise(const Job& job, double noise_ms) {
+  std::vector<RankDigest> ranks = Digests(job);
+  for (RankDigest& rank : ranks) {
+    rank.noise_ms = rank.host_noise_ms = noise_ms;
+  }
+  return AnalyzeRanks(ranks);
+}
+
+// Rank 1 is late at the first collective of each step by what it computes
+// longer; who is last at the second one is chance.
+Job LateAtTheFirst(int64_t late_ns) {
+  Job job{.ranks = 2, .longer_rank = 1, .longer_ns = 20'000'000};
+  job.late = [late_ns](int rank, int, int collective) {
+    return rank == (collective == 0 ? 1 : 0)
+               ? collective == 0 ? late_ns : int64_t{4'000'000}
+               : 0;
+  };
+  return job;
+}
+
+TEST(RanksTest, OfTwoRanksTheOneThatMostWaitingIsForIsSlowIfItsWorkSaysSo) {
+  const Report report = Of(LateAtTheFirst(20'000'000));
+  const Finding* finding = Find(report, "straggler-rank");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->where.substr(0, 6), "rank 1");
+  EXPECT_NE(finding->evidence.find("computing"), std::string::npos)
+      << finding->evidence;
+  EXPECT_TRUE(IsClean(report, "imbalanced-load"));
+  // The same without longer work: nobody is slow.
+  Job equal = LateAtTheFirst(20'000'000);
+  equal.longer_rank = -1;
+  EXPECT_TRUE(IsClean(Of(equal), "straggler-rank"));
+  EXPECT_NE(Find(Of(equal), "imbalanced-load"), nullptr);
+  // 5 of 9 ms, and 7 of 11 ms: 60 % lies between.
+  EXPECT_TRUE(IsClean(Of(LateAtTheFirst(5'000'000)), "straggler-rank"));
+  EXPECT_NE(Find(Of(LateAtTheFirst(7'000'000)), "straggler-rank"), nullptr);
+  // Means that stray by 20 ms prove no 20 ms.
+  EXPECT_TRUE(
+      IsClean(WithNoise(LateAtTheFirst(20'000'000), 20), "straggler-rank"));
+}
+
+TEST(RanksTest, TimeWithoutACoreMakesNoStraggler) {
+  std::vector<RankDigest> ranks = Digests(LateAtTheFirst(20'000'000));
+  for (RankDigest& rank : ranks) {
+    auto& split = rank.report.time_split_ms;
+    split["contended"] = std::exchange(split["compute"], 10.0);
+    rank.report.has_gpu = false;
+  }
+  const Report report = AnalyzeRanks(ranks);
+  EXPECT_TRUE(IsClean(report, "straggler-rank"));
+  const Finding* finding = Find(report, "imbalanced-load");
+  ASSERT_NE(finding, nullptr);
+  // The late rank's cause is named there.
+  EXPECT_NE(finding->evidence.find("Rank 1 spends"), std::string::npos)
+      << finding->evidence;
 }
 
 // Hosts that do not wait for each other drift apart, and the later one stays
@@ -295,15 +354,6 @@ TEST(RanksTest, ARankThatIsLateButDoesNotWorkLongerIsNoStraggler) {
   const Report report = Of(job);
   EXPECT_TRUE(IsClean(report, "straggler-rank"));
   EXPECT_TRUE(IsClean(report, "imbalanced-load"));
-}
-
-// A report on ranks whose steps vary so that their means stray by `noise_ms`.
-Report WithNoise(const Job& job, double noise_ms) {
-  std::vector<RankDigest> ranks = Digests(job);
-  for (RankDigest& rank : ranks) {
-    rank.noise_ms = rank.host_noise_ms = noise_ms;
-  }
-  return AnalyzeRanks(ranks);
 }
 
 TEST(RanksTest, LongerWorkWithinTheNoiseProvesNoStraggler) {
