@@ -9,7 +9,7 @@ install(TARGETS ${_libraries} EXPORT stepscopeTargets ARCHIVE DESTINATION ${CMAK
 # our own targets.
 set(_public_headers
   # recording
-  batches.h collector.h collectors.h module_hook.h profile.h range.h rank_exchange.h schedule.h store_exchange.h version.h
+  batches.h capture_scopes.h collector.h collectors.h module_hook.h profile.h range.h rank_exchange.h schedule.h store_exchange.h version.h
   # what was recorded
   annotation.h event.h run_times.h trace.h
   # files

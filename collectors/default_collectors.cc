@@ -8,7 +8,8 @@ std::vector<std::unique_ptr<Collector>> DefaultCollectors(
   collectors.push_back(MakeHostCollector());
   collectors.push_back(MakeSettingsCollector());
   collectors.push_back(MakeAllocatorCollector());
-  collectors.push_back(MakeCuptiCollector());
+  collectors.push_back(
+      MakeCuptiCollector({.capture_scopes = MakeTorchCaptureScopes(options)}));
   collectors.push_back(MakeNvtxCollector());
   // Last to start and first to stop, so that it does not record what the other
   // collectors do there.

@@ -28,6 +28,8 @@
 #include "engine/time_by_place.h"
 #include "evidence/missing_rows.h"
 #include "evidence/stalls/stalls.h"
+#include "ops/captured_place.h"
+#include "steps/steady_steps.h"
 #include "timeline/time_split.h"
 #include "timeline/timeline.h"
 
@@ -188,7 +190,14 @@ std::vector<TopOp> OpsByTime(const AnalysisContext& context) {
     const Op& op = ops[work.op];
     sums[{op.name, elsewhere(op)}].gpu_ns += work.end_ns - work.begin_ns;
   };
-  for (const Kernel& row : trace.kernels()) add(row);
+  for (const Kernel& row : trace.kernels()) {
+    const std::span<const NameId> captured = CapturedOps(trace, row);
+    if (captured.empty()) {
+      add(row);
+    } else if (steps.empty() || InSteadyStep(steps, AskedForNs(trace, row))) {
+      sums[{captured.front(), false}].gpu_ns += row.end_ns - row.begin_ns;
+    }
+  }
   for (const Copy& row : trace.copies()) add(row);
   for (const Memset& row : trace.memsets()) add(row);
   const double steps_count = std::max<size_t>(steps.steady.size(), 1);

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "ops/captured_place.h"
 #include "steps/steady_steps.h"
 #include "words/source_line.h"
 
@@ -20,7 +21,9 @@ struct OpTimes {
   std::vector<bool> counts;
 };
 
-OpTimes TimesOf(const AnalysisContext& m) {
+// `with_captured`: the operators that replay CUDA graphs have the time of those
+// kernels, too, whose modules are known.
+OpTimes TimesOf(const AnalysisContext& m, bool with_captured) {
   const std::span<const Op> ops = m.trace.ops();
   OpTimes times{.host_ns = std::vector<int64_t>(ops.size()),
                 .gpu_ns = std::vector<int64_t>(ops.size()),
@@ -39,7 +42,9 @@ OpTimes TimesOf(const AnalysisContext& m) {
       times.gpu_ns[work.op] += work.end_ns - work.begin_ns;
     }
   };
-  for (const Kernel& row : m.trace.kernels()) add(row);
+  for (const Kernel& row : m.trace.kernels()) {
+    if (with_captured || row.captured_module == 0) add(row);
+  }
   for (const Copy& row : m.trace.copies()) add(row);
   for (const Memset& row : m.trace.memsets()) add(row);
   return times;
@@ -86,7 +91,8 @@ std::vector<PlaceTime> Listed(const AnalysisContext& m,
     place.calls_per_step /= steps;
   }
   std::erase_if(places, [](const PlaceTime& place) {
-    return place.calls_per_step == 0 && place.total_ms_per_step == 0;
+    return place.calls_per_step == 0 && place.total_ms_per_step == 0 &&
+           place.gpu_total_ms_per_step == 0;
   });
   SortPlaces(places, m.has_gpu, most);
   return places;
@@ -130,28 +136,66 @@ Modules FindModules(const Trace& trace) {
   return found;
 }
 
+using PlaceIndex = std::map<NameId, size_t>;
+
+PlaceTime& PlaceAt(const Trace& trace, NameId name, NameId class_name,
+                   PlaceIndex& index, std::vector<PlaceTime>& places) {
+  const auto [at, is_new] = index.try_emplace(name, places.size());
+  if (is_new) {
+    places.push_back({.name = std::string(trace.name(name)),
+                      .class_name = std::string(trace.name(class_name))});
+  }
+  return places[at->second];
+}
+
+// Kernels of CUDA graphs. No module runs in a replay, so only the path says
+// which are around the one that was captured.
+void AddCapturedModules(const AnalysisContext& m, PlaceIndex& index,
+                        std::vector<PlaceTime>& places) {
+  std::map<NameId, int64_t> gpu_ns;
+  for (const Kernel& kernel : m.trace.kernels()) {
+    if (kernel.captured_module == 0 ||
+        !(m.steps.empty() ||
+          InSteadyStep(m.steps, AskedForNs(m.trace, kernel)))) {
+      continue;
+    }
+    gpu_ns[kernel.captured_module] += kernel.end_ns - kernel.begin_ns;
+  }
+  for (const auto& [module, ns] : gpu_ns) {
+    PlaceAt(m.trace, module, 0, index, places).gpu_self_ms_per_step +=
+        static_cast<double>(ns);
+  }
+  for (const auto& [module, ns] : gpu_ns) {
+    const std::string_view path = m.trace.name(module);
+    for (PlaceTime& place : places) {
+      if (path == place.name ||
+          (path.starts_with(place.name) && path[place.name.size()] == '.')) {
+        place.gpu_total_ms_per_step += static_cast<double>(ns);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<PlaceTime> TimeByModule(const AnalysisContext& m, size_t most) {
   const std::span<const Range> ranges = m.trace.ranges();
-  std::map<NameId, size_t> index;
+  PlaceIndex index;
   std::vector<PlaceTime> places;
   std::vector<size_t> place_of(ranges.size());
   for (RowId row = 0; row < ranges.size(); ++row) {
     const Range& range = ranges[row];
     if (range.kind != RangeKind::kModule) continue;
-    const auto [at, is_new] = index.try_emplace(range.name, places.size());
-    if (is_new) {
-      places.push_back({.name = std::string(m.trace.name(range.name)),
-                        .class_name = std::string(m.trace.name(range.detail))});
-    }
-    place_of[row] = at->second;
+    PlaceTime& place =
+        PlaceAt(m.trace, range.name, range.detail, index, places);
+    place_of[row] = index[range.name];
     if (m.steps.empty() || InSteadyStep(m.steps, range.begin_ns)) {
-      ++places[at->second].calls_per_step;
+      ++place.calls_per_step;
     }
   }
+  AddCapturedModules(m, index, places);
   if (places.empty()) return {};
-  const OpTimes times = TimesOf(m);
+  const OpTimes times = TimesOf(m, false);
   const Modules modules = FindModules(m.trace);
   const std::vector<RowId> of_op = PlacesOf(m, modules.of_op, true);
   for (RowId row = 0; row < of_op.size(); ++row) {
@@ -191,7 +235,7 @@ std::vector<PlaceTime> TimeByLine(const AnalysisContext& m) {
   for (RowId row = 0; row < ops.size(); ++row) {
     if (ops[row].stack != kNone) own[row] = of_stack[ops[row].stack];
   }
-  const OpTimes times = TimesOf(m);
+  const OpTimes times = TimesOf(m, true);
   const std::vector<RowId> of_op = PlacesOf(m, std::move(own), false);
   for (RowId row = 0; row < of_op.size(); ++row) {
     if (of_op[row] == kNone || !times.counts[row]) continue;

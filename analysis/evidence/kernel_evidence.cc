@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "context/noise.h"
+#include "ops/captured_place.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -14,6 +15,16 @@ namespace {
 // Of the compute time: the rate of rarer products may be an accident.
 constexpr double kShareToTrust = 0.01;
 constexpr double kHostBound = 0.15;  // share of the step in which the GPU waits
+
+// What the kernel is a part of: of a CUDA graph, the operator that was
+// captured.
+std::string PartOf(const Trace& trace, const KernelUse& use) {
+  const Kernel& kernel = trace.kernels()[use.kernel];
+  const std::span<const NameId> captured = CapturedOps(trace, kernel);
+  if (!captured.empty()) return std::string(trace.name(captured.front()));
+  if (use.op != kNone) return OpWithShapes(trace, use.op);
+  return std::string(trace.name(kernel.name));
+}
 
 }  // namespace
 
@@ -45,10 +56,7 @@ std::vector<Example> LongestKernels(const AnalysisContext& m,
   std::map<std::string, Sum> sums;
   for (const KernelUse& use : m.kernels.uses) {
     if (!wanted(use)) continue;
-    const std::string what =
-        use.op == kNone
-            ? std::string(m.trace.name(m.trace.kernels()[use.kernel].name))
-            : OpWithShapes(m.trace, use.op);
+    const std::string what = PartOf(m.trace, use);
     Sum& sum = sums[what];
     sum.ns += use.ns;
     ++sum.count;

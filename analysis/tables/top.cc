@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "ops/captured_place.h"
 #include "tables/top_shapes.h"
 
 namespace stepscope {
@@ -72,6 +73,7 @@ class Maker {
  private:
   void LaunchedTimes();
   std::vector<TopRow> Ops();
+  void AddCaptured(Rows& rows);
   std::vector<TopRow> Ranges();
   std::vector<TopRow> Calls();
   std::vector<TopRow> Kernels();
@@ -89,14 +91,38 @@ class Maker {
 void Maker::LaunchedTimes() {
   op_device_ns_.resize(trace_.ops().size());
   call_device_ns_.resize(trace_.runtime_calls().size());
-  const auto add = [&](const DeviceWork& work) {
+  const auto add = [&](const DeviceWork& work, bool is_of_op) {
     const int64_t length_ns = work.end_ns - work.begin_ns;
-    if (work.op != kNone) op_device_ns_[work.op] += length_ns;
+    if (is_of_op && work.op != kNone) op_device_ns_[work.op] += length_ns;
     if (work.call != kNone) call_device_ns_[work.call] += length_ns;
   };
-  for (const Kernel& kernel : trace_.kernels()) add(kernel);
-  for (const Copy& copy : trace_.copies()) add(copy);
-  for (const Memset& set : trace_.memsets()) add(set);
+  for (const Kernel& kernel : trace_.kernels()) {
+    // The operators of the capture have it (AddCaptured()), not the one that
+    // replays the graph.
+    add(kernel, CapturedOps(trace_, kernel).empty());
+  }
+  for (const Copy& copy : trace_.copies()) add(copy, true);
+  for (const Memset& set : trace_.memsets()) add(set, true);
+}
+
+// Kernels of CUDA graphs, under the operators that were captured: GPU time
+// without calls, because a replay runs no operator.
+void Maker::AddCaptured(Rows& rows) {
+  for (const Kernel& kernel : trace_.kernels()) {
+    const std::span<const NameId> ops = CapturedOps(trace_, kernel);
+    for (size_t i = 0; i < ops.size(); ++i) {
+      const auto outer = ops.subspan(i + 1);
+      const bool is_inside_its_row =
+          std::ranges::find(outer, ops[i]) != outer.end();
+      constexpr uint64_t kNoShape = 0;
+      TopRow& row = rows.At(ops[i], kNoShape, [&](TopRow& fresh) {
+        fresh.name = trace_.name(ops[i]);
+      });
+      const int64_t length_ns = kernel.end_ns - kernel.begin_ns;
+      if (i == 0) row.device_self_ns += length_ns;
+      if (!is_inside_its_row) row.device_total_ns += length_ns;
+    }
+  }
 }
 
 // Ops are sorted by begin, outer ones first. A backward loop therefore sees all
@@ -134,6 +160,7 @@ std::vector<TopRow> Maker::Ops() {
     row.total_ns += op.end_ns - op.begin_ns;
     row.device_total_ns += device_ns[i];
   }
+  AddCaptured(rows);
   return rows.Take();
 }
 

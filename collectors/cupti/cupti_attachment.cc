@@ -6,6 +6,7 @@
 
 #include "api/cupti_status.h"
 #include "cupti_fork.h"
+#include "graph_nodes.h"
 
 namespace stepscope {
 namespace {
@@ -51,11 +52,6 @@ void CUPTIAPI OnCudaCall(void*, CUpti_CallbackDomain domain, CUpti_CallbackId,
   (void)leaving->api->Finalize();
 }
 
-// A subscription needs a callback, even if only activity records are wanted; no
-// domain is enabled for it.
-void CUPTIAPI OnNothing(void*, CUpti_CallbackDomain, CUpti_CallbackId,
-                        const void*) {}
-
 void LeaveAtNextCall(std::shared_ptr<CuptiApi> api) {
   CUpti_SubscriberHandle subscriber = nullptr;
   std::string holder;
@@ -99,9 +95,11 @@ CUpti_SubscriberHandle CallOffLeaving() {
 
 }  // namespace
 
-CuptiAttachment::CuptiAttachment(std::shared_ptr<CuptiApi> api, bool detach)
+CuptiAttachment::CuptiAttachment(std::shared_ptr<CuptiApi> api, bool detach,
+                                 std::shared_ptr<CaptureScopes> scopes)
     : api_(std::move(api)),
-      detach_(detach && api_->version() >= kCuptiDetachesFromGraphs) {}
+      detach_(detach && api_->version() >= kCuptiDetachesFromGraphs),
+      scopes_(std::move(scopes)) {}
 
 CuptiAttachment::~CuptiAttachment() {
   if (InForkedChild()) return;
@@ -118,13 +116,17 @@ absl::Status CuptiAttachment::Hold() {
     return absl::OkStatus();
   }
   std::string holder;
+  // A subscription needs a callback, even if only activity records are wanted.
   const CUptiResult code =
-      api_->Subscribe(&subscriber_, &OnNothing, nullptr, &holder);
+      api_->Subscribe(&subscriber_, &OnGraphEvent, nullptr, &holder);
   if (code != CUPTI_SUCCESS) {
     subscriber_ = nullptr;
     return CuptiError(*api_, "subscribe", code, holder);
   }
   used_ = true;
+  if (scopes_ != nullptr) {
+    graph_code_ = ProcessGraphNodes().Listen(api_, subscriber_, scopes_);
+  }
   return absl::OkStatus();
 }
 
@@ -132,7 +134,9 @@ CUptiResult CuptiAttachment::LetGo() {
   if (subscriber_ == nullptr) return CUPTI_SUCCESS;
   const CUptiResult code = api_->Unsubscribe(subscriber_);
   // It still exists; the next Hold() reuses it.
-  if (code == CUPTI_SUCCESS) subscriber_ = nullptr;
+  if (code != CUPTI_SUCCESS) return code;
+  subscriber_ = nullptr;
+  if (scopes_ != nullptr) ProcessGraphNodes().StopListening();
   return code;
 }
 

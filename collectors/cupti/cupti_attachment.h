@@ -10,6 +10,7 @@
 #pragma once
 
 #include <absl/status/status.h>
+#include <stepscope/capture_scopes.h>
 
 #include <memory>
 
@@ -19,8 +20,11 @@ namespace stepscope {
 
 class CuptiAttachment {
  public:
-  // `detach`: whether to detach CUPTI at the end.
-  CuptiAttachment(std::shared_ptr<CuptiApi> api, bool detach);
+  // `detach`: whether to detach CUPTI at the end. `scopes`, if not null: while
+  // CUPTI is held, ProcessGraphNodes() learns from it where graphs are
+  // captured.
+  CuptiAttachment(std::shared_ptr<CuptiApi> api, bool detach,
+                  std::shared_ptr<CaptureScopes> scopes = nullptr);
   CuptiAttachment(const CuptiAttachment&) = delete;
   CuptiAttachment& operator=(const CuptiAttachment&) = delete;
   ~CuptiAttachment();
@@ -34,10 +38,17 @@ class CuptiAttachment {
   CUptiResult LetGo();
 
   CuptiApi& api() { return *api_; }
+  bool follows_graphs() const {
+    return scopes_ != nullptr && graph_code_ == CUPTI_SUCCESS;
+  }
+  // Why it does not hear of captures; CUPTI_SUCCESS if it does, or was not to.
+  CUptiResult graph_code() const { return graph_code_; }
 
  private:
   std::shared_ptr<CuptiApi> api_;
   bool detach_;
+  std::shared_ptr<CaptureScopes> scopes_;
+  CUptiResult graph_code_ = CUPTI_SUCCESS;
   bool used_ = false;
   CUpti_SubscriberHandle subscriber_ = nullptr;
 };

@@ -43,6 +43,7 @@ class CuptiCollector : public Collector {
   }
 
   std::string_view name() const override { return "cupti"; }
+  void Arm() override;
   absl::Status Start() override;
   void OnStep(int64_t step, int64_t now_ns) override;
   absl::StatusOr<std::unique_ptr<Recording>> Stop() override;
@@ -60,6 +61,7 @@ class CuptiCollector : public Collector {
   std::shared_ptr<CuptiAttachment> attachment_;
   std::unique_ptr<DeviceSampler> sampler_;  // null: without NVML
   bool nvml_was_tried_ = false;
+  bool arms_ = true;  // Arm() has something to do
 
   // Of the open window; null while none is open.
   std::unique_ptr<CuptiSwitches> switches_;
@@ -84,8 +86,8 @@ absl::Status CuptiCollector::Load() {
   if (attachment_ == nullptr) {
     absl::StatusOr<std::unique_ptr<CuptiApi>> api = sources_.cupti();
     if (!api.ok()) return api.status();
-    attachment_ = std::make_shared<CuptiAttachment>(*std::move(api),
-                                                    options_.detach_at_end);
+    attachment_ = std::make_shared<CuptiAttachment>(
+        *std::move(api), options_.detach_at_end, options_.capture_scopes);
   }
   if (options_.record_environment && !nvml_was_tried_ && sources_.nvml) {
     nvml_was_tried_ = true;
@@ -94,6 +96,18 @@ absl::Status CuptiCollector::Load() {
     }
   }
   return absl::OkStatus();
+}
+
+// One try, as soon as the program uses CUDA: if another tool holds CUPTI, or
+// there is none, Start() says so.
+void CuptiCollector::Arm() {
+  if (!arms_ || options_.capture_scopes == nullptr) return;
+  WatchForks();
+  if (InForkedChild()) return;
+  const absl::Status loaded = Load();
+  if (driver_ != nullptr && !driver_->InUse().ok()) return;
+  arms_ = false;
+  if (loaded.ok()) (void)attachment_->Hold();
 }
 
 // Before the switches: CUPTI may ask for a buffer as soon as a kind is on.
@@ -141,7 +155,19 @@ absl::Status CuptiCollector::Start() {
   }
   if (absl::Status s = Load(); !s.ok()) return s;
   if (absl::Status s = attachment_->Hold(); !s.ok()) return s;
+  arms_ = false;
   losses_.clear();
+  if (const CUptiResult code = attachment_->graph_code();
+      code != CUPTI_SUCCESS) {
+    losses_.push_back(
+        {.name = "cupti-captures-unknown",
+         .detail = "CUPTI does not say when CUDA graphs are captured (" +
+                   attachment_->api().NameOf(code) + ", code " +
+                   std::to_string(code) +
+                   "), so that their kernels have no operators",
+         .count = -1,
+         .severity = Severity::kNote});
+  }
   samples_.clear();
   samples_.reserve(kMostSamples);
   last_sample_ns_ = 0;

@@ -25,6 +25,7 @@
 #include "api/cupti_api.h"
 #include "buffer_pool.h"
 #include "cupti_times.h"
+#include "graph_nodes.h"
 
 namespace stepscope {
 
@@ -37,6 +38,8 @@ struct CuptiRecords {
   // The text that a record points to; never called with null. Of a live
   // recording the pointer itself; a look-up where the bytes are not trusted.
   std::function<std::string_view(const char*)> text;
+  // Where the nodes of graphs were captured; null: nobody listened.
+  const GraphNodes* graph_nodes = nullptr;
   // Keep every runtime and driver call, not only those worth recording.
   bool all_calls = false;
 };
@@ -52,6 +55,7 @@ struct CuptiDecodeResult {
   int64_t damaged_buffers = 0;  // CUPTI found no further record
   int64_t damaged_bytes = 0;    // that follow in those buffers
   int64_t wrong_launches = 0;   // work of graphs that names another call
+  int64_t unknown_nodes = 0;    // kernels of graphs captured nobody knows where
   bool saw_graphs = false;      // some activities come from a CUDA graph
 };
 

@@ -105,6 +105,7 @@ void CuptiDecoder::AddKernel(const RecordBytes& bytes) {
   // and not once per launch.
   row.name = kernel_names_.Of(
       name, [&] { return builder_.Intern(Demangle(TextOf(name))); });
+  AddCapture(row);
   row.grid = {record.gridX, record.gridY, record.gridZ};
   row.block = {record.blockX, record.blockY, record.blockZ};
   row.registers_per_thread = record.registersPerThread;
@@ -138,6 +139,30 @@ void CuptiDecoder::AddKernel(const RecordBytes& bytes) {
   }
   const RowId added = builder_.Add(row);
   if (row.graph != 0) graph_kernels_.push_back(added);
+}
+
+// The place of the capture, for which the node stands at every replay.
+void CuptiDecoder::AddCapture(Kernel& row) {
+  if (row.graph_node == 0 || records_.graph_nodes == nullptr) return;
+  const CapturedAt* const at =
+      records_.graph_nodes->Find(static_cast<uint64_t>(row.graph_node));
+  if (at == nullptr) {
+    ++result_.unknown_nodes;
+    return;
+  }
+  const auto [known, is_new] = captures_.try_emplace(at);
+  if (is_new) {
+    Stack ops;
+    for (const std::string& op : at->ops) {
+      ops.frames.push_back(builder_.Intern(op));
+    }
+    if (!ops.frames.empty()) {
+      known->second.ops = builder_.InternStack(std::move(ops));
+    }
+    known->second.module = builder_.Intern(at->module);
+  }
+  row.captured_ops = known->second.ops;
+  row.captured_module = known->second.module;
 }
 
 void CuptiDecoder::AddCopy(const RecordBytes& bytes) {

@@ -208,6 +208,17 @@ void AddLosses(const CuptiDecodeResult& result, uint32_t version,
              .count = result.wrong_launches,
              .severity = Severity::kWarning});
   }
+  if (result.unknown_nodes > 0) {
+    builder.Add(Loss{
+        .name = "cupti-unknown-captures",
+        .detail =
+            "kernels of CUDA graphs have no operator, because their graphs "
+            "were captured when stepscope did not listen; it listens from the "
+            "creation of the Profile to the end of its first window, and in "
+            "every later window",
+        .count = result.unknown_nodes,
+        .severity = Severity::kNote});
+  }
   if (version > kNewestKnownCupti) {
     builder.Add(
         Loss{.name = "cupti-newer-than-known",

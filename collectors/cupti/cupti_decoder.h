@@ -50,6 +50,7 @@ class CuptiDecoder {
   void AddMemset(const RecordBytes& bytes);
   void AddGraph(const RecordBytes& bytes);
   bool Place(uint64_t begin, uint64_t end, DeviceWork& work);
+  void AddCapture(Kernel& row);
   void CheckGraphLaunches();
 
   // cupti_decode_host.cc: calls and waits of host threads.
@@ -92,6 +93,11 @@ class CuptiDecoder {
   CuptiDecodeResult result_;
 
   PointerNames kernel_names_;
+  struct Capture {
+    RowId ops = kNone;
+    NameId module = 0;
+  };
+  std::unordered_map<const CapturedAt*, Capture> captures_;
   // [is_driver][call id]; 0: not looked up yet, kSkip: not recorded.
   static constexpr NameId kSkip = 0xffffffff;
   std::vector<NameId> call_names_[2];

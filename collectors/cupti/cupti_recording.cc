@@ -73,6 +73,8 @@ void CuptiRecording::Decode(TraceBuilder& builder, const ClockMap& clock) {
       .times = CuptiTimes(begin, end, clock),
       .devices = parts_.devices,
       .text = [](const char* text) { return std::string_view(text); },
+      .graph_nodes =
+          parts_.attachment->follows_graphs() ? &ProcessGraphNodes() : nullptr,
       .all_calls = parts_.all_calls};
   if (std::abs(records.times.drift()) > kDriftWorthANote &&
       std::abs(records.times.drift_ns()) > kDriftWorthANoteNs) {

@@ -12,4 +12,8 @@ std::unique_ptr<Collector> MakeTorchCollector(const TorchOptions&) {
       "Python that has torch");
 }
 
+std::unique_ptr<CaptureScopes> MakeTorchCaptureScopes(const TorchOptions&) {
+  return nullptr;
+}
+
 }  // namespace stepscope

@@ -109,18 +109,21 @@ void AddTexts(const Taken& taken, const torch::SymbolizedTracebacks& texts,
   }
 }
 
-// True if the calling thread runs on behalf of Python. A C++ program may hold
-// an interpreter, too, for something else.
-bool IsCalledFromPython() {
+// False if the process has no interpreter, or one that does not know the
+// calling thread.
+bool FindPython() {
   const auto initialized =
       reinterpret_cast<IsInitialized>(dlsym(RTLD_DEFAULT, "Py_IsInitialized"));
   g_this_thread_state.store(reinterpret_cast<ThisThreadState>(dlsym(
                                 RTLD_DEFAULT, "PyGILState_GetThisThreadState")),
                             std::memory_order_relaxed);
-  if (initialized == nullptr || initialized() == 0 || !IsKnownToPython()) {
-    return false;
-  }
-  // An interpreter that C++ started for something else has no frames here.
+  return initialized != nullptr && initialized() != 0 && IsKnownToPython();
+}
+
+// True if the calling thread runs on behalf of Python. A C++ program may hold
+// an interpreter, too, for something else.
+bool IsCalledFromPython() {
+  if (!FindPython()) return false;
   const torch::SymbolizedTracebacks here =
       TextsOf({{0, torch::CapturedTraceback::gather(true, false, false)}});
   return !here.tracebacks.empty() && !here.tracebacks[0].empty();
@@ -204,6 +207,17 @@ void NamePythonSamples() {
   const torch::SymbolizedTracebacks texts = TextsOf(taken);
   const std::lock_guard lock(samples.mutex);
   AddTexts(taken, texts, samples.named);
+}
+
+// Each call is described, or the hook would keep its modules for later.
+std::string OpenModulePath(const ModuleHook& hook) {
+  if (!FindPython()) return "";
+  std::string path;
+  for (const uint64_t call : OpenCalls(hook)) {
+    const PythonSamples::Module module = Describe(hook, call);
+    path = module.path.empty() ? module.class_name : module.path;
+  }
+  return path;
 }
 
 PythonSamples ClosePythonSamples() {

@@ -12,6 +12,8 @@
 
 #include <stepscope/module_hook.h>
 
+#include <string>
+
 #include "torch_stack_decode.h"
 
 namespace stepscope {
@@ -32,5 +34,11 @@ void NamePythonSamples();
 // The samples of the window, those without names included. Later samples are
 // dropped.
 PythonSamples ClosePythonSamples();
+
+// The path of the innermost module that runs on the calling thread, or its
+// class if it is the outermost one; "" if there is none, or if the interpreter
+// does not know the thread. Takes the interpreter's lock. Not in the sampled
+// step, whose calls it would make the hook forget.
+std::string OpenModulePath(const ModuleHook& hook);
 
 }  // namespace stepscope

@@ -86,6 +86,8 @@ void VisitFields(V&& v) {
   v.Number("occupancy_frac", &R::occupancy_frac);
   v.Number("graph", &R::graph);
   v.Number("graph_node", &R::graph_node);
+  v.Stack("captured_ops", &R::captured_ops);
+  v.Name("captured_module", &R::captured_module);
   v.Number("queued_ns", &R::queued_ns);
   v.Number("submitted_ns", &R::submitted_ns);
   v.Name("name", &R::name);

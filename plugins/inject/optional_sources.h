@@ -2,6 +2,7 @@
 // without_torch.cc is linked.
 #pragma once
 
+#include <stepscope/capture_scopes.h>
 #include <stepscope/collector.h>
 
 #include <memory>
@@ -12,5 +13,8 @@ namespace stepscope {
 // Adds LibTorch's operators and allocator, in the library for programs that use
 // the LibTorch of this build.
 void AddTorch(std::vector<std::unique_ptr<Collector>>& collectors);
+
+// For CuptiOptions; null in the other library.
+std::shared_ptr<CaptureScopes> TorchCaptureScopes();
 
 }  // namespace stepscope

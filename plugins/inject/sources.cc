@@ -11,7 +11,8 @@ std::vector<std::unique_ptr<Collector>> InjectedCollectors(
   std::vector<std::unique_ptr<Collector>> collectors;
   // DefaultCollectors() would link LibTorch, which most injected programs lack.
   collectors.push_back(MakeHostCollector({.training_tid = training_tid}));
-  collectors.push_back(MakeCuptiCollector());
+  collectors.push_back(
+      MakeCuptiCollector({.capture_scopes = TorchCaptureScopes()}));
   collectors.push_back(MakeNvtxCollector());
   AddTorch(collectors);
   return collectors;

@@ -9,4 +9,8 @@ void AddTorch(std::vector<std::unique_ptr<Collector>>& collectors) {
   collectors.push_back(MakeTorchCollector(TorchOptions()));
 }
 
+std::shared_ptr<CaptureScopes> TorchCaptureScopes() {
+  return MakeTorchCaptureScopes(TorchOptions());
+}
+
 }  // namespace stepscope

@@ -4,4 +4,6 @@ namespace stepscope {
 
 void AddTorch(std::vector<std::unique_ptr<Collector>>&) {}
 
+std::shared_ptr<CaptureScopes> TorchCaptureScopes() { return nullptr; }
+
 }  // namespace stepscope

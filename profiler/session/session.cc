@@ -78,7 +78,12 @@ Session::Session(Options options, std::unique_ptr<Claim> claim)
       maker_tid_(gettid()),
       driver_(std::this_thread::get_id()) {
   wait_step_ns_.reserve(kMaxWaitSteps);
+  Arm();
   Enter();
+}
+
+void Session::Arm() {
+  for (const auto& collector : options_.collectors) collector->Arm();
 }
 
 Session::~Session() {
@@ -218,6 +223,7 @@ std::unique_ptr<ClosedWindow> Session::Step() {
         }
         wait_step_ns_.push_back(end_ns - step_begin_ns_);
       }
+      if (place_.cycle == 0) Arm();
       break;
     case SchedulePhase::kActive:
       window_->steps_.push_back(

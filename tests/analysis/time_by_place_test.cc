@@ -99,6 +99,51 @@ TEST(TimeByPlaceTest, CountsDeviceWorkToTheModuleThatLaunchesIt) {
       Named(report.lines, "net.py:7 in forward")->gpu_self_ms_per_step, 1);
 }
 
+// No module runs in a replay: its kernels belong to the modules of the capture,
+// and their operators to the table of operators.
+TEST(TimeByPlaceTest, CountsGraphKernelsToTheModuleThatWasCaptured) {
+  std::string text;
+  for (int64_t step = 0; step < 4; ++step) {
+    const auto at = [&](int64_t begin_us, int64_t end_us) {
+      return std::to_string((step * 10000 + begin_us) * 1000) + ".." +
+             std::to_string((step * 10000 + end_us) * 1000) + " ";
+    };
+    const std::string id = "correlation=" + std::to_string(step + 1) + " ";
+    text += "step " + at(0, 10000) + "thread=0 number=" + std::to_string(step) +
+            "\n";
+    text += "range " + at(1, 900) + "thread=0 kind=module detail=Net net\n";
+    text += "op " + at(10, 800) + "thread=0 replay\n";
+    text +=
+        "runtime_call " + at(20, 30) + "thread=0 " + id + "cudaGraphLaunch\n";
+    text += "kernel " + at(1000, 4000) +
+            "device=0 stream=7 graph=1 graph_node=1 " + id +
+            "captured_ops=(\"aten::addmm\") captured_module=net.fc gemm\n";
+    text += "kernel " + at(4000, 5000) +
+            "device=0 stream=7 graph=1 graph_node=2 " + id +
+            "captured_ops=(\"aten::relu\") captured_module=net.fc.act relu\n";
+    text += "kernel " + at(5000, 5500) +
+            "device=0 stream=7 graph=1 graph_node=3 " + id + "unknown\n";
+  }
+  const Report report = Analyze(TraceFromText(text));
+  const PlaceTime* fc = Named(report.modules, "net.fc");
+  ASSERT_NE(fc, nullptr);
+  EXPECT_NEAR(fc->gpu_self_ms_per_step, 3, 1e-9);
+  EXPECT_NEAR(fc->gpu_total_ms_per_step, 4, 1e-9);
+  EXPECT_EQ(fc->calls_per_step, 0);
+  const PlaceTime* net = Named(report.modules, "net");
+  ASSERT_NE(net, nullptr);
+  EXPECT_NEAR(net->gpu_self_ms_per_step, 0.5, 1e-9);
+  EXPECT_NEAR(net->gpu_total_ms_per_step, 4.5, 1e-9);
+  double addmm = 0;
+  double replay = 0;
+  for (const TopOp& op : report.top_ops) {
+    if (op.name == "aten::addmm") addmm = op.gpu_self_ms_per_step;
+    if (op.name == "replay") replay = op.gpu_self_ms_per_step;
+  }
+  EXPECT_NEAR(addmm, 3, 1e-9);
+  EXPECT_NEAR(replay, 0.5, 1e-9);
+}
+
 TEST(TimeByPlaceTest, CountsTheBackwardPassToTheLineOfTheForwardPass) {
   const Report report = ReportOn(false);
   ASSERT_EQ(report.lines.size(), 3u);

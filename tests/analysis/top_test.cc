@@ -81,6 +81,28 @@ TEST(TopTest, DeviceTimeBelongsToTheLaunchingOperatorAndThoseAroundIt) {
   EXPECT_EQ(launch->device_self_ns, 70);
 }
 
+// A replay runs no operator, so those of the capture have the kernel's time.
+TEST(TopTest, GraphKernelsBelongToTheOpsOfTheirCapture) {
+  const auto tables = MakeTopTables(TraceFromText(R"(
+    op 0..100 thread=0 replay
+    runtime_call 10..20 thread=0 correlation=1 cudaGraphLaunch
+    kernel 200..260 stream=7 correlation=1 graph=3 graph_node=1 captured_ops=("aten::addmm","aten::linear","aten::linear") gemm
+    kernel 260..270 device=0 stream=7 correlation=1 graph=3 graph_node=2 add
+  )"),
+                                    {});
+  const TopRow* addmm = RowOf(tables, "ops", "aten::addmm");
+  ASSERT_NE(addmm, nullptr);
+  EXPECT_EQ(addmm->device_self_ns, 60);
+  EXPECT_EQ(addmm->device_total_ns, 60);
+  EXPECT_EQ(addmm->calls, 0);
+  const TopRow* linear = RowOf(tables, "ops", "aten::linear");
+  ASSERT_NE(linear, nullptr);
+  EXPECT_EQ(linear->device_self_ns, 0);
+  EXPECT_EQ(linear->device_total_ns, 60);
+  EXPECT_EQ(RowOf(tables, "ops", "replay")->device_self_ns, 10);
+  EXPECT_EQ(RowOf(tables, "calls", "cudaGraphLaunch")->device_self_ns, 70);
+}
+
 TEST(TopTest, ByShapeTellsRowsApart) {
   const auto tables = MakeTopTables(TraceFromText(kTrace), {.by_shape = true});
   const TopRow* four = RowOf(tables, "ops", "inner", "float[4]");
@@ -119,12 +141,17 @@ TEST(TopTest, SelfTimesAddUpToTheTimeOfTheOutermostOperators) {
     for (const Op& op : trace.ops()) {
       if (op.parent == kNone) outermost_ns += op.end_ns - op.begin_ns;
     }
-    const auto add = [&](const DeviceWork& work) {
-      if (work.op != kNone) launched_ns += work.end_ns - work.begin_ns;
+    const auto add = [&](const DeviceWork& work, bool is_of_op) {
+      if (is_of_op) launched_ns += work.end_ns - work.begin_ns;
     };
-    for (const Kernel& kernel : trace.kernels()) add(kernel);
-    for (const Copy& copy : trace.copies()) add(copy);
-    for (const Memset& set : trace.memsets()) add(set);
+    for (const Kernel& kernel : trace.kernels()) {
+      const bool was_captured =
+          kernel.captured_ops != kNone &&
+          !trace.stacks()[kernel.captured_ops].frames.empty();
+      add(kernel, was_captured || kernel.op != kNone);
+    }
+    for (const Copy& copy : trace.copies()) add(copy, copy.op != kNone);
+    for (const Memset& set : trace.memsets()) add(set, set.op != kNone);
     const auto tables =
         MakeTopTables(trace, {.by_shape = seed % 2 == 0, .limit = 0});
     int64_t self_ns = 0;

@@ -23,6 +23,7 @@ class FakeCollector : public Collector {
     std::vector<std::string> calls;  // "start", "sample", "step 3", "stop"
     int starts = 0;
     int stops = 0;
+    int arms = 0;
   };
   struct Behaviour {
     std::string name = "fake";
@@ -38,6 +39,8 @@ class FakeCollector : public Collector {
       : behaviour_(std::move(behaviour)), log_(std::move(log)) {}
 
   std::string_view name() const override { return behaviour_.name; }
+
+  void Arm() override { ++log_->arms; }
 
   absl::Status Start() override {
     log_->calls.push_back("start");

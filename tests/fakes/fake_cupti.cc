@@ -29,14 +29,22 @@ constexpr NamedCall kRuntimeCalls[] = {
     {214, "cudaLaunchKernel_ptsz_v7000"},
     {271, "cudaFuncSetAttribute_v9000"},
     {311, "cudaGraphLaunch_v10000"},
+    {315, "cudaStreamBeginCapture_v10000"},
+    {319, "cudaStreamEndCapture_v10000"},
     {136, "cudaEventQuery_v3020"},
 };
 constexpr NamedCall kDriverCalls[] = {
-    {18, "cuCtxGetDevice"},        {19, "cuCtxSynchronize"},
-    {79, "cuMemsetD2D16"},         {126, "cuStreamSynchronize"},
-    {190, "cuCtxGetCurrent"},      {243, "cuMemAlloc_v2"},
-    {277, "cuMemcpyHtoDAsync_v2"}, {307, "cuLaunchKernel"},
+    {18, "cuCtxGetDevice"},
+    {19, "cuCtxSynchronize"},
+    {79, "cuMemsetD2D16"},
+    {126, "cuStreamSynchronize"},
+    {190, "cuCtxGetCurrent"},
+    {243, "cuMemAlloc_v2"},
+    {277, "cuMemcpyHtoDAsync_v2"},
+    {307, "cuLaunchKernel"},
+    {497, "cuStreamEndCapture"},
     {514, "cuGraphLaunch"},
+    {539, "cuStreamBeginCapture_v2"},
 };
 constexpr uint32_t kTakesNullBuffers = 27;  // CUDA 12.9
 constexpr uint32_t kBuffersPerThread = 130000;
@@ -158,21 +166,7 @@ CUptiResult FakeCupti::Unsubscribe(CUpti_SubscriberHandle subscriber) {
   subscribed_ = false;
   callback_ = nullptr;
   domains_.clear();
-  return CUPTI_SUCCESS;
-}
-
-CUptiResult FakeCupti::EnableDomain(bool on, CUpti_SubscriberHandle subscriber,
-                                    CUpti_CallbackDomain domain) {
-  const Lock lock(mutex_);
-  if (CUptiResult r = Enter("EnableDomain"); r != CUPTI_SUCCESS) return r;
-  if (!subscribed_ || subscriber == nullptr) {
-    return CUPTI_ERROR_INVALID_PARAMETER;
-  }
-  if (on) {
-    domains_.insert(domain);
-  } else {
-    domains_.erase(domain);
-  }
+  callbacks_.clear();
   return CUPTI_SUCCESS;
 }
 
@@ -462,50 +456,11 @@ CUptiResult FakeCupti::Finalize() {
   subscribed_ = false;
   callback_ = nullptr;
   domains_.clear();
+  callbacks_.clear();
   enabled_.clear();
   enabled_calls_.clear();
   all_syncs_ = true;
   return CUPTI_SUCCESS;
-}
-
-void FakeCupti::ProgramCalls(uint32_t cbid, CUpti_CallbackDomain domain) {
-  CUpti_CallbackData call = {};
-  for (const CUpti_ApiCallbackSite site : {CUPTI_API_ENTER, CUPTI_API_EXIT}) {
-    CUpti_CallbackFunc callback = nullptr;
-    void* user = nullptr;
-    {
-      const Lock lock(mutex_);
-      if (domains_.contains(domain)) callback = callback_;
-      user = user_;
-      if (callback != nullptr) ++in_callback_[std::this_thread::get_id()];
-    }
-    call.callbackSite = site;
-    if (callback == nullptr) continue;
-    callback(user, domain, cbid, &call);
-    {
-      const Lock lock(mutex_);
-      --in_callback_[std::this_thread::get_id()];
-    }
-    callback_ended_.notify_all();
-  }
-}
-
-void FakeCupti::ReenterCallback() {
-  CUpti_CallbackData call = {};
-  call.callbackSite = CUPTI_API_EXIT;
-  CUpti_CallbackFunc callback = nullptr;
-  {
-    const Lock lock(mutex_);
-    callback = last_callback_;
-    ++in_callback_[std::this_thread::get_id()];
-  }
-  ++callbacks_entered_;
-  callback(nullptr, CUPTI_CB_DOMAIN_RUNTIME_API, 211, &call);
-  {
-    const Lock lock(mutex_);
-    --in_callback_[std::this_thread::get_id()];
-  }
-  callback_ended_.notify_all();
 }
 
 bool FakeCupti::records_polls() const {

@@ -101,6 +101,19 @@ class FakeCupti {
   // The program enters and leaves a CUDA call; the subscriber is called.
   void ProgramCalls(uint32_t cbid = 211,
                     CUpti_CallbackDomain domain = CUPTI_CB_DOMAIN_RUNTIME_API);
+  // The program captures a CUDA graph on a stream; `code` is what the calls
+  // give (0: success).
+  void BeginCapture(uintptr_t stream = 1, int code = 0) {
+    CaptureCall(true, stream, code);
+  }
+  void EndCapture(uintptr_t stream = 1, int code = 0) {
+    CaptureCall(false, stream, code);
+  }
+  // A graph gets a node of this id; and a copy of one, as when it is
+  // instantiated.
+  void CreateNode(uint64_t node,
+                  CUgraphNodeType type = CU_GRAPH_NODE_TYPE_KERNEL);
+  void CloneNode(uint64_t node, uint64_t original);
   // Runs inside Finalize(), when it has begun.
   void DuringFinalize(std::function<void()> run) { during_ = std::move(run); }
   // Another thread, which had left its CUDA call before the subscriber was
@@ -129,6 +142,9 @@ class FakeCupti {
   CUptiResult Unsubscribe(CUpti_SubscriberHandle);
   CUptiResult EnableDomain(bool, CUpti_SubscriberHandle, CUpti_CallbackDomain);
   CUptiResult GetCallbackName(CUpti_CallbackDomain, uint32_t, const char**);
+  CUptiResult EnableCallback(bool, CUpti_SubscriberHandle, CUpti_CallbackDomain,
+                             uint32_t);
+  CUptiResult GetGraphNodeId(CUgraphNode, uint64_t*);
   CUptiResult SetThreadIdType(CUpti_ActivityThreadIdType);
   CUptiResult RegisterCallbacks(CUpti_BuffersCallbackRequestFunc,
                                 CUpti_BuffersCallbackCompleteFunc);
@@ -158,6 +174,8 @@ class FakeCupti {
   };
   void QueueBytes(uint32_t kind, std::vector<uint8_t> record, bool is_running);
   CUptiResult Enter(const char* name);
+  void Tell(CUpti_CallbackDomain domain, uint32_t id, const void* details);
+  void CaptureCall(bool begins, uintptr_t stream, int code);
   CUptiResult EnterActivity(const char* name);
   bool IsWanted(const Queued& queued) const;
   void Confuse(Queued& queued) const;
@@ -182,6 +200,7 @@ class FakeCupti {
   CUpti_CallbackFunc callback_ = nullptr;
   void* user_ = nullptr;
   std::set<uint32_t> domains_;
+  std::set<std::pair<uint32_t, uint32_t>> callbacks_;  // single ones
   std::set<uint32_t> enabled_;
   std::set<std::pair<uint32_t, uint32_t>> enabled_calls_;
   bool all_syncs_ = true;

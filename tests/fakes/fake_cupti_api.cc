@@ -29,6 +29,14 @@ class FakeApi : public CuptiApi {
                               const char** name) const override {
     return fake_.GetCallbackName(domain, id, name);
   }
+  CUptiResult EnableCallback(bool on, CUpti_SubscriberHandle subscriber,
+                             CUpti_CallbackDomain domain,
+                             uint32_t id) override {
+    return fake_.EnableCallback(on, subscriber, domain, id);
+  }
+  CUptiResult GetGraphNodeId(CUgraphNode node, uint64_t* id) const override {
+    return fake_.GetGraphNodeId(node, id);
+  }
   CUptiResult SetThreadIdType(CUpti_ActivityThreadIdType type) override {
     return fake_.SetThreadIdType(type);
   }

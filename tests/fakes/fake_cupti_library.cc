@@ -79,6 +79,14 @@ CUptiResult cuptiGetCallbackName(CUpti_CallbackDomain domain, uint32_t id,
                                  const char** name) {
   return Fake().GetCallbackName(domain, id, name);
 }
+CUptiResult cuptiEnableCallback(uint32_t on, CUpti_SubscriberHandle subscriber,
+                                CUpti_CallbackDomain domain,
+                                CUpti_CallbackId id) {
+  return Fake().EnableCallback(on != 0, subscriber, domain, id);
+}
+CUptiResult cuptiGetGraphNodeId(CUgraphNode node, uint64_t* id) {
+  return Fake().GetGraphNodeId(node, id);
+}
 CUptiResult cuptiSetThreadIdType(CUpti_ActivityThreadIdType type) {
   return Fake().SetThreadIdType(type);
 }

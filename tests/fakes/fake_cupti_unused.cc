@@ -22,9 +22,5 @@ CUptiResult cuptiActivityRegisterTimestampCallback(
 CUptiResult cuptiActivitySetAttribute(CUpti_ActivityAttribute, size_t*, void*) {
   return CUPTI_ERROR_NOT_SUPPORTED;
 }
-CUptiResult cuptiEnableCallback(uint32_t, CUpti_SubscriberHandle,
-                                CUpti_CallbackDomain, CUpti_CallbackId) {
-  return CUPTI_ERROR_NOT_SUPPORTED;
-}
 
 }  // extern "C"

@@ -29,6 +29,7 @@ class Maker {
   std::string Text();
   NameId Name(std::string_view usual);
   OpInputs Inputs();
+  RowId RandomStack();
   Argument OneArgument(int depth);
   void Run();
   void Threads();
@@ -173,6 +174,16 @@ Argument Maker::OneArgument(int depth) {
   return argument;
 }
 
+RowId Maker::RandomStack() {
+  Stack stack;
+  for (int64_t n = Between(0, 3); n > 0; --n) {
+    stack.frames.push_back(builder_.Intern(
+        OneIn(6) ? "odd;frame"
+                 : "model.cc(" + std::to_string(n) + "): Forward"));
+  }
+  return builder_.InternStack(std::move(stack));
+}
+
 OpInputs Maker::Inputs() {
   OpInputs inputs;
   for (int64_t n = Between(0, 4); n > 0; --n)
@@ -291,6 +302,7 @@ void Maker::Launch(RowId thread, int64_t begin_ns, int64_t end_ns) {
       kernel.name = Name("void at::native::kernel<float>::s1688_");
       kernel.grid = {static_cast<int32_t>(Between(1, 999)), 1, 1};
       kernel.block = {128, 1, 1};
+      if (OneIn(4)) kernel.captured_ops = RandomStack();
       kernel.occupancy_frac = static_cast<float>(Between(0, 997)) / 997;
       if (kernel.queued_ns != -1) kernel.queued_ns = begin_ns + Between(0, 999);
       if (kernel.submitted_ns != -1)
@@ -325,14 +337,7 @@ void Maker::Ops(RowId thread, int64_t begin_ns, int64_t end_ns, int depth) {
       op.kind = OpKind::kBackward;
     }
     if (OneIn(2)) op.inputs = builder_.InternInputs(Inputs());
-    if (OneIn(4)) {
-      Stack stack;
-      for (int64_t n = Between(0, 3); n > 0; --n)
-        stack.frames.push_back(builder_.Intern(
-            OneIn(6) ? "odd;frame"
-                     : "model.cc(" + std::to_string(n) + "): Forward"));
-      op.stack = builder_.InternStack(std::move(stack));
-    }
+    if (OneIn(4)) op.stack = RandomStack();
     builder_.Add(op);
     if (OneIn(5)) Memory(thread, Between(op.begin_ns, op.end_ns));
     if (depth > 0 && OneIn(2)) {

@@ -24,6 +24,13 @@ void AddAll(const Trace& trace, TraceBuilder& builder) {
         for (Argument& element : argument.elements) rename_argument(element);
       };
 
+  const auto copy_stack = [&](RowId row) {
+    if (row == kNone) return kNone;
+    Stack stack = trace.stacks()[row];
+    for (NameId& frame : stack.frames) frame = rename(frame);
+    return builder.InternStack(std::move(stack));
+  };
+
   builder.run() = trace.run();
   builder.run().training_thread = thread_row(trace.run().training_thread);
   for (int kind = 0; kind < static_cast<int>(Kind::kCount); ++kind) {
@@ -48,11 +55,7 @@ void AddAll(const Trace& trace, TraceBuilder& builder) {
       for (Argument& argument : inputs.arguments) rename_argument(argument);
       row.inputs = builder.InternInputs(std::move(inputs));
     }
-    if (row.stack != kNone) {
-      Stack stack = trace.stacks()[row.stack];
-      for (NameId& frame : stack.frames) frame = rename(frame);
-      row.stack = builder.InternStack(std::move(stack));
-    }
+    row.stack = copy_stack(row.stack);
     row.parent = row.forward = kNone;
     builder.Add(row);
   }
@@ -65,6 +68,8 @@ void AddAll(const Trace& trace, TraceBuilder& builder) {
   const auto unlink = [](DeviceWork& work) { work.call = work.op = kNone; };
   for (Kernel row : trace.kernels()) {
     row.name = rename(row.name);
+    row.captured_module = rename(row.captured_module);
+    row.captured_ops = copy_stack(row.captured_ops);
     row.communication = kNone;
     unlink(row);
     builder.Add(row);

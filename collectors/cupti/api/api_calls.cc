@@ -94,9 +94,15 @@ bool IsWorthRecording(std::string_view name) {
          std::any_of(std::begin(kDriver), std::end(kDriver), begins);
 }
 
-// CUPTI offers no list of its calls, so ids are tried one after the other.
 std::vector<uint32_t> CallsWorthRecording(const CuptiApi& api,
                                           CUpti_CallbackDomain domain) {
+  return CallsThat(api, domain, &IsWorthRecording);
+}
+
+// CUPTI offers no list of its calls, so ids are tried one after the other.
+std::vector<uint32_t> CallsThat(const CuptiApi& api,
+                                CUpti_CallbackDomain domain,
+                                bool (*is_wanted)(std::string_view)) {
   std::vector<uint32_t> ids;
   uint32_t last_known = 0;
   for (uint32_t id = 1; id - last_known <= kGapThatEnds; ++id) {
@@ -106,7 +112,7 @@ std::vector<uint32_t> CallsWorthRecording(const CuptiApi& api,
       continue;
     }
     last_known = id;
-    if (IsWorthRecording(CallName(name))) ids.push_back(id);
+    if (is_wanted(CallName(name))) ids.push_back(id);
   }
   return ids;
 }

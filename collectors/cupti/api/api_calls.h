@@ -22,4 +22,9 @@ bool IsWorthRecording(std::string_view name);
 std::vector<uint32_t> CallsWorthRecording(const CuptiApi& api,
                                           CUpti_CallbackDomain domain);
 
+// The same of the calls for whose CallName() `is_wanted` is true.
+std::vector<uint32_t> CallsThat(const CuptiApi& api,
+                                CUpti_CallbackDomain domain,
+                                bool (*is_wanted)(std::string_view));
+
 }  // namespace stepscope

@@ -55,6 +55,18 @@ class CuptiApi {
                                    CUpti_CallbackDomain domain) = 0;
   virtual CUptiResult GetCallbackName(CUpti_CallbackDomain domain, uint32_t id,
                                       const char** name) const = 0;
+  // Calls the subscriber at one kind of event of a domain.
+  virtual CUptiResult EnableCallback(bool on, CUpti_SubscriberHandle subscriber,
+                                     CUpti_CallbackDomain domain, uint32_t id) {
+    (void)on, (void)subscriber, (void)domain, (void)id;
+    return CUPTI_ERROR_API_NOT_IMPLEMENTED;
+  }
+  // The id of a node of a CUDA graph, as the records of its work have it. For
+  // callbacks, too.
+  virtual CUptiResult GetGraphNodeId(CUgraphNode node, uint64_t* id) const {
+    (void)node, (void)id;
+    return CUPTI_ERROR_API_NOT_IMPLEMENTED;
+  }
 
   virtual CUptiResult SetThreadIdType(CUpti_ActivityThreadIdType type) = 0;
   virtual CUptiResult RegisterCallbacks(

@@ -18,6 +18,8 @@ struct Functions {
   decltype(&cuptiUnsubscribe) unsubscribe = nullptr;
   decltype(&cuptiEnableDomain) enable_domain = nullptr;
   decltype(&cuptiGetCallbackName) get_callback_name = nullptr;
+  decltype(&cuptiEnableCallback) enable_callback = nullptr;    // optional
+  decltype(&cuptiGetGraphNodeId) get_graph_node_id = nullptr;  // optional
   decltype(&cuptiSetThreadIdType) set_thread_id_type = nullptr;
   decltype(&cuptiActivityRegisterCallbacks) register_callbacks = nullptr;
   decltype(&cuptiActivityEnable) enable = nullptr;
@@ -52,6 +54,8 @@ struct Functions {
     get(unsubscribe, "cuptiUnsubscribe", true);
     get(enable_domain, "cuptiEnableDomain", true);
     get(get_callback_name, "cuptiGetCallbackName", true);
+    get(enable_callback, "cuptiEnableCallback", false);
+    get(get_graph_node_id, "cuptiGetGraphNodeId", false);
     get(set_thread_id_type, "cuptiSetThreadIdType", true);
     get(register_callbacks, "cuptiActivityRegisterCallbacks", true);
     get(enable, "cuptiActivityEnable", true);
@@ -109,6 +113,17 @@ class LoadedCupti : public CuptiApi {
   CUptiResult GetCallbackName(CUpti_CallbackDomain domain, uint32_t id,
                               const char** name) const override {
     return f_.get_callback_name(domain, id, name);
+  }
+  CUptiResult EnableCallback(bool on, CUpti_SubscriberHandle subscriber,
+                             CUpti_CallbackDomain domain,
+                             uint32_t id) override {
+    return f_.enable_callback == nullptr
+               ? CUPTI_ERROR_API_NOT_IMPLEMENTED
+               : f_.enable_callback(on, subscriber, domain, id);
+  }
+  CUptiResult GetGraphNodeId(CUgraphNode node, uint64_t* id) const override {
+    return f_.get_graph_node_id == nullptr ? CUPTI_ERROR_API_NOT_IMPLEMENTED
+                                           : f_.get_graph_node_id(node, id);
   }
   CUptiResult SetThreadIdType(CUpti_ActivityThreadIdType type) override {
     return f_.set_thread_id_type(type);

@@ -3,6 +3,7 @@
 // says what to install.
 #pragma once
 
+#include <stepscope/capture_scopes.h>
 #include <stepscope/collector.h>
 #include <stepscope/module_hook.h>
 
@@ -32,6 +33,12 @@ struct TorchOptions {
 // record_memory, which needs the memory reporter of the thread that calls
 // Start(): FailedPrecondition if another profiler holds it.
 std::unique_ptr<Collector> MakeTorchCollector(const TorchOptions& options);
+
+// Knows which operators, and with options.with_modules which module, are open
+// while a CUDA graph is captured; for CuptiOptions::capture_scopes. Null in a
+// build without LibTorch. Costs nothing between captures.
+std::unique_ptr<CaptureScopes> MakeTorchCaptureScopes(
+    const TorchOptions& options);
 
 // LibTorch's settings (grad mode, autocast, cuDNN, TF32, thread counts), read
 // on the training thread after each step.
@@ -73,6 +80,10 @@ struct CuptiOptions {
   // After the last window, detach CUPTI from the process when a CUDA call
   // returns. Not done before CUDA 12.6, where it breaks existing CUDA graphs.
   bool detach_at_end = true;
+  // Gives kernels of CUDA graphs the operators that were open at their capture.
+  // Then CUPTI is subscribed to from Arm() on, so that captures before the
+  // first window are known. Null: those kernels have no operators.
+  std::shared_ptr<CaptureScopes> capture_scopes = nullptr;
 };
 
 // The activities of NVIDIA GPUs, from CUPTI, which is loaded at run time.

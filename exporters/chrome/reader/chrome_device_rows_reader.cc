@@ -36,6 +36,21 @@ void ChromeRowReader::AddCall(const ChromeEvent& event, const Times& times) {
   builder_->Add(call);
 }
 
+// torch.cuda.mark_kernels() puts what a program calls a place into "name",
+// which in other files is the kernel's own.
+NameId ChromeRowReader::CapturedModule(const ChromeEvent& event,
+                                       const Kernel& kernel) {
+  if (event.has(ArgKey::kOurDetail)) {
+    return InternArg(event, ArgKey::kOurDetail);
+  }
+  const Field name = event.arg(ArgKey::kName);
+  if (kernel.graph_node == 0 || name.type != Field::Type::kText ||
+      name.text == event.name.text) {
+    return 0;
+  }
+  return InternArg(event, ArgKey::kName);
+}
+
 void ChromeRowReader::AddKernel(const ChromeEvent& event, const Times& times) {
   Kernel kernel;
   kernel.begin_ns = times.begin_ns;
@@ -43,6 +58,8 @@ void ChromeRowReader::AddKernel(const ChromeEvent& event, const Times& times) {
   kernel.name = NameOf(event);
   ReadDeviceWork(event, &kernel);
   ReadKernel(event, &kernel);
+  kernel.captured_ops = inputs_.CallStack(event);
+  kernel.captured_module = CapturedModule(event, kernel);
   // Written like ts, since the base time. -1 stays "not recorded".
   const auto moment = [&](ArgKey key, int64_t* time_ns) {
     const auto since_base_ns = ToNanoseconds(event.arg(key));

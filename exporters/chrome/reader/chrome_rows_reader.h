@@ -69,6 +69,7 @@ class ChromeRowReader {
   int64_t ThreadNumber(const Field& tid);
   NameId NameOf(const ChromeEvent& event);
   NameId InternArg(const ChromeEvent& event, ArgKey key);
+  NameId CapturedModule(const ChromeEvent& event, const Kernel& kernel);
 
   void AddComplete(const ChromeEvent& event);
   void AddOp(const ChromeEvent& event, const Times& times);

@@ -145,6 +145,12 @@ void ChromeEventWriter::Write(const Kernel& kernel) {
   }
   if (kernel.graph != 0) json_.Field("graph id", kernel.graph);
   if (kernel.graph_node != 0) json_.Field("graph node id", kernel.graph_node);
+  if (kernel.captured_module != 0) {
+    json_.Field("stepscope.detail", trace_.name(kernel.captured_module));
+  }
+  if (kernel.captured_ops != kNone) {
+    inputs_.AppendStack(kernel.captured_ops, out_);
+  }
   const auto moment = [&](const char* key, int64_t time_ns) {
     if (time_ns == -1) return;
     json_.Key(key);

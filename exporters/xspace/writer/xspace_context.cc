@@ -47,6 +47,16 @@ std::string_view LastPart(std::string_view name) {
   return name;
 }
 
+// An autograd node, "AddmmBackward0", or what the engine calls its run.
+bool IsBackwardName(std::string_view name) {
+  const std::string_view kMark = "Backward";
+  const size_t mark = name.rfind(kMark);
+  if (mark == std::string_view::npos) return false;
+  const std::string_view number = name.substr(mark + kMark.size());
+  return !number.empty() &&
+         number.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 std::vector<NameId> ModulePaths(const Trace& trace) {
   std::vector<NameId> paths;
   std::vector<bool> seen(trace.name_count());
@@ -158,7 +168,25 @@ uint64_t XContext::TfOpKey(RowId op) const {
 // would have no type. Both parts have a grammar; what does not fit becomes the
 // type "unknown" and loses its path.
 std::string XContext::TfOp(RowId op) const {
-  const std::string_view name = trace_.name(trace_.ops()[op].name);
+  return TfOp(trace_.name(trace_.ops()[op].name), trace_.name(ModuleOf(op)),
+              in_backward_[op]);
+}
+
+std::string XContext::TfOpOfCapture(const Kernel& kernel) const {
+  std::string_view name = "captured";
+  bool in_backward = false;
+  if (kernel.captured_ops != kNone) {
+    const std::vector<NameId>& ops =
+        trace_.stacks()[kernel.captured_ops].frames;
+    if (!ops.empty()) name = trace_.name(ops.front());
+    in_backward = std::ranges::any_of(
+        ops, [&](NameId op) { return IsBackwardName(trace_.name(op)); });
+  }
+  return TfOp(name, trace_.name(kernel.captured_module), in_backward);
+}
+
+std::string XContext::TfOp(std::string_view name, std::string_view module,
+                           bool in_backward) const {
   const std::string_view part = LastPart(name);
   std::string shown = Word(name.starts_with("aten::") ? part : name, '_');
   if (name.starts_with("aten::")) {
@@ -166,7 +194,7 @@ std::string XContext::TfOp(RowId op) const {
     if (!known.empty()) shown = known;
   }
   // XProf recognises training by a scope named gradients.
-  if (in_backward_[op]) {
+  if (in_backward) {
     shown = "gradients/" + shown;
   }
   std::string type = Word(part, '_');
@@ -177,7 +205,7 @@ std::string XContext::TfOp(RowId op) const {
     for (char& c : type)
       if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   }
-  std::string path = Word(trace_.name(ModuleOf(op)), '/');
+  std::string path = Word(module, '/');
   if (!path.empty()) path += '/';
   path += shown;
   if (path.starts_with('_') || path.starts_with('/')) path = "op" + path;
@@ -189,6 +217,13 @@ std::string XContext::TfOp(RowId op) const {
 int64_t XTfOps::Id(RowId op) {
   const auto [it, added] = ids_.try_emplace(context_.TfOpKey(op), 0);
   if (added) it->second = names_.Text(context_.TfOp(op));
+  return it->second;
+}
+
+int64_t XTfOps::IdOfCapture(const Kernel& kernel) {
+  const auto [it, added] = capture_ids_.try_emplace(
+      uint64_t{kernel.captured_ops} << 32 | kernel.captured_module, 0);
+  if (added) it->second = names_.Text(context_.TfOpOfCapture(kernel));
   return it->second;
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -54,11 +55,16 @@ class XContext {
   // "<module path>/<op>:<type>", in the grammar XProf parses. Conv and matrix
   // ops get the names it knows as Tensor Core eligible.
   std::string TfOp(RowId op) const;
+  // The same of the place where a kernel of a graph was captured. REQUIRES: it
+  // is known.
+  std::string TfOpOfCapture(const Kernel& kernel) const;
   // Equal for two ops with the same TfOp(), and cheap.
   uint64_t TfOpKey(RowId op) const;
 
  private:
   void FindModules();
+  std::string TfOp(std::string_view name, std::string_view module,
+                   bool in_backward) const;
   NameId ModuleOf(RowId op) const {
     return modules_.empty() ? NameId{0} : modules_[module_of_[op]];
   }
@@ -78,11 +84,13 @@ class XTfOps {
   XTfOps(const XContext& context, XNames* names)
       : context_(context), names_(*names) {}
   int64_t Id(RowId op);
+  int64_t IdOfCapture(const Kernel& kernel);
 
  private:
   const XContext& context_;
   XNames& names_;
-  std::unordered_map<uint64_t, int64_t> ids_;  // by TfOpKey()
+  std::unordered_map<uint64_t, int64_t> ids_;          // by TfOpKey()
+  std::unordered_map<uint64_t, int64_t> capture_ids_;  // by its ops and module
 };
 
 }  // namespace stepscope

@@ -204,8 +204,11 @@ void XGpuPlane::Common(const DeviceWork& work, bool counts,
                static_cast<uint64_t>(work.correlation));
   }
   if (work.call != kNone) event.Uint(XStatId::kFlow, XFlow(kFlowIn, work.call));
-  if (work.op != kNone) event.Ref(XStatId::kTfOp, tf_ops_.Id(work.op));
   event.Ref(XStatId::kContextId, texts_.Context(work.context));
+}
+
+void XGpuPlane::LaunchedBy(const DeviceWork& work, XEventBytes& event) {
+  if (work.op != kNone) event.Ref(XStatId::kTfOp, tf_ops_.Id(work.op));
 }
 
 // kernel_details makes an event a kernel for XProf, tf_op gives it a row in the
@@ -218,6 +221,12 @@ void XGpuPlane::KernelEvent(RowId row, XEventBytes& event) {
               kernel.begin_ns - context_.begin_ns(),
               std::max<int64_t>(kernel.end_ns - kernel.begin_ns, 1));
   Common(kernel, true, event);
+  // The place of the capture says more than the operator that replays a graph.
+  if (kernel.captured_ops != kNone || kernel.captured_module != 0) {
+    event.Ref(XStatId::kTfOp, tf_ops_.IdOfCapture(kernel));
+  } else {
+    LaunchedBy(kernel, event);
+  }
   event.Ref(XStatId::kKernelDetails, texts_.KernelDetails(kernel));
   if (const int64_t shape = texts_.Shape(kernel); shape != 0)
     event.Ref(XStatId::kShape, shape);
@@ -250,6 +259,7 @@ void XGpuPlane::CopyEvent(const Copy& copy, XEventBytes& event) {
   event.Start(names_.Event(direction == "?" ? "MEMCPY" : "MEMCPY" + direction),
               copy.begin_ns - context_.begin_ns(), copy.end_ns - copy.begin_ns);
   Common(copy, counts, event);
+  LaunchedBy(copy, event);
   event.Ref(XStatId::kMemcpyDetails, names_.Text(XCopyDetails(copy)));
 }
 
@@ -261,6 +271,7 @@ void XGpuPlane::Event(Table table, RowId row, XEventBytes& event) {
               set.end_ns - set.begin_ns);
   // With a correlation XProf would count it as compute.
   Common(set, false, event);
+  LaunchedBy(set, event);
 }
 
 bool XGpuPlane::Write(XSpaceFile& file) {

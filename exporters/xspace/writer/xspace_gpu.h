@@ -49,6 +49,7 @@ class XGpuPlane {
   void KernelEvent(RowId row, XEventBytes& event);
   void CopyEvent(const Copy& copy, XEventBytes& event);
   void Common(const DeviceWork& work, bool counts, XEventBytes& event);
+  void LaunchedBy(const DeviceWork& work, XEventBytes& event);
 
   const XContext& context_;
   const XProgram& program_;

@@ -21,6 +21,12 @@ namespace {
 
 const stepscope_shim* g_shim = nullptr;
 
+constexpr stepscope_torch_options kOptions = {.record_shapes = true,
+                                              .profile_memory = false,
+                                              .with_stack = false,
+                                              .with_modules = false,
+                                              .module_hook = {}};
+
 // Runs after the end of the window, which registers itself later.
 void SayWhere() {
   const char* const folder = std::getenv("STEPSCOPE_LOG_DIR");
@@ -40,15 +46,15 @@ void StartAtFirstOperator() {
 
 void AddTorch(std::vector<std::unique_ptr<Collector>>& collectors) {
   if (g_shim == nullptr) return;
-  const stepscope_torch_options options = {.record_shapes = true,
-                                           .profile_memory = false,
-                                           .with_stack = false,
-                                           .with_modules = false,
-                                           .module_hook = {}};
   for (Collector* made :
-       {g_shim->make_allocator(), g_shim->make_torch(&options)}) {
+       {g_shim->make_allocator(), g_shim->make_torch(&kOptions)}) {
     if (made != nullptr) collectors.emplace_back(made);
   }
+}
+
+std::shared_ptr<CaptureScopes> TorchCaptureScopes() {
+  if (g_shim == nullptr) return nullptr;
+  return std::shared_ptr<CaptureScopes>(g_shim->make_capture_scopes(&kOptions));
 }
 
 }  // namespace stepscope

@@ -119,18 +119,21 @@ std::vector<std::unique_ptr<Collector>> MakeCollectors(
     add(shim->make_settings());
     add(shim->make_allocator());
   }
-  if (sources.gpu) collectors.push_back(MakeCuptiCollector());
-  collectors.push_back(MakeNvtxCollector());
-  if (shim != nullptr) {
-    const stepscope_torch_options torch = {
-        .record_shapes = options.record_shapes,
-        .profile_memory = options.profile_memory,
-        .with_stack = options.with_stack,
-        .with_modules = sources.with_modules,
-        .module_hook =
-            sources.with_modules ? CurrentModuleHook() : ModuleHook()};
-    add(shim->make_torch(&torch));
+  const stepscope_torch_options torch = {
+      .record_shapes = options.record_shapes,
+      .profile_memory = options.profile_memory,
+      .with_stack = options.with_stack,
+      .with_modules = sources.with_modules,
+      .module_hook = sources.with_modules ? CurrentModuleHook() : ModuleHook()};
+  if (sources.gpu) {
+    CuptiOptions cupti;
+    if (shim != nullptr) {
+      cupti.capture_scopes.reset(shim->make_capture_scopes(&torch));
+    }
+    collectors.push_back(MakeCuptiCollector(cupti));
   }
+  collectors.push_back(MakeNvtxCollector());
+  if (shim != nullptr) add(shim->make_torch(&torch));
   return collectors;
 }
 
@@ -164,7 +167,8 @@ absl::Status CheckShim(const stepscope_shim* shim) {
   if (shim->abi == STEPSCOPE_SHIM_ABI && shim->id != nullptr &&
       std::string_view(shim->id) == ShimId() &&
       shim->make_settings != nullptr && shim->make_allocator != nullptr &&
-      shim->make_torch != nullptr && shim->on_first_operator != nullptr) {
+      shim->make_torch != nullptr && shim->make_capture_scopes != nullptr &&
+      shim->on_first_operator != nullptr) {
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError(

@@ -3,13 +3,14 @@
 // both are built from the same sources, which `id` proves.
 #pragma once
 
+#include <stepscope/capture_scopes.h>
 #include <stepscope/collector.h>
 #include <stepscope/module_hook.h>
 
 #include "stepscope_c.h"
 
 // Changes with the fields of the two structs below.
-#define STEPSCOPE_SHIM_ABI 2
+#define STEPSCOPE_SHIM_ABI 3
 
 extern "C" {
 
@@ -21,7 +22,7 @@ struct stepscope_torch_options {
   stepscope::ModuleHook module_hook;
 };
 
-// Each Make function returns a new Collector, or null where there is no memory.
+// Each Make function returns a new object, or null where there is no memory.
 struct stepscope_shim {
   int abi;
   const char* id;     // stepscope_shim_id() of the sources it was built from
@@ -29,6 +30,8 @@ struct stepscope_shim {
   stepscope::Collector* (*make_settings)();
   stepscope::Collector* (*make_allocator)();
   stepscope::Collector* (*make_torch)(const stepscope_torch_options* options);
+  stepscope::CaptureScopes* (*make_capture_scopes)(
+      const stepscope_torch_options* options);
   // Calls `call` once, when the next operator begins, on its thread. False if
   // that is impossible.
   bool (*on_first_operator)(void (*call)());

@@ -10,6 +10,7 @@
 
 namespace {
 
+using stepscope::CaptureScopes;
 using stepscope::Collector;
 
 // Read from the file before it is loaded (_shim.py).
@@ -19,7 +20,7 @@ __attribute__((used)) const char kMark[] =
 
 // Nothing that C++ throws may cross into the core, which was built apart.
 template <typename Make>
-Collector* OrNull(Make make) noexcept {
+auto OrNull(Make make) noexcept -> decltype(make().release()) {
   try {
     return make().release();
   } catch (...) {
@@ -31,15 +32,22 @@ Collector* MakeSettings() { return OrNull(stepscope::MakeSettingsCollector); }
 
 Collector* MakeAllocator() { return OrNull(stepscope::MakeAllocatorCollector); }
 
+stepscope::TorchOptions OptionsOf(const stepscope_torch_options& options) {
+  return {.record_shapes = options.record_shapes,
+          .record_memory = options.profile_memory,
+          .with_stack = options.with_stack,
+          .with_modules = options.with_modules,
+          .module_hook = options.module_hook};
+}
+
 Collector* MakeTorch(const stepscope_torch_options* options) {
-  return OrNull([&] {
-    return stepscope::MakeTorchCollector(
-        {.record_shapes = options->record_shapes,
-         .record_memory = options->profile_memory,
-         .with_stack = options->with_stack,
-         .with_modules = options->with_modules,
-         .module_hook = options->module_hook});
-  });
+  return OrNull(
+      [&] { return stepscope::MakeTorchCollector(OptionsOf(*options)); });
+}
+
+CaptureScopes* MakeCaptureScopes(const stepscope_torch_options* options) {
+  return OrNull(
+      [&] { return stepscope::MakeTorchCaptureScopes(OptionsOf(*options)); });
 }
 
 constinit std::atomic<void (*)()> g_first_operator{nullptr};
@@ -70,6 +78,7 @@ constexpr stepscope_shim kShim = {.abi = STEPSCOPE_SHIM_ABI,
                                   .make_settings = &MakeSettings,
                                   .make_allocator = &MakeAllocator,
                                   .make_torch = &MakeTorch,
+                                  .make_capture_scopes = &MakeCaptureScopes,
                                   .on_first_operator = &OnFirstOperator};
 
 }  // namespace

@@ -150,6 +150,26 @@ const std::vector<Layout>& Layouts() {
   return kLayouts;
 }
 
+// What callbacks are told, and their numbers: they have no versions, so they
+// must be alike in all.
+constexpr const char* kCallbackFields[] = {
+    "CallbackData.callbackSite",
+    "CallbackData.functionParams",
+    "CallbackData.functionReturnValue",
+    "ResourceData.resourceDescriptor",
+    "GraphData.node",
+    "GraphData.originalNode",
+    "GraphData.nodeType",
+};
+constexpr const char* kCallbackIds[] = {
+    "CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED",
+    "CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED",
+    "CUPTI_CB_DOMAIN_RUNTIME_API",
+    "CUPTI_CB_DOMAIN_DRIVER_API",
+    "CUPTI_CB_DOMAIN_RESOURCE",
+    "CU_GRAPH_NODE_TYPE_KERNEL",
+};
+
 // The newest structure of that name in a header.
 std::string NewestIn(const std::string& header, const std::string& base) {
   const std::regex name("\\} CUpti_Activity" + base + "(\\d*);");
@@ -171,9 +191,17 @@ std::map<std::string, size_t> OffsetsIn(const fs::path& toolkit,
   std::stringstream header;
   header << file.rdbuf();
   std::string code =
-      "#include <cstddef>\n#include <cstdio>\n#include <cupti_activity.h>\n"
+      "#include <cstddef>\n#include <cstdio>\n#include "
+      "<cupti_activity.h>\n#include <cupti_callbacks.h>\n"
       "#include <cupti_version.h>\n";
   std::string calls;
+  for (const std::string field : kCallbackFields) {
+    calls += "std::printf(\"" + field + " %zu\\n\", offsetof(CUpti_" +
+             std::string(field).replace(field.find('.'), 1, ", ") + "));\n";
+  }
+  for (const std::string id : kCallbackIds) {
+    calls += "std::printf(\"" + id + " %zu\\n\", size_t(" + id + "));\n";
+  }
   for (const Layout& layout : Layouts()) {
     const std::string base = layout.base;
     code += "template <class S> void " + base + "() {\n";
@@ -220,6 +248,12 @@ TEST(RealCuptiLayoutTest, EveryVersionsFieldsAreWhereTheDecoderReadsThem) {
     const auto version = static_cast<uint32_t>(theirs.at("version"));
     SCOPED_TRACE(toolkit.string() + ", version " + std::to_string(version));
     EXPECT_LE(version, kNewestKnownCupti);
+    for (const char* name : kCallbackFields) {
+      EXPECT_EQ(theirs.at(name), ours.at(name)) << name;
+    }
+    for (const char* name : kCallbackIds) {
+      EXPECT_EQ(theirs.at(name), ours.at(name)) << name;
+    }
     for (const Layout& layout : Layouts()) {
       EXPECT_EQ(theirs.at(std::to_string(layout.kind)),
                 RecordBytesOf(layout.kind, version))

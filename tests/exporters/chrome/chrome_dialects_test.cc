@@ -57,6 +57,28 @@ TEST_F(ChromeDialectsTest, ReadsOperatorsOf2021) {
   EXPECT_EQ(trace.allocations()[0].op, 0u);
 }
 
+// torch.cuda.mark_kernels() and its tool put the place into the args; the
+// kernel's own name is there in files of torch's exporter.
+TEST_F(ChromeDialectsTest, ReadsMarksOfGraphKernels) {
+  const Trace trace = Read(KinetoFile(R"json(
+  {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 110,
+   "dur": 50, "args": {"device": 0, "stream": 7, "correlation": 77,
+   "graph id": 3, "graph node id": 12884901889, "name": "layers.0.wq"}},
+  {"ph": "X", "cat": "kernel", "name": "relu", "pid": 0, "tid": 7, "ts": 210,
+   "dur": 50, "args": {"device": 0, "stream": 7, "correlation": 77,
+   "graph id": 3, "graph node id": 12884901890, "name": "relu"}},
+  {"ph": "X", "cat": "kernel", "name": "add", "pid": 0, "tid": 7, "ts": 310,
+   "dur": 50, "args": {"device": 0, "stream": 7, "correlation": 78,
+   "name": "not of a graph"}})json"));
+  ASSERT_EQ(trace.kernels().size(), 3u);
+  const auto module_of = [&](size_t kernel) {
+    return trace.name(trace.kernels()[kernel].captured_module);
+  };
+  EXPECT_EQ(module_of(0), "layers.0.wq");
+  EXPECT_EQ(module_of(1), "");
+  EXPECT_EQ(module_of(2), "");
+}
+
 TEST_F(ChromeDialectsTest, ReadsTheGpuOf2021) {
   const Trace trace = Read(KinetoFile(R"json(
   {"ph": "X", "cat": "Runtime", "name": "cudaLaunchKernel", "pid": 5,

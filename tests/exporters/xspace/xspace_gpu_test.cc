@@ -94,6 +94,29 @@ TEST(XSpaceSpanTest, RefusesEventsFurtherApartThanPicosecondsCount) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("spans 107 days"));
 }
 
+// XProf's op tables are made from tf_op; the replay's own operator says
+// nothing.
+TEST(XSpaceGraphTest, AGraphKernelHasTheOpAndTheModuleOfItsCapture) {
+  const Written written = Write(TraceFromText(R"(
+    op 0..100 thread=0 replay
+    runtime_call 10..20 thread=0 correlation=1 cudaGraphLaunch
+    kernel 200..260 stream=7 correlation=1 graph=3 graph_node=1 captured_ops=("aten::addmm","aten::linear") captured_module=net.fc one
+    kernel 260..270 stream=7 correlation=1 graph=3 graph_node=2 captured_ops=("aten::mm","AddmmBackward0") captured_module=net.fc two
+    kernel 270..280 stream=7 correlation=1 graph=3 graph_node=3 captured_module=net.act three
+    kernel 280..290 stream=7 correlation=1 graph=3 graph_node=4 four
+  )"));
+  ASSERT_TRUE(written.status.ok());
+  const auto& plane = PlaneOf(written.space, "/device:GPU:0");
+  std::map<std::string, std::string> ops;
+  for (auto [name, stats] : KernelsOf(plane)) {
+    ops[name] = TextOf(plane, stats["tf_op"]);
+  }
+  EXPECT_EQ(ops["one"], "net/fc/MatMul:addmm");
+  EXPECT_EQ(ops["two"], "net/fc/gradients/MatMul:mm");
+  EXPECT_EQ(ops["three"], "net/act/captured:captured");
+  EXPECT_EQ(ops["four"], "replay:replay");
+}
+
 TEST(XSpaceCostTest, AllFlopsOfAnOpGoToTheKernelsThatMultiply) {
   TraceBuilder builder;
   const RowId thread = builder.ThreadRow(1, 1);

@@ -74,6 +74,22 @@ TEST_F(SessionTest, CallsACollectorFromWarmUpToTheWindowsEnd) {
   EXPECT_THAT(errors_, IsEmpty());
 }
 
+// At its creation, and as each step ends, until its first window opens.
+TEST_F(SessionTest, ArmsCollectorsUntilTheFirstWindow) {
+  const auto log = Watch({});
+  const auto session = Make({.wait = 2, .warmup = 1, .active = 1, .repeat = 2});
+  EXPECT_EQ(log->arms, 1);
+  (void)Run(*session, 1);
+  EXPECT_EQ(log->arms, 2);
+  EXPECT_EQ(log->starts, 0);
+  (void)Run(*session, 1);
+  EXPECT_EQ(log->arms, 3);
+  EXPECT_EQ(log->starts, 1);
+  (void)Run(*session, 6);
+  EXPECT_EQ(log->starts, 2);
+  EXPECT_EQ(log->arms, 3);
+}
+
 TEST_F(SessionTest, NamesTheLastStepBeforeTheWindowForACloseLook) {
   const auto calls = [&](const Schedule& schedule, int steps) {
     const auto log = Watch({});

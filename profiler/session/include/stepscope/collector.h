@@ -3,8 +3,9 @@
 // steps.
 //
 // The Session calls, always on the thread that drives it (the training thread):
-// Start(), OnStep() after each step, OnSampleStep() before one of them, Stop(),
-// and the same again in the next cycle. A collector whose Start() failed gets
+// Arm() until the first Start(), Start(), OnStep() after each step,
+// OnSampleStep() before one of them, Stop(), and from Start() again in the next
+// cycle. A collector whose Start() failed gets
 // no further call in that cycle. Hooks that a collector installs may run on any
 // thread. In a forked child none of this is called, and hooks must record
 // nothing.
@@ -46,6 +47,11 @@ class Collector {
 
   // Short and stable, for messages and losses: "torch", "settings".
   virtual std::string_view name() const = 0;
+
+  // The Session begins, or a step before its first window has ended. What has
+  // to be known of the time before the window may be listened for from here on,
+  // if the program does not pay for it.
+  virtual void Arm() {}
 
   // Installs the hooks. The event buffers are open. An error says why this
   // source cannot be recorded and what to do; the Session records the other

@@ -8,9 +8,10 @@
 namespace stepscope {
 
 // The functions are called only for the one step of a window that is looked at
-// closely (Collector::OnSampleStep), must not throw or call stepscope, and are
-// there for the rest of the process: a thread may be inside one when the window
-// closes. `user` is theirs, and another one for each recording.
+// closely (Collector::OnSampleStep) and while a CUDA graph is captured, must
+// not throw or call stepscope, and are there for the rest of the process: a
+// thread may be inside one when the window closes. `user` is theirs, and
+// another one for each recording.
 struct ModuleHook {
   void* user = nullptr;
 
@@ -26,7 +27,7 @@ struct ModuleHook {
   // Writes the path of the call's module and its class,
   // "layer1.0.conv1\nConv2d" in UTF-8, at most `capacity` bytes, and returns
   // their number; 0 if it does not know the call. Called on the thread that
-  // trains, after that step.
+  // trains, after that step; in a capture, at once.
   int32_t (*describe)(void* user, uint64_t call, char* text,
                       int32_t capacity) = nullptr;
 

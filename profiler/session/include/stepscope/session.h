@@ -123,6 +123,7 @@ class Session {
   class Claim;
 
   Session(Options options, std::unique_ptr<Claim> claim);
+  void Arm();
   void CheckThread();
   void Enter();  // the phase of step_, which begins now
   void MarkBegin();

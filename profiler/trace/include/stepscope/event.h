@@ -100,8 +100,8 @@ struct OpInputs {
   bool operator==(const OpInputs&) const = default;
 };
 
-// A call stack, innermost frame first, each "file(line): function". Equal
-// stacks are stored once.
+// A call stack, innermost frame first, each "file(line): function"; of
+// Kernel::captured_ops, each an operator. Equal stacks are stored once.
 struct Stack {
   std::vector<NameId> frames;
   bool operator==(const Stack&) const = default;
@@ -175,6 +175,12 @@ struct Kernel : DeviceWork {
                               // unknown
   int64_t graph = 0;          // CUDA graph and node; 0 if none
   int64_t graph_node = 0;
+  // Of kernels of a graph, if the capture was seen: the operators that were
+  // open when the node was captured, in stacks(), innermost first; and the path
+  // of the module, or what the program itself called the place. `op` is the one
+  // that replayed the graph.
+  RowId captured_ops = kNone;
+  NameId captured_module = 0;
   RowId communication = kNone;  // collectives: in communications()
   // When the driver put it into its command buffer, and when it submitted that
   // to the device; -1 if not recorded.

@@ -2,7 +2,8 @@
 // sorted, linked, and clipped to a window.
 //
 // Add rows with their own fields filled and their links left at kNone. The
-// exceptions are `thread` (what ThreadRow() gave), `inputs` and `stack`.
+// exceptions are `thread` (what ThreadRow() gave), `inputs`, `stack` and
+// `captured_ops`.
 // Build() resolves the other links:
 //
 //   op.parent         the innermost op that encloses it on its thread
