@@ -1,5 +1,7 @@
 #include "report/json_text.h"
 
+#include <stepscope/printable.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -111,10 +113,12 @@ void JsonText::Quote(std::string_view text) {
       // A name may hold any bytes; JSON must be UTF-8.
       text_ += "\xef\xbf\xbd";
     } else if (length > 1) {
-      text_ += text.substr(0, length);
+      // What a viewer would act on, as an escape: the same to a parser.
+      const std::string shown = Printable(text.substr(0, length));
+      text_ += shown.starts_with("\\u") ? shown : text.substr(0, length);
     } else if (c == '"' || c == '\\') {
       (text_ += '\\') += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
       text_ += "\\u00";
       (text_ += kHex[c >> 4]) += kHex[c & 15];
     } else {

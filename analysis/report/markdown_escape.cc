@@ -1,11 +1,12 @@
 #include "report/markdown_escape.h"
 
+#include <stepscope/printable.h>
+
 namespace stepscope {
 
 std::string MarkdownText(std::string_view text) {
   std::string escaped;
-  for (char c : text) {
-    if (c == '\n' || c == '\r') c = ' ';
+  for (char c : Printable(text)) {
     if (std::string_view("\\`*_{}[]<>|#").find(c) != std::string_view::npos) {
       escaped += '\\';
     }
@@ -16,9 +17,8 @@ std::string MarkdownText(std::string_view text) {
 
 std::string MarkdownCode(std::string_view text, bool in_table) {
   std::string code;
-  for (char c : text) {
+  for (char c : Printable(text)) {
     if (c == '`') c = '\'';
-    if (c == '\n' || c == '\r') c = ' ';
     if (c == '|' && in_table) code += '\\';
     code += c;
   }

@@ -1,5 +1,6 @@
 // A Report as Markdown.
 #include <stepscope/analysis.h>
+#include <stepscope/printable.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -128,7 +129,7 @@ std::string ToMarkdown(const Report& report) {
        {RankLines(report, false), PlaceLines(report, false)}) {
     if (lines.empty()) continue;
     text += "\n```\n";
-    for (const std::string& line : lines) text += line + "\n";
+    for (const std::string& line : lines) text += Printable(line) + "\n";
     text += "```\n";
   }
   return text;

@@ -1,4 +1,5 @@
 // A TraceSummary as text.
+#include <stepscope/printable.h>
 #include <stepscope/summary.h>
 
 #include <cstdio>
@@ -16,7 +17,7 @@ class Lines {
   void Add(std::string_view label, const std::string& rest) {
     text_ += label;
     text_.append(label.size() < kColumn ? kColumn - label.size() : 1, ' ');
-    text_ += rest;
+    text_ += Printable(rest);
     text_ += '\n';
   }
   std::string Take() { return std::move(text_); }

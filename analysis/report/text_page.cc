@@ -14,15 +14,6 @@ size_t Columns(std::string_view text) {
   }));
 }
 
-// Names may hold line breaks and escape codes, which would garble a terminal.
-std::string Printable(std::string_view text) {
-  std::string clean;
-  for (char c : text) {
-    clean += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c;
-  }
-  return clean;
-}
-
 std::string PadRight(std::string_view text, size_t columns) {
   const size_t width = Columns(text);
   return std::string(text) +

@@ -2,20 +2,16 @@
 #pragma once
 
 #include <stepscope/analysis.h>
+#include <stepscope/printable.h>
 
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <utility>
 
 namespace stepscope {
 
 // The terminal columns that `text` takes, counting one per UTF-8 character.
 size_t Columns(std::string_view text);
-
-// `text` with control characters replaced by blanks: names from a trace must
-// not be able to send escape sequences to the terminal.
-std::string Printable(std::string_view text);
 
 // `text` filled with blanks to `columns`; longer text stays as it is.
 std::string PadRight(std::string_view text, size_t columns);
@@ -40,7 +36,9 @@ class TextPage {
   // `text` behind `label`, wrapped at blanks to the width of the options; later
   // lines are indented by the label's columns. Empty text prints nothing.
   void Wrapped(std::string_view label, std::string_view text);
-  std::string Take() { return std::move(text_); }
+  // The lines so far. Whatever was printed of a trace, it sends nothing to the
+  // terminal but the colours of Paint().
+  std::string Take() { return PrintableLines(text_, options_.color); }
 
  private:
   const TextOptions& options_;

@@ -1,5 +1,6 @@
 // TopTables as columns, CSV and JSON. The schema is docs/json.md, `top`,
 // version 1.
+#include <stepscope/printable.h>
 #include <stepscope/top.h>
 
 #include <algorithm>
@@ -131,6 +132,7 @@ void AppendTable(const TopTable& table, int width, std::string& out) {
   for (size_t row = 0; row < table.rows.size(); ++row) {
     std::string name = table.rows[row].name;
     if (!table.rows[row].shape.empty()) name += "  " + table.rows[row].shape;
+    name = Printable(name);
     line(
         [&](const Column& column) -> const std::string& {
           return column.cells[row];
@@ -143,8 +145,14 @@ void AppendTable(const TopTable& table, int width, std::string& out) {
   }
 }
 
-// Quotes as RFC 4180 asks.
-void AppendCell(const std::string& text, std::string& out) {
+// Quotes as RFC 4180 asks. A spreadsheet computes what begins like a formula,
+// and a name may be anybody's; behind an apostrophe it is text (OWASP, "CSV
+// Injection").
+void AppendCell(std::string text, std::string& out) {
+  const bool is_formula =
+      !text.empty() &&
+      std::string_view("=+-@\t\r").find(text[0]) != std::string_view::npos;
+  text = (is_formula ? "'" : "") + Printable(text);
   if (text.find_first_of(",\"\r\n") == std::string::npos) {
     out += text;
     return;

@@ -1,12 +1,14 @@
 #include "analyze_output.h"
 
 #include <stepscope/analysis.h>
+#include <stepscope/printable.h>
 
 #include <cstdio>
 #include <set>
 #include <utility>
 
 #include "output.h"
+#include "report/markdown_escape.h"
 
 namespace stepscope {
 namespace {
@@ -123,7 +125,8 @@ std::string MarkdownOfRanks(const std::vector<AnalysedTrace>& results) {
   const std::vector<std::string> names = NamesOf(results);
   std::string text;
   for (size_t i = 0; i < results.size(); ++i) {
-    text += "# " + names[i] + "\n\n" + ToMarkdown(results[i].report()) + "\n";
+    text += "# " + MarkdownText(names[i]) + "\n\n" +
+            ToMarkdown(results[i].report()) + "\n";
   }
   return text;
 }
@@ -212,7 +215,10 @@ absl::StatusOr<std::string> AnalysisText(
     case ReportFormat::kText:
       break;
   }
-  if (several) return TextOfRanks(results, why_not, output, terminal);
+  if (several) {
+    return PrintableLines(TextOfRanks(results, why_not, output, terminal),
+                          terminal.color && output.to_stdout);
+  }
   return ToText(results[0].report(), OptionsFor(results[0], output, terminal));
 }
 

@@ -1,5 +1,6 @@
 #include "errors.h"
 
+#include <stepscope/printable.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -19,7 +20,7 @@ std::string_view MessageOf(const absl::Status& status) {
 
 // One line, for scripts; on a terminal no longer than that is wide.
 void PrintError(std::string_view message) {
-  const std::string line = "stepscope: " + std::string(message) + "\n";
+  const std::string line = "stepscope: " + Printable(message) + "\n";
   const std::string text = FitLines(line, TerminalColumns(STDERR_FILENO));
   std::fputs(text.c_str(), stderr);
 }

@@ -2,6 +2,7 @@
 
 #include <absl/status/status.h>
 #include <stepscope/analysis.h>
+#include <stepscope/printable.h>
 #include <stepscope/rules.h>
 
 #include <algorithm>
@@ -109,10 +110,10 @@ Prediction Predict(const Trace& trace, const Change& change) {
 
 std::string ToText(const Prediction& prediction) {
   if (!prediction.why_not.empty())
-    return "no prediction: " + prediction.why_not + "\n";
+    return "no prediction: " + Printable(prediction.why_not) + "\n";
   const double before = prediction.baseline_ms;
   const double after = before - prediction.gain.expected_ms;
-  const std::string what = Joined(prediction.change);
+  const std::string what = Printable(Joined(prediction.change));
   // No gain and no range: the run has these settings already.
   if (prediction.gain.expected_ms == 0 && prediction.gain.high_ms == 0)
     return what + ": no change from " + StepMs(before) + " ms per step\n";

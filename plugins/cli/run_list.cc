@@ -1,6 +1,7 @@
 #include "run_list.h"
 
 #include <simdjson.h>
+#include <stepscope/printable.h>
 
 #include <filesystem>
 #include <system_error>
@@ -123,8 +124,8 @@ absl::StatusOr<std::vector<ListedRun>> ListRuns(const std::string& dir) {
 }
 
 std::string ToText(const std::vector<ListedRun>& runs, const std::string& dir) {
-  std::string text =
-      dir + ": " + Count(static_cast<int64_t>(runs.size()), "run") + "\n";
+  std::string text = Printable(dir) + ": " +
+                     Count(static_cast<int64_t>(runs.size()), "run") + "\n";
   for (const ListedRun& listed : runs) {
     const FoundRun& run = listed.run;
     text += "\n" + Printable(run.name.empty() ? run.folder : run.name);

@@ -1,5 +1,6 @@
 #include "console.h"
 
+#include <stepscope/printable.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -11,8 +12,15 @@ namespace stepscope {
 
 void Say(std::string_view text) noexcept {
   // One call per line: lines of several ranks do not mix.
-  std::fprintf(stderr, "stepscope: %.*s\n", static_cast<int>(text.size()),
-               text.data());
+  const auto print = [](std::string_view line) {
+    std::fprintf(stderr, "stepscope: %.*s\n", static_cast<int>(line.size()),
+                 line.data());
+  };
+  try {
+    print(Printable(text));
+  } catch (...) {
+    print(text);  // no memory; what is said then is a text of ours
+  }
 }
 
 bool ColorsOnStdout() {
@@ -41,10 +49,13 @@ std::string MessageOf(const absl::Status& status) {
 }
 
 void Errors::Add(const absl::Status& error) noexcept {
-  try {
-    Say(who_ + MessageOf(error));
+  {
+    // Copying a Status only counts a reference.
     const std::lock_guard lock(mutex_);
     if (first_.ok()) first_ = error;
+  }
+  try {
+    Say(who_ + MessageOf(error));
   } catch (...) {
     Say("out of memory while reporting an error");
   }

@@ -1,6 +1,7 @@
 #include <stepscope/analysis.h>
 #include <stepscope/export.h>
 #include <stepscope/logdir.h>
+#include <stepscope/printable.h>
 
 #include <filesystem>
 #include <system_error>
@@ -79,7 +80,7 @@ int SayWritten(const std::string& out, Format format) {
   std::error_code error;
   const auto size = std::filesystem::file_size(out, error);
   return WriteResult(
-      "wrote " + out + ": " + NameOf(format) +
+      "wrote " + Printable(out) + ": " + NameOf(format) +
           (error ? "" : ", " + Bytes(static_cast<double>(size))) + "\n",
       "");
 }
@@ -102,7 +103,7 @@ int MergeRanks(const std::vector<std::string>& traces, const std::string& out,
   } else {
     text += ", clocks as recorded: " + merged->why_not;
   }
-  return WriteResult(text + "\n", "");
+  return WriteResult(Printable(text) + "\n", "");
 }
 
 // Why `out` must not be written; OK if it may be.

@@ -1,5 +1,6 @@
 #include <stepscope/compare.h>
 #include <stepscope/page.h>
+#include <stepscope/printable.h>
 
 #include <cstdio>
 #include <string>
@@ -73,7 +74,7 @@ int Write(const std::string& page, const std::string& option) {
   if (file == "-") return WriteResult(page, "");
   const int status = WriteResult(page, file);
   if (status == 0) {
-    std::printf("wrote %s (%zu KB)\n", file.c_str(),
+    std::printf("wrote %s (%zu KB)\n", Printable(file).c_str(),
                 (page.size() + 999) / 1000);
   }
   return status;
