@@ -68,7 +68,8 @@ bool BytesReader::FillInput() {
   file_offset_ += count;
   left_ = {input_.data(), count};
   if (count == 0 && std::ferror(file_))
-    problem_ = std::string("reading failed: ") + std::strerror(errno);
+    SetProblem(Damage::kCut,
+               std::string("reading failed: ") + std::strerror(errno));
   return count > 0;
 }
 
@@ -107,8 +108,16 @@ size_t BytesReader::ReadPlain(char* out, size_t size) {
   const size_t count = std::fread(out, 1, size, file_);
   file_offset_ += count;
   if (count == 0 && std::ferror(file_))
-    problem_ = std::string("reading failed: ") + std::strerror(errno);
+    SetProblem(Damage::kCut,
+               std::string("reading failed: ") + std::strerror(errno));
   return count;
+}
+
+// The first problem is the cause of those behind it.
+void BytesReader::SetProblem(Damage damage, std::string problem) {
+  if (damage_ != Damage::kNone) return;
+  damage_ = damage;
+  problem_ = std::move(problem);
 }
 
 // A gzip file may be several members in a row, as concatenated files are, so
@@ -131,13 +140,21 @@ size_t BytesReader::ReadCompressed(char* out, size_t size) {
     inside_ = state == Decompressor::State::kInside;
     const std::string stream =
         std::string("the ") + decompressor_->name() + " stream is ";
+    if (state == Decompressor::State::kWrongSum) {
+      SetProblem(Damage::kWrongSum,
+                 std::string("the ") + decompressor_->name() +
+                     " checksum does not match the content (" +
+                     decompressor_->problem() + ")");
+      break;
+    }
     if (state == Decompressor::State::kDamaged) {
-      problem_ = stream + "damaged (" + decompressor_->problem() + ")";
+      SetProblem(Damage::kInside,
+                 stream + "damaged (" + decompressor_->problem() + ")");
       break;
     }
     // A decompressor may still have output when there is no more input.
     if (no_more && inside_ && step.room == room) {
-      if (problem_.empty()) problem_ = stream + "cut off";
+      SetProblem(Damage::kCut, stream + "cut off");
       break;
     }
   }

@@ -41,7 +41,15 @@ class BytesReader {
   // Bytes that Read() gave so far, and bytes of the file used for them.
   uint64_t offset() const { return offset_; }
   uint64_t file_offset() const { return file_offset_ - left_.size(); }
-  // Why the bytes ended early (damage, truncation); empty if they did not.
+  // What is wrong with the bytes that Read() gave.
+  enum class Damage : uint8_t {
+    kNone,
+    kCut,       // they end early, as those of a file that was cut do
+    kInside,    // they end early, at bytes that make no sense
+    kWrongSum,  // all are there, but their checksum says that some are wrong
+  };
+  Damage damage() const { return damage_; }
+  // The same in words; empty if nothing is wrong.
   const std::string& problem() const { return problem_; }
 
  private:
@@ -50,6 +58,7 @@ class BytesReader {
   size_t ReadMore(char* out, size_t size);
   size_t ReadPlain(char* out, size_t size);
   size_t ReadCompressed(char* out, size_t size);
+  void SetProblem(Damage damage, std::string problem);
 
   std::FILE* file_;
   std::vector<char> input_;
@@ -61,6 +70,7 @@ class BytesReader {
   bool ended_ = false;
   uint64_t offset_ = 0;
   uint64_t file_offset_ = 0;  // bytes read from the file
+  Damage damage_ = Damage::kNone;
   std::string problem_;
 };
 

@@ -1,5 +1,7 @@
 #include <zlib.h>
 
+#include <new>
+
 #include "io/decompressor.h"
 
 namespace stepscope {
@@ -30,6 +32,14 @@ class GzipDecompressor : public Decompressor {
     step->out = reinterpret_cast<char*>(stream_.next_out);
     step->room = stream_.avail_out;
     if (result == Z_STREAM_END) return State::kEnded;
+    if (result == Z_MEM_ERROR) throw std::bad_alloc();
+    // zlib has no code for it, but these two texts, which it writes once all
+    // bytes are decompressed.
+    const std::string_view why = stream_.msg != nullptr ? stream_.msg : "";
+    if (result == Z_DATA_ERROR &&
+        (why == "incorrect data check" || why == "incorrect length check")) {
+      return State::kWrongSum;
+    }
     // Z_BUF_ERROR only says that this call made no progress; the caller brings
     // more input or room.
     return result == Z_OK || result == Z_BUF_ERROR ? State::kInside

@@ -1,4 +1,5 @@
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include "io/decompressor.h"
 
@@ -25,7 +26,9 @@ class ZstdDecompressor : public Decompressor {
     step->room -= out.pos;
     if (ZSTD_isError(result) != 0) {
       problem_ = ZSTD_getErrorName(result);
-      return State::kDamaged;
+      return ZSTD_getErrorCode(result) == ZSTD_error_checksum_wrong
+                 ? State::kWrongSum
+                 : State::kDamaged;
     }
     return result == 0 ? State::kEnded : State::kInside;
   }

@@ -12,9 +12,10 @@ namespace stepscope {
 class Decompressor {
  public:
   enum class State {
-    kInside,   // in the middle of a member; wants more input or more room
-    kEnded,    // the member has ended; another may follow
-    kDamaged,  // see problem()
+    kInside,    // in the middle of a member; wants more input or more room
+    kEnded,     // the member has ended; another may follow
+    kDamaged,   // see problem()
+    kWrongSum,  // a member has ended, but its checksum is another
   };
   // Where one call reads and writes; both move forward.
   struct Step {

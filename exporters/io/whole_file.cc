@@ -51,6 +51,7 @@ absl::StatusOr<std::unique_ptr<WholeFile>> WholeFile::Make(
     read.resize(before + count);
     if (count == 0) break;
   }
+  file->damage_ = reader->damage();
   file->problem_ = reader->problem();
   file->bytes_ = read;
   return file;

@@ -30,7 +30,8 @@ class WholeFile {
   WholeFile& operator=(const WholeFile&) = delete;
 
   std::string_view bytes() const { return bytes_; }
-  // Why the bytes end early (damage, truncation); empty if they do not.
+  // As those of BytesReader.
+  BytesReader::Damage damage() const { return damage_; }
   const std::string& problem() const { return problem_; }
   // Tells the system that `part` of bytes() will not be read again soon, so
   // that it can drop the pages of a mapped file.
@@ -41,6 +42,7 @@ class WholeFile {
 
   std::string_view bytes_;
   std::string read_;  // what was decompressed
+  BytesReader::Damage damage_ = BytesReader::Damage::kNone;
   std::string problem_;
   void* mapped_ = nullptr;
 };

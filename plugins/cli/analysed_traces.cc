@@ -94,7 +94,8 @@ std::vector<AnalysedTrace> AnalyseAll(const Selection& selection,
     // Said on standard error as well: the report may be a file that nobody
     // reads at once.
     for (const Loss& loss : digests[i]->report.losses) {
-      if (loss.name == "truncated-file")
+      if (loss.name == "truncated-file" || loss.name == "damaged-file" ||
+          loss.name == "wrong-checksum")
         on_error(traces[i].path + ": " + loss.detail);
     }
     results.push_back(std::move(traces[i]));

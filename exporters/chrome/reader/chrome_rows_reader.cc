@@ -10,6 +10,9 @@
 namespace stepscope {
 namespace {
 
+// Of a name in a message.
+constexpr size_t kMostShownBytes = 100;
+
 enum class Category : uint8_t {
   kOp,
   kAnnotation,
@@ -176,7 +179,8 @@ void ChromeRowReader::AddComplete(const ChromeEvent& event) {
     if (of != nullptr) NoteAccelerator(of->name, of->vendor);
     ++counts_.unknown_categories;
     if (counts_.unknown_example.empty())
-      counts_.unknown_example = std::string(event.category.text);
+      counts_.unknown_example =
+          std::string(event.category.text.substr(0, kMostShownBytes));
     return;
   }
   Times times = {};

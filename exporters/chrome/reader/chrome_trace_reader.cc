@@ -11,6 +11,7 @@
 #include "chrome/reader/chrome_header_reader.h"
 #include "chrome/reader/chrome_rows_reader.h"
 #include "json/json_repair.h"
+#include "rows/file_damage.h"
 
 namespace stepscope {
 namespace {
@@ -110,6 +111,13 @@ void AddLosses(const ChromeRowReader::Counts& counts, const Damage& damage,
           counts.unknown_categories, Severity::kNote, builder);
 }
 
+// The checksum of an archive stands behind its content, where no event needs
+// to be looked for.
+void CheckSum(BytesReader& bytes) {
+  char rest[4096];
+  if (bytes.is_compressed()) bytes.Read(rest, sizeof(rest));
+}
+
 absl::Status NoTraceError(const std::string& path, const std::string& looks) {
   return absl::InvalidArgumentError(path + " is not a trace: it looks like " +
                                     looks +
@@ -150,8 +158,10 @@ absl::Status NoEventsError(const std::string& path, const BytesReader& bytes,
   const std::string header = events.header_before_events();
   if (!events.complete()) {
     return absl::DataLossError(
-        "cannot read " + path + ": it ends at " + Where(bytes, bytes.offset()) +
-        ", before the first event" +
+        "cannot read " + path + ": it " +
+        (bytes.damage() == BytesReader::Damage::kInside ? "is damaged"
+                                                        : "ends") +
+        " at " + Where(bytes, bytes.offset()) + ", before the first event" +
         (bytes.problem().empty() ? "" : "; " + bytes.problem()) +
         ". Copy it again, or record it again");
   }
@@ -197,6 +207,7 @@ absl::StatusOr<Trace> ReadChromeTrace(const std::string& path,
 
   ChromeRowReader::Counts counts = rows.counts();
   if (whole.is_timeline) counts.merged_ranks = 1;
+  CheckSum(*bytes);
   const bool complete = events.complete() && bytes->problem().empty();
   if (const std::string looks = LooksForeign(counts, events, whole);
       complete && damage.damaged == 0 && !looks.empty()) {
@@ -206,7 +217,10 @@ absl::StatusOr<Trace> ReadChromeTrace(const std::string& path,
     return absl::DataLossError(
         "cannot read " + path + ": no event could be read up to " +
         Where(*bytes, complete ? events.offset() : bytes->offset()) + ", " +
-        (complete ? "all of them are damaged" : "where the file is truncated") +
+        (complete ? "all of them are damaged"
+         : bytes->damage() == BytesReader::Damage::kInside
+             ? "where the file is damaged"
+             : "where the file is truncated") +
         (bytes->problem().empty() ? "" : "; " + bytes->problem()) +
         ". Copy it again, or record it again");
   }
@@ -220,14 +234,12 @@ absl::StatusOr<Trace> ReadChromeTrace(const std::string& path,
     rows.Finish(whole, is_absolute ? 0 : whole.base_ns);
   }
   builder.run().source = path;
-  if (!complete) {
-    AddLoss("truncated-file",
-            "the file is truncated; the last event read ends at " +
-                Where(*bytes, events.offset()) +
-                (bytes->problem().empty() ? "" : ": " + bytes->problem()) +
-                ". What follows is missing",
-            1, Severity::kError, &builder);
-  }
+  AddFileDamage({.damage = bytes->damage(),
+                 .problem = bytes->problem(),
+                 .is_cut = !events.complete(),
+                 .where = "the last event read ends at " +
+                          Where(*bytes, events.offset())},
+                &builder);
   if (!header_ok) {
     AddLoss("damaged-header",
             "the keys beside the events are not valid JSON: rank, devices and "

@@ -3,9 +3,10 @@
 // by the Trace that comes out.
 //
 // Damage costs only the events it is in: RepairJson() repairs what it can, and
-// the rest is counted. losses() may contain: truncated-file, damaged-events,
-// repaired-events, negative-durations, unreadable-times, damaged-header,
-// duplicate-steps, unpaired-events, unknown-events.
+// the rest is counted. losses() may contain: truncated-file, damaged-file,
+// wrong-checksum, damaged-events, repaired-events, negative-durations,
+// unreadable-times, damaged-header, duplicate-steps, unpaired-events,
+// unknown-events.
 #pragma once
 
 #include <absl/status/statusor.h>

@@ -15,15 +15,25 @@ int64_t FloorToNs(int64_t ps) {
   return ps >= 0 ? ps / 1000 : -((-(ps + 1)) / 1000) - 1;
 }
 
-// The message under key 2 of a map entry.
-std::string_view ValueOf(std::string_view entry) {
+// The message under key 2 of a map entry; sets `damaged` where the entry is.
+std::string_view ValueOf(std::string_view entry, bool* damaged) {
   std::string_view value;
   WireReader reader(entry);
   while (reader.Next()) {
     if (reader.field() == 2 && reader.type() == Type::kBytes)
       value = reader.bytes();
   }
+  *damaged |= reader.damaged();
   return value;
+}
+
+// The begin of `text`, at most kMostXNameBytes, without a part of a character.
+std::string_view Bounded(std::string_view text) {
+  if (text.size() <= kMostXNameBytes) return text;
+  size_t end = kMostXNameBytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80)
+    --end;
+  return text.substr(0, end);
 }
 
 }  // namespace
@@ -63,35 +73,50 @@ XPlaneReader::XPlaneReader(std::string_view plane, const WholeFile& file)
     if (reader.field() == 5) ReadStatName(reader.bytes());
     if (reader.field() == 6) stats_.push_back(reader.bytes());
   }
-  damaged_ = reader.damaged();
+  damaged_parts_ += reader.damaged() ? 1 : 0;
   for (std::string_view entry : event_entries) ReadEventName(entry);
 }
 
 void XPlaneReader::ReadEventName(std::string_view entry) {
   int64_t id = 0;
   EventName name;
-  WireReader reader(ValueOf(entry));
+  bool damaged = false;
+  bool is_cut = false;
+  const auto bounded = [&](std::string_view text) {
+    is_cut |= text.size() > kMostXNameBytes;
+    return Bounded(text);
+  };
+  WireReader reader(ValueOf(entry, &damaged));
   while (reader.Next()) {
     if (reader.field() == 1 && reader.type() == Type::kVarint)
       id = reader.integer();
     if (reader.type() != Type::kBytes) continue;
-    if (reader.field() == 2) name.name = reader.bytes();
-    if (reader.field() == 4) name.display_name = reader.bytes();
-    if (reader.field() == 5) name.stats.push_back(reader.bytes());
+    if (reader.field() == 2) name.name = bounded(reader.bytes());
+    if (reader.field() == 4) name.display_name = bounded(reader.bytes());
+    if (reader.field() != 5) continue;
+    if (name.stats.size() == kMostXNameStats) {
+      is_cut = true;
+    } else {
+      name.stats.push_back(reader.bytes());
+    }
   }
+  damaged_parts_ += damaged || reader.damaged() ? 1 : 0;
+  cut_names_ += is_cut ? 1 : 0;
   event_names_.insert_or_assign(id, std::move(name));
 }
 
 void XPlaneReader::ReadStatName(std::string_view entry) {
   int64_t id = 0;
   std::string_view name;
-  WireReader reader(ValueOf(entry));
+  bool damaged = false;
+  WireReader reader(ValueOf(entry, &damaged));
   while (reader.Next()) {
     if (reader.field() == 1 && reader.type() == Type::kVarint)
       id = reader.integer();
     if (reader.field() == 2 && reader.type() == Type::kBytes)
       name = reader.bytes();
   }
+  damaged_parts_ += damaged || reader.damaged() ? 1 : 0;
   stat_names_.insert_or_assign(id, name);
 }
 
@@ -169,8 +194,10 @@ XPlaneReader::Skip XPlaneReader::ReadEvent(const XLineField& line,
   WireReader reader(bytes);
   while (reader.Next()) {
     if (reader.type() == Type::kBytes) {
-      if (reader.field() == 4 && ReadStat(reader.bytes(), &stat))
+      if (reader.field() == 4 && ReadStat(reader.bytes(), &stat)) {
+        stat.text = Bounded(stat.text);
         event->stats.push_back(stat);
+      }
       continue;
     }
     if (reader.field() == 1) name_id = reader.integer();
@@ -187,7 +214,9 @@ XPlaneReader::Skip XPlaneReader::ReadEvent(const XLineField& line,
   event->name = name->second.name;
   event->display_name = name->second.display_name;
   for (std::string_view of_name : name->second.stats) {
-    if (ReadStat(of_name, &stat)) event->stats.push_back(stat);
+    if (!ReadStat(of_name, &stat)) continue;
+    stat.text = Bounded(stat.text);
+    event->stats.push_back(stat);
   }
   const int64_t from_ns = FloorToNs(offset_ps);
   // Bounds first, so that no sum below overflows.

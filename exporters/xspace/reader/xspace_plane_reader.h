@@ -1,6 +1,10 @@
 // Reads the parts of an XSpace as they are in the bytes: planes with their
 // names, lines, events and stats. xspace_rows_reader.h interprets them. Texts
 // point into the bytes.
+//
+// An event refers to its name by number, so one long name, or one name with
+// many stats, would otherwise be read, hashed and written anew for each of a
+// million events of a few bytes. What events share is therefore bounded.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +17,12 @@
 #include "xspace/reader/wire_reader.h"
 
 namespace stepscope {
+
+// The most bytes of a name, or of a text of an event, that are read: several
+// times the longest kernel name of CUTLASS.
+inline constexpr size_t kMostXNameBytes = 4096;
+// The most stats of a name that are read. XLA writes about 20.
+inline constexpr size_t kMostXNameStats = 64;
 
 // One stat, its reference to a text resolved.
 struct XStatField {
@@ -55,7 +65,10 @@ class XPlaneReader {
 
   int64_t id() const { return id_; }
   std::string_view name() const { return name_; }
-  bool damaged() const { return damaged_; }
+  // How many names are damaged, and whether the plane's bytes are.
+  int64_t damaged_parts() const { return damaged_parts_; }
+  // How many names had more text or stats than are read.
+  int64_t cut_names() const { return cut_names_; }
   bool has_names() const { return !event_names_.empty(); }
   size_t line_count() const { return lines_.size(); }
   // Reads all of a line but its events. False if its bytes are damaged; what
@@ -99,7 +112,8 @@ class XPlaneReader {
   std::vector<std::string_view> stats_;
   std::unordered_map<int64_t, EventName> event_names_;
   std::unordered_map<int64_t, std::string_view> stat_names_;
-  bool damaged_ = false;
+  int64_t damaged_parts_ = 0;
+  int64_t cut_names_ = 0;
 };
 
 }  // namespace stepscope

@@ -10,6 +10,7 @@
 
 #include "io/whole_file.h"
 #include "rows/field_values.h"
+#include "rows/file_damage.h"
 #include "rows/own_header_reader.h"
 #include "xspace/reader/wire_reader.h"
 #include "xspace/reader/xspace_rows_reader.h"
@@ -18,19 +19,30 @@ namespace stepscope {
 namespace {
 
 constexpr std::string_view kGpuPrefix = "/device:GPU:";
+// A plane is a device or a host, and may take two bytes of a file, but some
+// hundreds of memory.
+constexpr size_t kMostPlanes = 4096;
+// Of a name in a message.
+constexpr size_t kShownBytes = 100;
 
 // The planes of a file and what is beside them.
 struct Space {
   std::vector<XPlaneReader> planes;
   std::vector<std::string_view> plane_bytes;
   std::string host;
+  int64_t planes_left_out = 0;
   bool is_cut = false;
+  bool has_cut_plane = false;  // the last of `planes`
 };
 
 Space ReadPlanes(const WholeFile& file) {
   Space space;
   WireReader reader(file.bytes());
   const auto add = [&](std::string_view plane) {
+    if (space.planes.size() == kMostPlanes) {
+      ++space.planes_left_out;
+      return;
+    }
     space.planes.emplace_back(plane, file);
     space.plane_bytes.push_back(plane);
   };
@@ -42,8 +54,10 @@ Space ReadPlanes(const WholeFile& file) {
   }
   space.is_cut = reader.damaged();
   // A truncated plane may still have whole lines.
-  if (!reader.cut_bytes().empty() && reader.field() == 1)
+  if (!reader.cut_bytes().empty() && reader.field() == 1) {
+    space.has_cut_plane = space.planes.size() < kMostPlanes;
     add(reader.cut_bytes());
+  }
   return space;
 }
 
@@ -157,7 +171,7 @@ void SpaceReader::ReadRows(const Space& space) {
       ++foreign_planes_;
       unread_device_ |= plane.name().starts_with("/device:TPU:");
       if (foreign_example_.empty())
-        foreign_example_ = std::string(plane.name());
+        foreign_example_ = std::string(plane.name().substr(0, kShownBytes));
     }
     file_.Release(space.plane_bytes[i]);
   }
@@ -165,16 +179,33 @@ void SpaceReader::ReadRows(const Space& space) {
 
 void SpaceReader::AddLosses(const Space& space) {
   const XSpaceRowReader::Counts& counts = rows_.counts();
-  if (space.is_cut || !file_.problem().empty()) {
-    AddLoss("truncated-file",
-            "the file is truncated or damaged" +
-                (file_.problem().empty() ? "" : ": " + file_.problem()) +
-                ". What follows is missing",
-            1, Severity::kError);
+  AddFileDamage({.damage = file_.damage(),
+                 .problem = file_.problem(),
+                 .is_cut = space.is_cut,
+                 .cut_is = "truncated or damaged",
+                 .where = ""},
+                &builder_);
+  int64_t damaged = counts.damaged_events + counts.damaged_lines;
+  int64_t cut_names = 0;
+  for (const XPlaneReader& plane : space.planes) {
+    damaged += plane.damaged_parts();
+    cut_names += plane.cut_names();
   }
+  // Where that plane ends, the file does: no damage besides.
+  if (space.has_cut_plane && space.planes.back().damaged_parts() > 0) --damaged;
   AddLoss("damaged-events",
-          "events or lines whose bytes or names are damaged were left out",
-          counts.damaged_events + counts.damaged_lines, Severity::kWarning);
+          "the file is damaged: events, lines, names or planes whose bytes "
+          "make no sense were left out",
+          damaged, Severity::kWarning);
+  AddLoss("long-names",
+          "names of more than " + std::to_string(kMostXNameBytes) +
+              " bytes, or with more than " + std::to_string(kMostXNameStats) +
+              " stats, were cut",
+          cut_names, Severity::kNote);
+  AddLoss("too-many-planes",
+          "only the first " + std::to_string(kMostPlanes) +
+              " planes of the file were read",
+          space.planes_left_out, Severity::kWarning);
   AddLoss("negative-durations",
           "events that end before they begin were left out",
           counts.negative_durations, Severity::kWarning);

@@ -4,9 +4,10 @@
 //
 // An XSpace has less than a Trace: input shapes, call stacks, collectives,
 // waits of the host and driver memory are missing. losses() may contain:
-// truncated-file, damaged-events, negative-durations, unreadable-times,
-// unknown-events (planes of other devices), format-limits (ours: what it could
-// not hold).
+// truncated-file, damaged-file, wrong-checksum, damaged-events,
+// negative-durations, unreadable-times, unknown-events (planes of other
+// devices), long-names, too-many-planes (a hostile file), format-limits (ours:
+// what it could not hold).
 #pragma once
 
 #include <absl/status/statusor.h>

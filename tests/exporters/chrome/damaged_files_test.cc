@@ -110,7 +110,43 @@ TEST_F(DamagedFilesTest, FlippedBytesInGzipGiveWhatPrecedes) {
   absl::StatusOr<Trace> trace = TryRead(gzip, "flipped.json.gz");
   ASSERT_TRUE(trace.ok()) << trace.status().message();
   EXPECT_GT(trace->ops().size(), 5'000u);
-  EXPECT_FALSE(trace->losses().empty());
+  // Which of the two depends on whether what was flipped decompresses.
+  EXPECT_EQ(
+      LossCount(*trace, "damaged-file") + LossCount(*trace, "wrong-checksum"),
+      1);
+  EXPECT_EQ(LossCount(*trace, "truncated-file"), 0);
+}
+
+// A bit that fell over may leave valid JSON: only the checksum tells.
+TEST_F(DamagedFilesTest, AWrongChecksumOfGzipIsNamed) {
+  std::string gzip =
+      Gzip(KinetoFile(XEvent("cpu_op", "one", "\"ts\": 1, \"dur\": 1")));
+  for (size_t from_end : {8u, 2u}) {  // of the content, and of its length
+    std::string damaged = gzip;
+    damaged[damaged.size() - from_end] ^= 1;
+    absl::StatusOr<Trace> trace = TryRead(damaged, "sum.json.gz");
+    ASSERT_TRUE(trace.ok()) << trace.status().message();
+    EXPECT_EQ(trace->ops().size(), 1u);
+    ASSERT_EQ(trace->losses().size(), 1u);
+    EXPECT_EQ(trace->losses()[0].name, "wrong-checksum");
+    EXPECT_EQ(trace->losses()[0].severity, Severity::kError);
+    EXPECT_NE(trace->losses()[0].detail.find("gzip checksum does not match"),
+              std::string::npos)
+        << trace->losses()[0].detail;
+  }
+}
+
+// The JSON may end where a block of the reader does, before the checksum.
+TEST_F(DamagedFilesTest, AWrongChecksumIsFoundBehindAFileOfWholeBlocks) {
+  std::string text =
+      KinetoFile(XEvent("cpu_op", "one", "\"ts\": 1, \"dur\": 1"));
+  constexpr size_t kBlockBytes = size_t{1} << 20;  // JsonEventsReader's
+  text.insert(1, kBlockBytes - text.size(), ' ');
+  std::string damaged = Gzip(text);
+  damaged[damaged.size() - 8] ^= 1;
+  absl::StatusOr<Trace> trace = TryRead(damaged, "block.json.gz");
+  ASSERT_TRUE(trace.ok()) << trace.status().message();
+  EXPECT_EQ(LossCount(*trace, "wrong-checksum"), 1);
 }
 
 TEST_F(DamagedFilesTest, GzipMembersInARowAreOneFile) {
@@ -147,6 +183,9 @@ TEST_F(DamagedFilesTest, ZstdIsReadAndACutOneGivesWhatPrecedes) {
   EXPECT_EQ(trace->ops().size(), 60'001u);
   EXPECT_TRUE(trace->losses().empty());
   const std::string bytes = ReadBytes(packed);
+  std::string wrong = bytes;
+  wrong.back() ^= 1;  // the checksum, which the program zstd writes
+  EXPECT_EQ(LossCount(*TryRead(wrong, "sum.json.zst"), "wrong-checksum"), 1);
   absl::StatusOr<Trace> half =
       TryRead(bytes.substr(0, bytes.size() / 2), "half.json.zst");
   ASSERT_TRUE(half.ok()) << half.status().message();
