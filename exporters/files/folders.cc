@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <string_view>
 #include <system_error>
 
 namespace stepscope {
@@ -9,29 +10,68 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Sorted, because a file system lists a folder in any order. An entry that
-// cannot be asked for its type counts as a file.
-std::vector<std::string> EntriesOf(const fs::path& path, bool folders) {
+// The names in `path` whose type `wanted` accepts, sorted, because a file
+// system lists a folder in any order. Links count as what
+// they lead to.
+template <typename Wanted>
+std::vector<std::string> EntriesOf(const fs::path& path, Wanted wanted) {
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator it(path, error), end; !error && it != end;
        it.increment(error)) {
     std::error_code ignored;
-    if (it->is_directory(ignored) == folders)
+    if (wanted(it->status(ignored).type()))
       names.push_back(it->path().filename().string());
   }
   std::sort(names.begin(), names.end());
   return names;
 }
 
+// Empty for files and folders.
+std::string_view OddKind(fs::file_type type) {
+  switch (type) {
+    case fs::file_type::fifo:
+      return "a pipe";
+    case fs::file_type::socket:
+      return "a socket";
+    case fs::file_type::block:
+    case fs::file_type::character:
+      return "a device";
+    default:
+      return "";
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> FoldersIn(const fs::path& path) {
-  return EntriesOf(path, true);
+  return EntriesOf(path, [](fs::file_type type) {
+    return type == fs::file_type::directory;
+  });
 }
 
 std::vector<std::string> FilesIn(const fs::path& path) {
-  return EntriesOf(path, false);
+  return EntriesOf(path, [](fs::file_type type) {
+    return type != fs::file_type::directory && OddKind(type).empty();
+  });
+}
+
+std::vector<std::pair<std::string, std::string>> PipesAndDevicesIn(
+    const fs::path& path) {
+  std::vector<std::pair<std::string, std::string>> found;
+  const std::vector<std::string> names = EntriesOf(
+      path, [](fs::file_type type) { return !OddKind(type).empty(); });
+  for (const std::string& name : names) {
+    std::error_code error;
+    found.emplace_back(name, OddKind(fs::status(path / name, error).type()));
+  }
+  return found;
+}
+
+bool IsUnfinished(const fs::path& folder) {
+  return std::ranges::any_of(FilesIn(folder), [](std::string_view name) {
+    return name.ends_with(kTemporaryEnding);
+  });
 }
 
 bool IsFolder(const fs::path& path) {

@@ -49,10 +49,14 @@ void SortByStart(std::vector<std::string>* runs) {
   });
 }
 
+// The first of many are enough for a message.
 std::string Listed(const std::vector<std::string>& names) {
+  constexpr size_t kMostNames = 21;  // all that BoundNotes() leaves
   std::string text;
-  for (const std::string& name : names)
-    text += (text.empty() ? "" : ", ") + name;
+  for (size_t i = 0; i < std::min(names.size(), kMostNames); ++i)
+    text += (text.empty() ? "" : ", ") + names[i];
+  if (names.size() > kMostNames)
+    text += " and " + std::to_string(names.size() - kMostNames) + " more";
   return text.empty() ? "none" : text;
 }
 
@@ -68,7 +72,41 @@ absl::StatusOr<ResolvedRun> CycleFolder(const fs::path& path, int32_t cycle) {
   return run;
 }
 
-// The last cycle of LOGDIR/stepscope/RUN, or `cycle`.
+// What was written of a window.
+enum class Written : uint8_t { kNothing, kPart, kAll };
+
+// A writer renames its file once it is complete, so what is being written, or
+// was when its process was killed, has its temporary name.
+Written StateOf(const fs::path& cycle) {
+  const fs::path folder = cycle / "trace";
+  const bool has_traces = std::ranges::any_of(
+      FilesIn(folder),
+      [](std::string_view name) { return !name.ends_with(kTemporaryEnding); });
+  if (!has_traces) return Written::kNothing;
+  return IsUnfinished(folder) ? Written::kPart : Written::kAll;
+}
+
+fs::path CyclePath(const fs::path& run, int32_t cycle) {
+  return run / ("c" + std::to_string(cycle));
+}
+
+// The last cycle of the run whose files are all there, else the last with any,
+// else -1; its state goes to `state`.
+int32_t BestCycle(const fs::path& run, const std::vector<int32_t>& cycles,
+                  Written* state) {
+  int32_t best = -1;
+  *state = Written::kNothing;
+  for (auto it = cycles.rbegin(); it != cycles.rend(); ++it) {
+    const Written now = StateOf(CyclePath(run, *it));
+    if (now <= *state) continue;
+    best = *it;
+    *state = now;
+    if (now == Written::kAll) break;
+  }
+  return best;
+}
+
+// The last complete cycle of LOGDIR/stepscope/RUN, or `cycle`.
 absl::StatusOr<ResolvedRun> RunFolder(const fs::path& path, int32_t cycle) {
   const std::vector<int32_t> cycles = CyclesOf(path);
   std::vector<std::string> names;
@@ -78,17 +116,36 @@ absl::StatusOr<ResolvedRun> RunFolder(const fs::path& path, int32_t cycle) {
                                " (looked for c<cycle>/trace/rank<r>.json.gz); "
                                "it may still be recording");
   }
-  if (cycle < 0) cycle = cycles.back();
+  std::vector<std::string> passed_over;
+  if (cycle < 0) {
+    Written state;
+    const int32_t best = BestCycle(path, cycles, &state);
+    cycle = best < 0 ? cycles.back() : best;
+    for (auto it = cycles.rbegin(); *it != cycle; ++it) {
+      passed_over.push_back(CyclePath(path, *it).string() +
+                            ": it is being written, or its process was "
+                            "killed; choose it with --cycle " +
+                            std::to_string(*it));
+    }
+    BoundNotes(path.string(), &passed_over);
+  }
   if (std::find(cycles.begin(), cycles.end(), cycle) == cycles.end()) {
     return absl::NotFoundError("no cycle " + std::to_string(cycle) + " in " +
                                path.string() + "; there are: " + Listed(names));
   }
-  return CycleFolder(path / ("c" + std::to_string(cycle)), cycle);
+  absl::StatusOr<ResolvedRun> found =
+      CycleFolder(CyclePath(path, cycle), cycle);
+  if (found.ok()) {
+    found->passed_over.insert(found->passed_over.begin(), passed_over.begin(),
+                              passed_over.end());
+  }
+  return found;
 }
 
-// The newest run of LOGDIR/stepscope that has traces, or `run`. A run that is
-// being recorded has a folder but no traces yet; it is passed over and named in
-// the result.
+// Of LOGDIR/stepscope the newest run whose last window is complete, else the
+// newest with any trace; `run` if it is not empty. A run that is being
+// recorded, or was killed, is passed over for an older one and named in the
+// result.
 absl::StatusOr<ResolvedRun> OwnFolder(const fs::path& path,
                                       const std::string& run, int32_t cycle) {
   std::vector<std::string> runs = FoldersIn(path);
@@ -100,22 +157,38 @@ absl::StatusOr<ResolvedRun> OwnFolder(const fs::path& path,
     }
     return RunFolder(path / run, cycle);
   }
-  std::vector<std::string> empty;
+  std::vector<std::string> passed_over;
+  std::string best;
+  Written best_state = Written::kNothing;
   for (auto it = runs.rbegin(); it != runs.rend(); ++it) {
-    if (CyclesOf(path / *it).empty()) {
-      empty.push_back((path / *it).string() +
-                      ": it has no traces, or none yet");
-      continue;
+    Written state = Written::kNothing;
+    BestCycle(path / *it, CyclesOf(path / *it), &state);
+    if (state > best_state) {
+      best = *it;
+      best_state = state;
     }
-    absl::StatusOr<ResolvedRun> found = RunFolder(path / *it, cycle);
-    if (found.ok()) {
-      found->passed_over.insert(found->passed_over.begin(), empty.begin(),
-                                empty.end());
-    }
-    return found;
+    if (state == Written::kAll) break;
   }
-  return absl::NotFoundError("no run with traces in " + path.string() +
-                             "; runs there: " + Listed(runs));
+  for (auto it = runs.rbegin(); it != runs.rend() && *it != best; ++it) {
+    passed_over.push_back(
+        (path / *it).string() +
+        (CyclesOf(path / *it).empty()
+             ? ": it has no traces, or none yet"
+             : ": it is being written, or its process was killed; choose it "
+               "with --run " +
+                   *it));
+  }
+  if (best.empty()) {
+    return absl::NotFoundError("no run with traces in " + path.string() +
+                               "; runs there: " + Listed(runs));
+  }
+  BoundNotes(path.string(), &passed_over);
+  absl::StatusOr<ResolvedRun> found = RunFolder(path / best, cycle);
+  if (found.ok()) {
+    found->passed_over.insert(found->passed_over.begin(), passed_over.begin(),
+                              passed_over.end());
+  }
+  return found;
 }
 
 // A folder that stepscope did not write: torch.profiler's, or files copied

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -68,10 +69,19 @@ bool SpanBefore(const std::string& a, const std::string& b) {
 std::vector<Candidate> CandidatesIn(const std::string& folder,
                                     std::vector<std::string>* passed_over) {
   std::vector<Candidate> files;
+  for (const auto& [name, kind] : PipesAndDevicesIn(folder)) {
+    passed_over->push_back((fs::path(folder) / name).string() + ": it is " +
+                           kind + ", which is read only where it is named");
+  }
   for (const std::string& name : FilesIn(folder)) {
     Candidate file;
     file.path = (fs::path(folder) / name).string();
     file.name = name;
+    if (name.ends_with(kTemporaryEnding)) {
+      passed_over->push_back(
+          file.path + ": it is being written, or its process was killed");
+      continue;
+    }
     if (!ParseName(&file)) {
       passed_over->push_back(
           file.path +
@@ -128,25 +138,38 @@ void KeepOneCycle(int32_t cycle, std::vector<Candidate>* files,
                   ResolvedRun* run) {
   NumberCycles(files);
   std::set<int32_t> cycles;
-  for (const Candidate& file : *files) cycles.insert(file.peek.cycle);
+  std::set<int32_t> cut;
+  for (const Candidate& file : *files) {
+    cycles.insert(file.peek.cycle);
+    if (file.peek.is_cut) cut.insert(file.peek.cycle);
+  }
   if (cycles.size() < 2 && cycle < 0) return;
-  if (cycle < 0) cycle = *cycles.rbegin();
+  if (cycle < 0) {
+    // The last may be being written; a complete one before it says more.
+    const auto whole =
+        std::find_if(cycles.rbegin(), cycles.rend(),
+                     [&](int32_t each) { return !cut.contains(each); });
+    cycle = whole != cycles.rend() ? *whole : *cycles.rbegin();
+  }
   run->cycle = cycle;
   Select(
       files, run,
       [&](const Candidate& file) { return file.peek.cycle == cycle; },
       [](const Candidate& file) {
         const std::string number = std::to_string(file.peek.cycle);
-        return "of cycle " + number + "; choose it with --cycle " + number;
+        return "of cycle " + number +
+               (file.peek.is_cut ? ", and its end is missing" : "") +
+               "; choose it with --cycle " + number;
       });
 }
 
-// Prefers the kineto flavour of a rank, which has the exact names. A file may
-// also be there both plain and compressed.
+// Prefers a complete file, then the kineto flavour of a rank, which has the
+// exact names. A file may also be there both plain and compressed.
 void KeepOnePerRank(std::vector<Candidate>* files, ResolvedRun* run) {
   std::stable_sort(files->begin(), files->end(),
                    [](const Candidate& a, const Candidate& b) {
-                     return a.peek.is_tb_flavour < b.peek.is_tb_flavour;
+                     return std::pair(a.peek.is_cut, a.peek.is_tb_flavour) <
+                            std::pair(b.peek.is_cut, b.peek.is_tb_flavour);
                    });
   // Our files are told apart by run and rank, others by the worker in their
   // name.
@@ -183,6 +206,15 @@ std::vector<std::string> SpacesIn(const std::string& folder) {
 
 }  // namespace
 
+void BoundNotes(const std::string& folder, std::vector<std::string>* notes) {
+  // Nobody reads more, and a folder may hold a hundred thousand other files.
+  constexpr size_t kMostNotes = 20;
+  if (notes->size() <= kMostNotes) return;
+  const size_t more = notes->size() - kMostNotes;
+  notes->resize(kMostNotes);
+  notes->push_back(folder + ": " + std::to_string(more) + " more");
+}
+
 // From all files to one per rank: read the headers, choose a cycle, choose a
 // file per rank, sort.
 ResolvedRun TracesIn(const std::string& folder, int32_t cycle) {
@@ -198,12 +230,16 @@ ResolvedRun TracesIn(const std::string& folder, int32_t cycle) {
   for (Candidate& file : files) run.trace_files.push_back(std::move(file.path));
   if (run.trace_files.empty()) {
     run.trace_files = SpacesIn(folder);
+    const std::set<std::string, std::less<>> taken(run.trace_files.begin(),
+                                                   run.trace_files.end());
+    constexpr std::string_view kEnding = ".xplane.pb";
     std::erase_if(run.passed_over, [&](const std::string& note) {
-      return std::ranges::any_of(run.trace_files, [&](const std::string& path) {
-        return note.starts_with(path + ": ");
-      });
+      const size_t end = note.find(std::string(kEnding) + ": ");
+      return end != std::string::npos &&
+             taken.contains(note.substr(0, end + kEnding.size()));
     });
   }
+  BoundNotes(folder, &run.passed_over);
   return run;
 }
 

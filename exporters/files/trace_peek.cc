@@ -1,8 +1,12 @@
 #include "files/trace_peek.h"
 
 #include <absl/status/status.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <memory>
+#include <string_view>
 
 #include "chrome/reader/chrome_header_reader.h"
 #include "chrome/reader/chrome_trace_reader.h"
@@ -12,6 +16,24 @@
 #include "json/json_repair.h"
 
 namespace stepscope {
+namespace {
+
+// Reads the last bytes of an open file.
+bool EndsLikeJson(int file) {
+  constexpr off_t kTailBytes = 4096;
+  struct stat about = {};
+  if (fstat(file, &about) != 0 || !S_ISREG(about.st_mode)) return true;
+  char tail[kTailBytes];
+  const off_t from = std::max<off_t>(0, about.st_size - kTailBytes);
+  const ssize_t count = pread(file, tail, sizeof(tail), from);
+  if (count <= 0) return true;
+  const std::string_view text(tail, static_cast<size_t>(count));
+  const size_t last = text.find_last_not_of(" \t\r\n");
+  return last == std::string_view::npos || text[last] == '}' ||
+         text[last] == ']';
+}
+
+}  // namespace
 
 absl::StatusOr<TracePeek> PeekTrace(const std::string& path) {
   absl::StatusOr<std::unique_ptr<BytesReader>> bytes = BytesReader::Make(path);
@@ -37,6 +59,8 @@ absl::StatusOr<TracePeek> PeekTrace(const std::string& path) {
   peek.is_tb_flavour = header.is_tb_flavour;
   peek.rank = header.run.rank;
   peek.run_id = header.run.run_id;
+  peek.is_cut =
+      !(*bytes)->is_compressed() && !EndsLikeJson((*bytes)->file_number());
   if (header.is_ours) peek.cycle = header.run.cycle;
   return peek;
 }

@@ -12,6 +12,9 @@ namespace stepscope {
 struct TracePeek {
   bool is_ours = false;
   bool is_tb_flavour = false;  // ours: names altered for the plugin
+  // Its last bytes cannot be the end of JSON; never set for an archive, whose
+  // end shows nothing.
+  bool is_cut = false;
   int32_t rank = -1;
   std::string run_id;  // ours
   int32_t cycle = -1;  // ours

@@ -87,10 +87,12 @@ struct ResolvedRun {
 
 // Finds the traces that `path` stands for: a trace file, a log directory, a
 // folder inside one, or a folder with one trace per rank. An empty `run` takes
-// the newest run with traces, by the start time in its name; a negative `cycle`
-// takes the last. Opens each file of a folder of traces to read its header; no
-// state, so any thread may call it. Errors: NotFound (says what was looked
-// for).
+// the newest run, by the start time in its name, a negative `cycle` the last
+// cycle; both pass over what is being written, or was when its process was
+// killed, if a complete one is there. Pipes, sockets and devices in a folder
+// are not opened. passed_over names at most some twenty files. Opens each file
+// of a folder of traces to read its header; no state, so any thread may call
+// it. Errors: NotFound (says what was looked for).
 absl::StatusOr<ResolvedRun> ResolvePath(const std::string& path,
                                         const std::string& run = "",
                                         int32_t cycle = -1);

@@ -3,6 +3,7 @@
 #include <stepscope/export.h>
 #include <stepscope/logdir.h>
 #include <stepscope/trace_builder.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <string>
@@ -224,6 +225,91 @@ TEST_F(ResolvePathTest, RunWithoutTracesIsPassedOverForAnOlderOne) {
   EXPECT_EQ(run.run, "2026_01_01_00_00_00");
   ASSERT_EQ(run.passed_over.size(), 1u);
   EXPECT_THAT(run.passed_over[0], HasSubstr("2026_01_02_00_00_00"));
+}
+
+// As a writer does until a trace is complete, also where it was killed.
+TEST_F(ResolvePathTest, RunThatIsBeingWrittenIsPassedOverForACompleteOne) {
+  WriteRank("2026_01_01_00_00_00", 0, 0);
+  folder_.Write("stepscope/2026_01_02_00_00_00/c0/trace/rank0.json.gz.77.0.tmp",
+                "{");
+  const ResolvedRun run = Resolve("");
+  EXPECT_EQ(run.run, "2026_01_01_00_00_00");
+  ASSERT_EQ(run.passed_over.size(), 1u);
+  EXPECT_THAT(run.passed_over[0], HasSubstr("2026_01_02_00_00_00"));
+  EXPECT_THAT(run.passed_over[0], HasSubstr("being written"));
+}
+
+TEST_F(ResolvePathTest, RunOfWhichOneRankIsMissingIsPassedOverToo) {
+  WriteRank("2026_01_01_00_00_00", 0, 0);
+  WriteRank("2026_01_02_00_00_00", 0, 0);
+  folder_.Write("stepscope/2026_01_02_00_00_00/c0/trace/rank1.json.gz.77.0.tmp",
+                "{");
+  EXPECT_EQ(Resolve("").run, "2026_01_01_00_00_00");
+  const ResolvedRun part = Resolve("", "2026_01_02_00_00_00");
+  EXPECT_THAT(
+      Files(part),
+      ElementsAre("stepscope/2026_01_02_00_00_00/c0/trace/rank0.json.gz"));
+  ASSERT_EQ(part.passed_over.size(), 1u);
+  EXPECT_THAT(part.passed_over[0], HasSubstr("rank1.json.gz.77.0.tmp: it is"));
+}
+
+TEST_F(ResolvePathTest, PartOfARunIsTakenWhereNoneIsComplete) {
+  WriteRank("2026_01_01_00_00_00", 0, 0);
+  folder_.Write("stepscope/2026_01_01_00_00_00/c0/trace/rank1.json.gz.77.0.tmp",
+                "{");
+  EXPECT_EQ(Resolve("").trace_files.size(), 1u);
+}
+
+TEST_F(ResolvePathTest, CycleThatIsBeingWrittenIsPassedOverForACompleteOne) {
+  WriteRank("a", 0, 0);
+  folder_.Write("stepscope/a/c1/trace/rank0.json.gz.77.0.tmp", "{");
+  for (const char* path : {"", "stepscope/a"}) {
+    const ResolvedRun run = Resolve(path);
+    EXPECT_EQ(run.cycle, 0);
+    ASSERT_EQ(run.passed_over.size(), 1u);
+    EXPECT_THAT(run.passed_over[0], HasSubstr("c1: it is being written"));
+  }
+  EXPECT_THAT(Error("", "", 1), HasSubstr("rank0.json.gz.77.0.tmp"));
+}
+
+// torch.profiler writes under the last name from the start.
+TEST_F(ResolvePathTest, CutFileOfALaterCycleIsPassedOverForACompleteOne) {
+  folder_.Write("job/w0.100.pt.trace.json", kForeign);
+  folder_.Write("job/w0.200.pt.trace.json",
+                kForeign.substr(0, kForeign.size() - 4));
+  const ResolvedRun run = Resolve("job");
+  EXPECT_THAT(Files(run), ElementsAre("job/w0.100.pt.trace.json"));
+  ASSERT_EQ(run.passed_over.size(), 1u);
+  EXPECT_THAT(run.passed_over[0], HasSubstr("its end is missing"));
+  EXPECT_THAT(Files(Resolve("job", "", 1)),
+              ElementsAre("job/w0.200.pt.trace.json"));
+}
+
+// Opening a pipe waits for somebody who writes.
+TEST_F(ResolvePathTest, PipesAndSocketsInAFolderAreNamedAndNotOpened) {
+  folder_.Write("job/w0.pt.trace.json", kForeign);
+  ASSERT_EQ(mkfifo(folder_.At("job/a.json").c_str(), 0600), 0);
+  ASSERT_EQ(mkfifo(folder_.At("job/b.xplane.pb").c_str(), 0600), 0);
+  std::filesystem::create_symlink("/dev/zero", folder_.At("job/c.json"));
+  const ResolvedRun run = Resolve("job");
+  EXPECT_THAT(Files(run), ElementsAre("job/w0.pt.trace.json"));
+  EXPECT_THAT(run.passed_over,
+              ElementsAre(HasSubstr("a.json: it is a pipe"),
+                          HasSubstr("b.xplane.pb: it is a pipe"),
+                          HasSubstr("c.json: it is a device")));
+  std::filesystem::remove(folder_.At("job/w0.pt.trace.json"));
+  EXPECT_THAT(Error("job"), HasSubstr("a.json: it is a pipe"));
+  EXPECT_TRUE(RunsIn(folder_.path().string()).ok());
+}
+
+TEST_F(ResolvePathTest, OfManyStrayFilesTheFirstAreNamed) {
+  constexpr int kFiles = 3000;
+  for (int i = 0; i < kFiles; ++i)
+    folder_.Write("job/stray" + std::to_string(i), "");
+  EXPECT_LT(Error("job").size(), 10'000u);
+  EXPECT_THAT(Error("job"), HasSubstr(std::to_string(kFiles - 20) + " more"));
+  folder_.Write("job/w0.pt.trace.json", kForeign);
+  EXPECT_EQ(Resolve("job").passed_over.size(), 21u);
 }
 
 TEST_F(ResolvePathTest, SaysWhatItLookedFor) {
