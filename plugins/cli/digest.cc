@@ -5,9 +5,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <mutex>
+#include <new>
+#include <system_error>
 #include <thread>
 #include <utility>
+
+#include "memory_limit.h"
 
 namespace stepscope {
 namespace {
@@ -48,9 +53,9 @@ class RankChoice {
   std::pair<int32_t, size_t> lowest_;
 };
 
-absl::StatusOr<RankDigest> Digest(const std::string& path, size_t index,
-                                  const ToldMachine& machine,
-                                  RankChoice& choice) {
+absl::StatusOr<RankDigest> DigestOrThrow(const std::string& path, size_t index,
+                                         const ToldMachine& machine,
+                                         RankChoice& choice) {
   absl::StatusOr<Trace> trace = ReadTrace(path);
   if (!trace.ok()) return trace.status();
   trace->TellMachine(machine.cores, machine.threads);
@@ -61,6 +66,21 @@ absl::StatusOr<RankDigest> Digest(const std::string& path, size_t index,
   digest.report.path_slices.clear();  // not printed, and the largest part
   if (is_drawn) choice.Take(rank, index, std::move(details));
   return digest;
+}
+
+// Nobody would catch an exception on a reader's thread, and one trace that is
+// too large must not cost the others.
+absl::StatusOr<RankDigest> Digest(const std::string& path, size_t index,
+                                  const ToldMachine& machine,
+                                  RankChoice& choice) {
+  try {
+    return DigestOrThrow(path, index, machine, choice);
+  } catch (const std::bad_alloc&) {
+    return OutOfMemoryError("cannot analyse " + path);
+  } catch (const std::exception& error) {
+    return absl::InternalError("cannot analyse " + path + ": " + error.what() +
+                               "; please report this");
+  }
 }
 
 }  // namespace
@@ -83,7 +103,11 @@ std::vector<absl::StatusOr<RankDigest>> DigestAll(
       paths.size(),
       std::clamp(std::thread::hardware_concurrency(), 1u, kMostReaders));
   std::vector<std::jthread> threads;
-  for (size_t i = 1; i < readers; ++i) threads.emplace_back(work);
+  try {
+    for (size_t i = 1; i < readers; ++i) threads.emplace_back(work);
+  } catch (const std::system_error&) {
+    // A limit of the system: the threads that there are read all files.
+  }
   work();
   threads.clear();
   return digests;

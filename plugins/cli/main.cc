@@ -13,6 +13,7 @@
 #include "command_words.h"
 #include "commands.h"
 #include "errors.h"
+#include "memory_limit.h"
 #include "output.h"
 
 namespace stepscope {
@@ -101,5 +102,6 @@ Commands AllCommands() { return kCommands; }
 
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
-  return stepscope::Run(words);
+  stepscope::LimitMemory();
+  return stepscope::RunInMemory([&] { return stepscope::Run(words); });
 }

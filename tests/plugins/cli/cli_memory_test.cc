@@ -1,0 +1,106 @@
+// A trace that needs more memory than there is ends in a sentence.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stepscope/export.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "digest.h"
+#include "memory_limit.h"
+#include "support/random_trace.h"
+#include "support/temp_folder.h"
+
+namespace {
+
+// An allocation of more bytes fails, on any thread.
+std::atomic<std::size_t> g_most_bytes = SIZE_MAX;
+
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+  void* const memory = bytes > g_most_bytes ? nullptr : std::malloc(bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return bytes > g_most_bytes ? nullptr : std::malloc(bytes);
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace stepscope {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(CliMemoryTest, OnReadersThreadsItIsTheErrorOfTheirTraces) {
+  const TempFolder folder;
+  std::vector<std::string> paths;
+  for (int32_t rank = 0; rank < 6; ++rank) {
+    paths.push_back(folder.At("rank" + std::to_string(rank) + ".json"));
+    ASSERT_TRUE(WriteTrace(RandomTrace({.seed = 4, .rank = rank}), {},
+                           Format::kChromeKineto, paths.back())
+                    .ok());
+  }
+  g_most_bytes = 100'000;  // less than a reader's block
+  const auto digests = DigestAll(paths);
+  g_most_bytes = SIZE_MAX;
+  ASSERT_EQ(digests.size(), paths.size());
+  for (size_t i = 0; i < paths.size(); ++i) {
+    EXPECT_TRUE(absl::IsResourceExhausted(digests[i].status()));
+    EXPECT_THAT(std::string(digests[i].status().message()),
+                testing::AllOf(HasSubstr(paths[i]), HasSubstr("out of memory"),
+                               HasSubstr("Record fewer steps")));
+  }
+}
+
+TEST(CliMemoryTest, ACommandEndsWithASentenceAndStatusOne) {
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(RunInMemory([]() -> int { throw std::bad_alloc(); }), 1);
+  EXPECT_THAT(
+      testing::internal::GetCapturedStderr(),
+      HasSubstr("stepscope: the command did not finish: out of memory"));
+  EXPECT_EQ(RunInMemory([] { return 4; }), 4);
+}
+
+TEST(CliMemoryTest, TheLimitIsWhatIsFreeAndWhatTheProcessHas) {
+  constexpr int64_t kGib = int64_t{1} << 30;
+  MemoryState state{.available = 6 * kGib,
+                    .cgroup_left = -1,
+                    .data_in_use = 1 * kGib,
+                    .machine = 8 * kGib};
+  EXPECT_EQ(MemoryLimitOf(state), 7 * kGib);
+  state.cgroup_left = 2 * kGib;
+  EXPECT_EQ(MemoryLimitOf(state), 3 * kGib);
+  state.data_in_use = 20 * kGib * 1024;  // a sanitizer's shadow
+  EXPECT_EQ(MemoryLimitOf(state), -1);
+  EXPECT_EQ(MemoryLimitOf(MemoryState()), -1);
+}
+
+TEST(CliMemoryTest, ReadsWhatLimitsAProcess) {
+  const TempFolder folder;
+  folder.Write("proc/meminfo",
+               "MemTotal: 8000 kB\nMemFree: 1 kB\nMemAvailable: 3000 kB\n"
+               "SwapTotal: 100 kB\nSwapFree: 50 kB\n");
+  folder.Write("proc/self/status", "Name: x\nVmData:\t    200 kB\n");
+  const std::string root = folder.path().string() + "/";
+  MemoryState state = ReadMemoryState(root);
+  EXPECT_EQ(state.available, 3050 * 1024);
+  EXPECT_EQ(state.data_in_use, 200 * 1024);
+  EXPECT_EQ(state.machine, 8100 * 1024);
+  EXPECT_EQ(state.cgroup_left, -1);
+  // The tightest of a group and those around it.
+  folder.Write("proc/self/cgroup", "0::/job/task\n");
+  folder.Write("sys/fs/cgroup/job/task/memory.max", "max\n");
+  folder.Write("sys/fs/cgroup/job/task/memory.current", "100\n");
+  folder.Write("sys/fs/cgroup/job/memory.max", "5000\n");
+  folder.Write("sys/fs/cgroup/job/memory.current", "1000\n");
+  EXPECT_EQ(ReadMemoryState(root).cgroup_left, 4000);
+}
+
+}  // namespace
+}  // namespace stepscope
