@@ -79,6 +79,19 @@ void EventRecording::AddTo(TraceBuilder& builder, const ClockMap& clock) const {
              .count = cut_,
              .severity = Severity::kNote});
   }
+  if (unfinished_ > 0) {
+    builder.Add(Loss{
+        .name = "unfinished-threads",
+        .detail = absl::StrCat(
+            unfinished_,
+            " threads were in the middle of an event when the window closed "
+            "and did not finish it within ",
+            kMostWriteWait.count(),
+            " ms, so all that they recorded is missing; they were stopped, or "
+            "more threads were busy than there are cores"),
+        .count = unfinished_,
+        .severity = Severity::kError});
+  }
   if (bad_records > 0) {
     builder.Add(Loss{
         .name = "bad-record",

@@ -4,6 +4,8 @@
 
 #include <stepscope/event_writer.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -11,11 +13,17 @@
 
 namespace stepscope {
 
+// The most that the end of a window waits for threads inside a write.
+inline constexpr std::chrono::milliseconds kMostWriteWait{1000};
+
 struct RegisteredLog : ThreadLog {
   Chunk* last = nullptr;  // each links to the one before it
   int64_t tid = 0;
   std::string name;     // as read when the thread exited
   bool exited = false;  // the thread is gone; its records are kept
+  // The thread was inside a write when the window closed, so its chunks are
+  // still here; nobody reads them.
+  std::atomic<bool> abandoned{false};
 };
 
 }  // namespace stepscope

@@ -3,13 +3,13 @@
 #include <absl/strings/str_cat.h>
 #include <linux/membarrier.h>
 #include <pthread.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
 #include <new>
+#include <thread>
 #include <utility>
 
 namespace stepscope {
@@ -60,6 +60,8 @@ std::string NameOfThread(int64_t tid) {
 
 // Moves the log to window `number`: nothing recorded, nothing open.
 void Adopt(RegisteredLog* log, uint64_t number) {
+  if (log->abandoned.exchange(false, std::memory_order_acquire))
+    UnmapChunks(log->last);
   log->window = number;
   log->cursor = log->limit = nullptr;
   log->last = nullptr;
@@ -105,26 +107,47 @@ absl::StatusOr<uint64_t> ThreadRegistry::Open(int64_t max_bytes) {
 
 // The barrier makes every running writer see the closed window, or makes its
 // busy flag visible here (BeginWrite() has the other half).
-void ThreadRegistry::WaitUntilQuiet() {
+//
+// A thread that lost its core inside a write keeps its flag until it gets one
+// again. All are waited for together: one after the other, 300 threads on two
+// cores would add up to a minute. Sleeping and not yielding, as a thread that
+// yields queues behind all of them.
+std::vector<RegisteredLog*> ThreadRegistry::WaitUntilQuiet() {
   internal::g_window.store(0, std::memory_order_seq_cst);
   if (has_membarrier_) Membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
-  for (RegisteredLog* log : logs_) {
-    // A write takes well under a microsecond, so spinning with a yield is
-    // shorter than any wait.
-    while (log->busy.load(std::memory_order_seq_cst) != 0) sched_yield();
+  std::vector<RegisteredLog*> writing = logs_;
+  const auto quiet = [](const RegisteredLog* log) {
+    return log->busy.load(std::memory_order_seq_cst) == 0;
+  };
+  // Long enough for writers that have a core.
+  constexpr int kSpins = 1000;
+  for (int i = 0; i < kSpins && !writing.empty(); ++i)
+    std::erase_if(writing, quiet);
+  const auto deadline = std::chrono::steady_clock::now() + kMostWriteWait;
+  while (!writing.empty() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    std::erase_if(writing, quiet);
   }
+  return writing;
 }
 
 std::unique_ptr<EventRecording> ThreadRegistry::Close(uint64_t number) {
   auto recording = std::make_unique<EventRecording>();
   std::lock_guard lock(mutex_);
   if (open_ != number) return recording;
-  WaitUntilQuiet();
+  const std::vector<RegisteredLog*> writing = WaitUntilQuiet();
   open_ = 0;
+  recording->SetUnfinished(static_cast<int64_t>(writing.size()));
   recording->SetClosed(getpid(), NowTicks(), max_bytes_);
   std::vector<RegisteredLog*> alive;
   alive.reserve(logs_.size());
   for (RegisteredLog* log : logs_) {
+    if (std::ranges::find(writing, log) != writing.end()) {
+      // Only its thread may touch it.
+      log->abandoned.store(true, std::memory_order_release);
+      alive.push_back(log);
+      continue;
+    }
     if (log->window == number) {
       if (!log->exited) log->name = NameOfThread(log->tid);
       // Only read: the thread itself moves its log to the next window, and may
@@ -169,6 +192,7 @@ void ThreadRegistry::ThreadExits(RegisteredLog* log) {
     return;
   }
   std::erase(logs_, log);
+  if (log->abandoned.load(std::memory_order_acquire)) UnmapChunks(log->last);
   delete[] log->open_base;
   delete log;
 }
@@ -202,6 +226,7 @@ void ThreadRegistry::AfterForkInChild() {
   registry.ready_.Drain();
   if (auto* own = static_cast<RegisteredLog*>(internal::t_log)) {
     // A number that no window has, so the next BeginWrite() adopts the log.
+    own->abandoned.store(false, std::memory_order_relaxed);
     Adopt(own, ~uint64_t{0});
     own->tid = syscall(SYS_gettid);
     registry.logs_.push_back(own);

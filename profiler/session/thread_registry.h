@@ -26,7 +26,9 @@ class ThreadRegistry {
   // FailedPrecondition if a window is open.
   absl::StatusOr<uint64_t> Open(int64_t max_bytes);
   // Returns an empty recording if `number` is no longer the open window, as in
-  // a forked child.
+  // a forked child. Waits for threads that are inside a write, well under a
+  // microsecond where they have a core, and at most kMostWriteWait; what a
+  // thread recorded that takes longer is lost, and the recording says so.
   std::unique_ptr<EventRecording> Close(uint64_t number);
 
   // Called by the thread itself.
@@ -39,7 +41,8 @@ class ThreadRegistry {
 
  private:
   ThreadRegistry();
-  void WaitUntilQuiet();
+  // The logs whose threads are still inside a write after kMostWriteWait.
+  std::vector<RegisteredLog*> WaitUntilQuiet();
   static void BeforeFork();
   static void AfterForkInParent();
   static void AfterForkInChild();

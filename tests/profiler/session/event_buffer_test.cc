@@ -5,6 +5,7 @@
 #include <stepscope/event_writer.h>
 #include <unistd.h>
 
+#include <future>
 #include <string>
 #include <thread>
 #include <vector>
@@ -75,6 +76,46 @@ TEST(EventBufferTest, RecordsNothingWhileNoWindowIsOpen) {
   EXPECT_TRUE(IsRecording());
   EXPECT_TRUE(window.CloseAndBuild().ranges().empty());
   EXPECT_FALSE(IsRecording());
+}
+
+// As one does that lost its core to others, or that a debugger stopped.
+TEST(EventBufferTest, AThreadThatStaysInsideAWriteIsNotWaitedForForEver) {
+  RecordedWindow window;
+  CloseRange(OpenRange(RangeKind::kUser, "of this thread"));
+  std::promise<void> inside;
+  std::promise<void> leave;
+  std::promise<void> left;
+  std::promise<void> record;
+  std::thread stuck([&] {
+    CloseRange(OpenRange(RangeKind::kUser, "of the stuck thread"));
+    {
+      WriteScope scope;
+      inside.set_value();
+      leave.get_future().wait();
+    }
+    left.set_value();
+    record.get_future().wait();
+    CloseRange(OpenRange(RangeKind::kUser, "later"));
+  });
+  inside.get_future().wait();
+  const Trace trace = window.CloseAndBuild();
+  ASSERT_EQ(trace.ranges().size(), 1u);
+  EXPECT_EQ(trace.name(trace.ranges()[0].name), "of this thread");
+  const Loss* const loss = FindLoss(trace, "unfinished-threads");
+  ASSERT_NE(loss, nullptr);
+  EXPECT_EQ(loss->count, 1);
+  EXPECT_EQ(loss->severity, Severity::kError);
+
+  // The next window has all of it again.
+  leave.set_value();
+  left.get_future().wait();
+  RecordedWindow next;
+  record.set_value();
+  stuck.join();
+  const Trace later = next.CloseAndBuild();
+  ASSERT_EQ(later.ranges().size(), 1u);
+  EXPECT_EQ(later.name(later.ranges()[0].name), "later");
+  EXPECT_TRUE(later.losses().empty());
 }
 
 TEST(EventBufferTest, RefusesASecondWindowAndSaysWhy) {

@@ -26,6 +26,9 @@ class EventRecording {
   EventRecording& operator=(const EventRecording&) = delete;
 
   void SetClosed(int64_t pid, Ticks closed, int64_t max_bytes);
+  // How many threads were still inside a write, so that nothing could be taken
+  // of them.
+  void SetUnfinished(int64_t threads) { unfinished_ = threads; }
   // Takes the thread's chunks, open operators and counters.
   void TakeThread(const RegisteredLog& log);
   // Takes unused chunks, to unmap them later.
@@ -46,6 +49,7 @@ class EventRecording {
   int64_t max_bytes_ = 0;
   int64_t dropped_ = 0;
   int64_t cut_ = 0;
+  int64_t unfinished_ = 0;
 };
 
 }  // namespace stepscope
