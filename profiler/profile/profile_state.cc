@@ -26,6 +26,7 @@ void Profile::State::Start(ProfileOptions options, ProfileParts parts) {
     who = "rank " + std::to_string(identity.rank) + ": ";
   }
   errors = std::make_shared<Errors>(who);
+  if (!identity.problem.empty()) Say(identity.problem);
   schedule = options.schedule;
   marked_steps = options.marked_steps;
   stop_timeout = std::max(options.stop_timeout, milliseconds(0));

@@ -24,6 +24,20 @@ int32_t NumberOf(const Environment& environment, const char* name) {
   return error == std::errc() && end == text.data() + text.size() ? value : -1;
 }
 
+// Of a RANK and WORLD_SIZE that make no sense together. A program without a
+// launcher has neither.
+std::string ProblemOf(const Environment& environment, int32_t world_size) {
+  const auto shown = [&](const char* name) {
+    const std::string text = TextOf(environment, name);
+    return text.empty() ? std::string(name) + " is not set"
+                        : std::string(name) + "=" + text;
+  };
+  const bool has_rank = !TextOf(environment, "RANK").empty();
+  if (!has_rank && world_size <= 1) return "";
+  return shown("RANK") + " and " + shown("WORLD_SIZE") +
+         " name no rank of a job, so this process is recorded as rank 0 of 1";
+}
+
 std::string HostName() {
   std::array<char, 256> name{};
   if (gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') {
@@ -51,7 +65,10 @@ RunIdentity IdentityFrom(const Environment& environment) {
   const int32_t rank = NumberOf(environment, "RANK");
   const int32_t world_size = NumberOf(environment, "WORLD_SIZE");
   // A rank that cannot be is no rank: the process runs by itself.
-  if (rank < 0 || world_size < 1 || rank >= world_size) return identity;
+  if (rank < 0 || world_size < 1 || rank >= world_size) {
+    identity.problem = ProblemOf(environment, world_size);
+    return identity;
+  }
 
   identity.rank = rank;
   identity.world_size = world_size;

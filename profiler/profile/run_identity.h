@@ -20,14 +20,17 @@ struct RunIdentity {
   // far as the launcher's variables allow; "" without a launcher.
   std::string job;
   int64_t start_s = 0;  // seconds since the epoch
-  std::string start;    // the same time, local, as YYYY_MM_DD_HH_MM_SS
+  // Why the launcher's variables were ignored; "" if they were not.
+  std::string problem;
+  std::string start;  // the same time, local, as YYYY_MM_DD_HH_MM_SS
 };
 
 using Environment = std::function<const char*(const char*)>;
 
 // Reads RANK, WORLD_SIZE, LOCAL_WORLD_SIZE and torchrun's TORCHELASTIC_RUN_ID,
 // TORCHELASTIC_RESTART_COUNT, MASTER_ADDR, MASTER_PORT. Ignores a value that is
-// not a number, and a rank that is not below the world size.
+// not a number, and a rank that is not below the world size, and says so in
+// `problem`.
 RunIdentity IdentityFrom(const Environment& environment);
 RunIdentity OwnIdentity();
 

@@ -61,7 +61,22 @@ TEST(RunIdentityTest, NonsenseCountsAsNotSet) {
     const RunIdentity identity = From({{"RANK", rank}, {"WORLD_SIZE", world}});
     EXPECT_EQ(identity.rank, 0) << rank << "/" << world;
     EXPECT_EQ(identity.world_size, 1) << rank << "/" << world;
+    EXPECT_THAT(identity.problem, testing::HasSubstr("RANK=" + rank));
   }
+}
+
+TEST(RunIdentityTest, SaysThatItIgnoresARankOutsideOfItsJob) {
+  EXPECT_EQ(From({{"RANK", "7"}, {"WORLD_SIZE", "2"}}).problem,
+            "RANK=7 and WORLD_SIZE=2 name no rank of a job, so this process is "
+            "recorded as rank 0 of 1");
+  EXPECT_THAT(From({{"WORLD_SIZE", "2"}}).problem,
+              testing::HasSubstr("RANK is not set and WORLD_SIZE=2"));
+}
+
+TEST(RunIdentityTest, HasNoProblemWithoutALauncherOrWithARank) {
+  EXPECT_EQ(From({}).problem, "");
+  EXPECT_EQ(From({{"WORLD_SIZE", "1"}}).problem, "");
+  EXPECT_EQ(From({{"RANK", "1"}, {"WORLD_SIZE", "2"}}).problem, "");
 }
 
 TEST(RunIdentityTest, UnknownLocalRanksStayUnknown) {
