@@ -41,8 +41,9 @@ void Profile::EndStep() noexcept {
   State& state = *state_;
   const bool due =
       state.watch != nullptr && state.watch->Step(state.Undisturbed());
+  const bool ends = state.IsAskedToEnd();
   // Almost every step ends here: this is all that an unrecorded step costs.
-  if (!state.recording && !due && !state.IsStallDue()) return;
+  if (!state.recording && !due && !ends && !state.IsStallDue()) return;
   active_ = false;  // set again below if the step ends without an error
   state.errors->Guard(
       "profiling stopped",
@@ -56,6 +57,7 @@ void Profile::EndStep() noexcept {
         active_ = state.recording || state.watch != nullptr;
       },
       kUnprofiled);
+  if (ends) (void)Finish();
 }
 
 void Profile::BeginStep() noexcept {
@@ -83,11 +85,14 @@ absl::Status Profile::Finish() noexcept {
     state.errors->Guard(
         "cannot end the profile",
         [&] {
+          if (state.IsAskedToEnd()) state.HurryUp();
           state.EndLoop();
           state.EndRun();
           state.WaitForFiles();
         },
         kUnprofiled);
+    // Ends the program where a signal has asked for that.
+    state.signals.reset();
   }
   return status();
 }

@@ -64,6 +64,9 @@ void Profile::State::Start(ProfileOptions options, ProfileParts parts) {
   if (options.print_report && identity.rank == 0) {
     Say("\"" + options.name + "\": " + PlanText(schedule));
   }
+  if (options.signal_grace.count() > 0) {
+    signals = EndingSignals::Make(options.signal_grace);
+  }
   MakeCollectors make_collectors = parts.collectors;
   std::shared_ptr<JobReport> job;
   if (parts.digest) job = MakeJob(options, identity, log);
@@ -257,6 +260,13 @@ void Profile::State::EndLoop() {
   if (window != nullptr && (window->steps() > 0 || by_exception)) {
     HandOver(std::move(window));
   }
+}
+
+// The files are waited for as long as the grace allows.
+void Profile::State::HurryUp() {
+  stop_timeout = std::min(stop_timeout, EndingSignals::Left());
+  Say(who + EndingSignals::NameOf(EndingSignals::Caught()) +
+      ": the profile ends first (at most " + Seconds(stop_timeout) + ")");
 }
 
 // Silent for the first second, which suffices for most programs.

@@ -13,6 +13,7 @@
 
 #include "background.h"
 #include "console.h"
+#include "ending_signals.h"
 #include "job_report.h"
 #include "run_output.h"
 #include "run_watch.h"
@@ -38,6 +39,7 @@ struct Profile::State {
   std::shared_ptr<std::atomic<int>> analysing =
       std::make_shared<std::atomic<int>>(0);
   std::unique_ptr<Background> background;
+  std::unique_ptr<EndingSignals> signals;  // null without signal_grace
   bool finished = false;
 
   using MakeCollectors = decltype(ProfileParts::collectors);
@@ -66,6 +68,11 @@ struct Profile::State {
   void HandOver(std::unique_ptr<ClosedWindow> window);
   void DoChores();
   void EndRun();
+  // A signal asks the program to end.
+  bool IsAskedToEnd() const {
+    return signals != nullptr && EndingSignals::Caught() != 0;
+  }
+  void HurryUp();
   void EndLoop();
   void WaitForFiles();
 };

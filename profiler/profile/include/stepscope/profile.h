@@ -115,6 +115,15 @@ struct ProfileOptions {
   std::shared_ptr<RankExchange> exchange = nullptr;
   std::chrono::milliseconds rank_timeout = std::chrono::seconds(10);
 
+  // Not 0: SIGINT and SIGTERM, where the program leaves them to the system, end
+  // the profile at the end of the running step, which keeps the complete steps
+  // of an open window, and then the program, by the same signal. At the latest
+  // this long after the signal, also where no step ends, and at once by a
+  // second one. A handler of the program's, set before or later, is never
+  // replaced; such a program calls Finish() itself. Forked children end at
+  // once.
+  std::chrono::milliseconds signal_grace{0};
+
   // The sources of events (stepscope/collectors.h); not set:
   // DefaultCollectors().
   std::optional<std::vector<std::unique_ptr<Collector>>> collectors = {};

@@ -1,0 +1,198 @@
+// SIGINT and SIGTERM while a window is recorded. Each case is a process of its
+// own, as a signal ends it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stepscope/logdir.h>
+#include <stepscope/profile.h>
+#include <stepscope/profile_parts.h>
+#include <stepscope/read.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "support/temp_folder.h"
+
+namespace stepscope {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::milliseconds;
+
+ProfileParts WithoutCollectors(const ProfileOptions& options) {
+  ProfileParts parts = ProfileOutputs(options);
+  parts.collectors = [](const ProfileOptions&) {
+    return std::vector<std::unique_ptr<Collector>>();
+  };
+  return parts;
+}
+
+// A process that ended.
+struct Ended {
+  int signal = 0;
+  int status = -1;
+};
+
+class EndingSignalsTest : public testing::Test {
+ protected:
+  // Runs `program` in a process of its own. It calls Ready() where the test may
+  // send a signal.
+  void Start(const std::function<void()>& program) {
+    ASSERT_EQ(pipe(ready_), 0);
+    child_ = fork();
+    ASSERT_GE(child_, 0);
+    if (child_ != 0) return;
+    alarm(60);  // where a test fails, its process ends
+    program();
+    _exit(0);
+  }
+  void Ready() { (void)!write(ready_[1], "x", 1); }
+  void WaitUntilReady() {
+    char byte = 0;
+    ASSERT_EQ(read(ready_[0], &byte, 1), 1);
+  }
+  Ended Wait() {
+    int status = 0;
+    waitpid(child_, &status, 0);
+    if (WIFSIGNALED(status)) return {.signal = WTERMSIG(status), .status = -1};
+    return {.signal = 0, .status = WEXITSTATUS(status)};
+  }
+
+  ProfileOptions Options(milliseconds grace, int64_t active) {
+    return {.log_dir = folder_.At("log"),
+            .name = "p",
+            .schedule = {.wait = 0, .warmup = 0, .active = active},
+            .print_report = false,
+            .signal_grace = grace};
+  }
+
+  // Records three steps of many, then steps on until a signal ends it.
+  void RecordUntilASignal(milliseconds grace) {
+    Profile profile(Options(grace, 1'000'000), &WithoutCollectors);
+    for (int step = 0;; ++step) {
+      std::this_thread::sleep_for(milliseconds(1));
+      profile.Step();
+      if (step == 3) Ready();
+    }
+  }
+
+  static void EndWithStatusSeven(int) { _exit(7); }
+
+  TempFolder folder_;
+  int ready_[2] = {-1, -1};
+  pid_t child_ = -1;
+};
+
+TEST_F(EndingSignalsTest, TheWindowIsKeptAndTheSignalEndsTheProgram) {
+  for (int signal : {SIGTERM, SIGINT}) {
+    Start([&] { RecordUntilASignal(std::chrono::minutes(1)); });
+    WaitUntilReady();
+    kill(child_, signal);
+    EXPECT_EQ(Wait().signal, signal);
+    const auto run = ResolvePath(folder_.At("log"));
+    ASSERT_TRUE(run.ok()) << run.status().message();
+    const auto trace = ReadTrace(run->trace_files.at(0));
+    ASSERT_TRUE(trace.ok()) << trace.status().message();
+    EXPECT_GE(trace->steps().size(), 3u);
+    std::filesystem::remove_all(folder_.At("log"));
+  }
+}
+
+// A collective whose other ranks are gone, for one.
+TEST_F(EndingSignalsTest, AProgramThatEndsNoStepIsEndedAfterTheGrace) {
+  Start([&] {
+    Profile profile(Options(milliseconds(100), 10), &WithoutCollectors);
+    profile.Step();
+    Ready();
+    while (true) std::this_thread::sleep_for(hours(1));
+  });
+  WaitUntilReady();
+  kill(child_, SIGTERM);
+  EXPECT_EQ(Wait().signal, SIGTERM);
+}
+
+TEST_F(EndingSignalsTest, ASecondSignalEndsTheProgramAtOnce) {
+  Start([&] {
+    Profile profile(Options(hours(1), 10), &WithoutCollectors);
+    profile.Step();
+    raise(SIGINT);
+    Ready();
+    while (true) std::this_thread::sleep_for(hours(1));
+  });
+  WaitUntilReady();
+  kill(child_, SIGINT);
+  EXPECT_EQ(Wait().signal, SIGINT);
+}
+
+TEST_F(EndingSignalsTest, AHandlerOfTheProgramStaysItsOwn) {
+  for (bool before : {true, false}) {
+    Start([&] {
+      if (before) std::signal(SIGTERM, EndWithStatusSeven);
+      Profile profile(Options(hours(1), 10), &WithoutCollectors);
+      if (!before) std::signal(SIGTERM, EndWithStatusSeven);
+      profile.Step();
+      raise(SIGTERM);
+    });
+    EXPECT_EQ(Wait().status, 7);
+  }
+}
+
+TEST_F(EndingSignalsTest, AnIgnoredSignalStaysIgnored) {
+  Start([&] {
+    std::signal(SIGINT, SIG_IGN);
+    Profile profile(Options(hours(1), 10), &WithoutCollectors);
+    raise(SIGINT);
+    profile.Step();
+    _exit(3);
+  });
+  EXPECT_EQ(Wait().status, 3);
+}
+
+// A worker of a loader: its profile is its parent's.
+TEST_F(EndingSignalsTest, AForkedChildEndsByItsSignalAtOnce) {
+  Start([&] {
+    Profile profile(Options(hours(1), 10), &WithoutCollectors);
+    profile.Step();
+    const pid_t worker = fork();
+    if (worker == 0) {
+      while (true) std::this_thread::sleep_for(hours(1));
+    }
+    kill(worker, SIGTERM);
+    int status = 0;
+    waitpid(worker, &status, 0);
+    _exit(WIFSIGNALED(status) ? WTERMSIG(status) : 99);
+  });
+  EXPECT_EQ(Wait().status, SIGTERM);
+}
+
+TEST_F(EndingSignalsTest, BehindTheProfileTheSystemHandlesThemAgain) {
+  Start([&] {
+    {
+      Profile profile(Options(hours(1), 1), &WithoutCollectors);
+      profile.Step();
+    }
+    struct sigaction now = {};
+    sigaction(SIGTERM, nullptr, &now);
+    _exit(now.sa_handler == SIG_DFL ? 5 : 6);
+  });
+  EXPECT_EQ(Wait().status, 5);
+}
+
+TEST_F(EndingSignalsTest, WithoutAGraceNoSignalIsTouched) {
+  Start([&] {
+    Profile profile(Options(milliseconds(0), 10), &WithoutCollectors);
+    struct sigaction now = {};
+    sigaction(SIGTERM, nullptr, &now);
+    _exit(now.sa_handler == SIG_DFL ? 5 : 6);
+  });
+  EXPECT_EQ(Wait().status, 5);
+}
+
+}  // namespace
+}  // namespace stepscope
