@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <deque>
 #include <mutex>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -110,7 +111,11 @@ struct FileSink::Worker {
       // anew.
       block.clear();
       const std::lock_guard lock(mutex);
-      spare.push_back(std::move(block));
+      try {
+        spare.push_back(std::move(block));
+      } catch (const std::bad_alloc&) {
+        // Nobody would catch it on this thread; the writer makes a new block.
+      }
     }
     if (gzip && error.load() == 0) Compress(std::string(), Z_FINISH);
   }

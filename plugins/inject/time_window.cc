@@ -41,6 +41,11 @@ class TimeWindow {
                    "STEPSCOPE_START_MS, so nothing was recorded\n",
                    static_cast<long long>(options_.start_ms));
     }
+    GiveUp();
+  }
+
+  // Nothing more will be recorded; End() need not wait.
+  void GiveUp() {
     const std::lock_guard lock(mutex_);
     done_ = true;
     changed_.notify_all();
@@ -103,7 +108,13 @@ void StartTimeWindow(const WindowOptions& options) {
   try {
     std::thread([] {
       pthread_setname_np(pthread_self(), "stepscope-drive");
-      g_window->Run();
+      try {
+        g_window->Run();
+      } catch (...) {
+        std::fputs("stepscope: out of memory; the program runs on unprofiled\n",
+                   stderr);
+        g_window->GiveUp();
+      }
     }).detach();
   } catch (...) {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);

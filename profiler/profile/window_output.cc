@@ -2,9 +2,22 @@
 
 #include <stepscope/version.h>
 
+#include <new>
 #include <utility>
 
 namespace stepscope {
+namespace {
+
+// One file that needs too much memory must not cost the others.
+absl::Status Write(const WindowFile& file, const WindowResult& result) {
+  try {
+    return file.write(result);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("out of memory");
+  }
+}
+
+}  // namespace
 
 WindowOutput::WindowOutput(Options options, std::shared_ptr<LogRun> log,
                            std::shared_ptr<Errors> errors)
@@ -173,7 +186,7 @@ void WindowOutput::WriteFiles(const Trace& trace, bool again) {
     if (again && !file.of_report) continue;
     if (file.of_job && result.job == nullptr) continue;
     if (!file.rank_0_only || options_.identity.rank == 0) {
-      note(file.write(result));
+      note(Write(file, result));
     }
   }
   if (failed == 0) return;

@@ -239,7 +239,8 @@ Trace TraceBuilder::Build(const Options& options) {
 
   Trace built = std::move(trace_);
   trace_ = Trace();
-  delete index_;
+  // There may be no memory for another one.
+  delete std::exchange(index_, nullptr);
   index_ = new Index(&trace_.names_);
   return built;
 }

@@ -5,6 +5,7 @@
 #include <stepscope/clock.h>
 
 #include <chrono>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -59,7 +60,12 @@ bool DeviceSampler::Start(const std::vector<DeviceLimits>& devices) {
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     try {
-      thread_ = std::thread([this] { Run(); });
+      thread_ = std::thread([this] {
+        try {
+          Run();
+        } catch (const std::bad_alloc&) {  // no more samples
+        }
+      });
     } catch (const std::system_error&) {  // no more threads
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);

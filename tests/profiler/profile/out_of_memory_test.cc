@@ -4,28 +4,61 @@
 #include <gtest/gtest.h>
 #include <stepscope/profile_parts.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <string>
 #include <vector>
+
+#include "io/file_sink.h"
+#include "support/temp_folder.h"
 
 namespace {
 
 // While it is true, the thread that set it gets no memory.
 thread_local bool t_no_memory = false;
 
+// How often the threads that are not the test's have asked for memory, and how
+// often they get it before it runs out; negative: always.
+thread_local bool t_is_tests = false;
+std::atomic<int64_t> g_left = -1;
+std::atomic<int64_t> g_taken = 0;
+
+// True if this allocation is to fail: one, and all right behind it, as a
+// handler of the failure has no memory either.
+bool Fails() {
+  constexpr int64_t kFailures = 3;
+  if (t_no_memory) return true;
+  if (t_is_tests) return false;
+  const int64_t taken = g_taken.fetch_add(1);
+  const int64_t left = g_left.load();
+  return left >= 0 && taken >= left && taken < left + kFailures;
+}
+
 }  // namespace
 
 void* operator new(std::size_t bytes) {
-  void* const memory = t_no_memory ? nullptr : std::malloc(bytes);
+  void* const memory = Fails() ? nullptr : std::malloc(bytes);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
+}
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return Fails() ? nullptr : std::malloc(bytes);
 }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace stepscope {
 namespace {
+
+// From here on the other threads of the process get memory `times` times, then
+// not, then again; always if it is negative.
+void Ration(int64_t times) {
+  t_is_tests = true;
+  g_taken = 0;
+  g_left = times;
+}
 
 // Analysis runs out of memory, and what that thread does next has none either.
 ProfileParts Parts(const ProfileOptions& options) {
@@ -52,6 +85,24 @@ TEST(OutOfMemoryTest, OnTheBackgroundThreadItIsALineOnStderr) {
   }
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
               testing::HasSubstr("out of memory"));
+}
+
+// Its queues of blocks allocate, too.
+TEST(OutOfMemoryTest, AFileIsWrittenByAThreadWithoutMemory) {
+  const TempFolder folder;
+  const std::string path = folder.At("file");
+  auto sink = FileSink::Make(path, FileSink::Compression::kNone);
+  ASSERT_TRUE(sink.ok());
+  Ration(0);
+  constexpr size_t kBlocks = 64;
+  for (size_t i = 0; i < kBlocks; ++i) {
+    (*sink)->block().append(FileSink::kBlockBytes, 'x');
+    (*sink)->Flush();
+    g_taken = 0;
+  }
+  EXPECT_TRUE((*sink)->Close().ok());
+  Ration(-1);
+  EXPECT_EQ(ReadBytes(path).size(), kBlocks * FileSink::kBlockBytes);
 }
 
 }  // namespace
