@@ -85,7 +85,9 @@ void CuptiDecoder::AddDevice(const RecordBytes& bytes) {
   device.memory_bytes = static_cast<int64_t>(record.globalMemorySize);
   // CUPTI counts in kbytes per second.
   device.memory_bandwidth_bytes_per_s =
-      static_cast<int64_t>(record.globalMemoryBandwidth) * 1000;
+      static_cast<int64_t>(
+          std::min<uint64_t>(record.globalMemoryBandwidth, INT64_MAX / 1000)) *
+      1000;
   device.clock_khz = static_cast<int32_t>(record.coreClockRate);
   device.compute_major = static_cast<int32_t>(record.computeCapabilityMajor);
   device.compute_minor = static_cast<int32_t>(record.computeCapabilityMinor);

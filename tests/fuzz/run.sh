@@ -8,7 +8,7 @@ minutes=${1:-10}
 [ $# -gt 0 ] && shift
 declare -A seeds=([fuzz_chrome_reader]=chrome [fuzz_trace_use]=chrome [fuzz_xspace_reader]=xspace [fuzz_cupti_decode]=cupti)
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(fuzz_chrome_reader fuzz_trace_use fuzz_xspace_reader)
+[ ${#targets[@]} -gt 0 ] || targets=(fuzz_chrome_reader fuzz_trace_use fuzz_xspace_reader fuzz_cupti_decode)
 
 cd "$root"
 cmake --preset fuzz > /dev/null

@@ -6,6 +6,16 @@
 namespace stepscope {
 namespace {
 
+// As a damaged record has; the device's own figure is in kilobytes.
+TEST(CuptiDeviceTest, ABandwidthBeyondAllNumbersIsTheLargest) {
+  auto record = DeviceRecord(0, "A100");
+  record.globalMemoryBandwidth = ~uint64_t{0};
+  const Decoded decoded = Decode(RecordBuffer().Add(record));
+  ASSERT_EQ(decoded.trace.run().devices.size(), 1u);
+  EXPECT_EQ(decoded.trace.run().devices[0].memory_bandwidth_bytes_per_s,
+            INT64_MAX / 1000 * 1000);
+}
+
 TEST(CuptiDeviceTest, ItsRecordDescribesIt) {
   const Decoded decoded =
       Decode(RecordBuffer().Add(DeviceRecord(1, "NVIDIA A100")));
