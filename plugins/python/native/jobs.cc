@@ -45,6 +45,12 @@ absl::StatusOr<std::string> RunAnalyze(JsonRequest& request) {
                             request.Choice("format", Formats(), kJson)),
                         .verbose = request.Flag("verbose", false),
                         .to_stdout = false};
+  JsonRequest about = request.Object("loss");
+  const Loss loss{.name = about.Text("name"),
+                  .detail = about.Text("detail"),
+                  .count = about.Whole("count", 1),
+                  .severity = Severity::kNote};
+  if (absl::Status s = about.Check(); !s.ok()) return s;
   if (absl::Status s = request.Check(); !s.ok()) return s;
   if (selection.paths.empty()) {
     return absl::InvalidArgumentError("analyze needs a trace file or a folder");
@@ -61,6 +67,10 @@ absl::StatusOr<std::string> RunAnalyze(JsonRequest& request) {
   output.page = std::move(drawn.details);
   if (results.empty()) return absl::NotFoundError(errors);
   if (!errors.empty()) PrintError(errors);
+  for (AnalysedTrace& result : results) {
+    std::vector<Loss>& losses = result.digest.report.losses;
+    if (!loss.name.empty()) losses.insert(losses.begin(), loss);
+  }
   if (selection.rank >= 0 && !ChooseRank(selection.rank, results, keep)) {
     return absl::NotFoundError(errors);
   }

@@ -41,9 +41,12 @@ STEPSCOPE_API const char* stepscope_last_error(void);
  * for {}. `*result` is text that the caller frees with stepscope_free(); null
  * after an error. Jobs:
  *   "version"   {}
- *   "analyze"   {"paths": [...], "format": "text" | "json" | "markdown",
+ *   "analyze"   {"paths": [...],
+ *                "format": "text" | "json" | "markdown" | "html",
  *                "verbose": bool, "run": "", "cycle": -1, "rank": -1,
- *                "cores": -1, "threads": -1}
+ *                "cores": -1, "threads": -1,
+ *                "loss": {"name", "detail", "count": 1}}: a note about the
+ *               recording that the report puts before those of the file
  *   "compare"   {"a": path, "b": path, "format", "rank": -1}
  *   "what_if"   {"path", "changes": {"workers": 2, ...},
  *                "findings": [id, ...], "format": "text" | "json"}

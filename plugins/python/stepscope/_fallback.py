@@ -64,17 +64,25 @@ class TorchRecording:
             profiler.export_chrome_trace(str(path))
             self._traces.append(str(path))
             self._reports.append(self._report(path))
+            if self._options.log_dir:
+                self._advice(path, ".html").write_text(self._analysed(str(path), "html"), encoding="utf-8")
         except (OSError, RuntimeError) as error:
             self._error = self._error or f"the window was not analysed: {error}"
 
+    def _analysed(self, path: str, form: str) -> str:
+        """Our report of the trace, which names who recorded it."""
+        loss = {"name": LOSS, "detail": self.told()}
+        return _native.call("analyze", {"paths": [path], "format": form, "loss": loss})
+
+    @staticmethod
+    def _advice(path: pathlib.Path, suffix: str) -> pathlib.Path:
+        return path.parent.parent / "advice" / path.name.replace(".json.gz", suffix)
+
     def _report(self, path: pathlib.Path) -> str:
-        """Ours of the trace, which names who recorded it."""
-        report = json.loads(_native.call("analyze", {"paths": [str(path)], "format": "json"}))
+        report = json.loads(self._analysed(str(path), "json"))
         report["run"]["host"] = report["run"].get("host") or socket.gethostname()
-        report.setdefault("losses", []).insert(0, {
-            "name": LOSS, "detail": self.told(), "count": 1, "severity": "note"})
         text = json.dumps(report, indent=2)
-        advice = path.parent.parent / "advice" / path.name.replace(".json.gz", ".json")
+        advice = self._advice(path, ".json")
         advice.parent.mkdir(exist_ok=True)
         advice.write_text(text + "\n", encoding="utf-8")
         return text

@@ -17,6 +17,13 @@ def test_jobs_give_what_the_command_prints(trace):
     assert json.loads(_native.call("analyze", {"paths": [trace]})) == json.loads(printed.stdout)
 
 
+def test_a_note_about_the_recording_comes_before_the_losses_of_the_file(trace):
+    plain, noted = (json.loads(_native.call("analyze", {"paths": [trace], **more}))
+                    for more in ({}, {"loss": {"name": "by-hand", "detail": "written by hand"}}))
+    assert noted["losses"][0] == {"name": "by-hand", "detail": "written by hand", "count": 1, "severity": "note"}
+    assert noted["losses"][1:] == plain["losses"]
+
+
 def test_version_is_the_packages():
     assert _native.call("version", {}) == stepscope.__version__
 
@@ -33,6 +40,8 @@ def test_errors_are_the_cores_own_words():
         _native.call("analyze", {"paths": ["/no/such.json"]})
     with pytest.raises(stepscope.StepscopeError, match="unknown key 'pahts'"):
         _native.call("analyze", {"pahts": []})
+    with pytest.raises(stepscope.StepscopeError, match="unknown key 'loss.nme'"):
+        _native.call("analyze", {"paths": ["x.json"], "loss": {"nme": "by-hand"}})
 
 
 @pytest.mark.parametrize("found, message", [(None, "is missing"), ("nonsense", "cannot load"), ("old", "are mixed")])

@@ -63,6 +63,8 @@ def test_without_a_shim_torch_profiler_records_and_the_report_says_so(run_progra
     assert report["steps"]["count"] == 2
     assert report["losses"][0]["name"] == "recorded-by-torch-profiler"
     assert "analysed it" in report["losses"][0]["detail"]
+    (page,) = (tmp_path / "runs").glob("stepscope/*/c0/advice/rank0.html")
+    assert "recorded-by-torch-profiler" in page.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("compiler, message", [("/no/such/compiler", "there is no C++ compiler"), ("false", "does not compile")])
