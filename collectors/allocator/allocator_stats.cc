@@ -1,10 +1,24 @@
 #include "allocator_stats.h"
 
 #include <c10/core/CachingDeviceAllocator.h>
+#include <torch/version.h>
 
 #include <exception>
 
 namespace stepscope {
+
+#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 9
+
+// These versions have an interface for each vendor, and none that is the same
+// in a build without a device: there are no statistics.
+void DeviceAllocators::Find() {}
+bool DeviceAllocators::CountDevices() { return false; }
+void DeviceAllocators::Read(std::vector<AllocatorStats>* stats) {
+  stats->clear();
+}
+
+#else
+
 namespace {
 
 constexpr c10::DeviceType kTypes[] = {c10::DeviceType::CUDA,
@@ -77,5 +91,7 @@ void DeviceAllocators::Read(std::vector<AllocatorStats>* stats) {
     }
   }
 }
+
+#endif
 
 }  // namespace stepscope

@@ -26,6 +26,7 @@ struct AllocatorStats {
 // The caching allocator of the devices of this process: CUDA's (which includes
 // ROCm's), else XPU's. Reading it changes nothing in LibTorch; in particular
 // the peak counters, which programs reset, stay as they are.
+// LibTorch before 2.9 has no such interface: none is found.
 //
 // One thread calls it; the allocators have locks of their own.
 class DeviceAllocators {

@@ -3,6 +3,7 @@
 #include <ATen/DeviceAccelerator.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <stepscope/event_writer.h>
+#include <torch/version.h>
 
 #include <exception>
 #include <memory>
@@ -102,9 +103,13 @@ bool HasDeviceInUse() {
   const auto type = at::getAccelerator();
   if (!type.has_value()) return false;
   try {
+#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 9
+    return true;  // these versions have no DeviceAllocator to ask
+#else
     auto* const allocator =
         dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(*type));
     return allocator == nullptr || allocator->initialized();
+#endif
   } catch (const std::exception&) {
     return true;  // some devices have an allocator of another kind
   }
