@@ -31,7 +31,7 @@ int64_t CpuNs(clockid_t clock) {
 TextSpan Copy(const ProcFile& file, std::string& text) {
   TextSpan span;
   span.begin = static_cast<uint32_t>(text.size());
-  file.AppendTo(text, 512);
+  file.AppendRecord(text, 512);
   span.end = static_cast<uint32_t>(text.size());
   return span;
 }

@@ -16,7 +16,7 @@ constexpr size_t kMaxThreads = 256;
 TextSpan CopyOf(const ProcFile& file, std::string& text) {
   TextSpan span;
   span.begin = static_cast<uint32_t>(text.size());
-  file.AppendTo(text, 256);
+  file.AppendRecord(text, 256);
   span.end = static_cast<uint32_t>(text.size());
   return span;
 }
@@ -32,9 +32,11 @@ bool IsPython(const std::string& command) {
 LoaderWorkers::LoaderWorkers(std::string root)
     : root_(std::move(root)),
       command_(ReadSmallFile(root_ + "/proc/self/cmdline")),
-      own_children_(root_ + "/proc/thread-self/children"),
-      main_children_(root_ + "/proc/self/task/" + std::to_string(getpid()) +
-                     "/children") {
+      own_children_(root_ + "/proc/thread-self/children") {
+  if (gettid() != getpid()) {
+    main_children_ = ProcFile(root_ + "/proc/self/task/" +
+                              std::to_string(getpid()) + "/children");
+  }
   is_python_ = IsPython(command_);
 }
 

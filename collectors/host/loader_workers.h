@@ -38,7 +38,7 @@ class LoaderWorkers {
   bool is_python_ = false;
   std::string command_;  // of this process
   ProcFile own_children_;
-  ProcFile main_children_;
+  ProcFile main_children_;  // of the main thread, where another one records
   std::vector<Worker> workers_;
   std::string scratch_;
 };

@@ -62,6 +62,20 @@ bool ProcFile::AppendTo(std::string& text, size_t limit) const {
   return got > 0;
 }
 
+// A file of lists (children) may be read in parts; what seq_file's
+// single_open() serves comes whole.
+bool ProcFile::AppendRecord(std::string& text, size_t limit) const {
+  if (fd_ < 0) return false;
+  const size_t before = text.size();
+  text.resize(before + limit);
+  ssize_t n;
+  do {
+    n = pread(fd_, text.data() + before, limit, 0);
+  } while (n < 0 && errno == EINTR);
+  text.resize(before + static_cast<size_t>(std::max<ssize_t>(n, 0)));
+  return n > 0;
+}
+
 std::string ReadSmallFile(const std::string& path) {
   std::string text;
   ProcFile(path).AppendTo(text, size_t{1} << 16);

@@ -22,6 +22,10 @@ class ProcFile {
   bool is_open() const { return fd_ >= 0; }
   // Appends the text, at most `limit` bytes; false if it cannot be read.
   bool AppendTo(std::string& text, size_t limit = 4096) const;
+  // The same of a file that is one record, such as schedstat and io: one read
+  // gives all of it. AppendTo() needs a second one, for which the kernel
+  // generates the text again. REQUIRES: the record is shorter than `limit`.
+  bool AppendRecord(std::string& text, size_t limit) const;
 
  private:
   int fd_ = -1;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "support/temp_folder.h"
@@ -25,6 +26,20 @@ TEST(ProcFileTest, CutsAtTheLimit) {
   std::string text = "a";
   EXPECT_TRUE(file.AppendTo(text, 10));
   EXPECT_EQ(text, "axxxxxxxxxx");
+}
+
+TEST(ProcFileTest, ARecordComesWithOneReadAndAgain) {
+  const ProcFile file("/proc/self/io");
+  ASSERT_TRUE(file.is_open());
+  std::string whole, record = "before ";
+  EXPECT_TRUE(file.AppendTo(whole));
+  EXPECT_TRUE(file.AppendRecord(record, 512));
+  EXPECT_TRUE(record.starts_with("before rchar:"));
+  // The counters go on counting; the keys stay.
+  EXPECT_EQ(std::ranges::count(record, '\n'), std::ranges::count(whole, '\n'));
+  std::string none;
+  EXPECT_FALSE(ProcFile("/no/such/file").AppendRecord(none, 512));
+  EXPECT_EQ(none, "");
 }
 
 TEST(ProcFileTest, AnAbsentFileReadsAsNothing) {
