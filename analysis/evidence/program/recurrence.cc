@@ -142,30 +142,44 @@ class RecurrenceFinder {
       }
     }
     size_t done = 0;  // leaves before it belong to a chain already
+    // By period: the last stretch that was looked at. A gate inside would lead
+    // to the same one, which was taken or refused.
+    std::array<Stretch, kLongestChain + 1> known{};
     for (size_t g = 0; g < gates.size(); ++g) {
       if (gates[g] < done) continue;
       for (size_t k = g + 1; k < std::min(gates.size(), g + 1 + kEqualGates);
            ++k) {
         const size_t period = gates[k] - gates[g];
         if (period > kLongestChain) break;
-        const std::optional<std::pair<size_t, size_t>> run =
-            RunOf(leaves, gates[g], period);
-        if (!run || run->first < done) continue;
+        if (gates[g] >= known[period].first && gates[k] <= known[period].last) {
+          continue;
+        }
+        known[period] = StretchAround(leaves, gates[g], period);
+        const auto [first, last] = known[period];
+        const size_t repeats = (last - first) / period;
+        if (static_cast<int64_t>(repeats) < kLeastRepeats || first < done) {
+          continue;
+        }
+        const size_t end = first + repeats * period;
         std::optional<Recurrence> one =
-            Written(step, leaves, run->first, run->second, period);
+            Written(step, leaves, first, end, period);
         if (!one) continue;
-        done = run->second;
+        done = end;
         found.push_back(*std::move(one));
         break;
       }
     }
   }
 
-  // The longest stretch around `at` that repeats with `period`, as whole
-  // repeats; nothing if there are too few.
-  std::optional<std::pair<size_t, size_t>> RunOf(std::span<const Leaf> leaves,
-                                                 size_t at,
-                                                 size_t period) const {
+  // Leaves [first, last).
+  struct Stretch {
+    size_t first = 0, last = 0;
+  };
+
+  // The longest stretch around `at` that repeats with `period`; its last repeat
+  // may be a part of one.
+  Stretch StretchAround(std::span<const Leaf> leaves, size_t at,
+                        size_t period) const {
     size_t first = at, last = at + period;
     while (last < leaves.size() && Same(leaves[last], leaves[last - period])) {
       ++last;
@@ -173,9 +187,7 @@ class RecurrenceFinder {
     while (first > 0 && Same(leaves[first - 1], leaves[first - 1 + period])) {
       --first;
     }
-    const size_t repeats = (last - first) / period;
-    if (static_cast<int64_t>(repeats) < kLeastRepeats) return {};
-    return std::pair(first, first + repeats * period);
+    return {first, last};
   }
 
   // The chain of `period` leaves at `first`, if it is that of a recurrent cell.
