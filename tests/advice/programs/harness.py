@@ -117,10 +117,15 @@ def _serve(one, fixed, value, pipe, asker):
         steps = _start(one, fixed, value)
         with contextlib.suppress(EOFError):
             while (job := pipe.recv()) is not None:
-                pipe.send(_time(steps, job) if isinstance(job, int) else _record(one, steps, *job))
+                what, *arguments = job
+                pipe.send(what(one, steps, *arguments))
     for child in multiprocessing.active_children():
         child.terminate()
     os._exit(0)  # neither loaders nor other ranks hold it up
+
+
+def _timed(_, steps, count):
+    return _time(steps, count)
 
 
 def _record(one, steps, path, active):
@@ -148,15 +153,16 @@ class Running:
         self._process.start()
         theirs.close()
 
-    def _ask(self, job):
-        self._pipe.send(job)
+    def do(self, what, *arguments):
+        """what(program, its steps, *arguments), a function of a module, called in the program's process."""
+        self._pipe.send((what, *arguments))
         return self._pipe.recv()  # EOFError if the program failed; it has said why on stderr
 
     def time(self, count):
-        return self._ask(count)
+        return self.do(_timed, count)
 
     def record(self, path, active):
-        return self._ask((path, active))
+        return self.do(_record, path, active)
 
     def __enter__(self):
         return self

@@ -7,6 +7,7 @@
     run.py table [NAME...]            first finding right? false findings? predicted and measured step
     run.py all [NAME...]              record, measure, table
     run.py keep FOLDER [NAME...]      short recordings for the regression test
+    run.py cost [NAME...]             a step that stepscope records, and one that torch.profiler does, beside one that nobody does
 """
 
 import argparse
@@ -36,7 +37,7 @@ def show_run(one, fixed, steps):
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], epilog=__doc__.split("\n", 2)[2],
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("list", "run", "record", "measure", "table", "all", "keep"))
+    parser.add_argument("command", choices=("list", "run", "record", "measure", "table", "all", "keep", "cost"))
     parser.add_argument("names", nargs="*", help="programs, all by default; keep: first the folder")
     parser.add_argument("--bin", default=str(ROOT / "build/cli/bin/stepscope"), help="the stepscope command")
     parser.add_argument("--work", default=str(ROOT / "build/programs"), help="where recordings and times are kept")
@@ -45,6 +46,10 @@ def arguments():
     parser.add_argument("--fixed", action="store_true", help="run: with the fix")
     parser.add_argument("--steps", type=int, default=20, help="run: so many steps")
     parser.add_argument("--results", help="table: write it there, too")
+    parser.add_argument("--rounds", type=int, default=10, help="cost: so often each recorder takes its turn")
+    parser.add_argument("--cpu", action="store_true", help="cost: CPU time of the process instead of wall time")
+    parser.add_argument("--event-ns", type=float, default=465,
+                        help="cost: what an event may take; by default as docs/python.md has it for a recording with shapes")
     return parser.parse_intermixed_args()  # names may follow options
 
 
@@ -60,6 +65,9 @@ def main():
         return show_list(programs)
     if asked.command == "run":
         return [show_run(one, asked.fixed, asked.steps) for one in programs]
+    if asked.command == "cost":
+        import cost  # needs the package stepscope
+        return cost.of(programs, asked.active, asked.rounds, asked.cpu, asked.event_ns, lambda line: print(line, flush=True))
     folder = Folder(asked.work, asked.bin)
     if asked.command == "keep":
         return keep.keep(folder, programs, target)
