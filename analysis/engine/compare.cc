@@ -218,7 +218,7 @@ void Predict(const AnalysisContext& before, const AnalysisContext& after,
     }
   }
   if (!followed.empty()) comparison.predicted.pairs = pairs;
-  comparison.changed_settings = ChangesInWords(settings, 1);
+  comparison.changed_settings = ChangesInWords(settings);
   // With a GPU, a setting alone says too little: advice about the GPU is in the
   // findings' edits.
   const bool replayed = settings != Edit() && before.replay.check().valid &&

@@ -14,6 +14,45 @@
 namespace stepscope {
 namespace {
 
+// What the changes of a rule do, where their edits only name events.
+struct RuleChange {
+  std::string_view id, words;
+};
+constexpr RuleChange kChanges[] = {
+    {"allocator-churn", "memory kept between steps"},
+    {"bias-before-norm", "no bias before norms"},
+    {"conv-retuning", "no tuning of convolutions in the steps"},
+    {"cudnn-benchmark-off", "cudnn.benchmark on"},
+    {"ddp-bucket-shape", "other buckets of gradients"},
+    {"ddp-extra-copies", "gradients as views of their buckets"},
+    {"ddp-unused-search", "no search for unused parameters"},
+    {"debug-api-on", "debugging aids off"},
+    {"dependency-stall", "no waits between streams"},
+    {"explicit-sync", "no explicit synchronisation"},
+    {"exposed-collective", "collectives beside the computing"},
+    {"foreach-not-fused", "fused optimizer step"},
+    {"fp64-compute", "float32 instead of float64"},
+    {"fsdp-exposed", "parameters gathered ahead"},
+    {"gc-pause", "no garbage collection in the steps"},
+    {"grad-clip-sync", "gradients clipped without waiting"},
+    {"h2d-blocking", "uploads beside the computing"},
+    {"h2d-fp32-input", "images sent as bytes"},
+    {"h2d-pageable", "uploads from pinned memory"},
+    {"host-copy-on-convert", "tensors made without copying"},
+    {"host-created-tensor", "tensors created on the device"},
+    {"host-sync", "no waiting for the GPU's results"},
+    {"layout-transpose", "channels-last layout"},
+    {"missing-no-sync", "gradients reduced once per update"},
+    {"pin-on-main-thread", "pinned buffers reused"},
+    {"sync-data-loading", "batches made by a worker"},
+    {"tc-misaligned-dims", "sizes padded to multiples of 8"},
+    {"tensor-cores-idle", "autocast to 16 bits"},
+    {"tf32-off", "TF32 products"},
+    {"unfused-optimizer", "fused optimizer step"},
+    {"unfused-pointwise", "elementwise ops fused"},
+    {"zero-grad-kernels", "gradients set to None"},
+};
+
 bool Is(const Setting& setting, bool value) {
   const bool* is = std::get_if<bool>(&setting.value);
   return is != nullptr && *is == value;
@@ -53,16 +92,8 @@ std::optional<Edit> TimesBatch(double times) {
 
 }  // namespace
 
-std::vector<std::string> ChangesInWords(const Edit& edit, size_t steps) {
+std::vector<std::string> ChangesInWords(const Edit& edit) {
   std::vector<std::string> words;
-  // Rounded, but at least 1.
-  const auto per_step = [&](size_t places, const char* one, const char* many) {
-    const int64_t count =
-        std::llround(static_cast<double>(places) / std::max<size_t>(steps, 1));
-    if (places > 0) {
-      words.push_back(Count(std::max<int64_t>(count, 1), one, many));
-    }
-  };
   if (edit.workers >= 0) words.push_back(Count(edit.workers, "loader worker"));
   if (edit.threads > 0) words.push_back(Count(edit.threads, "intra-op thread"));
   if (edit.batch != 1) words.push_back("batch x " + Times(edit.batch));
@@ -72,23 +103,17 @@ std::vector<std::string> ChangesInWords(const Edit& edit, size_t steps) {
   if (edit.drop_anomaly) words.push_back("anomaly detection off");
   if (edit.fused_update >= 0) words.push_back("fused optimizer step");
   if (edit.dispatch_ns >= 0) words.push_back("compiled model");
-  per_step(edit.no_wait.size(), "wait removed", "waits removed");
-  per_step(edit.scales.size(), "GPU activity faster or removed",
-           "GPU activities faster or removed");
-  per_step(edit.side_stream.size(), "GPU activity on a stream of its own",
-           "GPU activities on a stream of their own");
-  per_step(edit.overlapped.size(), "collective overlapped",
-           "collectives overlapped");
-  size_t unnamed = 0;
   for (const HostCut& cut : edit.cuts) {
-    if (cut.change == nullptr) {
-      ++unnamed;
-    } else if (std::ranges::find(words, cut.change) == words.end()) {
+    if (cut.change != nullptr && !std::ranges::count(words, cut.change)) {
       words.push_back(cut.change);
     }
   }
-  per_step(unnamed, "host section shortened", "host sections shortened");
   return words;
+}
+
+std::string ChangeOfRule(std::string_view id) {
+  const auto row = std::ranges::find(kChanges, id, &RuleChange::id);
+  return std::string(row == std::end(kChanges) ? id : row->words);
 }
 
 int64_t BatchSize(const Trace& trace) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "edit/edit.h"
@@ -16,10 +17,15 @@ namespace stepscope {
 
 struct AnalysisContext;
 
-// The changes of `edit`: "1 loader worker", "batch x 2". Changes to single
-// activities are counted per step; `steps` is the number of steps that `edit`
-// covers.
-std::vector<std::string> ChangesInWords(const Edit& edit, size_t steps);
+// The changes of `edit` that have a name: "1 loader worker", "batch x 2",
+// "fused attention". Empty where it only names events, such as kernels that get
+// faster.
+std::vector<std::string> ChangesInWords(const Edit& edit);
+
+// What the change of rule `id` does, in the user's terms, for edits without a
+// name: "uploads from pinned memory"; the id itself for a rule without such
+// words.
+std::string ChangeOfRule(std::string_view id);
 
 // The largest batch size of all loaders in samples; -1 if none is known.
 int64_t BatchSize(const Trace& trace);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "engine/edit_settings.h"
 #include "engine/plan_search.h"
@@ -40,7 +41,14 @@ Plan MakePlan(const AnalysisContext& context,
   for (size_t i = 0; i < count; ++i) {
     plan.ids.push_back(stages[i].found->finding.id);
   }
-  plan.changes = ChangesInWords(all, context.steps.windows.size());
+  plan.changes = ChangesInWords(all);
+  for (size_t i = 0; i < count; ++i) {
+    if (!ChangesInWords(*stages[i].variant).empty()) continue;
+    std::string words = ChangeOfRule(plan.ids[i]);
+    if (std::ranges::count(plan.changes, words) == 0) {
+      plan.changes.push_back(std::move(words));
+    }
+  }
   plan.settings = SettingsOf(all, BatchSize(context.trace));
   // Of all changes at once: single gains do not add up.
   const Gain gain = PredictGain(context, all);

@@ -5,6 +5,7 @@
 #include <random>
 #include <string>
 
+#include "absl/algorithm/container.h"
 #include "advice/score.h"
 #include "support/explained.h"
 
@@ -26,6 +27,11 @@ TEST(AdviceTest, FindsWhatWasPlantedAndNothingElse) {
       ASSERT_TRUE(trial.ok()) << one.name << ": " << trial.status();
       score.Add(one, seed, *trial);
       EXPECT_EQ(Unexplained(trial->report), "") << one.name;
+      // The plan says what its changes do; a rule's ID says no such thing.
+      for (const std::string& change : trial->report.plan.changes) {
+        EXPECT_FALSE(absl::c_linear_search(trial->report.plan.ids, change))
+            << change;
+      }
     }
   }
   for (const Failure& failure : score.failures()) {

@@ -296,6 +296,12 @@ TEST(PageWordsTest, TheHeadlineSaysWhatToExpect) {
   EXPECT_EQ(HeadlineInWords(bound),
             "Up to 4.00 of 10.0 ms per step can be won: start with "
             "fp64-compute.");
+  // Predicted, but in no plan: not an upper bound.
+  bound.findings[0].gain_kind = GainKind::kPredicted;
+  bound.findings[0].gain = {.expected_ms = 4, .low_ms = 2, .high_ms = 5};
+  EXPECT_EQ(HeadlineInWords(bound),
+            "One change is predicted to gain 4.00 of 10.0 ms per step (a hint: "
+            "2.00 to 5.00): start with fp64-compute.");
   EXPECT_EQ(HeadlineInWords(Report()),
             "No steps were found, so there are no times per step.");
 }

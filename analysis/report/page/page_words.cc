@@ -24,17 +24,24 @@ std::string NameOfRun(const RunInfo& run) {
   return file.empty() ? "run" : file;
 }
 
-// A bound alone: "Up to 30.0 of 80.3 ms per step can be won: start with
-// fp64-compute."
-std::string BoundInWords(const Report& report) {
+// Of the first finding alone: "Up to 30.0 of 80.3 ms per step can be won: start
+// with fp64-compute." Only a bound is an "up to".
+std::string FirstInWords(const Report& report) {
   for (const Finding& finding : report.findings) {
     if (NumberOf(report, finding) != 1 ||
         finding.gain_kind == GainKind::kNone) {
       continue;
     }
-    return "Up to " + Number(finding.gain.expected_ms) + " of " +
-           Milliseconds(BaselineMs(report, finding)) +
-           " per step can be won: start with " + finding.id + ".";
+    const std::string gain = Number(finding.gain.expected_ms) + " of " +
+                             Milliseconds(BaselineMs(report, finding)) +
+                             " per step";
+    const std::string start = "start with " + finding.id + ".";
+    return finding.gain_kind == GainKind::kBound
+               ? "Up to " + gain + " can be won: " + start
+               : "One change is predicted to gain " + gain +
+                     (finding.gain.pairs > 0 ? " (likely " : " (a hint: ") +
+                     Number(finding.gain.low_ms) + " to " +
+                     Number(finding.gain.high_ms) + "): " + start;
   }
   return "";
 }
@@ -82,8 +89,8 @@ std::string HeadlineInWords(const Report& report) {
     }
     return text + ".";
   }
-  const std::string bound = BoundInWords(report);
-  return bound.empty() ? VerdictInWords(report) : bound;
+  const std::string first = FirstInWords(report);
+  return first.empty() ? VerdictInWords(report) : first;
 }
 
 void WriteWords(const Report& report, JsonText& json) {
