@@ -51,6 +51,39 @@ TEST(OpGrowthTest, FixedTimeIsLimitedByTheSizeOfTheWeights) {
   EXPECT_NEAR(FixedUs(text)[1], 3 * 9437 * 3 / 30, 30);
 }
 
+// 4 rows: 8.4 million operations, at 50 GFLOP/s 168 us, for a gradient of 4
+// MiB.
+constexpr const char* kGradient =
+    "inputs=(float[1024,4],float[4,1024]) aten::mm";
+
+TEST(OpGrowthTest, ANewGradientIsAsLargeForAnyBatch) {
+  CpuText text;
+  text.Op(kGradient, 1300);
+  text.Op(
+      "kind=backward inputs=(float[1024,1024]) torch::autograd::AccumulateGrad",
+      10);
+  text.Op(kStream, 400);
+  EXPECT_NEAR(FixedUs(text)[0], 1300 - 8388.608 / 50, 1);
+}
+
+// Other results grow with the batch, and small memory is not new.
+TEST(OpGrowthTest, OnlyLargeGradientsAreNewMemory) {
+  CpuText other;
+  other.Op(kGradient, 1300);
+  other.Op(
+      "kind=backward inputs=(float[1024,512]) torch::autograd::AccumulateGrad",
+      10);
+  other.Op(kStream, 400);  // 30 GB/s: 4.2 MB at a third of it
+  EXPECT_NEAR(FixedUs(other)[0], 3 * 4194.304 / 30, 2);
+  CpuText small;
+  small.Op("inputs=(float[180,4],float[4,180]) aten::mm", 1300);
+  small.Op(
+      "kind=backward inputs=(float[180,180]) torch::autograd::AccumulateGrad",
+      10);
+  small.Op(kStream, 400);
+  EXPECT_LT(FixedUs(small)[0], 20);
+}
+
 TEST(OpGrowthTest, TakesTheResultShapeFromTheConsumerWithoutStrides) {
   CpuText text;
   text.Op("inputs=(float[32,64,8,8],float[64,64,3,3]) aten::conv2d", 1000);

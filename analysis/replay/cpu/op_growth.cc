@@ -3,6 +3,7 @@
 #include <stepscope/op_cost.h>
 
 #include <algorithm>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -37,6 +38,9 @@ constexpr double kFreshMemory = 3;
 constexpr double kForwardPasses = 3;   // read, write reordered, read
 constexpr double kBackwardPasses = 6;  // the same, and for the gradient
 constexpr double kProductPasses = 1;
+// malloc returns memory of at least 128 KiB to the system when it is freed
+// (M_MMAP_THRESHOLD as it is at first): so many 32-bit numbers.
+constexpr int64_t kNewElements = (128 << 10) / 4;
 // How many later ops are searched for the one that takes a result.
 constexpr int kSoonFollowing = 8;
 
@@ -133,6 +137,36 @@ double WeightTraffic(const Trace& trace, RowId op, const OpCost& cost) {
   return kProductPasses * cost.bytes * largest / std::max(all, 1.0);
 }
 
+// The sizes of a matrix, the smaller one first.
+using Sides = std::pair<int64_t, int64_t>;
+Sides SidesOf(int64_t rows, int64_t columns) {
+  return std::minmax(rows, columns);
+}
+
+// The matrices among the parameters that get gradients.
+std::set<Sides> GradientSides(const Trace& trace) {
+  std::set<Sides> sides;
+  for (RowId row = 0; row < trace.ops().size(); ++row) {
+    const Op& op = trace.ops()[row];
+    if (op.inputs == kNone || !TraitsOf(trace.name(op.name)).accumulate_grad) {
+      continue;
+    }
+    const std::vector<int64_t> dims = TensorArgument(trace, row, 0).dims;
+    if (dims.size() == 2) sides.insert(SidesOf(dims[0], dims[1]));
+  }
+  return sides;
+}
+
+// True for a product whose result, the gradient of weights, is its largest
+// matrix: it sums over the few rows of the batch. That memory is new in each
+// call, because gradients are added and freed, and getting its pages from the
+// system takes longer than any batch has a part in.
+bool MakesGradient(const OpCost& cost, const std::set<Sides>& gradients) {
+  const MatmulShape& is = cost.matmul;
+  return is.batch == 1 && is.m > 0 && is.n >= kNewElements / is.m &&
+         is.k < std::min(is.m, is.n) && gradients.contains(SidesOf(is.m, is.n));
+}
+
 bool HasWeights(KernelClass kind) {
   return kind == KernelClass::kConvolution || kind == KernelClass::kMatmul;
 }
@@ -140,7 +174,7 @@ bool HasWeights(KernelClass kind) {
 }  // namespace
 
 OpGrowth::OpGrowth(const Trace& trace, const std::vector<RowId>& ops)
-    : trace_(trace) {
+    : trace_(trace), gradients_(GradientSides(trace)) {
   using Samples = std::vector<std::pair<double, double>>;
   std::map<NameId, Samples> arithmetic;
   Samples streaming;
@@ -184,7 +218,9 @@ OpGrowth::Parts OpGrowth::PartsOf(RowId row) const {
   const double rate =
       streams ? std::max(best->second, kUsualFlopsPerNs) : best->second;
   parts.arithmetic_ns = flops / rate;
-  parts.moving_ns = traffic * kFreshMemory / bytes_per_ns_;
+  parts.moving_ns = MakesGradient(cost, gradients_)
+                        ? DurationNs(trace_.ops()[row])
+                        : traffic * kFreshMemory / bytes_per_ns_;
   return parts;
 }
 

@@ -6,12 +6,17 @@
 // rate of its kind in the same recording, the difference is taken for the time
 // of moving its weights, as far as their size can explain it. Where all of a
 // recording's products have few rows, all of them are slow; so the best rate of
-// a product is never taken to be lower than what any server's core reaches.
+// a product is never taken to be lower than what any server's core reaches. A
+// product that makes the gradient of weights touches new memory of their size:
+// all that it takes beyond its arithmetic is fixed.
 #pragma once
 
 #include <stepscope/trace.h>
 
+#include <cstdint>
 #include <map>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "ops/op_traits.h"
@@ -39,8 +44,9 @@ class OpGrowth {
   Parts PartsOf(RowId op) const;
 
   const Trace& trace_;
-  std::map<NameId, double> flops_per_ns_;  // best rate, by op name
-  double bytes_per_ns_ = 0;                // best rate of elementwise ops
+  std::set<std::pair<int64_t, int64_t>> gradients_;  // sides of matrices
+  std::map<NameId, double> flops_per_ns_;            // best rate, by op name
+  double bytes_per_ns_ = 0;  // best rate of elementwise ops
 };
 
 }  // namespace stepscope
