@@ -54,9 +54,12 @@ Verdict CheckGradInValidation(const AnalysisContext& m) {
   }
   if (nodes == 0) return Clean();
 
-  finding.confidence = Confidence::kStrong;
+  const bool trains = Trains(m.trace);
+  finding.confidence = trains ? Confidence::kStrong : Confidence::kHint;
   finding.evidence =
-      std::string(marked ? "Validation" : "A forward pass without backward") +
+      std::string(!trains  ? "No backward pass was recorded, but the program"
+                  : marked ? "Validation"
+                           : "A forward pass without backward") +
       " builds an autograd graph that is never used: " + Count(nodes, "node") +
       " in " + Milliseconds(span * 1e-6) + " (" +
       Percent(static_cast<double>(span) / window) + " of the recorded window).";
@@ -73,12 +76,14 @@ Verdict CheckGradInValidation(const AnalysisContext& m) {
       : m.has_gpu ? "creating one node costs 0.7 us; the main gain is memory"
                   : "creating one node costs 0.7 us, and each page of 4 KiB "
                     "that the graph holds 0.25 us; the main gain is memory";
-  finding.fix_cpp =
-      "c10::InferenceMode guard;  // around the validation pass (or "
-      "torch::NoGradGuard)";
+  finding.fix_cpp = std::string("c10::InferenceMode guard;  // around the ") +
+                    (trains ? "validation pass" : "step") +
+                    " (or torch::NoGradGuard)";
   finding.fix_python = "with torch.inference_mode(): ...";
   finding.wrong_if =
-      "a backward pass over it runs after the next optimizer step";
+      trains ? "a backward pass over it runs after the next optimizer step"
+             : "a backward pass over it runs after the recording, as after a "
+               "rollout of many steps";
   // What it costs was counted op by op, so the noise of the steps hides
   // nothing.
   return Fire(Found{.finding = std::move(finding),
@@ -266,7 +271,8 @@ constexpr Rule kRules[] = {
      .detect =
          "no backward pass visits the autograd nodes of consecutive forward "
          "ops with a convolution or matrix product before the next optimizer "
-         "step, and these ops take 5 % of the recorded window or more",
+         "step, and these ops take 5 % of the recorded window or more. A hint, "
+         "where three steps or more have no backward pass at all",
      .avoid = "the window may end before the backward pass, the layers are "
               "frozen, or the program uses activation checkpointing",
      .fix_cpp = "c10::InferenceMode guard; or torch::NoGradGuard",

@@ -12,6 +12,16 @@ namespace {
 // unless they lie in a validation phase. Our own choice.
 constexpr int64_t kNodesOfAPass = 10;
 
+// So many whole steps without a backward pass or an optimizer show a program
+// that does not train; in fewer, they may only not have been reached.
+constexpr size_t kStepsToTell = 3;
+
+bool HasOptimizer(const Trace& trace) {
+  return std::ranges::any_of(trace.ranges(), [](const Range& range) {
+    return range.kind == RangeKind::kOptimizer;
+  });
+}
+
 // torch.optim in Python opens such a range; C++ optimizers do not.
 std::vector<Span> ZeroGradRanges(const Trace& trace) {
   std::vector<Span> spans;
@@ -101,8 +111,10 @@ ZeroGrad FindZeroGrad(const Trace& trace, const OpTree& tree,
 // An op gets a sequence number whenever gradients are on. If no node with that
 // number runs in a backward pass, its part of the graph was made in vain.
 std::vector<UnusedGraph> FindUnusedGraphs(const Trace& trace,
-                                          const OpTree& tree, RowId thread) {
+                                          const OpTree& tree,
+                                          const Steps& steps) {
   std::vector<UnusedGraph> found;
+  const RowId thread = steps.thread;
   if (thread == kNone) return found;
   std::unordered_set<int64_t> visited;
   int64_t last_backward_ns = 0;
@@ -117,7 +129,9 @@ std::vector<UnusedGraph> FindUnusedGraphs(const Trace& trace,
       visited.insert(op.sequence);
     }
   }
-  if (last_backward_ns == 0) return found;
+  const bool trains = last_backward_ns > 0 || HasOptimizer(trace);
+  if (trains && last_backward_ns == 0) return found;
+  if (!trains && steps.windows.size() < kStepsToTell) return found;
 
   const std::vector<Span> validation = ValidationPasses(trace, thread);
 
@@ -126,8 +140,9 @@ std::vector<UnusedGraph> FindUnusedGraphs(const Trace& trace,
   const auto close = [&] {
     run.marked = 2 * LengthIn(validation, run.span) > run.span.length();
     // A backward pass of the last nodes may follow after the recording has
-    // ended; validation has none.
-    const bool judged = run.marked || run.span.end_ns <= last_backward_ns;
+    // ended; validation has none, nor has a program that only infers.
+    const bool judged =
+        !trains || run.marked || run.span.end_ns <= last_backward_ns;
     if ((run.nodes >= kNodesOfAPass || run.marked) && run.has_matmul &&
         judged) {
       run.held_bytes = HeldBytes(trace, run.span);
@@ -135,8 +150,15 @@ std::vector<UnusedGraph> FindUnusedGraphs(const Trace& trace,
     }
     run = UnusedGraph();
   };
+  size_t next_step = 0;  // the first one that begins after the last op
   for (RowId row : tree.of_thread(thread)) {
     const Op& op = trace.ops()[row];
+    // Nothing else separates the passes of a program that only infers.
+    for (; !trains && next_step < steps.windows.size() &&
+           steps.windows[next_step].host.begin_ns <= op.begin_ns;
+         ++next_step) {
+      close();
+    }
     // Activation checkpointing runs the forward pass again inside a backward
     // node; those nodes are used at once.
     if (tree.in_backward(row)) {

@@ -37,10 +37,12 @@ struct UnusedGraph {
   bool marked = false;  // at least half of it lies in a "validate" phase
 };
 // Returns them in time order. Ops after the last backward pass count only if
-// they are marked: the recording may have ended before their backward pass.
-// Empty if no backward pass was recorded.
+// they are marked: the recording may have ended before their backward pass. A
+// recording of three steps or more without any backward pass and optimizer is
+// of inference: then all its graphs are unused, one or more per step.
 std::vector<UnusedGraph> FindUnusedGraphs(const Trace& trace,
-                                          const OpTree& tree, RowId thread);
+                                          const OpTree& tree,
+                                          const Steps& steps);
 
 // The phases of `thread` named "validate", disjoint.
 std::vector<Span> ValidationPasses(const Trace& trace, RowId thread);

@@ -16,7 +16,7 @@ namespace stepscope {
 struct StepParts {
   StepParts(const Trace& trace, const OpTree& tree, const Steps& steps)
       : zero_grad(FindZeroGrad(trace, tree, steps)),
-        unused_graphs(FindUnusedGraphs(trace, tree, steps.thread)),
+        unused_graphs(FindUnusedGraphs(trace, tree, steps)),
         optimizer(FindOptimizerSpans(trace, tree, steps)) {}
 
   ZeroGrad zero_grad;

@@ -77,6 +77,44 @@ TEST(GradInValidationTest, FindsAForwardPassNobodyDifferentiates) {
   EXPECT_NE(finding->fix_cpp.find("InferenceMode"), std::string::npos);
 }
 
+// Steps of twelve ops of 500 us that only infer; `fields` of each op.
+Report Inference(int steps, const std::string& fields,
+                 const std::string& last = "") {
+  CpuText text;
+  int sequence = 0;
+  for (int step = 0; step < steps; ++step) {
+    for (int i = 0; i < 12; ++i) {
+      text.Op(fields + (fields.empty() ? "" : std::to_string(sequence++)) +
+                  " aten::addmm",
+              500);
+    }
+    text.Begin();
+    text.Pass(10);
+    if (!last.empty()) text.EndRange(last);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(GradInValidationTest, InferenceNeedsNoGraphEither) {
+  const Report report = Inference(4, "sequence=");
+  const Finding* finding = Find(report, "grad-in-validation");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
+  EXPECT_NE(finding->evidence.find("No backward pass was recorded"),
+            std::string::npos);
+  EXPECT_NE(finding->evidence.find("48 nodes"), std::string::npos)
+      << finding->evidence;
+  EXPECT_TRUE(IsClean(Inference(4, ""), "grad-in-validation"));
+}
+
+TEST(GradInValidationTest, TheBackwardPassMayOnlyNotBeRecorded) {
+  EXPECT_TRUE(IsClean(Inference(2, "sequence="), "grad-in-validation"));
+  EXPECT_TRUE(IsClean(
+      Inference(4, "sequence=", "kind=optimizer Optimizer.step#SGD.step"),
+      "grad-in-validation"));
+}
+
 TEST(GradInValidationTest, ActivationCheckpointingIsNoValidation) {
   EXPECT_TRUE(
       IsClean(WithValidation({.recompute = true}), "grad-in-validation"));
