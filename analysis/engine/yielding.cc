@@ -18,7 +18,8 @@ struct Yielding {
   std::string_view general, specific;
 };
 constexpr auto kYielding =
-    std::to_array<Yielding>({{"exposed-collective", "ddp-bucket-shape"},
+    std::to_array<Yielding>({{"cores-idle", "contended-cores"},
+                             {"exposed-collective", "ddp-bucket-shape"},
                              {"exposed-collective", "missing-no-sync"},
                              {"launch-bound", "attention-by-hand"},
                              {"launch-bound", "foreach-not-fused"},

@@ -78,6 +78,25 @@ Verdict AskForCores(const AnalysisContext& m, double parallel) {
                     .asks = true});
 }
 
+// Others take the cores for some of the time, and no recording shows how many
+// are left for more threads. What the waits for a core cost is promised by
+// contended-cores, to which this finding yields.
+Verdict IfOthersLeaveCores(double parallel, int threads, Alternative more,
+                           Finding finding) {
+  const int most = more.edit.threads;
+  finding.confidence = Confidence::kHint;
+  finding.assumption = "at best: the other programs leave " +
+                       Count(most - threads, "core") +
+                       " free, and these ops share the work of " +
+                       Count(most, "thread") + " equally";
+  finding.wrong_if = "the other programs keep the cores";
+  finding.settings = {{"intra_op_threads", int64_t{most}}};
+  finding.fix_cpp = std::move(more.wording.fix_cpp);
+  finding.fix_python = std::move(more.wording.fix_python);
+  return FireBound(std::move(finding),
+                   parallel * (1 - static_cast<double>(threads) / most));
+}
+
 Verdict CheckCoresIdle(const AnalysisContext& m) {
   const CpuProgram& program = m.replay.program();
   const int all_cores = m.trace.run().usable_cores;
@@ -114,6 +133,11 @@ Verdict CheckCoresIdle(const AnalysisContext& m) {
       "these ops run 1.9 times as fast on two threads as on one, and 1.7 times "
       "(1.4 to 1.9) as fast with each further doubling";
   finding.wrong_if = "other programs need the cores that look idle here";
+  if (m.contention.by_others) {
+    return IfOthersLeaveCores(parallel, program.threads,
+                              std::move(alternatives.front()),
+                              std::move(finding));
+  }
   return Fire(Found{.finding = std::move(finding),
                     .alternatives = std::move(alternatives)});
 }
@@ -366,7 +390,9 @@ constexpr Rule kRules[] = {
      .detect =
          "the intra-op threads of all ranks and the loader workers leave cores "
          "idle, and ops that can use more threads take 30 % of the step. Where "
-         "cores or threads were not recorded, it asks for them",
+         "cores or threads were not recorded, it asks for them. Where other "
+         "programs take the cores, it is a hint with an upper bound, less what "
+         "contended-cores bounds",
      .avoid = "the run uses a GPU: its launching thread needs only one core",
      .fix_cpp = "at::set_num_threads, OMP_NUM_THREADS",
      .fix_python = "torch.set_num_threads, OMP_NUM_THREADS"}};

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "rule_testing.h"
 #include "support/trace_text.h"
@@ -10,9 +11,10 @@ namespace stepscope {
 namespace {
 
 // Three steps of 100 ms on `cores`, 80 ms of them in an op and 20 between ops;
-// the training thread is without a core for `delay_ms` of each.
+// the training thread is without a core for `delay_ms` of each. For 10 of the
+// 20 ms the garbage collector runs if `collects`.
 Report Beside(int threads, int cores, int64_t delay_ms,
-              const std::string& fields = "") {
+              const std::string& fields = "", bool collects = false) {
   std::string text = "run usable_cores=" + std::to_string(cores) + "\n";
   for (int i = 0; i < 3; ++i) {
     const int64_t begin = i * 100'000'000;
@@ -27,6 +29,10 @@ Report Beside(int threads, int cores, int64_t delay_ms,
         " intra_op_threads=" + std::to_string(threads) + "\nhost_usage " +
         span(100'000'000) + step +
         " run_delay_ns=" + std::to_string(delay_ms * 1'000'000) + fields + "\n";
+    if (collects) {
+      text += "range " + std::to_string(begin + 85'000'000) + ".." +
+              std::to_string(begin + 95'000'000) + " thread=0 Python GC\n";
+    }
   }
   return Analyze(TraceFromText(text));
 }
@@ -58,13 +64,36 @@ TEST(ContendedCoresTest, IsACauseOfItsOwn) {
             std::string::npos);
 }
 
-// One of two cores looks idle, and ops could use it: proven, if nobody else
-// were there.
 TEST(ContendedCoresTest, NothingElseIsProvenThen) {
-  const Finding quiet = *Find(Beside(1, 2, 0), "cores-idle");
+  const Finding quiet = *Find(Beside(2, 2, 0, "", true), "gc-pause");
   EXPECT_EQ(quiet.confidence, Confidence::kProven);
-  const Finding busy = *Find(Beside(1, 2, 20), "cores-idle");
+  const Finding busy = *Find(Beside(2, 2, 20, "", true), "gc-pause");
   EXPECT_EQ(busy.confidence, Confidence::kStrong);
+}
+
+// One of two cores looks idle, and ops could use it, if nobody else were there.
+TEST(ContendedCoresTest, OthersCoresAreNotPromisedToMoreThreads) {
+  const Finding quiet = *Find(Beside(1, 2, 0), "cores-idle");
+  EXPECT_EQ(quiet.gain_kind, GainKind::kPredicted);
+  EXPECT_EQ(quiet.confidence, Confidence::kProven);
+  const Report report = Beside(1, 2, 20);
+  const Finding* busy = Find(report, "cores-idle");
+  ASSERT_NE(busy, nullptr);
+  EXPECT_EQ(busy->gain_kind, GainKind::kBound);
+  EXPECT_EQ(busy->confidence, Confidence::kHint);
+  // Half of the 80 ms in ops, without the 20 that contended-cores bounds.
+  EXPECT_NEAR(busy->gain.expected_ms, 20, 1e-6);
+  EXPECT_EQ(report.findings.front().id, "contended-cores");
+  EXPECT_EQ(busy->settings,
+            (std::vector<Setting>{{"intra_op_threads", int64_t{2}}}));
+  EXPECT_TRUE(report.plan.ids.empty());
+}
+
+TEST(ContendedCoresTest, MoreThreadsAreNoAdviceWhereWaitsExplainTheirGain) {
+  const Report report = Beside(1, 2, 45);
+  EXPECT_EQ(Find(report, "cores-idle"), nullptr);
+  ASSERT_EQ(report.superseded.size(), 1u);
+  EXPECT_NE(report.superseded[0].find("contended-cores"), std::string::npos);
 }
 
 TEST(ContendedCoresTest, BeginsAtFivePerCentOfTheStep) {
