@@ -1,8 +1,10 @@
 #include "engine/outcomes.h"
 
 #include <algorithm>
-#include <span>
-#include <vector>
+#include <array>
+#include <cmath>
+
+#include "ops/student_t.h"
 
 namespace stepscope {
 namespace {
@@ -10,30 +12,19 @@ namespace {
 // Fewer pairs show no interval.
 constexpr size_t kLeastPairs = 3;
 
-// Measured gain / predicted gain, each a share of its own step. Left out are
-// pairs whose measurement does not tell the change from none, and predictions
-// that were not kept. Sources, in order: samples/resnet/RESULTS.md ("Single
-// changes" at 32 x 32 and 64 x 64, "Rungs", "Climbs", "Sweep"); of workers the
-// last is the public pair resnet50_v100_workers0/4 (tests/advice/TRACES.md). No
-// pair of a larger batch is known since its model changed.
-constexpr double kWorkers[] = {1.01, 0.98, 0.91, 0.71, 0.93};
-constexpr double kThreads[] = {0.97, 0.71, 1.07};
-// Ops of a CPU-only run replaced by one that does the same: attention_by_hand,
-// gru_by_hand, tabular_adam_loop and foreach_adamw of the half of
-// tests/advice/programs that may be used for it.
-constexpr double kReplaced[] = {0.72, 0.85, 1.09, 1.10};
+enum ChangeKind : size_t {
+  kWorkers,
+  kThreads,
+  kReplaced,
+  kBatch,
+  kZeroGrad,
+  kKinds
+};
 
-// The interval always contains 1: a prediction that was kept is a possible
-// outcome.
-Outcomes IntervalOf(std::span<const double> ratios) {
-  if (ratios.size() < kLeastPairs) return {};
-  std::vector<double> sorted(ratios.begin(), ratios.end());
-  std::ranges::sort(sorted);
-  // Of fewer than 20, all.
-  const auto cut =
-      static_cast<size_t>(0.05 * static_cast<double>(sorted.size()));
-  return {std::min(sorted[cut], 1.0),
-          std::max(sorted[sorted.size() - 1 - cut], 1.0), sorted.size()};
+double MeanLog(std::span<const double> ratios) {
+  double sum = 0;
+  for (double ratio : ratios) sum += std::log(ratio);
+  return sum / static_cast<double>(ratios.size());
 }
 
 // On a GPU kernels are scaled or removed as well.
@@ -44,9 +35,11 @@ bool ReplacesOps(const Edit& edit) {
          });
 }
 
-// The edit without the changes that have a table.
+// The edit without the changes that have a list.
 Edit WithoutKnown(Edit edit) {
   edit.workers = edit.threads = -1;
+  edit.batch = 1;
+  edit.drop_zero_grad = false;
   if (ReplacesOps(edit)) {
     edit.cuts.clear();
     edit.fused_update = -1;
@@ -56,15 +49,63 @@ Edit WithoutKnown(Edit edit) {
 
 }  // namespace
 
+// Left out are pairs whose measurement does not tell the change from none, and
+// predictions that were not kept. Sources: samples/resnet/RESULTS.md ("Single
+// changes" at 32 x 32 and 64 x 64, "Rungs", "Climbs", "Sweep"); of workers the
+// last is the public pair resnet50_v100_workers0/4 (tests/advice/TRACES.md).
+// Ops of a CPU-only run replaced by one that does the same: attention_by_hand,
+// gru_by_hand, tabular_adam_loop and foreach_adamw of the half of
+// tests/advice/programs that may be used for it; the last pair of a larger
+// batch is its accumulation_tiny.
+std::span<const std::vector<double>> KnownPairs() {
+  static const std::array<std::vector<double>, kKinds> pairs = {{
+      {1.01, 0.98, 0.90, 0.69, 0.92},  // kWorkers
+      {0.96, 0.67, 1.09},              // kThreads
+      {0.70, 0.80, 1.10, 1.15},        // kReplaced
+      {1.46, 1.55, 0.87, 1.82, 1.20},  // kBatch
+      {1.31, 1.14, 1.88},              // kZeroGrad
+  }};
+  return pairs;
+}
+
+Outcomes PredictPair(std::span<const std::vector<double>> kinds, size_t which) {
+  double squares = 0;
+  size_t degrees = 0;
+  for (const std::vector<double>& kind : kinds) {
+    if (kind.size() < 2) continue;
+    const double mean = MeanLog(kind);
+    for (double ratio : kind) {
+      squares += (std::log(ratio) - mean) * (std::log(ratio) - mean);
+    }
+    degrees += kind.size() - 1;
+  }
+  const auto count = static_cast<double>(kinds[which].size());
+  const double half = StudentT(degrees, Within::k90) *
+                      std::sqrt(squares / static_cast<double>(degrees)) *
+                      std::sqrt(1 + 1 / count);
+  const double mean = MeanLog(kinds[which]);
+  // It always contains 1: a prediction that was kept is a possible outcome.
+  return {.low = std::min(1.0, std::exp(mean - half)),
+          .high = std::max(1.0, std::exp(mean + half)),
+          .pairs = kinds[which].size()};
+}
+
+double GainFor(double outcome, double predicted, double step) {
+  return step * (1 - std::pow(1 - predicted / step, outcome));
+}
+
 Outcomes OutcomesOf(const Edit& edit) {
-  std::vector<std::span<const double>> kinds;
+  std::vector<size_t> kinds;
   if (edit.workers >= 0) kinds.push_back(kWorkers);
   if (edit.threads > 0) kinds.push_back(kThreads);
   if (ReplacesOps(edit)) kinds.push_back(kReplaced);
+  if (edit.batch != 1) kinds.push_back(kBatch);
+  if (edit.drop_zero_grad) kinds.push_back(kZeroGrad);
   if (kinds.empty() || WithoutKnown(edit) != Edit()) return {};
   Outcomes all{.pairs = ~size_t{0}};
-  for (std::span<const double> kind : kinds) {
-    const Outcomes one = IntervalOf(kind);
+  for (size_t kind : kinds) {
+    if (KnownPairs()[kind].size() < kLeastPairs) return {};
+    const Outcomes one = PredictPair(KnownPairs(), kind);
     all.low = std::min(all.low, one.low);
     all.high = std::max(all.high, one.high);
     all.pairs = std::min(all.pairs, one.pairs);

@@ -8,6 +8,7 @@
 
 #include "context/noise.h"
 #include "engine/outcomes.h"
+#include "ops/student_t.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -45,12 +46,15 @@ void ApplyWording(const Wording& wording, Finding& finding) {
   if (wording.confidence) finding.confidence = *wording.confidence;
 }
 
-// A bound is the mean of the recorded steps, and that of another run may be two
-// standard errors higher.
+// A bound is the mean of the recorded steps, and that of another run may be
+// higher: by the half width of the 95 % interval of a mean of so few.
 double WithNoise(const AnalysisContext& context, double bound_ns) {
-  const auto steps = static_cast<double>(context.stats.steady);
-  return steps < 2 ? bound_ns
-                   : bound_ns * (1 + 2 * RobustCov(context) / std::sqrt(steps));
+  const int64_t steps = context.stats.steady;
+  if (steps < 2) return bound_ns;
+  const double error =
+      RobustCov(context) / std::sqrt(static_cast<double>(steps));
+  return bound_ns *
+         (1 + StudentT(static_cast<size_t>(steps - 1), Within::k95) * error);
 }
 
 void ClaimBound(double bound_ns, Finding& finding) {
@@ -181,8 +185,9 @@ Gain PredictDifference(const AnalysisContext& context, const Edit& edit) {
   const Outcomes known = OutcomesOf(edit);
   gain.pairs = static_cast<int64_t>(known.pairs);
   if (known.pairs > 0) {
-    gain.low_ms = gain.expected_ms * known.low;
-    gain.high_ms = gain.expected_ms * known.high;
+    const double step_ms = std::max(now * 1e-6, gain.expected_ms);
+    gain.low_ms = GainFor(known.low, gain.expected_ms, step_ms);
+    gain.high_ms = GainFor(known.high, gain.expected_ms, step_ms);
     if (gain.low_ms > gain.high_ms) std::swap(gain.low_ms, gain.high_ms);
   } else {
     SpreadByModel(context, edit, now, gain);

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "context/noise.h"
 #include "context/rule.h"
 #include "engine/outcomes.h"
+#include "ops/student_t.h"
 #include "support/cpu_loop.h"
 
 namespace stepscope {
@@ -110,8 +113,12 @@ TEST_F(SizingTest, TakesTheRangeFromOutcomes) {
   EXPECT_GE(threads.pairs, 3);
   const Outcomes known = OutcomesOf({.threads = 8});
   EXPECT_LT(known.low, 0.8);  // a pair won 0.71 of what was predicted
-  EXPECT_NEAR(threads.low_ms / threads.expected_ms, known.low, 0.02);
-  EXPECT_NEAR(threads.high_ms / threads.expected_ms, known.high, 0.02);
+  const double step_ms = StepNs({}) * 1e-6;
+  EXPECT_NEAR(threads.low_ms, GainFor(known.low, threads.expected_ms, step_ms),
+              0.5);
+  EXPECT_NEAR(threads.high_ms,
+              GainFor(known.high, threads.expected_ms, step_ms), 0.5);
+  EXPECT_LT(threads.high_ms, step_ms);
   // A hint: nobody has measured this change, alone or beside others.
   EXPECT_EQ(PredictGain(context_, {.dispatch_ns = 1}).pairs, 0);
   EXPECT_EQ(OutcomesOf({.threads = 8, .dispatch_ns = 1}).pairs, 0u);
@@ -127,8 +134,55 @@ TEST_F(SizingTest, TakesTheRangeFromOutcomes) {
   EXPECT_GE(OutcomesOf({.fused_update = 0.5}).pairs, 3u);
   EXPECT_EQ(OutcomesOf({.cuts = {{.keep_ns = 1}}}).pairs, 0u);
   EXPECT_EQ(OutcomesOf({.cuts = one_op.cuts, .scales = {{}}}).pairs, 0u);
-  // No pair of a larger batch is known.
-  EXPECT_EQ(OutcomesOf({.threads = 8, .batch = 2}).pairs, 0u);
+  // Larger batches have brought more than was predicted.
+  EXPECT_GE(OutcomesOf({.threads = 8, .batch = 2}).pairs, 3u);
+  EXPECT_GT(OutcomesOf({.batch = 2}).high, 1.5);
+  EXPECT_GE(OutcomesOf({.drop_zero_grad = true}).pairs, 3u);
+  EXPECT_EQ(OutcomesOf({.channels_last = true, .drop_zero_grad = true}).pairs,
+            0u);
+}
+
+// Each pair in turn is left out and predicted from all others.
+TEST(OutcomesTest, NinetyPerCentLieInTheIntervalOfTheOthers) {
+  const std::span<const std::vector<double>> known = KnownPairs();
+  double inside = 0, all = 0;
+  for (size_t kind = 0; kind < known.size(); ++kind) {
+    for (size_t i = 0; i < known[kind].size(); ++i) {
+      std::vector<std::vector<double>> others(known.begin(), known.end());
+      others[kind].erase(others[kind].begin() + static_cast<std::ptrdiff_t>(i));
+      const Outcomes one = PredictPair(others, kind);
+      inside += one.low <= known[kind][i] && known[kind][i] <= one.high;
+      ++all;
+    }
+  }
+  EXPECT_GE(inside, 0.9 * all);
+}
+
+TEST(OutcomesTest, AnOutcomeIsAPowerOfTheStepRatio) {
+  EXPECT_NEAR(GainFor(1, 3, 10), 3, 1e-9);
+  EXPECT_NEAR(GainFor(2, 3, 10), 10 * (1 - 0.7 * 0.7), 1e-9);
+  EXPECT_NEAR(GainFor(2, 0.01, 10), 0.02, 1e-4);  // of small gains, a factor
+  EXPECT_LT(GainFor(3, 9, 10), 10);               // no step takes less than 0
+  EXPECT_NEAR(GainFor(2, -1, 10), 10 * (1 - 1.21), 1e-9);
+}
+
+// Two kinds of two pairs, each a factor of 4 apart: the standard deviation of
+// the logarithms is ln 4 / sqrt 2, of two degrees of freedom.
+TEST(OutcomesTest, FewPairsHaveAWideInterval) {
+  const std::vector<std::vector<double>> kinds = {{0.5, 2}, {1, 4}};
+  const Outcomes first = PredictPair(kinds, 0);
+  const double half = 2.920 * std::log(4.0) / std::sqrt(2.0) * std::sqrt(1.5);
+  EXPECT_NEAR(first.high, std::exp(half), 1e-6);
+  EXPECT_NEAR(first.low, std::exp(-half), 1e-6);
+  EXPECT_NEAR(PredictPair(kinds, 1).high, 2 * std::exp(half), 1e-6);
+}
+
+TEST(StudentTest, IsTheTablesAndTheNormalDistributionsFarOut) {
+  EXPECT_EQ(StudentT(1, Within::k95), 12.706);
+  EXPECT_EQ(StudentT(12, Within::k90), 1.782);
+  EXPECT_NEAR(StudentT(13, Within::k90), 1.771, 0.001);
+  EXPECT_NEAR(StudentT(30, Within::k95), 2.042, 0.001);
+  EXPECT_NEAR(StudentT(100'000, Within::k95), 1.960, 0.001);
 }
 
 TEST_F(SizingTest, BelievesABoundUnlessNoTrialGains) {
