@@ -50,6 +50,7 @@ AnalysisContext::AnalysisContext(const Trace& t)
       steps(StepsOf(t, tree, facts)),
       usual(UsualOf(t, tree, steps, facts)),
       stats(StatsOf(steps)),
+      stalls(FindStalls(t, tree, steps, facts, usual)),
       sizes(FindSizeVariation(t, tree, steps)),
       has_gpu(t.has_device_work()),
       recorder(CostOfRecording(t, tree)),

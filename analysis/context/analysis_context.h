@@ -12,6 +12,7 @@
 
 #include "context/contention.h"
 #include "context/size_variation.h"
+#include "context/stalls.h"
 #include "device/blocking.h"
 #include "device/collectives.h"
 #include "device/device_ledger.h"
@@ -49,6 +50,7 @@ struct AnalysisContext {
   UsualStep usual;
   ReplayWindow replayed;  // the steps that replay and critical path cover
   StepStats stats;
+  Stalls stalls;        // over all steps but warm-up
   SizeVariation sizes;  // of the inputs, from step to step
   bool has_gpu = false;
   RecorderCost recorder;  // what recording an event cost

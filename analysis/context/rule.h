@@ -53,7 +53,8 @@ enum class Choice : uint8_t {
   // proposed, the others are dropped. If even the first fails, the rule is
   // clean.
   kLadder,
-  // As kShortest, but no more than `bound_ns` is claimed of what replay predicts:
+  // As kShortest, but no more than `bound_ns` is claimed of what replay
+  // predicts:
   // the rest is idle time of other causes, which the change happens to hide.
   kWithinBound,
 };
@@ -96,8 +97,8 @@ struct Found {
   // The finding is about correct results or about risk: it keeps its status
   // even where it gains no time.
   bool regardless = false;
-  // The rule has compared the bound with its own error, so that the noise of the
-  // step does not hide it: the variation of the steps is what was found.
+  // The rule has compared the bound with its own error, so that the noise of
+  // the step does not hide it: the variation of the steps is what was found.
   bool beyond_noise = false;
   // The highest severity it can have, for advice whose gain no recording shows.
   FindingSeverity at_most = FindingSeverity::kCritical;
@@ -109,11 +110,16 @@ struct Found {
 // The answer of a rule. If both are empty, it ran and found nothing.
 struct Verdict {
   std::vector<Found> found;
-  std::string skipped;  // why it could not run
+  std::string skipped;     // why it could not run
+  bool elsewhere = false;  // as in SkippedRule
 };
 inline Verdict Clean() { return {}; }
 inline Verdict Skip(std::string why) {
   return {.found = {}, .skipped = std::move(why)};
+}
+// The rule needs another command or machine than this recording is for.
+inline Verdict SkipElsewhere(std::string why) {
+  return {.found = {}, .skipped = std::move(why), .elsewhere = true};
 }
 inline Verdict Fire(Found found) {
   Verdict verdict;

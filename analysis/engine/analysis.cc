@@ -27,9 +27,7 @@
 #include "engine/sizing.h"
 #include "engine/time_by_place.h"
 #include "evidence/missing_rows.h"
-#include "evidence/stalls/stalls.h"
-#include "ops/captured_place.h"
-#include "steps/steady_steps.h"
+#include "evidence/stalls/stall_sum.h"
 #include "timeline/time_split.h"
 #include "timeline/timeline.h"
 
@@ -53,7 +51,7 @@ std::vector<StepTimes> TimesOfSteps(const AnalysisContext& context) {
     }
     times.push_back(std::move(step));
   }
-  for (const Stall& stall : FindStalls(context).stalls) {
+  for (const Stall& stall : context.stalls.stalls) {
     if (stall.step < times.size()) times[stall.step].why = StallInWords(stall);
   }
   return times;
@@ -79,30 +77,33 @@ void AddWhole(const AnalysisContext& context, Report& report) {
   }
 }
 
-// Why `rule` cannot run on this Trace; empty if it can. `accelerator` as in
-// Report: the host's time alone says nothing about what limits such a run.
-std::string WhyNot(const AnalysisContext& context, const Rule& rule,
-                   const std::string& accelerator) {
+// Skipped, and why, if `rule` cannot run on this Trace; else clean.
+// `accelerator` as in Report: the host's time alone says nothing about what
+// limits such a run.
+Verdict Applies(const AnalysisContext& context, const Rule& rule,
+                const std::string& accelerator) {
   if (!accelerator.empty() && !IsAboutRecording(rule.id)) {
-    return "the program computes on another device (" + accelerator +
-           "), which was not recorded";
+    return Skip("the program computes on another device (" + accelerator +
+                "), which was not recorded");
   }
   if (rule.runs == Runs::kGpuOnly && !context.has_gpu) {
-    return "no GPU was recorded";
+    return SkipElsewhere("no GPU was recorded");
   }
   if (rule.runs == Runs::kCpuOnly && context.has_gpu) {
-    return "applies only to runs without a GPU";
+    return SkipElsewhere("applies only to runs without a GPU");
   }
   if (rule.needs_steps && context.steps.empty()) {
-    return "no steps were found: call Step() once per iteration, or "
-           "prof.step() in Python";
+    return Skip(
+        "no steps were found: call Step() once per iteration, or prof.step() "
+        "in Python");
   }
   for (Kind kind : rule.needs) {
     if (!context.trace.watched(kind)) {
-      return std::string("no ") + KindName(kind) + " events were recorded";
+      return Skip(std::string("no ") + KindName(kind) +
+                  " events were recorded");
     }
   }
-  return "";
+  return Clean();
 }
 
 // One rule from beginning to end: can it run on this trace, what does it find,
@@ -110,23 +111,24 @@ std::string WhyNot(const AnalysisContext& context, const Rule& rule,
 // sizing counts as clean.
 void RunRule(const AnalysisContext& context, const Rule& rule, Report& report,
              std::vector<SizedFinding>& findings) {
-  std::string why = WhyNot(context, rule, report.accelerator);
+  Verdict verdict = Applies(context, rule, report.accelerator);
   std::vector<SizedFinding> sized;
-  if (why.empty()) {
+  if (verdict.skipped.empty()) {
     try {
-      Verdict verdict = rule.check(context);
-      why = std::move(verdict.skipped);
+      verdict = rule.check(context);
       for (Found& found : verdict.found) {
         std::optional<SizedFinding> one = Size(context, std::move(found));
         if (one) sized.push_back(*std::move(one));
       }
     } catch (const std::exception& error) {
       // One rule's failure never silences another.
-      why = std::string("the rule failed: ") + error.what();
+      verdict = Skip(std::string("the rule failed: ") + error.what());
     }
   }
-  if (!why.empty()) {
-    report.skipped.push_back({rule.id, why});
+  if (!verdict.skipped.empty()) {
+    report.skipped.push_back({.id = rule.id,
+                              .why = std::move(verdict.skipped),
+                              .elsewhere = verdict.elsewhere});
     return;
   }
   if (sized.empty()) report.clean.push_back(rule.id);
@@ -138,91 +140,6 @@ void RunRule(const AnalysisContext& context, const Rule& rule, Report& report,
 }
 
 }  // namespace
-
-std::vector<TopOp> OpsByTime(const AnalysisContext& context) {
-  const Trace& trace = context.trace;
-  const std::span<const Op> ops = trace.ops();
-  const Steps& steps = context.steps;
-  std::vector<bool> counted(ops.size(), steps.empty());
-  for (size_t i : steps.steady) {
-    const Span& host = steps.windows[i].host;
-    auto first =
-        std::ranges::lower_bound(ops, host.begin_ns, {}, &Op::begin_ns);
-    for (; first != ops.end() && first->begin_ns < host.end_ns; ++first) {
-      counted[static_cast<size_t>(first - ops.begin())] = true;
-    }
-  }
-  struct Sum {
-    int64_t self_ns = 0, total_ns = 0, gpu_ns = 0, calls = 0;
-  };
-  // Threads that do the training; the others' ops have rows of their own.
-  std::vector<bool> trains(trace.threads().size(), steps.thread == kNone);
-  if (steps.thread != kNone) trains[steps.thread] = true;
-  for (RowId thread : AutogradThreads(trace, steps.thread)) {
-    trains[thread] = true;
-  }
-  const auto elsewhere = [&](const Op& op) {
-    return op.thread != kNone && !trains[op.thread];
-  };
-  std::map<std::pair<NameId, bool>, Sum> sums;
-  for (RowId row = 0; row < ops.size(); ++row) {
-    if (!counted[row]) continue;
-    const Op& op = ops[row];
-    const int64_t ns = op.end_ns - op.begin_ns;
-    Sum& sum = sums[{op.name, elsewhere(op)}];
-    sum.self_ns += ns;
-    ++sum.calls;
-    // A total counts nested calls of one name once: the outer call contains
-    // them.
-    if (op.parent == kNone || ops[op.parent].name != op.name) {
-      sum.total_ns += ns;
-    }
-    // Self time is what no nested op takes. A child that outlasts its parent,
-    // as in rounded files, takes only what lies inside.
-    if (op.parent != kNone && counted[op.parent]) {
-      const Op& parent = ops[op.parent];
-      sums[{parent.name, elsewhere(parent)}].self_ns -= std::max<int64_t>(
-          0, std::min(op.end_ns, parent.end_ns) - op.begin_ns);
-    }
-  }
-  const auto add = [&](const DeviceWork& work) {
-    if (work.op == kNone || !counted[work.op]) return;
-    const Op& op = ops[work.op];
-    sums[{op.name, elsewhere(op)}].gpu_ns += work.end_ns - work.begin_ns;
-  };
-  for (const Kernel& row : trace.kernels()) {
-    const std::span<const NameId> captured = CapturedOps(trace, row);
-    if (captured.empty()) {
-      add(row);
-    } else if (steps.empty() || InSteadyStep(steps, AskedForNs(trace, row))) {
-      sums[{captured.front(), false}].gpu_ns += row.end_ns - row.begin_ns;
-    }
-  }
-  for (const Copy& row : trace.copies()) add(row);
-  for (const Memset& row : trace.memsets()) add(row);
-  const double steps_count = std::max<size_t>(steps.steady.size(), 1);
-  std::vector<TopOp> top;
-  for (const auto& [key, sum] : sums) {
-    top.push_back({.name = std::string(trace.name(key.first)),
-                   .other_thread = key.second,
-                   .self_ms_per_step =
-                       std::max<int64_t>(sum.self_ns, 0) * 1e-6 / steps_count,
-                   .total_ms_per_step = sum.total_ns * 1e-6 / steps_count,
-                   .gpu_self_ms_per_step = sum.gpu_ns * 1e-6 / steps_count,
-                   .calls_per_step = sum.calls / steps_count});
-  }
-  SortOps(top, context.has_gpu);
-  return top;
-}
-
-void SortOps(std::vector<TopOp>& ops, bool has_gpu) {
-  const auto key = [&](const TopOp& op) {
-    return std::tuple(has_gpu ? -op.gpu_self_ms_per_step : 0.0,
-                      -op.self_ms_per_step, std::string_view(op.name),
-                      op.other_thread);
-  };
-  std::ranges::sort(ops, {}, key);
-}
 
 Report Analyze(const Trace& trace) { return Analyze(trace, nullptr); }
 
@@ -287,10 +204,11 @@ Report ReportOf(const AnalysisContext& context, EditsById* edits) {
   }
   std::ranges::sort(report.clean);
   std::ranges::sort(report.skipped, {}, &SkippedRule::id);
-  report.top_ops = OpsByTime(context);
+  const OpTimes times = TimesOf(context);
+  report.top_ops = OpsByTime(context, times);
   if (report.top_ops.size() > kTopOps) report.top_ops.resize(kTopOps);
-  report.modules = TimeByModule(context);
-  report.lines = TimeByLine(context);
+  report.modules = TimeByModule(context, times);
+  report.lines = TimeByLine(context, times);
   const std::vector<PathPiece> path = context.CriticalPath();
   const Steps& replayed = context.replayed.steps;
   report.critical_path = SumPath(trace, replayed, path);

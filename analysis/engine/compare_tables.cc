@@ -53,7 +53,7 @@ void AddKernels(const AnalysisContext& context, bool is_after,
 // Self time of ops in the steady steps, by name.
 void AddOps(const AnalysisContext& context, bool is_after,
             std::map<std::string, ComparedTime>& rows) {
-  for (const TopOp& op : OpsByTime(context)) {
+  for (const TopOp& op : OpsByTime(context, TimesOf(context))) {
     ComparedTime& row = rows[op.name];
     row.name = op.name;
     (is_after ? row.after_ms : row.before_ms) += op.self_ms_per_step;
@@ -65,7 +65,8 @@ void AddOps(const AnalysisContext& context, bool is_after,
 // go.
 void AddModules(const AnalysisContext& context, bool is_after,
                 std::map<std::string, ComparedTime>& rows) {
-  for (const PlaceTime& module : TimeByModule(context, SIZE_MAX)) {
+  for (const PlaceTime& module :
+       TimeByModule(context, TimesOf(context), SIZE_MAX)) {
     ComparedTime& row = rows[module.name];
     row.name = module.name;
     (is_after ? row.after_ms : row.before_ms) +=

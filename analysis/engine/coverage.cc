@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "device/collective_names.h"
 #include "words/labels.h"
 #include "words/quantities.h"
 
@@ -145,7 +144,7 @@ std::string LongestOf(const Report& report, Cause cause, double ms) {
   };
   if (cause == Cause::kCompute && report.has_gpu) {
     for (const TopOp& op : report.top_ops) {
-      if (!IsCollectiveOp(op.name)) show(op.name, op.gpu_self_ms_per_step);
+      if (!op.is_collective) show(op.name, op.gpu_self_ms_per_step);
     }
   } else {
     for (const PathPart& part : report.critical_path) {
@@ -154,14 +153,6 @@ std::string LongestOf(const Report& report, Cause cause, double ms) {
   }
   if (text.empty()) return "";
   return (sum >= kMostOfIt * ms ? "mostly " : "longest: ") + text + " ms";
-}
-
-// True if a rule was skipped because this recording lacks data, not because the
-// rule is about other machines or other commands.
-bool LacksData(const SkippedRule& rule) {
-  return rule.why.find("no GPU was recorded") == std::string::npos &&
-         rule.why.find("applies only to") == std::string::npos &&
-         rule.why.find("needs the traces of all ranks") == std::string::npos;
 }
 
 // The first clause: reasons continue with advice on how to record.
@@ -209,7 +200,7 @@ std::string SkippedInWords(const Report& report, Cause cause) {
   std::string text;
   size_t count = 0;
   for (const SkippedRule& rule : report.skipped) {
-    if (!Speaks(rule.id, cause, true) || !LacksData(rule)) continue;
+    if (!Speaks(rule.id, cause, true) || rule.elsewhere) continue;
     if (++count > kReasonsShown) break;
     text += (count == 1 ? "" : ", ") + rule.id +
             " could not look: " + FirstClause(rule.why);

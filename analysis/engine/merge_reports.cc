@@ -106,22 +106,22 @@ void MergeFindings(const Ranks& ranks, const std::vector<double>& slacks,
     run.findings.push_back(MergeOne(by_id[id], slacks, comparison));
   }
   std::set<std::string> clean;
-  std::map<std::string, std::string> skipped;
+  std::map<std::string, const SkippedRule*> skipped;
   for (const RankDigest& rank : ranks) {
     clean.insert(rank.report.clean.begin(), rank.report.clean.end());
     for (const CauseAnswer& answer : rank.report.coverage) {
       clean.insert(answer.looked.begin(), answer.looked.end());
     }
     for (const SkippedRule& entry : rank.report.skipped) {
-      skipped.emplace(entry.id, entry.why);
+      skipped.emplace(entry.id, &entry);
     }
   }
   for (const std::string& id : clean) {
     if (!by_id.contains(id)) run.clean.push_back(id);
   }
-  for (const auto& [id, why] : skipped) {
+  for (const auto& [id, entry] : skipped) {
     if (!by_id.contains(id) && !clean.contains(id)) {
-      run.skipped.push_back({id, why});
+      run.skipped.push_back(*entry);
     }
   }
 }
@@ -165,6 +165,7 @@ void MergeTimes(const Ranks& ranks, Report& run) {
       TopOp& sum = ops[{op.name, op.other_thread}];
       sum.name = op.name;
       sum.other_thread = op.other_thread;
+      sum.is_collective = op.is_collective;
       sum.self_ms_per_step += share * op.self_ms_per_step;
       sum.total_ms_per_step += share * op.total_ms_per_step;
       sum.gpu_self_ms_per_step += share * op.gpu_self_ms_per_step;

@@ -24,11 +24,4 @@ using EditsById = std::map<std::string, std::vector<Edit>>;
 // null, receives the edits of the findings in the report. Never fails.
 Report ReportOf(const AnalysisContext& context, EditsById* edits = nullptr);
 
-// The times of each operator per steady step, in the order of SortOps. Without
-// steps: totals over the whole Trace.
-std::vector<TopOp> OpsByTime(const AnalysisContext& context);
-
-// Largest first: by the device's time if `has_gpu`, then by self time.
-void SortOps(std::vector<TopOp>& ops, bool has_gpu);
-
 }  // namespace stepscope

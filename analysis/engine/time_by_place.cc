@@ -4,51 +4,18 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <utility>
 
+#include "device/collective_names.h"
 #include "ops/captured_place.h"
 #include "steps/steady_steps.h"
+#include "timeline/timeline.h"
 #include "words/source_line.h"
 
 namespace stepscope {
 namespace {
-
-// By op: the time outside the ops in it, of the host and of the device; 0
-// outside the steady steps.
-struct OpTimes {
-  std::vector<int64_t> host_ns;
-  std::vector<int64_t> gpu_ns;
-  std::vector<bool> counts;
-};
-
-// `with_captured`: the operators that replay CUDA graphs have the time of those
-// kernels, too, whose modules are known.
-OpTimes TimesOf(const AnalysisContext& m, bool with_captured) {
-  const std::span<const Op> ops = m.trace.ops();
-  OpTimes times{.host_ns = std::vector<int64_t>(ops.size()),
-                .gpu_ns = std::vector<int64_t>(ops.size()),
-                .counts = std::vector<bool>(ops.size())};
-  for (RowId row = 0; row < ops.size(); ++row) {
-    const Op& op = ops[row];
-    times.counts[row] = m.steps.empty() || InSteadyStep(m.steps, op.begin_ns);
-    if (!times.counts[row]) continue;
-    times.host_ns[row] += op.end_ns - op.begin_ns;
-    if (op.parent == kNone) continue;
-    times.host_ns[op.parent] -= std::max<int64_t>(
-        0, std::min(op.end_ns, ops[op.parent].end_ns) - op.begin_ns);
-  }
-  const auto add = [&](const DeviceWork& work) {
-    if (work.op != kNone && times.counts[work.op]) {
-      times.gpu_ns[work.op] += work.end_ns - work.begin_ns;
-    }
-  };
-  for (const Kernel& row : m.trace.kernels()) {
-    if (with_captured || row.captured_module == 0) add(row);
-  }
-  for (const Copy& row : m.trace.copies()) add(row);
-  for (const Memset& row : m.trace.memsets()) add(row);
-  return times;
-}
 
 // By op: its place, from `own` (kNone: it has none of its own). Autograd nodes
 // have the place of their forward op; what has no place has that of the op
@@ -178,7 +145,102 @@ void AddCapturedModules(const AnalysisContext& m, PlaceIndex& index,
 
 }  // namespace
 
-std::vector<PlaceTime> TimeByModule(const AnalysisContext& m, size_t most) {
+OpTimes TimesOf(const AnalysisContext& m) {
+  const std::span<const Op> ops = m.trace.ops();
+  OpTimes times{.host_ns = std::vector<int64_t>(ops.size()),
+                .gpu_ns = std::vector<int64_t>(ops.size()),
+                .known_op_ns = std::vector<int64_t>(ops.size()),
+                .known_module_ns = std::vector<int64_t>(ops.size()),
+                .counts = std::vector<bool>(ops.size())};
+  for (RowId row = 0; row < ops.size(); ++row) {
+    const Op& op = ops[row];
+    times.counts[row] = m.steps.empty() || InSteadyStep(m.steps, op.begin_ns);
+    if (!times.counts[row]) continue;
+    times.host_ns[row] += op.end_ns - op.begin_ns;
+    if (op.parent == kNone) continue;
+    // A child that outlasts its parent, as in rounded files, takes only what
+    // lies inside.
+    times.host_ns[op.parent] -= std::max<int64_t>(
+        0, std::min(op.end_ns, ops[op.parent].end_ns) - op.begin_ns);
+  }
+  const auto add = [&](const DeviceWork& work, std::vector<int64_t>& sums) {
+    if (work.op != kNone && times.counts[work.op]) {
+      sums[work.op] += work.end_ns - work.begin_ns;
+    }
+  };
+  for (const Kernel& row : m.trace.kernels()) {
+    add(row, times.gpu_ns);
+    if (row.captured_ops != kNone) add(row, times.known_op_ns);
+    if (row.captured_module != 0) add(row, times.known_module_ns);
+  }
+  for (const Copy& row : m.trace.copies()) add(row, times.gpu_ns);
+  for (const Memset& row : m.trace.memsets()) add(row, times.gpu_ns);
+  return times;
+}
+
+std::vector<TopOp> OpsByTime(const AnalysisContext& m, const OpTimes& times) {
+  const Trace& trace = m.trace;
+  const std::span<const Op> ops = trace.ops();
+  struct Sum {
+    int64_t self_ns = 0, total_ns = 0, gpu_ns = 0, calls = 0;
+  };
+  // Threads that do the training; the others' ops have rows of their own.
+  std::vector<bool> trains(trace.threads().size(), m.steps.thread == kNone);
+  if (m.steps.thread != kNone) trains[m.steps.thread] = true;
+  for (RowId thread : AutogradThreads(trace, m.steps.thread)) {
+    trains[thread] = true;
+  }
+  std::map<std::pair<NameId, bool>, Sum> sums;
+  for (RowId row = 0; row < ops.size(); ++row) {
+    if (!times.counts[row]) continue;
+    const Op& op = ops[row];
+    const bool elsewhere = op.thread != kNone && !trains[op.thread];
+    Sum& sum = sums[{op.name, elsewhere}];
+    sum.self_ns += times.host_ns[row];
+    sum.gpu_ns += times.gpu_ns[row] - times.known_op_ns[row];
+    ++sum.calls;
+    // A total counts nested calls of one name once: the outer call contains
+    // them.
+    if (op.parent == kNone || ops[op.parent].name != op.name) {
+      sum.total_ns += op.end_ns - op.begin_ns;
+    }
+  }
+  for (const Kernel& row : trace.kernels()) {
+    const std::span<const NameId> captured = CapturedOps(trace, row);
+    if (captured.empty()) continue;
+    if (!m.steps.empty() && !InSteadyStep(m.steps, AskedForNs(trace, row))) {
+      continue;
+    }
+    sums[{captured.front(), false}].gpu_ns += row.end_ns - row.begin_ns;
+  }
+  const double steps = std::max<size_t>(m.steps.steady.size(), 1);
+  std::vector<TopOp> top;
+  for (const auto& [key, sum] : sums) {
+    const std::string_view name = trace.name(key.first);
+    top.push_back(
+        {.name = std::string(name),
+         .other_thread = key.second,
+         .is_collective = IsCollectiveOp(name),
+         .self_ms_per_step = std::max<int64_t>(sum.self_ns, 0) * 1e-6 / steps,
+         .total_ms_per_step = sum.total_ns * 1e-6 / steps,
+         .gpu_self_ms_per_step = sum.gpu_ns * 1e-6 / steps,
+         .calls_per_step = sum.calls / steps});
+  }
+  SortOps(top, m.has_gpu);
+  return top;
+}
+
+void SortOps(std::vector<TopOp>& ops, bool has_gpu) {
+  const auto key = [&](const TopOp& op) {
+    return std::tuple(has_gpu ? -op.gpu_self_ms_per_step : 0.0,
+                      -op.self_ms_per_step, std::string_view(op.name),
+                      op.other_thread);
+  };
+  std::ranges::sort(ops, {}, key);
+}
+
+std::vector<PlaceTime> TimeByModule(const AnalysisContext& m,
+                                    const OpTimes& times, size_t most) {
   const std::span<const Range> ranges = m.trace.ranges();
   PlaceIndex index;
   std::vector<PlaceTime> places;
@@ -195,13 +257,13 @@ std::vector<PlaceTime> TimeByModule(const AnalysisContext& m, size_t most) {
   }
   AddCapturedModules(m, index, places);
   if (places.empty()) return {};
-  const OpTimes times = TimesOf(m, false);
   const Modules modules = FindModules(m.trace);
   const std::vector<RowId> of_op = PlacesOf(m, modules.of_op, true);
   for (RowId row = 0; row < of_op.size(); ++row) {
     if (of_op[row] == kNone || !times.counts[row]) continue;
     const auto host = static_cast<double>(times.host_ns[row]);
-    const auto gpu = static_cast<double>(times.gpu_ns[row]);
+    const auto gpu =
+        static_cast<double>(times.gpu_ns[row] - times.known_module_ns[row]);
     PlaceTime& innermost = places[place_of[of_op[row]]];
     innermost.self_ms_per_step += host;
     innermost.gpu_self_ms_per_step += gpu;
@@ -214,7 +276,8 @@ std::vector<PlaceTime> TimeByModule(const AnalysisContext& m, size_t most) {
   return Listed(m, std::move(places), most);
 }
 
-std::vector<PlaceTime> TimeByLine(const AnalysisContext& m) {
+std::vector<PlaceTime> TimeByLine(const AnalysisContext& m,
+                                  const OpTimes& times) {
   const std::span<const Op> ops = m.trace.ops();
   std::map<std::string, RowId> index;
   std::vector<PlaceTime> places;
@@ -235,7 +298,6 @@ std::vector<PlaceTime> TimeByLine(const AnalysisContext& m) {
   for (RowId row = 0; row < ops.size(); ++row) {
     if (ops[row].stack != kNone) own[row] = of_stack[ops[row].stack];
   }
-  const OpTimes times = TimesOf(m, true);
   const std::vector<RowId> of_op = PlacesOf(m, std::move(own), false);
   for (RowId row = 0; row < of_op.size(); ++row) {
     if (of_op[row] == kNone || !times.counts[row]) continue;

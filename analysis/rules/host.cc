@@ -9,7 +9,7 @@
 
 #include "context/noise.h"
 #include "context/rule.h"
-#include "evidence/stalls/stalls.h"
+#include "evidence/stalls/stall_sum.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -271,7 +271,7 @@ Finding DescribeGarbage(const AnalysisContext& m, double ns) {
 Verdict CheckRarePauses(const AnalysisContext& m, double all) {
   if (all * 1e-6 < std::max(0.01 * m.stats.all_mean_ms, 0.1)) return Clean();
   Finding finding = DescribeGarbage(m, all);
-  const StallSum sum = SumOf(m, FindStalls(m), StallKind::kGarbage);
+  const StallSum sum = SumOf(m, StallKind::kGarbage);
   if (sum.count > 0) {
     finding.examples = sum.examples;
     finding.evidence += " " + Count(sum.count, "step") +
@@ -291,8 +291,8 @@ Verdict CheckUnexplainedPauses(const AnalysisContext& m) {
       "no garbage collector events were recorded (torch.profiler records them "
       "from PyTorch 2.9 on, with with_stack=True and record_python_gc_info in "
       "its experimental configuration)";
-  const Stalls stalls = FindStalls(m);
-  const StallSum sum = SumOf(m, stalls, StallKind::kPause);
+  const Stalls& stalls = m.stalls;
+  const StallSum sum = SumOf(m, StallKind::kPause);
   if (sum.count < 2 || sum.lost_ns < kLeastPauses * stalls.usual_ns ||
       sum.lost_ns < kLeastPauseNs) {
     return Skip(kNoEvents);

@@ -66,9 +66,10 @@ bool HasOtherRanks(const AnalysisContext& m) {
 Verdict OneRankOnly(const AnalysisContext& m) {
   if (!HasOtherRanks(m)) return Clean();
   const int32_t ranks = m.trace.run().world_size;
-  return Skip("one rank of " +
-              (ranks > 0 ? std::to_string(ranks) : std::string("several")) +
-              "; needs the traces of all ranks: stepscope analyze FOLDER");
+  return SkipElsewhere(
+      "one rank of " +
+      (ranks > 0 ? std::to_string(ranks) : std::string("several")) +
+      "; needs the traces of all ranks: stepscope analyze FOLDER");
 }
 
 double LastShareOf(const RankComparison& ranks, const RankRow& row) {

@@ -3,8 +3,6 @@
 // synchronization"; "Optimization and Performance Tuning with PyTorch", section
 // 19.5 (logging and checkpoints). A step is slow from 1.2 times the median
 // on, the same bound as for warm-up.
-#include "evidence/stalls/stalls.h"
-
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -13,6 +11,7 @@
 
 #include "context/rule.h"
 #include "evidence/recording_load.h"
+#include "evidence/stalls/stall_sum.h"
 #include "steps/non_training_steps.h"
 #include "words/quantities.h"
 
@@ -110,9 +109,9 @@ std::string DoingWhat(const StallSum& sum, bool saves) {
 
 // Saving, or the program's own work, in single steps, which take longer than
 // the others.
-std::optional<Found> WorkInSomeSteps(const AnalysisContext& m,
-                                     const Stalls& stalls, StallKind kind) {
-  const StallSum sum = SumOf(m, stalls, kind);
+std::optional<Found> WorkInSomeSteps(const AnalysisContext& m, StallKind kind) {
+  const Stalls& stalls = m.stalls;
+  const StallSum sum = SumOf(m, kind);
   const bool saves = kind == StallKind::kSaving;
   const bool once =
       saves && std::ranges::any_of(stalls.stalls, [&](const Stall& stall) {
@@ -135,7 +134,8 @@ std::optional<Found> WorkInSomeSteps(const AnalysisContext& m,
   finding.where = sum.what;
   finding.assumption =
       "at best: the loop no longer waits for it; the gain is the mean over "
-      "all steps, and two standard errors more";
+      "all steps, with what the step after it takes longer, and the error of "
+      "a mean of so few";
   finding.fix_cpp = saves ? kFixCpp : kFixOwn;
   finding.fix_python = saves ? kFixPython : kFixOwn;
   finding.wrong_if = saves ? "these steps did something else that takes as long"
@@ -147,9 +147,8 @@ std::optional<Found> WorkInSomeSteps(const AnalysisContext& m,
 
 Verdict CheckCheckpointing(const AnalysisContext& m) {
   std::optional<Found> worst = SavingInMostSteps(m);
-  const Stalls stalls = FindStalls(m);
   for (StallKind kind : {StallKind::kSaving, StallKind::kOwnWork}) {
-    std::optional<Found> some = WorkInSomeSteps(m, stalls, kind);
+    std::optional<Found> some = WorkInSomeSteps(m, kind);
     if (some && (!worst || some->bound_ns > worst->bound_ns)) {
       worst = std::move(some);
     }

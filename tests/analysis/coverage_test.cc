@@ -90,7 +90,9 @@ TEST(CoverageTest, NamesTheOpsThatTakeTheGpuLongest) {
   Report report = HalfComputing();
   report.has_gpu = true;
   report.critical_path = {{"data", "", 36}, {"compute", "aten::add", 3}};
-  report.top_ops = {{.name = "record_param_comms", .gpu_self_ms_per_step = 30},
+  report.top_ops = {{.name = "record_param_comms",
+                     .is_collective = true,
+                     .gpu_self_ms_per_step = 30},
                     {.name = "aten::mm", .gpu_self_ms_per_step = 22},
                     {.name = "aten::add", .gpu_self_ms_per_step = 4}};
   ExplainCauses(report);
@@ -139,7 +141,9 @@ TEST(CoverageTest, SaysWhatCouldNotLook) {
   report.clean.clear();
   report.skipped = {
       {"loader-bound", "no waits were recorded; iterate over Batches"},
-      {"sync-data-loading", "no GPU was recorded"}};
+      {.id = "sync-data-loading",
+       .why = "it is about another machine",
+       .elsewhere = true}};
   ExplainCauses(report);
   EXPECT_EQ(AnswerTo(report, "data")->why,
             "loader-bound could not look: no waits were recorded");

@@ -1,4 +1,5 @@
-// Stalls of one kind added up, and their words.
+#include "evidence/stalls/stall_sum.h"
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -6,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "evidence/stalls/stalls.h"
+#include "ops/student_t.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -52,7 +53,28 @@ double RateOf(const AnalysisContext& context, const std::vector<size_t>& at,
                    static_cast<double>(std::max<size_t>(steps, 1));
 }
 
-// Two standard errors of the mean excess, as a share of it.
+// What a step takes longer that follows one of the steps `at` than one that
+// follows none, in ns: caches that must fill again, data still being written.
+// 0 where it takes no longer, or fewer than two of either kind are there.
+double AftermathNs(const AnalysisContext& context, const Stalls& stalls,
+                   const std::vector<size_t>& at) {
+  double after = 0, afters = 0, other = 0, others = 0;
+  for (size_t i = 0; i < context.steps.windows.size(); ++i) {
+    const StepKind kind = context.steps.windows[i].kind;
+    if (kind == StepKind::kWarmUp || kind == StepKind::kValidation ||
+        std::ranges::binary_search(stalls.stalls, i, {}, &Stall::step)) {
+      continue;
+    }
+    const auto ns = static_cast<double>(context.facts[i].length_ns);
+    const bool follows = i > 0 && std::ranges::binary_search(at, i - 1);
+    (follows ? after : other) += ns;
+    ++(follows ? afters : others);
+  }
+  if (afters < 2 || others < 2) return 0;
+  return std::max(0.0, after / afters - other / others);
+}
+
+// Half of the 95 % interval of the mean excess, as a share of it.
 double ErrorOf(const std::vector<const Stall*>& stalls, double mean_ns) {
   const auto count = static_cast<double>(stalls.size());
   if (count < 2 || mean_ns <= 0) return 0;
@@ -60,13 +82,14 @@ double ErrorOf(const std::vector<const Stall*>& stalls, double mean_ns) {
   for (const Stall* stall : stalls) {
     squares += (stall->excess_ns - mean_ns) * (stall->excess_ns - mean_ns);
   }
-  return 2 * std::sqrt(squares / (count - 1) / count) / mean_ns;
+  return StudentT(stalls.size() - 1, Within::k95) *
+         std::sqrt(squares / (count - 1) / count) / mean_ns;
 }
 
 }  // namespace
 
-StallSum SumOf(const AnalysisContext& context, const Stalls& stalls,
-               StallKind kind) {
+StallSum SumOf(const AnalysisContext& context, StallKind kind) {
+  const Stalls& stalls = context.stalls;
   StallSum sum;
   std::vector<const Stall*> some;
   std::vector<size_t> at;
@@ -83,8 +106,10 @@ StallSum SumOf(const AnalysisContext& context, const Stalls& stalls,
   sum.each_ns /= static_cast<double>(sum.count);
   Period period = PeriodOf(at);
   sum.every = std::move(period.words);
-  sum.lost_ns = sum.each_ns * RateOf(context, at, period.steps, stalls.steps);
-  sum.most_ns = sum.lost_ns * (1 + ErrorOf(some, sum.each_ns));
+  const double rate = RateOf(context, at, period.steps, stalls.steps);
+  sum.lost_ns = sum.each_ns * rate;
+  sum.most_ns = sum.lost_ns * (1 + ErrorOf(some, sum.each_ns)) +
+                rate * AftermathNs(context, stalls, at);
   sum.step_ns = context.stats.all_mean_ms * 1e6 - in_recording + sum.lost_ns;
   std::ranges::stable_sort(some, std::greater(), &Stall::excess_ns);
   for (const Stall* stall : some) {

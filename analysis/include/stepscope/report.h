@@ -96,6 +96,9 @@ struct Finding {
 struct SkippedRule {
   std::string id;
   std::string why;
+  // The rule is about other machines or needs another command; no further data
+  // in this recording would help it.
+  bool elsewhere = false;
 };
 
 // A cause that takes at least 5 % of the step or 10 % of the critical path, and
@@ -136,6 +139,7 @@ struct TopOp {
   // On threads that neither train nor run the backward pass, such as a
   // loader's.
   bool other_thread = false;
+  bool is_collective = false;   // or waits for one
   double self_ms_per_step = 0;  // without nested operators
   double total_ms_per_step = 0;
   double gpu_self_ms_per_step = 0;  // of the device work it launches itself

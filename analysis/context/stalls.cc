@@ -1,4 +1,4 @@
-#include "evidence/stalls/stalls.h"
+#include "context/stalls.h"
 
 #include <algorithm>
 #include <map>
@@ -34,9 +34,18 @@ struct HostWork {
   Span pause;                 // the longest time without any op
 };
 
+// What stalls are found in.
+struct Recorded {
+  const Trace& trace;
+  const OpTree& tree;
+  const Steps& steps;
+  const std::vector<StepFacts>& facts;  // by index of steps.windows
+  const UsualStep& usual;
+};
+
 class StallFinder {
  public:
-  explicit StallFinder(const AnalysisContext& m) : m_(m) {}
+  explicit StallFinder(const Recorded& m) : m_(m) {}
 
   Stalls All() {
     Stalls result{.usual_ns = m_.usual.length_ns};
@@ -77,7 +86,7 @@ class StallFinder {
   bool TakesParameters(const StepFacts& fact) const;
   double PauseNs(const HostWork& work) const;
 
-  const AnalysisContext& m_;
+  const Recorded m_;
   std::vector<RowId> threads_;  // whose ops count
   std::vector<Span> known_;     // times that are no pauses
   std::set<size_t> slow_;       // steps
@@ -258,9 +267,11 @@ void StallFinder::Explain(Stall& stall) const {
 
 }  // namespace
 
-Stalls FindStalls(const AnalysisContext& context) {
-  if (context.steps.steady.empty()) return {};
-  return StallFinder(context).All();
+Stalls FindStalls(const Trace& trace, const OpTree& tree, const Steps& steps,
+                  const std::vector<StepFacts>& facts,
+                  const UsualStep& usual) {
+  if (steps.steady.empty()) return {};
+  return StallFinder({trace, tree, steps, facts, usual}).All();
 }
 
 }  // namespace stepscope

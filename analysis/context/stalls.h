@@ -4,14 +4,16 @@
 // outlier or is so frequent that it is part of it.
 #pragma once
 
-#include <stepscope/report.h>
+#include <stepscope/trace.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "context/analysis_context.h"
+#include "ops/op_traits.h"
+#include "steps/step_facts.h"
+#include "steps/steps.h"
 
 namespace stepscope {
 
@@ -41,27 +43,9 @@ struct Stalls {
   double usual_ns = 0;             // the median step
   size_t steps = 0;                // all but warm-up
 };
-// Validation steps are no stalls. Empty without steps.
-Stalls FindStalls(const AnalysisContext& context);
-
-// The stalls of one kind, as a rule reports them.
-struct StallSum {
-  int64_t count = 0;
-  double lost_ns = 0;  // per step, over all steps but warm-up; where the
-                       // stalls have a period, over whole periods
-  // The most that the mean loss can be: two standard errors more, because each
-  // of a few stalls is longer or shorter than the others.
-  double most_ns = 0;
-  double step_ns = 0;  // mean of all steps with that loss
-  double each_ns = 0;             // per stall
-  std::string what;               // of the longest
-  std::string every;              // "every 3rd step"; "" if there is no period
-  std::vector<Example> examples;  // the longest, at most 3
-};
-StallSum SumOf(const AnalysisContext& context, const Stalls& stalls,
-               StallKind kind);
-
-// "waits 80 ms for a batch", "stops for 170 ms without any op", for a step.
-std::string StallInWords(const Stall& stall);
+// Validation steps are no stalls. Empty without steps. `facts` are of the
+// windows of `steps`. A pure function.
+Stalls FindStalls(const Trace& trace, const OpTree& tree, const Steps& steps,
+                  const std::vector<StepFacts>& facts, const UsualStep& usual);
 
 }  // namespace stepscope
