@@ -13,6 +13,7 @@
 #include "evidence/collective_evidence.h"
 #include "evidence/gradient_passes.h"
 #include "evidence/host_spans.h"
+#include "evidence/program/op_pace.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -68,11 +69,13 @@ bool ShardsParameters(const AnalysisContext& m) {
 }
 
 // What else needless reductions cost a CPU-only run at most, in ns over all
-// steps: filling the buckets and copying out of them, and the computing beside
-// them, which their threads may slow to half its pace.
+// steps: filling the buckets and copying out of them, and what they slow. Their
+// threads may slow the computing beside them to half its pace; those of other
+// ranks on this host slow it at any time, by what ops take longer than at best.
 double BesideReductionsNs(const AnalysisContext& m,
                           const std::vector<Collective>& needless,
                           double needless_frac) {
+  const auto steps = static_cast<double>(m.steps.steady.size());
   std::vector<Span> moved;
   double exposed = 0, copying = 0;
   for (const Collective& one : needless) {
@@ -84,8 +87,9 @@ double BesideReductionsNs(const AnalysisContext& m,
        {"ddp.reducer::copy_bucket_to_grad", "distributed::reducer::mul_out"}) {
     copying += HostNsPerStep(m, SpansNamed(m, name));
   }
-  return std::max(0.0, all - exposed) / 2 +
-         needless_frac * copying * static_cast<double>(m.steps.steady.size());
+  const double slowed =
+      std::max((all - exposed) / 2, needless_frac * steps * SlowedNs(m));
+  return std::max(0.0, slowed) + needless_frac * copying * steps;
 }
 
 Verdict CheckNoSync(const AnalysisContext& m) {
@@ -148,9 +152,10 @@ Verdict CheckNoSync(const AnalysisContext& m) {
   finding.assumption =
       "only the last backward pass of an optimizer step reduces gradients";
   if (beside > 0) {
-    finding.assumption += "; at best the computing beside the others (" +
-                          Milliseconds(beside * 1e-6) +
-                          " with filling buckets) takes half as long";
+    finding.assumption +=
+        "; at best ops run as if no others were there: beside a collective "
+        "twice as fast, elsewhere as fast as at their best (" +
+        Milliseconds(beside * 1e-6) + " with filling buckets)";
   }
   finding.fix_cpp =
       "call ProcessGroup::allreduce only after the last backward pass before "

@@ -10,6 +10,7 @@
 
 #include "context/noise.h"
 #include "context/rule.h"
+#include "evidence/program/converted_lists.h"
 #include "evidence/uploads.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
@@ -163,14 +164,21 @@ Verdict CheckWideInput(const AnalysisContext& m) {
 
 // --- host-copy-on-convert
 
+// How a tensor is made at the cost of a copy.
+enum class How : uint8_t {
+  kSameType,  // torch.tensor(ndarray)
+  kNarrowed,  // double to float
+  kNumbers,   // torch.tensor() of a list of Python numbers
+};
+
 struct Conversion {
-  RowId op = kNone;  // the aten::to, or the copy alone
-  int64_t bytes = 0;
-  bool same_type = false;  // torch.tensor(ndarray); else double to float
+  Span span = {};
+  int64_t bytes = 0;  // 0: unknown
+  How how = How::kSameType;
 };
 
 // Copies on the host that as_tensor or a float32 source would avoid.
-std::vector<Conversion> FindConversions(const AnalysisContext& m) {
+std::vector<Conversion> FindCopies(const AnalysisContext& m) {
   const Trace& trace = m.trace;
   std::vector<Conversion> found;
   if (m.steps.thread == kNone) return found;
@@ -199,7 +207,10 @@ std::vector<Conversion> FindConversions(const AnalysisContext& m) {
         converts = true;
       }
       if (converts && (same || narrowed)) {
-        found.push_back({op, BytesOf(trace, to), same});
+        const Op& outer = trace.ops()[op];
+        found.push_back({{outer.begin_ns, outer.end_ns},
+                         BytesOf(trace, to),
+                         same ? How::kSameType : How::kNarrowed});
         lifted = {};
       }
     }
@@ -207,44 +218,64 @@ std::vector<Conversion> FindConversions(const AnalysisContext& m) {
   return found;
 }
 
-Verdict CheckConversion(const AnalysisContext& m) {
-  if (!m.trace.watched(Kind::kOpShapes)) {
-    return Skip("no op-shapes events were recorded");
-  }
-  const std::vector<Conversion> conversions = FindConversions(m);
-  Edit edit;
-  Finding finding;
-  double total = 0, bytes = 0;
-  int64_t same = 0, narrowed = 0;
-  for (const Conversion& conversion : conversions) {
-    const Op& op = m.trace.ops()[conversion.op];
-    edit.cuts.push_back({op.thread, {op.begin_ns, op.end_ns}, 0});
-    const size_t step = SteadyStepAt(m.steps, op.begin_ns);
+// Means per steady step.
+struct Conversions {
+  double ns = 0, bytes = 0;
+  double ns_by_how[3] = {};
+  Edit edit = {};
+  std::vector<Example> examples = {};  // at most 3
+};
+
+Conversions SumUp(const AnalysisContext& m,
+                  const std::vector<Conversion>& conversions) {
+  Conversions sum;
+  const auto steps = static_cast<double>(m.steps.steady.size());
+  for (const Conversion& one : conversions) {
+    sum.edit.cuts.push_back({m.steps.thread, one.span, 0});
+    const size_t step = SteadyStepAt(m.steps, one.span.begin_ns);
     if (step == m.steps.windows.size()) continue;
-    total += static_cast<double>(op.end_ns - op.begin_ns);
-    bytes += static_cast<double>(conversion.bytes);
-    ++(conversion.same_type ? same : narrowed);
-    if (finding.examples.size() < 3) {
-      finding.examples.push_back({m.steps.windows[step].number, op.begin_ns,
-                                  op.end_ns,
-                                  std::string(NameOf(m.trace, conversion.op))});
+    const auto ns = static_cast<double>(one.span.length());
+    sum.ns += ns / steps;
+    sum.ns_by_how[static_cast<size_t>(one.how)] += ns / steps;
+    sum.bytes += static_cast<double>(one.bytes) / steps;
+    if (sum.examples.size() < 3) {
+      sum.examples.push_back(
+          {m.steps.windows[step].number, one.span.begin_ns, one.span.end_ns,
+           one.how == How::kNumbers ? "torch.tensor() of a list" : "aten::to"});
     }
   }
-  const auto steps = static_cast<double>(m.steps.steady.size());
-  total /= steps;
-  bytes /= steps;
-  if (bytes < kConvertedBytes || total * 1e-6 < MinReportableGainMs(m))
-    return Clean();
+  return sum;
+}
 
-  finding.confidence = Confidence::kStrong;
-  finding.evidence =
-      "The training thread spends " + Milliseconds(total * 1e-6) + " of the " +
-      Milliseconds(m.stats.mean_ms) + " step copying " + Bytes(bytes) +
-      " to create tensors: " +
-      (same >= narrowed
+// What `sum` consists of, for the evidence: the dearest kind.
+How Dearest(const Conversions& sum) {
+  const auto* most = std::ranges::max_element(sum.ns_by_how);
+  return static_cast<How>(most - std::begin(sum.ns_by_how));
+}
+
+void DescribeConversions(const AnalysisContext& m, const Conversions& sum,
+                         Finding& finding) {
+  const How how = Dearest(sum);
+  finding.evidence = "The training thread spends " +
+                     Milliseconds(sum.ns * 1e-6) + " of the " +
+                     Milliseconds(m.stats.mean_ms) + " step ";
+  if (how == How::kNumbers) {
+    finding.evidence +=
+        "turning lists of Python numbers into tensors, number by number.";
+    finding.assumption = "at best: the data is a tensor or an array already";
+    finding.fix_cpp = "keep the data in tensors; slices of them copy nothing";
+    finding.fix_python =
+        "convert the lists once, before the loop, and take slices of the "
+        "tensor; or keep them as NumPy arrays of float32 for "
+        "torch.from_numpy()";
+    finding.wrong_if = "the numbers are computed in Python in each step";
+    return;
+  }
+  finding.evidence +=
+      "copying " + Bytes(sum.bytes) + " to create tensors: " +
+      (how == How::kSameType
            ? "torch.tensor() copies an array that as_tensor() would share."
            : "it converts them from double to float.");
-  finding.where = finding.examples.front().what;
   finding.assumption = "the array does not change while the tensor is in use";
   finding.fix_cpp =
       "torch::from_blob(data, sizes, deleter) on float32 data, with a deleter "
@@ -253,9 +284,29 @@ Verdict CheckConversion(const AnalysisContext& m) {
       "torch.from_numpy() or torch.as_tensor() of a float32 array";
   finding.wrong_if =
       "the program writes to the array afterwards and needs the copy";
+}
+
+Verdict CheckConversion(const AnalysisContext& m) {
+  std::vector<Conversion> conversions = FindCopies(m);
+  if (SumUp(m, conversions).bytes < kConvertedBytes) conversions.clear();
+  const std::vector<Span> lists = FindConvertedLists(m);
+  for (const Span& span : lists) {
+    conversions.push_back({span, 0, How::kNumbers});
+  }
+  if (lists.empty() && !m.trace.watched(Kind::kOpShapes)) {
+    return Skip("no op-shapes events were recorded");
+  }
+  Conversions sum = SumUp(m, conversions);
+  if (sum.ns * 1e-6 < MinReportableGainMs(m)) return Clean();
+
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  finding.examples = std::move(sum.examples);
+  finding.where = finding.examples.front().what;
+  DescribeConversions(m, sum, finding);
   // Replay of a CPU-only run cannot shorten single ops, so the gain is a bound.
-  if (!m.has_gpu) return FireBound(std::move(finding), total);
-  return Fire(std::move(finding), std::move(edit), total);
+  if (!m.has_gpu) return FireBound(std::move(finding), sum.ns);
+  return Fire(std::move(finding), std::move(sum.edit), sum.ns);
 }
 
 constexpr Rule kRules[] = {
@@ -278,17 +329,21 @@ constexpr Rule kRules[] = {
          "send uint8, then .to(torch::kFloat) and normalise on the device",
      .fix_python = "send uint8, then .float().div_(255) on the GPU"},
     {.id = "host-copy-on-convert",
-     .question = "Are arrays copied on the host to create tensors?",
+     .question = "Are arrays or lists copied on the host to create tensors?",
      .needs = {Kind::kOp},
      .check = &CheckConversion,
      .reference = "17 tips, number 12: as_tensor instead of tensor",
      .detect =
          "the training thread copies data of the same type, or from double to "
-         "float, while it creates a tensor: 1 MiB and 1 % of the step or more",
-     .avoid = "the data is a small list of labels, or as_tensor or from_numpy "
-              "share it without a copy",
+         "float, while it creates a tensor: 1 MiB and 1 % of the step or more. "
+         "Or between aten::empty and the aten::to and aten::lift_fresh that "
+         "follow it no op runs for more than 50 us, as where torch.tensor() "
+         "reads a list of numbers: 1 % of the step or more",
+     .avoid = "the data is a small list of labels, as_tensor or from_numpy "
+              "share it without a copy, or a loader's range contains it",
      .fix_cpp = "torch::from_blob with a deleter that owns the data",
-     .fix_python = "torch.from_numpy or torch.as_tensor of float32 data"}};
+     .fix_python = "torch.from_numpy or torch.as_tensor of float32 data; "
+                   "convert lists once, before the loop"}};
 
 }  // namespace
 

@@ -23,6 +23,8 @@ constexpr size_t kLeastOps = 3;
 // Activations that are kept need memory: this much more must fit.
 constexpr double kHeadroom = 1.1;
 constexpr char kChange[] = "fewer recomputed activations";
+// Of torch.utils.checkpoint with use_reentrant=False.
+constexpr char kKeepsInputs[] = "_NoopSaveInputs";
 
 // An op with its sizes: the same in the forward pass and computed again.
 using Token = std::pair<NameId, RowId>;
@@ -80,7 +82,8 @@ struct Recomputed {
 };
 
 // From the begin of the node, which puts the inputs back, to the last op.
-Span SpanOfChain(const Trace& trace, RowId node, const std::vector<RowId>& ops) {
+Span SpanOfChain(const Trace& trace, RowId node,
+                 const std::vector<RowId>& ops) {
   Span span = {trace.ops()[ops.front()].begin_ns, 0};
   if (node != kNone) {
     span.begin_ns = std::min(span.begin_ns, trace.ops()[node].begin_ns);
@@ -89,6 +92,38 @@ Span SpanOfChain(const Trace& trace, RowId node, const std::vector<RowId>& ops) 
     span.end_ns = std::max(span.end_ns, trace.ops()[row].end_ns);
   }
   return span;
+}
+
+// What the forward pass does to be able to compute a part again: it keeps the
+// inputs and the state of the random numbers, in an op of
+// torch.utils.checkpoint and the code on both sides of it.
+std::vector<Span> Preparations(const AnalysisContext& m) {
+  std::vector<Span> spans;
+  if (m.steps.thread == kNone) return spans;
+  std::vector<const Op*> outermost;
+  for (RowId row : m.tree.of_thread(m.steps.thread)) {
+    const Op& op = m.trace.ops()[row];
+    if (op.parent == kNone) outermost.push_back(&op);
+  }
+  for (size_t i = 0; i + 1 < outermost.size(); ++i) {
+    const Op& op = *outermost[i];
+    if (m.trace.name(op.name) != kKeepsInputs ||
+        !InSteadyStep(m.steps, op.begin_ns)) {
+      continue;
+    }
+    size_t before = i;  // an empty tensor to hang the inputs on
+    while (before > 0 &&
+           m.trace.name(outermost[before - 1]->name) == "aten::empty") {
+      --before;
+    }
+    const size_t step = SteadyStepAt(m.steps, op.begin_ns);
+    const Span& host = m.steps.windows[step].host;
+    spans.push_back(
+        {std::max(host.begin_ns,
+                  before > 0 ? outermost[before - 1]->end_ns : host.begin_ns),
+         std::min(host.end_ns, outermost[i + 1]->begin_ns)});
+  }
+  return spans;
 }
 
 Recomputed FindRecomputed(const AnalysisContext& m) {
@@ -151,11 +186,12 @@ Verdict CheckRecomputeCost(const AnalysisContext& m) {
       "context_fn=functools.partial(torch.utils.checkpoint."
       "create_selective_checkpoint_contexts, ops_to_save))";
   finding.wrong_if = "a larger batch or model is to use the memory";
-  // Without it, the code around the ops goes as well.
+  // Without it, the code around the ops goes as well, and what prepares them.
   double bound_ns = kept.saved_ns;
   if (!m.has_gpu) {
-    bound_ns = std::max(
-        bound_ns, static_cast<double>(Length(Merge(again.chains))) / steps);
+    const int64_t ns =
+        Length(Merge(again.chains)) + Length(Merge(Preparations(m)));
+    bound_ns = std::max(bound_ns, static_cast<double>(ns) / steps);
   }
   return Fire(Found{.finding = std::move(finding),
                     .bound_ns = bound_ns,

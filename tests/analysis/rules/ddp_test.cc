@@ -34,8 +34,9 @@ TEST(MissingNoSyncTest, FiresWhereBothPassesReduce) {
 }
 
 // Two passes of 50 ms: 10 ms of forward, an all-reduce of 20 ms, of which 10 ms
-// beside computing, and `copy_ms` of copying gradients out of the bucket.
-Report OnCpu(int copy_ms) {
+// beside computing, and `copy_ms` of copying gradients out of the bucket. The
+// op behind takes 14 ms, in the first pass of a step `faster_ms` less.
+Report OnCpu(int copy_ms, int faster_ms = 0) {
   std::string rows = "run world_size=2\n";
   for (int pass = 0; pass < 6; ++pass) {
     const auto row = [&](const std::string& kind, int from_ms, int to_ms,
@@ -54,7 +55,8 @@ Report OnCpu(int copy_ms) {
     row("op", 12, 22, "thread=0 aten::mm");
     row("op", 32, 32 + copy_ms,
         "thread=0 torch.distributed.ddp.reducer::copy_bucket_to_grad");
-    row("op", 40, 50, "thread=0 aten::add_");
+    row("op", 36, 50 - (pass % 2 == 0 ? faster_ms : 0),
+        "thread=0 inputs=(float[1000,1000],float[1000,1000]) aten::add_");
   }
   return Analyze(TraceFromText(rows));
 }
@@ -67,6 +69,17 @@ TEST(MissingNoSyncTest, OnACpuBoundsWhatGoesOnBesideThem) {
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->gain_kind, GainKind::kBound);
   EXPECT_NEAR(finding->gain.expected_ms, 10 + 1 + 5 + 3, 0.1);
+}
+
+// What no collective of this rank runs beside may still wait for a core that
+// another rank's collective has. Of the 8 or 12 ms per step, half is for the
+// pass that must reduce; it counts where it is more than the 5 ms beside the
+// collective.
+TEST(MissingNoSyncTest, OnACpuOtherRanksSlowOpsToo) {
+  EXPECT_NEAR(Find(OnCpu(3, 8), "missing-no-sync")->gain.expected_ms,
+              10 + 1 + 5 + 3, 0.1);
+  EXPECT_NEAR(Find(OnCpu(3, 12), "missing-no-sync")->gain.expected_ms,
+              10 + 1 + 6 + 3, 0.1);
 }
 
 TEST(MissingNoSyncTest, StaysSilentOnOnePassPerStep) {

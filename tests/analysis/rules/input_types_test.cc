@@ -1,5 +1,6 @@
-#include "support/gpu_text.h"
 #include "rule_testing.h"
+#include "support/cpu_text.h"
+#include "support/gpu_text.h"
 
 namespace stepscope {
 namespace {
@@ -152,6 +153,54 @@ TEST(HostCopyOnConvertTest, StaysSilentBelowTheGate) {
   EXPECT_TRUE(
       IsClean(Converting("double[1024,1024]", "double[1024,1024]", true, 80),
               "host-copy-on-convert"));
+}
+
+// Steps of 10 ms whose batch is made by torch.tensor(): `sizes_us` before
+// aten::empty, `values_us` behind it; as ops are recorded without shapes.
+Report OfLists(int64_t sizes_us, int64_t values_us, const char* last,
+               bool by_loader = false) {
+  CpuText text;
+  for (int i = 0; i < 6; ++i) {
+    text.Begin();
+    text.Pass(sizes_us);
+    text.Op("aten::empty", 10, values_us);
+    text.Op("aten::to", 10, 5);
+    text.Op(last, 5);
+    if (by_loader) text.EndRange("kind=loader enumerate(DataLoader)");
+    text.Op("aten::mm", 10'000);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+// 2 ms for the values, and three times as much of the pause before, which has
+// other reasons as well.
+TEST(HostCopyOnConvertTest, FiresOnListsOfNumbers) {
+  const Report report = OfLists(8'000, 2'000, "aten::lift_fresh");
+  ASSERT_FALSE(report.findings.empty());
+  const Finding& finding = report.findings.front();
+  EXPECT_EQ(finding.id, "host-copy-on-convert");
+  EXPECT_EQ(finding.gain_kind, GainKind::kBound);
+  EXPECT_NEAR(finding.gain.expected_ms, 8.03, 0.01);
+  EXPECT_NE(finding.evidence.find("lists of Python numbers"), std::string::npos)
+      << finding.evidence;
+  EXPECT_NE(finding.fix_python.find("once, before the loop"),
+            std::string::npos);
+  // The rest of the pauses.
+  const Finding* rest = Find(report, "python-between-ops");
+  ASSERT_NE(rest, nullptr);
+  EXPECT_NEAR(rest->gain.expected_ms, 10 - 8.03, 0.01);
+}
+
+TEST(HostCopyOnConvertTest, OtherPausesAreNoLists) {
+  EXPECT_EQ(Find(OfLists(3'000, 2'000, "aten::add"), "host-copy-on-convert"),
+            nullptr);
+  EXPECT_EQ(
+      Find(OfLists(3'000, 50, "aten::lift_fresh"), "host-copy-on-convert"),
+      nullptr);
+  EXPECT_EQ(Find(OfLists(3'000, 2'000, "aten::lift_fresh", true),
+                 "host-copy-on-convert"),
+            nullptr);
 }
 
 TEST(HostCopyOnConvertTest, CannotLookWithoutShapes) {
