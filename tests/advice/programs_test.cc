@@ -1,11 +1,13 @@
 // The advice on short recordings of real programs (programs/, whose run.py
 // recorded them): is the first finding right, and what is urged falsely? A line
 // of verdicts.txt says of each program how it is today, so that a miss that
-// is mended must be noted as well as one that is new.
+// is mended must be noted as well as one that is new. measured.txt says the
+// same of the gains that were promised and measured.
 #include <gtest/gtest.h>
 #include <stepscope/analysis.h>
 #include <stepscope/read.h>
 
+#include <cmath>
 #include <fstream>
 #include <ostream>
 #include <set>
@@ -13,10 +15,12 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "engine/ranking.h"
+#include "words/labels.h"
 
 namespace stepscope {
 namespace {
@@ -80,8 +84,6 @@ std::string VerdictOn(const Line& line, const Report& report) {
                       list(false_ids));
 }
 
-TEST(ProgramsTest, HaveLines) { EXPECT_GE(Lines().size(), 30u); }
-
 class ProgramTest : public testing::TestWithParam<Line> {};
 
 TEST_P(ProgramTest, IsJudgedAsNoted) {
@@ -90,6 +92,74 @@ TEST_P(ProgramTest, IsJudgedAsNoted) {
   ASSERT_TRUE(trace.ok()) << trace.status();
   EXPECT_EQ(GetParam().text, VerdictOn(GetParam(), Analyze(*trace)));
 }
+
+// One line of measured.txt: step after / before the fix, as measured, with its
+// 90 % interval, and what becomes of the promise.
+struct Truth {
+  std::string name, text;
+  double ratio = 0, low = 0, high = 0;
+};
+
+void PrintTo(const Truth& truth, std::ostream* os) { *os << truth.name; }
+
+std::vector<Truth> Truths() {
+  std::vector<Truth> truths;
+  std::ifstream file(absl::StrCat(kFolder, "measured.txt"));
+  for (std::string text; std::getline(file, text);) {
+    const std::vector<std::string> words = absl::StrSplit(text, ' ');
+    if (words.size() != 5) continue;
+    truths.push_back({words[0], text, std::stod(words[1]), std::stod(words[2]),
+                      std::stod(words[3])});
+  }
+  return truths;
+}
+
+// As in programs/verdict.py.
+std::string OutcomeOf(const Truth& truth, const Report& report) {
+  std::vector<std::string> expect;
+  for (const Line& line : Lines()) {
+    if (line.name == truth.name) expect = line.expect;
+  }
+  const auto found =
+      absl::c_find_if(report.findings, [&](const Finding& finding) {
+        return absl::c_linear_search(expect, finding.id);
+      });
+  if (found == report.findings.end() || found->gain_kind == GainKind::kNone) {
+    return "no-promise";
+  }
+  const double step_ms = BaselineMs(report, *found);
+  const auto ratio = [&](double gain_ms) { return 1 - gain_ms / step_ms; };
+  const double promised = ratio(found->gain.expected_ms);
+  if (found->gain_kind == GainKind::kBound) {
+    return truth.high < promised                  ? "exceeded"
+           : 1 - promised > 3 * (1 - truth.ratio) ? "loose"
+                                                  : "kept";
+  }
+  const bool close = std::abs(promised / truth.ratio - 1) <= 0.15;
+  const bool inside = ratio(found->gain.high_ms) <= truth.ratio &&
+                      truth.ratio <= ratio(found->gain.low_ms);
+  return absl::StrCat(close ? "close" : "off", inside ? "-inside" : "-outside");
+}
+
+TEST(ProgramsTest, HaveLines) {
+  EXPECT_GE(Lines().size(), 30u);
+  EXPECT_GE(Truths().size(), 15u);
+}
+
+class PromiseTest : public testing::TestWithParam<Truth> {};
+
+TEST_P(PromiseTest, EndsAsNoted) {
+  const Truth& truth = GetParam();
+  const absl::StatusOr<Trace> trace =
+      ReadTrace(absl::StrCat(kFolder, truth.name, ".json.zst"));
+  ASSERT_TRUE(trace.ok()) << trace.status();
+  const std::string outcome = OutcomeOf(truth, Analyze(*trace));
+  EXPECT_TRUE(absl::EndsWith(truth.text, " " + outcome))
+      << truth.text << ", now: " << outcome;
+}
+
+INSTANTIATE_TEST_SUITE_P(Measured, PromiseTest, testing::ValuesIn(Truths()),
+                         [](const auto& info) { return info.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(Recorded, ProgramTest, testing::ValuesIn(Lines()),
                          [](const auto& info) { return info.param.name; });
