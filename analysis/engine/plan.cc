@@ -2,13 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "context/noise.h"
+#include "edit/edit.h"
 #include "engine/edit_settings.h"
-#include "engine/plan_search.h"
 #include "engine/ranking.h"
+#include "replay/replay.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -18,6 +22,147 @@ namespace {
 // work.
 constexpr double kCloseToBest = 1.05;
 constexpr size_t kBounds = 3;
+
+// A change must shorten the step by 1 % to be added, as a finding must to be
+// more than a note.
+constexpr double kWorthAdding = 0.99;
+// What is a note by itself must gain what a finding of severity medium does,
+// and more than noise: it is news only if it matters.
+constexpr double kWorthRaising = 0.03;
+
+bool IsNote(const SizedFinding& sized) {
+  return sized.finding.severity == FindingSeverity::kNote;
+}
+
+// One change of a plan, on top of those before it.
+struct PlannedChange {
+  const SizedFinding* found = nullptr;
+  const Edit* variant = nullptr;  // the change itself, one of found->edits
+  Edit edit = {};                 // with all changes before it
+  double step_ns = 0;             // the step with all of them
+  bool needs_next = false;        // gains nothing without the next one
+};
+
+class PlanSearch {
+ public:
+  PlanSearch(const AnalysisContext& context,
+             const std::vector<SizedFinding>& found)
+      : replay_(context.replay),
+        noise_ns_(MinReportableGainMs(context) * 1e6),
+        step_ns_(replay_.StepNs({})) {
+    for (const SizedFinding& candidate : found) {
+      if (candidate.edits.empty() || candidate.asks ||
+          candidate.finding.gain_kind != GainKind::kPredicted) {
+        continue;
+      }
+      // A small gain of a change that may have another cause is none.
+      if (IsNote(candidate) &&
+          candidate.finding.confidence == Confidence::kHint) {
+        continue;
+      }
+      open_.push_back(&candidate);
+    }
+  }
+
+  std::vector<PlannedChange> Run() {
+    while (AddBest()) {
+    }
+    AddThoseThatHelpTogether();
+    return std::move(changes_);
+  }
+
+ private:
+  // One replay for each open change; all subsets would need 2^n.
+  bool AddBest() {
+    PlannedChange best;
+    best.step_ns = step_ns_;
+    for (const SizedFinding* candidate : open_) {
+      for (const Edit& variant : candidate->edits) {
+        Edit edit = Combine(edit_, variant);
+        const double ns = replay_.StepNs(edit);
+        const double enough =
+            IsNote(*candidate) ? EnoughToRaise() : step_ns_ * kWorthAdding;
+        if (ns < std::min(best.step_ns, enough)) {
+          best = {candidate, &variant, std::move(edit), ns, false};
+        }
+      }
+    }
+    if (best.found == nullptr) return false;
+    Add(std::move(best));
+    return true;
+  }
+
+  // All open changes at once, and then without each that is not missed.
+  void AddThoseThatHelpTogether() {
+    std::vector<const SizedFinding*> kept = open_;
+    double together = StepWith(kept);
+    if (together >= EnoughToRaise()) return;
+    std::ranges::stable_sort(kept, {}, [](const SizedFinding* one) {
+      return one->finding.gain.expected_ms;
+    });
+    for (size_t i = 0; i < kept.size();) {
+      std::vector<const SizedFinding*> fewer = kept;
+      fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+      const double ns = StepWith(fewer);
+      if (ns * kWorthAdding <= together) {
+        kept = std::move(fewer);
+        together = ns;
+      } else {
+        ++i;
+      }
+    }
+    // Leaving out several that are each hardly missed may have lost the gain.
+    if (together >= EnoughToRaise()) return;
+    for (const SizedFinding* one : kept) {
+      Edit edit = Combine(edit_, one->edits.front());
+      const double ns = replay_.StepNs(edit);
+      Add({one, &one->edits.front(), std::move(edit), ns,
+           /*needs_next=*/one != kept.back()});
+    }
+  }
+
+  // The step that notes must reach.
+  double EnoughToRaise() const {
+    return step_ns_ - std::max(step_ns_ * kWorthRaising, noise_ns_);
+  }
+
+  double StepWith(const std::vector<const SizedFinding*>& more) const {
+    Edit edit = edit_;
+    for (const SizedFinding* one : more)
+      edit = Combine(edit, one->edits.front());
+    return replay_.StepNs(edit);
+  }
+
+  void Add(PlannedChange change) {
+    edit_ = change.edit;
+    step_ns_ = change.step_ns;
+    std::erase(open_, change.found);
+    changes_.push_back(std::move(change));
+  }
+
+  const Replay& replay_;
+  double noise_ns_;
+  std::vector<const SizedFinding*> open_;
+  Edit edit_;  // all changes so far
+  double step_ns_;
+  std::vector<PlannedChange> changes_;
+};
+
+// Picks greedily: in each round the change that shortens the replayed step
+// most. Where no single change does, it looks for changes that do so together:
+// while the host is late a faster kernel gains nothing, and the other way
+// round. A note joins only if it then gains 3 % of the step, and more than
+// noise: a finding too small to report becomes one once others have made way
+// for it.
+//
+// `found` may be in any order. Findings without edits or without a predicted
+// gain, those that only ask for a fact, and notes that are hints are ignored.
+// Empty if no change helps. The result points into `found`. REQUIRES:
+// context.replay.check().valid.
+std::vector<PlannedChange> ChooseChanges(
+    const AnalysisContext& context, const std::vector<SizedFinding>& found) {
+  return PlanSearch(context, found).Run();
+}
 
 }  // namespace
 

@@ -10,9 +10,11 @@
 
 namespace stepscope {
 
-// The shortest beginning of ChooseChanges() (engine/plan_search.h) that comes
-// within 5 % of the step after all of it. The plan is empty where replay is not
-// valid or no change helps.
+// The shortest list of changes, replayed together, that comes within 5 % of the
+// best step found. `found` may be in any order; findings without edits or
+// without a predicted gain, those that only ask for a fact, and notes that are
+// hints are ignored. The plan is empty where replay is not valid or no change
+// helps. plan.cc says how the changes are chosen.
 Plan MakePlan(const AnalysisContext& context,
               const std::vector<SizedFinding>& found);
 

@@ -209,6 +209,7 @@ template <typename Visitor, Is<SkippedRule> Self>
 void Visit(Visitor& field, Self& of) {
   field(1, of.id);
   field(2, of.why);
+  field(3, of.elsewhere);
 }
 
 template <typename Visitor, Is<Loss> Self>
@@ -252,6 +253,7 @@ void Visit(Visitor& field, Self& of) {
   field(4, of.total_ms_per_step);
   field(5, of.gpu_self_ms_per_step);
   field(6, of.calls_per_step);
+  field(7, of.is_collective);
 }
 
 template <typename Visitor, Is<PlaceTime> Self>

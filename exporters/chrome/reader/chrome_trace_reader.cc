@@ -11,7 +11,7 @@
 #include "chrome/reader/chrome_header_reader.h"
 #include "chrome/reader/chrome_rows_reader.h"
 #include "json/json_repair.h"
-#include "rows/file_damage.h"
+#include "io/file_damage.h"
 
 namespace stepscope {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "io/whole_file.h"
 #include "rows/field_values.h"
-#include "rows/file_damage.h"
+#include "io/file_damage.h"
 #include "rows/own_header_reader.h"
 #include "xspace/reader/wire_reader.h"
 #include "xspace/reader/xspace_rows_reader.h"

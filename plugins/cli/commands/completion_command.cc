@@ -8,8 +8,8 @@
 #include "commands.h"
 #include "errors.h"
 #include "output.h"
-#include "settings.h"
 #include "usage/completion.h"
+#include "what_if/settings.h"
 
 namespace stepscope {
 namespace {

@@ -8,8 +8,8 @@
 #include "errors.h"
 #include "one_trace.h"
 #include "output.h"
-#include "prediction.h"
-#include "settings.h"
+#include "what_if/prediction.h"
+#include "what_if/settings.h"
 
 namespace stepscope {
 namespace {

@@ -15,9 +15,9 @@
 #include "errors.h"
 #include "json_request.h"
 #include "one_trace.h"
-#include "prediction.h"
 #include "rule_list.h"
 #include "run_list.h"
+#include "what_if/prediction.h"
 
 namespace stepscope {
 namespace {

@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "settings.h"
+#include "what_if/settings.h"
 #include "support/shell.h"
 #include "support/temp_folder.h"
 

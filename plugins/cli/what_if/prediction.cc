@@ -1,4 +1,4 @@
-#include "prediction.h"
+#include "what_if/prediction.h"
 
 #include <absl/status/status.h>
 #include <stepscope/analysis.h>
@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "command_words.h"
-#include "settings.h"
+#include "what_if/settings.h"
 
 namespace stepscope {
 namespace {

@@ -1,4 +1,4 @@
-#include "rows/file_damage.h"
+#include "io/file_damage.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "settings.h"
+#include "what_if/settings.h"
 
 #include <absl/status/status.h>
 
