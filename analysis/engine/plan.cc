@@ -30,7 +30,7 @@ constexpr double kWorthAdding = 0.99;
 // and more than noise: it is news only if it matters.
 constexpr double kWorthRaising = 0.03;
 
-bool IsNote(const SizedFinding& sized) {
+bool IsSmall(const SizedFinding& sized) {
   return sized.finding.severity == FindingSeverity::kNote;
 }
 
@@ -56,7 +56,7 @@ class PlanSearch {
         continue;
       }
       // A small gain of a change that may have another cause is none.
-      if (IsNote(candidate) &&
+      if (IsSmall(candidate) &&
           candidate.finding.confidence == Confidence::kHint) {
         continue;
       }
@@ -81,7 +81,7 @@ class PlanSearch {
         Edit edit = Combine(edit_, variant);
         const double ns = replay_.StepNs(edit);
         const double enough =
-            IsNote(*candidate) ? EnoughToRaise() : step_ns_ * kWorthAdding;
+            IsSmall(*candidate) ? EnoughToRaise() : step_ns_ * kWorthAdding;
         if (ns < std::min(best.step_ns, enough)) {
           best = {candidate, &variant, std::move(edit), ns, false};
         }

@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stepscope/analysis.h>
 
@@ -105,8 +106,8 @@ TEST(PlanTest, ANoteThatOthersMakeRoomForBecomesAFinding) {
   EXPECT_LT(finding->gain.expected_ms, 0.01 * report.steps.mean_ms);
   EXPECT_EQ(finding->severity, FindingSeverity::kLow);
   EXPECT_EQ(finding->status, FindingStatus::kWarning);
-  EXPECT_TRUE(Contains(finding->evidence, " After sync-data-loading it gains "))
-      << finding->evidence;
+  EXPECT_THAT(finding->evidence,
+              testing::HasSubstr(" After sync-data-loading it gains "));
   EXPECT_EQ(report.findings.front().id, "sync-data-loading");
 }
 
