@@ -40,7 +40,6 @@ struct PlannedChange {
   const Edit* variant = nullptr;  // the change itself, one of found->edits
   Edit edit = {};                 // with all changes before it
   double step_ns = 0;             // the step with all of them
-  bool needs_next = false;        // gains nothing without the next one
 };
 
 class PlanSearch {
@@ -67,7 +66,6 @@ class PlanSearch {
   std::vector<PlannedChange> Run() {
     while (AddBest()) {
     }
-    AddThoseThatHelpTogether();
     return std::move(changes_);
   }
 
@@ -83,7 +81,7 @@ class PlanSearch {
         const double enough =
             IsSmall(*candidate) ? EnoughToRaise() : step_ns_ * kWorthAdding;
         if (ns < std::min(best.step_ns, enough)) {
-          best = {candidate, &variant, std::move(edit), ns, false};
+          best = {candidate, &variant, std::move(edit), ns};
         }
       }
     }
@@ -92,45 +90,9 @@ class PlanSearch {
     return true;
   }
 
-  // All open changes at once, and then without each that is not missed.
-  void AddThoseThatHelpTogether() {
-    std::vector<const SizedFinding*> kept = open_;
-    double together = StepWith(kept);
-    if (together >= EnoughToRaise()) return;
-    std::ranges::stable_sort(kept, {}, [](const SizedFinding* one) {
-      return one->finding.gain.expected_ms;
-    });
-    for (size_t i = 0; i < kept.size();) {
-      std::vector<const SizedFinding*> fewer = kept;
-      fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
-      const double ns = StepWith(fewer);
-      if (ns * kWorthAdding <= together) {
-        kept = std::move(fewer);
-        together = ns;
-      } else {
-        ++i;
-      }
-    }
-    // Leaving out several that are each hardly missed may have lost the gain.
-    if (together >= EnoughToRaise()) return;
-    for (const SizedFinding* one : kept) {
-      Edit edit = Combine(edit_, one->edits.front());
-      const double ns = replay_.StepNs(edit);
-      Add({one, &one->edits.front(), std::move(edit), ns,
-           /*needs_next=*/one != kept.back()});
-    }
-  }
-
   // The step that notes must reach.
   double EnoughToRaise() const {
     return step_ns_ - std::max(step_ns_ * kWorthRaising, noise_ns_);
-  }
-
-  double StepWith(const std::vector<const SizedFinding*>& more) const {
-    Edit edit = edit_;
-    for (const SizedFinding* one : more)
-      edit = Combine(edit, one->edits.front());
-    return replay_.StepNs(edit);
   }
 
   void Add(PlannedChange change) {
@@ -148,12 +110,11 @@ class PlanSearch {
   std::vector<PlannedChange> changes_;
 };
 
-// Picks greedily: in each round the change that shortens the replayed step
-// most. Where no single change does, it looks for changes that do so together:
-// while the host is late a faster kernel gains nothing, and the other way
-// round. A note joins only if it then gains 3 % of the step, and more than
-// noise: a finding too small to report becomes one once others have made way
-// for it.
+// Picks greedily: in each round the change that shortens the replayed step most
+// on top of those picked before. While the host is late a faster kernel gains
+// nothing, and the other way round, so findings too small to report are tried,
+// too. Such a note joins only if it then gains 3 % of the step, and more than
+// noise.
 //
 // `found` may be in any order. Findings without edits or without a predicted
 // gain, those that only ask for a fact, and notes that are hints are ignored.
@@ -177,10 +138,7 @@ Plan MakePlan(const AnalysisContext& context,
   size_t count = 1;
   // The shortest beginning of that list that is close to its end.
   const double best = stages.back().step_ns;
-  while (stages[count - 1].step_ns > kCloseToBest * best ||
-         stages[count - 1].needs_next) {
-    ++count;
-  }
+  while (stages[count - 1].step_ns > kCloseToBest * best) ++count;
 
   const Edit& all = stages[count - 1].edit;
   for (size_t i = 0; i < count; ++i) {
@@ -214,30 +172,27 @@ Plan MakePlan(const AnalysisContext& context,
 
 namespace {
 
-// "After sync-data-loading it gains 29.9 ms."
-std::string GainInPlan(const Plan& plan, size_t at, double gain_ms) {
-  std::string others = plan.ids[at == 0 ? 1 : 0];
+// "sync-data-loading and unfused-optimizer": the changes before change `at`.
+std::string ChangesBefore(const Plan& plan, size_t at) {
+  std::string words = plan.ids[0];
   for (size_t i = 1; i < at; ++i) {
-    others += (i + 1 == at ? " and " : ", ") + plan.ids[i];
+    words += (i + 1 == at ? " and " : ", ") + plan.ids[i];
   }
-  return (at == 0 ? " Together with " : " After ") + others + " it gains " +
-         Milliseconds(gain_ms) + ".";
+  return words;
 }
 
 }  // namespace
 
 void RaisePlanned(const Plan& plan, std::vector<SizedFinding>& found) {
-  for (size_t i = 0; i < plan.ids.size() && plan.ids.size() > 1; ++i) {
+  // The first change gains by itself, so it is no note.
+  for (size_t i = 1; i < plan.ids.size(); ++i) {
     const auto one = std::ranges::find_if(found, [&](const SizedFinding& f) {
-      return f.finding.id == plan.ids[i] &&
-             f.finding.severity == FindingSeverity::kNote;
+      return f.finding.id == plan.ids[i] && IsSmall(f);
     });
     if (one == found.end()) continue;
-    // The first one gains nothing before the second is made, too.
-    const double gain_ms =
-        i == 0 ? plan.step_before_ms - plan.after_each_ms[1]
-               : plan.after_each_ms[i - 1] - plan.after_each_ms[i];
-    one->finding.evidence += GainInPlan(plan, i, gain_ms);
+    const double gain_ms = plan.after_each_ms[i - 1] - plan.after_each_ms[i];
+    one->finding.evidence += " After " + ChangesBefore(plan, i) + " it gains " +
+                             Milliseconds(gain_ms) + ".";
     // Not by that gain: what comes first is more urgent.
     one->finding.severity = FindingSeverity::kLow;
     one->finding.status = FindingStatus::kWarning;
