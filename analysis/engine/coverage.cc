@@ -240,10 +240,7 @@ CauseAnswer AnswerTo(const Report& report, Cause cause, double ms,
   CauseAnswer answer{.cause = CauseKey(cause), .ms = ms, .path_ms = path_ms};
   double saved = 0;
   for (const Finding& finding : report.findings) {
-    if (finding.severity == FindingSeverity::kNote ||
-        !IsAbout(finding.id, cause)) {
-      continue;
-    }
+    if (!IsAdvice(finding) || !IsAbout(finding.id, cause)) continue;
     answer.ids.push_back(finding.id);
     saved += finding.gain.expected_ms;
   }

@@ -13,6 +13,7 @@
 #include "engine/edit_settings.h"
 #include "engine/ranking.h"
 #include "replay/replay.h"
+#include "words/labels.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -193,14 +194,14 @@ void RaisePlanned(const Plan& plan, std::vector<SizedFinding>& found) {
     const double gain_ms = plan.after_each_ms[i - 1] - plan.after_each_ms[i];
     one->finding.evidence += " After " + ChangesBefore(plan, i) + " it gains " +
                              Milliseconds(gain_ms) + ".";
-    // Not by that gain: what comes first is more urgent.
-    one->finding.severity = FindingSeverity::kLow;
+    // Advice now, but no more severe: by itself it still gains too little.
     one->finding.status = FindingStatus::kWarning;
     // Behind the findings: their order is by what each gains by itself.
-    const auto first_note = std::find_if(
-        found.begin(), one,
-        [](const SizedFinding& f) { return RankGroup(f.finding) > 1; });
-    std::rotate(first_note, one, one + 1);
+    const auto behind =
+        std::find_if(found.begin(), one, [](const SizedFinding& f) {
+          return RankGroup(f.finding) > 0 && !IsAdvice(f.finding);
+        });
+    std::rotate(behind, one, one + 1);
   }
 }
 

@@ -18,8 +18,8 @@ namespace stepscope {
 Plan MakePlan(const AnalysisContext& context,
               const std::vector<SizedFinding>& found);
 
-// A note in the plan becomes a finding of severity low, behind those that are
-// findings by themselves. Its evidence says what it gains after the changes
+// A note in the plan becomes advice: status kWarning, listed behind the findings
+// that gain by themselves, and its evidence says what it gains after the changes
 // before it.
 void RaisePlanned(const Plan& plan, std::vector<SizedFinding>& found);
 

@@ -42,8 +42,7 @@ void PrintFinding(const Report& report, const Finding& finding,
                   const std::string& mark, const TextOptions& options,
                   TextPage& page) {
   // Such a finding has a status and no gain.
-  const bool about_recording = finding.severity == FindingSeverity::kNote &&
-                               finding.status != FindingStatus::kOk;
+  const bool about_recording = !IsAdvice(finding) && !IsNote(finding);
   std::string line = mark + " " + page.Paint(finding.id, ColorOf(finding));
   line += std::string("  ") +
           (about_recording ? StatusName(finding.status)

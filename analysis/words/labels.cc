@@ -175,11 +175,17 @@ bool IsNote(const Finding& finding) {
          finding.status == FindingStatus::kOk;
 }
 
+bool IsAdvice(const Finding& finding) {
+  return finding.severity != FindingSeverity::kNote ||
+         (finding.status != FindingStatus::kOk &&
+          finding.gain_kind == GainKind::kPredicted);
+}
+
 int NumberOf(const Report& report, const Finding& finding) {
-  if (finding.severity == FindingSeverity::kNote) return 0;
+  if (!IsAdvice(finding)) return 0;
   int number = 0;
   for (const Finding& one : report.findings) {
-    number += one.severity != FindingSeverity::kNote;
+    number += IsAdvice(one);
     if (&one == &finding) break;
   }
   return number;

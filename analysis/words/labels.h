@@ -60,8 +60,12 @@ bool ShowsDamage(const Finding& finding);
 // or too small to report.
 bool IsNote(const Finding& finding);
 
-// The number printed before a finding, from 1; 0 for notes and for findings
-// about the recording itself. `finding` must be an element of report.findings.
+// True for findings above note, and for the notes of a plan: these gain only
+// after other changes.
+bool IsAdvice(const Finding& finding);
+
+// The number printed before a finding that is advice, from 1; 0 for others.
+// `finding` must be an element of report.findings.
 int NumberOf(const Report& report, const Finding& finding);
 
 }  // namespace stepscope

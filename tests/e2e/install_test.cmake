@@ -11,8 +11,9 @@ file(REMOVE_RECURSE ${prefix})
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${prefix}/root)
 
 # The public interface: a header more or less is a decision, written down in docs/stability.md and here.
-set(public analysis.h annotation.h batches.h capture_scopes.h collector.h collectors.h compare.h event.h export.h module_hook.h page.h profile.h range.h ranks.h
-  read.h report.h rules.h run_times.h schedule.h summary.h top.h trace.h version.h what_if.h whole_run.h)
+set(public analysis.h annotation.h batches.h capture_scopes.h collector.h collectors.h compare.h event.h export.h module_hook.h page.h
+  profile.h range.h rank_digest.h rank_exchange.h ranks.h read.h report.h rules.h run_times.h schedule.h store_exchange.h summary.h top.h
+  trace.h version.h what_if.h whole_run.h)
 file(GLOB_RECURSE installed RELATIVE ${prefix}/root/include ${prefix}/root/include/*)
 list(TRANSFORM public PREPEND stepscope/ OUTPUT_VARIABLE expected)
 list(SORT installed)
