@@ -32,6 +32,9 @@ endforeach()
 
 # A program without LibTorch's headers, and each public header on its own.
 set(project ${prefix}/plain)
+if(NOT TORCH)
+  list(REMOVE_ITEM public store_exchange.h)  # needs LibTorch's headers
+endif()
 foreach(header IN LISTS public)
   file(WRITE ${project}/headers/${header}.cc "#include <stepscope/${header}>\n")
 endforeach()
