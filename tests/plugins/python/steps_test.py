@@ -23,6 +23,7 @@ class Notes:
     """Stands for stepscope.profile."""
     made: list = []
     fails = False
+    job_report = None
 
     def __init__(self, schedule, **options):
         self.schedule, self.options, self.steps, self.stopped = schedule, options, 0, False
