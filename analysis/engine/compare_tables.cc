@@ -51,9 +51,9 @@ void AddKernels(const AnalysisContext& context, bool is_after,
 }
 
 // Self time of ops in the steady steps, by name.
-void AddOps(const AnalysisContext& context, bool is_after,
+void AddOps(const AnalysisContext& context, const OpTimes& times, bool is_after,
             std::map<std::string, ComparedTime>& rows) {
-  for (const TopOp& op : OpsByTime(context, TimesOf(context))) {
+  for (const TopOp& op : OpsByTime(context, times)) {
     ComparedTime& row = rows[op.name];
     row.name = op.name;
     (is_after ? row.after_ms : row.before_ms) += op.self_ms_per_step;
@@ -63,10 +63,9 @@ void AddOps(const AnalysisContext& context, bool is_after,
 
 // Of all modules: one that is beyond the report's list would seem to come or
 // go.
-void AddModules(const AnalysisContext& context, bool is_after,
-                std::map<std::string, ComparedTime>& rows) {
-  for (const PlaceTime& module :
-       TimeByModule(context, TimesOf(context), SIZE_MAX)) {
+void AddModules(const AnalysisContext& context, const OpTimes& times,
+                bool is_after, std::map<std::string, ComparedTime>& rows) {
+  for (const PlaceTime& module : TimeByModule(context, times, SIZE_MAX)) {
     ComparedTime& row = rows[module.name];
     row.name = module.name;
     (is_after ? row.after_ms : row.before_ms) +=
@@ -124,14 +123,15 @@ void CompareTables(const AnalysisContext& before, const AnalysisContext& after,
     causes[key].name = key;
     causes[key].after_ms = ms;
   }
-  AddOps(before, false, ops);
-  AddOps(after, true, ops);
+  const OpTimes times_before = TimesOf(before), times_after = TimesOf(after);
+  AddOps(before, times_before, false, ops);
+  AddOps(after, times_after, true, ops);
   AddKernels(before, false, kernels);
   AddKernels(after, true, kernels);
   // With modules on one side only, all of them would seem to come or go.
   if (!first.modules.empty() && !second.modules.empty()) {
-    AddModules(before, false, modules);
-    AddModules(after, true, modules);
+    AddModules(before, times_before, false, modules);
+    AddModules(after, times_after, true, modules);
   }
   comparison.shared_ops_frac = SharedOpsFrac(ops);
   comparison.causes = LargestDifferences(causes, 0);

@@ -12,28 +12,27 @@
 #include "device/collectives.h"
 #include "drawing/page_details.h"
 #include "engine/report_of.h"
+#include "ranks/fnv_hash.h"
 #include "words/labels.h"
 
 namespace stepscope {
 namespace {
 
-// FNV-1a: unlike std::hash, the same on every build and host.
 class Hash {
  public:
   void Add(std::string_view text) {
-    for (char c : text) AddByte(static_cast<unsigned char>(c));
-    AddByte(0);
+    value_ = FnvHash(std::string_view("\0", 1), FnvHash(text, value_));
   }
   void Add(int64_t number) {
     for (int i = 0; i < 8; ++i) {
-      AddByte(static_cast<unsigned char>(number >> (8 * i)));
+      const char byte = static_cast<char>(number >> (8 * i));
+      value_ = FnvHash({&byte, 1}, value_);
     }
   }
   uint64_t value() const { return value_; }
 
  private:
-  void AddByte(unsigned char byte) { value_ = (value_ ^ byte) * 0x100000001b3; }
-  uint64_t value_ = 0xcbf29ce484222325;
+  uint64_t value_ = kFnvOfNothing;
 };
 
 // After these no rank has the result before all have contributed, so they end

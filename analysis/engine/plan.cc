@@ -43,74 +43,6 @@ struct PlannedChange {
   double step_ns = 0;             // the step with all of them
 };
 
-class PlanSearch {
- public:
-  PlanSearch(const AnalysisContext& context,
-             const std::vector<SizedFinding>& found)
-      : replay_(context.replay),
-        noise_ns_(MinReportableGainMs(context) * 1e6),
-        step_ns_(replay_.StepNs({})) {
-    for (const SizedFinding& candidate : found) {
-      if (candidate.edits.empty() || candidate.asks ||
-          candidate.finding.gain_kind != GainKind::kPredicted) {
-        continue;
-      }
-      // A small gain of a change that may have another cause is none.
-      if (IsSmall(candidate) &&
-          candidate.finding.confidence == Confidence::kHint) {
-        continue;
-      }
-      open_.push_back(&candidate);
-    }
-  }
-
-  std::vector<PlannedChange> Run() {
-    while (AddBest()) {
-    }
-    return std::move(changes_);
-  }
-
- private:
-  // One replay for each open change; all subsets would need 2^n.
-  bool AddBest() {
-    PlannedChange best;
-    best.step_ns = step_ns_;
-    for (const SizedFinding* candidate : open_) {
-      for (const Edit& variant : candidate->edits) {
-        Edit edit = Combine(edit_, variant);
-        const double ns = replay_.StepNs(edit);
-        const double enough =
-            IsSmall(*candidate) ? EnoughToRaise() : step_ns_ * kWorthAdding;
-        if (ns < std::min(best.step_ns, enough)) {
-          best = {candidate, &variant, std::move(edit), ns};
-        }
-      }
-    }
-    if (best.found == nullptr) return false;
-    Add(std::move(best));
-    return true;
-  }
-
-  // The step that notes must reach.
-  double EnoughToRaise() const {
-    return step_ns_ - std::max(step_ns_ * kWorthRaising, noise_ns_);
-  }
-
-  void Add(PlannedChange change) {
-    edit_ = change.edit;
-    step_ns_ = change.step_ns;
-    std::erase(open_, change.found);
-    changes_.push_back(std::move(change));
-  }
-
-  const Replay& replay_;
-  double noise_ns_;
-  std::vector<const SizedFinding*> open_;
-  Edit edit_;  // all changes so far
-  double step_ns_;
-  std::vector<PlannedChange> changes_;
-};
-
 // Picks greedily: in each round the change that shortens the replayed step most
 // on top of those picked before. While the host is late a faster kernel gains
 // nothing, and the other way round, so findings too small to report are tried,
@@ -119,11 +51,48 @@ class PlanSearch {
 //
 // `found` may be in any order. Findings without edits or without a predicted
 // gain, those that only ask for a fact, and notes that are hints are ignored.
-// Empty if no change helps. The result points into `found`. REQUIRES:
-// context.replay.check().valid.
-std::vector<PlannedChange> ChooseChanges(
-    const AnalysisContext& context, const std::vector<SizedFinding>& found) {
-  return PlanSearch(context, found).Run();
+// Empty if no change helps. The result points into `found`. `step_ns` is the
+// unchanged step, replayed. REQUIRES: context.replay.check().valid.
+std::vector<PlannedChange> ChooseChanges(const AnalysisContext& context,
+                                         const std::vector<SizedFinding>& found,
+                                         double step_ns) {
+  std::vector<const SizedFinding*> open;
+  for (const SizedFinding& candidate : found) {
+    // A small gain of a change that may have another cause is none.
+    const bool is_doubtful =
+        IsSmall(candidate) && candidate.finding.confidence == Confidence::kHint;
+    if (!candidate.edits.empty() && !candidate.asks && !is_doubtful &&
+        candidate.finding.gain_kind == GainKind::kPredicted) {
+      open.push_back(&candidate);
+    }
+  }
+  const double noise_ns = MinReportableGainMs(context) * 1e6;
+  std::vector<PlannedChange> changes;
+  Edit edit;  // all changes so far
+  // One replay for each open change a round; all subsets would need 2^n.
+  while (!open.empty()) {
+    const double enough_ns = step_ns * kWorthAdding;
+    const double enough_for_notes_ns =
+        step_ns - std::max(step_ns * kWorthRaising, noise_ns);
+    PlannedChange best{.step_ns = step_ns};
+    for (const SizedFinding* candidate : open) {
+      const double enough =
+          IsSmall(*candidate) ? enough_for_notes_ns : enough_ns;
+      for (const Edit& variant : candidate->edits) {
+        Edit both = Combine(edit, variant);
+        const double ns = context.replay.StepNs(both);
+        if (ns < std::min(best.step_ns, enough)) {
+          best = {candidate, &variant, std::move(both), ns};
+        }
+      }
+    }
+    if (best.found == nullptr) break;
+    edit = best.edit;
+    step_ns = best.step_ns;
+    std::erase(open, best.found);
+    changes.push_back(std::move(best));
+  }
+  return changes;
 }
 
 }  // namespace
@@ -134,7 +103,8 @@ Plan MakePlan(const AnalysisContext& context,
   const Replay& replay = context.replay;
   if (!replay.check().valid) return plan;
   const double before = replay.StepNs({});
-  const std::vector<PlannedChange> stages = ChooseChanges(context, found);
+  const std::vector<PlannedChange> stages =
+      ChooseChanges(context, found, before);
   if (stages.empty()) return plan;
   size_t count = 1;
   // The shortest beginning of that list that is close to its end.
@@ -171,19 +141,6 @@ Plan MakePlan(const AnalysisContext& context,
   return plan;
 }
 
-namespace {
-
-// "sync-data-loading and unfused-optimizer": the changes before change `at`.
-std::string ChangesBefore(const Plan& plan, size_t at) {
-  std::string words = plan.ids[0];
-  for (size_t i = 1; i < at; ++i) {
-    words += (i + 1 == at ? " and " : ", ") + plan.ids[i];
-  }
-  return words;
-}
-
-}  // namespace
-
 void RaisePlanned(const Plan& plan, std::vector<SizedFinding>& found) {
   // The first change gains by itself, so it is no note.
   for (size_t i = 1; i < plan.ids.size(); ++i) {
@@ -192,8 +149,9 @@ void RaisePlanned(const Plan& plan, std::vector<SizedFinding>& found) {
     });
     if (one == found.end()) continue;
     const double gain_ms = plan.after_each_ms[i - 1] - plan.after_each_ms[i];
-    one->finding.evidence += " After " + ChangesBefore(plan, i) + " it gains " +
-                             Milliseconds(gain_ms) + ".";
+    one->finding.evidence +=
+        " After " + ListedWithAnd({plan.ids.begin(), plan.ids.begin() + i}) +
+        " it gains " + Milliseconds(gain_ms) + ".";
     // Advice now, but no more severe: by itself it still gains too little.
     one->finding.status = FindingStatus::kWarning;
     // Behind the findings: their order is by what each gains by itself.

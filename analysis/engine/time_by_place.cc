@@ -105,14 +105,15 @@ Modules FindModules(const Trace& trace) {
 
 using PlaceIndex = std::map<NameId, size_t>;
 
-PlaceTime& PlaceAt(const Trace& trace, NameId name, NameId class_name,
-                   PlaceIndex& index, std::vector<PlaceTime>& places) {
+// Where the place of that name is in `places`; added if it is new.
+size_t PlaceAt(const Trace& trace, NameId name, NameId class_name,
+               PlaceIndex& index, std::vector<PlaceTime>& places) {
   const auto [at, is_new] = index.try_emplace(name, places.size());
   if (is_new) {
     places.push_back({.name = std::string(trace.name(name)),
                       .class_name = std::string(trace.name(class_name))});
   }
-  return places[at->second];
+  return at->second;
 }
 
 // Kernels of CUDA graphs. No module runs in a replay, so only the path says
@@ -129,7 +130,7 @@ void AddCapturedModules(const AnalysisContext& m, PlaceIndex& index,
     gpu_ns[kernel.captured_module] += kernel.end_ns - kernel.begin_ns;
   }
   for (const auto& [module, ns] : gpu_ns) {
-    PlaceAt(m.trace, module, 0, index, places).gpu_self_ms_per_step +=
+    places[PlaceAt(m.trace, module, 0, index, places)].gpu_self_ms_per_step +=
         static_cast<double>(ns);
   }
   for (const auto& [module, ns] : gpu_ns) {
@@ -248,11 +249,9 @@ std::vector<PlaceTime> TimeByModule(const AnalysisContext& m,
   for (RowId row = 0; row < ranges.size(); ++row) {
     const Range& range = ranges[row];
     if (range.kind != RangeKind::kModule) continue;
-    PlaceTime& place =
-        PlaceAt(m.trace, range.name, range.detail, index, places);
-    place_of[row] = index[range.name];
+    place_of[row] = PlaceAt(m.trace, range.name, range.detail, index, places);
     if (m.steps.empty() || InSteadyStep(m.steps, range.begin_ns)) {
-      ++place.calls_per_step;
+      ++places[place_of[row]].calls_per_step;
     }
   }
   AddCapturedModules(m, index, places);

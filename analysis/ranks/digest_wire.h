@@ -98,15 +98,6 @@ inline bool TakeField(std::string_view& rest, WireField& field) {
   return false;
 }
 
-// FNV-1a: finds every change of a single byte and nearly every other one.
-inline uint64_t HashOf(std::string_view bytes) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (char c : bytes) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  }
-  return hash;
-}
-
 inline constexpr uint32_t kDigestMagic = 0x74676453;
 inline constexpr uint32_t kDigestVersion = 1;
 

@@ -11,6 +11,7 @@
 
 #include "ranks/digest_fields.h"
 #include "ranks/digest_wire.h"
+#include "ranks/fnv_hash.h"
 
 namespace stepscope {
 namespace {
@@ -284,7 +285,7 @@ absl::StatusOr<RankDigest> ParseDigest(std::string_view bytes) {
         std::to_string(kDigestVersion) +
         "); use the same stepscope for all ranks, or update this one");
   }
-  if (envelope.version < 1 || envelope.hash != HashOf(envelope.rank)) {
+  if (envelope.version < 1 || envelope.hash != FnvHash(envelope.rank)) {
     return Damaged();
   }
   DigestMessage message;

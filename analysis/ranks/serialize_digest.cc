@@ -10,9 +10,13 @@
 
 #include "ranks/digest_fields.h"
 #include "ranks/digest_wire.h"
+#include "ranks/fnv_hash.h"
 
 namespace stepscope {
 namespace {
+
+template <typename Message>
+std::string BytesOf(const Message& message);
 
 // A visitor that appends fields to a message. Numbers that are 0 and texts that
 // are empty take no bytes.
@@ -115,10 +119,7 @@ class FieldWriter {
   }
   template <typename Message>
   void Element(int field, const Message& message) {
-    std::string bytes;
-    FieldWriter inner(bytes);
-    Visit(inner, message);
-    PutBytes(field, bytes, out_);
+    PutBytes(field, BytesOf(message), out_);
   }
 
   std::string& out_;
@@ -175,7 +176,7 @@ std::string SerializeDigest(const RankDigest& digest) {
       .noise_ms = digest.noise_ms,
       .host_noise_ms = digest.host_noise_ms,
   });
-  envelope.hash = HashOf(envelope.rank);
+  envelope.hash = FnvHash(envelope.rank);
   return BytesOf(envelope);
 }
 

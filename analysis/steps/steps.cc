@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "ops/loader_spans.h"
 #include "steps/inferred_steps.h"
 #include "steps/tiling.h"
 
@@ -112,13 +113,7 @@ void MeasureOneOffs(const Trace& trace, std::vector<StepWindow>& windows) {
 
 // How long the training thread waited for batches in each window, in ns.
 std::vector<double> LoaderTimes(const Trace& trace, const Steps& steps) {
-  std::vector<Span> spans;
-  for (const Range& range : trace.ranges()) {
-    if (range.kind == RangeKind::kLoader && range.thread == steps.thread) {
-      spans.push_back({range.begin_ns, range.end_ns});
-    }
-  }
-  spans = Merge(std::move(spans));
+  const std::vector<Span> spans = LoaderSpans(trace, steps.thread);
   std::vector<double> times;
   for (const StepWindow& window : steps.windows) {
     times.push_back(static_cast<double>(LengthIn(spans, window.host)));
@@ -140,6 +135,7 @@ double MedianWithout(const std::vector<double>& sorted, double left_out) {
 void MarkWarmUp(std::vector<StepWindow>& windows) {
   if (windows.size() < 2) return;
   std::vector<double> sorted;
+  sorted.reserve(windows.size());
   for (const StepWindow& window : windows) {
     sorted.push_back(static_cast<double>(window.tiled.length()));
   }

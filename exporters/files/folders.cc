@@ -11,8 +11,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // The names in `path` whose type `wanted` accepts, sorted, because a file
-// system lists a folder in any order. Links count as what
-// they lead to.
+// system lists a folder in any order. Links count as what they lead to.
 template <typename Wanted>
 std::vector<std::string> EntriesOf(const fs::path& path, Wanted wanted) {
   std::vector<std::string> names;

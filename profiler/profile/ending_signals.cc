@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <semaphore.h>
+#include <stepscope/clock.h>
 #include <unistd.h>
 
 #include <array>
@@ -32,12 +33,6 @@ struct Shared {
 };
 static_assert(std::atomic<int64_t>::is_always_lock_free);
 Shared g_shared;
-
-int64_t MonotonicNs() noexcept {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
 
 void OnSignal(int signal);
 

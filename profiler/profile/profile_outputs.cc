@@ -24,13 +24,12 @@ absl::Status WritePage(const WindowResult& result) {
 }
 
 absl::Status WriteReport(const WindowResult& result) {
-  const bool is_job = result.job != nullptr;
   const TextOptions plain{
-      .details_path = is_job ? result.paths.job_report : result.paths.advice,
+      .details_path =
+          result.job != nullptr ? result.paths.job_report : result.paths.advice,
       .view_command = "tensorboard --logdir " + result.log_dir};
-  Report shown = is_job ? *result.job : result.report;
-  shown.whole_run = result.report.whole_run;
-  return WriteText(ToText(shown, plain), result.paths.report);
+  return WriteText(ToText(ReportToShow(result.report, result.job), plain),
+                   result.paths.report);
 }
 
 absl::Status WriteJobReport(const WindowResult& result) {

@@ -20,9 +20,9 @@ struct RunIdentity {
   // far as the launcher's variables allow; "" without a launcher.
   std::string job;
   int64_t start_s = 0;  // seconds since the epoch
+  std::string start;    // the same time, local, as YYYY_MM_DD_HH_MM_SS
   // Why the launcher's variables were ignored; "" if they were not.
   std::string problem;
-  std::string start;  // the same time, local, as YYYY_MM_DD_HH_MM_SS
 };
 
 using Environment = std::function<const char*(const char*)>;

@@ -107,9 +107,7 @@ void WindowOutput::Print() {
   if (!paths_.advice.empty()) {
     text.view_command = "tensorboard --logdir " + log_->log_dir();
   }
-  Report shown = job_report_ ? *job_report_ : report_;
-  shown.whole_run = report_.whole_run;
-  PrintReport(options_.parts.to_text(shown, text));
+  PrintReport(options_.parts.to_text(ReportToShow(report_, job()), text));
 }
 
 // The report is printed before the files are written: they may take longer than
@@ -181,7 +179,7 @@ void WindowOutput::WriteFiles(const Trace& trace, bool again) {
                             .page = page_,
                             .paths = paths_,
                             .log_dir = log_->log_dir(),
-                            .job = job_report_ ? &*job_report_ : nullptr};
+                            .job = job()};
   for (const WindowFile& file : options_.parts.files) {
     if (again && !file.of_report) continue;
     if (file.of_job && result.job == nullptr) continue;

@@ -58,6 +58,8 @@ class WindowOutput {
   void TakeOrThrow(ClosedWindow& window, const RunTimes& times);
   void EndRunOrThrow(const RunTimes& times, const StallRecorder* stalls);
   TextOptions Layout() const;
+  // The report of all ranks; null if there is none.
+  const Report* job() const { return job_report_ ? &*job_report_ : nullptr; }
   void CallBack(const Trace& trace) noexcept;
   void ShareWindow(RankDigest digest);
   // What is printed: the report of all ranks, if there is one.

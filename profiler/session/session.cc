@@ -1,8 +1,8 @@
+#include <stepscope/clock.h>
 #include <stepscope/session.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <mutex>
 #include <utility>
 
@@ -20,14 +20,6 @@ constexpr size_t kMaxWaitSteps = 32;
 std::string* const g_holder = new std::string;
 bool g_held = false;
 uint64_t g_holder_fork = 0;
-
-// Steps are timed by this clock and not by ticks: their length is needed while
-// the loop runs, and ticks become ns only when a window has closed.
-int64_t MonotonicNs() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 }  // namespace
 
@@ -136,6 +128,8 @@ void Session::Enter() {
 }
 
 void Session::MarkBegin() {
+  // Not by ticks: the length of a step is needed while the loop runs, and ticks
+  // become ns only when a window has closed.
   step_begin_ns_ = MonotonicNs();
   step_begin_ = NowTicks();
   if (place_.phase == SchedulePhase::kActive && window_->steps_.empty()) {

@@ -35,6 +35,7 @@ bool HasInvariantTsc() noexcept {
 }  // namespace
 
 int64_t NowNs() noexcept { return ReadNs(CLOCK_REALTIME); }
+int64_t MonotonicNs() noexcept { return ReadNs(CLOCK_MONOTONIC); }
 
 ClockReading ReadClock() noexcept {
   // The processor may claim an invariant counter and still jump: a hypervisor

@@ -10,11 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "analysis/dlrm_ranks.h"
 #include "rank_digest.pb.h"
 #include "ranks/digest_fields.h"
 #include "ranks/digest_wire.h"
+#include "ranks/fnv_hash.h"
 #include "support/program_simulator.h"
-#include "support/real_trace_path.h"
 #include "support/trace_text.h"
 
 namespace stepscope {
@@ -99,6 +100,7 @@ step {
 
 std::vector<RankDigest> DigestsOf(const std::vector<Trace>& traces) {
   std::vector<RankDigest> digests;
+  digests.reserve(traces.size());
   for (const Trace& trace : traces) digests.push_back(DigestRank(trace));
   return digests;
 }
@@ -115,6 +117,7 @@ std::string ReportOf(const std::vector<RankDigest>& digests) {
 
 void ExpectSameReport(const std::vector<RankDigest>& digests) {
   std::vector<RankDigest> reread;
+  reread.reserve(digests.size());
   for (const RankDigest& digest : digests) reread.push_back(Reread(digest));
   EXPECT_EQ(ReportOf(reread), ReportOf(digests));
 }
@@ -136,15 +139,9 @@ TEST(RankDigestTest, AReportOfParsedDigestsIsThatOfTheOriginals) {
 }
 
 TEST(RankDigestTest, RealRanksGiveTheSameReport) {
-  std::vector<RankDigest> digests;
-  for (int rank = 0; rank < 8; ++rank) {
-    const std::string path = RealTracePath("dlrm_v100_8ranks/rank" +
-                                           std::to_string(rank) + ".json.gz");
-    if (path.empty()) GTEST_SKIP() << "dlrm_v100_8ranks is not at hand";
-    const absl::StatusOr<Trace> trace = ReadTrace(path);
-    ASSERT_TRUE(trace.ok());
-    digests.push_back(DigestRank(*trace));
-  }
+  const std::vector<RankDigest> digests = DlrmDigests();
+  if (digests.empty()) GTEST_SKIP() << "dlrm_v100_8ranks is not at hand";
+  ASSERT_EQ(digests.size(), 8u);
   ExpectSameReport(digests);
   for (const RankDigest& digest : digests) {
     EXPECT_LE(SerializeDigest(digest).size(), size_t{64} << 10);
@@ -233,7 +230,7 @@ TEST(RankDigestTest, ProtobufReadsIt) {
   ASSERT_TRUE(read.ParseFromString(SerializeDigest(digest)));
   EXPECT_EQ(read.magic(), kDigestMagic);
   EXPECT_EQ(read.version(), 1u);
-  EXPECT_EQ(read.hash(), HashOf(read.rank()));
+  EXPECT_EQ(read.hash(), FnvHash(read.rank()));
   stepscope::digest::Rank rank;
   ASSERT_TRUE(rank.ParseFromString(read.rank()));
   EXPECT_EQ(rank.report().run().rank(), 2);
@@ -266,7 +263,7 @@ TEST(RankDigestTest, ANewerWriterMayHaveMoreFields) {
   PutKey(1001, WireType::kFixed32, rank);
   PutFixed(7, 4, rank);
   message.set_rank(rank);
-  message.set_hash(HashOf(rank));
+  message.set_hash(FnvHash(rank));
   const auto parsed = ParseDigest(message.SerializeAsString());
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   EXPECT_EQ(ToJson(parsed->report), ToJson(Reread(digest).report));
@@ -327,7 +324,7 @@ TEST(RankDigestTest, ReadsAnyBytesWithoutHarm) {
     }
     if (random() % 4 == 0) changed.resize(random() % changed.size());
     message.set_rank(changed);
-    message.set_hash(HashOf(changed));
+    message.set_hash(FnvHash(changed));
     read += ParseDigest(message.SerializeAsString()).ok();
   }
   EXPECT_GT(read, 0);
@@ -335,7 +332,7 @@ TEST(RankDigestTest, ReadsAnyBytesWithoutHarm) {
   std::string many;
   for (int i = 0; i < 100'000; ++i) PutBytes(3, "", many);
   message.set_rank(many);
-  message.set_hash(HashOf(many));
+  message.set_hash(FnvHash(many));
   EXPECT_FALSE(ParseDigest(message.SerializeAsString()).ok());
 }
 
@@ -348,7 +345,7 @@ Trace ManyCollectives(int steps, int per_step) {
             std::to_string(base + 100'000'000) +
             " thread=0 number=" + std::to_string(step) + "\n";
     for (int i = 0; i < per_step; ++i) {
-      const int64_t at = base + 1'000 + i * 30'000;
+      const int64_t at = base + 1'000 + int64_t{i} * 30'000;
       rows += "kernel " + std::to_string(at) + ".." +
               std::to_string(at + 20'000) +
               " stream=20 ncclDevKernel_AllReduce_Sum_f32_RING_LL\n";

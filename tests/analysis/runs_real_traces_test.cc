@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <string>
 
+#include "dlrm_ranks.h"
 #include "rules/rule_testing.h"
 #include "support/real_trace_path.h"
 
@@ -15,15 +16,9 @@ namespace stepscope {
 namespace {
 
 TEST(RunsRealTracesTest, DlrmIsImbalancedAndHasNoStraggler) {
-  std::vector<RankDigest> ranks;
-  for (int rank = 0; rank < 8; ++rank) {
-    const std::string path = RealTracePath("dlrm_v100_8ranks/rank" +
-                                           std::to_string(rank) + ".json.gz");
-    if (path.empty()) GTEST_SKIP() << "dlrm_v100_8ranks is not at hand";
-    const absl::StatusOr<Trace> trace = ReadTrace(path);
-    ASSERT_TRUE(trace.ok());
-    ranks.push_back(DigestRank(*trace));
-  }
+  const std::vector<RankDigest> ranks = DlrmDigests();
+  if (ranks.empty()) GTEST_SKIP() << "dlrm_v100_8ranks is not at hand";
+  ASSERT_EQ(ranks.size(), 8u);
   const Report run = AnalyzeRanks(ranks);
   EXPECT_EQ(run.ranks.why_not, "");
   EXPECT_EQ(run.ranks.collectives, 8);

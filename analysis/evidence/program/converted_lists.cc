@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "ops/loader_spans.h"
 #include "steps/steady_steps.h"
 #include "timeline/timeline.h"
 
@@ -14,16 +15,6 @@ namespace {
 // to 2.7 for lists of floats and integers, flat and in rows of 2 to 100
 // (torch 2.11, the fastest of eight conversions each).
 constexpr int64_t kSizesPerValues = 3;
-
-std::vector<Span> LoaderSpans(const AnalysisContext& m) {
-  std::vector<Span> spans;
-  for (const Range& range : m.trace.ranges()) {
-    if (range.kind == RangeKind::kLoader && range.thread == m.steps.thread) {
-      spans.push_back({range.begin_ns, range.end_ns});
-    }
-  }
-  return Merge(std::move(spans));
-}
 
 // When the step began that contains `time_ns`; `time_ns` if there is none.
 int64_t StepBegin(const AnalysisContext& m, int64_t time_ns) {
@@ -37,7 +28,7 @@ int64_t StepBegin(const AnalysisContext& m, int64_t time_ns) {
 std::vector<Span> FindConvertedLists(const AnalysisContext& m) {
   std::vector<Span> found;
   if (m.steps.thread == kNone) return found;
-  const std::vector<Span> loading = LoaderSpans(m);
+  const std::vector<Span> loading = LoaderSpans(m.trace, m.steps.thread);
   std::vector<const Op*> outermost;
   for (RowId row : m.tree.of_thread(m.steps.thread)) {
     const Op& op = m.trace.ops()[row];

@@ -11,6 +11,7 @@
 
 #include "evidence/program/backward_nodes.h"
 #include "ops/contains.h"
+#include "ops/loader_spans.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
 #include "steps/step_facts.h"
@@ -43,11 +44,8 @@ std::vector<Span> KnownSpans(const AnalysisContext& m) {
   }
   // Copies out of buckets follow each other while the collectives run.
   for (const Collective& one : m.collectives) spans.push_back(one.moved);
-  for (const Range& range : m.trace.ranges()) {
-    if (range.thread == m.steps.thread && range.kind == RangeKind::kLoader) {
-      spans.push_back({range.begin_ns, range.end_ns});
-    }
-  }
+  const std::vector<Span> loading = LoaderSpans(m.trace, m.steps.thread);
+  spans.insert(spans.end(), loading.begin(), loading.end());
   return Merge(std::move(spans));
 }
 

@@ -59,7 +59,7 @@ function termsOf(rows) {
 
 function findingCard(finding, index, words_, details) {
   const mark = words_.numbers[index];
-  const aboutRecording = finding.severity === 'note' && finding.status !== 'ok' && finding.gain_kind !== 'predicted';
+  const aboutRecording = !mark && !isNote(finding);
   const severity = aboutRecording ? finding.status : finding.severity;
   const id = `finding-${index}`;
   return h('article', { class: `finding is-${Object.hasOwn(SEVERITIES, severity) ? severity : finding.status}`, id, 'aria-labelledby': id + '-title',

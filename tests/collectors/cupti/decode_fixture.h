@@ -12,6 +12,7 @@
 #include "cupti_decode.h"
 #include "fakes/cupti_records.h"
 #include "fakes/fake_cupti.h"
+#include "support/losses.h"
 
 namespace stepscope {
 
@@ -81,12 +82,6 @@ inline std::string LossDetail(const Trace& trace, std::string_view name) {
     if (loss.name == name) return loss.detail;
   }
   return "";
-}
-inline int64_t LossCount(const Trace& trace, std::string_view name) {
-  for (const Loss& loss : trace.losses()) {
-    if (loss.name == name) return loss.count;
-  }
-  return 0;
 }
 
 }  // namespace stepscope

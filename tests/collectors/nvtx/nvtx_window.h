@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "support/losses.h"
+
 namespace stepscope {
 
 class NvtxWindow {
@@ -75,11 +77,5 @@ inline std::string DetailOf(const Trace& trace, const std::string& name) {
   return NameOf(trace, RangeNamed(trace, name).detail);
 }
 
-inline int64_t LossCount(const Trace& trace, const std::string& name) {
-  for (const Loss& loss : trace.losses()) {
-    if (loss.name == name) return loss.count;
-  }
-  return 0;
-}
 
 }  // namespace stepscope

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "support/losses.h"
 #include "support/temp_folder.h"
 
 namespace stepscope {
@@ -39,14 +40,6 @@ class ChromeTextTest : public testing::Test {
     EXPECT_TRUE(trace.ok()) << trace.status().message();
     return trace.ok() ? *std::move(trace) : Trace();
   }
-  // The count of the loss of that name; 0 if there is none.
-  static int64_t LossCount(const Trace& trace, std::string_view name) {
-    for (const Loss& loss : trace.losses()) {
-      if (loss.name == name) return loss.count;
-    }
-    return 0;
-  }
-
   TempFolder folder_;
 };
 

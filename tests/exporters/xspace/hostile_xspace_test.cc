@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "support/losses.h"
 #include "support/temp_folder.h"
 #include "xplane.pb.h"
 
@@ -53,13 +54,6 @@ class HostileXSpaceTest : public testing::Test {
     return trace.ok() ? *std::move(trace) : Trace();
   }
 
-  static int64_t LossCount(const Trace& trace, std::string_view name) {
-    for (const Loss& loss : trace.losses()) {
-      if (loss.name == name) return loss.count;
-    }
-    return 0;
-  }
-
   TempFolder folder_;
   xplane::XSpace space_;
   xplane::XPlane& plane_;
@@ -74,7 +68,7 @@ constexpr size_t kMostNameBytes = 4096;  // docs/xspace.md
 TEST_F(HostileXSpaceTest, ALongNameIsCutSoThatNoOutputRepeatsItWhole) {
   constexpr int kEvents = 3000;
   name_->set_name(std::string(100'000, 'n'));
-  for (int i = 0; i < kEvents; ++i) AddEvent(i * 10);
+  for (int64_t i = 0; i < kEvents; ++i) AddEvent(i * 10);
   const Trace trace = Read();
   ASSERT_EQ(trace.ranges().size(), size_t{kEvents});
   EXPECT_EQ(trace.name(trace.ranges()[0].name).size(), kMostNameBytes);
@@ -107,7 +101,7 @@ TEST_F(HostileXSpaceTest, NoCharacterIsCutInItsMiddle) {
 TEST_F(HostileXSpaceTest, ATextThatEventsReferToIsCut) {
   const int64_t detail = AddText("detail");
   const int64_t text = AddText(std::string(100'000, 'd'));
-  for (int i = 0; i < 100; ++i) {
+  for (int64_t i = 0; i < 100; ++i) {
     xplane::XStat& stat = *AddEvent(i * 10).add_stats();
     stat.set_metadata_id(detail);
     stat.set_ref_value(static_cast<uint64_t>(text));
@@ -179,7 +173,7 @@ TEST_F(HostileXSpaceTest, ADamagedNameIsALoss) {
 }
 
 TEST_F(HostileXSpaceTest, ADamagedArchiveOfOneIsNamedAsSuch) {
-  for (int i = 0; i < 1000; ++i) AddEvent(i * 10);
+  for (int64_t i = 0; i < 1000; ++i) AddEvent(i * 10);
   std::string packed = Gzip(space_.SerializeAsString());
   packed[packed.size() - 6] ^= 1;  // in the checksum
   EXPECT_EQ(LossCount(Read(packed), "wrong-checksum"), 1);

@@ -32,6 +32,14 @@ struct WindowResult {
   const Report* job = nullptr;
 };
 
+// The report for people: `job`, if it is not null, else `own`. The times of the
+// whole run are this rank's own in both.
+inline Report ReportToShow(const Report& own, const Report* job) {
+  Report shown = job != nullptr ? *job : own;
+  shown.whole_run = own.whole_run;
+  return shown;
+}
+
 // One file of a window. `write` is called on the background thread.
 struct WindowFile {
   bool rank_0_only = false;

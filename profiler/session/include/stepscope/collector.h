@@ -5,10 +5,9 @@
 // The Session calls, always on the thread that drives it (the training thread):
 // Arm() until the first Start(), Start(), OnStep() after each step,
 // OnSampleStep() before one of them, Stop(), and from Start() again in the next
-// cycle. A collector whose Start() failed gets
-// no further call in that cycle. Hooks that a collector installs may run on any
-// thread. In a forked child none of this is called, and hooks must record
-// nothing.
+// cycle. A collector whose Start() failed gets no further call in that cycle.
+// Hooks that a collector installs may run on any thread. In a forked child none
+// of this is called, and hooks must record nothing.
 //
 // This interface may change in any version (docs/stability.md).
 #pragma once

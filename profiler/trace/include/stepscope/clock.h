@@ -40,6 +40,8 @@ inline Ticks NowTicks() noexcept {
 
 // Nanoseconds since the epoch (CLOCK_REALTIME): for slow paths and marks.
 int64_t NowNs() noexcept;
+// Nanoseconds of CLOCK_MONOTONIC; for signal handlers, too.
+int64_t MonotonicNs() noexcept;
 
 // One moment on three clocks: the closest of several tries. `width_ns` is the
 // time between its first and its last read.
