@@ -4,6 +4,8 @@
 // gain: a loop that keeps the GPU busy is blocked for most of the step and has
 // nothing to gain. These rules use replay, or the idle time of the GPU right
 // after the waits.
+#include <stepscope/device_peaks.h>
+
 #include <algorithm>
 #include <array>
 #include <set>
@@ -197,16 +199,22 @@ Verdict CheckGradClipSync(const AnalysisContext& m) {
         "parameter.";
   }
   finding.assumption = "the optimizer can use a value that stays on the GPU";
+  const std::string without_scaler =
+      HasBf16(m.kernels.device)
+          ? "train in bfloat16, which needs no gradient scaler; or "
+          : "";
   finding.fix_cpp =
-      clipping.scaler ? "train in bfloat16, which needs no scaler, or let a "
-                        "fused optimizer take found_inf on the device"
+      clipping.scaler ? without_scaler +
+                            "let a fused optimizer take found_inf "
+                            "on the device"
                       : "at::_foreach_norm, then clamp the factor on the "
                         "device and multiply with at::_foreach_mul_; "
                         "torch::nn::utils::clip_grad_norm_ always calls item()";
   finding.fix_python =
       clipping.scaler
-          ? "torch.autocast(\"cuda\", dtype=torch.bfloat16) needs no scaler; "
-            "or fused=True, so that the optimizer takes found_inf on the device"
+          ? without_scaler +
+                "give the optimizer fused=True, so that it takes "
+                "found_inf on the device"
           : "clip_grad_norm_ without error_if_nonfinite, and keep the norm it "
             "returns on the GPU";
   finding.wrong_if = "the loop must skip a step as soon as it sees the norm";

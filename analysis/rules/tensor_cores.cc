@@ -156,6 +156,17 @@ Verdict CheckTensorCoresIdle(const AnalysisContext& m) {
         "channels, features and sequence lengths in multiples of 8; contiguous "
         "operands";
     finding.fix_python = finding.fix_cpp;
+  } else if (!HasBf16(kernels.device)) {
+    finding.fix_cpp =
+        "at::autocast::set_autocast_enabled(at::kCUDA, true); "
+        "at::autocast::set_autocast_dtype(at::kCUDA, at::kHalf); "
+        "at::autocast::clear_cache() after each step. Scale the loss, and skip "
+        "steps whose gradients are infinite, as torch.amp.GradScaler does: "
+        "this device has no Tensor Cores for bfloat16. Check convergence";
+    finding.fix_python =
+        "with torch.autocast(\"cuda\", dtype=torch.float16): ..., and "
+        "torch.amp.GradScaler(\"cuda\"): this device has no Tensor Cores for "
+        "bfloat16. Check convergence";
   } else {
     finding.fix_cpp =
         "at::autocast::set_autocast_enabled(at::kCUDA, true); "
