@@ -4,6 +4,7 @@
 //                                  forwards or back, four times a second
 //   STEPSCOPE_SOAK_MEMORY=N        one in N allocations that stepscope's own
 //                                  libraries ask for throws std::bad_alloc
+//   STEPSCOPE_SOAK_SEED=S          which ones (0)
 //
 // At the end it says on stderr what it did: "soak: 12 clock steps, 3 failed
 // allocations". Nobody but stepscope is refused memory: a program that handles
@@ -88,7 +89,8 @@ int AddCode(dl_phdr_info* info, size_t, void*) {
 
 bool Refuses(const void* caller) {
   static const int64_t one_in = NumberIn("STEPSCOPE_SOAK_MEMORY");
-  static std::atomic<uint64_t> asked = 0;
+  static std::atomic<uint64_t> asked =
+      Mix(static_cast<uint64_t>(NumberIn("STEPSCOPE_SOAK_SEED")));
   static std::atomic<uint64_t> calls = 0;
   if (one_in == 0) return false;
   if (calls.fetch_add(1) % 1024 == 0) dl_iterate_phdr(AddCode, nullptr);

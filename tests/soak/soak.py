@@ -120,16 +120,25 @@ def dropped(found):
     return sum("was dropped" in line for line in found.lines)
 
 
-def check_windows(found, log_dir):
-    """Each window has a report and a trace, or is named as dropped. Returns the figures."""
-    windows, reports, traces = found.said["windows"], found.said["reports"], traces_of(log_dir)
-    if reports + dropped(found) != windows:
-        raise Broken(f"{windows} windows, {reports} reports, {dropped(found)} said to be dropped: {found.lines}")
-    if len(traces) != reports:
-        raise Broken(f"{reports} reports, {len(traces)} traces: {found.lines}")
+def add(figures, more):
+    for key, value in more.items():
+        figures[key] = max(figures.get(key, 0), value) if key.startswith("most") else figures.get(key, 0) + value
+
+
+def check_windows(log_dir, *runs):
+    """Each window of the runs into one log directory has a report and a trace, or is named as dropped. Returns the figures."""
+    figures = {"windows": 0, "reports": 0, "dropped": 0}
+    for found in runs:
+        windows, reports = found.said["windows"], found.said["reports"]
+        if reports + dropped(found) != windows:
+            raise Broken(f"{windows} windows, {reports} reports, {dropped(found)} said to be dropped: {found.lines}")
+        add(figures, {"windows": windows, "reports": reports, "dropped": dropped(found)})
+    traces = traces_of(log_dir)
+    if len(traces) != figures["reports"]:
+        raise Broken(f"{figures['reports']} reports, {len(traces)} traces: {[found.lines for found in runs]}")
     for path in traces:
         check_trace(path)
-    return {"windows": windows, "reports": reports, "dropped": dropped(found)}
+    return figures
 
 
 def check_said(found):
@@ -144,7 +153,7 @@ def undisturbed(folder, steps, *flags, **more):
     """A round of a part that is to lose nothing."""
     found = train("--log-dir", folder, "--steps", steps, *flags, **more)
     check_program(found, steps)
-    return check_windows(found, folder) | {key: found.said[key] for key in ("threads", "alarms") if found.said[key]}
+    return check_windows(folder, found) | {key: found.said[key] for key in ("threads", "alarms") if found.said[key]}
 
 
 def threads(folder):
@@ -167,7 +176,7 @@ def signals(folder):
             process.send_signal(signal.SIGCONT)
     found = end(process, begun)
     check_program(found, steps)
-    return check_windows(found, folder) | {"alarms": found.said["alarms"]}
+    return check_windows(folder, found) | {"alarms": found.said["alarms"]}
 
 
 def killed(folder):
@@ -225,7 +234,8 @@ def on_small_disk(folder, size, flags=""):
     log_dir, steps = folder / "disk", 60
     log_dir.mkdir()
     script = IN_SMALL_DISK.format(size=size, flags=flags, log_dir=log_dir, copy=folder / "copy")
-    found = train("--log-dir", log_dir, "--steps", steps, wrap=["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"])
+    found = train("--log-dir", log_dir, "--steps", steps,
+                  wrap=["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"])
     check_program(found, steps)
     for path in traces_of(folder / "copy"):
         check_trace(path)
@@ -278,12 +288,16 @@ def preloaded(**more):
 def clock(folder):
     found = train("--log-dir", folder, "--steps", 80, **preloaded(STEPSCOPE_SOAK_CLOCK="3600"))
     check_program(found, 80)
-    return check_windows(found, folder) | {"clock steps": faults(found)[0]}
+    return check_windows(folder, found) | {"clock steps": faults(found)[0]}
 
 
 def memory(folder):
-    found = train("--log-dir", folder, "--steps", 80, **preloaded(STEPSCOPE_SOAK_MEMORY=str(random.choice((300, 3000, 30000)))))
-    check_program(found, 80)
+    one_in, seed = random.choice((300, 3000, 30000)), random.randrange(1 << 30)
+    found = train("--log-dir", folder, "--steps", 80, **preloaded(STEPSCOPE_SOAK_MEMORY=str(one_in), STEPSCOPE_SOAK_SEED=str(seed)))
+    try:
+        check_program(found, 80)
+    except Broken as what:
+        raise Broken(f"STEPSCOPE_SOAK_MEMORY={one_in} STEPSCOPE_SOAK_SEED={seed}: {what}") from None
     for path in traces_of(folder):
         check_trace(path)
     return check_said(found) | {"failed allocations": faults(found)[1]}
@@ -296,12 +310,7 @@ def shared(folder):
     found = [end(process, begun) for process in both]
     for one in found:
         check_program(one, steps)
-    reports, traces = sum(one.said["reports"] for one in found), traces_of(folder)
-    if reports != len(traces):
-        raise Broken(f"{reports} reports, {len(traces)} traces: {[one.lines for one in found]}")
-    for path in traces:
-        check_trace(path)
-    return {"reports": reports}
+    return check_windows(folder, *found)
 
 
 def many(folder):
@@ -325,11 +334,6 @@ PARTS = {threads: 2, processes: 2, signals: 2, killed: 1, ranks: 1, full_disk: 1
 # One process that records windows for so long, in parts of all time; the first 100 windows are not counted.
 SHARE_OF_WINDOWS = 0.4
 WINDOWS_PER_SECOND = 15
-
-
-def add(figures, more):
-    for key, value in more.items():
-        figures[key] = max(figures.get(key, 0), value) if key.startswith("most") else figures.get(key, 0) + value
 
 
 class State:
@@ -381,7 +385,7 @@ def do_windows(seconds, done):
 
 def show(state):
     for name, done in state.parts.items():
-        figures = ", ".join(f"{value:,} {key}" if not key.startswith("most") else f"{key} {value:,}" for key, value in done["figures"].items())
+        figures = ", ".join(f"{key} {value:,}" if key.startswith("most") else f"{value:,} {key}" for key, value in done["figures"].items())
         print(f"{name:<10} {done['rounds']:4} rounds  {done['seconds']:6.0f} s  {figures}")
         for line in done.get("growth", []):
             print(f"{'':10} {line}")
@@ -397,7 +401,8 @@ def main():
     arguments.add_argument("--minutes", type=float, default=90, help="of all parts together; 0: one round of each (90)")
     arguments.add_argument("--only", default=",".join(names), metavar="PART,...")
     arguments.add_argument("--again", action="store_true", help="forget what earlier calls did")
-    arguments.add_argument("--out", type=pathlib.Path, default=ROOT / "build/soak", metavar="DIR", help="for figures and what is left of broken rounds")
+    arguments.add_argument("--out", type=pathlib.Path, default=ROOT / "build/soak", metavar="DIR",
+                           help="for figures and what is left of broken rounds")
     options = arguments.parse_args()
     wanted = options.only.split(",")
     if unknown := [name for name in wanted if name not in names]:
