@@ -111,26 +111,28 @@ bool IsAbout(std::string_view id, Cause cause) {
 const char* KnownOf(Cause cause, bool has_gpu) {
   switch (cause) {
     case Cause::kKernelLatency:
-      return "each kernel has such a gap; only fewer, longer kernels or CUDA "
-             "graphs have fewer";
+      return "such a gap follows every kernel; only fewer, longer kernels or "
+             "CUDA graphs reduce it";
     case Cause::kGraphOpaque:
-      return "a recording does not show what the nodes of a graph wait for";
+      return "the recording does not show what the nodes of a graph wait for";
     case Cause::kDependency:
       return "the recording does not show what the queued work waits for";
     case Cause::kProfiler:
-      return "the recorder's own work, absent from runs that are not recorded";
+      return "the profiler's own work, absent when the program runs without it";
     case Cause::kHostCode:
-      return "the program's own code; stacks (with_stack=True) show its lines";
+      return "the program's own code; record with with_stack=True to see its "
+             "lines";
     case Cause::kUnknown:
-      return has_gpu ? "the GPU is idle, and no event of the host says why"
-                     : "no event says what the thread did";
+      return has_gpu ? "the GPU is idle, and no host event shows why"
+                     : "no event shows what the thread did";
     default:
       return "";
   }
 }
 
 // "mostly aten::mm 20.1, aten::addmm 9.20 ms": what takes longest of `ms`.
-// The work of a GPU is told by op: most of it may lie beside the critical path.
+// A GPU's work is listed by op, because most of it may be off the critical
+// path.
 std::string LongestOf(const Report& report, Cause cause, double ms) {
   std::string text;
   size_t shown = 0;
@@ -165,7 +167,7 @@ bool Speaks(std::string_view id, Cause cause, bool mainly) {
   return IsAbout(id, cause) && (CausesOf(id).front() == cause) == mainly;
 }
 
-// "a and b save only a part of it"; empty if no finding of `ids` is about it.
+// "a and b save only part of it"; empty if no finding of `ids` is about it.
 std::string PartsInWords(const std::vector<std::string>& ids, Cause cause,
                          bool mainly) {
   std::string text;
@@ -175,7 +177,7 @@ std::string PartsInWords(const std::vector<std::string>& ids, Cause cause,
     text += (++count == 1 ? "" : " and ") + id;
   }
   if (count == 0) return "";
-  return text + (count == 1 ? " saves" : " save") + " only a part of it";
+  return text + (count == 1 ? " saves" : " save") + " only part of it";
 }
 
 // The largest of the notes that gain something.
@@ -192,10 +194,10 @@ std::string NoteInWords(const Report& report, Cause cause, bool mainly) {
     }
   }
   if (largest == nullptr) return "";
-  return largest->id + " gains too little (" + GainInShort(*largest) + ")";
+  return largest->id + " would gain too little (" + GainInShort(*largest) + ")";
 }
 
-// "a could not look: no shapes were recorded".
+// "a was skipped: no shapes were recorded".
 std::string SkippedInWords(const Report& report, Cause cause) {
   std::string text;
   size_t count = 0;
@@ -203,7 +205,7 @@ std::string SkippedInWords(const Report& report, Cause cause) {
     if (!Speaks(rule.id, cause, true) || rule.elsewhere) continue;
     if (++count > kReasonsShown) break;
     text += (count == 1 ? "" : ", ") + rule.id +
-            " could not look: " + FirstClause(rule.why);
+            " was skipped: " + FirstClause(rule.why);
     while (text.ends_with(' ')) text.pop_back();
   }
   return text;
@@ -221,11 +223,12 @@ std::string RulesSay(const Report& report, Cause cause,
   const std::string skipped = SkippedInWords(report, cause);
   if (!skipped.empty()) return skipped;
   const size_t looked = answer.looked.size();
-  if (looked == 0) return "no check looks at it";
-  return looked <= kNamesShown ? (looked == 1 ? "the check " : "the checks ") +
-                                     Listed(answer.looked) + " found no change"
-                               : Count(static_cast<int64_t>(looked), "check") +
-                                     " found no change";
+  if (looked == 0) return "no rule covers it";
+  return looked <= kNamesShown
+             ? (looked == 1 ? "the rule " : "the rules ") +
+                   Listed(answer.looked) + " found nothing to change"
+             : Count(static_cast<int64_t>(looked), "rule") +
+                   " found nothing to change";
 }
 
 double MsOf(const std::map<std::string, double>& split,

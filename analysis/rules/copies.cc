@@ -96,8 +96,8 @@ Verdict CheckPageable(const AnalysisContext& m) {
                      Milliseconds((sums.held_ns + sums.queued_ns) * 1e-6) +
                      " of the " + Milliseconds(m.stats.mean_ms) + " step.";
   finding.assumption =
-      "nothing needs the copied data at once, and copies from pinned memory "
-      "run at " +
+      "nothing needs the copied data immediately, and copies from pinned "
+      "memory run at " +
       (pinned.gb_per_s <= 0
            ? std::string("the same rate (the rate of the device's bus is "
                          "unknown)")

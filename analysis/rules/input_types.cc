@@ -334,11 +334,11 @@ constexpr Rule kRules[] = {
      .check = &CheckConversion,
      .reference = "17 tips, number 12: as_tensor instead of tensor",
      .detect =
-         "the training thread copies data of the same type, or from double to "
-         "float, while it creates a tensor: 1 MiB and 1 % of the step or more. "
-         "Or between aten::empty and the aten::to and aten::lift_fresh that "
-         "follow it no op runs for more than 50 us, as where torch.tensor() "
-         "reads a list of numbers: 1 % of the step or more",
+         "while it creates tensors, the training thread copies data of the "
+         "same type, or from double to float, of 1 MiB or more, for 1 % of the "
+         "step or more. Or torch.tensor() reads lists of numbers for 1 % of "
+         "the step or more, which shows as more than 50 us without any op "
+         "between aten::empty and the aten::to and aten::lift_fresh after it",
      .avoid = "the data is a small list of labels, as_tensor or from_numpy "
               "share it without a copy, or a loader's range contains it",
      .fix_cpp = "torch::from_blob with a deleter that owns the data",

@@ -202,7 +202,8 @@ Verdict CheckConversionsOnCpu(const AnalysisContext& m) {
       Count(std::llround(static_cast<double>(found.count) / steps), "time") +
       " per step, which takes " + Milliseconds(found.seen_ns * 1e-6) + " (" +
       Percent(found.seen_ns / m.step_ns()) +
-      " of the step). What they convert inside, no recording shows.";
+      " of the step). The recording does not show what they convert "
+      "internally.";
   finding.examples.push_back(
       {m.steps.windows[SteadyStepAt(m.steps, op.begin_ns)].number, op.begin_ns,
        op.end_ns, OpWithShapes(m.trace, found.longest)});

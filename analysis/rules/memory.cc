@@ -274,9 +274,9 @@ constexpr Rule kRules[] = {
          "The ResNet-18 case study, step 3: "
          "https://towardsdatascience.com/"
          "pytorch-model-performance-analysis-and-optimization-10c3c5822869",
-     .detect = "0.9 of the memory, less what stays allocated between steps, is "
-               "at least twice what a batch takes; this is a note for "
-               "small-batch, never advice",
+     .detect = "90 % of the memory, minus what stays allocated between steps, "
+               "is at least twice what a batch takes. This is a note that goes "
+               "with small-batch, and never advice by itself",
      .avoid = "less memory is free; free memory alone makes nothing faster",
      .fix_cpp = "see small-batch",
      .fix_python = "see small-batch"},

@@ -149,8 +149,8 @@ Verdict CheckForeachNotFused(const AnalysisContext& m) {
       m.has_gpu
           ? "the ops of the update take time in proportion to the bytes they "
             "move"
-          : "a fused step moves its bytes at the pace at which the recorded "
-            "ops move most of theirs; the slower ones write to new memory";
+          : "a fused step moves its bytes at the rate of most of the recorded "
+            "ops; the slower ones write to newly allocated memory";
   finding.fix_cpp = "call " + FusedOptimizerInCpp(work) +
                     " on the lists of parameters, gradients and state";
   finding.fix_python = FusedOptimizerInPython(work);
@@ -167,7 +167,7 @@ Verdict CheckForeachNotFused(const AnalysisContext& m) {
 constexpr Rule kRules[] = {
     {.id = "foreach-not-fused",
      .question = "Does the optimizer pass over all parameters once per op, "
-                 "where a fused step passes once?",
+                 "although a fused step needs a single pass?",
      .needs = {Kind::kOp},
      .check = &CheckForeachNotFused,
      .reference = "17 tips for faster training, 5: fused optimizers",

@@ -221,10 +221,10 @@ constexpr Rule kRules[] = {
      .check = &CheckHostSync,
      .reference = "PyTorch Performance Tuning Guide: Avoid unnecessary CPU-GPU "
                   "synchronization",
-     .detect = "without the waits the gain would be 1 % of the step or more "
-               "(the noise of a steady step), by replay or by the idle time of "
-               "the GPU right after the waits; the blocked time is printed but "
-               "does not count",
+     .detect = "removing the waits would gain 1 % of the step or more (the "
+               "noise of a steady step), as predicted by replay or bounded by "
+               "the GPU's idle time right after the waits. The blocked time is "
+               "printed, but is not counted as a gain",
      .avoid =
          "the GPU is busy during the waits, the values are read every N steps, "
          "or the waits are outside the steps. grad-clip-sync covers gradient "

@@ -221,7 +221,7 @@ Finding TrainModeFinding(const AnalysisContext& m, const TrainMode& found) {
   finding.where =
       std::string(m.trace.name(m.trace.ops()[found.layers.front()].name));
   finding.assumption =
-      "correct results matter first; these layers take  " +
+      "correct results matter first; these layers take " +
       Milliseconds(static_cast<double>(ns) * 1e-6 /
                    static_cast<double>(m.steps.windows.size())) +
       " per step on the host";

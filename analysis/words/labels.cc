@@ -87,7 +87,7 @@ std::string CauseInWords(std::string_view key, bool has_gpu) {
       {"gc", "Python garbage collection"},
       {"dispatch", "overhead inside ops"},
       {"host_code", "code between ops"},
-      {"contended", "ready, but no free core"},
+      {"contended", "waiting for a free core"},
       {"unknown", "unexplained"}};
   // On a GPU run, what the host does inside ops is launching kernels.
   if (has_gpu && key == "dispatch") return "launching";

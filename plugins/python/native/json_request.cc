@@ -32,7 +32,7 @@ std::string JsonRequest::Text(std::string_view key,
                               std::string_view otherwise) {
   dom::element value;
   std::string_view text = otherwise;
-  if (Find(key, &value) && value.get(text)) Wrong(key, "text");
+  if (Find(key, &value) && value.get(text)) Wrong(key, "a string");
   return std::string(text);
 }
 
@@ -56,12 +56,12 @@ std::vector<std::string> JsonRequest::Texts(std::string_view key) {
   if (!Find(key, &value)) return texts;
   dom::array list;
   if (value.get(list)) {
-    Wrong(key, "a list of texts");
+    Wrong(key, "a list of strings");
     return texts;
   }
   for (const dom::element item : list) {
     std::string_view text;
-    if (item.get(text)) Wrong(key, "a list of texts");
+    if (item.get(text)) Wrong(key, "a list of strings");
     texts.emplace_back(text);
   }
   return texts;
