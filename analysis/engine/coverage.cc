@@ -1,10 +1,10 @@
 #include "engine/coverage.h"
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <vector>
 
+#include "engine/rule_families.h"
 #include "words/labels.h"
 #include "words/quantities.h"
 
@@ -18,90 +18,6 @@ constexpr double kOfStep = 0.05, kOfPath = 0.10;
 constexpr double kMostOfIt = 0.5;
 constexpr size_t kNamesShown = 3;
 constexpr size_t kReasonsShown = 2;
-
-constexpr size_t kMostCauses = 4;
-struct RuleCauses {
-  std::string_view id;
-  std::array<Cause, kMostCauses> causes;  // kCount: no further one
-};
-constexpr RuleCauses About(std::string_view id, Cause a = Cause::kCount,
-                           Cause b = Cause::kCount, Cause c = Cause::kCount,
-                           Cause d = Cause::kCount) {
-  return {id, {a, b, c, d}};
-}
-constexpr Cause kCompute = Cause::kCompute, kCopy = Cause::kCopy,
-                kDispatch = Cause::kDispatch, kHostCode = Cause::kHostCode,
-                kSync = Cause::kSync, kBlocking = Cause::kBlockingCopy,
-                kRanks = Cause::kCommunication, kData = Cause::kData;
-constexpr RuleCauses kRuleCauses[] = {
-    About("allocator-churn", Cause::kAllocator),
-    About("attention-by-hand", kCompute, kDispatch),
-    About("bias-before-norm", kCompute, kDispatch),
-    About("capture-incomplete"),
-    About("clock-throttle", kCompute),
-    About("contended-cores", Cause::kContended),
-    About("conv-retuning", kDispatch, kCompute),
-    About("cores-idle", kCompute),
-    About("cpu-oversubscription", kCompute, kDispatch, kHostCode),
-    About("cuda-graph-obstacles"),
-    About("cudnn-benchmark-off", kCompute),
-    About("dataparallel", kRanks, kCopy, kDispatch, kHostCode),
-    About("ddp-bucket-shape", kRanks),
-    About("ddp-extra-copies", kCopy, kCompute, kDispatch),
-    About("ddp-unused-search", kDispatch, kHostCode, kRanks),
-    About("debug-api-on", kDispatch, kCompute, kHostCode, kSync),
-    About("dependency-stall", Cause::kDependency),
-    About("explicit-sync", kSync),
-    About("exposed-collective", kRanks, Cause::kDependency),
-    About("foreach-not-fused", kCompute, kDispatch),
-    About("fp64-compute", kCompute),
-    About("fp8-candidate", kCompute),
-    About("fragmentation"),
-    About("fsdp-exposed", kRanks),
-    About("gc-pause", Cause::kGc),
-    About("grad-clip-sync", kSync, kBlocking),
-    About("grad-in-validation", kCompute, kDispatch),
-    About("graph-breaks", kDispatch, kHostCode),
-    About("graph-idle", Cause::kGraphOpaque),
-    About("h2d-blocking", kBlocking, kCopy, kSync),
-    About("h2d-fp32-input", kCopy, kBlocking),
-    About("h2d-pageable", kBlocking, kCopy),
-    About("host-copy-on-convert", kCompute, kHostCode, kData),
-    About("host-created-tensor", kBlocking, kCopy, kDispatch, kHostCode),
-    About("host-sync", kSync, kBlocking),
-    About("imbalanced-load", kRanks, kSync, kBlocking),
-    About("large-vocabulary-loss", kCompute),
-    About("launch-bound", kDispatch, kHostCode, Cause::kKernelLatency),
-    About("layout-transpose", kCompute),
-    About("loader-bound", kData),
-    About("logging-checkpoint-stall", kBlocking, kHostCode, kSync),
-    About("memory-headroom"),
-    About("missing-no-sync", kRanks),
-    About("near-oom"),
-    About("observer-effect", Cause::kProfiler),
-    About("pin-on-main-thread", kDispatch, kHostCode, kData),
-    About("python-between-ops", kHostCode),
-    About("recompiling", kDispatch, kHostCode),
-    About("recompute-cost", kCompute, kDispatch),
-    About("rnn-in-python", kDispatch, kCompute, kHostCode),
-    About("small-batch", kDispatch, kHostCode, kCompute),
-    About("straggler-rank", kRanks, kSync, kBlocking),
-    About("sync-data-loading", kData),
-    About("tc-misaligned-dims", kCompute),
-    About("tensor-cores-idle", kCompute),
-    About("tf32-off", kCompute),
-    About("unbatched-loop", kHostCode, kDispatch, kCompute),
-    About("uneven-lengths", kCompute),
-    About("unfused-optimizer", kDispatch, kCompute, kHostCode),
-    About("unfused-pointwise", kCompute, kDispatch),
-    About("validation-mode", kCompute),
-    About("warmup-in-window"),
-    About("zero-grad-kernels", kCompute, kDispatch, kHostCode)};
-
-const RuleCauses* RowOf(std::string_view id) {
-  const auto row = std::ranges::find(kRuleCauses, id, &RuleCauses::id);
-  return row == std::end(kRuleCauses) ? nullptr : &*row;
-}
 
 bool IsAbout(std::string_view id, Cause cause) {
   return std::ranges::count(CausesOf(id), cause) > 0;
@@ -270,13 +186,10 @@ CauseAnswer AnswerTo(const Report& report, Cause cause, double ms,
 }  // namespace
 
 std::span<const Cause> CausesOf(std::string_view id) {
-  const RuleCauses* row = RowOf(id);
-  if (row == nullptr) return {};
-  const auto end = std::ranges::find(row->causes, Cause::kCount);
-  return {row->causes.begin(), end};
+  const Rule* rule = FindRule(id);
+  if (rule == nullptr) return {};
+  return {rule->causes.begin(), rule->causes.size()};
 }
-
-bool HasCauses(std::string_view id) { return RowOf(id) != nullptr; }
 
 void ExplainCauses(Report& report) {
   report.coverage.clear();

@@ -246,6 +246,7 @@ constexpr Rule kRules[] = {
      .question = "Is the batch too small for the device, and does a larger "
                  "one fit?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kDispatch, Cause::kHostCode, Cause::kCompute},
      .check = &CheckSmallBatch,
      .reference = "Optimization and Performance Tuning with PyTorch, section "
                   "3: larger batches; the ResNet-18 case study, step 3: "

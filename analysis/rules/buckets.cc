@@ -250,6 +250,7 @@ constexpr Rule kRules[] = {
     {.id = "ddp-bucket-shape",
      .question = "Are the gradient buckets too small, or is there only one?",
      .needs = {},
+     .causes = {Cause::kCommunication},
      .check = &CheckBucketShape,
      .reference = "PyTorch Performance Tuning Guide, distributed training: "
                   "gradient buckets",
@@ -267,7 +268,8 @@ constexpr Rule kRules[] = {
      .fix_cpp = "copy the gradients into flat buckets and all-reduce once per "
                 "25 MiB",
      .fix_python = "DistributedDataParallel(bucket_cap_mb=25, "
-                   "gradient_as_bucket_view=True)"}};
+                   "gradient_as_bucket_view=True)",
+     .change = "other gradient buckets"}};
 
 }  // namespace
 

@@ -254,6 +254,7 @@ constexpr Rule kRules[] = {
      .question = "Are batches uploaded from pageable memory?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kCopy, Kind::kRuntimeCall},
+     .causes = {Cause::kBlockingCopy, Cause::kCopy},
      .check = &CheckPageable,
      .reference = "PyTorch Performance Tuning Guide: Enable asynchronous data "
                   "loading and augmentation (pin_memory)",
@@ -266,11 +267,13 @@ constexpr Rule kRules[] = {
      .fix_cpp = "collate into pinned memory, then call .to(device, dtype, "
                 "/*non_blocking=*/true)",
      .fix_python = "use DataLoader(pin_memory=True) and .to(device, "
-                   "non_blocking=True)"},
+                   "non_blocking=True)",
+     .change = "uploads from pinned memory"},
     {.id = "h2d-blocking",
      .question = "Do uploads make the host or the kernels wait?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kCopy, Kind::kRuntimeCall},
+     .causes = {Cause::kBlockingCopy, Cause::kCopy, Cause::kSync},
      .check = &CheckBlocking,
      .reference = "17 tips, number 7; the ResNet-18 case study, step 2: "
                   "https://towardsdatascience.com/"
@@ -284,7 +287,8 @@ constexpr Rule kRules[] = {
      .fix_cpp = "pin the source and pass non_blocking; copy the next batch on "
                 "a separate stream with an event and recordStream()",
      .fix_python = "pin the source and pass non_blocking=True; copy the next "
-                   "batch under torch.cuda.stream() with record_stream()"}};
+                   "batch under torch.cuda.stream() with record_stream()",
+     .change = "uploads overlapped with computing"}};
 
 }  // namespace
 

@@ -304,6 +304,7 @@ constexpr Rule kRules[] = {
      .question = "Is anything missing from the recording?",
      .needs_steps = false,
      .needs = {},
+     .causes = {},
      .check = &CheckCaptureIncomplete,
      .reference = "stepscope: reports begin with what the recording lost",
      .detect = "records were dropped or more than 0.1 % of them have "
@@ -319,6 +320,7 @@ constexpr Rule kRules[] = {
     {.id = "observer-effect",
      .question = "Did recording slow the steps down?",
      .needs = {},
+     .causes = {Cause::kProfiler},
      .check = &CheckObserverEffect,
      .reference = "17 tips for faster training, 13: turn debugging and "
                   "profiling off",
@@ -340,6 +342,7 @@ constexpr Rule kRules[] = {
     {.id = "warmup-in-window",
      .question = "Were some recorded steps still warming up?",
      .needs = {},
+     .causes = {},
      .check = &CheckWarmup,
      .reference = "PyTorch Performance Features and How They Interact: first "
                   "runs",

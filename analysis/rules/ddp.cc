@@ -273,6 +273,7 @@ constexpr Rule kRules[] = {
      .question = "Does every backward pass reduce gradients that are only "
                  "being accumulated?",
      .needs = {},
+     .causes = {Cause::kCommunication},
      .check = &CheckNoSync,
      .reference = "PyTorch Performance Tuning Guide, distributed training: "
                   "skip unnecessary all-reduce while accumulating",
@@ -282,11 +283,13 @@ constexpr Rule kRules[] = {
               "stages, or the passes differ in size and so belong to different "
               "models",
      .fix_cpp = "reduce after the last backward pass only",
-     .fix_python = "wrap all passes but the last in with model.no_sync():"},
+     .fix_python = "wrap all passes but the last in with model.no_sync():",
+     .change = "gradients reduced once per update"},
     {.id = "ddp-unused-search",
      .question = "Does DDP search for unused parameters or send its buckets "
                  "late?",
      .needs = {},
+     .causes = {Cause::kDispatch, Cause::kHostCode, Cause::kCommunication},
      .check = &CheckUnusedSearch,
      .reference = "PyTorch Performance Tuning Guide, distributed training: "
                   "match the order of layers in construction and execution "
@@ -298,7 +301,8 @@ constexpr Rule kRules[] = {
      .avoid = "there is a single bucket, or the first bucket holds most of the "
               "gradients and is full only near the end",
      .fix_cpp = "register modules in the order of execution",
-     .fix_python = "set find_unused_parameters=False, static_graph=True"}};
+     .fix_python = "set find_unused_parameters=False, static_graph=True",
+     .change = "no search for unused parameters"}};
 
 }  // namespace
 

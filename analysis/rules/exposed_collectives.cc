@@ -250,6 +250,7 @@ constexpr Rule kRules[] = {
      .question = "Does the step wait for communication that could overlap with "
                  "computing?",
      .needs = {},
+     .causes = {Cause::kCommunication, Cause::kDependency},
      .check = &CheckExposed,
      .reference = "PyTorch Performance Tuning Guide, distributed training: "
                   "overlap communication with backward",
@@ -267,7 +268,8 @@ constexpr Rule kRules[] = {
      .fix_python = "depends on what is exposed: DistributedDataParallel's "
                    "buckets and static_graph=True; FSDP's prefetching; "
                    "exchanges during computing that does not need them; more "
-                   "micro-batches"}};
+                   "micro-batches",
+     .change = "collectives overlapped with computing"}};
 
 }  // namespace
 

@@ -120,6 +120,7 @@ constexpr Rule kRules[] = {
      .question = "Does DDP copy gradients out of its buckets?",
      .runs = Runs::kGpuOnly,
      .needs = {},
+     .causes = {Cause::kCopy, Cause::kCompute, Cause::kDispatch},
      .check = &CheckExtraCopies,
      .reference = "PyTorch documentation: DistributedDataParallel, "
                   "gradient_as_bucket_view",
@@ -127,10 +128,12 @@ constexpr Rule kRules[] = {
                "together",
      .avoid = "gradient_as_bucket_view is on, because then there are no copies",
      .fix_cpp = "make the gradients views of the buckets",
-     .fix_python = "DistributedDataParallel(gradient_as_bucket_view=True)"},
+     .fix_python = "DistributedDataParallel(gradient_as_bucket_view=True)",
+     .change = "gradients as views of their buckets"},
     {.id = "zero-grad-kernels",
      .question = "Are gradients set to zero instead of to None?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kCompute, Cause::kDispatch, Cause::kHostCode},
      .check = &CheckZeroGrad,
      .reference = "PyTorch Performance Tuning Guide: Set gradients to None",
      .detect = "gradients are filled with zeros in a steady step; replay "
@@ -139,7 +142,8 @@ constexpr Rule kRules[] = {
      .fix_cpp = "call optimizer.zero_grad(), which sets gradients to None by "
                 "default",
      .fix_python = "call optimizer.zero_grad(set_to_none=True), which is the "
-                   "default"}};
+                   "default",
+     .change = "gradients set to None"}};
 
 }  // namespace
 

@@ -353,6 +353,7 @@ constexpr Rule kRules[] = {
      .question = "Does the training thread wait for a core because too many "
                  "threads run?",
      .needs = {Kind::kHostUsage},
+     .causes = {Cause::kCompute, Cause::kDispatch, Cause::kHostCode},
      .check = &CheckOversubscription,
      .reference =
          "Optimization and Performance Tuning with PyTorch: balanced CPU use",
@@ -367,6 +368,7 @@ constexpr Rule kRules[] = {
     {.id = "gc-pause",
      .question = "Does Python's garbage collector delay the step?",
      .needs = {},
+     .causes = {Cause::kGc},
      .check = &CheckGarbageCollection,
      .reference = "CPython documentation: gc.freeze",
      .detect =
@@ -379,11 +381,13 @@ constexpr Rule kRules[] = {
               "function that other steps do not run",
      .fix_cpp = "none: only Python has a garbage collector",
      .fix_python = "gc.freeze(), gc.disable() and gc.collect() every N steps, "
-                   "on all ranks together"},
+                   "on all ranks together",
+     .change = "no garbage collection in the steps"},
     {.id = "cores-idle",
      .question = "Do ops leave usable cores idle?",
      .runs = Runs::kCpuOnly,
      .needs = {Kind::kOp},
+     .causes = {Cause::kCompute},
      .check = &CheckCoresIdle,
      .reference =
          "Optimization and Performance Tuning with PyTorch: use all cores",

@@ -314,6 +314,7 @@ constexpr Rule kRules[] = {
      .question = "Are images copied to the device as floating point?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kOp, Kind::kCopy, Kind::kOpShapes},
+     .causes = {Cause::kCopy, Cause::kBlockingCopy},
      .check = &CheckWideInput,
      .reference =
          "The ResNet-18 case study, step 4: "
@@ -327,10 +328,12 @@ constexpr Rule kRules[] = {
          "host (it may be a spectrogram), or kernels run during the copies",
      .fix_cpp =
          "send uint8, then .to(torch::kFloat) and normalise on the device",
-     .fix_python = "send uint8, then .float().div_(255) on the GPU"},
+     .fix_python = "send uint8, then .float().div_(255) on the GPU",
+     .change = "images sent as bytes"},
     {.id = "host-copy-on-convert",
      .question = "Are arrays or lists copied on the host to create tensors?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kCompute, Cause::kHostCode, Cause::kData},
      .check = &CheckConversion,
      .reference = "17 tips, number 12: as_tensor instead of tensor",
      .detect =
@@ -343,7 +346,8 @@ constexpr Rule kRules[] = {
               "share it without a copy, or a loader's range contains it",
      .fix_cpp = "torch::from_blob with a deleter that owns the data",
      .fix_python = "torch.from_numpy or torch.as_tensor of float32 data; "
-                   "convert lists once, before the loop"}};
+                   "convert lists once, before the loop",
+     .change = "tensors made without copying"}};
 
 }  // namespace
 

@@ -266,6 +266,7 @@ constexpr Rule kRules[] = {
      .question = "Do framework code and host code between ops delay the step?",
      .needs_steps = false,
      .needs = {Kind::kOp},
+     .causes = {Cause::kDispatch, Cause::kHostCode, Cause::kKernelLatency},
      .check = &CheckLaunchBound,
      .reference = "Optimization and Performance Tuning with PyTorch, section "
                   "3: CUDA graphs and torch.compile",

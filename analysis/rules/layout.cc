@@ -270,6 +270,7 @@ constexpr Rule kRules[] = {
     {.id = "layout-transpose",
      .question = "Do convolutions convert tensors between memory formats?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kCompute},
      .check = &CheckLayoutTranspose,
      .reference = "PyTorch Performance Tuning Guide: Use channels_last memory "
                   "format for convolutional networks",
@@ -279,7 +280,8 @@ constexpr Rule kRules[] = {
                "of the step",
      .avoid = "only the first layer, which has few channels, is transposed",
      .fix_cpp = "parameters and input in at::MemoryFormat::ChannelsLast",
-     .fix_python = "model and input .to(memory_format=torch.channels_last)"}};
+     .fix_python = "model and input .to(memory_format=torch.channels_last)",
+     .change = "channels-last layout"}};
 
 }  // namespace
 

@@ -456,6 +456,7 @@ constexpr Rule kRules[] = {
     {.id = "loader-bound",
      .question = "Do the loader's workers deliver batches too slowly?",
      .needs = {Kind::kRange},
+     .causes = {Cause::kData},
      .check = &CheckLoaderBound,
      .reference = "PyTorch Performance Tuning Guide: Enable asynchronous data "
                   "loading and augmentation",

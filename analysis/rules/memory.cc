@@ -241,6 +241,7 @@ constexpr Rule kRules[] = {
          "Does the allocator call the driver for memory during training?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kRuntimeCall},
+     .causes = {Cause::kAllocator},
      .check = &CheckChurn,
      .reference = "PyTorch Performance Tuning Guide: Pre-allocate memory in "
                   "case of variable input length",
@@ -250,11 +251,13 @@ constexpr Rule kRules[] = {
               "graph",
      .fix_cpp = "run the largest batch first; expandable_segments:True",
      .fix_python = "run the longest batch first; expandable_segments:True; no "
-                   "empty_cache() in the loop"},
+                   "empty_cache() in the loop",
+     .change = "memory kept between steps"},
     {.id = "fragmentation",
      .question = "Is device memory reserved that no tensor can use?",
      .runs = Runs::kGpuOnly,
      .needs = {},
+     .causes = {},
      .check = &CheckFragmentation,
      .reference = "PyTorch Performance Tuning Guide: Pre-allocate memory in "
                   "case of variable input length",
@@ -269,6 +272,7 @@ constexpr Rule kRules[] = {
      .question = "Would a larger batch fit?",
      .runs = Runs::kGpuOnly,
      .needs = {},
+     .causes = {},
      .check = &CheckHeadroom,
      .reference =
          "The ResNet-18 case study, step 3: "
@@ -284,6 +288,7 @@ constexpr Rule kRules[] = {
      .question = "Is device memory about to run out?",
      .runs = Runs::kGpuOnly,
      .needs = {},
+     .causes = {},
      .check = &CheckNearOom,
      .reference =
          "PyTorch Performance Tuning Guide: Checkpoint intermediate buffers",

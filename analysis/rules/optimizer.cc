@@ -169,6 +169,7 @@ constexpr Rule kRules[] = {
      .question = "Does the optimizer pass over all parameters once per op, "
                  "although a fused step needs a single pass?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kCompute, Cause::kDispatch},
      .check = &CheckForeachNotFused,
      .reference = "17 tips for faster training, 5: fused optimizers",
      .detect = "the optimizer's step calls aten::_foreach_ ops, which read and "
@@ -177,10 +178,12 @@ constexpr Rule kRules[] = {
                "aten::_fused_ op",
      .avoid = "the update is plain SGD, which is one pass in any case",
      .fix_cpp = "at::_fused_adamw_ and the like on lists of parameters",
-     .fix_python = "fused=True"},
+     .fix_python = "fused=True",
+     .change = "fused optimizer step"},
     {.id = "unfused-optimizer",
      .question = "Does the optimizer update parameters one by one?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kDispatch, Cause::kCompute, Cause::kHostCode},
      .check = &CheckUnfusedOptimizer,
      .reference = "17 tips for faster training, 5: fused optimizers",
      .detect = "the optimizer's step has at least as many launches (on a CPU: "
@@ -188,7 +191,8 @@ constexpr Rule kRules[] = {
      .avoid =
          "the optimizer is foreach or fused, or the model has few parameters",
      .fix_cpp = "at::_fused_adamw_ or at::_foreach_* on lists of parameters",
-     .fix_python = "fused=True or foreach=True"}};
+     .fix_python = "fused=True or foreach=True",
+     .change = "fused optimizer step"}};
 
 }  // namespace
 

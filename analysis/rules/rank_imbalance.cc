@@ -361,6 +361,7 @@ constexpr Rule kRules[] = {
      .question = "Do ranks wait for each other because their work differs?",
      .needs_steps = false,
      .needs = {},
+     .causes = {Cause::kCommunication, Cause::kSync, Cause::kBlockingCopy},
      .check = &OneRankOnly,
      .reference = "PyTorch Performance Tuning Guide, distributed training: "
                   "load-balance the workload",
@@ -382,6 +383,7 @@ constexpr Rule kRules[] = {
      .question = "Does one slow rank delay the others?",
      .needs_steps = false,
      .needs = {},
+     .causes = {Cause::kCommunication, Cause::kSync, Cause::kBlockingCopy},
      .check = &OneRankOnly,
      .reference = "PyTorch Performance Tuning Guide, distributed training: the "
                   "slowest worker sets the pace",

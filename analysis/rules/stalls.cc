@@ -160,6 +160,7 @@ constexpr Rule kRules[] = {
     {.id = "logging-checkpoint-stall",
      .question = "Do steps stall while they log or save the model?",
      .needs = {},
+     .causes = {Cause::kBlockingCopy, Cause::kHostCode, Cause::kSync},
      .check = &CheckCheckpointing,
      .reference = "Optimization and Performance Tuning with PyTorch, section "
                   "19.5: logging and checkpoints",

@@ -218,6 +218,7 @@ constexpr Rule kRules[] = {
      .question = "Do reads of GPU results delay later launches?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kRuntimeCall},
+     .causes = {Cause::kSync, Cause::kBlockingCopy},
      .check = &CheckHostSync,
      .reference = "PyTorch Performance Tuning Guide: Avoid unnecessary CPU-GPU "
                   "synchronization",
@@ -232,11 +233,13 @@ constexpr Rule kRules[] = {
      .fix_cpp = "keep values on the device, or copy to pinned memory with "
                 "non_blocking and an event; no item<T>() in the loop",
      .fix_python = "keep metrics on the GPU and read them every N steps; no "
-                   ".item() in the loop"},
+                   ".item() in the loop",
+     .change = "no waiting for the GPU's results"},
     {.id = "explicit-sync",
      .question = "Does the program wait for the whole GPU in every step?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kRuntimeCall},
+     .causes = {Cause::kSync},
      .check = &CheckExplicitSync,
      .reference = "PyTorch Performance Tuning Guide: Avoid unnecessary CPU-GPU "
                   "synchronization",
@@ -247,11 +250,13 @@ constexpr Rule kRules[] = {
          "busy during the waits, or the waiting thread launches nothing",
      .fix_cpp = "remove it; measure time with events that are read later",
      .fix_python =
-         "remove torch.cuda.synchronize(); measure time with torch.cuda.Event"},
+         "remove torch.cuda.synchronize(); measure time with torch.cuda.Event",
+     .change = "no explicit synchronisation"},
     {.id = "grad-clip-sync",
      .question = "Does gradient clipping or scaling wait for the GPU?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kRuntimeCall, Kind::kOp},
+     .causes = {Cause::kSync, Cause::kBlockingCopy},
      .check = &CheckGradClipSync,
      .reference = "17 tips for faster training, numbers 4 (GradScaler) and 14 "
                   "(gradient clipping)",
@@ -262,7 +267,8 @@ constexpr Rule kRules[] = {
               "back, or reads metrics after the optimizer (host-sync)",
      .fix_cpp = "at::_foreach_norm, clamp and at::_foreach_mul_ on the device",
      .fix_python = "clip_grad_norm_ without error_if_nonfinite; bfloat16 needs "
-                   "no scaler"}};
+                   "no scaler",
+     .change = "gradients clipped without waiting"}};
 
 }  // namespace
 

@@ -265,6 +265,7 @@ constexpr Rule kRules[] = {
      .question =
          "Do forward passes build an autograd graph that is never used?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kCompute, Cause::kDispatch},
      .check = &CheckGradInValidation,
      .reference = "PyTorch Performance Tuning Guide: Disable gradient "
                   "calculation for validation or inference",
@@ -281,6 +282,7 @@ constexpr Rule kRules[] = {
      .question = "Does validation run layers in training mode, or without "
                  "inference mode?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kCompute},
      .check = &CheckValidationMode,
      .reference = "PyTorch Performance Features and How They Interact: eval, "
                   "no_grad and inference_mode",

@@ -156,6 +156,7 @@ constexpr Rule kRules[] = {
      .question = "Is attention computed in single ops where one fused kernel "
                  "could do it?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kCompute, Cause::kDispatch},
      .check = &CheckAttentionByHand,
      .reference = "torch.nn.functional.scaled_dot_product_attention: "
                   "https://docs.pytorch.org/docs/stable/generated/"

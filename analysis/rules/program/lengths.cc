@@ -91,6 +91,7 @@ constexpr Rule kRules[] = {
     {.id = "uneven-lengths",
      .question = "Do batches of uneven lengths make steps of uneven lengths?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kCompute},
      .check = &CheckUnevenLengths,
      .reference = "PyTorch Performance Tuning Guide: Pre-allocate memory in "
                   "case of variable input length",

@@ -123,6 +123,7 @@ constexpr Rule kRules[] = {
      .question = "Does a loop of the program call ops for one element at a "
                  "time?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kHostCode, Cause::kDispatch, Cause::kCompute},
      .check = &CheckUnbatchedLoop,
      .reference = "PyTorch documentation, torch.vmap: "
                   "https://docs.pytorch.org/docs/stable/generated/"

@@ -73,6 +73,7 @@ constexpr Rule kRules[] = {
     {.id = "python-between-ops",
      .question = "Does the program's own code between ops hold up the step?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kHostCode},
      .check = &CheckPythonBetweenOps,
      .reference = "Optimization and Performance Tuning with PyTorch, section "
                   "19.2: find the bottleneck first",

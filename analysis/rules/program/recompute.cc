@@ -203,6 +203,7 @@ constexpr Rule kRules[] = {
      .question = "Does the backward pass compute activations again although "
                  "memory is free?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kCompute, Cause::kDispatch},
      .check = &CheckRecomputeCost,
      .reference = "torch.utils.checkpoint: https://docs.pytorch.org/docs/"
                   "stable/checkpoint.html",

@@ -294,6 +294,7 @@ constexpr Rule kRules[] = {
      .question = "Does a recurrent network run step by step in the program's "
                  "own loop?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kDispatch, Cause::kCompute, Cause::kHostCode},
      .check = &CheckRnnInPython,
      .reference = "torch.nn.LSTM: https://docs.pytorch.org/docs/stable/"
                   "generated/torch.nn.LSTM.html",

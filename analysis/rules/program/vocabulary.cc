@@ -211,6 +211,7 @@ constexpr Rule kRules[] = {
      .question = "Does the loss pass over scores for a large vocabulary again "
                  "and again?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kCompute},
      .check = &CheckLargeVocabularyLoss,
      .reference = "Liger Kernel, fused linear cross entropy: "
                   "https://github.com/linkedin/Liger-Kernel",

@@ -267,6 +267,7 @@ constexpr Rule kRules[] = {
     {.id = "recompiling",
      .question = "Does torch.compile compile again in later steps?",
      .needs = {},
+     .causes = {Cause::kDispatch, Cause::kHostCode},
      .check = &CheckRecompiling,
      .reference = "PyTorch documentation, torch.compile troubleshooting: "
                   "recompilation",
@@ -280,6 +281,7 @@ constexpr Rule kRules[] = {
      .question =
          "Is compiled code cut into pieces with eager ops between them?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kDispatch, Cause::kHostCode},
      .check = &CheckGraphBreaks,
      .reference = "PyTorch documentation, torch.compile troubleshooting: graph "
                   "breaks",

@@ -266,6 +266,7 @@ constexpr Rule kRules[] = {
                  "CUDA graph?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kKernel, Kind::kRuntimeCall},
+     .causes = {},
      .check = &CheckObstacles,
      .reference = "PyTorch documentation, CUDA semantics: constraints of CUDA "
                   "graphs",
@@ -282,6 +283,7 @@ constexpr Rule kRules[] = {
      .question = "Is the GPU idle between the kernels of CUDA graphs?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kKernel},
+     .causes = {Cause::kGraphOpaque},
      .check = &CheckGraphIdle,
      .reference = "CUDA C++ Programming Guide: CUDA graphs",
      .detect = "gaps of more than 10 us before kernels of CUDA graphs take 5 "

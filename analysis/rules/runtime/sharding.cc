@@ -129,6 +129,7 @@ constexpr Rule kRules[] = {
     {.id = "fsdp-exposed",
      .question = "Does the step wait for shards of parameters or gradients?",
      .needs = {},
+     .causes = {Cause::kCommunication},
      .check = &CheckSharding,
      .reference = "PyTorch documentation, FSDP2: prefetching; "
                   "reshard_after_forward",
@@ -140,7 +141,8 @@ constexpr Rule kRules[] = {
               "collectives may be of activations (exposed-collective)",
      .fix_cpp = "fetch the next layer's shards before this layer computes",
      .fix_python = "forward and backward prefetch; larger wrap units; "
-                   "reshard_after_forward=False where memory allows"}};
+                   "reshard_after_forward=False where memory allows",
+     .change = "parameters gathered ahead"}};
 
 }  // namespace
 
