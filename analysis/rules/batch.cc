@@ -42,7 +42,8 @@ double BlocksPerSm(const AnalysisContext& m, const KernelUse& use) {
   return blocks > 0 && sms > 0 ? blocks / sms : -1;
 }
 
-// Gradients and weights keep their size, so their kernels keep their time.
+// Gradients and weights keep their size whatever the batch, so the kernels that
+// reduce or update them keep their time.
 bool GrowsWithBatch(const KernelUse& use) {
   return use.kind != KernelClass::kCommunication &&
          use.kind != KernelClass::kOptimizer && !use.in_optimizer;

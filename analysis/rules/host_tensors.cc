@@ -21,7 +21,9 @@ namespace {
 
 constexpr double kMostSteps = 2.0 / 3;
 constexpr double kLaunchNs = 10'000;  // of one launch on the device
-constexpr int kLookBack = 400;        // ops searched for a tensor's factory
+// Ops searched for a tensor's factory. Without a limit, a step of many uploads
+// would be searched once for each of them.
+constexpr int kLookBack = 400;
 
 std::string_view NameOf(const Trace& trace, RowId op) {
   return trace.name(trace.ops()[op].name);

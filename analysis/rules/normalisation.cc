@@ -14,6 +14,7 @@
 namespace stepscope {
 namespace {
 
+// Positions among the arguments of a convolution and of a batch norm.
 constexpr size_t kBias = 2, kTraining = 5;
 
 bool IsConvolution(std::string_view name) {

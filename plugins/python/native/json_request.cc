@@ -23,7 +23,7 @@ bool JsonRequest::Find(std::string_view key, dom::element* value) {
 }
 
 void JsonRequest::Wrong(std::string_view key, std::string_view must_be) {
-  if (!error_.ok()) return;
+  if (!error_.ok()) return;  // later mistakes may follow from the first
   error_ = absl::InvalidArgumentError(prefix_ + std::string(key) + " must be " +
                                       std::string(must_be));
 }
@@ -112,6 +112,8 @@ JsonRequest JsonRequest::Object(std::string_view key) {
   return inner;
 }
 
+// A key that nobody asked for is a misspelt one, or one of a newer caller: to
+// ignore it would be to do something else than what was asked.
 absl::Status JsonRequest::Check() {
   if (!error_.ok() || empty_) return error_;
   for (const auto [name, value] : object_) {
