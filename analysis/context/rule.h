@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "context/analysis_context.h"
+#include "timeline/causes.h"
 
 namespace stepscope {
 
