@@ -142,7 +142,7 @@ std::string RulesSay(const Report& report, Cause cause,
   if (looked == 0) return "no rule covers it";
   return looked <= kNamesShown
              ? (looked == 1 ? "the rule " : "the rules ") +
-                   Listed(answer.looked) + " found nothing to change"
+                   ListedWithAnd(answer.looked) + " found nothing to change"
              : Count(static_cast<int64_t>(looked), "rule") +
                    " found nothing to change";
 }
