@@ -91,8 +91,7 @@ std::vector<std::string> MemoryPeakLines(
   for (const auto& [device, most] : highest) {
     std::string text =
         device + ": at most " + Bytes(static_cast<double>(most->peak_bytes)) +
-        (most->is_counted ? " of memory allocated during the recording"
-                          : " in use");
+        (most->is_counted ? " allocated during the recording" : " in use");
     if (most->reserved_bytes > 0) {
       text += " of " + Bytes(static_cast<double>(most->reserved_bytes)) +
               " reserved";
