@@ -217,7 +217,8 @@ Verdict CheckConvRetuning(const AnalysisContext& m) {
   finding.evidence =
       "cuDNN searches for the fastest algorithm repeatedly: " +
       Count(static_cast<int64_t>(searches.size()), "search", "searches") +
-      " in " + Count(static_cast<int64_t>(windows), "step") + " take " +
+      " in " + Count(static_cast<int64_t>(windows), "step") +
+      (searches.size() == 1 ? " takes " : " take ") +
       Milliseconds(excess * 1e-6) + " per step" +
       (shapes ? ", each for a size that did not occur before." : ".");
   finding.where = finding.examples.front().what;

@@ -222,7 +222,8 @@ Verdict CheckExposed(const AnalysisContext& m) {
   Finding finding;
   finding.confidence = Confidence::kStrong;
   finding.evidence =
-      Count(std::llround(all.count), "collective") + " per step take " +
+      Count(std::llround(all.count), "collective") +
+      (std::llround(all.count) == 1 ? " per step takes " : " per step take ") +
       Milliseconds(all.moved_ns * 1e-6) +
       (m.has_gpu ? ". The GPU does not compute during " +
                        Milliseconds(exposed * 1e-6) + " of that ("

@@ -276,7 +276,8 @@ Verdict CheckRarePauses(const AnalysisContext& m, double all) {
     finding.examples = sum.examples;
     finding.evidence += " " + Count(sum.count, "step") +
                         (sum.every.empty() ? "" : " (" + sum.every + ")") +
-                        " take " + Milliseconds(sum.each_ns * 1e-6) +
+                        (sum.count == 1 ? " takes " : " take ") +
+                        Milliseconds(sum.each_ns * 1e-6) +
                         " longer because of it.";
   }
   return Fire(Found{.finding = std::move(finding),
