@@ -1,4 +1,4 @@
-// If a trace needs more memory than there is, the command says so and ends.
+// A trace that needs more memory than there is ends in a sentence.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stepscope/export.h>
@@ -37,7 +37,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(CliMemoryTest, OutOfMemoryInAReaderIsTheErrorOfItsTrace) {
+TEST(CliMemoryTest, OnReadersThreadsItIsTheErrorOfTheirTraces) {
   const TempFolder folder;
   std::vector<std::string> paths;
   for (int32_t rank = 0; rank < 6; ++rank) {
