@@ -157,8 +157,7 @@ SizedFinding Propose(Found& found) {
   return sized;
 }
 
-// The range of `gain` that follows from the parameters of replay which the
-// recording does not determine.
+// The range of `gain` by what the recording does not tell replay.
 void SpreadByModel(const AnalysisContext& context, const Edit& edit, double now,
                    Gain& gain) {
   const Replay& replay = context.replay;

@@ -87,13 +87,12 @@ Verdict CheckPageable(const AnalysisContext& m) {
 
   Finding finding;
   finding.confidence = Confidence::kProven;
-  finding.evidence =
-      Uploads(sums.count) +
-      " per step from pageable memory: " + Bytes(sums.bytes) + " in " +
-      Milliseconds(sums.copy_ns * 1e-6) + " at " + Rate(rate) +
-      VerbFor(sums.count, ". It blocks", ". They block") + " the host for " +
-      Milliseconds((sums.held_ns + sums.queued_ns) * 1e-6) + " of the " +
-      Milliseconds(m.stats.mean_ms) + " step.";
+  finding.evidence = Uploads(sums.count) +
+                     " per step from pageable memory: " + Bytes(sums.bytes) +
+                     " in " + Milliseconds(sums.copy_ns * 1e-6) + " at " +
+                     Rate(rate) + ". This blocks the host for " +
+                     Milliseconds((sums.held_ns + sums.queued_ns) * 1e-6) +
+                     " of the " + Milliseconds(m.stats.mean_ms) + " step.";
   finding.assumption =
       "nothing needs the copied data immediately, and copies from pinned "
       "memory run at " +

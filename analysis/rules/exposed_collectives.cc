@@ -270,7 +270,7 @@ constexpr Rule kRules[] = {
                    "buckets and static_graph=True; FSDP's prefetching; "
                    "exchanges during computing that does not need them; more "
                    "micro-batches",
-     .change = "collectives overlapped with computing"}};
+     .change = "less waiting for collectives"}};
 
 }  // namespace
 
