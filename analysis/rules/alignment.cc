@@ -194,6 +194,7 @@ constexpr Rule kRules[] = {
                  "multiples of 8?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kKernel, Kind::kOpShapes},
+     .causes = {Cause::kCompute},
      .check = &CheckMisalignedDims,
      .reference = "PyTorch Performance Tuning Guide: Use mixed precision, "
                   "sizes in multiples of 8",
@@ -204,7 +205,8 @@ constexpr Rule kRules[] = {
      .avoid = "only the batch dimension is misaligned, the products are tiny, "
               "or the misaligned products are as fast as aligned ones",
      .fix_cpp = "pad sizes to multiples of 8",
-     .fix_python = "pad sizes to multiples of 8"}};
+     .fix_python = "pad sizes to multiples of 8",
+     .change = "sizes padded to multiples of 8"}};
 
 }  // namespace
 

@@ -203,6 +203,7 @@ constexpr Rule kRules[] = {
      .question =
          "Does the training thread make batches itself while the step waits?",
      .needs = {},
+     .causes = {Cause::kData},
      .check = &CheckSyncDataLoading,
      .reference = "PyTorch Performance Tuning Guide: Enable asynchronous data "
                   "loading and augmentation",
@@ -216,7 +217,8 @@ constexpr Rule kRules[] = {
               "or no core is free for a worker",
      .fix_cpp = "torch::data::DataLoaderOptions().workers(N).max_jobs(2 * N)",
      .fix_python = "DataLoader(..., num_workers=N, persistent_workers=True, "
-                   "pin_memory=True)"}};
+                   "pin_memory=True)",
+     .change = "batches made by a worker"}};
 
 }  // namespace
 

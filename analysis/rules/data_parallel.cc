@@ -113,6 +113,8 @@ constexpr Rule kRules[] = {
      .question = "Does one process drive several GPUs with DataParallel?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kKernel},
+     .causes = {Cause::kCommunication, Cause::kCopy, Cause::kDispatch,
+                Cause::kHostCode},
      .check = &CheckDataParallel,
      .reference = "PyTorch Performance Tuning Guide, distributed training: use "
                   "DistributedDataParallel",

@@ -128,6 +128,7 @@ constexpr Rule kRules[] = {
                  "stream?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kRuntimeCall},
+     .causes = {Cause::kDependency},
      .check = &CheckDependency,
      .reference = "stepscope: idle time that is not due to host "
                   "synchronisation",
@@ -138,7 +139,8 @@ constexpr Rule kRules[] = {
      .fix_cpp = "put independent work on separate streams; start collectives "
                 "earlier",
      .fix_python = "put independent work on a torch.cuda.Stream; use "
-                   "async_op=True and a later wait()"}};
+                   "async_op=True and a later wait()",
+     .change = "no waits between streams"}};
 
 }  // namespace
 

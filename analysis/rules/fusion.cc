@@ -201,6 +201,7 @@ constexpr Rule kRules[] = {
                  "traffic?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kKernel, Kind::kOp},
+     .causes = {Cause::kCompute, Cause::kDispatch},
      .check = &CheckUnfusedPointwise,
      .reference = "PyTorch Performance Tuning Guide: Fuse pointwise operations",
      .detect =
@@ -209,7 +210,8 @@ constexpr Rule kRules[] = {
      .avoid = "Triton, nvFuser or NNC made the kernels, they belong to the "
               "optimizer, or a matrix product interrupts the chain",
      .fix_cpp = "use a scripted function, or an AOTInductor module (inference)",
-     .fix_python = "use torch.compile"}};
+     .fix_python = "use torch.compile",
+     .change = "elementwise ops fused"}};
 
 }  // namespace
 

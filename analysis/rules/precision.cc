@@ -133,6 +133,7 @@ constexpr Rule kRules[] = {
     {.id = "fp64-compute",
      .question = "Is anything computed in double precision?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kCompute},
      .check = &CheckFp64,
      .reference = "PyTorch Performance Tuning Guide: Use mixed precision; "
                   "devices' FP64 rates",
@@ -141,7 +142,8 @@ constexpr Rule kRules[] = {
      .avoid = "more than 90 % of the compute time is FP64, which is probably "
               "intended: then the finding is only a hint",
      .fix_cpp = "at::kFloat where the data is created",
-     .fix_python = "x.float() where the data enters"}};
+     .fix_python = "x.float() where the data enters",
+     .change = "float32 instead of float64"}};
 
 }  // namespace
 

@@ -226,6 +226,7 @@ constexpr Rule kRules[] = {
                  "where 16 bits would do?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kKernel},
+     .causes = {Cause::kCompute},
      .check = &CheckTensorCoresIdle,
      .reference =
          "PyTorch Performance Tuning Guide: Use mixed precision and AMP",
@@ -235,11 +236,13 @@ constexpr Rule kRules[] = {
               "products, tiny products or float64, or the kernel names do not "
               "show whether they use Tensor Cores",
      .fix_cpp = "at::autocast::set_autocast_enabled(at::kCUDA, true)",
-     .fix_python = "torch.autocast(\"cuda\", dtype=torch.bfloat16)"},
+     .fix_python = "torch.autocast(\"cuda\", dtype=torch.bfloat16)",
+     .change = "autocast to 16 bits"},
     {.id = "tf32-off",
      .question = "Do float32 matrix products run without TF32?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kKernel},
+     .causes = {Cause::kCompute},
      .check = &CheckTf32Off,
      .reference = "PyTorch Performance Tuning Guide: Use Tensor Cores; "
                   "torch.set_float32_matmul_precision",
@@ -248,7 +251,8 @@ constexpr Rule kRules[] = {
      .avoid = "the device is older than Ampere, or the ops are convolutions, "
               "which use TF32 by default",
      .fix_cpp = "at::globalContext().setFloat32MatmulPrecision(\"high\")",
-     .fix_python = "torch.set_float32_matmul_precision(\"high\")"}};
+     .fix_python = "torch.set_float32_matmul_precision(\"high\")",
+     .change = "TF32 products"}};
 
 }  // namespace
 

@@ -221,7 +221,7 @@ Finding TrainModeFinding(const AnalysisContext& m, const TrainMode& found) {
   finding.where =
       std::string(m.trace.name(m.trace.ops()[found.layers.front()].name));
   finding.assumption =
-      "correct results matter first; these layers take  " +
+      "correct results matter first; these layers take " +
       Milliseconds(static_cast<double>(ns) * 1e-6 /
                    static_cast<double>(m.steps.windows.size())) +
       " per step on the host";
@@ -265,6 +265,7 @@ constexpr Rule kRules[] = {
      .question =
          "Do forward passes build an autograd graph that is never used?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kCompute, Cause::kDispatch},
      .check = &CheckGradInValidation,
      .reference = "PyTorch Performance Tuning Guide: Disable gradient "
                   "calculation for validation or inference",
@@ -281,6 +282,7 @@ constexpr Rule kRules[] = {
      .question = "Does validation run layers in training mode, or without "
                  "inference mode?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kCompute},
      .check = &CheckValidationMode,
      .reference = "PyTorch Performance Features and How They Interact: eval, "
                   "no_grad and inference_mode",

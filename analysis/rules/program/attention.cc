@@ -137,8 +137,8 @@ Verdict CheckAttentionByHand(const AnalysisContext& m) {
       "them.";
   if (one.dims.empty()) {
     finding.evidence +=
-        " Sizes were not recorded (record_shapes): the order of the ops alone "
-        "shows it.";
+        " Sizes were not recorded (record_shapes), so only the order of the "
+        "ops shows this.";
   }
   Illustrate(m, all, finding);
   finding.assumption =
@@ -149,8 +149,8 @@ Verdict CheckAttentionByHand(const AnalysisContext& m) {
                         "place of four");
   SayFix(m, one, finding);
   finding.wrong_if =
-      "the program uses the attention weights themselves, or the products get "
-      "other operands than q, k and v";
+      "the program uses the attention weights themselves, or the operands of "
+      "the products are not q, k and v";
   return Fire(std::move(finding), fused.edit, fused.saved_ns);
 }
 
@@ -159,6 +159,7 @@ constexpr Rule kRules[] = {
      .question = "Is attention computed in single ops where one fused kernel "
                  "could do it?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kCompute, Cause::kDispatch},
      .check = &CheckAttentionByHand,
      .reference = "torch.nn.functional.scaled_dot_product_attention: "
                   "https://docs.pytorch.org/docs/stable/generated/"
@@ -168,9 +169,9 @@ constexpr Rule kRules[] = {
                "each other, and sizes, where recorded, show one score per pair "
                "of positions; or scaled_dot_product_attention runs its "
                "fallback of single ops",
-     .avoid = "an op between the products is none that "
-              "scaled_dot_product_attention has, the added mask is trained, "
-              "or no fused kernel exists (dropout on a CPU, float64 on a GPU)",
+     .avoid = "scaled_dot_product_attention cannot express one of the ops "
+              "between the products, the added mask is trained, or no fused "
+              "kernel exists (dropout on a CPU, float64 on a GPU)",
      .fix_cpp = "at::scaled_dot_product_attention(q, k, v)",
      .fix_python =
          "torch.nn.functional.scaled_dot_product_attention(q, k, v)"}};

@@ -70,6 +70,7 @@ constexpr Rule kRules[] = {
      .question = "Would FP8 speed up large products that run in 16 bits?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kKernel, Kind::kOpShapes},
+     .causes = {Cause::kCompute},
      .check = &CheckFp8,
      .reference = "NVIDIA H100 datasheet: FP8 Tensor Core rates; "
                   "torchao.float8",
