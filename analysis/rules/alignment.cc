@@ -18,6 +18,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace alignment_rules {
 namespace {
 
 // A misaligned product is slow below this share of the aligned products' rate.
@@ -209,7 +210,8 @@ constexpr Rule kRules[] = {
      .change = "sizes padded to multiples of 8"}};
 
 }  // namespace
+}  // namespace alignment_rules
 
-extern const std::span<const Rule> kAlignment = kRules;
+extern const std::span<const Rule> kAlignment = alignment_rules::kRules;
 
 }  // namespace stepscope

@@ -15,6 +15,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace batch_rules {
 namespace {
 
 constexpr double kWaitsForRanks = 0.03;  // of the step
@@ -270,7 +271,8 @@ constexpr Rule kRules[] = {
      .fix_python = "use a larger batch and tune the learning rate again"}};
 
 }  // namespace
+}  // namespace batch_rules
 
-extern const std::span<const Rule> kBatch = kRules;
+extern const std::span<const Rule> kBatch = batch_rules::kRules;
 
 }  // namespace stepscope

@@ -15,6 +15,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace buckets_rules {
 namespace {
 
 constexpr double kMostSteps = 2.0 / 3;
@@ -272,7 +273,8 @@ constexpr Rule kRules[] = {
      .change = "other gradient buckets"}};
 
 }  // namespace
+}  // namespace buckets_rules
 
-extern const std::span<const Rule> kBuckets = kRules;
+extern const std::span<const Rule> kBuckets = buckets_rules::kRules;
 
 }  // namespace stepscope

@@ -18,6 +18,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace clocks_rules {
 namespace {
 
 constexpr double kThrottledShare = 0.10;  // of the samples
@@ -232,7 +233,8 @@ constexpr Rule kRules[] = {
                    "clocks"}};
 
 }  // namespace
+}  // namespace clocks_rules
 
-extern const std::span<const Rule> kClocks = kRules;
+extern const std::span<const Rule> kClocks = clocks_rules::kRules;
 
 }  // namespace stepscope

@@ -16,6 +16,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace convolution_rules {
 namespace {
 
 constexpr double kShare = 0.20;     // of the compute time
@@ -275,7 +276,8 @@ constexpr Rule kRules[] = {
      .change = "no tuning of convolutions in the steps"}};
 
 }  // namespace
+}  // namespace convolution_rules
 
-extern const std::span<const Rule> kConvolution = kRules;
+extern const std::span<const Rule> kConvolution = convolution_rules::kRules;
 
 }  // namespace stepscope

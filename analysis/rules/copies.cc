@@ -15,6 +15,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace copies_rules {
 namespace {
 
 constexpr int64_t kStagedBytes = 64 << 10;
@@ -291,7 +292,8 @@ constexpr Rule kRules[] = {
      .change = "uploads overlapped with computing"}};
 
 }  // namespace
+}  // namespace copies_rules
 
-extern const std::span<const Rule> kCopies = kRules;
+extern const std::span<const Rule> kCopies = copies_rules::kRules;
 
 }  // namespace stepscope

@@ -15,6 +15,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace data_loading_rules {
 namespace {
 
 // A batch that takes less comes from memory, and a worker would not help.
@@ -221,7 +222,8 @@ constexpr Rule kRules[] = {
      .change = "batches made by a worker"}};
 
 }  // namespace
+}  // namespace data_loading_rules
 
-extern const std::span<const Rule> kDataLoading = kRules;
+extern const std::span<const Rule> kDataLoading = data_loading_rules::kRules;
 
 }  // namespace stepscope

@@ -14,6 +14,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace data_quality_rules {
 namespace {
 
 constexpr double kBadTimes = 0.001;  // of the records
@@ -353,7 +354,8 @@ constexpr Rule kRules[] = {
      .fix_python = "use schedule(wait=3, warmup=3, active=3)"}};
 
 }  // namespace
+}  // namespace data_quality_rules
 
-extern const std::span<const Rule> kDataQuality = kRules;
+extern const std::span<const Rule> kDataQuality = data_quality_rules::kRules;
 
 }  // namespace stepscope

@@ -17,6 +17,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace ddp_rules {
 namespace {
 
 constexpr double kMostSteps = 2.0 / 3;
@@ -305,7 +306,8 @@ constexpr Rule kRules[] = {
      .change = "no search for unused parameters"}};
 
 }  // namespace
+}  // namespace ddp_rules
 
-extern const std::span<const Rule> kDdp = kRules;
+extern const std::span<const Rule> kDdp = ddp_rules::kRules;
 
 }  // namespace stepscope

@@ -16,6 +16,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace debugging_rules {
 namespace {
 
 constexpr double kMostSteps = 0.9;     // of the steady steps show the aid
@@ -218,7 +219,8 @@ constexpr Rule kRules[] = {
      .change = "debugging aids off"}};
 
 }  // namespace
+}  // namespace debugging_rules
 
-extern const std::span<const Rule> kDebugging = kRules;
+extern const std::span<const Rule> kDebugging = debugging_rules::kRules;
 
 }  // namespace stepscope

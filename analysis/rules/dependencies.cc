@@ -18,6 +18,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace dependencies_rules {
 namespace {
 
 constexpr double kDependencyShare = 0.03;
@@ -143,7 +144,8 @@ constexpr Rule kRules[] = {
      .change = "no waits between streams"}};
 
 }  // namespace
+}  // namespace dependencies_rules
 
-extern const std::span<const Rule> kDependencies = kRules;
+extern const std::span<const Rule> kDependencies = dependencies_rules::kRules;
 
 }  // namespace stepscope

@@ -15,6 +15,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace exposed_collectives_rules {
 namespace {
 
 constexpr double kExposedShare = 0.03;
@@ -273,7 +274,8 @@ constexpr Rule kRules[] = {
      .change = "less waiting for collectives"}};
 
 }  // namespace
+}  // namespace exposed_collectives_rules
 
-extern const std::span<const Rule> kExposedCollectives = kRules;
+extern const std::span<const Rule> kExposedCollectives = exposed_collectives_rules::kRules;
 
 }  // namespace stepscope

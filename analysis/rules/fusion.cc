@@ -16,6 +16,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace fusion_rules {
 namespace {
 
 constexpr size_t kLeastChain = 3;
@@ -214,7 +215,8 @@ constexpr Rule kRules[] = {
      .change = "elementwise ops fused"}};
 
 }  // namespace
+}  // namespace fusion_rules
 
-extern const std::span<const Rule> kFusion = kRules;
+extern const std::span<const Rule> kFusion = fusion_rules::kRules;
 
 }  // namespace stepscope

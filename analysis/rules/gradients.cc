@@ -16,6 +16,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace gradients_rules {
 namespace {
 
 // --- zero-grad-kernels
@@ -148,7 +149,8 @@ constexpr Rule kRules[] = {
      .change = "gradients set to None"}};
 
 }  // namespace
+}  // namespace gradients_rules
 
-extern const std::span<const Rule> kGradients = kRules;
+extern const std::span<const Rule> kGradients = gradients_rules::kRules;
 
 }  // namespace stepscope

@@ -13,6 +13,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace host_rules {
 namespace {
 
 // Below this share of the step, more threads cannot gain much.
@@ -403,7 +404,8 @@ constexpr Rule kRules[] = {
      .fix_python = "torch.set_num_threads, OMP_NUM_THREADS"}};
 
 }  // namespace
+}  // namespace host_rules
 
-extern const std::span<const Rule> kHost = kRules;
+extern const std::span<const Rule> kHost = host_rules::kRules;
 
 }  // namespace stepscope

@@ -17,6 +17,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace host_tensors_rules {
 namespace {
 
 constexpr double kMostSteps = 2.0 / 3;
@@ -305,7 +306,8 @@ constexpr Rule kRules[] = {
      .change = "tensors created on the device"}};
 
 }  // namespace
+}  // namespace host_tensors_rules
 
-extern const std::span<const Rule> kHostTensors = kRules;
+extern const std::span<const Rule> kHostTensors = host_tensors_rules::kRules;
 
 }  // namespace stepscope

@@ -17,6 +17,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace input_types_rules {
 namespace {
 
 constexpr int64_t kImageBytes = 4 << 20;
@@ -350,7 +351,8 @@ constexpr Rule kRules[] = {
      .change = "tensors made without copying"}};
 
 }  // namespace
+}  // namespace input_types_rules
 
-extern const std::span<const Rule> kInputTypes = kRules;
+extern const std::span<const Rule> kInputTypes = input_types_rules::kRules;
 
 }  // namespace stepscope

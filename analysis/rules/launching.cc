@@ -19,6 +19,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace launching_rules {
 namespace {
 
 constexpr double kShare = 0.10;
@@ -281,7 +282,8 @@ constexpr Rule kRules[] = {
      .fix_python = "torch.compile(mode=\"reduce-overhead\"), a larger batch"}};
 
 }  // namespace
+}  // namespace launching_rules
 
-extern const std::span<const Rule> kLaunching = kRules;
+extern const std::span<const Rule> kLaunching = launching_rules::kRules;
 
 }  // namespace stepscope

@@ -21,6 +21,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace layout_rules {
 namespace {
 
 constexpr double kShare = 0.03;
@@ -284,7 +285,8 @@ constexpr Rule kRules[] = {
      .change = "channels-last layout"}};
 
 }  // namespace
+}  // namespace layout_rules
 
-extern const std::span<const Rule> kLayout = kRules;
+extern const std::span<const Rule> kLayout = layout_rules::kRules;
 
 }  // namespace stepscope

@@ -17,6 +17,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace loader_bound_rules {
 namespace {
 
 constexpr double kWaitShare = 0.05;
@@ -477,7 +478,8 @@ constexpr Rule kRules[] = {
                    "or cached batches where all cores are busy"}};
 
 }  // namespace
+}  // namespace loader_bound_rules
 
-extern const std::span<const Rule> kLoaderBound = kRules;
+extern const std::span<const Rule> kLoaderBound = loader_bound_rules::kRules;
 
 }  // namespace stepscope

@@ -13,6 +13,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace memory_rules {
 namespace {
 
 constexpr double kFreesPerStep = 0.1;
@@ -302,7 +303,8 @@ constexpr Rule kRules[] = {
      .fix_python = "torch.utils.checkpoint, autocast, gradient accumulation"}};
 
 }  // namespace
+}  // namespace memory_rules
 
-extern const std::span<const Rule> kMemory = kRules;
+extern const std::span<const Rule> kMemory = memory_rules::kRules;
 
 }  // namespace stepscope

@@ -12,6 +12,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace normalisation_rules {
 namespace {
 
 // Positions among the arguments of a convolution and of a batch norm.
@@ -172,7 +173,8 @@ constexpr Rule kRules[] = {
      .change = "no bias before norms"}};
 
 }  // namespace
+}  // namespace normalisation_rules
 
-extern const std::span<const Rule> kNormalisation = kRules;
+extern const std::span<const Rule> kNormalisation = normalisation_rules::kRules;
 
 }  // namespace stepscope

@@ -13,6 +13,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace optimizer_rules {
 namespace {
 
 constexpr double kParameters = 50;
@@ -195,7 +196,8 @@ constexpr Rule kRules[] = {
      .change = "fused optimizer step"}};
 
 }  // namespace
+}  // namespace optimizer_rules
 
-extern const std::span<const Rule> kOptimizer = kRules;
+extern const std::span<const Rule> kOptimizer = optimizer_rules::kRules;
 
 }  // namespace stepscope

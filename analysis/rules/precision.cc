@@ -12,6 +12,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace precision_rules {
 namespace {
 
 constexpr double kShare = 0.01;    // of the compute time
@@ -146,7 +147,8 @@ constexpr Rule kRules[] = {
      .change = "float32 instead of float64"}};
 
 }  // namespace
+}  // namespace precision_rules
 
-extern const std::span<const Rule> kPrecision = kRules;
+extern const std::span<const Rule> kPrecision = precision_rules::kRules;
 
 }  // namespace stepscope

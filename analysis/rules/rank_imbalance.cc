@@ -16,6 +16,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace rank_imbalance_rules {
 namespace {
 
 constexpr double kWaitShare = 0.03;
@@ -407,7 +408,8 @@ constexpr Rule kRules[] = {
      .check_ranks = &CheckStraggler}};
 
 }  // namespace
+}  // namespace rank_imbalance_rules
 
-extern const std::span<const Rule> kRankImbalance = kRules;
+extern const std::span<const Rule> kRankImbalance = rank_imbalance_rules::kRules;
 
 }  // namespace stepscope

@@ -16,6 +16,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace stalls_rules {
 namespace {
 
 constexpr double kLeastNs = 100'000;  // per step
@@ -182,7 +183,8 @@ constexpr Rule kRules[] = {
          "torch.distributed.checkpoint.async_save; log every N steps"}};
 
 }  // namespace
+}  // namespace stalls_rules
 
-extern const std::span<const Rule> kStalls = kRules;
+extern const std::span<const Rule> kStalls = stalls_rules::kRules;
 
 }  // namespace stepscope

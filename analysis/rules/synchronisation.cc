@@ -21,6 +21,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace synchronisation_rules {
 namespace {
 
 constexpr double kMostSteps = 0.5;     // of all steps but the last
@@ -279,7 +280,8 @@ constexpr Rule kRules[] = {
      .change = "gradients clipped without waiting"}};
 
 }  // namespace
+}  // namespace synchronisation_rules
 
-extern const std::span<const Rule> kSynchronisation = kRules;
+extern const std::span<const Rule> kSynchronisation = synchronisation_rules::kRules;
 
 }  // namespace stepscope

@@ -11,6 +11,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace tensor_cores_rules {
 namespace {
 
 constexpr double kShare = 0.10;
@@ -255,7 +256,8 @@ constexpr Rule kRules[] = {
      .change = "TF32 products"}};
 
 }  // namespace
+}  // namespace tensor_cores_rules
 
-extern const std::span<const Rule> kTensorCores = kRules;
+extern const std::span<const Rule> kTensorCores = tensor_cores_rules::kRules;
 
 }  // namespace stepscope

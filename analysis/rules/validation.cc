@@ -14,6 +14,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace validation_rules {
 namespace {
 
 constexpr double kShareOfWindow = 0.05;
@@ -294,7 +295,8 @@ constexpr Rule kRules[] = {
      .fix_python = "model.eval(); with torch.inference_mode():"}};
 
 }  // namespace
+}  // namespace validation_rules
 
-extern const std::span<const Rule> kValidation = kRules;
+extern const std::span<const Rule> kValidation = validation_rules::kRules;
 
 }  // namespace stepscope

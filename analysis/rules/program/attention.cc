@@ -19,6 +19,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace attention_rules {
 namespace {
 
 // A fused backward pass computes the scores again: five products, not four.
@@ -177,7 +178,8 @@ constexpr Rule kRules[] = {
          "torch.nn.functional.scaled_dot_product_attention(q, k, v)"}};
 
 }  // namespace
+}  // namespace attention_rules
 
-extern const std::span<const Rule> kAttention = kRules;
+extern const std::span<const Rule> kAttention = attention_rules::kRules;
 
 }  // namespace stepscope

@@ -10,6 +10,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace lengths_rules {
 namespace {
 
 // The place of an op's mask among its arguments; kNoMask if it takes none.
@@ -109,7 +110,8 @@ constexpr Rule kRules[] = {
                    "tensors"}};
 
 }  // namespace
+}  // namespace lengths_rules
 
-extern const std::span<const Rule> kLengths = kRules;
+extern const std::span<const Rule> kLengths = lengths_rules::kRules;
 
 }  // namespace stepscope

@@ -14,6 +14,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace loops_rules {
 namespace {
 
 constexpr double kMostSteps = 2.0 / 3;
@@ -144,7 +145,8 @@ constexpr Rule kRules[] = {
                    "in place of .item() for each"}};
 
 }  // namespace
+}  // namespace loops_rules
 
-extern const std::span<const Rule> kLoops = kRules;
+extern const std::span<const Rule> kLoops = loops_rules::kRules;
 
 }  // namespace stepscope

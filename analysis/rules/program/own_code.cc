@@ -10,6 +10,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace own_code_rules {
 namespace {
 
 // Of the step: what launch-bound asks of framework code.
@@ -93,7 +94,8 @@ constexpr Rule kRules[] = {
                    "every N steps"}};
 
 }  // namespace
+}  // namespace own_code_rules
 
-extern const std::span<const Rule> kOwnCode = kRules;
+extern const std::span<const Rule> kOwnCode = own_code_rules::kRules;
 
 }  // namespace stepscope

@@ -16,6 +16,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace recompute_rules {
 namespace {
 
 // A backward node may call a forward op or two for its own ends.
@@ -218,7 +219,8 @@ constexpr Rule kRules[] = {
                    "(create_selective_checkpoint_contexts)"}};
 
 }  // namespace
+}  // namespace recompute_rules
 
-extern const std::span<const Rule> kRecompute = kRules;
+extern const std::span<const Rule> kRecompute = recompute_rules::kRules;
 
 }  // namespace stepscope

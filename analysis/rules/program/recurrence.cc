@@ -22,6 +22,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace recurrence_rules {
 namespace {
 
 constexpr char kChange[] = "recurrence in one call";
@@ -313,7 +314,8 @@ constexpr Rule kRules[] = {
                    "torch.compile on the body of the loop"}};
 
 }  // namespace
+}  // namespace recurrence_rules
 
-extern const std::span<const Rule> kRecurrence = kRules;
+extern const std::span<const Rule> kRecurrence = recurrence_rules::kRules;
 
 }  // namespace stepscope

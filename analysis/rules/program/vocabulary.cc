@@ -20,6 +20,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace vocabulary_rules {
 namespace {
 
 constexpr int64_t kLargeVocabulary = 32'000;
@@ -226,7 +227,8 @@ constexpr Rule kRules[] = {
                    "tokens whose label counts"}};
 
 }  // namespace
+}  // namespace vocabulary_rules
 
-extern const std::span<const Rule> kVocabulary = kRules;
+extern const std::span<const Rule> kVocabulary = vocabulary_rules::kRules;
 
 }  // namespace stepscope

@@ -19,6 +19,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace compiled_rules {
 namespace {
 
 constexpr std::string_view kCompiling = "(dynamo_timed)";
@@ -295,7 +296,8 @@ constexpr Rule kRules[] = {
          "TORCH_LOGS=graph_breaks, then torch.compile(fullgraph=True)"}};
 
 }  // namespace
+}  // namespace compiled_rules
 
-extern const std::span<const Rule> kCompiled = kRules;
+extern const std::span<const Rule> kCompiled = compiled_rules::kRules;
 
 }  // namespace stepscope

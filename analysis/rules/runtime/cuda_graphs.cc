@@ -21,6 +21,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace cuda_graphs_rules {
 namespace {
 
 constexpr double kLaunchShare = 0.10;
@@ -295,7 +296,8 @@ constexpr Rule kRules[] = {
      .fix_python = "record once without CUDA graphs to see the reason"}};
 
 }  // namespace
+}  // namespace cuda_graphs_rules
 
-extern const std::span<const Rule> kCudaGraphs = kRules;
+extern const std::span<const Rule> kCudaGraphs = cuda_graphs_rules::kRules;
 
 }  // namespace stepscope

@@ -13,6 +13,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace fp8_rules {
 namespace {
 
 constexpr double kShare = 0.50;  // of the GPU's compute time
@@ -83,7 +84,8 @@ constexpr Rule kRules[] = {
      .fix_python = "torchao.float8, Transformer Engine"}};
 
 }  // namespace
+}  // namespace fp8_rules
 
-extern const std::span<const Rule> kFp8 = kRules;
+extern const std::span<const Rule> kFp8 = fp8_rules::kRules;
 
 }  // namespace stepscope

@@ -16,6 +16,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace sharding_rules {
 namespace {
 
 constexpr double kExposedShare = 0.03;
@@ -145,7 +146,8 @@ constexpr Rule kRules[] = {
      .change = "parameters gathered ahead"}};
 
 }  // namespace
+}  // namespace sharding_rules
 
-extern const std::span<const Rule> kSharding = kRules;
+extern const std::span<const Rule> kSharding = sharding_rules::kRules;
 
 }  // namespace stepscope
