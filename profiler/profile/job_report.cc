@@ -16,6 +16,8 @@
 #include <thread>
 #include <utility>
 
+#include "ending_signals.h"
+
 namespace stepscope {
 namespace {
 
@@ -196,6 +198,13 @@ void JobReport::TakeFiles(int32_t cycle, Collected& collected) {
   for (const auto& [rank, why] : missing) Take(rank, cycle, true, collected);
 }
 
+// Where a signal ends the program, half of what is left of the grace is for the
+// files of rank 0's own window, which are written afterwards.
+bool JobReport::IsLate(milliseconds waited) const {
+  return waited >= options_.timeout ||
+         (EndingSignals::Caught() != 0 && waited >= EndingSignals::Left());
+}
+
 JobReport::Collected JobReport::Collect(RankDigest own, int32_t cycle) {
   Collected collected;
   collected.digests.push_back(std::move(own));
@@ -203,7 +212,8 @@ JobReport::Collected JobReport::Collect(RankDigest own, int32_t cycle) {
   for (int32_t r = 1; r < options_.identity.world_size; ++r) waiting.insert(r);
   const auto begin = steady_clock::now();
   while (!waiting.empty() && (exchange_works_ || log_ != nullptr)) {
-    const auto waited = steady_clock::now() - begin;
+    const auto waited =
+        std::chrono::duration_cast<milliseconds>(steady_clock::now() - begin);
     std::erase_if(waiting, [&](int32_t rank) {
       // Before it looks for what the rank sent: a rank may end right after.
       const std::optional<std::string> there = AnnouncementOf(rank);
@@ -220,11 +230,12 @@ JobReport::Collected JobReport::Collect(RankDigest own, int32_t cycle) {
         why = kDoesNotRecord;
         return waited >= std::min(kAnnounceGrace, options_.timeout);
       } else {
-        why = "sent nothing within " + SecondsOf(options_.timeout);
+        why = "sent nothing within " +
+              SecondsOf(std::min(options_.timeout, waited));
       }
       return gone;
     });
-    if (waited >= options_.timeout) break;
+    if (IsLate(waited)) break;
     if (!waiting.empty()) std::this_thread::sleep_for(kPoll);
   }
   if (exchange_works_) TakeFiles(cycle, collected);

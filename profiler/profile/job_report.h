@@ -10,6 +10,7 @@
 #include <stepscope/rank_exchange.h>
 #include <stepscope/ranks.h>
 #include <stepscope/report.h>
+#include <stepscope/run_identity.h>
 
 #include <chrono>
 #include <cstdint>
@@ -21,7 +22,6 @@
 
 #include "console.h"
 #include "log_run.h"
-#include "run_identity.h"
 
 namespace stepscope {
 
@@ -67,6 +67,7 @@ class JobReport {
   std::optional<std::string> AnnouncementOf(int32_t rank);
   bool Take(int32_t rank, int32_t cycle, bool from_files, Collected& collected);
   void TakeFiles(int32_t cycle, Collected& collected);
+  bool IsLate(std::chrono::milliseconds waited) const;
   Collected Collect(RankDigest own, int32_t cycle);
 
   const Options options_;

@@ -12,14 +12,13 @@
 #include <absl/status/status.h>
 #include <absl/status/statusor.h>
 #include <stepscope/logdir.h>
+#include <stepscope/run_identity.h>
 
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
-
-#include "run_identity.h"
 
 namespace stepscope {
 

@@ -92,7 +92,9 @@ absl::Status Profile::Finish() noexcept {
         },
         kUnprofiled);
     // Ends the program where a signal has asked for that.
-    state.signals.reset();
+    if (state.finish_ends_program || !state.IsAskedToEnd()) {
+      state.signals.reset();
+    }
   }
   return status();
 }
@@ -105,6 +107,10 @@ Profile::~Profile() {
     return;
   }
   (void)Finish();
+}
+
+bool Profile::is_ending() const noexcept {
+  return state_ != nullptr && state_->IsAskedToEnd();
 }
 
 absl::Status Profile::status() const noexcept {

@@ -1,11 +1,12 @@
 #include "profile_state.h"
 
+#include <stepscope/run_identity.h>
+
 #include <algorithm>
 #include <exception>
 #include <utility>
 
 #include "log_run.h"
-#include "run_identity.h"
 
 namespace stepscope {
 
@@ -67,6 +68,7 @@ void Profile::State::Start(ProfileOptions options, ProfileParts parts) {
   if (options.signal_grace.count() > 0) {
     signals = EndingSignals::Make(options.signal_grace);
   }
+  finish_ends_program = parts.finish_ends_program;
   MakeCollectors make_collectors = parts.collectors;
   std::shared_ptr<JobReport> job;
   if (parts.digest) job = MakeJob(options, identity, log);

@@ -40,6 +40,7 @@ struct Profile::State {
       std::make_shared<std::atomic<int>>(0);
   std::unique_ptr<Background> background;
   std::unique_ptr<EndingSignals> signals;  // null without signal_grace
+  bool finish_ends_program = true;         // as in ProfileParts
   bool finished = false;
 
   using MakeCollectors = decltype(ProfileParts::collectors);

@@ -1,5 +1,4 @@
-#include "run_identity.h"
-
+#include <stepscope/run_identity.h>
 #include <unistd.h>
 
 #include <array>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <stepscope/profile_parts.h>
+#include <stepscope/run_identity.h>
 #include <stepscope/run_times.h>
 #include <stepscope/session.h>
 #include <stepscope/trace.h>
@@ -15,7 +16,6 @@
 #include "console.h"
 #include "job_report.h"
 #include "log_run.h"
-#include "run_identity.h"
 #include "stall_recorder.h"
 
 namespace stepscope {

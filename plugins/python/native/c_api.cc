@@ -218,6 +218,14 @@ int stepscope_profile_finish(uint64_t handle) {
   });
 }
 
+int stepscope_profile_ending(uint64_t handle) {
+  return Guarded([&] {
+    const auto profile = Profiles().Get(handle);
+    if (profile == nullptr) return NoHandle("profile");
+    return profile->IsEnding() ? 1 : 0;
+  });
+}
+
 int stepscope_profile_windows(uint64_t handle) {
   return Guarded([&] {
     const auto profile = Profiles().Get(handle);

@@ -2,6 +2,7 @@
 
 #include <absl/status/status.h>
 #include <stepscope/compare.h>
+#include <stepscope/run_identity.h>
 #include <stepscope/top.h>
 #include <stepscope/version.h>
 
@@ -15,6 +16,7 @@
 #include "errors.h"
 #include "json_request.h"
 #include "one_trace.h"
+#include "report/json_text.h"
 #include "rule_list.h"
 #include "run_list.h"
 #include "what_if/prediction.h"
@@ -138,6 +140,17 @@ absl::StatusOr<std::string> RunList(JsonRequest& request) {
   return ToJson(*runs, dir);
 }
 
+std::string RankJson() {
+  const RunIdentity identity = OwnIdentity();
+  JsonText json;
+  json.Open('{');
+  json.Field("rank", identity.rank);
+  json.Field("world_size", identity.world_size);
+  json.Field("problem", identity.problem);
+  json.Close('}');
+  return json.Take();
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> RunJob(std::string_view name, const char* text) {
@@ -148,17 +161,14 @@ absl::StatusOr<std::string> RunJob(std::string_view name, const char* text) {
   if (name == "what_if") return RunWhatIf(*request);
   if (name == "top") return RunTop(*request);
   if (name == "list") return RunList(*request);
-  if (name == "rules") {
+  if (name == "rules" || name == "rank" || name == "version") {
     if (absl::Status s = request->Check(); !s.ok()) return s;
-    return RulesJson();
-  }
-  if (name == "version") {
-    if (absl::Status s = request->Check(); !s.ok()) return s;
-    return std::string(Version());
+    if (name == "rules") return RulesJson();
+    return name == "rank" ? RankJson() : std::string(Version());
   }
   return absl::InvalidArgumentError("no job is called '" + std::string(name) +
                                     "'; there are version, analyze, compare, "
-                                    "what_if, top, list and rules");
+                                    "what_if, top, list, rules and rank");
 }
 
 }  // namespace stepscope

@@ -72,6 +72,7 @@ absl::StatusOr<StartOptions> ReadOptions(const char* text) {
       request.Whole("stop_timeout_ms", milliseconds(to.stop_timeout).count()));
   to.rank_timeout = milliseconds(
       request.Whole("rank_timeout_ms", milliseconds(to.rank_timeout).count()));
+  to.signal_grace = milliseconds(request.Whole("signal_grace_ms", 0));
   start.results.has_files = !to.log_dir.empty();
   start.results.spool_dir = request.Text("spool_dir");
   start.results.text.color = request.Flag("color", false);
@@ -147,6 +148,7 @@ thread_local const Starting* t_starting = nullptr;
 
 ProfileParts PartsOfStarting(const ProfileOptions& options) {
   ProfileParts parts = ProfileOutputs(options);
+  parts.finish_ends_program = false;  // the caller has reports to show
   parts.collectors = [shim = t_starting->shim, sources = t_starting->sources](
                          const ProfileOptions& options) {
     return MakeCollectors(options, sources, shim);
@@ -238,6 +240,7 @@ int RunningProfile::Step() {
     flags |= STEPSCOPE_STEP_RECORDING;
   }
   if (phase == SchedulePhase::kDone) flags |= STEPSCOPE_STEP_DONE;
+  if (profile_->is_ending()) flags |= STEPSCOPE_STEP_ENDING;
   if (ready > shown_) {
     flags |= STEPSCOPE_STEP_WINDOW;
     shown_ = ready;
@@ -253,6 +256,11 @@ absl::Status RunningProfile::Finish() {
   // an interpreter that is going.
   if (exchange_ != nullptr) exchange_->Close(kLastCall);
   return status;
+}
+
+bool RunningProfile::IsEnding() {
+  const std::lock_guard lock(mutex_);
+  return profile_->is_ending();
 }
 
 // Files that are still missing at the end will not come.

@@ -32,6 +32,9 @@ class RunningProfile {
   // Bits of STEPSCOPE_STEP_*.
   int Step();
   absl::Status Finish();
+  // Whether a signal asks the program to end. After Finish() the destructor
+  // ends it.
+  bool IsEnding();
   int Windows() const;
   // As stepscope_profile_report(). Errors: InvalidArgument, NotFound.
   absl::StatusOr<std::string> Get(int window, std::string_view what) const;

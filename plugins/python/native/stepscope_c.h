@@ -54,6 +54,8 @@ STEPSCOPE_API const char* stepscope_last_error(void);
  *                "by_shape": bool, "format": "text" | "json"}
  *   "list"      {"dir": path}: the runs of a folder, as JSON
  *   "rules"     {}: the texts of all rules, as JSON
+ *   "rank"      {}: {"rank", "world_size", "problem"} of this process, by the
+ *               launcher's variables; "problem" says why they were ignored
  * "format" is "json" where it is missing. */
 STEPSCOPE_API int stepscope_call(const char* name, const char* request,
                                  char** result);
@@ -67,8 +69,9 @@ typedef struct stepscope_shim stepscope_shim;
 /* Starts a profile, as stepscope/profile.h describes it; the calling thread is
  * the one that trains. `options` is a JSON object with the fields of
  * ProfileOptions ("log_dir", "name", "schedule": {"skip_first", "wait",
- * "warmup", "active", "repeat"}, "record_shapes", ...; docs/python.md), and
- * "spool_dir": a folder for the traces of windows where there is no log_dir.
+ * "warmup", "active", "repeat"}, "record_shapes", ...; docs/python.md; those
+ * that are times end in "_ms"), and "spool_dir": a folder for the traces of
+ * windows where there is no log_dir.
  * Keys that are not known are an error. `shim` may be null: then operators are
  * not recorded. Errors: STEPSCOPE_E_ARGUMENT, STEPSCOPE_E_FAILED (another
  * profile records, the shim is of another build). */
@@ -113,6 +116,9 @@ STEPSCOPE_API int stepscope_exchange(stepscope_put put, stepscope_get get,
   2                           /* a window was analysed since the last step \
                                */
 #define STEPSCOPE_STEP_DONE 4 /* no further window will be recorded */
+/* With "signal_grace_ms": a signal asks the program to end, and the loop has
+ * ended. Show what there is to show, and close the profile. */
+#define STEPSCOPE_STEP_ENDING 8
 
 /* With "marked_steps", a step begins; else nothing happens. */
 STEPSCOPE_API int stepscope_profile_begin_step(uint64_t handle);
@@ -122,6 +128,10 @@ STEPSCOPE_API int stepscope_profile_step(uint64_t handle);
  * "stop_timeout_ms". May be called again. STEPSCOPE_E_FAILED with the profile's
  * first error. */
 STEPSCOPE_API int stepscope_profile_finish(uint64_t handle);
+/* 1 if a signal asks the program to end, as STEPSCOPE_STEP_ENDING says it; 0 if
+ * none does. It may come in the loop's last step, so look after
+ * stepscope_profile_finish(), too. */
+STEPSCOPE_API int stepscope_profile_ending(uint64_t handle);
 /* The number of windows whose reports and files are there. */
 STEPSCOPE_API int stepscope_profile_windows(uint64_t handle);
 /* The report of a window, from 0; -1 is the last one. `what`: "json",
@@ -129,7 +139,8 @@ STEPSCOPE_API int stepscope_profile_windows(uint64_t handle);
  * of a job of several ranks the report of all of them, as JSON, else "". */
 STEPSCOPE_API int stepscope_profile_report(uint64_t handle, int window,
                                            const char* what, char** result);
-/* Finishes the profile if it is not, and forgets it. */
+/* Finishes the profile if it is not, and forgets it. Where a signal asks for
+ * that, ends the program by it. */
 STEPSCOPE_API int stepscope_profile_close(uint64_t handle);
 
 /* Where the number of the open window stands; 0 while none is open. Never

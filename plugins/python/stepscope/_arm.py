@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator
 from types import CodeType, ModuleType
 from typing import Any
 
-from . import _render
+from . import _rank, _render
 from ._native import StepscopeError, say
-from .run import WARM_UP
+from .run import SIGNAL_GRACE, WARM_UP
 
 
 class StepCounter:
@@ -86,8 +86,9 @@ class Recording:
         job, self.rank = _job()
         with _environment(job):
             self.profile = profile(log_dir=self.out, name=self.name, print_report=False, record_shapes=self.details,
-                                   with_stack=self.details, with_modules=self.details,
+                                   with_stack=self.details, with_modules=self.details, signal_grace=SIGNAL_GRACE,
                                    schedule=schedule(wait=wait, warmup=warmup, active=self.active))
+            self.profile._before_end = self.end
             self.profile.start()
 
     def close(self) -> None:
@@ -104,7 +105,7 @@ class Recording:
             self.close()
         finally:
             _remember_interrupt()
-        if self.source and self.rank <= 0:
+        if self.source and self.rank == 0:
             for line in self.summary():
                 say(line)
 
@@ -171,12 +172,12 @@ def _guarded(call: Callable[..., None]) -> Callable[..., None]:
 
 
 def _job() -> tuple[dict[str, str], int]:
-    """What torchrun says of this process in the environment, also where spawn() started it, and its rank; -1 unknown."""
+    """What torchrun says of this process in the environment, also where spawn() started it, and its rank."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         rank, world_size = int(distributed.get_rank()), int(distributed.get_world_size())
         return {"RANK": str(rank), "WORLD_SIZE": str(world_size)}, rank
-    return {}, int(os.environ.get("RANK") or -1)
+    return {}, _rank.own().rank
 
 
 @contextlib.contextmanager

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import pathlib
 import socket
 import time
 from typing import Any
 
-from . import _native
+from . import _native, _rank
 from ._recording import Options, temporary_folder
 from ._schedule import WHOLE_LOOP, schedule
 
@@ -34,6 +33,11 @@ class TorchRecording:
         import torch.profiler
 
         self._options, self._when, self._why = options, when, why
+        # Now: `stepscope run` names the rank only while a profile begins.
+        launched = _rank.own()
+        self._rank = launched.rank
+        if launched.problem:
+            _native.say(launched.problem)
         self._steps = 0
         self._reports: list[str] = []
         self._traces: list[str] = []
@@ -56,9 +60,8 @@ class TorchRecording:
         _ranges_by(torch.profiler.record_function)
 
     def _on_trace(self, profiler: Any) -> None:
-        rank = int(os.environ.get("RANK", "0"))
         cycle = len(self._traces)
-        path = self._folder / "stepscope" / self._run / f"c{cycle}" / "trace" / f"rank{rank}.json.gz"
+        path = self._folder / "stepscope" / self._run / f"c{cycle}" / "trace" / f"rank{self._rank}.json.gz"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             profiler.export_chrome_trace(str(path))
@@ -141,6 +144,9 @@ class TorchRecording:
             return self._traces[window]
         text = _native.call("analyze", {"paths": [self._traces[window]], "format": what})
         return f"Note: {self.told()}.\n\n{text}"
+
+    def is_ending(self) -> bool:
+        return False  # torch.profiler leaves signals alone
 
     def close(self) -> None:
         self.finish()

@@ -20,6 +20,7 @@ CORE = "libstepscope_core.so"
 STEP_RECORDING = 1  # collectors are on in the next step
 STEP_WINDOW = 2  # a window was analysed since the last step
 STEP_DONE = 4  # no further window will be recorded
+STEP_ENDING = 8  # a signal asks the program to end
 
 RANGE_KINDS = {"user": 0, "phase": 1, "module": 2}
 
@@ -71,6 +72,7 @@ class Core:
             "profile_begin_step": [handle],
             "profile_step": [handle],
             "profile_finish": [handle],
+            "profile_ending": [handle],
             "profile_windows": [handle],
             "profile_report": [handle, ctypes.c_int, text, out_text],
             "profile_close": [handle],
@@ -146,6 +148,9 @@ class Core:
     def profile_finish(self, handle: int) -> None:
         self._checked(self._dll.stepscope_profile_finish(handle))
 
+    def profile_ending(self, handle: int) -> bool:
+        return bool(self._checked(self._dll.stepscope_profile_ending(handle)))
+
     def profile_windows(self, handle: int) -> int:
         return self._checked(self._dll.stepscope_profile_windows(handle))
 
@@ -198,5 +203,5 @@ def _load() -> Core:
 
 
 def call(name: str, request: dict[str, Any]) -> str:
-    """Runs a job that needs no torch: "version", "analyze", "compare", "what_if" or "top" (keys: stepscope_c.h)."""
+    """Runs a job that needs no torch, such as "analyze"; stepscope_c.h lists the jobs and their keys."""
     return core().call(name, request)

@@ -31,6 +31,7 @@ class Options:
     max_buffer_bytes: int = 256 << 20
     stop_timeout: float = 120.0
     rank_timeout: float = 10.0
+    signal_grace: float = 0.0
     write_step_times: bool = False
     status_every: float = 0.0
     color: bool = False
@@ -45,6 +46,7 @@ class Recording(Protocol):
     def finish(self) -> None: ...
     def windows(self) -> int: ...
     def get(self, window: int, what: str) -> str: ...  # "json", "text", "markdown", "trace", "run", "job"
+    def is_ending(self) -> bool: ...  # a signal asks the program to end; close() does that then
     def close(self) -> None: ...
 
 
@@ -65,6 +67,7 @@ class NativeRecording:
 
     def __init__(self, options: Options, when: schedule, shim: int | None) -> None:
         self._core = _native.core()
+        self._spool = "" if options.log_dir else temporary_folder(self)
         request = {
             "log_dir": str(pathlib.Path(options.log_dir)) if options.log_dir else "",
             "name": options.name,
@@ -78,11 +81,12 @@ class NativeRecording:
             "max_buffer_bytes": options.max_buffer_bytes,
             "stop_timeout_ms": round(options.stop_timeout * 1000),
             "rank_timeout_ms": round(options.rank_timeout * 1000),
+            "signal_grace_ms": round(options.signal_grace * 1000),
             "write_step_times": options.write_step_times,
             "status_every_ms": round(options.status_every * 1000),
             "color": options.color,
             "width": options.width,
-            "spool_dir": "" if options.log_dir else temporary_folder(self),
+            "spool_dir": self._spool,
         }
         if options.with_modules:
             _modules.install(self._core)
@@ -127,10 +131,15 @@ class NativeRecording:
     def get(self, window: int, what: str) -> str:
         return self._core.profile_report(self._handle, window, what)
 
+    def is_ending(self) -> bool:
+        return self._core.profile_ending(self._handle)
+
     def close(self) -> None:
         self._gc.stop()
         handle, self._handle = self._handle, 0
         if handle:
+            if self._spool and self._core.profile_ending(handle):  # no finalizer runs
+                _remove(self._spool, os.getpid())
             self._core.profile_close(handle)
 
     def __del__(self) -> None:

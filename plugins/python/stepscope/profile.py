@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from . import _loaders, _native
+from . import _loaders, _native, _rank
 from ._demand import Demand
 from ._native import say
 from ._recording import NativeRecording, Options, Recording
@@ -33,10 +33,6 @@ __all__ = ["profile", "schedule"]
 _MOST_REPORTS = 16
 _UNUSED = ("experimental_config", "execution_trace_observer", "acc_events", "custom_trace_id_callback", "use_cuda",
            "post_processing_timeout_s")  # of torch.profiler.profile
-
-
-def _is_rank_0() -> bool:
-    return os.environ.get("RANK", "0") == "0"
 
 
 class profile:  # noqa: N801 - torch.profiler's name
@@ -63,6 +59,9 @@ class profile:  # noqa: N801 - torch.profiler's name
     rank_timeout       of several ranks, seconds that rank 0 waits for the windows of the others, to report on all of them
                        together; 0: each rank reports alone
     stop_timeout       seconds that the end of the loop waits for reports and files
+    signal_grace       SIGTERM in mid-window ends the profile after the running step, with a report of its complete steps, and
+                       then the program by the same signal: at the latest so many seconds after it came. 0: SIGTERM ends the
+                       program as ever, and an open window is lost. Handlers of the program's own are never replaced
     write_step_times   writes the time of every step of the run to the log directory
     status_every       seconds between lines on stderr about how the run goes; 0: none
 
@@ -76,8 +75,8 @@ class profile:  # noqa: N801 - torch.profiler's name
                  with_modules: bool = False, log_dir: str | os.PathLike[str] = "", name: str = "train",
                  print_report: bool = True, every: int | None = None, on_signal: int | None = None,
                  on_file: str | os.PathLike[str] | None = None, only_inside: str = "", max_buffer_bytes: int = 256 << 20,
-                 stop_timeout: float = 120.0, rank_timeout: float = 10.0, write_step_times: bool = False, status_every: float = 0.0,
-                 **unused: Any) -> None:
+                 stop_timeout: float = 120.0, rank_timeout: float = 10.0, signal_grace: float = 0.0, write_step_times: bool = False,
+                 status_every: float = 0.0, **unused: Any) -> None:
         for key, value in unused.items():
             if key not in _UNUSED:
                 raise TypeError(f"profile() got an unexpected keyword argument {key!r}")
@@ -89,7 +88,7 @@ class profile:  # noqa: N801 - torch.profiler's name
             profile_memory=profile_memory, with_stack=with_stack, with_modules=with_modules,
             marked_steps=bool(only_inside),
             cpu=kinds is None or "CPU" in kinds, gpu=kinds is None or "CUDA" in kinds,
-            max_buffer_bytes=max_buffer_bytes, stop_timeout=stop_timeout, rank_timeout=rank_timeout,
+            max_buffer_bytes=max_buffer_bytes, stop_timeout=stop_timeout, rank_timeout=rank_timeout, signal_grace=signal_grace,
             write_step_times=write_step_times, status_every=status_every)
         self._only_inside = only_inside
         self._steps: _RangeSteps | None = None
@@ -97,14 +96,15 @@ class profile:  # noqa: N801 - torch.profiler's name
         self._when = self._demand.first
         self.on_trace_ready = on_trace_ready
         self.step_num = 0
-        self._print_report = print_report and _is_rank_0()
         self._recording: Recording | None = None
         self._finished: Recording | None = None  # the last one
         self._seen = 0  # windows of self._recording that were shown
         self._texts: list[str] = []  # JSON of the last reports
         self._job_text = ""  # JSON of the last window's report of all ranks
         self._stopped = False
-        _native.core()  # a broken installation is misuse, and known before training starts
+        # A broken installation is misuse, and known before training starts.
+        self._print_report = print_report and _rank.own().rank == 0
+        self._before_end: Callable[[], None] | None = None  # called where a signal ends the program
 
     def start(self) -> None:
         """Begins, as entering the `with` block does."""
@@ -139,6 +139,9 @@ class profile:  # noqa: N801 - torch.profiler's name
         self.step_num += 1
         if recording is not None:
             flags = recording.step()
+            if flags & _native.STEP_ENDING:
+                self.stop()
+                return
             if flags & _native.STEP_WINDOW:
                 self._guard("a report was lost", self._show, recording)
             if not flags & _native.STEP_DONE:
@@ -199,6 +202,10 @@ class profile:  # noqa: N801 - torch.profiler's name
         if self._print_report and text:
             print("\n" + text, end="", flush=True)
         self._finished, self._recording = recording, None
+        if recording.is_ending():
+            if self._before_end is not None:
+                self._guard("the profile did not end well", self._before_end)
+            recording.close()
 
     def _show(self, recording: Recording) -> None:
         """Prints and keeps the reports that came since the last time."""

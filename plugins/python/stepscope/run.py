@@ -18,6 +18,7 @@ from ._native import StepscopeError, say
 
 SITE = pathlib.Path(__file__).parent / "_site"
 WARM_UP = 3  # steps before the recorded ones, with the recorder on
+SIGNAL_GRACE = 10.0  # seconds after SIGTERM for the window, of the 30 that torchrun and most schedulers give before SIGKILL
 OPS_ONLY = "--ops-only"
 NUMBERS = {"--skip": (0, 10), "--steps": (1, 10)}  # least and default value
 

@@ -165,6 +165,7 @@ TEST(CApi, NumbersThatAreNoHandleAreErrors) {
     EXPECT_EQ(stepscope_profile_begin_step(handle), STEPSCOPE_E_HANDLE);
     EXPECT_EQ(stepscope_profile_step(handle), STEPSCOPE_E_HANDLE);
     EXPECT_EQ(stepscope_profile_finish(handle), STEPSCOPE_E_HANDLE);
+    EXPECT_EQ(stepscope_profile_ending(handle), STEPSCOPE_E_HANDLE);
     EXPECT_EQ(stepscope_profile_windows(handle), STEPSCOPE_E_HANDLE);
     EXPECT_EQ(stepscope_profile_report(handle, 0, "json", &text),
               STEPSCOPE_E_HANDLE);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -107,6 +108,34 @@ TEST_F(CProfileTest, AWholeLoopIsOneWindow) {
   EXPECT_EQ(stepscope_profile_close(handle), STEPSCOPE_OK)
       << stepscope_last_error();
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
+// Exits instead where something is not as it should be.
+void EndByASignal(const std::string& options) {
+  const uint64_t handle = Start(options);
+  for (int i = 0; i < 3; ++i) {
+    TrainOneStep();
+    stepscope_profile_step(handle);
+  }
+  if (stepscope_profile_ending(handle) != 0) _exit(8);
+  raise(SIGTERM);
+  const int flags = stepscope_profile_step(handle);
+  if ((flags & STEPSCOPE_STEP_ENDING) == 0) _exit(9);
+  if (stepscope_profile_finish(handle) != STEPSCOPE_OK) _exit(10);
+  if (stepscope_profile_ending(handle) != 1) _exit(11);
+  if (stepscope_profile_windows(handle) != 1) _exit(12);
+  if (Get(handle, 0, "text").empty()) _exit(13);
+  stepscope_profile_close(handle);
+  _exit(14);
+}
+
+TEST_F(CProfileTest, ASignalEndsTheProgramWhenTheProfileIsClosed) {
+  const std::string options =
+      R"({"schedule": {"wait": 0, "warmup": 0, "active": 1000},
+          "gpu": false, "signal_grace_ms": 3600000, "log_dir": ")" +
+      folder_.At("log") + "\"}";
+  EXPECT_EXIT(EndByASignal(options), ::testing::KilledBySignal(SIGTERM),
+              "SIGTERM: the profile ends first");
 }
 
 TEST_F(CProfileTest, WrongOptionsAreErrors) {

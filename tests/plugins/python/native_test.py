@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import stepscope
-from stepscope import _native
+from stepscope import _native, _rank
 
 
 def test_jobs_give_what_the_command_prints(trace):
@@ -33,6 +33,17 @@ def test_compare_and_what_if(trace):
     assert compared["version"] == 2
     predicted = json.loads(_native.call("what_if", {"path": trace, "changes": {"workers": 2}}))
     assert predicted["settings"] == {"workers": 2}
+
+
+@pytest.mark.parametrize(("rank", "world_size", "expected"), [
+    ("", "", (0, 1, "")), ("1", "2", (1, 2, "")), ("0", "1", (0, 1, "")),
+    ("2", "2", (0, 1, "RANK=2 and WORLD_SIZE=2 name no rank of a job, so this process is recorded as rank 0 of 1")),
+    ("one\"", "2", (0, 1, "RANK=one\" and WORLD_SIZE=2 name no rank of a job, so this process is recorded as rank 0 of 1"))])
+def test_the_rank_is_read_by_the_rule_of_the_recorder(monkeypatch, rank, world_size, expected):
+    monkeypatch.setenv("RANK", rank)
+    monkeypatch.setenv("WORLD_SIZE", world_size)
+    own = _rank.own()
+    assert (own.rank, own.world_size, own.problem) == expected
 
 
 def test_errors_are_the_cores_own_words():

@@ -131,6 +131,43 @@ with profile(schedule=schedule(wait=0, warmup=1, active=9), log_dir="runs") as p
     assert "mine" in done.stderr or status != 1
 
 
+@pytest.mark.parametrize("grace, kept", [(60, True), (0, False)])
+def test_sigterm_keeps_the_window_where_a_grace_is_given(run_program, tmp_path, grace, kept):
+    done = run_program(LOOP + f"""
+import atexit, os, signal
+batch = data[:32]
+atexit.register(print, "atexit")  # SIGTERM runs no such function
+with profile(schedule=schedule(wait=0, warmup=1, active=9), log_dir="runs", signal_grace={grace}) as prof:
+    for step in "x" * 10:
+        train(batch)
+        if prof.step_num == 5: os.kill(os.getpid(), signal.SIGTERM)
+        prof.step()
+print("after the loop")
+""", status=-15)
+    assert [report["steps"]["count"] for report in reports(tmp_path / "runs")] == [5] * kept
+    assert done.stdout.count("5 steps") == kept  # the report
+    assert "atexit" not in done.stdout and "after the loop" not in done.stdout
+    assert ("SIGTERM: the profile ends first" in done.stderr) == kept
+
+
+def test_sigterm_in_the_last_step_ends_the_program_behind_the_loop_and_leaves_nothing(run_program, tmp_path):
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    done = run_program(LOOP + """
+import os, signal
+batch = data[:32]
+with profile(schedule=schedule(wait=0, warmup=1, active=1), signal_grace=60) as prof:
+    for step in "xx":
+        train(batch)
+        prof.step()
+    os.kill(os.getpid(), signal.SIGTERM)
+print("after the loop")
+""", status=-15, TMPDIR=str(temporary))
+    assert "after the loop" not in done.stdout
+    assert "1 step" in done.stdout
+    assert not list(temporary.glob("stepscope-*"))
+
+
 def test_a_profile_that_nobody_stops_is_stopped_at_exit(run_program, tmp_path):
     run_program(LOOP + """
 batch = data[:32]
@@ -254,6 +291,19 @@ print(prof.step_num)
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     first, second = sorted((each["ts"], each["dur"]) for each in events if each["name"].startswith("ProfilerStep#"))
     assert second[0] - sum(first) >= 50_000  # the time between them is part of neither
+
+
+@pytest.mark.parametrize("rank, world_size", [("3", "2"), ("x", "2"), ("1", "")])
+def test_a_rank_that_cannot_be_is_named_and_ignored(run_program, tmp_path, rank, world_size):
+    done = run_program(LOOP + """
+batch = data[:32]
+with profile(schedule=schedule(wait=0, warmup=1, active=1), log_dir="runs") as prof:
+    for _ in "xx": train(batch); prof.step()
+print("of", prof.report.run.rank)
+""", RANK=rank, WORLD_SIZE=world_size)
+    assert done.stderr.count("name no rank of a job, so this process is recorded as rank 0 of 1") == 1
+    assert "1 step" in done.stdout and "of 0" in done.stdout
+    assert len(list((tmp_path / "runs").glob("stepscope/*/c0/trace/rank0.json.gz"))) == 1
 
 
 def test_fork_in_mid_window_and_many_windows(run_program):

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -61,15 +62,17 @@ def test_a_plain_loop_is_recorded_from_step_10(ran):
 
 @needs_torch
 def test_micro_batches_stay_inside_a_step(ran):
-    report = ran("plain.py", "20", "--accumulate", "4").report()
-    assert report.steps.count == 4
+    run = ran("plain.py", "20", "--accumulate", "4")
+    assert (run.status, run.stdout) == (0, "argv ['20', '--accumulate', '4'] __main__ plain.py path programs\n")
+    report = run.report()
+    assert numbers(report) == [10, 11, 12, 13]
     assert calls(report, "aten::addmm") == 4
 
 
 @needs_torch
 def test_two_optimizers_of_an_iteration_make_one_step(ran):
     run = ran("gan.py")
-    assert run.stdout == "done\n"
+    assert (run.status, run.stdout) == (0, "done\n")
     report = run.report()
     assert numbers(report) == [10, 11, 12, 13]
     assert calls(report, "aten::addmm") == 4
@@ -78,6 +81,7 @@ def test_two_optimizers_of_an_iteration_make_one_step(ran):
 @needs_torch
 def test_without_an_optimizer_a_step_is_a_batch(ran):
     run = ran("inference.py")
+    assert (run.status, run.stdout) == (0, "done\n")
     report = run.report()
     assert report.steps.count == 4
     assert calls(report, "aten::addmm") == 1
@@ -99,6 +103,23 @@ def test_a_partial_window_is_kept_however_the_program_ends(ran, end, status, las
     own = [line for line in run.stderr.splitlines() if not line.startswith("stepscope: ")]
     assert (own[-1] if own else "") == last
     assert numbers(run.report()) == [10, 11, 12]
+
+
+@needs_torch
+@pytest.mark.parametrize(("words", "status", "printed", "steps"), [
+    (["--signal", "SIGTERM"], -signal.SIGTERM, "", [10, 11, 12]),
+    (["--signal", "SIGTERM", "--handler", "exit"], 7, "SIGTERM is ours\n", [10, 11]),
+    (["--signal", "SIGTERM", "--handler", "note"], 0, "SIGTERM is ours\nargv ", [10, 11, 12, 13]),
+    (["--signal", "SIGINT"], -signal.SIGINT, "", [10, 11])])
+def test_a_partial_window_is_kept_when_a_signal_comes_and_the_program_ends_as_without_us(ran, words, status, printed, steps):
+    run, bare = ran("plain.py", "20", *words), programs.run(["plain.py", "20", *words])
+    assert (run.status, run.stdout) == (bare.returncode, bare.stdout)
+    assert run.status == status
+    assert run.stdout.startswith(printed)
+    traces = [[line for line in text.splitlines() if not line.startswith("stepscope: ")] for text in (run.stderr, bare.stderr)]
+    assert traces[0] == traces[1]
+    assert numbers(run.report()) == steps
+    assert run.said()[-1] == f"the report: stepscope analyze {run.out}"
 
 
 @needs_torch
@@ -134,10 +155,41 @@ def test_steps_can_be_chosen(ran):
 @needs_torch
 def test_torchrun_records_the_same_steps_on_all_ranks(ran):
     run = ran("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "ranks.py")
-    assert run.status == 0, run.stderr
+    assert (run.status, run.stdout) == (0, "done\ndone\n"), run.stderr
     assert [numbers(report) for report in run.reports()] == [[10, 11, 12, 13]] * 2
     assert [report.run.rank for report in run.reports()] == [0, 1]
     assert len(run.said()) == 2  # of rank 0 alone
+
+
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "ranks.py"]
+
+
+@needs_torch
+def test_ranks_keep_their_partial_window_where_one_raises(ran):
+    run = ran(*TORCHRUN, "raise")
+    assert run.status == programs.run([*TORCHRUN, "raise"]).returncode == 1
+    assert "RuntimeError: the loss is not finite" in run.stderr
+    assert [(report.run.rank, numbers(report)) for report in run.reports()] == [(0, [10, 11]), (1, [10, 11])]
+
+
+@needs_torch
+def test_ranks_that_torchrun_ends_keep_their_partial_window(tmp_path):
+    mark, out = tmp_path / "mark", tmp_path / "out"
+    words = ["-m", "stepscope", "run", "--steps", "9000", "--out", out, *TORCHRUN, mark]
+    with subprocess.Popen([PYTHON, *map(str, words)], env=programs.environment(), cwd=programs.HERE / "programs", stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 120
+        while len(list(tmp_path.glob("mark.*"))) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.terminate()
+        errors = process.communicate(timeout=100)[1]
+    assert process.returncode == 1  # torchrun's own, with a SignalException
+    assert "SignalException" in errors
+    reports = [stepscope.analyze(trace) for trace in sorted(out.glob("stepscope/*/c0/trace/rank*.json.gz"))]
+    assert [report.run.rank for report in reports] == [0, 1], errors
+    for report in reports:
+        assert numbers(report)[0] == 10
+        assert numbers(report) == list(range(10, 10 + report.steps.count))
 
 
 @needs_torch
@@ -151,6 +203,7 @@ def test_spawned_processes_are_recorded(ran):
 @needs("lightning")
 def test_lightning(ran):
     run = ran("lightning_fit.py")
+    assert run.status == 0
     assert run.stdout.endswith("done 20\n")
     assert numbers(run.report()) == [10, 11, 12, 13]
     assert calls(run.report(), "aten::addmm") == 2
@@ -159,6 +212,7 @@ def test_lightning(ran):
 @needs("transformers")
 def test_hugging_face_trainer(ran):
     run = ran("hf_trainer.py")
+    assert run.status == 0
     assert run.stdout.endswith("done 20\n"), run.stderr
     assert numbers(run.report()) == [10, 11, 12, 13]
     assert calls(run.report(), "aten::addmm") == 2

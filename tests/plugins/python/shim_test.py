@@ -67,6 +67,14 @@ def test_without_a_shim_torch_profiler_records_and_the_report_says_so(run_progra
     assert "recorded-by-torch-profiler" in page.read_text(encoding="utf-8")
 
 
+def test_torch_profiler_records_a_rank_that_cannot_be_as_rank_0(run_program, tmp_path, without_shim):
+    done = run_program(WINDOW, STEPSCOPE_NATIVE_DIR=str(without_shim), STEPSCOPE_BUILD_SHIM="0", RANK="3", WORLD_SIZE="2",
+                       XDG_CACHE_HOME=str(tmp_path / "cache"))
+    assert done.stderr.count("RANK=3 and WORLD_SIZE=2 name no rank of a job") == 1
+    assert "2 steps" in done.stdout
+    assert len(list((tmp_path / "runs").glob("stepscope/*/c0/trace/rank0.json.gz"))) == 1
+
+
 @pytest.mark.parametrize("compiler, message", [("/no/such/compiler", "there is no C++ compiler"), ("false", "does not compile")])
 def test_where_nothing_compiles_torch_profiler_records(run_program, tmp_path, without_shim, compiler, message):
     done = run_program(WINDOW, STEPSCOPE_NATIVE_DIR=str(without_shim), XDG_CACHE_HOME=str(tmp_path / "cache"), CXX=compiler)

@@ -104,6 +104,28 @@ TEST_F(EndingSignalsTest, TheWindowIsKeptAndTheSignalEndsTheProgram) {
   }
 }
 
+// Finish() leaves the program time to show its report.
+TEST_F(EndingSignalsTest, WhereFinishDoesNotEndTheProgramTheDestructorDoes) {
+  const auto parts = [](const ProfileOptions& options) {
+    ProfileParts made = WithoutCollectors(options);
+    made.finish_ends_program = false;
+    return made;
+  };
+  Start([&] {
+    Profile profile(Options(hours(1), 10), parts);
+    profile.Step();
+    if (profile.is_ending()) _exit(8);
+    raise(SIGTERM);
+    profile.Step();
+    if (!profile.is_ending()) _exit(9);
+    if (!ResolvePath(folder_.At("log")).ok()) _exit(10);
+    (void)profile.Finish();
+    Ready();
+  });
+  WaitUntilReady();
+  EXPECT_EQ(Wait().signal, SIGTERM);
+}
+
 // A collective whose other ranks are gone, for one.
 TEST_F(EndingSignalsTest, AProgramThatEndsNoStepIsEndedAfterTheGrace) {
   Start([&] {

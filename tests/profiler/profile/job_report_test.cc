@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -18,6 +20,7 @@
 #include <thread>
 #include <vector>
 
+#include "ending_signals.h"
 #include "support/program_simulator.h"
 #include "support/temp_folder.h"
 
@@ -186,6 +189,19 @@ TEST_F(JobReportTest, WithoutAnotherRankItIsTheReportOfRankZeroWhichNamesThem) {
             "0 is there\n"
             "missing-rank: ranks 2 and 3 do not record\n"
             "missing-rank: rank 1 sent nothing within 0.2 s\n");
+}
+
+// SIGTERM came: the files of rank 0's own window need time, too.
+TEST_F(JobReportTest, AProgramThatEndsWaitsForOtherRanksHalfOfItsGrace) {
+  Announced({1});
+  EXPECT_EXIT(
+      {
+        const auto signals = EndingSignals::Make(milliseconds(2000));
+        raise(SIGTERM);
+        Job(0, nullptr, milliseconds(600'000))->Gather(Digests()[0], 0);
+        std::fputs("gathered", stderr);
+      },
+      testing::KilledBySignal(SIGTERM), "gathered");
 }
 
 // Many programs profile rank 0 alone.

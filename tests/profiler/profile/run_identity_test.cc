@@ -1,7 +1,6 @@
-#include "run_identity.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stepscope/run_identity.h>
 #include <unistd.h>
 
 #include <map>

@@ -173,6 +173,9 @@ class Profile {
   // Ends the profile now, as the destructor does, and returns status().
   absl::Status Finish() noexcept;
 
+  // With signal_grace: whether a signal asks the program to end.
+  bool is_ending() const noexcept;
+
   // The first error, including the background thread's. Any thread may call it.
   // InvalidArgument: an option is invalid. FailedPrecondition: another Profile
   // records, or the loop ended before a step was recorded. DeadlineExceeded:

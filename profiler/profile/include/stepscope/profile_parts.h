@@ -64,6 +64,10 @@ struct ProfileParts {
   // In the order in which they are written. The smallest and most useful come
   // first, because the disk may be nearly full.
   std::vector<WindowFile> files;
+  // What ends a program that a signal asks to end (signal_grace): Finish(), or,
+  // if false, the Profile's destructor, so that whoever shows the reports may
+  // do so before, as long as the grace lasts.
+  bool finish_ends_program = true;
 };
 
 // The default analysis, its text, and the files that the options select;

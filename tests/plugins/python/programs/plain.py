@@ -1,4 +1,7 @@
-"""A loop of N steps (default 20) that ends as asked: plain.py [N] [--end raise|exit3|sigint|quit] [--compile]"""
+"""A loop of N steps (default 20) that ends as asked: plain.py [N] [--end raise|exit3|sigint] [--compile]
+
+With --signal NAME it sends itself that signal at the beginning of step 12; with --handler it handles SIGTERM itself.
+"""
 import argparse
 import os
 import signal
@@ -12,7 +15,21 @@ parser.add_argument("--end", choices=("raise", "exit3", "sigint"))
 parser.add_argument("--compile", action="store_true")
 parser.add_argument("--fork", action="store_true")
 parser.add_argument("--accumulate", type=int, default=1)
+parser.add_argument("--signal")
+parser.add_argument("--handler", choices=("exit", "note"))
 args = parser.parse_args()
+
+
+def on_sigterm(number, frame):
+    print("SIGTERM is ours", flush=True)
+    if args.handler == "exit":
+        sys.exit(7)
+
+
+if args.handler:
+    signal.signal(signal.SIGTERM, on_sigterm)
+if args.signal == "SIGINT":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 
 torch.manual_seed(0)
 model = torch.nn.Linear(8, 8)
@@ -28,6 +45,8 @@ def train():
 
 train_step = torch.compile(train, backend="eager") if args.compile else train
 for step in range(args.count):
+    if args.signal and step == 12:
+        os.kill(os.getpid(), signal.Signals[args.signal])
     train_step()
     if args.fork and step == 11:
         child = os.fork()
@@ -45,6 +64,6 @@ if args.end == "raise":
 if args.end == "exit3":
     sys.exit(3)
 if args.end == "sigint":
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.kill(os.getpid(), signal.SIGINT)
     signal.pause()

@@ -1,20 +1,31 @@
-"""DistributedDataParallel on two processes with gloo: under torchrun, or by itself with spawn (ranks.py spawn)."""
+"""DistributedDataParallel on two processes with gloo: under torchrun, or by itself with spawn (ranks.py spawn).
+
+Under torchrun: ranks.py FILE trains on after 12 steps, when it makes FILE.<rank>, until it is ended; ranks.py raise: rank 1 raises in step 12.
+"""
 import os
+import pathlib
 import sys
+import time
 
 import torch
 import torch.distributed as dist
 import torch.multiprocessing
 
 
-def train(rank, world_size):
+def train(rank, world_size, mark="", fails=False):
     dist.init_process_group("gloo", rank=rank, world_size=world_size)
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for _ in range(20):
+    for step in range(10_000 if mark else 20):
+        if step == 12 and mark:
+            pathlib.Path(f"{mark}.{rank}").touch()
+        if step == 12 and fails and rank == 1:
+            raise RuntimeError("the loss is not finite")
         model(torch.ones(4, 8)).sum().backward()
         optimizer.step()
         optimizer.zero_grad()
+        if mark:
+            time.sleep(0.01)
     dist.destroy_process_group()
 
 
@@ -26,5 +37,6 @@ if __name__ == "__main__":
         torch.multiprocessing.spawn(train, args=(2,), nprocs=2)
         print("done")
     else:
-        train(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
+        fails = sys.argv[1:] == ["raise"]
+        train(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), "" if fails else "".join(sys.argv[1:]), fails)
         print("done")
