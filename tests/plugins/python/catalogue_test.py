@@ -119,10 +119,13 @@ def test_the_report_of_the_job_is_read_where_there_is_one(tmp_path, catalogue, m
 
 
 def test_what_cannot_be_read_is_named_and_the_rest_added(runs, catalogue, capfd):
-    window = next(runs.glob("stepscope/fine_*/c0"))
-    (window / "advice/rank0.json").write_text("{}")
-    assert catalogue.add(runs) == 2
-    assert f"skipped {window}: " in capfd.readouterr().err
+    windows = {name: next(runs.glob(f"stepscope/{name}_*/c0")) for name in ("fine", "older")}
+    (windows["fine"] / "advice/rank0.json").write_text("{}")
+    (windows["older"] / "advice/rank0.json").write_text('{"version": 2, "steps": 5}')
+    assert catalogue.add(runs) == 1
+    assert names(catalogue.find()) == ["waits"]
+    errors = capfd.readouterr().err
+    assert all(f"skipped {window}: " in errors for window in windows.values())
     with pytest.raises(stepscope.StepscopeError, match="no/such"):
         catalogue.add("/no/such")
 

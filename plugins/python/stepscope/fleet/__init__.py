@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import re
@@ -55,16 +56,17 @@ def analyze(where: str | os.PathLike[str], *, engine: str = "local", workers: in
         ranks: set[int] = set()
         world_size = 0
         problems = [(note.partition(": ")[0], note) for note in found.passed_over]  # (file, sentence)
-        for index, answer in engines.ENGINES[engine](tasks, workers, attempts):
-            if answer.error:
-                say(answer.error)
-                problems.append((tasks[index].path, answer.error))
-                continue
-            path = pathlib.Path(folder, f"{index}.pb")
-            path.write_bytes(answer.digest)
-            digests[index] = str(path)
-            ranks.add(answer.rank)
-            world_size = max(world_size, answer.world_size)
+        with contextlib.closing(engines.ENGINES[engine](tasks, workers, attempts)) as answers:  # Ctrl-C ends the workers, too
+            for index, answer in answers:
+                if answer.error:
+                    say(answer.error)
+                    problems.append((tasks[index].path, answer.error))
+                    continue
+                path = pathlib.Path(folder, f"{index}.pb")
+                path.write_bytes(answer.digest)
+                digests[index] = str(path)
+                ranks.add(answer.rank)
+                world_size = max(world_size, answer.world_size)
         if not digests:
             raise StepscopeError(f"no trace in {where} could be read: {'; '.join(text for _, text in problems[:3])}")
         missing = _why_missing(set(range(world_size)) - ranks, problems, os.fspath(where))

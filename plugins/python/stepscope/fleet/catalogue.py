@@ -106,7 +106,7 @@ class Catalogue:
                     if not self._has(run, window, source):
                         self._write(run, window, source, _report_of(source.path, workers))
                         added += 1
-                except StepscopeError as error:
+                except Exception as error:  # one damaged report must not cost the others
                     say(f"skipped {window['folder']}: {error}")
         return added
 

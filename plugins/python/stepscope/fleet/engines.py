@@ -13,14 +13,15 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from .._native import StepscopeError
 from . import worker
 from .worker import Answer, Task
 
-Engine = Callable[[Sequence[Task], "int | None", int], Iterator[tuple[int, Answer]]]
+Answers = Generator[tuple[int, Answer], None, None]
+Engine = Callable[[Sequence[Task], "int | None", int], Answers]
 
 PACKAGES = str(pathlib.Path(__file__).parents[2])  # the folder of the package, for the processes that are started
 IN_FLIGHT = 4  # tasks that Ray has at once, per core: enough to keep it busy
@@ -81,7 +82,7 @@ def _ending(status: int) -> str:
     return f"ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
 
 
-def local(tasks: Sequence[Task], workers: int | None, attempts: int) -> Iterator[tuple[int, Answer]]:
+def local(tasks: Sequence[Task], workers: int | None, attempts: int) -> Answers:
     """One process per core that this one may use, or `workers`."""
     waiting: queue.SimpleQueue[tuple[int, int]] = queue.SimpleQueue()  # (task, attempts before)
     done: queue.SimpleQueue[tuple[int, Answer]] = queue.SimpleQueue()
@@ -125,7 +126,7 @@ def _given_up(task: Task, attempts: int, why: str) -> str:
     return f"{task.path} was given up after {attempts} attempt{'s' if attempts > 1 else ''}: {why}"
 
 
-def ray(tasks: Sequence[Task], workers: int | None, attempts: int) -> Iterator[tuple[int, Answer]]:
+def ray(tasks: Sequence[Task], workers: int | None, attempts: int) -> Answers:
     """The cluster that is connected, or that RAY_ADDRESS names, or one of `workers` processes that is started here."""
     try:
         import ray as cluster
