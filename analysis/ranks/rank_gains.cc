@@ -19,9 +19,11 @@ std::vector<double> SlacksMs(const std::vector<RankDigest>& ranks,
     least_exposed = std::min(least_exposed, row.exposed_ms);
   }
   for (size_t r = 0; r < ranks.size(); ++r) {
-    const auto row = std::ranges::find(
-        comparison.rows, ranks[r].report.run.rank, &RankRow::rank);
-    if (row == comparison.rows.end()) continue;
+    // CompareRanks() sorts the rows.
+    const int32_t rank = ranks[r].report.run.rank;
+    const auto row =
+        std::ranges::lower_bound(comparison.rows, rank, {}, &RankRow::rank);
+    if (row == comparison.rows.end() || row->rank != rank) continue;
     slacks[r] = row->waiting_ms - least_wait;
     // After a wait, later collectives start too late to be covered.
     if (slacks[r] > 0) {

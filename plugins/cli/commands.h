@@ -40,6 +40,7 @@ extern const Command kDoctorCommand;
 extern const Command kRunCommand;
 extern const Command kViewCommand;
 extern const Command kMcpCommand;
+extern const Command kCatalogueCommand;
 // The usage of a command, and the manual page.
 extern const Command kHelpCommand;
 // What a shell completes.

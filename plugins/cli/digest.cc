@@ -17,9 +17,6 @@
 namespace stepscope {
 namespace {
 
-// More readers would wait for the disk and hold memory.
-constexpr unsigned kMostReaders = 16;
-
 // Chooses the rank that is drawn among traces that several threads read. Which
 // one is the lowest is known only in the end, so a lower one replaces the one
 // before.
@@ -34,7 +31,7 @@ class RankChoice {
     if (drawn_->wanted >= 0 && rank != drawn_->wanted) return false;
     const std::scoped_lock lock(mutex_);
     const std::pair<int32_t, size_t> place = {rank, index};
-    if (claimed_ && place >= lowest_) return false;
+    if (claimed_ && place > lowest_) return false;
     claimed_ = true;
     lowest_ = place;
     return true;
@@ -100,8 +97,7 @@ std::vector<absl::StatusOr<RankDigest>> DigestAll(
     }
   };
   const size_t readers = std::min<size_t>(
-      paths.size(),
-      std::clamp(std::thread::hardware_concurrency(), 1u, kMostReaders));
+      paths.size(), std::max(std::thread::hardware_concurrency(), 1u));
   std::vector<std::jthread> threads;
   try {
     for (size_t i = 1; i < readers; ++i) threads.emplace_back(work);
@@ -110,6 +106,11 @@ std::vector<absl::StatusOr<RankDigest>> DigestAll(
   }
   work();
   threads.clear();
+  // What did not fit into memory beside the others may fit alone.
+  for (size_t i = 0; readers > 1 && i < paths.size(); ++i) {
+    if (absl::IsResourceExhausted(digests[i].status()))
+      digests[i] = Digest(paths[i], i, machine, choice);
+  }
   return digests;
 }
 

@@ -20,10 +20,11 @@ namespace stepscope {
 namespace {
 
 constexpr const Command* kCommands[] = {
-    &kAnalyzeCommand, &kReportCommand,  &kCompareCommand, &kWhatIfCommand,
-    &kRulesCommand,   &kExplainCommand, &kListCommand,    &kInfoCommand,
-    &kTopCommand,     &kConvertCommand, &kViewCommand,    &kRunCommand,
-    &kMcpCommand,     &kDoctorCommand,  &kHelpCommand,    &kCompletionCommand};
+    &kAnalyzeCommand,   &kReportCommand,    &kCompareCommand, &kWhatIfCommand,
+    &kRulesCommand,     &kExplainCommand,   &kListCommand,    &kInfoCommand,
+    &kTopCommand,       &kConvertCommand,   &kViewCommand,    &kRunCommand,
+    &kMcpCommand,       &kCatalogueCommand, &kDoctorCommand,  &kHelpCommand,
+    &kCompletionCommand};
 
 int UnknownWord(const std::string& word) {
   if (word.starts_with("-")) {

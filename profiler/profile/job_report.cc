@@ -28,7 +28,6 @@ using std::chrono::steady_clock;
 // themselves; their background threads may be behind.
 constexpr milliseconds kAnnounceGrace(2000);
 constexpr milliseconds kPoll(20);
-constexpr size_t kRanksNamed = 16;
 constexpr char kDoesNotRecord[] = "does not record";
 
 // Process ids are told apart only within their namespace.
@@ -58,35 +57,6 @@ std::string SecondsOf(milliseconds time) {
   std::ostringstream text;
   text << static_cast<double>(time.count()) * 1e-3;
   return text.str() + " s";
-}
-
-// "rank 3", "ranks 1, 2 and 5".
-std::string NamesOf(const std::vector<int32_t>& ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  const size_t named = std::min(ranks.size(), kRanksNamed);
-  for (size_t i = 0; i < named; ++i) {
-    const bool is_last = i + 1 == ranks.size();
-    text += (i == 0 ? "" : is_last ? " and " : ", ") + std::to_string(ranks[i]);
-  }
-  if (ranks.size() > named) {
-    text += " and " + std::to_string(ranks.size() - named) + " more";
-  }
-  return text;
-}
-
-// One loss for all ranks that are missing for the same reason.
-void AddLosses(const std::map<int32_t, std::string>& missing, Report& report) {
-  std::map<std::string, std::vector<int32_t>> by_reason;
-  for (const auto& [rank, why] : missing) by_reason[why].push_back(rank);
-  for (const auto& [why, ranks] : by_reason) {
-    report.losses.push_back(
-        {.name = "missing-rank",
-         .detail = NamesOf(ranks) + " " +
-                   (ranks.size() > 1 && why == kDoesNotRecord ? "do not record"
-                                                              : why),
-         .count = static_cast<int64_t>(ranks.size()),
-         .severity = Severity::kWarning});
-  }
 }
 
 }  // namespace
@@ -258,7 +228,7 @@ std::optional<Report> JobReport::Gather(RankDigest own, int32_t cycle) {
   if (collected.digests.size() > 1) {
     Report run = AnalyzeRanks(collected.digests);
     if (run.ranks.why_not.empty()) {
-      AddLosses(collected.missing, run);
+      NameMissingRanks(collected.missing, run);
       return run;
     }
     why_not = run.ranks.why_not;
@@ -268,7 +238,7 @@ std::optional<Report> JobReport::Gather(RankDigest own, int32_t cycle) {
        .detail = "this is the report of rank 0 alone: " + why_not,
        .count = -1,
        .severity = Severity::kWarning});
-  AddLosses(collected.missing, alone);
+  NameMissingRanks(collected.missing, alone);
   return alone;
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <random>
 #include <string>
 #include <utility>
@@ -465,6 +466,46 @@ TEST(RanksTest, TimesAreMeansOverTheRanks) {
   EXPECT_NEAR(sum, report.steps.mean_ms, 1e-6);
   EXPECT_NE(ToText(report, {}).find("ranks, ms per step"), std::string::npos);
   EXPECT_NE(ToJson(report).find("\"clock_residual_us\""), std::string::npos);
+}
+
+std::string LossesOf(const std::map<int32_t, std::string>& missing) {
+  Report report;
+  NameMissingRanks(missing, report);
+  std::string text;
+  for (const Loss& loss : report.losses) {
+    EXPECT_EQ(loss.name, "missing-rank");
+    text += std::to_string(loss.count) + ": " + loss.detail + "\n";
+  }
+  return text;
+}
+
+TEST(MissingRanksTest, OneLossForAllOfTheSameReason) {
+  EXPECT_EQ(LossesOf({}), "");
+  EXPECT_EQ(LossesOf({{1, "does not record"},
+                      {2, "sent nothing"},
+                      {5, "does not record"},
+                      {9, "does not record"}}),
+            "3: ranks 1, 5 and 9 do not record\n1: rank 2 sent nothing\n");
+  EXPECT_EQ(LossesOf({{1, "has no trace"}}), "1: rank 1 has no trace\n");
+  EXPECT_EQ(LossesOf({{1, "has no trace"}, {2, "has no trace"}}),
+            "2: ranks 1 and 2 have no trace\n");
+}
+
+TEST(MissingRanksTest, ThousandsFitOnAScreen) {
+  std::map<int32_t, std::string> alike, different;
+  for (int32_t rank = 0; rank < 4096; ++rank) {
+    alike[rank] = "has no trace";
+    different[rank] = "is damaged at byte " + std::to_string(10'000 + rank);
+  }
+  EXPECT_EQ(LossesOf(alike),
+            "4096: ranks 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 "
+            "and 4080 more have no trace\n");
+  Report report;
+  NameMissingRanks(different, report);
+  ASSERT_EQ(report.losses.size(), 21u);
+  EXPECT_EQ(report.losses[0].detail, "rank 0 is damaged at byte 10000");
+  EXPECT_EQ(report.losses[20].count, 4076);
+  EXPECT_TRUE(report.losses[20].detail.starts_with("ranks 20, 21, 22,"));
 }
 
 }  // namespace

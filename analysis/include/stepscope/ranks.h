@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -79,5 +80,11 @@ std::vector<SharedCollective> SharedCollectives(
 // ranks), Report::ranks.why_not says why and of Report::ranks only the rows are
 // filled. An empty report without ranks. Any thread.
 Report AnalyzeRanks(const std::vector<RankDigest>& ranks);
+
+// Adds to the report of a job a Loss "missing-rank" for the ranks that are not
+// in it: rank -> why, in words that continue "rank 3": "does not record". Ranks
+// with the same reason share a Loss. Any thread.
+void NameMissingRanks(const std::map<int32_t, std::string>& missing,
+                      Report& report);
 
 }  // namespace stepscope

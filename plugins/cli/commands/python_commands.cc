@@ -27,6 +27,39 @@ constexpr Option kViewOptions[] = {
      .help = "port of this machine to serve on (default: a free one)"},
     {.name = "--no-browser", .help = "print the address, and open nothing"}};
 
+constexpr std::string_view kCatalogueFormats[] = {"text", "json"};
+constexpr Option kCatalogueOptions[] = {
+    {.name = "--waits-for",
+     .value = "CAUSE",
+     .help = "find: windows whose steps wait for it: data, communication, "
+             "sync, ..."},
+    {.name = "--finding",
+     .value = "ID",
+     .help = "find: windows with this finding"},
+    {.name = "--at-least",
+     .value = "PERCENT",
+     .help = "find: and only where the wait, or what the finding gains, is "
+             "that much of the step (default: 5%)"},
+    {.name = "--since",
+     .value = "TIME",
+     .help = "find: runs that started since then: 36h, 7d, 2w or a date, "
+             "2026-01-31"},
+    {.name = "--format",
+     .value = "FORMAT",
+     .help = "find: output format (default: text)",
+     .choices = kCatalogueFormats},
+    {.name = "--workers",
+     .value = "N",
+     .help = "add: processes that analyse traces without a report (default: "
+             "one per core)"}};
+
+std::vector<Term> CatalogueVerbs() {
+  return {{"add FILE DIR...",
+           "adds the runs in the folders and below them; those that have "
+           "changed are read again"},
+          {"find FILE", "the windows that the options describe, or all"}};
+}
+
 std::vector<Term> Viewers() {
   return {{"perfetto",
            "the timeline, in Perfetto's UI; needs the Python package "
@@ -65,6 +98,22 @@ const Command kMcpCommand = {
     .exit_status =
         "0 the client has gone, 1 a PATH is not there or mcp is not "
         "installed, 2 wrong usage."};
+
+const Command kCatalogueCommand = {
+    .name = "catalogue",
+    .arguments = "add|find FILE [DIR...]",
+    .summary = "which of many runs wait for data, or have a finding",
+    .description =
+        "Keeps what the reports of many runs say in one SQLite file, and "
+        "answers questions about them. The reports that the runs wrote are "
+        "read; traces without one are analysed. Several processes may add to "
+        "one file at once. Needs the Python package.",
+    .terms_title = "Verbs:",
+    .terms = CatalogueVerbs,
+    .options = kCatalogueOptions,
+    .exit_status =
+        "0 added or answered, 1 nothing could be added or FILE is no "
+        "catalogue, 2 wrong usage."};
 
 const Command kRunCommand = {
     .name = "run",

@@ -14,6 +14,7 @@
 #include "analysed_traces.h"
 #include "analyze_output.h"
 #include "errors.h"
+#include "fleet_jobs.h"
 #include "json_request.h"
 #include "one_trace.h"
 #include "report/json_text.h"
@@ -161,6 +162,9 @@ absl::StatusOr<std::string> RunJob(std::string_view name, const char* text) {
   if (name == "what_if") return RunWhatIf(*request);
   if (name == "top") return RunTop(*request);
   if (name == "list") return RunList(*request);
+  if (name == "traces") return RunTraces(*request);
+  if (name == "digest") return RunDigest(*request);
+  if (name == "merge") return RunMerge(*request);
   if (name == "rules" || name == "rank" || name == "version") {
     if (absl::Status s = request->Check(); !s.ok()) return s;
     if (name == "rules") return RulesJson();
@@ -168,7 +172,8 @@ absl::StatusOr<std::string> RunJob(std::string_view name, const char* text) {
   }
   return absl::InvalidArgumentError("no job is called '" + std::string(name) +
                                     "'; there are version, analyze, compare, "
-                                    "what_if, top, list, rules and rank");
+                                    "what_if, top, list, rules, rank, traces, "
+                                    "digest and merge");
 }
 
 }  // namespace stepscope

@@ -56,6 +56,15 @@ STEPSCOPE_API const char* stepscope_last_error(void);
  *   "rules"     {}: the texts of all rules, as JSON
  *   "rank"      {}: {"rank", "world_size", "problem"} of this process, by the
  *               launcher's variables; "problem" says why they were ignored
+ * and three that make, in many processes, the report that "analyze" makes of
+ * the ranks of a job in one:
+ *   "traces"    {"path", "run": "", "cycle": -1}: {"traces": [path, ...],
+ *                "passed_over": ["path: why", ...]}
+ *   "digest"    {"path": of one trace, "source": what the report calls it}:
+ *                {"rank", "world_size", "digest": base64}
+ *   "merge"     {"digests": [files with decoded digests], "missing": {"3":
+ *                "has no trace"}}: the report as JSON; an error if the digests
+ *                are not of the ranks of one run
  * "format" is "json" where it is missing. */
 STEPSCOPE_API int stepscope_call(const char* name, const char* request,
                                  char** result);

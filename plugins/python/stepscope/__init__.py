@@ -18,22 +18,26 @@ from .profile import profile, schedule
 from .range import range
 
 if TYPE_CHECKING:
+    from . import fleet
+    from . import fleet
     from .analysis import analyze, compare, what_if
     from .comparison import Comparison, Prediction
     from .report import Report
 
 __version__ = "0.1.0"
 
-__all__ = ["Comparison", "Prediction", "Report", "StepscopeError", "__version__", "analyze", "compare", "profile", "range",
-           "schedule", "what_if"]
+__all__ = ["Comparison", "Prediction", "Report", "StepscopeError", "__version__", "analyze", "compare", "fleet", "profile",
+           "range", "schedule", "what_if"]
 
 _ON_FIRST_USE = {"Comparison": "comparison", "Prediction": "comparison", "Report": "report", "analyze": "analysis",
                  "compare": "analysis", "what_if": "analysis"}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ON_FIRST_USE:
-        raise AttributeError(f"module 'stepscope' has no attribute {name!r}")
     import importlib
 
+    if name == "fleet":
+        return importlib.import_module(".fleet", __name__)
+    if name not in _ON_FIRST_USE:
+        raise AttributeError(f"module 'stepscope' has no attribute {name!r}")
     return getattr(importlib.import_module(f".{_ON_FIRST_USE[name]}", __name__), name)

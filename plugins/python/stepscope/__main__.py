@@ -8,7 +8,7 @@ import sys
 from . import _program
 
 # Of each, the module that has it: a function of the command's name, from the words after it to the exit status.
-COMMANDS = {"run": "run", "view": "view", "mcp": "mcp_server"}
+COMMANDS = {"run": "run", "view": "view", "mcp": "mcp_server", "catalogue": "fleet.catalogue_command"}
 
 
 def main() -> int:

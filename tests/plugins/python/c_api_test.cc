@@ -1,17 +1,21 @@
 // The C interface with null pointers, numbers that are no handle, and closed
 // handles: each call gives an error with a message, and nothing crashes.
+#include <absl/strings/escaping.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <simdjson.h>
 
 #include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 
 #include "hook_exchange.h"
 #include "stepscope_c.h"
+#include "support/temp_folder.h"
 
 namespace stepscope {
 namespace {
@@ -68,6 +72,86 @@ TEST(CApi, JobsSayWhichFileIsMissing) {
   EXPECT_THAT(Call("what_if", R"({"path": "x", "changes": {"wrokers": 2}})",
                    STEPSCOPE_E_ARGUMENT),
               HasSubstr("did you mean 'workers'?"));
+}
+
+// What stands behind `key` in an answer.
+std::string TextIn(const std::string& json, std::string_view key) {
+  simdjson::dom::parser parser;
+  std::string_view text;
+  EXPECT_FALSE(parser.parse(json)[key].get(text)) << json;
+  return std::string(text);
+}
+
+TEST(CApi, DigestsOfRanksMergeIntoTheReportOfTheirFolder) {
+  const std::string folder = STEPSCOPE_TEST_DATA "/traces/dlrm_v100_8ranks";
+  const std::string asked = R"({"path": ")" + folder + R"("})";
+  const std::string found = Call("traces", asked.c_str(), STEPSCOPE_OK);
+  simdjson::dom::parser parser;
+  const TempFolder temporary;
+  std::string digests;
+  for (const std::string_view path : parser.parse(found)["traces"]) {
+    const std::string request = R"({"path": ")" + std::string(path) + R"("})";
+    const std::string answer = Call("digest", request.c_str(), STEPSCOPE_OK);
+    std::string bytes;
+    ASSERT_TRUE(absl::Base64Unescape(TextIn(answer, "digest"), &bytes));
+    const std::string name = std::to_string(digests.size()) + ".pb";
+    digests +=
+        (digests.empty() ? "\"" : ", \"") + temporary.Write(name, bytes) + "\"";
+  }
+  const auto merge = [&](const std::string& more) {
+    return R"({"digests": [)" + digests + "]" + more + "}";
+  };
+  const std::string all = R"({"paths": [")" + folder + R"("]})";
+  const std::string whole = Call("analyze", all.c_str(), STEPSCOPE_OK);
+  EXPECT_THAT(whole, HasSubstr("\"ranks\""));
+  EXPECT_EQ(Call("merge", merge("").c_str(), STEPSCOPE_OK), whole);
+  EXPECT_THAT(
+      Call("merge",
+           merge(R"(, "missing": {"2": "has no trace", "3": "has no trace"})")
+               .c_str(),
+           STEPSCOPE_OK),
+      HasSubstr("ranks 2 and 3 have no trace"));
+  EXPECT_THAT(Call("merge", merge(R"(, "missing": {"2x": "is gone"})").c_str(),
+                   STEPSCOPE_E_ARGUMENT),
+              HasSubstr("must be ranks, not '2x'"));
+  // One rank is a report of its own; two files of one rank are no job.
+  digests = digests.substr(0, digests.find(','));
+  EXPECT_THAT(Call("merge", merge("").c_str(), STEPSCOPE_OK),
+              HasSubstr("\"rank\": 0"));
+  digests += ", " + digests;
+  EXPECT_THAT(Call("merge", merge("").c_str(), STEPSCOPE_E_FAILED),
+              HasSubstr("not the ranks of one run: two traces belong to rank "
+                        "0"));
+}
+
+TEST(CApi, ADigestKeepsTheNameThatTheCallerGivesItsTrace) {
+  const std::string path =
+      STEPSCOPE_TEST_DATA "/traces/dlrm_v100_8ranks/rank1.json.gz";
+  const std::string request =
+      R"({"path": ")" + path + R"(", "source": "s3://bucket/rank1.json.gz"})";
+  const std::string answer = Call("digest", request.c_str(), STEPSCOPE_OK);
+  std::string bytes;
+  ASSERT_TRUE(absl::Base64Unescape(TextIn(answer, "digest"), &bytes));
+  EXPECT_THAT(bytes, HasSubstr("s3://bucket/rank1.json.gz"));
+  EXPECT_THAT(bytes, testing::Not(HasSubstr(path)));
+}
+
+TEST(CApi, DamagedDigestsAreNamed) {
+  const TempFolder temporary;
+  const std::string path = temporary.Write("rank0.pb", "no digest");
+  EXPECT_THAT(Call("merge", (R"({"digests": [")" + path + R"("]})").c_str(),
+                   STEPSCOPE_E_ARGUMENT),
+              HasSubstr(path + " is no digest"));
+  EXPECT_THAT(
+      Call("merge", R"({"digests": ["/no/such.pb"]})", STEPSCOPE_E_FAILED),
+      HasSubstr("cannot read /no/such.pb"));
+  EXPECT_THAT(Call("merge", "{}", STEPSCOPE_E_ARGUMENT),
+              HasSubstr("at least one digest"));
+  EXPECT_THAT(
+      Call("digest", R"({"path": "/no/such.json"})", STEPSCOPE_E_FAILED),
+      HasSubstr("/no/such.json"));
+  EXPECT_THAT(Call("traces", R"({"path": "/no/such"})", STEPSCOPE_E_FAILED),
+              HasSubstr("/no/such"));
 }
 
 TEST(CApi, ProfilesRefuseNull) {

@@ -1,0 +1,107 @@
+#include "fleet_jobs.h"
+
+#include <absl/status/status.h>
+#include <absl/strings/escaping.h>
+#include <stepscope/analysis.h>
+#include <stepscope/logdir.h>
+#include <stepscope/rank_digest.h>
+#include <stepscope/ranks.h>
+
+#include <charconv>
+#include <cstdint>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "digest.h"
+#include "report/json_text.h"
+
+namespace stepscope {
+namespace {
+
+std::string MessageOf(const absl::Status& status) {
+  return std::string(status.message().data(), status.message().size());
+}
+
+absl::StatusOr<RankDigest> ReadDigest(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return absl::NotFoundError("cannot read " + path);
+  absl::StatusOr<RankDigest> digest =
+      ParseDigest(std::string(std::istreambuf_iterator<char>(file), {}));
+  if (!digest.ok()) {
+    return absl::Status(digest.status().code(),
+                        path + " " + MessageOf(digest.status()));
+  }
+  return digest;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> RunTraces(JsonRequest& request) {
+  const std::string path = request.Text("path");
+  const std::string run = request.Text("run");
+  const auto cycle = static_cast<int32_t>(request.Whole("cycle", -1));
+  if (absl::Status s = request.Check(); !s.ok()) return s;
+  const absl::StatusOr<ResolvedRun> found = ResolvePath(path, run, cycle);
+  if (!found.ok()) return found.status();
+  JsonText json;
+  json.Open('{');
+  json.Texts("traces", found->trace_files);
+  json.Texts("passed_over", found->passed_over);
+  json.Close('}');
+  return json.Take();
+}
+
+absl::StatusOr<std::string> RunDigest(JsonRequest& request) {
+  const std::string path = request.Text("path");
+  const std::string source = request.Text("source");
+  if (absl::Status s = request.Check(); !s.ok()) return s;
+  absl::StatusOr<RankDigest> digest = std::move(DigestAll({path}).front());
+  if (!digest.ok()) return digest.status();
+  RunInfo& run = digest->report.run;
+  if (!source.empty()) run.source = source;
+  JsonText json;
+  json.Open('{');
+  json.Field("rank", run.rank);
+  json.Field("world_size", run.world_size);
+  json.Field("digest", absl::Base64Escape(SerializeDigest(*digest)));
+  json.Close('}');
+  return json.Take();
+}
+
+absl::StatusOr<std::string> RunMerge(JsonRequest& request) {
+  const std::vector<std::string> paths = request.Texts("digests");
+  std::map<int32_t, std::string> missing;
+  for (const auto& [name, why] : request.Members("missing")) {
+    int32_t rank = -1;
+    const auto [end, error] =
+        std::from_chars(name.data(), name.data() + name.size(), rank);
+    if (error != std::errc() || end != name.data() + name.size() || rank < 0) {
+      return absl::InvalidArgumentError(
+          "the keys of missing must be ranks, not '" + name + "'");
+    }
+    missing[rank] = why;
+  }
+  if (absl::Status s = request.Check(); !s.ok()) return s;
+  if (paths.empty()) {
+    return absl::InvalidArgumentError("merge needs at least one digest");
+  }
+  std::vector<RankDigest> digests;
+  for (const std::string& path : paths) {
+    absl::StatusOr<RankDigest> digest = ReadDigest(path);
+    if (!digest.ok()) return digest.status();
+    digests.push_back(*std::move(digest));
+  }
+  Report report = digests.size() == 1 ? std::move(digests[0].report)
+                                      : AnalyzeRanks(digests);
+  if (!report.ranks.why_not.empty()) {
+    return absl::FailedPreconditionError(
+        "the traces are not the ranks of one run: " + report.ranks.why_not);
+  }
+  NameMissingRanks(missing, report);
+  return ToJson(report);
+}
+
+}  // namespace stepscope

@@ -1,0 +1,84 @@
+"""Many ranks and many runs: traces are analysed where they lie, each in a process of its own.
+
+    from stepscope import fleet
+
+    report = fleet.analyze("/runs/x")                          # as many processes as cores
+    report = fleet.analyze("s3://bucket/runs/x", engine="ray")   # on the workers of a Ray cluster
+
+    catalogue = fleet.Catalogue("runs.sqlite")                 # what the reports of many runs say
+    catalogue.add("/runs")
+    for found in catalogue.waiting_for("data", since="7d"): ...
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import re
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+from .. import _json, _native
+from .._native import StepscopeError, say
+from ..report import Report
+from . import engines, storage
+from .catalogue import Catalogue
+from .worker import Task
+
+__all__ = ["Catalogue", "analyze"]
+
+
+def analyze(where: str | os.PathLike[str], *, engine: str = "local", workers: int | None = None, attempts: int = 3, run: str = "",
+            cycle: int = -1, storage_options: dict[str, Any] | None = None) -> Report:
+    """The report of all ranks of one run, as `stepscope analyze` makes it, from any number of traces.
+
+    `where` is a folder with one trace per rank, a log directory (its newest run, or `run`; its last cycle, or `cycle`), or
+    the same at a URL of fsspec ("s3://...", "gs://..."), for which `storage_options` are those of fsspec. Each trace is one
+    task of a worker, which returns a digest of some 10 to 60 KB; the digests are merged here.
+
+    `engine` is "local", `workers` processes of this machine (default: one per core), or "ray", the workers of the Ray cluster
+    that is connected, or else of one started here. Ray's workers need this package, and paths that they can read.
+
+    A task whose worker dies is tried `attempts` times. The report names the ranks that have no trace, or one that cannot be
+    read. StepscopeError: no trace could be read, or the traces are not the ranks of one run.
+    """
+    if engine not in engines.ENGINES:
+        raise StepscopeError(f"engine must be {' or '.join(engines.ENGINES)}, not '{engine}'")
+    options = storage_options or {}
+    found = storage.traces(os.fspath(where), run, cycle, options)
+    for note in found.passed_over:
+        say(f"skipped {note}")
+    tasks = [Task(path, options) for path in found.paths]
+    with tempfile.TemporaryDirectory(prefix="stepscope-fleet-") as folder:
+        digests: dict[int, str] = {}  # by task, so that the ranks are in the order of the paths
+        ranks: set[int] = set()
+        world_size = 0
+        problems = [(note.partition(": ")[0], note) for note in found.passed_over]  # (file, sentence)
+        with contextlib.closing(engines.ENGINES[engine](tasks, workers, attempts)) as answers:  # Ctrl-C ends the workers, too
+            for index, answer in answers:
+                if answer.error:
+                    say(answer.error)
+                    problems.append((tasks[index].path, answer.error))
+                    continue
+                path = pathlib.Path(folder, f"{index}.pb")
+                path.write_bytes(answer.digest)
+                digests[index] = str(path)
+                ranks.add(answer.rank)
+                world_size = max(world_size, answer.world_size)
+        if not digests:
+            raise StepscopeError(f"no trace in {where} could be read: {'; '.join(text for _, text in problems[:3])}")
+        missing = _why_missing(set(range(world_size)) - ranks, problems, os.fspath(where))
+        request = {"digests": [digests[index] for index in sorted(digests)], "missing": missing}
+        return Report.from_dict(_json.parse(_native.call("merge", request), "the report"))
+
+
+def _why_missing(ranks: set[int], problems: Sequence[tuple[str, str]], where: str) -> dict[str, str]:
+    """Of each of the ranks, why it is not in the report, from the files that are not, either, and why."""
+    by_rank: dict[int, str] = {}
+    for path, why in problems:
+        named = re.search(r"rank[_-]?(\d+)[^/]*$", path)
+        by_rank.setdefault(int(named[1]) if named else -1, why)
+    nothing = f"has no trace in {where}" + (f" that can be read: {by_rank[-1]}" if -1 in by_rank else "")
+    return {str(rank): f"has no trace that can be read: {by_rank[rank]}" if rank in by_rank else nothing for rank in sorted(ranks)}

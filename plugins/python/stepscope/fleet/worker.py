@@ -1,0 +1,59 @@
+"""The task of one rank, and the process that does one after the other for the local engine."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pickle
+import signal
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+from .. import _native
+from .._native import StepscopeError
+from . import storage
+
+
+@dataclass(frozen=True)
+class Task:
+    path: str  # or a URL
+    storage_options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The digest of a trace, or the sentence that says why there is none."""
+
+    digest: bytes = b""
+    rank: int = -1
+    world_size: int = -1
+    error: str = ""
+
+
+def digest(task: Task) -> Answer:
+    """Reads and analyses one trace. Raises nothing."""
+    try:
+        with storage.fetched(task.path, task.storage_options) as path:
+            try:
+                answer = json.loads(_native.call("digest", {"path": path, "source": task.path}))
+            except StepscopeError as error:
+                return Answer(error=str(error).replace(path, task.path))
+    except StepscopeError as error:
+        return Answer(error=str(error))
+    return Answer(base64.b64decode(answer["digest"]), answer["rank"], answer["world_size"])
+
+
+def main() -> None:
+    """Takes tasks from standard input until it ends, and answers each on standard output."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints is no answer
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the engine, and that ends this process
+    while True:
+        try:
+            task = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        pickle.dump(digest(task), answers)
+        answers.flush()
