@@ -8,6 +8,7 @@
 #include "context/analysis_context.h"
 #include "evidence/optimizer_work.h"
 #include "ops/op_arguments.h"
+#include "replay/model/loader.h"
 #include "steps/patterns.h"
 #include "words/quantities.h"
 
@@ -29,7 +30,7 @@ constexpr RuleChange kChanges[] = {
     {"debug-api-on", "debugging aids off"},
     {"dependency-stall", "no waits between streams"},
     {"explicit-sync", "no explicit synchronisation"},
-    {"exposed-collective", "collectives beside the computing"},
+    {"exposed-collective", "less waiting for collectives"},
     {"foreach-not-fused", "fused optimizer step"},
     {"fp64-compute", "float32 instead of float64"},
     {"fsdp-exposed", "parameters gathered ahead"},
