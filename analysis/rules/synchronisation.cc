@@ -4,6 +4,8 @@
 // gain: a loop that keeps the GPU busy is blocked for most of the step and has
 // nothing to gain. These rules use replay, or the idle time of the GPU right
 // after the waits.
+#include <stepscope/device_peaks.h>
+
 #include <algorithm>
 #include <array>
 #include <set>
@@ -21,8 +23,9 @@
 namespace stepscope {
 namespace {
 
-constexpr double kMostSteps = 0.5;     // of all steps but the last
-constexpr double kWorthSaying = 0.05;  // of the blocked time; less is left out
+constexpr double kMostSteps = 0.5;      // of all steps but the last
+constexpr double kWorthSaying = 0.05;   // of the blocked time; less is left out
+constexpr double kLeastIdleNs = 5'000;  // less is printed as 0
 
 WaitFilter Only(const AnalysisContext& m, const std::vector<bool>& chosen) {
   return [&m, chosen](const HostWait& wait) {
@@ -77,8 +80,12 @@ size_t WorstKind(const AnalysisContext& m, const std::vector<ReadKind>& kinds,
 std::string BlockedInWords(const AnalysisContext& m, const WaitSums& sums) {
   return " per step: the launching thread is blocked for " +
          Milliseconds(sums.blocked_ns * 1e-6) + " of the " +
-         Milliseconds(m.stats.mean_ms) + " step, and the GPU is idle for " +
-         Milliseconds(sums.bubble_ns * 1e-6) + " right after the waits.";
+         Milliseconds(m.stats.mean_ms) + " step" +
+         (sums.bubble_ns < kLeastIdleNs
+              ? std::string(".")
+              : ", and the GPU is idle for " +
+                    Milliseconds(sums.bubble_ns * 1e-6) +
+                    " right after the waits.");
 }
 
 // A finding whose proposed change removes the waits in `filter`.
@@ -197,16 +204,22 @@ Verdict CheckGradClipSync(const AnalysisContext& m) {
         "parameter.";
   }
   finding.assumption = "the optimizer can use a value that stays on the GPU";
+  const bool bf16 = !LacksBf16(m.kernels.device);
   finding.fix_cpp =
-      clipping.scaler ? "train in bfloat16, which needs no scaler, or let a "
-                        "fused optimizer take found_inf on the device"
-                      : "at::_foreach_norm, then clamp the factor on the "
-                        "device and multiply with at::_foreach_mul_; "
-                        "torch::nn::utils::clip_grad_norm_ always calls item()";
+      clipping.scaler
+          ? std::string(bf16 ? "train in bfloat16, which needs no scaler, or "
+                             : "") +
+                "let a fused optimizer take found_inf on the device"
+          : "at::_foreach_norm, then clamp the factor on the "
+            "device and multiply with at::_foreach_mul_; "
+            "torch::nn::utils::clip_grad_norm_ always calls item()";
   finding.fix_python =
       clipping.scaler
-          ? "torch.autocast(\"cuda\", dtype=torch.bfloat16) needs no scaler; "
-            "or fused=True, so that the optimizer takes found_inf on the device"
+          ? std::string(bf16 ? "torch.autocast(\"cuda\", "
+                               "dtype=torch.bfloat16) needs no scaler; or "
+                             : "") +
+                "fused=True, so that the optimizer takes found_inf on the "
+                "device"
           : "clip_grad_norm_ without error_if_nonfinite, and keep the norm it "
             "returns on the GPU";
   finding.wrong_if = "the loop must skip a step as soon as it sees the norm";

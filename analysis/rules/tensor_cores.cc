@@ -3,6 +3,8 @@
 // and "sizes in multiples of 8"; the ResNet-18 case study, step 6 (1670 to 2477
 // images/s). At 10 % of the compute time, a factor of two gains 5 % of a
 // GPU-bound step.
+#include <stepscope/device_peaks.h>
+
 #include <algorithm>
 #include <string>
 
@@ -156,6 +158,17 @@ Verdict CheckTensorCoresIdle(const AnalysisContext& m) {
         "channels, features and sequence lengths in multiples of 8; contiguous "
         "operands";
     finding.fix_python = finding.fix_cpp;
+  } else if (LacksBf16(kernels.device)) {
+    finding.fix_cpp =
+        "at::autocast::set_autocast_enabled(at::kCUDA, true); "
+        "at::autocast::set_autocast_dtype(at::kCUDA, at::kHalf); "
+        "at::autocast::clear_cache() after each step; scale the loss, so that "
+        "small gradients do not become 0 (this device has no bfloat16 Tensor "
+        "Cores). Check convergence";
+    finding.fix_python =
+        "with torch.autocast(\"cuda\", dtype=torch.float16): ...  and a "
+        "torch.amp.GradScaler (this device has no bfloat16 Tensor Cores). "
+        "Check convergence";
   } else {
     finding.fix_cpp =
         "at::autocast::set_autocast_enabled(at::kCUDA, true); "

@@ -117,10 +117,15 @@ bool IsAmd(const Device& device) {
 }
 
 // Volta, capability 7.0, was the first generation with Tensor Cores, Ampere,
-// 8.0, the first with TF32.
+// 8.0, the first with TF32 and bfloat16.
 bool HasTensorCores(const Device& device) {
   if (IsAmd(device)) return PeaksOf(device).fp16 > 0;
   return device.compute_major >= 7;
+}
+
+bool LacksBf16(const Device& device) {
+  return !IsAmd(device) && device.compute_major > 0 &&
+         device.compute_major < 8;
 }
 
 bool HasTf32(const Device& device) {

@@ -1,6 +1,7 @@
 // Is attention computed in single ops where one fused kernel could do it?
 // Source: the documentation of torch.nn.functional.scaled_dot_product_attention
 // (its backends, and what each of them supports).
+#include <stepscope/device_peaks.h>
 #include <stepscope/op_cost.h>
 
 #include <algorithm>
@@ -91,7 +92,8 @@ void SayFix(const AnalysisContext& m, const WrittenAttention& one,
     return;
   }
   const std::string halves =
-      m.has_gpu && !Is16Bit(CostOf(m.trace, one.scores).precision)
+      m.has_gpu && !LacksBf16(m.kernels.device) &&
+              !Is16Bit(CostOf(m.trace, one.scores).precision)
           ? "; in bfloat16 its flash kernel can be used, too"
           : "";
   finding.fix_python =

@@ -59,6 +59,20 @@ TEST(TensorCoresIdleTest, SeesProductsUnderOpsItDoesNotKnow) {
   }
 }
 
+TEST(TensorCoresIdleTest, NamesTheTypeThatTheDeviceHas) {
+  const Report volta =
+      With({.kernel = "volta_sgemm_128x128_tn"}, "Tesla V100-SXM2-32GB", 7, 0);
+  const Finding* finding = Find(volta, "tensor-cores-idle");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->fix_python.find("dtype=torch.float16"), std::string::npos);
+  EXPECT_NE(finding->fix_python.find("GradScaler"), std::string::npos);
+  EXPECT_NE(finding->fix_cpp.find("at::kHalf"), std::string::npos);
+  const Report ampere = With({});
+  EXPECT_NE(Find(ampere, "tensor-cores-idle")
+                ->fix_python.find("dtype=torch.bfloat16"),
+            std::string::npos);
+}
+
 TEST(TensorCoresIdleTest, TakesAFactorOfTwoWithoutShapes) {
   const Report report = With({.inputs = ""});
   ASSERT_NE(Find(report, "tensor-cores-idle"), nullptr);

@@ -52,6 +52,10 @@ TEST(DevicePeaksTest, KnowsWhoHasTensorCoresAndTf32) {
   EXPECT_FALSE(HasTensorCores(Named("x")));
   EXPECT_TRUE(HasTensorCores(Named("AMD Instinct MI210", 9, 0)));
   EXPECT_FALSE(HasTensorCores(Named("AMD Radeon Graphics", 9, 0)));
+  EXPECT_TRUE(LacksBf16(Named("x", 7, 5)));
+  EXPECT_FALSE(LacksBf16(Named("x", 8, 0)));
+  EXPECT_FALSE(LacksBf16(Named("x")));
+  EXPECT_FALSE(LacksBf16(Named("AMD Radeon VII", 7, 0)));
   EXPECT_TRUE(HasTf32(Named("x", 8, 0)));
   EXPECT_FALSE(HasTf32(Named("x", 7, 5)));
   EXPECT_FALSE(HasTf32(Named("AMD Instinct MI300X", 9, 4)));

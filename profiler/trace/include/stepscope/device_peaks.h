@@ -34,6 +34,9 @@ inline constexpr double kGoodBandwidth = 0.8;
 bool IsAmd(const Device& device);
 // Volta and later, CDNA and later. False if the device is unknown.
 bool HasTensorCores(const Device& device);
+// Before Ampere: Tensor Cores of Volta and Turing take float16 and no bfloat16.
+// False if the device is unknown.
+bool LacksBf16(const Device& device);
 // Ampere and later. PyTorch uses TF32 for convolutions by default.
 bool HasTf32(const Device& device);
 
