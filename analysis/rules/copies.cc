@@ -92,7 +92,7 @@ Verdict CheckPageable(const AnalysisContext& m) {
   finding.evidence = Uploads(sums.count) +
                      " per step from pageable memory: " + Bytes(sums.bytes) +
                      " in " + Milliseconds(sums.copy_ns * 1e-6) + " at " +
-                     Rate(rate) + ". They block the host for " +
+                     Rate(rate) + ". This blocks the host for " +
                      Milliseconds((sums.held_ns + sums.queued_ns) * 1e-6) +
                      " of the " + Milliseconds(m.stats.mean_ms) + " step.";
   finding.assumption =
