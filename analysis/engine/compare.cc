@@ -16,6 +16,7 @@
 #include "engine/sizing.h"
 #include "evidence/optimizer_work.h"
 #include "ops/op_arguments.h"
+#include "replay/model/loader.h"
 #include "words/labels.h"
 #include "words/quantities.h"
 

@@ -9,6 +9,7 @@
 #include "engine/rule_families.h"
 #include "evidence/optimizer_work.h"
 #include "ops/op_arguments.h"
+#include "replay/model/loader.h"
 #include "steps/patterns.h"
 #include "words/quantities.h"
 

@@ -35,13 +35,24 @@ bool IsSmall(const SizedFinding& sized) {
   return sized.finding.severity == FindingSeverity::kNote;
 }
 
-// One change of a plan, on top of those before it.
+// One change of a plan, in one of the ways that its finding proposes.
 struct PlannedChange {
   const SizedFinding* found = nullptr;
-  const Edit* variant = nullptr;  // the change itself, one of found->edits
-  Edit edit = {};                 // with all changes before it
-  double step_ns = 0;             // the step with all of them
+  const Edit* variant = nullptr;  // one of found->edits
+
+  // What the finding prints.
+  const Edit& printed() const { return found->edits.front(); }
 };
+using PlannedChanges = std::vector<PlannedChange>;
+
+Edit AllOf(const PlannedChanges& changes, size_t count) {
+  Edit all;
+  for (size_t i = 0; i < count; ++i) all = Combine(all, *changes[i].variant);
+  return all;
+}
+Edit AllOf(const PlannedChanges& changes) {
+  return AllOf(changes, changes.size());
+}
 
 // Picks greedily: in each round the change that shortens the replayed step most
 // on top of those picked before. While the host is late a faster kernel gains
@@ -49,76 +60,169 @@ struct PlannedChange {
 // too. Such a note joins only if it then gains 3 % of the step, and more than
 // noise.
 //
-// `found` may be in any order. Findings without edits or without a predicted
-// gain, those that only ask for a fact, and notes that are hints are ignored.
-// Empty if no change helps. The result points into `found`. `step_ns` is the
-// unchanged step, replayed. REQUIRES: context.replay.check().valid.
-std::vector<PlannedChange> ChooseChanges(const AnalysisContext& context,
-                                         const std::vector<SizedFinding>& found,
-                                         double step_ns) {
-  std::vector<const SizedFinding*> open;
-  for (const SizedFinding& candidate : found) {
-    // A small gain of a change that may have another cause is none.
-    const bool is_doubtful =
-        IsSmall(candidate) && candidate.finding.confidence == Confidence::kHint;
-    if (!candidate.edits.empty() && !candidate.asks && !is_doubtful &&
-        candidate.finding.gain_kind == GainKind::kPredicted) {
-      open.push_back(&candidate);
-    }
-  }
-  const double noise_ns = MinReportableGainMs(context) * 1e6;
-  std::vector<PlannedChange> changes;
-  Edit edit;  // all changes so far
-  // One replay for each open change a round; all subsets would need 2^n.
-  while (!open.empty()) {
-    const double enough_ns = step_ns * kWorthAdding;
-    const double enough_for_notes_ns =
-        step_ns - std::max(step_ns * kWorthRaising, noise_ns);
-    PlannedChange best{.step_ns = step_ns};
-    for (const SizedFinding* candidate : open) {
-      const double enough =
-          IsSmall(*candidate) ? enough_for_notes_ns : enough_ns;
-      for (const Edit& variant : candidate->edits) {
-        Edit both = Combine(edit, variant);
-        const double ns = context.replay.StepNs(both);
-        if (ns < std::min(best.step_ns, enough)) {
-          best = {candidate, &variant, std::move(both), ns};
-        }
+// Of the variants of a change, the plan takes the one that the finding prints.
+// Another one must make the step 1 % shorter, as it may after other changes:
+// one loader worker is enough for the step as it is, and not for a faster one.
+//
+// Findings without edits or without a predicted gain, those that only ask for a
+// fact, and notes that are hints are ignored. REQUIRES: replay is valid.
+class PlanSearch {
+ public:
+  PlanSearch(const AnalysisContext& context,
+             const std::vector<SizedFinding>& found)
+      : replay_(context.replay), noise_ns_(MinReportableGainMs(context) * 1e6) {
+    for (const SizedFinding& candidate : found) {
+      // A small gain of a change that may have another cause is none.
+      const bool is_doubtful =
+          IsSmall(candidate) &&
+          candidate.finding.confidence == Confidence::kHint;
+      if (!candidate.edits.empty() && !candidate.asks && !is_doubtful &&
+          candidate.finding.gain_kind == GainKind::kPredicted) {
+        open_.push_back(&candidate);
       }
     }
-    if (best.found == nullptr) break;
-    edit = best.edit;
-    step_ns = best.step_ns;
-    std::erase(open, best.found);
-    changes.push_back(std::move(best));
   }
-  return changes;
+
+  // The shortest list that comes close to the best step found; empty if no
+  // change helps. It points into `found`.
+  PlannedChanges Run() {
+    step_ns_ = replay_.StepNs({});
+    // One replay for each open variant a round; all subsets would need 2^n.
+    while (AddBest()) {
+    }
+    if (changes_.empty()) return {};
+    size_t count = 1;
+    while (replay_.StepNs(AllOf(changes_, count)) > kCloseToBest * step_ns_) {
+      ++count;
+    }
+    changes_.resize(count);
+    ChooseVariants();
+    return std::move(changes_);
+  }
+
+ private:
+  // How short the step must become for `candidate` to be added.
+  double Enough(const SizedFinding& candidate) const {
+    return IsSmall(candidate)
+               ? step_ns_ - std::max(step_ns_ * kWorthRaising, noise_ns_)
+               : step_ns_ * kWorthAdding;
+  }
+
+  // The first variant of `found` whose step is hardly longer than that of the
+  // best one, with `before` and `after` it. Those without a name cannot be told
+  // from the printed one.
+  std::pair<const Edit*, double> BestVariant(const SizedFinding& found,
+                                             const Edit& before,
+                                             const Edit& after) const {
+    std::vector<std::pair<const Edit*, double>> tried;
+    double best_ns = 0;
+    for (const Edit& variant : found.edits) {
+      if (!tried.empty() && ChangesInWords(variant).empty()) continue;
+      const double ns =
+          replay_.StepNs(Combine(Combine(before, variant), after));
+      best_ns = tried.empty() ? ns : std::min(best_ns, ns);
+      tried.push_back({&variant, ns});
+    }
+    return *std::ranges::find_if(tried, [&](const auto& one) {
+      return one.second * kWorthAdding <= best_ns;
+    });
+  }
+
+  bool AddBest() {
+    const Edit before = AllOf(changes_);
+    PlannedChange best;
+    double best_ns = step_ns_;
+    for (const SizedFinding* candidate : open_) {
+      const auto [variant, ns] = BestVariant(*candidate, before, {});
+      if (ns >= std::min(best_ns, Enough(*candidate))) continue;
+      best = {candidate, variant};
+      best_ns = ns;
+    }
+    if (best.found == nullptr) return false;
+    std::erase(open_, best.found);
+    changes_.push_back(best);
+    ChooseVariants();
+    return true;
+  }
+
+  void ChooseVariants() {
+    for (size_t i = 0; i < changes_.size(); ++i) {
+      if (changes_[i].found->edits.size() < 2) continue;
+      Edit after;
+      for (size_t k = i + 1; k < changes_.size(); ++k) {
+        after = Combine(after, *changes_[k].variant);
+      }
+      changes_[i].variant =
+          BestVariant(*changes_[i].found, AllOf(changes_, i), after).first;
+    }
+    step_ns_ = replay_.StepNs(AllOf(changes_));
+  }
+
+  const Replay& replay_;
+  const double noise_ns_;
+  std::vector<const SizedFinding*> open_;
+  PlannedChanges changes_;
+  double step_ns_ = 0;  // with changes_
+};
+
+// A plan that is faster by a tenth relies on batches that come faster.
+constexpr double kReliesOnLoader = 0.9;
+
+// What the predicted step takes for granted; empty if nothing worth saying.
+std::string Assumption(const AnalysisContext& context, const Plan& plan,
+                       const Edit& all) {
+  const Replay& replay = context.replay;
+  const LoaderRate& rate = replay.device() != nullptr ? replay.device()->rate
+                                                      : replay.program().rate;
+  if (!rate.unknown || all.workers >= 0 ||
+      plan.step_after_ms > kReliesOnLoader * plan.step_before_ms) {
+    return "";
+  }
+  return "the loader's workers deliver the batches of a step every " +
+         Milliseconds(plan.step_after_ms) +
+         "; how fast they can be was not recorded";
+}
+
+// Says in the evidence of a finding that the plan takes another variant than
+// the finding prints, and why.
+void TellVariant(const Replay& replay, const PlannedChanges& changes,
+                 size_t index, SizedFinding& found) {
+  const PlannedChange& change = changes[index];
+  const std::vector<std::string> printed = ChangesInWords(change.printed());
+  const std::vector<std::string> taken = ChangesInWords(*change.variant);
+  if (taken == printed || changes.size() < 2) return;
+  PlannedChanges as_printed = changes;
+  as_printed[index].variant = &change.printed();
+  std::vector<std::string> others;
+  for (size_t i = 0; i < changes.size(); ++i) {
+    if (i != index) others.push_back(changes[i].found->finding.id);
+  }
+  found.finding.evidence +=
+      " The plan takes " + ListedWithAnd(taken) + ": together with " +
+      ListedWithAnd(others) + ", " + ListedWithAnd(printed) +
+      " would leave the step at " +
+      Milliseconds(replay.StepNs(AllOf(as_printed)) * 1e-6) + " instead of " +
+      Milliseconds(replay.StepNs(AllOf(changes)) * 1e-6) + ".";
 }
 
 }  // namespace
 
 Plan MakePlan(const AnalysisContext& context,
-              const std::vector<SizedFinding>& found) {
+              std::vector<SizedFinding>& found) {
   Plan plan;
   const Replay& replay = context.replay;
   if (!replay.check().valid) return plan;
+  const PlannedChanges changes = PlanSearch(context, found).Run();
+  if (changes.empty()) return plan;
   const double before = replay.StepNs({});
-  const std::vector<PlannedChange> stages =
-      ChooseChanges(context, found, before);
-  if (stages.empty()) return plan;
-  size_t count = 1;
-  // The shortest beginning of that list that is close to its end.
-  const double best = stages.back().step_ns;
-  while (stages[count - 1].step_ns > kCloseToBest * best) ++count;
-
-  const Edit& all = stages[count - 1].edit;
-  for (size_t i = 0; i < count; ++i) {
-    plan.ids.push_back(stages[i].found->finding.id);
+  const Edit all = AllOf(changes);
+  for (const PlannedChange& change : changes) {
+    plan.ids.push_back(change.found->finding.id);
   }
   plan.changes = ChangesInWords(all);
-  for (size_t i = 0; i < count; ++i) {
-    if (!ChangesInWords(*stages[i].variant).empty()) continue;
-    std::string words = ChangeOfRule(plan.ids[i]);
+  for (const PlannedChange& change : changes) {
+    if (!ChangesInWords(*change.variant).empty()) continue;
+    std::string words = ChangeOfRule(change.found->finding.id);
     if (std::ranges::count(plan.changes, words) == 0) {
       plan.changes.push_back(std::move(words));
     }
@@ -131,12 +235,18 @@ Plan MakePlan(const AnalysisContext& context,
   plan.low_ms = std::max(0.0, plan.step_before_ms - gain.high_ms);
   plan.high_ms = plan.step_before_ms - gain.low_ms;
   plan.pairs = gain.pairs;
+  plan.assumption = Assumption(context, plan, all);
   // On the way to what is predicted for all changes: that takes into account
   // how predictions turned out before, and single replays do not.
-  const double replayed = before - stages[count - 1].step_ns;
-  for (size_t i = 0; i < count; ++i) {
-    const double part = (before - stages[i].step_ns) / replayed;
+  const double replayed = before - replay.StepNs(all);
+  for (size_t i = 0; i < changes.size(); ++i) {
+    const double part =
+        (before - replay.StepNs(AllOf(changes, i + 1))) / replayed;
     plan.after_each_ms.push_back(plan.step_before_ms - part * gain.expected_ms);
+  }
+  for (size_t i = 0; i < changes.size(); ++i) {
+    const auto at = static_cast<size_t>(changes[i].found - found.data());
+    TellVariant(replay, changes, i, found[at]);
   }
   return plan;
 }

@@ -14,9 +14,9 @@ namespace stepscope {
 // best step found. `found` may be in any order; findings without edits or
 // without a predicted gain, those that only ask for a fact, and notes that are
 // hints are ignored. The plan is empty where replay is not valid or no change
-// helps. plan.cc says how the changes are chosen.
-Plan MakePlan(const AnalysisContext& context,
-              const std::vector<SizedFinding>& found);
+// helps. plan.cc says how the changes are chosen. Where the plan takes another
+// variant of a change than the finding prints, the finding's evidence says so.
+Plan MakePlan(const AnalysisContext& context, std::vector<SizedFinding>& found);
 
 // A note in the plan becomes advice: status kWarning, listed behind the findings
 // that gain by themselves, and its evidence says what it gains after the changes

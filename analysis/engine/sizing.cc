@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -104,7 +105,10 @@ void ChooseShortest(const Replay& replay, double worth,
     best = i;
     best_ns = ns;
   }
-  if (best > 0) std::swap(alternatives[0], alternatives[best]);
+  // The others keep their order.
+  const auto front = alternatives.begin();
+  const auto at = front + static_cast<std::ptrdiff_t>(best);
+  std::rotate(front, at, at + 1);
 }
 
 // Keeps alternatives as long as each one shortens the step further, and
@@ -157,6 +161,16 @@ SizedFinding Propose(Found& found) {
   return sized;
 }
 
+// `gain_ms` if it is off by the share `error`, for the better or the worse. As
+// outcomes are, the error is one of the logarithm of the step: some of the step
+// is always left.
+double Better(double gain_ms, double error, double step_ms) {
+  return GainFor(gain_ms > 0 ? 1 + error : 1 - error, gain_ms, step_ms);
+}
+double Worse(double gain_ms, double error, double step_ms) {
+  return GainFor(gain_ms > 0 ? 1 - error : 1 + error, gain_ms, step_ms);
+}
+
 // The range of `gain` by what the recording does not tell replay.
 void SpreadByModel(const AnalysisContext& context, const Edit& edit, double now,
                    Gain& gain) {
@@ -169,10 +183,12 @@ void SpreadByModel(const AnalysisContext& context, const Edit& edit, double now,
       replay.device() != nullptr && edit.scales.empty() && edit.workers < 0;
   const double poor = certain ? gain.expected_ms : gain_ms(kPoor);
   const double good = certain ? gain.expected_ms : gain_ms(kGood);
-  double margin = kModelError * std::abs(gain.expected_ms);
-  if (edit.channels_last) margin += kLayoutError * now * 1e-6;
-  gain.low_ms = std::min(gain.expected_ms - margin, poor);
-  gain.high_ms = std::max(gain.expected_ms + margin, good);
+  const double margin = edit.channels_last ? kLayoutError * now * 1e-6 : 0;
+  const double step_ms = std::max(now * 1e-6, gain.expected_ms);
+  gain.low_ms =
+      std::min(Worse(gain.expected_ms, kModelError, step_ms) - margin, poor);
+  gain.high_ms =
+      std::max(Better(gain.expected_ms, kModelError, step_ms) + margin, good);
 }
 
 }  // namespace
@@ -184,8 +200,8 @@ Gain PredictDifference(const AnalysisContext& context, const Edit& edit) {
   gain.expected_ms = (now - replay.StepNs(edit)) * 1e-6;
   const Outcomes known = OutcomesOf(edit);
   gain.pairs = static_cast<int64_t>(known.pairs);
+  const double step_ms = std::max(now * 1e-6, gain.expected_ms);
   if (known.pairs > 0) {
-    const double step_ms = std::max(now * 1e-6, gain.expected_ms);
     gain.low_ms = GainFor(known.low, gain.expected_ms, step_ms);
     gain.high_ms = GainFor(known.high, gain.expected_ms, step_ms);
     if (gain.low_ms > gain.high_ms) std::swap(gain.low_ms, gain.high_ms);
@@ -195,10 +211,9 @@ Gain PredictDifference(const AnalysisContext& context, const Edit& edit) {
   const double steps = std::max<double>(
       static_cast<double>(context.replayed.steps.steady.size()), 1);
   const double noise =
-      std::abs(gain.expected_ms) *
-      (steps > 1 ? RobustCov(context) / std::sqrt(steps) : kLoneStepError);
-  gain.low_ms -= noise;
-  gain.high_ms += noise;
+      steps > 1 ? RobustCov(context) / std::sqrt(steps) : kLoneStepError;
+  gain.low_ms = Worse(gain.low_ms, noise, step_ms);
+  gain.high_ms = Better(gain.high_ms, noise, step_ms);
   return gain;
 }
 

@@ -11,6 +11,7 @@
 #include "evidence/uploads.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
+#include "replay/model/loader.h"
 #include "steps/steady_steps.h"
 #include "timeline/timeline.h"
 
@@ -133,11 +134,7 @@ Loading FindLoading(const AnalysisContext& context) {
                              range.end_ns,
                              std::string(context.trace.name(range.name))});
   }
-  waits.worker_processes =
-      std::ranges::any_of(context.trace.ranges(), [&](const Range& range) {
-        return context.trace.name(range.name).find("MultiProcessing") !=
-               std::string_view::npos;
-      });
+  waits.worker_processes = NamesWorkerProcesses(context.trace);
   std::ranges::stable_sort(waits.longest, std::greater(), [](const Example& e) {
     return e.end_ns - e.begin_ns;
   });
@@ -243,6 +240,13 @@ std::vector<Alternative> WorkersToTry(const AnalysisContext& context, int from,
     if (program.threads > 1 && left >= 1 && left < program.threads) {
       add({.workers = workers, .threads = left});
     }
+  }
+  // The step as it is needs no more. A plan may: other changes make it shorter.
+  const int cores = CoresForLoading(context);
+  const int free = context.has_gpu ? cores - 1 : cores;
+  for (int workers = 2 * most; workers <= std::min(free, from + kWorkersToTry);
+       workers *= 2) {
+    add({.workers = workers});
   }
   return tried;
 }

@@ -52,7 +52,8 @@ inline constexpr double kWorthAWorker = 0.01;
 
 // Returns `from` to `most` workers (at most 32 more than `from`), fewest first,
 // each also with fewer intra-op threads where workers and threads exceed the
-// cores. Each comes with the fix that sets it.
+// cores; then, as far as cores are known to be there, multiples of `most`. Each
+// comes with the fix that sets it.
 std::vector<Alternative> WorkersToTry(const AnalysisContext& context, int from,
                                       int most);
 

@@ -233,6 +233,7 @@ void Visit(Visitor& field, Self& of) {
   field(9, of.low_ms);
   field(10, of.high_ms);
   field(11, of.pairs);
+  field(12, of.assumption);
 }
 
 template <typename Visitor, Is<CauseAnswer> Self>

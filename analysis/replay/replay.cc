@@ -134,8 +134,9 @@ Replay::Replay(CpuProgram program) : program_(std::move(program)) {
     return;
   }
   Calibrate();
+  unchanged_ns_ = Simulate({});
   check_.no_edit_error =
-      (Simulate({}) - program_.measured_ns) / program_.measured_ns;
+      (unchanged_ns_ - program_.measured_ns) / program_.measured_ns;
   check_.valid = std::abs(check_.no_edit_error) <= kErrorLimit;
   if (!check_.valid) {
     check_.why_not =
@@ -157,8 +158,13 @@ void Replay::Distrust(std::string why) {
 
 double Replay::StepNs(const Edit& edit,
                       const ReplayParameters& parameters) const {
-  return device_ ? device_->StepNs(edit, parameters)
-                 : Simulate(edit, parameters);
+  if (device_) return device_->StepNs(edit, parameters);
+  const double ns = Simulate(edit, parameters);
+  const bool recorded_workers = edit.workers < 0 && program_.workers != 0;
+  if (!recorded_workers || program_.batch_cpu_ns > 0) return ns;
+  // Nothing simulates these workers, but they did keep up with the recorded
+  // steps.
+  return std::max(ns, std::min(program_.rate.period_ns, unchanged_ns_));
 }
 
 // Finds the two figures that a recording with workers does not show. First, the

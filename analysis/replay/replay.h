@@ -61,6 +61,7 @@ class Replay {
   std::optional<DeviceReplay> device_;  // runs with a GPU
   CpuProgram program_;
   ReplayCheck check_;
+  double unchanged_ns_ = 0;  // CPU-only: the step without any edit
   // Calibrated, for recordings with loader workers:
   double recorded_slowdown_ = 1;  // of the training thread's work, by workers
                                   // that ran beside it during the recording

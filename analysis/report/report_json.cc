@@ -223,6 +223,7 @@ void WritePlan(const Plan& plan, JsonText& json) {
   json.Field("low_ms", plan.low_ms);
   json.Field("high_ms", plan.high_ms);
   json.Field("pairs", plan.pairs);
+  json.Field("assumption", plan.assumption);
   json.Close('}');
 }
 

@@ -10,6 +10,7 @@
 #include "context/noise.h"
 #include "context/rule.h"
 #include "evidence/loading.h"
+#include "replay/model/loader.h"
 #include "steps/patterns.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"

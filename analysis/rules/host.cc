@@ -10,6 +10,7 @@
 #include "context/noise.h"
 #include "context/rule.h"
 #include "evidence/stalls/stall_sum.h"
+#include "replay/model/loader.h"
 #include "words/quantities.h"
 
 namespace stepscope {

@@ -12,6 +12,7 @@
 #include "context/noise.h"
 #include "context/rule.h"
 #include "evidence/loading.h"
+#include "replay/model/loader.h"
 #include "steps/patterns.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
@@ -27,9 +28,6 @@ constexpr double kUsualWaitNs = 100'000;  // at least, for that comparison
 constexpr int64_t kLeastBursts = 3;       // two waits show no habit
 constexpr double kMostSteps = 2.0 / 3;    // as in sync-data-loading
 constexpr double kCoresFull = 0.9;
-// A batch that a worker process has finished is handed over in 0.3 to 1.5 ms: a
-// message, and a file descriptor for each tensor (torch 2.11, two busy cores).
-constexpr double kMostHandOverNs = 2'000'000;
 constexpr double kWorkersIdle = 0.5;
 
 // The waits of all steps except warm-up, in ns.
@@ -58,17 +56,6 @@ std::vector<double> OpeningWaits(const AnalysisContext& m) {
     waits[step] += static_cast<double>(load.end_ns - load.begin_ns);
   }
   return waits;
-}
-
-// True if the mean wait is short, and hardly longer than the shortest ones.
-// Workers that are too slow make the loop wait until they are done, so the
-// waits vary with what the loop does meanwhile.
-bool IsHandOver(std::vector<double> waits) {
-  if (waits.empty()) return false;
-  double mean = 0;
-  for (double ns : waits) mean += ns / static_cast<double>(waits.size());
-  std::ranges::sort(waits);
-  return mean < kMostHandOverNs && mean < 2 * waits[waits.size() / 10];
 }
 
 StepWaits WaitsOf(const AnalysisContext& m) {

@@ -24,8 +24,9 @@ namespace stepscope {
 namespace synchronisation_rules {
 namespace {
 
-constexpr double kMostSteps = 0.5;     // of all steps but the last
-constexpr double kWorthSaying = 0.05;  // of the blocked time; less is left out
+constexpr double kMostSteps = 0.5;      // of all steps but the last
+constexpr double kWorthSaying = 0.05;   // of the blocked time; less is left out
+constexpr double kLeastIdleNs = 5'000;  // less is printed as 0
 
 WaitFilter Only(const AnalysisContext& m, const std::vector<bool>& chosen) {
   return [&m, chosen](const HostWait& wait) {
@@ -80,8 +81,12 @@ size_t WorstKind(const AnalysisContext& m, const std::vector<ReadKind>& kinds,
 std::string BlockedInWords(const AnalysisContext& m, const WaitSums& sums) {
   return " per step: the launching thread is blocked for " +
          Milliseconds(sums.blocked_ns * 1e-6) + " of the " +
-         Milliseconds(m.stats.mean_ms) + " step, and the GPU is idle for " +
-         Milliseconds(sums.bubble_ns * 1e-6) + " right after the waits.";
+         Milliseconds(m.stats.mean_ms) + " step" +
+         (sums.bubble_ns < kLeastIdleNs
+              ? std::string(".")
+              : ", and the GPU is idle for " +
+                    Milliseconds(sums.bubble_ns * 1e-6) +
+                    " right after the waits.");
 }
 
 // A finding whose proposed change removes the waits in `filter`.

@@ -83,6 +83,9 @@ std::string PredictedInWords(const Report& report, bool after) {
   // How much of the bounds named before is gained is unknown, so the prediction
   // is for the program as it was recorded.
   text += after ? ", not counting the changes named before." : ".";
+  if (!plan.assumption.empty()) {
+    text += " This assumes that " + plan.assumption + ".";
+  }
   // A reader would otherwise apply the other predicted changes, too.
   const size_t predicted = static_cast<size_t>(
       std::ranges::count_if(report.findings, [](const Finding& finding) {

@@ -69,8 +69,9 @@ TEST(PlanTest, FindingsAreSortedByGain) {
 }
 
 // A step of an A100 whose float32 products take 74 ms, after `before` on the
-// host.
-ProgramRun Float32After(const std::string& before) {
+// host and before `after`.
+ProgramRun Float32After(const std::string& before,
+                        const std::string& after = "") {
   return MustRunProgram(R"(
     gpu A100-SXM4-80GB pcie=24 pageable=5 cc=8.0 sms=108 bandwidth=2039
     cores 16
@@ -84,7 +85,7 @@ ProgramRun Float32After(const std::string& before) {
         op aten::mm 14us in=float[8192x2048],float[2048x2048] { kernel ampere_sgemm_128x128_nn 4100us }
         op aten::mm 14us in=float[2048x8192],float[8192x2048] { kernel ampere_sgemm_128x128_nt 4100us }
       } } }
-    })");
+      )" + after + "}");
 }
 
 TEST(PlanTest, ANoteThatOthersMakeRoomForBecomesAFinding) {
@@ -115,6 +116,75 @@ TEST(PlanTest, ANoteStaysOneWhereNothingMakesRoomForIt) {
   if (finding != nullptr) {
     EXPECT_EQ(finding->status, FindingStatus::kOk);
   }
+}
+
+TEST(PlanTest, SaysWhereItTakesAnotherVariantThanTheFindingPrints) {
+  // Two workers keep up with products of 74 ms, not with the same in 16 bits.
+  const ProgramRun run =
+      Float32After("loader workers=0 cpu=100ms\nstep { load");
+  const Report report = Analyze(run.ranks[0]);
+  const Finding* finding = Find(report, "sync-data-loading");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_THAT(finding->fix_python, testing::HasSubstr("num_workers=2,"));
+  EXPECT_THAT(finding->settings,
+              testing::ElementsAre(Setting{"workers", int64_t{2}}));
+  EXPECT_THAT(report.plan.changes,
+              testing::ElementsAre("8 loader workers", "autocast to 16 bits"));
+  EXPECT_THAT(report.plan.settings,
+              testing::ElementsAre(Setting{"workers", int64_t{8}}));
+  EXPECT_THAT(
+      finding->evidence,
+      testing::HasSubstr(" The plan takes 8 loader workers: together with "
+                         "tensor-cores-idle, 2 loader workers would leave the "
+                         "step at 50.0 ms instead of "));
+  EXPECT_LT(report.plan.step_after_ms, 20);
+}
+
+TEST(PlanTest, TakesTheVariantThatTheFindingPrintsWhereAnotherHardlyGains) {
+  // With one worker the step is as long as the rest of it, give or take 1 %.
+  const Report report = Analyze(
+      Simulate({.batch_ms = 30, .ops = Ops(40, 6), .threads = 2, .cores = 4})
+          .trace);
+  const Finding* finding = Find(report, "sync-data-loading");
+  ASSERT_NE(finding, nullptr);
+  ASSERT_EQ(std::ranges::count(report.plan.ids, "sync-data-loading"), 1);
+  for (const Setting& printed : finding->settings) {
+    EXPECT_EQ(std::ranges::count(report.plan.settings, printed), 1)
+        << printed.key;
+  }
+  EXPECT_THAT(finding->evidence,
+              testing::Not(testing::HasSubstr("The plan takes")));
+}
+
+TEST(PlanTest, PromisesNoMoreBatchesThanWorkersCanMake) {
+  // Two workers make a batch every 65 ms: no one waits for them now.
+  const ProgramRun run =
+      Float32After("loader workers=2 cpu=130ms\nstep { load");
+  const Report report = Analyze(run.ranks[0]);
+  ASSERT_THAT(report.plan.ids, testing::ElementsAre("tensor-cores-idle"));
+  EXPECT_NEAR(report.plan.step_after_ms, 65, 3);
+  EXPECT_EQ(report.plan.assumption, "");
+}
+
+TEST(PlanTest, SaysWhatItTakesForGrantedOfWorkersThatWereNotMeasured) {
+  const ProgramRun run =
+      Float32After("recorder kineto\nloader workers=2 cpu=130ms\nstep { load");
+  const Report report = Analyze(run.ranks[0]);
+  ASSERT_THAT(report.plan.ids, testing::ElementsAre("tensor-cores-idle"));
+  EXPECT_LT(report.plan.step_after_ms, 20);
+  EXPECT_THAT(report.plan.assumption,
+              testing::HasSubstr("how fast they can be was not recorded"));
+}
+
+TEST(PlanTest, FasterKernelsGainNothingWhereEachStepWaitsForWorkers) {
+  // The loop reads a number back, and then waits for its batch: what the
+  // kernels take less, that wait takes more.
+  const ProgramRun run = Float32After(
+      "recorder kineto\nloader workers=2 cpu=200ms\nstep { load", "item");
+  const Report report = Analyze(run.ranks[0]);
+  EXPECT_NEAR(report.steps.mean_ms, 100, 3);
+  EXPECT_THAT(report.plan.ids, testing::IsEmpty());
+  EXPECT_TRUE(Promises(report, "loader-bound"));
 }
 
 }  // namespace

@@ -178,6 +178,7 @@ TEST(RankDigestTest, EveryKindOfFieldSurvives) {
                            .count = -1,
                            .severity = Severity::kError}};
   digest.report.plan.after_each_ms = {0, 2.5};
+  digest.report.plan.assumption = "batches come as fast";
   digest.collectives = {{.step = 9,
                          .group = 0xfedcba9876543210,
                          .ordinal = 3,

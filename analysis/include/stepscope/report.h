@@ -130,7 +130,8 @@ struct Plan {
   std::vector<double> after_each_ms = {};
   double low_ms = 0;  // likely range of step_after_ms
   double high_ms = 0;
-  int64_t pairs = 0;  // as in Gain
+  int64_t pairs = 0;           // as in Gain
+  std::string assumption = {};  // of step_after_ms; empty if there is none
 };
 
 // An operator in the table of operators.

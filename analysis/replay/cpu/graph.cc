@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <initializer_list>
-#include <string_view>
 #include <utility>
 
 #include "ops/op_arguments.h"
@@ -273,43 +272,7 @@ double BatchCpuNs(const Trace& trace, const CpuProgram& program) {
   return batches > 0 ? total / batches : 0;
 }
 
-// The first loader whose number of workers is known; null if there is none.
-const Loader* FeedingLoader(const Trace& trace) {
-  const auto loaders = trace.loaders();
-  const auto known = std::ranges::find_if(loaders, [](const Loader& loader) {
-    return loader.workers >= 0 && loader.workers <= kMaxThreads;
-  });
-  return known == loaders.end() ? nullptr : &*known;
-}
-
 }  // namespace
-
-int LoaderWorkers(const Trace& trace) {
-  const Loader* loader = FeedingLoader(trace);
-  if (loader != nullptr) return loader->workers;
-  for (const HostUsage& usage : trace.host_usage()) {
-    if (usage.loader_workers > 0 && usage.loader_workers <= kMaxThreads) {
-      return usage.loader_workers;
-    }
-  }
-  for (const Range& range : trace.ranges()) {
-    if (range.kind == RangeKind::kLoader &&
-        trace.name(range.name).find("SingleProcess") !=
-            std::string_view::npos) {
-      return 0;
-    }
-  }
-  return -1;
-}
-
-int LoaderBatchesAhead(const Trace& trace) {
-  const Loader* loader = FeedingLoader(trace);
-  if (loader == nullptr || loader->prefetch_factor <= 0 ||
-      loader->prefetch_factor > kMaxThreads) {
-    return -1;
-  }
-  return loader->prefetch_factor;
-}
 
 CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
                           const Steps& steps,
@@ -419,6 +382,8 @@ CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
   }
   program.measured_ns /= std::max<double>(splits.size(), 1);
   program.batch_cpu_ns = BatchCpuNs(trace, program);
+  program.rate = MeasureLoaderRate(trace, steps, program.cores,
+                                   program.measured_ns);
   return program;
 }
 

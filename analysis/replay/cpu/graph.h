@@ -10,6 +10,7 @@
 
 #include "ops/intervals.h"
 #include "ops/op_traits.h"
+#include "replay/model/loader.h"
 #include "steps/step_parts.h"
 #include "steps/steps.h"
 #include "timeline/timeline.h"
@@ -64,6 +65,7 @@ struct CpuProgram {
   int batches_ahead = 2;  // per worker; that of DataLoader, where unknown
   double batch_cpu_ns = 0;  // CPU time to make a batch; 0: unknown
   bool has_loader = false;  // the recording shows loading
+  LoaderRate rate;          // of the recorded workers
 };
 
 // Makes a program of the steady steps, without what recording them cost.
@@ -74,14 +76,5 @@ CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
                           const std::vector<std::vector<Segment>>& timelines,
                           const std::vector<CauseTimes>& splits,
                           const StepParts& parts);
-
-// The number of workers of the loader that feeds the training thread: from its
-// Loader row, from the host's usage samples, or 0 if a loader range names a
-// single-process loader; -1 if none of them says.
-int LoaderWorkers(const Trace& trace);
-
-// How many batches each worker of that loader makes ahead; -1 if its Loader row
-// does not say.
-int LoaderBatchesAhead(const Trace& trace);
 
 }  // namespace stepscope

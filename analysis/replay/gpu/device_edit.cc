@@ -232,10 +232,11 @@ EditedProgram HostOnly(const EditedProgram& unedited) {
 
 double BatchPeriodNs(const Edit& edit, const ReplayParameters& parameters,
                      const DeviceProgram& program) {
+  if (edit.workers < 0) return program.rate.period_ns;
   const int workers = FreeWorkers(edit, program);
   if (workers < 1 || program.batch_ns <= 0) return 0;
-  return program.batch_ns * program.batches_per_step * parameters.worker_cost *
-         edit.batch / workers;
+  return program.batch_ns * program.batches_per_step * parameters.worker_cost /
+         workers;
 }
 
 }  // namespace stepscope

@@ -48,8 +48,8 @@ void Apply(const Edit& edit, const ReplayParameters& parameters,
 EditedProgram HostOnly(const EditedProgram& unedited);
 
 // Returns the least time in ns per step in which the loader workers of `edit`,
-// on the cores there are, make the batches of a step. 0 if that is unknown or
-// no worker makes batches.
+// or else the recorded ones, on the cores there are, make the batches of a step
+// as it was recorded. 0 if that is unknown or no worker makes batches.
 double BatchPeriodNs(const Edit& edit, const ReplayParameters& parameters,
                      const DeviceProgram& program);
 

@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "device/gaps.h"
-#include "replay/cpu/graph.h"
 #include "replay/gpu/host_only.h"
+#include "replay/model/loader.h"
 #include "replay/model/replay_parameters.h"
 #include "steps/steady_steps.h"
 #include "timeline/timeline.h"
@@ -41,10 +41,12 @@ std::vector<bool> Launching(const Trace& trace) {
   return launching;
 }
 
-// Sets the time to make a batch. Without workers, the training thread shows it.
-// Workers that are too slow limit the step, so each of them takes the number of
-// workers times the step. Workers that are fast enough do not show their time.
-void MeasureLoading(const Trace& trace, DeviceProgram& program) {
+// Sets the time to make a batch, and what the recorded workers can reach.
+// Without workers, the training thread shows the time. Workers that are too
+// slow limit the step, so each of them takes the number of workers times the
+// step. Workers that are fast enough do not show their time.
+void MeasureLoading(const Trace& trace, const Steps& steps,
+                    DeviceProgram& program) {
   int64_t total = 0, batches = 0;
   for (int64_t ns : program.loader_ns) {
     total += ns;
@@ -62,6 +64,8 @@ void MeasureLoading(const Trace& trace, DeviceProgram& program) {
                                 kMinLateFrac * program.measured_ns) {
     program.batch_ns = workers * program.measured_ns / program.batches_per_step;
   }
+  program.rate =
+      MeasureLoaderRate(trace, steps, program.cores, program.measured_ns);
 }
 
 // True if a piece of a segment is framework code, which compiling the model
@@ -156,7 +160,7 @@ void MeasureSteps(const Trace& trace, const Steps& steps,
   program.host_only_ns /= steps.steady.size();
   program.one_off_ns /= steps.steady.size();
 
-  MeasureLoading(trace, program);
+  MeasureLoading(trace, steps, program);
 
   std::vector<std::deque<const DeviceNode*>> in_flight(program.streams);
   for (const DeviceNode& activity : program.activities) {

@@ -18,6 +18,7 @@
 
 #include "edit/edit.h"
 #include "ops/intervals.h"
+#include "replay/model/loader.h"
 #include "timeline/timeline.h"
 
 namespace stepscope {
@@ -106,6 +107,7 @@ struct DeviceProgram {
   double batch_ns = 0;        // time to make a batch; 0: unknown
   double batches_per_step = 0;
   bool loads_in_process = false;  // the training thread makes the batches
+  LoaderRate rate;                // of the recorded workers
   int32_t cores = 0;              // cores usable by this process; 0: unknown
 };
 

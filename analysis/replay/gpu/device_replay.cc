@@ -74,9 +74,11 @@ double DeviceReplay::StepNs(const Edit& edit,
                             const ReplayParameters& parameters) const {
   if (unchanged_ns_ > 0 && edit == Edit()) return unchanged_ns_;
   Apply(edit, parameters, program_, unedited_, scratch_);
-  const DeviceRun run = Simulate(program_, scratch_);
-  return std::max(run.mean_ns, BatchPeriodNs(edit, parameters, program_)) /
-         edit.batch;
+  const double ns = Simulate(program_, scratch_).mean_ns / edit.batch;
+  double period_ns = BatchPeriodNs(edit, parameters, program_);
+  // The recorded workers did keep up with the recorded steps.
+  if (edit.workers < 0) period_ns = std::min(period_ns, unchanged_ns_);
+  return std::max(ns, period_ns);
 }
 
 }  // namespace stepscope

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <string_view>
 #include <utility>
 
 #include "device/backlog.h"
@@ -179,22 +178,12 @@ void Builder::MakeHosts(const std::vector<Placed>& calls) {
   hosts.push_back({.gap = {hosts.back().call_end_ns, now}, .call_end_ns = now});
 }
 
-// The loader ranges of the training thread, disjoint. Waits for the first batch
-// of a validation pass are left out, because no worker can shorten them.
+// The loader ranges of the training thread, disjoint.
 std::vector<Claim> Builder::LoaderClaims() const {
   std::vector<Claim> claims;
-  const bool any_loader = std::ranges::any_of(
-      trace_.ranges(),
-      [](const Range& range) { return range.kind == RangeKind::kLoader; });
-  const std::vector<RowId> openings = OpeningLoads(trace_, steps_.thread);
-  for (RowId row = 0; row < trace_.ranges().size(); ++row) {
+  for (RowId row : BatchRanges(trace_, steps_.thread)) {
     const Range& range = trace_.ranges()[row];
-    if (range.thread != steps_.thread || range.thread == kNone) continue;
-    if (std::ranges::binary_search(openings, row)) continue;
-    const bool loads = range.kind == RangeKind::kLoader ||
-                       (!any_loader && range.kind == RangeKind::kPhase &&
-                        trace_.name(range.name) == "data");
-    if (loads) claims.push_back({{range.begin_ns, range.end_ns}, row});
+    claims.push_back({{range.begin_ns, range.end_ns}, row});
   }
   return Disjoint(std::move(claims));
 }

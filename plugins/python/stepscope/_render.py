@@ -65,7 +65,7 @@ def _plan(report: Report) -> str:
     text = "Do first: " + ", ".join(plan.order)
     if plan.ids and plan.step_after_ms > 0:
         text += f" (predicted {number(plan.step_before_ms)} to {number(plan.step_after_ms)} ms per step)"
-    return text + "."
+    return text + (f"; assumes that {plan.assumption}." if plan.assumption else ".")
 
 
 def _escaped(text: str) -> str:

@@ -125,6 +125,7 @@ class Plan:
     low_ms: float = 0
     high_ms: float = 0
     pairs: int = 0
+    assumption: str = ""
 
 
 @dataclass(frozen=True)

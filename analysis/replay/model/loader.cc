@@ -1,0 +1,162 @@
+#include "replay/model/loader.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "steps/patterns.h"
+
+namespace stepscope {
+namespace {
+
+// More workers are damage.
+constexpr int kMostWorkers = 1024;
+// A batch that a worker process has finished is handed over in 0.3 to 1.5 ms: a
+// message, and a file descriptor for each tensor (torch 2.11, two busy cores).
+constexpr double kMostHandOverNs = 2'000'000;
+// Workers are too slow if the training thread waits for them for 5 % of the
+// step, where torch-tb-profiler and XProf also begin to report loading; in most
+// steps, because those that begin an epoch wait for any workers.
+constexpr double kLateFrac = 0.05;
+constexpr double kMostSteps = 2.0 / 3;
+
+// The first loader whose number of workers is known; null if there is none.
+const Loader* FeedingLoader(const Trace& trace) {
+  const auto loaders = trace.loaders();
+  const auto known = std::ranges::find_if(loaders, [](const Loader& loader) {
+    return loader.workers >= 0 && loader.workers <= kMostWorkers;
+  });
+  return known == loaders.end() ? nullptr : &*known;
+}
+
+// True if the steps wait throughout. Workers that began together finish
+// together, and then only every n-th batch is waited for: `workers` waits in a
+// row count as one.
+bool WaitsThroughout(const std::vector<double>& waits, int workers,
+                     double batch_ns) {
+  const size_t row = static_cast<size_t>(std::max(workers, 1));
+  if (waits.size() < row) return false;
+  size_t late = 0;
+  const size_t rows = waits.size() - row + 1;
+  for (size_t i = 0; i < rows; ++i) {
+    double sum = 0;
+    for (size_t k = i; k < i + row; ++k) sum += waits[k];
+    late += sum >= kLateFrac * batch_ns * static_cast<double>(row);
+  }
+  return static_cast<double>(late) >= kMostSteps * static_cast<double>(rows) &&
+         !IsHandOver(waits);
+}
+
+}  // namespace
+
+int LoaderWorkers(const Trace& trace) {
+  const Loader* loader = FeedingLoader(trace);
+  if (loader != nullptr) return loader->workers;
+  for (const HostUsage& usage : trace.host_usage()) {
+    if (usage.loader_workers > 0 && usage.loader_workers <= kMostWorkers) {
+      return usage.loader_workers;
+    }
+  }
+  for (const Range& range : trace.ranges()) {
+    if (range.kind == RangeKind::kLoader &&
+        trace.name(range.name).find("SingleProcess") !=
+            std::string_view::npos) {
+      return 0;
+    }
+  }
+  return -1;
+}
+
+int LoaderBatchesAhead(const Trace& trace) {
+  const Loader* loader = FeedingLoader(trace);
+  if (loader == nullptr || loader->prefetch_factor <= 0 ||
+      loader->prefetch_factor > kMostWorkers) {
+    return -1;
+  }
+  return loader->prefetch_factor;
+}
+
+bool NamesWorkerProcesses(const Trace& trace) {
+  return std::ranges::any_of(trace.ranges(), [&](const Range& range) {
+    return trace.name(range.name).find("MultiProcessing") !=
+           std::string_view::npos;
+  });
+}
+
+std::vector<RowId> BatchRanges(const Trace& trace, RowId thread) {
+  std::vector<RowId> rows;
+  if (thread == kNone) return rows;
+  const bool any_loader = std::ranges::any_of(
+      trace.ranges(),
+      [](const Range& range) { return range.kind == RangeKind::kLoader; });
+  const std::vector<RowId> openings = OpeningLoads(trace, thread);
+  for (RowId row = 0; row < trace.ranges().size(); ++row) {
+    const Range& range = trace.ranges()[row];
+    if (range.thread != thread) continue;
+    if (std::ranges::binary_search(openings, row)) continue;
+    if (range.kind == RangeKind::kLoader ||
+        (!any_loader && range.kind == RangeKind::kPhase &&
+         trace.name(range.name) == "data")) {
+      rows.push_back(row);
+    }
+  }
+  return rows;
+}
+
+bool IsHandOver(std::vector<double> waits) {
+  if (waits.empty()) return false;
+  double mean = 0;
+  for (double ns : waits) mean += ns / static_cast<double>(waits.size());
+  std::ranges::sort(waits);
+  return mean < kMostHandOverNs && mean < 2 * waits[waits.size() / 10];
+}
+
+LoaderRate MeasureLoaderRate(const Trace& trace, const Steps& steps, int cores,
+                             double step_ns) {
+  LoaderRate rate;
+  const int workers = LoaderWorkers(trace);
+  if (steps.windows.empty() ||
+      !(workers > 0 || (workers < 0 && NamesWorkerProcesses(trace)))) {
+    return rate;
+  }
+  std::vector<double> waits;
+  int64_t first_ns = 0, last_ns = 0;  // when batches arrived
+  for (RowId row : BatchRanges(trace, steps.thread)) {
+    const Range& range = trace.ranges()[row];
+    if (range.begin_ns < steps.windows.front().host.begin_ns ||
+        range.begin_ns >= steps.windows.back().host.end_ns) {
+      continue;
+    }
+    if (waits.empty()) first_ns = range.end_ns;
+    last_ns = range.end_ns;
+    waits.push_back(static_cast<double>(range.end_ns - range.begin_ns));
+  }
+  if (waits.empty()) return rate;
+  const double per_step = static_cast<double>(waits.size()) /
+                          static_cast<double>(steps.windows.size());
+  if (waits.size() > 1 && WaitsThroughout(waits, workers, step_ns / per_step)) {
+    // The host may take batches faster than the device gets through them.
+    rate.period_ns = static_cast<double>(last_ns - first_ns) /
+                     static_cast<double>(waits.size() - 1) * per_step;
+    return rate;
+  }
+
+  double cpu_ns = 0, counted = 0;
+  bool reads = false;
+  for (const HostUsage& usage : trace.host_usage()) {
+    if (usage.loader_cpu_ns < 0) continue;
+    cpu_ns += static_cast<double>(usage.loader_cpu_ns);
+    reads = reads || usage.loader_read_bytes > 0;
+    ++counted;
+  }
+  // Of workers that also wait for storage, the CPU time is not all.
+  rate.unknown = cpu_ns <= 0 || reads;
+  if (cpu_ns <= 0 || workers <= 0) return rate;
+  const int at_once = cores > 0 ? std::min(workers, cores) : workers;
+  rate.period_ns = cpu_ns / counted / at_once;
+  return rate;
+}
+
+}  // namespace stepscope
