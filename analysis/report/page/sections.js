@@ -48,7 +48,7 @@ function phases(report) {
 function criticalPath(report) {
   if (!Object.keys(report.path_split_ms).length) return null;
   const whole = Object.values(report.path_split_ms).reduce((sum, value) => sum + value, 0);
-  const rows = report.critical_path.map((part) => ({ ...part, cause: words(part.category), name: part.name || 'between operators' }));
+  const rows = report.critical_path.map((part) => ({ ...part, cause: words(part.category), name: withFusedOps(part) || 'between operators' }));
   return sub('Critical path', note('The chain of work and waits that sets the length of the step: what is not on it can become faster without effect.'),
     stackedBar(report.path_split_ms, whole, 22), legend(report.path_split_ms, whole, 'path_split_ms'),
     rows.length ? dataTable('Parts of the critical path', rows, [textColumn('what', 'name'), textColumn('cause', 'cause'),
@@ -86,7 +86,7 @@ function placeTable(caption, rows, hasGpu) {
 }
 
 function opTable(report) {
-  const rows = report.top_ops.map((op) => ({ ...op, label: op.name + (op.other_thread ? ' (other thread)' : '') }));
+  const rows = report.top_ops.map((op) => ({ ...op, label: withFusedOps(op) + (op.other_thread ? ' (other thread)' : '') }));
   return rows.length ? dataTable('Operators by self time, per step', rows, [textColumn('operator', 'label'),
     msColumn('self ms', 'self_ms_per_step', { bar: true }), msColumn('total ms', 'total_ms_per_step'), countColumn('calls', 'calls_per_step')],
   { by: 1 }) : null;
@@ -95,7 +95,7 @@ function opTable(report) {
 function kernelTable(details) {
   if (!details.kernels.length) return null;
   const cores = (row) => (row.tensor_cores === 1 ? 'yes' : row.tensor_cores === 0 ? (row.eligible ? 'no, could' : 'no') : '');
-  const columns = [textColumn('kernel', 'name'), msColumn('ms', 'ms', { bar: true }), countColumn('calls', 'calls'),
+  const columns = [fusedColumn('kernel'), msColumn('ms', 'ms', { bar: true }), countColumn('calls', 'calls'),
     textColumn('kind', 'kind'), textColumn('type', 'precision'),
     { label: 'Tensor Cores', value: cores, text: cores },
     knownColumn('occupancy', 'occupancy_frac', percent, 'estimate, weighted by time'),
@@ -182,6 +182,8 @@ function loadSection(details) {
   const devices = details.devices.map((device) => sub(`GPU ${device.ordinal}`,
     counters(device.samples, (row) => row.time_ms, [['SM clock', 'sm_clock_mhz', (value) => fixed(value, 0) + '\u00a0MHz'],
       ['power', 'power_w', (value) => fixed(value, 0) + '\u00a0W'], ['temperature', 'temperature_c', (value) => fixed(value, 0) + '\u00a0\u00b0C'],
+      ['SMs active', 'sm_active_frac', percent], ['Tensor Cores active', 'tensor_active_frac', percent],
+      ['memory bandwidth', 'dram_frac', percent],
       ['memory of tensors', 'allocated_bytes', bytes], ['reserved memory', 'reserved_bytes', bytes]]),
     device.power_limit_w > 0 ? note(`Power limit ${fixed(device.power_limit_w, 0)} W.`) : null));
   const host = details.host.length ? sub('Host, by step', counters(details.host, (row, index) => index, [
