@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import pathlib
+import signal
 import subprocess
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 
 from ._native import StepscopeError, library_dir, say
 
@@ -16,11 +18,20 @@ def path() -> pathlib.Path:
     return carried if carried.is_file() else library_dir().parent / "bin" / "stepscope"  # the second: of a build
 
 
+def become(program: str | os.PathLike[str], words: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Another program takes the place of this process. Raises OSError where it cannot be started."""
+    sys.stdout.flush()
+    # Python ignores these two, and programs would go on ignoring them: a reader that leaves a pipe would be an error.
+    for changed in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(changed, signal.SIG_DFL)
+    os.execve(program, list(words), dict(environment))
+
+
 def start(words: Sequence[str]) -> int:
     """Becomes the program; returns 1 only if it cannot be started."""
     program = path()
     try:
-        os.execv(program, ["stepscope", *words])
+        become(program, ["stepscope", *words], os.environ)
     except OSError as error:
         say(f"cannot start {program}: {error.strerror}; install stepscope again")
         return 1

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Sequence
 
+from . import _program
 from ._native import StepscopeError, say
 
 SITE = pathlib.Path(__file__).parent / "_site"
@@ -129,14 +130,13 @@ def run(words: Sequence[str]) -> int:
     flag = ignored_by(command)
     if flag:
         say(f"nothing will be recorded: {flag} makes Python ignore PYTHONPATH")
-    sys.stdout.flush()
     variables = environment(options, program)
     try:
         variables = preloaded(command[0], variables) or variables
     except StepscopeError as error:
         say(str(error))
     try:
-        os.execve(command[0], command, variables)
+        _program.become(command[0], command, variables)
     except OSError as error:
         say(f"cannot start {command[0]}: {error.strerror}")
         return 127

@@ -271,6 +271,12 @@ def test_a_program_without_torch_runs_as_it_is(ran, tmp_path):
     assert (run.status, run.stdout, run.stderr) == (5, "['--skip', 'a b'] 0\n", "")
 
 
+def test_a_program_whose_reader_leaves_ends_by_sigpipe_as_without_us(tmp_path):
+    words = ["--", "sh", "-c", "kill -PIPE $$; echo SIGPIPE is ignored"]
+    done = programs.run(["-m", "stepscope", "run", "--out", tmp_path, *words])
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGPIPE, "", "")
+
+
 def test_another_sitecustomize_is_loaded_as_well(tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import sys; sys.stdout.write('theirs ')")
     environment = programs.environment(PYTHONPATH=f"{programs.PACKAGE}{os.pathsep}{tmp_path}")
