@@ -129,14 +129,15 @@ class Catalogue:
         order = "by_cause desc, by_finding desc, started desc" if waits_for or finding else "started desc"
         with self._saying("read"):
             rows = self._db.execute(f"""
-                select runs.name, started, windows.folder, (select count(*) from ranks where ranks.window = windows.id), step_ms,
+                select runs.name, started, windows.folder, (select count(*) from ranks where ranks.window = windows.id), coalesce(step_ms, 0),
                     {shares["by_cause"]} as by_cause, {shares["by_finding"]} as by_finding, coalesce(first.rule, ''),
                     coalesce(first.gain_ms, 0)
                 from runs join windows on windows.run = runs.id left join findings as first on first.window = windows.id
                     and first.place = (select min(place) from findings where findings.window = windows.id and severity != 'note'
                         and gain_kind != 'none')
                 where {" and ".join(conditions)} order by {order}, windows.folder""", values).fetchall()
-        return [Found(*row[:5], row[5] if waits_for else row[6], *row[7:]) for row in rows]
+        return [Found(name, started, folder, ranks, step_ms, by_cause if waits_for else by_finding, rule, gain_ms)
+                for name, started, folder, ranks, step_ms, by_cause, by_finding, rule, gain_ms in rows]
 
     def waiting_for(self, cause: str, *, since: str = "", at_least: float = 0.05) -> list[Found]:
         """The windows whose step waits for a cause: waiting_for("data", since="7d")."""
