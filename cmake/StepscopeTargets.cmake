@@ -120,8 +120,12 @@ function(stepscope_options target)
   endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # GCC's optimiser takes what inlined strings and optionals do for errors (bugs 105329, 105651, 80635): these warnings never
-    # stop a build, and with sanitizers there are too many of them to be read.
-    target_compile_options(${target} PRIVATE -Wno-restrict -Wno-error=array-bounds -Wno-error=stringop-overflow
+    # stop a build, and where there are too many of them to be read they are off.
+    set(array_bounds -Wno-array-bounds)
+    if(sanitized)
+      set(array_bounds -Wno-error=array-bounds)  # not optimised: there are none
+    endif()
+    target_compile_options(${target} PRIVATE -Wno-restrict ${array_bounds} -Wno-error=stringop-overflow
       -Wno-error=stringop-overread $<$<BOOL:${sanitized}>:-Wno-maybe-uninitialized> -Wno-error=maybe-uninitialized)
   endif()
   if(STEPSCOPE_SANITIZE)
