@@ -15,6 +15,7 @@
 #include "context/noise.h"
 #include "context/rule.h"
 #include "evidence/kernel_evidence.h"
+#include "evidence/program/written_attention.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -57,11 +58,30 @@ struct Product {
   double ns = 0;
   double padding = 1;  // padded FLOPs / actual FLOPs; 1 if aligned
   bool aligned = true;
-  bool narrow = false;  // a kernel loads one or two elements at a time
+  bool narrow = false;        // a kernel loads one or two elements at a time
+  bool in_attention = false;  // that a fused kernel would compute
   double rate() const { return shape.flops() / std::max(ns, 1.0); }
 };
 
+// The products that a fused attention kernel would compute. It pads by itself,
+// so what helps them is attention-by-hand.
+std::unordered_set<RowId> ProductsOfAttention(const AnalysisContext& m) {
+  std::unordered_set<RowId> rows;
+  for (const WrittenAttention& one : FindWrittenAttention(m)) {
+    rows.insert({one.scores, one.values});
+    rows.insert(one.backward_products.begin(), one.backward_products.end());
+  }
+  return rows;
+}
+
 std::vector<Product> FindProducts(const AnalysisContext& m) {
+  const std::unordered_set<RowId> attention = ProductsOfAttention(m);
+  const auto in_attention = [&](RowId op) {
+    for (; op != kNone; op = m.trace.ops()[op].parent) {
+      if (attention.contains(op)) return true;
+    }
+    return false;
+  };
   std::map<RowId, Product> by_op;
   for (const KernelUse& use : m.kernels.uses) {
     if (!use.eligible || use.kind != KernelClass::kMatmul || use.op == kNone ||
@@ -79,6 +99,7 @@ std::vector<Product> FindProducts(const AnalysisContext& m) {
   for (auto& [op, product] : by_op) {
     product.shape = CostOf(m.trace, op).matmul;
     if (product.shape.m == 0) continue;
+    product.in_attention = in_attention(op);
     const int64_t unit = UnitOf(product.precision);
     bool& aligned = product.aligned;
     const auto pad = [&aligned, unit](int64_t size, bool inner) {
@@ -130,7 +151,7 @@ Verdict CheckMisalignedDims(const AnalysisContext& m) {
   Finding finding;
   const Product* worst = nullptr;
   for (const Product& product : products) {
-    if (product.aligned) continue;
+    if (product.aligned || product.in_attention) continue;
     const auto [known, added] = rates.try_emplace(
         {product.shape.batch, product.shape.m, product.shape.n, product.shape.k,
          static_cast<int>(product.precision)});
@@ -202,7 +223,8 @@ constexpr Rule kRules[] = {
                "of the rate of aligned products of similar FLOPs, or in a "
                "kernel that loads one or two elements at a time",
      .avoid = "only the batch dimension is misaligned, the products are tiny, "
-              "or the misaligned products are as fast as aligned ones",
+              "the misaligned products are as fast as aligned ones, or a fused "
+              "attention kernel would compute them (attention-by-hand)",
      .fix_cpp = "pad sizes to multiples of 8",
      .fix_python = "pad sizes to multiples of 8"}};
 

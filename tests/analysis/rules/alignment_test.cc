@@ -1,5 +1,5 @@
-#include "support/compute_text.h"
 #include "rule_testing.h"
+#include "support/compute_text.h"
 
 namespace stepscope {
 namespace {
@@ -75,6 +75,27 @@ TEST(MisalignedDimsTest, FiresOnKernelsWithNarrowLoads) {
   EXPECT_NE(Find(report, "tc-misaligned-dims"), nullptr);
   EXPECT_TRUE(IsClean(With({{Product(5184, 64, 5184), 1'000, kNarrow}}),
                       "tc-misaligned-dims"));
+}
+
+TEST(MisalignedDimsTest, LeavesProductsOfAttentionToAFusedKernel) {
+  // Scores of 1001 x 1001: padding the sequence would help the products, but a
+  // fused kernel does not need it.
+  const auto with = [](const char* between) {
+    ComputeText text;
+    for (int i = 0; i < 3; ++i) {
+      text.Op("aten::bmm", "(c10::Half[16,1001,64],c10::Half[16,64,1001])",
+              {{kNarrow, 3'000}});
+      text.Op(between, "(c10::Half[16,1001,1001])", {{"softmax", 2'000}});
+      text.Op("aten::bmm", "(c10::Half[16,1001,1001],c10::Half[16,1001,64])",
+              {{kNarrow, 3'000}});
+      text.EndStep();
+    }
+    return text.Analyzed();
+  };
+  const Report attention = with("aten::_softmax");
+  EXPECT_NE(Find(attention, "attention-by-hand"), nullptr);
+  EXPECT_EQ(Find(attention, "tc-misaligned-dims"), nullptr);
+  EXPECT_NE(Find(with("aten::tanh"), "tc-misaligned-dims"), nullptr);
 }
 
 TEST(MisalignedDimsTest, StaysSilentOnATinyClassifier) {
