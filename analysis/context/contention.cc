@@ -8,10 +8,11 @@
 namespace stepscope {
 namespace {
 
-// Of the step; below, waits for a core are those of any system that also runs
-// something else now and then.
+// Of the step. Shorter waits for a core are normal on a system that runs other
+// programs now and then.
 constexpr double kLargeFrac = 0.05;
-// What the training thread does while it runs.
+// Where the training thread needs a core, so that the waits for one are inside
+// these. /proc gives their sum per step only, so each gives up the same share.
 constexpr std::array kRunning = {Cause::kCompute, Cause::kDispatch,
                                  Cause::kHostCode, Cause::kUnknown};
 
@@ -56,7 +57,7 @@ Contention FindContention(const Trace& trace, const Steps& steps) {
       delay += static_cast<double>(usage->run_delay_ns);
       ++delays;
     }
-    // Only for the wording of the finding.
+    // The switches serve only the wording of the finding.
     if (usage->involuntary_switches >= 0) {
       switches += static_cast<double>(usage->involuntary_switches);
       ++counted;

@@ -6,11 +6,11 @@
 
 namespace stepscope {
 
-// Standard deviation / median of the steady steps without data loading, which
-// varies for a known reason. The deviation is the smaller of the ordinary one
-// and the robust one (1.4826 * median absolute deviation), so that one slow
-// step does not hide every gain; without the part that the sizes of the inputs
-// explain, which is no chance. 0 with fewer than two steady steps.
+// Standard deviation / median of the steady steps. Two parts that are not
+// chance are left out: data loading, and what the sizes of the inputs explain.
+// The deviation is the smaller of the ordinary one and the robust one (1.4826 *
+// median absolute deviation), so that one slow step does not hide every gain. 0
+// with fewer than two steady steps.
 double RobustCov(const AnalysisContext& context);
 
 // The smallest gain per step worth reporting, in ms: 1 % of the mean step, or

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "context/analysis_context.h"
+#include "timeline/causes.h"
 
 namespace stepscope {
 
@@ -151,6 +152,11 @@ struct Rule {
   Runs runs = Runs::kAll;
   bool needs_steps = true;            // skipped where no steps were found
   std::initializer_list<Kind> needs;  // skipped unless these were recorded
+  // What the time is spent on that its change saves, the main cause first;
+  // empty for rules about the recording or about memory, which save no time.
+  // For each large cause without a finding, the report names the rules about
+  // it.
+  std::initializer_list<Cause> causes;
   // Called only where the conditions above hold. An exception that leaves it
   // counts as "skipped" and does not stop other rules.
   Verdict (*check)(const AnalysisContext&);
@@ -161,6 +167,9 @@ struct Rule {
   const char* avoid = "";
   const char* fix_cpp = "";
   const char* fix_python = "";
+  // What the change does, in the user's terms ("uploads from pinned memory"),
+  // if its edits only name events. The plan prints it; without it, the id.
+  const char* change = "";
   // Called once for all ranks of a run together, with nothing to replay; null
   // for rules about one rank.
   Verdict (*check_ranks)(const RankComparison&) = nullptr;

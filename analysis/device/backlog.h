@@ -14,8 +14,8 @@ namespace stepscope {
 
 class Backlog {
  public:
-  // If no recorded launch begins by `launches_by_ns`, there is no backlog:
-  // launches were lost. The end of the first step is such a time.
+  // If no recorded launch begins by `launches_by_ns`, for example by the end of
+  // the first step, launches were lost, and nothing counts as backlog.
   explicit Backlog(const Trace& trace, int64_t launches_by_ns = INT64_MAX);
 
   // True if `activity` has no recorded launch, runs before the first activity

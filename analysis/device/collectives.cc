@@ -3,6 +3,7 @@
 #include <stepscope/kernel_class.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <string_view>
@@ -83,18 +84,27 @@ class CallQueue {
       calls_[CollectiveKindOf(name)].push_back(row);
     }
   }
-  // kNone if no call of that kind began before `ns`.
-  RowId TakeBefore(CollectiveKind kind, int64_t ns) {
-    std::deque<RowId>& calls = calls_[kind];
-    if (calls.empty() || trace_.ops()[calls.front()].begin_ns > ns) {
-      return kNone;
-    }
-    const RowId call = calls.front();
-    calls.pop_front();
-    return call;
+  // The call of a range of `kind` that begins at `ns`, and its own kind; kNone
+  // and `kind` if no call of that kind began before `ns`.
+  std::pair<RowId, CollectiveKind> TakeBefore(CollectiveKind kind, int64_t ns) {
+    // gloo reduces all data on all ranks, of which each then keeps its part.
+    const CollectiveKind other = kind == CollectiveKind::kAllReduce
+                                     ? CollectiveKind::kReduceScatter
+                                     : kind;
+    const CollectiveKind first = FrontOf(other) < FrontOf(kind) ? other : kind;
+    if (FrontOf(first) > ns) return {kNone, kind};
+    const RowId call = calls_[first].front();
+    calls_[first].pop_front();
+    return {call, first};
   }
 
  private:
+  // When the first call of that kind began.
+  int64_t FrontOf(CollectiveKind kind) {
+    const std::deque<RowId>& calls = calls_[kind];
+    return calls.empty() ? INT64_MAX : trace_.ops()[calls.front()].begin_ns;
+  }
+
   const Trace& trace_;
   std::map<CollectiveKind, std::deque<RowId>> calls_;
 };
@@ -139,9 +149,11 @@ std::vector<Collective> FromRanges(const Trace& trace, const OpTree& tree,
       continue;
     }
     Collective one;
-    one.kind = CollectiveKindOf(name);
+    const auto [call, kind] =
+        queue.TakeBefore(CollectiveKindOf(name), range.begin_ns);
+    one.kind = kind;
     one.moved = {range.begin_ns, range.end_ns};
-    calls.Describe(queue.TakeBefore(one.kind, range.begin_ns), one);
+    calls.Describe(call, one);
     if (one.op != kNone) of_op[one.op] = found.size();
     of_range[{range.thread, range.begin_ns}] = found.size();
     one.step =

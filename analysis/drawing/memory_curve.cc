@@ -30,8 +30,8 @@ Span StepSpanOf(const Trace& trace, const MemoryPeak& peak) {
   return {rows.front().time_ns, rows.back().time_ns + 1};
 }
 
-// The level from each event on, as far as it can be drawn: the highest of each
-// column.
+// The level over time, as one point for each column of the drawing: the highest
+// level in it.
 void AddCurve(const Trace& trace, const MemoryPeak& peak, const Span& span,
               PageMemory& memory) {
   std::vector<std::pair<int64_t, int64_t>> levels;  // time, bytes
@@ -48,7 +48,8 @@ void AddCurve(const Trace& trace, const MemoryPeak& peak, const Span& span,
     }
     if (event.time_ns < span.end_ns) levels.push_back({event.time_ns, sum});
   }
-  // Sums of sizes start anywhere; the peak says where they should be.
+  // A sum of sizes starts at 0, whatever was allocated before the recording.
+  // The peak's own level shows by how much to lift the curve.
   const int64_t lift = peak.is_counted ? peak.bytes - at_peak : 0;
   const int64_t grain_ns = std::max<int64_t>(span.length() / kCurveColumns, 1);
   int64_t column = -1;
@@ -69,8 +70,8 @@ void AddCurve(const Trace& trace, const MemoryPeak& peak, const Span& span,
 }
 
 // What is live at the peak, by the operator that allocated it: allocated up to
-// the peak, and not released by then. Without an allocation the peak is the
-// level at the step's begin, and the time decides.
+// the peak, and not released by then. A peak without an allocation is the level
+// at the step's begin; then the time tells what came before it.
 void AddOwners(const Trace& trace, const MemoryPeak& peak, PageMemory& memory) {
   std::map<NameId, PageMemory::Owner> owners;
   int64_t known = 0;

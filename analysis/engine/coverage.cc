@@ -1,10 +1,10 @@
 #include "engine/coverage.h"
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <vector>
 
+#include "engine/rule_families.h"
 #include "words/labels.h"
 #include "words/quantities.h"
 
@@ -19,90 +19,6 @@ constexpr double kMostOfIt = 0.5;
 constexpr size_t kNamesShown = 3;
 constexpr size_t kReasonsShown = 2;
 
-constexpr size_t kMostCauses = 4;
-struct RuleCauses {
-  std::string_view id;
-  std::array<Cause, kMostCauses> causes;  // kCount: no further one
-};
-constexpr RuleCauses About(std::string_view id, Cause a = Cause::kCount,
-                           Cause b = Cause::kCount, Cause c = Cause::kCount,
-                           Cause d = Cause::kCount) {
-  return {id, {a, b, c, d}};
-}
-constexpr Cause kCompute = Cause::kCompute, kCopy = Cause::kCopy,
-                kDispatch = Cause::kDispatch, kHostCode = Cause::kHostCode,
-                kSync = Cause::kSync, kBlocking = Cause::kBlockingCopy,
-                kRanks = Cause::kCommunication, kData = Cause::kData;
-constexpr RuleCauses kRuleCauses[] = {
-    About("allocator-churn", Cause::kAllocator),
-    About("attention-by-hand", kCompute, kDispatch),
-    About("bias-before-norm", kCompute, kDispatch),
-    About("capture-incomplete"),
-    About("clock-throttle", kCompute),
-    About("contended-cores", Cause::kContended),
-    About("conv-retuning", kDispatch, kCompute),
-    About("cores-idle", kCompute),
-    About("cpu-oversubscription", kCompute, kDispatch, kHostCode),
-    About("cuda-graph-obstacles"),
-    About("cudnn-benchmark-off", kCompute),
-    About("dataparallel", kRanks, kCopy, kDispatch, kHostCode),
-    About("ddp-bucket-shape", kRanks),
-    About("ddp-extra-copies", kCopy, kCompute, kDispatch),
-    About("ddp-unused-search", kDispatch, kHostCode, kRanks),
-    About("debug-api-on", kDispatch, kCompute, kHostCode, kSync),
-    About("dependency-stall", Cause::kDependency),
-    About("explicit-sync", kSync),
-    About("exposed-collective", kRanks, Cause::kDependency),
-    About("foreach-not-fused", kCompute, kDispatch),
-    About("fp64-compute", kCompute),
-    About("fp8-candidate", kCompute),
-    About("fragmentation"),
-    About("fsdp-exposed", kRanks),
-    About("gc-pause", Cause::kGc),
-    About("grad-clip-sync", kSync, kBlocking),
-    About("grad-in-validation", kCompute, kDispatch),
-    About("graph-breaks", kDispatch, kHostCode),
-    About("graph-idle", Cause::kGraphOpaque),
-    About("h2d-blocking", kBlocking, kCopy, kSync),
-    About("h2d-fp32-input", kCopy, kBlocking),
-    About("h2d-pageable", kBlocking, kCopy),
-    About("host-copy-on-convert", kCompute, kHostCode, kData),
-    About("host-created-tensor", kBlocking, kCopy, kDispatch, kHostCode),
-    About("host-sync", kSync, kBlocking),
-    About("imbalanced-load", kRanks, kSync, kBlocking),
-    About("large-vocabulary-loss", kCompute),
-    About("launch-bound", kDispatch, kHostCode, Cause::kKernelLatency),
-    About("layout-transpose", kCompute),
-    About("loader-bound", kData),
-    About("logging-checkpoint-stall", kBlocking, kHostCode, kSync),
-    About("memory-headroom"),
-    About("missing-no-sync", kRanks),
-    About("near-oom"),
-    About("observer-effect", Cause::kProfiler),
-    About("pin-on-main-thread", kDispatch, kHostCode, kData),
-    About("python-between-ops", kHostCode),
-    About("recompiling", kDispatch, kHostCode),
-    About("recompute-cost", kCompute, kDispatch),
-    About("rnn-in-python", kDispatch, kCompute, kHostCode),
-    About("small-batch", kDispatch, kHostCode, kCompute),
-    About("straggler-rank", kRanks, kSync, kBlocking),
-    About("sync-data-loading", kData),
-    About("tc-misaligned-dims", kCompute),
-    About("tensor-cores-idle", kCompute),
-    About("tf32-off", kCompute),
-    About("unbatched-loop", kHostCode, kDispatch, kCompute),
-    About("uneven-lengths", kCompute),
-    About("unfused-optimizer", kDispatch, kCompute, kHostCode),
-    About("unfused-pointwise", kCompute, kDispatch),
-    About("validation-mode", kCompute),
-    About("warmup-in-window"),
-    About("zero-grad-kernels", kCompute, kDispatch, kHostCode)};
-
-const RuleCauses* RowOf(std::string_view id) {
-  const auto row = std::ranges::find(kRuleCauses, id, &RuleCauses::id);
-  return row == std::end(kRuleCauses) ? nullptr : &*row;
-}
-
 bool IsAbout(std::string_view id, Cause cause) {
   return std::ranges::count(CausesOf(id), cause) > 0;
 }
@@ -111,26 +27,28 @@ bool IsAbout(std::string_view id, Cause cause) {
 const char* KnownOf(Cause cause, bool has_gpu) {
   switch (cause) {
     case Cause::kKernelLatency:
-      return "each kernel has such a gap; only fewer, longer kernels or CUDA "
-             "graphs have fewer";
+      return "such a gap follows every kernel; only fewer, longer kernels or "
+             "CUDA graphs reduce it";
     case Cause::kGraphOpaque:
-      return "a recording does not show what the nodes of a graph wait for";
+      return "the recording does not show what the nodes of a graph wait for";
     case Cause::kDependency:
       return "the recording does not show what the queued work waits for";
     case Cause::kProfiler:
-      return "the recorder's own work, absent from runs that are not recorded";
+      return "the profiler's own work, absent when the program runs without it";
     case Cause::kHostCode:
-      return "the program's own code; stacks (with_stack=True) show its lines";
+      return "the program's own code; record with with_stack=True to see its "
+             "lines";
     case Cause::kUnknown:
-      return has_gpu ? "the GPU is idle, and no event of the host says why"
-                     : "no event says what the thread did";
+      return has_gpu ? "the GPU is idle, and no host event shows why"
+                     : "no event shows what the thread did";
     default:
       return "";
   }
 }
 
 // "mostly aten::mm 20.1, aten::addmm 9.20 ms": what takes longest of `ms`.
-// The work of a GPU is told by op: most of it may lie beside the critical path.
+// A GPU's work is listed by op, because most of it may be off the critical
+// path.
 std::string LongestOf(const Report& report, Cause cause, double ms) {
   std::string text;
   size_t shown = 0;
@@ -165,7 +83,7 @@ bool Speaks(std::string_view id, Cause cause, bool mainly) {
   return IsAbout(id, cause) && (CausesOf(id).front() == cause) == mainly;
 }
 
-// "a and b save only a part of it"; empty if no finding of `ids` is about it.
+// "a and b save only part of it"; empty if no finding of `ids` is about it.
 std::string PartsInWords(const std::vector<std::string>& ids, Cause cause,
                          bool mainly) {
   std::string text;
@@ -175,7 +93,7 @@ std::string PartsInWords(const std::vector<std::string>& ids, Cause cause,
     text += (++count == 1 ? "" : " and ") + id;
   }
   if (count == 0) return "";
-  return text + (count == 1 ? " saves" : " save") + " only a part of it";
+  return text + (count == 1 ? " saves" : " save") + " only part of it";
 }
 
 // The largest of the notes that gain something.
@@ -192,10 +110,10 @@ std::string NoteInWords(const Report& report, Cause cause, bool mainly) {
     }
   }
   if (largest == nullptr) return "";
-  return largest->id + " gains too little (" + GainInShort(*largest) + ")";
+  return largest->id + " would gain too little (" + GainInShort(*largest) + ")";
 }
 
-// "a could not look: no shapes were recorded".
+// "a was skipped: no shapes were recorded".
 std::string SkippedInWords(const Report& report, Cause cause) {
   std::string text;
   size_t count = 0;
@@ -203,7 +121,7 @@ std::string SkippedInWords(const Report& report, Cause cause) {
     if (!Speaks(rule.id, cause, true) || rule.elsewhere) continue;
     if (++count > kReasonsShown) break;
     text += (count == 1 ? "" : ", ") + rule.id +
-            " could not look: " + FirstClause(rule.why);
+            " was skipped: " + FirstClause(rule.why);
     while (text.ends_with(' ')) text.pop_back();
   }
   return text;
@@ -221,11 +139,12 @@ std::string RulesSay(const Report& report, Cause cause,
   const std::string skipped = SkippedInWords(report, cause);
   if (!skipped.empty()) return skipped;
   const size_t looked = answer.looked.size();
-  if (looked == 0) return "no check looks at it";
-  return looked <= kNamesShown ? (looked == 1 ? "the check " : "the checks ") +
-                                     Listed(answer.looked) + " found no change"
-                               : Count(static_cast<int64_t>(looked), "check") +
-                                     " found no change";
+  if (looked == 0) return "no rule covers it";
+  return looked <= kNamesShown
+             ? (looked == 1 ? "the rule " : "the rules ") +
+                   ListedWithAnd(answer.looked) + " found nothing to change"
+             : Count(static_cast<int64_t>(looked), "rule") +
+                   " found nothing to change";
 }
 
 double MsOf(const std::map<std::string, double>& split,
@@ -267,13 +186,10 @@ CauseAnswer AnswerTo(const Report& report, Cause cause, double ms,
 }  // namespace
 
 std::span<const Cause> CausesOf(std::string_view id) {
-  const RuleCauses* row = RowOf(id);
-  if (row == nullptr) return {};
-  const auto end = std::ranges::find(row->causes, Cause::kCount);
-  return {row->causes.begin(), end};
+  const Rule* rule = FindRule(id);
+  if (rule == nullptr) return {};
+  return {rule->causes.begin(), rule->causes.size()};
 }
-
-bool HasCauses(std::string_view id) { return RowOf(id) != nullptr; }
 
 void ExplainCauses(Report& report) {
   report.coverage.clear();

@@ -17,9 +17,6 @@ namespace stepscope {
 // also for an unknown rule.
 std::span<const Cause> CausesOf(std::string_view id);
 
-// True if the table of causes has a row for `id`.
-bool HasCauses(std::string_view id);
-
 // Fills report.coverage from the time splits and the findings. A rule that
 // found nothing, although its main cause is large and no finding is about it,
 // does not prove that all is well: it moves from report.clean to `looked`. Call

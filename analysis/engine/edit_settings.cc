@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "context/analysis_context.h"
+#include "engine/rule_families.h"
 #include "evidence/optimizer_work.h"
 #include "ops/op_arguments.h"
 #include "replay/model/loader.h"
@@ -14,45 +15,6 @@
 
 namespace stepscope {
 namespace {
-
-// What the changes of a rule do, where their edits only name events.
-struct RuleChange {
-  std::string_view id, words;
-};
-constexpr RuleChange kChanges[] = {
-    {"allocator-churn", "memory kept between steps"},
-    {"bias-before-norm", "no bias before norms"},
-    {"conv-retuning", "no tuning of convolutions in the steps"},
-    {"cudnn-benchmark-off", "cudnn.benchmark on"},
-    {"ddp-bucket-shape", "other buckets of gradients"},
-    {"ddp-extra-copies", "gradients as views of their buckets"},
-    {"ddp-unused-search", "no search for unused parameters"},
-    {"debug-api-on", "debugging aids off"},
-    {"dependency-stall", "no waits between streams"},
-    {"explicit-sync", "no explicit synchronisation"},
-    {"exposed-collective", "less waiting for collectives"},
-    {"foreach-not-fused", "fused optimizer step"},
-    {"fp64-compute", "float32 instead of float64"},
-    {"fsdp-exposed", "parameters gathered ahead"},
-    {"gc-pause", "no garbage collection in the steps"},
-    {"grad-clip-sync", "gradients clipped without waiting"},
-    {"h2d-blocking", "uploads beside the computing"},
-    {"h2d-fp32-input", "images sent as bytes"},
-    {"h2d-pageable", "uploads from pinned memory"},
-    {"host-copy-on-convert", "tensors made without copying"},
-    {"host-created-tensor", "tensors created on the device"},
-    {"host-sync", "no waiting for the GPU's results"},
-    {"layout-transpose", "channels-last layout"},
-    {"missing-no-sync", "gradients reduced once per update"},
-    {"pin-on-main-thread", "pinned buffers reused"},
-    {"sync-data-loading", "batches made by a worker"},
-    {"tc-misaligned-dims", "sizes padded to multiples of 8"},
-    {"tensor-cores-idle", "autocast to 16 bits"},
-    {"tf32-off", "TF32 products"},
-    {"unfused-optimizer", "fused optimizer step"},
-    {"unfused-pointwise", "elementwise ops fused"},
-    {"zero-grad-kernels", "gradients set to None"},
-};
 
 bool Is(const Setting& setting, bool value) {
   const bool* is = std::get_if<bool>(&setting.value);
@@ -113,8 +75,9 @@ std::vector<std::string> ChangesInWords(const Edit& edit) {
 }
 
 std::string ChangeOfRule(std::string_view id) {
-  const auto row = std::ranges::find(kChanges, id, &RuleChange::id);
-  return std::string(row == std::end(kChanges) ? id : row->words);
+  const Rule* rule = FindRule(id);
+  return std::string(rule == nullptr || *rule->change == '\0' ? id
+                                                              : rule->change);
 }
 
 int64_t BatchSize(const Trace& trace) {

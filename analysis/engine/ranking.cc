@@ -89,11 +89,11 @@ bool OwnsTime(const AnalysisContext& context, const SizedFinding& owner,
   return left_ms < MinReportableGainMs(context);
 }
 
-// 0: not held down in severity; 1: held down, or a hint to train with another
-// batch size, which stands behind all that leaves the results as they are; 2:
-// held down, and a hint; 3: a question, which rests on nothing that was
-// recorded.
-int HeldDown(const SizedFinding& sized) {
+// The order among findings with a severity, whatever they gain. 0: ordinary
+// ones. 1: those that are at most low, and the hint to enlarge the batch, which
+// changes what is learned, unlike the other changes. 2: hints that are at most
+// low. 3: questions, which rest on nothing that was recorded.
+int TierOf(const SizedFinding& sized) {
   if (sized.asks) return 3;
   if (sized.at_most > FindingSeverity::kLow) {
     return sized.finding.id == "small-batch" &&
@@ -200,9 +200,7 @@ void Rank(const AnalysisContext& context, std::vector<SizedFinding>& found,
         const int group = RankGroup(a.finding);
         if (group != RankGroup(b.finding)) return group < RankGroup(b.finding);
         if (group == 0) return false;
-        // What is held down in severity does not come first by its gain, least
-        // of all a hint.
-        if (HeldDown(a) != HeldDown(b)) return HeldDown(a) < HeldDown(b);
+        if (TierOf(a) != TierOf(b)) return TierOf(a) < TierOf(b);
         return RankWeight(a.finding) > RankWeight(b.finding);
       });
 }

@@ -3,11 +3,15 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 
 #include "context/rule.h"
 
 namespace stepscope {
 
 std::span<const std::span<const Rule>> RuleFamilies();
+
+// Null if there is no such rule.
+const Rule* FindRule(std::string_view id);
 
 }  // namespace stepscope

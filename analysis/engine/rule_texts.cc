@@ -32,6 +32,14 @@ std::string NeedsOf(const Rule& rule) {
 
 }  // namespace
 
+const Rule* FindRule(std::string_view id) {
+  for (std::span<const Rule> family : RuleFamilies()) {
+    const auto rule = std::ranges::find(family, id, &Rule::id);
+    if (rule != family.end()) return &*rule;
+  }
+  return nullptr;
+}
+
 std::vector<RuleText> RuleTexts() {
   std::vector<RuleText> texts;
   for (std::span<const Rule> family : RuleFamilies()) {

@@ -47,8 +47,8 @@ void ApplyWording(const Wording& wording, Finding& finding) {
   if (wording.confidence) finding.confidence = *wording.confidence;
 }
 
-// A bound is the mean of the recorded steps, and that of another run may be
-// higher: by the half width of the 95 % interval of a mean of so few.
+// A bound is a mean over the recorded steps. The mean of another run may be
+// higher, so half the width of its 95 % interval is added.
 double WithNoise(const AnalysisContext& context, double bound_ns) {
   const int64_t steps = context.stats.steady;
   if (steps < 2) return bound_ns;
@@ -85,7 +85,7 @@ void ClaimPrediction(const AnalysisContext& context, const Edit& edit,
     finding.gain.high_ms = PredictGain(context, *best_case).expected_ms;
     finding.gain.pairs = 0;
   }
-  // Whether a hint is right at all, no recording shows.
+  // A hint may be wrong altogether.
   if (finding.confidence == Confidence::kHint) finding.gain.low_ms = 0;
   const double step_ms = context.gain_step_ms();
   if (gain.expected_ms < step_ms) {

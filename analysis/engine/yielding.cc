@@ -91,7 +91,7 @@ void CountRest(const AnalysisContext& context,
     finding.speedup =
         finding.baseline_ms / (finding.baseline_ms - finding.gain.expected_ms);
   }
-  finding.evidence += " The gain is what is left of it after " +
+  finding.evidence += " This is what it still gains after the change of " +
                       owners.front()->finding.id + ".";
 }
 
@@ -135,7 +135,7 @@ void Yield(const AnalysisContext& context, std::vector<SizedFinding>& found,
         SupersededBy(general.finding.id, owners.front()->finding.id));
     drained.push_back(i);
   }
-  // Only now: owners point into `found`.
+  // Not erased in the loop, because owners point into `found`.
   for (; !drained.empty(); drained.pop_back()) {
     found.erase(found.begin() + static_cast<std::ptrdiff_t>(drained.back()));
   }

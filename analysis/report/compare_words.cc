@@ -85,24 +85,25 @@ void AddVerdict(const Comparison& c, std::vector<VerdictLine>& lines) {
            (c.significant ? "." : "; no significant difference.")});
   if (c.batch_normalised) {
     lines.push_back(
-        {"", "The batches differ: a step of the second trace has " +
+        {"", "The batch sizes differ: a step of the second trace has " +
                  Times(1 / c.batch_scale) +
-                 " times the samples, so its times, here and below, "
-                 "are per as many samples as a step of the first has."});
+                 " times the samples. Its times, here and below, are scaled to "
+                 "the batch size of the first."});
   }
   if (!c.doubt.empty()) {
-    lines.push_back({"doubt", "Are these two runs of one program? " +
+    lines.push_back({"doubt", "Are these runs of the same program? " +
                                   Capitalised(c.doubt) + "."});
   }
   if (c.predicted_kind != GainKind::kNone) {
     AddPrediction(c, after_ms, lines);
   } else if (!c.doubt.empty()) {
-    lines.push_back({"predicted", "nothing, because of the doubt."});
-  } else if (c.changed_settings.empty()) {
     lines.push_back(
         {"predicted",
-         "nothing: no finding of the first trace is gone, and no setting is "
-         "known to differ."});
+         "nothing, because the traces may not be of the same program."});
+  } else if (c.changed_settings.empty()) {
+    lines.push_back({"predicted",
+                     "nothing: no finding of the first trace was resolved, and "
+                     "no setting is known to differ."});
   } else {
     lines.push_back(
         {"predicted", "nothing for " + Listed(c.changed_settings) +

@@ -15,8 +15,8 @@ struct VerdictLine {
 };
 std::vector<VerdictLine> VerdictOf(const Comparison& comparison);
 
-// The rows with the second trace's times and calls per as many samples as a
-// step of the first one has, largest difference first.
+// The rows with the second trace's times and calls scaled to the batch size of
+// the first, largest difference first.
 std::vector<ComparedTime> Normalised(std::vector<ComparedTime> rows,
                                      double scale);
 

@@ -24,7 +24,8 @@ std::vector<std::string> CriticalPathLines(const Report& report) {
     }
     if (lines.empty()) {
       lines.push_back(
-          "critical path, per step: a step gets shorter only if these do");
+          "critical path, per step: only a change to these makes the step "
+          "shorter");
     }
     lines.push_back("  " + PadRight(Milliseconds(part.ms_per_step), 10) +
                     PadRight(CauseInWords(part.category, report.has_gpu), 28) +

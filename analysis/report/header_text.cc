@@ -107,9 +107,10 @@ void PrintStepBreakdown(const Report& report, TextPage& page) {
                  report.has_gpu, page);
   page.Wrapped("  ", UnprofiledText(report));
   if (std::ranges::count(report.findings, "contended-cores", &Finding::id)) {
-    page.Wrapped("  ",
-                 "other programs take the cores of this run: times are longer "
-                 "than they would be alone, and nothing below is proven");
+    page.Wrapped(
+        "  ",
+        "other programs use this run's cores: its times are longer than they "
+        "would be without them, so nothing below counts as proven");
   }
   const double mean = std::max(steps.mean_ms, 1e-9);
   std::string text;

@@ -50,9 +50,10 @@ std::vector<std::string> RankLines(const Report& report, bool all) {
                     " in between (--verbose shows all)");
   }
   if (compared) {
-    lines.push_back(
-        "  late: arrives after the median rank; last: times last at the " +
-        Count(ranks.skewed, "collective") + " with skewed arrivals");
+    lines.push_back("  late: time after the arrival of the median rank");
+    lines.push_back("  last: how often it arrives last at the " +
+                    Count(ranks.skewed, "collective") +
+                    " with skewed arrivals");
   } else {
     lines.push_back("  not compared: " + ranks.why_not);
   }

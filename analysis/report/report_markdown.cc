@@ -41,6 +41,8 @@ void AppendHeader(const Report& report, std::string& text) {
     if (!more.empty()) text += MarkdownText(more) + "\n\n";
   }
   for (const Loss& loss : report.losses) {
+    // Such as a GPU that this machine does not have: nothing is wrong.
+    if (loss.severity == Severity::kNote) continue;
     text += "> missing: " +
             MarkdownText(loss.detail.empty() ? loss.name : loss.detail) +
             "\n\n";

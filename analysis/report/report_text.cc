@@ -239,7 +239,7 @@ void PrintRuleStates(const Report& report, TextPage& page) {
   }
 }
 
-// "24 rules skipped, 2 notes hidden (and why: stepscope analyze --verbose)".
+// "24 rules skipped, 2 notes hidden; stepscope analyze --verbose shows why".
 // Most skipped rules are about GPUs or several ranks: no fault of the run.
 std::string HiddenText(const Report& report) {
   const int64_t skipped = static_cast<int64_t>(report.skipped.size());
@@ -249,7 +249,7 @@ std::string HiddenText(const Report& report) {
   if (notes > 0) {
     text += (text.empty() ? "" : ", ") + Count(notes, "note") + " hidden";
   }
-  return text.empty() ? "" : text + " (and why: stepscope analyze --verbose)";
+  return text.empty() ? "" : text + "; stepscope analyze --verbose shows why";
 }
 
 void PrintFooter(const Report& report, const TextOptions& options,

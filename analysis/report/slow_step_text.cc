@@ -88,13 +88,13 @@ std::string SlowStepInWords(const Trace& trace, const Report& report,
   const std::string range =
       LargestExcess(ranges, other_ranges, count, excess_ms, &ms);
   if (!range.empty()) {
-    return text + "\"" + range + "\" takes " + Milliseconds(ms) + " more";
+    return text + "\"" + range + "\" takes " + Milliseconds(ms) + " longer";
   }
   const std::string cause =
       LargestExcess(in_slow, in_others, count, excess_ms, &ms);
   if (cause.empty()) return text + "no single cause";
   return text + CauseInWords(cause, report.has_gpu) + " takes " +
-         Milliseconds(ms) + " more";
+         Milliseconds(ms) + " longer";
 }
 
 }  // namespace stepscope

@@ -54,10 +54,9 @@ std::string UnprofiledText(const Report& report) {
     return "";
   }
   return "about " + Milliseconds(steps.unprofiled_ms) +
-         " without the profiler: " +
-         (steps.cost_estimated ? "what recording costs is estimated"
-                               : "the recorder measured what recording costs") +
-         (report.has_gpu ? "" : ", and gains leave it out");
+         " without the profiler, whose cost was " +
+         (steps.cost_estimated ? "estimated" : "measured") +
+         (report.has_gpu ? "" : "; gains refer to that time");
 }
 
 std::string StallsText(const Report& report) {
@@ -73,8 +72,8 @@ std::string StallsText(const Report& report) {
       steps.all_mean_ms < (1 + kMentionedFrac) * steps.median_ms) {
     return "";
   }
-  return Count(count, "slow step") + (count == 1 ? " makes" : " make") +
-         " the mean of all steps " + Milliseconds(steps.all_mean_ms) +
+  return Count(count, "slow step") + (count == 1 ? " raises" : " raise") +
+         " the mean of all steps to " + Milliseconds(steps.all_mean_ms) +
          ", against a median of " + Milliseconds(steps.median_ms) + ": step " +
          std::to_string(longest->number) + " (" + Milliseconds(longest->ms) +
          ") " + longest->why;
@@ -92,8 +91,7 @@ std::vector<std::string> MemoryPeakLines(
   for (const auto& [device, most] : highest) {
     std::string text =
         device + ": at most " + Bytes(static_cast<double>(most->peak_bytes)) +
-        (most->is_counted ? " of what was allocated while recording"
-                          : " in use");
+        (most->is_counted ? " allocated during the recording" : " in use");
     if (most->reserved_bytes > 0) {
       text += " of " + Bytes(static_cast<double>(most->reserved_bytes)) +
               " reserved";
@@ -101,7 +99,7 @@ std::vector<std::string> MemoryPeakLines(
     if (most->step >= 0) text += ", in step " + std::to_string(most->step);
     text += most->op.empty() ? ", allocated earlier" : ", at " + most->op;
     if (most->is_counted) {
-      text += "; memory that is older, such as parameters, is not known";
+      text += "; older memory, such as parameters, is not counted";
     }
     lines.push_back(std::move(text));
   }

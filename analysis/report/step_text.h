@@ -14,18 +14,18 @@ namespace stepscope {
 // logging (7, 12, 17)"; empty if all steps are steady.
 std::string AveragedStepsText(const Report& report);
 
-// "about 0.57 ms without the profiler: ..."; empty if recording costs less than
+// "about 0.57 ms without the profiler, ..."; empty if recording costs less than
 // 5 % of that, or an unknown time.
 std::string UnprofiledText(const Report& report);
 
-// "2 slow steps make the mean of all steps 19 ms, against a median of 10.5 ms:
-// step 12 (181 ms) runs no op for 170 ms"; empty if slow steps cost less than
-// 5 % of the median step.
+// "2 slow steps raise the mean of all steps to 19 ms, against a median of 10.5
+// ms: step 12 (181 ms) runs no op for 170 ms"; empty if slow steps cost less
+// than 5 % of the median step.
 std::string StallsText(const Report& report);
 
 // One line per device, for the step with the highest peak: "gpu 0: at most
 // 3.2 GB in use of 4 GB reserved, in step 5, at aten::convolution". Where only
-// what was allocated while recording is known, the line says so.
+// memory allocated during the recording is known, the line says so.
 std::vector<std::string> MemoryPeakLines(
     const std::vector<MemorySummary>& memory);
 

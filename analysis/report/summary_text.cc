@@ -84,7 +84,7 @@ std::string ToText(const TraceSummary& summary) {
   lines.Add("file", run.source);
   if (!run.producer.empty()) lines.Add("made by", run.producer);
   lines.Add("rank", run.rank < 0
-                        ? "not said"
+                        ? "unknown"
                         : std::to_string(run.rank) +
                               (run.world_size > 0
                                    ? " of " + std::to_string(run.world_size)

@@ -23,7 +23,7 @@ std::string Seconds(double seconds) {
 }
 
 std::string StallLine(const RunStall& stall) {
-  const std::string extra = Milliseconds(stall.extra_ms) + " more";
+  const std::string extra = Milliseconds(stall.extra_ms) + " longer";
   std::string text;
   switch (stall.rhythm) {
     case RunStall::Rhythm::kEvery:
@@ -32,12 +32,12 @@ std::string StallLine(const RunStall& stall) {
              extra;
       break;
     case RunStall::Rhythm::kSteps:
-      text = "a step about every " + Number(stall.period_steps) +
-             " steps takes " + extra;
+      text =
+          "one step in about " + Number(stall.period_steps) + " takes " + extra;
       break;
     case RunStall::Rhythm::kSeconds:
       text =
-          "a step about every " + Seconds(stall.period_s) + " takes " + extra;
+          "one step about every " + Seconds(stall.period_s) + " takes " + extra;
       break;
     case RunStall::Rhythm::kIrregular:
       text = "other slow steps, in no regular rhythm, take " + extra;

@@ -19,6 +19,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace alignment_rules {
 namespace {
 
 // A misaligned product is slow below this share of the aligned products' rate.
@@ -215,6 +216,7 @@ constexpr Rule kRules[] = {
                  "multiples of 8?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kKernel, Kind::kOpShapes},
+     .causes = {Cause::kCompute},
      .check = &CheckMisalignedDims,
      .reference = "PyTorch Performance Tuning Guide: Use mixed precision, "
                   "sizes in multiples of 8",
@@ -226,10 +228,12 @@ constexpr Rule kRules[] = {
               "the misaligned products are as fast as aligned ones, or a fused "
               "attention kernel would compute them (attention-by-hand)",
      .fix_cpp = "pad sizes to multiples of 8",
-     .fix_python = "pad sizes to multiples of 8"}};
+     .fix_python = "pad sizes to multiples of 8",
+     .change = "sizes padded to multiples of 8"}};
 
 }  // namespace
+}  // namespace alignment_rules
 
-extern const std::span<const Rule> kAlignment = kRules;
+extern const std::span<const Rule> kAlignment = alignment_rules::kRules;
 
 }  // namespace stepscope

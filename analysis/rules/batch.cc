@@ -15,6 +15,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace batch_rules {
 namespace {
 
 constexpr double kWaitsForRanks = 0.03;  // of the step
@@ -42,7 +43,8 @@ double BlocksPerSm(const AnalysisContext& m, const KernelUse& use) {
   return blocks > 0 && sms > 0 ? blocks / sms : -1;
 }
 
-// Gradients and weights keep their size, so their kernels keep their time.
+// Gradients and weights keep their size whatever the batch, so the kernels that
+// reduce or update them keep their time.
 bool GrowsWithBatch(const KernelUse& use) {
   return use.kind != KernelClass::kCommunication &&
          use.kind != KernelClass::kOptimizer && !use.in_optimizer;
@@ -246,6 +248,7 @@ constexpr Rule kRules[] = {
      .question = "Is the batch too small for the device, and does a larger "
                  "one fit?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kDispatch, Cause::kHostCode, Cause::kCompute},
      .check = &CheckSmallBatch,
      .reference = "Optimization and Performance Tuning with PyTorch, section "
                   "3: larger batches; the ResNet-18 case study, step 3: "
@@ -253,14 +256,14 @@ constexpr Rule kRules[] = {
                   "pytorch-model-performance-analysis-and-optimization-"
                   "10c3c5822869",
      .detect =
-         "kernels with less than one block per multiprocessor take 30 % of "
-         "the compute time, or the GPU waits for launches for 10 % of the "
-         "step, and a batch at least twice as large fits into memory. On a "
-         "CPU: the part of a step that does not depend on the batch size is "
-         "so large that doubling the batch saves 4 % of the time per sample. "
-         "It is a hint, and a note unless moving weights, gradients and the "
-         "optimizer's state takes 30 % of the step: code between ops is no "
-         "sign of a small batch",
+         "kernels with less than one block per multiprocessor take 30 % of the "
+         "compute time, or the GPU waits for launches for 10 % of the step, "
+         "and a batch at least twice as large fits into memory. On a CPU: the "
+         "part of a step that does not depend on the batch size is so large "
+         "that doubling the batch saves 4 % of the time per sample. The "
+         "finding is a hint, and only a note unless moving weights, gradients "
+         "and the optimizer's state takes 30 % of the step: code between ops "
+         "is no sign of a small batch",
      .avoid = "only collectives or optimizer kernels are small: they do not "
               "grow with the batch. GPU utilisation is ignored, because it "
               "does not show how full the GPU is",
@@ -268,7 +271,8 @@ constexpr Rule kRules[] = {
      .fix_python = "use a larger batch and tune the learning rate again"}};
 
 }  // namespace
+}  // namespace batch_rules
 
-extern const std::span<const Rule> kBatch = kRules;
+extern const std::span<const Rule> kBatch = batch_rules::kRules;
 
 }  // namespace stepscope

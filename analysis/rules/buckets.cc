@@ -15,6 +15,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace buckets_rules {
 namespace {
 
 constexpr double kMostSteps = 2.0 / 3;
@@ -160,7 +161,7 @@ Verdict CheckRuns(const AnalysisContext& m) {
   finding.wrong_if =
       "each of them moves 25 MiB or more; torch.profiler records sizes of "
       "NCCL's calls since PyTorch 2.2";
-  // Whether the bound can be had at all.
+  // Shows whether the bound can be reached at all.
   Edit without;
   for (size_t i : runs.members) {
     const Collective& one = m.collectives[i];
@@ -250,16 +251,17 @@ constexpr Rule kRules[] = {
     {.id = "ddp-bucket-shape",
      .question = "Are the gradient buckets too small, or is there only one?",
      .needs = {},
+     .causes = {Cause::kCommunication},
      .check = &CheckBucketShape,
      .reference = "PyTorch Performance Tuning Guide, distributed training: "
                   "gradient buckets",
-     .detect = "a backward pass issues more than 20 all-reduces with a median "
-               "below 256 KiB, or about one per parameter (DDP's 25 MiB "
-               "default gives 4 to 5 for a ResNet-50); or one bucket holds at "
-               "least 80 % of the bytes while 3 % of the step is exposed "
-               "communication; or, where sizes were not recorded, 20 "
-               "collectives per step of one kind and group follow others "
-               "without a matrix product between them (a hint)",
+     .detect =
+         "a backward pass issues more than 20 all-reduces with a median below "
+         "256 KiB, or about one per parameter (DDP's 25 MiB default gives 4 to "
+         "5 for a ResNet-50); or one bucket holds at least 80 % of the bytes "
+         "while 3 % of the step is exposed communication; or, where sizes were "
+         "not recorded, 20 collectives per step of one kind and group follow "
+         "each other without a matrix product between them (a hint)",
      .avoid =
          "all gradients fit into one 25 MiB bucket anyway, or the all-reduces "
          "come from nodes other than AccumulateGrad (SyncBatchNorm, tensor "
@@ -267,10 +269,12 @@ constexpr Rule kRules[] = {
      .fix_cpp = "copy the gradients into flat buckets and all-reduce once per "
                 "25 MiB",
      .fix_python = "DistributedDataParallel(bucket_cap_mb=25, "
-                   "gradient_as_bucket_view=True)"}};
+                   "gradient_as_bucket_view=True)",
+     .change = "other gradient buckets"}};
 
 }  // namespace
+}  // namespace buckets_rules
 
-extern const std::span<const Rule> kBuckets = kRules;
+extern const std::span<const Rule> kBuckets = buckets_rules::kRules;
 
 }  // namespace stepscope

@@ -1,9 +1,9 @@
-// Does the machine withhold something: does the device reduce its clocks, do
-// other programs take the cores?
-// No tuning guide covers this. The driver names power and heat limits as
-// throttle reasons. Their cost shows in kernels of the same shape, which take
-// longer in late steps than in early ones. For cores, Linux counts how long a
-// thread that could run has none (Documentation/scheduler/sched-stats.rst).
+// Does something outside the program slow it down: reduced clocks of the
+// device, or other programs on its cores? No tuning guide covers this. The
+// driver names power and heat limits as throttle reasons. Their cost shows in
+// kernels of the same shape, which take longer in late steps than in early
+// ones. For cores, Linux counts how long a thread that could run has none
+// (Documentation/scheduler/sched-stats.rst).
 #include <stepscope/kernel_class.h>
 
 #include <algorithm>
@@ -18,6 +18,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace clocks_rules {
 namespace {
 
 constexpr double kThrottledShare = 0.10;  // of the samples
@@ -175,20 +176,22 @@ Verdict CheckContention(const AnalysisContext& m) {
       (found.switches < 0 ? ""
                           : ", and loses its core " + Number(found.switches) +
                                 " times a step") +
-      ", although the run itself needs only " +
-      Count(found.own_threads, "thread") + " of " + Count(found.cores, "core") +
-      ": other programs use them. Other times of this report contain such "
-      "waits, too.";
+      ", although the run itself has only " +
+      Count(found.own_threads, "thread") + " for " +
+      Count(found.cores, "core") +
+      ": other programs use them. The other times in this report include such "
+      "waits.";
   finding.assumption = "at best: the training thread always has a core";
   const std::string who =
-      "find who else uses the cores (top, ps -eo pcpu,comm --sort=-pcpu) and "
-      "move one of the two; taskset keeps them apart. If others must run, try ";
+      "find the programs that use the cores (top, ps -eo pcpu,comm "
+      "--sort=-pcpu), and move them or this run elsewhere; taskset keeps them "
+      "apart. If both must share the cores, use fewer threads: ";
   finding.fix_cpp = who +
-                    "at::set_num_threads with fewer threads: an op on several "
-                    "waits for the slowest";
+                    "at::set_num_threads(N), because an op that runs on "
+                    "several threads waits for the slowest of them";
   finding.fix_python = who +
-                       "torch.set_num_threads with fewer threads: an op on "
-                       "several waits for the slowest";
+                       "torch.set_num_threads(N), because an op that runs on "
+                       "several threads waits for the slowest of them";
   finding.wrong_if =
       "the run has threads besides its intra-op threads and loader workers "
       "that compute";
@@ -202,13 +205,13 @@ constexpr Rule kRules[] = {
     {.id = "contended-cores",
      .question = "Do other programs take the cores of the training thread?",
      .needs = {Kind::kHostUsage},
+     .causes = {Cause::kContended},
      .check = &CheckContention,
      .reference = "Linux, Documentation/scheduler/sched-stats.rst",
      .detect =
-         "the training thread waits for a core for 5 % of the step, and "
-         "the intra-op threads of all ranks and the loader workers are no "
-         "more than the usable cores. No other finding is called proven "
-         "then",
+         "the training thread waits for a core for 5 % of the step, although "
+         "the intra-op threads of all ranks and the loader workers are no more "
+         "than the usable cores. Then no other finding counts as proven",
      .avoid = "the run's own threads exceed its cores (cpu-oversubscription)",
      .fix_cpp = "keep other programs off the cores, or use fewer threads",
      .fix_python = "keep other programs off the cores, or use fewer threads"},
@@ -216,6 +219,7 @@ constexpr Rule kRules[] = {
      .question = "Does the device reduce its clocks because of power or heat?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kDeviceSample, Kind::kKernel},
+     .causes = {Cause::kCompute},
      .check = &CheckThrottle,
      .reference = "NVML API reference: nvmlClocksEventReasons",
      .detect = "10 % of the samples show a power cap, heat or hardware "
@@ -229,7 +233,8 @@ constexpr Rule kRules[] = {
                    "clocks"}};
 
 }  // namespace
+}  // namespace clocks_rules
 
-extern const std::span<const Rule> kClocks = kRules;
+extern const std::span<const Rule> kClocks = clocks_rules::kRules;
 
 }  // namespace stepscope

@@ -16,6 +16,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace convolution_rules {
 namespace {
 
 constexpr double kShare = 0.20;     // of the compute time
@@ -217,7 +218,8 @@ Verdict CheckConvRetuning(const AnalysisContext& m) {
   finding.evidence =
       "cuDNN searches for the fastest algorithm repeatedly: " +
       Count(static_cast<int64_t>(searches.size()), "search", "searches") +
-      " in " + Count(static_cast<int64_t>(windows), "step") + " take " +
+      " in " + Count(static_cast<int64_t>(windows), "step") +
+      (searches.size() == 1 ? " takes " : " take ") +
       Milliseconds(excess * 1e-6) + " per step" +
       (shapes ? ", each for a size that did not occur before." : ".");
   finding.where = finding.examples.front().what;
@@ -246,6 +248,7 @@ constexpr Rule kRules[] = {
                  "the sizes are constant?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kKernel, Kind::kSettings},
+     .causes = {Cause::kCompute},
      .check = &CheckBenchmarkOff,
      .reference = "PyTorch Performance Tuning Guide: Enable cuDNN auto-tuner",
      .detect = "cudnn.benchmark is off, convolutions take 20 % of the compute "
@@ -253,11 +256,13 @@ constexpr Rule kRules[] = {
      .avoid = "deterministic mode is on, the model is compiled, sizes vary, or "
               "the trace does not contain the setting",
      .fix_cpp = "at::globalContext().setBenchmarkCuDNN(true)",
-     .fix_python = "torch.backends.cudnn.benchmark = True"},
+     .fix_python = "torch.backends.cudnn.benchmark = True",
+     .change = "cudnn.benchmark on"},
     {.id = "conv-retuning",
      .question = "Does cuDNN search for the fastest algorithm repeatedly?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kKernel, Kind::kRuntimeCall},
+     .causes = {Cause::kDispatch, Cause::kCompute},
      .check = &CheckConvRetuning,
      .reference = "PyTorch Performance Features and How They Interact: cuDNN "
                   "benchmarking with varying sizes",
@@ -267,10 +272,12 @@ constexpr Rule kRules[] = {
      .avoid = "the search happens in warm-up steps; a single search is "
               "reported as a note without a gain",
      .fix_cpp = "pad inputs to a few sizes",
-     .fix_python = "pad inputs to a few sizes, set drop_last=True"}};
+     .fix_python = "pad inputs to a few sizes, set drop_last=True",
+     .change = "no tuning of convolutions in the steps"}};
 
 }  // namespace
+}  // namespace convolution_rules
 
-extern const std::span<const Rule> kConvolution = kRules;
+extern const std::span<const Rule> kConvolution = convolution_rules::kRules;
 
 }  // namespace stepscope

@@ -5,7 +5,6 @@
 // waiting. 1 MiB takes 0.2 ms at 4.4 GB/s, the rate measured for pageable
 // memory.
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <utility>
 
@@ -16,6 +15,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace copies_rules {
 namespace {
 
 constexpr int64_t kStagedBytes = 64 << 10;
@@ -26,12 +26,11 @@ constexpr double kLoaderShare = 0.05;
 
 std::string Rate(double gb_per_s) { return Number(gb_per_s) + " GB/s"; }
 
-std::string Uploads(double per_step) {
-  const double rounded = std::round(per_step);
-  if (rounded >= 1 && std::abs(per_step - rounded) < 0.05) {
-    return Count(static_cast<int64_t>(rounded), "upload");
-  }
-  return Number(per_step) + " uploads";
+std::string Uploads(double per_step) { return MeanCount(per_step, "upload"); }
+
+// `one` for a single upload per step, else `many`.
+const char* VerbFor(double per_step, const char* one, const char* many) {
+  return Uploads(per_step) == "1 upload" ? one : many;
 }
 
 // Adds the longest copies, at most 3.
@@ -92,12 +91,12 @@ Verdict CheckPageable(const AnalysisContext& m) {
   finding.evidence = Uploads(sums.count) +
                      " per step from pageable memory: " + Bytes(sums.bytes) +
                      " in " + Milliseconds(sums.copy_ns * 1e-6) + " at " +
-                     Rate(rate) + ". They block the host for " +
+                     Rate(rate) + ". This blocks the host for " +
                      Milliseconds((sums.held_ns + sums.queued_ns) * 1e-6) +
                      " of the " + Milliseconds(m.stats.mean_ms) + " step.";
   finding.assumption =
-      "nothing needs the copied data at once, and copies from pinned memory "
-      "run at " +
+      "nothing needs the copied data immediately, and copies from pinned "
+      "memory run at " +
       (pinned.gb_per_s <= 0
            ? std::string("the same rate (the rate of the device's bus is "
                          "unknown)")
@@ -188,11 +187,12 @@ Verdict CheckBlocking(const AnalysisContext& m) {
   Edit edit;
   if (queue_waits.fires) {
     edit = WithoutWaits(m.waits, queue_waits.filter);
-    finding.evidence =
-        Uploads(queue_waits.sums.count) + " per step block the host for " +
-        Milliseconds(queue_waits.sums.blocked_ns * 1e-6) + " of the " +
-        Milliseconds(m.stats.mean_ms) +
-        " step, because they wait for work launched before them.";
+    finding.evidence = Uploads(queue_waits.sums.count) + " per step " +
+                       VerbFor(queue_waits.sums.count, "blocks", "block") +
+                       " the host for " +
+                       Milliseconds(queue_waits.sums.blocked_ns * 1e-6) +
+                       " of the " + Milliseconds(m.stats.mean_ms) +
+                       " step, waiting for work that was launched before.";
     const double data = m.MeanNs(Cause::kData);
     if (data >= kLoaderShare * m.step_ns()) {
       finding.evidence +=
@@ -214,11 +214,12 @@ Verdict CheckBlocking(const AnalysisContext& m) {
       edit.side_stream.push_back({ActivityTable::kCopy, upload.copy});
       if (upload.steady) copied.push_back(&upload);
     }
-    finding.evidence += (finding.evidence.empty() ? "" : " ") +
-                        Uploads(same_stream.sums.count) + " per step (" +
-                        Milliseconds(same_stream.sums.exposed_ns * 1e-6) +
-                        ") run on the compute stream, and the kernels wait for "
-                        "them.";
+    finding.evidence +=
+        (finding.evidence.empty() ? "" : " ") +
+        Uploads(same_stream.sums.count) + " per step (" +
+        Milliseconds(same_stream.sums.exposed_ns * 1e-6) + ") " +
+        VerbFor(same_stream.sums.count, "runs", "run") +
+        " on the compute stream, which keeps the kernels waiting.";
     const char* cpp =
         "copy the next batch on a separate stream "
         "(c10::cuda::CUDAStreamGuard), let the compute stream wait for an "
@@ -254,6 +255,7 @@ constexpr Rule kRules[] = {
      .question = "Are batches uploaded from pageable memory?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kCopy, Kind::kRuntimeCall},
+     .causes = {Cause::kBlockingCopy, Cause::kCopy},
      .check = &CheckPageable,
      .reference = "PyTorch Performance Tuning Guide: Enable asynchronous data "
                   "loading and augmentation (pin_memory)",
@@ -266,11 +268,13 @@ constexpr Rule kRules[] = {
      .fix_cpp = "collate into pinned memory, then call .to(device, dtype, "
                 "/*non_blocking=*/true)",
      .fix_python = "use DataLoader(pin_memory=True) and .to(device, "
-                   "non_blocking=True)"},
+                   "non_blocking=True)",
+     .change = "uploads from pinned memory"},
     {.id = "h2d-blocking",
      .question = "Do uploads make the host or the kernels wait?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kCopy, Kind::kRuntimeCall},
+     .causes = {Cause::kBlockingCopy, Cause::kCopy, Cause::kSync},
      .check = &CheckBlocking,
      .reference = "17 tips, number 7; the ResNet-18 case study, step 2: "
                   "https://towardsdatascience.com/"
@@ -284,10 +288,12 @@ constexpr Rule kRules[] = {
      .fix_cpp = "pin the source and pass non_blocking; copy the next batch on "
                 "a separate stream with an event and recordStream()",
      .fix_python = "pin the source and pass non_blocking=True; copy the next "
-                   "batch under torch.cuda.stream() with record_stream()"}};
+                   "batch under torch.cuda.stream() with record_stream()",
+     .change = "uploads overlapped with computing"}};
 
 }  // namespace
+}  // namespace copies_rules
 
-extern const std::span<const Rule> kCopies = kRules;
+extern const std::span<const Rule> kCopies = copies_rules::kRules;
 
 }  // namespace stepscope

@@ -16,6 +16,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace data_loading_rules {
 namespace {
 
 // A batch that takes less comes from memory, and a worker would not help.
@@ -204,6 +205,7 @@ constexpr Rule kRules[] = {
      .question =
          "Does the training thread make batches itself while the step waits?",
      .needs = {},
+     .causes = {Cause::kData},
      .check = &CheckSyncDataLoading,
      .reference = "PyTorch Performance Tuning Guide: Enable asynchronous data "
                   "loading and augmentation",
@@ -217,10 +219,12 @@ constexpr Rule kRules[] = {
               "or no core is free for a worker",
      .fix_cpp = "torch::data::DataLoaderOptions().workers(N).max_jobs(2 * N)",
      .fix_python = "DataLoader(..., num_workers=N, persistent_workers=True, "
-                   "pin_memory=True)"}};
+                   "pin_memory=True)",
+     .change = "batches made by a worker"}};
 
 }  // namespace
+}  // namespace data_loading_rules
 
-extern const std::span<const Rule> kDataLoading = kRules;
+extern const std::span<const Rule> kDataLoading = data_loading_rules::kRules;
 
 }  // namespace stepscope

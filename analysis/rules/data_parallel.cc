@@ -15,6 +15,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace data_parallel_rules {
 namespace {
 
 // Replicas of a model run the same kernels; different stages of one do not.
@@ -113,6 +114,8 @@ constexpr Rule kRules[] = {
      .question = "Does one process drive several GPUs with DataParallel?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kKernel},
+     .causes = {Cause::kCommunication, Cause::kCopy, Cause::kDispatch,
+                Cause::kHostCode},
      .check = &CheckDataParallel,
      .reference = "PyTorch Performance Tuning Guide, distributed training: use "
                   "DistributedDataParallel",
@@ -125,7 +128,8 @@ constexpr Rule kRules[] = {
      .fix_python = "use DistributedDataParallel with one process per GPU"}};
 
 }  // namespace
+}  // namespace data_parallel_rules
 
-extern const std::span<const Rule> kDataParallel = kRules;
+extern const std::span<const Rule> kDataParallel = data_parallel_rules::kRules;
 
 }  // namespace stepscope

@@ -14,12 +14,13 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace data_quality_rules {
 namespace {
 
 constexpr double kBadTimes = 0.001;  // of the records
 constexpr double kUnmatched = 0.01;  // of the GPU's activities
-// An estimate is told from the share on from which it matters even if it is
-// twice too large.
+// An estimated cost may be twice too large. It is reported from the share on
+// from which half of it would still matter.
 constexpr double kDistortedByEstimate = 0.10;
 constexpr double kDistorted = 0.05, kVeryDistorted = 0.15;
 constexpr size_t kWaitsToLeaveOneOut = 4;
@@ -82,7 +83,7 @@ Verdict CheckCaptureIncomplete(const AnalysisContext& m) {
     add(errors, Count(bad, "record") + " of " + std::to_string(rows) +
                     " have impossible times.");
   }
-  // What was launched before the recording began is known to be earlier.
+  // Work that was launched before the recording began has no launch to show.
   int64_t unmatched = m.ledger ? m.ledger->unmatched : 0;
   if (unmatched > 0) {
     unmatched -= ActivitiesLaunchedBefore(trace, m.ledger->device,
@@ -197,8 +198,8 @@ Verdict CheckObserverLive(const AnalysisContext& m) {
                      Milliseconds(wait * 1e-6) +
                      " of the steps before them, with recording off.";
   if (delay > 0) {
-    finding.evidence +=
-        " For " + Milliseconds(delay * 1e-6) + " of that, others had the core.";
+    finding.evidence += " For " + Milliseconds(delay * 1e-6) +
+                        " of that, other threads had its core.";
   }
   if (profiler_ns > 0) {
     finding.evidence += " Recording ops accounts for " +
@@ -304,6 +305,7 @@ constexpr Rule kRules[] = {
      .question = "Is anything missing from the recording?",
      .needs_steps = false,
      .needs = {},
+     .causes = {},
      .check = &CheckCaptureIncomplete,
      .reference = "stepscope: reports begin with what the recording lost",
      .detect = "records were dropped or more than 0.1 % of them have "
@@ -319,6 +321,7 @@ constexpr Rule kRules[] = {
     {.id = "observer-effect",
      .question = "Did recording slow the steps down?",
      .needs = {},
+     .causes = {Cause::kProfiler},
      .check = &CheckObserverEffect,
      .reference = "17 tips for faster training, 13: turn debugging and "
                   "profiling off",
@@ -329,9 +332,10 @@ constexpr Rule kRules[] = {
                "between ops (an error, and no gain is predicted, if it doubles "
                "the step). In other files: the profiler's own records exceed "
                "3 % of the step, or a host-bound run has an op in every 4 us",
-     .avoid = "the wait steps are still warming up, or a CPU-only run slowed "
-              "down by more than recording can cost (3 us per event); time in "
-              "which others had the training thread's core does not count",
+     .avoid =
+         "the wait steps are still warming up, or a CPU-only run slowed down "
+         "by more than recording can cost (3 us per event); time in which "
+         "other threads had the training thread's core does not count",
      .fix_cpp = "record without shapes, stacks and memory, or record fewer "
                 "active steps",
      .fix_python = "set record_shapes=False, with_stack=False and "
@@ -339,6 +343,7 @@ constexpr Rule kRules[] = {
     {.id = "warmup-in-window",
      .question = "Were some recorded steps still warming up?",
      .needs = {},
+     .causes = {},
      .check = &CheckWarmup,
      .reference = "PyTorch Performance Features and How They Interact: first "
                   "runs",
@@ -349,7 +354,8 @@ constexpr Rule kRules[] = {
      .fix_python = "use schedule(wait=3, warmup=3, active=3)"}};
 
 }  // namespace
+}  // namespace data_quality_rules
 
-extern const std::span<const Rule> kDataQuality = kRules;
+extern const std::span<const Rule> kDataQuality = data_quality_rules::kRules;
 
 }  // namespace stepscope

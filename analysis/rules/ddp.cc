@@ -17,6 +17,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace ddp_rules {
 namespace {
 
 constexpr double kMostSteps = 2.0 / 3;
@@ -68,10 +69,12 @@ bool ShardsParameters(const AnalysisContext& m) {
   });
 }
 
-// What else needless reductions cost a CPU-only run at most, in ns over all
-// steps: filling the buckets and copying out of them, and what they slow. Their
-// threads may slow the computing beside them to half its pace; those of other
-// ranks on this host slow it at any time, by what ops take longer than at best.
+// The most that needless reductions cost a CPU-only run besides their exposed
+// time, in ns over all steps. They copy gradients into buckets and out again,
+// and they slow other ops down: those that run beside them to half their pace
+// (the reduction's threads share the cores), and, where other ranks of this
+// host reduce at that time, any op, which shows in the time above its fastest
+// call.
 double BesideReductionsNs(const AnalysisContext& m,
                           const std::vector<Collective>& needless,
                           double needless_frac) {
@@ -139,9 +142,9 @@ Verdict CheckNoSync(const AnalysisContext& m) {
       Count(std::llround(static_cast<double>(needless.size()) /
                          m.steps.steady.size()),
             "all-reduce") +
-      " per step too many: " + Milliseconds(exposed * 1e-6) +
-      " of them exposed, and " + Milliseconds(issued * 1e-6) +
-      " of host time to issue them.";
+      " per step could be left out: " + Milliseconds(exposed * 1e-6) +
+      " of their time is exposed, and issuing them takes " +
+      Milliseconds(issued * 1e-6) + " of host time.";
   Illustrate(
       m,
       [&](const Collective& one) {
@@ -153,9 +156,10 @@ Verdict CheckNoSync(const AnalysisContext& m) {
       "only the last backward pass of an optimizer step reduces gradients";
   if (beside > 0) {
     finding.assumption +=
-        "; at best ops run as if no others were there: beside a collective "
-        "twice as fast, elsewhere as fast as at their best (" +
-        Milliseconds(beside * 1e-6) + " with filling buckets)";
+        "; at best, ops then run undisturbed: those beside a collective twice "
+        "as fast, all others at the fastest recorded rate (" +
+        Milliseconds(beside * 1e-6) +
+        " of the gain, with the time to fill buckets)";
   }
   finding.fix_cpp =
       "call ProcessGroup::allreduce only after the last backward pass before "
@@ -241,7 +245,7 @@ Verdict CheckUnusedSearch(const AnalysisContext& m) {
     finding.evidence +=
         std::string(finding.evidence.empty() ? "" : " ") +
         "DDP sends the first bucket in the second half of the backward pass, "
-        "although half of the gradients were ready before: the modules are "
+        "although half of the gradients were ready earlier: the modules are "
         "not registered in the order of execution. " +
         Milliseconds(gradients.exposed_ns * 1e-6) +
         " per step of the gradients' all-reduces is exposed.";
@@ -270,6 +274,7 @@ constexpr Rule kRules[] = {
      .question = "Does every backward pass reduce gradients that are only "
                  "being accumulated?",
      .needs = {},
+     .causes = {Cause::kCommunication},
      .check = &CheckNoSync,
      .reference = "PyTorch Performance Tuning Guide, distributed training: "
                   "skip unnecessary all-reduce while accumulating",
@@ -279,11 +284,13 @@ constexpr Rule kRules[] = {
               "stages, or the passes differ in size and so belong to different "
               "models",
      .fix_cpp = "reduce after the last backward pass only",
-     .fix_python = "wrap all passes but the last in with model.no_sync():"},
+     .fix_python = "wrap all passes but the last in with model.no_sync():",
+     .change = "gradients reduced once per update"},
     {.id = "ddp-unused-search",
      .question = "Does DDP search for unused parameters or send its buckets "
                  "late?",
      .needs = {},
+     .causes = {Cause::kDispatch, Cause::kHostCode, Cause::kCommunication},
      .check = &CheckUnusedSearch,
      .reference = "PyTorch Performance Tuning Guide, distributed training: "
                   "match the order of layers in construction and execution "
@@ -295,10 +302,12 @@ constexpr Rule kRules[] = {
      .avoid = "there is a single bucket, or the first bucket holds most of the "
               "gradients and is full only near the end",
      .fix_cpp = "register modules in the order of execution",
-     .fix_python = "set find_unused_parameters=False, static_graph=True"}};
+     .fix_python = "set find_unused_parameters=False, static_graph=True",
+     .change = "no search for unused parameters"}};
 
 }  // namespace
+}  // namespace ddp_rules
 
-extern const std::span<const Rule> kDdp = kRules;
+extern const std::span<const Rule> kDdp = ddp_rules::kRules;
 
 }  // namespace stepscope

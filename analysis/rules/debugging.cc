@@ -16,6 +16,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace debugging_rules {
 namespace {
 
 constexpr double kMostSteps = 0.9;     // of the steady steps show the aid
@@ -203,6 +204,8 @@ constexpr Rule kRules[] = {
      .question = "Is anomaly detection, CUDA_LAUNCH_BLOCKING or emit_nvtx "
                  "still on?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kDispatch, Cause::kCompute, Cause::kHostCode,
+                Cause::kSync},
      .check = &CheckDebugApi,
      .reference = "PyTorch Performance Tuning Guide: Disable debugging APIs",
      .detect = "in 90 % of the steady steps, gradients are checked for NaN "
@@ -212,10 +215,12 @@ constexpr Rule kRules[] = {
      .avoid = "only a single step is debugged, or the program itself checks "
               "the loss for NaN",
      .fix_cpp = "AnomalyMode::set_enabled(false); unset CUDA_LAUNCH_BLOCKING",
-     .fix_python = "set_detect_anomaly(False); unset CUDA_LAUNCH_BLOCKING"}};
+     .fix_python = "set_detect_anomaly(False); unset CUDA_LAUNCH_BLOCKING",
+     .change = "debugging aids off"}};
 
 }  // namespace
+}  // namespace debugging_rules
 
-extern const std::span<const Rule> kDebugging = kRules;
+extern const std::span<const Rule> kDebugging = debugging_rules::kRules;
 
 }  // namespace stepscope

@@ -18,6 +18,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace dependencies_rules {
 namespace {
 
 constexpr double kDependencyShare = 0.03;
@@ -128,6 +129,7 @@ constexpr Rule kRules[] = {
                  "stream?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kRuntimeCall},
+     .causes = {Cause::kDependency},
      .check = &CheckDependency,
      .reference = "stepscope: idle time that is not due to host "
                   "synchronisation",
@@ -138,10 +140,12 @@ constexpr Rule kRules[] = {
      .fix_cpp = "put independent work on separate streams; start collectives "
                 "earlier",
      .fix_python = "put independent work on a torch.cuda.Stream; use "
-                   "async_op=True and a later wait()"}};
+                   "async_op=True and a later wait()",
+     .change = "no waits between streams"}};
 
 }  // namespace
+}  // namespace dependencies_rules
 
-extern const std::span<const Rule> kDependencies = kRules;
+extern const std::span<const Rule> kDependencies = dependencies_rules::kRules;
 
 }  // namespace stepscope

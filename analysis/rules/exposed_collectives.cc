@@ -15,6 +15,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace exposed_collectives_rules {
 namespace {
 
 constexpr double kExposedShare = 0.03;
@@ -23,8 +24,8 @@ constexpr int64_t kBigBytes = 1 << 20;  // large enough to measure a rate by
 // In bytes per second: less than half of a PCIe 3 slot's rate, or of a
 // 100 Gbit/s network's.
 constexpr double kSlowBus = 6e9;
-// Transfers at that rate count instead of overlapping only where they shorten
-// the step by another 5 %.
+// Faster links are advised in place of overlapping only where they shorten the
+// step by another 5 %.
 constexpr double kWorthLinks = 0.05;
 
 bool AnyCollective(const Collective&) { return true; }
@@ -172,8 +173,8 @@ double LastBucketNs(const AnalysisContext& m) {
 }
 
 // Collectives that fill the step from its first bucket to its end cannot
-// overlap with anything more. If they are slower than any usual link, what
-// transfers at a usual rate would gain says more. Edit() if they are not.
+// overlap with anything more. If they are slower than any usual link, the
+// change to predict is a transfer at a usual rate. Edit() if they are not.
 Alternative FasterLinks(const AnalysisContext& m, const Edit& overlapping) {
   const int32_t ranks = m.trace.run().world_size;
   const double best = BestBusBandwidth(m.collectives, ranks);
@@ -196,8 +197,8 @@ Alternative FasterLinks(const AnalysisContext& m, const Edit& overlapping) {
   faster.wording.fix_cpp = faster.wording.fix_python =
       "find out why transfers are slow: NCCL_DEBUG=INFO prints the links and "
       "protocols in use, and the traces of all ranks show whether some are "
-      "late; else move fewer bytes (compressed gradients, a gradient "
-      "accumulated over several batches)";
+      "late; else move fewer bytes (compress gradients, or accumulate them "
+      "over several batches)";
   faster.wording.confidence = Confidence::kHint;
   return faster;
 }
@@ -222,7 +223,8 @@ Verdict CheckExposed(const AnalysisContext& m) {
   Finding finding;
   finding.confidence = Confidence::kStrong;
   finding.evidence =
-      Count(std::llround(all.count), "collective") + " per step take " +
+      Count(std::llround(all.count), "collective") +
+      (std::llround(all.count) == 1 ? " per step takes " : " per step take ") +
       Milliseconds(all.moved_ns * 1e-6) +
       (m.has_gpu ? ". The GPU does not compute during " +
                        Milliseconds(exposed * 1e-6) + " of that ("
@@ -250,6 +252,7 @@ constexpr Rule kRules[] = {
      .question = "Does the step wait for communication that could overlap with "
                  "computing?",
      .needs = {},
+     .causes = {Cause::kCommunication, Cause::kDependency},
      .check = &CheckExposed,
      .reference = "PyTorch Performance Tuning Guide, distributed training: "
                   "overlap communication with backward",
@@ -259,17 +262,20 @@ constexpr Rule kRules[] = {
      .avoid = "the job has one rank only. The last bucket cannot overlap with "
               "backward and is left out of the bound. One rank's trace cannot "
               "distinguish transfers from waiting for a late rank, and the "
-              "finding says so. Collectives below 6 GB/s that leave nothing to "
-              "overlap with are a hint to look at links and late ranks",
+              "finding says so. If collectives run below 6 GB/s and no "
+              "computing is left to overlap with, the finding is only a hint "
+              "to check the links and for late ranks",
      .fix_cpp = "issue each bucket's all-reduce as soon as its gradients are "
                 "ready and wait for the Works before the optimizer",
      .fix_python = "depends on what is exposed: DistributedDataParallel's "
                    "buckets and static_graph=True; FSDP's prefetching; "
                    "exchanges during computing that does not need them; more "
-                   "micro-batches"}};
+                   "micro-batches",
+     .change = "less waiting for collectives"}};
 
 }  // namespace
+}  // namespace exposed_collectives_rules
 
-extern const std::span<const Rule> kExposedCollectives = kRules;
+extern const std::span<const Rule> kExposedCollectives = exposed_collectives_rules::kRules;
 
 }  // namespace stepscope

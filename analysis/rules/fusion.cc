@@ -16,6 +16,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace fusion_rules {
 namespace {
 
 constexpr size_t kLeastChain = 3;
@@ -201,6 +202,7 @@ constexpr Rule kRules[] = {
                  "traffic?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kKernel, Kind::kOp},
+     .causes = {Cause::kCompute, Cause::kDispatch},
      .check = &CheckUnfusedPointwise,
      .reference = "PyTorch Performance Tuning Guide: Fuse pointwise operations",
      .detect =
@@ -209,10 +211,12 @@ constexpr Rule kRules[] = {
      .avoid = "Triton, nvFuser or NNC made the kernels, they belong to the "
               "optimizer, or a matrix product interrupts the chain",
      .fix_cpp = "use a scripted function, or an AOTInductor module (inference)",
-     .fix_python = "use torch.compile"}};
+     .fix_python = "use torch.compile",
+     .change = "elementwise ops fused"}};
 
 }  // namespace
+}  // namespace fusion_rules
 
-extern const std::span<const Rule> kFusion = kRules;
+extern const std::span<const Rule> kFusion = fusion_rules::kRules;
 
 }  // namespace stepscope

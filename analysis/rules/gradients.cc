@@ -16,6 +16,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace gradients_rules {
 namespace {
 
 // --- zero-grad-kernels
@@ -47,15 +48,15 @@ Verdict CheckZeroGrad(const AnalysisContext& m) {
   const auto per_step = [&](size_t count) {
     return static_cast<int64_t>(count / m.steps.windows.size());
   };
-  finding.evidence =
-      "The program fills gradients with zeros: " +
-      Count(std::max<int64_t>(1, per_step(found.zeroing.size())), "call") +
-      " and " + Milliseconds(zero * 1e-6) + " per step";
+  const auto cost = [&](size_t calls, double ns) {
+    return " (" + Count(std::max<int64_t>(1, per_step(calls)), "call") + ", " +
+           Milliseconds(ns * 1e-6);
+  };
+  finding.evidence = "The program fills gradients with zeros" +
+                     cost(found.zeroing.size(), zero) + " per step)";
   if (!found.adding.empty()) {
-    finding.evidence +=
-        ". Adding to the zeros in backward takes " +
-        Count(std::max<int64_t>(1, per_step(found.adding.size())), "call") +
-        " and " + Milliseconds(add * 1e-6) + " more";
+    finding.evidence += ", and backward adds to these zeros" +
+                        cost(found.adding.size(), add) + ")";
   }
   finding.evidence += ".";
   finding.where =
@@ -95,7 +96,9 @@ Verdict CheckExtraCopies(const AnalysisContext& m) {
   if (buffers.count > 0) {
     finding.evidence +=
         " It also broadcasts buffers before each forward pass: " +
-        Count(std::llround(buffers.count), "broadcast") + " per step take " +
+        Count(std::llround(buffers.count), "broadcast") +
+        (std::llround(buffers.count) == 1 ? " per step takes "
+                                          : " per step take ") +
         Milliseconds((buffers.issue_ns + buffers.exposed_ns) * 1e-6) + ".";
   }
   for (size_t i = 0; i < std::min<size_t>(3, spans.size()); ++i) {
@@ -120,6 +123,7 @@ constexpr Rule kRules[] = {
      .question = "Does DDP copy gradients out of its buckets?",
      .runs = Runs::kGpuOnly,
      .needs = {},
+     .causes = {Cause::kCopy, Cause::kCompute, Cause::kDispatch},
      .check = &CheckExtraCopies,
      .reference = "PyTorch documentation: DistributedDataParallel, "
                   "gradient_as_bucket_view",
@@ -127,10 +131,12 @@ constexpr Rule kRules[] = {
                "together",
      .avoid = "gradient_as_bucket_view is on, because then there are no copies",
      .fix_cpp = "make the gradients views of the buckets",
-     .fix_python = "DistributedDataParallel(gradient_as_bucket_view=True)"},
+     .fix_python = "DistributedDataParallel(gradient_as_bucket_view=True)",
+     .change = "gradients as views of their buckets"},
     {.id = "zero-grad-kernels",
      .question = "Are gradients set to zero instead of to None?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kCompute, Cause::kDispatch, Cause::kHostCode},
      .check = &CheckZeroGrad,
      .reference = "PyTorch Performance Tuning Guide: Set gradients to None",
      .detect = "gradients are filled with zeros in a steady step; replay "
@@ -139,10 +145,12 @@ constexpr Rule kRules[] = {
      .fix_cpp = "call optimizer.zero_grad(), which sets gradients to None by "
                 "default",
      .fix_python = "call optimizer.zero_grad(set_to_none=True), which is the "
-                   "default"}};
+                   "default",
+     .change = "gradients set to None"}};
 
 }  // namespace
+}  // namespace gradients_rules
 
-extern const std::span<const Rule> kGradients = kRules;
+extern const std::span<const Rule> kGradients = gradients_rules::kRules;
 
 }  // namespace stepscope

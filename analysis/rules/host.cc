@@ -14,6 +14,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace host_rules {
 namespace {
 
 // Below this share of the step, more threads cannot gain much.
@@ -59,29 +60,29 @@ double ParallelNs(const CpuProgram& program) {
 Verdict AskForCores(const AnalysisContext& m, double parallel) {
   Finding finding;
   finding.confidence = Confidence::kHint;
-  finding.evidence =
-      "Ops that can use more threads take " + Milliseconds(parallel * 1e-6) +
-      " of the step (" + Percent(parallel / m.step_ns()) +
-      "), but the recording says neither how many threads they have nor how "
-      "many cores are usable. On one thread they take 1.9 times as long as on "
-      "two.";
+  finding.evidence = "Ops that can use more threads take " +
+                     Milliseconds(parallel * 1e-6) + " of the step (" +
+                     Percent(parallel / m.step_ns()) +
+                     "), but the recording shows neither how many threads they "
+                     "use nor how many cores are usable. On one thread they "
+                     "take 1.9 times as long as on two.";
   finding.assumption = "at best: ops run on one thread, and two cores are free";
   finding.fix_cpp =
       "compare at::get_num_threads() with the usable cores; analyze --cores N "
-      "--threads T settles what more threads gain";
+      "--threads T predicts what more threads gain";
   finding.fix_python =
       "compare torch.get_num_threads() with len(os.sched_getaffinity(0)); "
-      "analyze --cores N --threads T settles what more threads gain";
-  finding.wrong_if = "there are as many threads as cores, as by default";
+      "analyze --cores N --threads T predicts what more threads gain";
+  finding.wrong_if = "there are as many threads as cores, which is the default";
   return Fire(Found{.finding = std::move(finding),
                     .bound_ns = parallel * (1 - 1 / kTwoThreads),
                     .at_most = FindingSeverity::kLow,
                     .asks = true});
 }
 
-// Others take the cores for some of the time, and no recording shows how many
-// are left for more threads. What the waits for a core cost is promised by
-// contended-cores, to which this finding yields.
+// Other programs use the cores for some of the time, and no recording shows how
+// many cores are left for more threads. The waits for a core are
+// contended-cores' gain, so they are subtracted from this one (kYielding).
 Verdict IfOthersLeaveCores(double parallel, int threads, Alternative more,
                            Finding finding) {
   const int most = more.edit.threads;
@@ -277,8 +278,9 @@ Verdict CheckRarePauses(const AnalysisContext& m, double all) {
     finding.examples = sum.examples;
     finding.evidence += " " + Count(sum.count, "step") +
                         (sum.every.empty() ? "" : " (" + sum.every + ")") +
-                        " take " + Milliseconds(sum.each_ns * 1e-6) +
-                        " longer for it.";
+                        (sum.count == 1 ? " takes " : " take ") +
+                        Milliseconds(sum.each_ns * 1e-6) +
+                        " longer because of it.";
   }
   return Fire(Found{.finding = std::move(finding),
                     .bound_ns = all,
@@ -308,7 +310,7 @@ Verdict CheckUnexplainedPauses(const AnalysisContext& m) {
       Milliseconds(sum.each_ns * 1e-6) + " on average, " +
       Milliseconds(sum.lost_ns * 1e-6) +
       " per step over all steps. Meanwhile no op runs" +
-      (frames ? ", nor a Python function that other steps do not run. "
+      (frames ? ", and no Python function that the other steps do not run. "
               : ". ") +
       "A full run of Python's garbage collector looks like this; its events "
       "were not recorded.";
@@ -354,6 +356,7 @@ constexpr Rule kRules[] = {
      .question = "Does the training thread wait for a core because too many "
                  "threads run?",
      .needs = {Kind::kHostUsage},
+     .causes = {Cause::kCompute, Cause::kDispatch, Cause::kHostCode},
      .check = &CheckOversubscription,
      .reference =
          "Optimization and Performance Tuning with PyTorch: balanced CPU use",
@@ -361,45 +364,49 @@ constexpr Rule kRules[] = {
                "exceed 1.25 times the usable cores, and the training thread "
                "waits for a core for 5 % of the step",
      .avoid =
-         "the threads exist but do not run; it is only a note where replay "
-         "predicts that fewer of them would cost as much as they gain",
+         "the threads exist but do not run. The finding is only a note where "
+         "replay predicts that fewer of them would cost as much as they gain",
      .fix_cpp = "at::set_num_threads, OMP_NUM_THREADS, fewer workers",
      .fix_python = "torch.set_num_threads, OMP_NUM_THREADS, fewer workers"},
     {.id = "gc-pause",
      .question = "Does Python's garbage collector delay the step?",
      .needs = {},
+     .causes = {Cause::kGc},
      .check = &CheckGarbageCollection,
      .reference = "CPython documentation: gc.freeze",
-     .detect = "Python GC events take 1 % of the step on the training thread; "
-               "steps that become outliers through them count as well. A "
-               "hint, where a Python program was recorded without such "
-               "events: in at least two steps no op runs for 5 ms and half of "
-               "the time that they take beyond the median step, which costs "
-               "1 % over all steps",
-     .avoid = "the steps save the model, or run a range or Python function of "
-              "their own meanwhile",
+     .detect =
+         "Python GC events take 1 % of the step on the training thread, "
+         "counting the steps that they turn into outliers. If a Python program "
+         "was recorded without such events, the finding is a hint: in at least "
+         "two steps, no op runs for 5 ms and for half of the time by which the "
+         "step exceeds the median, and this costs 1 % over all steps",
+     .avoid = "meanwhile, these steps save the model, or run a range or Python "
+              "function that other steps do not run",
      .fix_cpp = "none: only Python has a garbage collector",
      .fix_python = "gc.freeze(), gc.disable() and gc.collect() every N steps, "
-                   "on all ranks together"},
+                   "on all ranks together",
+     .change = "no garbage collection in the steps"},
     {.id = "cores-idle",
      .question = "Do ops leave usable cores idle?",
      .runs = Runs::kCpuOnly,
      .needs = {Kind::kOp},
+     .causes = {Cause::kCompute},
      .check = &CheckCoresIdle,
      .reference =
          "Optimization and Performance Tuning with PyTorch: use all cores",
      .detect =
          "the intra-op threads of all ranks and the loader workers leave cores "
-         "idle, and ops that can use more threads take 30 % of the step. Where "
-         "cores or threads were not recorded, it asks for them. Where other "
-         "programs take the cores, it is a hint with an upper bound, less what "
-         "contended-cores bounds",
+         "idle, and ops that can use more threads take 30 % of the step. If "
+         "cores or threads were not recorded, the finding asks for them. If "
+         "other programs use the cores, it is a hint with an upper bound, from "
+         "which the bound of contended-cores is subtracted",
      .avoid = "the run uses a GPU: its launching thread needs only one core",
      .fix_cpp = "at::set_num_threads, OMP_NUM_THREADS",
      .fix_python = "torch.set_num_threads, OMP_NUM_THREADS"}};
 
 }  // namespace
+}  // namespace host_rules
 
-extern const std::span<const Rule> kHost = kRules;
+extern const std::span<const Rule> kHost = host_rules::kRules;
 
 }  // namespace stepscope

@@ -17,11 +17,14 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace host_tensors_rules {
 namespace {
 
 constexpr double kMostSteps = 2.0 / 3;
 constexpr double kLaunchNs = 10'000;  // of one launch on the device
-constexpr int kLookBack = 400;        // ops searched for a tensor's factory
+// Ops searched for a tensor's factory. Without a limit, a step of many uploads
+// would be searched once for each of them.
+constexpr int kLookBack = 400;
 
 std::string_view NameOf(const Trace& trace, RowId op) {
   return trace.name(trace.ops()[op].name);
@@ -272,6 +275,7 @@ constexpr Rule kRules[] = {
      .question = "Does the training thread pin memory in every step?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kRuntimeCall},
+     .causes = {Cause::kDispatch, Cause::kHostCode, Cause::kData},
      .check = &CheckPinning,
      .reference = "PyTorch's guide to pin_memory() and non_blocking=True",
      .detect = "pin_memory(), or calls that allocate or register pinned "
@@ -280,12 +284,15 @@ constexpr Rule kRules[] = {
      .avoid = "the loader's own thread pins the memory, or the cache of pinned "
               "memory fills in the first steps",
      .fix_cpp = "reuse a few pinned buffers",
-     .fix_python = "DataLoader(pin_memory=True), or reuse pinned buffers"},
+     .fix_python = "DataLoader(pin_memory=True), or reuse pinned buffers",
+     .change = "pinned buffers reused"},
     {.id = "host-created-tensor",
      .question =
          "Are tensors created on the host only to be copied to the device?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kOp, Kind::kCopy, Kind::kOpShapes},
+     .causes = {Cause::kBlockingCopy, Cause::kCopy, Cause::kDispatch,
+                Cause::kHostCode},
      .check = &CheckHostCreated,
      .reference = "PyTorch Performance Tuning Guide: Create tensors directly "
                   "on the target device",
@@ -295,10 +302,12 @@ constexpr Rule kRules[] = {
      .avoid = "other ops use the tensor in between, it holds a single value, "
               "or its buffer is reused",
      .fix_cpp = "torch::zeros(n, torch::device(torch::kCUDA))",
-     .fix_python = "torch.rand(n, device=\"cuda\")"}};
+     .fix_python = "torch.rand(n, device=\"cuda\")",
+     .change = "tensors created on the device"}};
 
 }  // namespace
+}  // namespace host_tensors_rules
 
-extern const std::span<const Rule> kHostTensors = kRules;
+extern const std::span<const Rule> kHostTensors = host_tensors_rules::kRules;
 
 }  // namespace stepscope

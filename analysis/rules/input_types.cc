@@ -17,6 +17,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace input_types_rules {
 namespace {
 
 constexpr int64_t kImageBytes = 4 << 20;
@@ -314,6 +315,7 @@ constexpr Rule kRules[] = {
      .question = "Are images copied to the device as floating point?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kOp, Kind::kCopy, Kind::kOpShapes},
+     .causes = {Cause::kCopy, Cause::kBlockingCopy},
      .check = &CheckWideInput,
      .reference =
          "The ResNet-18 case study, step 4: "
@@ -327,26 +329,30 @@ constexpr Rule kRules[] = {
          "host (it may be a spectrogram), or kernels run during the copies",
      .fix_cpp =
          "send uint8, then .to(torch::kFloat) and normalise on the device",
-     .fix_python = "send uint8, then .float().div_(255) on the GPU"},
+     .fix_python = "send uint8, then .float().div_(255) on the GPU",
+     .change = "images sent as bytes"},
     {.id = "host-copy-on-convert",
      .question = "Are arrays or lists copied on the host to create tensors?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kCompute, Cause::kHostCode, Cause::kData},
      .check = &CheckConversion,
      .reference = "17 tips, number 12: as_tensor instead of tensor",
      .detect =
-         "the training thread copies data of the same type, or from double to "
-         "float, while it creates a tensor: 1 MiB and 1 % of the step or more. "
-         "Or between aten::empty and the aten::to and aten::lift_fresh that "
-         "follow it no op runs for more than 50 us, as where torch.tensor() "
-         "reads a list of numbers: 1 % of the step or more",
+         "while it creates tensors, the training thread copies data of the "
+         "same type, or from double to float, of 1 MiB or more, for 1 % of the "
+         "step or more. Or torch.tensor() reads lists of numbers for 1 % of "
+         "the step or more, which shows as more than 50 us without any op "
+         "between aten::empty and the aten::to and aten::lift_fresh after it",
      .avoid = "the data is a small list of labels, as_tensor or from_numpy "
               "share it without a copy, or a loader's range contains it",
      .fix_cpp = "torch::from_blob with a deleter that owns the data",
      .fix_python = "torch.from_numpy or torch.as_tensor of float32 data; "
-                   "convert lists once, before the loop"}};
+                   "convert lists once, before the loop",
+     .change = "tensors made without copying"}};
 
 }  // namespace
+}  // namespace input_types_rules
 
-extern const std::span<const Rule> kInputTypes = kRules;
+extern const std::span<const Rule> kInputTypes = input_types_rules::kRules;
 
 }  // namespace stepscope

@@ -19,6 +19,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace launching_rules {
 namespace {
 
 constexpr double kShare = 0.10;
@@ -27,8 +28,8 @@ constexpr double kLaunches = 200;
 // and is slow to launch.
 constexpr double kShareOfRecording = 0.5;
 constexpr double kCompiledOpNs = 2'000;
-// Getting an op or a kernel going takes some 5 to 20 us; what works out at more
-// than this is something else.
+// Starting an op or a kernel takes some 5 to 20 us; time beyond this limit per
+// call is spent on something else.
 constexpr double kMostPerCallNs = 30'000;
 // On a CPU the framework always takes some time; it sets the pace from here on.
 constexpr double kShareOfCpuStep = 0.3;
@@ -212,7 +213,7 @@ Verdict CheckLaunchBound(const AnalysisContext& m) {
       m.has_gpu ? dispatch + std::min(host_code, most) : std::min(idle, most);
   if (bucket < kShare * step) return Clean();
   Finding finding;
-  // Whether compiled code is faster on a CPU, no recording shows.
+  // No recording shows whether compiled code is faster on a CPU.
   finding.confidence = m.has_gpu ? Confidence::kStrong : Confidence::kHint;
   finding.evidence =
       std::string(m.has_gpu ? "The GPU is idle for "
@@ -224,9 +225,9 @@ Verdict CheckLaunchBound(const AnalysisContext& m) {
                  : Count(std::llround(calls), "op")) +
       ": " + Milliseconds(dispatch * 1e-6) + " inside ops, " +
       Milliseconds(host_code * 1e-6) +
-      " in code between them, without pauses of more than 50 us.";
+      " in code between them, not counting pauses of more than 50 us.";
   if (bucket < idle) {
-    finding.evidence += " At 30 us each, getting these going takes at most " +
+    finding.evidence += " At 30 us each, starting these takes at most " +
                         Milliseconds(bucket * 1e-6) +
                         "; the rest is the program's own code.";
   }
@@ -266,6 +267,7 @@ constexpr Rule kRules[] = {
      .question = "Do framework code and host code between ops delay the step?",
      .needs_steps = false,
      .needs = {Kind::kOp},
+     .causes = {Cause::kDispatch, Cause::kHostCode, Cause::kKernelLatency},
      .check = &CheckLaunchBound,
      .reference = "Optimization and Performance Tuning with PyTorch, section "
                   "3: CUDA graphs and torch.compile",
@@ -280,7 +282,8 @@ constexpr Rule kRules[] = {
      .fix_python = "torch.compile(mode=\"reduce-overhead\"), a larger batch"}};
 
 }  // namespace
+}  // namespace launching_rules
 
-extern const std::span<const Rule> kLaunching = kRules;
+extern const std::span<const Rule> kLaunching = launching_rules::kRules;
 
 }  // namespace stepscope

@@ -21,6 +21,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace layout_rules {
 namespace {
 
 constexpr double kShare = 0.03;
@@ -202,7 +203,8 @@ Verdict CheckConversionsOnCpu(const AnalysisContext& m) {
       Count(std::llround(static_cast<double>(found.count) / steps), "time") +
       " per step, which takes " + Milliseconds(found.seen_ns * 1e-6) + " (" +
       Percent(found.seen_ns / m.step_ns()) +
-      " of the step). What they convert inside, no recording shows.";
+      " of the step). The recording does not show what they convert "
+      "internally.";
   finding.examples.push_back(
       {m.steps.windows[SteadyStepAt(m.steps, op.begin_ns)].number, op.begin_ns,
        op.end_ns, OpWithShapes(m.trace, found.longest)});
@@ -269,6 +271,7 @@ constexpr Rule kRules[] = {
     {.id = "layout-transpose",
      .question = "Do convolutions convert tensors between memory formats?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kCompute},
      .check = &CheckLayoutTranspose,
      .reference = "PyTorch Performance Tuning Guide: Use channels_last memory "
                   "format for convolutional networks",
@@ -278,10 +281,12 @@ constexpr Rule kRules[] = {
                "of the step",
      .avoid = "only the first layer, which has few channels, is transposed",
      .fix_cpp = "parameters and input in at::MemoryFormat::ChannelsLast",
-     .fix_python = "model and input .to(memory_format=torch.channels_last)"}};
+     .fix_python = "model and input .to(memory_format=torch.channels_last)",
+     .change = "channels-last layout"}};
 
 }  // namespace
+}  // namespace layout_rules
 
-extern const std::span<const Rule> kLayout = kRules;
+extern const std::span<const Rule> kLayout = layout_rules::kRules;
 
 }  // namespace stepscope

@@ -18,6 +18,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace loader_bound_rules {
 namespace {
 
 constexpr double kWaitShare = 0.05;
@@ -316,10 +317,11 @@ Verdict FireBursts(const AnalysisContext& m, const Loading& loading,
       "The training thread waits for batches in " +
       Count(bursts.count, "step") + " of " +
       std::to_string(waits.waits.size()) +
-      ", in the others hardly: " + Milliseconds(bursts.lost_ns * 1e-6) +
-      " of the " + Milliseconds(m.stats.all_mean_ms) + " step on average (" +
+      " and hardly at all in the others: " +
+      Milliseconds(bursts.lost_ns * 1e-6) + " of the " +
+      Milliseconds(m.stats.all_mean_ms) + " step on average (" +
       Percent(bursts.lost_ns / (m.stats.all_mean_ms * 1e6)) +
-      "). So batches are made elsewhere, but in bursts and too slowly.";
+      "). So the batches are made elsewhere, but in bursts and too slowly.";
   if (CoresUnknown(m)) finding.confidence = Confidence::kHint;
   finding.assumption = AtBest(m);
   const Wording fix = LoaderFix(m, {.workers = std::max(workers, 1) + 1});
@@ -442,6 +444,7 @@ constexpr Rule kRules[] = {
     {.id = "loader-bound",
      .question = "Do the loader's workers deliver batches too slowly?",
      .needs = {Kind::kRange},
+     .causes = {Cause::kData},
      .check = &CheckLoaderBound,
      .reference = "PyTorch Performance Tuning Guide: Enable asynchronous data "
                   "loading and augmentation",
@@ -462,7 +465,8 @@ constexpr Rule kRules[] = {
                    "or cached batches where all cores are busy"}};
 
 }  // namespace
+}  // namespace loader_bound_rules
 
-extern const std::span<const Rule> kLoaderBound = kRules;
+extern const std::span<const Rule> kLoaderBound = loader_bound_rules::kRules;
 
 }  // namespace stepscope

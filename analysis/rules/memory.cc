@@ -13,6 +13,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace memory_rules {
 namespace {
 
 constexpr double kFreesPerStep = 0.1;
@@ -22,6 +23,8 @@ constexpr double kNearlyFull = 0.90;     // reserved
 constexpr double kNearlyAllUsed = 0.85;  // by tensors
 constexpr double kHeadroom = 2;
 
+// Only these calls can wait for the device; cudaMallocAsync and cudaFreeAsync do
+// not.
 bool IsDriverFree(std::string_view name) {
   return name == "cudaFree" || name == "hipFree";
 }
@@ -241,6 +244,7 @@ constexpr Rule kRules[] = {
          "Does the allocator call the driver for memory during training?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kRuntimeCall},
+     .causes = {Cause::kAllocator},
      .check = &CheckChurn,
      .reference = "PyTorch Performance Tuning Guide: Pre-allocate memory in "
                   "case of variable input length",
@@ -250,11 +254,13 @@ constexpr Rule kRules[] = {
               "graph",
      .fix_cpp = "run the largest batch first; expandable_segments:True",
      .fix_python = "run the longest batch first; expandable_segments:True; no "
-                   "empty_cache() in the loop"},
+                   "empty_cache() in the loop",
+     .change = "memory kept between steps"},
     {.id = "fragmentation",
      .question = "Is device memory reserved that no tensor can use?",
      .runs = Runs::kGpuOnly,
      .needs = {},
+     .causes = {},
      .check = &CheckFragmentation,
      .reference = "PyTorch Performance Tuning Guide: Pre-allocate memory in "
                   "case of variable input length",
@@ -269,14 +275,15 @@ constexpr Rule kRules[] = {
      .question = "Would a larger batch fit?",
      .runs = Runs::kGpuOnly,
      .needs = {},
+     .causes = {},
      .check = &CheckHeadroom,
      .reference =
          "The ResNet-18 case study, step 3: "
          "https://towardsdatascience.com/"
          "pytorch-model-performance-analysis-and-optimization-10c3c5822869",
-     .detect = "0.9 of the memory, less what stays allocated between steps, is "
-               "at least twice what a batch takes; this is a note for "
-               "small-batch, never advice",
+     .detect = "90 % of the memory, minus what stays allocated between steps, "
+               "is at least twice what a batch takes. This is a note that goes "
+               "with small-batch, and never advice by itself",
      .avoid = "less memory is free; free memory alone makes nothing faster",
      .fix_cpp = "see small-batch",
      .fix_python = "see small-batch"},
@@ -284,6 +291,7 @@ constexpr Rule kRules[] = {
      .question = "Is device memory about to run out?",
      .runs = Runs::kGpuOnly,
      .needs = {},
+     .causes = {},
      .check = &CheckNearOom,
      .reference =
          "PyTorch Performance Tuning Guide: Checkpoint intermediate buffers",
@@ -295,7 +303,8 @@ constexpr Rule kRules[] = {
      .fix_python = "torch.utils.checkpoint, autocast, gradient accumulation"}};
 
 }  // namespace
+}  // namespace memory_rules
 
-extern const std::span<const Rule> kMemory = kRules;
+extern const std::span<const Rule> kMemory = memory_rules::kRules;
 
 }  // namespace stepscope

@@ -12,8 +12,10 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace normalisation_rules {
 namespace {
 
+// Positions among the arguments of a convolution and of a batch norm.
 constexpr size_t kBias = 2, kTraining = 5;
 
 bool IsConvolution(std::string_view name) {
@@ -158,6 +160,7 @@ constexpr Rule kRules[] = {
      .question =
          "Do convolutions add a bias that the next batch norm subtracts again?",
      .needs = {Kind::kOp, Kind::kOpShapes},
+     .causes = {Cause::kCompute, Cause::kDispatch},
      .check = &CheckBiasBeforeNorm,
      .reference = "PyTorch Performance Tuning Guide: Disable bias for "
                   "convolutions directly followed by a batch norm",
@@ -166,10 +169,12 @@ constexpr Rule kRules[] = {
      .avoid = "an activation lies in between, or the norm is a frozen batch "
               "norm or a layer norm",
      .fix_cpp = "Conv2dOptions(...).bias(false)",
-     .fix_python = "nn.Conv2d(..., bias=False)"}};
+     .fix_python = "nn.Conv2d(..., bias=False)",
+     .change = "no bias before norms"}};
 
 }  // namespace
+}  // namespace normalisation_rules
 
-extern const std::span<const Rule> kNormalisation = kRules;
+extern const std::span<const Rule> kNormalisation = normalisation_rules::kRules;
 
 }  // namespace stepscope

@@ -13,6 +13,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace optimizer_rules {
 namespace {
 
 constexpr double kParameters = 50;
@@ -149,8 +150,8 @@ Verdict CheckForeachNotFused(const AnalysisContext& m) {
       m.has_gpu
           ? "the ops of the update take time in proportion to the bytes they "
             "move"
-          : "a fused step moves its bytes at the pace at which the recorded "
-            "ops move most of theirs; the slower ones write to new memory";
+          : "a fused step moves its bytes at the rate of most of the recorded "
+            "ops; the slower ones write to newly allocated memory";
   finding.fix_cpp = "call " + FusedOptimizerInCpp(work) +
                     " on the lists of parameters, gradients and state";
   finding.fix_python = FusedOptimizerInPython(work);
@@ -167,8 +168,9 @@ Verdict CheckForeachNotFused(const AnalysisContext& m) {
 constexpr Rule kRules[] = {
     {.id = "foreach-not-fused",
      .question = "Does the optimizer pass over all parameters once per op, "
-                 "where a fused step passes once?",
+                 "although a fused step needs a single pass?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kCompute, Cause::kDispatch},
      .check = &CheckForeachNotFused,
      .reference = "17 tips for faster training, 5: fused optimizers",
      .detect = "the optimizer's step calls aten::_foreach_ ops, which read and "
@@ -177,10 +179,12 @@ constexpr Rule kRules[] = {
                "aten::_fused_ op",
      .avoid = "the update is plain SGD, which is one pass in any case",
      .fix_cpp = "at::_fused_adamw_ and the like on lists of parameters",
-     .fix_python = "fused=True"},
+     .fix_python = "fused=True",
+     .change = "fused optimizer step"},
     {.id = "unfused-optimizer",
      .question = "Does the optimizer update parameters one by one?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kDispatch, Cause::kCompute, Cause::kHostCode},
      .check = &CheckUnfusedOptimizer,
      .reference = "17 tips for faster training, 5: fused optimizers",
      .detect = "the optimizer's step has at least as many launches (on a CPU: "
@@ -188,10 +192,12 @@ constexpr Rule kRules[] = {
      .avoid =
          "the optimizer is foreach or fused, or the model has few parameters",
      .fix_cpp = "at::_fused_adamw_ or at::_foreach_* on lists of parameters",
-     .fix_python = "fused=True or foreach=True"}};
+     .fix_python = "fused=True or foreach=True",
+     .change = "fused optimizer step"}};
 
 }  // namespace
+}  // namespace optimizer_rules
 
-extern const std::span<const Rule> kOptimizer = kRules;
+extern const std::span<const Rule> kOptimizer = optimizer_rules::kRules;
 
 }  // namespace stepscope

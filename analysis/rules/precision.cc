@@ -12,6 +12,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace precision_rules {
 namespace {
 
 constexpr double kShare = 0.01;    // of the compute time
@@ -133,6 +134,7 @@ constexpr Rule kRules[] = {
     {.id = "fp64-compute",
      .question = "Is anything computed in double precision?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kCompute},
      .check = &CheckFp64,
      .reference = "PyTorch Performance Tuning Guide: Use mixed precision; "
                   "devices' FP64 rates",
@@ -141,10 +143,12 @@ constexpr Rule kRules[] = {
      .avoid = "more than 90 % of the compute time is FP64, which is probably "
               "intended: then the finding is only a hint",
      .fix_cpp = "at::kFloat where the data is created",
-     .fix_python = "x.float() where the data enters"}};
+     .fix_python = "x.float() where the data enters",
+     .change = "float32 instead of float64"}};
 
 }  // namespace
+}  // namespace precision_rules
 
-extern const std::span<const Rule> kPrecision = kRules;
+extern const std::span<const Rule> kPrecision = precision_rules::kRules;
 
 }  // namespace stepscope

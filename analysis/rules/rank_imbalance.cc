@@ -16,6 +16,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace rank_imbalance_rules {
 namespace {
 
 constexpr double kWaitShare = 0.03;
@@ -361,6 +362,7 @@ constexpr Rule kRules[] = {
      .question = "Do ranks wait for each other because their work differs?",
      .needs_steps = false,
      .needs = {},
+     .causes = {Cause::kCommunication, Cause::kSync, Cause::kBlockingCopy},
      .check = &OneRankOnly,
      .reference = "PyTorch Performance Tuning Guide, distributed training: "
                   "load-balance the workload",
@@ -382,6 +384,7 @@ constexpr Rule kRules[] = {
      .question = "Does one slow rank delay the others?",
      .needs_steps = false,
      .needs = {},
+     .causes = {Cause::kCommunication, Cause::kSync, Cause::kBlockingCopy},
      .check = &OneRankOnly,
      .reference = "PyTorch Performance Tuning Guide, distributed training: the "
                   "slowest worker sets the pace",
@@ -389,9 +392,9 @@ constexpr Rule kRules[] = {
          "one rank is at least 1 % of the step later than the median rank, "
          "with a modified z-score above 3.5 (XProf's bound), and last in at "
          "least 60 % of the collectives with skewed arrivals (with fewer than "
-         "four ranks: last in 90 %, and at least five times; or 60 % of all "
-         "waiting is for it, and longer work that is at least half of its "
-         "lateness and beyond chance explains it)",
+         "four ranks: last in 90 % of them and at least five times; or 60 % of "
+         "all waiting is for it, and its work is longer than that of the "
+         "others by more than chance and by at least half of its lateness)",
      .avoid = "the late rank's host, loader and device do not work longer than "
               "those of the others. One of them must exceed the others by 1 % "
               "of the step, by half of the rank's lateness, and by the chance "
@@ -405,7 +408,8 @@ constexpr Rule kRules[] = {
      .check_ranks = &CheckStraggler}};
 
 }  // namespace
+}  // namespace rank_imbalance_rules
 
-extern const std::span<const Rule> kRankImbalance = kRules;
+extern const std::span<const Rule> kRankImbalance = rank_imbalance_rules::kRules;
 
 }  // namespace stepscope

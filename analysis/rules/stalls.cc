@@ -16,6 +16,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace stalls_rules {
 namespace {
 
 constexpr double kLeastNs = 100'000;  // per step
@@ -100,7 +101,7 @@ std::string Traffic(const AnalysisContext& m, const Stalls& stalls) {
   return text;
 }
 
-// What the steps do that stall: of saving only signs may be known.
+// What the stalling steps do. Saving may be known by its signs alone.
 std::string DoingWhat(const StallSum& sum, bool saves) {
   if (!sum.what.empty()) return ", in \"" + sum.what + "\"";
   return saves ? ", in which they copy, write or read out what the model holds"
@@ -133,9 +134,9 @@ std::optional<Found> WorkInSomeSteps(const AnalysisContext& m, StallKind kind) {
   finding.examples = sum.examples;
   finding.where = sum.what;
   finding.assumption =
-      "at best: the loop no longer waits for it; the gain is the mean over "
-      "all steps, with what the step after it takes longer, and the error of "
-      "a mean of so few";
+      "at best: the loop no longer waits for it. The gain is the mean over all "
+      "steps; it includes what the following step loses, and the error of a "
+      "mean over so few stalls";
   finding.fix_cpp = saves ? kFixCpp : kFixOwn;
   finding.fix_python = saves ? kFixPython : kFixOwn;
   finding.wrong_if = saves ? "these steps did something else that takes as long"
@@ -160,18 +161,20 @@ constexpr Rule kRules[] = {
     {.id = "logging-checkpoint-stall",
      .question = "Do steps stall while they log or save the model?",
      .needs = {},
+     .causes = {Cause::kBlockingCopy, Cause::kHostCode, Cause::kSync},
      .check = &CheckCheckpointing,
      .reference = "Optimization and Performance Tuning with PyTorch, section "
                   "19.5: logging and checkpoints",
      .detect =
-         "steps of 1.2 times the median copy half the parameters or unusually "
-         "much to the host, write unusually much, spend half of the excess in "
-         "a range named for logging or saving, or read each parameter and then "
-         "run no op for half of it. A hint: they spend it in a range or Python "
-         "function that usual steps do not have. This must happen twice, or "
-         "once with the parameters' bytes, and cost 1 % of the step on "
-         "average. Or two thirds of the steps have a range named for saving, "
-         "and copy half the parameters in it or write 1 MiB in that step",
+         "steps that take 1.2 times the median copy half of the parameters, or "
+         "unusually much, to the host; or write unusually much; or spend half "
+         "of the excess in a range named for logging or saving; or read each "
+         "parameter and then run no op for half of the excess. If they spend "
+         "half of it in a range or Python function that usual steps do not "
+         "have, the finding is a hint. This must happen twice (once is enough "
+         "with the parameters' bytes) and cost 1 % of the step on average. Or "
+         "two thirds of the steps have a range named for saving, and copy half "
+         "of the parameters in it or write 1 MiB in that step",
      .avoid = "the step is a warm-up step, garbage collection or a restarted "
               "loader makes it slow, or a single slow step shows no such sign",
      .fix_cpp =
@@ -180,7 +183,8 @@ constexpr Rule kRules[] = {
          "torch.distributed.checkpoint.async_save; log every N steps"}};
 
 }  // namespace
+}  // namespace stalls_rules
 
-extern const std::span<const Rule> kStalls = kRules;
+extern const std::span<const Rule> kStalls = stalls_rules::kRules;
 
 }  // namespace stepscope

@@ -4,6 +4,8 @@
 // gain: a loop that keeps the GPU busy is blocked for most of the step and has
 // nothing to gain. These rules use replay, or the idle time of the GPU right
 // after the waits.
+#include <stepscope/device_peaks.h>
+
 #include <algorithm>
 #include <array>
 #include <set>
@@ -19,6 +21,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace synchronisation_rules {
 namespace {
 
 constexpr double kMostSteps = 0.5;     // of all steps but the last
@@ -197,16 +200,22 @@ Verdict CheckGradClipSync(const AnalysisContext& m) {
         "parameter.";
   }
   finding.assumption = "the optimizer can use a value that stays on the GPU";
+  const std::string without_scaler =
+      HasBf16(m.kernels.device)
+          ? "train in bfloat16, which needs no gradient scaler; or "
+          : "";
   finding.fix_cpp =
-      clipping.scaler ? "train in bfloat16, which needs no scaler, or let a "
-                        "fused optimizer take found_inf on the device"
+      clipping.scaler ? without_scaler +
+                            "let a fused optimizer take found_inf "
+                            "on the device"
                       : "at::_foreach_norm, then clamp the factor on the "
                         "device and multiply with at::_foreach_mul_; "
                         "torch::nn::utils::clip_grad_norm_ always calls item()";
   finding.fix_python =
       clipping.scaler
-          ? "torch.autocast(\"cuda\", dtype=torch.bfloat16) needs no scaler; "
-            "or fused=True, so that the optimizer takes found_inf on the device"
+          ? without_scaler +
+                "give the optimizer fused=True, so that it takes "
+                "found_inf on the device"
           : "clip_grad_norm_ without error_if_nonfinite, and keep the norm it "
             "returns on the GPU";
   finding.wrong_if = "the loop must skip a step as soon as it sees the norm";
@@ -218,13 +227,14 @@ constexpr Rule kRules[] = {
      .question = "Do reads of GPU results delay later launches?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kRuntimeCall},
+     .causes = {Cause::kSync, Cause::kBlockingCopy},
      .check = &CheckHostSync,
      .reference = "PyTorch Performance Tuning Guide: Avoid unnecessary CPU-GPU "
                   "synchronization",
-     .detect = "without the waits the gain would be 1 % of the step or more "
-               "(the noise of a steady step), by replay or by the idle time of "
-               "the GPU right after the waits; the blocked time is printed but "
-               "does not count",
+     .detect = "removing the waits would gain 1 % of the step or more (the "
+               "noise of a steady step), as predicted by replay or bounded by "
+               "the GPU's idle time right after the waits. The blocked time is "
+               "printed, but is not counted as a gain",
      .avoid =
          "the GPU is busy during the waits, the values are read every N steps, "
          "or the waits are outside the steps. grad-clip-sync covers gradient "
@@ -232,11 +242,13 @@ constexpr Rule kRules[] = {
      .fix_cpp = "keep values on the device, or copy to pinned memory with "
                 "non_blocking and an event; no item<T>() in the loop",
      .fix_python = "keep metrics on the GPU and read them every N steps; no "
-                   ".item() in the loop"},
+                   ".item() in the loop",
+     .change = "no waiting for the GPU's results"},
     {.id = "explicit-sync",
      .question = "Does the program wait for the whole GPU in every step?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kRuntimeCall},
+     .causes = {Cause::kSync},
      .check = &CheckExplicitSync,
      .reference = "PyTorch Performance Tuning Guide: Avoid unnecessary CPU-GPU "
                   "synchronization",
@@ -247,11 +259,13 @@ constexpr Rule kRules[] = {
          "busy during the waits, or the waiting thread launches nothing",
      .fix_cpp = "remove it; measure time with events that are read later",
      .fix_python =
-         "remove torch.cuda.synchronize(); measure time with torch.cuda.Event"},
+         "remove torch.cuda.synchronize(); measure time with torch.cuda.Event",
+     .change = "no explicit synchronisation"},
     {.id = "grad-clip-sync",
      .question = "Does gradient clipping or scaling wait for the GPU?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kRuntimeCall, Kind::kOp},
+     .causes = {Cause::kSync, Cause::kBlockingCopy},
      .check = &CheckGradClipSync,
      .reference = "17 tips for faster training, numbers 4 (GradScaler) and 14 "
                   "(gradient clipping)",
@@ -262,10 +276,12 @@ constexpr Rule kRules[] = {
               "back, or reads metrics after the optimizer (host-sync)",
      .fix_cpp = "at::_foreach_norm, clamp and at::_foreach_mul_ on the device",
      .fix_python = "clip_grad_norm_ without error_if_nonfinite; bfloat16 needs "
-                   "no scaler"}};
+                   "no scaler",
+     .change = "gradients clipped without waiting"}};
 
 }  // namespace
+}  // namespace synchronisation_rules
 
-extern const std::span<const Rule> kSynchronisation = kRules;
+extern const std::span<const Rule> kSynchronisation = synchronisation_rules::kRules;
 
 }  // namespace stepscope

@@ -11,6 +11,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace tensor_cores_rules {
 namespace {
 
 constexpr double kShare = 0.10;
@@ -156,6 +157,17 @@ Verdict CheckTensorCoresIdle(const AnalysisContext& m) {
         "channels, features and sequence lengths in multiples of 8; contiguous "
         "operands";
     finding.fix_python = finding.fix_cpp;
+  } else if (!HasBf16(kernels.device)) {
+    finding.fix_cpp =
+        "at::autocast::set_autocast_enabled(at::kCUDA, true); "
+        "at::autocast::set_autocast_dtype(at::kCUDA, at::kHalf); "
+        "at::autocast::clear_cache() after each step. Scale the loss, and skip "
+        "steps whose gradients are infinite, as torch.amp.GradScaler does: "
+        "this device has no Tensor Cores for bfloat16. Check convergence";
+    finding.fix_python =
+        "with torch.autocast(\"cuda\", dtype=torch.float16): ..., and "
+        "torch.amp.GradScaler(\"cuda\"): this device has no Tensor Cores for "
+        "bfloat16. Check convergence";
   } else {
     finding.fix_cpp =
         "at::autocast::set_autocast_enabled(at::kCUDA, true); "
@@ -215,6 +227,7 @@ constexpr Rule kRules[] = {
                  "where 16 bits would do?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kKernel},
+     .causes = {Cause::kCompute},
      .check = &CheckTensorCoresIdle,
      .reference =
          "PyTorch Performance Tuning Guide: Use mixed precision and AMP",
@@ -224,11 +237,13 @@ constexpr Rule kRules[] = {
               "products, tiny products or float64, or the kernel names do not "
               "show whether they use Tensor Cores",
      .fix_cpp = "at::autocast::set_autocast_enabled(at::kCUDA, true)",
-     .fix_python = "torch.autocast(\"cuda\", dtype=torch.bfloat16)"},
+     .fix_python = "torch.autocast(\"cuda\", dtype=torch.bfloat16)",
+     .change = "autocast to 16 bits"},
     {.id = "tf32-off",
      .question = "Do float32 matrix products run without TF32?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kKernel},
+     .causes = {Cause::kCompute},
      .check = &CheckTf32Off,
      .reference = "PyTorch Performance Tuning Guide: Use Tensor Cores; "
                   "torch.set_float32_matmul_precision",
@@ -237,10 +252,12 @@ constexpr Rule kRules[] = {
      .avoid = "the device is older than Ampere, or the ops are convolutions, "
               "which use TF32 by default",
      .fix_cpp = "at::globalContext().setFloat32MatmulPrecision(\"high\")",
-     .fix_python = "torch.set_float32_matmul_precision(\"high\")"}};
+     .fix_python = "torch.set_float32_matmul_precision(\"high\")",
+     .change = "TF32 products"}};
 
 }  // namespace
+}  // namespace tensor_cores_rules
 
-extern const std::span<const Rule> kTensorCores = kRules;
+extern const std::span<const Rule> kTensorCores = tensor_cores_rules::kRules;
 
 }  // namespace stepscope

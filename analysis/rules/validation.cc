@@ -14,6 +14,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace validation_rules {
 namespace {
 
 constexpr double kShareOfWindow = 0.05;
@@ -221,7 +222,7 @@ Finding TrainModeFinding(const AnalysisContext& m, const TrainMode& found) {
   finding.where =
       std::string(m.trace.name(m.trace.ops()[found.layers.front()].name));
   finding.assumption =
-      "correct results matter first; these layers take  " +
+      "correct results matter first; these layers take " +
       Milliseconds(static_cast<double>(ns) * 1e-6 /
                    static_cast<double>(m.steps.windows.size())) +
       " per step on the host";
@@ -265,6 +266,7 @@ constexpr Rule kRules[] = {
      .question =
          "Do forward passes build an autograd graph that is never used?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kCompute, Cause::kDispatch},
      .check = &CheckGradInValidation,
      .reference = "PyTorch Performance Tuning Guide: Disable gradient "
                   "calculation for validation or inference",
@@ -281,6 +283,7 @@ constexpr Rule kRules[] = {
      .question = "Does validation run layers in training mode, or without "
                  "inference mode?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kCompute},
      .check = &CheckValidationMode,
      .reference = "PyTorch Performance Features and How They Interact: eval, "
                   "no_grad and inference_mode",
@@ -292,7 +295,8 @@ constexpr Rule kRules[] = {
      .fix_python = "model.eval(); with torch.inference_mode():"}};
 
 }  // namespace
+}  // namespace validation_rules
 
-extern const std::span<const Rule> kValidation = kRules;
+extern const std::span<const Rule> kValidation = validation_rules::kRules;
 
 }  // namespace stepscope

@@ -80,6 +80,27 @@ bool IsCollectiveWait(std::string_view name) {
          !name.starts_with("torch.distributed.ddp.");  // the reducer's code
 }
 
+std::vector<int64_t> EndsOf(const std::vector<Span>& spans) {
+  std::vector<int64_t> ends;
+  ends.reserve(spans.size());
+  for (const Span& span : spans) ends.push_back(span.end_ns);
+  std::ranges::sort(ends);
+  return ends;
+}
+
+// Whether a pause has waited for what ends at one of `ends`: it ends with it.
+// FSDP2 waits inside a node of the backward pass, whose own Python code may
+// also compute for long beside a collective.
+bool EndsWithOneOf(const std::vector<int64_t>& ends, const Segment& pause) {
+  // Either thread may lose its core for a time slice when one wakes the other
+  // (3 ms by default, sched_base_slice of Linux); of a short pause that would
+  // be any end.
+  constexpr int64_t kSliceNs = 3'000'000;
+  const int64_t slack = std::min(kSliceNs, pause.length() / 10);
+  const auto next = std::ranges::lower_bound(ends, pause.end_ns - slack);
+  return next != ends.end() && *next <= pause.end_ns + slack;
+}
+
 }  // namespace
 
 // Segments and claims are both in time order, so one pass over both splits the
@@ -212,9 +233,12 @@ std::vector<Segment> HostTimeline(const Trace& trace, const OpTree& tree,
   // Inside backward() the training thread waits with no op open for a
   // collective of another thread (gloo's, NCCL's). A pause beside one is such a
   // wait if it is longer than those of framework code.
+  const std::vector<int64_t> ends = EndsOf(elsewhere);
   std::vector<Span> pauses;
   for (const Segment& segment : segments) {
-    if (segment.op == kNone && segment.length() > kFrameworkGapNs) {
+    if (segment.length() > kFrameworkGapNs &&
+        (segment.op == kNone ||
+         (segment.cause == Cause::kDispatch && EndsWithOneOf(ends, segment)))) {
       pauses.push_back({segment.begin_ns, segment.end_ns});
     }
   }

@@ -80,9 +80,9 @@ std::string PredictedInWords(const Report& report, bool after) {
             Factor(plan.step_before_ms / plan.high_ms) + " to " +
             Factor(plan.step_before_ms / plan.low_ms) + ")";
   }
-  // How much the bounds named before bring is unknown, so the prediction is for
-  // the program as it was recorded.
-  text += after ? ", if done alone." : ".";
+  // How much of the bounds named before is gained is unknown, so the prediction
+  // is for the program as it was recorded.
+  text += after ? ", not counting the changes named before." : ".";
   if (!plan.assumption.empty()) {
     text += " This assumes that " + plan.assumption + ".";
   }
@@ -156,8 +156,9 @@ std::string PlanInWords(const Report& report) {
     });
     text =
         "Start with " + EachInWords(report, before) +
-        (bounds ? "; how much of that is won cannot be predicted: measure it."
-                : "; these gains do not add up: measure after each change.");
+        (bounds
+             ? "; how much of that is gained cannot be predicted: measure it."
+             : "; these gains do not add up: measure after each change.");
   }
   if (predicted) {
     text +=
@@ -187,11 +188,11 @@ std::string VerdictInWords(const Report& report) {
            "these findings.";
   }
   const std::string checks =
-      Count(looked, "check") + " found nothing worth changing";
+      Count(looked, "rule") + " found nothing worth changing";
   if (report.steps.cov > kNoisyCov) {
     return checks + ", but steps vary by " + Percent(report.steps.cov) +
            ": gains below " + Milliseconds(NoiseOfMeanMs(report.steps)) +
-           " per step cannot be told from noise.";
+           " per step cannot be distinguished from noise.";
   }
   const auto compute = report.time_split_ms.find("compute");
   if (compute == report.time_split_ms.end() ||

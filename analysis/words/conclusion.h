@@ -29,7 +29,7 @@ std::vector<const Finding*> HeldBack(const Report& report);
 std::string HeldBackInWords(const Report& report);
 
 // The causes that take much of the step and that no advice answers, one line
-// each: "loading data 40.1 ms (31 %): the checks ... found no change".
+// each: "loading data 40.1 ms (31 %): the rules ... found nothing to change".
 std::vector<std::string> UnansweredInWords(const Report& report);
 
 }  // namespace stepscope

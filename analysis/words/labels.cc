@@ -19,6 +19,8 @@ const char* NameIn(const std::array<const char*, kSize>& names, Enum value) {
 
 }  // namespace
 
+// Replay takes the cost of recording out of a CPU-only step. A run with a GPU
+// is replayed with the host times as recorded, so its gains refer to those.
 double GainStepMs(const StepStats& steps, bool has_gpu) {
   return steps.unprofiled_ms > 0 && !has_gpu ? steps.unprofiled_ms
                                              : steps.mean_ms;
@@ -29,11 +31,14 @@ double BaselineMs(const Report& report, const Finding& finding) {
                                  : GainStepMs(report.steps, report.has_gpu);
 }
 
+// Two standard errors, which cover 95 % of the chance variation of a mean.
 double NoiseOfMeanMs(const StepStats& steps) {
   return 2 * steps.cov * steps.mean_ms /
          std::sqrt(static_cast<double>(std::max<int64_t>(steps.steady, 1)));
 }
 
+// The gain may lie anywhere between nothing and its bound, so a bound counts
+// half.
 double LikelyMs(const Finding& finding) {
   return finding.gain_kind == GainKind::kBound ? finding.gain.expected_ms / 2
                                                : finding.gain.expected_ms;
@@ -87,7 +92,7 @@ std::string CauseInWords(std::string_view key, bool has_gpu) {
       {"gc", "Python garbage collection"},
       {"dispatch", "overhead inside ops"},
       {"host_code", "code between ops"},
-      {"contended", "ready, but no free core"},
+      {"contended", "waiting for a free core"},
       {"unknown", "unexplained"}};
   // On a GPU run, what the host does inside ops is launching kernels.
   if (has_gpu && key == "dispatch") return "launching";
@@ -175,6 +180,9 @@ bool IsNote(const Finding& finding) {
          finding.status == FindingStatus::kOk;
 }
 
+// A note may gain much after other changes. The plan then makes it a warning
+// with a predicted gain, although its severity stays that of the change by
+// itself.
 bool IsAdvice(const Finding& finding) {
   return finding.severity != FindingSeverity::kNote ||
          (finding.status != FindingStatus::kOk &&

@@ -55,7 +55,7 @@ const char* OverheadName(uint32_t kind) {
 
 }  // namespace
 
-// From the back: consecutive records are mostly of the thread seen last.
+// Searched from the back, because consecutive records are mostly of one thread.
 RowId CuptiDecoder::ThreadOf(uint32_t pid, uint32_t tid) {
   const uint64_t key = uint64_t{pid} << 32 | tid;
   for (size_t i = threads_.size(); i-- > 0;) {
@@ -141,9 +141,8 @@ void CuptiDecoder::AddSync(const RecordBytes& bytes) {
   using Record = CUpti_ActivitySynchronization2;
   if (!Has(bytes, offsetof(Record, cudaEventSyncId))) return;
   const auto record = bytes.As<Record>();
-  if (record.returnValue == kNotReady)
-    return;  // a query, which waited for
-             // nothing
+  // A query of an event or a stream, which returned without waiting.
+  if (record.returnValue == kNotReady) return;
   Wait wait;
   if (!Convert(record.start, record.end, &wait.row.begin_ns,
                &wait.row.end_ns)) {

@@ -197,16 +197,16 @@ CuptiDecodeResult DecodeCupti(const CuptiRecords& records, const CuptiApi& api,
 void AddLosses(const CuptiDecodeResult& result, uint32_t version,
                TraceBuilder& builder) {
   if (result.wrong_launches > 0) {
-    builder.Add(
-        Loss{.name = "cupti-wrong-graph-launch",
-             .detail = "activities of CUDA graphs name another call as their "
-                       "launch; they are kept at their own time, without a "
-                       "launch. CUPTI of CUDA 13.0 and 13.1 does this from a "
-                       "process's second recording on; CUDA 13.1 Update 1 "
-                       "mends it. This one is of CUDA " +
-                       CudaVersionOf(version),
-             .count = result.wrong_launches,
-             .severity = Severity::kWarning});
+    builder.Add(Loss{
+        .name = "cupti-wrong-graph-launch",
+        .detail =
+            "activities of CUDA graphs name another call as their launch; they "
+            "are kept at their own time, without a launch. CUPTI of CUDA 13.0 "
+            "and 13.1 does this from a process's second recording on; CUDA "
+            "13.1 Update 1 fixes it. This process uses the CUPTI of CUDA " +
+            CudaVersionOf(version),
+        .count = result.wrong_launches,
+        .severity = Severity::kWarning});
   }
   if (result.unknown_nodes > 0) {
     builder.Add(Loss{

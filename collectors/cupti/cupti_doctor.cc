@@ -117,8 +117,8 @@ DoctorLine CuptiLine(const CuptiApi& api) {
       .ok = true};
   if (api.version() == kCuptiMayHang) {
     line.found +=
-        "; NVIDIA lists a possible deadlock as a recording ends, mended in "
-        "13.0 Update 1: pip install nvidia-cuda-cupti==13.0.85";
+        "; NVIDIA lists a possible deadlock as a recording ends, fixed in 13.0 "
+        "Update 1: pip install nvidia-cuda-cupti==13.0.85";
   }
   return line;
 }

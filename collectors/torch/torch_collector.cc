@@ -91,30 +91,28 @@ class TorchRecording : public Recording {
           Loss{.name = "stack-table-full",
                .detail = absl::StrCat(
                    facts_.unsampled,
-                   " operators have no stack, because so many others have one "
-                   "already; findings about them may name no source line"),
+                   " operators have no stack, because the table of stacks was "
+                   "full; findings about them may name no source line"),
                .count = facts_.unsampled,
                .severity = Severity::kNote});
     }
     if (unnamed_ > 0) {
-      builder.Add(Loss{
-          .name = "stacks-unnamed",
-          .detail = absl::StrCat(
-              unnamed_,
-              " stacks and their modules are missing: only a thread that the "
-              "Python interpreter knows can name them, and another one called "
-              "Step()"),
-          .count = unnamed_});
+      builder.Add(Loss{.name = "stacks-unnamed",
+                       .detail = absl::StrCat(
+                           unnamed_,
+                           " stacks and their modules are missing: only a "
+                           "thread known to the Python interpreter can name "
+                           "them, and Step() was called on another thread"),
+                       .count = unnamed_});
     }
     if (counts.differs > 0) {
       builder.Add(Loss{
           .name = "stacks-differ",
           .detail = absl::StrCat(
               counts.differs, " of ", counts.checked,
-              " operators whose stack was taken a second time were called from "
-              "another line than in the step before the window: the steps of "
-              "this program do not run alike, and source lines may belong to "
-              "other calls of the same operator"),
+              " operators that were checked have another source line than in "
+              "the step before the window: the steps of this program differ, "
+              "so source lines may belong to other calls of the same operator"),
           .count = counts.differs});
     }
     if (counts.unmatched > 0) {
@@ -122,9 +120,9 @@ class TorchRecording : public Recording {
           .name = "stacks-unmatched",
           .detail = absl::StrCat(
               counts.unmatched, " of ", counts.unmatched + counts.matched,
-              " outermost operators have no source line or module: the step "
-              "before the window, whose lines are taken, did not run them, or "
-              "ran them another number of times"),
+              " outermost operators have no source line or module: lines are "
+              "taken from the step before the window, which did not run these "
+              "operators, or ran them a different number of times"),
           .count = counts.unmatched,
           .severity = Severity::kNote});
     }

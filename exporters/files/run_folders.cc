@@ -72,8 +72,8 @@ FoundRun OwnRun(const fs::path& log_dir, const fs::path& folder) {
   return found;
 }
 
-// Whether a folder may hold traces, by the names in it: other JSON would have
-// to be read to be told from a trace.
+// Whether a folder may hold traces, by the names in it. A plain .json does not
+// count, because one would have to read it to know what it is.
 bool MayHoldTraces(const fs::path& folder) {
   return std::ranges::any_of(FilesIn(folder), [](std::string_view name) {
     return name.ends_with(".json.gz") || name.ends_with(".json.zst") ||

@@ -9,6 +9,14 @@ namespace stepscope {
 namespace {
 
 constexpr size_t kGroup = 64;  // bytes that one step of the scan looks at
+// Events that are cut at a time. Those behind a damaged one are cut again: one
+// at first, then twice as many each time as nothing is wrong with them.
+constexpr size_t kMostBatch = 64;
+// How often a byte may be looked at, on the average of the file, and bytes that
+// may be in any case: where a file is damaged all over, each event may reach to
+// the end of the buffer, and all of them together take hours.
+constexpr uint64_t kMostLooks = 16;
+constexpr uint64_t kFreeLooks = uint64_t{64} << 20;
 
 // Bit i is set where the number of set bits in [0, i] is odd. With a bit for
 // every quote, the result has a bit for every character inside a string
@@ -45,9 +53,13 @@ std::string_view JsonEventsReader::Next() {
       const size_t found = FindEventBegin(scanned_);
       if (found != kNowhere) {
         RestartAt(found);
-        Scan();
         continue;
       }
+    } else if (HasGroup()) {
+      ready_.clear();
+      next_ready_ = 0;
+      Scan();
+      continue;
     } else if (event_begin_ != kNowhere &&
                (at_end_ || filled_ - event_begin_ > limits_.event_bytes)) {
       // The event has no end in the buffer. If another one begins inside it,
@@ -56,14 +68,13 @@ std::string_view JsonEventsReader::Next() {
       if (found == kNowhere && at_end_) return {};
       ++lost_events_;
       searching_ = true;
-      scanned_ = found == kNowhere ? filled_ : found;
+      scanned_ = MayGoBackTo(found) ? found : filled_;
       continue;
     }
     if (place_ == Place::kDone || header_.size() > limits_.header_bytes ||
         !Refill()) {
       return {};
     }
-    if (!searching_) Scan();
   }
   last_ = ready_[next_ready_++];
   last_end_ = base_ + last_.end;
@@ -80,9 +91,13 @@ void JsonEventsReader::Distrust() {
   const bool as_expected = next_ready_ < ready_.size()
                                ? found == ready_[next_ready_].begin
                                : found >= std::min(event_begin_, scanned_);
-  if (as_expected) return;
-  RestartAt(found);
-  Scan();
+  if (!as_expected && MayGoBackTo(found)) RestartAt(found);
+}
+
+// `at` may be kNowhere.
+bool JsonEventsReader::MayGoBackTo(size_t at) const {
+  return at != kNowhere &&
+         looked_at_ <= kFreeLooks + kMostLooks * (base_ + filled_);
 }
 
 // Starts again at `at`, outside of any string, before an event.
@@ -94,13 +109,23 @@ void JsonEventsReader::RestartAt(size_t at) {
   in_string_ = escaped_ = searching_ = false;
   depth_ = 0;
   event_begin_ = kNowhere;
+  batch_ = 1;
   scanned_ = at;
 }
 
 // The first place from `from` on that looks like the begin of an event: an
 // object after a comma, a bracket or another object, with a key that events
 // begin with.
-size_t JsonEventsReader::FindEventBegin(size_t from) const {
+size_t JsonEventsReader::FindEventBegin(size_t from) {
+  // The last search has passed here: one damaged event after the other asks.
+  if (sought_from_ <= from && from <= sought_begin_) return sought_begin_;
+  sought_from_ = from;
+  sought_begin_ = SearchEventBegin(from);
+  looked_at_ += std::min(sought_begin_, filled_) - from;
+  return sought_begin_;
+}
+
+size_t JsonEventsReader::SearchEventBegin(size_t from) const {
   const std::string_view text(buffer_.data(), filled_);
   for (size_t at = text.find('{', from); at != std::string_view::npos;
        at = text.find('{', at + 1)) {
@@ -136,6 +161,7 @@ bool JsonEventsReader::Refill() {
     event_begin_ = searching_ ? kNowhere : event_begin_ - keep;
   ready_.clear();
   next_ready_ = 0;
+  sought_from_ = kNowhere;
   if (buffer_.size() < filled_ + limits_.block_bytes + kPadding + kGroup)
     buffer_.resize(filled_ + limits_.block_bytes + kPadding + kGroup);
   const size_t count =
@@ -146,11 +172,18 @@ bool JsonEventsReader::Refill() {
   return true;
 }
 
-// Tracks strings and brackets through all whole groups in the buffer. At the
-// end of the file the last group is padded with zeros, which have no meaning.
+// At the end of the file the last group is padded with zeros, which have no
+// meaning.
+bool JsonEventsReader::HasGroup() const {
+  return place_ != Place::kDone &&
+         (scanned_ + kGroup <= filled_ || (at_end_ && scanned_ < filled_));
+}
+
+// Tracks strings and brackets through the whole groups in the buffer, until
+// some events are ready.
 void JsonEventsReader::Scan() {
-  while (place_ != Place::kDone &&
-         (scanned_ + kGroup <= filled_ || (at_end_ && scanned_ < filled_))) {
+  const size_t begin = scanned_;
+  while (HasGroup() && ready_.size() < batch_) {
     const CharMasks masks = MasksOf(buffer_.data() + scanned_);
     uint64_t quotes = masks.quotes;
     // A backslash escapes the character after it, and an escaped backslash
@@ -180,6 +213,8 @@ void JsonEventsReader::Scan() {
     }
     scanned_ += kGroup;
   }
+  batch_ = std::min(2 * batch_, kMostBatch);
+  looked_at_ += scanned_ - begin;
   scanned_ = std::min(scanned_, filled_);
   if (place_ == Place::kHeader || place_ == Place::kTail) KeepHeader(scanned_);
 }

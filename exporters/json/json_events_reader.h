@@ -51,6 +51,9 @@ class JsonEventsReader {
   int64_t lost_events() const { return lost_events_; }
   // Offset of the end of the last event given, in decompressed bytes.
   uint64_t offset() const { return last_end_; }
+  // Bytes that were looked at so far, each time counted: more than the file
+  // has where events could not be trusted.
+  uint64_t looked_at_bytes() const { return looked_at_; }
 
   // The top-level object with an empty `traceEvents`; of a truncated file,
   // closed where the bytes end. REQUIRES: Next() gave an empty text.
@@ -67,12 +70,15 @@ class JsonEventsReader {
   static constexpr size_t kNowhere = static_cast<size_t>(-1);
 
   bool Refill();
+  bool HasGroup() const;
   void Scan();
   void OnBracket(char bracket, size_t at);
   void OnEventBracket(char bracket, size_t at);
   void KeepHeader(size_t end);
   void RestartAt(size_t at);
-  size_t FindEventBegin(size_t from) const;
+  bool MayGoBackTo(size_t at) const;
+  size_t FindEventBegin(size_t from);
+  size_t SearchEventBegin(size_t from) const;
 
   BytesReader* bytes_;
   const Limits limits_;
@@ -88,6 +94,11 @@ class JsonEventsReader {
   int64_t depth_ = 0;     // of the header; inside the array: of the event
   size_t event_begin_ = kNowhere;  // of an event that is not closed yet
   bool searching_ = false;         // for the begin of an event, after damage
+  // The last search in this buffer: where from, and what it found.
+  size_t sought_from_ = kNowhere;
+  size_t sought_begin_ = kNowhere;
+  size_t batch_ = 1;  // events that the next scan cuts
+  uint64_t looked_at_ = 0;
   std::vector<Span> ready_;
   size_t next_ready_ = 0;
   Span last_ = {0, 0};

@@ -87,24 +87,25 @@ GateVerdict JudgeComparison(const Comparison& comparison,
   const int64_t least =
       std::min(comparison.before.steps, comparison.after.steps);
   if (least < kStepsForInterval) {
-    return NoVerdict("it needs " + std::to_string(kStepsForInterval) +
+    return NoVerdict("the comparison needs " +
+                     std::to_string(kStepsForInterval) +
                      " steady steps in each trace, and one has " +
                      std::to_string(least) + "; record more steps");
   }
   const double limit_ms =
       std::max(limits.frac * comparison.before.median_ms, limits.min_ms);
-  const Gain& won = comparison.measured;
-  if (-won.high_ms <= limit_ms) return {kPassed, ""};
+  const Gain& gained = comparison.measured;
+  if (-gained.high_ms <= limit_ms) return {kPassed, ""};
   const double contended_ms = MoreContendedMs(comparison);
-  if (-won.high_ms - contended_ms <= limit_ms) {
-    return {kPassed, "slower by " + Number(-won.expected_ms) +
-                         " ms per step, which passes: the training thread had "
-                         "no core for " +
-                         Number(contended_ms) + " ms more of it"};
+  if (-gained.high_ms - contended_ms <= limit_ms) {
+    return {kPassed, "slower by " + Number(-gained.expected_ms) +
+                         " ms per step, but passed: the training thread waited "
+                         "for a core for " +
+                         Number(contended_ms) + " ms more"};
   }
-  return {kFailed, "slower by " + Number(-won.expected_ms) +
-                       " ms per step (95 %: " + Number(-won.high_ms) + " to " +
-                       Number(-won.low_ms) + "), more than the " +
+  return {kFailed, "slower by " + Number(-gained.expected_ms) +
+                       " ms per step (95 %: " + Number(-gained.high_ms) +
+                       " to " + Number(-gained.low_ms) + "), more than the " +
                        Number(limit_ms) + " ms allowed"};
 }
 

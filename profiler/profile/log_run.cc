@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -212,8 +213,16 @@ std::optional<std::string> LogRun::AnnouncementOf(int32_t rank) const {
   return text;
 }
 
-// A run that recorded nothing leaves no folder that a viewer would list.
 LogRun::~LogRun() {
+  try {
+    CleanUp();
+  } catch (const std::exception&) {
+    // Without memory for their paths, files and empty folders stay.
+  }
+}
+
+// A run that recorded nothing leaves no folder that a viewer would list.
+void LogRun::CleanUp() {
   if (announced_) unlink(AnnouncementFile(identity_.rank).c_str());
   if (run_.empty()) return;
   // rmdir removes only empty folders.

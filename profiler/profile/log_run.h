@@ -68,6 +68,7 @@ class LogRun {
 
  private:
   LogRun(std::string log_dir, const RunIdentity& identity);
+  void CleanUp();
   absl::Status MakeFolders();
   absl::Status TakeFreeRun();
   absl::Status Publish() const;

@@ -1,6 +1,7 @@
 #include <absl/strings/str_cat.h>
 #include <stepscope/event_buffer.h>
 
+#include <new>
 #include <utility>
 
 #include "event_chunks.h"
@@ -32,12 +33,19 @@ absl::StatusOr<std::unique_ptr<EventBuffers>> EventBuffers::Open(
 }
 
 EventBuffers::~EventBuffers() {
-  if (window_ != nullptr) Close();
+  if (window_ == nullptr) return;
+  try {
+    Close();
+  } catch (const std::bad_alloc&) {
+    ThreadRegistry::Get().Discard(window_->number);
+  }
 }
 
 std::unique_ptr<EventRecording> EventBuffers::Close() {
-  const uint64_t number = std::exchange(window_, nullptr)->number;
-  return ThreadRegistry::Get().Close(number);
+  std::unique_ptr<EventRecording> recording =
+      ThreadRegistry::Get().Close(window_->number);
+  window_.reset();
+  return recording;
 }
 
 }  // namespace stepscope

@@ -4,6 +4,7 @@
 #include <stepscope/event_recording.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "event_chunks.h"
@@ -15,22 +16,7 @@ namespace {
 
 constexpr int64_t kMebibyte = 1 << 20;
 
-}  // namespace
-
-// Decoders read the chunks in place, so a recording owns them until the Trace
-// has been built.
-EventRecording::~EventRecording() {
-  for (Chunk* last : last_chunks_) UnmapChunks(last);
-  UnmapUnused(unused_);
-}
-
-void EventRecording::SetClosed(int64_t pid, Ticks closed, int64_t max_bytes) {
-  slots_.pid = pid;
-  slots_.closed = closed;
-  max_bytes_ = max_bytes;
-}
-
-void EventRecording::TakeThread(const RegisteredLog& log) {
+SlotThread ThreadOf(const RegisteredLog& log) {
   SlotThread thread;
   thread.tid = log.tid;
   thread.source_thread = log.source_thread;
@@ -47,10 +33,37 @@ void EventRecording::TakeThread(const RegisteredLog& log) {
   for (const OpenOp* open = log.open_base; open != log.top; ++open) {
     if (open->slot != nullptr) thread.open.emplace_back(open->slot, open->key);
   }
-  last_chunks_.push_back(log.last);
+  return thread;
+}
+
+}  // namespace
+
+// Decoders read the chunks in place, so a recording owns them until the Trace
+// has been built.
+EventRecording::~EventRecording() {
+  for (Chunk* last : last_chunks_) UnmapChunks(last);
+  UnmapUnused(unused_);
+}
+
+void EventRecording::SetClosed(int64_t pid, Ticks closed, int64_t max_bytes) {
+  slots_.pid = pid;
+  slots_.closed = closed;
+  max_bytes_ = max_bytes;
+}
+
+void EventRecording::TakeThread(const RegisteredLog& log) noexcept {
+  bool is_owned = false;
+  try {
+    last_chunks_.push_back(log.last);
+    is_owned = true;
+    slots_.threads.push_back(ThreadOf(log));
+  } catch (const std::bad_alloc&) {
+    if (!is_owned) UnmapChunks(log.last);
+    ++lost_threads_;
+    return;
+  }
   dropped_ += static_cast<int64_t>(log.dropped);
   cut_ += static_cast<int64_t>(log.cut);
-  slots_.threads.push_back(std::move(thread));
 }
 
 void EventRecording::AddTo(TraceBuilder& builder, const ClockMap& clock) const {
@@ -90,6 +103,16 @@ void EventRecording::AddTo(TraceBuilder& builder, const ClockMap& clock) const {
             " ms, so all that they recorded is missing; they were stopped, or "
             "more threads were busy than there are cores"),
         .count = unfinished_,
+        .severity = Severity::kError});
+  }
+  if (lost_threads_ > 0) {
+    builder.Add(Loss{
+        .name = "out-of-memory",
+        .detail = absl::StrCat(
+            "memory ran out when the window closed: what ", lost_threads_,
+            " threads recorded is missing; lower max_buffer_bytes, or record "
+            "fewer steps"),
+        .count = lost_threads_,
         .severity = Severity::kError});
   }
   if (bad_records > 0) {

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <exception>
 #include <mutex>
 #include <utility>
 
@@ -37,10 +38,11 @@ class Session::Claim {
           "\" is still being profiled in this process; let it end first (its "
           "schedule runs out, or its Profile is destroyed)");
     }
-    g_held = true;
-    g_holder_fork = fork_count;
     *g_holder = name;
-    return std::unique_ptr<Claim>(new Claim);
+    std::unique_ptr<Claim> made(new Claim);
+    g_held = true;  // behind all that takes memory
+    g_holder_fork = fork_count;
+    return made;
   }
   ~Claim() {
     const std::lock_guard lock(SharedMutex());
@@ -63,6 +65,31 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Make(Options options) {
       new Session(std::move(options), *std::move(claim)));
 }
 
+// Memory may run out anywhere. Half a window is of no use, and what
+// is switched on must not stay so.
+template <typename Call>
+auto Session::OrAbandon(Call call) {
+  try {
+    return call();
+  } catch (...) {
+    Abandon();
+    throw;
+  }
+}
+
+void Session::Abandon() noexcept {
+  // Each turn takes one off the list, even where its Stop() throws.
+  while (!started_.empty()) {
+    try {
+      StopCollectors(nullptr);
+    } catch (const std::exception&) {
+      // The error that led here is the one to show.
+    }
+  }
+  DropRecording();
+  Finish();
+}
+
 Session::Session(Options options, std::unique_ptr<Claim> claim)
     : options_(std::move(options)),
       claim_(std::move(claim)),
@@ -70,8 +97,10 @@ Session::Session(Options options, std::unique_ptr<Claim> claim)
       maker_tid_(gettid()),
       driver_(std::this_thread::get_id()) {
   wait_step_ns_.reserve(kMaxWaitSteps);
-  Arm();
-  Enter();
+  OrAbandon([this] {
+    Arm();
+    Enter();
+  });
 }
 
 void Session::Arm() {
@@ -88,7 +117,7 @@ Session::~Session() {
     for (auto& collector : options_.collectors) (void)collector.release();
     return;
   }
-  if (recording_) DropRecording();
+  if (recording_) Abandon();
 }
 
 bool Session::in_forked_child() const { return ForkCount() != fork_count_; }
@@ -139,8 +168,10 @@ void Session::MarkBegin() {
 
 void Session::BeginStep() {
   if (!options_.marked_steps || done_ || in_forked_child()) return;
-  for (Collector* collector : started_) collector->Resume();
-  MarkBegin();
+  OrAbandon([this] {
+    for (Collector* collector : started_) collector->Resume();
+    MarkBegin();
+  });
 }
 
 // The last step before the window, or its first one if there is none before it.
@@ -154,6 +185,8 @@ bool Session::IsSampleStep() const {
 
 void Session::StartRecording() {
   recording_ = true;
+  // A collector that has started must be found in the list.
+  started_.reserve(options_.collectors.size());
   window_ = std::make_unique<ClosedWindow>();
   window_->cycle_ = place_.cycle;
   window_->pid_ = getpid();
@@ -203,6 +236,10 @@ void Session::CheckThread() {
 
 std::unique_ptr<ClosedWindow> Session::Step() {
   if (done_ || in_forked_child()) return nullptr;
+  return OrAbandon([this] { return EndStep(); });
+}
+
+std::unique_ptr<ClosedWindow> Session::EndStep() {
   CheckThread();
   // Counters of two cores may differ by a few ticks; a step never ends before
   // it began.
@@ -258,6 +295,10 @@ std::unique_ptr<ClosedWindow> Session::Step() {
 
 std::unique_ptr<ClosedWindow> Session::End() {
   if (done_ || in_forked_child()) return nullptr;
+  return OrAbandon([this] { return EndLoop(); });
+}
+
+std::unique_ptr<ClosedWindow> Session::EndLoop() {
   std::unique_ptr<ClosedWindow> closed;
   if (recording_ && window_->begin_ != 0) {
     // The window ends with its last complete step: what an unfinished one did
@@ -298,8 +339,9 @@ std::unique_ptr<ClosedWindow> Session::CloseWindow() {
 // Stops them in the reverse order of their start. If `window` is null, what
 // they recorded is discarded.
 void Session::StopCollectors(ClosedWindow* window) {
-  std::reverse(started_.begin(), started_.end());
-  for (Collector* collector : started_) {
+  while (!started_.empty()) {
+    Collector* const collector = started_.back();
+    started_.pop_back();
     absl::StatusOr<std::unique_ptr<Recording>> recording = collector->Stop();
     if (window == nullptr) continue;
     if (recording.ok()) {
@@ -312,7 +354,6 @@ void Session::StopCollectors(ClosedWindow* window) {
     window->losses_.push_back(LossOf(
         std::string(collector->name()) + "-stop-failed", recording.status()));
   }
-  started_.clear();
 }
 
 void Session::DropRecording() {

@@ -15,9 +15,10 @@ Loss LossOf(const std::string& name, const absl::Status& status) {
 Loss OtherThreadTrains(int64_t tid, int64_t maker_tid) {
   return {.name = "training-thread",
           .detail = "Step() is called on thread " + std::to_string(tid) +
-                    ", but thread " + std::to_string(maker_tid) +
-                    " made the Profile: the report takes the former for the "
-                    "one that trains; if that is wrong, set training_tid",
+                    ", but the Profile was created on thread " +
+                    std::to_string(maker_tid) +
+                    ". The report takes the thread that calls Step() for the "
+                    "training thread; if that is wrong, set training_tid",
           .count = 1,
           .severity = Severity::kWarning};
 }
@@ -25,10 +26,10 @@ Loss OtherThreadTrains(int64_t tid, int64_t maker_tid) {
 Loss StepOnOtherThread(int64_t tid, int64_t training_tid) {
   return {.name = "step-threads",
           .detail = "Step() was called on thread " + std::to_string(tid) +
-                    " while thread " + std::to_string(training_tid) +
-                    " was recorded as the one that trains: a step is then the "
-                    "time between any two calls; call Step() on one thread, or "
-                    "set training_tid",
+                    ", but thread " + std::to_string(training_tid) +
+                    " was recorded as the training thread, so a step is the "
+                    "time between any two calls; call Step() on one thread "
+                    "only, or set training_tid",
           .count = 1,
           .severity = Severity::kError};
 }

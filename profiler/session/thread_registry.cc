@@ -58,6 +58,16 @@ std::string NameOfThread(int64_t tid) {
   return name;
 }
 
+// Any name is worth less than the records: none where memory has run out.
+template <typename Read>
+std::string NameOrNone(Read read) noexcept {
+  try {
+    return read();
+  } catch (const std::bad_alloc&) {
+    return {};
+  }
+}
+
 // Moves the log to window `number`: nothing recorded, nothing open.
 void Adopt(RegisteredLog* log, uint64_t number) {
   if (log->abandoned.exchange(false, std::memory_order_acquire))
@@ -112,10 +122,11 @@ absl::StatusOr<uint64_t> ThreadRegistry::Open(int64_t max_bytes) {
 // again. All are waited for together: one after the other, 300 threads on two
 // cores would add up to a minute. Sleeping and not yielding, as a thread that
 // yields queues behind all of them.
-std::vector<RegisteredLog*> ThreadRegistry::WaitUntilQuiet() {
+void ThreadRegistry::WaitUntilQuiet(
+    std::vector<RegisteredLog*>& writing) noexcept {
   internal::g_window.store(0, std::memory_order_seq_cst);
   if (has_membarrier_) Membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
-  std::vector<RegisteredLog*> writing = logs_;
+  writing = logs_;
   const auto quiet = [](const RegisteredLog* log) {
     return log->busy.load(std::memory_order_seq_cst) == 0;
   };
@@ -128,19 +139,22 @@ std::vector<RegisteredLog*> ThreadRegistry::WaitUntilQuiet() {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
     std::erase_if(writing, quiet);
   }
-  return writing;
 }
 
 std::unique_ptr<EventRecording> ThreadRegistry::Close(uint64_t number) {
   auto recording = std::make_unique<EventRecording>();
   std::lock_guard lock(mutex_);
   if (open_ != number) return recording;
-  const std::vector<RegisteredLog*> writing = WaitUntilQuiet();
+  // Memory may run out until here, and the window is still open; from here on
+  // nothing throws.
+  std::vector<RegisteredLog*> writing;
+  std::vector<RegisteredLog*> alive;
+  writing.reserve(logs_.size());
+  alive.reserve(logs_.size());
+  WaitUntilQuiet(writing);
   open_ = 0;
   recording->SetUnfinished(static_cast<int64_t>(writing.size()));
   recording->SetClosed(getpid(), NowTicks(), max_bytes_);
-  std::vector<RegisteredLog*> alive;
-  alive.reserve(logs_.size());
   for (RegisteredLog* log : logs_) {
     if (std::ranges::find(writing, log) != writing.end()) {
       // Only its thread may touch it.
@@ -149,7 +163,9 @@ std::unique_ptr<EventRecording> ThreadRegistry::Close(uint64_t number) {
       continue;
     }
     if (log->window == number) {
-      if (!log->exited) log->name = NameOfThread(log->tid);
+      if (!log->exited) {
+        log->name = NameOrNone([log] { return NameOfThread(log->tid); });
+      }
       // Only read: the thread itself moves its log to the next window, and may
       // be reading it now.
       recording->TakeThread(*log);
@@ -168,15 +184,41 @@ std::unique_ptr<EventRecording> ThreadRegistry::Close(uint64_t number) {
   return recording;
 }
 
+void ThreadRegistry::Discard(uint64_t number) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (open_ != number) return;
+  internal::g_window.store(0, std::memory_order_seq_cst);
+  open_ = 0;
+  std::erase_if(logs_, [number](RegisteredLog* log) {
+    if (!log->exited) {
+      // Its thread may be inside a write, and frees the chunks later.
+      if (log->window == number) {
+        log->abandoned.store(true, std::memory_order_release);
+      }
+      return false;
+    }
+    UnmapChunks(log->last);
+    delete[] log->open_base;
+    delete log;
+    return true;
+  });
+  UnmapUnused(ready_.Drain());
+}
+
 // Called at a thread's first event. nothrow, because a hook must not throw into
 // LibTorch or CUDA.
-ThreadLog* ThreadRegistry::Register() {
+ThreadLog* ThreadRegistry::Register() noexcept {
   auto* log = new (std::nothrow) RegisteredLog;
   if (log == nullptr) return nullptr;
   log->tid = syscall(SYS_gettid);
   log->needs_fence = !has_membarrier_;
   std::lock_guard lock(mutex_);
-  logs_.push_back(log);
+  try {
+    logs_.push_back(log);
+  } catch (const std::bad_alloc&) {
+    delete log;
+    return nullptr;
+  }
   t_exit_notice.log = log;
   internal::t_log = log;
   return log;
@@ -184,10 +226,10 @@ ThreadLog* ThreadRegistry::Register() {
 
 // A log with records stays until its window closes. Without a record in the
 // open window nothing refers to the log, and it goes with its thread.
-void ThreadRegistry::ThreadExits(RegisteredLog* log) {
+void ThreadRegistry::ThreadExits(RegisteredLog* log) noexcept {
   std::lock_guard lock(mutex_);
   if (open_ != 0 && log->window == open_) {
-    log->name = NameOfThisThread();
+    log->name = NameOrNone(NameOfThisThread);
     log->exited = true;
     return;
   }

@@ -29,11 +29,15 @@ class ThreadRegistry {
   // a forked child. Waits for threads that are inside a write, well under a
   // microsecond where they have a core, and at most kMostWriteWait; what a
   // thread recorded that takes longer is lost, and the recording says so.
+  // Throws std::bad_alloc, and leaves the window open, if memory runs out.
   std::unique_ptr<EventRecording> Close(uint64_t number);
+  // Closes the window and loses what was recorded; needs no memory. What a
+  // thread has recorded is freed at its next event or its end.
+  void Discard(uint64_t number) noexcept;
 
   // Called by the thread itself.
-  ThreadLog* Register();
-  void ThreadExits(RegisteredLog* log);
+  ThreadLog* Register() noexcept;  // null if memory has run out
+  void ThreadExits(RegisteredLog* log) noexcept;
 
   // A chunk; null if the window's limit is reached or the system has no memory.
   // Any thread, without a lock.
@@ -41,8 +45,10 @@ class ThreadRegistry {
 
  private:
   ThreadRegistry();
-  // The logs whose threads are still inside a write after kMostWriteWait.
-  std::vector<RegisteredLog*> WaitUntilQuiet();
+  // Closes the window to writers. Fills `writing` with the logs whose threads
+  // are still inside a write after kMostWriteWait. REQUIRES: it has room for
+  // all logs.
+  void WaitUntilQuiet(std::vector<RegisteredLog*>& writing) noexcept;
   static void BeforeFork();
   static void AfterForkInParent();
   static void AfterForkInChild();

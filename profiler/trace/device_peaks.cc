@@ -117,7 +117,7 @@ bool IsAmd(const Device& device) {
 }
 
 // Volta, capability 7.0, was the first generation with Tensor Cores, Ampere,
-// 8.0, the first with TF32.
+// 8.0, the first with TF32 and bfloat16.
 bool HasTensorCores(const Device& device) {
   if (IsAmd(device)) return PeaksOf(device).fp16 > 0;
   return device.compute_major >= 7;
@@ -125,6 +125,10 @@ bool HasTensorCores(const Device& device) {
 
 bool HasTf32(const Device& device) {
   return !IsAmd(device) && device.compute_major >= 8;
+}
+
+bool HasBf16(const Device& device) {
+  return IsAmd(device) || device.compute_major < 0 || device.compute_major >= 8;
 }
 
 }  // namespace stepscope

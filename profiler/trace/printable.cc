@@ -70,8 +70,9 @@ void AppendVisible(uint32_t code, std::string& out) {
   }
 }
 
-// The length of a colour code that TextPage writes, at the begin of `text`; 0
-// for all else, as a name may hold codes that hide what follows.
+// The length of a colour code that TextPage writes, at the begin of `text`. 0
+// for any other code: a name from a trace may hold codes that hide what
+// follows.
 size_t ColorBytes(std::string_view text) {
   for (std::string_view code :
        {"\x1b[m", "\x1b[0m", "\x1b[1m", "\x1b[1;31m", "\x1b[1;33m"}) {

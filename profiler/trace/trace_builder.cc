@@ -273,7 +273,7 @@ void TraceBuilder::ForgetWrongLaunches() {
            .detail = "kernels of CUDA graphs name another call as their "
                      "launch; they are kept at their own time, without a "
                      "launch (CUPTI of CUDA 13.0 and 13.1 does this from a "
-                     "process's second recording on; 13.1 Update 1 mends it)",
+                     "process's second recording on; 13.1 Update 1 fixes it)",
            .count = wrong,
            .severity = Severity::kWarning});
 }

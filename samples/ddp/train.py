@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""ResNet-18 under DistributedDataParallel: well written by default, and with one flag for each way to lose time.
+"""ResNet-18 under DistributedDataParallel or FSDP2: well written by default, and with one flag for each way to lose time.
 
     torchrun --nproc-per-node 2 samples/ddp/train.py                      trains on two ranks
     torchrun --nproc-per-node 2 samples/ddp/train.py --log-dir runs/ddp   the same under stepscope: rank 0 reports on both
@@ -76,6 +76,7 @@ def parse():
     add("--steps", type=int, metavar="N", help="training steps (those of the profile, and 2 more)")
     add("--log-dir", metavar="DIR", help="profile with stepscope, and write its files there")
     add("--active", type=int, default=6, metavar="N", help="recorded steps, after 2 idle ones and 2 of warm-up (6)")
+    add("--fsdp", action="store_true", help="shard parameters, gradients and momentum (FSDP2) instead of replicating them")
     add("--rank-timeout", type=float, default=10, metavar="S", help="how long rank 0 waits for the others' windows (10)")
     add("--json", metavar="FILE", help="rank 0 writes the time of every step to FILE")
     variants = parser.add_argument_group("ways to lose time")
@@ -91,8 +92,14 @@ def parse():
     add("--uneven", type=int, default=1, metavar="N", help="batches of N times the size, on another rank each step")
     add("--join", action="store_true", help="the last rank has 2 batches less; the others go on under join()")
     add("--unused", action="store_true", help="a head that no loss uses, with find_unused_parameters")
+    add("--one-unit", action="store_true", help="with --fsdp: shard the network as a whole instead of block by block")
+    add("--keep-gathered", action="store_true", help="with --fsdp: keep parameters gathered from forward to backward")
     add("--die", type=int, metavar="STEP", help="the slow rank is killed in this step")
     args = parser.parse_args()
+    if args.fsdp and (args.by_hand or args.join or args.unused):
+        parser.error("--by-hand, --join and --unused are for DistributedDataParallel: leave --fsdp out")
+    if not args.fsdp and (args.one_unit or args.keep_gathered):
+        parser.error("--one-unit and --keep-gathered need --fsdp")
     args.steps = args.steps or 4 + args.active + 2
     return args
 
@@ -119,8 +126,26 @@ def model_of(args, device):
     network = network.to(device)
     if args.by_hand:
         return ByHand(network)
+    if args.fsdp:
+        return sharded(network, args)
     return DistributedDataParallel(network, device_ids=[device] if device.type == "cuda" else None, bucket_cap_mb=args.bucket_mb,
                                    find_unused_parameters=args.unused, gradient_as_bucket_view=True)
+
+
+def sharded(network, args):
+    """Block by block, so that the next block's parameters are gathered while this one computes."""
+    from torch.distributed.fsdp import fully_shard
+    if not args.one_unit:
+        for block in [module for module in network.modules() if hasattr(module, "conv2")]:  # residual blocks
+            fully_shard(block, reshard_after_forward=not args.keep_gathered)
+    return fully_shard(network, reshard_after_forward=not args.keep_gathered)
+
+
+def without_sync(model):
+    """Gradients of this micro-batch stay on their rank."""
+    if isinstance(model, DistributedDataParallel):
+        return model.no_sync()
+    return contextlib.nullcontext()
 
 
 def spin(ms):
@@ -135,8 +160,10 @@ def train_step(args, model, optimizer, batches, device):
     for micro in range(args.accumulate):
         pictures, classes = (tensor.to(device) for tensor in next(batches))
         is_last = micro + 1 == args.accumulate
-        skips = isinstance(model, DistributedDataParallel) and not is_last and not args.sync_always
-        with model.no_sync() if skips else contextlib.nullcontext():
+        skips = not is_last and not args.sync_always
+        if args.fsdp:
+            model.set_requires_gradient_sync(not skips)
+        with without_sync(model) if skips else contextlib.nullcontext():
             F.cross_entropy(model(pictures), classes).backward()
     if args.by_hand:
         model.average_gradients()

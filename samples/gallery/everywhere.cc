@@ -4,8 +4,8 @@ namespace gallery {
 
 std::vector<Also> AlsoEverywhere() {
   return {{"small-batch",
-           "steps of a few milliseconds: what takes as long for any batch is a "
-           "share of them that a larger one would spread",
+           "a step takes only a few milliseconds, so the part that does not "
+           "grow with the batch is a large share of it",
            /*when_fixed=*/true}};
 }
 

@@ -1,5 +1,5 @@
 // StepGraph: a training step that is captured once and from then on replayed by
-// the device alone, without the host's part of it. For one thread.
+// the device, with hardly any work on the host. For one thread.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -21,8 +21,8 @@ absl::StatusOr<std::unique_ptr<CapturedWork>> MakeCudaGraph();
 
 class StepGraph {
  public:
-  // Steps that are run as they are, before one is captured: lazy libraries
-  // have been set up by then, and momentum exists.
+  // Steps that run normally before one is captured. By then libraries that load
+  // lazily are set up, and the momentum buffers exist.
   static constexpr int kEagerSteps = 3;
 
   // A step on a batch that lies on the device. Returns the loss. It must do
@@ -32,8 +32,8 @@ class StepGraph {
   explicit StepGraph(std::unique_ptr<CapturedWork> work)
       : work_(std::move(work)) {}
 
-  // Puts the work that this thread starts on a stream of its own from now on,
-  // as the default one cannot be captured. Does nothing for a CPU.
+  // From now on, puts the work that this thread starts on a stream of its own,
+  // because the default stream cannot be captured. Does nothing for a CPU.
   static void UseSideStream(torch::Device device);
 
   // One step. The loss it returns is overwritten by the next one.

@@ -114,7 +114,7 @@ TEST(CompareTest, DoubtsThatTwoProgramsAreOne) {
   const Comparison two = Compare(of("aten::conv2d"), of("aten::bmm"));
   EXPECT_NEAR(two.shared_ops_frac, 0.25, 1e-9);
   EXPECT_NE(Unwrapped(two).find(
-                "Are these two runs of one program? Ops found in both"),
+                "Are these runs of the same program? Ops found in both"),
             std::string::npos);
   EXPECT_NE(ToMarkdown(two).find("- **doubt** "), std::string::npos);
   const Comparison one = Compare(of("aten::bmm"), of("aten::bmm"));
@@ -165,8 +165,8 @@ TEST(CompareTest, DoubtsThatOtherParametersAreOneModel) {
                             "first trace, 3.00 in the second"),
             std::string::npos)
       << more.doubt;
-  EXPECT_NE(Unwrapped(more).find("Are these two runs of one program? The "
-                                 "models differ"),
+  EXPECT_NE(Unwrapped(more).find(
+                "Are these runs of the same program? The models differ"),
             std::string::npos);
   const Comparison other = Compare(one, Layer(32, 10'000, {"[16,9]", "[9]"}));
   EXPECT_NE(other.doubt.find("only 0 % of the parameters' shapes"),

@@ -93,8 +93,8 @@ INSTANTIATE_TEST_SUITE_P(All, RefusingTest,
 // 176.3 and 126.5 ms.
 TEST_F(DeviceRealTracesTest, LoaderWorkersBringWhatTheyBrought) {
   Read("resnet50_v100_workers0.pt.trace.json.gz", [](const AnalysisContext& m) {
-    const double won = After(m, {}) - After(m, {.workers = 4});
-    EXPECT_NEAR(won, 49.8, 0.15 * 49.8);
+    const double gained = After(m, {}) - After(m, {.workers = 4});
+    EXPECT_NEAR(gained, 49.8, 0.15 * 49.8);
   });
 }
 
@@ -116,13 +116,13 @@ TEST_F(DeviceRealTracesTest, PinnedCopiesRunInBothDirectionsAtOnce) {
   });
 }
 
-// Sums of the trace: 12.6 ms blocked, 1.2 ms idle, 11.6 ms won.
+// Sums of the trace: 12.6 ms blocked, 1.2 ms idle, 11.6 ms gained.
 TEST_F(DeviceRealTracesTest, ReadsCostTheHostItsLead) {
   Read("recsys_a100_rank3of8.json.gz", [](const AnalysisContext& m) {
-    const double won =
+    const double gained =
         After(m, {}) -
         After(m, {.no_wait = Calls(m, {"Memcpy", "Synchronize"})});
-    EXPECT_NEAR(won, 11.6, 0.1 * 11.6);
+    EXPECT_NEAR(gained, 11.6, 0.1 * 11.6);
   });
 }
 

@@ -293,9 +293,9 @@ TEST(PageWordsTest, TheHeadlineSaysWhatToExpect) {
                             .severity = FindingSeverity::kHigh,
                             .gain_kind = GainKind::kBound,
                             .gain = {.expected_ms = 4}});
-  EXPECT_EQ(HeadlineInWords(bound),
-            "Up to 4.00 of 10.0 ms per step can be won: start with "
-            "fp64-compute.");
+  EXPECT_EQ(
+      HeadlineInWords(bound),
+      "Up to 4.00 of 10.0 ms per step can be gained: start with fp64-compute.");
   // Predicted, but in no plan: not an upper bound.
   bound.findings[0].gain_kind = GainKind::kPredicted;
   bound.findings[0].gain = {.expected_ms = 4, .low_ms = 2, .high_ms = 5};

@@ -139,8 +139,8 @@ TEST(TextReportTest, WhatNoiseHidesIsNotCalledHealthy) {
   report.findings[0].gain_kind = GainKind::kBound;
   report.findings[0].gain.expected_ms = 17;
   EXPECT_EQ(VerdictInWords(report),
-            "1 check found nothing worth changing, but steps vary by 20 %: "
-            "gains below 49.0 ms per step cannot be told from noise.");
+            "1 rule found nothing worth changing, but steps vary by 20 %: "
+            "gains below 49.0 ms per step cannot be distinguished from noise.");
   report.findings[0].gain.expected_ms = 19;
   EXPECT_TRUE(Contains(VerdictInWords(report), "(at most 19.0 ms)"));
   report.steps.cov = 0.05;
@@ -171,7 +171,8 @@ TEST(TextReportTest, AGainNamesItsStepAndItsRange) {
   EXPECT_EQ(GainInWords(report, finding), "");
 }
 
-// 5 to 2.5 ms at four times the batch is per as many samples as before.
+// 5 to 2.5 ms at four times the batch: both are times for the recorded number
+// of samples.
 TEST(TextReportTest, APlanWithABatchSaysHowItIsCounted) {
   Report report;
   report.findings.resize(1);
@@ -263,9 +264,9 @@ TEST(TextReportTest, CountsSkippedRules) {
                     {"h2d-pageable", "no GPU was recorded"},
                     {"gc-pause", "no range events were recorded"}};
   const std::string text = ToText(report, {.details_path = "a.json"});
-  EXPECT_TRUE(text.ends_with(
-      "\n\n3 rules skipped (and why: stepscope analyze --verbose)\n"
-      "details: a.json\n"))
+  EXPECT_TRUE(
+      text.ends_with("\n\n3 rules skipped; stepscope analyze --verbose shows "
+                     "why\ndetails: a.json\n"))
       << text;
   const std::string verbose = ToText(report, {.verbose = true});
   EXPECT_FALSE(Contains(verbose, "3 rules skipped")) << verbose;
@@ -386,7 +387,7 @@ TEST(MarkdownReportTest, IsCalledByItsFileAndTellsTheLargestCausesFirst) {
   EXPECT_TRUE(text.starts_with("### stepscope: trace.json.gz\n")) << text;
   EXPECT_LT(text.find("80 %"), text.find("20 %")) << text;
   EXPECT_EQ(text.find("| 0 |"), std::string::npos) << text;
-  EXPECT_NE(text.find("2 checks found nothing worth changing, but the step "
+  EXPECT_NE(text.find("2 rules found nothing worth changing, but the step "
                       "computes for less than half of its time"),
             std::string::npos)
       << text;

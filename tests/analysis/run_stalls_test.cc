@@ -250,12 +250,12 @@ TEST(SlowStepTest, IsExplainedByTheRangeThatTakesLonger) {
   EXPECT_EQ(WhyFourth(40,
                       "range 39000000..68000000 thread=0 save\n"
                       "range 40000000..60000000 thread=0 inner\n"),
-            "a checkpoint or heavy logging, \"save\" takes 29.0 ms more");
+            "a checkpoint or heavy logging, \"save\" takes 29.0 ms longer");
 }
 
 TEST(SlowStepTest, IsExplainedByItsCauseWhereNoRangeIs) {
   EXPECT_EQ(WhyFourth(40, "range 39000000..49000000 thread=0 short\n"),
-            "code between ops takes 30.0 ms more");
+            "code between ops takes 30.0 ms longer");
   EXPECT_EQ(WhyFourth(11, ""), "");  // no slow step
 }
 
@@ -284,11 +284,9 @@ TEST(WholeRunTextTest, SaysPeriodShareAndCause) {
   EXPECT_EQ(text,
             "whole run: 490 steps timed in 12.3 s; usual step 20.1 ms without "
             "the profiler (5 to 95 %: 19.2 to 22.0 ms), longest 250 ms (step "
-            "300)\n"
-            "  every 62nd step (last: 480) takes 80.0 ms more: 8 times, 5 % of "
-            "the run; step 248 was recorded: saving\n"
-            "  a step about every 37.2 steps takes 30.0 ms more: 13 times, 3 % "
-            "of the run\n");
+            "300)\n  every 62nd step (last: 480) takes 80.0 ms longer: 8 "
+            "times, 5 % of the run; step 248 was recorded: saving\n  one step "
+            "in about 37.2 takes 30.0 ms longer: 13 times, 3 % of the run\n");
   Report report;
   report.whole_run = run;
   EXPECT_NE(ToText(report, {.width = 400}).find(text), std::string::npos);

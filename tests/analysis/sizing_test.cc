@@ -112,7 +112,7 @@ TEST_F(SizingTest, TakesTheRangeFromOutcomes) {
   const Gain threads = PredictGain(context_, {.threads = 8});
   EXPECT_GE(threads.pairs, 3);
   const Outcomes known = OutcomesOf({.threads = 8});
-  EXPECT_LT(known.low, 0.8);  // a pair won 0.71 of what was predicted
+  EXPECT_LT(known.low, 0.8);  // a pair gained 0.71 of what was predicted
   const double step_ms = StepNs({}) * 1e-6;
   EXPECT_NEAR(threads.low_ms, GainFor(known.low, threads.expected_ms, step_ms),
               0.5);

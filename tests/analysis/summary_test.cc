@@ -171,8 +171,8 @@ TEST(SummaryTest, TellsEachStepsPeakOfMemoryAndItsOperator) {
   EXPECT_NE(ToJson(summary).find("\"memory_peaks\""), std::string::npos);
 }
 
-// LibTorch's CPU totals begin at 0 with the recording: a model of 27 MB does not
-// appear in them.
+// LibTorch's CPU totals begin at 0 with the recording: a model of 27 MB does
+// not appear in them.
 TEST(SummaryTest, MemoryOfACpuIsOnlyWhatWasAllocatedWhileRecording) {
   const TraceSummary summary = Summarize(TraceFromText(R"(
     step 0..100 thread=0 number=3
@@ -180,8 +180,8 @@ TEST(SummaryTest, MemoryOfACpuIsOnlyWhatWasAllocatedWhileRecording) {
   )"));
   ASSERT_EQ(summary.memory.size(), 1u);
   EXPECT_TRUE(summary.memory[0].is_counted);
-  EXPECT_NE(ToText(summary).find("cpu: at most 5.0 MB of what was allocated "
-                                 "while recording"),
+  EXPECT_NE(ToText(summary).find(
+                "cpu: at most 5.0 MB allocated during the recording"),
             std::string::npos)
       << ToText(summary);
   EXPECT_NE(ToText(summary).find("parameters"), std::string::npos);

@@ -46,6 +46,28 @@ TEST(TimeSplitTest, LeavesComputeAndTheirParentsDispatch) {
   EXPECT_EQ(split[Cause::kHostCode], 50);
 }
 
+// FSDP2's post-backward hook waits for the reduce-scatter in a node that Python
+// has written; the last step computes there, beside a collective.
+TEST(TimeSplitTest, ANodeThatGoesOnWhenACollectiveEndsHasWaitedForIt) {
+  const auto step = [](int64_t begin_us, int64_t node_end_us) {
+    const auto span = [begin_us](int64_t begin, int64_t end) {
+      return std::to_string((begin_us + begin) * 1000) + ".." +
+             std::to_string((begin_us + end) * 1000) + " ";
+    };
+    return SplitOf(
+        "step " + span(0, 10'000) + "thread=0\nop " + span(0, node_end_us) +
+        "thread=0 kind=backward PostBackwardBackward\nop " + span(0, 1'000) +
+        "thread=0 c10d::_reduce_scatter_base_\nrange " + span(1'000, 6'000) +
+        "thread=1 kind=collective gloo:all_reduce\n");
+  };
+  const CauseTimes waits = step(0, 6'100);
+  EXPECT_EQ(waits[Cause::kCommunication], 6'000'000);
+  EXPECT_EQ(waits[Cause::kDispatch], 100'000);
+  const CauseTimes computes = step(0, 9'000);
+  EXPECT_EQ(computes[Cause::kCommunication], 1'000'000);
+  EXPECT_EQ(computes[Cause::kDispatch], 8'000'000);
+}
+
 TEST(TimeSplitTest, OpsInsideALoaderRangeAreData) {
   const CauseTimes split = SplitOf(R"(
     step 0..100 thread=0

@@ -1,5 +1,5 @@
-// How many activity records a second one core decodes, for the mix a training
-// step leaves: a launch and its kernel, now and then a copy and a wait.
+// How many activity records one core decodes per second, for the mix that a
+// training step leaves: launches with their kernels, some copies and waits.
 #include <benchmark/benchmark.h>
 
 #include <memory>
@@ -74,8 +74,8 @@ CuptiTimes Times() {
       clock);
 }
 
-// Rows added, not yet sorted and linked: that is the builder's work, for every
-// source together.
+// The time includes adding the rows, but not sorting and linking them, which
+// the builder does once for all sources.
 void BM_DecodeCupti(benchmark::State& state) {
   const Recorded recorded = Record();
   std::vector<CuptiBuffer> views;

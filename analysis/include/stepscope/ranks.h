@@ -57,8 +57,9 @@ struct PageDetails;
 
 // Never fails. Threads: any number of calls may share one const Trace.
 // `details`, if not null, receives what a page shows of this rank
-// (stepscope/page.h). The largest part, report.path_slices, draws the rank
-// alone: clear it where the digests of many ranks are kept.
+// (stepscope/page.h). The largest part of a digest is report.path_slices, which
+// only the drawings of that rank need: clear it to keep the digests of many
+// ranks.
 RankDigest DigestRank(const Trace& trace, PageDetails* details = nullptr);
 
 // One collective on the ranks that took part.

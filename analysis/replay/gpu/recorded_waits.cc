@@ -37,8 +37,9 @@ RecordedWaits::RecordedWaits(const Trace& trace, const DeviceProgram& program)
     }
     const uint32_t stream = StreamOf(sync.device, sync.stream);
     if (stream == kNoActivity || sync.wait_on_stream < 0) continue;
-    // Of no consequence if nothing was launched before the event; the row still
-    // tells that waits of this stream are named.
+    // Nothing may have been launched before the event; then the wait has no
+    // effect. It is kept, because it shows that waits of this stream name what
+    // they wait for.
     waits_[stream].push_back(
         {trace.runtime_calls()[sync.call].begin_ns, MarkedBy(sync)});
   }
@@ -52,8 +53,9 @@ int64_t RecordedWaits::Launched(uint32_t activity) const {
   return program_.hosts[node.host].gap.end_ns + std::llround(node.offset_ns);
 }
 
-// What ended after an activity began cannot be what that one waited for: the
-// event may have been recorded again, or belong to the capture of a graph.
+// An activity did not wait for one that ended after it began. The records may
+// still pair them, if the event was recorded again or belongs to the capture of
+// a graph.
 bool RecordedWaits::CanPrecede(uint32_t first, uint32_t second) const {
   return first != kNoActivity && first < second &&
          program_.activities[first].stream !=

@@ -24,8 +24,8 @@ std::string NameOfRun(const RunInfo& run) {
   return file.empty() ? "run" : file;
 }
 
-// Of the first finding alone: "Up to 30.0 of 80.3 ms per step can be won: start
-// with fp64-compute." Only a bound is an "up to".
+// Of the first finding alone: "Up to 30.0 of 80.3 ms per step can be gained:
+// start with fp64-compute." Only a bound is an "up to".
 std::string FirstInWords(const Report& report) {
   for (const Finding& finding : report.findings) {
     if (NumberOf(report, finding) != 1 ||
@@ -37,7 +37,7 @@ std::string FirstInWords(const Report& report) {
                              " per step";
     const std::string start = "start with " + finding.id + ".";
     return finding.gain_kind == GainKind::kBound
-               ? "Up to " + gain + " can be won: " + start
+               ? "Up to " + gain + " can be gained: " + start
                : "One change is predicted to gain " + gain +
                      (finding.gain.pairs > 0 ? " (likely " : " (a hint: ") +
                      Number(finding.gain.low_ms) + " to " +

@@ -1,6 +1,7 @@
 // Is attention computed in single ops where one fused kernel could do it?
 // Source: the documentation of torch.nn.functional.scaled_dot_product_attention
 // (its backends, and what each of them supports).
+#include <stepscope/device_peaks.h>
 #include <stepscope/op_cost.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace attention_rules {
 namespace {
 
 // A fused backward pass computes the scores again: five products, not four.
@@ -90,8 +92,10 @@ void SayFix(const AnalysisContext& m, const WrittenAttention& one,
         "mask that needs a gradient)";
     return;
   }
+  // PyTorch's flash kernel needs Ampere, as bfloat16 does.
   const std::string halves =
-      m.has_gpu && !Is16Bit(CostOf(m.trace, one.scores).precision)
+      m.has_gpu && HasBf16(m.kernels.device) &&
+              !Is16Bit(CostOf(m.trace, one.scores).precision)
           ? "; in bfloat16 its flash kernel can be used, too"
           : "";
   finding.fix_python =
@@ -134,8 +138,8 @@ Verdict CheckAttentionByHand(const AnalysisContext& m) {
       "them.";
   if (one.dims.empty()) {
     finding.evidence +=
-        " Sizes were not recorded (record_shapes): the order of the ops alone "
-        "shows it.";
+        " Sizes were not recorded (record_shapes), so only the order of the "
+        "ops shows this.";
   }
   Illustrate(m, all, finding);
   finding.assumption =
@@ -146,8 +150,8 @@ Verdict CheckAttentionByHand(const AnalysisContext& m) {
                         "place of four");
   SayFix(m, one, finding);
   finding.wrong_if =
-      "the program uses the attention weights themselves, or the products get "
-      "other operands than q, k and v";
+      "the program uses the attention weights themselves, or the operands of "
+      "the products are not q, k and v";
   return Fire(std::move(finding), fused.edit, fused.saved_ns);
 }
 
@@ -156,6 +160,7 @@ constexpr Rule kRules[] = {
      .question = "Is attention computed in single ops where one fused kernel "
                  "could do it?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kCompute, Cause::kDispatch},
      .check = &CheckAttentionByHand,
      .reference = "torch.nn.functional.scaled_dot_product_attention: "
                   "https://docs.pytorch.org/docs/stable/generated/"
@@ -165,15 +170,16 @@ constexpr Rule kRules[] = {
                "each other, and sizes, where recorded, show one score per pair "
                "of positions; or scaled_dot_product_attention runs its "
                "fallback of single ops",
-     .avoid = "an op between the products is none that "
-              "scaled_dot_product_attention has, the added mask is trained, "
-              "or no fused kernel exists (dropout on a CPU, float64 on a GPU)",
+     .avoid = "scaled_dot_product_attention cannot express one of the ops "
+              "between the products, the added mask is trained, or no fused "
+              "kernel exists (dropout on a CPU, float64 on a GPU)",
      .fix_cpp = "at::scaled_dot_product_attention(q, k, v)",
      .fix_python =
          "torch.nn.functional.scaled_dot_product_attention(q, k, v)"}};
 
 }  // namespace
+}  // namespace attention_rules
 
-extern const std::span<const Rule> kAttention = kRules;
+extern const std::span<const Rule> kAttention = attention_rules::kRules;
 
 }  // namespace stepscope

@@ -10,6 +10,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace lengths_rules {
 namespace {
 
 // The place of an op's mask among its arguments; kNoMask if it takes none.
@@ -58,15 +59,17 @@ Verdict CheckUnevenLengths(const AnalysisContext& m) {
   if (pads) {
     finding.evidence +=
         " Masks of such sizes show that samples are padded to the length of "
-        "their batch; how much of it is padding the recording does not show.";
+        "their batch; the recording does not show how much of each batch is "
+        "padding.";
   }
   finding.assumption =
-      pads ? "at best: nearly all of it is padding, so what grows with the "
-             "sizes (" +
-                 Milliseconds(sizes.grows_ns * 1e-6) + " of the mean step) goes"
-           : "at best: all steps have the mean size, and take as long as a "
-             "parabola through the recorded ones says; no mask shows that "
-             "samples of a batch are padded";
+      pads ? "at best: nearly all of each batch is padding, so the time that "
+             "grows with the sizes (" +
+                 Milliseconds(sizes.grows_ns * 1e-6) +
+                 " of the mean step) is saved"
+           : "at best: all steps have the mean size and take the time that a "
+             "parabola fitted to the recorded steps gives for it; no mask "
+             "shows that samples of a batch are padded";
   finding.fix_cpp =
       "sort or bucket samples by length, so that a batch has samples of about "
       "one length and each batch the same number of elements";
@@ -75,8 +78,9 @@ Verdict CheckUnevenLengths(const AnalysisContext& m) {
       "the same number of tokens; or pack them "
       "(torch.nn.utils.rnn.pack_padded_sequence, torch.nested)";
   finding.wrong_if = "the batches must keep their order";
-  // Held down: where long samples cost more than in proportion by themselves,
-  // batches of similar lengths only save their padding, which is not recorded.
+  // Low at most: where single long samples already cost more than in
+  // proportion, batches of similar lengths save only padding, which is not
+  // recorded.
   return Fire(Found{.finding = std::move(finding),
                     .bound_ns = pads ? sizes.grows_ns : sizes.bend_ns,
                     .baseline_ms = sizes.mean_ns * 1e-6,
@@ -88,15 +92,16 @@ constexpr Rule kRules[] = {
     {.id = "uneven-lengths",
      .question = "Do batches of uneven lengths make steps of uneven lengths?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kCompute},
      .check = &CheckUnevenLengths,
      .reference = "PyTorch Performance Tuning Guide: Pre-allocate memory in "
                   "case of variable input length",
      .detect =
          "of at least 5 steps with known sizes, a quarter has inputs 10 % "
-         "larger or smaller than the median, and the sizes explain 80 % "
-         "of the variance of the step times. The gain is what long "
-         "steps cost more than in proportion, as attention does; where masks "
-         "show that samples are padded, all that grows with the sizes",
+         "larger or smaller than the median, and the sizes explain 80 % of the "
+         "variance of the step times. The gain is what long steps cost beyond "
+         "proportion to their size, as attention does; if masks show that "
+         "samples are padded, it is all time that grows with the sizes",
      .avoid = "sizes were not recorded, a single batch is shorter, or the step "
               "time does not follow the sizes",
      .fix_cpp = "bucket samples by length; the same number of elements in "
@@ -105,7 +110,8 @@ constexpr Rule kRules[] = {
                    "tensors"}};
 
 }  // namespace
+}  // namespace lengths_rules
 
-extern const std::span<const Rule> kLengths = kRules;
+extern const std::span<const Rule> kLengths = lengths_rules::kRules;
 
 }  // namespace stepscope

@@ -14,6 +14,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace loops_rules {
 namespace {
 
 constexpr double kMostSteps = 2.0 / 3;
@@ -105,8 +106,8 @@ Verdict CheckUnbatchedLoop(const AnalysisContext& m) {
       kNone);
   if (finding.where.empty()) finding.where = first.chain;
   finding.assumption =
-      "at best: one call for all elements takes as long as that for one, and "
-      "what the ops compute beyond 20 us each";
+      "at best: one call for all elements takes as long as the call for one "
+      "element, plus what the ops compute beyond 20 us each";
   SayFix(reads_values, finding);
   finding.wrong_if =
       "a pass of the loop needs the result of the one before it; "
@@ -123,19 +124,20 @@ constexpr Rule kRules[] = {
      .question = "Does a loop of the program call ops for one element at a "
                  "time?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kHostCode, Cause::kDispatch, Cause::kCompute},
      .check = &CheckUnbatchedLoop,
      .reference = "PyTorch documentation, torch.vmap: "
                   "https://docs.pytorch.org/docs/stable/generated/"
                   "torch.vmap.html",
-     .detect = "the same chain of at most 32 ops repeats at least 16 times "
-               "without anything between, in two thirds of the steps; each "
-               "pass picks an element of a tensor, reads a value, or "
-               "multiplies one row or sample; and such loops take 10 % of the "
-               "step with their backward passes",
+     .detect =
+         "the same chain of at most 32 ops repeats at least 16 times without "
+         "anything between, in two thirds of the steps; each pass picks an "
+         "element of a tensor, reads a value, or multiplies one row or sample; "
+         "and such loops, with their backward passes, take 10 % of the step",
      .avoid = "the loop is the optimizer's, the data loader's, or one of "
-              "collectives; its products have several rows (batches); or the "
-              "backward pass does not show that all passes share their "
-              "weights, as a stack of layers does not",
+              "collectives; its products have several rows (batches); or "
+              "nothing in the backward pass shows that all passes share their "
+              "weights (in a stack of layers, they do not)",
      .fix_cpp = "one call for all elements: at::stack, index_add_, "
                 "broadcasting, at::_foreach_*",
      .fix_python = "one call for all elements: torch.stack, index_add_, "
@@ -143,7 +145,8 @@ constexpr Rule kRules[] = {
                    "in place of .item() for each"}};
 
 }  // namespace
+}  // namespace loops_rules
 
-extern const std::span<const Rule> kLoops = kRules;
+extern const std::span<const Rule> kLoops = loops_rules::kRules;
 
 }  // namespace stepscope

@@ -10,6 +10,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace own_code_rules {
 namespace {
 
 // Of the step: what launch-bound asks of framework code.
@@ -36,7 +37,7 @@ Verdict CheckPythonBetweenOps(const AnalysisContext& m) {
       " of more than 50 us";
   finding.evidence +=
       m.has_gpu ? "; the GPU is idle for about " +
-                      Milliseconds(code.delay_ns * 1e-6) + " of them (" +
+                      Milliseconds(code.delay_ns * 1e-6) + " of that (" +
                       Percent(code.delay_ns / m.step_ns()) + " of the step): "
                 : " (" + Percent(code.ns / m.step_ns()) + " of the step): ";
   for (size_t i = 0; i < std::min(kPlacesShown, code.places.size()); ++i) {
@@ -73,26 +74,28 @@ constexpr Rule kRules[] = {
     {.id = "python-between-ops",
      .question = "Does the program's own code between ops hold up the step?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kHostCode},
      .check = &CheckPythonBetweenOps,
      .reference = "Optimization and Performance Tuning with PyTorch, section "
                   "19.2: find the bottleneck first",
-     .detect = "pauses of more than 50 us between ops of the training thread "
-               "take 10 % of the step, on a run with a GPU while it is idle, "
-               "and two thirds of the steps have them",
+     .detect = "in two thirds of the steps, pauses of more than 50 us between "
+               "ops of the training thread take 10 % of the step; on a run "
+               "with a GPU, only the time in which the GPU is idle counts",
      .avoid = "a loader range, the garbage collector or a range named for "
-              "saving covers the pauses, or they are shorter: then the "
-              "framework is getting the next op going (launch-bound). At a "
-              "step mark and at both ends of backward, 0.5 ms may be the "
-              "recorder's and the framework's, as is what the optimizer does "
-              "before its first update; and where events were lost, ops may "
-              "be missing",
+              "saving covers the pauses, or they are shorter, because then the "
+              "framework is starting the next op (launch-bound). Not counted "
+              "are 0.5 ms at each step mark and at both ends of backward, "
+              "which the recorder and the framework may need, and what the "
+              "optimizer does before its first update. If events were lost, "
+              "ops may be missing, and the rule is skipped",
      .fix_cpp = "loader workers for batches, tensor ops for loops, metrics "
                 "every N steps",
      .fix_python = "loader workers for batches, tensor ops for loops, metrics "
                    "every N steps"}};
 
 }  // namespace
+}  // namespace own_code_rules
 
-extern const std::span<const Rule> kOwnCode = kRules;
+extern const std::span<const Rule> kOwnCode = own_code_rules::kRules;
 
 }  // namespace stepscope

@@ -16,6 +16,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace recompute_rules {
 namespace {
 
 // A backward node may call a forward op or two for its own ends.
@@ -178,15 +179,15 @@ Verdict CheckRecomputeCost(const AnalysisContext& m) {
   finding.where = CallSites(m.trace).Place(op.thread, op.begin_ns, again.first);
   finding.assumption = "at best: memory suffices to keep all activations";
   finding.fix_cpp =
-      "run fewer parts of the model without gradients and again "
-      "in the backward pass, the cheapest to keep first";
+      "recompute fewer parts of the model in the backward pass; begin with "
+      "those whose activations take the least memory";
   finding.fix_python =
       "checkpoint fewer blocks; or keep the results of products only: "
       "torch.utils.checkpoint.checkpoint(f, x, use_reentrant=False, "
       "context_fn=functools.partial(torch.utils.checkpoint."
       "create_selective_checkpoint_contexts, ops_to_save))";
-  finding.wrong_if = "a larger batch or model is to use the memory";
-  // Without it, the code around the ops goes as well, and what prepares them.
+  finding.wrong_if = "the memory is wanted for a larger batch or model";
+  // Without recomputing, the code around the ops and their preparation go, too.
   double bound_ns = kept.saved_ns;
   if (!m.has_gpu) {
     const int64_t ns =
@@ -203,6 +204,7 @@ constexpr Rule kRules[] = {
      .question = "Does the backward pass compute activations again although "
                  "memory is free?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kCompute, Cause::kDispatch},
      .check = &CheckRecomputeCost,
      .reference = "torch.utils.checkpoint: https://docs.pytorch.org/docs/"
                   "stable/checkpoint.html",
@@ -217,7 +219,8 @@ constexpr Rule kRules[] = {
                    "(create_selective_checkpoint_contexts)"}};
 
 }  // namespace
+}  // namespace recompute_rules
 
-extern const std::span<const Rule> kRecompute = kRules;
+extern const std::span<const Rule> kRecompute = recompute_rules::kRules;
 
 }  // namespace stepscope

@@ -22,6 +22,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace recurrence_rules {
 namespace {
 
 constexpr char kChange[] = "recurrence in one call";
@@ -138,9 +139,10 @@ void MergeProducts(const AnalysisContext& m, const Recurrence& one,
     const double ns = static_cast<double>(op.end_ns - op.begin_ns);
     const double merged = growth.ArithmeticNs(row);
     if (merged < 0 || merged >= ns) continue;
-    // Of gate-wide products the larger side of the result tells what it is:
-    // the gradient of weights, or, half of the others each, a product of the
-    // input or of the state.
+    // The result of a gate-wide product shows what it is. If both sides exceed
+    // the inner dimension, it is a gradient of weights, and they merge into
+    // one. Half of the others are products of the input, which merge, too; the
+    // other half are products of the state, which stay as they are.
     const MatmulShape shape = CostOf(m.trace, row).matmul;
     const bool of_weights =
         m.tree.in_backward(row) && shape.k < std::min(shape.m, shape.n);
@@ -210,20 +212,20 @@ void SayFix(const Recurrence& one, Finding& finding) {
                                                           : "LSTM, GRU or RNN";
   finding.fix_python =
       "run the whole sequence in one call of torch.nn." + cell +
-      (one.named ? "" : ", whichever the cell is") +
+      (one.named ? "" : ", depending on the cell") +
       "; the parameters of a cell fit (weight_ih becomes weight_ih_l0)";
   finding.fix_cpp = "run the whole sequence in one call of torch::nn::" + cell +
-                    (one.named ? "" : ", whichever the cell is") +
+                    (one.named ? "" : ", depending on the cell") +
                     "; the parameters of a cell fit (weight_ih becomes "
                     "weight_ih_l0)";
   if (one.named && one.foreign.empty()) return;
   finding.fix_python +=
-      "; where a position needs the output of the one before, or the cell is "
-      "another one, compute what needs no state before the loop and use "
-      "torch.compile on the body of the loop";
+      "; if a position needs the output of the one before it, or the cell is "
+      "of another kind, compute everything that needs no state before the "
+      "loop, and use torch.compile on the body of the loop";
   finding.fix_cpp +=
-      "; where a position needs the output of the one before, or the cell is "
-      "another one, compute what needs no state before the loop";
+      "; if a position needs the output of the one before it, or the cell is "
+      "of another kind, compute everything that needs no state before the loop";
 }
 
 void Illustrate(const AnalysisContext& m, const std::vector<Recurrence>& all,
@@ -273,12 +275,12 @@ Verdict CheckRnnInPython(const AnalysisContext& m) {
   }
   Illustrate(m, all, finding);
   finding.assumption =
-      m.has_gpu ? "one call needs the same products, and 10 us of the host per "
-                  "position"
+      m.has_gpu ? "one call needs the same products, and 10 us of host time "
+                  "per position"
       : call.merges_products
-          ? "one call for the whole sequence makes the products of the input, "
-            "and those for the gradients of the weights, for all positions at "
-            "once, at the best rate of such products"
+          ? "one call for the whole sequence computes the products of the "
+            "input, and those for the gradients of the weights, for all "
+            "positions at once, at the best rate of such products"
           : "one call for the whole sequence takes as long as the recorded "
             "products";
   SayFix(one, finding);
@@ -293,15 +295,17 @@ constexpr Rule kRules[] = {
      .question = "Does a recurrent network run step by step in the program's "
                  "own loop?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kDispatch, Cause::kCompute, Cause::kHostCode},
      .check = &CheckRnnInPython,
      .reference = "torch.nn.LSTM: https://docs.pytorch.org/docs/stable/"
                   "generated/torch.nn.LSTM.html",
-     .detect = "a step calls aten::lstm_cell, gru_cell or rnn_tanh_cell at "
-               "least 8 times with the same sizes; or a chain of ops repeats "
-               "at least 8 times in which a product keeps the width of the "
-               "state (or makes 3 or 4 gates of it), meets the input, and goes "
-               "through tanh or sigmoid, and the backward pass accumulates the "
-               "gradients of its weights once for all repeats",
+     .detect =
+         "a step calls aten::lstm_cell, gru_cell or rnn_tanh_cell at least 8 "
+         "times with the same sizes. Or a chain of ops repeats at least 8 "
+         "times: a matrix product that keeps the width of the state (or "
+         "computes 3 or 4 gates of that width) is combined with the input and "
+         "passes through tanh or sigmoid, and the backward pass accumulates "
+         "the gradients of its weights only once for all repeats",
      .avoid = "the chain is a stack of layers, whose weights have gradients of "
               "their own; the ops belong to one call of aten::lstm, gru or "
               "rnn_tanh; or sizes were not recorded and no op is a cell",
@@ -310,7 +314,8 @@ constexpr Rule kRules[] = {
                    "torch.compile on the body of the loop"}};
 
 }  // namespace
+}  // namespace recurrence_rules
 
-extern const std::span<const Rule> kRecurrence = kRules;
+extern const std::span<const Rule> kRecurrence = recurrence_rules::kRules;
 
 }  // namespace stepscope

@@ -20,11 +20,12 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace vocabulary_rules {
 namespace {
 
 constexpr int64_t kLargeVocabulary = 32'000;
-// A fused loss reads the scores of a few tokens, just made, and writes their
-// gradients in the same place.
+// A fused loss reads the scores of a few tokens as soon as they are computed,
+// and writes their gradients in the same place.
 constexpr double kPasses = 2;
 constexpr char kChange[] = "fused or chunked loss";
 
@@ -109,21 +110,23 @@ double ProductsNs(const AnalysisContext& m, const TensorShape& scores) {
   return ns / static_cast<double>(m.steps.steady.size());
 }
 
-// Scores of tokens whose labels the loss ignores are made in vain. How many
-// labels are masked no recording shows, so their products are a bound, and on a
-// run with a GPU, where the host's ops say nothing about time, only words.
+// Scores of tokens whose labels the loss ignores are computed in vain. No
+// recording shows how many labels are masked, so the time of their products is
+// an upper bound. On a run with a GPU the finding names no time, because it is
+// the host's ops that are measured here.
 void CountIgnoredLabels(const AnalysisContext& m, const TensorShape& scores,
                         Found& found) {
   Finding& finding = found.finding;
   if (!MasksLabels(m, scores)) {
     finding.assumption +=
-        "; where the loss ignores most labels, making scores for the other "
-        "tokens only saves most of their products, too, which is not counted";
+        "; if the loss ignores most labels, computing scores only for the "
+        "other tokens saves most of the products as well, which is not counted "
+        "here";
     return;
   }
   const char* select =
-      "make scores only for tokens whose label counts, "
-      "head(x[labels != -100]); ";
+      "compute scores only for tokens whose label counts, head(x[labels != "
+      "-100]); ";
   finding.fix_cpp = select + finding.fix_cpp;
   finding.fix_python = select + finding.fix_python;
   finding.evidence +=
@@ -134,8 +137,8 @@ void CountIgnoredLabels(const AnalysisContext& m, const TensorShape& scores,
   }
   const double products = ProductsNs(m, scores);
   finding.evidence +=
-      "; the products that make scores and take their "
-      "gradients take another " +
+      "; the products that compute the scores and their gradients take "
+      "another " +
       Milliseconds(products * 1e-6) + ".";
   finding.assumption =
       "at best: nearly all labels are masked, and neither scores nor loss are "
@@ -190,12 +193,12 @@ Verdict CheckLargeVocabularyLoss(const AnalysisContext& m) {
   finding.fix_cpp =
       "compute the last product and the loss for a part of the tokens at a "
       "time, with a torch::autograd::Function that computes the gradient of "
-      "the part at once";
+      "each part right away";
   finding.fix_python =
       "a fused linear cross entropy (Liger Kernel, cut-cross-entropy, on a "
       "GPU), or the last layer and cross_entropy on chunks of the tokens, each "
       "in torch.utils.checkpoint.checkpoint(..., use_reentrant=False), which "
-      "saves memory first of all";
+      "mainly saves memory";
   finding.wrong_if = "the scores are used for something else as well";
   Found found{.finding = std::move(finding),
               .bound_ns = fused.saved_ns,
@@ -209,6 +212,7 @@ constexpr Rule kRules[] = {
      .question = "Does the loss pass over scores for a large vocabulary again "
                  "and again?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kCompute},
      .check = &CheckLargeVocabularyLoss,
      .reference = "Liger Kernel, fused linear cross entropy: "
                   "https://github.com/linkedin/Liger-Kernel",
@@ -223,7 +227,8 @@ constexpr Rule kRules[] = {
                    "tokens whose label counts"}};
 
 }  // namespace
+}  // namespace vocabulary_rules
 
-extern const std::span<const Rule> kVocabulary = kRules;
+extern const std::span<const Rule> kVocabulary = vocabulary_rules::kRules;
 
 }  // namespace stepscope

@@ -19,6 +19,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace compiled_rules {
 namespace {
 
 constexpr std::string_view kCompiling = "(dynamo_timed)";
@@ -111,21 +112,21 @@ Verdict CheckRecompiling(const AnalysisContext& m) {
   if (ns < 0.01 * length) return Clean();
   finding.confidence = Confidence::kProven;
   finding.evidence =
-      "torch.compile compiled " + Count(times, "time") + " more in " +
+      "torch.compile compiled again, " + Count(times, "time") + " in " +
       std::to_string(steps) + " of the " +
       Count(static_cast<int64_t>(windows.size() - first), "step") +
-      " after the first ones, which takes " + Milliseconds(ns * 1e-6) +
+      " after the first ones. This takes " + Milliseconds(ns * 1e-6) +
       " per step on average (" + Percent(ns / length) + ")." + MostVariants(m);
   finding.assumption = "at best: later steps run code that is compiled already";
   finding.fix_cpp =
       "pad inputs to a few sizes, or export the model with dynamic dimensions";
   finding.fix_python =
-      "TORCH_LOGS=recompiles names the guard that failed; for sizes that vary "
-      "torch._dynamo.mark_dynamic(x, 0) or torch.compile(dynamic=True), or pad "
-      "to a few sizes; for Python numbers that vary, pass a tensor";
+      "TORCH_LOGS=recompiles names the guard that failed; for varying sizes, "
+      "use torch._dynamo.mark_dynamic(x, 0) or torch.compile(dynamic=True), or "
+      "pad to a few sizes; pass varying Python numbers as tensors";
   finding.wrong_if =
-      "the recompilations end after a few more steps (a longer recording "
-      "shows)";
+      "the recompilations end after a few more steps (a longer recording would "
+      "show it)";
   return Fire(Found{.finding = std::move(finding),
                     .bound_ns = ns,
                     .baseline_ms = length * 1e-6,
@@ -258,7 +259,8 @@ Verdict CheckGraphBreaks(const AnalysisContext& m) {
       "dependent branches out of the model, then keep it whole with "
       "torch.compile(fullgraph=True)";
   finding.wrong_if =
-      "the parts were compiled one by one on purpose, with this code between";
+      "the parts were compiled one by one on purpose, with this code between "
+      "them";
   return FireBound(std::move(finding), ns);
 }
 
@@ -266,6 +268,7 @@ constexpr Rule kRules[] = {
     {.id = "recompiling",
      .question = "Does torch.compile compile again in later steps?",
      .needs = {},
+     .causes = {Cause::kDispatch, Cause::kHostCode},
      .check = &CheckRecompiling,
      .reference = "PyTorch documentation, torch.compile troubleshooting: "
                   "recompilation",
@@ -279,6 +282,7 @@ constexpr Rule kRules[] = {
      .question =
          "Is compiled code cut into pieces with eager ops between them?",
      .needs = {Kind::kOp},
+     .causes = {Cause::kDispatch, Cause::kHostCode},
      .check = &CheckGraphBreaks,
      .reference = "PyTorch documentation, torch.compile troubleshooting: graph "
                   "breaks",
@@ -292,7 +296,8 @@ constexpr Rule kRules[] = {
          "TORCH_LOGS=graph_breaks, then torch.compile(fullgraph=True)"}};
 
 }  // namespace
+}  // namespace compiled_rules
 
-extern const std::span<const Rule> kCompiled = kRules;
+extern const std::span<const Rule> kCompiled = compiled_rules::kRules;
 
 }  // namespace stepscope

@@ -21,6 +21,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace cuda_graphs_rules {
 namespace {
 
 constexpr double kLaunchShare = 0.10;
@@ -146,8 +147,8 @@ class Obstacles {
     if (others == 0) return;
     Add(Count(others, "step") + " of " + std::to_string(by_step.size()) +
             (others == 1 ? " launches" : " launch") +
-            " other kernels or grids than the rest, because shapes or Python's "
-            "branches vary",
+            " different kernels or grids from the rest, because shapes or "
+            "Python's branches vary",
         "pad inputs to a few sizes, with one graph for each");
   }
 
@@ -266,13 +267,14 @@ constexpr Rule kRules[] = {
                  "CUDA graph?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kKernel, Kind::kRuntimeCall},
+     .causes = {},
      .check = &CheckObstacles,
      .reference = "PyTorch documentation, CUDA semantics: constraints of CUDA "
                   "graphs",
      .detect = "the GPU is idle for 10 % of the step while the host launches, "
-               "and between the launches the steps wait for the GPU, copy "
-               "from pageable memory, call the driver's allocator, or launch "
-               "other kernels than the other steps do",
+               "and between the launches the steps wait for the GPU, copy from "
+               "pageable memory, call the driver's allocator, or launch "
+               "different kernels from step to step",
      .avoid = "these happen before the first or after the last tenth of a "
               "step's launches, where the graph need not reach; or most "
               "kernels come from CUDA graphs already",
@@ -282,18 +284,20 @@ constexpr Rule kRules[] = {
      .question = "Is the GPU idle between the kernels of CUDA graphs?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kKernel},
+     .causes = {Cause::kGraphOpaque},
      .check = &CheckGraphIdle,
      .reference = "CUDA C++ Programming Guide: CUDA graphs",
      .detect = "gaps of more than 10 us before kernels of CUDA graphs take 5 "
                "% of the step or more. No gain is given, because the trace "
                "does not show what a node of a graph waits for",
-     .avoid = "the gaps are in front of work that was launched by itself "
+     .avoid = "the gaps precede work that was launched on its own "
               "(dependency-stall), or the graph itself was launched late",
      .fix_cpp = "record once without capturing to see the reason",
      .fix_python = "record once without CUDA graphs to see the reason"}};
 
 }  // namespace
+}  // namespace cuda_graphs_rules
 
-extern const std::span<const Rule> kCudaGraphs = kRules;
+extern const std::span<const Rule> kCudaGraphs = cuda_graphs_rules::kRules;
 
 }  // namespace stepscope

@@ -13,6 +13,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace fp8_rules {
 namespace {
 
 constexpr double kShare = 0.50;  // of the GPU's compute time
@@ -70,6 +71,7 @@ constexpr Rule kRules[] = {
      .question = "Would FP8 speed up large products that run in 16 bits?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kKernel, Kind::kOpShapes},
+     .causes = {Cause::kCompute},
      .check = &CheckFp8,
      .reference = "NVIDIA H100 datasheet: FP8 Tensor Core rates; "
                   "torchao.float8",
@@ -82,7 +84,8 @@ constexpr Rule kRules[] = {
      .fix_python = "torchao.float8, Transformer Engine"}};
 
 }  // namespace
+}  // namespace fp8_rules
 
-extern const std::span<const Rule> kFp8 = kRules;
+extern const std::span<const Rule> kFp8 = fp8_rules::kRules;
 
 }  // namespace stepscope

@@ -1,4 +1,4 @@
-// Do the collectives of sharded parameters run beside computing?
+// Do the collectives of sharded parameters overlap with computing?
 // Source: PyTorch documentation, "Getting Started with Fully Sharded Data
 // Parallel (FSDP2)": prefetching and reshard_after_forward. 3 % of the step is
 // the lowest share that XProf calls moderate.
@@ -16,6 +16,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
+namespace sharding_rules {
 namespace {
 
 constexpr double kExposedShare = 0.03;
@@ -98,8 +99,8 @@ Verdict CheckSharding(const AnalysisContext& m) {
   }
   Illustrate(m, OfShards, finding);
   finding.assumption =
-      "at best: shards are fetched and reduced beside computing, and only the "
-      "optimizer waits for them";
+      "at best: fetching and reducing shards overlaps with computing, and only "
+      "the optimizer waits for them";
   finding.fix_cpp =
       "issue the all-gather of the next layer before this one computes";
   finding.fix_python =
@@ -129,6 +130,7 @@ constexpr Rule kRules[] = {
     {.id = "fsdp-exposed",
      .question = "Does the step wait for shards of parameters or gradients?",
      .needs = {},
+     .causes = {Cause::kCommunication},
      .check = &CheckSharding,
      .reference = "PyTorch documentation, FSDP2: prefetching; "
                   "reshard_after_forward",
@@ -140,10 +142,12 @@ constexpr Rule kRules[] = {
               "collectives may be of activations (exposed-collective)",
      .fix_cpp = "fetch the next layer's shards before this layer computes",
      .fix_python = "forward and backward prefetch; larger wrap units; "
-                   "reshard_after_forward=False where memory allows"}};
+                   "reshard_after_forward=False where memory allows",
+     .change = "parameters gathered ahead"}};
 
 }  // namespace
+}  // namespace sharding_rules
 
-extern const std::span<const Rule> kSharding = kRules;
+extern const std::span<const Rule> kSharding = sharding_rules::kRules;
 
 }  // namespace stepscope

@@ -163,7 +163,7 @@ bool ReadArgs(ondemand::value& value, const char* end, ChromeEvent* event) {
     if (key == ArgKey::kCount) continue;
     if (!ReadField(field.value(), &event->args[static_cast<size_t>(key)]))
       return false;
-    event->present |= uint64_t{1} << static_cast<int>(key);
+    event->present[static_cast<size_t>(key)] = true;
   }
   return true;
 }
@@ -204,7 +204,7 @@ ChromeEventParser::~ChromeEventParser() = default;
 bool ChromeEventParser::Parse(std::string_view text, ChromeEvent* event) {
   event->phase = event->category = event->name = event->pid = event->tid =
       event->begin = event->duration = event->id = Field();
-  event->present = 0;
+  event->present.reset();
   const char* end = text.data() + text.size();
   ondemand::document document;
   if (json_->parser

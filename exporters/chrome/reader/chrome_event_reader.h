@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <bitset>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -95,16 +96,18 @@ struct ChromeEvent {
   Field duration;  // "dur"
   Field id;        // of a flow
 
-  bool has(ArgKey key) const { return (present >> static_cast<int>(key)) & 1; }
+  bool has(ArgKey key) const { return present[static_cast<size_t>(key)]; }
   // The arg, or a Field of kind kNone.
   Field arg(ArgKey key) const {
     return has(key) ? args[static_cast<size_t>(key)] : Field();
   }
 
-  uint64_t present = 0;  // bit per ArgKey; `args` holds older text elsewhere
-  std::array<Field, static_cast<size_t>(ArgKey::kCount)> args;
+  static constexpr auto kArgs = static_cast<size_t>(ArgKey::kCount);
+  // Which of `args` this event has; the others hold text of older events. To
+  // clear a word of bits per event is cheaper than to clear the fields.
+  std::bitset<kArgs> present;
+  std::array<Field, kArgs> args;
 };
-static_assert(static_cast<int>(ArgKey::kCount) <= 64);
 
 class ChromeEventParser {
  public:

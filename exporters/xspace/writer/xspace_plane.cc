@@ -278,7 +278,7 @@ bool WriteXPlane(int64_t id, std::string_view plane_name,
     heads.push_back(std::move(line_head));
     sizes.push_back(size);
   }
-  // Only now: making the events has told which names are used.
+  // Only now, because making the events has shown which names are used.
   const std::string metadata = names.MetadataBytes();
   plane_size += metadata.size();
 

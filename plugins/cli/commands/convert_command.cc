@@ -20,9 +20,7 @@ namespace {
 
 constexpr std::string_view kFlavours[] = {"kineto", "tb"};
 constexpr Option kOptions[] = {
-    {.name = "--force",
-     .short_name = "-f",
-     .help = "replace OUT if it is there"},
+    {.name = "--force", .short_name = "-f", .help = "replace OUT if it exists"},
     {.name = "--flavour",
      .value = "FLAVOUR",
      .help = "dialect of a Chrome trace (default: by the ending)",
@@ -114,9 +112,9 @@ absl::Status MayWrite(const std::string& in, const std::string& out,
     return absl::InvalidArgumentError(
         "IN and OUT are the same file; give OUT another name");
   }
-  // A device or a pipe loses nothing.
+  // Nothing is lost in a device or a pipe.
   if (!force && std::filesystem::is_regular_file(out, error))
-    return absl::AlreadyExistsError(out + " is there; --force replaces it");
+    return absl::AlreadyExistsError(out + " exists; --force replaces it");
   return absl::OkStatus();
 }
 
@@ -173,8 +171,8 @@ const Command kConvertCommand = {
     .terms = Endings,
     .options = kOptions,
     .exit_status =
-        "0 written, 1 IN could not be read, OUT could not be written or was "
-        "there, 2 wrong usage.",
+        "0 written, 1 IN could not be read, OUT could not be written or "
+        "already existed, 2 wrong usage.",
     .run = RunConvert};
 
 }  // namespace stepscope

@@ -57,8 +57,8 @@ int Fail(const absl::Status& status) {
 }
 
 int NoHandle(const char* what) {
-  return Fail(STEPSCOPE_E_HANDLE, std::string("this is no handle of a ") +
-                                      what + ", or it was closed");
+  return Fail(STEPSCOPE_E_HANDLE,
+              std::string("this is not the handle of an open ") + what);
 }
 
 int NoPointer(const char* name) {

@@ -23,7 +23,7 @@ bool JsonRequest::Find(std::string_view key, dom::element* value) {
 }
 
 void JsonRequest::Wrong(std::string_view key, std::string_view must_be) {
-  if (!error_.ok()) return;
+  if (!error_.ok()) return;  // later mistakes may follow from the first
   error_ = absl::InvalidArgumentError(prefix_ + std::string(key) + " must be " +
                                       std::string(must_be));
 }
@@ -32,7 +32,7 @@ std::string JsonRequest::Text(std::string_view key,
                               std::string_view otherwise) {
   dom::element value;
   std::string_view text = otherwise;
-  if (Find(key, &value) && value.get(text)) Wrong(key, "text");
+  if (Find(key, &value) && value.get(text)) Wrong(key, "a string");
   return std::string(text);
 }
 
@@ -56,12 +56,12 @@ std::vector<std::string> JsonRequest::Texts(std::string_view key) {
   if (!Find(key, &value)) return texts;
   dom::array list;
   if (value.get(list)) {
-    Wrong(key, "a list of texts");
+    Wrong(key, "a list of strings");
     return texts;
   }
   for (const dom::element item : list) {
     std::string_view text;
-    if (item.get(text)) Wrong(key, "a list of texts");
+    if (item.get(text)) Wrong(key, "a list of strings");
     texts.emplace_back(text);
   }
   return texts;
@@ -112,6 +112,8 @@ JsonRequest JsonRequest::Object(std::string_view key) {
   return inner;
 }
 
+// A key that nobody asked for is a misspelt one, or one of a newer caller: to
+// ignore it would be to do something else than what was asked.
 absl::Status JsonRequest::Check() {
   if (!error_.ok() || empty_) return error_;
   for (const auto [name, value] : object_) {

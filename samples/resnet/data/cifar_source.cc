@@ -73,10 +73,10 @@ absl::Status Append(const std::string& path, std::vector<uint8_t>& records) {
   if (!bytes.ok()) return bytes.status();
   if (bytes->empty() || bytes->size() % kRecord != 0) {
     return absl::DataLossError(
-        "cannot read " + path + " as CIFAR-10: its " +
-        std::to_string(bytes->size()) + " bytes are no multiple of " +
+        "cannot read " + path + " as CIFAR-10: its size of " +
+        std::to_string(bytes->size()) + " bytes is not a multiple of " +
         std::to_string(kRecord) +
-        "; it may be damaged, or CIFAR-100: unpack cifar-10-binary.tar.gz "
+        "; it is damaged, or it is CIFAR-100: unpack cifar-10-binary.tar.gz "
         "again");
   }
   for (size_t at = 0; at < bytes->size(); at += kRecord) {

@@ -57,10 +57,10 @@ TEST(ContendedCoresTest, IsACauseOfItsOwn) {
   EXPECT_NEAR(report.time_split_ms.at("contended"), 50, 1e-6);
   EXPECT_NEAR(report.time_split_ms.at("compute"), 40, 1e-6);
   EXPECT_NEAR(report.time_split_ms.at("host_code"), 10, 1e-6);
-  EXPECT_NE(ToText(report, {}).find("ready, but no free core 50.0"),
+  EXPECT_NE(ToText(report, {}).find("waiting for a free core 50.0"),
             std::string::npos)
       << ToText(report, {});
-  EXPECT_NE(ToText(report, {}).find("other programs take the cores"),
+  EXPECT_NE(ToText(report, {}).find("other programs use this run's cores"),
             std::string::npos);
 }
 

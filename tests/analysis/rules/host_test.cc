@@ -267,7 +267,7 @@ TEST(GcPauseTest, IsAHintWhereStepsStopForNoRecordedReason) {
             std::string::npos)
       << finding->evidence;
   EXPECT_EQ(report.step_times[4].why, "runs no op for 40.0 ms");
-  EXPECT_NE(ToText(report, TextOptions()).find("3 slow steps make"),
+  EXPECT_NE(ToText(report, TextOptions()).find("3 slow steps raise"),
             std::string::npos);
   // An allocation in a function that every step runs may collect as well.
   EXPECT_NE(Find(Stopping(40, "train.py(7): step"), "gc-pause"), nullptr);

@@ -49,6 +49,19 @@ TEST(TensorCoresIdleTest, FiresOnFloat32ProductsAndNamesThePeak) {
   EXPECT_NE(finding->fix_python.find("autocast"), std::string::npos);
 }
 
+// Volta and Turing compute bfloat16 without Tensor Cores, so slowly.
+TEST(TensorCoresIdleTest, AdvisesFloat16WhereBfloat16HasNoTensorCores) {
+  const Report report = With({}, "Tesla V100-SXM2-32GB", 7, 0);
+  const Finding* finding = Find(report, "tensor-cores-idle");
+  ASSERT_NE(finding, nullptr);
+  for (const std::string& fix : {finding->fix_cpp, finding->fix_python}) {
+    EXPECT_NE(fix.find("GradScaler"), std::string::npos) << fix;
+    EXPECT_EQ(fix.find("dtype=torch.bfloat16"), std::string::npos) << fix;
+    EXPECT_EQ(fix.find("kBFloat16"), std::string::npos) << fix;
+  }
+  EXPECT_NE(finding->fix_python.find("float16"), std::string::npos);
+}
+
 // A compiled region, a recurrent layer of cuDNN, an op of an extension.
 TEST(TensorCoresIdleTest, SeesProductsUnderOpsItDoesNotKnow) {
   for (const char* op :

@@ -59,7 +59,7 @@ TEST_F(VendorsTest, LinksWorkWithoutACorrelationByTheArrowBehindIt) {
   EXPECT_EQ(with("6").kernels()[0].call, kNone);  // of other work
 }
 
-TEST_F(VendorsTest, SaysWhatOfAscendIsNotRead) {
+TEST_F(VendorsTest, ReportsTheRowsOfAscendThatAreNotRead) {
   const Trace trace = Read(KinetoFile(
       Call("cpu_op", "aten::mul", "") +
       R"(, {"ph": "X", "name": "Mul", "pid": "3_0", "tid": 5, "ts": "7.5",

@@ -98,5 +98,31 @@ TEST_F(JsonEventsTest, GivesUpAnEventWithoutEndInBoundedMemory) {
   EXPECT_GE(reader.lost_events(), 1);
 }
 
+// Reads `text` as one whose events are all no valid JSON. Returns how often
+// each byte was looked at.
+double LooksPerByte(const std::string& text, TempFolder& folder) {
+  const auto bytes = *BytesReader::Make(folder.Write("trace.json", text));
+  JsonEventsReader reader(bytes.get());
+  while (!reader.Next().empty()) reader.Distrust();
+  return static_cast<double>(reader.looked_at_bytes()) /
+         static_cast<double>(text.size());
+}
+
+TEST_F(JsonEventsTest, DamageInEachEventIsNotPaidForByTheRestOfTheFile) {
+  std::string quotes = "[";
+  std::string no_keys = "[";
+  std::string no_end = "[";
+  for (int i = 0; i < 20'000; ++i) {
+    quotes += R"({"ph": "X", "name": "no quote}, )";
+    no_keys += R"({"x": 1}, )";
+    no_end += R"({"name": {"name": )";
+  }
+  EXPECT_LT(LooksPerByte(quotes + "]", folder_), 10);
+  EXPECT_LT(LooksPerByte(no_keys + "]", folder_), 3);
+  // Each event reaches to the end of the file: 20,000 looks, were there no
+  // limit of 64 MiB and 16 looks.
+  EXPECT_LT(LooksPerByte(no_end + "]", folder_), 250);
+}
+
 }  // namespace
 }  // namespace stepscope

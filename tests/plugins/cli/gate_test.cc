@@ -62,7 +62,7 @@ TEST(JudgeComparisonTest, TimeWithoutACoreIsNotTheProgramsOwn) {
   busy.causes = {{.name = "contended", .before_ms = 5, .after_ms = 21}};
   const GateVerdict passed = JudgeComparison(busy, {.frac = 0.05});
   EXPECT_EQ(passed.status, 0);
-  EXPECT_THAT(passed.why, HasSubstr("had no core for 16.0 ms more"));
+  EXPECT_THAT(passed.why, HasSubstr("waited for a core for 16.0 ms more"));
   busy.causes[0].after_ms = 19;  // of 20 ms that leaves 6
   EXPECT_EQ(JudgeComparison(busy, {.frac = 0.05}).status, 4);
   busy.causes[0].before_ms = 60;  // less contended is no excuse either

@@ -172,7 +172,7 @@ TEST_F(TraceCommandsTest, ConvertSaysWhatItWroteAndReplacesNothingUnasked) {
   const std::string bytes = ReadBytes(out);
   const Outcome again = Run("convert " + trace_ + " " + out);
   EXPECT_EQ(again.status, 1);
-  EXPECT_THAT(again.err, HasSubstr(out + " is there; --force replaces it"));
+  EXPECT_THAT(again.err, HasSubstr(out + " exists; --force replaces it"));
   EXPECT_EQ(ReadBytes(out), bytes);
   EXPECT_EQ(Run("convert --force " + trace_ + " " + out).status, 0);
   EXPECT_NE(ReadBytes(out), bytes);

@@ -50,7 +50,7 @@ TEST(CApi, JobsRefuseNullAndNonsense) {
   EXPECT_THAT(Call("analyze", R"({"pahts": ["x"]})", STEPSCOPE_E_ARGUMENT),
               HasSubstr("unknown key 'pahts'"));
   EXPECT_THAT(Call("analyze", R"({"paths": "x"})", STEPSCOPE_E_ARGUMENT),
-              HasSubstr("paths must be a list of texts"));
+              HasSubstr("paths must be a list of strings"));
   EXPECT_THAT(
       Call("analyze", R"({"paths": ["x"], "format": "pdf"})",
            STEPSCOPE_E_ARGUMENT),

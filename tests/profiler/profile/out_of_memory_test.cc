@@ -3,12 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stepscope/profile_parts.h>
+#include <stepscope/range.h>
 
 #include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <new>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <vector>
 
 #include "io/file_sink.h"
@@ -18,6 +21,11 @@ namespace {
 
 // While it is true, the thread that set it gets no memory.
 thread_local bool t_no_memory = false;
+
+// If it is not negative: how often the thread that set it gets memory before it
+// runs out; and how often it has asked since.
+thread_local int64_t t_own_left = -1;
+thread_local int64_t t_own_taken = 0;
 
 // How often the threads that are not the test's have asked for memory, and how
 // often they get it before it runs out; negative: always.
@@ -30,9 +38,10 @@ std::atomic<int64_t> g_taken = 0;
 bool Fails() {
   constexpr int64_t kFailures = 3;
   if (t_no_memory) return true;
-  if (t_is_tests) return false;
-  const int64_t taken = g_taken.fetch_add(1);
-  const int64_t left = g_left.load();
+  const bool is_own = t_own_left >= 0;
+  if (t_is_tests && !is_own) return false;
+  const int64_t taken = is_own ? t_own_taken++ : g_taken.fetch_add(1);
+  const int64_t left = is_own ? t_own_left : g_left.load();
   return left >= 0 && taken >= left && taken < left + kFailures;
 }
 
@@ -85,6 +94,50 @@ TEST(OutOfMemoryTest, OnTheBackgroundThreadItIsALineOnStderr) {
   }
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
               testing::HasSubstr("out of memory"));
+}
+
+ProfileParts WithoutAnalysis(const ProfileOptions& options) {
+  ProfileParts parts = Parts(options);
+  parts.analyze = [](const Trace&, PageDetails*) { return Report(); };
+  return parts;
+}
+
+// Two windows, with an event of a thread that ends and one of this thread.
+absl::Status RecordTwoWindows() {
+  Profile profile(
+      {.schedule = {.wait = 0, .warmup = 1, .active = 1, .repeat = 2},
+       .print_report = false},
+      &WithoutAnalysis);
+  for (int step = 0; step < 5; ++step) {
+    const UserRange range("step");
+    std::thread([] { const UserRange inner("thread"); }).join();
+    profile.Step();
+  }
+  return profile.Finish();
+}
+
+// One allocation after the other fails, and those right behind it.
+TEST(OutOfMemoryTest, TheTrainingThreadGoesOnWhateverFails) {
+  testing::internal::CaptureStderr();
+  int64_t left = 0;
+  for (bool failed = true; failed; left += left < 200 ? 1 : 7) {
+    t_own_taken = 0;
+    t_own_left = left;
+    try {
+      (void)RecordTwoWindows();
+    } catch (const std::bad_alloc&) {
+      // That was the test's own allocation: a thread, or the options.
+    } catch (const std::system_error&) {
+    }
+    failed = t_own_taken > left;
+    t_own_left = -1;
+    // What failed leaves nothing open that would keep another from recording.
+    const absl::Status status = RecordTwoWindows();
+    EXPECT_TRUE(status.ok()) << status << " after allocation " << left;
+    if (!status.ok()) break;
+  }
+  EXPECT_GT(left, 100);
+  (void)testing::internal::GetCapturedStderr();
 }
 
 // Its queues of blocks allocate, too.

@@ -34,7 +34,12 @@ TEST(StoreExchangeTest, ARankReadsWhatAnotherHasPut) {
   EXPECT_FALSE(nothing->has_value());
   const std::string bytes("a\0b\xff", 4);
   ASSERT_TRUE(rank_1->Put("window", bytes).ok());
-  const auto found = rank_0->Get("window");
+  // set() returns before the server has the value.
+  auto found = rank_0->Get("window");
+  for (int i = 0; i < 10'000 && found.ok() && !found->has_value(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    found = rank_0->Get("window");
+  }
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_EQ(*found, bytes);
 }

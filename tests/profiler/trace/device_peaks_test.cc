@@ -57,5 +57,13 @@ TEST(DevicePeaksTest, KnowsWhoHasTensorCoresAndTf32) {
   EXPECT_FALSE(HasTf32(Named("AMD Instinct MI300X", 9, 4)));
 }
 
+TEST(DevicePeaksTest, Bfloat16NeedsAmpereOrAMatrixCoreOfAmds) {
+  EXPECT_FALSE(HasBf16(Named("Tesla V100-SXM2-32GB", 7, 0)));
+  EXPECT_FALSE(HasBf16(Named("Tesla T4", 7, 5)));
+  EXPECT_TRUE(HasBf16(Named("NVIDIA A100-SXM4", 8, 0)));
+  EXPECT_TRUE(HasBf16(Named("AMD Instinct MI100", 9, 0)));
+  EXPECT_TRUE(HasBf16(Device()));
+}
+
 }  // namespace
 }  // namespace stepscope

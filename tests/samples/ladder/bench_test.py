@@ -88,7 +88,7 @@ def test_a_line_that_is_no_run_is_named(tmp_path):
         Journal(str(path))
 
 
-def test_a_folder_that_cannot_be_made_is_said(tmp_path):
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(NotADirectoryError, match="file/work"):
         Bench("bin", str(tmp_path / "file/work"))
@@ -185,7 +185,7 @@ def test_compares_whole_periods(make_bench):
     assert len(runs.before[0].step_ms) == 4 + 10
 
 
-# Both sides of a pair run in turn, also where another comparison met one of them.
+# The two sides of a pair run in turn, even if another comparison has measured one of them already.
 def test_beside_another_partner_a_run_is_measured_again(make_bench):
     bench = make_bench()
     for partner, runs in (("1", 4), ("2", 8), ("2", 8)):

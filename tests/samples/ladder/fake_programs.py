@@ -1,11 +1,11 @@
-"""Programs that behave like resnet and stepscope towards whoever measures them, and take no time.
+"""Stand-ins for resnet and stepscope: they write what the real programs would write, at once.
 
-What a step takes follows from the flags by step_ms(), so tests know what is right. Beside resnet's flags:
-    --fail            ends with exit code 3              --fail-if FLAG   the same, beside that flag
-    --slow-start MS   takes so long, whatever it writes  --advise JSON    a list of findings instead of the usual ones
-    --hold-back N     where fewer steps are recorded, the findings are held back
-    --gpu             a run with a GPU, which replay can express no setting of
-Flags above 4 workers are refused, as resnet refuses flags: exit code 2.
+The time of a step follows from the flags (step_ms()), so tests know what is right. Flags that resnet does not have:
+    --fail            ends with exit code 3              --fail-if FLAG   the same, if that flag is given, too
+    --slow-start MS   really takes MS before it starts   --advise JSON    a list of findings instead of the usual ones
+    --hold-back N     with fewer than N recorded steps, the findings are held back
+    --gpu             a run with a GPU, none of whose settings replay can express
+More than 4 workers are refused as resnet refuses a wrong flag: exit code 2.
 """
 
 import json
@@ -20,9 +20,9 @@ def number(flags, flag, absent):
 
 
 def step_ms(flags):
-    """Loading (1 ms a sample) hides behind computing (2 ms a sample and 20 ms whatever the batch) if there are workers;
-    2 threads halve the computing, but not beside workers, as there are 2 cores; channels_last costs a tenth; printing 8
-    ms, reading the loss 5 ms."""
+    """Computing takes 20 ms and 2 ms per sample. Loading takes 1 ms per sample, which workers hide completely. Two threads
+    halve the computing unless there are workers, because there are 2 cores. channels_last adds a tenth of the computing,
+    printing 8 ms, reading the loss 5 ms."""
     batch, workers = number(flags, "--batch", 32), number(flags, "--workers", 0)
     compute = 20 + 2 * batch
     if number(flags, "--threads", 1) > 1 and workers == 0:
@@ -94,7 +94,8 @@ FLAGS = {"workers": "--workers", "intra_op_threads": "--threads", "batch_size": 
 
 
 def what_if(flags, words):
-    """It knows what flags do, but for channels_last, of which it expects no change; findings gain what they say."""
+    """Predicts exactly what the flags do, except for channels_last, from which it expects no change. A finding gains what
+    it says."""
     finding_ids = words[words.index("--finding") + 1].split(",") if "--finding" in words else []
     settings = dict(word.split("=") for word in words if "=" in word)
     known = {"memory_format", *({} if "--gpu" in flags else FLAGS)}

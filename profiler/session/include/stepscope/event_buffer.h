@@ -39,7 +39,8 @@ class EventBuffers {
 
   // Closes the window and returns what was recorded, not yet decoded. Waits for
   // writes in progress, well under a microsecond each. Any thread may call it.
-  // REQUIRES: called at most once.
+  // Throws std::bad_alloc if memory runs out: the window is still open then.
+  // REQUIRES: called at most once with success.
   std::unique_ptr<EventRecording> Close();
 
  private:

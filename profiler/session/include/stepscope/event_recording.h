@@ -29,8 +29,9 @@ class EventRecording {
   // How many threads were still inside a write, so that nothing could be taken
   // of them.
   void SetUnfinished(int64_t threads) { unfinished_ = threads; }
-  // Takes the thread's chunks, open operators and counters.
-  void TakeThread(const RegisteredLog& log);
+  // Takes the thread's chunks, open operators and counters. Without memory for
+  // that the thread is counted as lost.
+  void TakeThread(const RegisteredLog& log) noexcept;
   // Takes unused chunks, to unmap them later.
   void TakeUnused(std::pair<Chunk*, size_t> chunks) { unused_ = chunks; }
 
@@ -50,6 +51,7 @@ class EventRecording {
   int64_t dropped_ = 0;
   int64_t cut_ = 0;
   int64_t unfinished_ = 0;
+  int64_t lost_threads_ = 0;
 };
 
 }  // namespace stepscope

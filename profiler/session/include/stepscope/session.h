@@ -103,7 +103,8 @@ class Session {
   void BeginStep();
 
   // The current step has ended. Returns the window if that closed it, else
-  // null. Does nothing after the last cycle.
+  // null. Does nothing after the last cycle. What it throws (std::bad_alloc, or
+  // what a collector threw) ends the Session without a window; so for End().
   std::unique_ptr<ClosedWindow> Step();
 
   // The loop has ended. Returns the open window, cut after its last complete
@@ -124,6 +125,11 @@ class Session {
 
   Session(Options options, std::unique_ptr<Claim> claim);
   void Arm();
+  template <typename Call>
+  auto OrAbandon(Call call);
+  void Abandon() noexcept;
+  std::unique_ptr<ClosedWindow> EndStep();
+  std::unique_ptr<ClosedWindow> EndLoop();
   void CheckThread();
   void Enter();  // the phase of step_, which begins now
   void MarkBegin();

@@ -36,5 +36,8 @@ bool IsAmd(const Device& device);
 bool HasTensorCores(const Device& device);
 // Ampere and later. PyTorch uses TF32 for convolutions by default.
 bool HasTf32(const Device& device);
+// Tensor Cores take bfloat16: Ampere and later, CDNA and later. True if the
+// device is unknown.
+bool HasBf16(const Device& device);
 
 }  // namespace stepscope

@@ -29,8 +29,8 @@ extern const Pattern kTf32Off = {
     .train = &TrainTf32Off,
     .needs_gpu = true,
     .also = {{"tensor-cores-idle",
-              "16 bits would be faster still, and it mutes "
-              "this rule",
+              "16-bit types would be faster still, and that finding supersedes "
+              "this one",
               /*when_fixed=*/true}}};
 
 }  // namespace gallery

@@ -42,8 +42,8 @@ extern const Pattern kUnbatchedLoop = {
     .train = &TrainUnbatchedLoop,
     .active = 4,
     .also = {{"observer-effect",
-              "recording thousands of tiny ops a step shows; of "
-              "the fixed step's 0.1 ms, keeping the books does",
+              "recording thousands of tiny ops per step takes noticeable time; "
+              "so does recording anything in the fixed step of 0.1 ms",
               /*when_fixed=*/true}}};
 
 }  // namespace gallery

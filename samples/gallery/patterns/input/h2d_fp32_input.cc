@@ -35,6 +35,7 @@ extern const Pattern kH2dFp32Input = {
     .train = &TrainH2dFp32Input,
     .needs_gpu = true,
     .also = {{"h2d-blocking", "the kernels wait for the same upload"},
-             {"cudnn-benchmark-off", "as in every loop that does not ask"}}};
+             {"cudnn-benchmark-off",
+              "the search is off unless a program turns it on"}}};
 
 }  // namespace gallery

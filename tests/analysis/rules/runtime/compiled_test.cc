@@ -45,8 +45,9 @@ TEST(RecompilingTest, CountsWhatIsCompiledAfterTheFirstSteps) {
   const Report report = CompilingIn({0, 1, 4, 6}, 4'000, kCompile);
   const Finding* finding = Find(report, "recompiling");
   ASSERT_NE(finding, nullptr);
-  EXPECT_NE(finding->evidence.find("2 times more in 2 of the 6 steps"),
-            std::string::npos)
+  EXPECT_NE(
+      finding->evidence.find("compiled again, 2 times in 2 of the 6 steps"),
+      std::string::npos)
       << finding->evidence;
   // 2 x 4 ms over the six steps after the first two.
   EXPECT_NE(finding->evidence.find("1.33 ms"), std::string::npos)

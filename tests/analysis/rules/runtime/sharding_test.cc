@@ -1,5 +1,6 @@
 #include "analysis/rules/rule_testing.h"
 #include "support/gpu_text.h"
+#include "support/trace_text.h"
 
 namespace stepscope {
 namespace {
@@ -62,6 +63,41 @@ TEST(FsdpExposedTest, StaysSilentBelowThreePerCentOfTheStep) {
   // Steps of 8 ms and a little: 3 % are 0.25 ms.
   EXPECT_TRUE(IsClean(Sharded(20, kMark), "fsdp-exposed"));
   EXPECT_FALSE(IsClean(Sharded(40, kMark), "fsdp-exposed"));
+}
+
+// gloo has no reduce-scatter of its own: it reduces everything everywhere.
+TEST(FsdpExposedTest, AnAllReduceOfGloosMayBeAReduceScatter) {
+  std::string rows = "run world_size=2\n";
+  for (int step = 0; step < 5; ++step) {
+    const int64_t base = step * 20'000;
+    const auto span = [base](int64_t begin_us, int64_t end_us) {
+      return std::to_string((base + begin_us) * 1000) + ".." +
+             std::to_string((base + end_us) * 1000) + " ";
+    };
+    rows += "step " + span(0, 20'000) +
+            "thread=0 number=" + std::to_string(step) + "\n";
+    rows += "range " + span(0, 2'000) + "thread=0 FSDP::all_gather\n";
+    rows += "op " + span(0, 100) + "thread=0 c10d::_allgather_base_\n";
+    rows += "range " + span(100, 2'000) +
+            "thread=1 kind=collective gloo:all_gather\n";
+    rows += "op " + span(2'000, 10'000) + "thread=0 aten::mm\n";
+    rows += "op " + span(10'000, 15'000) +
+            "thread=0 kind=backward PostBackwardBackward\n";
+    rows +=
+        "op " + span(10'000, 10'100) + "thread=0 c10d::_reduce_scatter_base_\n";
+    rows += "range " + span(10'100, 15'000) +
+            "thread=1 kind=collective gloo:all_reduce\n";
+    rows += "op " + span(15'000, 15'100) + "thread=0 c10d::allreduce_\n";
+    rows += "range " + span(15'100, 15'200) +
+            "thread=1 kind=collective gloo:all_reduce\n";
+    rows += "op " + span(15'200, 20'000) + "thread=0 aten::mm\n";
+  }
+  const Report report = Analyze(TraceFromText(rows));
+  const Finding* finding = Find(report, "fsdp-exposed");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("1 all-gather and 1 reduce-scatter of"),
+            std::string::npos)
+      << finding->evidence;
 }
 
 // Sequence parallelism gathers activations, which no prefetch can fetch.

@@ -1,6 +1,6 @@
 """Many windows in one Python process: memory, file descriptors and threads as they go, and what a window adds to them.
 
-STEPSCOPE_NATIVE_DIR=build/default/lib PYTHONPATH=plugins/python python tests/bench/python_soak.py \
+STEPSCOPE_NATIVE_DIR=build/default/lib PYTHONPATH=plugins/python python tests/soak/windows.py \
     [--windows N] [--everything] [--workers N] [--start fork|spawn] [--fork-every N] [--pause SECONDS]
 
 A window is one warm-up step and one recorded step of a small network; after it comes a pause, or windows are dropped because
