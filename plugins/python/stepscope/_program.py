@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
 from ._native import StepscopeError, library_dir, say
 
@@ -18,7 +19,7 @@ def path() -> pathlib.Path:
     return carried if carried.is_file() else library_dir().parent / "bin" / "stepscope"  # the second: of a build
 
 
-def become(program: str | os.PathLike[str], words: Sequence[str], environment: Mapping[str, str]) -> None:
+def become(program: str | os.PathLike[str], words: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     """Another program takes the place of this process. Raises OSError where it cannot be started."""
     sys.stdout.flush()
     # Python ignores these two, and programs would go on ignoring them: a reader that leaves a pipe would be an error.
