@@ -276,6 +276,7 @@ constexpr Rule kRules[] = {
 }  // namespace
 }  // namespace exposed_collectives_rules
 
-extern const std::span<const Rule> kExposedCollectives = exposed_collectives_rules::kRules;
+extern const std::span<const Rule> kExposedCollectives =
+    exposed_collectives_rules::kRules;
 
 }  // namespace stepscope

@@ -23,8 +23,8 @@ constexpr double kNearlyFull = 0.90;     // reserved
 constexpr double kNearlyAllUsed = 0.85;  // by tensors
 constexpr double kHeadroom = 2;
 
-// Only these calls can wait for the device; cudaMallocAsync and cudaFreeAsync do
-// not.
+// Only these calls can wait for the device; cudaMallocAsync and cudaFreeAsync
+// do not.
 bool IsDriverFree(std::string_view name) {
   return name == "cudaFree" || name == "hipFree";
 }

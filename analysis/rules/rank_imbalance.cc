@@ -410,6 +410,7 @@ constexpr Rule kRules[] = {
 }  // namespace
 }  // namespace rank_imbalance_rules
 
-extern const std::span<const Rule> kRankImbalance = rank_imbalance_rules::kRules;
+extern const std::span<const Rule> kRankImbalance =
+    rank_imbalance_rules::kRules;
 
 }  // namespace stepscope

@@ -287,6 +287,7 @@ constexpr Rule kRules[] = {
 }  // namespace
 }  // namespace synchronisation_rules
 
-extern const std::span<const Rule> kSynchronisation = synchronisation_rules::kRules;
+extern const std::span<const Rule> kSynchronisation =
+    synchronisation_rules::kRules;
 
 }  // namespace stepscope
