@@ -21,6 +21,7 @@ constexpr double kMostHandOverNs = 2'000'000;
 // steps, because those that begin an epoch wait for any workers.
 constexpr double kLateFrac = 0.05;
 constexpr double kMostSteps = 2.0 / 3;
+constexpr size_t kLongestRow = 16;
 
 // The first loader whose number of workers is known; null if there is none.
 const Loader* FeedingLoader(const Trace& trace) {
@@ -31,13 +32,8 @@ const Loader* FeedingLoader(const Trace& trace) {
   return known == loaders.end() ? nullptr : &*known;
 }
 
-// True if the steps wait throughout. Workers that began together finish
-// together, and then only every n-th batch is waited for: `workers` waits in a
-// row count as one.
-bool WaitsThroughout(const std::vector<double>& waits, int workers,
-                     double batch_ns) {
-  const size_t row = static_cast<size_t>(std::max(workers, 1));
-  if (waits.size() < row) return false;
+// True if nearly any `row` waits in a row are long together.
+bool RowsWait(const std::vector<double>& waits, size_t row, double batch_ns) {
   size_t late = 0;
   const size_t rows = waits.size() - row + 1;
   for (size_t i = 0; i < rows; ++i) {
@@ -45,8 +41,25 @@ bool WaitsThroughout(const std::vector<double>& waits, int workers,
     for (size_t k = i; k < i + row; ++k) sum += waits[k];
     late += sum >= kLateFrac * batch_ns * static_cast<double>(row);
   }
-  return static_cast<double>(late) >= kMostSteps * static_cast<double>(rows) &&
-         !IsHandOver(waits);
+  return static_cast<double>(late) >= kMostSteps * static_cast<double>(rows);
+}
+
+// True if the steps wait throughout. Workers that began together finish
+// together, and then only every n-th batch is waited for: as many waits in a
+// row as there are workers count as one. Where that number is unknown, a row is
+// short enough that a single long wait is in few of them.
+bool WaitsThroughout(const std::vector<double>& waits, int workers,
+                     double batch_ns) {
+  if (IsHandOver(waits)) return false;
+  if (workers > 0) {
+    const auto row = static_cast<size_t>(workers);
+    return waits.size() >= 2 * row && RowsWait(waits, row, batch_ns);
+  }
+  const size_t longest = std::clamp<size_t>(waits.size() / 4, 1, kLongestRow);
+  for (size_t row = 1; row <= longest; ++row) {
+    if (RowsWait(waits, row, batch_ns)) return true;
+  }
+  return false;
 }
 
 }  // namespace
