@@ -26,9 +26,8 @@ class _Loader:
         self.handle = 0
 
     def __del__(self) -> None:
-        core = _native._core
-        if self.handle and core is not None:
-            core.loader_remove(self.handle)
+        if self.handle and _native is not None and _native._core is not None:  # modules are None when the interpreter goes
+            _native._core.loader_remove(self.handle)
 
 
 def watch() -> None:

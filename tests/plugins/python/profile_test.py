@@ -231,6 +231,17 @@ assert not [each for each in gc.callbacks if "stepscope" in str(each)]
                       "prefetch_factor": 3, "name": "TensorDataset"}
 
 
+def test_a_loader_that_lives_as_long_as_the_program_says_nothing_at_its_end(run_program):
+    done = run_program(LOOP + """
+def forever():
+    while True: yield from torch.utils.data.DataLoader(data, batch_size=32)
+batches = forever()
+with profile(schedule=schedule(wait=0, warmup=1, active=1), print_report=False) as prof:
+    for _ in "xx": train(next(batches)); prof.step()
+""")
+    assert done.stderr == ""
+
+
 def test_source_lines_are_the_programs_own(run_program, tmp_path):
     """Two calls of one operator on two lines are two lines."""
     done = run_program("""
