@@ -137,7 +137,7 @@ TEST(ObserverEffectTest, TimeWithoutACoreIsNoEffectOfRecording) {
   ASSERT_NE(Find(warned, "observer-effect"), nullptr);
   EXPECT_EQ(Find(warned, "observer-effect")->status, FindingStatus::kWarning);
   EXPECT_NE(Find(warned, "observer-effect")
-                ->evidence.find("of that, others had the core"),
+                ->evidence.find("of that, other threads had its core"),
             std::string::npos);
   EXPECT_TRUE(IsClean(SlowerWithDelay(0.2), "observer-effect"));
 }

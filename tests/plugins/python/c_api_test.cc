@@ -257,7 +257,7 @@ TEST(CApi, NumbersThatAreNoHandleAreErrors) {
     EXPECT_EQ(stepscope_profile_close(handle), STEPSCOPE_E_HANDLE);
     EXPECT_EQ(stepscope_loader_wait(handle), STEPSCOPE_E_HANDLE);
     EXPECT_EQ(stepscope_loader_remove(handle), STEPSCOPE_E_HANDLE);
-    EXPECT_THAT(stepscope_last_error(), HasSubstr("no handle"));
+    EXPECT_THAT(stepscope_last_error(), HasSubstr("not the handle of an open"));
     if (handle != 0) {
       EXPECT_EQ(stepscope_range_close(handle), STEPSCOPE_E_HANDLE);
     }

@@ -190,7 +190,7 @@ TEST(RnnInPythonTest, GeneralAdviceYields) {
   ASSERT_NE(Find(report, "rnn-in-python"), nullptr);
   const Finding* batch = Find(report, "small-batch");
   EXPECT_TRUE(batch == nullptr ||
-              batch->evidence.find("left of it after rnn-in-python") !=
+              batch->evidence.find("after the change of rnn-in-python") !=
                   std::string::npos);
   EXPECT_EQ(
       std::ranges::count(report.superseded, "launch-bound (by rnn-in-python)"),
@@ -204,7 +204,7 @@ TEST(RnnInPythonTest, GeneralAdviceKeepsWhatTheLoopDoesNotExplain) {
   const Report report = Of(how);
   const Finding* finding = Find(report, "launch-bound");
   ASSERT_NE(finding, nullptr);
-  EXPECT_NE(finding->evidence.find("left of it after rnn-in-python"),
+  EXPECT_NE(finding->evidence.find("after the change of rnn-in-python"),
             std::string::npos)
       << finding->evidence;
   // 18 of 20 us of each gap between those.

@@ -53,7 +53,7 @@ TEST(CudaGraphObstaclesTest, NamesStepsThatLaunchOtherKernels) {
       kNothing);
   const Finding* finding = Find(report, kObstacles);
   ASSERT_NE(finding, nullptr);
-  EXPECT_NE(finding->evidence.find("1 step of 5 launches other kernels"),
+  EXPECT_NE(finding->evidence.find("1 step of 5 launches different kernels"),
             std::string::npos)
       << finding->evidence;
 }
