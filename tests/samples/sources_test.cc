@@ -95,7 +95,7 @@ TEST(Cifar10Test, AFileOfTheWrongSizeIsNamed) {
   bytes.pop_back();
   folder.Write("data_batch_1.bin", bytes);
   EXPECT_THAT(Error({.data = folder.path()}),
-              HasSubstr("data_batch_1.bin as CIFAR-10: its 3072 bytes"));
+              HasSubstr("data_batch_1.bin as CIFAR-10: its size of 3072 bytes"));
   folder.Write("data_batch_1.bin", {});
   EXPECT_THAT(Error({.data = folder.path()}), HasSubstr("its 0 bytes"));
 }
