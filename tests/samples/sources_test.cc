@@ -97,7 +97,7 @@ TEST(Cifar10Test, AFileOfTheWrongSizeIsNamed) {
   EXPECT_THAT(Error({.data = folder.path()}),
               HasSubstr("data_batch_1.bin as CIFAR-10: its size of 3072 bytes"));
   folder.Write("data_batch_1.bin", {});
-  EXPECT_THAT(Error({.data = folder.path()}), HasSubstr("its 0 bytes"));
+  EXPECT_THAT(Error({.data = folder.path()}), HasSubstr("its size of 0 bytes"));
 }
 
 TEST(Cifar10Test, ALabelAboveNineIsNamed) {
