@@ -94,10 +94,11 @@ TEST(Cifar10Test, AFileOfTheWrongSizeIsNamed) {
   std::vector<uint8_t> bytes = Records({1});
   bytes.pop_back();
   folder.Write("data_batch_1.bin", bytes);
-  EXPECT_THAT(Error({.data = folder.path()}),
-              HasSubstr("data_batch_1.bin as CIFAR-10: its 3072 bytes"));
+  EXPECT_THAT(
+      Error({.data = folder.path()}),
+      HasSubstr("data_batch_1.bin as CIFAR-10: its size of 3072 bytes"));
   folder.Write("data_batch_1.bin", {});
-  EXPECT_THAT(Error({.data = folder.path()}), HasSubstr("its 0 bytes"));
+  EXPECT_THAT(Error({.data = folder.path()}), HasSubstr("its size of 0 bytes"));
 }
 
 TEST(Cifar10Test, ALabelAboveNineIsNamed) {
