@@ -23,7 +23,9 @@ Profile::Profile(ProfileOptions options,
     state_.reset();
     return;
   }
-  state_->errors->Guard(
+  // Start() puts others in their place, which know the rank.
+  const std::shared_ptr<Errors> before = state_->errors;
+  before->Guard(
       "cannot start profiling",
       [&] {
         ProfileParts made = parts(options);

@@ -25,11 +25,15 @@ absl::StatusOr<std::unique_ptr<EventBuffers>> EventBuffers::Open(
         ", less than one chunk of ", kChunkBytes,
         "; use at least that, the default is 256 MiB"));
   }
+  // Before the window opens, as memory may run out.
+  auto window = std::make_unique<Window>();
+  std::unique_ptr<EventBuffers> buffers(new EventBuffers(nullptr));
   absl::StatusOr<uint64_t> number =
       ThreadRegistry::Get().Open(options.max_buffer_bytes);
   if (!number.ok()) return number.status();
-  return std::unique_ptr<EventBuffers>(
-      new EventBuffers(std::make_unique<Window>(Window{*number})));
+  window->number = *number;
+  buffers->window_ = std::move(window);
+  return buffers;
 }
 
 EventBuffers::~EventBuffers() {

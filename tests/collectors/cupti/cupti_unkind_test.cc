@@ -192,9 +192,9 @@ TEST_P(UnkindCuptiTest, TheWorkOfAGraphNeverBelongsToAnotherCall) {
     EXPECT_EQ(trace.memsets()[0].call, confused ? kNone : launch);
     EXPECT_EQ(LossCount(trace, "cupti-wrong-graph-launch"), confused ? 3 : 0);
     if (confused) {
-      EXPECT_THAT(
-          LossDetail(trace, "cupti-wrong-graph-launch"),
-          HasSubstr("This one is of CUDA " + CudaVersionOf(fake_.version())));
+      EXPECT_THAT(LossDetail(trace, "cupti-wrong-graph-launch"),
+                  HasSubstr("This process uses the CUPTI of CUDA " +
+                            CudaVersionOf(fake_.version())));
     }
   }
 }

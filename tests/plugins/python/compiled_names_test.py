@@ -28,9 +28,13 @@ NAMES = """
     from torch._inductor.wrapper_benchmark import _kernel_category_choices
 
 
+    class Node(SimpleNamespace):
+        __hash__ = object.__hash__
+
+
     def kernel(operators, category, number):
         origins = torch.utils._ordered_set.OrderedSet(
-            SimpleNamespace(op="call_function", name="node", meta={"original_aten": operator}) for operator in operators)
+            Node(op="call_function", name="node", meta={"original_aten": operator}) for operator in operators)
         nodes = [SimpleNamespace(node=SimpleNamespace(origins=origins))]
         fused = get_fused_kernel_name(nodes, "original_aten")
         # As define_kernel() of torch/_inductor/codegen/triton.py puts it together; it needs a device.
@@ -106,8 +110,11 @@ def test_other_configurations(run_program, tmp_path):
         import torch
         from torch._inductor.utils import get_fused_kernel_name
 
+        class Node(SimpleNamespace):
+            __hash__ = object.__hash__
+
         def node(name, function):
-            return SimpleNamespace(op="call_function", name=name, meta={"source_fn_stack": [("", function)]})
+            return Node(op="call_function", name=name, meta={"source_fn_stack": [("", function)]})
 
         origins = torch.utils._ordered_set.OrderedSet(
             [node("relu", torch.relu), node("add", torch.add), node("relu_1", torch.relu), node("batch_norm_3", torch.batch_norm)])
