@@ -1,5 +1,7 @@
 #include "evidence/kernel_evidence.h"
 
+#include <stepscope/compiled_kernel.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -17,11 +19,13 @@ constexpr double kShareToTrust = 0.01;
 constexpr double kHostBound = 0.15;  // share of the step in which the GPU waits
 
 // What the kernel is a part of: of a CUDA graph, the operator that was
-// captured.
+// captured; of a compiled kernel, the operators that were fused into it.
 std::string PartOf(const Trace& trace, const KernelUse& use) {
   const Kernel& kernel = trace.kernels()[use.kernel];
   const std::span<const NameId> captured = CapturedOps(trace, kernel);
   if (!captured.empty()) return std::string(trace.name(captured.front()));
+  const std::string fused = FusedOpsInWords(trace.name(kernel.name));
+  if (!fused.empty()) return fused;
   if (use.op != kNone) return OpWithShapes(trace, use.op);
   return std::string(trace.name(kernel.name));
 }

@@ -41,6 +41,7 @@ void WriteRows(const char* key, const std::vector<ComparedTime>& rows,
   for (const ComparedTime& row : rows) {
     json.Open('{');
     json.Field("name", row.name);
+    WriteFusedOps(row.name, json);
     json.Field("before_ms", row.before_ms);
     json.Field("after_ms", row.after_ms);
     json.Field("before_calls", row.before_calls);

@@ -9,6 +9,7 @@
 #include "report/compare_words.h"
 #include "report/markdown_escape.h"
 #include "report/text_page.h"
+#include "words/compiled_names.h"
 #include "words/labels.h"
 #include "words/quantities.h"
 
@@ -62,7 +63,7 @@ void AppendTextTable(const char* title, const std::vector<ComparedTime>& rows,
     const double change = row.after_ms - row.before_ms;
     if (causes && !Differs(row)) continue;
     const std::string name =
-        causes ? CauseInWords(row.name, has_gpu) : row.name;
+        causes ? CauseInWords(row.name, has_gpu) : WithFusedOps(row.name);
     std::string line = std::string(kRowIndent, ' ') +
                        PadRight(Clipped(name, columns.name), columns.name) +
                        PadLeft(Number(row.before_ms), kNumberColumns) +
@@ -89,8 +90,9 @@ void AppendMarkdownTable(const char* title,
     if (causes && !Differs(row)) continue;
     text += "| " +
             (causes ? CauseInWords(row.name, has_gpu)
-                    : MarkdownCode(Clipped(row.name, kMostNameColumns),
-                                   /*in_table=*/true)) +
+                    : MarkdownCode(
+                          Clipped(WithFusedOps(row.name), kMostNameColumns),
+                          /*in_table=*/true)) +
             " | " + Number(row.before_ms) + " | " + Number(row.after_ms) +
             " | " + Signed(row.after_ms - row.before_ms) + " |";
     if (!causes) {

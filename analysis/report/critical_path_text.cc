@@ -2,7 +2,9 @@
 
 #include <string>
 
+#include "report/json_text.h"
 #include "report/text_page.h"
+#include "words/compiled_names.h"
 #include "words/labels.h"
 #include "words/quantities.h"
 
@@ -28,7 +30,7 @@ std::vector<std::string> CriticalPathLines(const Report& report) {
     }
     lines.push_back("  " + PadRight(Milliseconds(part.ms_per_step), 10) +
                     PadRight(CauseInWords(part.category, report.has_gpu), 28) +
-                    Clipped(part.name, kPathNameColumns));
+                    Clipped(WithFusedOps(part.name), kPathNameColumns));
   }
   return lines;
 }
@@ -39,6 +41,7 @@ void WriteCriticalPath(const Report& report, JsonText& json) {
     json.Open('{');
     json.Field("category", part.category);
     json.Field("name", part.name);
+    WriteFusedOps(part.name, json);
     json.Field("ms_per_step", part.ms_per_step);
     json.Close('}');
   }

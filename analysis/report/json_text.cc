@@ -1,10 +1,12 @@
 #include "report/json_text.h"
 
+#include <stepscope/compiled_kernel.h>
 #include <stepscope/printable.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <optional>
 
 namespace stepscope {
 namespace {
@@ -127,6 +129,11 @@ void JsonText::Quote(std::string_view text) {
     text.remove_prefix(std::max<size_t>(length, 1));
   }
   text_ += '"';
+}
+
+void WriteFusedOps(std::string_view name, JsonText& json) {
+  const std::optional<CompiledKernel> kernel = ParseCompiledKernel(name);
+  if (kernel.has_value()) json.Texts("fused_ops", kernel->ops);
 }
 
 }  // namespace stepscope

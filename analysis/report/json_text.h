@@ -58,4 +58,8 @@ class JsonText {
   bool after_key_ = false;
 };
 
+// Adds `"fused_ops": ["add", "relu"]` to the open object; nothing if `name` is
+// not that of a compiled kernel (compiled_kernel.h).
+void WriteFusedOps(std::string_view name, JsonText& json);
+
 }  // namespace stepscope

@@ -267,6 +267,7 @@ std::string ToJson(const Report& report) {
   for (const TopOp& op : report.top_ops) {
     json.Open('{');
     json.Field("name", op.name);
+    WriteFusedOps(op.name, json);
     json.Field("other_thread", op.other_thread);
     json.Field("self_ms_per_step", op.self_ms_per_step);
     json.Field("total_ms_per_step", op.total_ms_per_step);

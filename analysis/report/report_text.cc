@@ -15,6 +15,7 @@
 #include "report/step_text.h"
 #include "report/text_page.h"
 #include "report/whole_run_text.h"
+#include "words/compiled_names.h"
 #include "words/conclusion.h"
 #include "words/labels.h"
 #include "words/quantities.h"
@@ -163,7 +164,8 @@ void PrintTopOps(const Report& report, const TextOptions& options,
   std::vector<std::string> names;
   for (size_t i = 0; i < count; ++i) {
     const TopOp& op = report.top_ops[i];
-    names.push_back(op.name + (op.other_thread ? " (other thread)" : ""));
+    names.push_back(WithFusedOps(op.name) +
+                    (op.other_thread ? " (other thread)" : ""));
     width = std::max(width, std::min<size_t>(Columns(names.back()), 56));
   }
   // Times without nested ops; on a CPU with those, too.

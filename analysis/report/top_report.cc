@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "report/json_text.h"
+#include "words/compiled_names.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -130,7 +131,7 @@ void AppendTable(const TopTable& table, int width, std::string& out) {
   line([](const Column& column) -> const std::string& { return column.title; },
        "name");
   for (size_t row = 0; row < table.rows.size(); ++row) {
-    std::string name = table.rows[row].name;
+    std::string name = WithFusedOps(table.rows[row].name);
     if (!table.rows[row].shape.empty()) name += "  " + table.rows[row].shape;
     name = Printable(name);
     line(
@@ -179,7 +180,7 @@ std::string ToText(const std::vector<TopTable>& tables, int width) {
 std::string ToCsv(const std::vector<TopTable>& tables) {
   std::string out =
       "table,name,shape,calls,self_us,total_us,mean_us,min_us,max_us,share,"
-      "device_self_us,device_total_us,bytes\n";
+      "device_self_us,device_total_us,bytes,fused_ops,code_file\n";
   for (const TopTable& table : tables) {
     for (const TopRow& row : table.rows) {
       const auto number = [&](const std::string& text) { out += "," + text; };
@@ -199,6 +200,10 @@ std::string ToCsv(const std::vector<TopTable>& tables) {
       number(Fixed(Microseconds(row.device_self_ns), 3));
       number(Fixed(Microseconds(row.device_total_ns), 3));
       number(std::to_string(row.bytes));
+      out += ',';
+      AppendCell(FusedOpsInWords(row.name), out);
+      out += ',';
+      AppendCell(row.code_file, out);
       out += '\n';
     }
   }
@@ -219,6 +224,11 @@ std::string ToJson(const std::vector<TopTable>& tables) {
     for (const TopRow& row : table.rows) {
       json.Open('{');
       json.Field("name", row.name);
+      WriteFusedOps(row.name, json);
+      if (!row.code_file.empty()) json.Field("code_file", row.code_file);
+      if (!row.code_parameters.empty()) {
+        json.Field("code_parameters", row.code_parameters);
+      }
       if (!row.shape.empty()) json.Field("shape", row.shape);
       json.Field("calls", row.calls);
       json.Field("self_us", Microseconds(row.self_ns));

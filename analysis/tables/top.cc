@@ -78,6 +78,7 @@ class Maker {
   std::vector<TopRow> Calls();
   std::vector<TopRow> Kernels();
   std::vector<TopRow> Copies();
+  void SetCode(const Op& op, TopRow& row) const;
   void Add(const char* name, std::vector<TopRow> rows, bool has_device,
            bool has_bytes);
   const Trace& trace_;
@@ -146,6 +147,7 @@ std::vector<TopRow> Maker::Ops() {
     TopRow& row = rows.At(op.name, shape, [&](TopRow& fresh) {
       fresh.name = trace_.name(op.name);
       fresh.shape = shapes_.Text(shape);
+      SetCode(op, fresh);
     });
     AddCall(row, op.end_ns - op.begin_ns);
     row.self_ns += std::max<int64_t>(self_ns[i], 0);
@@ -217,6 +219,10 @@ std::vector<TopRow> Maker::Kernels() {
                        [&](TopRow& fresh) {
                          fresh.name = trace_.name(kernel.name);
                          fresh.shape = shapes_.Text(shape);
+                         if (kernel.op == kNone) return;
+                         const Op& op = trace_.ops()[kernel.op];
+                         // The op of a region launches other kernels as well.
+                         if (op.name == kernel.name) SetCode(op, fresh);
                        }),
                kernel.end_ns - kernel.begin_ns);
   }
@@ -244,6 +250,13 @@ std::vector<TopRow> Maker::Copies() {
   for (const Memset& set : trace_.memsets())
     add(set, 0, [] { return std::string("memset"); });
   return rows.Take();
+}
+
+void Maker::SetCode(const Op& op, TopRow& row) const {
+  if (op.code == kNone) return;
+  const std::vector<NameId>& code = trace_.stacks()[op.code].frames;
+  row.code_file = trace_.name(code[0]);
+  row.code_parameters = trace_.name(code[1]);
 }
 
 void Maker::Add(const char* name, std::vector<TopRow> rows, bool has_device,

@@ -54,6 +54,7 @@ void VisitFields(V&& v) {
   v.Number("forward_thread", &R::forward_thread);
   v.Inputs("inputs", &R::inputs);
   v.Stack("stack", &R::stack);
+  v.Stack("code", &R::code);
   v.Name("name", &R::name);
 }
 

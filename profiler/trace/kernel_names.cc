@@ -1,3 +1,4 @@
+#include <stepscope/compiled_kernel.h>
 #include <stepscope/contains.h>
 #include <stepscope/kernel_class.h>
 
@@ -176,7 +177,8 @@ KernelTraits TraitsOfKernel(std::string_view text) {
   KernelTraits traits;
   traits.kind = ClassOf(name);
   traits.compiled = name.starts_with("triton_") || name.starts_with("fused_") ||
-                    Contains(name, "cudacodegen::kernel");
+                    Contains(name, "cudacodegen::kernel") ||
+                    ParseCompiledKernel(name).has_value();
   traits.precision = PrecisionOf(name);
   const bool multiplies = traits.kind == KernelClass::kMatmul ||
                           traits.kind == KernelClass::kConvolution ||

@@ -126,6 +126,7 @@ Report RichReport() {
   report.skipped.push_back({"tf32-off", "no GPU was recorded"});
   report.losses.push_back({.name = "buffer-full"});
   report.memory.push_back({.device = "cpu"});
+  report.top_ops.push_back({.name = "triton_poi_fused_add_relu_0"});
   report.modules.push_back({.name = "conv1"});
   report.ranks.rows.push_back({.rank = 0});
   report.ranks.waits.push_back({.rank = 0, .waits_for = 1});
@@ -181,7 +182,7 @@ TEST(JsonDocsTest, EverySettingIsDescribed) {
 TEST(JsonDocsTest, EveryKeyOfCompareIsDescribed) {
   Comparison comparison;
   comparison.causes = comparison.ops = {{.name = "data"}};
-  comparison.kernels = comparison.ops;
+  comparison.kernels = {{.name = "triton_poi_fused_add_relu_0"}};
   const Keys written = KeysOf(ToJson(comparison));
   const std::string section = Section(Page(), "## compare");
   EXPECT_EQ(Without(written, Quoted(section)), Keys());
@@ -190,7 +191,10 @@ TEST(JsonDocsTest, EveryKeyOfCompareIsDescribed) {
 
 TEST(JsonDocsTest, EveryKeyOfTopIsDescribed) {
   TopTable table{.has_device = true, .has_bytes = true};
-  table.rows.push_back({.name = "aten::mm", .shape = "float[4,4]"});
+  table.rows.push_back({.name = "triton_poi_fused_add_relu_0",
+                        .shape = "float[4,4]",
+                        .code_file = "/tmp/x.py",
+                        .code_parameters = "XBLOCK=2"});
   std::vector<TopTable> tables;
   for (const char* name : {"ops", "ranges", "calls", "kernels", "copies"}) {
     table.name = name;

@@ -103,6 +103,48 @@ TEST(TopTest, GraphKernelsBelongToTheOpsOfTheirCapture) {
   EXPECT_EQ(RowOf(tables, "calls", "cudaGraphLaunch")->device_self_ns, 70);
 }
 
+// The launched name stays: it is what a timeline shows.
+TEST(TopTest, CompiledKernelsHaveTheirOperators) {
+  const auto tables = MakeTopTables(TraceFromText(R"(
+    op 0..100 thread=0 code=("/tmp/ab/cab.py","XBLOCK=2") triton_poi_fused_add_relu_0
+    op 200..300 thread=0 region
+    runtime_call 10..20 thread=0 correlation=1 hipModuleLaunchKernel
+    runtime_call 210..220 thread=0 correlation=2 hipModuleLaunchKernel
+    kernel 400..460 stream=7 correlation=1 triton_poi_fused_add_relu_0
+    kernel 500..510 stream=7 correlation=2 triton_per_fused__softmax_1
+  )"),
+                                    {});
+  for (const char* table : {"ops", "kernels"}) {
+    const TopRow* row = RowOf(tables, table, "triton_poi_fused_add_relu_0");
+    ASSERT_NE(row, nullptr);
+    EXPECT_EQ(row->code_file, "/tmp/ab/cab.py") << table;
+    EXPECT_EQ(row->code_parameters, "XBLOCK=2") << table;
+  }
+  EXPECT_EQ(RowOf(tables, "kernels", "triton_per_fused__softmax_1")->code_file,
+            "");
+  const std::string text = ToText(tables, 150);
+  EXPECT_NE(text.find("  add + relu (compiled), triton_poi_fused_add_relu_0\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("_softmax (compiled), triton_per_fused__softmax_1"),
+            std::string::npos);
+  EXPECT_NE(ToCsv(tables).find(",add + relu (compiled),/tmp/ab/cab.py\n"),
+            std::string::npos);
+  simdjson::dom::parser parser;
+  simdjson::dom::element json;
+  ASSERT_EQ(parser.parse(ToJson(tables)).get(json), simdjson::SUCCESS);
+  const simdjson::dom::element row = json["kernels"]["rows"].at(0);
+  EXPECT_EQ(std::string_view(row["name"]), "triton_poi_fused_add_relu_0");
+  EXPECT_EQ(std::string_view(row["fused_ops"].at(1)), "relu");
+  EXPECT_EQ(std::string_view(row["code_file"]), "/tmp/ab/cab.py");
+}
+
+TEST(TopTest, OpsThatWereNotCompiledHaveNoOperatorsInside) {
+  const std::string json =
+      ToJson(MakeTopTables(TraceFromText(kTrace), {.limit = 0}));
+  EXPECT_EQ(json.find("fused_ops"), std::string::npos);
+}
+
 TEST(TopTest, ByShapeTellsRowsApart) {
   const auto tables = MakeTopTables(TraceFromText(kTrace), {.by_shape = true});
   const TopRow* four = RowOf(tables, "ops", "inner", "float[4]");

@@ -139,6 +139,8 @@ inline constexpr ArgWords kArgs[] = {
     {"stepscope.stack", R"(["a", "b;c"])"},
     {"stepscope.thread", "0"},
     {"stepscope.queued", "1.5"},
+    {"kernel_file", R"("/tmp/torchinductor/ab/cab.py")"},
+    {"kernel_kwargs", R"("XBLOCK=2,R0_BLOCK=2048")"},
     {"stepscope.source", R"("pageable")"},
     {"stepscope.destination", R"("device")"},
 };

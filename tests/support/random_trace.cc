@@ -338,6 +338,11 @@ void Maker::Ops(RowId thread, int64_t begin_ns, int64_t end_ns, int depth) {
     }
     if (OneIn(2)) op.inputs = builder_.InternInputs(Inputs());
     if (OneIn(4)) op.stack = RandomStack();
+    if (OneIn(6)) {
+      op.code = builder_.InternStack(
+          {.frames = {OneIn(3) ? 0 : builder_.Intern("/tmp/in\"ductor.py"),
+                      builder_.Intern("XBLOCK=2")}});
+    }
     builder_.Add(op);
     if (OneIn(5)) Memory(thread, Between(op.begin_ns, op.end_ns));
     if (depth > 0 && OneIn(2)) {

@@ -56,6 +56,7 @@ void AddAll(const Trace& trace, TraceBuilder& builder) {
       row.inputs = builder.InternInputs(std::move(inputs));
     }
     row.stack = copy_stack(row.stack);
+    row.code = copy_stack(row.code);
     row.parent = row.forward = kNone;
     builder.Add(row);
   }

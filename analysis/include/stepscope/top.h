@@ -16,6 +16,10 @@ namespace stepscope {
 struct TopRow {
   std::string name;
   std::string shape;  // only with TopOptions::by_shape; else empty
+  // Of a compiled kernel and of the op that launches it, where recorded: the
+  // file with the generated code, and the parameters of its first call.
+  std::string code_file;
+  std::string code_parameters;
   int64_t calls = 0;
   // An operator called inside another one of the same row adds to `calls` and
   // `self_ns` but not to the total, which would count its time twice.

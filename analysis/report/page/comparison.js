@@ -25,7 +25,7 @@ function stepBars(comparison) {
 function changes(title, rows, scale, isCause) {
   if (!rows.length) return null;
   const scaledRows = rows.map((row) => ({ ...row, after_ms: row.after_ms * scale, after_calls: row.after_calls * scale,
-    change: row.after_ms * scale - row.before_ms, label: isCause ? words(row.name) : row.name })).filter((row) => !isCause || number(row.change) !== '0');
+    change: row.after_ms * scale - row.before_ms, label: isCause ? words(row.name) : withFusedOps(row) })).filter((row) => !isCause || number(row.change) !== '0');
   if (!scaledRows.length) return null;
   const columns = [textColumn(isCause ? 'cause' : 'name', 'label', { code: !isCause }), msColumn('before ms', 'before_ms'), msColumn('after ms', 'after_ms'),
     { label: 'change', kind: 'n', value: (row) => Math.abs(row.change), text: (row) => signedMs(row.change), bar: true,

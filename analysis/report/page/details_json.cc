@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "report/json_text.h"
+
 namespace stepscope {
 namespace {
 
@@ -100,6 +102,7 @@ void WriteKernels(const PageDetails& details, JsonText& json) {
   for (const PageKernel& kernel : details.kernels) {
     json.Open('{');
     json.Field("name", kernel.name);
+    WriteFusedOps(kernel.name, json);
     json.Field("kind", kernel.kind);
     json.Field("precision", kernel.precision);
     json.Field("tensor_cores", kernel.tensor_cores);

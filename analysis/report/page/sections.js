@@ -48,7 +48,7 @@ function phases(report) {
 function criticalPath(report) {
   if (!Object.keys(report.path_split_ms).length) return null;
   const whole = Object.values(report.path_split_ms).reduce((sum, value) => sum + value, 0);
-  const rows = report.critical_path.map((part) => ({ ...part, cause: words(part.category), name: part.name || 'between operators' }));
+  const rows = report.critical_path.map((part) => ({ ...part, cause: words(part.category), name: withFusedOps(part) || 'between operators' }));
   return sub('Critical path', note('The chain of work and waits that sets the length of the step: what is not on it can become faster without effect.'),
     stackedBar(report.path_split_ms, whole, 22), legend(report.path_split_ms, whole, 'path_split_ms'),
     rows.length ? dataTable('Parts of the critical path', rows, [textColumn('what', 'name'), textColumn('cause', 'cause'),
@@ -86,7 +86,7 @@ function placeTable(caption, rows, hasGpu) {
 }
 
 function opTable(report) {
-  const rows = report.top_ops.map((op) => ({ ...op, label: op.name + (op.other_thread ? ' (other thread)' : '') }));
+  const rows = report.top_ops.map((op) => ({ ...op, label: withFusedOps(op) + (op.other_thread ? ' (other thread)' : '') }));
   return rows.length ? dataTable('Operators by self time, per step', rows, [textColumn('operator', 'label'),
     msColumn('self ms', 'self_ms_per_step', { bar: true }), msColumn('total ms', 'total_ms_per_step'), countColumn('calls', 'calls_per_step')],
   { by: 1 }) : null;
@@ -95,7 +95,7 @@ function opTable(report) {
 function kernelTable(details) {
   if (!details.kernels.length) return null;
   const cores = (row) => (row.tensor_cores === 1 ? 'yes' : row.tensor_cores === 0 ? (row.eligible ? 'no, could' : 'no') : '');
-  const columns = [textColumn('kernel', 'name'), msColumn('ms', 'ms', { bar: true }), countColumn('calls', 'calls'),
+  const columns = [fusedColumn('kernel'), msColumn('ms', 'ms', { bar: true }), countColumn('calls', 'calls'),
     textColumn('kind', 'kind'), textColumn('type', 'precision'),
     { label: 'Tensor Cores', value: cores, text: cores },
     knownColumn('occupancy', 'occupancy_frac', percent, 'estimate, weighted by time'),

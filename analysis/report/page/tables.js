@@ -66,7 +66,11 @@ function dataTable(caption, rows, columns, options) {
       h('table', null, h('caption', null, caption), h('thead', null, h('tr', null, heads)), body)), more);
 }
 
+// A name, before it the operators that a compiled kernel was fused from.
+const withFusedOps = (row) => (row.fused_ops ? `${row.fused_ops.join(' + ') || 'kernel'} (compiled), ${row.name}` : row.name);
+
 // Columns that most tables have.
+const fusedColumn = (label) => ({ label, value: withFusedOps, text: withFusedOps });
 const textColumn = (label, key, more) => ({ label, value: (row) => row[key], text: (row) => row[key], ...more });
 const msColumn = (label, key, more) => ({ label, kind: 'n', value: (row) => row[key], text: (row) => number(row[key]), ...more });
 const countColumn = (label, key) => ({ label, kind: 'n', value: (row) => row[key], text: (row) => calls(row[key]) });

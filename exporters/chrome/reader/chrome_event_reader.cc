@@ -75,7 +75,9 @@ constexpr std::array<std::string_view, static_cast<size_t>(ArgKey::kCount)>
                  "stepscope.thread",
                  "stepscope.queued",
                  "stepscope.submitted",
-                 "stepscope.counted"};
+                 "stepscope.counted",
+                 "kernel_file",
+                 "kernel_kwargs"};
 
 // A power of two well above the number of names, so that most are found at
 // once.

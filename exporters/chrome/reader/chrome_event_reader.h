@@ -76,6 +76,8 @@ enum class ArgKey : uint8_t {
   kOurQueued,
   kOurSubmitted,
   kOurCounted,
+  kCodeFile,
+  kCodeParameters,
   kCount
 };
 

@@ -56,6 +56,7 @@ void ChromeRowReader::AddOp(const ChromeEvent& event, const Times& times) {
   if (is_backward) op.kind = OpKind::kBackward;
   op.inputs = inputs_.Inputs(event);
   op.stack = inputs_.CallStack(event);
+  op.code = inputs_.Code(event);
   if (op.inputs != kNone) seen_ |= Bit(Kind::kOpShapes);
   if (op.stack != kNone) seen_ |= Bit(Kind::kOpStacks);
   seen_ |= Bit(Kind::kOp);

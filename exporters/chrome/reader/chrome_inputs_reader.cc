@@ -195,6 +195,22 @@ RowId ChromeInputsReader::CallStack(const ChromeEvent& event) {
   return row;
 }
 
+RowId ChromeInputsReader::Code(const ChromeEvent& event) {
+  if (!event.has(ArgKey::kCodeFile) && !event.has(ArgKey::kCodeParameters))
+    return kNone;
+  Stack code;
+  std::string scratch;
+  bool is_known = false;
+  for (ArgKey key : {ArgKey::kCodeFile, ArgKey::kCodeParameters}) {
+    const Field field = event.arg(key);
+    const bool is_text = field.type == Field::Type::kText;
+    code.frames.push_back(
+        builder_->Intern(is_text ? Unescape(field.text, &scratch) : ""));
+    is_known |= code.frames.back() != 0;
+  }
+  return is_known ? builder_->InternStack(std::move(code)) : kNone;
+}
+
 RowId ChromeInputsReader::ParseStack(const std::string& text) {
   dom::array list;
   if (json_->parser.parse(text).get(list)) return kNone;

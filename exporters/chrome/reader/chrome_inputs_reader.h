@@ -27,6 +27,8 @@ class ChromeInputsReader {
   RowId Inputs(const ChromeEvent& event);
   // Row in stacks(); kNone if there is none.
   RowId CallStack(const ChromeEvent& event);
+  // Row in stacks(), as Op::code; kNone if the event names no generated code.
+  RowId Code(const ChromeEvent& event);
 
  private:
   struct Json;

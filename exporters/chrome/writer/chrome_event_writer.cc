@@ -26,6 +26,7 @@ ChromeEventWriter::ChromeEventWriter(const Trace& trace, ChromeFlavour flavour,
       links_(trace, flavour),
       inputs_(trace),
       totals_(trace),
+      fused_ops_(trace),
       arrow_due_(trace.runtime_calls().size()),
       next_arrow_(place.first_arrow),
       rank_name_(place.name) {

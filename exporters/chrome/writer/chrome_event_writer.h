@@ -20,6 +20,7 @@
 #include "chrome/writer/chrome_rows.h"
 #include "json/json_writer.h"
 #include "rows/event_order.h"
+#include "rows/fused_ops.h"
 #include "rows/memory_totals.h"
 
 namespace stepscope {
@@ -61,6 +62,7 @@ class ChromeEventWriter {
 
   void WriteModule(const Range& range, RowId row, const ChromePlace& place);
   void CollectiveArgs(const Communication& communication);
+  void FusedOpsArg(NameId name);
   void MarkSize(const Range& range);
   void WorkArgs(const DeviceWork& work);
   void Arrow(const char* category, int64_t id, bool is_start, int64_t pid,
@@ -96,6 +98,7 @@ class ChromeEventWriter {
   ChromeInputsWriter inputs_;
   MemoryTotals totals_;
   std::unordered_map<NameId, bool> needs_mark_;  // by name of a kernel
+  FusedOps fused_ops_;
   std::string altered_name_;
   bool is_altered_ = false;
 

@@ -151,6 +151,7 @@ void ChromeEventWriter::Write(const Kernel& kernel) {
   if (kernel.captured_ops != kNone) {
     inputs_.AppendStack(kernel.captured_ops, out_);
   }
+  FusedOpsArg(kernel.name);
   const auto moment = [&](const char* key, int64_t time_ns) {
     if (time_ns == -1) return;
     json_.Key(key);

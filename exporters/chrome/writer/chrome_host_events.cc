@@ -144,6 +144,12 @@ void ChromeEventWriter::Write(const Op& op, RowId row) {
   if (is_altered_) json_.Field("stepscope.name", name);
   if (op.inputs != kNone) inputs_.AppendInputs(op.inputs, out_);
   if (op.stack != kNone) inputs_.AppendStack(op.stack, out_);
+  if (op.code != kNone) {
+    const std::vector<NameId>& code = trace_.stacks()[op.code].frames;
+    json_.Field("kernel_file", trace_.name(code[0]));
+    json_.Field("kernel_kwargs", trace_.name(code[1]));
+  }
+  FusedOpsArg(op.name);
   // A collective is an op and a communication at once in the Trace, but one
   // event in Kineto's files.
   const RowId communication = links_.CommunicationOn(row);
@@ -165,6 +171,12 @@ void ChromeEventWriter::Write(const Op& op, RowId row) {
   const int64_t id = next_arrow_++;
   Arrow("fwdbwd", id, true, pid, tid, forward.begin_ns);
   Arrow("fwdbwd", id, false, place.pid, place.tid, op.begin_ns);
+}
+
+// For people: who reads the file has it from the name.
+void ChromeEventWriter::FusedOpsArg(NameId name) {
+  const std::string& ops = fused_ops_.Of(name);
+  if (!ops.empty()) json_.Field("stepscope.fused_ops", ops);
 }
 
 void ChromeEventWriter::CollectiveArgs(const Communication& communication) {

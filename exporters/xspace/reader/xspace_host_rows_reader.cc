@@ -138,6 +138,11 @@ void XSpaceRowReader::AddOp(const XEventField& event, RowId thread) {
   row.name = NameOf(event);
   row.thread = thread;
   row.sequence = event.integer("sequence number").value_or(-1);
+  const NameId file = builder_.Intern(event.text("kernel_file"));
+  const NameId parameters = builder_.Intern(event.text("kernel_kwargs"));
+  if (file != 0 || parameters != 0) {
+    row.code = builder_.InternStack({.frames = {file, parameters}});
+  }
   seen_ |= Bit(Kind::kOp);
   builder_.Add(row);
 }

@@ -1,9 +1,11 @@
 #include "xspace/writer/xspace_context.h"
 
+#include <stepscope/compiled_kernel.h>
 #include <stepscope/op_cost.h>
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 namespace stepscope {
 namespace {
@@ -197,7 +199,17 @@ std::string XContext::TfOp(std::string_view name, std::string_view module,
   if (in_backward) {
     shown = "gradients/" + shown;
   }
-  std::string type = Word(part, '_');
+  // The operators that a compiled kernel was fused from are its type; the
+  // launched name stays its name.
+  const std::optional<CompiledKernel> compiled = ParseCompiledKernel(name);
+  std::string type;
+  if (compiled.has_value()) {
+    for (std::string_view op : compiled->ops) {
+      if (!type.empty()) type += '_';
+      type += Word(op, '_');
+    }
+  }
+  if (type.empty()) type = Word(part, '_');
   if (type.empty()) type = "op";
   if (type[0] >= '0' && type[0] <= '9') type = "_" + type;
   // A type that begins with a small letter may have no capitals.
@@ -225,6 +237,11 @@ int64_t XTfOps::IdOfCapture(const Kernel& kernel) {
       uint64_t{kernel.captured_ops} << 32 | kernel.captured_module, 0);
   if (added) it->second = names_.Text(context_.TfOpOfCapture(kernel));
   return it->second;
+}
+
+void XFusedOps::AddTo(NameId name, XEventBytes& event) {
+  const std::string& text = ops_.Of(name);
+  if (!text.empty()) event.Ref(XStatId::kFusedOps, names_.Text(text));
 }
 
 }  // namespace stepscope

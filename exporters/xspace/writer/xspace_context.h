@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "rows/event_order.h"
+#include "rows/fused_ops.h"
 #include "xspace/writer/xspace_plane.h"
 
 namespace stepscope {
@@ -91,6 +92,19 @@ class XTfOps {
   XNames& names_;
   std::unordered_map<uint64_t, int64_t> ids_;          // by TfOpKey()
   std::unordered_map<uint64_t, int64_t> capture_ids_;  // by its ops and module
+};
+
+// The stat fused_ops of the events of compiled kernels, within one plane.
+class XFusedOps {
+ public:
+  XFusedOps(const XContext& context, XNames* names)
+      : ops_(context.trace()), names_(*names) {}
+  // Adds nothing if `name` is not that of a compiled kernel.
+  void AddTo(NameId name, XEventBytes& event);
+
+ private:
+  FusedOps ops_;
+  XNames& names_;
 };
 
 }  // namespace stepscope

@@ -37,6 +37,7 @@ XGpuPlane::XGpuPlane(const XContext& context, const XProgram& program,
       device_(device),
       names_(context.trace()),
       tf_ops_(context, &names_),
+      fused_ops_(context, &names_),
       texts_(context.trace(), program, &names_),
       counters_(context, device, &names_) {
   Sort();
@@ -227,6 +228,7 @@ void XGpuPlane::KernelEvent(RowId row, XEventBytes& event) {
   } else {
     LaunchedBy(kernel, event);
   }
+  fused_ops_.AddTo(kernel.name, event);
   event.Ref(XStatId::kKernelDetails, texts_.KernelDetails(kernel));
   if (const int64_t shape = texts_.Shape(kernel); shape != 0)
     event.Ref(XStatId::kShape, shape);

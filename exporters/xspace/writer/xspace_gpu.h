@@ -57,6 +57,7 @@ class XGpuPlane {
   const int32_t device_;
   XNames names_;
   XTfOps tf_ops_;
+  XFusedOps fused_ops_;
   XGpuTexts texts_;
   XCounters counters_;
   std::map<int64_t, RowSequence> streams_;

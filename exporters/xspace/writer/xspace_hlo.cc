@@ -53,7 +53,13 @@ std::string Shape(const Trace& trace, RowId op) {
 
 // Fields 3 source_file and 4 source_line, from "file(line): function".
 void AppendSource(const Trace& trace, RowId op, std::string& metadata) {
-  if (op == kNone || trace.ops()[op].stack == kNone) return;
+  if (op == kNone) return;
+  if (const RowId code = trace.ops()[op].code; code != kNone) {
+    const NameId file = trace.stacks()[code].frames[0];
+    if (file != 0) AppendBytesField(3, ValidUtf8(trace.name(file)), metadata);
+    return;
+  }
+  if (trace.ops()[op].stack == kNone) return;
   const Stack& stack = trace.stacks()[trace.ops()[op].stack];
   if (stack.frames.empty()) return;
   const std::string_view frame = trace.name(stack.frames[0]);

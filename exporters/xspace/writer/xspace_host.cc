@@ -30,6 +30,7 @@ XHostPlane::XHostPlane(const XContext& context, XDetail detail)
       detail_(detail),
       names_(context.trace()),
       tf_ops_(context, &names_),
+      fused_ops_(context, &names_),
       totals_(context.trace()),
       lines_(trace_.threads().size() + 1),
       launched_(trace_.runtime_calls().size()),
@@ -156,6 +157,12 @@ void XHostPlane::OpEvent(RowId row, XEventBytes& event) {
   if (op.sequence >= 0) event.Int(XStatId::kSequence, op.sequence);
   if (op.inputs != kNone) event.Ref(XStatId::kInputs, InputsText(op.inputs));
   if (op.stack != kNone) event.Ref(XStatId::kStack, StackText(op.stack));
+  if (op.code != kNone) {
+    const std::vector<NameId>& code = trace_.stacks()[op.code].frames;
+    if (code[0] != 0) event.Ref(XStatId::kCodeFile, names_.Text(code[0]));
+    if (code[1] != 0) event.Ref(XStatId::kCodeParameters, names_.Text(code[1]));
+  }
+  fused_ops_.AddTo(op.name, event);
 }
 
 // "float[32,64,56,56] float[64,64,3,3]"

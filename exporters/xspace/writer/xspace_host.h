@@ -51,6 +51,7 @@ class XHostPlane {
   const XDetail detail_;
   XNames names_;
   XTfOps tf_ops_;
+  XFusedOps fused_ops_;
   MemoryTotals totals_;
   std::vector<RowSequence> lines_;     // as threads(); last: thread unknown
   std::vector<Launched> launched_;     // as runtime_calls()

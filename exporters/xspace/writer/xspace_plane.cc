@@ -103,7 +103,10 @@ const char* XStatName(XStatId id) {
                 "gflop",
                 "fragmentation",
                 "peak_teraflops_per_second",
-                "stepscope"};
+                "stepscope",
+                "fused_ops",
+                "kernel_file",
+                "kernel_kwargs"};
   static_assert(kNames.back() != nullptr, "a stat has no name");
   return kNames[static_cast<size_t>(id)];
 }

@@ -68,6 +68,9 @@ enum class XStatId : uint8_t {
   kFragmentation,
   kPeakTeraflops,
   kOwn,
+  kFusedOps,
+  kCodeFile,
+  kCodeParameters,
   kCount
 };
 const char* XStatName(XStatId id);

@@ -57,6 +57,28 @@ TEST_F(ChromeDialectsTest, ReadsOperatorsOf2021) {
   EXPECT_EQ(trace.allocations()[0].op, 0u);
 }
 
+// What Inductor tells the profiler when it launches a kernel it generated.
+TEST_F(ChromeDialectsTest, ReadsTheCodeOfCompiledKernels) {
+  const Trace trace = Read(KinetoFile(R"json(
+  {"ph": "X", "cat": "cpu_op", "name": "triton_poi_fused_add_relu_0", "pid": 5,
+   "tid": 5, "ts": 100, "dur": 40, "args": {"External id": 6,
+   "num_warps": 8, "stream": 0, "kernel_backend": "triton",
+   "kernel_name": "triton_poi_fused_add_relu_0", "num_stages": 1,
+   "kernel_kwargs": "XBLOCK=2,R0_BLOCK=2048",
+   "kernel_file": "/tmp/torchinductor_me/ab/cab.py", "kernel_hash": "cab"}},
+  {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 5, "tid": 5,
+   "ts": 200, "dur": 40, "args": {"kernel_file": 7}}
+  )json"));
+  ASSERT_EQ(trace.ops().size(), 2u);
+  ASSERT_NE(trace.ops()[0].code, kNone);
+  const Stack& code = trace.stacks()[trace.ops()[0].code];
+  ASSERT_EQ(code.frames.size(), 2u);
+  EXPECT_EQ(trace.name(code.frames[0]), "/tmp/torchinductor_me/ab/cab.py");
+  EXPECT_EQ(trace.name(code.frames[1]), "XBLOCK=2,R0_BLOCK=2048");
+  EXPECT_EQ(trace.ops()[1].code, kNone);
+  EXPECT_EQ(trace.ops()[0].stack, kNone);
+}
+
 // torch.cuda.mark_kernels() and its tool put the place into the args; the
 // kernel's own name is there in files of torch's exporter.
 TEST_F(ChromeDialectsTest, ReadsMarksOfGraphKernels) {

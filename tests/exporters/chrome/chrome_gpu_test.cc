@@ -140,6 +140,28 @@ TEST_P(BothGpuFlavours, KernelsHaveTheNameThatTorchsAnalysisReads) {
   }
 }
 
+TEST_P(BothGpuFlavours, CompiledKernelsNameTheOperatorsTheyFuse) {
+  const auto events = EventsOf(TraceFromText(R"(
+    op 0..9 thread=0 code=("/tmp/a.py","XBLOCK=2") triton_poi_fused_add_relu_0
+    op 20..29 thread=0 aten::mm
+    kernel 30..40 stream=7 triton_poi_fused_add_relu_0
+    kernel 40..50 stream=7 gemm
+  )"),
+                               GetParam());
+  const auto kernels = WithCategory(events, "kernel");
+  ASSERT_EQ(kernels.size(), 2u);
+  EXPECT_EQ(kernels[0].args.at("stepscope.fused_ops"),
+            "\"add + relu (compiled)\"");
+  EXPECT_FALSE(kernels[1].args.contains("stepscope.fused_ops"));
+  const auto ops = WithCategory(events, "cpu_op");
+  ASSERT_EQ(ops.size(), 2u);
+  EXPECT_EQ(ops[0].args.at("stepscope.fused_ops"),
+            "\"add + relu (compiled)\"");
+  EXPECT_EQ(ops[0].args.at("kernel_file"), "\"/tmp/a.py\"");
+  EXPECT_EQ(ops[0].args.at("kernel_kwargs"), "\"XBLOCK=2\"");
+  EXPECT_FALSE(ops[1].args.contains("kernel_file"));
+}
+
 TEST_P(BothGpuFlavours, AddsUpMemoryWhereNoTotalsWereRecorded) {
   const auto events = WithCategory(EventsOf(TraceFromText(R"(
         allocation 10 thread=0 address=1 bytes=100 device_type=1 device=0

@@ -11,6 +11,7 @@
 
 #include "support/random_trace.h"
 #include "support/temp_folder.h"
+#include "support/trace_text.h"
 
 namespace stepscope {
 namespace {
@@ -108,6 +109,26 @@ TEST_F(OwnXSpaceTest, KnowsTheRunThatItWasWrittenFrom) {
   EXPECT_TRUE(std::ranges::any_of(again.losses(), [](const Loss& loss) {
     return loss.name == "format-limits" && loss.severity == Severity::kNote;
   }));
+}
+
+TEST_F(OwnXSpaceTest, OpsKeepTheCodeThatWasGenerated) {
+  const Trace trace = TraceFromText(R"(
+    op 0..100 thread=0 code=("/tmp/ab/cab.py","XBLOCK=2") triton_poi_fused_add_relu_0
+    op 200..300 thread=0 code=("","XBLOCK=4") triton_poi_fused_mul_1
+    op 400..500 thread=0 aten::mm
+  )");
+  const Trace again = Again(trace);
+  ASSERT_EQ(again.ops().size(), 3u);
+  const auto part = [&](size_t op, size_t frame) {
+    return again.name(again.stacks()[again.ops()[op].code].frames[frame]);
+  };
+  ASSERT_NE(again.ops()[0].code, kNone);
+  EXPECT_EQ(part(0, 0), "/tmp/ab/cab.py");
+  EXPECT_EQ(part(0, 1), "XBLOCK=2");
+  ASSERT_NE(again.ops()[1].code, kNone);
+  EXPECT_EQ(part(1, 0), "");
+  EXPECT_EQ(part(1, 1), "XBLOCK=4");
+  EXPECT_EQ(again.ops()[2].code, kNone);
 }
 
 TEST_F(OwnXSpaceTest, KernelsKeepLaunchShapeStreamAndCall) {

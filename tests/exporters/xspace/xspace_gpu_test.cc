@@ -117,6 +117,36 @@ TEST(XSpaceGraphTest, AGraphKernelHasTheOpAndTheModuleOfItsCapture) {
   EXPECT_EQ(ops["four"], "replay:replay");
 }
 
+// In a recording of torch.profiler an op of the same name launches the kernel;
+// in ours it is the compiled region.
+TEST(XSpaceCompiledTest, CompiledKernelsNameTheOperatorsTheyFuse) {
+  const Written written = Write(TraceFromText(R"(
+    op 0..100 thread=0 code=("/tmp/ab/cab.py","XBLOCK=2") triton_poi_fused_add_relu_0
+    op 200..300 thread=0 region
+    runtime_call 10..20 thread=0 correlation=1 cuLaunchKernelEx
+    runtime_call 210..220 thread=0 correlation=2 cuLaunchKernelEx
+    kernel 400..460 stream=7 correlation=1 triton_poi_fused_add_relu_0
+    kernel 500..510 stream=7 correlation=2 triton_per_fused__softmax_1
+    kernel 600..610 stream=7 correlation=2 gemm
+  )"));
+  ASSERT_TRUE(written.status.ok());
+  const auto& plane = PlaneOf(written.space, "/device:GPU:0");
+  std::map<std::string, std::string> ops, fused;
+  for (auto [name, stats] : KernelsOf(plane)) {
+    ops[name] = TextOf(plane, stats["tf_op"]);
+    if (stats.contains("fused_ops")) {
+      fused[name] = TextOf(plane, stats["fused_ops"]);
+    }
+  }
+  EXPECT_EQ(ops["triton_poi_fused_add_relu_0"],
+            "triton_poi_fused_add_relu_0:add_relu");
+  EXPECT_EQ(ops["triton_per_fused__softmax_1"], "region:region");
+  const std::map<std::string, std::string> expected = {
+      {"triton_poi_fused_add_relu_0", "add + relu (compiled)"},
+      {"triton_per_fused__softmax_1", "_softmax (compiled)"}};
+  EXPECT_EQ(fused, expected);
+}
+
 TEST(XSpaceCostTest, AllFlopsOfAnOpGoToTheKernelsThatMultiply) {
   TraceBuilder builder;
   const RowId thread = builder.ThreadRow(1, 1);

@@ -80,6 +80,38 @@ TEST_F(TraceCommandsTest, TopPrintsTablesAndCsv) {
   EXPECT_THAT(csv.out, HasSubstr("\nkernels,"));
 }
 
+// Recorded on an MI300X by somebody else: four kernels that Inductor generated.
+TEST_F(TraceCommandsTest, TopNamesTheOperatorsOfCompiledKernels) {
+  const std::string recorded =
+      STEPSCOPE_TEST_DATA "/traces/compiled_mi300x_triton.json.gz";
+  const Outcome text = Run("top --table kernels " + recorded);
+  EXPECT_EQ(text.status, 0) << text.err;
+  // The middle of a long name is left out.
+  EXPECT_THAT(text.out, HasSubstr("  add + mean + mul + pow + rsqrt (co"));
+  EXPECT_THAT(text.out, HasSubstr("mul_pow_rsqrt_0\n"));
+  const Outcome json = Run("top --table kernels --format json " + recorded);
+  simdjson::dom::parser parser;
+  simdjson::dom::element root;
+  ASSERT_EQ(parser.parse(json.out).get(root), simdjson::SUCCESS);
+  size_t compiled = 0;
+  for (simdjson::dom::element row :
+       simdjson::dom::array(root["kernels"]["rows"])) {
+    simdjson::dom::array ops;
+    if (row["fused_ops"].get(ops) != simdjson::SUCCESS) continue;
+    ++compiled;
+    EXPECT_THAT(std::string(std::string_view(row["code_file"])),
+                StartsWith("/tmp/torchinductor_root/"));
+    if (std::string_view(row["name"]) ==
+        "triton_poi_fused__unsafe_view_mul_silu_2") {
+      std::vector<std::string> names;
+      for (std::string_view op : ops) names.emplace_back(op);
+      EXPECT_EQ(names,
+                (std::vector<std::string>{"_unsafe_view", "mul", "silu"}));
+    }
+  }
+  EXPECT_EQ(compiled, 4u);
+}
+
 TEST_F(TraceCommandsTest, ConvertKeepsTheTraceInEveryChromeDialect) {
   const Trace trace = RandomTrace({.seed = 4});
   const std::string in = Write(trace, "in.json");

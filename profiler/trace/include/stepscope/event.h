@@ -79,6 +79,10 @@ struct Op {
   RowId forward = kNone;  // on backward nodes: the forward op, in ops()
   RowId inputs = kNone;   // in op_inputs(); kNone if shapes were not recorded
   RowId stack = kNone;    // in stacks()
+  // Of calls of code that a compiler generated (Inductor), in stacks(), always
+  // two frames: the file with the code, and the parameters it was compiled with
+  // ("XBLOCK=2,R0_BLOCK=2048"); one of them may be empty.
+  RowId code = kNone;
   OpKind kind = OpKind::kOperator;
 };
 
@@ -101,7 +105,8 @@ struct OpInputs {
 };
 
 // A call stack, innermost frame first, each "file(line): function"; of
-// Kernel::captured_ops, each an operator. Equal stacks are stored once.
+// Kernel::captured_ops, each an operator; of Op::code, see there. Equal stacks
+// are stored once.
 struct Stack {
   std::vector<NameId> frames;
   bool operator==(const Stack&) const = default;
