@@ -26,6 +26,25 @@ std::vector<Row> Thinned(std::vector<Row> rows) {
   return kept;
 }
 
+// Hardware counters come a thousand times a second, clocks twenty times: each
+// kind is thinned by itself.
+std::vector<PageSample> ThinnedByKind(std::vector<PageSample> samples) {
+  const auto counts = [](const PageSample& sample) {
+    return sample.sm_active_frac >= 0 || sample.tensor_active_frac >= 0 ||
+           sample.dram_frac >= 0;
+  };
+  std::vector<PageSample> counters, others;
+  for (const PageSample& sample : samples) {
+    (counts(sample) ? counters : others).push_back(sample);
+  }
+  samples = Thinned(std::move(others));
+  for (const PageSample& sample : Thinned(std::move(counters))) {
+    samples.push_back(sample);
+  }
+  std::ranges::stable_sort(samples, {}, &PageSample::time_ms);
+  return samples;
+}
+
 void AddDevices(const Trace& trace, PageDetails& details) {
   std::map<int32_t, PageDevice> devices;
   const auto scaled = [](int32_t value, double unit) {
@@ -42,12 +61,15 @@ void AddDevices(const Trace& trace, PageDetails& details) {
          .sm_clock_mhz = scaled(sample.sm_clock_mhz, 1),
          .power_w = scaled(sample.power_mw, 1e-3),
          .temperature_c = scaled(sample.temperature_c, 1),
+         .sm_active_frac = static_cast<double>(sample.sm_active_frac),
+         .tensor_active_frac = static_cast<double>(sample.tensor_active_frac),
+         .dram_frac = static_cast<double>(sample.dram_frac),
          .allocated_bytes = sample.allocated_bytes,
          .reserved_bytes = sample.reserved_bytes});
   }
   for (auto& [ordinal, device] : devices) {
     if (details.devices.size() == kDevices) break;
-    device.samples = Thinned(std::move(device.samples));
+    device.samples = ThinnedByKind(std::move(device.samples));
     details.devices.push_back(std::move(device));
   }
 }

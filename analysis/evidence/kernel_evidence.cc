@@ -9,6 +9,7 @@
 
 #include "context/noise.h"
 #include "ops/captured_place.h"
+#include "ops/intervals.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -31,6 +32,57 @@ std::string PartOf(const Trace& trace, const KernelUse& use) {
 }
 
 }  // namespace
+
+namespace {
+
+// Over the samples of which at least `least` lies within `spans`, which are
+// disjoint and sorted.
+MeasuredTensorCores Within(const AnalysisContext& m,
+                           const std::vector<Span>& spans, double least) {
+  const int32_t device =
+      m.kernels.uses.empty()
+          ? 0
+          : m.trace.kernels()[m.kernels.uses[0].kernel].device;
+  MeasuredTensorCores measured;
+  double active_ns = 0;
+  for (const DeviceSample& sample : m.trace.device_samples()) {
+    if (sample.device != device || sample.counted_ns <= 0 ||
+        !(sample.tensor_active_frac >= 0)) {
+      continue;
+    }
+    const auto length = static_cast<double>(sample.counted_ns);
+    const auto inside = static_cast<double>(
+        LengthIn(spans, {sample.time_ns - sample.counted_ns, sample.time_ns}));
+    if (inside <= 0 || inside < least * length) continue;
+    measured.ns += length;
+    active_ns += length * static_cast<double>(sample.tensor_active_frac);
+  }
+  if (measured.ns > 0) measured.active_frac = active_ns / measured.ns;
+  return measured;
+}
+
+}  // namespace
+
+MeasuredTensorCores TensorCoresDuring(const AnalysisContext& m,
+                                      const KernelFilter& wanted) {
+  constexpr double kFilled = 0.95;
+  std::vector<Span> spans;
+  for (const KernelUse& use : m.kernels.uses) {
+    if (!wanted(use)) continue;
+    const Kernel& kernel = m.trace.kernels()[use.kernel];
+    spans.push_back({kernel.begin_ns, kernel.end_ns});
+  }
+  return Within(m, Merge(std::move(spans)), kFilled);
+}
+
+MeasuredTensorCores TensorCoresInSteps(const AnalysisContext& m) {
+  constexpr double kMostly = 0.5;
+  std::vector<Span> spans;
+  for (const size_t step : m.steps.steady) {
+    spans.push_back(m.steps.windows[step].tiled);
+  }
+  return Within(m, Merge(std::move(spans)), kMostly);
+}
 
 double NominalFlops(const DevicePeaks& peaks, Precision precision) {
   switch (precision) {

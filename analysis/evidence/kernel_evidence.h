@@ -20,6 +20,18 @@ using KernelFilter = std::function<bool(const KernelUse&)>;
 std::vector<Example> LongestKernels(const AnalysisContext& context,
                                     const KernelFilter& wanted);
 
+// How busy hardware counters saw the Tensor Cores.
+struct MeasuredTensorCores {
+  double active_frac = -1;  // mean; -1 if nothing was measured
+  double ns = 0;            // that the samples cover
+};
+// While kernels that `wanted` accepts ran: over the samples that they fill,
+// because others may run in the rest of a sample.
+MeasuredTensorCores TensorCoresDuring(const AnalysisContext& context,
+                                      const KernelFilter& wanted);
+// Over the steady steps.
+MeasuredTensorCores TensorCoresInSteps(const AnalysisContext& context);
+
 // Operations per ns of the data sheet; 0 if unknown. Nominal peaks are never
 // reached, so callers that expect a rate take a share of them.
 double NominalFlops(const DevicePeaks& peaks, Precision precision);

@@ -17,6 +17,10 @@ constexpr double kShare = 0.10;
 // Without shapes: twice as fast, as users of the guide report.
 constexpr double kWithoutShapes = 0.5;
 constexpr double kShortNs = 10'000;  // shorter kernels are mostly latency
+// Counters that see them as busy as this contradict the names. Products that do
+// not use them leave them at 0.
+constexpr double kBusy = 0.10;
+constexpr double kLeastMeasuredNs = 3'000'000;  // some samples
 constexpr const char* kUnknownDevice =
     "the device's compute capability was not recorded";
 
@@ -90,6 +94,22 @@ std::string OfCompute(const KernelUses& kernels, double ns) {
          " of the GPU's compute time)";
 }
 
+// " Hardware counters saw ..."; "" without counters.
+std::string MeasuredInWords(const AnalysisContext& m,
+                            const KernelFilter& wanted) {
+  const MeasuredTensorCores during = TensorCoresDuring(m, wanted);
+  if (during.ns >= kLeastMeasuredNs) {
+    return " Hardware counters measured it: while these kernels ran, the "
+           "Tensor "
+           "Cores were active " +
+           Percent(during.active_frac) + " of the time.";
+  }
+  const MeasuredTensorCores steps = TensorCoresInSteps(m);
+  if (steps.ns < kLeastMeasuredNs) return "";
+  return " Hardware counters saw the Tensor Cores active " +
+         Percent(steps.active_frac) + " of the time in these steps.";
+}
+
 Verdict CheckTensorCoresIdle(const AnalysisContext& m) {
   const KernelUses& kernels = m.kernels;
   if (kernels.uses.empty()) return Clean();
@@ -107,6 +127,14 @@ Verdict CheckTensorCoresIdle(const AnalysisContext& m) {
     return (simt && Is16BitSimt(use)) ||
            (!only_half && (IsFp32Simt(use) || IsTf32(use)));
   };
+  // What was measured decides, not what the names look like. TF32 runs on
+  // Tensor Cores, too.
+  if (simt) {
+    const MeasuredTensorCores during = TensorCoresDuring(m, wanted);
+    if (during.ns >= kLeastMeasuredNs && during.active_frac >= kBusy) {
+      return Clean();
+    }
+  }
   Change change = InPrecision(kernels, wanted, Precision::kBf16);
   // Autocast also runs pointwise ops in 16 bits. They are bound by memory, so
   // half the bytes take half the time.
@@ -131,6 +159,7 @@ Verdict CheckTensorCoresIdle(const AnalysisContext& m) {
                        OfCompute(kernels, tf32) +
                        " in TF32; 16-bit types run twice as fast.";
   }
+  finding.evidence += MeasuredInWords(m, wanted);
   const double unknown = kernels.NsPerStep([](const KernelUse& use) {
     return use.eligible && use.tensor_cores == TensorCores::kUnknown;
   });
@@ -222,7 +251,8 @@ constexpr Rule kRules[] = {
                "the GPU's compute time or more without them (or in TF32)",
      .avoid = "the ops are depthwise or grouped convolutions, matrix-vector "
               "products, tiny products or float64, or the kernel names do not "
-              "show whether they use Tensor Cores",
+              "show whether they use Tensor Cores, or hardware counters saw "
+              "them in use while these kernels ran",
      .fix_cpp = "at::autocast::set_autocast_enabled(at::kCUDA, true)",
      .fix_python = "torch.autocast(\"cuda\", dtype=torch.bfloat16)"},
     {.id = "tf32-off",

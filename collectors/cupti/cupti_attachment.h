@@ -38,6 +38,7 @@ class CuptiAttachment {
   CUptiResult LetGo();
 
   CuptiApi& api() { return *api_; }
+  std::shared_ptr<CuptiApi> shared_api() { return api_; }
   bool follows_graphs() const {
     return scopes_ != nullptr && graph_code_ == CUPTI_SUCCESS;
   }

@@ -1,11 +1,17 @@
 #include "cupti_collector.h"
 
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "api/cupti_status.h"
 #include "buffer_pool.h"
+#include "counters/counter_sampler.h"
 #include "cupti_attachment.h"
 #include "cupti_fork.h"
 #include "cupti_recording.h"
@@ -21,10 +27,20 @@ namespace {
 constexpr int64_t kSampleEveryNs = 20'000'000;
 // Room for 80 s at one sample in 20 ms; no allocation while the program trains.
 constexpr size_t kMostSamples = 4096;
+// What devices can do; fewer would show no kernel, more would be too many.
+constexpr int32_t kLeastHz = 10;
+constexpr int32_t kMostHz = 10'000;
 // Blocks that are ready when a window opens: some hundred steps' records. More
 // are made ready between steps.
 constexpr int64_t kReadyBlocks = 32;
 constexpr int64_t kReadyBlocksBetweenSteps = 8;
+
+// Samples a second; what is no number is none.
+int32_t CountersHzFrom(std::string_view text) {
+  int32_t hz = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), hz);
+  return read.ec == std::errc() && hz > 0 ? hz : 0;
+}
 
 class CuptiCollector : public Collector {
  public:
@@ -35,6 +51,7 @@ class CuptiCollector : public Collector {
       // Every lock and handle belongs to the parent.
       (void)switches_.release();
       DeviceSampler::Abandon(std::move(sampler_));
+      CounterSampler::Abandon(std::move(counters_));
       (void)new std::shared_ptr<CuptiAttachment>(std::move(attachment_));
       return;
     }
@@ -54,6 +71,7 @@ class CuptiCollector : public Collector {
   absl::Status SwitchOn();
   void StopEarly(int64_t step);
   void Abandon();
+  void StartCounters();
 
   CuptiOptions options_;
   CuptiSources sources_;
@@ -61,7 +79,8 @@ class CuptiCollector : public Collector {
   std::shared_ptr<CuptiAttachment> attachment_;
   std::unique_ptr<DeviceSampler> sampler_;  // null: without NVML
   bool nvml_was_tried_ = false;
-  bool arms_ = true;  // Arm() has something to do
+  std::shared_ptr<CounterSampler> counters_;  // null: not wanted, or impossible
+  bool arms_ = true;                          // Arm() has something to do
 
   // Of the open window; null while none is open.
   std::unique_ptr<CuptiSwitches> switches_;
@@ -179,7 +198,31 @@ absl::Status CuptiCollector::Start() {
     Abandon();
     return s;
   }
+  StartCounters();
   return absl::OkStatus();
+}
+
+// Whatever goes wrong with them, the rest is recorded.
+void CuptiCollector::StartCounters() {
+  if (options_.counters_hz <= 0) return;
+  std::string missing;
+  if (attachment_->api().counters(&missing) == nullptr) {
+    losses_.push_back(
+        {.name = "cupti-counters-unavailable",
+         .detail = "no hardware counters: " + attachment_->api().library() +
+                   " has no function " + missing +
+                   "; they need CUPTI of CUDA 12.6 or later. All else is "
+                   "recorded",
+         .count = -1,
+         .severity = Severity::kWarning});
+    return;
+  }
+  if (counters_ == nullptr) {
+    counters_ = std::make_shared<CounterSampler>(
+        attachment_->shared_api(),
+        std::clamp(options_.counters_hz, kLeastHz, kMostHz));
+  }
+  (void)counters_->Start(devices_);
 }
 
 // Undoes everything: the switches, the buffers and the subscription.
@@ -192,6 +235,7 @@ void CuptiCollector::Abandon() {
   ProcessPool().Return(ProcessPool().Close());
   ProcessPool().Trim();
   if (sampler_ != nullptr) (void)sampler_->Stop();
+  if (counters_ != nullptr) (void)counters_->Stop();
   (void)attachment_->LetGo();
 }
 
@@ -281,6 +325,10 @@ absl::StatusOr<std::unique_ptr<Recording>> CuptiCollector::Stop() {
       parts.samples.push_back(sample);
     }
   }
+  if (counters_ != nullptr) {
+    parts.sampler = counters_;
+    parts.counters = counters_->Stop();
+  }
   parts.losses = std::move(losses_);
   parts.all_calls = options_.all_calls;
   return std::make_unique<CuptiRecording>(std::move(parts));
@@ -293,7 +341,12 @@ std::unique_ptr<Collector> MakeCuptiCollector(const CuptiOptions& options,
   return std::make_unique<CuptiCollector>(options, std::move(sources));
 }
 
-std::unique_ptr<Collector> MakeCuptiCollector(const CuptiOptions& options) {
+std::unique_ptr<Collector> MakeCuptiCollector(const CuptiOptions& given) {
+  CuptiOptions options = given;
+  if (options.counters_hz < 0) {
+    const char* text = std::getenv("STEPSCOPE_GPU_COUNTERS");
+    options.counters_hz = text == nullptr ? 0 : CountersHzFrom(text);
+  }
   return MakeCuptiCollector(options, {.driver = [] { return LoadCudaDriver(); },
                                       .cupti = [] { return LoadCupti(); },
                                       .nvml = [] { return LoadNvml(); }});

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "buffer_pool.h"
+#include "counters/device_counters.h"
 #include "cupti_attachment.h"
 #include "cupti_switches.h"
 
@@ -158,6 +159,32 @@ DoctorLine CheckPermissions(CuptiApi& api) {
           .ok = true};
 }
 
+// Claims the counters of the first device and gives them back. Not a fault if
+// that fails: they are not asked for unless STEPSCOPE_GPU_COUNTERS is set.
+DoctorLine CountersLine(CuptiApi& api, const DeviceLimits& device) {
+  DoctorLine line = {
+      .topic = "counters", .found = "", .remedy = "", .ok = true};
+  std::string missing;
+  if (api.counters(&missing) == nullptr) {
+    line.found = "hardware counters cannot be sampled: this CUPTI has no " +
+                 missing + " (CUDA 12.6 and later have)";
+    return line;
+  }
+  constexpr int32_t kHz = 1000;
+  DeviceCounters counters(api, device, kHz);
+  if (const absl::Status opened = counters.Open(); !opened.ok()) {
+    line = Failed("counters", opened);
+    line.found = "hardware counters cannot be sampled: " + line.found;
+    line.ok = true;
+    return line;
+  }
+  line.found = "hardware counters can be sampled (STEPSCOPE_GPU_COUNTERS)";
+  if (const std::string none = counters.missing(); !none.empty()) {
+    line.found += ", without " + none;
+  }
+  return line;
+}
+
 // Not a fault: without NVML a recording has no clocks, or CUPTI's.
 DoctorLine CheckClocks(const CuptiSources& sources,
                        const std::vector<DeviceLimits>& devices) {
@@ -199,14 +226,14 @@ std::vector<DoctorLine> CheckCupti(const CuptiSources& sources) {
   std::vector<DeviceLimits> devices;
   lines.push_back(CheckDriver(sources, &devices));
   if (!lines.front().ok) {
-    skip({"CUPTI", "subscription", "permissions"});
+    skip({"CUPTI", "subscription", "permissions", "counters"});
     return lines;
   }
   if (sources.nvml) lines.push_back(CheckClocks(sources, devices));
   auto cupti = sources.cupti();
   if (!cupti.ok()) {
     lines.push_back(Failed("CUPTI", cupti.status()));
-    skip({"subscription", "permissions"});
+    skip({"subscription", "permissions", "counters"});
     return lines;
   }
   lines.push_back(CuptiLine(**cupti));
@@ -215,11 +242,13 @@ std::vector<DoctorLine> CheckCupti(const CuptiSources& sources) {
   CuptiAttachment attachment(*std::move(cupti), /*detach=*/false);
   if (absl::Status held = attachment.Hold(); !held.ok()) {
     lines.push_back(Failed("subscription", held));
-    skip({"permissions"});
+    skip({"permissions", "counters"});
     return lines;
   }
   lines.push_back({"subscription", "free", "", true});
   lines.push_back(CheckPermissions(attachment.api()));
+  // Last, because giving counters back may detach CUPTI.
+  lines.push_back(CountersLine(attachment.api(), devices.front()));
   return lines;
 }
 

@@ -2,6 +2,8 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
+#include <map>
 #include <string>
 #include <thread>
 #include <utility>
@@ -19,6 +21,12 @@ constexpr double kDriftWorthANoteNs = 20'000;
 // CUPTI's own thread may still return buffers when the window has closed. The
 // background thread that decodes waits for them, but not for ever.
 constexpr auto kLateness = std::chrono::milliseconds(200);
+// The same of the thread that reads hardware counters, which may have to claim
+// them first.
+constexpr auto kCounterLateness = std::chrono::milliseconds(3000);
+// Claiming and starting take less; other clocks differ by years, or by the time
+// since the machine's start.
+constexpr int64_t kOtherClockNs = 10'000'000'000;
 
 void AwaitLateBuffers(BufferPool::Window* window) {
   const auto until = std::chrono::steady_clock::now() + kLateness;
@@ -33,7 +41,10 @@ void AwaitLateBuffers(BufferPool::Window* window) {
 CuptiRecording::CuptiRecording(Parts parts) : parts_(std::move(parts)) {}
 
 CuptiRecording::~CuptiRecording() {
-  if (InForkedChild()) return;  // the pool may stay locked for ever
+  if (InForkedChild()) {  // the pool may stay locked for ever
+    CounterSampler::Abandon(std::move(parts_.sampler));
+    return;
+  }
   ProcessPool().Return(parts_.window);
   // After the last window of the last collector the memory is freed.
   if (parts_.attachment.use_count() == 1) ProcessPool().Trim();
@@ -76,6 +87,7 @@ void CuptiRecording::Decode(TraceBuilder& builder, const ClockMap& clock) {
       .graph_nodes =
           parts_.attachment->follows_graphs() ? &ProcessGraphNodes() : nullptr,
       .all_calls = parts_.all_calls};
+  AddCounters(records.times, builder);
   if (std::abs(records.times.drift()) > kDriftWorthANote &&
       std::abs(records.times.drift_ns()) > kDriftWorthANoteNs) {
     builder.Add(Loss{.name = "cupti-clock-drift",
@@ -89,6 +101,43 @@ void CuptiRecording::Decode(TraceBuilder& builder, const ClockMap& clock) {
   }
   const CuptiApi& api = parts_.attachment->api();
   AddLosses(DecodeCupti(records, api, builder), api.version(), builder);
+}
+
+// Their times should be CUPTI's. Where they clearly are not, the first sample
+// is put where its device began to count.
+void CuptiRecording::AddCounters(const CuptiTimes& times,
+                                 TraceBuilder& builder) {
+  if (parts_.counters == nullptr) return;
+  CounterWindow::Counted counted = parts_.counters->Await(kCounterLateness);
+  std::map<int32_t, uint64_t> shift;  // by device; added to their times
+  for (const CounterSample& sample : counted.samples) {
+    const auto begun = counted.begun.find(sample.device);
+    const auto [at, is_first] = shift.try_emplace(sample.device, 0);
+    if (is_first && begun != counted.begun.end()) {
+      const auto late = static_cast<int64_t>(sample.begin - begun->second);
+      if (std::abs(late) > kOtherClockNs) {
+        at->second = begun->second - sample.begin;
+        counted.losses.push_back(
+            {.name = "cupti-counters-other-clock",
+             .detail = "the hardware counters of GPU " +
+                       std::to_string(sample.device) +
+                       " have another clock than its kernels; they are placed "
+                       "by the time at which counting began, to about 1 ms",
+             .count = -1,
+             .severity = Severity::kNote});
+      }
+    }
+    DeviceSample row;
+    row.time_ns = times.ToNs(sample.end + at->second);
+    row.device = sample.device;
+    row.counted_ns = row.time_ns - times.ToNs(sample.begin + at->second);
+    row.sm_active_frac = sample.sm_active_frac;
+    row.tensor_active_frac = sample.tensor_active_frac;
+    row.dram_frac = sample.dram_frac;
+    builder.Add(row);
+  }
+  if (!counted.samples.empty()) builder.Watch(Kind::kDeviceSample);
+  for (const Loss& loss : counted.losses) builder.Add(loss);
 }
 
 void CuptiRecording::AddWindowLosses(TraceBuilder& builder) const {

@@ -9,6 +9,7 @@
 
 #include "api/cuda_driver.h"
 #include "buffer_pool.h"
+#include "counters/counter_sampler.h"
 #include "cupti_attachment.h"
 #include "cupti_times.h"
 
@@ -18,6 +19,10 @@ class CuptiRecording : public Recording {
  public:
   struct Parts {
     std::shared_ptr<CuptiAttachment> attachment;
+    // Claims hardware counters until the names in the records are no longer
+    // needed: giving them back may detach CUPTI. Null: none were counted.
+    std::shared_ptr<CounterSampler> sampler;
+    std::shared_ptr<CounterWindow> counters;
     BufferPool::Window window;
     CuptiReading begin;
     CuptiReading end;
@@ -37,6 +42,7 @@ class CuptiRecording : public Recording {
  private:
   void Decode(TraceBuilder& builder, const ClockMap& clock);
   void AddWindowLosses(TraceBuilder& builder) const;
+  void AddCounters(const CuptiTimes& times, TraceBuilder& builder);
 
   Parts parts_;
 };

@@ -245,6 +245,10 @@ void VisitFields(V&& v) {
   v.Number("pcie_received_bytes_per_s", &R::pcie_received_bytes_per_s);
   v.Number("nvlink_sent_bytes_per_s", &R::nvlink_sent_bytes_per_s);
   v.Number("nvlink_received_bytes_per_s", &R::nvlink_received_bytes_per_s);
+  v.Number("counted_ns", &R::counted_ns);
+  v.Number("sm_active_frac", &R::sm_active_frac);
+  v.Number("tensor_active_frac", &R::tensor_active_frac);
+  v.Number("dram_frac", &R::dram_frac);
   v.Number("free_bytes", &R::free_bytes);
   v.Number("total_bytes", &R::total_bytes);
   v.Number("allocated_bytes", &R::allocated_bytes);

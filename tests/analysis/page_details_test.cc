@@ -117,6 +117,32 @@ TEST(PageDetailsTest, ListsWhatADeviceDid) {
   EXPECT_GT(details.copies[0].bytes, 0.9e6);
 }
 
+// Thousands of them leave the few readings of clocks where they are.
+TEST(PageDetailsTest, HardwareCountersAreThinnedByThemselves) {
+  std::string text = "step 0..100000000 thread=0\n";
+  for (int i = 0; i < 20'000; ++i) {
+    text += "device_sample " + std::to_string(5'000 * i) +
+            " device=0 counted_ns=5000 sm_active_frac=0.5\n";
+    if (i % 1000 == 0) {
+      text += "device_sample " + std::to_string(5'000 * i) +
+              " device=0 sm_clock_mhz=1980\n";
+    }
+  }
+  const PageDetails details = DetailsOf(TraceFromText(text));
+  ASSERT_EQ(details.devices.size(), 1u);
+  size_t clocks = 0, counters = 0;
+  double last_ms = 0;
+  for (const PageSample& sample : details.devices[0].samples) {
+    clocks += sample.sm_clock_mhz > 0;
+    counters += sample.sm_active_frac == 0.5;
+    EXPECT_GE(sample.time_ms, last_ms);
+    last_ms = sample.time_ms;
+  }
+  EXPECT_EQ(clocks, 20u);
+  EXPECT_GT(counters, 100u);
+  EXPECT_LT(counters, 2'000u);
+}
+
 TEST(PageDetailsTest, MemoryAtThePeakHasOwners) {
   const Trace trace = TraceFromText(R"(
     watch step op memory

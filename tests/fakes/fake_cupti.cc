@@ -463,6 +463,13 @@ CUptiResult FakeCupti::Finalize() {
   return CUPTI_SUCCESS;
 }
 
+void FakeCupti::DetachByCounters() {
+  const Lock lock(mutex_);
+  ++detached_by_counters_;
+  enabled_.clear();
+  enabled_calls_.clear();
+}
+
 bool FakeCupti::records_polls() const {
   const Lock lock(mutex_);
   return all_syncs_;

@@ -12,7 +12,8 @@
 // - from CUDA 13.0 on each thread has a buffer of its own, and the device's
 //   records one of the worker thread;
 // - CUDA 13.0 and 13.1 confuse the launches of graphs after the first session;
-// - calls exist only where they do (EnableCall, EnableAllSyncRecords).
+// - calls exist only where they do (EnableCall, EnableAllSyncRecords, hardware
+//   counters: fake_counters.h).
 //
 // And of all versions: buffers are completed on a thread of CUPTI's own, late
 // if a test says so; a forced flush delivers unfinished kernels without an end;
@@ -157,6 +158,9 @@ class FakeCupti {
   CUptiResult GetNumDroppedRecords(size_t*);
   CUptiResult GetTimestamp(uint64_t*);
   CUptiResult Finalize();
+  // What giving hardware counters back does (fake_counters.h): as Finalize().
+  void DetachByCounters();
+  int detached_by_counters() const { return detached_by_counters_; }
 
  private:
   using Lock = std::lock_guard<std::recursive_mutex>;
@@ -218,6 +222,7 @@ class FakeCupti {
   int written_ = 0;
   size_t dropped_ = 0;
   int finalized_ = 0;
+  std::atomic<int> detached_by_counters_{0};
   bool finalize_hung_ = false;
   bool finalized_subscribed_ = false;
   std::function<void()> during_;

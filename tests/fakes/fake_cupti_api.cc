@@ -2,6 +2,7 @@
 #include <memory>
 #include <string>
 
+#include "fakes/fake_counters.h"
 #include "fakes/fake_cupti.h"
 
 namespace stepscope {
@@ -76,6 +77,12 @@ class FakeApi : public CuptiApi {
     return StepRecord(buffer, valid_bytes, fake_.version(), record);
   }
   CUptiResult Finalize() override { return fake_.Finalize(); }
+  const CounterFunctions* counters(std::string* missing) const override {
+    constexpr uint32_t kHasCounters = 24;  // CUDA 12.6
+    if (fake_.version() >= kHasCounters) return &FakeCounters::Functions();
+    *missing = "cuptiProfilerHostInitialize";
+    return nullptr;
+  }
   std::string NameOf(CUptiResult code) const override {
     return "CUPTI_ERROR_" + std::to_string(code);
   }

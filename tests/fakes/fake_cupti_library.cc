@@ -11,6 +11,7 @@
 #include <cstring>
 #include <string>
 
+#include "fakes/fake_counters.h"
 #include "fakes/fake_cupti.h"
 
 namespace {
@@ -22,6 +23,7 @@ stepscope::FakeCupti& Fake() {
         version == nullptr
             ? 130001
             : static_cast<uint32_t>(std::strtoul(version, nullptr, 10)));
+    stepscope::FakeCounters::Get().Reset(made);
     if (const char* holder = std::getenv("FAKE_CUPTI_HOLDER")) {
       made->HoldBy(holder);
     }

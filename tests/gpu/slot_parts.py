@@ -21,6 +21,8 @@ BASELINE = ("--batch", "32", "--workers", "0", "--set-to-none", "0")
 RUNGS = ("rungs", "--device", "cuda", "--side", "224", "--pairs", "3", "--steps", "16", "--active", "6")
 CLIMB = ("climb", "--device", "cuda", "--side", "224", "--pairs", "3", "--steps", "16", "--active", "6", "--profiles", "1", "--no-sweep",
          "--max-changes", "10", f"--start={' '.join(BASELINE)}")
+COUNTERS_HZ = 1000
+COUNTERS = {"sm_active_frac": "SMs active", "tensor_active_frac": "Tensor Cores active", "dram_frac": "memory bandwidth"}
 # Tried beside a fake, on two cores.
 FAKE_RUNGS = ("rungs", "--side", "16", "--pairs", "2", "--steps", "8", "--active", "2")
 FAKE_CLIMB = ("climb", "--side", "16", "--pairs", "2", "--steps", "8", "--active", "4", "--profiles", "1", "--no-sweep", "--max-changes", "1")
@@ -155,11 +157,11 @@ def judge_orders(place: Place) -> str:
     return "\n".join(lines)
 
 
-def resnet(place: Place, *flags: str) -> None:
+def resnet(place: Place, *flags: str, env: dict[str, str] | None = None) -> None:
     device = () if place.fake else ("--device", "cuda")
     side = "32" if place.fake else "224"
     place.run(place.program("resnet"), "--data", "fakecifar", "--side", side, *device, "--log-dir", place.folder / "log", *flags,
-              preload=True)
+              env=env or {}, preload=True)
 
 
 def record_graphs(place: Place) -> None:
@@ -167,6 +169,44 @@ def record_graphs(place: Place) -> None:
            "--wait", "4", "--warmup", "2", "--active", "3", "--repeat", "2")
     for trace in place.folder.glob("log/stepscope/*/c?/trace/rank0.json.gz"):
         shutil.copyfile(trace, place.folder / f"graphs_{trace.parents[1].name}.json.gz")
+
+
+def record_counters(place: Place) -> None:
+    resnet(place, *(("--batch", "4") if place.fake else (*BASELINE, "--bf16")), "--wait", "3", "--warmup", "3", "--active", "6",
+           env={"STEPSCOPE_GPU_COUNTERS": str(COUNTERS_HZ)})
+
+
+def judge_counters(place: Place) -> str:
+    """What the samples of the window's hardware counters show, and whether they are plausible."""
+    trace = next(iter(sorted(place.folder.glob("log/stepscope/*/c0/trace/rank0.json.gz"))), None)
+    if trace is None:
+        raise PartFailed("nothing was recorded")
+    with gzip.open(trace, "rt", encoding="utf-8") as file:
+        ours = json.load(file)["stepscope"]
+    samples = [sample for sample in ours.get("device_samples", []) if sample.get("counted_ns", 0) > 0]
+    if not samples:
+        why = [loss["detail"] for loss in ours.get("losses", []) if loss["name"].startswith("cupti-counters")]
+        raise PartFailed(f"no samples: {'; '.join(why) or 'and no loss says why'}")
+    counted_s = sum(sample["counted_ns"] for sample in samples) / 1e9
+    lines = [f"{len(samples)} samples in {counted_s:.2f} s, {len(samples) / counted_s:.0f} a second"]
+    wrong = []
+    for key, what in COUNTERS.items():
+        values = [sample[key] for sample in samples if key in sample]
+        if not values:
+            lines.append(f"{what}: not counted")
+            continue
+        lines.append(f"{what}: mean {statistics.mean(values):.1%}, at most {max(values):.1%}")
+        if not all(0 <= value <= 1 for value in values):
+            wrong.append(f"{what}: not a share")
+        if max(values) == 0 and not place.fake:  # products in 16 bits use all three
+            wrong.append(f"{what}: always 0")
+    if counted_s * COUNTERS_HZ > 1.5 * len(samples) or counted_s * COUNTERS_HZ < len(samples) / 1.5:
+        wrong.append(f"{COUNTERS_HZ} a second were asked for")
+    lines += [loss["detail"] for loss in ours.get("losses", []) if loss["name"].startswith("cupti-counters")]
+    (place.folder / "counters.txt").write_text("\n".join(lines) + "\n")
+    if wrong:
+        raise PartFailed("\n".join(wrong + lines))
+    return "\n".join(lines)
 
 
 def record_baseline(place: Place) -> None:
@@ -260,7 +300,7 @@ PARTS = [
     Part("threads", "many threads launch at once", record_stages("threads"), judged_by(("gpu_test", "*EachThreads*"))),
     Part("overflow", "more records than the buffers hold", record_stages("overflow"), judged_by(("gpu_test", "*FullBuffers*"))),
     Part("graphs", "CUDA graphs in two windows", record_graphs, judged_by(("gpu_test", "*KernelsOfGraphs*")), keeps=kept_of_log),
-    Part("counters", "hardware counters", lambda place: None, lambda place: "", missing="the product records no hardware counters"),
+    Part("counters", "hardware counters beside kernels, in 16 bits", record_counters, judge_counters, keeps=kept_of_log),
     Part("baseline", "the report of ResNet-18 at the case study's first step", record_baseline, judge_baseline, keeps=kept_of_log),
     Part("ladder", "the rungs of the case study on 224x224 batches", record_ladder(RUNGS, FAKE_RUNGS), judge_rungs, seconds=120,
          goes_on=True, keeps=kept_of_ladder),

@@ -123,9 +123,9 @@ def test_a_part_that_took_the_machine_away_twice_is_failed_and_not_begun_again(r
 
 
 def test_what_the_product_lacks_is_said_and_is_no_failure(run):
-    status, state = run(part("counters", fail, missing="the product records no hardware counters"))
+    status, state = run(part("power", fail, missing="the product records no power"))
     assert status == 0
-    assert state["counters"] == engine.Outcome("not built", "the product records no hardware counters")
+    assert state["power"] == engine.Outcome("not built", "the product records no power")
 
 
 def place(tmp_path, seconds, goes_on=False, fake=""):
@@ -234,6 +234,29 @@ def test_overhead_is_judged_by_the_ratio_of_medians_of_what_is_added(tmp_path):
         slot_parts.judge_overhead(where)
 
 
+def test_counters_must_be_plausible(tmp_path):
+    where = place(tmp_path, 10)
+    trace = tmp_path / "log/stepscope/run/c0/trace/rank0.json.gz"
+
+    def judged(samples, losses=()):
+        stub_programs.pack(trace, json.dumps({"stepscope": {"device_samples": samples, "losses": list(losses)}}))
+        return slot_parts.judge_counters(where)
+
+    def sample(share=0.5, counted_ns=10 ** 6):
+        return {"counted_ns": counted_ns, "sm_active_frac": share, "tensor_active_frac": share, "dram_frac": share}
+    with pytest.raises(engine.PartFailed, match="nothing was recorded"):
+        slot_parts.judge_counters(where)
+    assert "1000 a second" in judged([sample()] * 50)
+    with pytest.raises(engine.PartFailed, match="no samples: not allowed"):
+        judged([{"sm_clock_mhz": 1}], [{"name": "cupti-counters-unavailable", "detail": "not allowed"}])
+    with pytest.raises(engine.PartFailed, match="Tensor Cores active: always 0"):
+        judged([sample(0)] * 50)
+    with pytest.raises(engine.PartFailed, match="not a share"):
+        judged([sample(1.5)] * 50)
+    with pytest.raises(engine.PartFailed, match="1000 a second were asked for"):
+        judged([sample(counted_ns=10 ** 7)] * 50)
+
+
 def test_doctor_is_asked_about_recording_and_not_about_viewers(tmp_path):
     file, where = tmp_path / "doctor.txt", place(tmp_path, 10)
     file.write_text(stub_programs.DOCTOR)
@@ -283,9 +306,10 @@ def test_the_whole_script_with_a_part_that_fails_and_back_into_the_tree(shell, t
     assert status == 1, out
     state = json.loads((tmp_path / "out/state.json").read_text())
     assert {name: one["state"] for name, one in state.items() if one["state"] != "passed"} == {
-        "threads": "failed", "overflow": "failed", "counters": "not built"}
+        "threads": "failed", "overflow": "failed"}
     assert "the device is on fire" in state["threads"]["said"]
     assert "step 80.0 ms, device busy 32.0%" in out
+    assert "Tensor Cores active: mean 25.0%, at most 25.0%" in out and "memory bandwidth: not counted" in out
     assert "TEARDOWN_CUPTI 1, kernels seen: ours 40, kineto 40, ours 40" in out
 
     status, out = shell("threads", "gallery")  # the ones left, and the fault is mended: an outcome stays until --again
@@ -295,7 +319,7 @@ def test_the_whole_script_with_a_part_that_fails_and_back_into_the_tree(shell, t
     tree = tmp_path / "into"
     done = subprocess.run(["bash", HERE / "unpack.sh", tmp_path / "out", "--root", tree], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "overflow: failed\ncounters: not built\n"
+    assert done.stdout == "overflow: failed\n"
     data = tree / "tests/data/gpu"
     assert {"README.md", "doctor.txt", "buffers_0_buffers.cupti", "tests_0_ours.json.gz", "threads_0_threads.json.gz",
             "graphs_graphs_c1.json.gz", "baseline_rank0.json.gz"} <= {one.name for one in data.iterdir()}

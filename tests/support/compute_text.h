@@ -89,6 +89,7 @@ class ComputeText {
   }
   int64_t now_ns() const { return now_; }
 
+  const std::string& text() const { return text_; }
   Report Analyzed() const { return Analyze(TraceFromText(text_)); }
 
  private:

@@ -35,8 +35,10 @@ ALLOWED = {
     'profiler/profile': EVENTS + ['profiler/session', 'collectors', 'exporters', 'analysis'],
     # A source implements its line of the public collectors.h, and knows neither the other sources nor their list.
     'collectors/*': EVENTS + ['profiler/session', '<collectors>'],
-    'collectors/cupti': EVENTS + ['profiler/session', '<collectors>', 'collectors/cupti/api', 'collectors/cupti/nvml'],
+    'collectors/cupti': EVENTS + ['profiler/session', '<collectors>', 'collectors/cupti/api', 'collectors/cupti/nvml',
+                         'collectors/cupti/counters'],
     'collectors/cupti/api': [],
+    'collectors/cupti/counters': EVENTS + ['collectors/cupti/api'],
     'collectors/cupti/nvml': EVENTS + ['profiler/session', 'collectors/cupti/api'],
     'collectors/.': EVENTS + ['profiler/session', 'collectors/*'],
     'analysis/.': EVENTS + ['analysis'],

@@ -103,6 +103,9 @@ struct PageSample {
   double sm_clock_mhz = -1;
   double power_w = -1;
   double temperature_c = -1;
+  double sm_active_frac = -1;  // hardware counters, as in DeviceSample
+  double tensor_active_frac = -1;
+  double dram_frac = -1;
   int64_t allocated_bytes = -1;
   int64_t reserved_bytes = -1;
 };

@@ -189,6 +189,9 @@ void WriteCounters(const PageDetails& details, JsonText& json) {
       json.Field("sm_clock_mhz", sample.sm_clock_mhz);
       json.Field("power_w", sample.power_w);
       json.Field("temperature_c", sample.temperature_c);
+      json.Field("sm_active_frac", sample.sm_active_frac);
+      json.Field("tensor_active_frac", sample.tensor_active_frac);
+      json.Field("dram_frac", sample.dram_frac);
       json.Field("allocated_bytes", sample.allocated_bytes);
       json.Field("reserved_bytes", sample.reserved_bytes);
       json.Close('}');

@@ -182,6 +182,8 @@ function loadSection(details) {
   const devices = details.devices.map((device) => sub(`GPU ${device.ordinal}`,
     counters(device.samples, (row) => row.time_ms, [['SM clock', 'sm_clock_mhz', (value) => fixed(value, 0) + '\u00a0MHz'],
       ['power', 'power_w', (value) => fixed(value, 0) + '\u00a0W'], ['temperature', 'temperature_c', (value) => fixed(value, 0) + '\u00a0\u00b0C'],
+      ['SMs active', 'sm_active_frac', percent], ['Tensor Cores active', 'tensor_active_frac', percent],
+      ['memory bandwidth', 'dram_frac', percent],
       ['memory of tensors', 'allocated_bytes', bytes], ['reserved memory', 'reserved_bytes', bytes]]),
     device.power_limit_w > 0 ? note(`Power limit ${fixed(device.power_limit_w, 0)} W.`) : null));
   const host = details.host.length ? sub('Host, by step', counters(details.host, (row, index) => index, [

@@ -35,6 +35,8 @@ inline constexpr uint32_t kCuptiDetachesFromGraphs = 24;
 // "13.0 Update 1" for 130001, "12.4" for 22; "" for unknown numbers.
 std::string CudaVersionOf(uint32_t cupti_version);
 
+struct CounterFunctions;  // counter_functions.h
+
 class CuptiApi {
  public:
   virtual ~CuptiApi() = default;
@@ -94,6 +96,13 @@ class CuptiApi {
   virtual CUptiResult GetNextRecord(const uint8_t* buffer, size_t valid_bytes,
                                     CUpti_Activity** record) const = 0;
   virtual CUptiResult Finalize() = 0;
+
+  // For sampling hardware counters; null if the library cannot (before CUDA
+  // 12.6), and then `missing` is the function that it lacks.
+  virtual const CounterFunctions* counters(std::string* missing) const {
+    *missing = "cuptiPmSamplingEnable";
+    return nullptr;
+  }
 
   // CUPTI's name of a code: "CUPTI_ERROR_UNKNOWN".
   virtual std::string NameOf(CUptiResult code) const = 0;

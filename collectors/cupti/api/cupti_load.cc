@@ -3,6 +3,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "counter_functions.h"
 #include "cupti_api.h"
 #include "cupti_find.h"
 
@@ -77,8 +78,12 @@ struct Functions {
 
 class LoadedCupti : public CuptiApi {
  public:
-  LoadedCupti(const Functions& f, uint32_t version, std::string library)
-      : f_(f), version_(version), library_(std::move(library)) {}
+  LoadedCupti(const Functions& f, void* handle, uint32_t version,
+              std::string library)
+      : f_(f),
+        missing_counters_(counters_.Resolve(handle)),
+        version_(version),
+        library_(std::move(library)) {}
 
   uint32_t version() const override { return version_; }
   std::string library() const override { return library_; }
@@ -171,6 +176,10 @@ class LoadedCupti : public CuptiApi {
                               record);
   }
   CUptiResult Finalize() override { return f_.finalize(); }
+  const CounterFunctions* counters(std::string* missing) const override {
+    *missing = missing_counters_;
+    return missing_counters_.empty() ? &counters_ : nullptr;
+  }
 
   std::string NameOf(CUptiResult code) const override {
     const char* text = nullptr;
@@ -182,6 +191,8 @@ class LoadedCupti : public CuptiApi {
 
  private:
   Functions f_;
+  CounterFunctions counters_;
+  std::string missing_counters_;  // the first one; "" if there are all
   uint32_t version_;
   std::string library_;
 };
@@ -265,7 +276,7 @@ absl::StatusOr<std::unique_ptr<CuptiApi>> LoadCupti(
         "18 to 139999), or a newer stepscope");
   }
   return std::unique_ptr<CuptiApi>(
-      std::make_unique<LoadedCupti>(functions, version, file));
+      std::make_unique<LoadedCupti>(functions, handle, version, file));
 }
 
 }  // namespace stepscope

@@ -72,7 +72,12 @@ struct CuptiOptions {
   bool record_environment = true;  // clocks, power, temperature, throttling
                                    // and link rates 20 times a second, and
                                    // free memory after each step
-  bool all_calls = false;          // also calls that only query something
+  // Samples a second of each device's hardware counters (how busy its
+  // multiprocessors, Tensor Cores and memory are), 10 to 10,000; 0: none. -1:
+  // as the environment's STEPSCOPE_GPU_COUNTERS says, or none. Needs CUDA 12.6
+  // and the driver's permission; where it fails, a loss says why.
+  int32_t counters_hz = -1;
+  bool all_calls = false;     // also calls that only query something
   bool queue_times = false;   // when kernels were queued and submitted; must be
                               // switched on before CUDA is initialised
   bool whole_graphs = false;  // one record per launch of a CUDA graph instead

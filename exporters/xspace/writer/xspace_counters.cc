@@ -1,6 +1,7 @@
 #include "xspace/writer/xspace_counters.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "rows/memory_totals.h"
 
@@ -19,6 +20,9 @@ enum Counter : uint8_t {
   kNvlinkSent,
   kNvlinkReceived,
   kFreeMb,
+  kSmsActive,
+  kTensorCoresActive,
+  kMemoryBandwidth,
 };
 constexpr const char* kCounterNames[] = {"allocated memory (MB)",
                                          "reserved memory (MB)",
@@ -30,7 +34,10 @@ constexpr const char* kCounterNames[] = {"allocated memory (MB)",
                                          "PCIe received (GB/s)",
                                          "NVLink sent (GB/s)",
                                          "NVLink received (GB/s)",
-                                         "free memory (MB)"};
+                                         "free memory (MB)",
+                                         "SMs active (%)",
+                                         "Tensor Cores active (%)",
+                                         "memory bandwidth (%)"};
 
 // The most points per counter; a screen cannot show more.
 constexpr size_t kMostMemoryPoints = 20'000;
@@ -51,10 +58,10 @@ XCounters::XCounters(const XContext& context, int32_t device, XNames* names)
 void XCounters::AddSamples() {
   for (const DeviceSample& sample : context_.trace().device_samples()) {
     if (sample.device != device_) continue;
-    const auto add = [&](Counter counter, int64_t value, double scale) {
-      if (value < 0) return;
-      points_.push_back(
-          {sample.time_ns, static_cast<double>(value) * scale, counter});
+    const auto add = [&](Counter counter, auto value, double scale) {
+      const auto number = static_cast<double>(value);
+      if (number < 0 || !std::isfinite(number)) return;
+      points_.push_back({sample.time_ns, number * scale, counter});
     };
     add(kSmClock, sample.sm_clock_mhz, 1);
     add(kMemoryClock, sample.memory_clock_mhz, 1);
@@ -65,6 +72,9 @@ void XCounters::AddSamples() {
     add(kNvlinkSent, sample.nvlink_sent_bytes_per_s, 1e-9);
     add(kNvlinkReceived, sample.nvlink_received_bytes_per_s, 1e-9);
     add(kFreeMb, sample.free_bytes, 1e-6);
+    add(kSmsActive, sample.sm_active_frac, 100);
+    add(kTensorCoresActive, sample.tensor_active_frac, 100);
+    add(kMemoryBandwidth, sample.dram_frac, 100);
   }
 }
 

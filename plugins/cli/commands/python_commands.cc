@@ -12,6 +12,10 @@ constexpr Option kRunOptions[] = {
     {.name = "--steps", .value = "N", .help = "recorded steps (default: 10)"},
     {.name = "--ops-only",
      .help = "record operators without shapes, source lines and modules"},
+    {.name = "--gpu-counters",
+     .value = "HZ",
+     .help = "sample the GPU's hardware counters so many times a second, 10 to "
+             "10000 (CUDA 12.6 and the driver's permission)"},
     {.name = "--out",
      .value = "DIR",
      .help = "log directory (default: runs/NAME, by the name of the program)"}};

@@ -20,6 +20,8 @@ SITE = pathlib.Path(__file__).parent / "_site"
 WARM_UP = 3  # steps before the recorded ones, with the recorder on
 OPS_ONLY = "--ops-only"
 NUMBERS = {"--skip": (0, 10), "--steps": (1, 10)}  # least and default value
+COUNTERS = "--gpu-counters"
+LEAST_HZ, MOST_HZ = 10, 10_000
 
 
 def parse(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
@@ -33,7 +35,7 @@ def parse(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
         if name == OPS_ONLY and not equals:
             options[name] = ""
             continue
-        if name not in (*NUMBERS, "--out"):
+        if name not in (*NUMBERS, COUNTERS, "--out"):
             raise StepscopeError(f"unknown option '{name}'; stepscope help run lists the options")
         if not equals:
             value = rest.pop(0) if rest else ""
@@ -41,6 +43,8 @@ def parse(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
             raise StepscopeError(f"{name} needs a value")
         if name in NUMBERS and not (value.isdecimal() and int(value) >= NUMBERS[name][0]):
             raise StepscopeError(f"{name} must be a whole number of at least {NUMBERS[name][0]}, not '{value}'")
+        if name == COUNTERS and not (value.isdecimal() and LEAST_HZ <= int(value) <= MOST_HZ):
+            raise StepscopeError(f"{name} must be a whole number from {LEAST_HZ} to {MOST_HZ}, not '{value}'")
         options[name] = value
     if not rest:
         raise StepscopeError("run needs a program: stepscope run train.py ARGUMENT...")
@@ -88,8 +92,10 @@ def environment(options: dict[str, str], words: Sequence[str]) -> dict[str, str]
               "started": time.time_ns(), "ops_only": OPS_ONLY in options,
               **{option[2:]: int(options.get(option, default)) for option, (_, default) in NUMBERS.items()}}
     path = [str(SITE), *filter(None, [os.environ.get("PYTHONPATH")])]
+    counters = {"STEPSCOPE_GPU_COUNTERS": options[COUNTERS]} if COUNTERS in options else {}
     # A recorder that has to be compiled first would hold up the training: torch.profiler records then.
-    return {"STEPSCOPE_BUILD_SHIM": "0", **os.environ, "PYTHONPATH": os.pathsep.join(path), "STEPSCOPE_RUN": json.dumps(wanted)}
+    return {"STEPSCOPE_BUILD_SHIM": "0", **os.environ, **counters, "PYTHONPATH": os.pathsep.join(path),
+            "STEPSCOPE_RUN": json.dumps(wanted)}
 
 
 def preloaded(program: str, recording: dict[str, str]) -> dict[str, str]:

@@ -49,6 +49,48 @@ TEST(TensorCoresIdleTest, FiresOnFloat32ProductsAndNamesThePeak) {
   EXPECT_NE(finding->fix_python.find("autocast"), std::string::npos);
 }
 
+// The kernels of With({}), and samples that fill the first product: the Tensor
+// Cores are active so many percent of the time then, and of the rest never.
+Report WithCounters(double percent_in_product, double percent_else) {
+  ComputeText text("NVIDIA A100-SXM4", 8, 0);
+  Steps(text, {});
+  std::string rows = text.text();
+  const Trace plain = TraceFromText(rows);
+  const auto share = [](double percent) {
+    return std::to_string(percent / 100);
+  };
+  for (const Kernel& kernel : plain.kernels()) {
+    const bool is_product = plain.name(kernel.name) == kSimt;
+    constexpr int64_t kEveryNs = 1'000'000;
+    for (int64_t at = kernel.begin_ns + kEveryNs; at <= kernel.end_ns;
+         at += kEveryNs) {
+      rows += "device_sample " + std::to_string(at) +
+              " device=0 counted_ns=1000000 tensor_active_frac=" +
+              share(is_product ? percent_in_product : percent_else) + "\n";
+    }
+  }
+  return Analyze(TraceFromText(rows));
+}
+
+TEST(TensorCoresIdleTest, CountersSayHowBusyTheyWere) {
+  const Report report = WithCounters(0.4, 60);
+  const Finding* finding = Find(report, "tensor-cores-idle");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("while these kernels ran, the Tensor Cores "
+                                   "were active 0.4 % of the time"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_EQ(
+      Find(With({}), "tensor-cores-idle")->evidence.find("Hardware counters"),
+      std::string::npos);
+}
+
+TEST(TensorCoresIdleTest, CountersOverruleTheNames) {
+  EXPECT_EQ(Find(WithCounters(40, 0), "tensor-cores-idle"), nullptr);
+  // Just below the threshold the names count.
+  EXPECT_NE(Find(WithCounters(9, 0), "tensor-cores-idle"), nullptr);
+}
+
 // A compiled region, a recurrent layer of cuDNN, an op of an extension.
 TEST(TensorCoresIdleTest, SeesProductsUnderOpsItDoesNotKnow) {
   for (const char* op :

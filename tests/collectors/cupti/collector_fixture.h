@@ -11,6 +11,7 @@
 #include "buffer_pool.h"
 #include "collectors/cupti/decode_fixture.h"
 #include "cupti_collector.h"
+#include "fakes/fake_counters.h"
 #include "fakes/fake_cupti.h"
 
 namespace stepscope {
@@ -23,6 +24,7 @@ class CuptiCollectorFixture : public testing::Test {
  protected:
   explicit CuptiCollectorFixture(uint32_t version = 130001) : fake_(version) {
     ReadClock();
+    FakeCounters::Get().Reset(&fake_);
   }
   // A leave-taking that waits for a call would outlive the fake, and so would
   // blocks of the pool that a test made it keep.
@@ -38,6 +40,7 @@ class CuptiCollectorFixture : public testing::Test {
     fake_.ReturnKeptBuffers();
     ProcessPool().Open(1 << 20, 1 << 16);
     (void)ProcessPool().Close();
+    FakeCounters::Get().Reset(nullptr);
   }
 
   // With small buffers, unless a test says otherwise: a window touches the

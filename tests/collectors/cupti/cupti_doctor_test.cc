@@ -35,7 +35,7 @@ class CuptiDoctorTest : public CuptiCollectorFixture {
 
 TEST_F(CuptiDoctorTest, AHealthyMachineNeedsNothing) {
   lines_ = CheckCupti(Sources());
-  ASSERT_EQ(lines_.size(), 4u);
+  ASSERT_EQ(lines_.size(), 5u);
   for (const DoctorLine& line : lines_) {
     EXPECT_TRUE(line.ok) << line.topic << ": " << line.found;
     EXPECT_EQ(line.remedy, "");
@@ -101,6 +101,33 @@ TEST_F(CuptiDoctorTest, ItSaysHowManySwitchesAWindowTakesAndHowLong) {
   EXPECT_THAT(Line("permissions").found,
               testing::ContainsRegex("[0-9]+ switches, on in [0-9.]+ ms, off "
                                      "in [0-9.]+ ms"));
+}
+
+TEST_F(CuptiDoctorTest, HardwareCountersAreTried) {
+  lines_ = CheckCupti(Sources());
+  EXPECT_THAT(Line("counters").found,
+              testing::StartsWith("hardware counters can be sampled"));
+  EXPECT_EQ(FakeCounters::Get().claimed(), 0);
+
+  FakeCounters::Get().Set([](FakeCounters::Settings& settings) {
+    settings.failures["Enable"] = CUPTI_ERROR_INSUFFICIENT_PRIVILEGES;
+  });
+  lines_ = CheckCupti(Sources());
+  EXPECT_THAT(Line("counters").found, HasSubstr("cannot be sampled"));
+  EXPECT_THAT(Line("counters").remedy,
+              HasSubstr("NVreg_RestrictProfilingToAdminUsers=0"));
+  // Nobody asked for them.
+  EXPECT_TRUE(Line("counters").ok);
+}
+
+TEST_F(CuptiDoctorTest, OldLibrariesHaveNoCounters) {
+  FakeCupti old(22);
+  auto sources = Sources();
+  sources.cupti = [&]() -> absl::StatusOr<std::unique_ptr<CuptiApi>> {
+    return old.Api();
+  };
+  lines_ = CheckCupti(sources);
+  EXPECT_THAT(Line("counters").found, HasSubstr("CUDA 12.6"));
 }
 
 TEST_F(CuptiDoctorTest, AVersionThatMayHangIsNamed) {

@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "api/cupti_api.h"
+#include "counters/counter_choice.h"
 #include "fakes/cupti_records.h"
 #include "support/shell.h"
 #include "support/temp_folder.h"
@@ -52,6 +53,14 @@ std::vector<fs::path> Toolkits() {
   }
   std::sort(found.begin() + 1, found.end());
   return found;
+}
+
+// Empty if there is none.
+fs::path LibraryOf(const fs::path& toolkit) {
+  for (const char* name : {"lib/libcupti.so.13", "lib/libcupti.so.12"}) {
+    if (fs::exists(toolkit / name)) return toolkit / name;
+  }
+  return {};
 }
 
 struct Layout {
@@ -170,6 +179,104 @@ constexpr const char* kCallbackIds[] = {
     "CU_GRAPH_NODE_TYPE_KERNEL",
 };
 
+// What sampling hardware counters passes and reads (counters/), in the headers
+// of CUDA 12.6 and later. A structure may have grown at its end.
+const std::map<std::string, std::vector<const char*>>& CounterStructures() {
+  static const std::map<std::string, std::vector<const char*>> kStructures = {
+      {"Profiler_Initialize_Params", {"pPriv"}},
+      {"Profiler_DeviceSupported_Params", {"cuDevice", "isSupported", "api"}},
+      {"Device_GetChipName_Params", {"deviceIndex", "pChipName"}},
+      {"Profiler_Host_Initialize_Params",
+       {"profilerType", "pChipName", "pCounterAvailabilityImage",
+        "pHostObject"}},
+      {"Profiler_Host_Deinitialize_Params", {"pHostObject"}},
+      {"Profiler_Host_ConfigAddMetrics_Params",
+       {"pHostObject", "ppMetricNames", "numMetrics"}},
+      {"Profiler_Host_GetConfigImageSize_Params",
+       {"pHostObject", "configImageSize"}},
+      {"Profiler_Host_GetConfigImage_Params",
+       {"pHostObject", "configImageSize", "pConfigImage"}},
+      {"Profiler_Host_GetNumOfPasses_Params",
+       {"configImageSize", "pConfigImage", "numOfPasses"}},
+      {"Profiler_Host_EvaluateToGpuValues_Params",
+       {"pHostObject", "pCounterDataImage", "counterDataImageSize",
+        "rangeIndex", "ppMetricNames", "numMetrics", "pMetricValues"}},
+      {"PmSampling_GetCounterAvailability_Params",
+       {"deviceIndex", "counterAvailabilityImageSize",
+        "pCounterAvailabilityImage"}},
+      {"PmSampling_Enable_Params", {"deviceIndex", "pPmSamplingObject"}},
+      {"PmSampling_Disable_Params", {"pPmSamplingObject"}},
+      {"PmSampling_SetConfig_Params",
+       {"pPmSamplingObject", "configSize", "pConfig", "hardwareBufferSize",
+        "samplingInterval", "triggerMode", "hwBufferAppendMode"}},
+      {"PmSampling_GetCounterDataSize_Params",
+       {"pPmSamplingObject", "pMetricNames", "numMetrics", "maxSamples",
+        "counterDataSize"}},
+      {"PmSampling_CounterDataImage_Initialize_Params",
+       {"pPmSamplingObject", "counterDataSize", "pCounterData"}},
+      {"PmSampling_Start_Params", {"pPmSamplingObject"}},
+      {"PmSampling_Stop_Params", {"pPmSamplingObject"}},
+      {"PmSampling_DecodeData_Params",
+       {"pPmSamplingObject", "pCounterDataImage", "counterDataImageSize",
+        "decodeStopReason", "overflow"}},
+      {"PmSampling_GetCounterDataInfo_Params",
+       {"pCounterDataImage", "counterDataImageSize", "numCompletedSamples"}},
+      {"PmSampling_CounterData_GetSampleInfo_Params",
+       {"pPmSamplingObject", "pCounterDataImage", "counterDataImageSize",
+        "sampleIndex", "startTimestamp", "endTimestamp"}},
+  };
+  return kStructures;
+}
+constexpr const char* kCounterNumbers[] = {
+    "CUPTI_PROFILER_TYPE_PM_SAMPLING",
+    "CUPTI_PROFILER_PM_SAMPLING",
+    "CUPTI_PROFILER_CONFIGURATION_SUPPORTED",
+    "CUPTI_PM_SAMPLING_TRIGGER_MODE_GPU_TIME_INTERVAL",
+    "CUPTI_PM_SAMPLING_TRIGGER_MODE_GPU_SYSCLK_INTERVAL",
+    "CUPTI_PM_SAMPLING_DECODE_STOP_REASON_COUNTER_DATA_FULL",
+    "CUPTI_PM_SAMPLING_DECODE_STOP_REASON_END_OF_RECORDS",
+};
+
+// What `code`, compiled with a toolkit's headers, prints.
+std::string OutputOf(const fs::path& toolkit, const std::string& code,
+                     const std::string& argument, const TempFolder& folder);
+// The same of code that prints names and numbers.
+std::map<std::string, size_t> NumbersFrom(const fs::path& toolkit,
+                                          const std::string& code,
+                                          const TempFolder& folder);
+
+// As OffsetsIn(), of the structures for hardware counters; empty before 12.6.
+std::map<std::string, size_t> CounterOffsetsIn(const fs::path& toolkit,
+                                               const TempFolder& folder) {
+  if (!fs::exists(toolkit / "include/cupti_pmsampling.h")) return {};
+  std::string code =
+      "#include <cstddef>\n#include <cstdio>\n#include <cupti_version.h>\n"
+      "#include <cupti_pmsampling.h>\n#include <cupti_profiler_host.h>\n"
+      "#include <cupti_profiler_target.h>\n#include <cupti_target.h>\n";
+  std::string calls;
+  for (const auto& [name, fields] : CounterStructures()) {
+    code += "template <class S> void " + name + "() {\n";
+    for (const std::string field : fields) {
+      code += "  if constexpr (requires(S s) { s." + field +
+              "; }) std::printf(\"" + name + "." + field +
+              " %zu\\n\", offsetof(S, " + field + "));\n";
+    }
+    code += "}\n";
+    calls += name + "<CUpti_" + name + ">(); std::printf(\"" + name +
+             " %zu\\n\", size_t(CUpti_" + name + "_STRUCT_SIZE));\n";
+  }
+  for (const std::string number : kCounterNumbers) {
+    calls +=
+        "std::printf(\"" + number + " %zu\\n\", size_t(" + number + "));\n";
+  }
+  return NumbersFrom(toolkit,
+                     code +
+                         "int main() { std::printf(\"version %d\\n\", "
+                         "CUPTI_API_VERSION);\n" +
+                         calls + "}\n",
+                     folder);
+}
+
 // The newest structure of that name in a header.
 std::string NewestIn(const std::string& header, const std::string& base) {
   const std::regex name("\\} CUpti_Activity" + base + "(\\d*);");
@@ -218,6 +325,11 @@ std::map<std::string, size_t> OffsetsIn(const fs::path& toolkit,
   }
   code += "int main() { std::printf(\"version %d\\n\", CUPTI_API_VERSION);\n" +
           calls + "}\n";
+  return NumbersFrom(toolkit, code, folder);
+}
+
+std::string OutputOf(const fs::path& toolkit, const std::string& code,
+                     const std::string& argument, const TempFolder& folder) {
   const std::string source = folder.Write("layout.cc", code);
   const std::string program = folder.At("layout");
   std::string command = STEPSCOPE_COMPILER " -std=c++20 -w -isystem '" +
@@ -226,15 +338,25 @@ std::map<std::string, size_t> OffsetsIn(const fs::path& toolkit,
   for (std::string other; std::getline(others, other, ':');) {
     command += " -isystem '" + other + "'";
   }
-  const Outcome run = RunShell(
-      command + " -o '" + program + "' '" + source + "' && '" + program + "'",
-      folder);
-  EXPECT_EQ(run.status, 0) << toolkit << ": " << run.err.substr(0, 2000);
-  std::map<std::string, size_t> offsets;
-  std::stringstream lines(run.out);
+  const Outcome run =
+      RunShell(command + " -o '" + program + "' '" + source + "' -ldl && '" +
+                   program + "' '" + argument + "'",
+               folder);
+  // libcupti of CUDA 13.2 crashes where there is no driver.
+  constexpr int kCrashed = 128;
+  EXPECT_TRUE(run.status == 0 || (!argument.empty() && run.status >= kCrashed))
+      << toolkit << ": " << run.err.substr(0, 2000);
+  return run.out;
+}
+
+std::map<std::string, size_t> NumbersFrom(const fs::path& toolkit,
+                                          const std::string& code,
+                                          const TempFolder& folder) {
+  std::map<std::string, size_t> numbers;
+  std::stringstream lines(OutputOf(toolkit, code, "", folder));
   std::string name;
-  for (size_t number = 0; lines >> name >> number;) offsets[name] = number;
-  return offsets;
+  for (size_t number = 0; lines >> name >> number;) numbers[name] = number;
+  return numbers;
 }
 
 TEST(RealCuptiLayoutTest, EveryVersionsFieldsAreWhereTheDecoderReadsThem) {
@@ -264,6 +386,38 @@ TEST(RealCuptiLayoutTest, EveryVersionsFieldsAreWhereTheDecoderReadsThem) {
         // An older record may end before the field.
         if (!theirs.contains(name)) continue;
         EXPECT_EQ(theirs.at(name), ours.at(name)) << name;
+      }
+    }
+  }
+}
+
+TEST(RealCuptiLayoutTest, CountersAreAskedForAsEveryVersionExpects) {
+  TempFolder folder;
+  const std::vector<fs::path> toolkits = Toolkits();
+  const auto ours = CounterOffsetsIn(toolkits.front(), folder);
+  ASSERT_GT(ours.size(), 80u);
+  for (const fs::path& toolkit : toolkits) {
+    const auto theirs = CounterOffsetsIn(toolkit, folder);
+    if (theirs.empty()) continue;
+    const size_t version = theirs.at("version");
+    SCOPED_TRACE(toolkit.string() + ", version " + std::to_string(version));
+    for (const auto& [name, number] : ours) {
+      if (name == "version") continue;
+      if (!theirs.contains(name)) {
+        EXPECT_EQ(name, "PmSampling_SetConfig_Params.hwBufferAppendMode");
+        EXPECT_LT(version, 26u);
+      } else if (CounterStructures().contains(name)) {
+        // A library takes the sizes of its time and before. The one structure
+        // that was shorter is passed as it was.
+        const bool was_short =
+            name == "PmSampling_SetConfig_Params" && version < 26;
+        EXPECT_GE(theirs.at(name),
+                  was_short
+                      ? ours.at("PmSampling_SetConfig_Params.triggerMode") + 4
+                      : number)
+            << name;
+      } else {
+        EXPECT_EQ(theirs.at(name), number) << name;
       }
     }
   }
@@ -313,33 +467,158 @@ int StepsInChild(const std::string& library) {
   return kSame;
 }
 
-TEST(RealCuptiStepTest, TheFakesStepOverRecordsAsTheLibrariesDo) {
-  std::vector<std::string> silent;
+// `run` in a process of its own for each library that this machine has.
+// Returns how many answered.
+int ForEachLibrary(int (*run)(const std::string&)) {
   int compared = 0;
   for (const fs::path& toolkit : Toolkits()) {
-    fs::path library;
-    for (const char* name : {"lib/libcupti.so.13", "lib/libcupti.so.12"}) {
-      if (fs::exists(toolkit / name)) library = toolkit / name;
-    }
+    const fs::path library = LibraryOf(toolkit);
     if (library.empty()) continue;
     const pid_t child = fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) _exit(StepsInChild(library));
+    EXPECT_GE(child, 0);
+    if (child == 0) _exit(run(library));
     int status = 0;
-    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(waitpid(child, &status, 0), child);
     if (!WIFEXITED(status) || WEXITSTATUS(status) == kNoAnswer) {
-      silent.push_back(library.string());
+      std::printf("%s answers nothing without a driver\n", library.c_str());
       continue;
     }
     EXPECT_EQ(WEXITSTATUS(status), kSame) << library;
     ++compared;
   }
-  if (compared == 0) {
+  return compared;
+}
+
+// Asks a library, as CounterChoice does, which of the names each chip knows and
+// can count together with those before it in one pass; prints for each chip the
+// number of the name of each counter, or -1. A program of its own, because
+// NVIDIA's library cannot be loaded beside a sanitizer.
+constexpr char kAskForChips[] = R"(
+#include <dlfcn.h>
+#include <cstdio>
+#include <vector>
+#include <cupti_version.h>
+#include <cupti_pmsampling.h>
+#include <cupti_profiler_host.h>
+template <class Params> Params Sized(size_t bytes) {
+  Params params = {};
+  params.structSize = bytes;
+  return params;
+}
+#define GET(name) const auto name = (decltype(&::name))dlsym(library, #name); \
+  if (name == nullptr) return 0
+#define SIZED(type) Sized<CUpti_Profiler_Host_##type>( \
+    CUpti_Profiler_Host_##type##_STRUCT_SIZE)
+int main(int, char** words) {
+  void* library = dlopen(words[1], RTLD_NOW);
+  if (library == nullptr) return 0;
+  GET(cuptiGetVersion);
+  uint32_t version = 0;
+  if (cuptiGetVersion(&version) != CUPTI_SUCCESS || version == 0) return 0;
+  GET(cuptiProfilerHostInitialize);
+  GET(cuptiProfilerHostDeinitialize);
+  GET(cuptiProfilerHostConfigAddMetrics);
+  GET(cuptiProfilerHostGetConfigImageSize);
+  GET(cuptiProfilerHostGetConfigImage);
+  GET(cuptiProfilerHostGetNumOfPasses);
+  const auto passes = [&](const char* chip, std::vector<const char*> names) {
+    auto host = SIZED(Initialize_Params);
+    host.profilerType = CUPTI_PROFILER_TYPE_PM_SAMPLING;
+    host.pChipName = chip;
+    if (cuptiProfilerHostInitialize(&host) != CUPTI_SUCCESS) return 0;
+    int count = 0;
+    auto add = SIZED(ConfigAddMetrics_Params);
+    add.pHostObject = host.pHostObject;
+    add.ppMetricNames = names.data();
+    add.numMetrics = names.size();
+    auto size = SIZED(GetConfigImageSize_Params);
+    size.pHostObject = host.pHostObject;
+    if (cuptiProfilerHostConfigAddMetrics(&add) == CUPTI_SUCCESS &&
+        cuptiProfilerHostGetConfigImageSize(&size) == CUPTI_SUCCESS) {
+      std::vector<uint8_t> bytes(size.configImageSize);
+      auto image = SIZED(GetConfigImage_Params);
+      image.pHostObject = host.pHostObject;
+      image.configImageSize = bytes.size();
+      image.pConfigImage = bytes.data();
+      auto all = SIZED(GetNumOfPasses_Params);
+      all.configImageSize = bytes.size();
+      all.pConfigImage = bytes.data();
+      if (cuptiProfilerHostGetConfigImage(&image) == CUPTI_SUCCESS &&
+          cuptiProfilerHostGetNumOfPasses(&all) == CUPTI_SUCCESS) {
+        count = (int)all.numOfPasses;
+      }
+    }
+    auto end = SIZED(Deinitialize_Params);
+    end.pHostObject = host.pHostObject;
+    cuptiProfilerHostDeinitialize(&end);
+    return count;
+  };
+  const std::vector<std::vector<const char*>> wanted = {@NAMES@};
+  for (const char* chip : {@CHIPS@}) {
+    std::printf("%s", chip);
+    std::vector<const char*> chosen;
+    for (const auto& names : wanted) {
+      int found = -1;
+      for (size_t i = 0; i < names.size() && found < 0; ++i) {
+        std::vector<const char*> more = chosen;
+        more.push_back(names[i]);
+        if (passes(chip, more) != 1) continue;
+        chosen = more;
+        found = (int)i;
+      }
+      std::printf(" %d", found);
+    }
+    std::printf("\n");
+  }
+}
+)";
+
+// What the library of a toolkit says of the chips; "" if it does not answer.
+std::string ChipsOf(const fs::path& toolkit, const TempFolder& folder) {
+  const std::string library = LibraryOf(toolkit).string();
+  if (library.empty() || !fs::exists(toolkit / "include/cupti_pmsampling.h")) {
+    return "";
+  }
+  std::string code = kAskForChips;
+  std::string names;
+  for (const auto& counter : CounterNames()) {
+    names += "{";
+    for (const std::string name : counter) names += "\"" + name + "\",";
+    names += "},";
+  }
+  code.replace(code.find("@NAMES@"), 7, names);
+  // A100, A10, H100 and H200, L40, B200, RTX 5090, GB10, V100.
+  code.replace(code.find("@CHIPS@"), 7,
+               "\"GA100\", \"GA102\", \"GH100\", \"AD102\", \"GB100\", "
+               "\"GB202\", \"GB20B\", \"GV100\"");
+  return OutputOf(toolkit, code, library, folder);
+}
+
+// NVIDIA's own library knows, without a device, which counters each chip has
+// and what it can count at once.
+TEST(RealCuptiCountersTest, EachChipCountsWhatIsWantedInOnePass) {
+  TempFolder folder;
+  int answered = 0;
+  for (const fs::path& toolkit : Toolkits()) {
+    const std::string said = ChipsOf(toolkit, folder);
+    if (said.empty()) {
+      std::printf("%s does not answer\n", toolkit.c_str());
+      continue;
+    }
+    ++answered;
+    // GB10 has no memory of its own, and V100 is too old.
+    EXPECT_EQ(said,
+              "GA100 0 0 0\nGA102 0 0 0\nGH100 0 0 0\nAD102 0 0 0\n"
+              "GB100 0 0 0\nGB202 0 0 0\nGB20B 0 0 -1\nGV100 -1 -1 -1\n")
+        << toolkit;
+  }
+  if (answered == 0) GTEST_SKIP() << "no libcupti that answers";
+}
+
+TEST(RealCuptiStepTest, TheFakesStepOverRecordsAsTheLibrariesDo) {
+  if (ForEachLibrary(&StepsInChild) == 0) {
     GTEST_SKIP() << "no libcupti that answers without a driver; unpack a wheel "
                     "and name its folder in STEPSCOPE_CUPTI_WHEELS";
-  }
-  for (const std::string& library : silent) {
-    std::printf("%s answers nothing without a driver\n", library.c_str());
   }
 }
 

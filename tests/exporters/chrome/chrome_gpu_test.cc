@@ -69,11 +69,14 @@ TEST_P(BothGpuFlavours, WritesDeviceSamplesAsCounters) {
   sample.power_mw = 700'500;
   sample.pcie_received_bytes_per_s = 12'500'000'000;
   sample.nvlink_sent_bytes_per_s = 250'000'000;
+  sample.counted_ns = 1'000;
+  sample.sm_active_frac = 0.75F;
+  sample.tensor_active_frac = 0;
   builder.Add(sample);
   std::vector<Event> counters;
   for (const Event& event : EventsOf(builder.Build(), GetParam()))
     if (event.phase == "C") counters.push_back(event);
-  ASSERT_EQ(counters.size(), 4u);
+  ASSERT_EQ(counters.size(), 6u);
   EXPECT_EQ(counters[0].name, "SM clock (MHz)");
   EXPECT_EQ(counters[0].pid, "GPU 1 Counters");
   EXPECT_EQ(counters[0].args.at(""), "1980");
@@ -83,6 +86,10 @@ TEST_P(BothGpuFlavours, WritesDeviceSamplesAsCounters) {
   EXPECT_EQ(counters[2].args.at(""), "12.5");
   EXPECT_EQ(counters[3].name, "NVLink sent (GB/s)");
   EXPECT_EQ(counters[3].args.at(""), "0.25");
+  EXPECT_EQ(counters[4].name, "SMs active (%)");
+  EXPECT_EQ(counters[4].args.at(""), "75");
+  EXPECT_EQ(counters[5].name, "Tensor Cores active (%)");
+  EXPECT_EQ(counters[5].args.at(""), "0");
 }
 
 TEST_P(BothGpuFlavours, SaysWhenTheRecordingBeganAndEnded) {
@@ -155,8 +162,7 @@ TEST_P(BothGpuFlavours, CompiledKernelsNameTheOperatorsTheyFuse) {
   EXPECT_FALSE(kernels[1].args.contains("stepscope.fused_ops"));
   const auto ops = WithCategory(events, "cpu_op");
   ASSERT_EQ(ops.size(), 2u);
-  EXPECT_EQ(ops[0].args.at("stepscope.fused_ops"),
-            "\"add + relu (compiled)\"");
+  EXPECT_EQ(ops[0].args.at("stepscope.fused_ops"), "\"add + relu (compiled)\"");
   EXPECT_EQ(ops[0].args.at("kernel_file"), "\"/tmp/a.py\"");
   EXPECT_EQ(ops[0].args.at("kernel_kwargs"), "\"XBLOCK=2\"");
   EXPECT_FALSE(ops[1].args.contains("kernel_file"));

@@ -332,6 +332,9 @@ TEST(XSpaceGpuTest, CountersHaveOneValueUnderTheirOwnName) {
   sample.power_mw = 312'500;
   sample.pcie_sent_bytes_per_s = 7'500'000'000;
   sample.nvlink_received_bytes_per_s = 500'000'000;
+  sample.counted_ns = 400;
+  sample.tensor_active_frac = 0.25F;
+  sample.dram_frac = 0.5F;
   builder.Add(sample);
   const Written written = Write(builder.Build());
   const xplane::XPlane& gpu = PlaneOf(written.space, "/device:GPU:2");
@@ -348,10 +351,9 @@ TEST(XSpaceGpuTest, CountersHaveOneValueUnderTheirOwnName) {
     values[name] = stats.at(name).double_value();
   }
   const std::map<std::string, double> expected = {
-      {"SM clock (MHz)", 1755},
-      {"power (W)", 312.5},
-      {"PCIe sent (GB/s)", 7.5},
-      {"NVLink received (GB/s)", 0.5}};
+      {"SM clock (MHz)", 1755},        {"power (W)", 312.5},
+      {"PCIe sent (GB/s)", 7.5},       {"NVLink received (GB/s)", 0.5},
+      {"Tensor Cores active (%)", 25}, {"memory bandwidth (%)", 50}};
   ASSERT_EQ(values.size(), expected.size());
   for (const auto& [name, value] : expected) {
     EXPECT_DOUBLE_EQ(values[name], value) << name;

@@ -226,6 +226,12 @@ def test_another_sitecustomize_is_loaded_as_well(tmp_path):
     assert done.stderr == ""
 
 
+def test_counters_are_asked_for_in_the_programs_environment(monkeypatch):
+    monkeypatch.delenv("STEPSCOPE_GPU_COUNTERS", raising=False)
+    assert run.environment({"--gpu-counters": "500"}, ["a.py"])["STEPSCOPE_GPU_COUNTERS"] == "500"
+    assert "STEPSCOPE_GPU_COUNTERS" not in run.environment({}, ["a.py"])
+
+
 def parsed(*words):
     return run.parse(words)
 
@@ -233,13 +239,15 @@ def parsed(*words):
 def test_options_end_where_the_program_begins():
     assert parsed("--skip", "3", "train.py", "--skip", "4") == ({"--skip": "3"}, ["train.py", "--skip", "4"])
     assert parsed("--out=x", "--", "--odd") == ({"--out": "x"}, ["--odd"])
+    assert parsed("--gpu-counters", "1000", "a.py") == ({"--gpu-counters": "1000"}, ["a.py"])
     assert parsed("--ops-only", "a.py") == ({"--ops-only": ""}, ["a.py"])
     assert parsed("-m", "pkg.train", "-x") == ({}, ["-m", "pkg.train", "-x"])
 
 
 @pytest.mark.parametrize(("words", "says"), [
     ([], "run needs a program"), (["--skip"], "--skip needs a value"), (["--skip", "x", "a.py"], "whole number of at least 0, not 'x'"),
-    (["--steps", "0", "a.py"], "at least 1"), (["--ops-only=1", "a.py"], "unknown option '--ops-only'"), (["--skp", "3", "a.py"], "unknown option '--skp'")])
+    (["--steps", "0", "a.py"], "at least 1"), (["--gpu-counters", "9", "a.py"], "from 10 to 10000, not '9'"),
+    (["--gpu-counters", "x", "a.py"], "from 10 to 10000"), (["--ops-only=1", "a.py"], "unknown option '--ops-only'"), (["--skp", "3", "a.py"], "unknown option '--skp'")])
 def test_wrong_usage_is_one_line_and_status_two(words, says, capsys):
     assert run.run(words) == 2
     error = capsys.readouterr().err

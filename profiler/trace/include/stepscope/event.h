@@ -260,7 +260,8 @@ struct DeviceMemory {
 };
 
 // The state of a device at one moment: its clocks, power and free memory from
-// the driver, or what LibTorch's caching allocator holds of it. -1: not in this
+// the driver, what its hardware counters show, or what LibTorch's caching
+// allocator holds of it. -1: not in this
 // sample. Kind::kDeviceSample is watched where the driver was asked.
 struct DeviceSample {
   int64_t time_ns = 0;
@@ -279,6 +280,13 @@ struct DeviceSample {
   int64_t pcie_received_bytes_per_s = -1;
   int64_t nvlink_sent_bytes_per_s = -1;  // since the previous such sample
   int64_t nvlink_received_bytes_per_s = -1;
+  // Hardware counters over the counted_ns before time_ns, as shares of the
+  // device's peak, 0 to 1: multiprocessors with work on them, their Tensor
+  // Cores, the bandwidth of the memory.
+  int64_t counted_ns = -1;
+  float sm_active_frac = -1;
+  float tensor_active_frac = -1;
+  float dram_frac = -1;
   int64_t free_bytes = -1;  // device memory, all processes counted
   int64_t total_bytes = -1;
   // The allocator's: in use by tensors; taken from the driver; and, of the
