@@ -74,10 +74,11 @@ void ClaimPrediction(const AnalysisContext& context, const Edit& edit,
                      const std::optional<Edit>& best_case, double most_ms,
                      Finding& finding) {
   Gain gain = PredictGain(context, edit);
-  for (double* ms : {&gain.low_ms, &gain.expected_ms, &gain.high_ms}) {
-    *ms = std::min(*ms, most_ms);
-  }
   if (gain.expected_ms <= 0) return;
+  // The share that is claimed is as uncertain as the whole.
+  gain.low_ms *= std::min(1.0, most_ms / gain.expected_ms);
+  gain.expected_ms = std::min(gain.expected_ms, most_ms);
+  gain.high_ms = std::min(gain.high_ms, most_ms);
   finding.gain_kind = GainKind::kPredicted;
   finding.gain = gain;
   if (best_case) {

@@ -44,22 +44,23 @@ bool RowsWait(const std::vector<double>& waits, size_t row, double batch_ns) {
   return static_cast<double>(late) >= kMostSteps * static_cast<double>(rows);
 }
 
-// True if the steps wait throughout. Workers that began together finish
+// Not 0 if the steps wait throughout. Workers that began together finish
 // together, and then only every n-th batch is waited for: as many waits in a
-// row as there are workers count as one. Where that number is unknown, a row is
-// short enough that a single long wait is in few of them.
-bool WaitsThroughout(const std::vector<double>& waits, int workers,
-                     double batch_ns) {
-  if (IsHandOver(waits)) return false;
+// row as there are workers count as one, and their number is returned. Where
+// that number is unknown, a row is short enough that a single long wait is in
+// few of them.
+size_t WaitsThroughout(const std::vector<double>& waits, int workers,
+                       double batch_ns) {
+  if (IsHandOver(waits)) return 0;
   if (workers > 0) {
     const auto row = static_cast<size_t>(workers);
-    return waits.size() >= 2 * row && RowsWait(waits, row, batch_ns);
+    return waits.size() >= 2 * row && RowsWait(waits, row, batch_ns) ? row : 0;
   }
   const size_t longest = std::clamp<size_t>(waits.size() / 4, 1, kLongestRow);
   for (size_t row = 1; row <= longest; ++row) {
-    if (RowsWait(waits, row, batch_ns)) return true;
+    if (RowsWait(waits, row, batch_ns)) return row;
   }
-  return false;
+  return 0;
 }
 
 }  // namespace
@@ -135,24 +136,28 @@ LoaderRate MeasureLoaderRate(const Trace& trace, const Steps& steps, int cores,
     return rate;
   }
   std::vector<double> waits;
-  int64_t first_ns = 0, last_ns = 0;  // when batches arrived
+  std::vector<int64_t> arrived;
   for (RowId row : BatchRanges(trace, steps.thread)) {
     const Range& range = trace.ranges()[row];
     if (range.begin_ns < steps.windows.front().host.begin_ns ||
         range.begin_ns >= steps.windows.back().host.end_ns) {
       continue;
     }
-    if (waits.empty()) first_ns = range.end_ns;
-    last_ns = range.end_ns;
+    arrived.push_back(range.end_ns);
     waits.push_back(static_cast<double>(range.end_ns - range.begin_ns));
   }
   if (waits.empty()) return rate;
   const double per_step = static_cast<double>(waits.size()) /
                           static_cast<double>(steps.windows.size());
-  if (waits.size() > 1 && WaitsThroughout(waits, workers, step_ns / per_step)) {
+  const size_t row = WaitsThroughout(waits, workers, step_ns / per_step);
+  if (row > 0 && row < arrived.size()) {
     // The host may take batches faster than the device gets through them.
-    rate.period_ns = static_cast<double>(last_ns - first_ns) /
-                     static_cast<double>(waits.size() - 1) * per_step;
+    double sum_ns = 0;
+    for (size_t i = row; i < arrived.size(); ++i) {
+      sum_ns += static_cast<double>(arrived[i] - arrived[i - row]);
+    }
+    rate.period_ns = sum_ns / static_cast<double>(arrived.size() - row) /
+                     static_cast<double>(row) * per_step;
     return rate;
   }
 
