@@ -40,6 +40,7 @@ class ComparedTime:
     after_ms: float = 0
     before_calls: float = 0
     after_calls: float = 0
+    fused_ops: tuple[str, ...] = ()  # of a kernel that PyTorch's compiler generated
 
 
 @dataclass(frozen=True)

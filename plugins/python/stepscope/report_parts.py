@@ -146,6 +146,7 @@ class TopOp:
     total_ms_per_step: float = 0
     gpu_self_ms_per_step: float = 0
     calls_per_step: float = 0
+    fused_ops: tuple[str, ...] = ()  # of a kernel that PyTorch's compiler generated
 
 
 @dataclass(frozen=True)
