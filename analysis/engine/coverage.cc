@@ -136,7 +136,7 @@ std::string RulesSay(const Report& report, Cause cause,
       if (!text.empty()) return text;
     }
   }
-  const std::string skipped = SkippedInWords(report, cause);
+  std::string skipped = SkippedInWords(report, cause);
   if (!skipped.empty()) return skipped;
   const size_t looked = answer.looked.size();
   if (looked == 0) return "no rule covers it";

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string_view>
+#include <utility>
 #include <variant>
 
 #include "context/analysis_context.h"
@@ -37,7 +38,9 @@ double NumberOf(const Setting& setting) {
 }
 
 // `edit`, or no change if the run has the setting `already`.
-Edit Unless(bool already, Edit edit) { return already ? Edit() : edit; }
+Edit Unless(bool already, Edit edit) {
+  return already ? Edit() : std::move(edit);
+}
 
 // nullopt where the cost of a fused step is unknown: for grouped (foreach)
 // steps, which already pass over all parameters at once, and for updates whose

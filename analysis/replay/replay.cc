@@ -314,7 +314,7 @@ Replay::Times Replay::Run(const Edit& edit,
   // five steps.
   const size_t count = program_.steps.size();
   const size_t settle =
-      queue ? 1 + 2 * program_.batches_ahead * worker_count / count : 0;
+      queue ? 1 + size_t{2} * program_.batches_ahead * worker_count / count : 0;
   for (size_t i = 0; i < settle; ++i) run_steps();
   const double begin = now;
   loading = 0;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <memory>
+#include <new>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -52,7 +54,8 @@ class CuptiCollector : public Collector {
       (void)switches_.release();
       DeviceSampler::Abandon(std::move(sampler_));
       CounterSampler::Abandon(std::move(counters_));
-      (void)new std::shared_ptr<CuptiAttachment>(std::move(attachment_));
+      (void)new (std::nothrow)
+          std::shared_ptr<CuptiAttachment>(std::move(attachment_));
       return;
     }
     if (switches_ != nullptr) Abandon();

@@ -18,10 +18,11 @@ CuptiDecoder::CuptiDecoder(const CuptiRecords& records, const CuptiApi& api,
     if (devices_.size() <= ordinal) devices_.resize(ordinal + 1);
     devices_[ordinal] = device;
   }
+  constexpr DeviceUuid kUnknown{};
   has_uuids_ =
       !devices_.empty() && std::all_of(devices_.begin(), devices_.end(),
-                                       [](const DeviceLimits& device) {
-                                         return device.uuid != DeviceUuid();
+                                       [&](const DeviceLimits& device) {
+                                         return device.uuid != kUnknown;
                                        });
 }
 

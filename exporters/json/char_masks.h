@@ -2,6 +2,7 @@
 // 64 bytes, as bit masks (bit i: byte i).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -33,7 +34,7 @@ inline CharMasks MasksOf(const char* text) {
         _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_set1_epi8(wanted)))));
   };
   CharMasks masks;
-  for (int part = 0; part < 4; ++part) {
+  for (size_t part = 0; part < 4; ++part) {
     const __m128i bytes =
         _mm_loadu_si128(reinterpret_cast<const __m128i*>(text + part * 16));
     // Setting bit 5 makes '[' a '{' and ']' a '}'.

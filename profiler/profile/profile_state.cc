@@ -124,9 +124,9 @@ Session::Options Profile::State::SessionOptions(
 }
 
 // `collectors` may be null: then stalls are not recorded.
-void Profile::State::WatchRun(std::shared_ptr<const ProfileOptions> options,
-                              std::shared_ptr<LogRun> log,
-                              MakeCollectors collectors) {
+void Profile::State::WatchRun(
+    const std::shared_ptr<const ProfileOptions>& options,
+    const std::shared_ptr<LogRun>& log, MakeCollectors collectors) {
   if (!options->time_all_steps) return;
   run_output = std::make_shared<RunOutput>(log, who, errors);
   // StallRecorder's windows know no marked steps.

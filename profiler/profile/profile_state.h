@@ -49,8 +49,8 @@ struct Profile::State {
   std::shared_ptr<JobReport> MakeJob(const ProfileOptions& options,
                                      const RunIdentity& identity,
                                      std::shared_ptr<LogRun> log) const;
-  void WatchRun(std::shared_ptr<const ProfileOptions> options,
-                std::shared_ptr<LogRun> log, MakeCollectors collectors);
+  void WatchRun(const std::shared_ptr<const ProfileOptions>& options,
+                const std::shared_ptr<LogRun>& log, MakeCollectors collectors);
   Session::Options SessionOptions(const ProfileOptions& options) const;
   bool Undisturbed() const {
     return !session->recording() &&

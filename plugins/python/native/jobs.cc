@@ -100,7 +100,7 @@ absl::StatusOr<std::string> RunWhatIf(JsonRequest& request) {
   const std::string path = request.Text("path");
   std::vector<std::string> words;
   for (const auto& [key, value] : request.Members("changes")) {
-    words.push_back(key + "=" + value);
+    words.emplace_back(key).append("=").append(value);
   }
   std::string findings;
   for (const std::string& id : request.Texts("findings")) {

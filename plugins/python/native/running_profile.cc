@@ -251,7 +251,7 @@ int RunningProfile::Step() {
 absl::Status RunningProfile::Finish() {
   const std::lock_guard lock(mutex_);
   finished_.store(true, std::memory_order_relaxed);
-  const absl::Status status = profile_->Finish();
+  absl::Status status = profile_->Finish();
   // A window that is still being analysed after stop_timeout must not call into
   // an interpreter that is going.
   if (exchange_ != nullptr) exchange_->Close(kLastCall);
