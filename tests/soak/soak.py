@@ -400,10 +400,12 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--minutes", type=float, default=90, help="of all parts together; 0: one round of each (90)")
     arguments.add_argument("--only", default=",".join(names), metavar="PART,...")
+    arguments.add_argument("--seed", type=int, help="of what is left to chance: which allocations fail, when a process is stopped")
     arguments.add_argument("--again", action="store_true", help="forget what earlier calls did")
     arguments.add_argument("--out", type=pathlib.Path, default=ROOT / "build/soak", metavar="DIR",
                            help="for figures and what is left of broken rounds")
     options = arguments.parse_args()
+    random.seed(options.seed)
     wanted = options.only.split(",")
     if unknown := [name for name in wanted if name not in names]:
         arguments.error(f"no part {unknown[0]}; the parts are {', '.join(names)}")

@@ -16,8 +16,8 @@ pytestmark = programs.needs("torch")
 
 @pytest.mark.parametrize("part", ["clock", "memory", "vanishing", "shared"])
 def test_a_round(part, tmp_path):
-    done = subprocess.run([programs.PYTHON, HERE / "soak.py", "--minutes", "0", "--only", part, "--out", tmp_path], capture_output=True,
-                          text=True, check=False, timeout=300)
+    words = [programs.PYTHON, HERE / "soak.py", "--minutes", "0", "--seed", "1", "--only", part, "--out", tmp_path]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     state = json.loads((tmp_path / "state.json").read_text(encoding="utf-8"))
     assert state[part]["rounds"] == 1
