@@ -13,8 +13,7 @@ import sys
 import pytest
 
 import stepscope
-from conftest import TRACES
-from fleet_test import write_job
+from fleet_test import TRACES, write_job
 from stepscope import _native, _program, fleet
 from stepscope.fleet import catalogue_command
 

@@ -15,11 +15,12 @@ import time
 import pytest
 
 import stepscope
-from conftest import TRACES
 from stepscope import _native, fleet
 from stepscope.fleet import engines, storage, worker
 from stepscope.fleet.worker import Answer, Task
+from training_programs import ROOT
 
+TRACES = ROOT / "tests/data/traces"
 DLRM = TRACES / "dlrm_v100_8ranks"
 
 needs_fsspec = pytest.mark.skipif(importlib.util.find_spec("fsspec") is None, reason="fsspec is not installed")
