@@ -54,6 +54,8 @@ function(stepscope_test name)
   target_compile_definitions(${name} PRIVATE STEPSCOPE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
   # A test's own code is compiled once and run once: optimising it takes longer than running it.
   target_compile_options(${name} PRIVATE -O0 -g0)
+  # Several sources are compiled as one, so each is a namespace of its own, called like its file.
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 7)
   stepscope_options(${name} TEST)
   if("torch" IN_LIST ARG_LABELS)
     stepscope_precompile(${name} test_torch <gmock/gmock.h> <gtest/gtest.h> <torch/torch.h>)

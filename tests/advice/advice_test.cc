@@ -9,7 +9,7 @@
 #include "advice/score.h"
 #include "support/explained.h"
 
-namespace stepscope {
+namespace stepscope::advice_test {
 namespace {
 
 constexpr uint64_t kSeeds[] = {11};
@@ -123,4 +123,4 @@ TEST(AdviceTest, CasesSayWhichLineIsWrong) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::advice_test

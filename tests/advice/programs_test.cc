@@ -22,7 +22,7 @@
 #include "engine/ranking.h"
 #include "words/labels.h"
 
-namespace stepscope {
+namespace stepscope::programs_test {
 namespace {
 
 constexpr char kFolder[] = STEPSCOPE_TEST_DATA "/programs/";
@@ -165,4 +165,4 @@ INSTANTIATE_TEST_SUITE_P(Recorded, ProgramTest, testing::ValuesIn(Lines()),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::programs_test

@@ -8,7 +8,7 @@
 #include "support/program_simulator.h"
 #include "support/simulator/program_text.h"
 
-namespace stepscope {
+namespace stepscope::simulator_test {
 namespace {
 
 using simulator::ParseNumber;
@@ -256,4 +256,4 @@ TEST(ProgramSimulatorTest, SaysWhenNothingCanGoOn) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::simulator_test

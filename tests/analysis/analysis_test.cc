@@ -14,7 +14,7 @@
 #include "support/random_trace.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::analysis_test {
 namespace {
 
 // The rows of `trace` added in another order.
@@ -216,4 +216,4 @@ TEST(AnalysisTest, TopOpsOfALoadersThreadHaveTheirOwnRows) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::analysis_test

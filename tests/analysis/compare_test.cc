@@ -9,7 +9,7 @@
 #include "support/cpu_text.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::compare_test {
 namespace {
 
 // Without line breaks.
@@ -248,4 +248,4 @@ TEST(CompareTest, NeedsStepsOnBothSides) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::compare_test

@@ -11,7 +11,7 @@
 #include "analysis/rules/rule_testing.h"
 #include "support/real_trace_path.h"
 
-namespace stepscope {
+namespace stepscope::compute_real_traces_test {
 namespace {
 
 class ComputeRealTracesTest : public testing::Test {
@@ -89,4 +89,4 @@ TEST_F(ComputeRealTracesTest, CheckpointingIsNoValidationInTrainingMode) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::compute_real_traces_test

@@ -13,7 +13,7 @@
 #include "support/explained.h"
 #include "words/conclusion.h"
 
-namespace stepscope {
+namespace stepscope::coverage_real_traces_test {
 namespace {
 
 std::vector<std::string> TracesBelow(const std::string& folder) {
@@ -66,4 +66,4 @@ TEST(CoverageRealTracesTest, SeveralRanksAreExplained) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::coverage_real_traces_test

@@ -12,7 +12,7 @@
 #include "support/explained.h"
 #include "words/conclusion.h"
 
-namespace stepscope {
+namespace stepscope::coverage_test {
 namespace {
 
 bool Contains(const std::string& text, const std::string& part) {
@@ -268,4 +268,4 @@ TEST(OrderPlanTest, SmallBoundsAndNotesAreLeftOut) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::coverage_test

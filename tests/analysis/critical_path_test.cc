@@ -9,7 +9,7 @@
 #include "context/analysis_context.h"
 #include "support/gpu_loop.h"
 
-namespace stepscope {
+namespace stepscope::critical_path_test {
 namespace {
 
 constexpr int kSteps = 5;
@@ -98,4 +98,4 @@ TEST(CriticalPathTest, IsDrawnInFewAdjacentSlices) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::critical_path_test

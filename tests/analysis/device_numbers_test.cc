@@ -4,7 +4,7 @@
 
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::device_numbers_test {
 namespace {
 
 RunInfo Listing(std::initializer_list<const char*> names) {
@@ -47,4 +47,4 @@ TEST(MemoryDeviceTest, IsTheSameNumberUnlessAllEventsNameAnother) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::device_numbers_test

@@ -13,7 +13,7 @@
 #include "support/gpu_loop.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::device_program_test {
 namespace {
 
 constexpr int kSteps = 4;
@@ -323,4 +323,4 @@ TEST(DeviceProgramTest, TheHostWaitsForTheEventThatWasRecorded) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::device_program_test

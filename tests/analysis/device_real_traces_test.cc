@@ -12,7 +12,7 @@
 #include "context/analysis_context.h"
 #include "support/real_trace_path.h"
 
-namespace stepscope {
+namespace stepscope::device_real_traces_test {
 namespace {
 
 class DeviceRealTracesTest : public testing::TestWithParam<std::string> {
@@ -141,4 +141,4 @@ TEST_F(DeviceRealTracesTest, FasterKernelsBringALateHostNothing) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::device_real_traces_test

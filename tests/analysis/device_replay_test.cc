@@ -12,7 +12,7 @@
 #include "support/gpu_loop.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::device_replay_test {
 namespace {
 
 constexpr int kSteps = 6;
@@ -291,4 +291,4 @@ TEST(DeviceReplayTest, AnUnrecordedDependencyMakesItRefuse) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::device_replay_test

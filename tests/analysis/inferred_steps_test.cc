@@ -8,7 +8,7 @@
 
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::inferred_steps_test {
 namespace {
 
 std::string Range(int64_t begin, int64_t end, const std::string& rest) {
@@ -148,4 +148,4 @@ TEST(WholeRecordingTest, IsNotSplitWhereThereAreSteps) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::inferred_steps_test

@@ -9,7 +9,7 @@
 
 #include "ops/sorted_parts.h"
 
-namespace stepscope {
+namespace stepscope::intervals_test {
 namespace {
 
 constexpr int kEnd = 64;
@@ -92,4 +92,4 @@ TEST(MergeSortedPartsTest, EqualRowsKeepTheOrderOfTheirTables) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::intervals_test

@@ -17,7 +17,7 @@
 #include "support/cpu_loop.h"
 #include "timeline/causes.h"
 
-namespace stepscope {
+namespace stepscope::json_docs_test {
 namespace {
 
 using Keys = std::set<std::string, std::less<>>;
@@ -255,4 +255,4 @@ TEST(JsonDocsTest, RenamedKeysAreNotWritten) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::json_docs_test

@@ -9,7 +9,7 @@
 #include "device/backlog.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::missing_rows_test {
 namespace {
 
 const Finding* Incomplete(const Report& report) {
@@ -122,4 +122,4 @@ TEST(ActivitiesLaunchedBeforeTest, IsZeroWhereNoLaunchWasRecorded) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::missing_rows_test

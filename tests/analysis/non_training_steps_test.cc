@@ -11,7 +11,7 @@
 #include "context/analysis_context.h"
 #include "support/gpu_text.h"
 
-namespace stepscope {
+namespace stepscope::non_training_steps_test {
 namespace {
 
 using Body = std::function<void(GpuText&)>;
@@ -163,4 +163,4 @@ TEST(NonTrainingStepsTest, TheReportSaysWhichStepsAreLeftOut) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::non_training_steps_test

@@ -6,7 +6,7 @@
 
 #include "support/cpu_text.h"
 
-namespace stepscope {
+namespace stepscope::op_growth_test {
 namespace {
 
 // 32 x 64 x 8 x 8 by 64 x 64 x 3 x 3: 151 million operations.
@@ -131,4 +131,4 @@ TEST(OpGrowthTest, WeightsThatACacheHoldsAreNotMoved) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::op_growth_test

@@ -6,7 +6,7 @@
 
 #include "support/cpu_text.h"
 
-namespace stepscope {
+namespace stepscope::optimizer_spans_test {
 namespace {
 
 constexpr const char* kAccumulate =
@@ -90,4 +90,4 @@ TEST(AccumulationsOfAPassTest, AForwardPassStartsANewBackwardPass) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::optimizer_spans_test

@@ -16,7 +16,7 @@
 #include "support/simulated_training.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::page_details_test {
 namespace {
 
 using testing::ElementsAre;
@@ -243,4 +243,4 @@ TEST(PageDetailsTest, TheDigestOfARankHasThem) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::page_details_test

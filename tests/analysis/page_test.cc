@@ -21,7 +21,7 @@
 #include "support/simulated_training.h"
 #include "timeline/causes.h"
 
-namespace stepscope {
+namespace stepscope::page_test {
 namespace {
 
 using testing::EndsWith;
@@ -307,4 +307,4 @@ TEST(PageWordsTest, TheHeadlineSaysWhatToExpect) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::page_test

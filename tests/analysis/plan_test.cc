@@ -10,7 +10,7 @@
 #include "support/gpu_loop.h"
 #include "support/program_simulator.h"
 
-namespace stepscope {
+namespace stepscope::plan_test {
 namespace {
 
 TEST(PlanTest, LeavesOutWhatAddsNothingToABetterChange) {
@@ -188,4 +188,4 @@ TEST(PlanTest, FasterKernelsGainNothingWhereEachStepWaitsForWorkers) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::plan_test

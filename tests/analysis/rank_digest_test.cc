@@ -18,7 +18,7 @@
 #include "support/program_simulator.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::rank_digest_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -370,4 +370,4 @@ TEST(RankDigestTest, CollectivesAreCutByWholeStepsAndTheReportSaysSo) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::rank_digest_test

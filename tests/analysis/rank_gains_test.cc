@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace stepscope {
+namespace stepscope::rank_gains_test {
 namespace {
 
 class RankGainsTest : public ::testing::Test {
@@ -75,4 +75,4 @@ TEST(SlacksTest, AreTheWaitsBeyondTheLeast) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::rank_gains_test

@@ -16,7 +16,7 @@
 #include "rules/rule_testing.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::ranks_test {
 namespace {
 
 constexpr int kSteps = 6;
@@ -509,4 +509,4 @@ TEST(MissingRanksTest, ThousandsFitOnAScreen) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::ranks_test

@@ -8,7 +8,7 @@
 #include "context/analysis_context.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::recorder_cost_test {
 namespace {
 
 // Four steps, each with `calls` ops of two others. What recording adds lies
@@ -118,4 +118,4 @@ TEST(RecorderCostTest, TooDistortedARecordingPredictsNothing) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::recorder_cost_test

@@ -13,7 +13,7 @@
 #include "support/cpu_text.h"
 #include "support/trace_copy.h"
 
-namespace stepscope {
+namespace stepscope::replay_test {
 namespace {
 
 double Ms(const AnalysisContext& measured, const Edit& edit) {
@@ -297,4 +297,4 @@ TEST(ReplayTest, PredictsMoreWorkersWhereOneDeliversTooSlowly) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::replay_test

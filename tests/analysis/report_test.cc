@@ -12,7 +12,7 @@
 #include "words/labels.h"
 #include "words/quantities.h"
 
-namespace stepscope {
+namespace stepscope::report_test {
 namespace {
 
 const Loop kLoop{.batch_ms = 40, .ops = Ops(40, 6)};
@@ -416,4 +416,4 @@ TEST(AnnotationsTest, EachFindingHasABannerAndItsExamples) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::report_test

@@ -11,7 +11,7 @@
 #include "analysis/rules/rule_testing.h"
 #include "support/real_trace_path.h"
 
-namespace stepscope {
+namespace stepscope::rules_real_traces_test {
 namespace {
 
 std::optional<Report> ReportOf(const std::string& name) {
@@ -127,4 +127,4 @@ TEST(RulesRealTracesTest, ItemOfCpuTensorsIsNoFinding) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::rules_real_traces_test

@@ -13,7 +13,7 @@
 
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::run_stalls_test {
 namespace {
 
 using Rhythm = RunStall::Rhythm;
@@ -312,4 +312,4 @@ TEST(WholeRunTextTest, LeavesOutWhatTakesNothing) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::run_stalls_test

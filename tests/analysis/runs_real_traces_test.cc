@@ -12,7 +12,7 @@
 #include "rules/rule_testing.h"
 #include "support/real_trace_path.h"
 
-namespace stepscope {
+namespace stepscope::runs_real_traces_test {
 namespace {
 
 TEST(RunsRealTracesTest, DlrmIsImbalancedAndHasNoStraggler) {
@@ -68,4 +68,4 @@ TEST(RunsRealTracesTest, PinningBringsWhatWasPredicted) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::runs_real_traces_test

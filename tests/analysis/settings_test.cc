@@ -11,7 +11,7 @@
 #include "engine/edit_settings.h"
 #include "support/cpu_loop.h"
 
-namespace stepscope {
+namespace stepscope::settings_test {
 namespace {
 
 Loop OneThread() { return {.batch_ms = 37, .ops = Ops(40, 2.5), .cores = 8}; }
@@ -75,4 +75,4 @@ TEST(SettingsTest, ComparingPredictsALossToo) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::settings_test

@@ -16,7 +16,7 @@
 #include "ops/student_t.h"
 #include "support/cpu_loop.h"
 
-namespace stepscope {
+namespace stepscope::sizing_test {
 namespace {
 
 // A loop on one thread of eight cores: ops and loading take half of it each.
@@ -229,4 +229,4 @@ TEST_F(SizingTest, DropsEditsThatChangeNothing) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::sizing_test

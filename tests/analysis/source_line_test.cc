@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace stepscope {
+namespace stepscope::source_line_test {
 namespace {
 
 TEST(SourceLineTest, TellsFramesOfTheFrameworkFromThoseOfTheProgram) {
@@ -69,4 +69,4 @@ TEST(SourceLineTest, NamesTheInnermostOwnFrameFromTheScriptsFolder) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::source_line_test

@@ -7,7 +7,7 @@
 
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::steps_test {
 namespace {
 
 Trace StepsOf(const std::vector<int64_t>& lengths,
@@ -239,4 +239,4 @@ TEST(StepsTest, TheMedianOfAnEvenCountIsTheMeanOfTheMiddleTwo) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::steps_test

@@ -11,7 +11,7 @@
 #include "support/real_trace_path.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::summary_test {
 namespace {
 
 namespace dom = simdjson::dom;
@@ -194,4 +194,4 @@ TEST(SummaryTest, SaysNothingOfMemoryThatNobodyRecorded) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::summary_test

@@ -7,7 +7,7 @@
 #include "steps/steps.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::tiling_test {
 namespace {
 
 // Six steps in two groups of three. The first of each group waits long for its
@@ -64,4 +64,4 @@ TEST(TilingTest, TimeBetweenStepsThatAreApartBelongsToNone) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::tiling_test

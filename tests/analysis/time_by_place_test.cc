@@ -7,7 +7,7 @@
 
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::time_by_place_test {
 namespace {
 
 using testing::HasSubstr;
@@ -197,4 +197,4 @@ TEST(TimeByPlaceTest, ComparisonsListModulesThatChanged) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::time_by_place_test

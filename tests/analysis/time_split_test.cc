@@ -7,7 +7,7 @@
 #include "support/random_trace.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::time_split_test {
 namespace {
 
 CauseTimes SplitOf(const std::string& text) {
@@ -213,4 +213,4 @@ TEST(TimeSplitTest, PhasesAreInferredFromAutogradNodes) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::time_split_test

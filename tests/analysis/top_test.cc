@@ -8,7 +8,7 @@
 #include "support/random_trace.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::top_test {
 namespace {
 
 const TopTable* TableOf(const std::vector<TopTable>& tables,
@@ -264,4 +264,4 @@ TEST(TopTest, TextKeepsLongNamesApartAndSaysWhatIsLeftOut) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::top_test

@@ -12,7 +12,7 @@
 #include "analysis/rules/rule_testing.h"
 #include "support/cpu_loop.h"
 
-namespace stepscope {
+namespace stepscope::what_if_test {
 namespace {
 
 Loop OneThread() { return {.batch_ms = 37, .ops = Ops(40, 2.5), .cores = 8}; }
@@ -241,4 +241,4 @@ TEST(WhatIfTest, SaysWhyReplayDoesNotSpeak) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::what_if_test

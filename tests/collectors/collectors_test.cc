@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace stepscope {
+namespace stepscope::collectors_test {
 namespace {
 
 using testing::ElementsAre;
@@ -51,4 +51,4 @@ TEST(UnavailableCollectorTest, CanNeitherStartNorStop) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::collectors_test

@@ -7,7 +7,7 @@
 
 #include <random>
 
-namespace stepscope {
+namespace stepscope::compare_work_test {
 namespace {
 
 using testing::ElementsAre;
@@ -104,4 +104,4 @@ TEST(CompareWorkTest, NamesWithFewRepeatsAreOnlyCounted) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::compare_work_test

@@ -14,7 +14,7 @@
 #include "gpu/gpu_stages.h"
 #include "gpu/recorded_parts.h"
 
-namespace stepscope {
+namespace stepscope::gpu_parts_test {
 namespace {
 
 using testing::IsEmpty;
@@ -138,4 +138,4 @@ TEST_F(GpuPartsTest, KernelsOfGraphsBelongToGraphLaunchesInBothWindows) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::gpu_parts_test

@@ -18,7 +18,7 @@
 #include "gpu/recorded_parts.h"
 #include "support/temp_folder.h"
 
-namespace stepscope {
+namespace stepscope::gpu_test {
 namespace {
 
 using testing::IsEmpty;
@@ -169,4 +169,4 @@ TEST_F(GpuTest, CuptisOwnBuffersCanBeKept) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::gpu_test

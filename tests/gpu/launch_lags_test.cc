@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <stepscope/trace_builder.h>
 
-namespace stepscope {
+namespace stepscope::launch_lags_test {
 namespace {
 
 using testing::ElementsAre;
@@ -68,4 +68,4 @@ TEST(LaunchLagsTest, TheTextHasTheDistribution) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::launch_lags_test

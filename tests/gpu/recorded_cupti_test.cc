@@ -10,7 +10,7 @@
 #include "gpu/recorded_parts.h"
 #include "support/temp_folder.h"
 
-namespace stepscope {
+namespace stepscope::recorded_cupti_test {
 namespace {
 
 struct Replayed {
@@ -118,4 +118,4 @@ TEST(RecordedBuffersTest, OfRealGpusAreDecodedWhole) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::recorded_cupti_test

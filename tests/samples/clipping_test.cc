@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-namespace resnet {
+namespace resnet::clipping_test {
 namespace {
 
 TEST(ClippingTest, AgreesWithLibTorchsClipping) {
@@ -43,4 +43,4 @@ TEST(ClippingTest, GradientsOfZeroStayZero) {
 }
 
 }  // namespace
-}  // namespace resnet
+}  // namespace resnet::clipping_test

@@ -5,7 +5,7 @@
 
 #include <sstream>
 
-namespace resnet {
+namespace resnet::flags_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -109,4 +109,4 @@ TEST(FlagsTest, TheHelpFitsTheTerminalAndLosesNoWord) {
 }
 
 }  // namespace
-}  // namespace resnet
+}  // namespace resnet::flags_test

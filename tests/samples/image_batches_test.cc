@@ -9,7 +9,7 @@
 #include "data/picture.h"
 #include "data/transforms.h"
 
-namespace resnet {
+namespace resnet::image_batches_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -192,4 +192,4 @@ TEST(ImageBatchesTest, VariableSizesFollowFromTheDrawsAlone) {
 }
 
 }  // namespace
-}  // namespace resnet
+}  // namespace resnet::image_batches_test

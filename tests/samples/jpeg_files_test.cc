@@ -10,7 +10,7 @@
 #include "data/picture.h"
 #include "temporary_folder.h"
 
-namespace resnet {
+namespace resnet::jpeg_files_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -165,4 +165,4 @@ TEST(JpegCacheTest, TheDefaultFolderFollowsTheEnvironment) {
 }
 
 }  // namespace
-}  // namespace resnet
+}  // namespace resnet::jpeg_files_test

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace resnet {
+namespace resnet::model_test {
 namespace {
 
 // One line per entry: name and sizes. The files in tests/data are torchvision
@@ -135,4 +135,4 @@ TEST(BlockTest, TheShortcutCarriesTheInput) {
 }
 
 }  // namespace
-}  // namespace resnet
+}  // namespace resnet::model_test

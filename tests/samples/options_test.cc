@@ -6,7 +6,7 @@
 
 #include "flags/parse_options.h"
 
-namespace resnet {
+namespace resnet::options_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -257,4 +257,4 @@ TEST(OptionsTest, HelpNeedsNothingElseToBeRight) {
 }
 
 }  // namespace
-}  // namespace resnet
+}  // namespace resnet::options_test

@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-namespace resnet {
+namespace resnet::precision_test {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -100,4 +100,4 @@ TEST(HalfTest, ACpuEitherTrainsInItOrSaysWhyNot) {
 }
 
 }  // namespace
-}  // namespace resnet
+}  // namespace resnet::precision_test

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <functional>
 
-namespace resnet {
+namespace resnet::progress_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -80,4 +80,4 @@ TEST(ProgressTest, ABadLossIsSaidOnceInWords) {
 }
 
 }  // namespace
-}  // namespace resnet
+}  // namespace resnet::progress_test

@@ -7,7 +7,7 @@
 
 #include "precision.h"
 
-namespace resnet {
+namespace resnet::recompute_test {
 namespace {
 
 using torch::nn::BatchNorm2d;
@@ -91,4 +91,4 @@ TEST(RecomputeTest, NothingInsideIsKept) {
 }
 
 }  // namespace
-}  // namespace resnet
+}  // namespace resnet::recompute_test

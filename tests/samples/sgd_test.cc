@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace resnet {
+namespace resnet::sgd_test {
 namespace {
 
 constexpr SgdKind kKinds[] = {SgdKind::kLoop, SgdKind::kForeach,
@@ -109,4 +109,4 @@ TEST(SgdTest, ZeroGradDropsOrClears) {
 }
 
 }  // namespace
-}  // namespace resnet
+}  // namespace resnet::sgd_test

@@ -8,7 +8,7 @@
 #include "data/picture.h"
 #include "temporary_folder.h"
 
-namespace resnet {
+namespace resnet::sources_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -196,4 +196,4 @@ TEST(OpenSourcesTest, FakeCifarHasOtherPicturesForValidation) {
 }
 
 }  // namespace
-}  // namespace resnet
+}  // namespace resnet::sources_test

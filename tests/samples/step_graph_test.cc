@@ -11,7 +11,7 @@
 #include "flags/parse_options.h"
 #include "learner.h"
 
-namespace resnet {
+namespace resnet::step_graph_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -97,4 +97,4 @@ TEST(CudaGraphTest, ItLoadsOrSaysWhyNot) {
 }
 
 }  // namespace
-}  // namespace resnet
+}  // namespace resnet::step_graph_test

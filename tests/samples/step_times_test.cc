@@ -9,7 +9,7 @@
 
 #include "temporary_folder.h"
 
-namespace resnet {
+namespace resnet::step_times_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -64,4 +64,4 @@ TEST(StepTimesTest, AFileThatCannotBeWrittenIsNamed) {
 }
 
 }  // namespace
-}  // namespace resnet
+}  // namespace resnet::step_times_test

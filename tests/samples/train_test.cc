@@ -23,7 +23,7 @@
 #include "precision.h"
 #include "temporary_folder.h"
 
-namespace resnet {
+namespace resnet::train_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -415,4 +415,4 @@ TEST(TrainTest, ADamagedFileStopsTrainingAndIsNamed) {
 }
 
 }  // namespace
-}  // namespace resnet
+}  // namespace resnet::train_test

@@ -9,7 +9,7 @@
 
 #include "data/picture.h"
 
-namespace resnet {
+namespace resnet::transforms_test {
 namespace {
 
 constexpr int kPixels = 3;
@@ -185,4 +185,4 @@ TEST(NormalizeTest, EachChannelHasItsOwnMeanAndDeviation) {
 }
 
 }  // namespace
-}  // namespace resnet
+}  // namespace resnet::transforms_test

@@ -1,7 +1,7 @@
 #include "rule_testing.h"
 #include "support/compute_text.h"
 
-namespace stepscope {
+namespace stepscope::alignment_test {
 namespace {
 
 constexpr const char* kWide = "ampere_fp16_s16816gemm_fp16_128x128_ldg8_tn";
@@ -109,4 +109,4 @@ TEST(MisalignedDimsTest, CannotLookWithoutShapes) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::alignment_test

@@ -2,7 +2,7 @@
 #include "support/compute_text.h"
 #include "support/cpu_text.h"
 
-namespace stepscope {
+namespace stepscope::batch_test {
 namespace {
 
 struct Run {
@@ -193,4 +193,4 @@ TEST(SmallBatchTest, OnACpuCodeBetweenOpsShowsNone) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::batch_test

@@ -3,7 +3,7 @@
 #include "support/gpu_text.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::buckets_test {
 namespace {
 
 Report Of(const DdpText& text) { return Analyze(TraceFromText(ToRows(text))); }
@@ -210,4 +210,4 @@ TEST(DdpBucketShapeTest, LeavesCollectivesBetweenProductsAlone) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::buckets_test

@@ -2,7 +2,7 @@
 #include "support/ddp_text.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::collectives_test {
 namespace {
 
 Report Of(const DdpText& text) { return Analyze(TraceFromText(ToRows(text))); }
@@ -143,4 +143,4 @@ TEST(ExposedCollectiveTest, SlowCollectivesThatFillTheStepPointToTheLinks) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::collectives_test

@@ -7,7 +7,7 @@
 #include "rule_testing.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::contention_test {
 namespace {
 
 // Three steps of 100 ms on `cores`, 80 ms of them in an op and 20 between ops;
@@ -118,4 +118,4 @@ TEST(ContendedCoresTest, WithoutTheNumberOfCoresNobodyCanTell) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::contention_test

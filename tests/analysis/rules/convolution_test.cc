@@ -1,7 +1,7 @@
 #include "support/compute_text.h"
 #include "rule_testing.h"
 
-namespace stepscope {
+namespace stepscope::convolution_test {
 namespace {
 
 constexpr const char* kConv =
@@ -113,4 +113,4 @@ TEST(ConvRetuningTest, ManyKernelsThatAreNotTimedAreNoSearch) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::convolution_test

@@ -1,7 +1,7 @@
 #include "rule_testing.h"
 #include "support/gpu_text.h"
 
-namespace stepscope {
+namespace stepscope::copies_test {
 namespace {
 
 constexpr int64_t kMiB = 1 << 20;
@@ -189,4 +189,4 @@ TEST(H2dBlockingTest, CannotLookWithoutAGpu) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::copies_test

@@ -4,7 +4,7 @@
 #include "support/gpu_text.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::data_loading_test {
 namespace {
 
 Loop Loading(double batch_ms) {
@@ -272,4 +272,4 @@ TEST(SyncDataLoadingTest, WhatTheModelComputesIsNoPreparation) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::data_loading_test

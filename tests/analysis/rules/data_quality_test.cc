@@ -8,7 +8,7 @@
 #include "support/trace_copy.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::data_quality_test {
 namespace {
 
 Trace With(const Loop& loop, const std::vector<Loss>& losses,
@@ -285,4 +285,4 @@ TEST(WarmupTest, ASlowStepWithoutRecordsIsNotWarmUp) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::data_quality_test

@@ -2,7 +2,7 @@
 #include "support/ddp_text.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::ddp_test {
 namespace {
 
 Report Of(const DdpText& text) { return Analyze(TraceFromText(ToRows(text))); }
@@ -282,4 +282,4 @@ TEST(DataParallelTest, MutesTheRulesAboutCollectives) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::ddp_test

@@ -2,7 +2,7 @@
 #include "support/compute_text.h"
 #include "rule_testing.h"
 
-namespace stepscope {
+namespace stepscope::debugging_test {
 namespace {
 
 constexpr const char* kNode =
@@ -234,4 +234,4 @@ TEST(DebugApiTest, PredictsTheStackTracesOfNodesThatNoBackwardPassVisits) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::debugging_test

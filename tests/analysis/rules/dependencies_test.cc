@@ -1,7 +1,7 @@
 #include "rule_testing.h"
 #include "support/gpu_text.h"
 
-namespace stepscope {
+namespace stepscope::dependencies_test {
 namespace {
 
 // Five GPU-bound steps of two kernels with a gap of `gap_us` between them; both
@@ -89,4 +89,4 @@ TEST(DependencyStallTest, DoesNotClaimGapsBeforeGraphNodes) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::dependencies_test

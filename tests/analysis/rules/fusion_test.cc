@@ -1,7 +1,7 @@
 #include "support/compute_text.h"
 #include "rule_testing.h"
 
-namespace stepscope {
+namespace stepscope::fusion_test {
 namespace {
 
 constexpr const char* kAdd =
@@ -79,4 +79,4 @@ TEST(UnfusedPointwiseTest, StaysSilentBelowTheGate) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::fusion_test

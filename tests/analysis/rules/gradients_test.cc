@@ -2,7 +2,7 @@
 #include "rule_testing.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::gradients_test {
 namespace {
 
 // A step of `parameters` parameters: zeroing if `zero`, then `passes` backward
@@ -118,4 +118,4 @@ TEST(ZeroGradTest, CountsPagesThatAreGivenBackAndHadAgain) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::gradients_test

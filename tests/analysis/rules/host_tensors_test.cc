@@ -1,7 +1,7 @@
 #include "support/gpu_text.h"
 #include "rule_testing.h"
 
-namespace stepscope {
+namespace stepscope::host_tensors_test {
 namespace {
 
 // Ten steps of 4 ms of host work; `pin` is done in each.
@@ -166,4 +166,4 @@ TEST(HostCreatedTensorTest, CannotLookWithoutShapes) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::host_tensors_test

@@ -2,7 +2,7 @@
 #include "support/cpu_loop.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::host_test {
 namespace {
 
 TEST(CoresIdleTest, FiresOnOneThreadOfTwo) {
@@ -328,4 +328,4 @@ TEST(CoresIdleTest, StandsBehindFindingsThatTheRecordingShows) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::host_test

@@ -2,7 +2,7 @@
 #include "support/cpu_text.h"
 #include "support/gpu_text.h"
 
-namespace stepscope {
+namespace stepscope::input_types_test {
 namespace {
 
 struct Upload {
@@ -213,4 +213,4 @@ TEST(HostCopyOnConvertTest, CannotLookWithoutShapes) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::input_types_test

@@ -3,7 +3,7 @@
 #include "support/gpu_text.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::launching_test {
 namespace {
 
 // `count` ops of 100 us with `gap_us` of framework code before each.
@@ -168,4 +168,4 @@ TEST(LaunchBoundTest, NamesTheRegionsOfAGpuRunThatLaunchMost) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::launching_test

@@ -2,7 +2,7 @@
 #include "support/compute_text.h"
 #include "support/cpu_text.h"
 
-namespace stepscope {
+namespace stepscope::layout_test {
 namespace {
 
 constexpr const char* kConv =
@@ -100,4 +100,4 @@ TEST(LayoutTransposeTest, OnACpuStaysSilentBelowThreePercentAndElsewhere) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::layout_test

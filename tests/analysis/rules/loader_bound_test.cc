@@ -8,7 +8,7 @@
 #include "support/gpu_text.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::loader_bound_test {
 namespace {
 
 Loop Loading(double batch_ms) {
@@ -269,4 +269,4 @@ TEST(LoaderBoundTest, IsAHintWhereNobodyKnowsOfAFreeCore) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::loader_bound_test

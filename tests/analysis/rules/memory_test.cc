@@ -1,7 +1,7 @@
 #include "rule_testing.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::memory_test {
 namespace {
 
 std::string Us(int64_t begin_us, int64_t end_us) {
@@ -258,4 +258,4 @@ TEST(ClockThrottleTest, CannotLookWithoutSamples) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::memory_test

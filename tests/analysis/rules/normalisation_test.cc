@@ -1,7 +1,7 @@
 #include "support/compute_text.h"
 #include "rule_testing.h"
 
-namespace stepscope {
+namespace stepscope::normalisation_test {
 namespace {
 
 struct Run {
@@ -82,4 +82,4 @@ TEST(BiasBeforeNormTest, StaysSilentOnOtherNormsFrozenOnesAndOtherChannels) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::normalisation_test

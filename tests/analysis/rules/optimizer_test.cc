@@ -2,7 +2,7 @@
 #include "support/compute_text.h"
 #include "support/cpu_text.h"
 
-namespace stepscope {
+namespace stepscope::optimizer_test {
 namespace {
 
 struct Run {
@@ -281,4 +281,4 @@ TEST(ForeachNotFusedTest, ShortensTheKernelsOnAGpu) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::optimizer_test

@@ -1,7 +1,7 @@
 #include "support/compute_text.h"
 #include "rule_testing.h"
 
-namespace stepscope {
+namespace stepscope::precision_test {
 namespace {
 
 constexpr const char* kDouble = "ampere_dgemm_64x64_nn";
@@ -76,4 +76,4 @@ TEST(Fp64Test, IsABoundOnACpuAndNeedsTypes) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::precision_test

@@ -3,7 +3,7 @@
 #include "rule_testing.h"
 #include "support/gpu_text.h"
 
-namespace stepscope {
+namespace stepscope::stalls_test {
 namespace {
 
 // Twenty CPU steps of 10 ms; those in `slow` take 10 ms more, of which `extra`
@@ -259,4 +259,4 @@ TEST(CheckpointStallTest, StallsOfUnequalLengthBoundTheirMeanLoosely) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::stalls_test

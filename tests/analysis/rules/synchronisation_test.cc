@@ -2,7 +2,7 @@
 #include "rule_testing.h"
 #include "support/gpu_text.h"
 
-namespace stepscope {
+namespace stepscope::synchronisation_test {
 namespace {
 
 // Five steps in which the GPU and the host take turns: the host waits with
@@ -367,4 +367,4 @@ TEST(GradClipSyncTest, LeavesALossReadAfterBackwardToHostSync) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::synchronisation_test

@@ -1,7 +1,7 @@
 #include "rule_testing.h"
 #include "support/compute_text.h"
 
-namespace stepscope {
+namespace stepscope::tensor_cores_test {
 namespace {
 
 constexpr const char* kSimt = "ampere_sgemm_128x128_tn";
@@ -243,4 +243,4 @@ TEST(Tf32OffTest, LeavesConvolutionsAlone) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::tensor_cores_test

@@ -2,7 +2,7 @@
 #include "support/cpu_text.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::validation_test {
 namespace {
 
 struct Options {
@@ -314,4 +314,4 @@ TEST(GradInValidationTest, OnACpuCountsThePagesThatTheGraphHolds) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::validation_test

@@ -10,7 +10,7 @@
 #include <map>
 #include <memory>
 
-namespace stepscope {
+namespace stepscope::allocator_collector_test {
 namespace {
 
 using c10::CachingDeviceAllocator::DeviceStats;
@@ -181,4 +181,4 @@ TEST_F(AllocatorCollectorTest, ItDoesNotClaimToHaveWatchedTheDevice) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::allocator_collector_test

@@ -4,7 +4,7 @@
 
 #include "fakes/fake_cupti.h"
 
-namespace stepscope {
+namespace stepscope::api_calls_test {
 namespace {
 
 TEST(CallNameTest, VersionsAndDefaultStreamVariantsAreDropped) {
@@ -58,4 +58,4 @@ TEST(CallsWorthRecordingTest, TheListEndsWhereTheIdsDo) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::api_calls_test

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-namespace stepscope {
+namespace stepscope::buffer_pool_test {
 namespace {
 
 TEST(BufferPoolTest, ABlockGoesOutComesBackFullAndIsHandedOver) {
@@ -331,4 +331,4 @@ TEST(BufferPoolTest, ManyThreadsNeverShareABlock) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::buffer_pool_test

@@ -14,7 +14,7 @@
 #include "counters/device_counters.h"
 #include "fakes/fake_counters.h"
 
-namespace stepscope {
+namespace stepscope::counters_test {
 namespace {
 
 using testing::ElementsAre;
@@ -446,4 +446,4 @@ INSTANTIATE_TEST_SUITE_P(EachCupti, CountersTest,
                          testing::ValuesIn(kCuptiVersions), NameOfVersion);
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::counters_test

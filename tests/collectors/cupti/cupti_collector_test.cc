@@ -10,7 +10,7 @@
 #include "buffer_pool.h"
 #include "collectors/cupti/collector_fixture.h"
 
-namespace stepscope {
+namespace stepscope::cupti_collector_test {
 namespace {
 
 using CuptiCollectorTest = AnyCupti;
@@ -334,4 +334,4 @@ TEST_F(ManyWindowsTest, AThousandWindowsTakeNoMoreMemoryThanAFew) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::cupti_collector_test

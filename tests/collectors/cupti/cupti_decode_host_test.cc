@@ -6,7 +6,7 @@
 
 #include "collectors/cupti/decode_fixture.h"
 
-namespace stepscope {
+namespace stepscope::cupti_decode_host_test {
 namespace {
 
 constexpr uint32_t kLaunch = 211;        // cudaLaunchKernel
@@ -222,4 +222,4 @@ TEST(CuptiOverheadTest, TheOlderShorterRecordIsRead) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::cupti_decode_host_test

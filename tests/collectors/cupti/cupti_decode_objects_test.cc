@@ -3,7 +3,7 @@
 
 #include "collectors/cupti/decode_fixture.h"
 
-namespace stepscope {
+namespace stepscope::cupti_decode_objects_test {
 namespace {
 
 // As a damaged record has; the device's own figure is in kilobytes.
@@ -244,4 +244,4 @@ TEST(CuptiEnvironmentTest, EachSampleHasWhatItTells) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::cupti_decode_objects_test

@@ -6,7 +6,7 @@
 
 #include "collectors/cupti/decode_fixture.h"
 
-namespace stepscope {
+namespace stepscope::cupti_decode_work_test {
 namespace {
 
 constexpr const char* kMangled = "_ZN2at6native6kernelIfEEvT_";
@@ -457,4 +457,4 @@ TEST(GraphLaunchTest, WorkOfNoGraphKeepsItsCall) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::cupti_decode_work_test

@@ -9,7 +9,7 @@
 #include "fakes/fake_nvml.h"
 #include "support/temp_folder.h"
 
-namespace stepscope {
+namespace stepscope::cupti_doctor_test {
 namespace {
 
 using testing::HasSubstr;
@@ -192,4 +192,4 @@ TEST_F(CuptiDoctorTest, ADriverThatCannotStartIsNotAskedForMore) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::cupti_doctor_test

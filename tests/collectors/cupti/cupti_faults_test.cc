@@ -8,7 +8,7 @@
 #include "buffer_pool.h"
 #include "collectors/cupti/collector_fixture.h"
 
-namespace stepscope {
+namespace stepscope::cupti_faults_test {
 namespace {
 
 using testing::HasSubstr;
@@ -262,4 +262,4 @@ TEST_P(CuptiFaultsTest, ACollectorThatDiesInItsWindowLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::cupti_faults_test

@@ -7,7 +7,7 @@
 #include "buffer_pool.h"
 #include "collectors/cupti/collector_fixture.h"
 
-namespace stepscope {
+namespace stepscope::cupti_fork_test {
 namespace {
 
 using CuptiForkTest = CuptiCollectorFixture;
@@ -62,4 +62,4 @@ TEST_F(CuptiForkTest, AForkWhileThePoolsLockIsHeldDoesNotHangTheChild) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::cupti_fork_test

@@ -13,7 +13,7 @@
 #include "api/cupti_status.h"
 #include "collectors/cupti/collector_fixture.h"
 
-namespace stepscope {
+namespace stepscope::cupti_load_test {
 namespace {
 
 using testing::HasSubstr;
@@ -250,4 +250,4 @@ TEST_F(RealCuptiTest, WithoutADriverItRefusesEverythingWithoutHarm) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::cupti_load_test

@@ -8,7 +8,7 @@
 #include "collectors/cupti/collector_fixture.h"
 #include "cupti_doctor.h"
 
-namespace stepscope {
+namespace stepscope::cupti_overflow_test {
 namespace {
 
 using testing::HasSubstr;
@@ -80,4 +80,4 @@ TEST_P(CuptiOverflowTest, TheDoctorHasABufferToGive) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::cupti_overflow_test

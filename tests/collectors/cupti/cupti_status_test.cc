@@ -5,7 +5,7 @@
 
 #include "collectors/cupti/collector_fixture.h"
 
-namespace stepscope {
+namespace stepscope::cupti_status_test {
 namespace {
 
 using testing::HasSubstr;
@@ -46,4 +46,4 @@ TEST_F(CuptiStatusTest, NoCodeIsOk) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::cupti_status_test

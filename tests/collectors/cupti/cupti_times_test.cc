@@ -7,7 +7,7 @@
 
 #include "collectors/cupti/decode_fixture.h"
 
-namespace stepscope {
+namespace stepscope::cupti_times_test {
 namespace {
 
 CuptiReading At(int64_t our_ns, uint64_t cupti_ns) {
@@ -97,4 +97,4 @@ TEST(ReadCuptiClockTest, ARefusalIsNoReading) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::cupti_times_test

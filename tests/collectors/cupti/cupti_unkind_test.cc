@@ -11,7 +11,7 @@
 #include "buffer_pool.h"
 #include "collectors/cupti/collector_fixture.h"
 
-namespace stepscope {
+namespace stepscope::cupti_unkind_test {
 namespace {
 
 using testing::HasSubstr;
@@ -298,4 +298,4 @@ TEST_P(UnkindCuptiTest, AVersionNobodyHasSeenIsReadWithANote) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::cupti_unkind_test

@@ -9,7 +9,7 @@
 #include "collectors/cupti/collector_fixture.h"
 #include "fakes/fake_nvml.h"
 
-namespace stepscope {
+namespace stepscope::device_sampler_test {
 namespace {
 
 constexpr DeviceUuid kFirst = {1};
@@ -179,4 +179,4 @@ TEST_F(NvmlCollectorTest, AStartThatFailsStopsTheSamples) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::device_sampler_test

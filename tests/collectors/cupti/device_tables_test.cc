@@ -4,7 +4,7 @@
 
 #include "support/trace_copy.h"
 
-namespace stepscope {
+namespace stepscope::device_tables_test {
 namespace {
 
 Trace WithDeviceRows(TraceBuilder& builder) {
@@ -80,4 +80,4 @@ TEST(DeviceTablesTest, TheWindowClipsThem) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::device_tables_test

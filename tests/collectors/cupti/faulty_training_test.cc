@@ -17,7 +17,7 @@
 
 #include "collectors/cupti/collector_fixture.h"
 
-namespace stepscope {
+namespace stepscope::faulty_training_test {
 namespace {
 
 using testing::AnyOf;
@@ -188,4 +188,4 @@ TEST_F(FaultyTrainingTest, WithEveryCallFailingTheProgramIsToldOnce) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::faulty_training_test

@@ -14,7 +14,7 @@
 
 #include "collectors/cupti/collector_fixture.h"
 
-namespace stepscope {
+namespace stepscope::graph_nodes_test {
 namespace {
 
 using testing::ElementsAre;
@@ -304,4 +304,4 @@ TEST(GraphNodesTableTest, OfTooManyNodesTheOldestAreForgotten) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::graph_nodes_test

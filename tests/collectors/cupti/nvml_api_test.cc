@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace stepscope {
+namespace stepscope::nvml_api_test {
 namespace {
 
 constexpr DeviceUuid kWhole = {1, 2,  3,  4,  5,  6,  7,  8,
@@ -62,4 +62,4 @@ TEST(NvmlTest, AUuidIsWrittenAsNvmlWritesIt) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::nvml_api_test

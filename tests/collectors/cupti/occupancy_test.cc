@@ -9,7 +9,7 @@
 // NVIDIA's own calculator, which shares no code with ours.
 #include <cuda_occupancy.h>
 
-namespace stepscope {
+namespace stepscope::occupancy_test {
 namespace {
 
 DeviceLimits Device(int major, int minor, int threads, int blocks,
@@ -172,4 +172,4 @@ TEST(OccupancyTest, ItIsAShareWhateverTheNumbers) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::occupancy_test

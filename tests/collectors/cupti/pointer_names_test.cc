@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace stepscope {
+namespace stepscope::pointer_names_test {
 namespace {
 
 TEST(DemangleTest, CppNamesAreReadable) {
@@ -39,4 +39,4 @@ TEST(PointerNamesTest, NullIsAPointerLikeAnyOther) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::pointer_names_test

@@ -31,7 +31,7 @@
 #include "support/shell.h"
 #include "support/temp_folder.h"
 
-namespace stepscope {
+namespace stepscope::real_cupti_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -623,4 +623,4 @@ TEST(RealCuptiStepTest, TheFakesStepOverRecordsAsTheLibrariesDo) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::real_cupti_test

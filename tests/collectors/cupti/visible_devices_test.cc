@@ -4,7 +4,7 @@
 
 #include "collectors/cupti/decode_fixture.h"
 
-namespace stepscope {
+namespace stepscope::visible_devices_test {
 namespace {
 
 constexpr DeviceUuid kA = {0xa}, kB = {0xb}, kC = {0xc};
@@ -84,4 +84,4 @@ TEST(VisibleDevicesTest, SamplesOfOtherDevicesAreLeftOut) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::visible_devices_test

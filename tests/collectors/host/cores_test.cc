@@ -5,7 +5,7 @@
 
 #include "support/temp_folder.h"
 
-namespace stepscope {
+namespace stepscope::cores_test {
 namespace {
 
 // A machine made of the files that matter.
@@ -121,4 +121,4 @@ TEST_F(CoresTest, NamesTheProcessor) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::cores_test

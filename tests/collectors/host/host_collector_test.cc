@@ -13,7 +13,7 @@
 
 #include "support/temp_folder.h"
 
-namespace stepscope {
+namespace stepscope::host_collector_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -122,4 +122,4 @@ TEST(HostCollectorTest, StartsAfreshInEachCycle) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::host_collector_test

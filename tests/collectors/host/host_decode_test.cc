@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace stepscope {
+namespace stepscope::host_decode_test {
 namespace {
 
 using ::testing::IsEmpty;
@@ -138,4 +138,4 @@ TEST(HostDecodeTest, NoSamplesGiveNoRows) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::host_decode_test

@@ -10,7 +10,7 @@
 
 #include "support/temp_folder.h"
 
-namespace stepscope {
+namespace stepscope::loader_workers_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -124,4 +124,4 @@ TEST_F(LoaderWorkersTest, ThreadsOfRegisteredLoadersAreWorkers) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::loader_workers_test

@@ -7,7 +7,7 @@
 
 #include "support/temp_folder.h"
 
-namespace stepscope {
+namespace stepscope::proc_file_test {
 namespace {
 
 TEST(ProcFileTest, ReadsAgainFromTheBegin) {
@@ -83,4 +83,4 @@ TEST(ProcFileTest, CountsNumbersInALine) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::proc_file_test

@@ -8,7 +8,7 @@
 #include "nvtx_window.h"
 #include "other_library.h"
 
-namespace stepscope {
+namespace stepscope::nvtx_collector_test {
 namespace {
 
 using testing::ElementsAre;
@@ -299,4 +299,4 @@ TEST(NvtxCollectorTest, CountsWhatAFullBufferDrops) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::nvtx_collector_test

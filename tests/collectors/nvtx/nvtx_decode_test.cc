@@ -11,7 +11,7 @@
 #include "nvtx_slots.h"
 #include "nvtx_window.h"
 
-namespace stepscope {
+namespace stepscope::nvtx_decode_test {
 namespace {
 
 // The slots of one thread, made by hand. Ticks are ns since the epoch.
@@ -181,4 +181,4 @@ TEST(NvtxDecodeTest, SurvivesAnyBytes) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::nvtx_decode_test

@@ -8,7 +8,7 @@
 
 #include "nvtx_window.h"
 
-namespace stepscope {
+namespace stepscope::nvtx_enable_test {
 namespace {
 
 TEST(NvtxEnableDeathTest, LeavesAnotherToolInPlaceAndNamesIt) {
@@ -67,4 +67,4 @@ TEST(NvtxEnableDeathTest, TheProgramItselfIsRecordedHoweverLateItIsEnabled) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::nvtx_enable_test

@@ -9,7 +9,7 @@
 
 #include "nvtx_window.h"
 
-namespace stepscope {
+namespace stepscope::nvtx_fork_test {
 namespace {
 
 // Runs `child` in a fork; its exit code.
@@ -78,4 +78,4 @@ TEST(NvtxForkTest, AForkFindsTheNamesUnlocked) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::nvtx_fork_test

@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace stepscope {
+namespace stepscope::nvtx_names_test {
 namespace {
 
 TEST(NvtxNamesTest, AHandleIsTheSameForTheSameTextOfADomain) {
@@ -41,4 +41,4 @@ TEST(NvtxNamesTest, ASnapshotHoldsWhatWasToldLast) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::nvtx_names_test

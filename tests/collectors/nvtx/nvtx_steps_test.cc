@@ -12,7 +12,7 @@
 #include "nvtx_names.h"
 #include "nvtx_window.h"
 
-namespace stepscope {
+namespace stepscope::nvtx_steps_test {
 namespace {
 
 class Log : public NvtxStepListener {
@@ -133,4 +133,4 @@ TEST(NvtxStepsTest, TheHooksTellTheListenerWithAndWithoutAWindow) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::nvtx_steps_test

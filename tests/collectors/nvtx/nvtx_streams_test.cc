@@ -9,7 +9,7 @@
 
 #include "nvtx_window.h"
 
-namespace stepscope {
+namespace stepscope::nvtx_streams_test {
 namespace {
 
 constexpr int32_t kCudaStream = 4 << 16 | 3;
@@ -53,4 +53,4 @@ TEST(NvtxStreamsTest, NamesAStreamByItsNumberOnceCuptiIsThere) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::nvtx_streams_test

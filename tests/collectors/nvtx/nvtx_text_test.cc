@@ -6,7 +6,7 @@
 #include <limits>
 #include <string>
 
-namespace stepscope {
+namespace stepscope::nvtx_text_test {
 namespace {
 
 std::string Utf8(const wchar_t* text, size_t room = 100) {
@@ -52,4 +52,4 @@ TEST(NvtxTextTest, PayloadsReadBackAsTheSameNumber) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::nvtx_text_test

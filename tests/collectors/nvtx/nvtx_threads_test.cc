@@ -11,7 +11,7 @@
 
 #include "nvtx_window.h"
 
-namespace stepscope {
+namespace stepscope::nvtx_threads_test {
 namespace {
 
 TEST(NvtxThreadsTest, ARangeMayEndOnAnotherThread) {
@@ -150,4 +150,4 @@ TEST(NvtxThreadsTest, AThreadIsAResourceThatCanBeNamed) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::nvtx_threads_test

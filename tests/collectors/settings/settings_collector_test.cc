@@ -17,7 +17,7 @@
 
 #include "settings_decode.h"
 
-namespace stepscope {
+namespace stepscope::settings_collector_test {
 namespace {
 
 using ::testing::SizeIs;
@@ -113,4 +113,4 @@ TEST(SettingsDecodeTest, WhatLibTorchWouldNotSayStaysUnknown) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::settings_collector_test

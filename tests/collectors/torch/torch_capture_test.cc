@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-namespace stepscope {
+namespace stepscope::torch_capture_test {
 namespace {
 
 using testing::Contains;
@@ -97,4 +97,4 @@ TEST(TorchCaptureTest, TheBackwardPassHasItsNode) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::torch_capture_test

@@ -10,7 +10,7 @@
 
 #include "torch_window.h"
 
-namespace stepscope {
+namespace stepscope::torch_collector_test {
 namespace {
 
 using testing::Gt;
@@ -217,4 +217,4 @@ TEST(TorchCollectorTest, IgnoresTheEndOfAScopeFromTheLastWindow) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::torch_collector_test

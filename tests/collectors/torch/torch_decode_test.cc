@@ -12,7 +12,7 @@
 #include "torch_input_words.h"
 #include "torch_slots.h"
 
-namespace stepscope {
+namespace stepscope::torch_decode_test {
 namespace {
 
 using testing::ElementsAre;
@@ -294,4 +294,4 @@ TEST(TorchDecodeTest, ReadsMemoryOfTheHostFromOneSlot) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::torch_decode_test

@@ -17,7 +17,7 @@
 #include "torch_input_words.h"
 #include "torch_window.h"
 
-namespace stepscope {
+namespace stepscope::torch_inputs_test {
 namespace {
 
 using testing::SizeIs;
@@ -232,4 +232,4 @@ TEST(TorchInputsTest, NumbersReadAsTorchPrintsThem) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::torch_inputs_test

@@ -10,7 +10,7 @@
 
 #include "torch_window.h"
 
-namespace stepscope {
+namespace stepscope::torch_memory_test {
 namespace {
 
 using testing::SizeIs;
@@ -134,4 +134,4 @@ TEST(TorchMemoryTest, SaysWhenAScopeTookTheHookAway) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::torch_memory_test

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace stepscope {
+namespace stepscope::torch_names_test {
 namespace {
 
 struct Seen {
@@ -52,4 +52,4 @@ TEST(TorchNamesTest, TellSchemasFromTextsByEitherWay) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::torch_names_test

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace stepscope {
+namespace stepscope::torch_stack_decode_test {
 namespace {
 
 using testing::ElementsAre;
@@ -206,4 +206,4 @@ TEST_F(StackMatcherTest, TheSameModuleCalledTwiceIsTwoRanges) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::torch_stack_decode_test

@@ -9,7 +9,7 @@
 
 #include "torch_window.h"
 
-namespace stepscope {
+namespace stepscope::torch_stacks_test {
 
 // Not in an anonymous namespace, so that the symbols have stable names.
 __attribute__((noinline)) at::Tensor CalledFromHere(const at::Tensor& a) {
@@ -148,4 +148,4 @@ TEST(TorchStacksTest, SaysHowManyOperatorsOfOtherStepsHaveNone) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::torch_stacks_test

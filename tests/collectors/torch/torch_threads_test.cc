@@ -14,7 +14,7 @@
 
 #include "torch_window.h"
 
-namespace stepscope {
+namespace stepscope::torch_threads_test {
 namespace {
 
 using testing::SizeIs;
@@ -129,4 +129,4 @@ TEST(TorchThreadsTest, WindowsOpenAndCloseUnderEightThreadsOfOperators) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::torch_threads_test

@@ -6,7 +6,7 @@
 
 #include "exporters/chrome/chrome_text.h"
 
-namespace stepscope {
+namespace stepscope::chrome_dialects_test {
 namespace {
 
 using ChromeDialectsTest = ChromeTextTest;
@@ -425,4 +425,4 @@ TEST_F(ChromeDialectsTest, ReadsPythonFrames) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::chrome_dialects_test

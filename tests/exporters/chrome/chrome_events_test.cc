@@ -1,7 +1,7 @@
 // Odd events: what is left out is counted, the rest is read.
 #include "exporters/chrome/chrome_text.h"
 
-namespace stepscope {
+namespace stepscope::chrome_events_test {
 namespace {
 
 using ChromeEventsTest = ChromeTextTest;
@@ -164,4 +164,4 @@ TEST_F(ChromeEventsTest, TellsThreadsWithTextNamesApart) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::chrome_events_test

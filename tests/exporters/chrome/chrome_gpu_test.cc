@@ -10,7 +10,7 @@
 #include "support/simulated_training.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::chrome_gpu_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -187,4 +187,4 @@ TEST_P(BothGpuFlavours, AddsUpMemoryWhereNoTotalsWereRecorded) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::chrome_gpu_test

@@ -16,7 +16,7 @@
 #include "support/temp_folder.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::chrome_trace_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -356,4 +356,4 @@ TEST(ChromeTbTest, HidesDeviceTypesThatThePluginDiesOf) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::chrome_trace_test

@@ -2,7 +2,7 @@
 
 #include "chrome/reader/chrome_event_reader.h"
 
-namespace stepscope {
+namespace stepscope::chrome_values_test {
 namespace {
 
 Field Scalar(std::string_view text) { return {text, Field::Type::kScalar}; }
@@ -101,4 +101,4 @@ TEST(UnescapeTest, KeepsBackslashesThatEscapeNothing) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::chrome_values_test

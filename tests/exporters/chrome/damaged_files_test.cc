@@ -6,7 +6,7 @@
 #include "exporters/chrome/chrome_text.h"
 #include "support/random_trace.h"
 
-namespace stepscope {
+namespace stepscope::damaged_files_test {
 namespace {
 
 class DamagedFilesTest : public ChromeTextTest {
@@ -245,4 +245,4 @@ TEST_F(DamagedFilesTest, BytesOutOfPlaceNeverCrash) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::damaged_files_test

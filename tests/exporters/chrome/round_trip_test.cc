@@ -13,7 +13,7 @@
 #include "support/trace_copy.h"
 #include "support/trace_equal.h"
 
-namespace stepscope {
+namespace stepscope::round_trip_test {
 namespace {
 
 class RoundTripTest : public testing::Test {
@@ -149,4 +149,4 @@ TEST_F(RoundTripTest, TraceEqualsSeesADifference) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::round_trip_test

@@ -4,7 +4,7 @@
 
 #include "exporters/chrome/chrome_text.h"
 
-namespace stepscope {
+namespace stepscope::vendors_test {
 namespace {
 
 using VendorsTest = ChromeTextTest;
@@ -101,4 +101,4 @@ TEST_F(VendorsTest, AWaitForTheContextIsForNoStream) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::vendors_test

@@ -9,7 +9,7 @@
 
 #include "exporters/chrome/chrome_text.h"
 
-namespace stepscope {
+namespace stepscope::limits_test {
 namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
@@ -167,4 +167,4 @@ TEST_F(LimitsTest, XSpaceThatClaimsAHugePlaneIsAnError) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::limits_test

@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-namespace stepscope {
+namespace stepscope::log_paths_test {
 namespace {
 
 TEST(PathsForTest, FollowsTheLayout) {
@@ -78,4 +78,4 @@ TEST(RunNameTest, HostileNamesStayInTheirFolder) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::log_paths_test

@@ -2,7 +2,7 @@
 // like.
 #include "exporters/chrome/chrome_text.h"
 
-namespace stepscope {
+namespace stepscope::not_traces_test {
 namespace {
 
 class NotTracesTest : public ChromeTextTest {
@@ -92,4 +92,4 @@ TEST_F(NotTracesTest, MissingFileIsNotFound) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::not_traces_test

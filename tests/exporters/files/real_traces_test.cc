@@ -11,7 +11,7 @@
 
 #include "support/real_trace_path.h"
 
-namespace stepscope {
+namespace stepscope::real_traces_test {
 namespace {
 
 namespace dom = simdjson::dom;
@@ -222,4 +222,4 @@ INSTANTIATE_TEST_SUITE_P(Files, RealTracesTest, testing::ValuesIn(Names()),
                          TestName);
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::real_traces_test

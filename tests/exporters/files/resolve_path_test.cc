@@ -11,7 +11,7 @@
 
 #include "support/temp_folder.h"
 
-namespace stepscope {
+namespace stepscope::resolve_path_test {
 namespace {
 
 using testing::ElementsAre;
@@ -321,4 +321,4 @@ TEST_F(ResolvePathTest, SaysWhatItLookedFor) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::resolve_path_test

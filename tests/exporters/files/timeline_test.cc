@@ -16,7 +16,7 @@
 #include "support/temp_folder.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::timeline_test {
 namespace {
 
 using testing::ElementsAre;
@@ -180,4 +180,4 @@ TEST_F(TimelineTest, NothingIsLeftWithoutClose) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::timeline_test

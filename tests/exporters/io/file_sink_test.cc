@@ -16,7 +16,7 @@
 #include "support/random_trace.h"
 #include "support/temp_folder.h"
 
-namespace stepscope {
+namespace stepscope::file_sink_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -163,4 +163,4 @@ TEST(WriteTraceTest, SaysThatAFolderIsNotWritable) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::file_sink_test

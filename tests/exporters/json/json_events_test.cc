@@ -6,7 +6,7 @@
 #include "json/json_events_reader.h"
 #include "support/temp_folder.h"
 
-namespace stepscope {
+namespace stepscope::json_events_test {
 namespace {
 
 class JsonEventsTest : public testing::Test {
@@ -125,4 +125,4 @@ TEST_F(JsonEventsTest, DamageInEachEventIsNotPaidForByTheRestOfTheFile) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::json_events_test

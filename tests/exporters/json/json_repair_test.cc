@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace stepscope {
+namespace stepscope::json_repair_test {
 namespace {
 
 TEST(RepairJsonTest, LeavesGoodJsonAlone) {
@@ -39,4 +39,4 @@ TEST(RepairJsonTest, DropsTrailingCommas) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::json_repair_test

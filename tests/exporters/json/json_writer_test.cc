@@ -7,7 +7,7 @@
 #include <limits>
 #include <random>
 
-namespace stepscope {
+namespace stepscope::json_writer_test {
 namespace {
 
 std::string Quoted(std::string_view text) {
@@ -91,4 +91,4 @@ TEST(JsonWriterTest, PutsCommasBetweenMembersOnly) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::json_writer_test

@@ -8,7 +8,7 @@
 #include "support/random_trace.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::event_order_test {
 namespace {
 
 TEST(LanesTest, KeepsSlicesThatNestTogether) {
@@ -104,4 +104,4 @@ TEST(SpanOfTest, CoversRowsAndWindow) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::event_order_test

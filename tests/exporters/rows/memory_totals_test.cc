@@ -7,7 +7,7 @@
 
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::memory_totals_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -47,4 +47,4 @@ TEST(MemoryTotalsTest, BelievesRecordedTotals) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::memory_totals_test

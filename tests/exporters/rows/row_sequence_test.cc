@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace stepscope {
+namespace stepscope::row_sequence_test {
 namespace {
 
 using Rows = std::vector<std::pair<Table, RowId>>;
@@ -64,4 +64,4 @@ TEST(RowSequenceTest, IsReadFromTheBeginAgain) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::row_sequence_test

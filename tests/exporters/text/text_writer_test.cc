@@ -6,7 +6,7 @@
 #include "support/random_trace.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::text_writer_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -77,4 +77,4 @@ TEST(TraceTextTest, ReadsBackWhatTheWriterPrints) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::text_writer_test

@@ -11,7 +11,7 @@
 
 #include "support/real_trace_path.h"
 
-namespace stepscope {
+namespace stepscope::foreign_xspace_test {
 namespace {
 
 namespace dom = simdjson::dom;
@@ -124,4 +124,4 @@ TEST(JaxXSpaceTest, LinksKernelsToTheirLaunchesAndKnowsTheDevice) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::foreign_xspace_test

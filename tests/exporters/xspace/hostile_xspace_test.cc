@@ -12,7 +12,7 @@
 #include "support/temp_folder.h"
 #include "xplane.pb.h"
 
-namespace stepscope {
+namespace stepscope::hostile_xspace_test {
 namespace {
 
 using testing::HasSubstr;
@@ -180,4 +180,4 @@ TEST_F(HostileXSpaceTest, ADamagedArchiveOfOneIsNamedAsSuch) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::hostile_xspace_test

@@ -13,7 +13,7 @@
 #include "support/temp_folder.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::own_xspace_test {
 namespace {
 
 class OwnXSpaceTest : public testing::Test {
@@ -202,4 +202,4 @@ TEST_F(OwnXSpaceTest, EveryCutGivesATraceThatSaysSoOrAnError) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::own_xspace_test

@@ -17,7 +17,7 @@
 #include "xspace/writer/xspace_host.h"
 #include "xspace/writer/xspace_writer.h"
 
-namespace stepscope {
+namespace stepscope::xspace_gpu_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -421,4 +421,4 @@ TEST(XSpaceSizeTest, RefusesWhatXprofCannotOpen) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::xspace_gpu_test

@@ -12,7 +12,7 @@
 #include "support/trace_text.h"
 #include "xplane.pb.h"
 
-namespace stepscope {
+namespace stepscope::xspace_writer_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -307,4 +307,4 @@ TEST(XSpaceTest, AdviceIsOneEscapedBanner) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::xspace_writer_test

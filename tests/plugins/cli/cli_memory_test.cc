@@ -40,7 +40,7 @@ void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
-namespace stepscope {
+namespace stepscope::cli_memory_test {
 namespace {
 
 using testing::HasSubstr;
@@ -133,4 +133,4 @@ TEST(CliMemoryTest, ReadsWhatLimitsAProcess) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::cli_memory_test

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace stepscope {
+namespace stepscope::command_words_test {
 namespace {
 
 using testing::ElementsAre;
@@ -92,4 +92,4 @@ TEST(NumberOfTest, IsAWholeNumberFromZeroOn) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::command_words_test

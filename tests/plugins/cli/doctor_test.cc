@@ -8,7 +8,7 @@
 #include "support/shell.h"
 #include "support/temp_folder.h"
 
-namespace stepscope {
+namespace stepscope::doctor_test {
 namespace {
 
 using testing::AllOf;
@@ -261,4 +261,4 @@ TEST_F(DoctorProgramTest, CuptiIsFoundBesideTorch) {
 #endif
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::doctor_test

@@ -13,7 +13,7 @@
 #include "support/temp_folder.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::gate_test {
 namespace {
 
 using testing::HasSubstr;
@@ -191,4 +191,4 @@ TEST_F(GateTest, WrongLimitsAreWrongUsage) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::gate_test

@@ -12,7 +12,7 @@
 #include "support/shell.h"
 #include "support/temp_folder.h"
 
-namespace stepscope {
+namespace stepscope::hostile_names_test {
 namespace {
 
 using testing::HasSubstr;
@@ -164,4 +164,4 @@ TEST_F(HostileNamesTest, JsonHasTheNameAsItIs) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::hostile_names_test

@@ -12,7 +12,7 @@
 #include "support/shell.h"
 #include "support/temp_folder.h"
 
-namespace stepscope {
+namespace stepscope::list_command_test {
 namespace {
 
 using testing::HasSubstr;
@@ -140,4 +140,4 @@ TEST_F(ListCommandTest, AFolderWithoutRunsIsStatusOne) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::list_command_test

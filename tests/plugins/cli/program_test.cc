@@ -12,7 +12,7 @@
 #include "support/shell.h"
 #include "support/temp_folder.h"
 
-namespace stepscope {
+namespace stepscope::program_test {
 namespace {
 
 using testing::HasSubstr;
@@ -290,4 +290,4 @@ TEST_F(ProgramTest, HelpAndVersionGoToStandardOutput) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::program_test

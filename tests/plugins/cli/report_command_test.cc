@@ -7,7 +7,7 @@
 #include "support/shell.h"
 #include "support/temp_folder.h"
 
-namespace stepscope {
+namespace stepscope::report_command_test {
 namespace {
 
 using testing::AllOf;
@@ -98,4 +98,4 @@ TEST_F(ReportCommandTest, SaysWhatIsMissing) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::report_command_test

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace stepscope {
+namespace stepscope::terminal_test {
 namespace {
 
 using testing::HasSubstr;
@@ -89,4 +89,4 @@ TEST(TerminalTest, AFileOrAPipeKeepsItsLines) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::terminal_test

@@ -18,7 +18,7 @@
 #include "support/temp_folder.h"
 #include "support/trace_equal.h"
 
-namespace stepscope {
+namespace stepscope::trace_commands_test {
 namespace {
 
 using testing::HasSubstr;
@@ -383,4 +383,4 @@ TEST_F(TraceCommandsTest, UnreadableInputIsStatusOne) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::trace_commands_test

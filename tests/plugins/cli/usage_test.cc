@@ -11,7 +11,7 @@
 #include "support/shell.h"
 #include "support/temp_folder.h"
 
-namespace stepscope {
+namespace stepscope::usage_test {
 namespace {
 
 using testing::HasSubstr;
@@ -161,4 +161,4 @@ TEST_F(UsageTest, TheManualPageHasEveryCommandAndOption) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::usage_test

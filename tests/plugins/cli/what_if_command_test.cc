@@ -14,7 +14,7 @@
 #include "support/shell.h"
 #include "support/temp_folder.h"
 
-namespace stepscope {
+namespace stepscope::what_if_command_test {
 namespace {
 
 using testing::HasSubstr;
@@ -180,4 +180,4 @@ TEST_F(WhatIfCommandTest, WrongUsageIsStatusTwoAndNamesTheOptions) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::what_if_command_test

@@ -13,7 +13,7 @@
 #include "support/shell.h"
 #include "support/temp_folder.h"
 
-namespace stepscope {
+namespace stepscope::injected_program_test {
 namespace {
 
 using testing::HasSubstr;
@@ -211,4 +211,4 @@ TEST_F(InjectedProgramTest, RunsOnWhereNothingCanBeWritten) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::injected_program_test

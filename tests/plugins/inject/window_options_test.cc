@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-namespace stepscope {
+namespace stepscope::window_options_test {
 namespace {
 
 using testing::HasSubstr;
@@ -82,4 +82,4 @@ TEST(WindowOptionsTest, SaysWhichValueMakesNoSense) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::window_options_test

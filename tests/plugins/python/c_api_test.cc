@@ -17,7 +17,7 @@
 #include "stepscope_c.h"
 #include "support/temp_folder.h"
 
-namespace stepscope {
+namespace stepscope::c_api_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -312,4 +312,4 @@ TEST(CApi, ErrorsAreTheThreadsOwn) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::c_api_test

@@ -14,7 +14,7 @@
 #include "stepscope_c.h"
 #include "support/temp_folder.h"
 
-namespace stepscope {
+namespace stepscope::c_profile_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -211,4 +211,4 @@ TEST_F(CProfileTest, RangesEndInAnyOrderAndOnTheirThreadAlone) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::c_profile_test

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-namespace stepscope {
+namespace stepscope::background_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -91,4 +91,4 @@ TEST(BackgroundTest, ItsThreadTakesNoSignals) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::background_test

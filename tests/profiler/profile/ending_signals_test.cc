@@ -19,7 +19,7 @@
 
 #include "support/temp_folder.h"
 
-namespace stepscope {
+namespace stepscope::ending_signals_test {
 namespace {
 
 using std::chrono::hours;
@@ -217,4 +217,4 @@ TEST_F(EndingSignalsTest, WithoutAGraceNoSignalIsTouched) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::ending_signals_test

@@ -24,7 +24,7 @@
 #include "support/program_simulator.h"
 #include "support/temp_folder.h"
 
-namespace stepscope {
+namespace stepscope::job_report_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -344,4 +344,4 @@ TEST_F(JobReportTest, AProgramWithoutAStoreIsToldNothing) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::job_report_test

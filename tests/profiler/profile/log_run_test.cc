@@ -12,7 +12,7 @@
 
 #include "support/temp_folder.h"
 
-namespace stepscope {
+namespace stepscope::log_run_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -177,4 +177,4 @@ TEST_F(LogRunTest, AFolderWithoutPermissionIsNamed) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::log_run_test

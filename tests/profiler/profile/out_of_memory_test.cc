@@ -58,7 +58,7 @@ void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
-namespace stepscope {
+namespace stepscope::out_of_memory_test {
 namespace {
 
 // From here on the other threads of the process get memory `times` times, then
@@ -159,4 +159,4 @@ TEST(OutOfMemoryTest, AFileIsWrittenByAThreadWithoutMemory) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::out_of_memory_test

@@ -24,7 +24,7 @@
 #include "fakes/fake_collector.h"
 #include "support/temp_folder.h"
 
-namespace stepscope {
+namespace stepscope::profile_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -521,4 +521,4 @@ TEST_F(ProfileTest, OptionsAreWrittenInPlace) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::profile_test

@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-namespace stepscope {
+namespace stepscope::run_identity_test {
 namespace {
 
 RunIdentity From(const std::map<std::string, std::string>& variables) {
@@ -90,4 +90,4 @@ TEST(RunIdentityTest, WritesItsStartForAFolder) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::run_identity_test

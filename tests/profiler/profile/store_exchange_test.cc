@@ -5,7 +5,7 @@
 #include <thread>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
-namespace stepscope {
+namespace stepscope::store_exchange_test {
 namespace {
 
 c10::intrusive_ptr<c10d::TCPStore> MakeServer() {
@@ -64,4 +64,4 @@ TEST(StoreExchangeTest, AServerThatIsGoneIsAnError) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::store_exchange_test

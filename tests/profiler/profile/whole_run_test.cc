@@ -20,7 +20,7 @@
 #include "fakes/fake_collector.h"
 #include "support/temp_folder.h"
 
-namespace stepscope {
+namespace stepscope::whole_run_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -237,4 +237,4 @@ TEST_F(WholeRunTest, AnExceptionAtTheEndIsSaidAsWhatItIs) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::whole_run_test

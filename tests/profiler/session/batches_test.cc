@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace stepscope {
+namespace stepscope::batches_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -212,4 +212,4 @@ TEST(RangeTest, NamesUserPhasesAndModules) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::batches_test

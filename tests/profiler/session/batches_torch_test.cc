@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace stepscope {
+namespace stepscope::batches_torch_test {
 namespace {
 
 using ::testing::SizeIs;
@@ -111,4 +111,4 @@ TEST(DefaultCollectorsTest, AllStartInABuildWithLibTorch) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::batches_torch_test

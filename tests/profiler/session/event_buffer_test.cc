@@ -12,7 +12,7 @@
 
 #include "recorded.h"
 
-namespace stepscope {
+namespace stepscope::event_buffer_test {
 namespace {
 
 // Operators as a collector records them, without LibTorch.
@@ -339,4 +339,4 @@ TEST(EventBufferTest, FollowsNestingDeeperThanItsFirstRoom) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::event_buffer_test

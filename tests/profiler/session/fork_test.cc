@@ -8,7 +8,7 @@
 
 #include "recorded.h"
 
-namespace stepscope {
+namespace stepscope::fork_test {
 namespace {
 
 // Runs `child` in a forked process; its return value is the exit code.
@@ -87,4 +87,4 @@ TEST(EventBufferForkTest, SurvivesForksWhileOtherThreadsRecord) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::fork_test

@@ -9,7 +9,7 @@
 
 #include "recorded.h"
 
-namespace stepscope {
+namespace stepscope::hammer_test {
 namespace {
 
 // Eight threads record nested ranges and operators without pause while windows
@@ -101,4 +101,4 @@ TEST(EventBufferHammerTest, ThreadsComeAndGoWhileWindowsOpenAndClose) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::hammer_test

@@ -6,7 +6,7 @@
 #include <array>
 #include <memory>
 
-namespace stepscope {
+namespace stepscope::loaders_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -84,4 +84,4 @@ TEST(LoadersTest, KnowsTheThreadsOfTheLoadersThatLive) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::loaders_test

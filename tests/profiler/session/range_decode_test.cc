@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace stepscope {
+namespace stepscope::range_decode_test {
 namespace {
 
 // One tick is one nanosecond, tick 0 is the epoch.
@@ -89,4 +89,4 @@ TEST(RangeDecodeTest, CountsRecordsOfAnySourceThatMakeNoSense) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::range_decode_test

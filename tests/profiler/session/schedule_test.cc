@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace stepscope {
+namespace stepscope::schedule_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -169,4 +169,4 @@ TEST(ScheduleTest, TheLargestScheduleDoesNotOverflow) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::schedule_test

@@ -12,7 +12,7 @@
 
 #include "fakes/fake_collector.h"
 
-namespace stepscope {
+namespace stepscope::session_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -513,4 +513,4 @@ TEST_F(SessionTest, AForkedChildIsLeftAloneAndTheParentGoesOn) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::session_test

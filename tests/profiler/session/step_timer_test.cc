@@ -7,7 +7,7 @@
 #include <cmath>
 #include <memory>
 
-namespace stepscope {
+namespace stepscope::step_timer_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -124,4 +124,4 @@ TEST_F(StepTimerTest, ACounterThatRunsBackGivesAStepOfNoTime) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::step_timer_test

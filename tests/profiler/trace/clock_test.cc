@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-namespace stepscope {
+namespace stepscope::clock_test {
 namespace {
 
 TEST(ClockTest, TicksAgreeWithTheSystemsClockOverAWindow) {
@@ -48,4 +48,4 @@ TEST(ClockTest, AnEmptyWindowStillTurnsTicksIntoTimes) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::clock_test

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace stepscope {
+namespace stepscope::compiled_kernel_test {
 namespace {
 
 using testing::ElementsAre;
@@ -151,4 +151,4 @@ TEST(CompiledKernelTest, TheirClassIsCompiled) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::compiled_kernel_test

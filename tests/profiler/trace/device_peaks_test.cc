@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 #include <stepscope/device_peaks.h>
 
-namespace stepscope {
+namespace stepscope::device_peaks_test {
 namespace {
 
 Device Named(const std::string& name, int major = -1, int minor = -1,
@@ -66,4 +66,4 @@ TEST(DevicePeaksTest, Bfloat16NeedsAmpereOrAMatrixCoreOfAmds) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::device_peaks_test

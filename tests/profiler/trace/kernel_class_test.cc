@@ -4,7 +4,7 @@
 #include <set>
 #include <string>
 
-namespace stepscope {
+namespace stepscope::kernel_class_test {
 namespace {
 
 struct Known {
@@ -236,4 +236,4 @@ TEST(KernelClassNameTest, GivesEveryClassANameOfItsOwn) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::kernel_class_test

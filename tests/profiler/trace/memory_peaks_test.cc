@@ -15,7 +15,7 @@
 #include "support/real_trace_path.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::memory_peaks_test {
 namespace {
 
 using testing::SizeIs;
@@ -260,4 +260,4 @@ INSTANTIATE_TEST_SUITE_P(WithMemoryEvents, GivenTraceTest,
                          });
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::memory_peaks_test

@@ -4,7 +4,7 @@
 #include <set>
 #include <string>
 
-namespace stepscope {
+namespace stepscope::names_test {
 namespace {
 
 TEST(ClassifyRangeTest, KnowsTheNamesTorchWrites) {
@@ -67,4 +67,4 @@ TEST(InternTest, GivesEqualTextsOneIdHoweverManyThereAre) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::names_test

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace stepscope {
+namespace stepscope::op_cost_test {
 namespace {
 
 struct Tensor {
@@ -266,4 +266,4 @@ TEST(ClassOfOpTest, TellsWrappersAndWorkApart) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::op_cost_test

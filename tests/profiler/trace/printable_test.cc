@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace stepscope {
+namespace stepscope::printable_test {
 namespace {
 
 TEST(PrintableTest, OrdinaryTextStaysAsItIs) {
@@ -50,4 +50,4 @@ TEST(PrintableTest, OnlyColoursOfReportsPassWhereColoursAreAskedFor) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::printable_test

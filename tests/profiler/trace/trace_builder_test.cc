@@ -7,7 +7,7 @@
 
 #include "support/trace_copy.h"
 
-namespace stepscope {
+namespace stepscope::trace_builder_test {
 namespace {
 
 class TraceBuilderTest : public testing::Test {
@@ -332,4 +332,4 @@ TEST_F(TraceBuilderTest, CopiesATraceRowForRow) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::trace_builder_test

@@ -11,7 +11,7 @@
 #include "support/temp_folder.h"
 #include "table.h"
 
-namespace gallery {
+namespace gallery::gallery_test {
 namespace {
 
 using testing::HasSubstr;
@@ -63,4 +63,4 @@ TEST(GalleryTest, SaysWhatIsWrongWithACommandLine) {
 }
 
 }  // namespace
-}  // namespace gallery
+}  // namespace gallery::gallery_test

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace gallery {
+namespace gallery::live_programs_test {
 namespace {
 
 class LiveProgramTest : public testing::TestWithParam<const Pattern*> {};
@@ -18,4 +18,4 @@ INSTANTIATE_TEST_SUITE_P(OnACpu, LiveProgramTest,
                          });
 
 }  // namespace
-}  // namespace gallery
+}  // namespace gallery::live_programs_test

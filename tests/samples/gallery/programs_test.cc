@@ -5,7 +5,7 @@
 #include "device.h"
 #include "live_programs.h"
 
-namespace gallery {
+namespace gallery::programs_test {
 namespace {
 
 std::string NameOf(const testing::TestParamInfo<const Pattern*>& info) {
@@ -34,4 +34,4 @@ INSTANTIATE_TEST_SUITE_P(OnAGpu, GpuProgramTest,
                          testing::ValuesIn(Patterns(true)), NameOf);
 
 }  // namespace
-}  // namespace gallery
+}  // namespace gallery::programs_test

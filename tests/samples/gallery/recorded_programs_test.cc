@@ -13,7 +13,7 @@
 #include "gpu/recorded_parts.h"
 #include "judge.h"
 
-namespace gallery {
+namespace gallery::recorded_programs_test {
 namespace {
 
 using stepscope::Report;
@@ -60,4 +60,4 @@ INSTANTIATE_TEST_SUITE_P(OnAGpu, RecordedProgramTest,
                          testing::ValuesIn(Patterns(true)), NameOfProgram);
 
 }  // namespace
-}  // namespace gallery
+}  // namespace gallery::recorded_programs_test

@@ -15,7 +15,7 @@
 #include "support/program_simulator.h"
 #include "support/simulator/program_text.h"
 
-namespace gallery {
+namespace gallery::timelines_test {
 namespace {
 
 using stepscope::AdviceCase;
@@ -132,4 +132,4 @@ INSTANTIATE_TEST_SUITE_P(Simulated, TimelineTest,
                          testing::ValuesIn(SimulatedRules()), NameOf);
 
 }  // namespace
-}  // namespace gallery
+}  // namespace gallery::timelines_test

@@ -1,7 +1,7 @@
 #include "analysis/rules/rule_testing.h"
 #include "support/compute_text.h"
 
-namespace stepscope {
+namespace stepscope::attention_test {
 namespace {
 
 // Attention in single ops: 8 heads, 64 positions, 32 wide.
@@ -185,4 +185,4 @@ TEST(AttentionByHandTest, AClassifierIsNoAttention) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::attention_test

@@ -1,7 +1,7 @@
 #include "analysis/rules/rule_testing.h"
 #include "support/cpu_text.h"
 
-namespace stepscope {
+namespace stepscope::lengths_test {
 namespace {
 
 // One product per step on so many rows: 2 ms and 10 us a row, or a time that
@@ -90,4 +90,4 @@ TEST(UnevenLengthsTest, NeedsSizes) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::lengths_test

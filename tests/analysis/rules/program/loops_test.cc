@@ -1,7 +1,7 @@
 #include "analysis/rules/rule_testing.h"
 #include "support/compute_text.h"
 
-namespace stepscope {
+namespace stepscope::loops_test {
 namespace {
 
 // A loop over samples that calls a layer of 64 x 64 for each, between two
@@ -163,4 +163,4 @@ TEST(UnbatchedLoopTest, TheGpuGainsNoMoreThanItWaits) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::loops_test

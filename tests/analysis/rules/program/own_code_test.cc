@@ -2,7 +2,7 @@
 #include "support/cpu_text.h"
 #include "support/gpu_text.h"
 
-namespace stepscope {
+namespace stepscope::own_code_test {
 namespace {
 
 // Steps of 10 ms of ops and a pause of `us` in every `every`-th step.
@@ -172,4 +172,4 @@ TEST(PythonBetweenOpsTest, CountsOnlyWhatTheGpuWaitsFor) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::own_code_test

@@ -1,7 +1,7 @@
 #include "analysis/rules/rule_testing.h"
 #include "support/compute_text.h"
 
-namespace stepscope {
+namespace stepscope::recompute_test {
 namespace {
 
 struct How {
@@ -122,4 +122,4 @@ TEST(RecomputeCostTest, AFullDeviceNeedsIt) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::recompute_test

@@ -3,7 +3,7 @@
 #include "analysis/rules/rule_testing.h"
 #include "support/compute_text.h"
 
-namespace stepscope {
+namespace stepscope::recurrence_test {
 namespace {
 
 // A loop over a sequence, a batch of 4 and a state of 16.
@@ -216,4 +216,4 @@ TEST(RnnInPythonTest, GeneralAdviceKeepsWhatTheLoopDoesNotExplain) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::recurrence_test

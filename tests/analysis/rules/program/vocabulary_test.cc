@@ -1,7 +1,7 @@
 #include "analysis/rules/rule_testing.h"
 #include "support/cpu_text.h"
 
-namespace stepscope {
+namespace stepscope::vocabulary_test {
 namespace {
 
 // A loss over 100 tokens: forward and backward of softmax, and `copies` casts
@@ -75,4 +75,4 @@ TEST(LargeVocabularyLossTest, NeedsSizes) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::vocabulary_test

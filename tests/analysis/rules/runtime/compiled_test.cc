@@ -3,7 +3,7 @@
 #include "analysis/rules/rule_testing.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::compiled_test {
 namespace {
 
 constexpr int kSteps = 8;
@@ -123,4 +123,4 @@ TEST(GraphBreaksTest, StaysSilentBelowOnePerCentOfTheStep) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::compiled_test

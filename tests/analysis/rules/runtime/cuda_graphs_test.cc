@@ -1,7 +1,7 @@
 #include "analysis/rules/rule_testing.h"
 #include "support/gpu_text.h"
 
-namespace stepscope {
+namespace stepscope::cuda_graphs_test {
 namespace {
 
 // Five steps of 40 ops that are slow to launch; `middle` runs after the first
@@ -123,4 +123,4 @@ TEST(GraphIdleTest, IgnoresGapsOfWorkThatWasLaunchedByItself) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::cuda_graphs_test

@@ -1,7 +1,7 @@
 #include "analysis/rules/rule_testing.h"
 #include "support/compute_text.h"
 
-namespace stepscope {
+namespace stepscope::fp8_test {
 namespace {
 
 struct Product {
@@ -58,4 +58,4 @@ TEST(Fp8CandidateTest, StaysSilentWhereFp8WouldNotHelp) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::fp8_test

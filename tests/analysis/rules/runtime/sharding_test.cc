@@ -2,7 +2,7 @@
 #include "support/gpu_text.h"
 #include "support/trace_text.h"
 
-namespace stepscope {
+namespace stepscope::sharding_test {
 namespace {
 
 // Five steps of four layers. Each gathers its shards, computes for 1 ms, and in
@@ -112,4 +112,4 @@ TEST(FsdpExposedTest, StaysSilentInAWorldOfOne) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::sharding_test
