@@ -10,6 +10,7 @@
 
 #include "evidence/uploads.h"
 #include "ops/contains.h"
+#include "ops/loader_spans.h"
 #include "ops/op_arguments.h"
 #include "replay/model/loader.h"
 #include "steps/steady_steps.h"
@@ -118,14 +119,9 @@ Span PreparationIn(const AnalysisContext& context, const Span& step,
 // nothing marks.
 Loading FindLoading(const AnalysisContext& context) {
   Loading waits;
-  const bool named = std::ranges::any_of(
-      context.trace.ranges(),
-      [](const Range& range) { return range.kind == RangeKind::kLoader; });
+  const TakesBatch takes_batch(context.trace);
   for (const Range& range : context.trace.ranges()) {
-    if (range.thread != context.steps.thread) continue;
-    const bool phase = !named && range.kind == RangeKind::kPhase &&
-                       context.trace.name(range.name) == "data";
-    if (range.kind != RangeKind::kLoader && !phase) continue;
+    if (range.thread != context.steps.thread || !takes_batch(range)) continue;
     waits.any = true;
     const size_t step = SteadyStepAt(context.steps, range.begin_ns);
     if (step == context.steps.windows.size()) continue;

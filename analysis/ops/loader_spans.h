@@ -1,14 +1,38 @@
-// When a thread takes batches from its loader.
+// When a thread takes batches.
 #pragma once
 
 #include <stepscope/trace.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "ops/intervals.h"
 
 namespace stepscope {
+
+// Tells the ranges that mark the taking of a batch: those of loaders. A run
+// without any may mark its loading as a phase instead.
+class TakesBatch {
+ public:
+  // `trace` must outlive this.
+  explicit TakesBatch(const Trace& trace)
+      : trace_(trace),
+        any_loader_(std::ranges::any_of(trace.ranges(), IsOfLoader)) {}
+
+  bool operator()(const Range& range) const {
+    return IsOfLoader(range) ||
+           (!any_loader_ && range.kind == RangeKind::kPhase &&
+            trace_.name(range.name) == "data");
+  }
+
+ private:
+  static bool IsOfLoader(const Range& range) {
+    return range.kind == RangeKind::kLoader;
+  }
+  const Trace& trace_;
+  const bool any_loader_;
+};
 
 // The loader's ranges on `thread`, as a disjoint list.
 inline std::vector<Span> LoaderSpans(const Trace& trace, RowId thread) {

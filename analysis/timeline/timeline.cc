@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "ops/loader_spans.h"
+
 namespace stepscope {
 namespace {
 
@@ -202,10 +204,7 @@ std::vector<Segment> HostTimeline(const Trace& trace, const OpTree& tree,
       communication.push_back({{row.begin_ns, row.end_ns}, kNone});
     }
   }
-  // A run without loader ranges may mark its loading as a phase instead.
-  const bool any_loader = std::ranges::any_of(
-      trace.ranges(),
-      [](const Range& range) { return range.kind == RangeKind::kLoader; });
+  const TakesBatch takes_batch(trace);
   const std::span<const Range> ranges = trace.ranges();
   for (RowId row = 0; row < ranges.size(); ++row) {
     const Range& range = ranges[row];
@@ -223,10 +222,7 @@ std::vector<Segment> HostTimeline(const Trace& trace, const OpTree& tree,
       communication.push_back(claim);
     } else if (name == "Python GC") {
       gc.push_back(claim);
-    } else if (range.thread == thread &&
-               (range.kind == RangeKind::kLoader ||
-                (!any_loader && range.kind == RangeKind::kPhase &&
-                 name == "data"))) {
+    } else if (range.thread == thread && takes_batch(range)) {
       data.push_back(claim);
     }
   }

@@ -2,12 +2,12 @@
 
 #include <pthread.h>
 #include <stepscope/profile.h>
+#include <stepscope/signals_blocked.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -100,12 +100,8 @@ TimeWindow* g_window = nullptr;
 
 void StartTimeWindow(const WindowOptions& options) {
   g_window = new TimeWindow(options);
-  // So that the program's signal handlers run only on the program's threads.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
+  {
+    const SignalsBlocked blocked;
     std::thread([] {
       pthread_setname_np(pthread_self(), "stepscope-drive");
       try {
@@ -116,11 +112,7 @@ void StartTimeWindow(const WindowOptions& options) {
         g_window->GiveUp();
       }
     }).detach();
-  } catch (...) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   // The thread is detached, so exit() would not wait for it.
   std::atexit([] { g_window->End(); });
 }

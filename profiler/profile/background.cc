@@ -1,11 +1,11 @@
 #include "background.h"
 
 #include <pthread.h>
+#include <stepscope/signals_blocked.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <condition_variable>
-#include <csignal>
 #include <deque>
 #include <mutex>
 #include <system_error>
@@ -57,14 +57,8 @@ Background::~Background() {
   shared_->work.notify_all();
 }
 
-// Signals are blocked before the thread starts, so that it inherits the mask. A
-// signal handler of the program must not run on a thread that the program does
-// not know.
 void Background::StartThread() {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalsBlocked blocked;
   try {
     std::thread([shared = shared_] {
       pthread_setname_np(pthread_self(), "stepscope");
@@ -81,7 +75,6 @@ void Background::StartThread() {
   } catch (const std::system_error&) {
     // No thread could be started (a limit of the system): Wait() runs the jobs.
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 bool Background::Add(std::function<void()> job) {

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <stepscope/clock.h>
+#include <stepscope/signals_blocked.h>
 #include <unistd.h>
 
 #include <array>
@@ -85,20 +86,14 @@ void Watch() {
   sem_post(&g_shared.gone);
 }
 
-// With all signals blocked, as the program's handlers must not run on it.
 bool StartWatching() {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  bool started = true;
+  const SignalsBlocked blocked;
   try {
     std::thread(Watch).detach();
   } catch (const std::system_error&) {
-    started = false;
+    return false;
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return started;
+  return true;
 }
 
 }  // namespace

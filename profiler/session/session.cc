@@ -65,8 +65,8 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Make(Options options) {
       new Session(std::move(options), *std::move(claim)));
 }
 
-// Memory may run out anywhere. Half a window is of no use, and what
-// is switched on must not stay so.
+// Memory may run out anywhere. Half a window is of no use, and what is switched
+// on must not stay so.
 template <typename Call>
 auto Session::OrAbandon(Call call) {
   try {

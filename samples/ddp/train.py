@@ -141,13 +141,6 @@ def sharded(network, args):
     return fully_shard(network, reshard_after_forward=not args.keep_gathered)
 
 
-def without_sync(model):
-    """Gradients of this micro-batch stay on their rank."""
-    if isinstance(model, DistributedDataParallel):
-        return model.no_sync()
-    return contextlib.nullcontext()
-
-
 def spin(ms):
     """Python that runs beside nothing, as a slow metric or a log would."""
     end = time.perf_counter() + ms * 1e-3
@@ -163,7 +156,7 @@ def train_step(args, model, optimizer, batches, device):
         skips = not is_last and not args.sync_always
         if args.fsdp:
             model.set_requires_gradient_sync(not skips)
-        with without_sync(model) if skips else contextlib.nullcontext():
+        with model.no_sync() if skips and isinstance(model, DistributedDataParallel) else contextlib.nullcontext():
             F.cross_entropy(model(pictures), classes).backward()
     if args.by_hand:
         model.average_gradients()

@@ -38,7 +38,7 @@ ALLOWED = {
     'collectors/cupti': EVENTS + ['profiler/session', '<collectors>', 'collectors/cupti/api', 'collectors/cupti/nvml',
                          'collectors/cupti/counters'],
     'collectors/cupti/api': [],
-    'collectors/cupti/counters': EVENTS + ['collectors/cupti/api'],
+    'collectors/cupti/counters': EVENTS + ['profiler/session', 'collectors/cupti/api'],
     'collectors/cupti/nvml': EVENTS + ['profiler/session', 'collectors/cupti/api'],
     'collectors/.': EVENTS + ['profiler/session', 'collectors/*'],
     'analysis/.': EVENTS + ['analysis'],

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ops/loader_spans.h"
 #include "steps/patterns.h"
 
 namespace stepscope {
@@ -102,17 +103,12 @@ bool NamesWorkerProcesses(const Trace& trace) {
 std::vector<RowId> BatchRanges(const Trace& trace, RowId thread) {
   std::vector<RowId> rows;
   if (thread == kNone) return rows;
-  const bool any_loader = std::ranges::any_of(
-      trace.ranges(),
-      [](const Range& range) { return range.kind == RangeKind::kLoader; });
+  const TakesBatch takes_batch(trace);
   const std::vector<RowId> openings = OpeningLoads(trace, thread);
   for (RowId row = 0; row < trace.ranges().size(); ++row) {
     const Range& range = trace.ranges()[row];
-    if (range.thread != thread) continue;
-    if (std::ranges::binary_search(openings, row)) continue;
-    if (range.kind == RangeKind::kLoader ||
-        (!any_loader && range.kind == RangeKind::kPhase &&
-         trace.name(range.name) == "data")) {
+    if (range.thread == thread && takes_batch(range) &&
+        !std::ranges::binary_search(openings, row)) {
       rows.push_back(row);
     }
   }

@@ -1,7 +1,7 @@
 #include "counters/counter_sampler.h"
 
 #include <pthread.h>
-#include <signal.h>
+#include <stepscope/signals_blocked.h>
 
 #include <algorithm>
 #include <new>
@@ -10,13 +10,6 @@
 #include <utility>
 
 namespace stepscope {
-namespace {
-
-std::string TextOf(const absl::Status& status) {
-  return std::string(status.message().data(), status.message().size());
-}
-
-}  // namespace
 
 CounterWindow::Counted CounterWindow::Await(std::chrono::milliseconds most) {
   std::unique_lock lock(mutex_);
@@ -57,16 +50,11 @@ bool CounterSampler::Start(const std::vector<DeviceLimits>& devices) {
     queue_.push_back(std::move(open));
   }
   if (!thread_.joinable()) {
-    // The program's signals are for the program's threads.
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const SignalsBlocked blocked;
     try {
       thread_ = std::thread([this] { Run(); });
     } catch (const std::system_error&) {  // no more threads
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
   wake_.notify_all();
   return thread_.joinable();
@@ -124,12 +112,12 @@ void CounterSampler::Fail(int32_t device, Place& place, const absl::Status& why,
                           CounterWindow::Counted& counted) {
   if (std::exchange(place.is_on, false)) (void)place.counters->Stop();
   place.opened = why;
-  counted.losses.push_back({.name = "cupti-counters-unavailable",
-                            .detail = "no hardware counters of GPU " +
-                                      std::to_string(device) + ": " +
-                                      TextOf(why) + ". All else is recorded",
-                            .count = -1,
-                            .severity = Severity::kWarning});
+  counted.losses.push_back(
+      {.name = "cupti-counters-unavailable",
+       .detail = "no hardware counters of GPU " + std::to_string(device) +
+                 ": " + std::string(why.message()) + ". All else is recorded",
+       .count = -1,
+       .severity = Severity::kWarning});
 }
 
 void CounterSampler::Begin(const DeviceLimits& device,

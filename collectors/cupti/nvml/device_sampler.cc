@@ -1,8 +1,8 @@
 #include "nvml/device_sampler.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stepscope/clock.h>
+#include <stepscope/signals_blocked.h>
 
 #include <chrono>
 #include <new>
@@ -54,11 +54,7 @@ bool DeviceSampler::Start(const std::vector<DeviceLimits>& devices) {
     on_ = true;
   }
   if (!thread_.joinable()) {
-    // The program's signals are for the program's threads.
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const SignalsBlocked blocked;
     try {
       thread_ = std::thread([this] {
         try {
@@ -68,7 +64,6 @@ bool DeviceSampler::Start(const std::vector<DeviceLimits>& devices) {
       });
     } catch (const std::system_error&) {  // no more threads
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
   wake_.notify_all();
   return thread_.joinable();

@@ -23,7 +23,8 @@ void ChromeEventWriter::Write(const GpuRange& gpu_range) {
 // Counters", with the value under an empty key.
 void ChromeEventWriter::WriteSamples() {
   for (const DeviceSample& sample : trace_.device_samples()) {
-    const auto counter = [&](const char* name, double value, double scale) {
+    const auto counter = [&](const char* name, auto given, double scale) {
+      const auto value = static_cast<double>(given);
       if (value < 0 || !std::isfinite(value)) return;
       out_ += ",\n{\"ph\": \"C\", \"cat\": \"hardware_counters\", \"name\": \"";
       out_ += name;
@@ -37,24 +38,18 @@ void ChromeEventWriter::WriteSamples() {
       AppendDouble(value * scale, out_);
       out_ += "}}";
     };
-    counter("SM clock (MHz)", static_cast<double>(sample.sm_clock_mhz), 1);
-    counter("memory clock (MHz)", static_cast<double>(sample.memory_clock_mhz),
-            1);
-    counter("power (W)", static_cast<double>(sample.power_mw), 1e-3);
-    counter("temperature (C)", static_cast<double>(sample.temperature_c), 1);
-    counter("PCIe sent (GB/s)",
-            static_cast<double>(sample.pcie_sent_bytes_per_s), 1e-9);
-    counter("PCIe received (GB/s)",
-            static_cast<double>(sample.pcie_received_bytes_per_s), 1e-9);
-    counter("NVLink sent (GB/s)",
-            static_cast<double>(sample.nvlink_sent_bytes_per_s), 1e-9);
-    counter("NVLink received (GB/s)",
-            static_cast<double>(sample.nvlink_received_bytes_per_s), 1e-9);
-    counter("SMs active (%)", static_cast<double>(sample.sm_active_frac), 100);
-    counter("Tensor Cores active (%)",
-            static_cast<double>(sample.tensor_active_frac), 100);
-    counter("memory bandwidth (%)", static_cast<double>(sample.dram_frac), 100);
-    counter("free memory (MB)", static_cast<double>(sample.free_bytes), 1e-6);
+    counter("SM clock (MHz)", sample.sm_clock_mhz, 1);
+    counter("memory clock (MHz)", sample.memory_clock_mhz, 1);
+    counter("power (W)", sample.power_mw, 1e-3);
+    counter("temperature (C)", sample.temperature_c, 1);
+    counter("PCIe sent (GB/s)", sample.pcie_sent_bytes_per_s, 1e-9);
+    counter("PCIe received (GB/s)", sample.pcie_received_bytes_per_s, 1e-9);
+    counter("NVLink sent (GB/s)", sample.nvlink_sent_bytes_per_s, 1e-9);
+    counter("NVLink received (GB/s)", sample.nvlink_received_bytes_per_s, 1e-9);
+    counter("SMs active (%)", sample.sm_active_frac, 100);
+    counter("Tensor Cores active (%)", sample.tensor_active_frac, 100);
+    counter("memory bandwidth (%)", sample.dram_frac, 100);
+    counter("free memory (MB)", sample.free_bytes, 1e-6);
   }
 }
 

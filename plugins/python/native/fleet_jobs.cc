@@ -21,10 +21,6 @@
 namespace stepscope {
 namespace {
 
-std::string MessageOf(const absl::Status& status) {
-  return std::string(status.message().data(), status.message().size());
-}
-
 absl::StatusOr<RankDigest> ReadDigest(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return absl::NotFoundError("cannot read " + path);
@@ -32,7 +28,7 @@ absl::StatusOr<RankDigest> ReadDigest(const std::string& path) {
       ParseDigest(std::string(std::istreambuf_iterator<char>(file), {}));
   if (!digest.ok()) {
     return absl::Status(digest.status().code(),
-                        path + " " + MessageOf(digest.status()));
+                        path + " " + std::string(digest.status().message()));
   }
   return digest;
 }
