@@ -68,13 +68,17 @@ std::string XCopyDetails(const Copy& copy) {
 
 // Pairs "key:value" as XProf parses them, with a blank or a newline in between.
 std::string XKernelDetails(const Kernel& kernel) {
-  std::string details =
-      // Only the sum of static and dynamic shared memory is recorded; it stands
-      // as dynamic, and the reader adds both.
-      "regs:" + std::to_string(std::max(kernel.registers_per_thread, 0)) +
-      " static_shared:0 dynamic_shared:" +
-      std::to_string(std::max(kernel.shared_memory_bytes, 0)) +
-      " grid:" + Triple(kernel.grid) + " block:" + Triple(kernel.block);
+  std::string details;
+  // What is not known is left out, as a 0 would be a figure.
+  if (kernel.registers_per_thread >= 0)
+    details += "regs:" + std::to_string(kernel.registers_per_thread) + " ";
+  // Only the sum of static and dynamic shared memory is recorded; it stands as
+  // dynamic, and the reader adds both.
+  if (kernel.shared_memory_bytes >= 0) {
+    details += "static_shared:0 dynamic_shared:" +
+               std::to_string(kernel.shared_memory_bytes) + " ";
+  }
+  details += "grid:" + Triple(kernel.grid) + " block:" + Triple(kernel.block);
   if (kernel.occupancy_frac >= 0 && std::isfinite(kernel.occupancy_frac)) {
     char percent[32];
     std::snprintf(percent, sizeof(percent), " occ_pct:%.6g",

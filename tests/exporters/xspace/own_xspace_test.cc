@@ -131,6 +131,18 @@ TEST_F(OwnXSpaceTest, OpsKeepTheCodeThatWasGenerated) {
   EXPECT_EQ(again.ops()[2].code, kNone);
 }
 
+TEST_F(OwnXSpaceTest, WhatIsNotKnownOfAKernelStaysUnknown) {
+  const Trace again = Again(TraceFromText(R"(
+    kernel 0..100 registers_per_thread=0 shared_memory_bytes=0 none
+    kernel 200..300 unknown
+  )"));
+  ASSERT_EQ(again.kernels().size(), 2u);
+  EXPECT_EQ(again.kernels()[0].registers_per_thread, 0);
+  EXPECT_EQ(again.kernels()[0].shared_memory_bytes, 0);
+  EXPECT_EQ(again.kernels()[1].registers_per_thread, -1);
+  EXPECT_EQ(again.kernels()[1].shared_memory_bytes, -1);
+}
+
 TEST_F(OwnXSpaceTest, KernelsKeepLaunchShapeStreamAndCall) {
   const Trace trace = RandomTrace({.seed = 8});
   const Trace again = Again(trace);

@@ -1,4 +1,5 @@
 // The store of LibTorch's process group as a RankExchange, with a real server.
+#include <gtest/gtest.h>
 #include <stepscope/store_exchange.h>
 
 #include <string>

@@ -16,7 +16,7 @@ namespace {
 // open and close around them; what a window holds must be whole.
 TEST(EventBufferHammerTest, WindowsOpenAndCloseUnderEightWriters) {
   constexpr int kThreads = 8;
-  constexpr int kWindows = 200;
+  constexpr int kWindows = 100;
   static constexpr const char* kName = "hammered";
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;
@@ -51,7 +51,7 @@ TEST(EventBufferHammerTest, WindowsOpenAndCloseUnderEightWriters) {
   }
   size_t events = 0;
   for (int i = 0; i < kWindows; ++i) {
-    RecordedWindow window(int64_t{2} << 20);
+    RecordedWindow window(int64_t{1} << 20);  // two chunks a thread
     std::this_thread::yield();
     const Trace trace = window.CloseAndBuild();
     events += trace.ranges().size() + trace.ops().size();
