@@ -23,15 +23,14 @@ constexpr double kUneven = 0.10;  // difference from the median size
 // something else makes the steps uneven, too.
 constexpr double kExplained = 0.80;
 
-// The first products of one training step.
+// The inputs of the first matrix products and convolutions of a training step.
 struct StepWork {
   double elements = 0;  // of the input that varies most
   double ns = 0;
   std::map<NameId, TensorShape> first;  // the input of the first call of each
 };
 
-// Of all training steps: those that take long for their length are counted
-// among the slow ones elsewhere.
+// Includes outliers, because steps with large inputs may be classed as such.
 std::vector<StepWork> WorkOfSteps(const Trace& trace, const OpTree& tree,
                                   const Steps& in) {
   std::vector<bool> sized(trace.name_count());  // products, by NameId
@@ -101,7 +100,7 @@ Fit FitOf(const std::vector<StepWork>& steps) {
   }
   const double explained = xt * xt / (xx * tt);
   const double empty = time - xt / xx * size;
-  // Three different sizes at least: two lie on many parabolas.
+  // Through two different sizes go many parabolas, so there must be three.
   if (vv <= 1e-9 * xx * xx / count) {
     return {.explained = explained, .empty_ns = empty};
   }

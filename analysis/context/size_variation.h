@@ -13,8 +13,8 @@ namespace stepscope {
 
 struct SizeVariation {
   // "aten::addmm gets inputs from [512, 128] to [7664, 128]": the op whose
-  // input varies most. "" if the steps do not take unequal times for their
-  // sizes; then all else is 0, too.
+  // input varies most. "" if the sizes do not make the steps unequal; then all
+  // else is 0, too.
   std::string what = {};
   // The share of the variance of the step times that the sizes explain, as a
   // straight line: at least 0.8.

@@ -16,25 +16,24 @@
 namespace stepscope {
 namespace {
 
-// Of the time beyond the usual step, what one reason must explain.
+// The share of the time beyond the usual step that one reason must explain.
 constexpr double kExplainedFrac = 0.5;
 // A thread that lost its core gets it back within a few scheduler slices of 3
 // to 4 ms (Linux), so a longer pause is the program's.
 constexpr double kLeastPauseNs = 5e6;
-// So many usual steps are enough to know what a usual step does.
+// This many steps show what a usual step does.
 constexpr size_t kUsualSteps = 32;
 
-// What the training thread did in one step, by what stands at the top of its
-// stack; backward passes of autograd threads belong to it.
+// What the training thread and the autograd threads did in one step.
 struct HostWork {
   struct Sum {
     double ns = 0, count = 0;
   };
   std::map<NameId, Sum> ops;  // outermost ops by name
-  Span pause;                 // the longest time without any op
+  Span pause;                 // the longest time without any op or known wait
 };
 
-// What stalls are found in.
+// The recording that is searched for stalls.
 struct Recorded {
   const Trace& trace;
   const OpTree& tree;
@@ -64,8 +63,8 @@ class StallFinder {
     }
     if (slow_.empty()) return result;
     LearnUsual();
-    // On a noisy machine a step that saves may be no longer than the others:
-    // then what it stops for is what it loses.
+    // On a noisy machine a step that saves the model may be no longer than the
+    // others. Then its pause is taken as its excess.
     std::erase_if(result.stalls, [&](Stall& stall) {
       if (IsSlow(m_.facts[stall.step], m_.usual)) return false;
       stall.excess_ns = PauseNs(WorkIn(m_.steps.windows[stall.step].host));
@@ -88,7 +87,7 @@ class StallFinder {
 
   const Recorded m_;
   std::vector<RowId> threads_;  // whose ops count
-  std::vector<Span> known_;     // times that are no pauses
+  std::vector<Span> known_;     // recorded waits and calls, which are no pauses
   std::set<size_t> slow_;       // steps
   // Of the usual step:
   std::map<NameId, HostWork::Sum> usual_ops_;
@@ -122,7 +121,7 @@ HostWork StallFinder::WorkIn(Span window) const {
   return work;
 }
 
-// What the steps that are not slow do, and which times are no pauses.
+// Sets known_, and what the steps that are not slow do.
 void StallFinder::LearnUsual() {
   threads_ = AutogradThreads(m_.trace, m_.steps.thread);
   if (m_.steps.thread != kNone) threads_.push_back(m_.steps.thread);
@@ -164,8 +163,7 @@ void StallFinder::LearnUsual() {
   usual_pause_ns_ = Median(std::move(pauses));
 }
 
-// The stall whose step begins last before `time_ns`; nullptr if that step is no
-// stall.
+// The stall of the step that contains `time_ns`; nullptr if there is none.
 const Stall* StallFinder::StallAt(const std::vector<Stall>& stalls,
                                   int64_t time_ns) const {
   const size_t step = WindowAt(m_.steps, &StepWindow::host, time_ns);
@@ -205,7 +203,8 @@ void StallFinder::NameOwnWork(const std::vector<Stall>& stalls) {
   }
 }
 
-// Each parameter takes part in an op that usual steps do not apply to it.
+// True if the step reads or copies as many more whole tensors than the usual
+// step as there are parameters: it saves the model.
 bool StallFinder::TakesParameters(const StepFacts& fact) const {
   return m_.usual.parameters >= 1 &&
          static_cast<double>(fact.taken) - m_.usual.taken >=

@@ -32,8 +32,8 @@ Backlog::Backlog(const Trace& trace, int64_t launches_by_ns)
       first_correlation_ = std::min(first_correlation_, correlation);
     }
   });
-  // A first step without any launch shows that launches were lost. Then nothing
-  // is known to be from before the recording.
+  // If the first step has no launch, launches were lost, and no activity is
+  // known to be from before the recording.
   if (first_launch_ns > launches_by_ns) by_stream_.clear();
   for (const auto& [stream, begin_ns] : by_stream_) {
     note(by_device_, stream.first, begin_ns);
@@ -42,8 +42,8 @@ Backlog::Backlog(const Trace& trace, int64_t launches_by_ns)
 
 bool Backlog::Has(const DeviceWork& activity) const {
   if (activity.call != kNone) return false;
-  // The driver numbers calls in their order: this one was made during the
-  // recording, and lost.
+  // The driver numbers calls in their order, so the launch of this activity was
+  // made during the recording, and lost.
   if (activity.correlation >= 0 && activity.correlation >= first_correlation_) {
     return false;
   }

@@ -31,7 +31,7 @@ enum class WaitKind : uint8_t {
 };
 
 struct HostWait {
-  Span span;  // from the begin of the first call to the end of the last
+  Span span;  // from the start of the first call to the end of the last
   int64_t blocked_ns = 0;  // inside the calls
   int64_t queued_ns = 0;   // the part of blocked_ns before the copy began, that
                            // is, waiting for what was launched earlier; all of

@@ -41,7 +41,7 @@ class CollectiveCalls {
   const Trace& trace_;
   const Steps& steps_;
   std::vector<bool> autograd_;  // by thread
-  // By step: the first and the last begin of an autograd node.
+  // By step: the first and the last start of an autograd node.
   std::vector<int64_t> first_backward_, last_backward_;
 };
 

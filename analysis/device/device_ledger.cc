@@ -25,14 +25,14 @@ struct Launched {
   bool graph = false;
 };
 
-// What runs on one device. The three lists are disjoint among each other:
-// compute covers communication, and both cover copies.
+// What runs on one device. The three lists are disjoint: time with several of
+// them counts as compute, else as communication.
 struct DeviceRows {
   std::vector<Span> compute, communication, copy;
   std::vector<Launched> activities;  // sorted by begin
 };
 
-// The device with most activity time; overlapping activities count twice.
+// The device with the most activity time; overlapping activities count twice.
 int32_t BusiestDevice(const Trace& trace) {
   std::map<int32_t, int64_t> busy;
   for (const Kernel& row : trace.kernels()) {
@@ -140,7 +140,8 @@ class HostViews {
           (it->cause == Cause::kCommunication && it->op != kNone);
       part_of_span[issues ? Cause::kDispatch : it->cause] += part;
       left -= part;
-      // An op counts in the gap in which it begins: it was recorded once.
+      // An op was recorded once, so the cost of that counts in one gap: the one
+      // in which the op begins.
       ops += it->op != kNone && it->begin_ns >= span.begin_ns &&
              trace_.ops()[it->op].begin_ns == it->begin_ns;
     }
@@ -240,7 +241,7 @@ void ShareOut(const Trace& trace, HostViews& hosts, Span idle,
   }
   const int64_t launch = std::min(call.begin_ns, idle.end_ns);
   hosts.Split(call.thread, {idle.begin_ns, launch}, split);
-  // From the begin of the call to that of the activity: first the call, then
+  // From the start of the call to that of the activity: first the call, then
   // the device's latency.
   const Span late{launch, idle.end_ns};
   if (late.length() <= kQueuedLatencyNs) {

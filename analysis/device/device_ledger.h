@@ -22,11 +22,11 @@ struct DeviceLedger {
   int64_t activities = 0;          // kernels, copies and memsets of the device
   int64_t unmatched = 0;           // those without a recorded launch
   int64_t launches_per_step = 0;   // mean over the steady steps
-  int32_t device = 0;              // the device with most activity time
+  int32_t device = 0;              // the device with the most activity time
 };
 
-// Splits the time of the busiest device. Where the host is late, what `cost`
-// says about recording its ops counts as the profiler's time.
+// Splits the time of the busiest device. Where the host is late, the time that
+// recording its ops took, by `cost`, counts as the profiler's.
 // REQUIRES: trace.has_device_work(), steps are not empty.
 DeviceLedger MakeDeviceLedger(const Trace& trace, const OpTree& tree,
                               const Steps& steps,

@@ -16,8 +16,8 @@
 namespace stepscope {
 namespace {
 
-// Ops and kernels that differ by less than this share of the longer step are
-// left out.
+// Ops, kernels and modules that differ by less than this share of the longer
+// step are left out.
 constexpr double kShownFrac = 0.005;
 constexpr size_t kMaxRows = 200;
 
@@ -61,8 +61,8 @@ void AddOps(const AnalysisContext& context, const OpTimes& times, bool is_after,
   }
 }
 
-// Of all modules: one that is beyond the report's list would seem to come or
-// go.
+// Reads all modules, because the report lists only some: one that only one of
+// two reports lists would look added or removed.
 void AddModules(const AnalysisContext& context, const OpTimes& times,
                 bool is_after, std::map<std::string, ComparedTime>& rows) {
   for (const PlaceTime& module : TimeByModule(context, times, SIZE_MAX)) {
@@ -90,8 +90,8 @@ double SharedOpsFrac(const std::map<std::string, ComparedTime>& ops) {
                   shared.after_ms / all.after_ms);
 }
 
-// By the size of the difference, in either direction: what became slower is as
-// interesting as what became faster.
+// Sorted by the size of the difference, in either direction: what became slower
+// is as interesting as what became faster.
 std::vector<ComparedTime> LargestDifferences(
     const std::map<std::string, ComparedTime>& rows, double least_ms) {
   std::vector<ComparedTime> order;
@@ -128,7 +128,7 @@ void CompareTables(const AnalysisContext& before, const AnalysisContext& after,
   AddOps(after, times_after, true, ops);
   AddKernels(before, false, kernels);
   AddKernels(after, true, kernels);
-  // With modules on one side only, all of them would seem to come or go.
+  // If only one trace has modules, all of them would look added or removed.
   if (!first.modules.empty() && !second.modules.empty()) {
     AddModules(before, times_before, false, modules);
     AddModules(after, times_after, true, modules);

@@ -9,7 +9,7 @@
 namespace stepscope {
 namespace {
 
-// Fewer pairs show no interval.
+// With fewer pairs, no interval is given.
 constexpr size_t kLeastPairs = 3;
 
 enum ChangeKind : size_t {
@@ -27,7 +27,8 @@ double MeanLog(std::span<const double> ratios) {
   return sum / static_cast<double>(ratios.size());
 }
 
-// On a GPU kernels are scaled or removed as well.
+// True if the edit replaces ops by ones that do the same. Such an edit of a run
+// with a GPU also scales or removes kernels, for which no outcomes are known.
 bool ReplacesOps(const Edit& edit) {
   return edit.fused_update >= 0 ||
          std::ranges::any_of(edit.cuts, [](const HostCut& cut) {
@@ -35,7 +36,7 @@ bool ReplacesOps(const Edit& edit) {
          });
 }
 
-// The edit without the changes that have a list.
+// The edit without the changes that have a list in KnownPairs().
 Edit WithoutKnown(Edit edit) {
   edit.workers = edit.threads = -1;
   edit.batch = 1;
@@ -84,7 +85,7 @@ Outcomes PredictPair(std::span<const std::vector<double>> kinds, size_t which) {
                       std::sqrt(squares / static_cast<double>(degrees)) *
                       std::sqrt(1 + 1 / count);
   const double mean = MeanLog(kinds[which]);
-  // It always contains 1: a prediction that was kept is a possible outcome.
+  // It always contains 1: the prediction may hold exactly.
   return {.low = std::min(1.0, std::exp(mean - half)),
           .high = std::max(1.0, std::exp(mean + half)),
           .pairs = kinds[which].size()};

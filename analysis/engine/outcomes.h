@@ -1,5 +1,5 @@
-// Outcomes: what changes brought, compared with what was predicted for them.
-// They, and not the model, say how far a predicted gain may be off.
+// Outcomes: the measured gains of changes, compared with the predicted ones.
+// The likely range of a predicted gain follows from them, not from the model.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace stepscope {
 
 // ln(measured step ratio) / ln(predicted one), of runs before and after a
 // change of the same kind. For small changes that is measured gain / predicted
-// gain; and however large it is, some of the step is left.
+// gain; and no outcome, however large, makes a step shorter than nothing.
 struct Outcomes {
   double low = 1, high = 1;  // hold 90 % of further pairs, and 1
   size_t pairs = 0;          // 0: too few to tell

@@ -16,7 +16,7 @@ struct DeviceMemoryUse {
   double total = -1;          // memory of the device
   double reserved = -1;       // most that the allocator held
   double allocated = -1;      // most that tensors used
-  double held = -1;           // least that tensors used at the begin of a step
+  double held = -1;           // least that tensors used at the start of a step
   double stuck = -1;          // most that was free but fragmented: parts of
                               // segments that are otherwise in use
   int64_t retries = 0;        // requests that were met only after the allocator

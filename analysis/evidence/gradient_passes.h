@@ -28,7 +28,7 @@ struct GradientPass {
   int64_t bytes = 0;                     // of those whose size is known
   bool sizes_known = true;               // all sizes are known
   Span backward =
-      {};  // from the begin of its first node to the end of its last
+      {};  // from the start of its first node to the end of its last
   std::vector<RowId> parameters = {};  // AccumulateGrad nodes, in time order
 };
 

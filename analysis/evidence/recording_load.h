@@ -7,7 +7,7 @@
 
 namespace stepscope {
 
-// Counts are of all steps, from the begin of the first to the end of the last.
+// Counts are of all steps, from the start of the first to the end of the last.
 struct RecordingLoad {
   double overhead_ns =
       0;              // time per steady step of the profiler and the driver

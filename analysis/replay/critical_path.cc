@@ -31,7 +31,7 @@ Cause CauseOf(const Trace& trace, const HostNode& node) {
              : Cause::kDispatch;
 }
 
-// Walks back from the end of the last step to the begin of the first. At each
+// Walks back from the end of the last step to the start of the first. At each
 // point it is either at an activity or at a host node, and asks what that had
 // to wait for.
 class Walk {

@@ -28,7 +28,7 @@ struct PathPiece {
   ActivityRef activity = {};  // on the device; row is kNone on the host
 };
 
-// Returns the path from the begin of the first step of `program` to the end of
+// Returns the path from the start of the first step of `program` to the end of
 // its last one, in time order and without gaps. Empty without steps.
 std::vector<PathPiece> FindCriticalPath(const Trace& trace,
                                         const DeviceProgram& program);

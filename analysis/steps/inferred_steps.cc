@@ -73,7 +73,7 @@ std::vector<int64_t> StepStartTimes(const Trace& trace, RowId thread) {
   return times;
 }
 
-// From the begin of the first op of the thread to the end of the last. Of the
+// From the start of the first op of the thread to the end of the last. Of the
 // operators and not of the window: what comes before the first op (imports,
 // loading a model) is no part of the loop.
 Span ThreadSpan(const Trace& trace, RowId thread) {
@@ -158,7 +158,7 @@ bool IsNested(const Repeats& repeats, const std::vector<Repeats>& all) {
   });
 }
 
-// Steps from the begin of each occurrence to the begin of the next. A step
+// Steps from the start of each occurrence to the start of the next. A step
 // includes what follows the range up to the next one; a wait for a batch, for
 // example, begins the step that uses it.
 std::vector<StepWindow> WindowsOf(const Repeats& repeats) {

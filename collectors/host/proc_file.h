@@ -34,7 +34,7 @@ class ProcFile {
 // The whole text of a small file; "" if it cannot be read.
 std::string ReadSmallFile(const std::string& path);
 
-// The number after "key:" at the begin of a line; -1 if there is none.
+// The number after "key:" at the start of a line; -1 if there is none.
 int64_t FieldOf(std::string_view text, std::string_view key);
 // The n-th number of a line of numbers, from 0; -1 if there is none.
 int64_t NumberAt(std::string_view text, int n);

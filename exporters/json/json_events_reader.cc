@@ -113,7 +113,7 @@ void JsonEventsReader::RestartAt(size_t at) {
   scanned_ = at;
 }
 
-// The first place from `from` on that looks like the begin of an event: an
+// The first place from `from` on that looks like the start of an event: an
 // object after a comma, a bracket or another object, with a key that events
 // begin with.
 size_t JsonEventsReader::FindEventBegin(size_t from) {

@@ -38,7 +38,7 @@ class JsonEventsReader {
 
   // Call if the event just given is not valid JSON: its end cannot be trusted
   // either, as a quote may be missing. Goes back to the first place after its
-  // begin that looks like the begin of an event.
+  // begin that looks like the start of an event.
   void Distrust();
 
   // True once `traceEvents` (or a top-level array) was found.
@@ -93,7 +93,7 @@ class JsonEventsReader {
   bool escaped_ = false;  // the next character is escaped
   int64_t depth_ = 0;     // of the header; inside the array: of the event
   size_t event_begin_ = kNowhere;  // of an event that is not closed yet
-  bool searching_ = false;         // for the begin of an event, after damage
+  bool searching_ = false;         // for the start of an event, after damage
   // The last search in this buffer: where from, and what it found.
   size_t sought_from_ = kNowhere;
   size_t sought_begin_ = kNowhere;

@@ -13,7 +13,7 @@ bool IsHex(char c) {
          (c >= 'A' && c <= 'F');
 }
 
-// The bytes of the UTF-8 character at the begin of `text`; 0 if it is invalid.
+// The bytes of the UTF-8 character at the start of `text`; 0 if it is invalid.
 size_t Utf8Length(std::string_view text) {
   const auto byte = [&](size_t at) {
     return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u;

@@ -8,7 +8,7 @@
 
 namespace stepscope {
 
-// By the begin of the word, in any case: Kineto writes "Pageable", we
+// By the start of the word, in any case: Kineto writes "Pageable", we
 // "pageable".
 MemoryKind MemoryKindOf(std::string_view word) {
   constexpr std::pair<std::string_view, MemoryKind> kKinds[] = {

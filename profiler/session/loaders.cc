@@ -75,7 +75,7 @@ size_t LoaderThreads(std::span<int64_t> tids) {
   return count;
 }
 
-// `since` is the begin of the window: a loader that nobody waited for meanwhile
+// `since` is the start of the window: a loader that nobody waited for meanwhile
 // (that of the validation set, say) is no part of it.
 std::vector<LoaderFacts> TakeLoadersWaitedFor(Ticks since) {
   const std::lock_guard lock(SharedMutex());

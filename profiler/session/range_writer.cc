@@ -21,7 +21,7 @@ void CopyText(Slot* first, std::string_view name, std::string_view detail) {
   }
 }
 
-// Cuts a text that is too long, at the begin of a UTF-8 character: bytes
+// Cuts a text that is too long, at the start of a UTF-8 character: bytes
 // 10xxxxxx continue one.
 std::string_view Bounded(ThreadLog* log, std::string_view text) {
   if (text.size() <= kMaxNameBytes) [[likely]]

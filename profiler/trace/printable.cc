@@ -6,7 +6,7 @@
 namespace stepscope {
 namespace {
 
-// The character at the begin of a text, and its bytes; 0 bytes: no valid UTF-8.
+// The first character of a text and its length; 0 bytes if it is not UTF-8.
 struct Character {
   uint32_t code = 0;
   size_t bytes = 0;
@@ -32,10 +32,10 @@ Character FirstOf(std::string_view text) {
   return {code, bytes};
 }
 
-// True for what a viewer acts on instead of showing it: controls; invisible
-// characters; line and paragraph separators; marks, embeddings, overrides and
-// isolates of direction; annotations and tags (Unicode 16, categories Cc, Cf,
-// Zl, Zp).
+// True for what a viewer acts on instead of showing it: control and invisible
+// characters, line and paragraph separators, bidirectional marks, embeddings,
+// overrides and isolates, annotations, and tags (Unicode 16; of the categories
+// Cc, Cf, Zl and Zp).
 bool IsHidden(uint32_t code) {
   struct Span {
     uint32_t first;
@@ -70,9 +70,9 @@ void AppendVisible(uint32_t code, std::string& out) {
   }
 }
 
-// The length of a colour code that TextPage writes, at the begin of `text`. 0
-// for any other code: a name from a trace may hold codes that hide what
-// follows.
+// The length of the ANSI escape sequence at the start of `text`, if it is one
+// that TextPage writes; 0 for any other, because a name from a trace may hold
+// sequences that hide what follows.
 size_t ColorBytes(std::string_view text) {
   for (std::string_view code :
        {"\x1b[m", "\x1b[0m", "\x1b[1m", "\x1b[1;31m", "\x1b[1;33m"}) {

@@ -3,8 +3,8 @@
 namespace stepscope {
 namespace {
 
-// For readers that learn the time of ts 0 only after the events: the header may
-// stand behind them.
+// Some readers learn the epoch time of ts 0 only after they have read events,
+// because a file's header may follow them.
 template <typename Row>
 void Shift(std::vector<Row>& rows, int64_t delta_ns) {
   for (Row& row : rows) {

@@ -67,7 +67,7 @@ int64_t EventsOf(const Trace& trace) {
 void AddSpeed(const std::string& name, const std::string& unit, double amount,
               const std::vector<double>& seconds, double bound,
               Results& results) {
-  // Bounds are upper ones: what is held is the time per unit of work.
+  // A Result's bound is an upper one, so it is on the time per unit of work.
   std::vector<double> per_unit;
   for (double s : seconds) per_unit.push_back(s / amount);
   results.Add({.name = name,
@@ -78,7 +78,7 @@ void AddSpeed(const std::string& name, const std::string& unit, double amount,
                .spread = Spread(per_unit),
                .bound = 1 / bound,
                .bound_is_absolute = true});
-  std::printf("  %s: %.1f %s per s, at least %.1f wanted\n", name.c_str(),
+  std::printf("  %s: %.1f %s per s, bound: at least %.1f\n", name.c_str(),
               1 / Median(per_unit), unit.c_str(), bound);
 }
 

@@ -1,4 +1,4 @@
-// The time from the begin of each launch call to the begin of its kernel. Even
+// The time from the start of each launch call to the start of its kernel. Even
 // in a correct recording a few are negative: CUPTI's own times disagree by
 // microseconds where launches follow each other closely (pytorch/kineto#1380).
 // So a test judges a quantile and prints the distribution.

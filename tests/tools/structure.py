@@ -111,7 +111,7 @@ def functions(source):
     A lambda or a local class belongs to the function around it. Found by braces, not by a parser."""
     code = re.sub(r'^[ \t]*#(?:\\\n|[^\n])*', lambda m: re.sub(r'[^\n]', ' ', m.group()), source.code, flags=re.M)
     found, head = [], 0  # head: where the declaration at hand begins
-    open_braces = [['scope', '', 0, 0]]  # kind and name of what it opens, begin of the declaration, open parentheses
+    open_braces = [['scope', '', 0, 0]]  # kind and name of what it opens, start of the declaration, open parentheses
     for match in re.finditer(r'[{}();]', code):
         at, mark = match.start(), match.group()
         kind, name, begin, parens = open_braces[-1]

@@ -61,7 +61,7 @@ struct MemorySummary {
   // since before the step.
   std::string op;
   // Only memory that was allocated during the recording counts: the trace has no
-  // totals, or they are those of a CPU, which LibTorch counts from the begin of
+  // totals, or they are those of a CPU, which LibTorch counts from the start of
   // the recording on. Parameters and optimizer state are usually older.
   bool is_counted = false;
 };

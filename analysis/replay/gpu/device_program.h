@@ -70,13 +70,13 @@ struct DeviceNode {
   bool zero_grad = false;  // launched by zeroing gradients or adding to zeros
   bool in_optimizer = false;  // launched inside an optimizer range
   bool in_graph = false;      // of a CUDA graph, whose launch is one
-  float offset_ns = 0;        // from the begin of its node's call to its launch
+  float offset_ns = 0;        // from the start of its node's call to its launch
   float latency_ns = 0;       // from the launch to its start on an idle device
   float overlap_ns = 0;       // <= 0: it begins before its stream is free
   float extra_ns = 0;         // it began this much later than the edges explain
   float opaque_ns = 0;        // and this much for what a graph does not show
   // An activity of another stream that used the device until then, and the time
-  // from its end to the begin of this one.
+  // from its end to the start of this one.
   uint32_t held_by = kNoActivity;
   float held_ns = 0;
 };
@@ -95,7 +95,7 @@ struct DeviceProgram {
   std::vector<Segment> host;       // the timeline of the chain
   uint32_t first_host = 0;         // the first host node inside the first step
   // When the device started on the first step, and how far that is after the
-  // begin of the step's host window.
+  // start of the step's host window.
   int64_t first_begin_ns = 0;
   double first_lag_ns = 0;
   uint32_t streams = 0;        // number of streams

@@ -1,5 +1,5 @@
 // The ranges of the host, drawn on the device. On each stream a range extends
-// from the begin of the first to the end of the last activity that its thread
+// from the start of the first to the end of the last activity that its thread
 // launched while it was open; Kineto calls that a gpu_user_annotation. Steps
 // and collectives have none, because the PyTorch plugin would count them twice.
 #pragma once

@@ -33,7 +33,7 @@ class ChromeLinks {
   bool RidesOnOp(RowId communication) const {
     return op_under_[communication] != kNone;
   }
-  // The communication around the begin of a collective's range, or kNone.
+  // The communication around the start of a collective's range, or kNone.
   RowId CommunicationAround(const Range& range) const;
 
   bool CallLaunched(RowId call) const { return launched_[call]; }

@@ -27,7 +27,7 @@ std::string_view ValueOf(std::string_view entry, bool* damaged) {
   return value;
 }
 
-// The begin of `text`, at most kMostXNameBytes, without a part of a character.
+// The start of `text`, at most kMostXNameBytes, without a part of a character.
 std::string_view Bounded(std::string_view text) {
   if (text.size() <= kMostXNameBytes) return text;
   size_t end = kMostXNameBytes;

@@ -130,7 +130,7 @@ class SpaceReader {
   std::string foreign_example_;
 };
 
-// Times in an XSpace count from the begin of the profile, whose epoch time
+// Times in an XSpace count from the start of the profile, whose epoch time
 // stands in this plane.
 void SpaceReader::ReadEnvironment(const XPlaneReader& plane) {
   for (const XStatField& stat : plane.stats()) {

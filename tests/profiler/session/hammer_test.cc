@@ -13,7 +13,7 @@ namespace stepscope::hammer_test {
 namespace {
 
 // Eight threads record nested ranges and operators without pause while windows
-// open and close around them; what a window holds must be whole.
+// open and close around them; no window may hold part of an event.
 TEST(EventBufferHammerTest, WindowsOpenAndCloseUnderEightWriters) {
   constexpr int kThreads = 8;
   constexpr int kWindows = 100;

@@ -27,7 +27,7 @@ TEST(GalleryTest, EveryRuleHasOneRow) {
   EXPECT_THAT(rows, UnorderedElementsAreArray(rules));
 }
 
-TEST(GalleryTest, OtherRulesThatMaySpeakExist) {
+TEST(GalleryTest, OtherRulesThatMayFireExist) {
   std::vector<std::string> rules;
   for (const stepscope::RuleText& rule : stepscope::RuleTexts()) {
     rules.push_back(rule.id);

@@ -12,15 +12,15 @@
 namespace gallery {
 namespace {
 
-// Rules stay silent where steps vary more than what they could win, so a run
-// proves something only while the machine is calm; the findings play no part
-// in choosing it.
+// A rule reports nothing where steps vary by more than it would gain, so only
+// runs on a quiet machine are judged. Runs are chosen by their variation, never
+// by their findings.
 constexpr double kCalm = 0.08;
 constexpr double kTooBusy = 0.10;
 constexpr int kTries = 3;
 constexpr int kPairs = 3;
 
-// Of the calmest of a few runs.
+// What the report of a run says, of a few runs the one that varies least.
 Spoken RunProgram(const Pattern& pattern, const std::string& flags) {
   Spoken best = RunOnce(pattern, flags);
   for (int i = 1; i < kTries && best.variation > kCalm; ++i) {
@@ -57,8 +57,8 @@ Spoken RunOnce(const Pattern& pattern, const std::string& flags) {
   return spoken;
 }
 
-// Other programs of the machine can give one pair of runs a finding that is
-// true of that pair alone. What a rule does wrong, it does in every pair.
+// Other programs on the machine can cause a finding in one pair of runs that is
+// true of that pair alone. A rule that is wrong is wrong in every pair.
 void ExpectRight(const Pattern& pattern, const std::string& flags) {
   std::vector<std::string> wrong;
   double variation = 0;
@@ -73,8 +73,8 @@ void ExpectRight(const Pattern& pattern, const std::string& flags) {
     if (wrong.empty()) return;
   }
   if (judged < kPairs) {
-    GTEST_SKIP() << "the machine is too busy to tell: steps vary by "
-                 << variation;
+    GTEST_SKIP() << "the machine is too busy: steps vary by " << 100 * variation
+                 << " %";
   }
   for (const std::string& one : wrong) ADD_FAILURE() << one;
 }

@@ -1,5 +1,5 @@
-// The programs, run here and now: what their reports say depends on what else
-// the machine does.
+// Runs the gallery's programs. What their reports say depends on what else the
+// machine does.
 #pragma once
 
 #include <string>
