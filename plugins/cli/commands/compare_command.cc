@@ -31,11 +31,11 @@ constexpr Option kOptions[] = {
     {.name = "--fail-over",
      .value = "N%",
      .help = "exit with status 4 if AFTER is slower by more than N % of the "
-             "step, and by more than --min-ms, in the whole 95 % interval"},
+             "step of BEFORE; the whole 95 % interval must lie beyond it"},
     {.name = "--min-ms",
      .value = "N",
-     .help = "the same in milliseconds (default of each, where the other is "
-             "given: 0)"}};
+     .help = "the same in milliseconds. With both options, both limits must "
+             "be exceeded"}};
 
 std::string Text(const Comparison& comparison, size_t format, int width) {
   if (format == 1) return ToJson(comparison);

@@ -22,7 +22,7 @@ constexpr Option kOptions[] = {{.name = "--output",
 std::vector<Term> Installation() {
   return {{"bash", "source <(stepscope completion bash), in ~/.bashrc"},
           {"zsh",
-           "source <(stepscope completion zsh), in ~/.zshrc, behind "
+           "source <(stepscope completion zsh), in ~/.zshrc, after "
            "compinit"},
           {"fish",
            "stepscope completion fish -o "

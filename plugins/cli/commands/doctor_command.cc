@@ -24,8 +24,7 @@ constexpr Option kOptions[] = {
     {.name = "--viewers",
      .value = "PATH",
      .help = "the Python that has TensorBoard (default: the same)"},
-    {.name = "--gpu",
-     .help = "recording a GPU is wanted: a machine without one is not enough"}};
+    {.name = "--gpu", .help = "require a GPU: report a machine without one"}};
 
 int RunDoctor(const CommandWords& given) {
   if (!given.arguments.empty()) {

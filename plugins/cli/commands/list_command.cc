@@ -51,7 +51,7 @@ const Command kListCommand = {
     .description =
         "Lists the runs in DIR and in the folders below it, oldest first: "
         "name, start, and for each recorded window the ranks, the step time "
-        "and the first finding of its report. Reads reports, and no traces.",
+        "and the first finding of its report. Reads reports, not traces.",
     .options = kOptions,
     .exit_status =
         "0 listed, 1 DIR has no runs or cannot be read, 2 wrong "

@@ -14,7 +14,7 @@ constexpr Option kRunOptions[] = {
      .help = "record operators without shapes, source lines and modules"},
     {.name = "--gpu-counters",
      .value = "HZ",
-     .help = "sample the GPU's hardware counters so many times a second, 10 to "
+     .help = "sample the GPU's hardware counters HZ times a second, 10 to "
              "10000 (CUDA 12.6 and the driver's permission)"},
     {.name = "--out",
      .value = "DIR",
@@ -42,8 +42,8 @@ constexpr Option kCatalogueOptions[] = {
      .help = "find: windows with this finding"},
     {.name = "--at-least",
      .value = "PERCENT",
-     .help = "find: and only where the wait, or what the finding gains, is "
-             "that much of the step (default: 5%)"},
+     .help = "find: only windows where the wait, or the gain of the finding, "
+             "is at least this share of the step (default: 5%)"},
     {.name = "--since",
      .value = "TIME",
      .help = "find: runs that started since then: 36h, 7d, 2w or a date, "
@@ -100,13 +100,13 @@ const Command kMcpCommand = {
         "with answers of bounded size. It reads what lies in PATH... and "
         "nothing else. Needs the Python package, installed as stepscope[mcp].",
     .exit_status =
-        "0 the client has gone, 1 a PATH is not there or mcp is not "
+        "0 the client disconnected, 1 a PATH is not there or mcp is not "
         "installed, 2 wrong usage."};
 
 const Command kCatalogueCommand = {
     .name = "catalogue",
     .arguments = "add|find FILE [DIR...]",
-    .summary = "which of many runs wait for data, or have a finding",
+    .summary = "find which of many runs wait for data, or have a finding",
     .description =
         "Keeps what the reports of many runs say in one SQLite file, and "
         "answers questions about them. The reports that the runs wrote are "
@@ -130,11 +130,11 @@ const Command kRunCommand = {
         "train.py. A step ends with the step() of an optimizer; in a program "
         "without one, with a batch of a DataLoader. The program's output and "
         "exit status are its own; two lines on standard error say what was "
-        "recorded. Of a C++ program that is linked to LibTorch (stepscope run "
-        "-- ./train) a period is recorded, which begins a second after its "
-        "first operator and lasts two; STEPSCOPE_START_MS, "
-        "STEPSCOPE_DURATION_MS and STEPSCOPE_STEP_RANGE in the environment "
-        "choose another one, or steps. Needs the Python package.",
+        "recorded. A C++ program that is linked to LibTorch (stepscope run -- "
+        "./train) is recorded for two seconds, beginning one second after its "
+        "first operator; STEPSCOPE_START_MS and STEPSCOPE_DURATION_MS in the "
+        "environment choose another period, STEPSCOPE_STEP_RANGE chooses "
+        "steps. Needs the Python package.",
     .options = kRunOptions,
     .exit_status =
         "the program's; 2 wrong usage, 127 the program could not be started."};

@@ -100,13 +100,13 @@ int RunReport(const CommandWords& given) {
 const Command kReportCommand = {
     .name = "report",
     .arguments = "PATH...",
-    .summary = "the report, or a comparison, as one HTML file",
+    .summary = "write the report, or a comparison, as one HTML file",
     .description =
         "Writes the report as one HTML file: it holds all that it needs, "
         "requests nothing from anywhere and can be mailed. PATH is what "
         "stepscope analyze takes; the traces of all ranks of a job become one "
         "page. Two paths that are not two ranks of a job become a comparison, "
-        "as that of stepscope compare.",
+        "like that of stepscope compare.",
     .options = kOptions,
     .exit_status =
         "0 the page was written, 1 it was not, because a trace could not be "

@@ -132,7 +132,7 @@ int RunExplain(const CommandWords& given) {
 const Command kRulesCommand = {
     .name = "rules",
     .arguments = "",
-    .summary = "list what a report looks for",
+    .summary = "list the rules and what each one asks",
     .description =
         "Lists the rules: the ID of each and the question it answers. "
         "`stepscope explain ID` describes one in full.",

@@ -106,8 +106,8 @@ const Command kTopCommand = {
     .summary = "rank operators, kernels and copies by time",
     .description =
         "Ranks operators, ranges, runtime calls, kernels and copies by time, "
-        "with their calls, total and self time. Self time excludes the "
-        "operators inside. \"GPU self\" is the GPU time that an operator "
+        "with their calls, total and self time. Self time excludes "
+        "nested operators. \"GPU self\" is the GPU time that an operator "
         "launched itself. An operator inside another of the same name adds "
         "nothing to the total. PATH is a trace file, a folder or log directory "
         "with one trace, or - for standard input.",
