@@ -1,4 +1,4 @@
-"""climb: follows the first finding of a report, measures, keeps or takes back, until nothing is left."""
+"""climb: follows the first finding of a report, measures the change, keeps it or takes it back, until nothing is left."""
 
 import statistics
 

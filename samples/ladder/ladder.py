@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Drives resnet and stepscope: does following the advice lead to the top, and is each prediction kept?"""
+"""Drives resnet and stepscope: does following the advice lead to the fastest settings, and does each prediction hold?"""
 
 import argparse
 import datetime
@@ -36,12 +36,12 @@ def parse(words):
         one = commands.add_parser(name, help=text, description=text, allow_abbrev=False,
                                   formatter_class=argparse.ArgumentDefaultsHelpFormatter)
         one.add_argument("--bin", default=os.path.join(ROOT, "build/default/bin"), help="folder of both programs")
-        one.add_argument("--train", type=shlex.split, default=[], metavar="COMMAND", help="what trains instead of resnet and"
-                         " has its flags: 'python samples/resnet/train.py'")
-        one.add_argument("--work", default=f"runs/{name}", help="where runs are kept that are not measured again:"
-                         " empty it after a change of the programs")
+        one.add_argument("--train", type=shlex.split, default=[], metavar="COMMAND", help="program that trains instead of resnet and"
+                         " takes its flags: 'python samples/resnet/train.py'")
+        one.add_argument("--work", default=f"runs/{name}", help="folder that keeps the runs, which are not repeated:"
+                         " empty it after you change a program")
         one.add_argument("--limit", type=at_least(0), default=24 * 3600, metavar="SECONDS",
-                         help="stop after so long, with exit status 3; the same command goes on")
+                         help="stop after this time, with exit status 3; the same command continues")
         one.add_argument("--json", metavar="FILE", help="write what was found")
         one.add_argument("--results", metavar="FILE", help="write the tables there, too")
         one.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="where to train; rungs has a list for each")
@@ -52,13 +52,13 @@ def parse(words):
         one.add_argument("--active", type=at_least(2), default=defaults["active"], help="steps that a profile records")
         return one
 
-    command("rungs", "up the rungs of the published case study", steps=16, active=6)
-    one = command("climb", "follows the first finding, measures, keeps or takes back", steps=30, active=12)
+    command("rungs", "measure each rung of the published case study, one after the other", steps=16, active=6)
+    one = command("climb", "follow the first finding, measure the change, keep it or take it back", steps=30, active=12)
     one.add_argument("--start", type=Settings.of, default=Settings(), metavar="FLAGS",
                      help="flags of resnet to begin with, as one word")
-    one.add_argument("--bad-habits", action="store_true", help="begin with everything on that costs time for nothing")
-    one.add_argument("--max-changes", type=at_least(1), default=16, help="give up after so many")
-    one.add_argument("--profiles", type=at_least(1), default=3, help="per step; that of the middle step time counts")
+    one.add_argument("--bad-habits", action="store_true", help="begin with habits that waste time")
+    one.add_argument("--max-changes", type=at_least(1), default=16, help="stop after this many changes")
+    one.add_argument("--profiles", type=at_least(1), default=3, help="profiles of each settings; the one with the median step time counts")
     one.add_argument("--no-sweep", dest="sweep", action="store_false", help="do not look for the best of 144 settings")
     one.add_argument("--sweep-steps", type=at_least(4), default=6, help="steps per run of the sweep's first round")
     one = command("sweep", "every combination: --workers 0,1 --channels-last off,on [flags of resnet]; the first value"
@@ -85,7 +85,7 @@ def run(options, rest, bench):
 
 
 def main(words, start=run_program):
-    """The exit status: 0; 1 something failed; 2 the words make no sense; 3 the time is over. `start`: see Bench."""
+    """The exit status: 0; 1 something failed; 2 the command line is wrong; 3 --limit is reached. `start`: see Bench."""
     try:
         options, rest = parse(words)
         gpu = options.device == "cuda"

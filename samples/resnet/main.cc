@@ -56,7 +56,7 @@ int main(int argc, char** argv) {
   }
   char text[96];
   std::snprintf(text, sizeof(text),
-                "median step %.1f ms, %.0f samples/s (without the first %d)",
+                "median step %.1f ms, %.0f samples/s (first %d steps excluded)",
                 times->MedianMs(), times->SamplesPerSecond(),
                 times->warm_steps);
   progress.Say(text);
