@@ -45,7 +45,7 @@ def parse(words):
         one.add_argument("--json", metavar="FILE", help="write what was found")
         one.add_argument("--results", metavar="FILE", help="write the tables there, too")
         one.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="where to train; rungs has a list for each")
-        one.add_argument("--side", type=at_least(16), help="side of the pictures, in every run")
+        one.add_argument("--side", type=at_least(16), help="side of the images, in every run")
         one.add_argument("--pairs" if pairs else "--rounds", type=at_least(2), default=pairs or 5,
                          help="interleaved pairs of runs per comparison" if pairs else "runs of each combination")
         one.add_argument("--steps", type=at_least(8), default=defaults["steps"], help="steps per run")
@@ -58,7 +58,7 @@ def parse(words):
                      help="flags of resnet to begin with, as one word")
     one.add_argument("--bad-habits", action="store_true", help="begin with habits that waste time")
     one.add_argument("--max-changes", type=at_least(1), default=16, help="stop after this many changes")
-    one.add_argument("--profiles", type=at_least(1), default=3, help="profiles of each settings; the one with the median step time counts")
+    one.add_argument("--profiles", type=at_least(1), default=3, help="profiles of the current settings; the one with the median step time counts")
     one.add_argument("--no-sweep", dest="sweep", action="store_false", help="do not look for the best of 144 settings")
     one.add_argument("--sweep-steps", type=at_least(4), default=6, help="steps per run of the sweep's first round")
     one = command("sweep", "every combination: --workers 0,1 --channels-last off,on [flags of resnet]; the first value"
