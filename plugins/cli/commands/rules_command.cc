@@ -84,8 +84,8 @@ absl::StatusOr<RuleText> RuleOf(const std::string& word,
   }
   if (beginning.size() == 1) return *found;
   if (!beginning.empty()) {
-    return absl::InvalidArgumentError(
-        "'" + word + "' begins several IDs: " + Listed(beginning));
+    return absl::InvalidArgumentError("several IDs begin with '" + word +
+                                      "': " + Listed(beginning));
   }
   std::vector<std::string_view> ids;
   for (const RuleText& rule : rules) ids.push_back(rule.id);

@@ -193,7 +193,7 @@ TEST_F(ProgramTest, ExplainsItsRules) {
   EXPECT_EQ(Run("explain straggler").out, one.out);
   const Outcome several = Run("explain ddp-");
   EXPECT_EQ(several.status, 2);
-  EXPECT_THAT(several.err, HasSubstr("'ddp-' begins several IDs: ddp-"));
+  EXPECT_THAT(several.err, HasSubstr("several IDs begin with 'ddp-': ddp-"));
 }
 
 TEST_F(ProgramTest, TheSameFileTwiceIsAnalysedOnce) {
