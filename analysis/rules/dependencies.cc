@@ -133,9 +133,9 @@ constexpr Rule kRules[] = {
      .check = &CheckDependency,
      .reference = "stepscope: idle time that is not due to host "
                   "synchronisation",
-     .detect = "gaps of more than 10 us between an activity of another stream, "
-               "or a collective, and work that was launched before the gap "
-               "add up to at least 3 % of the step",
+     .detect = "gaps of more than 10 us, after an activity of another stream "
+               "or a collective and before work that was already launched, add "
+               "up to at least 3 % of the step",
      .avoid = "the gaps lie within one stream or before nodes of a CUDA graph",
      .fix_cpp = "put independent work on separate streams; start collectives "
                 "earlier",

@@ -344,7 +344,7 @@ constexpr Rule kRules[] = {
          "the step or more, which shows as more than 50 us without any op "
          "between aten::empty and the aten::to and aten::lift_fresh after it",
      .avoid = "the data is a small list of labels, as_tensor or from_numpy "
-              "share it without a copy, or a loader's range contains it",
+              "shares it without a copy, or a loader's range contains it",
      .fix_cpp = "torch::from_blob with a deleter that owns the data",
      .fix_python = "torch.from_numpy or torch.as_tensor of float32 data; "
                    "convert lists once, before the loop",

@@ -167,10 +167,10 @@ Verdict CheckTensorCoresIdle(const AnalysisContext& m) {
     return use.eligible && use.tensor_cores == TensorCores::kUnknown;
   });
   if (unknown >= kShortNs) {
-    finding.evidence += " The names of kernels that take " +
+    finding.evidence += " Kernels that take another " +
                         Milliseconds(unknown * 1e-6) +
-                        " more do not show whether they use Tensor Cores; they "
-                        "are not counted.";
+                        " are not counted, because their names do not show "
+                        "whether they use Tensor Cores.";
   }
   const Settings* settings = LatestSettings(m.trace);
   if (settings != nullptr && settings->autocast_cuda == 1) {

@@ -82,7 +82,7 @@ struct Recomputed {
   RowId first = kNone;
 };
 
-// From the begin of the node, which puts the inputs back, to the last op.
+// From the start of the node, which puts the inputs back, to the last op.
 Span SpanOfChain(const Trace& trace, RowId node,
                  const std::vector<RowId>& ops) {
   Span span = {trace.ops()[ops.front()].begin_ns, 0};
@@ -211,9 +211,10 @@ constexpr Rule kRules[] = {
      .detect = "inside a backward node, three or more ops with a product among "
                "them run with gradients on, in the order and sizes of the "
                "forward pass of the same step",
-     .avoid = "the device's memory was recorded and holds less than 1.1 times "
-              "the activations; or gradients of gradients are computed, whose "
-              "ops are not those of the forward pass",
+     .avoid =
+         "the device's memory was recorded and has room for less than 1.1 "
+         "times the activations; or gradients of gradients are computed, whose "
+         "ops are not those of the forward pass",
      .fix_cpp = "recompute fewer parts of the model",
      .fix_python = "checkpoint fewer blocks, or selectively "
                    "(create_selective_checkpoint_contexts)"}};

@@ -276,7 +276,7 @@ constexpr Rule kRules[] = {
          "after the first steps, Dynamo's ranges of compiling take 1 % of "
          "the steps or more; the time is exact",
      .avoid = "only the first recorded steps compile, one after the other",
-     .fix_cpp = "pad inputs to a few sizes; dynamic dimensions",
+     .fix_cpp = "pad inputs to a few sizes, or make dimensions dynamic",
      .fix_python = "mark_dynamic, dynamic=True, or pad to a few sizes"},
     {.id = "graph-breaks",
      .question =

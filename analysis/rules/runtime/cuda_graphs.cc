@@ -143,11 +143,10 @@ class Obstacles {
     }
     int64_t most = 0;
     for (const auto& [launches, steps] : alike) most = std::max(most, steps);
-    const auto others = static_cast<int64_t>(by_step.size()) - most;
-    if (others == 0) return;
-    Add(Count(others, "step") + " of " + std::to_string(by_step.size()) +
-            (others == 1 ? " launches" : " launch") +
-            " different kernels or grids from the rest, because shapes or "
+    if (most == static_cast<int64_t>(by_step.size())) return;
+    Add((most == 1 ? "no two" : "only " + std::to_string(most)) + " of " +
+            std::to_string(by_step.size()) +
+            " steps launch the same kernels and grids, because shapes or "
             "Python's branches vary",
         "pad inputs to a few sizes, with one graph for each");
   }

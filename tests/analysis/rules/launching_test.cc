@@ -167,5 +167,24 @@ TEST(LaunchBoundTest, NamesTheRegionsOfAGpuRunThatLaunchMost) {
             "forward > aten::conv2d (60)");
 }
 
+TEST(LaunchBoundTest, CountsOneLaunch) {
+  GpuText run;
+  for (int step = 0; step < 3; ++step) {
+    for (char name = 'a'; name < 'q'; ++name) {
+      run.Begin("op", std::string("aten::") + name);
+      run.Pass(25);
+      run.Kernel(5, "relu");
+      run.End();
+    }
+    run.Synchronize();
+    run.EndStep();
+  }
+  const Report report = run.Analyzed();
+  const Finding* finding = Find(report, "launch-bound");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->where,
+            "aten::a (1 launch per step), aten::b (1), aten::c (1)");
+}
+
 }  // namespace
 }  // namespace stepscope::launching_test

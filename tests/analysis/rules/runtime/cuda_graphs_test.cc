@@ -53,7 +53,20 @@ TEST(CudaGraphObstaclesTest, NamesStepsThatLaunchOtherKernels) {
       kNothing);
   const Finding* finding = Find(report, kObstacles);
   ASSERT_NE(finding, nullptr);
-  EXPECT_NE(finding->evidence.find("1 step of 5 launches different kernels"),
+  EXPECT_NE(finding->evidence.find("only 4 of 5 steps launch the same kernels"),
+            std::string::npos)
+      << finding->evidence;
+}
+
+TEST(CudaGraphObstaclesTest, SaysThatNoTwoStepsLaunchTheSame) {
+  const Report report = SlowToLaunch(
+      [](GpuText& run, int step) {
+        run.Kernel(3, "kernel_" + std::to_string(step));
+      },
+      kNothing);
+  const Finding* finding = Find(report, kObstacles);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("no two of 5 steps launch the same kernels"),
             std::string::npos)
       << finding->evidence;
 }
