@@ -80,9 +80,9 @@ double RatioOfShapes(const AnalysisContext& before,
   return 1;
 }
 
-// What takes gradients in the steady steps. Two runs are compared by it and not
-// by their ops: following advice replaces ops (a fused optimizer, one attention
-// call), but not parameters.
+// The parameters that get gradients in the steady steps. Whether two runs train
+// the same model is judged by them and not by ops, because following advice
+// replaces ops (a fused optimizer, one attention call), but not parameters.
 struct Parameters {
   double per_step = 0;  // gradients
   std::set<std::vector<int64_t>> shapes;
@@ -102,8 +102,8 @@ Parameters ParametersOf(const AnalysisContext& m) {
   return parameters;
 }
 
-// One count is a multiple of the other: gradients are accumulated over several
-// backward passes in one of the runs.
+// True if one count is a multiple of the other, as when one of the runs
+// accumulates gradients over several backward passes.
 bool IsMultiple(double a, double b) {
   const double ratio = std::max(a, b) / std::min(a, b);
   return std::abs(ratio - std::round(ratio)) < 0.02;
@@ -114,9 +114,9 @@ std::string DoubtAboutModel(const AnalysisContext& before,
   const Parameters a = ParametersOf(before), b = ParametersOf(after);
   if (a.per_step <= 0 || b.per_step <= 0) return "";
   if (!IsMultiple(a.per_step, b.per_step)) {
-    return "the models differ: " + Number(a.per_step) +
-           " parameters take gradients per step in the first trace, " +
-           Number(b.per_step) + " in the second";
+    return "the models differ: " + MeanCount(a.per_step, "parameter") +
+           " with gradients per step in the first trace, " +
+           MeanCount(b.per_step, "parameter") + " in the second";
   }
   if (a.shapes.empty() || b.shapes.empty()) return "";
   const auto shared =

@@ -18,7 +18,7 @@ double BatchRatio(const AnalysisContext& before, const AnalysisContext& after,
 // Why the Traces may be of two programs, or of one on two machines: a clause
 // each, empty if nothing says so.
 struct Doubts {
-  std::string model;    // other parameters take gradients
+  std::string model;    // other parameters get gradients
   std::string machine;  // another CPU or GPU
 };
 Doubts DoubtsAbout(const AnalysisContext& before, const AnalysisContext& after);

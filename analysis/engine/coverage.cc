@@ -48,8 +48,10 @@ const char* KnownOf(Cause cause, bool has_gpu) {
 
 // "mostly aten::mm 20.1, aten::addmm 9.20 ms": what takes longest of `ms`.
 // A GPU's work is listed by op, because most of it may be off the critical
-// path.
-std::string LongestOf(const Report& report, Cause cause, double ms) {
+// path. The other causes of a run with a GPU are listed by their time on the
+// path, which may be more than the idle time that the split shows.
+std::string LongestOf(const Report& report, Cause cause, double ms,
+                      double path_ms) {
   std::string text;
   size_t shown = 0;
   double sum = 0;
@@ -70,6 +72,11 @@ std::string LongestOf(const Report& report, Cause cause, double ms) {
     }
   }
   if (text.empty()) return "";
+  if (report.has_gpu && cause != Cause::kCompute) {
+    return (sum >= kMostOfIt * path_ms ? "on the critical path mostly "
+                                       : "longest on the critical path: ") +
+           text + " ms";
+  }
   return (sum >= kMostOfIt * ms ? "mostly " : "longest: ") + text + " ms";
 }
 
@@ -110,7 +117,7 @@ std::string NoteInWords(const Report& report, Cause cause, bool mainly) {
     }
   }
   if (largest == nullptr) return "";
-  return largest->id + " would gain too little (" + GainInShort(*largest) + ")";
+  return largest->id + " is only a note (" + GainInShort(*largest) + ")";
 }
 
 // "a was skipped: no shapes were recorded".
@@ -174,7 +181,7 @@ CauseAnswer AnswerTo(const Report& report, Cause cause, double ms,
     return answer;
   }
   for (const std::string& part :
-       {LongestOf(report, cause, in_split ? ms : path_ms),
+       {LongestOf(report, cause, in_split ? ms : path_ms, path_ms),
         std::string(KnownOf(cause, report.has_gpu)),
         RulesSay(report, cause, answer)}) {
     if (part.empty()) continue;

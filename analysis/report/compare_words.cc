@@ -61,7 +61,7 @@ void AddPrediction(const Comparison& c, double after_ms,
   const double predicted_ms = c.before.median_ms - c.predicted.expected_ms;
   lines.push_back(
       {"predicted",
-       ChangeText(c.predicted, c.predicted.pairs > 0 ? "likely" : "a hint:",
+       ChangeText(c.predicted, c.predicted.pairs > 0 ? "likely" : "roughly",
                   c.before.median_ms, predicted_ms) +
            made});
   if (after_ms <= 0) return;
@@ -72,9 +72,9 @@ void AddPrediction(const Comparison& c, double after_ms,
   const double error = predicted_ms / after_ms - 1;
   lines.push_back({"", "The predicted step is " + Percent(std::abs(error)) +
                            (error < 0 ? " shorter" : " longer") +
-                           " than the measured one. The measured change is " +
-                           (overlap ? "within" : "outside") +
-                           " the likely range."});
+                           " than the measured one. The measured interval " +
+                           (overlap ? "overlaps" : "does not overlap") +
+                           " the predicted range."});
 }
 
 void AddVerdict(const Comparison& c, std::vector<VerdictLine>& lines) {

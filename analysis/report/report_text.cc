@@ -141,7 +141,9 @@ void PrintFindings(const Report& report, const TextOptions& options,
   PrintConclusion(report, advice, page);
   if (options.verbose && notes > 0) {
     page.Line();
-    page.Line("Notes (no gain here, or too small to report)");
+    page.Line(
+        "Notes (no gain here, or one too small to report or to tell from "
+        "noise)");
     for (const Finding& finding : report.findings) {
       if (IsNote(finding)) PrintFinding(report, finding, "- ", options, page);
     }
@@ -236,7 +238,10 @@ void PrintRuleStates(const Report& report, TextPage& page) {
                          ". Replayed without changes, the step is off by " +
                          Percent(std::abs(report.replay.no_edit_error)) + ".");
   } else if (!report.replay.why_not.empty()) {
-    page.Wrapped("Gains are upper bounds, not predictions: ",
+    // Of several ranks, those whose replay is valid have predictions.
+    page.Wrapped(!report.ranks.rows.empty()
+                     ? "Some ranks have upper bounds, not predictions: "
+                     : "Gains are upper bounds, not predictions: ",
                  report.replay.why_not);
   }
 }

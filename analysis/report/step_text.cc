@@ -96,8 +96,11 @@ std::vector<std::string> MemoryPeakLines(
       text += " of " + Bytes(static_cast<double>(most->reserved_bytes)) +
               " reserved";
     }
-    if (most->step >= 0) text += ", in step " + std::to_string(most->step);
-    text += most->op.empty() ? ", allocated earlier" : ", at " + most->op;
+    if (most->step >= 0) {
+      text += (most->op.empty() ? ", held since before step " : ", in step ") +
+              std::to_string(most->step);
+    }
+    if (!most->op.empty()) text += ", at " + most->op;
     if (most->is_counted) {
       text += "; older memory, such as parameters, is not counted";
     }

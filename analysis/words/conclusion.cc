@@ -75,11 +75,7 @@ std::string PredictedInWords(const Report& report, bool after) {
   text += "predicted " + Number(plan.step_before_ms) + " to " +
           Milliseconds(plan.step_after_ms) + " per step, " +
           Factor(plan.step_before_ms / plan.step_after_ms);
-  if (plan.low_ms > 0) {
-    text += std::string(plan.pairs > 0 ? " (likely " : " (a hint: ") +
-            Factor(plan.step_before_ms / plan.high_ms) + " to " +
-            Factor(plan.step_before_ms / plan.low_ms) + ")";
-  }
+  text += PlanRangeInWords(plan);
   // How much of the bounds named before is gained is unknown, so the prediction
   // is for the program as it was recorded.
   text += after ? ", not counting the changes named before." : ".";
@@ -135,6 +131,15 @@ std::string HeldBackInWords(const Report& report) {
   if (held.empty()) return "";
   return "Held back, because steps vary by " + Percent(report.steps.cov) +
          ": " + held + ". Record more steps to confirm.";
+}
+
+std::string PlanRangeInWords(const Plan& plan) {
+  if (plan.low_ms <= 0) return "";
+  const std::string least = Factor(plan.step_before_ms / plan.high_ms);
+  const std::string most = Factor(plan.step_before_ms / plan.low_ms);
+  if (least == most) return "";
+  return (plan.pairs > 0 ? " (likely " : " (roughly ") + least + " to " + most +
+         ")";
 }
 
 std::string PlanInWords(const Report& report) {

@@ -16,14 +16,17 @@ namespace stepscope {
 // "Start with 1 (fp64-compute, at most 30.0 ms). Then ...". Empty without a
 // plan.
 std::string PlanInWords(const Report& report);
+// " (likely 1.6x to 2.0x)", with "roughly" where no outcomes are known; ""
+// where both ends read the same.
+std::string PlanRangeInWords(const Plan& plan);
 
 // One sentence for a report without advice: healthy, nothing found in a step
 // that hardly computes, or no verdict (incomplete recording, no data, or noise
 // that exceeds the gains).
 std::string VerdictInWords(const Report& report);
 
-// Notes that would be advice if step times varied less, largest gain first.
-// Empty where step times vary by at most 5 %.
+// Notes that gain at least 3 % of the step, largest gain first. Empty where
+// step times vary by at most 5 %.
 std::vector<const Finding*> HeldBack(const Report& report);
 // One sentence about them; empty if there are none.
 std::string HeldBackInWords(const Report& report);

@@ -162,7 +162,7 @@ std::string GainInWords(const Report& report, const Finding& finding) {
            (finding.baseline_ms > 0 ? ", slow steps included)" : ")");
   }
   std::string text = "predicted gain " + Milliseconds(gain.expected_ms) +
-                     (gain.pairs > 0 ? " (likely " : " (a hint: ") +
+                     (gain.pairs > 0 ? " (likely " : " (roughly ") +
                      Number(gain.low_ms) + " to " + Number(gain.high_ms) +
                      "): " + Number(step_ms) + " to " +
                      Milliseconds(step_ms - gain.expected_ms) + " per step";

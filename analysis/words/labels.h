@@ -42,7 +42,7 @@ double NoiseOfMeanMs(const StepStats& steps);
 double LikelyMs(const Finding& finding);
 
 // "predicted gain 41.0 ms (likely 36.0 to 44.0): 80.3 to 39.3 ms per step,
-// 2.0x"; "a hint: 36.0 to 44.0" where no outcomes are known; "gain at most 41.0
+// 2.0x"; "roughly 36.0 to 44.0" where no outcomes are known; "gain at most 41.0
 // ms per step (of 80.3 ms)", or "" without a gain.
 std::string GainInWords(const Report& report, const Finding& finding);
 // The gain alone: "predicted 41.0 ms", "at most 41.0 ms"; "" without a gain.
@@ -57,7 +57,7 @@ std::string SupersededBy(std::string_view id, std::string_view by);
 // True if `finding` says that the recording is incomplete: then no gain counts.
 bool ShowsDamage(const Finding& finding);
 // True for findings that only --verbose shows: correct, but without a gain here
-// or too small to report.
+// or one too small to report or to tell from noise.
 bool IsNote(const Finding& finding);
 
 // True for findings above note, and for the notes of a plan: these gain only

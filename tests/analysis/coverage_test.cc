@@ -115,6 +115,28 @@ TEST(CoverageTest, NamesTheOpsThatTakeTheGpuLongest) {
       << AnswerTo(report, "compute")->why;
 }
 
+// The path shows 30 ms of launching where the GPU is idle for 6.
+TEST(CoverageTest, SaysThatPartsAreOfTheCriticalPath) {
+  Report report = HalfComputing();
+  report.has_gpu = true;
+  report.clean.clear();
+  report.time_split_ms = {{"compute", 94}, {"dispatch", 6}};
+  report.path_split_ms = {{"compute", 70}, {"dispatch", 30}};
+  report.critical_path = {{"dispatch", "aten::mm", 14},
+                          {"dispatch", "aten::add", 1}};
+  ExplainCauses(report);
+  EXPECT_TRUE(AnswerTo(report, "dispatch")
+                  ->why.starts_with("on the critical path mostly aten::mm "
+                                    "14.0, aten::add 1.00 ms"))
+      << AnswerTo(report, "dispatch")->why;
+  report.critical_path[0].ms_per_step = 13;
+  ExplainCauses(report);
+  EXPECT_TRUE(AnswerTo(report, "dispatch")
+                  ->why.starts_with("longest on the critical path: aten::mm "
+                                    "13.0, aten::add 1.00 ms"))
+      << AnswerTo(report, "dispatch")->why;
+}
+
 TEST(CoverageTest, AFindingAnswersIfItMaySaveHalf) {
   Report report = HalfComputing();
   report.findings = {Saving("sync-data-loading", 18)};
@@ -141,7 +163,7 @@ TEST(CoverageTest, ANoteIsNoAnswerButAReason) {
   report.clean.clear();
   ExplainCauses(report);
   EXPECT_EQ(AnswerTo(report, "data")->why,
-            "loader-bound would gain too little (at most 30.0 ms)");
+            "loader-bound is only a note (at most 30.0 ms)");
 }
 
 TEST(CoverageTest, SaysWhatCouldNotLook) {

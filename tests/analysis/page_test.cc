@@ -300,7 +300,7 @@ TEST(PageWordsTest, TheHeadlineSaysWhatToExpect) {
   bound.findings[0].gain_kind = GainKind::kPredicted;
   bound.findings[0].gain = {.expected_ms = 4, .low_ms = 2, .high_ms = 5};
   EXPECT_EQ(HeadlineInWords(bound),
-            "One change is predicted to gain 4.00 of 10.0 ms per step (a hint: "
+            "One change is predicted to gain 4.00 of 10.0 ms per step (roughly "
             "2.00 to 5.00): start with fp64-compute.");
   EXPECT_EQ(HeadlineInWords(Report()),
             "No steps were found, so there are no times per step.");

@@ -155,7 +155,7 @@ TEST(TextReportTest, AGainNamesItsStepAndItsRange) {
   finding.gain = {.expected_ms = 5, .low_ms = 4, .high_ms = 6};
   finding.speedup = 2;
   EXPECT_EQ(GainInWords(report, finding),
-            "predicted gain 5.00 ms (a hint: 4.00 to 6.00): 10.0 to 5.00 ms "
+            "predicted gain 5.00 ms (roughly 4.00 to 6.00): 10.0 to 5.00 ms "
             "per step, 2.0x");
   finding.gain.pairs = 3;
   EXPECT_EQ(GainInWords(report, finding),
@@ -189,6 +189,34 @@ TEST(TextReportTest, APlanWithABatchSaysHowItIsCounted) {
       "2.0x. Batch-size gains are normalised to the recorded batch size.");
   report.plan.settings = {{"workers", int64_t{1}}};
   EXPECT_FALSE(Contains(PlanInWords(report), "normalised"));
+}
+
+TEST(TextReportTest, APlansRangeIsLeftOutWhereBothEndsReadTheSame) {
+  Plan plan{.step_before_ms = 77.5,
+            .step_after_ms = 66.2,
+            .low_ms = 65,
+            .high_ms = 67.3};
+  EXPECT_EQ(PlanRangeInWords(plan), "");
+  plan.low_ms = 60;
+  EXPECT_EQ(PlanRangeInWords(plan), " (roughly 1.2x to 1.3x)");
+  plan.pairs = 3;
+  EXPECT_EQ(PlanRangeInWords(plan), " (likely 1.2x to 1.3x)");
+  plan.low_ms = plan.high_ms = 0;
+  EXPECT_EQ(PlanRangeInWords(plan), "");
+}
+
+// The replay of one rank of several is not valid: the others' gains are still
+// predicted.
+TEST(TextReportTest, SaysThatSomeRanksHaveUpperBounds) {
+  Report report;
+  report.steps = {.count = 1, .steady = 1, .mean_ms = 10};
+  report.replay.why_not = "rank 3: too short";
+  EXPECT_TRUE(Contains(ToText(report, {.verbose = true}),
+                       "Gains are upper bounds, not predictions: rank 3"));
+  report.ranks.rows.resize(4);
+  EXPECT_TRUE(
+      Contains(ToText(report, {.verbose = true}),
+               "Some ranks have upper bounds, not predictions: rank 3"));
 }
 
 Report WithWarnings(int count) {

@@ -168,6 +168,11 @@ TEST(SummaryTest, TellsEachStepsPeakOfMemoryAndItsOperator) {
                                  "reserved, in step 3, at aten::conv2d"),
             std::string::npos)
       << ToText(summary);
+  TraceSummary later = summary;
+  later.memory.erase(later.memory.begin());
+  EXPECT_NE(ToText(later).find("reserved, held since before step 4"),
+            std::string::npos)
+      << ToText(later);
   EXPECT_NE(ToJson(summary).find("\"memory_peaks\""), std::string::npos);
 }
 

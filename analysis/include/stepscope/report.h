@@ -40,7 +40,7 @@ struct Gain {
   double low_ms = 0;
   double high_ms = 0;
   // Pairs of runs, before and after such a change, that the range comes from.
-  // 0: none are known, and the range is the model's own: a hint.
+  // 0: none are known, and the range is the model's own, a rough one.
   int64_t pairs = 0;
 };
 

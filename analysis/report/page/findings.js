@@ -85,7 +85,7 @@ function findingsSection(report, details, words_) {
     (isNote(finding) ? notes : cards).push(findingCard(finding, index, words_, details));
   });
   const noted = notes.length ? h('details', { class: 'more' }, h('summary', null,
-    `${plural(notes.length, 'note')}: no gain here, or too small to report`), notes) : null;
+    `${plural(notes.length, 'note')}: no gain here, or one too small to report or to tell from noise`), notes) : null;
   return section('findings', 'Findings', 'Findings', cards.length ? cards : note('No rule advises a change.'), noted);
 }
 
@@ -107,7 +107,7 @@ function planWaterfall(plan) {
   rows.push({ label: 'step after', from: 0, to: plan.step_after_ms, kind: 'after', low: plan.low_ms, high: plan.high_ms,
     text: figure('plan.step_after_ms', ms(plan.step_after_ms)) });
   return sub('From now to after', waterfall(rows, whole), note(plan.low_ms > 0
-    ? `The thin line is the ${plan.pairs > 0 ? 'likely range' : 'model\u2019s own range, a hint,'} of the step after all changes: ${
+    ? `The thin line is the ${plan.pairs > 0 ? 'likely range' : 'model\u2019s own, rough range'} of the step after all changes: ${
       number(plan.low_ms)} to ${ms(plan.high_ms)}. ` : '', 'Each change is replayed on top of those above it.'));
 }
 

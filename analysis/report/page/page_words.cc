@@ -39,7 +39,7 @@ std::string FirstInWords(const Report& report) {
     return finding.gain_kind == GainKind::kBound
                ? "Up to " + gain + " can be gained: " + start
                : "One change is predicted to gain " + gain +
-                     (finding.gain.pairs > 0 ? " (likely " : " (a hint: ") +
+                     (finding.gain.pairs > 0 ? " (likely " : " (roughly ") +
                      Number(finding.gain.low_ms) + " to " +
                      Number(finding.gain.high_ms) + "): " + start;
   }
@@ -82,12 +82,7 @@ std::string HeadlineInWords(const Report& report) {
                        Number(plan.step_before_ms) + " to " +
                        Milliseconds(plan.step_after_ms) + ", " +
                        Factor(plan.step_before_ms / plan.step_after_ms);
-    if (plan.low_ms > 0) {
-      text += std::string(plan.pairs > 0 ? " (likely " : " (a hint: ") +
-              Factor(plan.step_before_ms / plan.high_ms) + " to " +
-              Factor(plan.step_before_ms / plan.low_ms) + ")";
-    }
-    return text + ".";
+    return text + PlanRangeInWords(plan) + ".";
   }
   const std::string first = FirstInWords(report);
   return first.empty() ? VerdictInWords(report) : first;

@@ -215,8 +215,8 @@ function methodSection(report, details, words_) {
   const lines = [
     'Times are milliseconds per steady step, from the timestamps of the trace; every nanosecond of a step has one cause.',
     replay.valid ? `Gains are predicted by replaying ${plural(replay.steps, 'recorded step')} with the change. Replayed without changes, the step is off by ${
-      percent(Math.abs(replay.no_edit_error))}.` : replay.why_not ? `Gains are upper bounds, not predictions: ${replay.why_not}.` : null,
-    'Likely ranges hold 90 % of the outcomes of known changes; where none are known, the range is the model\u2019s own and called a hint.',
+      percent(Math.abs(replay.no_edit_error))}.` : replay.why_not ? `${report.ranks ? 'Some ranks have' : 'Gains are'} upper bounds, not predictions: ${replay.why_not}.` : null,
+    'Likely ranges hold 90 % of the outcomes of known changes; where none are known, the range is the model\u2019s own, marked \u201croughly\u201d.',
     details.rank >= 0 && report.ranks ? `Drawings and the tables of kernels, copies and collectives are those of rank ${details.rank}.` : null];
   const run = report.run;
   return section('method', 'Method', 'How the figures were obtained', h('ul', null, lines.filter((line) => line).map((line) => h('li', null, line))),

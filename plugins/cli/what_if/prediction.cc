@@ -119,7 +119,7 @@ std::string ToText(const Prediction& prediction) {
     return what + ": no change from " + StepMs(before) + " ms per step\n";
   return what + ": " + StepMs(before) + " to " + StepMs(after) +
          " ms per step, " + StepMs(before / after) +
-         (prediction.gain.pairs > 0 ? "x (likely " : "x (a hint: ") +
+         (prediction.gain.pairs > 0 ? "x (likely " : "x (roughly ") +
          StepMs(before - prediction.gain.high_ms) + " to " +
          StepMs(before - prediction.gain.low_ms) + " ms)\n";
 }

@@ -27,7 +27,7 @@ def gain_text(finding: Finding) -> str:
     if finding.gain_kind == "bound":
         return f"gains at most {number(finding.gain_ms)} ms per step"
     gain = finding.gain_ms_per_step
-    words = "likely" if gain.pairs else "a hint:"
+    words = "likely" if gain.pairs else "roughly"
     text = f"predicted gain {number(gain.expected)} ms per step ({words} {number(gain.low)} to {number(gain.high)})"
     if finding.baseline_ms:
         text += f": {number(finding.baseline_ms)} to {number(finding.baseline_ms - gain.expected)} ms"
