@@ -1,5 +1,5 @@
 // One case of the advice test: a program, what is wrong with it, and the same
-// program with that fixed.
+// program with that fixed. support/program_simulator.h has the language.
 //
 // The files in cases/ hold them, in this form:
 //   === name of the case
