@@ -173,6 +173,9 @@ struct Rule {
   // Called once for all ranks of a run together, with nothing to replay; null
   // for rules about one rank.
   Verdict (*check_ranks)(const RankComparison&) = nullptr;
+  // Of check_ranks: it needs collectives that several ranks share. Without, it
+  // runs on the pipelines, which need none.
+  bool needs_shared_collectives = true;
 };
 
 }  // namespace stepscope

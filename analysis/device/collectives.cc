@@ -160,13 +160,18 @@ std::vector<Collective> FromRanges(const Trace& trace, const OpTree& tree,
         calls.StepAt(one.op == kNone ? range.begin_ns : one.issued.begin_ns);
     found.push_back(one);
   }
-  for (const Communication& row : trace.communications()) {
+  for (RowId index = 0; index < trace.communications().size(); ++index) {
+    const Communication& row = trace.communications()[index];
+    const auto apply = [&](Collective& one) {
+      one.communication = index;
+      calls.ApplyMetadata(row, one);
+    };
     const auto range = of_range.find({row.thread, row.begin_ns});
-    if (range != of_range.end()) calls.ApplyMetadata(row, found[range->second]);
+    if (range != of_range.end()) apply(found[range->second]);
     for (RowId op = row.op; op != kNone; op = trace.ops()[op].parent) {
       const auto known = of_op.find(op);
       if (known == of_op.end()) continue;
-      calls.ApplyMetadata(row, found[known->second]);
+      apply(found[known->second]);
       break;
     }
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <exception>
 #include <string>
+#include <string_view>
 
 #include "context/rule.h"
 #include "engine/coverage.h"
@@ -25,13 +26,17 @@ constexpr double kExposedFrac = 0.03;
 // collectives for at least this share of it.
 constexpr double kWaitForRanksFrac = 0.8;
 
+constexpr std::string_view kBubbleRule = "pipeline-bubble";
+
 FindingSeverity SeverityOf(const Report& run, const Finding& finding) {
   if (finding.gain_kind == GainKind::kNone) return FindingSeverity::kNote;
   return SeverityOfShare(LikelyMs(finding) / std::max(run.steps.mean_ms, 1e-9));
 }
 
 void RunRankRule(const Rule& rule, Report& run) {
-  std::string why = run.ranks.why_not;
+  std::string why = rule.needs_shared_collectives || run.ranks.pipelines.empty()
+                        ? run.ranks.why_not
+                        : "";
   Verdict verdict;
   if (why.empty()) {
     try {
@@ -53,9 +58,17 @@ void RunRankRule(const Rule& rule, Report& run) {
   }
   if (verdict.found.empty()) run.clean.push_back(rule.id);
   for (Found& found : verdict.found) {
-    // Several ranks are not replayed together, so such a gain is always a
-    // bound.
+    // What the replay of all ranks together gives, or else a bound.
+    const Gain joint = found.finding.gain;
     Finding finding = SizeByBound(std::move(found)).finding;
+    if (joint.high_ms > 0) {
+      finding.gain_kind = GainKind::kPredicted;
+      finding.gain = joint;
+      if (joint.expected_ms < run.steps.mean_ms) {
+        finding.speedup =
+            run.steps.mean_ms / (run.steps.mean_ms - joint.expected_ms);
+      }
+    }
     finding.id = rule.id;
     finding.reference = rule.reference;
     finding.severity = SeverityOf(run, finding);
@@ -85,19 +98,36 @@ void DropWaitsForRanks(Report& run) {
   kept.also.insert(kept.also.end(), muted.begin(), muted.end());
 }
 
+// What the stages of pipelines wait for each other, mean over all ranks.
+double BubbleMs(const RankComparison& ranks) {
+  double ms = 0;
+  for (const PipelineRow& pipeline : ranks.pipelines) {
+    for (const PipelineStage& stage : pipeline.stages) ms += stage.waiting_ms;
+  }
+  return ms / static_cast<double>(ranks.rows.size());
+}
+
 // The traces of all ranks separate waiting for the last rank from moving data.
 // exposed-collective, or fsdp-exposed, keeps only the moving part.
 void SplitExposedTime(Report& run) {
   const auto exposed = std::ranges::find_if(run.findings, [](const Finding& f) {
     return f.id == "exposed-collective" || f.id == "fsdp-exposed";
   });
-  if (exposed == run.findings.end() || !run.ranks.why_not.empty()) return;
+  const bool bubbles =
+      std::ranges::count(run.findings, kBubbleRule, &Finding::id) > 0;
+  if (exposed == run.findings.end() ||
+      (!run.ranks.why_not.empty() && !bubbles)) {
+    return;
+  }
   double all = 0;
   for (const RankRow& row : run.ranks.rows) all += row.exposed_ms;
   all /= run.ranks.rows.size();
-  const double moving = std::max(0.0, all - run.ranks.waiting_ms);
+  double waiting = run.ranks.waiting_ms;
+  if (bubbles) waiting += BubbleMs(run.ranks);
+  const double moving = std::max(0.0, all - waiting);
   const auto owner = std::ranges::find_if(run.findings, [](const Finding& f) {
-    return f.id == "straggler-rank" || f.id == "imbalanced-load";
+    return f.id == "straggler-rank" || f.id == "imbalanced-load" ||
+           f.id == kBubbleRule;
   });
   if (moving < kExposedFrac * run.ranks.step_ms) {
     if (owner != run.findings.end()) {
@@ -110,10 +140,11 @@ void SplitExposedTime(Report& run) {
     return;
   }
   exposed->evidence +=
-      " Averaged over all ranks, " + Milliseconds(run.ranks.waiting_ms) +
-      " of the " + Milliseconds(all) +
-      " of exposed communication are spent waiting for the last rank and " +
-      Milliseconds(moving) + " moving data.";
+      " Averaged over all ranks, " + Milliseconds(waiting) + " of the " +
+      Milliseconds(all) +
+      " of exposed communication are spent waiting for the last rank" +
+      (bubbles ? " or another stage" : "") + " and " + Milliseconds(moving) +
+      " moving data.";
   if (exposed->gain.expected_ms > moving) {
     exposed->gain.expected_ms = moving;
     exposed->gain.low_ms = std::min(exposed->gain.low_ms, moving);

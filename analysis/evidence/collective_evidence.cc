@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "ops/contains.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -52,6 +54,24 @@ Verdict AnswerWithoutCollectives(const AnalysisContext& m) {
     return Skip("no collective was recorded");
   }
   return Clean();
+}
+
+// FSDP, FSDP2 and DeepSpeed ZeRO 3 name their ranges and ops. Sequence
+// parallelism gathers and scatters activations, without such names.
+bool ShardsParameters(const Trace& trace) {
+  std::vector<bool> named(trace.name_count());
+  for (NameId name = 0; name < trace.name_count(); ++name) {
+    const std::string_view text = trace.name(name);
+    for (std::string_view word :
+         {"FullyShardedDataParallel", "FSDP::", "fsdp::", "DeepSpeedZero"}) {
+      if (Contains(text, word)) named[name] = true;
+    }
+  }
+  const auto any = [&](const auto& rows) {
+    return std::ranges::any_of(
+        rows, [&](const auto& row) { return named[row.name]; });
+  };
+  return any(trace.ranges()) || any(trace.ops()) || any(trace.python_frames());
 }
 
 }  // namespace stepscope

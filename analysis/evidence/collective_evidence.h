@@ -20,4 +20,8 @@ void Illustrate(const AnalysisContext& m,
 // skipped for a job of several ranks, whose collectives were not recorded.
 Verdict AnswerWithoutCollectives(const AnalysisContext& m);
 
+// True if names of FSDP, FSDP2 or DeepSpeed ZeRO 3 show that parameters are
+// sharded.
+bool ShardsParameters(const Trace& trace);
+
 }  // namespace stepscope

@@ -34,16 +34,22 @@ struct CollectiveColumns {
   std::vector<int64_t> begin_ns;
   std::vector<int64_t> duration_ns;
   std::vector<int64_t> covered_ns;
+  std::vector<int64_t> bytes;
+  std::vector<int64_t> queued_ns;
+  std::vector<int64_t> stalled_ns;
 };
 
 // All of a RankDigest but its collectives.
 struct DigestMessage {
   Report report;
   CollectiveColumns collectives;
+  std::vector<GroupTraffic> groups;
   std::vector<std::pair<int64_t, uint64_t>> step_shapes;
   double host_ms = 0;
   double noise_ms = 0;
   double host_noise_ms = 0;
+  double sm_clock_mhz = 0;
+  double kernels = 0;
 };
 
 // The outermost message.
@@ -75,6 +81,26 @@ void Visit(Visitor& field, Self& of) {
   field.Signed(7, of.begin_ns);
   field.Signed(8, of.duration_ns);
   field.Signed(9, of.covered_ns);
+  field.Signed(10, of.bytes);
+  field.Signed(11, of.queued_ns);
+  field.Signed(12, of.stalled_ns);
+}
+
+template <typename Visitor, Is<GroupTraffic> Self>
+void Visit(Visitor& field, Self& of) {
+  field.Fixed64(1, of.group);
+  field(2, of.name);
+  field(3, of.description);
+  field(4, of.members);
+  field(5, of.size);
+  field(6, of.kind);
+  field(7, of.is_integer);
+  field(8, of.shards);
+  field(9, of.bus_factor);
+  field(10, of.count);
+  field(11, of.gradients);
+  field(12, of.sent);
+  field(13, of.received);
 }
 
 template <typename Visitor, Is<Device> Self>
@@ -313,6 +339,9 @@ void Visit(Visitor& field, Self& of) {
   field(4, of.host_ms);
   field(5, of.noise_ms);
   field(6, of.host_noise_ms);
+  field(7, of.groups);
+  field(8, of.sm_clock_mhz);
+  field(9, of.kernels);
 }
 
 }  // namespace stepscope

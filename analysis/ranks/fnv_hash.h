@@ -17,4 +17,22 @@ inline uint64_t FnvHash(std::string_view bytes, uint64_t hash = kFnvOfNothing) {
   return hash;
 }
 
+// The hash of several texts and numbers.
+class FnvHasher {
+ public:
+  void Add(std::string_view text) {
+    value_ = FnvHash(std::string_view("\0", 1), FnvHash(text, value_));
+  }
+  void Add(int64_t number) {
+    for (int i = 0; i < 8; ++i) {
+      const char byte = static_cast<char>(number >> (8 * i));
+      value_ = FnvHash({&byte, 1}, value_);
+    }
+  }
+  uint64_t value() const { return value_; }
+
+ private:
+  uint64_t value_ = kFnvOfNothing;
+};
+
 }  // namespace stepscope

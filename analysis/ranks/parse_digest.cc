@@ -220,7 +220,7 @@ int64_t Sum(int64_t a, int64_t b) {
 }
 
 // False if the columns do not fit each other.
-bool CollectivesOf(const CollectiveColumns& columns,
+bool CollectivesOf(CollectiveColumns& columns,
                    std::vector<RankCollective>& collectives) {
   const size_t count = columns.group.size();
   for (const auto* column :
@@ -228,8 +228,15 @@ bool CollectivesOf(const CollectiveColumns& columns,
         &columns.duration_ns, &columns.covered_ns}) {
     if (column->size() != count) return false;
   }
+  // Digests of version 0.1 lack these.
+  for (auto* column :
+       {&columns.bytes, &columns.queued_ns, &columns.stalled_ns}) {
+    if (column->empty()) column->resize(count);
+    if (column->size() != count) return false;
+  }
   if (columns.groups.size() != columns.ends_together.size()) return false;
   std::map<std::pair<int64_t, uint64_t>, int64_t> seen;
+  std::map<uint64_t, int64_t> sizes;
   RankCollective before = {.step = 0, .kernel = 0};
   for (size_t i = 0; i < count; ++i) {
     if (columns.group[i] >= columns.groups.size()) return false;
@@ -245,6 +252,10 @@ bool CollectivesOf(const CollectiveColumns& columns,
     // The duration less what is covered, without an overflow.
     one.exposed_ns =
         Sum(columns.duration_ns[i], Sum(~columns.covered_ns[i], 1));
+    int64_t& bytes = sizes.try_emplace(one.group, 0).first->second;
+    one.bytes = bytes = Sum(bytes, columns.bytes[i]);
+    one.queued_ns = columns.queued_ns[i];
+    one.stalled_ns = columns.stalled_ns[i];
     collectives.push_back(one);
     before = one;
   }
@@ -299,6 +310,9 @@ absl::StatusOr<RankDigest> ParseDigest(std::string_view bytes) {
   digest.host_ms = message.host_ms;
   digest.noise_ms = message.noise_ms;
   digest.host_noise_ms = message.host_noise_ms;
+  digest.groups = std::move(message.groups);
+  digest.sm_clock_mhz = message.sm_clock_mhz;
+  digest.kernels = message.kernels;
   return digest;
 }
 

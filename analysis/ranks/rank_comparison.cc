@@ -6,8 +6,12 @@
 #include <limits>
 #include <map>
 #include <set>
-#include <tuple>
+#include <utility>
 
+#include "ranks/inherited_waits.h"
+#include "ranks/joint_replay.h"
+#include "ranks/matched_collectives.h"
+#include "ranks/rank_groups.h"
 #include "steps/steps.h"
 
 namespace stepscope {
@@ -22,18 +26,8 @@ constexpr size_t kWaitsListed = 1000;
 // Shorter waits for one rank, per step, are left out.
 constexpr double kWaitListedMs = 1e-3;
 
-using Key = std::tuple<int64_t, uint64_t, int32_t>;
 // (waiting rank, rank it waits for), as indices -> ms
 using WaitsByPair = std::map<std::pair<size_t, size_t>, double>;
-
-// One collective on every rank of its group.
-struct MatchedCollective {
-  // (index of the rank, index in its list of collectives)
-  std::vector<std::pair<size_t, size_t>> members;
-  int64_t step = 0;
-  uint64_t group = 0;
-  bool ends_together = false;
-};
 
 std::string WhyNotComparable(const std::vector<RankDigest>& ranks) {
   if (ranks.size() < 2) return "there is only one rank";
@@ -51,87 +45,6 @@ std::string WhyNotComparable(const std::vector<RankDigest>& ranks) {
   return "";
 }
 
-std::vector<MatchedCollective> Match(const std::vector<RankDigest>& ranks,
-                                     RankComparison& comparison) {
-  std::map<Key, MatchedCollective> by_key;
-  for (size_t r = 0; r < ranks.size(); ++r) {
-    for (size_t i = 0; i < ranks[r].collectives.size(); ++i) {
-      const RankCollective& one = ranks[r].collectives[i];
-      MatchedCollective& collective =
-          by_key[{one.step, one.group, one.ordinal}];
-      collective.members.push_back({r, i});
-      collective.step = one.step;
-      collective.group = one.group;
-      collective.ends_together = one.ends_together;
-    }
-  }
-  // If one rank misses a collective, all later ordinals of that group and step
-  // are shifted. Use a group's collectives of a step only if all ranks recorded
-  // the same number of them.
-  std::map<std::pair<int64_t, uint64_t>, std::map<size_t, int64_t>> counts;
-  for (const auto& [key, collective] : by_key) {
-    for (const auto& [r, i] : collective.members) {
-      ++counts[{std::get<0>(key), std::get<1>(key)}][r];
-    }
-  }
-  std::vector<MatchedCollective> matched;
-  for (auto& [key, collective] : by_key) {
-    const auto& of_group = counts[{std::get<0>(key), std::get<1>(key)}];
-    const int64_t count = of_group.begin()->second;
-    const bool alike = std::ranges::all_of(
-        of_group, [&](const auto& entry) { return entry.second == count; });
-    if (alike && collective.members.size() >= 2) {
-      matched.push_back(std::move(collective));
-    } else {
-      ++comparison.unmatched;
-    }
-  }
-  return matched;
-}
-
-// How far each rank's clock is ahead of the median clock, in ns, by the ends of
-// collectives. `residual_ns`: the median disagreement after correction.
-std::vector<double> ClockOffsets(const std::vector<RankDigest>& ranks,
-                                 const std::vector<MatchedCollective>& matched,
-                                 double& residual_ns) {
-  const bool some_end_together =
-      std::ranges::any_of(matched, &MatchedCollective::ends_together);
-  std::vector<std::vector<double>> ahead(ranks.size());
-  std::vector<double> offsets(ranks.size(), 0);
-  // The median end depends on the offsets; a second round corrects for the
-  // first.
-  for (int round = 0; round < 2; ++round) {
-    for (auto& list : ahead) list.clear();
-    for (const MatchedCollective& collective : matched) {
-      if (some_end_together && !collective.ends_together) continue;
-      std::vector<double> ends;
-      const int64_t base = ranks[collective.members[0].first]
-                               .collectives[collective.members[0].second]
-                               .end_ns;
-      for (const auto& [r, i] : collective.members) {
-        ends.push_back(
-            static_cast<double>(ranks[r].collectives[i].end_ns - base) -
-            offsets[r]);
-      }
-      const double middle = Median(ends);
-      for (size_t k = 0; k < ends.size(); ++k) {
-        ahead[collective.members[k].first].push_back(ends[k] - middle);
-      }
-    }
-    for (size_t r = 0; r < ranks.size(); ++r) {
-      if (!ahead[r].empty()) offsets[r] += Median(ahead[r]);
-    }
-  }
-  std::vector<double> left;
-  for (const std::vector<double>& list : ahead) {
-    if (list.empty()) continue;
-    const double middle = Median(list);
-    for (double ns : list) left.push_back(std::abs(ns - middle));
-  }
-  residual_ns = left.empty() ? 0 : Median(left);
-  return offsets;
-}
-
 void FillRows(const std::vector<RankDigest>& ranks,
               RankComparison& comparison) {
   for (const RankDigest& rank : ranks) {
@@ -143,6 +56,9 @@ void FillRows(const std::vector<RankDigest>& ranks,
     row.noise_ms = rank.noise_ms;
     row.host_noise_ms = rank.host_noise_ms;
     row.host_ms = rank.host_ms;
+    row.host = report.run.host;
+    row.sm_clock_mhz = rank.sm_clock_mhz > 0 ? rank.sm_clock_mhz : -1;
+    row.kernels = rank.kernels;
     const auto data = report.phases_ms.find("data");
     if (data != report.phases_ms.end()) row.loading_ms = data->second;
     row.time_split_ms = report.time_split_ms;
@@ -174,41 +90,99 @@ void CompareShapes(const std::vector<RankDigest>& ranks,
   }
 }
 
-// Adds what `collective` makes each rank wait to the rows and, where ranks
-// arrive apart, to `pairs`; returns the ms summed over its ranks.
-double AddWaits(const std::vector<RankDigest>& ranks,
-                const MatchedCollective& collective,
-                const std::vector<double>& offsets, double together_ns,
-                RankComparison& comparison, WaitsByPair& pairs) {
-  std::vector<double> begins;
-  for (const auto& [r, i] : collective.members) {
-    begins.push_back(static_cast<double>(ranks[r].collectives[i].begin_ns -
-                                         ranks[0].collectives[0].begin_ns) -
-                     offsets[r]);
+// Adds up who waits for whom. In order of time: a rank that waited in one group
+// may be late in another one because of that.
+class WaitCounter {
+ public:
+  WaitCounter(const std::vector<RankDigest>& ranks,
+              const std::vector<double>& offsets, double together_ns,
+              RankComparison& comparison)
+      : ranks_(ranks),
+        offsets_(offsets),
+        together_ns_(together_ns),
+        comparison_(comparison),
+        groups_(ranks, offsets),
+        inherited_(ranks.size()) {}
+
+  // The ms that its ranks wait, summed. Rows are in the order of the indices.
+  double Add(const MatchedCollective& collective) {
+    const size_t group = groups_.IndexOf(collective.group);
+    std::vector<double> begins, own;
+    std::vector<InheritedWaits::Delay> delays;
+    for (const auto& [r, i] : collective.members) {
+      begins.push_back(static_cast<double>(ranks_[r].collectives[i].begin_ns -
+                                           ranks_[0].collectives[0].begin_ns) -
+                       offsets_[r]);
+      delays.push_back(inherited_.Of(r, group));
+      own.push_back(begins.back() - delays.back().ns);
+    }
+    const double middle = Median(own);
+    const auto last =
+        static_cast<size_t>(std::ranges::max_element(begins) - begins.begin());
+    const size_t last_rank = collective.members[last].first;
+    // It is the cause itself, unless most of its lateness is what it waited
+    // elsewhere.
+    const double own_ns = own[last] - middle;
+    const double inherited_ns = begins[last] - Median(begins) - own_ns;
+    const size_t cause =
+        delays[last].source != SIZE_MAX && inherited_ns > std::max(own_ns, 0.0)
+            ? delays[last].source
+            : last_rank;
+    const bool skewed =
+        begins[last] - *std::ranges::min_element(begins) > together_ns_;
+    if (skewed) {
+      ++comparison_.skewed;
+      ++comparison_.rows[cause].last;
+    }
+    double all_ms = 0;
+    for (size_t k = 0; k < begins.size(); ++k) {
+      const auto& [r, i] = collective.members[k];
+      RankRow& row = comparison_.rows[r];
+      // Waiting behind compute costs nothing.
+      const double wait = std::min<double>(
+          begins[last] - begins[k],
+          static_cast<double>(ranks_[r].collectives[i].exposed_ns));
+      row.waiting_ms += wait * 1e-6;
+      row.late_ms += (own[k] - middle) * 1e-6;
+      all_ms += wait * 1e-6;
+      if (skewed && r != cause) pairs_[{r, cause}] += wait * 1e-6;
+      inherited_.Add(r, group, cause, wait > together_ns_ ? wait : 0);
+    }
+    groups_.AddWait(collective, all_ms,
+                    skewed ? static_cast<int64_t>(last_rank) : int64_t{-1},
+                    begins[last]);
+    return all_ms;
   }
-  const double middle = Median(begins);
-  const auto last = std::ranges::max_element(begins);
-  const size_t last_rank =
-      collective.members[static_cast<size_t>(last - begins.begin())].first;
-  const bool skewed = *last - *std::ranges::min_element(begins) > together_ns;
-  if (skewed) {
-    ++comparison.skewed;
-    ++comparison.rows[last_rank].last;
+
+  const GroupTotals& groups() const { return groups_; }
+  const WaitsByPair& pairs() const { return pairs_; }
+
+ private:
+  const std::vector<RankDigest>& ranks_;
+  const std::vector<double>& offsets_;
+  double together_ns_ = 0;
+  RankComparison& comparison_;
+  GroupTotals groups_;
+  InheritedWaits inherited_;
+  WaitsByPair pairs_;
+};
+
+// The indices of `matched` by the end of each.
+std::vector<size_t> InOrderOfTime(const std::vector<RankDigest>& ranks,
+                                  const std::vector<MatchedCollective>& matched,
+                                  const std::vector<double>& offsets) {
+  std::vector<std::pair<double, size_t>> ends;
+  for (size_t m = 0; m < matched.size(); ++m) {
+    const auto& [r, i] = matched[m].members[0];
+    ends.push_back({static_cast<double>(ranks[r].collectives[i].end_ns -
+                                        ranks[0].collectives[0].end_ns) -
+                        offsets[r],
+                    m});
   }
-  double all_ms = 0;
-  for (size_t k = 0; k < begins.size(); ++k) {
-    const auto& [r, i] = collective.members[k];
-    RankRow& row = comparison.rows[r];
-    // Waiting behind compute costs nothing.
-    const double wait = std::min<double>(
-        *last - begins[k],
-        static_cast<double>(ranks[r].collectives[i].exposed_ns));
-    row.waiting_ms += wait * 1e-6;
-    row.late_ms += (begins[k] - middle) * 1e-6;
-    all_ms += wait * 1e-6;
-    if (skewed && r != last_rank) pairs[{r, last_rank}] += wait * 1e-6;
-  }
-  return all_ms;
+  std::ranges::sort(ends);
+  std::vector<size_t> order;
+  for (const auto& [end, m] : ends) order.push_back(m);
+  return order;
 }
 
 // REQUIRES: comparison.rows are still in the order of the indices.
@@ -269,10 +243,15 @@ RankComparison CompareRanks(const std::vector<RankDigest>& ranks) {
   FillRows(ranks, comparison);
   comparison.why_not = WhyNotComparable(ranks);
   if (!comparison.why_not.empty()) return comparison;
-  const std::vector<MatchedCollective> matched = Match(ranks, comparison);
+  const std::vector<MatchedCollective> matched =
+      MatchCollectives(ranks, comparison.unmatched);
   comparison.collectives = static_cast<int64_t>(matched.size());
   if (matched.empty()) {
     comparison.why_not = "no collective was recorded on two ranks";
+    std::ranges::sort(comparison.rows, {}, &RankRow::rank);
+    comparison.groups =
+        GroupTotals(ranks, std::vector<double>(ranks.size(), 0)).Rows();
+    comparison.pipelines = PipelinesOf(ranks, comparison);
     return comparison;
   }
   std::set<int64_t> steps;
@@ -288,12 +267,11 @@ RankComparison CompareRanks(const std::vector<RankDigest>& ranks) {
   comparison.clock_residual_us = residual_ns * 1e-3;
   const double together_ns = std::max(kTogetherShare * comparison.step_ms * 1e6,
                                       kTogetherResiduals * residual_ns);
-  WaitsByPair pairs;
+  WaitCounter counter(ranks, offsets, together_ns, comparison);
   std::map<int64_t, double> waits;  // by step, mean over the ranks
-  for (const MatchedCollective& collective : matched) {
-    waits[collective.step] +=
-        AddWaits(ranks, collective, offsets, together_ns, comparison, pairs) /
-        static_cast<double>(ranks.size());
+  for (const size_t m : InOrderOfTime(ranks, matched, offsets)) {
+    waits[matched[m].step] +=
+        counter.Add(matched[m]) / static_cast<double>(ranks.size());
   }
   std::vector<double> by_step;
   for (const auto& [step, ms] : waits) by_step.push_back(ms);
@@ -307,18 +285,12 @@ RankComparison CompareRanks(const std::vector<RankDigest>& ranks) {
     comparison.waiting_ms += row.waiting_ms / comparison.rows.size();
   }
   comparison.imbalance_ms = ImbalanceMs(ranks, matched, comparison.steps);
-  ListWaits(pairs, comparison);
+  ListWaits(counter.pairs(), comparison);
   std::ranges::sort(comparison.rows, {}, &RankRow::rank);
+  comparison.groups = counter.groups().Rows();
+  comparison.pipelines = PipelinesOf(ranks, comparison);
+  MendSlowest(ranks, matched, offsets, comparison);
   return comparison;
-}
-
-std::vector<SharedCollective> SharedCollectives(
-    const std::vector<RankDigest>& ranks) {
-  RankComparison counted;
-  std::vector<SharedCollective> shared;
-  for (MatchedCollective& matched : Match(ranks, counted))
-    shared.push_back({std::move(matched.members)});
-  return shared;
 }
 
 std::vector<double> LatenessScores(const RankComparison& comparison) {

@@ -131,6 +131,7 @@ CollectiveColumns ColumnsOf(const std::vector<RankCollective>& collectives) {
   CollectiveColumns columns;
   std::map<std::pair<uint64_t, bool>, uint32_t> groups;
   std::map<std::pair<int64_t, uint64_t>, int64_t> seen;
+  std::map<uint64_t, int64_t> sizes;
   RankCollective before = {.step = 0, .kernel = 0};
   for (const RankCollective& one : collectives) {
     const auto [entry, is_new] =
@@ -148,6 +149,11 @@ CollectiveColumns ColumnsOf(const std::vector<RankCollective>& collectives) {
     columns.begin_ns.push_back(one.begin_ns - before.begin_ns);
     columns.duration_ns.push_back(one.end_ns - one.begin_ns);
     columns.covered_ns.push_back(one.end_ns - one.begin_ns - one.exposed_ns);
+    // Buckets of one group are mostly of one size.
+    int64_t& bytes = sizes.try_emplace(one.group, 0).first->second;
+    columns.bytes.push_back(one.bytes - std::exchange(bytes, one.bytes));
+    columns.queued_ns.push_back(one.queued_ns);
+    columns.stalled_ns.push_back(one.stalled_ns);
     before = one;
   }
   return columns;
@@ -171,10 +177,13 @@ std::string SerializeDigest(const RankDigest& digest) {
   envelope.rank = BytesOf(DigestMessage{
       .report = digest.report,
       .collectives = ColumnsOf(digest.collectives),
+      .groups = digest.groups,
       .step_shapes = digest.step_shapes,
       .host_ms = digest.host_ms,
       .noise_ms = digest.noise_ms,
       .host_noise_ms = digest.host_noise_ms,
+      .sm_clock_mhz = digest.sm_clock_mhz,
+      .kernels = digest.kernels,
   });
   envelope.hash = FnvHash(envelope.rank);
   return BytesOf(envelope);

@@ -10,6 +10,8 @@ namespace {
 
 constexpr size_t kRanksShown = 16;
 constexpr size_t kEndsShown = 6;  // at each end, of more ranks
+constexpr size_t kRanksNamedOfGroup = 8;
+constexpr size_t kGroupWidth = 40;
 
 std::string LineOf(const RankRow& row, bool compared) {
   std::string line = "  " + PadLeft(std::to_string(row.rank), 4) +
@@ -22,6 +24,104 @@ std::string LineOf(const RankRow& row, bool compared) {
             PadLeft(std::to_string(row.last), 6);
   }
   return line;
+}
+
+// "ranks 0, 1 and 30 more"
+std::string RanksInWords(const std::vector<int32_t>& ranks) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < std::min(ranks.size(), kRanksNamedOfGroup); ++i) {
+    names.push_back(std::to_string(ranks[i]));
+  }
+  const size_t more = ranks.size() - names.size();
+  return (ranks.size() == 1 ? "rank " : "ranks ") + Listed(names) +
+         (more > 0 ? " and " + std::to_string(more) + " more" : "");
+}
+
+std::string KindOf(const RankGroupRow& group) {
+  std::string text = group.parallelism.empty() ? "unknown" : group.parallelism;
+  if (!group.description.empty()) text += " (" + group.description + ")";
+  return text;
+}
+
+std::string Padded(const std::string& text, size_t width) {
+  return text + std::string(width > text.size() ? width - text.size() : 1, ' ');
+}
+
+std::string GroupLine(const std::string& name, double exposed_ms,
+                      double total_ms, double bytes, double gb_per_s) {
+  return "  " + Padded(name, kGroupWidth) + PadLeft(Number(exposed_ms), 8) +
+         PadLeft(Number(total_ms), 8) +
+         PadLeft(bytes > 0 ? Number(bytes * 1e-6) : "-", 8) +
+         PadLeft(gb_per_s > 0 ? Number(gb_per_s) : "-", 8);
+}
+
+// The groups that serve the same are one line: their mean, and the slowest.
+std::vector<std::string> GroupLines(const RankComparison& ranks, bool all) {
+  if (ranks.groups.empty()) return {};
+  std::vector<std::string> lines = {
+      Padded("groups of ranks, ms per step and rank", kGroupWidth + 2) +
+      PadLeft("exposed", 8) + PadLeft("total", 8) + PadLeft("MB", 8) +
+      PadLeft("GB/s", 8)};
+  std::vector<std::pair<std::string, std::vector<const RankGroupRow*>>> kinds;
+  for (const RankGroupRow& group : ranks.groups) {
+    const std::string kind = KindOf(group) + std::to_string(group.size);
+    auto known = std::ranges::find(
+        kinds, kind, [](const auto& entry) { return entry.first; });
+    if (known == kinds.end()) known = kinds.insert(kinds.end(), {kind, {}});
+    known->second.push_back(&group);
+  }
+  for (const auto& [kind, groups] : kinds) {
+    const RankGroupRow& first = *groups[0];
+    RankGroupRow mean;
+    std::vector<const RankGroupRow*> rated;
+    for (const RankGroupRow* group : groups) {
+      const double share = 1 / static_cast<double>(groups.size());
+      mean.exposed_ms += share * group->exposed_ms;
+      mean.total_ms += share * group->total_ms;
+      mean.bytes += share * group->bytes;
+      if (group->gb_per_s > 0) rated.push_back(group);
+    }
+    std::ranges::stable_sort(rated, {}, &RankGroupRow::gb_per_s);
+    const double rate = rated.empty() ? 0 : rated[rated.size() / 2]->gb_per_s;
+    const std::string size = first.size > 0
+                                 ? std::to_string(first.size)
+                                 : std::to_string(first.ranks.size());
+    lines.push_back(GroupLine(
+        KindOf(first) + ", " +
+            Count(static_cast<int64_t>(groups.size()), "group") + " of " + size,
+        mean.exposed_ms, mean.total_ms, mean.bytes, rate));
+    if (rated.size() > 1) {
+      lines.push_back("    slowest: " + RanksInWords(rated[0]->ranks) + " at " +
+                      Number(rated[0]->gb_per_s) + " GB/s");
+    }
+    if (!first.parallelism.empty() && first.evidence.find("described") != 0) {
+      lines.push_back("    taken for " + first.parallelism +
+                      " parallelism by its traffic: " + first.evidence);
+    }
+    if (!all || groups.size() < 2) continue;
+    for (const RankGroupRow* group : groups) {
+      lines.push_back(GroupLine("  " + RanksInWords(group->ranks),
+                                group->exposed_ms, group->total_ms,
+                                group->bytes, group->gb_per_s));
+    }
+  }
+  for (const PipelineRow& pipeline : ranks.pipelines) {
+    std::vector<int32_t> stages;
+    for (const PipelineStage& stage : pipeline.stages) {
+      stages.push_back(stage.rank);
+    }
+    std::string line = "  pipeline of " + RanksInWords(stages) +
+                       ": stages wait for each other " +
+                       Percent(pipeline.bubble_frac) + " of the step";
+    if (pipeline.ideal_frac > 0) {
+      line += "; " + Times(pipeline.micro_batches) +
+              " micro-batches make it " + Percent(pipeline.ideal_frac) +
+              " at least";
+    }
+    lines.push_back(line);
+    if (!all) break;
+  }
+  return lines;
 }
 
 }  // namespace
@@ -57,8 +157,61 @@ std::vector<std::string> RankLines(const Report& report, bool all) {
   } else {
     lines.push_back("  not compared: " + ranks.why_not);
   }
+  for (std::string& line : GroupLines(ranks, all)) {
+    lines.push_back(std::move(line));
+  }
   return lines;
 }
+
+namespace {
+
+void WriteGroups(const RankComparison& ranks, JsonText& json) {
+  json.Key("groups");
+  json.Open('[');
+  for (const RankGroupRow& group : ranks.groups) {
+    json.Open('{');
+    json.Texts("ranks", group.ranks);
+    json.Field("name", group.name);
+    json.Field("description", group.description);
+    json.Field("size", group.size);
+    json.Field("parallelism", group.parallelism);
+    json.Field("evidence", group.evidence);
+    json.Field("collectives", group.collectives);
+    json.Field("total_ms", group.total_ms);
+    json.Field("exposed_ms", group.exposed_ms);
+    json.Field("waiting_ms", group.waiting_ms);
+    json.Field("bytes", group.bytes);
+    json.Field("gb_per_s", group.gb_per_s);
+    json.Field("last_rank", group.last_rank);
+    json.Field("last", group.last);
+    json.Field("hosts", group.hosts);
+    json.Close('}');
+  }
+  json.Close(']');
+  json.Key("pipelines");
+  json.Open('[');
+  for (const PipelineRow& pipeline : ranks.pipelines) {
+    json.Open('{');
+    json.Field("micro_batches", pipeline.micro_batches);
+    json.Field("chunks", pipeline.chunks);
+    json.Field("bubble_frac", pipeline.bubble_frac);
+    json.Field("ideal_frac", pipeline.ideal_frac);
+    json.Key("stages");
+    json.Open('[');
+    for (const PipelineStage& stage : pipeline.stages) {
+      json.Open('{');
+      json.Field("rank", stage.rank);
+      json.Field("busy_ms", stage.busy_ms);
+      json.Field("waiting_ms", stage.waiting_ms);
+      json.Close('}');
+    }
+    json.Close(']');
+    json.Close('}');
+  }
+  json.Close(']');
+}
+
+}  // namespace
 
 void WriteRanks(const RankComparison& ranks, JsonText& json) {
   json.Key("ranks");
@@ -90,6 +243,10 @@ void WriteRanks(const RankComparison& ranks, JsonText& json) {
     json.Field("loading_ms", row.loading_ms);
     json.Field("last", row.last);
     json.Field("clock_offset_us", row.clock_offset_us);
+    json.Field("host", row.host);
+    json.Field("sm_clock_mhz", row.sm_clock_mhz);
+    json.Field("kernels", row.kernels);
+    json.Field("stage", row.stage);
     json.Key("time_split_ms");
     json.Open('{');
     for (const auto& [cause, ms] : row.time_split_ms) json.Field(cause, ms);
@@ -107,6 +264,17 @@ void WriteRanks(const RankComparison& ranks, JsonText& json) {
     json.Close('}');
   }
   json.Close(']');
+  WriteGroups(ranks, json);
+  json.Key("mended");
+  json.Open('{');
+  json.Field("why_not", ranks.why_not_mended);
+  json.Field("rank", ranks.mended.rank);
+  json.Field("before_ms", ranks.mended.before_ms);
+  json.Field("after_ms", ranks.mended.after_ms);
+  json.Field("low_ms", ranks.mended.low_ms);
+  json.Field("high_ms", ranks.mended.high_ms);
+  json.Field("next_rank", ranks.mended.next_rank);
+  json.Close('}');
   json.Close('}');
 }
 

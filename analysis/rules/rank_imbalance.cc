@@ -8,8 +8,11 @@
 #include <cmath>
 #include <numbers>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "context/rule.h"
+#include "ranks/late_ranks.h"
 #include "ranks/rank_comparison.h"
 #include "steps/steps.h"
 #include "words/labels.h"
@@ -105,27 +108,6 @@ double WaitOfOthers(const RankComparison& ranks, const RankRow& straggler) {
   return sum / static_cast<double>(ranks.rows.size() - 1);
 }
 
-// The cause on which the straggler spends the most time beyond the median of
-// the other ranks: its key and the difference in ms per step. Empty if it is
-// below 1 % of the step.
-std::pair<std::string, double> CauseOf(const RankComparison& ranks,
-                                       const RankRow& straggler) {
-  std::pair<std::string, double> worst;
-  for (const auto& [key, ms] : straggler.time_split_ms) {
-    if (key == "communication" || key == "unknown") continue;
-    std::vector<double> others;
-    for (const RankRow& row : ranks.rows) {
-      if (&row == &straggler) continue;
-      const auto it = row.time_split_ms.find(key);
-      others.push_back(it == row.time_split_ms.end() ? 0 : it->second);
-    }
-    const double more = ms - Median(others);
-    if (more > worst.second) worst = {key, more};
-  }
-  if (worst.second < kLateShare * ranks.step_ms) return {};
-  return worst;
-}
-
 // The time, in ms per step, in which the rank's device works on anything but
 // collectives.
 double DeviceMs(const RankRow& row) {
@@ -144,13 +126,14 @@ double DeviceMs(const RankRow& row) {
 bool WorksLonger(const RankComparison& ranks, const RankRow& straggler) {
   std::vector<double> hosts, loaders, devices, noises;
   for (const RankRow& row : ranks.rows) {
-    if (&row == &straggler) continue;
+    if (!AreAlike(row, straggler)) continue;
     if (row.host_ms < 0 || straggler.host_ms < 0) return true;  // unknown
     hosts.push_back(row.host_ms);
     loaders.push_back(row.loading_ms);
     devices.push_back(DeviceMs(row));
     noises.push_back(row.host_noise_ms);
   }
+  if (hosts.empty()) return false;
   // Lateness adds up over the collectives of a step, whereas work does not.
   const double late_ms =
       std::min(straggler.late_ms, WaitOfOthers(ranks, straggler));
@@ -205,47 +188,90 @@ const RankRow* Straggler(const RankComparison& ranks) {
   return last >= kLastShare && scores[at] > kOutlierScore ? &row : nullptr;
 }
 
-std::string FixOf(const std::string& cause, bool has_gpu) {
-  if (cause == "data") {
-    return "its loader is slow: check its storage and cores, give it as many "
-           "workers as the others, and shard by bytes instead of by count";
-  }
-  if (cause == "compute") {
-    return std::string("it computes longer: compare ") +
-           (has_gpu ? "the clocks, temperature and power limit of its device "
-                      "with the others"
-                    : "its cores and the other programs on them with those of "
-                      "the other ranks") +
-           "; if its batches are larger, balance them";
-  }
-  if (cause == "dispatch" || cause == "host_code") {
-    return std::string("its host is slow: pin the rank to ") +
-           (has_gpu ? "the NUMA node of its GPU" : "cores of one NUMA node") +
-           ", and keep other processes off its cores";
-  }
-  if (cause == "blocking_copy" || cause == "sync" || cause == "copy") {
-    return "it waits for copies: let only one rank log or save, from a "
-           "separate thread";
-  }
-  if (cause == "contended") {
-    return "other programs, or other ranks, take its cores: move them, or pin "
-           "each rank to cores of its own";
-  }
-  if (cause == "allocator") {
-    return "it allocates memory during training because its shapes vary more: "
-           "run the largest batch first";
-  }
-  return "compare its host, device and data with those of the others";
-}
-
 std::string Clocks(const RankComparison& ranks) {
   return " (clocks aligned by " + Count(ranks.collectives, "collective") +
          ", to within " + Number(ranks.clock_residual_us) + " us)";
 }
 
+// The one machine whose ranks the others wait for.
+Verdict CheckHosts(const RankComparison& ranks) {
+  const RankComparison machines = ByHost(ranks);
+  if (machines.rows.empty()) return Clean();
+  const RankRow* slow = Straggler(machines);
+  if (slow == nullptr) return Clean();
+  const double wait = WaitOfOthers(machines, *slow);
+  if (wait * 1e3 < kResiduals * ranks.clock_residual_us ||
+      !WorksLonger(machines, *slow)) {
+    return Clean();
+  }
+  const auto [cause, more] = CauseOf(machines, *slow);
+  if (cause.empty() && machines.rows.size() < kRanksForScore) return Clean();
+  std::vector<std::string> names;
+  for (const RankRow& row : ranks.rows) {
+    if (row.host == slow->host) names.push_back(std::to_string(row.rank));
+  }
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  finding.evidence = "Of the " + Count(ranks.skewed, "collective") +
+                     " with skewed arrivals, a rank of machine " + slow->host +
+                     " (ranks " + ListedWithAnd(names) + ") arrives last at " +
+                     std::to_string(slow->last) +
+                     "; the ranks of the other machines wait " +
+                     Milliseconds(wait) + " per step" + Clocks(ranks) + ".";
+  if (!cause.empty()) {
+    finding.evidence += " Its ranks spend " + Milliseconds(more) +
+                        " per step more than the others on " +
+                        CauseInWords(cause, true) + ".";
+  }
+  finding.where = "machine " + slow->host;
+  finding.assumption =
+      "at best: its ranks arrive with those of the other machines";
+  finding.fix_cpp = finding.fix_python =
+      "all late ranks are on this machine, so look there first: " +
+      FixOf(cause, machines, *slow);
+  finding.wrong_if =
+      "ranks of another machine are last in a longer recording: then the load "
+      "is imbalanced, and no machine is slow";
+  return FireBound(std::move(finding), std::max(wait, more) * 1e6);
+}
+
+// True if the other ranks of its machine are late as well.
+bool ItsMachineIsLate(const RankComparison& ranks, const RankRow& row) {
+  std::vector<double> late;
+  for (const RankRow& other : ranks.rows) {
+    if (other.rank != row.rank && other.host == row.host) {
+      late.push_back(other.late_ms);
+    }
+  }
+  return !late.empty() && Median(late) >= kLateByWork * row.late_ms;
+}
+
+// What the straggler costs: by the replay of all ranks together, or else at
+// most what the others wait for it.
+Found Priced(Finding finding, const RankComparison& ranks, const RankRow& row,
+             double bound_ms) {
+  Found found{.finding = std::move(finding), .bound_ns = bound_ms * 1e6};
+  const MendedRank& mended = ranks.mended;
+  if (mended.rank != row.rank) return found;
+  found.finding.gain = {.expected_ms = mended.before_ms - mended.after_ms,
+                        .low_ms = mended.before_ms - mended.high_ms,
+                        .high_ms = mended.before_ms - mended.low_ms};
+  found.finding.assumption =
+      "all ranks replayed together, with this one as fast as the median of the "
+      "others";
+  if (mended.next_rank >= 0 && mended.next_rank != row.rank) {
+    found.finding.assumption += "; rank " + std::to_string(mended.next_rank) +
+                                " is then waited for most";
+  }
+  return found;
+}
+
 Verdict CheckStraggler(const RankComparison& ranks) {
   const RankRow* row = Straggler(ranks);
-  if (row == nullptr) return Clean();
+  if (row == nullptr || ItsMachineIsLate(ranks, *row)) {
+    Verdict machine = CheckHosts(ranks);
+    if (row == nullptr || !machine.found.empty()) return machine;
+  }
   const double wait = WaitOfOthers(ranks, *row);
   if (wait * 1e3 < kResiduals * ranks.clock_residual_us) return Clean();
   if (!WorksLonger(ranks, *row)) return Clean();
@@ -266,17 +292,18 @@ Verdict CheckStraggler(const RankComparison& ranks) {
     finding.evidence += " It spends " + Milliseconds(more) +
                         " per step more than the others on " +
                         CauseInWords(cause, true) + ".";
+    if (cause == "compute") finding.evidence += LongerInWords(ranks, *row);
   }
   finding.where = name + (row->source.empty() ? "" : ", " + row->source);
   finding.assumption = "at best: " + name + " arrives with the median rank";
-  finding.fix_cpp = finding.fix_python = FixOf(cause, ranks.has_gpu);
+  finding.fix_cpp = finding.fix_python = FixOf(cause, ranks, *row);
   finding.wrong_if =
       "another rank is last in a longer recording: then the load is "
       "imbalanced, and no rank is slow";
   // Time that the straggler loses after its last collective does not show in
   // the waits of the others.
-  return FireBound(std::move(finding),
-                   std::max({wait, row->late_ms, more}) * 1e6);
+  return Fire(Priced(std::move(finding), ranks, *row,
+                     std::max({wait, row->late_ms, more})));
 }
 
 // True for equal ranks whose hosts do not wait for each other. Chance
@@ -297,7 +324,8 @@ bool OnlyDrifted(const RankComparison& ranks) {
 }
 
 Verdict CheckImbalance(const RankComparison& ranks) {
-  if (Straggler(ranks) != nullptr || OnlyDrifted(ranks) ||
+  if (Straggler(ranks) != nullptr || !CheckHosts(ranks).found.empty() ||
+      OnlyDrifted(ranks) ||
       ranks.waiting_ms -
               std::min(ranks.waiting_noise_ms, kMostNoise * ranks.step_ms) <
           kWaitShare * ranks.step_ms ||

@@ -29,6 +29,7 @@ std::vector<Absent> AbsentRules() {
       {"large-vocabulary-loss", kPython},
       {"launch-bound", "where a program causes it, that cause is reported"},
       {"missing-no-sync", kRanks},
+      {"pipeline-bubble", kRanks},
       {"python-between-ops", kPython},
       {"recompute-cost", "LibTorch has no checkpointing"},
       {"rnn-in-python", kPython},

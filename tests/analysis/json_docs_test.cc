@@ -130,6 +130,8 @@ Report RichReport() {
   report.modules.push_back({.name = "conv1"});
   report.ranks.rows.push_back({.rank = 0});
   report.ranks.waits.push_back({.rank = 0, .waits_for = 1});
+  report.ranks.groups.push_back({.ranks = {0}});
+  report.ranks.pipelines.push_back({.stages = {{.rank = 0}}});
   report.whole_run.steps = 1;
   report.whole_run.stalls.push_back({.count = 1});
   return report;

@@ -231,6 +231,7 @@ TEST(PageTest, AThousandRanksFitInFiveMegabytes) {
          .late_ms = rank / 7.0,
          .clock_offset_us = rank * 1e5 / 3,
          .time_split_ms = report.time_split_ms});
+    report.ranks.groups.push_back({.ranks = {0, rank}, .parallelism = "data"});
     report.ranks.waits.push_back(
         {.rank = rank, .waits_for = 999 - rank, .ms = 1.0 / 3});
   }

@@ -47,6 +47,7 @@ struct FieldCounter {
   constexpr void OneOf(int, const T&) {
     ++count;
   }
+  constexpr void Fixed64(int, uint64_t) { ++count; }
 };
 template <typename T>
 size_t Written() {
@@ -59,8 +60,9 @@ size_t Written() {
 // A new member needs a line in ranks/digest_fields.h and in rank_digest.proto,
 // or reports from inside a job lack it.
 TEST(RankDigestTest, EveryMemberIsWritten) {
-  EXPECT_EQ(Members<RankCollective>(), 8u);  // ranks/serialize_digest.cc
+  EXPECT_EQ(Members<RankCollective>(), 11u);  // ranks/serialize_digest.cc
   EXPECT_EQ(Members<RankDigest>(), Written<DigestMessage>());
+  EXPECT_EQ(Members<GroupTraffic>(), Written<GroupTraffic>());
   // The path and its slices, memory, ranks and whole_run are left out.
   EXPECT_EQ(Members<Report>(), Written<Report>() + 5);
   // The times of the wait steps and what the user told are left out.
@@ -194,7 +196,19 @@ TEST(RankDigestTest, EveryKindOfFieldSurvives) {
                          .kernel = kNone,
                          .begin_ns = -7,
                          .end_ns = -9,
-                         .exposed_ns = 0}};
+                         .exposed_ns = 0,
+                         .bytes = int64_t{1} << 40,
+                         .queued_ns = 5,
+                         .stalled_ns = -1}};
+  digest.groups = {{.group = 7,
+                    .name = "3",
+                    .description = "mesh_tp",
+                    .members = "[0, 1]",
+                    .size = -1,
+                    .kind = "all-reduce",
+                    .bus_factor = 1.5,
+                    .gradients = 2}};
+  digest.sm_clock_mhz = 1410;
   digest.step_shapes = {{9, 0xffffffffffffffff}, {10, 0}};
   digest.host_ms = 4.5;
   const RankDigest read = Reread(digest);
@@ -208,6 +222,11 @@ TEST(RankDigestTest, EveryKindOfFieldSurvives) {
   EXPECT_EQ(read.report.findings.at(0).also, finding.also);
   EXPECT_EQ(read.step_shapes, digest.step_shapes);
   EXPECT_EQ(read.host_ms, 4.5);
+  EXPECT_EQ(read.sm_clock_mhz, 1410);
+  ASSERT_EQ(read.groups.size(), 1u);
+  EXPECT_EQ(read.groups[0].description, "mesh_tp");
+  EXPECT_EQ(read.groups[0].size, -1);
+  EXPECT_EQ(read.groups[0].gradients, 2);
   EXPECT_EQ(read.noise_ms, 0);
   ASSERT_EQ(read.collectives.size(), 2u);
   for (size_t i = 0; i < 2; ++i) {
@@ -221,6 +240,9 @@ TEST(RankDigestTest, EveryKindOfFieldSurvives) {
     EXPECT_EQ(a.begin_ns, b.begin_ns);
     EXPECT_EQ(a.end_ns, b.end_ns);
     EXPECT_EQ(a.exposed_ns, b.exposed_ns);
+    EXPECT_EQ(a.bytes, b.bytes);
+    EXPECT_EQ(a.queued_ns, b.queued_ns);
+    EXPECT_EQ(a.stalled_ns, b.stalled_ns);
   }
 }
 
@@ -268,6 +290,43 @@ TEST(RankDigestTest, ANewerWriterMayHaveMoreFields) {
   const auto parsed = ParseDigest(message.SerializeAsString());
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   EXPECT_EQ(ToJson(parsed->report), ToJson(Reread(digest).report));
+}
+
+TEST(RankDigestTest, AnOlderWriterHadFewerFields) {
+  const std::vector<RankDigest> digests =
+      DigestsOf(MustRunProgram(kLateRank).ranks);
+  std::vector<RankDigest> older;
+  for (const RankDigest& digest : digests) {
+    stepscope::digest::Digest message;
+    ASSERT_TRUE(message.ParseFromString(SerializeDigest(digest)));
+    stepscope::digest::Rank rank;
+    ASSERT_TRUE(rank.ParseFromString(message.rank()));
+    rank.clear_groups();
+    rank.clear_sm_clock_mhz();
+    rank.mutable_collectives()->clear_bytes();
+    rank.mutable_collectives()->clear_queued_ns();
+    rank.mutable_collectives()->clear_stalled_ns();
+    message.set_rank(rank.SerializeAsString());
+    message.set_hash(FnvHash(message.rank()));
+    auto parsed = ParseDigest(message.SerializeAsString());
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    older.push_back(*std::move(parsed));
+  }
+  const Report now = AnalyzeRanks(digests), before = AnalyzeRanks(older);
+  EXPECT_EQ(before.ranks.collectives, now.ranks.collectives);
+  EXPECT_EQ(before.ranks.waiting_ms, now.ranks.waiting_ms);
+  EXPECT_TRUE(before.ranks.groups.empty());
+  EXPECT_EQ(before.ranks.mended.rank, -1);
+  EXPECT_NE(before.ranks.why_not_mended, "");
+  // Columns of different lengths are damage.
+  stepscope::digest::Digest message;
+  ASSERT_TRUE(message.ParseFromString(SerializeDigest(digests[0])));
+  stepscope::digest::Rank rank;
+  ASSERT_TRUE(rank.ParseFromString(message.rank()));
+  rank.mutable_collectives()->add_bytes(1);
+  message.set_rank(rank.SerializeAsString());
+  message.set_hash(FnvHash(message.rank()));
+  EXPECT_FALSE(ParseDigest(message.SerializeAsString()).ok());
 }
 
 TEST(RankDigestTest, SaysWhatIsWrongAndWhatToDo) {

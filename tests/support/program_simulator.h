@@ -18,11 +18,13 @@
 //            memory=80GB count=2   gpus that one process drives
 //            between=900ns         idle between two kernels of a stream
 //            clock=1980            MHz; recorded, and the bandwidth with it
-//   throttle 0.2 after=2 reasons=4 kernels take that much longer from the
+//   throttle 0.2 after=2 reasons=4 rank=1   kernels take that much longer from
+//   the
 //            recorded step `after` on; samples say why (CUPTI's bits)
 //   allocator used=60GB reserved=70GB stuck=8GB growth=1GB retries=2
 //            what samples of the allocator say, once per step
-//   ranks 4 network=80 latency=25us
+//   ranks 4 network=80 latency=25us hosts=2
+//   group tp 0,1 2,3 described=mesh_tp   ranks that communicate
 //   loader workers=2 cpu=30ms io=2ms name=train batch=64
 //   steps 6 warmup=4               recorded, and before them
 //   recorder live|kineto [sync] [cost=1us] [lose=0.1] [drop=5]   cost: of a
@@ -60,8 +62,10 @@
 //   delay T [stream=7]             a host function in the stream: it stands
 //                                  still, and no recorder sees why
 //   cuda_free T                    waits for the device, then takes T
-//   collective NAME B [stream=20] [dtype=Float] [unsized]   every rank takes
-//                                  part; unsized: its size is not recorded
+//   collective NAME B [stream=20] [dtype=Float] [unsized] [group=tp] [rate=80]
+//                                  every rank (of the group) takes part;
+//                                  unsized: its size is not recorded
+//   send RANK B [group=pp]; recv RANK B [group=pp]   a message between two
 //   join                           the compute stream waits for collectives
 //   gc T; overhead NAME T          Python's collector; the driver's own time
 //   memory B                       an allocation (a release where negative)

@@ -29,6 +29,31 @@ struct RankCollective {
   int64_t begin_ns = 0;  // on this rank's clock
   int64_t end_ns = 0;
   int64_t exposed_ns = 0;  // its time during which nothing computes
+  int64_t bytes = -1;      // of its buffer; -1 unknown
+  // How long before `begin_ns` this rank had its data ready: until then an
+  // earlier collective had the stream.
+  int64_t queued_ns = 0;
+  // How long before `end_ns` this rank had nothing left to do but to wait for
+  // it; 0 if it never waited.
+  int64_t stalled_ns = 0;
+};
+
+// The collectives of one kind in one group of ranks.
+struct GroupTraffic {
+  uint64_t group = 0;     // as in RankCollective
+  std::string name = {};  // of the process group; "" unknown, like the others
+  std::string description = {};  // "default_pg", "mesh_tp"
+  std::string members = {};      // its ranks as recorded, "[0, 1]"
+  int32_t size = -1;
+  std::string kind = {};  // "all-reduce", "point-to-point"
+  bool is_integer = false;
+  bool shards = false;    // of a program that shards its parameters
+  double bus_factor = 0;  // bytes over the slowest link per byte of the buffer
+  // In the steady steps.
+  int64_t count = 0;
+  int64_t gradients = 0;  // all-reduces of gradients
+  int64_t sent = 0;       // messages sent, of point-to-point
+  int64_t received = 0;
 };
 
 // What a digest keeps at most; the report's lists have limits of their own
@@ -42,6 +67,7 @@ inline constexpr size_t kMostRankSteps = 1'000;
 struct RankDigest {
   Report report;                            // of this rank alone
   std::vector<RankCollective> collectives;  // of the steady steps
+  std::vector<GroupTraffic> groups;         // of `collectives`, each once
   // (step number, hash of all input shapes) of the first steady steps; empty if
   // shapes were not recorded.
   std::vector<std::pair<int64_t, uint64_t>> step_shapes;
@@ -52,6 +78,8 @@ struct RankDigest {
   double noise_ms = 0;
   // The same for host_ms, which may be a mean over fewer steps.
   double host_noise_ms = 0;
+  double sm_clock_mhz = -1;  // mean of the samples of its device; -1 unknown
+  double kernels = 0;        // per steady step, without collectives
 };
 
 struct PageDetails;
@@ -78,7 +106,8 @@ std::vector<SharedCollective> SharedCollectives(
 // appears once. Never fails: if the ranks cannot be compared (a file does not
 // name its rank, two files name the same one, no collective was recorded on two
 // ranks), Report::ranks.why_not says why and of Report::ranks only the rows are
-// filled. An empty report without ranks. Any thread.
+// filled, and the groups and pipelines if only the collectives are missing. An
+// empty report without ranks. Any thread.
 Report AnalyzeRanks(const std::vector<RankDigest>& ranks);
 
 // Adds to the report of a job a Loss "missing-rank" for the ranks that are not

@@ -130,7 +130,7 @@ struct Plan {
   std::vector<double> after_each_ms = {};
   double low_ms = 0;  // likely range of step_after_ms
   double high_ms = 0;
-  int64_t pairs = 0;           // as in Gain
+  int64_t pairs = 0;            // as in Gain
   std::string assumption = {};  // of step_after_ms; empty if there is none
 };
 
@@ -227,7 +227,7 @@ struct ReplayCheck {
 // One rank of a run.
 struct RankRow {
   int32_t rank = -1;
-  std::string source;  // its trace file
+  std::string source = {};  // its trace file
   double step_ms = 0;
   double noise_ms = 0;       // of step_ms: two standard errors
   double host_noise_ms = 0;  // of host_ms: two standard errors
@@ -239,6 +239,11 @@ struct RankRow {
   double loading_ms = 0;  // data loading on the training thread
   int64_t last = 0;       // skewed collectives at which this rank was last
   double clock_offset_us = 0;  // subtracted from its clock to align the ranks
+  std::string host = {};       // its machine; "" unknown
+  // Of its GPU, mean over the recording; -1 if not recorded.
+  double sm_clock_mhz = -1;
+  double kernels = 0;  // per step, without collectives
+  int32_t stage = -1;  // of its pipeline, from 0; -1: it has none
   std::map<std::string, double> time_split_ms = {};  // by cause
 };
 
@@ -247,6 +252,61 @@ struct RankWait {
   int32_t rank = -1;
   int32_t waits_for = -1;
   double ms = 0;  // per step
+};
+
+// The collectives of one group of ranks (a communicator).
+struct RankGroupRow {
+  std::vector<int32_t> ranks = {};  // that were recorded, ascending
+  std::string name = {};            // as recorded; "" unknown
+  std::string description = {};
+  int32_t size = -1;  // ranks in the group; -1 unknown
+  // What it serves: "data", "sharded data", "tensor", "pipeline", "expert",
+  // "context"; "" if nothing says. `evidence` is what the guess rests on.
+  std::string parallelism = {};
+  std::string evidence = {};
+  // Per step, means over `ranks`.
+  double collectives = 0;
+  double total_ms = 0;    // of the collectives, waits included
+  double exposed_ms = 0;  // of that, while nothing computes
+  double waiting_ms = 0;  // of that, until its last rank arrives
+  double bytes = 0;       // of those whose size is known
+  // Bus bandwidth as nccl-tests define it, over the collectives of 1 MiB or
+  // more, from the arrival of the last rank; 0 unknown.
+  double gb_per_s = 0;
+  int32_t last_rank = -1;  // that arrives last most often; -1: none
+  int64_t last = 0;        // how often
+  int64_t hosts = 0;       // machines of `ranks`; 0 unknown
+};
+
+// A stage of a pipeline.
+struct PipelineStage {
+  int32_t rank = -1;
+  double busy_ms = 0;     // compute
+  double waiting_ms = 0;  // messages of its neighbours, with no compute beside
+};
+
+// A pipeline: ranks that pass activations to each other, in order of the
+// stages.
+struct PipelineRow {
+  std::vector<PipelineStage> stages = {};
+  double micro_batches = 0;  // per step; 0 unknown
+  int64_t chunks = 1;        // of the model per rank (interleaved schedule)
+  double bubble_frac = 0;    // of the step, mean over the stages
+  // (p-1) / (v m + p-1) for p stages, m micro-batches and v chunks: what a
+  // schedule with equally long stages and free messages leaves; 0 unknown.
+  double ideal_frac = 0;
+};
+
+// The run if one rank (or the ranks of one machine) took as long as the median
+// of the others: all ranks replayed together, from the first to the last common
+// step.
+struct MendedRank {
+  int32_t rank = -1;
+  double before_ms = 0;  // the unchanged replay
+  double after_ms = 0;
+  double low_ms = 0;  // likely range of after_ms
+  double high_ms = 0;
+  int32_t next_rank = -1;  // that is waited for most then; -1: none
 };
 
 // The ranks of one run, compared. A collective ends on all ranks at once: the
@@ -268,7 +328,13 @@ struct RankComparison {
   // Steps in which input shapes differ between ranks; -1 if shapes were not
   // recorded.
   int64_t steps_of_other_shapes = -1;
-  std::vector<RankWait> waits;  // at most 1000, the longest first
+  std::vector<RankWait> waits;         // at most 1000, the longest first
+  std::vector<RankGroupRow> groups;    // at most 1000, longest exposed first
+  std::vector<PipelineRow> pipelines;  // at most 1000
+  // Of the rank that most waiting is for. Rank -1 if nobody waits or the ranks
+  // cannot be replayed together; then `why_not_mended` says why.
+  MendedRank mended;
+  std::string why_not_mended;
   std::string why_not;  // why ranks cannot be compared; empty if they can
 };
 

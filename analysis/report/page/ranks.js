@@ -37,6 +37,20 @@ function waitMatrix(ranks) {
       h('tbody', null, names.map((rank) => h('tr', null, h('th', { scope: 'row' }, rank), names.map((other) => cell(rank, other))))))));
 }
 
+function groupsTable(ranks) {
+  const groups = ranks.groups || [];
+  if (!groups.length) return null;
+  const named = (group) => group.ranks.length > 8 ? `${group.ranks.slice(0, 8).join(', ')}, \u2026` : group.ranks.join(', ');
+  const serves = (group) => group.parallelism || 'unknown';
+  const columns = [{ label: 'serves', value: serves, text: serves, code: false }, textColumn('by', 'evidence'),
+    { label: 'ranks', value: named, text: named },
+    msColumn('exposed ms', 'exposed_ms', { bar: true }), msColumn('total', 'total_ms'),
+    msColumn('waiting', 'waiting_ms', { title: 'until its last rank arrives' }),
+    { label: 'GB/s', kind: 'n', title: 'bus bandwidth as nccl-tests define it', value: (group) => group.gb_per_s,
+      text: (group) => group.gb_per_s > 0 ? number(group.gb_per_s) : '' }];
+  return sub('Groups of ranks', dataTable('Groups of ranks that communicate, ms per step and rank', groups, columns, { by: 3 }));
+}
+
 function ranksSection(report) {
   const ranks = report.ranks;
   if (!ranks) return null;
@@ -57,6 +71,6 @@ function ranksSection(report) {
       `, mean over ${plural(ranks.rows.length, 'rank')}; ${plural(ranks.skewed, 'skewed collective')} of ${ranks.collectives} matched over ${
         plural(ranks.steps, 'step')}. Clocks agree within `, figure('ranks.clock_residual_us', number(ranks.clock_residual_us) + '\u00a0\u00b5s'), '.')
     : note('The ranks are not compared: ' + ranks.why_not + '.');
-  return section('ranks', 'Ranks', 'Ranks', summary, rankLanes(ranks), waitMatrix(ranks), sub('Every rank', dataTable('Ranks, ms per step', ranks.rows, columns,
+  return section('ranks', 'Ranks', 'Ranks', summary, rankLanes(ranks), waitMatrix(ranks), groupsTable(ranks), sub('Every rank', dataTable('Ranks, ms per step', ranks.rows, columns,
     { by: compared ? 4 : 1 })));
 }

@@ -5,14 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "context/rule.h"
 #include "device/collectives.h"
 #include "evidence/collective_evidence.h"
 #include "evidence/gradient_passes.h"
-#include "ops/contains.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -27,24 +25,6 @@ constexpr double kGatheredAgain = 0.5;
 bool OfShards(const Collective& one) {
   return one.kind == CollectiveKind::kAllGather ||
          one.kind == CollectiveKind::kReduceScatter;
-}
-
-// FSDP, FSDP2 and DeepSpeed ZeRO 3 name their ranges and ops. Sequence
-// parallelism gathers and scatters activations, without such names.
-bool ShardsParameters(const Trace& trace) {
-  std::vector<bool> named(trace.name_count());
-  for (NameId name = 0; name < trace.name_count(); ++name) {
-    const std::string_view text = trace.name(name);
-    for (std::string_view word :
-         {"FullyShardedDataParallel", "FSDP::", "fsdp::", "DeepSpeedZero"}) {
-      if (Contains(text, word)) named[name] = true;
-    }
-  }
-  const auto any = [&](const auto& rows) {
-    return std::ranges::any_of(
-        rows, [&](const auto& row) { return named[row.name]; });
-  };
-  return any(trace.ranges()) || any(trace.ops()) || any(trace.python_frames());
 }
 
 // In how many of the steady steps shards are exposed for `ns` or more.

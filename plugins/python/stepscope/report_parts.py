@@ -203,6 +203,10 @@ class RankRow:
     loading_ms: float = 0
     last: int = 0
     clock_offset_us: float = 0
+    host: str = ""
+    sm_clock_mhz: float = -1
+    kernels: float = 0
+    stage: int = -1
     time_split_ms: dict[str, float] = field(default_factory=dict)
 
 
@@ -211,6 +215,52 @@ class RankWait:
     rank: int = -1
     waits_for: int = -1
     ms: float = 0
+
+
+@dataclass(frozen=True)
+class RankGroup:
+    ranks: tuple[int, ...] = ()
+    name: str = ""
+    description: str = ""
+    size: int = -1
+    parallelism: str = ""
+    evidence: str = ""
+    collectives: float = 0
+    total_ms: float = 0
+    exposed_ms: float = 0
+    waiting_ms: float = 0
+    bytes: float = 0
+    gb_per_s: float = 0
+    last_rank: int = -1
+    last: int = 0
+    hosts: int = 0
+
+
+@dataclass(frozen=True)
+class PipelineStage:
+    rank: int = -1
+    busy_ms: float = 0
+    waiting_ms: float = 0
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    stages: tuple[PipelineStage, ...] = ()
+    micro_batches: float = 0
+    chunks: int = 1
+    bubble_frac: float = 0
+    ideal_frac: float = 0
+
+
+@dataclass(frozen=True)
+class Mended:
+    why_not: str = ""
+    rank: int = -1
+    before_ms: float = 0
+    after_ms: float = 0
+    low_ms: float = 0
+    high_ms: float = 0
+    next_rank: int = -1
 
 
 @dataclass(frozen=True)
@@ -226,6 +276,9 @@ class Ranks:
     waiting_noise_ms: float = 0
     imbalance_ms: float = 0
     rows: tuple[RankRow, ...] = ()
+    groups: tuple[RankGroup, ...] = ()
+    pipelines: tuple[Pipeline, ...] = ()
+    mended: Mended | None = None
     waits: tuple[RankWait, ...] = ()
 
 

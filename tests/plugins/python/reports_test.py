@@ -168,7 +168,8 @@ TABLES = {
     "## analyze": report.Report, "### run": report.Run, "### steps": report.Steps, "### replay": report.Replay,
     "### findings": report.Finding, "### plan": report.Plan, "### coverage": report.Coverage, "### top_ops": report.TopOp,
     "### modules": report.PlaceTime, "### step_times": report.StepTime, "### memory_peaks": report.MemoryPeak, "### ranks": report.Ranks,
-    "key of `rows`": report.RankRow, "### whole_run": report.WholeRun, "key of `stalls`": report.Stall,
+    "key of `rows`": report.RankRow, "key of `groups`": report.RankGroup, "key of `pipelines`": report.Pipeline,
+    "key of `mended`": report.Mended, "### whole_run": report.WholeRun, "key of `stalls`": report.Stall,
     "## compare": comparison.Comparison, "key of `before` and `after`": comparison.ComparedTrace,
     "key of `causes`, `ops`, `kernels` and `modules`": comparison.ComparedTime,
 }

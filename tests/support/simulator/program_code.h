@@ -17,6 +17,13 @@ namespace stepscope::simulator {
 
 inline constexpr int kMostGpus = 8;
 
+// Ranks that communicate with each other.
+struct RankGroup {
+  std::string name = {};         // as `collective group=` gives it
+  std::string description = {};  // as the recording has it
+  std::vector<int> ranks = {};
+};
+
 // Where a program runs. Times in ns, rates in bytes per ns.
 struct Machine {
   int cores = 8;
@@ -24,6 +31,8 @@ struct Machine {
   int others = 0;  // threads of other programs on these cores, always busy
   double serial = 0.05;  // of an op that the pool shares
   int ranks = 1;
+  int hosts = 1;                  // with equally many of the ranks each
+  std::vector<RankGroup> groups;  // the first one has all ranks
   double network = 80, network_latency_ns = 25'000;
   std::string gpu;  // "": none
   double pcie = 24, pageable = 6, bandwidth = 2000, latency_ns = 3'000;
@@ -35,6 +44,7 @@ struct Machine {
   int gpus = 1;              // that this process drives
   double throttle_frac = 0;  // kernels take longer by this share
   int throttle_after = 2;    // recorded steps
+  int throttle_rank = -1;    // -1: all
   int64_t throttle_reasons = 0;
   bool samples = false;  // of the device's clocks and the allocator, per step
   double allocated = -1, reserved = -1, stuck = -1;  // bytes
@@ -94,7 +104,8 @@ struct Row {
   std::string detail = {};  // of a range
   int64_t correlation = -1;
   std::string inputs = {};
-  int collective = -1;  // record_param_comms: which
+  int collective = -1;  // record_param_comms: which of its group
+  int group = 0;        // of Machine::groups
   double bytes = 0;
   std::string dtype = {};
   std::string kind = {};  // "all_reduce"; empty: not recorded
@@ -126,8 +137,11 @@ struct DeviceTask {
   MemoryKind source = MemoryKind::kUnknown;
   MemoryKind destination = MemoryKind::kUnknown;
   bool is_async = true;
-  int mark = -1;        // kWait: the kMark it waits for; -1: nothing
-  int collective = -1;  // its ordinal, the same on every rank
+  int mark = -1;  // kWait: the kMark it waits for; -1: nothing
+  // The same on every rank that takes part: the index of the group; the ordinal
+  // in it; of a message between two ranks also the sender and the receiver.
+  std::array<int, 4> meets_as = {-1, -1, -1, -1};
+  int meeting = -1;
   int64_t graph = 0;
   std::array<int32_t, 3> grid = {0, 0, 0};
   std::array<int32_t, 3> block = {256, 1, 1};

@@ -194,6 +194,8 @@ void Coder::One(const Statement& s) {
        {"copy", &Coder::Copy},
        {"item", &Coder::Item},
        {"collective", &Coder::Collective},
+       {"send", &Coder::Message},
+       {"recv", &Coder::Message},
        {"sync", &Coder::Sync},
        {"range", &Coder::Range}};
   if (!status_.ok()) return;

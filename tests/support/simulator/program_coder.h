@@ -66,6 +66,16 @@ class Coder {
   void Copy(const Statement& s);
   void Item(const Statement& s);
   void Collective(const Statement& s);
+  void Message(const Statement& s);
+  int GroupOf(const Statement& s);
+  struct Exchange {
+    std::string name, kernel;
+    double amount = 0;  // ns, once all are there
+    int64_t stream = 20;
+    const char* mark = "collectives";  // for `join`; "": none
+    std::array<int, 4> meets_as = {};
+  };
+  void Add(const Statement& s, const Exchange& exchange);
   void Mark(const std::string& event, const Statement& s, int64_t stream);
   int DeviceOf(const Statement& s);
   void Wait(const std::string& event, const Statement& s, int64_t stream);
@@ -84,7 +94,9 @@ class Coder {
   std::set<std::string> seen_kernels_;
   std::vector<int64_t> open_nodes_;
   int64_t next_sequence_ = 100, correlation_ = 1000, graphs_ = 0;
-  int step_ = 0, turns_ = 0, collectives_ = 0, no_grad_ = 0, depth_ = 0;
+  // By group, sender and receiver.
+  std::map<std::array<int, 3>, int> ordinals_;
+  int step_ = 0, turns_ = 0, no_grad_ = 0, depth_ = 0;
   bool on_autograd_ = false, in_backward_ = false;
 };
 

@@ -1,5 +1,6 @@
 #include <absl/status/status.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -65,7 +66,8 @@ DeviceTask Coder::KernelTask(const Statement& s, int64_t graph) {
                   .device = DeviceOf(s),
                   .graph = graph};
   task.amount = s.Number(1) * jitter_.Around(machine_.device_jitter);
-  if (step_ >= machine_.warmup + machine_.throttle_after) {
+  if (step_ >= machine_.warmup + machine_.throttle_after &&
+      (machine_.throttle_rank < 0 || machine_.throttle_rank == rank_)) {
     task.amount *= 1 + machine_.throttle_frac;
   }
   task.fill = s.Option("fill", 1);
@@ -168,42 +170,43 @@ void Coder::Item(const Statement& s) {
   Close(outer);
 }
 
-void Coder::Collective(const Statement& s) {
-  const int64_t stream = StreamOf(s, 20);
-  const int ordinal = collectives_++;
-  const int row = Open({.name = "record_param_comms",
-                        .collective = ordinal,
-                        .bytes = s.Number(1),
-                        .dtype = s.Text("dtype", "Float"),
-                        // As Kineto writes it.
-                        .kind = s.Says("unsized")           ? ""
-                                : s.Word(0) == "all_reduce" ? "allreduce"
-                                                            : s.Word(0)});
+int Coder::GroupOf(const Statement& s) {
+  const std::string name = s.Text("group", "");
+  for (size_t i = 0; i < machine_.groups.size(); ++i) {
+    const RankGroup& group = machine_.groups[i];
+    if (group.name == name && std::ranges::count(group.ranks, rank_) > 0) {
+      return static_cast<int>(i);
+    }
+  }
+  Fail(s, "no group " + name + " has this rank");
+  return 0;
+}
+
+void Coder::Add(const Statement& s, const Exchange& exchange) {
+  const int row =
+      Open({.name = "record_param_comms",
+            .collective = exchange.meets_as[1],
+            .group = exchange.meets_as[0],
+            .bytes = s.Number(1),
+            .dtype = s.Text("dtype", "Float"),
+            // As Kineto writes it.
+            .kind = s.Says("unsized")               ? ""
+                    : exchange.name == "all_reduce" ? "allreduce"
+                                                    : exchange.name});
   const int range = Open({.is = RowIs::kRange,
-                          .name = "nccl:" + s.Word(0),
+                          .name = "nccl:" + exchange.name,
                           .range_kind = RangeKind::kCollective});
   Work(8'000);
   Mark("before collective", s, 7);
-  Wait("before collective", s, stream);
+  Wait("before collective", s, exchange.stream);
   const int call = OpenCall("cudaLaunchKernelExC");
   Emit(Do::kAwaitRoom);
   Work(kLaunchNs);
-  DeviceTask task{.is = WorkIs::kCollective, .stream = stream};
-  task.name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)";
-  if (s.Word(0) == "broadcast")
-    task.name = "ncclDevKernel_Broadcast_RING_LL(ncclDevComm*)";
-  if (s.Word(0) == "all_to_all")
-    task.name = "ncclDevKernel_SendRecv(ncclDevComm*)";
-  if (s.Word(0) == "all_gather")
-    task.name = "ncclDevKernel_AllGather_RING_LL(ncclDevComm*)";
-  if (s.Word(0) == "reduce_scatter")
-    task.name = "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL(ncclDevComm*)";
-  task.collective = ordinal;
+  DeviceTask task{.is = WorkIs::kCollective, .stream = exchange.stream};
+  task.name = exchange.kernel;
+  task.meets_as = exchange.meets_as;
   task.bytes = s.Number(1);
-  const double ranks = machine_.ranks;
-  task.amount = (machine_.network_latency_ns +
-                 2 * (ranks - 1) / ranks * task.bytes / machine_.network) *
-                jitter_.Around(machine_.device_jitter);
+  task.amount = exchange.amount * jitter_.Around(machine_.device_jitter);
   task.fill = 0.12;
   task.grid = {24, 1, 1};
   task.block = {544, 1, 1};
@@ -211,9 +214,47 @@ void Coder::Collective(const Statement& s) {
   Put(std::move(task));
   Close(call);
   Work(4'000);
-  Mark("collectives", s, stream);
+  if (*exchange.mark != 0) Mark(exchange.mark, s, exchange.stream);
   Close(range);
   Close(row);
+}
+
+void Coder::Collective(const Statement& s) {
+  const std::string kind = s.Word(0);
+  const int group = GroupOf(s);
+  const char* kernel = kind == "broadcast"    ? "Broadcast_RING_LL"
+                       : kind == "all_to_all" ? "SendRecv"
+                       : kind == "all_gather" ? "AllGather_RING_LL"
+                       : kind == "reduce_scatter"
+                           ? "ReduceScatter_Sum_f32_RING_LL"
+                           : "AllReduce_Sum_f32_RING_LL";
+  const auto ranks = static_cast<double>(machine_.groups[group].ranks.size());
+  Add(s, {.name = kind,
+          .kernel = std::string("ncclDevKernel_") + kernel + "(ncclDevComm*)",
+          .amount = machine_.network_latency_ns +
+                    2 * (ranks - 1) / ranks * s.Number(1) /
+                        s.Option("rate", machine_.network),
+          .stream = StreamOf(s, 20),
+          .meets_as = {group, ordinals_[{group, -1, -1}]++, -1, -1}});
+}
+
+// Point-to-point messages have a stream per peer and direction.
+void Coder::Message(const Statement& s) {
+  const bool sends = s.verb == "send";
+  const int peer = static_cast<int>(s.Number(0));
+  const int group = GroupOf(s);
+  if (peer == rank_ ||
+      std::ranges::count(machine_.groups[group].ranks, peer) == 0) {
+    return Fail(s, "the other rank is not in the group");
+  }
+  const int from = sends ? rank_ : peer, to = sends ? peer : rank_;
+  Add(s,
+      {.name = s.verb,
+       .kernel = "ncclDevKernel_SendRecv(ncclDevComm*)",
+       .amount = machine_.network_latency_ns + s.Number(1) / machine_.network,
+       .stream = 30 + 2 * peer + (sends ? 1 : 0),
+       .mark = sends ? "" : "collectives",
+       .meets_as = {group, ordinals_[{group, from, to}]++, from, to}});
 }
 
 int Coder::DeviceOf(const Statement& s) {

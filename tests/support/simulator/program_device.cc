@@ -65,9 +65,9 @@ bool Device::Begin(double now) {
           task.left += kColdNs;
         }
         if (task.is == WorkIs::kCollective) {
-          ++meetings_[task.collective].arrived;
-          meetings_[task.collective].left =
-              std::max(meetings_[task.collective].left, task.amount);
+          ++meetings_[task.meeting].arrived;
+          meetings_[task.meeting].left =
+              std::max(meetings_[task.meeting].left, task.amount);
         }
         Measure();
         any = true;
@@ -116,8 +116,8 @@ double Device::Next(double now) const {
     if (stream.queue.empty()) continue;
     const DeviceTask& task = tasks_[stream.queue.front()];
     if (task.is == WorkIs::kCollective && task.running) {
-      const Meeting& meeting = meetings_[task.collective];
-      if (meeting.arrived >= machine_.ranks) {
+      const Meeting& meeting = meetings_[task.meeting];
+      if (meeting.arrived >= meeting.ranks) {
         next = std::min(next, now + meeting.left);
       }
     } else if (task.running) {
@@ -139,7 +139,7 @@ void Device::Advance(double now, double dt) {
     DeviceTask& task = tasks_[stream.queue.front()];
     if (!task.running) continue;
     if (task.is == WorkIs::kCollective) {
-      if (meetings_[task.collective].done) ends.push_back({&stream, &task});
+      if (meetings_[task.meeting].done) ends.push_back({&stream, &task});
       continue;
     }
     const double rate = RateOf(task);

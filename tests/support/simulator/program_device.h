@@ -13,8 +13,9 @@
 
 namespace stepscope::simulator {
 
-// Where a collective of all ranks stands.
+// Where a collective stands.
 struct Meeting {
+  int ranks = 0;  // that take part
   int arrived = 0;
   double left = 0;  // ns, once all are there
   bool done = false;

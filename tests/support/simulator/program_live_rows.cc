@@ -14,11 +14,14 @@ int64_t SettingOf(const Machine& machine, const char* name, int64_t other) {
 }
 
 // At the end of a step that is the `number`-th recorded one.
-DeviceSample SampleOf(const Machine& machine, int number, int64_t time_ns) {
+DeviceSample SampleOf(const Machine& machine, int rank, int number,
+                      int64_t time_ns) {
   const auto bytes = [](double amount) {
     return amount < 0 ? int64_t{-1} : std::llround(amount);
   };
-  const bool throttled = number >= machine.throttle_after;
+  const bool throttled =
+      number >= machine.throttle_after &&
+      (machine.throttle_rank < 0 || machine.throttle_rank == rank);
   DeviceSample sample{.time_ns = time_ns};
   sample.sm_clock_mhz = static_cast<int32_t>(
       throttled ? 1980 / (1 + machine.throttle_frac) : 1980);
@@ -66,7 +69,7 @@ void AddLiveRows(const Machine& machine, const RankCode& code,
     builder.Add(settings);
     if (machine.samples) {
       DeviceSample sample =
-          SampleOf(machine, row.step - machine.warmup, host(row.end));
+          SampleOf(machine, device, row.step - machine.warmup, host(row.end));
       sample.step = row.step;
       sample.device = device;
       builder.Add(sample);

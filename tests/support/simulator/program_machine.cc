@@ -1,7 +1,10 @@
 #include <absl/status/status.h>
 
 #include <cmath>
+#include <cstdlib>
+#include <sstream>
 #include <string>
+#include <utility>
 
 #include "support/simulator/program_code.h"
 
@@ -32,6 +35,19 @@ void ReadLoader(const Statement& s, Machine& machine) {
   machine.loader_name = s.Text("name", machine.loader_name);
 }
 
+// group tp 0,1 2,3
+void ReadGroups(const Statement& s, Machine& machine) {
+  for (size_t i = 1; i < s.words.size(); ++i) {
+    RankGroup group{.name = s.Word(0),
+                    .description = s.Text("described", "mesh_" + s.Word(0))};
+    std::istringstream list(s.Word(i));
+    for (std::string rank; std::getline(list, rank, ',');) {
+      group.ranks.push_back(std::atoi(rank.c_str()));
+    }
+    machine.groups.push_back(std::move(group));
+  }
+}
+
 // False if it is no directive.
 bool Read(const Statement& s, Machine& machine) {
   if (s.verb == "cores") {
@@ -48,6 +64,9 @@ bool Read(const Statement& s, Machine& machine) {
     machine.network = s.Option("network", machine.network);
     machine.network_latency_ns =
         s.Option("latency", machine.network_latency_ns);
+    machine.hosts = static_cast<int>(s.Option("hosts", 1));
+  } else if (s.verb == "group") {
+    ReadGroups(s, machine);
   } else if (s.verb == "loader") {
     ReadLoader(s, machine);
   } else if (s.verb == "steps") {
@@ -69,6 +88,7 @@ bool Read(const Statement& s, Machine& machine) {
     machine.throttle_frac = s.Number(0);
     machine.throttle_after = static_cast<int>(s.Option("after", 2));
     machine.throttle_reasons = static_cast<int64_t>(s.Option("reasons", 4));
+    machine.throttle_rank = static_cast<int>(s.Option("rank", -1));
   } else if (s.verb == "allocator") {
     machine.samples = true;
     machine.allocated = s.Option("used", -1);
@@ -103,10 +123,13 @@ absl::StatusOr<Machine> MachineOf(const std::vector<Statement>& program) {
   }
   if (machine.cores < 1 || machine.threads < 1 || machine.steps < 1 ||
       machine.warmup < 0 || machine.ranks < 1 || machine.workers < 0 ||
-      machine.others < 0) {
+      machine.others < 0 || machine.hosts < 1) {
     return absl::InvalidArgumentError(
-        "cores, intra_op, ranks and steps are at least 1");
+        "cores, intra_op, ranks, hosts and steps are at least 1");
   }
+  RankGroup all{.description = "default_pg"};
+  for (int r = 0; r < machine.ranks; ++r) all.ranks.push_back(r);
+  machine.groups.insert(machine.groups.begin(), std::move(all));
   return machine;
 }
 

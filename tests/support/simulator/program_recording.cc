@@ -80,7 +80,10 @@ class Recorder {
   void Describe() {
     RunInfo& run = builder_.run();
     run.name = "simulated";
-    run.host = "simulator";
+    run.host =
+        machine_.hosts > 1
+            ? "host" + std::to_string(rank_ * machine_.hosts / machine_.ranks)
+            : "simulator";
     run.pid = 100 + rank_;
     run.rank = rank_;
     run.world_size = machine_.ranks;
@@ -202,22 +205,23 @@ class Recorder {
     if (row.collective < 0 || row.kind.empty()) return;
     const double width = row.dtype == "BFloat16" || row.dtype == "Half" ? 2 : 4;
     const auto elements = static_cast<int64_t>(row.bytes / width);
+    const RankGroup& group = machine_.groups[row.group];
     std::string ranks = "[";
-    for (int r = 0; r < machine_.ranks; ++r) {
-      ranks += (r ? ", " : "") + std::to_string(r);
+    for (size_t i = 0; i < group.ranks.size(); ++i) {
+      ranks += (i > 0 ? ", " : "") + std::to_string(group.ranks[i]);
     }
     builder_.Add(
         Communication{.begin_ns = begin,
                       .end_ns = end,
                       .name = builder_.Intern(row.kind),
                       .dtype = builder_.Intern(row.dtype),
-                      .group_name = builder_.Intern("0"),
-                      .group_description = builder_.Intern("default_pg"),
+                      .group_name = builder_.Intern(std::to_string(row.group)),
+                      .group_description = builder_.Intern(group.description),
                       .group_ranks = builder_.Intern(ranks + "]"),
                       .in_elements = elements,
                       .out_elements = elements,
                       .sequence = row.collective,
-                      .group_size = machine_.ranks,
+                      .group_size = static_cast<int32_t>(group.ranks.size()),
                       .thread = thread});
   }
 

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,9 +19,25 @@ namespace stepscope {
 namespace simulator {
 namespace {
 
+// Joins the tasks of all ranks that take part in one collective.
+std::vector<Meeting> MeetingsOf(std::vector<RankCode>& codes) {
+  std::map<std::array<int, 4>, int> known;
+  std::vector<Meeting> meetings;
+  for (RankCode& code : codes) {
+    for (DeviceTask& task : code.tasks) {
+      if (task.is != WorkIs::kCollective) continue;
+      const auto [entry, is_new] =
+          known.emplace(task.meets_as, static_cast<int>(meetings.size()));
+      if (is_new) meetings.emplace_back();
+      task.meeting = entry->second;
+      ++meetings[entry->second].ranks;
+    }
+  }
+  return meetings;
+}
+
 // Runs all ranks to their end in one world.
-absl::Status RunToTheEnd(const Machine& machine,
-                         std::vector<std::unique_ptr<Rank>>& ranks,
+absl::Status RunToTheEnd(std::vector<std::unique_ptr<Rank>>& ranks,
                          std::vector<Meeting>& meetings) {
   double now = 1e9;
   size_t first_open = 0;  // collectives before it are done
@@ -41,8 +59,7 @@ absl::Status RunToTheEnd(const Machine& machine,
     }
     for (size_t i = first_open; i < meetings.size(); ++i) {
       Meeting& meeting = meetings[i];
-      if (meeting.arrived == 0) break;
-      if (meeting.done || meeting.arrived < machine.ranks) continue;
+      if (meeting.done || meeting.arrived < meeting.ranks) continue;
       meeting.left -= dt;
       meeting.done = meeting.left <= 1e-3;
     }
@@ -65,25 +82,19 @@ absl::StatusOr<ProgramRun> RunProgram(std::string_view text,
 
   std::vector<RankCode> codes;
   std::vector<std::unique_ptr<Jitter>> jitters;
-  size_t collectives = 0;
   for (int r = 0; r < machine->ranks; ++r) {
     jitters.push_back(std::make_unique<Jitter>(options.seed * 1'000'003 + r));
     absl::StatusOr<RankCode> code = CodeOf(*program, *machine, r, *jitters[r]);
     if (!code.ok()) return code.status();
-    size_t mine = 0;
-    for (const DeviceTask& task : code->tasks) {
-      mine += task.is == WorkIs::kCollective;
-    }
-    collectives = std::max(collectives, mine);
     codes.push_back(*std::move(code));
   }
-  std::vector<Meeting> meetings(collectives);
+  std::vector<Meeting> meetings = MeetingsOf(codes);
   std::vector<std::unique_ptr<Rank>> ranks;
   for (int r = 0; r < machine->ranks; ++r) {
     ranks.push_back(
         std::make_unique<Rank>(*machine, codes[r], meetings, *jitters[r]));
   }
-  const absl::Status ran = RunToTheEnd(*machine, ranks, meetings);
+  const absl::Status ran = RunToTheEnd(ranks, meetings);
   if (!ran.ok()) return ran;
 
   ProgramRun run;

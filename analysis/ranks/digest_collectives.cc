@@ -1,0 +1,279 @@
+#include "ranks/digest_collectives.h"
+
+#include <stepscope/kernel_class.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "device/collectives.h"
+#include "evidence/collective_evidence.h"
+#include "ranks/fnv_hash.h"
+
+namespace stepscope {
+namespace {
+
+// A call that takes longer waited for something: a launch takes less.
+constexpr int64_t kLaunchNs = 20'000;
+// A host thread is in one call at a time, and few threads make calls.
+constexpr int kThreadsInCalls = 16;
+
+// After these no rank has the result before all have contributed, so they end
+// at the same moment everywhere and serve to align clocks. A broadcast's root
+// may leave early.
+bool EndsTogether(CollectiveKind kind) {
+  return kind == CollectiveKind::kAllReduce ||
+         kind == CollectiveKind::kAllGather ||
+         kind == CollectiveKind::kReduceScatter ||
+         kind == CollectiveKind::kAllToAll;
+}
+
+// Says of a device when a collective could have begun, and when it held up what
+// follows.
+class DeviceProgress {
+ public:
+  DeviceProgress(const Trace& trace, int32_t device) : trace_(trace) {
+    std::vector<int8_t> known(trace.name_count(), -1);
+    std::map<int64_t, int64_t> busy_ns;  // by stream
+    std::vector<std::pair<int64_t, const DeviceWork*>> works;
+    for (const Kernel& kernel : trace.kernels()) {
+      int8_t& is_collective = known[kernel.name];
+      if (is_collective < 0) {
+        is_collective = IsCollectiveKernel(trace.name(kernel.name));
+      }
+      if (kernel.device != device || is_collective > 0) continue;
+      busy_ns[kernel.stream] += kernel.end_ns - kernel.begin_ns;
+      Add(kernel);
+    }
+    for (const Copy& copy : trace.copies()) {
+      if (copy.device == device) Add(copy);
+    }
+    busy_ = Merge(std::move(busy_));
+    std::ranges::sort(nexts_);
+    const auto compute = std::ranges::max_element(
+        busy_ns, {}, [](const auto& entry) { return entry.second; });
+    if (compute == busy_ns.end()) return;
+    for (const Kernel& kernel : trace.kernels()) {
+      if (kernel.device != device || kernel.stream != compute->first ||
+          kernel.call == kNone || known[kernel.name] > 0) {
+        continue;
+      }
+      launched_.push_back(
+          {trace.runtime_calls()[kernel.call].begin_ns, kernel.end_ns});
+    }
+    std::ranges::sort(launched_);
+    for (size_t i = 1; i < launched_.size(); ++i) {
+      launched_[i].second =
+          std::max(launched_[i].second, launched_[i - 1].second);
+    }
+  }
+
+  // The collective begins after its launch and after what the compute stream
+  // was given before it: its input.
+  int64_t ReadyNs(const Collective& one) const {
+    const RowId call = trace_.kernels()[one.kernel].call;
+    if (call == kNone) return one.moved.begin_ns;
+    const int64_t launch = trace_.runtime_calls()[call].begin_ns;
+    const auto after = std::ranges::lower_bound(
+        launched_, std::pair<int64_t, int64_t>{launch, INT64_MIN});
+    const int64_t input =
+        after == launched_.begin() ? INT64_MIN : std::prev(after)->second;
+    return std::min(std::max(launch, input), one.moved.begin_ns);
+  }
+
+  // Nothing computes when the collective ends, and what comes next was already
+  // launched, or the host was held up until then.
+  int64_t StalledNs(const Collective& one, int64_t ready_ns) const {
+    const int64_t end = one.moved.end_ns;
+    const auto after = std::ranges::upper_bound(busy_, end, {}, &Span::end_ns);
+    if (after != busy_.end() && after->begin_ns < end) return 0;
+    const auto next = std::ranges::lower_bound(
+        nexts_, std::pair<int64_t, int64_t>{end, INT64_MIN});
+    const bool was_queued = next != nexts_.end() && next->second < end;
+    if (!was_queued && !HostWaits(end)) return 0;
+    const int64_t computed =
+        after == busy_.begin() ? INT64_MIN : std::prev(after)->end_ns;
+    return std::max<int64_t>(0, end - std::max(computed, ready_ns));
+  }
+
+ private:
+  void Add(const DeviceWork& work) {
+    busy_.push_back({work.begin_ns, work.end_ns});
+    nexts_.push_back(
+        {work.begin_ns, work.call == kNone
+                            ? work.begin_ns
+                            : trace_.runtime_calls()[work.call].begin_ns});
+  }
+  bool HostWaits(int64_t ns) const {
+    const auto calls = trace_.runtime_calls();
+    auto it = std::ranges::upper_bound(calls, ns, {}, &RuntimeCall::begin_ns);
+    for (int i = 0; i < kThreadsInCalls && it != calls.begin(); ++i) {
+      --it;
+      if (it->end_ns >= ns && it->end_ns - it->begin_ns > kLaunchNs) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  const Trace& trace_;
+  std::vector<Span> busy_;  // with anything but collectives
+  // Of the same activities: begin and launch.
+  std::vector<std::pair<int64_t, int64_t>> nexts_;
+  // Launch, and the end of all that the compute stream has been given by then.
+  std::vector<std::pair<int64_t, int64_t>> launched_;
+};
+
+// The same for a CPU-only run, where the training thread waits.
+class HostProgress {
+ public:
+  explicit HostProgress(const AnalysisContext& context) {
+    for (const std::vector<Segment>& step : context.timelines) {
+      for (const Segment& segment : step) {
+        if (segment.cause != Cause::kCommunication) continue;
+        waits_.push_back({segment.begin_ns, segment.end_ns});
+      }
+    }
+    waits_ = Merge(std::move(waits_));
+  }
+  static int64_t ReadyNs(const Collective& one) {
+    return one.op == kNone ? one.moved.begin_ns
+                           : std::min(one.issued.begin_ns, one.moved.begin_ns);
+  }
+  int64_t StalledNs(const Collective& one, int64_t ready_ns) const {
+    const int64_t end = one.moved.end_ns;
+    const auto wait = std::ranges::lower_bound(waits_, end, {}, &Span::end_ns);
+    if (wait == waits_.end() || wait->begin_ns >= end) return 0;
+    return end - std::max(wait->begin_ns, ready_ns);
+  }
+
+ private:
+  std::vector<Span> waits_;
+};
+
+class Digester {
+ public:
+  Digester(const AnalysisContext& context, RankDigest& digest)
+      : m_(context), digest_(digest), host_(context) {
+    shards_ = ShardsParameters(m_.trace);
+  }
+
+  void Add(const Collective& one) {
+    const Communication* call =
+        one.communication == kNone
+            ? nullptr
+            : &m_.trace.communications()[one.communication];
+    FnvHasher hash;
+    hash.Add(m_.trace.name(one.group));
+    // Two groups of the same ranks, such as all of them and the data-parallel
+    // ones, are used from different streams.
+    if (call != nullptr) hash.Add(m_.trace.name(call->group_description));
+    hash.Add(static_cast<int64_t>(one.kind));
+    hash.Add(one.integer ? 1 : 0);
+    RankCollective shared;
+    shared.step = m_.steps.windows[one.step].number;
+    shared.group = hash.value();
+    shared.ordinal = ordinals_[{shared.step, shared.group}]++;
+    shared.ends_together = EndsTogether(one.kind);
+    shared.kernel = one.kernel;
+    shared.begin_ns = one.moved.begin_ns;
+    shared.end_ns = one.moved.end_ns;
+    shared.exposed_ns = one.exposed_ns;
+    shared.bytes = one.bytes;
+    SetProgress(one, shared);
+    digest_.collectives.push_back(shared);
+    Count(one, call, shared.group);
+  }
+
+ private:
+  void SetProgress(const Collective& one, RankCollective& shared) {
+    int64_t ready = 0;
+    if (one.kernel == kNone) {
+      ready = HostProgress::ReadyNs(one);
+      shared.stalled_ns = host_.StalledNs(one, ready);
+    } else {
+      const int32_t device = m_.trace.kernels()[one.kernel].device;
+      const DeviceProgress& progress =
+          devices_.try_emplace(device, m_.trace, device).first->second;
+      ready = progress.ReadyNs(one);
+      shared.stalled_ns = progress.StalledNs(one, ready);
+    }
+    shared.queued_ns = shared.begin_ns - ready;
+  }
+
+  void Count(const Collective& one, const Communication* call, uint64_t key) {
+    const auto [entry, is_new] = groups_.emplace(key, digest_.groups.size());
+    if (is_new) {
+      GroupTraffic group;
+      group.group = key;
+      group.size = one.group_size;
+      if (call != nullptr) {
+        group.name = m_.trace.name(call->group_name);
+        group.description = m_.trace.name(call->group_description);
+        group.members = m_.trace.name(call->group_ranks);
+      }
+      group.kind = CollectiveName(one.kind);
+      group.is_integer = one.integer;
+      group.shards = shards_;
+      group.bus_factor =
+          BusFactor(one.kind, one.group_size > 0 ? one.group_size
+                                                 : m_.trace.run().world_size);
+      digest_.groups.push_back(std::move(group));
+    }
+    GroupTraffic& group = digest_.groups[entry->second];
+    ++group.count;
+    group.gradients += one.gradient;
+    if (call == nullptr || one.kind != CollectiveKind::kPointToPoint) return;
+    const std::string_view name = m_.trace.name(call->name);
+    group.sent += name.ends_with("send");
+    group.received += name.ends_with("recv");
+  }
+
+  const AnalysisContext& m_;
+  RankDigest& digest_;
+  bool shards_ = false;
+  HostProgress host_;
+  std::map<int32_t, DeviceProgress> devices_;
+  std::map<std::pair<int64_t, uint64_t>, int32_t> ordinals_;
+  std::unordered_map<uint64_t, size_t> groups_;
+};
+
+// Keeps the collectives of the first steps, as many as a digest may have. All
+// ranks keep the same steps, because they run the same collectives. A loss says
+// what was cut.
+void LimitCollectives(std::vector<RankCollective>& list, Report& report) {
+  if (list.size() <= kMostRankCollectives) return;
+  const size_t all = list.size();
+  size_t kept = kMostRankCollectives;
+  while (kept > 0 && list[kept - 1].step == list[kept].step) --kept;
+  if (kept == 0) kept = kMostRankCollectives;  // of one huge step
+  list.resize(kept);
+  report.losses.push_back(
+      {.name = "collectives-cut",
+       .detail = "ranks are compared by the first " + std::to_string(kept) +
+                 " of " + std::to_string(all) + " collectives, up to step " +
+                 std::to_string(list.back().step) +
+                 "; record fewer steps to "
+                 "compare all of them",
+       .count = static_cast<int64_t>(all - kept),
+       .severity = Severity::kNote});
+}
+
+}  // namespace
+
+void DigestCollectives(const AnalysisContext& context, RankDigest& digest) {
+  Digester digester(context, digest);
+  for (const Collective& one : context.collectives) {
+    if (one.step == kNoStep ||
+        context.steps.windows[one.step].kind != StepKind::kSteady) {
+      continue;
+    }
+    digester.Add(one);
+  }
+  LimitCollectives(digest.collectives, digest.report);
+}
+
+}  // namespace stepscope

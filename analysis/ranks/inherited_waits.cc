@@ -1,0 +1,42 @@
+#include "ranks/inherited_waits.h"
+
+#include <algorithm>
+
+namespace stepscope {
+namespace {
+
+// More waits than this between two collectives of one group are not traced.
+constexpr size_t kMostWaits = 256;
+
+}  // namespace
+
+InheritedWaits::Delay InheritedWaits::Of(size_t rank, size_t group) const {
+  const OfRank& of = ranks_[rank];
+  const auto seen = of.seen.find(group);
+  // Before the first one nothing is known of the group.
+  if (seen == of.seen.end()) return {};
+  Delay delay;
+  double largest = 0;
+  const size_t first = std::max(seen->second, of.dropped) - of.dropped;
+  for (size_t i = first; i < of.waits.size(); ++i) {
+    const Wait& wait = of.waits[i];
+    if (wait.group == group) continue;
+    delay.ns += wait.ns;
+    if (wait.ns <= largest) continue;
+    largest = wait.ns;
+    delay.source = wait.source;
+  }
+  return delay;
+}
+
+void InheritedWaits::Add(size_t rank, size_t group, size_t source, double ns) {
+  OfRank& of = ranks_[rank];
+  if (ns > 0) of.waits.push_back({group, source, ns});
+  if (of.waits.size() > kMostWaits) {
+    of.waits.pop_front();
+    ++of.dropped;
+  }
+  of.seen[group] = of.dropped + of.waits.size();
+}
+
+}  // namespace stepscope

@@ -1,0 +1,41 @@
+// Who made a rank late: a rank that waited in one group arrives late in its
+// other groups, without being slow.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <unordered_map>
+#include <vector>
+
+namespace stepscope {
+
+class InheritedWaits {
+ public:
+  explicit InheritedWaits(size_t ranks) : ranks_(ranks) {}
+
+  struct Delay {
+    double ns = 0;
+    size_t source = SIZE_MAX;  // the rank that caused most of it, an index
+  };
+  // What the rank has waited in other groups since its last collective of
+  // `group`.
+  Delay Of(size_t rank, size_t group) const;
+  // The rank takes part in a collective of `group`, at which it waits `ns` for
+  // `source` (0: not at all). In order of time.
+  void Add(size_t rank, size_t group, size_t source, double ns);
+
+ private:
+  struct Wait {
+    size_t group = 0, source = 0;
+    double ns = 0;
+  };
+  struct OfRank {
+    std::deque<Wait> waits;                   // the latest
+    size_t dropped = 0;                       // before these
+    std::unordered_map<size_t, size_t> seen;  // waits before each group's last
+  };
+  std::vector<OfRank> ranks_;
+};
+
+}  // namespace stepscope

@@ -1,0 +1,271 @@
+// Groups of ranks: which serve what, how fast they are, and pipelines.
+#include "ranks/rank_groups.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stepscope/analysis.h>
+#include <stepscope/rank_digest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "rules/rule_testing.h"
+#include "support/program_simulator.h"
+
+namespace stepscope::rank_groups_test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(ParallelismTest, FollowsTheWordsOfTheDescription) {
+  for (const auto& [description, parallelism] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"mesh_tp", "tensor"},
+           {"mesh_dp_shard", "sharded data"},
+           {"mesh_dp_replicate", "data"},
+           {"mesh_dp_shard_cp", "sharded data"},
+           {"mesh_pp", "pipeline"},
+           {"TENSOR_MODEL_PARALLEL_GROUP", "tensor"},
+           {"PIPELINE_MODEL_PARALLEL_GROUP", "pipeline"},
+           {"DATA_PARALLEL_GROUP_WITH_CP", "data"},
+           {"EXPERT_MODEL_PARALLEL_GROUP", "expert"},
+           {"EXPERT_DATA_PARALLEL_GROUP", "data"},
+           {"CONTEXT_PARALLEL_GROUP", "context"},
+           {"TENSOR_AND_DATA_PARALLEL_GROUP", ""},
+           {"MODEL_PARALLEL_GROUP", ""},
+           {"default_pg", ""},
+           {"undefined", ""},
+           {"stamp", ""},
+           {"", ""}}) {
+    EXPECT_EQ(ParallelismOf(description), parallelism) << description;
+  }
+}
+
+std::vector<RankDigest> DigestsOf(const std::string& text) {
+  std::vector<RankDigest> digests;
+  for (const Trace& trace : MustRunProgram(text).ranks) {
+    digests.push_back(DigestRank(trace));
+  }
+  return digests;
+}
+
+// The report of the job, which is the same by way of the digests as bytes.
+Report ReportOf(const std::string& text) {
+  const std::vector<RankDigest> digests = DigestsOf(text);
+  std::vector<RankDigest> reread;
+  for (const RankDigest& digest : digests) {
+    auto parsed = ParseDigest(SerializeDigest(digest));
+    EXPECT_TRUE(parsed.ok()) << parsed.status();
+    if (parsed.ok()) reread.push_back(*std::move(parsed));
+  }
+  Report report = AnalyzeRanks(digests);
+  EXPECT_EQ(ToJson(AnalyzeRanks(reread)), ToJson(report));
+  return report;
+}
+
+// Tensor-parallel pairs, and data-parallel groups across them.
+std::string Mesh(const std::string& tp, const std::string& dp,
+                 const std::string& planted, const std::string& rate = "") {
+  return R"(
+gpu A100
+cores 16
+steps 6 warmup=6
+ranks 8 network=100 hosts=2
+group tp 0,1 2,3 4,5 6,7 described=)" +
+         tp + "\ngroup dp 0,2,4,6 1,3,5,7 described=" + dp + R"(
+define layer { op aten::mm 12us grad { kernel gemm 300us } }
+define reduce { collective all_reduce 8MB group=tp )" +
+         rate + R"( }
+step {
+)" + planted +
+         R"(
+  range phase forward { repeat 6 { do layer; do reduce; join } }
+  backward { repeat 6 { node MmBackward0 10us { op aten::mm 14us { kernel gemm 600us } } accumulate 5us { op aten::detach 2us; collective all_reduce 25MB group=dp stream=21 } } }
+  join
+  range optimizer "Optimizer.step#AdamW.step" { op aten::_fused_adamw_ 90us { kernel adam 300us } }
+  item
+})";
+}
+
+const RankGroupRow* GroupOf(const Report& report, std::vector<int32_t> ranks) {
+  const auto found =
+      std::ranges::find(report.ranks.groups, ranks, &RankGroupRow::ranks);
+  return found == report.ranks.groups.end() ? nullptr : &*found;
+}
+
+TEST(RankGroupsTest, CollectivesBelongToTheirGroup) {
+  const Report report = ReportOf(Mesh("mesh_tp", "mesh_dp", ""));
+  ASSERT_EQ(report.ranks.why_not, "");
+  EXPECT_EQ(report.ranks.unmatched, 0);
+  EXPECT_EQ(report.ranks.groups.size(), 6u);
+  // No group has all ranks: the clocks are aligned from group to group.
+  EXPECT_LT(report.ranks.clock_residual_us, 2);
+  const RankGroupRow* tensor = GroupOf(report, {4, 5});
+  const RankGroupRow* data = GroupOf(report, {1, 3, 5, 7});
+  ASSERT_NE(tensor, nullptr);
+  ASSERT_NE(data, nullptr);
+  EXPECT_EQ(tensor->parallelism, "tensor");
+  EXPECT_EQ(tensor->evidence, "described as mesh_tp");
+  EXPECT_EQ(tensor->size, 2);
+  EXPECT_EQ(tensor->hosts, 1);
+  EXPECT_NEAR(tensor->collectives, 6, 1e-6);
+  EXPECT_NEAR(tensor->bytes, 48e6, 1);
+  // 8 MB at 100 GB/s, and 25 us of latency.
+  EXPECT_NEAR(tensor->gb_per_s, 8e6 / (8e6 / 100 + 25'000), 8);
+  EXPECT_GT(tensor->exposed_ms, 0.6);
+  EXPECT_EQ(data->parallelism, "data");
+  EXPECT_EQ(data->size, 4);
+  EXPECT_EQ(data->hosts, 2);
+  EXPECT_NEAR(data->collectives, 6, 1e-6);
+  EXPECT_NEAR(data->gb_per_s, 1.5 * 25e6 / (1.5 * 25e6 / 100 + 25'000), 8);
+  const std::string text = ToText(report, {});
+  EXPECT_THAT(text, HasSubstr("tensor (mesh_tp), 4 groups of 2"));
+  EXPECT_THAT(text, HasSubstr("data (mesh_dp), 2 groups of 4"));
+}
+
+TEST(RankGroupsTest, WithoutADescriptionTheTrafficSaysWhatAGroupServes) {
+  const Report report = ReportOf(Mesh("undefined", "undefined", ""));
+  const RankGroupRow* tensor = GroupOf(report, {4, 5});
+  const RankGroupRow* data = GroupOf(report, {1, 3, 5, 7});
+  ASSERT_NE(tensor, nullptr);
+  ASSERT_NE(data, nullptr);
+  EXPECT_EQ(tensor->parallelism, "tensor");
+  EXPECT_THAT(tensor->evidence, HasSubstr("not of gradients"));
+  EXPECT_EQ(data->parallelism, "data");
+  EXPECT_EQ(data->evidence, "all-reduces of gradients");
+  EXPECT_THAT(ToText(report, {}), HasSubstr("by its traffic"));
+}
+
+TEST(RankGroupsTest, TheSlowestGroupOfAKindIsNamed) {
+  const std::string text = Mesh("mesh_tp", "mesh_dp", "");
+  // The pair 6, 7 has a slow link.
+  std::string slow = text;
+  const std::string reduce = "do reduce;";
+  slow.replace(slow.find(reduce), reduce.size(),
+               "rank 6 { collective all_reduce 8MB group=tp rate=20 }; rank 7 "
+               "{ collective all_reduce 8MB group=tp rate=20 }; rank 0 { do "
+               "reduce }; rank 1 { do reduce }; rank 2 { do reduce }; rank 3 { "
+               "do reduce }; rank 4 { do reduce }; rank 5 { do reduce };");
+  const Report report = ReportOf(slow);
+  const RankGroupRow* pair = GroupOf(report, {6, 7});
+  ASSERT_NE(pair, nullptr);
+  EXPECT_NEAR(pair->gb_per_s, 19, 2);
+  EXPECT_THAT(ToText(report, {}), HasSubstr("slowest: ranks 6, 7 at 1"));
+}
+
+TEST(RankGroupsTest, ALateRankIsFoundAmongItsGroups) {
+  const Report report =
+      ReportOf(Mesh("mesh_tp", "mesh_dp", "rank 3 { host 6ms }"));
+  const Finding* finding = Find(report, "straggler-rank");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_THAT(finding->where, HasSubstr("rank 3"));
+  const RankGroupRow* pair = GroupOf(report, {2, 3});
+  ASSERT_NE(pair, nullptr);
+  EXPECT_EQ(pair->last_rank, 3);
+  EXPECT_NEAR(pair->waiting_ms, 3, 0.5);  // 6 ms of one of two ranks
+  // Rank 2 is late for its data-parallel group, because it waits for rank 3.
+  for (const RankWait& wait : report.ranks.waits) {
+    EXPECT_TRUE(wait.ms < 0.5 || wait.waits_for == 3)
+        << wait.rank << " for " << wait.waits_for;
+  }
+  EXPECT_LT(report.ranks.rows[2].late_ms, 0.5);
+  // The step of the job without it.
+  const double truth =
+      MustRunProgram(Mesh("mesh_tp", "mesh_dp", ""), {.record = false})
+          .mean_step_ms;
+  ASSERT_EQ(report.ranks.why_not_mended, "");
+  EXPECT_EQ(report.ranks.mended.rank, 3);
+  EXPECT_NEAR(report.ranks.mended.after_ms, truth, 0.05 * truth);
+}
+
+// Four stages, all forward passes before all backward passes.
+std::string Pipeline(int batches, const std::string& stage_2 = "200us",
+                     const std::string& described = "mesh_pp") {
+  const std::string m = std::to_string(batches);
+  return R"(
+gpu A100
+cores 16
+steps 4 warmup=6
+ranks 4 network=200
+group pp 0,1,2,3 described=)" +
+         described + R"(
+define forward { op aten::mm 12us { kernel gemm 200us } op aten::mm 12us { kernel gemm 200us } }
+define backward { op aten::mm 12us { kernel gemm 400us } op aten::mm 12us { kernel gemm 400us } }
+define forward2 { op aten::mm 12us { kernel gemm )" +
+         stage_2 + R"( } op aten::mm 12us { kernel gemm )" + stage_2 + R"( } }
+step {
+  rank 0 { repeat )" +
+         m + R"( { do forward; send 1 4MB group=pp }; repeat )" + m +
+         R"( { recv 1 4MB group=pp; join; do backward } }
+  rank 1 { repeat )" +
+         m +
+         R"( { recv 0 4MB group=pp; join; do forward; send 2 4MB group=pp }; repeat )" +
+         m +
+         R"( { recv 2 4MB group=pp; join; do backward; send 0 4MB group=pp } }
+  rank 2 { repeat )" +
+         m +
+         R"( { recv 1 4MB group=pp; join; do forward2; send 3 4MB group=pp }; repeat )" +
+         m +
+         R"( { recv 3 4MB group=pp; join; do backward; send 1 4MB group=pp } }
+  rank 3 { repeat )" +
+         m + R"( { recv 2 4MB group=pp; join; do forward }; repeat )" + m +
+         R"( { do backward; send 2 4MB group=pp } }
+  range optimizer "Optimizer.step#AdamW.step" { op aten::_fused_adamw_ 90us { kernel adam 100us } }
+  item
+})";
+}
+
+TEST(PipelinesTest, CountsMicroBatchesAndBubbles) {
+  for (int batches : {4, 12}) {
+    const Report report = ReportOf(Pipeline(batches));
+    ASSERT_EQ(report.ranks.pipelines.size(), 1u) << batches;
+    const PipelineRow& row = report.ranks.pipelines[0];
+    ASSERT_EQ(row.stages.size(), 4u);
+    EXPECT_EQ(row.micro_batches, batches);
+    EXPECT_EQ(row.chunks, 1);
+    const double ideal = 3.0 / (batches + 3);
+    EXPECT_DOUBLE_EQ(row.ideal_frac, ideal);
+    // Messages and the optimizer cost something, too.
+    EXPECT_GT(row.bubble_frac, 0.85 * ideal);
+    EXPECT_LT(row.bubble_frac, ideal + 0.12);
+    EXPECT_EQ(report.ranks.rows[2].stage, 2);
+    EXPECT_TRUE(Find(report, "straggler-rank") == nullptr);
+  }
+}
+
+TEST(PipelinesTest, TheBubbleIsAFindingThatItsNumbersExplain) {
+  const Report few = ReportOf(Pipeline(4));
+  const Finding* finding = Find(few, "pipeline-bubble");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->where, "ranks 0, 1, 2, 3");
+  EXPECT_THAT(finding->evidence, HasSubstr("4 micro-batches"));
+  EXPECT_THAT(finding->evidence, HasSubstr("43 %"));  // 3 / 7
+  EXPECT_THAT(finding->fix_python, HasSubstr("more and smaller micro-batches"));
+  EXPECT_THAT(finding->fix_python, HasSubstr("(8 would wait for 27 %"));
+  EXPECT_EQ(Find(few, "exposed-collective"), nullptr);
+  // One stage four times as long in the forward pass, with many micro-batches.
+  const Report uneven = ReportOf(Pipeline(24, "1200us"));
+  const Finding* other = Find(uneven, "pipeline-bubble");
+  ASSERT_NE(other, nullptr);
+  EXPECT_THAT(other->fix_python, HasSubstr("move layers"));
+  EXPECT_THAT(other->fix_python, HasSubstr("rank 2"));
+  EXPECT_EQ(other->fix_python.find("micro-batches"), std::string::npos)
+      << other->fix_python;
+  // One stage alone cannot tell.
+  EXPECT_THAT(WhyBlind(Analyze(MustRunProgram(Pipeline(4)).ranks[1]),
+                       "pipeline-bubble"),
+              HasSubstr("all stages"));
+}
+
+TEST(PipelinesTest, MessagesShowAPipelineWithoutADescription) {
+  const Report report = ReportOf(Pipeline(4, "200us", "undefined"));
+  ASSERT_EQ(report.ranks.groups.size(), 1u);
+  EXPECT_EQ(report.ranks.groups[0].parallelism, "pipeline");
+  EXPECT_THAT(report.ranks.groups[0].ranks, ElementsAre(0, 1, 2, 3));
+  EXPECT_EQ(report.ranks.pipelines.size(), 1u);
+}
+
+}  // namespace
+}  // namespace stepscope::rank_groups_test

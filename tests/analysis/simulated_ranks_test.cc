@@ -1,0 +1,168 @@
+// Jobs of several ranks from the simulator, with one planted cause: the report
+// names the rank and the cause, and says what the job without it would take.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stepscope/analysis.h>
+#include <stepscope/rank_digest.h>
+#include <stepscope/ranks.h>
+
+#include <string>
+#include <vector>
+
+#include "rules/rule_testing.h"
+#include "support/program_simulator.h"
+
+namespace stepscope {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Data-parallel training with four buckets; `machine` and `planted` vary.
+std::string JobText(const std::string& machine, const std::string& planted,
+                    const std::string& forward = "do forward") {
+  return R"(
+gpu A100 pcie=24 pageable=5 cc=8.0 sms=108 bandwidth=2039
+cores 16
+steps 8 warmup=6
+)" + machine +
+         R"(
+define forward { range phase forward { repeat 40 { op aten::mm 12us grad { kernel gemm 90us } } } }
+define slow { range phase forward { repeat 40 { op aten::mm 12us grad { kernel gemm 200us } } } }
+step {
+)" + planted +
+         "\n" + forward + R"(
+  backward { repeat 4 { repeat 10 { node MmBackward0 10us { op aten::mm 14us { kernel gemm 92us } } accumulate 5us { op aten::detach 2us } } accumulate 5us { collective all_reduce 25MB } } }
+  join
+  range optimizer "Optimizer.step#AdamW.step" { op aten::_fused_adamw_ 90us { kernel adam 300us } }
+  item
+})";
+}
+
+struct Job {
+  Report report;
+  double step_ms = 0;  // the truth
+};
+
+// By way of the digests as bytes, as inside a job.
+Job RunJob(const std::string& text) {
+  const ProgramRun run = MustRunProgram(text);
+  std::vector<RankDigest> digests;
+  for (const Trace& trace : run.ranks) {
+    const std::string bytes = SerializeDigest(DigestRank(trace));
+    EXPECT_LE(bytes.size(), size_t{64} << 10);
+    auto digest = ParseDigest(bytes);
+    EXPECT_TRUE(digest.ok()) << digest.status();
+    if (digest.ok()) digests.push_back(*std::move(digest));
+  }
+  return {AnalyzeRanks(digests), run.mean_step_ms};
+}
+
+std::string EvidenceOf(const Report& report, const std::string& rank) {
+  const Finding* finding = Find(report, "straggler-rank");
+  if (finding == nullptr) return "no straggler-rank";
+  EXPECT_THAT(finding->where, HasSubstr(rank));
+  return finding->evidence + " FIX: " + finding->fix_python;
+}
+
+constexpr char kFour[] = "ranks 4 network=200\n";
+
+TEST(SimulatedRanksTest, TheLoaderOfTheLateRankIsNamed) {
+  const Job job =
+      RunJob(JobText(std::string(kFour) + "loader workers=0 cpu=4ms batch=64",
+                     "load; rank 2 { load }"));
+  const std::string text = EvidenceOf(job.report, "rank 2");
+  EXPECT_THAT(text, HasSubstr("loading data"));
+  EXPECT_THAT(text, HasSubstr("its loader is slow"));
+}
+
+TEST(SimulatedRanksTest, TheHostOfTheLateRankIsNamed) {
+  const Job job = RunJob(JobText(kFour, "rank 2 { host 5ms }"));
+  const std::string text = EvidenceOf(job.report, "rank 2");
+  EXPECT_THAT(text, HasSubstr("its host is slow"));
+}
+
+TEST(SimulatedRanksTest, SlowerKernelsAndMoreKernelsAreDistinguished) {
+  const std::string slower =
+      EvidenceOf(RunJob(JobText(kFour, "",
+                                "rank 0 { do forward }; rank 1 { do forward }; "
+                                "rank 2 { do slow }; rank 3 { do forward }"))
+                     .report,
+                 "rank 2");
+  EXPECT_THAT(slower, HasSubstr("as many kernels as the others"));
+  EXPECT_THAT(slower, HasSubstr("the same kernels take longer"));
+  const std::string more = EvidenceOf(
+      RunJob(JobText(kFour, "rank 2 { do forward }")).report, "rank 2");
+  EXPECT_THAT(more, HasSubstr("kernels per step, the others"));
+  EXPECT_THAT(more, HasSubstr("it has more work"));
+}
+
+TEST(SimulatedRanksTest, TheClockOfTheLateRankIsNamed) {
+  const std::string text =
+      EvidenceOf(RunJob(JobText(std::string(kFour) +
+                                    "throttle 0.4 after=0 reasons=4 rank=2",
+                                ""))
+                     .report,
+                 "rank 2");
+  EXPECT_THAT(text, HasSubstr("1414 MHz"));
+  EXPECT_THAT(text, HasSubstr("1980 MHz"));
+  EXPECT_THAT(text, HasSubstr("lower clock"));
+}
+
+TEST(SimulatedRanksTest, LateRanksOfOneMachineNameTheMachine) {
+  const Job job = RunJob(JobText("ranks 6 network=200 hosts=3\n",
+                                 "rank 2 { host 5ms }; rank 3 { host 5ms }"));
+  const Finding* finding = Find(job.report, "straggler-rank");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->where, "machine host1");
+  EXPECT_THAT(finding->evidence, HasSubstr("ranks 2 and 3"));
+  // On different machines it is no machine's fault.
+  const Job apart = RunJob(JobText("ranks 6 network=200 hosts=3\n",
+                                   "rank 1 { host 5ms }; rank 3 { host 5ms }"));
+  const Finding* other = Find(apart.report, "straggler-rank");
+  EXPECT_TRUE(other == nullptr ||
+              other->where.find("machine") == std::string::npos)
+      << other->where;
+}
+
+// What the job takes without the planted cause, and with it as predicted.
+void ExpectMended(const std::string& machine, const std::string& planted,
+                  const std::string& rest = "") {
+  const Job job = RunJob(JobText(machine, planted + rest));
+  const double truth =
+      MustRunProgram(JobText(machine, rest), {.seed = 7, .record = false})
+          .mean_step_ms;
+  const MendedRank& mended = job.report.ranks.mended;
+  ASSERT_EQ(job.report.ranks.why_not_mended, "");
+  EXPECT_EQ(mended.rank, 2);
+  EXPECT_GT(job.step_ms, 1.1 * truth) << "nothing was planted";
+  EXPECT_NEAR(mended.before_ms, job.step_ms, 0.03 * job.step_ms);
+  EXPECT_NEAR(mended.after_ms, truth, 0.05 * truth);
+  EXPECT_LE(mended.low_ms, mended.after_ms);
+  EXPECT_GE(mended.high_ms, mended.after_ms);
+  const Finding* finding = Find(job.report, "straggler-rank");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kPredicted);
+  EXPECT_NEAR(finding->gain.expected_ms, job.step_ms - truth, 0.05 * truth);
+}
+
+TEST(SimulatedRanksTest, ReplayOfAllRanksPredictsTheJobWithoutTheSlowRank) {
+  ExpectMended(kFour, "rank 2 { host 5ms }\n");
+  ExpectMended(kFour, "rank 2 { do forward }\n");
+}
+
+TEST(SimulatedRanksTest, TheSecondSlowestRankSetsThePaceThen) {
+  const std::string second = "rank 1 { host 2ms }\n";
+  ExpectMended(kFour, "rank 2 { host 6ms }\n", second);
+  const Job job = RunJob(JobText(kFour, "rank 2 { host 6ms }\n" + second));
+  EXPECT_EQ(job.report.ranks.mended.next_rank, 1);
+}
+
+TEST(SimulatedRanksTest, EqualRanksHaveNoSlowOne) {
+  const Job job = RunJob(JobText(kFour, ""));
+  EXPECT_TRUE(IsClean(job.report, "straggler-rank"));
+  const MendedRank& mended = job.report.ranks.mended;
+  EXPECT_LT(mended.before_ms - mended.after_ms, 0.02 * job.step_ms);
+}
+
+}  // namespace
+}  // namespace stepscope
