@@ -12,7 +12,7 @@
 #include "rules/rule_testing.h"
 #include "support/program_simulator.h"
 
-namespace stepscope {
+namespace stepscope::simulated_ranks_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -165,4 +165,4 @@ TEST(SimulatedRanksTest, EqualRanksHaveNoSlowOne) {
 }
 
 }  // namespace
-}  // namespace stepscope
+}  // namespace stepscope::simulated_ranks_test
