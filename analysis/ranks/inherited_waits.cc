@@ -29,9 +29,24 @@ InheritedWaits::Delay InheritedWaits::Of(size_t rank, size_t group) const {
   return delay;
 }
 
-void InheritedWaits::Add(size_t rank, size_t group, size_t source, double ns) {
+InheritedWaits::Delay InheritedWaits::InStep(size_t rank, int64_t step,
+                                             size_t group) const {
+  Delay delay;
+  double largest = 0;
+  for (const Wait& wait : ranks_[rank].waits) {
+    if (wait.step != step) continue;
+    delay.ns += wait.ns;
+    if (wait.group == group || wait.ns <= largest) continue;
+    largest = wait.ns;
+    delay.source = wait.source;
+  }
+  return delay;
+}
+
+void InheritedWaits::Add(size_t rank, int64_t step, size_t group, size_t source,
+                         double ns) {
   OfRank& of = ranks_[rank];
-  if (ns > 0) of.waits.push_back({group, source, ns});
+  if (ns > 0) of.waits.push_back({step, group, source, ns});
   if (of.waits.size() > kMostWaits) {
     of.waits.pop_front();
     ++of.dropped;

@@ -21,12 +21,16 @@ class InheritedWaits {
   // What the rank has waited in other groups since its last collective of
   // `group`.
   Delay Of(size_t rank, size_t group) const;
+  // What the rank has waited in all groups so far in `step`; the source is that
+  // of its longest wait in another group than `group`.
+  Delay InStep(size_t rank, int64_t step, size_t group) const;
   // The rank takes part in a collective of `group`, at which it waits `ns` for
   // `source` (0: not at all). In order of time.
-  void Add(size_t rank, size_t group, size_t source, double ns);
+  void Add(size_t rank, int64_t step, size_t group, size_t source, double ns);
 
  private:
   struct Wait {
+    int64_t step = 0;
     size_t group = 0, source = 0;
     double ns = 0;
   };

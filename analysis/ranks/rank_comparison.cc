@@ -107,14 +107,17 @@ class WaitCounter {
   // The ms that its ranks wait, summed. Rows are in the order of the indices.
   double Add(const MatchedCollective& collective) {
     const size_t group = groups_.IndexOf(collective.group);
-    std::vector<double> begins, own;
+    // Arrivals; without what was waited in other groups since the last
+    // collective of this one; without all that was waited in this step.
+    std::vector<double> begins, own, work;
     std::vector<InheritedWaits::Delay> delays;
     for (const auto& [r, i] : collective.members) {
       begins.push_back(static_cast<double>(ranks_[r].collectives[i].begin_ns -
                                            ranks_[0].collectives[0].begin_ns) -
                        offsets_[r]);
-      delays.push_back(inherited_.Of(r, group));
-      own.push_back(begins.back() - delays.back().ns);
+      own.push_back(begins.back() - inherited_.Of(r, group).ns);
+      delays.push_back(inherited_.InStep(r, collective.step, group));
+      work.push_back(begins.back() - delays.back().ns);
     }
     const double middle = Median(own);
     const auto last =
@@ -122,7 +125,7 @@ class WaitCounter {
     const size_t last_rank = collective.members[last].first;
     // It is the cause itself, unless most of its lateness is what it waited
     // elsewhere.
-    const double own_ns = own[last] - middle;
+    const double own_ns = work[last] - Median(work);
     const double inherited_ns = begins[last] - Median(begins) - own_ns;
     const size_t cause =
         delays[last].source != SIZE_MAX && inherited_ns > std::max(own_ns, 0.0)
@@ -146,7 +149,8 @@ class WaitCounter {
       row.late_ms += (own[k] - middle) * 1e-6;
       all_ms += wait * 1e-6;
       if (skewed && r != cause) pairs_[{r, cause}] += wait * 1e-6;
-      inherited_.Add(r, group, cause, wait > together_ns_ ? wait : 0);
+      inherited_.Add(r, collective.step, group, cause,
+                     wait > together_ns_ ? wait : 0);
     }
     groups_.AddWait(collective, all_ms,
                     skewed ? static_cast<int64_t>(last_rank) : int64_t{-1},
