@@ -19,8 +19,10 @@ namespace stepscope {
 namespace simulator {
 namespace {
 
-// Joins the tasks of all ranks that take part in one collective.
-std::vector<Meeting> MeetingsOf(std::vector<RankCode>& codes) {
+// Joins the tasks of all ranks that take part in one collective. It waits for
+// all of its group, or for both ends of a message, also where one never comes.
+std::vector<Meeting> MeetingsOf(const Machine& machine,
+                                std::vector<RankCode>& codes) {
   std::map<std::array<int, 4>, int> known;
   std::vector<Meeting> meetings;
   for (RankCode& code : codes) {
@@ -28,9 +30,11 @@ std::vector<Meeting> MeetingsOf(std::vector<RankCode>& codes) {
       if (task.is != WorkIs::kCollective) continue;
       const auto [entry, is_new] =
           known.emplace(task.meets_as, static_cast<int>(meetings.size()));
-      if (is_new) meetings.emplace_back();
       task.meeting = entry->second;
-      ++meetings[entry->second].ranks;
+      if (!is_new) continue;
+      const auto [group, ordinal, from, to] = task.meets_as;
+      meetings.emplace_back().ranks =
+          from >= 0 ? 2 : static_cast<int>(machine.groups[group].ranks.size());
     }
   }
   return meetings;
@@ -88,8 +92,9 @@ absl::StatusOr<ProgramRun> RunProgram(std::string_view text,
     if (!code.ok()) return code.status();
     codes.push_back(*std::move(code));
   }
-  std::vector<Meeting> meetings = MeetingsOf(codes);
+  std::vector<Meeting> meetings = MeetingsOf(*machine, codes);
   std::vector<std::unique_ptr<Rank>> ranks;
+  ranks.reserve(codes.size());
   for (int r = 0; r < machine->ranks; ++r) {
     ranks.push_back(
         std::make_unique<Rank>(*machine, codes[r], meetings, *jitters[r]));
