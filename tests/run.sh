@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Sets everything up and passes the tests.
-#   bash tests/run.sh           all of them; about 30 minutes on two cores the first time
+#   bash tests/run.sh           all of them; about 25 minutes on two cores the first time
 #   bash tests/run.sh --quick   what needs neither LibTorch nor the viewers; minutes, once built
 # Two builds share the work: build/asan runs every test that needs no LibTorch, under the address and undefined-behaviour
 # sanitizers; build/default runs those that need LibTorch, and makes the log directory that the viewers open.
