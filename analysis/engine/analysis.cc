@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "context/analysis_context.h"
+#include "context/noise.h"
 #include "context/rule.h"
 #include "device/whole_recording.h"
 #include "drawing/page_details.h"
@@ -161,6 +162,9 @@ Report ReportOf(const AnalysisContext& context, EditsById* edits) {
   report.accelerator = UnseenAccelerator(trace);
   report.devices_used = DevicesUsed(trace);
   report.steps = context.stats;
+  if (!context.steps.empty()) {
+    report.steps.smallest_gain_ms = MinReportableGainMs(context);
+  }
   report.losses.assign(trace.losses().begin(), trace.losses().end());
   report.replay = context.replay.check();
   report.replay.steps =

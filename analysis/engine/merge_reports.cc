@@ -132,6 +132,7 @@ void MergeTimes(const Ranks& ranks, Report& run) {
   std::vector<double> medians;
   run.steps = ranks[0].report.steps;
   run.steps.mean_ms = run.steps.cov = run.steps.unprofiled_ms = 0;
+  run.steps.smallest_gain_ms = 0;
   bool is_known = false;  // what recording costs, of some rank
   double unprofiled_ms = 0;
   for (const RankDigest& rank : ranks) {
@@ -146,6 +147,7 @@ void MergeTimes(const Ranks& ranks, Report& run) {
         share * (report.steps.unprofiled_ms > 0 ? report.steps.unprofiled_ms
                                                 : report.steps.mean_ms);
     run.steps.cov += share * report.steps.cov;
+    run.steps.smallest_gain_ms += share * report.steps.smallest_gain_ms;
     medians.push_back(report.steps.median_ms);
     for (const auto& [cause, ms] : report.time_split_ms) {
       run.time_split_ms[cause] += share * ms;

@@ -51,8 +51,9 @@ Edit WithoutKnown(Edit edit) {
 }  // namespace
 
 // Left out are pairs whose measurement does not tell the change from none, and
-// predictions that were not kept. Sources: samples/resnet/RESULTS.md ("Single
-// changes" at 32 x 32 and 64 x 64, "Rungs", "Climbs", "Sweep"); of workers the
+// those of which only the error is on record, not the prediction. Sources:
+// samples/resnet/RESULTS.md ("Single changes" at 32 x 32 and 64 x 64, "Rungs",
+// "Climbs" at 32 x 32 and with bad habits, "Sweep"); of workers the
 // last is the public pair resnet50_v100_workers0/4 (tests/advice/TRACES.md).
 // Ops of a CPU-only run replaced by one that does the same: attention_by_hand,
 // gru_by_hand, tabular_adam_loop and foreach_adamw of the half of
@@ -60,11 +61,11 @@ Edit WithoutKnown(Edit edit) {
 // batch is its accumulation_tiny.
 std::span<const std::vector<double>> KnownPairs() {
   static const std::array<std::vector<double>, kKinds> pairs = {{
-      {1.01, 0.98, 0.90, 0.69, 0.92},  // kWorkers
-      {0.96, 0.67, 1.09},              // kThreads
-      {0.70, 0.80, 1.10, 1.15},        // kReplaced
-      {1.46, 1.55, 0.87, 1.82, 1.20},  // kBatch
-      {1.31, 1.14, 1.88},              // kZeroGrad
+      {1.01, 0.98, 0.90, 0.69, 0.92},              // kWorkers
+      {0.96, 0.67, 1.09, 0.41},                    // kThreads
+      {0.70, 0.80, 1.10, 1.15},                    // kReplaced
+      {1.46, 1.55, 0.87, 1.82, 2.07, 2.20, 1.20},  // kBatch
+      {1.31, 1.14, 1.88},                          // kZeroGrad
   }};
   return pairs;
 }

@@ -160,6 +160,7 @@ void Visit(Visitor& field, Self& of) {
   field(7, of.all_mean_ms);
   field(8, of.unprofiled_ms);
   field(9, of.cost_estimated);
+  field(10, of.smallest_gain_ms);
 }
 
 template <typename Visitor, Is<StepTimes> Self>

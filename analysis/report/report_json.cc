@@ -62,6 +62,7 @@ void WriteTimes(const Report& report, JsonText& json) {
   json.Field("all_mean_ms", report.steps.all_mean_ms);
   json.Field("unprofiled_ms", report.steps.unprofiled_ms);
   json.Field("cost_estimated", report.steps.cost_estimated);
+  json.Field("smallest_gain_ms", report.steps.smallest_gain_ms);
   json.Field("step_source", report.steps.step_source);
   json.Close('}');
   if (report.recording_ms > 0) {

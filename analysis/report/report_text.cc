@@ -141,9 +141,11 @@ void PrintFindings(const Report& report, const TextOptions& options,
   PrintConclusion(report, advice, page);
   if (options.verbose && notes > 0) {
     page.Line();
-    page.Line(
-        "Notes (no gain here, or one too small to report or to tell from "
-        "noise)");
+    page.Line(report.steps.smallest_gain_ms > 0
+                  ? "Notes (no gain, or one below " +
+                        Milliseconds(report.steps.smallest_gain_ms) +
+                        ", the smallest to report here)"
+                  : "Notes (no gain, or one too small to report)");
     for (const Finding& finding : report.findings) {
       if (IsNote(finding)) PrintFinding(report, finding, "- ", options, page);
     }

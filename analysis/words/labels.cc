@@ -123,9 +123,11 @@ std::string MachineInWords(const Report& report) {
     }
     return text.empty() ? "GPU" : text;
   }
-  std::string text = report.accelerator.empty()
-                         ? "CPU only"
-                         : report.accelerator + " (only the host was recorded)";
+  // A trace file lists the devices of its host, used or not.
+  std::string text = !report.accelerator.empty()
+                         ? report.accelerator + " (only the host was recorded)"
+                     : run.devices.empty() ? "CPU only"
+                                           : "no GPU work recorded";
   if (run.usable_cores > 0) text += ", " + Count(run.usable_cores, "core");
   return text;
 }

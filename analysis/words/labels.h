@@ -26,7 +26,7 @@ std::string MemoryDeviceName(const MemoryPeak& peak);
 // returned as they are.
 std::string CauseInWords(std::string_view key, bool has_gpu);
 
-// "CPU only, 2 cores", "1 of 4 x NVIDIA H200".
+// "CPU only, 2 cores", "no GPU work recorded", "1 of 4 x NVIDIA H200".
 std::string MachineInWords(const Report& report);
 // "rank 0 of 8"; empty for a single rank, or if the rank is unknown.
 std::string RankInWords(const RunInfo& run);

@@ -8,6 +8,7 @@
 
 #include "device/backlog.h"
 #include "support/trace_text.h"
+#include "words/labels.h"
 
 namespace stepscope::missing_rows_test {
 namespace {
@@ -62,6 +63,14 @@ TEST(UnseenAcceleratorTest, IsNoneOnCpusAndWhereWorkWasRecorded) {
                 "runtime_call 1..2 thread=0 correlation=1 Launch\n"
                 "kernel 3..5 correlation=1 gemm\n")),
             "");
+}
+
+TEST(UnseenAcceleratorTest, AMachineWithAGpuIsNotCalledCpuOnly) {
+  const std::string steps = Steps("aten::add");
+  EXPECT_EQ(MachineInWords(Analyze(TraceFromText(steps))), "CPU only");
+  EXPECT_EQ(MachineInWords(Analyze(
+                TraceFromText("device NVIDIA A100-PG509-200\n" + steps))),
+            "no GPU work recorded");
 }
 
 TEST(UnseenAcceleratorTest, GetsItsNameInTheTitleAndNoAdvice) {

@@ -117,6 +117,24 @@ TEST(TextReportTest, AHealthyRunSaysSo) {
   EXPECT_FALSE(Contains(text, "Apply ")) << text;
 }
 
+TEST(TextReportTest, NotesSayFromWhichGainOnTheyWouldBeFindings) {
+  const Report report =
+      Analyze(Simulate({.ops = Ops(40, 5), .threads = 2}).trace);
+  // Equal steps: 1 % of their mean.
+  EXPECT_NEAR(report.steps.smallest_gain_ms, report.steps.mean_ms / 100, 1e-6);
+  Report with_note;
+  with_note.steps = {.count = 6, .steady = 6, .mean_ms = 300};
+  with_note.findings = {{.id = "zero-grad-kernels",
+                         .status = FindingStatus::kOk,
+                         .severity = FindingSeverity::kNote}};
+  EXPECT_TRUE(Contains(ToText(with_note, {.verbose = true}),
+                       "\nNotes (no gain, or one too small to report)\n"));
+  with_note.steps.smallest_gain_ms = 3;
+  EXPECT_TRUE(Contains(ToText(with_note, {.verbose = true}),
+                       "\nNotes (no gain, or one below 3.00 ms, the smallest "
+                       "to report here)\n"));
+}
+
 TEST(TextReportTest, WhatNoiseHidesIsNotCalledHealthy) {
   Report report;
   report.steps = {.count = 6, .steady = 6, .mean_ms = 300, .cov = 0.2};

@@ -46,8 +46,11 @@ def _title(report: Report) -> str:
 
 
 def _head(report: Report) -> str:
-    devices = ", ".join(report.run.devices) if report.has_gpu else "CPU only"
-    return f"{steps_text(report)}; {devices or 'GPU'}; recorded by {report.run.producer or 'an unknown program'}"
+    if report.has_gpu:
+        devices = ", ".join(report.run.devices) or "GPU"
+    else:
+        devices = "no GPU work recorded" if report.run.devices else "CPU only"
+    return f"{steps_text(report)}; {devices}; recorded by {report.run.producer or 'an unknown program'}"
 
 
 def _causes(report: Report) -> list[tuple[str, str, str]]:

@@ -33,6 +33,7 @@ class Steps:
     all_mean_ms: float = 0
     unprofiled_ms: float = 0
     cost_estimated: bool = False
+    smallest_gain_ms: float = 0
     step_source: str = ""
 
 
