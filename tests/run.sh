@@ -64,4 +64,4 @@ say "tests with LibTorch"
 run_ctest default -LE live
 say "pytest: viewers, shell commands, tools"
 "$stepscope_viewers/bin/python" -m pytest -q "$stepscope_root/tests/e2e" "$stepscope_root/tests/tools" \
-  "$stepscope_root/tests/gpu" "$stepscope_root/tests/samples/ladder" "$stepscope_root/tests/soak" "$stepscope_root/tests/plugins/python" -n "$(nproc)" --dist loadfile --durations=5
+  "$stepscope_root/tests/gpu" "$stepscope_root/tests/samples" "$stepscope_root/tests/soak" "$stepscope_root/tests/plugins/python" -n "$(nproc)" --dist loadfile --durations=5
