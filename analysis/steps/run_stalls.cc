@@ -97,7 +97,7 @@ class StallFinder {
   // How many steps of `line` from `first` to the end of the run were timed.
   int64_t TimedOn(const Line& line, int64_t first) const {
     int64_t count = 0;
-    for (int64_t at = first; at < times_.steps; at += line.period) {
+    for (int64_t at = first; at < times_.end_step(); at += line.period) {
       count += !Recorded(at);
     }
     return count;

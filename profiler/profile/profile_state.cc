@@ -29,6 +29,7 @@ void Profile::State::Start(ProfileOptions options, ProfileParts parts) {
   errors = std::make_shared<Errors>(who);
   if (!identity.problem.empty()) Say(identity.problem);
   schedule = options.schedule;
+  first_step = options.first_step;
   marked_steps = options.marked_steps;
   stop_timeout = std::max(options.stop_timeout, milliseconds(0));
   // The Profile may be created while an exception is being handled, so
@@ -63,7 +64,7 @@ void Profile::State::Start(ProfileOptions options, ProfileParts parts) {
   }
   // One line per job, not one per rank.
   if (options.print_report && identity.rank == 0) {
-    Say("\"" + options.name + "\": " + PlanText(schedule));
+    Say("\"" + options.name + "\": " + PlanText(schedule, first_step));
   }
   if (options.signal_grace.count() > 0) {
     signals = EndingSignals::Make(options.signal_grace);
@@ -119,6 +120,7 @@ Session::Options Profile::State::SessionOptions(
       .name = options.name,
       .buffers = {.max_buffer_bytes = options.max_buffer_bytes},
       .training_tid = options.training_tid,
+      .first_step = options.first_step,
       .marked_steps = options.marked_steps,
       .on_error = [errors = errors](const absl::Status& e) { errors->Add(e); }};
 }
@@ -133,6 +135,7 @@ void Profile::State::WatchRun(
   const bool record =
       options->record_stalls && collectors != nullptr && !options->marked_steps;
   watch = std::make_unique<RunWatch>(RunWatch::Options{
+      .first_step = options->first_step,
       .keep_lines = options->write_step_times && log != nullptr,
       .status_every = options->status_every,
       .look_for_stalls = record});
@@ -171,7 +174,7 @@ void Profile::State::EndSessionStep() {
 // One step of the window around a stall.
 void Profile::State::EndStallStep() {
   if (session->in_forked_child()) return;
-  std::shared_ptr<ClosedWindow> window = stalls->EndStep(watch->steps());
+  std::shared_ptr<ClosedWindow> window = stalls->EndStep(watch->next_step());
   watch->Restart();
   if (window == nullptr) return;
   if (!Analyse([output = output, stalls = stalls, window] {
@@ -242,7 +245,8 @@ void Profile::State::EndLoop() {
   const int64_t steps = session->steps();
   std::unique_ptr<ClosedWindow> window = session->End();
   if (by_exception && !was_done) {
-    Say(who + "an exception left the loop in step " + std::to_string(steps) +
+    Say(who + "an exception left the loop in step " +
+        std::to_string(first_step + steps) +
         (window == nullptr
              ? "; nothing was being recorded"
              : "; the window is kept until there (" +

@@ -26,6 +26,7 @@ struct Profile::State {
   std::shared_ptr<Errors> errors;
   std::string who;
   Schedule schedule;
+  int64_t first_step = 0;
   bool marked_steps = false;
   std::chrono::milliseconds stop_timeout{0};
   int exceptions = 0;  // uncaught when the Profile was created
@@ -58,7 +59,7 @@ struct Profile::State {
            analysing->load(std::memory_order_relaxed) == 0;
   }
   bool IsStallDue() const {
-    return stalls != nullptr && stalls->IsDue(watch->steps());
+    return stalls != nullptr && stalls->IsDue(watch->next_step());
   }
   // Gives the background thread a job during which steps are not undisturbed;
   // false if it has no room.

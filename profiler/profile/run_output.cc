@@ -55,7 +55,7 @@ absl::Status RunOutput::Append(const std::vector<StepLine>& lines) {
 
 void RunOutput::Plan(const RunTimes& times, StallRecorder& stalls) noexcept {
   errors_->Guard("no stall was chosen to be recorded",
-                 [&] { stalls.Plan(AnalyzeRun(times), times.steps); });
+                 [&] { stalls.Plan(AnalyzeRun(times), times.end_step()); });
 }
 
 void RunOutput::SayStatus(const RunTimes& times) noexcept {

@@ -24,6 +24,7 @@ RunWatch::RunWatch(const Options& options)
               : 0),
       look_for_stalls_(options.look_for_stalls),
       begin_(ReadClock()),
+      timer_(options.first_step),
       next_status_ns_(begin_.monotonic_ns + status_every_ns_) {
   if (keep_lines_) lines_.reserve(kMostLines);
   // The rate of the ticks is known after the first question.
@@ -35,7 +36,7 @@ void RunWatch::Keep(Ticks now, Ticks length, bool off) noexcept {
   // The background thread is far behind. Lines are dropped: the training thread
   // never waits, and the vector never grows.
   if (lines_.size() == kMostLines) return;
-  lines_.push_back({timer_.steps() - 1, now, length, off});
+  lines_.push_back({timer_.next_step() - 1, now, length, off});
   // Half full: the lines are fetched at once, which leaves the other half for
   // the steps until then.
   if (lines_.size() == kMostLines / 2) due_ = now;
@@ -50,10 +51,10 @@ RunWatch::Chores RunWatch::Due() {
     chores.status = true;
     next_status_ns_ = now.monotonic_ns + status_every_ns_;
   }
-  if (look_for_stalls_ && steps() >= next_look_) {
+  if (look_for_stalls_ && timer_.steps() >= next_look_) {
     chores.stalls = true;
     // At 64, 80, 100, ... steps: the cost stays a small share of the run.
-    next_look_ = steps() + steps() / 4;
+    next_look_ = timer_.steps() + timer_.steps() / 4;
   }
   chores.lines = TakeLines(now);
   return chores;

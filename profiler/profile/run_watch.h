@@ -23,6 +23,7 @@ struct StepLine {
 class RunWatch {
  public:
   struct Options {
+    int64_t first_step = 0;  // the number of the step that begins now
     bool keep_lines = false;
     std::chrono::milliseconds status_every{0};  // 0: never
     bool look_for_stalls = false;
@@ -50,7 +51,7 @@ class RunWatch {
   // The lines that are left, at the end of the run.
   std::vector<StepLine> Lines() { return TakeLines(ReadClock()); }
 
-  int64_t steps() const { return timer_.steps(); }
+  int64_t next_step() const { return timer_.next_step(); }
   RunTimes Times() const { return timer_.Times(); }
 
  private:

@@ -46,11 +46,11 @@ std::unique_ptr<ClosedWindow> StallRecorder::EndStep(int64_t next) {
   return window;
 }
 
-void StallRecorder::Plan(const WholeRun& run, int64_t steps) {
+void StallRecorder::Plan(const WholeRun& run, int64_t next) {
   if (busy_.load(std::memory_order_acquire)) {
     // The training thread may have been past the step before it saw the plan.
     const int64_t begin = begin_.load(std::memory_order_relaxed);
-    if (begin < 0 || begin >= steps) return;
+    if (begin < 0 || begin >= next) return;
     begin_.store(-1, std::memory_order_relaxed);
     Release();
   }
@@ -71,7 +71,7 @@ void StallRecorder::Plan(const WholeRun& run, int64_t steps) {
         kWarmupSteps + kStepsBefore + 1 +
         static_cast<int64_t>(kPlanAheadMs / std::max(run.median_ms, 1e-3));
     target_ = stall.last_step;
-    while (target_ < steps + ahead) target_ += period;
+    while (target_ < next + ahead) target_ += period;
     busy_.store(true, std::memory_order_relaxed);
     begin_.store(target_ - kWarmupSteps - kStepsBefore,
                  std::memory_order_release);

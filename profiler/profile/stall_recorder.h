@@ -44,8 +44,9 @@ class StallRecorder {
 
   // Background thread.
 
-  // Chooses what to record next, if nothing is chosen. `steps` have ended.
-  void Plan(const WholeRun& run, int64_t steps);
+  // Chooses what to record next, if nothing is chosen. The steps before number
+  // `next` have ended.
+  void Plan(const WholeRun& run, int64_t next);
   // Reads the cause of the stall from its window.
   void Take(const Trace& trace, const Report& report);
   // The window was lost, or taken: another one may follow.

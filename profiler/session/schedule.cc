@@ -94,9 +94,9 @@ int64_t StepsOfAllCycles(const Schedule& schedule) {
   return schedule.skip_first + schedule.repeat * CycleSteps(schedule);
 }
 
-std::string PlanText(const Schedule& schedule) {
+std::string PlanText(const Schedule& schedule, int64_t first_step) {
   std::string text;
-  int64_t at = 0;
+  int64_t at = first_step;
   const auto add = [&](int64_t count, const char* what) {
     if (count == 0) return;
     if (text.empty()) {
@@ -120,7 +120,8 @@ std::string PlanText(const Schedule& schedule) {
   if (schedule.repeat == 0) return text + ", for as long as the loop runs";
   return text + ", " + std::to_string(schedule.repeat) +
          " times in all (last recorded step " +
-         std::to_string(StepsOfAllCycles(schedule) - 1) + "); then off";
+         std::to_string(first_step + StepsOfAllCycles(schedule) - 1) +
+         "); then off";
 }
 
 // What a loop that ended after `steps` steps did not record, for the line that

@@ -58,6 +58,11 @@ class Session::Claim {
 absl::StatusOr<std::unique_ptr<Session>> Session::Make(Options options) {
   // The schedule first: an invalid one must not block another session.
   if (absl::Status s = CheckSchedule(options.schedule); !s.ok()) return s;
+  if (options.first_step < 0) {
+    return absl::InvalidArgumentError("first_step is " +
+                                      std::to_string(options.first_step) +
+                                      ", but must be at least 0");
+  }
   absl::StatusOr<std::unique_ptr<Claim>> claim = Claim::Make(options.name);
   if (!claim.ok()) return claim.status();
   ReadClock();  // chooses the clock, before anyone takes ticks

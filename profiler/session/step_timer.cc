@@ -77,7 +77,7 @@ struct StepTimer::Sums {
   // between such steps show which stalls recur.
   struct Slow {
     int64_t number = 0;
-    double begin = 0;  // ticks since step 0 ended
+    double begin = 0;  // ticks since the first step ended
     float length = 0;
     float usual = 0;
     float times() const { return length / usual; }
@@ -116,7 +116,7 @@ struct StepTimer::Sums {
   }
 
   Histogram timed;
-  double passed = 0;  // ticks since step 0 ended
+  double passed = 0;  // ticks since the first step ended
   float longest = 0;
   int64_t longest_number = -1;
   std::vector<Slow> slow;
@@ -125,18 +125,21 @@ struct StepTimer::Sums {
 };
 
 // All memory is taken here or in Sums(), so that adding a step never allocates.
-StepTimer::StepTimer()
-    : begin_(ReadClock()),
+StepTimer::StepTimer(int64_t first_step)
+    : first_step_(first_step),
+      begin_(ReadClock()),
       last_(NowTicks()),
       block_(new float[kBlock]),
       folded_(std::make_unique<Sums>()) {}
 
 StepTimer::~StepTimer() = default;
 
-// Step 0 also holds what came before the loop and is left out of every figure.
+// The first step also holds what came before the loop and is left out of every
+// figure.
 void StepTimer::AddStep(size_t i, float usual, Sums& sums) const noexcept {
-  const int64_t number = before_ + static_cast<int64_t>(i);
-  if (number == 0) return;
+  const int64_t before = before_ + static_cast<int64_t>(i);
+  if (before == 0) return;
+  const int64_t number = first_step_ + before;
   const float length = TicksOf(block_[i]);
   if (IsTimed(block_[i])) {
     sums.timed.Add(length);
@@ -158,7 +161,7 @@ void StepTimer::AddBlock(Sums& sums) const noexcept {
     // What is less than half a part at the end belongs to the last one.
     size_t end = begin + kAround;
     if (end + kAround / 2 > used_) end = used_;
-    // Step 0 is never timed, and must not pass for the usual one.
+    // The first step is never timed, and must not pass for the usual one.
     const size_t from = before_ == 0 && begin == 0 ? 1 : begin;
     const float usual =
         from < end ? MedianOf(block_.get() + from, end - from) : 0;
@@ -185,6 +188,7 @@ RunTimes StepTimer::Times() const {
   const auto all = std::make_unique<Sums>(*folded_);
   AddBlock(*all);
   RunTimes times;
+  times.first_step = first_step_;
   times.steps = steps();
   times.timed = all->timed.count();
   times.all_ns = ns(all->passed);

@@ -136,6 +136,29 @@ TEST(RunStallsTest, EachKindIsNamedWithItsPeriodAndItsShare) {
   }
 }
 
+// As of a loop that was resumed at step 1000.
+TEST(RunStallsTest, StepsKeepTheirNumbersAndPeriods) {
+  StepsMs run = QuietRun(500, 1);
+  Add(run, 80, [](int64_t i) { return i % 60 == 0; });
+  RunTimes times = TimesOf(run, {{3, 9}});
+  const WholeRun from_0 = AnalyzeRun(times);
+  times.first_step = 1000;
+  times.max_step += 1000;
+  for (SlowStep& step : times.slow) step.number += 1000;
+  for (StepNumbers& span : times.recorded) {
+    span = {span.first + 1000, span.end + 1000};
+  }
+  const WholeRun resumed = AnalyzeRun(times);
+  const RunStall* saved = Every(from_0, 60);
+  const RunStall* also = Every(resumed, 60);
+  ASSERT_NE(saved, nullptr);
+  ASSERT_NE(also, nullptr);
+  EXPECT_EQ(also->count, saved->count);
+  EXPECT_EQ(also->first_step, saved->first_step + 1000);
+  EXPECT_EQ(also->last_step, saved->last_step + 1000);
+  EXPECT_EQ(also->frac, saved->frac);
+}
+
 TEST(RunStallsTest, AQuietRunHasNoStalls) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     const WholeRun found = AnalyzeRun(TimesOf(QuietRun(500, seed)));

@@ -52,6 +52,7 @@ absl::StatusOr<StartOptions> ReadOptions(const char* text) {
   to.name = request.Text("name", to.name);
   JsonRequest schedule = request.Object("schedule");
   to.schedule = ReadSchedule(schedule);
+  to.first_step = request.Whole("first_step", to.first_step);
   to.marked_steps = request.Flag("marked_steps", to.marked_steps);
   to.record_shapes = request.Flag("record_shapes", to.record_shapes);
   to.profile_memory = request.Flag("profile_memory", to.profile_memory);
@@ -196,6 +197,7 @@ absl::StatusOr<std::shared_ptr<RunningProfile>> RunningProfile::Start(
   if (absl::Status s = CheckShim(shim); !s.ok()) return s;
   auto running = std::shared_ptr<RunningProfile>(new RunningProfile);
   running->schedule_ = start->profile.schedule;
+  running->first_step_ = start->profile.first_step;
   running->results_ = std::make_shared<WindowResults>(start->results);
   start->profile.on_report = [results = running->results_](
                                  const Trace& trace, const Report& report) {
@@ -271,7 +273,7 @@ int RunningProfile::Windows() const {
 
 absl::StatusOr<std::string> RunningProfile::Get(int window,
                                                 std::string_view what) const {
-  if (what == "plan") return PlanText(schedule_);
+  if (what == "plan") return PlanText(schedule_, first_step_);
   return results_->Get(window, what);
 }
 

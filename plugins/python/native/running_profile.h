@@ -44,6 +44,7 @@ class RunningProfile {
 
   std::mutex mutex_;
   Schedule schedule_;
+  int64_t first_step_ = 0;
   int64_t steps_ = 0;
   int shown_ = 0;  // windows that Step() has told of
   std::atomic<bool> finished_{false};

@@ -65,7 +65,7 @@ class Recording:
             return
         if self.source != "optimizer":
             warmup = min(WARM_UP, self.first - 1)
-            self._open("optimizer", wait=self.first - warmup, warmup=warmup)
+            self._open("optimizer", 0, wait=self.first - warmup, warmup=warmup)
         self.profile.step()  # also for the step that has opened it, so that its numbers are the program's
 
     def batch_arrived(self, owner: Any) -> None:
@@ -75,9 +75,10 @@ class Recording:
         if self.source:
             self.profile.step()
         elif self.loaders.steps == self.first - warmup + 1:
-            self._open("loader", wait=0, warmup=warmup)
+            self._open("loader", self.loaders.steps - 1, wait=0, warmup=warmup)
 
-    def _open(self, source: str, wait: int, warmup: int) -> None:
+    def _open(self, source: str, first_step: int, wait: int, warmup: int) -> None:
+        """Opens a profile in the step `first_step` of the program."""
         from . import profile, schedule
         self.close()
         if not self.source:
@@ -89,6 +90,7 @@ class Recording:
                                    with_stack=self.details, with_modules=self.details, signal_grace=SIGNAL_GRACE,
                                    schedule=schedule(wait=wait, warmup=warmup, active=self.active))
             self.profile._before_end = self.end
+            self.profile.step_num = first_step
             self.profile.start()
 
     def close(self) -> None:

@@ -47,14 +47,16 @@ class TorchRecording:
         activities = [torch.profiler.ProfilerActivity.CPU] if options.cpu else []
         if options.gpu and torch.cuda.is_available():
             activities.append(torch.profiler.ProfilerActivity.CUDA)
+        first = options.first_step
         self._profiler = torch.profiler.profile(
             activities=activities,
-            schedule=None if when.active == WHOLE_LOOP else when,
+            schedule=None if when.active == WHOLE_LOOP else lambda step: when(max(step - first, 0)),
             on_trace_ready=self._on_trace,
             record_shapes=options.record_shapes,
             profile_memory=options.profile_memory,
             with_stack=options.with_stack,
             with_modules=options.with_modules)
+        self._profiler.step_num = first  # its marks, and the argument of the schedule
         self._open: torch.profiler.profile | None = self._profiler
         self._profiler.start()
         _ranges_by(torch.profiler.record_function)

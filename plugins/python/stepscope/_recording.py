@@ -25,6 +25,7 @@ class Options:
     profile_memory: bool = False
     with_stack: bool = False
     with_modules: bool = False
+    first_step: int = 0  # its number in the loop; the schedule counts from it
     marked_steps: bool = False  # steps begin with begin_step(), and nothing is recorded between them
     cpu: bool = True
     gpu: bool = True
@@ -72,6 +73,7 @@ class NativeRecording:
             "log_dir": str(pathlib.Path(options.log_dir)) if options.log_dir else "",
             "name": options.name,
             "schedule": when.numbers(),
+            "first_step": options.first_step,
             "record_shapes": options.record_shapes,
             "profile_memory": options.profile_memory,
             "with_stack": options.with_stack,

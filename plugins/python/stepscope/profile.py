@@ -165,6 +165,7 @@ class profile:  # noqa: N801 - torch.profiler's name
         """Starts recording; says why where that is impossible."""
         if self._recording is not None:
             self._finish(self._recording)
+        self._options.first_step = self.step_num
         self._options.color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         self._options.width = shutil.get_terminal_size((100, 24)).columns if self._options.color else 100
         import torch  # the loop needs it, and its loaders are watched

@@ -79,6 +79,20 @@ TEST_F(CProfileTest, RecordsReportsAndIsForgotten) {
   EXPECT_EQ(stepscope_profile_close(handle), STEPSCOPE_E_HANDLE);
 }
 
+TEST_F(CProfileTest, StepsHaveTheNumbersOfTheLoop) {
+  const uint64_t handle =
+      Start(std::string("{") + kTwoSteps + R"(, "first_step": 5000})");
+  EXPECT_THAT(Get(handle, -1, "plan"), HasSubstr("5002-5003 recorded"));
+  for (int i = 0; i < 4; ++i) {
+    TrainOneStep();
+    stepscope_profile_step(handle);
+  }
+  EXPECT_EQ(stepscope_profile_finish(handle), STEPSCOPE_OK)
+      << stepscope_last_error();
+  EXPECT_THAT(Get(handle, -1, "json"), HasSubstr("\"step\": 5002"));
+  EXPECT_EQ(stepscope_profile_close(handle), STEPSCOPE_OK);
+}
+
 TEST_F(CProfileTest, TheTraceOfALogDirectoryIsItsOwnFile) {
   const uint64_t handle =
       Start(std::string("{") + kTwoSteps + R"(, "log_dir": ")" +

@@ -198,6 +198,7 @@ with profile(on_signal=signal.SIGUSR2, **short) as prof:
     loop(prof, 10)
     for _ in "xx": loop(prof, 20, prof.step_num + 5, lambda: os.kill(os.getpid(), signal.SIGUSR2))
 print("signal", len(prof._texts), len(heard))
+print("steps", [[step.step for step in report.step_times] for report in prof.reports])
 os.kill(os.getpid(), signal.SIGUSR2)
 with profile(on_file="now", **short) as prof:
     loop(prof, 10, 5, lambda: (pathlib.Path("now").touch(), time.sleep(0.6)))
@@ -206,7 +207,21 @@ print("file", len(prof._texts), os.path.exists("now"), len(heard))
 """)
     assert re.search(r"^every 2$", done.stdout, re.M)
     assert re.search(r"^signal 2 2$", done.stdout, re.M)
+    assert "steps [[19, 20, 21], [39, 40, 41]]" in done.stdout  # asked for in steps 15 and 35, and three warm up
     assert re.search(r"^file 1 False 3$", done.stdout, re.M)
+
+
+def test_a_loop_that_is_resumed_keeps_its_numbers(run_program):
+    done = run_program(LOOP + """
+batch = data[:32]
+prof = profile(schedule=schedule(wait=1, warmup=1, active=2))
+prof.step_num = 1000
+with prof:
+    for _ in "x" * 5: train(batch); prof.step()
+print(prof.step_num, [step.step for step in prof.report.step_times])
+""")
+    assert "1002-1003 recorded" in done.stderr
+    assert done.stdout.endswith("1005 [1002, 1003]\n")
 
 
 def test_ranges_loaders_and_collections_are_in_the_trace(run_program, tmp_path):

@@ -67,6 +67,18 @@ def test_without_a_shim_torch_profiler_records_and_the_report_says_so(run_progra
     assert "recorded-by-torch-profiler" in page.read_text(encoding="utf-8")
 
 
+def test_torch_profiler_gives_steps_the_numbers_of_the_loop(run_program, tmp_path, without_shim):
+    done = run_program(LOOP + """
+batch = data[:32]
+prof = profile(schedule=schedule(wait=1, warmup=1, active=2), print_report=False)
+prof.step_num = 1000
+with prof:
+    for _ in "x" * 5: train(batch); prof.step()
+print([step.step for step in prof.report.step_times])
+""", STEPSCOPE_NATIVE_DIR=str(without_shim), STEPSCOPE_BUILD_SHIM="0", XDG_CACHE_HOME=str(tmp_path / "cache"))
+    assert done.stdout == "[1002, 1003]\n"
+
+
 def test_torch_profiler_records_a_rank_that_cannot_be_as_rank_0(run_program, tmp_path, without_shim):
     done = run_program(WINDOW, STEPSCOPE_NATIVE_DIR=str(without_shim), STEPSCOPE_BUILD_SHIM="0", RANK="3", WORLD_SIZE="2",
                        XDG_CACHE_HOME=str(tmp_path / "cache"))

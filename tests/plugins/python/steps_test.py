@@ -26,7 +26,7 @@ class Notes:
     job_report = None
 
     def __init__(self, schedule, **options):
-        self.schedule, self.options, self.steps, self.stopped = schedule, options, 0, False
+        self.schedule, self.options, self.steps, self.step_num, self.stopped = schedule, options, 0, 0, False
         Notes.made.append(self)
 
     def start(self):
@@ -83,7 +83,7 @@ def test_the_profile_opens_at_the_first_step_and_has_the_numbers_of_the_program(
         recording.optimizer_stepped(optimizer)
     [profile] = Notes.made
     assert profile.schedule == {"wait": 7, "warmup": 3, "active": 4}  # records steps 10 to 13
-    assert profile.steps == 20
+    assert (profile.step_num, profile.steps) == (0, 20)
     assert (profile.options["log_dir"], profile.options["name"], profile.options["print_report"]) == ("runs/x", "x", False)
     recording.end()
     assert profile.stopped
@@ -115,7 +115,7 @@ def test_without_an_optimizer_batches_are_steps(recording):
         recording.batch_arrived(loader)
     [profile] = Notes.made
     assert profile.schedule == {"wait": 0, "warmup": 3, "active": 4}
-    assert profile.steps == 12
+    assert (profile.step_num, profile.steps) == (7, 12)  # records steps 10 to 13
 
 
 def test_batches_do_not_count_once_there_is_an_optimizer(recording):

@@ -28,6 +28,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::SizeIs;
+using ::testing::StartsWith;
 using Clock = std::chrono::steady_clock;
 
 class WholeRunTest : public ::testing::Test {
@@ -116,11 +117,13 @@ ProfileParts RangesOnly(const ProfileOptions& options) {
 }
 
 // The schedule's window is over when the second stall comes; the next one after
-// the rhythm is known is recorded by itself.
+// the rhythm is known is recorded by itself. As of a loop that was resumed, so
+// that numbers of steps are not their counts.
 TEST_F(WholeRunTest, TheNextOfARecurringStallIsRecordedToKnowItsCause) {
   ProfileOptions options = Options();
   options.collectors.reset();
   options.log_dir = log_dir_;
+  options.first_step = 1000;
   {
     Profile profile(std::move(options), &RangesOnly);
     for (int step = 0; step < 600; ++step) {
@@ -139,6 +142,7 @@ TEST_F(WholeRunTest, TheNextOfARecurringStallIsRecordedToKnowItsCause) {
   EXPECT_EQ(saving->rhythm, RunStall::Rhythm::kEvery);
   EXPECT_THAT(saving->cause, HasSubstr("\"save checkpoint\" takes 6"));
   EXPECT_EQ(saving->cause_step % 40, 39);
+  EXPECT_GT(saving->cause_step, 1000);
   EXPECT_THAT(FileAt("rank0.json"), HasSubstr("save checkpoint"));
   EXPECT_EQ(FileAt("c1/report.txt"), "");
 }
@@ -191,6 +195,28 @@ TEST_F(WholeRunTest, EachStepIsALineForScripts) {
   EXPECT_THAT(lines[1], HasSubstr("\"recorded\": false}"));
   EXPECT_THAT(lines[7], HasSubstr("\"recorded\": true}"));
   EXPECT_THAT(lines[49], HasSubstr("{\"step\": 49, "));
+}
+
+TEST_F(WholeRunTest, ALoopThatIsProfiledFromItsMiddleOnKeepsItsNumbers) {
+  ProfileOptions options = Options();
+  options.log_dir = log_dir_;
+  options.write_step_times = true;
+  options.print_report = true;
+  options.first_step = 1000;
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  {
+    Profile profile(std::move(options));
+    Steps(profile, 50);
+  }
+  testing::internal::GetCapturedStdout();
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("1006-1008 recorded"));
+  EXPECT_THAT(FileAt("rank0.json"), AllOf(HasSubstr("\"step\": 1006"),
+                                          Not(HasSubstr("\"step\": 6,"))));
+  EXPECT_THAT(
+      FileAt("steps_rank0.jsonl"),
+      AllOf(StartsWith("{\"step\": 1000, "), HasSubstr("\n{\"step\": 1049, ")));
 }
 
 // The background thread writes while the loop runs, so that a script can

@@ -116,6 +116,9 @@ TEST(ScheduleTest, WritesThePlanInSteps) {
   EXPECT_EQ(PlanText({.repeat = 0}),
             "steps 0-2 wait (timed, nothing recorded), 3-5 warm-up, 6-8 "
             "recorded; again from step 9, for as long as the loop runs");
+  EXPECT_EQ(PlanText({.wait = 0, .warmup = 2, .repeat = 2}, 1000),
+            "steps 1000-1001 warm-up, 1002-1004 recorded; again from step "
+            "1005, 2 times in all (last recorded step 1009); then off");
 }
 
 TEST(ScheduleTest, TellsAShortLoopWhatItMissed) {

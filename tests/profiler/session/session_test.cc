@@ -470,6 +470,8 @@ TEST_F(SessionTest, ASecondSessionIsRefusedByNameUntilTheFirstIsDone) {
 TEST_F(SessionTest, ARefusedScheduleDoesNotKeepOthersOut) {
   EXPECT_TRUE(absl::IsInvalidArgument(
       Session::Make({.name = "bad", .schedule = {.active = 0}}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      Session::Make({.name = "bad", .first_step = -1}).status()));
   EXPECT_TRUE(Session::Make({.name = "good"}).ok());
 }
 

@@ -61,6 +61,26 @@ TEST_F(StepTimerTest, KeepsTheDistributionAndTheSlowSteps) {
   EXPECT_NEAR(Ms(times.slow[0].begin_ns), 75 * 10.4 + 74 * 10, 20);
 }
 
+TEST_F(StepTimerTest, CountsFromTheNumberOfTheFirstStep) {
+  timer_ = std::make_unique<StepTimer>(1000);
+  now_ = NowTicks();
+  Add(500);  // it also holds what came before
+  for (int i = 1; i < 100; ++i) {
+    Add(i == 50 ? 30 : 10, /*off=*/i < 60 || i >= 70);
+  }
+  EXPECT_EQ(timer_->next_step(), 1100);
+  const RunTimes times = Times();
+  EXPECT_EQ(times.first_step, 1000);
+  EXPECT_EQ(times.end_step(), 1100);
+  EXPECT_EQ(times.timed, 89);
+  EXPECT_EQ(times.max_step, 1050);
+  ASSERT_THAT(times.slow, SizeIs(1));
+  EXPECT_EQ(times.slow[0].number, 1050);
+  ASSERT_THAT(times.recorded, SizeIs(1));
+  EXPECT_EQ(times.recorded[0].first, 1060);
+  EXPECT_EQ(times.recorded[0].end, 1070);
+}
+
 TEST_F(StepTimerTest, RecordedStepsAreNeitherUsualNorSlow) {
   for (int i = 0; i < 100; ++i) Add(i >= 3 && i < 9 ? 50 : 10, i < 3 || i >= 9);
   const RunTimes times = Times();

@@ -48,6 +48,9 @@ struct ProfileOptions {
   std::string log_dir = "";
   std::string name = "train";
   Schedule schedule = {};
+  // The number of the first step: not 0 for a loop that is profiled from its
+  // middle on, or was resumed. The schedule counts from it.
+  int64_t first_step = 0;
   // A step lasts from BeginStep() to Step(), and not from the last Step() on:
   // for a part of the program that is recorded alone. Between them no
   // operators are recorded.

@@ -46,9 +46,9 @@ SchedulePlace PlaceOf(const Schedule& schedule, int64_t step);
 int64_t StepsOfFirstCycle(const Schedule& schedule);
 int64_t StepsOfAllCycles(const Schedule& schedule);
 
-// The plan in steps: "steps 0-2 wait (timed, nothing recorded), 3-5 warm-up,
-// 6-8 recorded; then off".
-std::string PlanText(const Schedule& schedule);
+// The plan in steps, of which `first_step` is the first: "steps 0-2 wait
+// (timed, nothing recorded), 3-5 warm-up, 6-8 recorded; then off".
+std::string PlanText(const Schedule& schedule, int64_t first_step = 0);
 
 // A sentence about what a loop of `steps` steps was too short for, with what to
 // do; empty if every cycle was complete.

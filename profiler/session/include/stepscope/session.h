@@ -90,8 +90,9 @@ class Session {
     std::function<void(const absl::Status&)> on_error = {};
   };
 
-  // InvalidArgument for a schedule that records nothing; FailedPrecondition,
-  // naming the other, while another Session of this process has cycles left.
+  // InvalidArgument for a schedule that records nothing or a negative
+  // first_step; FailedPrecondition, naming the other, while another Session of
+  // this process has cycles left.
   static absl::StatusOr<std::unique_ptr<Session>> Make(Options options);
 
   // Stops recording and discards an open window; End() keeps it.

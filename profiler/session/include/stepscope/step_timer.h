@@ -20,8 +20,8 @@ class StepTimer {
   static constexpr size_t kBlock = size_t{1} << 13;
   static constexpr size_t kMostSlow = size_t{1} << 16;
 
-  // Step 0 begins now.
-  StepTimer();
+  // Step number `first_step` begins now.
+  explicit StepTimer(int64_t first_step = 0);
   ~StepTimer();
   StepTimer(const StepTimer&) = delete;
   StepTimer& operator=(const StepTimer&) = delete;
@@ -46,6 +46,8 @@ class StepTimer {
   }
 
   int64_t steps() const { return before_ + static_cast<int64_t>(used_); }
+  // The number of the current step.
+  int64_t next_step() const { return first_step_ + steps(); }
 
   // The run so far. Takes 0.1 ms, or up to 10 ms with tens of thousands of slow
   // steps.
@@ -59,6 +61,7 @@ class StepTimer {
   void AddBlock(Sums& sums) const noexcept;
   void AddStep(size_t i, float usual, Sums& sums) const noexcept;
 
+  const int64_t first_step_;
   ClockReading begin_;
   Ticks last_ = 0;
   size_t used_ = 0;

@@ -22,12 +22,13 @@ struct StepNumbers {
 };
 
 struct RunTimes {
-  int64_t begin_ns = 0;  // since the epoch: where step 0 ended
-  int64_t steps = 0;     // that ended, whatever was on
-  // Steps with every collector off, without step 0, which also holds what came
-  // before the loop; the figures below are about these.
+  int64_t first_step = 0;  // its number
+  int64_t begin_ns = 0;    // since the epoch: where the first step ended
+  int64_t steps = 0;       // that ended, whatever was on
+  // Steps with every collector off, without the first one, which also holds
+  // what came before the loop; the figures below are about these.
   int64_t timed = 0;
-  int64_t all_ns = 0;  // of all steps but step 0
+  int64_t all_ns = 0;  // of all steps but the first one
   int64_t p5_ns = 0;
   int64_t median_ns = 0;
   int64_t p95_ns = 0;
@@ -38,6 +39,8 @@ struct RunTimes {
   std::vector<SlowStep> slow;         // by number
   std::vector<StepNumbers> recorded;  // not timed, because collectors were on
   int64_t dropped = 0;  // slow steps left out of `slow`, the least slow ones
+
+  int64_t end_step() const { return first_step + steps; }
 };
 
 }  // namespace stepscope
