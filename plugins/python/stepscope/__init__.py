@@ -8,18 +8,21 @@
             prof.step()
     print(prof.report.findings[0].evidence)
 
-Importing it loads neither torch nor the native libraries.
+Importing it loads neither torch nor the native libraries, nor modules of Python that only recording and analysing need.
 """
 
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
 from ._native import StepscopeError
-from .profile import profile, schedule
+from .profile import profile
 from .range import range
 
+TYPE_CHECKING = False  # typing is slow to import
 if TYPE_CHECKING:
+    from typing import Any
+
     from . import fleet
-    from . import fleet
+    from ._schedule import schedule
     from .analysis import analyze, compare, what_if
     from .comparison import Comparison, Prediction
     from .report import Report
@@ -30,7 +33,7 @@ __all__ = ["Comparison", "Prediction", "Report", "StepscopeError", "__version__"
            "range", "schedule", "what_if"]
 
 _ON_FIRST_USE = {"Comparison": "comparison", "Prediction": "comparison", "Report": "report", "analyze": "analysis",
-                 "compare": "analysis", "what_if": "analysis"}
+                 "compare": "analysis", "schedule": "_schedule", "what_if": "analysis"}
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 from . import _native, _rank
 from ._recording import Options, temporary_folder
-from ._schedule import WHOLE_LOOP, schedule
+from ._schedule import schedule
 
 LOSS = "recorded-by-torch-profiler"
 
@@ -50,7 +50,7 @@ class TorchRecording:
         first = options.first_step
         self._profiler = torch.profiler.profile(
             activities=activities,
-            schedule=None if when.active == WHOLE_LOOP else lambda step: when(max(step - first, 0)),
+            schedule=None if when.is_whole_loop else lambda step: when(max(step - first, 0)),
             on_trace_ready=self._on_trace,
             record_shapes=options.record_shapes,
             profile_memory=options.profile_memory,

@@ -11,7 +11,7 @@ import sys
 import threading
 from typing import Any
 
-from . import _native
+from ._abi import Core
 
 PUT = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int64)
 GET = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int64)
@@ -78,7 +78,7 @@ _calls: tuple[Any, Any] | None = None  # the core keeps their addresses
 _lock = threading.Lock()
 
 
-def install(core: _native.Core) -> None:
+def install(core: Core) -> None:
     """For the profile that starts next."""
     global _calls
     with _lock:

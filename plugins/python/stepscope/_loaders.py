@@ -11,6 +11,7 @@ import weakref
 from typing import Any
 
 from . import _native
+from ._abi import Core
 
 _watched: weakref.WeakKeyDictionary[Any, _Loader] = weakref.WeakKeyDictionary()
 
@@ -66,13 +67,13 @@ def _facts(loader: Any) -> dict[str, Any]:
     }
 
 
-def begin(core: _native.Core) -> None:
+def begin(core: Core) -> None:
     """A window opens: what was given until now is no wait of it."""
     for iterator, loader in list(_watched.items()):
         loader.given = getattr(iterator, "_num_yielded", 0)
 
 
-def mark_waits(core: _native.Core) -> None:
+def mark_waits(core: Core) -> None:
     """A step of a window has ended: tells the core which loaders gave a batch in it. Raises nothing."""
     try:
         for iterator, loader in list(_watched.items()):

@@ -13,7 +13,7 @@ import threading
 import types
 from typing import Any
 
-from . import _native
+from ._abi import Core
 
 OPEN_CALLS = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64), ctypes.c_int32)
 DESCRIBE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_int32)
@@ -96,7 +96,7 @@ class ModuleCalls:
 class _Hook:
     """Never freed: a thread may be inside it when the window closes."""
 
-    def __init__(self, core: _native.Core) -> None:
+    def __init__(self, core: Core) -> None:
         import torch
 
         self.calls = ModuleCalls(torch.nn.Module._call_impl.__code__)
@@ -109,7 +109,7 @@ class _Hook:
 _hook: _Hook | None = None
 
 
-def install(core: _native.Core) -> None:
+def install(core: Core) -> None:
     """Lets the core ask for modules from now on. May be called again."""
     global _hook
     if _hook is None:

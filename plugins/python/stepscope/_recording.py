@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import gc
+import gzip
 import os
 import pathlib
 import shutil
+import sys
 import tempfile
 import weakref
 from typing import Any, Protocol
 
-from . import _job, _loaders, _modules, _native
+from . import _job, _loaders, _modules, _native, _shim
+from ._abi import Core
 from ._schedule import schedule
 
 
@@ -49,6 +53,36 @@ class Recording(Protocol):
     def get(self, window: int, what: str) -> str: ...  # "json", "text", "markdown", "trace", "run", "job"
     def is_ending(self) -> bool: ...  # a signal asks the program to end; close() does that then
     def close(self) -> None: ...
+
+
+def start(options: Options, when: schedule) -> Recording:
+    """Begins to record, by what this torch can be recorded with; says so where that is torch.profiler. Raises StepscopeError."""
+    import torch  # the loop needs it, and its loaders are watched
+
+    options.color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    options.width = shutil.get_terminal_size((100, 24)).columns if options.color else 100
+    _loaders.watch()
+    try:
+        shim = _shim.shim_for(torch) if options.cpu else None
+    except _shim.NoShim as why:
+        from ._fallback import TorchRecording
+
+        _native.say(f"recording with torch.profiler, because {why}")
+        return TorchRecording(options, when, str(why))
+    return NativeRecording(options, when, shim)
+
+
+def export(trace: str, path: str | os.PathLike[str]) -> None:
+    """Copies a trace, which is gzipped; unpacks it unless the path ends in .gz. Raises StepscopeError."""
+    target = pathlib.Path(path)
+    try:
+        if target.suffix == ".gz":
+            shutil.copyfile(trace, target)
+        else:
+            with gzip.open(trace, "rb") as compressed, open(target, "wb") as plain:
+                shutil.copyfileobj(compressed, plain)
+    except OSError as error:
+        raise _native.StepscopeError(f"cannot write {target}: {error}") from error
 
 
 def _remove(folder: str, pid: int) -> None:
@@ -125,7 +159,8 @@ class NativeRecording:
         if self._recording:
             _loaders.mark_waits(self._core)
             self._switch(False)
-        self._core.profile_finish(self._handle)
+        with contextlib.suppress(_native.StepscopeError):  # the core has said it
+            self._core.profile_finish(self._handle)
 
     def windows(self) -> int:
         return self._core.profile_windows(self._handle)
@@ -154,7 +189,7 @@ class NativeRecording:
 class _Collections:
     """Python's garbage collections as ranges, while a window is open."""
 
-    def __init__(self, core: _native.Core) -> None:
+    def __init__(self, core: Core) -> None:
         self._core = core
         self._range = 0
 

@@ -37,6 +37,10 @@ class schedule:  # noqa: N801 - torch.profiler's name
             if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= WHOLE_LOOP:
                 raise ValueError(f"schedule: {field.name} is {value!r}, but must be a whole number from {least} to {WHOLE_LOOP}")
 
+    @property
+    def is_whole_loop(self) -> bool:
+        return self.active == WHOLE_LOOP
+
     def phase(self, step: int) -> str:
         """N (nothing), W (warm-up), R (recorded) or S (recorded, the last of its window)."""
         step -= self.skip_first

@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import atexit
-import gzip
-import importlib
 import os
-import pathlib
-import shutil
 import sys
 import threading
-import traceback
-import typing
 import weakref
-from collections.abc import Callable, Iterable
-from typing import Any
 
-from . import _loaders, _native, _rank
-from ._demand import Demand
+from . import _native
 from ._native import say
-from ._recording import NativeRecording, Options, Recording
-from ._schedule import WHOLE_LOOP, schedule
 
-if typing.TYPE_CHECKING:
-    import types
+TYPE_CHECKING = False  # typing is slow to import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
 
     from ._averages import KeyAverages
+    from ._recording import Recording
+    from ._schedule import schedule
     from .report import Report
-
-__all__ = ["profile", "schedule"]
 
 _MOST_REPORTS = 16
 _UNUSED = ("experimental_config", "execution_trace_observer", "acc_events", "custom_trace_id_callback", "use_cuda",
@@ -77,6 +68,10 @@ class profile:  # noqa: N801 - torch.profiler's name
                  on_file: str | os.PathLike[str] | None = None, only_inside: str = "", max_buffer_bytes: int = 256 << 20,
                  stop_timeout: float = 120.0, rank_timeout: float = 10.0, signal_grace: float = 0.0, write_step_times: bool = False,
                  status_every: float = 0.0, **unused: Any) -> None:
+        from . import _rank
+        from ._demand import Demand
+        from ._recording import Options
+
         for key, value in unused.items():
             if key not in _UNUSED:
                 raise TypeError(f"profile() got an unexpected keyword argument {key!r}")
@@ -163,32 +158,18 @@ class profile:  # noqa: N801 - torch.profiler's name
 
     def _begin(self, when: schedule) -> None:
         """Starts recording; says why where that is impossible."""
+        from . import _recording
+
         if self._recording is not None:
             self._finish(self._recording)
         self._options.first_step = self.step_num
-        self._options.color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-        self._options.width = shutil.get_terminal_size((100, 24)).columns if self._options.color else 100
-        import torch  # the loop needs it, and its loaders are watched
-
-        self._recording, self._seen = self._open(when, torch), 0
+        self._recording, self._seen = _recording.start(self._options, when), 0
         if self._print_report:
             say(f'"{self._options.name}": {self._recording.get(-1, "plan")}')
 
-    def _open(self, when: schedule, torch: types.ModuleType) -> Recording:
-        from . import _shim
-
-        _loaders.watch()
-        try:
-            shim = _shim.shim_for(torch) if self._options.cpu else None
-        except _shim.NoShim as why:
-            from ._fallback import TorchRecording
-
-            say(f"recording with torch.profiler, because {why}")
-            return TorchRecording(self._options, when, str(why))
-        return NativeRecording(self._options, when, shim)
-
     def _end(self, recording: Recording) -> None:
-        if self.step_num == 0 and not self._only_inside and self._when is not None and self._when.active == WHOLE_LOOP:
+        no_step = self.step_num == self._options.first_step and not self._only_inside
+        if no_step and self._when is not None and self._when.is_whole_loop:
             recording.step()  # a block without steps is one step
         self._finish(recording)
 
@@ -196,8 +177,7 @@ class profile:  # noqa: N801 - torch.profiler's name
         try:
             recording.finish()
         except _native.StepscopeError as error:
-            if not isinstance(recording, NativeRecording):
-                say(str(error))  # the core has said it
+            say(str(error))
         self._show(recording)
         text = recording.get(-1, "run")
         if self._print_report and text:
@@ -228,6 +208,8 @@ class profile:  # noqa: N801 - torch.profiler's name
             if not str(error).endswith("unprofiled"):  # the core has said that
                 say(f"{what}: {error}; training goes on")
         except Exception as error:
+            import traceback
+
             say(f"{what}: {error}; training goes on")
             traceback.print_exc()
 
@@ -267,19 +249,13 @@ class profile:  # noqa: N801 - torch.profiler's name
 
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
         """Writes the trace of the last window, gzipped if the path ends in .gz. Raises StepscopeError where there is none."""
-        source, target = pathlib.Path(self._last_trace()), pathlib.Path(path)
-        try:
-            if target.suffix == ".gz":
-                shutil.copyfile(source, target)
-            else:
-                with gzip.open(source, "rb") as compressed, open(target, "wb") as plain:
-                    shutil.copyfileobj(compressed, plain)
-        except OSError as error:
-            raise _native.StepscopeError(f"cannot write {target}: {error}") from error
+        from . import _recording
+
+        _recording.export(self._last_trace(), path)
 
 
 def _ranges() -> Any:
-    return importlib.import_module("stepscope.range")  # `range` of the package is the class
+    return sys.modules["stepscope.range"]  # `range` of the package is the class
 
 
 class _RangeSteps:

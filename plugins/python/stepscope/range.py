@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
 
 from . import _native
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+TYPE_CHECKING = False  # typing is slow to import
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Protocol, TypeVar
 
+    _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-class _Opened(Protocol):
-    def __enter__(self) -> Any: ...
-    def __exit__(self, *exception: Any) -> Any: ...
+    class _Opened(Protocol):
+        def __enter__(self) -> Any: ...
+        def __exit__(self, *exception: Any) -> Any: ...
 
+    class Steps(Protocol):
+        """A profile whose steps are the executions of a range."""
 
-class Steps(Protocol):
-    """A profile whose steps are the executions of a range."""
-
-    name: str
-    def begin(self) -> bool: ...  # false: this one is no step
-    def end(self) -> None: ...
+        name: str
+        def begin(self) -> bool: ...  # false: this one is no step
+        def end(self) -> None: ...
 
 
 _steps: Steps | None = None

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import stepscope
-from stepscope import _native, _rank
+from stepscope import _abi, _native, _rank
 
 
 def test_jobs_give_what_the_command_prints(trace):
@@ -62,7 +62,7 @@ def test_a_broken_installation_says_what_to_do(tmp_path, monkeypatch, found, mes
         core.write_text("no library")
     if found == "old":
         core.symlink_to(_native.library_dir() / _native.CORE)
-        monkeypatch.setattr(_native, "ABI_VERSION", _native.ABI_VERSION + 1)
+        monkeypatch.setattr(_abi, "ABI_VERSION", _abi.ABI_VERSION + 1)
     monkeypatch.setattr(_native, "_core", None)
     monkeypatch.setenv("STEPSCOPE_NATIVE_DIR", str(tmp_path))
     with pytest.raises(stepscope.StepscopeError, match=message):
@@ -77,13 +77,28 @@ def test_no_library_knows_python():
         assert " Py" not in symbols and " _Py" not in symbols, library
 
 
-def test_importing_loads_neither_torch_nor_the_core():
+# Most of the time that `import stepscope` would take, together: programs that may never record import it, too.
+SLOW_TO_IMPORT = {"concurrent.futures", "ctypes", "dataclasses", "gzip", "importlib.metadata", "inspect", "json", "logging", "pathlib",
+                  "re", "shutil", "socket", "sqlite3", "subprocess", "tempfile", "torch", "traceback", "typing"}
+
+
+def test_importing_loads_neither_the_core_nor_what_is_slow_to_import():
     program = ("import sys, stepscope\n"
-               "assert 'torch' not in sys.modules\n"
-               "print('stepscope_core' in open('/proc/self/maps').read())")
+               "print('stepscope_core' in open('/proc/self/maps').read(), *sys.modules)")
+    environment = {**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(stepscope.__file__))}
+    # -S: what an environment imports at its start is not ours.
+    done = subprocess.run([sys.executable, "-S", "-c", program], capture_output=True, text=True, check=True, env=environment)
+    core, *modules = done.stdout.split()
+    assert core == "False"
+    assert "stepscope.profile" in modules
+    assert not SLOW_TO_IMPORT & set(modules)
+
+
+def test_every_name_of_the_package_can_be_imported():
+    program = "from stepscope import *\nprint(schedule.__name__, analyze.__name__, Report.__name__, profile.__name__, range.__name__)"
     environment = {**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(stepscope.__file__))}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
-    assert done.stdout == "False\n"
+    assert done.stdout == "schedule analyze Report profile range\n"
 
 
 def test_ranges_cost_nothing_and_need_no_core():
