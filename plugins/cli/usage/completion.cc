@@ -173,14 +173,14 @@ _stepscope() {
     for (const Option& option : command->options) text += ZshOption(option);
     text += ZshOption(kHelpOption);
     const std::string given = ArgumentWords(*command, commands, words);
-    const std::string of_words = "(" + given + ")";
     if (command->completes == Arguments::kTraceThenSettings) {
+      // A setting waits for its value: no blank follows it.
       text += " \\\n        '1:trace:_files' \\\n        " +
-              ShellQuoted("*:setting:" + of_words);
+              ShellQuoted("*:setting:{compadd -S \"\" - " + given + "}");
     } else if (TakesPaths(*command)) {
       text += " \\\n        '*:trace or folder:_files'";
     } else if (!given.empty()) {
-      text += " \\\n        " + ShellQuoted("*:argument:" + of_words);
+      text += " \\\n        " + ShellQuoted("*:argument:(" + given + ")");
     }
     text += " ;;\n";
   }

@@ -14,6 +14,7 @@
 namespace stepscope::usage_test {
 namespace {
 
+using testing::Contains;
 using testing::HasSubstr;
 using testing::IsSubsetOf;
 using testing::Not;
@@ -40,6 +41,18 @@ class UsageTest : public testing::Test {
         "\"${COMPREPLY[@]}\"' bash '" +
             Script("bash") + "' " + line,
         folder_);
+    EXPECT_EQ(run.err, "") << line;
+    return Lines(run.out);
+  }
+
+  // The words that zsh offers at the end of `line` when Tab is pressed, and
+  // "line:", with what the line becomes and a bar.
+  std::set<std::string> InZsh(const std::string& line) {
+    const Outcome run = RunShell("timeout 60 zsh -f '" STEPSCOPE_TESTS_DIR
+                                 "/plugins/cli/zsh_offers.zsh' '" +
+                                     Script("zsh") + "' '" + line + "'",
+                                 folder_);
+    EXPECT_EQ(run.status, 0) << line;
     EXPECT_EQ(run.err, "") << line;
     return Lines(run.out);
   }
@@ -111,6 +124,33 @@ TEST_F(UsageTest, BashCompletesCommandsOptionsValuesRulesAndFiles) {
               UnorderedElementsAre(file));
   EXPECT_THAT(InBash("stepscope top -o " + folder_.At("a-tr")),
               UnorderedElementsAre(file));
+}
+
+TEST_F(UsageTest, ZshCompletesCommandsOptionsValuesRulesAndFiles) {
+  if (!Has("zsh")) GTEST_SKIP() << "no zsh here";
+  EXPECT_THAT(InZsh("stepscope wh"),
+              UnorderedElementsAre("what-if", "line:stepscope what-if |"));
+  EXPECT_THAT(InZsh("stepscope "), testing::IsSupersetOf(Commands()));
+  EXPECT_THAT(InZsh("stepscope analyze --f"),
+              UnorderedElementsAre("--format", "--fail-on",
+                                   "line:stepscope analyze --f|"));
+  EXPECT_THAT(InZsh("stepscope analyze --format="),
+              testing::IsSupersetOf({"text", "json", "markdown", "html"}));
+  EXPECT_THAT(InZsh("stepscope explain sync-data-"),
+              Contains("sync-data-loading"));
+  EXPECT_THAT(InZsh("stepscope help comp"),
+              testing::IsSupersetOf({"compare", "completion"}));
+  // A setting waits for its value.
+  EXPECT_THAT(
+      InZsh("stepscope what-if x optimizer"),
+      UnorderedElementsAre("optimizer_step=",
+                           "line:stepscope what-if x optimizer_step=|"));
+  folder_.Write("a-trace.json", "");
+  const std::string line = "stepscope info " + folder_.At("a-tr");
+  EXPECT_THAT(InZsh(line), Contains("line:stepscope info " +
+                                    folder_.At("a-trace.json") + " |"));
+  EXPECT_THAT(InZsh("stepscope top -o " + folder_.At("a-tr")),
+              Contains("a-trace.json"));
 }
 
 TEST_F(UsageTest, TheScriptsOfTheOtherShellsHaveEveryCommandAndAreValid) {
