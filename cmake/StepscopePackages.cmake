@@ -1,11 +1,22 @@
 # Every package the build uses, found in one place, and the table that says what was found.
+# A wheel brings its libraries along. zlib and zstd are linked statically where that is possible: others in the process look for
+# them by the same file names, and must find the versions that they need.
 find_package(Threads REQUIRED)
+if(STEPSCOPE_PYTHON_PACKAGE)
+  set(ZLIB_USE_STATIC_LIBS ON)
+  find_package(ZLIB QUIET)
+  unset(ZLIB_USE_STATIC_LIBS)
+endif()
 find_package(ZLIB REQUIRED)
 find_package(absl REQUIRED)
 find_package(simdjson REQUIRED)
 find_package(JPEG QUIET)
 find_package(zstd QUIET)
 set(STEPSCOPE_WITH_ZSTD ${zstd_FOUND})
+set(STEPSCOPE_ZSTD zstd::libzstd_shared)
+if(STEPSCOPE_PYTHON_PACKAGE AND TARGET zstd::libzstd_static)
+  set(STEPSCOPE_ZSTD zstd::libzstd_static)
+endif()
 if(STEPSCOPE_TESTS)
   find_package(GTest REQUIRED)
   find_package(Protobuf REQUIRED)  # tests read our XSpace files with it; no library needs it

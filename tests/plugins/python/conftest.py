@@ -41,6 +41,14 @@ def run_program(tmp_path):
 
 
 @pytest.fixture
+def installed(tmp_path):
+    """The folder of the native libraries as `pip install` makes it."""
+    subprocess.run(["cmake", "--install", LIBRARIES.parent, "--component", "python", "--prefix", tmp_path / "site"],
+                   check=True, capture_output=True)
+    return tmp_path / "site/stepscope/_lib"
+
+
+@pytest.fixture
 def trace():
     """A recording of torch.profiler's."""
     return str(TRACES / "resnet50_v100_workers0.pt.trace.json.gz")

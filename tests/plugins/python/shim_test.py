@@ -1,12 +1,11 @@
 """Which shim is loaded for which torch, and what happens where there is none."""
 
 import shutil
-import subprocess
 
 import pytest
 
 from profile_test import LOOP, reports
-from stepscope import _native, _shim
+from stepscope import _shim
 
 WINDOW = LOOP + """
 batch = data[:32]
@@ -44,14 +43,10 @@ def test_a_file_without_the_mark_fits_nothing(tmp_path):
 
 
 @pytest.fixture
-def without_shim(tmp_path):
-    """What `pip install` installs beside the package, without a shim."""
-    subprocess.run(["cmake", "--install", _native.library_dir().parent, "--component", "python", "--prefix", tmp_path / "site"],
-                   check=True, capture_output=True)
-    folder = tmp_path / "site/stepscope/_lib"
-    for shim in folder.glob("shim-torch*.so"):
+def without_shim(installed):
+    for shim in installed.glob("shim-torch*.so"):
         shim.unlink()
-    return folder
+    return installed
 
 
 def test_without_a_shim_torch_profiler_records_and_the_report_says_so(run_program, tmp_path, without_shim):
