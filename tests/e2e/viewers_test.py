@@ -7,10 +7,16 @@ Needs tests/e2e/requirements.txt. Environment:
                               is not set
     STEPSCOPE_SAMPLE_LOGDIR   log directory of a real run of samples/resnet;
                               without it that run is skipped
+    STEPSCOPE_PYTHON          a Python with torch, which records a run with the
+                              Python package; without it that run is skipped
+    STEPSCOPE_NATIVE_DIR      the package's libraries; build/default/lib if it is
+                              not set
 Each check is a tool of tests/tools that loads the files through the viewer's
 own code; what is asserted here is what those tools must find.
 """
 
+import collections
+import gzip
 import json
 import os
 import pathlib
@@ -20,6 +26,7 @@ import sys
 import pytest
 
 HERE = pathlib.Path(__file__).parent
+ROOT = HERE.parents[1]
 TOOLS = HERE.parent / "tools"
 STEP_TIME_TOLERANCE = 0.01
 
@@ -51,7 +58,7 @@ def kineto_files(log_dir):
 @pytest.fixture(scope="session")
 def simulated(tmp_path_factory):
     """Folder of simulated runs, and what they must show."""
-    binary = os.environ.get("STEPSCOPE_MAKE_LOGDIR") or HERE.parents[1] / "build/default/bin/make_logdir"
+    binary = os.environ.get("STEPSCOPE_MAKE_LOGDIR") or ROOT / "build/default/bin/make_logdir"
     if not os.path.exists(binary):
         pytest.skip(f"{binary} is not built; set STEPSCOPE_MAKE_LOGDIR")
     folder = tmp_path_factory.mktemp("simulated")
@@ -68,6 +75,20 @@ def sample():
     advice = sorted(pathlib.Path(folder).glob("stepscope/*/c*/advice/rank*.json"))
     assert advice, f"no advice below {folder}"
     return pathlib.Path(folder), json.loads(advice[-1].read_text())
+
+
+@pytest.fixture(scope="session")
+def of_python(tmp_path_factory):
+    """Log directory of a run that the Python package recorded, with modules and source lines, and its advice."""
+    python = os.environ.get("STEPSCOPE_PYTHON")
+    native = os.environ.get("STEPSCOPE_NATIVE_DIR") or ROOT / "build/default/lib"
+    if not python or not os.path.exists(native):
+        pytest.skip("STEPSCOPE_PYTHON names no Python with torch, or the package's libraries are not built")
+    folder = tmp_path_factory.mktemp("of_python")
+    subprocess.run([python, HERE / "record_resnet.py", folder], check=True, timeout=300,
+                   env={**os.environ, "PYTHONPATH": str(ROOT / "plugins/python"), "STEPSCOPE_NATIVE_DIR": str(native)})
+    (advice,) = folder.glob("stepscope/*/c0/advice/rank0.json")
+    return folder, json.loads(advice.read_text())
 
 
 class TestXProf:
@@ -109,6 +130,14 @@ class TestXProf:
         assert tools["framework_op_stats"]["host"]["ops"] > 20
         assert tools["memory_profile"]["status"] == "ok"
 
+    def test_python_run_has_our_step_time_and_its_modules(self, of_python):
+        log_dir, advice = of_python
+        tools = overview(log_dir)
+        assert tools["overview_page"]["step_ms_avg"] == pytest.approx(
+            advice["steps"]["mean_ms"], rel=STEP_TIME_TOLERANCE)
+        assert tools["framework_op_stats"]["host"]["ops"] > 20
+        assert tools["memory_profile"]["status"] == "ok"
+
 
 class TestPyTorchPlugin:
     VIEWS = ["Overview", "Operator", "Trace", "Memory", "Module"]
@@ -144,6 +173,13 @@ class TestPyTorchPlugin:
         entry = self.only_worker(report)
         assert entry["steps"]["count"] == sample[1]["steps"]["count"]
 
+    def test_python_run_shows_modules_and_source_lines(self, of_python):
+        report = run_tool("tb_plugin_check.py", of_python[0], "--strict", "--expect", *self.VIEWS)
+        entry = self.only_worker(report)
+        assert entry["steps"]["count"] == of_python[1]["steps"]["count"]
+        assert entry["operator"]["rows_with_call_stack"] > 20
+        assert "SmallResNet_0" in entry["module"]["roots"]
+
 
 class TestHolisticTraceAnalysis:
     def test_gpu_run_adds_up_in_both_flavours(self, simulated):
@@ -163,6 +199,9 @@ class TestHolisticTraceAnalysis:
     def test_sample_loads(self, sample):
         run_tool("hta_check.py", trace_dirs(sample[0])[-1], "--cpu-ok")
 
+    def test_python_run_loads(self, of_python):
+        run_tool("hta_check.py", trace_dirs(of_python[0])[-1], "--cpu-ok")
+
 
 class TestPerfetto:
     def test_all_runs_import_without_problems(self, simulated):
@@ -174,3 +213,14 @@ class TestPerfetto:
     def test_sample_imports_without_problems(self, sample):
         (report,) = run_tool("perfetto_check.py", kineto_files(sample[0])[-1])
         assert report["loaded"] and not report["problems"]
+
+    def test_python_run_imports_without_problems(self, of_python):
+        (report,) = run_tool("perfetto_check.py", *kineto_files(of_python[0]))
+        assert report["loaded"] and not report["problems"]
+        assert report["flows"][0]["n"] != "0"
+        with gzip.open(kineto_files(of_python[0])[0], "rt") as file:
+            events = [event for event in json.load(file)["traceEvents"] if event["ph"] in "Xi"]  # Perfetto's slices
+        modules = [event for event in events if event.get("args", {}).get("stepscope.range") == "module"]
+        assert {"SmallResNet", "blocks.2", "blocks.2.bn1"} <= {event["name"] for event in modules}
+        shown = {row["category"]: int(row["n"]) for row in report["categories"]}
+        assert shown == collections.Counter(event.get("cat") for event in events)
