@@ -67,7 +67,12 @@ bool SpanBefore(const std::string& a, const std::string& b) {
 }
 
 std::vector<Candidate> CandidatesIn(const std::string& folder,
-                                    std::vector<std::string>* passed_over) {
+                                    ResolvedRun* run) {
+  std::vector<std::string>* const passed_over = &run->passed_over;
+  const auto cannot_read = [&](const std::string& path, std::string why) {
+    run->unreadable.push_back({path, why});
+    passed_over->push_back(std::move(why));
+  };
   std::vector<Candidate> files;
   for (const auto& [name, kind] : PipesAndDevicesIn(folder)) {
     passed_over->push_back((fs::path(folder) / name).string() + ": it is " +
@@ -78,8 +83,9 @@ std::vector<Candidate> CandidatesIn(const std::string& folder,
     file.path = (fs::path(folder) / name).string();
     file.name = name;
     if (name.ends_with(kTemporaryEnding)) {
-      passed_over->push_back(
-          file.path + ": it is being written, or its process was killed");
+      cannot_read(file.path, file.path +
+                                 ": it is being written, or its process was "
+                                 "killed");
       continue;
     }
     if (!ParseName(&file)) {
@@ -90,7 +96,7 @@ std::vector<Candidate> CandidatesIn(const std::string& folder,
     }
     absl::StatusOr<TracePeek> peek = PeekTrace(file.path);
     if (!peek.ok()) {
-      passed_over->push_back(std::string(peek.status().message()));
+      cannot_read(file.path, std::string(peek.status().message()));
       continue;
     }
     file.peek = *std::move(peek);
@@ -219,7 +225,7 @@ void BoundNotes(const std::string& folder, std::vector<std::string>* notes) {
 // file per rank, sort.
 ResolvedRun TracesIn(const std::string& folder, int32_t cycle) {
   ResolvedRun run;
-  std::vector<Candidate> files = CandidatesIn(folder, &run.passed_over);
+  std::vector<Candidate> files = CandidatesIn(folder, &run);
   KeepOneCycle(cycle, &files, &run);
   KeepOnePerRank(&files, &run);
   std::sort(files.begin(), files.end(),
@@ -233,6 +239,9 @@ ResolvedRun TracesIn(const std::string& folder, int32_t cycle) {
     const std::set<std::string, std::less<>> taken(run.trace_files.begin(),
                                                    run.trace_files.end());
     constexpr std::string_view kEnding = ".xplane.pb";
+    std::erase_if(run.unreadable, [&](const UnreadableFile& file) {
+      return taken.contains(file.path);
+    });
     std::erase_if(run.passed_over, [&](const std::string& note) {
       const size_t end = note.find(std::string(kEnding) + ": ");
       return end != std::string::npos &&

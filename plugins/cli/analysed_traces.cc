@@ -9,6 +9,8 @@
 #include <system_error>
 #include <utility>
 
+#include "missing_traces.h"
+
 namespace stepscope {
 namespace {
 
@@ -18,33 +20,44 @@ std::string TextOf(const absl::Status& status) {
   return std::string(status.message().data(), status.message().size());
 }
 
-// The traces that the paths stand for, each once and not yet read.
-std::vector<AnalysedTrace> FindTraces(const Selection& selection,
-                                      const OnError& on_error) {
+// What the paths stand for: traces, each once and not yet read, and the files
+// that turned out to be none.
+struct FoundTraces {
   std::vector<AnalysedTrace> traces;
+  std::vector<UnreadableFile> unreadable;
+  bool is_file = false;  // one file: nobody asked for the other ranks
+};
+
+FoundTraces FindTraces(const Selection& selection, const OnError& on_error) {
+  FoundTraces found;
   std::set<std::string> seen;
   for (const std::string& path : selection.paths) {
     absl::StatusOr<ResolvedRun> run =
         ResolvePath(path, selection.run, selection.cycle);
     if (!run.ok()) {
-      on_error(TextOf(run.status()));
+      found.unreadable.push_back({path, TextOf(run.status())});
+      on_error(found.unreadable.back().why);
       continue;
     }
     for (const std::string& note : run->passed_over)
       on_error("skipped " + note);
+    for (UnreadableFile& file : run->unreadable)
+      found.unreadable.push_back(std::move(file));
     std::error_code error;
+    found.is_file =
+        selection.paths.size() == 1 && !fs::is_directory(path, error);
     const bool is_log_dir =
         fs::is_directory(fs::path(path) / "stepscope", error);
     for (const std::string& file : run->trace_files) {
       const fs::path canonical = fs::weakly_canonical(file, error);
       if (!seen.insert(error ? file : canonical.string()).second) continue;
-      traces.push_back({.path = file,
-                        .advice = AdviceOf(file),
-                        .log_dir = is_log_dir ? path : "",
-                        .digest = {}});
+      found.traces.push_back({.path = file,
+                              .advice = AdviceOf(file),
+                              .log_dir = is_log_dir ? path : "",
+                              .digest = {}});
     }
   }
-  return traces;
+  return found;
 }
 
 }  // namespace
@@ -75,20 +88,20 @@ std::string AdviceOf(const std::string& path) {
   return fs::exists(advice, error) ? advice.string() : "";
 }
 
-std::vector<AnalysedTrace> AnalyseAll(const Selection& selection,
-                                      const OnError& on_error,
-                                      DrawnRank* drawn) {
+AnalysedTraces AnalyseAll(const Selection& selection, const OnError& on_error,
+                          DrawnRank* drawn) {
   if (drawn != nullptr) drawn->wanted = selection.rank;
-  std::vector<AnalysedTrace> traces = FindTraces(selection, on_error);
+  FoundTraces found = FindTraces(selection, on_error);
   std::vector<std::string> paths;
-  paths.reserve(traces.size());
-  for (const AnalysedTrace& trace : traces) paths.push_back(trace.path);
+  paths.reserve(found.traces.size());
+  for (const AnalysedTrace& trace : found.traces) paths.push_back(trace.path);
   std::vector<absl::StatusOr<RankDigest>> digests =
       DigestAll(paths, selection.machine, drawn);
-  std::vector<AnalysedTrace> results;
-  for (size_t i = 0; i < traces.size(); ++i) {
+  AnalysedTraces analysed;
+  for (size_t i = 0; i < paths.size(); ++i) {
     if (!digests[i].ok()) {
-      on_error(TextOf(digests[i].status()));
+      found.unreadable.push_back({paths[i], TextOf(digests[i].status())});
+      on_error(found.unreadable.back().why);
       continue;
     }
     // Said on standard error as well: the report may be a file that nobody
@@ -96,26 +109,33 @@ std::vector<AnalysedTrace> AnalyseAll(const Selection& selection,
     for (const Loss& loss : digests[i]->report.losses) {
       if (loss.name == "truncated-file" || loss.name == "damaged-file" ||
           loss.name == "wrong-checksum")
-        on_error(traces[i].path + ": " + loss.detail);
+        on_error(paths[i] + ": " + loss.detail);
     }
-    results.push_back(std::move(traces[i]));
-    results.back().digest = *std::move(digests[i]);
+    analysed.read.push_back(std::move(found.traces[i]));
+    analysed.read.back().digest = *std::move(digests[i]);
   }
-  return results;
+  if (found.is_file) return analysed;
+  std::vector<const RunInfo*> runs;
+  for (const AnalysedTrace& trace : analysed.read)
+    runs.push_back(&trace.report().run);
+  analysed.missing = WhyMissing(
+      runs, found.unreadable,
+      selection.paths.size() == 1 ? selection.paths[0] : "the given paths");
+  return analysed;
 }
 
-bool ChooseRank(int32_t rank, std::vector<AnalysedTrace>& results,
-                const OnError& on_error) {
+bool ChooseRank(int32_t rank, AnalysedTraces& traces, const OnError& on_error) {
   std::string found;
-  for (const AnalysedTrace& result : results) {
-    if (result.report().run.rank == rank) continue;
+  for (const AnalysedTrace& trace : traces.read) {
+    if (trace.report().run.rank == rank) continue;
     found +=
-        (found.empty() ? "" : ", ") + std::to_string(result.report().run.rank);
+        (found.empty() ? "" : ", ") + std::to_string(trace.report().run.rank);
   }
-  std::erase_if(results, [&](const AnalysedTrace& result) {
-    return result.report().run.rank != rank;
+  std::erase_if(traces.read, [&](const AnalysedTrace& trace) {
+    return trace.report().run.rank != rank;
   });
-  if (!results.empty()) return true;
+  traces.missing.clear();
+  if (!traces.read.empty()) return true;
   on_error("no trace of rank " + std::to_string(rank) +
            "; the paths have traces of these ranks: " + found);
   return false;

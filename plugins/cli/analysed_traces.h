@@ -54,14 +54,13 @@ absl::StatusOr<Selection> SelectionOf(const CommandWords& given);
 // "".
 std::string AdviceOf(const std::string& path);
 
-// Those that could be read. `drawn`, if not null, receives what a page shows of
-// the selected rank.
-std::vector<AnalysedTrace> AnalyseAll(const Selection& selection,
-                                      const OnError& on_error,
-                                      DrawnRank* drawn = nullptr);
+// Those that could be read, and the ranks that are missing in a folder or among
+// several paths. `drawn`, if not null, receives what a page shows of the
+// selected rank.
+AnalysedTraces AnalyseAll(const Selection& selection, const OnError& on_error,
+                          DrawnRank* drawn = nullptr);
 
 // Drops all ranks but `rank`; false (after an error) if it is missing.
-bool ChooseRank(int32_t rank, std::vector<AnalysedTrace>& results,
-                const OnError& on_error);
+bool ChooseRank(int32_t rank, AnalysedTraces& traces, const OnError& on_error);
 
 }  // namespace stepscope

@@ -188,27 +188,30 @@ std::vector<Report> ReportsOf(const std::vector<AnalysedTrace>& results) {
 
 // Traces that are the ranks of one run become one report; else each has its
 // own.
-absl::StatusOr<std::string> AnalysisText(
-    const std::vector<AnalysedTrace>& results, const AnalysisOutput& output) {
+absl::StatusOr<std::string> AnalysisText(const AnalysedTraces& traces,
+                                         const AnalysisOutput& output) {
+  const std::vector<AnalysedTrace>& results = traces.read;
   const Terminal terminal = output.to_stdout ? TerminalOfStdout() : Terminal();
   std::string why_not;
   if (results.size() > 1) {
-    const Report run = RunOf(results);
+    Report run = RunOf(results);
     if (run.ranks.why_not.empty() ||
         (output.format == ReportFormat::kHtml && AreRanks(results))) {
+      NameMissingRanks(traces.missing, run);
       return RenderRun(run, results, output, terminal);
     }
     why_not = run.ranks.why_not;
   }
   const bool several = results.size() > 1;
+  Report alone = results[0].report();
+  if (!several) NameMissingRanks(traces.missing, alone);
   switch (output.format) {
     case ReportFormat::kJson:
-      return several ? JsonOfRanks(results) : ToJson(results[0].report());
+      return several ? JsonOfRanks(results) : ToJson(alone);
     case ReportFormat::kMarkdown:
-      return several ? MarkdownOfRanks(results)
-                     : ToMarkdown(results[0].report());
+      return several ? MarkdownOfRanks(results) : ToMarkdown(alone);
     case ReportFormat::kHtml:
-      if (!several) return ToHtml(results[0].report(), output.page);
+      if (!several) return ToHtml(alone, output.page);
       return absl::InvalidArgumentError(
           "one page cannot show traces that are not the ranks of one job (" +
           why_not + "); make a page of each, or one of two to compare them");
@@ -219,7 +222,7 @@ absl::StatusOr<std::string> AnalysisText(
     return PrintableLines(TextOfRanks(results, why_not, output, terminal),
                           terminal.color && output.to_stdout);
   }
-  return ToText(results[0].report(), OptionsFor(results[0], output, terminal));
+  return ToText(alone, OptionsFor(results[0], output, terminal));
 }
 
 }  // namespace stepscope

@@ -7,6 +7,7 @@
 #include <stepscope/ranks.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,13 @@ struct AnalysedTrace {
   const Report& report() const { return digest.report; }
 };
 
+// The traces of a selection that could be read.
+struct AnalysedTraces {
+  std::vector<AnalysedTrace> read;
+  // The ranks of their job that are not among them, for NameMissingRanks().
+  std::map<int32_t, std::string> missing = {};
+};
+
 struct AnalysisOutput {
   ReportFormat format = ReportFormat::kText;
   bool verbose = false;
@@ -34,9 +42,9 @@ struct AnalysisOutput {
 // trace. REQUIRES: `results` is not empty.
 std::vector<Report> ReportsOf(const std::vector<AnalysedTrace>& results);
 
-// The whole output. REQUIRES: `results` is not empty. Errors: InvalidArgument
+// The whole output. REQUIRES: traces.read is not empty. Errors: InvalidArgument
 // for a page of traces that do not belong to one job.
-absl::StatusOr<std::string> AnalysisText(
-    const std::vector<AnalysedTrace>& results, const AnalysisOutput& output);
+absl::StatusOr<std::string> AnalysisText(const AnalysedTraces& traces,
+                                         const AnalysisOutput& output);
 
 }  // namespace stepscope

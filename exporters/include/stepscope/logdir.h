@@ -77,12 +77,22 @@ struct FoundRun {
 // folder).
 absl::StatusOr<std::vector<FoundRun>> RunsIn(const std::string& dir);
 
+// A file that may be a trace of a rank, and the sentence that says why it
+// cannot be read.
+struct UnreadableFile {
+  std::string path;
+  std::string why;
+};
+
 // What ResolvePath() chose.
 struct ResolvedRun {
   std::string run;                       // RUN, or the folder's name
   int32_t cycle = -1;                    // -1 if the layout has none
   std::vector<std::string> trace_files;  // one per rank, sorted by rank
   std::vector<std::string> passed_over;  // "<path>: <why it was not taken>"
+  // Of the files beside trace_files those that cannot be read, all of them;
+  // passed_over names only the first.
+  std::vector<UnreadableFile> unreadable = {};
 };
 
 // Finds the traces that `path` stands for: a trace file, a log directory, a

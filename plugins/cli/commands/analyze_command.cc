@@ -73,17 +73,16 @@ int Run(const Selection& selection, AnalysisOutput output,
   const OnError print = [](const std::string& error) { PrintError(error); };
   DrawnRank drawn;
   const bool page = output.format == ReportFormat::kHtml;
-  std::vector<AnalysedTrace> results =
-      AnalyseAll(selection, print, page ? &drawn : nullptr);
+  AnalysedTraces traces = AnalyseAll(selection, print, page ? &drawn : nullptr);
   output.page = std::move(drawn.details);
-  if (results.empty()) {
+  if (traces.read.empty()) {
     NameRuns(selection.paths);
     return 1;
   }
-  if (selection.rank >= 0 && !ChooseRank(selection.rank, results, print))
+  if (selection.rank >= 0 && !ChooseRank(selection.rank, traces, print))
     return 1;
   output.to_stdout = file.empty();
-  absl::StatusOr<std::string> text = AnalysisText(results, output);
+  absl::StatusOr<std::string> text = AnalysisText(traces, output);
   if (!text.ok()) {
     PrintError(text.status());
     return 1;
@@ -92,7 +91,7 @@ int Run(const Selection& selection, AnalysisOutput output,
     *text = FitLines(*text, WidthFor(file, 0));
   const int status = WriteResult(*text, file);
   if (status != 0 || !fail_on) return status;
-  const GateVerdict verdict = JudgeReports(ReportsOf(results), *fail_on);
+  const GateVerdict verdict = JudgeReports(ReportsOf(traces.read), *fail_on);
   if (!verdict.why.empty()) PrintError(verdict.why);
   return verdict.status;
 }

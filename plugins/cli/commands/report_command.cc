@@ -36,13 +36,13 @@ constexpr const char* kDefaultFile = "report.html";
 absl::StatusOr<std::string> ReportPage(const Selection& selection) {
   const OnError print = [](const std::string& error) { PrintError(error); };
   DrawnRank drawn;
-  std::vector<AnalysedTrace> results = AnalyseAll(selection, print, &drawn);
-  if (results.empty()) return absl::NotFoundError("no trace could be read");
-  if (selection.rank >= 0 && !ChooseRank(selection.rank, results, print)) {
+  AnalysedTraces traces = AnalyseAll(selection, print, &drawn);
+  if (traces.read.empty()) return absl::NotFoundError("no trace could be read");
+  if (selection.rank >= 0 && !ChooseRank(selection.rank, traces, print)) {
     return absl::NotFoundError("no page was made");
   }
-  return AnalysisText(results, {.format = ReportFormat::kHtml,
-                                .page = std::move(drawn.details)});
+  return AnalysisText(traces, {.format = ReportFormat::kHtml,
+                               .page = std::move(drawn.details)});
 }
 
 absl::StatusOr<std::string> ComparisonPage(const Trace& before,

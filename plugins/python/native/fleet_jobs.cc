@@ -7,7 +7,6 @@
 #include <stepscope/rank_digest.h>
 #include <stepscope/ranks.h>
 
-#include <charconv>
 #include <cstdint>
 #include <fstream>
 #include <iterator>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "digest.h"
+#include "missing_traces.h"
 #include "report/json_text.h"
 
 namespace stepscope {
@@ -46,6 +46,11 @@ absl::StatusOr<std::string> RunTraces(JsonRequest& request) {
   json.Open('{');
   json.Texts("traces", found->trace_files);
   json.Texts("passed_over", found->passed_over);
+  json.Key("unreadable");
+  json.Open('{');
+  for (const UnreadableFile& file : found->unreadable)
+    json.Field(file.path, file.why);
+  json.Close('}');
   json.Close('}');
   return json.Take();
 }
@@ -69,17 +74,10 @@ absl::StatusOr<std::string> RunDigest(JsonRequest& request) {
 
 absl::StatusOr<std::string> RunMerge(JsonRequest& request) {
   const std::vector<std::string> paths = request.Texts("digests");
-  std::map<int32_t, std::string> missing;
-  for (const auto& [name, why] : request.Members("missing")) {
-    int32_t rank = -1;
-    const auto [end, error] =
-        std::from_chars(name.data(), name.data() + name.size(), rank);
-    if (error != std::errc() || end != name.data() + name.size() || rank < 0) {
-      return absl::InvalidArgumentError(
-          "the keys of missing must be ranks, not '" + name + "'");
-    }
-    missing[rank] = why;
-  }
+  const std::string where = request.Text("where");
+  std::vector<UnreadableFile> unreadable;
+  for (auto& [path, why] : request.Members("unreadable"))
+    unreadable.push_back({path, why});
   if (absl::Status s = request.Check(); !s.ok()) return s;
   if (paths.empty()) {
     return absl::InvalidArgumentError("merge needs at least one digest");
@@ -90,6 +88,10 @@ absl::StatusOr<std::string> RunMerge(JsonRequest& request) {
     if (!digest.ok()) return digest.status();
     digests.push_back(*std::move(digest));
   }
+  std::vector<const RunInfo*> read;
+  for (const RankDigest& digest : digests) read.push_back(&digest.report.run);
+  const auto missing = where.empty() ? std::map<int32_t, std::string>()
+                                     : WhyMissing(read, unreadable, where);
   Report report = digests.size() == 1 ? std::move(digests[0].report)
                                       : AnalyzeRanks(digests);
   if (!report.ranks.why_not.empty()) {

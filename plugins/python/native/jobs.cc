@@ -65,19 +65,18 @@ absl::StatusOr<std::string> RunAnalyze(JsonRequest& request) {
   };
   DrawnRank drawn;
   const bool page = output.format == ReportFormat::kHtml;
-  std::vector<AnalysedTrace> results =
-      AnalyseAll(selection, keep, page ? &drawn : nullptr);
+  AnalysedTraces traces = AnalyseAll(selection, keep, page ? &drawn : nullptr);
   output.page = std::move(drawn.details);
-  if (results.empty()) return absl::NotFoundError(errors);
+  if (traces.read.empty()) return absl::NotFoundError(errors);
   if (!errors.empty()) PrintError(errors);
-  for (AnalysedTrace& result : results) {
-    std::vector<Loss>& losses = result.digest.report.losses;
+  for (AnalysedTrace& trace : traces.read) {
+    std::vector<Loss>& losses = trace.digest.report.losses;
     if (!loss.name.empty()) losses.insert(losses.begin(), loss);
   }
-  if (selection.rank >= 0 && !ChooseRank(selection.rank, results, keep)) {
+  if (selection.rank >= 0 && !ChooseRank(selection.rank, traces, keep)) {
     return absl::NotFoundError(errors);
   }
-  return AnalysisText(results, output);
+  return AnalysisText(traces, output);
 }
 
 absl::StatusOr<std::string> RunCompare(JsonRequest& request) {

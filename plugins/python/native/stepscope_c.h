@@ -59,12 +59,15 @@ STEPSCOPE_API const char* stepscope_last_error(void);
  * and three that make, in many processes, the report that "analyze" makes of
  * the ranks of a job in one:
  *   "traces"    {"path", "run": "", "cycle": -1}: {"traces": [path, ...],
- *                "passed_over": ["path: why", ...]}
+ *                "passed_over": ["path: why", ...],
+ *                "unreadable": {path: why}}
  *   "digest"    {"path": of one trace, "source": what the report calls it}:
  *                {"rank", "world_size", "digest": base64}
- *   "merge"     {"digests": [files with decoded digests], "missing": {"3":
- *                "has no trace"}}: the report as JSON; an error if the digests
- *                are not of the ranks of one run
+ *   "merge"     {"digests": [files with decoded digests], "where": the folder of
+ *                their traces, "unreadable": {path of a trace: why}}: the
+ *                report as JSON, which names the ranks that are missing in
+ *                that folder; an error if the digests are not of the ranks of
+ *                one run
  * "format" is "json" where it is missing. */
 STEPSCOPE_API int stepscope_call(const char* name, const char* request,
                                  char** result);

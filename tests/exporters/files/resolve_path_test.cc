@@ -193,6 +193,11 @@ TEST_F(ResolvePathTest, ForeignFolderIsOneRunOfItsFiles) {
   ASSERT_EQ(run.passed_over.size(), 3u);
   EXPECT_THAT(run.passed_over[0], HasSubstr("config.json"));
   EXPECT_THAT(run.passed_over[0], HasSubstr("traceEvents"));
+  // Those that may be traces of ranks.
+  ASSERT_EQ(run.unreadable.size(), 2u);
+  EXPECT_EQ(run.unreadable[0].path, folder_.At("job/config.json"));
+  EXPECT_EQ(run.unreadable[0].why, run.passed_over[0]);
+  EXPECT_EQ(run.unreadable[1].path, folder_.At("job/half.json.tmp"));
 }
 
 TEST_F(ResolvePathTest, XSpacesAreTakenWhereThereIsNoChromeTrace) {
@@ -203,6 +208,7 @@ TEST_F(ResolvePathTest, XSpacesAreTakenWhereThereIsNoChromeTrace) {
   EXPECT_THAT(Files(run), ElementsAre("job/a.xplane.pb", "job/b.xplane.pb"));
   ASSERT_EQ(run.passed_over.size(), 1u);
   EXPECT_THAT(run.passed_over[0], HasSubstr("c.xplane.pb"));
+  EXPECT_THAT(run.unreadable, IsEmpty());
 
   folder_.Write("job/d.json", kForeign);
   EXPECT_THAT(Files(Resolve("job")), ElementsAre("job/d.json"));

@@ -157,6 +157,56 @@ TEST_F(ProgramTest, RanksOfOneJobAreOneReport) {
   EXPECT_EQ(simdjson::dom::array(report["ranks"]["rows"]).size(), 2u);
 }
 
+TEST_F(ProgramTest, RanksWithoutATraceAreNamedInEveryFormat) {
+  const std::string job = std::string(kData) + "dlrm_v100_8ranks";
+  const std::string missing = "ranks 2, 3, 4, 5, 6 and 7 have no trace in ";
+  simdjson::dom::parser parser;
+  simdjson::dom::object report;
+  const Outcome json = Run("analyze --format json " + job);
+  ASSERT_FALSE(parser.parse(json.out).get(report)) << json.out;
+  const simdjson::dom::array losses = report["losses"];
+  ASSERT_EQ(losses.size(), 1u);
+  EXPECT_EQ(std::string_view(losses.at(0)["name"]), "missing-rank");
+  EXPECT_EQ(std::string_view(losses.at(0)["detail"]), missing + job);
+  EXPECT_EQ(int64_t(losses.at(0)["count"]), 6);
+  EXPECT_THAT(Run("analyze " + job).out,
+              HasSubstr("missing: ranks 2, 3, 4, 5, 6 and 7"));
+  EXPECT_THAT(Run("analyze --format markdown " + job).out,
+              HasSubstr("ranks 2, 3, 4, 5, 6 and 7 have no trace"));
+  EXPECT_THAT(Run("report -o - " + job).out, HasSubstr(missing + job));
+  // As a shell expands rank*.
+  const std::string files = job + "/rank0.json.gz " + job + "/rank1.json.gz";
+  EXPECT_THAT(Run("analyze --format json " + files).out,
+              HasSubstr(missing + "the given paths"));
+  // Nobody asked for the others.
+  for (const std::string& one : {job + "/rank0.json.gz", "--rank 1 " + job}) {
+    EXPECT_THAT(Run("analyze --format json " + one).out,
+                Not(HasSubstr("missing-rank")));
+  }
+}
+
+TEST_F(ProgramTest, ARankThatCannotBeReadIsNamedWithTheReason) {
+  std::filesystem::create_directories(folder_.At("ranks"));
+  folder_.Write("ranks/rank0.json", RankFile(0));
+  folder_.Write("ranks/net_rank-1.json", "no JSON");
+  const Outcome run = Run("analyze --format json " + folder_.At("ranks"));
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("rank 1 has no trace that can be read: " +
+                                 folder_.At("ranks/net_rank-1.json")));
+  // A file without a rank in its name may be of any.
+  std::filesystem::rename(folder_.At("ranks/net_rank-1.json"),
+                          folder_.At("ranks/rank.json"));
+  EXPECT_THAT(Run("analyze --format json " + folder_.At("ranks")).out,
+              HasSubstr("rank 1 has no trace in " + folder_.At("ranks") +
+                        " that can be read: " + folder_.At("ranks/rank.json")));
+  // Also where it is no file of a folder.
+  EXPECT_THAT(Run("analyze --format json " + folder_.At("ranks/rank0.json") +
+                  " " + folder_.At("rank1.json"))
+                  .out,
+              HasSubstr("rank 1 has no trace that can be read: cannot read " +
+                        folder_.At("rank1.json")));
+}
+
 TEST_F(ProgramTest, ComparesBeforeAndAfter) {
   const Outcome run = Run("compare " + trace_ + " " + trace_);
   EXPECT_EQ(run.status, 0) << run.err;

@@ -15,9 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
-import re
 import tempfile
-from collections.abc import Sequence
 from typing import Any
 
 from .. import _json, _native
@@ -53,32 +51,19 @@ def analyze(where: str | os.PathLike[str], *, engine: str = "local", workers: in
     tasks = [Task(path, options) for path in found.paths]
     with tempfile.TemporaryDirectory(prefix="stepscope-fleet-") as folder:
         digests: dict[int, str] = {}  # by task, so that the ranks are in the order of the paths
-        ranks: set[int] = set()
-        world_size = 0
-        problems = [(note.partition(": ")[0], note) for note in found.passed_over]  # (file, sentence)
+        unreadable = dict(found.unreadable)
         with contextlib.closing(engines.ENGINES[engine](tasks, workers, attempts)) as answers:  # Ctrl-C ends the workers, too
             for index, answer in answers:
                 if answer.error:
                     say(answer.error)
-                    problems.append((tasks[index].path, answer.error))
+                    unreadable[tasks[index].path] = answer.error
                     continue
                 path = pathlib.Path(folder, f"{index}.pb")
                 path.write_bytes(answer.digest)
                 digests[index] = str(path)
-                ranks.add(answer.rank)
-                world_size = max(world_size, answer.world_size)
         if not digests:
-            raise StepscopeError(f"no trace in {where} could be read: {'; '.join(text for _, text in problems[:3])}")
-        missing = _why_missing(set(range(world_size)) - ranks, problems, os.fspath(where))
-        request = {"digests": [digests[index] for index in sorted(digests)], "missing": missing}
+            raise StepscopeError(f"no trace in {where} could be read: {'; '.join([*unreadable.values(), *found.passed_over][:3])}")
+        place = os.fspath(where)
+        request = {"digests": [digests[index] for index in sorted(digests)], "unreadable": unreadable,
+                   "where": "" if found.paths == [place] else place}
         return Report.from_dict(_json.parse(_native.call("merge", request), "the report"))
-
-
-def _why_missing(ranks: set[int], problems: Sequence[tuple[str, str]], where: str) -> dict[str, str]:
-    """Of each of the ranks, why it is not in the report, from the files that are not, either, and why."""
-    by_rank: dict[int, str] = {}
-    for path, why in problems:
-        named = re.search(r"rank[_-]?(\d+)[^/]*$", path)
-        by_rank.setdefault(int(named[1]) if named else -1, why)
-    nothing = f"has no trace in {where}" + (f" that can be read: {by_rank[-1]}" if -1 in by_rank else "")
-    return {str(rank): f"has no trace that can be read: {by_rank[rank]}" if rank in by_rank else nothing for rank in sorted(ranks)}

@@ -21,10 +21,11 @@ TRACE_ENDINGS = (".json", ".json.gz", ".json.zst", ".xplane.pb")
 
 @dataclass(frozen=True)
 class Traces:
-    """The traces of one window of a run, sorted by rank, and the files that were not taken ("path: why")."""
+    """The traces of one window of a run, sorted by rank, the files that were not taken ("path: why"), and those that cannot be read."""
 
     paths: list[str]
     passed_over: list[str]
+    unreadable: dict[str, str]  # path -> why
 
 
 def is_url(path: str) -> bool:
@@ -37,7 +38,7 @@ def traces(where: str, run: str, cycle: int, options: dict[str, Any]) -> Traces:
         return _choose(where, run, cycle)
     system, root = _open(where, options)
     if system.isfile(root):
-        return Traces([where], [])
+        return Traces([where], [], {})
     with tempfile.TemporaryDirectory(prefix="stepscope-fleet-") as folder:
         _sketch(system, root, folder)
         try:
@@ -46,7 +47,8 @@ def traces(where: str, run: str, cycle: int, options: dict[str, Any]) -> Traces:
             raise StepscopeError(str(error).replace(folder, where)) from None
         home = where.rstrip("/")
         return Traces([f"{home}/{os.path.relpath(path, folder)}" for path in found.paths],
-                      [note.replace(folder, home) for note in found.passed_over])
+                      [note.replace(folder, home) for note in found.passed_over],
+                      {path.replace(folder, home): why.replace(folder, home) for path, why in found.unreadable.items()})
 
 
 @contextmanager
@@ -67,7 +69,7 @@ def fetched(path: str, options: dict[str, Any]) -> Iterator[str]:
 
 def _choose(folder: str, run: str, cycle: int) -> Traces:
     found = json.loads(_native.call("traces", {"path": folder, "run": run, "cycle": cycle}))
-    return Traces(found["traces"], found["passed_over"])
+    return Traces(found["traces"], found["passed_over"], found["unreadable"])
 
 
 def _open(url: str, options: dict[str, Any]) -> tuple[Any, str]:

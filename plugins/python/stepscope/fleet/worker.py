@@ -27,8 +27,6 @@ class Answer:
     """The digest of a trace, or the sentence that says why there is none."""
 
     digest: bytes = b""
-    rank: int = -1
-    world_size: int = -1
     error: str = ""
 
 
@@ -42,7 +40,7 @@ def digest(task: Task) -> Answer:
                 return Answer(error=str(error).replace(path, task.path))
     except StepscopeError as error:
         return Answer(error=str(error))
-    return Answer(base64.b64decode(answer["digest"]), answer["rank"], answer["world_size"])
+    return Answer(base64.b64decode(answer["digest"]))
 
 
 def main() -> None:
