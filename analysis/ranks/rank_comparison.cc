@@ -12,6 +12,7 @@
 #include "ranks/joint_replay.h"
 #include "ranks/matched_collectives.h"
 #include "ranks/rank_groups.h"
+#include "ranks/rank_machines.h"
 #include "steps/steps.h"
 
 namespace stepscope {
@@ -102,6 +103,7 @@ class WaitCounter {
         together_ns_(together_ns),
         comparison_(comparison),
         groups_(ranks, offsets),
+        machines_(ranks),
         inherited_(ranks.size()) {}
 
   // The ms that its ranks wait, summed. Rows are in the order of the indices.
@@ -138,6 +140,7 @@ class WaitCounter {
       ++comparison_.rows[cause].last;
     }
     double all_ms = 0;
+    std::vector<double> waits_ms;
     for (size_t k = 0; k < begins.size(); ++k) {
       const auto& [r, i] = collective.members[k];
       RankRow& row = comparison_.rows[r];
@@ -148,17 +151,25 @@ class WaitCounter {
       row.waiting_ms += wait * 1e-6;
       row.late_ms += (own[k] - middle) * 1e-6;
       all_ms += wait * 1e-6;
+      waits_ms.push_back(wait * 1e-6);
       if (skewed && r != cause) pairs_[{r, cause}] += wait * 1e-6;
       inherited_.Add(r, collective.step, group, cause,
                      wait > together_ns_ ? wait : 0);
     }
-    groups_.AddWait(collective, all_ms,
-                    skewed ? static_cast<int64_t>(last_rank) : int64_t{-1},
-                    begins[last]);
+    const BusTransfer moved = groups_.AddWait(
+        collective, all_ms,
+        skewed ? static_cast<int64_t>(last_rank) : int64_t{-1}, begins[last]);
+    machines_.Add(collective, group, skewed ? cause : SIZE_MAX, waits_ms,
+                  moved);
     return all_ms;
   }
 
-  const GroupTotals& groups() const { return groups_; }
+  void ListGroups() {
+    comparison_.groups = groups_.Rows();
+    machines_.NameLateHosts(comparison_.groups);
+    LimitGroups(comparison_.groups);
+    comparison_.machines = machines_.Rows(comparison_.steps);
+  }
   const WaitsByPair& pairs() const { return pairs_; }
 
  private:
@@ -167,6 +178,7 @@ class WaitCounter {
   double together_ns_ = 0;
   RankComparison& comparison_;
   GroupTotals groups_;
+  MachineTotals machines_;
   InheritedWaits inherited_;
   WaitsByPair pairs_;
 };
@@ -255,6 +267,7 @@ RankComparison CompareRanks(const std::vector<RankDigest>& ranks) {
     std::ranges::sort(comparison.rows, {}, &RankRow::rank);
     comparison.groups =
         GroupTotals(ranks, std::vector<double>(ranks.size(), 0)).Rows();
+    LimitGroups(comparison.groups);
     comparison.pipelines = PipelinesOf(ranks, comparison);
     return comparison;
   }
@@ -291,7 +304,7 @@ RankComparison CompareRanks(const std::vector<RankDigest>& ranks) {
   comparison.imbalance_ms = ImbalanceMs(ranks, matched, comparison.steps);
   ListWaits(counter.pairs(), comparison);
   std::ranges::sort(comparison.rows, {}, &RankRow::rank);
-  comparison.groups = counter.groups().Rows();
+  counter.ListGroups();
   comparison.pipelines = PipelinesOf(ranks, comparison);
   MendSlowest(ranks, matched, offsets, comparison);
   return comparison;

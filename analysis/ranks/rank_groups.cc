@@ -125,17 +125,18 @@ GroupTotals::GroupTotals(const std::vector<RankDigest>& ranks,
   }
 }
 
-void GroupTotals::AddWait(const MatchedCollective& collective,
-                          double waiting_ms, int64_t last, double arrival_ns) {
+BusTransfer GroupTotals::AddWait(const MatchedCollective& collective,
+                                 double waiting_ms, int64_t last,
+                                 double arrival_ns) {
   const auto group = by_group_.find(collective.group);
-  if (group == by_group_.end()) return;
+  if (group == by_group_.end()) return {};
   Totals& totals = totals_[group->second];
   totals.row.waiting_ms += waiting_ms;
   if (last >= 0) ++totals.last[static_cast<size_t>(last)];
   // Who is last is known only if all were recorded.
   if (totals.row.size > 0 &&
       collective.members.size() != static_cast<size_t>(totals.row.size)) {
-    return;
+    return {};
   }
   double end = INFINITY;
   int64_t bytes = INT64_MAX;
@@ -146,10 +147,12 @@ void GroupTotals::AddWait(const MatchedCollective& collective,
                             offsets_[r]);
     bytes = std::min(bytes, one.bytes);
   }
-  if (bytes < kBytesForRate || end <= arrival_ns) return;
-  totals.moved_bytes +=
-      static_cast<double>(bytes) * bus_factors_[collective.group];
-  totals.moving_ns += end - arrival_ns;
+  if (bytes < kBytesForRate || end <= arrival_ns) return {};
+  const BusTransfer moved = {
+      .bytes = static_cast<double>(bytes) * bus_factors_[collective.group],
+      .ns = end - arrival_ns};
+  totals.moved += moved;
+  return moved;
 }
 
 size_t GroupTotals::IndexOf(uint64_t group) const {
@@ -175,9 +178,7 @@ std::vector<RankGroupRow> GroupTotals::Rows() const {
       *sum /= count;
     }
     row.waiting_ms = steps > 0 ? row.waiting_ms / steps : 0;
-    if (totals.moving_ns > 0) {
-      row.gb_per_s = totals.moved_bytes / totals.moving_ns;
-    }
+    row.gb_per_s = totals.moved.GbPerS();
     for (const auto& [r, times] : totals.last) {
       if (times <= row.last) continue;
       row.last = times;
@@ -220,9 +221,12 @@ std::vector<RankGroupRow> GroupTotals::Rows() const {
     }
     rows.push_back(std::move(row));
   }
+  return rows;
+}
+
+void LimitGroups(std::vector<RankGroupRow>& rows) {
   std::ranges::stable_sort(rows, std::greater(), &RankGroupRow::exposed_ms);
   if (rows.size() > kGroupsListed) rows.resize(kGroupsListed);
-  return rows;
 }
 
 namespace {

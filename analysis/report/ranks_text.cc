@@ -1,6 +1,7 @@
 #include "report/ranks_text.h"
 
 #include <algorithm>
+#include <map>
 
 #include "report/text_page.h"
 #include "words/quantities.h"
@@ -11,7 +12,10 @@ namespace {
 constexpr size_t kRanksShown = 16;
 constexpr size_t kEndsShown = 6;  // at each end, of more ranks
 constexpr size_t kRanksNamedOfGroup = 8;
+constexpr size_t kHostsNamedOfGroup = 4;
 constexpr size_t kGroupWidth = 40;
+// Shorter waits, as a share of the step, are not worth a word: as for findings.
+constexpr double kLeastWaitShare = 0.01;
 
 std::string LineOf(const RankRow& row, bool compared) {
   std::string line = "  " + PadLeft(std::to_string(row.rank), 4) +
@@ -47,24 +51,75 @@ std::string Padded(const std::string& text, size_t width) {
   return text + std::string(width > text.size() ? width - text.size() : 1, ' ');
 }
 
-std::string GroupLine(const std::string& name, double exposed_ms,
-                      double total_ms, double bytes, double gb_per_s) {
-  return "  " + Padded(name, kGroupWidth) + PadLeft(Number(exposed_ms), 8) +
-         PadLeft(Number(total_ms), 8) +
-         PadLeft(bytes > 0 ? Number(bytes * 1e-6) : "-", 8) +
-         PadLeft(gb_per_s > 0 ? Number(gb_per_s) : "-", 8);
+std::string RateColumn(double gb_per_s) {
+  return PadLeft(gb_per_s > 0 ? Number(gb_per_s) : "-", 8);
+}
+
+std::string GroupLine(const std::string& name, const RankGroupRow& group,
+                      bool machines) {
+  return "  " + Padded(name, kGroupWidth) +
+         PadLeft(Number(group.exposed_ms), 8) +
+         PadLeft(Number(group.total_ms), 8) +
+         PadLeft(group.bytes > 0 ? Number(group.bytes * 1e-6) : "-", 8) +
+         RateColumn(group.gb_per_s) +
+         (machines ? PadLeft(std::to_string(group.hosts), 10) : "");
+}
+
+// The machines of some ranks: " on node1 and node2".
+std::string OnMachines(const RankComparison& ranks, const RankGroupRow& group) {
+  std::vector<std::string> hosts;
+  for (const RankRow& row : ranks.rows) {
+    if (std::ranges::count(group.ranks, row.rank) > 0 &&
+        std::ranges::count(hosts, row.host) == 0) {
+      hosts.push_back(row.host);
+    }
+  }
+  if (ranks.machines.empty() || hosts.size() > kHostsNamedOfGroup) return "";
+  return " on " + ListedWithAnd(hosts);
+}
+
+// Of groups that serve the same: the machine that most of them wait for, unless
+// the waits are too short to matter.
+std::string LateHostLine(const RankComparison& ranks,
+                         const std::vector<const RankGroupRow*>& groups) {
+  struct Late {
+    int64_t groups = 0, last = 0, skewed = 0;
+  };
+  std::map<std::string, Late> hosts;
+  for (const RankGroupRow* group : groups) {
+    if (group->late_host.empty() ||
+        group->waiting_ms < kLeastWaitShare * ranks.step_ms) {
+      continue;
+    }
+    Late& late = hosts[group->late_host];
+    ++late.groups;
+    late.last += group->late_host_last;
+    late.skewed += group->skewed;
+  }
+  if (hosts.empty()) return "";
+  const auto& [host, late] = *std::ranges::max_element(
+      hosts, {}, [](const auto& entry) { return entry.second.groups; });
+  std::string line = "    ";
+  if (groups.size() > 1) {
+    line += std::to_string(late.groups) + " of the groups ";
+  }
+  return line + (late.groups > 1 ? "wait" : "waits") + " for ranks of " + host +
+         " at " + std::to_string(late.last) + " of " +
+         Count(late.skewed, "collective") + " with skewed arrivals";
 }
 
 // The groups that serve the same are one line: their mean, and the slowest.
 std::vector<std::string> GroupLines(const RankComparison& ranks, bool all) {
   if (ranks.groups.empty()) return {};
+  const bool machines = !ranks.machines.empty();
   std::vector<std::string> lines = {
       Padded("groups of ranks, ms per step and rank", kGroupWidth + 2) +
       PadLeft("exposed", 8) + PadLeft("total", 8) + PadLeft("MB", 8) +
-      PadLeft("GB/s", 8)};
+      PadLeft("GB/s", 8) + (machines ? PadLeft("machines", 10) : "")};
   std::vector<std::pair<std::string, std::vector<const RankGroupRow*>>> kinds;
   for (const RankGroupRow& group : ranks.groups) {
-    const std::string kind = KindOf(group) + std::to_string(group.size);
+    const std::string kind = KindOf(group) + std::to_string(group.size) + " " +
+                             std::to_string(group.hosts);
     auto known = std::ranges::find(
         kinds, kind, [](const auto& entry) { return entry.first; });
     if (known == kinds.end()) known = kinds.insert(kinds.end(), {kind, {}});
@@ -72,7 +127,7 @@ std::vector<std::string> GroupLines(const RankComparison& ranks, bool all) {
   }
   for (const auto& [kind, groups] : kinds) {
     const RankGroupRow& first = *groups[0];
-    RankGroupRow mean;
+    RankGroupRow mean = {.hosts = first.hosts};
     std::vector<const RankGroupRow*> rated;
     for (const RankGroupRow* group : groups) {
       const double share = 1 / static_cast<double>(groups.size());
@@ -82,27 +137,29 @@ std::vector<std::string> GroupLines(const RankComparison& ranks, bool all) {
       if (group->gb_per_s > 0) rated.push_back(group);
     }
     std::ranges::stable_sort(rated, {}, &RankGroupRow::gb_per_s);
-    const double rate = rated.empty() ? 0 : rated[rated.size() / 2]->gb_per_s;
+    if (!rated.empty()) mean.gb_per_s = rated[rated.size() / 2]->gb_per_s;
     const std::string size = first.size > 0
                                  ? std::to_string(first.size)
                                  : std::to_string(first.ranks.size());
     lines.push_back(GroupLine(
         KindOf(first) + ", " +
             Count(static_cast<int64_t>(groups.size()), "group") + " of " + size,
-        mean.exposed_ms, mean.total_ms, mean.bytes, rate));
+        mean, machines));
     if (rated.size() > 1) {
-      lines.push_back("    slowest: " + RanksInWords(rated[0]->ranks) + " at " +
+      lines.push_back("    slowest: " + RanksInWords(rated[0]->ranks) +
+                      OnMachines(ranks, *rated[0]) + " at " +
                       Number(rated[0]->gb_per_s) + " GB/s");
     }
+    const std::string late = LateHostLine(ranks, groups);
+    if (!late.empty()) lines.push_back(late);
     if (!first.parallelism.empty() && first.evidence.find("described") != 0) {
       lines.push_back("    taken for " + first.parallelism +
                       " parallelism by its traffic: " + first.evidence);
     }
     if (!all || groups.size() < 2) continue;
     for (const RankGroupRow* group : groups) {
-      lines.push_back(GroupLine("  " + RanksInWords(group->ranks),
-                                group->exposed_ms, group->total_ms,
-                                group->bytes, group->gb_per_s));
+      lines.push_back(
+          GroupLine("  " + RanksInWords(group->ranks), *group, machines));
     }
   }
   for (const PipelineRow& pipeline : ranks.pipelines) {
@@ -114,13 +171,49 @@ std::vector<std::string> GroupLines(const RankComparison& ranks, bool all) {
                        ": stages wait for each other " +
                        Percent(pipeline.bubble_frac) + " of the step";
     if (pipeline.ideal_frac > 0) {
-      line += "; " + Times(pipeline.micro_batches) +
-              " micro-batches make it " + Percent(pipeline.ideal_frac) +
-              " at least";
+      line += "; " + Times(pipeline.micro_batches) + " micro-batches make it " +
+              Percent(pipeline.ideal_frac) + " at least";
     }
     lines.push_back(line);
     if (!all) break;
   }
+  return lines;
+}
+
+// One line per machine, the one that is waited for most first.
+std::vector<std::string> MachineLines(const RankComparison& ranks, bool all) {
+  if (ranks.machines.empty()) return {};
+  std::vector<std::string> lines = {Padded("machines", kGroupWidth + 2) +
+                                    PadLeft("waited for", 12) +
+                                    PadLeft("last", 8) + PadLeft("of", 8) +
+                                    PadLeft("GB/s", 8) + PadLeft("others", 8)};
+  const size_t shown = all ? ranks.machines.size()
+                           : std::min(ranks.machines.size(), kRanksShown);
+  for (size_t i = 0; i < shown; ++i) {
+    const MachineRow& machine = ranks.machines[i];
+    lines.push_back(
+        "  " +
+        Padded(machine.host + ", " + RanksInWords(machine.ranks), kGroupWidth) +
+        PadLeft(Number(machine.waited_for_ms), 12) +
+        PadLeft(std::to_string(machine.last), 8) +
+        PadLeft(std::to_string(machine.skewed), 8) +
+        RateColumn(machine.inside_gb_per_s) +
+        RateColumn(machine.across_gb_per_s) +
+        (machine.recurs &&
+                 machine.waited_for_ms >= kLeastWaitShare * ranks.step_ms
+             ? "  recurring"
+             : ""));
+  }
+  if (shown < ranks.machines.size()) {
+    lines.push_back(
+        "  ... " +
+        Count(static_cast<int64_t>(ranks.machines.size() - shown), "machine") +
+        " more (--verbose shows all)");
+  }
+  lines.push_back(
+      "  waited for: ms per step, by a rank of another machine; last: at "
+      "collectives with skewed arrivals");
+  lines.push_back("  GB/s: among its ranks, and with those of other machines");
   return lines;
 }
 
@@ -160,6 +253,9 @@ std::vector<std::string> RankLines(const Report& report, bool all) {
   for (std::string& line : GroupLines(ranks, all)) {
     lines.push_back(std::move(line));
   }
+  for (std::string& line : MachineLines(ranks, all)) {
+    lines.push_back(std::move(line));
+  }
   return lines;
 }
 
@@ -185,6 +281,24 @@ void WriteGroups(const RankComparison& ranks, JsonText& json) {
     json.Field("last_rank", group.last_rank);
     json.Field("last", group.last);
     json.Field("hosts", group.hosts);
+    json.Field("skewed", group.skewed);
+    json.Field("late_host", group.late_host);
+    json.Field("late_host_last", group.late_host_last);
+    json.Close('}');
+  }
+  json.Close(']');
+  json.Key("machines");
+  json.Open('[');
+  for (const MachineRow& machine : ranks.machines) {
+    json.Open('{');
+    json.Field("host", machine.host);
+    json.Texts("ranks", machine.ranks);
+    json.Field("waited_for_ms", machine.waited_for_ms);
+    json.Field("skewed", machine.skewed);
+    json.Field("last", machine.last);
+    json.Field("recurs", machine.recurs);
+    json.Field("inside_gb_per_s", machine.inside_gb_per_s);
+    json.Field("across_gb_per_s", machine.across_gb_per_s);
     json.Close('}');
   }
   json.Close(']');

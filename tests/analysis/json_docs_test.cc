@@ -131,6 +131,7 @@ Report RichReport() {
   report.ranks.rows.push_back({.rank = 0});
   report.ranks.waits.push_back({.rank = 0, .waits_for = 1});
   report.ranks.groups.push_back({.ranks = {0}});
+  report.ranks.machines.push_back({.host = "node1"});
   report.ranks.pipelines.push_back({.stages = {{.rank = 0}}});
   report.whole_run.steps = 1;
   report.whole_run.stalls.push_back({.count = 1});

@@ -18,6 +18,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(ParallelismTest, FollowsTheWordsOfTheDescription) {
   for (const auto& [description, parallelism] :
@@ -152,7 +153,7 @@ TEST(RankGroupsTest, TheSlowestGroupOfAKindIsNamed) {
   const RankGroupRow* pair = GroupOf(report, {6, 7});
   ASSERT_NE(pair, nullptr);
   EXPECT_NEAR(pair->gb_per_s, 19, 2);
-  EXPECT_THAT(ToText(report, {}), HasSubstr("slowest: ranks 6, 7 at 1"));
+  EXPECT_THAT(ToText(report, {}), HasSubstr("slowest: ranks 6, 7 on host1 at 1"));
 }
 
 TEST(RankGroupsTest, ALateRankIsFoundAmongItsGroups) {
@@ -178,6 +179,130 @@ TEST(RankGroupsTest, ALateRankIsFoundAmongItsGroups) {
   ASSERT_EQ(report.ranks.why_not_mended, "");
   EXPECT_EQ(report.ranks.mended.rank, 3);
   EXPECT_NEAR(report.ranks.mended.after_ms, truth, 0.05 * truth);
+}
+
+const MachineRow* MachineOf(const Report& report, const std::string& host) {
+  const auto found =
+      std::ranges::find(report.ranks.machines, host, &MachineRow::host);
+  return found == report.ranks.machines.end() ? nullptr : &*found;
+}
+
+// Two machines of four ranks: pairs inside a machine, and groups across both,
+// with the rates of their links in GB/s.
+std::string TwoMachines(const std::string& inside, const std::string& across,
+                        const std::string& planted) {
+  std::string text = Mesh("mesh_tp", "mesh_dp", planted, "rate=" + inside);
+  const std::string group = "group=dp";
+  text.replace(text.find("group=dp"), group.size(), "group=dp rate=" + across);
+  return text;
+}
+
+TEST(MachinesTest, RatesInsideAndAcrossMachinesAreApart) {
+  const Report report = ReportOf(TwoMachines("200", "20", ""));
+  ASSERT_EQ(report.ranks.machines.size(), 2u);
+  // 8 MB among two ranks and 1.5 x 25 MB among four, and 25 us of latency.
+  const double inside = 8e6 / (8e6 / 200 + 25'000);
+  const double across = 1.5 * 25e6 / (1.5 * 25e6 / 20 + 25'000);
+  for (const char* host : {"host0", "host1"}) {
+    const MachineRow* machine = MachineOf(report, host);
+    ASSERT_NE(machine, nullptr);
+    EXPECT_NEAR(machine->inside_gb_per_s, inside, 0.08 * inside);
+    EXPECT_NEAR(machine->across_gb_per_s, across, 0.08 * across);
+    // Equal machines.
+    EXPECT_FALSE(machine->recurs) << machine->last << " " << machine->skewed;
+    EXPECT_LT(machine->waited_for_ms, 0.1);
+  }
+  EXPECT_THAT(MachineOf(report, "host0")->ranks, ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(MachineOf(report, "host1")->ranks, ElementsAre(4, 5, 6, 7));
+  EXPECT_EQ(GroupOf(report, {4, 5})->late_host, "");
+  EXPECT_THAT(ToText(report, {}), HasSubstr("host0, ranks 0, 1, 2, 3"));
+  EXPECT_THAT(ToJson(report), HasSubstr("\"across_gb_per_s\": 1"));
+}
+
+TEST(MachinesTest, TheGroupThatLeavesTheMachineIsALineOfItsOwn) {
+  // The last pair is of ranks on both machines, by a link of 10 GB/s.
+  std::string text = TwoMachines("200", "20", "");
+  const std::string groups = "0,1 2,3 4,5 6,7";
+  text.replace(text.find(groups), groups.size(), "0,1 2,7 4,5 3,6");
+  const std::string reduce = "define reduce { ";
+  text.replace(
+      text.find(reduce), reduce.size(),
+      "define far { collective all_reduce 8MB group=tp rate=10 }\n" + reduce);
+  const std::string all = "do reduce;";
+  text.replace(text.find(all), all.size(),
+               "rank 0 { do reduce }; rank 1 { do reduce }; rank 4 { do reduce "
+               "}; rank 5 { do reduce }; rank 2 { do far }; rank 7 { do far }; "
+               "rank 3 { do far }; rank 6 { do far };");
+  const Report report = ReportOf(text);
+  const RankGroupRow* far = GroupOf(report, {2, 7});
+  const RankGroupRow* near = GroupOf(report, {0, 1});
+  ASSERT_NE(far, nullptr);
+  ASSERT_NE(near, nullptr);
+  EXPECT_EQ(far->hosts, 2);
+  EXPECT_EQ(near->hosts, 1);
+  EXPECT_NEAR(far->gb_per_s, 8e6 / (8e6 / 10 + 25'000), 0.8);
+  EXPECT_GT(near->gb_per_s, 100);
+  const std::string printed = ToText(report, {});
+  size_t lines = 0;
+  for (size_t at = 0; (at = printed.find("tensor (mesh_tp), 2 groups of 2",
+                                         at)) != std::string::npos;
+       ++at) {
+    ++lines;
+  }
+  EXPECT_EQ(lines, 2u) << printed;
+}
+
+TEST(MachinesTest, WaitsThatRecurOnOneMachineNameIt) {
+  const Report report = ReportOf(TwoMachines(
+      "200", "20",
+      "rank 4 { host 3ms }; rank 5 { host 3ms }; rank 6 { host 3ms }; rank 7 { "
+      "host 3ms }"));
+  const MachineRow* slow = MachineOf(report, "host1");
+  const MachineRow* other = MachineOf(report, "host0");
+  ASSERT_NE(slow, nullptr);
+  ASSERT_NE(other, nullptr);
+  EXPECT_TRUE(slow->recurs);
+  EXPECT_FALSE(other->recurs);
+  // All that the ranks of the other machine wait.
+  double waiting = 0;
+  for (int rank = 0; rank < 4; ++rank) {
+    waiting += report.ranks.rows[rank].waiting_ms / 4;
+  }
+  EXPECT_GT(waiting, 1);
+  EXPECT_NEAR(slow->waited_for_ms, waiting, 0.1 * waiting);
+  EXPECT_LT(other->waited_for_ms, 0.1);
+  EXPECT_GE(slow->last, slow->skewed / 2);
+  EXPECT_EQ(report.ranks.machines[0].host, "host1");
+  const RankGroupRow* across = GroupOf(report, {0, 2, 4, 6});
+  ASSERT_NE(across, nullptr);
+  EXPECT_EQ(across->late_host, "host1");
+  EXPECT_GT(2 * across->late_host_last, across->skewed);
+  EXPECT_EQ(GroupOf(report, {4, 5})->late_host, "");  // has no other machine
+  const std::string text = ToText(report, {});
+  EXPECT_THAT(text, HasSubstr("for ranks of host1 at "));
+  EXPECT_THAT(text, HasSubstr("recurring"));
+}
+
+TEST(MachinesTest, LateRanksOfBothMachinesAreNobodysPattern) {
+  const Report report =
+      ReportOf(TwoMachines("200", "20",
+                           "every 2 { rank 1 { host 3ms } } every 2 "
+                           "offset=1 { rank 6 { host 3ms } }"));
+  for (const MachineRow& machine : report.ranks.machines) {
+    EXPECT_FALSE(machine.recurs) << machine.host;
+  }
+  EXPECT_EQ(GroupOf(report, {0, 2, 4, 6})->late_host, "");
+}
+
+TEST(MachinesTest, OneMachineOrUnknownOnesAreNotListed) {
+  std::string text = TwoMachines("200", "20", "");
+  text.replace(text.find("hosts=2"), 7, "hosts=1");
+  const Report one = ReportOf(text);
+  EXPECT_TRUE(one.ranks.machines.empty());
+  EXPECT_THAT(ToText(one, {}), Not(HasSubstr("machines")));
+  std::vector<RankDigest> digests = DigestsOf(TwoMachines("200", "20", ""));
+  digests[3].report.run.host = "";
+  EXPECT_TRUE(AnalyzeRanks(digests).ranks.machines.empty());
 }
 
 // Four stages, all forward passes before all backward passes.

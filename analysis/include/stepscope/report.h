@@ -279,6 +279,29 @@ struct RankGroupRow {
   int32_t last_rank = -1;  // that arrives last most often; -1: none
   int64_t last = 0;        // how often
   int64_t hosts = 0;       // machines of `ranks`; 0 unknown
+  // Of a group on several machines: the collectives at which its ranks arrive
+  // apart; the machine whose ranks it then waits for more often than chance
+  // explains, and how often. "" none.
+  int64_t skewed = 0;
+  std::string late_host = {};
+  int64_t late_host_last = 0;
+};
+
+// A machine of a job that runs on several.
+struct MachineRow {
+  std::string host = {};
+  std::vector<int32_t> ranks = {};  // ascending
+  // What a rank of another machine waits for its ranks, per step.
+  double waited_for_ms = 0;
+  // Of the collectives with other machines at which ranks arrive apart: all,
+  // and those at which its ranks are waited for.
+  int64_t skewed = 0;
+  int64_t last = 0;
+  bool recurs = false;  // more often than chance explains
+  // Bus bandwidths as in RankGroupRow, of the collectives of its ranks alone
+  // and of those with other machines; 0 unknown.
+  double inside_gb_per_s = 0;
+  double across_gb_per_s = 0;
 };
 
 // A stage of a pipeline.
@@ -334,6 +357,9 @@ struct RankComparison {
   std::vector<RankWait> waits;         // at most 1000, the longest first
   std::vector<RankGroupRow> groups;    // at most 1000, longest exposed first
   std::vector<PipelineRow> pipelines;  // at most 1000
+  // The one that is waited for most first; empty for a single machine, or where
+  // the recordings do not name them.
+  std::vector<MachineRow> machines;
   // Of the rank that most waiting is for. Rank -1 if nobody waits or the ranks
   // cannot be replayed together; then `why_not_mended` says why.
   MendedRank mended;

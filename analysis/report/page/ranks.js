@@ -37,18 +37,45 @@ function waitMatrix(ranks) {
       h('tbody', null, names.map((rank) => h('tr', null, h('th', { scope: 'row' }, rank), names.map((other) => cell(rank, other))))))));
 }
 
+const someRanks = (row) => row.ranks.length > 8 ? `${row.ranks.slice(0, 8).join(', ')}, \u2026` : row.ranks.join(', ');
+const countOf = (label, key, title) => ({ label, kind: 'n', title, value: (row) => row[key], text: (row) => String(row[key]) });
+
 function groupsTable(ranks) {
   const groups = ranks.groups || [];
   if (!groups.length) return null;
-  const named = (group) => group.ranks.length > 8 ? `${group.ranks.slice(0, 8).join(', ')}, \u2026` : group.ranks.join(', ');
   const serves = (group) => group.parallelism || 'unknown';
   const columns = [{ label: 'serves', value: serves, text: serves, code: false }, textColumn('by', 'evidence'),
-    { label: 'ranks', value: named, text: named },
+    { label: 'ranks', value: someRanks, text: someRanks },
     msColumn('exposed ms', 'exposed_ms', { bar: true }), msColumn('total', 'total_ms'),
     msColumn('waiting', 'waiting_ms', { title: 'until its last rank arrives' }),
     { label: 'GB/s', kind: 'n', title: 'bus bandwidth as nccl-tests define it', value: (group) => group.gb_per_s,
       text: (group) => group.gb_per_s > 0 ? number(group.gb_per_s) : '' }];
+  if ((ranks.machines || []).length) {
+    const late = (group) => group.late_host ? `${group.late_host}, ${group.late_host_last} of ${group.skewed}` : '';
+    columns.push(countOf('machines', 'hosts', 'on which its ranks run'));
+    if (groups.some(late)) {
+      columns.push({ label: 'waits for', title: 'machine that is last more often than chance explains, and at how many skewed collectives',
+        value: late, text: late });
+    }
+  }
   return sub('Groups of ranks', dataTable('Groups of ranks that communicate, ms per step and rank', groups, columns, { by: 3 }));
+}
+
+function machinesTable(ranks) {
+  const machines = ranks.machines || [];
+  if (!machines.length) return null;
+  const rate = (key) => (machine) => machine[key] > 0 ? number(machine[key]) : '';
+  const recurs = (machine) => machine.recurs ? 'yes' : '';
+  const columns = [textColumn('machine', 'host'), { label: 'ranks', value: someRanks, text: someRanks },
+    msColumn('waited for', 'waited_for_ms', { bar: true, title: 'by a rank of another machine' }),
+    countOf('last', 'last', 'skewed collectives at which its ranks are waited for'),
+    countOf('of', 'skewed', 'skewed collectives with other machines'),
+    { label: 'recurs', title: 'it is last more often than chance explains', value: recurs, text: recurs },
+    { label: 'GB/s', kind: 'n', title: 'bus bandwidth among its ranks', value: (machine) => machine.inside_gb_per_s,
+      text: rate('inside_gb_per_s') },
+    { label: 'with others', kind: 'n', title: 'bus bandwidth with ranks of other machines, GB/s',
+      value: (machine) => machine.across_gb_per_s, text: rate('across_gb_per_s') }];
+  return sub('Machines', dataTable('Machines of the job, ms per step', machines, columns, { by: 2 }));
 }
 
 function ranksSection(report) {
@@ -71,6 +98,6 @@ function ranksSection(report) {
       `, mean over ${plural(ranks.rows.length, 'rank')}; ${plural(ranks.skewed, 'skewed collective')} of ${ranks.collectives} matched over ${
         plural(ranks.steps, 'step')}. Clocks agree within `, figure('ranks.clock_residual_us', number(ranks.clock_residual_us) + '\u00a0\u00b5s'), '.')
     : note('The ranks are not compared: ' + ranks.why_not + '.');
-  return section('ranks', 'Ranks', 'Ranks', summary, rankLanes(ranks), waitMatrix(ranks), groupsTable(ranks), sub('Every rank', dataTable('Ranks, ms per step', ranks.rows, columns,
+  return section('ranks', 'Ranks', 'Ranks', summary, rankLanes(ranks), waitMatrix(ranks), groupsTable(ranks), machinesTable(ranks), sub('Every rank', dataTable('Ranks, ms per step', ranks.rows, columns,
     { by: compared ? 4 : 1 })));
 }

@@ -13,13 +13,13 @@ from typing import Any
 
 from . import _json, _render
 from .report_parts import (
-    Coverage, Example, Finding, Fix, Gain, Loss, MemoryPeak, Mended, PathPart, Pipeline, PipelineStage, PlaceTime, Plan, RankGroup, RankRow,
-    RankWait, Ranks, Replay, Run, Skipped, Stall, StepTime, Steps, TopOp, WholeRun,
+    Coverage, Example, Finding, Fix, Gain, Loss, Machine, MemoryPeak, Mended, PathPart, Pipeline, PipelineStage, PlaceTime, Plan, RankGroup,
+    RankRow, RankWait, Ranks, Replay, Run, Skipped, Stall, StepTime, Steps, TopOp, WholeRun,
 )
 
 __all__ = [
-    "Report", "SEVERITIES", "Coverage", "Example", "Finding", "Fix", "Gain", "Loss", "MemoryPeak", "Mended", "PathPart",
-    "Pipeline", "PipelineStage", "PlaceTime", "Plan", "RankGroup", "RankRow", "RankWait", "Ranks", "Replay", "Run", "Skipped",
+    "Report", "SEVERITIES", "Coverage", "Example", "Finding", "Fix", "Gain", "Loss", "Machine", "MemoryPeak", "Mended",
+    "PathPart", "Pipeline", "PipelineStage", "PlaceTime", "Plan", "RankGroup", "RankRow", "RankWait", "Ranks", "Replay", "Run", "Skipped",
     "Stall", "StepTime", "Steps", "TopOp", "WholeRun",
 ]
 

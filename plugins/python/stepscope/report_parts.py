@@ -235,6 +235,21 @@ class RankGroup:
     last_rank: int = -1
     last: int = 0
     hosts: int = 0
+    skewed: int = 0
+    late_host: str = ""
+    late_host_last: int = 0
+
+
+@dataclass(frozen=True)
+class Machine:
+    host: str = ""
+    ranks: tuple[int, ...] = ()
+    waited_for_ms: float = 0
+    skewed: int = 0
+    last: int = 0
+    recurs: bool = False
+    inside_gb_per_s: float = 0
+    across_gb_per_s: float = 0
 
 
 @dataclass(frozen=True)
@@ -278,6 +293,7 @@ class Ranks:
     imbalance_ms: float = 0
     rows: tuple[RankRow, ...] = ()
     groups: tuple[RankGroup, ...] = ()
+    machines: tuple[Machine, ...] = ()
     pipelines: tuple[Pipeline, ...] = ()
     mended: Mended | None = None
     waits: tuple[RankWait, ...] = ()

@@ -169,6 +169,7 @@ TABLES = {
     "### findings": report.Finding, "### plan": report.Plan, "### coverage": report.Coverage, "### top_ops": report.TopOp,
     "### modules": report.PlaceTime, "### step_times": report.StepTime, "### memory_peaks": report.MemoryPeak, "### ranks": report.Ranks,
     "key of `rows`": report.RankRow, "key of `groups`": report.RankGroup, "key of `pipelines`": report.Pipeline,
+    "key of `machines`": report.Machine,
     "key of `mended`": report.Mended, "### whole_run": report.WholeRun, "key of `stalls`": report.Stall,
     "## compare": comparison.Comparison, "key of `before` and `after`": comparison.ComparedTrace,
     "key of `causes`, `ops`, `kernels` and `modules`": comparison.ComparedTime,
