@@ -56,6 +56,25 @@ Damage ReadEvents(std::string_view first, JsonEventsReader* events,
   return damage;
 }
 
+// "node3" of "/log/node3_4711.1700000000000000000.pt.trace.json.gz" if 4711 is
+// the process that was recorded: so torch.profiler's tensorboard_trace_handler
+// names its files, unless the program names the worker. Else "".
+std::string HostInName(std::string_view path, int64_t pid) {
+  std::string_view name = path.substr(path.rfind('/') + 1);
+  const size_t ending = name.find(".pt.trace.json");
+  if (ending == std::string_view::npos) return "";
+  name = name.substr(0, ending);
+  const size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos ||
+      name.find_first_not_of("0123456789", dot + 1) != std::string_view::npos) {
+    return "";
+  }
+  name = name.substr(0, dot);
+  const std::string worker_ending = "_" + std::to_string(pid);
+  if (pid < 0 || !name.ends_with(worker_ending)) return "";
+  return std::string(name.substr(0, name.size() - worker_ending.size()));
+}
+
 std::string Where(const BytesReader& bytes, uint64_t offset) {
   std::string where = "byte " + std::to_string(offset);
   if (bytes.is_compressed()) {
@@ -234,6 +253,9 @@ absl::StatusOr<Trace> ReadChromeTrace(const std::string& path,
     rows.Finish(whole, is_absolute ? 0 : whole.base_ns);
   }
   builder.run().source = path;
+  if (builder.run().host.empty()) {
+    builder.run().host = HostInName(path, builder.run().pid);
+  }
   AddFileDamage({.damage = bytes->damage(),
                  .problem = bytes->problem(),
                  .is_cut = !events.complete(),

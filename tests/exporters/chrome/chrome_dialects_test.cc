@@ -413,6 +413,28 @@ TEST_F(ChromeDialectsTest, ACollectionOfGarbageIsARange) {
   EXPECT_EQ(trace.name(trace.ranges()[0].name), "Python GC");
 }
 
+TEST_F(ChromeDialectsTest, TheNameOfTheFileHasTheMachine) {
+  const auto host_of = [&](const std::string& name,
+                           std::string_view header = "") {
+    const absl::StatusOr<Trace> trace = TryRead(
+        KinetoFile(XEvent("cpu_op", "aten::add", "\"ts\": 1, \"dur\": 9"),
+                   header),
+        name);
+    EXPECT_TRUE(trace.ok()) << trace.status().message();
+    return trace.ok() ? trace->run().host : "";
+  };
+  // As tensorboard_trace_handler writes it, by the process 10.
+  EXPECT_EQ(host_of("gpu-node_3_10.1700000000000000000.pt.trace.json"),
+            "gpu-node_3");
+  // The header wins.
+  EXPECT_EQ(host_of("a_10.17.pt.trace.json", "\"host_name\": \"b\","), "b");
+  // Names that the program chose.
+  EXPECT_EQ(host_of("worker_11.1700000000000000000.pt.trace.json"), "");
+  EXPECT_EQ(host_of("worker_10.pt.trace.json"), "");
+  EXPECT_EQ(host_of("worker_10.17.json"), "");
+  EXPECT_EQ(host_of("rank10.17.pt.trace.json"), "");
+}
+
 TEST_F(ChromeDialectsTest, ReadsPythonFrames) {
   const Trace trace = Read(KinetoFile(
       XEvent("python_function", "nn.Module: Conv2d_0", "\"ts\": 1, \"dur\": 9",
