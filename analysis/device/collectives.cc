@@ -63,10 +63,18 @@ std::vector<Collective> FromKernels(const Trace& trace,
     device->second.push_back({kernel.begin_ns, kernel.end_ns});
   }
   for (auto& [device, spans] : compute_of) spans = Merge(std::move(spans));
+  std::unordered_map<int32_t, int64_t> owned;
   for (Collective& one : found) {
     const int32_t device = trace.kernels()[one.kernel].device;
-    one.exposed_ns =
-        one.moved.length() - LengthIn(compute_of[device], one.moved);
+    Span span = one.moved;
+    // A stage of a pipeline waits for messages of several streams at once. The
+    // time counts for the one that began first, so that it counts once.
+    if (one.kind == CollectiveKind::kPointToPoint) {
+      int64_t& until = owned.try_emplace(device, INT64_MIN).first->second;
+      span.begin_ns = std::clamp(until, span.begin_ns, span.end_ns);
+      until = std::max(until, span.end_ns);
+    }
+    one.exposed_ns = span.length() - LengthIn(compute_of[device], span);
   }
   return found;
 }

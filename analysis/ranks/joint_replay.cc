@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "ops/intervals.h"
 #include "steps/steps.h"
 
 namespace stepscope {
@@ -21,8 +22,6 @@ namespace {
 constexpr double kMostError = 0.03;
 // Per-step gains need steps.
 constexpr size_t kLeastSteps = 3;
-// The share of the waits that must be seen to hold up what follows.
-constexpr double kStalls = 0.5;
 // Of all ranks together: some 500 MB.
 constexpr size_t kMostCollectives = 5'000'000;
 constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -375,13 +374,20 @@ void MendSlowest(const std::vector<RankDigest>& ranks,
   }
   double stalled_ns = 0;
   for (const RankDigest& rank : ranks) {
+    std::vector<Span> stalls;
     for (const RankCollective& one : rank.collectives) {
-      stalled_ns += static_cast<double>(one.stalled_ns);
+      if (one.stalled_ns <= 0) continue;
+      stalls.push_back({one.end_ns - one.stalled_ns, one.end_ns});
     }
+    stalled_ns += static_cast<double>(Length(Merge(std::move(stalls))));
   }
-  if (stalled_ns * 1e-6 < kStalls * comparison.waiting_ms *
-                              static_cast<double>(ranks.size()) *
-                              static_cast<double>(comparison.steps)) {
+  // Waits that are not seen to hold up what follows are replayed as work, which
+  // nobody would be spared.
+  const double unseen_ms =
+      std::max(0.0, comparison.waiting_ms -
+                        stalled_ns * 1e-6 / static_cast<double>(ranks.size()) /
+                            static_cast<double>(comparison.steps));
+  if (unseen_ms > kMostError * comparison.step_ms) {
     return cannot("the recording does not show what the ranks wait for");
   }
   size_t collectives = 0;
@@ -435,7 +441,8 @@ void MendSlowest(const std::vector<RankDigest>& ranks,
   mended.after_ms = std::min(after->mean() * to_ms, mended.before_ms);
   const double noise = NoiseOfGain(before->step_ns, after->step_ns) * 1e-6 +
                        std::abs(error) * (mended.before_ms - mended.after_ms);
-  mended.low_ms = std::min({fastest->mean() * to_ms, mended.after_ms}) - noise;
+  mended.low_ms =
+      std::min(fastest->mean() * to_ms, mended.after_ms) - noise - unseen_ms;
   mended.high_ms =
       std::min(std::max(slowest->mean() * to_ms, mended.after_ms) + noise,
                mended.before_ms);

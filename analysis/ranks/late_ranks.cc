@@ -13,8 +13,6 @@ namespace {
 
 // The share of the step from which a rank is late.
 constexpr double kLateShare = 0.01;
-// The share of longer computing that a lower clock or more kernels explain.
-constexpr double kExplains = 0.5;
 
 // The median of `of` over the ranks that do the same work as `straggler`; -1 if
 // it is unknown.
@@ -36,14 +34,18 @@ Longer WhyLonger(const RankComparison& ranks, const RankRow& row) {
   const double clock = OfOthers(ranks, row, &RankRow::sm_clock_mhz);
   const double kernels = OfOthers(ranks, row, &RankRow::kernels);
   if (!ranks.has_gpu || busy <= 0) return Longer::kUnknown;
-  const double longer = row.busy_ms / busy - 1;
-  if (clock > 0 && row.sm_clock_mhz > 0 &&
-      clock / row.sm_clock_mhz - 1 >= kExplains * longer) {
-    return Longer::kClock;
+  // Computing time is a product: the length of a cycle, times the number of
+  // kernels, times the cycles that each takes. The larger factor is the reason:
+  // of the clock and the rest, and then within the rest.
+  double rest = row.busy_ms / busy;
+  if (clock > 0 && row.sm_clock_mhz > 0) {
+    const double cycle = clock / row.sm_clock_mhz;
+    rest /= cycle;
+    if (cycle >= rest) return Longer::kClock;
   }
   if (kernels <= 0 || row.kernels <= 0) return Longer::kUnknown;
-  return row.kernels / kernels - 1 >= kExplains * longer ? Longer::kMore
-                                                         : Longer::kSlower;
+  const double more = row.kernels / kernels;
+  return more >= rest / more ? Longer::kMore : Longer::kSlower;
 }
 
 std::string ComputeFixOf(const RankComparison& ranks, const RankRow& row) {
@@ -99,18 +101,35 @@ std::pair<std::string, double> CauseOf(const RankComparison& ranks,
   return worst;
 }
 
+namespace {
+
+// "" if unknown.
+std::string ClocksInWords(const RankComparison& ranks, const RankRow& row) {
+  const double others = OfOthers(ranks, row, &RankRow::sm_clock_mhz);
+  if (others <= 0 || row.sm_clock_mhz <= 0) return "";
+  if (Number(row.sm_clock_mhz) == Number(others)) return ", at the same clock";
+  return ", at " + Number(row.sm_clock_mhz) +
+         " MHz (the others: " + Number(others) + " MHz)";
+}
+
+}  // namespace
+
 std::string LongerInWords(const RankComparison& ranks, const RankRow& row) {
   switch (WhyLonger(ranks, row)) {
     case Longer::kClock:
       return " Its GPU ran at " + Number(row.sm_clock_mhz) +
              " MHz on average, those of the others at " +
              Number(OfOthers(ranks, row, &RankRow::sm_clock_mhz)) + " MHz.";
-    case Longer::kSlower:
-      return " It runs as many kernels as the others; they take longer" +
-             std::string(OfOthers(ranks, row, &RankRow::sm_clock_mhz) > 0 &&
-                                 row.sm_clock_mhz > 0
-                             ? ", at the same clock."
-                             : ".");
+    case Longer::kSlower: {
+      const std::string own = Number(row.kernels),
+                        others =
+                            Number(OfOthers(ranks, row, &RankRow::kernels));
+      return (own == others
+                  ? " It runs as many kernels as the others; they take longer"
+                  : " It runs " + own + " kernels per step, the others " +
+                        others + ", but they take longer as well") +
+             ClocksInWords(ranks, row) + ".";
+    }
     case Longer::kMore:
       return " It runs " + Number(row.kernels) +
              " kernels per step, the others " +

@@ -20,8 +20,6 @@ constexpr int64_t kBytesForRate = 1 << 20;
 // A tensor-parallel layer reduces activations twice in each pass. Source:
 // Shoeybi et al., "Megatron-LM", section 3. Fewer may be of a metric.
 constexpr double kReducedPerStep = 4;
-// How far a count of micro-batches may be from a whole number.
-constexpr double kWhole = 0.05;
 
 // Ranks in the order of the group; empty if the text does not list them all.
 std::vector<int32_t> MembersOf(const std::string& text) {
@@ -233,7 +231,7 @@ namespace {
 
 // What one rank sends and receives in one pipeline.
 struct StageMessages {
-  double received = 0;  // per step
+  int64_t received = 0;  // per step; -1 if not the same in every step
   double waiting_ms = 0;
   std::string members;
 };
@@ -253,10 +251,14 @@ StageMessages MessagesOf(const RankDigest& rank, const RankGroupRow& pipeline) {
     groups.insert(group.group);
     messages.members = group.members;
     // Whole numbers announce shapes; they are no activations.
-    if (!group.is_integer) {
-      messages.received += share * static_cast<double>(group.received);
-    }
+    if (!group.is_integer) messages.received += group.received;
   }
+  // They were counted in all steady steps, even where the digest keeps the
+  // collectives of the first ones only.
+  const int64_t counted = rank.report.steps.steady;
+  messages.received = counted > 0 && messages.received % counted == 0
+                          ? messages.received / counted
+                          : -1;
   for (const RankCollective& one : rank.collectives) {
     if (!groups.contains(one.group)) continue;
     messages.waiting_ms += share * static_cast<double>(one.exposed_ns) * 1e-6;
@@ -270,20 +272,19 @@ StageMessages MessagesOf(const RankDigest& rank, const RankGroupRow& pipeline) {
 // per micro-batch, the others 2v.
 void CountMicroBatches(const std::vector<StageMessages>& stages,
                        PipelineRow& row) {
-  const double end = stages.front().received;
-  if (end <= 0 || std::abs(stages.back().received - end) > kWhole * end) return;
-  double per_end = 1;
+  const int64_t end = stages.front().received;
+  if (end <= 0 || stages.back().received != end) return;
+  int64_t batches = end;
   if (stages.size() > 2) {
-    const double middle = stages[1].received;
-    if (middle <= end) return;
-    const double chunks = middle / (2 * (middle - end));
-    if (std::abs(chunks - std::round(chunks)) > kWhole * chunks) return;
-    row.chunks = std::llround(chunks);
-    per_end = 2 * std::round(chunks) - 1;
+    const int64_t middle = stages[1].received;
+    for (size_t i = 1; i + 1 < stages.size(); ++i) {
+      if (stages[i].received != middle) return;
+    }
+    batches = middle - end;
+    if (batches <= 0 || middle % (2 * batches) != 0) return;
+    row.chunks = middle / (2 * batches);
   }
-  const double batches = end / per_end;
-  if (std::abs(batches - std::round(batches)) > kWhole) return;
-  row.micro_batches = std::round(batches);
+  row.micro_batches = static_cast<double>(batches);
   const auto others = static_cast<double>(stages.size() - 1);
   row.ideal_frac =
       others / (static_cast<double>(row.chunks) * row.micro_batches + others);

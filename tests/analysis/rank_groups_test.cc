@@ -7,6 +7,7 @@
 #include <stepscope/rank_digest.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <vector>
 
@@ -153,7 +154,8 @@ TEST(RankGroupsTest, TheSlowestGroupOfAKindIsNamed) {
   const RankGroupRow* pair = GroupOf(report, {6, 7});
   ASSERT_NE(pair, nullptr);
   EXPECT_NEAR(pair->gb_per_s, 19, 2);
-  EXPECT_THAT(ToText(report, {}), HasSubstr("slowest: ranks 6, 7 on host1 at 1"));
+  EXPECT_THAT(ToText(report, {}),
+              HasSubstr("slowest: ranks 6, 7 on host1 at 1"));
 }
 
 TEST(RankGroupsTest, ALateRankIsFoundAmongItsGroups) {
@@ -358,6 +360,106 @@ TEST(PipelinesTest, CountsMicroBatchesAndBubbles) {
     EXPECT_EQ(report.ranks.rows[2].stage, 2);
     EXPECT_TRUE(Find(report, "straggler-rank") == nullptr);
   }
+}
+
+// The interleaved 1F1B schedule: of `p` ranks each has `v` chunks of the model,
+// chunk c of rank r being stage c p + r. Source: Narayanan et al., "Efficient
+// large-scale language model training on GPU clusters using Megatron-LM", 2021,
+// section 2.2.2.
+std::string ScheduleOf(int r, int p, int v, int m) {
+  const auto forward = [&](int k) {
+    const int chunk = k % (p * v) / p;
+    std::string text;
+    if (r > 0 || chunk > 0) {
+      text +=
+          "recv " + std::to_string((r + p - 1) % p) + " 1MB group=pp; join; ";
+    }
+    text += "do forward; ";
+    if (r < p - 1 || chunk < v - 1) {
+      text += "send " + std::to_string((r + 1) % p) + " 1MB group=pp; ";
+    }
+    return text;
+  };
+  const auto backward = [&](int k) {
+    const int chunk = v - 1 - k % (p * v) / p;
+    std::string text;
+    if (r < p - 1 || chunk < v - 1) {
+      text += "recv " + std::to_string((r + 1) % p) + " 1MB group=pp; join; ";
+    }
+    text += "do backward; ";
+    if (r > 0 || chunk > 0) {
+      text += "send " + std::to_string((r + p - 1) % p) + " 1MB group=pp; ";
+    }
+    return text;
+  };
+  const int all = m * v;
+  const int ahead = v == 1 ? p - r - 1 : 2 * (p - r - 1) + (v - 1) * p;
+  const int warmup = std::min(all, ahead);
+  std::string text;
+  for (int k = 0; k < warmup; ++k) text += forward(k);
+  for (int k = warmup; k < all; ++k) text += forward(k) + backward(k - warmup);
+  for (int k = all - warmup; k < all; ++k) text += backward(k);
+  return "rank " + std::to_string(r) + " { " + text + "}\n";
+}
+
+// Messages that wait take part of the device; the kernels leave it to them.
+std::string Interleaved(int p, int v, int m) {
+  std::string ranks, steps;
+  for (int r = 0; r < p; ++r) {
+    ranks += (r > 0 ? "," : "") + std::to_string(r);
+    steps += ScheduleOf(r, p, v, m);
+  }
+  return "gpu A100\ncores 16\nsteps 4 warmup=6\nranks " + std::to_string(p) +
+         " network=1000 latency=2us\ngroup pp " + ranks +
+         " described=mesh_pp\n"
+         "define forward { op aten::mm 12us { kernel gemm 1ms fill=0.4 } }\n"
+         "define backward { op aten::mm 12us { kernel gemm 2ms fill=0.4 } }\n"
+         "step {\n" +
+         steps +
+         "range optimizer \"Optimizer.step#AdamW.step\" { op "
+         "aten::_fused_adamw_ 90us { kernel adam 100us } }\n}";
+}
+
+TEST(PipelinesTest, InterleavedSchedulesHaveTheBubbleOfTheirChunks) {
+  for (const auto& [p, v, m] : std::vector<std::array<int, 3>>{
+           {4, 1, 8}, {4, 2, 8}, {4, 4, 8}, {4, 2, 16}, {3, 2, 6}, {8, 2, 8}}) {
+    const Report report = ReportOf(Interleaved(p, v, m));
+    const std::string name = std::to_string(p) + " ranks, " +
+                             std::to_string(v) + " chunks, " +
+                             std::to_string(m) + " micro-batches";
+    ASSERT_EQ(report.ranks.pipelines.size(), 1u) << name;
+    const PipelineRow& row = report.ranks.pipelines[0];
+    EXPECT_EQ(row.chunks, v) << name;
+    EXPECT_EQ(row.micro_batches, m) << name;
+    const double ideal = (p - 1.0) / (v * m + p - 1);
+    EXPECT_DOUBLE_EQ(row.ideal_frac, ideal) << name;
+    EXPECT_NEAR(row.bubble_frac, ideal, 0.1 * ideal + 0.005) << name;
+    // A stage computes or waits; no wait counts twice.
+    for (const PipelineStage& stage : row.stages) {
+      const double step_ms =
+          report.ranks.rows[static_cast<size_t>(stage.rank)].step_ms;
+      EXPECT_NEAR(stage.busy_ms + stage.waiting_ms, step_ms, 0.01 * step_ms)
+          << name << ", rank " << stage.rank;
+    }
+  }
+}
+
+TEST(PipelinesTest, MicroBatchesAreCountedInAllStepsAlsoOfACutDigest) {
+  std::vector<RankDigest> digests = DigestsOf(Pipeline(4));
+  const int64_t first = digests[0].collectives[0].step;
+  for (RankDigest& digest : digests) {
+    std::erase_if(digest.collectives, [&](const RankCollective& one) {
+      return one.step > first + 1;
+    });
+  }
+  ASSERT_EQ(AnalyzeRanks(digests).ranks.pipelines.size(), 1u);
+  EXPECT_EQ(AnalyzeRanks(digests).ranks.pipelines[0].micro_batches, 4);
+  // A message that is missing in one step is no hundredth of a micro-batch.
+  --digests[1].groups[0].received;
+  ASSERT_GT(digests[1].groups[0].received, 0);
+  const PipelineRow row = AnalyzeRanks(digests).ranks.pipelines[0];
+  EXPECT_EQ(row.micro_batches, 0);
+  EXPECT_EQ(row.ideal_frac, 0);
 }
 
 TEST(PipelinesTest, TheBubbleIsAFindingThatItsNumbersExplain) {

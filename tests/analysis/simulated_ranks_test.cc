@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "ranks/late_ranks.h"
 #include "rules/rule_testing.h"
 #include "support/program_simulator.h"
 
@@ -108,6 +109,38 @@ TEST(SimulatedRanksTest, TheClockOfTheLateRankIsNamed) {
   EXPECT_THAT(text, HasSubstr("lower clock"));
 }
 
+// A rank that computes 1.9 times as long as the others.
+std::string ReasonOf(double sm_clock_mhz, double kernels) {
+  RankComparison ranks;
+  ranks.has_gpu = true;
+  for (int32_t rank = 0; rank < 4; ++rank) {
+    ranks.rows.push_back({.rank = rank,
+                          .busy_ms = rank == 2 ? 19.0 : 10.0,
+                          .sm_clock_mhz = rank == 2 ? sm_clock_mhz : 1400.0,
+                          .kernels = rank == 2 ? kernels : 100.0});
+  }
+  return LongerInWords(ranks, ranks.rows[2]);
+}
+
+TEST(LongerComputingTest, TheLargestFactorIsTheReason) {
+  EXPECT_EQ(ReasonOf(800, 100),
+            " Its GPU ran at 800 MHz on average, those of the others at 1400 "
+            "MHz.");
+  // 1.4 by the clock, 1.36 by the rest, whatever that is.
+  EXPECT_THAT(ReasonOf(1000, 100), HasSubstr("1000 MHz on average"));
+  // 1.3, 1.46.
+  EXPECT_EQ(ReasonOf(1077, 146),
+            " It runs 146 kernels per step, the others 100.");
+  EXPECT_EQ(ReasonOf(1077, 110),
+            " It runs 110 kernels per step, the others 100, but they take "
+            "longer as well, at 1077 MHz (the others: 1400 MHz).");
+  EXPECT_EQ(ReasonOf(1400, 100),
+            " It runs as many kernels as the others; they take longer, at the "
+            "same clock.");
+  EXPECT_EQ(ReasonOf(-1, 140),
+            " It runs 140 kernels per step, the others 100.");
+}
+
 TEST(SimulatedRanksTest, LateRanksOfOneMachineNameTheMachine) {
   const Job job = RunJob(JobText("ranks 6 network=200 hosts=3\n",
                                  "rank 2 { host 5ms }; rank 3 { host 5ms }"));
@@ -155,6 +188,21 @@ TEST(SimulatedRanksTest, TheSecondSlowestRankSetsThePaceThen) {
   ExpectMended(kFour, "rank 2 { host 6ms }\n", second);
   const Job job = RunJob(JobText(kFour, "rank 2 { host 6ms }\n" + second));
   EXPECT_EQ(job.report.ranks.mended.next_rank, 1);
+}
+
+TEST(SimulatedRanksTest, WaitsThatDoNotShowAreNoBasisForAPrediction) {
+  std::vector<RankDigest> digests;
+  for (const Trace& trace :
+       MustRunProgram(JobText(kFour, "rank 2 { host 12ms }\n")).ranks) {
+    digests.push_back(DigestRank(trace));
+  }
+  const RankComparison all = AnalyzeRanks(digests).ranks;
+  ASSERT_EQ(all.why_not_mended, "");
+  ASSERT_GT(all.waiting_ms, 0.2 * all.step_ms);
+  // One of the three ranks that wait does not show it.
+  for (RankCollective& one : digests[0].collectives) one.stalled_ns = 0;
+  EXPECT_THAT(AnalyzeRanks(digests).ranks.why_not_mended,
+              HasSubstr("does not show what the ranks wait for"));
 }
 
 TEST(SimulatedRanksTest, EqualRanksHaveNoSlowOne) {
