@@ -8,6 +8,8 @@ import textwrap
 
 import pytest
 
+from training_programs import without_progress
+
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PACKAGE = ROOT / "plugins/python"
 LIBRARIES = pathlib.Path(os.environ.get("STEPSCOPE_NATIVE_DIR", ROOT / "build/default/lib"))
@@ -35,6 +37,7 @@ def run_program(tmp_path):
         done = subprocess.run([python, str(path)], capture_output=True, text=True, cwd=tmp_path, timeout=300, check=False,
                               env=_environment(environment))
         assert done.returncode == status, done.stderr + done.stdout
+        done.stderr = without_progress(done.stderr)
         return done
 
     return run

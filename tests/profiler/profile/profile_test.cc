@@ -23,6 +23,7 @@
 
 #include "fakes/fake_collector.h"
 #include "support/temp_folder.h"
+#include "support/without_progress.h"
 
 namespace stepscope::profile_test {
 namespace {
@@ -92,7 +93,7 @@ class ProfileTest : public ::testing::Test {
   static std::string StderrOf(const std::function<void()>& call) {
     testing::internal::CaptureStderr();
     call();
-    return testing::internal::GetCapturedStderr();
+    return WithoutProgress(testing::internal::GetCapturedStderr());
   }
 
   TempFolder folder_;
