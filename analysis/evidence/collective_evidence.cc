@@ -49,6 +49,32 @@ void Illustrate(const AnalysisContext& m,
   if (!order.empty()) finding.where = WhereIssued(m, *order[0]);
 }
 
+double HidingBoundNs(const AnalysisContext& m, double exposed_ns,
+                     Finding& finding) {
+  const RunInfo& run = m.trace.run();
+  const bool one_thread =
+      !m.trace.settings().empty() &&
+      std::ranges::all_of(m.trace.settings(), [](const Settings& row) {
+        return row.intra_op_threads == 1;
+      });
+  if (m.has_gpu || !one_thread || run.usable_cores <= 0) return exposed_ns;
+  double wall = 0, busy = 0;
+  for (const HostUsage& usage : m.trace.host_usage()) {
+    if (usage.end_ns <= usage.begin_ns || usage.process_cpu_ns < 0) continue;
+    wall += static_cast<double>(usage.end_ns - usage.begin_ns);
+    busy += static_cast<double>(usage.process_cpu_ns);
+  }
+  if (wall <= 0) return exposed_ns;
+  const double cores = std::max(
+      1.0, static_cast<double>(run.usable_cores) / std::max(1, run.local_ranks));
+  const double idle_ns = std::max(0.0, 1 - busy / cores / wall) * m.step_ns();
+  if (idle_ns >= exposed_ns) return exposed_ns;
+  finding.evidence += " This rank's share of the cores is idle for " +
+                      Milliseconds(idle_ns * 1e-6) +
+                      " per step: hiding communication cannot gain more.";
+  return idle_ns;
+}
+
 Verdict AnswerWithoutCollectives(const AnalysisContext& m) {
   if (m.trace.run().world_size > 1) {
     return Skip("no collective was recorded");

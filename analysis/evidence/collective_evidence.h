@@ -16,6 +16,14 @@ void Illustrate(const AnalysisContext& m,
                 const std::function<bool(const Collective&)>& wanted,
                 Finding& finding);
 
+// The most that hiding `exposed_ns` of collectives can gain, ns per step. On a
+// CPU the ranks' own cores move the data, so a step cannot become shorter than
+// the processor time it takes; the finding says so where that is less. Known for
+// ranks with one intra-op thread: more of them spin while they wait, and what
+// they spend on that is not work.
+double HidingBoundNs(const AnalysisContext& m, double exposed_ns,
+                     Finding& finding);
+
 // The verdict of a rule about collectives on a trace without any: clean, or
 // skipped for a job of several ranks, whose collectives were not recorded.
 Verdict AnswerWithoutCollectives(const AnalysisContext& m);

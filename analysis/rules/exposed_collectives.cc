@@ -239,8 +239,10 @@ Verdict CheckExposed(const AnalysisContext& m) {
   finding.wrong_if =
       "the other ranks arrive late, so that this rank waits for them; the fix "
       "then is to balance the ranks";
+  const double most_ns = HidingBoundNs(
+      m, std::max(0.0, exposed - LastBucketNs(m)), finding);
   Found found{.finding = std::move(finding),
-              .bound_ns = std::max(0.0, exposed - LastBucketNs(m)),
+              .bound_ns = most_ns,
               .worth = kWorthLinks};
   Alternative faster = FasterLinks(m, edit);
   found.alternatives = {{std::move(edit)}, std::move(faster)};

@@ -65,9 +65,11 @@ TEST(FsdpExposedTest, StaysSilentBelowThreePerCentOfTheStep) {
   EXPECT_FALSE(IsClean(Sharded(40, kMark), "fsdp-exposed"));
 }
 
-// gloo has no reduce-scatter of its own: it reduces everything everywhere.
-TEST(FsdpExposedTest, AnAllReduceOfGloosMayBeAReduceScatter) {
-  std::string rows = "run world_size=2\n";
+// A rank on a CPU: 6.8 of the 20 ms of a step wait for shards. Its process uses
+// `busy_ms` of processor time per step; not recorded if negative.
+Report OverGloo(const std::string& run = "", int busy_ms = -1,
+                int threads = 1) {
+  std::string rows = "run world_size=2 " + run + "\n";
   for (int step = 0; step < 5; ++step) {
     const int64_t base = step * 20'000;
     const auto span = [base](int64_t begin_us, int64_t end_us) {
@@ -91,13 +93,47 @@ TEST(FsdpExposedTest, AnAllReduceOfGloosMayBeAReduceScatter) {
     rows += "range " + span(15'100, 15'200) +
             "thread=1 kind=collective gloo:all_reduce\n";
     rows += "op " + span(15'200, 20'000) + "thread=0 aten::mm\n";
+    if (busy_ms >= 0) {
+      rows += "settings " + std::to_string(base * 1000) +
+              " step=" + std::to_string(step) +
+              " intra_op_threads=" + std::to_string(threads) +
+              "\nhost_usage " + span(0, 20'000) +
+              "step=" + std::to_string(step) + " process_cpu_ns=" +
+              std::to_string(busy_ms * 1'000'000) + "\n";
+    }
   }
-  const Report report = Analyze(TraceFromText(rows));
+  return Analyze(TraceFromText(rows));
+}
+
+// gloo has no reduce-scatter of its own: it reduces everything everywhere.
+TEST(FsdpExposedTest, AnAllReduceOfGloosMayBeAReduceScatter) {
+  const Report report = OverGloo();
   const Finding* finding = Find(report, "fsdp-exposed");
   ASSERT_NE(finding, nullptr);
   EXPECT_NE(finding->evidence.find("1 all-gather and 1 reduce-scatter of"),
             std::string::npos)
       << finding->evidence;
+}
+
+// Two ranks on two cores: 4 ms of each core are idle, and nothing else can hide
+// what the cores do themselves.
+TEST(FsdpExposedTest, OnACpuOnlyIdleTimeCanBeGained) {
+  const std::string filled = "usable_cores=2 local_ranks=2";
+  const auto gain_ms = [](const Report& report) {
+    const Finding* finding = Find(report, "fsdp-exposed");
+    return finding == nullptr ? 0 : finding->gain.expected_ms;
+  };
+  const Report report = OverGloo(filled, 16);
+  EXPECT_NEAR(gain_ms(report), 4, 1e-6);
+  EXPECT_NE(Find(report, "fsdp-exposed")->evidence.find("is idle for 4.00 ms"),
+            std::string::npos)
+      << Find(report, "fsdp-exposed")->evidence;
+  const double all = gain_ms(OverGloo());
+  EXPECT_GT(all, 6);
+  // Half idle; a core to spare; threads that may spin while they wait.
+  EXPECT_EQ(gain_ms(OverGloo(filled, 10)), all);
+  EXPECT_EQ(gain_ms(OverGloo("usable_cores=4 local_ranks=2", 16)), all);
+  EXPECT_EQ(gain_ms(OverGloo(filled, 16, 2)), all);
 }
 
 // Sequence parallelism gathers activations, which no prefetch can fetch.
