@@ -15,6 +15,9 @@
 namespace stepscope {
 namespace {
 
+// 16 TiB. Sizes beyond it are damage: sums over a file's events would overflow.
+constexpr int64_t kLargestBytes = int64_t{1} << 44;
+
 // The golden ratio in 64 bits: consecutive values land far apart (Knuth's
 // multiplicative hashing).
 size_t Mix(size_t seed, size_t value) {
@@ -153,7 +156,12 @@ RowId TraceBuilder::Add(const PythonFrame& row) {
   return Push(trace_.python_frames_, row);
 }
 RowId TraceBuilder::Add(const Allocation& row) {
-  return Push(trace_.allocations_, row);
+  Allocation kept = row;
+  for (int64_t* bytes : {&kept.bytes, &kept.total_allocated_bytes,
+                         &kept.total_reserved_bytes}) {
+    *bytes = std::clamp(*bytes, -kLargestBytes, kLargestBytes);
+  }
+  return Push(trace_.allocations_, kept);
 }
 RowId TraceBuilder::Add(const Communication& row) {
   return Push(trace_.communications_, row);

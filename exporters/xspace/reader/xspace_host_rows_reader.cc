@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cstdint>
 
 #include "rows/field_values.h"
 #include "xspace/reader/xspace_rows_reader.h"
@@ -78,7 +79,9 @@ void XSpaceRowReader::AddAllocation(const XEventField& event, RowId thread) {
   Allocation row;
   row.time_ns = event.begin_ns;
   row.thread = thread;
-  row.bytes = event.integer("allocation_bytes").value_or(0);
+  // INT64_MIN, which only a damaged file has, has no negative.
+  row.bytes =
+      std::max(event.integer("allocation_bytes").value_or(0), -INT64_MAX);
   if (event.name == "MemoryDeallocation") row.bytes = -row.bytes;
   row.address = static_cast<uint64_t>(event.integer("addr").value_or(0));
   row.total_allocated_bytes = event.integer("bytes_allocated").value_or(-1);

@@ -104,6 +104,20 @@ TEST(MemoryPeaksTest, WithoutTotalsSizesAreAddedUpFromTheLeastPossible) {
   EXPECT_EQ(peaks[0].time_ns, 10);
 }
 
+// Found by fuzzing: the sum of a damaged file's sizes had no negative.
+TEST(MemoryPeaksTest, SizesThatNoMachineHasDoNotOverflow) {
+  const Trace trace = TraceFromText(R"(
+    step 0..100 thread=0 number=3
+    allocation 10 thread=0 address=1 bytes=-9223372036854775807
+    allocation 20 thread=0 address=2 bytes=-9223372036854775807
+    allocation 30 thread=0 address=3 bytes=9223372036854775807
+    allocation 40 thread=0 address=4 bytes=9223372036854775807
+  )");
+  const auto peaks = MemoryPeaks(trace);
+  ASSERT_THAT(peaks, SizeIs(1));
+  EXPECT_EQ(peaks[0].bytes, int64_t{1} << 45);
+}
+
 TEST(MemoryPeaksTest, WithoutStepsTheWholeTraceIsOne) {
   const Trace trace = TraceFromText(R"(
     allocation 10 thread=0 address=1 bytes=40 total_allocated_bytes=40 device_type=1 device=0
