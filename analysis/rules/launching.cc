@@ -204,9 +204,10 @@ Verdict CheckLaunchBound(const AnalysisContext& m) {
       m.ShareOfStepsWith(Cause::kDispatch, 0) < 2.0 / 3) {
     return Clean();
   }
-  // Longer pauses are the program's own code, which python-between-ops reports.
-  host_code -=
-      std::min(host_code, MeasureOwnCode(m, /*with_places=*/false).delay_ns);
+  // Longer pauses are the program's own code, which python-between-ops reports,
+  // or free gradients.
+  const OwnCode code = MeasureOwnCode(m, /*with_places=*/false);
+  host_code -= std::min(host_code, code.delay_ns + code.optimizer_delay_ns);
   const double idle = dispatch + host_code;
   // A CUDA graph does away with all that ops do on the host, compiling does
   // not.

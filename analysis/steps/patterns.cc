@@ -22,17 +22,6 @@ bool HasOptimizer(const Trace& trace) {
   });
 }
 
-// torch.optim in Python opens such a range; C++ optimizers do not.
-std::vector<Span> ZeroGradRanges(const Trace& trace) {
-  std::vector<Span> spans;
-  for (const Range& range : trace.ranges()) {
-    if (trace.name(range.name).starts_with("Optimizer.zero_grad")) {
-      spans.push_back({range.begin_ns, range.end_ns});
-    }
-  }
-  return Merge(std::move(spans));
-}
-
 // The most bytes that allocations made in `span` held at once; -1 if memory was
 // not recorded. For a validation pass: the memory that its unused graph keeps.
 int64_t HeldBytes(const Trace& trace, Span span) {
@@ -61,6 +50,16 @@ int64_t HeldBytes(const Trace& trace, Span span) {
 }
 
 }  // namespace
+
+std::vector<Span> ZeroGradRanges(const Trace& trace) {
+  std::vector<Span> spans;
+  for (const Range& range : trace.ranges()) {
+    if (trace.name(range.name).starts_with("Optimizer.zero_grad")) {
+      spans.push_back({range.begin_ns, range.end_ns});
+    }
+  }
+  return Merge(std::move(spans));
+}
 
 ZeroGrad FindZeroGrad(const Trace& trace, const OpTree& tree,
                       const Steps& steps) {

@@ -15,6 +15,10 @@
 
 namespace stepscope {
 
+// Where torch.optim sets gradients to zero or None, disjoint. Python opens such
+// ranges; C++ optimizers do not.
+std::vector<Span> ZeroGradRanges(const Trace& trace);
+
 // The ops that would not run if gradients were set to None instead of zero.
 struct ZeroGrad {
   std::vector<RowId> zeroing;  // outermost zero_ or _foreach_zero_ calls

@@ -17,6 +17,7 @@ std::vector<Absent> AbsentRules() {
       {"ddp-bucket-shape", kRanks},
       {"ddp-extra-copies", kRanks},
       {"ddp-unused-search", kRanks},
+      {"dense-embedding-gradient", kPython},
       {"exposed-collective", kRanks},
       {"foreach-not-fused", "torch::optim has no foreach optimizer"},
       {"fp8-candidate", "needs a Hopper GPU, and weights of gigabytes"},

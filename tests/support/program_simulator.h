@@ -42,8 +42,8 @@
 //                                  T is its own host time; `parallel` computes
 //                                  on the pool; `grad` records an autograd node
 //   backward { ... }               on the autograd thread, while this one waits
-//   node NAME T { ... }            visits the youngest node not yet visited
-//   accumulate T { ... }           an AccumulateGrad node
+//   node NAME T [in=...] { ... }   visits the youngest node not yet visited
+//   accumulate T [in=...] { ... }  an AccumulateGrad node
 //   range KIND NAME [detail=Conv2d] { ... }   user phase loader optimizer
 //                                  module collective nvtx
 //   kernel NAME T [stream=7] [fill=1] [grid=64x1x1] [block=256] [waves=4]

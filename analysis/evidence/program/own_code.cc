@@ -7,6 +7,7 @@
 
 #include "evidence/call_site.h"
 #include "steps/optimizer_spans.h"
+#include "steps/patterns.h"
 #include "steps/steady_steps.h"
 #include "steps/step_facts.h"
 #include "timeline/timeline.h"
@@ -98,9 +99,36 @@ bool IsInOptimizer(const AnalysisContext& m, const Segment& pause) {
              pause.length();
 }
 
-// True for a pause that a program without code of its own has as well.
-bool MayBeTheFramework(const AnalysisContext& m, const Segment& pause) {
-  if (pause.length() > kSeamNs) return IsInOptimizer(m, pause);
+// Where torch.optim runs: zero_grad, which may free gigabytes, and step unless
+// a closure trains inside it.
+std::vector<Span> OptimizerCalls(const AnalysisContext& m) {
+  std::vector<int64_t> training;
+  for (RowId row = 0; row < m.trace.ops().size(); ++row) {
+    const Op& op = m.trace.ops()[row];
+    if (op.kind == OpKind::kBackward || m.tree.traits(row).matmul) {
+      training.push_back(op.begin_ns);
+    }
+  }
+  std::vector<Span> calls = ZeroGradRanges(m.trace);
+  for (const Range& range : m.trace.ranges()) {
+    if (range.kind != RangeKind::kOptimizer || range.thread != m.steps.thread ||
+        !m.trace.name(range.name).starts_with("Optimizer.step")) {
+      continue;
+    }
+    const auto next = std::ranges::lower_bound(training, range.begin_ns);
+    if (next == training.end() || *next >= range.end_ns) {
+      calls.push_back({range.begin_ns, range.end_ns});
+    }
+  }
+  return Merge(std::move(calls));
+}
+
+// True for a pause that a program without code of its own has as well. `own_ns`
+// of it are outside the calls of the optimizer.
+bool MayBeTheFramework(const AnalysisContext& m, const Segment& pause,
+                       int64_t own_ns) {
+  if (own_ns <= kFrameworkGapNs) return true;
+  if (own_ns > kSeamNs) return IsInOptimizer(m, pause);
   return IsAtStepMark(m, pause) || IsAtBackward(m, pause) ||
          IsInOptimizer(m, pause);
 }
@@ -131,6 +159,7 @@ OwnCode MeasureOwnCode(const AnalysisContext& m, bool with_places) {
   OwnCode code;
   if (m.steps.thread == kNone || m.steps.steady.empty()) return code;
   const std::vector<Span> saving = SavingSpans(m.trace, m.steps.thread);
+  const std::vector<Span> optimizer = OptimizerCalls(m);
   std::optional<CallSites> sites;
   if (with_places) sites.emplace(m.trace);
   const double steps = static_cast<double>(m.steps.steady.size());
@@ -143,13 +172,21 @@ OwnCode MeasureOwnCode(const AnalysisContext& m, bool with_places) {
     double own = 0;
     for (const Segment& segment : timeline) {
       if (segment.cause != Cause::kHostCode) continue;
-      const auto ns = static_cast<double>(segment.length());
-      all_ns += ns;
-      if (segment.length() <= kFrameworkGapNs ||
-          MayBeTheFramework(m, segment) ||
+      const auto whole_ns = static_cast<double>(segment.length());
+      all_ns += whole_ns;
+      if (MayBeTheFramework(m, segment, segment.length()) ||
           LengthIn(saving, {segment.begin_ns, segment.end_ns}) > 0) {
         continue;
       }
+      const int64_t own_ns =
+          segment.length() -
+          LengthIn(optimizer, {segment.begin_ns, segment.end_ns});
+      if (MayBeTheFramework(m, segment, own_ns)) {
+        code.optimizer_delay_ns += whole_ns / steps;
+        continue;
+      }
+      const auto ns = static_cast<double>(own_ns);
+      code.optimizer_delay_ns += (whole_ns - ns) / steps;
       own += ns;
       code.pauses += 1 / steps;
       if (!sites) continue;
@@ -167,8 +204,10 @@ OwnCode MeasureOwnCode(const AnalysisContext& m, bool with_places) {
   for (double own : by_step) code.steps_frac += (own >= code.ns / 2) / steps;
   code.delay_ns = code.ns;
   if (m.has_gpu) {
-    code.delay_ns =
-        all_ns > 0 ? m.MeanNs(Cause::kHostCode) * code.ns * steps / all_ns : 0;
+    const double idle =
+        all_ns > 0 ? m.MeanNs(Cause::kHostCode) * steps / all_ns : 0;
+    code.delay_ns = code.ns * idle;
+    code.optimizer_delay_ns *= idle;
   }
   for (auto& [name, place] : places) code.places.push_back(std::move(place));
   std::ranges::stable_sort(code.places, std::greater(), &OwnCodePlace::ns);

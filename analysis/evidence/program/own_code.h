@@ -21,14 +21,17 @@ struct OwnCodePlace {
 
 struct OwnCode {
   // Pauses of more than kFrameworkGapNs between ops of the training thread, in
-  // the steady steps, without saving the model and what the optimizer prepares;
-  // at step marks and at both ends of backward only of more than 0.5 ms. Per
-  // step.
+  // the steady steps, without saving the model and what the optimizer does in
+  // its calls; at step marks and at both ends of backward only of more than
+  // 0.5 ms. Per step.
   double ns = 0;
   double pauses = 0;
   // On a run with a GPU: the part of `ns` in which the GPU is idle, estimated
   // from the share of these pauses in all code between ops. Else `ns`.
   double delay_ns = 0;
+  // The same of pauses inside zero_grad and step of the optimizer, as far as
+  // they do not prepare an update.
+  double optimizer_delay_ns = 0;
   double steps_frac = 0;  // steady steps with at least half of `ns`, 0 to 1
   std::vector<OwnCodePlace> places = {};  // longest first
 };

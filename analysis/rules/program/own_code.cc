@@ -86,8 +86,9 @@ constexpr Rule kRules[] = {
               "framework is starting the next op (launch-bound). Not counted "
               "are 0.5 ms at each step mark and at both ends of backward, "
               "which the recorder and the framework may need, and what the "
-              "optimizer does before its first update. If events were lost, "
-              "ops may be missing, and the rule is skipped",
+              "optimizer does in zero_grad, which frees the gradients, and in "
+              "step. If events were lost, ops may be missing, and the rule is "
+              "skipped",
      .fix_cpp = "loader workers for batches, tensor ops for loops, metrics "
                 "every N steps",
      .fix_python = "loader workers for batches, tensor ops for loops, metrics "

@@ -118,8 +118,10 @@ void Coder::Node(const Statement& s, const std::string& name,
             .op_kind = OpKind::kBackward,
             .sequence = sequence});
   Work(s.Number(s.verb == "node" ? 1 : 0) / 2);
-  const int inner =
-      Open({.name = name, .op_kind = OpKind::kBackward, .sequence = sequence});
+  const int inner = Open({.name = name,
+                          .op_kind = OpKind::kBackward,
+                          .sequence = sequence,
+                          .inputs = s.Text("in", "")});
   Around(s.Number(s.verb == "node" ? 1 : 0) / 2, s.body);
   Close(inner);
   Close(outer);

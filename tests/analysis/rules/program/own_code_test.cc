@@ -113,6 +113,33 @@ TEST(PythonBetweenOpsTest, WhatTheOptimizerPreparesIsNotTheProgramsCode) {
   EXPECT_FALSE(IsClean(InOptimizer("aten::linear"), "python-between-ops"));
 }
 
+// Steps with 2 ms in zero_grad, or behind the last update, and `us` after that.
+Report AfterCall(const std::string& call, int64_t us) {
+  CpuText text;
+  for (int i = 0; i < 6; ++i) {
+    text.Op("aten::mm", 5'000);
+    text.Begin();
+    text.Op("aten::add_", 100);
+    text.Pass(2'000);
+    text.EndRange("kind=optimizer " + call);
+    text.Pass(us);
+    text.Op("aten::relu", 5'000);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(PythonBetweenOpsTest, WhatTheOptimizerFreesIsNotTheProgramsCode) {
+  for (const char* call :
+       {"Optimizer.zero_grad#SGD.zero_grad", "Optimizer.step#SGD.step"}) {
+    EXPECT_TRUE(IsClean(AfterCall(call, 10), "python-between-ops")) << call;
+    const Report report = AfterCall(call, 1'500);
+    const Finding* finding = Find(report, "python-between-ops");
+    ASSERT_NE(finding, nullptr) << call;
+    EXPECT_NEAR(finding->gain.expected_ms, 1.5, 0.01) << call;
+  }
+}
+
 TEST(PythonBetweenOpsTest, LostEventsMayLieInThePause) {
   EXPECT_FALSE(WhyBlind(AtTheMark(1'000, "loss count=3 detail=gone x\n"),
                         "python-between-ops")

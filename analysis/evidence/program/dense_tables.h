@@ -1,0 +1,38 @@
+// FindDenseTables(): embedding tables whose gradient is as large as the table,
+// although a step looks up few of its rows.
+#pragma once
+
+#include <vector>
+
+#include "context/analysis_context.h"
+#include "evidence/program/shortened_ops.h"
+#include "ops/op_arguments.h"
+
+namespace stepscope {
+
+// The tables of one size. Numbers are per steady step.
+struct DenseTable {
+  TensorShape table;       // [rows, width]
+  double count = 0;        // of such tables with a gradient
+  double lookups = 0;      // in all of them: no more rows have a gradient
+  RowId backward = kNone;  // the op that made the first gradient
+};
+
+struct DenseTables {
+  std::vector<DenseTable> tables = {};  // largest first
+  // The ops that fill and write the gradients, and those that add them up and
+  // update the tables; of each, the share of its time that other tensors take.
+  std::vector<ShortenedOp> backward = {}, update = {};
+  // Per steady step: the tables' share of the time between the ops of
+  // Optimizer.zero_grad, which frees the gradients. 0 on a run with a GPU.
+  double free_ns = 0;
+};
+
+// Finds the tables of which a step looks up at most a tenth. Left out are
+// tables that another layer uses as well (a tied output layer), because their
+// gradient is dense in any case, and those for which PyTorch makes no sparse
+// gradients (scale_grad_by_freq, bags by maximum). Empty where sizes were not
+// recorded.
+DenseTables FindDenseTables(const AnalysisContext& context);
+
+}  // namespace stepscope

@@ -1,0 +1,153 @@
+// Is the gradient of an embedding table as large as the table, although a step
+// looks up few rows?
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "context/noise.h"
+#include "context/rule.h"
+#include "evidence/call_site.h"
+#include "evidence/program/dense_tables.h"
+#include "steps/steady_steps.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace embeddings_rules {
+namespace {
+
+constexpr size_t kTablesShown = 3;
+constexpr char kChange[] = "sparse gradients of embedding tables";
+
+// "[200000, 64] (51.2 MB)", "3 of [200000, 64] (51.2 MB each)".
+std::string InWords(const AnalysisContext& m, const DenseTable& one) {
+  const std::string size =
+      Bytes(static_cast<double>(BytesOf(m.trace, one.table)));
+  const int64_t count = std::max<int64_t>(1, std::llround(one.count));
+  return count == 1 ? InBrackets(one.table.dims) + " (" + size + ")"
+                    : std::to_string(count) + " of " +
+                          InBrackets(one.table.dims) + " (" + size + " each)";
+}
+
+std::string TablesInWords(const AnalysisContext& m,
+                          const std::vector<DenseTable>& tables) {
+  std::vector<std::string> words;
+  for (size_t i = 0; i < std::min(kTablesShown, tables.size()); ++i) {
+    words.push_back(InWords(m, tables[i]));
+  }
+  if (tables.size() > kTablesShown) {
+    words.push_back(Count(static_cast<int64_t>(tables.size() - kTablesShown),
+                          "other size"));
+  }
+  return ListedWithAnd(words);
+}
+
+// "of at most 2048 of its 200000 rows (1 %)"
+std::string RowsInWords(const std::vector<DenseTable>& tables) {
+  double lookups = 0, rows = 0, count = 0;
+  for (const DenseTable& one : tables) {
+    lookups += one.lookups;
+    rows += one.count * static_cast<double>(one.table.dims.front());
+    count += one.count;
+  }
+  return "at most " + std::to_string(std::llround(lookups)) + " of " +
+         (count < 1.5 ? "its " : "their ") +
+         std::to_string(std::llround(rows)) + " rows (" +
+         Percent(lookups / rows) + ")";
+}
+
+Verdict CheckDenseEmbeddingGradient(const AnalysisContext& m) {
+  if (!m.trace.watched(Kind::kOpShapes) && m.trace.op_inputs().empty()) {
+    return Skip("the sizes of tensors were not recorded (record_shapes)");
+  }
+  const DenseTables found = FindDenseTables(m);
+  if (found.tables.empty()) return Clean();
+  std::vector<ShortenedOp> all = found.backward;
+  all.insert(all.end(), found.update.begin(), found.update.end());
+  const double backward_ns = ShortenOps(m, found.backward, kChange).saved_ns;
+  const ShortenedOps sparse = ShortenOps(m, std::move(all), kChange);
+  const double saved_ns = sparse.saved_ns + found.free_ns;
+  if (saved_ns * 1e-6 < MinReportableGainMs(m)) return Clean();
+
+  const RowId first = found.tables.front().backward;
+  const Op& op = m.trace.ops()[first];
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  const size_t step = SteadyStepAt(m.steps, op.begin_ns);
+  finding.examples.push_back({m.steps.windows[step].number, op.begin_ns,
+                              op.end_ns, OpWithShapes(m.trace, first)});
+  const RowId node = NodeAround(m.trace, first);
+  if (node != kNone && m.trace.ops()[node].forward != kNone) {
+    const Op& forward = m.trace.ops()[m.trace.ops()[node].forward];
+    finding.where = CallSites(m.trace).Source(forward.thread, forward.begin_ns,
+                                              m.trace.ops()[node].forward);
+  }
+  finding.evidence = "Backward makes gradients of whole embedding tables, " +
+                     TablesInWords(m, found.tables) +
+                     ", although a step looks up " + RowsInWords(found.tables) +
+                     ". That takes " + Milliseconds(saved_ns * 1e-6) +
+                     " of the " + Milliseconds(m.step_ns() * 1e-6) +
+                     " step: " + Milliseconds(backward_ns * 1e-6) +
+                     " to fill and write the gradients, " +
+                     Milliseconds((sparse.saved_ns - backward_ns) * 1e-6) +
+                     " to add them up and update all rows";
+  if (found.free_ns > 0) {
+    finding.evidence +=
+        ", " + Milliseconds(found.free_ns * 1e-6) + " to free them";
+  }
+  finding.evidence += ".";
+  finding.assumption =
+      "at best: gradients and updates of the rows that are looked up take no "
+      "time";
+  finding.fix_cpp =
+      "torch::nn::EmbeddingOptions(rows, width).sparse(true) (or "
+      "EmbeddingBagOptions), with an optimizer of its own for the tables: "
+      "torch::optim::SGD without momentum, or Adagrad; both without weight "
+      "decay";
+  finding.fix_python =
+      "nn.Embedding(..., sparse=True) (or EmbeddingBag), with an optimizer of "
+      "its own for the tables: SparseAdam, Adagrad, or SGD without momentum, "
+      "which makes dense state; all without weight_decay. SparseAdam updates "
+      "the moments of a row only when it is looked up, so training differs "
+      "from Adam's";
+  if (m.has_gpu) {
+    finding.fix_python +=
+        "; or TorchRec or FBGEMM tables, which update their rows in backward";
+  }
+  finding.wrong_if =
+      "momentum, weight decay, clipping by the norm or an all-reduce with NCCL "
+      "has to see the gradients of all rows";
+  return Fire(Found{.finding = std::move(finding),
+                    .bound_ns = saved_ns,
+                    .trials = {sparse.edit}});
+}
+
+constexpr Rule kRules[] = {
+    {.id = "dense-embedding-gradient",
+     .question = "Is the gradient of an embedding table as large as the table, "
+                 "although a step looks up few rows?",
+     .needs = {Kind::kOp},
+     .causes = {Cause::kCompute, Cause::kHostCode},
+     .check = &CheckDenseEmbeddingGradient,
+     .reference = "PyTorch documentation: torch.nn.Embedding, sparse",
+     .detect = "aten::embedding_dense_backward or "
+               "aten::_embedding_bag_dense_backward makes a gradient of a "
+               "table with ten times as many rows as a step looks up or more, "
+               "and filling, summing, applying and freeing such gradients "
+               "takes 1 % of the step. With fewer rows a sparse gradient, "
+               "which is sorted and summed, saves little",
+     .avoid = "another layer uses the table as well (a tied output layer), "
+              "sparse gradients are not implemented (scale_grad_by_freq, bags "
+              "by maximum), or sizes were not recorded",
+     .fix_cpp = "EmbeddingOptions(...).sparse(true), with SGD or Adagrad for "
+                "the tables",
+     .fix_python = "nn.Embedding(sparse=True), with SparseAdam, Adagrad or SGD "
+                   "for the tables"}};
+
+}  // namespace
+}  // namespace embeddings_rules
+
+extern const std::span<const Rule> kEmbeddings = embeddings_rules::kRules;
+
+}  // namespace stepscope

@@ -1,0 +1,193 @@
+#include "analysis/rules/rule_testing.h"
+#include "support/compute_text.h"
+#include "support/cpu_text.h"
+
+namespace stepscope::embeddings_test {
+namespace {
+
+constexpr char kRule[] = "dense-embedding-gradient";
+
+struct Options {
+  int lookups = 1'000;
+  int rows = 10'000;
+  bool sizes = true;
+  bool numbers = true;  // the values of arguments were recorded
+  std::string op = "aten::embedding_dense_backward";
+  std::string by_frequency = "False";
+  std::string mode = "0";     // of bags
+  int uses = 1;               // of the table in a step
+  bool output_layer = false;  // of the same size
+  bool tied = false;          // and the same weights
+  std::string update = "aten::add_";
+  std::string updated = "";  // what the update takes besides the table
+  int64_t update_us = 1'000;
+  int64_t fill_us = 2'000;
+  int64_t free_us = 500;
+};
+
+// Steps of 10 ms of products and of one table: backward, update and release
+// take `fill_us`, `update_us` and `free_us`.
+Report Training(const Options& options) {
+  const std::string rows = std::to_string(options.rows);
+  const std::string table = "float[" + rows + ",64]";
+  const std::string looked_up =
+      "float[" + std::to_string(options.lookups) + ",64]";
+  const std::string indices =
+      "long int[" + std::to_string(options.lookups) + "]";
+  const auto in = [&](const std::string& arguments) {
+    return options.sizes ? "inputs=(" + arguments + ") " : std::string();
+  };
+  const auto value = [&](const std::string& text) {
+    return options.numbers ? ",Scalar=\"" + text + "\"" : ",Scalar";
+  };
+  const bool bag = options.op == "aten::_embedding_bag_dense_backward";
+  const std::string arguments =
+      bag ? looked_up + "," + indices + "," + indices + ",long int[10]," +
+                "long int[10]" + value(rows) + value(options.by_frequency) +
+                value(options.mode)
+          : looked_up + "," + indices + value(rows) + value("-1") +
+                value(options.by_frequency);
+  CpuText text;
+  for (int i = 0; i < 4; ++i) {
+    text.Op("sequence=" + std::to_string(i) + " " + in(table + "," + indices) +
+                "aten::embedding",
+            100);
+    text.Op("aten::mm", 10'000);
+    text.Begin();
+    text.Pass(options.free_us);
+    text.EndRange("kind=optimizer Optimizer.zero_grad#SGD.zero_grad");
+    if (options.output_layer || options.tied) {
+      text.Op("kind=backward TBackward0", 10);
+    }
+    for (int use = 0; use < options.uses; ++use) {
+      const bool adds = use > 0 || options.tied;
+      text.Nested("kind=backward sequence=" + std::to_string(i) + " " +
+                      in(looked_up) +
+                      "autograd::engine::evaluate_function: EmbeddingBackward0",
+                  options.fill_us, in(arguments) + options.op, options.fill_us);
+      if (adds) {
+        text.Nested("kind=backward autograd::engine::evaluate_function: X", 300,
+                    in(table + "," + table) + "aten::add_", 300);
+      }
+    }
+    for (int k = 0; k < (options.output_layer ? 2 : 1); ++k) {
+      text.Op("kind=backward " + in(table) + "torch::autograd::AccumulateGrad",
+              10);
+    }
+    text.Begin();
+    text.Op(in(table + "," + table + options.updated) + options.update,
+            options.update_us);
+    text.EndRange("kind=optimizer Optimizer.step#SGD.step");
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(DenseEmbeddingGradientTest, CountsBackwardUpdateAndRelease) {
+  const Report report = Training({});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_NEAR(finding->gain.expected_ms, 2 + 0.01 + 1 + 0.5, 0.01);
+  EXPECT_NE(finding->evidence.find(
+                "[10000, 64] (2.6 MB), although a step looks up at most 1000 "
+                "of its 10000 rows (10 %)"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->evidence.find("0.50 ms to free them"), std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->fix_python.find("SparseAdam"), std::string::npos);
+}
+
+TEST(DenseEmbeddingGradientTest, NeedsTenTimesAsManyRowsAsLookups) {
+  EXPECT_TRUE(Promises(Training({.lookups = 1'000}), kRule));
+  EXPECT_TRUE(IsClean(Training({.lookups = 1'001}), kRule));
+}
+
+TEST(DenseEmbeddingGradientTest, SeesBags) {
+  const std::string bag = "aten::_embedding_bag_dense_backward";
+  EXPECT_TRUE(Promises(Training({.op = bag}), kRule));
+  EXPECT_TRUE(IsClean(Training({.op = bag, .mode = "2"}), kRule));
+}
+
+TEST(DenseEmbeddingGradientTest, TakesTheTableOfTheForwardOp) {
+  EXPECT_TRUE(Promises(Training({.numbers = false}), kRule));
+}
+
+TEST(DenseEmbeddingGradientTest, SparseGradientsHaveNoFrequencies) {
+  EXPECT_TRUE(IsClean(Training({.by_frequency = "True"}), kRule));
+}
+
+TEST(DenseEmbeddingGradientTest, ATableMayBeUsedTwice) {
+  const Report report = Training({.lookups = 500, .uses = 2});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  // Two gradients, and their sum.
+  EXPECT_NEAR(finding->gain.expected_ms, 4 + 0.3 + 0.01 + 1 + 0.5, 0.01);
+}
+
+// The gradient of the output layer is dense and added to that of the table.
+TEST(DenseEmbeddingGradientTest, TiedWeightsHaveADenseGradient) {
+  EXPECT_TRUE(IsClean(Training({.tied = true}), kRule));
+}
+
+TEST(DenseEmbeddingGradientTest, AnOutputLayerOfTheSameSizeKeepsItsPart) {
+  const Report report = Training({.output_layer = true});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 2 + 0.01 + 0.5 + 0.25, 0.01);
+}
+
+TEST(DenseEmbeddingGradientTest, OtherParametersOfAFusedUpdateStay) {
+  const Report report =
+      Training({.update = "aten::_fused_sgd_",
+                .updated = ",TensorList(float[10000,64],float[20000,64])"});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  // Three of the five tables' worth of elements.
+  EXPECT_NEAR(finding->gain.expected_ms, 2 + 0.01 + 0.6 + 0.5, 0.01);
+}
+
+TEST(DenseEmbeddingGradientTest, NeedsOnePercentOfTheStep) {
+  // Of 10.2 ms: 0.10 and 0.11.
+  EXPECT_TRUE(
+      IsClean(Training({.update_us = 10, .fill_us = 80, .free_us = 0}), kRule));
+  EXPECT_NE(
+      Find(Training({.update_us = 10, .fill_us = 90, .free_us = 0}), kRule),
+      nullptr);
+}
+
+TEST(DenseEmbeddingGradientTest, NeedsSizes) {
+  EXPECT_NE(WhyBlind(Training({.sizes = false}), kRule), "");
+}
+
+// Kernels of 4 ms fill and write the gradient, and a fused update of 2 ms takes
+// the table and another parameter of the same size in elements.
+TEST(DenseEmbeddingGradientTest, CountsTheDevicesTimeOnAGpu) {
+  ComputeText text;
+  for (int i = 0; i < 4; ++i) {
+    text.Op("aten::mm", "(float[64,64],float[64,64])", {{"gemm", 5'000}});
+    text.Begin();
+    text.Op("aten::embedding_dense_backward",
+            "(float[100,64],long int[100],Scalar=\"10000\")",
+            {{"fill", 3'000}, {"embedding_backward", 1'000}});
+    text.End("autograd::engine::evaluate_function: EmbeddingBackward0", "", 0,
+             "kind=backward");
+    text.Op("torch::autograd::AccumulateGrad", "(float[10000,64])", {}, 10,
+            "kind=backward");
+    text.Begin();
+    text.Op("aten::_fused_adamw_",
+            "(TensorList(float[10000,64],float[640000]))",
+            {{"multi_tensor_apply", 2'000}});
+    text.EndRange("Optimizer.step#AdamW.step", "optimizer");
+    text.EndStep();
+  }
+  const Report report = text.Analyzed();
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 4 + 1, 0.01);
+  EXPECT_NE(finding->fix_python.find("TorchRec"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace stepscope::embeddings_test
