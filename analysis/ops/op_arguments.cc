@@ -36,6 +36,14 @@ bool Takes(const Trace& trace, RowId op, const TensorShape& tensor) {
       });
 }
 
+bool TakesCutList(const Trace& trace, RowId op) {
+  const RowId inputs = trace.ops()[op].inputs;
+  if (inputs == kNone) return false;
+  const auto& arguments = trace.op_inputs()[inputs].arguments;
+  return !arguments.empty() && arguments[0].elements.empty() &&
+         trace.name(arguments[0].type).starts_with("TensorList");
+}
+
 // More than half, because single weights may have either order for other
 // reasons.
 bool HasChannelsLastWeights(const Trace& trace) {

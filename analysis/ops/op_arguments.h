@@ -28,6 +28,11 @@ TensorShape TensorArgument(const Trace& trace, RowId op, size_t index);
 // and sizes of `tensor`.
 bool Takes(const Trace& trace, RowId op, const TensorShape& tensor);
 
+// True if the first argument of `op` is a list of tensors without their sizes:
+// PyTorch's profiler records none of lists with more than 30 tensors
+// (TENSOR_LIST_DISPLAY_LENGTH_LIMIT, as of torch 2.11).
+bool TakesCutList(const Trace& trace, RowId op);
+
 // True if more than half of the 2-d convolutions with recorded strides have
 // weights in channels-last order. False if no strides were recorded.
 bool HasChannelsLastWeights(const Trace& trace);

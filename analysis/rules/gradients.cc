@@ -11,7 +11,10 @@
 #include "context/noise.h"
 #include "context/rule.h"
 #include "device/collectives.h"
+#include "evidence/call_site.h"
 #include "evidence/host_spans.h"
+#include "evidence/program/unread_gradients.h"
+#include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
 
@@ -118,6 +121,83 @@ Verdict CheckExtraCopies(const AnalysisContext& m) {
   return Fire(std::move(finding), Without(spans, work), host + device);
 }
 
+// --- unread-gradients
+
+constexpr size_t kSizesShown = 3;
+
+std::string SizesInWords(const std::vector<std::vector<int64_t>>& sizes) {
+  std::vector<std::string> words;
+  for (size_t i = 0; i < std::min(kSizesShown, sizes.size()); ++i) {
+    words.push_back(InBrackets(sizes[i]));
+  }
+  if (sizes.size() > kSizesShown) {
+    words.push_back(
+        Count(static_cast<int64_t>(sizes.size() - kSizesShown), "other size"));
+  }
+  return ListedWithAnd(words);
+}
+
+// What the rule says must not break the training of what lies in front of these
+// layers: switching gradients off around them does, if that is trained.
+void SayHow(const UnreadGradients& found, Finding& finding) {
+  const bool all_behind = found.beside == 0;
+  const std::string around =
+      all_behind ? " around the layers in front of the first trained one"
+                 : " around layers with no trained one in front of them";
+  finding.fix_python =
+      "frozen.requires_grad_(False), for each frozen module; or "
+      "torch.no_grad()" +
+      around;
+  finding.fix_cpp =
+      "requires_grad_(false), for each of frozen->parameters(); or a "
+      "torch::NoGradGuard" +
+      around;
+  finding.assumption =
+      all_behind
+          ? "at best: backward ends with the gradient of the last trained "
+            "parameter"
+          : "of layers through which a trained one may get its gradient, only "
+            "the gradients of weights are counted; if nothing that is trained "
+            "lies in front of them, no_grad() saves their whole backward pass";
+}
+
+Verdict CheckUnreadGradients(const AnalysisContext& m) {
+  const UnreadGradients found = FindUnreadGradients(m);
+  if (!found.unknown.empty()) return Skip(found.unknown);
+  if (found.parameters == 0) return Clean();
+  const ShortenedOps left_out =
+      ShortenOps(m, found.ops, "no gradients that are not read");
+  if (left_out.saved_ns * 1e-6 < MinReportableGainMs(m)) return Clean();
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  finding.evidence = "Backward computes gradients of " +
+                     Count(std::llround(found.parameters), "parameter") +
+                     " that no optimizer updates (" +
+                     SizesInWords(found.sizes) + "; " + Bytes(found.bytes) +
+                     "), in every step. That takes " +
+                     Milliseconds(left_out.saved_ns * 1e-6) + " of the " +
+                     Milliseconds(m.step_ns() * 1e-6) + " step.";
+  if (found.never_zeroed) {
+    finding.evidence +=
+        " They are never set to None either: each step adds to those of the "
+        "steps before.";
+  }
+  if (found.forward != kNone) {
+    const Op& op = m.trace.ops()[found.forward];
+    finding.where =
+        CallSites(m.trace).Place(op.thread, op.begin_ns, found.forward);
+    finding.examples.push_back(
+        {-1, op.begin_ns, op.end_ns, OpWithShapes(m.trace, found.forward)});
+  }
+  SayHow(found, finding);
+  finding.wrong_if =
+      "an optimizer that took none of the recorded steps updates these "
+      "parameters, or the program reads their gradients in other ways";
+  return Fire(Found{.finding = std::move(finding),
+                    .bound_ns = left_out.saved_ns,
+                    .trials = {left_out.edit}});
+}
+
 constexpr Rule kRules[] = {
     {.id = "ddp-extra-copies",
      .question = "Does DDP copy gradients out of its buckets?",
@@ -133,6 +213,30 @@ constexpr Rule kRules[] = {
      .fix_cpp = "make the gradients views of the buckets",
      .fix_python = "DistributedDataParallel(gradient_as_bucket_view=True)",
      .change = "gradients as views of their buckets"},
+    {.id = "unread-gradients",
+     .question = "Does backward compute gradients of parameters that no "
+                 "optimizer updates?",
+     .needs = {Kind::kOp},
+     .causes = {Cause::kCompute, Cause::kDispatch},
+     .check = &CheckUnreadGradients,
+     .reference = "PyTorch documentation: Autograd mechanics, locally "
+                  "disabling gradient computation",
+     .detect = "in every step backward accumulates gradients of sizes that no "
+               "op of an optimizer updates and no other op reads before the "
+               "next forward pass, or of more parameters of a size than are "
+               "updated, and making them takes 1 % of the step. Where an "
+               "optimizer does not show sizes (compiled, kernels of its own, "
+               "lists of more than 30 tensors), only gradients count that are "
+               "never set to None or zero",
+     .avoid = "fewer than three recorded steps update parameters, ranks share "
+              "the optimizer's work (FSDP, ZeRO), or backward passes are "
+              "nested (reentrant checkpoints). Networks that two optimizers "
+              "train in turn, as in a GAN, count as read",
+     .fix_cpp = "requires_grad_(false) for frozen parameters, or a "
+                "torch::NoGradGuard",
+     .fix_python = "requires_grad_(False) for frozen parameters, or "
+                   "torch.no_grad()",
+     .change = "no gradients for frozen parameters"},
     {.id = "zero-grad-kernels",
      .question = "Are gradients set to zero instead of to None?",
      .needs = {Kind::kOp},

@@ -37,6 +37,7 @@ std::vector<Absent> AbsentRules() {
       {"recompiling", "LibTorch does not compile"},
       {"straggler-rank", kRanks},
       {"uneven-lengths", "depends on the data"},
+      {"unread-gradients", kPython},
   };
 }
 

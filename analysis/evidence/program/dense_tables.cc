@@ -153,9 +153,11 @@ double ShareOfTables(const Trace& trace, const Op& op, const BySize& sizes) {
   return all > 0 ? of_tables / all : 0;
 }
 
-// The optimizer's ops, as far as they work on tables.
+// The optimizer's ops, as far as they work on tables. Of a list whose sizes
+// were not recorded, they have the share that they have in all gradients.
 void FindUpdates(const AnalysisContext& m, const std::vector<Span>& zeroing,
-                 const BySize& sizes, DenseTables& found) {
+                 const BySize& sizes, double share_of_gradients,
+                 DenseTables& found) {
   const auto in_optimizer = [&](const Op& op) {
     return LiesIn(m.parts.optimizer.spans, op.begin_ns) ||
            LiesIn(zeroing, op.begin_ns);
@@ -167,7 +169,9 @@ void FindUpdates(const AnalysisContext& m, const std::vector<Span>& zeroing,
         (op.parent != kNone && in_optimizer(m.trace.ops()[op.parent]))) {
       continue;
     }
-    const double share = ShareOfTables(m.trace, op, sizes);
+    const double share = TakesCutList(m.trace, row)
+                             ? share_of_gradients
+                             : ShareOfTables(m.trace, op, sizes);
     if (share > 0) found.update.push_back({row, 1 - share});
   }
 }
@@ -222,10 +226,9 @@ DenseTables FindDenseTables(const AnalysisContext& m) {
         return one.count * static_cast<double>(BytesOf(m.trace, one.table));
       });
   const std::vector<Span> zeroing = ZeroGradRanges(m.trace);
-  FindUpdates(m, zeroing, sizes, found);
-  if (all_bytes > 0) {
-    found.free_ns = FreeingNs(m, zeroing) * bytes / all_bytes / steps;
-  }
+  const double share = all_bytes > 0 ? bytes / all_bytes : 0;
+  FindUpdates(m, zeroing, sizes, share, found);
+  found.free_ns = FreeingNs(m, zeroing) * share / steps;
   return found;
 }
 

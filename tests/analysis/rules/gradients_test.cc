@@ -1,5 +1,5 @@
-#include "support/cpu_text.h"
 #include "rule_testing.h"
+#include "support/cpu_text.h"
 #include "support/trace_text.h"
 
 namespace stepscope::gradients_test {
@@ -115,6 +115,226 @@ TEST(ZeroGradTest, CountsPagesThatAreGivenBackAndHadAgain) {
   EXPECT_NEAR(WonMs(505), plain + 4 * 0.5 * 5, 0.1);
   // Faults cannot be more than half of what made the gradient.
   EXPECT_NEAR(WonMs(5005), plain + 4 * (5 + 10), 0.1);
+}
+
+// --- unread-gradients
+
+constexpr char kUnread[] = "unread-gradients";
+constexpr char kFrozen[] = "float[64,32]", kTrained[] = "float[16,32]";
+
+struct Distilling {
+  bool frozen_first = true;  // in the forward pass
+  bool adds = false;         // backward adds to the frozen gradients
+  std::string frozen = kFrozen;
+  std::string updated = kTrained;  // by the optimizer's first op
+  std::string second = "";         // and by one in every second step
+  std::string second_op = "aten::add_";
+  std::string reader = "";  // an op that takes the frozen gradients
+  std::string hook = "";    // an op inside their AccumulateGrad
+  std::string head = "";    // of the recording
+  bool sizes = true;
+  bool nested = false;  // the frozen node lies in another one
+  int passes = 1;
+  int steps = 6;
+};
+
+// Steps of a frozen and a trained layer. Their backward nodes take 4 and 2 ms;
+// of the frozen one's, 1 ms is the product that makes the gradient of the
+// weight.
+Report Distilled(const Distilling& o) {
+  CpuText text(o.head);
+  int64_t sequence = 0;
+  const auto in = [&](const std::string& tensors) {
+    return o.sizes ? "inputs=(" + tensors + ") " : std::string();
+  };
+  const auto forward = [&](const std::string& weight) {
+    text.Op("sequence=" + std::to_string(sequence++) + " " +
+                in("float[8,32]," + weight) + "aten::linear",
+            1'000);
+  };
+  const auto backward = [&](int64_t number, const std::string& weight,
+                            int64_t us, const std::string& inner) {
+    const bool is_frozen = us == 4'000;
+    text.Begin();
+    const std::string node =
+        "kind=backward sequence=" + std::to_string(number) + " ";
+    if (is_frozen && o.nested) {
+      text.Nested(
+          node + "CheckpointFunctionBackward", us,
+          "kind=backward " + in(weight) + "torch::autograd::AccumulateGrad",
+          us - 10);
+      return;
+    }
+    text.Nested(node + "AddmmBackward0", us,
+                in("float[64,8],float[8,32]") + "aten::mm", 1'000);
+    const std::string kept = in(weight) + "torch::autograd::AccumulateGrad";
+    if (inner.empty()) {
+      // Kineto gives the node no number, so that only the range around it shows
+      // that it is of backward.
+      text.Nested(
+          "kind=backward autograd::engine::evaluate_function: "
+          "torch::autograd::AccumulateGrad",
+          20, kept, 15);
+    } else {
+      text.Nested("kind=backward " + kept, 20,
+                  in(weight + "," + weight) + inner, 10);
+    }
+  };
+  for (int i = 0; i < o.steps; ++i) {
+    for (int pass = 0; pass < o.passes; ++pass) {
+      const int64_t first = sequence;
+      forward(o.frozen_first ? o.frozen : kTrained);
+      forward(o.frozen_first ? kTrained : o.frozen);
+      const std::string inner = !o.hook.empty() ? o.hook
+                                : o.adds        ? "aten::add_"
+                                                : "";
+      for (int64_t number = first + 1; number >= first; --number) {
+        if ((number == first) == o.frozen_first) {
+          backward(number, o.frozen, 4'000, inner);
+        } else {
+          backward(number, kTrained, 2'000, pass > 0 ? "aten::add_" : "");
+        }
+      }
+    }
+    if (!o.reader.empty()) text.Op(in(o.frozen) + o.reader, 10);
+    text.Begin();
+    text.Op(in(o.updated + "," + o.updated) +
+                (o.updated == "TensorList" ? "aten::_foreach_add_"
+                 : o.updated == "Tensor"   ? "FusedAdam"
+                                           : "aten::add_"),
+            100);
+    if (!o.second.empty() && i % 2 == 0) {
+      text.Op(in(o.second + "," + o.second) + o.second_op, 100);
+    }
+    text.EndRange("kind=optimizer Optimizer.step#SGD.step");
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(UnreadGradientsTest, CountsAllBehindTheLastTrainedParameter) {
+  const Report report = Distilled({});
+  const Finding* finding = Find(report, kUnread);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_NEAR(finding->gain.expected_ms, 4.02, 0.001);
+  EXPECT_NE(finding->evidence.find("1 parameter that no optimizer updates "
+                                   "([64, 32]; 8.2 kB), in every step"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_EQ(finding->evidence.find("never set to None"), std::string::npos);
+  EXPECT_EQ(finding->where, "aten::linear");
+  EXPECT_NE(finding->fix_python.find("in front of the first trained one"),
+            std::string::npos);
+}
+
+TEST(UnreadGradientsTest, SaysThatGradientsAddUp) {
+  const Report report = Distilled({.adds = true});
+  const Finding* finding = Find(report, kUnread);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("never set to None"), std::string::npos);
+}
+
+// The trained layer may get its gradient through the frozen one, as with the
+// features of a network that judges pictures.
+TEST(UnreadGradientsTest, InFrontOfAFrozenLayerOnlyItsWeightsCount) {
+  const Report report = Distilled({.frozen_first = false});
+  const Finding* finding = Find(report, kUnread);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 1.02, 0.001);
+  EXPECT_NE(finding->assumption.find("only the gradients of weights"),
+            std::string::npos);
+}
+
+TEST(UnreadGradientsTest, AnUpdateOfAnyOptimizerReadsThem) {
+  EXPECT_TRUE(IsClean(Distilled({.updated = "TensorList(float[64,32],"
+                                            "float[16,32])"}),
+                      kUnread));
+  // Optimizers that take turns, as those of a GAN.
+  EXPECT_TRUE(IsClean(Distilled({.second = kFrozen}), kUnread));
+}
+
+TEST(UnreadGradientsTest, OfASizeTheRestIsUnread) {
+  EXPECT_TRUE(Promises(Distilled({.adds = true, .frozen = kTrained}), kUnread));
+  // Which of the two is updated is not known, or two are.
+  EXPECT_TRUE(IsClean(Distilled({.frozen = kTrained}), kUnread));
+  EXPECT_TRUE(
+      IsClean(Distilled({.adds = true, .frozen = kTrained, .second = kTrained}),
+              kUnread));
+}
+
+// Another kind of optimizer updates as many tensors with other ops.
+TEST(UnreadGradientsTest, OptimizersOfAllKindsCount) {
+  for (const char* op : {"aten::_fused_adam_", "aten::_foreach_addcdiv_"}) {
+    EXPECT_TRUE(IsClean(Distilled({.adds = true,
+                                   .frozen = kTrained,
+                                   .second = "TensorList(float[16,32])",
+                                   .second_op = op}),
+                        kUnread))
+        << op;
+  }
+}
+
+TEST(UnreadGradientsTest, GradientsOfSeveralPassesAddUp) {
+  EXPECT_TRUE(IsClean(Distilled({.adds = true,
+                                 .updated = "TensorList(float[64,32],"
+                                            "float[16,32])",
+                                 .passes = 3}),
+                      kUnread));
+  const Report report = Distilled({.passes = 3});
+  const Finding* finding = Find(report, kUnread);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 3 * 4.02, 0.001);
+  EXPECT_NE(finding->evidence.find("1 parameter"), std::string::npos);
+}
+
+TEST(UnreadGradientsTest, AnyOpBehindBackwardMayReadThem) {
+  EXPECT_TRUE(
+      IsClean(Distilled({.reader = "aten::linalg_vector_norm"}), kUnread));
+  EXPECT_TRUE(Promises(Distilled({.reader = "aten::zero_"}), kUnread));
+}
+
+TEST(UnreadGradientsTest, AHookMayUpdateInBackward) {
+  EXPECT_TRUE(IsClean(Distilled({.hook = "aten::addcdiv_"}), kUnread));
+}
+
+TEST(UnreadGradientsTest, AskForSizes) {
+  EXPECT_NE(WhyBlind(Distilled({.sizes = false}), kUnread), "");
+}
+
+TEST(UnreadGradientsTest, AreNotKnownWhereRanksShareTheUpdate) {
+  EXPECT_NE(WhyBlind(Distilled({.head = "range 1..2 thread=0 kind=collective "
+                                        "FSDP::all_gather\n"}),
+                     kUnread),
+            "");
+}
+
+TEST(UnreadGradientsTest, AreNotKnownInNestedPasses) {
+  EXPECT_NE(WhyBlind(Distilled({.nested = true}), kUnread), "");
+}
+
+TEST(UnreadGradientsTest, NeedThreeUpdates) {
+  EXPECT_TRUE(Promises(Distilled({.steps = 3}), kUnread));
+  EXPECT_TRUE(IsClean(Distilled({.steps = 2}), kUnread));
+}
+
+// Of more than 30 tensors no sizes are recorded, and some optimizers have
+// kernels of their own: then gradients that are never cleared tell.
+TEST(UnreadGradientsTest, WithoutSizesOfUpdatesNeverClearedGradientsTell) {
+  for (const char* update : {"TensorList", "Tensor"}) {
+    EXPECT_TRUE(IsClean(Distilled({.updated = update}), kUnread)) << update;
+    EXPECT_TRUE(Promises(Distilled({.adds = true, .updated = update}), kUnread))
+        << update;
+    EXPECT_TRUE(IsClean(
+        Distilled({.adds = true, .updated = update, .reader = "aten::zero_"}),
+        kUnread))
+        << update;
+    // Gradients of the size are set to None as well.
+    EXPECT_TRUE(IsClean(
+        Distilled({.adds = true, .frozen = kTrained, .updated = update}),
+        kUnread))
+        << update;
+  }
 }
 
 }  // namespace

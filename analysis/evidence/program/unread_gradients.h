@@ -1,0 +1,41 @@
+// FindUnreadGradients(): gradients that backward accumulates in parameters that
+// no optimizer updates, such as those of a frozen teacher.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "context/analysis_context.h"
+#include "evidence/program/shortened_ops.h"
+
+namespace stepscope {
+
+struct UnreadGradients {
+  // Why nothing can be said; the rest is empty then.
+  std::string unknown = {};
+  // Parameters with such a gradient, and its bytes, in the backward pass that
+  // has most.
+  double parameters = 0, bytes = 0;
+  // Sizes of the gradients, largest first, without repetition.
+  std::vector<std::vector<int64_t>> sizes = {};
+  bool never_zeroed = false;  // backward adds each to that of earlier steps
+  // The part of backward that makes only such gradients: all nodes behind the
+  // last trained parameter, which is certain; of other nodes the ops that make
+  // the gradients of weights, because a trained parameter may need what the
+  // rest of the node makes.
+  std::vector<ShortenedOp> ops = {};
+  double beside = 0;      // of `parameters`: those of such other nodes
+  RowId forward = kNone;  // the first forward op with such a parameter
+};
+
+// A gradient counts as unread if the optimizers update no tensor of its size,
+// and no other op takes one between backward and the next forward pass. Where
+// not all optimizers show what they update (kernels of their own, long lists),
+// no gradient of the size must ever be set to None or zero either. Of several
+// parameters of a size of which only some are updated, those count whose
+// gradients were not set to None as the others'. Empty unless every steady step
+// has such gradients.
+UnreadGradients FindUnreadGradients(const AnalysisContext& context);
+
+}  // namespace stepscope
