@@ -45,16 +45,23 @@ PhaseSpans Marked(const Trace& trace, RowId thread) {
 }
 
 // Without phase ranges: ops before the first autograd node of a step are the
-// forward pass, and ops after its last one are the optimizer's.
+// forward pass. Ops after its last one are the optimizer's (clipping, say), up
+// to the end of its step where a range marks that; after it, only the scale of
+// the loss is updated for it.
 PhaseSpans Inferred(const Trace& trace, const OpTree& tree,
                     const Steps& steps) {
   PhaseSpans spans;
   auto& [data, validate, optimizer, backward, forward] = spans;
+  std::vector<Span> updates;
   for (const Range& range : trace.ranges()) {
     if (range.thread != steps.thread) continue;
     const Span span{range.begin_ns, range.end_ns};
     if (range.kind == RangeKind::kLoader) data.push_back(span);
-    if (range.kind == RangeKind::kOptimizer) optimizer.push_back(span);
+    if (range.kind != RangeKind::kOptimizer) continue;
+    optimizer.push_back(span);
+    if (trace.name(range.name).starts_with("Optimizer.step")) {
+      updates.push_back(span);
+    }
   }
   for (const Op& op : trace.ops()) {
     if (op.kind == OpKind::kBackward && op.parent == kNone) {
@@ -62,12 +69,16 @@ PhaseSpans Inferred(const Trace& trace, const OpTree& tree,
     }
   }
   std::vector<Span> merged = Merge(backward);
+  updates = Merge(std::move(updates));
   for (const StepWindow& step : steps.windows) {
     const std::vector<Span> inside = Clip(merged, step.host);
     const int64_t first =
         inside.empty() ? step.host.end_ns : inside.front().begin_ns;
     const int64_t last =
         inside.empty() ? step.host.end_ns : inside.back().end_ns;
+    const std::vector<Span> behind = Clip(updates, {last, step.host.end_ns});
+    const int64_t updated =
+        behind.empty() ? step.host.end_ns : behind.back().end_ns;
     // The engine's own code between two nodes is part of the backward pass.
     if (!inside.empty()) backward.push_back({first, last});
     const std::span<const RowId> rows = tree.of_thread(steps.thread);
@@ -80,7 +91,9 @@ PhaseSpans Inferred(const Trace& trace, const OpTree& tree,
       if (op.parent != kNone) continue;
       if (op.begin_ns < first) {
         forward.push_back({op.begin_ns, op.end_ns});
-      } else if (op.begin_ns >= last) {
+      } else if (op.begin_ns >= last &&
+                 (op.begin_ns < updated ||
+                  trace.name(op.name).starts_with("aten::_amp_"))) {
         optimizer.push_back({op.begin_ns, op.end_ns});
       }
     }

@@ -31,7 +31,7 @@ void MoveToProfiler(double ns, CauseTimes& split);
 // Returns the milliseconds per steady step of each phase: data, forward,
 // backward, optimizer, validate, other. They come from the phase ranges of the
 // training thread; without any, from loader ranges, autograd nodes and
-// Optimizer ranges. Phases that take no time are left out; empty without steady
+// Optimizer ranges; what runs after the optimizer's step is "other". Phases that take no time are left out; empty without steady
 // steps or training thread.
 std::map<std::string, double> SplitByPhase(const Trace& trace,
                                            const OpTree& tree,

@@ -212,5 +212,34 @@ TEST(TimeSplitTest, PhasesAreInferredFromAutogradNodes) {
   EXPECT_DOUBLE_EQ(phases.at("optimizer"), 0.2);
 }
 
+TEST(TimeSplitTest, WhatFollowsTheOptimizersStepIsNotItsOwn) {
+  const auto phases_of = [](const std::string& range) {
+    const Trace trace = TraceFromText(R"(
+      step 0..1000000 thread=0
+      op 0..300000 thread=0 aten::mm
+      op 300000..500000 thread=0 kind=backward MmBackward0
+      op 500000..550000 thread=0 aten::_foreach_norm
+      op 600000..650000 thread=0 aten::_fused_sgd_
+      op 700000..800000 thread=0 aten::histc
+      op 800000..820000 thread=0 aten::_amp_update_scale_
+      range 850000..900000 thread=0 kind=optimizer Optimizer.zero_grad#SGD.zero_grad
+    )" + range);
+    const AnalysisContext measured(trace);
+    return SplitByPhase(trace, measured.tree, measured.steps);
+  };
+  const auto phases = phases_of(
+      "range 600000..700000 thread=0 kind=optimizer "
+      "Optimizer.step#SGD.step\n");
+  EXPECT_DOUBLE_EQ(phases.at("optimizer"), 0.22);
+  EXPECT_DOUBLE_EQ(phases.at("other"), 0.28);
+  // Nothing marks where the step of LibTorch's optimizers ends, nor where that
+  // of the next recorded step does.
+  EXPECT_DOUBLE_EQ(phases_of("").at("optimizer"), 0.27);
+  EXPECT_DOUBLE_EQ(phases_of("range 1600000..1700000 thread=0 kind=optimizer "
+                             "Optimizer.step#SGD.step\n")
+                       .at("optimizer"),
+                   0.27);
+}
+
 }  // namespace
 }  // namespace stepscope::time_split_test
