@@ -30,6 +30,7 @@ constexpr auto kYielding =
                              {"launch-bound", "rnn-in-python"},
                              {"launch-bound", "unbatched-loop"},
                              {"launch-bound", "unfused-optimizer"},
+                             {"launch-bound", "work-between-steps"},
                              {"python-between-ops", "host-copy-on-convert"},
                              {"python-between-ops", "unbatched-loop"},
                              {"small-batch", "attention-by-hand"},
@@ -38,11 +39,14 @@ constexpr auto kYielding =
                              {"small-batch", "rnn-in-python"},
                              {"small-batch", "unbatched-loop"},
                              {"small-batch", "unfused-optimizer"},
+                             {"small-batch", "work-between-steps"},
                              {"sync-data-loading", "host-copy-on-convert"},
                              {"unbatched-loop", "rnn-in-python"},
+                             {"unbatched-loop", "work-between-steps"},
                              {"unfused-pointwise", "attention-by-hand"},
                              {"unfused-pointwise", "large-vocabulary-loss"},
-                             {"unfused-pointwise", "rnn-in-python"}});
+                             {"unfused-pointwise", "rnn-in-python"},
+                             {"unfused-pointwise", "work-between-steps"}});
 
 // The findings that `general` yields to, largest first.
 std::vector<const SizedFinding*> OwnersOf(

@@ -89,23 +89,6 @@ double ElementsOfList(const Trace& trace, const Op& op) {
   return all;
 }
 
-// Time per element of a list that is read or written, by the elements that are
-// moved at that pace.
-using Paces = std::vector<std::pair<double, double>>;
-
-// The pace of half of what is moved, or a faster one. The other half is slower
-// because it writes to new memory, which a fused update does not.
-double MedianPace(Paces paces) {
-  std::ranges::sort(paces);
-  double whole = 0, passed = 0;
-  for (const auto& [pace, elements] : paces) whole += elements;
-  for (const auto& [pace, elements] : paces) {
-    passed += elements;
-    if (2 * passed >= whole) return pace;
-  }
-  return 0;
-}
-
 // See OptimizerWork::foreach_traffic and foreach_left. `work.foreach_ops` is
 // counted, too. Updates are bound by memory, not by arithmetic: the bytes that
 // a fused step moves, compared with those of the recorded ops, say how long it
@@ -269,6 +252,17 @@ OptimizerWork MeasureOptimizer(const AnalysisContext& context) {
   }
   work.name = NameOf(context);
   return work;
+}
+
+double MedianPace(Paces paces) {
+  std::ranges::sort(paces);
+  double whole = 0, passed = 0;
+  for (const auto& [pace, moved] : paces) whole += moved;
+  for (const auto& [pace, moved] : paces) {
+    passed += moved;
+    if (2 * passed >= whole) return pace;
+  }
+  return 0;
 }
 
 std::string FusedOptimizerInPython(const OptimizerWork& work) {

@@ -5,6 +5,7 @@
 #include <stepscope/trace.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "context/analysis_context.h"
@@ -42,6 +43,14 @@ OptimizerWork MeasureOptimizer(const AnalysisContext& context);
 // optimizer of the recording where it has a fused version.
 std::string FusedOptimizerInPython(const OptimizerWork& work);
 std::string FusedOptimizerInCpp(const OptimizerWork& work);
+
+// Time per element or byte that is read or written, by how much is moved at
+// that pace.
+using Paces = std::vector<std::pair<double, double>>;
+
+// The pace of half of what is moved, or a faster one. The other half is slower
+// because it writes to new memory, which an update in place does not.
+double MedianPace(Paces paces);
 
 // True if one of the spans contains `time`. REQUIRES: spans are disjoint.
 bool LiesIn(const std::vector<Span>& spans, int64_t time);

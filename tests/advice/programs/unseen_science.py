@@ -63,7 +63,7 @@ def replay_of_lists(fixed):
         yield 512
 
 
-@program("MLP", "held", expect=("logging-checkpoint-stall", "python-between-ops"))
+@program("MLP", "held", expect=("work-between-steps", "logging-checkpoint-stall", "python-between-ops"))
 def histograms_each_step(fixed):
     """Histograms of all weights and gradients are written in every step. Fix: in every 3,000th."""
     model = mlp(256, 1024, 1024, 1024, 10)

@@ -1,0 +1,312 @@
+#include "evidence/program/work_between_steps.h"
+
+#include <stepscope/op_cost.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "evidence/loading.h"
+#include "evidence/optimizer_work.h"
+#include "evidence/program/plain_name.h"
+#include "ops/loader_spans.h"
+#include "ops/op_arguments.h"
+#include "steps/optimizer_spans.h"
+#include "steps/patterns.h"
+#include "steps/steady_steps.h"
+#include "steps/step_facts.h"
+#include "timeline/timeline.h"
+
+namespace stepscope {
+namespace {
+
+// Ops that summarise a tensor, or look for values in it. Names of ATen (torch
+// 2.x), without "_foreach_" and "linalg_".
+constexpr auto kStatistics = std::to_array<std::string_view>(
+    {"_linalg_eigh", "_linalg_svd",    "_unique2",      "all",
+     "allclose",     "amax",           "amin",          "aminmax",
+     "any",          "argmax",         "argmin",        "bincount",
+     "cond",         "corrcoef",       "count_nonzero", "cov",
+     "eigvalsh",     "frobenius_norm", "histc",         "histogram",
+     "isclose",      "isfinite",       "isinf",         "isnan",
+     "kthvalue",     "logsumexp",      "matrix_norm",   "matrix_rank",
+     "max",          "mean",           "median",        "min",
+     "mode",         "nanmean",        "nanmedian",     "nanquantile",
+     "nansum",       "norm",           "quantile",      "sort",
+     "std",          "std_mean",       "sum",           "svd",
+     "svdvals",      "topk",           "unique_dim",    "var",
+     "var_mean",     "vector_norm"});
+
+// Ops that one value is made of, such as the mean of a comparison with the
+// largest element. Our own choice.
+constexpr int64_t kReadTogether = 4;
+
+bool IsStatistics(std::string_view op) {
+  std::string_view name = PlainName(op);
+  for (std::string_view family : {"_foreach_", "linalg_"}) {
+    if (name.starts_with(family)) name.remove_prefix(family.size());
+  }
+  return std::ranges::find(kStatistics, name) != kStatistics.end();
+}
+
+// An update of a list of tensors in place.
+bool IsGrouped(std::string_view op) {
+  return op.ends_with("_") &&
+         (op.starts_with("aten::_foreach_") || op.starts_with("aten::_fused_"));
+}
+
+// True where a program reads values: .item(), .tolist(), .numpy().
+bool Reads(std::string_view op) {
+  return op == "aten::_local_scalar_dense" || op == "aten::resolve_neg";
+}
+
+using Sizes = std::vector<int64_t>;
+
+// The sizes of the parameters, as those of their gradients. Numbers and
+// parameters of one element prove nothing.
+std::set<Sizes> SizesOfParameters(const AnalysisContext& m) {
+  std::set<Sizes> sizes;
+  for (RowId row = 0; row < m.trace.ops().size(); ++row) {
+    if (!m.tree.traits(row).accumulate_grad) continue;
+    const TensorShape gradient = TensorArgument(m.trace, row, 0);
+    if (ElementsOf(gradient) > 1) sizes.insert(gradient.dims);
+  }
+  return sizes;
+}
+
+// Ops of the training thread that other rules judge.
+std::vector<Span> JudgedElsewhere(const AnalysisContext& m) {
+  std::vector<Span> spans = LoaderSpans(m.trace, m.steps.thread);
+  const auto add = [&](const std::vector<Span>& more) {
+    spans.insert(spans.end(), more.begin(), more.end());
+  };
+  add(SavingSpans(m.trace, m.steps.thread));
+  add(ValidationPasses(m.trace, m.steps.thread));
+  add(FindCollation(m).spans);
+  for (const Range& range : m.trace.ranges()) {
+    if (range.thread == m.steps.thread &&
+        (range.kind == RangeKind::kOptimizer ||
+         (range.kind == RangeKind::kPhase &&
+          m.trace.name(range.name) == "data"))) {
+      spans.push_back({range.begin_ns, range.end_ns});
+    }
+  }
+  return Merge(std::move(spans));
+}
+
+class Finder {
+ public:
+  explicit Finder(const AnalysisContext& context)
+      : m_(context),
+        sizes_(SizesOfParameters(context)),
+        judged_(JudgedElsewhere(context)) {}
+
+  WorkBetweenSteps Find() {
+    const std::span<const RowId> rows = m_.tree.of_thread(m_.steps.thread);
+    for (size_t i = 0; i < rows.size();) {
+      size_t next = i + 1;
+      bool is_model = IsOfModel(rows[i]), reads = Reads(NameOf(rows[i]));
+      for (; next < rows.size() && OpAt(rows[next]).parent != kNone; ++next) {
+        is_model |= IsOfModel(rows[next]);
+        reads |= Reads(NameOf(rows[next]));
+      }
+      // An op that records autograd nodes raises the number of the next one.
+      const bool makes_node =
+          next < rows.size() && OpAt(rows[i]).sequence >= 0 &&
+          OpAt(rows[next]).sequence > OpAt(rows[i]).sequence;
+      if (makes_node && after_update_) nodes_.insert(rows[i]);
+      Take(rows[i], is_model, reads);
+      i = next;
+    }
+    Close(m_.steps.windows.size());
+    DropFewSizes();
+    DropUnreadStatistics();
+    for (const Span& update : m_.parts.optimizer.spans) {
+      updated_.insert(SteadyStepAt(m_.steps, update.begin_ns));
+    }
+    updated_.erase(m_.steps.windows.size());
+    found_.updated_steps = static_cast<double>(updated_.size());
+    return std::move(found_);
+  }
+
+ private:
+  const Op& OpAt(RowId row) const { return m_.trace.ops()[row]; }
+  std::string_view NameOf(RowId row) const {
+    return m_.trace.name(OpAt(row).name);
+  }
+
+  bool IsOfModel(RowId row) const {
+    const std::string_view name = NameOf(row);
+    return m_.tree.in_backward(row) || m_.tree.traits(row).matmul ||
+           name.starts_with("aten::embedding") ||
+           ClassOfOp(name) == KernelClass::kAttention;
+  }
+
+  bool TakesWeights(RowId row) const {
+    if (OpAt(row).inputs == kNone) return false;
+    const auto is_weight = [&](const Argument& one) {
+      return sizes_.contains(one.dims);
+    };
+    return std::ranges::any_of(
+        m_.trace.op_inputs()[OpAt(row).inputs].arguments,
+        [&](const Argument& one) {
+          return is_weight(one) || std::ranges::any_of(one.elements, is_weight);
+        });
+  }
+
+  // An outermost op. It, or one inside it, is the model's, or reads a value.
+  void Take(RowId row, bool is_model, bool reads) {
+    const Op& op = OpAt(row);
+    if (Covers(m_.parts.optimizer.spans, op.begin_ns)) {
+      after_update_ = true;
+      return;
+    }
+    const std::string_view name = NameOf(row);
+    const bool is_statistics = IsStatistics(name);
+    if (is_model && !is_statistics) {
+      Close(WindowAt(m_.steps, &StepWindow::host, op.begin_ns));
+      after_update_ = false;
+      return;
+    }
+    const OpTraits& traits = m_.tree.traits(row);
+    if (!after_update_ || traits.zeroing || traits.communication ||
+        IsGrouped(name) || name.starts_with("aten::_amp_") ||
+        Covers(judged_, op.begin_ns)) {
+      return;
+    }
+    OpBetweenSteps one{
+        .row = row,
+        .step = WindowAt(m_.steps, &StepWindow::host, op.begin_ns),
+        .span = {op.begin_ns, op.end_ns}};
+    if (one.step == m_.steps.windows.size()) return;
+    if (reads) ++reads_[one.step];
+    if (is_statistics) {
+      one.kind = BetweenSteps::kStatistics;
+    } else if (TakesWeights(row) && !traits.bookkeeping) {
+      one.kind = BetweenSteps::kWeights;
+    }
+    if (!open_.empty() &&
+        op.begin_ns - open_.back().span.end_ns <= kFrameworkGapNs) {
+      one.span.begin_ns = std::min(op.begin_ns, open_.back().span.end_ns);
+    }
+    open_.push_back(one);
+  }
+
+  // A pass of the model begins in step `next`, or the recording ends.
+  void Close(size_t next) {
+    bool in_pass = false;
+    for (const OpBetweenSteps& one : open_) {
+      const bool may_prepare = one.step == next ||
+                               one.step != open_.front().step ||
+                               !m_.steps.step_source.empty();
+      // The pass may begin with ops that are no products.
+      in_pass |= may_prepare && nodes_.contains(one.row);
+      if (in_pass || (may_prepare && !TakesWeights(one.row))) continue;
+      if (!std::ranges::binary_search(m_.steps.steady, one.step)) continue;
+      if (may_prepare) prepare_.insert(one.row);
+      found_.ops.push_back(one);
+    }
+    open_.clear();
+    nodes_.clear();
+  }
+
+  // A batch may happen to have the size of a weight; it never has two.
+  void DropFewSizes() {
+    std::set<Sizes> seen;
+    for (const OpBetweenSteps& one : found_.ops) {
+      if (OpAt(one.row).inputs == kNone) continue;
+      for (const Argument& argument :
+           m_.trace.op_inputs()[OpAt(one.row).inputs].arguments) {
+        if (sizes_.contains(argument.dims)) seen.insert(argument.dims);
+        for (const Argument& element : argument.elements) {
+          if (sizes_.contains(element.dims)) seen.insert(element.dims);
+        }
+      }
+    }
+    has_sizes_ = seen.size() > 1 && 2 * seen.size() > sizes_.size();
+    if (has_sizes_) return;
+    std::erase_if(found_.ops, [&](const OpBetweenSteps& one) {
+      return prepare_.contains(one.row);
+    });
+    for (OpBetweenSteps& one : found_.ops) {
+      if (one.kind == BetweenSteps::kWeights) one.kind = BetweenSteps::kOther;
+    }
+  }
+
+  // Whoever logs values reads them. Statistics of anything but weights, unread,
+  // may be a part of the next batch.
+  void DropUnreadStatistics() {
+    std::map<size_t, int64_t> statistics;
+    for (const OpBetweenSteps& one : found_.ops) {
+      statistics[one.step] += one.kind == BetweenSteps::kStatistics;
+    }
+    for (OpBetweenSteps& one : found_.ops) {
+      if (one.kind == BetweenSteps::kStatistics &&
+          !(has_sizes_ && TakesWeights(one.row)) &&
+          kReadTogether * reads_[one.step] < statistics[one.step]) {
+        one.kind = BetweenSteps::kOther;
+      }
+    }
+  }
+
+  const AnalysisContext& m_;
+  const std::set<Sizes> sizes_;
+  const std::vector<Span> judged_;
+  std::set<size_t> updated_;
+  std::map<size_t, int64_t> reads_;  // by step
+  bool has_sizes_ = false;           // ops work on weights
+  std::set<RowId> prepare_;          // ops that may prepare the next pass
+  WorkBetweenSteps found_;
+  std::vector<OpBetweenSteps> open_;  // since the last update
+  std::set<RowId> nodes_;             // of these, ops that autograd records
+  bool after_update_ = false;
+};
+
+}  // namespace
+
+WorkBetweenSteps FindWorkBetweenSteps(const AnalysisContext& context) {
+  if (context.steps.thread == kNone) return {};
+  return Finder(context).Find();
+}
+
+// Updates are bound by memory, not by arithmetic. lerp_ reads the parameter and
+// its average, and writes the average.
+double LeftInOnePass(const AnalysisContext& context,
+                     const std::vector<OpBetweenSteps>& ops) {
+  constexpr double kTensors = 3;
+  const Trace& trace = context.trace;
+  std::map<size_t, std::set<Sizes>> sizes_by_step;
+  Paces paces;
+  double ns = 0, moved = 0;
+  for (const OpBetweenSteps& one : ops) {
+    const double bytes = CostOf(trace, one.row).bytes;
+    if (bytes <= 0) continue;
+    const Op& op = trace.ops()[one.row];
+    const auto length = static_cast<double>(op.end_ns - op.begin_ns);
+    ns += length;
+    moved += bytes;
+    paces.push_back({length / bytes, bytes});
+    for (const Argument& argument : trace.op_inputs()[op.inputs].arguments) {
+      sizes_by_step[one.step].insert(argument.dims);
+    }
+  }
+  const auto passes = AccumulationsOfAPass(trace, context.tree, context.steps);
+  double once = 0;  // bytes
+  for (const auto& [step, sizes] : sizes_by_step) {
+    for (RowId row : passes[step]) {
+      const TensorShape gradient = TensorArgument(trace, row, 0);
+      if (!sizes.contains(gradient.dims)) continue;
+      once += kTensors * static_cast<double>(BytesOf(trace, gradient));
+    }
+  }
+  if (moved <= 0 || once <= 0) return 1;
+  // The host's time shows no pace where a GPU computes.
+  return std::min(1.0, context.has_gpu
+                           ? once / moved
+                           : once * MedianPace(std::move(paces)) / ns);
+}
+
+}  // namespace stepscope

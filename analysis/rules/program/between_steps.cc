@@ -1,0 +1,281 @@
+// Does work between the optimizer's step and the next forward pass hold up the
+// step?
+// Sources: the documentation of torch.optim.swa_utils (averages of weights with
+// get_ema_multi_avg_fn, which updates all parameters in one call);
+// "Optimization and Performance Tuning with PyTorch", section 19.5 (log every N
+// steps).
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "context/rule.h"
+#include "evidence/call_site.h"
+#include "evidence/host_spans.h"
+#include "evidence/program/work_between_steps.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace between_steps_rules {
+namespace {
+
+// Of the step: what launch-bound asks of framework code.
+constexpr double kShare = 0.10;
+// Work of fewer steps (those in which the optimizer steps) makes these steps
+// slower than the others, which logging-checkpoint-stall looks for.
+constexpr double kMostSteps = 2.0 / 3;
+constexpr size_t kNamesShown = 3;
+
+// What the same ops cost; `ops` are of one kind.
+struct Part {
+  std::vector<OpBetweenSteps> ops = {};
+  double ns = 0;     // per steady step, on the host
+  double saved = 1;  // the share of it that the change saves
+};
+
+// Per steady step and without what recording costs.
+double UnrecordedNs(const AnalysisContext& m,
+                    const std::vector<OpBetweenSteps>& ops) {
+  const std::span<const RowId> rows = m.tree.of_thread(m.steps.thread);
+  // As in unbatched-loop: an upper bound takes the larger of two estimates.
+  const double event_ns = m.recorder.op_ns / (m.recorder.estimated ? 2 : 1);
+  const auto from = [&](int64_t time_ns) {
+    return std::ranges::lower_bound(rows, time_ns, {}, [&](RowId row) {
+      return m.trace.ops()[row].begin_ns;
+    });
+  };
+  double ns = 0, events = 0;
+  for (const OpBetweenSteps& one : ops) {
+    ns += static_cast<double>(one.span.length());
+    events +=
+        static_cast<double>(from(one.span.end_ns) - from(one.span.begin_ns));
+  }
+  return std::max(ns - event_ns * events,
+                  ns * m.gain_step_ms() * 1e6 / m.step_ns()) /
+         static_cast<double>(m.steps.steady.size());
+}
+
+bool InMostSteps(const WorkBetweenSteps& work,
+                 const std::vector<OpBetweenSteps>& ops) {
+  std::set<size_t> steps;
+  for (const OpBetweenSteps& one : ops) steps.insert(one.step);
+  return static_cast<double>(steps.size()) >= kMostSteps * work.updated_steps;
+}
+
+// "15.2 ms aten::histc (16 calls), 1.1 ms aten::min (16 calls)", per step;
+// those that take most first.
+std::string LongestOps(const AnalysisContext& m,
+                       const std::vector<OpBetweenSteps>& ops) {
+  struct Same {
+    double ns = 0, calls = 0;
+  };
+  const auto steps = static_cast<double>(m.steps.steady.size());
+  std::map<std::string_view, Same> by_name;
+  for (const OpBetweenSteps& one : ops) {
+    const Op& op = m.trace.ops()[one.row];
+    Same& same = by_name[m.trace.name(op.name)];
+    same.ns += static_cast<double>(op.end_ns - op.begin_ns) / steps;
+    same.calls += 1 / steps;
+  }
+  std::vector<std::pair<std::string_view, Same>> order(by_name.begin(),
+                                                       by_name.end());
+  std::ranges::stable_sort(order, std::greater(),
+                           [](const auto& one) { return one.second.ns; });
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < std::min(kNamesShown, order.size()); ++i) {
+    const auto& [name, same] = order[i];
+    texts.push_back(Milliseconds(same.ns * 1e-6) + " " + std::string(name) +
+                    " (" + MeanCount(same.calls, "call") + ")");
+  }
+  return Listed(texts);
+}
+
+// Waits for the device stay: host-sync looks for those.
+Edit WithoutOps(const AnalysisContext& m, const Part& part,
+                std::vector<ActivityRef>& activities) {
+  std::vector<Span> waits;
+  for (const HostWait& wait : m.waits.all) {
+    if (wait.thread == m.steps.thread) waits.push_back(wait.span);
+  }
+  waits = Merge(std::move(waits));
+  std::vector<HostSpan> spans;
+  for (const OpBetweenSteps& one : part.ops) {
+    for (const Span& span : Subtract(std::vector<Span>{one.span}, waits)) {
+      spans.push_back({m.steps.thread, span});
+    }
+  }
+  activities = LaunchedIn(m, spans);
+  Edit edit = Without(spans, activities);
+  for (ActivityScale& scale : edit.scales) scale.factor = 1 - part.saved;
+  return edit;
+}
+
+void SayFix(BetweenSteps kind, Finding& finding) {
+  switch (kind) {
+    case BetweenSteps::kStatistics:
+      finding.fix_cpp =
+          "compute them every N steps; what is needed more often, add up in a "
+          "tensor, and read it every N steps";
+      finding.fix_python = finding.fix_cpp;
+      finding.wrong_if = "the next step needs these values";
+      return;
+    case BetweenSteps::kWeights:
+      finding.fix_cpp =
+          "update the tensors in place and together: "
+          "at::_foreach_lerp_(average, "
+          "parameters, 1 - decay), at::_foreach_mul_ or at::_foreach_copy_, "
+          "under torch::NoGradGuard; or do it every N steps";
+      finding.fix_python =
+          "update the tensors in place and together: "
+          "torch._foreach_lerp_(average, parameters, 1 - decay), "
+          "torch._foreach_mul_ or torch._foreach_copy_, under torch.no_grad(); "
+          "for an average of the weights, torch.optim.swa_utils.AveragedModel("
+          "model, multi_avg_fn=get_ema_multi_avg_fn(decay)); or do it every N "
+          "steps";
+      finding.wrong_if = "later ops need the old values of these tensors";
+      return;
+    case BetweenSteps::kOther:
+      finding.fix_cpp =
+          "if the next step does not need the results, do it every N steps or "
+          "on another thread; data belongs into the loader's workers";
+      finding.fix_python = finding.fix_cpp;
+      finding.wrong_if = "the next step needs the results";
+      return;
+  }
+}
+
+std::string InWords(BetweenSteps kind) {
+  switch (kind) {
+    case BetweenSteps::kStatistics:
+      return "ops that compute statistics take ";
+    case BetweenSteps::kWeights:
+      return "ops on single tensors of the parameters' sizes take ";
+    case BetweenSteps::kOther:
+      return "ops take ";
+  }
+  return "";
+}
+
+std::string Assumption(BetweenSteps kind, bool has_gpu) {
+  if (kind == BetweenSteps::kStatistics) {
+    return "at best: hardly any step computes them";
+  }
+  if (kind == BetweenSteps::kOther)
+    return "at best: no step has to wait for it";
+  return has_gpu
+             ? "each parameter is updated in one pass in place, which takes "
+               "time in proportion to the bytes it moves"
+             : "at best: each parameter is updated in one pass in place, at "
+               "the memory rate of most of these ops";
+}
+
+Found Describe(const AnalysisContext& m, BetweenSteps kind, const Part& part) {
+  const double step = m.step_ns();
+  Finding finding;
+  finding.confidence =
+      kind == BetweenSteps::kOther ? Confidence::kHint : Confidence::kStrong;
+  finding.evidence =
+      "After the optimizer's step and before the next forward "
+      "pass, " +
+      InWords(kind) + Milliseconds(part.ns * 1e-6) + " of the " +
+      Milliseconds(step * 1e-6) + " step (" + Percent(part.ns / step) +
+      ") on the host: " + LongestOps(m, part.ops) + " per step.";
+  const OpBetweenSteps& longest = *std::ranges::max_element(
+      part.ops, {},
+      [](const OpBetweenSteps& one) { return one.span.length(); });
+  finding.examples.push_back(
+      {m.steps.windows[longest.step].number, longest.span.begin_ns,
+       longest.span.end_ns,
+       std::string(m.trace.name(m.trace.ops()[longest.row].name))});
+  finding.where = CallSites(m.trace).Place(
+      m.steps.thread, m.trace.ops()[longest.row].begin_ns, longest.row);
+  finding.assumption = Assumption(kind, m.has_gpu);
+  SayFix(kind, finding);
+  Found found{.finding = std::move(finding)};
+  if (kind == BetweenSteps::kOther) found.at_most = FindingSeverity::kLow;
+  if (!m.has_gpu) {
+    found.bound_ns = part.saved * UnrecordedNs(m, part.ops);
+    return found;
+  }
+  std::vector<ActivityRef> activities;
+  found.alternatives = {{WithoutOps(m, part, activities)}};
+  found.bound_ns = part.saved * DeviceNsPerStep(m, activities) +
+                   std::min(part.ns, m.MeanNs(Cause::kDispatch) +
+                                         m.MeanNs(Cause::kHostCode));
+  found.choice = Choice::kLadder;
+  found.worth = kShare;
+  return found;
+}
+
+Verdict CheckWorkBetweenSteps(const AnalysisContext& m) {
+  if (m.parts.optimizer.spans.empty()) return Clean();  // nothing is trained
+  if (m.parts.optimizer.inferred) {
+    return Skip("nothing marks where the optimizer's step ends");
+  }
+  WorkBetweenSteps work = FindWorkBetweenSteps(m);
+  const auto steps = static_cast<double>(m.steps.steady.size());
+  std::map<BetweenSteps, Part> parts;
+  for (const OpBetweenSteps& one : work.ops) {
+    Part& part = parts[one.kind];
+    part.ns += static_cast<double>(one.span.length()) / steps;
+    part.ops.push_back(one);
+  }
+  if (const auto weights = parts.find(BetweenSteps::kWeights);
+      weights != parts.end()) {
+    weights->second.saved = 1 - LeftInOnePass(m, weights->second.ops);
+  }
+  Verdict verdict;
+  for (auto& [kind, part] : parts) {
+    const bool says_little = kind == BetweenSteps::kOther;
+    if ((says_little && !verdict.found.empty()) ||
+        part.ns < kShare * m.step_ns() || !InMostSteps(work, part.ops)) {
+      continue;
+    }
+    Found found = Describe(m, kind, part);
+    if (found.bound_ns >= kShare * m.step_ns()) {
+      verdict.found.push_back(std::move(found));
+    }
+  }
+  return verdict;
+}
+
+constexpr Rule kRules[] = {
+    {.id = "work-between-steps",
+     .question = "Does work between the optimizer's step and the next forward "
+                 "pass hold up the step?",
+     .needs = {Kind::kOp},
+     .causes = {Cause::kCompute, Cause::kDispatch, Cause::kHostCode},
+     .check = &CheckWorkBetweenSteps,
+     .reference = "PyTorch documentation, torch.optim: weight averaging: "
+                  "https://docs.pytorch.org/docs/stable/optim.html",
+     .detect =
+         "in two thirds of the steps in which the optimizer steps, ops that "
+         "follow it take time of which the change saves 10 % of the step (on a "
+         "run with a GPU: the replayed step is 10 % shorter without them). "
+         "They compute statistics (histograms, norms, extremes), of weights or "
+         "with values that are read, or work on tensors of the parameters' "
+         "sizes, one by one, such as an average of the weights; of the latter, "
+         "an update in one pass remains. Other ops are a hint, at most low",
+     .avoid =
+         "the ops belong to loading, validation, saving, collectives, "
+         "zeroing of gradients or scaling of the loss, which other rules "
+         "judge; they are foreach updates in place; or no range marks the "
+         "optimizer's step, as with LibTorch's optimizers. Where ops may "
+         "prepare the next forward pass, because it follows without a step "
+         "mark between, only those on weights count",
+     .fix_cpp = "statistics every N steps; at::_foreach_lerp_ and the like on "
+                "lists of parameters",
+     .fix_python = "statistics every N steps; torch._foreach_lerp_, or "
+                   "AveragedModel with get_ema_multi_avg_fn",
+     .change = "little work between steps"}};
+
+}  // namespace
+}  // namespace between_steps_rules
+
+extern const std::span<const Rule> kBetweenSteps = between_steps_rules::kRules;
+
+}  // namespace stepscope

@@ -1,0 +1,318 @@
+#include <functional>
+#include <string>
+
+#include "analysis/rules/rule_testing.h"
+#include "support/compute_text.h"
+#include "support/cpu_text.h"
+
+namespace stepscope::between_steps_test {
+namespace {
+
+constexpr char kRule[] = "work-between-steps";
+constexpr char kStep[] = "kind=optimizer Optimizer.step#SGD.step";
+using Body = std::function<void(CpuText&, int)>;
+
+void Model(CpuText& text, const char* batch = "float[32,256]") {
+  text.Op("inputs=(" + std::string(batch) +
+              ",float[512,256],float[512]) aten::linear",
+          4'000);
+}
+
+void Backward(CpuText& text) {
+  text.Op("kind=backward AddmmBackward0", 5'000);
+  for (const char* size : {"512,256", "512", "10,512", "10"}) {
+    text.Op("kind=backward inputs=(float[" + std::string(size) +
+                "]) torch::autograd::AccumulateGrad",
+            5);
+  }
+}
+
+void Update(CpuText& text, const std::string& range = kStep) {
+  text.Begin();
+  text.Op("aten::_fused_sgd_", 480);
+  if (!range.empty()) text.EndRange(range);
+}
+
+// Steps of 9.5 ms, in which `after` follows the optimizer's step.
+Report After(const Body& after, const std::string& range = kStep) {
+  CpuText text;
+  for (int i = 0; i < 8; ++i) {
+    Model(text);
+    Backward(text);
+    Update(text, range);
+    after(text, i);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+void Read(CpuText& text) {
+  text.Nested("aten::item", 2, "aten::_local_scalar_dense", 1);
+}
+
+Report AfterIt(const std::string& op, int64_t us) {
+  return After([&](CpuText& text, int) {
+    text.Op(op, us);
+    Read(text);
+  });
+}
+
+TEST(WorkBetweenStepsTest, StatisticsInEveryStep) {
+  const Report report = After([](CpuText& text, int) {
+    for (int k = 0; k < 4; ++k) text.Op("aten::histc", 500, 10);
+    Read(text);
+  });
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_NEAR(finding->gain.expected_ms, 2.03, 0.001);
+  EXPECT_EQ(finding->where, "aten::histc");
+  EXPECT_NE(finding->evidence.find("2.00 ms aten::histc (4 calls) per step"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->fix_python.find("every N steps"), std::string::npos);
+  EXPECT_GT(finding->severity, FindingSeverity::kLow);
+}
+
+TEST(WorkBetweenStepsTest, NeedsATenthOfTheStep) {
+  EXPECT_TRUE(IsClean(AfterIt("aten::histc", 1'040), kRule));
+  EXPECT_NE(Find(AfterIt("aten::histc", 1'080), kRule), nullptr);
+}
+
+TEST(WorkBetweenStepsTest, StatisticsThatNobodyReadsMayBeOfABatch) {
+  const Report report = After([](CpuText& text, int) {
+    text.Op("inputs=(float[64,256]) aten::std", 3'000);
+  });
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_LE(finding->severity, FindingSeverity::kLow);
+}
+
+// Each parameter's `ops`, which take `us` per tensor that they read or write.
+Report PerParameter(const std::vector<std::pair<std::string, int>>& ops,
+                    bool sizes = true) {
+  return After([&](CpuText& text, int) {
+    for (const auto& [size, us] :
+         {std::pair{"512,256", 1'000}, {"512", 4}, {"10,512", 40}}) {
+      const std::string tensor = "float[" + std::string(size) + "]";
+      for (const auto& [op, read] : ops) {
+        std::string inputs = tensor;
+        for (int k = 1; k < read; ++k) inputs += "," + tensor;
+        text.Op((sizes ? "inputs=(" + inputs + ") " : "") + op,
+                us * (read + 1) / 3);
+      }
+    }
+  });
+}
+
+TEST(WorkBetweenStepsTest, AnAverageOfTheWeightsInNewTensors) {
+  const Report report =
+      PerParameter({{"aten::mul", 1}, {"aten::mul", 1}, {"aten::add", 2}});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("parameters' sizes"), std::string::npos);
+  EXPECT_NE(finding->fix_python.find("get_ema_multi_avg_fn"),
+            std::string::npos);
+  EXPECT_NE(finding->fix_cpp.find("at::_foreach_lerp_"), std::string::npos);
+  // Of seven tensors moved, an update in place moves three.
+  EXPECT_NEAR(finding->gain.expected_ms, 2.436 * 4 / 7, 0.02);
+}
+
+TEST(WorkBetweenStepsTest, OnePassInPlaceIsNotImproved) {
+  EXPECT_TRUE(IsClean(PerParameter({{"aten::lerp_", 2}}), kRule));
+  EXPECT_TRUE(IsClean(PerParameter({{"aten::_foreach_mul_", 1},
+                                    {"aten::_foreach_mul_", 1},
+                                    {"aten::_foreach_add_", 2}}),
+                      kRule));
+}
+
+TEST(WorkBetweenStepsTest, OtherWorkIsAtMostLow) {
+  for (const Report& report :
+       {AfterIt("aten::bitwise_xor", 9'000),
+        PerParameter({{"aten::mul", 1}, {"aten::mul", 1}, {"aten::add", 2}},
+                     /*sizes=*/false),
+        // A batch of the size of a weight.
+        AfterIt("inputs=(float[512,256]) aten::sub", 9'000)}) {
+    const Finding* finding = Find(report, kRule);
+    ASSERT_NE(finding, nullptr);
+    EXPECT_EQ(finding->severity, FindingSeverity::kLow);
+    EXPECT_EQ(finding->confidence, Confidence::kHint);
+  }
+}
+
+TEST(WorkBetweenStepsTest, NeedsTheEndOfTheOptimizersStep) {
+  EXPECT_FALSE(WhyBlind(After(
+                            [](CpuText& text, int) {
+                              text.Op("aten::histc", 4'000);
+                              Read(text);
+                            },
+                            ""),
+                        kRule)
+                   .empty());
+  // A phase of the program shows it as well.
+  EXPECT_NE(Find(After(
+                     [](CpuText& text, int) {
+                       text.Op("aten::histc", 4'000);
+                       Read(text);
+                     },
+                     "kind=phase optimizer"),
+                 kRule),
+            nullptr);
+}
+
+TEST(WorkBetweenStepsTest, WorkOfSomeStepsIsAStall) {
+  for (int every : {2, 5}) {
+    EXPECT_TRUE(IsClean(After([&](CpuText& text, int i) {
+                          if (i % every == 0) text.Op("aten::histc", 3'000);
+                          Read(text);
+                        }),
+                        kRule));
+  }
+}
+
+TEST(WorkBetweenStepsTest, WhatBelongsToTheUpdateIsLeftOut) {
+  const auto clean = [](const std::string& op, const std::string& range = "") {
+    return IsClean(After([&](CpuText& text, int) {
+                     text.Begin();
+                     text.Op(op, 3'000);
+                     if (!range.empty()) text.EndRange(range);
+                   }),
+                   kRule);
+  };
+  EXPECT_TRUE(clean("aten::_amp_update_scale_"));
+  EXPECT_TRUE(clean("aten::zero_"));
+  EXPECT_TRUE(
+      clean("aten::fill_", "kind=optimizer Optimizer.zero_grad#SGD.zero_grad"));
+  EXPECT_TRUE(clean("c10d::allreduce_"));
+  EXPECT_TRUE(clean("aten::stack",
+                    "kind=loader "
+                    "enumerate(DataLoader)#_SingleProcessDataLoaderIter."
+                    "__next__"));
+  EXPECT_TRUE(clean("aten::sum", "kind=phase validate"));
+  EXPECT_TRUE(clean("aten::clone", "kind=user save_checkpoint"));
+}
+
+TEST(WorkBetweenStepsTest, ClippingPrecedesTheUpdate) {
+  CpuText text;
+  for (int i = 0; i < 8; ++i) {
+    Model(text);
+    Backward(text);
+    text.Op("aten::_foreach_norm", 3'000);
+    Update(text);
+    text.EndStep();
+  }
+  EXPECT_TRUE(IsClean(text.Analyzed(), kRule));
+}
+
+// What comes before a forward pass may prepare it: that of the second network
+// of a GAN, and of validation.
+TEST(WorkBetweenStepsTest, OpsBeforeAForwardPassMayPrepareIt) {
+  const auto with = [](const Body& between) {
+    CpuText text;
+    for (int i = 0; i < 8; ++i) {
+      Model(text);
+      Backward(text);
+      Update(text);
+      between(text, i);
+      Model(text);
+      Backward(text);
+      Update(text);
+      text.EndStep();
+    }
+    return text.Analyzed();
+  };
+  EXPECT_TRUE(IsClean(with([](CpuText& text, int) {
+                        text.Op("aten::std", 9'000);
+                        text.Op("inputs=(float[512,256]) aten::sub", 9'000);
+                      }),
+                      kRule));
+  // The weights of the first one are clipped.
+  EXPECT_NE(Find(with([](CpuText& text, int) {
+                   for (const char* size : {"512,256", "512", "10,512"}) {
+                     const std::string inputs =
+                         "inputs=(float[" + std::string(size) + "]) ";
+                     for (int k = 0; k < 4; ++k) {
+                       text.Op(inputs + "aten::clamp", 2'000);
+                     }
+                   }
+                 }),
+                 kRule),
+            nullptr);
+  EXPECT_TRUE(IsClean(After([](CpuText& text, int) {
+                        text.Op("aten::std", 3'000);
+                        Model(text);
+                        text.Op("aten::sum", 3'000);
+                      }),
+                      kRule));
+}
+
+// Steps that begin with ops on tensors of `sizes`; autograd records them if
+// `nodes`.
+Report AtTheHead(const std::vector<std::string>& sizes, bool nodes) {
+  CpuText text;
+  for (int i = 0; i < 8; ++i) {
+    int sequence = 7;
+    for (const std::string& size : sizes) {
+      text.Op("inputs=(float[" + size +
+                  "]) sequence=" + std::to_string(sequence) + " aten::norm",
+              2'000);
+      sequence += nodes;
+    }
+    Model(text);
+    Backward(text);
+    Update(text);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(WorkBetweenStepsTest, AtTheHeadOfAStepOnlyWeightsCount) {
+  EXPECT_NE(Find(AtTheHead({"512,256", "512", "10,512"}, false), kRule),
+            nullptr);
+  EXPECT_TRUE(IsClean(AtTheHead({"32,256", "32", "7,8"}, false), kRule));
+  // The model begins with them.
+  EXPECT_TRUE(IsClean(AtTheHead({"512,256", "512", "10,512"}, true), kRule));
+}
+
+// Steps of 4 ms on the device, with `kernels` of 25 us in statistics.
+Report OnGpu(int kernels, bool waits) {
+  ComputeText text;
+  for (int i = 0; i < 8; ++i) {
+    text.Op("aten::linear", "", {{"gemm", 1'500}}, 20);
+    text.Op("AddmmBackward0", "", {{"gemm", 2'000}}, 20, "kind=backward");
+    for (const char* size : {"(float[512,256])", "(float[512])"}) {
+      text.Op("torch::autograd::AccumulateGrad", size, {}, 5, "kind=backward");
+    }
+    text.Begin();
+    text.Op("aten::_fused_sgd_", "", {{"multi_tensor_apply", 500}}, 20);
+    text.EndRange("Optimizer.step#SGD.step", "optimizer");
+    for (int k = 0; k < kernels; ++k) {
+      text.Op("aten::histc",
+              k % 2 ? "(float[512,256],int)" : "(float[512],int)",
+              {{"kernelHistogram1D", 25}}, 15);
+    }
+    if (waits) {
+      text.Begin();
+      text.Call("cudaStreamSynchronize", 3'900);
+      text.End("aten::item");
+    }
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(WorkBetweenStepsTest, OnAGpuItsKernelsCount) {
+  const Report report = OnGpu(40, false);
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kPredicted);
+  EXPECT_NEAR(finding->gain.expected_ms, 1, 0.05);
+  EXPECT_TRUE(IsClean(OnGpu(10, false), kRule));
+}
+
+TEST(WorkBetweenStepsTest, AWaitForTheGpuIsOfHostSync) {
+  EXPECT_TRUE(IsClean(OnGpu(2, true), kRule));
+}
+
+}  // namespace
+}  // namespace stepscope::between_steps_test
