@@ -307,6 +307,9 @@ TEST(WorkBetweenStepsTest, OnAGpuItsKernelsCount) {
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->gain_kind, GainKind::kPredicted);
   EXPECT_NEAR(finding->gain.expected_ms, 1, 0.05);
+  EXPECT_NE(finding->evidence.find("On the GPU their work takes 1.00 ms"),
+            std::string::npos)
+      << finding->evidence;
   EXPECT_TRUE(IsClean(OnGpu(10, false), kRule));
 }
 
