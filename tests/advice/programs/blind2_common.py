@@ -126,14 +126,14 @@ def blind2_teacher_average(fixed):
 def blind2_cell_by_cell(fixed):
     """An LSTMCell is called for each time step. Fix: nn.LSTM over the whole sequence."""
     # cause: a Python loop over time of small ops, where one batched op exists
-    net, head = nn.LSTM(16, 64, batch_first=True), nn.Linear(64, 1)
+    net, head = nn.LSTM(16, 192, batch_first=True), nn.Linear(192, 1)
     w, u, a, b = net.all_weights[0]
     optimizer = torch.optim.Adam([*net.parameters(), *head.parameters()], lr=1e-3, fused=True)
-    for x, y in endless(32, torch.randn(512, 96, 16), torch.randn(512, 1)):
+    for x, y in endless(64, torch.randn(512, 48, 16), torch.randn(512, 1)):
         if fixed:
             last = net(x)[0][:, -1]
         else:
-            last = cell = torch.zeros(len(x), 64)
+            last = cell = torch.zeros(len(x), 192)
             for t in range(x.shape[1]):
                 i, f, g, o = (F.linear(x[:, t], w, a) + F.linear(last, u, b)).chunk(4, 1)
                 cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()

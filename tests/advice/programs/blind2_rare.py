@@ -29,9 +29,9 @@ def blind2_dense_adjacency(fixed):
 def blind2_pairs_by_broadcast(fixed):
     """Distances of all pairs subtract a tensor of N x N x D. Fix: norms and one matrix product."""
     # cause: memory-bound elementwise ops on a huge broadcast temporary instead of a matrix product
-    model = mlp(128, 512, 128)
+    model = mlp(128, 1024, 1024, 32)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, fused=True)
-    for x, y in endless(256, torch.randn(2048, 128), torch.randint(16, (2048,))):
+    for x, y in endless(192, torch.randn(2048, 128), torch.randint(16, (2048,))):
         z = model(x)
         if fixed:
             norms = z.square().sum(1)
