@@ -1,4 +1,4 @@
-"""What every tuning guide names, written without knowledge of the rules; `expect` holds the plain cause until IDs are filled in."""
+"""What every tuning guide names, written without knowledge of the rules."""
 
 import math
 
@@ -8,8 +8,8 @@ from torch import nn
 from torch.nn import functional as F
 
 
-@program("speech", "held", expect=("constant-recomputed-each-step",))
-def blind2_mel_bank(fixed):
+@program("speech", "held", expect=("unbatched-loop", "python-between-ops"))
+def mel_bank(fixed):
     """The mel filter bank is built in Python in every step. Fix: once."""
     # cause: a constant table is rebuilt element by element in Python in every step
     def bank(mels=40, bins=257):
@@ -32,8 +32,8 @@ def blind2_mel_bank(fixed):
         yield len(wave)
 
 
-@program("segmentation", "held", expect=("metric-loop-in-python",))
-def blind2_confusion(fixed):
+@program("segmentation", "held", expect=("unbatched-loop",))
+def confusion(fixed):
     """The confusion matrix is counted class pair by class pair for each image in every step. Fix: one bincount."""
     # cause: a metric is computed in a Python loop of small ops with .item()
     net = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 8, 1))
@@ -66,8 +66,8 @@ class Rows(torch.utils.data.Dataset):
         return (self.x[i] - self.mean) / self.std, self.y[i]
 
 
-@program("tabular", "held", expect=("loading-row-by-row",))
-def blind2_tabular_rows(fixed):
+@program("tabular", "held", expect=("sync-data-loading", "loader-bound"))
+def tabular_rows(fixed):
     """Rows of a table in memory pass one by one through a DataLoader without workers. Fix: slices of the standardised table."""
     # cause: the data loader (per-sample work in the main process) holds up the step
     data = Rows(torch.randn(8192, 64) * 3 + 1, torch.randint(2, (8192,)))
@@ -81,8 +81,8 @@ def blind2_tabular_rows(fixed):
             yield len(x)
 
 
-@program("transfer learning", "held", expect=("gradients-of-frozen-weights",))
-def blind2_frozen_backbone(fixed):
+@program("transfer learning", "held", expect=("unread-gradients",))
+def frozen_backbone(fixed):
     """Only the head is trained, but gradients of the whole backbone are computed. Fix: the backbone under no_grad."""
     # cause: backward computes gradients that nobody uses (frozen part not frozen)
     body = nn.Sequential(nn.Conv2d(3, 32, 3, 2, 1), nn.ReLU(), nn.Conv2d(32, 64, 3, 2, 1), nn.ReLU(), nn.Conv2d(64, 64, 3, 1, 1), nn.ReLU(),
@@ -96,8 +96,8 @@ def blind2_frozen_backbone(fixed):
         yield len(x)
 
 
-@program("self-supervised", "held", expect=("many-small-updates",))
-def blind2_teacher_average(fixed):
+@program("self-supervised", "held", expect=("work-between-steps",))
+def teacher_average(fixed):
     """The teacher's moving average goes through 200 small tensors by one op or two each. Fix: torch._foreach_lerp_."""
     # cause: many tiny ops from a Python loop over parameters
     def tower():
@@ -122,8 +122,8 @@ def blind2_teacher_average(fixed):
         yield len(x)
 
 
-@program("time series", "held", expect=("loop-over-time-steps",))
-def blind2_cell_by_cell(fixed):
+@program("time series", "held", expect=("rnn-in-python",))
+def cell_by_cell(fixed):
     """An LSTMCell is called for each time step. Fix: nn.LSTM over the whole sequence."""
     # cause: a Python loop over time of small ops, where one batched op exists
     net, head = nn.LSTM(16, 192, batch_first=True), nn.Linear(192, 1)
@@ -143,7 +143,7 @@ def blind2_cell_by_cell(fixed):
 
 
 @program("tabular", "held")
-def blind2_good_autoencoder(fixed):
+def good_autoencoder(fixed):
     """Batches are slices, the layers fill the cores, the optimizer is fused."""
     model = mlp(256, 1024, 512, 1024, 256)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, fused=True)
@@ -153,7 +153,7 @@ def blind2_good_autoencoder(fixed):
 
 
 @program("time series", "held")
-def blind2_good_forecast(fixed):
+def good_forecast(fixed):
     """Strided convolutions over whole windows."""
     net = nn.Sequential(nn.Conv1d(16, 128, 5, 2), nn.ReLU(), nn.Conv1d(128, 128, 5, 2), nn.ReLU(), nn.Flatten(), nn.LazyLinear(24))
     net(torch.zeros(1, 16, 128))

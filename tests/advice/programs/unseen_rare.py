@@ -1,4 +1,4 @@
-"""What few guides name, written without knowledge of the rules; `expect` holds the plain cause until IDs are filled in."""
+"""What few guides name, written without knowledge of the rules. An expected name that is no ID is a cause that no rule asks about."""
 
 import torch
 from harness import endless, mlp, program, update
@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 
 @program("graphs", "held", expect=("dense-product-with-sparse-matrix",))
-def blind2_dense_adjacency(fixed):
+def dense_adjacency(fixed):
     """A graph with 8 edges a node is a dense matrix of mostly zeros. Fix: neighbours as indices."""
     # cause: dense matrix product over an almost empty adjacency matrix
     nodes = 3000
@@ -26,7 +26,7 @@ def blind2_dense_adjacency(fixed):
 
 
 @program("metric learning", "held", expect=("large-broadcast-temporary",))
-def blind2_pairs_by_broadcast(fixed):
+def pairs_by_broadcast(fixed):
     """Distances of all pairs subtract a tensor of N x N x D. Fix: norms and one matrix product."""
     # cause: memory-bound elementwise ops on a huge broadcast temporary instead of a matrix product
     model = mlp(128, 1024, 1024, 32)
@@ -44,7 +44,7 @@ def blind2_pairs_by_broadcast(fixed):
 
 
 @program("scientific", "held", expect=("explicit-inverse",))
-def blind2_process_inverse(fixed):
+def process_inverse(fixed):
     """A Gaussian process inverts its covariance and takes another factorisation for the determinant. Fix: one Cholesky factor."""
     # cause: expensive linear algebra (inverse, slogdet) where one factorisation and a solve do
     x, y = torch.rand(500, 4, dtype=torch.double), torch.randn(500, 1, dtype=torch.double)
@@ -64,8 +64,8 @@ def blind2_process_inverse(fixed):
         yield len(x)
 
 
-@program("diffusion", "held", expect=("anomaly-detection-on",))
-def blind2_anomaly_mode(fixed):
+@program("diffusion", "held", expect=("debug-api-on",))
+def anomaly_mode(fixed):
     """detect_anomaly was left on after a search for NaN. Fix: off."""
     # cause: autograd anomaly detection (debug mode) is on
     model = mlp(65, *[128] * 16, 64)
@@ -76,8 +76,8 @@ def blind2_anomaly_mode(fixed):
         yield len(x)
 
 
-@program("private learning", "held", expect=("gradient-sample-by-sample",))
-def blind2_private_loop(fixed):
+@program("private learning", "held", expect=("unbatched-loop",))
+def private_loop(fixed):
     """Clipped gradients of single samples are taken one backward pass at a time. Fix: vmap over the batch."""
     # cause: a Python loop over samples, each with tiny forward and backward
     model = mlp(32, 64, 5)
@@ -103,7 +103,7 @@ def blind2_private_loop(fixed):
 
 
 @program("masked language model", "held", expect=("scores-nobody-uses",))
-def blind2_scores_of_all(fixed):
+def scores_of_all(fixed):
     """Scores over the vocabulary are computed at all positions, and the loss ignores 85 % of them. Fix: at masked positions only."""
     # cause: the output layer and loss work on positions whose result is thrown away
     embed, layer = nn.Embedding(8000, 64), nn.TransformerEncoderLayer(64, 4, 256, dropout=0.0, batch_first=True)
@@ -120,7 +120,7 @@ def blind2_scores_of_all(fixed):
 
 
 @program("language model", "held")
-def blind2_good_causal(fixed):
+def good_causal(fixed):
     """Causal attention by the fused op, whole sequences, a fused optimizer."""
     embed, mix, out = nn.Embedding(1000, 128), nn.Linear(128, 384), nn.Linear(128, 1000)
     deep = mlp(128, 512, 128)
@@ -134,7 +134,7 @@ def blind2_good_causal(fixed):
 
 
 @program("reinforcement learning", "held")
-def blind2_good_actor_critic(fixed):
+def good_actor_critic(fixed):
     """Actor and critic share a trunk, and a batch of transitions is one forward and one backward pass."""
     trunk, actor, critic = mlp(64, 1024, 1024), nn.Linear(1024, 6), nn.Linear(1024, 1)
     optimizer = torch.optim.SGD([p for part in (trunk, actor, critic) for p in part.parameters()], lr=1e-3, fused=True)
