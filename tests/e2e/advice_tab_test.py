@@ -106,6 +106,11 @@ def picture(page, name):
         page.screenshot(path=pathlib.Path(os.environ["STEPSCOPE_PAGES"]) / f"{name}.png")
 
 
+def loaded(page):
+    """Waits for the report that was asked for: the frame is empty until then."""
+    page.wait_for_function("() => document.querySelector('#status').hidden", timeout=120_000)
+
+
 @contextlib.contextmanager
 def tab(server):
     """The tab's own frame in a browser, and what it logged as an error."""
@@ -115,6 +120,7 @@ def tab(server):
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(server[0] + "/data/plugin_entry.html?name=stepscope")
         page.wait_for_selector("nav button[aria-current]", timeout=30_000)
+        loaded(page)
         yield page, errors
         assert refused == []
 
@@ -140,7 +146,7 @@ def test_a_page_is_shown_and_another_chosen(server):
         assert "ms" in frame.locator("body").inner_text(timeout=30_000)
         picture(page, "advice_tab")
         page.get_by_role("button", name="rank 1").click()
-        page.wait_for_function("() => document.querySelector('#status').hidden")
+        loaded(page)
         assert "rank 1 of 2" in frame.locator("body").inner_text(timeout=30_000)
         assert page.title() != "hit"
         assert HOSTILE in page.locator("nav").inner_text()
@@ -161,7 +167,7 @@ def test_two_windows_are_compared(server):
         for box in page.locator("input[type=checkbox]").all():
             box.check()
         page.locator("#compare").click()
-        page.wait_for_function("() => document.querySelector('#status').hidden")
+        loaded(page)
         text = page.frame_locator("iframe").locator("body").inner_text(timeout=30_000)
         assert "before" in text and "after" in text
         picture(page, "advice_compare")
