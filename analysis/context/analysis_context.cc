@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "device/whole_recording.h"
 #include "replay/gpu/record_program.h"
 #include "steps/non_training_steps.h"
 #include "steps/steady_steps.h"
@@ -16,6 +17,7 @@ constexpr size_t kReplayedSteps = 128;
 Steps StepsOf(const Trace& trace, const OpTree& tree,
               std::vector<StepFacts>& facts) {
   Steps steps = FindSteps(trace);
+  TakeWholeRecording(trace, steps);
   facts = FactsOf(trace, tree, steps);
   MarkNonTrainingSteps(trace, tree, facts, steps);
   return steps;

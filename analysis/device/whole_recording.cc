@@ -14,6 +14,11 @@ namespace {
 // limit is higher than in steps, because the first launch of a process also
 // loads its kernel.
 constexpr int64_t kQueuedNs = 100'000;
+// Launching takes some 5 to 20 us; loading the kernel or its library first takes
+// milliseconds.
+constexpr int64_t kLoadingLaunchNs = 1'000'000;
+// What recurs must be most of a recording that is judged as a step.
+constexpr double kMostStartUp = 0.3;
 
 // From the first begin to the last end of all rows. Device work may go on after
 // the host's last row, and the other way round.
@@ -59,22 +64,103 @@ int64_t BeginOnDevice(const Trace& trace, int64_t begin_ns) {
                                                      : begin_ns;
 }
 
+Steps OneStep(Span span, RowId thread) {
+  Steps steps;
+  steps.thread = thread;
+  steps.windows.push_back({.host = span, .tiled = span});
+  steps.steady.push_back(0);
+  steps.is_recording = true;
+  return steps;
+}
+
+Span WindowOf(const Trace& trace) {
+  Span span = SpanOf(trace);
+  if (trace.has_device_work() && span.length() > 0) {
+    span.begin_ns = BeginOnDevice(trace, span.begin_ns);
+  }
+  return span;
+}
+
+// Pauses of kLoadingLaunchNs or more inside ops of `thread` that launch: they
+// load a library. Ops that launch nothing may compute on the host.
+void AddPauses(const Trace& trace, RowId thread, std::vector<Span>& slow) {
+  std::vector<bool> launches(trace.ops().size());
+  std::vector<int64_t> bounds;
+  for (const RuntimeCall& call : trace.runtime_calls()) {
+    if (call.thread != thread) continue;
+    bounds.push_back(call.begin_ns);
+    bounds.push_back(call.end_ns);
+    for (RowId op = call.op; op != kNone && !launches[op];
+         op = trace.ops()[op].parent) {
+      launches[op] = true;
+    }
+  }
+  std::vector<Span> launching;
+  for (RowId row = 0; row < trace.ops().size(); ++row) {
+    const Op& op = trace.ops()[row];
+    if (op.thread != thread) continue;
+    bounds.push_back(op.begin_ns);
+    bounds.push_back(op.end_ns);
+    if (launches[row]) launching.push_back({op.begin_ns, op.end_ns});
+  }
+  std::ranges::sort(bounds);
+  std::vector<Span> pauses;
+  for (size_t i = 1; i < bounds.size(); ++i) {
+    if (bounds[i] - bounds[i - 1] >= kLoadingLaunchNs) {
+      pauses.push_back({bounds[i - 1], bounds[i]});
+    }
+  }
+  for (const Span& span : Intersect(pauses, Merge(std::move(launching)))) {
+    slow.push_back(span);
+  }
+}
+
+// Time in one-off work, and in launches and ops that are slow because they load
+// kernels or libraries, as far as the device idles meanwhile.
+int64_t StartUpNs(const Trace& trace, RowId thread, Span window) {
+  if (!trace.has_device_work()) return 0;
+  std::vector<Span> slow = OneOffSpans(trace);
+  AddPauses(trace, thread, slow);
+  std::vector<Span> busy;
+  const auto note = [&](const DeviceWork& work) {
+    busy.push_back({work.begin_ns, work.end_ns});
+    if (work.call == kNone) return;
+    const RuntimeCall& call = trace.runtime_calls()[work.call];
+    // A full queue delays launches, too, but then the device is busy.
+    if (call.end_ns - call.begin_ns >= kLoadingLaunchNs) {
+      slow.push_back({call.begin_ns, call.end_ns});
+    }
+  };
+  for (const Kernel& row : trace.kernels()) note(row);
+  for (const Copy& row : trace.copies()) note(row);
+  for (const Memset& row : trace.memsets()) note(row);
+  slow = Merge(std::move(slow));
+  return LengthIn(slow, window) -
+         LengthIn(Intersect(slow, Merge(std::move(busy))), window);
+}
+
 }  // namespace
+
+void TakeWholeRecording(const Trace& trace, Steps& steps) {
+  if (!steps.empty() || steps.thread == kNone) return;
+  const Span window = WindowOf(trace);
+  if (window.length() <= 0 ||
+      StartUpNs(trace, steps.thread, window) >= kMostStartUp * window.length()) {
+    return;
+  }
+  steps = OneStep(window, steps.thread);
+}
 
 // The whole recording is treated as one step, so that it is split by the same
 // code.
 WholeRecording SplitWhole(const Trace& trace, const OpTree& tree,
                           RowId thread) {
   WholeRecording whole;
-  whole.span = SpanOf(trace);
+  whole.span = WindowOf(trace);
   if (whole.span.length() <= 0) return whole;
   if (trace.has_device_work()) {
-    whole.span.begin_ns = BeginOnDevice(trace, whole.span.begin_ns);
-    Steps steps;
-    steps.thread = thread;
-    steps.windows.push_back({.host = whole.span, .tiled = whole.span});
-    steps.steady.push_back(0);
-    whole.split = MakeDeviceLedger(trace, tree, steps).splits[0];
+    whole.split =
+        MakeDeviceLedger(trace, tree, OneStep(whole.span, thread)).splits[0];
   } else if (thread != kNone) {
     whole.split = SplitOnHost(trace, thread,
                               HostTimeline(trace, tree, thread, whole.span),

@@ -1,10 +1,11 @@
-// WholeRecording: the time split of a recording without steps, taken as one.
+// WholeRecording: a recording without steps, taken as one.
 #pragma once
 
 #include <stepscope/trace.h>
 
 #include "ops/intervals.h"
 #include "ops/op_traits.h"
+#include "steps/step_window.h"
 #include "timeline/causes.h"
 
 namespace stepscope {
@@ -18,5 +19,11 @@ struct WholeRecording {
 // `thread` is the training thread; kNone if unknown, and then a CPU-only run
 // has no split.
 WholeRecording SplitWhole(const Trace& trace, const OpTree& tree, RowId thread);
+
+// Makes the whole recording the only window of `steps`, which has none, so that
+// the rules judge it like a step. Leaves `steps` as they are if the training
+// thread is unknown, or if starting up takes much of the recording: what
+// happens once per process would be advised on as if it recurred.
+void TakeWholeRecording(const Trace& trace, Steps& steps);
 
 }  // namespace stepscope

@@ -342,7 +342,7 @@ void DrawSteps(const AnalysisContext& context, const Report& report,
   DrawnNames names(context.trace, details.names);
   StepDrawer drawer(context, report, names);
   const Steps& steps = context.steps;
-  if (steps.empty()) {
+  if (steps.empty() || steps.is_recording) {
     const Span whole = WholeWindow(context.trace);
     if (whole.length() <= 0) return;
     details.steps.push_back({.begin_ns = whole.begin_ns,

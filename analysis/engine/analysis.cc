@@ -68,8 +68,11 @@ int64_t DevicesUsed(const Trace& trace) {
 
 // For a recording without steps: adds its length and how it splits into causes.
 void AddWhole(const AnalysisContext& context, Report& report) {
+  const Steps& steps = context.steps;
   const WholeRecording whole =
-      SplitWhole(context.trace, context.tree, context.steps.thread);
+      steps.is_recording
+          ? WholeRecording{steps.windows[0].tiled, context.splits[0]}
+          : SplitWhole(context.trace, context.tree, steps.thread);
   report.recording_ms = whole.span.length() * 1e-6;
   for (size_t i = 0; i < kCauses; ++i) {
     const int64_t ns = whole.split[static_cast<Cause>(i)];
@@ -95,8 +98,9 @@ Verdict Applies(const AnalysisContext& context, const Rule& rule,
   }
   if (rule.needs_steps && context.steps.empty()) {
     return Skip(
-        "no steps were found: call Step() once per iteration, or prof.step() "
-        "in Python");
+        "no steps were found, and much of the recording is start-up or on "
+        "threads that cannot be told apart: call Step() once per iteration, or "
+        "prof.step() in Python");
   }
   for (Kind kind : rule.needs) {
     if (!context.trace.watched(kind)) {
@@ -184,7 +188,7 @@ Report ReportOf(const AnalysisContext& context, EditsById* edits) {
   report.phases_ms = SplitByPhase(trace, context.tree, context.steps);
 
   report.step_times = TimesOfSteps(context);
-  if (context.steps.empty()) AddWhole(context, report);
+  if (context.stats.count == 0) AddWhole(context, report);
   report.memory = MemoryOf(trace);
 
   std::vector<SizedFinding> found;

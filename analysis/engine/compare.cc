@@ -247,9 +247,9 @@ Comparison Compare(const Trace& before, const Trace& after) {
   const AnalysisContext a(before), b(after);
   comparison.before = SpreadOf(a);
   comparison.after = SpreadOf(b);
-  if (a.steps.empty() || b.steps.empty()) {
+  if (a.stats.count == 0 || b.stats.count == 0) {
     comparison.why_not =
-        std::string(a.steps.empty() ? "the first" : "the second") +
+        std::string(a.stats.count == 0 ? "the first" : "the second") +
         " trace has no steps";
     return comparison;
   }

@@ -201,7 +201,7 @@ std::span<const Cause> CausesOf(std::string_view id) {
 void ExplainCauses(Report& report) {
   report.coverage.clear();
   const double step_ms = report.steps.mean_ms;
-  if (report.steps.count == 0 || step_ms <= 0) return;
+  if (step_ms <= 0) return;
   double whole_path = 0;
   std::vector<Cause> unanswered;
   for (const auto& [key, ms] : report.path_split_ms) whole_path += ms;

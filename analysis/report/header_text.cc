@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "report/step_text.h"
+#include "words/conclusion.h"
 #include "words/labels.h"
 #include "words/quantities.h"
 
@@ -94,9 +95,7 @@ void PrintBreakdown(const std::string& what, double all_ms,
 void PrintStepBreakdown(const Report& report, TextPage& page) {
   const StepStats& steps = report.steps;
   if (steps.count == 0) {
-    page.Wrapped("",
-                 "No steps were found, so there are no times per step. Call "
-                 "Step() once per iteration (prof.step() in Python).");
+    page.Wrapped("", NoStepsInWords(report));
     if (report.recording_ms > 0 && !report.recording_split_ms.empty()) {
       PrintBreakdown("whole recording", report.recording_ms,
                      report.recording_split_ms, report.has_gpu, page);

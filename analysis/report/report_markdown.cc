@@ -35,6 +35,9 @@ void AppendHeader(const Report& report, std::string& text) {
   }
   const std::string rank = RankInWords(report.run);
   text += MarkdownText(line + (rank.empty() ? "" : ", " + rank)) + "\n\n";
+  if (report.steps.count == 0) {
+    text += MarkdownText(NoStepsInWords(report)) + "\n\n";
+  }
   const std::string averaged = AveragedStepsText(report);
   if (!averaged.empty()) text += MarkdownText(averaged) + "\n\n";
   for (const std::string& more : {UnprofiledText(report), StallsText(report)}) {
@@ -110,7 +113,7 @@ std::string ToMarkdown(const Report& report) {
     advice |= NumberOf(report, finding) > 0;
     AppendFinding(report, finding, text);
   }
-  if (!advice && report.steps.count > 0) {
+  if (!advice && report.steps.mean_ms > 0) {
     text += MarkdownText(VerdictInWords(report)) + "\n";
   }
   const std::string plan = PlanInWords(report);

@@ -100,7 +100,7 @@ void PrintFurther(const Report& report,
 // The verdict or the plan, then what is held back, then what takes long and has
 // no advice.
 void PrintConclusion(const Report& report, bool advice, TextPage& page) {
-  if (!advice && report.steps.count > 0) {
+  if (!advice && report.steps.mean_ms > 0) {
     page.Line();
     page.Wrapped("", VerdictInWords(report));
   }

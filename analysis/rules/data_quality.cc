@@ -123,7 +123,12 @@ Verdict CheckCaptureIncomplete(const AnalysisContext& m) {
               "computing time here is host time only.");
     }
   }
-  if (m.steps.empty()) {
+  if (m.steps.is_recording) {
+    add(warnings,
+        "The trace has no step marks, and nothing in it recurs like a step: "
+        "the whole recording counts as one, set-up included. Call Step() once "
+        "per iteration.");
+  } else if (m.steps.empty()) {
     add(warnings,
         "The trace has no step marks, so nothing can be reported per step. "
         "Call Step() once per iteration.");
@@ -143,7 +148,7 @@ Verdict CheckCaptureIncomplete(const AnalysisContext& m) {
     finding.fix_cpp = finding.fix_python =
         "raise max_buffer_bytes, record fewer active steps, or turn shapes and "
         "memory off";
-  } else if (m.steps.empty()) {
+  } else if (m.stats.count == 0) {
     finding.fix_cpp = "call profile.Step() once per iteration";
     finding.fix_python = "call prof.step() once per iteration";
   }

@@ -5,7 +5,6 @@
 // ms, at 5 to 10 us each.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <string>
 #include <string_view>
@@ -24,9 +23,6 @@ namespace {
 
 constexpr double kShare = 0.10;
 constexpr double kLaunches = 200;
-// More than kShare: a recording without steps may hold code that runs only once
-// and is slow to launch.
-constexpr double kShareOfRecording = 0.5;
 constexpr double kCompiledOpNs = 2'000;
 // Starting an op or a kernel takes some 5 to 20 us; time beyond this limit per
 // call is spent on something else.
@@ -134,66 +130,7 @@ std::string WorstRegions(const Trace& trace, const Steps& in,
   return text;
 }
 
-// The whole recording as one step: from the first launch to the end of the last
-// activity.
-Steps WholeRecording(const AnalysisContext& m) {
-  Steps whole;
-  whole.thread = m.steps.thread;
-  Span span{std::numeric_limits<int64_t>::max(), 0};
-  const auto add = [&](const DeviceWork& work) {
-    const int64_t begin = work.call == kNone
-                              ? work.begin_ns
-                              : m.trace.runtime_calls()[work.call].begin_ns;
-    span.begin_ns = std::min(span.begin_ns, begin);
-    span.end_ns = std::max(span.end_ns, work.end_ns);
-  };
-  for (const Kernel& work : m.trace.kernels()) add(work);
-  for (const Copy& work : m.trace.copies()) add(work);
-  for (const Memset& work : m.trace.memsets()) add(work);
-  whole.windows.push_back({.host = span, .tiled = span});
-  whole.steady.push_back(0);
-  return whole;
-}
-
-// Without steps, the recording shows that the host delays the device, but not
-// what a step would gain.
-Verdict CheckWholeRecording(const AnalysisContext& m) {
-  if (!m.has_gpu) {
-    return Skip(
-        "no steps were found: call Step() once per iteration, or prof.step() "
-        "in Python");
-  }
-  const Steps whole = WholeRecording(m);
-  const DeviceLedger ledger = MakeDeviceLedger(m.trace, m.tree, whole);
-  const CauseTimes& split = ledger.splits[0];
-  const double length = static_cast<double>(whole.windows[0].tiled.length());
-  const double bucket =
-      static_cast<double>(split[Cause::kDispatch] + split[Cause::kHostCode]);
-  if (bucket < kShareOfRecording * length ||
-      ledger.launches_per_step < kLaunches) {
-    return Clean();
-  }
-  Finding finding;
-  finding.confidence = Confidence::kHint;
-  finding.evidence = "No steps were marked. Over the whole recording of " +
-                     Milliseconds(length * 1e-6) + " the GPU is idle for " +
-                     Milliseconds(bucket * 1e-6) + " (" +
-                     Percent(bucket / length) + ") while the host issues " +
-                     Count(ledger.launches_per_step, "launch", "launches") +
-                     ".";
-  finding.where = WorstRegions(m.trace, whole, "");
-  finding.fix_cpp =
-      "use a larger batch, or capture the step in an at::cuda::CUDAGraph; call "
-      "profile.Step() once per iteration to get a predicted gain";
-  finding.fix_python =
-      "use a larger batch, or torch.compile(model, mode=\"reduce-overhead\"); "
-      "call prof.step() once per iteration to get a predicted gain";
-  finding.wrong_if = "the recorded code runs only once, such as a set-up";
-  return Fire(Found{.finding = std::move(finding), .regardless = true});
-}
-
 Verdict CheckLaunchBound(const AnalysisContext& m) {
-  if (m.steps.empty()) return CheckWholeRecording(m);
   const double step = m.step_ns();
   const double dispatch = m.MeanNs(Cause::kDispatch);
   const double calls = m.CallsPerStep();
@@ -267,7 +204,6 @@ Verdict CheckLaunchBound(const AnalysisContext& m) {
 constexpr Rule kRules[] = {
     {.id = "launch-bound",
      .question = "Do framework code and host code between ops delay the step?",
-     .needs_steps = false,
      .needs = {Kind::kOp},
      .causes = {Cause::kDispatch, Cause::kHostCode, Cause::kKernelLatency},
      .check = &CheckLaunchBound,

@@ -34,6 +34,9 @@ struct Steps {
   RowId thread = kNone;             // the training thread; kNone if unknown
   std::string step_source;  // what unmarked steps were inferred from, "the ends
                             // of Optimizer.step"; "" if they are marked
+  // No steps were found, and the only window is the whole recording
+  // (device/whole_recording.h). It is averaged like a step, but is none.
+  bool is_recording = false;
   bool empty() const { return windows.empty(); }
 };
 

@@ -94,18 +94,7 @@ bool IsOneOff(std::string_view name) {
 }
 
 void MeasureOneOffs(const Trace& trace, std::vector<StepWindow>& windows) {
-  std::vector<Span> spans;
-  for (const Overhead& row : trace.overheads()) {
-    if (IsOneOff(trace.name(row.name))) {
-      spans.push_back({row.begin_ns, row.end_ns});
-    }
-  }
-  for (const RuntimeCall& row : trace.runtime_calls()) {
-    if (IsOneOff(trace.name(row.name))) {
-      spans.push_back({row.begin_ns, row.end_ns});
-    }
-  }
-  spans = Merge(std::move(spans));
+  const std::vector<Span> spans = OneOffSpans(trace);
   for (StepWindow& window : windows) {
     window.one_off_ns = LengthIn(spans, window.host);
   }
@@ -209,6 +198,21 @@ void ClassifySteps(const Trace& trace, Steps& steps) {
 
 }  // namespace
 
+std::vector<Span> OneOffSpans(const Trace& trace) {
+  std::vector<Span> spans;
+  for (const Overhead& row : trace.overheads()) {
+    if (IsOneOff(trace.name(row.name))) {
+      spans.push_back({row.begin_ns, row.end_ns});
+    }
+  }
+  for (const RuntimeCall& row : trace.runtime_calls()) {
+    if (IsOneOff(trace.name(row.name))) {
+      spans.push_back({row.begin_ns, row.end_ns});
+    }
+  }
+  return Merge(std::move(spans));
+}
+
 Steps FindSteps(const Trace& trace) {
   Steps steps;
   steps.thread = TrainingThread(trace);
@@ -261,8 +265,10 @@ ReplayWindow ChooseReplayWindow(const Steps& steps, size_t most) {
 
 StepStats StatsOf(const Steps& steps) {
   StepStats stats;
-  stats.count = static_cast<int64_t>(steps.windows.size());
-  stats.steady = static_cast<int64_t>(steps.steady.size());
+  if (!steps.is_recording) {
+    stats.count = static_cast<int64_t>(steps.windows.size());
+    stats.steady = static_cast<int64_t>(steps.steady.size());
+  }
   stats.step_source = steps.step_source;
   if (steps.steady.empty()) return stats;
   double counted = 0;

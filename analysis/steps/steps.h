@@ -24,7 +24,11 @@ namespace stepscope {
 // step is steady, all of them are taken as steady, for lack of better ones.
 Steps FindSteps(const Trace& trace);
 
-// Counts all steps; mean, median and variation are those of the tiled spans of
+// When the process does what it does only once: loads kernels, compiles, gets
+// memory from the driver. In time order, without overlaps.
+std::vector<Span> OneOffSpans(const Trace& trace);
+
+// Counts all steps, none if the only window is a whole recording; mean, median and variation are those of the tiled spans of
 // steady steps.
 StepStats StatsOf(const Steps& steps);
 

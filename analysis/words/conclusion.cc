@@ -176,6 +176,15 @@ std::string PlanInWords(const Report& report) {
   return text;
 }
 
+std::string NoStepsInWords(const Report& report) {
+  return report.steps.mean_ms > 0
+             ? "No steps were found, so the whole recording counts as one. "
+               "Call Step() once per iteration (prof.step() in Python) for "
+               "times per step."
+             : "No steps were found, so there are no times per step. Call "
+               "Step() once per iteration (prof.step() in Python).";
+}
+
 // From the most to the least serious reason to judge nothing. "Healthy" needs
 // all: rules that looked, steps that vary little, and a step that mostly
 // computes.
@@ -203,8 +212,8 @@ std::string VerdictInWords(const Report& report) {
   if (compute == report.time_split_ms.end() ||
       compute->second <= kHealthyFrac * report.steps.mean_ms) {
     return checks +
-           ", but the step computes for less than half of its time (see "
-           "below).";
+           (report.steps.count > 0 ? ", but the step" : ", but the program") +
+           " computes for less than half of its time (see below).";
   }
   // Computing may take the most of a good step; that no rule shortens it leaves
   // no question open.
@@ -212,7 +221,8 @@ std::string VerdictInWords(const Report& report) {
       std::ranges::any_of(report.coverage, [](const CauseAnswer& answer) {
         return !answer.why.empty() && answer.cause != "compute";
       });
-  return (open ? "" : "Healthy: ") + checks + ".";
+  // What recurs is unknown, and with it whether the program is healthy.
+  return (open || report.steps.count == 0 ? "" : "Healthy: ") + checks + ".";
 }
 
 std::vector<std::string> UnansweredInWords(const Report& report) {

@@ -20,6 +20,9 @@ std::string PlanInWords(const Report& report);
 // where both ends read the same.
 std::string PlanRangeInWords(const Plan& plan);
 
+// For a report without steps: what its times are of, and how to get steps.
+std::string NoStepsInWords(const Report& report);
+
 // One sentence for a report without advice: healthy, nothing found in a step
 // that hardly computes, or no verdict (incomplete recording, no data, or noise
 // that exceeds the gains).

@@ -123,20 +123,61 @@ TEST(InferredStepsTest, RangesThatCoverLessThanHalfOfTheRecordingAreNoSteps) {
   EXPECT_TRUE(Infer(turns + Op(700, 800, "aten::mm")).windows.empty());
 }
 
-TEST(WholeRecordingTest, IsSplitWhereThereAreNoSteps) {
+TEST(WholeRecordingTest, IsJudgedAsOneStepWhereThereAreNone) {
   const Report report = Analyze(TraceFromText(R"(
     op 0..1000 thread=0 aten::mm
     runtime_call 100..200 thread=0 correlation=1 cudaLaunchKernel
     kernel 300..4300 correlation=1 k
   )"));
   EXPECT_EQ(report.steps.count, 0);
-  EXPECT_TRUE(report.time_split_ms.empty());
+  EXPECT_EQ(report.time_split_ms, report.recording_split_ms);
+  EXPECT_DOUBLE_EQ(report.steps.mean_ms, report.recording_ms);
   EXPECT_DOUBLE_EQ(report.recording_ms, 4300e-6);
   double sum = 0;
   for (const auto& [cause, ms] : report.recording_split_ms) sum += ms;
   EXPECT_NEAR(sum, report.recording_ms, 1e-9);
   EXPECT_DOUBLE_EQ(report.recording_split_ms.at("compute"), 4000e-6);
   EXPECT_NE(ToText(report, TextOptions()).find("whole recording"), std::string::npos);
+}
+
+// A launch of `load_us` before 1 ms of kernels, all of it on an idle device.
+Report AfterLoading(int load_us) {
+  const std::string end = std::to_string(load_us * 1'000);
+  return Analyze(TraceFromText(
+      "op 0.." + std::to_string(load_us * 1'000 + 1'000'000) +
+      " thread=0 aten::mm\nruntime_call 0.." + end +
+      " thread=0 correlation=1 cudaLaunchKernel\nkernel " + end + ".." +
+      std::to_string(load_us * 1'000 + 1'000'000) + " correlation=1 k\n"));
+}
+
+// A launch below 1 ms is only slow.
+TEST(WholeRecordingTest, IsNotJudgedWhereStartingUpTakesMuchOfIt) {
+  EXPECT_EQ(AfterLoading(1'500).steps.mean_ms, 0);
+  EXPECT_GT(AfterLoading(1'500).recording_ms, 2.4);
+  EXPECT_EQ(AfterLoading(1'000).steps.mean_ms, 0);
+  EXPECT_GT(AfterLoading(999).steps.mean_ms, 1.9);
+}
+
+// An op of 2.5 ms that launches a kernel after `pause_us` in another op.
+Report AfterPause(int pause_us) {
+  const std::string begin = std::to_string(pause_us * 1'000);
+  const std::string launched = std::to_string(pause_us * 1'000 + 10'000);
+  return Analyze(TraceFromText(
+      "op 0..2500000 thread=0 aten::mm\nop 0.." + begin +
+      " thread=0 aten::inner\nruntime_call " + begin + ".." + launched +
+      " thread=0 correlation=1 cudaLaunchKernel\nkernel " + launched +
+      "..2500000 correlation=1 k\n"));
+}
+
+TEST(WholeRecordingTest, IsNotJudgedWhereOpsLoadLibraries) {
+  EXPECT_EQ(AfterPause(1'100).steps.mean_ms, 0);
+  EXPECT_GT(AfterPause(900).steps.mean_ms, 0);
+}
+
+TEST(WholeRecordingTest, IsNotJudgedWhereTheTrainingThreadIsUnknown) {
+  const Report report = Analyze(TraceFromText("kernel 0..1000000 k\n"));
+  EXPECT_EQ(report.steps.mean_ms, 0);
+  EXPECT_EQ(report.replay.why_not, "no steps were found");
 }
 
 TEST(WholeRecordingTest, IsNotSplitWhereThereAreSteps) {

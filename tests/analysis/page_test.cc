@@ -304,7 +304,8 @@ TEST(PageWordsTest, TheHeadlineSaysWhatToExpect) {
             "One change is predicted to gain 4.00 of 10.0 ms per step (roughly "
             "2.00 to 5.00): start with fp64-compute.");
   EXPECT_EQ(HeadlineInWords(Report()),
-            "No steps were found, so there are no times per step.");
+            "No steps were found, so there are no times per step. Call Step() "
+            "once per iteration (prof.step() in Python).");
 }
 
 }  // namespace

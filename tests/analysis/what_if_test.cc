@@ -234,7 +234,7 @@ TEST(WhatIfTest, WithAGpuFindingsTellAndSettingsDoNot) {
 }
 
 TEST(WhatIfTest, SaysWhyReplayDoesNotSpeak) {
-  const Trace trace = TraceFromText("op 0..1000 thread=0 aten::mm\n");
+  const Trace trace = TraceFromText("kernel 0..1000 k\n");
   const WhatIf what_if(trace);
   EXPECT_EQ(what_if.why_not(), "no steps were found");
   EXPECT_FALSE(what_if.Predict({}).has_value());

@@ -72,7 +72,8 @@ std::string HeadlineInWords(const Report& report) {
     return VerdictInWords(report);
   }
   if (report.steps.count == 0) {
-    return "No steps were found, so there are no times per step.";
+    const std::string first = FirstInWords(report);
+    return NoStepsInWords(report) + (first.empty() ? "" : " " + first);
   }
   const Plan& plan = report.plan;
   if (!plan.ids.empty() && plan.step_after_ms > 0) {

@@ -155,7 +155,7 @@ TEST_F(WhatIfCommandTest, SaysWhichSettingCannotBePredicted) {
 
 TEST_F(WhatIfCommandTest, SaysWhyATraceWithoutStepsGivesNoPrediction) {
   const Outcome run =
-      Run(STEPSCOPE_TEST_DATA "/traces/part_a100_bs2.json.gz workers=2");
+      Run(STEPSCOPE_TEST_DATA "/traces/alexnet_a100_cuda_sync.json.gz workers=2");
   EXPECT_EQ(run.status, 1);
   EXPECT_EQ(run.out, "no prediction: no steps were found\n");
 }
