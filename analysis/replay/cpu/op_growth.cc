@@ -3,6 +3,7 @@
 #include <stepscope/op_cost.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -112,8 +113,16 @@ double FlopsOf(const Trace& trace, RowId op, const OpCost& cost) {
   return ResultElements(trace, call) * per_output;
 }
 
-// Bytes of weights that `op` moves through memory, all passes added up.
-double WeightTraffic(const Trace& trace, RowId op, const OpCost& cost) {
+// The sizes of a matrix, the smaller one first.
+using Sides = std::pair<int64_t, int64_t>;
+Sides SidesOf(int64_t rows, int64_t columns) {
+  return std::minmax(rows, columns);
+}
+
+// Bytes of weights that `op` moves through memory, all passes added up. Only
+// matrices of the sizes in `weights` are weights.
+double WeightTraffic(const Trace& trace, RowId op, const OpCost& cost,
+                     const std::optional<std::set<Sides>>& weights) {
   const RowId call = TellingCall(trace, op);
   if (call == kNone) return 0;
   const auto bytes = [&](size_t i) {
@@ -124,23 +133,20 @@ double WeightTraffic(const Trace& trace, RowId op, const OpCost& cost) {
                           std::string_view::npos;
     return backward ? kBackwardPasses * bytes(2) : kForwardPasses * bytes(1);
   }
-  // Weights are taken to be the largest matrix of a product. A batched product,
-  // as in attention, has none.
+  // Weights are taken to be the largest matrix of a product that may be some. A
+  // batched product, as in attention, has none.
   if (cost.matmul.m <= 0 || cost.matmul.batch != 1) return 0;
-  const auto size = [](int64_t rows, int64_t columns) {
-    return static_cast<double>(rows) * static_cast<double>(columns);
-  };
   const MatmulShape& is = cost.matmul;
-  const double all = size(is.m, is.k) + size(is.k, is.n) + size(is.m, is.n);
-  const double largest =
-      std::max({size(is.m, is.k), size(is.k, is.n), size(is.m, is.n)});
+  double all = 0, largest = 0;
+  for (const auto& [rows, columns] :
+       {std::pair(is.m, is.k), {is.k, is.n}, {is.m, is.n}}) {
+    const double size =
+        static_cast<double>(rows) * static_cast<double>(columns);
+    all += size;
+    if (weights && !weights->contains(SidesOf(rows, columns))) continue;
+    largest = std::max(largest, size);
+  }
   return kProductPasses * cost.bytes * largest / std::max(all, 1.0);
-}
-
-// The sizes of a matrix, the smaller one first.
-using Sides = std::pair<int64_t, int64_t>;
-Sides SidesOf(int64_t rows, int64_t columns) {
-  return std::minmax(rows, columns);
 }
 
 // The matrices among the parameters that get gradients.
@@ -152,6 +158,22 @@ std::set<Sides> GradientSides(const Trace& trace) {
       continue;
     }
     const std::vector<int64_t> dims = TensorArgument(trace, row, 0).dims;
+    if (dims.size() == 2) sides.insert(SidesOf(dims[0], dims[1]));
+  }
+  return sides;
+}
+
+// The matrices that may be weights: the parameters that get gradients, and what
+// linear layers multiply by, which may be frozen or a part of a parameter.
+// Unknown if no matrix gets a gradient.
+std::optional<std::set<Sides>> WeightSides(const Trace& trace,
+                                           const std::set<Sides>& gradients) {
+  if (gradients.empty()) return std::nullopt;
+  std::set<Sides> sides = gradients;
+  for (RowId row = 0; row < trace.ops().size(); ++row) {
+    const Op& op = trace.ops()[row];
+    if (op.inputs == kNone || trace.name(op.name) != "aten::linear") continue;
+    const std::vector<int64_t> dims = TensorArgument(trace, row, 1).dims;
     if (dims.size() == 2) sides.insert(SidesOf(dims[0], dims[1]));
   }
   return sides;
@@ -174,7 +196,9 @@ bool HasWeights(KernelClass kind) {
 }  // namespace
 
 OpGrowth::OpGrowth(const Trace& trace, const std::vector<RowId>& ops)
-    : trace_(trace), gradients_(GradientSides(trace)) {
+    : trace_(trace),
+      gradients_(GradientSides(trace)),
+      weights_(WeightSides(trace, gradients_)) {
   using Samples = std::vector<std::pair<double, double>>;
   std::map<NameId, Samples> arithmetic;
   Samples streaming;
@@ -208,7 +232,7 @@ OpGrowth::Parts OpGrowth::PartsOf(RowId row) const {
   const OpCost cost = CostOf(trace_, row);
   const double flops = FlopsOf(trace_, row, cost);
   if (flops <= 0 || best->second <= 0) return parts;
-  const double traffic = WeightTraffic(trace_, row, cost);
+  const double traffic = WeightTraffic(trace_, row, cost, weights_);
   // A product of few rows by large weights takes the time that the weights
   // need, so if the recording has no others, its best rate says nothing about
   // arithmetic.

@@ -6,7 +6,10 @@
 // rate of its kind in the same recording, the difference is taken for the time
 // of moving its weights, as far as their size can explain it. Where all of a
 // recording's products have few rows, all of them are slow; so the best rate of
-// a product is never taken to be lower than what any server's core reaches. A
+// a product is never taken to be lower than what any server's core reaches.
+// Which operand of a product is the weights, the parameters' sizes tell, as far
+// as any gets a gradient; inputs and constants, such as the adjacency matrix of
+// a graph, are not. A
 // product that makes the gradient of weights touches new memory of their size:
 // all that it takes beyond its arithmetic is fixed.
 #pragma once
@@ -15,6 +18,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -45,6 +49,8 @@ class OpGrowth {
 
   const Trace& trace_;
   std::set<std::pair<int64_t, int64_t>> gradients_;  // sides of matrices
+  // Sides of matrices that may be weights, if known.
+  std::optional<std::set<std::pair<int64_t, int64_t>>> weights_;
   std::map<NameId, double> flops_per_ns_;            // best rate, by op name
   double bytes_per_ns_ = 0;  // best rate of elementwise ops
 };
