@@ -31,6 +31,7 @@ constexpr auto kYielding =
                              {"launch-bound", "unbatched-loop"},
                              {"launch-bound", "unfused-optimizer"},
                              {"launch-bound", "work-between-steps"},
+                             {"layout-transpose", "unread-gradients"},
                              {"python-between-ops", "host-copy-on-convert"},
                              {"python-between-ops", "unbatched-loop"},
                              {"small-batch", "attention-by-hand"},

@@ -114,6 +114,17 @@ RowId ConvolutionAround(const Trace& trace, RowId row) {
   return kNone;
 }
 
+// True if `row`, or a convolution around it, convolves sequences: there is no
+// channels-last format for their three dimensions, whatever oneDNN makes of
+// them.
+bool ConvolvesSequences(const Trace& trace, RowId row) {
+  while ((row = ConvolutionAround(trace, row)) != kNone) {
+    if (TensorArgument(trace, row, 0).dims.size() == 3) return true;
+    row = trace.ops()[row].parent;
+  }
+  return false;
+}
+
 // True for a copy from one memory format to the other.
 bool Converts(const Trace& trace, RowId row) {
   const Op& op = trace.ops()[row];
@@ -147,7 +158,7 @@ FormatCopies FindFormatCopies(const AnalysisContext& m) {
     const auto ns = static_cast<double>(op.end_ns - op.begin_ns);
     const RowId around =
         Converts(m.trace, row) ? ConvolutionAround(m.trace, row) : kNone;
-    if (around != kNone) {
+    if (around != kNone && !ConvolvesSequences(m.trace, around)) {
       copied[around] += ns;
       found.seen_ns += ns;
       found.seen_bytes += 2 * static_cast<double>(BytesOf(
@@ -162,7 +173,8 @@ FormatCopies FindFormatCopies(const AnalysisContext& m) {
     }
     if (!m.tree.computes(row)) continue;
     all.push_back(row);
-    if (ClassOfOp(m.trace.name(op.name)) == KernelClass::kConvolution) {
+    if (ClassOfOp(m.trace.name(op.name)) == KernelClass::kConvolution &&
+        !ConvolvesSequences(m.trace, row)) {
       convolutions.push_back(row);
     }
   }
@@ -279,7 +291,9 @@ constexpr Rule kRules[] = {
                "convolutions take 3 % of the kernel time or more; on a CPU, "
                "copies from one format to the other in convolutions take 3 % "
                "of the step",
-     .avoid = "only the first layer, which has few channels, is transposed",
+     .avoid = "only the first layer, which has few channels, is transposed; on "
+              "a CPU, convolutions of sequences (conv1d), for which there is no "
+              "channels-last format",
      .fix_cpp = "parameters and input in at::MemoryFormat::ChannelsLast",
      .fix_python = "model and input .to(memory_format=torch.channels_last)",
      .change = "channels-last layout"}};

@@ -99,5 +99,17 @@ TEST(LayoutTransposeTest, OnACpuStaysSilentBelowThreePercentAndElsewhere) {
       IsClean(OnCpu(100, kLastOnCpu, "aten::flatten"), "layout-transpose"));
 }
 
+// conv1d computes with images of one row, which oneDNN converts, but its
+// tensors have no channels-last format.
+TEST(LayoutTransposeTest, OnACpuLeavesConvolutionsOfSequencesAlone) {
+  const auto backward_of = [](const std::string& input) {
+    return OnCpu(100, kLastOnCpu,
+                 "inputs=(float" + input + ",float" + input +
+                     ") aten::convolution_backward");
+  };
+  EXPECT_TRUE(IsClean(backward_of("[16,32,1024]"), "layout-transpose"));
+  EXPECT_FALSE(IsClean(backward_of("[16,32,32,32]"), "layout-transpose"));
+}
+
 }  // namespace
 }  // namespace stepscope::layout_test
