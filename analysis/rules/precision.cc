@@ -4,6 +4,7 @@
 // others.
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "context/noise.h"
@@ -36,14 +37,49 @@ bool IsFp64(const Trace& trace, const KernelUse& use) {
   return use.precision == Precision::kFp64;
 }
 
-Finding Describe(double ns, double whole) {
+// True for ops that factorise a matrix, or solve with one. What they lose to
+// rounding grows with the condition of the matrix (N. Higham, "Accuracy and
+// Stability of Numerical Algorithms", chapters 9 and 10), so that 24 bits are
+// often too few. Names as in ATen 2.x.
+bool Decomposes(std::string_view name) {
+  if (!name.starts_with("aten::")) return false;
+  name.remove_prefix(6);
+  if (name.starts_with("_")) name.remove_prefix(1);
+  constexpr std::string_view kFamilies[] = {
+      "cholesky", "geqrf", "inverse", "linalg_cholesky", "linalg_det",
+      "linalg_eig", "linalg_inv", "linalg_ldl", "linalg_lstsq", "linalg_lu",
+      "linalg_pinv", "linalg_qr", "linalg_slogdet", "linalg_solve",
+      "linalg_svd", "lu_", "ormqr", "svd", "triangular_solve"};
+  return std::ranges::any_of(kFamilies, [&](std::string_view family) {
+    return name.starts_with(family);
+  });
+}
+
+// Doubles, in ns per step.
+struct Doubles {
+  double ns = 0;
+  double decomposing_ns = 0;  // of it: Decomposes()
+};
+
+// True if the program probably needs them.
+bool AreWanted(const Doubles& doubles, double whole_ns) {
+  return doubles.decomposing_ns >= kShare * whole_ns;
+}
+
+Finding Describe(const Doubles& doubles, double whole) {
+  const double ns = doubles.ns;
   Finding finding;
-  const bool wanted = ns > kAllOfIt * whole;
+  const bool decomposing = AreWanted(doubles, whole);
+  const bool wanted = decomposing || ns > kAllOfIt * whole;
   finding.confidence = wanted ? Confidence::kHint : Confidence::kProven;
   finding.evidence = "Double-precision ops take " + Milliseconds(ns * 1e-6) +
                      " per step (" + Percent(ns / whole) +
                      " of the compute time).";
-  if (wanted) {
+  if (decomposing) {
+    finding.evidence += " " + Milliseconds(doubles.decomposing_ns * 1e-6) +
+                        " of that factorise matrices or solve with them, which "
+                        "often needs double precision.";
+  } else if (wanted) {
     finding.evidence +=
         " Nearly all computation is in double precision, which may be "
         "intended.";
@@ -55,6 +91,13 @@ Finding Describe(double ns, double whole) {
       "x = x.float() where the data enters (NumPy creates float64)";
   finding.wrong_if = "the results need the 53 bits of a float64 mantissa";
   return finding;
+}
+
+bool IsInDecomposition(const AnalysisContext& m, const KernelUse& use) {
+  for (RowId row = use.op; row != kNone; row = m.trace.ops()[row].parent) {
+    if (Decomposes(m.trace.name(m.trace.ops()[row].name))) return true;
+  }
+  return false;
 }
 
 Verdict CheckOnGpu(const AnalysisContext& m) {
@@ -78,7 +121,10 @@ Verdict CheckOnGpu(const AnalysisContext& m) {
   if (!m.replay.check().valid && saved * 1e-6 < MinReportableGainMs(m)) {
     return Clean();
   }
-  Finding finding = Describe(ns, kernels.compute_ns);
+  const Doubles doubles = {ns, kernels.NsPerStep([&](const KernelUse& use) {
+                             return wanted(use) && IsInDecomposition(m, use);
+                           })};
+  Finding finding = Describe(doubles, kernels.compute_ns);
   finding.examples = LongestKernels(m, wanted);
   if (!finding.examples.empty()) finding.where = finding.examples[0].what;
   finding.assumption = "in float32, matrix products take " + Percent(products) +
@@ -86,7 +132,12 @@ Verdict CheckOnGpu(const AnalysisContext& m) {
                                                     kernels.peaks.device + ")"
                                               : std::string(" of the time")) +
                        " and other kernels half";
-  return FireForKernels(m, std::move(finding), std::move(edit), saved);
+  Verdict verdict =
+      FireForKernels(m, std::move(finding), std::move(edit), saved);
+  if (AreWanted(doubles, kernels.compute_ns)) {
+    verdict.found[0].at_most = FindingSeverity::kLow;
+  }
+  return verdict;
 }
 
 Verdict CheckOnCpu(const AnalysisContext& m) {
@@ -95,7 +146,8 @@ Verdict CheckOnCpu(const AnalysisContext& m) {
         "the types of the ops' inputs were not recorded (record_shapes)");
   }
   std::vector<int8_t> known(m.trace.op_inputs().size(), -1);
-  double doubles = 0, whole = 0;
+  Doubles doubles;
+  double whole = 0;
   Finding found;
   for (const auto& timeline : m.timelines) {
     for (const Segment& segment : timeline) {
@@ -105,7 +157,11 @@ Verdict CheckOnCpu(const AnalysisContext& m) {
       if (inputs == kNone) continue;
       if (known[inputs] < 0) known[inputs] = TakesDoubles(m.trace, segment.op);
       if (known[inputs] == 0) continue;
-      doubles += static_cast<double>(segment.length());
+      const auto ns = static_cast<double>(segment.length());
+      doubles.ns += ns;
+      if (Decomposes(m.trace.name(m.trace.ops()[segment.op].name))) {
+        doubles.decomposing_ns += ns;
+      }
       if (found.examples.size() < 3) {
         found.examples.push_back({-1, segment.begin_ns, segment.end_ns,
                                   OpWithShapes(m.trace, segment.op)});
@@ -113,17 +169,22 @@ Verdict CheckOnCpu(const AnalysisContext& m) {
     }
   }
   const double steps = std::max<double>(1, m.timelines.size());
-  doubles /= steps;
+  doubles.ns /= steps;
+  doubles.decomposing_ns /= steps;
   whole /= steps;
-  if (doubles <= 0 || doubles < kShare * whole ||
-      kHalf * doubles * 1e-6 < MinReportableGainMs(m)) {
+  if (doubles.ns <= 0 || doubles.ns < kShare * whole ||
+      kHalf * doubles.ns * 1e-6 < MinReportableGainMs(m)) {
     return Clean();
   }
   Finding finding = Describe(doubles, whole);
   finding.examples = found.examples;
   finding.where = finding.examples[0].what;
   finding.assumption = "at best: float32 takes half the time";
-  return FireBound(std::move(finding), kHalf * doubles);
+  return Fire(Found{.finding = std::move(finding),
+                    .bound_ns = kHalf * doubles.ns,
+                    .at_most = AreWanted(doubles, whole)
+                                   ? FindingSeverity::kLow
+                                   : FindingSeverity::kCritical});
 }
 
 Verdict CheckFp64(const AnalysisContext& m) {
@@ -141,7 +202,10 @@ constexpr Rule kRules[] = {
      .detect = "ops with double inputs, or kernels with FP64 in their names, "
                "take 1 % of the compute time or more",
      .avoid = "more than 90 % of the compute time is FP64, which is probably "
-              "intended: then the finding is only a hint",
+              "intended: then the finding is only a hint. If factorisations "
+              "and solvers of matrices (inverse, cholesky, svd) in double take "
+              "1 % of the compute time, it is low, too, because they often need "
+              "it",
      .fix_cpp = "at::kFloat where the data is created",
      .fix_python = "x.float() where the data enters",
      .change = "float32 instead of float64"}};

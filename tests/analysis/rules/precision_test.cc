@@ -1,5 +1,6 @@
-#include "support/compute_text.h"
 #include "rule_testing.h"
+#include "support/compute_text.h"
+#include "support/cpu_text.h"
 
 namespace stepscope::precision_test {
 namespace {
@@ -73,6 +74,60 @@ TEST(Fp64Test, IsABoundOnACpuAndNeedsTypes) {
   EXPECT_TRUE(
       IsClean(run("inputs=(float[64,64],float[64,64])"), "fp64-compute"));
   EXPECT_NE(WhyBlind(run(""), "fp64-compute"), "");
+}
+
+// A product and `solver` in double, and `rest_us` in single precision.
+Report WithSolver(const std::string& solver, int64_t us, int64_t rest_us) {
+  CpuText text;
+  for (int i = 0; i < 4; ++i) {
+    text.Op("inputs=(double[64,64],double[64,64]) aten::mm", 2'000);
+    text.Op("inputs=(double[64,64]) " + solver, us);
+    text.Op("inputs=(float[64,64]) aten::relu", rest_us);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(Fp64Test, IsLowWhereMatricesAreFactorised) {
+  for (const char* name :
+       {"aten::linalg_inv_ex", "aten::_linalg_eigh", "aten::cholesky_solve",
+        "aten::linalg_lu_factor_ex", "aten::_linalg_svd"}) {
+    const Report report = WithSolver(name, 2'000, 6'000);
+    const Finding* finding = Find(report, "fp64-compute");
+    ASSERT_NE(finding, nullptr) << name;
+    EXPECT_EQ(finding->severity, FindingSeverity::kLow) << name;
+    EXPECT_EQ(finding->confidence, Confidence::kHint) << name;
+    EXPECT_NE(finding->evidence.find("2.00 ms of that factorise"),
+              std::string::npos)
+        << finding->evidence;
+  }
+}
+
+TEST(Fp64Test, IsLowOnAGpuWhereMatricesAreFactorised) {
+  ComputeText text("NVIDIA A100-SXM4-80GB");
+  for (int i = 0; i < 3; ++i) {
+    text.Op("aten::linalg_cholesky_ex", "", {{kDouble, 5'000}}, 300);
+    text.Op("aten::relu", "", {{kFloat, 5'000}}, 10);
+    text.EndStep();
+  }
+  const Report report = text.Analyzed();
+  const Finding* finding = Find(report, "fp64-compute");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->severity, FindingSeverity::kLow);
+}
+
+TEST(Fp64Test, NormsAndFewFactorisationsDoNotNeedDoubles) {
+  EXPECT_GT(Find(WithSolver("aten::linalg_vector_norm", 2'000, 6'000),
+                 "fp64-compute")
+                ->severity,
+            FindingSeverity::kLow);
+  // 1 % of the compute time.
+  EXPECT_GT(Find(WithSolver("aten::linalg_inv_ex", 98, 7'902), "fp64-compute")
+                ->severity,
+            FindingSeverity::kLow);
+  EXPECT_EQ(Find(WithSolver("aten::linalg_inv_ex", 102, 7'898), "fp64-compute")
+                ->severity,
+            FindingSeverity::kLow);
 }
 
 }  // namespace
