@@ -7,10 +7,15 @@
 #include <cmath>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "context/rule.h"
 #include "device/device_numbers.h"
 #include "evidence/kernel_evidence.h"
+#include "evidence/program/backward_nodes.h"
+#include "evidence/program/op_loops.h"
+#include "evidence/program/recurrence.h"
 #include "replay/cpu/node_stacks.h"
 #include "words/quantities.h"
 
@@ -106,6 +111,31 @@ Alternative LargerOnCpu(double times) {
   return larger;
 }
 
+// Loops of the program that call ops for one element or position at a time,
+// with their backward passes, on the training thread.
+std::vector<Span> LoopSpans(const AnalysisContext& m) {
+  std::vector<Span> spans;
+  const auto add_nodes = [&](const std::vector<RowId>& nodes) {
+    for (RowId row : nodes) {
+      const Op& op = m.trace.ops()[row];
+      if (op.thread == m.steps.thread)
+        spans.push_back({op.begin_ns, op.end_ns});
+    }
+  };
+  for (const Recurrence& one : FindRecurrences(m)) {
+    spans.push_back(one.forward);
+    add_nodes(one.nodes);
+  }
+  const std::vector<OpLoop> loops = FindOpLoops(m);
+  if (loops.empty()) return Merge(std::move(spans));
+  const BackwardNodes nodes(m.trace);
+  for (const OpLoop& one : loops) {
+    spans.push_back(one.forward);
+    add_nodes(nodes.Of(m.steps.thread, one.forward));
+  }
+  return Merge(std::move(spans));
+}
+
 // What a step of a CPU-only run takes for any batch, in ns over all steps.
 struct FixedCost {
   double whole = 0;    // the steps
@@ -113,7 +143,10 @@ struct FixedCost {
   double weights = 0;  // moving weights, gradients and optimizer state
 };
 
-FixedCost FixedCostOf(const CpuProgram& program) {
+// Weights that a loop moves in each of its passes are left out: once the loop
+// is one call, they move once, whatever the batch.
+FixedCost FixedCostOf(const CpuProgram& program,
+                      const std::vector<Span>& loops) {
   FixedCost cost;
   for (const auto& step : program.steps) {
     for (const Work& work : step) {
@@ -124,7 +157,8 @@ FixedCost FixedCostOf(const CpuProgram& program) {
       if (work.update == Update::kComputing) {
         cost.weights += work.ns;
       } else if (work.kind == WorkKind::kParallel &&
-                 work.tag == WorkTag::kNone) {
+                 work.tag == WorkTag::kNone &&
+                 2 * LengthIn(loops, work.span) <= work.span.length()) {
         cost.weights +=
             std::max(0.0, work.ns - grows - kOpOwnNs * std::max(1, work.ops));
       }
@@ -149,7 +183,7 @@ Verdict CheckSmallBatchOnCpu(const AnalysisContext& m) {
         "they would take for a larger batch");
   }
   const CpuProgram& program = m.replay.program();
-  const FixedCost cost = FixedCostOf(program);
+  const FixedCost cost = FixedCostOf(program, LoopSpans(m));
   if (cost.grows <= 0) return Clean();
   const double steps = static_cast<double>(program.steps.size());
   const double fixed = cost.whole - cost.grows;
@@ -263,7 +297,8 @@ constexpr Rule kRules[] = {
          "that doubling the batch saves 4 % of the time per sample. The "
          "finding is a hint, and only a note unless moving weights, gradients "
          "and the optimizer's state takes 30 % of the step: code between ops "
-         "is no sign of a small batch",
+         "is no sign of a small batch, nor are weights that a loop over "
+         "positions or elements moves again and again",
      .avoid = "only collectives or optimizer kernels are small: they do not "
               "grow with the batch. GPU utilisation is ignored, because it "
               "does not show how full the GPU is",

@@ -185,6 +185,51 @@ TEST(SmallBatchTest, OnACpuMovingWeightsShowsASmallBatch) {
       << finding->evidence;
 }
 
+// 32 times a product of four rows by the same weights, for each position of a
+// sequence, or by those of 32 layers.
+Report InALoop(bool layers) {
+  CpuText text;
+  for (int i = 0; i < 4; ++i) {
+    const auto numbered = [&](int k) {
+      return "sequence=" + std::to_string(100 * i + k + 1) + " ";
+    };
+    for (int k = 0; k < 32; ++k) {
+      text.Op(numbered(k) +
+                  "inputs=(float[1024],float[4,1024],float[1024,1024]) "
+                  "aten::addmm",
+              500);
+      text.Op("inputs=(float[4,1024],float[4,1024]) aten::add", 10);
+      text.Op("inputs=(float[4,1024]) aten::tanh", 10);
+    }
+    text.Op("aten::sum", 10);
+    const auto accumulate = [&] {
+      text.Op(
+          "kind=backward inputs=(float[1024,1024]) "
+          "torch::autograd::AccumulateGrad",
+          5);
+    };
+    for (int k = 31; k >= 0; --k) {
+      text.Op("kind=backward " + numbered(k) + "AddmmBackward0", 20);
+      if (layers) accumulate();
+    }
+    if (!layers) accumulate();
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(SmallBatchTest, OnACpuWeightsThatALoopMovesShowNone) {
+  const Report layers = InALoop(true), loop = InALoop(false);
+  ASSERT_NE(Find(layers, "small-batch"), nullptr);
+  EXPECT_EQ(Find(layers, "small-batch")->severity, FindingSeverity::kMedium);
+  EXPECT_NE(Find(loop, "rnn-in-python"), nullptr)
+      << WhyBlind(loop, "rnn-in-python");
+  const Finding* finding = Find(loop, "small-batch");
+  if (finding != nullptr) {
+    EXPECT_EQ(finding->severity, FindingSeverity::kNote);
+  }
+}
+
 TEST(SmallBatchTest, OnACpuCodeBetweenOpsShowsNone) {
   const Report report = Products(64, 40);
   const Finding* finding = Find(report, "small-batch");
