@@ -78,6 +78,31 @@ std::vector<bool> OpsOfModel(const AnalysisContext& context) {
   return model;
 }
 
+// Ops that choose samples, or copy those that were chosen.
+bool ChoosesSamples(std::string_view name) {
+  return IsAnyOf(name, {"aten::gather", "aten::index", "aten::index_select",
+                        "aten::masked_select", "aten::multinomial",
+                        "aten::randint", "aten::randperm", "aten::slice",
+                        "aten::take", "aten::take_along_dim"});
+}
+
+// What outermost ops in `span` that choose samples take, in ns.
+int64_t ChoosingNs(const AnalysisContext& context, const Span& span) {
+  const auto rows = context.tree.of_thread(context.steps.thread);
+  auto it = std::ranges::lower_bound(rows, span.begin_ns, {}, [&](RowId row) {
+    return context.trace.ops()[row].begin_ns;
+  });
+  int64_t ns = 0;
+  for (; it != rows.end(); ++it) {
+    const Op& op = context.trace.ops()[*it];
+    if (op.begin_ns >= span.end_ns) break;
+    if (op.parent == kNone && ChoosesSamples(context.trace.name(op.name))) {
+      ns += op.end_ns - op.begin_ns;
+    }
+  }
+  return ns;
+}
+
 // From the first to the last op that computes in the step before its model runs
 // and before autograd makes a node; empty if neither follows. A node shows in
 // that the next outermost op has a higher sequence number.
@@ -204,7 +229,9 @@ Collation FindPreparation(const AnalysisContext& context) {
     // So does the program's own code before these ops.
     made.spans.push_back(
         {context.steps.windows[i].host.begin_ns, batch.end_ns});
-    made.idle_ns += static_cast<double>(made.spans.back().length()) / steps;
+    made.idle_ns += static_cast<double>(made.spans.back().length() -
+                                        ChoosingNs(context, batch)) /
+                    steps;
     made.steps_frac += 1 / steps;
   }
   return made;

@@ -37,8 +37,10 @@ Collation FindCollation(const AnalysisContext& context);
 
 // Batches that a CPU-only run prepares on the training thread with ops of any
 // kind (random numbers, arithmetic) before its model runs: neither weights nor
-// autograd nodes are involved, so they need nothing of the step. Empty on a run
-// with a GPU, where such ops run beside the step.
+// autograd nodes are involved, so they need nothing of the step. Its times are
+// without ops that choose samples from tensors in memory (randperm, index):
+// these are cheap, and a worker would have to copy the batch as well. Empty on
+// a run with a GPU, where such ops run beside the step.
 Collation FindPreparation(const AnalysisContext& context);
 
 // The loader's name for a sentence, "loader \"train\""; "" if it has none.

@@ -93,7 +93,14 @@ Verdict CheckCollation(const AnalysisContext& m) {
   finding.fix_cpp = fix.fix_cpp;
   finding.fix_python = fix.fix_python;
   // Replay of a CPU-only run cannot shorten a span of a thread.
-  if (!m.has_gpu) return FireBound(std::move(finding), bound_ns);
+  if (!m.has_gpu) {
+    // Ops on whole batches may keep all cores busy, as the model does.
+    const bool shows_little = !collates && cores <= 0;
+    return Fire(Found{.finding = std::move(finding),
+                      .bound_ns = bound_ns,
+                      .at_most = shows_little ? FindingSeverity::kLow
+                                              : FindingSeverity::kCritical});
+  }
   return Fire(std::move(finding), std::move(edit), collation.idle_ns);
 }
 
@@ -215,8 +222,10 @@ constexpr Rule kRules[] = {
                "collate on the training thread only; on a CPU also for other "
                "ops before the model, which involve neither weights nor "
                "gradients",
-     .avoid = "the GPU is busy during loading, the batches come from memory, "
-              "or no core is free for a worker",
+     .avoid = "the GPU is busy during loading, the batches come from memory "
+              "(ops that only choose samples from tensors do not count), or no "
+              "core is free for a worker. On a CPU with an unknown number of "
+              "cores, other ops before the model are low",
      .fix_cpp = "torch::data::DataLoaderOptions().workers(N).max_jobs(2 * N)",
      .fix_python = "DataLoader(..., num_workers=N, persistent_workers=True, "
                    "pin_memory=True)",

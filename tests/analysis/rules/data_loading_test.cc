@@ -257,6 +257,20 @@ TEST(SyncDataLoadingTest, CodeBeforeThoseOpsPreparesTheBatch) {
   EXPECT_NEAR(finding->gain.expected_ms, 1.01 + 0.75 * 2, 0.01);
 }
 
+TEST(SyncDataLoadingTest, PreparationIsLowWhereNobodyKnowsTheCores) {
+  EXPECT_EQ(Find(Preparing(4'000), "sync-data-loading")->severity,
+            FindingSeverity::kLow);
+}
+
+TEST(SyncDataLoadingTest, ChoosingSamplesInMemoryIsNoPreparation) {
+  const auto with = [](const std::string& first) {
+    return Preparing(1, false, first);
+  };
+  EXPECT_FALSE(Promises(with("aten::index"), "sync-data-loading"));
+  EXPECT_FALSE(Promises(with("aten::randperm"), "sync-data-loading"));
+  EXPECT_TRUE(Promises(with("aten::sin"), "sync-data-loading"));
+}
+
 // One worker makes a batch in 20 ms; more need cores that nobody knows of.
 TEST(SyncDataLoadingTest, OneWorkerHidesNoMoreThanTheRestOfTheStep) {
   const Report report = Preparing(20'000);
