@@ -14,8 +14,12 @@ namespace stepscope {
 namespace {
 
 // `general` would shorten the same work as `specific`, and says less about it.
+// Where either may be a part of the other, it yields only to a finding that
+// gains more than the share `least` of what it gains itself. It never yields to
+// one that is low whatever it gains.
 struct Yielding {
   std::string_view general, specific;
+  double least = 0;
 };
 constexpr auto kYielding =
     std::to_array<Yielding>({{"cores-idle", "contended-cores"},
@@ -34,6 +38,7 @@ constexpr auto kYielding =
                              {"layout-transpose", "unread-gradients"},
                              {"python-between-ops", "host-copy-on-convert"},
                              {"python-between-ops", "unbatched-loop"},
+                             {"python-between-ops", "work-between-steps"},
                              {"small-batch", "attention-by-hand"},
                              {"small-batch", "foreach-not-fused"},
                              {"small-batch", "recompute-cost"},
@@ -43,21 +48,26 @@ constexpr auto kYielding =
                              {"small-batch", "work-between-steps"},
                              {"sync-data-loading", "host-copy-on-convert"},
                              {"unbatched-loop", "rnn-in-python"},
-                             {"unbatched-loop", "work-between-steps"},
+                             {"unbatched-loop", "work-between-steps", 0.5},
                              {"unfused-pointwise", "attention-by-hand"},
                              {"unfused-pointwise", "large-vocabulary-loss"},
                              {"unfused-pointwise", "rnn-in-python"},
-                             {"unfused-pointwise", "work-between-steps"}});
+                             {"unfused-pointwise", "work-between-steps"},
+                             {"work-between-steps", "unbatched-loop", 2}});
 
 // The findings that `general` yields to, largest first.
 std::vector<const SizedFinding*> OwnersOf(
     const AnalysisContext& context, const std::vector<SizedFinding>& found,
-    std::string_view general) {
+    const Finding& general) {
   std::vector<const SizedFinding*> owners;
   for (const SizedFinding& one : found) {
     const bool is_owner =
         std::ranges::any_of(kYielding, [&](const Yielding& pair) {
-          return pair.general == general && pair.specific == one.finding.id;
+          return pair.general == general.id &&
+                 pair.specific == one.finding.id &&
+                 one.at_most > FindingSeverity::kLow &&
+                 one.finding.gain.expected_ms >
+                     pair.least * general.gain.expected_ms;
         });
     if (is_owner && one.finding.gain_kind != GainKind::kNone &&
         LikelyMs(one.finding) >= MinReportableGainMs(context)) {
@@ -121,7 +131,7 @@ void Yield(const AnalysisContext& context, std::vector<SizedFinding>& found,
   for (size_t i = 0; i < found.size(); ++i) {
     SizedFinding& general = found[i];
     const std::vector<const SizedFinding*> owners =
-        OwnersOf(context, found, general.finding.id);
+        OwnersOf(context, found, general.finding);
     if (owners.empty() || general.finding.gain_kind == GainKind::kNone) {
       continue;
     }

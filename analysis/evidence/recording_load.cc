@@ -96,4 +96,15 @@ RecordingLoad MeasureRecordingLoad(const AnalysisContext& context) {
   return load;
 }
 
+double LargestUnrecordedNs(const AnalysisContext& m, double ns,
+                           double events) {
+  const double recorded = m.step_ns(), left = m.gain_step_ms() * 1e6;
+  const double events_ns = m.recorder.op_ns * events;
+  if (!m.recorder.estimated) {
+    return std::max(ns - events_ns, ns * left / recorded);
+  }
+  const double elsewhere = std::max(0.0, recorded - left - events_ns);
+  return std::min(left, ns * left / (recorded - elsewhere));
+}
+
 }  // namespace stepscope

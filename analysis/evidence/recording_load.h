@@ -26,4 +26,12 @@ double DeviceBusyNs(const AnalysisContext& context);
 // REQUIRES: there are steps.
 RecordingLoad MeasureRecordingLoad(const AnalysisContext& context);
 
+// The most that a part of the recorded step takes without the recorder, in ns
+// of the step that gains refer to (gain_step_ms): for upper bounds. `ns` and
+// `events`, its ops, are per steady step. What recording an op costs is known
+// where the recorder measured it. An estimate may be too high for the ops of
+// this part and right for the others.
+double LargestUnrecordedNs(const AnalysisContext& context, double ns,
+                           double events);
+
 }  // namespace stepscope

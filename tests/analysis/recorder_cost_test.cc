@@ -6,6 +6,7 @@
 #include <string>
 
 #include "context/analysis_context.h"
+#include "evidence/recording_load.h"
 #include "support/trace_text.h"
 
 namespace stepscope::recorder_cost_test {
@@ -19,6 +20,7 @@ struct Calls {
   int64_t leaf_ns = 2'000;
   std::string run = "run producer=torch.profiler\n";
   int64_t unit_ns = 1;  // that times are rounded to
+  std::string leaf = "aten::mul";
 };
 Trace Recorded(const Calls& with) {
   std::string text = with.run;
@@ -33,7 +35,7 @@ Trace Recorded(const Calls& with) {
       const int64_t first = now + 300;
       const int64_t second = first + with.leaf_ns + with.between_ns;
       const int64_t end = second + with.leaf_ns + 100;
-      const std::string leaf = " thread=0 aten::mul\n";
+      const std::string leaf = " thread=0 " + with.leaf + "\n";
       ops += "op " + at(now) + ".." + at(end) + " thread=0 aten::linear\nop " +
              at(first) + ".." + at(first + with.leaf_ns) + leaf + "op " +
              at(second) + ".." + at(second + with.leaf_ns) + leaf;
@@ -102,6 +104,39 @@ TEST(RecorderCostTest, GainsReferToTheStepWithoutTheProfiler) {
   const std::string text = ToText(report, TextOptions());
   EXPECT_NE(text.find("about 1.22 ms without the profiler"), std::string::npos)
       << text;
+}
+
+// Without the recorder, a part of the step with all ops is no more than its
+// share of the recording; the recorder's cost in the rest makes it more.
+TEST(RecorderCostTest, AnUpperBoundKeepsTheCostOfItsOwnOps) {
+  const Trace trace = Recorded({});
+  const AnalysisContext context(trace);
+  const double half = context.step_ns() / 2;
+  const double left = context.gain_step_ms() * 1e6;
+  const double cost = context.step_ns() - left;
+  EXPECT_NEAR(LargestUnrecordedNs(context, half, 600), left / 2, 1);
+  EXPECT_NEAR(LargestUnrecordedNs(context, half, 0), half, 1);
+  EXPECT_NEAR(LargestUnrecordedNs(context, half, 300),
+              left * half / (context.step_ns() - cost / 2), 2'000);
+  EXPECT_NEAR(LargestUnrecordedNs(context, context.step_ns(), 0), left, 1);
+}
+
+// What no event shows of the recorder's cost may be in the rest of the step.
+TEST(RecorderCostTest, WidensUpperBounds) {
+  Calls with{.leaf = "inputs=(double[4,4]) aten::mul"};
+  const auto most_of = [](const Report& report) {
+    for (const Finding& finding : report.findings) {
+      if (finding.id == "fp64-compute") return finding.gain.expected_ms;
+    }
+    return 0.0;
+  };
+  const Report estimated = Analyze(Recorded(with));
+  const double step = estimated.steps.unprofiled_ms;
+  with.run = "";
+  const double plain = most_of(Analyze(Recorded(with)));
+  ASSERT_GT(plain, 0);
+  EXPECT_NEAR(most_of(estimated),
+              step * plain / (plain + (step - plain) / 1.2), 0.01);
 }
 
 TEST(RecorderCostTest, TooDistortedARecordingPredictsNothing) {

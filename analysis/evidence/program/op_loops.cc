@@ -204,13 +204,7 @@ class LoopFinder {
     const std::span<const RowId> rows = RowsIn(thread, span);
     const double ns = static_cast<double>(span.length());
     loop.ns += ns;
-    // Two estimates, of which the upper bound takes the larger: recording costs
-    // as much per event as it is known to cost at least, or the same share of
-    // the time everywhere.
-    const double event_ns = m_.recorder.op_ns / (m_.recorder.estimated ? 2 : 1);
-    loop.unrecorded_ns +=
-        std::max(ns - event_ns * static_cast<double>(rows.size()),
-                 ns * m_.gain_step_ms() * 1e6 / m_.step_ns());
+    loop.events += static_cast<double>(rows.size());
     // The median of each op: a thread that has to wait for its core takes long
     // for a single one.
     std::map<NameId, std::vector<double>> ops;

@@ -25,9 +25,8 @@ struct OpLoop {
   bool has_products = false;
   bool has_backward = false;
   double ns = 0;  // of the loop and of its backward pass
-  // The same at most without what recording costs, and the part of it that is
-  // computing, beyond what calling the ops costs.
-  double unrecorded_ns = 0;
+  double events = 0;  // its ops, inner ones as well
+  // The part of `ns` that is computing, beyond what calling the ops costs.
   double computing_ns = 0;
 };
 

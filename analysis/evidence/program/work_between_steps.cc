@@ -185,8 +185,9 @@ class Finder {
     if (reads) ++reads_[one.step];
     if (is_statistics) {
       one.kind = BetweenSteps::kStatistics;
-    } else if (TakesWeights(row) && !traits.bookkeeping) {
-      one.kind = BetweenSteps::kWeights;
+    } else if (TakesWeights(row)) {
+      one.views_weights = traits.bookkeeping;
+      if (!traits.bookkeeping) one.kind = BetweenSteps::kWeights;
     }
     if (!open_.empty() &&
         op.begin_ns - open_.back().span.end_ns <= kFrameworkGapNs) {

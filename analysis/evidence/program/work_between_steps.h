@@ -25,6 +25,8 @@ struct OpBetweenSteps {
   RowId row = kNone;
   size_t step = 0;  // index into Steps::windows
   BetweenSteps kind = BetweenSteps::kOther;
+  // A view or the like of a tensor of a parameter's shape; kind is kOther.
+  bool views_weights = false;
   // The op, and the framework's code before it if another such op precedes.
   Span span = {};
 };

@@ -17,6 +17,7 @@
 #include "evidence/call_site.h"
 #include "evidence/host_spans.h"
 #include "evidence/program/work_between_steps.h"
+#include "evidence/recording_load.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -29,34 +30,56 @@ constexpr double kShare = 0.10;
 // slower than the others, which logging-checkpoint-stall looks for.
 constexpr double kMostSteps = 2.0 / 3;
 constexpr size_t kNamesShown = 3;
+// Between two ops of a loop over the weights. load_state_dict() pauses for some
+// 20 to 100 us at each, longer at the first and the last; what takes longer is
+// something else.
+constexpr int64_t kLongestLoopPauseNs = 500'000;
 
 // What the same ops cost; `ops` are of one kind.
 struct Part {
   std::vector<OpBetweenSteps> ops = {};
   double ns = 0;     // per steady step, on the host
   double saved = 1;  // the share of it that the change saves
+  double around_ns = 0;  // AroundNs(), all of which it saves
 };
 
-// Per steady step and without what recording costs.
-double UnrecordedNs(const AnalysisContext& m,
-                    const std::vector<OpBetweenSteps>& ops) {
+// The ops of the training thread in the spans of `ops`, inner ones as well, per
+// steady step.
+double EventsIn(const AnalysisContext& m,
+                const std::vector<OpBetweenSteps>& ops) {
   const std::span<const RowId> rows = m.tree.of_thread(m.steps.thread);
-  // As in unbatched-loop: an upper bound takes the larger of two estimates.
-  const double event_ns = m.recorder.op_ns / (m.recorder.estimated ? 2 : 1);
   const auto from = [&](int64_t time_ns) {
     return std::ranges::lower_bound(rows, time_ns, {}, [&](RowId row) {
       return m.trace.ops()[row].begin_ns;
     });
   };
-  double ns = 0, events = 0;
+  double events = 0;
   for (const OpBetweenSteps& one : ops) {
-    ns += static_cast<double>(one.span.length());
     events +=
         static_cast<double>(from(one.span.end_ns) - from(one.span.begin_ns));
   }
-  return std::max(ns - event_ns * events,
-                  ns * m.gain_step_ms() * 1e6 / m.step_ns()) /
-         static_cast<double>(m.steps.steady.size());
+  return events / static_cast<double>(m.steps.steady.size());
+}
+
+// What a loop over the weights does besides its ops on them, in ns per steady
+// step: its own code, and views of the weights, as state_dict() makes them.
+double AroundNs(const AnalysisContext& m, const WorkBetweenSteps& work) {
+  const auto of_loop = [](const OpBetweenSteps& one) {
+    return one.kind == BetweenSteps::kWeights || one.views_weights;
+  };
+  double ns = 0;
+  for (size_t i = 0; i < work.ops.size(); ++i) {
+    const OpBetweenSteps& one = work.ops[i];
+    if (!of_loop(one)) continue;
+    if (one.views_weights) ns += static_cast<double>(one.span.length());
+    if (i == 0 || work.ops[i - 1].step != one.step || !of_loop(work.ops[i - 1]))
+      continue;
+    const int64_t pause = one.span.begin_ns - work.ops[i - 1].span.end_ns;
+    if (pause > 0 && pause <= kLongestLoopPauseNs) {
+      ns += static_cast<double>(pause);
+    }
+  }
+  return ns / static_cast<double>(m.steps.steady.size());
 }
 
 bool InMostSteps(const WorkBetweenSteps& work,
@@ -170,7 +193,8 @@ std::string Assumption(BetweenSteps kind, bool has_gpu) {
              ? "each parameter is updated in one pass in place, which takes "
                "time in proportion to the bytes it moves"
              : "at best: each parameter is updated in one pass in place, at "
-               "the memory rate of most of these ops";
+               "the memory rate of most of these ops, and the loop around them "
+               "takes no time";
 }
 
 Found Describe(const AnalysisContext& m, BetweenSteps kind, const Part& part) {
@@ -198,7 +222,9 @@ Found Describe(const AnalysisContext& m, BetweenSteps kind, const Part& part) {
   Found found{.finding = std::move(finding)};
   if (kind == BetweenSteps::kOther) found.at_most = FindingSeverity::kLow;
   if (!m.has_gpu) {
-    found.bound_ns = part.saved * UnrecordedNs(m, part.ops);
+    found.bound_ns =
+        LargestUnrecordedNs(m, part.saved * part.ns + part.around_ns,
+                            EventsIn(m, part.ops));
     return found;
   }
   std::vector<ActivityRef> activities;
@@ -230,6 +256,7 @@ Verdict CheckWorkBetweenSteps(const AnalysisContext& m) {
   if (const auto weights = parts.find(BetweenSteps::kWeights);
       weights != parts.end()) {
     weights->second.saved = 1 - LeftInOnePass(m, weights->second.ops);
+    weights->second.around_ns = AroundNs(m, work);
   }
   Verdict verdict;
   for (auto& [kind, part] : parts) {

@@ -11,6 +11,7 @@
 #include "context/rule.h"
 #include "evidence/call_site.h"
 #include "evidence/program/op_loops.h"
+#include "evidence/recording_load.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -57,7 +58,7 @@ Verdict CheckUnbatchedLoop(const AnalysisContext& m) {
   const std::vector<OpLoop> all = FindOpLoops(m);
   if (all.empty()) return Clean();
   const double steps = static_cast<double>(m.steps.steady.size());
-  double ns = 0, bound_ns = 0;
+  double ns = 0, bound_ns = 0, events = 0;
   bool reads_values = false, is_backward = false;
   std::set<size_t> in;
   std::map<std::string, SameLoops> by_chain;
@@ -66,8 +67,9 @@ Verdict CheckUnbatchedLoop(const AnalysisContext& m) {
     in.insert(loop.step);
     ns += loop.ns / steps;
     // One pass remains, and what all of them compute.
-    bound_ns += std::max(0.0, loop.unrecorded_ns - loop.computing_ns) *
-                (1 - 1 / passes) / steps;
+    bound_ns += std::max(0.0, loop.ns - loop.computing_ns) * (1 - 1 / passes) /
+                steps;
+    events += loop.events / steps;
     reads_values |= loop.reads_values;
     is_backward |= loop.has_backward;
     SameLoops& same = by_chain[loop.chain];
@@ -79,6 +81,7 @@ Verdict CheckUnbatchedLoop(const AnalysisContext& m) {
       static_cast<double>(in.size()) < kMostSteps * steps) {
     return Clean();
   }
+  bound_ns = LargestUnrecordedNs(m, bound_ns, events);
   std::vector<std::pair<std::string, SameLoops>> order(by_chain.begin(),
                                                        by_chain.end());
   std::ranges::stable_sort(order, std::greater(),

@@ -74,6 +74,24 @@ TEST(WorkBetweenStepsTest, StatisticsInEveryStep) {
   EXPECT_GT(finding->severity, FindingSeverity::kLow);
 }
 
+// A matrix of counts that is filled element by element.
+TEST(WorkBetweenStepsTest, StatisticsInALargerLoopAreTheLoops) {
+  const auto with = [](int comparisons) {
+    return After([&](CpuText& text, int) {
+      for (int pass = 0; pass < 32; ++pass) {
+        text.Op("aten::select", 20);
+        for (int k = 0; k < comparisons; ++k) text.Op("aten::eq", 20);
+        text.Op("aten::sum", 60);
+        Read(text);
+      }
+    });
+  };
+  const Report loop = with(8);
+  EXPECT_NE(Find(loop, "unbatched-loop"), nullptr);
+  EXPECT_EQ(Find(loop, kRule), nullptr);
+  EXPECT_NE(Find(with(0), kRule), nullptr);
+}
+
 TEST(WorkBetweenStepsTest, NeedsATenthOfTheStep) {
   EXPECT_TRUE(IsClean(AfterIt("aten::histc", 1'040), kRule));
   EXPECT_NE(Find(AfterIt("aten::histc", 1'080), kRule), nullptr);
@@ -116,6 +134,31 @@ TEST(WorkBetweenStepsTest, AnAverageOfTheWeightsInNewTensors) {
   EXPECT_NE(finding->fix_cpp.find("at::_foreach_lerp_"), std::string::npos);
   // Of seven tensors moved, an update in place moves three.
   EXPECT_NEAR(finding->gain.expected_ms, 2.436 * 4 / 7, 0.02);
+}
+
+// A pass over state_dict(): views first, then code before each op.
+Report OverStateDict(int pause_us) {
+  return After([&](CpuText& text, int) {
+    const auto each = {"512,256", "512", "10,512", "10"};
+    for (const char* size : each) {
+      text.Op("inputs=(float[" + std::string(size) + "]) aten::detach", 2, 18);
+    }
+    for (const char* size : each) {
+      const std::string tensor = "float[" + std::string(size) + "]";
+      text.Op("inputs=(" + tensor + ",) aten::mul", 500, pause_us);
+      text.Op("inputs=(" + tensor + "," + tensor + ") aten::add", 500);
+    }
+  });
+}
+
+TEST(WorkBetweenStepsTest, TheLoopOverTheWeightsGoesAsWell) {
+  const auto gain_of = [](const Report& report) {
+    return Find(report, kRule)->gain.expected_ms;
+  };
+  const double least = gain_of(OverStateDict(0));
+  EXPECT_NEAR(gain_of(OverStateDict(200)) - least, 0.8, 0.01);
+  // What takes longer is something else.
+  EXPECT_NEAR(gain_of(OverStateDict(600)) - least, 0, 0.01);
 }
 
 TEST(WorkBetweenStepsTest, OnePassInPlaceIsNotImproved) {
