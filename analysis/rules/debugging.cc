@@ -4,9 +4,11 @@
 // the result. CUDA_LAUNCH_BLOCKING waits after every launch. emit_nvtx names
 // every op for a profiler.
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "context/rule.h"
@@ -25,13 +27,20 @@ constexpr int64_t kFewLaunches = 50;   // fewer launches are too few to judge by
 // A shorter kernel may end during its launch call even without blocking.
 constexpr double kLongNs = 10'000;
 constexpr double kMostNodes = 0.5;  // of the backward nodes are checked
+// Ops of one kind that are undisturbed; as for the cost of recording an op.
+constexpr double kFastest = 0.1;
 
 // A debugging aid that is on, and the change that removes its cost.
 struct Aid {
   std::string what, fix_cpp, fix_python;
   std::vector<Example> examples = {};
+  std::vector<Setting> settings = {};
   Edit edit = {};
-  double bound_ns = 0;  // per step
+  double blocks_ns = 0;  // per step
+  double bound_ns = 0;   // per step
+  // The edit does not change all that the aid slows down.
+  bool only_bound = false;
+  std::string assumption = "this run is not for debugging";
 };
 
 bool InMostSteps(const AnalysisContext& m, const std::vector<double>& share,
@@ -66,6 +75,56 @@ void DropChecks(const AnalysisContext& m, const std::vector<RowId>& checks,
   }
 }
 
+// What surely remains of a step of a CPU-only run without anomaly mode, in ns:
+// the ops that compute without making an autograd node, whose stack trace would
+// be part of their time, at the pace of the fastest of their kind. All else may
+// be stack traces, and what their memory costs other ops.
+double LeftWithoutTraces(const AnalysisContext& m,
+                         const std::vector<RowId>& checks) {
+  std::vector<bool> below(m.trace.ops().size());
+  for (RowId row : checks) below[row] = true;
+  std::map<std::pair<NameId, RowId>, std::vector<double>> kinds;
+  for (RowId row = 0; row < below.size(); ++row) {
+    const Op& op = m.trace.ops()[row];
+    if (op.parent != kNone && below[op.parent]) below[row] = true;
+    if (below[row] || op.kind != OpKind::kOperator || op.sequence >= 0 ||
+        !m.tree.computes(row) || m.tree.traits(row).bookkeeping ||
+        (op.parent != kNone && m.trace.ops()[op.parent].sequence < 0 &&
+         m.tree.computes(op.parent)) ||
+        !InSteadyStep(m.steps, op.begin_ns)) {
+      continue;
+    }
+    kinds[{op.name, op.inputs}].push_back(
+        static_cast<double>(op.end_ns - op.begin_ns));
+  }
+  double ns = 0;
+  for (auto& [kind, times] : kinds) {
+    const double count = static_cast<double>(times.size());
+    const auto fast =
+        times.begin() + static_cast<std::ptrdiff_t>(kFastest * (count - 1));
+    std::ranges::nth_element(times, fast);
+    ns += *fast * count;
+  }
+  return ns / static_cast<double>(m.steps.steady.size());
+}
+
+// What anomaly mode costs at most per step.
+double BoundOfAnomalyMode(const AnalysisContext& m,
+                          const std::vector<RowId>& checks, const Aid& aid) {
+  if (!m.has_gpu) {
+    return std::max(
+        aid.blocks_ns,
+        m.gain_step_ms() * 1e6 - LeftWithoutTraces(m, checks));
+  }
+  double ns = m.MeanNs(Cause::kDispatch) + m.MeanNs(Cause::kHostCode) +
+              m.MeanNs(Cause::kSync) + m.MeanNs(Cause::kBlockingCopy);
+  for (const ActivityScale& scale : aid.edit.scales) {
+    const Kernel& kernel = m.trace.kernels()[scale.activity.row];
+    ns += static_cast<double>(kernel.end_ns - kernel.begin_ns) / m.kernels.steps;
+  }
+  return ns;
+}
+
 bool FindAnomalyMode(const AnalysisContext& m, Aid& aid) {
   std::vector<double> nodes(m.steps.windows.size() + 1);
   std::vector<double> checked(m.steps.windows.size() + 1);
@@ -82,7 +141,7 @@ bool FindAnomalyMode(const AnalysisContext& m, Aid& aid) {
     // A check of one node calls several ops, one of them isnan.
     if (m.trace.name(op.name) == "aten::isnan") checked[step] += 1;
     if (step < m.steps.windows.size()) {
-      aid.bound_ns += static_cast<double>(op.end_ns - op.begin_ns);
+      aid.blocks_ns += static_cast<double>(op.end_ns - op.begin_ns);
       if (aid.examples.size() < 3) {
         aid.examples.push_back(
             {m.steps.windows[step].number, op.begin_ns, op.end_ns,
@@ -90,7 +149,7 @@ bool FindAnomalyMode(const AnalysisContext& m, Aid& aid) {
       }
     }
   }
-  aid.bound_ns /= static_cast<double>(m.steps.steady.size());
+  aid.blocks_ns /= static_cast<double>(m.steps.steady.size());
   std::vector<double> share(nodes.size());
   for (size_t i = 0; i < nodes.size(); ++i) {
     share[i] = nodes[i] > 0 ? checked[i] / nodes[i] : 0;
@@ -104,12 +163,24 @@ bool FindAnomalyMode(const AnalysisContext& m, Aid& aid) {
   if (m.has_gpu) aid.what += ", and the host waits for the result";
   aid.fix_cpp = "torch::autograd::AnomalyMode::set_enabled(false)";
   aid.fix_python = "torch.autograd.set_detect_anomaly(False)";
+  aid.what += ", and every node stores a stack trace";
   if (m.has_gpu) {
     DropChecks(m, checks, aid);
   } else {
-    aid.what += ", and every node stores a stack trace";
     aid.edit.drop_anomaly = true;
   }
+  aid.bound_ns = aid.blocks_ns;
+  if (recorded) return true;
+  aid.only_bound = true;
+  aid.bound_ns = BoundOfAnomalyMode(m, checks, aid);
+  aid.settings.push_back({"anomaly_mode", false});
+  aid.assumption =
+      "at best: all that remains is what ops compute beside the checks, " +
+      std::string(m.has_gpu
+                      ? "with no host in their way"
+                      : "except those that make nodes, at the pace of the "
+                        "fastest of their kind") +
+      "; stack traces are not recorded, and slow down all other ops";
   return true;
 }
 
@@ -139,6 +210,7 @@ bool FindBlockingLaunches(const AnalysisContext& m, Aid& aid) {
     }
   }
   aid.bound_ns /= std::max(1.0, m.kernels.steps);
+  aid.blocks_ns = aid.bound_ns;
   if (count < kFewLaunches) return false;
   std::vector<double> share(launches.size());
   for (size_t i = 0; i < launches.size(); ++i) {
@@ -184,17 +256,19 @@ Verdict CheckDebugApi(const AnalysisContext& m) {
     finding.confidence = Confidence::kProven;
     finding.examples = std::move(aid.examples);
     finding.evidence = aid.what + ".";
-    if (aid.bound_ns > 0) {
-      finding.evidence += " This blocks the host for " +
-                          Milliseconds(aid.bound_ns * 1e-6) + " per step.";
+    if (aid.blocks_ns > 0) {
+      finding.evidence += (aid.only_bound ? " The checks take "
+                                          : " This blocks the host for ") +
+                          Milliseconds(aid.blocks_ns * 1e-6) + " per step.";
     }
-    finding.assumption = "this run is not for debugging";
+    finding.assumption = aid.assumption;
+    finding.settings = std::move(aid.settings);
     finding.fix_cpp = aid.fix_cpp;
     finding.fix_python = aid.fix_python;
     finding.wrong_if = "this run is for debugging";
-    verdict.found.push_back({.finding = std::move(finding),
-                             .alternatives = {{std::move(aid.edit)}},
-                             .bound_ns = aid.bound_ns});
+    Found found{.finding = std::move(finding), .bound_ns = aid.bound_ns};
+    if (!aid.only_bound) found.alternatives = {{std::move(aid.edit)}};
+    verdict.found.push_back(std::move(found));
   }
   return verdict;
 }

@@ -9,6 +9,7 @@ std::vector<Absent> AbsentRules() {
   constexpr const char* kPython = "a habit of models in Python";
   return {
       {"attention-by-hand", kPython},
+      {"broadcast-contraction", kPython},
       {"clock-throttle", "no program makes a device hot on purpose"},
       {"cuda-graph-obstacles",
        "host-sync and allocator-churn are such obstacles; it names them all"},
@@ -26,6 +27,7 @@ std::vector<Absent> AbsentRules() {
       {"fsdp-exposed", kRanks},
       {"graph-breaks", "LibTorch does not compile"},
       {"graph-idle", "depends on what a recorder leaves out of a graph"},
+      {"growing-prefix", kPython},
       {"imbalanced-load", kRanks},
       {"large-vocabulary-loss", kPython},
       {"launch-bound", "where a program causes it, that cause is reported"},
@@ -35,6 +37,7 @@ std::vector<Absent> AbsentRules() {
       {"recompute-cost", "LibTorch has no checkpointing"},
       {"rnn-in-python", kPython},
       {"recompiling", "LibTorch does not compile"},
+      {"repeated-forward", kPython},
       {"straggler-rank", kRanks},
       {"uneven-lengths", "depends on the data"},
       {"unread-gradients", kPython},

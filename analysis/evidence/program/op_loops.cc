@@ -129,14 +129,19 @@ class LoopFinder {
     }
     if (!IsPerElement(loop)) return {};
     if (!nodes_) nodes_.emplace(m_.trace);
-    const std::vector<RowId> nodes = nodes_->Of(m_.steps.thread, loop.forward);
+    std::vector<RowId> nodes = nodes_->Of(m_.steps.thread, loop.forward);
+    loop.has_backward = !nodes.empty();
+    // Nodes that run before the loop ends: each pass has a backward pass of its
+    // own, so that the passes cannot be layers of one network.
+    const size_t inside = std::erase_if(nodes, [&](RowId node) {
+      return OpAt(node).begin_ns < loop.forward.end_ns;
+    });
     const bool are_layers =
         nodes.empty()
-            ? loop.has_products
+            ? inside == 0 && loop.has_products
             : 2 * GradientsAmong(m_.trace, m_.tree, nodes) >= loop.passes;
-    if (are_layers) return {};
+    if (are_layers || (inside > 0 && Updates(loop.forward))) return {};
     Measure(m_.steps.thread, loop.forward, loop);
-    loop.has_backward = !nodes.empty();
     std::map<RowId, std::vector<Span>> backward;
     for (RowId node : nodes) {
       backward[OpAt(node).thread].push_back(
@@ -149,6 +154,15 @@ class LoopFinder {
       }
     }
     return loop;
+  }
+
+  // True if the optimizer runs in `loop`: then a pass needs the weights that
+  // the one before it made.
+  bool Updates(Span loop) const {
+    return std::ranges::any_of(
+        m_.parts.optimizer.spans, [&](const Span& span) {
+          return span.begin_ns < loop.end_ns && span.end_ns > loop.begin_ns;
+        });
   }
 
   // Adds what a loop over tensors begins with: aten::unbind makes one tensor of
@@ -168,6 +182,7 @@ class LoopFinder {
   bool IsPerElement(OpLoop& loop) const {
     int64_t picked = 0, read = 0;
     for (RowId row : RowsIn(m_.steps.thread, loop.forward)) {
+      if (m_.tree.in_backward(row)) continue;
       const std::string_view name = m_.trace.name(OpAt(row).name);
       picked += Picks(name);
       read += name == "aten::_local_scalar_dense";

@@ -25,7 +25,7 @@ def dense_adjacency(fixed):
         yield nodes
 
 
-@program("metric learning", "held", expect=("large-broadcast-temporary",))
+@program("metric learning", "held", expect=("large-broadcast-temporary", "broadcast-contraction"))
 def pairs_by_broadcast(fixed):
     """Distances of all pairs subtract a tensor of N x N x D. Fix: norms and one matrix product."""
     # cause: memory-bound elementwise ops on a huge broadcast temporary instead of a matrix product

@@ -118,12 +118,13 @@ TEST(DebugApiTest, FindsEmitNvtx) {
   EXPECT_TRUE(IsClean(run("my own range"), "debug-api-on"));
 }
 
-TEST(DebugApiTest, PredictsAnomalyModeOnACpuAndSilencesLaunchBound) {
-  CpuText text;
+Report OnCpu(const std::string& settings) {
+  CpuText text(settings);
   for (int i = 0; i < 3; ++i) {
     for (int k = 0; k < 50; ++k) {
       // Forward: a node that keeps a stack trace of 400 us.
-      text.Nested("aten::relu", 500, "aten::clamp_min", 100);
+      text.Nested("sequence=" + std::to_string(50 * i + k) + " aten::relu", 500,
+                  "aten::clamp_min", k == 0 ? 200 : 100);
     }
     for (int k = 0; k < 50; ++k) {
       text.Nested(
@@ -133,12 +134,31 @@ TEST(DebugApiTest, PredictsAnomalyModeOnACpuAndSilencesLaunchBound) {
     }
     text.EndStep();
   }
-  const Report report = text.Analyzed();
+  return text.Analyzed();
+}
+
+TEST(DebugApiTest, PredictsAnomalyModeOnACpuAndSilencesLaunchBound) {
+  const Report report = OnCpu("settings 1 step=0 anomaly_mode=1\n");
   const Finding* finding = Find(report, "debug-api-on");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->gain_kind, GainKind::kPredicted);
   // 50 times 380 us of framework code, and 50 us of searching.
   EXPECT_NEAR(finding->gain.expected_ms, 50 * (0.38 + 0.05), 0.6);
+  EXPECT_EQ(Find(report, "launch-bound"), nullptr);
+}
+
+// Where only the checks tell, all but what ops compute may be stack traces.
+TEST(DebugApiTest, BoundsAnomalyModeThatNoSettingTells) {
+  const Report report = OnCpu("");
+  const Finding* finding = Find(report, "debug-api-on");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  // Of steps of 28 ms, 50 times clamp_min remain, at the pace of most.
+  EXPECT_NEAR(finding->gain.expected_ms, 28 - 50 * 0.1, 0.1);
+  EXPECT_NE(finding->evidence.find("The checks take 2.50 ms"), std::string::npos)
+      << finding->evidence;
+  EXPECT_EQ(finding->settings,
+            (std::vector<Setting>{{"anomaly_mode", false}}));
   EXPECT_EQ(Find(report, "launch-bound"), nullptr);
 }
 

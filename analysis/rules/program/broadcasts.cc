@@ -1,0 +1,238 @@
+// Are all pairs of rows combined in one large tensor, only to be summed up?
+// Source: the documentation of torch.cdist, which computes Euclidean distances
+// with a matrix product.
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "context/rule.h"
+#include "evidence/call_site.h"
+#include "evidence/program/backward_nodes.h"
+#include "evidence/program/plain_name.h"
+#include "evidence/program/shortened_ops.h"
+#include "ops/contains.h"
+#include "ops/op_arguments.h"
+#include "steps/steady_steps.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace broadcasts_rules {
+namespace {
+
+// A smaller result stays in the second-level cache of a core (1 to 2 MiB on
+// current server CPUs), where passing over it costs little.
+constexpr int64_t kLeastBytes = 1 << 20;
+constexpr char kChange[] = "pairs by matrix products";
+
+struct Contraction {
+  RowId combines = kNone;  // the op that broadcasts
+  std::vector<RowId> ops = {};
+  std::vector<int64_t> left = {}, right = {}, made = {};  // sizes
+  int64_t bytes = 0;                                      // of what is made
+  bool subtracts = false;
+};
+
+// The dimensions that a sum, mean or norm reduces, counted from the first; none
+// if it reduces all or they are unknown.
+std::set<size_t> ReducedDims(const Trace& trace, RowId op, size_t rank) {
+  std::set<size_t> dims;
+  const RowId inputs = trace.ops()[op].inputs;
+  if (inputs == kNone) return dims;
+  for (const Argument& argument : trace.op_inputs()[inputs].arguments) {
+    std::string_view text = trace.name(argument.concrete);
+    if (!text.starts_with("[")) continue;
+    while (!text.empty() && text.front() != ']') {
+      text.remove_prefix(1);  // "[", "," or a blank
+      int64_t dim = 0;
+      const auto [end, error] =
+          std::from_chars(text.data(), text.data() + text.size(), dim);
+      if (error != std::errc()) continue;
+      if (dim < 0) dim += static_cast<int64_t>(rank);
+      dims.insert(static_cast<size_t>(dim));
+      text.remove_prefix(static_cast<size_t>(end - text.data()));
+    }
+    return dims;
+  }
+  return dims;
+}
+
+class Finder {
+ public:
+  explicit Finder(const AnalysisContext& context) : m_(context) {}
+
+  std::vector<Contraction> Find() const {
+    std::vector<Contraction> found;
+    if (m_.steps.thread == kNone) return found;
+    std::vector<RowId> ops;  // outermost, that compute
+    for (RowId row : m_.tree.of_thread(m_.steps.thread)) {
+      const Op& op = m_.trace.ops()[row];
+      if (op.parent == kNone && !m_.tree.traits(row).bookkeeping &&
+          InSteadyStep(m_.steps, op.begin_ns)) {
+        ops.push_back(row);
+      }
+    }
+    for (size_t i = 0; i < ops.size(); ++i) {
+      Contraction one;
+      if (!m_.tree.in_backward(ops[i]) && Combines(ops[i], one) &&
+          IsSummedUp(std::span(ops).subspan(i + 1), one)) {
+        found.push_back(std::move(one));
+      }
+    }
+    return found;
+  }
+
+ private:
+  std::string_view NameOf(RowId row) const {
+    return PlainName(m_.trace.name(m_.trace.ops()[row].name));
+  }
+
+  // True if `row` combines each row of one tensor with each of another.
+  bool Combines(RowId row, Contraction& one) const {
+    const std::string_view name = NameOf(row);
+    if (name != "sub" && name != "mul") return false;
+    const TensorShape left = TensorArgument(m_.trace, row, 0);
+    const TensorShape right = TensorArgument(m_.trace, row, 1);
+    if (!left.known() || !right.known()) return false;
+    one.combines = row;
+    one.subtracts = name == "sub";
+    one.ops = {row};
+    one.left = left.dims;
+    one.right = right.dims;
+    const size_t rank = std::max(left.dims.size(), right.dims.size());
+    std::vector<int64_t> a(rank - left.dims.size(), 1), b(
+        rank - right.dims.size(), 1);
+    a.insert(a.end(), left.dims.begin(), left.dims.end());
+    b.insert(b.end(), right.dims.begin(), right.dims.end());
+    bool spreads_left = false, spreads_right = false;
+    for (size_t i = 0; i < rank; ++i) {
+      spreads_left |= a[i] == 1 && b[i] > 1;
+      spreads_right |= b[i] == 1 && a[i] > 1;
+      one.made.push_back(std::max(a[i], b[i]));
+    }
+    one.bytes = BytesOf(m_.trace, {one.made, left.type});
+    return spreads_left && spreads_right && one.bytes >= kLeastBytes;
+  }
+
+  // True if the next ops square what was made, or nothing, and sum it up over a
+  // dimension that both tensors have. `next` is in time order.
+  bool IsSummedUp(std::span<const RowId> next, Contraction& one) const {
+    bool squares = false;
+    for (RowId row : next) {
+      const TensorShape input = TensorArgument(m_.trace, row, 0);
+      if (!input.known() || input.dims != one.made) return false;
+      const std::string_view name = NameOf(row);
+      one.ops.push_back(row);
+      if (IsAnyOf(name, {"sum", "mean", "norm", "linalg_vector_norm"})) {
+        const std::set<size_t> dims =
+            ReducedDims(m_.trace, row, one.made.size());
+        return !dims.empty() && std::ranges::all_of(dims, [&](size_t dim) {
+          return dim < one.made.size() && IsShared(one, dim);
+        });
+      }
+      // Products of pairs are summed up as they are.
+      if (squares || !one.subtracts) return false;
+      const bool by_itself =
+          name == "mul" &&
+          TensorArgument(m_.trace, row, 1).dims == one.made;
+      if (!by_itself && !IsAnyOf(name, {"abs", "pow", "square"})) return false;
+      squares = true;
+    }
+    return false;
+  }
+
+  static bool IsShared(const Contraction& one, size_t dim) {
+    const auto size = [&](const std::vector<int64_t>& dims) -> int64_t {
+      const size_t missing = one.made.size() - dims.size();
+      return dim < missing ? 1 : dims[dim - missing];
+    };
+    return one.made[dim] > 1 && size(one.left) == size(one.right);
+  }
+
+  const AnalysisContext& m_;
+};
+
+Verdict CheckBroadcastContraction(const AnalysisContext& m) {
+  const std::vector<Contraction> found = Finder(m).Find();
+  if (found.empty()) return Clean();
+  const BackwardNodes nodes(m.trace);
+  std::vector<ShortenedOp> ops;
+  bool trains = false;
+  for (const Contraction& one : found) {
+    for (RowId row : one.ops) {
+      const Op& op = m.trace.ops()[row];
+      ops.push_back({row, 0});
+      for (RowId node : nodes.Of(op.thread, {op.begin_ns, op.end_ns})) {
+        ops.push_back({node, 0});
+        trains = true;
+      }
+    }
+  }
+  const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);
+  const Contraction& largest =
+      *std::ranges::max_element(found, {}, &Contraction::bytes);
+  const Op& first = m.trace.ops()[largest.combines];
+  const Op& last = m.trace.ops()[largest.ops.back()];
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  finding.examples = {{m.steps.windows[SteadyStepAt(m.steps, first.begin_ns)].number,
+                       first.begin_ns, last.end_ns, "from the broadcast to the sum"}};
+  finding.where = CallSites(m.trace).Place(m.steps.thread, first.begin_ns,
+                                           largest.combines);
+  finding.evidence =
+      "Tensors of " + InBrackets(largest.left) + " and " +
+      InBrackets(largest.right) + " are " +
+      (largest.subtracts ? "subtracted" : "multiplied") + ", which makes one of " +
+      InBrackets(largest.made) + " (" + Bytes(static_cast<double>(largest.bytes)) +
+      "), and that is only summed up over a dimension that both have. Such ops" +
+      (trains ? ", with their backward passes," : "") + " take " +
+      Milliseconds(all.ns * 1e-6) + " per step.";
+  finding.assumption = "at best: a matrix product makes the sums at no cost";
+  finding.fix_python =
+      largest.subtracts
+          ? "torch.cdist(x, y), or squared distances as x.square().sum(1)[:, "
+            "None] + y.square().sum(1) - 2 * x @ y.T"
+          : "a matrix product, x @ y.T, or torch.einsum";
+  finding.fix_cpp =
+      largest.subtracts
+          ? "torch::cdist(x, y), or squared distances as "
+            "x.square().sum(1).unsqueeze(1) + y.square().sum(1) - 2 * "
+            "x.mm(y.t())"
+          : "a matrix product, x.mm(y.t()), or torch::einsum";
+  finding.wrong_if =
+      "the differences are so small beside the numbers themselves that the "
+      "product loses them, or other code reads the large tensor";
+  return FireBound(std::move(finding), all.saved_ns);
+}
+
+constexpr Rule kRules[] = {
+    {.id = "broadcast-contraction",
+     .question = "Are all pairs of rows combined in one large tensor, only to "
+                 "be summed up?",
+     .needs = {Kind::kOp, Kind::kOpShapes},
+     .causes = {Cause::kCompute},
+     .check = &CheckBroadcastContraction,
+     .reference = "PyTorch documentation, torch.cdist: "
+                  "https://docs.pytorch.org/docs/stable/generated/"
+                  "torch.cdist.html",
+     .detect =
+         "two tensors that each lack a dimension of the other are subtracted "
+         "or multiplied, the result has 1 MiB or more, and the next ops square "
+         "it (or take its magnitude) and sum it up over a dimension that both "
+         "tensors have",
+     .avoid = "only one tensor is broadcast, another op uses the result in "
+              "between (relu), or all of it is summed up",
+     .fix_cpp = "torch::cdist, or a matrix product",
+     .fix_python = "torch.cdist, or a matrix product"}};
+
+}  // namespace
+}  // namespace broadcasts_rules
+
+extern const std::span<const Rule> kBroadcasts = broadcasts_rules::kRules;
+
+}  // namespace stepscope

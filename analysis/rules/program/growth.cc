@@ -1,0 +1,471 @@
+// Does a loop go through all that it has again for each new part?
+// Source: the documentation of generation with a cache in Hugging Face
+// Transformers; keys and values of earlier positions do not change.
+#include <stepscope/op_cost.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "context/noise.h"
+#include "context/rule.h"
+#include "evidence/call_site.h"
+#include "evidence/program/backward_nodes.h"
+#include "evidence/program/op_loops.h"
+#include "ops/intervals.h"
+#include "ops/op_arguments.h"
+#include "steps/steady_steps.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace growth_rules {
+namespace {
+
+constexpr double kMostSteps = 2.0 / 3;
+
+// A loop in one step, or several of the same sizes.
+struct Growth {
+  size_t step = 0;
+  Span span = {};
+  size_t iterations = 0;
+  std::vector<int64_t> first = {}, last = {};  // sizes
+  double ns = 0;                               // saved at most
+  bool trains = false;
+};
+
+// One iteration of a loop whose products get more and more rows.
+struct Iteration {
+  int64_t rows = 0;
+  Span span = {};
+};
+
+// aten::cat that adds to what the one before it made.
+struct Chain {
+  std::vector<int64_t> takes = {}, makes = {};  // of the last one
+  NameId type = 0;
+  std::vector<int64_t> first = {};
+  size_t iterations = 1;
+  std::vector<RowId> ops = {};
+};
+
+class Finder {
+ public:
+  explicit Finder(const AnalysisContext& context)
+      : m_(context), nodes_(context.trace) {
+    if (m_.has_gpu) device_.resize(m_.trace.ops().size());
+    for (const KernelUse& use : m_.kernels.uses) {
+      const RowId op = m_.trace.kernels()[use.kernel].op;
+      if (op != kNone && m_.has_gpu) device_[op] += use.ns;
+    }
+    const std::vector<Span> updates = Merge(m_.parts.optimizer.spans);
+    for (RowId row : m_.tree.of_thread(m_.steps.thread)) {
+      const Op& op = m_.trace.ops()[row];
+      const size_t step = SteadyStepAt(m_.steps, op.begin_ns);
+      if (step == m_.steps.windows.size() || m_.tree.in_backward(row) ||
+          Covers(updates, op.begin_ns)) {
+        continue;
+      }
+      by_step_[step].push_back(row);
+    }
+  }
+
+  // Products with the same weights and ever more rows.
+  std::vector<Growth> Products() const {
+    std::vector<Growth> found;
+    for (const auto& [step, rows] : by_step_) {
+      std::map<std::tuple<NameId, int64_t, int64_t>, std::vector<Iteration>>
+          by_weights;
+      for (RowId row : rows) {
+        if (!m_.tree.traits(row).matmul || !m_.tree.computes(row)) continue;
+        const Op& op = m_.trace.ops()[row];
+        const MatmulShape shape = CostOf(m_.trace, row).matmul;
+        if (shape.m <= 0 || shape.batch != 1) continue;
+        auto& list = by_weights[{op.name, shape.n, shape.k}];
+        if (list.empty() || list.back().rows != shape.m) {
+          list.push_back({shape.m, {op.begin_ns, op.end_ns}});
+        }
+        list.back().span.end_ns = op.end_ns;
+      }
+      std::optional<Growth> best;
+      for (const auto& [weights, list] : by_weights) {
+        std::optional<Growth> one = LongestOf(list);
+        if (one && (!best || one->span.length() > best->span.length())) {
+          best = std::move(one);
+        }
+      }
+      if (!best) continue;
+      best->step = step;
+      found.push_back(*std::move(best));
+    }
+    return found;
+  }
+
+  // Tensors that aten::cat makes longer and longer.
+  std::vector<Growth> Copies() const {
+    std::vector<Growth> found;
+    for (const auto& [step, rows] : by_step_) {
+      for (const Chain& chain : ChainsOf(rows)) {
+        if (static_cast<int64_t>(chain.iterations) < kLeastPasses) continue;
+        Growth one{.step = step,
+                   .span = {m_.trace.ops()[chain.ops.front()].begin_ns,
+                            m_.trace.ops()[chain.ops.back()].end_ns},
+                   .iterations = chain.iterations,
+                   .first = chain.first,
+                   .last = chain.makes};
+        std::vector<double> times;
+        for (RowId row : chain.ops) {
+          times.push_back(TimeOf(row, one.trains));
+          one.ns += times.back();
+        }
+        const auto [shortest, longest] = std::ranges::minmax(times);
+        const bool read = IsReadBetween(rows, chain);
+        // Backward needs each of the tensors, as in a DenseNet: then they
+        // cannot share their memory.
+        if (read && one.trains) continue;
+        // If each is read, the new part is written in each iteration, too.
+        one.ns -= read ? shortest * static_cast<double>(times.size()) : longest;
+        found.push_back(std::move(one));
+      }
+    }
+    return found;
+  }
+
+ private:
+  // The longest part of `list` whose rows grow by the same number each time.
+  std::optional<Growth> LongestOf(std::span<const Iteration> list) const {
+    size_t begin = 0, from = 0, count = 0;
+    const auto grows = [&](size_t i) { return list[i].rows - list[i - 1].rows; };
+    for (size_t i = 1; i < list.size(); ++i) {
+      if (grows(i) <= 0) {
+        begin = i;
+      } else if (i - begin >= 2 && grows(i) != grows(i - 1)) {
+        begin = i - 1;
+      }
+      if (i + 1 - begin > count) {
+        count = i + 1 - begin;
+        from = begin;
+      }
+    }
+    if (static_cast<int64_t>(count) < kLeastPasses) return {};
+    return Measured(list.subspan(from, count));
+  }
+
+  Growth Measured(std::span<const Iteration> list) const {
+    Growth growth{.span = {list.front().span.begin_ns, list.back().span.end_ns},
+                  .iterations = list.size(),
+                  .first = {list.front().rows},
+                  .last = {list.back().rows}};
+    const double share =
+        static_cast<double>(list[1].rows - list[0].rows) /
+        static_cast<double>(list.front().rows);
+    std::vector<double> host, calling, device(list.size());
+    for (size_t i = 0; i < list.size(); ++i) {
+      const int64_t end_ns = i + 1 < list.size() ? list[i + 1].span.begin_ns
+                                                 : list[i].span.end_ns;
+      const Span span{list[i].span.begin_ns, end_ns};
+      double ns = static_cast<double>(span.length());
+      for (RowId node : nodes_.Of(m_.steps.thread, span)) {
+        const Op& op = m_.trace.ops()[node];
+        ns += static_cast<double>(op.end_ns - op.begin_ns);
+        growth.trains = true;
+      }
+      host.push_back(ns);
+      calling.push_back(ns - ComputingNs(span));
+    }
+    for (const KernelUse& use : m_.kernels.uses) {
+      const RowId op = m_.trace.kernels()[use.kernel].op;
+      if (op == kNone) continue;
+      const auto after = std::ranges::upper_bound(
+          list, m_.trace.ops()[op].begin_ns, {},
+          [](const Iteration& one) { return one.span.begin_ns; });
+      if (after == list.begin() ||
+          m_.trace.ops()[op].begin_ns >= growth.span.end_ns) {
+        continue;
+      }
+      device[static_cast<size_t>(after - list.begin()) - 1] += use.ns;
+    }
+    // Of a pass that is trained with, all positions at once may take what the
+    // longest iteration takes. Else each takes at least what calling its ops
+    // does, and its share of the shortest one's computing.
+    const auto saved = [&](const std::vector<double>& times, double least) {
+      double sum = 0;
+      for (double ns : times) sum += ns;
+      return growth.trains
+                 ? sum - std::ranges::max(times)
+                 : sum - least * static_cast<double>(times.size());
+    };
+    const double called = std::ranges::min(calling);
+    growth.ns = saved(
+        host, called + std::min(1.0, share) *
+                           std::max(0.0, std::ranges::min(host) - called));
+    growth.ns = std::max(
+        growth.ns,
+        saved(device, std::min(1.0, share) * std::ranges::min(device)));
+    return growth;
+  }
+
+  double ComputingNs(Span span) const {
+    const std::span<const RowId> rows = m_.tree.of_thread(m_.steps.thread);
+    const auto begin = [&](RowId row) { return m_.trace.ops()[row].begin_ns; };
+    double ns = 0;
+    for (auto at = std::ranges::lower_bound(rows, span.begin_ns, {}, begin);
+         at != rows.end() && begin(*at) < span.end_ns; ++at) {
+      const Op& op = m_.trace.ops()[*at];
+      if (!m_.tree.computes(*at) ||
+          (op.parent != kNone && m_.tree.computes(op.parent))) {
+        continue;
+      }
+      ns += static_cast<double>(op.end_ns - op.begin_ns);
+    }
+    return std::min(ns, static_cast<double>(span.length()));
+  }
+
+  std::vector<Chain> ChainsOf(std::span<const RowId> rows) const {
+    std::vector<Chain> chains;
+    for (RowId row : rows) {
+      const Op& op = m_.trace.ops()[row];
+      if (op.parent != kNone || op.inputs == kNone ||
+          m_.trace.name(op.name) != "aten::cat") {
+        continue;
+      }
+      Chain one;
+      if (!Joins(row, one)) continue;
+      const auto grown = std::ranges::find_if(chains, [&](const Chain& chain) {
+        return chain.makes == one.takes && chain.type == one.type;
+      });
+      // Keys and values of all layers have the same sizes.
+      const auto same = std::ranges::find_if(chains, [&](const Chain& chain) {
+        return chain.takes == one.takes && chain.makes == one.makes &&
+               chain.type == one.type;
+      });
+      if (grown != chains.end()) {
+        grown->takes = one.takes;
+        grown->makes = one.makes;
+        ++grown->iterations;
+        grown->ops.push_back(row);
+      } else if (same != chains.end()) {
+        same->ops.push_back(row);
+      } else {
+        one.ops = {row};
+        chains.push_back(std::move(one));
+      }
+    }
+    return chains;
+  }
+
+  // True if `row` adds something to a larger tensor, which comes first.
+  bool Joins(RowId row, Chain& one) const {
+    const auto& arguments =
+        m_.trace.op_inputs()[m_.trace.ops()[row].inputs].arguments;
+    if (arguments.size() < 2 || arguments[0].elements.size() < 2) return false;
+    const std::vector<Argument>& parts = arguments[0].elements;
+    one.takes = one.first = one.makes = parts[0].dims;
+    one.type = parts[0].type;
+    const std::string_view text = m_.trace.name(arguments[1].concrete);
+    int64_t dim = 0;
+    std::from_chars(text.data(), text.data() + text.size(), dim);
+    if (dim < 0) dim += static_cast<int64_t>(one.takes.size());
+    if (dim < 0 || dim >= static_cast<int64_t>(one.takes.size())) return false;
+    const auto axis = static_cast<size_t>(dim);
+    for (size_t i = 1; i < parts.size(); ++i) {
+      if (parts[i].dims.size() != one.takes.size()) return false;
+      one.makes[axis] += parts[i].dims[axis];
+    }
+    return true;
+  }
+
+  // True if other ops read the tensors before all parts are there.
+  bool IsReadBetween(std::span<const RowId> rows, const Chain& chain) const {
+    const Op& first = m_.trace.ops()[chain.ops.front()];
+    Chain joined;
+    if (!Joins(chain.ops.front(), joined)) return false;
+    std::vector<int64_t> longest_dims = joined.makes;  // the longest so far
+    for (RowId row : rows) {
+      const Op& op = m_.trace.ops()[row];
+      if (op.begin_ns < first.end_ns || op.parent != kNone) continue;
+      if (op.begin_ns >= m_.trace.ops()[chain.ops.back()].begin_ns) break;
+      if (m_.trace.name(op.name) == "aten::cat") {
+        Chain one;
+        if (op.inputs != kNone && Joins(row, one)) longest_dims = one.makes;
+        continue;
+      }
+      if (op.inputs == kNone || m_.tree.traits(row).bookkeeping) continue;
+      // Recorders give no types of tensors in lists, so only sizes count.
+      if (std::ranges::any_of(m_.trace.op_inputs()[op.inputs].arguments,
+                              [&](const Argument& argument) {
+                                return argument.dims == longest_dims;
+                              })) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // The time of an op and its nodes, of the device on a run with a GPU. On a
+  // CPU with that until the next op: there the shorter tensor is freed.
+  double TimeOf(RowId row, bool& trains) const {
+    const Op& op = m_.trace.ops()[row];
+    const std::span<const RowId> rows = m_.tree.of_thread(op.thread);
+    const auto begin = [&](RowId at) { return m_.trace.ops()[at].begin_ns; };
+    const auto next = std::ranges::lower_bound(rows, op.end_ns, {}, begin);
+    double ns = 0;
+    if (m_.has_gpu) {
+      for (auto at = std::ranges::lower_bound(rows, op.begin_ns, {}, begin);
+           at != next; ++at) {
+        ns += device_[*at];
+      }
+    } else {
+      ns = static_cast<double>(
+          (next == rows.end() ? op.end_ns : begin(*next)) - op.begin_ns);
+    }
+    for (RowId node : nodes_.Of(op.thread, {op.begin_ns, op.end_ns})) {
+      const Op& backward = m_.trace.ops()[node];
+      ns += static_cast<double>(backward.end_ns - backward.begin_ns);
+      trains = true;
+    }
+    return ns;
+  }
+
+  const AnalysisContext& m_;
+  BackwardNodes nodes_;
+  std::vector<double> device_;  // by op, of the kernels that it launched
+  std::map<size_t, std::vector<RowId>> by_step_;  // forward ops
+};
+
+// The time per step; -1 if too few steps have it. `longest` is set to the loop
+// that takes most.
+double PerStep(const AnalysisContext& m, const std::vector<Growth>& found,
+               const Growth*& longest) {
+  std::map<size_t, double> by_step;
+  double ns = 0;
+  for (const Growth& one : found) {
+    by_step[one.step] += one.ns;
+    ns += one.ns;
+    if (!longest || one.ns > longest->ns) longest = &one;
+  }
+  const double steps = static_cast<double>(m.steps.steady.size());
+  return static_cast<double>(by_step.size()) < kMostSteps * steps ? -1
+                                                                  : ns / steps;
+}
+
+Finding About(const AnalysisContext& m, const Growth& longest) {
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  finding.examples = {
+      {m.steps.windows[longest.step].number, longest.span.begin_ns,
+       longest.span.end_ns,
+       Count(static_cast<int64_t>(longest.iterations), "iteration")}};
+  finding.where = CallSites(m.trace).Place(
+      m.steps.thread, longest.span.begin_ns + longest.span.length() / 2, kNone);
+  return finding;
+}
+
+void AddProducts(const AnalysisContext& m, const std::vector<Growth>& found,
+                 Verdict& verdict) {
+  const Growth* longest = nullptr;
+  const double ns = PerStep(m, found, longest);
+  if (!longest || ns < 0) return;
+  Finding finding = About(m, *longest);
+  finding.evidence =
+      "A loop of " +
+      Count(static_cast<int64_t>(longest->iterations), "iteration") +
+      " multiplies the same weights with ever more rows, from " +
+      std::to_string(longest->first[0]) + " to " +
+      std::to_string(longest->last[0]) +
+      ", the same number more each time: it goes through all earlier positions "
+      "again for each new one. This takes " +
+      Milliseconds(ns * 1e-6) + " per step more than ";
+  if (longest->trains) {
+    finding.evidence += "the longest iteration.";
+    finding.assumption =
+        "at best: one pass over all positions takes as long as the longest "
+        "iteration";
+    finding.fix_python =
+        "run the network once over the whole sequence, and take the loss at "
+        "all positions of that output (with a causal mask for attention)";
+  } else {
+    finding.evidence += "the new positions need.";
+    finding.assumption =
+        "at best: an iteration takes what calling its ops takes, and the new "
+        "rows' share of the computing";
+    finding.fix_python =
+        "feed only the new positions, and keep what earlier ones made: keys "
+        "and values of attention (use_cache=True in Transformers), the state "
+        "of an RNN";
+  }
+  finding.fix_cpp = finding.fix_python;
+  finding.wrong_if =
+      "what an earlier position makes depends on later ones (attention without "
+      "a causal mask)";
+  verdict.found.push_back({.finding = std::move(finding), .bound_ns = ns});
+}
+
+void AddCopies(const AnalysisContext& m, const std::vector<Growth>& found,
+               Verdict& verdict) {
+  const Growth* longest = nullptr;
+  const double ns = PerStep(m, found, longest);
+  if (!longest || ns * 1e-6 < MinReportableGainMs(m)) return;
+  Finding finding = About(m, *longest);
+  finding.evidence =
+      "aten::cat makes a tensor longer, " +
+      Count(static_cast<int64_t>(longest->iterations), "time") +
+      " in a row, from " + InBrackets(longest->first) + " to " +
+      InBrackets(longest->last) +
+      ", and copies all of it each time. This takes " +
+      Milliseconds(ns * 1e-6) + " per step more than copying each part once.";
+  finding.assumption =
+      "at best: one copy of the whole tensor remains, or, where other ops read "
+      "it in each iteration, copies that each take as long as the shortest";
+  finding.fix_python =
+      "collect the parts in a list and call torch.cat once behind the loop; "
+      "where each iteration reads all of it (a cache of keys and values), "
+      "allocate the full length before and write into slices";
+  finding.fix_cpp =
+      "collect the parts in a std::vector and call torch::cat once behind the "
+      "loop; where each iteration reads all of it, allocate the full length "
+      "before and write with narrow().copy_()";
+  finding.wrong_if = "the final length is not known and the tensors are small";
+  verdict.found.push_back({.finding = std::move(finding), .bound_ns = ns});
+}
+
+Verdict CheckGrowingPrefix(const AnalysisContext& m) {
+  Verdict verdict;
+  if (m.steps.thread == kNone) return verdict;
+  const Finder finder(m);
+  AddProducts(m, finder.Products(), verdict);
+  AddCopies(m, finder.Copies(), verdict);
+  return verdict;
+}
+
+constexpr Rule kRules[] = {
+    {.id = "growing-prefix",
+     .question = "Does a loop go through all that it has again for each new "
+                 "part?",
+     .needs = {Kind::kOp, Kind::kOpShapes},
+     .causes = {Cause::kCompute, Cause::kDispatch},
+     .check = &CheckGrowingPrefix,
+     .reference = "Hugging Face Transformers documentation: Caching",
+     .detect =
+         "in two thirds of the steps, products with the same weights get more "
+         "rows in at least 16 iterations in a row, the same number more each "
+         "time; or aten::cat adds to its own result as often, and the copies take 1 % "
+         "of the step",
+     .avoid = "backward needs each of the longer tensors, because other ops "
+              "read them (DenseNet)",
+     .fix_cpp = "keep what earlier positions made; torch::cat once",
+     .fix_python = "keep what earlier positions made (a cache of keys and "
+                   "values); torch.cat once"}};
+
+}  // namespace
+}  // namespace growth_rules
+
+extern const std::span<const Rule> kGrowth = growth_rules::kRules;
+
+}  // namespace stepscope

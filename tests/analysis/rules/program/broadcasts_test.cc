@@ -1,0 +1,93 @@
+#include "analysis/rules/rule_testing.h"
+#include "support/cpu_text.h"
+
+namespace stepscope::broadcasts_test {
+namespace {
+
+constexpr const char* kRule = "broadcast-contraction";
+
+struct Pairs {
+  std::string combine = "aten::sub";
+  std::string left = "float[128,1,64]", right = "float[1,128,64]";
+  std::string made = "float[128,128,64]";
+  std::string then = "aten::square";
+  std::string reduce = "aten::sum";
+  std::string dims = "[2]";
+};
+
+// Steps of 10 ms in which all pairs are combined in 1 ms, squared in 1 ms and
+// summed up in 0.5 ms; their nodes take 2 ms.
+Report Of(const Pairs& how) {
+  CpuText text;
+  for (int i = 0; i < 4; ++i) {
+    const std::string first = "sequence=" + std::to_string(2 * i);
+    const std::string second = "sequence=" + std::to_string(2 * i + 1);
+    text.Op("inputs=(float[128,64],float[64,64]) aten::mm", 5'500);
+    text.Op(first + " inputs=(" + how.left + "," + how.right + ",Scalar) " +
+                how.combine,
+            1'000);
+    if (!how.then.empty()) {
+      text.Op(second + " inputs=(" + how.made + ") " + how.then, 1'000);
+    }
+    text.Op("inputs=(" + how.made + ",ScalarList=\"" + how.dims +
+                "\") " + how.reduce,
+            500);
+    text.Nested("kind=backward " + second + " PowBackward0", 1'000, "aten::mul",
+                990);
+    text.Nested("kind=backward " + first + " SubBackward0", 1'000, "aten::neg",
+                990);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(BroadcastContractionTest, DistancesAreAMatrixProduct) {
+  const Report report = Of({});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_NEAR(finding->gain.expected_ms, 4.5, 0.01);
+  EXPECT_NE(finding->evidence.find("[128, 1, 64] and [1, 128, 64] are "
+                                   "subtracted"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->fix_python.find("torch.cdist"), std::string::npos);
+}
+
+TEST(BroadcastContractionTest, SumsOfProductsAreOne) {
+  const Report report = Of({.combine = "aten::mul", .then = ""});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->fix_python.find("x @ y.T"), std::string::npos);
+  // A tensor may lack its first dimensions, and dims count from the last.
+  EXPECT_FALSE(IsClean(Of({.combine = "aten::mul",
+                           .right = "float[128,64]",
+                           .then = "",
+                           .dims = "[-1]"}),
+                       kRule));
+}
+
+TEST(BroadcastContractionTest, OtherOpsNeedTheLargeTensor) {
+  EXPECT_TRUE(IsClean(Of({.then = "aten::relu"}), kRule));
+  EXPECT_TRUE(IsClean(Of({.combine = "aten::add"}), kRule));
+  EXPECT_TRUE(IsClean(Of({.combine = "aten::mul"}), kRule));
+  EXPECT_TRUE(IsClean(Of({.reduce = "aten::amin"}), kRule));
+}
+
+TEST(BroadcastContractionTest, OnlyADimensionOfBothIsContracted) {
+  EXPECT_TRUE(IsClean(Of({.dims = "[1]"}), kRule));
+  EXPECT_TRUE(IsClean(Of({.dims = "[]"}), kRule));
+  EXPECT_TRUE(IsClean(Of({.left = "float[128,128,64]"}), kRule));
+}
+
+TEST(BroadcastContractionTest, SmallTensorsStayInTheCache) {
+  const auto with = [](const std::string& rows) {
+    return Of({.left = "float[" + rows + ",1,64]",
+               .made = "float[" + rows + ",128,64]"});
+  };
+  EXPECT_TRUE(IsClean(with("31"), kRule));
+  EXPECT_FALSE(IsClean(with("32"), kRule));
+}
+
+}  // namespace
+}  // namespace stepscope::broadcasts_test

@@ -1,0 +1,186 @@
+#include "analysis/rules/rule_testing.h"
+#include "support/compute_text.h"
+
+namespace stepscope::repeats_test {
+namespace {
+
+constexpr const char* kRule = "repeated-forward";
+
+// Steps of two layers of 1024 x 64, as text.
+class Network {
+ public:
+  void Op(const std::string& name, const std::string& inputs, double us,
+          const std::string& fields = "") {
+    text.Op(name, inputs, {}, us, fields);
+  }
+  static std::string Sequence(int number) {
+    return "sequence=" + std::to_string(number);
+  }
+  // Layers with the autograd nodes `first` and the one behind; -1: none.
+  void Forward(int first, const std::string& rows = "1024") {
+    Op("aten::cat", "(float[" + rows + ",64])", 20);
+    for (int i = 0; i < 2; ++i) {
+      Op("aten::addmm",
+         "(float[64],float[" + rows + ",64],float[64,64])", 300,
+         first < 0 ? "" : Sequence(first + i));
+      Op("aten::tanh", "(float[" + rows + ",64])", 20);
+    }
+  }
+  // A node of that number that makes `products`, the first with a node of its
+  // own unless `second` is negative.
+  void Node(int number, int products, int second = -1) {
+    text.Begin();
+    text.Pass(5);
+    for (int i = 0; i < products; ++i) {
+      Op("aten::mm", "", 300, second < 0 || i > 0 ? "" : Sequence(second));
+    }
+    text.End("AddmmBackward0", "", 0, "kind=backward " + Sequence(number));
+  }
+  void Update() {
+    text.Begin();
+    Op("aten::add_", "(float[64,64],float[64,64])", 200);
+    text.EndRange("Optimizer.step#SGD.step", "optimizer");
+  }
+
+  ComputeText text;
+};
+
+struct Derivatives {
+  int passes = 3;
+  int derived = 3;       // of the passes, with a derivative each
+  int products = 1;      // of each node: 2 with gradients of weights
+  bool graph = true;     // the derivatives are differentiated
+  bool between = false;  // the next inputs are computed from a derivative
+};
+
+Report Of(const Derivatives& how) {
+  Network network;
+  int next = 1;
+  for (int step = 0; step < 4; ++step) {
+    const int first = next;
+    for (int i = 0; i < how.passes; ++i, next += 10) {
+      network.Forward(next);
+      if (i >= how.passes - how.derived) {
+        for (int k : {1, 0}) {
+          network.Node(next + k, how.products, how.graph ? next + 5 + k : -1);
+        }
+      }
+      if (how.between) network.Op("aten::sub", "(float[1024,64])", 20);
+    }
+    network.Op("aten::mean", "", 20);
+    for (int i = how.passes; i-- > 0;) {
+      if (how.graph && i >= how.passes - how.derived) {
+        for (int k : {0, 1}) network.Node(first + 10 * i + 5 + k, 2);
+      }
+      for (int k : {1, 0}) network.Node(first + 10 * i + k, 2);
+    }
+    network.Update();
+    network.text.EndStep();
+  }
+  return network.text.Analyzed();
+}
+
+TEST(RepeatedForwardTest, TakesAllDerivativesOfOnePass) {
+  const Report report = Of({});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  // Of two passes: 660 us, six nodes with 10 products of 300 us, and what
+  // calling the 11 outermost ops takes.
+  EXPECT_NEAR(finding->gain.expected_ms,
+              2 * (0.66 + 10 * 0.3 + 6 * 0.005 + 11 * 0.02), 0.01);
+  EXPECT_NE(finding->evidence.find("2 products of the same sizes, runs 3 times"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->fix_python.find("torch.autograd.grad(u, (x, t)"),
+            std::string::npos);
+}
+
+TEST(RepeatedForwardTest, OneDerivedPassIsNoRepetition) {
+  // As of a gradient penalty.
+  EXPECT_TRUE(IsClean(Of({.derived = 1}), kRule));
+  EXPECT_FALSE(IsClean(Of({.derived = 2}), kRule));
+}
+
+TEST(RepeatedForwardTest, LeavesPassesThatNeedEachOther) {
+  EXPECT_TRUE(IsClean(Of({.between = true}), kRule));
+  // Gradients of weights, and none that are differentiated.
+  EXPECT_TRUE(IsClean(Of({.products = 2}), kRule));
+  EXPECT_TRUE(IsClean(Of({.graph = false}), kRule));
+}
+
+struct Metric {
+  std::string rows = "1024";  // of the second forward pass
+  bool reads = true;
+  std::string compares = {};  // the type of what is compared, if not read
+  bool trains_behind = false;  // the loss needs what it makes
+  bool loads = false;          // another batch before it
+  bool before_update = false;
+  bool again = true;
+};
+
+Report Of(const Metric& how) {
+  Network network;
+  int next = 1;
+  for (int step = 0; step < 4; ++step, next += 10) {
+    const auto evaluate = [&] {
+      if (how.loads) {
+        network.text.Begin();
+        network.Op("aten::stack", "", 100);
+        network.text.EndRange("enumerate(DataLoader)#x.__next__", "loader");
+      }
+      if (how.again) network.Forward(-1, how.rows);
+      network.Op("aten::argmax", "", 20);
+      if (!how.compares.empty()) {
+        const std::string classes = how.compares + "[1024]";
+        network.Op("aten::eq", "(" + classes + "," + classes + ")", 10);
+      }
+      if (how.trains_behind) {
+        network.Op("aten::sub", "", 20, Network::Sequence(next + 3));
+      }
+      network.Op(how.reads ? "aten::_local_scalar_dense" : "aten::sum", "", 10);
+    };
+    network.Forward(next);
+    if (how.before_update) evaluate();
+    network.Op("aten::mean", "", 20, Network::Sequence(next + 2));
+    if (how.trains_behind) network.Node(next + 3, 0);
+    network.Node(next + 2, 0);
+    for (int k : {1, 0}) network.Node(next + k, 2);
+    network.Update();
+    if (!how.before_update) evaluate();
+    network.text.EndStep();
+  }
+  return network.text.Analyzed();
+}
+
+TEST(RepeatedForwardTest, ReusesTheOutputForMetrics) {
+  for (bool before : {false, true}) {
+    const Report report = Of(Metric{.before_update = before});
+    const Finding* finding = Find(report, kRule);
+    ASSERT_NE(finding, nullptr) << before;
+    EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+    EXPECT_NEAR(finding->gain.expected_ms, 0.66 + 0.03, 0.02);
+    EXPECT_EQ(finding->confidence,
+              before ? Confidence::kStrong : Confidence::kHint);
+    EXPECT_NE(finding->fix_python.find("output.detach()"), std::string::npos);
+  }
+}
+
+TEST(RepeatedForwardTest, AMetricMayStayATensor) {
+  EXPECT_FALSE(IsClean(Of(Metric{.reads = false, .compares = "long int"}),
+                       kRule));
+  // As of a target network: a mask, or nothing is compared.
+  EXPECT_TRUE(IsClean(Of(Metric{.reads = false, .compares = "float"}), kRule));
+  EXPECT_TRUE(IsClean(Of(Metric{.reads = false}), kRule));
+}
+
+TEST(RepeatedForwardTest, OtherPassesAreNoRepetition) {
+  EXPECT_TRUE(IsClean(Of(Metric{.again = false}), kRule));
+  EXPECT_TRUE(IsClean(Of(Metric{.rows = "512"}), kRule));
+  EXPECT_TRUE(IsClean(Of(Metric{.loads = true}), kRule));
+  EXPECT_TRUE(IsClean(
+      Of(Metric{.trains_behind = true, .before_update = true}), kRule));
+}
+
+}  // namespace
+}  // namespace stepscope::repeats_test
