@@ -6,9 +6,9 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 minutes=${1:-10}
 [ $# -gt 0 ] && shift
-declare -A seeds=([fuzz_chrome_reader]=chrome [fuzz_trace_use]=chrome [fuzz_xspace_reader]=xspace [fuzz_cupti_decode]=cupti)
+declare -A seeds=([fuzz_chrome_reader]=chrome [fuzz_trace_use]=chrome [fuzz_xspace_reader]=xspace [fuzz_cupti_decode]=cupti [fuzz_rank_digest]=digest)
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(fuzz_chrome_reader fuzz_trace_use fuzz_xspace_reader fuzz_cupti_decode)
+[ ${#targets[@]} -gt 0 ] || targets=(fuzz_chrome_reader fuzz_trace_use fuzz_xspace_reader fuzz_cupti_decode fuzz_rank_digest)
 
 cd "$root"
 cmake --preset fuzz > /dev/null
