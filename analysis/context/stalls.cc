@@ -1,9 +1,11 @@
 #include "context/stalls.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -84,6 +86,7 @@ class StallFinder {
   void ExplainByOps(const HostWork& work, Stall& stall) const;
   bool TakesParameters(const StepFacts& fact) const;
   double PauseNs(const HostWork& work) const;
+  std::string OwnOpBefore(const HostWork& work) const;
 
   const Recorded m_;
   std::vector<RowId> threads_;  // whose ops count
@@ -216,6 +219,26 @@ double StallFinder::PauseNs(const HostWork& work) const {
   return static_cast<double>(work.pause.length()) - usual_pause_ns_;
 }
 
+// The op in front of the pause if the usual step has fewer ops of that name:
+// then the pause belongs to something that only such steps do, while Python's
+// collector runs wherever it must. Empty if all steps have it.
+std::string StallFinder::OwnOpBefore(const HostWork& work) const {
+  const std::span<const RowId> rows = m_.tree.of_thread(m_.steps.thread);
+  auto row = std::ranges::lower_bound(
+      rows, work.pause.begin_ns, {},
+      [&](RowId r) { return m_.trace.ops()[r].begin_ns; });
+  while (row != rows.begin() && m_.trace.ops()[*std::prev(row)].parent != kNone) {
+    --row;
+  }
+  if (row == rows.begin()) return "";
+  const NameId name = m_.trace.ops()[*std::prev(row)].name;
+  const auto here = work.ops.find(name);
+  const auto usual = usual_ops_.find(name);
+  const double more = (here == work.ops.end() ? 0 : here->second.count) -
+                      (usual == usual_ops_.end() ? 0 : usual->second.count);
+  return more >= 1 ? std::string(m_.trace.name(name)) : "";
+}
+
 // The op that takes the most time beyond what it takes in the usual step.
 void StallFinder::ExplainByOps(const HostWork& work, Stall& stall) const {
   for (const auto& [name, sum] : work.ops) {
@@ -260,7 +283,11 @@ void StallFinder::Explain(Stall& stall) const {
   if (stops && TakesParameters(fact)) {
     return is(StallKind::kSaving, pause, "");
   }
-  if (stops) return is(StallKind::kPause, pause, "");
+  if (stops) {
+    stall.after = OwnOpBefore(work);
+    return is(stall.after.empty() ? StallKind::kPause : StallKind::kOwnWork,
+              pause, "");
+  }
   ExplainByOps(work, stall);
 }
 

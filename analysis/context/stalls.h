@@ -22,7 +22,8 @@ enum class StallKind : uint8_t {
   kLoading,  // waits for batches
   kSaving,   // saves the model or logs, by name, by what it copies or writes,
              // or because it reads all parameters
-  kOwnWork,  // a range or a function that the usual step does not have
+  kOwnWork,  // a range or a function that the usual step does not have, or a
+             // pause right behind an op that it does not have
   kPause,    // a long time without any op, for no recorded reason
   kOps,      // an op that takes longer or that the usual step does not have
   kUnknown,
@@ -36,6 +37,7 @@ struct Stall {
   double ns = 0;  // of the excess, in `what`
   // The range, function or op; empty for a pause.
   std::string what = {};
+  std::string after = {};  // of kOwnWork: the op in front of the pause
 };
 
 struct Stalls {

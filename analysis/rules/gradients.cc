@@ -137,9 +137,40 @@ std::string SizesInWords(const std::vector<std::vector<int64_t>>& sizes) {
   return ListedWithAnd(words);
 }
 
+// Why they are not read, behind "gradients of 3 parameters".
+std::string WhyUnread(const UnreadGradients& found) {
+  constexpr char kUntrained[] = "that no optimizer updates";
+  constexpr char kCleared[] =
+      "that are cleared before any optimizer's step uses them";
+  if (!found.cleared) return kUntrained;
+  if (!found.untrained) return kCleared;
+  return std::string(kUntrained) + ", or " + kCleared;
+}
+
+// Of a pass that reaches into a network which another loss trains.
+void SayHowToKeepOut(const UnreadGradients& found, Finding& finding) {
+  finding.fix_python =
+      "detach() what one network passes on to the loss of another, or compute "
+      "it under torch.no_grad(), if that loss does not train it; "
+      "network.requires_grad_(False) while another one is trained through it, "
+      "and True again before its own loss";
+  finding.fix_cpp =
+      "detach() what one network passes on to the loss of another, or compute "
+      "it under a torch::NoGradGuard, if that loss does not train it; "
+      "requires_grad_(false) for each parameter of a network while another one "
+      "is trained through it, and true again before its own loss";
+  finding.assumption =
+      found.beside == 0
+          ? "at best: backward ends with the gradient of the last parameter "
+            "that this pass trains"
+          : "of layers through which a trained one may get its gradient, only "
+            "the gradients of weights are counted";
+}
+
 // What the rule says must not break the training of what lies in front of these
 // layers: switching gradients off around them does, if that is trained.
 void SayHow(const UnreadGradients& found, Finding& finding) {
+  if (found.cleared) return SayHowToKeepOut(found, finding);
   const bool all_behind = found.beside == 0;
   const std::string around =
       all_behind ? " around the layers in front of the first trained one"
@@ -172,7 +203,7 @@ Verdict CheckUnreadGradients(const AnalysisContext& m) {
   finding.confidence = Confidence::kStrong;
   finding.evidence = "Backward computes gradients of " +
                      Count(std::llround(found.parameters), "parameter") +
-                     " that no optimizer updates (" +
+                     " " + WhyUnread(found) + " (" +
                      SizesInWords(found.sizes) + "; " + Bytes(found.bytes) +
                      "), in every step. That takes " +
                      Milliseconds(left_out.saved_ns * 1e-6) + " of the " +
@@ -215,7 +246,7 @@ constexpr Rule kRules[] = {
      .change = "gradients as views of their buckets"},
     {.id = "unread-gradients",
      .question = "Does backward compute gradients of parameters that no "
-                 "optimizer updates?",
+                 "optimizer updates, or that are cleared before?",
      .needs = {Kind::kOp},
      .causes = {Cause::kCompute, Cause::kDispatch},
      .check = &CheckUnreadGradients,
@@ -224,14 +255,17 @@ constexpr Rule kRules[] = {
      .detect = "in every step backward accumulates gradients of sizes that no "
                "op of an optimizer updates and no other op reads before the "
                "next forward pass, or of more parameters of a size than are "
-               "updated, and making them takes 1 % of the step. Where an "
+               "updated, or of which later passes make all anew before an "
+               "optimizer or another op took one of that size; and making "
+               "them takes 1 % of the step. Where an "
                "optimizer does not show sizes (compiled, kernels of its own, "
                "lists of more than 30 tensors), only gradients count that are "
                "never set to None or zero",
      .avoid = "fewer than three recorded steps update parameters, ranks share "
               "the optimizer's work (FSDP, ZeRO), or backward passes are "
-              "nested (reentrant checkpoints). Networks that two optimizers "
-              "train in turn, as in a GAN, count as read",
+              "nested (reentrant checkpoints). Gradients of networks that "
+              "two optimizers train in turn, as in a GAN, are read, unless "
+              "they are cleared before",
      .fix_cpp = "requires_grad_(false) for frozen parameters, or a "
                 "torch::NoGradGuard",
      .fix_python = "requires_grad_(False) for frozen parameters, or "

@@ -104,6 +104,11 @@ std::string Traffic(const AnalysisContext& m, const Stalls& stalls) {
 // What the stalling steps do. Saving may be known by its signs alone.
 std::string DoingWhat(const StallSum& sum, bool saves) {
   if (!sum.what.empty()) return ", in \"" + sum.what + "\"";
+  if (!sum.after.empty()) {
+    return ", and ran no op for most of that, behind " + sum.after +
+           ", which the other steps do not run there: they write, plot or "
+           "compute something outside PyTorch";
+  }
   return saves ? ", in which they copy, write or read out what the model holds"
                : "";
 }
@@ -132,7 +137,7 @@ std::optional<Found> WorkInSomeSteps(const AnalysisContext& m, StallKind kind) {
                      Milliseconds(stalls.usual_ns * 1e-6) +
                      DoingWhat(sum, saves) + Traffic(m, stalls) + ".";
   finding.examples = sum.examples;
-  finding.where = sum.what;
+  finding.where = sum.after.empty() ? sum.what : "behind " + sum.after;
   finding.assumption =
       "at best: the loop no longer waits for it. The gain is the mean over all "
       "steps; it includes what the following step loses, and the error of a "
@@ -140,7 +145,10 @@ std::optional<Found> WorkInSomeSteps(const AnalysisContext& m, StallKind kind) {
   finding.fix_cpp = saves ? kFixCpp : kFixOwn;
   finding.fix_python = saves ? kFixPython : kFixOwn;
   finding.wrong_if = saves ? "these steps did something else that takes as long"
-                           : "the next step needs its result";
+                     : sum.after.empty()
+                         ? "the next step needs its result"
+                         : "the next step needs its result, or Python's garbage "
+                           "collector ran there (gc.callbacks shows it)";
   return Found{.finding = std::move(finding),
                .bound_ns = sum.most_ns,
                .baseline_ms = sum.step_ns * 1e-6};
@@ -171,7 +179,8 @@ constexpr Rule kRules[] = {
          "of the excess in a range named for logging or saving; or read each "
          "parameter and then run no op for half of the excess. If they spend "
          "half of it in a range or Python function that usual steps do not "
-         "have, the finding is a hint. This must happen twice (once is enough "
+         "have, or run no op for half of it right behind an op that usual "
+         "steps do not have, the finding is a hint. This must happen twice (once is enough "
          "with the parameters' bytes) and cost 1 % of the step on average. Or "
          "two thirds of the steps have a range named for saving, and copy half "
          "of the parameters in it or write 1 MiB in that step",

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <compare>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <set>
 #include <string_view>
@@ -29,6 +30,7 @@ struct Kept {
   TensorShape gradient = {};
   bool adds = false;  // to a gradient that was there
   bool unread = false;
+  bool cleared = false;  // unread, because it was cleared before
 };
 struct PassNode {
   RowId row = kNone;  // the outermost range of the engine
@@ -131,6 +133,7 @@ struct Updates {
   std::set<Dims> taken = {};  // by any op between backward and the next forward
   std::vector<int64_t> times = {};  // of updates of known sizes
   bool all_known = true;            // each step of an optimizer shows all sizes
+  bool in_backward = false;         // an optimizer runs in hooks
   // Sizes that are set to zero, and whether lists of unknown sizes are.
   std::set<Dims> zeroed = {};
   bool unknown_zeroed = false;
@@ -252,6 +255,7 @@ Updates FindUpdates(const AnalysisContext& m) {
     if (!MayUpdate(m, row) || (op.parent != kNone && MayUpdate(m, op.parent))) {
       continue;
     }
+    found.in_backward |= in_backward;
     if (TakesCutList(trace, row)) {
       found.all_known = false;
       continue;
@@ -324,11 +328,114 @@ bool MarkUnread(const Updates& updates, const std::set<Dims>& never_cleared,
     if (updates.all_known && updated > 0 &&
         static_cast<double>(kept.size()) - updated ==
             static_cast<double>(adding)) {
-      for (Kept* one : kept) one->unread = one->adds;
+      for (Kept* one : kept) one->unread |= one->adds;
     }
   }
   return any_read;
 }
+
+// Marks the gradients that were cleared before anything read them.
+class ClearedFinder {
+ public:
+  ClearedFinder(const AnalysisContext& context, const Updates& updates)
+      : m_(context), updates_(updates) {}
+
+  // REQUIRES: all optimizers show what they update, and none runs in hooks.
+  // `passes` are in time order.
+  void Mark(std::vector<BackwardPass>& passes) {
+    int64_t ended_ns = 0;
+    size_t place = 0;  // of the pass within its step
+    for (size_t i = 0; i < passes.size(); ++i) {
+      BackwardPass& pass = passes[i];
+      place = i > 0 && passes[i - 1].step == pass.step ? place + 1 : 0;
+      ForgetRead(ended_ns, BeginOf(pass));
+      std::map<Dims, std::vector<Kept*>> by_size;
+      for (PassNode& node : pass.nodes) {
+        for (Kept& one : node.kept) by_size[one.gradient.dims].push_back(&one);
+      }
+      for (auto& [dims, kept] : by_size) Take(dims, std::move(kept), place);
+      ended_ns = EndOf(pass);
+    }
+    // What the recording's last step clears is seen in the next one only.
+    ForgetRead(ended_ns, std::numeric_limits<int64_t>::max());
+    for (auto& [dims, pending] : pending_) {
+      if (cleared_at_[{dims, pending.place}] >= kLeastUpdates) {
+        MarkAll(pending);
+      }
+    }
+  }
+
+ private:
+  // Gradients of a size since it was read or cleared.
+  struct Pending {
+    std::vector<Kept*> kept = {};
+    size_t place = 0;
+  };
+
+  int64_t BeginOf(const BackwardPass& pass) const {
+    return m_.trace.ops()[pass.nodes.front().row].begin_ns;
+  }
+  int64_t EndOf(const BackwardPass& pass) const {
+    const PassNode& last = pass.nodes.back();
+    int64_t end_ns = m_.trace.ops()[last.row].end_ns;
+    for (const Kept& one : last.kept) {
+      end_ns = std::max(
+          end_ns, m_.trace.ops()[OutermostOf(m_.trace, one.row)].end_ns);
+    }
+    return end_ns;
+  }
+
+  // Layers take their parameters, which have the sizes of the gradients, so from
+  // the next forward pass on only updates count as reading.
+  void ForgetRead(int64_t begin_ns, int64_t end_ns) {
+    const auto& ops = m_.trace.ops();
+    bool forward = false;
+    auto op = std::ranges::lower_bound(ops, begin_ns, {}, &Op::begin_ns);
+    for (; op != ops.end() && op->begin_ns < end_ns; ++op) {
+      const RowId row = static_cast<RowId>(op - ops.begin());
+      const OpTraits& traits = m_.tree.traits(row);
+      if (m_.tree.in_backward(row) || traits.zeroing) continue;
+      forward |= traits.matmul && op->thread == m_.steps.thread;
+      if (op->inputs == kNone || (forward && !MayUpdate(m_, row))) continue;
+      for (const auto& [dims, count] : CountSizes(m_.trace, *op)) {
+        pending_.erase(dims);
+      }
+    }
+  }
+
+  // What `place`, a pass within its step, does with all gradients of a size.
+  void Take(const Dims& dims, std::vector<Kept*> kept, size_t place) {
+    const auto updated = updates_.tensors.find(dims);
+    // Several networks may have parameters of this size.
+    if (dims.empty() || updated == updates_.tensors.end() ||
+        static_cast<double>(kept.size()) != updated->second) {
+      pending_.erase(dims);
+      return;
+    }
+    Pending& pending = pending_[dims];
+    if (std::ranges::none_of(kept, &Kept::adds)) {
+      if (!pending.kept.empty()) {
+        ++cleared_at_[{dims, pending.place}];
+        MarkAll(pending);
+      }
+      pending.kept.clear();
+    } else if (!std::ranges::all_of(kept, &Kept::adds)) {
+      pending_.erase(dims);
+      return;
+    }
+    pending.place = place;
+    pending.kept.insert(pending.kept.end(), kept.begin(), kept.end());
+  }
+
+  static void MarkAll(const Pending& pending) {
+    for (Kept* one : pending.kept) one->unread = one->cleared = true;
+  }
+
+  const AnalysisContext& m_;
+  const Updates& updates_;
+  std::map<Dims, Pending> pending_;
+  std::map<std::pair<Dims, size_t>, size_t> cleared_at_;
+};
 
 // The ops in [first, last] of the node's thread that make the gradient of a
 // weight or bias of the size `dims`.
@@ -448,6 +555,9 @@ UnreadGradients FindUnreadGradients(const AnalysisContext& m) {
   }
   const Updates updates = FindUpdates(m);
   const std::set<Dims> never_cleared = NeverCleared(all.passes, updates);
+  if (updates.all_known && !updates.in_backward) {
+    ClearedFinder(m, updates).Mark(all.passes);
+  }
   bool any_read = false;
   std::set<size_t> steps;
   std::map<Dims, double> sizes;
@@ -461,6 +571,7 @@ UnreadGradients FindUnreadGradients(const AnalysisContext& m) {
         if (!one.unread) continue;
         steps.insert(pass.step);
         all_add &= one.adds;
+        (one.cleared ? found.cleared : found.untrained) = true;
         sizes[one.gradient.dims] =
             static_cast<double>(BytesOf(m.trace, one.gradient));
       }
@@ -468,7 +579,7 @@ UnreadGradients FindUnreadGradients(const AnalysisContext& m) {
   }
   // Where nothing is read, it is not known what the optimizer updates.
   if (!any_read || steps.size() < m.steps.steady.size()) return {};
-  found.never_zeroed = all_add;
+  found.never_zeroed = all_add && !found.cleared;
   for (const auto& [dims, bytes] : sizes) found.sizes.push_back(dims);
   std::ranges::stable_sort(found.sizes, std::greater(),
                            [&](const Dims& dims) { return sizes[dims]; });

@@ -1,5 +1,7 @@
-// FindUnreadGradients(): gradients that backward accumulates in parameters that
-// no optimizer updates, such as those of a frozen teacher.
+// FindUnreadGradients(): gradients that backward makes for nothing. No optimizer
+// updates their parameters, such as those of a frozen teacher; or they are
+// cleared before one does, such as those that the loss of a GAN's critic leaves
+// in the generator.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +22,8 @@ struct UnreadGradients {
   // Sizes of the gradients, largest first, without repetition.
   std::vector<std::vector<int64_t>> sizes = {};
   bool never_zeroed = false;  // backward adds each to that of earlier steps
+  bool untrained = false;     // some are of parameters that are never updated
+  bool cleared = false;       // some are cleared before they are used
   // The part of backward that makes only such gradients: all nodes behind the
   // last trained parameter, which is certain; of other nodes the ops that make
   // the gradients of weights, because a trained parameter may need what the
@@ -36,6 +40,10 @@ struct UnreadGradients {
 // parameters of a size of which only some are updated, those count whose
 // gradients were not set to None as the others'. Empty unless every steady step
 // has such gradients.
+//
+// Gradients of updated parameters count if those of all parameters of that size
+// are made anew in a later pass, as after zero_grad(), and no update and no other
+// op took one of that size in between.
 UnreadGradients FindUnreadGradients(const AnalysisContext& context);
 
 }  // namespace stepscope

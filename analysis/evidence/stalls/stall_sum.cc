@@ -113,7 +113,10 @@ StallSum SumOf(const AnalysisContext& context, StallKind kind) {
   sum.step_ns = context.stats.all_mean_ms * 1e6 - in_recording + sum.lost_ns;
   std::ranges::stable_sort(some, std::greater(), &Stall::excess_ns);
   for (const Stall* stall : some) {
-    if (sum.what.empty()) sum.what = stall->what;
+    if (sum.what.empty() && sum.after.empty()) {
+      sum.what = stall->what;
+      sum.after = stall->after;
+    }
     if (sum.examples.size() == 3) break;
     const StepWindow& step = context.steps.windows[stall->step];
     sum.examples.push_back({step.number, step.tiled.begin_ns, step.tiled.end_ns,
@@ -133,7 +136,9 @@ std::string StallInWords(const Stall& stall) {
     case StallKind::kSaving:
       return "saves or logs for " + time + named;
     case StallKind::kOwnWork:
-      return "spends " + time + named;
+      return stall.after.empty()
+                 ? "spends " + time + named
+                 : "runs no op for " + time + " behind " + stall.after;
     case StallKind::kPause:
       return "runs no op for " + time;
     case StallKind::kOps:

@@ -23,7 +23,7 @@ struct StallSum {
   double most_ns = 0;
   double step_ns = 0;             // mean of all steps with that loss
   double each_ns = 0;             // per stall
-  std::string what;               // of the longest
+  std::string what, after;        // of the longest
   std::string every;              // "every 3rd step"; "" if there is no period
   std::vector<Example> examples;  // the longest, at most 3
 };

@@ -29,13 +29,18 @@ namespace {
 // current server CPUs), where passing over it costs little.
 constexpr int64_t kLeastBytes = 1 << 20;
 constexpr char kChange[] = "pairs by matrix products";
+// These broadcast and sum up in one op.
+constexpr std::string_view kCosine = "cosine_similarity";
+constexpr std::string_view kPairwise = "pairwise_distance";
 
 struct Contraction {
   RowId combines = kNone;  // the op that broadcasts
   std::vector<RowId> ops = {};
   std::vector<int64_t> left = {}, right = {}, made = {};  // sizes
   int64_t bytes = 0;                                      // of what is made
-  bool subtracts = false;
+  std::string_view name = "";  // of that op
+  bool IsWhole() const { return name != "sub" && name != "mul"; }
+  bool IsDistance() const { return name == "sub" || name == kPairwise; }
 };
 
 // The dimensions that a sum, mean or norm reduces, counted from the first; none
@@ -80,7 +85,8 @@ class Finder {
     for (size_t i = 0; i < ops.size(); ++i) {
       Contraction one;
       if (!m_.tree.in_backward(ops[i]) && Combines(ops[i], one) &&
-          IsSummedUp(std::span(ops).subspan(i + 1), one)) {
+          (one.IsWhole() ||
+           IsSummedUp(std::span(ops).subspan(i + 1), one))) {
         found.push_back(std::move(one));
       }
     }
@@ -95,12 +101,12 @@ class Finder {
   // True if `row` combines each row of one tensor with each of another.
   bool Combines(RowId row, Contraction& one) const {
     const std::string_view name = NameOf(row);
-    if (name != "sub" && name != "mul") return false;
+    if (!IsAnyOf(name, {"sub", "mul", kCosine, kPairwise})) return false;
     const TensorShape left = TensorArgument(m_.trace, row, 0);
     const TensorShape right = TensorArgument(m_.trace, row, 1);
     if (!left.known() || !right.known()) return false;
     one.combines = row;
-    one.subtracts = name == "sub";
+    one.name = name;
     one.ops = {row};
     one.left = left.dims;
     one.right = right.dims;
@@ -116,7 +122,21 @@ class Finder {
       one.made.push_back(std::max(a[i], b[i]));
     }
     one.bytes = BytesOf(m_.trace, {one.made, left.type});
-    return spreads_left && spreads_right && one.bytes >= kLeastBytes;
+    return spreads_left && spreads_right && one.bytes >= kLeastBytes &&
+           (!one.IsWhole() || IsShared(one, WholeDim(row, rank)));
+  }
+
+  // The dimension over which an op that combines and sums up does so.
+  size_t WholeDim(RowId row, size_t rank) const {
+    int64_t dim = NameOf(row) == kPairwise ? -1 : 1;
+    const auto& arguments =
+        m_.trace.op_inputs()[m_.trace.ops()[row].inputs].arguments;
+    if (dim > 0 && arguments.size() > 2) {
+      const std::string_view text = m_.trace.name(arguments[2].concrete);
+      std::from_chars(text.data(), text.data() + text.size(), dim);
+    }
+    if (dim < 0) dim += static_cast<int64_t>(rank);
+    return static_cast<size_t>(dim);
   }
 
   // True if the next ops square what was made, or nothing, and sum it up over a
@@ -132,11 +152,11 @@ class Finder {
         const std::set<size_t> dims =
             ReducedDims(m_.trace, row, one.made.size());
         return !dims.empty() && std::ranges::all_of(dims, [&](size_t dim) {
-          return dim < one.made.size() && IsShared(one, dim);
+          return IsShared(one, dim);
         });
       }
       // Products of pairs are summed up as they are.
-      if (squares || !one.subtracts) return false;
+      if (squares || one.name != "sub") return false;
       const bool by_itself =
           name == "mul" &&
           TensorArgument(m_.trace, row, 1).dims == one.made;
@@ -151,7 +171,7 @@ class Finder {
       const size_t missing = one.made.size() - dims.size();
       return dim < missing ? 1 : dims[dim - missing];
     };
-    return one.made[dim] > 1 && size(one.left) == size(one.right);
+    return dim < one.made.size() && one.made[dim] > 1 && size(one.left) == size(one.right);
   }
 
   const AnalysisContext& m_;
@@ -184,22 +204,29 @@ Verdict CheckBroadcastContraction(const AnalysisContext& m) {
                        first.begin_ns, last.end_ns, "from the broadcast to the sum"}};
   finding.where = CallSites(m.trace).Place(m.steps.thread, first.begin_ns,
                                            largest.combines);
+  const bool distance = largest.IsDistance();
   finding.evidence =
       "Tensors of " + InBrackets(largest.left) + " and " +
       InBrackets(largest.right) + " are " +
-      (largest.subtracts ? "subtracted" : "multiplied") + ", which makes one of " +
+      (distance ? "subtracted" : "multiplied") +
+      (largest.IsWhole() ? " by " + std::string(largest.name) : "") +
+      ", which makes one of " +
       InBrackets(largest.made) + " (" + Bytes(static_cast<double>(largest.bytes)) +
       "), and that is only summed up over a dimension that both have. Such ops" +
       (trains ? ", with their backward passes," : "") + " take " +
       Milliseconds(all.ns * 1e-6) + " per step.";
   finding.assumption = "at best: a matrix product makes the sums at no cost";
   finding.fix_python =
-      largest.subtracts
+      largest.name == kCosine
+          ? "F.normalize(x, dim=-1) @ F.normalize(y, dim=-1).T"
+      : distance
           ? "torch.cdist(x, y), or squared distances as x.square().sum(1)[:, "
             "None] + y.square().sum(1) - 2 * x @ y.T"
           : "a matrix product, x @ y.T, or torch.einsum";
   finding.fix_cpp =
-      largest.subtracts
+      largest.name == kCosine
+          ? "F::normalize(x).mm(F::normalize(y).t()), of rows"
+      : distance
           ? "torch::cdist(x, y), or squared distances as "
             "x.square().sum(1).unsqueeze(1) + y.square().sum(1) - 2 * "
             "x.mm(y.t())"
@@ -224,7 +251,8 @@ constexpr Rule kRules[] = {
          "two tensors that each lack a dimension of the other are subtracted "
          "or multiplied, the result has 1 MiB or more, and the next ops square "
          "it (or take its magnitude) and sum it up over a dimension that both "
-         "tensors have",
+         "tensors have; or cosine_similarity or pairwise_distance does all of "
+         "that in one op",
      .avoid = "only one tensor is broadcast, another op uses the result in "
               "between (relu), or all of it is summed up",
      .fix_cpp = "torch::cdist, or a matrix product",

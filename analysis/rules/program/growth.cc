@@ -29,6 +29,8 @@ namespace growth_rules {
 namespace {
 
 constexpr double kMostSteps = 2.0 / 3;
+// Sizes of batches may happen to grow by the same number twice or three times.
+constexpr size_t kLeastGrowing = 5;
 
 // A loop in one step, or several of the same sizes.
 struct Growth {
@@ -153,7 +155,7 @@ class Finder {
         from = begin;
       }
     }
-    if (static_cast<int64_t>(count) < kLeastPasses) return {};
+    if (count < kLeastGrowing) return {};
     return Measured(list.subspan(from, count));
   }
 
@@ -166,6 +168,7 @@ class Finder {
         static_cast<double>(list[1].rows - list[0].rows) /
         static_cast<double>(list.front().rows);
     std::vector<double> host, calling, device(list.size());
+    std::vector<size_t> with_backward;
     for (size_t i = 0; i < list.size(); ++i) {
       const int64_t end_ns = i + 1 < list.size() ? list[i + 1].span.begin_ns
                                                  : list[i].span.end_ns;
@@ -174,7 +177,9 @@ class Finder {
       for (RowId node : nodes_.Of(m_.steps.thread, span)) {
         const Op& op = m_.trace.ops()[node];
         ns += static_cast<double>(op.end_ns - op.begin_ns);
-        growth.trains = true;
+        if (with_backward.empty() || with_backward.back() != i) {
+          with_backward.push_back(i);
+        }
       }
       host.push_back(ns);
       calling.push_back(ns - ComputingNs(span));
@@ -190,6 +195,16 @@ class Finder {
         continue;
       }
       device[static_cast<size_t>(after - list.begin()) - 1] += use.ns;
+    }
+    growth.trains = 2 * with_backward.size() > list.size();
+    // A loop that only generates may be followed by a pass over all that it
+    // made, which trains and has as many rows as the last iteration.
+    for (size_t i : with_backward) {
+      if (growth.trains) break;
+      const size_t usual = i > 0 ? i - 1 : i + 1;
+      host[i] = host[usual];
+      calling[i] = calling[usual];
+      device[i] = device[usual];
     }
     // Of a pass that is trained with, all positions at once may take what the
     // longest iteration takes. Else each takes at least what calling its ops
@@ -454,9 +469,9 @@ constexpr Rule kRules[] = {
      .reference = "Hugging Face Transformers documentation: Caching",
      .detect =
          "in two thirds of the steps, products with the same weights get more "
-         "rows in at least 16 iterations in a row, the same number more each "
-         "time; or aten::cat adds to its own result as often, and the copies take 1 % "
-         "of the step",
+         "rows in at least 5 iterations in a row, the same number more each "
+         "time; or aten::cat adds to its own result at least 16 times, and the "
+         "copies take 1 % of the step",
      .avoid = "backward needs each of the longer tensors, because other ops "
               "read them (DenseNet)",
      .fix_cpp = "keep what earlier positions made; torch::cat once",

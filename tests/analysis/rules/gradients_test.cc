@@ -337,5 +337,101 @@ TEST(UnreadGradientsTest, WithoutSizesOfUpdatesNeverClearedGradientsTell) {
   }
 }
 
+// A critic ([16,32]) that judges what a generator ([64,32]) makes.
+struct Adversarial {
+  bool detached = false;        // the critic's loss does not reach the generator
+  bool frozen = false;          // nor the generator's the critic's weights
+  bool zeroes = false;          // zero_grad() fills with zeros
+  std::string between = "";     // an op behind the critic's backward pass
+  std::string updated = kFrozen;  // by the generator's optimizer
+  int steps = 6;
+};
+
+// Steps of two backward passes. Nodes of the generator take 4 ms, those of the
+// critic 2 ms, of which 1 ms makes the gradient of the weight.
+Report Trained(const Adversarial& o) {
+  CpuText text;
+  int64_t sequence = 0;
+  const auto forward = [&](const char* weight) {
+    text.Op("sequence=" + std::to_string(sequence++) +
+                " inputs=(float[8,32]," + weight + ") aten::linear",
+            1'000);
+  };
+  const auto backward = [&](int64_t number, const char* weight, int64_t us,
+                            bool keeps, bool adds) {
+    text.Begin();
+    text.Nested("kind=backward sequence=" + std::to_string(number) +
+                    " AddmmBackward0",
+                us, "inputs=(float[16,8],float[8,32]) aten::mm", 1'000);
+    if (!keeps) return;
+    const std::string in = std::string("inputs=(") + weight;
+    if (adds) {
+      text.Nested("kind=backward " + in + ") torch::autograd::AccumulateGrad",
+                  20, in + "," + weight + ") aten::add_", 10);
+    } else {
+      text.Nested("kind=backward autograd::engine::evaluate_function: "
+                  "torch::autograd::AccumulateGrad",
+                  20, in + ") torch::autograd::AccumulateGrad", 15);
+    }
+  };
+  const auto update = [&](const std::string& weight) {
+    text.Begin();
+    text.Op("inputs=(" + weight + "," + weight + ") aten::add_", 100);
+    text.EndRange("kind=optimizer Optimizer.step#SGD.step");
+  };
+  for (int i = 0; i < o.steps; ++i) {
+    forward(kFrozen);
+    forward(kTrained);
+    backward(sequence - 1, kTrained, 2'000, true, o.zeroes);
+    if (!o.detached) backward(sequence - 2, kFrozen, 4'000, true, o.zeroes);
+    if (!o.between.empty()) text.Op(o.between, 10);
+    update(kTrained);
+    forward(kFrozen);
+    forward(kTrained);
+    backward(sequence - 1, kTrained, 2'000, !o.frozen, true);
+    backward(sequence - 2, kFrozen, 4'000, true, o.zeroes);
+    update(o.updated);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(UnreadGradientsTest, ThoseThatAreClearedBeforeAreUnread) {
+  const Report report = Trained({});
+  const Finding* finding = Find(report, kUnread);
+  ASSERT_NE(finding, nullptr);
+  // The generator's in the critic's pass, the critic's weights in the other.
+  EXPECT_NEAR(finding->gain.expected_ms, 4.02 + 1.02, 0.001);
+  EXPECT_NE(finding->evidence.find("that are cleared before any optimizer's "
+                                   "step uses them"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->fix_python.find("detach()"), std::string::npos);
+  const Report of_detached = Trained({.detached = true});
+  finding = Find(of_detached, kUnread);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 1.02, 0.001);
+  EXPECT_TRUE(IsClean(Trained({.detached = true, .frozen = true}), kUnread));
+}
+
+// Zeros that are added to do not show when they were written.
+TEST(UnreadGradientsTest, ThoseThatAreAddedToAreRead) {
+  EXPECT_TRUE(IsClean(Trained({.zeroes = true}), kUnread));
+}
+
+TEST(UnreadGradientsTest, AnOpBeforeTheNextForwardPassMayReadThem) {
+  const Report report =
+      Trained({.frozen = true, .between = "inputs=(float[64,32]) aten::clone"});
+  EXPECT_TRUE(IsClean(report, kUnread));
+}
+
+// Another network of this size may have been trained.
+TEST(UnreadGradientsTest, OfSeveralNetworksOfASizeNothingIsKnown) {
+  EXPECT_TRUE(IsClean(
+      Trained({.frozen = true,
+               .updated = "TensorList(float[64,32],float[64,32])"}),
+      kUnread));
+}
+
 }  // namespace
 }  // namespace stepscope::gradients_test

@@ -44,6 +44,26 @@ TEST(CheckpointStallTest, FiresOnWritesThatOtherStepsDoNotDo) {
       << finding->evidence;
 }
 
+// Such as pictures that are written to a file.
+TEST(CheckpointStallTest, APauseBehindAnOpOfItsOwnIsTheProgramsWork) {
+  const Report report = SlowSteps({5, 15}, [](GpuText& run, int) {
+    run.Op(10, "aten::clone");
+    run.Pass(10'000);
+  });
+  const Finding* finding = Find(report, "logging-checkpoint-stall");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
+  EXPECT_NEAR(finding->gain.expected_ms, 1, 0.01);
+  EXPECT_NE(finding->evidence.find("behind aten::clone, which the other steps "
+                                   "do not run there"),
+            std::string::npos)
+      << finding->evidence;
+  // Behind an op that all steps have, it may be anything.
+  const Report other =
+      SlowSteps({5, 15}, [](GpuText& run, int) { run.Pass(10'000); });
+  EXPECT_TRUE(IsClean(other, "logging-checkpoint-stall"));
+}
+
 TEST(CheckpointStallTest, FiresOnceOnlyIfTheParametersAreCopied) {
   const auto copies = [](std::string_view dims) {
     GpuText run;
@@ -162,8 +182,12 @@ TEST(CheckpointStallTest, KnowsSavingByWhatItReads) {
                                    "ms longer"),
             std::string::npos)
       << finding->evidence;
-  // One of two parameters is read by something else.
-  EXPECT_TRUE(IsClean(Saving(1), "logging-checkpoint-stall"));
+  // One of two parameters is read by something else, for whatever follows.
+  const Report other = Saving(1);
+  finding = Find(other, "logging-checkpoint-stall");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
+  EXPECT_EQ(finding->evidence.find("what the model holds"), std::string::npos);
 }
 
 // A range that usual steps do not have explains the stall, whatever its name.

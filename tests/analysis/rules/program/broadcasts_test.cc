@@ -89,5 +89,54 @@ TEST(BroadcastContractionTest, SmallTensorsStayInTheCache) {
   EXPECT_FALSE(IsClean(with("32"), kRule));
 }
 
+// These ops broadcast and sum up themselves.
+struct Whole {
+  std::string op = "aten::cosine_similarity";
+  std::string left = "float[128,1,64]", right = "float[1,128,64]";
+  std::string rest = ",Scalar=\"-1\",Scalar=\"1e-08\"";
+};
+
+Report Of(const Whole& how) {
+  CpuText text;
+  for (int i = 0; i < 4; ++i) {
+    const std::string sequence = "sequence=" + std::to_string(i);
+    text.Op("inputs=(float[128,64],float[64,64]) aten::mm", 5'500);
+    text.Nested("inputs=(" + how.left + "," + how.right + how.rest + ") " + how.op,
+                2'000,
+                sequence + " inputs=(float[128,128,64],ScalarList=\"[2]\") "
+                           "aten::sum",
+                1'990);
+    text.Nested("kind=backward " + sequence + " SumBackward1", 2'000,
+                "aten::expand", 1'990);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(BroadcastContractionTest, OneOpMayDoAllOfIt) {
+  const Report report = Of(Whole{});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 4, 0.01);
+  EXPECT_NE(finding->evidence.find("multiplied by cosine_similarity"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->fix_python.find("F.normalize"), std::string::npos);
+  const Report distances =
+      Of(Whole{.op = "aten::pairwise_distance", .rest = ""});
+  finding = Find(distances, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->fix_python.find("torch.cdist"), std::string::npos);
+}
+
+TEST(BroadcastContractionTest, OneOpMustSumUpWhatBothHave) {
+  EXPECT_TRUE(IsClean(
+      Of(Whole{.rest = ",Scalar=\"1\",Scalar=\"1e-08\""}), kRule));
+  // Of rows with rows.
+  EXPECT_TRUE(IsClean(
+      Of(Whole{.left = "float[128,128,64]", .right = "float[128,128,64]"}),
+      kRule));
+}
+
 }  // namespace
 }  // namespace stepscope::broadcasts_test
