@@ -130,6 +130,10 @@ std::map<Dims, double> CountSizes(const Trace& trace, const Op& op) {
 // What happens to tensors outside forward and backward.
 struct Updates {
   std::map<Dims, double> tensors = {};  // updated at most, by size
+  // Those that optimizers update, and their steps; if none was recorded as such,
+  // the same as `tensors`. A moving average of the weights is not among them.
+  std::map<Dims, double> stepped = {};
+  std::vector<Span> steps = {};
   std::set<Dims> taken = {};  // by any op between backward and the next forward
   std::vector<int64_t> times = {};  // of updates of known sizes
   bool all_known = true;            // each step of an optimizer shows all sizes
@@ -280,7 +284,19 @@ Updates FindUpdates(const AnalysisContext& m) {
     }
   }
   for (const auto& [kind, sizes] : by_kind) {
-    for (const auto& [dims, count] : sizes) found.tensors[dims] += count;
+    for (const auto& [dims, count] : sizes) {
+      found.tensors[dims] += count;
+      if (kind.range != 0) found.stepped[dims] += count;
+    }
+  }
+  if (found.stepped.empty()) {
+    found.stepped = found.tensors;
+  } else {
+    for (const auto& [begin_ns, range] : optimizer_steps) {
+      if (trace.name(range->name).starts_with("Optimizer.step")) {
+        found.steps.push_back({range->begin_ns, range->end_ns});
+      }
+    }
   }
   found.all_known &= AllStepsShowUpdates(m, found.times);
   return found;
@@ -343,29 +359,41 @@ class ClearedFinder {
   // REQUIRES: all optimizers show what they update, and none runs in hooks.
   // `passes` are in time order.
   void Mark(std::vector<BackwardPass>& passes) {
-    int64_t ended_ns = 0;
     size_t place = 0;  // of the pass within its step
+    std::vector<std::vector<PassKept>> steps;
     for (size_t i = 0; i < passes.size(); ++i) {
       BackwardPass& pass = passes[i];
-      place = i > 0 && passes[i - 1].step == pass.step ? place + 1 : 0;
-      ForgetRead(ended_ns, BeginOf(pass));
-      std::map<Dims, std::vector<Kept*>> by_size;
+      const bool same_step = i > 0 && passes[i - 1].step == pass.step;
+      place = same_step ? place + 1 : 0;
+      if (!same_step) steps.emplace_back();
+      PassKept& now = steps.back().emplace_back();
       for (PassNode& node : pass.nodes) {
-        for (Kept& one : node.kept) by_size[one.gradient.dims].push_back(&one);
+        for (Kept& one : node.kept) {
+          now.by_size[one.gradient.dims].push_back(&one);
+        }
       }
-      for (auto& [dims, kept] : by_size) Take(dims, std::move(kept), place);
-      ended_ns = EndOf(pass);
+      for (const auto& [dims, kept] : now.by_size) Take(dims, kept, place);
+      now.read = ReadIn(EndOf(pass), i + 1 < passes.size()
+                                         ? BeginOf(passes[i + 1])
+                                         : std::numeric_limits<int64_t>::max());
+      for (const auto& [dims, count] : now.read) pending_.erase(dims);
     }
     // What the recording's last step clears is seen in the next one only.
-    ForgetRead(ended_ns, std::numeric_limits<int64_t>::max());
     for (auto& [dims, pending] : pending_) {
       if (cleared_at_[{dims, pending.place}] >= kLeastUpdates) {
-        MarkAll(pending);
+        MarkAll(pending.kept);
       }
     }
+    for (std::vector<PassKept>& step : steps) MarkShared(step);
   }
 
  private:
+  // One pass: its gradients by size, and how many of a size the most that any op
+  // read before the next pass.
+  struct PassKept {
+    std::map<Dims, std::vector<Kept*>> by_size = {};
+    std::map<Dims, double> read = {};
+  };
   // Gradients of a size since it was read or cleared.
   struct Pending {
     std::vector<Kept*> kept = {};
@@ -385,29 +413,49 @@ class ClearedFinder {
     return end_ns;
   }
 
-  // Layers take their parameters, which have the sizes of the gradients, so from
-  // the next forward pass on only updates count as reading.
-  void ForgetRead(int64_t begin_ns, int64_t end_ns) {
+  // An op reads gradients of the sizes that it takes. From the next forward pass
+  // on only updates do, because layers take their parameters, which have these
+  // sizes; and once an optimizer has stepped, only optimizers do: what follows
+  // takes the parameters, as a moving average.
+  std::map<Dims, double> ReadIn(int64_t begin_ns, int64_t end_ns) const {
+    std::map<Dims, double> read;
+    // Of optimizers that take one tensor at a time, the op that takes most.
+    std::map<NameId, std::map<Dims, double>> one_by_one;
     const auto& ops = m_.trace.ops();
     bool forward = false;
     auto op = std::ranges::lower_bound(ops, begin_ns, {}, &Op::begin_ns);
+    auto step = std::ranges::lower_bound(updates_.steps, begin_ns, {},
+                                         &Span::begin_ns);
+    const auto first_step = step;
     for (; op != ops.end() && op->begin_ns < end_ns; ++op) {
       const RowId row = static_cast<RowId>(op - ops.begin());
       const OpTraits& traits = m_.tree.traits(row);
       if (m_.tree.in_backward(row) || traits.zeroing) continue;
       forward |= traits.matmul && op->thread == m_.steps.thread;
-      if (op->inputs == kNone || (forward && !MayUpdate(m_, row))) continue;
+      while (step != updates_.steps.end() && step->end_ns <= op->begin_ns) {
+        ++step;
+      }
+      const bool steps =
+          step != updates_.steps.end() && step->begin_ns <= op->begin_ns;
+      const bool reads = steps || (updates_.steps.empty()
+                                       ? !forward || MayUpdate(m_, row)
+                                       : !forward && step == first_step);
+      if (op->inputs == kNone || !reads) continue;
+      const bool list = IsListUpdate(m_.trace.name(op->name));
       for (const auto& [dims, count] : CountSizes(m_.trace, *op)) {
-        pending_.erase(dims);
+        double& single = one_by_one[op->name][dims];
+        if (!list) single += count;
+        read[dims] = std::max({read[dims], count, single});
       }
     }
+    return read;
   }
 
   // What `place`, a pass within its step, does with all gradients of a size.
-  void Take(const Dims& dims, std::vector<Kept*> kept, size_t place) {
-    const auto updated = updates_.tensors.find(dims);
+  void Take(const Dims& dims, const std::vector<Kept*>& kept, size_t place) {
+    const auto updated = updates_.stepped.find(dims);
     // Several networks may have parameters of this size.
-    if (dims.empty() || updated == updates_.tensors.end() ||
+    if (dims.empty() || updated == updates_.stepped.end() ||
         static_cast<double>(kept.size()) != updated->second) {
       pending_.erase(dims);
       return;
@@ -416,7 +464,7 @@ class ClearedFinder {
     if (std::ranges::none_of(kept, &Kept::adds)) {
       if (!pending.kept.empty()) {
         ++cleared_at_[{dims, pending.place}];
-        MarkAll(pending);
+        MarkAll(pending.kept);
       }
       pending.kept.clear();
     } else if (!std::ranges::all_of(kept, &Kept::adds)) {
@@ -427,8 +475,62 @@ class ClearedFinder {
     pending.kept.insert(pending.kept.end(), kept.begin(), kept.end());
   }
 
-  static void MarkAll(const Pending& pending) {
-    for (Kept* one : pending.kept) one->unread = one->cleared = true;
+  // Sizes that several networks have, such as hidden layers of an actor and its
+  // critic. Of each parameter of the size the step reads one gradient, never more
+  // than the pass before made anew: then those that a pass adds to are not read,
+  // nor what it made anew beyond those read. Gradients of sizes of their own must
+  // say so, too, because an optimizer could read the others instead. Backward
+  // comes last to the network that another one reads.
+  void MarkShared(std::vector<PassKept>& step) const {
+    for (const auto& [dims, parameters] : updates_.stepped) {
+      if (dims.empty() || parameters < 2) continue;
+      double read = 0;
+      bool explained = true;
+      for (const PassKept& pass : step) {
+        const auto count = pass.read.find(dims);
+        const double here = count == pass.read.end() ? 0 : count->second;
+        const auto kept = pass.by_size.find(dims);
+        const auto made = kept == pass.by_size.end()
+                              ? 0
+                              : std::ranges::count(kept->second, false,
+                                                   &Kept::adds);
+        explained &= here <= static_cast<double>(made);
+        read += here;
+      }
+      if (!explained || read != parameters) continue;
+      for (PassKept& pass : step) {
+        const auto kept = pass.by_size.find(dims);
+        if (kept == pass.by_size.end()) continue;
+        const auto count = pass.read.find(dims);
+        MarkBut(count == pass.read.end() ? 0 : count->second, pass,
+                kept->second);
+      }
+    }
+  }
+
+  // Marks `kept` but for the first `read` that are made anew.
+  void MarkBut(double read, const PassKept& pass,
+               const std::vector<Kept*>& kept) const {
+    for (Kept* one : kept) {
+      if (!one->adds && read-- > 0) continue;
+      if (SaysSo(pass, one->adds)) one->unread = one->cleared = true;
+    }
+  }
+
+  // True if gradients of a size that only one network has are cleared.
+  bool SaysSo(const PassKept& pass, bool adds) const {
+    return std::ranges::any_of(pass.by_size, [&](const auto& size) {
+      return updates_.stepped.contains(size.first) &&
+             updates_.stepped.at(size.first) ==
+                 static_cast<double>(size.second.size()) &&
+             std::ranges::all_of(size.second, [&](const Kept* one) {
+               return one->cleared && one->adds == adds;
+             });
+    });
+  }
+
+  static void MarkAll(const std::vector<Kept*>& kept) {
+    for (Kept* one : kept) one->unread = one->cleared = true;
   }
 
   const AnalysisContext& m_;
