@@ -36,14 +36,14 @@ def reverberate(waves, responses):
 
 
 def reverberate_fft(waves, responses):
-    size = waves.shape[1] + responses.shape[1] - 1
+    size = 9000  # at least the sum of both lengths; 8,999, which would do, is a prime
     return torch.fft.irfft(torch.fft.rfft(waves, size) * torch.fft.rfft(responses, size), size)[:, :waves.shape[1]]
 
 
-@program("audio", "held")
+@program("audio", "held", expect=("direct-convolution",))
 def keyword_spotter(fixed):
-    """Augments with room impulse responses of 1,000 taps by a direct convolution in the time domain. Its author took that for slow, but on
-    two cores `fixed`, which multiplies the spectra, takes 1.09 times as long."""
+    """Augments with room impulse responses of 1,000 taps by a direct convolution in the time domain.
+    Fix: multiply the spectra (FFT), of a length without large prime factors."""
     model = nn.Sequential(nn.Conv1d(1, 32, 64, 16), nn.ReLU(), nn.Conv1d(32, 64, 9, 2, 4), nn.ReLU(),
                           nn.Conv1d(64, 64, 9, 2, 4), nn.ReLU(), nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(64, 12))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
