@@ -42,7 +42,10 @@
 //                                  T is its own host time; `parallel` computes
 //                                  on the pool; `grad` records an autograd node
 //   backward { ... }               on the autograd thread, while this one waits
-//   node NAME T [in=...] { ... }   visits the youngest node not yet visited
+//   node NAME T [retain] [sum=float[8x3]] [in=...] { ... }   visits the
+//                                  youngest node not yet visited; retain: the
+//                                  next pass does, too; sum: the engine adds
+//                                  the gradient to another of its tensor, 20us
 //   accumulate T [in=...] { ... }  an AccumulateGrad node
 //   range KIND NAME [detail=Conv2d] { ... }   user phase loader optimizer
 //                                  module collective nvtx

@@ -124,6 +124,12 @@ void Coder::Node(const Statement& s, const std::string& name,
                           .inputs = s.Text("in", "")});
   Around(s.Number(s.verb == "node" ? 1 : 0) / 2, s.body);
   Close(inner);
+  const std::string sum = s.Text("sum", "");
+  if (!sum.empty()) {  // the engine's, with what another node made
+    const int row = Open({.name = "aten::add_", .inputs = sum + "," + sum});
+    Work(20'000);
+    Close(row);
+  }
   Close(outer);
 }
 
@@ -145,6 +151,8 @@ void Coder::Backward(const Statement& s) {
     Work(kWakeUpNs);
   }
   in_backward_ = false;
+  open_nodes_.insert(open_nodes_.end(), retained_.rbegin(), retained_.rend());
+  retained_.clear();
   Work(5'000);
 }
 
@@ -251,6 +259,7 @@ bool Coder::Small(const Statement& s) {
     }
     const int64_t sequence = open_nodes_.back();
     open_nodes_.pop_back();
+    if (s.Says("retain")) retained_.push_back(sequence);
     Node(s, s.Word(0), sequence);
   } else if (s.verb == "accumulate") {
     Node(s, "torch::autograd::AccumulateGrad", -1);

@@ -93,6 +93,7 @@ class Coder {
   std::map<std::string, int> marks_;  // the latest mark of an event
   std::set<std::string> seen_kernels_;
   std::vector<int64_t> open_nodes_;
+  std::vector<int64_t> retained_;  // visited by this backward pass
   int64_t next_sequence_ = 100, correlation_ = 1000, graphs_ = 0;
   // By group, sender and receiver.
   std::map<std::array<int, 3>, int> ordinals_;
