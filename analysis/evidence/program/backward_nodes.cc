@@ -1,6 +1,7 @@
 #include "evidence/program/backward_nodes.h"
 
 #include <algorithm>
+#include <string_view>
 #include <tuple>
 
 namespace stepscope {
@@ -49,6 +50,26 @@ int64_t GradientsAmong(const Trace& trace, const OpTree& tree,
     count += tree.traits(static_cast<RowId>(op - ops.begin())).accumulate_grad;
   }
   return count;
+}
+
+RowId OutermostOf(const Trace& trace, RowId op) {
+  while (trace.ops()[op].parent != kNone) op = trace.ops()[op].parent;
+  return op;
+}
+
+bool AddsToGradient(const Trace& trace, RowId row) {
+  const Op& op = trace.ops()[row];
+  if (op.parent == kNone || trace.name(trace.ops()[op.parent].name) !=
+                                "torch::autograd::AccumulateGrad") {
+    return false;
+  }
+  const std::string_view name = trace.name(op.name);
+  if (name != "aten::add_" && name != "aten::add") return false;
+  if (op.inputs == kNone) return true;
+  const auto& arguments = trace.op_inputs()[op.inputs].arguments;
+  const std::string_view alpha =
+      arguments.size() > 2 ? trace.name(arguments[2].concrete) : "";
+  return alpha.empty() || alpha == "1";  // else it updates the parameter
 }
 
 }  // namespace stepscope

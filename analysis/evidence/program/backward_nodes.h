@@ -37,4 +37,11 @@ class BackwardNodes {
 int64_t GradientsAmong(const Trace& trace, const OpTree& tree,
                        std::span<const RowId> nodes);
 
+// The outermost op or range around `op`, which may be `op` itself.
+RowId OutermostOf(const Trace& trace, RowId op);
+
+// True if `op` is part of an AccumulateGrad node and adds the gradient to an
+// earlier one, as `+=` does.
+bool AddsToGradient(const Trace& trace, RowId op);
+
 }  // namespace stepscope

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "evidence/collective_evidence.h"
+#include "evidence/program/backward_nodes.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
 
@@ -41,27 +42,6 @@ struct BackwardPass {
   size_t step = 0;  // in Steps::windows
   std::vector<PassNode> nodes = {};
 };
-
-RowId OutermostOf(const Trace& trace, RowId op) {
-  while (trace.ops()[op].parent != kNone) op = trace.ops()[op].parent;
-  return op;
-}
-
-// True if the node adds the gradient to an earlier one, as `+=` does.
-bool AddsToGradient(const Trace& trace, RowId row) {
-  const Op& op = trace.ops()[row];
-  if (op.parent == kNone || trace.name(trace.ops()[op.parent].name) !=
-                                "torch::autograd::AccumulateGrad") {
-    return false;
-  }
-  const std::string_view name = trace.name(op.name);
-  if (name != "aten::add_" && name != "aten::add") return false;
-  if (op.inputs == kNone) return true;
-  const auto& arguments = trace.op_inputs()[op.inputs].arguments;
-  const std::string_view alpha =
-      arguments.size() > 2 ? trace.name(arguments[2].concrete) : "";
-  return alpha.empty() || alpha == "1";  // else it updates the parameter
-}
 
 struct Passes {
   std::vector<BackwardPass> passes = {};
