@@ -1,0 +1,342 @@
+// Do backward passes of one step walk the same graph several times?
+// Source: PyTorch documentation, Autograd mechanics: gradients accumulate, so
+// that the gradient of a sum of losses is the sum of their gradients.
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "context/noise.h"
+#include "context/rule.h"
+#include "evidence/call_site.h"
+#include "evidence/program/graph_walks.h"
+#include "evidence/program/shortened_ops.h"
+#include "ops/op_arguments.h"
+#include "steps/steady_steps.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace autograd_rules {
+namespace {
+
+constexpr double kMostSteps = 2.0 / 3;
+// The other half may have the sizes of parameters that are updated.
+constexpr double kDroppedShare = 0.5;
+constexpr char kChange[] = "no node of autograd run again";
+
+using Sizes = std::vector<int64_t>;
+
+// What passes of the steady steps do in vain.
+struct Repeats {
+  std::vector<ShortenedOp> ops = {};
+  size_t nodes = 0;   // runs that are not needed
+  size_t visits = 0;  // of a node in a step, at most
+  std::set<size_t> steps = {};
+  const GraphWalk *first = nullptr, *again = nullptr;  // an example
+};
+
+class RepeatFinder {
+ public:
+  RepeatFinder(const AnalysisContext& context,
+               const std::vector<GraphWalk>& passes)
+      : m_(context), forward_(context), passes_(passes) {}
+
+  void Find() {
+    std::map<int64_t, Visits> nodes;  // of one step, by sequence number
+    size_t step = m_.steps.windows.size();
+    for (size_t pass = 0; pass < passes_.size(); ++pass) {
+      if (passes_[pass].step != step) nodes.clear();
+      step = passes_[pass].step;
+      if (passes_[pass].records) continue;
+      std::map<size_t, Relation> relations;  // to earlier passes
+      for (const WalkedNode& node : passes_[pass].nodes) {
+        Visits& visits = nodes[node.sequence];
+        Relation relation = Relation::kNone;
+        if (visits.count > 0) {
+          const auto [known, fresh] = relations.try_emplace(visits.pass);
+          if (fresh) known->second = RelationOf(visits.pass, pass);
+          relation = known->second;
+        }
+        visits.count = relation == Relation::kSummed ? visits.count + 1 : 1;
+        if (relation == Relation::kSummed) {
+          Count(visits, pass, node, summed);
+        } else if (relation == Relation::kDropped) {
+          Count(visits, pass, *visits.latest, dropped);
+        }
+        visits.pass = pass;
+        visits.latest = &node;
+      }
+    }
+  }
+
+  Repeats summed;   // gradients that later passes add to those of the first
+  Repeats dropped;  // gradients that nobody reads before a later pass
+
+ private:
+  // Of two passes that have nodes in common.
+  enum class Relation : uint8_t { kNone, kSummed, kDropped };
+  // Of one node, those whose gradients are summed up.
+  struct Visits {
+    size_t count = 0;
+    size_t pass = 0;  // the latest
+    const WalkedNode* latest = nullptr;
+  };
+
+  void Count(const Visits& visits, size_t pass, const WalkedNode& needless,
+             Repeats& found) const {
+    found.ops.push_back({needless.row, 0});
+    for (const KeptGradient& one : needless.kept) {
+      if (one.adds || &found == &dropped) found.ops.push_back({one.row, 0});
+    }
+    ++found.nodes;
+    found.visits = std::max(found.visits, visits.count);
+    found.steps.insert(passes_[pass].step);
+    if (found.first == nullptr) {
+      found.first = &passes_[visits.pass];
+      found.again = &passes_[pass];
+    }
+  }
+
+  // Of the parameters that both passes lead to from the same nodes: does the
+  // later pass add to the gradients of the earlier one, and nothing reads or
+  // changes these in between? Or does it begin anew, and nothing has read them?
+  Relation RelationOf(size_t before, size_t after) const {
+    std::map<int64_t, std::set<Sizes>> kept;  // by node
+    for (const WalkedNode& node : passes_[before].nodes) {
+      for (const KeptGradient& one : node.kept) {
+        kept[node.sequence].insert(one.gradient);
+      }
+    }
+    std::vector<Sizes> gradients;
+    size_t adds = 0;
+    for (const WalkedNode& node : passes_[after].nodes) {
+      for (const KeptGradient& one : node.kept) {
+        // A parameter may have no part in one of the losses.
+        if (!kept[node.sequence].contains(one.gradient)) continue;
+        adds += one.adds;
+        gradients.push_back(one.gradient);
+      }
+    }
+    if (gradients.empty()) return Relation::kNone;
+    const Span& first = passes_[before].span;
+    const Span& later = passes_[after].span;
+    if (adds == gradients.size()) {
+      return IsRead({gradients.begin(), gradients.end()},
+                    {first.begin_ns, later.end_ns})
+                 ? Relation::kNone
+                 : Relation::kSummed;
+    }
+    return adds == 0 && AreDropped(gradients, {first.end_ns, later.end_ns})
+               ? Relation::kDropped
+               : Relation::kNone;
+  }
+
+  // Calls `visit` with each op that is no part of a forward pass and begins
+  // within `span`, until it returns false.
+  template <typename Visit>
+  void ForOthers(Span span, const Visit& visit) const {
+    const std::span<const Op> ops = m_.trace.ops();
+    auto at = std::ranges::lower_bound(
+        forward_.ops, span.begin_ns, {},
+        [&](RowId row) { return ops[row].begin_ns; });
+    for (; at != forward_.ops.end() && ops[*at].begin_ns < span.end_ns; ++at) {
+      if (forward_.NodesOf(*at).empty() && !visit(*at)) return;
+    }
+  }
+
+  // True if no op takes a tensor of the sizes of most of these gradients.
+  bool AreDropped(const std::vector<Sizes>& gradients, Span span) const {
+    std::set<Sizes> taken;
+    bool known = true;
+    ForOthers(span, [&](RowId row) {
+      const Op& op = m_.trace.ops()[row];
+      if (m_.tree.traits(row).zeroing) return true;
+      const bool updates =
+          LengthIn(m_.parts.optimizer.spans, forward_.SpanOf(row)) > 0;
+      known = op.inputs == kNone ? !updates : !TakesCutList(m_.trace, row);
+      if (!known || op.inputs == kNone) return known;
+      for (const Argument& one : m_.trace.op_inputs()[op.inputs].arguments) {
+        taken.insert(one.dims);
+        for (const Argument& element : one.elements) taken.insert(element.dims);
+      }
+      return true;
+    });
+    double all = 0, left = 0;
+    for (const Sizes& sizes : gradients) {
+      double elements = 1;
+      for (int64_t size : sizes) elements *= static_cast<double>(size);
+      all += elements;
+      if (!taken.contains(sizes)) left += elements;
+    }
+    return known && left >= kDroppedShare * all;
+  }
+
+  // True if an op that is no part of a forward pass may take such a gradient
+  // within `span`.
+  bool IsRead(std::set<Sizes> gradients, Span span) const {
+    // Labels and losses have one dimension as well.
+    const auto is_large = [](const Sizes& dims) { return dims.size() > 1; };
+    if (std::ranges::any_of(gradients, is_large)) {
+      std::erase_if(gradients, std::not_fn(is_large));
+    }
+    bool read = false;
+    ForOthers(span, [&](RowId row) {
+      const Op& op = m_.trace.ops()[row];
+      read = LengthIn(m_.parts.optimizer.spans, forward_.SpanOf(row)) > 0 ||
+             m_.tree.traits(row).zeroing ||
+             (op.inputs != kNone &&
+              (TakesCutList(m_.trace, row) || TakesAny(op, gradients)));
+      return !read;
+    });
+    return read;
+  }
+
+  bool TakesAny(const Op& op, const std::set<Sizes>& gradients) const {
+    const auto& arguments = m_.trace.op_inputs()[op.inputs].arguments;
+    return std::ranges::any_of(arguments, [&](const Argument& argument) {
+      return gradients.contains(argument.dims) ||
+             std::ranges::any_of(argument.elements, [&](const Argument& one) {
+               return gradients.contains(one.dims);
+             });
+    });
+  }
+
+  const AnalysisContext& m_;
+  ForwardOps forward_;
+  const std::vector<GraphWalk>& passes_;
+};
+
+// The edit without these nodes, and without what the engine does behind each.
+ShortenedOps Without(const AnalysisContext& m, std::vector<ShortenedOp> nodes) {
+  ShortenedOps without = ShortenOps(m, std::move(nodes), kChange);
+  double engine_ns = 0;
+  for (HostCut& cut : without.edit.cuts) {
+    const int64_t end_ns = EndOfEngine(m, cut.thread, cut.span.end_ns);
+    engine_ns += static_cast<double>(end_ns - cut.span.end_ns);
+    cut.span.end_ns = end_ns;
+  }
+  if (!m.has_gpu) {
+    without.saved_ns += engine_ns / static_cast<double>(m.steps.steady.size());
+  }
+  return without;
+}
+
+// Adds the finding about `found`, which `describe` completes, if it is in most
+// steps and gains enough.
+template <typename Describe>
+void AddFinding(const AnalysisContext& m, const Repeats& found,
+                const Describe& describe, Verdict& verdict) {
+  const double steps = static_cast<double>(m.steps.steady.size());
+  if (found.nodes == 0 ||
+      static_cast<double>(found.steps.size()) < kMostSteps * steps) {
+    return;
+  }
+  const ShortenedOps less = Without(m, found.ops);
+  if (less.saved_ns * 1e-6 < MinReportableGainMs(m)) return;
+  const int64_t number = m.steps.windows[found.first->step].number;
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  const Span &first = found.first->span, &again = found.again->span;
+  finding.examples = {
+      {number, first.begin_ns, first.end_ns, "a backward pass"},
+      {number, again.begin_ns, again.end_ns, "another over the same graph"}};
+  const RowId node = found.again->nodes.front().row;
+  finding.where = CallSites(m.trace).Place(
+      m.steps.thread, m.trace.ops()[node].begin_ns, kNone);
+  describe(MeanCount(static_cast<double>(found.nodes) / steps, "run"),
+           Milliseconds(less.saved_ns * 1e-6), finding);
+  verdict.found.push_back({.finding = std::move(finding),
+                           .alternatives = {{less.edit}},
+                           .bound_ns = less.saved_ns});
+}
+
+Verdict CheckRepeatedBackward(const AnalysisContext& m) {
+  Verdict verdict;
+  if (m.steps.thread == kNone) return verdict;
+  const std::vector<GraphWalk> passes = FindGraphWalks(m);
+  RepeatFinder found(m, passes);
+  found.Find();
+  AddFinding(
+      m, found.summed,
+      [&](const std::string& runs, const std::string& ms, Finding& finding) {
+        const size_t visits = found.summed.visits;
+        finding.evidence =
+            "Several backward passes of a step walk the same graph "
+            "(retain_graph=True), and add to the same gradients: nodes of "
+            "autograd run " +
+            (visits == 2 ? "twice"
+                         : "up to " + Count(static_cast<int64_t>(visits),
+                                            "time")) +
+            ". The " + runs + " per step beyond the first of each take " + ms +
+            ".";
+        finding.assumption =
+            "one pass runs each node once, as long as its first recorded run; "
+            "adding the losses' gradients where their graphs meet costs "
+            "nothing";
+        finding.fix_python =
+            "add the losses up, and call (loss_a + loss_b).backward() once, "
+            "without retain_graph=True";
+        finding.fix_cpp =
+            "add the losses up, and call (loss_a + loss_b).backward() once, "
+            "without retain_graph";
+        finding.wrong_if =
+            "a hook reads the gradients of single losses during the passes";
+      },
+      verdict);
+  AddFinding(
+      m, found.dropped,
+      [](const std::string& runs, const std::string& ms, Finding& finding) {
+        finding.evidence =
+            "A backward pass walks a part of a graph that a later one walks "
+            "again (retain_graph=True), and the gradients of that part are set "
+            "to None before anything reads them. These " +
+            runs + " of nodes per step take " + ms + ".";
+        finding.assumption =
+            "the first loss needs no gradient of what comes before that part";
+        finding.fix_python =
+            "cut the first loss off: criterion(D(fake.detach()), target) for "
+            "the discriminator of a GAN; then no retain_graph=True is needed";
+        finding.fix_cpp =
+            "cut the first loss off: D->forward(fake.detach()) for the "
+            "discriminator of a GAN; then no retain_graph is needed";
+        finding.wrong_if =
+            "a hook, or code whose ops the recording does not show, reads "
+            "these gradients";
+      },
+      verdict);
+  return verdict;
+}
+
+constexpr Rule kRules[] = {
+    {.id = "repeated-backward",
+     .question = "Do backward passes of one step walk the same graph several "
+                 "times?",
+     .needs = {Kind::kOp, Kind::kOpShapes},
+     .causes = {Cause::kCompute, Cause::kDispatch},
+     .check = &CheckRepeatedBackward,
+     .reference = "PyTorch documentation, Autograd mechanics: "
+                  "https://docs.pytorch.org/docs/stable/notes/autograd.html",
+     .detect =
+         "in two thirds of the steps, nodes of autograd run in several "
+         "backward passes, and the later ones add to the gradients of the "
+         "earlier ones, or begin anew although no op has taken tensors of the "
+         "sizes of half of these; the needless runs take 1 % of the step",
+     .avoid = "gradients are read, or used by an optimizer, between the "
+              "passes, a pass accumulates no gradients (autograd.grad, as for "
+              "gradients of single tasks), or it has create_graph=True",
+     .fix_cpp = "add the losses up, one backward(); or detach() what the first "
+                "loss does not train",
+     .fix_python = "add the losses up, one backward(); or detach() what the "
+                   "first loss does not train",
+     .change = "one backward pass over each graph"}};
+
+}  // namespace
+}  // namespace autograd_rules
+
+extern const std::span<const Rule> kAutograd = autograd_rules::kRules;
+
+}  // namespace stepscope

@@ -1,0 +1,154 @@
+#include "analysis/rules/rule_testing.h"
+#include "support/compute_text.h"
+
+namespace stepscope::constants_test {
+namespace {
+
+constexpr const char* kRule = "constant-rebuilt";
+
+struct Mask {
+  std::string begins = "aten::ones";
+  std::string from = {};  // its arguments, if not the sizes
+  std::string takes = "float[256,256]";  // what the next op takes
+  std::string next = "aten::triu";
+  bool computes = true;
+  bool grows = false;   // with each step
+  bool trains = false;  // a backward pass visits it
+  double us = 150;
+};
+
+Report Of(const Mask& how) {
+  ComputeText text;
+  for (int step = 0; step < 4; ++step) {
+    const int size = how.grows ? 256 + step : 256;
+    const std::string square =
+        "[" + std::to_string(size) + ", " + std::to_string(size) + "]";
+    text.Op("aten::linear", "(float[64,256],float[256,256])", {}, 500,
+            "sequence=" + std::to_string(100 * step + 1));
+    text.Op(how.begins,
+            how.from.empty() ? "(=\"" + square + "\")" : how.from,
+            {}, 50);
+    const std::string made =
+        how.grows ? "float[" + std::to_string(size) + "," +
+                        std::to_string(size) + "]"
+                  : how.takes;
+    if (how.computes) {
+      text.Op(how.next, "(" + made + ",=\"1\")", {}, how.us,
+              how.trains ? "sequence=" + std::to_string(100 * step + 2) : "");
+    }
+    text.Op("aten::add", "(float[64,256],float[256])", {}, 100);
+    text.Begin();
+    text.Op("aten::mm", "", {}, 500);
+    text.End("AddmmBackward0", "", 0,
+             "kind=backward sequence=" + std::to_string(100 * step + 1));
+    if (how.trains) {
+      text.Begin();
+      text.Op("aten::triu", "", {}, 10);
+      text.End("TriuBackward0", "", 0,
+               "kind=backward sequence=" + std::to_string(100 * step + 2));
+    }
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(ConstantRebuiltTest, KeepsWhatNumbersMake) {
+  const Report report = Of({});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_NEAR(finding->gain.expected_ms, 0.2, 0.01);
+  EXPECT_NE(finding->evidence.find("from aten::ones to aten::triu, which makes "
+                                   "[256, 256]"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->fix_python.find("register_buffer"), std::string::npos);
+}
+
+TEST(ConstantRebuiltTest, OnlyConstantsOfFixedSizesCount) {
+  // Random numbers, other tensors, sizes that change, and what is trained.
+  EXPECT_TRUE(IsClean(Of({.begins = "aten::rand"}), kRule));
+  EXPECT_TRUE(IsClean(Of({.from = "(float[256,256])"}), kRule));
+  EXPECT_TRUE(IsClean(Of({.takes = "float[64,64]"}), kRule));
+  EXPECT_TRUE(IsClean(Of({.grows = true}), kRule));
+  EXPECT_TRUE(IsClean(Of({.trains = true}), kRule));
+}
+
+TEST(ConstantRebuiltTest, FilledTensorsMayBeWrittenTo) {
+  EXPECT_TRUE(IsClean(Of({.computes = false}), kRule));
+}
+
+TEST(ConstantRebuiltTest, OtherTensorsMayHaveTheSameSizes) {
+  // Nobody computes the exponential of ones, and only one tensor was made.
+  EXPECT_TRUE(IsClean(Of({.next = "aten::exp"}), kRule));
+  EXPECT_FALSE(IsClean(Of({.begins = "aten::linspace",
+                           .from = "(=\"0\",=\"1\",=\"65536\")",
+                           .takes = "float[65536]",
+                           .next = "aten::exp"}),
+                       kRule));
+  EXPECT_TRUE(IsClean(Of({.begins = "aten::linspace",
+                          .from = "(=\"0\",=\"1\",=\"65536\")",
+                          .takes = "float[65536],float[65536]",
+                          .next = "aten::add"}),
+                      kRule));
+}
+
+TEST(ConstantRebuiltTest, TheyMustTakeTime) {
+  EXPECT_TRUE(IsClean(Of({.us = 40}), kRule));
+  EXPECT_FALSE(IsClean(Of({.us = 60}), kRule));
+}
+
+TEST(ConstantRebuiltTest, AMaskMayMeetOtherTensorsOfItsSizes) {
+  // scores * (1 - eye): one chain ends in front of the product.
+  ComputeText text;
+  for (int step = 0; step < 4; ++step) {
+    text.Op("aten::relu", "(float[9,9])", {}, 500);
+    text.Op("aten::eye", "(=\"512\",,,,)", {}, 50);
+    text.Op("aten::rsub", "(float[512,512],=\"1\")", {}, 60);
+    text.Op("aten::mul", "(float[512,512],float[512,512])", {}, 200);
+    text.EndStep();
+  }
+  const Report report = text.Analyzed();
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("from aten::eye to aten::rsub"),
+            std::string::npos)
+      << finding->evidence;
+}
+
+// The sizes that chains of many kinds of ops make follow from their arguments.
+TEST(ConstantRebuiltTest, FollowsViewsAndJoins) {
+  ComputeText text;
+  const auto op = [&](const std::string& name, const std::string& inputs) {
+    text.Op(name, inputs, {}, 30);
+  };
+  for (int step = 0; step < 4; ++step) {
+    op("aten::arange", "(=\"0\",=\"8\",=\"2\",,,,)");
+    op("aten::to", "(long[4],=\"6\")");
+    op("aten::unsqueeze", "(float[4],=\"-1\")");
+    op("aten::arange", "(=\"5\",,,,)");
+    op("aten::mul", "(float[4,1],float[5])");
+    op("aten::t", "(float[4,5])");
+    op("aten::stack", "((float[5,4],float[5,4]),=\"0\")");
+    op("aten::slice",
+       "(float[2,5,4],=\"1\",=\"0\",=\"9223372036854775807\",=\"2\")");
+    op("aten::transpose", "(float[2,3,4],=\"0\",=\"-1\")");
+    op("aten::expand", "(float[4,3,2],=\"[7, -1, -1, -1]\")");
+    op("aten::view", "(float[7,4,3,2],=\"[-1, 2]\")");
+    op("aten::select", "(float[84,2],=\"1\",=\"0\")");
+    op("aten::cat", "((float[84],float[84]),=\"0\")");
+    op("aten::exp", "(float[168])");
+    text.Op("aten::relu", "(float[9,9])", {}, 500);
+    text.EndStep();
+  }
+  const Report report = text.Analyzed();
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("to aten::exp, which makes [168]"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NEAR(finding->gain.expected_ms, 14 * 0.03, 0.01);
+}
+
+}  // namespace
+}  // namespace stepscope::constants_test
