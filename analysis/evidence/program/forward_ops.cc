@@ -1,0 +1,265 @@
+#include "evidence/program/forward_ops.h"
+
+#include <algorithm>
+#include <charconv>
+#include <span>
+#include <string>
+
+#include "evidence/program/plain_name.h"
+#include "ops/contains.h"
+#include "ops/op_arguments.h"
+#include "steps/steady_steps.h"
+
+namespace stepscope {
+namespace {
+
+constexpr std::string_view kElementwise[] = {
+    "_to_copy", "abs", "add", "addcdiv", "addcmul", "alias", "bitwise_and",
+    "bitwise_not", "bitwise_or", "celu", "clamp", "clamp_max", "clamp_min",
+    "clip", "clone", "contiguous", "cos", "detach", "div", "dropout", "elu",
+    "eq", "erf", "exp", "exp2", "expm1", "fill", "floor", "floor_divide",
+    "fmod", "ge", "gelu", "gt", "hardsigmoid", "hardswish", "hardtanh", "le",
+    "leaky_relu", "lerp", "log", "log10", "log1p", "log2", "log_sigmoid",
+    "logical_and", "logical_not", "logical_or", "lt", "masked_fill", "maximum",
+    "minimum", "mish", "mul", "nan_to_num", "ne", "neg", "pow", "reciprocal",
+    "relu", "relu6", "remainder", "round", "rsqrt", "rsub", "selu", "sigmoid",
+    "sign", "silu", "sin", "softplus", "sqrt", "square", "sub", "tan", "tanh",
+    "threshold", "to", "true_divide", "trunc", "type_as", "where", "xlogy"};
+
+constexpr std::string_view kProductNames[] = {"addmm", "baddbmm", "bmm", "linear",
+                                          "matmul", "mm", "mv",
+                                          "_sparse_mm"};
+
+const Argument* ArgumentAt(const Trace& trace, RowId op, size_t index) {
+  const RowId inputs = trace.ops()[op].inputs;
+  if (inputs == kNone) return nullptr;
+  const std::vector<Argument>& list = trace.op_inputs()[inputs].arguments;
+  return index < list.size() ? &list[index] : nullptr;
+}
+
+Dims Broadcast(const Dims& a, const Dims& b) {
+  Dims made = a.size() < b.size() ? b : a;
+  const Dims& other = a.size() < b.size() ? a : b;
+  const size_t missing = made.size() - other.size();
+  for (size_t i = 0; i < other.size(); ++i) {
+    made[missing + i] = std::max(made[missing + i], other[i]);
+  }
+  return made;
+}
+
+// Of all tensors of an elementwise op.
+Dims BroadcastAll(const Trace& trace, RowId op) {
+  Dims made;
+  for (size_t i = 0; i < 3; ++i) {
+    made = Broadcast(made, DimsOf(trace, op, i));
+  }
+  return made;
+}
+
+std::optional<Dims> ProductDims(const Trace& trace, RowId op,
+                                std::string_view name) {
+  const size_t first = name == "addmm" || name == "baddbmm" ? 1 : 0;
+  Dims left = DimsOf(trace, op, first);
+  const Dims& right = DimsOf(trace, op, first + 1);
+  if (left.empty() || right.empty()) return {};
+  if (name == "linear") {
+    left.back() = right.front();
+    return left;
+  }
+  if (right.size() == 1) {
+    left.pop_back();
+    return left;
+  }
+  Dims made(right.begin(), right.end() - 2);
+  if (left.size() > 2) made = Broadcast(made, {left.begin(), left.end() - 2});
+  if (left.size() > 1) made.push_back(left[left.size() - 2]);
+  made.push_back(right.back());
+  return made;
+}
+
+std::optional<Dims> CatDims(const Trace& trace, RowId op) {
+  const Argument* list = ArgumentAt(trace, op, 0);
+  if (list == nullptr || list->elements.empty()) return {};
+  Dims made = list->elements.front().dims;
+  const std::optional<size_t> dim = DimArgument(trace, op, 1, made.size());
+  if (!dim) return {};
+  for (size_t i = 1; i < list->elements.size(); ++i) {
+    if (list->elements[i].dims.size() == made.size()) {
+      made[*dim] += list->elements[i].dims[*dim];
+    }
+  }
+  return made;
+}
+
+std::optional<Dims> PadDims(const Trace& trace, RowId op) {
+  Dims made = DimsOf(trace, op, 0);
+  const std::vector<int64_t> pad = ListArgument(trace, op, 1);
+  if (made.empty() || pad.empty() || pad.size() > 2 * made.size()) return {};
+  for (size_t i = 0; i + 1 < pad.size(); i += 2) {
+    made[made.size() - 1 - i / 2] += pad[i] + pad[i + 1];
+  }
+  return made;
+}
+
+std::optional<Dims> GatherDims(const Trace& trace, RowId op,
+                               std::string_view name) {
+  Dims made = DimsOf(trace, op, 0);
+  if (name == "embedding") {
+    const Dims& table = made;
+    if (table.size() != 2) return {};
+    Dims looked_up = DimsOf(trace, op, 1);
+    looked_up.push_back(table[1]);
+    return looked_up;
+  }
+  const Dims& index = DimsOf(trace, op, 2);
+  if (name == "gather") return index;
+  const std::optional<size_t> dim = DimArgument(trace, op, 1, made.size());
+  if (!dim || index.size() != 1) return {};
+  made[*dim] = index[0];
+  return made;
+}
+
+}  // namespace
+
+std::vector<ForwardStep> ForwardSteps(const AnalysisContext& context) {
+  std::vector<ForwardStep> steps;
+  if (context.steps.thread == kNone) return steps;
+  const std::vector<Span>& optimizer = context.parts.optimizer.spans;
+  for (RowId row : context.tree.of_thread(context.steps.thread)) {
+    const Op& op = context.trace.ops()[row];
+    if (op.parent != kNone || context.tree.in_backward(row) ||
+        Covers(optimizer, op.begin_ns)) {
+      continue;
+    }
+    const size_t step = SteadyStepAt(context.steps, op.begin_ns);
+    if (step == context.steps.windows.size()) continue;
+    if (steps.empty() || steps.back().step != step) steps.push_back({step});
+    steps.back().ops.push_back(row);
+  }
+  return steps;
+}
+
+std::string_view PlainNameOf(const Trace& trace, RowId op) {
+  return PlainName(trace.name(trace.ops()[op].name));
+}
+
+bool IsInPlace(const Trace& trace, RowId op) {
+  return trace.name(trace.ops()[op].name).ends_with("_");
+}
+
+const Dims& DimsOf(const Trace& trace, RowId op, size_t index) {
+  static const Dims kNoDims;
+  const Argument* argument = ArgumentAt(trace, op, index);
+  return argument == nullptr ? kNoDims : argument->dims;
+}
+
+bool TakesDims(const Trace& trace, RowId op, const Dims& dims) {
+  const Op& call = trace.ops()[op];
+  if (call.inputs == kNone) {  // as those of its inner ops tell
+    const std::span<const Op> ops = trace.ops();
+    for (RowId row = op + 1;
+         row < ops.size() && ops[row].begin_ns < call.end_ns; ++row) {
+      if (ops[row].thread == call.thread && ops[row].inputs != kNone &&
+          TakesDims(trace, row, dims)) {
+        return true;
+      }
+    }
+    return false;
+  }
+  const auto same = [&](const Argument& one) { return one.dims == dims; };
+  return std::ranges::any_of(
+      trace.op_inputs()[call.inputs].arguments, [&](const Argument& argument) {
+        return same(argument) || std::ranges::any_of(argument.elements, same);
+      });
+}
+
+std::optional<int64_t> NumberArgument(const Trace& trace, RowId op,
+                                      size_t index) {
+  const Argument* argument = ArgumentAt(trace, op, index);
+  if (argument == nullptr) return {};
+  const std::string_view text = trace.name(argument->concrete);
+  int64_t value = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return {};
+  return value;
+}
+
+std::vector<int64_t> ListArgument(const Trace& trace, RowId op, size_t index) {
+  std::vector<int64_t> values;
+  const Argument* argument = ArgumentAt(trace, op, index);
+  if (argument == nullptr) return values;
+  std::string_view text = trace.name(argument->concrete);
+  if (!text.starts_with("[")) return values;
+  while (!text.empty() && text.front() != ']') {
+    text.remove_prefix(1);  // "[", "," or a blank
+    int64_t value = 0;
+    const auto [end, error] =
+        std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc()) continue;
+    values.push_back(value);
+    text.remove_prefix(static_cast<size_t>(end - text.data()));
+  }
+  return values;
+}
+
+std::optional<size_t> DimArgument(const Trace& trace, RowId op, size_t index,
+                                  size_t rank) {
+  std::optional<int64_t> dim = NumberArgument(trace, op, index);
+  if (!dim) return {};
+  if (*dim < 0) *dim += static_cast<int64_t>(rank);
+  if (*dim < 0 || *dim >= static_cast<int64_t>(rank)) return {};
+  return static_cast<size_t>(*dim);
+}
+
+bool IsElementwise(std::string_view plain_name) {
+  return std::ranges::find(kElementwise, plain_name) !=
+         std::ranges::end(kElementwise);
+}
+
+bool IsProduct(std::string_view plain_name) {
+  return std::ranges::find(kProductNames, plain_name) !=
+         std::ranges::end(kProductNames);
+}
+
+std::optional<Dims> ResultDims(const Trace& trace, RowId op) {
+  const std::string_view name = PlainNameOf(trace, op);
+  const Dims& first = DimsOf(trace, op, 0);
+  const auto known = [](const Dims& dims) {
+    return dims.empty() ? std::nullopt : std::optional<Dims>(dims);
+  };
+  if (IsAnyOf(name, {"to", "_to_copy", "type_as"}) ||
+      (IsElementwise(name) && IsInPlace(trace, op))) {
+    return known(first);
+  }
+  if (IsElementwise(name)) return known(BroadcastAll(trace, op));
+  if (IsProduct(name)) return ProductDims(trace, op, name);
+  if (IsAnyOf(name, {"index_add", "scatter_add", "scatter_reduce", "scatter",
+                     "softmax", "log_softmax", "_softmax", "_log_softmax",
+                     "sort", "argsort", "layer_norm", "rms_norm", "cumsum",
+                     "flip"})) {
+    return known(first);
+  }
+  if (IsAnyOf(name, {"index_select", "gather", "embedding"})) {
+    return GatherDims(trace, op, name);
+  }
+  if (name == "cat") return CatDims(trace, op);
+  if (IsAnyOf(name, {"pad", "constant_pad_nd"})) return PadDims(trace, op);
+  if (IsAnyOf(name, {"linalg_inv", "inverse"})) return known(first);
+  return {};
+}
+
+bool AppendWithNodes(const AnalysisContext& context,
+                     const BackwardNodes& nodes, RowId row, double left,
+                     std::vector<ShortenedOp>& ops) {
+  const Op& op = context.trace.ops()[row];
+  ops.push_back({row, left});
+  bool trains = false;
+  for (RowId node : nodes.Of(op.thread, {op.begin_ns, op.end_ns})) {
+    ops.push_back({node, left});
+    trains = true;
+  }
+  return trains;
+}
+
+}  // namespace stepscope

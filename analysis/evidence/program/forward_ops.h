@@ -1,0 +1,64 @@
+// The forward pass of each step, op by op: the outermost ops, with what their
+// arguments and results look like. A recording has no addresses, so that which
+// op reads what another one made follows from sizes and order only.
+#pragma once
+
+#include <stepscope/trace.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "context/analysis_context.h"
+#include "evidence/program/backward_nodes.h"
+#include "evidence/program/shortened_ops.h"
+
+namespace stepscope {
+
+using Dims = std::vector<int64_t>;
+
+struct ForwardStep {
+  size_t step = 0;              // index into Steps::windows
+  std::vector<RowId> ops = {};  // outermost, in time order, views as well
+};
+
+// Of the training thread in the steady steps, without backward passes and the
+// optimizer. Steps without any op are left out.
+std::vector<ForwardStep> ForwardSteps(const AnalysisContext& context);
+
+// The name without "aten::" and the underscore of in-place ops.
+std::string_view PlainNameOf(const Trace& trace, RowId op);
+bool IsInPlace(const Trace& trace, RowId op);
+
+// Sizes of the `index`-th argument; empty if it is no tensor or unknown.
+const Dims& DimsOf(const Trace& trace, RowId op, size_t index);
+// True if an argument, or an element of a list, is a tensor of these sizes; of
+// an op without recorded arguments, those of the ops that it calls count.
+bool TakesDims(const Trace& trace, RowId op, const Dims& dims);
+// The `index`-th argument as recorded; nullopt if it is no number.
+std::optional<int64_t> NumberArgument(const Trace& trace, RowId op,
+                                      size_t index);
+// "[0, 2]" as numbers; empty if it is no list.
+std::vector<int64_t> ListArgument(const Trace& trace, RowId op, size_t index);
+// A dimension that may count from the last; nullopt outside of `rank`.
+std::optional<size_t> DimArgument(const Trace& trace, RowId op, size_t index,
+                                  size_t rank);
+
+// True for ops that make each element from the elements at its place.
+bool IsElementwise(std::string_view plain_name);
+// True for matrix products: mm, linear, matmul, bmm and the like.
+bool IsProduct(std::string_view plain_name);
+
+// Sizes of the result; nullopt for ops that are not known here, and where an
+// argument does not tell (aten::index).
+std::optional<Dims> ResultDims(const Trace& trace, RowId op);
+
+// Appends `op` and its autograd nodes, each with `left` of its time.
+// Returns true if it has nodes.
+bool AppendWithNodes(const AnalysisContext& context,
+                     const BackwardNodes& nodes, RowId op, double left,
+                     std::vector<ShortenedOp>& ops);
+
+}  // namespace stepscope
