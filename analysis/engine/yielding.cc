@@ -61,6 +61,8 @@ constexpr auto kYielding =
                              {"small-batch", "work-between-steps"},
                              {"sync-data-loading", "constant-rebuilt"},
                              {"sync-data-loading", "host-copy-on-convert"},
+                             {"sync-data-loading", "late-selection"},
+                             {"sync-data-loading", "product-order"},
                              {"unbatched-loop", "parameter-penalty"},
                              {"unbatched-loop", "repeated-backward"},
                              {"unbatched-loop", "rnn-in-python"},

@@ -1,0 +1,187 @@
+// Are long filters applied tap by tap, where products of spectra need far fewer
+// operations?
+// Source: Cooley and Tukey 1965; the operations of a transform of real numbers
+// as FFTW counts them, 2.5 n log2 n (fftw.org/speed).
+#include <stepscope/op_cost.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "context/rule.h"
+#include "evidence/call_site.h"
+#include "evidence/program/backward_nodes.h"
+#include "evidence/program/forward_ops.h"
+#include "ops/contains.h"
+#include "ops/op_arguments.h"
+#include "steps/steady_steps.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace filters_rules {
+namespace {
+
+constexpr double kMostSteps = 2.0 / 3;
+// Transforms reach a tenth to a third of the arithmetic peak that convolutions
+// come close to (Frigo and Johnson 2005, The Design and Implementation of FFTW3),
+// so they must need less than a tenth of the operations.
+constexpr double kLeastRatio = 10;
+constexpr char kChange[] = "convolution by spectra";
+
+// A convolution, in one step.
+struct Filter {
+  size_t step = 0;
+  RowId row = kNone;
+  double direct = 0, spectra = 0;  // operations
+};
+
+// Of transforms of `count` signals of size `n`.
+double Transforms(double count, double n) {
+  return count * 2.5 * n * std::log2(std::max(n, 2.0));
+}
+
+// The operations if input and filters are transformed, multiplied and summed up
+// over channels, and the result is transformed back.
+double SpectraOf(const Dims& input, const Dims& weight,
+                 const std::vector<int64_t>& padding) {
+  double n = 1;
+  for (size_t i = 2; i < input.size(); ++i) {
+    const int64_t pad =
+        padding.empty() ? 0 : padding[std::min(i - 2, padding.size() - 1)];
+    // Results that wrap around fall into those that are cut off, or into the
+    // padding, which makes the signal as long as this.
+    n *= static_cast<double>(std::max(input[i] + 2 * pad, weight[i]));
+  }
+  const double batch = static_cast<double>(input[0]);
+  const double in = static_cast<double>(input[1]);
+  const double out = static_cast<double>(weight[0]);
+  const double terms = static_cast<double>(weight[1]);  // channels of a group
+  // Each product of two complex numbers, and its addition, are 8 operations.
+  return Transforms(batch * in + out * terms + batch * out, n) +
+         8 * batch * out * terms * n / 2;
+}
+
+std::vector<Filter> FindFilters(const AnalysisContext& m) {
+  std::vector<Filter> found;
+  for (const ForwardStep& step : ForwardSteps(m)) {
+    for (RowId row : step.ops) {
+      if (!IsAnyOf(PlainNameOf(m.trace, row),
+                   {"conv1d", "conv2d", "convolution"})) {
+        continue;
+      }
+      // Of conv1d(padding="same"), the call inside has numbers.
+      const Dims& input = DimsOf(m.trace, row, 0);
+      const Dims& weight = DimsOf(m.trace, row, 1);
+      const double direct = CostOf(m.trace, row).flops;
+      if (input.size() < 3 || weight.size() != input.size() || direct <= 0) {
+        continue;
+      }
+      const double spectra =
+          SpectraOf(input, weight, ListArgument(m.trace, row, 4));
+      if (direct < kLeastRatio * spectra) continue;
+      found.push_back({step.step, row, direct, spectra});
+    }
+  }
+  return found;
+}
+
+void Advise(bool planes, Finding& finding) {
+  if (planes) {
+    finding.fix_python =
+        "y = torch.fft.irfft2(torch.fft.rfft2(x, s) * torch.fft.rfft2(k.flip(-1, "
+        "-2), s), s), with s the sizes of x and k together, less one; or, where "
+        "the kernel is a product of a column and a row (a Gaussian), one pass "
+        "with each";
+    finding.fix_cpp =
+        "torch::fft::irfft2(torch::fft::rfft2(x, s) * "
+        "torch::fft::rfft2(k.flip({-1, -2}), s), s); or one pass with a column "
+        "and one with a row, where the kernel is their product";
+    return;
+  }
+  finding.fix_python =
+      "n = x.size(-1) + k.size(-1) - 1; y = torch.fft.irfft(torch.fft.rfft(x, "
+      "n) * torch.fft.rfft(k.flip(-1), n), n), cut to the length you need; or "
+      "torchaudio.functional.fftconvolve";
+  finding.fix_cpp =
+      "auto y = torch::fft::irfft(torch::fft::rfft(x, n) * "
+      "torch::fft::rfft(k.flip({-1}), n), n), with n = x.size(-1) + k.size(-1) "
+      "- 1, cut to the length you need";
+}
+
+Verdict CheckDirectConvolution(const AnalysisContext& m) {
+  const std::vector<Filter> found = FindFilters(m);
+  std::set<size_t> in;
+  for (const Filter& one : found) in.insert(one.step);
+  if (found.empty() || static_cast<double>(in.size()) <
+                           kMostSteps *
+                               static_cast<double>(m.steps.steady.size())) {
+    return Clean();
+  }
+  const BackwardNodes nodes(m.trace);
+  std::vector<ShortenedOp> ops;
+  bool trains = false;
+  for (const Filter& one : found) {
+    trains |=
+        AppendWithNodes(m, nodes, one.row, one.spectra / one.direct, ops);
+  }
+  const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);
+  const Filter& largest =
+      *std::ranges::max_element(found, {}, &Filter::direct);
+  const Op& op = m.trace.ops()[largest.row];
+  const Dims& weight = DimsOf(m.trace, largest.row, 1);
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  finding.examples = {{m.steps.windows[largest.step].number, op.begin_ns,
+                       op.end_ns, "the convolution"}};
+  finding.where =
+      CallSites(m.trace).Place(m.steps.thread, op.begin_ns, largest.row);
+  finding.evidence =
+      std::string(m.trace.name(op.name)) + " applies filters of " +
+      InBrackets(weight) + " to " +
+      InBrackets(DimsOf(m.trace, largest.row, 0)) +
+      " tap by tap, with " + Number(largest.direct * 1e-9) +
+      " billion operations; transforms and products of spectra need " +
+      Percent(largest.spectra / largest.direct) + " of that. Such convolutions" +
+      (trains ? ", with their backward passes," : "") + " take " +
+      Milliseconds(all.ns * 1e-6) + " per step.";
+  finding.assumption =
+      "at best: transforms run at the rate of the convolution; they usually "
+      "reach a tenth to a third of it";
+  Advise(weight.size() > 3, finding);
+  finding.wrong_if =
+      "the result must agree with the direct one to more than some six digits "
+      "(float32)";
+  return FireBound(std::move(finding), all.saved_ns);
+}
+
+constexpr Rule kRules[] = {
+    {.id = "direct-convolution",
+     .question = "Are long filters applied tap by tap, where spectra need far "
+                 "fewer operations?",
+     .needs = {Kind::kOp, Kind::kOpShapes},
+     .causes = {Cause::kCompute},
+     .check = &CheckDirectConvolution,
+     .reference = "PyTorch documentation, torch.fft.rfft: "
+                  "https://docs.pytorch.org/docs/stable/generated/"
+                  "torch.fft.rfft.html",
+     .detect =
+         "in two thirds of the steps, a convolution needs ten times as many "
+         "operations as transforms of its input, filters and result (2.5 n "
+         "log2 n each) and the products of the spectra; transforms reach a "
+         "tenth to a third of the rate",
+     .avoid = "the filters are short, the stride leaves few results, or many "
+              "channels are summed up",
+     .fix_cpp = "torch::fft::rfft, products, torch::fft::irfft",
+     .fix_python = "torch.fft.rfft, products, torch.fft.irfft"}};
+
+}  // namespace
+}  // namespace filters_rules
+
+extern const std::span<const Rule> kFilters = filters_rules::kRules;
+
+}  // namespace stepscope

@@ -1,0 +1,275 @@
+// Are matrices inverted only to be multiplied, or factorised more than once?
+// Source: PyTorch documentation, torch.linalg.inv: "Consider using
+// torch.linalg.solve() if possible". It takes 2 n^3 operations, a Cholesky factor
+// n^3 / 3 (Golub and Van Loan, Matrix Computations).
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "context/rule.h"
+#include "evidence/call_site.h"
+#include "evidence/program/backward_nodes.h"
+#include "evidence/program/forward_ops.h"
+#include "ops/contains.h"
+#include "ops/op_arguments.h"
+#include "steps/steady_steps.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace inverses_rules {
+namespace {
+
+constexpr double kMostSteps = 2.0 / 3;
+// LAPACK factorises matrices up to this size without blocks (ilaenv); what
+// calling it costs counts as much as the operations there.
+constexpr int64_t kLeastRows = 64;
+constexpr char kChange[] = "solving with one factor";
+
+struct Case {
+  size_t step = 0;
+  RowId row = kNone;    // the inverse, or what comes first
+  RowId other = kNone;  // the determinant of a matrix of that size
+  bool pseudo = false;
+  Dims dims = {};
+};
+
+bool IsInverse(std::string_view name) {
+  return IsAnyOf(name, {"linalg_inv", "linalg_inv_ex", "inverse"});
+}
+bool IsPseudo(std::string_view name) {
+  return IsAnyOf(name, {"linalg_pinv", "pinverse"});
+}
+bool IsDeterminant(std::string_view name) {
+  return IsAnyOf(name, {"logdet", "slogdet", "linalg_slogdet", "det",
+                        "linalg_det"});
+}
+bool IsSolve(std::string_view name) {
+  return IsAnyOf(name, {"linalg_solve", "linalg_solve_ex", "linalg_cholesky",
+                        "linalg_cholesky_ex", "cholesky", "linalg_lu_factor",
+                        "linalg_lu_factor_ex"});
+}
+
+class Finder {
+ public:
+  explicit Finder(const AnalysisContext& context)
+      : m_(context),
+        nodes_(context.trace),
+        steps_(ForwardSteps(context)) {}
+
+  std::vector<Case> Find() const {
+    std::vector<Case> found;
+    for (const ForwardStep& step : steps_) {
+      for (size_t i = 0; i < step.ops.size(); ++i) {
+        std::optional<Case> one = At(step.ops, i);
+        if (!one) continue;
+        one->step = step.step;
+        found.push_back(*std::move(one));
+      }
+    }
+    return found;
+  }
+
+ private:
+  std::string_view NameOf(RowId row) const {
+    return PlainNameOf(m_.trace, row);
+  }
+
+  std::optional<Case> At(std::span<const RowId> ops, size_t i) const {
+    const RowId row = ops[i];
+    const std::string_view name = NameOf(row);
+    const bool inverts = IsInverse(name), pseudo = IsPseudo(name);
+    if (!inverts && !pseudo && !IsSolve(name)) return {};
+    const Op& op = m_.trace.ops()[row];
+    // The gradient of lstsq makes the pseudo-inverse anyway.
+    if (pseudo && !nodes_.Of(op.thread, {op.begin_ns, op.end_ns}).empty()) {
+      return {};
+    }
+    Case one{.row = row, .pseudo = pseudo, .dims = DimsOf(m_.trace, row, 0)};
+    if (one.dims.size() < 2 ||
+        std::min(one.dims.back(), one.dims[one.dims.size() - 2]) < kLeastRows) {
+      return {};
+    }
+    if (inverts || pseudo) {
+      Dims made = one.dims;
+      std::swap(made[made.size() - 1], made[made.size() - 2]);
+      if (!OnlyMultiplied(ops, i, made)) return {};
+    }
+    if (!pseudo) one.other = DeterminantBeside(ops, i, one.dims);
+    if (one.other == kNone && !inverts && !pseudo) return {};
+    return one;
+  }
+
+  // True if the only ops that take a matrix of the size that ops[i] makes are
+  // products, and factorisations of the matrix itself.
+  bool OnlyMultiplied(std::span<const RowId> ops, size_t i,
+                      const Dims& made) const {
+    bool multiplied = false;
+    for (++i; i < ops.size(); ++i) {
+      if (!TakesDims(m_.trace, ops[i], made)) continue;
+      const std::string_view name = NameOf(ops[i]);
+      multiplied |= IsProduct(name);
+      if (!IsProduct(name) && !IsDeterminant(name) && !IsSolve(name)) {
+        return false;
+      }
+    }
+    return multiplied;
+  }
+
+  // The nearest determinant of a matrix of that size, with no op between that
+  // makes another such matrix; kNone if there is none.
+  RowId DeterminantBeside(std::span<const RowId> ops, size_t at,
+                          const Dims& dims) const {
+    const auto is_one = [&](RowId row) {
+      return IsDeterminant(NameOf(row)) && DimsOf(m_.trace, row, 0) == dims;
+    };
+    for (size_t i = at + 1; i < ops.size(); ++i) {
+      if (is_one(ops[i])) return ops[i];
+      if (ResultDims(m_.trace, ops[i]) == dims) break;
+    }
+    for (size_t i = at; i-- > 0;) {
+      if (is_one(ops[i])) return ops[i];
+      if (ResultDims(m_.trace, ops[i]) == dims) break;
+    }
+    return kNone;
+  }
+
+  const AnalysisContext& m_;
+  const BackwardNodes nodes_;
+  const std::vector<ForwardStep> steps_;
+};
+
+std::string NameAt(const AnalysisContext& m, RowId row) {
+  return std::string(m.trace.name(m.trace.ops()[row].name));
+}
+
+void Describe(const AnalysisContext& m, const Case& one, double ns,
+              Finding& finding) {
+  const bool inverts = !one.pseudo && IsInverse(PlainNameOf(m.trace, one.row));
+  finding.evidence = NameAt(m, one.row) + " takes a matrix of " +
+                     InBrackets(one.dims);
+  if (inverts || one.pseudo) {
+    finding.evidence += ", and what it makes is only multiplied";
+  }
+  if (one.other != kNone) {
+    finding.evidence += std::string(inverts ? "; " : ", and ") +
+                        NameAt(m, one.other) +
+                        " factorises a matrix of the same size, too";
+  }
+  finding.evidence += inverts || one.pseudo
+                          ? ". With the backward pass of the " +
+                                std::string(one.pseudo ? "pseudo-" : "") +
+                                "inverse, this takes "
+                          : ". The determinant alone takes ";
+  finding.evidence += Milliseconds(ns * 1e-6) + " per step.";
+  if (one.pseudo) {
+    finding.assumption = "at best: solving takes no time";
+    finding.fix_python =
+        "torch.linalg.lstsq(A, b).solution in place of torch.linalg.pinv(A) @ b";
+    finding.fix_cpp =
+        "std::get<0>(torch::linalg_lstsq(A, b)) in place of "
+        "torch::linalg_pinv(A).mm(b)";
+    finding.wrong_if =
+        "the columns of the matrix depend on each other (on a GPU lstsq needs "
+        "full rank)";
+    return;
+  }
+  finding.assumption =
+      one.other == kNone
+          ? "at best: solving, with its gradient, takes no time"
+      : inverts ? "at best: a factor takes no time; its gradient takes what that "
+                  "of the determinant does"
+                : "at best: the determinant is read off the factor at no cost";
+  if (one.other != kNone) {
+    finding.fix_python =
+        "one factor serves both: L = torch.linalg.cholesky(K); x = "
+        "torch.cholesky_solve(b, L); logdet = 2 * L.diagonal(dim1=-2, "
+        "dim2=-1).log().sum(-1) (torch.linalg.lu_factor and lu_solve where K is "
+        "not symmetric)";
+    finding.fix_cpp =
+        "one factor serves both: auto L = torch::linalg_cholesky(K); auto x = "
+        "torch::cholesky_solve(b, L); auto logdet = 2 * L.diagonal(0, -2, "
+        "-1).log().sum(-1)";
+    finding.wrong_if =
+        "the two matrices are different ones, or other code reads the inverse";
+  } else {
+    finding.fix_python =
+        "torch.linalg.solve(K, b) in place of torch.linalg.inv(K) @ b; for a "
+        "symmetric positive definite K, torch.cholesky_solve(b, "
+        "torch.linalg.cholesky(K))";
+    finding.fix_cpp =
+        "torch::linalg_solve(K, b) in place of torch::linalg_inv(K).mm(b); for a "
+        "symmetric positive definite K, torch::cholesky_solve(b, "
+        "torch::linalg_cholesky(K))";
+    finding.wrong_if = "other code reads the inverse itself";
+  }
+}
+
+Verdict CheckExplicitInverse(const AnalysisContext& m) {
+  const std::vector<Case> found = Finder(m).Find();
+  std::set<size_t> in;
+  for (const Case& one : found) in.insert(one.step);
+  if (found.empty() || static_cast<double>(in.size()) <
+                           kMostSteps *
+                               static_cast<double>(m.steps.steady.size())) {
+    return Clean();
+  }
+  const BackwardNodes nodes(m.trace);
+  std::vector<ShortenedOp> ops;
+  for (const Case& one : found) {
+    const std::string_view name = PlainNameOf(m.trace, one.row);
+    if (IsInverse(name) || one.pseudo) AppendWithNodes(m, nodes, one.row, 0, ops);
+    // Its gradient solves for n columns, and so does that of any factor.
+    if (one.other != kNone) ops.push_back({one.other, 0});
+  }
+  const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);
+  const auto length = [&](const Case& one) {
+    return m.trace.ops()[one.row].end_ns - m.trace.ops()[one.row].begin_ns;
+  };
+  const Case& largest = *std::ranges::max_element(found, {}, length);
+  const Op& op = m.trace.ops()[largest.row];
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  finding.examples = {{m.steps.windows[largest.step].number, op.begin_ns,
+                       op.end_ns, NameAt(m, largest.row)}};
+  finding.where =
+      CallSites(m.trace).Place(m.steps.thread, op.begin_ns, largest.row);
+  Describe(m, largest, all.ns, finding);
+  return FireBound(std::move(finding), all.saved_ns);
+}
+
+constexpr Rule kRules[] = {
+    {.id = "explicit-inverse",
+     .question = "Are matrices inverted only to be multiplied, or factorised "
+                 "twice?",
+     .needs = {Kind::kOp, Kind::kOpShapes},
+     .causes = {Cause::kCompute},
+     .check = &CheckExplicitInverse,
+     .reference = "PyTorch documentation, torch.linalg.inv: "
+                  "https://docs.pytorch.org/docs/stable/generated/"
+                  "torch.linalg.inv.html",
+     .detect =
+         "in two thirds of the steps, an inverse or pseudo-inverse of 64 rows "
+         "or more is made, and only products take a matrix of its size "
+         "afterwards; or a determinant and an inverse, a solve or a Cholesky "
+         "factor take matrices of one size, and nothing in between makes "
+         "another one",
+     .avoid = "other ops read the inverse (its diagonal), a pseudo-inverse has "
+              "a gradient (that of lstsq makes one, too), or the matrices are "
+              "small (LAPACK works on up to 64 rows without blocks)",
+     .fix_cpp = "torch::linalg_cholesky and torch::cholesky_solve; "
+                "torch::linalg_solve; torch::linalg_lstsq",
+     .fix_python = "torch.linalg.cholesky and torch.cholesky_solve; "
+                   "torch.linalg.solve; torch.linalg.lstsq"}};
+
+}  // namespace
+}  // namespace inverses_rules
+
+extern const std::span<const Rule> kInverses = inverses_rules::kRules;
+
+}  // namespace stepscope

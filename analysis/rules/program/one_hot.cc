@@ -1,0 +1,230 @@
+// Does a product with one-hot rows look up rows of weights, or sum up groups?
+// Source: PyTorch documentation, torch.nn.functional.embedding.
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "context/rule.h"
+#include "evidence/call_site.h"
+#include "evidence/program/backward_nodes.h"
+#include "evidence/program/forward_ops.h"
+#include "ops/contains.h"
+#include "ops/op_arguments.h"
+#include "steps/steady_steps.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace one_hot_rules {
+namespace {
+
+constexpr double kMostSteps = 2.0 / 3;
+// A lookup moves 8 bytes for each number, in which a core does some 25
+// operations (two 8-wide multiply-adds per cycle, 10 to 15 bytes per cycle from
+// memory); a product takes 2 for each class.
+constexpr int64_t kLeastClasses = 64;
+constexpr char kChange[] = "lookups in place of one-hot products";
+
+struct Lookup {
+  size_t step = 0;
+  RowId makes = kNone, product = kNone;
+  std::vector<RowId> ops = {};  // that a lookup replaces
+  Dims rows = {};               // one-hot
+  bool groups = false;          // the product sums up rows of each class
+};
+
+class Finder {
+ public:
+  explicit Finder(const AnalysisContext& context)
+      : m_(context), steps_(ForwardSteps(context)) {}
+
+  std::vector<Lookup> Find() const {
+    std::vector<Lookup> found;
+    for (const ForwardStep& step : steps_) {
+      for (size_t i = 0; i < step.ops.size(); ++i) {
+        const Dims rows = OneHotRows(step.ops, i);
+        if (rows.size() < 2 || rows.back() < kLeastClasses) continue;
+        std::optional<Lookup> one = Multiplied(step.ops, i, rows);
+        if (!one) continue;
+        one->step = step.step;
+        found.push_back(*std::move(one));
+      }
+    }
+    return found;
+  }
+
+ private:
+  std::string_view NameOf(RowId row) const {
+    return PlainNameOf(m_.trace, row);
+  }
+
+  // The sizes of what ops[i] makes, if it is one-hot in its last dimension.
+  Dims OneHotRows(std::span<const RowId> ops, size_t i) const {
+    const RowId row = ops[i];
+    if (NameOf(row) == "one_hot") {
+      Dims rows = DimsOf(m_.trace, row, 0);
+      const int64_t classes = NumberArgument(m_.trace, row, 1).value_or(-1);
+      rows.push_back(classes > 0 ? classes : Classes(ops, i, rows));
+      return rows;
+    }
+    // zeros(n, classes).scatter_(1, index, 1)
+    if (NameOf(row) != "scatter" || !DimsOf(m_.trace, row, 3).empty()) {
+      return {};
+    }
+    const Dims& rows = DimsOf(m_.trace, row, 0);
+    const Dims& index = DimsOf(m_.trace, row, 2);
+    if (rows.empty() || index.size() != rows.size() || index.back() != 1 ||
+        DimArgument(m_.trace, row, 1, rows.size()) != rows.size() - 1) {
+      return {};
+    }
+    return rows;
+  }
+
+  // Of a one_hot without the number of classes: as the next op that takes such
+  // rows tells. -1 if there is none.
+  int64_t Classes(std::span<const RowId> ops, size_t i, const Dims& rows) const {
+    for (++i; i < ops.size(); ++i) {
+      const Dims& taken = DimsOf(m_.trace, ops[i], 0);
+      if (taken.size() == rows.size() + 1 &&
+          std::equal(rows.begin(), rows.end(), taken.begin())) {
+        return taken.back();
+      }
+    }
+    return -1;
+  }
+
+  // What is made of the one-hot `rows` behind ops[i], if only products and sums
+  // take them.
+  std::optional<Lookup> Multiplied(std::span<const RowId> ops, size_t i,
+                                   const Dims& rows) const {
+    Lookup one{.makes = ops[i], .ops = {ops[i]}, .rows = rows};
+    const Dims turned = Turned(rows);
+    bool turns = false;
+    for (++i; i < ops.size(); ++i) {
+      const RowId row = ops[i];
+      const bool takes = TakesDims(m_.trace, row, rows);
+      const bool takes_turned = turns && TakesDims(m_.trace, row, turned);
+      if (!takes && !takes_turned) continue;
+      const std::string_view name = NameOf(row);
+      if (IsProduct(name)) {
+        if (!IsOperand(row, rows, turned, takes_turned)) return {};
+        one.groups |= takes_turned;
+        if (one.product == kNone) one.product = row;
+        one.ops.push_back(row);
+      } else if (IsAnyOf(name, {"to", "_to_copy", "type_as"})) {
+        one.ops.push_back(row);
+      } else if (takes && IsAnyOf(name, {"t", "numpy_T", "transpose", "mT",
+                                         "permute"})) {
+        turns = true;
+      } else if (!takes || !IsAnyOf(name, {"sum", "mean"})) {
+        return {};
+      }
+    }
+    if (one.product == kNone) return {};
+    return one;
+  }
+
+  static Dims Turned(const Dims& rows) {
+    Dims turned = rows;
+    std::swap(turned[turned.size() - 1], turned[turned.size() - 2]);
+    return turned;
+  }
+
+  // True if the rows, or turned ones, are what `row` multiplies from the left.
+  bool IsOperand(RowId row, const Dims& rows, const Dims& turned,
+                 bool is_turned) const {
+    const std::string_view name = NameOf(row);
+    const size_t at = name == "addmm" || name == "baddbmm" ? 1 : 0;
+    return DimsOf(m_.trace, row, at) == (is_turned ? turned : rows);
+  }
+
+  const AnalysisContext& m_;
+  const std::vector<ForwardStep> steps_;
+};
+
+Verdict CheckOneHotProduct(const AnalysisContext& m) {
+  const std::vector<Lookup> found = Finder(m).Find();
+  std::set<size_t> in;
+  for (const Lookup& one : found) in.insert(one.step);
+  if (found.empty() || static_cast<double>(in.size()) <
+                           kMostSteps *
+                               static_cast<double>(m.steps.steady.size())) {
+    return Clean();
+  }
+  const BackwardNodes nodes(m.trace);
+  std::vector<ShortenedOp> ops;
+  bool trains = false;
+  for (const Lookup& one : found) {
+    for (RowId row : one.ops) trains |= AppendWithNodes(m, nodes, row, 0, ops);
+  }
+  const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);
+  const Lookup& largest = *std::ranges::max_element(
+      found, {}, [&](const Lookup& one) { return one.rows.back(); });
+  const Op& first = m.trace.ops()[largest.makes];
+  const Op& product = m.trace.ops()[largest.product];
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  finding.examples = {{m.steps.windows[largest.step].number, first.begin_ns,
+                       product.end_ns, "from the one-hot rows to the product"}};
+  finding.where = CallSites(m.trace).Place(m.steps.thread, first.begin_ns,
+                                           largest.makes);
+  finding.evidence =
+      std::string(m.trace.name(first.name)) + " makes rows of " +
+      std::to_string(largest.rows.back()) + " classes, " +
+      InBrackets(largest.rows) + ", in which one number is not zero, and " +
+      std::string(m.trace.name(product.name)) + " multiplies them. This" +
+      (trains ? ", with the backward pass," : "") + " takes " +
+      Milliseconds(all.ns * 1e-6) + " per step.";
+  finding.assumption = largest.groups
+                           ? "at best: sums by an index cost nothing"
+                           : "at best: looking up rows costs nothing";
+  if (largest.groups) {
+    finding.fix_python =
+        "x.new_zeros(classes, x.size(1)).index_add(0, index, x) in place of "
+        "F.one_hot(index, classes).float().T @ x; torch.bincount(index) counts";
+    finding.fix_cpp =
+        "x.new_zeros({classes, x.size(1)}).index_add(0, index, x) in place of "
+        "the product with one-hot rows";
+  } else {
+    finding.fix_python =
+        "F.embedding(index, weight), or weight[index], in place of "
+        "F.one_hot(index, classes).float() @ weight; nn.Embedding in place of "
+        "nn.Linear (its weight is turned: linear.weight.T[index] + bias)";
+    finding.fix_cpp =
+        "torch::embedding(weight, index) in place of the product with one-hot "
+        "rows";
+  }
+  finding.wrong_if = "several numbers of a row may be set, or be other than one";
+  return FireBound(std::move(finding), all.saved_ns);
+}
+
+constexpr Rule kRules[] = {
+    {.id = "one-hot-product",
+     .question = "Does a product with one-hot rows do what a lookup does?",
+     .needs = {Kind::kOp, Kind::kOpShapes},
+     .causes = {Cause::kCompute},
+     .check = &CheckOneHotProduct,
+     .reference = "PyTorch documentation, torch.nn.functional.embedding: "
+                  "https://docs.pytorch.org/docs/stable/generated/"
+                  "torch.nn.functional.embedding.html",
+     .detect =
+         "in two thirds of the steps, aten::one_hot, or aten::scatter_ of one "
+         "number per row, makes rows of 64 classes or more, and only matrix "
+         "products and sums take them",
+     .avoid = "other ops take them (a loss, a concatenation with other "
+              "features), or there are few classes",
+     .fix_cpp = "torch::embedding; index_add for sums of groups",
+     .fix_python = "F.embedding or weight[index]; index_add for sums of "
+                   "groups"}};
+
+}  // namespace
+}  // namespace one_hot_rules
+
+extern const std::span<const Rule> kOneHot = one_hot_rules::kRules;
+
+}  // namespace stepscope

@@ -1,0 +1,413 @@
+// Do products and sums over neighbours come in an order that needs more work
+// than another one with the same result?
+// Source: Cormen et al., Introduction to Algorithms, matrix-chain
+// multiplication; PyTorch documentation, torch.linalg.multi_dot.
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "context/rule.h"
+#include "evidence/call_site.h"
+#include "evidence/program/backward_nodes.h"
+#include "evidence/program/forward_ops.h"
+#include "ops/contains.h"
+#include "ops/op_arguments.h"
+#include "steps/steady_steps.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace products_rules {
+namespace {
+
+constexpr double kMostSteps = 2.0 / 3;
+// Of the operations, or of the width of what is summed up: products of other
+// sizes, as small ones, may reach only half the rate.
+constexpr double kMostLeft = 0.5;
+constexpr char kChange[] = "products in the cheaper order";
+
+// What comes first, and the product behind it, in one step.
+struct Order {
+  size_t step = 0;
+  std::vector<RowId> ops = {};  // that the other order shortens
+  RowId first = kNone, then = kNone;
+  Dims made = {};     // by the first
+  int64_t width = 0;  // behind the product; sums over neighbours only
+  double now = 0, other = 0;  // operations of both orders; products only
+  // False where the next step may take what the first makes: it takes a tensor
+  // of that size itself, and has no gradient.
+  bool sure = true;
+  bool sums() const { return width > 0; }
+};
+
+// Batches of [m, k] times [k, n]; where all have the same right side, they are
+// rows of one product.
+struct Sizes {
+  double batch = 1, m = 0, n = 0, k = 0;
+  double operations() const { return 2 * batch * m * n * k; }
+};
+
+int64_t ElementsIn(const Dims& dims) {
+  return std::accumulate(dims.begin(), dims.end(), int64_t{1},
+                         std::multiplies<>());
+}
+
+class Finder {
+ public:
+  explicit Finder(const AnalysisContext& context)
+      : m_(context),
+        nodes_(context.trace),
+        steps_(ForwardSteps(context)) {}
+
+  std::vector<Order> Find() const {
+    std::vector<Order> found;
+    for (const ForwardStep& step : steps_) {
+      for (size_t i = 0; i < step.ops.size(); ++i) {
+        std::optional<Order> one;
+        if (SumsRows(step.ops[i])) {
+          one = SumOfRows(step.ops, i);
+        } else if (IsProduct(NameOf(step.ops[i]))) {
+          one = Chain(step.ops, i);
+          if (!one && Spreads(step.ops[i])) {
+            one = Projected(step.ops, i, {step.ops[i]},
+                            *ResultDims(m_.trace, step.ops[i]));
+          }
+        }
+        if (!one) continue;
+        one->step = step.step;
+        found.push_back(*std::move(one));
+      }
+    }
+    return found;
+  }
+
+ private:
+  std::string_view NameOf(RowId row) const {
+    return PlainNameOf(m_.trace, row);
+  }
+
+  bool HasGradient(RowId row) const {
+    const Op& op = m_.trace.ops()[row];
+    return !nodes_.Of(op.thread, {op.begin_ns, op.end_ns}).empty();
+  }
+
+  // True for sums of rows by an index.
+  bool SumsRows(RowId row) const {
+    if (IsAnyOf(NameOf(row), {"index_add", "scatter_add"})) return true;
+    const RowId inputs = m_.trace.ops()[row].inputs;
+    if (NameOf(row) != "scatter_reduce" || inputs == kNone) return false;
+    return std::ranges::any_of(
+        m_.trace.op_inputs()[inputs].arguments, [&](const Argument& one) {
+          return IsAnyOf(m_.trace.name(one.concrete), {"sum", "mean"});
+        });
+  }
+
+  // True for a product with a square matrix on the left, as of a graph: the
+  // result has the sizes of the right side.
+  bool Spreads(RowId row) const {
+    if (!IsAnyOf(NameOf(row), {"mm", "matmul", "_sparse_mm"})) return false;
+    const Dims& left = DimsOf(m_.trace, row, 0);
+    const Dims& right = DimsOf(m_.trace, row, 1);
+    return left.size() == 2 && right.size() >= 2 && left[0] == left[1] &&
+           right[right.size() - 2] == left[1] &&
+           ResultDims(m_.trace, row) == right;
+  }
+
+  // True if `row` multiplies or divides each row of a tensor of size `dims` by
+  // one number.
+  bool Scales(RowId row, const Dims& dims) const {
+    if (!IsAnyOf(NameOf(row), {"mul", "div"})) return false;
+    const Dims& a = DimsOf(m_.trace, row, 0);
+    const Dims& b = DimsOf(m_.trace, row, 1);
+    if (a != dims && b != dims) return false;
+    const Dims& other = a == dims ? b : a;
+    return other.empty() || (other.back() == 1 && other.size() == dims.size());
+  }
+
+  // The width that `row` projects a tensor of size `dims` to; 0 if it is no
+  // product of that tensor with weights.
+  int64_t WidthBehind(RowId row, const Dims& dims) const {
+    const std::string_view name = NameOf(row);
+    if (!IsAnyOf(name, {"linear", "addmm", "mm", "matmul"})) return 0;
+    const size_t at = name == "addmm" ? 1 : 0;
+    const Dims& weight = DimsOf(m_.trace, row, at + 1);
+    if (DimsOf(m_.trace, row, at) != dims || weight.size() != 2) return 0;
+    return name == "linear" ? weight[0] : weight[1];
+  }
+
+  // The products that take what ops[i] makes, of size `dims`; `scales` gets the
+  // ops that scale its rows before. Empty if another op takes a tensor of that
+  // size, up to the next one that makes one if `until_next`.
+  std::vector<RowId> Takers(std::span<const RowId> ops, size_t i,
+                            const Dims& dims, bool until_next,
+                            std::vector<RowId>& scales) const {
+    std::vector<RowId> takers;
+    for (++i; i < ops.size(); ++i) {
+      const RowId row = ops[i];
+      if (TakesDims(m_.trace, row, dims)) {
+        if (takers.empty() && Scales(row, dims)) {
+          scales.push_back(row);
+          continue;
+        }
+        if (!IsProduct(NameOf(row))) return {};
+        takers.push_back(row);
+      }
+      if (until_next && ResultDims(m_.trace, row) == dims) break;
+    }
+    return takers;
+  }
+
+  // Gathered rows are summed up, and the sums are projected to fewer columns.
+  std::optional<Order> SumOfRows(std::span<const RowId> ops, size_t i) const {
+    const RowId row = ops[i];
+    const Dims& made = DimsOf(m_.trace, row, 0);
+    const Dims& rows = DimsOf(m_.trace, row, 3);
+    if (made.size() != 2 || rows.size() != 2 || rows[1] != made[1]) return {};
+    std::vector<RowId> chain;
+    if (!AreGathered(ops, i, rows, made, chain)) return {};
+    chain.push_back(row);
+    return Projected(ops, i, std::move(chain), made);
+  }
+
+  // What ops[i] makes is projected to half the width or less. `chain` works on
+  // the full width until then.
+  std::optional<Order> Projected(std::span<const RowId> ops, size_t i,
+                                 std::vector<RowId> chain,
+                                 const Dims& made) const {
+    Order one{.ops = std::move(chain), .first = ops[i], .made = made};
+    const std::vector<RowId> takers = Takers(ops, i, made, true, one.ops);
+    for (RowId taker : takers) {
+      const int64_t width = WidthBehind(taker, made);
+      if (width == 0) return {};
+      one.width += width;
+    }
+    if (takers.empty() || static_cast<double>(one.width) >
+                              kMostLeft * static_cast<double>(made.back())) {
+      return {};
+    }
+    one.then = takers.front();
+    return one;
+  }
+
+  // True if `rows` are rows of a tensor with no more of them than `made` has,
+  // at most scaled; adds the ops that make them.
+  bool AreGathered(std::span<const RowId> ops, size_t i, const Dims& rows,
+                   const Dims& made, std::vector<RowId>& chain) const {
+    while (i-- > 0) {
+      const RowId row = ops[i];
+      const std::string_view name = NameOf(row);
+      const std::optional<Dims> result = ResultDims(m_.trace, row);
+      // The number of indices of aten::index is not recorded.
+      if ((name == "index_select" && result == rows) || name == "index") {
+        const Dims& source = DimsOf(m_.trace, row, 0);
+        if (source.size() != 2 || source[1] != rows[1]) continue;
+        chain.push_back(row);
+        return source[0] <= made[0];
+      }
+      if (Scales(row, rows)) {
+        chain.push_back(row);
+      } else if (result == rows || TakesDims(m_.trace, row, rows)) {
+        return false;
+      }
+    }
+    return false;
+  }
+
+  std::optional<Sizes> SizesOf(RowId row) const {
+    const std::string_view name = NameOf(row);
+    const size_t at = name == "addmm" || name == "baddbmm" ? 1 : 0;
+    const Dims& left = DimsOf(m_.trace, row, at);
+    const Dims& right = DimsOf(m_.trace, row, at + 1);
+    if (left.empty() || right.empty() || ElementsIn(left) == 0) return {};
+    Sizes sizes;
+    sizes.k = static_cast<double>(left.back());
+    if (right.size() > 2) {
+      if (left.size() != right.size() ||
+          !std::equal(left.begin(), left.end() - 2, right.begin())) {
+        return {};
+      }
+      sizes.batch = static_cast<double>(
+          ElementsIn({left.begin(), left.end() - 2}));
+    }
+    sizes.m = static_cast<double>(ElementsIn(left)) / sizes.k / sizes.batch;
+    sizes.n = right.size() == 1 ? 1
+              : static_cast<double>(name == "linear" ? right[0] : right.back());
+    return sizes;
+  }
+
+  // (A B) C, where A (B C) needs fewer operations, or the other way round.
+  std::optional<Order> Chain(std::span<const RowId> ops, size_t i) const {
+    const RowId row = ops[i];
+    const std::optional<Dims> made = ResultDims(m_.trace, row);
+    const std::optional<Sizes> first = SizesOf(row);
+    if (!made || made->size() < 2 || !first) return {};
+    std::vector<RowId> scales;
+    const std::vector<RowId> takers = Takers(ops, i, *made, false, scales);
+    if (takers.size() != 1) return {};
+    const std::optional<Sizes> then = SizesOf(takers[0]);
+    if (!then) return {};
+    const std::optional<double> other =
+        OtherOrder(*first, *then, takers[0], *made);
+    const double now = first->operations() + then->operations();
+    if (!other || *other > kMostLeft * now) return {};
+    return Order{.ops = {row, takers[0]},
+                 .first = row,
+                 .then = takers[0],
+                 .made = *made,
+                 .now = now,
+                 .other = *other,
+                 .sure = !TakesDims(m_.trace, row, *made) || HasGradient(row)};
+  }
+
+  // The operations of the other order. `first` makes a tensor of size `made`
+  // from [m, k] and [k, n]; `row` multiplies it, with sizes `then`.
+  std::optional<double> OtherOrder(const Sizes& first, const Sizes& then,
+                                   RowId row, const Dims& made) const {
+    const std::string_view name = NameOf(row);
+    const size_t at = name == "addmm" || name == "baddbmm" ? 1 : 0;
+    const bool left = DimsOf(m_.trace, row, at) == made;
+    if (left == (DimsOf(m_.trace, row, at + 1) == made)) return {};
+    const double batch = std::max(first.batch, then.batch);
+    if (left) {  // A (B C) with C of [n, q]
+      return 2 * batch * first.k * first.n * then.n +
+             2 * first.batch * first.m * first.k * then.n;
+    }
+    const double m = static_cast<double>(made[made.size() - 2]);
+    // (C A) B with C of [q, m]; of linear, (C B^T) A^T with C of [q, n]
+    const double inner = name == "linear" ? first.n : m;
+    const double outer = name == "linear" ? m : first.n;
+    return 2 * batch * then.m * first.k * (inner + outer);
+  }
+
+  const AnalysisContext& m_;
+  const BackwardNodes nodes_;
+  const std::vector<ForwardStep> steps_;
+};
+
+std::string NameAt(const AnalysisContext& m, RowId row) {
+  return std::string(m.trace.name(m.trace.ops()[row].name));
+}
+
+void DescribeSums(const AnalysisContext& m, const Order& one, bool trains,
+                  double ns, Finding& finding) {
+  finding.evidence =
+      NameAt(m, one.first) + " makes sums over neighbours of " +
+      InBrackets(one.made) + ", and " + NameAt(m, one.then) +
+      " then only projects them to a width of " + std::to_string(one.width) +
+      ". What works on the full width before" +
+      (trains ? ", with its backward passes," : "") + " takes " +
+      Milliseconds(ns * 1e-6) + " per step.";
+  finding.assumption = "at best: sums of the smaller width cost nothing";
+  finding.fix_python =
+      "project first, then sum over neighbours: A @ linear(x) in place of "
+      "linear(A @ x), with the bias added behind the sum";
+  finding.fix_cpp =
+      "project first, then sum over neighbours: "
+      "zeros.index_add(0, to, linear(x).index_select(0, from))";
+  if (!trains) {
+    finding.fix_python +=
+        "; or, if x never changes, compute the sums once before training";
+    finding.fix_cpp +=
+        "; or, if x never changes, compute the sums once before training";
+  }
+  finding.wrong_if =
+      "something that is not linear follows the sum, or other code reads it";
+}
+
+void DescribeProducts(const AnalysisContext& m, const Order& one, bool trains,
+                      double ns, Finding& finding) {
+  finding.evidence =
+      NameAt(m, one.first) + " makes a matrix of " + InBrackets(one.made) +
+      ", which only " + NameAt(m, one.then) +
+      " takes. The other order needs " + Percent(one.other / one.now) +
+      " of the operations. Such products" +
+      (trains ? ", with their backward passes," : "") + " take " +
+      Milliseconds(ns * 1e-6) + " per step.";
+  finding.assumption =
+      "at best: the products of the other order run at the same rate";
+  finding.fix_python =
+      "change the brackets: A @ (B @ v) in place of A @ B @ v, q @ (k.T @ v) "
+      "in place of (q @ k.T) @ v, (x @ U) @ V in place of x @ (U @ V); "
+      "torch.linalg.multi_dot chooses the order";
+  finding.fix_cpp =
+      "change the brackets: A.mm(B.mm(v)) in place of A.mm(B).mm(v); "
+      "torch::linalg_multi_dot chooses the order";
+  finding.wrong_if = "other code reads the product of the first two";
+}
+
+Verdict CheckProductOrder(const AnalysisContext& m) {
+  const std::vector<Order> found = Finder(m).Find();
+  std::set<size_t> in;
+  for (const Order& one : found) in.insert(one.step);
+  if (found.empty() || static_cast<double>(in.size()) <
+                           kMostSteps *
+                               static_cast<double>(m.steps.steady.size())) {
+    return Clean();
+  }
+  const BackwardNodes nodes(m.trace);
+  const auto length = [&](const Order& one) {
+    int64_t ns = 0;
+    for (RowId row : one.ops) {
+      ns += m.trace.ops()[row].end_ns - m.trace.ops()[row].begin_ns;
+    }
+    return ns;
+  };
+  std::vector<ShortenedOp> ops;
+  bool trains = false;
+  for (const Order& one : found) {
+    for (RowId row : one.ops) {
+      trains |= AppendWithNodes(m, nodes, row,
+                                one.sums() ? 0 : one.other / one.now, ops);
+    }
+  }
+  const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);
+  const Order& longest = *std::ranges::max_element(found, {}, length);
+  const Op& first = m.trace.ops()[longest.first];
+  const Op& then = m.trace.ops()[longest.then];
+  Finding finding;
+  finding.confidence = longest.sure ? Confidence::kStrong : Confidence::kHint;
+  finding.examples = {{m.steps.windows[longest.step].number, first.begin_ns,
+                       then.end_ns,
+                       longest.sums() ? "from the sum to the product"
+                                      : "the two products"}};
+  finding.where = CallSites(m.trace).Place(m.steps.thread, first.begin_ns,
+                                           longest.first);
+  (longest.sums() ? DescribeSums : DescribeProducts)(m, longest, trains, all.ns,
+                                                     finding);
+  return FireBound(std::move(finding), all.saved_ns);
+}
+
+constexpr Rule kRules[] = {
+    {.id = "product-order",
+     .question = "Would products, or sums over neighbours, need less work in "
+                 "another order?",
+     .needs = {Kind::kOp, Kind::kOpShapes},
+     .causes = {Cause::kCompute},
+     .check = &CheckProductOrder,
+     .reference = "PyTorch documentation, torch.linalg.multi_dot: "
+                  "https://docs.pytorch.org/docs/stable/generated/"
+                  "torch.linalg.multi_dot.html",
+     .detect =
+         "in two thirds of the steps, gathered rows are summed up by an index, "
+         "or a square matrix is multiplied with features, and what comes out is "
+         "only projected, to at most half the width; or what a matrix product "
+         "makes is only multiplied once more, and the other order needs at most "
+         "half of the operations",
+     .avoid = "another op takes a tensor of that size, such as an activation, "
+              "or the gathered rows are changed by more than a factor for each",
+     .fix_cpp = "project first, then sum; A.mm(B.mm(v))",
+     .fix_python = "project first, then sum; A @ (B @ v)"}};
+
+}  // namespace
+}  // namespace products_rules
+
+extern const std::span<const Rule> kProducts = products_rules::kRules;
+
+}  // namespace stepscope

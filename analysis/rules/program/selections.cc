@@ -1,0 +1,528 @@
+// Does a step compute a large tensor of which it then uses a small part?
+// Source: PyTorch documentation, tensor views: slices are views, and cost
+// nothing wherever they are taken.
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "context/rule.h"
+#include "evidence/call_site.h"
+#include "evidence/program/backward_nodes.h"
+#include "evidence/program/forward_ops.h"
+#include "ops/contains.h"
+#include "ops/op_arguments.h"
+#include "steps/steady_steps.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace selections_rules {
+namespace {
+
+constexpr double kMostSteps = 2.0 / 3;
+// Where half is used, other reasons may decide the order.
+constexpr double kMostUsed = 0.5;
+// A smaller tensor stays in the second-level cache of a core (1 to 2 MiB on
+// current server CPUs), where passing over it costs little.
+constexpr int64_t kLeastBytes = 1 << 20;
+constexpr char kChange[] = "selecting first";
+
+// What makes the large tensor; it says how to select first.
+enum class Maker : uint8_t { kGather, kProduct, kSort, kElementwise };
+
+// A part of a tensor that an op takes.
+struct Part {
+  size_t dim = 0;
+  double share = 1;
+  bool at_end = false;  // it begins or ends where the dimension does
+  Dims dims = {};       // of the part
+};
+
+// One chain of ops that make a large tensor, and of what takes parts of it.
+struct Chain {
+  size_t step = 0;
+  std::vector<RowId> ops = {}, selections = {};
+  Dims dims = {};
+  int64_t bytes = 0;
+  double used = 0;        // the share of it
+  int64_t behind_ns = 0;  // from each op to the next one: memory is freed there
+  Maker maker = Maker::kElementwise;
+  bool sure = true;  // what it is made from is another tensor
+};
+
+// What was read of the tensors of one size so far.
+struct Reading {
+  std::vector<RowId> ops = {}, selections = {};
+  std::set<size_t> dims = {};  // along which parts are taken
+  double used = 0;             // the sum of the parts
+  double bases = 1;            // tensors
+  int64_t bytes = 0;
+  bool at_end = true, gathers = false, sure = false;
+};
+
+bool IsGather(std::string_view name) {
+  return IsAnyOf(name, {"index", "index_select", "gather", "embedding"});
+}
+
+bool IsSort(std::string_view name) {
+  return IsAnyOf(name, {"sort", "argsort"});
+}
+
+class Finder {
+ public:
+  explicit Finder(const AnalysisContext& context)
+      : m_(context),
+        nodes_(context.trace),
+        steps_(ForwardSteps(context)) {}
+
+  std::vector<Chain> Find() const {
+    std::vector<Chain> found;
+    for (const ForwardStep& step : steps_) {
+      std::set<Dims> bases;
+      for (RowId row : step.ops) {
+        const Dims& dims = DimsOf(m_.trace, row, 0);
+        if (PartOf(row, dims) &&
+            BytesOf(m_.trace, TensorArgument(m_.trace, row, 0)) >=
+                kLeastBytes) {
+          bases.insert(dims);
+        }
+      }
+      for (const Dims& base : bases) Read(step, base, found);
+    }
+    return found;
+  }
+
+ private:
+  // The part of a tensor of size `dims` that `row` takes; nullopt if it is no
+  // selection, or takes everything.
+  std::optional<Part> PartOf(RowId row, const Dims& dims) const {
+    const std::string_view name = PlainNameOf(m_.trace, row);
+    if (IsAnyOf(name, {"index", "embedding"})) return RowsOf(row, dims);
+    if (!IsAnyOf(name, {"slice", "narrow", "select", "index_select"})) {
+      return {};
+    }
+    const std::optional<size_t> dim = DimArgument(m_.trace, row, 1, dims.size());
+    if (!dim || dims[*dim] <= 0) return {};
+    const int64_t size = dims[*dim];
+    Part part{.dim = *dim, .dims = dims};
+    const auto place = [&](std::optional<int64_t> at, int64_t otherwise) {
+      if (!at) return otherwise;
+      return std::clamp<int64_t>(*at < 0 ? *at + size : *at, 0, size);
+    };
+    int64_t count = 1;
+    const int64_t begin = place(NumberArgument(m_.trace, row, 2), 0);
+    if (name == "slice") {
+      const int64_t step =
+          std::max<int64_t>(1, NumberArgument(m_.trace, row, 4).value_or(1));
+      const int64_t end = place(NumberArgument(m_.trace, row, 3), size);
+      count = std::max<int64_t>(0, (end - begin + step - 1) / step);
+      part.at_end = step == 1 && (begin == 0 || end == size);
+    } else if (name == "narrow") {
+      count = NumberArgument(m_.trace, row, 3).value_or(size);
+      part.at_end = begin == 0 || begin + count == size;
+    } else if (name == "index_select") {
+      count = ElementsOf(TensorArgument(m_.trace, row, 2));
+    } else {
+      part.at_end = begin == 0 || begin == size - 1;
+      part.dims.erase(part.dims.begin() + static_cast<int64_t>(*dim));
+    }
+    if (name != "select") part.dims[*dim] = count;
+    if (count >= size && name != "select") return {};
+    part.share = static_cast<double>(count) / static_cast<double>(size);
+    return part;
+  }
+
+  // The same of x[index], where its gradient tells how many rows it takes.
+  std::optional<Part> RowsOf(RowId row, const Dims& dims) const {
+    const Op& op = m_.trace.ops()[row];
+    Part part;
+    if (PlainNameOf(m_.trace, row) == "embedding") {
+      part.dims = ResultDims(m_.trace, row).value_or(Dims());
+    } else {
+      for (RowId node : nodes_.Of(op.thread, {op.begin_ns, op.end_ns})) {
+        // The engine's range has no arguments, the node in it has.
+        part.dims = DimsOf(m_.trace, node, 0);
+        if (part.dims.empty() && node + 1 < m_.trace.ops().size()) {
+          part.dims = DimsOf(m_.trace, node + 1, 0);
+        }
+      }
+    }
+    const size_t behind = dims.empty() ? 0 : dims.size() - 1;
+    if (part.dims.size() <= behind ||
+        !std::equal(dims.begin() + 1, dims.end(), part.dims.end() - behind)) {
+      return {};
+    }
+    part.share = Elements(part.dims) / std::max(Elements(dims), 1.0);
+    return part.share < 1 ? std::optional(part) : std::nullopt;
+  }
+
+  static double Elements(const Dims& dims) {
+    double elements = 1;
+    for (int64_t size : dims) elements *= static_cast<double>(size);
+    return elements;
+  }
+
+  // True if `row` may have made a tensor of size `dims`, each part of which
+  // depends on parts of its arguments only. Which, Commutes() tells.
+  bool Makes(RowId row, const Dims& dims) const {
+    const std::string_view name = PlainNameOf(m_.trace, row);
+    if (name == "index") {  // x[order]: another number of rows
+      const Dims& source = DimsOf(m_.trace, row, 0);
+      return source.size() == dims.size() && !dims.empty() &&
+             std::equal(source.begin() + 1, source.end(), dims.begin() + 1);
+    }
+    if (!IsElementwise(name) && !IsProduct(name) && !IsGather(name) &&
+        !IsSort(name) &&
+        !IsAnyOf(name, {"softmax", "log_softmax", "layer_norm", "rms_norm",
+                        "cumsum", "flip", "cat", "pad", "constant_pad_nd"})) {
+      return false;
+    }
+    return ResultDims(m_.trace, row) == dims;
+  }
+
+  // True if selecting along `selected` before `row` gives the same. Sorting for
+  // the first or last elements is another op.
+  bool Commutes(RowId row, const Dims& dims, const std::set<size_t>& selected,
+                bool at_end) const {
+    const std::string_view name = PlainNameOf(m_.trace, row);
+    if (IsAnyOf(name, {"layer_norm", "rms_norm"})) {
+      const size_t normalised = ListArgument(m_.trace, row, 1).size();
+      return normalised > 0 && normalised <= dims.size() &&
+             *selected.rbegin() < dims.size() - normalised;
+    }
+    if (IsAnyOf(name, {"softmax", "log_softmax", "cumsum"}) || IsSort(name)) {
+      // sort(stable, dim, descending) has a flag more.
+      std::optional<size_t> dim;
+      for (size_t i = 1; i < 3 && !dim; ++i) {
+        dim = DimArgument(m_.trace, row, i, dims.size());
+      }
+      if (!dim) return false;
+      const bool along = selected.contains(*dim);
+      return !along || (IsSort(name) && at_end && selected.size() == 1);
+    }
+    return true;
+  }
+
+  bool TakesTwo(RowId row, const Dims& dims) const {
+    return DimsOf(m_.trace, row, 0) == dims && DimsOf(m_.trace, row, 1) == dims;
+  }
+
+  // What the ops make and take of tensors of size `base`, in order: ops that
+  // make one, and then only ops that take parts of it.
+  void Read(const ForwardStep& step, const Dims& base,
+            std::vector<Chain>& found) const {
+    Reading now;
+    for (size_t i = 0; i < step.ops.size(); ++i) {
+      const RowId row = step.ops[i];
+      const bool takes = TakesDims(m_.trace, row, base);
+      if (DimsOf(m_.trace, row, 0) == base && PartOf(row, base)) {
+        if (!now.ops.empty()) TakePart(step.ops, i, base, now);
+        continue;
+      }
+      const bool makes = Makes(row, base);
+      if (takes || makes) {
+        Touch(step, base, row, takes, makes, now, found);
+      } else if (now.gathers && now.selections.empty() &&
+                 !m_.tree.traits(row).bookkeeping &&
+                 !ResultDims(m_.trace, row)) {
+        now = {};  // nobody knows which of the two the next op takes part of
+      }
+    }
+    if (!now.selections.empty()) Emit(step, base, now, found);
+  }
+
+  // `row` takes all of a tensor of size `base`, or makes one.
+  void Touch(const ForwardStep& step, const Dims& base, RowId row, bool takes,
+             bool makes, Reading& now, std::vector<Chain>& found) const {
+    const bool gathers = IsGather(PlainNameOf(m_.trace, row));
+    const bool of_another = now.ops.empty() || now.gathers;
+    if (gathers && !takes && !of_another &&
+        PlainNameOf(m_.trace, row) == "index") {
+      return;  // how many rows it makes is not recorded
+    }
+    const bool rows_of_it = gathers && takes && (!of_another || HasGradient(row));
+    const bool fresh = makes && (!takes || gathers || ChangesType(row, base));
+    if (!makes || rows_of_it) {
+      now = {};  // all of it is used
+    } else if (!now.selections.empty()) {
+      if (fresh) Emit(step, base, now, found);
+      now = {};
+      Start(row, fresh, now);
+    } else if (fresh && gathers && now.gathers) {
+      now.ops.push_back(row);  // x[order] and y[order]
+      ++now.bases;
+    } else if (fresh || TakesTwo(row, base) || now.ops.empty()) {
+      now = {};
+      Start(row, fresh, now);
+    } else {
+      now.ops.push_back(row);
+    }
+  }
+
+  bool HasGradient(RowId row) const {
+    const Op& op = m_.trace.ops()[row];
+    return !nodes_.Of(op.thread, {op.begin_ns, op.end_ns}).empty();
+  }
+
+  void Start(RowId row, bool fresh, Reading& now) const {
+    // What it changes in place is used elsewhere, as far as one can see.
+    if (!fresh && IsInPlace(m_.trace, row)) return;
+    now.ops = {row};
+    now.gathers = IsGather(PlainNameOf(m_.trace, row));
+    now.sure = fresh;
+  }
+
+  // x.float(): the tensor of this size that it takes is of another type.
+  bool ChangesType(RowId row, const Dims& base) const {
+    if (!IsAnyOf(PlainNameOf(m_.trace, row), {"to", "_to_copy"}) ||
+        IsInPlace(m_.trace, row)) {
+      return false;
+    }
+    // Without a copy, aten::to is a view.
+    const RowId next = row + 1;
+    return DimsOf(m_.trace, row, 0) == base && next < m_.trace.ops().size() &&
+           m_.trace.ops()[next].parent == row;
+  }
+
+  // Counts the part that ops[i] takes; further selections behind it take parts
+  // of the part.
+  void TakePart(std::span<const RowId> ops, size_t i, const Dims& base,
+                Reading& now) const {
+    Dims dims = base;
+    double share = 1;
+    std::vector<size_t> at(base.size());  // dimensions of the base
+    for (size_t k = 0; k < at.size(); ++k) at[k] = k;
+    now.selections.push_back(ops[i]);
+    now.bytes = std::max(
+        now.bytes, BytesOf(m_.trace, TensorArgument(m_.trace, ops[i], 0)));
+    for (; i < ops.size(); ++i) {
+      if (DimsOf(m_.trace, ops[i], 0) != dims) break;
+      const std::optional<Part> part = PartOf(ops[i], dims);
+      if (!part) break;
+      share *= part->share;
+      now.dims.insert(at[part->dim]);
+      now.at_end &= part->at_end;
+      if (part->dims.size() < dims.size()) {
+        at.erase(at.begin() + static_cast<int64_t>(part->dim));
+      }
+      dims = part->dims;
+    }
+    now.used += share;
+  }
+
+  void Emit(const ForwardStep& step, const Dims& base, const Reading& now,
+            std::vector<Chain>& found) const {
+    Chain chain{.step = step.step,
+                .selections = now.selections,
+                .dims = base,
+                .bytes = now.bytes,
+                .used = now.used / now.bases,
+                .sure = now.sure};
+    if (chain.used >= kMostUsed) return;
+    for (size_t i = now.ops.size(); i-- > 0;) {
+      const RowId row = now.ops[i];
+      if (!Commutes(row, base, now.dims, now.at_end)) break;
+      const std::string_view name = PlainNameOf(m_.trace, row);
+      chain.ops.insert(chain.ops.begin(), row);
+      if (IsGather(name)) chain.maker = Maker::kGather;
+      if (IsProduct(name)) chain.maker = Maker::kProduct;
+      if (IsSort(name)) {
+        chain.maker = Maker::kSort;
+        break;  // what is sorted is all needed
+      }
+    }
+    if (chain.ops.empty()) return;
+    Extend(step, now.dims, chain);
+    for (RowId row : chain.ops) {
+      const auto next = std::ranges::find(step.ops, row) + 1;
+      if (next == step.ops.end()) continue;
+      // Freeing takes no longer than filling.
+      const Op& op = m_.trace.ops()[row];
+      chain.behind_ns += std::min(m_.trace.ops()[*next].begin_ns - op.end_ns,
+                                  op.end_ns - op.begin_ns);
+    }
+    // Ops before it use all that the first op reads; and with a gradient,
+    // nothing is carried to the next step but by ops that take all of it.
+    chain.sure |= chain.ops.size() < now.ops.size() ||
+                  chain.maker == Maker::kSort || HasGradient(chain.ops.front());
+    found.push_back(std::move(chain));
+  }
+
+  // Adds what leads to the first product of the chain: ops on tensors of other
+  // widths that are not used otherwise either.
+  void Extend(const ForwardStep& step, const std::set<size_t>& selected,
+              Chain& chain) const {
+    Dims made = chain.dims;
+    while (IsProduct(PlainNameOf(m_.trace, chain.ops.front()))) {
+      const RowId product = chain.ops.front();
+      const size_t at =
+          IsAnyOf(PlainNameOf(m_.trace, product), {"addmm", "baddbmm"}) ? 1 : 0;
+      const Dims& from = DimsOf(m_.trace, product, at);
+      // The same rows, of another width.
+      if (from.size() != made.size() || from.back() == made.back() ||
+          *selected.rbegin() + 1 >= from.size() ||
+          !std::equal(from.begin(), from.end() - 1, made.begin()) ||
+          !AddMakers(step.ops, product, from, selected, chain)) {
+        return;
+      }
+      made = from;
+    }
+  }
+
+  // Adds the ops that make what `product` takes, of size `made`. False if none
+  // of them is known to make it from a tensor of another size.
+  bool AddMakers(std::span<const RowId> ops, RowId product, const Dims& made,
+                 const std::set<size_t>& selected, Chain& chain) const {
+    const size_t at =
+        static_cast<size_t>(std::ranges::find(ops, product) - ops.begin());
+    for (RowId row : ops.subspan(at + 1)) {
+      if (TakesDims(m_.trace, row, made)) return false;
+    }
+    for (size_t i = at; i-- > 0;) {
+      const RowId row = ops[i];
+      if (PlainNameOf(m_.trace, row) == "index") continue;
+      const bool takes = TakesDims(m_.trace, row, made);
+      const bool makes = Makes(row, made);
+      if (!takes && !makes) continue;
+      if (!makes || TakesTwo(row, made) ||
+          !Commutes(row, made, selected, false)) {
+        return false;
+      }
+      chain.ops.insert(chain.ops.begin(), row);
+      if (!takes) return true;
+    }
+    return false;
+  }
+
+  const AnalysisContext& m_;
+  const BackwardNodes nodes_;
+  const std::vector<ForwardStep> steps_;
+};
+
+std::string Advice(Maker maker) {
+  switch (maker) {
+    case Maker::kGather:
+      return "choose the indices first: x[order[begin:end]] in place of "
+             "x[order][begin:end]";
+    case Maker::kProduct:
+      return "select first: head(h[:, -1]) in place of head(h)[:, -1], "
+             "encode(items[index]) in place of encode(items)[index]";
+    case Maker::kSort:
+      return "torch.topk(x, k) in place of the first k of sort(x) or "
+             "argsort(x)";
+    case Maker::kElementwise:
+      break;
+  }
+  return "select first, and compute the part only: x[..., begin:end].float() "
+         "in place of x.float()[..., begin:end]";
+}
+
+std::string AdviceCpp(Maker maker) {
+  switch (maker) {
+    case Maker::kGather:
+      return "choose the indices first: x.index_select(0, order.slice(0, "
+             "begin, end))";
+    case Maker::kProduct:
+      return "select first: head(h.select(1, -1)) in place of "
+             "head(h).select(1, -1)";
+    case Maker::kSort:
+      return "torch::topk(x, k) in place of the first k of sort or argsort";
+    case Maker::kElementwise:
+      break;
+  }
+  return "select first, and compute the part only: x.narrow(dim, begin, "
+         "length).to(torch::kFloat)";
+}
+
+Verdict CheckLateSelection(const AnalysisContext& m) {
+  const std::vector<Chain> found = Finder(m).Find();
+  std::set<size_t> in;
+  for (const Chain& one : found) in.insert(one.step);
+  if (found.empty() || static_cast<double>(in.size()) <
+                           kMostSteps *
+                               static_cast<double>(m.steps.steady.size())) {
+    return Clean();
+  }
+  const BackwardNodes nodes(m.trace);
+  std::vector<ShortenedOp> ops;
+  std::map<const Chain*, double> times;
+  bool trains = false;
+  double behind_ns = 0;
+  for (const Chain& one : found) {
+    behind_ns += (1 - one.used) * static_cast<double>(one.behind_ns) /
+                 static_cast<double>(m.steps.steady.size());
+    for (RowId row : one.ops) {
+      const Op& op = m.trace.ops()[row];
+      trains |= AppendWithNodes(m, nodes, row, one.used, ops);
+      times[&one] += static_cast<double>(op.end_ns - op.begin_ns);
+    }
+    for (RowId row : one.selections) {  // their gradient has the whole size
+      const Op& op = m.trace.ops()[row];
+      for (RowId node : nodes.Of(op.thread, {op.begin_ns, op.end_ns})) {
+        ops.push_back({node, one.used});
+      }
+    }
+  }
+  const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);
+  const Chain& largest = *std::ranges::max_element(
+      found, {}, [&](const Chain& one) { return times[&one]; });
+  const Op& first = m.trace.ops()[largest.ops.front()];
+  const Op& last = m.trace.ops()[largest.selections.back()];
+  Finding finding;
+  finding.confidence = largest.sure ? Confidence::kStrong : Confidence::kHint;
+  finding.examples = {{m.steps.windows[largest.step].number, first.begin_ns,
+                       last.end_ns, "from the large tensor to its part"}};
+  finding.where = CallSites(m.trace).Place(m.steps.thread, first.begin_ns,
+                                           largest.ops.front());
+  finding.evidence =
+      std::string(m.trace.name(m.trace.ops()[largest.ops.back()].name)) +
+      " makes a tensor of " + InBrackets(largest.dims) + " (" +
+      Bytes(static_cast<double>(largest.bytes)) + "), and only " +
+      Percent(largest.used) + " of it is used: " +
+      std::string(m.trace.name(last.name)) +
+      " takes it out. The ops that make such tensors" +
+      (trains ? ", with their backward passes," : "") + " take " +
+      Milliseconds(all.ns * 1e-6) + " per step.";
+  finding.assumption =
+      "at best: the ops, and freeing what they make, take as much less time as "
+      "less is selected";
+  finding.fix_python = Advice(largest.maker);
+  finding.fix_cpp = AdviceCpp(largest.maker);
+  finding.wrong_if = "the rest is used as well, in the next step for example";
+  return FireBound(std::move(finding),
+                   all.saved_ns + (m.has_gpu ? 0 : behind_ns));
+}
+
+constexpr Rule kRules[] = {
+    {.id = "late-selection",
+     .question = "Does a step compute a large tensor of which it then uses a "
+                 "small part?",
+     .needs = {Kind::kOp, Kind::kOpShapes},
+     .causes = {Cause::kCompute},
+     .check = &CheckLateSelection,
+     .reference = "PyTorch documentation, Tensor Views: "
+                  "https://docs.pytorch.org/docs/stable/tensor_view.html",
+     .detect =
+         "in two thirds of the steps, a tensor of 1 MiB or more is gathered, "
+         "multiplied, sorted or computed element by element, the only ops that "
+         "take a tensor of its size afterwards are slices and the like (of "
+         "x[index], the gradient tells the number of rows), and these take less "
+         "than half of it",
+     .avoid = "an op in between needs all of it (a mean, a normalisation), "
+              "other ops take a tensor of that size, or several slices "
+              "together cover half of it (as queries, keys and values do)",
+     .fix_cpp = "select first; torch::topk in place of sort",
+     .fix_python = "select first; torch.topk in place of sort"}};
+
+}  // namespace
+}  // namespace selections_rules
+
+extern const std::span<const Rule> kSelections = selections_rules::kRules;
+
+}  // namespace stepscope

@@ -1,0 +1,78 @@
+#include "analysis/rules/rule_testing.h"
+#include "support/cpu_text.h"
+
+namespace stepscope::filters_test {
+namespace {
+
+constexpr const char* kRule = "direct-convolution";
+
+struct Filter {
+  std::string input = "float[8,16,8192]", weight = "float[16,1,1024]";
+  std::string stride = "[1]", padding = "[0]", groups = "16";
+};
+
+// Steps of 10 ms, half of them the convolution and its node.
+Report Of(const Filter& how) {
+  CpuText text;
+  for (int i = 0; i < 4; ++i) {
+    const std::string sequence = "sequence=" + std::to_string(i);
+    text.Op("aten::sort", 5'000);
+    text.Op(sequence + " inputs=(" + how.input + "," + how.weight +
+                ",-,ScalarList=\"" + how.stride + "\",ScalarList=\"" +
+                how.padding + "\",ScalarList=\"[1]\",Scalar=\"" + how.groups +
+                "\") aten::conv1d",
+            2'000);
+    text.Nested("kind=backward " + sequence + " ConvolutionBackward0", 3'000,
+                "aten::convolution_backward", 2'990);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(DirectConvolutionTest, LongFiltersHaveSpectra) {
+  const Report report = Of({});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  // 8 x 16 results of 7169, of 1024 terms each; 8 x 16 transforms there and
+  // back and 16 of the filters, and 8 x 16 products of 4096 numbers.
+  const double direct = 2.0 * 8 * 16 * 7169 * 1024;
+  const double spectra = (2 * 8 * 16 + 16) * 2.5 * 8192 * 13 +
+                         8.0 * 8 * 16 * 4096;
+  EXPECT_NEAR(finding->gain.expected_ms, 5 * (1 - spectra / direct), 0.01);
+  EXPECT_NE(finding->evidence.find("[16, 1, 1024]"), std::string::npos);
+}
+
+TEST(DirectConvolutionTest, FiltersOfPictures) {
+  const Report report = Of({.input = "float[8,16,128,128]",
+                            .weight = "float[16,1,63,63]",
+                            .stride = "[1, 1]",
+                            .padding = "[31, 31]"});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->fix_python.find("rfft2"), std::string::npos);
+}
+
+TEST(DirectConvolutionTest, ATenthOfTheOperations) {
+  const auto with = [](const std::string& taps) {
+    return Of({.weight = "float[16,1," + taps + "]"});
+  };
+  EXPECT_TRUE(IsClean(with("80"), kRule));
+  EXPECT_TRUE(IsClean(with("370"), kRule));
+  EXPECT_FALSE(IsClean(with("390"), kRule));
+}
+
+TEST(DirectConvolutionTest, FewResultsNeedNoSpectra) {
+  EXPECT_TRUE(IsClean(Of({.stride = "[512]"}), kRule));
+}
+
+// Each pair of channels has a product of spectra of its own.
+TEST(DirectConvolutionTest, ChannelsAreSummedUp) {
+  EXPECT_TRUE(IsClean(
+      Of({.input = "float[8,256,8192]", .weight = "float[256,256,31]",
+          .groups = "1"}),
+      kRule));
+}
+
+}  // namespace
+}  // namespace stepscope::filters_test

@@ -1,0 +1,114 @@
+#include "analysis/rules/rule_testing.h"
+#include "support/cpu_text.h"
+
+namespace stepscope::inverses_test {
+namespace {
+
+constexpr const char* kRule = "explicit-inverse";
+
+// A step of 10 ms: the lines, each an op of 1 ms and, where it is not a
+// product and the program trains, a node of 2 ms.
+Report Of(const std::vector<std::string>& lines, bool trains = true) {
+  CpuText text;
+  int sequence = 0;
+  for (int i = 0; i < 4; ++i) {
+    int64_t rest = 10'000;
+    std::vector<int> nodes;
+    for (const std::string& line : lines) {
+      if (trains && line.find("mm") == std::string::npos) {
+        text.Op("sequence=" + std::to_string(sequence) + " " + line, 1'000);
+        nodes.push_back(sequence++);
+      } else {
+        text.Op(line, 1'000);
+      }
+      rest -= 1'000;
+    }
+    for (int node : nodes) {
+      text.Nested("kind=backward sequence=" + std::to_string(node) +
+                      " LinalgBackward0",
+                  2'000, "aten::mm", 1'990);
+      rest -= 2'000;
+    }
+    text.Op("aten::sort", rest);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+std::string On(const std::string& op, const std::string& of = "500,500") {
+  return "inputs=(double[" + of + "]) aten::" + op;
+}
+std::string Times(const std::string& size = "500,500") {
+  return "inputs=(double[" + size + "],double[500,1]) aten::mm";
+}
+
+TEST(ExplicitInverseTest, SolvesInPlaceOfInverting) {
+  const Report report = Of({On("linalg_inv"), Times()});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_NEAR(finding->gain.expected_ms, 3, 0.01);
+  EXPECT_NE(finding->fix_python.find("torch.linalg.solve(K, b)"),
+            std::string::npos);
+}
+
+TEST(ExplicitInverseTest, OneFactorForTheDeterminantToo) {
+  const Report report = Of({On("linalg_inv"), Times(), On("logdet")});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  // The inverse with its gradient, and the determinant without.
+  EXPECT_NEAR(finding->gain.expected_ms, 4, 0.01);
+  EXPECT_NE(finding->fix_python.find("torch.cholesky_solve"),
+            std::string::npos);
+  EXPECT_FALSE(IsClean(Of({On("linalg_slogdet"), On("linalg_inv"), Times()}),
+                       kRule));
+}
+
+TEST(ExplicitInverseTest, SolvesAndTakesTheDeterminant) {
+  const std::string solve =
+      "inputs=(double[500,500],double[500,1]) aten::linalg_solve";
+  const Report report = Of({On("logdet"), solve});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 1, 0.01);
+  EXPECT_NE(finding->evidence.find("The determinant alone takes 1.00 ms"), std::string::npos)
+      << finding->evidence;
+  // Another matrix is made in between, or has other sizes.
+  EXPECT_TRUE(IsClean(Of({On("logdet"), On("exp"), solve}), kRule));
+  EXPECT_TRUE(IsClean(Of({On("logdet", "400,400"), solve}), kRule));
+  EXPECT_TRUE(IsClean(Of({solve}), kRule));
+}
+
+TEST(ExplicitInverseTest, CholeskyWithItsDiagonalIsRight) {
+  EXPECT_TRUE(IsClean(
+      Of({On("linalg_cholesky"),
+          "inputs=(double[500,1],double[500,500]) aten::cholesky_solve",
+          On("diagonal")}),
+      kRule));
+}
+
+TEST(ExplicitInverseTest, TheInverseItselfIsRead) {
+  EXPECT_TRUE(
+      IsClean(Of({On("linalg_inv"), Times(), On("diagonal")}), kRule));
+  EXPECT_TRUE(IsClean(Of({On("linalg_inv")}), kRule));
+}
+
+TEST(ExplicitInverseTest, SmallMatrices) {
+  EXPECT_TRUE(IsClean(Of({On("linalg_inv", "63,63"), Times("63,63")}), kRule));
+  EXPECT_FALSE(IsClean(Of({On("linalg_inv", "64,64"), Times("64,64")}), kRule));
+}
+
+// The gradient of lstsq makes the pseudo-inverse anyway.
+TEST(ExplicitInverseTest, LeastSquaresWithoutGradient) {
+  const std::vector<std::string> lines = {On("linalg_pinv", "500,100"),
+                                          Times("100,500")};
+  const Report report = Of(lines, false);
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 1, 0.01);
+  EXPECT_NE(finding->fix_python.find("torch.linalg.lstsq"), std::string::npos);
+  EXPECT_TRUE(IsClean(Of(lines, true), kRule));
+}
+
+}  // namespace
+}  // namespace stepscope::inverses_test

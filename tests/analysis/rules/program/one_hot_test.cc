@@ -1,0 +1,105 @@
+#include "analysis/rules/rule_testing.h"
+#include "support/cpu_text.h"
+
+namespace stepscope::one_hot_test {
+namespace {
+
+constexpr const char* kRule = "one-hot-product";
+
+// A step of 10 ms: the lines, each an op of 1 ms; the last has a node of 2 ms.
+Report Of(const std::vector<std::string>& lines) {
+  CpuText text;
+  for (int i = 0; i < 4; ++i) {
+    const std::string sequence = "sequence=" + std::to_string(i) + " ";
+    int64_t rest = 8'000;
+    for (const std::string& line : lines) {
+      text.Op((&line == &lines.back() ? sequence : "") + line, 1'000);
+      rest -= 1'000;
+    }
+    text.Nested("kind=backward " + sequence + "MmBackward0", 2'000, "aten::mm",
+                1'990);
+    text.Op("aten::sort", rest);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+const std::string kOneHot = "inputs=(long int[512],Scalar=\"300\") aten::one_hot";
+const std::string kFloat = "inputs=(long int[512,300],Scalar=\"6\") aten::to";
+const std::string kLinear =
+    "inputs=(float[512,300],float[64,300],float[64]) aten::linear";
+
+TEST(OneHotProductTest, LooksRowsUp) {
+  const Report report = Of({kOneHot, kFloat, kLinear});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_NEAR(finding->gain.expected_ms, 5, 0.01);
+  EXPECT_NE(finding->evidence.find("rows of 300 classes, [512, 300]"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->fix_python.find("F.embedding(index, weight)"),
+            std::string::npos);
+}
+
+TEST(OneHotProductTest, TheNumberOfClassesMayBeLeftOut) {
+  EXPECT_FALSE(IsClean(
+      Of({"inputs=(long int[512],Scalar=\"-1\") aten::one_hot", kFloat, kLinear}),
+      kRule));
+}
+
+TEST(OneHotProductTest, OnesAreScattered) {
+  const auto scattered = [](const std::string& index) {
+    return Of({"inputs=(float[512,300],Scalar=\"1\",long int[512," + index +
+                   "],Scalar=\"1\") aten::scatter_",
+               kLinear});
+  };
+  EXPECT_FALSE(IsClean(scattered("1"), kRule));
+  EXPECT_TRUE(IsClean(scattered("2"), kRule));
+  EXPECT_TRUE(IsClean(
+      Of({"inputs=(float[512,300],Scalar=\"1\",long int[512,1],float[512,1]) "
+          "aten::scatter_",
+          kLinear}),
+      kRule));
+}
+
+TEST(OneHotProductTest, SumsGroupsUp) {
+  const Report report =
+      Of({kOneHot, kFloat, "inputs=(float[512,300]) aten::t",
+          "inputs=(float[300,512],float[512,64]) aten::mm"});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->fix_python.find("index_add"), std::string::npos);
+}
+
+TEST(OneHotProductTest, OtherOpsTakeTheRows) {
+  EXPECT_TRUE(IsClean(
+      Of({kOneHot, kFloat,
+          "inputs=(TensorList(float[512,300],float[512,8]),Scalar=\"1\") "
+          "aten::cat",
+          kLinear}),
+      kRule));
+  EXPECT_TRUE(IsClean(
+      Of({kOneHot, kFloat,
+          "inputs=(float[512,300],float[512,300]) aten::mul", kLinear}),
+      kRule));
+  EXPECT_TRUE(IsClean(Of({kOneHot, kFloat}), kRule));
+  // The rows are weights of another product.
+  EXPECT_TRUE(IsClean(
+      Of({kOneHot, kFloat,
+          "inputs=(float[64,512],float[512,300]) aten::mm"}),
+      kRule));
+}
+
+TEST(OneHotProductTest, FewClasses) {
+  const auto with = [](const std::string& classes) {
+    return Of({"inputs=(long int[512],Scalar=\"" + classes + "\") aten::one_hot",
+               "inputs=(float[512," + classes + "],float[" + classes +
+                   ",64]) aten::mm"});
+  };
+  EXPECT_TRUE(IsClean(with("63"), kRule));
+  EXPECT_FALSE(IsClean(with("64"), kRule));
+}
+
+}  // namespace
+}  // namespace stepscope::one_hot_test

@@ -1,0 +1,175 @@
+#include "analysis/rules/rule_testing.h"
+#include "support/cpu_text.h"
+
+namespace stepscope::products_test {
+namespace {
+
+constexpr const char* kRule = "product-order";
+
+// A step of 10 ms: the lines, each an op of 1 ms with a node of 1 ms if
+// `trains`, and a sort.
+Report StepOf(const std::vector<std::string>& lines, bool trains = false) {
+  CpuText text;
+  int sequence = 0;
+  for (int i = 0; i < 4; ++i) {
+    int64_t rest = 10'000;
+    const int first = sequence;
+    for (const std::string& line : lines) {
+      text.Op((trains ? "sequence=" + std::to_string(sequence++) + " " : "") +
+                  line,
+              1'000);
+      rest -= 1'000;
+    }
+    while (sequence > first && trains) {
+      text.Nested("kind=backward sequence=" + std::to_string(--sequence) +
+                      " MmBackward0",
+                  1'000, "aten::mm", 990);
+      rest -= 1'000;
+    }
+    sequence = first + static_cast<int>(lines.size());
+    text.Op("aten::sort", rest);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+struct Graph {
+  std::string nodes = "1000";  // that rows are gathered from
+  std::string width = "64";    // of what is projected to
+  std::string messages = "";   // an op on them
+  std::string sums = "";       // an op on the sums
+  bool trains = false;
+};
+
+Report Of(const Graph& how) {
+  std::vector<std::string> lines = {
+      "inputs=(float[" + how.nodes +
+      ",128],Scalar=\"0\",long int[9000]) aten::index_select"};
+  if (!how.messages.empty()) lines.push_back(how.messages);
+  lines.push_back(
+      "inputs=(float[1000,128],Scalar=\"0\",long "
+      "int[9000],float[9000,128]) aten::index_add");
+  if (!how.sums.empty()) lines.push_back(how.sums);
+  lines.push_back("inputs=(float[1000,128],float[" + how.width +
+                  ",128],float[" + how.width + "]) aten::linear");
+  return StepOf(lines, how.trains);
+}
+
+TEST(ProductOrderTest, ProjectsBeforeTheSum) {
+  const Report report = Of(Graph{.trains = true});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_NEAR(finding->gain.expected_ms, 4, 0.01);  // not the product
+  EXPECT_NE(finding->evidence.find("of [1000, 128], and aten::linear then only "
+                                   "projects them to a width of 64"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_EQ(finding->fix_python.find("once before training"),
+            std::string::npos);
+}
+
+TEST(ProductOrderTest, SumsOfFixedFeaturesAreMadeOnce) {
+  const Report report = Of(Graph{});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->fix_python.find("once before training"),
+            std::string::npos);
+}
+
+TEST(ProductOrderTest, MessagesAndSumsMayBeScaled) {
+  EXPECT_FALSE(IsClean(
+      Of(Graph{.messages = "inputs=(float[9000,128],float[9000,1]) aten::mul",
+               .sums = "inputs=(float[1000,128],float[1000,1]) aten::div"}),
+      kRule));
+  EXPECT_TRUE(IsClean(
+      Of(Graph{.messages = "inputs=(float[9000,128],float[9000,128]) aten::mul"}),
+      kRule));
+  EXPECT_TRUE(IsClean(
+      Of(Graph{.messages = "inputs=(float[9000,128]) aten::relu"}), kRule));
+  EXPECT_TRUE(
+      IsClean(Of(Graph{.sums = "inputs=(float[1000,128]) aten::relu"}), kRule));
+}
+
+TEST(ProductOrderTest, ProjectsToHalfTheWidth) {
+  EXPECT_TRUE(IsClean(Of(Graph{.width = "65"}), kRule));
+  EXPECT_FALSE(IsClean(Of(Graph{.width = "64"}), kRule));
+}
+
+// Sampled neighbours: there are more rows to project before the sum.
+TEST(ProductOrderTest, MoreRowsThanSums) {
+  EXPECT_TRUE(IsClean(Of(Graph{.nodes = "1001"}), kRule));
+}
+
+std::string Mm(const std::string& left, const std::string& right) {
+  return "inputs=(float[" + left + "],float[" + right + "]) aten::mm";
+}
+
+TEST(ProductOrderTest, ChangesTheBrackets) {
+  const Report report = StepOf({Mm("256,512", "512,300"), Mm("256,300", "300,2")});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  const double now = 256.0 * 512 * 300 + 256.0 * 300 * 2;
+  const double other = 512.0 * 300 * 2 + 256.0 * 512 * 2;
+  EXPECT_NEAR(finding->gain.expected_ms, 2 * (1 - other / now), 0.01);
+  EXPECT_EQ(finding->confidence, Confidence::kStrong);
+}
+
+// Weights of low rank, multiplied with each other in each step.
+TEST(ProductOrderTest, BothSidesAndBatches) {
+  EXPECT_FALSE(IsClean(StepOf({Mm("512,8", "8,300"), Mm("64,512", "512,300")}),
+                       kRule));
+  EXPECT_FALSE(IsClean(
+      StepOf({Mm("512,8", "8,300"),
+          "inputs=(float[64,300],float[512,300]) aten::linear"}),
+      kRule));
+  EXPECT_FALSE(IsClean(
+      StepOf({"inputs=(float[8,512,32],float[8,32,500]) aten::bmm",
+          "inputs=(float[8,512,500],float[8,500,32]) aten::bmm"}),
+      kRule));
+}
+
+TEST(ProductOrderTest, TheOtherOrderNeedsAsMuch) {
+  EXPECT_TRUE(IsClean(StepOf({Mm("64,512", "512,8"), Mm("64,8", "8,300")}), kRule));
+  // Three projections of one input.
+  EXPECT_TRUE(IsClean(
+      StepOf({Mm("4096,64", "64,64"), Mm("4096,64", "64,64"), Mm("4096,64", "64,64"),
+          "inputs=(float[4096,64]) aten::view"}),
+      kRule));
+}
+
+TEST(ProductOrderTest, SomethingElseTakesTheProduct) {
+  const std::string first = Mm("256,512", "512,300");
+  const std::string then = Mm("256,300", "300,2");
+  EXPECT_TRUE(IsClean(
+      StepOf({first, "inputs=(float[256,300]) aten::relu", then}), kRule));
+  EXPECT_TRUE(IsClean(
+      StepOf({first, then, "inputs=(float[256,300]) aten::sum"}), kRule));
+  EXPECT_TRUE(IsClean(StepOf({first, then, then}), kRule));
+}
+
+// The next step may go on with what this one made of its own result.
+TEST(ProductOrderTest, ASquareMatrixMayBeCarriedOn) {
+  const std::vector<std::string> lines = {Mm("300,300", "300,300"),
+                                          Mm("300,300", "300,2")};
+  const Report carried = StepOf(lines);
+  ASSERT_NE(Find(carried, kRule), nullptr);
+  EXPECT_EQ(Find(carried, kRule)->confidence, Confidence::kHint);
+  const Report trained = StepOf(lines, true);
+  ASSERT_NE(Find(trained, kRule), nullptr);
+  EXPECT_EQ(Find(trained, kRule)->confidence, Confidence::kStrong);
+}
+
+TEST(ProductOrderTest, AMatrixOfAGraphSumsUp) {
+  const std::string spreads = "inputs=(float[900,900],float[900,128]) "
+                              "aten::matmul";
+  const auto project = [](const std::string& width) {
+    return "inputs=(float[900,128],float[" + width + ",128]) aten::linear";
+  };
+  // Two projections of the sums.
+  EXPECT_FALSE(IsClean(StepOf({spreads, project("32"), project("16")}), kRule));
+  EXPECT_TRUE(IsClean(StepOf({spreads, project("32"), project("64")}), kRule));
+}
+
+}  // namespace
+}  // namespace stepscope::products_test
