@@ -124,7 +124,7 @@ def product_embeddings(fixed):
         yield len(x)
 
 
-@program("crops", "held", expect=("crop-after-transforms",), also=("sync-data-loading",))
+@program("crops", "held", expect=("late-selection",), also=("sync-data-loading",))
 def aerial_cnn(fixed):
     """Scales, gamma-corrects and normalizes whole images, and only then crops what the network sees. Fix: crop first."""
     model = nn.Sequential(nn.Conv2d(3, 24, 3, 2, 1), nn.ReLU(), nn.Conv2d(24, 48, 3, 2, 1), nn.ReLU(),

@@ -125,7 +125,7 @@ class Reader(nn.Module):
         return self.head(h)
 
 
-@program("RNN", "held", expect=("weights-recomputed",), also=("rnn-in-python",))
+@program("RNN", "held", expect=("recomputed-weights",), also=("rnn-in-python",))
 def weight_norm_rnn(fixed):
     """weight_norm computes the weight anew whenever it is read, here at each of 30 time steps. Fix: parametrize.cached() around the
     forward pass."""

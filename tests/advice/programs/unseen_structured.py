@@ -10,7 +10,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn import functional as F
 
 
-@program("table", "held", expect=("gather-then-slice",), also=("sync-data-loading",))
+@program("table", "held", expect=("late-selection",), also=("sync-data-loading",))
 def credit_scores(fixed):
     """Shuffles by x[order][begin:end], which gathers the whole table for each batch. Fix: x[order[begin:end]]."""
     model = mlp(48, 384, 384, 1)
