@@ -73,6 +73,7 @@ constexpr auto kYielding =
                              {"unfused-pointwise", "parameter-penalty"},
                              {"unfused-pointwise", "rnn-in-python"},
                              {"unfused-pointwise", "work-between-steps"},
+                             {"unread-gradients", "repeated-backward"},
                              {"work-between-steps", "unbatched-loop", 2}});
 
 // The findings that `general` yields to, largest first.
