@@ -227,7 +227,8 @@ std::string StallFinder::OwnOpBefore(const HostWork& work) const {
   auto row = std::ranges::lower_bound(
       rows, work.pause.begin_ns, {},
       [&](RowId r) { return m_.trace.ops()[r].begin_ns; });
-  while (row != rows.begin() && m_.trace.ops()[*std::prev(row)].parent != kNone) {
+  while (row != rows.begin() &&
+         m_.trace.ops()[*std::prev(row)].parent != kNone) {
     --row;
   }
   if (row == rows.begin()) return "";
@@ -294,8 +295,7 @@ void StallFinder::Explain(Stall& stall) const {
 }  // namespace
 
 Stalls FindStalls(const Trace& trace, const OpTree& tree, const Steps& steps,
-                  const std::vector<StepFacts>& facts,
-                  const UsualStep& usual) {
+                  const std::vector<StepFacts>& facts, const UsualStep& usual) {
   if (steps.steady.empty()) return {};
   return StallFinder({trace, tree, steps, facts, usual}).All();
 }

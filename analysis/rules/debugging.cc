@@ -112,15 +112,15 @@ double LeftWithoutTraces(const AnalysisContext& m,
 double BoundOfAnomalyMode(const AnalysisContext& m,
                           const std::vector<RowId>& checks, const Aid& aid) {
   if (!m.has_gpu) {
-    return std::max(
-        aid.blocks_ns,
-        m.gain_step_ms() * 1e6 - LeftWithoutTraces(m, checks));
+    return std::max(aid.blocks_ns,
+                    m.gain_step_ms() * 1e6 - LeftWithoutTraces(m, checks));
   }
   double ns = m.MeanNs(Cause::kDispatch) + m.MeanNs(Cause::kHostCode) +
               m.MeanNs(Cause::kSync) + m.MeanNs(Cause::kBlockingCopy);
   for (const ActivityScale& scale : aid.edit.scales) {
     const Kernel& kernel = m.trace.kernels()[scale.activity.row];
-    ns += static_cast<double>(kernel.end_ns - kernel.begin_ns) / m.kernels.steps;
+    ns +=
+        static_cast<double>(kernel.end_ns - kernel.begin_ns) / m.kernels.steps;
   }
   return ns;
 }

@@ -202,9 +202,9 @@ Verdict CheckUnreadGradients(const AnalysisContext& m) {
   Finding finding;
   finding.confidence = Confidence::kStrong;
   finding.evidence = "Backward computes gradients of " +
-                     Count(std::llround(found.parameters), "parameter") +
-                     " " + WhyUnread(found) + " (" +
-                     SizesInWords(found.sizes) + "; " + Bytes(found.bytes) +
+                     Count(std::llround(found.parameters), "parameter") + " " +
+                     WhyUnread(found) + " (" + SizesInWords(found.sizes) +
+                     "; " + Bytes(found.bytes) +
                      "), in every step. That takes " +
                      Milliseconds(left_out.saved_ns * 1e-6) + " of the " +
                      Milliseconds(m.step_ns() * 1e-6) + " step.";

@@ -144,11 +144,12 @@ std::optional<Found> WorkInSomeSteps(const AnalysisContext& m, StallKind kind) {
       "mean over so few stalls";
   finding.fix_cpp = saves ? kFixCpp : kFixOwn;
   finding.fix_python = saves ? kFixPython : kFixOwn;
-  finding.wrong_if = saves ? "these steps did something else that takes as long"
-                     : sum.after.empty()
-                         ? "the next step needs its result"
-                         : "the next step needs its result, or Python's garbage "
-                           "collector ran there (gc.callbacks shows it)";
+  finding.wrong_if =
+      saves ? "these steps did something else that takes as long"
+      : sum.after.empty()
+          ? "the next step needs its result"
+          : "the next step needs its result, or Python's garbage "
+            "collector ran there (gc.callbacks shows it)";
   return Found{.finding = std::move(finding),
                .bound_ns = sum.most_ns,
                .baseline_ms = sum.step_ns * 1e-6};
@@ -180,7 +181,8 @@ constexpr Rule kRules[] = {
          "parameter and then run no op for half of the excess. If they spend "
          "half of it in a range or Python function that usual steps do not "
          "have, or run no op for half of it right behind an op that usual "
-         "steps do not have, the finding is a hint. This must happen twice (once is enough "
+         "steps do not have, the finding is a hint. This must happen twice "
+         "(once is enough "
          "with the parameters' bytes) and cost 1 % of the step on average. Or "
          "two thirds of the steps have a range named for saving, and copy half "
          "of the parameters in it or write 1 MiB in that step",

@@ -52,7 +52,8 @@ std::vector<Absent> AbsentRules() {
       {"straggler-rank", kRanks},
       {"uneven-lengths", "depends on the data"},
       {"unread-gradients", kPython},
-      {"work-between-steps", "no range marks the step of LibTorch's optimizers"},
+      {"work-between-steps",
+       "no range marks the step of LibTorch's optimizers"},
   };
 }
 

@@ -10,7 +10,8 @@
 
 int main(int argc, char** argv) {
   for (int i = 2; i < argc; ++i) {
-    const absl::StatusOr<stepscope::Trace> trace = stepscope::ReadTrace(argv[i]);
+    const absl::StatusOr<stepscope::Trace> trace =
+        stepscope::ReadTrace(argv[i]);
     if (!trace.ok()) {
       std::fprintf(stderr, "%s\n", trace.status().ToString().c_str());
       return 1;

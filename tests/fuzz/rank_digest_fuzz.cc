@@ -1,5 +1,5 @@
-// Any bytes given as the digest of a rank end in a digest or an error; with what
-// was read, the report of a job can be made and printed.
+// Any bytes given as the digest of a rank end in a digest or an error; with
+// what was read, the report of a job can be made and printed.
 //
 // A digest's checksum would stop nearly every change, so it is made right here:
 // what is damaged on its way is found by it, what was made to do harm is not.

@@ -14,21 +14,26 @@ namespace stepscope {
 namespace {
 
 constexpr std::string_view kElementwise[] = {
-    "_to_copy", "abs", "add", "addcdiv", "addcmul", "alias", "bitwise_and",
-    "bitwise_not", "bitwise_or", "celu", "clamp", "clamp_max", "clamp_min",
-    "clip", "clone", "contiguous", "cos", "detach", "div", "dropout", "elu",
-    "eq", "erf", "exp", "exp2", "expm1", "fill", "floor", "floor_divide",
-    "fmod", "ge", "gelu", "gt", "hardsigmoid", "hardswish", "hardtanh", "le",
-    "leaky_relu", "lerp", "log", "log10", "log1p", "log2", "log_sigmoid",
-    "logical_and", "logical_not", "logical_or", "lt", "masked_fill", "maximum",
-    "minimum", "mish", "mul", "nan_to_num", "ne", "neg", "pow", "reciprocal",
-    "relu", "relu6", "remainder", "round", "rsqrt", "rsub", "selu", "sigmoid",
-    "sign", "silu", "sin", "softplus", "sqrt", "square", "sub", "tan", "tanh",
-    "threshold", "to", "true_divide", "trunc", "type_as", "where", "xlogy"};
+    "_to_copy",    "abs",         "add",         "addcdiv",      "addcmul",
+    "alias",       "bitwise_and", "bitwise_not", "bitwise_or",   "celu",
+    "clamp",       "clamp_max",   "clamp_min",   "clip",         "clone",
+    "contiguous",  "cos",         "detach",      "div",          "dropout",
+    "elu",         "eq",          "erf",         "exp",          "exp2",
+    "expm1",       "fill",        "floor",       "floor_divide", "fmod",
+    "ge",          "gelu",        "gt",          "hardsigmoid",  "hardswish",
+    "hardtanh",    "le",          "leaky_relu",  "lerp",         "log",
+    "log10",       "log1p",       "log2",        "log_sigmoid",  "logical_and",
+    "logical_not", "logical_or",  "lt",          "masked_fill",  "maximum",
+    "minimum",     "mish",        "mul",         "nan_to_num",   "ne",
+    "neg",         "pow",         "reciprocal",  "relu",         "relu6",
+    "remainder",   "round",       "rsqrt",       "rsub",         "selu",
+    "sigmoid",     "sign",        "silu",        "sin",          "softplus",
+    "sqrt",        "square",      "sub",         "tan",          "tanh",
+    "threshold",   "to",          "true_divide", "trunc",        "type_as",
+    "where",       "xlogy"};
 
-constexpr std::string_view kProductNames[] = {"addmm", "baddbmm", "bmm", "linear",
-                                          "matmul", "mm", "mv",
-                                          "_sparse_mm"};
+constexpr std::string_view kProductNames[] = {
+    "addmm", "baddbmm", "bmm", "linear", "matmul", "mm", "mv", "_sparse_mm"};
 
 const Argument* ArgumentAt(const Trace& trace, RowId op, size_t index) {
   const RowId inputs = trace.ops()[op].inputs;
@@ -234,10 +239,10 @@ std::optional<Dims> ResultDims(const Trace& trace, RowId op) {
   }
   if (IsElementwise(name)) return known(BroadcastAll(trace, op));
   if (IsProduct(name)) return ProductDims(trace, op, name);
-  if (IsAnyOf(name, {"index_add", "scatter_add", "scatter_reduce", "scatter",
-                     "softmax", "log_softmax", "_softmax", "_log_softmax",
-                     "sort", "argsort", "layer_norm", "rms_norm", "cumsum",
-                     "flip"})) {
+  if (IsAnyOf(name,
+              {"index_add", "scatter_add", "scatter_reduce", "scatter",
+               "softmax", "log_softmax", "_softmax", "_log_softmax", "sort",
+               "argsort", "layer_norm", "rms_norm", "cumsum", "flip"})) {
     return known(first);
   }
   if (IsAnyOf(name, {"index_select", "gather", "embedding"})) {
@@ -249,9 +254,8 @@ std::optional<Dims> ResultDims(const Trace& trace, RowId op) {
   return {};
 }
 
-bool AppendWithNodes(const AnalysisContext& context,
-                     const BackwardNodes& nodes, RowId row, double left,
-                     std::vector<ShortenedOp>& ops) {
+bool AppendWithNodes(const AnalysisContext& context, const BackwardNodes& nodes,
+                     RowId row, double left, std::vector<ShortenedOp>& ops) {
   const Op& op = context.trace.ops()[row];
   ops.push_back({row, left});
   bool trains = false;

@@ -57,8 +57,7 @@ std::optional<Dims> ResultDims(const Trace& trace, RowId op);
 
 // Appends `op` and its autograd nodes, each with `left` of its time.
 // Returns true if it has nodes.
-bool AppendWithNodes(const AnalysisContext& context,
-                     const BackwardNodes& nodes, RowId op, double left,
-                     std::vector<ShortenedOp>& ops);
+bool AppendWithNodes(const AnalysisContext& context, const BackwardNodes& nodes,
+                     RowId op, double left, std::vector<ShortenedOp>& ops);
 
 }  // namespace stepscope

@@ -141,12 +141,10 @@ std::vector<RowId> ForwardOps::NodesOf(RowId row) const {
 
 size_t ForwardOps::IndexOf(RowId row) const {
   const Span span = SpanOf(row);
-  const auto after =
-      std::ranges::upper_bound(ops, span.begin_ns, {}, [&](RowId one) {
-        return m_.trace.ops()[one].begin_ns;
-      });
-  if (after == ops.begin() ||
-      m_.trace.ops()[row].thread != m_.steps.thread ||
+  const auto after = std::ranges::upper_bound(
+      ops, span.begin_ns, {},
+      [&](RowId one) { return m_.trace.ops()[one].begin_ns; });
+  if (after == ops.begin() || m_.trace.ops()[row].thread != m_.steps.thread ||
       SpanOf(*(after - 1)).end_ns < span.end_ns) {
     return ops.size();
   }

@@ -159,10 +159,9 @@ class LoopFinder {
   // True if the optimizer runs in `loop`: then a pass needs the weights that
   // the one before it made.
   bool Updates(Span loop) const {
-    return std::ranges::any_of(
-        m_.parts.optimizer.spans, [&](const Span& span) {
-          return span.begin_ns < loop.end_ns && span.end_ns > loop.begin_ns;
-        });
+    return std::ranges::any_of(m_.parts.optimizer.spans, [&](const Span& span) {
+      return span.begin_ns < loop.end_ns && span.end_ns > loop.begin_ns;
+    });
   }
 
   // Adds what a loop over tensors begins with: aten::unbind makes one tensor of

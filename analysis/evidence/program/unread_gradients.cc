@@ -110,8 +110,9 @@ std::map<Dims, double> CountSizes(const Trace& trace, const Op& op) {
 // What happens to tensors outside forward and backward.
 struct Updates {
   std::map<Dims, double> tensors = {};  // updated at most, by size
-  // Those that optimizers update, and their steps; if none was recorded as such,
-  // the same as `tensors`. A moving average of the weights is not among them.
+  // Those that optimizers update, and their steps; if none was recorded as
+  // such, the same as `tensors`. A moving average of the weights is not among
+  // them.
   std::map<Dims, double> stepped = {};
   std::vector<Span> steps = {};
   std::set<Dims> taken = {};  // by any op between backward and the next forward
@@ -368,8 +369,8 @@ class ClearedFinder {
   }
 
  private:
-  // One pass: its gradients by size, and how many of a size the most that any op
-  // read before the next pass.
+  // One pass: its gradients by size, and how many of a size the most that any
+  // op read before the next pass.
   struct PassKept {
     std::map<Dims, std::vector<Kept*>> by_size = {};
     std::map<Dims, double> read = {};
@@ -387,16 +388,16 @@ class ClearedFinder {
     const PassNode& last = pass.nodes.back();
     int64_t end_ns = m_.trace.ops()[last.row].end_ns;
     for (const Kept& one : last.kept) {
-      end_ns = std::max(
-          end_ns, m_.trace.ops()[OutermostOf(m_.trace, one.row)].end_ns);
+      end_ns = std::max(end_ns,
+                        m_.trace.ops()[OutermostOf(m_.trace, one.row)].end_ns);
     }
     return end_ns;
   }
 
-  // An op reads gradients of the sizes that it takes. From the next forward pass
-  // on only updates do, because layers take their parameters, which have these
-  // sizes; and once an optimizer has stepped, only optimizers do: what follows
-  // takes the parameters, as a moving average.
+  // An op reads gradients of the sizes that it takes. From the next forward
+  // pass on only updates do, because layers take their parameters, which have
+  // these sizes; and once an optimizer has stepped, only optimizers do: what
+  // follows takes the parameters, as a moving average.
   std::map<Dims, double> ReadIn(int64_t begin_ns, int64_t end_ns) const {
     std::map<Dims, double> read;
     // Of optimizers that take one tensor at a time, the op that takes most.
@@ -404,8 +405,8 @@ class ClearedFinder {
     const auto& ops = m_.trace.ops();
     bool forward = false;
     auto op = std::ranges::lower_bound(ops, begin_ns, {}, &Op::begin_ns);
-    auto step = std::ranges::lower_bound(updates_.steps, begin_ns, {},
-                                         &Span::begin_ns);
+    auto step =
+        std::ranges::lower_bound(updates_.steps, begin_ns, {}, &Span::begin_ns);
     const auto first_step = step;
     for (; op != ops.end() && op->begin_ns < end_ns; ++op) {
       const RowId row = static_cast<RowId>(op - ops.begin());
@@ -417,9 +418,9 @@ class ClearedFinder {
       }
       const bool steps =
           step != updates_.steps.end() && step->begin_ns <= op->begin_ns;
-      const bool reads = steps || (updates_.steps.empty()
-                                       ? !forward || MayUpdate(m_, row)
-                                       : !forward && step == first_step);
+      const bool reads =
+          steps || (updates_.steps.empty() ? !forward || MayUpdate(m_, row)
+                                           : !forward && step == first_step);
       if (op->inputs == kNone || !reads) continue;
       const bool list = IsListUpdate(m_.trace.name(op->name));
       for (const auto& [dims, count] : CountSizes(m_.trace, *op)) {
@@ -456,11 +457,11 @@ class ClearedFinder {
   }
 
   // Sizes that several networks have, such as hidden layers of an actor and its
-  // critic. Of each parameter of the size the step reads one gradient, never more
-  // than the pass before made anew: then those that a pass adds to are not read,
-  // nor what it made anew beyond those read. Gradients of sizes of their own must
-  // say so, too, because an optimizer could read the others instead. Backward
-  // comes last to the network that another one reads.
+  // critic. Of each parameter of the size the step reads one gradient, never
+  // more than the pass before made anew: then those that a pass adds to are not
+  // read, nor what it made anew beyond those read. Gradients of sizes of their
+  // own must say so, too, because an optimizer could read the others instead.
+  // Backward comes last to the network that another one reads.
   void MarkShared(std::vector<PassKept>& step) const {
     for (const auto& [dims, parameters] : updates_.stepped) {
       if (dims.empty() || parameters < 2) continue;
@@ -470,10 +471,10 @@ class ClearedFinder {
         const auto count = pass.read.find(dims);
         const double here = count == pass.read.end() ? 0 : count->second;
         const auto kept = pass.by_size.find(dims);
-        const auto made = kept == pass.by_size.end()
-                              ? 0
-                              : std::ranges::count(kept->second, false,
-                                                   &Kept::adds);
+        const auto made =
+            kept == pass.by_size.end()
+                ? 0
+                : std::ranges::count(kept->second, false, &Kept::adds);
         explained &= here <= static_cast<double>(made);
         read += here;
       }

@@ -1,7 +1,7 @@
-// FindUnreadGradients(): gradients that backward makes for nothing. No optimizer
-// updates their parameters, such as those of a frozen teacher; or they are
-// cleared before one does, such as those that the loss of a GAN's critic leaves
-// in the generator.
+// FindUnreadGradients(): gradients that backward makes for nothing. No
+// optimizer updates their parameters, such as those of a frozen teacher; or
+// they are cleared before one does, such as those that the loss of a GAN's
+// critic leaves in the generator.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +42,8 @@ struct UnreadGradients {
 // has such gradients.
 //
 // Gradients of updated parameters count if those of all parameters of that size
-// are made anew in a later pass, as after zero_grad(), and no update and no other
-// op took one of that size in between.
+// are made anew in a later pass, as after zero_grad(), and no update and no
+// other op took one of that size in between.
 UnreadGradients FindUnreadGradients(const AnalysisContext& context);
 
 }  // namespace stepscope

@@ -140,9 +140,9 @@ class RepeatFinder {
   template <typename Visit>
   void ForOthers(Span span, const Visit& visit) const {
     const std::span<const Op> ops = m_.trace.ops();
-    auto at = std::ranges::lower_bound(
-        forward_.ops, span.begin_ns, {},
-        [&](RowId row) { return ops[row].begin_ns; });
+    auto at =
+        std::ranges::lower_bound(forward_.ops, span.begin_ns, {},
+                                 [&](RowId row) { return ops[row].begin_ns; });
     for (; at != forward_.ops.end() && ops[*at].begin_ns < span.end_ns; ++at) {
       if (forward_.NodesOf(*at).empty() && !visit(*at)) return;
     }
@@ -245,8 +245,8 @@ void AddFinding(const AnalysisContext& m, const Repeats& found,
       {number, first.begin_ns, first.end_ns, "a backward pass"},
       {number, again.begin_ns, again.end_ns, "another over the same graph"}};
   const RowId node = found.again->nodes.front().row;
-  finding.where = CallSites(m.trace).Place(
-      m.steps.thread, m.trace.ops()[node].begin_ns, kNone);
+  finding.where = CallSites(m.trace).Place(m.steps.thread,
+                                           m.trace.ops()[node].begin_ns, kNone);
   describe(MeanCount(static_cast<double>(found.nodes) / steps, "run"),
            Milliseconds(less.saved_ns * 1e-6), finding);
   verdict.found.push_back({.finding = std::move(finding),
@@ -268,9 +268,9 @@ Verdict CheckRepeatedBackward(const AnalysisContext& m) {
             "Several backward passes of a step walk the same graph "
             "(retain_graph=True), and add to the same gradients: nodes of "
             "autograd run " +
-            (visits == 2 ? "twice"
-                         : "up to " + Count(static_cast<int64_t>(visits),
-                                            "time")) +
+            (visits == 2
+                 ? "twice"
+                 : "up to " + Count(static_cast<int64_t>(visits), "time")) +
             ". The " + runs + " per step beyond the first of each take " + ms +
             ".";
         finding.assumption =

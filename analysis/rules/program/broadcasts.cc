@@ -38,7 +38,7 @@ struct Contraction {
   std::vector<RowId> ops = {};
   std::vector<int64_t> left = {}, right = {}, made = {};  // sizes
   int64_t bytes = 0;                                      // of what is made
-  std::string_view name = "";  // of that op
+  std::string_view name = "";                             // of that op
   bool IsWhole() const { return name != "sub" && name != "mul"; }
   bool IsDistance() const { return name == "sub" || name == kPairwise; }
 };
@@ -85,8 +85,7 @@ class Finder {
     for (size_t i = 0; i < ops.size(); ++i) {
       Contraction one;
       if (!m_.tree.in_backward(ops[i]) && Combines(ops[i], one) &&
-          (one.IsWhole() ||
-           IsSummedUp(std::span(ops).subspan(i + 1), one))) {
+          (one.IsWhole() || IsSummedUp(std::span(ops).subspan(i + 1), one))) {
         found.push_back(std::move(one));
       }
     }
@@ -111,8 +110,8 @@ class Finder {
     one.left = left.dims;
     one.right = right.dims;
     const size_t rank = std::max(left.dims.size(), right.dims.size());
-    std::vector<int64_t> a(rank - left.dims.size(), 1), b(
-        rank - right.dims.size(), 1);
+    std::vector<int64_t> a(rank - left.dims.size(), 1),
+        b(rank - right.dims.size(), 1);
     a.insert(a.end(), left.dims.begin(), left.dims.end());
     b.insert(b.end(), right.dims.begin(), right.dims.end());
     bool spreads_left = false, spreads_right = false;
@@ -158,8 +157,7 @@ class Finder {
       // Products of pairs are summed up as they are.
       if (squares || one.name != "sub") return false;
       const bool by_itself =
-          name == "mul" &&
-          TensorArgument(m_.trace, row, 1).dims == one.made;
+          name == "mul" && TensorArgument(m_.trace, row, 1).dims == one.made;
       if (!by_itself && !IsAnyOf(name, {"abs", "pow", "square"})) return false;
       squares = true;
     }
@@ -171,7 +169,8 @@ class Finder {
       const size_t missing = one.made.size() - dims.size();
       return dim < missing ? 1 : dims[dim - missing];
     };
-    return dim < one.made.size() && one.made[dim] > 1 && size(one.left) == size(one.right);
+    return dim < one.made.size() && one.made[dim] > 1 &&
+           size(one.left) == size(one.right);
   }
 
   const AnalysisContext& m_;
@@ -200,8 +199,9 @@ Verdict CheckBroadcastContraction(const AnalysisContext& m) {
   const Op& last = m.trace.ops()[largest.ops.back()];
   Finding finding;
   finding.confidence = Confidence::kStrong;
-  finding.examples = {{m.steps.windows[SteadyStepAt(m.steps, first.begin_ns)].number,
-                       first.begin_ns, last.end_ns, "from the broadcast to the sum"}};
+  finding.examples = {
+      {m.steps.windows[SteadyStepAt(m.steps, first.begin_ns)].number,
+       first.begin_ns, last.end_ns, "the ops from the broadcast to the sum"}};
   finding.where = CallSites(m.trace).Place(m.steps.thread, first.begin_ns,
                                            largest.combines);
   const bool distance = largest.IsDistance();
@@ -210,9 +210,10 @@ Verdict CheckBroadcastContraction(const AnalysisContext& m) {
       InBrackets(largest.right) + " are " +
       (distance ? "subtracted" : "multiplied") +
       (largest.IsWhole() ? " by " + std::string(largest.name) : "") +
-      ", which makes one of " +
-      InBrackets(largest.made) + " (" + Bytes(static_cast<double>(largest.bytes)) +
-      "), and that is only summed up over a dimension that both have. Such ops" +
+      ", which makes one of " + InBrackets(largest.made) + " (" +
+      Bytes(static_cast<double>(largest.bytes)) +
+      "), and that is only summed up over a dimension that both have. Such "
+      "ops" +
       (trains ? ", with their backward passes," : "") + " take " +
       Milliseconds(all.ns * 1e-6) + " per step.";
   finding.assumption = "at best: a matrix product makes the sums at no cost";
@@ -226,11 +227,10 @@ Verdict CheckBroadcastContraction(const AnalysisContext& m) {
   finding.fix_cpp =
       largest.name == kCosine
           ? "F::normalize(x).mm(F::normalize(y).t()), of rows"
-      : distance
-          ? "torch::cdist(x, y), or squared distances as "
-            "x.square().sum(1).unsqueeze(1) + y.square().sum(1) - 2 * "
-            "x.mm(y.t())"
-          : "a matrix product, x.mm(y.t()), or torch::einsum";
+      : distance ? "torch::cdist(x, y), or squared distances as "
+                   "x.square().sum(1).unsqueeze(1) + y.square().sum(1) - 2 * "
+                   "x.mm(y.t())"
+                 : "a matrix product, x.mm(y.t()), or torch::einsum";
   finding.wrong_if =
       "the differences are so small beside the numbers themselves that the "
       "product loses them, or other code reads the large tensor";

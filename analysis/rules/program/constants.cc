@@ -152,10 +152,10 @@ class Inference {
     if (!known_ || tensors_.empty()) return {};
     const Sizes& first = tensors_.front();
     if (IsPointwise()) return Broadcast(tensors_);
-    if (IsAnyOf(name_, {"to", "_to_copy", "clone", "contiguous", "detach",
-                        "tril", "triu", "cumsum", "cumprod", "flip", "roll",
-                        "fill", "zero", "copy", "lift_fresh", "softmax",
-                        "linalg_inv", "inverse"})) {
+    if (IsAnyOf(name_,
+                {"to", "_to_copy", "clone", "contiguous", "detach", "tril",
+                 "triu", "cumsum", "cumprod", "flip", "roll", "fill", "zero",
+                 "copy", "lift_fresh", "softmax", "linalg_inv", "inverse"})) {
       return first;
     }
     if (IsAnyOf(name_, {"sum", "mean", "max", "min"}) && IsOfAll()) {
@@ -166,8 +166,8 @@ class Inference {
       return Sizes{first[0], tensors_[1][1]};
     }
     if (name_ == "repeat") return Repeated(first);
-    if (name_ == "flatten" && arguments_.size() == 3 &&
-        Concrete(1) == "0" && Concrete(2) == "-1") {
+    if (name_ == "flatten" && arguments_.size() == 3 && Concrete(1) == "0" &&
+        Concrete(2) == "-1") {
       return Sizes{Elements(first)};
     }
     if (IsAnyOf(name_, {"view", "reshape", "expand"})) return Resized(first);
@@ -344,8 +344,8 @@ class ChainFinder {
   // In time order. What only fills tensors, or is overwritten later, is none.
   std::vector<Chain> Find() {
     for (size_t i = 0; i < forward_.ops.size(); ++i) {
-      const size_t step = SteadyStepAt(
-          m_.steps, m_.trace.ops()[forward_.ops[i]].begin_ns);
+      const size_t step =
+          SteadyStepAt(m_.steps, m_.trace.ops()[forward_.ops[i]].begin_ns);
       if (step != open_.step) Close();
       if (step == m_.steps.windows.size()) continue;
       Add(i, step);
@@ -456,9 +456,8 @@ Rebuilt InMostSteps(const AnalysisContext& m, const ForwardOps& forward,
     std::vector<Span> spans;
     for (const Chain* chain : equal) {
       in.insert(chain->step);
-      spans.push_back(
-          {forward.SpanOf(forward.ops[chain->first]).begin_ns,
-           forward.WithCall(chain->last).end_ns});
+      spans.push_back({forward.SpanOf(forward.ops[chain->first]).begin_ns,
+                       forward.WithCall(chain->last).end_ns});
     }
     if (static_cast<double>(in.size()) < kMostSteps * steps) continue;
     const double ns = forward.NsOf(std::move(spans)) / steps;
@@ -484,7 +483,7 @@ Verdict CheckConstantRebuilt(const AnalysisContext& m) {
   Finding finding;
   finding.confidence = Confidence::kStrong;
   finding.examples = {{m.steps.windows[longest->step].number, span.begin_ns,
-                       span.end_ns, "from the first op to the last"}};
+                       span.end_ns, "the ops of the chain"}};
   finding.where =
       CallSites(m.trace).Place(m.steps.thread, span.begin_ns, first);
   finding.evidence =
@@ -492,8 +491,8 @@ Verdict CheckConstantRebuilt(const AnalysisContext& m) {
       "sizes each time: " +
       MeanCount(found.chains, "chain") + " of ops per step, the longest from " +
       std::string(m.trace.name(m.trace.ops()[first].name)) + " to " +
-      std::string(m.trace.name(
-          m.trace.ops()[forward.ops[longest->last]].name)) +
+      std::string(
+          m.trace.name(m.trace.ops()[forward.ops[longest->last]].name)) +
       ", which makes " + InBrackets(longest->made) + ". This takes " +
       Milliseconds(found.ns * 1e-6) + " per step.";
   finding.assumption = "at best: tensors that are kept cost nothing";

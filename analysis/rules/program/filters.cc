@@ -28,8 +28,8 @@ namespace {
 
 constexpr double kMostSteps = 2.0 / 3;
 // Transforms reach a tenth to a third of the arithmetic peak that convolutions
-// come close to (Frigo and Johnson 2005, The Design and Implementation of FFTW3),
-// so they must need less than a tenth of the operations.
+// come close to (Frigo and Johnson 2005, The Design and Implementation of
+// FFTW3), so they must need less than a tenth of the operations.
 constexpr double kLeastRatio = 10;
 constexpr char kChange[] = "convolution by spectra";
 
@@ -93,8 +93,10 @@ std::vector<Filter> FindFilters(const AnalysisContext& m) {
 void Advise(bool planes, Finding& finding) {
   if (planes) {
     finding.fix_python =
-        "y = torch.fft.irfft2(torch.fft.rfft2(x, s) * torch.fft.rfft2(k.flip(-1, "
-        "-2), s), s), with s the sizes of x and k together, less one; or, where "
+        "y = torch.fft.irfft2(torch.fft.rfft2(x, s) * "
+        "torch.fft.rfft2(k.flip(-1, "
+        "-2), s), s), with s the sizes of x and k together, less one; or, "
+        "where "
         "the kernel is a product of a column and a row (a Gaussian), one pass "
         "with each";
     finding.fix_cpp =
@@ -104,34 +106,36 @@ void Advise(bool planes, Finding& finding) {
     return;
   }
   finding.fix_python =
-      "n = x.size(-1) + k.size(-1) - 1; y = torch.fft.irfft(torch.fft.rfft(x, "
+      "n = scipy.fft.next_fast_len(x.size(-1) + k.size(-1) - 1), because "
+      "lengths "
+      "with large prime factors are slow; y = "
+      "torch.fft.irfft(torch.fft.rfft(x, "
       "n) * torch.fft.rfft(k.flip(-1), n), n), cut to the length you need; or "
       "torchaudio.functional.fftconvolve";
   finding.fix_cpp =
       "auto y = torch::fft::irfft(torch::fft::rfft(x, n) * "
-      "torch::fft::rfft(k.flip({-1}), n), n), with n = x.size(-1) + k.size(-1) "
-      "- 1, cut to the length you need";
+      "torch::fft::rfft(k.flip({-1}), n), n), with n at least x.size(-1) + "
+      "k.size(-1) - 1 and without large prime factors, cut to the length you "
+      "need";
 }
 
 Verdict CheckDirectConvolution(const AnalysisContext& m) {
   const std::vector<Filter> found = FindFilters(m);
   std::set<size_t> in;
   for (const Filter& one : found) in.insert(one.step);
-  if (found.empty() || static_cast<double>(in.size()) <
-                           kMostSteps *
-                               static_cast<double>(m.steps.steady.size())) {
+  if (found.empty() ||
+      static_cast<double>(in.size()) <
+          kMostSteps * static_cast<double>(m.steps.steady.size())) {
     return Clean();
   }
   const BackwardNodes nodes(m.trace);
   std::vector<ShortenedOp> ops;
   bool trains = false;
   for (const Filter& one : found) {
-    trains |=
-        AppendWithNodes(m, nodes, one.row, one.spectra / one.direct, ops);
+    trains |= AppendWithNodes(m, nodes, one.row, one.spectra / one.direct, ops);
   }
   const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);
-  const Filter& largest =
-      *std::ranges::max_element(found, {}, &Filter::direct);
+  const Filter& largest = *std::ranges::max_element(found, {}, &Filter::direct);
   const Op& op = m.trace.ops()[largest.row];
   const Dims& weight = DimsOf(m.trace, largest.row, 1);
   Finding finding;
@@ -143,10 +147,11 @@ Verdict CheckDirectConvolution(const AnalysisContext& m) {
   finding.evidence =
       std::string(m.trace.name(op.name)) + " applies filters of " +
       InBrackets(weight) + " to " +
-      InBrackets(DimsOf(m.trace, largest.row, 0)) +
-      " tap by tap, with " + Number(largest.direct * 1e-9) +
+      InBrackets(DimsOf(m.trace, largest.row, 0)) + " tap by tap, with " +
+      Number(largest.direct * 1e-9) +
       " billion operations; transforms and products of spectra need " +
-      Percent(largest.spectra / largest.direct) + " of that. Such convolutions" +
+      Percent(largest.spectra / largest.direct) +
+      " of that. Such convolutions" +
       (trains ? ", with their backward passes," : "") + " take " +
       Milliseconds(all.ns * 1e-6) + " per step.";
   finding.assumption =

@@ -143,7 +143,9 @@ class Finder {
   // The longest part of `list` whose rows grow by the same number each time.
   std::optional<Growth> LongestOf(std::span<const Iteration> list) const {
     size_t begin = 0, from = 0, count = 0;
-    const auto grows = [&](size_t i) { return list[i].rows - list[i - 1].rows; };
+    const auto grows = [&](size_t i) {
+      return list[i].rows - list[i - 1].rows;
+    };
     for (size_t i = 1; i < list.size(); ++i) {
       if (grows(i) <= 0) {
         begin = i;
@@ -164,14 +166,13 @@ class Finder {
                   .iterations = list.size(),
                   .first = {list.front().rows},
                   .last = {list.back().rows}};
-    const double share =
-        static_cast<double>(list[1].rows - list[0].rows) /
-        static_cast<double>(list.front().rows);
+    const double share = static_cast<double>(list[1].rows - list[0].rows) /
+                         static_cast<double>(list.front().rows);
     std::vector<double> host, calling, device(list.size());
     std::vector<size_t> with_backward;
     for (size_t i = 0; i < list.size(); ++i) {
-      const int64_t end_ns = i + 1 < list.size() ? list[i + 1].span.begin_ns
-                                                 : list[i].span.end_ns;
+      const int64_t end_ns =
+          i + 1 < list.size() ? list[i + 1].span.begin_ns : list[i].span.end_ns;
       const Span span{list[i].span.begin_ns, end_ns};
       double ns = static_cast<double>(span.length());
       for (RowId node : nodes_.Of(m_.steps.thread, span)) {
@@ -212,9 +213,8 @@ class Finder {
     const auto saved = [&](const std::vector<double>& times, double least) {
       double sum = 0;
       for (double ns : times) sum += ns;
-      return growth.trains
-                 ? sum - std::ranges::max(times)
-                 : sum - least * static_cast<double>(times.size());
+      return growth.trains ? sum - std::ranges::max(times)
+                           : sum - least * static_cast<double>(times.size());
     };
     const double called = std::ranges::min(calling);
     growth.ns = saved(
@@ -337,8 +337,8 @@ class Finder {
         ns += device_[*at];
       }
     } else {
-      ns = static_cast<double>(
-          (next == rows.end() ? op.end_ns : begin(*next)) - op.begin_ns);
+      ns = static_cast<double>((next == rows.end() ? op.end_ns : begin(*next)) -
+                               op.begin_ns);
     }
     for (RowId node : nodes_.Of(op.thread, {op.begin_ns, op.end_ns})) {
       const Op& backward = m_.trace.ops()[node];
@@ -428,13 +428,13 @@ void AddCopies(const AnalysisContext& m, const std::vector<Growth>& found,
   const double ns = PerStep(m, found, longest);
   if (!longest || ns * 1e-6 < MinReportableGainMs(m)) return;
   Finding finding = About(m, *longest);
-  finding.evidence =
-      "aten::cat makes a tensor longer, " +
-      Count(static_cast<int64_t>(longest->iterations), "time") +
-      " in a row, from " + InBrackets(longest->first) + " to " +
-      InBrackets(longest->last) +
-      ", and copies all of it each time. This takes " +
-      Milliseconds(ns * 1e-6) + " per step more than copying each part once.";
+  finding.evidence = "aten::cat makes a tensor longer, " +
+                     Count(static_cast<int64_t>(longest->iterations), "time") +
+                     " in a row, from " + InBrackets(longest->first) + " to " +
+                     InBrackets(longest->last) +
+                     ", and copies all of it each time. This takes " +
+                     Milliseconds(ns * 1e-6) +
+                     " per step more than copying each part once.";
   finding.assumption =
       "at best: one copy of the whole tensor remains, or, where other ops read "
       "it in each iteration, copies that each take as long as the shortest";

@@ -1,7 +1,7 @@
 // Are matrices inverted only to be multiplied, or factorised more than once?
 // Source: PyTorch documentation, torch.linalg.inv: "Consider using
-// torch.linalg.solve() if possible". It takes 2 n^3 operations, a Cholesky factor
-// n^3 / 3 (Golub and Van Loan, Matrix Computations).
+// torch.linalg.solve() if possible". It takes 2 n^3 operations, a Cholesky
+// factor n^3 / 3 (Golub and Van Loan, Matrix Computations).
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -46,8 +46,8 @@ bool IsPseudo(std::string_view name) {
   return IsAnyOf(name, {"linalg_pinv", "pinverse"});
 }
 bool IsDeterminant(std::string_view name) {
-  return IsAnyOf(name, {"logdet", "slogdet", "linalg_slogdet", "det",
-                        "linalg_det"});
+  return IsAnyOf(name,
+                 {"logdet", "slogdet", "linalg_slogdet", "det", "linalg_det"});
 }
 bool IsSolve(std::string_view name) {
   return IsAnyOf(name, {"linalg_solve", "linalg_solve_ex", "linalg_cholesky",
@@ -58,9 +58,7 @@ bool IsSolve(std::string_view name) {
 class Finder {
  public:
   explicit Finder(const AnalysisContext& context)
-      : m_(context),
-        nodes_(context.trace),
-        steps_(ForwardSteps(context)) {}
+      : m_(context), nodes_(context.trace), steps_(ForwardSteps(context)) {}
 
   std::vector<Case> Find() const {
     std::vector<Case> found;
@@ -151,8 +149,8 @@ std::string NameAt(const AnalysisContext& m, RowId row) {
 void Describe(const AnalysisContext& m, const Case& one, double ns,
               Finding& finding) {
   const bool inverts = !one.pseudo && IsInverse(PlainNameOf(m.trace, one.row));
-  finding.evidence = NameAt(m, one.row) + " takes a matrix of " +
-                     InBrackets(one.dims);
+  finding.evidence =
+      NameAt(m, one.row) + " takes a matrix of " + InBrackets(one.dims);
   if (inverts || one.pseudo) {
     finding.evidence += ", and what it makes is only multiplied";
   }
@@ -170,7 +168,8 @@ void Describe(const AnalysisContext& m, const Case& one, double ns,
   if (one.pseudo) {
     finding.assumption = "at best: solving takes no time";
     finding.fix_python =
-        "torch.linalg.lstsq(A, b).solution in place of torch.linalg.pinv(A) @ b";
+        "torch.linalg.lstsq(A, b).solution in place of torch.linalg.pinv(A) @ "
+        "b";
     finding.fix_cpp =
         "std::get<0>(torch::linalg_lstsq(A, b)) in place of "
         "torch::linalg_pinv(A).mm(b)";
@@ -180,16 +179,17 @@ void Describe(const AnalysisContext& m, const Case& one, double ns,
     return;
   }
   finding.assumption =
-      one.other == kNone
-          ? "at best: solving, with its gradient, takes no time"
-      : inverts ? "at best: a factor takes no time; its gradient takes what that "
-                  "of the determinant does"
-                : "at best: the determinant is read off the factor at no cost";
+      one.other == kNone ? "at best: solving, with its gradient, takes no time"
+      : inverts
+          ? "at best: a factor takes no time; its gradient takes what that "
+            "of the determinant does"
+          : "at best: the determinant is read off the factor at no cost";
   if (one.other != kNone) {
     finding.fix_python =
         "one factor serves both: L = torch.linalg.cholesky(K); x = "
         "torch.cholesky_solve(b, L); logdet = 2 * L.diagonal(dim1=-2, "
-        "dim2=-1).log().sum(-1) (torch.linalg.lu_factor and lu_solve where K is "
+        "dim2=-1).log().sum(-1) (torch.linalg.lu_factor and lu_solve where K "
+        "is "
         "not symmetric)";
     finding.fix_cpp =
         "one factor serves both: auto L = torch::linalg_cholesky(K); auto x = "
@@ -203,7 +203,8 @@ void Describe(const AnalysisContext& m, const Case& one, double ns,
         "symmetric positive definite K, torch.cholesky_solve(b, "
         "torch.linalg.cholesky(K))";
     finding.fix_cpp =
-        "torch::linalg_solve(K, b) in place of torch::linalg_inv(K).mm(b); for a "
+        "torch::linalg_solve(K, b) in place of torch::linalg_inv(K).mm(b); for "
+        "a "
         "symmetric positive definite K, torch::cholesky_solve(b, "
         "torch::linalg_cholesky(K))";
     finding.wrong_if = "other code reads the inverse itself";
@@ -214,16 +215,17 @@ Verdict CheckExplicitInverse(const AnalysisContext& m) {
   const std::vector<Case> found = Finder(m).Find();
   std::set<size_t> in;
   for (const Case& one : found) in.insert(one.step);
-  if (found.empty() || static_cast<double>(in.size()) <
-                           kMostSteps *
-                               static_cast<double>(m.steps.steady.size())) {
+  if (found.empty() ||
+      static_cast<double>(in.size()) <
+          kMostSteps * static_cast<double>(m.steps.steady.size())) {
     return Clean();
   }
   const BackwardNodes nodes(m.trace);
   std::vector<ShortenedOp> ops;
   for (const Case& one : found) {
     const std::string_view name = PlainNameOf(m.trace, one.row);
-    if (IsInverse(name) || one.pseudo) AppendWithNodes(m, nodes, one.row, 0, ops);
+    if (IsInverse(name) || one.pseudo)
+      AppendWithNodes(m, nodes, one.row, 0, ops);
     // Its gradient solves for n columns, and so does that of any factor.
     if (one.other != kNone) ops.push_back({one.other, 0});
   }

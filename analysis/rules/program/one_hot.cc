@@ -87,7 +87,8 @@ class Finder {
 
   // Of a one_hot without the number of classes: as the next op that takes such
   // rows tells. -1 if there is none.
-  int64_t Classes(std::span<const RowId> ops, size_t i, const Dims& rows) const {
+  int64_t Classes(std::span<const RowId> ops, size_t i,
+                  const Dims& rows) const {
     for (++i; i < ops.size(); ++i) {
       const Dims& taken = DimsOf(m_.trace, ops[i], 0);
       if (taken.size() == rows.size() + 1 &&
@@ -151,9 +152,9 @@ Verdict CheckOneHotProduct(const AnalysisContext& m) {
   const std::vector<Lookup> found = Finder(m).Find();
   std::set<size_t> in;
   for (const Lookup& one : found) in.insert(one.step);
-  if (found.empty() || static_cast<double>(in.size()) <
-                           kMostSteps *
-                               static_cast<double>(m.steps.steady.size())) {
+  if (found.empty() ||
+      static_cast<double>(in.size()) <
+          kMostSteps * static_cast<double>(m.steps.steady.size())) {
     return Clean();
   }
   const BackwardNodes nodes(m.trace);
@@ -170,9 +171,10 @@ Verdict CheckOneHotProduct(const AnalysisContext& m) {
   Finding finding;
   finding.confidence = Confidence::kStrong;
   finding.examples = {{m.steps.windows[largest.step].number, first.begin_ns,
-                       product.end_ns, "from the one-hot rows to the product"}};
-  finding.where = CallSites(m.trace).Place(m.steps.thread, first.begin_ns,
-                                           largest.makes);
+                       product.end_ns,
+                       "the ops from the one-hot rows to the product"}};
+  finding.where =
+      CallSites(m.trace).Place(m.steps.thread, first.begin_ns, largest.makes);
   finding.evidence =
       std::string(m.trace.name(first.name)) + " makes rows of " +
       std::to_string(largest.rows.back()) + " classes, " +
@@ -199,7 +201,8 @@ Verdict CheckOneHotProduct(const AnalysisContext& m) {
         "torch::embedding(weight, index) in place of the product with one-hot "
         "rows";
   }
-  finding.wrong_if = "several numbers of a row may be set, or be other than one";
+  finding.wrong_if =
+      "several numbers of a row may be set, or be other than one";
   return FireBound(std::move(finding), all.saved_ns);
 }
 

@@ -202,8 +202,8 @@ Verdict CheckPaddedToMaximum(const AnalysisContext& m) {
     longest = std::max(longest, padded.longest);
     filled += static_cast<double>(padded.longest);
   }
-  filled /= static_cast<double>(length) *
-            static_cast<double>(found->second.size());
+  filled /=
+      static_cast<double>(length) * static_cast<double>(found->second.size());
   const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);
   const Padded& first = found->second.front();
   const Op& op = m.trace.ops()[first.first];
@@ -213,13 +213,14 @@ Verdict CheckPaddedToMaximum(const AnalysisContext& m) {
                        op.end_ns, "the padding"}};
   finding.where =
       CallSites(m.trace).Place(m.steps.thread, op.begin_ns, first.first);
-  finding.evidence =
-      std::string(m.trace.name(op.name)) + " pads samples to a length of " +
-      std::to_string(length) + ", and the longest sample of a batch has " +
-      std::to_string(shortest) + " to " + std::to_string(longest) + ", " +
-      Percent(filled) + " of it in the mean. The ops that work on the full "
-      "length behind it take " +
-      Milliseconds(all.ns * 1e-6) + " per step.";
+  finding.evidence = std::string(m.trace.name(op.name)) +
+                     " pads samples to a length of " + std::to_string(length) +
+                     ", and the longest sample of a batch has " +
+                     std::to_string(shortest) + " to " +
+                     std::to_string(longest) + ", " + Percent(filled) +
+                     " of it on average. The ops that work on the full "
+                     "length behind it take " +
+                     Milliseconds(all.ns * 1e-6) + " per step.";
   finding.assumption =
       "at best: each op takes as much less time as the batch is shorter, "
       "attention by the square of that";
@@ -250,7 +251,7 @@ constexpr Rule kRules[] = {
          "in two thirds of the steps, aten::pad extends samples or batches to "
          "one length at one end, or samples are copied into slices of a tensor "
          "of zeros; their own lengths vary, and the longest of a batch has at "
-         "most 80 % of that length in the mean",
+         "most 80 % of that length on average",
      .avoid = "the padding was done before the step (by a tokenizer or in the "
               "data set): nothing in a recording tells it from data",
      .fix_cpp = "torch::nn::utils::rnn::pad_sequence",

@@ -38,8 +38,8 @@ struct Order {
   size_t step = 0;
   std::vector<RowId> ops = {};  // that the other order shortens
   RowId first = kNone, then = kNone;
-  Dims made = {};     // by the first
-  int64_t width = 0;  // behind the product; sums over neighbours only
+  Dims made = {};             // by the first
+  int64_t width = 0;          // behind the product; sums over neighbours only
   double now = 0, other = 0;  // operations of both orders; products only
   // False where the next step may take what the first makes: it takes a tensor
   // of that size itself, and has no gradient.
@@ -62,9 +62,7 @@ int64_t ElementsIn(const Dims& dims) {
 class Finder {
  public:
   explicit Finder(const AnalysisContext& context)
-      : m_(context),
-        nodes_(context.trace),
-        steps_(ForwardSteps(context)) {}
+      : m_(context), nodes_(context.trace), steps_(ForwardSteps(context)) {}
 
   std::vector<Order> Find() const {
     std::vector<Order> found;
@@ -233,12 +231,14 @@ class Finder {
           !std::equal(left.begin(), left.end() - 2, right.begin())) {
         return {};
       }
-      sizes.batch = static_cast<double>(
-          ElementsIn({left.begin(), left.end() - 2}));
+      sizes.batch =
+          static_cast<double>(ElementsIn({left.begin(), left.end() - 2}));
     }
     sizes.m = static_cast<double>(ElementsIn(left)) / sizes.k / sizes.batch;
-    sizes.n = right.size() == 1 ? 1
-              : static_cast<double>(name == "linear" ? right[0] : right.back());
+    sizes.n =
+        right.size() == 1
+            ? 1
+            : static_cast<double>(name == "linear" ? right[0] : right.back());
     return sizes;
   }
 
@@ -297,13 +297,13 @@ std::string NameAt(const AnalysisContext& m, RowId row) {
 
 void DescribeSums(const AnalysisContext& m, const Order& one, bool trains,
                   double ns, Finding& finding) {
-  finding.evidence =
-      NameAt(m, one.first) + " makes sums over neighbours of " +
-      InBrackets(one.made) + ", and " + NameAt(m, one.then) +
-      " then only projects them to a width of " + std::to_string(one.width) +
-      ". What works on the full width before" +
-      (trains ? ", with its backward passes," : "") + " takes " +
-      Milliseconds(ns * 1e-6) + " per step.";
+  finding.evidence = NameAt(m, one.first) + " makes sums over neighbours of " +
+                     InBrackets(one.made) + ", and " + NameAt(m, one.then) +
+                     " then only projects them to a width of " +
+                     std::to_string(one.width) +
+                     ". What works on the full width before" +
+                     (trains ? ", with its backward passes," : "") + " takes " +
+                     Milliseconds(ns * 1e-6) + " per step.";
   finding.assumption = "at best: sums of the smaller width cost nothing";
   finding.fix_python =
       "project first, then sum over neighbours: A @ linear(x) in place of "
@@ -325,9 +325,8 @@ void DescribeProducts(const AnalysisContext& m, const Order& one, bool trains,
                       double ns, Finding& finding) {
   finding.evidence =
       NameAt(m, one.first) + " makes a matrix of " + InBrackets(one.made) +
-      ", which only " + NameAt(m, one.then) +
-      " takes. The other order needs " + Percent(one.other / one.now) +
-      " of the operations. Such products" +
+      ", which only " + NameAt(m, one.then) + " takes. The other order needs " +
+      Percent(one.other / one.now) + " of the operations. Such products" +
       (trains ? ", with their backward passes," : "") + " take " +
       Milliseconds(ns * 1e-6) + " per step.";
   finding.assumption =
@@ -346,9 +345,9 @@ Verdict CheckProductOrder(const AnalysisContext& m) {
   const std::vector<Order> found = Finder(m).Find();
   std::set<size_t> in;
   for (const Order& one : found) in.insert(one.step);
-  if (found.empty() || static_cast<double>(in.size()) <
-                           kMostSteps *
-                               static_cast<double>(m.steps.steady.size())) {
+  if (found.empty() ||
+      static_cast<double>(in.size()) <
+          kMostSteps * static_cast<double>(m.steps.steady.size())) {
     return Clean();
   }
   const BackwardNodes nodes(m.trace);
@@ -375,10 +374,10 @@ Verdict CheckProductOrder(const AnalysisContext& m) {
   finding.confidence = longest.sure ? Confidence::kStrong : Confidence::kHint;
   finding.examples = {{m.steps.windows[longest.step].number, first.begin_ns,
                        then.end_ns,
-                       longest.sums() ? "from the sum to the product"
+                       longest.sums() ? "the ops from the sum to the product"
                                       : "the two products"}};
-  finding.where = CallSites(m.trace).Place(m.steps.thread, first.begin_ns,
-                                           longest.first);
+  finding.where =
+      CallSites(m.trace).Place(m.steps.thread, first.begin_ns, longest.first);
   (longest.sums() ? DescribeSums : DescribeProducts)(m, longest, trains, all.ns,
                                                      finding);
   return FireBound(std::move(finding), all.saved_ns);
@@ -396,9 +395,11 @@ constexpr Rule kRules[] = {
                   "torch.linalg.multi_dot.html",
      .detect =
          "in two thirds of the steps, gathered rows are summed up by an index, "
-         "or a square matrix is multiplied with features, and what comes out is "
+         "or a square matrix is multiplied with features, and what comes out "
+         "is "
          "only projected, to at most half the width; or what a matrix product "
-         "makes is only multiplied once more, and the other order needs at most "
+         "makes is only multiplied once more, and the other order needs at "
+         "most "
          "half of the operations",
      .avoid = "another op takes a tensor of that size, such as an activation, "
               "or the gathered rows are changed by more than a factor for each",

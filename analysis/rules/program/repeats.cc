@@ -141,8 +141,8 @@ class Repeats {
       inside_ = false;
       return;
     }
-    if (m_.trace.name(op.name) == "aten::_local_scalar_dense" &&
-        !ops.empty() && !resumes_) {
+    if (m_.trace.name(op.name) == "aten::_local_scalar_dense" && !ops.empty() &&
+        !resumes_) {
       ops.back().reads = true;
     }
     if (op.parent == kNone) {
@@ -183,8 +183,7 @@ class Repeats {
         begin = std::min(begin, i);
         last = i;
         reads = chooses = false;
-        made.insert(made.end(), ops[i].products.begin(),
-                    ops[i].products.end());
+        made.insert(made.end(), ops[i].products.begin(), ops[i].products.end());
       }
       const std::string_view name = m_.trace.name(OpAt(ops[i].row).name);
       reads |= ops[i].reads || (chooses && ComparesClasses(ops[i].row));
@@ -212,10 +211,10 @@ class Repeats {
                   .products = made.size()};
     // What lies on both sides may be part of the forward pass, too.
     const Span around{ops[first].span.begin_ns, ops[end - 1].span.end_ns};
-    repeat.ns = std::max(static_cast<double>(around.length()),
-                         DeviceNs([&](RowId row) {
-                           return Covers({&around, 1}, OpAt(row).begin_ns);
-                         }));
+    repeat.ns =
+        std::max(static_cast<double>(around.length()), DeviceNs([&](RowId row) {
+                   return Covers({&around, 1}, OpAt(row).begin_ns);
+                 }));
     return repeat;
   }
 
@@ -274,8 +273,8 @@ class Repeats {
     if (repeat.products < kLeastProducts) return {};
     std::vector<Span> spans;
     for (size_t i = 0; i < chains.size(); i += period) {
-      spans.push_back({chains[i].span.begin_ns,
-                       chains[i + period - 1].span.end_ns});
+      spans.push_back(
+          {chains[i].span.begin_ns, chains[i + period - 1].span.end_ns});
       // A backward pass amidst a chain: its ops are not one forward pass.
       for (size_t k = 1; k < period; ++k) {
         if (chains[i + k].resumes) return {};
@@ -369,8 +368,7 @@ class Repeats {
       owners.push_back(owner);
       if (owner == passes.size() || op.parent != kNone) continue;
       // With the framework's code up to the next op.
-      host[owner] +=
-          static_cast<double>(op.end_ns - op.begin_ns + kCallingNs);
+      host[owner] += static_cast<double>(op.end_ns - op.begin_ns + kCallingNs);
     }
     for (const KernelUse& use : m_.kernels.uses) {
       const size_t owner = owner_of(m_.trace.kernels()[use.kernel].op);
@@ -423,11 +421,10 @@ void AddOnlyRead(const AnalysisContext& m, const std::vector<Repeat>& found,
   std::optional<Finding> finding = Describe(m, found, bound_ns);
   if (!finding) return;
   const bool updated = std::ranges::any_of(found, [&](const Repeat& one) {
-    return std::ranges::any_of(
-        m.parts.optimizer.spans, [&](const Span& span) {
-          return span.begin_ns >= one.first.end_ns &&
-                 span.end_ns <= one.again.begin_ns;
-        });
+    return std::ranges::any_of(m.parts.optimizer.spans, [&](const Span& span) {
+      return span.begin_ns >= one.first.end_ns &&
+             span.end_ns <= one.again.begin_ns;
+    });
   });
   finding->confidence = updated ? Confidence::kHint : Confidence::kStrong;
   finding->evidence =

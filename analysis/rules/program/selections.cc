@@ -77,9 +77,7 @@ bool IsSort(std::string_view name) {
 class Finder {
  public:
   explicit Finder(const AnalysisContext& context)
-      : m_(context),
-        nodes_(context.trace),
-        steps_(ForwardSteps(context)) {}
+      : m_(context), nodes_(context.trace), steps_(ForwardSteps(context)) {}
 
   std::vector<Chain> Find() const {
     std::vector<Chain> found;
@@ -107,7 +105,8 @@ class Finder {
     if (!IsAnyOf(name, {"slice", "narrow", "select", "index_select"})) {
       return {};
     }
-    const std::optional<size_t> dim = DimArgument(m_.trace, row, 1, dims.size());
+    const std::optional<size_t> dim =
+        DimArgument(m_.trace, row, 1, dims.size());
     if (!dim || dims[*dim] <= 0) return {};
     const int64_t size = dims[*dim];
     Part part{.dim = *dim, .dims = dims};
@@ -246,7 +245,8 @@ class Finder {
         PlainNameOf(m_.trace, row) == "index") {
       return;  // how many rows it makes is not recorded
     }
-    const bool rows_of_it = gathers && takes && (!of_another || HasGradient(row));
+    const bool rows_of_it =
+        gathers && takes && (!of_another || HasGradient(row));
     const bool fresh = makes && (!takes || gathers || ChangesType(row, base));
     if (!makes || rows_of_it) {
       now = {};  // all of it is used
@@ -444,9 +444,9 @@ Verdict CheckLateSelection(const AnalysisContext& m) {
   const std::vector<Chain> found = Finder(m).Find();
   std::set<size_t> in;
   for (const Chain& one : found) in.insert(one.step);
-  if (found.empty() || static_cast<double>(in.size()) <
-                           kMostSteps *
-                               static_cast<double>(m.steps.steady.size())) {
+  if (found.empty() ||
+      static_cast<double>(in.size()) <
+          kMostSteps * static_cast<double>(m.steps.steady.size())) {
     return Clean();
   }
   const BackwardNodes nodes(m.trace);
@@ -477,15 +477,16 @@ Verdict CheckLateSelection(const AnalysisContext& m) {
   Finding finding;
   finding.confidence = largest.sure ? Confidence::kStrong : Confidence::kHint;
   finding.examples = {{m.steps.windows[largest.step].number, first.begin_ns,
-                       last.end_ns, "from the large tensor to its part"}};
+                       last.end_ns,
+                       "the ops from the large tensor to its part"}};
   finding.where = CallSites(m.trace).Place(m.steps.thread, first.begin_ns,
                                            largest.ops.front());
   finding.evidence =
       std::string(m.trace.name(m.trace.ops()[largest.ops.back()].name)) +
       " makes a tensor of " + InBrackets(largest.dims) + " (" +
       Bytes(static_cast<double>(largest.bytes)) + "), and only " +
-      Percent(largest.used) + " of it is used: " +
-      std::string(m.trace.name(last.name)) +
+      Percent(largest.used) +
+      " of it is used: " + std::string(m.trace.name(last.name)) +
       " takes it out. The ops that make such tensors" +
       (trains ? ", with their backward passes," : "") + " take " +
       Milliseconds(all.ns * 1e-6) + " per step.";
@@ -512,7 +513,8 @@ constexpr Rule kRules[] = {
          "in two thirds of the steps, a tensor of 1 MiB or more is gathered, "
          "multiplied, sorted or computed element by element, the only ops that "
          "take a tensor of its size afterwards are slices and the like (of "
-         "x[index], the gradient tells the number of rows), and these take less "
+         "x[index], the gradient tells the number of rows), and these take "
+         "less "
          "than half of it",
      .avoid = "an op in between needs all of it (a mean, a normalisation), "
               "other ops take a tensor of that size, or several slices "

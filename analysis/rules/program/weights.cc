@@ -28,8 +28,8 @@ namespace {
 
 constexpr double kMostSteps = 2.0 / 3;
 // Uses of a weight whose norm is estimated anew each time: the discriminator of
-// a GAN judges real and generated samples, and a step of the power iteration for
-// each is customary (spectral_norm).
+// a GAN judges real and generated samples, and a step of the power iteration
+// for each is customary (spectral_norm).
 constexpr size_t kCustomaryUses = 2;
 // Of a loop over parameters. Our own choice: fewer are not worth another way to
 // write it.
@@ -51,11 +51,11 @@ int64_t Elements(const Sizes& sizes) {
 
 // Uses of one op of parameters in one pass.
 struct Uses {
-  std::vector<size_t> ops = {};    // indices in ForwardOps::ops
-  std::vector<Span> nodes = {};    // the engine's ranges
+  std::vector<size_t> ops = {};  // indices in ForwardOps::ops
+  std::vector<Span> nodes = {};  // the engine's ranges
   size_t added = 0;  // nodes whose gradient is added to one of another use
   bool estimates = false;  // the norm of the weight
-  size_t kept = 0;   // nodes that are a parameter's last: so many parameters
+  size_t kept = 0;  // nodes that are a parameter's last: so many parameters
   RowId forward = kNone;
 };
 
@@ -235,10 +235,10 @@ Verdict CheckRecomputedWeights(const AnalysisContext& m) {
       {m.steps.windows[SteadyStepAt(m.steps, op.begin_ns)].number, op.begin_ns,
        op.end_ns, OpWithShapes(m.trace, found.forward)}};
   finding.evidence =
-      "Weights are computed again at each use: ops whose only input are "
+      "Weights are computed again at each use: ops that take nothing but "
       "parameters, mainly " +
       OpWithShapes(m.trace, found.forward) + ", run " +
-      MeanCount(found.runs, "time") + " per step and backward pass for " +
+      MeanCount(found.runs, "time") + " per step for " +
       MeanCount(found.parameters, "parameter") +
       ". All runs but one for each parameter take " +
       Milliseconds(found.ns * 1e-6) + " per step, with their backward passes.";
@@ -262,7 +262,7 @@ Verdict CheckRecomputedWeights(const AnalysisContext& m) {
 // One loop over the parameters.
 struct Sweep {
   size_t step = 0;
-  size_t first = 0, last = 0;  // indices in ForwardOps::ops
+  size_t first = 0, last = 0;   // indices in ForwardOps::ops
   std::vector<RowId> ops = {};  // one for each parameter
   bool trains = false;
   size_t reads = 0;  // values that the program reads in between
@@ -373,10 +373,9 @@ class SweepFinder {
       return false;
     }
     const auto& arguments = m_.trace.op_inputs()[op.inputs].arguments;
-    return std::ranges::any_of(arguments,
-                               [&](const Argument& one) {
-                                 return one.dims == sizes;
-                               }) &&
+    return std::ranges::any_of(
+               arguments,
+               [&](const Argument& one) { return one.dims == sizes; }) &&
            std::ranges::all_of(arguments, [&](const Argument& one) {
              return one.dims.empty() || one.dims == sizes;
            });
@@ -389,8 +388,8 @@ class SweepFinder {
   void Close() {
     double elements = 0;
     for (RowId row : open_.ops) {
-      elements += static_cast<double>(
-          Elements(TensorArgument(m_.trace, row, 0).dims));
+      elements +=
+          static_cast<double>(Elements(TensorArgument(m_.trace, row, 0).dims));
     }
     if (open_.ops.size() >= kLeastTensors &&
         elements >= kLeastElements * elements_) {
@@ -461,8 +460,7 @@ Penalties PriceOf(const AnalysisContext& m, const ForwardOps& forward,
   for (const GraphWalk& pass : passes) {
     for (const WalkedNode& node : pass.nodes) {
       for (RowId row : node.added) {
-        if (sizes[pass.step].contains(
-                TensorArgument(m.trace, row, 0).dims)) {
+        if (sizes[pass.step].contains(TensorArgument(m.trace, row, 0).dims)) {
           spans.push_back(forward.SpanOf(row));
         }
       }
@@ -491,10 +489,9 @@ Verdict CheckParameterPenalty(const AnalysisContext& m) {
   Finding finding;
   finding.confidence = Confidence::kStrong;
   finding.where = CallSites(m.trace).Place(op.thread, op.begin_ns, row);
-  finding.examples = {
-      {m.steps.windows[found.first->step].number, op.begin_ns,
-       m.trace.ops()[forward.ops[found.first->last]].end_ns,
-       "from the first to the last parameter"}};
+  finding.examples = {{m.steps.windows[found.first->step].number, op.begin_ns,
+                       m.trace.ops()[forward.ops[found.first->last]].end_ns,
+                       "the penalty, from the first parameter to the last"}};
   finding.evidence =
       "The loss has a penalty that is computed parameter by parameter, with " +
       std::string(m.trace.name(op.name)) + " of " +
@@ -554,7 +551,8 @@ Verdict CheckGradientNorms(const AnalysisContext& m) {
     in.insert(sweep.step);
     if (in.size() > 1) continue;
     finding.examples = {{m.steps.windows[sweep.step].number, span.begin_ns,
-                         span.end_ns, "from the first to the last gradient"}};
+                         span.end_ns,
+                         "the norms, from the first gradient to the last"}};
     finding.where = CallSites(m.trace).Place(m.steps.thread, span.begin_ns,
                                              sweep.ops.front());
   }

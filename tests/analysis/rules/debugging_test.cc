@@ -1,6 +1,6 @@
-#include "support/cpu_text.h"
-#include "support/compute_text.h"
 #include "rule_testing.h"
+#include "support/compute_text.h"
+#include "support/cpu_text.h"
 
 namespace stepscope::debugging_test {
 namespace {
@@ -155,10 +155,10 @@ TEST(DebugApiTest, BoundsAnomalyModeThatNoSettingTells) {
   EXPECT_EQ(finding->gain_kind, GainKind::kBound);
   // Of steps of 28 ms, 50 times clamp_min remain, at the pace of most.
   EXPECT_NEAR(finding->gain.expected_ms, 28 - 50 * 0.1, 0.1);
-  EXPECT_NE(finding->evidence.find("The checks take 2.50 ms"), std::string::npos)
+  EXPECT_NE(finding->evidence.find("The checks take 2.50 ms"),
+            std::string::npos)
       << finding->evidence;
-  EXPECT_EQ(finding->settings,
-            (std::vector<Setting>{{"anomaly_mode", false}}));
+  EXPECT_EQ(finding->settings, (std::vector<Setting>{{"anomaly_mode", false}}));
   EXPECT_EQ(Find(report, "launch-bound"), nullptr);
 }
 

@@ -339,10 +339,10 @@ TEST(UnreadGradientsTest, WithoutSizesOfUpdatesNeverClearedGradientsTell) {
 
 // A critic ([16,32]) that judges what a generator ([64,32]) makes.
 struct Adversarial {
-  bool detached = false;        // the critic's loss does not reach the generator
-  bool frozen = false;          // nor the generator's the critic's weights
-  bool zeroes = false;          // zero_grad() fills with zeros
-  std::string between = "";     // an op behind the critic's backward pass
+  bool detached = false;     // the critic's loss does not reach the generator
+  bool frozen = false;       // nor the generator's the critic's weights
+  bool zeroes = false;       // zero_grad() fills with zeros
+  std::string between = "";  // an op behind the critic's backward pass
   std::string updated = kFrozen;  // by the generator's optimizer
   std::string behind = "";        // an op behind that
   int steps = 6;
@@ -354,25 +354,26 @@ Report Trained(const Adversarial& o) {
   CpuText text;
   int64_t sequence = 0;
   const auto forward = [&](const char* weight) {
-    text.Op("sequence=" + std::to_string(sequence++) +
-                " inputs=(float[8,32]," + weight + ") aten::linear",
+    text.Op("sequence=" + std::to_string(sequence++) + " inputs=(float[8,32]," +
+                weight + ") aten::linear",
             1'000);
   };
   const auto backward = [&](int64_t number, const char* weight, int64_t us,
                             bool keeps, bool adds) {
     text.Begin();
-    text.Nested("kind=backward sequence=" + std::to_string(number) +
-                    " AddmmBackward0",
-                us, "inputs=(float[16,8],float[8,32]) aten::mm", 1'000);
+    text.Nested(
+        "kind=backward sequence=" + std::to_string(number) + " AddmmBackward0",
+        us, "inputs=(float[16,8],float[8,32]) aten::mm", 1'000);
     if (!keeps) return;
     const std::string in = std::string("inputs=(") + weight;
     if (adds) {
       text.Nested("kind=backward " + in + ") torch::autograd::AccumulateGrad",
                   20, in + "," + weight + ") aten::add_", 10);
     } else {
-      text.Nested("kind=backward autograd::engine::evaluate_function: "
-                  "torch::autograd::AccumulateGrad",
-                  20, in + ") torch::autograd::AccumulateGrad", 15);
+      text.Nested(
+          "kind=backward autograd::engine::evaluate_function: "
+          "torch::autograd::AccumulateGrad",
+          20, in + ") torch::autograd::AccumulateGrad", 15);
     }
   };
   const auto update = [&](const std::string& weight) {
@@ -429,8 +430,9 @@ TEST(UnreadGradientsTest, AnOpBeforeTheNextForwardPassMayReadThem) {
 
 TEST(UnreadGradientsTest, AMovingAverageTakesParameters) {
   const Report report = Trained(
-      {.behind = "inputs=(TensorList(float[64,32],float[16,32]),"
-                 "TensorList(float[64,32],float[16,32])) aten::_foreach_lerp_"});
+      {.behind =
+           "inputs=(TensorList(float[64,32],float[16,32]),"
+           "TensorList(float[64,32],float[16,32])) aten::_foreach_lerp_"});
   const Finding* finding = Find(report, kUnread);
   ASSERT_NE(finding, nullptr);
   EXPECT_NEAR(finding->gain.expected_ms, 4.02 + 1.02, 0.001);
@@ -491,10 +493,10 @@ TEST(UnreadGradientsTest, OrderTellsNetworksOfOneSizeApart) {
 
 // Another network of this size may have been trained.
 TEST(UnreadGradientsTest, OfSeveralNetworksOfASizeNothingIsKnown) {
-  EXPECT_TRUE(IsClean(
-      Trained({.frozen = true,
-               .updated = "TensorList(float[64,32],float[64,32])"}),
-      kUnread));
+  EXPECT_TRUE(
+      IsClean(Trained({.frozen = true,
+                       .updated = "TensorList(float[64,32],float[64,32])"}),
+              kUnread));
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ struct Losses {
   bool records = false;  // create_graph=True
   std::string between = {};  // an op between the passes
   std::string inputs = "(float[64,64])";
-  bool updates = false;  // the optimizer steps between the passes
+  bool updates = false;                // the optimizer steps between the passes
   std::string updated = "float[9,9]";  // by the optimizer between the passes
   double node_us = 300;
 };
@@ -118,9 +118,8 @@ TEST(RepeatedBackwardTest, AddsUpTheLosses) {
 }
 
 TEST(RepeatedBackwardTest, ForwardOpsMayLieBetween) {
-  EXPECT_FALSE(IsClean(Of({.between = "aten::argmax",
-                           .inputs = "(float[32,8])"}),
-                       kRepeated));
+  EXPECT_FALSE(IsClean(
+      Of({.between = "aten::argmax", .inputs = "(float[32,8])"}), kRepeated));
 }
 
 TEST(RepeatedBackwardTest, GraphsOfTheirOwnAreNoRepetition) {

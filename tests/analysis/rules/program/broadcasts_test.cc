@@ -29,8 +29,8 @@ Report Of(const Pairs& how) {
     if (!how.then.empty()) {
       text.Op(second + " inputs=(" + how.made + ") " + how.then, 1'000);
     }
-    text.Op("inputs=(" + how.made + ",ScalarList=\"" + how.dims +
-                "\") " + how.reduce,
+    text.Op("inputs=(" + how.made + ",ScalarList=\"" + how.dims + "\") " +
+                how.reduce,
             500);
     text.Nested("kind=backward " + second + " PowBackward0", 1'000, "aten::mul",
                 990);
@@ -101,11 +101,13 @@ Report Of(const Whole& how) {
   for (int i = 0; i < 4; ++i) {
     const std::string sequence = "sequence=" + std::to_string(i);
     text.Op("inputs=(float[128,64],float[64,64]) aten::mm", 5'500);
-    text.Nested("inputs=(" + how.left + "," + how.right + how.rest + ") " + how.op,
-                2'000,
-                sequence + " inputs=(float[128,128,64],ScalarList=\"[2]\") "
-                           "aten::sum",
-                1'990);
+    text.Nested(
+        "inputs=(" + how.left + "," + how.right + how.rest + ") " + how.op,
+        2'000,
+        sequence +
+            " inputs=(float[128,128,64],ScalarList=\"[2]\") "
+            "aten::sum",
+        1'990);
     text.Nested("kind=backward " + sequence + " SumBackward1", 2'000,
                 "aten::expand", 1'990);
     text.EndStep();
@@ -130,8 +132,8 @@ TEST(BroadcastContractionTest, OneOpMayDoAllOfIt) {
 }
 
 TEST(BroadcastContractionTest, OneOpMustSumUpWhatBothHave) {
-  EXPECT_TRUE(IsClean(
-      Of(Whole{.rest = ",Scalar=\"1\",Scalar=\"1e-08\""}), kRule));
+  EXPECT_TRUE(
+      IsClean(Of(Whole{.rest = ",Scalar=\"1\",Scalar=\"1e-08\""}), kRule));
   // Of rows with rows.
   EXPECT_TRUE(IsClean(
       Of(Whole{.left = "float[128,128,64]", .right = "float[128,128,64]"}),

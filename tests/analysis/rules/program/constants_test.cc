@@ -8,7 +8,7 @@ constexpr const char* kRule = "constant-rebuilt";
 
 struct Mask {
   std::string begins = "aten::ones";
-  std::string from = {};  // its arguments, if not the sizes
+  std::string from = {};                 // its arguments, if not the sizes
   std::string takes = "float[256,256]";  // what the next op takes
   std::string next = "aten::triu";
   bool computes = true;
@@ -25,13 +25,11 @@ Report Of(const Mask& how) {
         "[" + std::to_string(size) + ", " + std::to_string(size) + "]";
     text.Op("aten::linear", "(float[64,256],float[256,256])", {}, 500,
             "sequence=" + std::to_string(100 * step + 1));
-    text.Op(how.begins,
-            how.from.empty() ? "(=\"" + square + "\")" : how.from,
+    text.Op(how.begins, how.from.empty() ? "(=\"" + square + "\")" : how.from,
             {}, 50);
-    const std::string made =
-        how.grows ? "float[" + std::to_string(size) + "," +
-                        std::to_string(size) + "]"
-                  : how.takes;
+    const std::string made = how.grows ? "float[" + std::to_string(size) + "," +
+                                             std::to_string(size) + "]"
+                                       : how.takes;
     if (how.computes) {
       text.Op(how.next, "(" + made + ",=\"1\")", {}, how.us,
               how.trains ? "sequence=" + std::to_string(100 * step + 2) : "");

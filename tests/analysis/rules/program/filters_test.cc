@@ -37,8 +37,8 @@ TEST(DirectConvolutionTest, LongFiltersHaveSpectra) {
   // 8 x 16 results of 7169, of 1024 terms each; 8 x 16 transforms there and
   // back and 16 of the filters, and 8 x 16 products of 4096 numbers.
   const double direct = 2.0 * 8 * 16 * 7169 * 1024;
-  const double spectra = (2 * 8 * 16 + 16) * 2.5 * 8192 * 13 +
-                         8.0 * 8 * 16 * 4096;
+  const double spectra =
+      (2 * 8 * 16 + 16) * 2.5 * 8192 * 13 + 8.0 * 8 * 16 * 4096;
   EXPECT_NEAR(finding->gain.expected_ms, 5 * (1 - spectra / direct), 0.01);
   EXPECT_NE(finding->evidence.find("[16, 1, 1024]"), std::string::npos);
 }
@@ -68,10 +68,10 @@ TEST(DirectConvolutionTest, FewResultsNeedNoSpectra) {
 
 // Each pair of channels has a product of spectra of its own.
 TEST(DirectConvolutionTest, ChannelsAreSummedUp) {
-  EXPECT_TRUE(IsClean(
-      Of({.input = "float[8,256,8192]", .weight = "float[256,256,31]",
-          .groups = "1"}),
-      kRule));
+  EXPECT_TRUE(IsClean(Of({.input = "float[8,256,8192]",
+                          .weight = "float[256,256,31]",
+                          .groups = "1"}),
+                      kRule));
 }
 
 }  // namespace

@@ -24,14 +24,15 @@ Report Of(const Loop& how) {
     for (int i = 0; i < how.iterations; ++i, ++sequence) {
       const int rows = how.first + how.more * i + (i == how.uneven);
       text.Pass(100);
-      text.Op("sequence=" + std::to_string(sequence) + " inputs=(float[64],float[" +
-                  std::to_string(rows) + ",64],float[64,64]) aten::addmm",
+      text.Op("sequence=" + std::to_string(sequence) +
+                  " inputs=(float[64],float[" + std::to_string(rows) +
+                  ",64],float[64,64]) aten::addmm",
               10 * (rows / 8));
     }
     for (int i = sequence; how.trains && i-- > begun;) {
-      text.Nested("kind=backward sequence=" + std::to_string(i) +
-                      " AddmmBackward0",
-                  100, "aten::mm", 90);
+      text.Nested(
+          "kind=backward sequence=" + std::to_string(i) + " AddmmBackward0",
+          100, "aten::mm", 90);
     }
     if (how.then_trains) {
       const int rows = how.first + how.more * (how.iterations - 1);
@@ -118,15 +119,15 @@ Report Of(const Joined& how) {
                   ",512],float[1,512]),Scalar=\"0\") aten::cat",
               10 * i);
       if (how.reads) {
-        text.Op("inputs=(float[" + std::to_string(rows + 1) +
-                    ",512]) aten::relu",
-                5);
+        text.Op(
+            "inputs=(float[" + std::to_string(rows + 1) + ",512]) aten::relu",
+            5);
       }
     }
     for (int i = sequence; how.trains && i-- > begun;) {
-      text.Nested("kind=backward sequence=" + std::to_string(i) +
-                      " CatBackward0",
-                  10, "aten::narrow", 5);
+      text.Nested(
+          "kind=backward sequence=" + std::to_string(i) + " CatBackward0", 10,
+          "aten::narrow", 5);
     }
     text.EndStep();
   }

@@ -24,9 +24,9 @@ Report Of(const std::vector<std::string>& lines, bool trains = true) {
       rest -= 1'000;
     }
     for (int node : nodes) {
-      text.Nested("kind=backward sequence=" + std::to_string(node) +
-                      " LinalgBackward0",
-                  2'000, "aten::mm", 1'990);
+      text.Nested(
+          "kind=backward sequence=" + std::to_string(node) + " LinalgBackward0",
+          2'000, "aten::mm", 1'990);
       rest -= 2'000;
     }
     text.Op("aten::sort", rest);
@@ -60,8 +60,8 @@ TEST(ExplicitInverseTest, OneFactorForTheDeterminantToo) {
   EXPECT_NEAR(finding->gain.expected_ms, 4, 0.01);
   EXPECT_NE(finding->fix_python.find("torch.cholesky_solve"),
             std::string::npos);
-  EXPECT_FALSE(IsClean(Of({On("linalg_slogdet"), On("linalg_inv"), Times()}),
-                       kRule));
+  EXPECT_FALSE(
+      IsClean(Of({On("linalg_slogdet"), On("linalg_inv"), Times()}), kRule));
 }
 
 TEST(ExplicitInverseTest, SolvesAndTakesTheDeterminant) {
@@ -71,7 +71,8 @@ TEST(ExplicitInverseTest, SolvesAndTakesTheDeterminant) {
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
   EXPECT_NEAR(finding->gain.expected_ms, 1, 0.01);
-  EXPECT_NE(finding->evidence.find("The determinant alone takes 1.00 ms"), std::string::npos)
+  EXPECT_NE(finding->evidence.find("The determinant alone takes 1.00 ms"),
+            std::string::npos)
       << finding->evidence;
   // Another matrix is made in between, or has other sizes.
   EXPECT_TRUE(IsClean(Of({On("logdet"), On("exp"), solve}), kRule));
@@ -80,16 +81,15 @@ TEST(ExplicitInverseTest, SolvesAndTakesTheDeterminant) {
 }
 
 TEST(ExplicitInverseTest, CholeskyWithItsDiagonalIsRight) {
-  EXPECT_TRUE(IsClean(
-      Of({On("linalg_cholesky"),
-          "inputs=(double[500,1],double[500,500]) aten::cholesky_solve",
-          On("diagonal")}),
-      kRule));
+  EXPECT_TRUE(
+      IsClean(Of({On("linalg_cholesky"),
+                  "inputs=(double[500,1],double[500,500]) aten::cholesky_solve",
+                  On("diagonal")}),
+              kRule));
 }
 
 TEST(ExplicitInverseTest, TheInverseItselfIsRead) {
-  EXPECT_TRUE(
-      IsClean(Of({On("linalg_inv"), Times(), On("diagonal")}), kRule));
+  EXPECT_TRUE(IsClean(Of({On("linalg_inv"), Times(), On("diagonal")}), kRule));
   EXPECT_TRUE(IsClean(Of({On("linalg_inv")}), kRule));
 }
 

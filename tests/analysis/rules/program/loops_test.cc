@@ -33,8 +33,7 @@ class Loop {
       if (!how_.kind.empty())
         text_.EndRange("Optimizer.step#SGD.step", how_.kind);
       Op("aten::sum", "", 20);
-      const bool backward =
-          how_.backward && how_.product && !how_.one_by_one;
+      const bool backward = how_.backward && how_.product && !how_.one_by_one;
       for (int i = how_.passes; backward && i-- > 0;) BackwardOf(i);
       if (backward && !how_.own_weights) Accumulate();
       Op("aten::mm", "(float[64,64],float[64,64])", 2'000);
@@ -150,22 +149,21 @@ TEST(UnbatchedLoopTest, LayersHaveWeightsOfTheirOwn) {
 TEST(UnbatchedLoopTest, PassesMayHaveBackwardPassesOfTheirOwn) {
   // As for gradients of single samples, kept or accumulated.
   for (bool accumulates : {false, true}) {
-    const Report report =
-        Of({.own_weights = accumulates, .one_by_one = true});
+    const Report report = Of({.own_weights = accumulates, .one_by_one = true});
     const Finding* finding = Find(report, "unbatched-loop");
     ASSERT_NE(finding, nullptr);
     // 32 passes of 56 us, or of 61 us.
-    EXPECT_NEAR(finding->gain.expected_ms,
-                (accumulates ? 0.061 : 0.056) * 31, 0.02);
+    EXPECT_NEAR(finding->gain.expected_ms, (accumulates ? 0.061 : 0.056) * 31,
+                0.02);
     EXPECT_NE(finding->evidence.find("and their backward passes"),
               std::string::npos);
   }
 }
 
 TEST(UnbatchedLoopTest, AnUpdateOfTheWeightsSeparatesPasses) {
-  EXPECT_TRUE(IsClean(
-      Of({.own_weights = true, .one_by_one = true, .updates = true}),
-      "unbatched-loop"));
+  EXPECT_TRUE(
+      IsClean(Of({.own_weights = true, .one_by_one = true, .updates = true}),
+              "unbatched-loop"));
 }
 
 TEST(UnbatchedLoopTest, OptimizerAndLoaderHaveRulesOfTheirOwn) {

@@ -24,7 +24,8 @@ Report Of(const std::vector<std::string>& lines) {
   return text.Analyzed();
 }
 
-const std::string kOneHot = "inputs=(long int[512],Scalar=\"300\") aten::one_hot";
+const std::string kOneHot =
+    "inputs=(long int[512],Scalar=\"300\") aten::one_hot";
 const std::string kFloat = "inputs=(long int[512,300],Scalar=\"6\") aten::to";
 const std::string kLinear =
     "inputs=(float[512,300],float[64,300],float[64]) aten::linear";
@@ -43,9 +44,9 @@ TEST(OneHotProductTest, LooksRowsUp) {
 }
 
 TEST(OneHotProductTest, TheNumberOfClassesMayBeLeftOut) {
-  EXPECT_FALSE(IsClean(
-      Of({"inputs=(long int[512],Scalar=\"-1\") aten::one_hot", kFloat, kLinear}),
-      kRule));
+  EXPECT_FALSE(IsClean(Of({"inputs=(long int[512],Scalar=\"-1\") aten::one_hot",
+                           kFloat, kLinear}),
+                       kRule));
 }
 
 TEST(OneHotProductTest, OnesAreScattered) {
@@ -64,9 +65,8 @@ TEST(OneHotProductTest, OnesAreScattered) {
 }
 
 TEST(OneHotProductTest, SumsGroupsUp) {
-  const Report report =
-      Of({kOneHot, kFloat, "inputs=(float[512,300]) aten::t",
-          "inputs=(float[300,512],float[512,64]) aten::mm"});
+  const Report report = Of({kOneHot, kFloat, "inputs=(float[512,300]) aten::t",
+                            "inputs=(float[300,512],float[512,64]) aten::mm"});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
   EXPECT_NE(finding->fix_python.find("index_add"), std::string::npos);
@@ -79,23 +79,23 @@ TEST(OneHotProductTest, OtherOpsTakeTheRows) {
           "aten::cat",
           kLinear}),
       kRule));
-  EXPECT_TRUE(IsClean(
-      Of({kOneHot, kFloat,
-          "inputs=(float[512,300],float[512,300]) aten::mul", kLinear}),
-      kRule));
+  EXPECT_TRUE(
+      IsClean(Of({kOneHot, kFloat,
+                  "inputs=(float[512,300],float[512,300]) aten::mul", kLinear}),
+              kRule));
   EXPECT_TRUE(IsClean(Of({kOneHot, kFloat}), kRule));
   // The rows are weights of another product.
   EXPECT_TRUE(IsClean(
-      Of({kOneHot, kFloat,
-          "inputs=(float[64,512],float[512,300]) aten::mm"}),
+      Of({kOneHot, kFloat, "inputs=(float[64,512],float[512,300]) aten::mm"}),
       kRule));
 }
 
 TEST(OneHotProductTest, FewClasses) {
   const auto with = [](const std::string& classes) {
-    return Of({"inputs=(long int[512],Scalar=\"" + classes + "\") aten::one_hot",
-               "inputs=(float[512," + classes + "],float[" + classes +
-                   ",64]) aten::mm"});
+    return Of(
+        {"inputs=(long int[512],Scalar=\"" + classes + "\") aten::one_hot",
+         "inputs=(float[512," + classes + "],float[" + classes +
+             ",64]) aten::mm"});
   };
   EXPECT_TRUE(IsClean(with("63"), kRule));
   EXPECT_FALSE(IsClean(with("64"), kRule));

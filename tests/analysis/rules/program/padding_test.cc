@@ -30,8 +30,9 @@ Report Of(const Batches& how) {
         text.Op("inputs=(long int[16," + to +
                     "],Scalar=\"0\",Scalar=\"3\") aten::select",
                 10);
-        text.Op("inputs=(long int[" + to + "],Scalar=\"0\",Scalar=\"0\",Scalar=\"" +
-                    size + "\",Scalar=\"1\") aten::slice",
+        text.Op("inputs=(long int[" + to +
+                    "],Scalar=\"0\",Scalar=\"0\",Scalar=\"" + size +
+                    "\",Scalar=\"1\") aten::slice",
                 10);
         text.Op("inputs=(long int[" + size + "],long int[" + size +
                     "]) aten::copy_",
@@ -39,15 +40,16 @@ Report Of(const Batches& how) {
       }
     } else {
       text.Op("inputs=(long int[16," + std::to_string(length) +
-                  "],ScalarList=\"[" + std::string(how.left ? "1" : "0") + ", " +
-                  std::to_string(full - length - how.left) + "]\") aten::pad",
+                  "],ScalarList=\"[" + std::string(how.left ? "1" : "0") +
+                  ", " + std::to_string(full - length - how.left) +
+                  "]\") aten::pad",
               100);
     }
     const std::string first = "sequence=" + std::to_string(sequence++);
     const std::string second = "sequence=" + std::to_string(sequence++);
-    text.Op(first + " inputs=(float[16," + to +
-                ",64],float[48,64]) aten::linear",
-            2'000);
+    text.Op(
+        first + " inputs=(float[16," + to + ",64],float[48,64]) aten::linear",
+        2'000);
     text.Op(second + " inputs=(float[16,4," + to + ",16],float[16,4," + to +
                 ",16]) aten::scaled_dot_product_attention",
             2'000);
@@ -93,8 +95,8 @@ TEST(PaddedToMaximumTest, EqualLengthsAreAChoice) {
 }
 
 TEST(PaddedToMaximumTest, RoundedUpLengths) {
-  EXPECT_TRUE(IsClean(
-      Of({.lengths = {20, 70, 180, 150, 40}, .rounds = true}), kRule));
+  EXPECT_TRUE(
+      IsClean(Of({.lengths = {20, 70, 180, 150, 40}, .rounds = true}), kRule));
 }
 
 TEST(PaddedToMaximumTest, BothEndsAreABorder) {

@@ -15,9 +15,9 @@ Report StepOf(const std::vector<std::string>& lines, bool trains = false) {
     int64_t rest = 10'000;
     const int first = sequence;
     for (const std::string& line : lines) {
-      text.Op((trains ? "sequence=" + std::to_string(sequence++) + " " : "") +
-                  line,
-              1'000);
+      text.Op(
+          (trains ? "sequence=" + std::to_string(sequence++) + " " : "") + line,
+          1'000);
       rest -= 1'000;
     }
     while (sequence > first && trains) {
@@ -83,7 +83,8 @@ TEST(ProductOrderTest, MessagesAndSumsMayBeScaled) {
                .sums = "inputs=(float[1000,128],float[1000,1]) aten::div"}),
       kRule));
   EXPECT_TRUE(IsClean(
-      Of(Graph{.messages = "inputs=(float[9000,128],float[9000,128]) aten::mul"}),
+      Of(Graph{.messages =
+                   "inputs=(float[9000,128],float[9000,128]) aten::mul"}),
       kRule));
   EXPECT_TRUE(IsClean(
       Of(Graph{.messages = "inputs=(float[9000,128]) aten::relu"}), kRule));
@@ -106,7 +107,8 @@ std::string Mm(const std::string& left, const std::string& right) {
 }
 
 TEST(ProductOrderTest, ChangesTheBrackets) {
-  const Report report = StepOf({Mm("256,512", "512,300"), Mm("256,300", "300,2")});
+  const Report report =
+      StepOf({Mm("256,512", "512,300"), Mm("256,300", "300,2")});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
   const double now = 256.0 * 512 * 300 + 256.0 * 300 * 2;
@@ -117,24 +119,25 @@ TEST(ProductOrderTest, ChangesTheBrackets) {
 
 // Weights of low rank, multiplied with each other in each step.
 TEST(ProductOrderTest, BothSidesAndBatches) {
-  EXPECT_FALSE(IsClean(StepOf({Mm("512,8", "8,300"), Mm("64,512", "512,300")}),
-                       kRule));
-  EXPECT_FALSE(IsClean(
-      StepOf({Mm("512,8", "8,300"),
-          "inputs=(float[64,300],float[512,300]) aten::linear"}),
-      kRule));
-  EXPECT_FALSE(IsClean(
-      StepOf({"inputs=(float[8,512,32],float[8,32,500]) aten::bmm",
-          "inputs=(float[8,512,500],float[8,500,32]) aten::bmm"}),
-      kRule));
+  EXPECT_FALSE(
+      IsClean(StepOf({Mm("512,8", "8,300"), Mm("64,512", "512,300")}), kRule));
+  EXPECT_FALSE(
+      IsClean(StepOf({Mm("512,8", "8,300"),
+                      "inputs=(float[64,300],float[512,300]) aten::linear"}),
+              kRule));
+  EXPECT_FALSE(
+      IsClean(StepOf({"inputs=(float[8,512,32],float[8,32,500]) aten::bmm",
+                      "inputs=(float[8,512,500],float[8,500,32]) aten::bmm"}),
+              kRule));
 }
 
 TEST(ProductOrderTest, TheOtherOrderNeedsAsMuch) {
-  EXPECT_TRUE(IsClean(StepOf({Mm("64,512", "512,8"), Mm("64,8", "8,300")}), kRule));
+  EXPECT_TRUE(
+      IsClean(StepOf({Mm("64,512", "512,8"), Mm("64,8", "8,300")}), kRule));
   // Three projections of one input.
   EXPECT_TRUE(IsClean(
-      StepOf({Mm("4096,64", "64,64"), Mm("4096,64", "64,64"), Mm("4096,64", "64,64"),
-          "inputs=(float[4096,64]) aten::view"}),
+      StepOf({Mm("4096,64", "64,64"), Mm("4096,64", "64,64"),
+              Mm("4096,64", "64,64"), "inputs=(float[4096,64]) aten::view"}),
       kRule));
 }
 
@@ -161,8 +164,9 @@ TEST(ProductOrderTest, ASquareMatrixMayBeCarriedOn) {
 }
 
 TEST(ProductOrderTest, AMatrixOfAGraphSumsUp) {
-  const std::string spreads = "inputs=(float[900,900],float[900,128]) "
-                              "aten::matmul";
+  const std::string spreads =
+      "inputs=(float[900,900],float[900,128]) "
+      "aten::matmul";
   const auto project = [](const std::string& width) {
     return "inputs=(float[900,128],float[" + width + ",128]) aten::linear";
   };

@@ -20,8 +20,7 @@ class Network {
   void Forward(int first, const std::string& rows = "1024") {
     Op("aten::cat", "(float[" + rows + ",64])", 20);
     for (int i = 0; i < 2; ++i) {
-      Op("aten::addmm",
-         "(float[64],float[" + rows + ",64],float[64,64])", 300,
+      Op("aten::addmm", "(float[64],float[" + rows + ",64],float[64,64])", 300,
          first < 0 ? "" : Sequence(first + i));
       Op("aten::tanh", "(float[" + rows + ",64])", 20);
     }
@@ -89,8 +88,9 @@ TEST(RepeatedForwardTest, TakesAllDerivativesOfOnePass) {
   // calling the 11 outermost ops takes.
   EXPECT_NEAR(finding->gain.expected_ms,
               2 * (0.66 + 10 * 0.3 + 6 * 0.005 + 11 * 0.02), 0.01);
-  EXPECT_NE(finding->evidence.find("2 products of the same sizes, runs 3 times"),
-            std::string::npos)
+  EXPECT_NE(
+      finding->evidence.find("2 products of the same sizes, runs 3 times"),
+      std::string::npos)
       << finding->evidence;
   EXPECT_NE(finding->fix_python.find("torch.autograd.grad(u, (x, t)"),
             std::string::npos);
@@ -112,7 +112,7 @@ TEST(RepeatedForwardTest, LeavesPassesThatNeedEachOther) {
 struct Metric {
   std::string rows = "1024";  // of the second forward pass
   bool reads = true;
-  std::string compares = {};  // the type of what is compared, if not read
+  std::string compares = {};   // the type of what is compared, if not read
   bool trains_behind = false;  // the loss needs what it makes
   bool loads = false;          // another batch before it
   bool before_update = false;
@@ -167,8 +167,8 @@ TEST(RepeatedForwardTest, ReusesTheOutputForMetrics) {
 }
 
 TEST(RepeatedForwardTest, AMetricMayStayATensor) {
-  EXPECT_FALSE(IsClean(Of(Metric{.reads = false, .compares = "long int"}),
-                       kRule));
+  EXPECT_FALSE(
+      IsClean(Of(Metric{.reads = false, .compares = "long int"}), kRule));
   // As of a target network: a mask, or nothing is compared.
   EXPECT_TRUE(IsClean(Of(Metric{.reads = false, .compares = "float"}), kRule));
   EXPECT_TRUE(IsClean(Of(Metric{.reads = false}), kRule));
@@ -178,8 +178,8 @@ TEST(RepeatedForwardTest, OtherPassesAreNoRepetition) {
   EXPECT_TRUE(IsClean(Of(Metric{.again = false}), kRule));
   EXPECT_TRUE(IsClean(Of(Metric{.rows = "512"}), kRule));
   EXPECT_TRUE(IsClean(Of(Metric{.loads = true}), kRule));
-  EXPECT_TRUE(IsClean(
-      Of(Metric{.trains_behind = true, .before_update = true}), kRule));
+  EXPECT_TRUE(
+      IsClean(Of(Metric{.trains_behind = true, .before_update = true}), kRule));
 }
 
 }  // namespace

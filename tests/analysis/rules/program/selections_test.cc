@@ -25,9 +25,9 @@ Report Of(const std::vector<std::string>& lines, int steps = 4,
 }
 
 std::string Slice(const std::string& of, int dim, int begin, int end) {
-  return "inputs=(" + of + ",Scalar=\"" + std::to_string(dim) +
-         "\",Scalar=\"" + std::to_string(begin) + "\",Scalar=\"" +
-         std::to_string(end) + "\",Scalar=\"1\") aten::slice";
+  return "inputs=(" + of + ",Scalar=\"" + std::to_string(dim) + "\",Scalar=\"" +
+         std::to_string(begin) + "\",Scalar=\"" + std::to_string(end) +
+         "\",Scalar=\"1\") aten::slice";
 }
 
 std::string On(const std::string& op, const std::string& of = kWhole) {
@@ -74,8 +74,8 @@ TEST(LateSelectionTest, AHeadIsAppliedToTheLastPosition) {
 TEST(LateSelectionTest, ACropIsConverted) {
   const std::string pixels = "c10::Byte[8,3,256,256]";
   const std::string image = "float[8,3,256,256]";
-  const std::vector<std::string> crop = {
-      Slice(image, 2, 16, 80), Slice("float[8,3,64,256]", 3, 0, 64)};
+  const std::vector<std::string> crop = {Slice(image, 2, 16, 80),
+                                         Slice("float[8,3,64,256]", 3, 0, 64)};
   const auto with = [&](std::vector<std::string> made) {
     made.insert(made.end(), crop.begin(), crop.end());
     return Of(made);
@@ -87,21 +87,22 @@ TEST(LateSelectionTest, ACropIsConverted) {
   // The next step might add to what this one made.
   EXPECT_EQ(finding->confidence, Confidence::kHint);
   // Only what follows the mean of all is saved.
-  const Report mean = with(
-      {On("aten::div", image), On("aten::mean", image), On("aten::sub", image)});
+  const Report mean = with({On("aten::div", image), On("aten::mean", image),
+                            On("aten::sub", image)});
   ASSERT_NE(Find(mean, kRule), nullptr);
   EXPECT_NEAR(Find(mean, kRule)->gain.expected_ms, 15.0 / 16, 0.01);
-  EXPECT_TRUE(IsClean(with({On("aten::div", image), On("aten::mean", image)}),
-                      kRule));
+  EXPECT_TRUE(
+      IsClean(with({On("aten::div", image), On("aten::mean", image)}), kRule));
   // What is changed in place lives on.
   EXPECT_TRUE(IsClean(with({On("aten::div_", image)}), kRule));
 }
 
 TEST(LateSelectionTest, OnlyTheFirstOfWhatIsSorted) {
   const auto sorted = [](int begin, int end) {
-    return Of({"inputs=(float[512,1024],Scalar=\"-1\",Scalar=\"False\") "
-               "aten::argsort",
-               Slice("long int[512,1024]", 1, begin, end)});
+    return Of(
+        {"inputs=(float[512,1024],Scalar=\"-1\",Scalar=\"False\") "
+         "aten::argsort",
+         Slice("long int[512,1024]", 1, begin, end)});
   };
   const Report report = sorted(0, 8);
   const Finding* finding = Find(report, kRule);
@@ -124,8 +125,8 @@ TEST(LateSelectionTest, OnlyOpsThatCommute) {
   };
   EXPECT_FALSE(IsClean(norm(0), kRule));
   EXPECT_TRUE(IsClean(norm(1), kRule));
-  EXPECT_TRUE(IsClean(Of({On("aten::batch_norm"), Slice(kWhole, 0, 0, 16)}),
-                      kRule));
+  EXPECT_TRUE(
+      IsClean(Of({On("aten::batch_norm"), Slice(kWhole, 0, 0, 16)}), kRule));
 }
 
 TEST(LateSelectionTest, AllOfItIsUsed) {

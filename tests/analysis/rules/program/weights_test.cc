@@ -109,9 +109,9 @@ TEST(RecomputedWeightsTest, LayersHaveWeightsOfTheirOwn) {
 }
 
 TEST(RecomputedWeightsTest, LeavesWhatActivationsHaveAPartIn) {
-  EXPECT_TRUE(IsClean(
-      Of({.op = "aten::mul", .inputs = "(float[64,64],float[8,64])"}),
-      kWeights));
+  EXPECT_TRUE(
+      IsClean(Of({.op = "aten::mul", .inputs = "(float[64,64],float[8,64])"}),
+              kWeights));
   // A view costs nothing, and is made for each product.
   EXPECT_TRUE(
       IsClean(Of({.op = "aten::t", .inputs = "(float[64,64])"}), kWeights));
@@ -135,7 +135,7 @@ struct Penalty {
   bool differences = false;  // of the weights from others
   bool trains = true;
   std::string sizes = "float[64,64]";  // of what is penalised
-  std::string over = {};  // the dimensions of the sum, if not all
+  std::string over = {};               // the dimensions of the sum, if not all
 };
 
 Report Of(const Penalty& how) {
@@ -158,8 +158,7 @@ Report Of(const Penalty& how) {
                  how.trains ? at + 1 : -1);
       program.Op("aten::sum", "(" + how.sizes + how.over + ")", 20,
                  how.trains ? at + 2 : -1);
-      program.Op("aten::add", "(float[],float[])", 5,
-                 how.trains ? at + 3 : -1);
+      program.Op("aten::add", "(float[],float[])", 5, how.trains ? at + 3 : -1);
     }
     for (int i = how.penalised; how.trains && i-- > 0;) {
       program.Node(first + 4 * i + 3, 5);
@@ -185,8 +184,7 @@ TEST(ParameterPenaltyTest, TheOptimizerDecaysWeights) {
   EXPECT_EQ(finding->gain_kind, GainKind::kBound);
   // 65 us forward and 81 backward for each, and the sums.
   EXPECT_NEAR(finding->gain.expected_ms, 6 * (0.065 + 0.081 + 0.02), 0.2);
-  EXPECT_NE(finding->evidence.find("aten::pow of 6 tensors"),
-            std::string::npos)
+  EXPECT_NE(finding->evidence.find("aten::pow of 6 tensors"), std::string::npos)
       << finding->evidence;
   EXPECT_NE(finding->fix_python.find("weight_decay"), std::string::npos);
 }
