@@ -1,12 +1,15 @@
 // WindowAt() and SteadyStepAt(): which step contains a moment. They search in
 // logarithmic time, so they can be called for every row of a recording with
-// thousands of steps.
+// thousands of steps. AreMostSteps(): whether something is a habit of the
+// steps.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <set>
+#include <vector>
 
 #include "ops/intervals.h"
 #include "steps/steps.h"
@@ -34,6 +37,23 @@ inline size_t SteadyStepAt(const Steps& steps, int64_t time_ns,
   const size_t index = WindowAt(steps, span, time_ns);
   return std::ranges::binary_search(steps.steady, index) ? index
                                                          : steps.windows.size();
+}
+
+// True if `count` of the steady steps are two thirds of them or more: what a
+// loop does in fewer is no part of each step.
+inline bool AreMostSteps(const Steps& steps, size_t count) {
+  constexpr double kMost = 2.0 / 3;
+  return static_cast<double>(count) >=
+         kMost * static_cast<double>(steps.steady.size());
+}
+
+// True if there is one of `found`, each with the index of its steady step, in
+// two thirds of these steps.
+template <typename Found>
+bool RecursInMostSteps(const Steps& steps, const std::vector<Found>& found) {
+  std::set<size_t> in;
+  for (const Found& one : found) in.insert(one.step);
+  return !found.empty() && AreMostSteps(steps, in.size());
 }
 
 // True if the host window of a steady step contains `time_ns`.

@@ -13,6 +13,7 @@
 
 #include "evidence/collective_evidence.h"
 #include "evidence/program/backward_nodes.h"
+#include "evidence/program/forward_steps.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
 
@@ -22,8 +23,6 @@ namespace {
 // With fewer steps that update, another optimizer may only not have had its
 // turn.
 constexpr size_t kLeastUpdates = 3;
-
-using Dims = std::vector<int64_t>;
 
 // A parameter's AccumulateGrad node.
 struct Kept {
@@ -42,6 +41,22 @@ struct BackwardPass {
   size_t step = 0;  // in Steps::windows
   std::vector<PassNode> nodes = {};
 };
+
+using KeptBySize = std::map<Dims, std::vector<Kept*>>;
+
+// Valid while the pass lives and gets no more nodes.
+KeptBySize GroupedBySize(BackwardPass& pass) {
+  KeptBySize by_size;
+  for (PassNode& node : pass.nodes) {
+    for (Kept& one : node.kept) by_size[one.gradient.dims].push_back(&one);
+  }
+  return by_size;
+}
+
+double CountOf(const std::map<Dims, double>& counts, const Dims& dims) {
+  const auto found = counts.find(dims);
+  return found == counts.end() ? 0 : found->second;
+}
 
 struct Passes {
   std::vector<BackwardPass> passes = {};
@@ -147,17 +162,13 @@ bool MayUpdate(const AnalysisContext& m, RowId row) {
          LengthIn(m.parts.optimizer.spans, {op.begin_ns, op.end_ns}) > 0;
 }
 
-// True if each optimizer's step shows what it updates. Those with kernels of
-// their own, and compiled ones, do not.
-bool AllStepsShowUpdates(const AnalysisContext& m,
-                         const std::vector<int64_t>& times) {
-  return std::ranges::all_of(m.trace.ranges(), [&](const Range& range) {
-    if (range.kind != RangeKind::kOptimizer ||
-        !m.trace.name(range.name).starts_with("Optimizer.step")) {
-      return true;
-    }
-    const auto next = std::ranges::lower_bound(times, range.begin_ns);
-    return next != times.end() && *next < range.end_ns;
+// True if each of `steps` of optimizers shows what it updates. Those with
+// kernels of their own, and compiled ones, do not.
+bool AllShowUpdates(const std::vector<Span>& steps,
+                    const std::vector<int64_t>& times) {
+  return std::ranges::all_of(steps, [&](const Span& step) {
+    const auto next = std::ranges::lower_bound(times, step.begin_ns);
+    return next != times.end() && *next < step.end_ns;
   });
 }
 
@@ -167,6 +178,8 @@ struct OptimizerKind {
   NameId range = 0;  // "Optimizer.step#SGD.step"; 0: outside such a range
   NameId fused = 0;  // the op
   bool lists = false;
+  // clang-tidy 14 takes the 0 that the result is compared with for a pointer.
+  // NOLINTNEXTLINE(modernize-use-nullptr)
   auto operator<=>(const OptimizerKind&) const = default;
 };
 
@@ -190,8 +203,10 @@ Updates FindUpdates(const AnalysisContext& m) {
   Updates found;
   std::map<int64_t, const Range*> optimizer_steps;
   for (const Range& range : trace.ranges()) {
-    if (range.kind == RangeKind::kOptimizer) {
-      optimizer_steps[range.begin_ns] = &range;
+    if (range.kind != RangeKind::kOptimizer) continue;
+    optimizer_steps[range.begin_ns] = &range;
+    if (trace.name(range.name).starts_with("Optimizer.step")) {
+      found.steps.push_back({range.begin_ns, range.end_ns});
     }
   }
   // How often each op occurs in a step at most, with the same sizes. Optimizers
@@ -270,16 +285,11 @@ Updates FindUpdates(const AnalysisContext& m) {
       if (kind.range != 0) found.stepped[dims] += count;
     }
   }
+  found.all_known &= AllShowUpdates(found.steps, found.times);
   if (found.stepped.empty()) {
     found.stepped = found.tensors;
-  } else {
-    for (const auto& [begin_ns, range] : optimizer_steps) {
-      if (trace.name(range->name).starts_with("Optimizer.step")) {
-        found.steps.push_back({range->begin_ns, range->end_ns});
-      }
-    }
+    found.steps.clear();
   }
-  found.all_known &= AllStepsShowUpdates(m, found.times);
   return found;
 }
 
@@ -306,14 +316,9 @@ std::set<Dims> NeverCleared(const std::vector<BackwardPass>& passes,
 // read.
 bool MarkUnread(const Updates& updates, const std::set<Dims>& never_cleared,
                 BackwardPass& pass) {
-  std::map<Dims, std::vector<Kept*>> by_size;
-  for (PassNode& node : pass.nodes) {
-    for (Kept& one : node.kept) by_size[one.gradient.dims].push_back(&one);
-  }
   bool any_read = false;
-  for (auto& [dims, kept] : by_size) {
-    const auto known = updates.tensors.find(dims);
-    const double updated = known == updates.tensors.end() ? 0 : known->second;
+  for (const auto& [dims, kept] : GroupedBySize(pass)) {
+    const double updated = CountOf(updates.tensors, dims);
     // Sizes say nothing about scalars, as steps of optimizers are.
     if (!dims.empty() && updated == 0 && !updates.taken.contains(dims) &&
         (updates.all_known || never_cleared.contains(dims))) {
@@ -348,11 +353,7 @@ class ClearedFinder {
       place = same_step ? place + 1 : 0;
       if (!same_step) steps.emplace_back();
       PassKept& now = steps.back().emplace_back();
-      for (PassNode& node : pass.nodes) {
-        for (Kept& one : node.kept) {
-          now.by_size[one.gradient.dims].push_back(&one);
-        }
-      }
+      now.by_size = GroupedBySize(pass);
       for (const auto& [dims, kept] : now.by_size) Take(dims, kept, place);
       now.read = ReadIn(EndOf(pass), i + 1 < passes.size()
                                          ? BeginOf(passes[i + 1])
@@ -372,7 +373,7 @@ class ClearedFinder {
   // One pass: its gradients by size, and how many of a size the most that any
   // op read before the next pass.
   struct PassKept {
-    std::map<Dims, std::vector<Kept*>> by_size = {};
+    KeptBySize by_size = {};
     std::map<Dims, double> read = {};
   };
   // Gradients of a size since it was read or cleared.
@@ -432,12 +433,16 @@ class ClearedFinder {
     return read;
   }
 
+  // True if these are the gradients of all parameters of the size; several
+  // networks may have such. Sizes say nothing about scalars.
+  bool HasAll(const Dims& dims, const std::vector<Kept*>& kept) const {
+    return !dims.empty() &&
+           static_cast<double>(kept.size()) == CountOf(updates_.stepped, dims);
+  }
+
   // What `place`, a pass within its step, does with all gradients of a size.
   void Take(const Dims& dims, const std::vector<Kept*>& kept, size_t place) {
-    const auto updated = updates_.stepped.find(dims);
-    // Several networks may have parameters of this size.
-    if (dims.empty() || updated == updates_.stepped.end() ||
-        static_cast<double>(kept.size()) != updated->second) {
+    if (!HasAll(dims, kept)) {
       pending_.erase(dims);
       return;
     }
@@ -468,8 +473,7 @@ class ClearedFinder {
       double read = 0;
       bool explained = true;
       for (const PassKept& pass : step) {
-        const auto count = pass.read.find(dims);
-        const double here = count == pass.read.end() ? 0 : count->second;
+        const double here = CountOf(pass.read, dims);
         const auto kept = pass.by_size.find(dims);
         const auto made =
             kept == pass.by_size.end()
@@ -482,9 +486,7 @@ class ClearedFinder {
       for (PassKept& pass : step) {
         const auto kept = pass.by_size.find(dims);
         if (kept == pass.by_size.end()) continue;
-        const auto count = pass.read.find(dims);
-        MarkBut(count == pass.read.end() ? 0 : count->second, pass,
-                kept->second);
+        MarkBut(CountOf(pass.read, dims), pass, kept->second);
       }
     }
   }
@@ -494,16 +496,14 @@ class ClearedFinder {
                const std::vector<Kept*>& kept) const {
     for (Kept* one : kept) {
       if (!one->adds && read-- > 0) continue;
-      if (SaysSo(pass, one->adds)) one->unread = one->cleared = true;
+      if (SaysSo(pass, one->adds)) MarkAll({one});
     }
   }
 
   // True if gradients of a size that only one network has are cleared.
   bool SaysSo(const PassKept& pass, bool adds) const {
     return std::ranges::any_of(pass.by_size, [&](const auto& size) {
-      return updates_.stepped.contains(size.first) &&
-             updates_.stepped.at(size.first) ==
-                 static_cast<double>(size.second.size()) &&
+      return HasAll(size.first, size.second) &&
              std::ranges::all_of(size.second, [&](const Kept* one) {
                return one->cleared && one->adds == adds;
              });

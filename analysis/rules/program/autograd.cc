@@ -23,7 +23,6 @@ namespace stepscope {
 namespace autograd_rules {
 namespace {
 
-constexpr double kMostSteps = 2.0 / 3;
 // The other half may have the sizes of parameters that are updated.
 constexpr double kDroppedShare = 0.5;
 constexpr char kChange[] = "no node of autograd run again";
@@ -231,10 +230,7 @@ template <typename Describe>
 void AddFinding(const AnalysisContext& m, const Repeats& found,
                 const Describe& describe, Verdict& verdict) {
   const double steps = static_cast<double>(m.steps.steady.size());
-  if (found.nodes == 0 ||
-      static_cast<double>(found.steps.size()) < kMostSteps * steps) {
-    return;
-  }
+  if (found.nodes == 0 || !AreMostSteps(m.steps, found.steps.size())) return;
   const ShortenedOps less = Without(m, found.ops);
   if (less.saved_ns * 1e-6 < MinReportableGainMs(m)) return;
   const int64_t number = m.steps.windows[found.first->step].number;

@@ -2,8 +2,8 @@
 // Source: the documentation of torch.cdist, which computes Euclidean distances
 // with a matrix product.
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -12,9 +12,8 @@
 #include <vector>
 
 #include "context/rule.h"
-#include "evidence/call_site.h"
 #include "evidence/program/backward_nodes.h"
-#include "evidence/program/plain_name.h"
+#include "evidence/program/forward_steps.h"
 #include "evidence/program/shortened_ops.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
@@ -49,20 +48,14 @@ std::set<size_t> ReducedDims(const Trace& trace, RowId op, size_t rank) {
   std::set<size_t> dims;
   const RowId inputs = trace.ops()[op].inputs;
   if (inputs == kNone) return dims;
-  for (const Argument& argument : trace.op_inputs()[inputs].arguments) {
-    std::string_view text = trace.name(argument.concrete);
-    if (!text.starts_with("[")) continue;
-    while (!text.empty() && text.front() != ']') {
-      text.remove_prefix(1);  // "[", "," or a blank
-      int64_t dim = 0;
-      const auto [end, error] =
-          std::from_chars(text.data(), text.data() + text.size(), dim);
-      if (error != std::errc()) continue;
-      if (dim < 0) dim += static_cast<int64_t>(rank);
-      dims.insert(static_cast<size_t>(dim));
-      text.remove_prefix(static_cast<size_t>(end - text.data()));
+  const std::vector<Argument>& arguments = trace.op_inputs()[inputs].arguments;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!trace.name(arguments[i].concrete).starts_with("[")) continue;
+    for (int64_t dim : ListArgument(trace, op, i)) {
+      dims.insert(static_cast<size_t>(dim < 0 ? dim + static_cast<int64_t>(rank)
+                                              : dim));
     }
-    return dims;
+    break;
   }
   return dims;
 }
@@ -93,13 +86,9 @@ class Finder {
   }
 
  private:
-  std::string_view NameOf(RowId row) const {
-    return PlainName(m_.trace.name(m_.trace.ops()[row].name));
-  }
-
   // True if `row` combines each row of one tensor with each of another.
   bool Combines(RowId row, Contraction& one) const {
-    const std::string_view name = NameOf(row);
+    const std::string_view name = PlainNameOf(m_.trace, row);
     if (!IsAnyOf(name, {"sub", "mul", kCosine, kPairwise})) return false;
     const TensorShape left = TensorArgument(m_.trace, row, 0);
     const TensorShape right = TensorArgument(m_.trace, row, 1);
@@ -121,21 +110,18 @@ class Finder {
       one.made.push_back(std::max(a[i], b[i]));
     }
     one.bytes = BytesOf(m_.trace, {one.made, left.type});
-    return spreads_left && spreads_right && one.bytes >= kLeastBytes &&
-           (!one.IsWhole() || IsShared(one, WholeDim(row, rank)));
+    if (!spreads_left || !spreads_right || one.bytes < kLeastBytes)
+      return false;
+    if (!one.IsWhole()) return true;
+    const std::optional<size_t> dim = SummedDim(row, rank);
+    return dim && IsShared(one, *dim);
   }
 
   // The dimension over which an op that combines and sums up does so.
-  size_t WholeDim(RowId row, size_t rank) const {
-    int64_t dim = NameOf(row) == kPairwise ? -1 : 1;
-    const auto& arguments =
-        m_.trace.op_inputs()[m_.trace.ops()[row].inputs].arguments;
-    if (dim > 0 && arguments.size() > 2) {
-      const std::string_view text = m_.trace.name(arguments[2].concrete);
-      std::from_chars(text.data(), text.data() + text.size(), dim);
-    }
-    if (dim < 0) dim += static_cast<int64_t>(rank);
-    return static_cast<size_t>(dim);
+  std::optional<size_t> SummedDim(RowId row, size_t rank) const {
+    if (PlainNameOf(m_.trace, row) == kPairwise) return rank - 1;
+    constexpr size_t kDim = 2;  // of aten::cosine_similarity, by default 1
+    return DimArgument(m_.trace, row, kDim, rank, 1);
   }
 
   // True if the next ops square what was made, or nothing, and sum it up over a
@@ -145,7 +131,7 @@ class Finder {
     for (RowId row : next) {
       const TensorShape input = TensorArgument(m_.trace, row, 0);
       if (!input.known() || input.dims != one.made) return false;
-      const std::string_view name = NameOf(row);
+      const std::string_view name = PlainNameOf(m_.trace, row);
       one.ops.push_back(row);
       if (IsAnyOf(name, {"sum", "mean", "norm", "linalg_vector_norm"})) {
         const std::set<size_t> dims =
@@ -184,26 +170,14 @@ Verdict CheckBroadcastContraction(const AnalysisContext& m) {
   bool trains = false;
   for (const Contraction& one : found) {
     for (RowId row : one.ops) {
-      const Op& op = m.trace.ops()[row];
-      ops.push_back({row, 0});
-      for (RowId node : nodes.Of(op.thread, {op.begin_ns, op.end_ns})) {
-        ops.push_back({node, 0});
-        trains = true;
-      }
+      trains |= AppendWithNodes(m, nodes, row, 0, ops);
     }
   }
   const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);
   const Contraction& largest =
       *std::ranges::max_element(found, {}, &Contraction::bytes);
-  const Op& first = m.trace.ops()[largest.combines];
-  const Op& last = m.trace.ops()[largest.ops.back()];
-  Finding finding;
-  finding.confidence = Confidence::kStrong;
-  finding.examples = {
-      {m.steps.windows[SteadyStepAt(m.steps, first.begin_ns)].number,
-       first.begin_ns, last.end_ns, "the ops from the broadcast to the sum"}};
-  finding.where = CallSites(m.trace).Place(m.steps.thread, first.begin_ns,
-                                           largest.combines);
+  Finding finding = FindingAbout(m, largest.combines, largest.ops.back(),
+                                 "the ops from the broadcast to the sum");
   const bool distance = largest.IsDistance();
   finding.evidence =
       "Tensors of " + InBrackets(largest.left) + " and " +

@@ -16,7 +16,7 @@
 
 #include "context/noise.h"
 #include "context/rule.h"
-#include "evidence/call_site.h"
+#include "evidence/program/forward_steps.h"
 #include "evidence/program/graph_walks.h"
 #include "evidence/program/plain_name.h"
 #include "ops/contains.h"
@@ -28,11 +28,9 @@ namespace stepscope {
 namespace constants_rules {
 namespace {
 
-constexpr double kMostSteps = 2.0 / 3;
+using Sizes = Dims;
 
-using Sizes = std::vector<int64_t>;
-
-std::optional<double> NumberIn(std::string_view text) {
+std::optional<double> RealIn(std::string_view text) {
   // from_chars for double is missing in libc++ 14.
   const std::string copy(text);
   char* end = nullptr;
@@ -200,12 +198,7 @@ class Inference {
                                      : std::string_view();
   }
   std::optional<int64_t> Integer(size_t index) const {
-    const std::string_view text = Concrete(index);
-    int64_t number = 0;
-    const auto [end, error] =
-        std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error != std::errc() || end != text.data() + text.size()) return {};
-    return number;
+    return NumberIn(Concrete(index));
   }
   std::optional<Sizes> Length(size_t index) const {
     const std::optional<int64_t> length = Integer(index);
@@ -222,7 +215,7 @@ class Inference {
     if (arguments_.size() <= kMore) return {};
     std::vector<double> numbers;
     for (size_t i = 0; i + kMore < arguments_.size(); ++i) {
-      const std::optional<double> number = NumberIn(Concrete(i));
+      const std::optional<double> number = RealIn(Concrete(i));
       if (!number) return {};
       numbers.push_back(*number);
     }
@@ -235,7 +228,7 @@ class Inference {
 
   std::optional<Sizes> Resized(const Sizes& from) const {
     std::optional<Sizes> sizes = List(1);
-    if (!sizes || sizes->size() < 1) return {};
+    if (!sizes || sizes->empty()) return {};
     int64_t rest = 1;
     for (size_t i = 0; i < sizes->size(); ++i) {
       int64_t& size = (*sizes)[i];
@@ -459,7 +452,7 @@ Rebuilt InMostSteps(const AnalysisContext& m, const ForwardOps& forward,
       spans.push_back({forward.SpanOf(forward.ops[chain->first]).begin_ns,
                        forward.WithCall(chain->last).end_ns});
     }
-    if (static_cast<double>(in.size()) < kMostSteps * steps) continue;
+    if (!AreMostSteps(m.steps, in.size())) continue;
     const double ns = forward.NsOf(std::move(spans)) / steps;
     found.ns += ns;
     found.chains += static_cast<double>(equal.size()) / steps;
@@ -478,22 +471,15 @@ Verdict CheckConstantRebuilt(const AnalysisContext& m) {
   const Chain* longest = found.longest;
   if (!longest || found.ns * 1e-6 < MinReportableGainMs(m)) return Clean();
   const RowId first = forward.ops[longest->first];
-  const Span span{forward.SpanOf(first).begin_ns,
-                  forward.SpanOf(forward.ops[longest->last]).end_ns};
-  Finding finding;
-  finding.confidence = Confidence::kStrong;
-  finding.examples = {{m.steps.windows[longest->step].number, span.begin_ns,
-                       span.end_ns, "the ops of the chain"}};
-  finding.where =
-      CallSites(m.trace).Place(m.steps.thread, span.begin_ns, first);
+  const RowId last = forward.ops[longest->last];
+  Finding finding = FindingAbout(m, first, last, "the ops of the chain");
   finding.evidence =
       "Each step builds tensors from numbers alone, with the same ops and "
       "sizes each time: " +
       MeanCount(found.chains, "chain") + " of ops per step, the longest from " +
       std::string(m.trace.name(m.trace.ops()[first].name)) + " to " +
-      std::string(
-          m.trace.name(m.trace.ops()[forward.ops[longest->last]].name)) +
-      ", which makes " + InBrackets(longest->made) + ". This takes " +
+      std::string(m.trace.name(m.trace.ops()[last].name)) + ", which makes " +
+      InBrackets(longest->made) + ". This takes " +
       Milliseconds(found.ns * 1e-6) + " per step.";
   finding.assumption = "at best: tensors that are kept cost nothing";
   finding.fix_python =

@@ -8,15 +8,13 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "context/rule.h"
-#include "evidence/call_site.h"
 #include "evidence/program/backward_nodes.h"
-#include "evidence/program/forward_ops.h"
+#include "evidence/program/forward_steps.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
@@ -26,7 +24,6 @@ namespace stepscope {
 namespace filters_rules {
 namespace {
 
-constexpr double kMostSteps = 2.0 / 3;
 // Transforms reach a tenth to a third of the arithmetic peak that convolutions
 // come close to (Frigo and Johnson 2005, The Design and Implementation of
 // FFTW3), so they must need less than a tenth of the operations.
@@ -121,13 +118,7 @@ void Advise(bool planes, Finding& finding) {
 
 Verdict CheckDirectConvolution(const AnalysisContext& m) {
   const std::vector<Filter> found = FindFilters(m);
-  std::set<size_t> in;
-  for (const Filter& one : found) in.insert(one.step);
-  if (found.empty() ||
-      static_cast<double>(in.size()) <
-          kMostSteps * static_cast<double>(m.steps.steady.size())) {
-    return Clean();
-  }
+  if (!RecursInMostSteps(m.steps, found)) return Clean();
   const BackwardNodes nodes(m.trace);
   std::vector<ShortenedOp> ops;
   bool trains = false;
@@ -136,17 +127,12 @@ Verdict CheckDirectConvolution(const AnalysisContext& m) {
   }
   const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);
   const Filter& largest = *std::ranges::max_element(found, {}, &Filter::direct);
-  const Op& op = m.trace.ops()[largest.row];
   const Dims& weight = DimsOf(m.trace, largest.row, 1);
-  Finding finding;
-  finding.confidence = Confidence::kStrong;
-  finding.examples = {{m.steps.windows[largest.step].number, op.begin_ns,
-                       op.end_ns, "the convolution"}};
-  finding.where =
-      CallSites(m.trace).Place(m.steps.thread, op.begin_ns, largest.row);
+  Finding finding =
+      FindingAbout(m, largest.row, largest.row, "the convolution");
   finding.evidence =
-      std::string(m.trace.name(op.name)) + " applies filters of " +
-      InBrackets(weight) + " to " +
+      std::string(m.trace.name(m.trace.ops()[largest.row].name)) +
+      " applies filters of " + InBrackets(weight) + " to " +
       InBrackets(DimsOf(m.trace, largest.row, 0)) + " tap by tap, with " +
       Number(largest.direct * 1e-9) +
       " billion operations; transforms and products of spectra need " +

@@ -4,7 +4,6 @@
 #include <stepscope/op_cost.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <optional>
 #include <span>
@@ -18,6 +17,7 @@
 #include "context/rule.h"
 #include "evidence/call_site.h"
 #include "evidence/program/backward_nodes.h"
+#include "evidence/program/forward_steps.h"
 #include "evidence/program/op_loops.h"
 #include "ops/intervals.h"
 #include "ops/op_arguments.h"
@@ -28,7 +28,6 @@ namespace stepscope {
 namespace growth_rules {
 namespace {
 
-constexpr double kMostSteps = 2.0 / 3;
 // Sizes of batches may happen to grow by the same number twice or three times.
 constexpr size_t kLeastGrowing = 5;
 
@@ -283,15 +282,12 @@ class Finder {
     const std::vector<Argument>& parts = arguments[0].elements;
     one.takes = one.first = one.makes = parts[0].dims;
     one.type = parts[0].type;
-    const std::string_view text = m_.trace.name(arguments[1].concrete);
-    int64_t dim = 0;
-    std::from_chars(text.data(), text.data() + text.size(), dim);
-    if (dim < 0) dim += static_cast<int64_t>(one.takes.size());
-    if (dim < 0 || dim >= static_cast<int64_t>(one.takes.size())) return false;
-    const auto axis = static_cast<size_t>(dim);
+    const std::optional<size_t> axis =
+        DimArgument(m_.trace, row, 1, one.takes.size(), 0);
+    if (!axis) return false;
     for (size_t i = 1; i < parts.size(); ++i) {
       if (parts[i].dims.size() != one.takes.size()) return false;
-      one.makes[axis] += parts[i].dims[axis];
+      one.makes[*axis] += parts[i].dims[*axis];
     }
     return true;
   }
@@ -366,8 +362,7 @@ double PerStep(const AnalysisContext& m, const std::vector<Growth>& found,
     if (!longest || one.ns > longest->ns) longest = &one;
   }
   const double steps = static_cast<double>(m.steps.steady.size());
-  return static_cast<double>(by_step.size()) < kMostSteps * steps ? -1
-                                                                  : ns / steps;
+  return AreMostSteps(m.steps, by_step.size()) ? ns / steps : -1;
 }
 
 Finding About(const AnalysisContext& m, const Growth& longest) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,9 +12,8 @@
 #include <vector>
 
 #include "context/rule.h"
-#include "evidence/call_site.h"
 #include "evidence/program/backward_nodes.h"
-#include "evidence/program/forward_ops.h"
+#include "evidence/program/forward_steps.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
@@ -25,7 +23,6 @@ namespace stepscope {
 namespace inverses_rules {
 namespace {
 
-constexpr double kMostSteps = 2.0 / 3;
 // LAPACK factorises matrices up to this size without blocks (ilaenv); what
 // calling it costs counts as much as the operations there.
 constexpr int64_t kLeastRows = 64;
@@ -204,8 +201,7 @@ void Describe(const AnalysisContext& m, const Case& one, double ns,
         "torch.linalg.cholesky(K))";
     finding.fix_cpp =
         "torch::linalg_solve(K, b) in place of torch::linalg_inv(K).mm(b); for "
-        "a "
-        "symmetric positive definite K, torch::cholesky_solve(b, "
+        "a symmetric positive definite K, torch::cholesky_solve(b, "
         "torch::linalg_cholesky(K))";
     finding.wrong_if = "other code reads the inverse itself";
   }
@@ -213,13 +209,7 @@ void Describe(const AnalysisContext& m, const Case& one, double ns,
 
 Verdict CheckExplicitInverse(const AnalysisContext& m) {
   const std::vector<Case> found = Finder(m).Find();
-  std::set<size_t> in;
-  for (const Case& one : found) in.insert(one.step);
-  if (found.empty() ||
-      static_cast<double>(in.size()) <
-          kMostSteps * static_cast<double>(m.steps.steady.size())) {
-    return Clean();
-  }
+  if (!RecursInMostSteps(m.steps, found)) return Clean();
   const BackwardNodes nodes(m.trace);
   std::vector<ShortenedOp> ops;
   for (const Case& one : found) {
@@ -234,13 +224,8 @@ Verdict CheckExplicitInverse(const AnalysisContext& m) {
     return m.trace.ops()[one.row].end_ns - m.trace.ops()[one.row].begin_ns;
   };
   const Case& largest = *std::ranges::max_element(found, {}, length);
-  const Op& op = m.trace.ops()[largest.row];
-  Finding finding;
-  finding.confidence = Confidence::kStrong;
-  finding.examples = {{m.steps.windows[largest.step].number, op.begin_ns,
-                       op.end_ns, NameAt(m, largest.row)}};
-  finding.where =
-      CallSites(m.trace).Place(m.steps.thread, op.begin_ns, largest.row);
+  Finding finding =
+      FindingAbout(m, largest.row, largest.row, NameAt(m, largest.row));
   Describe(m, largest, all.ns, finding);
   return FireBound(std::move(finding), all.saved_ns);
 }

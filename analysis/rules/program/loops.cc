@@ -12,13 +12,13 @@
 #include "evidence/call_site.h"
 #include "evidence/program/op_loops.h"
 #include "evidence/recording_load.h"
+#include "steps/steady_steps.h"
 #include "words/quantities.h"
 
 namespace stepscope {
 namespace loops_rules {
 namespace {
 
-constexpr double kMostSteps = 2.0 / 3;
 // Of the step: what launch-bound asks of framework code.
 constexpr double kShare = 0.10;
 constexpr size_t kLoopsShown = 3;
@@ -67,8 +67,8 @@ Verdict CheckUnbatchedLoop(const AnalysisContext& m) {
     in.insert(loop.step);
     ns += loop.ns / steps;
     // One pass remains, and what all of them compute.
-    bound_ns += std::max(0.0, loop.ns - loop.computing_ns) * (1 - 1 / passes) /
-                steps;
+    bound_ns +=
+        std::max(0.0, loop.ns - loop.computing_ns) * (1 - 1 / passes) / steps;
     events += loop.events / steps;
     reads_values |= loop.reads_values;
     is_backward |= loop.has_backward;
@@ -77,8 +77,7 @@ Verdict CheckUnbatchedLoop(const AnalysisContext& m) {
     same.ns += loop.ns / steps;
     if (!same.longest || loop.ns > same.longest->ns) same.longest = &loop;
   }
-  if (ns < kShare * m.step_ns() ||
-      static_cast<double>(in.size()) < kMostSteps * steps) {
+  if (ns < kShare * m.step_ns() || !AreMostSteps(m.steps, in.size())) {
     return Clean();
   }
   bound_ns = LargestUnrecordedNs(m, bound_ns, events);

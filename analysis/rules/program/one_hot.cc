@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,9 +10,8 @@
 #include <vector>
 
 #include "context/rule.h"
-#include "evidence/call_site.h"
 #include "evidence/program/backward_nodes.h"
-#include "evidence/program/forward_ops.h"
+#include "evidence/program/forward_steps.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
@@ -23,7 +21,6 @@ namespace stepscope {
 namespace one_hot_rules {
 namespace {
 
-constexpr double kMostSteps = 2.0 / 3;
 // A lookup moves 8 bytes for each number, in which a core does some 25
 // operations (two 8-wide multiply-adds per cycle, 10 to 15 bytes per cycle from
 // memory); a product takes 2 for each class.
@@ -150,13 +147,7 @@ class Finder {
 
 Verdict CheckOneHotProduct(const AnalysisContext& m) {
   const std::vector<Lookup> found = Finder(m).Find();
-  std::set<size_t> in;
-  for (const Lookup& one : found) in.insert(one.step);
-  if (found.empty() ||
-      static_cast<double>(in.size()) <
-          kMostSteps * static_cast<double>(m.steps.steady.size())) {
-    return Clean();
-  }
+  if (!RecursInMostSteps(m.steps, found)) return Clean();
   const BackwardNodes nodes(m.trace);
   std::vector<ShortenedOp> ops;
   bool trains = false;
@@ -168,13 +159,9 @@ Verdict CheckOneHotProduct(const AnalysisContext& m) {
       found, {}, [&](const Lookup& one) { return one.rows.back(); });
   const Op& first = m.trace.ops()[largest.makes];
   const Op& product = m.trace.ops()[largest.product];
-  Finding finding;
-  finding.confidence = Confidence::kStrong;
-  finding.examples = {{m.steps.windows[largest.step].number, first.begin_ns,
-                       product.end_ns,
-                       "the ops from the one-hot rows to the product"}};
-  finding.where =
-      CallSites(m.trace).Place(m.steps.thread, first.begin_ns, largest.makes);
+  Finding finding =
+      FindingAbout(m, largest.makes, largest.product,
+                   "the ops from the one-hot rows to the product");
   finding.evidence =
       std::string(m.trace.name(first.name)) + " makes rows of " +
       std::to_string(largest.rows.back()) + " classes, " +

@@ -13,9 +13,8 @@
 #include <vector>
 
 #include "context/rule.h"
-#include "evidence/call_site.h"
 #include "evidence/program/backward_nodes.h"
-#include "evidence/program/forward_ops.h"
+#include "evidence/program/forward_steps.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
@@ -25,7 +24,6 @@ namespace stepscope {
 namespace padding_rules {
 namespace {
 
-constexpr double kMostSteps = 2.0 / 3;
 // A batch's longest sample has this share of the length at most, in the mean
 // over the steps. Lengths that are rounded up to a multiple of 64 or the like,
 // for the sake of kernels, leave less.
@@ -161,7 +159,7 @@ const ByLength::value_type* MostPadded(const AnalysisContext& m,
     const double count = static_cast<double>(one.second.size());
     const double full = count * static_cast<double>(one.first.first);
     if (lengths.size() < 2 || sum > kMostFilled * full ||
-        count < kMostSteps * static_cast<double>(m.steps.steady.size())) {
+        !AreMostSteps(m.steps, one.second.size())) {
       continue;
     }
     if (most == nullptr || one.first.first > most->first.first) most = &one;
@@ -207,12 +205,7 @@ Verdict CheckPaddedToMaximum(const AnalysisContext& m) {
   const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);
   const Padded& first = found->second.front();
   const Op& op = m.trace.ops()[first.first];
-  Finding finding;
-  finding.confidence = Confidence::kStrong;
-  finding.examples = {{m.steps.windows[first.step].number, op.begin_ns,
-                       op.end_ns, "the padding"}};
-  finding.where =
-      CallSites(m.trace).Place(m.steps.thread, op.begin_ns, first.first);
+  Finding finding = FindingAbout(m, first.first, first.first, "the padding");
   finding.evidence = std::string(m.trace.name(op.name)) +
                      " pads samples to a length of " + std::to_string(length) +
                      ", and the longest sample of a batch has " +

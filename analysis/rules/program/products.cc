@@ -7,7 +7,6 @@
 #include <functional>
 #include <numeric>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,9 +14,8 @@
 #include <vector>
 
 #include "context/rule.h"
-#include "evidence/call_site.h"
 #include "evidence/program/backward_nodes.h"
-#include "evidence/program/forward_ops.h"
+#include "evidence/program/forward_steps.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
@@ -27,7 +25,6 @@ namespace stepscope {
 namespace products_rules {
 namespace {
 
-constexpr double kMostSteps = 2.0 / 3;
 // Of the operations, or of the width of what is summed up: products of other
 // sizes, as small ones, may reach only half the rate.
 constexpr double kMostLeft = 0.5;
@@ -343,13 +340,7 @@ void DescribeProducts(const AnalysisContext& m, const Order& one, bool trains,
 
 Verdict CheckProductOrder(const AnalysisContext& m) {
   const std::vector<Order> found = Finder(m).Find();
-  std::set<size_t> in;
-  for (const Order& one : found) in.insert(one.step);
-  if (found.empty() ||
-      static_cast<double>(in.size()) <
-          kMostSteps * static_cast<double>(m.steps.steady.size())) {
-    return Clean();
-  }
+  if (!RecursInMostSteps(m.steps, found)) return Clean();
   const BackwardNodes nodes(m.trace);
   const auto length = [&](const Order& one) {
     int64_t ns = 0;
@@ -368,16 +359,11 @@ Verdict CheckProductOrder(const AnalysisContext& m) {
   }
   const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);
   const Order& longest = *std::ranges::max_element(found, {}, length);
-  const Op& first = m.trace.ops()[longest.first];
-  const Op& then = m.trace.ops()[longest.then];
-  Finding finding;
-  finding.confidence = longest.sure ? Confidence::kStrong : Confidence::kHint;
-  finding.examples = {{m.steps.windows[longest.step].number, first.begin_ns,
-                       then.end_ns,
-                       longest.sums() ? "the ops from the sum to the product"
-                                      : "the two products"}};
-  finding.where =
-      CallSites(m.trace).Place(m.steps.thread, first.begin_ns, longest.first);
+  Finding finding =
+      FindingAbout(m, longest.first, longest.then,
+                   longest.sums() ? "the ops from the sum to the product"
+                                  : "the two products");
+  if (!longest.sure) finding.confidence = Confidence::kHint;
   (longest.sums() ? DescribeSums : DescribeProducts)(m, longest, trains, all.ns,
                                                      finding);
   return FireBound(std::move(finding), all.saved_ns);

@@ -27,7 +27,6 @@ namespace stepscope {
 namespace repeats_rules {
 namespace {
 
-constexpr double kMostSteps = 2.0 / 3;
 // A single product of the same sizes may be of any layer.
 constexpr size_t kLeastProducts = 2;
 // Calling an op takes some 5 to 20 us.
@@ -396,14 +395,8 @@ std::optional<Finding> Describe(const AnalysisContext& m,
                                 const std::vector<Repeat>& found,
                                 double& bound_ns) {
   const double steps = static_cast<double>(m.steps.steady.size());
-  std::set<size_t> in;
-  for (const Repeat& one : found) {
-    in.insert(one.step);
-    bound_ns += one.ns / steps;
-  }
-  if (found.empty() || static_cast<double>(in.size()) < kMostSteps * steps) {
-    return {};
-  }
+  for (const Repeat& one : found) bound_ns += one.ns / steps;
+  if (!RecursInMostSteps(m.steps, found)) return {};
   Finding finding;
   const Repeat& one = found.front();
   const int64_t number = m.steps.windows[one.step].number;

@@ -13,9 +13,8 @@
 #include <vector>
 
 #include "context/rule.h"
-#include "evidence/call_site.h"
 #include "evidence/program/backward_nodes.h"
-#include "evidence/program/forward_ops.h"
+#include "evidence/program/forward_steps.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
@@ -25,7 +24,6 @@ namespace stepscope {
 namespace selections_rules {
 namespace {
 
-constexpr double kMostSteps = 2.0 / 3;
 // Where half is used, other reasons may decide the order.
 constexpr double kMostUsed = 0.5;
 // A smaller tensor stays in the second-level cache of a core (1 to 2 MiB on
@@ -442,13 +440,7 @@ std::string AdviceCpp(Maker maker) {
 
 Verdict CheckLateSelection(const AnalysisContext& m) {
   const std::vector<Chain> found = Finder(m).Find();
-  std::set<size_t> in;
-  for (const Chain& one : found) in.insert(one.step);
-  if (found.empty() ||
-      static_cast<double>(in.size()) <
-          kMostSteps * static_cast<double>(m.steps.steady.size())) {
-    return Clean();
-  }
+  if (!RecursInMostSteps(m.steps, found)) return Clean();
   const BackwardNodes nodes(m.trace);
   std::vector<ShortenedOp> ops;
   std::map<const Chain*, double> times;
@@ -472,15 +464,11 @@ Verdict CheckLateSelection(const AnalysisContext& m) {
   const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);
   const Chain& largest = *std::ranges::max_element(
       found, {}, [&](const Chain& one) { return times[&one]; });
-  const Op& first = m.trace.ops()[largest.ops.front()];
   const Op& last = m.trace.ops()[largest.selections.back()];
-  Finding finding;
-  finding.confidence = largest.sure ? Confidence::kStrong : Confidence::kHint;
-  finding.examples = {{m.steps.windows[largest.step].number, first.begin_ns,
-                       last.end_ns,
-                       "the ops from the large tensor to its part"}};
-  finding.where = CallSites(m.trace).Place(m.steps.thread, first.begin_ns,
-                                           largest.ops.front());
+  Finding finding =
+      FindingAbout(m, largest.ops.front(), largest.selections.back(),
+                   "the ops from the large tensor to its part");
+  if (!largest.sure) finding.confidence = Confidence::kHint;
   finding.evidence =
       std::string(m.trace.name(m.trace.ops()[largest.ops.back()].name)) +
       " makes a tensor of " + InBrackets(largest.dims) + " (" +

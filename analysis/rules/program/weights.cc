@@ -15,6 +15,7 @@
 #include "context/noise.h"
 #include "context/rule.h"
 #include "evidence/call_site.h"
+#include "evidence/program/forward_steps.h"
 #include "evidence/program/graph_walks.h"
 #include "evidence/program/plain_name.h"
 #include "ops/contains.h"
@@ -26,7 +27,6 @@ namespace stepscope {
 namespace weights_rules {
 namespace {
 
-constexpr double kMostSteps = 2.0 / 3;
 // Uses of a weight whose norm is estimated anew each time: the discriminator of
 // a GAN judges real and generated samples, and a step of the power iteration
 // for each is customary (spectral_norm).
@@ -221,8 +221,7 @@ Verdict CheckRecomputedWeights(const AnalysisContext& m) {
   if (passes.empty()) return Clean();
   const ForwardOps forward(m);
   const Recomputed found = RecomputedFinder(m, forward).Find(passes);
-  if (static_cast<double>(found.steps.size()) <
-          kMostSteps * static_cast<double>(m.steps.steady.size()) ||
+  if (!AreMostSteps(m.steps, found.steps.size()) ||
       found.ns * 1e-6 < MinReportableGainMs(m)) {
     return Clean();
   }
@@ -479,19 +478,15 @@ Verdict CheckParameterPenalty(const AnalysisContext& m) {
   const ForwardOps forward(m);
   const std::vector<Sweep> sweeps = SweepFinder(m, forward, passes).Find();
   const Penalties found = PriceOf(m, forward, passes, sweeps);
-  if (static_cast<double>(found.steps.size()) <
-          kMostSteps * static_cast<double>(m.steps.steady.size()) ||
+  if (!AreMostSteps(m.steps, found.steps.size()) ||
       found.ns * 1e-6 < MinReportableGainMs(m)) {
     return Clean();
   }
   const RowId row = found.first->ops.front();
   const Op& op = m.trace.ops()[row];
-  Finding finding;
-  finding.confidence = Confidence::kStrong;
-  finding.where = CallSites(m.trace).Place(op.thread, op.begin_ns, row);
-  finding.examples = {{m.steps.windows[found.first->step].number, op.begin_ns,
-                       m.trace.ops()[forward.ops[found.first->last]].end_ns,
-                       "the penalty, from the first parameter to the last"}};
+  Finding finding =
+      FindingAbout(m, row, forward.ops[found.first->last],
+                   "the penalty, from the first parameter to the last");
   finding.evidence =
       "The loss has a penalty that is computed parameter by parameter, with " +
       std::string(m.trace.name(op.name)) + " of " +
@@ -556,8 +551,7 @@ Verdict CheckGradientNorms(const AnalysisContext& m) {
     finding.where = CallSites(m.trace).Place(m.steps.thread, span.begin_ns,
                                              sweep.ops.front());
   }
-  if (static_cast<double>(in.size()) < kMostSteps * steps ||
-      ns * 1e-6 < MinReportableGainMs(m)) {
+  if (!AreMostSteps(m.steps, in.size()) || ns * 1e-6 < MinReportableGainMs(m)) {
     return Clean();
   }
   finding.confidence = Confidence::kStrong;

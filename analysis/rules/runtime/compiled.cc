@@ -15,6 +15,7 @@
 #include "context/noise.h"
 #include "context/rule.h"
 #include "ops/contains.h"
+#include "steps/steady_steps.h"
 #include "timeline/timeline.h"
 #include "words/quantities.h"
 
@@ -25,7 +26,6 @@ namespace {
 constexpr std::string_view kCompiling = "(dynamo_timed)";
 constexpr std::string_view kRegion = "Torch-Compiled Region: ";
 constexpr std::string_view kOnMiss = "torch/_dynamo/convert_frame.py";
-constexpr double kMostSteps = 2.0 / 3;
 constexpr size_t kShown = 3;
 
 // When the threads of the program compile; disjoint. Python's frames show it,
@@ -228,7 +228,8 @@ Verdict CheckGraphBreaks(const AnalysisContext& m) {
   for (size_t i : m.steps.steady) AddBreaks(m, m.steps.windows[i].host, breaks);
   const auto steps = static_cast<double>(m.steps.steady.size());
   const double ns = CostOf(m, breaks);
-  if (breaks.steps < kMostSteps * steps || ns * 1e-6 < MinReportableGainMs(m)) {
+  if (!AreMostSteps(m.steps, breaks.steps) ||
+      ns * 1e-6 < MinReportableGainMs(m)) {
     return Clean();
   }
   std::vector<std::pair<int64_t, std::string>> order;

@@ -25,7 +25,6 @@ namespace cuda_graphs_rules {
 namespace {
 
 constexpr double kLaunchShare = 0.10;
-constexpr double kMostSteps = 2.0 / 3;
 constexpr double kIdleShare = 0.05;
 // Of the launches of a step. What comes before the first tenth or after the
 // last one (the upload of a batch, the loss that is read) can stay outside of
@@ -169,8 +168,7 @@ bool HostLaunchesLate(const AnalysisContext& m) {
     sum += ns;
     steps += ns >= limit;
   }
-  return sum >= limit * m.steps.steady.size() &&
-         steps >= kMostSteps * m.steps.steady.size();
+  return sum >= limit * m.steps.steady.size() && AreMostSteps(m.steps, steps);
 }
 
 bool MostlyGraphs(const AnalysisContext& m) {

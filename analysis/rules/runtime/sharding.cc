@@ -11,6 +11,7 @@
 #include "device/collectives.h"
 #include "evidence/collective_evidence.h"
 #include "evidence/gradient_passes.h"
+#include "steps/steady_steps.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -18,7 +19,6 @@ namespace sharding_rules {
 namespace {
 
 constexpr double kExposedShare = 0.03;
-constexpr double kMostSteps = 2.0 / 3;
 // Gathers in backward, as a share of those in forward: parameters were freed.
 constexpr double kGatheredAgain = 0.5;
 
@@ -44,9 +44,7 @@ Verdict CheckSharding(const AnalysisContext& m) {
   if (m.collectives.empty()) return AnswerWithoutCollectives(m);
   const CollectiveTotals all = TotalsOf(m.collectives, m.steps, OfShards);
   const double limit = kExposedShare * m.step_ns();
-  if (all.exposed_ns < limit ||
-      static_cast<double>(StepsWith(m, limit)) <
-          kMostSteps * static_cast<double>(m.steps.steady.size()) ||
+  if (all.exposed_ns < limit || !AreMostSteps(m.steps, StepsWith(m, limit)) ||
       !ShardsParameters(m.trace)) {
     return Clean();
   }

@@ -1,10 +1,12 @@
-#include "evidence/program/forward_ops.h"
+#include "evidence/program/forward_steps.h"
 
 #include <algorithm>
 #include <charconv>
 #include <span>
 #include <string>
+#include <utility>
 
+#include "evidence/call_site.h"
 #include "evidence/program/plain_name.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
@@ -152,6 +154,18 @@ bool IsInPlace(const Trace& trace, RowId op) {
   return trace.name(trace.ops()[op].name).ends_with("_");
 }
 
+Finding FindingAbout(const AnalysisContext& context, RowId first, RowId last,
+                     std::string what) {
+  const Op& op = context.trace.ops()[first];
+  const size_t step = SteadyStepAt(context.steps, op.begin_ns);
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  finding.examples = {{context.steps.windows[step].number, op.begin_ns,
+                       context.trace.ops()[last].end_ns, std::move(what)}};
+  finding.where = CallSites(context.trace).Place(op.thread, op.begin_ns, first);
+  return finding;
+}
+
 const Dims& DimsOf(const Trace& trace, RowId op, size_t index) {
   static const Dims kNoDims;
   const Argument* argument = ArgumentAt(trace, op, index);
@@ -178,16 +192,19 @@ bool TakesDims(const Trace& trace, RowId op, const Dims& dims) {
       });
 }
 
-std::optional<int64_t> NumberArgument(const Trace& trace, RowId op,
-                                      size_t index) {
-  const Argument* argument = ArgumentAt(trace, op, index);
-  if (argument == nullptr) return {};
-  const std::string_view text = trace.name(argument->concrete);
+std::optional<int64_t> NumberIn(std::string_view text) {
   int64_t value = 0;
   const auto [end, error] =
       std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return {};
   return value;
+}
+
+std::optional<int64_t> NumberArgument(const Trace& trace, RowId op,
+                                      size_t index) {
+  const Argument* argument = ArgumentAt(trace, op, index);
+  if (argument == nullptr) return {};
+  return NumberIn(trace.name(argument->concrete));
 }
 
 std::vector<int64_t> ListArgument(const Trace& trace, RowId op, size_t index) {
@@ -209,8 +226,10 @@ std::vector<int64_t> ListArgument(const Trace& trace, RowId op, size_t index) {
 }
 
 std::optional<size_t> DimArgument(const Trace& trace, RowId op, size_t index,
-                                  size_t rank) {
+                                  size_t rank,
+                                  std::optional<int64_t> otherwise) {
   std::optional<int64_t> dim = NumberArgument(trace, op, index);
+  if (!dim) dim = otherwise;
   if (!dim) return {};
   if (*dim < 0) *dim += static_cast<int64_t>(rank);
   if (*dim < 0 || *dim >= static_cast<int64_t>(rank)) return {};

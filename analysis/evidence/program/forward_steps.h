@@ -3,11 +3,13 @@
 // op reads what another one made follows from sizes and order only.
 #pragma once
 
+#include <stepscope/report.h>
 #include <stepscope/trace.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -32,19 +34,29 @@ std::vector<ForwardStep> ForwardSteps(const AnalysisContext& context);
 std::string_view PlainNameOf(const Trace& trace, RowId op);
 bool IsInPlace(const Trace& trace, RowId op);
 
+// A strong finding at the place of op `first`, of the training thread in a
+// steady step; its example is what runs from there to op `last`: "the
+// convolution".
+Finding FindingAbout(const AnalysisContext& context, RowId first, RowId last,
+                     std::string what);
+
 // Sizes of the `index`-th argument; empty if it is no tensor or unknown.
 const Dims& DimsOf(const Trace& trace, RowId op, size_t index);
 // True if an argument, or an element of a list, is a tensor of these sizes; of
 // an op without recorded arguments, those of the ops that it calls count.
 bool TakesDims(const Trace& trace, RowId op, const Dims& dims);
+// "3" as a number; nullopt if it is none.
+std::optional<int64_t> NumberIn(std::string_view text);
 // The `index`-th argument as recorded; nullopt if it is no number.
 std::optional<int64_t> NumberArgument(const Trace& trace, RowId op,
                                       size_t index);
 // "[0, 2]" as numbers; empty if it is no list.
 std::vector<int64_t> ListArgument(const Trace& trace, RowId op, size_t index);
-// A dimension that may count from the last; nullopt outside of `rank`.
+// A dimension that may count from the last, `otherwise` if none was recorded;
+// nullopt outside of `rank`.
 std::optional<size_t> DimArgument(const Trace& trace, RowId op, size_t index,
-                                  size_t rank);
+                                  size_t rank,
+                                  std::optional<int64_t> otherwise = {});
 
 // True for ops that make each element from the elements at its place.
 bool IsElementwise(std::string_view plain_name);
