@@ -166,14 +166,12 @@ const RankRow* LateByItsWork(const RankComparison& ranks) {
   const double late_ms = std::min(row.late_ms, WaitOfOthers(ranks, row));
   const double least =
       std::max(kLateByWork * late_ms, kNoises * std::numbers::sqrt2 * noise_ms);
-  return !cause.empty() && cause != "contended" && more >= least &&
-                 WorksLonger(ranks, row)
-             ? &row
-             : nullptr;
+  return !cause.empty() && more >= least && WorksLonger(ranks, row) ? &row
+                                                                    : nullptr;
 }
 
-// The one rank that the others wait for; nullptr if there is none.
-const RankRow* Straggler(const RankComparison& ranks) {
+// The rank that is late as if it were slow; nullptr if there is none.
+const RankRow* LateRank(const RankComparison& ranks) {
   const std::vector<double> scores = LatenessScores(ranks);
   const RankRow& row = MostOftenLast(ranks);
   const auto at = static_cast<size_t>(&row - ranks.rows.data());
@@ -188,6 +186,27 @@ const RankRow* Straggler(const RankComparison& ranks) {
   return last >= kLastShare && scores[at] > kOutlierScore ? &row : nullptr;
 }
 
+// True if other programs on the ranks' cores may cause what the rank spends
+// longer. Which rank they delay is chance, unless it is one of many.
+bool MayBeContention(const RankComparison& ranks, const RankRow& row) {
+  const auto [cause, more_ms] = CauseOf(ranks, row);
+  if (cause == "contended") return ranks.rows.size() < kRanksForScore;
+  double lost_ms = 0;
+  for (const RankRow& other : ranks.rows) {
+    const auto lost = other.time_split_ms.find("contended");
+    if (lost != other.time_split_ms.end()) {
+      lost_ms = std::max(lost_ms, lost->second);
+    }
+  }
+  return lost_ms > 0 && more_ms <= lost_ms;
+}
+
+// The one rank that the others wait for; nullptr if there is none.
+const RankRow* Straggler(const RankComparison& ranks) {
+  const RankRow* const late = LateRank(ranks);
+  return late != nullptr && MayBeContention(ranks, *late) ? nullptr : late;
+}
+
 std::string Clocks(const RankComparison& ranks) {
   return " (clocks aligned by " + Count(ranks.collectives, "collective") +
          ", to within " + Number(ranks.clock_residual_us) + " us)";
@@ -197,7 +216,7 @@ std::string Clocks(const RankComparison& ranks) {
 Verdict CheckHosts(const RankComparison& ranks) {
   const RankComparison machines = ByHost(ranks);
   if (machines.rows.empty()) return Clean();
-  const RankRow* slow = Straggler(machines);
+  const RankRow* slow = LateRank(machines);
   if (slow == nullptr) return Clean();
   const double wait = WaitOfOthers(machines, *slow);
   if (wait * 1e3 < kResiduals * ranks.clock_residual_us ||
@@ -428,7 +447,9 @@ constexpr Rule kRules[] = {
               "of the step, by half of the rank's lateness, and by the chance "
               "difference of two means of such steps (three standard errors, "
               "which count up to 5 % of the step): with jitter alone some rank "
-              "is always last, and ranks whose hosts drifted apart stay apart",
+              "is always last, and ranks whose hosts drifted apart stay apart. "
+              "Nor does it fire if other programs took as much time from any "
+              "rank (contended-cores)",
      .fix_cpp = "depends on the cause: the report names what that rank spends "
                 "more time on",
      .fix_python = "depends on the cause: the report names what that rank "

@@ -346,6 +346,20 @@ TEST(RanksTest, TimeWithoutACoreMakesNoStraggler) {
       << finding->evidence;
 }
 
+TEST(RanksTest, NeitherDoesWorkThatIsLongerByLessThanContention) {
+  Job job{.ranks = 2, .longer_rank = 1, .longer_ns = 10'000'000};
+  job.late = [](int rank, int, int) { return rank * 10'000'000; };
+  std::vector<RankDigest> ranks = Digests(job);
+  for (RankDigest& rank : ranks) {
+    rank.report.has_gpu = false;
+    rank.report.time_split_ms["contended"] = 9;
+  }
+  EXPECT_NE(Find(AnalyzeRanks(ranks), "straggler-rank"), nullptr);
+  // Which of the two lost more is chance.
+  ranks[0].report.time_split_ms["contended"] = 11;
+  EXPECT_TRUE(IsClean(AnalyzeRanks(ranks), "straggler-rank"));
+}
+
 // Hosts that do not wait for each other drift apart, and the later one stays
 // late without being slow.
 TEST(RanksTest, ARankThatIsLateButDoesNotWorkLongerIsNoStraggler) {
