@@ -71,10 +71,14 @@ std::string InBrackets(const std::vector<int64_t>& dims) {
   return text + "]";
 }
 
-int64_t ElementsOf(const TensorShape& tensor) {
-  int64_t elements = tensor.known() ? 1 : 0;
-  for (int64_t size : tensor.dims) elements *= size;
+int64_t ElementsIn(const Dims& dims) {
+  int64_t elements = 1;
+  for (int64_t size : dims) elements *= size;
   return elements;
+}
+
+int64_t ElementsOf(const TensorShape& tensor) {
+  return tensor.known() ? ElementsIn(tensor.dims) : 0;
 }
 
 int64_t BytesOf(const Trace& trace, const TensorShape& tensor) {

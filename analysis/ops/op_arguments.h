@@ -11,10 +11,12 @@
 
 namespace stepscope {
 
+using Dims = std::vector<int64_t>;  // sizes of a tensor
+
 // The sizes and element type of a tensor argument.
 struct TensorShape {
-  std::vector<int64_t> dims;  // sizes; empty for a scalar tensor
-  NameId type = 0;            // "float", "c10::Half"; 0: not a tensor, unknown
+  Dims dims;        // empty for a scalar tensor
+  NameId type = 0;  // "float", "c10::Half"; 0: not a tensor, unknown
   bool operator==(const TensorShape&) const = default;
   bool known() const { return type != 0; }
 };
@@ -38,8 +40,10 @@ bool TakesCutList(const Trace& trace, RowId op);
 bool HasChannelsLastWeights(const Trace& trace);
 
 // "[512, 128]".
-std::string InBrackets(const std::vector<int64_t>& dims);
+std::string InBrackets(const Dims& dims);
 
+// 1 without sizes, as a scalar has.
+int64_t ElementsIn(const Dims& dims);
 // Number of elements of `tensor`; 0 if it is not known.
 int64_t ElementsOf(const TensorShape& tensor);
 // Size in bytes; 0 if the tensor or the size of its element type is not known.

@@ -13,7 +13,7 @@
 #include "device/collectives.h"
 #include "evidence/call_site.h"
 #include "evidence/host_spans.h"
-#include "evidence/program/unread_gradients.h"
+#include "evidence/gradients/unread_gradients.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"

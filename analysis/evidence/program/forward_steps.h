@@ -16,10 +16,9 @@
 #include "context/analysis_context.h"
 #include "evidence/program/backward_nodes.h"
 #include "evidence/program/shortened_ops.h"
+#include "ops/op_arguments.h"
 
 namespace stepscope {
-
-using Dims = std::vector<int64_t>;
 
 struct ForwardStep {
   size_t step = 0;              // index into Steps::windows

@@ -38,8 +38,8 @@ constexpr int64_t kLongestLoopPauseNs = 500'000;
 // What the same ops cost; `ops` are of one kind.
 struct Part {
   std::vector<OpBetweenSteps> ops = {};
-  double ns = 0;     // per steady step, on the host
-  double saved = 1;  // the share of it that the change saves
+  double ns = 0;         // per steady step, on the host
+  double saved = 1;      // the share of it that the change saves
   double around_ns = 0;  // AroundNs(), all of which it saves
 };
 
@@ -222,9 +222,8 @@ Found Describe(const AnalysisContext& m, BetweenSteps kind, const Part& part) {
   Found found{.finding = std::move(finding)};
   if (kind == BetweenSteps::kOther) found.at_most = FindingSeverity::kLow;
   if (!m.has_gpu) {
-    found.bound_ns =
-        LargestUnrecordedNs(m, part.saved * part.ns + part.around_ns,
-                            EventsIn(m, part.ops));
+    found.bound_ns = LargestUnrecordedNs(
+        m, part.saved * part.ns + part.around_ns, EventsIn(m, part.ops));
     return found;
   }
   std::vector<ActivityRef> activities;

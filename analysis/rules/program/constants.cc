@@ -59,12 +59,6 @@ std::optional<Sizes> ListIn(std::string_view text) {
   return numbers;
 }
 
-int64_t Elements(const Sizes& sizes) {
-  int64_t elements = 1;
-  for (int64_t size : sizes) elements *= size;
-  return elements;
-}
-
 std::optional<Sizes> Broadcast(const std::vector<Sizes>& all) {
   Sizes made;
   for (const Sizes& one : all) {
@@ -166,7 +160,7 @@ class Inference {
     if (name_ == "repeat") return Repeated(first);
     if (name_ == "flatten" && arguments_.size() == 3 && Concrete(1) == "0" &&
         Concrete(2) == "-1") {
-      return Sizes{Elements(first)};
+      return Sizes{ElementsIn(first)};
     }
     if (IsAnyOf(name_, {"view", "reshape", "expand"})) return Resized(first);
     if (IsAnyOf(name_, {"outer", "ger"}) && tensors_.size() == 2) {
@@ -239,7 +233,7 @@ class Inference {
       if (size > 0) rest *= size;
     }
     for (int64_t& size : *sizes) {
-      if (size == -1) size = Elements(from) / std::max<int64_t>(rest, 1);
+      if (size == -1) size = ElementsIn(from) / std::max<int64_t>(rest, 1);
     }
     return sizes;
   }

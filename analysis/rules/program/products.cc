@@ -4,8 +4,6 @@
 // multiplication; PyTorch documentation, torch.linalg.multi_dot.
 #include <algorithm>
 #include <cstdint>
-#include <functional>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -50,11 +48,6 @@ struct Sizes {
   double batch = 1, m = 0, n = 0, k = 0;
   double operations() const { return 2 * batch * m * n * k; }
 };
-
-int64_t ElementsIn(const Dims& dims) {
-  return std::accumulate(dims.begin(), dims.end(), int64_t{1},
-                         std::multiplies<>());
-}
 
 class Finder {
  public:

@@ -155,14 +155,9 @@ class Finder {
         !std::equal(dims.begin() + 1, dims.end(), part.dims.end() - behind)) {
       return {};
     }
-    part.share = Elements(part.dims) / std::max(Elements(dims), 1.0);
+    part.share = static_cast<double>(ElementsIn(part.dims)) /
+                 std::max(static_cast<double>(ElementsIn(dims)), 1.0);
     return part.share < 1 ? std::optional(part) : std::nullopt;
-  }
-
-  static double Elements(const Dims& dims) {
-    double elements = 1;
-    for (int64_t size : dims) elements *= static_cast<double>(size);
-    return elements;
   }
 
   // True if `row` may have made a tensor of size `dims`, each part of which

@@ -1,0 +1,60 @@
+#include "evidence/gradients/backward_passes.h"
+
+#include <set>
+#include <string_view>
+
+#include "evidence/program/backward_nodes.h"
+#include "steps/steady_steps.h"
+
+namespace stepscope {
+
+// The engine takes the node with the highest number of those that are ready,
+// so numbers fall within a pass. AccumulateGrad runs right behind the node that
+// makes the gradient.
+BackwardPasses FindBackwardPasses(const AnalysisContext& m) {
+  BackwardPasses found;
+  const Trace& trace = m.trace;
+  RowId thread = kNone;
+  int64_t last = -1;
+  std::set<RowId> adding;
+  for (RowId row = 0; row < trace.ops().size(); ++row) {
+    if (AddsToGradient(trace, row)) adding.insert(trace.ops()[row].parent);
+  }
+  for (RowId row = 0; row < trace.ops().size(); ++row) {
+    const Op& op = trace.ops()[row];
+    if (m.tree.traits(row).accumulate_grad) {
+      const Op& outer = trace.ops()[OutermostOf(trace, row)];
+      found.nested |= !trace.name(outer.name).ends_with("AccumulateGrad");
+      found.threads |= thread != kNone && op.thread != thread;
+      thread = op.thread;
+      const TensorShape gradient = TensorArgument(trace, row, 0);
+      found.sizes_known &= gradient.known();
+      if (found.passes.empty()) continue;
+      found.passes.back().nodes.back().kept.push_back(
+          {.row = row, .gradient = gradient, .adds = adding.contains(row)});
+      continue;
+    }
+    if (op.kind != OpKind::kBackward || op.parent != kNone || op.sequence < 0) {
+      continue;
+    }
+    const size_t step = WindowAt(m.steps, &StepWindow::host, op.begin_ns);
+    if (found.passes.empty() || found.passes.back().step != step ||
+        op.sequence > last) {
+      found.passes.push_back({.step = step});
+    }
+    last = op.sequence;
+    found.passes.back().nodes.push_back({.row = row});
+  }
+  return found;
+}
+
+KeptBySize GroupedBySize(BackwardPass& pass) {
+  KeptBySize by_size;
+  for (PassNode& node : pass.nodes) {
+    for (StoredGradient& one : node.kept)
+      by_size[one.gradient.dims].push_back(&one);
+  }
+  return by_size;
+}
+
+}  // namespace stepscope

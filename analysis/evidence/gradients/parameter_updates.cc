@@ -1,0 +1,190 @@
+#include "evidence/gradients/parameter_updates.h"
+
+#include <algorithm>
+#include <compare>
+#include <iterator>
+#include <utility>
+
+#include "evidence/program/backward_nodes.h"
+#include "steps/optimizer_spans.h"
+#include "steps/steady_steps.h"
+
+namespace stepscope {
+
+double CountOfSize(const std::map<Dims, double>& counts, const Dims& dims) {
+  const auto found = counts.find(dims);
+  return found == counts.end() ? 0 : found->second;
+}
+
+std::map<Dims, double> CountSizes(const Trace& trace, const Op& op) {
+  std::map<Dims, double> most;
+  for (const Argument& argument : trace.op_inputs()[op.inputs].arguments) {
+    std::map<Dims, double> counts;
+    if (argument.elements.empty()) {
+      if (!argument.dims.empty()) ++counts[argument.dims];
+    }
+    for (const Argument& one : argument.elements) ++counts[one.dims];
+    for (const auto& [dims, count] : counts) {
+      most[dims] = std::max(most[dims], count);
+    }
+  }
+  return most;
+}
+
+bool IsListUpdate(std::string_view name) {
+  return name.starts_with("aten::_foreach_") ||
+         name.starts_with("aten::_fused_");
+}
+
+bool MayUpdateParameter(const AnalysisContext& m, RowId row) {
+  const Op& op = m.trace.ops()[row];
+  const std::string_view name = m.trace.name(op.name);
+  if (op.inputs == kNone || !IsUpdate(name) || m.tree.traits(row).zeroing) {
+    return false;
+  }
+  if (m.tree.in_backward(row)) {
+    const RowId node = OutermostOf(m.trace, row);
+    return m.trace.name(m.trace.ops()[node].name).ends_with("AccumulateGrad") &&
+           name != "aten::copy_" && !AddsToGradient(m.trace, row);
+  }
+  return IsListUpdate(name) || (name.ends_with("_") && op.parent == kNone) ||
+         LengthIn(m.parts.optimizer.spans, {op.begin_ns, op.end_ns}) > 0;
+}
+
+namespace {
+
+// True if each of `steps` of optimizers shows what it updates. Those with
+// kernels of their own, and compiled ones, do not.
+bool AllShowUpdates(const std::vector<Span>& steps,
+                    const std::vector<int64_t>& times) {
+  return std::ranges::all_of(steps, [&](const Span& step) {
+    const auto next = std::ranges::lower_bound(times, step.begin_ns);
+    return next != times.end() && *next < step.end_ns;
+  });
+}
+
+// What tells apart the updates of two optimizers: the class, and whether it
+// updates lists in one op, lists in several, or single tensors.
+struct OptimizerKind {
+  NameId range = 0;  // "Optimizer.step#SGD.step"; 0: outside such a range
+  NameId fused = 0;  // the op
+  bool lists = false;
+  // clang-tidy 14 takes the 0 that the result is compared with for a pointer.
+  // NOLINTNEXTLINE(modernize-use-nullptr)
+  auto operator<=>(const OptimizerKind&) const = default;
+};
+
+OptimizerKind KindOf(const Trace& trace, RowId row,
+                     const std::map<int64_t, const Range*>& steps) {
+  const Op& op = trace.ops()[row];
+  OptimizerKind kind;
+  const auto after = steps.upper_bound(op.begin_ns);
+  if (after != steps.begin() &&
+      op.begin_ns < std::prev(after)->second->end_ns) {
+    kind.range = std::prev(after)->second->name;
+  }
+  const std::string_view name = trace.name(op.name);
+  if (name.starts_with("aten::_fused_")) kind.fused = op.name;
+  kind.lists = IsListUpdate(name);
+  return kind;
+}
+
+}  // namespace
+
+ParameterUpdates FindParameterUpdates(const AnalysisContext& m) {
+  const Trace& trace = m.trace;
+  ParameterUpdates found;
+  std::map<int64_t, const Range*> optimizer_steps;
+  for (const Range& range : trace.ranges()) {
+    if (range.kind != RangeKind::kOptimizer) continue;
+    optimizer_steps[range.begin_ns] = &range;
+    if (trace.name(range.name).starts_with("Optimizer.step")) {
+      found.steps.push_back({range.begin_ns, range.end_ns});
+    }
+  }
+  // How often each op occurs in a step at most, with the same sizes. Optimizers
+  // that take turns have lists of their own, which add up.
+  using OpOf = std::pair<OptimizerKind, NameId>;
+  using Key = std::pair<OpOf, std::map<Dims, double>>;
+  std::map<Key, double> most, now;
+  size_t current = m.steps.windows.size();
+  bool after_backward = false;
+  const auto close = [&] {
+    for (const auto& [key, times] : now) {
+      most[key] = std::max(most[key], times);
+    }
+    now.clear();
+  };
+  for (RowId row = 0; row < trace.ops().size(); ++row) {
+    const Op& op = trace.ops()[row];
+    const size_t step = WindowAt(m.steps, &StepWindow::host, op.begin_ns);
+    if (step != current) {
+      close();
+      after_backward = false;
+    }
+    current = step;
+    const bool in_backward = m.tree.in_backward(row);
+    const OpTraits& traits = m.tree.traits(row);
+    if (in_backward) {
+      after_backward = true;
+    } else if (traits.matmul && op.thread == m.steps.thread) {
+      after_backward = false;
+    }
+    if (traits.zeroing && !in_backward) {
+      found.unknown_zeroed |= op.inputs == kNone || TakesCutList(trace, row);
+    }
+    if (op.inputs == kNone) continue;
+    if (traits.zeroing && !in_backward) {
+      for (const auto& [dims, count] : CountSizes(trace, op)) {
+        found.zeroed.insert(dims);
+      }
+    }
+    if (after_backward && !in_backward && !traits.bookkeeping &&
+        !traits.zeroing) {
+      for (const auto& [dims, count] : CountSizes(trace, op)) {
+        found.taken.insert(dims);
+      }
+    }
+    if (!MayUpdateParameter(m, row) ||
+        (op.parent != kNone && MayUpdateParameter(m, op.parent))) {
+      continue;
+    }
+    found.in_backward |= in_backward;
+    if (TakesCutList(trace, row)) {
+      found.all_known = false;
+      continue;
+    }
+    ++now[{{KindOf(trace, row, optimizer_steps), op.name},
+           CountSizes(trace, op)}];
+    found.times.push_back(op.begin_ns);
+  }
+  close();
+  std::map<OpOf, std::map<Dims, double>> by_op;
+  for (const auto& [key, times] : most) {
+    for (const auto& [dims, count] : key.second) {
+      by_op[key.first][dims] += count * times;
+    }
+  }
+  // An optimizer may call several ops for each tensor.
+  std::map<OptimizerKind, std::map<Dims, double>> by_kind;
+  for (const auto& [op, sizes] : by_op) {
+    for (const auto& [dims, count] : sizes) {
+      double& tensors = by_kind[op.first][dims];
+      tensors = std::max(tensors, count);
+    }
+  }
+  for (const auto& [kind, sizes] : by_kind) {
+    for (const auto& [dims, count] : sizes) {
+      found.tensors[dims] += count;
+      if (kind.range != 0) found.stepped[dims] += count;
+    }
+  }
+  found.all_known &= AllShowUpdates(found.steps, found.times);
+  if (found.stepped.empty()) {
+    found.stepped = found.tensors;
+    found.steps.clear();
+  }
+  return found;
+}
+
+}  // namespace stepscope

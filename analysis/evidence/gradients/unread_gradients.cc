@@ -1,0 +1,219 @@
+#include "evidence/gradients/unread_gradients.h"
+
+#include <stepscope/op_cost.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "evidence/collective_evidence.h"
+#include "evidence/gradients/backward_passes.h"
+#include "evidence/gradients/cleared_gradients.h"
+#include "evidence/gradients/parameter_updates.h"
+#include "evidence/program/backward_nodes.h"
+#include "ops/op_arguments.h"
+#include "steps/steady_steps.h"
+
+namespace stepscope {
+namespace {
+
+// With fewer steps that update, another optimizer may only not have had its
+// turn.
+constexpr size_t kLeastUpdates = 3;
+
+// Sizes of which every gradient in the recording is added to an earlier one,
+// although optimizers step: whoever updates parameters sets their gradients to
+// None or zero.
+std::set<Dims> NeverCleared(const std::vector<BackwardPass>& passes,
+                            const ParameterUpdates& updates) {
+  std::set<Dims> sizes, cleared = updates.zeroed;
+  if (updates.unknown_zeroed) return sizes;
+  for (const BackwardPass& pass : passes) {
+    for (const PassNode& node : pass.nodes) {
+      for (const StoredGradient& one : node.kept) {
+        (one.adds ? sizes : cleared).insert(one.gradient.dims);
+      }
+    }
+  }
+  std::erase_if(sizes,
+                [&](const Dims& dims) { return cleared.contains(dims); });
+  return sizes;
+}
+
+// Marks the gradients of the pass that are unread; returns whether others are
+// read.
+bool MarkUnread(const ParameterUpdates& updates,
+                const std::set<Dims>& never_cleared, BackwardPass& pass) {
+  bool any_read = false;
+  for (const auto& [dims, kept] : GroupedBySize(pass)) {
+    const double updated = CountOfSize(updates.tensors, dims);
+    // Sizes say nothing about scalars, as steps of optimizers are.
+    if (!dims.empty() && updated == 0 && !updates.taken.contains(dims) &&
+        (updates.all_known || never_cleared.contains(dims))) {
+      for (StoredGradient* one : kept) one->unread = true;
+      continue;
+    }
+    any_read = true;
+    const auto adding = std::ranges::count_if(kept, &StoredGradient::adds);
+    if (updates.all_known && updated > 0 &&
+        static_cast<double>(kept.size()) - updated ==
+            static_cast<double>(adding)) {
+      for (StoredGradient* one : kept) one->unread |= one->adds;
+    }
+  }
+  return any_read;
+}
+
+// The ops in [first, last] of the node's thread that make the gradient of a
+// weight or bias of the size `dims`.
+void AddWeightOps(const AnalysisContext& m, const PassNode* before,
+                  const PassNode& node, const Dims& dims,
+                  std::vector<ShortenedOp>& ops) {
+  const Op& last = m.trace.ops()[node.row];
+  const Op& first = m.trace.ops()[before != nullptr ? before->row : node.row];
+  const std::span<const RowId> rows = m.tree.of_thread(last.thread);
+  auto it = std::ranges::lower_bound(rows, first.begin_ns, {}, [&](RowId row) {
+    return m.trace.ops()[row].begin_ns;
+  });
+  for (; it != rows.end() && m.trace.ops()[*it].begin_ns < last.end_ns; ++it) {
+    const Op& op = m.trace.ops()[*it];
+    const std::string_view name = m.trace.name(op.name);
+    if (name == "aten::convolution_backward" && dims.size() > 2) {
+      // As many operations each for the input and for the weight.
+      constexpr size_t kMask = 10;
+      const auto& inputs = op.inputs == kNone
+                               ? std::vector<Argument>()
+                               : m.trace.op_inputs()[op.inputs].arguments;
+      const bool only_weight =
+          inputs.size() > kMask &&
+          m.trace.name(inputs[kMask].concrete).starts_with("[False");
+      ops.push_back({*it, only_weight ? 0 : 0.5});
+      return;
+    }
+    if (m.tree.traits(*it).matmul && m.tree.computes(*it) && dims.size() == 2) {
+      const MatmulShape shape = CostOf(m.trace, *it).matmul;
+      if ((shape.m == dims[0] && shape.n == dims[1]) ||
+          (shape.n == dims[0] && shape.m == dims[1])) {
+        ops.push_back({*it, 0});
+        return;
+      }
+    }
+    if (name == "aten::sum" && dims.size() == 1 &&
+        op.parent == OutermostOf(m.trace, *it)) {
+      const TensorShape summed = TensorArgument(m.trace, *it, 0);
+      if (!summed.dims.empty() && summed.dims.back() == dims[0]) {
+        ops.push_back({*it, 0});
+        return;
+      }
+    }
+  }
+}
+
+// What the pass would not run if the unread gradients were not wanted.
+void AddNodes(const AnalysisContext& m, const BackwardPass& pass,
+              UnreadGradients& found) {
+  double parameters = 0, bytes = 0, beside = 0;
+  const auto has = [](const PassNode& node, bool unread) {
+    return std::ranges::any_of(node.kept, [&](const StoredGradient& one) {
+      return one.unread == unread;
+    });
+  };
+  size_t tail = 0;  // the first node behind the last trained parameter
+  for (size_t i = 0; i < pass.nodes.size(); ++i) {
+    if (has(pass.nodes[i], false)) tail = i + 1;
+  }
+  const bool ends_unread = std::any_of(
+      pass.nodes.begin() + static_cast<std::ptrdiff_t>(tail), pass.nodes.end(),
+      [&](const PassNode& node) { return has(node, true); });
+  for (size_t i = 0; i < pass.nodes.size(); ++i) {
+    const PassNode& node = pass.nodes[i];
+    const bool whole = i >= tail && ends_unread;
+    if (whole) found.ops.push_back({node.row, 0});
+    for (const StoredGradient& one : node.kept) {
+      if (!one.unread) continue;
+      found.ops.push_back({OutermostOf(m.trace, one.row), 0});
+      if (m.trace.ops()[node.row].forward != kNone) {
+        found.forward = m.trace.ops()[node.row].forward;
+      }
+      ++parameters;
+      bytes += static_cast<double>(BytesOf(m.trace, one.gradient));
+      if (whole) continue;
+      ++beside;
+      AddWeightOps(m, i > 0 ? &pass.nodes[i - 1] : nullptr, node,
+                   one.gradient.dims, found.ops);
+    }
+  }
+  if (parameters <= found.parameters) return;
+  found.parameters = parameters;
+  found.bytes = bytes;
+  found.beside = beside;
+}
+
+UnreadGradients Unknown(std::string why) {
+  UnreadGradients found;
+  found.unknown = std::move(why);
+  return found;
+}
+
+}  // namespace
+
+UnreadGradients FindUnreadGradients(const AnalysisContext& m) {
+  UnreadGradients found;
+  if (m.steps.thread == kNone || m.parts.optimizer.spans.empty()) return found;
+  if (ShardsParameters(m.trace) ||
+      std::ranges::any_of(m.collectives, [](const Collective& one) {
+        return one.kind != CollectiveKind::kAllReduce;
+      })) {
+    return Unknown(
+        "the ranks may share the work of the optimizer: what one of them does "
+        "not update, another one may");
+  }
+  std::set<size_t> updating;
+  for (const Span& span : m.parts.optimizer.spans) {
+    updating.insert(WindowAt(m.steps, &StepWindow::host, span.begin_ns));
+  }
+  if (updating.size() < kLeastUpdates) return found;
+  BackwardPasses all = FindBackwardPasses(m);
+  if (all.passes.empty()) return found;
+  if (!all.sizes_known) {
+    return Unknown("the sizes of gradients were not recorded (record_shapes)");
+  }
+  if (all.nested || all.threads) {
+    return Unknown("backward passes run inside others, or on several threads");
+  }
+  const ParameterUpdates updates = FindParameterUpdates(m);
+  const std::set<Dims> never_cleared = NeverCleared(all.passes, updates);
+  if (updates.all_known && !updates.in_backward) {
+    MarkCleared(m, updates, all.passes);
+  }
+  bool any_read = false;
+  std::set<size_t> steps;
+  std::map<Dims, double> sizes;
+  bool all_add = true;
+  for (BackwardPass& pass : all.passes) {
+    if (!std::ranges::binary_search(m.steps.steady, pass.step)) continue;
+    any_read |= MarkUnread(updates, never_cleared, pass);
+    AddNodes(m, pass, found);
+    for (const PassNode& node : pass.nodes) {
+      for (const StoredGradient& one : node.kept) {
+        if (!one.unread) continue;
+        steps.insert(pass.step);
+        all_add &= one.adds;
+        (one.cleared ? found.cleared : found.untrained) = true;
+        sizes[one.gradient.dims] =
+            static_cast<double>(BytesOf(m.trace, one.gradient));
+      }
+    }
+  }
+  // Where nothing is read, it is not known what the optimizer updates.
+  if (!any_read || steps.size() < m.steps.steady.size()) return {};
+  found.never_zeroed = all_add && !found.cleared;
+  for (const auto& [dims, bytes] : sizes) found.sizes.push_back(dims);
+  std::ranges::stable_sort(found.sizes, std::greater(),
+                           [&](const Dims& dims) { return sizes[dims]; });
+  return found;
+}
+
+}  // namespace stepscope

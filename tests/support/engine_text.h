@@ -1,0 +1,58 @@
+// EngineText: steps on a CPU with the ranges that autograd's engine opens.
+#pragma once
+
+#include <string>
+
+#include "support/compute_text.h"
+
+namespace stepscope {
+
+class EngineText {
+ public:
+  // An op of forward; with a sequence number it records a node.
+  void Op(const std::string& name, const std::string& inputs, double us,
+          int sequence = -1) {
+    text_.Op(name, inputs, {}, us, sequence < 0 ? "" : Sequence(sequence));
+  }
+  // A node whose gradient the engine adds to one of the sizes `added`.
+  void Node(int number, double us, const std::string& added = "") {
+    text_.Begin();
+    text_.Pass(1);
+    text_.Begin();
+    Op("aten::mul", "", us);
+    text_.End("XBackward0", "", 0, "kind=backward " + Sequence(number));
+    if (!added.empty()) Op("aten::add_", "(" + added + "," + added + ")", 20);
+    text_.End("autograd::engine::evaluate_function: XBackward0", "", 0,
+              "kind=backward " + Sequence(number));
+  }
+  // The node behind which a parameter keeps its gradient.
+  void Keep(const std::string& gradient) {
+    text_.Begin();
+    text_.Pass(1);
+    text_.Begin();
+    text_.Pass(1);
+    text_.End("torch::autograd::AccumulateGrad", "(" + gradient + ")");
+    text_.End(
+        "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad",
+        "", 0, "kind=backward");
+  }
+  // A fused step of the optimizer.
+  void Update() {
+    text_.Begin();
+    Op("aten::_fused_adamw_", "", 50);
+    text_.EndRange("Optimizer.step#AdamW.step", "optimizer");
+  }
+
+  void Pass(double us) { text_.Pass(us); }
+  void EndStep() { text_.EndStep(); }
+  Report Analyzed() const { return text_.Analyzed(); }
+
+ private:
+  static std::string Sequence(int number) {
+    return "sequence=" + std::to_string(number);
+  }
+
+  ComputeText text_;
+};
+
+}  // namespace stepscope
