@@ -17,6 +17,7 @@ import sys
 import dense, distributed, good, loading, loops, recurring, sequence, vision  # noqa: E401,F401 they declare programs
 import unseen_common, unseen_rare, unseen_science, unseen_text, unseen_vision  # noqa: E401,F401
 import unseen_generative, unseen_language, unseen_structured  # noqa: E401,F401
+import unseen_guides, unseen_repos  # noqa: E401,F401
 import keep
 import table
 from harness import PROGRAMS, Running
@@ -50,8 +51,6 @@ def arguments():
     parser.add_argument("--results", help="table: write it there, too")
     parser.add_argument("--rounds", type=int, default=10, help="cost: so often each recorder takes its turn")
     parser.add_argument("--cpu", action="store_true", help="cost: CPU time of the process instead of wall time")
-    parser.add_argument("--event-ns", type=float, default=465,
-                        help="cost: what an event may take; by default as docs/python.md has it for a recording with shapes")
     return parser.parse_intermixed_args()  # names may follow options
 
 
@@ -69,7 +68,7 @@ def main():
         return [show_run(one, asked.fixed, asked.steps) for one in programs]
     if asked.command == "cost":
         import cost  # needs the package stepscope
-        return cost.of(programs, asked.active, asked.rounds, asked.cpu, asked.event_ns, lambda line: print(line, flush=True))
+        return cost.of(programs, asked.active, asked.rounds, asked.cpu, lambda line: print(line, flush=True))
     folder = Folder(asked.work, asked.bin)
     if asked.command == "keep":
         return keep.keep(folder, programs, target)
