@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "evidence/program/backward_nodes.h"
+#include "evidence/program/forward_steps.h"
 #include "ops/contains.h"
 #include "ops/loader_spans.h"
 #include "ops/op_arguments.h"
@@ -24,6 +25,9 @@ namespace {
 constexpr size_t kLongestPass = 32;
 // Calling an op takes some 5 to 20 us; only what exceeds it is computing.
 constexpr double kCallingNs = 20'000;
+// Passes of a loop backwards in time, on average. Our own choice: fewer may be
+// chance.
+constexpr int64_t kLeastScan = 4;
 
 // True for ops that pick an element of a tensor, or make a tensor of a number.
 bool Picks(std::string_view op) {
@@ -128,6 +132,7 @@ class LoopFinder {
                     std::string(m_.trace.name(OpAt(row).name));
     }
     if (!IsPerElement(loop)) return {};
+    loop.scans = Scans(ops, period);
     if (!nodes_) nodes_.emplace(m_.trace);
     std::vector<RowId> nodes = nodes_->Of(m_.steps.thread, loop.forward);
     loop.has_backward = !nodes.empty();
@@ -154,6 +159,39 @@ class LoopFinder {
       }
     }
     return loop;
+  }
+
+  // How many loops backwards in time `ops` are: one more than how often the
+  // index of a select rises, if it falls from pass to pass else. `ops` are
+  // without selects, which are views.
+  int64_t Scans(std::span<const RowId> ops, size_t period) const {
+    std::vector<int64_t> before, fell, rose;
+    int64_t joints = 0;  // where other selects lie between two loops
+    for (size_t i = 0; i + period < ops.size(); i += period) {
+      std::vector<int64_t> now;
+      const Span pass = {OpAt(ops[i]).begin_ns, OpAt(ops[i + period]).begin_ns};
+      for (RowId row : RowsIn(m_.steps.thread, pass)) {
+        if (m_.trace.name(OpAt(row).name) != "aten::select") continue;
+        now.push_back(NumberArgument(m_.trace, row, 2).value_or(0));
+      }
+      if (i == 0) {
+        fell.resize(now.size());
+        rose.resize(now.size());
+      } else if (now.size() != fell.size()) {
+        ++joints;
+        before.clear();
+        continue;
+      }
+      for (size_t k = 0; k < before.size(); ++k) {
+        ++(now[k] < before[k] ? fell : rose)[k];
+      }
+      before = std::move(now);
+    }
+    for (size_t k = 0; k < fell.size(); ++k) {
+      const int64_t scans = 1 + rose[k] + joints;
+      if (fell[k] >= kLeastScan * scans) return scans;
+    }
+    return 0;
   }
 
   // True if the optimizer runs in `loop`: then a pass needs the weights that

@@ -24,7 +24,12 @@ struct OpLoop {
   bool reads_values = false;  // a pass reads a tensor's value, as .item() does
   bool has_products = false;
   bool has_backward = false;
-  double ns = 0;  // of the loop and of its backward pass
+  // If each pass picks the element before that of the pass before it, the
+  // number of such loops that follow each other here. Nobody goes backwards
+  // over independent elements: each pass needs the one before it, as in
+  // discounted returns.
+  int64_t scans = 0;
+  double ns = 0;      // of the loop and of its backward pass
   double events = 0;  // its ops, inner ones as well
   // The part of `ns` that is computing, beyond what calling the ops costs.
   double computing_ns = 0;

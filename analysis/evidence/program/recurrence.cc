@@ -11,8 +11,11 @@
 #include <utility>
 
 #include "evidence/program/backward_nodes.h"
+#include "evidence/program/forward_steps.h"
 #include "evidence/program/plain_name.h"
 #include "evidence/program/recurrent_cell.h"
+#include "ops/contains.h"
+#include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
 
 namespace stepscope {
@@ -119,8 +122,32 @@ class RecurrenceFinder {
                      .repeats = static_cast<int64_t>(cells.size()),
                      .ops = std::move(cells)};
       Complete(leaves, one);
+      one.reads_attention = ReadAttention(leaves, one.ops);
       found.push_back(std::move(one));
     }
+  }
+
+  // True if between most of `cells` there is a product of two activations, and
+  // behind it an op whose result has the sizes of the next cell's input.
+  bool ReadAttention(std::span<const Leaf> leaves,
+                     std::span<const RowId> cells) const {
+    size_t reading = 0;
+    auto leaf = leaves.begin();
+    for (size_t i = 1; i < cells.size(); ++i) {
+      const Dims& input = DimsOf(trace_, cells[i], 0);
+      bool attends = false, made = false;
+      for (; leaf != leaves.end() &&
+             OpAt(leaf->row).begin_ns < OpAt(cells[i]).begin_ns;
+           ++leaf) {
+        if (OpAt(leaf->row).begin_ns < OpAt(cells[i - 1]).end_ns) continue;
+        made |= attends && ResultDims(trace_, leaf->row) == input;
+        // Both factors have a batch dimension, as no weight has.
+        attends |= IsAnyOf(trace_.name(OpAt(leaf->row).name),
+                           {"aten::bmm", "aten::baddbmm"});
+      }
+      reading += made;
+    }
+    return 2 * reading > cells.size();
   }
 
   // True if the leaves `a` and `b` are the same op on the same sizes.

@@ -31,6 +31,9 @@ struct Recurrence {
   // Other ops that compute between the cells, such as attention or the next
   // input; empty if there are none.
   std::string foreign = {};
+  // Attention between the cells makes what the next cell reads. As its query is
+  // the state, no input is known before the loop.
+  bool reads_attention = false;
 };
 
 // A cell that is written out counts only where the recording proves that each

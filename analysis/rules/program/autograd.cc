@@ -13,8 +13,10 @@
 #include "context/noise.h"
 #include "context/rule.h"
 #include "evidence/call_site.h"
+#include "evidence/program/backward_nodes.h"
 #include "evidence/program/graph_walks.h"
 #include "evidence/program/shortened_ops.h"
+#include "ops/contains.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
@@ -42,7 +44,10 @@ class RepeatFinder {
  public:
   RepeatFinder(const AnalysisContext& context,
                const std::vector<GraphWalk>& passes)
-      : m_(context), forward_(context), passes_(passes) {}
+      : m_(context),
+        forward_(context),
+        nodes_(context.trace),
+        passes_(passes) {}
 
   void Find() {
     std::map<int64_t, Visits> nodes;  // of one step, by sequence number
@@ -50,7 +55,10 @@ class RepeatFinder {
     for (size_t pass = 0; pass < passes_.size(); ++pass) {
       if (passes_[pass].step != step) nodes.clear();
       step = passes_[pass].step;
-      if (passes_[pass].records) continue;
+      if (passes_[pass].records) {
+        FindSameOutput(pass);
+        continue;
+      }
       std::map<size_t, Relation> relations;  // to earlier passes
       for (const WalkedNode& node : passes_[pass].nodes) {
         Visits& visits = nodes[node.sequence];
@@ -74,6 +82,7 @@ class RepeatFinder {
 
   Repeats summed;   // gradients that later passes add to those of the first
   Repeats dropped;  // gradients that nobody reads before a later pass
+  Repeats derived;  // derivatives of an output that an earlier pass also took
 
  private:
   // Of two passes that have nodes in common.
@@ -84,6 +93,66 @@ class RepeatFinder {
     size_t pass = 0;  // the latest
     const WalkedNode* latest = nullptr;
   };
+
+  // Passes that can be differentiated again, as for the derivatives in a
+  // differential equation, one for each input of the same output.
+  void FindSameOutput(size_t after) {
+    for (size_t before = after; before-- > 0;) {
+      const GraphWalk &first = passes_[before], &again = passes_[after];
+      if (first.step != again.step) return;
+      if (!first.records || !BeginAlike(first.nodes, again.nodes)) continue;
+      if (DrawsBetween({first.span.begin_ns, again.span.begin_ns})) return;
+      std::set<int64_t> seen;
+      for (const WalkedNode& node : first.nodes) seen.insert(node.sequence);
+      for (const WalkedNode& node : again.nodes) {
+        if (!seen.contains(node.sequence)) continue;
+        derived.ops.push_back({node.row, 0});
+        // The nodes of the ops that it runs, which a later pass visits.
+        const Op& op = m_.trace.ops()[node.row];
+        for (RowId of : nodes_.Of(m_.steps.thread, {op.begin_ns, op.end_ns})) {
+          derived.ops.push_back({of, 0});
+        }
+        ++derived.nodes;
+      }
+      derived.steps.insert(again.step);
+      if (derived.first == nullptr) {
+        derived.first = &first;
+        derived.again = &again;
+      }
+      return;
+    }
+  }
+
+  // True if both begin at the same node, or at the sums of the same output.
+  bool BeginAlike(const std::vector<WalkedNode>& first,
+                  const std::vector<WalkedNode>& again) const {
+    const auto sums = [&](const WalkedNode& node) {
+      return m_.trace.name(m_.trace.ops()[node.row].name)
+          .ends_with("SumBackward0");
+    };
+    size_t at = 0;
+    if (first.front().sequence != again.front().sequence) {
+      if (!sums(first.front()) || !sums(again.front())) return false;
+      at = 1;
+    }
+    // One node alone is hardly a network.
+    return first.size() > at + 1 && again.size() > at + 1 &&
+           first[at].sequence == again[at].sequence &&
+           first[at + 1].sequence == again[at + 1].sequence;
+  }
+
+  // True if a random vector may be drawn, whose product with the derivatives
+  // the next pass takes.
+  bool DrawsBetween(Span span) const {
+    bool draws = false;
+    ForOthers(span, [&](RowId row) {
+      const std::string_view name = m_.trace.name(m_.trace.ops()[row].name);
+      draws = Contains(name, "rand") || Contains(name, "normal") ||
+              Contains(name, "bernoulli");
+      return !draws;
+    });
+    return draws;
+  }
 
   void Count(const Visits& visits, size_t pass, const WalkedNode& needless,
              Repeats& found) const {
@@ -206,6 +275,7 @@ class RepeatFinder {
 
   const AnalysisContext& m_;
   ForwardOps forward_;
+  BackwardNodes nodes_;
   const std::vector<GraphWalk>& passes_;
 };
 
@@ -304,6 +374,31 @@ Verdict CheckRepeatedBackward(const AnalysisContext& m) {
             "these gradients";
       },
       verdict);
+  AddFinding(
+      m, found.derived,
+      [](const std::string& runs, const std::string& ms, Finding& finding) {
+        finding.evidence =
+            "Derivatives of the same output are taken by several calls of "
+            "autograd.grad(create_graph=True), which walk the same graph. " +
+            runs +
+            " of nodes per step beyond the first of each, with the "
+            "backward passes of what they compute, take " +
+            ms + ".";
+        finding.assumption =
+            "one call for all inputs runs each node once, as long as its first "
+            "recorded run";
+        finding.fix_python =
+            "torch.autograd.grad(u, (x, y, t), torch.ones_like(u), "
+            "create_graph=True) returns the derivatives by all inputs";
+        finding.fix_cpp =
+            "torch::autograd::grad({u}, {x, y, t}, {at::ones_like(u)}, "
+            "/*retain_graph=*/true, /*create_graph=*/true) returns the "
+            "derivatives by all inputs";
+        finding.wrong_if =
+            "the calls are given different grad_outputs, or need different "
+            "parts of the output";
+      },
+      verdict);
   return verdict;
 }
 
@@ -320,14 +415,17 @@ constexpr Rule kRules[] = {
          "in two thirds of the steps, nodes of autograd run in several "
          "backward passes, and the later ones add to the gradients of the "
          "earlier ones, or begin anew although no op has taken tensors of the "
-         "sizes of half of these; the needless runs take 1 % of the step",
+         "sizes of half of these; or passes with create_graph=True begin at "
+         "the same node, or at sums of it; the needless runs take 1 % of the "
+         "step",
      .avoid = "gradients are read, or used by an optimizer, between the "
-              "passes, a pass accumulates no gradients (autograd.grad, as for "
-              "gradients of single tasks), or it has create_graph=True",
+              "passes, or a pass accumulates no gradients (autograd.grad, as "
+              "for gradients of single tasks); with create_graph=True, other "
+              "outputs are differentiated, or random vectors drawn in between",
      .fix_cpp = "add the losses up, one backward(); or detach() what the first "
-                "loss does not train",
+                "loss does not train; one grad() for all inputs",
      .fix_python = "add the losses up, one backward(); or detach() what the "
-                   "first loss does not train",
+                   "first loss does not train; one grad() for all inputs",
      .change = "one backward pass over each graph"}};
 
 }  // namespace

@@ -28,6 +28,9 @@ namespace {
 // come close to (Frigo and Johnson 2005, The Design and Implementation of
 // FFTW3), so they must need less than a tenth of the operations.
 constexpr double kLeastRatio = 10;
+// Of a basis. Learned filter banks on raw sound have short filters or other
+// numbers of them (wav2vec 2.0: 512 of 10 taps; SincNet: 80 of 251).
+constexpr int64_t kLeastTaps = 128;
 constexpr char kChange[] = "convolution by spectra";
 
 // A convolution, in one step.
@@ -35,6 +38,7 @@ struct Filter {
   size_t step = 0;
   RowId row = kNone;
   double direct = 0, spectra = 0;  // operations
+  bool is_basis = false;           // its filters are sines and cosines
 };
 
 // Of transforms of `count` signals of size `n`.
@@ -63,7 +67,47 @@ double SpectraOf(const Dims& input, const Dims& weight,
          8 * batch * out * terms * n / 2;
 }
 
-std::vector<Filter> FindFilters(const AnalysisContext& m) {
+// True if there are as many filters as a Fourier transform of their length has
+// frequencies, or as these have real and imaginary parts, and they are not
+// trained: a spectrogram as a convolution.
+bool IsFourierBasis(const AnalysisContext& m, const BackwardNodes& nodes,
+                    RowId row, const Dims& weight) {
+  if (weight.size() != 3 || weight[1] != 1) return false;
+  const int64_t filters = weight[0], taps = weight[2];
+  const bool fits = filters == taps || filters == taps + 2 ||
+                    2 * filters == taps || 2 * filters == taps + 2;
+  if (!fits || taps < kLeastTaps) return false;
+  const Op& op = m.trace.ops()[row];
+  constexpr size_t kMask = 10;  // of the gradients that are wanted
+  for (RowId node : nodes.Of(op.thread, {op.begin_ns, op.end_ns})) {
+    const int64_t end_ns = m.trace.ops()[node].end_ns;
+    for (RowId in = node;
+         in < m.trace.ops().size() && m.trace.ops()[in].begin_ns < end_ns;
+         ++in) {
+      if (m.trace.name(m.trace.ops()[in].name) !=
+              "aten::convolution_backward" ||
+          m.trace.ops()[in].thread != m.trace.ops()[node].thread) {
+        continue;
+      }
+      const uint32_t inputs = m.trace.ops()[in].inputs;
+      if (inputs == kNone) return false;
+      const auto& arguments = m.trace.op_inputs()[inputs].arguments;
+      return arguments.size() > kMask && m.trace.name(arguments[kMask].concrete)
+                                             .starts_with("[True, False");
+    }
+  }
+  return true;
+}
+
+// The operations of the transforms of all frames.
+double FramesOf(double direct, const Dims& weight) {
+  const double taps = static_cast<double>(weight[2]);
+  const double frames = direct / (2 * static_cast<double>(weight[0]) * taps);
+  return Transforms(frames, taps);
+}
+
+std::vector<Filter> FindFilters(const AnalysisContext& m,
+                                const BackwardNodes& nodes) {
   std::vector<Filter> found;
   for (const ForwardStep& step : ForwardSteps(m)) {
     for (RowId row : step.ops) {
@@ -78,10 +122,12 @@ std::vector<Filter> FindFilters(const AnalysisContext& m) {
       if (input.size() < 3 || weight.size() != input.size() || direct <= 0) {
         continue;
       }
+      const bool is_basis = IsFourierBasis(m, nodes, row, weight);
       const double spectra =
-          SpectraOf(input, weight, ListArgument(m.trace, row, 4));
+          is_basis ? FramesOf(direct, weight)
+                   : SpectraOf(input, weight, ListArgument(m.trace, row, 4));
       if (direct < kLeastRatio * spectra) continue;
-      found.push_back({step.step, row, direct, spectra});
+      found.push_back({step.step, row, direct, spectra, is_basis});
     }
   }
   return found;
@@ -117,9 +163,9 @@ void Advise(bool planes, Finding& finding) {
 }
 
 Verdict CheckDirectConvolution(const AnalysisContext& m) {
-  const std::vector<Filter> found = FindFilters(m);
-  if (!RecursInMostSteps(m.steps, found)) return Clean();
   const BackwardNodes nodes(m.trace);
+  const std::vector<Filter> found = FindFilters(m, nodes);
+  if (!RecursInMostSteps(m.steps, found)) return Clean();
   std::vector<ShortenedOp> ops;
   bool trains = false;
   for (const Filter& one : found) {
@@ -134,8 +180,12 @@ Verdict CheckDirectConvolution(const AnalysisContext& m) {
       std::string(m.trace.name(m.trace.ops()[largest.row].name)) +
       " applies filters of " + InBrackets(weight) + " to " +
       InBrackets(DimsOf(m.trace, largest.row, 0)) + " tap by tap, with " +
-      Number(largest.direct * 1e-9) +
-      " billion operations; transforms and products of spectra need " +
+      Number(largest.direct * 1e-9) + " billion operations; " +
+      (largest.is_basis
+           ? "the filters are as many as a Fourier transform of their length "
+             "has frequencies, and are not trained, so this looks like a "
+             "spectrogram, of which fast transforms need "
+           : "transforms and products of spectra need ") +
       Percent(largest.spectra / largest.direct) +
       " of that. Such convolutions" +
       (trains ? ", with their backward passes," : "") + " take " +
@@ -143,10 +193,21 @@ Verdict CheckDirectConvolution(const AnalysisContext& m) {
   finding.assumption =
       "at best: transforms run at the rate of the convolution; they usually "
       "reach a tenth to a third of it";
-  Advise(weight.size() > 3, finding);
   finding.wrong_if =
       "the result must agree with the direct one to more than some six digits "
       "(float32)";
+  if (largest.is_basis) {
+    finding.confidence = Confidence::kHint;
+    finding.fix_python =
+        "torch.stft(x, n_fft, hop, window=window, return_complex=True), or "
+        "torchaudio.transforms.Spectrogram";
+    finding.fix_cpp =
+        "at::stft(x, n_fft, hop, n_fft, window, /*normalized=*/false, "
+        "/*onesided=*/true, /*return_complex=*/true)";
+    finding.wrong_if = "the filters are no sines and cosines";
+  } else {
+    Advise(weight.size() > 3, finding);
+  }
   return FireBound(std::move(finding), all.saved_ns);
 }
 
@@ -164,7 +225,9 @@ constexpr Rule kRules[] = {
          "in two thirds of the steps, a convolution needs ten times as many "
          "operations as transforms of its input, filters and result (2.5 n "
          "log2 n each) and the products of the spectra; transforms reach a "
-         "tenth to a third of the rate",
+         "tenth to a third of the rate. Or its filters, of at least 128 taps "
+         "and one channel, are as many as a Fourier transform of that length "
+         "has frequencies, or twice as many, and get no gradient",
      .avoid = "the filters are short, the stride leaves few results, or many "
               "channels are summed up",
      .fix_cpp = "torch::fft::rfft, products, torch::fft::irfft",

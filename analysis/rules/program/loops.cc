@@ -22,6 +22,9 @@ namespace {
 // Of the step: what launch-bound asks of framework code.
 constexpr double kShare = 0.10;
 constexpr size_t kLoopsShown = 3;
+// Loops per step that go backwards over time. Our own choice: a few of them may
+// be different quantities, but more are one for each environment or sample.
+constexpr double kLeastScans = 4;
 
 // Loops of the same chain, over the steady steps.
 struct SameLoops {
@@ -55,9 +58,18 @@ void SayFix(bool reads_values, Finding& finding) {
 }
 
 Verdict CheckUnbatchedLoop(const AnalysisContext& m) {
-  const std::vector<OpLoop> all = FindOpLoops(m);
-  if (all.empty()) return Clean();
+  std::vector<OpLoop> all = FindOpLoops(m);
   const double steps = static_cast<double>(m.steps.steady.size());
+  // Loops whose passes need each other, per step. One loop may do the work of
+  // several.
+  std::map<std::string, double> scans;
+  for (const OpLoop& loop : all) {
+    scans[loop.chain] += static_cast<double>(loop.scans) / steps;
+  }
+  std::erase_if(all, [&](const OpLoop& loop) {
+    return loop.scans > 0 && scans[loop.chain] < kLeastScans;
+  });
+  if (all.empty()) return Clean();
   double ns = 0, bound_ns = 0, events = 0;
   bool reads_values = false, is_backward = false;
   std::set<size_t> in;
@@ -66,9 +78,10 @@ Verdict CheckUnbatchedLoop(const AnalysisContext& m) {
     const double passes = static_cast<double>(loop.passes);
     in.insert(loop.step);
     ns += loop.ns / steps;
-    // One pass remains, and what all of them compute.
+    // One pass remains, or one loop, and what all of them compute.
+    const double merged = loop.scans > 0 ? scans[loop.chain] : passes;
     bound_ns +=
-        std::max(0.0, loop.ns - loop.computing_ns) * (1 - 1 / passes) / steps;
+        std::max(0.0, loop.ns - loop.computing_ns) * (1 - 1 / merged) / steps;
     events += loop.events / steps;
     reads_values |= loop.reads_values;
     is_backward |= loop.has_backward;
@@ -139,7 +152,9 @@ constexpr Rule kRules[] = {
      .avoid = "the loop is the optimizer's, the data loader's, or one of "
               "collectives; its products have several rows (batches); or "
               "nothing in the backward pass shows that all passes share their "
-              "weights (in a stack of layers, they do not)",
+              "weights (in a stack of layers, they do not); or the index of an "
+              "element falls from pass to pass, as for discounted returns, and "
+              "there are fewer than four such loops per step",
      .fix_cpp = "one call for all elements: at::stack, index_add_, "
                 "broadcasting, at::_foreach_*",
      .fix_python = "one call for all elements: torch.stack, index_add_, "

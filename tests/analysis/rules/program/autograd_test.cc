@@ -12,6 +12,7 @@ struct Losses {
   bool adds = true;      // the later ones to the gradients of the first
   bool keeps = true;     // a pass accumulates gradients
   bool records = false;  // create_graph=True
+  bool one_output = false;   // of which all passes take derivatives
   std::string between = {};  // an op between the passes
   std::string inputs = "(float[64,64])";
   bool updates = false;                // the optimizer steps between the passes
@@ -29,14 +30,17 @@ class Program {
       next_ += 100;
       trunk_ = next_;
       Trunk();
+      int head = 0;
       for (int pass = 0; pass < how_.passes; ++pass) {
         if (!how_.retained && pass > 0) {
           trunk_ = next_;
           Trunk();
         }
-        const int head = next_++;
-        Op("aten::linear", "(float[32,64],float[8,64],float[8])", 50,
-           Sequence(head));
+        if (pass == 0 || !how_.one_output) {
+          head = next_++;
+          Op("aten::linear", "(float[32,64],float[8,64],float[8])", 50,
+             Sequence(head));
+        }
         if (pass > 0 && !how_.between.empty()) {
           Op(how_.between, how_.inputs, 10, "");
         }
@@ -153,6 +157,26 @@ TEST(RepeatedBackwardTest, CutsOffWhatALossDoesNotTrain) {
               kRepeated));
   EXPECT_TRUE(
       IsClean(Of({.adds = false, .between = "aten::clone"}), kRepeated));
+}
+
+// As for the derivatives of a network's output by each of its inputs.
+TEST(RepeatedBackwardTest, OneCallTakesDerivativesByAllInputs) {
+  Losses how{.passes = 3, .keeps = false, .records = true, .one_output = true};
+  const Report report = Of(how);
+  const Finding* finding = Find(report, kRepeated);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->fix_python.find("autograd.grad(u, (x, y, t)"),
+            std::string::npos)
+      << finding->fix_python;
+  // Two of three runs of three nodes.
+  EXPECT_NEAR(finding->gain.expected_ms, 2 * (0.052 + 2 * 0.302), 0.05);
+  // Products with random vectors, as for the trace of a Hessian.
+  how.between = "aten::randn_like";
+  EXPECT_TRUE(IsClean(Of(how), kRepeated));
+  // Gradients that nobody can differentiate, as of single losses.
+  how.between = "";
+  how.records = false;
+  EXPECT_TRUE(IsClean(Of(how), kRepeated));
 }
 
 TEST(RepeatedBackwardTest, GradientsOfGradientsWalkAGraphAgain) {

@@ -9,6 +9,7 @@ constexpr const char* kRule = "direct-convolution";
 struct Filter {
   std::string input = "float[8,16,8192]", weight = "float[16,1,1024]";
   std::string stride = "[1]", padding = "[0]", groups = "16";
+  std::string wanted = "[True, False, False]";  // gradients
 };
 
 // Steps of 10 ms, half of them the convolution and its node.
@@ -23,7 +24,9 @@ Report Of(const Filter& how) {
                 "\") aten::conv1d",
             2'000);
     text.Nested("kind=backward " + sequence + " ConvolutionBackward0", 3'000,
-                "aten::convolution_backward", 2'990);
+                "inputs=(-,-,-,-,-,-,-,-,-,-,ScalarList=\"" + how.wanted +
+                    "\") aten::convolution_backward",
+                2'990);
     text.EndStep();
   }
   return text.Analyzed();
@@ -72,6 +75,38 @@ TEST(DirectConvolutionTest, ChannelsAreSummedUp) {
                           .weight = "float[256,256,31]",
                           .groups = "1"}),
                       kRule));
+}
+
+// 8 signals, 32 frames of 1024 moments each, 513 complex numbers for a frame.
+TEST(DirectConvolutionTest, ASpectrogramIsATransform) {
+  Filter how{.input = "float[8,1,8960]",
+             .weight = "float[1026,1,1024]",
+             .stride = "[256]",
+             .groups = "1"};
+  const Report report = Of(how);
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
+  EXPECT_NE(finding->fix_python.find("torch.stft("), std::string::npos);
+  EXPECT_NEAR(finding->gain.expected_ms,
+              5 * (1 - 2.5 * 1024 * 10 / (2.0 * 1026 * 1024)), 0.01);
+  // Real and imaginary parts in two convolutions, as of nnAudio.
+  how.weight = "float[513,1,1024]";
+  EXPECT_FALSE(IsClean(Of(how), kRule));
+  how.weight = "float[512,1,1024]";
+  EXPECT_FALSE(IsClean(Of(how), kRule));
+  how.weight = "float[256,1,1024]";
+  EXPECT_TRUE(IsClean(Of(how), kRule));
+  // A learned filter bank.
+  how.weight = "float[1026,1,1024]";
+  how.wanted = "[True, True, False]";
+  EXPECT_TRUE(IsClean(Of(how), kRule));
+  // Short transforms are no better.
+  how = {.input = "float[8,1,8960]",
+         .weight = "float[66,1,64]",
+         .stride = "[16]",
+         .groups = "1"};
+  EXPECT_TRUE(IsClean(Of(how), kRule));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "analysis/rules/rule_testing.h"
 #include "support/compute_text.h"
+#include "support/cpu_text.h"
 
 namespace stepscope::loops_test {
 namespace {
@@ -129,6 +130,36 @@ TEST(UnbatchedLoopTest, PassesMayNeedEachOtherUnlessTheyPickAnElement) {
   EXPECT_TRUE(IsClean(Of(how), "unbatched-loop"));
   how.also = "aten::index";
   EXPECT_FALSE(IsClean(Of(how), "unbatched-loop"));
+}
+
+// Loops over 32 moments, from the last one on if `backwards`.
+Report Scans(int loops, bool backwards) {
+  CpuText text;
+  for (int step = 0; step < 4; ++step) {
+    text.Op("aten::mm", 4'000);
+    for (int loop = 0; loop < loops; ++loop) {
+      text.Op("aten::zeros_like", 5);
+      for (int t = 0; t < 32; ++t) {
+        text.Op("inputs=(float[32,8],Scalar=\"0\",Scalar=\"" +
+                    std::to_string(backwards ? 31 - t : t) + "\") aten::select",
+                10);
+        for (const char* op : {"aten::mul", "aten::add"}) text.Op(op, 15);
+      }
+    }
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+// Discounted returns of one moment need those of the next.
+TEST(UnbatchedLoopTest, ALoopBackwardsInTimeMayOnlyBeMergedWithOthers) {
+  EXPECT_FALSE(IsClean(Scans(3, false), "unbatched-loop"));
+  EXPECT_TRUE(IsClean(Scans(3, true), "unbatched-loop"));
+  const Report report = Scans(4, true);
+  const Finding* finding = Find(report, "unbatched-loop");
+  ASSERT_NE(finding, nullptr);
+  // Of four loops one is left.
+  EXPECT_NEAR(finding->gain.expected_ms, 0.75 * 4 * 32 * 0.04, 0.3);
 }
 
 TEST(UnbatchedLoopTest, FifteenPassesAreTooFew) {

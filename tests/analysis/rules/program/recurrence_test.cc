@@ -17,6 +17,7 @@ struct How {
   bool adds = true;          // the input to the product
   bool backward = true;
   bool attends = false;  // a product between the cells
+  bool joins = false;    // what the next cell reads, behind that product
   double gap_us = 20;    // of the program's code before each cell
   int other_ops = 0;     // behind the loop, with gaps as well
   double large_us = 0;   // of a product with the rows of all positions
@@ -63,11 +64,17 @@ class Loop {
     const std::string number = "sequence=" + std::to_string(sequence_ + i);
     text_.Pass(how_.gap_us);
     if (how_.attends) Op("aten::bmm", "(float[4,1,16],float[4,16,9])", 40);
+    if (how_.joins) {
+      Op("aten::cat", "((float[4,8],float[4,8]),=\"1\")", 10);
+    }
     if (!how_.cell.empty()) text_.Begin();
     Op("aten::addmm", "(float[16],float[4,16],float[16,16])", 30, number);
     if (how_.adds) Op("aten::add", "(float[4,16],float[4,16])", 20);
     Op("aten::tanh", "(float[4,16])", 20);
-    if (!how_.cell.empty()) text_.End(how_.cell, "", 0, number);
+    if (!how_.cell.empty()) {
+      text_.End(how_.cell, how_.sizes ? "(float[4,16],float[4,16])" : "", 0,
+                number);
+    }
   }
   void BackwardOf(int i) {
     text_.Begin();
@@ -151,6 +158,14 @@ TEST(RnnInPythonTest, SaysWhatElseTheLoopCalls) {
   EXPECT_NE(finding->fix_python.find("torch.compile"), std::string::npos);
   // The code between the cells stays.
   EXPECT_NEAR(finding->gain.expected_ms, 0.84 - 0.36 + 0.84 - 0.48, 0.03);
+}
+
+// The query of that attention is the state, which one call for the whole
+// sequence does not know.
+TEST(RnnInPythonTest, ADecoderThatReadsAttentionNeedsItsLoop) {
+  EXPECT_TRUE(IsClean(Of({.attends = true, .joins = true}), "rnn-in-python"));
+  // Inputs that are joined from others are known before the loop.
+  EXPECT_FALSE(IsClean(Of({.joins = true}), "rnn-in-python"));
 }
 
 TEST(RnnInPythonTest, SeesACellThatIsWrittenOut) {
