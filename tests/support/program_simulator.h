@@ -38,7 +38,7 @@
 //   load                           take a batch
 //   host T                         code between ops
 //   io T                           the thread sleeps
-//   op NAME T [grad] [parallel] [in=float[8x3],int[4],-,"True"] { ... }
+//   op NAME T [grad] [parallel] [in=float[8x3],long[4],-,'True'] { ... }
 //                                  T is its own host time; `parallel` computes
 //                                  on the pool; `grad` records an autograd node
 //   backward { ... }               on the autograd thread, while this one waits

@@ -18,7 +18,8 @@ OpInputs InputsOf(TraceBuilder& builder, const std::string& text) {
     Argument argument;
     const size_t open = word.find('[');
     if (!quoted && open != std::string::npos) {
-      argument.type = builder.Intern(word.substr(0, open));
+      const std::string type = word.substr(0, open);
+      argument.type = builder.Intern(type == "long" ? "long int" : type);
       size_t digit = open + 1;
       while (digit < word.size() && word[digit] != ']') {
         argument.dims.push_back(std::atoll(word.c_str() + digit));
