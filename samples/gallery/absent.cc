@@ -31,6 +31,7 @@ std::vector<Absent> AbsentRules() {
       {"graph-breaks", "LibTorch does not compile"},
       {"graph-idle", "depends on what a recorder leaves out of a graph"},
       {"growing-prefix", kPython},
+      {"ignored-labels", kPython},
       {"imbalanced-load", kRanks},
       {"large-vocabulary-loss", kPython},
       {"late-selection", kPython},

@@ -7,14 +7,12 @@
 #include <cstdint>
 #include <set>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "context/rule.h"
 #include "evidence/call_site.h"
 #include "evidence/program/shortened_ops.h"
-#include "ops/contains.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
@@ -72,80 +70,6 @@ Traffic TrafficOf(const AnalysisContext& m, const std::set<double>& sizes) {
   return traffic;
 }
 
-// True if labels are masked in the forward pass: integers, one for each token
-// of `scores`. A loss ignores the masked ones.
-bool MasksLabels(const AnalysisContext& m, const TensorShape& scores) {
-  const int64_t tokens = ElementsOf(scores) / scores.dims.back();
-  for (RowId row = 0; row < m.trace.ops().size(); ++row) {
-    const std::string_view name = m.trace.name(m.trace.ops()[row].name);
-    const bool fills =
-        IsAnyOf(name, {"aten::masked_fill", "aten::masked_fill_"});
-    if ((!fills && name != "aten::where") || m.tree.in_backward(row)) continue;
-    const TensorShape labels = TensorArgument(m.trace, row, fills ? 0 : 1);
-    if (labels.known() && m.trace.name(labels.type) == "long int" &&
-        ElementsOf(labels) == tokens) {
-      return true;
-    }
-  }
-  return false;
-}
-
-// The time per step of the products that make scores or take their gradients.
-double ProductsNs(const AnalysisContext& m, const TensorShape& scores) {
-  const int64_t tokens = ElementsOf(scores) / scores.dims.back();
-  double ns = 0;
-  for (RowId row = 0; row < m.trace.ops().size(); ++row) {
-    const Op& op = m.trace.ops()[row];
-    if (!m.tree.traits(row).matmul || !m.tree.computes(row) ||
-        !InSteadyStep(m.steps, op.begin_ns)) {
-      continue;
-    }
-    const MatmulShape shape = CostOf(m.trace, row).matmul;
-    const int64_t sizes[] = {shape.m, shape.n, shape.k};
-    if (std::ranges::count(sizes, tokens) &&
-        std::ranges::count(sizes, scores.dims.back())) {
-      ns += static_cast<double>(op.end_ns - op.begin_ns);
-    }
-  }
-  return ns / static_cast<double>(m.steps.steady.size());
-}
-
-// Scores of tokens whose labels the loss ignores are computed in vain. No
-// recording shows how many labels are masked, so the time of their products is
-// an upper bound. On a run with a GPU the finding names no time, because it is
-// the host's ops that are measured here.
-void CountIgnoredLabels(const AnalysisContext& m, const TensorShape& scores,
-                        Found& found) {
-  Finding& finding = found.finding;
-  if (!MasksLabels(m, scores)) {
-    finding.assumption +=
-        "; if the loss ignores most labels, computing scores only for the "
-        "other tokens saves most of the products as well, which is not counted "
-        "here";
-    return;
-  }
-  const char* select =
-      "compute scores only for tokens whose label counts, head(x[labels != "
-      "-100]); ";
-  finding.fix_cpp = select + finding.fix_cpp;
-  finding.fix_python = select + finding.fix_python;
-  finding.evidence +=
-      " Labels are masked before the loss, which ignores those tokens";
-  if (m.has_gpu) {
-    finding.evidence += ".";
-    return;
-  }
-  const double products = ProductsNs(m, scores);
-  finding.evidence +=
-      "; the products that compute the scores and their gradients take "
-      "another " +
-      Milliseconds(products * 1e-6) + ".";
-  finding.assumption =
-      "at best: nearly all labels are masked, and neither scores nor loss are "
-      "computed for their tokens";
-  found.bound_ns += products;
-}
-
 Verdict CheckLargeVocabularyLoss(const AnalysisContext& m) {
   if (!m.trace.watched(Kind::kOpShapes) && m.trace.op_inputs().empty()) {
     return Skip("the sizes of tensors were not recorded (record_shapes)");
@@ -189,7 +113,9 @@ Verdict CheckLargeVocabularyLoss(const AnalysisContext& m) {
       "; the scores, their softmax and their gradient exist at once.";
   finding.assumption =
       "at best: the loss of a few tokens at a time reads their scores and "
-      "writes their gradients, and the products take as long as before";
+      "writes their gradients, and the products take as long as before; if the "
+      "loss ignores most labels, computing scores only for the other tokens "
+      "saves most of the products as well, which is not counted here";
   finding.fix_cpp =
       "compute the last product and the loss for a part of the tokens at a "
       "time, with a torch::autograd::Function that computes the gradient of "
@@ -200,11 +126,9 @@ Verdict CheckLargeVocabularyLoss(const AnalysisContext& m) {
       "in torch.utils.checkpoint.checkpoint(..., use_reentrant=False), which "
       "mainly saves memory";
   finding.wrong_if = "the scores are used for something else as well";
-  Found found{.finding = std::move(finding),
-              .bound_ns = fused.saved_ns,
-              .trials = {fused.edit}};
-  CountIgnoredLabels(m, scores, found);
-  return Fire(std::move(found));
+  return Fire(Found{.finding = std::move(finding),
+                    .bound_ns = fused.saved_ns,
+                    .trials = {fused.edit}});
 }
 
 constexpr Rule kRules[] = {
@@ -223,8 +147,7 @@ constexpr Rule kRules[] = {
               "the whole batch",
      .fix_cpp = "the last product and the loss for a part of the tokens at a "
                 "time",
-     .fix_python = "a fused or chunked linear cross entropy; scores only for "
-                   "tokens whose label counts"}};
+     .fix_python = "a fused or chunked linear cross entropy"}};
 
 }  // namespace
 }  // namespace vocabulary_rules

@@ -74,7 +74,7 @@ def reward_tuned_lm(fixed):
         yield len(prompts)
 
 
-@program("LLM fine-tuning", "held", expect=("scores-nobody-uses",), also=("large-vocabulary-loss",))
+@program("LLM fine-tuning", "held", expect=("ignored-labels",), also=("large-vocabulary-loss",))
 def instruction_lm(fixed):
     """Computes logits over the whole vocabulary at every position, though the loss ignores the prompt, three quarters of each text.
     Fix: give only the positions with a label to the head."""

@@ -6,8 +6,7 @@ namespace {
 
 // A loss over 100 tokens: forward and backward of softmax, and `copies` casts
 // of the scores, 1 ms each.
-Report Loss(int words, int copies = 0, bool sizes = true,
-            const std::string& labels = "") {
+Report Loss(int words, int copies = 0, bool sizes = true) {
   const std::string dims = "float[100," + std::to_string(words) + "]";
   const auto in = [&](const std::string& tensors) {
     return sizes ? "inputs=(" + tensors + ") " : std::string();
@@ -19,9 +18,6 @@ Report Loss(int words, int copies = 0, bool sizes = true,
             5'000);
     for (int k = 0; k < copies; ++k) {
       text.Op(in(dims + "," + dims) + "aten::copy_", 1'000);
-    }
-    if (!labels.empty()) {
-      text.Op(in(labels + ",bool[100]") + "aten::masked_fill", 1);
     }
     text.Op(in(dims) + "aten::_log_softmax", 1'000);
     text.Op(in(dims + "," + dims) + "aten::_log_softmax_backward_data", 1'000);
@@ -41,27 +37,6 @@ TEST(LargeVocabularyLossTest, IsAtMostWhatItMovesTooOften) {
   EXPECT_NE(finding->evidence.find("100 tokens x 32000 words, 12.8 MB"),
             std::string::npos)
       << finding->evidence;
-}
-
-// Scores of tokens without a label are made in vain, and so are the products
-// that make them.
-TEST(LargeVocabularyLossTest, MaskedLabelsMakeTheProductsPartOfTheBound) {
-  const Report report = Loss(32'000, 1, true, "long int[100]");
-  const Finding* finding = Find(report, "large-vocabulary-loss");
-  ASSERT_NE(finding, nullptr);
-  EXPECT_NEAR(finding->gain.expected_ms, 2 + 5, 0.01);
-  EXPECT_NE(finding->fix_python.find("labels != -100"), std::string::npos);
-}
-
-TEST(LargeVocabularyLossTest, OtherMasksSayNothingAboutLabels) {
-  for (const char* other : {"float[100]", "long int[99]"}) {
-    const Report report = Loss(32'000, 1, true, other);
-    const Finding* finding = Find(report, "large-vocabulary-loss");
-    ASSERT_NE(finding, nullptr);
-    EXPECT_NEAR(finding->gain.expected_ms, 2, 0.01);
-    EXPECT_NE(finding->assumption.find("which is not counted"),
-              std::string::npos);
-  }
 }
 
 TEST(LargeVocabularyLossTest, SmallerVocabulariesAreSilent) {
