@@ -115,11 +115,12 @@ class RecurrenceFinder {
       kinds[{OpAt(last).name, OpAt(last).inputs}].push_back(last);
     }
     for (auto& [kind, cells] : kinds) {
-      if (static_cast<int64_t>(cells.size()) < kLeastRepeats) continue;
+      const auto repeats = static_cast<int64_t>(cells.size());
+      if (repeats < kLeastRepeats) continue;
       Recurrence one{.step = step,
                      .cell = std::string(trace_.name(kind.first)),
                      .named = true,
-                     .repeats = static_cast<int64_t>(cells.size()),
+                     .repeats = repeats,
                      .ops = std::move(cells)};
       Complete(leaves, one);
       one.reads_attention = ReadAttention(leaves, one.ops);
