@@ -50,6 +50,7 @@ std::vector<Absent> AbsentRules() {
       {"recomputed-weights", kPython},
       {"repeated-backward", kPython},
       {"repeated-forward", kPython},
+      {"repeated-rows", kPython},
       {"straggler-rank", kRanks},
       {"uneven-lengths", "depends on the data"},
       {"unread-gradients", kPython},
