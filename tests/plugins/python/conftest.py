@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import textwrap
@@ -14,6 +15,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 PACKAGE = ROOT / "plugins/python"
 LIBRARIES = pathlib.Path(os.environ.get("STEPSCOPE_NATIVE_DIR", ROOT / "build/default/lib"))
 TRACES = ROOT / "tests/data/traces"
+
+# What a shell starts in the background ignores SIGINT, and so do its children: then no program here could be interrupted.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 sys.path.insert(0, str(PACKAGE))
 os.environ["STEPSCOPE_NATIVE_DIR"] = str(LIBRARIES)
