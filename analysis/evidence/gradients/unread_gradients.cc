@@ -82,13 +82,7 @@ void AddWeightOps(const AnalysisContext& m, const PassNode* before,
     const std::string_view name = m.trace.name(op.name);
     if (name == "aten::convolution_backward" && dims.size() > 2) {
       // As many operations each for the input and for the weight.
-      constexpr size_t kMask = 10;
-      const auto& inputs = op.inputs == kNone
-                               ? std::vector<Argument>()
-                               : m.trace.op_inputs()[op.inputs].arguments;
-      const bool only_weight =
-          inputs.size() > kMask &&
-          m.trace.name(inputs[kMask].concrete).starts_with("[False");
+      const bool only_weight = MakesGradient(m.trace, *it, 0) == false;
       ops.push_back({*it, only_weight ? 0 : 0.5});
       return;
     }

@@ -52,6 +52,24 @@ int64_t GradientsAmong(const Trace& trace, const OpTree& tree,
   return count;
 }
 
+std::optional<bool> MakesGradient(const Trace& trace, RowId op, size_t of) {
+  constexpr size_t kMask = 10;  // "[True, False, False]"
+  const RowId inputs = trace.ops()[op].inputs;
+  if (inputs == kNone) return {};
+  const auto& arguments = trace.op_inputs()[inputs].arguments;
+  if (arguments.size() <= kMask) return {};
+  std::string_view mask = trace.name(arguments[kMask].concrete);
+  if (!mask.starts_with('[')) return {};
+  mask.remove_prefix(1);
+  for (; of > 0; --of) {
+    const size_t comma = mask.find(", ");
+    if (comma == std::string_view::npos) return {};
+    mask.remove_prefix(comma + 2);
+  }
+  if (mask.starts_with("True")) return true;
+  return mask.starts_with("False") ? std::optional(false) : std::nullopt;
+}
+
 RowId OutermostOf(const Trace& trace, RowId op) {
   while (trace.ops()[op].parent != kNone) op = trace.ops()[op].parent;
   return op;

@@ -3,7 +3,9 @@
 
 #include <stepscope/trace.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -36,6 +38,10 @@ class BackwardNodes {
 // weights of their own after each.
 int64_t GradientsAmong(const Trace& trace, const OpTree& tree,
                        std::span<const RowId> nodes);
+
+// Whether `op`, an aten::convolution_backward, makes the gradient of the input
+// (0), the weight (1) or the bias (2); nullopt if that was not recorded.
+std::optional<bool> MakesGradient(const Trace& trace, RowId op, size_t of);
 
 // The outermost op or range around `op`, which may be `op` itself.
 RowId OutermostOf(const Trace& trace, RowId op);

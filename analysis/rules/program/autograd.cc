@@ -13,7 +13,6 @@
 #include "context/noise.h"
 #include "context/rule.h"
 #include "evidence/call_site.h"
-#include "evidence/program/backward_nodes.h"
 #include "evidence/program/graph_walks.h"
 #include "evidence/program/shortened_ops.h"
 #include "ops/contains.h"
@@ -29,8 +28,6 @@ namespace {
 constexpr double kDroppedShare = 0.5;
 constexpr char kChange[] = "no node of autograd run again";
 
-using Sizes = std::vector<int64_t>;
-
 // What passes of the steady steps do in vain.
 struct Repeats {
   std::vector<ShortenedOp> ops = {};
@@ -44,10 +41,7 @@ class RepeatFinder {
  public:
   RepeatFinder(const AnalysisContext& context,
                const std::vector<GraphWalk>& passes)
-      : m_(context),
-        forward_(context),
-        nodes_(context.trace),
-        passes_(passes) {}
+      : m_(context), forward_(context), passes_(passes) {}
 
   void Find() {
     std::map<int64_t, Visits> nodes;  // of one step, by sequence number
@@ -108,8 +102,7 @@ class RepeatFinder {
         if (!seen.contains(node.sequence)) continue;
         derived.ops.push_back({node.row, 0});
         // The nodes of the ops that it runs, which a later pass visits.
-        const Op& op = m_.trace.ops()[node.row];
-        for (RowId of : nodes_.Of(m_.steps.thread, {op.begin_ns, op.end_ns})) {
+        for (RowId of : forward_.NodesOf(node.row)) {
           derived.ops.push_back({of, 0});
         }
         ++derived.nodes;
@@ -173,13 +166,13 @@ class RepeatFinder {
   // later pass add to the gradients of the earlier one, and nothing reads or
   // changes these in between? Or does it begin anew, and nothing has read them?
   Relation RelationOf(size_t before, size_t after) const {
-    std::map<int64_t, std::set<Sizes>> kept;  // by node
+    std::map<int64_t, std::set<Dims>> kept;  // by node
     for (const WalkedNode& node : passes_[before].nodes) {
       for (const KeptGradient& one : node.kept) {
         kept[node.sequence].insert(one.gradient);
       }
     }
-    std::vector<Sizes> gradients;
+    std::vector<Dims> gradients;
     size_t adds = 0;
     for (const WalkedNode& node : passes_[after].nodes) {
       for (const KeptGradient& one : node.kept) {
@@ -217,8 +210,8 @@ class RepeatFinder {
   }
 
   // True if no op takes a tensor of the sizes of most of these gradients.
-  bool AreDropped(const std::vector<Sizes>& gradients, Span span) const {
-    std::set<Sizes> taken;
+  bool AreDropped(const std::vector<Dims>& gradients, Span span) const {
+    std::set<Dims> taken;
     bool known = true;
     ForOthers(span, [&](RowId row) {
       const Op& op = m_.trace.ops()[row];
@@ -234,9 +227,8 @@ class RepeatFinder {
       return true;
     });
     double all = 0, left = 0;
-    for (const Sizes& sizes : gradients) {
-      double elements = 1;
-      for (int64_t size : sizes) elements *= static_cast<double>(size);
+    for (const Dims& sizes : gradients) {
+      const double elements = static_cast<double>(ElementsIn(sizes));
       all += elements;
       if (!taken.contains(sizes)) left += elements;
     }
@@ -245,9 +237,9 @@ class RepeatFinder {
 
   // True if an op that is no part of a forward pass may take such a gradient
   // within `span`.
-  bool IsRead(std::set<Sizes> gradients, Span span) const {
+  bool IsRead(std::set<Dims> gradients, Span span) const {
     // Labels and losses have one dimension as well.
-    const auto is_large = [](const Sizes& dims) { return dims.size() > 1; };
+    const auto is_large = [](const Dims& dims) { return dims.size() > 1; };
     if (std::ranges::any_of(gradients, is_large)) {
       std::erase_if(gradients, std::not_fn(is_large));
     }
@@ -263,7 +255,7 @@ class RepeatFinder {
     return read;
   }
 
-  bool TakesAny(const Op& op, const std::set<Sizes>& gradients) const {
+  bool TakesAny(const Op& op, const std::set<Dims>& gradients) const {
     const auto& arguments = m_.trace.op_inputs()[op.inputs].arguments;
     return std::ranges::any_of(arguments, [&](const Argument& argument) {
       return gradients.contains(argument.dims) ||
@@ -275,7 +267,6 @@ class RepeatFinder {
 
   const AnalysisContext& m_;
   ForwardOps forward_;
-  BackwardNodes nodes_;
   const std::vector<GraphWalk>& passes_;
 };
 

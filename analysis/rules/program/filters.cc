@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -68,35 +69,32 @@ double SpectraOf(const Dims& input, const Dims& weight,
 }
 
 // True if there are as many filters as a Fourier transform of their length has
-// frequencies, or as these have real and imaginary parts, and they are not
-// trained: a spectrogram as a convolution.
-bool IsFourierBasis(const AnalysisContext& m, const BackwardNodes& nodes,
-                    RowId row, const Dims& weight) {
-  if (weight.size() != 3 || weight[1] != 1) return false;
+// frequencies, or as these have real and imaginary parts.
+bool HasBasisSizes(const Dims& weight) {
+  if (weight.size() != 3 || weight[1] != 1 || weight[2] < kLeastTaps) {
+    return false;
+  }
   const int64_t filters = weight[0], taps = weight[2];
-  const bool fits = filters == taps || filters == taps + 2 ||
-                    2 * filters == taps || 2 * filters == taps + 2;
-  if (!fits || taps < kLeastTaps) return false;
-  const Op& op = m.trace.ops()[row];
-  constexpr size_t kMask = 10;  // of the gradients that are wanted
-  for (RowId node : nodes.Of(op.thread, {op.begin_ns, op.end_ns})) {
-    const int64_t end_ns = m.trace.ops()[node].end_ns;
+  return filters == taps || filters == taps + 2 || 2 * filters == taps ||
+         2 * filters == taps + 2;
+}
+
+// True if the backward pass of the convolution `row` may make other gradients
+// than that of its input.
+bool MayTrainWeight(const Trace& trace, const BackwardNodes& nodes, RowId row) {
+  const std::span<const Op> ops = trace.ops();
+  for (RowId node :
+       nodes.Of(ops[row].thread, {ops[row].begin_ns, ops[row].end_ns})) {
     for (RowId in = node;
-         in < m.trace.ops().size() && m.trace.ops()[in].begin_ns < end_ns;
-         ++in) {
-      if (m.trace.name(m.trace.ops()[in].name) !=
-              "aten::convolution_backward" ||
-          m.trace.ops()[in].thread != m.trace.ops()[node].thread) {
-        continue;
+         in < ops.size() && ops[in].begin_ns < ops[node].end_ns; ++in) {
+      if (ops[in].thread == ops[node].thread &&
+          trace.name(ops[in].name) == "aten::convolution_backward") {
+        return MakesGradient(trace, in, 0) != true ||
+               MakesGradient(trace, in, 1) != false;
       }
-      const uint32_t inputs = m.trace.ops()[in].inputs;
-      if (inputs == kNone) return false;
-      const auto& arguments = m.trace.op_inputs()[inputs].arguments;
-      return arguments.size() > kMask && m.trace.name(arguments[kMask].concrete)
-                                             .starts_with("[True, False");
     }
   }
-  return true;
+  return false;
 }
 
 // The operations of the transforms of all frames.
@@ -106,9 +104,9 @@ double FramesOf(double direct, const Dims& weight) {
   return Transforms(frames, taps);
 }
 
-std::vector<Filter> FindFilters(const AnalysisContext& m,
-                                const BackwardNodes& nodes) {
+std::vector<Filter> FindFilters(const AnalysisContext& m) {
   std::vector<Filter> found;
+  std::optional<BackwardNodes> nodes;  // made for the first possible basis
   for (const ForwardStep& step : ForwardSteps(m)) {
     for (RowId row : step.ops) {
       if (!IsAnyOf(PlainNameOf(m.trace, row),
@@ -122,7 +120,11 @@ std::vector<Filter> FindFilters(const AnalysisContext& m,
       if (input.size() < 3 || weight.size() != input.size() || direct <= 0) {
         continue;
       }
-      const bool is_basis = IsFourierBasis(m, nodes, row, weight);
+      bool is_basis = HasBasisSizes(weight);  // of a spectrogram
+      if (is_basis) {
+        if (!nodes) nodes.emplace(m.trace);
+        is_basis = !MayTrainWeight(m.trace, *nodes, row);
+      }
       const double spectra =
           is_basis ? FramesOf(direct, weight)
                    : SpectraOf(input, weight, ListArgument(m.trace, row, 4));
@@ -163,9 +165,9 @@ void Advise(bool planes, Finding& finding) {
 }
 
 Verdict CheckDirectConvolution(const AnalysisContext& m) {
-  const BackwardNodes nodes(m.trace);
-  const std::vector<Filter> found = FindFilters(m, nodes);
+  const std::vector<Filter> found = FindFilters(m);
   if (!RecursInMostSteps(m.steps, found)) return Clean();
+  const BackwardNodes nodes(m.trace);
   std::vector<ShortenedOp> ops;
   bool trains = false;
   for (const Filter& one : found) {

@@ -4,9 +4,7 @@
 // the others.
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -33,11 +31,6 @@ namespace {
 constexpr int64_t kShortestPrompt = 2;
 constexpr int64_t kUsualNumber = -100;  // ignore_index, unless it is given
 constexpr char kChange[] = "scores only where labels count";
-
-int64_t Product(const Dims& dims) {
-  return std::accumulate(dims.begin(), dims.end(), int64_t{1},
-                         std::multiplies());
-}
 
 // An op that writes one number into integers, which may be labels.
 struct Masking {
@@ -77,10 +70,13 @@ class Finder {
  public:
   explicit Finder(const AnalysisContext& context)
       : m_(context), trace_(context.trace) {
+    std::vector<bool> is_loss(trace_.name_count());
+    for (NameId name = 0; name < is_loss.size(); ++name) {
+      is_loss[name] = IsAnyOf(trace_.name(name), {"aten::nll_loss_forward",
+                                                  "aten::nll_loss2d_forward"});
+    }
     for (RowId row = 0; row < trace_.ops().size(); ++row) {
-      if (IsAnyOf(PlainNameOf(trace_, row),
-                  {"nll_loss_forward", "nll_loss2d_forward"}) &&
-          !m_.tree.in_backward(row)) {
+      if (is_loss[trace_.ops()[row].name] && !m_.tree.in_backward(row)) {
         losses_[OutermostOf(trace_, row)] = row;
       }
     }
@@ -190,7 +186,7 @@ class Finder {
     }
     maskings_.push_back({.at = i,
                          .dims = std::move(dims),
-                         .filled = Product(filled),
+                         .filled = ElementsIn(filled),
                          .value = Text(ops_[i], 1),
                          .prompt = prompt});
   }
@@ -233,7 +229,7 @@ class Finder {
     const Dims& scores = DimsOf(trace_, row, 0);
     if (scores.size() < 2) return {};
     Loss loss{.at = i,
-              .labels = Product(DimsOf(trace_, row, 1)),
+              .labels = ElementsIn(DimsOf(trace_, row, 1)),
               .classes = scores[1],
               .ignored = NumberArgument(trace_, row, 4)};
     const std::optional<size_t> head = HeadOf(loss);
@@ -261,7 +257,7 @@ class Finder {
       if (!IsProduct(name)) continue;
       const std::optional<Dims> made = ResultDims(trace_, ops_[i]);
       if (!made || made->size() < 2 || made->back() != loss.classes ||
-          !HasRowForEach(loss.labels, Product(*made) / loss.classes)) {
+          !HasRowForEach(loss.labels, ElementsIn(*made) / loss.classes)) {
         continue;
       }
       if (MixesRows(i, *made)) return {};
@@ -286,7 +282,7 @@ class Finder {
     for (size_t index = 0; index < 3; ++index) {
       const Dims& dims = DimsOf(trace_, row, index);
       if (dims.size() >= 2 && std::ranges::count(dims, loss.classes) &&
-          HasRowForEach(loss.labels, Product(dims) / loss.classes)) {
+          HasRowForEach(loss.labels, ElementsIn(dims) / loss.classes)) {
         return true;
       }
     }
@@ -295,7 +291,7 @@ class Finder {
 
   static bool AreLabels(const Dims& dims, int64_t labels) {
     if (dims.empty()) return false;
-    const int64_t all = Product(dims);
+    const int64_t all = ElementsIn(dims);
     // Those of a language model are shifted by one.
     return all == labels || (dims.size() > 1 && dims.back() > 1 &&
                              all - all / dims.back() == labels);
