@@ -6,6 +6,7 @@ own (`Store.clone`), so that neither a call of ours nor one of the program's wai
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import sys
 import threading
@@ -20,16 +21,19 @@ EMPTY, NONE, FAILED = -1, -2, -3  # STEPSCOPE_STORE_* of stepscope_c.h
 
 
 class JobStore:
-    """The store of the job, from its first use until `forget`."""
+    """The store of the job, from `begin`, or from its first use if the process group is made later, until the next profile."""
 
     def __init__(self) -> None:
         self._client: Any = None
         self._found: dict[str, bytes] = {}  # asked for its size first, then for its bytes
 
-    def forget(self) -> None:
-        """The next profile may belong to another process group."""
+    def begin(self) -> None:
+        """For a profile that starts, maybe with another process group than the last one. Its client is made now: when the first
+        window has been analysed, the program may have destroyed the group. Raises nothing."""
         self._client = None
         self._found.clear()
+        with contextlib.suppress(Exception):
+            self._store()
 
     def _store(self) -> Any:
         if self._client is None:
@@ -82,7 +86,7 @@ def install(core: Core) -> None:
     """For the profile that starts next."""
     global _calls
     with _lock:
-        _store.forget()
+        _store.begin()
         if _calls is None:
             _calls = PUT(_store.put), GET(_store.get)
             core.exchange(*_calls)
