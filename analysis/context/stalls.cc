@@ -54,7 +54,12 @@ class StallFinder {
       const StepKind kind = m_.steps.windows[i].kind;
       if (kind == StepKind::kWarmUp) continue;
       ++result.steps;
-      if (kind == StepKind::kValidation) continue;
+      if (kind == StepKind::kValidation) {
+        result.stalls.push_back({.step = i,
+                                 .excess_ns = ValidationNs(m_.facts[i]),
+                                 .kind = StallKind::kValidation});
+        continue;
+      }
       const bool slow = IsSlow(m_.facts[i], m_.usual);
       if (!slow && !TakesParameters(m_.facts[i])) continue;
       result.stalls.push_back(
@@ -63,12 +68,15 @@ class StallFinder {
                         m_.usual.length_ns});
       slow_.insert(i);
     }
-    if (slow_.empty()) return result;
+    if (result.stalls.empty()) return result;
     LearnUsual();
     // On a noisy machine a step that saves the model may be no longer than the
     // others. Then its pause is taken as its excess.
     std::erase_if(result.stalls, [&](Stall& stall) {
-      if (IsSlow(m_.facts[stall.step], m_.usual)) return false;
+      if (stall.kind == StallKind::kValidation ||
+          IsSlow(m_.facts[stall.step], m_.usual)) {
+        return false;
+      }
       stall.excess_ns = PauseNs(WorkIn(m_.steps.windows[stall.step].host));
       return stall.excess_ns < kLeastPauseNs;
     });
@@ -78,6 +86,7 @@ class StallFinder {
   }
 
  private:
+  double ValidationNs(const StepFacts& fact) const;
   HostWork WorkIn(Span window) const;
   void LearnUsual();
   const Stall* StallAt(const std::vector<Stall>& stalls, int64_t time_ns) const;
@@ -98,6 +107,14 @@ class StallFinder {
   // By slow step: the longest range or function that usual steps do not have.
   std::map<size_t, std::pair<int64_t, NameId>> own_;
 };
+
+// What validation adds to the step; all of it if the step does not train.
+double StallFinder::ValidationNs(const StepFacts& fact) const {
+  const auto length = static_cast<double>(fact.length_ns);
+  return fact.backward == 0 && m_.usual.backward > 0
+             ? length
+             : std::max(0.0, length - m_.usual.length_ns);
+}
 
 HostWork StallFinder::WorkIn(Span window) const {
   HostWork work;
@@ -250,12 +267,16 @@ void StallFinder::ExplainByOps(const HostWork& work, Stall& stall) const {
     stall.ns = more;
     stall.what = m_.trace.name(name);
   }
-  if (stall.ns >= kExplainedFrac * stall.excess_ns) {
+  if (stall.kind == StallKind::kUnknown &&
+      stall.ns >= kExplainedFrac * stall.excess_ns) {
     stall.kind = StallKind::kOps;
   }
 }
 
 void StallFinder::Explain(Stall& stall) const {
+  if (stall.kind == StallKind::kValidation) {
+    return ExplainByOps(WorkIn(m_.steps.windows[stall.step].host), stall);
+  }
   const StepFacts& fact = m_.facts[stall.step];
   const double enough = kExplainedFrac * stall.excess_ns;
   const auto is = [&](StallKind kind, double ns, std::string_view what) {

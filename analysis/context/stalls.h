@@ -26,16 +26,19 @@ enum class StallKind : uint8_t {
              // pause right behind an op that it does not have
   kPause,    // a long time without any op, for no recorded reason
   kOps,      // an op that takes longer or that the usual step does not have
+  kValidation,  // passes over validation data, see non_training_steps.h
   kUnknown,
 };
 
-// One step that takes 1.2 times the usual one or more.
+// One step that takes 1.2 times the usual one or more, or validates.
 struct Stall {
   size_t step = 0;       // in Steps::windows
-  double excess_ns = 0;  // beyond the usual step
+  double excess_ns = 0;  // beyond the usual step; all of a step that does
+                         // nothing but validate
   StallKind kind = StallKind::kUnknown;
   double ns = 0;  // of the excess, in `what`
-  // The range, function or op; empty for a pause.
+  // The range, function or op; of validation, the op that takes longest; empty
+  // for a pause.
   std::string what = {};
   std::string after = {};  // of kOwnWork: the op in front of the pause
 };
@@ -45,8 +48,7 @@ struct Stalls {
   double usual_ns = 0;             // the median step
   size_t steps = 0;                // all but warm-up
 };
-// Validation steps are no stalls. Empty without steps. `facts` are of the
-// windows of `steps`. A pure function.
+// Empty without steps. `facts` are of the windows of `steps`. A pure function.
 Stalls FindStalls(const Trace& trace, const OpTree& tree, const Steps& steps,
                   const std::vector<StepFacts>& facts, const UsualStep& usual);
 

@@ -1,4 +1,5 @@
-// Does validation do work that only training needs?
+// Does validation do work that only training needs, or take longer than it
+// should?
 // Sources: PyTorch Performance Tuning Guide, "Disable gradient calculation for
 // validation or inference"; "PyTorch Performance Features and How They
 // Interact" (inference_mode first).
@@ -9,6 +10,7 @@
 
 #include "context/rule.h"
 #include "evidence/gradient_passes.h"
+#include "evidence/stalls/stall_sum.h"
 #include "steps/patterns.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
@@ -261,6 +263,54 @@ Verdict CheckValidationMode(const AnalysisContext& m) {
   return Clean();
 }
 
+// After each epoch, validating a fifth of the data takes at most a fifth of the
+// time, even where its batches take as long as those that train. Beyond that,
+// validation is more frequent or slower than that.
+constexpr double kUsualShare = 0.2;
+
+constexpr char kFixFrequent[] =
+    "validate every N times as many steps, or on a fixed part of the data; use "
+    "batches as large as memory allows; compute once per pass what is the same "
+    "for all batches";
+
+// True if a range's name tells; else the ops alone do.
+bool IsNamedValidation(const AnalysisContext& m, const Stall& stall) {
+  return 2 * static_cast<double>(m.facts[stall.step].validation_ns) >=
+         stall.excess_ns;
+}
+
+Verdict CheckValidationTime(const AnalysisContext& m) {
+  const StallSum sum = SumOf(m, StallKind::kValidation);
+  // One pass shows how long it takes, but not how often.
+  if (sum.count < 2 || sum.lost_ns < kUsualShare * sum.step_ns) return Clean();
+  const bool named =
+      std::ranges::all_of(m.stalls.stalls, [&](const Stall& stall) {
+        return stall.kind != StallKind::kValidation ||
+               IsNamedValidation(m, stall);
+      });
+  Finding finding;
+  finding.confidence = named ? Confidence::kStrong : Confidence::kHint;
+  finding.evidence =
+      Count(sum.count, "step") + " of " + std::to_string(m.stalls.steps) +
+      (sum.every.empty() ? "" : " (" + sum.every + ")") + " run " +
+      (named ? "validation" : "forward passes without backward") + " for " +
+      Milliseconds(sum.each_ns * 1e-6) + " on average, " +
+      Percent(sum.lost_ns / sum.step_ns) + " of the time of all steps" +
+      (sum.what.empty() ? "" : "; longest in " + sum.what) + ".";
+  finding.examples = sum.examples;
+  finding.where = "validation";
+  finding.assumption =
+      "at best: without it. Half as often, or twice as fast, gains half";
+  finding.fix_cpp = kFixFrequent;
+  finding.fix_python = kFixFrequent;
+  finding.wrong_if =
+      "training needs what these passes compute, as with rollouts, or the "
+      "recorded steps validate more often than most";
+  return Fire(Found{.finding = std::move(finding),
+                    .bound_ns = sum.most_ns,
+                    .baseline_ms = sum.step_ns * 1e-6});
+}
+
 constexpr Rule kRules[] = {
     {.id = "grad-in-validation",
      .question =
@@ -292,7 +342,22 @@ constexpr Rule kRules[] = {
      .avoid = "the program uses activation checkpointing, which runs the "
               "forward pass without gradients and again in backward",
      .fix_cpp = "model->eval(); c10::InferenceMode guard;",
-     .fix_python = "model.eval(); with torch.inference_mode():"}};
+     .fix_python = "model.eval(); with torch.inference_mode():"},
+    {.id = "frequent-validation",
+     .question = "Does validation take much of the run?",
+     .needs = {Kind::kOp},
+     .causes = {Cause::kCompute, Cause::kHostCode},
+     .check = &CheckValidationTime,
+     .reference = "PyTorch Lightning documentation: Trainer "
+                  "(check_val_every_n_epoch, limit_val_batches)",
+     .detect = "two steps or more have forward work without backward work, or "
+               "a range named for validation. The gain is at most what these "
+               "passes take, spread over all steps, and that is a fifth of the "
+               "time or more. Without such a range it is a hint",
+     .avoid = "more than a third of the steps do so: then it is part of the "
+              "usual step",
+     .fix_cpp = kFixFrequent,
+     .fix_python = kFixFrequent}};
 
 }  // namespace
 }  // namespace validation_rules

@@ -143,6 +143,9 @@ std::string StallInWords(const Stall& stall) {
       return "runs no op for " + time;
     case StallKind::kOps:
       return "spends " + time + " more" + named;
+    case StallKind::kValidation:
+      return "validates for " + Milliseconds(stall.excess_ns * 1e-6) +
+             (stall.what.empty() ? "" : ", longest in " + stall.what);
     case StallKind::kUnknown:
       return "is slower throughout";
   }

@@ -313,5 +313,66 @@ TEST(GradInValidationTest, OnACpuCountsThePagesThatTheGraphHolds) {
       0.01);
 }
 
+// Twenty steps of 10 ms; each fifth one also runs `passes` of 3 ms without
+// gradients, in a range if it is named.
+struct Passes {
+  int passes = 5;
+  std::string named = {};
+  int most = 20;          // steps from here on only train
+  bool own_step = false;  // they are steps of their own
+};
+Report WithPasses(const Passes& options) {
+  CpuText text;
+  for (int i = 0; i < 20; ++i) {
+    text.Op("sequence=" + std::to_string(i) + " aten::addmm", 3'000);
+    text.Op("kind=backward sequence=" + std::to_string(i) + " AddmmBackward0",
+            7'000);
+    if (i % 5 == 3 && i < options.most) {
+      if (options.own_step) text.EndStep();
+      text.Begin();
+      for (int k = 0; k < options.passes; ++k) text.Op("aten::mm", 3'000);
+      if (!options.named.empty()) text.EndRange(options.named);
+    }
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(FrequentValidationTest, TellsItsShareOfAllSteps) {
+  const Report report = WithPasses({.named = "evaluate"});
+  const Finding* finding = Find(report, "frequent-validation");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kStrong);
+  EXPECT_EQ(finding->evidence,
+            "4 steps of 20 (every 5th step) run validation for 15.0 ms on "
+            "average, 23 % of the time of all steps; longest in aten::mm.");
+  EXPECT_NEAR(finding->gain.high_ms, 3, 0.01);
+  EXPECT_NEAR(finding->baseline_ms, 13, 0.01);
+}
+
+TEST(FrequentValidationTest, IsAHintWhereNothingIsNamed) {
+  const Report report = WithPasses({});
+  ASSERT_NE(Find(report, "frequent-validation"), nullptr);
+  EXPECT_EQ(Find(report, "frequent-validation")->confidence, Confidence::kHint);
+}
+
+TEST(FrequentValidationTest, CountsStepsThatDoNotTrainWhole) {
+  const Report report = WithPasses({.own_step = true});
+  const Finding* finding = Find(report, "frequent-validation");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("for 15.0 ms on average, 23 % of"),
+            std::string::npos)
+      << finding->evidence;
+}
+
+TEST(FrequentValidationTest, LeavesAFifthAlone) {
+  EXPECT_TRUE(IsClean(WithPasses({.passes = 4}), "frequent-validation"));
+}
+
+TEST(FrequentValidationTest, OnePassTellsNoRate) {
+  EXPECT_TRUE(
+      IsClean(WithPasses({.passes = 60, .most = 5}), "frequent-validation"));
+}
+
 }  // namespace
 }  // namespace stepscope::validation_test
