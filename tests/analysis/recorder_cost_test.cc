@@ -58,6 +58,13 @@ TEST(RecorderCostTest, TellsFromTheShortestTimesBetweenOps) {
   EXPECT_NEAR(CostOf({.between_ns = 420}).op_ns, 4 * 420, 1);
 }
 
+// Where operators are farther apart, the callbacks need not be slower.
+TEST(RecorderCostTest, OfASlowMachineItSaysAtLeastWhatIsUsual) {
+  EXPECT_NEAR(CostOf({.between_ns = 1'010}).op_ns, 4'000, 1);
+  EXPECT_NEAR(CostOf({.between_ns = 1'900}).op_ns, 4'000, 1);
+  EXPECT_EQ(CostOf({.between_ns = 2'100}).op_ns, 0);
+}
+
 TEST(RecorderCostTest, DoesNotGuess) {
   EXPECT_EQ(CostOf({.calls = 20}).op_ns, 0);
   // The program computes or waits between these.
@@ -135,8 +142,8 @@ TEST(RecorderCostTest, WidensUpperBounds) {
   with.run = "";
   const double plain = most_of(Analyze(Recorded(with)));
   ASSERT_GT(plain, 0);
-  EXPECT_NEAR(most_of(estimated),
-              step * plain / (plain + (step - plain) / 1.2), 0.01);
+  EXPECT_NEAR(most_of(estimated), step * plain / (plain + (step - plain) / 1.2),
+              0.01);
 }
 
 TEST(RecorderCostTest, TooDistortedARecordingPredictsNothing) {
