@@ -166,7 +166,11 @@ CauseAnswer AnswerTo(const Report& report, Cause cause, double ms,
   CauseAnswer answer{.cause = CauseKey(cause), .ms = ms, .path_ms = path_ms};
   double saved = 0;
   for (const Finding& finding : report.findings) {
-    if (!IsAdvice(finding) || !IsAbout(finding.id, cause)) continue;
+    // A warning that gains something is printed as well.
+    const bool speaks =
+        IsAdvice(finding) ||
+        (!IsNote(finding) && finding.gain_kind != GainKind::kNone);
+    if (!speaks || !IsAbout(finding.id, cause)) continue;
     answer.ids.push_back(finding.id);
     saved += finding.gain.expected_ms;
   }

@@ -134,8 +134,8 @@ Verdict CheckHostSync(const AnalysisContext& m) {
   finding.fix_cpp = advice.cpp;
   finding.fix_python = advice.python;
   finding.wrong_if =
-      std::string("the value decides what is launched next in the same step.") +
-      kFindSites;
+      "the value decides what is launched next in the same step.";
+  finding.wrong_if += kFindSites;
   return FireForWaits(m, filter, sums, std::move(finding));
 }
 

@@ -67,6 +67,19 @@ TEST(CoverageTest, OnlyTheseRulesAreAboutNoCause) {
   EXPECT_TRUE(CausesOf("no-such-rule").empty());
 }
 
+// As contended-cores: not a change of the program, but printed with what it
+// gains at most.
+TEST(CoverageTest, AWarningThatGainsAnswersItsCause) {
+  Report report = HalfComputing();
+  report.time_split_ms["contended"] = 20;
+  Finding warning = Saving("contended-cores", 22, GainKind::kBound);
+  warning.severity = FindingSeverity::kNote;
+  report.findings.push_back(warning);
+  ExplainCauses(report);
+  ASSERT_NE(AnswerTo(report, "contended"), nullptr);
+  EXPECT_EQ(AnswerTo(report, "contended")->why, "");
+}
+
 TEST(CoverageTest, ARuleAboutALargeCauseIsNotClean) {
   Report report = HalfComputing();
   EXPECT_NE(Unexplained(report), "");
