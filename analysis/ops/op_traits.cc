@@ -145,11 +145,6 @@ constexpr auto kMatmul = std::to_array<std::string_view>(
      "scaled_dot_product_attention", "slow_conv2d_forward",
      "_slow_conv2d_forward", "thnn_conv2d"});
 
-// What calling an op costs besides its work: some 5 to 20 us in PyTorch's
-// dispatcher and autograd. An op pays it for itself, and spends it on each op
-// that it calls; what its own time has beyond that is computing.
-constexpr int64_t kCallNs = 20'000;
-
 template <size_t kSize>
 bool IsIn(const std::array<std::string_view, kSize>& list,
           std::string_view name) {
@@ -237,9 +232,9 @@ OpTree::OpTree(const Trace& trace) : trace_(trace) {
     const int64_t length = op.end_ns - op.begin_ns;
     computes_[row] = op.kind == OpKind::kOperator &&
                      (!work_below[row] || name.kernel ||
-                      (!keeps_stacks && own_ns[row] + length > kCallNs));
+                      (!keeps_stacks && own_ns[row] + length > kOpCallNs));
     if (op.parent == kNone) continue;
-    own_ns[op.parent] -= length + kCallNs;
+    own_ns[op.parent] -= length + kOpCallNs;
     if (work_below[row] || !name.bookkeeping) {
       work_below[op.parent] = true;
     }

@@ -12,6 +12,11 @@
 
 namespace stepscope {
 
+// What calling an op costs besides its work, at most: some 5 to 20 us in
+// PyTorch's dispatcher and autograd. An op pays it for itself, and spends it on
+// each op that it calls; what its own time has beyond that is computing.
+inline constexpr int64_t kOpCallNs = 20'000;
+
 // Each flag is a list of names in op_traits.cc; an unlisted op has none.
 struct OpTraits {
   bool bookkeeping = false;    // views, sizes, empty allocations: no arithmetic

@@ -25,12 +25,14 @@ class EngineText {
     text_.End("autograd::engine::evaluate_function: XBackward0", "", 0,
               "kind=backward " + Sequence(number));
   }
-  // The node behind which a parameter keeps its gradient.
-  void Keep(const std::string& gradient) {
+  // The node behind which a parameter keeps its gradient; `adds`: to one that
+  // it has.
+  void Keep(const std::string& gradient, bool adds = false) {
     text_.Begin();
     text_.Pass(1);
     text_.Begin();
     text_.Pass(1);
+    if (adds) Op("aten::add_", "(" + gradient + "," + gradient + ")", 20);
     text_.End("torch::autograd::AccumulateGrad", "(" + gradient + ")");
     text_.End(
         "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad",

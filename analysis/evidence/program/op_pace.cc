@@ -14,6 +14,18 @@ constexpr double kFastest = 0.1;
 
 }  // namespace
 
+OpGrowth GrowthOf(const AnalysisContext& m) {
+  std::vector<RowId> ops;
+  for (const auto& timeline : m.timelines) {
+    for (const Segment& segment : timeline) {
+      if (segment.cause == Cause::kCompute) ops.push_back(segment.op);
+    }
+  }
+  std::ranges::sort(ops);
+  ops.erase(std::unique(ops.begin(), ops.end()), ops.end());
+  return OpGrowth(m.trace, ops);
+}
+
 double SlowedNs(const AnalysisContext& m) {
   std::unordered_map<RowId, double> computing;  // by op, in ns
   for (const auto& timeline : m.timelines) {

@@ -217,7 +217,11 @@ OpGrowth::OpGrowth(const Trace& trace, const std::vector<RowId>& ops)
     }
   }
   for (auto& [name, samples] : arithmetic) {
-    flops_per_ns_[name] = BestRate(std::move(samples));
+    const double rate = BestRate(std::move(samples));
+    flops_per_ns_[name] = rate;
+    if (ClassOfOp(trace.name(name)) == KernelClass::kMatmul) {
+      product_rate_ = std::max(product_rate_, rate);
+    }
   }
   bytes_per_ns_ = streaming.empty() ? kUsualBytesPerNs
                                     : std::min(kMostBytesPerNs,
@@ -250,6 +254,13 @@ OpGrowth::Parts OpGrowth::PartsOf(RowId row) const {
 
 double OpGrowth::ArithmeticNs(RowId row) const {
   return PartsOf(row).arithmetic_ns;
+}
+
+double OpGrowth::LeastProductNs(RowId row) const {
+  const OpCost cost = CostOf(trace_, row);
+  if (cost.kind != KernelClass::kMatmul) return 0;
+  return std::max(0.0, FlopsOf(trace_, row, cost)) /
+         std::max(product_rate_, kUsualFlopsPerNs);
 }
 
 double OpGrowth::FixedNs(RowId row) const {

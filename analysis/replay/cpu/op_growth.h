@@ -39,6 +39,10 @@ class OpGrowth {
   // Returns the time in ns that the arithmetic of `op` alone takes, as part of
   // a large product of its kind; -1 if its sizes were not recorded.
   double ArithmeticNs(RowId op) const;
+  // Returns the least time in ns that the matrix product `op` takes as part of
+  // a large one, at the best rate of any product here: for upper bounds. 0 if
+  // it is no product, or its sizes were not recorded.
+  double LeastProductNs(RowId op) const;
 
  private:
   struct Parts {
@@ -51,7 +55,8 @@ class OpGrowth {
   std::set<std::pair<int64_t, int64_t>> gradients_;  // sides of matrices
   // Sides of matrices that may be weights, if known.
   std::optional<std::set<std::pair<int64_t, int64_t>>> weights_;
-  std::map<NameId, double> flops_per_ns_;            // best rate, by op name
+  std::map<NameId, double> flops_per_ns_;  // best rate, by op name
+  double product_rate_ = 0;  // flops per ns; the best of the matrix products
   double bytes_per_ns_ = 0;  // best rate of elementwise ops
 };
 

@@ -17,6 +17,7 @@
 #include "context/rule.h"
 #include "evidence/call_site.h"
 #include "evidence/host_spans.h"
+#include "evidence/program/op_pace.h"
 #include "replay/cpu/op_growth.h"
 #include "timeline/timeline.h"
 #include "words/quantities.h"
@@ -154,19 +155,6 @@ void MergeProducts(const AnalysisContext& m, const Recurrence& one,
     call.saved_ns += ns - keep;
     call.merges_products = true;
   }
-}
-
-// The ops that compute in the steady steps.
-OpGrowth GrowthOf(const AnalysisContext& m) {
-  std::vector<RowId> ops;
-  for (const auto& timeline : m.timelines) {
-    for (const Segment& segment : timeline) {
-      if (segment.cause == Cause::kCompute) ops.push_back(segment.op);
-    }
-  }
-  std::ranges::sort(ops);
-  ops.erase(std::unique(ops.begin(), ops.end()), ops.end());
-  return OpGrowth(m.trace, ops);
 }
 
 OneCall InOneCall(const AnalysisContext& m,

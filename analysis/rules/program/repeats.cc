@@ -29,8 +29,6 @@ namespace {
 
 // A single product of the same sizes may be of any layer.
 constexpr size_t kLeastProducts = 2;
-// Calling an op takes some 5 to 20 us.
-constexpr int64_t kCallingNs = 20'000;
 constexpr size_t kLongestChain = 512;  // ops of one forward pass
 
 using Token = std::pair<NameId, RowId>;  // an op with its sizes
@@ -367,7 +365,7 @@ class Repeats {
       owners.push_back(owner);
       if (owner == passes.size() || op.parent != kNone) continue;
       // With the framework's code up to the next op.
-      host[owner] += static_cast<double>(op.end_ns - op.begin_ns + kCallingNs);
+      host[owner] += static_cast<double>(op.end_ns - op.begin_ns + kOpCallNs);
     }
     for (const KernelUse& use : m_.kernels.uses) {
       const size_t owner = owner_of(m_.trace.kernels()[use.kernel].op);

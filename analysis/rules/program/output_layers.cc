@@ -1,0 +1,337 @@
+// Does a loop over positions apply a layer whose results only the loss reads?
+// Source: the documentation of torch.nn.Linear and
+// torch.nn.functional.cross_entropy, which take any number of leading
+// dimensions: one call works on the states of all positions.
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "context/rule.h"
+#include "evidence/program/backward_nodes.h"
+#include "evidence/program/forward_steps.h"
+#include "evidence/program/graph_walks.h"
+#include "evidence/program/op_pace.h"
+#include "evidence/program/recurrence.h"
+#include "evidence/program/shortened_ops.h"
+#include "evidence/recording_load.h"
+#include "ops/contains.h"
+#include "ops/op_arguments.h"
+#include "ops/op_traits.h"
+#include "replay/cpu/op_growth.h"
+#include "steps/steady_steps.h"
+#include "timeline/timeline.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace output_layers_rules {
+namespace {
+
+constexpr char kChange[] = "layer applied once, behind the loop";
+
+// What may read the results and no position needs.
+bool IsLoss(std::string_view name) {
+  return IsAnyOf(
+      name, {"cross_entropy_loss", "nll_loss", "nll_loss_nd", "log_softmax",
+             "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div",
+             "binary_cross_entropy", "binary_cross_entropy_with_logits"});
+}
+// What keeps the results for later.
+bool Stores(std::string_view name) {
+  return IsAnyOf(name, {"copy", "detach", "dropout", "clone"});
+}
+
+// The calls of one layer in one step, each for one position.
+struct Layer {
+  size_t step = 0;
+  std::vector<RowId> calls = {};   // in time order
+  std::vector<RowId> behind = {};  // the losses right behind them, and the
+                                   // views and sums of scalars around those
+  std::vector<RowId> nodes = {};   // of the calls
+  std::vector<RowId> sums = {};    // of the gradients of the weight
+  RowId loss = kNone;              // the first one
+  double code_ns = 0;              // the program's, between all of these
+};
+
+class Finder {
+ public:
+  explicit Finder(const AnalysisContext& context)
+      : m_(context), nodes_(context.trace) {}
+
+  std::vector<Layer> Find() const {
+    std::vector<Layer> found;
+    for (const ForwardStep& step : ForwardSteps(m_)) {
+      // Calls with equal arguments share a row of inputs.
+      std::map<RowId, std::vector<size_t>> calls;
+      for (size_t i = 0; i < step.ops.size(); ++i) {
+        if (MultipliesByWeight(step.ops[i])) {
+          calls[m_.trace.ops()[step.ops[i]].inputs].push_back(i);
+        }
+      }
+      for (const auto& [inputs, at] : calls) {
+        if (static_cast<int64_t>(at.size()) < kLeastRepeats) continue;
+        if (std::optional<Layer> layer = Deferrable(step, at)) {
+          found.push_back(*std::move(layer));
+        }
+      }
+    }
+    return found;
+  }
+
+  const BackwardNodes& nodes() const { return nodes_; }
+
+ private:
+  bool MultipliesByWeight(RowId row) const {
+    if (m_.trace.ops()[row].inputs == kNone) return false;
+    const std::string_view name = PlainNameOf(m_.trace, row);
+    if (!IsAnyOf(name, {"linear", "addmm", "mm", "matmul"})) return false;
+    const size_t at = name == "addmm" ? 1 : 0;
+    return DimsOf(m_.trace, row, at).size() >= 2 &&
+           DimsOf(m_.trace, row, at + 1).size() == 2;
+  }
+
+  // The layer that is called at step.ops[at...], if no op in the loop needs its
+  // results, all calls share their weights, and no gradient is computed before
+  // the last call.
+  std::optional<Layer> Deferrable(const ForwardStep& step,
+                                  const std::vector<size_t>& at) const {
+    Layer layer{.step = step.step};
+    const std::optional<Dims> made = ResultDims(m_.trace, step.ops[at.front()]);
+    if (!made) return {};
+    for (size_t i = at.front(); i < step.ops.size(); ++i) {
+      const RowId row = step.ops[i];
+      if (std::ranges::binary_search(at, i)) {
+        layer.calls.push_back(row);
+        continue;
+      }
+      // Behind the last call anything may read the results.
+      if (i > at.back()) break;
+      if (!TakesElements(row, ElementsIn(*made))) continue;
+      const std::string_view name = PlainNameOf(m_.trace, row);
+      if (IsLoss(name)) {
+        if (layer.loss == kNone) layer.loss = row;
+      } else if (!Stores(name) && !m_.tree.traits(row).bookkeeping) {
+        return {};
+      }
+    }
+    for (size_t i : at) AddBehind(step, i, layer);
+    const Op& last = m_.trace.ops()[layer.calls.back()];
+    for (RowId row : layer.calls) {
+      const Op& op = m_.trace.ops()[row];
+      for (RowId node : nodes_.Of(op.thread, {op.begin_ns, op.end_ns})) {
+        if (m_.trace.ops()[node].begin_ns < last.end_ns) return {};
+        layer.nodes.push_back(node);
+      }
+    }
+    if (layer.nodes.empty()) return {};
+    layer.sums = SumsOf(layer);
+    // Without these sums the layers have weights of their own.
+    if (2 * layer.sums.size() < at.size()) return {};
+    return layer;
+  }
+
+  // The sums of the gradients that the calls make of their weight: the engine
+  // adds them up, one call after the other.
+  std::vector<RowId> SumsOf(const Layer& layer) const {
+    std::vector<RowId> sums;
+    const std::span<const Op> ops = m_.trace.ops();
+    const RowId call = layer.calls.front();
+    const size_t weight = PlainNameOf(m_.trace, call) == "addmm" ? 2 : 1;
+    const int64_t elements = ElementsIn(DimsOf(m_.trace, call, weight));
+    const RowId first = *std::ranges::min_element(layer.nodes);
+    const RowId last = *std::ranges::max_element(layer.nodes);
+    const int64_t end_ns = EndOfEngine(m_, ops[last].thread, ops[last].end_ns);
+    for (RowId row = first; row < ops.size() && ops[row].begin_ns < end_ns;
+         ++row) {
+      // Below AccumulateGrad, a gradient is added to that of an earlier pass.
+      const RowId parent = ops[row].parent;
+      if (ops[row].thread == ops[first].thread &&
+          PlainNameOf(m_.trace, row) == "add" &&
+          (parent == kNone || !m_.tree.traits(parent).accumulate_grad) &&
+          ElementsIn(DimsOf(m_.trace, row, 0)) == elements &&
+          ElementsIn(DimsOf(m_.trace, row, 1)) == elements) {
+        sums.push_back(row);
+      }
+    }
+    return sums;
+  }
+
+  // What follows the call step.ops[i] and is for its results alone.
+  void AddBehind(const ForwardStep& step, size_t i, Layer& layer) const {
+    const std::span<const Op> ops = m_.trace.ops();
+    while (i + 1 < step.ops.size()) {
+      const int64_t pause =
+          ops[step.ops[i + 1]].begin_ns - ops[step.ops[i]].end_ns;
+      layer.code_ns +=
+          static_cast<double>(std::clamp<int64_t>(pause, 0, kFrameworkGapNs));
+      const RowId row = step.ops[++i];
+      if (!IsLoss(PlainNameOf(m_.trace, row)) &&
+          !m_.tree.traits(row).bookkeeping && !TakesScalarsOnly(row)) {
+        return;
+      }
+      layer.behind.push_back(row);
+    }
+  }
+
+  bool TakesScalarsOnly(RowId row) const {
+    const RowId inputs = m_.trace.ops()[row].inputs;
+    return inputs != kNone &&
+           std::ranges::all_of(
+               m_.trace.op_inputs()[inputs].arguments, [](const Argument& one) {
+                 return one.dims.empty() && one.elements.empty();
+               });
+  }
+
+  // True if an argument is a tensor of as many elements: the results, or a view
+  // of them.
+  bool TakesElements(RowId row, int64_t elements) const {
+    const RowId inputs = m_.trace.ops()[row].inputs;
+    if (inputs == kNone) return false;
+    const auto same = [&](const Argument& one) {
+      return !one.dims.empty() && ElementsIn(one.dims) == elements;
+    };
+    return std::ranges::any_of(
+        m_.trace.op_inputs()[inputs].arguments, [&](const Argument& one) {
+          return same(one) || std::ranges::any_of(one.elements, same);
+        });
+  }
+
+  const AnalysisContext& m_;
+  const BackwardNodes nodes_;
+};
+
+// The share of `row` that remains if its products become a part of one large
+// one.
+double LeftOfProducts(const AnalysisContext& m, const OpGrowth& growth,
+                      RowId row) {
+  const std::span<const Op> ops = m.trace.ops();
+  double arithmetic_ns = 0;
+  for (RowId op = row; op < ops.size() && ops[op].begin_ns < ops[row].end_ns;
+       ++op) {
+    if (ops[op].thread != ops[row].thread || !m.tree.computes(op)) continue;
+    arithmetic_ns += growth.LeastProductNs(op);
+  }
+  const auto ns = static_cast<double>(ops[row].end_ns - ops[row].begin_ns);
+  return std::min(1.0, arithmetic_ns / std::max(ns, 1.0));
+}
+
+// Of each of `calls` calls of `row`, what remains of one call for all.
+double LeftOfCall(const AnalysisContext& m, RowId row, double calls) {
+  const Op& op = m.trace.ops()[row];
+  const auto ns = static_cast<double>(op.end_ns - op.begin_ns);
+  const double call_ns = std::min<double>(ns, kOpCallNs);
+  return 1 - call_ns * (1 - 1 / calls) / std::max(ns, 1.0);
+}
+
+// What the engine does behind a node, before the next one.
+double EngineNs(const AnalysisContext& m, RowId node) {
+  const Op& op = m.trace.ops()[node];
+  return static_cast<double>(std::clamp<int64_t>(
+      EndOfEngine(m, op.thread, op.end_ns) - op.end_ns, 0, kFrameworkGapNs));
+}
+
+Verdict CheckOutputLayerInLoop(const AnalysisContext& m) {
+  const Finder finder(m);
+  const std::vector<Layer> found = finder.Find();
+  if (!RecursInMostSteps(m.steps, found)) return Clean();
+  const OpGrowth growth = GrowthOf(m);
+  std::vector<ShortenedOp> ops;
+  const auto steps = static_cast<double>(m.steps.steady.size());
+  double calls = 0, code_ns = 0;
+  for (const Layer& one : found) {
+    const auto count = static_cast<double>(one.calls.size());
+    double around_ns = one.code_ns;
+    calls += count;
+    const auto append = [&](RowId row, bool product) {
+      ops.push_back({row, m.has_gpu ? 1 / count
+                          : product ? LeftOfProducts(m, growth, row)
+                                    : LeftOfCall(m, row, count)});
+      if (m.tree.in_backward(row)) around_ns += EngineNs(m, row);
+    };
+    for (RowId row : one.calls) append(row, true);
+    for (RowId row : one.nodes) append(row, true);
+    for (RowId row : one.behind) {
+      append(row, false);
+      const Op& op = m.trace.ops()[row];
+      for (RowId node :
+           finder.nodes().Of(op.thread, {op.begin_ns, op.end_ns})) {
+        append(node, false);
+      }
+    }
+    for (RowId row : one.sums) ops.push_back({row, 0});
+    code_ns += around_ns * (1 - 1 / count) / steps;
+  }
+  const auto events = static_cast<double>(ops.size()) / steps;
+  const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);
+  const Layer& layer = *std::ranges::max_element(
+      found, {}, [](const Layer& one) { return one.calls.size(); });
+  Finding finding = FindingAbout(m, layer.calls.front(), layer.calls.back(),
+                                 "the layer of the first to the last position");
+  const std::string reader =
+      layer.loss == kNone
+          ? "no op of the loop"
+          : "no other op of the loop than " +
+                std::string(m.trace.name(m.trace.ops()[layer.loss].name));
+  finding.evidence =
+      std::string(m.trace.name(m.trace.ops()[layer.calls.front()].name)) +
+      " runs " + MeanCount(calls / steps, "time") +
+      " per step with the same weight, and " + reader +
+      " reads the results. With the backward passes, which add up a gradient "
+      "of the weight for each call, this takes " +
+      Milliseconds(all.ns * 1e-6) + " per step.";
+  finding.assumption =
+      "at best: one call for all positions computes at the best rate of such "
+      "products, and the code around the calls runs once";
+  finding.fix_python =
+      "collect the states in a list and apply the layer once, behind the loop: "
+      "logits = layer(torch.stack(states, 1)); loss = "
+      "F.cross_entropy(logits.flatten(0, 1), targets.flatten())";
+  finding.fix_cpp =
+      "collect the states in a vector and apply the layer once, behind the "
+      "loop: layer(torch::stack(states, 1)).flatten(0, 1)";
+  finding.wrong_if =
+      "a position needs the results of the one before it, or there is no "
+      "memory for the results of all positions";
+  double bound_ns = LargestUnrecordedNs(m, all.saved_ns + code_ns, events);
+  if (m.has_gpu) {
+    bound_ns = std::min(
+        bound_ns, m.MeanNs(Cause::kDispatch) + m.MeanNs(Cause::kHostCode));
+  }
+  return FireBound(std::move(finding), bound_ns);
+}
+
+constexpr Rule kRules[] = {
+    {.id = "output-layer-in-loop",
+     .question = "Does a loop over positions apply a layer whose results only "
+                 "the loss reads?",
+     .needs = {Kind::kOp, Kind::kOpShapes},
+     .causes = {Cause::kCompute, Cause::kDispatch, Cause::kHostCode},
+     .check = &CheckOutputLayerInLoop,
+     .reference = "PyTorch documentation, torch.nn.Linear: "
+                  "https://docs.pytorch.org/docs/stable/generated/"
+                  "torch.nn.Linear.html",
+     .detect =
+         "in two thirds of the steps, a product with a matrix runs at least 8 "
+         "times with the same sizes; until the last one, only losses, copies "
+         "and views read tensors as large as its result; and the backward pass "
+         "follows the last one and adds up gradients of the weight, one for "
+         "each",
+     .avoid = "another op reads the results, such as argmax in a decoder that "
+              "goes on from its own words; each call has a weight of its own; "
+              "or gradients are computed after each call",
+     .fix_cpp = "the layer once for all positions, behind the loop: "
+                "torch::stack(states, 1)",
+     .fix_python = "the layer once for all positions, behind the loop: "
+                   "torch.stack(states, 1)"}};
+
+}  // namespace
+}  // namespace output_layers_rules
+
+extern const std::span<const Rule> kOutputLayers = output_layers_rules::kRules;
+
+}  // namespace stepscope
