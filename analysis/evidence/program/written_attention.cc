@@ -35,7 +35,14 @@ constexpr auto kBetween = std::to_array<std::string_view>(
      "where",         "zero"});
 
 // What the names of ops mean here, by NameId.
-enum class Role : uint8_t { kOther, kProduct, kSoftmax, kBetween, kDropout };
+enum class Role : uint8_t {
+  kOther,
+  kProduct,
+  kSoftmax,
+  kBetween,
+  kDropout,
+  kProjection  // of the values, if they are made when they are needed
+};
 
 std::vector<Role> RolesOf(const Trace& trace) {
   std::vector<Role> roles(trace.name_count(), Role::kOther);
@@ -45,6 +52,8 @@ std::vector<Role> RolesOf(const Trace& trace) {
       roles[id] = Role::kProduct;
     } else if (name == "_softmax") {
       roles[id] = Role::kSoftmax;
+    } else if (name == "mm" || name == "addmm" || name == "linear") {
+      roles[id] = Role::kProjection;
     } else if (name == "native_dropout" || name == "bernoulli" ||
                name == "_fused_dropout") {
       roles[id] = Role::kDropout;
@@ -175,7 +184,8 @@ class AttentionFinder {
       const RowId call = CallBelow(trace_, leaves[k], caller);
       // Copies inside the call of a product prepare its operands.
       if (call == CallBelow(trace_, one.scores, caller) ||
-          call == CallBelow(trace_, one.values, caller)) {
+          call == CallBelow(trace_, one.values, caller) ||
+          RoleOf(call) == Role::kProjection) {
         continue;
       }
       one.drops |= RoleOf(leaves[k]) == Role::kDropout;
@@ -193,7 +203,8 @@ class AttentionFinder {
   }
 
   bool MayLieBetween(RowId row) const {
-    return RoleOf(row) == Role::kBetween || RoleOf(row) == Role::kDropout;
+    return RoleOf(row) == Role::kBetween || RoleOf(row) == Role::kDropout ||
+           RoleOf(row) == Role::kProjection;
   }
 
   // False if the backward pass shows that the mask is trained.
@@ -202,8 +213,10 @@ class AttentionFinder {
     const Op& last = trace_.ops()[one.values];
     for (RowId node : nodes_.Of(first.thread, {first.begin_ns, last.end_ns})) {
       const std::string_view name = trace_.name(trace_.ops()[node].name);
-      if (Contains(name, "mmBackward")) {
+      if (Contains(name, "BmmBackward") || Contains(name, "bmmBackward")) {
         one.backward_products.push_back(node);
+      } else if (Contains(name, "mmBackward") || Contains(name, "MmBackward")) {
+        continue;  // of a projection
       } else if (TrainsTheMask(trace_, node)) {
         return false;
       } else if (!IsLayoutNode(name)) {

@@ -6,15 +6,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "context/rule.h"
 #include "evidence/call_site.h"
+#include "evidence/program/backward_nodes.h"
+#include "evidence/program/merged_calls.h"
 #include "evidence/program/shortened_ops.h"
 #include "evidence/program/written_attention.h"
+#include "ops/intervals.h"
 #include "ops/op_arguments.h"
+#include "ops/op_traits.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
 
@@ -109,6 +114,97 @@ void SayFix(const AnalysisContext& m, const WrittenAttention& one,
       halves;
 }
 
+// The outermost ops of `thread` that begin in `span`, in time order.
+std::vector<RowId> OutermostIn(const AnalysisContext& m, RowId thread,
+                               Span span) {
+  std::vector<RowId> rows;
+  const std::span<const RowId> of_thread = m.tree.of_thread(thread);
+  auto row = std::ranges::lower_bound(
+      of_thread, span.begin_ns, {},
+      [&](RowId one) { return m.trace.ops()[one].begin_ns; });
+  for (; row != of_thread.end() && m.trace.ops()[*row].begin_ns < span.end_ns;
+       ++row) {
+    if (m.trace.ops()[*row].parent == kNone) rows.push_back(*row);
+  }
+  return rows;
+}
+
+// True if `b` follows `a` as the next head of the same attention does: only
+// projections lie between.
+bool IsNextHead(const AnalysisContext& m, const WrittenAttention& a,
+                const WrittenAttention& b) {
+  const Op& last = m.trace.ops()[OutermostOf(m.trace, a.values)];
+  const Op& next = m.trace.ops()[OutermostOf(m.trace, b.scores)];
+  if (a.dims.empty() || a.dims != b.dims || last.thread != next.thread ||
+      last.end_ns > next.begin_ns ||
+      SteadyStepAt(m.steps, last.begin_ns) !=
+          SteadyStepAt(m.steps, next.begin_ns)) {
+    return false;
+  }
+  return std::ranges::all_of(
+      OutermostIn(m, last.thread, {last.end_ns, next.begin_ns}),
+      [&](RowId row) {
+        const OpTraits& traits = m.tree.traits(row);
+        return traits.bookkeeping ||
+               (traits.matmul && !m.tree.in_backward(row));
+      });
+}
+
+// Heads that run one after the other.
+struct Heads {
+  double count = 0;
+  std::vector<RowId> ops = {};  // outermost, from the first head to the last
+};
+std::vector<Heads> HeadsOneByOne(const AnalysisContext& m,
+                                 const std::vector<WrittenAttention>& all) {
+  std::vector<Heads> found;
+  for (size_t i = 0; i < all.size();) {
+    size_t last = i;
+    while (last + 1 < all.size() && IsNextHead(m, all[last], all[last + 1])) {
+      ++last;
+    }
+    if (last > i) {
+      const Op& begin = m.trace.ops()[OutermostOf(m.trace, all[i].scores)];
+      const Op& end = m.trace.ops()[all[last].values];
+      found.push_back(
+          {.count = static_cast<double>(last - i + 1),
+           .ops = OutermostIn(m, begin.thread, {begin.begin_ns, end.end_ns})});
+    }
+    i = last + 1;
+  }
+  return found;
+}
+
+// Says so, and returns the most that one call for all heads gains besides.
+double TellHeads(const AnalysisContext& m, const std::vector<Heads>& rows,
+                 Finding& finding) {
+  MergedCalls merged(m);
+  double heads = 0;
+  for (const Heads& row : rows) {
+    heads += row.count;
+    for (RowId op : row.ops) merged.Add(op, row.count);
+  }
+  const MergedCalls::Sum sum = merged.Total(kChange);
+  finding.evidence +=
+      " The heads run one after the other, " +
+      MeanCount(heads / static_cast<double>(rows.size()), "head") +
+      " in a row; with their products this takes " +
+      Milliseconds(sum.ns * 1e-6) + " per step.";
+  finding.assumption =
+      "at best: one call for all heads computes its products at the best rate, "
+      "and needs none of the ops between";
+  finding.fix_python =
+      "compute all heads at once: q, k, v = qkv(x).unflatten(-1, (3, heads, "
+      "-1)).permute(2, 0, 3, 1, 4), with one nn.Linear(width, 3 * width) for "
+      "qkv; then F.scaled_dot_product_attention(q, k, v, is_causal=True)"
+      ".transpose(1, 2).flatten(2)";
+  finding.fix_cpp =
+      "compute all heads at once: one linear layer for q, k and v of all "
+      "heads, views of [batch, heads, length, width of a head], and "
+      "at::scaled_dot_product_attention(q, k, v)";
+  return sum.bound_ns;
+}
+
 Verdict CheckAttentionByHand(const AnalysisContext& m) {
   std::vector<WrittenAttention> all = FindWrittenAttention(m);
   std::erase_if(all, [&](const WrittenAttention& one) {
@@ -152,6 +248,11 @@ Verdict CheckAttentionByHand(const AnalysisContext& m) {
   finding.wrong_if =
       "the program uses the attention weights themselves, or the operands of "
       "the products are not q, k and v";
+  const std::vector<Heads> rows = HeadsOneByOne(m, all);
+  if (AreMostSteps(m.steps, rows.size())) {
+    const double merged_ns = TellHeads(m, rows, finding);
+    return FireBound(std::move(finding), merged_ns + fused.saved_ns);
+  }
   return Fire(std::move(finding), fused.edit, fused.saved_ns);
 }
 
@@ -169,7 +270,9 @@ constexpr Rule kRules[] = {
                "softmax, perhaps dropout, and a second batched product follow "
                "each other, and sizes, where recorded, show one score per pair "
                "of positions; or scaled_dot_product_attention runs its "
-               "fallback of single ops",
+               "fallback of single ops. If such chains follow each other with "
+               "nothing but projections between, they are heads that run one "
+               "by one, and the gain is an upper bound",
      .avoid = "scaled_dot_product_attention cannot express one of the ops "
               "between the products, the added mask is trained, or no fused "
               "kernel exists (dropout on a CPU, float64 on a GPU)",

@@ -16,14 +16,11 @@
 #include "evidence/program/backward_nodes.h"
 #include "evidence/program/forward_steps.h"
 #include "evidence/program/graph_walks.h"
-#include "evidence/program/op_pace.h"
+#include "evidence/program/merged_calls.h"
 #include "evidence/program/recurrence.h"
-#include "evidence/program/shortened_ops.h"
-#include "evidence/recording_load.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
 #include "ops/op_traits.h"
-#include "replay/cpu/op_growth.h"
 #include "steps/steady_steps.h"
 #include "timeline/timeline.h"
 #include "words/quantities.h"
@@ -82,8 +79,6 @@ class Finder {
     }
     return found;
   }
-
-  const BackwardNodes& nodes() const { return nodes_; }
 
  private:
   bool MultipliesByWeight(RowId row) const {
@@ -205,69 +200,20 @@ class Finder {
   const BackwardNodes nodes_;
 };
 
-// The share of `row` that remains if its products become a part of one large
-// one.
-double LeftOfProducts(const AnalysisContext& m, const OpGrowth& growth,
-                      RowId row) {
-  const std::span<const Op> ops = m.trace.ops();
-  double arithmetic_ns = 0;
-  for (RowId op = row; op < ops.size() && ops[op].begin_ns < ops[row].end_ns;
-       ++op) {
-    if (ops[op].thread != ops[row].thread || !m.tree.computes(op)) continue;
-    arithmetic_ns += growth.LeastProductNs(op);
-  }
-  const auto ns = static_cast<double>(ops[row].end_ns - ops[row].begin_ns);
-  return std::min(1.0, arithmetic_ns / std::max(ns, 1.0));
-}
-
-// Of each of `calls` calls of `row`, what remains of one call for all.
-double LeftOfCall(const AnalysisContext& m, RowId row, double calls) {
-  const Op& op = m.trace.ops()[row];
-  const auto ns = static_cast<double>(op.end_ns - op.begin_ns);
-  const double call_ns = std::min<double>(ns, kOpCallNs);
-  return 1 - call_ns * (1 - 1 / calls) / std::max(ns, 1.0);
-}
-
-// What the engine does behind a node, before the next one.
-double EngineNs(const AnalysisContext& m, RowId node) {
-  const Op& op = m.trace.ops()[node];
-  return static_cast<double>(std::clamp<int64_t>(
-      EndOfEngine(m, op.thread, op.end_ns) - op.end_ns, 0, kFrameworkGapNs));
-}
-
 Verdict CheckOutputLayerInLoop(const AnalysisContext& m) {
-  const Finder finder(m);
-  const std::vector<Layer> found = finder.Find();
+  const std::vector<Layer> found = Finder(m).Find();
   if (!RecursInMostSteps(m.steps, found)) return Clean();
-  const OpGrowth growth = GrowthOf(m);
-  std::vector<ShortenedOp> ops;
-  const auto steps = static_cast<double>(m.steps.steady.size());
-  double calls = 0, code_ns = 0;
+  MergedCalls merged(m);
+  double calls = 0;
   for (const Layer& one : found) {
     const auto count = static_cast<double>(one.calls.size());
-    double around_ns = one.code_ns;
     calls += count;
-    const auto append = [&](RowId row, bool product) {
-      ops.push_back({row, m.has_gpu ? 1 / count
-                          : product ? LeftOfProducts(m, growth, row)
-                                    : LeftOfCall(m, row, count)});
-      if (m.tree.in_backward(row)) around_ns += EngineNs(m, row);
-    };
-    for (RowId row : one.calls) append(row, true);
-    for (RowId row : one.nodes) append(row, true);
-    for (RowId row : one.behind) {
-      append(row, false);
-      const Op& op = m.trace.ops()[row];
-      for (RowId node :
-           finder.nodes().Of(op.thread, {op.begin_ns, op.end_ns})) {
-        append(node, false);
-      }
-    }
-    for (RowId row : one.sums) ops.push_back({row, 0});
-    code_ns += around_ns * (1 - 1 / count) / steps;
+    merged.AddCode(one.code_ns, count);
+    for (RowId row : one.sums) merged.Remove(row);
+    for (RowId row : one.calls) merged.Add(row, count);
+    for (RowId row : one.behind) merged.Add(row, count);
   }
-  const auto events = static_cast<double>(ops.size()) / steps;
-  const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);
+  const MergedCalls::Sum sum = merged.Total(kChange);
   const Layer& layer = *std::ranges::max_element(
       found, {}, [](const Layer& one) { return one.calls.size(); });
   Finding finding = FindingAbout(m, layer.calls.front(), layer.calls.back(),
@@ -279,11 +225,12 @@ Verdict CheckOutputLayerInLoop(const AnalysisContext& m) {
                 std::string(m.trace.name(m.trace.ops()[layer.loss].name));
   finding.evidence =
       std::string(m.trace.name(m.trace.ops()[layer.calls.front()].name)) +
-      " runs " + MeanCount(calls / steps, "time") +
+      " runs " +
+      MeanCount(calls / static_cast<double>(m.steps.steady.size()), "time") +
       " per step with the same weight, and " + reader +
       " reads the results. With the backward passes, which add up a gradient "
       "of the weight for each call, this takes " +
-      Milliseconds(all.ns * 1e-6) + " per step.";
+      Milliseconds(sum.ns * 1e-6) + " per step.";
   finding.assumption =
       "at best: one call for all positions computes at the best rate of such "
       "products, and the code around the calls runs once";
@@ -297,12 +244,7 @@ Verdict CheckOutputLayerInLoop(const AnalysisContext& m) {
   finding.wrong_if =
       "a position needs the results of the one before it, or there is no "
       "memory for the results of all positions";
-  double bound_ns = LargestUnrecordedNs(m, all.saved_ns + code_ns, events);
-  if (m.has_gpu) {
-    bound_ns = std::min(
-        bound_ns, m.MeanNs(Cause::kDispatch) + m.MeanNs(Cause::kHostCode));
-  }
-  return FireBound(std::move(finding), bound_ns);
+  return FireBound(std::move(finding), sum.bound_ns);
 }
 
 constexpr Rule kRules[] = {

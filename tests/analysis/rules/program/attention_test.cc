@@ -14,6 +14,8 @@ struct How {
   std::string type = "float";
   bool trained_mask = false;  // its gradient is reduced
   bool fallback = false;      // below scaled_dot_product_attention
+  bool projects = false;      // the values, when they are needed
+  int heads = 1;              // one after the other
 };
 
 class Attention {
@@ -23,7 +25,7 @@ class Attention {
   Report Analyzed() {
     for (int step = 0; step < 4; ++step) {
       if (how_.fallback) text_.Begin();
-      Forward();
+      for (int head = 0; head < how_.heads; ++head) Forward();
       if (how_.fallback) {
         text_.Pass(1);
         text_.End("aten::_scaled_dot_product_attention_math");
@@ -65,6 +67,7 @@ class Attention {
     text_.Begin();
     Op("aten::_softmax", "8,64,64", 400, Number(4));
     text_.End("aten::softmax", "", how_.on_gpu ? 12 : 402, Number(4));
+    if (how_.projects) Op("aten::mm", "512,256|256,32", 200);
     Op("aten::bmm", how_.values + "|8,64,32", 500, Number(5));
   }
   void Node(const std::string& name, int of, const std::string& op, double us) {
@@ -90,6 +93,28 @@ class Attention {
 };
 
 Report Of(How how) { return Attention(std::move(how)).Analyzed(); }
+
+// weights @ self.value(x)
+TEST(AttentionByHandTest, TheValuesMayBeProjectedWhenTheyAreNeeded) {
+  const Report report = Of({.projects = true});
+  const Finding* finding = Find(report, "attention-by-hand");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 1.5, 0.05);
+  EXPECT_NE(finding->evidence.find("softmax > bmm, scores of"),
+            std::string::npos)
+      << finding->evidence;
+}
+
+TEST(AttentionByHandTest, HeadsMayRunOneByOne) {
+  const Report report = Of({.backward = false, .projects = true, .heads = 4});
+  const Finding* finding = Find(report, "attention-by-hand");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_NE(finding->evidence.find("one after the other, 4 heads in a row"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->fix_python.find("all heads at once"), std::string::npos);
+}
 
 TEST(AttentionByHandTest, PredictsThatOnlyTheProductsAreLeft) {
   const Report report = Of({});

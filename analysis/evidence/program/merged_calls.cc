@@ -1,0 +1,75 @@
+#include "evidence/program/merged_calls.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "evidence/program/graph_walks.h"
+#include "evidence/program/op_pace.h"
+#include "evidence/recording_load.h"
+#include "ops/op_traits.h"
+#include "timeline/timeline.h"
+
+namespace stepscope {
+
+MergedCalls::MergedCalls(const AnalysisContext& context)
+    : m_(context), nodes_(context.trace), growth_(GrowthOf(context)) {}
+
+double MergedCalls::LeftOf(RowId row, double calls) const {
+  if (m_.has_gpu) return 1 / calls;
+  const std::span<const Op> ops = m_.trace.ops();
+  const auto ns =
+      std::max(static_cast<double>(ops[row].end_ns - ops[row].begin_ns), 1.0);
+  double product_ns = 0;
+  for (RowId op = row; op < ops.size() && ops[op].begin_ns < ops[row].end_ns;
+       ++op) {
+    if (ops[op].thread != ops[row].thread || !m_.tree.computes(op)) continue;
+    product_ns += growth_.LeastProductNs(op);
+  }
+  double rest_ns = ns;
+  for (auto it = removed_.lower_bound({ops[row].thread, ops[row].begin_ns});
+       it != removed_.end() && it->first.first == ops[row].thread &&
+       it->first.second < ops[row].end_ns;
+       ++it) {
+    rest_ns -= static_cast<double>(it->second);
+  }
+  if (product_ns > 0) return std::min(rest_ns, product_ns) / ns;
+  const double call_ns = std::clamp<double>(rest_ns, 0, kOpCallNs);
+  return std::max(0.0, rest_ns - call_ns * (1 - 1 / calls)) / ns;
+}
+
+void MergedCalls::Remove(RowId row) {
+  const Op& op = m_.trace.ops()[row];
+  removed_[{op.thread, op.begin_ns}] = op.end_ns - op.begin_ns;
+  ops_.push_back({row, 0});
+}
+
+void MergedCalls::Add(RowId row, double calls) {
+  ops_.push_back({row, LeftOf(row, calls)});
+  const Op& op = m_.trace.ops()[row];
+  for (RowId node : nodes_.Of(op.thread, {op.begin_ns, op.end_ns})) {
+    ops_.push_back({node, LeftOf(node, calls)});
+    const Op& ran = m_.trace.ops()[node];
+    const int64_t engine_ns =
+        EndOfEngine(m_, ran.thread, ran.end_ns) - ran.end_ns;
+    AddCode(
+        static_cast<double>(std::clamp<int64_t>(engine_ns, 0, kFrameworkGapNs)),
+        calls);
+  }
+}
+
+MergedCalls::Sum MergedCalls::Total(const char* change) const {
+  const auto steps = static_cast<double>(m_.steps.steady.size());
+  const ShortenedOps all = ShortenOps(m_, ops_, change);
+  Sum sum{.ns = all.ns,
+          .bound_ns =
+              LargestUnrecordedNs(m_, all.saved_ns + code_ns_ / steps,
+                                  static_cast<double>(ops_.size()) / steps)};
+  if (m_.has_gpu) {
+    sum.bound_ns = std::min(sum.bound_ns, m_.MeanNs(Cause::kDispatch) +
+                                              m_.MeanNs(Cause::kHostCode));
+  }
+  return sum;
+}
+
+}  // namespace stepscope

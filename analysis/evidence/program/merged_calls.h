@@ -1,0 +1,50 @@
+// MergedCalls: what is left of ops that the program calls for one part of its
+// data at a time if one call works on all parts.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "context/analysis_context.h"
+#include "evidence/program/backward_nodes.h"
+#include "evidence/program/shortened_ops.h"
+#include "replay/cpu/op_growth.h"
+
+namespace stepscope {
+
+class MergedCalls {
+ public:
+  explicit MergedCalls(const AnalysisContext& context);
+
+  // Adds the op `row`, one of `calls` such calls, and its autograd nodes, with
+  // the engine's time behind them. On a CPU, products become parts of one at
+  // the best rate of any product, and other ops keep what they compute; on a
+  // GPU, launching is what they cost, and one of `calls` remains.
+  void Add(RowId row, double calls);
+  // Adds an op that is no longer needed, such as a sum inside a node that is
+  // added later.
+  void Remove(RowId row);
+  // Adds code of the program around the calls.
+  void AddCode(double ns, double calls) { code_ns_ += ns * (1 - 1 / calls); }
+
+  // Per steady step: what the ops take, and the most that the change saves of
+  // them and of the code around them, without the recorder.
+  struct Sum {
+    double ns = 0, bound_ns = 0;
+  };
+  Sum Total(const char* change) const;
+
+ private:
+  double LeftOf(RowId row, double calls) const;
+
+  const AnalysisContext& m_;
+  const BackwardNodes nodes_;
+  const OpGrowth growth_;
+  std::vector<ShortenedOp> ops_;
+  std::map<std::pair<RowId, int64_t>, int64_t> removed_;  // ns by thread, begin
+  double code_ns_ = 0;                                    // saved, in all steps
+};
+
+}  // namespace stepscope
