@@ -53,6 +53,7 @@ std::vector<Absent> AbsentRules() {
       {"repeated-backward", kPython},
       {"repeated-forward", kPython},
       {"repeated-rows", kPython},
+      {"shifted-buffer", kPython},
       {"straggler-rank", kRanks},
       {"uneven-lengths", "depends on the data"},
       {"unread-gradients", kPython},

@@ -1,0 +1,175 @@
+// Is all of a buffer copied to replace a few of its rows?
+// Source: the reference implementation of MoCo (He et al. 2020), whose queue of
+// keys is overwritten in place, with a pointer to the oldest ones.
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "context/rule.h"
+#include "evidence/program/backward_nodes.h"
+#include "evidence/program/forward_steps.h"
+#include "evidence/program/shortened_ops.h"
+#include "ops/op_arguments.h"
+#include "steps/steady_steps.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace buffers_rules {
+namespace {
+
+constexpr char kChange[] = "buffer overwritten in place";
+// Of the buffer: replacing more of it costs about as much as copying it.
+constexpr double kMostReplaced = 0.5;
+
+// A copy of the buffer, less some rows and with as many new ones.
+struct Shift {
+  size_t step = 0;
+  RowId row = kNone;
+  Dims buffer = {};
+  double replaced = 0;  // the share of it that is new
+};
+
+// What remains of a tensor without its first or its last rows.
+struct Slice {
+  Dims from = {};
+  Dims part = {};
+};
+
+class Finder {
+ public:
+  explicit Finder(const AnalysisContext& context)
+      : m_(context), nodes_(context.trace) {}
+
+  std::vector<Shift> Find() const {
+    std::vector<Shift> found;
+    for (const ForwardStep& step : ForwardSteps(m_)) {
+      std::vector<Slice> slices;  // of this step
+      for (RowId row : step.ops) {
+        const std::string_view name = PlainNameOf(m_.trace, row);
+        if (name == "slice" || name == "narrow") {
+          if (auto slice = SliceOf(row, name)) slices.push_back(*slice);
+        } else if (name == "cat") {
+          std::optional<Shift> shift = ShiftOf(row, slices);
+          if (!shift || HasGradient(row)) continue;
+          shift->step = step.step;
+          found.push_back(*std::move(shift));
+        }
+      }
+    }
+    return found;
+  }
+
+ private:
+  // What has no gradient may be changed in place.
+  bool HasGradient(RowId row) const {
+    const Op& op = m_.trace.ops()[row];
+    return !nodes_.Of(op.thread, {op.begin_ns, op.end_ns}).empty();
+  }
+
+  std::optional<Slice> SliceOf(RowId row, std::string_view name) const {
+    Slice slice{.from = DimsOf(m_.trace, row, 0)};
+    const bool narrow = name == "narrow";
+    if (DimArgument(m_.trace, row, 1, slice.from.size(), 0) != 0 ||
+        (!narrow && NumberArgument(m_.trace, row, 4).value_or(1) != 1)) {
+      return {};
+    }
+    const int64_t rows = slice.from[0];
+    const auto place = [&](size_t index, int64_t otherwise) {
+      const int64_t at =
+          NumberArgument(m_.trace, row, index).value_or(otherwise);
+      return std::clamp<int64_t>(at < 0 ? at + rows : at, 0, rows);
+    };
+    const int64_t begin = place(2, 0);
+    const int64_t end = (narrow ? begin : 0) + place(3, rows);
+    if (begin >= end || (begin > 0) == (end < rows)) return {};
+    slice.part = slice.from;
+    slice.part[0] = end - begin;
+    return slice;
+  }
+
+  // torch.cat of one of `slices` and as many rows as it lacks.
+  std::optional<Shift> ShiftOf(RowId row,
+                               const std::vector<Slice>& slices) const {
+    const RowId inputs = m_.trace.ops()[row].inputs;
+    const std::optional<Dims> made = ResultDims(m_.trace, row);
+    if (inputs == kNone || !made ||
+        DimArgument(m_.trace, row, 1, made->size(), 0) != 0) {
+      return {};
+    }
+    for (const Argument& part :
+         m_.trace.op_inputs()[inputs].arguments.front().elements) {
+      for (const Slice& slice : slices) {
+        if (slice.from != *made || slice.part != part.dims) continue;
+        const double replaced = 1 - static_cast<double>(part.dims[0]) /
+                                        static_cast<double>((*made)[0]);
+        if (replaced > kMostReplaced) continue;
+        return Shift{.row = row, .buffer = *made, .replaced = replaced};
+      }
+    }
+    return {};
+  }
+
+  const AnalysisContext& m_;
+  const BackwardNodes nodes_;
+};
+
+Verdict CheckShiftedBuffer(const AnalysisContext& m) {
+  const std::vector<Shift> found = Finder(m).Find();
+  if (!RecursInMostSteps(m.steps, found)) return Clean();
+  std::vector<ShortenedOp> ops;
+  for (const Shift& one : found) ops.push_back({one.row, one.replaced});
+  const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);
+  const Shift& largest = *std::ranges::max_element(
+      found, {}, [](const Shift& one) { return ElementsIn(one.buffer); });
+  const std::string name(m.trace.name(m.trace.ops()[largest.row].name));
+  Finding finding =
+      FindingAbout(m, largest.row, largest.row, "the copy of the buffer");
+  finding.evidence =
+      name + " makes a new tensor of " + InBrackets(largest.buffer) +
+      ", of which " + Percent(largest.replaced) +
+      " are new; the rest is copied from one of the same size without its "
+      "first or last rows. Such copies take " +
+      Milliseconds(all.ns * 1e-6) + " per step.";
+  finding.assumption = "at best: only the new elements are written";
+  finding.fix_python =
+      "allocate the buffer once and overwrite the oldest elements: "
+      "buffer[at:at + n] = new; at = (at + n) % len(buffer). Where the order "
+      "matters, twice the length and a moving window need a copy only once a "
+      "round";
+  finding.fix_cpp =
+      "allocate the buffer once and overwrite the oldest elements: "
+      "buffer.slice(0, at, at + n).copy_(fresh), at = (at + n) % "
+      "buffer.size(0)";
+  finding.wrong_if =
+      "earlier versions of the buffer are still in use, or what reads it needs "
+      "the elements in order";
+  return FireBound(std::move(finding), all.saved_ns);
+}
+
+constexpr Rule kRules[] = {
+    {.id = "shifted-buffer",
+     .question = "Is all of a buffer copied to replace a few of its rows?",
+     .needs = {Kind::kOp, Kind::kOpShapes},
+     .causes = {Cause::kCompute},
+     .check = &CheckShiftedBuffer,
+     .reference = "He et al. 2020, Momentum Contrast for Unsupervised Visual "
+                  "Representation Learning: https://arxiv.org/abs/1911.05722",
+     .detect =
+         "in two thirds of the steps, torch.cat joins a tensor without its "
+         "first "
+         "or last rows to new ones, at most as many, so that the result is as "
+         "large as that tensor was. This takes 1 % of the step",
+     .avoid = "the result has a gradient, which rules out a change in place",
+     .fix_cpp = "a buffer allocated once, and copy_ into a slice of it",
+     .fix_python = "a buffer allocated once, and buffer[at:at + n] = new"}};
+
+}  // namespace
+}  // namespace buffers_rules
+
+extern const std::span<const Rule> kBuffers = buffers_rules::kRules;
+
+}  // namespace stepscope
