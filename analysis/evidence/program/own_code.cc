@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "evidence/call_site.h"
 #include "steps/optimizer_spans.h"
@@ -133,6 +135,40 @@ bool MayBeTheFramework(const AnalysisContext& m, const Segment& pause,
          IsInOptimizer(m, pause);
 }
 
+struct Pause {
+  size_t step = 0;  // index of its timeline
+  Segment segment = {};
+  double ns = 0;    // outside the calls of the optimizer
+  NameId next = 0;  // the op behind it; 0 if there is none
+};
+
+// Of the time in front of an op, what the median step must have; else a few
+// long pauses make up most of it.
+constexpr double kLeastOfMean = 0.5;
+
+// Where a few steps have most of the time in front of an op, shortens the
+// pauses so that they add up to what the median step has, and drops those of
+// which most steps have none. A program that runs the same code in each step
+// pauses at the same ops for about as long; another one that takes the core
+// interrupts it anywhere.
+void TakeMedians(size_t steps, std::vector<Pause>& pauses) {
+  std::map<NameId, std::vector<double>> by_next;  // each by step
+  for (const Pause& pause : pauses) {
+    std::vector<double>& by_step = by_next[pause.next];
+    by_step.resize(steps);
+    by_step[pause.step] += pause.ns;
+  }
+  std::map<NameId, double> left;
+  for (auto& [next, by_step] : by_next) {
+    const double sum = std::accumulate(by_step.begin(), by_step.end(), 0.0);
+    const double usual =
+        Median(by_step) * static_cast<double>(steps) / std::max(sum, 1.0);
+    left[next] = usual >= kLeastOfMean ? 1 : usual;
+  }
+  for (Pause& pause : pauses) pause.ns *= left[pause.next];
+  std::erase_if(pauses, [](const Pause& pause) { return pause.ns <= 0; });
+}
+
 std::string PlaceOf(const AnalysisContext& m, const CallSites& sites,
                     const Segment& pause) {
   const int64_t middle = pause.begin_ns + pause.length() / 2;
@@ -165,11 +201,12 @@ OwnCode MeasureOwnCode(const AnalysisContext& m, bool with_places) {
   const double steps = static_cast<double>(m.steps.steady.size());
   double all_ns = 0;
   std::vector<double> by_step;
-  std::map<std::string, OwnCodePlace> places;
+  std::vector<Pause> pauses;
   std::vector<std::vector<Segment>> made;
   if (m.has_gpu) made = HostTimelines(m);
   for (const auto& timeline : m.has_gpu ? made : m.timelines) {
-    double own = 0;
+    const size_t step = by_step.size();
+    by_step.push_back(0);
     for (const Segment& segment : timeline) {
       if (segment.cause != Cause::kHostCode) continue;
       const auto whole_ns = static_cast<double>(segment.length());
@@ -187,19 +224,25 @@ OwnCode MeasureOwnCode(const AnalysisContext& m, bool with_places) {
       }
       const auto ns = static_cast<double>(own_ns);
       code.optimizer_delay_ns += (whole_ns - ns) / steps;
-      own += ns;
-      code.pauses += 1 / steps;
-      if (!sites) continue;
-      std::string name = PlaceOf(m, *sites, segment);
-      OwnCodePlace& place = places[name];
-      place.name = std::move(name);
-      place.ns += ns / steps;
-      if (segment.length() > place.longest.length()) {
-        place.longest = {segment.begin_ns, segment.end_ns};
-      }
+      const RowId next = OpAfter(m, segment.end_ns);
+      pauses.push_back(
+          {step, segment, ns, next == kNone ? 0 : m.trace.ops()[next].name});
     }
-    by_step.push_back(own);
-    code.ns += own / steps;
+  }
+  TakeMedians(by_step.size(), pauses);
+  std::map<std::string, OwnCodePlace> places;
+  for (const Pause& pause : pauses) {
+    by_step[pause.step] += pause.ns;
+    code.ns += pause.ns / steps;
+    code.pauses += 1 / steps;
+    if (!sites) continue;
+    std::string name = PlaceOf(m, *sites, pause.segment);
+    OwnCodePlace& place = places[name];
+    place.name = std::move(name);
+    place.ns += pause.ns / steps;
+    if (pause.segment.length() > place.longest.length()) {
+      place.longest = {pause.segment.begin_ns, pause.segment.end_ns};
+    }
   }
   for (double own : by_step) code.steps_frac += (own >= code.ns / 2) / steps;
   code.delay_ns = code.ns;

@@ -23,7 +23,9 @@ struct OwnCode {
   // Pauses of more than kFrameworkGapNs between ops of the training thread, in
   // the steady steps, without saving the model and what the optimizer does in
   // its calls; at step marks and at both ends of backward only of more than
-  // 0.5 ms. Per step.
+  // 0.5 ms. Where, in front of ops of the same name, a few steps have
+  // most of it, what the median step has: the rest is another program's, which
+  // took the core. Per step.
   double ns = 0;
   double pauses = 0;
   // On a run with a GPU: the part of `ns` in which the GPU is idle, estimated

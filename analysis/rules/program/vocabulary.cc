@@ -45,6 +45,18 @@ std::vector<RowId> Losses(const AnalysisContext& m) {
   return rows;
 }
 
+// How many scores products make for each token. Other scores are of pairs, such
+// as those of a queue of negatives behind that of the positive.
+std::set<int64_t> WidthsOfProducts(const AnalysisContext& m) {
+  std::set<int64_t> widths;
+  for (RowId row = 0; row < m.trace.ops().size(); ++row) {
+    if (m.tree.traits(row).matmul && !m.tree.in_backward(row)) {
+      widths.insert(CostOf(m.trace, row).matmul.n);
+    }
+  }
+  return widths;
+}
+
 // Everything but products that works on as many elements as the scores have.
 struct Traffic {
   std::vector<ShortenedOp> ops = {};
@@ -74,7 +86,12 @@ Verdict CheckLargeVocabularyLoss(const AnalysisContext& m) {
   if (!m.trace.watched(Kind::kOpShapes) && m.trace.op_inputs().empty()) {
     return Skip("the sizes of tensors were not recorded (record_shapes)");
   }
-  const std::vector<RowId> losses = Losses(m);
+  std::vector<RowId> losses = Losses(m);
+  if (losses.empty()) return Clean();
+  const std::set<int64_t> widths = WidthsOfProducts(m);
+  std::erase_if(losses, [&](RowId row) {
+    return !widths.contains(TensorArgument(m.trace, row, 0).dims.back());
+  });
   if (losses.empty()) return Clean();
   std::set<double> sizes;
   double once = 0;  // bytes of the scores, in all steps

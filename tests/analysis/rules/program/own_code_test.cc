@@ -38,6 +38,25 @@ TEST(PythonBetweenOpsTest, APauseInSomeStepsIsAStall) {
   EXPECT_TRUE(IsClean(WithPause(4'000, /*every=*/3), "python-between-ops"));
 }
 
+// In each step for 2 ms, but in front of other ops each time.
+TEST(PythonBetweenOpsTest, InterruptionsAreNotTheProgramsCode) {
+  const auto interrupted = [](bool anywhere) {
+    const char* const kOps[] = {"aten::relu", "aten::tanh", "aten::exp"};
+    CpuText text;
+    for (int i = 0; i < 6; ++i) {
+      text.Op("aten::mm", 5'000);
+      for (int k = 0; k < 3; ++k) {
+        if (k == (anywhere ? i % 3 : 0)) text.Pass(2'000);
+        text.Op(kOps[k], 2'000);
+      }
+      text.EndStep();
+    }
+    return text.Analyzed();
+  };
+  EXPECT_TRUE(IsClean(interrupted(true), "python-between-ops"));
+  EXPECT_FALSE(IsClean(interrupted(false), "python-between-ops"));
+}
+
 TEST(PythonBetweenOpsTest, SavingAndLoadingHaveRulesOfTheirOwn) {
   EXPECT_TRUE(IsClean(WithPause(2'000, 1, "kind=user save_checkpoint"),
                       "python-between-ops"));

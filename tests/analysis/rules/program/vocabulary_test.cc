@@ -43,6 +43,20 @@ TEST(LargeVocabularyLossTest, SmallerVocabulariesAreSilent) {
   EXPECT_TRUE(IsClean(Loss(31'999), "large-vocabulary-loss"));
 }
 
+// The product of a query and a queue, to which the score of its own key is
+// joined.
+TEST(LargeVocabularyLossTest, NegativesOfAQueueAreNoWords) {
+  CpuText text;
+  for (int i = 0; i < 4; ++i) {
+    text.Op("inputs=(float[32,128],float[128,32768]) aten::mm", 5'000);
+    text.Op("inputs=((float[32,1],float[32,32768]),Scalar=\"1\") aten::cat",
+            1'000);
+    text.Op("inputs=(float[32,32769]) aten::_log_softmax", 5'000);
+    text.EndStep();
+  }
+  EXPECT_TRUE(IsClean(text.Analyzed(), "large-vocabulary-loss"));
+}
+
 TEST(LargeVocabularyLossTest, NeedsSizes) {
   EXPECT_FALSE(
       WhyBlind(Loss(32'000, 1, /*sizes=*/false), "large-vocabulary-loss")
