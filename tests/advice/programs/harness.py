@@ -47,6 +47,8 @@ class Program:
 def program(kind, split, expect=(), also=(), knob=(), period=1, warm=2, ranks=1):
     """Declares a program; its name is the function's, and its docstring says what is wrong and what the fix is."""
     def declare(make):
+        if make.__name__ in PROGRAMS:
+            raise ValueError(f"two programs are called {make.__name__}: rename one")
         PROGRAMS[make.__name__] = Program(make.__name__, kind, split, expect, also, knob, period, warm, ranks, make)
         return make
     return declare
