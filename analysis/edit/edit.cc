@@ -1,6 +1,9 @@
 #include "edit/edit.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
+#include <vector>
 
 namespace stepscope {
 namespace {
@@ -11,6 +14,32 @@ void Union(std::vector<T>& into, const std::vector<T>& more) {
   into.insert(into.end(), more.begin(), more.end());
   std::ranges::sort(into);
   into.erase(std::unique(into.begin(), into.end()), into.end());
+}
+
+// The scales of both; of an activity in both, the smaller factor.
+std::vector<ActivityScale> United(std::vector<ActivityScale> a,
+                                  std::vector<ActivityScale> b) {
+  const auto before = [](const ActivityScale& x, const ActivityScale& y) {
+    return x.activity != y.activity ? x.activity < y.activity
+                                    : x.factor < y.factor;
+  };
+  // Mostly they are sorted: rules go through a table from its first row on, and
+  // a plan unites one after the other.
+  for (std::vector<ActivityScale>* scales : {&a, &b}) {
+    if (!std::ranges::is_sorted(*scales, before)) {
+      std::ranges::sort(*scales, before);
+    }
+  }
+  std::vector<ActivityScale> both;
+  both.reserve(a.size() + b.size());
+  std::ranges::merge(a, b, std::back_inserter(both), before);
+  // Sorted by factor within an activity, so unique() keeps the smallest.
+  both.erase(std::unique(both.begin(), both.end(),
+                         [](const ActivityScale& x, const ActivityScale& y) {
+                           return x.activity == y.activity;
+                         }),
+             both.end());
+  return both;
 }
 
 }  // namespace
@@ -32,20 +61,7 @@ Edit Combine(const Edit& a, const Edit& b) {
   Union(both.overlapped, b.overlapped);
   Union(both.no_dependency, b.no_dependency);
   both.cuts.insert(both.cuts.end(), b.cuts.begin(), b.cuts.end());
-
-  both.scales.insert(both.scales.end(), b.scales.begin(), b.scales.end());
-  std::ranges::sort(both.scales,
-                    [](const ActivityScale& x, const ActivityScale& y) {
-                      return x.activity != y.activity ? x.activity < y.activity
-                                                      : x.factor < y.factor;
-                    });
-  // Sorted by factor within an activity, so unique() keeps the smallest.
-  both.scales.erase(
-      std::unique(both.scales.begin(), both.scales.end(),
-                  [](const ActivityScale& x, const ActivityScale& y) {
-                    return x.activity == y.activity;
-                  }),
-      both.scales.end());
+  both.scales = United(std::move(both.scales), b.scales);
   return both;
 }
 

@@ -65,7 +65,14 @@ bool HasDataParallelForward(const Trace& trace) {
   });
 }
 
+bool OnSeveralDevices(const Trace& trace) {
+  return std::ranges::any_of(trace.kernels(), [&](const Kernel& kernel) {
+    return kernel.device != trace.kernels().front().device;
+  });
+}
+
 Verdict CheckDataParallel(const AnalysisContext& m) {
+  if (!OnSeveralDevices(m.trace)) return Clean();
   const std::map<int32_t, DeviceUse> uses = UsesOf(m);
   if (uses.size() < 2) return Clean();
   const bool marked = HasDataParallelForward(m.trace);
