@@ -31,7 +31,7 @@ struct HostCut {
 struct ActivityScale {
   ActivityRef activity;
   double factor = 1;
-  bool operator==(const ActivityScale&) const = default;
+  auto operator<=>(const ActivityScale&) const = default;
 };
 
 struct Edit {

@@ -97,8 +97,10 @@ class PlanSearch {
     while (replay_.StepNs(AllOf(changes_, count)) > kCloseToBest * step_ns_) {
       ++count;
     }
-    changes_.resize(count);
-    ChooseVariants();
+    if (count < changes_.size()) {
+      changes_.resize(count);
+      ChooseVariants();
+    }
     return std::move(changes_);
   }
 
@@ -120,8 +122,9 @@ class PlanSearch {
     double best_ns = 0;
     for (const Edit& variant : found.edits) {
       if (!tried.empty() && ChangesInWords(variant).empty()) continue;
+      const Edit with = Combine(before, variant);
       const double ns =
-          replay_.StepNs(Combine(Combine(before, variant), after));
+          replay_.StepNs(after == Edit() ? with : Combine(with, after));
       best_ns = tried.empty() ? ns : std::min(best_ns, ns);
       tried.push_back({&variant, ns});
     }
@@ -143,21 +146,26 @@ class PlanSearch {
     if (best.found == nullptr) return false;
     std::erase(open_, best.found);
     changes_.push_back(best);
+    step_ns_ = best_ns;
     ChooseVariants();
     return true;
   }
 
+  // Chooses again among the variants of each change, with the others made.
   void ChooseVariants() {
+    bool chosen = false;
     for (size_t i = 0; i < changes_.size(); ++i) {
       if (changes_[i].found->edits.size() < 2) continue;
       Edit after;
       for (size_t k = i + 1; k < changes_.size(); ++k) {
         after = Combine(after, *changes_[k].variant);
       }
-      changes_[i].variant =
+      const Edit* best =
           BestVariant(*changes_[i].found, AllOf(changes_, i), after).first;
+      chosen |= best != changes_[i].variant;
+      changes_[i].variant = best;
     }
-    step_ns_ = replay_.StepNs(AllOf(changes_));
+    if (chosen) step_ns_ = replay_.StepNs(AllOf(changes_));
   }
 
   const Replay& replay_;

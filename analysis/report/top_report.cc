@@ -1,5 +1,6 @@
 // TopTables as columns, CSV and JSON. The schema is docs/json.md, `top`,
 // version 1.
+#include <stepscope/compiled_kernel.h>
 #include <stepscope/printable.h>
 #include <stepscope/top.h>
 
