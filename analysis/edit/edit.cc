@@ -19,13 +19,20 @@ void Union(std::vector<T>& into, const std::vector<T>& more) {
 // The scales of both; of an activity in both, the smaller factor.
 std::vector<ActivityScale> United(std::vector<ActivityScale> a,
                                   std::vector<ActivityScale> b) {
-  // Those of findings are sorted (sizing.cc), and so are united ones.
+  const auto before = [](const ActivityScale& x, const ActivityScale& y) {
+    return x.activity != y.activity ? x.activity < y.activity
+                                    : x.factor < y.factor;
+  };
+  // Mostly they are sorted: rules go through a table from its first row on, and
+  // a plan unites one after the other.
   for (std::vector<ActivityScale>* scales : {&a, &b}) {
-    if (!std::ranges::is_sorted(*scales)) std::ranges::sort(*scales);
+    if (!std::ranges::is_sorted(*scales, before)) {
+      std::ranges::sort(*scales, before);
+    }
   }
   std::vector<ActivityScale> both;
   both.reserve(a.size() + b.size());
-  std::ranges::merge(a, b, std::back_inserter(both));
+  std::ranges::merge(a, b, std::back_inserter(both), before);
   // Sorted by factor within an activity, so unique() keeps the smallest.
   both.erase(std::unique(both.begin(), both.end(),
                          [](const ActivityScale& x, const ActivityScale& y) {

@@ -31,7 +31,7 @@ struct HostCut {
 struct ActivityScale {
   ActivityRef activity;
   double factor = 1;
-  auto operator<=>(const ActivityScale&) const = default;
+  bool operator==(const ActivityScale&) const = default;
 };
 
 struct Edit {

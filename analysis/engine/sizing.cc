@@ -157,8 +157,6 @@ SizedFinding Propose(Found& found) {
                      .asks = found.asks};
   sized.finding.baseline_ms = found.baseline_ms;
   for (Alternative& alternative : found.alternatives) {
-    // Once, because a plan unites them again and again.
-    std::ranges::sort(alternative.edit.scales);
     sized.edits.push_back(std::move(alternative.edit));
   }
   return sized;
