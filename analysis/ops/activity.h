@@ -21,8 +21,8 @@ enum class ActivityTable : uint8_t { kKernel, kCopy, kMemset };
 // A row of Trace::kernels(), copies() or memsets(). Ordered by table, then row.
 struct ActivityRef {
   ActivityTable table = ActivityTable::kKernel;
-  RowId row = kNone;  // kNone: no activity
-  auto operator<=>(const ActivityRef&) const = default;
+  RowId row = kNone;                                     // kNone: no activity
+  auto operator<=>(const ActivityRef&) const = default;  // NOLINT(*nullptr)
 };
 
 }  // namespace stepscope
