@@ -152,6 +152,7 @@ bool IsNextHead(const AnalysisContext& m, const WrittenAttention& a,
 
 // Heads that run one after the other.
 struct Heads {
+  size_t step = 0;
   double count = 0;
   std::vector<RowId> ops = {};  // outermost, from the first head to the last
 };
@@ -167,7 +168,8 @@ std::vector<Heads> HeadsOneByOne(const AnalysisContext& m,
       const Op& begin = m.trace.ops()[OutermostOf(m.trace, all[i].scores)];
       const Op& end = m.trace.ops()[all[last].values];
       found.push_back(
-          {.count = static_cast<double>(last - i + 1),
+          {.step = SteadyStepAt(m.steps, begin.begin_ns),
+           .count = static_cast<double>(last - i + 1),
            .ops = OutermostIn(m, begin.thread, {begin.begin_ns, end.end_ns})});
     }
     i = last + 1;
@@ -250,7 +252,7 @@ Verdict CheckAttentionByHand(const AnalysisContext& m) {
       "the program uses the attention weights themselves, or the operands of "
       "the products are not q, k and v";
   const std::vector<Heads> rows = HeadsOneByOne(m, all);
-  if (AreMostSteps(m.steps, rows.size())) {
+  if (RecursInMostSteps(m.steps, rows)) {
     const double most_ns = TellHeads(m, rows, fused.saved_ns, finding);
     return FireBound(std::move(finding), most_ns);
   }
