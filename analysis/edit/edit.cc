@@ -45,6 +45,7 @@ std::vector<ActivityScale> United(std::vector<ActivityScale> a,
 }  // namespace
 
 Edit Combine(const Edit& a, const Edit& b) {
+  if (b == Edit()) return a;
   Edit both = a;
   if (b.workers >= 0) both.workers = b.workers;
   if (b.threads > 0) both.threads = b.threads;

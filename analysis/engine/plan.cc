@@ -122,9 +122,8 @@ class PlanSearch {
     double best_ns = 0;
     for (const Edit& variant : found.edits) {
       if (!tried.empty() && ChangesInWords(variant).empty()) continue;
-      const Edit with = Combine(before, variant);
       const double ns =
-          replay_.StepNs(after == Edit() ? with : Combine(with, after));
+          replay_.StepNs(Combine(Combine(before, variant), after));
       best_ns = tried.empty() ? ns : std::min(best_ns, ns);
       tried.push_back({&variant, ns});
     }

@@ -300,13 +300,12 @@ Verdict CheckUnexplainedPauses(const AnalysisContext& m) {
       sum.lost_ns < kLeastPauseNs) {
     return Skip(kNoEvents);
   }
-  const bool frames = m.trace.python_frames().size() > 0;
+  const bool frames = !m.trace.python_frames().empty();
   Finding finding;
   finding.confidence = Confidence::kHint;
   finding.examples = sum.examples;
   finding.evidence =
-      Count(sum.count, "step") + " of " + std::to_string(stalls.steps) +
-      (sum.every.empty() ? "" : " (" + sum.every + ")") + " stop for " +
+      StepsInWords(sum, stalls) + " stop for " +
       Milliseconds(sum.each_ns * 1e-6) + " on average, " +
       Milliseconds(sum.lost_ns * 1e-6) +
       " per step over all steps. Meanwhile no op runs" +
@@ -333,8 +332,8 @@ Verdict CheckGarbageCollection(const AnalysisContext& m) {
         return m.trace.name(range.name) == "Python GC";
       });
   // Stepscope records a C++ program without Python frames: it has no collector.
-  const bool python = m.trace.run().producer != "stepscope" ||
-                      m.trace.python_frames().size() > 0;
+  const bool python =
+      m.trace.run().producer != "stepscope" || !m.trace.python_frames().empty();
   if (!recorded && python) return CheckUnexplainedPauses(m);
   const double steady = m.MeanNs(Cause::kGc);
   const double all = GarbageNs(m);

@@ -129,10 +129,8 @@ std::optional<Found> WorkInSomeSteps(const AnalysisContext& m, StallKind kind) {
   }
   Finding finding;
   finding.confidence = saves ? Confidence::kStrong : Confidence::kHint;
-  finding.evidence = Count(sum.count, "step") + " of " +
-                     std::to_string(stalls.steps) +
-                     (sum.every.empty() ? "" : " (" + sum.every + ")") +
-                     " took " + Milliseconds(sum.each_ns * 1e-6) +
+  finding.evidence = StepsInWords(sum, stalls) + " took " +
+                     Milliseconds(sum.each_ns * 1e-6) +
                      " longer on average than the median step of " +
                      Milliseconds(stalls.usual_ns * 1e-6) +
                      DoingWhat(sum, saves) + Traffic(m, stalls) + ".";

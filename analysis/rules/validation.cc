@@ -291,8 +291,7 @@ Verdict CheckValidationTime(const AnalysisContext& m) {
   Finding finding;
   finding.confidence = named ? Confidence::kStrong : Confidence::kHint;
   finding.evidence =
-      Count(sum.count, "step") + " of " + std::to_string(m.stalls.steps) +
-      (sum.every.empty() ? "" : " (" + sum.every + ")") + " run " +
+      StepsInWords(sum, m.stalls) + " run " +
       (named ? "validation" : "forward passes without backward") + " for " +
       Milliseconds(sum.each_ns * 1e-6) + " on average, " +
       Percent(sum.lost_ns / sum.step_ns) + " of the time of all steps" +

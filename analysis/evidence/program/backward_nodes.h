@@ -23,6 +23,10 @@ class BackwardNodes {
   // Returns the nodes of the ops that `thread` began inside `forward`, in the
   // order of these ops. Of the engine's range and the node in it, the range.
   std::vector<RowId> Of(RowId thread, Span forward) const;
+  // The nodes of `op` and of the ops that it calls.
+  std::vector<RowId> Of(const Op& op) const {
+    return Of(op.thread, {op.begin_ns, op.end_ns});
+  }
 
  private:
   struct Node {

@@ -236,6 +236,30 @@ std::optional<size_t> DimArgument(const Trace& trace, RowId op, size_t index,
   return static_cast<size_t>(*dim);
 }
 
+std::optional<SliceRange> SliceArguments(const Trace& trace, RowId op) {
+  const bool narrow = PlainNameOf(trace, op) == "narrow";
+  if (!narrow && PlainNameOf(trace, op) != "slice") return {};
+  const Dims& dims = DimsOf(trace, op, 0);
+  const std::optional<size_t> dim = DimArgument(trace, op, 1, dims.size());
+  if (!dim || dims[*dim] <= 0) return {};
+  const int64_t size = dims[*dim];
+  const auto place = [&](std::optional<int64_t> at, int64_t otherwise) {
+    if (!at) return otherwise;
+    return std::clamp<int64_t>(*at < 0 ? *at + size : *at, 0, size);
+  };
+  SliceRange range{.dim = *dim,
+                   .begin = place(NumberArgument(trace, op, 2), 0)};
+  if (narrow) {
+    const std::optional<int64_t> count = NumberArgument(trace, op, 3);
+    range.end = count ? std::min(range.begin + *count, size) : size;
+  } else {
+    range.end =
+        std::max(range.begin, place(NumberArgument(trace, op, 3), size));
+    range.step = std::max<int64_t>(1, NumberArgument(trace, op, 4).value_or(1));
+  }
+  return range;
+}
+
 bool IsElementwise(std::string_view plain_name) {
   return std::ranges::find(kElementwise, plain_name) !=
          std::ranges::end(kElementwise);
@@ -278,7 +302,7 @@ bool AppendWithNodes(const AnalysisContext& context, const BackwardNodes& nodes,
   const Op& op = context.trace.ops()[row];
   ops.push_back({row, left});
   bool trains = false;
-  for (RowId node : nodes.Of(op.thread, {op.begin_ns, op.end_ns})) {
+  for (RowId node : nodes.Of(op)) {
     ops.push_back({node, left});
     trains = true;
   }

@@ -57,6 +57,15 @@ std::optional<size_t> DimArgument(const Trace& trace, RowId op, size_t index,
                                   size_t rank,
                                   std::optional<int64_t> otherwise = {});
 
+// What aten::slice or aten::narrow takes of its first argument.
+struct SliceRange {
+  size_t dim = 0;
+  int64_t begin = 0, end = 0, step = 1;  // 0 <= begin <= end <= the size
+  int64_t count() const { return (end - begin + step - 1) / step; }
+};
+// nullopt for other ops, and without recorded sizes.
+std::optional<SliceRange> SliceArguments(const Trace& trace, RowId op);
+
 // True for ops that make each element from the elements at its place.
 bool IsElementwise(std::string_view plain_name);
 // True for matrix products: mm, linear, matmul, bmm and the like.

@@ -6,6 +6,7 @@
 
 #include "evidence/program/backward_nodes.h"
 #include "ops/op_arguments.h"
+#include "ops/op_traits.h"
 #include "steps/steady_steps.h"
 
 namespace stepscope {
@@ -14,8 +15,6 @@ namespace {
 // Functions that cannot be differentiated twice record nothing. With a
 // checkpoint the ops that are computed again do, a third of all.
 constexpr double kRecordingShare = 0.9;
-// Calling an op takes some 5 to 20 us.
-constexpr int64_t kLongestCallNs = 20'000;
 
 class WalkFinder {
  public:
@@ -153,7 +152,7 @@ size_t ForwardOps::IndexOf(RowId row) const {
 
 Span ForwardOps::WithCall(size_t index) const {
   Span span = SpanOf(ops[index]);
-  int64_t next_ns = span.end_ns + kLongestCallNs;
+  int64_t next_ns = span.end_ns + kOpCallNs;
   if (index + 1 < ops.size()) {
     next_ns = std::min(next_ns, SpanOf(ops[index + 1]).begin_ns);
   }

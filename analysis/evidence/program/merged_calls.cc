@@ -47,7 +47,7 @@ void MergedCalls::Remove(RowId row) {
 void MergedCalls::Add(RowId row, double calls) {
   ops_.push_back({row, LeftOf(row, calls)});
   const Op& op = m_.trace.ops()[row];
-  for (RowId node : nodes_.Of(op.thread, {op.begin_ns, op.end_ns})) {
+  for (RowId node : nodes_.Of(op)) {
     ops_.push_back({node, LeftOf(node, calls)});
     const Op& ran = m_.trace.ops()[node];
     const int64_t engine_ns =

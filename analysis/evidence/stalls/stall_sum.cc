@@ -125,6 +125,11 @@ StallSum SumOf(const AnalysisContext& context, StallKind kind) {
   return sum;
 }
 
+std::string StepsInWords(const StallSum& sum, const Stalls& stalls) {
+  return Count(sum.count, "step") + " of " + std::to_string(stalls.steps) +
+         (sum.every.empty() ? "" : " (" + sum.every + ")");
+}
+
 std::string StallInWords(const Stall& stall) {
   const std::string time = Milliseconds(stall.ns * 1e-6);
   const std::string named = stall.what.empty() ? "" : " in " + stall.what;

@@ -29,6 +29,9 @@ struct StallSum {
 };
 StallSum SumOf(const AnalysisContext& context, StallKind kind);
 
+// "2 steps of 12 (every 5th step)"
+std::string StepsInWords(const StallSum& sum, const Stalls& stalls);
+
 // "waits 80 ms for a batch", "stops for 170 ms without any op", for a step.
 std::string StallInWords(const Stall& stall);
 

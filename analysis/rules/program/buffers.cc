@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -41,18 +40,16 @@ struct Slice {
 
 class Finder {
  public:
-  explicit Finder(const AnalysisContext& context)
-      : m_(context), nodes_(context.trace) {}
+  explicit Finder(const AnalysisContext& context) : m_(context) {}
 
-  std::vector<Shift> Find() const {
+  std::vector<Shift> Find() {
     std::vector<Shift> found;
     for (const ForwardStep& step : ForwardSteps(m_)) {
       std::vector<Slice> slices;  // of this step
       for (RowId row : step.ops) {
-        const std::string_view name = PlainNameOf(m_.trace, row);
-        if (name == "slice" || name == "narrow") {
-          if (auto slice = SliceOf(row, name)) slices.push_back(*slice);
-        } else if (name == "cat") {
+        if (auto slice = SliceOf(row)) {
+          slices.push_back(*std::move(slice));
+        } else if (!slices.empty() && PlainNameOf(m_.trace, row) == "cat") {
           std::optional<Shift> shift = ShiftOf(row, slices);
           if (!shift || HasGradient(row)) continue;
           shift->step = step.step;
@@ -65,29 +62,20 @@ class Finder {
 
  private:
   // What has no gradient may be changed in place.
-  bool HasGradient(RowId row) const {
-    const Op& op = m_.trace.ops()[row];
-    return !nodes_.Of(op.thread, {op.begin_ns, op.end_ns}).empty();
+  bool HasGradient(RowId row) {
+    if (!nodes_) nodes_.emplace(m_.trace);
+    return !nodes_->Of(m_.trace.ops()[row]).empty();
   }
 
-  std::optional<Slice> SliceOf(RowId row, std::string_view name) const {
+  std::optional<Slice> SliceOf(RowId row) const {
+    const auto range = SliceArguments(m_.trace, row);
     Slice slice{.from = DimsOf(m_.trace, row, 0)};
-    const bool narrow = name == "narrow";
-    if (DimArgument(m_.trace, row, 1, slice.from.size(), 0) != 0 ||
-        (!narrow && NumberArgument(m_.trace, row, 4).value_or(1) != 1)) {
+    if (!range || range->dim != 0 || range->step != 1 || range->count() == 0 ||
+        (range->begin > 0) == (range->end < slice.from[0])) {
       return {};
     }
-    const int64_t rows = slice.from[0];
-    const auto place = [&](size_t index, int64_t otherwise) {
-      const int64_t at =
-          NumberArgument(m_.trace, row, index).value_or(otherwise);
-      return std::clamp<int64_t>(at < 0 ? at + rows : at, 0, rows);
-    };
-    const int64_t begin = place(2, 0);
-    const int64_t end = (narrow ? begin : 0) + place(3, rows);
-    if (begin >= end || (begin > 0) == (end < rows)) return {};
     slice.part = slice.from;
-    slice.part[0] = end - begin;
+    slice.part[0] = range->count();
     return slice;
   }
 
@@ -114,7 +102,7 @@ class Finder {
   }
 
   const AnalysisContext& m_;
-  const BackwardNodes nodes_;
+  std::optional<BackwardNodes> nodes_;  // made for the first shift
 };
 
 Verdict CheckShiftedBuffer(const AnalysisContext& m) {

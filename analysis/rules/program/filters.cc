@@ -83,8 +83,7 @@ bool HasBasisSizes(const Dims& weight) {
 // than that of its input.
 bool MayTrainWeight(const Trace& trace, const BackwardNodes& nodes, RowId row) {
   const std::span<const Op> ops = trace.ops();
-  for (RowId node :
-       nodes.Of(ops[row].thread, {ops[row].begin_ns, ops[row].end_ns})) {
+  for (RowId node : nodes.Of(ops[row])) {
     for (RowId in = node;
          in < ops.size() && ops[in].begin_ns < ops[node].end_ns; ++in) {
       if (ops[in].thread == ops[node].thread &&

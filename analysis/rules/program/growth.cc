@@ -336,7 +336,7 @@ class Finder {
       ns = static_cast<double>((next == rows.end() ? op.end_ns : begin(*next)) -
                                op.begin_ns);
     }
-    for (RowId node : nodes_.Of(op.thread, {op.begin_ns, op.end_ns})) {
+    for (RowId node : nodes_.Of(op)) {
       const Op& backward = m_.trace.ops()[node];
       ns += static_cast<double>(backward.end_ns - backward.begin_ns);
       trains = true;

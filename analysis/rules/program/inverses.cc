@@ -82,7 +82,7 @@ class Finder {
     if (!inverts && !pseudo && !IsSolve(name)) return {};
     const Op& op = m_.trace.ops()[row];
     // The gradient of lstsq makes the pseudo-inverse anyway.
-    if (pseudo && !nodes_.Of(op.thread, {op.begin_ns, op.end_ns}).empty()) {
+    if (pseudo && !nodes_.Of(op).empty()) {
       return {};
     }
     Case one{.row = row, .pseudo = pseudo, .dims = DimsOf(m_.trace, row, 0)};

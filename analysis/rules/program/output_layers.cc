@@ -57,10 +57,9 @@ struct Layer {
 
 class Finder {
  public:
-  explicit Finder(const AnalysisContext& context)
-      : m_(context), nodes_(context.trace) {}
+  explicit Finder(const AnalysisContext& context) : m_(context) {}
 
-  std::vector<Layer> Find() const {
+  std::vector<Layer> Find() {
     std::vector<Layer> found;
     for (const ForwardStep& step : ForwardSteps(m_)) {
       // Calls with equal arguments share a row of inputs.
@@ -94,7 +93,7 @@ class Finder {
   // results, all calls share their weights, and no gradient is computed before
   // the last call.
   std::optional<Layer> Deferrable(const ForwardStep& step,
-                                  const std::vector<size_t>& at) const {
+                                  const std::vector<size_t>& at) {
     Layer layer{.step = step.step};
     const std::optional<Dims> made = ResultDims(m_.trace, step.ops[at.front()]);
     if (!made) return {};
@@ -115,11 +114,11 @@ class Finder {
       }
     }
     for (size_t i : at) AddBehind(step, i, layer);
-    const Op& last = m_.trace.ops()[layer.calls.back()];
+    if (!backward_) backward_.emplace(m_);
+    const int64_t last_ns = m_.trace.ops()[layer.calls.back()].end_ns;
     for (RowId row : layer.calls) {
-      const Op& op = m_.trace.ops()[row];
-      for (RowId node : nodes_.Of(op.thread, {op.begin_ns, op.end_ns})) {
-        if (m_.trace.ops()[node].begin_ns < last.end_ns) return {};
+      for (RowId node : backward_->nodes.Of(m_.trace.ops()[row])) {
+        if (m_.trace.ops()[node].begin_ns < last_ns) return {};
         layer.nodes.push_back(node);
       }
     }
@@ -133,24 +132,20 @@ class Finder {
   // The sums of the gradients that the calls make of their weight: the engine
   // adds them up, one call after the other.
   std::vector<RowId> SumsOf(const Layer& layer) const {
-    std::vector<RowId> sums;
-    const std::span<const Op> ops = m_.trace.ops();
     const RowId call = layer.calls.front();
     const size_t weight = PlainNameOf(m_.trace, call) == "addmm" ? 2 : 1;
     const int64_t elements = ElementsIn(DimsOf(m_.trace, call, weight));
-    const RowId first = *std::ranges::min_element(layer.nodes);
-    const RowId last = *std::ranges::max_element(layer.nodes);
-    const int64_t end_ns = EndOfEngine(m_, ops[last].thread, ops[last].end_ns);
-    for (RowId row = first; row < ops.size() && ops[row].begin_ns < end_ns;
-         ++row) {
-      // Below AccumulateGrad, a gradient is added to that of an earlier pass.
-      const RowId parent = ops[row].parent;
-      if (ops[row].thread == ops[first].thread &&
-          PlainNameOf(m_.trace, row) == "add" &&
-          (parent == kNone || !m_.tree.traits(parent).accumulate_grad) &&
-          ElementsIn(DimsOf(m_.trace, row, 0)) == elements &&
-          ElementsIn(DimsOf(m_.trace, row, 1)) == elements) {
-        sums.push_back(row);
+    const auto [first, last] = std::ranges::minmax(layer.nodes);
+    std::vector<RowId> sums;
+    for (const GraphWalk& walk : backward_->walks) {
+      for (const WalkedNode& node : walk.nodes) {
+        if (node.row < first || node.row > last) continue;
+        for (RowId row : node.added) {
+          if (ElementsIn(DimsOf(m_.trace, row, 0)) == elements &&
+              ElementsIn(DimsOf(m_.trace, row, 1)) == elements) {
+            sums.push_back(row);
+          }
+        }
       }
     }
     return sums;
@@ -196,8 +191,15 @@ class Finder {
         });
   }
 
+  struct Backward {
+    explicit Backward(const AnalysisContext& m)
+        : nodes(m.trace), walks(FindGraphWalks(m)) {}
+    BackwardNodes nodes;
+    std::vector<GraphWalk> walks;
+  };
+
   const AnalysisContext& m_;
-  const BackwardNodes nodes_;
+  std::optional<Backward> backward_;  // made for the first repeated layer
 };
 
 Verdict CheckOutputLayerInLoop(const AnalysisContext& m) {

@@ -83,7 +83,7 @@ class Finder {
 
   bool HasGradient(RowId row) const {
     const Op& op = m_.trace.ops()[row];
-    return !nodes_.Of(op.thread, {op.begin_ns, op.end_ns}).empty();
+    return !nodes_.Of(op).empty();
   }
 
   // True for sums of rows by an index.

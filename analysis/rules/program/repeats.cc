@@ -19,6 +19,7 @@
 #include "ops/contains.h"
 #include "ops/loader_spans.h"
 #include "ops/op_arguments.h"
+#include "ops/op_traits.h"
 #include "steps/patterns.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"

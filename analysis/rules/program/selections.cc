@@ -108,25 +108,16 @@ class Finder {
     if (!dim || dims[*dim] <= 0) return {};
     const int64_t size = dims[*dim];
     Part part{.dim = *dim, .dims = dims};
-    const auto place = [&](std::optional<int64_t> at, int64_t otherwise) {
-      if (!at) return otherwise;
-      return std::clamp<int64_t>(*at < 0 ? *at + size : *at, 0, size);
-    };
     int64_t count = 1;
-    const int64_t begin = place(NumberArgument(m_.trace, row, 2), 0);
-    if (name == "slice") {
-      const int64_t step =
-          std::max<int64_t>(1, NumberArgument(m_.trace, row, 4).value_or(1));
-      const int64_t end = place(NumberArgument(m_.trace, row, 3), size);
-      count = std::max<int64_t>(0, (end - begin + step - 1) / step);
-      part.at_end = step == 1 && (begin == 0 || end == size);
-    } else if (name == "narrow") {
-      count = NumberArgument(m_.trace, row, 3).value_or(size);
-      part.at_end = begin == 0 || begin + count == size;
+    if (const auto range = SliceArguments(m_.trace, row)) {
+      count = range->count();
+      part.at_end =
+          range->step == 1 && (range->begin == 0 || range->end == size);
     } else if (name == "index_select") {
       count = ElementsOf(TensorArgument(m_.trace, row, 2));
     } else {
-      part.at_end = begin == 0 || begin == size - 1;
+      const int64_t at = NumberArgument(m_.trace, row, 2).value_or(0);
+      part.at_end = at == 0 || at == size - 1 || at == -1 || at == -size;
       part.dims.erase(part.dims.begin() + static_cast<int64_t>(*dim));
     }
     if (name != "select") part.dims[*dim] = count;
@@ -142,7 +133,7 @@ class Finder {
     if (PlainNameOf(m_.trace, row) == "embedding") {
       part.dims = ResultDims(m_.trace, row).value_or(Dims());
     } else {
-      for (RowId node : nodes_.Of(op.thread, {op.begin_ns, op.end_ns})) {
+      for (RowId node : nodes_.Of(op)) {
         // The engine's range has no arguments, the node in it has.
         part.dims = DimsOf(m_.trace, node, 0);
         if (part.dims.empty() && node + 1 < m_.trace.ops().size()) {
@@ -260,7 +251,7 @@ class Finder {
 
   bool HasGradient(RowId row) const {
     const Op& op = m_.trace.ops()[row];
-    return !nodes_.Of(op.thread, {op.begin_ns, op.end_ns}).empty();
+    return !nodes_.Of(op).empty();
   }
 
   void Start(RowId row, bool fresh, Reading& now) const {
@@ -451,7 +442,7 @@ Verdict CheckLateSelection(const AnalysisContext& m) {
     }
     for (RowId row : one.selections) {  // their gradient has the whole size
       const Op& op = m.trace.ops()[row];
-      for (RowId node : nodes.Of(op.thread, {op.begin_ns, op.end_ns})) {
+      for (RowId node : nodes.Of(op)) {
         ops.push_back({node, one.used});
       }
     }
