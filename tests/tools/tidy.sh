@@ -17,6 +17,7 @@ fi
 [ ${#files[@]} -eq 0 ] && exit 0
 
 # Configured and not built: clang reads no precompiled header that another compiler made.
+mkdir -p build
 if [ ! -f build/tidy/compile_commands.json ]; then
   cmake -G Ninja -S . -B build/tidy -DCMAKE_CXX_COMPILER=clang++ -DSTEPSCOPE_TORCH=OFF -DSTEPSCOPE_PRECOMPILE=OFF >build/tidy.log 2>&1 ||
     { tail -n 30 build/tidy.log >&2; exit 1; }

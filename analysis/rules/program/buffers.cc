@@ -109,6 +109,7 @@ Verdict CheckShiftedBuffer(const AnalysisContext& m) {
   const std::vector<Shift> found = Finder(m).Find();
   if (!RecursInMostSteps(m.steps, found)) return Clean();
   std::vector<ShortenedOp> ops;
+  ops.reserve(found.size());
   for (const Shift& one : found) ops.push_back({one.row, one.replaced});
   const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);
   const Shift& largest = *std::ranges::max_element(
