@@ -23,23 +23,14 @@ Steps StepsOf(const Trace& trace, const OpTree& tree,
   return steps;
 }
 
-// Binary search, then a walk: steps ask for their part of a timeline of the
-// whole recording.
-std::vector<Segment> Slice(const std::vector<Segment>& whole, Span window) {
-  std::vector<Segment> part;
-  for (auto it = std::ranges::upper_bound(whole, window.begin_ns, {},
-                                          &Segment::end_ns);
-       it != whole.end() && it->begin_ns < window.end_ns; ++it) {
-    part.push_back(*it);
-    part.back().begin_ns = std::max(it->begin_ns, window.begin_ns);
-    part.back().end_ns = std::min(it->end_ns, window.end_ns);
-  }
-  // The training thread is unknown.
-  if (part.empty() && window.length() > 0) {
-    part.push_back(
-        {window.begin_ns, window.end_ns, kNone, kNone, Cause::kUnknown});
-  }
-  return part;
+// What the training thread did from the first step to the last one.
+std::vector<Segment> HostOf(const Trace& trace, const OpTree& tree,
+                            const Steps& steps) {
+  const StepWindow& first = steps.windows.front();
+  const StepWindow& last = steps.windows.back();
+  return HostTimeline(trace, tree, steps.thread,
+                      {std::min(first.host.begin_ns, first.tiled.begin_ns),
+                       std::max(last.host.end_ns, last.tiled.end_ns)});
 }
 
 }  // namespace
@@ -58,11 +49,12 @@ AnalysisContext::AnalysisContext(const Trace& t)
       recorder(CostOfRecording(t, tree)),
       parts(t, tree, steps) {
   if (steps.empty()) return;
+  host = HostOf(trace, tree, steps);
   contention = FindContention(trace, steps);
-  collectives = FindCollectives(trace, tree, steps);
+  collectives = FindCollectives(trace, steps, host);
   if (has_gpu) {
     replayed = ChooseReplayWindow(steps, kReplayedSteps);
-    ledger = MakeDeviceLedger(trace, tree, steps, recorder);
+    ledger = MakeDeviceLedger(trace, tree, steps, host, recorder);
     splits = ledger->splits;
     TellUnprofiledStep();
     replay = Replay(MakeDeviceProgram(trace, tree, replayed, parts));
@@ -71,12 +63,8 @@ AnalysisContext::AnalysisContext(const Trace& t)
     return;
   }
   replayed.steps = steps;
-  const std::vector<Segment> whole =
-      HostTimeline(trace, tree, steps.thread,
-                   {steps.windows.front().tiled.begin_ns,
-                    steps.windows.back().tiled.end_ns});
   for (const StepWindow& step : steps.windows) {
-    std::vector<Segment> part = Slice(whole, step.tiled);
+    std::vector<Segment> part = Slice(host, step.tiled);
     splits.push_back(SplitOnHost(trace, steps.thread, part, recorder));
     // The replay of a CPU-only run works on steady steps alone.
     if (std::ranges::binary_search(steps.steady, splits.size() - 1)) {

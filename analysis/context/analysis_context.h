@@ -57,7 +57,9 @@ struct AnalysisContext {
   // What each step spent its time on, by index of steps.windows; the parts add
   // up to the tiled span.
   std::vector<CauseTimes> splits;
-  // CPU-only runs: what the training thread did in each steady step.
+  // What the training thread did, from the first step to the last one.
+  std::vector<Segment> host;
+  // CPU-only runs: its part of each steady step.
   std::vector<std::vector<Segment>> timelines;
   StepParts parts;
   std::optional<DeviceLedger> ledger;  // runs with a GPU

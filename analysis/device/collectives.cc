@@ -120,14 +120,10 @@ class CallQueue {
 // Sets exposed_ns to the time that the training thread waits during a
 // collective. Where several run at once, the wait counts for the one that began
 // first, so that no wait counts twice.
-void ExposeToHost(const Trace& trace, const OpTree& tree, const Steps& steps,
+void ExposeToHost(const std::vector<Segment>& host,
                   std::vector<Collective>& found) {
-  if (found.empty() || steps.empty()) return;
   std::vector<Span> waits;
-  for (const Segment& segment :
-       HostTimeline(trace, tree, steps.thread,
-                    {steps.windows.front().tiled.begin_ns,
-                     steps.windows.back().tiled.end_ns})) {
+  for (const Segment& segment : host) {
     if (segment.cause != Cause::kCommunication) continue;
     waits.push_back({segment.begin_ns, segment.end_ns});
   }
@@ -142,8 +138,8 @@ void ExposeToHost(const Trace& trace, const OpTree& tree, const Steps& steps,
 
 // One per collective range of a CPU-only run. Ranges of DDP around whole passes
 // are no collectives.
-std::vector<Collective> FromRanges(const Trace& trace, const OpTree& tree,
-                                   const Steps& steps,
+std::vector<Collective> FromRanges(const Trace& trace,
+                                   const std::vector<Segment>& host,
                                    const CollectiveCalls& calls) {
   CallQueue queue(trace);
   std::vector<Collective> found;
@@ -184,17 +180,17 @@ std::vector<Collective> FromRanges(const Trace& trace, const OpTree& tree,
     }
   }
   for (Collective& one : found) calls.MarkGradient(one);
-  ExposeToHost(trace, tree, steps, found);
+  ExposeToHost(host, found);
   return found;
 }
 
 }  // namespace
 
-std::vector<Collective> FindCollectives(const Trace& trace, const OpTree& tree,
-                                        const Steps& steps) {
+std::vector<Collective> FindCollectives(const Trace& trace, const Steps& steps,
+                                        const std::vector<Segment>& host) {
   const CollectiveCalls calls(trace, steps);
   std::vector<Collective> found = trace.kernels().empty()
-                                      ? FromRanges(trace, tree, steps, calls)
+                                      ? FromRanges(trace, host, calls)
                                       : FromKernels(trace, calls);
   std::ranges::stable_sort(
       found, {}, [](const Collective& one) { return one.moved.begin_ns; });

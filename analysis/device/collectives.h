@@ -9,16 +9,17 @@
 #include <vector>
 
 #include "device/collective.h"
-#include "ops/op_traits.h"
 #include "steps/steps.h"
+#include "timeline/timeline.h"
 
 namespace stepscope {
 
 // Returns them in order of moved.begin_ns. On a run with a GPU, collectives
 // without a kernel (a group of one rank, a barrier) are left out. On a CPU-only
-// run `exposed_ns` is the time that the training thread waits for it.
-std::vector<Collective> FindCollectives(const Trace& trace, const OpTree& tree,
-                                        const Steps& steps);
+// run `exposed_ns` is the time that the training thread waits for it. `host` is
+// the timeline of the training thread in the steps.
+std::vector<Collective> FindCollectives(const Trace& trace, const Steps& steps,
+                                        const std::vector<Segment>& host);
 
 // Means per steady step over the collectives that `wanted` accepts.
 struct CollectiveTotals {

@@ -98,12 +98,14 @@ DeviceRows RowsOf(const Trace& trace, int32_t device) {
 // marked in them. Made when first needed.
 class HostViews {
  public:
+  // `host`: the timeline of thread `training`.
   HostViews(const Trace& trace, const OpTree& tree, RowId training, Span window,
-            const RecorderCost& cost)
+            const std::vector<Segment>& host, const RecorderCost& cost)
       : trace_(trace),
         tree_(tree),
         training_(training),
         window_(window),
+        host_(host),
         cost_(cost) {
     for (RowId row : AutogradThreads(trace, training)) joined_.push_back(row);
     if (training != kNone) joined_.push_back(training);
@@ -168,7 +170,9 @@ class HostViews {
   const std::vector<Segment>& ViewOf(RowId thread) {
     const auto known = views_.find(thread);
     if (known != views_.end()) return known->second;
-    std::vector<Segment> view = HostTimeline(trace_, tree_, thread, window_);
+    std::vector<Segment> view =
+        thread == training_ ? host_
+                            : HostTimeline(trace_, tree_, thread, window_);
     std::vector<Claim> sync, copy, allocator;
     for (const RuntimeCall& call : trace_.runtime_calls()) {
       const CallKind kind = kinds_[call.name];
@@ -205,6 +209,7 @@ class HostViews {
   const OpTree& tree_;
   RowId training_;
   Span window_;
+  const std::vector<Segment>& host_;
   RecorderCost cost_;
   std::vector<RowId> joined_;
   std::vector<CallKind> kinds_;  // by name
@@ -259,7 +264,9 @@ void ShareOut(const Trace& trace, HostViews& hosts, Span idle,
 }  // namespace
 
 DeviceLedger MakeDeviceLedger(const Trace& trace, const OpTree& tree,
-                              const Steps& steps, const RecorderCost& cost) {
+                              const Steps& steps,
+                              const std::vector<Segment>& host,
+                              const RecorderCost& cost) {
   DeviceLedger ledger;
   ledger.device = BusiestDevice(trace);
   const DeviceRows rows = RowsOf(trace, ledger.device);
@@ -269,7 +276,7 @@ DeviceLedger MakeDeviceLedger(const Trace& trace, const OpTree& tree,
 
   const Span window{steps.windows.front().tiled.begin_ns,
                     steps.windows.back().tiled.end_ns};
-  HostViews hosts(trace, tree, steps.thread, window, cost);
+  HostViews hosts(trace, tree, steps.thread, window, host, cost);
   std::vector<Span> busy = rows.compute;
   busy.insert(busy.end(), rows.communication.begin(), rows.communication.end());
   busy.insert(busy.end(), rows.copy.begin(), rows.copy.end());

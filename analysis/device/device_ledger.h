@@ -13,6 +13,7 @@
 #include "steps/steps.h"
 #include "timeline/causes.h"
 #include "timeline/recorder_cost.h"
+#include "timeline/timeline.h"
 
 namespace stepscope {
 
@@ -26,10 +27,12 @@ struct DeviceLedger {
 };
 
 // Splits the time of the busiest device. Where the host is late, the time that
-// recording its ops took, by `cost`, counts as the profiler's.
+// recording its ops took, by `cost`, counts as the profiler's. `host` is the
+// timeline of the training thread in the steps.
 // REQUIRES: trace.has_device_work(), steps are not empty.
 DeviceLedger MakeDeviceLedger(const Trace& trace, const OpTree& tree,
                               const Steps& steps,
+                              const std::vector<Segment>& host,
                               const RecorderCost& cost = {});
 
 }  // namespace stepscope

@@ -14,8 +14,8 @@ namespace {
 // limit is higher than in steps, because the first launch of a process also
 // loads its kernel.
 constexpr int64_t kQueuedNs = 100'000;
-// Launching takes some 5 to 20 us; loading the kernel or its library first takes
-// milliseconds.
+// Launching takes some 5 to 20 us; loading the kernel or its library first
+// takes milliseconds.
 constexpr int64_t kLoadingLaunchNs = 1'000'000;
 // What recurs must be most of a recording that is judged as a step.
 constexpr double kMostStartUp = 0.3;
@@ -144,8 +144,8 @@ int64_t StartUpNs(const Trace& trace, RowId thread, Span window) {
 void TakeWholeRecording(const Trace& trace, Steps& steps) {
   if (!steps.empty() || steps.thread == kNone) return;
   const Span window = WindowOf(trace);
-  if (window.length() <= 0 ||
-      StartUpNs(trace, steps.thread, window) >= kMostStartUp * window.length()) {
+  if (window.length() <= 0 || StartUpNs(trace, steps.thread, window) >=
+                                  kMostStartUp * window.length()) {
     return;
   }
   steps = OneStep(window, steps.thread);
@@ -158,13 +158,15 @@ WholeRecording SplitWhole(const Trace& trace, const OpTree& tree,
   WholeRecording whole;
   whole.span = WindowOf(trace);
   if (whole.span.length() <= 0) return whole;
+  const std::vector<Segment> host =
+      HostTimeline(trace, tree, thread, whole.span);
   if (trace.has_device_work()) {
     whole.split =
-        MakeDeviceLedger(trace, tree, OneStep(whole.span, thread)).splits[0];
+        MakeDeviceLedger(trace, tree, OneStep(whole.span, thread), host)
+            .splits[0];
   } else if (thread != kNone) {
-    whole.split = SplitOnHost(trace, thread,
-                              HostTimeline(trace, tree, thread, whole.span),
-                              CostOfRecording(trace, tree));
+    whole.split =
+        SplitOnHost(trace, thread, host, CostOfRecording(trace, tree));
   }
   return whole;
 }

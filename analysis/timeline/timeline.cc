@@ -105,6 +105,24 @@ bool EndsWithOneOf(const std::vector<int64_t>& ends, const Segment& pause) {
 
 }  // namespace
 
+// Binary search, then a walk: steps ask for their part of a timeline of the
+// whole recording.
+std::vector<Segment> Slice(const std::vector<Segment>& timeline, Span window) {
+  std::vector<Segment> part;
+  for (auto it = std::ranges::upper_bound(timeline, window.begin_ns, {},
+                                          &Segment::end_ns);
+       it != timeline.end() && it->begin_ns < window.end_ns; ++it) {
+    part.push_back(*it);
+    part.back().begin_ns = std::max(it->begin_ns, window.begin_ns);
+    part.back().end_ns = std::min(it->end_ns, window.end_ns);
+  }
+  if (part.empty() && window.length() > 0) {
+    part.push_back(
+        {window.begin_ns, window.end_ns, kNone, kNone, Cause::kUnknown});
+  }
+  return part;
+}
+
 // Segments and claims are both in time order, so one pass over both splits the
 // segments at the claims' edges.
 void Overlay(std::vector<Segment>& segments, const std::vector<Claim>& claims,

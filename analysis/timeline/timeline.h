@@ -38,6 +38,10 @@ struct Segment {
 std::vector<Segment> HostTimeline(const Trace& trace, const OpTree& tree,
                                   RowId thread, Span window);
 
+// The part of a timeline that lies in `window`; one segment of an unknown cause
+// if there is none, as where the training thread is unknown.
+std::vector<Segment> Slice(const std::vector<Segment>& timeline, Span window);
+
 // A span that belongs to one cause, whatever ops are open in it.
 struct Claim {
   Span span;

@@ -30,8 +30,7 @@ std::vector<std::vector<Segment>> HostTimelines(const AnalysisContext& m) {
   std::vector<std::vector<Segment>> all(m.steps.windows.size() + 1);
   const Span whole = {m.steps.windows.front().host.begin_ns,
                       m.steps.windows.back().host.end_ns};
-  for (const Segment& segment :
-       HostTimeline(m.trace, m.tree, m.steps.thread, whole)) {
+  for (const Segment& segment : Slice(m.host, whole)) {
     all[SteadyStepAt(m.steps, segment.begin_ns)].push_back(segment);
   }
   all.pop_back();  // of the other steps
