@@ -14,10 +14,11 @@ import argparse
 import statistics
 import sys
 
-import dense, distributed, good, loading, loops, recurring, sequence, vision  # noqa: E401,F401 they declare programs
+import dense, distributed, good, loading, loops, recurring, sequence, vision, written_out  # noqa: E401,F401 they declare programs
 import unseen_common, unseen_rare, unseen_science, unseen_text, unseen_vision  # noqa: E401,F401
 import unseen_generative, unseen_language, unseen_structured  # noqa: E401,F401
 import unseen_guides, unseen_repos, unseen_reviews  # noqa: E401,F401
+import unseen_notebooks, unseen_overlooked  # noqa: E401,F401
 import keep
 import table
 from harness import PROGRAMS, Running
