@@ -192,6 +192,18 @@ bool TakesDims(const Trace& trace, RowId op, const Dims& dims) {
       });
 }
 
+bool TakesElements(const Trace& trace, RowId op, int64_t elements) {
+  const RowId inputs = trace.ops()[op].inputs;
+  if (inputs == kNone) return false;
+  const auto same = [&](const Argument& one) {
+    return !one.dims.empty() && ElementsIn(one.dims) == elements;
+  };
+  return std::ranges::any_of(
+      trace.op_inputs()[inputs].arguments, [&](const Argument& one) {
+        return same(one) || std::ranges::any_of(one.elements, same);
+      });
+}
+
 std::optional<int64_t> NumberIn(std::string_view text) {
   int64_t value = 0;
   const auto [end, error] =
@@ -290,6 +302,10 @@ std::optional<Dims> ResultDims(const Trace& trace, RowId op) {
   }
   if (IsAnyOf(name, {"index_select", "gather", "embedding"})) {
     return GatherDims(trace, op, name);
+  }
+  if (name == "randperm") {
+    const std::optional<int64_t> count = NumberArgument(trace, op, 0);
+    return count ? std::optional(Dims{*count}) : std::nullopt;
   }
   if (name == "cat") return CatDims(trace, op);
   if (IsAnyOf(name, {"pad", "constant_pad_nd"})) return PadDims(trace, op);

@@ -11,6 +11,7 @@
 
 #include "evidence/program/backward_nodes.h"
 #include "evidence/program/forward_steps.h"
+#include "evidence/program/layer_calls.h"
 #include "ops/contains.h"
 #include "ops/loader_spans.h"
 #include "ops/op_arguments.h"
@@ -106,11 +107,15 @@ class LoopFinder {
           const size_t first = i - equal - period;
           const std::span<const RowId> loop =
               ops.subspan(first, passes * period);
-          std::optional<OpLoop> one = Loop(step, loop, period);
+          const int64_t from_ns = first > 0
+                                      ? OpAt(ops[first - 1]).end_ns
+                                      : m_.steps.windows[step].host.begin_ns;
+          std::optional<OpLoop> one = Loop(step, from_ns, loop, period);
           if (one) {
-            AddIteration(first > 0 ? OpAt(ops[first - 1]).end_ns
-                                   : m_.steps.windows[step].host.begin_ns,
-                         *one);
+            for (RowId row : Iterated(from_ns, one->forward.begin_ns)) {
+              Measure(m_.steps.thread, {OpAt(row).begin_ns, OpAt(row).end_ns},
+                      *one);
+            }
             std::fill_n(taken.begin() + static_cast<std::ptrdiff_t>(first),
                         loop.size(), true);
             found.push_back(*std::move(one));
@@ -121,8 +126,9 @@ class LoopFinder {
     }
   }
 
-  std::optional<OpLoop> Loop(size_t step, std::span<const RowId> ops,
-                             size_t period) {
+  // `from_ns` is where the op before the loop ends, or the step begins.
+  std::optional<OpLoop> Loop(size_t step, int64_t from_ns,
+                             std::span<const RowId> ops, size_t period) {
     OpLoop loop{
         .step = step,
         .passes = static_cast<int64_t>(ops.size() / period),
@@ -132,7 +138,8 @@ class LoopFinder {
                     std::string(m_.trace.name(OpAt(row).name));
     }
     if (!IsPerElement(loop)) return {};
-    loop.scans = Scans(ops, period);
+    const std::vector<std::vector<int64_t>> picks = Picked(ops, period);
+    loop.scans = Scans(picks);
     if (!nodes_) nodes_.emplace(m_.trace);
     std::vector<RowId> nodes = nodes_->Of(m_.steps.thread, loop.forward);
     loop.has_backward = !nodes.empty();
@@ -143,7 +150,8 @@ class LoopFinder {
     });
     const bool are_layers =
         nodes.empty()
-            ? inside == 0 && loop.has_products
+            ? inside == 0 && loop.has_products && !Rises(ops, period, picks) &&
+                  !IteratesOver(from_ns, loop)
             : 2 * GradientsAmong(m_.trace, m_.tree, nodes) >= loop.passes;
     if (are_layers || (inside > 0 && Updates(loop.forward))) return {};
     Measure(m_.steps.thread, loop.forward, loop);
@@ -161,23 +169,30 @@ class LoopFinder {
     return loop;
   }
 
-  // How many loops backwards in time `ops` are: one more than how often the
-  // index of a select rises, if it falls from pass to pass else. `ops` are
-  // without selects, which are views.
-  int64_t Scans(std::span<const RowId> ops, size_t period) const {
-    std::vector<int64_t> before, fell, rose;
-    int64_t joints = 0;  // where other selects lie between two loops
+  // The index of each select, and where each slice begins, pass by pass. `ops`
+  // are without these: they are views.
+  std::vector<std::vector<int64_t>> Picked(std::span<const RowId> ops,
+                                           size_t period) const {
+    std::vector<std::vector<int64_t>> picks;
     for (size_t i = 0; i + period < ops.size(); i += period) {
-      std::vector<int64_t> now;
+      std::vector<int64_t>& now = picks.emplace_back();
       const Span pass = {OpAt(ops[i]).begin_ns, OpAt(ops[i + period]).begin_ns};
-      for (RowId row : RowsIn(m_.steps.thread, pass)) {
-        if (m_.trace.name(OpAt(row).name) != "aten::select") continue;
+      for (RowId row : PickingIn(pass)) {
         now.push_back(NumberArgument(m_.trace, row, 2).value_or(0));
       }
-      if (i == 0) {
-        fell.resize(now.size());
-        rose.resize(now.size());
-      } else if (now.size() != fell.size()) {
+    }
+    return picks;
+  }
+
+  // How many loops backwards in time there are: one more than how often an
+  // index rises, if it falls from pass to pass else.
+  static int64_t Scans(const std::vector<std::vector<int64_t>>& picks) {
+    if (picks.empty()) return 0;
+    std::vector<int64_t> before, fell(picks[0].size()), rose(picks[0].size());
+    int64_t joints = 0;  // where other selects lie between two loops
+    for (size_t i = 1; i < picks.size(); ++i) {
+      const std::vector<int64_t>& now = picks[i];
+      if (now.size() != fell.size()) {
         ++joints;
         before.clear();
         continue;
@@ -185,7 +200,7 @@ class LoopFinder {
       for (size_t k = 0; k < before.size(); ++k) {
         ++(now[k] < before[k] ? fell : rose)[k];
       }
-      before = std::move(now);
+      before = now;
     }
     for (size_t k = 0; k < fell.size(); ++k) {
       const int64_t scans = 1 + rose[k] + joints;
@@ -194,23 +209,69 @@ class LoopFinder {
     return 0;
   }
 
+  // The selects and slices between two times.
+  std::vector<RowId> PickingIn(Span span) const {
+    std::vector<RowId> rows;
+    for (RowId row : RowsIn(m_.steps.thread, span)) {
+      if (IsAnyOf(m_.trace.name(OpAt(row).name),
+                  {"aten::select", "aten::slice"})) {
+        rows.push_back(row);
+      }
+    }
+    return rows;
+  }
+
+  // True if the index of what a layer takes rises from pass to pass: then the
+  // passes are of elements, and no layers of one network.
+  bool Rises(std::span<const RowId> ops, size_t period,
+             const std::vector<std::vector<int64_t>>& picks) const {
+    if (picks.empty()) return false;
+    const std::vector<RowId> first =
+        PickingIn({OpAt(ops[0]).begin_ns, OpAt(ops[period]).begin_ns});
+    for (size_t k = 0; k < first.size(); ++k) {
+      const bool rises =
+          std::ranges::adjacent_find(
+              picks, [&](const auto& one, const auto& next) {
+                return k >= one.size() || k >= next.size() || next[k] <= one[k];
+              }) == picks.end();
+      if (!rises) continue;
+      const int64_t elements = ElementsIn(DimsOf(m_.trace, first[k], 0));
+      for (RowId row : ops.first(period)) {
+        const size_t weight = WeightArgument(m_.trace, row);
+        if (weight == 0) continue;
+        const int64_t taken = ElementsIn(DimsOf(m_.trace, row, weight - 1));
+        if (taken > 0 && elements % taken == 0) return true;
+      }
+    }
+    return false;
+  }
+
+  // What a loop over tensors begins with: aten::unbind makes one tensor of each
+  // element.
+  std::vector<RowId> Iterated(int64_t from_ns, int64_t to_ns) const {
+    std::vector<RowId> found;
+    for (RowId row : RowsIn(m_.steps.thread, {from_ns, to_ns})) {
+      if (m_.trace.name(OpAt(row).name) == "aten::unbind") found.push_back(row);
+    }
+    return found;
+  }
+
+  // True if a tensor with an element for each pass is taken apart right before.
+  bool IteratesOver(int64_t from_ns, const OpLoop& loop) const {
+    return std::ranges::any_of(
+        Iterated(from_ns, loop.forward.begin_ns), [&](RowId row) {
+          const Dims& dims = DimsOf(m_.trace, row, 0);
+          const auto dim = DimArgument(m_.trace, row, 1, dims.size(), 0);
+          return dim && dims[*dim] == loop.passes;
+        });
+  }
+
   // True if the optimizer runs in `loop`: then a pass needs the weights that
   // the one before it made.
   bool Updates(Span loop) const {
     return std::ranges::any_of(m_.parts.optimizer.spans, [&](const Span& span) {
       return span.begin_ns < loop.end_ns && span.end_ns > loop.begin_ns;
     });
-  }
-
-  // Adds what a loop over tensors begins with: aten::unbind makes one tensor of
-  // each element. `from_ns` is where the op before the loop ends, or the step
-  // begins.
-  void AddIteration(int64_t from_ns, OpLoop& loop) const {
-    for (RowId row :
-         RowsIn(m_.steps.thread, {from_ns, loop.forward.begin_ns})) {
-      if (m_.trace.name(OpAt(row).name) != "aten::unbind") continue;
-      Measure(m_.steps.thread, {OpAt(row).begin_ns, OpAt(row).end_ns}, loop);
-    }
   }
 
   // True if each pass picks an element, reads a value, or multiplies one row or

@@ -4,7 +4,6 @@
 // dimensions: one call works on the states of all positions.
 #include <algorithm>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,9 +12,8 @@
 #include <vector>
 
 #include "context/rule.h"
-#include "evidence/program/backward_nodes.h"
 #include "evidence/program/forward_steps.h"
-#include "evidence/program/graph_walks.h"
+#include "evidence/program/layer_calls.h"
 #include "evidence/program/merged_calls.h"
 #include "evidence/program/recurrence.h"
 #include "ops/contains.h"
@@ -62,15 +60,8 @@ class Finder {
   std::vector<Layer> Find() {
     std::vector<Layer> found;
     for (const ForwardStep& step : ForwardSteps(m_)) {
-      // Calls with equal arguments share a row of inputs.
-      std::map<RowId, std::vector<size_t>> calls;
-      for (size_t i = 0; i < step.ops.size(); ++i) {
-        if (MultipliesByWeight(step.ops[i])) {
-          calls[m_.trace.ops()[step.ops[i]].inputs].push_back(i);
-        }
-      }
-      for (const auto& [inputs, at] : calls) {
-        if (static_cast<int64_t>(at.size()) < kLeastRepeats) continue;
+      for (const auto& at : RepeatedLayers(m_.trace, step, kLeastRepeats)) {
+        if (!IsProduct(PlainNameOf(m_.trace, step.ops[at.front()]))) continue;
         if (std::optional<Layer> layer = Deferrable(step, at)) {
           found.push_back(*std::move(layer));
         }
@@ -80,15 +71,6 @@ class Finder {
   }
 
  private:
-  bool MultipliesByWeight(RowId row) const {
-    if (m_.trace.ops()[row].inputs == kNone) return false;
-    const std::string_view name = PlainNameOf(m_.trace, row);
-    if (!IsAnyOf(name, {"linear", "addmm", "mm", "matmul"})) return false;
-    const size_t at = name == "addmm" ? 1 : 0;
-    return DimsOf(m_.trace, row, at).size() >= 2 &&
-           DimsOf(m_.trace, row, at + 1).size() == 2;
-  }
-
   // The layer that is called at step.ops[at...], if no op in the loop needs its
   // results, all calls share their weights, and no gradient is computed before
   // the last call.
@@ -105,7 +87,7 @@ class Finder {
       }
       // Behind the last call anything may read the results.
       if (i > at.back()) break;
-      if (!TakesElements(row, ElementsIn(*made))) continue;
+      if (!TakesElements(m_.trace, row, ElementsIn(*made))) continue;
       const std::string_view name = PlainNameOf(m_.trace, row);
       if (IsLoss(name)) {
         if (layer.loss == kNone) layer.loss = row;
@@ -114,41 +96,23 @@ class Finder {
       }
     }
     for (size_t i : at) AddBehind(step, i, layer);
-    if (!backward_) backward_.emplace(m_);
+    if (!gradients_) gradients_.emplace(m_);
     const int64_t last_ns = m_.trace.ops()[layer.calls.back()].end_ns;
     for (RowId row : layer.calls) {
-      for (RowId node : backward_->nodes.Of(m_.trace.ops()[row])) {
+      for (RowId node : gradients_->NodesOf(row)) {
         if (m_.trace.ops()[node].begin_ns < last_ns) return {};
         layer.nodes.push_back(node);
       }
     }
     if (layer.nodes.empty()) return {};
-    layer.sums = SumsOf(layer);
+    const RowId call = layer.calls.front();
+    const auto [first, last] = std::ranges::minmax(layer.nodes);
+    layer.sums = gradients_->SumsAmong(
+        first, last,
+        ElementsIn(DimsOf(m_.trace, call, WeightArgument(m_.trace, call))));
     // Without these sums the layers have weights of their own.
     if (2 * layer.sums.size() < at.size()) return {};
     return layer;
-  }
-
-  // The sums of the gradients that the calls make of their weight: the engine
-  // adds them up, one call after the other.
-  std::vector<RowId> SumsOf(const Layer& layer) const {
-    const RowId call = layer.calls.front();
-    const size_t weight = PlainNameOf(m_.trace, call) == "addmm" ? 2 : 1;
-    const int64_t elements = ElementsIn(DimsOf(m_.trace, call, weight));
-    const auto [first, last] = std::ranges::minmax(layer.nodes);
-    std::vector<RowId> sums;
-    for (const GraphWalk& walk : backward_->walks) {
-      for (const WalkedNode& node : walk.nodes) {
-        if (node.row < first || node.row > last) continue;
-        for (RowId row : node.added) {
-          if (ElementsIn(DimsOf(m_.trace, row, 0)) == elements &&
-              ElementsIn(DimsOf(m_.trace, row, 1)) == elements) {
-            sums.push_back(row);
-          }
-        }
-      }
-    }
-    return sums;
   }
 
   // What follows the call step.ops[i] and is for its results alone.
@@ -177,29 +141,8 @@ class Finder {
                });
   }
 
-  // True if an argument is a tensor of as many elements: the results, or a view
-  // of them.
-  bool TakesElements(RowId row, int64_t elements) const {
-    const RowId inputs = m_.trace.ops()[row].inputs;
-    if (inputs == kNone) return false;
-    const auto same = [&](const Argument& one) {
-      return !one.dims.empty() && ElementsIn(one.dims) == elements;
-    };
-    return std::ranges::any_of(
-        m_.trace.op_inputs()[inputs].arguments, [&](const Argument& one) {
-          return same(one) || std::ranges::any_of(one.elements, same);
-        });
-  }
-
-  struct Backward {
-    explicit Backward(const AnalysisContext& m)
-        : nodes(m.trace), walks(FindGraphWalks(m)) {}
-    BackwardNodes nodes;
-    std::vector<GraphWalk> walks;
-  };
-
   const AnalysisContext& m_;
-  std::optional<Backward> backward_;  // made for the first repeated layer
+  std::optional<LayerGradients> gradients_;  // made for the first layer
 };
 
 Verdict CheckOutputLayerInLoop(const AnalysisContext& m) {

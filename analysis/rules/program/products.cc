@@ -1,5 +1,5 @@
 // Do products and sums over neighbours come in an order that needs more work
-// than another one with the same result?
+// than another one with the same result? An upsampling makes such sums, too.
 // Source: Cormen et al., Introduction to Algorithms, matrix-chain
 // multiplication; PyTorch documentation, torch.linalg.multi_dot.
 #include <algorithm>
@@ -30,16 +30,17 @@ constexpr char kChange[] = "products in the cheaper order";
 
 // What comes first, and the product behind it, in one step.
 struct Order {
+  enum class Kind : uint8_t { kSums, kUpsampling, kProducts };
+  Kind kind = Kind::kSums;
   size_t step = 0;
-  std::vector<RowId> ops = {};  // that the other order shortens
+  std::vector<ShortenedOp> ops = {};  // by the other order
   RowId first = kNone, then = kNone;
   Dims made = {};             // by the first
-  int64_t width = 0;          // behind the product; sums over neighbours only
-  double now = 0, other = 0;  // operations of both orders; products only
+  int64_t width = 0;          // behind the product; not of kProducts
+  double now = 0, other = 0;  // operations of both orders; of kProducts
   // False where the next step may take what the first makes: it takes a tensor
   // of that size itself, and has no gradient.
   bool sure = true;
-  bool sums() const { return width > 0; }
 };
 
 // Batches of [m, k] times [k, n]; where all have the same right side, they are
@@ -61,6 +62,8 @@ class Finder {
         std::optional<Order> one;
         if (SumsRows(step.ops[i])) {
           one = SumOfRows(step.ops, i);
+        } else if (Contains(NameOf(step.ops[i]), "upsample_")) {
+          one = Upsampled(step.ops, i);
         } else if (IsProduct(NameOf(step.ops[i]))) {
           one = Chain(step.ops, i);
           if (!one && Spreads(step.ops[i])) {
@@ -169,8 +172,10 @@ class Finder {
   std::optional<Order> Projected(std::span<const RowId> ops, size_t i,
                                  std::vector<RowId> chain,
                                  const Dims& made) const {
-    Order one{.ops = std::move(chain), .first = ops[i], .made = made};
-    const std::vector<RowId> takers = Takers(ops, i, made, true, one.ops);
+    Order one{.first = ops[i], .made = made};
+    const std::vector<RowId> takers = Takers(ops, i, made, true, chain);
+    // At best, what works on fewer columns takes no time.
+    for (RowId row : chain) one.ops.push_back({row, 0});
     for (RowId taker : takers) {
       const int64_t width = WidthBehind(taker, made);
       if (width == 0) return {};
@@ -181,6 +186,65 @@ class Finder {
       return {};
     }
     one.then = takers.front();
+    return one;
+  }
+
+  // The channels that a convolution with a kernel of one pixel makes of a
+  // tensor of size `dims`; 0 if `row` is none.
+  int64_t ChannelsBehind(RowId row, const Dims& dims) const {
+    if (!IsAnyOf(NameOf(row), {"conv1d", "conv2d", "conv3d"})) return 0;
+    const Dims& weight = DimsOf(m_.trace, row, 1);
+    const auto all_are = [&](size_t argument, int64_t value) {
+      const std::vector<int64_t> list = ListArgument(m_.trace, row, argument);
+      return !list.empty() &&
+             std::ranges::count(list, value) == std::ssize(list);
+    };
+    const bool fits = DimsOf(m_.trace, row, 0) == dims &&
+                      weight.size() == dims.size() && weight[1] == dims[1] &&
+                      ElementsIn({weight.begin() + 2, weight.end()}) == 1 &&
+                      all_are(3, 1) && all_are(4, 0);  // stride, padding
+    return fits ? weight[0] : 0;
+  }
+
+  // Sizes of what an upsampling makes; the op that it calls has them where the
+  // program gave a factor.
+  std::optional<Dims> UpsampledDims(RowId row) const {
+    const Op& op = m_.trace.ops()[row];
+    Dims made = DimsOf(m_.trace, row, 0);
+    for (RowId at = row; at < m_.trace.ops().size() && made.size() > 2 &&
+                         m_.trace.ops()[at].begin_ns < op.end_ns;
+         ++at) {
+      if (m_.trace.ops()[at].thread != op.thread) continue;
+      const std::vector<int64_t> sizes = ListArgument(m_.trace, at, 1);
+      if (sizes.size() + 2 != made.size()) continue;
+      std::ranges::copy(sizes, made.begin() + 2);
+      return made;
+    }
+    return {};
+  }
+
+  // An upsampling, of which only convolutions with kernels of one pixel take
+  // what it makes, to half the channels or fewer.
+  std::optional<Order> Upsampled(std::span<const RowId> ops, size_t i) const {
+    const RowId row = ops[i];
+    const std::optional<Dims> made = UpsampledDims(row);
+    const Dims& source = DimsOf(m_.trace, row, 0);
+    if (!made || ElementsIn(*made) <= ElementsIn(source)) return {};
+    const double shrunk = static_cast<double>(ElementsIn(source)) /
+                          static_cast<double>(ElementsIn(*made));
+    Order one{.kind = Order::Kind::kUpsampling, .first = row, .made = *made};
+    for (++i; i < ops.size(); ++i) {
+      if (!TakesDims(m_.trace, ops[i], *made)) continue;
+      const int64_t channels = ChannelsBehind(ops[i], *made);
+      if (channels == 0) return {};
+      if (one.ops.empty()) one.then = ops[i];
+      one.ops.push_back({ops[i], shrunk});
+      one.width += channels;
+    }
+    const double left =
+        static_cast<double>(one.width) / static_cast<double>((*made)[1]);
+    if (one.ops.empty() || left > kMostLeft) return {};
+    one.ops.push_back({row, left});
     return one;
   }
 
@@ -247,7 +311,9 @@ class Finder {
         OtherOrder(*first, *then, takers[0], *made);
     const double now = first->operations() + then->operations();
     if (!other || *other > kMostLeft * now) return {};
-    return Order{.ops = {row, takers[0]},
+    const double left = *other / now;
+    return Order{.kind = Order::Kind::kProducts,
+                 .ops = {{row, left}, {takers[0], left}},
                  .first = row,
                  .then = takers[0],
                  .made = *made,
@@ -311,6 +377,28 @@ void DescribeSums(const AnalysisContext& m, const Order& one, bool trains,
       "something that is not linear follows the sum, or other code reads it";
 }
 
+void DescribeUpsampling(const AnalysisContext& m, const Order& one, bool trains,
+                        double ns, Finding& finding) {
+  finding.evidence =
+      NameAt(m, one.first) + " enlarges to " + InBrackets(one.made) + ", and " +
+      NameAt(m, one.then) + ", with a kernel of one pixel, then makes " +
+      Count(one.width, "channel") + " of the " + std::to_string(one.made[1]) +
+      ". Both" + (trains ? ", with their backward passes," : "") + " take " +
+      Milliseconds(ns * 1e-6) + " per step.";
+  finding.assumption =
+      "at best: the convolution takes time as its pixels, and enlarging as its "
+      "channels";
+  finding.fix_python =
+      "convolve first, then enlarge the few channels: "
+      "F.interpolate(conv(x), size) in place of conv(F.interpolate(x, size)); "
+      "a convolution with a kernel of one pixel and an interpolation may swap "
+      "places, and the result is the same";
+  finding.fix_cpp =
+      "convolve first, then enlarge the few channels: "
+      "torch::nn::functional::interpolate(conv(x), options)";
+  finding.wrong_if = "other code reads the enlarged tensor";
+}
+
 void DescribeProducts(const AnalysisContext& m, const Order& one, bool trains,
                       double ns, Finding& finding) {
   finding.evidence =
@@ -337,35 +425,40 @@ Verdict CheckProductOrder(const AnalysisContext& m) {
   const BackwardNodes nodes(m.trace);
   const auto length = [&](const Order& one) {
     int64_t ns = 0;
-    for (RowId row : one.ops) {
-      ns += m.trace.ops()[row].end_ns - m.trace.ops()[row].begin_ns;
+    for (const ShortenedOp& op : one.ops) {
+      ns += m.trace.ops()[op.op].end_ns - m.trace.ops()[op.op].begin_ns;
     }
     return ns;
   };
   std::vector<ShortenedOp> ops;
   bool trains = false;
   for (const Order& one : found) {
-    for (RowId row : one.ops) {
-      trains |= AppendWithNodes(m, nodes, row,
-                                one.sums() ? 0 : one.other / one.now, ops);
+    for (const ShortenedOp& op : one.ops) {
+      trains |= AppendWithNodes(m, nodes, op.op, op.left, ops);
     }
   }
   const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);
   const Order& longest = *std::ranges::max_element(found, {}, length);
-  Finding finding =
-      FindingAbout(m, longest.first, longest.then,
-                   longest.sums() ? "the ops from the sum to the product"
-                                  : "the two products");
+  struct Words {
+    const char* example;
+    decltype(&DescribeSums) describe;
+  };
+  constexpr Words kWords[] = {
+      // by kind
+      {"the ops from the sum to the product", &DescribeSums},
+      {"the ops from the upsampling to the convolution", &DescribeUpsampling},
+      {"the two products", &DescribeProducts}};
+  const Words& words = kWords[static_cast<size_t>(longest.kind)];
+  Finding finding = FindingAbout(m, longest.first, longest.then, words.example);
   if (!longest.sure) finding.confidence = Confidence::kHint;
-  (longest.sums() ? DescribeSums : DescribeProducts)(m, longest, trains, all.ns,
-                                                     finding);
+  words.describe(m, longest, trains, all.ns, finding);
   return FireBound(std::move(finding), all.saved_ns);
 }
 
 constexpr Rule kRules[] = {
     {.id = "product-order",
-     .question = "Would products, or sums over neighbours, need less work in "
-                 "another order?",
+     .question = "Would products, sums over neighbours or upsampling need less "
+                 "work in another order?",
      .needs = {Kind::kOp, Kind::kOpShapes},
      .causes = {Cause::kCompute},
      .check = &CheckProductOrder,
@@ -374,16 +467,15 @@ constexpr Rule kRules[] = {
                   "torch.linalg.multi_dot.html",
      .detect =
          "in two thirds of the steps, gathered rows are summed up by an index, "
-         "or a square matrix is multiplied with features, and what comes out "
-         "is "
-         "only projected, to at most half the width; or what a matrix product "
-         "makes is only multiplied once more, and the other order needs at "
-         "most "
-         "half of the operations",
+         "a square matrix is multiplied with features, or a picture is "
+         "enlarged, and what comes out is only projected (by a convolution "
+         "with a kernel of one pixel), to at most half the width; or what a "
+         "matrix product makes is only multiplied once more, and the other "
+         "order needs at most half of the operations",
      .avoid = "another op takes a tensor of that size, such as an activation, "
               "or the gathered rows are changed by more than a factor for each",
-     .fix_cpp = "project first, then sum; A.mm(B.mm(v))",
-     .fix_python = "project first, then sum; A @ (B @ v)"}};
+     .fix_cpp = "project first, then sum or enlarge; A.mm(B.mm(v))",
+     .fix_python = "project first, then sum or enlarge; A @ (B @ v)"}};
 
 }  // namespace
 }  // namespace products_rules

@@ -32,7 +32,7 @@ constexpr int64_t kLeastBytes = 1 << 20;
 constexpr char kChange[] = "selecting first";
 
 // What makes the large tensor; it says how to select first.
-enum class Maker : uint8_t { kGather, kProduct, kSort, kElementwise };
+enum class Maker : uint8_t { kGather, kProduct, kSort, kShuffle, kElementwise };
 
 // A part of a tensor that an op takes.
 struct Part {
@@ -162,8 +162,9 @@ class Finder {
     }
     if (!IsElementwise(name) && !IsProduct(name) && !IsGather(name) &&
         !IsSort(name) &&
-        !IsAnyOf(name, {"softmax", "log_softmax", "layer_norm", "rms_norm",
-                        "cumsum", "flip", "cat", "pad", "constant_pad_nd"})) {
+        !IsAnyOf(name,
+                 {"softmax", "log_softmax", "layer_norm", "rms_norm", "cumsum",
+                  "flip", "cat", "pad", "constant_pad_nd", "randperm"})) {
       return false;
     }
     return ResultDims(m_.trace, row) == dims;
@@ -209,6 +210,12 @@ class Finder {
         continue;
       }
       const bool makes = Makes(row, base);
+      // Labels of as many rows: y[order[begin:end]].
+      if (takes && !now.selections.empty() &&
+          PlainNameOf(m_.trace, now.ops.front()) == "randperm" &&
+          PlainNameOf(m_.trace, row) == "index") {
+        continue;
+      }
       if (takes || makes) {
         Touch(step, base, row, takes, makes, now, found);
       } else if (now.gathers && now.selections.empty() &&
@@ -316,6 +323,7 @@ class Finder {
       chain.ops.insert(chain.ops.begin(), row);
       if (IsGather(name)) chain.maker = Maker::kGather;
       if (IsProduct(name)) chain.maker = Maker::kProduct;
+      if (name == "randperm") chain.maker = Maker::kShuffle;
       if (IsSort(name)) {
         chain.maker = Maker::kSort;
         break;  // what is sorted is all needed
@@ -400,6 +408,9 @@ std::string Advice(Maker maker) {
     case Maker::kSort:
       return "torch.topk(x, k) in place of the first k of sort(x) or "
              "argsort(x)";
+    case Maker::kShuffle:
+      return "torch.randint(n, (k,)) in place of torch.randperm(n)[:k], or one "
+             "permutation for an epoch, of which each step takes the next k";
     case Maker::kElementwise:
       break;
   }
@@ -417,6 +428,9 @@ std::string AdviceCpp(Maker maker) {
              "head(h).select(1, -1)";
     case Maker::kSort:
       return "torch::topk(x, k) in place of the first k of sort or argsort";
+    case Maker::kShuffle:
+      return "torch::randint(n, {k}) in place of the first k of "
+             "torch::randperm(n), or one permutation for an epoch";
     case Maker::kElementwise:
       break;
   }
@@ -485,7 +499,8 @@ constexpr Rule kRules[] = {
                   "https://docs.pytorch.org/docs/stable/tensor_view.html",
      .detect =
          "in two thirds of the steps, a tensor of 1 MiB or more is gathered, "
-         "multiplied, sorted or computed element by element, the only ops that "
+         "multiplied, sorted, shuffled (torch.randperm) or computed element by "
+         "element, the only ops that "
          "take a tensor of its size afterwards are slices and the like (of "
          "x[index], the gradient tells the number of rows), and these take "
          "less "

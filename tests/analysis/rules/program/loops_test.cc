@@ -177,6 +177,40 @@ TEST(UnbatchedLoopTest, LayersHaveWeightsOfTheirOwn) {
   EXPECT_TRUE(IsClean(Of({.backward = false}), "unbatched-loop"));
 }
 
+// A policy that is asked for one environment at a time, without gradients: 32
+// passes, which take what `pick` yields for each, between products.
+Report Policy(const std::string& before, const std::string& pick = "") {
+  CpuText text;
+  for (int step = 0; step < 4; ++step) {
+    text.Op("aten::sort", 1'000);
+    if (!before.empty()) text.Op(before, 10);
+    for (int i = 0; i < 32; ++i) {
+      if (!pick.empty()) {
+        text.Op("inputs=(float[" + pick + "],Scalar=\"0\",Scalar=\"" +
+                    std::to_string(i) + "\") aten::select",
+                2);
+      }
+      text.Op("inputs=(float[24],float[128,24],float[128]) aten::linear", 20);
+      text.Op("inputs=(float[128]) aten::relu", 10);
+    }
+    text.Op("aten::sort", 1'000);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(UnbatchedLoopTest, WithoutGradientsElementsTellALoopFromLayers) {
+  EXPECT_TRUE(IsClean(Policy(""), "unbatched-loop"));
+  EXPECT_TRUE(
+      Promises(Policy("inputs=(float[32,24],Scalar=\"0\") aten::unbind"),
+               "unbatched-loop"));
+  EXPECT_TRUE(IsClean(Policy("inputs=(float[3,24],Scalar=\"0\") aten::unbind"),
+                      "unbatched-loop"));
+  EXPECT_TRUE(Promises(Policy("", "32,24"), "unbatched-loop"));
+  // Each layer has a part of another tensor.
+  EXPECT_TRUE(IsClean(Policy("", "32,7"), "unbatched-loop"));
+}
+
 TEST(UnbatchedLoopTest, PassesMayHaveBackwardPassesOfTheirOwn) {
   // As for gradients of single samples, kept or accumulated.
   for (bool accumulates : {false, true}) {

@@ -175,5 +175,49 @@ TEST(ProductOrderTest, AMatrixOfAGraphSumsUp) {
   EXPECT_TRUE(IsClean(StepOf({spreads, project("32"), project("64")}), kRule));
 }
 
+constexpr const char* kEnlarge =
+    "inputs=(float[6,64,24,24],ScalarList=\"[96, 96]\",Scalar=\"False\",) "
+    "aten::upsample_bilinear2d";
+std::string Convolution(const std::string& input, const std::string& weight,
+                        const std::string& stride = "[1, 1]") {
+  return "inputs=(" + input + "," + weight + ",float[5],ScalarList=\"" +
+         stride + "\",ScalarList=\"[0, 0]\",ScalarList=\"[1, 1]\"," +
+         "Scalar=\"1\") aten::conv2d";
+}
+const std::string kClassify =
+    Convolution("float[6,64,96,96]", "float[5,64,1,1]");
+
+TEST(ProductOrderTest, ClassifiesBeforeEnlarging) {
+  const Report report = StepOf({kEnlarge, kClassify}, true);
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  // Of two of enlarging remain 5 / 64, of two of the convolution 1 / 16.
+  EXPECT_NEAR(finding->gain.expected_ms, 4 - 2 * 5.0 / 64 - 2.0 / 16, 0.01);
+  EXPECT_NE(finding->evidence.find("aten::upsample_bilinear2d enlarges to [6, "
+                                   "64, 96, 96], and aten::conv2d, with a "
+                                   "kernel of one pixel, then makes 5 channels "
+                                   "of the 64"),
+            std::string::npos)
+      << finding->evidence;
+}
+
+TEST(ProductOrderTest, OtherOpsNeedTheEnlargedTensor) {
+  EXPECT_TRUE(IsClean(
+      StepOf({kEnlarge, "inputs=(float[6,64,96,96]) aten::relu", kClassify}),
+      kRule));
+  // Neighbours are summed up, places are left out, hardly fewer channels.
+  EXPECT_TRUE(IsClean(
+      StepOf({kEnlarge, Convolution("float[6,64,96,96]", "float[5,64,3,3]")}),
+      kRule));
+  EXPECT_TRUE(IsClean(
+      StepOf({kEnlarge,
+              Convolution("float[6,64,96,96]", "float[5,64,1,1]", "[2, 2]")}),
+      kRule));
+  EXPECT_TRUE(IsClean(
+      StepOf({kEnlarge, Convolution("float[6,64,96,96]", "float[48,64,1,1]")}),
+      kRule));
+}
+
 }  // namespace
 }  // namespace stepscope::products_test

@@ -112,6 +112,22 @@ TEST(LateSelectionTest, OnlyTheFirstOfWhatIsSorted) {
   EXPECT_TRUE(IsClean(sorted(500, 508), kRule));
 }
 
+TEST(LateSelectionTest, ABatchIsTakenOfAllRowsShuffled) {
+  const std::string shuffle =
+      "inputs=(Scalar=\"500000\",Scalar=\"4\") aten::randperm";
+  const Report report = Of({shuffle, Slice("long int[500000]", 0, 0, 256)});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->fix_python.find("torch.randint(n, (k,))"),
+            std::string::npos)
+      << finding->fix_python;
+  EXPECT_NEAR(finding->gain.expected_ms, 1, 0.01);
+  // An epoch that is one step takes all of it.
+  EXPECT_TRUE(IsClean(Of({shuffle, Slice("long int[500000]", 0, 0, 250000),
+                          Slice("long int[500000]", 0, 250000, 500000)}),
+                      kRule));
+}
+
 TEST(LateSelectionTest, OnlyOpsThatCommute) {
   const auto softmax = [](int dim) {
     return Of({"inputs=(float[4096,128],Scalar=\"1\") aten::softmax",

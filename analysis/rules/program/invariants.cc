@@ -1,0 +1,195 @@
+// Does a loop apply a layer to the same tensor again and again?
+// Source: loop-invariant code motion (Aho et al., Compilers, section 9.1);
+// Bahdanau et al. 2015, appendix A.1.2: U h_j does not depend on the position
+// of the decoder, so it is computed in advance.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "context/rule.h"
+#include "evidence/program/forward_steps.h"
+#include "evidence/program/layer_calls.h"
+#include "evidence/program/shortened_ops.h"
+#include "ops/op_arguments.h"
+#include "ops/op_traits.h"
+#include "steps/steady_steps.h"
+#include "timeline/timeline.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace invariants_rules {
+namespace {
+
+// Fewer calls are as well those of a model that uses a layer twice on purpose.
+constexpr size_t kLeastCalls = 3;
+constexpr char kChange[] = "layer applied once, before the loop";
+
+// The calls of a layer that have the same arguments, in one step.
+struct Invariant {
+  size_t step = 0;
+  std::vector<RowId> calls = {};
+  std::vector<RowId> nodes = {};
+  std::vector<RowId> sums = {};  // of gradients, that one call does without
+  double code_ns = 0;            // the program's, in front of the calls
+  Dims input = {};
+};
+
+class Finder {
+ public:
+  explicit Finder(const AnalysisContext& context) : m_(context) {}
+
+  std::vector<Invariant> Find() {
+    std::vector<Invariant> found;
+    for (const ForwardStep& step : ForwardSteps(m_)) {
+      for (const auto& at : RepeatedLayers(m_.trace, step, kLeastCalls)) {
+        std::optional<Invariant> one = InvariantOf(step, at);
+        if (one) found.push_back(*std::move(one));
+      }
+    }
+    return found;
+  }
+
+ private:
+  // The layer that is called at step.ops[at...], if nothing between the calls
+  // makes a tensor as large as its input, and the engine adds up gradients of
+  // one input and of one weight.
+  std::optional<Invariant> InvariantOf(const ForwardStep& step,
+                                       const std::vector<size_t>& at) {
+    Invariant one{.step = step.step};
+    const RowId call = step.ops[at.front()];
+    const size_t weight = WeightArgument(m_.trace, call);
+    one.input = DimsOf(m_.trace, call, weight - 1);
+    const int64_t elements = ElementsIn(one.input);
+    const int64_t weights = ElementsIn(DimsOf(m_.trace, call, weight));
+    if (elements == weights) return {};
+    size_t uses = 0;
+    for (size_t i = at.front(); i < at.back(); ++i) {
+      const RowId row = step.ops[i];
+      if (m_.tree.traits(row).bookkeeping) continue;
+      const std::optional<Dims> made = ResultDims(m_.trace, row);
+      if (made && ElementsIn(*made) == elements) return {};
+      uses += TakesElements(m_.trace, row, elements);
+    }
+    for (size_t i : at) {
+      const RowId row = step.ops[i];
+      one.calls.push_back(row);
+      if (i == 0) continue;
+      const int64_t pause =
+          m_.trace.ops()[row].begin_ns - m_.trace.ops()[step.ops[i - 1]].end_ns;
+      one.code_ns +=
+          static_cast<double>(std::clamp<int64_t>(pause, 0, kFrameworkGapNs));
+    }
+    if (!AddGradients(elements, weights, uses, one)) return {};
+    return one;
+  }
+
+  // `uses`: how often ops take the input, up to the last call. False unless the
+  // calls share input and weight.
+  bool AddGradients(int64_t elements, int64_t weights, size_t uses,
+                    Invariant& one) {
+    if (!gradients_) gradients_.emplace(m_);
+    const int64_t last_ns = m_.trace.ops()[one.calls.back()].end_ns;
+    for (RowId row : one.calls) {
+      for (RowId node : gradients_->NodesOf(row)) {
+        if (m_.trace.ops()[node].begin_ns < last_ns) return false;
+        one.nodes.push_back(node);
+      }
+    }
+    if (one.nodes.empty()) return false;
+    const auto [first, last] = std::ranges::minmax(one.nodes);
+    const size_t more = one.calls.size() - 1;
+    std::vector<RowId> of_weight = gradients_->SumsAmong(first, last, weights);
+    std::vector<RowId> of_input = gradients_->SumsAmong(first, last, elements);
+    // One input has a sum for each further use. Inputs of their own have one
+    // less for each call; with many uses, that is no clear difference.
+    if (2 * of_weight.size() <= more || uses < more || 2 * uses > more * more ||
+        2 * of_input.size() <= 2 * uses - more) {
+      return false;
+    }
+    one.sums = std::move(of_weight);
+    of_input.resize(std::min(of_input.size(), more));
+    one.sums.insert(one.sums.end(), of_input.begin(), of_input.end());
+    return true;
+  }
+
+  const AnalysisContext& m_;
+  std::optional<LayerGradients> gradients_;  // made for the first layer
+};
+
+Verdict CheckInvariantInLoop(const AnalysisContext& m) {
+  const std::vector<Invariant> found = Finder(m).Find();
+  if (!RecursInMostSteps(m.steps, found)) return Clean();
+  std::vector<ShortenedOp> ops;
+  double code_ns = 0, calls = 0;
+  for (const Invariant& one : found) {
+    const auto count = static_cast<double>(one.calls.size());
+    const double left = 1 / count;
+    for (RowId row : one.calls) ops.push_back({row, left});
+    for (RowId row : one.nodes) ops.push_back({row, left});
+    for (RowId row : one.sums) ops.push_back({row, 0});
+    code_ns += one.code_ns * (1 - left);
+    calls += count;
+  }
+  const double steps = static_cast<double>(m.steps.steady.size());
+  const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);
+  const Invariant& longest = *std::ranges::max_element(
+      found, {}, [](const Invariant& one) { return one.calls.size(); });
+  Finding finding = FindingAbout(m, longest.calls.front(), longest.calls.back(),
+                                 "the first to the last call of the layer");
+  finding.evidence =
+      std::string(m.trace.name(m.trace.ops()[longest.calls.front()].name)) +
+      " runs " + MeanCount(calls / steps, "time") +
+      " per step with the same weight on the same tensor of " +
+      InBrackets(longest.input) +
+      ": nothing makes another one of its size in between, and the backward "
+      "pass adds up gradients of both, one for each call. With the backward "
+      "passes this takes " +
+      Milliseconds(all.ns * 1e-6) + " per step.";
+  finding.assumption = "at best: one call remains, and none of these sums";
+  finding.fix_python =
+      "apply the layer once, before the loop, and use its result in the loop: "
+      "keys = self.to_key(memory)";
+  finding.fix_cpp =
+      "apply the layer once, before the loop, and use its result in the loop: "
+      "auto keys = to_key(memory)";
+  finding.wrong_if =
+      "the tensor is changed in place between the calls, or the layer is "
+      "random, as with dropout inside";
+  return FireBound(std::move(finding), all.saved_ns + code_ns / steps);
+}
+
+constexpr Rule kRules[] = {
+    {.id = "invariant-in-loop",
+     .question =
+         "Does a loop apply a layer to the same tensor again and again?",
+     .needs = {Kind::kOp, Kind::kOpShapes},
+     .causes = {Cause::kCompute, Cause::kDispatch},
+     .check = &CheckInvariantInLoop,
+     .reference =
+         "Bahdanau, Cho and Bengio 2015, Neural Machine Translation by "
+         "Jointly Learning to Align and Translate, appendix A.1.2: "
+         "https://arxiv.org/abs/1409.0473",
+     .detect =
+         "in two thirds of the steps, a linear layer or a convolution runs at "
+         "least three times with the same sizes, no op between the runs makes "
+         "a tensor as large as its input, and the backward pass adds up a "
+         "gradient of the weight and one of the input for each further run; "
+         "the runs beyond the first take 1 % of the step",
+     .avoid =
+         "the input needs no gradient, so that nothing shows whether it is "
+         "the same; each run has an input or a weight of its own, as the "
+         "steps of a sequence and the heads of a model do",
+     .fix_cpp = "the layer once, before the loop",
+     .fix_python = "the layer once, before the loop"}};
+
+}  // namespace
+}  // namespace invariants_rules
+
+extern const std::span<const Rule> kInvariants = invariants_rules::kRules;
+
+}  // namespace stepscope
