@@ -299,8 +299,8 @@ class Finder {
 };
 
 // Appends what the function's one op does away with: all but the op, and the
-// node, that takes the median time. One op may pass over the tensor as fast; a
-// sum of looked up rows takes what the sum takes.
+// node, that takes the median time: one op may pass over the tensor as fast. Of
+// embeddings, all but the sum.
 void AppendSaved(const AnalysisContext& m, const BackwardNodes& nodes,
                  const Written& one, std::vector<ShortenedOp>& ops) {
   const auto append_but_median = [&](std::vector<RowId> rows) {
@@ -318,7 +318,13 @@ void AppendSaved(const AnalysisContext& m, const BackwardNodes& nodes,
   }
   if (one.function == Function::kEmbeddingBag) {
     ops.push_back({one.ops.front(), 0});
-    for (RowId node : behind) ops.push_back({node, 0});
+    // The gradients of the rows are not read, only added to those of the table.
+    for (RowId node : nodes.Of(m.trace.ops()[one.ops.front()])) {
+      ops.push_back({node, 0.5});
+    }
+    for (RowId node : nodes.Of(m.trace.ops()[one.ops.back()])) {
+      ops.push_back({node, 0});
+    }
     return;
   }
   append_but_median(one.ops);
