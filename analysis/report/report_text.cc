@@ -218,7 +218,7 @@ void PrintMemoryPeaks(const Report& report, const TextOptions& options,
 // What the rules that fired nothing did, and where gains come from.
 void PrintRuleStates(const Report& report, TextPage& page) {
   page.Line();
-  page.Wrapped("nothing found: ", Listed(report.clean));
+  page.Wrapped("nothing found: ", Listed(RulesWithoutFinding(report)));
   std::vector<std::pair<std::string, std::vector<std::string>>> skipped;
   for (const SkippedRule& rule : report.skipped) {
     auto same = std::ranges::find_if(

@@ -98,16 +98,30 @@ std::string PredictedInWords(const Report& report, bool after) {
   return text;
 }
 
-// How many rules looked and found nothing.
-int64_t Looked(const Report& report) {
+// "72 rules found nothing worth changing (13 were skipped, because they cannot
+// judge this recording)".
+std::string RulesInWords(const Report& report) {
+  const auto looked = static_cast<int64_t>(RulesWithoutFinding(report).size());
+  const auto skipped = static_cast<int64_t>(report.skipped.size());
+  std::string text = Count(looked, "rule") + " found nothing worth changing";
+  if (skipped > 0) {
+    text += " (" + std::to_string(skipped) +
+            (skipped == 1 ? " was skipped, because it cannot"
+                          : " were skipped, because they cannot") +
+            " judge this recording)";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> RulesWithoutFinding(const Report& report) {
   std::set<std::string> ids(report.clean.begin(), report.clean.end());
   for (const CauseAnswer& answer : report.coverage) {
     ids.insert(answer.looked.begin(), answer.looked.end());
   }
-  return static_cast<int64_t>(ids.size());
+  return {ids.begin(), ids.end()};
 }
-
-}  // namespace
 
 std::vector<const Finding*> HeldBack(const Report& report) {
   if (report.steps.cov <= kNoisyCov) return {};
@@ -192,8 +206,9 @@ std::string VerdictInWords(const Report& report) {
   if (std::ranges::any_of(report.findings, ShowsDamage)) {
     return "No verdict: the recording is incomplete (see above).";
   }
-  const int64_t looked = Looked(report);
-  if (looked == 0) return "No verdict: no rule had the data it needs.";
+  if (RulesWithoutFinding(report).empty()) {
+    return "No verdict: no rule had the data it needs.";
+  }
   const std::string held = HeldBackList(report);
   if (!held.empty()) {
     return "No verdict: steps vary by " + Percent(report.steps.cov) +
@@ -201,8 +216,7 @@ std::string VerdictInWords(const Report& report) {
            ". Record more steps or use a quieter machine; --verbose shows "
            "these findings.";
   }
-  const std::string checks =
-      Count(looked, "rule") + " found nothing worth changing";
+  const std::string checks = RulesInWords(report);
   if (report.steps.cov > kNoisyCov) {
     return checks + ", but steps vary by " + Percent(report.steps.cov) +
            ": gains below " + Milliseconds(NoiseOfMeanMs(report.steps)) +

@@ -23,6 +23,10 @@ std::string PlanRangeInWords(const Plan& plan);
 // For a report without steps: what its times are of, and how to get steps.
 std::string NoStepsInWords(const Report& report);
 
+// The ids of the rules that ran and found nothing, in their order: those of
+// `clean`, and those about a cause that is left without an answer.
+std::vector<std::string> RulesWithoutFinding(const Report& report);
+
 // One sentence for a report without advice: healthy, nothing found in a step
 // that hardly computes, or no verdict (incomplete recording, no data, or noise
 // that exceeds the gains).

@@ -165,6 +165,26 @@ TEST(TextReportTest, WhatNoiseHidesIsNotCalledHealthy) {
   EXPECT_TRUE(Contains(VerdictInWords(report), "Healthy"));
 }
 
+TEST(TextReportTest, ListsAllRulesThatItCounts) {
+  Report report;
+  report.steps = {.count = 6, .steady = 6, .mean_ms = 100};
+  report.time_split_ms = {{"compute", 80}, {"data", 20}};
+  report.clean = {"host-sync"};
+  report.coverage = {{.cause = "data",
+                      .ms = 20,
+                      .looked = {"loader-bound", "h2d-pageable"},
+                      .why = "2 rules found nothing to change"}};
+  report.skipped = {{.id = "near-oom", .why = "memory was not recorded"},
+                    {.id = "cores-idle", .why = "not on a GPU"}};
+  const std::string text = ToText(report, {.verbose = true});
+  EXPECT_TRUE(Contains(
+      text, "\n3 rules found nothing worth changing (2 were skipped, because "))
+      << text;
+  EXPECT_TRUE(Contains(
+      text, "\nnothing found: h2d-pageable, host-sync, loader-bound\n"))
+      << text;
+}
+
 TEST(TextReportTest, AGainNamesItsStepAndItsRange) {
   Report report;
   report.steps = {.count = 4, .steady = 4, .mean_ms = 10};
@@ -429,11 +449,13 @@ TEST(MarkdownReportTest, IsCalledByItsFileAndTellsTheLargestCausesFirst) {
   report.steps.mean_ms = 10;
   report.time_split_ms = {{"compute", 2}, {"copy", 0.001}, {"data", 8}};
   report.clean = {"host-sync", "small-batch"};
+  report.skipped = {{.id = "loader-bound", .why = "no waits were recorded"}};
   const std::string text = ToMarkdown(report);
   EXPECT_TRUE(text.starts_with("### stepscope: trace.json.gz\n")) << text;
   EXPECT_LT(text.find("80 %"), text.find("20 %")) << text;
   EXPECT_EQ(text.find("| 0 |"), std::string::npos) << text;
-  EXPECT_NE(text.find("2 rules found nothing worth changing, but the step "
+  EXPECT_NE(text.find("2 rules found nothing worth changing (1 was skipped, "
+                      "because it cannot judge this recording), but the step "
                       "computes for less than half of its time"),
             std::string::npos)
       << text;

@@ -197,6 +197,7 @@ function loadSection(details) {
 function limitsSection(report, words_) {
   const skipped = {};
   for (const rule of report.skipped) (skipped[rule.why] = skipped[rule.why] || []).push(rule.id);
+  const clean = [...new Set([...report.clean, ...report.coverage.flatMap((answer) => answer.looked)])].sort();
   const ids = (list) => h('span', { class: 'ids' }, list.map((id, index) => [index ? ', ' : '', h('code', null, id)]));
   return section('limits', 'Limits', 'What was not looked at',
     report.losses.length ? sub('Missing from the recording', h('ul', null, report.losses.map((loss) =>
@@ -204,8 +205,8 @@ function limitsSection(report, words_) {
     words_.unanswered.length ? sub('No change is offered for', h('ul', null, words_.unanswered.map((text) => h('li', null, text)))) : null,
     Object.keys(skipped).length ? sub('Rules that did not run', h('dl', { class: 'terms' }, Object.entries(skipped).map(([why, list]) =>
       [h('dt', null, why), h('dd', null, ids(list))]))) : null,
-    report.clean.length ? h('details', { class: 'more' }, h('summary', null, `${plural(report.clean.length, 'rule')} looked and found nothing`),
-      h('p', null, ids(report.clean))) : null,
+    clean.length ? h('details', { class: 'more' }, h('summary', null, `${plural(clean.length, 'rule')} looked and found nothing`),
+      h('p', null, ids(clean))) : null,
     report.superseded.length ? h('details', { class: 'more' }, h('summary', null, 'Left out, because another finding explains the same time'),
       h('ul', null, report.superseded.map((text) => h('li', null, text)))) : null);
 }
