@@ -72,8 +72,9 @@ struct Found {
   std::vector<Alternative> alternatives = {};
   // The most that the change can gain, in ns per step. It becomes the gain,
   // marked as an upper bound, where replay cannot size the finding: replay is
-  // not valid for this recording, or there are no alternatives. 0: no gain is
-  // known.
+  // not valid for this recording, or there are no alternatives. The range of a
+  // predicted gain ends there at the latest, if its edit only removes recorded
+  // time. 0: no gain is known.
   double bound_ns = 0;
   // The step in ms that the bound refers to; 0: the mean steady step.
   double baseline_ms = 0;

@@ -238,7 +238,13 @@ Plan MakePlan(const AnalysisContext& context,
   }
   plan.settings = SettingsOf(all, BatchSize(context.trace));
   // Of all changes at once: single gains do not add up.
-  const Gain gain = PredictGain(context, all);
+  Gain gain = PredictGain(context, all);
+  if (changes.size() == 1 && changes[0].variant == &changes[0].printed()) {
+    // What the rule saw limits the gain of its change alone.
+    gain.high_ms = std::max(
+        gain.expected_ms,
+        std::min(gain.high_ms, changes[0].found->finding.gain.high_ms));
+  }
   plan.step_before_ms = before * 1e-6;
   plan.step_after_ms = plan.step_before_ms - gain.expected_ms;
   plan.low_ms = std::max(0.0, plan.step_before_ms - gain.high_ms);

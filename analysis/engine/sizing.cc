@@ -70,9 +70,25 @@ void ClaimNothing(Finding& finding) {
   finding.speedup = 0;
 }
 
+// True if `edit` leaves a part of what it changes, of a size that the rule
+// assumes. Its bound then rests on the same assumption, which may be off in
+// both directions.
+bool LeavesAssumedRest(const Edit& edit) {
+  const auto stays = [](const ActivityScale& scale) {
+    return scale.factor > 0;
+  };
+  const auto keeps = [](const HostCut& cut) { return cut.keep_ns > 0; };
+  return edit.batch != 1 || edit.threads >= 0 || edit.fused_update >= 0 ||
+         edit.dispatch_ns >= 0 || std::ranges::any_of(edit.scales, stays) ||
+         std::ranges::any_of(edit.cuts, keeps);
+}
+
+// `most_ms`: no more of the prediction is claimed. `bound_ms`: where the range
+// ends at the latest, because the rule saw no more time that the change can
+// save; 0 if the rule does not know.
 void ClaimPrediction(const AnalysisContext& context, const Edit& edit,
                      const std::optional<Edit>& best_case, double most_ms,
-                     Finding& finding) {
+                     double bound_ms, Finding& finding) {
   Gain gain = PredictGain(context, edit);
   if (gain.expected_ms <= 0) return;
   // The share that is claimed is as uncertain as the whole.
@@ -85,6 +101,10 @@ void ClaimPrediction(const AnalysisContext& context, const Edit& edit,
     finding.gain.low_ms = 0;
     finding.gain.high_ms = PredictGain(context, *best_case).expected_ms;
     finding.gain.pairs = 0;
+  }
+  if (bound_ms > 0 && !LeavesAssumedRest(edit)) {
+    finding.gain.high_ms = std::max(finding.gain.expected_ms,
+                                    std::min(finding.gain.high_ms, bound_ms));
   }
   // A hint may be wrong altogether.
   if (finding.confidence == Confidence::kHint) finding.gain.low_ms = 0;
@@ -267,7 +287,7 @@ std::optional<SizedFinding> Size(const AnalysisContext& context, Found found) {
   // Replay already accounts for what the collectives would still hold up.
   sized.finding.collectives_frac = 0;
   ClaimPrediction(context, sized.edits.front(), found.best_case, most_ms,
-                  sized.finding);
+                  found.bound_ns * 1e-6, sized.finding);
   const bool small =
       sized.finding.gain.expected_ms < MinReportableGainMs(context);
   if (!small || found.if_small.fix_cpp.empty())

@@ -108,6 +108,38 @@ TEST_F(SizingTest, TakesTheRangeFromTheBestCase) {
   EXPECT_NEAR(gain.high_ms, (StepNs({}) - StepNs({.threads = 8})) * 1e-6, 1e-6);
 }
 
+TEST_F(SizingTest, TheRangeEndsAtTheBound) {
+  found_.alternatives = {{Edit{.workers = 2}}};
+  const Gain free = Size(context_, found_)->finding.gain;
+  ASSERT_GT(free.high_ms, free.expected_ms);
+  const double between_ms = (free.expected_ms + free.high_ms) / 2;
+  // A bound is a mean over the recorded steps, so their noise belongs to it.
+  const auto steps = static_cast<double>(context_.stats.steady);
+  const double noise = StudentT(static_cast<size_t>(steps - 1), Within::k95) *
+                       RobustCov(context_) / std::sqrt(steps);
+  found_.bound_ns = between_ms * 1e6 / (1 + noise);
+  Gain gain = Size(context_, found_)->finding.gain;
+  EXPECT_NEAR(gain.high_ms, between_ms, 1e-6);
+  EXPECT_DOUBLE_EQ(gain.expected_ms, free.expected_ms);
+  EXPECT_DOUBLE_EQ(gain.low_ms, free.low_ms);
+  // It does not end below what is expected.
+  found_.bound_ns = free.expected_ms * 1e6 / 2;
+  gain = Size(context_, found_)->finding.gain;
+  EXPECT_DOUBLE_EQ(gain.high_ms, free.expected_ms);
+  // A bound that is larger changes nothing.
+  found_.bound_ns = 2 * free.high_ms * 1e6;
+  EXPECT_DOUBLE_EQ(Size(context_, found_)->finding.gain.high_ms, free.high_ms);
+}
+
+// How much of these ops two threads leave is as uncertain in the bound.
+TEST_F(SizingTest, ABoundThatIsAssumedDoesNotEndTheRange) {
+  AddThreads(8);
+  const Gain free = Size(context_, found_)->finding.gain;
+  ASSERT_GT(free.high_ms, free.expected_ms);
+  found_.bound_ns = free.expected_ms * 1e6;
+  EXPECT_DOUBLE_EQ(Size(context_, found_)->finding.gain.high_ms, free.high_ms);
+}
+
 TEST_F(SizingTest, TakesTheRangeFromOutcomes) {
   const Gain threads = PredictGain(context_, {.threads = 8});
   EXPECT_GE(threads.pairs, 3);
