@@ -43,7 +43,6 @@ AnalysisContext::AnalysisContext(const Trace& t)
       steps(StepsOf(t, tree, facts)),
       usual(UsualOf(t, tree, steps, facts)),
       stats(StatsOf(steps)),
-      stalls(FindStalls(t, tree, steps, facts, usual)),
       sizes(FindSizeVariation(t, tree, steps)),
       has_gpu(t.has_device_work()),
       recorder(CostOfRecording(t, tree)),
@@ -56,6 +55,7 @@ AnalysisContext::AnalysisContext(const Trace& t)
     replayed = ChooseReplayWindow(steps, kReplayedSteps);
     ledger = MakeDeviceLedger(trace, tree, steps, host, recorder);
     splits = ledger->splits;
+    stalls = FindStalls(trace, tree, steps, facts, usual, splits);
     TellUnprofiledStep();
     replay = Replay(MakeDeviceProgram(trace, tree, replayed, parts));
     kernels = FindKernelUses(trace, steps, parts.optimizer, ledger->device);
@@ -71,6 +71,7 @@ AnalysisContext::AnalysisContext(const Trace& t)
       timelines.push_back(std::move(part));
     }
   }
+  stalls = FindStalls(trace, tree, steps, facts, usual, splits);
   TellUnprofiledStep();
   std::vector<CauseTimes> steady;
   for (size_t i : steps.steady) steady.push_back(splits[i]);

@@ -42,6 +42,7 @@ struct Recorded {
   const Steps& steps;
   const std::vector<StepFacts>& facts;  // by index of steps.windows
   const UsualStep& usual;
+  const std::vector<CauseTimes>& splits;  // by index of steps.windows
 };
 
 class StallFinder {
@@ -94,6 +95,9 @@ class StallFinder {
   void Explain(Stall& stall) const;
   void ExplainByOps(const HostWork& work, Stall& stall) const;
   bool TakesParameters(const StepFacts& fact) const;
+  double CommunicationNs(size_t step) const {
+    return static_cast<double>(m_.splits[step][Cause::kCommunication]);
+  }
   double PauseNs(const HostWork& work) const;
   std::string OwnOpBefore(const HostWork& work) const;
 
@@ -104,6 +108,7 @@ class StallFinder {
   // Of the usual step:
   std::map<NameId, HostWork::Sum> usual_ops_;
   double usual_pause_ns_ = 0;
+  double usual_communication_ns_ = 0;
   // By slow step: the longest range or function that usual steps do not have.
   std::map<size_t, std::pair<int64_t, NameId>> own_;
 };
@@ -163,7 +168,7 @@ void StallFinder::LearnUsual() {
     }
   }
   known_ = Merge(std::move(known_));
-  std::vector<double> pauses;
+  std::vector<double> pauses, communication;
   double steps = 0;
   for (size_t i : m_.steps.steady) {
     if (slow_.contains(i)) continue;
@@ -173,6 +178,7 @@ void StallFinder::LearnUsual() {
       usual_ops_[name].count += sum.count;
     }
     pauses.push_back(static_cast<double>(work.pause.length()));
+    communication.push_back(CommunicationNs(i));
     if (++steps >= kUsualSteps) break;
   }
   if (steps == 0) return;
@@ -181,6 +187,7 @@ void StallFinder::LearnUsual() {
     sum.count /= steps;
   }
   usual_pause_ns_ = Median(std::move(pauses));
+  usual_communication_ns_ = Median(std::move(communication));
 }
 
 // The stall of the step that contains `time_ns`; nullptr if there is none.
@@ -299,6 +306,11 @@ void StallFinder::Explain(Stall& stall) const {
     return is(StallKind::kOwnWork, static_cast<double>(own->second.first),
               m_.trace.name(own->second.second));
   }
+  const double communication =
+      CommunicationNs(stall.step) - usual_communication_ns_;
+  if (communication >= enough) {
+    return is(StallKind::kCommunicating, communication, "");
+  }
   const HostWork work = WorkIn(m_.steps.windows[stall.step].host);
   const double pause = PauseNs(work);
   const bool stops = pause >= enough && pause >= kLeastPauseNs;
@@ -316,9 +328,10 @@ void StallFinder::Explain(Stall& stall) const {
 }  // namespace
 
 Stalls FindStalls(const Trace& trace, const OpTree& tree, const Steps& steps,
-                  const std::vector<StepFacts>& facts, const UsualStep& usual) {
+                  const std::vector<StepFacts>& facts, const UsualStep& usual,
+                  const std::vector<CauseTimes>& splits) {
   if (steps.steady.empty()) return {};
-  return StallFinder({trace, tree, steps, facts, usual}).All();
+  return StallFinder({trace, tree, steps, facts, usual, splits}).All();
 }
 
 }  // namespace stepscope

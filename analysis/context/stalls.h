@@ -14,6 +14,7 @@
 #include "ops/op_traits.h"
 #include "steps/step_facts.h"
 #include "steps/steps.h"
+#include "timeline/causes.h"
 
 namespace stepscope {
 
@@ -26,7 +27,8 @@ enum class StallKind : uint8_t {
              // pause right behind an op that it does not have
   kPause,    // a long time without any op, for no recorded reason
   kOps,      // an op that takes longer or that the usual step does not have
-  kValidation,  // passes over validation data, see non_training_steps.h
+  kCommunicating,  // collectives
+  kValidation,     // passes over validation data, see non_training_steps.h
   kUnknown,
 };
 
@@ -48,8 +50,10 @@ struct Stalls {
   double usual_ns = 0;             // the median step
   size_t steps = 0;                // all but warm-up
 };
-// Empty without steps. `facts` are of the windows of `steps`. A pure function.
+// Empty without steps. `facts` and `splits`, what each step spent its time on,
+// are of the windows of `steps`. A pure function.
 Stalls FindStalls(const Trace& trace, const OpTree& tree, const Steps& steps,
-                  const std::vector<StepFacts>& facts, const UsualStep& usual);
+                  const std::vector<StepFacts>& facts, const UsualStep& usual,
+                  const std::vector<CauseTimes>& splits);
 
 }  // namespace stepscope

@@ -138,6 +138,8 @@ std::string StallInWords(const Stall& stall) {
       return "collects garbage for " + time;
     case StallKind::kLoading:
       return "waits " + time + " longer for batches";
+    case StallKind::kCommunicating:
+      return "spends " + time + " more on collectives";
     case StallKind::kSaving:
       return "saves or logs for " + time + named;
     case StallKind::kOwnWork:

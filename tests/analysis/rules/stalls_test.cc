@@ -282,5 +282,28 @@ TEST(CheckpointStallTest, StallsOfUnequalLengthBoundTheirMeanLoosely) {
   EXPECT_NEAR(finding->gain.expected_ms, (10 + 4.969) / 5, 0.01);
 }
 
+// Another rank is late in step 7. The thread waits without any op, which is no
+// pause of its own.
+TEST(StallsTest, AWaitForOtherRanksIsWhyAStepIsSlow) {
+  const auto why = [](double wait_us, double op_us) {
+    GpuText run;
+    for (int step = 0; step < 10; ++step) {
+      const bool slow = step == 7;
+      run.Op(10'000 + (slow ? op_us : 0), "aten::mm");
+      const double us = 2'000 + (slow ? wait_us : 0);
+      run.Line("range " + std::to_string(run.now_ns()) + ".." +
+               std::to_string(run.now_ns() + std::llround(us * 1e3)) +
+               " thread=1 kind=collective gloo:all_reduce");
+      run.Pass(us);
+      run.EndStep();
+    }
+    return run.Analyzed().step_times[7].why;
+  };
+  EXPECT_EQ(why(12'000, 0), "spends 12.0 ms more on collectives");
+  // Half of the excess must be such a wait.
+  EXPECT_EQ(why(6'100, 5'900), "spends 6.10 ms more on collectives");
+  EXPECT_EQ(why(5'900, 6'100), "spends 6.10 ms more in aten::mm");
+}
+
 }  // namespace
 }  // namespace stepscope::stalls_test
