@@ -49,6 +49,18 @@ TEST(TensorCoresIdleTest, FiresOnFloat32ProductsAndNamesThePeak) {
   EXPECT_NE(finding->fix_python.find("autocast"), std::string::npos);
 }
 
+TEST(TensorCoresIdleTest, TellsWhatProductsAndOtherKernelsSave) {
+  const std::string both = Find(With({}), "tensor-cores-idle")->evidence;
+  EXPECT_NE(both.find("convolutions save 9.27 ms, and elementwise, "),
+            std::string::npos)
+      << both;
+  EXPECT_NE(both.find("half the bytes, 0.50 ms of 1.00 ms."), std::string::npos)
+      << both;
+  const std::string products =
+      Find(With({.rest_us = 0}), "tensor-cores-idle")->evidence;
+  EXPECT_EQ(products.find("convolutions save"), std::string::npos) << products;
+}
+
 // Volta and Turing compute bfloat16 without Tensor Cores, so slowly.
 TEST(TensorCoresIdleTest, AdvisesFloat16WhereBfloat16HasNoTensorCores) {
   const Report report = With({}, "Tesla V100-SXM2-32GB", 7, 0);
