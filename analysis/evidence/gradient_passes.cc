@@ -103,6 +103,11 @@ bool Trains(const Trace& trace) {
       trace.ops(), [](const Op& op) { return op.kind == OpKind::kBackward; });
 }
 
+bool OnlyInfers(const AnalysisContext& context) {
+  return context.trace.watched(Kind::kOp) && !Trains(context.trace) &&
+         context.parts.optimizer.spans.empty();
+}
+
 // A pass is recognised by its collectives: another one begins with the next
 // step, after an optimizer update or after another forward pass.
 std::vector<GradientPass> FindGradientPasses(

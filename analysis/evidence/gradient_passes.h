@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "context/analysis_context.h"
 #include "device/collectives.h"
 #include "edit/edit.h"
 #include "ops/op_traits.h"
@@ -17,6 +18,13 @@ namespace stepscope {
 
 // True if a backward pass was recorded: the program trains.
 bool Trains(const Trace& trace);
+// True if ops were recorded, but neither a backward pass nor an update of
+// parameters: the program seems to run a model only.
+bool OnlyInfers(const AnalysisContext& context);
+// What findings then assume.
+inline constexpr char kSeemsToInfer[] =
+    "the program only runs the model: neither a backward pass nor an update of "
+    "parameters was recorded";
 
 // A backward pass that reduced gradients. A pass ends where the next forward
 // pass begins.

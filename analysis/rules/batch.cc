@@ -12,6 +12,7 @@
 
 #include "context/rule.h"
 #include "device/device_numbers.h"
+#include "evidence/gradient_passes.h"
 #include "evidence/kernel_evidence.h"
 #include "evidence/program/backward_nodes.h"
 #include "evidence/program/op_loops.h"
@@ -98,15 +99,30 @@ Memory MeasureMemory(const AnalysisContext& m) {
   return memory;
 }
 
-Alternative LargerOnCpu(double times) {
+// The change to a batch `by` times as large.
+std::string LargerBatch(const std::string& by, bool infers) {
+  return "multiply the batch size by " + by +
+         (infers ? ": run several inputs or requests in one pass"
+                 : " and tune the learning rate again");
+}
+
+std::string WrongIf(bool infers) {
+  return infers ? "the time until one request is answered matters more than "
+                  "how many are answered per second, or too few inputs wait "
+                  "at once to fill the batch"
+                : "the larger batch converges so slowly that the time to "
+                  "accuracy grows";
+}
+
+Alternative LargerOnCpu(double times, bool infers) {
   const std::string by = Times(times);
   Alternative larger{.edit = {.batch = times}};
   larger.wording.assumption =
       "a batch " + by +
       " times as large fits into memory; compute-bound ops take " + by +
       " times as long";
-  larger.wording.fix_cpp =
-      "multiply the batch size by " + by + " and tune the learning rate again";
+  if (infers) larger.wording.assumption += std::string("; ") + kSeemsToInfer;
+  larger.wording.fix_cpp = LargerBatch(by, infers);
   larger.wording.fix_python = larger.wording.fix_cpp;
   return larger;
 }
@@ -187,6 +203,7 @@ Verdict CheckSmallBatchOnCpu(const AnalysisContext& m) {
   if (cost.grows <= 0) return Clean();
   const double steps = static_cast<double>(program.steps.size());
   const double fixed = cost.whole - cost.grows;
+  const bool infers = OnlyInfers(m);
   Finding finding;
   finding.confidence = Confidence::kHint;
   finding.evidence =
@@ -195,10 +212,11 @@ Verdict CheckSmallBatchOnCpu(const AnalysisContext& m) {
       Percent(fixed / std::max(cost.whole, 1.0)) +
       ") do not depend on the batch size: " +
       Milliseconds(cost.weights / steps * 1e-6) +
-      " move weights, gradients and the optimizer's state, the rest is code "
+      (infers ? " move weights"
+              : " move weights, gradients and the optimizer's state") +
+      ", the rest is code "
       "between ops. The gain is normalised to the recorded batch size.";
-  finding.wrong_if =
-      "the larger batch converges so slowly that the time to accuracy grows";
+  finding.wrong_if = WrongIf(infers);
   Found found{.finding = std::move(finding),
               .choice = Choice::kLadder,
               .worth = kWorthDoubling,
@@ -206,7 +224,7 @@ Verdict CheckSmallBatchOnCpu(const AnalysisContext& m) {
                              ? FindingSeverity::kMedium
                              : FindingSeverity::kNote};
   for (double times = 2; times <= kMostBatchOnCpu; times *= 2) {
-    found.alternatives.push_back(LargerOnCpu(times));
+    found.alternatives.push_back(LargerOnCpu(times, infers));
   }
   return Fire(std::move(found));
 }
@@ -268,12 +286,15 @@ Verdict CheckSmallBatch(const AnalysisContext& m) {
       "the gain is normalised to the recorded batch size; kernels that fill "
       "the device take " +
       by + " times as long, and the host's time per step does not change";
-  finding.fix_cpp = "multiply the batch size by " + by +
-                    " and tune the learning rate again; the loader's workers "
-                    "must keep up. Gradient accumulation does not help here";
+  const bool infers = OnlyInfers(m);
+  if (infers) finding.assumption += std::string("; ") + kSeemsToInfer;
+  finding.fix_cpp =
+      LargerBatch(by, infers) +
+      (infers ? "; what prepares the inputs must keep up"
+              : "; the loader's workers must keep up. Gradient accumulation "
+                "does not help here");
   finding.fix_python = finding.fix_cpp;
-  finding.wrong_if =
-      "the larger batch converges so slowly that the time to accuracy grows";
+  finding.wrong_if = WrongIf(infers);
   return Fire(std::move(finding), std::move(edit), std::max(saved, 0.0));
 }
 
@@ -302,8 +323,9 @@ constexpr Rule kRules[] = {
      .avoid = "only collectives or optimizer kernels are small: they do not "
               "grow with the batch. GPU utilisation is ignored, because it "
               "does not show how full the GPU is",
-     .fix_cpp = "use a larger batch and tune the learning rate again",
-     .fix_python = "use a larger batch and tune the learning rate again"}};
+     .fix_cpp = "use a larger batch; in training, tune the learning rate again",
+     .fix_python =
+         "use a larger batch; in training, tune the learning rate again"}};
 
 }  // namespace
 }  // namespace batch_rules

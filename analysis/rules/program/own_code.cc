@@ -6,6 +6,7 @@
 #include <string>
 
 #include "context/rule.h"
+#include "evidence/gradient_passes.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
 
@@ -55,18 +56,25 @@ Verdict CheckPythonBetweenOps(const AnalysisContext& m) {
   finding.where = code.places.empty() ? "" : code.places.front().name;
   // The report writes "at" before it.
   if (finding.where.starts_with("at ")) finding.where.erase(0, 3);
+  const bool infers = OnlyInfers(m);
   finding.assumption = "at best: this code takes no time on this thread";
+  if (infers) finding.assumption += std::string("; ") + kSeemsToInfer;
   finding.fix_cpp =
-      "move the preparation of batches to loader workers, use tensor ops in "
-      "place of loops over elements, and compute metrics every N steps";
+      infers ? "keep what does not change between calls, prepare the next "
+               "inputs on another thread, and use tensor ops in place of loops "
+               "over elements"
+             : "move the preparation of batches to loader workers, use tensor "
+               "ops in place of loops over elements, and compute metrics every "
+               "N steps";
   finding.fix_python = finding.fix_cpp;
   if (m.trace.python_frames().empty() && m.trace.stacks().empty()) {
     finding.fix_python +=
         "; record with with_stack=True, and this finding names the lines";
   }
   finding.wrong_if =
-      "the thread waits there for something else: a lock, the network, or "
-      "another process on its core";
+      std::string("the thread waits there for something else: ") +
+      (infers ? "the next request, " : "") +
+      "a lock, the network, or another process on its core";
   return FireBound(std::move(finding), code.delay_ns);
 }
 
@@ -89,10 +97,12 @@ constexpr Rule kRules[] = {
               "optimizer does in zero_grad, which frees the gradients, and in "
               "step. If events were lost, ops may be missing, and the rule is "
               "skipped",
-     .fix_cpp = "loader workers for batches, tensor ops for loops, metrics "
-                "every N steps",
-     .fix_python = "loader workers for batches, tensor ops for loops, metrics "
-                   "every N steps"}};
+     .fix_cpp = "tensor ops for loops; in training, loader workers for batches "
+                "and metrics every N steps; in inference, keep what does not "
+                "change between calls",
+     .fix_python = "tensor ops for loops; in training, loader workers for "
+                   "batches and metrics every N steps; in inference, keep what "
+                   "does not change between calls"}};
 
 }  // namespace
 }  // namespace own_code_rules

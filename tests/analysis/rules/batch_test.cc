@@ -12,6 +12,8 @@ struct Run {
   double host_us = 600;
   std::string name = "my_kernel";
   double other_us = 0;  // of kernels that fill the device
+  bool backward = false;
+  bool optimizer = false;
 };
 Report With(const Run& run) {
   ComputeText text;
@@ -30,6 +32,12 @@ Report With(const Run& run) {
     if (run.other_us > 0) {
       text.Op("aten::y", "", {{"other", run.other_us, "blocks_per_sm=4"}});
     }
+    if (run.backward) text.Op("AddBackward0", "", {}, 1, "kind=backward");
+    if (run.optimizer) {
+      text.Begin();
+      text.Pass(1);
+      text.EndRange("Optimizer.step#SGD.step", "optimizer");
+    }
     if (run.peak_gb > 0) memory(run.held_gb, run.held_gb - run.peak_gb);
     text.EndStep();
   }
@@ -42,9 +50,31 @@ TEST(SmallBatchTest, FiresWhereKernelsDoNotFillTheDevice) {
   ASSERT_NE(finding, nullptr) << WhyBlind(report, "small-batch");
   // (0.9 * 85.9 - 2) / 10 is 7.5: four times the batch. The kernel takes as
   // long for four times the samples.
-  EXPECT_NE(finding->fix_python.find("by 4 "), std::string::npos);
+  EXPECT_NE(finding->fix_python.find("by 4:"), std::string::npos);
   EXPECT_NEAR(finding->gain.expected_ms, 0.75, 0.03);
   EXPECT_NEAR(finding->speedup, 4, 0.3);
+}
+
+TEST(SmallBatchTest, SpeaksOfRequestsWhereNothingIsTrained) {
+  const Report report = With({});
+  const Finding* runs = Find(report, "small-batch");
+  ASSERT_NE(runs, nullptr);
+  EXPECT_NE(runs->fix_python.find("several inputs or requests"),
+            std::string::npos);
+  EXPECT_EQ(runs->fix_python.find("learning rate"), std::string::npos);
+  EXPECT_NE(runs->assumption.find("only runs the model"), std::string::npos);
+  EXPECT_NE(runs->wrong_if.find("request"), std::string::npos);
+  // Either sign of training is enough.
+  for (const bool backward : {true, false}) {
+    const Report training =
+        With({.backward = backward, .optimizer = !backward});
+    const Finding* trains = Find(training, "small-batch");
+    ASSERT_NE(trains, nullptr);
+    EXPECT_NE(trains->fix_python.find("learning rate"), std::string::npos);
+    EXPECT_EQ(trains->assumption.find("only runs the model"),
+              std::string::npos);
+    EXPECT_NE(trains->wrong_if.find("converges"), std::string::npos);
+  }
 }
 
 // hipExtModuleLaunchKernel takes the grid in work items.

@@ -29,6 +29,29 @@ TEST(PythonBetweenOpsTest, NamesTheOpsAroundThePause) {
   EXPECT_NE(finding->fix_python.find("with_stack=True"), std::string::npos);
 }
 
+TEST(PythonBetweenOpsTest, SpeaksOfCallsWhereNothingIsTrained) {
+  const auto found = [](const std::string& last_op) {
+    CpuText text;
+    for (int i = 0; i < 6; ++i) {
+      text.Op("aten::mm", 5'000, 2'000);
+      text.Op(last_op, 5'000);
+      text.EndStep();
+    }
+    const Report report = text.Analyzed();
+    const Finding* finding = Find(report, "python-between-ops");
+    return finding == nullptr ? Finding() : *finding;
+  };
+  const Finding runs = found("aten::relu");
+  EXPECT_TRUE(runs.fix_cpp.starts_with("keep what does not change between "));
+  EXPECT_EQ(runs.fix_cpp.find("metrics"), std::string::npos);
+  EXPECT_NE(runs.assumption.find("only runs the model"), std::string::npos);
+  EXPECT_NE(runs.wrong_if.find("the next request"), std::string::npos);
+  const Finding trains = found("kind=backward MmBackward0");
+  EXPECT_NE(trains.fix_cpp.find("loader workers"), std::string::npos);
+  EXPECT_EQ(trains.assumption.find("only runs the model"), std::string::npos);
+  EXPECT_EQ(trains.wrong_if.find("request"), std::string::npos);
+}
+
 TEST(PythonBetweenOpsTest, NeedsATenthOfTheStep) {
   EXPECT_TRUE(IsClean(WithPause(1'050), "python-between-ops"));
   EXPECT_FALSE(IsClean(WithPause(1'200), "python-between-ops"));
