@@ -120,6 +120,17 @@ std::string NoteInWords(const Report& report, Cause cause, bool mainly) {
   return largest->id + " is only a note (" + GainInShort(*largest) + ")";
 }
 
+// "see a": a finding about the recording, which gains nothing.
+std::string StatedInWords(const Report& report, Cause cause) {
+  for (const Finding& finding : report.findings) {
+    if (!IsNote(finding) && finding.gain_kind == GainKind::kNone &&
+        Speaks(finding.id, cause, true)) {
+      return "see " + finding.id;
+    }
+  }
+  return "";
+}
+
 // "a was skipped: no shapes were recorded".
 std::string SkippedInWords(const Report& report, Cause cause) {
   std::string text;
@@ -143,6 +154,8 @@ std::string RulesSay(const Report& report, Cause cause,
       if (!text.empty()) return text;
     }
   }
+  std::string stated = StatedInWords(report, cause);
+  if (!stated.empty()) return stated;
   std::string skipped = SkippedInWords(report, cause);
   if (!skipped.empty()) return skipped;
   const size_t looked = answer.looked.size();

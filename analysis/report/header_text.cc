@@ -99,6 +99,7 @@ void PrintStepBreakdown(const Report& report, TextPage& page) {
     if (report.recording_ms > 0 && !report.recording_split_ms.empty()) {
       PrintBreakdown("whole recording", report.recording_ms,
                      report.recording_split_ms, report.has_gpu, page);
+      page.Wrapped("  ", UnprofiledText(report));
     }
     return;
   }

@@ -221,12 +221,14 @@ Verdict CheckObserverLive(const AnalysisContext& m) {
 }
 
 // A recorder that did not time the step without itself: what it costs is
-// estimated from the recording.
+// estimated from the recording. On a run with a GPU, that is the time in which
+// the GPU is idle because the host records.
 Verdict CheckObserverEstimate(const AnalysisContext& m) {
   const double without = m.stats.unprofiled_ms;
   const double cost = m.stats.mean_ms - without;
-  if (cost <= kDistortedByEstimate * without) return Clean();
-  const bool distrusted = IsTooDistorted(m.stats);
+  if (without <= 0 || cost <= kDistortedByEstimate * without) return Clean();
+  // Only replay of a CPU-only run takes the cost out of the step.
+  const bool distrusted = !m.has_gpu && IsTooDistorted(m.stats);
   Finding finding = StatusFinding(
       distrusted ? FindingStatus::kError : FindingStatus::kWarning,
       Confidence::kHint);
@@ -234,9 +236,10 @@ Verdict CheckObserverEstimate(const AnalysisContext& m) {
   const auto steps = static_cast<double>(m.steps.windows.size());
   finding.evidence =
       "Recording " + Count(std::llround(load.events / steps), "event") +
-      " per step takes about " + Milliseconds(cost) + " of " +
-      Milliseconds(m.stats.mean_ms) + ", so the step takes about " +
-      Milliseconds(without) +
+      (m.has_gpu ? " per step keeps the GPU waiting for about "
+                 : " per step takes about ") +
+      Milliseconds(cost) + " of " + Milliseconds(m.stats.mean_ms) +
+      ", so the step takes about " + Milliseconds(without) +
       " without the profiler. This is estimated from the shortest times "
       "between ops, to within a factor of 2." +
       (distrusted ? " No gain is predicted from a recording that distorts the "
@@ -254,6 +257,10 @@ Verdict CheckObserverEffect(const AnalysisContext& m) {
   if (!waits.empty() && std::ranges::min(waits) > 0)
     return CheckObserverLive(m);
   if (m.recorder.op_ns > 0 && !m.has_gpu) return CheckObserverEstimate(m);
+  if (m.recorder.estimated) {
+    Verdict slowed = CheckObserverEstimate(m);
+    if (!slowed.found.empty()) return slowed;
+  }
   const double step = m.step_ns();
   const RecordingLoad load = MeasureRecordingLoad(m);
   const double overhead = load.overhead_ns;
@@ -335,8 +342,9 @@ constexpr Rule kRules[] = {
                "beyond 15 %). In files of torch.profiler: what recording costs "
                "makes the step 10 % longer, estimated from the shortest times "
                "between ops (an error, and no gain is predicted, if it doubles "
-               "the step). In other files: the profiler's own records exceed "
-               "3 % of the step, or a host-bound run has an op in every 4 us",
+               "the step of a CPU-only run). In other files, and in all runs "
+               "with a GPU: the profiler's own records exceed 3 % of the step, "
+               "or a host-bound run has an op in every 4 us",
      .avoid =
          "the wait steps are still warming up, or a CPU-only run slowed down "
          "by more than recording can cost (3 us per event); time in which "

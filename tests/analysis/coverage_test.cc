@@ -218,6 +218,18 @@ TEST(CoverageTest, AnIncompleteRecordingIsOneReasonForAll) {
                 "between ops 10.0 ms (10 %): the recording is incomplete"});
 }
 
+TEST(CoverageTest, NamesTheFindingAboutTheRecording) {
+  Report report = HalfComputing();
+  report.time_split_ms = {{"compute", 80}, {"profiler", 20}};
+  report.findings = {Saving("observer-effect", 0, GainKind::kNone)};
+  report.findings[0].severity = FindingSeverity::kNote;
+  ExplainCauses(report);
+  ASSERT_NE(AnswerTo(report, "profiler"), nullptr);
+  EXPECT_TRUE(
+      AnswerTo(report, "profiler")->why.ends_with("; see observer-effect"))
+      << AnswerTo(report, "profiler")->why;
+}
+
 TEST(CoverageTest, WithoutStepsThereIsNothingPerStep) {
   Report report = HalfComputing();
   report.steps = {};

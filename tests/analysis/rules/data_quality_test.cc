@@ -249,6 +249,57 @@ TEST(ObserverEffectTest, CountsEventsAgainstTheTimeTheHostWorked) {
   EXPECT_TRUE(IsClean(Dense(480), "observer-effect"));
 }
 
+// A recording of torch.profiler on a GPU, without step marks: 200 ops that call
+// two others, which take `leaf_ns` and launch a kernel of `kernel_ns` each.
+// Recording an op costs four times the 210 ns between the two.
+Report OfTorchProfiler(int64_t leaf_ns, int64_t kernel_ns) {
+  std::string text = "run producer=torch.profiler\n";
+  int64_t now = 1, free = 1, id = 0;
+  const auto span = [](int64_t begin, int64_t end) {
+    return std::to_string(begin) + ".." + std::to_string(end);
+  };
+  for (int i = 0; i < 200; ++i) {
+    const int64_t second = now + 300 + leaf_ns + 210;
+    text +=
+        "op " + span(now, second + leaf_ns + 100) + " thread=0 aten::linear\n";
+    for (const int64_t begin : {now + 300, second}) {
+      const std::string call = " correlation=" + std::to_string(++id) + " ";
+      free = std::max(free, begin + 900);
+      text += "op " + span(begin, begin + leaf_ns) + " thread=0 aten::mul\n" +
+              "runtime_call " + span(begin + 200, begin + 800) + " thread=0" +
+              call + "cudaLaunchKernel\nkernel " +
+              span(free, free + kernel_ns) + " stream=7" + call + "k\n";
+      free += kernel_ns;
+    }
+    now = second + leaf_ns + 4'100;
+  }
+  return Analyze(TraceFromText(text));
+}
+
+TEST(ObserverEffectTest, EstimatesForHowLongAGpuWaits) {
+  const Report report = OfTorchProfiler(2'000, 500);
+  ASSERT_EQ(report.steps.count, 0);
+  const Finding* finding = Find(report, "observer-effect");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->status, FindingStatus::kWarning);
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
+  EXPECT_NE(finding->evidence.find("keeps the GPU waiting for about"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(ToText(report, {})
+                .find("without the profiler, whose cost was "
+                      "estimated\n"),
+            std::string::npos)
+      << ToText(report, {});
+  // A tenth of the step is the threshold: 2.5 us of 25.2 us, and of 29.2 us.
+  EXPECT_FALSE(IsClean(OfTorchProfiler(10'200, 500), "observer-effect"));
+  EXPECT_TRUE(IsClean(OfTorchProfiler(12'400, 500), "observer-effect"));
+}
+
+TEST(ObserverEffectTest, ABusyGpuHidesWhatRecordingCosts) {
+  EXPECT_TRUE(IsClean(OfTorchProfiler(2'000, 5'000), "observer-effect"));
+}
+
 TEST(ObserverEffectTest, LoadingKernelsIsNotTheProfilers) {
   EXPECT_TRUE(
       IsClean(Analyze(TraceFromText(
