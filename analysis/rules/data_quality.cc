@@ -184,6 +184,7 @@ Verdict CheckObserverLive(const AnalysisContext& m) {
   // Two medians of noisy steps differ by chance. With enough wait steps, one
   // slow step among them does not count as noise.
   std::vector<double> strays;
+  strays.reserve(waits.size());
   for (double ns : waits) strays.push_back(std::abs(ns / wait - 1));
   std::ranges::sort(strays);
   if (strays.size() >= kWaitsToLeaveOneOut) strays.pop_back();

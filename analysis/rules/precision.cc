@@ -1,15 +1,27 @@
-// Is anything computed in double precision without need?
-// Source: the precision advice of the PyTorch Performance Tuning Guide. FP64
-// runs at half the rate of FP32 on data-centre devices and at 1/32 to 1/64 on
-// others.
+// Is anything computed in double precision without need, or in 16 bits on a CPU
+// that is slow with them?
+// Sources: PyTorch documentation, Automatic Mixed Precision, on CPUs: without
+// AMX, AVX512_BF16 or AVX512_FP16 a product in 16 bits converts or falls back
+// to plain loops; the precision advice of the PyTorch Performance Tuning Guide.
+// FP64 runs at half the rate of FP32 on data-centre devices and at 1/32 to 1/64
+// on others.
+#include <stepscope/op_cost.h>
+
 #include <algorithm>
+#include <iterator>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "context/noise.h"
 #include "context/rule.h"
+#include "evidence/call_site.h"
 #include "evidence/kernel_evidence.h"
+#include "evidence/program/shortened_ops.h"
+#include "ops/op_arguments.h"
+#include "steps/steady_steps.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -46,10 +58,11 @@ bool Decomposes(std::string_view name) {
   name.remove_prefix(6);
   if (name.starts_with("_")) name.remove_prefix(1);
   constexpr std::string_view kFamilies[] = {
-      "cholesky", "geqrf", "inverse", "linalg_cholesky", "linalg_det",
-      "linalg_eig", "linalg_inv", "linalg_ldl", "linalg_lstsq", "linalg_lu",
-      "linalg_pinv", "linalg_qr", "linalg_slogdet", "linalg_solve",
-      "linalg_svd", "lu_", "ormqr", "svd", "triangular_solve"};
+      "cholesky",       "geqrf",        "inverse",         "linalg_cholesky",
+      "linalg_det",     "linalg_eig",   "linalg_inv",      "linalg_ldl",
+      "linalg_lstsq",   "linalg_lu",    "linalg_pinv",     "linalg_qr",
+      "linalg_slogdet", "linalg_solve", "linalg_svd",      "lu_",
+      "ormqr",          "svd",          "triangular_solve"};
   return std::ranges::any_of(kFamilies, [&](std::string_view family) {
     return name.starts_with(family);
   });
@@ -191,6 +204,87 @@ Verdict CheckFp64(const AnalysisContext& m) {
   return m.has_gpu ? CheckOnGpu(m) : CheckOnCpu(m);
 }
 
+// Operations per ns of one core in a large 32-bit product: half of the 32 per
+// cycle that a core with AVX2 can do at 3 GHz.
+constexpr double kUsualFlopsPerNs = 50;
+// Small or narrow products reach a tenth of that in any type, plain loops a
+// fiftieth.
+constexpr double kSlowFlopsPerNs = kUsualFlopsPerNs / 16;
+// The peak of a core with AVX-512 at 3 GHz, for the bound.
+constexpr double kPeakFlopsPerNs = 192;
+// Below, calling the op takes as long.
+constexpr double kLeastFlops = 1e6;
+constexpr char kFloatChange[] = "products in float32";
+
+struct HalfOp {
+  size_t step = 0;
+  RowId row = kNone;
+  double flops = 0, ns = 0;
+  bool is_slow() const { return flops <= kSlowFlopsPerNs * ns; }
+};
+
+// The products of the steady steps in 16 bits.
+std::vector<HalfOp> HalfOps(const AnalysisContext& m) {
+  std::vector<HalfOp> found;
+  const std::span<const Op> ops = m.trace.ops();
+  for (RowId row = 0; row < ops.size(); ++row) {
+    if (!m.tree.traits(row).matmul || !m.tree.computes(row)) continue;
+    const OpCost cost = CostOf(m.trace, row);
+    const auto ns = static_cast<double>(ops[row].end_ns - ops[row].begin_ns);
+    if ((cost.precision != Precision::kFp16 &&
+         cost.precision != Precision::kBf16) ||
+        cost.flops < kLeastFlops) {
+      continue;
+    }
+    const size_t step = SteadyStepAt(m.steps, ops[row].begin_ns);
+    if (step == m.steps.windows.size()) continue;
+    found.push_back({step, row, cost.flops, ns});
+  }
+  return found;
+}
+
+Verdict CheckSlowHalf(const AnalysisContext& m) {
+  const std::vector<HalfOp> all_ops = HalfOps(m);
+  std::vector<HalfOp> slow;
+  std::ranges::copy_if(all_ops, std::back_inserter(slow), &HalfOp::is_slow);
+  if (!RecursInMostSteps(m.steps, slow)) return Clean();
+  std::vector<ShortenedOp> ops;
+  double flops = 0, ns = 0;
+  for (const HalfOp& one : all_ops) {
+    ops.push_back(
+        {one.row, std::min(1.0, one.flops / kPeakFlopsPerNs / one.ns)});
+    flops += one.flops;
+    ns += one.ns;
+  }
+  const ShortenedOps all = ShortenOps(m, std::move(ops), kFloatChange);
+  const HalfOp& longest = *std::ranges::max_element(slow, {}, &HalfOp::ns);
+  const std::string type =
+      CostOf(m.trace, longest.row).precision == Precision::kFp16 ? "float16"
+                                                                 : "bfloat16";
+  const Op& op = m.trace.ops()[longest.row];
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  finding.where = CallSites(m.trace).Place(op.thread, op.begin_ns, longest.row);
+  finding.examples = {{m.steps.windows[longest.step].number, op.begin_ns,
+                       op.end_ns, OpWithShapes(m.trace, longest.row)}};
+  finding.evidence =
+      "Products in " + type + ", mainly " + OpWithShapes(m.trace, longest.row) +
+      ", take " + Milliseconds(all.ns * 1e-6) + " of the " +
+      Milliseconds(m.step_ns() * 1e-6) + " step, at " + Number(flops / ns) +
+      " GFLOP/s: a core does some 50 in float32. This CPU has no fast way to "
+      "multiply such numbers in these sizes.";
+  finding.assumption =
+      "at best: products in float32 reach the peak of a core with AVX-512";
+  finding.fix_python =
+      "train in float32 on this CPU: model.float(), and no torch.autocast; "
+      "torch.bfloat16 pays where lscpu lists amx_bf16 or avx512_bf16";
+  finding.fix_cpp =
+      "train in float32 on this CPU: model->to(torch::kFloat); "
+      "torch::kBFloat16 pays where lscpu lists amx_bf16 or avx512_bf16";
+  finding.wrong_if = "the numbers have to be in 16 bits, as in a test";
+  return FireBound(std::move(finding), all.saved_ns);
+}
+
 constexpr Rule kRules[] = {
     {.id = "fp64-compute",
      .question = "Is anything computed in double precision?",
@@ -201,14 +295,31 @@ constexpr Rule kRules[] = {
                   "devices' FP64 rates",
      .detect = "ops with double inputs, or kernels with FP64 in their names, "
                "take 1 % of the compute time or more",
-     .avoid = "more than 90 % of the compute time is FP64, which is probably "
-              "intended: then the finding is only a hint. If factorisations "
-              "and solvers of matrices (inverse, cholesky, svd) in double take "
-              "1 % of the compute time, it is low, too, because they often need "
-              "it",
+     .avoid =
+         "more than 90 % of the compute time is FP64, which is probably "
+         "intended: then the finding is only a hint. If factorisations "
+         "and solvers of matrices (inverse, cholesky, svd) in double take "
+         "1 % of the compute time, it is low, too, because they often need "
+         "it",
      .fix_cpp = "at::kFloat where the data is created",
      .fix_python = "x.float() where the data enters",
-     .change = "float32 instead of float64"}};
+     .change = "float32 instead of float64"},
+    {.id = "slow-half-products",
+     .question = "Do 16-bit products run slowly because the CPU has no "
+                 "instructions for them?",
+     .runs = Runs::kCpuOnly,
+     .needs = {Kind::kOp, Kind::kOpShapes},
+     .causes = {Cause::kCompute},
+     .check = &CheckSlowHalf,
+     .reference = "PyTorch documentation, Automatic Mixed Precision: "
+                  "https://docs.pytorch.org/docs/stable/amp.html",
+     .detect =
+         "in two thirds of the steps, matrix products or convolutions in "
+         "float16 or bfloat16, of a million operations or more, run at less "
+         "than 3 GFLOP/s, a sixteenth of what a core does in float32",
+     .avoid = "products in 16 bits that run at the rate of float32",
+     .fix_cpp = "model->to(torch::kFloat)",
+     .fix_python = "model.float(), and no torch.autocast"}};
 
 }  // namespace
 }  // namespace precision_rules

@@ -136,6 +136,7 @@ std::vector<const Finding*> HeldBack(const Report& report) {
   }
   std::ranges::stable_sort(held, {}, &std::pair<double, const Finding*>::first);
   std::vector<const Finding*> findings;
+  findings.reserve(held.size());
   for (const auto& [ms, finding] : held) findings.push_back(finding);
   return findings;
 }
@@ -262,7 +263,11 @@ std::vector<std::string> UnansweredInWords(const Report& report) {
     }
   }
   std::vector<std::string> texts;
-  for (const auto& [what, why] : lines) texts.push_back(what + ": " + why);
+  texts.reserve(lines.size());
+  for (auto& [what, why] : lines) {
+    what.append(": ").append(why);
+    texts.push_back(std::move(what));
+  }
   return texts;
 }
 

@@ -282,6 +282,19 @@ bool IsProduct(std::string_view plain_name) {
          std::ranges::end(kProductNames);
 }
 
+size_t WeightArgument(const Trace& trace, RowId op) {
+  const std::string_view name = PlainNameOf(trace, op);
+  const size_t at = name == "addmm" ? 2 : 1;
+  const Dims& input = DimsOf(trace, op, at - 1);
+  const Dims& weight = DimsOf(trace, op, at);
+  const bool convolves =
+      IsAnyOf(name, {"conv1d", "conv2d", "conv3d", "convolution"}) &&
+      weight.size() > 2;
+  const bool multiplies =
+      IsAnyOf(name, {"linear", "addmm", "mm", "matmul"}) && weight.size() == 2;
+  return !input.empty() && (convolves || multiplies) ? at : 0;
+}
+
 std::optional<Dims> ResultDims(const Trace& trace, RowId op) {
   const std::string_view name = PlainNameOf(trace, op);
   const Dims& first = DimsOf(trace, op, 0);

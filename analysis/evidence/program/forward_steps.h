@@ -74,6 +74,11 @@ bool IsElementwise(std::string_view plain_name);
 // True for matrix products: mm, linear, matmul, bmm and the like.
 bool IsProduct(std::string_view plain_name);
 
+// The place of the weight among the arguments of a layer's op (linear, addmm,
+// mm, matmul, convolutions), that of the input before it; 0 for other ops, and
+// where sizes do not fit.
+size_t WeightArgument(const Trace& trace, RowId op);
+
 // Sizes of the result; nullopt for ops that are not known here, and where an
 // argument does not tell (aten::index).
 std::optional<Dims> ResultDims(const Trace& trace, RowId op);

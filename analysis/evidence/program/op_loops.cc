@@ -11,7 +11,6 @@
 
 #include "evidence/program/backward_nodes.h"
 #include "evidence/program/forward_steps.h"
-#include "evidence/program/layer_calls.h"
 #include "ops/contains.h"
 #include "ops/loader_spans.h"
 #include "ops/op_arguments.h"

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "context/rule.h"
+#include "evidence/gradients/layer_calls.h"
 #include "evidence/program/forward_steps.h"
-#include "evidence/program/layer_calls.h"
 #include "evidence/program/shortened_ops.h"
 #include "ops/op_arguments.h"
 #include "ops/op_traits.h"

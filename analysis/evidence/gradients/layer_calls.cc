@@ -1,26 +1,11 @@
-#include "evidence/program/layer_calls.h"
+#include "evidence/gradients/layer_calls.h"
 
 #include <map>
-#include <string_view>
 #include <utility>
 
-#include "ops/contains.h"
 #include "ops/op_arguments.h"
 
 namespace stepscope {
-
-size_t WeightArgument(const Trace& trace, RowId op) {
-  const std::string_view name = PlainNameOf(trace, op);
-  const size_t at = name == "addmm" ? 2 : 1;
-  const Dims& input = DimsOf(trace, op, at - 1);
-  const Dims& weight = DimsOf(trace, op, at);
-  const bool convolves =
-      IsAnyOf(name, {"conv1d", "conv2d", "conv3d", "convolution"}) &&
-      weight.size() > 2;
-  const bool multiplies =
-      IsAnyOf(name, {"linear", "addmm", "mm", "matmul"}) && weight.size() == 2;
-  return !input.empty() && (convolves || multiplies) ? at : 0;
-}
 
 std::vector<std::vector<size_t>> RepeatedLayers(const Trace& trace,
                                                 const ForwardStep& step,

@@ -15,11 +15,6 @@
 
 namespace stepscope {
 
-// The place of the weight among the arguments of a layer's op (linear, addmm,
-// mm, matmul, convolutions), that of the input before it; 0 for other ops, and
-// where sizes do not fit.
-size_t WeightArgument(const Trace& trace, RowId op);
-
 // For each layer that `step` calls at least `least` times, the places in
 // step.ops, in time order. Calls with equal arguments count as one layer;
 // whether they share a weight, sizes do not tell.
