@@ -286,8 +286,10 @@ std::optional<SizedFinding> Size(const AnalysisContext& context, Found found) {
   SizedFinding sized = Propose(found);
   // Replay already accounts for what the collectives would still hold up.
   sized.finding.collectives_frac = 0;
+  // A single step may have been a short one, and shows no noise.
+  const double lone = context.stats.steady < 2 ? 1 + kLoneStepError : 1;
   ClaimPrediction(context, sized.edits.front(), found.best_case, most_ms,
-                  found.bound_ns * 1e-6, sized.finding);
+                  lone * found.bound_ns * 1e-6, sized.finding);
   const bool small =
       sized.finding.gain.expected_ms < MinReportableGainMs(context);
   if (!small || found.if_small.fix_cpp.empty())

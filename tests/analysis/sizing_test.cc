@@ -131,6 +131,18 @@ TEST_F(SizingTest, TheRangeEndsAtTheBound) {
   EXPECT_DOUBLE_EQ(Size(context_, found_)->finding.gain.high_ms, free.high_ms);
 }
 
+// It may have been a fifth shorter than the usual one.
+TEST_F(SizingTest, ALoneStepMayHaveBeenShort) {
+  AnalysisContext context(run_.trace);
+  context.stats.steady = 1;
+  found_.alternatives = {{Edit{.workers = 2}}};
+  const Gain free = Size(context, found_)->finding.gain;
+  ASSERT_GT(free.high_ms, free.expected_ms);
+  const double between_ms = (free.expected_ms + free.high_ms) / 2;
+  found_.bound_ns = between_ms * 1e6 / 1.2;
+  EXPECT_NEAR(Size(context, found_)->finding.gain.high_ms, between_ms, 1e-6);
+}
+
 // How much of these ops two threads leave is as uncertain in the bound.
 TEST_F(SizingTest, ABoundThatIsAssumedDoesNotEndTheRange) {
   AddThreads(8);

@@ -145,6 +145,8 @@ void EndByASignal(const std::string& options) {
 }
 
 TEST_F(CProfileTest, ASignalEndsTheProgramWhenTheProfileIsClosed) {
+  // A fork could inherit a lock that a thread of an earlier test holds.
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
   const std::string options =
       R"({"schedule": {"wait": 0, "warmup": 0, "active": 1000},
           "gpu": false, "signal_grace_ms": 3600000, "log_dir": ")" +
