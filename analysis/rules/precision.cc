@@ -223,7 +223,8 @@ struct HalfOp {
   bool is_slow() const { return flops <= kSlowFlopsPerNs * ns; }
 };
 
-// The products of the steady steps in 16 bits.
+// The products of the steady steps in 16 bits. Depthwise convolutions are slow
+// in any type.
 std::vector<HalfOp> HalfOps(const AnalysisContext& m) {
   std::vector<HalfOp> found;
   const std::span<const Op> ops = m.trace.ops();
@@ -233,7 +234,7 @@ std::vector<HalfOp> HalfOps(const AnalysisContext& m) {
     const auto ns = static_cast<double>(ops[row].end_ns - ops[row].begin_ns);
     if ((cost.precision != Precision::kFp16 &&
          cost.precision != Precision::kBf16) ||
-        cost.flops < kLeastFlops) {
+        cost.flops < kLeastFlops || cost.depthwise) {
       continue;
     }
     const size_t step = SteadyStepAt(m.steps, ops[row].begin_ns);
@@ -317,7 +318,9 @@ constexpr Rule kRules[] = {
          "in two thirds of the steps, matrix products or convolutions in "
          "float16 or bfloat16, of a million operations or more, run at less "
          "than 3 GFLOP/s, a sixteenth of what a core does in float32",
-     .avoid = "products in 16 bits that run at the rate of float32",
+     .avoid =
+         "products in 16 bits run at the rate of float32, or are depthwise "
+         "convolutions, which are slow in any type",
      .fix_cpp = "model->to(torch::kFloat)",
      .fix_python = "model.float(), and no torch.autocast"}};
 

@@ -389,8 +389,8 @@ constexpr Rule kRules[] = {
          "GELU, the logarithm of a softmax that is picked from or added up, or "
          "the mean or sum of embeddings; what one op does away with takes 1 % "
          "of the step",
-     .avoid = "inputs that are normalised without gradients, statistics over "
-              "other dimensions, and chains with other ops in between",
+     .avoid = "inputs are normalised without gradients, the statistics are of "
+              "other dimensions, or other ops lie in between",
      .fix_cpp = "torch::nn::functional has these",
      .fix_python = "nn.LayerNorm, nn.RMSNorm, nn.BatchNorm2d, F.gelu, "
                    "F.cross_entropy, nn.EmbeddingBag"}};

@@ -7,10 +7,12 @@ namespace {
 constexpr const char* kRule = "slow-half-products";
 
 // Steps of 80 ms with a product of 134 million operations in `type`.
-Report Of(const std::string& type, int64_t us) {
+Report Of(const std::string& type, int64_t us, const std::string& op = "") {
   CpuText text;
   for (int step = 0; step < 4; ++step) {
-    text.Op("inputs=(" + type + "[64,1024]," + type + "[1024,1024]) aten::mm",
+    text.Op(op.empty() ? "inputs=(" + type + "[64,1024]," + type +
+                             "[1024,1024]) aten::mm"
+                       : op,
             us);
     text.Op("aten::sort", 80'000 - us);
     text.EndStep();
@@ -33,6 +35,17 @@ TEST(HalfProductsTest, ThisCpuHasNoInstructionsForThem) {
 TEST(HalfProductsTest, FastOnesAndOtherTypesAreFine) {
   EXPECT_TRUE(IsClean(Of("c10::Half", 40'000), kRule));
   EXPECT_TRUE(IsClean(Of("float", 60'000), kRule));
+}
+
+TEST(HalfProductsTest, DepthwiseConvolutionsAreSlowInAnyType) {
+  const auto convolution = [](const std::string& weight, int groups) {
+    return "inputs=(c10::BFloat16[8,64,32,32],c10::BFloat16[" + weight +
+           "],,ScalarList=\"[1, 1]\",ScalarList=\"[1, 1]\",ScalarList=\"[1, "
+           "1]\",Scalar=\"" +
+           std::to_string(groups) + "\") aten::conv2d";
+  };
+  EXPECT_FALSE(IsClean(Of("", 75'000, convolution("16,64,3,3", 1)), kRule));
+  EXPECT_TRUE(IsClean(Of("", 75'000, convolution("64,1,3,3", 64)), kRule));
 }
 
 }  // namespace
