@@ -17,10 +17,11 @@
 
 #include "context/noise.h"
 #include "context/rule.h"
-#include "evidence/call_site.h"
 #include "evidence/kernel_evidence.h"
+#include "evidence/program/forward_steps.h"
 #include "evidence/program/shortened_ops.h"
 #include "ops/op_arguments.h"
+#include "replay/cpu/op_growth.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
 
@@ -204,9 +205,6 @@ Verdict CheckFp64(const AnalysisContext& m) {
   return m.has_gpu ? CheckOnGpu(m) : CheckOnCpu(m);
 }
 
-// Operations per ns of one core in a large 32-bit product: half of the 32 per
-// cycle that a core with AVX2 can do at 3 GHz.
-constexpr double kUsualFlopsPerNs = 50;
 // Small or narrow products reach a tenth of that in any type, plain loops a
 // fiftieth.
 constexpr double kSlowFlopsPerNs = kUsualFlopsPerNs / 16;
@@ -232,9 +230,8 @@ std::vector<HalfOp> HalfOps(const AnalysisContext& m) {
     if (!m.tree.traits(row).matmul || !m.tree.computes(row)) continue;
     const OpCost cost = CostOf(m.trace, row);
     const auto ns = static_cast<double>(ops[row].end_ns - ops[row].begin_ns);
-    if ((cost.precision != Precision::kFp16 &&
-         cost.precision != Precision::kBf16) ||
-        cost.flops < kLeastFlops || cost.depthwise) {
+    if (!Is16Bit(cost.precision) || cost.flops < kLeastFlops ||
+        cost.depthwise) {
       continue;
     }
     const size_t step = SteadyStepAt(m.steps, ops[row].begin_ns);
@@ -262,12 +259,8 @@ Verdict CheckSlowHalf(const AnalysisContext& m) {
   const std::string type =
       CostOf(m.trace, longest.row).precision == Precision::kFp16 ? "float16"
                                                                  : "bfloat16";
-  const Op& op = m.trace.ops()[longest.row];
-  Finding finding;
-  finding.confidence = Confidence::kStrong;
-  finding.where = CallSites(m.trace).Place(op.thread, op.begin_ns, longest.row);
-  finding.examples = {{m.steps.windows[longest.step].number, op.begin_ns,
-                       op.end_ns, OpWithShapes(m.trace, longest.row)}};
+  Finding finding = FindingAbout(m, longest.row, longest.row,
+                                 OpWithShapes(m.trace, longest.row));
   finding.evidence =
       "Products in " + type + ", mainly " + OpWithShapes(m.trace, longest.row) +
       ", take " + Milliseconds(all.ns * 1e-6) + " of the " +

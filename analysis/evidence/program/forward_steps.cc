@@ -192,6 +192,10 @@ bool TakesDims(const Trace& trace, RowId op, const Dims& dims) {
       });
 }
 
+bool TakesTwo(const Trace& trace, RowId op, const Dims& dims) {
+  return DimsOf(trace, op, 0) == dims && DimsOf(trace, op, 1) == dims;
+}
+
 bool TakesElements(const Trace& trace, RowId op, int64_t elements) {
   const RowId inputs = trace.ops()[op].inputs;
   if (inputs == kNone) return false;

@@ -44,6 +44,8 @@ const Dims& DimsOf(const Trace& trace, RowId op, size_t index);
 // True if an argument, or an element of a list, is a tensor of these sizes; of
 // an op without recorded arguments, those of the ops that it calls count.
 bool TakesDims(const Trace& trace, RowId op, const Dims& dims);
+// True if the first two arguments are tensors of these sizes.
+bool TakesTwo(const Trace& trace, RowId op, const Dims& dims);
 // True if an argument, or an element of a list, is a tensor of so many
 // elements, as a view of another one is.
 bool TakesElements(const Trace& trace, RowId op, int64_t elements);

@@ -19,9 +19,6 @@ constexpr double kLargeBytes = 4e6;
 // The best rate is the one that ops exceed for only 5 % of the time, so that a
 // single outlier does not set it.
 constexpr double kBest = 0.95;
-// Operations per ns (GFLOP/s) of one core in a large 32-bit product: half of
-// the 32 per cycle that a core with AVX2 can do at 3 GHz.
-constexpr double kUsualFlopsPerNs = 50;
 // Weights of this size come from memory again for each product: a core's own
 // cache has 1 to 2 MiB.
 constexpr double kBeyondCache = 1 << 20;

@@ -82,7 +82,8 @@ class Finder {
       const bool takes = TakesDims(m_.trace, row, one.matrix);
       const std::string_view name = PlainNameOf(m_.trace, row);
       const bool is_product = IsAnyOf(name, {"mm", "matmul", "bmm"});
-      if (takes && is_product && (!made_another || TakesTwo(row, one.matrix))) {
+      if (takes && is_product &&
+          (!made_another || TakesTwo(m_.trace, row, one.matrix))) {
         one.products.push_back(row);
       } else if (takes) {
         return;
@@ -91,10 +92,6 @@ class Finder {
       made_another = ResultDims(m_.trace, row) == one.matrix;
       if (made_another && !takes) return;
     }
-  }
-
-  bool TakesTwo(RowId row, const Dims& dims) const {
-    return DimsOf(m_.trace, row, 0) == dims && DimsOf(m_.trace, row, 1) == dims;
   }
 
   const AnalysisContext& m_;

@@ -193,10 +193,6 @@ class Finder {
     return true;
   }
 
-  bool TakesTwo(RowId row, const Dims& dims) const {
-    return DimsOf(m_.trace, row, 0) == dims && DimsOf(m_.trace, row, 1) == dims;
-  }
-
   // What the ops make and take of tensors of size `base`, in order: ops that
   // make one, and then only ops that take parts of it.
   void Read(const ForwardStep& step, const Dims& base,
@@ -248,7 +244,7 @@ class Finder {
     } else if (fresh && gathers && now.gathers) {
       now.ops.push_back(row);  // x[order] and y[order]
       ++now.bases;
-    } else if (fresh || TakesTwo(row, base) || now.ops.empty()) {
+    } else if (fresh || TakesTwo(m_.trace, row, base) || now.ops.empty()) {
       now = {};
       Start(row, fresh, now);
     } else {
@@ -382,7 +378,7 @@ class Finder {
       const bool takes = TakesDims(m_.trace, row, made);
       const bool makes = Makes(row, made);
       if (!takes && !makes) continue;
-      if (!makes || TakesTwo(row, made) ||
+      if (!makes || TakesTwo(m_.trace, row, made) ||
           !Commutes(row, made, selected, false)) {
         return false;
       }

@@ -73,8 +73,7 @@ struct Reduction {
 
 class Finder {
  public:
-  explicit Finder(const AnalysisContext& context)
-      : m_(context), nodes_(context.trace) {}
+  explicit Finder(const AnalysisContext& context) : m_(context) {}
 
   std::vector<Written> Find() {
     std::vector<Written> found;
@@ -112,9 +111,10 @@ class Finder {
     return (first == a && second == b) || (first == b && second == a);
   }
 
-  bool HasGradient(const Written& one) const {
+  bool HasGradient(const Written& one) {
+    if (!nodes_) nodes_.emplace(m_.trace);
     return std::ranges::any_of(one.ops, [&](RowId row) {
-      return !nodes_.Of(m_.trace.ops()[row]).empty();
+      return !nodes_->Of(m_.trace.ops()[row]).empty();
     });
   }
 
@@ -211,7 +211,7 @@ class Finder {
 
   // True for what comes before the standard deviation.
   bool Prepares(size_t i, int64_t whole, int64_t few) const {
-    if (IsAnyOf(NameOf(i), {"sub"})) return TakesBoth(i, whole, few);
+    if (NameOf(i) == "sub") return TakesBoth(i, whole, few);
     return IsAnyOf(NameOf(i), {"mean", "var", "pow", "square"}) &&
            Argument(i, 0) == whole;
   }
@@ -294,8 +294,8 @@ class Finder {
   }
 
   const AnalysisContext& m_;
-  const BackwardNodes nodes_;
-  std::vector<RowId> ops_;  // of one step, without views
+  std::optional<BackwardNodes> nodes_;  // made for the first function
+  std::vector<RowId> ops_;              // of one step, without views
 };
 
 // Appends what the function's one op does away with: all but the op, and the
