@@ -303,8 +303,10 @@ void StallFinder::Explain(Stall& stall) const {
               fact.logging);
   }
   if (const auto own = own_.find(stall.step); own != own_.end()) {
-    return is(StallKind::kOwnWork, static_cast<double>(own->second.first),
-              m_.trace.name(own->second.second));
+    const auto [ns, id] = own->second;
+    const std::string_view name = m_.trace.name(id);
+    return is(IsCompiling(name) ? StallKind::kCompiling : StallKind::kOwnWork,
+              static_cast<double>(ns), name);
   }
   const double communication =
       CommunicationNs(stall.step) - usual_communication_ns_;

@@ -28,6 +28,7 @@ enum class StallKind : uint8_t {
   kPause,    // a long time without any op, for no recorded reason
   kOps,      // an op that takes longer or that the usual step does not have
   kCommunicating,  // collectives
+  kCompiling,      // torch.compile, by a range or function of Dynamo's
   kValidation,     // passes over validation data, see non_training_steps.h
   kUnknown,
 };

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "ops/contains.h"
+
 namespace stepscope {
 namespace {
 
@@ -177,6 +179,11 @@ OpTraits TraitsOf(std::string_view name) {
   traits.zeroing = name == "zero_" || name == "_foreach_zero_";
   traits.adding = name == "add_" || name == "add";
   return traits;
+}
+
+bool IsCompiling(std::string_view name) {
+  return name.ends_with("(dynamo_timed)") ||
+         Contains(name, "torch/_dynamo/convert_frame.py");
 }
 
 // AccumulateGrad and the backward formulas call ordinary operators, whose names

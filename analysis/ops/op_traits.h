@@ -31,6 +31,11 @@ struct OpTraits {
 // `name` as recorded: "aten::addmm", "c10d::allreduce_".
 OpTraits TraitsOf(std::string_view name);
 
+// True if a range or Python function of that name belongs to torch.compile at
+// work. Dynamo opens a range "NAME (dynamo_timed)" around each of its phases,
+// and enters convert_frame.py only for code that it has not compiled yet.
+bool IsCompiling(std::string_view name);
+
 // Returns the innermost autograd node or range of the engine around `op`, which
 // may be `op` itself; kNone if there is none, or `op` is kNone.
 RowId NodeAround(const Trace& trace, RowId op);

@@ -140,6 +140,8 @@ std::string StallInWords(const Stall& stall) {
       return "waits " + time + " longer for batches";
     case StallKind::kCommunicating:
       return "spends " + time + " more on collectives";
+    case StallKind::kCompiling:
+      return "compiles for " + time;
     case StallKind::kSaving:
       return "saves or logs for " + time + named;
     case StallKind::kOwnWork:

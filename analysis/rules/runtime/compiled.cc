@@ -1,9 +1,9 @@
 // What does torch.compile cost inside the steps, and does it compile the model
 // in one piece?
 // Source: PyTorch documentation, "torch.compile troubleshooting": recompilation
-// and graph breaks. Dynamo opens a range "NAME (dynamo_timed)" around each
-// phase of compiling, and "Torch-Compiled Region: FRAME/VARIANT" around each
-// call of compiled code. A function that is broken in two has two frames.
+// and graph breaks. Dynamo opens a range "Torch-Compiled Region: FRAME/VARIANT"
+// around each call of compiled code. A function that is broken in two has two
+// frames.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -14,7 +14,7 @@
 
 #include "context/noise.h"
 #include "context/rule.h"
-#include "ops/contains.h"
+#include "ops/op_traits.h"
 #include "steps/steady_steps.h"
 #include "timeline/timeline.h"
 #include "words/quantities.h"
@@ -23,18 +23,14 @@ namespace stepscope {
 namespace compiled_rules {
 namespace {
 
-constexpr std::string_view kCompiling = "(dynamo_timed)";
 constexpr std::string_view kRegion = "Torch-Compiled Region: ";
-constexpr std::string_view kOnMiss = "torch/_dynamo/convert_frame.py";
 constexpr size_t kShown = 3;
 
-// When the threads of the program compile; disjoint. Python's frames show it,
-// too: Dynamo enters convert_frame.py only for code that it has not compiled.
+// When the threads of the program compile; disjoint.
 std::vector<Span> CompileSpans(const AnalysisContext& m) {
   std::vector<bool> wanted(m.trace.name_count());
   for (NameId name = 0; name < m.trace.name_count(); ++name) {
-    const std::string_view text = m.trace.name(name);
-    wanted[name] = text.ends_with(kCompiling) || Contains(text, kOnMiss);
+    wanted[name] = IsCompiling(m.trace.name(name));
   }
   std::vector<bool> threads(m.trace.threads().size());
   for (RowId row : AutogradThreads(m.trace, m.steps.thread))

@@ -59,6 +59,27 @@ TEST(RecompilingTest, CountsWhatIsCompiledAfterTheFirstSteps) {
   EXPECT_EQ(finding->confidence, Confidence::kProven);
 }
 
+// Steps that compile take longer; that is no stall for logging or saving.
+TEST(RecompilingTest, TakesTheTimeOfSlowStepsForItself) {
+  std::string text;
+  int64_t begin = 0;
+  for (int step = 0; step < kSteps; ++step) {
+    const bool compiles = step == 3 || step == 6;
+    const int64_t end = begin + (compiles ? 60'000'000 : 10'000'000);
+    const std::string from = std::to_string(begin);
+    text += "step " + from + ".." + std::to_string(end) +
+            " thread=0 number=" + std::to_string(step) + "\n";
+    if (compiles) {
+      text += "range " + from + ".." + std::to_string(end - 10'000'000) +
+              " thread=0 " + kCompile + "\n";
+    }
+    begin = end;
+  }
+  const Report report = Analyze(TraceFromText(text));
+  EXPECT_NE(Find(report, "recompiling"), nullptr);
+  EXPECT_TRUE(IsClean(report, "logging-checkpoint-stall"));
+}
+
 TEST(RecompilingTest, StaysSilentWhereOnlyTheFirstStepsCompile) {
   EXPECT_TRUE(IsClean(CompilingIn({0, 1}, 4'000, kCompile), "recompiling"));
 }
