@@ -140,6 +140,15 @@ Span PreparationIn(const AnalysisContext& context, const Span& step,
 
 }  // namespace
 
+bool DrawsSeed(const Trace& trace, RowId op) {
+  if (trace.name(trace.ops()[op].name) != "aten::random_") return false;
+  const RowId inputs = trace.ops()[op].inputs;
+  if (inputs == kNone) return false;
+  const std::vector<Argument>& list = trace.op_inputs()[inputs].arguments;
+  return !list.empty() && list.front().dims.empty() &&
+         trace.name(list.front().type) == "long int";
+}
+
 // What a loop marks as waiting for a batch; FindCollation() finds loading that
 // nothing marks.
 Loading FindLoading(const AnalysisContext& context) {

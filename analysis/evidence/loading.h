@@ -22,6 +22,10 @@ struct Loading {
 };
 Loading FindLoading(const AnalysisContext& context);
 
+// True for what iter(loader) begins with: torch.empty((),
+// dtype=torch.int64).random_(). Its sampler draws such a seed as well.
+bool DrawsSeed(const Trace& trace, RowId op);
+
 // Batches that the training thread makes itself without any range that says so,
 // as a C++ loop does that calls its dataset directly. They are recognised by
 // ops that decode and collate (stack, from_blob, casts of bytes) before the

@@ -1,7 +1,10 @@
 #include "evidence/recording_load.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ops/intervals.h"
@@ -12,6 +15,8 @@ namespace {
 // The host limits the step if it takes 30 % of it (CPU-only runs: framework and
 // program code; runs with a GPU: the device is idle that long). Our own choice.
 constexpr double kHostShare = 0.3;
+// A device that is busy for this share of the step sets the pace.
+constexpr double kDevicePaces = 0.9;
 
 // Time in `window`, in ns, in which the training thread waits neither for
 // batches nor for the device. Recording costs time only where the host works;
@@ -70,6 +75,27 @@ double DeviceBusyNs(const AnalysisContext& context) {
          context.MeanNs(Cause::kCommunication);
 }
 
+bool HasWaitSteps(const AnalysisContext& m) {
+  const std::vector<int64_t>& waits = m.trace.run().wait_step_ns;
+  return !waits.empty() && std::ranges::min(waits) > 0;
+}
+
+std::optional<WaitedSteps> CompareWithWaitSteps(const AnalysisContext& m) {
+  if (!HasWaitSteps(m) ||
+      (m.has_gpu && DeviceBusyNs(m) >= kDevicePaces * m.step_ns())) {
+    return {};
+  }
+  const std::vector<int64_t>& waits = m.trace.run().wait_step_ns;
+  std::vector<double> hosts;
+  for (size_t i : m.steps.steady) {
+    hosts.push_back(static_cast<double>(m.steps.windows[i].host.length()));
+  }
+  return WaitedSteps{
+      .recorded_ns = Median(std::move(hosts)),
+      .unrecorded_ns = Median(std::vector<double>(waits.begin(), waits.end())),
+      .delay_ns = std::max(m.contention.delay_ns, 0.0)};
+}
+
 // A recorder takes about the same time for each event, so the events and the
 // host's working time together say how much recording distorts the times.
 RecordingLoad MeasureRecordingLoad(const AnalysisContext& context) {
@@ -96,8 +122,7 @@ RecordingLoad MeasureRecordingLoad(const AnalysisContext& context) {
   return load;
 }
 
-double LargestUnrecordedNs(const AnalysisContext& m, double ns,
-                           double events) {
+double LargestUnrecordedNs(const AnalysisContext& m, double ns, double events) {
   const double recorded = m.step_ns(), left = m.gain_step_ms() * 1e6;
   const double events_ns = m.recorder.op_ns * events;
   if (!m.recorder.estimated) {

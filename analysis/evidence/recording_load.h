@@ -3,6 +3,8 @@
 // file.
 #pragma once
 
+#include <optional>
+
 #include "context/analysis_context.h"
 
 namespace stepscope {
@@ -22,6 +24,21 @@ struct RecordingLoad {
 // Mean time per steady step in which the device has an activity, in ns.
 // REQUIRES: a run with a GPU.
 double DeviceBusyNs(const AnalysisContext& context);
+
+// Steps as recorded, and the steps before them, with recording off. Medians of
+// host times, in ns: wait steps have no others.
+struct WaitedSteps {
+  double recorded_ns = 0, unrecorded_ns = 0;
+  // Of the recorded step, for which other threads had its core. That is no
+  // effect of recording. In the wait steps it is not known.
+  double delay_ns = 0;
+};
+// True if a live recording timed the steps before it.
+bool HasWaitSteps(const AnalysisContext& context);
+// Empty without wait steps, and where the device sets the pace: then the cost
+// of recording on the host does not lengthen the step, and the wait steps may
+// be too short, because the host can run ahead of the device in them.
+std::optional<WaitedSteps> CompareWithWaitSteps(const AnalysisContext& context);
 
 // REQUIRES: there are steps.
 RecordingLoad MeasureRecordingLoad(const AnalysisContext& context);

@@ -1,15 +1,23 @@
-// Does the training thread make batches itself while the step waits?
-// Sources: PyTorch Performance Tuning Guide, "Enable asynchronous data loading
-// and augmentation"; the ResNet-18 case study, step 1.
+// Does the training thread make batches itself while the step waits, and does
+// it choose their samples by going over all of them? Sources: PyTorch
+// Performance Tuning Guide, "Enable asynchronous data loading and
+// augmentation"; the ResNet-18 case study, step 1.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "context/noise.h"
 #include "context/rule.h"
 #include "evidence/loading.h"
+#include "evidence/program/forward_steps.h"
+#include "evidence/program/shortened_ops.h"
+#include "ops/contains.h"
+#include "ops/loader_spans.h"
+#include "ops/op_arguments.h"
 #include "replay/model/loader.h"
 #include "steps/patterns.h"
 #include "steps/steady_steps.h"
@@ -22,7 +30,10 @@ namespace {
 // A batch that takes less comes from memory, and a worker would not help.
 constexpr double kInMemoryBatchNs = 200'000;
 constexpr double kMostSteps = 2.0 / 3;
-constexpr double kFetchNs = 50'000;  // to take a batch from a worker
+constexpr double kFetchNs = 50'000;      // to take a batch from a worker
+constexpr int64_t kManySamples = 16;     // one by one
+constexpr int64_t kManyPerSample = 100;  // weights, for each that is drawn
+constexpr char kDrawnAhead[] = "samples drawn ahead";
 
 bool IsWorthAWorker(const AnalysisContext& m, const Collation& made) {
   return made.steps_frac >= kMostSteps && made.idle_ns >= kInMemoryBatchNs &&
@@ -130,6 +141,56 @@ std::string SharedCores(const AnalysisContext& m, int cores, const Edit& edit) {
          Count(threads, "intra-op thread") + " share the cores";
 }
 
+// No worker is needed for samples that are there.
+Verdict FireFromMemory(Finding finding, int64_t samples, double bound_ns) {
+  finding.confidence = Confidence::kStrong;
+  finding.evidence +=
+      " It takes " + std::to_string(samples) +
+      " samples one by one from tensors in memory, and stacks them.";
+  finding.assumption = "at best: indexing the tensors once takes no time";
+  finding.fix_python =
+      "take a whole batch by one index: DataLoader(dataset, batch_size=None, "
+      "sampler=BatchSampler(RandomSampler(dataset), batch_size, drop_last)), "
+      "or a loop over torch.randperm(n).split(batch_size)";
+  finding.fix_cpp =
+      "take a whole batch by one index: override get_batch() of a "
+      "torch::data::datasets::BatchDataset with data.index_select(0, indices)";
+  finding.wrong_if = "samples are changed one by one before they are stacked";
+  return FireBound(std::move(finding), bound_ns);
+}
+
+// The samples of a batch, if the loader takes them one by one from tensors in
+// memory and stacks them: that is all its ops do. 0 if it does anything else.
+int64_t SamplesFromMemory(const AnalysisContext& m) {
+  const std::vector<Span> loads = LoaderSpans(m.trace, m.steps.thread);
+  int64_t taken = 0, stacked = 0, batches = 0;
+  for (RowId row : m.tree.of_thread(m.steps.thread)) {
+    const Op& op = m.trace.ops()[row];
+    if (!Covers(loads, op.begin_ns) || !InSteadyStep(m.steps, op.begin_ns)) {
+      continue;
+    }
+    const std::string_view name = PlainNameOf(m.trace, row);
+    taken += name == "select";
+    if (name == "stack" && op.inputs != kNone) {
+      const std::vector<Argument>& list =
+          m.trace.op_inputs()[op.inputs].arguments;
+      ++batches;
+      // The profiler cuts long lists off, but not the selections.
+      stacked += static_cast<int64_t>(list.front().elements.size());
+      continue;
+    }
+    // What stack calls, and the sampler's shuffling.
+    if (!m.tree.traits(row).bookkeeping &&
+        !IsAnyOf(name, {"cat", "copy", "randperm", "random", "item",
+                        "_local_scalar_dense"})) {
+      return 0;
+    }
+  }
+  if (batches == 0) return 0;
+  const int64_t most = std::max(taken, stacked) / batches;
+  return most >= kManySamples ? most : 0;
+}
+
 Verdict CheckSyncDataLoading(const AnalysisContext& m) {
   const Loading waits = FindLoading(m);
   if (!waits.any) return CheckCollation(m);
@@ -170,6 +231,9 @@ Verdict CheckSyncDataLoading(const AnalysisContext& m) {
   finding.wrong_if =
       "the batches come from a source that another thread cannot read";
   const double movable = std::max(0.0, data - opening);
+  if (const int64_t samples = SamplesFromMemory(m); samples > 0) {
+    return FireFromMemory(std::move(finding), samples, data);
+  }
 
   // On a CPU a worker gains nothing unless a core is free.
   const bool cores_unknown = cores <= 0 && !m.has_gpu;
@@ -207,6 +271,93 @@ Verdict CheckSyncDataLoading(const AnalysisContext& m) {
   return Fire(std::move(found));
 }
 
+// A draw from weights that are summed up for it.
+struct Draw {
+  size_t step = 0;
+  RowId row = kNone;
+  int64_t weights = 0, drawn = 0;
+  std::vector<RowId> made = {};  // ops that make the weights from as many
+};
+
+// Ops in front of the draw that go over as many numbers: powers, their sum.
+std::vector<RowId> MakersOf(const AnalysisContext& m, const ForwardStep& step,
+                            RowId draw, int64_t weights) {
+  std::vector<RowId> made;
+  for (RowId row : step.ops) {
+    if (row == draw) break;
+    const std::string_view name = PlainNameOf(m.trace, row);
+    if ((IsElementwise(name) || name == "sum") &&
+        TakesElements(m.trace, row, weights)) {
+      made.push_back(row);
+    }
+  }
+  return made;
+}
+
+std::vector<Draw> FewFromMany(const AnalysisContext& m) {
+  std::vector<Draw> found;
+  for (const ForwardStep& step : ForwardSteps(m)) {
+    for (RowId row : step.ops) {
+      if (PlainNameOf(m.trace, row) != "multinomial") continue;
+      const int64_t weights = ElementsIn(DimsOf(m.trace, row, 0));
+      const int64_t drawn = NumberArgument(m.trace, row, 1).value_or(weights);
+      if (DimsOf(m.trace, row, 0).size() == 1 &&
+          weights >= kManyPerSample * std::max<int64_t>(drawn, 1)) {
+        found.push_back(
+            {step.step, row, weights, drawn, MakersOf(m, step, row, weights)});
+      }
+    }
+  }
+  return found;
+}
+
+Verdict CheckWeightedDraw(const AnalysisContext& m) {
+  if (m.steps.thread == kNone) return Clean();
+  const std::vector<Draw> found = FewFromMany(m);
+  if (!RecursInMostSteps(m.steps, found)) return Clean();
+  std::vector<ShortenedOp> ops;
+  for (const Draw& draw : found) {
+    ops.push_back({draw.row, 0});
+    for (RowId row : draw.made) ops.push_back({row, 0});
+  }
+  ShortenedOps all = ShortenOps(m, std::move(ops), kDrawnAhead);
+  const Draw& largest = *std::ranges::max_element(found, {}, &Draw::weights);
+  Finding finding =
+      FindingAbout(m, largest.row, largest.row, "drawing the samples");
+  finding.evidence =
+      "aten::multinomial goes over " + std::to_string(largest.weights) +
+      " weights to draw " + std::to_string(largest.drawn) + " of them" +
+      (largest.made.empty()
+           ? "."
+           : ", and " + Count(static_cast<int64_t>(largest.made.size()), "op") +
+                 " before it over as many, which make them.") +
+      " This takes " + Milliseconds(all.ns * 1e-6) + " of the " +
+      Milliseconds(m.step_ns() * 1e-6) + " step.";
+  finding.assumption = "at best: drawing takes no time";
+  if (largest.made.empty()) {
+    finding.fix_python =
+        "draw the samples of many batches at once, as "
+        "torch.utils.data.WeightedRandomSampler does for an epoch; or keep "
+        "sums = weights.cumsum(0) and draw torch.searchsorted(sums, "
+        "torch.rand(k) * sums[-1])";
+    finding.fix_cpp =
+        "draw the samples of many batches at once; or keep sums = "
+        "weights.cumsum(0) and draw torch::searchsorted(sums, "
+        "torch::rand({k}) * sums[-1])";
+    finding.wrong_if =
+        "the weights change in every step; then keep their sums in a tree, as "
+        "prioritised replay does";
+  } else {
+    finding.fix_python =
+        "keep the weights and their sums, by blocks or in a tree (a sum tree, "
+        "as prioritised replay uses), change those of the batch only, and draw "
+        "a block and then a sample in it";
+    finding.fix_cpp = finding.fix_python;
+    finding.wrong_if = "all weights change in every step";
+  }
+  return Fire(std::move(finding), std::move(all.edit), all.saved_ns);
+}
+
 constexpr Rule kRules[] = {
     {.id = "sync-data-loading",
      .question =
@@ -229,7 +380,26 @@ constexpr Rule kRules[] = {
      .fix_cpp = "torch::data::DataLoaderOptions().workers(N).max_jobs(2 * N)",
      .fix_python = "DataLoader(..., num_workers=N, persistent_workers=True, "
                    "pin_memory=True)",
-     .change = "batches made by a worker"}};
+     .change = "batches made by a worker"},
+    {.id = "weighted-draw",
+     .question =
+         "Does each batch go over the weights of all samples to draw a few?",
+     .needs = {Kind::kOp, Kind::kOpShapes},
+     .causes = {Cause::kCompute, Cause::kData},
+     .check = &CheckWeightedDraw,
+     .reference = "PyTorch documentation, torch.utils.data."
+                  "WeightedRandomSampler: https://docs.pytorch.org/docs/stable/"
+                  "data.html",
+     .detect = "in two thirds of the steps, aten::multinomial draws from a "
+               "list of weights that is at least 100 times as long as what it "
+               "draws; it takes 1 % of the step",
+     .avoid = "it draws actions or words from the outputs of a model, or about "
+              "as many samples as there are weights, as for an epoch",
+     .fix_cpp = "the samples of many batches in one draw; torch::searchsorted "
+                "in sums that are kept",
+     .fix_python = "torch.utils.data.WeightedRandomSampler; torch.searchsorted "
+                   "in sums that are kept",
+     .change = "samples drawn ahead"}};
 
 }  // namespace
 }  // namespace data_loading_rules

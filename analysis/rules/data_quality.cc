@@ -5,6 +5,7 @@
 // (a longer warm-up).
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 
 #include "context/rule.h"
@@ -25,8 +26,6 @@ constexpr double kDistortedByEstimate = 0.10;
 constexpr double kDistorted = 0.05, kVeryDistorted = 0.15;
 constexpr size_t kWaitsToLeaveOneOut = 4;
 constexpr double kOverheadOffline = 0.03;
-// A device that is busy for this share of the step sets the pace.
-constexpr double kDevicePaces = 0.9;
 // The most that recording an event costs, with shapes, memory and stacks on. On
 // a shared machine, steps may differ by far more for other reasons.
 constexpr double kMostNsPerEvent = 3'000;
@@ -157,23 +156,9 @@ Verdict CheckCaptureIncomplete(const AnalysisContext& m) {
 
 Verdict CheckObserverLive(const AnalysisContext& m) {
   const std::vector<int64_t>& recorded = m.trace.run().wait_step_ns;
-  std::vector<double> waits(recorded.begin(), recorded.end());
-  // Where the device sets the pace, the cost of recording on the host does not
-  // lengthen the step, and the wait steps, which are host times, may be too
-  // short: the host can run ahead of the device in them.
-  if (m.has_gpu && DeviceBusyNs(m) >= kDevicePaces * m.step_ns()) {
-    return Clean();
-  }
-  // Wait steps have host times only, so active steps are compared by theirs.
-  std::vector<double> hosts;
-  for (size_t i : m.steps.steady) {
-    hosts.push_back(m.steps.windows[i].host.length());
-  }
-  const double active = Median(std::move(hosts));
-  const double wait = Median(waits);
-  // That others took the core is no effect of recording. In the wait steps they
-  // may have done so as well, but it was not counted.
-  const double delay = std::max(m.contention.delay_ns, 0.0);
+  const std::optional<WaitedSteps> steps = CompareWithWaitSteps(m);
+  if (!steps) return Clean();
+  const auto [active, wait, delay] = *steps;
   double distortion = (active - delay) / wait - 1;
   if (!m.has_gpu) {
     const RecordingLoad load = MeasureRecordingLoad(m);
@@ -184,13 +169,15 @@ Verdict CheckObserverLive(const AnalysisContext& m) {
   // Two medians of noisy steps differ by chance. With enough wait steps, one
   // slow step among them does not count as noise.
   std::vector<double> strays;
-  strays.reserve(waits.size());
-  for (double ns : waits) strays.push_back(std::abs(ns / wait - 1));
+  strays.reserve(recorded.size());
+  for (int64_t ns : recorded) {
+    strays.push_back(std::abs(static_cast<double>(ns) / wait - 1));
+  }
   std::ranges::sort(strays);
   if (strays.size() >= kWaitsToLeaveOneOut) strays.pop_back();
   const double noise = std::max(strays.back(), m.stats.cov) * 2 /
                        std::sqrt(static_cast<double>(std::min<size_t>(
-                           waits.size(), m.steps.steady.size())));
+                           recorded.size(), m.steps.steady.size())));
   if (distortion <= kDistorted + noise) return Clean();
   double sum = 0;
   for (const auto& split : m.splits) sum += split[Cause::kProfiler];
@@ -254,9 +241,7 @@ Verdict CheckObserverEstimate(const AnalysisContext& m) {
 }
 
 Verdict CheckObserverEffect(const AnalysisContext& m) {
-  const std::vector<int64_t>& waits = m.trace.run().wait_step_ns;
-  if (!waits.empty() && std::ranges::min(waits) > 0)
-    return CheckObserverLive(m);
+  if (HasWaitSteps(m)) return CheckObserverLive(m);
   if (m.recorder.op_ns > 0 && !m.has_gpu) return CheckObserverEstimate(m);
   if (m.recorder.estimated) {
     Verdict slowed = CheckObserverEstimate(m);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "evidence/call_site.h"
 #include "evidence/gradient_passes.h"
 #include "evidence/program/own_code.h"
+#include "evidence/recording_load.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -130,6 +132,15 @@ std::string WorstRegions(const Trace& trace, const Steps& in,
   return text;
 }
 
+// How much longer than the steps before it the recorded step of a live
+// recording is, less what is known to be the recorder's.
+double AddedByRecordingNs(const AnalysisContext& m) {
+  const std::optional<WaitedSteps> steps = CompareWithWaitSteps(m);
+  if (!steps) return 0;
+  return std::max(0.0, steps->recorded_ns - steps->delay_ns -
+                           steps->unrecorded_ns - m.MeanNs(Cause::kProfiler));
+}
+
 Verdict CheckLaunchBound(const AnalysisContext& m) {
   const double step = m.step_ns();
   const double dispatch = m.MeanNs(Cause::kDispatch);
@@ -149,8 +160,11 @@ Verdict CheckLaunchBound(const AnalysisContext& m) {
   // A CUDA graph does away with all that ops do on the host, compiling does
   // not.
   const double most = kMostPerCallNs * calls;
-  const double bucket =
+  const double starting =
       m.has_gpu ? dispatch + std::min(host_code, most) : std::min(idle, most);
+  // What recording adds to the step, it adds there.
+  const double added = m.has_gpu ? AddedByRecordingNs(m) : 0;
+  const double bucket = std::max(0.0, starting - added);
   if (bucket < kShare * step) return Clean();
   Finding finding;
   // No recording shows whether compiled code is faster on a CPU.
@@ -166,10 +180,14 @@ Verdict CheckLaunchBound(const AnalysisContext& m) {
       ": " + Milliseconds(dispatch * 1e-6) + " inside ops, " +
       Milliseconds(host_code * 1e-6) +
       " in code between them, not counting pauses of more than 50 us.";
-  if (bucket < idle) {
+  if (starting < idle) {
     finding.evidence += " At 30 us each, starting these takes at most " +
-                        Milliseconds(bucket * 1e-6) +
+                        Milliseconds(starting * 1e-6) +
                         "; the rest is the program's own code.";
+  }
+  if (added > 0) {
+    finding.evidence += " Recording adds " + Milliseconds(added * 1e-6) +
+                        ", which is left out of the gain.";
   }
   finding.where =
       m.has_gpu ? WorstRegions(m.trace, m.steps, " per step") : WorstOps(m);

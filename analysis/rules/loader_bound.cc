@@ -4,6 +4,7 @@
 // as in torch-tb-profiler and XProf.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "context/noise.h"
 #include "context/rule.h"
 #include "evidence/loading.h"
+#include "ops/loader_spans.h"
 #include "replay/model/loader.h"
 #include "steps/patterns.h"
 #include "steps/steady_steps.h"
@@ -25,6 +27,7 @@ constexpr double kWaitShare = 0.05;
 constexpr double kPeriodicShare = 0.8;    // of all waiting, in every k-th step
 constexpr double kRestart = 10;           // times the usual wait
 constexpr double kUsualWaitNs = 100'000;  // at least, for that comparison
+constexpr double kRestartShare = 0.01;    // of the step
 constexpr int64_t kLeastBursts = 3;       // two waits show no habit
 constexpr double kMostSteps = 2.0 / 3;    // as in sync-data-loading
 constexpr double kCoresFull = 0.9;
@@ -136,18 +139,56 @@ Restarts FindOpenings(const StepWaits& waits) {
   return openings;
 }
 
+// Where the loader's workers start anew, by the ops of the training thread: a
+// new iterator draws a seed. One whose workers stay alive only lets its sampler
+// draw one, which shuffles right behind it. From the end of the old iterator,
+// which stops its workers, to the first batch of the new one.
+std::vector<Span> StartsOfWorkers(const AnalysisContext& m) {
+  std::vector<Span> starts;
+  if (m.steps.thread == kNone) return starts;
+  const std::vector<Span> loads = LoaderSpans(m.trace, m.steps.thread);
+  auto first = loads.end();  // batch behind the seed
+  for (RowId row : m.tree.of_thread(m.steps.thread)) {
+    const Op& op = m.trace.ops()[row];
+    const bool draws = DrawsSeed(m.trace, row);
+    if (first != loads.end()) {
+      if (m.trace.name(op.name) == "aten::randperm") {
+        first = loads.end();  // the sampler's
+      } else if (draws || op.begin_ns >= first->end_ns) {
+        if (first != loads.begin()) {
+          starts.push_back({std::prev(first)->begin_ns, first->end_ns});
+        }
+        first = loads.end();
+        continue;  // a second seed is the sampler's
+      }
+    }
+    if (draws) {
+      first = std::ranges::upper_bound(loads, op.begin_ns, {}, &Span::begin_ns);
+    }
+  }
+  return starts;
+}
+
 // Steps that wait for restarted workers. The first step is left out, because
 // the workers must start once.
 Restarts FindRestarts(const AnalysisContext& m, const StepWaits& waits) {
   Restarts restarts;
   if (waits.waits.size() < 3) return restarts;
+  const std::vector<Span> starts = StartsOfWorkers(m);
   const double usual = std::max(Median(waits.waits), kUsualWaitNs);
   for (size_t i = 1; i < waits.waits.size(); ++i) {
-    if (waits.waits[i] < kRestart * usual ||
-        !MakesIterator(m, m.steps.windows[waits.steps[i]].host)) {
-      continue;
+    if (waits.waits[i] < kRestart * usual) continue;
+    const Span& step = m.steps.windows[waits.steps[i]].host;
+    double lost = MakesIterator(m, step) ? waits.waits[i] : 0;
+    for (const Span& start : starts) {
+      if (start.end_ns <= step.begin_ns || start.end_ns > step.end_ns) continue;
+      // New workers fill their queues, and slow the whole step down.
+      lost = std::max(
+          {lost, static_cast<double>(start.length()),
+           static_cast<double>(step.length()) - m.usual.length_ns + usual});
     }
-    restarts.lost_ns += waits.waits[i] - usual;
+    if (lost <= usual) continue;
+    restarts.lost_ns += lost - usual;
     ++restarts.count;
   }
   restarts.lost_ns /= static_cast<double>(waits.waits.size());
@@ -246,7 +287,13 @@ Verdict FireRestarts(const AnalysisContext& m, const Loading& loading,
   Finding finding = Describe(m, loading, workers, waits);
   finding.evidence +=
       " " + CostOf(restarts, waits, "with a restart of the workers");
-  finding.assumption = "every epoch is as long as in this recording";
+  finding.assumption =
+      restarts.count > 1
+          ? "every epoch is as long as in this recording"
+          : "an epoch is " +
+                Count(static_cast<int64_t>(waits.waits.size()), "step") +
+                " long; the recording shows one start only";
+  if (restarts.count == 1) finding.confidence = Confidence::kHint;
   finding.fix_cpp =
       "keep one DataLoader for all epochs, so that its threads stay alive";
   finding.fix_python = "DataLoader(..., persistent_workers=True)";
@@ -353,6 +400,10 @@ Verdict CheckLoaderBound(const AnalysisContext& m) {
     return in_bursts ? FireBursts(m, loading, workers, waits, bursts) : Clean();
   }
   const Restarts restarts = FindRestarts(m, waits);
+  if (restarts.lost_ns > waits.mean_ns &&
+      restarts.lost_ns >= kRestartShare * m.stats.all_mean_ms * 1e6) {
+    return FireRestarts(m, loading, workers, waits, restarts);
+  }
   const bool often = waits.median_frac >= kWaitShare;
   const size_t period = often ? 0 : WaitPeriod(waits, workers);
   if (period > 0) {  // over all steps: those that wait may be outliers
@@ -366,7 +417,8 @@ Verdict CheckLoaderBound(const AnalysisContext& m) {
     if (in_bursts && bursts.lost_ns > 2 * lost_ns) {
       return FireBursts(m, loading, workers, waits, bursts);
     }
-    if (lost_ns < 0.01 * m.stats.all_mean_ms * 1e6 || lost_ns * 1e-6 < 0.1) {
+    if (lost_ns < kRestartShare * m.stats.all_mean_ms * 1e6 ||
+        lost_ns * 1e-6 < 0.1) {
       return Clean();
     }
     return opens ? FireOpenings(m, waits, openings)

@@ -32,9 +32,16 @@ namespace {
 constexpr double kShare = 0.01;    // of the compute time
 constexpr double kAllOfIt = 0.90;  // more than this is probably intended
 constexpr double kHalf = 0.5;      // the time in FP32, relative to FP64
+// The peak of a core with AVX-512 at 3 GHz in float32, for bounds on a CPU.
+constexpr double kPeakFlopsPerNs = 192;
 
+// Weights to draw by are summed up, and with more than 2^24 of them float32
+// loses some: aten::multinomial does not count.
 bool TakesDoubles(const Trace& trace, RowId op) {
-  if (op == kNone || trace.ops()[op].inputs == kNone) return false;
+  if (op == kNone || trace.ops()[op].inputs == kNone ||
+      trace.name(trace.ops()[op].name) == "aten::multinomial") {
+    return false;
+  }
   return std::ranges::any_of(
       trace.op_inputs()[trace.ops()[op].inputs].arguments,
       [&](const Argument& argument) {
@@ -73,6 +80,7 @@ bool Decomposes(std::string_view name) {
 struct Doubles {
   double ns = 0;
   double decomposing_ns = 0;  // of it: Decomposes()
+  double convolving_ns = 0;   // of it, on a CPU: in convolutions
 };
 
 // True if the program probably needs them.
@@ -84,7 +92,9 @@ Finding Describe(const Doubles& doubles, double whole) {
   const double ns = doubles.ns;
   Finding finding;
   const bool decomposing = AreWanted(doubles, whole);
-  const bool wanted = decomposing || ns > kAllOfIt * whole;
+  // oneDNN has kernels for 32 and 16 bits only.
+  const bool slowly = doubles.convolving_ns > kHalf * ns;
+  const bool wanted = decomposing || (ns > kAllOfIt * whole && !slowly);
   finding.confidence = wanted ? Confidence::kHint : Confidence::kProven;
   finding.evidence = "Double-precision ops take " + Milliseconds(ns * 1e-6) +
                      " per step (" + Percent(ns / whole) +
@@ -97,6 +107,10 @@ Finding Describe(const Doubles& doubles, double whole) {
     finding.evidence +=
         " Nearly all computation is in double precision, which may be "
         "intended.";
+  } else if (slowly) {
+    finding.evidence += " " + Milliseconds(doubles.convolving_ns * 1e-6) +
+                        " of that are convolutions, which run in plain loops: "
+                        "oneDNN has none in double precision.";
   }
   finding.fix_cpp =
       "cast where the data enters: tensor.to(at::kFloat); create data and "
@@ -154,14 +168,43 @@ Verdict CheckOnGpu(const AnalysisContext& m) {
   return verdict;
 }
 
+// Convolutions in double precision, forward and backward.
+class Convolutions {
+ public:
+  explicit Convolutions(const AnalysisContext& context) : m_(context) {}
+
+  // The outermost one around `op`, which may be `op` itself; else kNone.
+  RowId Around(RowId op) const {
+    RowId found = kNone;
+    for (; op != kNone; op = m_.trace.ops()[op].parent) {
+      const std::string_view name = m_.trace.name(m_.trace.ops()[op].name);
+      if (ClassOfOp(name) == KernelClass::kConvolution &&
+          TakesDoubles(m_.trace, op)) {
+        found = op;
+      }
+    }
+    return found;
+  }
+
+  // What `op`, one of them, takes in float32 at best.
+  double LeastNs(RowId op) const {
+    return CostOf(m_.trace, op).flops / kPeakFlopsPerNs;
+  }
+
+ private:
+  const AnalysisContext& m_;
+};
+
 Verdict CheckOnCpu(const AnalysisContext& m) {
   if (!m.trace.watched(Kind::kOpShapes)) {
     return Skip(
         "the types of the ops' inputs were not recorded (record_shapes)");
   }
   std::vector<int8_t> known(m.trace.op_inputs().size(), -1);
+  const Convolutions convolutions(m);
   Doubles doubles;
-  double whole = 0;
+  double whole = 0, least_ns = 0;
+  RowId last = kNone;  // convolution
   Finding found;
   for (const auto& timeline : m.timelines) {
     for (const Segment& segment : timeline) {
@@ -173,6 +216,12 @@ Verdict CheckOnCpu(const AnalysisContext& m) {
       if (known[inputs] == 0) continue;
       const auto ns = static_cast<double>(segment.length());
       doubles.ns += ns;
+      const RowId around = convolutions.Around(segment.op);
+      if (around != kNone) {
+        doubles.convolving_ns += ns;
+        if (last != around) least_ns += convolutions.LeastNs(around);
+        last = around;
+      }
       if (Decomposes(m.trace.name(m.trace.ops()[segment.op].name))) {
         doubles.decomposing_ns += ns;
       }
@@ -185,17 +234,25 @@ Verdict CheckOnCpu(const AnalysisContext& m) {
   const double steps = std::max<double>(1, m.timelines.size());
   doubles.ns /= steps;
   doubles.decomposing_ns /= steps;
+  doubles.convolving_ns /= steps;
   whole /= steps;
+  const double saved_ns =
+      kHalf * (doubles.ns - doubles.convolving_ns) +
+      std::max(0.0, doubles.convolving_ns - least_ns / steps);
   if (doubles.ns <= 0 || doubles.ns < kShare * whole ||
-      kHalf * doubles.ns * 1e-6 < MinReportableGainMs(m)) {
+      saved_ns * 1e-6 < MinReportableGainMs(m)) {
     return Clean();
   }
   Finding finding = Describe(doubles, whole);
   finding.examples = found.examples;
   finding.where = finding.examples[0].what;
   finding.assumption = "at best: float32 takes half the time";
+  if (doubles.convolving_ns > 0) {
+    finding.assumption +=
+        ", and convolutions reach the peak of a core with AVX-512";
+  }
   return Fire(Found{.finding = std::move(finding),
-                    .bound_ns = kHalf * doubles.ns,
+                    .bound_ns = saved_ns,
                     .at_most = AreWanted(doubles, whole)
                                    ? FindingSeverity::kLow
                                    : FindingSeverity::kCritical});
@@ -208,8 +265,6 @@ Verdict CheckFp64(const AnalysisContext& m) {
 // Small or narrow products reach a tenth of that in any type, plain loops a
 // fiftieth.
 constexpr double kSlowFlopsPerNs = kUsualFlopsPerNs / 16;
-// The peak of a core with AVX-512 at 3 GHz, for the bound.
-constexpr double kPeakFlopsPerNs = 192;
 // Below, calling the op takes as long.
 constexpr double kLeastFlops = 1e6;
 constexpr char kFloatChange[] = "products in float32";

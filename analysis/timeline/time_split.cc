@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <initializer_list>
 #include <string_view>
 
 namespace stepscope {
@@ -113,14 +114,11 @@ double FramesIn(const Trace& trace, RowId thread, Span window) {
   return count;
 }
 
-}  // namespace
-
-// A recording does not show single callbacks: their time lies inside ops and
-// between them. Most of it is inside, so the cost is taken from the framework's
-// time first, and only what is more than that from the code between ops.
-void MoveToProfiler(double ns, CauseTimes& split) {
+// Takes the cost of recording from these causes, in this order.
+void MoveToProfiler(double ns, std::initializer_list<Cause> from,
+                    CauseTimes& split) {
   int64_t cost = std::llround(ns);
-  for (Cause cause : {Cause::kDispatch, Cause::kHostCode}) {
+  for (Cause cause : from) {
     const int64_t moved = std::clamp<int64_t>(cost, 0, split[cause]);
     split[cause] -= moved;
     split[Cause::kProfiler] += moved;
@@ -128,20 +126,30 @@ void MoveToProfiler(double ns, CauseTimes& split) {
   }
 }
 
+}  // namespace
+
+// A recording does not show single callbacks: their time lies inside ops and
+// between them. Most of it is inside, so the cost is taken from the framework's
+// time first, and only what is more than that from the code between ops.
+void MoveToProfiler(double ns, CauseTimes& split) {
+  MoveToProfiler(ns, {Cause::kDispatch, Cause::kHostCode}, split);
+}
+
 CauseTimes SplitOnHost(const Trace& trace, RowId thread,
                        const std::vector<Segment>& timeline,
                        const RecorderCost& cost) {
   CauseTimes split;
-  double ops = 0;
+  double ops = 0, loading = 0;
   for (const Segment& segment : timeline) {
     split[segment.cause] += segment.length();
     // Counts each op once, by its first segment. Ops inside a loader range are
     // data, and so is their cost.
-    if (segment.op != kNone && segment.cause != Cause::kData &&
+    if (segment.op != kNone &&
         trace.ops()[segment.op].begin_ns == segment.begin_ns) {
-      ++ops;
+      ++(segment.cause == Cause::kData ? loading : ops);
     }
   }
+  MoveToProfiler(loading * cost.op_ns, {Cause::kData}, split);
   double ns = ops * cost.op_ns;
   if (cost.frame_ns > 0 && !timeline.empty()) {
     ns += cost.frame_ns *

@@ -79,6 +79,19 @@ TEST(TimeSplitTest, OpsInsideALoaderRangeAreData) {
   EXPECT_EQ(split[Cause::kHostCode], 60);
 }
 
+// Recording the ops of a loader makes loading longer.
+TEST(TimeSplitTest, TheCostOfOpsInsideALoaderIsNoData) {
+  const CauseTimes split = SplitOf(R"(
+    run op_cost_ns=5
+    step 0..100 thread=0
+    range 0..30 thread=0 kind=loader enumerate(DataLoader)#x.__next__
+    op 10..20 thread=0 aten::select
+    op 20..30 thread=0 aten::stack
+  )");
+  EXPECT_EQ(split[Cause::kData], 20);
+  EXPECT_EQ(split[Cause::kProfiler], 10);
+}
+
 TEST(TimeSplitTest, ALoaderOfAnotherThreadTakesNothing) {
   const CauseTimes split = SplitOf(R"(
     step 0..100 thread=0

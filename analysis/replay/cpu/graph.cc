@@ -244,7 +244,10 @@ double TakePageFaults(std::vector<Work>& chain, double ns) {
 // `split` has what recording costs and `raw` has not.
 double KeptOf(Cause cause, const CauseTimes& raw, const CauseTimes& split) {
   if (cause == Cause::kProfiler) return 0;
-  if (cause != Cause::kDispatch && cause != Cause::kHostCode) return 1;
+  if (cause != Cause::kDispatch && cause != Cause::kHostCode &&
+      cause != Cause::kData) {
+    return 1;
+  }
   return static_cast<double>(split[cause]) /
          std::max(static_cast<double>(raw[cause]), 1.0);
 }

@@ -1,11 +1,10 @@
 // Do batches of uneven lengths make steps of uneven lengths?
-#include <algorithm>
+#include <cstdint>
 #include <set>
-#include <string_view>
 
 #include "context/rule.h"
 #include "context/size_variation.h"
-#include "ops/contains.h"
+#include "evidence/program/padding_mask.h"
 #include "ops/op_arguments.h"
 #include "words/quantities.h"
 
@@ -13,29 +12,13 @@ namespace stepscope {
 namespace lengths_rules {
 namespace {
 
-// The place of an op's mask among its arguments; kNoMask if it takes none.
-constexpr size_t kNoMask = 99;
-size_t MaskOf(std::string_view op) {
-  if (IsAnyOf(op, {"aten::masked_fill", "aten::masked_fill_"})) return 1;
-  if (op == "aten::where") return 0;
-  return op == "aten::scaled_dot_product_attention" ? 3 : kNoMask;
-}
-
-// True if the forward pass masks elements of a batch that are the same for all
-// features or queries of a sample, and the mask's size varies from step to
-// step: so samples are padded to the length of the batch.
+// True if the size of masks of padding varies from step to step: so samples are
+// padded to the length of the batch.
 bool PadsSamples(const AnalysisContext& m) {
   std::set<int64_t> sizes;
   for (RowId row = 0; row < m.trace.ops().size(); ++row) {
-    const Op& op = m.trace.ops()[row];
-    const size_t at = MaskOf(m.trace.name(op.name));
-    if (at == kNoMask || m.tree.in_backward(row)) continue;
-    const TensorShape mask = TensorArgument(m.trace, row, at);
-    if (mask.dims.size() < 2 || mask.dims[0] < 2 ||
-        !std::ranges::count(mask.dims, 1)) {
-      continue;
-    }
-    sizes.insert(ElementsOf(mask));
+    const TensorShape mask = PaddingMask(m, row);
+    if (mask.known()) sizes.insert(ElementsOf(mask));
   }
   return sizes.size() > 1;
 }

@@ -41,7 +41,7 @@ class Finder {
     if (loads_.empty()) return found;
     for (const ForwardStep& step : ForwardSteps(m_)) {
       for (size_t i = 0; i < step.ops.size(); ++i) {
-        if (!DrawsSeed(step.ops[i])) continue;
+        if (!DrawsSeed(m_.trace, step.ops[i])) continue;
         std::optional<Restart> one = RestartAt(step, i);
         if (!one) continue;
         found.push_back(*one);
@@ -57,19 +57,6 @@ class Finder {
 
  private:
   int64_t BeginOf(RowId row) const { return m_.trace.ops()[row].begin_ns; }
-
-  // True for what iter(loader) begins with: torch.empty((),
-  // dtype=torch.int64).random_().
-  bool DrawsSeed(RowId row) const {
-    if (m_.trace.name(m_.trace.ops()[row].name) != "aten::random_") {
-      return false;
-    }
-    const RowId inputs = m_.trace.ops()[row].inputs;
-    if (inputs == kNone) return false;
-    const std::vector<Argument>& list = m_.trace.op_inputs()[inputs].arguments;
-    return !list.empty() && list.front().dims.empty() &&
-           m_.trace.name(list.front().type) == "long int";
-  }
 
   // The start with the seed step.ops[i]. A batch must follow before the model
   // runs.

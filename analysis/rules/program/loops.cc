@@ -32,6 +32,26 @@ struct SameLoops {
   const OpLoop* longest = nullptr;
 };
 
+using ByChain = std::map<std::string, SameLoops>;
+void Add(const OpLoop& loop, double steps, ByChain& by_chain) {
+  SameLoops& same = by_chain[loop.chain];
+  same.passes += static_cast<double>(loop.passes) / steps;
+  same.ns += loop.ns / steps;
+  if (!same.longest || loop.ns > same.longest->ns) same.longest = &loop;
+}
+
+Example ExampleOf(const AnalysisContext& m, const OpLoop& loop) {
+  return {m.steps.windows[loop.step].number, loop.forward.begin_ns,
+          loop.forward.end_ns,
+          std::to_string(loop.passes) + " times " + loop.chain};
+}
+
+std::string PlaceOf(const AnalysisContext& m, const OpLoop& loop) {
+  std::string place = CallSites(m.trace).Place(
+      m.steps.thread, loop.forward.begin_ns + loop.forward.length() / 2, kNone);
+  return place.empty() ? loop.chain : place;
+}
+
 std::string InWords(const std::string& chain, const SameLoops& loops) {
   return chain + " (" + Count(std::llround(loops.passes), "time") +
          " per step, " + Milliseconds(loops.ns * 1e-6) + ")";
@@ -57,23 +77,77 @@ void SayFix(bool reads_values, Finding& finding) {
       "in place of .item() or a condition for each element";
 }
 
-Verdict CheckUnbatchedLoop(const AnalysisContext& m) {
-  std::vector<OpLoop> all = FindOpLoops(m);
+// At best, without the recorder: what the device waits for at most, if there is
+// one.
+double BoundNs(const AnalysisContext& m, double ns, double events) {
+  ns = LargestUnrecordedNs(m, ns, events);
+  return m.has_gpu ? std::min(ns, m.MeanNs(Cause::kDispatch) +
+                                      m.MeanNs(Cause::kHostCode))
+                   : ns;
+}
+
+// Loops over time, whose passes need each other, on small tensors without
+// gradients: most of what they compute needs no other pass.
+void AddScans(const AnalysisContext& m, const std::vector<OpLoop>& scans,
+              Verdict& verdict) {
   const double steps = static_cast<double>(m.steps.steady.size());
-  // Loops whose passes need each other, per step. One loop may do the work of
-  // several.
+  double ns = 0, bound_ns = 0, events = 0;
+  ByChain by_chain;
+  for (const OpLoop& loop : scans) {
+    ns += loop.ns / steps;
+    bound_ns += std::max(0.0, loop.ns - loop.computing_ns) / steps;
+    events += loop.events / steps;
+    Add(loop, steps, by_chain);
+  }
+  if (ns < kShare * m.step_ns() || !RecursInMostSteps(m.steps, scans)) return;
+  const auto& [chain, loops] = *std::ranges::max_element(
+      by_chain, {}, [](const auto& one) { return one.second.ns; });
+  const OpLoop& longest = *loops.longest;
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  finding.evidence =
+      "A loop goes backwards over time, with ops on small tensors in each "
+      "pass: " +
+      InWords(chain, loops) + ". Such loops take " + Milliseconds(ns * 1e-6) +
+      " of the " + Milliseconds(m.step_ns() * 1e-6) +
+      " step; no gradient flows through them.";
+  finding.examples.push_back(ExampleOf(m, longest));
+  finding.where = PlaceOf(m, longest);
+  finding.assumption = "at best: calling the ops takes no time";
+  finding.fix_python =
+      "compute for all times at once what needs no other pass (deltas = "
+      "rewards + gamma * values[1:] - values[:-1]), and the recurrence on "
+      "Python numbers (.tolist()) or in NumPy, or for all times by a scan that "
+      "doubles its reach";
+  finding.fix_cpp =
+      "compute for all times at once what needs no other pass, and the "
+      "recurrence on plain numbers (an accessor or data_ptr())";
+  finding.wrong_if = "each pass runs a model on the result of the one before";
+  verdict.found.push_back({.finding = std::move(finding),
+                           .bound_ns = BoundNs(m, bound_ns, events)});
+}
+
+// Loops whose passes need each other, per step, by chain.
+std::map<std::string, double> ScansOf(const AnalysisContext& m,
+                                      const std::vector<OpLoop>& all) {
   std::map<std::string, double> scans;
   for (const OpLoop& loop : all) {
-    scans[loop.chain] += static_cast<double>(loop.scans) / steps;
+    scans[loop.chain] += static_cast<double>(loop.scans) /
+                         static_cast<double>(m.steps.steady.size());
   }
-  std::erase_if(all, [&](const OpLoop& loop) {
-    return loop.scans > 0 && scans[loop.chain] < kLeastScans;
-  });
+  return scans;
+}
+
+// `scans` are those of ScansOf().
+Verdict CheckIndependentPasses(const AnalysisContext& m,
+                               const std::vector<OpLoop>& all,
+                               std::map<std::string, double>& scans) {
   if (all.empty()) return Clean();
+  const double steps = static_cast<double>(m.steps.steady.size());
   double ns = 0, bound_ns = 0, events = 0;
   bool reads_values = false, is_backward = false;
   std::set<size_t> in;
-  std::map<std::string, SameLoops> by_chain;
+  ByChain by_chain;
   for (const OpLoop& loop : all) {
     const double passes = static_cast<double>(loop.passes);
     in.insert(loop.step);
@@ -85,15 +159,12 @@ Verdict CheckUnbatchedLoop(const AnalysisContext& m) {
     events += loop.events / steps;
     reads_values |= loop.reads_values;
     is_backward |= loop.has_backward;
-    SameLoops& same = by_chain[loop.chain];
-    same.passes += passes / steps;
-    same.ns += loop.ns / steps;
-    if (!same.longest || loop.ns > same.longest->ns) same.longest = &loop;
+    Add(loop, steps, by_chain);
   }
   if (ns < kShare * m.step_ns() || !AreMostSteps(m.steps, in.size())) {
     return Clean();
   }
-  bound_ns = LargestUnrecordedNs(m, bound_ns, events);
+  bound_ns = BoundNs(m, bound_ns, events);
   std::vector<std::pair<std::string, SameLoops>> order(by_chain.begin(),
                                                        by_chain.end());
   std::ranges::stable_sort(order, std::greater(),
@@ -105,21 +176,14 @@ Verdict CheckUnbatchedLoop(const AnalysisContext& m) {
     const OpLoop& longest = *order[i].second.longest;
     finding.evidence +=
         (i ? ", " : "") + InWords(order[i].first, order[i].second);
-    finding.examples.push_back(
-        {m.steps.windows[longest.step].number, longest.forward.begin_ns,
-         longest.forward.end_ns,
-         std::to_string(longest.passes) + " times " + longest.chain});
+    finding.examples.push_back(ExampleOf(m, longest));
   }
   finding.evidence +=
       ". Such loops" +
       std::string(is_backward ? " and their backward passes" : "") + " take " +
       Milliseconds(ns * 1e-6) + " of the " + Milliseconds(m.step_ns() * 1e-6) +
       " step.";
-  const OpLoop& first = *order.front().second.longest;
-  finding.where = CallSites(m.trace).Place(
-      m.steps.thread, first.forward.begin_ns + first.forward.length() / 2,
-      kNone);
-  if (finding.where.empty()) finding.where = first.chain;
+  finding.where = PlaceOf(m, *order.front().second.longest);
   finding.assumption =
       "at best: one call for all elements takes as long as the call for one "
       "element, plus what the ops compute beyond 20 us each";
@@ -127,11 +191,22 @@ Verdict CheckUnbatchedLoop(const AnalysisContext& m) {
   finding.wrong_if =
       "a pass of the loop needs the result of the one before it; "
       "torch.compile on the body of the loop helps then";
-  if (m.has_gpu) {
-    bound_ns = std::min(
-        bound_ns, m.MeanNs(Cause::kDispatch) + m.MeanNs(Cause::kHostCode));
-  }
   return FireBound(std::move(finding), bound_ns);
+}
+
+Verdict CheckUnbatchedLoop(const AnalysisContext& m) {
+  std::vector<OpLoop> all = FindOpLoops(m);
+  // One loop over time may do the work of several.
+  std::map<std::string, double> scans = ScansOf(m, all);
+  std::vector<OpLoop> single;
+  std::erase_if(all, [&](const OpLoop& loop) {
+    if (loop.scans == 0 || scans[loop.chain] >= kLeastScans) return false;
+    if (!loop.has_products && !loop.has_backward) single.push_back(loop);
+    return true;
+  });
+  Verdict verdict = CheckIndependentPasses(m, all, scans);
+  AddScans(m, single, verdict);
+  return verdict;
 }
 
 constexpr Rule kRules[] = {
@@ -153,8 +228,9 @@ constexpr Rule kRules[] = {
               "collectives; its products have several rows (batches); or "
               "nothing in the backward pass shows that all passes share their "
               "weights (in a stack of layers, they do not); or the index of an "
-              "element falls from pass to pass, as for discounted returns, and "
-              "there are fewer than four such loops per step",
+              "element falls from pass to pass, as for discounted returns, "
+              "there are fewer than four such loops per step, and they have "
+              "products or gradients",
      .fix_cpp = "one call for all elements: at::stack, index_add_, "
                 "broadcasting, at::_foreach_*",
      .fix_python = "one call for all elements: torch.stack, index_add_, "

@@ -15,6 +15,7 @@
 #include "context/rule.h"
 #include "evidence/program/backward_nodes.h"
 #include "evidence/program/forward_steps.h"
+#include "evidence/program/padding_mask.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
@@ -29,13 +30,17 @@ namespace {
 // for the sake of kernels, leave less.
 constexpr double kMostFilled = 0.8;
 constexpr char kChange[] = "padding to the longest of the batch";
+// Fewer batches may be of one length by chance.
+constexpr size_t kStepsToVary = 4;
 
 // The tensors that a step pads to one length.
 struct Padded {
   size_t step = 0;
-  RowId first = kNone;  // the op that pads
+  RowId first = kNone;  // the first op of the full length
+  RowId shows = kNone;  // the op that shows the lengths
   int64_t longest = 0;  // before
   int64_t samples = 0;
+  bool told = false;  // by the lengths that the loss is given
 };
 
 // By the length after, and the number of dimensions.
@@ -59,6 +64,8 @@ class Finder {
           blank_.insert(ListArgument(m_.trace, row, 1));
         } else if (name == "copy" && i > 0) {
           Writes(step.step, step.ops[i - 1], row);
+        } else if (name == "ctc_loss") {
+          Tells(step, row);
         }
       }
     }
@@ -98,10 +105,30 @@ class Finder {
     Add(step, copy, row[*dim], row.size() + 1, part[*dim], 1);
   }
 
+  // The loss is given the samples' lengths: ctc_loss(scores, ..., lengths).
+  void Tells(const ForwardStep& step, RowId loss) {
+    const Dims& scores = DimsOf(m_.trace, loss, 0);
+    if (scores.size() != 3) return;
+    const std::span<const Op> ops = m_.trace.ops();
+    for (RowId row = loss + 1;
+         row < ops.size() && ops[row].begin_ns < ops[loss].end_ns; ++row) {
+      if (!m_.trace.name(ops[row].name).ends_with("_ctc_loss")) continue;
+      const std::vector<int64_t> lengths = ListArgument(m_.trace, row, 2);
+      if (lengths.empty()) continue;
+      Add(step.step, step.ops.front(), scores[0], scores.size(),
+          std::ranges::max(lengths), scores[1]);
+      Padded& last = found_[{scores[0], scores.size()}].back();
+      last.told = true;
+      last.shows = loss;
+      return;
+    }
+  }
+
   void Add(size_t step, RowId row, int64_t length, size_t rank, int64_t longest,
            int64_t samples) {
     std::vector<Padded>& list = found_[{length, rank}];
-    if (list.empty() || list.back().step != step) list.push_back({step, row});
+    if (list.empty() || list.back().step != step)
+      list.push_back({step, row, row});
     list.back().longest = std::max(list.back().longest, longest);
     list.back().samples += samples;
   }
@@ -177,23 +204,45 @@ void Shorten(const AnalysisContext& m, const BackwardNodes& nodes,
   for (RowId row : step.ops) {
     if (row < padded.first) continue;
     const int times = full.Times(row, padded.samples);
-    if (times == 0 && row != padded.first) continue;
+    if (times == 0 && (row != padded.first || padded.told)) continue;
     AppendWithNodes(m, nodes, row, times > 1 ? filled * filled : filled, ops);
   }
 }
 
-Verdict CheckPaddedToMaximum(const AnalysisContext& m) {
-  const std::vector<ForwardStep> steps = ForwardSteps(m);
-  const ByLength by_length = Finder(m).Find(steps);
-  const ByLength::value_type* found = MostPadded(m, by_length);
-  if (found == nullptr) return Clean();
-  const int64_t length = found->first.first;
+constexpr char kFixPython[] =
+    "pad to the longest sample of the batch: "
+    "torch.nn.utils.rnn.pad_sequence(samples, batch_first=True), "
+    "padding=\"longest\" of a Hugging Face tokenizer; bucket samples of "
+    "similar length";
+constexpr char kFixCpp[] =
+    "pad to the longest sample of the batch: "
+    "torch::nn::utils::rnn::pad_sequence(samples, true)";
+constexpr char kWrongIf[] =
+    "the model needs this length, or a compiled model or a CUDA graph needs "
+    "one length; then round up to a few lengths";
+
+// "aten::pad pads samples to a length of 512, and the longest sample"
+std::string WhoPads(const AnalysisContext& m, const Padded& padded,
+                    int64_t length) {
+  const std::string to = "to a length of " + std::to_string(length);
+  if (padded.told) {
+    return "Samples are padded " + to +
+           ", and by the lengths that the CTC loss is given, the longest one";
+  }
+  return std::string(m.trace.name(m.trace.ops()[padded.shows].name)) +
+         " pads samples " + to + ", and the longest sample";
+}
+
+Verdict FirePadded(const AnalysisContext& m,
+                   const std::vector<ForwardStep>& steps,
+                   const ByLength::value_type& found) {
+  const int64_t length = found.first.first;
   const BackwardNodes nodes(m.trace);
   std::vector<ShortenedOp> ops;
   int64_t shortest = length, longest = 0;
   double filled = 0;
   auto step = steps.begin();
-  for (const Padded& padded : found->second) {
+  for (const Padded& padded : found.second) {
     while (step->step != padded.step) ++step;
     Shorten(m, nodes, *step, padded, length, ops);
     shortest = std::min(shortest, padded.longest);
@@ -201,34 +250,106 @@ Verdict CheckPaddedToMaximum(const AnalysisContext& m) {
     filled += static_cast<double>(padded.longest);
   }
   filled /=
-      static_cast<double>(length) * static_cast<double>(found->second.size());
+      static_cast<double>(length) * static_cast<double>(found.second.size());
   const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);
-  const Padded& first = found->second.front();
-  const Op& op = m.trace.ops()[first.first];
-  Finding finding = FindingAbout(m, first.first, first.first, "the padding");
-  finding.evidence = std::string(m.trace.name(op.name)) +
-                     " pads samples to a length of " + std::to_string(length) +
-                     ", and the longest sample of a batch has " +
+  const Padded& first = found.second.front();
+  Finding finding = FindingAbout(m, first.shows, first.shows, "the padding");
+  finding.evidence = WhoPads(m, first, length) + " of a batch has " +
                      std::to_string(shortest) + " to " +
                      std::to_string(longest) + ", " + Percent(filled) +
                      " of it on average. The ops that work on the full "
-                     "length behind it take " +
+                     "length " +
+                     (first.told ? "take " : "behind it take ") +
                      Milliseconds(all.ns * 1e-6) + " per step.";
   finding.assumption =
       "at best: each op takes as much less time as the batch is shorter, "
       "attention by the square of that";
-  finding.fix_python =
-      "pad to the longest sample of the batch: "
-      "torch.nn.utils.rnn.pad_sequence(samples, batch_first=True), "
-      "padding=\"longest\" of a Hugging Face tokenizer; bucket samples of "
-      "similar length";
-  finding.fix_cpp =
-      "pad to the longest sample of the batch: "
-      "torch::nn::utils::rnn::pad_sequence(samples, true)";
-  finding.wrong_if =
-      "the model needs this length, or a compiled model or a CUDA graph needs "
-      "one length; then round up to a few lengths";
+  finding.fix_python = kFixPython;
+  finding.fix_cpp = kFixCpp;
+  finding.wrong_if = kWrongIf;
   return FireBound(std::move(finding), all.saved_ns);
+}
+
+// The ops with a mask of padding of one step.
+struct Masked {
+  size_t step = 0;
+  RowId row = kNone;
+  Dims mask = {};
+};
+
+// The first mask of each step, if all steps have one of the same sizes: with
+// batches padded to their longest sample, the lengths would vary.
+std::vector<Masked> AlwaysMasked(const AnalysisContext& m,
+                                 const std::vector<ForwardStep>& steps) {
+  std::vector<Masked> found;
+  for (const ForwardStep& step : steps) {
+    for (RowId row : step.ops) {
+      const TensorShape mask = PaddingMask(m, row);
+      // The mask of a loss, [batch, 1], is none of lengths.
+      if (!mask.known() || mask.dims.back() == 1) continue;
+      if (!found.empty() && found.back().mask != mask.dims) return {};
+      found.push_back({step.step, row, mask.dims});
+      break;
+    }
+  }
+  return found;
+}
+
+// Masks show that something is padded, and not how much.
+Verdict AskForLengths(const AnalysisContext& m,
+                      const std::vector<ForwardStep>& steps) {
+  const std::vector<Masked> found = AlwaysMasked(m, steps);
+  if (found.size() < kStepsToVary || !RecursInMostSteps(m.steps, found)) {
+    return Clean();
+  }
+  const Masked& first = found.front();
+  const int64_t length = first.mask.back();
+  const BackwardNodes nodes(m.trace);
+  std::vector<ShortenedOp> ops;
+  auto step = steps.begin();
+  for (const Masked& one : found) {
+    while (step->step != one.step) ++step;
+    Shorten(m, nodes, *step,
+            {.step = one.step,
+             .first = step->ops.front(),
+             .longest = 1,
+             .samples = one.mask.front(),
+             .told = true},
+            length, ops);
+  }
+  const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);
+  Finding finding = FindingAbout(m, first.row, first.row, "the masked op");
+  finding.confidence = Confidence::kHint;
+  finding.evidence =
+      "A mask of " + InBrackets(first.mask) +
+      " shows that samples are padded, and all recorded batches have a length "
+      "of " +
+      std::to_string(length) +
+      ", which hardly happens where each is padded to its longest sample. The "
+      "recording does not show how much of it is padding. The ops that work "
+      "on the full length take " +
+      Milliseconds(all.ns * 1e-6) + " per step.";
+  finding.assumption = "at best: nearly all of each batch is padding";
+  finding.fix_python = std::string(
+                           "compare the longest sample of each batch, "
+                           "mask.sum(-1).max(), with that length; ") +
+                       kFixPython;
+  finding.fix_cpp = std::string(
+                        "compare the longest sample of each batch with "
+                        "that length; ") +
+                    kFixCpp;
+  finding.wrong_if = "samples fill that length, as texts that are cut to it do";
+  return Fire(Found{.finding = std::move(finding),
+                    .bound_ns = all.saved_ns,
+                    .at_most = FindingSeverity::kLow});
+}
+
+Verdict CheckPaddedToMaximum(const AnalysisContext& m) {
+  const std::vector<ForwardStep> steps = ForwardSteps(m);
+  const ByLength by_length = Finder(m).Find(steps);
+  const ByLength::value_type* found = MostPadded(m, by_length);
+  return found != nullptr ? FirePadded(m, steps, *found)
+                          : AskForLengths(m, steps);
 }
 
 constexpr Rule kRules[] = {
@@ -243,10 +364,13 @@ constexpr Rule kRules[] = {
      .detect =
          "in two thirds of the steps, aten::pad extends samples or batches to "
          "one length at one end, or samples are copied into slices of a tensor "
-         "of zeros; their own lengths vary, and the longest of a batch has at "
-         "most 80 % of that length on average",
-     .avoid = "the padding was done before the step (by a tokenizer or in the "
-              "data set): nothing in a recording tells it from data",
+         "of zeros, or a CTC loss is given lengths; their own lengths vary, "
+         "and "
+         "the longest of a batch has at most 80 % of that length on average. A "
+         "hint that is low at most: at least four steps mask padding, all with "
+         "masks of the same sizes",
+     .avoid = "no op pads, no loss is given lengths, and no mask has the sizes "
+              "of a batch: then nothing in a recording tells padding from data",
      .fix_cpp = "torch::nn::utils::rnn::pad_sequence",
      .fix_python = "torch.nn.utils.rnn.pad_sequence, padding=\"longest\""}};
 

@@ -15,7 +15,10 @@
 
 #include "context/rule.h"
 #include "evidence/call_site.h"
+#include "evidence/gradients/twin_passes.h"
 #include "evidence/program/backward_nodes.h"
+#include "evidence/program/forward_steps.h"
+#include "evidence/program/shortened_ops.h"
 #include "ops/contains.h"
 #include "ops/loader_spans.h"
 #include "ops/op_arguments.h"
@@ -31,6 +34,7 @@ namespace {
 // A single product of the same sizes may be of any layer.
 constexpr size_t kLeastProducts = 2;
 constexpr size_t kLongestChain = 512;  // ops of one forward pass
+constexpr char kOnePass[] = "shared layers run once";
 
 using Token = std::pair<NameId, RowId>;  // an op with its sizes
 
@@ -472,12 +476,56 @@ void AddDerived(const AnalysisContext& m, const std::vector<Repeat>& found,
       {.finding = *std::move(finding), .bound_ns = bound_ns});
 }
 
+// Both passes are trained with.
+void AddTwins(const AnalysisContext& m, const std::vector<TwinPass>& found,
+              Verdict& verdict) {
+  if (!RecursInMostSteps(m.steps, found)) return;
+  std::vector<ShortenedOp> ops;
+  for (const TwinPass& one : found) {
+    for (const std::vector<RowId>* rows : {&one.again, &one.nodes, &one.sums}) {
+      for (RowId row : *rows) ops.push_back({row, 0});
+    }
+  }
+  const ShortenedOps all = ShortenOps(m, std::move(ops), kOnePass);
+  const TwinPass& one = *std::ranges::max_element(found, {}, &TwinPass::layers);
+  Finding finding = FindingAbout(m, one.again.front(), one.again.back(),
+                                 "the same layers again");
+  finding.confidence = one.same_input ? Confidence::kStrong : Confidence::kHint;
+  finding.evidence =
+      "The same " + Count(static_cast<int64_t>(one.layers), "layer") + " run " +
+      MeanCount(1 + static_cast<double>(found.size()) /
+                        static_cast<double>(m.steps.steady.size()),
+                "time") +
+      " per step, each time on an input of " + InBrackets(one.input) +
+      ": the backward pass adds up the gradients of their weights" +
+      (one.same_input ? " and of the input"
+                      : ", and nothing in the step makes a second input") +
+      ". Forward and backward, the repetition takes " +
+      Milliseconds(all.ns * 1e-6) + " per step.";
+  finding.assumption = "at best: one pass remains, and none of these sums";
+  finding.fix_python =
+      "run the shared layers once, and give their output to all that need it: "
+      "features = encoder(x); a = head_a(features); b = head_b(features)";
+  finding.fix_cpp =
+      "run the shared layers once, and give their output to all that need it: "
+      "auto features = encoder(x); head_a(features); head_b(features)";
+  finding.wrong_if =
+      one.same_input
+          ? "the passes are random, as with dropout, and must differ"
+          : "the inputs differ; then one call with both joined (torch.cat) "
+            "saves what calling small ops costs, unless layers take statistics "
+            "of the batch";
+  verdict.found.push_back(
+      {.finding = std::move(finding), .bound_ns = all.saved_ns});
+}
+
 Verdict CheckRepeatedForward(const AnalysisContext& m) {
   Verdict verdict;
   if (m.steps.thread == kNone) return verdict;
   const Repeats repeats(m);
   AddDerived(m, repeats.Derived(), verdict);
   AddOnlyRead(m, repeats.OnlyRead(), verdict);
+  if (verdict.found.empty()) AddTwins(m, FindTwinPasses(m), verdict);
   return verdict;
 }
 
@@ -498,11 +546,14 @@ constexpr Rule kRules[] = {
          "with the classes; or the same chain of ops, with at least two "
          "products, runs several times in a row, and of two or more of them "
          "derivatives with respect to the inputs are taken with "
-         "create_graph=True",
+         "create_graph=True; or two layers or more run twice in a row of equal "
+         "ops, the backward pass adds up the gradients of their weights, and "
+         "no op makes a second input",
      .avoid = "the pass without a backward pass is a target's or a teacher's, "
               "which the loss needs; it lies in a validation; gradients of "
               "weights are taken (as in MAML), or something is computed "
-              "between the passes (as in a solver)",
+              "between the passes (as in a solver); the results of both passes "
+              "meet in one op, as those of two views of a sample do",
      .fix_cpp = "one forward pass; metrics from its output, all derivatives "
                 "from one torch::autograd::grad",
      .fix_python = "one forward pass; metrics from its output, all derivatives "

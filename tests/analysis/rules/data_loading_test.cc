@@ -285,5 +285,85 @@ TEST(SyncDataLoadingTest, WhatTheModelComputesIsNoPreparation) {
       Promises(Preparing(4'000, false, "aten::mm"), "sync-data-loading"));
 }
 
+// Batches of 64 samples that an in-process loader makes of such ops.
+Report OneByOne(const std::string& op) {
+  CpuText text;
+  for (int step = 0; step < 4; ++step) {
+    text.Begin();
+    for (int i = 0; i < 64; ++i) text.Op(op, 40);
+    text.Op("inputs=((float[8],float[8])) aten::stack", 440);
+    text.EndRange(
+        "kind=loader enumerate(DataLoader)#_SingleProcessDataLoaderIter"
+        ".__next__");
+    text.Op("aten::mm", 3'000);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(SyncDataLoadingTest, SamplesFromMemoryNeedNoWorker) {
+  const Report report = OneByOne("inputs=(float[999,8]) aten::select");
+  const Finding* finding = Find(report, "sync-data-loading");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kStrong);
+  EXPECT_NEAR(finding->gain.expected_ms, 3, 0.1);
+  EXPECT_TRUE(
+      finding->fix_python.starts_with("take a whole batch by one index"))
+      << finding->fix_python;
+  EXPECT_NE(finding->evidence.find("takes 64 samples one by one"),
+            std::string::npos)
+      << finding->evidence;
+  // Something is computed for each.
+  const Report computed = OneByOne("inputs=(float[999,8]) aten::mul");
+  EXPECT_NE(Find(computed, "sync-data-loading")->fix_python.find("num_workers"),
+            std::string::npos);
+}
+
+// Steps of 10 ms; the lines are ops of 2 ms.
+Report Drawing(const std::vector<std::string>& lines) {
+  CpuText text;
+  for (int step = 0; step < 4; ++step) {
+    int64_t rest = 10'000;
+    for (const std::string& line : lines) {
+      text.Op(line, 2'000);
+      rest -= 2'000;
+    }
+    text.Op("aten::mm", rest);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+std::string Draw(const std::string& weights, const std::string& drawn) {
+  return "inputs=(double[" + weights + "],Scalar=\"" + drawn +
+         "\",Scalar=\"True\") aten::multinomial";
+}
+
+TEST(WeightedDrawTest, AFewOfManySamples) {
+  const Report report = Drawing({Draw("200000", "64")});
+  const Finding* finding = Find(report, "weighted-draw");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 2, 0.1);
+  EXPECT_NE(finding->fix_python.find("WeightedRandomSampler"),
+            std::string::npos);
+  // Weights to draw by need double precision.
+  EXPECT_TRUE(IsClean(report, "fp64-compute"));
+}
+
+TEST(WeightedDrawTest, WeightsThatEachStepMakes) {
+  const Report report =
+      Drawing({"inputs=(double[200000],Scalar=\"0.6\") aten::pow",
+               Draw("200000", "64")});
+  const Finding* finding = Find(report, "weighted-draw");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 4, 0.1);
+  EXPECT_NE(finding->fix_python.find("sum tree"), std::string::npos);
+}
+
+TEST(WeightedDrawTest, AnEpochOrTheActionsOfAPolicy) {
+  EXPECT_TRUE(IsClean(Drawing({Draw("200000", "2001")}), "weighted-draw"));
+  EXPECT_TRUE(IsClean(Drawing({Draw("64,4096", "1")}), "weighted-draw"));
+}
+
 }  // namespace
 }  // namespace stepscope::data_loading_test

@@ -1,6 +1,11 @@
+#include <stepscope/trace_builder.h>
+
+#include <vector>
+
 #include "rule_testing.h"
 #include "support/cpu_loop.h"
 #include "support/gpu_text.h"
+#include "support/trace_copy.h"
 #include "support/trace_text.h"
 
 namespace stepscope::launching_test {
@@ -70,7 +75,7 @@ TEST(LaunchBoundTest, IsABoundOnAGpuRunWithoutReplay) {
 
 // Three steps of `count` launches, each after so much time inside its op and in
 // code before it, with a kernel of 5 us.
-Report OnGpu(int count, double inside_us, double before_us) {
+Trace Launches(int count, double inside_us, double before_us) {
   GpuText text;
   for (int step = 0; step < 3; ++step) {
     for (int i = 0; i < count; ++i) {
@@ -83,7 +88,10 @@ Report OnGpu(int count, double inside_us, double before_us) {
     text.Synchronize();
     text.EndStep();
   }
-  return text.Analyzed();
+  return text.Build();
+}
+Report OnGpu(int count, double inside_us, double before_us) {
+  return Analyze(Launches(count, inside_us, before_us));
 }
 
 TEST(LaunchBoundTest, AFewLaunchesCanHoldUpAGpu) {
@@ -91,6 +99,28 @@ TEST(LaunchBoundTest, AFewLaunchesCanHoldUpAGpu) {
   const Finding* finding = Find(report, "launch-bound");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->evidence.find("At 30 us each"), std::string::npos);
+}
+
+// The steps before the recorded ones took `wait_us`.
+Report BehindWaitSteps(int64_t wait_us) {
+  TraceBuilder builder;
+  AddAll(Launches(16, 25, 0), builder);
+  builder.run().wait_step_ns = std::vector<int64_t>(3, wait_us * 1'000);
+  return Analyze(builder.Build());
+}
+
+TEST(LaunchBoundTest, LeavesWhatRecordingAddsOut) {
+  const Report all = OnGpu(16, 25, 0);
+  const auto step_us = static_cast<int64_t>(all.steps.mean_ms * 1e3);
+  const Finding* whole = Find(all, "launch-bound");
+  ASSERT_NE(whole, nullptr);
+  const Report report = BehindWaitSteps(step_us - 100);
+  const Finding* finding = Find(report, "launch-bound");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, whole->gain.expected_ms - 0.1, 0.01);
+  EXPECT_NE(finding->evidence.find("Recording adds 0.10 ms"), std::string::npos)
+      << finding->evidence;
+  EXPECT_TRUE(IsClean(BehindWaitSteps(100), "launch-bound"));
 }
 
 // What takes longer between launches is no launching, and stays.

@@ -117,10 +117,10 @@ TEST(Fp64Test, IsLowOnAGpuWhereMatricesAreFactorised) {
 }
 
 TEST(Fp64Test, NormsAndFewFactorisationsDoNotNeedDoubles) {
-  EXPECT_GT(Find(WithSolver("aten::linalg_vector_norm", 2'000, 6'000),
-                 "fp64-compute")
-                ->severity,
-            FindingSeverity::kLow);
+  EXPECT_GT(
+      Find(WithSolver("aten::linalg_vector_norm", 2'000, 6'000), "fp64-compute")
+          ->severity,
+      FindingSeverity::kLow);
   // 1 % of the compute time.
   EXPECT_GT(Find(WithSolver("aten::linalg_inv_ex", 98, 7'902), "fp64-compute")
                 ->severity,
@@ -128,6 +128,30 @@ TEST(Fp64Test, NormsAndFewFactorisationsDoNotNeedDoubles) {
   EXPECT_EQ(Find(WithSolver("aten::linalg_inv_ex", 102, 7'898), "fp64-compute")
                 ->severity,
             FindingSeverity::kLow);
+}
+
+// oneDNN has no convolution of doubles: what runs instead takes many times as
+// long as one of floats.
+TEST(Fp64Test, ConvolutionsOfDoublesRunInPlainLoops) {
+  const auto run = [](const std::string& name) {
+    CpuText text;
+    for (int step = 0; step < 4; ++step) {
+      text.Op("inputs=(double[32,40,100],double[64,40,5]) " + name, 9'000);
+      text.Op("inputs=(double[32,64]) aten::sort", 1'000);
+      text.EndStep();
+    }
+    return text.Analyzed();
+  };
+  const Report slow = run("aten::conv1d");
+  const Finding* finding = Find(slow, "fp64-compute");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kProven);
+  EXPECT_NEAR(finding->gain.expected_ms, 9 + 0.5, 0.5);
+  EXPECT_NE(finding->evidence.find("9.00 ms of that are convolutions"),
+            std::string::npos)
+      << finding->evidence;
+  const Report product = run("aten::bmm");
+  EXPECT_NEAR(Find(product, "fp64-compute")->gain.expected_ms, 5, 0.01);
 }
 
 }  // namespace

@@ -103,5 +103,70 @@ TEST(PaddedToMaximumTest, BothEndsAreABorder) {
   EXPECT_TRUE(IsClean(Of({.left = true}), kRule));
 }
 
+// Steps of 10 ms; a recurrent layer over 160 frames takes 4 ms. The loss is
+// given the lengths of two samples.
+Report Speech(const std::vector<std::string>& lengths) {
+  CpuText text;
+  for (const std::string& both : lengths) {
+    text.Op("inputs=(float[2,160,40]) aten::gru", 4'000);
+    text.Op("inputs=(float[160,2,30]) aten::sort", 1'000);
+    text.Nested(
+        "inputs=(float[160,2,30],long int[2,12],long int[2],long int[2]) "
+        "aten::ctc_loss",
+        1'000,
+        "inputs=(float[160,2,30],long int[2,12],ScalarList=\"" + both +
+            "\",ScalarList=\"[12, 12]\") aten::_ctc_loss",
+        990);
+    text.Op("inputs=(float[64,64]) aten::sort", 4'000);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(PaddedToMaximumTest, TheLossIsGivenTheLengths) {
+  const Report report =
+      Speech({"[40, 20]", "[80, 30]", "[60, 50]", "[50, 60]"});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->where, "aten::ctc_loss");
+  EXPECT_NEAR(finding->gain.expected_ms, 6 * (1 - 60.0 / 160), 0.01);
+  EXPECT_NE(finding->evidence.find("the longest one of a batch has 40 to 80, "
+                                   "38 % of it on average"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_TRUE(IsClean(Speech({"[160, 20]", "[150, 30]", "[140, 50]"}), kRule));
+}
+
+// Masked attention over texts of these lengths.
+Report Masked(const std::vector<int>& lengths, const std::string& samples) {
+  CpuText text;
+  for (int length : lengths) {
+    const std::string size = std::to_string(length);
+    const std::string heads = "float[16,4," + size + ",16]";
+    text.Op("inputs=(" + heads + "," + heads + "," + heads + ",float[" +
+                samples + ",1,1," + size +
+                "]) aten::scaled_dot_product_attention",
+            2'000);
+    text.Op("inputs=(float[64,64]) aten::sort", 2'000);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(PaddedToMaximumTest, MasksOfOneLengthRaiseTheQuestion) {
+  const Report report = Masked({128, 128, 128, 128}, "16");
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->severity, FindingSeverity::kLow);
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
+  EXPECT_NE(finding->evidence.find("all recorded batches have a length of 128"),
+            std::string::npos)
+      << finding->evidence;
+  // Padded to the longest of each; a causal mask, which has no samples; few.
+  EXPECT_TRUE(IsClean(Masked({128, 120, 128, 128}, "16"), kRule));
+  EXPECT_TRUE(IsClean(Masked({128, 128, 128, 128}, "1"), kRule));
+  EXPECT_TRUE(IsClean(Masked({128, 128, 128}, "16"), kRule));
+}
+
 }  // namespace
 }  // namespace stepscope::padding_test

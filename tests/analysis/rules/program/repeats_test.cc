@@ -1,5 +1,6 @@
 #include "analysis/rules/rule_testing.h"
 #include "support/compute_text.h"
+#include "support/engine_text.h"
 
 namespace stepscope::repeats_test {
 namespace {
@@ -180,6 +181,88 @@ TEST(RepeatedForwardTest, OtherPassesAreNoRepetition) {
   EXPECT_TRUE(IsClean(Of(Metric{.loads = true}), kRule));
   EXPECT_TRUE(
       IsClean(Of(Metric{.trains_behind = true, .before_update = true}), kRule));
+}
+
+// Two layers of an encoder, for two heads of one layer each. Layers take 1 ms,
+// their nodes 2 ms.
+struct Twins {
+  std::string between = "(float[16,4]) aten::tanh";  // of the first head
+  std::string behind = "(float[16,2]) aten::tanh";   // the second head
+  std::string before = "(float[16,9]) aten::tanh";
+  bool own_weights = false;
+};
+
+Report Of(const Twins& how) {
+  EngineText text;
+  const std::string image = "float[16,3,32,32]";
+  const std::string weights[] = {"float[8,3,3,3]", "float[64,7200]"};
+  const auto op = [&](const std::string& line, double us) {
+    const size_t space = line.find(' ');
+    text.Op(line.substr(space + 1), line.substr(0, space), us);
+  };
+  int sequence = 0;
+  for (int step = 0; step < 4; ++step) {
+    op(how.before, 10);
+    for (int pass = 0; pass < 2; ++pass) {
+      const int first = sequence + 3 * pass;
+      text.Op("aten::conv2d", "(" + image + "," + weights[0] + ")", 1000,
+              first);
+      text.Op("aten::linear", "(float[16,7200]," + weights[1] + ")", 1000,
+              first + 1);
+      // The heads have one size, and weights of their own.
+      text.Op("aten::linear", "(float[16,64],float[4,64])", 1000, first + 2);
+      op(pass == 0 ? how.between : how.behind, 10);
+    }
+    for (int pass = 2; pass-- > 0;) {
+      const int first = sequence + 3 * pass;
+      const bool adds = pass == 0 && !how.own_weights;
+      text.Node(first + 2, 2000);
+      text.Keep("float[4,64]");
+      text.Node(first + 1, 2000, adds ? weights[1] : "");
+      text.Node(first, 2000, adds ? weights[0] : "");
+    }
+    text.Update();
+    sequence += 6;
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(RepeatedForwardTest, TwoHeadsEncodeTheSameInput) {
+  const Report report = Of(Twins{});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  // Without the head, whose weights are not shared.
+  EXPECT_NEAR(finding->gain.expected_ms, 2 * (1 + 2) + 0.04, 0.1);
+  EXPECT_NE(finding->evidence.find(
+                "The same 2 layers run 2 times per step, each time on an input "
+                "of [16, 3, 32, 32]"),
+            std::string::npos)
+      << finding->evidence;
+}
+
+TEST(RepeatedForwardTest, TwinsMayHaveInputsOfTheirOwn) {
+  // Made between the passes, or in front of both in two ways.
+  EXPECT_TRUE(IsClean(
+      Of(Twins{.between = "(float[16,3,32,32],float[16,3,32,32]) aten::add"}),
+      kRule));
+  EXPECT_TRUE(IsClean(
+      Of(Twins{.before = "(float[32,3,32,32],Scalar=\"2\") aten::chunk"}),
+      kRule));
+  EXPECT_FALSE(
+      IsClean(Of(Twins{.before = "(float[16,3,32,32],Scalar=\"2\") aten::div"}),
+              kRule));
+}
+
+TEST(RepeatedForwardTest, TwoViewsMeetInTheLoss) {
+  EXPECT_TRUE(IsClean(
+      Of(Twins{.behind = "(float[16,64],float[16,64]) aten::mul"}), kRule));
+}
+
+TEST(RepeatedForwardTest, TwinsOfOneSizeMayHaveWeightsOfTheirOwn) {
+  EXPECT_TRUE(IsClean(Of(Twins{.own_weights = true}), kRule));
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #include "analysis/rules/rule_testing.h"
 #include "support/cpu_text.h"
 
-namespace stepscope::one_hot_test {
+namespace stepscope::sparse_products_test {
 namespace {
 
 constexpr const char* kRule = "one-hot-product";
@@ -101,5 +101,58 @@ TEST(OneHotProductTest, FewClasses) {
   EXPECT_FALSE(IsClean(with("64"), kRule));
 }
 
+constexpr const char* kSparse = "sparse-kept-dense";
+const std::string kSpread = "inputs=(float[512,512],float[512,32]) aten::mm";
+
+TEST(SparseKeptDenseTest, AConstantSquareMultipliesFeatures) {
+  const Report report =
+      Of({"inputs=(float[512,64],float[32,64]) aten::linear", kSpread});
+  const Finding* finding = Find(report, kSparse);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
+  EXPECT_NEAR(finding->gain.expected_ms, 3, 0.01);
+  EXPECT_NE(finding->evidence.find("a matrix of [512, 512] that is neither"),
+            std::string::npos)
+      << finding->evidence;
+}
+
+TEST(SparseKeptDenseTest, TheMatrixIsMadeOrUsedInTheStep) {
+  for (const std::string op :
+       {"inputs=(float[512,512],Scalar=\"-1\") aten::softmax",
+        "inputs=(float[512,64],float[64,512]) aten::mm"}) {
+    EXPECT_TRUE(IsClean(Of({op, kSpread}), kSparse)) << op;
+  }
+}
+
+TEST(SparseKeptDenseTest, SmallOrWideMatrices) {
+  EXPECT_TRUE(
+      IsClean(Of({"inputs=(float[255,255],float[255,32]) aten::mm"}), kSparse));
+  EXPECT_TRUE(IsClean(Of({"inputs=(float[512,512],float[512,512]) aten::mm"}),
+                      kSparse));
+}
+
+// Steps with a product that calls or whose node calls another op.
+Report WithInner(const std::string& forward, const std::string& backward) {
+  CpuText text;
+  for (int i = 0; i < 4; ++i) {
+    const std::string sequence = "sequence=" + std::to_string(i) + " ";
+    text.Nested(sequence + kSpread, 1'000, forward, 900);
+    text.Nested("kind=backward " + sequence + "MmBackward0", 2'000, backward,
+                1'900);
+    text.Op("aten::sort", 7'000);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(SparseKeptDenseTest, TheMatrixIsTrainedOrSparseAlready) {
+  const std::string inner = "inputs=(float[512,512],float[512,32]) aten::mm";
+  EXPECT_FALSE(IsClean(WithInner("aten::zeros", inner), kSparse));
+  EXPECT_TRUE(IsClean(
+      WithInner("aten::zeros", "inputs=(float[512,32],float[32,512]) aten::mm"),
+      kSparse));
+  EXPECT_TRUE(IsClean(WithInner("aten::_sparse_addmm", inner), kSparse));
+}
+
 }  // namespace
-}  // namespace stepscope::one_hot_test
+}  // namespace stepscope::sparse_products_test

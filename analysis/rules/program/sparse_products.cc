@@ -1,8 +1,14 @@
-// Does a product with one-hot rows look up rows of weights, or sum up groups?
-// Source: PyTorch documentation, torch.nn.functional.embedding.
+// Are matrices of which nearly all elements are zero multiplied as dense ones:
+// one-hot rows, which look up rows of weights or sum up groups, and adjacency
+// matrices?
+// Sources: PyTorch documentation, torch.nn.functional.embedding and
+// torch.sparse; T. Kipf and M. Welling 2017, "Semi-Supervised Classification
+// with Graph Convolutional Networks", section 3.2: the product with the
+// adjacency matrix costs as much as there are edges.
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,7 +24,7 @@
 #include "words/quantities.h"
 
 namespace stepscope {
-namespace one_hot_rules {
+namespace sparse_products_rules {
 namespace {
 
 // A lookup moves 8 bytes for each number, in which a core does some 25
@@ -26,6 +32,9 @@ namespace {
 // memory); a product takes 2 for each class.
 constexpr int64_t kLeastClasses = 64;
 constexpr char kChange[] = "lookups in place of one-hot products";
+constexpr char kSparseChange[] = "sparse in place of dense products";
+// A product with fewer rows takes about as long as calling the sparse one.
+constexpr int64_t kLeastNodes = 256;
 
 struct Lookup {
   size_t step = 0;
@@ -193,7 +202,165 @@ Verdict CheckOneHotProduct(const AnalysisContext& m) {
   return FireBound(std::move(finding), all.saved_ns);
 }
 
+// A product from the left with a square matrix of constants.
+struct Spread {
+  size_t step = 0;
+  RowId product = kNone;
+  int64_t nodes = 0;  // rows of the matrix
+};
+
+// A matrix that no op of the step makes, that nothing but such products takes,
+// and that gets no gradient.
+class ConstantMatrices {
+ public:
+  explicit ConstantMatrices(const AnalysisContext& context)
+      : m_(context), nodes_(context.trace) {}
+
+  std::vector<Spread> Find() const {
+    std::vector<Spread> found;
+    for (const ForwardStep& step : ForwardSteps(m_)) {
+      std::vector<Spread> here;
+      std::set<int64_t> others;  // squares that are more than such a matrix
+      for (RowId row : step.ops) {
+        const int64_t size = LeftSquare(row);
+        if (size >= kLeastNodes && !HasMatrixGradient(row, size)) {
+          here.push_back({step.step, row, size});
+        } else {
+          AddSquares(row, others);
+        }
+      }
+      std::erase_if(
+          here, [&](const Spread& one) { return others.contains(one.nodes); });
+      found.insert(found.end(), here.begin(), here.end());
+    }
+    return found;
+  }
+
+ private:
+  // The size of the square matrix that `row` multiplies features with, of which
+  // there are fewer than nodes; 0 for other ops.
+  int64_t LeftSquare(RowId row) const {
+    const std::string_view name = PlainNameOf(m_.trace, row);
+    if (!IsAnyOf(name, {"mm", "matmul", "addmm", "spmm"})) return 0;
+    const size_t at = name == "addmm" ? 1 : 0;
+    const Dims& matrix = DimsOf(m_.trace, row, at);
+    const Dims& features = DimsOf(m_.trace, row, at + 1);
+    return matrix.size() == 2 && features.size() == 2 &&
+                   matrix[0] == matrix[1] && features[0] == matrix[1] &&
+                   features[1] < matrix[1] && !IsSparse(row)
+               ? matrix[0]
+               : 0;
+  }
+
+  // True if the product is one of a sparse matrix.
+  bool IsSparse(RowId row) const {
+    const std::span<const Op> ops = m_.trace.ops();
+    for (RowId inner = row + 1;
+         inner < ops.size() && ops[inner].begin_ns < ops[row].end_ns; ++inner) {
+      if (ops[inner].thread == ops[row].thread &&
+          Contains(m_.trace.name(ops[inner].name), "sparse")) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // True if backward makes a gradient of the matrix.
+  bool HasMatrixGradient(RowId row, int64_t size) const {
+    const Dims square = {size, size};
+    const std::span<const Op> ops = m_.trace.ops();
+    for (RowId node : nodes_.Of(ops[row])) {
+      for (RowId inner = node + 1;
+           inner < ops.size() && ops[inner].begin_ns < ops[node].end_ns;
+           ++inner) {
+        if (ops[inner].thread != ops[node].thread ||
+            !IsProduct(PlainNameOf(m_.trace, inner))) {
+          continue;
+        }
+        if (ResultDims(m_.trace, inner) == square) return true;
+      }
+    }
+    return false;
+  }
+
+  void AddSquares(RowId row, std::set<int64_t>& squares) const {
+    const auto add = [&](const Dims& dims) {
+      if (dims.size() >= 2 && dims.back() == dims[dims.size() - 2]) {
+        squares.insert(dims.back());
+      }
+    };
+    if (const std::optional<Dims> made = ResultDims(m_.trace, row)) add(*made);
+    const RowId inputs = m_.trace.ops()[row].inputs;
+    if (inputs == kNone) return;
+    for (const Argument& one : m_.trace.op_inputs()[inputs].arguments) {
+      add(one.dims);
+    }
+  }
+
+  const AnalysisContext& m_;
+  BackwardNodes nodes_;
+};
+
+Verdict CheckSparseKeptDense(const AnalysisContext& m) {
+  if (m.steps.thread == kNone) return Clean();
+  const std::vector<Spread> found = ConstantMatrices(m).Find();
+  if (!RecursInMostSteps(m.steps, found)) return Clean();
+  const BackwardNodes nodes(m.trace);
+  std::vector<ShortenedOp> ops;
+  bool trains = false;
+  for (const Spread& one : found) {
+    trains |= AppendWithNodes(m, nodes, one.product, 0, ops);
+  }
+  const ShortenedOps all = ShortenOps(m, std::move(ops), kSparseChange);
+  const Spread& largest = *std::ranges::max_element(found, {}, &Spread::nodes);
+  const std::string size = std::to_string(largest.nodes);
+  Finding finding =
+      FindingAbout(m, largest.product, largest.product, "the product");
+  finding.confidence = Confidence::kHint;
+  finding.evidence =
+      std::string(m.trace.name(m.trace.ops()[largest.product].name)) +
+      " multiplies features of " + size +
+      " rows from the left with a matrix of [" + size + ", " + size +
+      "] that is neither trained nor made in the step, " +
+      MeanCount(static_cast<double>(found.size()) /
+                    static_cast<double>(m.steps.steady.size()),
+                "time") +
+      " per step. This" + (trains ? ", with the backward pass," : "") +
+      " takes " + Milliseconds(all.ns * 1e-6) +
+      " per step. If it is the adjacency matrix of a graph, nearly all of it "
+      "is zero; a recording has no values.";
+  finding.assumption =
+      "at best: the products with what is not zero take no "
+      "time";
+  finding.fix_python =
+      "count (matrix != 0).float().mean(); if that is a few per cent or less, "
+      "keep the matrix sparse: matrix = matrix.to_sparse_csr(), matrix @ x as "
+      "before; or sum over the edges, torch.zeros_like(x).index_add(0, target, "
+      "x[source])";
+  finding.fix_cpp =
+      "if a few per cent of it or less are not zero, keep the matrix sparse: "
+      "matrix.to_sparse_csr(); or sum over the edges with index_add";
+  finding.wrong_if = "more than some per cent of the matrix are not zero";
+  return FireBound(std::move(finding), all.saved_ns);
+}
+
 constexpr Rule kRules[] = {
+    {.id = "sparse-kept-dense",
+     .question = "Is an adjacency matrix multiplied as a dense one?",
+     .needs = {Kind::kOp, Kind::kOpShapes},
+     .causes = {Cause::kCompute},
+     .check = &CheckSparseKeptDense,
+     .reference = "PyTorch documentation, torch.sparse: "
+                  "https://docs.pytorch.org/docs/stable/sparse.html",
+     .detect =
+         "in two thirds of the steps, features are multiplied from the left "
+         "with a square matrix of 256 rows or more that no op of the step "
+         "makes or takes otherwise, and that gets no gradient; a hint, because "
+         "a recording has no values",
+     .avoid = "the matrix is trained, or made in the step (attention, a "
+              "kernel), or there are at least as many features as rows",
+     .fix_cpp = "to_sparse_csr(); index_add over the edges",
+     .fix_python = "to_sparse_csr(); index_add over the edges"},
     {.id = "one-hot-product",
      .question = "Does a product with one-hot rows do what a lookup does?",
      .needs = {Kind::kOp, Kind::kOpShapes},
@@ -213,8 +380,9 @@ constexpr Rule kRules[] = {
                    "groups"}};
 
 }  // namespace
-}  // namespace one_hot_rules
+}  // namespace sparse_products_rules
 
-extern const std::span<const Rule> kOneHot = one_hot_rules::kRules;
+extern const std::span<const Rule> kSparseProducts =
+    sparse_products_rules::kRules;
 
 }  // namespace stepscope
