@@ -55,6 +55,7 @@ constexpr auto kYielding =
                              {"rnn-in-python", "repeated-backward"},
                              {"small-batch", "attention-by-hand"},
                              {"small-batch", "constant-rebuilt"},
+                             {"small-batch", "dense-embedding-gradient"},
                              {"small-batch", "foreach-not-fused"},
                              {"small-batch", "parameter-penalty"},
                              {"small-batch", "recompute-cost"},

@@ -159,36 +159,29 @@ Verdict FireFromMemory(Finding finding, int64_t samples, double bound_ns) {
   return FireBound(std::move(finding), bound_ns);
 }
 
-// The samples of a batch, if the loader takes them one by one from tensors in
-// memory and stacks them: that is all its ops do. 0 if it does anything else.
-int64_t SamplesFromMemory(const AnalysisContext& m) {
+// How often the loader picks from tensors in memory for a batch, one sample at
+// a time or all at once, if its ops do nothing else but stack that. 0 if they
+// do.
+int64_t PicksFromMemory(const AnalysisContext& m) {
   const std::vector<Span> loads = LoaderSpans(m.trace, m.steps.thread);
-  int64_t taken = 0, stacked = 0, batches = 0;
+  int64_t picks = 0, tensors = 0;
   for (RowId row : m.tree.of_thread(m.steps.thread)) {
     const Op& op = m.trace.ops()[row];
     if (!Covers(loads, op.begin_ns) || !InSteadyStep(m.steps, op.begin_ns)) {
       continue;
     }
     const std::string_view name = PlainNameOf(m.trace, row);
-    taken += name == "select";
-    if (name == "stack" && op.inputs != kNone) {
-      const std::vector<Argument>& list =
-          m.trace.op_inputs()[op.inputs].arguments;
-      ++batches;
-      // The profiler cuts long lists off, but not the selections.
-      stacked += static_cast<int64_t>(list.front().elements.size());
-      continue;
-    }
-    // What stack calls, and the sampler's shuffling.
-    if (!m.tree.traits(row).bookkeeping &&
+    const bool indexes = IsAnyOf(name, {"index", "index_select"});
+    picks += indexes || name == "select";
+    tensors += indexes || name == "stack";
+    // What these call, and the sampler's shuffling.
+    if (!indexes && name != "stack" && !m.tree.traits(row).bookkeeping &&
         !IsAnyOf(name, {"cat", "copy", "randperm", "random", "item",
                         "_local_scalar_dense"})) {
       return 0;
     }
   }
-  if (batches == 0) return 0;
-  const int64_t most = std::max(taken, stacked) / batches;
-  return most >= kManySamples ? most : 0;
+  return tensors > 0 ? std::max<int64_t>(1, picks / tensors) : 0;
 }
 
 Verdict CheckSyncDataLoading(const AnalysisContext& m) {
@@ -231,8 +224,9 @@ Verdict CheckSyncDataLoading(const AnalysisContext& m) {
   finding.wrong_if =
       "the batches come from a source that another thread cannot read";
   const double movable = std::max(0.0, data - opening);
-  if (const int64_t samples = SamplesFromMemory(m); samples > 0) {
-    return FireFromMemory(std::move(finding), samples, data);
+  const int64_t picks = PicksFromMemory(m);
+  if (picks >= kManySamples) {
+    return FireFromMemory(std::move(finding), picks, data);
   }
 
   // On a CPU a worker gains nothing unless a core is free.
@@ -246,7 +240,10 @@ Verdict CheckSyncDataLoading(const AnalysisContext& m) {
                                             : WorkersToTry(m, 1, count),
               .bound_ns = movable,
               .worth = kWorthAWorker,
-              .needs_replay = true};
+              .needs_replay = true,
+              // A worker would copy what is in memory once more.
+              .at_most = picks > 0 ? FindingSeverity::kLow
+                                   : FindingSeverity::kCritical};
   for (Alternative& alternative : found.alternatives) {
     alternative.wording.assumption = SharedCores(m, cores, alternative.edit);
   }

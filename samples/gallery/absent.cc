@@ -59,9 +59,11 @@ std::vector<Absent> AbsentRules() {
       {"repeated-rows", kPython},
       {"shifted-buffer", kPython},
       {"slow-half-products", "depends on the CPU"},
+      {"sparse-kept-dense", kPython},
       {"straggler-rank", kRanks},
       {"uneven-lengths", "depends on the data"},
       {"unread-gradients", kPython},
+      {"weighted-draw", kPython},
       {"work-between-steps",
        "no range marks the step of LibTorch's optimizers"},
   };

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -13,6 +15,7 @@
 #include "evidence/gradients/cleared_gradients.h"
 #include "evidence/gradients/parameter_updates.h"
 #include "evidence/program/backward_nodes.h"
+#include "evidence/program/forward_steps.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
 
@@ -105,6 +108,36 @@ void AddWeightOps(const AnalysisContext& m, const PassNode* before,
   }
 }
 
+// The op that makes the gradient with which the nodes from `tail` on begin: no
+// trained parameter needs it.
+void AddFeeding(const AnalysisContext& m, const BackwardPass& pass, size_t tail,
+                std::vector<ShortenedOp>& ops) {
+  const RowId forward = m.trace.ops()[pass.nodes[tail].row].forward;
+  if (forward == kNone) return;
+  const std::optional<Dims> fed = ResultDims(m.trace, forward);
+  if (!fed || fed->size() < 2) return;
+  for (size_t i = tail; i-- > 0;) {
+    const Op& node = m.trace.ops()[pass.nodes[i].row];
+    const std::span<const RowId> rows = m.tree.of_thread(node.thread);
+    auto it = std::ranges::lower_bound(rows, node.begin_ns, {}, [&](RowId row) {
+      return m.trace.ops()[row].begin_ns;
+    });
+    for (; it != rows.end() && m.trace.ops()[*it].begin_ns < node.end_ns;
+         ++it) {
+      if (!m.tree.traits(*it).matmul || !m.tree.computes(*it)) continue;
+      if (MakesGradient(m.trace, *it, 0).value_or(false) &&
+          DimsOf(m.trace, *it, 1) == *fed) {
+        ops.push_back({*it, 0.5});
+        return;
+      }
+      if (ResultDims(m.trace, *it) == fed) {
+        ops.push_back({*it, 0});
+        return;
+      }
+    }
+  }
+}
+
 // What the pass would not run if the unread gradients were not wanted.
 void AddNodes(const AnalysisContext& m, const BackwardPass& pass,
               UnreadGradients& found) {
@@ -121,6 +154,9 @@ void AddNodes(const AnalysisContext& m, const BackwardPass& pass,
   const bool ends_unread = std::any_of(
       pass.nodes.begin() + static_cast<std::ptrdiff_t>(tail), pass.nodes.end(),
       [&](const PassNode& node) { return has(node, true); });
+  if (tail > 0 && tail < pass.nodes.size() && ends_unread) {
+    AddFeeding(m, pass, tail, found.ops);
+  }
   for (size_t i = 0; i < pass.nodes.size(); ++i) {
     const PassNode& node = pass.nodes[i];
     const bool whole = i >= tail && ends_unread;

@@ -121,7 +121,7 @@ def conv_stft(fixed):
         yield len(wave)
 
 
-@program("RL", "held", expect=("whole-buffer-each-step",), also=("sync-data-loading",))
+@program("RL", "held", expect=("weighted-draw",), also=("sync-data-loading",))
 def prioritized_replay(fixed):
     """Prioritized replay: each step raises all of two million priorities to a power, normalizes them and draws from all of them, to get 256.
     Fix: keep the powers and their sums by blocks, change those of the batch, and draw a block, then one inside (a sum tree of two levels)."""

@@ -177,7 +177,7 @@ def nlp_masked_language_model(fixed):
 
 
 @program("robotics: behaviour cloning from a camera, arm and gripper heads", "held",
-         expect=("repeated-forward",))
+         expect=("repeated-forward",), also=("layout-transpose",))
 def robots_clone_arm_and_gripper(fixed):
     """Either head of the policy calls the encoder that they share, with the same images: it goes forward and backward
     twice per step. Fix: encode once and give the features to both heads."""
@@ -229,7 +229,7 @@ def weather_next_hour(fixed):
 
 
 @program("fraud detection: rare frauds drawn more often, MLP over transactions", "held",
-         expect=("late-selection",))
+         expect=("weighted-draw",))
 def fraud_balanced_batches(fixed):
     """Each batch is drawn with torch.multinomial, which sums up the weights of two million transactions for 256 draws.
     Fix: sum the weights up once and search in the sums (or draw the indices of many batches at once)."""

@@ -313,6 +313,13 @@ TEST(SyncDataLoadingTest, SamplesFromMemoryNeedNoWorker) {
   EXPECT_NE(finding->evidence.find("takes 64 samples one by one"),
             std::string::npos)
       << finding->evidence;
+  // The whole batch by one index: a worker would have to copy it as well.
+  const Report whole = Analyze(TraceFromText(
+      "step 0..9000000 thread=0\nrange 0..3000000 thread=0 kind=loader "
+      "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__\nop "
+      "1000000..2900000 thread=0 aten::index\nop 3000000..9000000 thread=0 "
+      "aten::mm\n"));
+  EXPECT_EQ(Find(whole, "sync-data-loading")->severity, FindingSeverity::kLow);
   // Something is computed for each.
   const Report computed = OneByOne("inputs=(float[999,8]) aten::mul");
   EXPECT_NE(Find(computed, "sync-data-loading")->fix_python.find("num_workers"),
