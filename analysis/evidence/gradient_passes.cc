@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "evidence/uploads.h"
+#include "evidence/host_copies.h"
 
 namespace stepscope {
 namespace {

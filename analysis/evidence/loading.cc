@@ -8,7 +8,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "evidence/uploads.h"
+#include "evidence/host_copies.h"
 #include "ops/contains.h"
 #include "ops/loader_spans.h"
 #include "ops/op_arguments.h"

@@ -1,4 +1,4 @@
-// Do copies to the device hold up the step?
+// Do copies between the host and the device hold up the step?
 // Sources: PyTorch Performance Tuning Guide, "Enable asynchronous data loading
 // and augmentation" (pin_memory); the ResNet-18 case study, steps 2 and 4; "17
 // tips", number 7. The driver stages pageable copies below 64 KiB without
@@ -10,7 +10,7 @@
 
 #include "context/noise.h"
 #include "context/rule.h"
-#include "evidence/uploads.h"
+#include "evidence/host_copies.h"
 #include "evidence/wait_sites.h"
 #include "words/quantities.h"
 
@@ -23,6 +23,9 @@ constexpr int64_t kPageableBytes = 1 << 20;
 constexpr int64_t kDrainNs = 10'000;
 constexpr double kMostSteps = 2.0 / 3;
 constexpr double kLoaderShare = 0.05;
+// Of the usual rate of the device's bus. Half is what a slot of half the lanes,
+// or of one generation less, reaches.
+constexpr double kSlowBus = 0.5;
 
 std::string Rate(double gb_per_s) { return Number(gb_per_s) + " GB/s"; }
 
@@ -34,9 +37,9 @@ const char* VerbFor(double per_step, const char* one, const char* many) {
 }
 
 // Adds the longest copies, at most 3.
-void AddExamples(const AnalysisContext& m, std::vector<const Upload*> uploads,
+void AddExamples(const AnalysisContext& m, std::vector<const HostCopy*> uploads,
                  Finding& finding) {
-  const auto length = [&](const Upload* upload) {
+  const auto length = [&](const HostCopy* upload) {
     const Copy& copy = m.trace.copies()[upload->copy];
     return copy.end_ns - copy.begin_ns;
   };
@@ -53,29 +56,70 @@ void AddExamples(const AnalysisContext& m, std::vector<const Upload*> uploads,
   }
 }
 
-// Some traces name host memory without saying whether it is pinned.
-bool KnowsPinning(const AnalysisContext& m,
-                  const std::vector<Upload>& uploads) {
-  return std::ranges::any_of(uploads, [&](const Upload& upload) {
-    const MemoryKind source = m.trace.copies()[upload.copy].source;
-    return source == MemoryKind::kPageable || source == MemoryKind::kPinned;
-  });
-}
+// What CheckPageable() says of one direction.
+struct PageableTexts {
+  Direction direction;
+  WaitKind wait;
+  const char* noun;     // "upload"
+  const char* place;    // "from pageable memory"
+  const char* unknown;  // why the rule is skipped
+  const char* fix_cpp;
+  const char* fix_python;
+  const char* wrong_if;
+};
+constexpr PageableTexts kUploadTexts = {
+    .direction = Direction::kToDevice,
+    .wait = WaitKind::kToDevice,
+    .noun = "upload",
+    .place = "from pageable memory",
+    .unknown =
+        "the trace does not show whether copies read from pinned host memory",
+    .fix_cpp =
+        "collate into torch::TensorOptions().pinned_memory(true) in the "
+        "loader's workers, then call .to(device, dtype, "
+        "/*non_blocking=*/true)",
+    .fix_python =
+        "use DataLoader(..., pin_memory=True) and batch.to(device, "
+        "non_blocking=True)",
+    .wrong_if = "the host must read or change the buffer right after the copy"};
+constexpr PageableTexts kDownloadTexts = {
+    .direction = Direction::kToHost,
+    .wait = WaitKind::kToHost,
+    .noun = "download",
+    .place = "into pageable memory",
+    .unknown =
+        "the trace does not show whether copies write to pinned host memory",
+    .fix_cpp =
+        "copy into a pinned tensor that is reused, "
+        "host.copy_(result, /*non_blocking=*/true), and synchronise with an "
+        "event before it is read; keep on the device what the host does not "
+        "need",
+    .fix_python =
+        "copy into a pinned tensor that is reused (torch.empty_like(result, "
+        "device=\"cpu\", pin_memory=True)), host.copy_(result, "
+        "non_blocking=True), and wait for a torch.cuda.Event before it is "
+        "read; keep on the device what the host does not need",
+    .wrong_if = "the host needs the result at once"};
 
-Verdict CheckPageable(const AnalysisContext& m) {
-  const std::vector<Upload> uploads = FindUploads(m);
-  if (!uploads.empty() && !KnowsPinning(m, uploads)) {
-    return Skip(
-        "the trace does not show whether copies read from pinned host memory");
-  }
-  const UploadFilter filter = [&](const Upload& upload) {
-    const Copy& copy = m.trace.copies()[upload.copy];
-    return copy.source == MemoryKind::kPageable && copy.bytes >= kStagedBytes;
+Verdict CheckPageable(const AnalysisContext& m, const PageableTexts& texts) {
+  const std::vector<HostCopy> copies = FindHostCopies(m, texts.direction);
+  const auto memory_of = [&](const HostCopy& one) {
+    return HostMemoryOf(m.trace.copies()[one.copy], texts.direction);
   };
-  if (ShareOfStepsWith(m, uploads, filter, kPageableBytes) < kMostSteps) {
+  // Some traces name host memory without saying whether it is pinned.
+  if (!copies.empty() && std::ranges::all_of(copies, [&](const HostCopy& one) {
+        return memory_of(one) == MemoryKind::kHost;
+      })) {
+    return Skip(texts.unknown);
+  }
+  const HostCopyFilter filter = [&](const HostCopy& one) {
+    return memory_of(one) == MemoryKind::kPageable &&
+           m.trace.copies()[one.copy].bytes >= kStagedBytes;
+  };
+  if (ShareOfStepsWith(m, copies, filter, kPageableBytes) < kMostSteps) {
     return Clean();
   }
-  const UploadSums sums = SumUploads(m, uploads, filter);
+  const HostCopySums sums = SumHostCopies(m, copies, filter);
   // In GB/s, as bytes per ns.
   const double rate = sums.bytes / std::max(sums.copy_ns, 1.0);
   const BusRate pinned = PinnedRate(m.trace);
@@ -88,44 +132,40 @@ Verdict CheckPageable(const AnalysisContext& m) {
 
   Finding finding;
   finding.confidence = Confidence::kProven;
-  finding.evidence = Uploads(sums.count) +
-                     " per step from pageable memory: " + Bytes(sums.bytes) +
-                     " in " + Milliseconds(sums.copy_ns * 1e-6) + " at " +
-                     Rate(rate) + ". This blocks the host for " +
+  finding.evidence = MeanCount(sums.count, texts.noun) + " per step " +
+                     texts.place + ": " + Bytes(sums.bytes) + " in " +
+                     Milliseconds(sums.copy_ns * 1e-6) + " at " + Rate(rate) +
+                     ". This blocks the host for " +
                      Milliseconds((sums.held_ns + sums.queued_ns) * 1e-6) +
                      " of the " + Milliseconds(m.stats.mean_ms) + " step.";
   finding.assumption =
-      "nothing needs the copied data immediately, and copies from pinned "
-      "memory run at " +
+      "nothing needs the copied data immediately, and copies " +
+      std::string(texts.direction == Direction::kToDevice ? "from" : "into") +
+      " pinned memory run at " +
       (pinned.gb_per_s <= 0
            ? std::string("the same rate (the rate of the device's bus is "
                          "unknown)")
        : pinned.measured
            ? Rate(pinned.gb_per_s) + ", as measured in this run"
            : Rate(pinned.gb_per_s) + ", the usual rate of this device's bus");
-  finding.fix_cpp =
-      "collate into torch::TensorOptions().pinned_memory(true) in the loader's "
-      "workers, then call .to(device, dtype, /*non_blocking=*/true)";
-  finding.fix_python =
-      "use DataLoader(..., pin_memory=True) and batch.to(device, "
-      "non_blocking=True)";
-  finding.wrong_if =
-      "the host must read or change the buffer right after the copy";
+  finding.fix_cpp = texts.fix_cpp;
+  finding.fix_python = texts.fix_python;
+  finding.wrong_if = texts.wrong_if;
 
   Edit edit;
-  std::vector<const Upload*> copied;
-  for (const Upload& upload : uploads) {
-    if (!filter(upload)) continue;
-    edit.scales.push_back({{ActivityTable::kCopy, upload.copy}, factor});
-    if (upload.steady) copied.push_back(&upload);
-    if (upload.wait == SIZE_MAX) continue;
-    const HostWait& wait = m.waits.all[upload.wait];
+  std::vector<const HostCopy*> copied;
+  for (const HostCopy& one : copies) {
+    if (!filter(one)) continue;
+    edit.scales.push_back({{ActivityTable::kCopy, one.copy}, factor});
+    if (one.steady) copied.push_back(&one);
+    if (one.wait == SIZE_MAX) continue;
+    const HostWait& wait = m.waits.all[one.wait];
     for (RowId call : {wait.copy_call, wait.sync_call}) {
       if (call != kNone) edit.no_wait.push_back(call);
     }
   }
   const WaitFilter waits = [&](const HostWait& wait) {
-    return wait.kind == WaitKind::kToDevice && wait.copy != kNone &&
+    return wait.kind == texts.wait && wait.copy != kNone &&
            filter({.copy = wait.copy});
   };
   Found found{.finding = std::move(finding),
@@ -134,6 +174,85 @@ Verdict CheckPageable(const AnalysisContext& m) {
   DescribeWaits(m, waits, found);
   if (found.finding.examples.empty()) AddExamples(m, copied, found.finding);
   return Fire(std::move(found));
+}
+
+Verdict CheckUploads(const AnalysisContext& m) {
+  return CheckPageable(m, kUploadTexts);
+}
+
+Verdict CheckDownloads(const AnalysisContext& m) {
+  return CheckPageable(m, kDownloadTexts);
+}
+
+// The large copies between pinned memory and the device in steady steps.
+struct PinnedCopies {
+  std::vector<const HostCopy*> copies = {};
+  double count = 0, bytes = 0, ns = 0;  // per steady step
+  double exposed_ns = 0;  // time in which such copies run, and no kernel does
+};
+
+PinnedCopies LargePinnedCopies(const AnalysisContext& m,
+                               const std::vector<HostCopy>& both) {
+  PinnedCopies found;
+  std::vector<Span> spans;
+  for (const HostCopy& one : both) {
+    const Copy& copy = m.trace.copies()[one.copy];
+    if (!one.steady || copy.bytes < kPageableBytes ||
+        (copy.source != MemoryKind::kPinned &&
+         copy.destination != MemoryKind::kPinned)) {
+      continue;
+    }
+    found.copies.push_back(&one);
+    found.bytes += static_cast<double>(copy.bytes);
+    found.ns += static_cast<double>(copy.end_ns - copy.begin_ns);
+    spans.push_back({copy.begin_ns, copy.end_ns});
+  }
+  spans = Merge(std::move(spans));
+  const auto steps = static_cast<double>(m.steps.steady.size());
+  const int64_t hidden =
+      Length(Intersect(spans, KernelSpans(m.trace, m.ledger->device, false)));
+  found.exposed_ns = static_cast<double>(Length(spans) - hidden) / steps;
+  found.count = static_cast<double>(found.copies.size()) / steps;
+  found.bytes /= steps;
+  found.ns /= steps;
+  return found;
+}
+
+Verdict CheckSlowBus(const AnalysisContext& m) {
+  const double usual = DeviceBusRate(m.trace);
+  if (usual <= 0) return Skip("the usual rate of this device's bus is unknown");
+  std::vector<HostCopy> both = FindHostCopies(m, Direction::kToDevice);
+  for (const HostCopy& one : FindHostCopies(m, Direction::kToHost)) {
+    both.push_back(one);
+  }
+  const PinnedCopies pinned = LargePinnedCopies(m, both);
+  if (pinned.copies.empty()) return Clean();
+  const double rate = pinned.bytes / std::max(pinned.ns, 1.0);
+  const double bound = (1 - rate / usual) * pinned.exposed_ns;
+  if (rate >= kSlowBus * usual || bound * 1e-6 < MinReportableGainMs(m)) {
+    return Clean();
+  }
+  Finding finding;
+  finding.confidence = Confidence::kHint;
+  finding.evidence = MeanCount(pinned.count, "copy", "copies") +
+                     " per step between pinned memory and the device, " +
+                     Bytes(pinned.bytes) + " in " +
+                     Milliseconds(pinned.ns * 1e-6) + ", run at " + Rate(rate) +
+                     "; the bus of such a device carries about " + Rate(usual) +
+                     ". No kernel runs beside them for " +
+                     Milliseconds(pinned.exposed_ns * 1e-6) + " of the " +
+                     Milliseconds(m.stats.mean_ms) + " step.";
+  AddExamples(m, pinned.copies, finding);
+  finding.assumption = "at best: the bus reaches its usual rate";
+  finding.fix_cpp = finding.fix_python =
+      "see which limits the bus: nvidia-smi --query-gpu=pcie.link.gen.current,"
+      "pcie.link.width.current --format=csv under load (lanes), nvidia-smi "
+      "topo -m with numactl --cpunodebind=N --membind=N (memory of the other "
+      "socket), copies of other devices behind the same switch; or copy less: "
+      "8- or 16-bit inputs, results reduced on the device";
+  finding.wrong_if =
+      "the machine gives the device fewer lanes, as some rented ones do";
+  return FireBound(std::move(finding), bound);
 }
 
 // Blocking uploads that wait for work queued before them. Even a few bytes cost
@@ -149,10 +268,10 @@ struct QueueWaits {
 // Asynchronous uploads on the compute stream. The host does not wait for them,
 // but the kernels behind them do.
 struct SameStreamUploads {
-  UploadFilter filter = [](const Upload& upload) {
+  HostCopyFilter filter = [](const HostCopy& upload) {
     return upload.wait == SIZE_MAX && upload.on_compute_stream;
   };
-  UploadSums sums;
+  HostCopySums sums;
   double hideable_ns = 0;
   bool fires = false;
 };
@@ -168,14 +287,14 @@ double KernelNsPerStep(const AnalysisContext& m) {
 }
 
 Verdict CheckBlocking(const AnalysisContext& m) {
-  const std::vector<Upload> uploads = FindUploads(m);
+  const std::vector<HostCopy> uploads = FindHostCopies(m, Direction::kToDevice);
   QueueWaits queue_waits;
   queue_waits.sums = SumWaits(m.waits, m.steps, queue_waits.filter);
   queue_waits.fires =
       queue_waits.sums.queued_ns * 1e-6 >= MinReportableGainMs(m) &&
       Recurs(queue_waits.sums.once_queued_frac, m.steps);
   SameStreamUploads same_stream;
-  same_stream.sums = SumUploads(m, uploads, same_stream.filter);
+  same_stream.sums = SumHostCopies(m, uploads, same_stream.filter);
   // A copy can only hide behind kernels, so no more of it than kernels take.
   same_stream.hideable_ns =
       std::min(same_stream.sums.exposed_ns, KernelNsPerStep(m));
@@ -208,8 +327,8 @@ Verdict CheckBlocking(const AnalysisContext& m) {
         "constants with device=\"cuda\"";
   }
   if (same_stream.fires) {
-    std::vector<const Upload*> copied;
-    for (const Upload& upload : uploads) {
+    std::vector<const HostCopy*> copied;
+    for (const HostCopy& upload : uploads) {
       if (!same_stream.filter(upload)) continue;
       edit.side_stream.push_back({ActivityTable::kCopy, upload.copy});
       if (upload.steady) copied.push_back(&upload);
@@ -256,7 +375,7 @@ constexpr Rule kRules[] = {
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kCopy, Kind::kRuntimeCall},
      .causes = {Cause::kBlockingCopy, Cause::kCopy},
-     .check = &CheckPageable,
+     .check = &CheckUploads,
      .reference = "PyTorch Performance Tuning Guide: Enable asynchronous data "
                   "loading and augmentation (pin_memory)",
      .detect = "uploads of at least 64 KiB from pageable memory add up to at "
@@ -270,6 +389,43 @@ constexpr Rule kRules[] = {
      .fix_python = "use DataLoader(pin_memory=True) and .to(device, "
                    "non_blocking=True)",
      .change = "uploads from pinned memory"},
+    {.id = "d2h-pageable",
+     .question = "Are results downloaded into pageable memory?",
+     .runs = Runs::kGpuOnly,
+     .needs = {Kind::kCopy, Kind::kRuntimeCall},
+     .causes = {Cause::kBlockingCopy, Cause::kCopy},
+     .check = &CheckDownloads,
+     .reference = "PyTorch tutorial, A guide on good usage of non_blocking and "
+                  "pin_memory: https://docs.pytorch.org/tutorials/"
+                  "intermediate/pinmem_nonblock.html",
+     .detect = "downloads of at least 64 KiB into pageable memory add up to at "
+               "least 1 MiB per step in two thirds of the steps, and pinning "
+               "saves at least 1 % of the step",
+     .avoid = "downloads are smaller; they lie outside steps; or the trace "
+              "does not distinguish pinned from pageable memory",
+     .fix_cpp =
+         "copy into a pinned tensor, non_blocking, and wait for an event "
+         "before reading it",
+     .fix_python = "copy into a pinned tensor, non_blocking=True, and wait for "
+                   "a torch.cuda.Event before reading it",
+     .change = "downloads into pinned memory"},
+    {.id = "slow-bus",
+     .question = "Do copies from pinned memory reach the rate of the device's "
+                 "bus?",
+     .runs = Runs::kGpuOnly,
+     .needs = {Kind::kCopy},
+     .causes = {Cause::kCopy, Cause::kBlockingCopy},
+     .check = &CheckSlowBus,
+     .reference = "CUDA C++ Best Practices Guide, 10.1: pinned memory attains "
+                  "the highest bandwidth between host and device",
+     .detect = "copies of at least 1 MiB between pinned memory and the device "
+               "run at less than half of the usual rate of the device's bus, "
+               "and with that rate at least 1 % of the step would be saved",
+     .avoid = "kernels run beside the copies, or the device is unknown",
+     .fix_cpp = "free the lanes, the socket or the switch that limits it; copy "
+                "less",
+     .fix_python = "free the lanes, the socket or the switch that limits it; "
+                   "copy less"},
     {.id = "h2d-blocking",
      .question = "Do uploads make the host or the kernels wait?",
      .runs = Runs::kGpuOnly,

@@ -10,7 +10,7 @@
 
 #include "context/noise.h"
 #include "context/rule.h"
-#include "evidence/uploads.h"
+#include "evidence/host_copies.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
@@ -142,7 +142,7 @@ class PairFinder {
 
   std::vector<Pair> Find() const {
     std::vector<Pair> pairs;
-    for (const Upload& upload : FindUploads(m_)) {
+    for (const HostCopy& upload : FindHostCopies(m_, Direction::kToDevice)) {
       Pair pair = PairOf(upload);
       if (pair.factory != kNone) pairs.push_back(pair);
     }
@@ -150,7 +150,7 @@ class PairFinder {
   }
 
  private:
-  Pair PairOf(const Upload& upload) const {
+  Pair PairOf(const HostCopy& upload) const {
     Pair pair{.factory = kNone,
               .copy = upload.copy,
               .wait = upload.wait,

@@ -10,8 +10,8 @@
 
 #include "context/noise.h"
 #include "context/rule.h"
+#include "evidence/host_copies.h"
 #include "evidence/program/converted_lists.h"
-#include "evidence/uploads.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
@@ -76,11 +76,11 @@ Verdict CheckWideInput(const AnalysisContext& m) {
   const Trace& trace = m.trace;
   const Casts casts(trace, OpsThatLaunch(trace));
   std::vector<bool> used(casts.ops.size());
-  std::vector<Upload> images;
+  std::vector<HostCopy> images;
   std::vector<double> factors;
   bool cast_seen = false;
   std::string where;
-  for (const Upload& upload : FindUploads(m)) {
+  for (const HostCopy& upload : FindHostCopies(m, Direction::kToDevice)) {
     const Copy& copy = trace.copies()[upload.copy];
     if (copy.op == kNone) continue;
     const TensorShape tensor = SourceOf(trace, copy.op);
@@ -113,13 +113,13 @@ Verdict CheckWideInput(const AnalysisContext& m) {
       where += "]";
     }
   }
-  const auto all = [](const Upload&) { return true; };
+  const auto all = [](const HostCopy&) { return true; };
   // Images that no kernel can read are not the input of a model.
   if (trace.kernels().empty() ||
       ShareOfStepsWith(m, images, all, kImageBytes) < kMostSteps) {
     return Clean();
   }
-  const UploadSums sums = SumUploads(m, images, all);
+  const HostCopySums sums = SumHostCopies(m, images, all);
   Edit edit;
   for (size_t i = 0; i < images.size(); ++i) {
     edit.scales.push_back({{ActivityTable::kCopy, images[i].copy}, factors[i]});

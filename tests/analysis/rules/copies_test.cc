@@ -188,5 +188,70 @@ TEST(H2dBlockingTest, CannotLookWithoutAGpu) {
             "no GPU was recorded");
 }
 
+// Five steps that end with a download of 20 MB.
+Report Downloading(std::string_view memory, int64_t bytes = 20'000'000) {
+  GpuText run;
+  run.Line("device vendor=Nvidia compute_major=8 NVIDIA A100");
+  for (int step = 0; step < 5; ++step) {
+    run.Kernel(4000, "gemm");
+    run.Begin("op", "aten::copy_");
+    run.BlockingCopy(4000, "device", memory, bytes);
+    run.End();
+    run.Pass(100);
+    run.EndStep();
+  }
+  return run.Analyzed();
+}
+
+TEST(D2hPageableTest, FiresOnLargeDownloadsIntoPageableMemory) {
+  const Report report = Downloading("pageable");
+  const Finding* finding = Find(report, "d2h-pageable");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("1 download per step into pageable memory: "
+                                   "20.0 MB in 4.00 ms at 5.00 GB/s"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->fix_python.find("pin_memory=True"), std::string::npos);
+  EXPECT_TRUE(IsClean(report, "h2d-pageable"));
+}
+
+TEST(D2hPageableTest, StaysSilentAboutPinnedMemoryAndFewBytes) {
+  EXPECT_TRUE(IsClean(Downloading("pinned"), "d2h-pageable"));
+  EXPECT_TRUE(IsClean(Downloading("pageable", kMiB - 1), "d2h-pageable"));
+}
+
+// Five steps with an upload of 20 MB from pinned memory that takes so long, and
+// a kernel behind it, or beside it on another stream.
+Report OverTheBus(double copy_us, bool beside = false) {
+  GpuText run;
+  run.Line("device vendor=Nvidia compute_major=8 NVIDIA A100");
+  for (int step = 0; step < 5; ++step) {
+    run.Copy(copy_us, "pinned", "device", 20'000'000);
+    if (beside) run.OnStream(9);
+    run.Kernel(8000, "gemm");
+    run.OnStream(0);
+    run.Synchronize();
+    run.EndStep();
+  }
+  return run.Analyzed();
+}
+
+TEST(SlowBusTest, FiresBelowHalfOfTheUsualRate) {
+  const Report report = OverTheBus(4000);
+  const Finding* finding = Find(report, "slow-bus");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
+  EXPECT_NE(finding->evidence.find("20.0 MB in 4.00 ms, run at 5.00 GB/s; the "
+                                   "bus of such a device carries about 24.0"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NEAR(finding->gain.expected_ms, 4 * (1 - 5.0 / 24), 0.01);
+  EXPECT_TRUE(IsClean(OverTheBus(20e6 / 12.1e3), "slow-bus"));
+}
+
+TEST(SlowBusTest, KernelsHideTheCopies) {
+  EXPECT_TRUE(IsClean(OverTheBus(4000, true), "slow-bus"));
+}
+
 }  // namespace
 }  // namespace stepscope::copies_test

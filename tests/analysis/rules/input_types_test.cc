@@ -5,7 +5,7 @@
 namespace stepscope::input_types_test {
 namespace {
 
-struct Upload {
+struct HostCopy {
   std::string shape = "float[32,3,224,224]";
   int64_t bytes = int64_t{4} * 32 * 3 * 224 * 224;
   double us = 4000;
@@ -14,7 +14,7 @@ struct Upload {
 };
 
 // Five steps: an upload of a batch, then 4 ms of kernels.
-Report Uploading(const Upload& upload) {
+Report Uploading(const HostCopy& upload) {
   GpuText run;
   for (int step = 0; step < 5; ++step) {
     if (!upload.cast.empty()) {

@@ -1,5 +1,5 @@
-// Uploads: copies from host memory to the device in the steps, and what they
-// cost.
+// Host copies: copies between host memory and the device in the steps, and what
+// they cost.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -13,7 +13,7 @@
 
 namespace stepscope {
 
-struct Upload {
+struct HostCopy {
   RowId copy = kNone;      // in copies()
   size_t wait = SIZE_MAX;  // index into AnalysisContext::waits.all; SIZE_MAX if
                            // the host did not wait
@@ -23,13 +23,19 @@ struct Upload {
   int64_t exposed_ns = 0;          // time with no kernel running beside it
 };
 
-// Returns the uploads of the busiest device in time order.
-std::vector<Upload> FindUploads(const AnalysisContext& context);
+enum class Direction : uint8_t { kToDevice, kToHost };
+// The kind of host memory at the other end of `copy`; nullopt if it does not go
+// in that direction.
+std::optional<MemoryKind> HostMemoryOf(const Copy& copy, Direction direction);
 
-using UploadFilter = std::function<bool(const Upload&)>;
+// Returns the copies of the busiest device in that direction, in time order.
+std::vector<HostCopy> FindHostCopies(const AnalysisContext& context,
+                                     Direction direction);
 
-// Means per steady step over the uploads that pass a filter.
-struct UploadSums {
+using HostCopyFilter = std::function<bool(const HostCopy&)>;
+
+// Means per steady step over the copies that pass a filter.
+struct HostCopySums {
   double count = 0;
   double bytes = 0;  // of those whose size is known
   double copy_ns = 0;
@@ -37,13 +43,13 @@ struct UploadSums {
   double held_ns = 0;    // the host waits for the transfers themselves
   double queued_ns = 0;  // the host waits for what was queued before them
 };
-UploadSums SumUploads(const AnalysisContext& context,
-                      const std::vector<Upload>& uploads,
-                      const UploadFilter& filter);
-// The share of steady steps whose uploads add up to at least `bytes`, 0 to 1.
+HostCopySums SumHostCopies(const AnalysisContext& context,
+                           const std::vector<HostCopy>& copies,
+                           const HostCopyFilter& filter);
+// The share of steady steps whose copies add up to at least `bytes`, 0 to 1.
 double ShareOfStepsWith(const AnalysisContext& context,
-                        const std::vector<Upload>& uploads,
-                        const UploadFilter& filter, int64_t bytes);
+                        const std::vector<HostCopy>& copies,
+                        const HostCopyFilter& filter, int64_t bytes);
 
 // Bandwidth of uploads from pinned memory, in GB/s (bytes per ns).
 struct BusRate {
@@ -54,7 +60,7 @@ struct BusRate {
 BusRate PinnedRate(const Trace& trace);
 
 // The usual bandwidth of the PCIe bus of the run's device, in GB/s; 0 if the
-// device is unknown. Source: table in uploads.cc.
+// device is unknown. Source: table in host_copies.cc.
 double DeviceBusRate(const Trace& trace);
 
 // By row of ops(): the op or an op below it launched an activity.

@@ -1,6 +1,7 @@
-#include "evidence/uploads.h"
+#include "evidence/host_copies.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -15,14 +16,9 @@ namespace {
 // 1 MiB: smaller copies are dominated by their latency.
 constexpr int64_t kLargeBytes = 1 << 20;
 
-// True for copies from host memory to the device.
-bool IsUpload(const Copy& copy) {
-  const bool from_host = copy.source == MemoryKind::kPageable ||
-                         copy.source == MemoryKind::kPinned ||
-                         copy.source == MemoryKind::kHost;
-  return from_host && copy.destination != MemoryKind::kPageable &&
-         copy.destination != MemoryKind::kPinned &&
-         copy.destination != MemoryKind::kHost;
+bool IsHostMemory(MemoryKind kind) {
+  return kind == MemoryKind::kPageable || kind == MemoryKind::kPinned ||
+         kind == MemoryKind::kHost;
 }
 
 // Bandwidth in GB/s that copies from pinned memory reach in practice in a x16
@@ -45,7 +41,16 @@ constexpr std::pair<std::string_view, double> kBus[] = {
 
 }  // namespace
 
-std::vector<Upload> FindUploads(const AnalysisContext& context) {
+std::optional<MemoryKind> HostMemoryOf(const Copy& copy, Direction direction) {
+  const bool up = direction == Direction::kToDevice;
+  const MemoryKind host = up ? copy.source : copy.destination;
+  const MemoryKind other = up ? copy.destination : copy.source;
+  if (!IsHostMemory(host) || IsHostMemory(other)) return {};
+  return host;
+}
+
+std::vector<HostCopy> FindHostCopies(const AnalysisContext& context,
+                                     Direction direction) {
   const Trace& trace = context.trace;
   std::vector<bool> steady(context.steps.windows.size());
   for (size_t i : context.steps.steady) steady[i] = true;
@@ -63,10 +68,10 @@ std::vector<Upload> FindUploads(const AnalysisContext& context) {
   // A copy costs the step nothing while a kernel of any kind runs beside it.
   const std::vector<Span> kernels = KernelSpans(trace, device, false);
 
-  std::vector<Upload> uploads;
+  std::vector<HostCopy> copies;
   for (RowId row = 0; row < trace.copies().size(); ++row) {
     const Copy& copy = trace.copies()[row];
-    if (!IsUpload(copy) || copy.device != device) continue;
+    if (!HostMemoryOf(copy, direction) || copy.device != device) continue;
     // A copy belongs to the step that issued it, not to the one it runs in.
     const int64_t asked = copy.call == kNone
                               ? copy.begin_ns
@@ -79,7 +84,7 @@ std::vector<Upload> FindUploads(const AnalysisContext& context) {
         static_cast<size_t>(after - context.steps.windows.begin()) - 1;
     if (asked >= context.steps.windows[step].host.end_ns) continue;
     const Span span{copy.begin_ns, copy.end_ns};
-    uploads.push_back(
+    copies.push_back(
         {.copy = row,
          .wait = wait_of[row],
          .step = step,
@@ -87,25 +92,25 @@ std::vector<Upload> FindUploads(const AnalysisContext& context) {
          .on_compute_stream = compute.contains({copy.device, copy.stream}),
          .exposed_ns = span.length() - LengthIn(kernels, span)});
   }
-  return uploads;
+  return copies;
 }
 
-UploadSums SumUploads(const AnalysisContext& context,
-                      const std::vector<Upload>& uploads,
-                      const UploadFilter& filter) {
-  UploadSums sums;
+HostCopySums SumHostCopies(const AnalysisContext& context,
+                           const std::vector<HostCopy>& copies,
+                           const HostCopyFilter& filter) {
+  HostCopySums sums;
   if (context.steps.steady.empty()) return sums;
   const double share = 1.0 / static_cast<double>(context.steps.steady.size());
-  for (const Upload& upload : uploads) {
-    if (!upload.steady || !filter(upload)) continue;
-    const Copy& copy = context.trace.copies()[upload.copy];
+  for (const HostCopy& one : copies) {
+    if (!one.steady || !filter(one)) continue;
+    const Copy& copy = context.trace.copies()[one.copy];
     sums.count += share;
     sums.bytes += share * static_cast<double>(std::max<int64_t>(copy.bytes, 0));
     sums.copy_ns += share * static_cast<double>(copy.end_ns - copy.begin_ns);
-    sums.exposed_ns += share * static_cast<double>(upload.exposed_ns);
-    if (upload.wait == SIZE_MAX) continue;
+    sums.exposed_ns += share * static_cast<double>(one.exposed_ns);
+    if (one.wait == SIZE_MAX) continue;
     // The copy itself holds the host only once it has begun.
-    const HostWait& wait = context.waits.all[upload.wait];
+    const HostWait& wait = context.waits.all[one.wait];
     sums.queued_ns += share * static_cast<double>(wait.queued_ns);
     sums.held_ns +=
         share * static_cast<double>(wait.blocked_ns - wait.queued_ns);
@@ -114,14 +119,14 @@ UploadSums SumUploads(const AnalysisContext& context,
 }
 
 double ShareOfStepsWith(const AnalysisContext& context,
-                        const std::vector<Upload>& uploads,
-                        const UploadFilter& filter, int64_t bytes) {
+                        const std::vector<HostCopy>& copies,
+                        const HostCopyFilter& filter, int64_t bytes) {
   if (context.steps.steady.empty()) return 0;
   std::vector<int64_t> by_step(context.steps.windows.size());
-  for (const Upload& upload : uploads) {
-    if (!filter(upload)) continue;
-    by_step[upload.step] +=
-        std::max<int64_t>(context.trace.copies()[upload.copy].bytes, 0);
+  for (const HostCopy& one : copies) {
+    if (!filter(one)) continue;
+    by_step[one.step] +=
+        std::max<int64_t>(context.trace.copies()[one.copy].bytes, 0);
   }
   double count = 0;
   for (size_t i : context.steps.steady) count += by_step[i] >= bytes;
@@ -132,7 +137,7 @@ double ShareOfStepsWith(const AnalysisContext& context,
 BusRate PinnedRate(const Trace& trace) {
   double bytes = 0, ns = 0;
   for (const Copy& copy : trace.copies()) {
-    if (!IsUpload(copy) || copy.source != MemoryKind::kPinned ||
+    if (HostMemoryOf(copy, Direction::kToDevice) != MemoryKind::kPinned ||
         copy.bytes < kLargeBytes) {
       continue;
     }
