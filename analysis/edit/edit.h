@@ -31,6 +31,9 @@ struct HostCut {
 struct ActivityScale {
   ActivityRef activity;
   double factor = 1;
+  // The factor is that of a rate which the recording does not show, as of a bus
+  // that no copy used as it should be: the activity may take as long as before.
+  bool assumed = false;
   bool operator==(const ActivityScale&) const = default;
 };
 

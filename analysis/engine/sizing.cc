@@ -33,7 +33,8 @@ constexpr double kDearWorker = 1.25, kCheapWorker = 0.9;
 constexpr double kPoorScale = 0.7, kGoodScale = 1.15;
 constexpr ReplayParameters kPoor = {.thread_efficiency = kPoorEfficiency,
                                     .worker_cost = kDearWorker,
-                                    .scale_effect = kPoorScale};
+                                    .scale_effect = kPoorScale,
+                                    .assumed_effect = 0};
 constexpr ReplayParameters kGood = {.thread_efficiency = kGoodEfficiency,
                                     .worker_cost = kCheapWorker,
                                     .scale_effect = kGoodScale};
@@ -226,6 +227,11 @@ Gain PredictDifference(const AnalysisContext& context, const Edit& edit) {
     gain.low_ms = GainFor(known.low, gain.expected_ms, step_ms);
     gain.high_ms = GainFor(known.high, gain.expected_ms, step_ms);
     if (gain.low_ms > gain.high_ms) std::swap(gain.low_ms, gain.high_ms);
+    // The outcomes are of other machines.
+    if (std::ranges::any_of(edit.scales, &ActivityScale::assumed)) {
+      gain.low_ms =
+          std::min(gain.low_ms, (now - replay.StepNs(edit, kPoor)) * 1e-6);
+    }
   } else {
     SpreadByModel(context, edit, now, gain);
   }

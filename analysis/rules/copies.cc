@@ -156,7 +156,9 @@ Verdict CheckPageable(const AnalysisContext& m, const PageableTexts& texts) {
   std::vector<const HostCopy*> copied;
   for (const HostCopy& one : copies) {
     if (!filter(one)) continue;
-    edit.scales.push_back({{ActivityTable::kCopy, one.copy}, factor});
+    edit.scales.push_back({{ActivityTable::kCopy, one.copy},
+                           factor,
+                           /*assumed=*/!pinned.measured});
     if (one.steady) copied.push_back(&one);
     if (one.wait == SIZE_MAX) continue;
     const HostWait& wait = m.waits.all[one.wait];

@@ -20,8 +20,9 @@ void ScaleActivities(const Edit& edit, const ReplayParameters& parameters,
   for (const ActivityScale& scale : edit.scales) {
     const uint32_t activity = ActivityOf(program, scale.activity);
     if (activity == kNoActivity) continue;
-    const double saved =
-        std::min(1.0, (1 - scale.factor) * parameters.scale_effect);
+    const double effect =
+        scale.assumed ? parameters.assumed_effect : parameters.scale_effect;
+    const double saved = std::min(1.0, (1 - scale.factor) * effect);
     edited.activity_ns[activity] *= 1 - saved;
   }
   if (!edit.drop_zero_grad && edit.batch == 1) return;

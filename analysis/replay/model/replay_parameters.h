@@ -17,6 +17,8 @@ struct ReplayParameters {
   double worker_cost = 1;
   // Device time that Edit::scales really saves / what they say.
   double scale_effect = 1;
+  // The same where they are assumed.
+  double assumed_effect = 1;
 };
 
 }  // namespace stepscope
