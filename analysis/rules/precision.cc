@@ -1,10 +1,9 @@
-// Is anything computed in double precision without need, or in 16 bits on a CPU
-// that is slow with them?
-// Sources: PyTorch documentation, Automatic Mixed Precision, on CPUs: without
-// AMX, AVX512_BF16 or AVX512_FP16 a product in 16 bits converts or falls back
-// to plain loops; the precision advice of the PyTorch Performance Tuning Guide.
-// FP64 runs at half the rate of FP32 on data-centre devices and at 1/32 to 1/64
-// on others.
+// Is anything computed in double precision without need, in 16 bits on a CPU
+// that is slow with them, or cast to 16 bits again and again? Sources: PyTorch
+// documentation, Automatic Mixed Precision, on CPUs: without AMX, AVX512_BF16
+// or AVX512_FP16 a product in 16 bits converts or falls back to plain loops;
+// the precision advice of the PyTorch Performance Tuning Guide. FP64 runs at
+// half the rate of FP32 on data-centre devices and at 1/32 to 1/64 on others.
 #include <stepscope/op_cost.h>
 
 #include <algorithm>
@@ -17,9 +16,11 @@
 
 #include "context/noise.h"
 #include "context/rule.h"
+#include "evidence/gradient_passes.h"
 #include "evidence/kernel_evidence.h"
 #include "evidence/program/forward_steps.h"
 #include "evidence/program/shortened_ops.h"
+#include "ops/contains.h"
 #include "ops/op_arguments.h"
 #include "replay/cpu/op_growth.h"
 #include "steps/steady_steps.h"
@@ -334,7 +335,108 @@ Verdict CheckSlowHalf(const AnalysisContext& m) {
   return FireBound(std::move(finding), all.saved_ns);
 }
 
+// A few casts are those of inputs and results.
+constexpr size_t kFewCasts = 8;
+constexpr char kCastChange[] = "weights in 16 bits";
+
+bool IsHalf(std::string_view type) {
+  return IsAnyOf(type, {"c10::Half", "c10::BFloat16"});
+}
+
+// A cast between float32 and 16 bits.
+struct Cast {
+  size_t step = 0;
+  RowId row = kNone;
+  std::string_view to = {};  // the type
+};
+
+std::vector<Cast> CastsOf(const AnalysisContext& m) {
+  std::vector<Cast> found;
+  const std::span<const Op> ops = m.trace.ops();
+  for (RowId row = 0; row < ops.size(); ++row) {
+    const Op& op = ops[row];
+    if (m.trace.name(op.name) != "aten::_to_copy") continue;
+    const size_t step = SteadyStepAt(m.steps, op.begin_ns);
+    if (step == m.steps.windows.size()) continue;
+    for (RowId inner = row + 1;
+         inner < ops.size() && ops[inner].begin_ns < op.end_ns; ++inner) {
+      if (ops[inner].parent != row ||
+          m.trace.name(ops[inner].name) != "aten::copy_") {
+        continue;
+      }
+      const std::string_view to =
+          m.trace.name(TensorArgument(m.trace, inner, 0).type);
+      const std::string_view from =
+          m.trace.name(TensorArgument(m.trace, inner, 1).type);
+      if ((IsHalf(to) && from == "float") || (to == "float" && IsHalf(from))) {
+        found.push_back({step, row, to});
+      }
+    }
+  }
+  return found;
+}
+
+// Training needs weights in float32; running a model does not.
+Verdict CheckCasts(const AnalysisContext& m) {
+  if (!OnlyInfers(m)) return Clean();
+  const std::vector<Cast> found = CastsOf(m);
+  const size_t steps = m.steps.steady.size();
+  if (found.size() < kFewCasts * steps || !RecursInMostSteps(m.steps, found)) {
+    return Clean();
+  }
+  std::vector<ShortenedOp> ops;
+  const Cast* half = nullptr;
+  for (const Cast& cast : found) {
+    ops.push_back({cast.row, 0});
+    if (half == nullptr && cast.to != "float") half = &cast;
+  }
+  if (half == nullptr) return Clean();
+  ShortenedOps all = ShortenOps(m, std::move(ops), kCastChange);
+  const bool is_bf16 = half->to == "c10::BFloat16";
+  const std::string python = is_bf16 ? "bfloat16" : "float16";
+  Finding finding =
+      FindingAbout(m, half->row, half->row, OpWithShapes(m.trace, half->row));
+  finding.confidence = Confidence::kStrong;
+  finding.evidence =
+      MeanCount(static_cast<double>(found.size()) / static_cast<double>(steps),
+                "cast") +
+      " per step between float32 and " + python +
+      ", as torch.autocast makes "
+      "them, take " +
+      Milliseconds(all.ns * 1e-6) + " of the " +
+      Milliseconds(m.step_ns() * 1e-6) +
+      " step. Nothing is trained, so no weight needs float32.";
+  finding.assumption = "at best: no cast is left";
+  finding.fix_python = "convert the model once, model.to(torch." + python +
+                       "), and its inputs, and leave torch.autocast out";
+  finding.fix_cpp = std::string("convert the model once, model->to(torch::") +
+                    (is_bf16 ? "kBFloat16" : "kHalf") +
+                    "), and its inputs, without autocast";
+  finding.wrong_if =
+      "results need sums or normalisations in float32 (compare them), or "
+      "weights are read in float32 elsewhere";
+  return Fire(std::move(finding), std::move(all.edit), all.saved_ns);
+}
+
 constexpr Rule kRules[] = {
+    {.id = "inference-casts",
+     .question = "Does a model that is only run cast its weights and "
+                 "activations to 16 bits each time?",
+     .runs = Runs::kGpuOnly,
+     .needs = {Kind::kOp, Kind::kOpShapes},
+     .causes = {Cause::kCompute, Cause::kDispatch, Cause::kKernelLatency},
+     .check = &CheckCasts,
+     .reference = "PyTorch documentation, Automatic Mixed Precision package, "
+                  "torch.autocast: https://docs.pytorch.org/docs/stable/"
+                  "amp.html",
+     .detect = "nothing is trained, and at least eight casts per step between "
+               "float32 and 16 bits (aten::_to_copy) run in two thirds of the "
+               "steps",
+     .avoid = "a backward pass or an optimizer runs: then autocast keeps "
+              "weights in float32 for a reason",
+     .fix_cpp = "model->to(torch::kBFloat16) once",
+     .fix_python = "model.to(torch.bfloat16) once, without torch.autocast",
+     .change = "weights in 16 bits"},
     {.id = "fp64-compute",
      .question = "Is anything computed in double precision?",
      .needs = {Kind::kOp},

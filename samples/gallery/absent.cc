@@ -37,6 +37,7 @@ std::vector<Absent> AbsentRules() {
       {"growing-prefix", kPython},
       {"ignored-labels", kPython},
       {"imbalanced-load", kRanks},
+      {"inference-casts", "the gallery trains"},
       {"invariant-in-loop", kPython},
       {"large-vocabulary-loss", kPython},
       {"late-selection", kPython},

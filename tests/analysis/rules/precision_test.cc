@@ -154,5 +154,51 @@ TEST(Fp64Test, ConvolutionsOfDoublesRunInPlainLoops) {
   EXPECT_NEAR(Find(product, "fp64-compute")->gain.expected_ms, 5, 0.01);
 }
 
+// Three runs of a model with ten layers, each of which casts its input and its
+// weight; `behind` follows each run.
+Report Casting(const std::string& from, const std::string& to,
+               std::string_view behind = "", int layers = 10) {
+  ComputeText text;
+  for (int step = 0; step < 3; ++step) {
+    for (int i = 0; i < layers; ++i) {
+      text.Begin();
+      text.Pass(1);
+      text.Begin();
+      text.Pass(1);
+      text.Op("aten::copy_", "(" + to + "[64,64]," + from + "[64,64])",
+              {{"direct_copy_kernel", 50}});
+      text.End("aten::_to_copy", "(" + from + "[64,64])");
+      text.End("aten::to", "(" + from + "[64,64])");
+      text.Op("aten::mm", "(" + to + "[64,64]," + to + "[64,64])",
+              {{"ampere_fp16_s16816gemm", 200}});
+    }
+    if (!behind.empty()) {
+      text.Op(behind, "", {{"gemm", 100}}, 10, "kind=backward");
+    }
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(InferenceCastsTest, ConvertsTheModelOnce) {
+  const Report report = Casting("float", "c10::Half");
+  const Finding* finding = Find(report, "inference-casts");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kPredicted);
+  EXPECT_NEAR(finding->gain.expected_ms, 10 * 0.05, 0.03);
+  EXPECT_NE(finding->fix_python.find("model.to(torch.float16)"),
+            std::string::npos);
+}
+
+TEST(InferenceCastsTest, TrainingNeedsFloats) {
+  EXPECT_TRUE(
+      IsClean(Casting("float", "c10::Half", "MmBackward0"), "inference-casts"));
+}
+
+TEST(InferenceCastsTest, OtherOrFewCasts) {
+  EXPECT_TRUE(IsClean(Casting("float", "double"), "inference-casts"));
+  EXPECT_TRUE(IsClean(Casting("float", "c10::Half", "", 7), "inference-casts"));
+}
+
 }  // namespace
 }  // namespace stepscope::precision_test
