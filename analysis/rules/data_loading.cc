@@ -164,7 +164,7 @@ Verdict FireFromMemory(Finding finding, int64_t samples, double bound_ns) {
 // do.
 int64_t PicksFromMemory(const AnalysisContext& m) {
   const std::vector<Span> loads = LoaderSpans(m.trace, m.steps.thread);
-  int64_t picks = 0, tensors = 0;
+  int64_t picks = 0, tensors = 0, lists = 0;
   for (RowId row : m.tree.of_thread(m.steps.thread)) {
     const Op& op = m.trace.ops()[row];
     if (!Covers(loads, op.begin_ns) || !InSteadyStep(m.steps, op.begin_ns)) {
@@ -174,6 +174,7 @@ int64_t PicksFromMemory(const AnalysisContext& m) {
     const bool indexes = IsAnyOf(name, {"index", "index_select"});
     picks += indexes || name == "select";
     tensors += indexes || name == "stack";
+    lists += name == "lift_fresh";
     // What these call, and the sampler's shuffling.
     if (!indexes && name != "stack" && !m.tree.traits(row).bookkeeping &&
         !IsAnyOf(name, {"cat", "copy", "randperm", "random", "item",
@@ -181,7 +182,9 @@ int64_t PicksFromMemory(const AnalysisContext& m) {
       return 0;
     }
   }
-  return tensors > 0 ? std::max<int64_t>(1, picks / tensors) : 0;
+  // torch.tensor() of a list: the indices of a batch, but not its values.
+  if (tensors == 0 || picks == 0 || lists > tensors) return 0;
+  return std::max<int64_t>(1, picks / tensors);
 }
 
 Verdict CheckSyncDataLoading(const AnalysisContext& m) {

@@ -18,6 +18,7 @@
 #include "context/rule.h"
 #include "evidence/gradient_passes.h"
 #include "evidence/kernel_evidence.h"
+#include "evidence/program/backward_nodes.h"
 #include "evidence/program/forward_steps.h"
 #include "evidence/program/shortened_ops.h"
 #include "ops/contains.h"
@@ -343,7 +344,8 @@ bool IsHalf(std::string_view type) {
   return IsAnyOf(type, {"c10::Half", "c10::BFloat16"});
 }
 
-// A cast between float32 and 16 bits.
+// A cast between float32 and 16 bits in front of an op that autocast lists: it
+// is part of the op. One that the program asks for is an op of its own.
 struct Cast {
   size_t step = 0;
   RowId row = kNone;
@@ -355,7 +357,10 @@ std::vector<Cast> CastsOf(const AnalysisContext& m) {
   const std::span<const Op> ops = m.trace.ops();
   for (RowId row = 0; row < ops.size(); ++row) {
     const Op& op = ops[row];
-    if (m.trace.name(op.name) != "aten::_to_copy") continue;
+    if (m.trace.name(op.name) != "aten::_to_copy" ||
+        PlainNameOf(m.trace, OutermostOf(m.trace, row)) == "to") {
+      continue;
+    }
     const size_t step = SteadyStepAt(m.steps, op.begin_ns);
     if (step == m.steps.windows.size()) continue;
     for (RowId inner = row + 1;
@@ -433,7 +438,8 @@ constexpr Rule kRules[] = {
                "float32 and 16 bits (aten::_to_copy) run in two thirds of the "
                "steps",
      .avoid = "a backward pass or an optimizer runs: then autocast keeps "
-              "weights in float32 for a reason",
+              "weights in float32 for a reason; the program casts by ops of "
+              "its own, as inputs",
      .fix_cpp = "model->to(torch::kBFloat16) once",
      .fix_python = "model.to(torch.bfloat16) once, without torch.autocast",
      .change = "weights in 16 bits"},

@@ -157,18 +157,22 @@ TEST(Fp64Test, ConvolutionsOfDoublesRunInPlainLoops) {
 // Three runs of a model with ten layers, each of which casts its input and its
 // weight; `behind` follows each run.
 Report Casting(const std::string& from, const std::string& to,
-               std::string_view behind = "", int layers = 10) {
+               std::string_view behind = "", int layers = 10,
+               bool autocast = true) {
   ComputeText text;
   for (int step = 0; step < 3; ++step) {
     for (int i = 0; i < layers; ++i) {
       text.Begin();
+      text.Pass(1);
+      if (autocast) text.Begin();
       text.Pass(1);
       text.Begin();
       text.Pass(1);
       text.Op("aten::copy_", "(" + to + "[64,64]," + from + "[64,64])",
               {{"direct_copy_kernel", 50}});
       text.End("aten::_to_copy", "(" + from + "[64,64])");
-      text.End("aten::to", "(" + from + "[64,64])");
+      if (autocast) text.End("aten::to", "(" + from + "[64,64])");
+      text.End(autocast ? "aten::linear" : "aten::to", "(" + from + "[64,64])");
       text.Op("aten::mm", "(" + to + "[64,64]," + to + "[64,64])",
               {{"ampere_fp16_s16816gemm", 200}});
     }
@@ -196,6 +200,8 @@ TEST(InferenceCastsTest, TrainingNeedsFloats) {
 }
 
 TEST(InferenceCastsTest, OtherOrFewCasts) {
+  EXPECT_TRUE(
+      IsClean(Casting("float", "c10::Half", "", 10, false), "inference-casts"));
   EXPECT_TRUE(IsClean(Casting("float", "double"), "inference-casts"));
   EXPECT_TRUE(IsClean(Casting("float", "c10::Half", "", 7), "inference-casts"));
 }
