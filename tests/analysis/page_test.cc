@@ -297,6 +297,13 @@ TEST(PageWordsTest, TheHeadlineSaysWhatToExpect) {
   EXPECT_EQ(
       HeadlineInWords(bound),
       "Up to 4.00 of 10.0 ms per step can be gained: start with fp64-compute.");
+  // A plan that is worth less comes second.
+  bound.plan = {.ids = {"launch-bound"}, .step_before_ms = 10};
+  bound.plan.step_after_ms = 9;
+  EXPECT_THAT(HeadlineInWords(bound), HasSubstr("start with fp64-compute."));
+  bound.plan.step_after_ms = 7;
+  EXPECT_THAT(HeadlineInWords(bound), HasSubstr("1 change is predicted"));
+  bound.plan = {};
   // Predicted, but in no plan: not an upper bound.
   bound.findings[0].gain_kind = GainKind::kPredicted;
   bound.findings[0].gain = {.expected_ms = 4, .low_ms = 2, .high_ms = 5};

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -143,15 +144,17 @@ class Finder {
     if (WeightArgument(m_.trace, one.again.front()) == 0) return false;
     for (RowId node : gradients_->NodesOf(one.again.front())) {
       const Op& around = OpAt(node);
+      const std::span<const RowId> rows = m_.tree.of_thread(around.thread);
       size_t products = 0;
-      for (RowId row : m_.tree.of_thread(around.thread)) {
-        const Op& op = OpAt(row);
-        if (op.begin_ns < around.begin_ns) continue;
-        if (op.begin_ns >= around.end_ns) break;
-        if (const auto of_input = MakesGradient(m_.trace, row, 0)) {
+      for (auto row = std::ranges::lower_bound(
+               rows, around.begin_ns, {},
+               [&](RowId r) { return OpAt(r).begin_ns; });
+           row != rows.end() && OpAt(*row).begin_ns < around.end_ns; ++row) {
+        if (const auto of_input = MakesGradient(m_.trace, *row, 0)) {
           return *of_input;
         }
-        products += IsAnyOf(m_.trace.name(op.name), {"aten::mm", "aten::bmm"});
+        products +=
+            IsAnyOf(m_.trace.name(OpAt(*row).name), {"aten::mm", "aten::bmm"});
       }
       if (products > 1) return true;
     }

@@ -46,6 +46,18 @@ std::string FirstInWords(const Report& report) {
   return "";
 }
 
+// True if the first finding has no predicted gain, but a bound that is worth
+// more than the plan.
+bool BeginsWithBound(const Report& report) {
+  for (const Finding& finding : report.findings) {
+    if (NumberOf(report, finding) != 1) continue;
+    return finding.gain_kind == GainKind::kBound &&
+           LikelyMs(finding) >
+               report.plan.step_before_ms - report.plan.step_after_ms;
+  }
+  return false;
+}
+
 // The words of all causes that the report names.
 void WriteCauses(const std::set<std::string>& keys, bool has_gpu,
                  JsonText& json) {
@@ -76,7 +88,7 @@ std::string HeadlineInWords(const Report& report) {
     return NoStepsInWords(report) + (first.empty() ? "" : " " + first);
   }
   const Plan& plan = report.plan;
-  if (!plan.ids.empty() && plan.step_after_ms > 0) {
+  if (!plan.ids.empty() && plan.step_after_ms > 0 && !BeginsWithBound(report)) {
     std::string text = Count(static_cast<int64_t>(plan.ids.size()), "change") +
                        (plan.ids.size() == 1 ? " is" : " are") +
                        " predicted to cut the step from " +
