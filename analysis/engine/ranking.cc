@@ -47,7 +47,8 @@ constexpr Superseding kSuperseding[] = {
     {"launch-bound", "grad-clip-sync", Overlap::kSameIdle},
     // Both spread or remove the same framework code.
     {"small-batch", "launch-bound", Overlap::kSameIdle, true},
-    {"h2d-blocking", "h2d-pageable", Overlap::kOneChange}};
+    {"h2d-blocking", "h2d-pageable", Overlap::kOneChange},
+    {"host-sync", "d2h-pageable", Overlap::kOneChange}};
 
 // The step that the gain refers to.
 double StepMs(const AnalysisContext& context, const Finding& finding) {

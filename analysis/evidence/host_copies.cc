@@ -134,10 +134,10 @@ double ShareOfStepsWith(const AnalysisContext& context,
 }
 
 // What this run reaches comes first: the width of its slot is not recorded.
-BusRate PinnedRate(const Trace& trace) {
+BusRate PinnedRate(const Trace& trace, Direction direction) {
   double bytes = 0, ns = 0;
   for (const Copy& copy : trace.copies()) {
-    if (HostMemoryOf(copy, Direction::kToDevice) != MemoryKind::kPinned ||
+    if (HostMemoryOf(copy, direction) != MemoryKind::kPinned ||
         copy.bytes < kLargeBytes) {
       continue;
     }

@@ -51,13 +51,13 @@ double ShareOfStepsWith(const AnalysisContext& context,
                         const std::vector<HostCopy>& copies,
                         const HostCopyFilter& filter, int64_t bytes);
 
-// Bandwidth of uploads from pinned memory, in GB/s (bytes per ns).
+// Bandwidth of copies from or into pinned memory, in GB/s (bytes per ns).
 struct BusRate {
   double gb_per_s = 0;    // 0: unknown
-  bool measured = false;  // from pinned uploads of at least 1 MiB in this run;
+  bool measured = false;  // from such copies of at least 1 MiB in this run;
                           // otherwise DeviceBusRate()
 };
-BusRate PinnedRate(const Trace& trace);
+BusRate PinnedRate(const Trace& trace, Direction direction);
 
 // The usual bandwidth of the PCIe bus of the run's device, in GB/s; 0 if the
 // device is unknown. Source: table in host_copies.cc.

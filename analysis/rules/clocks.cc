@@ -39,8 +39,8 @@ struct OneStep {
 // The times of one shape over the steady steps. Early and late are the first
 // and the last third.
 struct Times {
-  double early_ns = 0, late_ns = 0, ns = 0;
-  int64_t early = 0, late = 0, calls = 0;
+  double early_ns = 0, late_ns = 0;
+  int64_t early = 0, late = 0;
   std::map<size_t, OneStep> by_step = {};  // early steps only
   // The mean time of a call in the fastest early step.
   double least_ns() const {
@@ -53,8 +53,10 @@ struct Times {
 };
 
 struct Drift {
-  double share = 0;        // late / early - 1, over all equal kernels
-  double ns_per_step = 0;  // lost against the fastest early step
+  double share = 0;  // late / early - 1, over all equal kernels
+  // Lost against the fastest early step, in the last third: the rest of the run
+  // is like that.
+  double ns_per_step = 0;
 };
 
 Drift KernelDrift(const AnalysisContext& m) {
@@ -77,8 +79,6 @@ Drift KernelDrift(const AnalysisContext& m) {
     const auto position = static_cast<size_t>(at - steady.begin());
     Times& times = shapes[{kernel.name, kernel.grid, kernel.block}];
     const double ns = static_cast<double>(kernel.end_ns - kernel.begin_ns);
-    times.ns += ns;
-    ++times.calls;
     if (position < third) {
       times.early_ns += ns;
       ++times.early;
@@ -96,11 +96,10 @@ Drift KernelDrift(const AnalysisContext& m) {
     const double mean = times.early_ns / times.early;
     early += mean * times.late;
     late += times.late_ns;
-    lost += times.ns - times.least_ns() * times.calls;
+    lost += times.late_ns - times.least_ns() * static_cast<double>(times.late);
   }
   if (early <= 0) return {};
-  return {late / early - 1,
-          std::max(0.0, lost / static_cast<double>(steady.size()))};
+  return {late / early - 1, std::max(0.0, lost / static_cast<double>(third))};
 }
 
 Verdict CheckThrottle(const AnalysisContext& m) {
@@ -142,7 +141,8 @@ Verdict CheckThrottle(const AnalysisContext& m) {
       ". The same kernels take " + Percent(drift.share) +
       " longer in the last third of the steps than in the first.";
   finding.assumption =
-      "at best, kernels stay as fast as in the fastest early step";
+      "at best, kernels stay as fast as in the fastest early step; the rest of "
+      "the run is like the last third of the steps";
   finding.fix_cpp = finding.fix_python =
       "improve the cooling, raise the power limit (nvidia-smi -pl), or set "
       "application clocks that the device can hold (nvidia-smi -ac); compare "

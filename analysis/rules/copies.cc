@@ -59,6 +59,7 @@ void AddExamples(const AnalysisContext& m, std::vector<const HostCopy*> uploads,
 // What CheckPageable() says of one direction.
 struct PageableTexts {
   Direction direction;
+  Confidence confidence;
   WaitKind wait;
   const char* noun;     // "upload"
   const char* place;    // "from pageable memory"
@@ -69,6 +70,7 @@ struct PageableTexts {
 };
 constexpr PageableTexts kUploadTexts = {
     .direction = Direction::kToDevice,
+    .confidence = Confidence::kProven,
     .wait = WaitKind::kToDevice,
     .noun = "upload",
     .place = "from pageable memory",
@@ -84,6 +86,8 @@ constexpr PageableTexts kUploadTexts = {
     .wrong_if = "the host must read or change the buffer right after the copy"};
 constexpr PageableTexts kDownloadTexts = {
     .direction = Direction::kToHost,
+    // When the host reads the result, no recording shows.
+    .confidence = Confidence::kHint,
     .wait = WaitKind::kToHost,
     .noun = "download",
     .place = "into pageable memory",
@@ -122,7 +126,7 @@ Verdict CheckPageable(const AnalysisContext& m, const PageableTexts& texts) {
   const HostCopySums sums = SumHostCopies(m, copies, filter);
   // In GB/s, as bytes per ns.
   const double rate = sums.bytes / std::max(sums.copy_ns, 1.0);
-  const BusRate pinned = PinnedRate(m.trace);
+  const BusRate pinned = PinnedRate(m.trace, texts.direction);
   const double factor =
       pinned.gb_per_s > 0 ? std::min(1.0, rate / pinned.gb_per_s) : 1.0;
   // What pinned memory saves: the time in which the host is blocked, and the
@@ -131,7 +135,7 @@ Verdict CheckPageable(const AnalysisContext& m, const PageableTexts& texts) {
   if (bound * 1e-6 < MinReportableGainMs(m)) return Clean();
 
   Finding finding;
-  finding.confidence = Confidence::kProven;
+  finding.confidence = texts.confidence;
   finding.evidence = MeanCount(sums.count, texts.noun) + " per step " +
                      texts.place + ": " + Bytes(sums.bytes) + " in " +
                      Milliseconds(sums.copy_ns * 1e-6) + " at " + Rate(rate) +
@@ -253,7 +257,8 @@ Verdict CheckSlowBus(const AnalysisContext& m) {
       "socket), copies of other devices behind the same switch; or copy less: "
       "8- or 16-bit inputs, results reduced on the device";
   finding.wrong_if =
-      "the machine gives the device fewer lanes, as some rented ones do";
+      "the device has fewer lanes by design, its board is of an older PCIe "
+      "generation, or the machine is a rented one that shares the bus";
   return FireBound(std::move(finding), bound);
 }
 

@@ -159,12 +159,20 @@ Verdict FireFromMemory(Finding finding, int64_t samples, double bound_ns) {
   return FireBound(std::move(finding), bound_ns);
 }
 
-// How often the loader picks from tensors in memory for a batch, one sample at
-// a time or all at once, if its ops do nothing else but stack that. 0 if they
-// do.
-int64_t PicksFromMemory(const AnalysisContext& m) {
+// What the ops of an in-process loader do.
+struct Picks {
+  // From tensors in memory, for each tensor of a batch: 1 if all samples are
+  // picked at once. 0 if the ops do anything else but stack what they pick.
+  int64_t count = 0;
+  // Ops take most of the loader's time; else it is code outside PyTorch.
+  bool by_ops = false;
+};
+Picks PicksFromMemory(const AnalysisContext& m) {
   const std::vector<Span> loads = LoaderSpans(m.trace, m.steps.thread);
-  int64_t picks = 0, tensors = 0, lists = 0;
+  int64_t picks = 0, tensors = 0, lists = 0, ops_ns = 0, loads_ns = 0;
+  for (const Span& load : loads) {
+    if (InSteadyStep(m.steps, load.begin_ns)) loads_ns += load.length();
+  }
   for (RowId row : m.tree.of_thread(m.steps.thread)) {
     const Op& op = m.trace.ops()[row];
     if (!Covers(loads, op.begin_ns) || !InSteadyStep(m.steps, op.begin_ns)) {
@@ -172,6 +180,7 @@ int64_t PicksFromMemory(const AnalysisContext& m) {
     }
     const std::string_view name = PlainNameOf(m.trace, row);
     const bool indexes = IsAnyOf(name, {"index", "index_select"});
+    if (op.parent == kNone) ops_ns += op.end_ns - op.begin_ns;
     picks += indexes || name == "select";
     tensors += indexes || name == "stack";
     lists += name == "lift_fresh";
@@ -179,12 +188,12 @@ int64_t PicksFromMemory(const AnalysisContext& m) {
     if (!indexes && name != "stack" && !m.tree.traits(row).bookkeeping &&
         !IsAnyOf(name, {"cat", "copy", "randperm", "random", "item",
                         "_local_scalar_dense"})) {
-      return 0;
+      return {};
     }
   }
   // torch.tensor() of a list: the indices of a batch, but not its values.
-  if (tensors == 0 || picks == 0 || lists > tensors) return 0;
-  return std::max<int64_t>(1, picks / tensors);
+  if (tensors == 0 || picks == 0 || lists > tensors) return {};
+  return {std::max<int64_t>(1, picks / tensors), 2 * ops_ns > loads_ns};
 }
 
 Verdict CheckSyncDataLoading(const AnalysisContext& m) {
@@ -227,9 +236,9 @@ Verdict CheckSyncDataLoading(const AnalysisContext& m) {
   finding.wrong_if =
       "the batches come from a source that another thread cannot read";
   const double movable = std::max(0.0, data - opening);
-  const int64_t picks = PicksFromMemory(m);
-  if (picks >= kManySamples) {
-    return FireFromMemory(std::move(finding), picks, data);
+  const Picks picks = PicksFromMemory(m);
+  if (picks.count >= kManySamples && picks.by_ops) {
+    return FireFromMemory(std::move(finding), picks.count, data);
   }
 
   // On a CPU a worker gains nothing unless a core is free.
@@ -245,8 +254,8 @@ Verdict CheckSyncDataLoading(const AnalysisContext& m) {
               .worth = kWorthAWorker,
               .needs_replay = true,
               // A worker would copy what is in memory once more.
-              .at_most = picks > 0 ? FindingSeverity::kLow
-                                   : FindingSeverity::kCritical};
+              .at_most = picks.count == 1 ? FindingSeverity::kLow
+                                          : FindingSeverity::kCritical};
   for (Alternative& alternative : found.alternatives) {
     alternative.wording.assumption = SharedCores(m, cores, alternative.edit);
   }
@@ -276,6 +285,7 @@ struct Draw {
   size_t step = 0;
   RowId row = kNone;
   int64_t weights = 0, drawn = 0;
+  int64_t rows = 1;              // the same weights, once for each
   std::vector<RowId> made = {};  // ops that make the weights from as many
 };
 
@@ -294,18 +304,53 @@ std::vector<RowId> MakersOf(const AnalysisContext& m, const ForwardStep& step,
   return made;
 }
 
+// True if a product or a softmax makes as many numbers before the draw: words
+// of a model of language, moves of a policy.
+bool ComeFromModel(const AnalysisContext& m, const ForwardStep& step,
+                   RowId draw, int64_t weights) {
+  for (RowId row : step.ops) {
+    if (row == draw) break;
+    const std::string_view name = PlainNameOf(m.trace, row);
+    if (!IsProduct(name) && !IsAnyOf(name, {"softmax", "log_softmax"})) {
+      continue;
+    }
+    const std::optional<Dims> made = ResultDims(m.trace, row);
+    if (made && !made->empty() && made->back() == weights) return true;
+  }
+  return false;
+}
+
+// True if the rows that are drawn from are one, expanded. A policy and a model
+// of language have weights for each.
+bool AreOneRow(const AnalysisContext& m, const ForwardStep& step, RowId draw,
+               int64_t rows, int64_t weights) {
+  for (RowId row : step.ops) {
+    if (row == draw) break;
+    if (IsAnyOf(PlainNameOf(m.trace, row), {"expand", "expand_as", "repeat"}) &&
+        ElementsIn(DimsOf(m.trace, row, 0)) == weights &&
+        ResultDims(m.trace, row) == Dims{rows, weights}) {
+      return true;
+    }
+  }
+  return false;
+}
+
 std::vector<Draw> FewFromMany(const AnalysisContext& m) {
   std::vector<Draw> found;
   for (const ForwardStep& step : ForwardSteps(m)) {
     for (RowId row : step.ops) {
       if (PlainNameOf(m.trace, row) != "multinomial") continue;
-      const int64_t weights = ElementsIn(DimsOf(m.trace, row, 0));
+      const Dims& dims = DimsOf(m.trace, row, 0);
+      const int64_t weights = dims.empty() ? 0 : dims.back();
+      const int64_t rows = dims.size() == 2 ? dims.front() : 1;
       const int64_t drawn = NumberArgument(m.trace, row, 1).value_or(weights);
-      if (DimsOf(m.trace, row, 0).size() == 1 &&
-          weights >= kManyPerSample * std::max<int64_t>(drawn, 1)) {
-        found.push_back(
-            {step.step, row, weights, drawn, MakersOf(m, step, row, weights)});
+      if (weights < kManyPerSample * std::max<int64_t>(drawn, 1) ||
+          (rows > 1 && !AreOneRow(m, step, row, rows, weights)) ||
+          ComeFromModel(m, step, row, weights)) {
+        continue;
       }
+      found.push_back({step.step, row, weights, drawn, rows,
+                       MakersOf(m, step, row, weights)});
     }
   }
   return found;
@@ -327,14 +372,18 @@ Verdict CheckWeightedDraw(const AnalysisContext& m) {
   finding.evidence =
       "aten::multinomial goes over " + std::to_string(largest.weights) +
       " weights to draw " + std::to_string(largest.drawn) + " of them" +
+      (largest.rows > 1 ? ", " + std::to_string(largest.rows) +
+                              " times with the same weights"
+                        : "") +
       (largest.made.empty()
            ? "."
            : ", and " + Count(static_cast<int64_t>(largest.made.size()), "op") +
-                 " before it over as many, which make them.") +
+                 " before it " + (largest.made.size() == 1 ? "works" : "work") +
+                 " on as many numbers.") +
       " This takes " + Milliseconds(all.ns * 1e-6) + " of the " +
       Milliseconds(m.step_ns() * 1e-6) + " step.";
   finding.assumption = "at best: drawing takes no time";
-  if (largest.made.empty()) {
+  if (largest.made.empty() && largest.rows == 1) {
     finding.fix_python =
         "draw the samples of many batches at once, as "
         "torch.utils.data.WeightedRandomSampler does for an epoch; or keep "
@@ -345,15 +394,25 @@ Verdict CheckWeightedDraw(const AnalysisContext& m) {
         "weights.cumsum(0) and draw torch::searchsorted(sums, "
         "torch::rand({k}) * sums[-1])";
     finding.wrong_if =
-        "the weights change in every step; then keep their sums in a tree, as "
-        "prioritised replay does";
+        "the weights change in every step: then keep their sums in a tree, as "
+        "prioritised replay does; or no sample may be drawn twice, which "
+        "torch.rand and the sums do not ensure";
+  } else if (largest.rows > 1) {
+    finding.fix_python =
+        "draw all at once from one row: torch.multinomial(weights, rows * k, "
+        "replacement=True).view(rows, k)";
+    finding.fix_cpp =
+        "draw all at once from one row: torch::multinomial(weights, rows * k, "
+        "true).view({rows, k})";
+    finding.wrong_if = "each row must draw without repetition";
   } else {
     finding.fix_python =
         "keep the weights and their sums, by blocks or in a tree (a sum tree, "
         "as prioritised replay uses), change those of the batch only, and draw "
         "a block and then a sample in it";
     finding.fix_cpp = finding.fix_python;
-    finding.wrong_if = "all weights change in every step";
+    finding.wrong_if =
+        "all weights change in every step, or these ops make something else";
   }
   return Fire(std::move(finding), std::move(all.edit), all.saved_ns);
 }
@@ -392,7 +451,8 @@ constexpr Rule kRules[] = {
                   "data.html",
      .detect = "in two thirds of the steps, aten::multinomial draws from a "
                "list of weights that is at least 100 times as long as what it "
-               "draws; it takes 1 % of the step",
+               "draws, or from one that was expanded to rows; it takes 1 % of "
+               "the step",
      .avoid = "it draws actions or words from the outputs of a model, or about "
               "as many samples as there are weights, as for an epoch",
      .fix_cpp = "the samples of many batches in one draw; torch::searchsorted "

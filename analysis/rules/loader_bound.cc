@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "context/noise.h"
 #include "context/rule.h"
 #include "evidence/loading.h"
+#include "ops/contains.h"
 #include "ops/loader_spans.h"
 #include "replay/model/loader.h"
 #include "steps/patterns.h"
@@ -28,6 +30,7 @@ constexpr double kPeriodicShare = 0.8;    // of all waiting, in every k-th step
 constexpr double kRestart = 10;           // times the usual wait
 constexpr double kUsualWaitNs = 100'000;  // at least, for that comparison
 constexpr double kRestartShare = 0.01;    // of the step
+constexpr int64_t kForkNs = 2'000'000;    // forking a worker takes longer
 constexpr int64_t kLeastBursts = 3;       // two waits show no habit
 constexpr double kMostSteps = 2.0 / 3;    // as in sync-data-loading
 constexpr double kCoresFull = 0.9;
@@ -140,30 +143,45 @@ Restarts FindOpenings(const StepWaits& waits) {
 }
 
 // Where the loader's workers start anew, by the ops of the training thread: a
-// new iterator draws a seed. One whose workers stay alive only lets its sampler
-// draw one, which shuffles right behind it. From the end of the old iterator,
-// which stops its workers, to the first batch of the new one.
+// new iterator draws a seed, and forks its workers before anything else runs.
+// One whose workers stay alive only lets its sampler draw a seed, which
+// shuffles right behind it. From the end of the old iterator, which stops its
+// workers, to the first batch of the new one.
 std::vector<Span> StartsOfWorkers(const AnalysisContext& m) {
   std::vector<Span> starts;
   if (m.steps.thread == kNone) return starts;
   const std::vector<Span> loads = LoaderSpans(m.trace, m.steps.thread);
+  const std::span<const Op> ops = m.trace.ops();
   auto first = loads.end();  // batch behind the seed
+  int64_t begin_ns = 0, seed_end_ns = 0, last_end_ns = 0;
   for (RowId row : m.tree.of_thread(m.steps.thread)) {
-    const Op& op = m.trace.ops()[row];
+    const Op& op = ops[row];
+    if (op.parent != kNone) continue;
     const bool draws = DrawsSeed(m.trace, row);
-    if (first != loads.end()) {
-      if (m.trace.name(op.name) == "aten::randperm") {
-        first = loads.end();  // the sampler's
-      } else if (draws || op.begin_ns >= first->end_ns) {
-        if (first != loads.begin()) {
-          starts.push_back({std::prev(first)->begin_ns, first->end_ns});
-        }
+    // What reads the seed is part of drawing it.
+    const bool reads = IsAnyOf(m.trace.name(op.name), {"aten::item"});
+    if (first != loads.end() && !reads) {
+      const bool forks = op.begin_ns - seed_end_ns > kForkNs;
+      if (draws || forks || op.begin_ns >= first->end_ns) {
+        starts.push_back({begin_ns, first->end_ns});
         first = loads.end();
+        last_end_ns = op.end_ns;
         continue;  // a second seed is the sampler's
       }
+      first = loads.end();
     }
     if (draws) {
       first = std::ranges::upper_bound(loads, op.begin_ns, {}, &Span::begin_ns);
+      seed_end_ns = op.end_ns;
+      begin_ns = op.begin_ns;
+      // The old iterator ended right before, unless ops ran since.
+      if (first != loads.begin() && first != loads.end() &&
+          last_end_ns <= std::prev(first)->end_ns) {
+        begin_ns = std::prev(first)->begin_ns;
+      }
+    }
+    if (!draws && !reads && m.trace.name(op.name) != "aten::empty") {
+      last_end_ns = op.end_ns;
     }
   }
   return starts;

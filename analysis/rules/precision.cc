@@ -96,7 +96,7 @@ Finding Describe(const Doubles& doubles, double whole) {
   const bool decomposing = AreWanted(doubles, whole);
   // oneDNN has kernels for 32 and 16 bits only.
   const bool slowly = doubles.convolving_ns > kHalf * ns;
-  const bool wanted = decomposing || (ns > kAllOfIt * whole && !slowly);
+  const bool wanted = decomposing || ns > kAllOfIt * whole;
   finding.confidence = wanted ? Confidence::kHint : Confidence::kProven;
   finding.evidence = "Double-precision ops take " + Milliseconds(ns * 1e-6) +
                      " per step (" + Percent(ns / whole) +
@@ -109,10 +109,11 @@ Finding Describe(const Doubles& doubles, double whole) {
     finding.evidence +=
         " Nearly all computation is in double precision, which may be "
         "intended.";
-  } else if (slowly) {
+  }
+  if (slowly) {
     finding.evidence += " " + Milliseconds(doubles.convolving_ns * 1e-6) +
-                        " of that are convolutions, which run in plain loops: "
-                        "oneDNN has none in double precision.";
+                        " of it are convolutions: oneDNN has none in double "
+                        "precision, so a slower path runs.";
   }
   finding.fix_cpp =
       "cast where the data enters: tensor.to(at::kFloat); create data and "
@@ -344,8 +345,9 @@ bool IsHalf(std::string_view type) {
   return IsAnyOf(type, {"c10::Half", "c10::BFloat16"});
 }
 
-// A cast between float32 and 16 bits in front of an op that autocast lists: it
-// is part of the op. One that the program asks for is an op of its own.
+// A cast between float32 and 16 bits in front of a product: one of autocast is
+// part of the op. One that the program asks for is an op of its own, or part of
+// a type_as.
 struct Cast {
   size_t step = 0;
   RowId row = kNone;
@@ -358,7 +360,7 @@ std::vector<Cast> CastsOf(const AnalysisContext& m) {
   for (RowId row = 0; row < ops.size(); ++row) {
     const Op& op = ops[row];
     if (m.trace.name(op.name) != "aten::_to_copy" ||
-        PlainNameOf(m.trace, OutermostOf(m.trace, row)) == "to") {
+        !m.tree.traits(OutermostOf(m.trace, row)).matmul) {
       continue;
     }
     const size_t step = SteadyStepAt(m.steps, op.begin_ns);
@@ -410,7 +412,8 @@ Verdict CheckCasts(const AnalysisContext& m) {
       "them, take " +
       Milliseconds(all.ns * 1e-6) + " of the " +
       Milliseconds(m.step_ns() * 1e-6) +
-      " step. Nothing is trained, so no weight needs float32.";
+      " step. Nothing is trained in this recording, so no weight needs "
+      "float32 here.";
   finding.assumption = "at best: no cast is left";
   finding.fix_python = "convert the model once, model.to(torch." + python +
                        "), and its inputs, and leave torch.autocast out";
@@ -418,8 +421,8 @@ Verdict CheckCasts(const AnalysisContext& m) {
                     (is_bf16 ? "kBFloat16" : "kHalf") +
                     "), and its inputs, without autocast";
   finding.wrong_if =
-      "results need sums or normalisations in float32 (compare them), or "
-      "weights are read in float32 elsewhere";
+      "the model is trained later (then convert a copy), or results need sums "
+      "or normalisations in float32 (compare them)";
   return Fire(std::move(finding), std::move(all.edit), all.saved_ns);
 }
 
@@ -435,8 +438,8 @@ constexpr Rule kRules[] = {
                   "torch.autocast: https://docs.pytorch.org/docs/stable/"
                   "amp.html",
      .detect = "nothing is trained, and at least eight casts per step between "
-               "float32 and 16 bits (aten::_to_copy) run in two thirds of the "
-               "steps",
+               "float32 and 16 bits (aten::_to_copy) run inside products, in "
+               "two thirds of the steps",
      .avoid = "a backward pass or an optimizer runs: then autocast keeps "
               "weights in float32 for a reason; the program casts by ops of "
               "its own, as inputs",

@@ -139,22 +139,27 @@ CauseTimes SplitOnHost(const Trace& trace, RowId thread,
                        const std::vector<Segment>& timeline,
                        const RecorderCost& cost) {
   CauseTimes split;
-  double ops = 0, loading = 0;
+  double ops = 0, loading = 0;  // ops
+  double frames = 0;            // of the loading
   for (const Segment& segment : timeline) {
     split[segment.cause] += segment.length();
-    // Counts each op once, by its first segment. Ops inside a loader range are
-    // data, and so is their cost.
+    // Counts each op once, by its first segment. What recording those inside a
+    // loader range costs is part of the data time.
     if (segment.op != kNone &&
         trace.ops()[segment.op].begin_ns == segment.begin_ns) {
       ++(segment.cause == Cause::kData ? loading : ops);
     }
+    if (cost.frame_ns > 0 && segment.cause == Cause::kData) {
+      frames += FramesIn(trace, thread, {segment.begin_ns, segment.end_ns});
+    }
   }
-  MoveToProfiler(loading * cost.op_ns, {Cause::kData}, split);
+  MoveToProfiler(loading * cost.op_ns + frames * cost.frame_ns, {Cause::kData},
+                 split);
   double ns = ops * cost.op_ns;
   if (cost.frame_ns > 0 && !timeline.empty()) {
-    ns += cost.frame_ns *
-          FramesIn(trace, thread,
-                   {timeline.front().begin_ns, timeline.back().end_ns});
+    const double all = FramesIn(
+        trace, thread, {timeline.front().begin_ns, timeline.back().end_ns});
+    ns += cost.frame_ns * (all - frames);
   }
   MoveToProfiler(ns, split);
   return split;

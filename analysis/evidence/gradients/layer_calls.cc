@@ -1,9 +1,13 @@
 #include "evidence/gradients/layer_calls.h"
 
+#include <algorithm>
 #include <map>
+#include <optional>
+#include <span>
 #include <utility>
 
-#include "ops/op_arguments.h"
+#include "evidence/program/graph_walks.h"
+#include "ops/contains.h"
 
 namespace stepscope {
 
@@ -25,21 +29,90 @@ std::vector<std::vector<size_t>> RepeatedLayers(const Trace& trace,
   return repeated;
 }
 
-std::vector<RowId> LayerGradients::SumsAmong(RowId first, RowId last,
-                                             int64_t elements) const {
-  std::vector<RowId> sums;
-  for (const GraphWalk& walk : walks_) {
+bool TakesApart(const Trace& trace, RowId op) {
+  return IsAnyOf(PlainNameOf(trace, op),
+                 {"unbind", "chunk", "split", "split_with_sizes",
+                  "unsafe_chunk", "unsafe_split", "tensor_split"});
+}
+
+bool MayMake(const Trace& trace, RowId op, const Dims& like) {
+  if (like.empty()) return true;
+  const int64_t elements = ElementsIn(like);
+  const int64_t sample =
+      std::max<int64_t>(1, ElementsIn({like.begin() + 1, like.end()}));
+  if (TakesApart(trace, op) ||
+      IsAnyOf(PlainNameOf(trace, op),
+              {"index", "index_select", "gather", "select", "slice", "narrow",
+               "stack", "cat"})) {
+    const Dims& source = DimsOf(trace, op, 0);
+    if (source.empty()) return TakesElements(trace, op, sample);
+    return ElementsIn(source) > elements && ElementsIn(source) % sample == 0;
+  }
+  const std::optional<Dims> made = ResultDims(trace, op);
+  return made ? ElementsIn(*made) == elements
+              : TakesElements(trace, op, elements);
+}
+
+bool LayerGradients::MakesInputGradient(RowId layer) const {
+  for (RowId node : NodesOf(layer)) {
+    const Op& around = m_.trace.ops()[node];
+    const std::span<const RowId> rows = m_.tree.of_thread(around.thread);
+    size_t products = 0;
+    for (auto row = std::ranges::lower_bound(
+             rows, around.begin_ns, {},
+             [&](RowId r) { return m_.trace.ops()[r].begin_ns; });
+         row != rows.end() && m_.trace.ops()[*row].begin_ns < around.end_ns;
+         ++row) {
+      if (const auto of_input = MakesGradient(m_.trace, *row, 0)) {
+        return *of_input;
+      }
+      products += IsAnyOf(m_.trace.name(m_.trace.ops()[*row].name),
+                          {"aten::mm", "aten::bmm"});
+    }
+    if (products > 1) return true;
+  }
+  return false;
+}
+
+LayerGradients::LayerGradients(const AnalysisContext& context)
+    : m_(context), nodes_(context.trace) {
+  for (const GraphWalk& walk : FindGraphWalks(context)) {
     for (const WalkedNode& node : walk.nodes) {
-      if (node.row < first || node.row > last) continue;
       for (RowId row : node.added) {
-        if (ElementsIn(DimsOf(trace_, row, 0)) == elements &&
-            ElementsIn(DimsOf(trace_, row, 1)) == elements) {
-          sums.push_back(row);
+        const Dims& dims = DimsOf(m_.trace, row, 0);
+        if (ElementsIn(dims) == ElementsIn(DimsOf(m_.trace, row, 1))) {
+          sums_.push_back({node.row, row, dims});
         }
+      }
+      for (const KeptGradient& one : node.kept) {
+        kept_.push_back({node.row, one.row, one.gradient});
       }
     }
   }
+  std::ranges::stable_sort(sums_, {}, &Behind::node);
+  std::ranges::stable_sort(kept_, {}, &Behind::node);
+}
+
+std::span<const LayerGradients::Behind> LayerGradients::Among(
+    const std::vector<Behind>& all, RowId first, RowId last) {
+  const auto begin = std::ranges::lower_bound(all, first, {}, &Behind::node);
+  const auto end = std::ranges::upper_bound(all, last, {}, &Behind::node);
+  return {begin, std::max(begin, end)};
+}
+
+std::vector<RowId> LayerGradients::SumsAmong(RowId first, RowId last,
+                                             int64_t elements) const {
+  std::vector<RowId> sums;
+  for (const Behind& sum : Among(sums_, first, last)) {
+    if (ElementsIn(sum.dims) == elements) sums.push_back(sum.row);
+  }
   return sums;
+}
+
+size_t LayerGradients::KeptAmong(RowId first, RowId last,
+                                 const Dims& dims) const {
+  return static_cast<size_t>(
+      std::ranges::count(Among(kept_, first, last), dims, &Behind::dims));
 }
 
 }  // namespace stepscope

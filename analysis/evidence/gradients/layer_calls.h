@@ -6,12 +6,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "context/analysis_context.h"
 #include "evidence/program/backward_nodes.h"
 #include "evidence/program/forward_steps.h"
-#include "evidence/program/graph_walks.h"
+#include "ops/op_arguments.h"
 
 namespace stepscope {
 
@@ -22,26 +23,43 @@ std::vector<std::vector<size_t>> RepeatedLayers(const Trace& trace,
                                                 const ForwardStep& step,
                                                 size_t least);
 
+// True if `op` takes a tensor apart into several.
+bool TakesApart(const Trace& trace, RowId op);
+// True if `op` makes a tensor as large as one of the sizes `like`, or takes it
+// from a larger one.
+bool MayMake(const Trace& trace, RowId op, const Dims& like);
+
 // What the backward passes have of such calls. Reads all of them in the
 // constructor.
 class LayerGradients {
  public:
-  explicit LayerGradients(const AnalysisContext& context)
-      : trace_(context.trace),
-        nodes_(context.trace),
-        walks_(FindGraphWalks(context)) {}
+  explicit LayerGradients(const AnalysisContext& context);
 
   std::vector<RowId> NodesOf(RowId call) const {
-    return nodes_.Of(trace_.ops()[call]);
+    return nodes_.Of(m_.trace.ops()[call]);
   }
+  // True if backward makes a gradient of the input of `layer`.
+  bool MakesInputGradient(RowId layer) const;
   // The engine's sums of gradients with this number of elements, while the
   // nodes from `first` to `last` run: one for each further use of a tensor.
   std::vector<RowId> SumsAmong(RowId first, RowId last, int64_t elements) const;
+  // How many parameters of these sizes keep a gradient behind one of these
+  // nodes. Layers that share a weight keep one.
+  size_t KeptAmong(RowId first, RowId last, const Dims& dims) const;
 
  private:
-  const Trace& trace_;
+  // A sum, or a gradient that is kept, behind a node.
+  struct Behind {
+    RowId node = kNone;
+    RowId row = kNone;
+    Dims dims = {};
+  };
+  static std::span<const Behind> Among(const std::vector<Behind>& all,
+                                       RowId first, RowId last);
+
+  const AnalysisContext& m_;
   BackwardNodes nodes_;
-  std::vector<GraphWalk> walks_;
+  std::vector<Behind> sums_, kept_;  // by node
 };
 
 }  // namespace stepscope

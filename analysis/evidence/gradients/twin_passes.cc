@@ -1,5 +1,7 @@
 #include "evidence/gradients/twin_passes.h"
 
+#include <stepscope/op_cost.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -68,6 +70,7 @@ class Finder {
       --i;
       --j;
     }
+    if (!tried_.insert(ops[j]).second) return {};
     size_t length = 1;
     while (i + length < j && j + length < ops.size() &&
            Same(ops[i + length], ops[j + length])) {
@@ -79,9 +82,9 @@ class Finder {
                  .again = {ops.begin() + static_cast<ptrdiff_t>(j),
                            ops.begin() + static_cast<ptrdiff_t>(j + length)}};
     one.input = InputOf(ops[i]);
-    if (one.input.empty() || !KeepSharedLayers(one)) return {};
-    if (one.same_input) return one;
-    if (InputsMayDiffer(step, i, j, one) || ResultsMeet(step, j, one)) {
+    if (one.input.empty() || ElementsIn(one.input) <= 0 ||
+        !KeepSharedLayers(one) || InputsMayDiffer(step, i, j, one) ||
+        !CompareInputGradients(one) || ResultsMeet(step, j, one)) {
       return {};
     }
     return one;
@@ -94,103 +97,73 @@ class Finder {
                   PlainNameOf(m_.trace, op) == "embedding" ? 1 : 0);
   }
 
+  const Dims& WeightOf(RowId layer) const {
+    return DimsOf(m_.trace, layer, WeightArgument(m_.trace, layer));
+  }
+
   // Cuts the passes off in front of the first layer whose weights they do not
-  // share: the heads of a model may be of one size. False if too few are left,
-  // or the gradients prove that the inputs differ.
+  // share: the heads of a model may be of one size. False if too few are left.
   bool KeepSharedLayers(TwinPass& one) {
     if (!gradients_) gradients_.emplace(m_);
     std::vector<RowId> nodes;
+    std::map<Dims, size_t> uses;  // of weights, by size
     for (const std::vector<RowId>* pass : {&one.first, &one.again}) {
       const size_t before = nodes.size();
       for (RowId row : *pass) {
         const std::vector<RowId> more = gradients_->NodesOf(row);
         nodes.insert(nodes.end(), more.begin(), more.end());
+        if (WeightArgument(m_.trace, row) > 0) ++uses[WeightOf(row)];
       }
       if (nodes.size() == before) return false;
     }
     const auto [first, last] = std::ranges::minmax(nodes);
     if (OpAt(first).begin_ns < OpAt(one.again.back()).end_ns) return false;
-    std::map<int64_t, size_t> used;  // sums, by elements
     size_t kept = 0;
     for (; kept < one.again.size(); ++kept) {
-      const RowId row = one.again[kept];
-      const size_t weight = WeightArgument(m_.trace, row);
-      if (weight == 0) continue;
-      const int64_t elements = ElementsIn(DimsOf(m_.trace, row, weight));
-      const std::vector<RowId> sums =
-          gradients_->SumsAmong(first, last, elements);
-      size_t& count = used[elements];
-      if (count >= sums.size()) break;
-      one.sums.push_back(sums[count++]);
+      if (WeightArgument(m_.trace, one.again[kept]) == 0) continue;
+      const Dims& weight = WeightOf(one.again[kept]);
+      const size_t parameters = gradients_->KeptAmong(first, last, weight);
+      if (parameters == 0 || 2 * parameters > uses[weight]) break;
       ++one.layers;
     }
     one.first.resize(kept);
     one.again.resize(kept);
     if (one.layers < kLeastLayers) return false;
+    one.nodes.clear();
     for (RowId row : one.again) {
       const std::vector<RowId> more = gradients_->NodesOf(row);
       one.nodes.insert(one.nodes.end(), more.begin(), more.end());
+      if (WeightArgument(m_.trace, row) == 0) continue;
+      const std::vector<RowId> sums =
+          gradients_->SumsAmong(first, last, ElementsIn(WeightOf(row)));
+      if (!sums.empty()) one.sums.push_back(sums.front());
     }
-    if (!NeedsInputGradient(one)) return true;
-    const std::vector<RowId> of_input =
-        gradients_->SumsAmong(first, last, ElementsIn(one.input));
-    one.same_input = !of_input.empty();
-    if (one.same_input) one.sums.push_back(of_input.front());
+    first_node_ = first;
+    last_node_ = last;
+    return true;
+  }
+
+  // False if the gradients prove that the inputs differ. Nothing else in the
+  // step is as large as the input, so the engine's sums of that size are its.
+  bool CompareInputGradients(TwinPass& one) const {
+    const auto needs = [&](const std::vector<RowId>& pass) {
+      const auto layer = std::ranges::find_if(
+          pass, [&](RowId row) { return WeightArgument(m_.trace, row) > 0; });
+      return gradients_->MakesInputGradient(*layer);
+    };
+    const bool again = needs(one.again);
+    if (again != needs(one.first)) return false;
+    if (!again) return true;
+    const std::vector<RowId> sums =
+        gradients_->SumsAmong(first_node_, last_node_, ElementsIn(one.input));
+    one.same_input = !sums.empty();
+    if (one.same_input) one.sums.push_back(sums.front());
     return one.same_input;
   }
 
-  // True if backward makes gradients of the input of the passes.
-  bool NeedsInputGradient(const TwinPass& one) const {
-    if (WeightArgument(m_.trace, one.again.front()) == 0) return false;
-    for (RowId node : gradients_->NodesOf(one.again.front())) {
-      const Op& around = OpAt(node);
-      const std::span<const RowId> rows = m_.tree.of_thread(around.thread);
-      size_t products = 0;
-      for (auto row = std::ranges::lower_bound(
-               rows, around.begin_ns, {},
-               [&](RowId r) { return OpAt(r).begin_ns; });
-           row != rows.end() && OpAt(*row).begin_ns < around.end_ns; ++row) {
-        if (const auto of_input = MakesGradient(m_.trace, *row, 0)) {
-          return *of_input;
-        }
-        products +=
-            IsAnyOf(m_.trace.name(OpAt(*row).name), {"aten::mm", "aten::bmm"});
-      }
-      if (products > 1) return true;
-    }
-    return false;
-  }
-
-  // True if an op makes a tensor as large as the input, or takes it from a
-  // larger one.
-  bool MakesInput(RowId row, const Dims& input) const {
-    const std::string_view name = PlainNameOf(m_.trace, row);
-    if (MakesSeveral(row) ||
-        IsAnyOf(name, {"index", "index_select", "gather", "select", "slice",
-                       "narrow", "stack", "cat"})) {
-      const Dims& source = DimsOf(m_.trace, row, 0);
-      if (source.empty()) return TakesElements(m_.trace, row, RowOf(input));
-      return ElementsIn(source) > ElementsIn(input) &&
-             ElementsIn(source) % RowOf(input) == 0;
-    }
-    const std::optional<Dims> made = ResultDims(m_.trace, row);
-    if (made) return ElementsIn(*made) == ElementsIn(input);
-    return TakesElements(m_.trace, row, ElementsIn(input));
-  }
-
-  bool MakesSeveral(RowId row) const {
-    return IsAnyOf(PlainNameOf(m_.trace, row),
-                   {"unbind", "chunk", "split", "split_with_sizes",
-                    "unsafe_chunk", "unsafe_split", "tensor_split"});
-  }
-
-  // The elements of one sample.
-  static int64_t RowOf(const Dims& input) {
-    return ElementsIn({input.begin() + 1, input.end()});
-  }
-
+  // Counts the ops that make the input, too.
   bool InputsMayDiffer(const ForwardStep& step, size_t i, size_t j,
-                       const TwinPass& one) const {
+                       TwinPass& one) const {
     const Span window = m_.steps.windows[step.step].host;
     const int64_t loads = std::ranges::count_if(loads_, [&](const Span& load) {
       return load.begin_ns >= window.begin_ns && load.begin_ns < window.end_ns;
@@ -200,26 +173,38 @@ class Finder {
     bool multiplies = false;
     for (size_t k = 0; k < j; ++k) {
       const RowId row = step.ops[k];
-      // The pass itself may work on its input, as a normalisation does.
-      if (k >= i && k < i + one.first.size()) continue;
-      if (MakesInput(row, one.input) &&
-          (k > i || multiplies || MakesSeveral(row) ||
-           !makers.insert(OpAt(row).name).second)) {
-        return true;
+      const bool views = m_.tree.traits(row).bookkeeping;
+      // The pass itself may look at its input.
+      const bool within = k >= i && k < i + one.first.size();
+      const std::optional<Dims> made = ResultDims(m_.trace, row);
+      if (within && (k == i || views || !made)) continue;
+      if (within ? ElementsIn(*made) == ElementsIn(one.input)
+                 : MayMake(m_.trace, row, one.input)) {
+        if (k > i || multiplies || TakesApart(m_.trace, row) ||
+            !makers.insert(OpAt(row).name).second) {
+          return true;
+        }
       }
-      multiplies |= m_.tree.traits(row).matmul;
+      multiplies |= Multiplies(row);
     }
+    one.input_made = makers.size() == 1;
     return false;
   }
 
-  // True if an op behind the passes takes what both have made.
+  bool Multiplies(RowId row) const {
+    const KernelClass kind = ClassOfOp(m_.trace.name(OpAt(row).name));
+    return m_.tree.traits(row).matmul || kind == KernelClass::kMatmul ||
+           kind == KernelClass::kConvolution;
+  }
+
+  // True if an op behind the passes takes what both have made, or nobody knows
+  // what that is.
   bool ResultsMeet(const ForwardStep& step, size_t j,
                    const TwinPass& one) const {
-    std::optional<Dims> result;
-    for (auto row = one.again.rbegin(); row != one.again.rend() && !result;
-         ++row) {
-      result = ResultDims(m_.trace, *row);
-    }
+    const auto last = std::ranges::find_if(
+        one.again.rbegin(), one.again.rend(),
+        [&](RowId row) { return !m_.tree.traits(row).bookkeeping; });
+    const std::optional<Dims> result = ResultDims(m_.trace, *last);
     if (!result) return true;
     const int64_t elements = ElementsIn(*result);
     for (size_t k = j + one.again.size(); k < step.ops.size(); ++k) {
@@ -240,7 +225,9 @@ class Finder {
 
   const AnalysisContext& m_;
   const std::vector<Span> loads_;
-  std::optional<LayerGradients> gradients_;  // made for the first layer
+  std::optional<LayerGradients> gradients_;       // made for the first layer
+  std::set<RowId> tried_;                         // where second passes begin
+  RowId first_node_ = kNone, last_node_ = kNone;  // of the passes looked at
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "evidence/program/backward_nodes.h"
 #include "evidence/program/forward_steps.h"
 #include "evidence/program/shortened_ops.h"
+#include "ops/contains.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
@@ -30,6 +32,7 @@ struct Shift {
   RowId row = kNone;
   Dims buffer = {};
   double replaced = 0;  // the share of it that is new
+  bool shifts = true;   // the other rows get new places
 };
 
 // What remains of a tensor without its first or its last rows.
@@ -47,14 +50,17 @@ class Finder {
     for (const ForwardStep& step : ForwardSteps(m_)) {
       std::vector<Slice> slices;  // of this step
       for (RowId row : step.ops) {
+        std::optional<Shift> shift;
         if (auto slice = SliceOf(row)) {
           slices.push_back(*std::move(slice));
         } else if (!slices.empty() && PlainNameOf(m_.trace, row) == "cat") {
-          std::optional<Shift> shift = ShiftOf(row, slices);
-          if (!shift || HasGradient(row)) continue;
-          shift->step = step.step;
-          found.push_back(*std::move(shift));
+          shift = ShiftOf(row, slices);
+        } else {
+          shift = CopyWithRows(row);
         }
+        if (!shift || HasGradient(row)) continue;
+        shift->step = step.step;
+        found.push_back(*std::move(shift));
       }
     }
     return found;
@@ -101,6 +107,30 @@ class Finder {
     return {};
   }
 
+  // index_copy(buffer, 0, rows, fresh) and the like, which are not in place.
+  std::optional<Shift> CopyWithRows(RowId row) const {
+    const std::string_view name = PlainNameOf(m_.trace, row);
+    if (IsInPlace(m_.trace, row)) return {};
+    size_t fresh = 0;  // the place of what is written among the arguments
+    if (IsAnyOf(name, {"index_copy", "scatter"})) {
+      fresh = name == "scatter" ? 2 : 3;
+    } else if (name == "index_put") {
+      fresh = 2;
+    } else if (IsAnyOf(name, {"slice_scatter", "select_scatter"})) {
+      fresh = 1;
+    } else {
+      return {};
+    }
+    const Dims& buffer = DimsOf(m_.trace, row, 0);
+    const Dims& written = DimsOf(m_.trace, row, fresh);
+    if (buffer.empty() || written.empty()) return {};
+    const double replaced = static_cast<double>(ElementsIn(written)) /
+                            static_cast<double>(ElementsIn(buffer));
+    if (replaced > kMostReplaced) return {};
+    return Shift{
+        .row = row, .buffer = buffer, .replaced = replaced, .shifts = false};
+  }
+
   const AnalysisContext& m_;
   std::optional<BackwardNodes> nodes_;  // made for the first shift
 };
@@ -119,10 +149,11 @@ Verdict CheckShiftedBuffer(const AnalysisContext& m) {
       FindingAbout(m, largest.row, largest.row, "the copy of the buffer");
   finding.evidence =
       name + " makes a new tensor of " + InBrackets(largest.buffer) +
-      ", of which " + Percent(largest.replaced) +
-      " are new; the rest is copied from one of the same size without its "
-      "first or last rows. Such copies take " +
-      Milliseconds(all.ns * 1e-6) + " per step.";
+      ", of which " + Percent(largest.replaced) + " are new; the rest is " +
+      (largest.shifts ? "copied from one of the same size without its first or "
+                        "last rows"
+                      : "copied as it was") +
+      ". Such copies take " + Milliseconds(all.ns * 1e-6) + " per step.";
   finding.assumption = "at best: only the new elements are written";
   finding.fix_python =
       "allocate the buffer once and overwrite the oldest elements: "
@@ -133,6 +164,12 @@ Verdict CheckShiftedBuffer(const AnalysisContext& m) {
       "allocate the buffer once and overwrite the oldest elements: "
       "buffer.slice(0, at, at + n).copy_(fresh), at = (at + n) % "
       "buffer.size(0)";
+  if (!largest.shifts) {
+    finding.fix_python = "write in place: " + name.substr(name.rfind(':') + 1) +
+                         "_ in place of " + name.substr(name.rfind(':') + 1) +
+                         ", or buffer[rows] = fresh";
+    finding.fix_cpp = finding.fix_python;
+  }
   finding.wrong_if =
       "earlier versions of the buffer are still in use, or what reads it needs "
       "the elements in order";
@@ -151,7 +188,9 @@ constexpr Rule kRules[] = {
          "in two thirds of the steps, torch.cat joins a tensor without its "
          "first "
          "or last rows to new ones, at most as many, so that the result is as "
-         "large as that tensor was. This takes 1 % of the step",
+         "large as that tensor was; or aten::index_copy, index_put, scatter "
+         "and the like, not in place, write at most half of a tensor. This "
+         "takes 1 % of the step",
      .avoid = "the result has a gradient, which rules out a change in place",
      .fix_cpp = "a buffer allocated once, and copy_ into a slice of it",
      .fix_python = "a buffer allocated once, and buffer[at:at + n] = new"}};

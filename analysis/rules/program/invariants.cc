@@ -37,6 +37,7 @@ struct Invariant {
   std::vector<RowId> sums = {};  // of gradients, that one call does without
   double code_ns = 0;            // the program's, in front of the calls
   Dims input = {};
+  bool proven = true;  // by gradients of the input; data has none
 };
 
 class Finder {
@@ -85,7 +86,23 @@ class Finder {
           static_cast<double>(std::clamp<int64_t>(pause, 0, kFrameworkGapNs));
     }
     if (!AddGradients(elements, weights, uses, one)) return {};
+    if (!one.proven && MayDiffer(step, at, one.input)) return {};
     return one;
+  }
+
+  // True if the step may have several tensors of the size of the input: it
+  // takes one apart, as a sequence, or makes one from the first call on.
+  bool MayDiffer(const ForwardStep& step, const std::vector<size_t>& at,
+                 const Dims& input) const {
+    for (size_t i = 0; i < at.back(); ++i) {
+      if (std::ranges::binary_search(at, i)) continue;
+      const RowId row = step.ops[i];
+      if (MayMake(m_.trace, row, input) &&
+          (i > at.front() || TakesApart(m_.trace, row))) {
+        return true;
+      }
+    }
+    return false;
   }
 
   // `uses`: how often ops take the input, up to the last call. False unless the
@@ -104,10 +121,16 @@ class Finder {
     const auto [first, last] = std::ranges::minmax(one.nodes);
     const size_t more = one.calls.size() - 1;
     std::vector<RowId> of_weight = gradients_->SumsAmong(first, last, weights);
+    if (2 * of_weight.size() <= more) return false;
+    one.proven = gradients_->MakesInputGradient(one.calls.front());
+    if (!one.proven) {
+      one.sums = std::move(of_weight);
+      return true;
+    }
     std::vector<RowId> of_input = gradients_->SumsAmong(first, last, elements);
     // One input has a sum for each further use. Inputs of their own have one
     // less for each call; with many uses, that is no clear difference.
-    if (2 * of_weight.size() <= more || uses < more || 2 * uses > more * more ||
+    if (uses < more || 2 * uses > more * more ||
         2 * of_input.size() <= 2 * uses - more) {
       return false;
     }
@@ -141,14 +164,16 @@ Verdict CheckInvariantInLoop(const AnalysisContext& m) {
       found, {}, [](const Invariant& one) { return one.calls.size(); });
   Finding finding = FindingAbout(m, longest.calls.front(), longest.calls.back(),
                                  "the first to the last call of the layer");
+  if (!longest.proven) finding.confidence = Confidence::kHint;
   finding.evidence =
       std::string(m.trace.name(m.trace.ops()[longest.calls.front()].name)) +
       " runs " + MeanCount(calls / steps, "time") +
       " per step with the same weight on the same tensor of " +
       InBrackets(longest.input) +
       ": nothing makes another one of its size in between, and the backward "
-      "pass adds up gradients of both, one for each call. With the backward "
-      "passes this takes " +
+      "pass adds up gradients of " +
+      (longest.proven ? "both" : "the weight (the tensor needs none)") +
+      ", one for each call. With the backward passes this takes " +
       Milliseconds(all.ns * 1e-6) + " per step.";
   finding.assumption = "at best: one call remains, and none of these sums";
   finding.fix_python =
@@ -160,7 +185,14 @@ Verdict CheckInvariantInLoop(const AnalysisContext& m) {
   finding.wrong_if =
       "the tensor is changed in place between the calls, or the layer is "
       "random, as with dropout inside";
-  return FireBound(std::move(finding), all.saved_ns + code_ns / steps);
+  if (!longest.proven) {
+    finding.wrong_if +=
+        "; or a loader delivers several tensors of that size, as for triplets";
+  }
+  return Fire(Found{.finding = std::move(finding),
+                    .bound_ns = all.saved_ns + code_ns / steps,
+                    .at_most = longest.proven ? FindingSeverity::kCritical
+                                              : FindingSeverity::kLow});
 }
 
 constexpr Rule kRules[] = {
@@ -178,12 +210,14 @@ constexpr Rule kRules[] = {
          "in two thirds of the steps, a linear layer or a convolution runs at "
          "least three times with the same sizes, no op between the runs makes "
          "a tensor as large as its input, and the backward pass adds up a "
-         "gradient of the weight and one of the input for each further run; "
-         "the runs beyond the first take 1 % of the step",
+         "gradient of the weight and one of the input for each further run "
+         "(of an input without gradient, which is a hint and low at most, "
+         "those "
+         "of the weight only); the runs beyond the first take 1 % of the step",
      .avoid =
-         "the input needs no gradient, so that nothing shows whether it is "
-         "the same; each run has an input or a weight of its own, as the "
-         "steps of a sequence and the heads of a model do",
+         "the input needs no gradient, and the step takes parts of such sizes "
+         "from a larger tensor; each run has an input or a weight of its own, "
+         "as the steps of a sequence and the heads of a model do",
      .fix_cpp = "the layer once, before the loop",
      .fix_python = "the layer once, before the loop"}};
 

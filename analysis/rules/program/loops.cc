@@ -106,8 +106,8 @@ void AddScans(const AnalysisContext& m, const std::vector<OpLoop>& scans,
   Finding finding;
   finding.confidence = Confidence::kStrong;
   finding.evidence =
-      "A loop goes backwards over time, with ops on small tensors in each "
-      "pass: " +
+      "A loop takes elements from the last to the first, as a recurrence "
+      "backwards in time does: " +
       InWords(chain, loops) + ". Such loops take " + Milliseconds(ns * 1e-6) +
       " of the " + Milliseconds(m.step_ns() * 1e-6) +
       " step; no gradient flows through them.";
@@ -116,7 +116,8 @@ void AddScans(const AnalysisContext& m, const std::vector<OpLoop>& scans,
   finding.assumption = "at best: calling the ops takes no time";
   finding.fix_python =
       "compute for all times at once what needs no other pass (deltas = "
-      "rewards + gamma * values[1:] - values[:-1]), and the recurrence on "
+      "rewards + gamma * values[1:] * (1 - done) - values[:-1]), and the "
+      "recurrence on "
       "Python numbers (.tolist()) or in NumPy, or for all times by a scan that "
       "doubles its reach";
   finding.fix_cpp =

@@ -30,6 +30,8 @@ namespace {
 // for the sake of kernels, leave less.
 constexpr double kMostFilled = 0.8;
 constexpr char kChange[] = "padding to the longest of the batch";
+// Layers in front of a CTC loss keep every second to eighth frame.
+constexpr int64_t kMostStride = 8;
 // Fewer batches may be of one length by chance.
 constexpr size_t kStepsToVary = 4;
 
@@ -142,8 +144,9 @@ class Finder {
 // each, how often it is among its sizes.
 class FullLength {
  public:
-  FullLength(const AnalysisContext& context, int64_t length)
-      : m_(context), length_(length) {}
+  // `strided`: multiples of the length count, too.
+  FullLength(const AnalysisContext& context, int64_t length, bool strided)
+      : m_(context), length_(length), strided_(strided) {}
 
   // 0: not at all. Sizes that are a product with the length count, too: rows of
   // all samples.
@@ -163,13 +166,18 @@ class FullLength {
 
  private:
   int In(const Dims& dims, int64_t samples) const {
+    const bool of_batch = samples > 1 && std::ranges::count(dims, samples) > 0;
     return static_cast<int>(std::ranges::count_if(dims, [&](int64_t size) {
-      return size == length_ || (samples > 1 && size == samples * length_);
+      // Strided layers in front have several frames for each.
+      return size == length_ || (samples > 1 && size == samples * length_) ||
+             (strided_ && of_batch && size % length_ == 0 &&
+              size <= kMostStride * length_);
     }));
   }
 
   const AnalysisContext& m_;
   const int64_t length_;
+  const bool strided_;
 };
 
 // What is padded most, if it is padded to one length in most steps.
@@ -198,7 +206,7 @@ const ByLength::value_type* MostPadded(const AnalysisContext& m,
 void Shorten(const AnalysisContext& m, const BackwardNodes& nodes,
              const ForwardStep& step, const Padded& padded, int64_t length,
              std::vector<ShortenedOp>& ops) {
-  const FullLength full(m, length);
+  const FullLength full(m, length, padded.told);
   const double filled =
       static_cast<double>(padded.longest) / static_cast<double>(length);
   for (RowId row : step.ops) {

@@ -499,7 +499,7 @@ void AddTwins(const AnalysisContext& m, const std::vector<TwinPass>& found,
       " per step, each time on an input of " + InBrackets(one.input) +
       ": the backward pass adds up the gradients of their weights" +
       (one.same_input ? " and of the input"
-                      : ", and nothing in the step makes a second input") +
+                      : ", and no op of the step makes a second input") +
       ". Forward and backward, the repetition takes " +
       Milliseconds(all.ns * 1e-6) + " per step.";
   finding.assumption = "at best: one pass remains, and none of these sums";
@@ -512,11 +512,15 @@ void AddTwins(const AnalysisContext& m, const std::vector<TwinPass>& found,
   finding.wrong_if =
       one.same_input
           ? "the passes are random, as with dropout, and must differ"
-          : "the inputs differ; then one call with both joined (torch.cat) "
-            "saves what calling small ops costs, unless layers take statistics "
-            "of the batch";
+          : "the inputs differ, as those of pairs that a loader delivers; then "
+            "one call with both joined (torch.cat) saves what calling small "
+            "ops costs, unless layers take statistics of the batch";
+  // A loader may deliver two inputs of a size, as for pairs.
+  const bool shown = one.same_input || one.input_made;
   verdict.found.push_back(
-      {.finding = std::move(finding), .bound_ns = all.saved_ns});
+      {.finding = std::move(finding),
+       .bound_ns = all.saved_ns,
+       .at_most = shown ? FindingSeverity::kCritical : FindingSeverity::kLow});
 }
 
 Verdict CheckRepeatedForward(const AnalysisContext& m) {

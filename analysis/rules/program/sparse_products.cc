@@ -18,6 +18,7 @@
 #include "context/rule.h"
 #include "evidence/program/backward_nodes.h"
 #include "evidence/program/forward_steps.h"
+#include "evidence/program/graph_walks.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
@@ -214,7 +215,15 @@ struct Spread {
 class ConstantMatrices {
  public:
   explicit ConstantMatrices(const AnalysisContext& context)
-      : m_(context), nodes_(context.trace) {}
+      : m_(context), nodes_(context.trace) {
+    for (const GraphWalk& walk : FindGraphWalks(context)) {
+      for (const WalkedNode& node : walk.nodes) {
+        for (const KeptGradient& one : node.kept) {
+          parameters_.insert(one.gradient);
+        }
+      }
+    }
+  }
 
   std::vector<Spread> Find() const {
     std::vector<Spread> found;
@@ -223,7 +232,10 @@ class ConstantMatrices {
       std::set<int64_t> others;  // squares that are more than such a matrix
       for (RowId row : step.ops) {
         const int64_t size = LeftSquare(row);
-        if (size >= kLeastNodes && !HasMatrixGradient(row, size)) {
+        // With a node, but none that makes a gradient of the matrix: in a pass
+        // without gradients, all weights look like that.
+        if (size >= kLeastNodes && !nodes_.Of(m_.trace.ops()[row]).empty() &&
+            !HasMatrixGradient(row, size) && !MultipliesParameter(row)) {
           here.push_back({step.step, row, size});
         } else {
           AddSquares(row, others);
@@ -283,6 +295,12 @@ class ConstantMatrices {
     return false;
   }
 
+  // True if the right operand is a parameter: the left one is a batch.
+  bool MultipliesParameter(RowId row) const {
+    const size_t at = PlainNameOf(m_.trace, row) == "addmm" ? 2 : 1;
+    return parameters_.contains(DimsOf(m_.trace, row, at));
+  }
+
   void AddSquares(RowId row, std::set<int64_t>& squares) const {
     const auto add = [&](const Dims& dims) {
       if (dims.size() >= 2 && dims.back() == dims[dims.size() - 2]) {
@@ -299,6 +317,7 @@ class ConstantMatrices {
 
   const AnalysisContext& m_;
   BackwardNodes nodes_;
+  std::set<Dims> parameters_;  // their sizes
 };
 
 Verdict CheckSparseKeptDense(const AnalysisContext& m) {
@@ -340,7 +359,9 @@ Verdict CheckSparseKeptDense(const AnalysisContext& m) {
   finding.fix_cpp =
       "if a few per cent of it or less are not zero, keep the matrix sparse: "
       "matrix.to_sparse_csr(); or sum over the edges with index_add";
-  finding.wrong_if = "more than some per cent of the matrix are not zero";
+  finding.wrong_if =
+      "more than a few per cent of the matrix are not zero, as of a constant "
+      "transform (a DCT, a filter)";
   return FireBound(std::move(finding), all.saved_ns);
 }
 

@@ -130,9 +130,9 @@ TEST(Fp64Test, NormsAndFewFactorisationsDoNotNeedDoubles) {
             FindingSeverity::kLow);
 }
 
-// oneDNN has no convolution of doubles: what runs instead takes many times as
-// long as one of floats.
-TEST(Fp64Test, ConvolutionsOfDoublesRunInPlainLoops) {
+// oneDNN has no convolution of doubles: what runs instead takes several times
+// as long as one of floats.
+TEST(Fp64Test, ConvolutionsOfDoublesTakeASlowerPath) {
   const auto run = [](const std::string& name) {
     CpuText text;
     for (int step = 0; step < 4; ++step) {
@@ -145,9 +145,9 @@ TEST(Fp64Test, ConvolutionsOfDoublesRunInPlainLoops) {
   const Report slow = run("aten::conv1d");
   const Finding* finding = Find(slow, "fp64-compute");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->confidence, Confidence::kProven);
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
   EXPECT_NEAR(finding->gain.expected_ms, 9 + 0.5, 0.5);
-  EXPECT_NE(finding->evidence.find("9.00 ms of that are convolutions"),
+  EXPECT_NE(finding->evidence.find("9.00 ms of it are convolutions"),
             std::string::npos)
       << finding->evidence;
   const Report product = run("aten::bmm");

@@ -12,8 +12,9 @@ constexpr const char* kWeight = "float[128,256]";
 // with its result and the same input 200 us, and their nodes the same.
 struct How {
   int positions = 12;
-  bool own_inputs = false;                             // each position has one
-  bool own_weights = false;                            // each position has one
+  bool own_inputs = false;   // each position has one
+  bool own_weights = false;  // each position has one
+  bool data = false;         // the input, which needs no gradient
   std::string between = "(float[24,128]) aten::tanh";  // an op of each position
 };
 
@@ -21,6 +22,7 @@ Report Of(const How& how) {
   EngineText text;
   int sequence = 0;
   for (int step = 0; step < 4; ++step) {
+    if (how.own_inputs) text.Op("aten::unbind", "(float[24,12,24,256])", 5);
     for (int i = 0; i < how.positions; ++i) {
       const int number = sequence + 3 * i;
       text.Op("aten::t", "(" + std::string(kWeight) + ")", 10, number);
@@ -36,8 +38,9 @@ Report Of(const How& how) {
       const int number = sequence + 3 * i;
       const bool last = i == how.positions - 1;
       // The gradients of both uses of an input are added up.
-      text.Node(number + 2, 200, last || how.own_inputs ? "" : kInput);
-      text.Node(number + 1, 1000, kInput);
+      const bool sums = !how.data && !how.own_inputs && !last;
+      text.Node(number + 2, 200, sums ? kInput : "");
+      text.Node(number + 1, 1000, how.data ? "" : kInput);
       text.Node(number, 10, last || how.own_weights ? "" : kWeight);
       if (how.own_weights) text.Keep(kWeight);
     }
@@ -70,6 +73,18 @@ TEST(InvariantsTest, EachPositionMayHaveAnInputOrAWeightOfItsOwn) {
   // Made in the loop.
   EXPECT_TRUE(IsClean(
       Of({.between = "(" + std::string(kInput) + ") aten::tanh"}), kRule));
+}
+
+// Data has no gradient, which could show that it is the same.
+TEST(InvariantsTest, DataMayBeTheSame) {
+  const Report report = Of({.data = true});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
+  EXPECT_NE(finding->evidence.find("of the weight (the tensor needs none)"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_TRUE(IsClean(Of({.own_inputs = true, .data = true}), kRule));
 }
 
 TEST(InvariantsTest, TwoUsesAreNoLoop) {
