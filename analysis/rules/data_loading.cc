@@ -326,11 +326,12 @@ bool AreOneRow(const AnalysisContext& m, const ForwardStep& step, RowId draw,
                int64_t rows, int64_t weights) {
   for (RowId row : step.ops) {
     if (row == draw) break;
-    if (IsAnyOf(PlainNameOf(m.trace, row), {"expand", "expand_as", "repeat"}) &&
-        ElementsIn(DimsOf(m.trace, row, 0)) == weights &&
-        ResultDims(m.trace, row) == Dims{rows, weights}) {
-      return true;
+    if (!IsAnyOf(PlainNameOf(m.trace, row), {"expand", "repeat"}) ||
+        ElementsIn(DimsOf(m.trace, row, 0)) != weights) {
+      continue;
     }
+    const std::vector<int64_t> sizes = ListArgument(m.trace, row, 1);
+    if (sizes.size() == 2 && sizes.front() == rows) return true;
   }
   return false;
 }

@@ -77,6 +77,15 @@ std::set<Sizes> SizesOfParameters(const AnalysisContext& m) {
   return sizes;
 }
 
+// By the bytes of their storage.
+std::map<int64_t, Sizes> BytesOf(const std::set<Sizes>& sizes) {
+  std::map<int64_t, Sizes> bytes;
+  for (const Sizes& one : sizes) {
+    bytes.emplace(ElementsIn(one) * static_cast<int64_t>(sizeof(float)), one);
+  }
+  return bytes;
+}
+
 // Ops of the training thread that other rules judge.
 std::vector<Span> JudgedElsewhere(const AnalysisContext& m) {
   std::vector<Span> spans = LoaderSpans(m.trace, m.steps.thread);
@@ -102,6 +111,7 @@ class Finder {
   explicit Finder(const AnalysisContext& context)
       : m_(context),
         sizes_(SizesOfParameters(context)),
+        bytes_(BytesOf(sizes_)),
         judged_(JudgedElsewhere(context)) {}
 
   WorkBetweenSteps Find() {
@@ -145,10 +155,34 @@ class Finder {
            ClassOfOp(name) == KernelClass::kAttention;
   }
 
+  // The sizes of a parameter that `one` has as well, be it by its bytes; else
+  // nullptr.
+  const Sizes* ParameterLike(const Argument& one) const {
+    if (const auto same = sizes_.find(one.dims); same != sizes_.end()) {
+      return &*same;
+    }
+    if (!IsStorage(one)) return nullptr;
+    const auto same = bytes_.find(one.dims.front());
+    return same == bytes_.end() ? nullptr : &same->second;
+  }
+
+  // True for bytes in a row: copy.deepcopy() copies storages.
+  bool IsStorage(const Argument& one) const {
+    return one.dims.size() == 1 && m_.trace.name(one.type) == "unsigned char";
+  }
+
+  bool CopiesWeights(RowId row) const {
+    if (NameOf(row) != "aten::copy_" || OpAt(row).inputs == kNone) return false;
+    const std::vector<Argument>& arguments =
+        m_.trace.op_inputs()[OpAt(row).inputs].arguments;
+    return !arguments.empty() && IsStorage(arguments.front()) &&
+           ParameterLike(arguments.front()) != nullptr;
+  }
+
   bool TakesWeights(RowId row) const {
     if (OpAt(row).inputs == kNone) return false;
     const auto is_weight = [&](const Argument& one) {
-      return sizes_.contains(one.dims);
+      return ParameterLike(one) != nullptr;
     };
     return std::ranges::any_of(
         m_.trace.op_inputs()[OpAt(row).inputs].arguments,
@@ -185,6 +219,8 @@ class Finder {
     if (reads) ++reads_[one.step];
     if (is_statistics) {
       one.kind = BetweenSteps::kStatistics;
+    } else if (CopiesWeights(row)) {
+      one.kind = BetweenSteps::kCopies;
     } else if (TakesWeights(row)) {
       one.views_weights = traits.bookkeeping;
       if (!traits.bookkeeping) one.kind = BetweenSteps::kWeights;
@@ -221,9 +257,11 @@ class Finder {
       if (OpAt(one.row).inputs == kNone) continue;
       for (const Argument& argument :
            m_.trace.op_inputs()[OpAt(one.row).inputs].arguments) {
-        if (sizes_.contains(argument.dims)) seen.insert(argument.dims);
+        if (const Sizes* one_of = ParameterLike(argument)) seen.insert(*one_of);
         for (const Argument& element : argument.elements) {
-          if (sizes_.contains(element.dims)) seen.insert(element.dims);
+          if (const Sizes* one_of = ParameterLike(element)) {
+            seen.insert(*one_of);
+          }
         }
       }
     }
@@ -233,7 +271,10 @@ class Finder {
       return prepare_.contains(one.row);
     });
     for (OpBetweenSteps& one : found_.ops) {
-      if (one.kind == BetweenSteps::kWeights) one.kind = BetweenSteps::kOther;
+      if (one.kind == BetweenSteps::kWeights ||
+          one.kind == BetweenSteps::kCopies) {
+        one.kind = BetweenSteps::kOther;
+      }
     }
   }
 
@@ -255,6 +296,7 @@ class Finder {
 
   const AnalysisContext& m_;
   const std::set<Sizes> sizes_;
+  const std::map<int64_t, Sizes> bytes_;  // of these sizes, in float32
   const std::vector<Span> judged_;
   std::set<size_t> updated_;
   std::map<size_t, int64_t> reads_;  // by step

@@ -17,6 +17,8 @@ namespace stepscope {
 enum class BetweenSteps : uint8_t {
   kStatistics,  // histograms, norms, minima, of weights or with values read
   kWeights,     // ops on tensors of the parameters' shapes, one at a time
+  kCopies,      // copies of storages as large as the parameters', as
+                // copy.deepcopy() makes them
   kOther,
 };
 

@@ -207,8 +207,25 @@ class AttentionFinder {
            RoleOf(row) == Role::kProjection;
   }
 
+  // True if an op between the products adds a tensor of the scores' full size
+  // that has a gradient: a bias of relative positions, for which no fused
+  // kernel makes one. Then both operands of the sum do.
+  bool AddsTrainedBias(const WrittenAttention& one) const {
+    return std::ranges::any_of(one.between, [&](RowId row) {
+      const Op& op = trace_.ops()[row];
+      if (PlainName(trace_.name(op.name)) != "add" || op.inputs == kNone) {
+        return false;
+      }
+      const TensorShape sum = TensorArgument(trace_, row, 0);
+      const TensorShape scores = TensorArgument(trace_, one.softmax, 0);
+      return sum.known() && ElementsOf(sum) == ElementsOf(scores) &&
+             TensorArgument(trace_, row, 1) == sum && !nodes_.Of(op).empty();
+    });
+  }
+
   // False if the backward pass shows that the mask is trained.
   bool AddBackward(WrittenAttention& one) const {
+    if (AddsTrainedBias(one)) return false;
     const Op& first = trace_.ops()[one.scores];
     const Op& last = trace_.ops()[one.values];
     for (RowId node : nodes_.Of(first.thread, {first.begin_ns, last.end_ns})) {

@@ -65,7 +65,8 @@ double EventsIn(const AnalysisContext& m,
 // step: its own code, and views of the weights, as state_dict() makes them.
 double AroundNs(const AnalysisContext& m, const WorkBetweenSteps& work) {
   const auto of_loop = [](const OpBetweenSteps& one) {
-    return one.kind == BetweenSteps::kWeights || one.views_weights;
+    return one.kind == BetweenSteps::kWeights ||
+           one.kind == BetweenSteps::kCopies || one.views_weights;
   };
   double ns = 0;
   for (size_t i = 0; i < work.ops.size(); ++i) {
@@ -161,6 +162,18 @@ void SayFix(BetweenSteps kind, Finding& finding) {
           "steps";
       finding.wrong_if = "later ops need the old values of these tensors";
       return;
+    case BetweenSteps::kCopies:
+      finding.fix_cpp =
+          "copy every N steps, into tensors that are kept: "
+          "at::_foreach_copy_(copies, parameters) under torch::NoGradGuard; to "
+          "guard against NaN, look at the loss before the optimizer's step";
+      finding.fix_python =
+          "copy every N steps, into tensors that are kept: "
+          "torch._foreach_copy_(copies, parameters) under torch.no_grad(), in "
+          "place of copy.deepcopy(model.state_dict()); to guard against NaN, "
+          "look at the loss before optimizer.step()";
+      finding.wrong_if = "each step needs a copy of the step before";
+      return;
     case BetweenSteps::kOther:
       finding.fix_cpp =
           "if the next step does not need the results, do it every N steps or "
@@ -177,6 +190,8 @@ std::string InWords(BetweenSteps kind) {
       return "ops that compute statistics take ";
     case BetweenSteps::kWeights:
       return "ops on single tensors of the parameters' sizes take ";
+    case BetweenSteps::kCopies:
+      return "copies of storages as large as the parameters' take ";
     case BetweenSteps::kOther:
       return "ops take ";
   }
@@ -186,6 +201,10 @@ std::string InWords(BetweenSteps kind) {
 std::string Assumption(BetweenSteps kind, bool has_gpu) {
   if (kind == BetweenSteps::kStatistics) {
     return "at best: hardly any step computes them";
+  }
+  if (kind == BetweenSteps::kCopies) {
+    return "at best: hardly any step copies them, and the loop around takes no "
+           "time";
   }
   if (kind == BetweenSteps::kOther)
     return "at best: no step has to wait for it";
@@ -256,6 +275,9 @@ Verdict CheckWorkBetweenSteps(const AnalysisContext& m) {
       weights != parts.end()) {
     weights->second.saved = 1 - LeftInOnePass(m, weights->second.ops);
     weights->second.around_ns = AroundNs(m, work);
+  } else if (const auto copies = parts.find(BetweenSteps::kCopies);
+             copies != parts.end()) {
+    copies->second.around_ns = AroundNs(m, work);
   }
   Verdict verdict;
   for (auto& [kind, part] : parts) {

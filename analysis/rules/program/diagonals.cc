@@ -1,4 +1,4 @@
-// Is a diagonal matrix made only to multiply by it?
+// Is a diagonal matrix made only to multiply by it, or to factorise it?
 // Source: a product with a diagonal matrix scales rows or columns, n^2 numbers
 // by one each, where the product of two matrices needs n^3 operations (Golub
 // and Van Loan, Matrix Computations, section 1.2.8).
@@ -27,6 +27,7 @@ namespace {
 // does.
 constexpr int64_t kLeastSize = 32;
 constexpr char kChange[] = "scaling in place of diagonal products";
+constexpr char kElementwise[] = "diagonals in place of matrices";
 
 // A diagonal matrix and the products that take it, in one step.
 struct Diagonal {
@@ -141,7 +142,100 @@ Verdict CheckDiagonalProduct(const AnalysisContext& m) {
   return FireBound(std::move(finding), all.saved_ns);
 }
 
+// A diagonal matrix that is factorised, in one step.
+struct Factorised {
+  size_t step = 0;
+  RowId makes = kNone, factorises = kNone;
+  Dims matrix = {};
+  std::vector<RowId> ops = {};  // that take a matrix of these sizes
+};
+
+// What `makes` is followed by in the step, if it is factorised.
+std::optional<Factorised> FactorisedAt(const AnalysisContext& m,
+                                       const ForwardStep& step, size_t i) {
+  const RowId makes = step.ops[i];
+  const Dims& diagonal = DimsOf(m.trace, makes, 0);
+  if (PlainNameOf(m.trace, makes) != "diag_embed" || diagonal.empty()) {
+    return {};
+  }
+  Factorised one{.step = step.step, .makes = makes, .matrix = diagonal};
+  one.matrix.push_back(diagonal.back());
+  one.ops.push_back(makes);
+  Dims flat;  // the matrix as a row
+  for (++i; i < step.ops.size(); ++i) {
+    const RowId row = step.ops[i];
+    const bool takes = TakesDims(m.trace, row, one.matrix);
+    if (!takes && (flat.empty() || !TakesDims(m.trace, row, flat))) continue;
+    const std::string_view name = PlainNameOf(m.trace, row);
+    one.ops.push_back(row);
+    if (takes && name == "reshape") {
+      flat = {diagonal.front(), ElementsIn(one.matrix) / diagonal.front()};
+    }
+    if (one.factorises == kNone && Contains(name, "cholesky")) {
+      one.factorises = row;
+    }
+  }
+  if (one.factorises == kNone) return {};
+  return one;
+}
+
+Verdict CheckDiagonalCovariance(const AnalysisContext& m) {
+  std::vector<Factorised> found;
+  for (const ForwardStep& step : ForwardSteps(m)) {
+    for (size_t i = 0; i < step.ops.size(); ++i) {
+      std::optional<Factorised> one = FactorisedAt(m, step, i);
+      if (one) found.push_back(*std::move(one));
+    }
+  }
+  if (!RecursInMostSteps(m.steps, found)) return Clean();
+  const BackwardNodes nodes(m.trace);
+  std::vector<ShortenedOp> ops;
+  bool trains = false;
+  for (const Factorised& one : found) {
+    for (RowId row : one.ops) trains |= AppendWithNodes(m, nodes, row, 0, ops);
+  }
+  const ShortenedOps all = ShortenOps(m, std::move(ops), kElementwise);
+  const Factorised& largest = *std::ranges::max_element(
+      found, {}, [](const Factorised& one) { return ElementsIn(one.matrix); });
+  Finding finding = FindingAbout(m, largest.makes, largest.factorises,
+                                 "the diagonal matrix and its factorisation");
+  finding.evidence =
+      "aten::diag_embed makes diagonal matrices of " +
+      InBrackets(largest.matrix) + ", and " +
+      std::string(m.trace.name(m.trace.ops()[largest.factorises].name)) +
+      " factorises them, as a normal distribution with a covariance matrix "
+      "does. What is done with matrices of that size" +
+      (trains ? ", with the backward passes," : "") + " takes " +
+      Milliseconds(all.ns * 1e-6) + " per step.";
+  finding.assumption =
+      "at best: the same with the numbers on the diagonal takes no time";
+  finding.fix_python =
+      "torch.distributions.Independent(Normal(mean, deviation), 1) in place of "
+      "MultivariateNormal(mean, torch.diag_embed(deviation ** 2)); the "
+      "Cholesky factor of a diagonal matrix is the root of its diagonal";
+  finding.fix_cpp =
+      "work with the numbers on the diagonal: their roots are the Cholesky "
+      "factor, the sum of their logarithms is that of the determinant";
+  finding.wrong_if = "a full matrix of the same sizes is factorised";
+  return FireBound(std::move(finding), all.saved_ns);
+}
+
 constexpr Rule kRules[] = {
+    {.id = "diagonal-covariance",
+     .question = "Is a diagonal covariance matrix factorised?",
+     .needs = {Kind::kOp, Kind::kOpShapes},
+     .causes = {Cause::kCompute, Cause::kDispatch},
+     .check = &CheckDiagonalCovariance,
+     .reference = "PyTorch documentation, torch.distributions.Independent: "
+                  "https://docs.pytorch.org/docs/stable/distributions.html",
+     .detect = "in two thirds of the steps, torch.diag_embed makes matrices, "
+               "and a Cholesky factorisation takes matrices of their sizes "
+               "behind it; what takes such matrices from there on is 1 % of "
+               "the step",
+     .avoid = "no diagonal matrix is made in the step",
+     .fix_cpp = "the numbers on the diagonal in place of the matrix",
+     .fix_python = "Independent(Normal(mean, deviation), 1) in place of "
+                   "MultivariateNormal"},
     {.id = "diagonal-product",
      .question = "Is a diagonal matrix made only to multiply by it?",
      .needs = {Kind::kOp, Kind::kOpShapes},

@@ -372,5 +372,25 @@ TEST(WeightedDrawTest, AnEpochOrTheActionsOfAPolicy) {
   EXPECT_TRUE(IsClean(Drawing({Draw("64,4096", "1")}), "weighted-draw"));
 }
 
+TEST(WeightedDrawTest, OneRowOfWeightsForEachSample) {
+  const Report report =
+      Drawing({"inputs=(float[20000],ScalarList=\"[256, -1]\") aten::expand",
+               Draw("256,20000", "4")});
+  const Finding* finding = Find(report, "weighted-draw");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("256 times with the same weights"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->fix_python.find("draw all at once from one row"),
+            std::string::npos);
+}
+
+TEST(WeightedDrawTest, WordsOfAModelOfLanguage) {
+  EXPECT_TRUE(
+      IsClean(Drawing({"inputs=(float[20000],Scalar=\"-1\") aten::softmax",
+                       Draw("20000", "1")}),
+              "weighted-draw"));
+}
+
 }  // namespace
 }  // namespace stepscope::data_loading_test

@@ -13,6 +13,7 @@ struct How {
   std::string values = "8,64,64";  // the first operand of the second product
   std::string type = "float";
   bool trained_mask = false;  // its gradient is reduced
+  bool full_bias = false;     // added to the scores, with a gradient
   bool fallback = false;      // below scaled_dot_product_attention
   bool projects = false;      // the values, when they are needed
   int heads = 1;              // one after the other
@@ -63,7 +64,8 @@ class Attention {
     Op("aten::bmm", "8,64,32|8,32,64", 500, Number(1));
     Op("aten::div", "8,64,64", 300, Number(2));
     if (!how_.extra.empty()) Op(how_.extra, "8,64,64", 100);
-    Op("aten::add", "8,64,64|64,64", 300, Number(3));
+    Op("aten::add", how_.full_bias ? "8,64,64|8,64,64" : "8,64,64|64,64", 300,
+       Number(3));
     text_.Begin();
     Op("aten::_softmax", "8,64,64", 400, Number(4));
     text_.End("aten::softmax", "", how_.on_gpu ? 12 : 402, Number(4));
@@ -173,6 +175,12 @@ TEST(AttentionByHandTest, DropoutThatIsSwitchedOffComputesNothing) {
 
 TEST(AttentionByHandTest, StaysSilentOnATrainedMask) {
   EXPECT_TRUE(IsClean(Of({.trained_mask = true}), "attention-by-hand"));
+}
+
+TEST(AttentionByHandTest, StaysSilentOnABiasOfEachPair) {
+  EXPECT_TRUE(IsClean(Of({.full_bias = true}), "attention-by-hand"));
+  EXPECT_FALSE(
+      IsClean(Of({.backward = false, .full_bias = true}), "attention-by-hand"));
 }
 
 TEST(AttentionByHandTest, DropoutHasNoFusedKernelOnACpu) {

@@ -360,5 +360,29 @@ TEST(WorkBetweenStepsTest, AWaitForTheGpuIsOfHostSync) {
   EXPECT_TRUE(IsClean(OnGpu(2, true), kRule));
 }
 
+// copy.deepcopy() of a state_dict copies storages, byte by byte.
+TEST(WorkBetweenStepsTest, CopiesOfTheWeights) {
+  const auto copies = [](const std::vector<std::string>& sizes) {
+    return After([&](CpuText& text, int) {
+      for (const std::string& size : sizes) {
+        text.Op("inputs=(unsigned char[" + size + "],unsigned char[" + size +
+                    "]) aten::copy_",
+                600);
+      }
+    });
+  };
+  const Report report = copies({"524288", "2048", "20480", "40"});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kStrong);
+  EXPECT_NEAR(finding->gain.expected_ms, 2.4, 0.1);
+  EXPECT_NE(finding->fix_python.find("copy.deepcopy(model.state_dict())"),
+            std::string::npos);
+  // Other bytes, such as images.
+  const Report bytes = copies({"150528", "150528", "150528", "150528"});
+  const Finding* other = Find(bytes, kRule);
+  EXPECT_TRUE(other == nullptr || other->severity <= FindingSeverity::kLow);
+}
+
 }  // namespace
 }  // namespace stepscope::between_steps_test

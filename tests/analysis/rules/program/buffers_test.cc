@@ -73,5 +73,19 @@ TEST(BuffersTest, OtherTensorsAreNoBuffers) {
       kRule));
 }
 
+TEST(BuffersTest, RowsAreWrittenIntoACopy) {
+  const std::string arguments =
+      "inputs=(float[4096,128],Scalar=\"0\",long int[32],float[32,128]) ";
+  const Report report = Of({arguments + "aten::index_copy"});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 1 - 1 / 128.0, 0.01);
+  EXPECT_NE(finding->fix_python.find("index_copy_ in place of index_copy"),
+            std::string::npos)
+      << finding->fix_python;
+  EXPECT_TRUE(IsClean(Of({arguments + "aten::index_copy_"}), kRule));
+  EXPECT_TRUE(IsClean(Of({arguments + "aten::index_copy"}, true), kRule));
+}
+
 }  // namespace
 }  // namespace stepscope::buffers_test

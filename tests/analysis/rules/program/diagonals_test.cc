@@ -71,5 +71,32 @@ TEST(DiagonalsTest, AnotherOpMayNeedTheMatrix) {
                       kRule));
 }
 
+constexpr const char* kCovariance = "diagonal-covariance";
+constexpr const char* kEmbed =
+    "inputs=(float[128,32],Scalar=\"0\") aten::diag_embed";
+constexpr const char* kCholesky =
+    "inputs=(float[128,32,32]) aten::linalg_cholesky";
+
+TEST(DiagonalsTest, ADiagonalCovarianceIsFactorised) {
+  const Report report =
+      Of({kEmbed, kCholesky, "inputs=(float[64,64]) aten::relu",
+          "inputs=(float[128,32,32],float[128,32,32]) "
+          "aten::linalg_solve_triangular"});
+  const Finding* finding = Find(report, kCovariance);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 3, 0.01);
+  EXPECT_NE(finding->evidence.find("diagonal matrices of [128, 32, 32], and "
+                                   "aten::linalg_cholesky factorises them"),
+            std::string::npos)
+      << finding->evidence;
+}
+
+TEST(DiagonalsTest, AFullCovarianceHasToBeFactorised) {
+  EXPECT_TRUE(IsClean(Of({kCholesky}), kCovariance));
+  EXPECT_TRUE(
+      IsClean(Of({kEmbed, "inputs=(float[128,8,8]) aten::linalg_cholesky"}),
+              kCovariance));
+}
+
 }  // namespace
 }  // namespace stepscope::diagonals_test
