@@ -88,7 +88,7 @@ def incident_attention_keys_projected_per_decoder_step(fixed):
         yield len(caption)
 
 
-@program("recommender, two towers with sampled negatives", "held", expect=("weighted-draw",))
+@program("recommender, two towers with sampled negatives", "held", expect=("weighted-draw",), also=("product-order",))
 def incident_popularity_sampler_with_one_row_per_user(fixed):
     """The new popularity-based negative sampler gives multinomial the weights of all items once per user of the batch, so it
     sums up batch x items weights for a handful of draws. Fix: draw all negatives of the batch from one row of weights."""
