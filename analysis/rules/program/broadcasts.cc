@@ -38,6 +38,7 @@ struct Contraction {
   std::vector<int64_t> left = {}, right = {}, made = {};  // sizes
   int64_t bytes = 0;                                      // of what is made
   std::string_view name = "";                             // of that op
+  bool distributes = false;  // one factor is a sum that is as large
   bool IsWhole() const { return name != "sub" && name != "mul"; }
   bool IsDistance() const { return name == "sub" || name == kPairwise; }
 };
@@ -77,7 +78,8 @@ class Finder {
     }
     for (size_t i = 0; i < ops.size(); ++i) {
       Contraction one;
-      if (!m_.tree.in_backward(ops[i]) && Combines(ops[i], one) &&
+      if (!m_.tree.in_backward(ops[i]) &&
+          Combines(ops[i], i > 0 ? ops[i - 1] : kNone, one) &&
           (one.IsWhole() || IsSummedUp(std::span(ops).subspan(i + 1), one))) {
         found.push_back(std::move(one));
       }
@@ -86,8 +88,31 @@ class Finder {
   }
 
  private:
-  // True if `row` combines each row of one tensor with each of another.
-  bool Combines(RowId row, Contraction& one) const {
+  // The sizes of what `row` makes of its first two arguments, and which of them
+  // it spreads over a dimension of the other.
+  struct Broadcast {
+    Dims made = {};
+    bool left = false, right = false;
+  };
+  Broadcast BroadcastOf(RowId row) const {
+    const Dims& left = DimsOf(m_.trace, row, 0);
+    const Dims& right = DimsOf(m_.trace, row, 1);
+    const size_t rank = std::max(left.size(), right.size());
+    std::vector<int64_t> a(rank - left.size(), 1), b(rank - right.size(), 1);
+    a.insert(a.end(), left.begin(), left.end());
+    b.insert(b.end(), right.begin(), right.end());
+    Broadcast result;
+    for (size_t i = 0; i < rank; ++i) {
+      result.left |= a[i] == 1 && b[i] > 1;
+      result.right |= b[i] == 1 && a[i] > 1;
+      result.made.push_back(std::max(a[i], b[i]));
+    }
+    return result;
+  }
+
+  // True if `row` combines each row of one tensor with each of another, or a
+  // tensor with the sum of such rows that `previous` makes: q * (k + a).
+  bool Combines(RowId row, RowId previous, Contraction& one) const {
     const std::string_view name = PlainNameOf(m_.trace, row);
     if (!IsAnyOf(name, {"sub", "mul", kCosine, kPairwise})) return false;
     const TensorShape left = TensorArgument(m_.trace, row, 0);
@@ -98,23 +123,27 @@ class Finder {
     one.ops = {row};
     one.left = left.dims;
     one.right = right.dims;
-    const size_t rank = std::max(left.dims.size(), right.dims.size());
-    std::vector<int64_t> a(rank - left.dims.size(), 1),
-        b(rank - right.dims.size(), 1);
-    a.insert(a.end(), left.dims.begin(), left.dims.end());
-    b.insert(b.end(), right.dims.begin(), right.dims.end());
-    bool spreads_left = false, spreads_right = false;
-    for (size_t i = 0; i < rank; ++i) {
-      spreads_left |= a[i] == 1 && b[i] > 1;
-      spreads_right |= b[i] == 1 && a[i] > 1;
-      one.made.push_back(std::max(a[i], b[i]));
-    }
+    const Broadcast spread = BroadcastOf(row);
+    one.made = spread.made;
     one.bytes = BytesOf(m_.trace, {one.made, left.type});
-    if (!spreads_left || !spreads_right || one.bytes < kLeastBytes)
-      return false;
+    if (one.bytes < kLeastBytes) return false;
+    if (!spread.left || !spread.right) {
+      one.distributes = name == "mul" && (spread.left || spread.right) &&
+                        previous != kNone && SpreadsInto(previous, one.made);
+      if (one.distributes) one.ops.insert(one.ops.begin(), previous);
+      return one.distributes;
+    }
     if (!one.IsWhole()) return true;
-    const std::optional<size_t> dim = SummedDim(row, rank);
+    const std::optional<size_t> dim = SummedDim(row, one.made.size());
     return dim && IsShared(one, *dim);
+  }
+
+  // True if `row` adds each row of one tensor to each of another, which makes
+  // one of the sizes `made`.
+  bool SpreadsInto(RowId row, const Dims& made) const {
+    if (!IsAnyOf(PlainNameOf(m_.trace, row), {"add", "sub"})) return false;
+    const Broadcast spread = BroadcastOf(row);
+    return spread.left && spread.right && spread.made == made;
   }
 
   // The dimension over which an op that combines and sums up does so.
@@ -197,6 +226,10 @@ Verdict CheckBroadcastContraction(const AnalysisContext& m) {
       : distance
           ? "torch.cdist(x, y), or squared distances as x.square().sum(1)[:, "
             "None] + y.square().sum(1) - 2 * x @ y.T"
+      : largest.distributes
+          ? "distribute the product: q @ k.transpose(-2, -1) + "
+            "torch.einsum(\"bhid,ijd->bhij\", q, a) in place of (q[..., None, "
+            ":] * (k[..., None, :, :] + a)).sum(-1)"
           : "a matrix product, x @ y.T, or torch.einsum";
   finding.fix_cpp =
       largest.name == kCosine
@@ -204,7 +237,9 @@ Verdict CheckBroadcastContraction(const AnalysisContext& m) {
       : distance ? "torch::cdist(x, y), or squared distances as "
                    "x.square().sum(1).unsqueeze(1) + y.square().sum(1) - 2 * "
                    "x.mm(y.t())"
-                 : "a matrix product, x.mm(y.t()), or torch::einsum";
+      : largest.distributes
+          ? "distribute the product: a matrix product with each term of the sum"
+          : "a matrix product, x.mm(y.t()), or torch::einsum";
   finding.wrong_if =
       "the differences are so small beside the numbers themselves that the "
       "product loses them, or other code reads the large tensor";
@@ -225,7 +260,8 @@ constexpr Rule kRules[] = {
          "two tensors that each lack a dimension of the other are subtracted "
          "or multiplied, the result has 1 MiB or more, and the next ops square "
          "it (or take its magnitude) and sum it up over a dimension that both "
-         "tensors have; or cosine_similarity or pairwise_distance does all of "
+         "tensors have (one of two factors may be a sum that was broadcast "
+         "just before); or cosine_similarity or pairwise_distance does all of "
          "that in one op",
      .avoid = "only one tensor is broadcast, another op uses the result in "
               "between (relu), or all of it is summed up",

@@ -13,6 +13,7 @@ struct Pairs {
   std::string then = "aten::square";
   std::string reduce = "aten::sum";
   std::string dims = "[2]";
+  std::string before = {};  // an op in front of the first
 };
 
 // Steps of 10 ms in which all pairs are combined in 1 ms, squared in 1 ms and
@@ -23,6 +24,7 @@ Report Of(const Pairs& how) {
     const std::string first = "sequence=" + std::to_string(2 * i);
     const std::string second = "sequence=" + std::to_string(2 * i + 1);
     text.Op("inputs=(float[128,64],float[64,64]) aten::mm", 5'500);
+    if (!how.before.empty()) text.Op(how.before, 500);
     text.Op(first + " inputs=(" + how.left + "," + how.right + ",Scalar) " +
                 how.combine,
             1'000);
@@ -138,6 +140,22 @@ TEST(BroadcastContractionTest, OneOpMustSumUpWhatBothHave) {
   EXPECT_TRUE(IsClean(
       Of(Whole{.left = "float[128,128,64]", .right = "float[128,128,64]"}),
       kRule));
+}
+
+// q * (k + a), summed up.
+TEST(BroadcastContractionTest, AProductWithASumIsDistributed) {
+  Pairs how = {.combine = "aten::mul",
+               .left = "float[128,1,64]",
+               .right = "float[128,128,64]",
+               .then = "",
+               .before = "inputs=(float[1,128,64],float[128,1,64]) aten::add"};
+  const Report report = Of(how);
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_TRUE(finding->fix_python.starts_with("distribute the product"));
+  // A tensor of such a size that is there anyway.
+  how.before = "inputs=(float[128,128,64],float[128,128,64]) aten::add";
+  EXPECT_TRUE(IsClean(Of(how), kRule));
 }
 
 }  // namespace
