@@ -35,13 +35,16 @@ std::string FirstInWords(const Report& report) {
     const std::string gain = Number(finding.gain.expected_ms) + " of " +
                              Milliseconds(BaselineMs(report, finding)) +
                              " per step";
-    const std::string start = "start with " + finding.id + ".";
-    return finding.gain_kind == GainKind::kBound
-               ? "Up to " + gain + " can be gained: " + start
-               : "One change is predicted to gain " + gain +
-                     (finding.gain.pairs > 0 ? " (likely " : " (roughly ") +
-                     Number(finding.gain.low_ms) + " to " +
-                     Number(finding.gain.high_ms) + "): " + start;
+    std::string text;
+    if (finding.gain_kind == GainKind::kBound) {
+      text = "Up to " + gain + " can be gained: ";
+    } else {
+      text = "One change is predicted to gain " + gain +
+             (finding.gain.pairs > 0 ? " (likely " : " (roughly ") +
+             Number(finding.gain.low_ms) + " to " +
+             Number(finding.gain.high_ms) + "): ";
+    }
+    return text + "start with " + finding.id + ".";
   }
   return "";
 }
