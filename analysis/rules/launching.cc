@@ -44,6 +44,7 @@ std::string WorstOps(const AnalysisContext& m) {
     }
   }
   std::vector<std::pair<int64_t, NameId>> order;
+  order.reserve(self.size());
   for (const auto& [name, ns] : self) order.push_back({-ns, name});
   std::ranges::sort(order);
   std::string text;
@@ -118,6 +119,7 @@ std::string WorstRegions(const Trace& trace, const Steps& in,
     }
   }
   std::vector<std::pair<int64_t, std::string>> order;
+  order.reserve(counts.size());
   for (const auto& [region, count] : counts) order.push_back({-count, region});
   std::ranges::sort(order);
   const double steps = static_cast<double>(in.steady.size());

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "support/cpu_loop.h"
+#include "support/cpu_text.h"
 #include "support/gpu_text.h"
 #include "support/random_trace.h"
 #include "support/trace_text.h"
@@ -213,6 +214,49 @@ TEST(AnalysisTest, TopOpsOfALoadersThreadHaveTheirOwnRows) {
   EXPECT_DOUBLE_EQ(report.top_ops[2].calls_per_step, 1);
   const std::string text = ToText(report, {});
   EXPECT_NE(text.find("aten::stack (other thread)"), std::string::npos) << text;
+}
+
+// Batches may be empty, and a rule may divide by what they hold.
+TEST(AnalysisTest, TensorsMayHaveNoElements) {
+  const char* const kOps[] = {
+      "inputs=(float[9,4],long int[8,0]) aten::embedding",
+      "inputs=(float[0,4],Scalar=\"0\") aten::diag_embed",
+      "inputs=(float[0,4,4]) aten::linalg_cholesky",
+      "inputs=(float[0,8],Scalar=\"0\",long int[0],float[0,8]) "
+      "aten::index_copy",
+      "inputs=(double[0],Scalar=\"4\",Scalar=\"True\") aten::multinomial",
+      "inputs=(float[0,0],float[0,4]) aten::mm",
+      "inputs=(float[8,0,4,4],float[3,0,2,2]) aten::conv2d",
+      "inputs=(float[8,0],float[5,0]) aten::linear",
+      "inputs=(float[0,5]) aten::argsort",
+      "inputs=(long int[0,5]) aten::argsort",
+      "inputs=(float[2,4,0,16],float[2,4,0,16],float[2,4,0,16],float[2,1,1,0])"
+      " aten::scaled_dot_product_attention",
+      "inputs=(long int[100,7],Scalar=\"0\",Scalar=\"3\") aten::select",
+      "inputs=(long int[100,7],long int[3]) aten::index",
+      "inputs=(unsigned char[0],unsigned char[0]) aten::copy_",
+      "inputs=(float[0,1,64],float[1,0,64]) aten::mul",
+      "inputs=(float[0],ScalarList=\"[0, -1]\") aten::expand"};
+  CpuText text;
+  int sequence = 0;
+  for (int step = 0; step < 5; ++step) {
+    for (int pass = 0; pass < 2; ++pass) {
+      for (const char* op : kOps) {
+        text.Op("sequence=" + std::to_string(sequence++) + " " + op, 100);
+      }
+      text.Nested("inputs=(float[0,2,30]) aten::ctc_loss", 100,
+                  "inputs=(float[0,2,30],long int[2,3],ScalarList=\"[0, 0]\","
+                  "ScalarList=\"[3, 3]\") aten::_ctc_loss",
+                  90);
+    }
+    for (int number = sequence; number-- > sequence - 32;) {
+      text.Nested(
+          "kind=backward sequence=" + std::to_string(number) + " XBackward0",
+          100, "inputs=(float[0,4],float[4,0]) aten::mm", 90);
+    }
+    text.EndStep();
+  }
+  EXPECT_EQ(text.Analyzed().steps.count, 5);
 }
 
 }  // namespace

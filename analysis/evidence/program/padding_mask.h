@@ -27,7 +27,7 @@ inline TensorShape PaddingMask(const AnalysisContext& context, RowId op) {
   }
   if (context.tree.in_backward(op)) return {};
   const TensorShape mask = TensorArgument(context.trace, op, at);
-  return mask.dims.size() >= 2 && mask.dims[0] >= 2 &&
+  return mask.dims.size() >= 2 && mask.dims[0] >= 2 && mask.dims.back() > 0 &&
                  std::ranges::count(mask.dims, 1) > 0
              ? mask
              : TensorShape();

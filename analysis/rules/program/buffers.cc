@@ -134,7 +134,7 @@ class Finder {
     }
     const Dims& buffer = DimsOf(m_.trace, row, 0);
     const Dims& written = DimsOf(m_.trace, row, fresh);
-    if (buffer.empty() || written.empty()) return {};
+    if (buffer.empty() || written.empty() || ElementsIn(buffer) <= 0) return {};
     const double replaced = static_cast<double>(ElementsIn(written)) /
                             static_cast<double>(ElementsIn(buffer));
     if (replaced > kMostReplaced) return {};

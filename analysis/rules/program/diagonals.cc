@@ -155,7 +155,8 @@ std::optional<Factorised> FactorisedAt(const AnalysisContext& m,
                                        const ForwardStep& step, size_t i) {
   const RowId makes = step.ops[i];
   const Dims& diagonal = DimsOf(m.trace, makes, 0);
-  if (PlainNameOf(m.trace, makes) != "diag_embed" || diagonal.empty()) {
+  if (PlainNameOf(m.trace, makes) != "diag_embed" || diagonal.empty() ||
+      ElementsIn(diagonal) <= 0) {
     return {};
   }
   Factorised one{.step = step.step, .makes = makes, .matrix = diagonal};

@@ -111,7 +111,7 @@ class Finder {
   // The loss is given the samples' lengths: ctc_loss(scores, ..., lengths).
   void Tells(const ForwardStep& step, RowId loss) {
     const Dims& scores = DimsOf(m_.trace, loss, 0);
-    if (scores.size() != 3) return;
+    if (scores.size() != 3 || ElementsIn(scores) <= 0) return;
     const std::span<const Op> ops = m_.trace.ops();
     for (RowId row = loss + 1;
          row < ops.size() && ops[row].begin_ns < ops[loss].end_ns; ++row) {

@@ -166,36 +166,44 @@ TEST(LoaderBoundTest, TellsWhatRestartingWorkersCosts) {
   EXPECT_TRUE(IsClean(Waiting(wait, kNothingMore), "loader-bound"));
 }
 
-// Without stacks, the seed that a new iterator draws shows the start.
-TEST(LoaderBoundTest, KnowsRestartedWorkersByTheirSeed) {
-  const auto run = [](bool alive) {
-    return Waiting([](int) { return 1; },
-                   [&](GpuText& run, int step) {
-                     if (step != 8) return;
-                     const auto load = [&](int64_t us) {
-                       run.Range(us,
-                                 "enumerate(DataLoader)#_"
-                                 "MultiProcessingDataLoaderIter.__next__",
-                                 "kind=loader");
-                     };
-                     load(10'000);  // the old workers stop
-                     if (!alive) {
-                       run.Op(20, "aten::random_", "inputs=(long int[])");
-                       run.Pass(25'000);  // the new ones are forked
-                     }
+// What draws seeds where an epoch ends, without stacks.
+enum class Draws { kLoaderAndSampler, kLoader, kSampler };
+
+Report Epoch(Draws draws) {
+  return Waiting([](int) { return 1; },
+                 [&](GpuText& run, int step) {
+                   if (step != 8) return;
+                   const auto load = [&](int64_t us) {
+                     run.Range(us,
+                               "enumerate(DataLoader)#_"
+                               "MultiProcessingDataLoaderIter.__next__",
+                               "kind=loader");
+                   };
+                   load(10'000);  // the old workers stop
+                   if (draws != Draws::kSampler) {
                      run.Op(20, "aten::random_", "inputs=(long int[])");
-                     run.Op(20, "aten::randperm");
-                     load(45'000);
-                   });
-  };
-  const Report report = run(false);
+                     run.Pass(25'000);  // the new ones are forked
+                   }
+                   if (draws != Draws::kLoader) {
+                     run.Op(20, "aten::random_", "inputs=(long int[])");
+                   }
+                   run.Op(20, "aten::randperm");
+                   load(45'000);
+                 });
+}
+
+TEST(LoaderBoundTest, KnowsRestartedWorkersByTheirSeed) {
+  const Report report = Epoch(Draws::kLoaderAndSampler);
   const Finding* finding = Find(report, "loader-bound");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->fix_python, "DataLoader(..., persistent_workers=True)");
   EXPECT_EQ(finding->confidence, Confidence::kHint);
   // From the last batch of the old to the first of the new.
   EXPECT_NEAR(finding->gain.expected_ms, 80.0 / 16, 0.3);
-  EXPECT_TRUE(IsClean(run(true), "loader-bound"));
+  // The sampler has a generator of its own.
+  EXPECT_FALSE(IsClean(Epoch(Draws::kLoader), "loader-bound"));
+  // The workers stay alive.
+  EXPECT_TRUE(IsClean(Epoch(Draws::kSampler), "loader-bound"));
 }
 
 // A step that waits for its first batch of validation, and no other.
