@@ -168,6 +168,12 @@ std::optional<Factorised> FactorisedAt(const AnalysisContext& m,
     const bool takes = TakesDims(m.trace, row, one.matrix);
     if (!takes && (flat.empty() || !TakesDims(m.trace, row, flat))) continue;
     const std::string_view name = PlainNameOf(m.trace, row);
+    // The sum with another matrix is not diagonal; to be compared with its own
+    // transpose does not change it.
+    if (one.factorises == kNone && TakesTwo(m.trace, row, one.matrix) &&
+        !IsAnyOf(name, {"isclose", "eq"})) {
+      return {};
+    }
     one.ops.push_back(row);
     if (takes && name == "reshape") {
       flat = {diagonal.front(), ElementsIn(one.matrix) / diagonal.front()};
@@ -233,7 +239,8 @@ constexpr Rule kRules[] = {
                "and a Cholesky factorisation takes matrices of their sizes "
                "behind it; what takes such matrices from there on is 1 % of "
                "the step",
-     .avoid = "no diagonal matrix is made in the step",
+     .avoid = "another matrix is added to the diagonal one first, as that of a "
+              "kernel to noise",
      .fix_cpp = "the numbers on the diagonal in place of the matrix",
      .fix_python = "Independent(Normal(mean, deviation), 1) in place of "
                    "MultivariateNormal"},

@@ -93,6 +93,11 @@ TEST(DiagonalsTest, ADiagonalCovarianceIsFactorised) {
 
 TEST(DiagonalsTest, AFullCovarianceHasToBeFactorised) {
   EXPECT_TRUE(IsClean(Of({kCholesky}), kCovariance));
+  const std::string both = "inputs=(float[128,32,32],float[128,32,32]) ";
+  EXPECT_TRUE(
+      IsClean(Of({kEmbed, both + "aten::add", kCholesky}), kCovariance));
+  EXPECT_FALSE(
+      IsClean(Of({kEmbed, both + "aten::isclose", kCholesky}), kCovariance));
   EXPECT_TRUE(
       IsClean(Of({kEmbed, "inputs=(float[128,8,8]) aten::linalg_cholesky"}),
               kCovariance));
