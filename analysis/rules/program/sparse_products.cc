@@ -214,18 +214,9 @@ struct Spread {
 // and that gets no gradient.
 class ConstantMatrices {
  public:
-  explicit ConstantMatrices(const AnalysisContext& context)
-      : m_(context), nodes_(context.trace) {
-    for (const GraphWalk& walk : FindGraphWalks(context)) {
-      for (const WalkedNode& node : walk.nodes) {
-        for (const KeptGradient& one : node.kept) {
-          parameters_.insert(one.gradient);
-        }
-      }
-    }
-  }
+  explicit ConstantMatrices(const AnalysisContext& context) : m_(context) {}
 
-  std::vector<Spread> Find() const {
+  std::vector<Spread> Find() {
     std::vector<Spread> found;
     for (const ForwardStep& step : ForwardSteps(m_)) {
       std::vector<Spread> here;
@@ -234,7 +225,7 @@ class ConstantMatrices {
         const int64_t size = LeftSquare(row);
         // With a node, but none that makes a gradient of the matrix: in a pass
         // without gradients, all weights look like that.
-        if (size >= kLeastNodes && !nodes_.Of(m_.trace.ops()[row]).empty() &&
+        if (size >= kLeastNodes && HasNodes(row) &&
             !HasMatrixGradient(row, size) && !MultipliesParameter(row)) {
           here.push_back({step.step, row, size});
         } else {
@@ -277,11 +268,26 @@ class ConstantMatrices {
     return false;
   }
 
+  // Reads the backward passes when it is called for the first time.
+  bool HasNodes(RowId row) {
+    if (!nodes_) {
+      nodes_.emplace(m_.trace);
+      for (const GraphWalk& walk : FindGraphWalks(m_)) {
+        for (const WalkedNode& node : walk.nodes) {
+          for (const KeptGradient& one : node.kept) {
+            parameters_.insert(one.gradient);
+          }
+        }
+      }
+    }
+    return !nodes_->Of(m_.trace.ops()[row]).empty();
+  }
+
   // True if backward makes a gradient of the matrix.
   bool HasMatrixGradient(RowId row, int64_t size) const {
     const Dims square = {size, size};
     const std::span<const Op> ops = m_.trace.ops();
-    for (RowId node : nodes_.Of(ops[row])) {
+    for (RowId node : nodes_->Of(ops[row])) {
       for (RowId inner = node + 1;
            inner < ops.size() && ops[inner].begin_ns < ops[node].end_ns;
            ++inner) {
@@ -316,7 +322,7 @@ class ConstantMatrices {
   }
 
   const AnalysisContext& m_;
-  BackwardNodes nodes_;
+  std::optional<BackwardNodes> nodes_;
   std::set<Dims> parameters_;  // their sizes
 };
 
