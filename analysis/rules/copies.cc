@@ -130,8 +130,10 @@ Verdict CheckPageable(const AnalysisContext& m, const PageableTexts& texts) {
   const double factor =
       pinned.gb_per_s > 0 ? std::min(1.0, rate / pinned.gb_per_s) : 1.0;
   // What pinned memory saves: the time in which the host is blocked, and the
-  // faster part of the copies that nothing hides.
-  const double bound = sums.held_ns + (1 - factor) * sums.exposed_ns;
+  // faster part of the copies that nothing hides; but no more than the copies
+  // take, be it for the host or for the device.
+  const double bound = std::min(sums.held_ns + (1 - factor) * sums.exposed_ns,
+                                std::max(sums.held_ns, sums.exposed_ns));
   if (bound * 1e-6 < MinReportableGainMs(m)) return Clean();
 
   Finding finding;
@@ -179,6 +181,8 @@ Verdict CheckPageable(const AnalysisContext& m, const PageableTexts& texts) {
               .bound_ns = bound};
   DescribeWaits(m, waits, found);
   if (found.finding.examples.empty()) AddExamples(m, copied, found.finding);
+  // Whether the host can do without the result for a while, replay cannot tell.
+  if (texts.direction == Direction::kToHost) found.alternatives.clear();
   return Fire(std::move(found));
 }
 
