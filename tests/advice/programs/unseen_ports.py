@@ -243,7 +243,7 @@ def port_speech_ctc_recursion(fixed):
         yield len(text)
 
 
-@program("MAML with a CNN, ported from JAX", "held")
+@program("MAML with a CNN, ported from JAX", "held", also=("layout-transpose",))
 def good_port_second_order_maml(fixed):
     """Nothing is wrong: the gradient of the inner step has to keep its graph, as the meta gradient goes through it."""
     net = nn.Sequential(nn.Conv2d(1, 32, 3, stride=2, padding=1), nn.ReLU(),
