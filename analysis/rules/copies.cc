@@ -37,17 +37,17 @@ const char* VerbFor(double per_step, const char* one, const char* many) {
 }
 
 // Adds the longest copies, at most 3.
-void AddExamples(const AnalysisContext& m, std::vector<const HostCopy*> uploads,
+void AddExamples(const AnalysisContext& m, std::vector<const HostCopy*> copies,
                  Finding& finding) {
-  const auto length = [&](const HostCopy* upload) {
-    const Copy& copy = m.trace.copies()[upload->copy];
+  const auto length = [&](const HostCopy* one) {
+    const Copy& copy = m.trace.copies()[one->copy];
     return copy.end_ns - copy.begin_ns;
   };
-  std::ranges::stable_sort(uploads, std::greater(), length);
-  for (size_t i = 0; i < std::min<size_t>(3, uploads.size()); ++i) {
-    const Copy& copy = m.trace.copies()[uploads[i]->copy];
+  std::ranges::stable_sort(copies, std::greater(), length);
+  for (size_t i = 0; i < std::min<size_t>(3, copies.size()); ++i) {
+    const Copy& copy = m.trace.copies()[copies[i]->copy];
     finding.examples.push_back(
-        {m.steps.windows[uploads[i]->step].number, copy.begin_ns, copy.end_ns,
+        {m.steps.windows[copies[i]->step].number, copy.begin_ns, copy.end_ns,
          (copy.bytes > 0 ? Bytes(static_cast<double>(copy.bytes)) + " by "
                          : std::string()) +
              (copy.op == kNone

@@ -55,6 +55,11 @@ class Finder {
   }
 
  private:
+  // The first and the last one that ran.
+  struct Nodes {
+    RowId first = kNone, last = kNone;
+  };
+
   const Op& OpAt(RowId row) const { return m_.trace.ops()[row]; }
   bool Same(RowId a, RowId b) const {
     return OpAt(a).name == OpAt(b).name && OpAt(a).inputs == OpAt(b).inputs;
@@ -82,9 +87,10 @@ class Finder {
                  .again = {ops.begin() + static_cast<ptrdiff_t>(j),
                            ops.begin() + static_cast<ptrdiff_t>(j + length)}};
     one.input = InputOf(ops[i]);
-    if (one.input.empty() || ElementsIn(one.input) <= 0 ||
-        !KeepSharedLayers(one) || InputsMayDiffer(step, i, j, one) ||
-        !CompareInputGradients(one) || ResultsMeet(step, j, one)) {
+    if (one.input.empty() || ElementsIn(one.input) <= 0) return {};
+    const std::optional<Nodes> nodes = KeepSharedLayers(one);
+    if (!nodes || InputsMayDiffer(step, i, j, one) ||
+        !CompareInputGradients(*nodes, one) || ResultsMeet(step, j, one)) {
       return {};
     }
     return one;
@@ -102,8 +108,9 @@ class Finder {
   }
 
   // Cuts the passes off in front of the first layer whose weights they do not
-  // share: the heads of a model may be of one size. False if too few are left.
-  bool KeepSharedLayers(TwinPass& one) {
+  // share: the heads of a model may be of one size. The nodes of the whole
+  // passes; none if too few layers are left.
+  std::optional<Nodes> KeepSharedLayers(TwinPass& one) {
     if (!gradients_) gradients_.emplace(m_);
     std::vector<RowId> nodes;
     std::map<Dims, size_t> uses;  // of weights, by size
@@ -114,10 +121,10 @@ class Finder {
         nodes.insert(nodes.end(), more.begin(), more.end());
         if (WeightArgument(m_.trace, row) > 0) ++uses[WeightOf(row)];
       }
-      if (nodes.size() == before) return false;
+      if (nodes.size() == before) return {};
     }
     const auto [first, last] = std::ranges::minmax(nodes);
-    if (OpAt(first).begin_ns < OpAt(one.again.back()).end_ns) return false;
+    if (OpAt(first).begin_ns < OpAt(one.again.back()).end_ns) return {};
     size_t kept = 0;
     for (; kept < one.again.size(); ++kept) {
       if (WeightArgument(m_.trace, one.again[kept]) == 0) continue;
@@ -128,8 +135,7 @@ class Finder {
     }
     one.first.resize(kept);
     one.again.resize(kept);
-    if (one.layers < kLeastLayers) return false;
-    one.nodes.clear();
+    if (one.layers < kLeastLayers) return {};
     for (RowId row : one.again) {
       const std::vector<RowId> more = gradients_->NodesOf(row);
       one.nodes.insert(one.nodes.end(), more.begin(), more.end());
@@ -138,14 +144,12 @@ class Finder {
           gradients_->SumsAmong(first, last, ElementsIn(WeightOf(row)));
       if (!sums.empty()) one.sums.push_back(sums.front());
     }
-    first_node_ = first;
-    last_node_ = last;
-    return true;
+    return Nodes{first, last};
   }
 
   // False if the gradients prove that the inputs differ. Nothing else in the
   // step is as large as the input, so the engine's sums of that size are its.
-  bool CompareInputGradients(TwinPass& one) const {
+  bool CompareInputGradients(const Nodes& nodes, TwinPass& one) const {
     const auto needs = [&](const std::vector<RowId>& pass) {
       const auto layer = std::ranges::find_if(
           pass, [&](RowId row) { return WeightArgument(m_.trace, row) > 0; });
@@ -155,7 +159,7 @@ class Finder {
     if (again != needs(one.first)) return false;
     if (!again) return true;
     const std::vector<RowId> sums =
-        gradients_->SumsAmong(first_node_, last_node_, ElementsIn(one.input));
+        gradients_->SumsAmong(nodes.first, nodes.last, ElementsIn(one.input));
     one.same_input = !sums.empty();
     if (one.same_input) one.sums.push_back(sums.front());
     return one.same_input;
@@ -225,9 +229,8 @@ class Finder {
 
   const AnalysisContext& m_;
   const std::vector<Span> loads_;
-  std::optional<LayerGradients> gradients_;       // made for the first layer
-  std::set<RowId> tried_;                         // where second passes begin
-  RowId first_node_ = kNone, last_node_ = kNone;  // of the passes looked at
+  std::optional<LayerGradients> gradients_;  // made for the first layer
+  std::set<RowId> tried_;                    // where second passes begin
 };
 
 }  // namespace

@@ -142,7 +142,7 @@ std::map<std::string, double> ScansOf(const AnalysisContext& m,
 // `scans` are those of ScansOf().
 Verdict CheckIndependentPasses(const AnalysisContext& m,
                                const std::vector<OpLoop>& all,
-                               std::map<std::string, double>& scans) {
+                               const std::map<std::string, double>& scans) {
   if (all.empty()) return Clean();
   const double steps = static_cast<double>(m.steps.steady.size());
   double ns = 0, bound_ns = 0, events = 0;
@@ -154,7 +154,7 @@ Verdict CheckIndependentPasses(const AnalysisContext& m,
     in.insert(loop.step);
     ns += loop.ns / steps;
     // One pass remains, or one loop, and what all of them compute.
-    const double merged = loop.scans > 0 ? scans[loop.chain] : passes;
+    const double merged = loop.scans > 0 ? scans.at(loop.chain) : passes;
     bound_ns +=
         std::max(0.0, loop.ns - loop.computing_ns) * (1 - 1 / merged) / steps;
     events += loop.events / steps;
@@ -198,10 +198,10 @@ Verdict CheckIndependentPasses(const AnalysisContext& m,
 Verdict CheckUnbatchedLoop(const AnalysisContext& m) {
   std::vector<OpLoop> all = FindOpLoops(m);
   // One loop over time may do the work of several.
-  std::map<std::string, double> scans = ScansOf(m, all);
+  const std::map<std::string, double> scans = ScansOf(m, all);
   std::vector<OpLoop> single;
   std::erase_if(all, [&](const OpLoop& loop) {
-    if (loop.scans == 0 || scans[loop.chain] >= kLeastScans) return false;
+    if (loop.scans == 0 || scans.at(loop.chain) >= kLeastScans) return false;
     if (!loop.has_products && !loop.has_backward) single.push_back(loop);
     return true;
   });

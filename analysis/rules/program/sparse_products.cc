@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "context/rule.h"
+#include "evidence/gradients/layer_calls.h"
 #include "evidence/program/backward_nodes.h"
 #include "evidence/program/forward_steps.h"
-#include "evidence/program/graph_walks.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
@@ -268,26 +268,16 @@ class ConstantMatrices {
     return false;
   }
 
-  // Reads the backward passes when it is called for the first time.
   bool HasNodes(RowId row) {
-    if (!nodes_) {
-      nodes_.emplace(m_.trace);
-      for (const GraphWalk& walk : FindGraphWalks(m_)) {
-        for (const WalkedNode& node : walk.nodes) {
-          for (const KeptGradient& one : node.kept) {
-            parameters_.insert(one.gradient);
-          }
-        }
-      }
-    }
-    return !nodes_->Of(m_.trace.ops()[row]).empty();
+    if (!gradients_) gradients_.emplace(m_);
+    return !gradients_->NodesOf(row).empty();
   }
 
   // True if backward makes a gradient of the matrix.
   bool HasMatrixGradient(RowId row, int64_t size) const {
     const Dims square = {size, size};
     const std::span<const Op> ops = m_.trace.ops();
-    for (RowId node : nodes_->Of(ops[row])) {
+    for (RowId node : gradients_->NodesOf(row)) {
       for (RowId inner = node + 1;
            inner < ops.size() && ops[inner].begin_ns < ops[node].end_ns;
            ++inner) {
@@ -304,7 +294,7 @@ class ConstantMatrices {
   // True if the right operand is a parameter: the left one is a batch.
   bool MultipliesParameter(RowId row) const {
     const size_t at = PlainNameOf(m_.trace, row) == "addmm" ? 2 : 1;
-    return parameters_.contains(DimsOf(m_.trace, row, at));
+    return gradients_->KeptAmong(0, kNone, DimsOf(m_.trace, row, at)) > 0;
   }
 
   void AddSquares(RowId row, std::set<int64_t>& squares) const {
@@ -322,8 +312,7 @@ class ConstantMatrices {
   }
 
   const AnalysisContext& m_;
-  std::optional<BackwardNodes> nodes_;
-  std::set<Dims> parameters_;  // their sizes
+  std::optional<LayerGradients> gradients_;  // made for the first product
 };
 
 Verdict CheckSparseKeptDense(const AnalysisContext& m) {
