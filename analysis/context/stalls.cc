@@ -125,13 +125,8 @@ HostWork StallFinder::WorkIn(Span window) const {
   HostWork work;
   std::vector<Span> busy = Clip(known_, window);
   for (RowId thread : threads_) {
-    const std::span<const RowId> rows = m_.tree.of_thread(thread);
-    auto row = std::ranges::lower_bound(
-        rows, window.begin_ns, {},
-        [&](RowId r) { return m_.trace.ops()[r].begin_ns; });
-    for (; row != rows.end(); ++row) {
-      const Op& op = m_.trace.ops()[*row];
-      if (op.begin_ns >= window.end_ns) break;
+    for (RowId row : m_.tree.of_thread(thread, window)) {
+      const Op& op = m_.trace.ops()[row];
       if (op.parent != kNone) continue;
       HostWork::Sum& sum = work.ops[op.name];
       sum.ns += static_cast<double>(op.end_ns - op.begin_ns);

@@ -31,13 +31,8 @@ std::vector<std::pair<int64_t, uint64_t>> StepShapes(
     if (shapes.size() == kMostRankSteps) break;
     const Span& host = context.steps.windows[i].host;
     FnvHasher hash;
-    const auto rows = context.tree.of_thread(context.steps.thread);
-    const auto begin_of = [&](RowId row) {
-      return context.trace.ops()[row].begin_ns;
-    };
-    for (auto it = std::ranges::lower_bound(rows, host.begin_ns, {}, begin_of);
-         it != rows.end() && begin_of(*it) < host.end_ns; ++it) {
-      const Op& op = context.trace.ops()[*it];
+    for (RowId row : context.tree.of_thread(context.steps.thread, host)) {
+      const Op& op = context.trace.ops()[row];
       if (op.inputs == kNone) continue;
       for (const Argument& argument :
            context.trace.op_inputs()[op.inputs].arguments) {

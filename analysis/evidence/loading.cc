@@ -88,14 +88,9 @@ bool ChoosesSamples(std::string_view name) {
 
 // What outermost ops in `span` that choose samples take, in ns.
 int64_t ChoosingNs(const AnalysisContext& context, const Span& span) {
-  const auto rows = context.tree.of_thread(context.steps.thread);
-  auto it = std::ranges::lower_bound(rows, span.begin_ns, {}, [&](RowId row) {
-    return context.trace.ops()[row].begin_ns;
-  });
   int64_t ns = 0;
-  for (; it != rows.end(); ++it) {
-    const Op& op = context.trace.ops()[*it];
-    if (op.begin_ns >= span.end_ns) break;
+  for (RowId row : context.tree.of_thread(context.steps.thread, span)) {
+    const Op& op = context.trace.ops()[row];
     if (op.parent == kNone && ChoosesSamples(context.trace.name(op.name))) {
       ns += op.end_ns - op.begin_ns;
     }
@@ -108,7 +103,6 @@ int64_t ChoosingNs(const AnalysisContext& context, const Span& span) {
 // that the next outermost op has a higher sequence number.
 Span PreparationIn(const AnalysisContext& context, const Span& step,
                    const std::vector<bool>& model) {
-  const auto rows = context.tree.of_thread(context.steps.thread);
   const std::vector<Span>& updates = context.parts.optimizer.spans;
   Span made, last;  // `last`: by the last outermost op, which may make a node
   const auto with_last = [&] {
@@ -117,21 +111,17 @@ Span PreparationIn(const AnalysisContext& context, const Span& step,
                 std::max(made.end_ns, last.end_ns)};
   };
   int64_t sequence = -1;
-  auto it = std::ranges::lower_bound(rows, step.begin_ns, {}, [&](RowId row) {
-    return context.trace.ops()[row].begin_ns;
-  });
-  for (; it != rows.end(); ++it) {
-    const Op& op = context.trace.ops()[*it];
-    if (op.begin_ns >= step.end_ns) break;
+  for (RowId row : context.tree.of_thread(context.steps.thread, step)) {
+    const Op& op = context.trace.ops()[row];
     if (op.parent == kNone) {
       if (sequence >= 0 && op.sequence > sequence) return made;
       if (sequence < 0) sequence = op.sequence;
       made = with_last();
       last = {};
     }
-    if (model[*it]) return with_last();
+    if (model[row]) return with_last();
     const Span span{op.begin_ns, op.end_ns};
-    if (!context.tree.computes(*it) || LengthIn(updates, span) > 0) continue;
+    if (!context.tree.computes(row) || LengthIn(updates, span) > 0) continue;
     if (last.end_ns == 0) last.begin_ns = op.begin_ns;
     last.end_ns = std::max(last.end_ns, op.end_ns);
   }
@@ -197,19 +187,15 @@ Collation FindCollation(const AnalysisContext& context) {
   for (const Gap& gap : context.waits.idle) idle.push_back(gap.idle);
   idle = Merge(std::move(idle));
 
-  const auto rows = context.tree.of_thread(context.steps.thread);
   for (size_t i : context.steps.steady) {
     const Span& host = context.steps.windows[i].host;
     Span batch;
-    auto it = std::ranges::lower_bound(rows, host.begin_ns, {}, [&](RowId row) {
-      return trace.ops()[row].begin_ns;
-    });
-    for (; it != rows.end() && trace.ops()[*it].begin_ns < host.end_ns; ++it) {
-      const Op& op = trace.ops()[*it];
+    for (RowId row : context.tree.of_thread(context.steps.thread, host)) {
+      const Op& op = trace.ops()[row];
       // The model begins here; what it stacks is no batch.
-      if (context.tree.traits(*it).matmul) break;
-      if (launches[*it] && batch.end_ns != 0) break;  // the batch is sent
-      if (launches[*it] || !MakesBatches(trace, *it, stacks_of_model)) {
+      if (context.tree.traits(row).matmul) break;
+      if (launches[row] && batch.end_ns != 0) break;  // the batch is sent
+      if (launches[row] || !MakesBatches(trace, row, stacks_of_model)) {
         continue;
       }
       if (batch.end_ns == 0) batch.begin_ns = op.begin_ns;

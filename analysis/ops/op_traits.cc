@@ -248,4 +248,23 @@ OpTree::OpTree(const Trace& trace) : trace_(trace) {
   }
 }
 
+std::span<const RowId> OpTree::of_thread(RowId thread, Span window) const {
+  const std::span<const RowId> rows = by_thread_[thread];
+  const auto begin_ns = [&](RowId row) { return trace_.ops()[row].begin_ns; };
+  const auto first =
+      std::ranges::lower_bound(rows, window.begin_ns, {}, begin_ns);
+  return {first, std::ranges::lower_bound(first, rows.end(), window.end_ns, {},
+                                          begin_ns)};
+}
+
+std::span<const RowId> OpTree::inside(RowId op) const {
+  const RowId thread = trace_.ops()[op].thread;
+  if (thread == kNone) return {};
+  const std::span<const RowId> rows = by_thread_[thread];
+  const auto first = std::ranges::lower_bound(rows, op);
+  return {first, std::ranges::lower_bound(
+                     first, rows.end(), trace_.ops()[op].end_ns, {},
+                     [&](RowId row) { return trace_.ops()[row].begin_ns; })};
+}
+
 }  // namespace stepscope

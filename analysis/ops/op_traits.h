@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "ops/intervals.h"
+
 namespace stepscope {
 
 // What calling an op costs besides its work, at most: some 5 to 20 us in
@@ -62,6 +64,11 @@ class OpTree {
   std::span<const RowId> of_thread(RowId thread) const {
     return by_thread_[thread];
   }
+  // Of these, the ones that begin in `window`.
+  std::span<const RowId> of_thread(RowId thread, Span window) const;
+  // `op` and the ops inside it, in time order; empty for an op whose thread is
+  // not known.
+  std::span<const RowId> inside(RowId op) const;
 
  private:
   const Trace& trace_;

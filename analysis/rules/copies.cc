@@ -105,6 +105,23 @@ constexpr PageableTexts kDownloadTexts = {
         "read; keep on the device what the host does not need",
     .wrong_if = "the host needs the result at once"};
 
+// No copy that passes the filter holds the host, and each takes `factor` times
+// as long.
+Edit FromPinned(const AnalysisContext& m, const std::vector<HostCopy>& copies,
+                const HostCopyFilter& filter, double factor, bool assumed) {
+  Edit edit;
+  for (const HostCopy& one : copies) {
+    if (!filter(one)) continue;
+    edit.scales.push_back({{ActivityTable::kCopy, one.copy}, factor, assumed});
+    if (one.wait == SIZE_MAX) continue;
+    const HostWait& wait = m.waits.all[one.wait];
+    for (RowId call : {wait.copy_call, wait.sync_call}) {
+      if (call != kNone) edit.no_wait.push_back(call);
+    }
+  }
+  return edit;
+}
+
 Verdict CheckPageable(const AnalysisContext& m, const PageableTexts& texts) {
   const std::vector<HostCopy> copies = FindHostCopies(m, texts.direction);
   const auto memory_of = [&](const HostCopy& one) {
@@ -158,31 +175,22 @@ Verdict CheckPageable(const AnalysisContext& m, const PageableTexts& texts) {
   finding.fix_python = texts.fix_python;
   finding.wrong_if = texts.wrong_if;
 
-  Edit edit;
   std::vector<const HostCopy*> copied;
   for (const HostCopy& one : copies) {
-    if (!filter(one)) continue;
-    edit.scales.push_back({{ActivityTable::kCopy, one.copy},
-                           factor,
-                           /*assumed=*/!pinned.measured});
-    if (one.steady) copied.push_back(&one);
-    if (one.wait == SIZE_MAX) continue;
-    const HostWait& wait = m.waits.all[one.wait];
-    for (RowId call : {wait.copy_call, wait.sync_call}) {
-      if (call != kNone) edit.no_wait.push_back(call);
-    }
+    if (one.steady && filter(one)) copied.push_back(&one);
   }
   const WaitFilter waits = [&](const HostWait& wait) {
     return wait.kind == texts.wait && wait.copy != kNone &&
            filter({.copy = wait.copy});
   };
-  Found found{.finding = std::move(finding),
-              .alternatives = {{std::move(edit)}},
-              .bound_ns = bound};
+  Found found{.finding = std::move(finding), .bound_ns = bound};
+  // Whether the host can do without a result for a while, replay cannot tell.
+  if (texts.direction == Direction::kToDevice) {
+    found.alternatives = {
+        {FromPinned(m, copies, filter, factor, /*assumed=*/!pinned.measured)}};
+  }
   DescribeWaits(m, waits, found);
   if (found.finding.examples.empty()) AddExamples(m, copied, found.finding);
-  // Whether the host can do without the result for a while, replay cannot tell.
-  if (texts.direction == Direction::kToHost) found.alternatives.clear();
   return Fire(std::move(found));
 }
 

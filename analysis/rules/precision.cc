@@ -171,32 +171,19 @@ Verdict CheckOnGpu(const AnalysisContext& m) {
   return verdict;
 }
 
-// Convolutions in double precision, forward and backward.
-class Convolutions {
- public:
-  explicit Convolutions(const AnalysisContext& context) : m_(context) {}
-
-  // The outermost one around `op`, which may be `op` itself; else kNone.
-  RowId Around(RowId op) const {
-    RowId found = kNone;
-    for (; op != kNone; op = m_.trace.ops()[op].parent) {
-      const std::string_view name = m_.trace.name(m_.trace.ops()[op].name);
-      if (ClassOfOp(name) == KernelClass::kConvolution &&
-          TakesDoubles(m_.trace, op)) {
-        found = op;
-      }
+// The outermost convolution in double precision around `op`, forward or
+// backward, which may be `op` itself; else kNone.
+RowId ConvolutionAround(const Trace& trace, RowId op) {
+  RowId found = kNone;
+  for (; op != kNone; op = trace.ops()[op].parent) {
+    const std::string_view name = trace.name(trace.ops()[op].name);
+    if (ClassOfOp(name) == KernelClass::kConvolution &&
+        TakesDoubles(trace, op)) {
+      found = op;
     }
-    return found;
   }
-
-  // What `op`, one of them, takes in float32 at best.
-  double LeastNs(RowId op) const {
-    return CostOf(m_.trace, op).flops / kPeakFlopsPerNs;
-  }
-
- private:
-  const AnalysisContext& m_;
-};
+  return found;
+}
 
 Verdict CheckOnCpu(const AnalysisContext& m) {
   if (!m.trace.watched(Kind::kOpShapes)) {
@@ -204,7 +191,6 @@ Verdict CheckOnCpu(const AnalysisContext& m) {
         "the types of the ops' inputs were not recorded (record_shapes)");
   }
   std::vector<int8_t> known(m.trace.op_inputs().size(), -1);
-  const Convolutions convolutions(m);
   Doubles doubles;
   double whole = 0, least_ns = 0;
   RowId last = kNone;  // convolution
@@ -219,10 +205,12 @@ Verdict CheckOnCpu(const AnalysisContext& m) {
       if (known[inputs] == 0) continue;
       const auto ns = static_cast<double>(segment.length());
       doubles.ns += ns;
-      const RowId around = convolutions.Around(segment.op);
+      const RowId around = ConvolutionAround(m.trace, segment.op);
       if (around != kNone) {
         doubles.convolving_ns += ns;
-        if (last != around) least_ns += convolutions.LeastNs(around);
+        if (last != around) {
+          least_ns += CostOf(m.trace, around).flops / kPeakFlopsPerNs;
+        }
         last = around;
       }
       if (Decomposes(m.trace.name(m.trace.ops()[segment.op].name))) {
@@ -365,8 +353,7 @@ std::vector<Cast> CastsOf(const AnalysisContext& m) {
     }
     const size_t step = SteadyStepAt(m.steps, op.begin_ns);
     if (step == m.steps.windows.size()) continue;
-    for (RowId inner = row + 1;
-         inner < ops.size() && ops[inner].begin_ns < op.end_ns; ++inner) {
+    for (RowId inner : m.tree.inside(row)) {
       if (ops[inner].parent != row ||
           m.trace.name(ops[inner].name) != "aten::copy_") {
         continue;

@@ -29,20 +29,17 @@ struct Run {
   int64_t updates = 0;
 };
 
-// Returns the longest run of update ops from `from_ns` on, up to a matrix
-// product or `end_ns`. The longest, because clipping gradients and computing
-// metrics use a few of the same ops before or after the optimizer. A matrix
-// product after the last gradient means that the next forward pass or a metric
-// has begun.
+// Returns the longest run of update ops among `ops`, up to a matrix product.
+// The longest, because clipping gradients and computing metrics use a few of
+// the same ops before or after the optimizer. A matrix product after the last
+// gradient means that the next forward pass or a metric has begun.
 Run LongestRun(const Trace& trace, const OpTree& tree,
-               std::span<const RowId> ops, int64_t from_ns, int64_t end_ns) {
+               std::span<const RowId> ops) {
   Run best, now;
-  const auto at = [&](RowId row) { return trace.ops()[row].begin_ns; };
-  for (auto next = std::ranges::lower_bound(ops, from_ns, {}, at);
-       next != ops.end(); ++next) {
-    const Op& op = trace.ops()[*next];
-    const OpTraits& traits = tree.traits(*next);
-    if (op.begin_ns >= end_ns || traits.matmul) break;
+  for (RowId row : ops) {
+    const Op& op = trace.ops()[row];
+    const OpTraits& traits = tree.traits(row);
+    if (traits.matmul) break;
     if (op.end_ns <= now.span.end_ns) continue;  // a child of the last update
     if (IsUpdate(trace.name(op.name))) {
       if (now.updates == 0) now.span.begin_ns = op.begin_ns;
@@ -71,8 +68,9 @@ std::vector<Span> InferredSpans(const Trace& trace, const OpTree& tree,
   std::vector<Span> spans;
   for (size_t i = 0; i < last.size(); ++i) {
     if (last[i] == 0) continue;
-    const Run run = LongestRun(trace, tree, tree.of_thread(steps.thread),
-                               last[i], steps.windows[i].host.end_ns);
+    const Run run = LongestRun(
+        trace, tree,
+        tree.of_thread(steps.thread, {last[i], steps.windows[i].host.end_ns}));
     if (run.updates > 0) spans.push_back(run.span);
   }
   return Merge(std::move(spans));

@@ -82,13 +82,8 @@ PhaseSpans Inferred(const Trace& trace, const OpTree& tree,
         behind.empty() ? step.host.end_ns : behind.back().end_ns;
     // The engine's own code between two nodes is part of the backward pass.
     if (!inside.empty()) backward.push_back({first, last});
-    const std::span<const RowId> rows = tree.of_thread(steps.thread);
-    for (auto row = std::ranges::lower_bound(
-             rows, step.host.begin_ns, {},
-             [&](RowId r) { return trace.ops()[r].begin_ns; });
-         row != rows.end(); ++row) {
-      const Op& op = trace.ops()[*row];
-      if (op.begin_ns >= step.host.end_ns) break;
+    for (RowId row : tree.of_thread(steps.thread, step.host)) {
+      const Op& op = trace.ops()[row];
       if (op.parent != kNone) continue;
       if (op.begin_ns < first) {
         forward.push_back({op.begin_ns, op.end_ns});

@@ -55,18 +55,12 @@ bool MayMake(const Trace& trace, RowId op, const Dims& like) {
 
 bool LayerGradients::MakesInputGradient(RowId layer) const {
   for (RowId node : NodesOf(layer)) {
-    const Op& around = m_.trace.ops()[node];
-    const std::span<const RowId> rows = m_.tree.of_thread(around.thread);
     size_t products = 0;
-    for (auto row = std::ranges::lower_bound(
-             rows, around.begin_ns, {},
-             [&](RowId r) { return m_.trace.ops()[r].begin_ns; });
-         row != rows.end() && m_.trace.ops()[*row].begin_ns < around.end_ns;
-         ++row) {
-      if (const auto of_input = MakesGradient(m_.trace, *row, 0)) {
+    for (RowId row : m_.tree.inside(node)) {
+      if (const auto of_input = MakesGradient(m_.trace, row, 0)) {
         return *of_input;
       }
-      products += IsAnyOf(m_.trace.name(m_.trace.ops()[*row].name),
+      products += IsAnyOf(m_.trace.name(m_.trace.ops()[row].name),
                           {"aten::mm", "aten::bmm"});
     }
     if (products > 1) return true;

@@ -6,7 +6,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <span>
 #include <string_view>
 #include <utility>
 
@@ -76,32 +75,29 @@ void AddWeightOps(const AnalysisContext& m, const PassNode* before,
                   std::vector<ShortenedOp>& ops) {
   const Op& last = m.trace.ops()[node.row];
   const Op& first = m.trace.ops()[before != nullptr ? before->row : node.row];
-  const std::span<const RowId> rows = m.tree.of_thread(last.thread);
-  auto it = std::ranges::lower_bound(rows, first.begin_ns, {}, [&](RowId row) {
-    return m.trace.ops()[row].begin_ns;
-  });
-  for (; it != rows.end() && m.trace.ops()[*it].begin_ns < last.end_ns; ++it) {
-    const Op& op = m.trace.ops()[*it];
+  for (RowId row :
+       m.tree.of_thread(last.thread, {first.begin_ns, last.end_ns})) {
+    const Op& op = m.trace.ops()[row];
     const std::string_view name = m.trace.name(op.name);
     if (name == "aten::convolution_backward" && dims.size() > 2) {
       // As many operations each for the input and for the weight.
-      const bool only_weight = MakesGradient(m.trace, *it, 0) == false;
-      ops.push_back({*it, only_weight ? 0 : 0.5});
+      const bool only_weight = MakesGradient(m.trace, row, 0) == false;
+      ops.push_back({row, only_weight ? 0 : 0.5});
       return;
     }
-    if (m.tree.traits(*it).matmul && m.tree.computes(*it) && dims.size() == 2) {
-      const MatmulShape shape = CostOf(m.trace, *it).matmul;
+    if (m.tree.traits(row).matmul && m.tree.computes(row) && dims.size() == 2) {
+      const MatmulShape shape = CostOf(m.trace, row).matmul;
       if ((shape.m == dims[0] && shape.n == dims[1]) ||
           (shape.n == dims[0] && shape.m == dims[1])) {
-        ops.push_back({*it, 0});
+        ops.push_back({row, 0});
         return;
       }
     }
     if (name == "aten::sum" && dims.size() == 1 &&
-        op.parent == OutermostOf(m.trace, *it)) {
-      const TensorShape summed = TensorArgument(m.trace, *it, 0);
+        op.parent == OutermostOf(m.trace, row)) {
+      const TensorShape summed = TensorArgument(m.trace, row, 0);
       if (!summed.dims.empty() && summed.dims.back() == dims[0]) {
-        ops.push_back({*it, 0});
+        ops.push_back({row, 0});
         return;
       }
     }
@@ -117,21 +113,15 @@ void AddFeeding(const AnalysisContext& m, const BackwardPass& pass, size_t tail,
   const std::optional<Dims> fed = ResultDims(m.trace, forward);
   if (!fed || fed->size() < 2) return;
   for (size_t i = tail; i-- > 0;) {
-    const Op& node = m.trace.ops()[pass.nodes[i].row];
-    const std::span<const RowId> rows = m.tree.of_thread(node.thread);
-    auto it = std::ranges::lower_bound(rows, node.begin_ns, {}, [&](RowId row) {
-      return m.trace.ops()[row].begin_ns;
-    });
-    for (; it != rows.end() && m.trace.ops()[*it].begin_ns < node.end_ns;
-         ++it) {
-      if (!m.tree.traits(*it).matmul || !m.tree.computes(*it)) continue;
-      if (MakesGradient(m.trace, *it, 0).value_or(false) &&
-          DimsOf(m.trace, *it, 1) == *fed) {
-        ops.push_back({*it, 0.5});
+    for (RowId row : m.tree.inside(pass.nodes[i].row)) {
+      if (!m.tree.traits(row).matmul || !m.tree.computes(row)) continue;
+      if (MakesGradient(m.trace, row, 0).value_or(false) &&
+          DimsOf(m.trace, row, 1) == *fed) {
+        ops.push_back({row, 0.5});
         return;
       }
-      if (ResultDims(m.trace, *it) == fed) {
-        ops.push_back({*it, 0});
+      if (ResultDims(m.trace, row) == fed) {
+        ops.push_back({row, 0});
         return;
       }
     }

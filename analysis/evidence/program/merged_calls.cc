@@ -21,10 +21,8 @@ double MergedCalls::LeftOf(RowId row, double calls) const {
   const auto ns =
       std::max(static_cast<double>(ops[row].end_ns - ops[row].begin_ns), 1.0);
   double product_ns = 0;
-  for (RowId op = row; op < ops.size() && ops[op].begin_ns < ops[row].end_ns;
-       ++op) {
-    if (ops[op].thread != ops[row].thread || !m_.tree.computes(op)) continue;
-    product_ns += growth_.LeastProductNs(op);
+  for (RowId op : m_.tree.inside(row)) {
+    if (m_.tree.computes(op)) product_ns += growth_.LeastProductNs(op);
   }
   double rest_ns = ns;
   for (auto it = removed_.lower_bound({ops[row].thread, ops[row].begin_ns});

@@ -211,7 +211,7 @@ class LoopFinder {
   // The selects and slices between two times.
   std::vector<RowId> PickingIn(Span span) const {
     std::vector<RowId> rows;
-    for (RowId row : RowsIn(m_.steps.thread, span)) {
+    for (RowId row : m_.tree.of_thread(m_.steps.thread, span)) {
       if (IsAnyOf(m_.trace.name(OpAt(row).name),
                   {"aten::select", "aten::slice"})) {
         rows.push_back(row);
@@ -249,7 +249,7 @@ class LoopFinder {
   // element.
   std::vector<RowId> Iterated(int64_t from_ns, int64_t to_ns) const {
     std::vector<RowId> found;
-    for (RowId row : RowsIn(m_.steps.thread, {from_ns, to_ns})) {
+    for (RowId row : m_.tree.of_thread(m_.steps.thread, {from_ns, to_ns})) {
       if (m_.trace.name(OpAt(row).name) == "aten::unbind") found.push_back(row);
     }
     return found;
@@ -278,7 +278,7 @@ class LoopFinder {
   // solver. Also finds out what the loop does.
   bool IsPerElement(OpLoop& loop) const {
     int64_t picked = 0, read = 0;
-    for (RowId row : RowsIn(m_.steps.thread, loop.forward)) {
+    for (RowId row : m_.tree.of_thread(m_.steps.thread, loop.forward)) {
       if (m_.tree.in_backward(row)) continue;
       const std::string_view name = m_.trace.name(OpAt(row).name);
       picked += Picks(name);
@@ -303,17 +303,9 @@ class LoopFinder {
     return loop.has_products || loop.reads_values || picked >= loop.passes;
   }
 
-  std::span<const RowId> RowsIn(RowId thread, Span span) const {
-    const std::span<const RowId> rows = m_.tree.of_thread(thread);
-    const auto begin = [&](RowId row) { return OpAt(row).begin_ns; };
-    const auto first = std::ranges::lower_bound(rows, span.begin_ns, {}, begin);
-    return {first, std::ranges::lower_bound(first, rows.end(), span.end_ns, {},
-                                            begin)};
-  }
-
   // Adds the time of `span`.
   void Measure(RowId thread, Span span, OpLoop& loop) const {
-    const std::span<const RowId> rows = RowsIn(thread, span);
+    const std::span<const RowId> rows = m_.tree.of_thread(thread, span);
     const double ns = static_cast<double>(span.length());
     loop.ns += ns;
     loop.events += static_cast<double>(rows.size());

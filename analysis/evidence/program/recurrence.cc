@@ -268,12 +268,9 @@ class RecurrenceFinder {
   }
 
   void AddProductsOf(Recurrence& one) const {
-    const std::span<const Op> ops = trace_.ops();
     for (RowId node : one.nodes) {
-      for (RowId row = node + 1;
-           row < ops.size() && ops[row].begin_ns < ops[node].end_ns; ++row) {
-        if (ops[row].thread == ops[node].thread && MeaningOf(row).product &&
-            context_.tree.computes(row)) {
+      for (RowId row : context_.tree.inside(node)) {
+        if (MeaningOf(row).product && context_.tree.computes(row)) {
           one.products.push_back(row);
         }
       }

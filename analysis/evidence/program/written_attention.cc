@@ -100,18 +100,14 @@ bool SizesFit(const Trace& trace, const WrittenAttention& one) {
 }
 
 // A mask with a gradient was broadcast over the scores: its gradient is summed.
-bool TrainsTheMask(const Trace& trace, RowId node) {
-  const std::string_view name = trace.name(trace.ops()[node].name);
-  if (!Contains(name, "AddBackward")) return false;
-  const Op& range = trace.ops()[node];
-  for (RowId row = node + 1; row < trace.ops().size(); ++row) {
-    const Op& op = trace.ops()[row];
-    if (op.begin_ns >= range.end_ns) break;
-    if (op.thread == range.thread && trace.name(op.name) == "aten::sum") {
-      return true;
-    }
-  }
-  return false;
+bool TrainsTheMask(const AnalysisContext& m, RowId node) {
+  const auto name_of = [&](RowId row) {
+    return m.trace.name(m.trace.ops()[row].name);
+  };
+  return Contains(name_of(node), "AddBackward") &&
+         std::ranges::any_of(m.tree.inside(node), [&](RowId row) {
+           return name_of(row) == "aten::sum";
+         });
 }
 
 // Nodes of views, which cost nothing worth counting.
@@ -234,7 +230,7 @@ class AttentionFinder {
         one.backward_products.push_back(node);
       } else if (Contains(name, "mmBackward") || Contains(name, "MmBackward")) {
         continue;  // of a projection
-      } else if (TrainsTheMask(trace_, node)) {
+      } else if (TrainsTheMask(context_, node)) {
         return false;
       } else if (!IsLayoutNode(name)) {
         one.backward.push_back(node);

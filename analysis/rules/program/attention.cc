@@ -118,13 +118,8 @@ void SayFix(const AnalysisContext& m, const WrittenAttention& one,
 std::vector<RowId> OutermostIn(const AnalysisContext& m, RowId thread,
                                Span span) {
   std::vector<RowId> rows;
-  const std::span<const RowId> of_thread = m.tree.of_thread(thread);
-  auto row = std::ranges::lower_bound(
-      of_thread, span.begin_ns, {},
-      [&](RowId one) { return m.trace.ops()[one].begin_ns; });
-  for (; row != of_thread.end() && m.trace.ops()[*row].begin_ns < span.end_ns;
-       ++row) {
-    if (m.trace.ops()[*row].parent == kNone) rows.push_back(*row);
+  for (RowId row : m.tree.of_thread(thread, span)) {
+    if (m.trace.ops()[row].parent == kNone) rows.push_back(row);
   }
   return rows;
 }

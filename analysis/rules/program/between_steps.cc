@@ -47,16 +47,10 @@ struct Part {
 // steady step.
 double EventsIn(const AnalysisContext& m,
                 const std::vector<OpBetweenSteps>& ops) {
-  const std::span<const RowId> rows = m.tree.of_thread(m.steps.thread);
-  const auto from = [&](int64_t time_ns) {
-    return std::ranges::lower_bound(rows, time_ns, {}, [&](RowId row) {
-      return m.trace.ops()[row].begin_ns;
-    });
-  };
   double events = 0;
   for (const OpBetweenSteps& one : ops) {
     events +=
-        static_cast<double>(from(one.span.end_ns) - from(one.span.begin_ns));
+        static_cast<double>(m.tree.of_thread(m.steps.thread, one.span).size());
   }
   return events / static_cast<double>(m.steps.steady.size());
 }

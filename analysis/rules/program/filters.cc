@@ -81,15 +81,14 @@ bool HasBasisSizes(const Dims& weight) {
 
 // True if the backward pass of the convolution `row` may make other gradients
 // than that of its input.
-bool MayTrainWeight(const Trace& trace, const BackwardNodes& nodes, RowId row) {
-  const std::span<const Op> ops = trace.ops();
-  for (RowId node : nodes.Of(ops[row])) {
-    for (RowId in = node;
-         in < ops.size() && ops[in].begin_ns < ops[node].end_ns; ++in) {
-      if (ops[in].thread == ops[node].thread &&
-          trace.name(ops[in].name) == "aten::convolution_backward") {
-        return MakesGradient(trace, in, 0) != true ||
-               MakesGradient(trace, in, 1) != false;
+bool MayTrainWeight(const AnalysisContext& m, const BackwardNodes& nodes,
+                    RowId row) {
+  for (RowId node : nodes.Of(m.trace.ops()[row])) {
+    for (RowId in : m.tree.inside(node)) {
+      if (m.trace.name(m.trace.ops()[in].name) ==
+          "aten::convolution_backward") {
+        return MakesGradient(m.trace, in, 0) != true ||
+               MakesGradient(m.trace, in, 1) != false;
       }
     }
   }
@@ -122,7 +121,7 @@ std::vector<Filter> FindFilters(const AnalysisContext& m) {
       bool is_basis = HasBasisSizes(weight);  // of a spectrogram
       if (is_basis) {
         if (!nodes) nodes.emplace(m.trace);
-        is_basis = !MayTrainWeight(m.trace, *nodes, row);
+        is_basis = !MayTrainWeight(m, *nodes, row);
       }
       const double spectra =
           is_basis ? FramesOf(direct, weight)

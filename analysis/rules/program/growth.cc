@@ -4,6 +4,7 @@
 #include <stepscope/op_cost.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <span>
@@ -226,13 +227,10 @@ class Finder {
   }
 
   double ComputingNs(Span span) const {
-    const std::span<const RowId> rows = m_.tree.of_thread(m_.steps.thread);
-    const auto begin = [&](RowId row) { return m_.trace.ops()[row].begin_ns; };
     double ns = 0;
-    for (auto at = std::ranges::lower_bound(rows, span.begin_ns, {}, begin);
-         at != rows.end() && begin(*at) < span.end_ns; ++at) {
-      const Op& op = m_.trace.ops()[*at];
-      if (!m_.tree.computes(*at) ||
+    for (RowId row : m_.tree.of_thread(m_.steps.thread, span)) {
+      const Op& op = m_.trace.ops()[row];
+      if (!m_.tree.computes(row) ||
           (op.parent != kNone && m_.tree.computes(op.parent))) {
         continue;
       }
@@ -323,18 +321,16 @@ class Finder {
   // CPU with that until the next op: there the shorter tensor is freed.
   double TimeOf(RowId row, bool& trains) const {
     const Op& op = m_.trace.ops()[row];
-    const std::span<const RowId> rows = m_.tree.of_thread(op.thread);
-    const auto begin = [&](RowId at) { return m_.trace.ops()[at].begin_ns; };
-    const auto next = std::ranges::lower_bound(rows, op.end_ns, {}, begin);
     double ns = 0;
     if (m_.has_gpu) {
-      for (auto at = std::ranges::lower_bound(rows, op.begin_ns, {}, begin);
-           at != next; ++at) {
-        ns += device_[*at];
+      for (RowId at : m_.tree.inside(row)) {
+        ns += device_[at];
       }
     } else {
-      ns = static_cast<double>((next == rows.end() ? op.end_ns : begin(*next)) -
-                               op.begin_ns);
+      const auto later = m_.tree.of_thread(op.thread, {op.end_ns, INT64_MAX});
+      ns = static_cast<double>(
+          (later.empty() ? op.end_ns : m_.trace.ops()[later.front()].begin_ns) -
+          op.begin_ns);
     }
     for (RowId node : nodes_.Of(op)) {
       const Op& backward = m_.trace.ops()[node];

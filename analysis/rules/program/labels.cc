@@ -153,12 +153,8 @@ class Finder {
 
   // labels[mask] = -100, which runs masked_fill_
   void AddIndexed(size_t i) {
-    const Op& op = trace_.ops()[ops_[i]];
-    for (RowId row = ops_[i] + 1;
-         row < trace_.ops().size() && trace_.ops()[row].begin_ns < op.end_ns;
-         ++row) {
-      if (trace_.ops()[row].thread == op.thread &&
-          PlainNameOf(trace_, row) == "masked_fill") {
+    for (RowId row : m_.tree.inside(ops_[i])) {
+      if (PlainNameOf(trace_, row) == "masked_fill") {
         return AddMasked(i, 0, Text(row, 2));
       }
     }

@@ -112,10 +112,10 @@ class Finder {
   void Tells(const ForwardStep& step, RowId loss) {
     const Dims& scores = DimsOf(m_.trace, loss, 0);
     if (scores.size() != 3 || ElementsIn(scores) <= 0) return;
-    const std::span<const Op> ops = m_.trace.ops();
-    for (RowId row = loss + 1;
-         row < ops.size() && ops[row].begin_ns < ops[loss].end_ns; ++row) {
-      if (!m_.trace.name(ops[row].name).ends_with("_ctc_loss")) continue;
+    for (RowId row : m_.tree.inside(loss)) {
+      if (!m_.trace.name(m_.trace.ops()[row].name).ends_with("_ctc_loss")) {
+        continue;
+      }
       const std::vector<int64_t> lengths = ListArgument(m_.trace, row, 2);
       if (lengths.empty()) continue;
       Add(step.step, step.ops.front(), scores[0], scores.size(),

@@ -209,12 +209,9 @@ class Finder {
   // Sizes of what an upsampling makes; the op that it calls has them where the
   // program gave a factor.
   std::optional<Dims> UpsampledDims(RowId row) const {
-    const Op& op = m_.trace.ops()[row];
     Dims made = DimsOf(m_.trace, row, 0);
-    for (RowId at = row; at < m_.trace.ops().size() && made.size() > 2 &&
-                         m_.trace.ops()[at].begin_ns < op.end_ns;
-         ++at) {
-      if (m_.trace.ops()[at].thread != op.thread) continue;
+    if (made.size() <= 2) return {};
+    for (RowId at : m_.tree.inside(row)) {
       const std::vector<int64_t> sizes = ListArgument(m_.trace, at, 1);
       if (sizes.size() + 2 != made.size()) continue;
       std::ranges::copy(sizes, made.begin() + 2);

@@ -315,15 +315,12 @@ class Repeats {
   }
 
   size_t ProductsIn(RowId thread, Span span) const {
-    const std::span<const RowId> rows = m_.tree.of_thread(thread);
     size_t count = 0;
     int64_t end_ns = 0;
-    auto at = std::ranges::lower_bound(
-        rows, span.begin_ns, {}, [&](RowId row) { return OpAt(row).begin_ns; });
-    for (; at != rows.end() && OpAt(*at).begin_ns < span.end_ns; ++at) {
-      const Op& op = OpAt(*at);
+    for (RowId row : m_.tree.of_thread(thread, span)) {
+      const Op& op = OpAt(row);
       if (op.kind != OpKind::kOperator || op.begin_ns < end_ns ||
-          !Multiplies(*at)) {
+          !Multiplies(row)) {
         continue;
       }
       ++count;

@@ -257,15 +257,9 @@ class ConstantMatrices {
 
   // True if the product is one of a sparse matrix.
   bool IsSparse(RowId row) const {
-    const std::span<const Op> ops = m_.trace.ops();
-    for (RowId inner = row + 1;
-         inner < ops.size() && ops[inner].begin_ns < ops[row].end_ns; ++inner) {
-      if (ops[inner].thread == ops[row].thread &&
-          Contains(m_.trace.name(ops[inner].name), "sparse")) {
-        return true;
-      }
-    }
-    return false;
+    return std::ranges::any_of(m_.tree.inside(row), [&](RowId inner) {
+      return Contains(m_.trace.name(m_.trace.ops()[inner].name), "sparse");
+    });
   }
 
   bool HasNodes(RowId row) {
@@ -276,16 +270,12 @@ class ConstantMatrices {
   // True if backward makes a gradient of the matrix.
   bool HasMatrixGradient(RowId row, int64_t size) const {
     const Dims square = {size, size};
-    const std::span<const Op> ops = m_.trace.ops();
     for (RowId node : gradients_->NodesOf(row)) {
-      for (RowId inner = node + 1;
-           inner < ops.size() && ops[inner].begin_ns < ops[node].end_ns;
-           ++inner) {
-        if (ops[inner].thread != ops[node].thread ||
-            !IsProduct(PlainNameOf(m_.trace, inner))) {
-          continue;
+      for (RowId inner : m_.tree.inside(node)) {
+        if (IsProduct(PlainNameOf(m_.trace, inner)) &&
+            ResultDims(m_.trace, inner) == square) {
+          return true;
         }
-        if (ResultDims(m_.trace, inner) == square) return true;
       }
     }
     return false;

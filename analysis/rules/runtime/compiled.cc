@@ -173,7 +173,6 @@ void AddBreaks(const AnalysisContext& m, Span step, Breaks& breaks) {
   const std::vector<Region> regions = RegionsIn(m, step);
   breaks.regions += static_cast<int64_t>(regions.size());
   bool any = false;
-  const auto rows = m.tree.of_thread(m.steps.thread);
   for (size_t i = 0; i + 1 < regions.size(); ++i) {
     if (regions[i].frame == regions[i + 1].frame) continue;
     const Span between{regions[i].span.end_ns, regions[i + 1].span.begin_ns};
@@ -185,12 +184,8 @@ void AddBreaks(const AnalysisContext& m, Span step, Breaks& breaks) {
       backward |= row->kind == OpKind::kBackward;
     if (backward) continue;
     int64_t ops = 0;
-    auto it = std::ranges::lower_bound(
-        rows, between.begin_ns, {},
-        [&](RowId op) { return m.trace.ops()[op].begin_ns; });
-    for (; it != rows.end(); ++it) {
-      const Op& op = m.trace.ops()[*it];
-      if (op.begin_ns >= between.end_ns) break;
+    for (RowId row : m.tree.of_thread(m.steps.thread, between)) {
+      const Op& op = m.trace.ops()[row];
       const std::string name(m.trace.name(op.name));
       if (op.parent != kNone || !name.starts_with("aten::")) continue;
       ++breaks.ops[name];
