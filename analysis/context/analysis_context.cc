@@ -46,7 +46,9 @@ AnalysisContext::AnalysisContext(const Trace& t)
       sizes(FindSizeVariation(t, tree, steps)),
       has_gpu(t.has_device_work()),
       recorder(CostOfRecording(t, tree)),
-      parts(t, tree, steps) {
+      parts(t, tree, steps),
+      forward(FindForwardSteps(t, tree, steps, parts.optimizer.spans)),
+      backward(t) {
   if (steps.empty()) return;
   host = HostOf(trace, tree, steps);
   contention = FindContention(trace, steps);

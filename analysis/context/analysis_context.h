@@ -17,10 +17,12 @@
 #include "device/collectives.h"
 #include "device/device_ledger.h"
 #include "device/kernel_uses.h"
+#include "ops/backward_nodes.h"
 #include "ops/op_traits.h"
 #include "replay/cpu/graph.h"
 #include "replay/critical_path.h"
 #include "replay/replay.h"
+#include "steps/forward_steps.h"
 #include "steps/patterns.h"
 #include "steps/step_facts.h"
 #include "steps/step_parts.h"
@@ -62,6 +64,8 @@ struct AnalysisContext {
   // CPU-only runs: its part of each steady step.
   std::vector<std::vector<Segment>> timelines;
   StepParts parts;
+  std::vector<ForwardStep> forward;  // of the steady steps
+  BackwardNodes backward;
   std::optional<DeviceLedger> ledger;  // runs with a GPU
   KernelUses kernels;                  // runs with a GPU
   std::vector<Collective> collectives;

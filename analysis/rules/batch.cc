@@ -14,7 +14,6 @@
 #include "device/device_numbers.h"
 #include "evidence/gradient_passes.h"
 #include "evidence/kernel_evidence.h"
-#include "evidence/program/backward_nodes.h"
 #include "evidence/program/op_loops.h"
 #include "evidence/program/recurrence.h"
 #include "replay/cpu/node_stacks.h"
@@ -142,12 +141,9 @@ std::vector<Span> LoopSpans(const AnalysisContext& m) {
     spans.push_back(one.forward);
     add_nodes(one.nodes);
   }
-  const std::vector<OpLoop> loops = FindOpLoops(m);
-  if (loops.empty()) return Merge(std::move(spans));
-  const BackwardNodes nodes(m.trace);
-  for (const OpLoop& one : loops) {
+  for (const OpLoop& one : FindOpLoops(m)) {
     spans.push_back(one.forward);
-    add_nodes(nodes.Of(m.steps.thread, one.forward));
+    add_nodes(m.backward.Of(m.steps.thread, one.forward));
   }
   return Merge(std::move(spans));
 }

@@ -13,12 +13,13 @@
 #include "context/noise.h"
 #include "context/rule.h"
 #include "evidence/loading.h"
-#include "evidence/program/forward_steps.h"
+#include "evidence/program/op_shapes.h"
 #include "evidence/program/shortened_ops.h"
 #include "ops/contains.h"
 #include "ops/loader_spans.h"
 #include "ops/op_arguments.h"
 #include "replay/model/loader.h"
+#include "steps/forward_steps.h"
 #include "steps/patterns.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
@@ -338,7 +339,7 @@ bool AreOneRow(const AnalysisContext& m, const ForwardStep& step, RowId draw,
 
 std::vector<Draw> FewFromMany(const AnalysisContext& m) {
   std::vector<Draw> found;
-  for (const ForwardStep& step : ForwardSteps(m)) {
+  for (const ForwardStep& step : m.forward) {
     for (RowId row : step.ops) {
       if (PlainNameOf(m.trace, row) != "multinomial") continue;
       const Dims& dims = DimsOf(m.trace, row, 0);

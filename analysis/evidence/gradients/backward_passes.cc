@@ -3,7 +3,7 @@
 #include <set>
 #include <string_view>
 
-#include "evidence/program/backward_nodes.h"
+#include "ops/backward_nodes.h"
 #include "steps/steady_steps.h"
 
 namespace stepscope {

@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-#include "evidence/program/backward_nodes.h"
+#include "ops/backward_nodes.h"
 
 namespace stepscope {
 namespace {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "evidence/program/graph_walks.h"
+#include "evidence/program/op_shapes.h"
 #include "ops/contains.h"
 
 namespace stepscope {
@@ -68,8 +69,7 @@ bool LayerGradients::MakesInputGradient(RowId layer) const {
   return false;
 }
 
-LayerGradients::LayerGradients(const AnalysisContext& context)
-    : m_(context), nodes_(context.trace) {
+LayerGradients::LayerGradients(const AnalysisContext& context) : m_(context) {
   for (const GraphWalk& walk : FindGraphWalks(context)) {
     for (const WalkedNode& node : walk.nodes) {
       for (RowId row : node.added) {

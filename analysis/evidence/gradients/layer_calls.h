@@ -10,9 +10,8 @@
 #include <vector>
 
 #include "context/analysis_context.h"
-#include "evidence/program/backward_nodes.h"
-#include "evidence/program/forward_steps.h"
 #include "ops/op_arguments.h"
+#include "steps/forward_steps.h"
 
 namespace stepscope {
 
@@ -36,7 +35,7 @@ class LayerGradients {
   explicit LayerGradients(const AnalysisContext& context);
 
   std::vector<RowId> NodesOf(RowId call) const {
-    return nodes_.Of(m_.trace.ops()[call]);
+    return m_.backward.Of(m_.trace.ops()[call]);
   }
   // True if backward makes a gradient of the input of `layer`.
   bool MakesInputGradient(RowId layer) const;
@@ -58,7 +57,6 @@ class LayerGradients {
                                        RowId first, RowId last);
 
   const AnalysisContext& m_;
-  BackwardNodes nodes_;
   std::vector<Behind> sums_, kept_;  // by node
 };
 

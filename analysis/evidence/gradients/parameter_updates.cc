@@ -5,7 +5,7 @@
 #include <iterator>
 #include <utility>
 
-#include "evidence/program/backward_nodes.h"
+#include "ops/backward_nodes.h"
 #include "steps/optimizer_spans.h"
 #include "steps/steady_steps.h"
 

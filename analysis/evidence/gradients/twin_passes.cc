@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "evidence/gradients/layer_calls.h"
-#include "evidence/program/forward_steps.h"
+#include "evidence/program/op_shapes.h"
 #include "ops/contains.h"
 #include "ops/loader_spans.h"
 #include "ops/op_traits.h"
@@ -32,7 +32,7 @@ class Finder {
 
   std::vector<TwinPass> Find() {
     std::vector<TwinPass> found;
-    for (const ForwardStep& step : ForwardSteps(m_)) {
+    for (const ForwardStep& step : m_.forward) {
       size_t end = 0;  // of the last pass that repeats another one
       std::vector<std::vector<size_t>> layers =
           RepeatedLayers(m_.trace, step, 2);

@@ -13,8 +13,8 @@
 #include "evidence/gradients/backward_passes.h"
 #include "evidence/gradients/cleared_gradients.h"
 #include "evidence/gradients/parameter_updates.h"
-#include "evidence/program/backward_nodes.h"
-#include "evidence/program/forward_steps.h"
+#include "evidence/program/op_shapes.h"
+#include "ops/backward_nodes.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
 

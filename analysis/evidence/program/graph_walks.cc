@@ -4,7 +4,7 @@
 #include <string_view>
 #include <utility>
 
-#include "evidence/program/backward_nodes.h"
+#include "ops/backward_nodes.h"
 #include "ops/op_arguments.h"
 #include "ops/op_traits.h"
 #include "steps/steady_steps.h"
@@ -116,8 +116,7 @@ int64_t EndOfEngine(const AnalysisContext& context, RowId thread,
              : ops[*next].begin_ns;
 }
 
-ForwardOps::ForwardOps(const AnalysisContext& context)
-    : m_(context), nodes_(context.trace) {
+ForwardOps::ForwardOps(const AnalysisContext& context) : m_(context) {
   for (RowId row : m_.tree.of_thread(m_.steps.thread)) {
     if (m_.trace.ops()[row].parent == kNone && !m_.tree.in_backward(row)) {
       ops.push_back(row);
@@ -135,7 +134,7 @@ Span ForwardOps::WithEngine(RowId node) const {
 }
 
 std::vector<RowId> ForwardOps::NodesOf(RowId row) const {
-  return nodes_.Of(m_.trace.ops()[row].thread, SpanOf(row));
+  return m_.backward.Of(m_.trace.ops()[row].thread, SpanOf(row));
 }
 
 size_t ForwardOps::IndexOf(RowId row) const {

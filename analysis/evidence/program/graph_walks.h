@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "context/analysis_context.h"
-#include "evidence/program/backward_nodes.h"
 #include "ops/intervals.h"
 
 namespace stepscope {
@@ -73,7 +72,6 @@ class ForwardOps {
 
  private:
   const AnalysisContext& m_;
-  BackwardNodes nodes_;
 };
 
 }  // namespace stepscope

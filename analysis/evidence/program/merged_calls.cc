@@ -13,7 +13,7 @@
 namespace stepscope {
 
 MergedCalls::MergedCalls(const AnalysisContext& context)
-    : m_(context), nodes_(context.trace), growth_(GrowthOf(context)) {}
+    : m_(context), growth_(GrowthOf(context)) {}
 
 double MergedCalls::LeftOf(RowId row, double calls) const {
   if (m_.has_gpu) return 1 / calls;
@@ -45,7 +45,7 @@ void MergedCalls::Remove(RowId row) {
 void MergedCalls::Add(RowId row, double calls) {
   ops_.push_back({row, LeftOf(row, calls)});
   const Op& op = m_.trace.ops()[row];
-  for (RowId node : nodes_.Of(op)) {
+  for (RowId node : m_.backward.Of(op)) {
     ops_.push_back({node, LeftOf(node, calls)});
     const Op& ran = m_.trace.ops()[node];
     const int64_t engine_ns =

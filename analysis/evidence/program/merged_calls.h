@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "context/analysis_context.h"
-#include "evidence/program/backward_nodes.h"
 #include "evidence/program/shortened_ops.h"
 #include "replay/cpu/op_growth.h"
 
@@ -40,7 +39,6 @@ class MergedCalls {
   double LeftOf(RowId row, double calls) const;
 
   const AnalysisContext& m_;
-  const BackwardNodes nodes_;
   const OpGrowth growth_;
   std::vector<ShortenedOp> ops_;
   std::map<std::pair<RowId, int64_t>, int64_t> removed_;  // ns by thread, begin

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <utility>
 
-#include "evidence/program/backward_nodes.h"
-#include "evidence/program/forward_steps.h"
+#include "evidence/program/op_shapes.h"
+#include "ops/backward_nodes.h"
 #include "ops/contains.h"
 #include "ops/loader_spans.h"
 #include "ops/op_arguments.h"
@@ -139,8 +139,7 @@ class LoopFinder {
     if (!IsPerElement(loop)) return {};
     const std::vector<std::vector<int64_t>> picks = Picked(ops, period);
     loop.scans = Scans(picks);
-    if (!nodes_) nodes_.emplace(m_.trace);
-    std::vector<RowId> nodes = nodes_->Of(m_.steps.thread, loop.forward);
+    std::vector<RowId> nodes = m_.backward.Of(m_.steps.thread, loop.forward);
     loop.has_backward = !nodes.empty();
     // Nodes that run before the loop ends: each pass has a backward pass of its
     // own, so that the passes cannot be layers of one network.
@@ -326,7 +325,6 @@ class LoopFinder {
 
   const AnalysisContext& m_;
   std::vector<Span> known_;
-  std::optional<BackwardNodes> nodes_;  // made for the first loop
 };
 
 }  // namespace

@@ -10,10 +10,10 @@
 #include <string_view>
 #include <utility>
 
-#include "evidence/program/backward_nodes.h"
-#include "evidence/program/forward_steps.h"
+#include "evidence/program/op_shapes.h"
 #include "evidence/program/plain_name.h"
 #include "evidence/program/recurrent_cell.h"
+#include "ops/backward_nodes.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
@@ -63,8 +63,7 @@ class RecurrenceFinder {
                    std::vector<Meaning> meanings)
       : context_(context),
         trace_(context.trace),
-        meanings_(std::move(meanings)),
-        nodes_(context.trace) {}
+        meanings_(std::move(meanings)) {}
 
   std::vector<Recurrence> Find() const {
     std::vector<Recurrence> found;
@@ -259,8 +258,8 @@ class RecurrenceFinder {
       }
     }
     for (RowId row : one.ops) {
-      for (RowId node : nodes_.Of(context_.steps.thread,
-                                  {OpAt(row).begin_ns, OpAt(row).end_ns})) {
+      for (RowId node : context_.backward.Of(
+               context_.steps.thread, {OpAt(row).begin_ns, OpAt(row).end_ns})) {
         one.nodes.push_back(node);
       }
     }
@@ -280,7 +279,6 @@ class RecurrenceFinder {
   const AnalysisContext& context_;
   const Trace& trace_;
   std::vector<Meaning> meanings_;
-  BackwardNodes nodes_;
 };
 
 }  // namespace

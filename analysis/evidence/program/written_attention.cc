@@ -8,7 +8,6 @@
 #include <string_view>
 #include <utility>
 
-#include "evidence/program/backward_nodes.h"
 #include "evidence/program/plain_name.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
@@ -123,10 +122,7 @@ bool IsLayoutNode(std::string_view name) {
 class AttentionFinder {
  public:
   AttentionFinder(const AnalysisContext& context, std::vector<Role> roles)
-      : context_(context),
-        trace_(context.trace),
-        roles_(std::move(roles)),
-        nodes_(context.trace) {}
+      : context_(context), trace_(context.trace), roles_(std::move(roles)) {}
 
   std::vector<WrittenAttention> Find(RowId thread) const {
     std::vector<RowId> leaves;
@@ -215,7 +211,8 @@ class AttentionFinder {
       const TensorShape sum = TensorArgument(trace_, row, 0);
       const TensorShape scores = TensorArgument(trace_, one.softmax, 0);
       return sum.known() && ElementsOf(sum) == ElementsOf(scores) &&
-             TensorArgument(trace_, row, 1) == sum && !nodes_.Of(op).empty();
+             TensorArgument(trace_, row, 1) == sum &&
+             !context_.backward.Of(op).empty();
     });
   }
 
@@ -224,7 +221,8 @@ class AttentionFinder {
     if (AddsTrainedBias(one)) return false;
     const Op& first = trace_.ops()[one.scores];
     const Op& last = trace_.ops()[one.values];
-    for (RowId node : nodes_.Of(first.thread, {first.begin_ns, last.end_ns})) {
+    for (RowId node :
+         context_.backward.Of(first.thread, {first.begin_ns, last.end_ns})) {
       const std::string_view name = trace_.name(trace_.ops()[node].name);
       if (Contains(name, "BmmBackward") || Contains(name, "bmmBackward")) {
         one.backward_products.push_back(node);
@@ -254,7 +252,6 @@ class AttentionFinder {
   const AnalysisContext& context_;
   const Trace& trace_;
   std::vector<Role> roles_;
-  BackwardNodes nodes_;
 };
 
 }  // namespace

@@ -13,10 +13,10 @@
 
 #include "context/rule.h"
 #include "evidence/call_site.h"
-#include "evidence/program/backward_nodes.h"
 #include "evidence/program/merged_calls.h"
 #include "evidence/program/shortened_ops.h"
 #include "evidence/program/written_attention.h"
+#include "ops/backward_nodes.h"
 #include "ops/intervals.h"
 #include "ops/op_arguments.h"
 #include "ops/op_traits.h"

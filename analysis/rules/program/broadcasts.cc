@@ -12,8 +12,7 @@
 #include <vector>
 
 #include "context/rule.h"
-#include "evidence/program/backward_nodes.h"
-#include "evidence/program/forward_steps.h"
+#include "evidence/program/op_shapes.h"
 #include "evidence/program/shortened_ops.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
@@ -194,12 +193,11 @@ class Finder {
 Verdict CheckBroadcastContraction(const AnalysisContext& m) {
   const std::vector<Contraction> found = Finder(m).Find();
   if (found.empty()) return Clean();
-  const BackwardNodes nodes(m.trace);
   std::vector<ShortenedOp> ops;
   bool trains = false;
   for (const Contraction& one : found) {
     for (RowId row : one.ops) {
-      trains |= AppendWithNodes(m, nodes, row, 0, ops);
+      trains |= AppendWithNodes(m, row, 0, ops);
     }
   }
   const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);

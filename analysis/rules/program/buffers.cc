@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "context/rule.h"
-#include "evidence/program/backward_nodes.h"
-#include "evidence/program/forward_steps.h"
+#include "evidence/program/op_shapes.h"
 #include "evidence/program/shortened_ops.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
+#include "steps/forward_steps.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
 
@@ -49,7 +49,7 @@ class Finder {
 
   std::vector<Shift> Find() {
     std::vector<Shift> found;
-    for (const ForwardStep& step : ForwardSteps(m_)) {
+    for (const ForwardStep& step : m_.forward) {
       std::vector<Slice> slices;  // of this step
       int64_t filled_ns = 0;
       for (size_t i = 0; i < step.ops.size(); ++i) {
@@ -80,8 +80,7 @@ class Finder {
  private:
   // What has no gradient may be changed in place.
   bool HasGradient(RowId row) {
-    if (!nodes_) nodes_.emplace(m_.trace);
-    return !nodes_->Of(m_.trace.ops()[row]).empty();
+    return !m_.backward.Of(m_.trace.ops()[row]).empty();
   }
 
   std::optional<Slice> SliceOf(RowId row) const {
@@ -143,7 +142,6 @@ class Finder {
   }
 
   const AnalysisContext& m_;
-  std::optional<BackwardNodes> nodes_;  // made for the first shift
 };
 
 Verdict CheckShiftedBuffer(const AnalysisContext& m) {

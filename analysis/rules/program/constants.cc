@@ -16,8 +16,8 @@
 
 #include "context/noise.h"
 #include "context/rule.h"
-#include "evidence/program/forward_steps.h"
 #include "evidence/program/graph_walks.h"
+#include "evidence/program/op_shapes.h"
 #include "evidence/program/plain_name.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"

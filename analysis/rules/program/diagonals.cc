@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "context/rule.h"
-#include "evidence/program/backward_nodes.h"
-#include "evidence/program/forward_steps.h"
+#include "evidence/program/op_shapes.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
+#include "steps/forward_steps.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
 
@@ -43,7 +43,7 @@ class Finder {
 
   std::vector<Diagonal> Find() const {
     std::vector<Diagonal> found;
-    for (const ForwardStep& step : ForwardSteps(m_)) {
+    for (const ForwardStep& step : m_.forward) {
       for (size_t i = 0; i < step.ops.size(); ++i) {
         const std::optional<Dims> matrix = DiagonalMatrix(step.ops[i]);
         if (!matrix) continue;
@@ -101,14 +101,13 @@ class Finder {
 Verdict CheckDiagonalProduct(const AnalysisContext& m) {
   const std::vector<Diagonal> found = Finder(m).Find();
   if (!RecursInMostSteps(m.steps, found)) return Clean();
-  const BackwardNodes nodes(m.trace);
   std::vector<ShortenedOp> ops;
   bool trains = false;
   for (const Diagonal& one : found) {
     // At best: what scales takes no time.
-    trains |= AppendWithNodes(m, nodes, one.makes, 0, ops);
+    trains |= AppendWithNodes(m, one.makes, 0, ops);
     for (RowId row : one.products) {
-      trains |= AppendWithNodes(m, nodes, row, 0, ops);
+      trains |= AppendWithNodes(m, row, 0, ops);
     }
   }
   const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);
@@ -188,18 +187,17 @@ std::optional<Factorised> FactorisedAt(const AnalysisContext& m,
 
 Verdict CheckDiagonalCovariance(const AnalysisContext& m) {
   std::vector<Factorised> found;
-  for (const ForwardStep& step : ForwardSteps(m)) {
+  for (const ForwardStep& step : m.forward) {
     for (size_t i = 0; i < step.ops.size(); ++i) {
       std::optional<Factorised> one = FactorisedAt(m, step, i);
       if (one) found.push_back(*std::move(one));
     }
   }
   if (!RecursInMostSteps(m.steps, found)) return Clean();
-  const BackwardNodes nodes(m.trace);
   std::vector<ShortenedOp> ops;
   bool trains = false;
   for (const Factorised& one : found) {
-    for (RowId row : one.ops) trains |= AppendWithNodes(m, nodes, row, 0, ops);
+    for (RowId row : one.ops) trains |= AppendWithNodes(m, row, 0, ops);
   }
   const ShortenedOps all = ShortenOps(m, std::move(ops), kElementwise);
   const Factorised& largest = *std::ranges::max_element(

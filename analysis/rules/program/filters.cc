@@ -14,10 +14,11 @@
 #include <vector>
 
 #include "context/rule.h"
-#include "evidence/program/backward_nodes.h"
-#include "evidence/program/forward_steps.h"
+#include "evidence/program/op_shapes.h"
+#include "ops/backward_nodes.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
+#include "steps/forward_steps.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
 
@@ -81,9 +82,8 @@ bool HasBasisSizes(const Dims& weight) {
 
 // True if the backward pass of the convolution `row` may make other gradients
 // than that of its input.
-bool MayTrainWeight(const AnalysisContext& m, const BackwardNodes& nodes,
-                    RowId row) {
-  for (RowId node : nodes.Of(m.trace.ops()[row])) {
+bool MayTrainWeight(const AnalysisContext& m, RowId row) {
+  for (RowId node : m.backward.Of(m.trace.ops()[row])) {
     for (RowId in : m.tree.inside(node)) {
       if (m.trace.name(m.trace.ops()[in].name) ==
           "aten::convolution_backward") {
@@ -104,8 +104,7 @@ double FramesOf(double direct, const Dims& weight) {
 
 std::vector<Filter> FindFilters(const AnalysisContext& m) {
   std::vector<Filter> found;
-  std::optional<BackwardNodes> nodes;  // made for the first possible basis
-  for (const ForwardStep& step : ForwardSteps(m)) {
+  for (const ForwardStep& step : m.forward) {
     for (RowId row : step.ops) {
       if (!IsAnyOf(PlainNameOf(m.trace, row),
                    {"conv1d", "conv2d", "convolution"})) {
@@ -118,11 +117,8 @@ std::vector<Filter> FindFilters(const AnalysisContext& m) {
       if (input.size() < 3 || weight.size() != input.size() || direct <= 0) {
         continue;
       }
-      bool is_basis = HasBasisSizes(weight);  // of a spectrogram
-      if (is_basis) {
-        if (!nodes) nodes.emplace(m.trace);
-        is_basis = !MayTrainWeight(m, *nodes, row);
-      }
+      const bool is_basis =  // of a spectrogram
+          HasBasisSizes(weight) && !MayTrainWeight(m, row);
       const double spectra =
           is_basis ? FramesOf(direct, weight)
                    : SpectraOf(input, weight, ListArgument(m.trace, row, 4));
@@ -165,11 +161,10 @@ void Advise(bool planes, Finding& finding) {
 Verdict CheckDirectConvolution(const AnalysisContext& m) {
   const std::vector<Filter> found = FindFilters(m);
   if (!RecursInMostSteps(m.steps, found)) return Clean();
-  const BackwardNodes nodes(m.trace);
   std::vector<ShortenedOp> ops;
   bool trains = false;
   for (const Filter& one : found) {
-    trains |= AppendWithNodes(m, nodes, one.row, one.spectra / one.direct, ops);
+    trains |= AppendWithNodes(m, one.row, one.spectra / one.direct, ops);
   }
   const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);
   const Filter& largest = *std::ranges::max_element(found, {}, &Filter::direct);

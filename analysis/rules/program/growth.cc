@@ -17,9 +17,8 @@
 #include "context/noise.h"
 #include "context/rule.h"
 #include "evidence/call_site.h"
-#include "evidence/program/backward_nodes.h"
-#include "evidence/program/forward_steps.h"
 #include "evidence/program/op_loops.h"
+#include "evidence/program/op_shapes.h"
 #include "ops/intervals.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
@@ -59,8 +58,7 @@ struct Chain {
 
 class Finder {
  public:
-  explicit Finder(const AnalysisContext& context)
-      : m_(context), nodes_(context.trace) {
+  explicit Finder(const AnalysisContext& context) : m_(context) {
     if (m_.has_gpu) device_.resize(m_.trace.ops().size());
     for (const KernelUse& use : m_.kernels.uses) {
       const RowId op = m_.trace.kernels()[use.kernel].op;
@@ -175,7 +173,7 @@ class Finder {
           i + 1 < list.size() ? list[i + 1].span.begin_ns : list[i].span.end_ns;
       const Span span{list[i].span.begin_ns, end_ns};
       double ns = static_cast<double>(span.length());
-      for (RowId node : nodes_.Of(m_.steps.thread, span)) {
+      for (RowId node : m_.backward.Of(m_.steps.thread, span)) {
         const Op& op = m_.trace.ops()[node];
         ns += static_cast<double>(op.end_ns - op.begin_ns);
         if (with_backward.empty() || with_backward.back() != i) {
@@ -332,7 +330,7 @@ class Finder {
           (later.empty() ? op.end_ns : m_.trace.ops()[later.front()].begin_ns) -
           op.begin_ns);
     }
-    for (RowId node : nodes_.Of(op)) {
+    for (RowId node : m_.backward.Of(op)) {
       const Op& backward = m_.trace.ops()[node];
       ns += static_cast<double>(backward.end_ns - backward.begin_ns);
       trains = true;
@@ -341,7 +339,6 @@ class Finder {
   }
 
   const AnalysisContext& m_;
-  BackwardNodes nodes_;
   std::vector<double> device_;  // by op, of the kernels that it launched
   std::map<size_t, std::vector<RowId>> by_step_;  // forward ops
 };

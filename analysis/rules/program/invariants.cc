@@ -13,10 +13,11 @@
 
 #include "context/rule.h"
 #include "evidence/gradients/layer_calls.h"
-#include "evidence/program/forward_steps.h"
+#include "evidence/program/op_shapes.h"
 #include "evidence/program/shortened_ops.h"
 #include "ops/op_arguments.h"
 #include "ops/op_traits.h"
+#include "steps/forward_steps.h"
 #include "steps/steady_steps.h"
 #include "timeline/timeline.h"
 #include "words/quantities.h"
@@ -46,7 +47,7 @@ class Finder {
 
   std::vector<Invariant> Find() {
     std::vector<Invariant> found;
-    for (const ForwardStep& step : ForwardSteps(m_)) {
+    for (const ForwardStep& step : m_.forward) {
       for (const auto& at : RepeatedLayers(m_.trace, step, kLeastCalls)) {
         std::optional<Invariant> one = InvariantOf(step, at);
         if (one) found.push_back(*std::move(one));

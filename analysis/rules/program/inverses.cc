@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "context/rule.h"
-#include "evidence/program/backward_nodes.h"
-#include "evidence/program/forward_steps.h"
+#include "evidence/program/op_shapes.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
+#include "steps/forward_steps.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
 
@@ -54,12 +54,11 @@ bool IsSolve(std::string_view name) {
 
 class Finder {
  public:
-  explicit Finder(const AnalysisContext& context)
-      : m_(context), nodes_(context.trace), steps_(ForwardSteps(context)) {}
+  explicit Finder(const AnalysisContext& context) : m_(context) {}
 
   std::vector<Case> Find() const {
     std::vector<Case> found;
-    for (const ForwardStep& step : steps_) {
+    for (const ForwardStep& step : m_.forward) {
       for (size_t i = 0; i < step.ops.size(); ++i) {
         std::optional<Case> one = At(step.ops, i);
         if (!one) continue;
@@ -82,7 +81,7 @@ class Finder {
     if (!inverts && !pseudo && !IsSolve(name)) return {};
     const Op& op = m_.trace.ops()[row];
     // The gradient of lstsq makes the pseudo-inverse anyway.
-    if (pseudo && !nodes_.Of(op).empty()) {
+    if (pseudo && !m_.backward.Of(op).empty()) {
       return {};
     }
     Case one{.row = row, .pseudo = pseudo, .dims = DimsOf(m_.trace, row, 0)};
@@ -135,8 +134,6 @@ class Finder {
   }
 
   const AnalysisContext& m_;
-  const BackwardNodes nodes_;
-  const std::vector<ForwardStep> steps_;
 };
 
 std::string NameAt(const AnalysisContext& m, RowId row) {
@@ -210,12 +207,10 @@ void Describe(const AnalysisContext& m, const Case& one, double ns,
 Verdict CheckExplicitInverse(const AnalysisContext& m) {
   const std::vector<Case> found = Finder(m).Find();
   if (!RecursInMostSteps(m.steps, found)) return Clean();
-  const BackwardNodes nodes(m.trace);
   std::vector<ShortenedOp> ops;
   for (const Case& one : found) {
     const std::string_view name = PlainNameOf(m.trace, one.row);
-    if (IsInverse(name) || one.pseudo)
-      AppendWithNodes(m, nodes, one.row, 0, ops);
+    if (IsInverse(name) || one.pseudo) AppendWithNodes(m, one.row, 0, ops);
     // Its gradient solves for n columns, and so does that of any factor.
     if (one.other != kNone) ops.push_back({one.other, 0});
   }

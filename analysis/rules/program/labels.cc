@@ -14,11 +14,12 @@
 
 #include "context/noise.h"
 #include "context/rule.h"
-#include "evidence/program/backward_nodes.h"
-#include "evidence/program/forward_steps.h"
 #include "evidence/program/graph_walks.h"
+#include "evidence/program/op_shapes.h"
+#include "ops/backward_nodes.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
+#include "steps/forward_steps.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
 
@@ -85,7 +86,7 @@ class Finder {
   std::vector<Ignored> Find() {
     std::vector<Ignored> found;
     if (losses_.empty()) return found;
-    for (const ForwardStep& step : ForwardSteps(m_)) {
+    for (const ForwardStep& step : m_.forward) {
       ops_ = step.ops;
       maskings_.clear();
       size_t since = 0;  // behind the last loss
@@ -449,14 +450,13 @@ struct Cost {
 
 Cost CostOfScores(const AnalysisContext& m, const std::vector<Ignored>& found) {
   const ForwardOps forward(m);
-  const BackwardNodes nodes(m.trace);
   std::vector<ShortenedOp> ops;
   Cost host;
   for (const Ignored& one : found) {
     // Large tensors are freed between the ops.
     std::vector<Span> spans;
     for (RowId row : one.ops) {
-      AppendWithNodes(m, nodes, row, 1 - one.share, ops);
+      AppendWithNodes(m, row, 1 - one.share, ops);
       spans.push_back(forward.WithCall(forward.IndexOf(row)));
       for (RowId node : forward.NodesOf(row)) {
         spans.push_back(forward.WithEngine(node));

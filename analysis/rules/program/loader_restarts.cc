@@ -12,8 +12,9 @@
 
 #include "context/rule.h"
 #include "evidence/loading.h"
-#include "evidence/program/forward_steps.h"
+#include "evidence/program/op_shapes.h"
 #include "ops/loader_spans.h"
+#include "steps/forward_steps.h"
 #include "steps/steady_steps.h"
 #include "timeline/timeline.h"
 #include "words/quantities.h"
@@ -39,7 +40,7 @@ class Finder {
   std::vector<Restart> Find() const {
     std::vector<Restart> found;
     if (loads_.empty()) return found;
-    for (const ForwardStep& step : ForwardSteps(m_)) {
+    for (const ForwardStep& step : m_.forward) {
       for (size_t i = 0; i < step.ops.size(); ++i) {
         if (!DrawsSeed(m_.trace, step.ops[i])) continue;
         std::optional<Restart> one = RestartAt(step, i);

@@ -13,12 +13,13 @@
 
 #include "context/rule.h"
 #include "evidence/gradients/layer_calls.h"
-#include "evidence/program/forward_steps.h"
 #include "evidence/program/merged_calls.h"
+#include "evidence/program/op_shapes.h"
 #include "evidence/program/recurrence.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
 #include "ops/op_traits.h"
+#include "steps/forward_steps.h"
 #include "steps/steady_steps.h"
 #include "timeline/timeline.h"
 #include "words/quantities.h"
@@ -59,7 +60,7 @@ class Finder {
 
   std::vector<Layer> Find() {
     std::vector<Layer> found;
-    for (const ForwardStep& step : ForwardSteps(m_)) {
+    for (const ForwardStep& step : m_.forward) {
       for (const auto& at : RepeatedLayers(m_.trace, step, kLeastRepeats)) {
         if (!IsProduct(PlainNameOf(m_.trace, step.ops[at.front()]))) continue;
         if (std::optional<Layer> layer = Deferrable(step, at)) {

@@ -14,11 +14,11 @@
 
 #include "context/rule.h"
 #include "context/size_variation.h"
-#include "evidence/program/backward_nodes.h"
-#include "evidence/program/forward_steps.h"
+#include "evidence/program/op_shapes.h"
 #include "evidence/program/padding_mask.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
+#include "steps/forward_steps.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
 
@@ -53,8 +53,8 @@ class Finder {
  public:
   explicit Finder(const AnalysisContext& context) : m_(context) {}
 
-  ByLength Find(const std::vector<ForwardStep>& steps) {
-    for (const ForwardStep& step : steps) {
+  ByLength Find() {
+    for (const ForwardStep& step : m_.forward) {
       blank_.clear();
       for (size_t i = 0; i < step.ops.size(); ++i) {
         const RowId row = step.ops[i];
@@ -204,8 +204,8 @@ const ByLength::value_type* MostPadded(const AnalysisContext& m,
 }
 
 // The ops of the step behind the padding, shortened to the longest sample.
-void Shorten(const AnalysisContext& m, const BackwardNodes& nodes,
-             const ForwardStep& step, const Padded& padded, int64_t length,
+void Shorten(const AnalysisContext& m, const ForwardStep& step,
+             const Padded& padded, int64_t length,
              std::vector<ShortenedOp>& ops) {
   const FullLength full(m, length, padded.told);
   const double filled =
@@ -214,7 +214,7 @@ void Shorten(const AnalysisContext& m, const BackwardNodes& nodes,
     if (row < padded.first) continue;
     const int times = full.Times(row, padded.samples);
     if (times == 0 && (row != padded.first || padded.told)) continue;
-    AppendWithNodes(m, nodes, row, times > 1 ? filled * filled : filled, ops);
+    AppendWithNodes(m, row, times > 1 ? filled * filled : filled, ops);
   }
 }
 
@@ -243,17 +243,15 @@ std::string WhoPads(const AnalysisContext& m, const Padded& padded,
 }
 
 Verdict FirePadded(const AnalysisContext& m,
-                   const std::vector<ForwardStep>& steps,
                    const ByLength::value_type& found) {
   const int64_t length = found.first.first;
-  const BackwardNodes nodes(m.trace);
   std::vector<ShortenedOp> ops;
   int64_t shortest = length, longest = 0;
   double filled = 0;
-  auto step = steps.begin();
+  auto step = m.forward.begin();
   for (const Padded& padded : found.second) {
     while (step->step != padded.step) ++step;
-    Shorten(m, nodes, *step, padded, length, ops);
+    Shorten(m, *step, padded, length, ops);
     shortest = std::min(shortest, padded.longest);
     longest = std::max(longest, padded.longest);
     filled += static_cast<double>(padded.longest);
@@ -288,10 +286,9 @@ struct Masked {
 
 // The first mask of each step, if all steps have one of the same sizes: with
 // batches padded to their longest sample, the lengths would vary.
-std::vector<Masked> AlwaysMasked(const AnalysisContext& m,
-                                 const std::vector<ForwardStep>& steps) {
+std::vector<Masked> AlwaysMasked(const AnalysisContext& m) {
   std::vector<Masked> found;
-  for (const ForwardStep& step : steps) {
+  for (const ForwardStep& step : m.forward) {
     for (RowId row : step.ops) {
       const TensorShape mask = PaddingMask(m, row);
       // The mask of a loss, [batch, 1], is none of lengths.
@@ -305,20 +302,18 @@ std::vector<Masked> AlwaysMasked(const AnalysisContext& m,
 }
 
 // Masks show that something is padded, and not how much.
-Verdict AskForLengths(const AnalysisContext& m,
-                      const std::vector<ForwardStep>& steps) {
-  const std::vector<Masked> found = AlwaysMasked(m, steps);
+Verdict AskForLengths(const AnalysisContext& m) {
+  const std::vector<Masked> found = AlwaysMasked(m);
   if (found.size() < kStepsToVary || !RecursInMostSteps(m.steps, found)) {
     return Clean();
   }
   const Masked& first = found.front();
   const int64_t length = first.mask.back();
-  const BackwardNodes nodes(m.trace);
   std::vector<ShortenedOp> ops;
-  auto step = steps.begin();
+  auto step = m.forward.begin();
   for (const Masked& one : found) {
     while (step->step != one.step) ++step;
-    Shorten(m, nodes, *step,
+    Shorten(m, *step,
             {.step = one.step,
              .first = step->ops.front(),
              .longest = 1,
@@ -354,11 +349,9 @@ Verdict AskForLengths(const AnalysisContext& m,
 }
 
 Verdict CheckPaddedToMaximum(const AnalysisContext& m) {
-  const std::vector<ForwardStep> steps = ForwardSteps(m);
-  const ByLength by_length = Finder(m).Find(steps);
+  const ByLength by_length = Finder(m).Find();
   const ByLength::value_type* found = MostPadded(m, by_length);
-  return found != nullptr ? FirePadded(m, steps, *found)
-                          : AskForLengths(m, steps);
+  return found != nullptr ? FirePadded(m, *found) : AskForLengths(m);
 }
 
 // True if the size of masks of padding varies from step to step: so samples are

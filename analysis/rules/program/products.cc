@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "context/rule.h"
-#include "evidence/program/backward_nodes.h"
-#include "evidence/program/forward_steps.h"
+#include "evidence/program/op_shapes.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
+#include "steps/forward_steps.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
 
@@ -52,12 +52,11 @@ struct Sizes {
 
 class Finder {
  public:
-  explicit Finder(const AnalysisContext& context)
-      : m_(context), nodes_(context.trace), steps_(ForwardSteps(context)) {}
+  explicit Finder(const AnalysisContext& context) : m_(context) {}
 
   std::vector<Order> Find() const {
     std::vector<Order> found;
-    for (const ForwardStep& step : steps_) {
+    for (const ForwardStep& step : m_.forward) {
       for (size_t i = 0; i < step.ops.size(); ++i) {
         std::optional<Order> one;
         if (SumsRows(step.ops[i])) {
@@ -86,7 +85,7 @@ class Finder {
 
   bool HasGradient(RowId row) const {
     const Op& op = m_.trace.ops()[row];
-    return !nodes_.Of(op).empty();
+    return !m_.backward.Of(op).empty();
   }
 
   // True for sums of rows by an index.
@@ -340,8 +339,6 @@ class Finder {
   }
 
   const AnalysisContext& m_;
-  const BackwardNodes nodes_;
-  const std::vector<ForwardStep> steps_;
 };
 
 std::string NameAt(const AnalysisContext& m, RowId row) {
@@ -419,7 +416,6 @@ void DescribeProducts(const AnalysisContext& m, const Order& one, bool trains,
 Verdict CheckProductOrder(const AnalysisContext& m) {
   const std::vector<Order> found = Finder(m).Find();
   if (!RecursInMostSteps(m.steps, found)) return Clean();
-  const BackwardNodes nodes(m.trace);
   const auto length = [&](const Order& one) {
     int64_t ns = 0;
     for (const ShortenedOp& op : one.ops) {
@@ -431,7 +427,7 @@ Verdict CheckProductOrder(const AnalysisContext& m) {
   bool trains = false;
   for (const Order& one : found) {
     for (const ShortenedOp& op : one.ops) {
-      trains |= AppendWithNodes(m, nodes, op.op, op.left, ops);
+      trains |= AppendWithNodes(m, op.op, op.left, ops);
     }
   }
   const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "context/rule.h"
-#include "evidence/program/backward_nodes.h"
-#include "evidence/program/forward_steps.h"
+#include "evidence/program/op_shapes.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
+#include "steps/forward_steps.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
 
@@ -60,7 +60,7 @@ class Finder {
 
   std::vector<Layer> Find() {
     std::vector<Layer> found;
-    for (const ForwardStep& step : ForwardSteps(m_)) {
+    for (const ForwardStep& step : m_.forward) {
       made_.clear();
       last_ = kNone;
       for (RowId row : step.ops) {
@@ -204,12 +204,11 @@ double LeftOf(const Rows& rows) {
 Verdict CheckRepeatedRows(const AnalysisContext& m) {
   const std::vector<Layer> found = Finder(m).Find();
   if (!RecursInMostSteps(m.steps, found)) return Clean();
-  const BackwardNodes nodes(m.trace);
   std::vector<ShortenedOp> ops;
   bool trains = false;
   for (const Layer& one : found) {
-    trains |= AppendWithNodes(m, nodes, one.row, LeftOf(one.rows), ops);
-    for (RowId row : one.rows.ops) AppendWithNodes(m, nodes, row, 0, ops);
+    trains |= AppendWithNodes(m, one.row, LeftOf(one.rows), ops);
+    for (RowId row : one.rows.ops) AppendWithNodes(m, row, 0, ops);
   }
   const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);
   const Layer& largest = *std::ranges::max_element(

@@ -16,8 +16,7 @@
 #include "context/rule.h"
 #include "evidence/call_site.h"
 #include "evidence/gradients/twin_passes.h"
-#include "evidence/program/backward_nodes.h"
-#include "evidence/program/forward_steps.h"
+#include "evidence/program/op_shapes.h"
 #include "evidence/program/shortened_ops.h"
 #include "ops/contains.h"
 #include "ops/loader_spans.h"
@@ -61,8 +60,7 @@ struct Repeat {
 
 class Repeats {
  public:
-  explicit Repeats(const AnalysisContext& context)
-      : m_(context), nodes_(context.trace) {
+  explicit Repeats(const AnalysisContext& context) : m_(context) {
     apart_ = m_.parts.optimizer.spans;
     const auto add = [&](const std::vector<Span>& more) {
       apart_.insert(apart_.end(), more.begin(), more.end());
@@ -157,7 +155,7 @@ class Repeats {
       ops.push_back(
           {.row = row,
            .span = span,
-           .differentiated = !nodes_.Of(m_.steps.thread, span).empty(),
+           .differentiated = !m_.backward.Of(m_.steps.thread, span).empty(),
            .resumes = resumes_,
            .batch = static_cast<size_t>(
                std::ranges::lower_bound(loading_, op.begin_ns, {},
@@ -299,7 +297,7 @@ class Repeats {
   bool TakesDerivatives(Span forward, int64_t until, size_t products) const {
     size_t made = 0, again = 0;
     std::set<RowId> known;
-    for (RowId node : nodes_.Of(m_.steps.thread, forward)) {
+    for (RowId node : m_.backward.Of(m_.steps.thread, forward)) {
       const Op& op = OpAt(node);
       // Of several nodes of one op, the first belongs to the first derivative.
       if (!known.insert(op.forward).second ||
@@ -307,7 +305,7 @@ class Repeats {
         continue;
       }
       const Span span{op.begin_ns, op.end_ns};
-      again += !nodes_.Of(op.thread, span).empty();
+      again += !m_.backward.Of(op.thread, span).empty();
       made += ProductsIn(op.thread, span);
     }
     // With gradients of weights, there would be nearly two for each product.
@@ -382,7 +380,6 @@ class Repeats {
   }
 
   const AnalysisContext& m_;
-  BackwardNodes nodes_;
   std::vector<Span> apart_;  // the optimizer's, the loader's and validation
   std::vector<Span> loading_;
   std::map<size_t, std::vector<Outer>> by_step_;

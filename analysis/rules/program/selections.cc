@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "context/rule.h"
-#include "evidence/program/backward_nodes.h"
-#include "evidence/program/forward_steps.h"
+#include "evidence/program/op_shapes.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
+#include "steps/forward_steps.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
 
@@ -74,12 +74,11 @@ bool IsSort(std::string_view name) {
 
 class Finder {
  public:
-  explicit Finder(const AnalysisContext& context)
-      : m_(context), nodes_(context.trace), steps_(ForwardSteps(context)) {}
+  explicit Finder(const AnalysisContext& context) : m_(context) {}
 
   std::vector<Chain> Find() const {
     std::vector<Chain> found;
-    for (const ForwardStep& step : steps_) {
+    for (const ForwardStep& step : m_.forward) {
       std::set<Dims> bases;
       for (RowId row : step.ops) {
         const Dims& dims = DimsOf(m_.trace, row, 0);
@@ -133,7 +132,7 @@ class Finder {
     if (PlainNameOf(m_.trace, row) == "embedding") {
       part.dims = ResultDims(m_.trace, row).value_or(Dims());
     } else {
-      for (RowId node : nodes_.Of(op)) {
+      for (RowId node : m_.backward.Of(op)) {
         // The engine's range has no arguments, the node in it has.
         part.dims = DimsOf(m_.trace, node, 0);
         if (part.dims.empty() && node + 1 < m_.trace.ops().size()) {
@@ -254,7 +253,7 @@ class Finder {
 
   bool HasGradient(RowId row) const {
     const Op& op = m_.trace.ops()[row];
-    return !nodes_.Of(op).empty();
+    return !m_.backward.Of(op).empty();
   }
 
   void Start(RowId row, bool fresh, Reading& now) const {
@@ -389,8 +388,6 @@ class Finder {
   }
 
   const AnalysisContext& m_;
-  const BackwardNodes nodes_;
-  const std::vector<ForwardStep> steps_;
 };
 
 std::string Advice(Maker maker) {
@@ -437,7 +434,6 @@ std::string AdviceCpp(Maker maker) {
 Verdict CheckLateSelection(const AnalysisContext& m) {
   const std::vector<Chain> found = Finder(m).Find();
   if (!RecursInMostSteps(m.steps, found)) return Clean();
-  const BackwardNodes nodes(m.trace);
   std::vector<ShortenedOp> ops;
   std::map<const Chain*, double> times;
   bool trains = false;
@@ -447,12 +443,12 @@ Verdict CheckLateSelection(const AnalysisContext& m) {
                  static_cast<double>(m.steps.steady.size());
     for (RowId row : one.ops) {
       const Op& op = m.trace.ops()[row];
-      trains |= AppendWithNodes(m, nodes, row, one.used, ops);
+      trains |= AppendWithNodes(m, row, one.used, ops);
       times[&one] += static_cast<double>(op.end_ns - op.begin_ns);
     }
     for (RowId row : one.selections) {  // their gradient has the whole size
       const Op& op = m.trace.ops()[row];
-      for (RowId node : nodes.Of(op)) {
+      for (RowId node : m.backward.Of(op)) {
         ops.push_back({node, one.used});
       }
     }

@@ -10,10 +10,11 @@
 #include <vector>
 
 #include "context/rule.h"
-#include "evidence/program/forward_steps.h"
+#include "evidence/program/op_shapes.h"
 #include "evidence/program/shortened_ops.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
+#include "steps/forward_steps.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
 
@@ -48,7 +49,7 @@ bool TakesFew(const AnalysisContext& m, const ForwardStep& step, size_t i,
 
 std::vector<Ranking> FindRankings(const AnalysisContext& m) {
   std::vector<Ranking> found;
-  for (const ForwardStep& step : ForwardSteps(m)) {
+  for (const ForwardStep& step : m.forward) {
     RowId last = kNone;  // sort, since which no op took or made such a tensor
     for (size_t i = 0; i < step.ops.size(); ++i) {
       const RowId row = step.ops[i];

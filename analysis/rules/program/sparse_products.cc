@@ -17,10 +17,10 @@
 
 #include "context/rule.h"
 #include "evidence/gradients/layer_calls.h"
-#include "evidence/program/backward_nodes.h"
-#include "evidence/program/forward_steps.h"
+#include "evidence/program/op_shapes.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
+#include "steps/forward_steps.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
 
@@ -47,12 +47,11 @@ struct Lookup {
 
 class Finder {
  public:
-  explicit Finder(const AnalysisContext& context)
-      : m_(context), steps_(ForwardSteps(context)) {}
+  explicit Finder(const AnalysisContext& context) : m_(context) {}
 
   std::vector<Lookup> Find() const {
     std::vector<Lookup> found;
-    for (const ForwardStep& step : steps_) {
+    for (const ForwardStep& step : m_.forward) {
       for (size_t i = 0; i < step.ops.size(); ++i) {
         const Dims rows = OneHotRows(step.ops, i);
         if (rows.size() < 2 || rows.back() < kLeastClasses) continue;
@@ -152,17 +151,15 @@ class Finder {
   }
 
   const AnalysisContext& m_;
-  const std::vector<ForwardStep> steps_;
 };
 
 Verdict CheckOneHotProduct(const AnalysisContext& m) {
   const std::vector<Lookup> found = Finder(m).Find();
   if (!RecursInMostSteps(m.steps, found)) return Clean();
-  const BackwardNodes nodes(m.trace);
   std::vector<ShortenedOp> ops;
   bool trains = false;
   for (const Lookup& one : found) {
-    for (RowId row : one.ops) trains |= AppendWithNodes(m, nodes, row, 0, ops);
+    for (RowId row : one.ops) trains |= AppendWithNodes(m, row, 0, ops);
   }
   const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);
   const Lookup& largest = *std::ranges::max_element(
@@ -218,7 +215,7 @@ class ConstantMatrices {
 
   std::vector<Spread> Find() {
     std::vector<Spread> found;
-    for (const ForwardStep& step : ForwardSteps(m_)) {
+    for (const ForwardStep& step : m_.forward) {
       std::vector<Spread> here;
       std::set<int64_t> others;  // squares that are more than such a matrix
       for (RowId row : step.ops) {
@@ -309,11 +306,10 @@ Verdict CheckSparseKeptDense(const AnalysisContext& m) {
   if (m.steps.thread == kNone) return Clean();
   const std::vector<Spread> found = ConstantMatrices(m).Find();
   if (!RecursInMostSteps(m.steps, found)) return Clean();
-  const BackwardNodes nodes(m.trace);
   std::vector<ShortenedOp> ops;
   bool trains = false;
   for (const Spread& one : found) {
-    trains |= AppendWithNodes(m, nodes, one.product, 0, ops);
+    trains |= AppendWithNodes(m, one.product, 0, ops);
   }
   const ShortenedOps all = ShortenOps(m, std::move(ops), kSparseChange);
   const Spread& largest = *std::ranges::max_element(found, {}, &Spread::nodes);

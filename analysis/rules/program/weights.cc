@@ -11,7 +11,6 @@
 #include "context/noise.h"
 #include "context/rule.h"
 #include "evidence/call_site.h"
-#include "evidence/program/forward_steps.h"
 #include "evidence/program/graph_walks.h"
 #include "evidence/program/plain_name.h"
 #include "ops/contains.h"

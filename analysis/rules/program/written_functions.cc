@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "context/rule.h"
-#include "evidence/program/backward_nodes.h"
-#include "evidence/program/forward_steps.h"
+#include "evidence/program/op_shapes.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
+#include "steps/forward_steps.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
 
@@ -77,7 +77,7 @@ class Finder {
 
   std::vector<Written> Find() {
     std::vector<Written> found;
-    for (const ForwardStep& step : ForwardSteps(m_)) {
+    for (const ForwardStep& step : m_.forward) {
       ops_.clear();
       for (RowId row : step.ops) {
         if (!m_.tree.traits(row).bookkeeping) ops_.push_back(row);
@@ -112,9 +112,8 @@ class Finder {
   }
 
   bool HasGradient(const Written& one) {
-    if (!nodes_) nodes_.emplace(m_.trace);
     return std::ranges::any_of(one.ops, [&](RowId row) {
-      return !nodes_->Of(m_.trace.ops()[row]).empty();
+      return !m_.backward.Of(m_.trace.ops()[row]).empty();
     });
   }
 
@@ -294,15 +293,14 @@ class Finder {
   }
 
   const AnalysisContext& m_;
-  std::optional<BackwardNodes> nodes_;  // made for the first function
-  std::vector<RowId> ops_;              // of one step, without views
+  std::vector<RowId> ops_;  // of one step, without views
 };
 
 // Appends what the function's one op does away with: all but the op, and the
 // node, that takes the median time: one op may pass over the tensor as fast. Of
 // embeddings, all but the sum.
-void AppendSaved(const AnalysisContext& m, const BackwardNodes& nodes,
-                 const Written& one, std::vector<ShortenedOp>& ops) {
+void AppendSaved(const AnalysisContext& m, const Written& one,
+                 std::vector<ShortenedOp>& ops) {
   const auto append_but_median = [&](std::vector<RowId> rows) {
     if (rows.empty()) return;
     const auto median = rows.begin() + std::ssize(rows) / 2;
@@ -314,15 +312,15 @@ void AppendSaved(const AnalysisContext& m, const BackwardNodes& nodes,
   };
   std::vector<RowId> behind;
   for (RowId row : one.ops) {
-    for (RowId node : nodes.Of(m.trace.ops()[row])) behind.push_back(node);
+    for (RowId node : m.backward.Of(m.trace.ops()[row])) behind.push_back(node);
   }
   if (one.function == Function::kEmbeddingBag) {
     ops.push_back({one.ops.front(), 0});
     // The gradients of the rows are not read, only added to those of the table.
-    for (RowId node : nodes.Of(m.trace.ops()[one.ops.front()])) {
+    for (RowId node : m.backward.Of(m.trace.ops()[one.ops.front()])) {
       ops.push_back({node, 0.5});
     }
-    for (RowId node : nodes.Of(m.trace.ops()[one.ops.back()])) {
+    for (RowId node : m.backward.Of(m.trace.ops()[one.ops.back()])) {
       ops.push_back({node, 0});
     }
     return;
@@ -334,11 +332,10 @@ void AppendSaved(const AnalysisContext& m, const BackwardNodes& nodes,
 Verdict CheckWrittenFunction(const AnalysisContext& m) {
   const std::vector<Written> found = Finder(m).Find();
   if (!RecursInMostSteps(m.steps, found)) return Clean();
-  const BackwardNodes nodes(m.trace);
   std::vector<ShortenedOp> ops;
   std::map<Function, double> runs;
   for (const Written& one : found) {
-    AppendSaved(m, nodes, one, ops);
+    AppendSaved(m, one, ops);
     runs[one.function] += 1 / static_cast<double>(m.steps.steady.size());
   }
   const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);

@@ -1,4 +1,4 @@
-#include "evidence/program/forward_steps.h"
+#include "evidence/program/op_shapes.h"
 
 #include <algorithm>
 #include <charconv>
@@ -127,24 +127,6 @@ std::optional<Dims> GatherDims(const Trace& trace, RowId op,
 }
 
 }  // namespace
-
-std::vector<ForwardStep> ForwardSteps(const AnalysisContext& context) {
-  std::vector<ForwardStep> steps;
-  if (context.steps.thread == kNone) return steps;
-  const std::vector<Span>& optimizer = context.parts.optimizer.spans;
-  for (RowId row : context.tree.of_thread(context.steps.thread)) {
-    const Op& op = context.trace.ops()[row];
-    if (op.parent != kNone || context.tree.in_backward(row) ||
-        Covers(optimizer, op.begin_ns)) {
-      continue;
-    }
-    const size_t step = SteadyStepAt(context.steps, op.begin_ns);
-    if (step == context.steps.windows.size()) continue;
-    if (steps.empty() || steps.back().step != step) steps.push_back({step});
-    steps.back().ops.push_back(row);
-  }
-  return steps;
-}
 
 std::string_view PlainNameOf(const Trace& trace, RowId op) {
   return PlainName(trace.name(trace.ops()[op].name));
@@ -330,12 +312,12 @@ std::optional<Dims> ResultDims(const Trace& trace, RowId op) {
   return {};
 }
 
-bool AppendWithNodes(const AnalysisContext& context, const BackwardNodes& nodes,
-                     RowId row, double left, std::vector<ShortenedOp>& ops) {
+bool AppendWithNodes(const AnalysisContext& context, RowId row, double left,
+                     std::vector<ShortenedOp>& ops) {
   const Op& op = context.trace.ops()[row];
   ops.push_back({row, left});
   bool trains = false;
-  for (RowId node : nodes.Of(op)) {
+  for (RowId node : context.backward.Of(op)) {
     ops.push_back({node, left});
     trains = true;
   }

@@ -1,6 +1,6 @@
-// The forward pass of each step, op by op: the outermost ops, with what their
-// arguments and results look like. A recording has no addresses, so that which
-// op reads what another one made follows from sizes and order only.
+// What the arguments and results of ops look like. A recording has no
+// addresses, so that which op reads what another one made follows from sizes
+// and order only.
 #pragma once
 
 #include <stepscope/report.h>
@@ -14,20 +14,10 @@
 #include <vector>
 
 #include "context/analysis_context.h"
-#include "evidence/program/backward_nodes.h"
 #include "evidence/program/shortened_ops.h"
 #include "ops/op_arguments.h"
 
 namespace stepscope {
-
-struct ForwardStep {
-  size_t step = 0;              // index into Steps::windows
-  std::vector<RowId> ops = {};  // outermost, in time order, views as well
-};
-
-// Of the training thread in the steady steps, without backward passes and the
-// optimizer. Steps without any op are left out.
-std::vector<ForwardStep> ForwardSteps(const AnalysisContext& context);
 
 // The name without "aten::" and the underscore of in-place ops.
 std::string_view PlainNameOf(const Trace& trace, RowId op);
@@ -87,7 +77,7 @@ std::optional<Dims> ResultDims(const Trace& trace, RowId op);
 
 // Appends `op` and its autograd nodes, each with `left` of its time.
 // Returns true if it has nodes.
-bool AppendWithNodes(const AnalysisContext& context, const BackwardNodes& nodes,
-                     RowId op, double left, std::vector<ShortenedOp>& ops);
+bool AppendWithNodes(const AnalysisContext& context, RowId op, double left,
+                     std::vector<ShortenedOp>& ops);
 
 }  // namespace stepscope

@@ -1,4 +1,4 @@
-#include "evidence/program/backward_nodes.h"
+#include "ops/backward_nodes.h"
 
 #include <algorithm>
 #include <string_view>
