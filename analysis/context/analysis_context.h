@@ -5,6 +5,7 @@
 #include <stepscope/report.h>
 #include <stepscope/trace.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -78,6 +79,11 @@ struct AnalysisContext {
   double step_ns() const { return stats.mean_ms * 1e6; }
   // The step that gains refer to.
   double gain_step_ms() const { return GainStepMs(stats, has_gpu); }
+  // The same for gains over all steps, which take `recorded_ms` on average.
+  double gain_step_ms(double recorded_ms) const {
+    return std::max(gain_step_ms(),
+                    recorded_ms - (stats.mean_ms - gain_step_ms()));
+  }
   // The share of steady steps in which `cause` takes at least `ns`, 0 to 1.
   double ShareOfStepsWith(Cause cause, double ns) const;
   // In time order, of the steps in `replayed`: the steady ones of a CPU-only

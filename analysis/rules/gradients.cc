@@ -12,8 +12,8 @@
 #include "context/rule.h"
 #include "device/collectives.h"
 #include "evidence/call_site.h"
-#include "evidence/host_spans.h"
 #include "evidence/gradients/unread_gradients.h"
+#include "evidence/host_spans.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
@@ -187,6 +187,9 @@ void SayHow(const UnreadGradients& found, Finding& finding) {
       all_behind
           ? "at best: backward ends with the gradient of the last trained "
             "parameter"
+      : found.dead_ends
+          ? "at best: no gradient goes through these layers but to what is "
+            "trained in front of them"
           : "of layers through which a trained one may get its gradient, only "
             "the gradients of weights are counted; if nothing that is trained "
             "lies in front of them, no_grad() saves their whole backward pass";

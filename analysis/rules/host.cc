@@ -284,7 +284,7 @@ Verdict CheckRarePauses(const AnalysisContext& m, double all) {
   }
   return Fire(Found{.finding = std::move(finding),
                     .bound_ns = all,
-                    .baseline_ms = m.stats.all_mean_ms});
+                    .baseline_ms = m.gain_step_ms(m.stats.all_mean_ms)});
 }
 
 // The collector left no events, but steps stop without any op and without a
@@ -323,7 +323,7 @@ Verdict CheckUnexplainedPauses(const AnalysisContext& m) {
       "plotting, or another program took the cores";
   return Fire(Found{.finding = std::move(finding),
                     .bound_ns = sum.most_ns,
-                    .baseline_ms = sum.step_ns * 1e-6});
+                    .baseline_ms = m.gain_step_ms(sum.step_ns * 1e-6)});
 }
 
 Verdict CheckGarbageCollection(const AnalysisContext& m) {

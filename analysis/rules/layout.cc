@@ -125,6 +125,29 @@ bool ConvolvesSequences(const Trace& trace, RowId row) {
   return false;
 }
 
+// True for interpolation of images that are channels-first. On a CPU it
+// computes channels-last: it converts its input, and its result back.
+bool Interpolates(const Trace& trace, RowId row) {
+  if (!trace.name(trace.ops()[row].name).starts_with("aten::upsample_")) {
+    return false;
+  }
+  const Argument* input = OperandsOf(trace, row).input;
+  return input != nullptr && !IsChannelsLast(*input);
+}
+
+// What a copy between the formats is made for: the convolution or interpolation
+// around it; kNone if there is none.
+RowId ConvertedFor(const Trace& trace, RowId copy) {
+  const RowId convolution = ConvolutionAround(trace, copy);
+  if (convolution != kNone) {
+    return ConvolvesSequences(trace, convolution) ? kNone : convolution;
+  }
+  for (RowId row = copy; row != kNone; row = trace.ops()[row].parent) {
+    if (Interpolates(trace, row)) return row;
+  }
+  return kNone;
+}
+
 // True for a copy from one memory format to the other.
 bool Converts(const Trace& trace, RowId row) {
   const Op& op = trace.ops()[row];
@@ -139,9 +162,11 @@ bool Converts(const Trace& trace, RowId row) {
   return image && IsChannelsLast(to) != IsChannelsLast(from);
 }
 
-// What memory formats cost the convolutions of a CPU-only run, in ns per step.
+// What memory formats cost convolutions and interpolation in a CPU-only run, in
+// ns per step.
 struct FormatCopies {
-  double seen_ns = 0;  // copies from one format to the other
+  double seen_ns = 0;        // copies from one format to the other
+  double convolving_ns = 0;  // of it, for convolutions
   double seen_bytes = 0;
   int64_t count = 0;     // in all steps
   double hidden_ns = 0;  // at most, inside the convolutions
@@ -157,10 +182,11 @@ FormatCopies FindFormatCopies(const AnalysisContext& m) {
     if (!InSteadyStep(m.steps, op.begin_ns)) continue;
     const auto ns = static_cast<double>(op.end_ns - op.begin_ns);
     const RowId around =
-        Converts(m.trace, row) ? ConvolutionAround(m.trace, row) : kNone;
-    if (around != kNone && !ConvolvesSequences(m.trace, around)) {
+        Converts(m.trace, row) ? ConvertedFor(m.trace, row) : kNone;
+    if (around != kNone) {
       copied[around] += ns;
       found.seen_ns += ns;
+      if (!Interpolates(m.trace, around)) found.convolving_ns += ns;
       found.seen_bytes += 2 * static_cast<double>(BytesOf(
                                   m.trace, TensorArgument(m.trace, row, 0)));
       ++found.count;
@@ -195,6 +221,7 @@ FormatCopies FindFormatCopies(const AnalysisContext& m) {
   }
   const auto steps = static_cast<double>(m.steps.steady.size());
   found.seen_ns /= steps;
+  found.convolving_ns /= steps;
   found.hidden_ns /= steps;
   return found;
 }
@@ -210,21 +237,25 @@ Verdict CheckConversionsOnCpu(const AnalysisContext& m) {
   const Op& op = m.trace.ops()[found.longest];
   Finding finding;
   finding.confidence = Confidence::kStrong;
+  const char* who = found.convolving_ns <= 0 ? "Interpolation copies"
+                    : found.convolving_ns < found.seen_ns
+                        ? "Convolutions and interpolation copy"
+                        : "Convolutions copy";
   finding.evidence =
-      "Convolutions copy tensors between channels-first and channels-last " +
+      who + std::string(" tensors between channels-first and channels-last ") +
       Count(std::llround(static_cast<double>(found.count) / steps), "time") +
       " per step, which takes " + Milliseconds(found.seen_ns * 1e-6) + " (" +
       Percent(found.seen_ns / m.step_ns()) +
-      " of the step). The recording does not show what they convert "
+      " of the step). The recording does not show what convolutions convert "
       "internally.";
   finding.examples.push_back(
       {m.steps.windows[SteadyStepAt(m.steps, op.begin_ns)].number, op.begin_ns,
        op.end_ns, OpWithShapes(m.trace, found.longest)});
-  finding.where = std::string(m.trace.name(
-      m.trace.ops()[ConvolutionAround(m.trace, found.longest)].name));
+  finding.where = std::string(
+      m.trace.name(m.trace.ops()[ConvertedFor(m.trace, found.longest)].name));
   finding.assumption =
-      "at best: no convolution converts anything, and they reach the best rate "
-      "of this recording; small images may gain nothing";
+      "at best: nothing is converted, and convolutions reach the best rate of "
+      "this recording; small images may gain nothing";
   finding.fix_cpp = kLayoutFixCpp;
   finding.fix_python = kLayoutFixPython;
   finding.wrong_if =
@@ -281,7 +312,8 @@ Verdict CheckLayoutTranspose(const AnalysisContext& m) {
 
 constexpr Rule kRules[] = {
     {.id = "layout-transpose",
-     .question = "Do convolutions convert tensors between memory formats?",
+     .question = "Do convolutions and interpolation convert tensors between "
+                 "memory formats?",
      .needs = {Kind::kOp},
      .causes = {Cause::kCompute},
      .check = &CheckLayoutTranspose,
@@ -289,11 +321,12 @@ constexpr Rule kRules[] = {
                   "format for convolutional networks",
      .detect = "transposing kernels (nchwToNhwc, batched_transpose, ...) under "
                "convolutions take 3 % of the kernel time or more; on a CPU, "
-               "copies from one format to the other in convolutions take 3 % "
-               "of the step",
-     .avoid = "only the first layer, which has few channels, is transposed; on "
-              "a CPU, convolutions of sequences (conv1d), for which there is no "
-              "channels-last format",
+               "copies from one format to the other in convolutions, and in "
+               "interpolation of channels-first images, take 3 % of the step",
+     .avoid =
+         "only the first layer, which has few channels, is transposed; on "
+         "a CPU, convolutions of sequences (conv1d), for which there is no "
+         "channels-last format",
      .fix_cpp = "parameters and input in at::MemoryFormat::ChannelsLast",
      .fix_python = "model and input .to(memory_format=torch.channels_last)",
      .change = "channels-last layout"}};

@@ -296,7 +296,7 @@ std::string CostOf(const Restarts& restarts, const StepWaits& waits,
 Verdict FireStall(const AnalysisContext& m, Finding finding, double ns) {
   return Fire(Found{.finding = std::move(finding),
                     .bound_ns = ns,
-                    .baseline_ms = m.stats.all_mean_ms});
+                    .baseline_ms = m.gain_step_ms(m.stats.all_mean_ms)});
 }
 
 Verdict FireRestarts(const AnalysisContext& m, const Loading& loading,

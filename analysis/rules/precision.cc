@@ -20,6 +20,8 @@
 #include "evidence/kernel_evidence.h"
 #include "evidence/program/op_shapes.h"
 #include "evidence/program/shortened_ops.h"
+#include "evidence/program/slow_doubles.h"
+#include "evidence/recording_load.h"
 #include "ops/backward_nodes.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
@@ -36,20 +38,6 @@ constexpr double kAllOfIt = 0.90;  // more than this is probably intended
 constexpr double kHalf = 0.5;      // the time in FP32, relative to FP64
 // The peak of a core with AVX-512 at 3 GHz in float32, for bounds on a CPU.
 constexpr double kPeakFlopsPerNs = 192;
-
-// Weights to draw by are summed up, and with more than 2^24 of them float32
-// loses some: aten::multinomial does not count.
-bool TakesDoubles(const Trace& trace, RowId op) {
-  if (op == kNone || trace.ops()[op].inputs == kNone ||
-      trace.name(trace.ops()[op].name) == "aten::multinomial") {
-    return false;
-  }
-  return std::ranges::any_of(
-      trace.op_inputs()[trace.ops()[op].inputs].arguments,
-      [&](const Argument& argument) {
-        return !argument.dims.empty() && trace.name(argument.type) == "double";
-      });
-}
 
 // By the inputs where they were recorded, else by the kernel's name.
 bool IsFp64(const Trace& trace, const KernelUse& use) {
@@ -83,6 +71,7 @@ struct Doubles {
   double ns = 0;
   double decomposing_ns = 0;  // of it: Decomposes()
   double convolving_ns = 0;   // of it, on a CPU: in convolutions
+  double lstm_ns = 0;         // on a CPU: LSTM layers, calling ops included
 };
 
 // True if the program probably needs them.
@@ -96,6 +85,7 @@ Finding Describe(const Doubles& doubles, double whole) {
   const bool decomposing = AreWanted(doubles, whole);
   // oneDNN has kernels for 32 and 16 bits only.
   const bool slowly = doubles.convolving_ns > kHalf * ns;
+  const bool stepwise = doubles.lstm_ns > kHalf * ns;
   const bool wanted = decomposing || ns > kAllOfIt * whole;
   finding.confidence = wanted ? Confidence::kHint : Confidence::kProven;
   finding.evidence = "Double-precision ops take " + Milliseconds(ns * 1e-6) +
@@ -114,6 +104,12 @@ Finding Describe(const Doubles& doubles, double whole) {
     finding.evidence += " " + Milliseconds(doubles.convolving_ns * 1e-6) +
                         " of it are convolutions: oneDNN has none in double "
                         "precision, so a slower path runs.";
+  }
+  if (stepwise) {
+    finding.evidence += " LSTM layers take " +
+                        Milliseconds(doubles.lstm_ns * 1e-6) +
+                        ", calls of ops included: oneDNN has none in double "
+                        "precision, so each time step calls ops of its own.";
   }
   finding.fix_cpp =
       "cast where the data enters: tensor.to(at::kFloat); create data and "
@@ -171,28 +167,15 @@ Verdict CheckOnGpu(const AnalysisContext& m) {
   return verdict;
 }
 
-// The outermost convolution in double precision around `op`, forward or
-// backward, which may be `op` itself; else kNone.
-RowId ConvolutionAround(const Trace& trace, RowId op) {
-  RowId found = kNone;
-  for (; op != kNone; op = trace.ops()[op].parent) {
-    const std::string_view name = trace.name(trace.ops()[op].name);
-    if (ClassOfOp(name) == KernelClass::kConvolution &&
-        TakesDoubles(trace, op)) {
-      found = op;
-    }
-  }
-  return found;
-}
-
 Verdict CheckOnCpu(const AnalysisContext& m) {
   if (!m.trace.watched(Kind::kOpShapes)) {
     return Skip(
         "the types of the ops' inputs were not recorded (record_shapes)");
   }
   std::vector<int8_t> known(m.trace.op_inputs().size(), -1);
-  Doubles doubles;
-  double whole = 0, least_ns = 0;
+  const DoubleLstms lstms = FindDoubleLstms(m);
+  Doubles doubles{.lstm_ns = lstms.ns};
+  double whole = 0, least_ns = 0, halved_ns = 0;
   RowId last = kNone;  // convolution
   Finding found;
   for (const auto& timeline : m.timelines) {
@@ -205,13 +188,15 @@ Verdict CheckOnCpu(const AnalysisContext& m) {
       if (known[inputs] == 0) continue;
       const auto ns = static_cast<double>(segment.length());
       doubles.ns += ns;
-      const RowId around = ConvolutionAround(m.trace, segment.op);
+      const RowId around = DoubleConvolutionAround(m.trace, segment.op);
       if (around != kNone) {
         doubles.convolving_ns += ns;
         if (last != around) {
           least_ns += CostOf(m.trace, around).flops / kPeakFlopsPerNs;
         }
         last = around;
+      } else if (!Covers(lstms.spans, segment.begin_ns)) {
+        halved_ns += (1 - kHalf) * ns;
       }
       if (Decomposes(m.trace.name(m.trace.ops()[segment.op].name))) {
         doubles.decomposing_ns += ns;
@@ -228,8 +213,10 @@ Verdict CheckOnCpu(const AnalysisContext& m) {
   doubles.convolving_ns /= steps;
   whole /= steps;
   const double saved_ns =
-      kHalf * (doubles.ns - doubles.convolving_ns) +
-      std::max(0.0, doubles.convolving_ns - least_ns / steps);
+      halved_ns / steps +
+      std::max(0.0, doubles.convolving_ns - least_ns / steps) +
+      std::max(0.0, LargestUnrecordedNs(m, lstms.ns, lstms.events) -
+                        lstms.flops / kPeakFlopsPerNs);
   if (doubles.ns <= 0 || doubles.ns < kShare * whole ||
       saved_ns * 1e-6 < MinReportableGainMs(m)) {
     return Clean();
@@ -241,6 +228,10 @@ Verdict CheckOnCpu(const AnalysisContext& m) {
   if (doubles.convolving_ns > 0) {
     finding.assumption +=
         ", and convolutions reach the peak of a core with AVX-512";
+  }
+  if (lstms.ns > 0) {
+    finding.assumption +=
+        ", and an LSTM layer is one op at the peak of a core with AVX-512";
   }
   return Fire(Found{.finding = std::move(finding),
                     .bound_ns = saved_ns,

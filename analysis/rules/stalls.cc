@@ -12,7 +12,9 @@
 #include "context/rule.h"
 #include "evidence/recording_load.h"
 #include "evidence/stalls/stall_sum.h"
+#include "evidence/stalls/state_reads.h"
 #include "steps/non_training_steps.h"
+#include "steps/steady_steps.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -74,6 +76,42 @@ std::optional<Found> SavingInMostSteps(const AnalysisContext& m) {
   finding.fix_cpp = std::string("save every N steps; or ") + kFixCpp;
   finding.fix_python = std::string("save every N steps; or ") + kFixPython;
   finding.wrong_if = "the loop cannot continue before it is done";
+  return Found{.finding = std::move(finding), .bound_ns = own_ns};
+}
+
+// Reading all parameters and then running no op, in most steps: without a range
+// or a stack, saving shows in this only.
+std::optional<Found> ReadingStateInMostSteps(const AnalysisContext& m) {
+  const std::vector<StateRead> reads = FindStateReads(m);
+  if (m.steps.steady.size() < kStepsForMost ||
+      !RecursInMostSteps(m.steps, reads)) {
+    return {};
+  }
+  const StateRead& longest =
+      *std::ranges::max_element(reads, {}, &StateRead::own_ns);
+  double own_ns = 0;
+  for (const StateRead& read : reads) {
+    own_ns += read.own_ns / static_cast<double>(m.steps.steady.size());
+  }
+  if (m.has_gpu) {
+    own_ns = std::min(own_ns, std::max(0.0, m.step_ns() - DeviceBusyNs(m)));
+  }
+  if (own_ns < 0.01 * m.step_ns() || own_ns < kLeastNs) return {};
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  finding.evidence =
+      "In most steps the program reads all parameters (" +
+      Count(longest.reads, "op") + " in a row) and runs no other op for " +
+      Milliseconds(own_ns * 1e-6) +
+      " per step, as saving the model does (state_dict(), torch.save).";
+  finding.where = m.trace.name(m.trace.ops()[longest.first].name);
+  finding.examples = {{m.steps.windows[longest.step].number,
+                       longest.span.begin_ns, longest.span.end_ns,
+                       "reads of the parameters, and what follows"}};
+  finding.assumption = "at best: the loop no longer waits for it";
+  finding.fix_cpp = std::string("save every N steps; or ") + kFixCpp;
+  finding.fix_python = std::string("save every N steps; or ") + kFixPython;
+  finding.wrong_if = "the program computes something of its own there";
   return Found{.finding = std::move(finding), .bound_ns = own_ns};
 }
 
@@ -150,11 +188,12 @@ std::optional<Found> WorkInSomeSteps(const AnalysisContext& m, StallKind kind) {
             "collector ran there (gc.callbacks shows it)";
   return Found{.finding = std::move(finding),
                .bound_ns = sum.most_ns,
-               .baseline_ms = sum.step_ns * 1e-6};
+               .baseline_ms = m.gain_step_ms(sum.step_ns * 1e-6)};
 }
 
 Verdict CheckCheckpointing(const AnalysisContext& m) {
   std::optional<Found> worst = SavingInMostSteps(m);
+  if (!worst) worst = ReadingStateInMostSteps(m);
   for (StallKind kind : {StallKind::kSaving, StallKind::kOwnWork}) {
     std::optional<Found> some = WorkInSomeSteps(m, kind);
     if (some && (!worst || some->bound_ns > worst->bound_ns)) {
@@ -183,7 +222,8 @@ constexpr Rule kRules[] = {
          "(once is enough "
          "with the parameters' bytes) and cost 1 % of the step on average. Or "
          "two thirds of the steps have a range named for saving, and copy half "
-         "of the parameters in it or write 1 MiB in that step",
+         "of the parameters in it or write 1 MiB in that step; or read each "
+         "parameter in a row and then run no other op for 1 % of the step",
      .avoid = "the step is a warm-up step, garbage collection or a restarted "
               "loader makes it slow, or a single slow step shows no such sign",
      .fix_cpp =

@@ -111,9 +111,7 @@ class Collector {
   bool TakesTensor(NameId name) {
     NameTakes& takes = takes_[name];
     if (takes == NameTakes::kUnknown) {
-      takes = std::ranges::count(kTakingOps, trace_.name(name)) > 0
-                  ? NameTakes::kYes
-                  : NameTakes::kNo;
+      takes = ReadsTensor(trace_.name(name)) ? NameTakes::kYes : NameTakes::kNo;
     }
     return takes == NameTakes::kYes;
   }
@@ -248,6 +246,10 @@ int64_t ParameterBytes(const Trace& trace, const OpTree& tree,
 }
 
 }  // namespace
+
+bool ReadsTensor(std::string_view op) {
+  return std::ranges::count(kTakingOps, op) > 0;
+}
 
 bool IsUserRange(const Range& range) {
   return range.kind == RangeKind::kUser || range.kind == RangeKind::kPhase ||

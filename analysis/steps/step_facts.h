@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ops/op_traits.h"
@@ -15,6 +16,10 @@ namespace stepscope {
 
 // True for ranges that the program itself opened, as opposed to the framework.
 bool IsUserRange(const Range& range);
+
+// True for what state_dict(), torch.save() and copies of a model do with each
+// tensor: aten::detach, aten::clone and the like.
+bool ReadsTensor(std::string_view op);
 
 // Figures of one step. An event belongs to the step whose host window contains
 // its begin, an asynchronous copy to the step that issued it.

@@ -26,6 +26,13 @@ class CpuText {
     Line("op", now_us_, now_us_ + inner_us, inner);
     now_us_ += outer_us;
   }
+  // An op around two others, one behind the other.
+  void Nested(const std::string& outer, int64_t outer_us,
+              const std::string& inner, int64_t inner_us,
+              const std::string& second, int64_t second_us) {
+    Line("op", now_us_ + inner_us, now_us_ + inner_us + second_us, second);
+    Nested(outer, outer_us, inner, inner_us);
+  }
   void Pass(int64_t us) { now_us_ += us; }  // in the program's own code
   void Begin() { range_us_ = now_us_; }
   void EndRange(const std::string& rest) {

@@ -12,6 +12,7 @@
 #include "evidence/collective_evidence.h"
 #include "evidence/gradients/backward_passes.h"
 #include "evidence/gradients/cleared_gradients.h"
+#include "evidence/gradients/dead_ends.h"
 #include "evidence/gradients/parameter_updates.h"
 #include "evidence/program/op_shapes.h"
 #include "ops/backward_nodes.h"
@@ -171,6 +172,29 @@ void AddNodes(const AnalysisContext& m, const BackwardPass& pass,
   found.beside = beside;
 }
 
+// The parts of backward that nothing trained needs, wherever they run: the
+// passes of layers of which all gradients are unread.
+void AddDeadEnds(const AnalysisContext& m,
+                 const std::vector<BackwardPass>& passes,
+                 UnreadGradients& found) {
+  std::set<Dims> untrained, trained;
+  std::set<RowId> read;
+  for (const BackwardPass& pass : passes) {
+    for (const PassNode& node : pass.nodes) {
+      for (const StoredGradient& one : node.kept) {
+        const bool dead = one.unread && !one.cleared;
+        (dead ? untrained : trained).insert(one.gradient.dims);
+        if (!dead) read.insert(node.row);
+      }
+    }
+  }
+  for (const Dims& dims : trained) untrained.erase(dims);
+  for (RowId node : FindDeadEnds(m, untrained, read)) {
+    found.ops.push_back({node, 0});
+    found.dead_ends = true;
+  }
+}
+
 UnreadGradients Unknown(std::string why) {
   UnreadGradients found;
   found.unknown = std::move(why);
@@ -229,6 +253,7 @@ UnreadGradients FindUnreadGradients(const AnalysisContext& m) {
   }
   // Where nothing is read, it is not known what the optimizer updates.
   if (!any_read || steps.size() < m.steps.steady.size()) return {};
+  AddDeadEnds(m, all.passes, found);
   found.never_zeroed = all_add && !found.cleared;
   for (const auto& [dims, bytes] : sizes) found.sizes.push_back(dims);
   std::ranges::stable_sort(found.sizes, std::greater(),

@@ -25,12 +25,13 @@ struct UnreadGradients {
   bool untrained = false;     // some are of parameters that are never updated
   bool cleared = false;       // some are cleared before they are used
   // The part of backward that makes only such gradients: all nodes behind the
-  // last trained parameter, which is certain; of other nodes the ops that make
-  // the gradients of weights, because a trained parameter may need what the
-  // rest of the node makes.
+  // last trained parameter, which is certain; those of FindDeadEnds(); of other
+  // nodes the ops that make the gradients of weights, because a trained
+  // parameter may need what the rest of the node makes.
   std::vector<ShortenedOp> ops = {};
-  double beside = 0;      // of `parameters`: those of such other nodes
-  RowId forward = kNone;  // the first forward op with such a parameter
+  double beside = 0;       // of `parameters`: those in front of trained ones
+  bool dead_ends = false;  // FindDeadEnds() found some
+  RowId forward = kNone;   // the first forward op with such a parameter
 };
 
 // A gradient counts as unread if the optimizers update no tensor of its size,

@@ -136,7 +136,7 @@ class LoopFinder {
       loop.chain += (loop.chain.empty() ? "" : " > ") +
                     std::string(m_.trace.name(OpAt(row).name));
     }
-    if (!IsPerElement(loop)) return {};
+    if (!IsPerElement(from_ns, loop)) return {};
     const std::vector<std::vector<int64_t>> picks = Picked(ops, period);
     loop.scans = Scans(picks);
     std::vector<RowId> nodes = m_.backward.Of(m_.steps.thread, loop.forward);
@@ -273,9 +273,10 @@ class LoopFinder {
   }
 
   // True if each pass picks an element, reads a value, or multiplies one row or
-  // sample. Other chains may be iterations that need each other, as those of a
-  // solver. Also finds out what the loop does.
-  bool IsPerElement(OpLoop& loop) const {
+  // sample, or if the passes are over the elements of a tensor, as those of
+  // Python's sum() are. Other chains may be iterations that need each other, as
+  // those of a solver. Also finds out what the loop does.
+  bool IsPerElement(int64_t from_ns, OpLoop& loop) const {
     int64_t picked = 0, read = 0;
     for (RowId row : m_.tree.of_thread(m_.steps.thread, loop.forward)) {
       if (m_.tree.in_backward(row)) continue;
@@ -299,7 +300,8 @@ class LoopFinder {
       }
     }
     loop.reads_values = read >= loop.passes;
-    return loop.has_products || loop.reads_values || picked >= loop.passes;
+    return loop.has_products || loop.reads_values || picked >= loop.passes ||
+           IteratesOver(from_ns, loop);
   }
 
   // Adds the time of `span`.

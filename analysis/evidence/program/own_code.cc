@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "evidence/call_site.h"
+#include "evidence/stalls/state_reads.h"
 #include "steps/optimizer_spans.h"
 #include "steps/patterns.h"
 #include "steps/steady_steps.h"
@@ -193,7 +194,9 @@ std::string PlaceOf(const AnalysisContext& m, const CallSites& sites,
 OwnCode MeasureOwnCode(const AnalysisContext& m, bool with_places) {
   OwnCode code;
   if (m.steps.thread == kNone || m.steps.steady.empty()) return code;
-  const std::vector<Span> saving = SavingSpans(m.trace, m.steps.thread);
+  std::vector<Span> saving = SavingSpans(m.trace, m.steps.thread);
+  for (const StateRead& read : FindStateReads(m)) saving.push_back(read.span);
+  saving = Merge(std::move(saving));
   const std::vector<Span> optimizer = OptimizerCalls(m);
   std::optional<CallSites> sites;
   if (with_places) sites.emplace(m.trace);

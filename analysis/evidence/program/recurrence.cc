@@ -6,6 +6,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -122,7 +123,7 @@ class RecurrenceFinder {
                      .repeats = repeats,
                      .ops = std::move(cells)};
       Complete(leaves, one);
-      one.reads_attention = ReadAttention(leaves, one.ops);
+      one.needs_state = ReadAttention(leaves, one.ops) || NeedsState(one.ops);
       found.push_back(std::move(one));
     }
   }
@@ -148,6 +149,66 @@ class RecurrenceFinder {
       reading += made;
     }
     return 2 * reading > cells.size();
+  }
+
+  // Of an LSTM the first of its two states.
+  const Dims& StateOf(RowId cell) const {
+    const RowId inputs = OpAt(cell).inputs;
+    if (inputs != kNone) {
+      const std::vector<Argument>& all = trace_.op_inputs()[inputs].arguments;
+      if (all.size() > 1 && !all[1].elements.empty()) {
+        return all[1].elements.front().dims;
+      }
+    }
+    return DimsOf(trace_, cell, 1);
+  }
+
+  // True if in front of most of `cells` a product of the state of the cell
+  // before leads to a tensor of the sizes of the next input, as far as sizes
+  // tell, and the input is not picked from a larger tensor: then it needs the
+  // state, as that of a world model does.
+  bool NeedsState(std::span<const RowId> cells) const {
+    size_t fed = 0;
+    for (size_t i = 1; i < cells.size(); ++i) {
+      const Dims& input = DimsOf(trace_, cells[i], 0);
+      const Dims& state = StateOf(cells[i]);
+      if (input.empty() || state.empty()) continue;
+      std::set<Dims> read = {state};  // of the state
+      std::set<Dims> made;            // of its products
+      bool picked = false;
+      for (RowId row : context_.tree.of_thread(
+               context_.steps.thread,
+               {OpAt(cells[i - 1]).end_ns, OpAt(cells[i]).begin_ns})) {
+        if (const auto range = SliceArguments(trace_, row)) {
+          Dims part = DimsOf(trace_, row, 0);
+          const bool of_product = made.contains(part);
+          part[range->dim] = range->count();
+          if (of_product) made.insert(part);
+          picked |= !of_product && part == input;
+          continue;
+        }
+        if (PlainNameOf(trace_, row) == "select") {
+          Dims part = DimsOf(trace_, row, 0);
+          const auto dim = DimArgument(trace_, row, 1, part.size());
+          if (dim) part.erase(part.begin() + static_cast<ptrdiff_t>(*dim));
+          picked |= part == input;
+          continue;
+        }
+        const auto takes = [&](const std::set<Dims>& sizes) {
+          return std::ranges::any_of(sizes, [&](const Dims& dims) {
+            return TakesDims(trace_, row, dims);
+          });
+        };
+        const bool of_product = takes(made);
+        if (!of_product && !takes(read)) continue;
+        const std::optional<Dims> result = ResultDims(trace_, row);
+        if (!result) continue;
+        (of_product || IsProduct(PlainNameOf(trace_, row)) ? made : read)
+            .insert(*result);
+      }
+      fed += !picked && made.contains(input);
+    }
+    return 2 * fed > cells.size();
   }
 
   // True if the leaves `a` and `b` are the same op on the same sizes.

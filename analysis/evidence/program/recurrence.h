@@ -31,9 +31,10 @@ struct Recurrence {
   // Other ops that compute between the cells, such as attention or the next
   // input; empty if there are none.
   std::string foreign = {};
-  // Attention between the cells makes what the next cell reads. As its query is
-  // the state, no input is known before the loop.
-  bool reads_attention = false;
+  // What the next cell reads is made between the cells from their state: by
+  // attention, whose query it is, or by layers, as in a world model. So no
+  // input is known before the loop. Only known of named cells.
+  bool needs_state = false;
 };
 
 // A cell that is written out counts only where the recording proves that each

@@ -14,6 +14,7 @@
 #include "context/rule.h"
 #include "evidence/call_site.h"
 #include "evidence/program/graph_walks.h"
+#include "evidence/program/op_shapes.h"
 #include "evidence/program/shortened_ops.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
@@ -35,6 +36,7 @@ struct Repeats {
   size_t visits = 0;  // of a node in a step, at most
   std::set<size_t> steps = {};
   const GraphWalk *first = nullptr, *again = nullptr;  // an example
+  bool of_parts = false;  // of one output, an element or row in each pass
 };
 
 class RepeatFinder {
@@ -108,6 +110,7 @@ class RepeatFinder {
         ++derived.nodes;
       }
       derived.steps.insert(again.step);
+      derived.of_parts |= PicksPart(again.nodes.front());
       if (derived.first == nullptr) {
         derived.first = &first;
         derived.again = &again;
@@ -116,7 +119,22 @@ class RepeatFinder {
     }
   }
 
-  // True if both begin at the same node, or at the sums of the same output.
+  // True if the pass begins with a part of an output, such as the energy of one
+  // molecule.
+  bool PicksPart(const WalkedNode& node) const {
+    const std::string_view name = m_.trace.name(m_.trace.ops()[node.row].name);
+    if (!name.ends_with("SelectBackward0") &&
+        !name.ends_with("SliceBackward0") &&
+        !name.ends_with("UnbindBackward0")) {
+      return false;
+    }
+    // Columns are different quantities, of all samples.
+    const RowId forward = m_.trace.ops()[node.row].forward;
+    return forward != kNone && NumberArgument(m_.trace, forward, 1) == 0;
+  }
+
+  // True if both begin at the same node, or at sums or parts of the same
+  // output.
   bool BeginAlike(const std::vector<WalkedNode>& first,
                   const std::vector<WalkedNode>& again) const {
     const auto sums = [&](const WalkedNode& node) {
@@ -125,7 +143,9 @@ class RepeatFinder {
     };
     size_t at = 0;
     if (first.front().sequence != again.front().sequence) {
-      if (!sums(first.front()) || !sums(again.front())) return false;
+      const bool same = sums(first.front()) && sums(again.front());
+      const bool parts = PicksPart(first.front()) && PicksPart(again.front());
+      if (!same && !parts) return false;
       at = 1;
     }
     // One node alone is hardly a network.
@@ -311,6 +331,25 @@ void AddFinding(const AnalysisContext& m, const Repeats& found,
                            .bound_ns = less.saved_ns});
 }
 
+// Of an output whose parts are differentiated one by one.
+void SayOfParts(Finding& finding) {
+  finding.assumption =
+      "one call for all parts runs each node once, as long as its first "
+      "recorded run";
+  finding.fix_python =
+      "if each part depends on an input of its own, as each sample's energy "
+      "does on its positions: torch.autograd.grad(u.sum(), x, "
+      "create_graph=True) once, whose rows are the derivatives of the parts; "
+      "else is_grads_batched=True, or torch.func.jacrev";
+  finding.fix_cpp =
+      "if each part depends on an input of its own: "
+      "torch::autograd::grad({u.sum()}, {x}, {}, /*retain_graph=*/true, "
+      "/*create_graph=*/true) once";
+  finding.wrong_if =
+      "the parts depend on the same inputs: then one call for all of them "
+      "takes as many products, in fewer ops";
+}
+
 Verdict CheckRepeatedBackward(const AnalysisContext& m) {
   Verdict verdict;
   if (m.steps.thread == kNone) return verdict;
@@ -367,7 +406,7 @@ Verdict CheckRepeatedBackward(const AnalysisContext& m) {
       verdict);
   AddFinding(
       m, found.derived,
-      [](const std::string& runs, const std::string& ms, Finding& finding) {
+      [&](const std::string& runs, const std::string& ms, Finding& finding) {
         finding.evidence =
             "Derivatives of the same output are taken by several calls of "
             "autograd.grad(create_graph=True), which walk the same graph. " +
@@ -388,6 +427,7 @@ Verdict CheckRepeatedBackward(const AnalysisContext& m) {
         finding.wrong_if =
             "the calls are given different grad_outputs, or need different "
             "parts of the output";
+        if (found.derived.of_parts) SayOfParts(finding);
       },
       verdict);
   return verdict;
@@ -407,8 +447,8 @@ constexpr Rule kRules[] = {
          "backward passes, and the later ones add to the gradients of the "
          "earlier ones, or begin anew although no op has taken tensors of the "
          "sizes of half of these; or passes with create_graph=True begin at "
-         "the same node, or at sums of it; the needless runs take 1 % of the "
-         "step",
+         "the same node, or at sums or single elements of it; the needless "
+         "runs take 1 % of the step",
      .avoid = "gradients are read, or used by an optimizer, between the "
               "passes, or a pass accumulates no gradients (autograd.grad, as "
               "for gradients of single tasks); with create_graph=True, other "

@@ -19,6 +19,7 @@
 #include "evidence/program/graph_walks.h"
 #include "evidence/program/op_shapes.h"
 #include "evidence/program/plain_name.h"
+#include "evidence/recording_load.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
@@ -137,7 +138,10 @@ class Inference {
   }
   // How many tensors it makes.
   int64_t results() const {
-    return name_ == "meshgrid" ? static_cast<int64_t>(tensors_.size()) : 1;
+    if (name_ == "meshgrid") return static_cast<int64_t>(tensors_.size());
+    if (name_ != "unbind" || tensors_.empty()) return 1;
+    const std::optional<size_t> dim = Dim(1, tensors_.front().size());
+    return dim ? tensors_.front()[*dim] : 1;
   }
   // REQUIRES: all tensors are constant.
   std::optional<Sizes> Made() const {
@@ -289,7 +293,7 @@ class Inference {
     const auto at = made.begin() + static_cast<std::ptrdiff_t>(*dim);
     if (name_ == "unsqueeze") {
       made.insert(at, 1);
-    } else if (name_ == "select") {
+    } else if (IsAnyOf(name_, {"select", "unbind"})) {
       made.erase(at);
     } else if (name_ == "transpose") {
       const std::optional<size_t> other = Dim(2, made.size());
@@ -358,8 +362,13 @@ class ChainFinder {
     const bool varied =
         !op.fills() && (begins || op.arranges() || Varies(op.tensors()));
     for (const Sizes& sizes : op.tensors()) {
-      int64_t& unused = known_[sizes].unused;
-      unused = std::max<int64_t>(unused - 1, 0);
+      Made& known = known_[sizes];
+      // A single one may be one that an op has used already, if there is one.
+      if (known.used > 0 && std::ranges::count(op.tensors(), sizes) == 1) {
+        continue;
+      }
+      known.used += known.unused > 0;
+      known.unused = std::max<int64_t>(known.unused - 1, 0);
     }
     if (known_.empty()) open_ = {.step = step, .first = index};
     if (!begins && op.computes()) {
@@ -407,7 +416,8 @@ class ChainFinder {
   const ForwardOps& forward_;
   Chain open_;
   struct Made {
-    int64_t unused = 0;   // by an op of the chain
+    int64_t unused = 0;  // by an op of the chain
+    int64_t used = 0;
     bool varied = false;  // not all elements of all are equal
   };
   std::map<Sizes, Made> known_;  // the open chain's tensors, by size
@@ -420,7 +430,7 @@ using Work = std::vector<std::pair<NameId, RowId>>;
 
 // The chains that run in most steps; figures are per step.
 struct Rebuilt {
-  double ns = 0, chains = 0;
+  double ns = 0, events = 0, chains = 0;
   const Chain* longest = nullptr;
 };
 
@@ -449,6 +459,10 @@ Rebuilt InMostSteps(const AnalysisContext& m, const ForwardOps& forward,
     if (!AreMostSteps(m.steps, in.size())) continue;
     const double ns = forward.NsOf(std::move(spans)) / steps;
     found.ns += ns;
+    for (const Chain* chain : equal) {
+      found.events +=
+          static_cast<double>(chain->last - chain->first + 1) / steps;
+    }
     found.chains += static_cast<double>(equal.size()) / steps;
     if (ns <= longest_ns) continue;
     longest_ns = ns;
@@ -482,7 +496,8 @@ Verdict CheckConstantRebuilt(const AnalysisContext& m) {
   finding.fix_cpp = "build them once, and keep them with register_buffer";
   finding.wrong_if =
       "a number that the recording does not show changes from step to step";
-  return FireBound(std::move(finding), found.ns);
+  return FireBound(std::move(finding),
+                   LargestUnrecordedNs(m, found.ns, found.events));
 }
 
 constexpr Rule kRules[] = {

@@ -57,7 +57,8 @@ std::string InWords(const std::string& chain, const SameLoops& loops) {
          " per step, " + Milliseconds(loops.ns * 1e-6) + ")";
 }
 
-void SayFix(bool reads_values, Finding& finding) {
+// `chain` is that of the loops that take longest.
+void SayFix(const std::string& chain, bool reads_values, Finding& finding) {
   finding.fix_python =
       "call the ops once for all elements: stack the inputs of the loop "
       "(torch.stack, or a batch dimension), gather and sum with index_add_ or "
@@ -68,6 +69,12 @@ void SayFix(bool reads_values, Finding& finding) {
       "call the ops once for all elements: stack the inputs of the loop "
       "(at::stack, or a batch dimension), gather and sum with index_add_ or "
       "scatter, compare whole tensors; at::_foreach_* takes lists of tensors";
+  if (chain == "aten::add") {  // 0 + tensor[0] + tensor[1] + ...
+    finding.fix_python =
+        "tensor.sum() adds up all elements, Python's sum(tensor) one by one; "
+        "else " +
+        finding.fix_python;
+  }
   if (!reads_values) return;
   finding.fix_python +=
       "; read values once, with .tolist(), in place of .item() "
@@ -188,7 +195,7 @@ Verdict CheckIndependentPasses(const AnalysisContext& m,
   finding.assumption =
       "at best: one call for all elements takes as long as the call for one "
       "element, plus what the ops compute beyond 20 us each";
-  SayFix(reads_values, finding);
+  SayFix(order.front().first, reads_values, finding);
   finding.wrong_if =
       "a pass of the loop needs the result of the one before it; "
       "torch.compile on the body of the loop helps then";
@@ -223,8 +230,10 @@ constexpr Rule kRules[] = {
      .detect =
          "the same chain of at most 32 ops repeats at least 16 times without "
          "anything between, in two thirds of the steps; each pass picks an "
-         "element of a tensor, reads a value, or multiplies one row or sample; "
-         "and such loops, with their backward passes, take 10 % of the step",
+         "element of a tensor, reads a value, or multiplies one row or sample, "
+         "or they are as many as the elements that aten::unbind made right "
+         "before; and such loops, with their backward passes, take 10 % of the "
+         "step",
      .avoid = "the loop is the optimizer's, the data loader's, or one of "
               "collectives; its products have several rows (batches); or "
               "nothing in the backward pass shows that all passes share their "

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -39,7 +40,8 @@ bool IsLoss(std::string_view name) {
 }
 // What keeps the results for later.
 bool Stores(std::string_view name) {
-  return IsAnyOf(name, {"copy", "detach", "dropout", "clone"});
+  return IsAnyOf(name,
+                 {"broadcast_tensors", "copy", "detach", "dropout", "clone"});
 }
 
 // The calls of one layer in one step, each for one position.
@@ -51,6 +53,7 @@ struct Layer {
   std::vector<RowId> nodes = {};   // of the calls
   std::vector<RowId> sums = {};    // of the gradients of the weight
   RowId loss = kNone;              // the first one
+  bool hidden = false;             // other such layers read the results
   double code_ns = 0;              // the program's, between all of these
 };
 
@@ -61,11 +64,21 @@ class Finder {
   std::vector<Layer> Find() {
     std::vector<Layer> found;
     for (const ForwardStep& step : m_.forward) {
-      for (const auto& at : RepeatedLayers(m_.trace, step, kLeastRepeats)) {
-        if (!IsProduct(PlainNameOf(m_.trace, step.ops[at.front()]))) continue;
-        if (std::optional<Layer> layer = Deferrable(step, at)) {
-          found.push_back(*std::move(layer));
-        }
+      std::vector<std::vector<size_t>> left =
+          RepeatedLayers(m_.trace, step, kLeastRepeats);
+      std::erase_if(left, [&](const std::vector<size_t>& at) {
+        return !IsProduct(PlainNameOf(m_.trace, step.ops[at.front()]));
+      });
+      std::set<RowId> later;  // calls that can be made behind the loop
+      const auto is_deferrable = [&](const std::vector<size_t>& at) {
+        std::optional<Layer> layer = Deferrable(step, at, later);
+        if (!layer) return false;
+        later.insert(layer->calls.begin(), layer->calls.end());
+        found.push_back(*std::move(layer));
+        return true;
+      };
+      // Layers in front of those that were found may follow.
+      while (std::erase_if(left, is_deferrable) > 0) {
       }
     }
     return found;
@@ -73,29 +86,47 @@ class Finder {
 
  private:
   // The layer that is called at step.ops[at...], if no op in the loop needs its
-  // results, all calls share their weights, and no gradient is computed before
-  // the last call.
+  // results but layers of `later`, all calls share their weights, and no
+  // gradient is computed before the last call.
   std::optional<Layer> Deferrable(const ForwardStep& step,
-                                  const std::vector<size_t>& at) {
+                                  const std::vector<size_t>& at,
+                                  const std::set<RowId>& later) {
     Layer layer{.step = step.step};
     const std::optional<Dims> made = ResultDims(m_.trace, step.ops[at.front()]);
     if (!made) return {};
-    for (size_t i = at.front(); i < step.ops.size(); ++i) {
+    const int64_t elements = ElementsIn(*made);
+    bool newest = false;     // a call made the newest tensor of that size
+    bool passes_on = false;  // to layers of `later`
+    // Behind the last call anything may read the results.
+    for (size_t i = at.front(); i <= at.back(); ++i) {
       const RowId row = step.ops[i];
       if (std::ranges::binary_search(at, i)) {
+        if (newest && FeedsItself(row, elements)) return {};
         layer.calls.push_back(row);
+        newest = true;
         continue;
       }
-      // Behind the last call anything may read the results.
-      if (i > at.back()) break;
-      if (!TakesElements(m_.trace, row, ElementsIn(*made))) continue;
+      const int64_t taken = TensorsOf(row, elements);
       const std::string_view name = PlainNameOf(m_.trace, row);
-      if (IsLoss(name)) {
-        if (layer.loss == kNone) layer.loss = row;
-      } else if (!Stores(name) && !m_.tree.traits(row).bookkeeping) {
-        return {};
+      // An op that takes one tensor of the size takes the newest one.
+      if (taken > 1 || (taken > 0 && newest)) {
+        if (IsLoss(name)) {
+          if (layer.loss == kNone) layer.loss = row;
+        } else if (taken == 1 && IsElementwise(name) && !later.empty()) {
+          passes_on = true;
+          continue;  // an activation between two layers
+        } else if (later.contains(row)) {
+          passes_on = true;
+        } else if (!Stores(name) &&
+                   (!m_.tree.traits(row).bookkeeping || TakesPart(row))) {
+          return {};
+        }
       }
+      if (m_.tree.traits(row).bookkeeping) continue;
+      const std::optional<Dims> result = ResultDims(m_.trace, row);
+      if (result && ElementsIn(*result) == elements) newest = false;
     }
+    layer.hidden = passes_on && layer.loss == kNone;
     for (size_t i : at) AddBehind(step, i, layer);
     if (!gradients_) gradients_.emplace(m_);
     const int64_t last_ns = m_.trace.ops()[layer.calls.back()].end_ns;
@@ -116,6 +147,39 @@ class Finder {
     return layer;
   }
 
+  // True if the layer may take what its call before made, of so many elements.
+  bool FeedsItself(RowId call, int64_t elements) const {
+    const Dims& weight = DimsOf(m_.trace, call, WeightArgument(m_.trace, call));
+    return TensorsOf(call, elements) > (ElementsIn(weight) == elements ? 1 : 0);
+  }
+
+  // How many tensors of so many elements the op takes.
+  int64_t TensorsOf(RowId row, int64_t elements) const {
+    const RowId inputs = m_.trace.ops()[row].inputs;
+    if (inputs == kNone) return 0;
+    int64_t count = 0;
+    const auto add = [&](const Argument& one) {
+      count += !one.dims.empty() && ElementsIn(one.dims) == elements;
+    };
+    for (const Argument& one : m_.trace.op_inputs()[inputs].arguments) {
+      add(one);
+      std::ranges::for_each(one.elements, add);
+    }
+    return count;
+  }
+
+  // True for a view of less than the whole tensor: who reads it is not known.
+  bool TakesPart(RowId view) const {
+    if (TakesApart(m_.trace, view)) return true;
+    const Dims& from = DimsOf(m_.trace, view, 0);
+    if (const auto range = SliceArguments(m_.trace, view)) {
+      return range->count() < from[range->dim];
+    }
+    if (PlainNameOf(m_.trace, view) != "select") return false;
+    const auto dim = DimArgument(m_.trace, view, 1, from.size());
+    return dim && from[*dim] > 1;
+  }
+
   // What follows the call step.ops[i] and is for its results alone.
   void AddBehind(const ForwardStep& step, size_t i, Layer& layer) const {
     const std::span<const Op> ops = m_.trace.ops();
@@ -126,7 +190,8 @@ class Finder {
           static_cast<double>(std::clamp<int64_t>(pause, 0, kFrameworkGapNs));
       const RowId row = step.ops[++i];
       if (!IsLoss(PlainNameOf(m_.trace, row)) &&
-          !m_.tree.traits(row).bookkeeping && !TakesScalarsOnly(row)) {
+          !m_.tree.traits(row).bookkeeping && !TakesScalarsOnly(row) &&
+          !(layer.hidden && IsElementwise(PlainNameOf(m_.trace, row)))) {
         return;
       }
       layer.behind.push_back(row);
@@ -160,8 +225,10 @@ Verdict CheckOutputLayerInLoop(const AnalysisContext& m) {
     for (RowId row : one.behind) merged.Add(row, count);
   }
   const MergedCalls::Sum sum = merged.Total(kChange);
-  const Layer& layer = *std::ranges::max_element(
-      found, {}, [](const Layer& one) { return one.calls.size(); });
+  const Layer& layer =
+      *std::ranges::max_element(found, {}, [](const Layer& one) {
+        return std::pair(!one.hidden, one.calls.size());
+      });
   Finding finding = FindingAbout(m, layer.calls.front(), layer.calls.back(),
                                  "the layer of the first to the last position");
   const std::string reader =
@@ -173,8 +240,11 @@ Verdict CheckOutputLayerInLoop(const AnalysisContext& m) {
       std::string(m.trace.name(m.trace.ops()[layer.calls.front()].name)) +
       " runs " +
       MeanCount(calls / static_cast<double>(m.steps.steady.size()), "time") +
-      " per step with the same weight, and " + reader +
-      " reads the results. With the backward passes, which add up a gradient "
+      " per step with the same weight, and " + reader + " reads the results" +
+      (std::ranges::any_of(found, &Layer::hidden)
+           ? ", layers in front of it that nothing else reads included"
+           : "") +
+      ". With the backward passes, which add up a gradient "
       "of the weight for each call, this takes " +
       Milliseconds(sum.ns * 1e-6) + " per step.";
   finding.assumption =
@@ -205,8 +275,9 @@ constexpr Rule kRules[] = {
                   "torch.nn.Linear.html",
      .detect =
          "in two thirds of the steps, a product with a matrix runs at least 8 "
-         "times with the same sizes; until the last one, only losses, copies "
-         "and views read tensors as large as its result; and the backward pass "
+         "times with the same sizes; until the last one, only losses, copies, "
+         "views and such layers read its results, as far as sizes tell; and "
+         "the backward pass "
          "follows the last one and adds up gradients of the weight, one for "
          "each",
      .avoid = "another op reads the results, such as argmax in a decoder that "

@@ -121,6 +121,19 @@ class Finder {
     return other.empty() || (other.back() == 1 && other.size() == dims.size());
   }
 
+  // True for sums over the last dimension, which remains with size 1.
+  bool SumsColumns(RowId row) const {
+    const RowId inputs = m_.trace.ops()[row].inputs;
+    if (NameOf(row) != "sum" || inputs == kNone) return false;
+    const Dims& dims = DimsOf(m_.trace, row, 0);
+    const std::vector<int64_t> over = ListArgument(m_.trace, row, 1);
+    const auto& arguments = m_.trace.op_inputs()[inputs].arguments;
+    return over.size() == 1 &&
+           (over[0] == -1 || over[0] + 1 == std::ssize(dims)) &&
+           arguments.size() > 2 &&
+           m_.trace.name(arguments[2].concrete) == "True";
+  }
+
   // The width that `row` projects a tensor of size `dims` to; 0 if it is no
   // product of that tensor with weights.
   int64_t WidthBehind(RowId row, const Dims& dims) const {
@@ -139,10 +152,18 @@ class Finder {
                             const Dims& dims, bool until_next,
                             std::vector<RowId>& scales) const {
     std::vector<RowId> takers;
+    const Op& first = m_.trace.ops()[ops[i]];
     for (++i; i < ops.size(); ++i) {
       const RowId row = ops[i];
+      const Op& op = m_.trace.ops()[row];
+      // The same in the next layer.
+      if (op.name == first.name && op.inputs == first.inputs &&
+          first.inputs != kNone) {
+        break;
+      }
       if (TakesDims(m_.trace, row, dims)) {
-        if (takers.empty() && Scales(row, dims)) {
+        if (takers.empty() &&
+            (Scales(row, dims) || (!until_next && SumsColumns(row)))) {
           scales.push_back(row);
           continue;
         }
@@ -308,8 +329,15 @@ class Finder {
     const double now = first->operations() + then->operations();
     if (!other || *other > kMostLeft * now) return {};
     const double left = *other / now;
+    std::vector<ShortenedOp> shortened = {{row, left}, {takers[0], left}};
+    // What is summed up and divided by the sums has fewer columns, too.
+    if (std::ranges::any_of(scales,
+                            [&](RowId op) { return SumsColumns(op); })) {
+      if (DimsOf(m_.trace, takers[0], 0) != *made) return {};
+      for (RowId op : scales) shortened.push_back({op, left});
+    }
     return Order{.kind = Order::Kind::kProducts,
-                 .ops = {{row, left}, {takers[0], left}},
+                 .ops = std::move(shortened),
                  .first = row,
                  .then = takers[0],
                  .made = *made,

@@ -231,7 +231,7 @@ void Illustrate(const AnalysisContext& m, const std::vector<Recurrence>& all,
 
 Verdict CheckRnnInPython(const AnalysisContext& m) {
   std::vector<Recurrence> all = FindRecurrences(m);
-  std::erase_if(all, [](const Recurrence& one) { return one.reads_attention; });
+  std::erase_if(all, [](const Recurrence& one) { return one.needs_state; });
   if (all.empty()) return Clean();
   const OneCall call = InOneCall(m, all);
   const Recurrence& one = all.front();
@@ -297,8 +297,9 @@ constexpr Rule kRules[] = {
          "the gradients of its weights only once for all repeats",
      .avoid = "the chain is a stack of layers, whose weights have gradients of "
               "their own; the ops belong to one call of aten::lstm, gru or "
-              "rnn_tanh; between the cells attention (aten::bmm) makes what "
-              "the next one reads; or sizes were not recorded and no op is a "
+              "rnn_tanh; between the cells attention (aten::bmm), or layers "
+              "that read their state, make what the next one reads; or sizes "
+              "were not recorded and no op is a "
               "cell",
      .fix_cpp = "torch::nn::LSTM, GRU or RNN over the whole sequence",
      .fix_python = "torch.nn.LSTM, GRU or RNN over the whole sequence; else "

@@ -252,10 +252,12 @@ class ConstantMatrices {
                : 0;
   }
 
-  // True if the product is one of a sparse matrix.
+  // True if the product is one of a sparse matrix: aten::_nnz is its number of
+  // elements.
   bool IsSparse(RowId row) const {
     return std::ranges::any_of(m_.tree.inside(row), [&](RowId inner) {
-      return Contains(m_.trace.name(m_.trace.ops()[inner].name), "sparse");
+      const std::string_view name = m_.trace.name(m_.trace.ops()[inner].name);
+      return Contains(name, "sparse") || name == "aten::_nnz";
     });
   }
 

@@ -124,6 +124,7 @@ constexpr char kFrozen[] = "float[64,32]", kTrained[] = "float[16,32]";
 
 struct Distilling {
   bool frozen_first = true;  // in the forward pass
+  bool through = true;       // else behind, the frozen layer's input needs none
   bool adds = false;         // backward adds to the frozen gradients
   std::string frozen = kFrozen;
   std::string updated = kTrained;  // by the optimizer's first op
@@ -165,8 +166,13 @@ Report Distilled(const Distilling& o) {
           us - 10);
       return;
     }
-    text.Nested(node + "AddmmBackward0", us,
-                in("float[64,8],float[8,32]") + "aten::mm", 1'000);
+    const std::string weight_op = in("float[64,8],float[8,32]") + "aten::mm";
+    if (is_frozen && !o.frozen_first && o.through) {
+      text.Nested(node + "AddmmBackward0", us, weight_op, 1'000,
+                  in("float[8,64],float[64,32]") + "aten::mm", 1'500);
+    } else {
+      text.Nested(node + "AddmmBackward0", us, weight_op, 1'000);
+    }
     const std::string kept = in(weight) + "torch::autograd::AccumulateGrad";
     if (inner.empty()) {
       // Kineto gives the node no number, so that only the range around it shows
@@ -243,6 +249,17 @@ TEST(UnreadGradientsTest, InFrontOfAFrozenLayerOnlyItsWeightsCount) {
   ASSERT_NE(finding, nullptr);
   EXPECT_NEAR(finding->gain.expected_ms, 1.02, 0.001);
   EXPECT_NE(finding->assumption.find("only the gradients of weights"),
+            std::string::npos);
+}
+
+// Nor does anything get one through a layer that makes no gradient of its
+// input, as the features of a picture to compare with.
+TEST(UnreadGradientsTest, ADeadEndCountsWhereverItRuns) {
+  const Report report = Distilled({.frozen_first = false, .through = false});
+  const Finding* finding = Find(report, kUnread);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 4.02, 0.001);
+  EXPECT_NE(finding->assumption.find("at best: no gradient goes through"),
             std::string::npos);
 }
 

@@ -99,6 +99,23 @@ TEST(LayoutTransposeTest, OnACpuStaysSilentBelowThreePercentAndElsewhere) {
       IsClean(OnCpu(100, kLastOnCpu, "aten::flatten"), "layout-transpose"));
 }
 
+// Interpolation computes channels-last: it converts an image that is
+// channels-first, but of one that is channels-last only what comes back.
+TEST(LayoutTransposeTest, OnACpuSeesWhatInterpolationConverts) {
+  const auto upsampling = [](const std::string& strides) {
+    return OnCpu(
+        100, kLastOnCpu,
+        "inputs=(float[16,32,32,32]" + strides + ") aten::upsample_nearest2d");
+  };
+  const Report report = upsampling("{32768,1024,32,1}");
+  const Finding* finding = Find(report, "layout-transpose");
+  ASSERT_NE(finding, nullptr) << WhyBlind(report, "layout-transpose");
+  EXPECT_TRUE(finding->evidence.starts_with("Interpolation copies"))
+      << finding->evidence;
+  EXPECT_EQ(finding->where, "aten::upsample_nearest2d");
+  EXPECT_TRUE(IsClean(upsampling(kLastOnCpu), "layout-transpose"));
+}
+
 // conv1d computes with images of one row, which oneDNN converts, but its
 // tensors have no channels-last format.
 TEST(LayoutTransposeTest, OnACpuLeavesConvolutionsOfSequencesAlone) {

@@ -154,6 +154,30 @@ TEST(Fp64Test, ConvolutionsOfDoublesTakeASlowerPath) {
   EXPECT_NEAR(Find(product, "fp64-compute")->gain.expected_ms, 5, 0.01);
 }
 
+// oneDNN has no LSTM of doubles: each time step calls ops of its own, and all
+// of that becomes one op.
+TEST(Fp64Test, LstmsOfDoublesCallOpsForEachTimeStep) {
+  const auto run = [](const std::string& layer) {
+    CpuText text;
+    for (int step = 0; step < 4; ++step) {
+      text.Nested("inputs=(double[32,36,6]) " + layer, 9'000,
+                  "inputs=(double[32,64],double[64,256]) aten::mm", 6'000);
+      text.Op("inputs=(float[32,64]) aten::sort", 1'000);
+      text.EndStep();
+    }
+    return text.Analyzed();
+  };
+  const Report slow = run("aten::lstm");
+  const Finding* finding = Find(slow, "fp64-compute");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 9, 0.1);
+  EXPECT_NE(finding->evidence.find("LSTM layers take 9.00 ms"),
+            std::string::npos)
+      << finding->evidence;
+  // There is no GRU in oneDNN's place: float32 runs step by step as well.
+  EXPECT_LT(Find(run("aten::gru"), "fp64-compute")->gain.expected_ms, 4.6);
+}
+
 // Three runs of a model with ten layers, each of which casts its input and its
 // weight; `behind` follows each run.
 Report Casting(const std::string& from, const std::string& to,

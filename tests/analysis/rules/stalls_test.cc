@@ -116,6 +116,34 @@ TEST(CheckpointStallTest, FiresOnSavingInEveryStep) {
 
 // The step after a stall takes 1.5 ms longer, in every fourth step: that goes
 // as well.
+// As state_dict() and torch.save() do, without a range or a stack.
+TEST(CheckpointStallTest, ReadingAllParametersAndAPauseIsSaving) {
+  const auto run = [](int reads, double pause_us) {
+    GpuText text;
+    for (int step = 0; step < 8; ++step) {
+      text.Op(10'000, "aten::mm");
+      for (int i = 0; i < reads; ++i) text.Op(2, "aten::detach");
+      text.Pass(pause_us);
+      text.EndStep();
+    }
+    return text.Analyzed();
+  };
+  const Report report = run(6, 5'000);
+  const Finding* finding = Find(report, "logging-checkpoint-stall");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_NEAR(finding->gain.expected_ms, 5,
+              0.7);  // the last step has no op behind
+  EXPECT_NE(finding->evidence.find("6 ops in a row"), std::string::npos)
+      << finding->evidence;
+  // Nothing else is said of that code.
+  EXPECT_TRUE(IsClean(report, "python-between-ops"));
+  // A few tensors that are logged, and averages that are kept without a pause.
+  EXPECT_TRUE(IsClean(run(3, 5'000), "logging-checkpoint-stall"));
+  EXPECT_FALSE(IsClean(run(3, 5'000), "python-between-ops"));
+  EXPECT_TRUE(IsClean(run(6, 400), "logging-checkpoint-stall"));
+}
+
 TEST(CheckpointStallTest, TheBoundHoldsWhatFollowsAStall) {
   const auto saving = [](int after_us) {
     GpuText run;

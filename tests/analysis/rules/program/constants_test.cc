@@ -148,5 +148,36 @@ TEST(ConstantRebuiltTest, FollowsViewsAndJoins) {
   EXPECT_NEAR(finding->gain.expected_ms, 14 * 0.03, 0.01);
 }
 
+// A filter bank, built filter by filter from numbers that are taken one by one.
+TEST(ConstantRebuiltTest, ALoopOverItsNumbersBelongsToTheChain) {
+  const auto bank = [](const std::string& hertz) {
+    ComputeText text;
+    for (int step = 0; step < 4; ++step) {
+      text.Op("aten::linear", "(float[64,256],float[256,256])", {}, 500);
+      text.Op("aten::linspace", "(=\"0\",=\"1\",=\"20\")", {}, 10);
+      text.Op("aten::mul", "(float[20],=\"700\")", {}, 10);
+      text.Op("aten::linspace", "(=\"0\",=\"1\",=\"257\")", {}, 10);
+      text.Op("aten::unbind", "(float[20],=\"0\")", {}, 20);
+      for (int i = 0; i < 10; ++i) {
+        text.Op("aten::sub", "(" + hertz + ",float[],=\"1\")", {}, 20);
+        text.Op("aten::sub", "(float[]," + hertz + ",=\"1\")", {}, 20);
+        text.Op("aten::minimum", "(" + hertz + "," + hertz + ")", {}, 20);
+      }
+      text.Op("aten::linear", "(float[64,256],float[256,256])", {}, 500);
+      text.EndStep();
+    }
+    return text.Analyzed();
+  };
+  const Report report = bank("float[257]");
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 0.05 + 10 * 0.06, 0.01);
+  EXPECT_NE(finding->evidence.find("from aten::linspace to aten::minimum"),
+            std::string::npos)
+      << finding->evidence;
+  // Of other sizes, it is data.
+  EXPECT_TRUE(IsClean(bank("float[300]"), kRule));
+}
+
 }  // namespace
 }  // namespace stepscope::constants_test

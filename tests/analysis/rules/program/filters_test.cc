@@ -109,5 +109,23 @@ TEST(DirectConvolutionTest, ASpectrogramIsATransform) {
   EXPECT_TRUE(IsClean(Of(how), kRule));
 }
 
+// oneDNN has no fast backward pass for these: the time tells, and not the
+// number of operations.
+TEST(DirectConvolutionTest, SlowDepthwiseConvolutionsOfLongFilters) {
+  Filter how{.input = "float[4,16,639]", .weight = "float[16,1,320]"};
+  const Report report = Of(how);
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  // 2.3 million operations of transforms, three times, at 64 per ns.
+  EXPECT_NEAR(finding->gain.expected_ms, 5 - 0.11, 0.02);
+  EXPECT_NE(finding->assumption.find("far away"), std::string::npos);
+  // Four times as much in the same time is not slow.
+  how.input = "float[16,16,639]";
+  EXPECT_TRUE(IsClean(Of(how), kRule));
+  // Short filters are slow for other reasons.
+  how = {.input = "float[4,16,639]", .weight = "float[16,1,100]"};
+  EXPECT_TRUE(IsClean(Of(how), kRule));
+}
+
 }  // namespace
 }  // namespace stepscope::filters_test

@@ -132,6 +132,28 @@ TEST(UnbatchedLoopTest, PassesMayNeedEachOtherUnlessTheyPickAnElement) {
   EXPECT_FALSE(IsClean(Of(how), "unbatched-loop"));
 }
 
+// Python's sum() over a tensor adds its elements up one by one.
+TEST(UnbatchedLoopTest, AnOpForEachElementOfATensorIsALoopOverThem) {
+  const auto sum_of = [](const std::string& size) {
+    CpuText text;
+    for (int step = 0; step < 4; ++step) {
+      text.Op("aten::mm", 1'000);
+      text.Op("inputs=(bool" + size + ",Scalar=\"0\") aten::unbind", 50);
+      for (int i = 0; i < 64; ++i) text.Op("aten::add", 10);
+      text.Op("aten::mm", 1'000);
+      text.EndStep();
+    }
+    return text.Analyzed();
+  };
+  const Report report = sum_of("[64]");
+  const Finding* finding = Find(report, "unbatched-loop");
+  ASSERT_NE(finding, nullptr);
+  // The adds and aten::unbind, but for one pass.
+  EXPECT_NEAR(finding->gain.expected_ms, (0.64 + 0.05) * 63 / 64, 0.05);
+  EXPECT_NE(finding->fix_python.find("tensor.sum()"), std::string::npos);
+  EXPECT_TRUE(IsClean(sum_of("[48]"), "unbatched-loop"));
+}
+
 // Loops over 32 moments, from the last one on if `backwards`.
 Report Scans(int loops, bool backwards, const std::string& last = "aten::add") {
   CpuText text;

@@ -94,5 +94,56 @@ TEST(OutputLayersTest, AFewHeadsAreNoLoop) {
   EXPECT_TRUE(IsClean(Of({.positions = 7}), kRule));
 }
 
+// A head of two layers, whose results `behind` may read.
+Report Head(const std::string& behind, const std::string& takes) {
+  constexpr const char* kHidden = "float[256,128]";
+  constexpr const char* kOut = "float[64,256]";
+  EngineText text;
+  int sequence = 0;
+  for (int step = 0; step < 4; ++step) {
+    for (int i = 0; i < 12; ++i) {
+      const int number = sequence + 2 * i;
+      text.Op("aten::gru_cell", "(float[16,200],float[16,128])", 200);
+      text.Op("aten::linear", "(float[16,128]," + std::string(kHidden) + ")",
+              300, number);
+      text.Op("aten::relu", "(float[16,256])", 30);
+      text.Op("aten::linear", "(float[16,256]," + std::string(kOut) + ")", 300,
+              number + 1);
+      if (!behind.empty()) text.Op(behind, takes, 30);
+      text.Op("aten::mse_loss", "(float[16,64],float[16,64])", 50);
+    }
+    for (int i = 12; i-- > 0;) {
+      text.Node(sequence + 2 * i + 1, 300, i < 11 ? kOut : "");
+      text.Node(sequence + 2 * i, 300, i < 11 ? kHidden : "");
+    }
+    text.Keep(kOut);
+    text.Keep(kHidden);
+    text.Update();
+    sequence += 24;
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(OutputLayersTest, LayersInFrontFollow) {
+  const Report report = Head("", "");
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("aten::linear runs 24 times"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->evidence.find("layers in front of it"), std::string::npos);
+}
+
+TEST(OutputLayersTest, WhoReadsAPartIsNotKnown) {
+  EXPECT_TRUE(
+      IsClean(Head("aten::chunk", "(float[16,64],Scalar=\"2\")"), kRule));
+  // Something else that reads what the layer in front makes.
+  const Report report = Head("aten::mul", "(float[16,256],float[16,256])");
+  ASSERT_NE(Find(report, kRule), nullptr);
+  EXPECT_NE(Find(report, kRule)->evidence.find("aten::linear runs 12 times"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace stepscope::output_layers_test

@@ -219,5 +219,36 @@ TEST(ProductOrderTest, OtherOpsNeedTheEnlargedTensor) {
       kRule));
 }
 
+// Attention without a softmax: rows are divided by their sums, before or behind
+// the second product.
+TEST(ProductOrderTest, RowsMayBeDividedByTheirSums) {
+  const std::string scores =
+      "inputs=(float[8,384,16],float[8,16,384]) aten::matmul";
+  const std::string sum =
+      "inputs=(float[8,384,384],ScalarList=\"[-1]\",Scalar=\"True\") aten::sum";
+  const std::string div = "inputs=(float[8,384,384],float[8,384,1]) aten::div";
+  const std::string values =
+      "inputs=(float[8,384,384],float[8,384,16]) aten::matmul";
+  const Report report = StepOf({scores, sum, div, values});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 4 * (1 - 16.0 / 384), 0.01);
+  // The next layer has matrices of the same size.
+  EXPECT_NEAR(
+      Find(StepOf({scores, sum, div, values, scores, sum, div, values}), kRule)
+          ->gain.expected_ms,
+      8 * (1 - 16.0 / 384), 0.01);
+  EXPECT_TRUE(IsClean(
+      StepOf({scores, "inputs=(float[8,384,384]) aten::softmax", values}),
+      kRule));
+  // The sums of columns are no rows' own.
+  EXPECT_TRUE(IsClean(
+      StepOf({scores,
+              "inputs=(float[8,384,384],ScalarList=\"[1]\",Scalar=\"True\") "
+              "aten::sum",
+              div, values}),
+      kRule));
+}
+
 }  // namespace
 }  // namespace stepscope::products_test

@@ -16,11 +16,12 @@ struct How {
   bool own_weights = false;  // each repeat accumulates gradients: layers
   bool adds = true;          // the input to the product
   bool backward = true;
-  bool attends = false;  // a product between the cells
-  bool joins = false;    // what the next cell reads, behind that product
-  double gap_us = 20;    // of the program's code before each cell
-  int other_ops = 0;     // behind the loop, with gaps as well
-  double large_us = 0;   // of a product with the rows of all positions
+  bool attends = false;    // a product between the cells
+  bool joins = false;      // what the next cell reads, behind that product
+  std::string layer = {};  // input and weight of a layer in front of each cell
+  double gap_us = 20;      // of the program's code before each cell
+  int other_ops = 0;       // behind the loop, with gaps as well
+  double large_us = 0;     // of a product with the rows of all positions
 };
 
 class Loop {
@@ -64,6 +65,7 @@ class Loop {
     const std::string number = "sequence=" + std::to_string(sequence_ + i);
     text_.Pass(how_.gap_us);
     if (how_.attends) Op("aten::bmm", "(float[4,1,16],float[4,16,9])", 40);
+    if (!how_.layer.empty()) Op("aten::linear", how_.layer, 40);
     if (how_.joins) {
       Op("aten::cat", "((float[4,8],float[4,8]),=\"1\")", 10);
     }
@@ -166,6 +168,17 @@ TEST(RnnInPythonTest, ADecoderThatReadsAttentionNeedsItsLoop) {
   EXPECT_TRUE(IsClean(Of({.attends = true, .joins = true}), "rnn-in-python"));
   // Inputs that are joined from others are known before the loop.
   EXPECT_FALSE(IsClean(Of({.joins = true}), "rnn-in-python"));
+}
+
+// As the latent state of a world model, which is drawn from the cell's.
+TEST(RnnInPythonTest, AnInputMadeOfTheStateNeedsTheLoop) {
+  const auto with = [](const std::string& layer) {
+    return Of({.joins = true, .layer = layer});
+  };
+  EXPECT_TRUE(IsClean(with("(float[4,16],float[8,16])"), "rnn-in-python"));
+  // A layer of the data, and one whose result the input does not hold.
+  EXPECT_FALSE(IsClean(with("(float[4,9],float[8,9])"), "rnn-in-python"));
+  EXPECT_FALSE(IsClean(with("(float[4,16],float[7,16])"), "rnn-in-python"));
 }
 
 TEST(RnnInPythonTest, SeesACellThatIsWrittenOut) {

@@ -148,6 +148,7 @@ Report WithInner(const std::string& forward, const std::string& backward) {
 TEST(SparseKeptDenseTest, TheMatrixIsTrainedOrSparseAlready) {
   const std::string inner = "inputs=(float[512,512],float[512,32]) aten::mm";
   EXPECT_FALSE(IsClean(WithInner("aten::zeros", inner), kSparse));
+  EXPECT_TRUE(IsClean(WithInner("aten::_nnz", inner), kSparse));
   EXPECT_TRUE(IsClean(
       WithInner("aten::zeros", "inputs=(float[512,32],float[32,512]) aten::mm"),
       kSparse));

@@ -1,0 +1,66 @@
+#include "evidence/stalls/state_reads.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "steps/steady_steps.h"
+#include "steps/step_facts.h"
+#include "timeline/timeline.h"
+
+namespace stepscope {
+namespace {
+
+// Fewer may be a few tensors that are logged.
+constexpr int64_t kLeastReads = 4;
+
+// Shorter pauses are those of the program between ops, and of the recorder at
+// step marks (up to 0.5 ms, as in own_code.cc). Writing 1 MiB takes as long.
+constexpr int64_t kLeastPauseNs = 500'000;
+
+double OwnCodeNs(const AnalysisContext& m, Span span) {
+  double ns = 0;
+  for (const Segment& segment : Slice(m.host, span)) {
+    if (segment.cause == Cause::kHostCode && segment.length() > kLeastPauseNs) {
+      ns += static_cast<double>(segment.length());
+    }
+  }
+  return ns;
+}
+
+}  // namespace
+
+std::vector<StateRead> FindStateReads(const AnalysisContext& m) {
+  std::vector<StateRead> found;
+  if (m.steps.thread == kNone) return found;
+  const int64_t least =
+      std::max(kLeastReads, static_cast<int64_t>(m.usual.parameters));
+  std::optional<StateRead> open;
+  const auto close = [&](int64_t end_ns) {
+    if (open && open->reads >= least) {
+      open->span.end_ns = end_ns;
+      open->own_ns = OwnCodeNs(m, open->span);
+      found.push_back(*open);
+    }
+    open.reset();
+  };
+  for (RowId row : m.tree.of_thread(m.steps.thread)) {
+    const Op& op = m.trace.ops()[row];
+    if (op.parent != kNone) continue;
+    if (m.tree.in_backward(row) || !ReadsTensor(m.trace.name(op.name))) {
+      close(op.begin_ns);
+      continue;
+    }
+    const size_t step = SteadyStepAt(m.steps, op.begin_ns);
+    if (step == m.steps.windows.size()) {
+      close(op.begin_ns);
+      continue;
+    }
+    if (!open)
+      open = StateRead{.step = step, .first = row, .span = {op.begin_ns, 0}};
+    ++open->reads;
+  }
+  if (!m.host.empty()) close(m.host.back().end_ns);
+  return found;
+}
+
+}  // namespace stepscope
