@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,38 @@ constexpr double kWorthLinks = 0.05;
 
 bool AnyCollective(const Collective&) { return true; }
 
+// What transfers at `bandwidth` explain of the exposed time, in ns per step;
+// nullopt if their sizes were not recorded.
+std::optional<double> TransfersNs(const AnalysisContext& m, double bandwidth) {
+  double moving = 0;
+  for (const Collective& one : m.collectives) {
+    if (one.step == kNoStep ||
+        m.steps.windows[one.step].kind != StepKind::kSteady) {
+      continue;
+    }
+    const double transfer =
+        TransferNs(one, bandwidth, m.trace.run().world_size);
+    if (transfer < 0) return {};
+    // A transfer explains at most what is exposed.
+    moving += std::min<double>(transfer, one.exposed_ns);
+  }
+  return moving / m.steps.steady.size();
+}
+
+// True on a CPU if transfers explain less than half of the exposed time, and
+// the rest is no more than steps vary: of N ranks whose steps vary alike, the
+// slowest one is later than the mean by sqrt(2 ln N) standard deviations at
+// most, on average, and no bucket makes that shorter.
+bool WaitsByChance(const AnalysisContext& m, double exposed) {
+  const int32_t ranks = m.trace.run().world_size;
+  const double bandwidth = BestBusBandwidth(m.collectives, ranks);
+  if (m.has_gpu || bandwidth <= 0 || ranks < 2) return false;
+  const std::optional<double> moving = TransfersNs(m, bandwidth);
+  return moving && *moving < 0.5 * exposed &&
+         exposed - *moving <=
+             std::sqrt(2 * std::log(ranks)) * m.stats.cov * m.step_ns();
+}
+
 // A sentence that divides the exposed time into moving the bytes and the rest:
 // waiting for other ranks, or slower transfers. The trace of one rank cannot
 // divide the rest any further.
@@ -47,24 +80,14 @@ std::string TransferOrWait(const AnalysisContext& m) {
                : " The number of ranks was not recorded, so transfers and "
                  "waiting for other ranks cannot be distinguished.";
   }
-  double moving = 0;
-  for (const Collective& one : m.collectives) {
-    if (one.step == kNoStep ||
-        m.steps.windows[one.step].kind != StepKind::kSteady) {
-      continue;
-    }
-    const double transfer = TransferNs(one, bandwidth, ranks);
-    if (transfer < 0) {
-      return " Sizes were not recorded, so transfers and waiting for other "
-             "ranks cannot be distinguished.";
-    }
-    // A transfer explains at most what is exposed.
-    moving += std::min<double>(transfer, one.exposed_ns);
+  const std::optional<double> moving = TransfersNs(m, bandwidth);
+  if (!moving) {
+    return " Sizes were not recorded, so transfers and waiting for other "
+           "ranks cannot be distinguished.";
   }
-  moving /= m.steps.steady.size();
   return " At the best rate of this recording (" + Number(bandwidth * 1e-9) +
          " GB/s over the bus), transfers explain " +
-         Milliseconds(moving * 1e-6) +
+         Milliseconds(*moving * 1e-6) +
          " of that. The rest is waiting for other ranks or slower transfers; "
          "analyze the traces of all ranks together to see which." +
          (m.has_gpu && bandwidth < kSlowBus
@@ -239,11 +262,11 @@ Verdict CheckExposed(const AnalysisContext& m) {
   finding.wrong_if =
       "the other ranks arrive late, so that this rank waits for them; the fix "
       "then is to balance the ranks";
-  const double most_ns = HidingBoundNs(
-      m, std::max(0.0, exposed - LastBucketNs(m)), finding);
-  Found found{.finding = std::move(finding),
-              .bound_ns = most_ns,
-              .worth = kWorthLinks};
+  const double most_ns =
+      HidingBoundNs(m, std::max(0.0, exposed - LastBucketNs(m)), finding);
+  Found found{
+      .finding = std::move(finding), .bound_ns = most_ns, .worth = kWorthLinks};
+  if (WaitsByChance(m, exposed)) found.at_most = FindingSeverity::kLow;
   Alternative faster = FasterLinks(m, edit);
   found.alternatives = {{std::move(edit)}, std::move(faster)};
   return Fire(std::move(found));
@@ -264,7 +287,9 @@ constexpr Rule kRules[] = {
      .avoid = "the job has one rank only. The last bucket cannot overlap with "
               "backward and is left out of the bound. One rank's trace cannot "
               "distinguish transfers from waiting for a late rank, and the "
-              "finding says so. If collectives run below 6 GB/s and no "
+              "finding says so; on a CPU it is low if transfers explain less "
+              "than half, and the rest is no more than the steps of ranks "
+              "vary. If collectives run below 6 GB/s and no "
               "computing is left to overlap with, the finding is only a hint "
               "to check the links and for late ranks",
      .fix_cpp = "issue each bucket's all-reduce as soon as its gradients are "
