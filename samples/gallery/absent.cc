@@ -33,6 +33,7 @@ std::vector<Absent> AbsentRules() {
       {"gc-pause", "only Python collects garbage"},
       {"function-by-hand", kPython},
       {"frequent-validation", "depends on how the program is used"},
+      {"frozen-forward", kPython},
       {"fsdp-exposed", kRanks},
       {"graph-breaks", "LibTorch does not compile"},
       {"graph-idle", "depends on what a recorder leaves out of a graph"},
