@@ -284,6 +284,7 @@ UsualStep UsualOf(const Trace& trace, const OpTree& tree, const Steps& steps,
   if (facts.empty() || steps.steady.empty()) return usual;
   const auto median = [&](int64_t StepFacts::*value) {
     std::vector<double> values;
+    values.reserve(facts.size());
     for (const StepFacts& step : facts) {
       values.push_back(static_cast<double>(step.*value));
     }
