@@ -19,9 +19,11 @@ class DeadEndFinder {
   std::vector<RowId> Find() const {
     std::vector<RowId> found;
     for (const ForwardStep& step : m_.forward) {
+      bool trained = false;  // a trained layer ran before
       for (size_t i = 0; i < step.ops.size(); ++i) {
-        if (!Begins(step.ops[i])) continue;
-        const size_t last = LastLayer(step.ops, i);
+        trained |= Trains(step.ops[i]);
+        if (!Begins(step.ops[i]) || MakesWeight(step.ops, i)) continue;
+        const size_t last = LastLayer(step.ops, i, trained);
         for (; i <= last; ++i) {
           const std::vector<RowId> nodes = gradients_.NodesOf(step.ops[i]);
           found.insert(found.end(), nodes.begin(), nodes.end());
@@ -44,6 +46,37 @@ class DeadEndFinder {
            !gradients_.MakesInputGradient(op);
   }
 
+  bool Trains(RowId op) const {
+    return WeightArgument(m_.trace, op) > 0 && !IsUntrained(op) &&
+           !gradients_.NodesOf(op).empty();
+  }
+
+  // True if an op of the step may make the weight of ops[i], as a sum with that
+  // of an adapter: then its gradient goes on.
+  bool MakesWeight(const std::vector<RowId>& ops, size_t i) const {
+    const Dims& weight =
+        DimsOf(m_.trace, ops[i], WeightArgument(m_.trace, ops[i]));
+    return std::any_of(ops.begin(),
+                       ops.begin() + static_cast<std::ptrdiff_t>(i),
+                       [&](RowId op) {
+                         return !gradients_.NodesOf(op).empty() &&
+                                ResultDims(m_.trace, op) == weight;
+                       });
+  }
+
+  // True for an op other than a layer that takes several tensors: what a
+  // trained layer made may come in.
+  bool Joins(RowId op) const {
+    const RowId inputs = m_.trace.ops()[op].inputs;
+    if (inputs == kNone || WeightArgument(m_.trace, op) > 0) return false;
+    size_t tensors = 0;
+    for (const Argument& one : m_.trace.op_inputs()[inputs].arguments) {
+      tensors += one.dims.size() > 1;
+      tensors += one.elements.size() > 1 ? 2 : 0;
+    }
+    return tensors > 1;
+  }
+
   // True if no node of `op` keeps the gradient of a trained parameter.
   bool IsDead(RowId op) const {
     return std::ranges::none_of(gradients_.NodesOf(op), [&](RowId node) {
@@ -58,10 +91,12 @@ class DeadEndFinder {
            DimsOf(m_.trace, a, weight - 1) == DimsOf(m_.trace, b, weight - 1);
   }
 
-  // Of the pass that begins with ops[first].
-  size_t LastLayer(const std::vector<RowId>& ops, size_t first) const {
+  // Of the pass that begins with ops[first]; `trained`: behind a trained layer.
+  size_t LastLayer(const std::vector<RowId>& ops, size_t first,
+                   bool trained) const {
     size_t last = first;
     for (size_t i = first + 1; i < ops.size() && IsDead(ops[i]); ++i) {
+      if (trained && Joins(ops[i])) break;
       if (WeightArgument(m_.trace, ops[i]) == 0) continue;
       if (!IsUntrained(ops[i]) || SameSizes(ops[i], ops[first]) ||
           !gradients_.MakesInputGradient(ops[i])) {

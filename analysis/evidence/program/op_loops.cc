@@ -273,9 +273,9 @@ class LoopFinder {
   }
 
   // True if each pass picks an element, reads a value, or multiplies one row or
-  // sample, or if the passes are over the elements of a tensor, as those of
-  // Python's sum() are. Other chains may be iterations that need each other, as
-  // those of a solver. Also finds out what the loop does.
+  // sample, or if the elements of a tensor are added up one by one, as Python's
+  // sum() does. Other chains may be iterations that need each other, as those
+  // of a solver or of a recurrence. Also finds out what the loop does.
   bool IsPerElement(int64_t from_ns, OpLoop& loop) const {
     int64_t picked = 0, read = 0;
     for (RowId row : m_.tree.of_thread(m_.steps.thread, loop.forward)) {
@@ -301,7 +301,7 @@ class LoopFinder {
     }
     loop.reads_values = read >= loop.passes;
     return loop.has_products || loop.reads_values || picked >= loop.passes ||
-           IteratesOver(from_ns, loop);
+           (loop.chain == "aten::add" && IteratesOver(from_ns, loop));
   }
 
   // Adds the time of `span`.

@@ -38,10 +38,10 @@ struct OpLoop {
 // A chain of outermost forward ops that repeats at least kLeastPasses times
 // without anything between, outside the optimizer and the data loader, and
 // whose passes each pick an element of a tensor, read a value, or multiply one
-// row or sample, or are as many as the elements of a tensor that was taken
-// apart right before. It is a stack of layers, and does not count, if its
-// matrix products or convolutions have several rows or samples, or if the
-// backward pass shows that the passes have weights of their own.
+// row or sample, or add up the elements of a tensor that was taken apart right
+// before. It is a stack of layers, and does not count, if its matrix products or
+// convolutions have several rows or samples, or if the backward pass shows that
+// the passes have weights of their own.
 std::vector<OpLoop> FindOpLoops(const AnalysisContext& context);
 
 }  // namespace stepscope

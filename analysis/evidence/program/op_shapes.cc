@@ -299,6 +299,15 @@ std::optional<Dims> ResultDims(const Trace& trace, RowId op) {
                "argsort", "layer_norm", "rms_norm", "cumsum", "flip"})) {
     return known(first);
   }
+  if (IsAnyOf(name, {"gru_cell", "rnn_tanh_cell", "rnn_relu_cell"})) {
+    return known(DimsOf(trace, op, 1));
+  }
+  if (name == "lstm_cell") {  // two states, in a list
+    const Argument* states = ArgumentAt(trace, op, 1);
+    return states == nullptr || states->elements.empty()
+               ? std::nullopt
+               : known(states->elements.front().dims);
+  }
   if (IsAnyOf(name, {"index_select", "gather", "embedding"})) {
     return GatherDims(trace, op, name);
   }

@@ -151,6 +151,13 @@ class RecurrenceFinder {
     return 2 * reading > cells.size();
   }
 
+  bool IsInCell(RowId row) const {
+    for (; row != kNone; row = OpAt(row).parent) {
+      if (MeaningOf(row).cell) return true;
+    }
+    return false;
+  }
+
   // Of an LSTM the first of its two states.
   const Dims& StateOf(RowId cell) const {
     const RowId inputs = OpAt(cell).inputs;
@@ -174,8 +181,14 @@ class RecurrenceFinder {
       const Dims& state = StateOf(cells[i]);
       if (input.empty() || state.empty()) continue;
       std::set<Dims> read = {state};  // of the state
-      std::set<Dims> made;            // of its products
+      // Of its products. A tensor of the same size that is picked from the data
+      // hides one of them, until a loss has taken both.
+      std::set<Dims> made, hidden;
       bool picked = false;
+      const auto pick = [&](const Dims& part) {
+        picked |= part == input;
+        if (made.erase(part) > 0) hidden.insert(part);
+      };
       for (RowId row : context_.tree.of_thread(
                context_.steps.thread,
                {OpAt(cells[i - 1]).end_ns, OpAt(cells[i]).begin_ns})) {
@@ -183,15 +196,32 @@ class RecurrenceFinder {
           Dims part = DimsOf(trace_, row, 0);
           const bool of_product = made.contains(part);
           part[range->dim] = range->count();
-          if (of_product) made.insert(part);
-          picked |= !of_product && part == input;
+          if (of_product) {
+            made.insert(part);
+          } else {
+            pick(part);
+          }
           continue;
         }
         if (PlainNameOf(trace_, row) == "select") {
           Dims part = DimsOf(trace_, row, 0);
           const auto dim = DimArgument(trace_, row, 1, part.size());
           if (dim) part.erase(part.begin() + static_cast<ptrdiff_t>(*dim));
-          picked |= part == input;
+          pick(part);
+          continue;
+        }
+        if (IsInCell(row)) continue;
+        const std::string_view name = PlainNameOf(trace_, row);
+        if (name.ends_with("_loss")) {
+          const auto both = [&](const Dims& dims) {
+            return TakesDims(trace_, row, dims);
+          };
+          for (const Dims& dims : hidden) {
+            if (!both(dims)) continue;
+            made.insert(dims);
+            picked &= dims != input;
+          }
+          std::erase_if(hidden, both);
           continue;
         }
         const auto takes = [&](const std::set<Dims>& sizes) {
@@ -201,10 +231,15 @@ class RecurrenceFinder {
         };
         const bool of_product = takes(made);
         if (!of_product && !takes(read)) continue;
+        if (of_product && IsAnyOf(name, {"argmax", "multinomial"})) {
+          Dims chosen = DimsOf(trace_, row, 0);
+          if (!chosen.empty()) chosen.pop_back();
+          made.insert(std::move(chosen));
+          continue;
+        }
         const std::optional<Dims> result = ResultDims(trace_, row);
         if (!result) continue;
-        (of_product || IsProduct(PlainNameOf(trace_, row)) ? made : read)
-            .insert(*result);
+        (of_product || IsProduct(name) ? made : read).insert(*result);
       }
       fed += !picked && made.contains(input);
     }

@@ -46,12 +46,14 @@ std::vector<StateRead> FindStateReads(const AnalysisContext& m) {
   for (RowId row : m.tree.of_thread(m.steps.thread)) {
     const Op& op = m.trace.ops()[row];
     if (op.parent != kNone) continue;
-    if (m.tree.in_backward(row) || !ReadsTensor(m.trace.name(op.name))) {
-      close(op.begin_ns);
-      continue;
-    }
     const size_t step = SteadyStepAt(m.steps, op.begin_ns);
-    if (step == m.steps.windows.size()) {
+    if (open && step != open->step) {
+      close(m.steps.windows[open->step].host.end_ns);
+    }
+    if (m.trace.name(op.name) != "aten::detach" || m.tree.in_backward(row) ||
+        step == m.steps.windows.size()) {
+      // Weights that are copied on go into another network.
+      if (ReadsTensor(m.trace.name(op.name))) open.reset();
       close(op.begin_ns);
       continue;
     }
@@ -59,7 +61,8 @@ std::vector<StateRead> FindStateReads(const AnalysisContext& m) {
       open = StateRead{.step = step, .first = row, .span = {op.begin_ns, 0}};
     ++open->reads;
   }
-  if (!m.host.empty()) close(m.host.back().end_ns);
+  if (open) close(m.steps.windows[open->step].host.end_ns);
+  if (!RecursInMostSteps(m.steps, found)) found.clear();
   return found;
 }
 

@@ -116,7 +116,10 @@ double FramesOf(double direct, const Dims& weight) {
 // they would not take half of it at their usual rate.
 double LeftOfSlow(const AnalysisContext& m, RowId row, double spectra) {
   const Dims& weight = DimsOf(m.trace, row, 1);
-  if (m.has_gpu || weight.size() != 3 || weight[2] < kLeastTaps) return 0;
+  if (m.has_gpu || weight.size() != 3 || weight[2] < kLeastTaps ||
+      weight[1] != 1) {
+    return 0;
+  }
   const Op& op = m.trace.ops()[row];
   auto ns = static_cast<double>(op.end_ns - op.begin_ns);
   const std::vector<RowId> nodes = m.backward.Of(op);

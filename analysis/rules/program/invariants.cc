@@ -244,7 +244,7 @@ class FrozenLayers {
         continue;
       }
       // What is drawn in front of the layers may be how samples are augmented.
-      if (one.layers.empty() && Draws(row)) return {};
+      if ((one.layers.empty() && Draws(row)) || DropsOut(row)) return {};
       since.push_back(row);
       const size_t weight = WeightArgument(m_.trace, row);
       if (weight == 0) continue;
@@ -277,7 +277,18 @@ class FrozenLayers {
     const std::string_view name = PlainNameOf(m_.trace, row);
     return !IsAnyOf(name, {"randint", "random", "randperm"}) &&
            (name.starts_with("rand") || name.starts_with("bernoulli") ||
-            name.starts_with("normal") || name.starts_with("uniform"));
+            name.starts_with("normal") || name.starts_with("uniform") ||
+            name == "multinomial");
+  }
+  // Switched on, as in a network that was not set to eval().
+  bool DropsOut(RowId row) const {
+    const RowId inputs = m_.trace.ops()[row].inputs;
+    if (inputs == kNone || PlainNameOf(m_.trace, row) != "dropout") {
+      return false;
+    }
+    const auto& arguments = m_.trace.op_inputs()[inputs].arguments;
+    return arguments.size() > 2 &&
+           m_.trace.name(arguments[2].concrete) == "True";
   }
 
   const AnalysisContext& m_;
@@ -320,7 +331,8 @@ Verdict CheckFrozenForward(const AnalysisContext& m) {
       "run the frozen layers once over the data under a torch::NoGradGuard, "
       "keep the results, and train on these";
   finding.wrong_if =
-      "samples are augmented or new each time, the layers change (a moving "
+      "samples are augmented, new, or made by what is trained; the layers "
+      "change (a moving "
       "average of those that are trained), or the results need too much memory";
   return Fire(Found{.finding = std::move(finding),
                     .bound_ns = all.saved_ns,

@@ -231,8 +231,8 @@ constexpr Rule kRules[] = {
          "the same chain of at most 32 ops repeats at least 16 times without "
          "anything between, in two thirds of the steps; each pass picks an "
          "element of a tensor, reads a value, or multiplies one row or sample, "
-         "or they are as many as the elements that aten::unbind made right "
-         "before; and such loops, with their backward passes, take 10 % of the "
+         "or adds one of the elements that aten::unbind made right before; "
+         "and such loops, with their backward passes, take 10 % of the "
          "step",
      .avoid = "the loop is the optimizer's, the data loader's, or one of "
               "collectives; its products have several rows (batches); or "

@@ -117,12 +117,20 @@ class Finder {
           continue;  // an activation between two layers
         } else if (later.contains(row)) {
           passes_on = true;
+        } else if (taken == 1 && Stores(name)) {
+          continue;  // what is stored may be read
         } else if (!Stores(name) &&
                    (!m_.tree.traits(row).bookkeeping || TakesPart(row))) {
           return {};
         }
       }
       if (m_.tree.traits(row).bookkeeping) continue;
+      // It may as well take an older one.
+      if (taken > 0 && !newest && !layer.calls.empty() && !IsLoss(name) &&
+          !Stores(name) && !IsElementwise(name) && !later.contains(row) &&
+          WeightArgument(m_.trace, row) == 0) {
+        return {};
+      }
       const std::optional<Dims> result = ResultDims(m_.trace, row);
       if (result && ElementsIn(*result) == elements) newest = false;
     }

@@ -118,11 +118,13 @@ TEST(CheckpointStallTest, FiresOnSavingInEveryStep) {
 // as well.
 // As state_dict() and torch.save() do, without a range or a stack.
 TEST(CheckpointStallTest, ReadingAllParametersAndAPauseIsSaving) {
-  const auto run = [](int reads, double pause_us) {
+  const auto run = [](int reads, double pause_us,
+                      const std::string& behind = "") {
     GpuText text;
     for (int step = 0; step < 8; ++step) {
       text.Op(10'000, "aten::mm");
       for (int i = 0; i < reads; ++i) text.Op(2, "aten::detach");
+      for (int i = 0; i < reads && !behind.empty(); ++i) text.Op(2, behind);
       text.Pass(pause_us);
       text.EndStep();
     }
@@ -142,6 +144,10 @@ TEST(CheckpointStallTest, ReadingAllParametersAndAPauseIsSaving) {
   EXPECT_TRUE(IsClean(run(3, 5'000), "logging-checkpoint-stall"));
   EXPECT_FALSE(IsClean(run(3, 5'000), "python-between-ops"));
   EXPECT_TRUE(IsClean(run(6, 400), "logging-checkpoint-stall"));
+  // Weights that a target network gets, in front of the program's own work.
+  const Report copied = run(6, 5'000, "aten::copy_");
+  EXPECT_TRUE(IsClean(copied, "logging-checkpoint-stall"));
+  EXPECT_FALSE(IsClean(copied, "python-between-ops"));
 }
 
 TEST(CheckpointStallTest, TheBoundHoldsWhatFollowsAStall) {

@@ -134,12 +134,13 @@ TEST(UnbatchedLoopTest, PassesMayNeedEachOtherUnlessTheyPickAnElement) {
 
 // Python's sum() over a tensor adds its elements up one by one.
 TEST(UnbatchedLoopTest, AnOpForEachElementOfATensorIsALoopOverThem) {
-  const auto sum_of = [](const std::string& size) {
+  const auto sum_of = [](const std::string& size,
+                         const std::string& op = "aten::add") {
     CpuText text;
     for (int step = 0; step < 4; ++step) {
       text.Op("aten::mm", 1'000);
       text.Op("inputs=(bool" + size + ",Scalar=\"0\") aten::unbind", 50);
-      for (int i = 0; i < 64; ++i) text.Op("aten::add", 10);
+      for (int i = 0; i < 64; ++i) text.Op(op, 10);
       text.Op("aten::mm", 1'000);
       text.EndStep();
     }
@@ -152,6 +153,8 @@ TEST(UnbatchedLoopTest, AnOpForEachElementOfATensorIsALoopOverThem) {
   EXPECT_NEAR(finding->gain.expected_ms, (0.64 + 0.05) * 63 / 64, 0.05);
   EXPECT_NE(finding->fix_python.find("tensor.sum()"), std::string::npos);
   EXPECT_TRUE(IsClean(sum_of("[48]"), "unbatched-loop"));
+  // A state that each element changes, as of a spiking neuron.
+  EXPECT_TRUE(IsClean(sum_of("[64]", "aten::lerp"), "unbatched-loop"));
 }
 
 // Loops over 32 moments, from the last one on if `backwards`.

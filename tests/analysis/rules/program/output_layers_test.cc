@@ -95,7 +95,8 @@ TEST(OutputLayersTest, AFewHeadsAreNoLoop) {
 }
 
 // A head of two layers, whose results `behind` may read.
-Report Head(const std::string& behind, const std::string& takes) {
+Report Head(const std::string& behind, const std::string& takes,
+            const std::string& then = "") {
   constexpr const char* kHidden = "float[256,128]";
   constexpr const char* kOut = "float[64,256]";
   EngineText text;
@@ -110,6 +111,7 @@ Report Head(const std::string& behind, const std::string& takes) {
       text.Op("aten::linear", "(float[16,256]," + std::string(kOut) + ")", 300,
               number + 1);
       if (!behind.empty()) text.Op(behind, takes, 30);
+      if (!then.empty()) text.Op(then, takes, 30);
       text.Op("aten::mse_loss", "(float[16,64],float[16,64])", 50);
     }
     for (int i = 12; i-- > 0;) {
@@ -138,6 +140,9 @@ TEST(OutputLayersTest, LayersInFrontFollow) {
 TEST(OutputLayersTest, WhoReadsAPartIsNotKnown) {
   EXPECT_TRUE(
       IsClean(Head("aten::chunk", "(float[16,64],Scalar=\"2\")"), kRule));
+  // A copy may be read as well as the result.
+  EXPECT_TRUE(
+      IsClean(Head("aten::clone", "(float[16,64])", "aten::argmax"), kRule));
   // Something else that reads what the layer in front makes.
   const Report report = Head("aten::mul", "(float[16,256],float[16,256])");
   ASSERT_NE(Find(report, kRule), nullptr);
