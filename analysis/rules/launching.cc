@@ -157,7 +157,8 @@ Verdict CheckLaunchBound(const AnalysisContext& m) {
   // Longer pauses are the program's own code, which python-between-ops reports,
   // or free gradients.
   const OwnCode code = MeasureOwnCode(m, /*with_places=*/false);
-  host_code -= std::min(host_code, code.delay_ns + code.optimizer_delay_ns);
+  host_code -= std::min(
+      host_code, code.delay_ns + code.optimizer_delay_ns + code.saving_ns);
   const double idle = dispatch + host_code;
   // A CUDA graph does away with all that ops do on the host, compiling does
   // not.

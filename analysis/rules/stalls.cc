@@ -33,6 +33,22 @@ constexpr char kFixPython[] =
     "torch.distributed.checkpoint.async_save, or copy to pinned memory on a "
     "side stream and write from a separate thread; log scalars every N steps";
 
+constexpr char kFixCppOnCpu[] =
+    "copy the tensors, and write the copies from a separate thread; log "
+    "scalars "
+    "every N steps";
+constexpr char kFixPythonOnCpu[] =
+    "torch.distributed.checkpoint.async_save, or copy the tensors and write "
+    "the "
+    "copies from a separate thread; log scalars every N steps";
+
+const char* FixCpp(const AnalysisContext& m) {
+  return m.has_gpu ? kFixCpp : kFixCppOnCpu;
+}
+const char* FixPython(const AnalysisContext& m) {
+  return m.has_gpu ? kFixPython : kFixPythonOnCpu;
+}
+
 // True if the step has a range named for saving, and copies half the parameters
 // to the host or writes them. A range name alone proves nothing.
 bool Saves(const StepFacts& fact, const UsualStep& usual) {
@@ -73,8 +89,8 @@ std::optional<Found> SavingInMostSteps(const AnalysisContext& m) {
   finding.evidence += ".";
   finding.where = middle.logging;
   finding.assumption = "at best: the loop no longer waits for it";
-  finding.fix_cpp = std::string("save every N steps; or ") + kFixCpp;
-  finding.fix_python = std::string("save every N steps; or ") + kFixPython;
+  finding.fix_cpp = std::string("save every N steps; or ") + FixCpp(m);
+  finding.fix_python = std::string("save every N steps; or ") + FixPython(m);
   finding.wrong_if = "the loop cannot continue before it is done";
   return Found{.finding = std::move(finding), .bound_ns = own_ns};
 }
@@ -106,8 +122,8 @@ std::optional<Found> ReadingStateInMostSteps(const AnalysisContext& m) {
                        longest.span.begin_ns, longest.span.end_ns,
                        "reads of the parameters, and what follows"}};
   finding.assumption = "at best: the loop no longer waits for it";
-  finding.fix_cpp = std::string("save every N steps; or ") + kFixCpp;
-  finding.fix_python = std::string("save every N steps; or ") + kFixPython;
+  finding.fix_cpp = std::string("save every N steps; or ") + FixCpp(m);
+  finding.fix_python = std::string("save every N steps; or ") + FixPython(m);
   finding.wrong_if = "the program computes something of its own there";
   return Found{.finding = std::move(finding), .bound_ns = own_ns};
 }
@@ -175,8 +191,8 @@ std::optional<Found> WorkInSomeSteps(const AnalysisContext& m, StallKind kind) {
       "at best: the loop no longer waits for it. The gain is the mean over all "
       "steps; it includes what the following step loses, and the error of a "
       "mean over so few stalls";
-  finding.fix_cpp = saves ? kFixCpp : kFixOwn;
-  finding.fix_python = saves ? kFixPython : kFixOwn;
+  finding.fix_cpp = saves ? FixCpp(m) : kFixOwn;
+  finding.fix_python = saves ? FixPython(m) : kFixOwn;
   finding.wrong_if =
       saves ? "these steps did something else that takes as long"
       : sum.after.empty()

@@ -213,8 +213,9 @@ OwnCode MeasureOwnCode(const AnalysisContext& m, bool with_places) {
       if (segment.cause != Cause::kHostCode) continue;
       const auto whole_ns = static_cast<double>(segment.length());
       all_ns += whole_ns;
-      if (MayBeTheFramework(m, segment, segment.length()) ||
-          LengthIn(saving, {segment.begin_ns, segment.end_ns}) > 0) {
+      if (MayBeTheFramework(m, segment, segment.length())) continue;
+      if (LengthIn(saving, {segment.begin_ns, segment.end_ns}) > 0) {
+        if (!m.has_gpu) code.saving_ns += whole_ns / steps;
         continue;
       }
       const int64_t own_ns =

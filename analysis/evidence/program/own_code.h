@@ -34,6 +34,9 @@ struct OwnCode {
   // The same of pauses inside zero_grad and step of the optimizer, as far as
   // they do not prepare an update.
   double optimizer_delay_ns = 0;
+  // On a run without a GPU: of pauses that save the model, which count nowhere
+  // else.
+  double saving_ns = 0;
   double steps_frac = 0;  // steady steps with at least half of `ns`, 0 to 1
   std::vector<OwnCodePlace> places = {};  // longest first
 };
