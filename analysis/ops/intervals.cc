@@ -23,6 +23,13 @@ std::vector<Span> Merge(std::vector<Span> spans) {
   return spans;
 }
 
+std::vector<Span> MergeAcross(std::vector<Span> spans, int64_t gap_ns) {
+  for (Span& span : spans) span.end_ns += gap_ns;
+  spans = Merge(std::move(spans));
+  for (Span& span : spans) span.end_ns -= gap_ns;
+  return spans;
+}
+
 // Both lists are sorted, so one pass over both is enough.
 std::vector<Span> Intersect(std::span<const Span> a, std::span<const Span> b) {
   std::vector<Span> common;

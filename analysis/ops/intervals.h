@@ -19,6 +19,8 @@ struct Span {
 // Returns the union of `spans` as a disjoint list. `spans` may come in any
 // order; empty and reversed spans are dropped. O(n log n), O(n) if sorted.
 std::vector<Span> Merge(std::vector<Span> spans);
+// The same, but spans that begin up to `gap_ns` behind another one become one.
+std::vector<Span> MergeAcross(std::vector<Span> spans, int64_t gap_ns);
 
 // REQUIRES for all functions below: list arguments are disjoint.
 

@@ -35,12 +35,10 @@ constexpr char kFixPython[] =
 
 constexpr char kFixCppOnCpu[] =
     "copy the tensors, and write the copies from a separate thread; log "
-    "scalars "
-    "every N steps";
+    "scalars every N steps";
 constexpr char kFixPythonOnCpu[] =
     "torch.distributed.checkpoint.async_save, or copy the tensors and write "
-    "the "
-    "copies from a separate thread; log scalars every N steps";
+    "the copies from a separate thread; log scalars every N steps";
 
 const char* FixCpp(const AnalysisContext& m) {
   return m.has_gpu ? kFixCpp : kFixCppOnCpu;
@@ -58,6 +56,21 @@ bool Saves(const StepFacts& fact, const UsualStep& usual) {
   return copies || fact.written_bytes >= kWrittenBytes;
 }
 
+// What saving in most steps costs, of `own_ns` on the host; 0 if it is not
+// worth reporting.
+double SavedNs(const AnalysisContext& m, double own_ns) {
+  if (m.has_gpu) {
+    own_ns = std::min(own_ns, std::max(0.0, m.step_ns() - DeviceBusyNs(m)));
+  }
+  return own_ns < 0.01 * m.step_ns() || own_ns < kLeastNs ? 0 : own_ns;
+}
+
+void SayHowToSave(const AnalysisContext& m, Finding& finding) {
+  finding.assumption = "at best: the loop no longer waits for it";
+  finding.fix_cpp = std::string("save every N steps; or ") + FixCpp(m);
+  finding.fix_python = std::string("save every N steps; or ") + FixPython(m);
+}
+
 // Saving in most steps, so that no single step is slower than the others.
 std::optional<Found> SavingInMostSteps(const AnalysisContext& m) {
   std::vector<const StepFacts*> saving;
@@ -71,10 +84,8 @@ std::optional<Found> SavingInMostSteps(const AnalysisContext& m) {
   double own_ns = static_cast<double>(middle.logging_ns) *
                   static_cast<double>(saving.size()) /
                   static_cast<double>(steps);
-  if (m.has_gpu) {
-    own_ns = std::min(own_ns, std::max(0.0, m.step_ns() - DeviceBusyNs(m)));
-  }
-  if (own_ns < 0.01 * m.step_ns() || own_ns < kLeastNs) return {};
+  own_ns = SavedNs(m, own_ns);
+  if (own_ns <= 0) return {};
   Finding finding;
   finding.confidence = Confidence::kStrong;
   finding.evidence =
@@ -88,9 +99,7 @@ std::optional<Found> SavingInMostSteps(const AnalysisContext& m) {
   }
   finding.evidence += ".";
   finding.where = middle.logging;
-  finding.assumption = "at best: the loop no longer waits for it";
-  finding.fix_cpp = std::string("save every N steps; or ") + FixCpp(m);
-  finding.fix_python = std::string("save every N steps; or ") + FixPython(m);
+  SayHowToSave(m, finding);
   finding.wrong_if = "the loop cannot continue before it is done";
   return Found{.finding = std::move(finding), .bound_ns = own_ns};
 }
@@ -106,10 +115,8 @@ std::optional<Found> ReadingStateInMostSteps(const AnalysisContext& m) {
   for (const StateRead& read : reads) {
     own_ns += read.own_ns / static_cast<double>(m.steps.steady.size());
   }
-  if (m.has_gpu) {
-    own_ns = std::min(own_ns, std::max(0.0, m.step_ns() - DeviceBusyNs(m)));
-  }
-  if (own_ns < 0.01 * m.step_ns() || own_ns < kLeastNs) return {};
+  own_ns = SavedNs(m, own_ns);
+  if (own_ns <= 0) return {};
   Finding finding;
   finding.confidence = Confidence::kHint;
   finding.evidence =
@@ -121,9 +128,7 @@ std::optional<Found> ReadingStateInMostSteps(const AnalysisContext& m) {
   finding.examples = {{m.steps.windows[longest.step].number,
                        longest.span.begin_ns, longest.span.end_ns,
                        "reads of the parameters, and what follows"}};
-  finding.assumption = "at best: the loop no longer waits for it";
-  finding.fix_cpp = std::string("save every N steps; or ") + FixCpp(m);
-  finding.fix_python = std::string("save every N steps; or ") + FixPython(m);
+  SayHowToSave(m, finding);
   finding.wrong_if = "the program computes something of its own there";
   return Found{.finding = std::move(finding), .bound_ns = own_ns};
 }

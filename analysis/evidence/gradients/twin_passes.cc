@@ -212,17 +212,7 @@ class Finder {
     if (!result) return true;
     const int64_t elements = ElementsIn(*result);
     for (size_t k = j + one.again.size(); k < step.ops.size(); ++k) {
-      const RowId inputs = OpAt(step.ops[k]).inputs;
-      if (inputs == kNone) continue;
-      int64_t taken = 0;
-      const auto add = [&](const Argument& tensor) {
-        taken += !tensor.dims.empty() && ElementsIn(tensor.dims) == elements;
-      };
-      for (const Argument& tensor : m_.trace.op_inputs()[inputs].arguments) {
-        add(tensor);
-        for (const Argument& element : tensor.elements) add(element);
-      }
-      if (taken > 1) return true;
+      if (TensorsOfSize(m_.trace, step.ops[k], elements) > 1) return true;
     }
     return false;
   }

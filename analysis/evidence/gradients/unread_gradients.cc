@@ -189,6 +189,7 @@ void AddDeadEnds(const AnalysisContext& m,
     }
   }
   for (const Dims& dims : trained) untrained.erase(dims);
+  if (untrained.empty()) return;
   for (RowId node : FindDeadEnds(m, untrained, read)) {
     found.ops.push_back({node, 0});
     found.dead_ends = true;

@@ -156,11 +156,10 @@ class LoopFinder {
     std::map<RowId, std::vector<Span>> backward;
     for (RowId node : nodes) {
       backward[OpAt(node).thread].push_back(
-          {OpAt(node).begin_ns, OpAt(node).end_ns + kFrameworkGapNs});
+          {OpAt(node).begin_ns, OpAt(node).end_ns});
     }
     for (auto& [thread, spans] : backward) {
-      for (Span span : Merge(std::move(spans))) {
-        span.end_ns -= kFrameworkGapNs;
+      for (const Span& span : MergeAcross(std::move(spans), kFrameworkGapNs)) {
         Measure(thread, span, loop);
       }
     }

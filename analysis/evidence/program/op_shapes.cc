@@ -178,16 +178,18 @@ bool TakesTwo(const Trace& trace, RowId op, const Dims& dims) {
   return DimsOf(trace, op, 0) == dims && DimsOf(trace, op, 1) == dims;
 }
 
-bool TakesElements(const Trace& trace, RowId op, int64_t elements) {
+int64_t TensorsOfSize(const Trace& trace, RowId op, int64_t elements) {
   const RowId inputs = trace.ops()[op].inputs;
-  if (inputs == kNone) return false;
-  const auto same = [&](const Argument& one) {
-    return !one.dims.empty() && ElementsIn(one.dims) == elements;
+  if (inputs == kNone) return 0;
+  int64_t count = 0;
+  const auto add = [&](const Argument& one) {
+    count += !one.dims.empty() && ElementsIn(one.dims) == elements;
   };
-  return std::ranges::any_of(
-      trace.op_inputs()[inputs].arguments, [&](const Argument& one) {
-        return same(one) || std::ranges::any_of(one.elements, same);
-      });
+  for (const Argument& one : trace.op_inputs()[inputs].arguments) {
+    add(one);
+    std::ranges::for_each(one.elements, add);
+  }
+  return count;
 }
 
 std::optional<int64_t> NumberIn(std::string_view text) {
@@ -203,6 +205,11 @@ std::optional<int64_t> NumberArgument(const Trace& trace, RowId op,
   const Argument* argument = ArgumentAt(trace, op, index);
   if (argument == nullptr) return {};
   return NumberIn(trace.name(argument->concrete));
+}
+
+bool FlagArgument(const Trace& trace, RowId op, size_t index) {
+  const Argument* argument = ArgumentAt(trace, op, index);
+  return argument != nullptr && trace.name(argument->concrete) == "True";
 }
 
 std::vector<int64_t> ListArgument(const Trace& trace, RowId op, size_t index) {
@@ -256,6 +263,19 @@ std::optional<SliceRange> SliceArguments(const Trace& trace, RowId op) {
     range.step = std::max<int64_t>(1, NumberArgument(trace, op, 4).value_or(1));
   }
   return range;
+}
+
+std::optional<Dims> PartDims(const Trace& trace, RowId op) {
+  Dims part = DimsOf(trace, op, 0);
+  if (const auto range = SliceArguments(trace, op)) {
+    part[range->dim] = range->count();
+    return part;
+  }
+  if (PlainNameOf(trace, op) != "select") return {};
+  const auto dim = DimArgument(trace, op, 1, part.size());
+  if (!dim) return {};
+  part.erase(part.begin() + static_cast<std::ptrdiff_t>(*dim));
+  return part;
 }
 
 bool IsElementwise(std::string_view plain_name) {

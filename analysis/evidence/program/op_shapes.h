@@ -36,14 +36,19 @@ const Dims& DimsOf(const Trace& trace, RowId op, size_t index);
 bool TakesDims(const Trace& trace, RowId op, const Dims& dims);
 // True if the first two arguments are tensors of these sizes.
 bool TakesTwo(const Trace& trace, RowId op, const Dims& dims);
-// True if an argument, or an element of a list, is a tensor of so many
-// elements, as a view of another one is.
-bool TakesElements(const Trace& trace, RowId op, int64_t elements);
+// How many arguments, and elements of lists, are tensors of so many elements,
+// as a view of another one is; and whether there is one.
+int64_t TensorsOfSize(const Trace& trace, RowId op, int64_t elements);
+inline bool TakesElements(const Trace& trace, RowId op, int64_t elements) {
+  return TensorsOfSize(trace, op, elements) > 0;
+}
 // "3" as a number; nullopt if it is none.
 std::optional<int64_t> NumberIn(std::string_view text);
 // The `index`-th argument as recorded; nullopt if it is no number.
 std::optional<int64_t> NumberArgument(const Trace& trace, RowId op,
                                       size_t index);
+// True if the `index`-th argument was recorded as True.
+bool FlagArgument(const Trace& trace, RowId op, size_t index);
 // "[0, 2]" as numbers; empty if it is no list.
 std::vector<int64_t> ListArgument(const Trace& trace, RowId op, size_t index);
 // A dimension that may count from the last, `otherwise` if none was recorded;
@@ -60,6 +65,10 @@ struct SliceRange {
 };
 // nullopt for other ops, and without recorded sizes.
 std::optional<SliceRange> SliceArguments(const Trace& trace, RowId op);
+
+// Sizes of the view that aten::slice, aten::narrow or aten::select makes;
+// nullopt for other ops, and without recorded sizes.
+std::optional<Dims> PartDims(const Trace& trace, RowId op);
 
 // True for ops that make each element from the elements at its place.
 bool IsElementwise(std::string_view plain_name);

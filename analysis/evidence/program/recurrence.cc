@@ -192,26 +192,16 @@ class RecurrenceFinder {
       for (RowId row : context_.tree.of_thread(
                context_.steps.thread,
                {OpAt(cells[i - 1]).end_ns, OpAt(cells[i]).begin_ns})) {
-        if (const auto range = SliceArguments(trace_, row)) {
-          Dims part = DimsOf(trace_, row, 0);
-          const bool of_product = made.contains(part);
-          part[range->dim] = range->count();
-          if (of_product) {
-            made.insert(part);
+        const std::string_view name = PlainNameOf(trace_, row);
+        if (const std::optional<Dims> part = PartDims(trace_, row)) {
+          if (name != "select" && made.contains(DimsOf(trace_, row, 0))) {
+            made.insert(*part);
           } else {
-            pick(part);
+            pick(*part);
           }
           continue;
         }
-        if (PlainNameOf(trace_, row) == "select") {
-          Dims part = DimsOf(trace_, row, 0);
-          const auto dim = DimArgument(trace_, row, 1, part.size());
-          if (dim) part.erase(part.begin() + static_cast<ptrdiff_t>(*dim));
-          pick(part);
-          continue;
-        }
         if (IsInCell(row)) continue;
-        const std::string_view name = PlainNameOf(trace_, row);
         if (name.ends_with("_loss")) {
           const auto both = [&](const Dims& dims) {
             return TakesDims(trace_, row, dims);

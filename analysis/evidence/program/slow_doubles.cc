@@ -36,7 +36,7 @@ RowId DoubleConvolutionAround(const Trace& trace, RowId op) {
 
 DoubleLstms FindDoubleLstms(const AnalysisContext& m) {
   DoubleLstms found;
-  std::vector<Span> nodes;  // with the pauses between them
+  std::vector<Span> nodes;
   for (const ForwardStep& step : m.forward) {
     for (RowId row : step.ops) {
       const Op& op = m.trace.ops()[row];
@@ -55,12 +55,11 @@ DoubleLstms FindDoubleLstms(const AnalysisContext& m) {
       for (RowId node : behind) {
         const Op& part = m.trace.ops()[node];
         if (part.thread != m.steps.thread) continue;
-        nodes.push_back({part.begin_ns, part.end_ns + kFrameworkGapNs});
+        nodes.push_back({part.begin_ns, part.end_ns});
       }
     }
   }
-  for (Span span : Merge(std::move(nodes))) {
-    span.end_ns -= kFrameworkGapNs;
+  for (const Span& span : MergeAcross(std::move(nodes), kFrameworkGapNs)) {
     found.spans.push_back(span);
   }
   found.spans = Merge(std::move(found.spans));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 
 #include "steps/steady_steps.h"
 #include "steps/step_facts.h"
@@ -46,19 +47,22 @@ std::vector<StateRead> FindStateReads(const AnalysisContext& m) {
   for (RowId row : m.tree.of_thread(m.steps.thread)) {
     const Op& op = m.trace.ops()[row];
     if (op.parent != kNone) continue;
+    const std::string_view name = m.trace.name(op.name);
+    const bool reads = name == "aten::detach" && !m.tree.in_backward(row);
+    if (!open && !reads) continue;
     const size_t step = SteadyStepAt(m.steps, op.begin_ns);
     if (open && step != open->step) {
       close(m.steps.windows[open->step].host.end_ns);
     }
-    if (m.trace.name(op.name) != "aten::detach" || m.tree.in_backward(row) ||
-        step == m.steps.windows.size()) {
+    if (!reads || step == m.steps.windows.size()) {
       // Weights that are copied on go into another network.
-      if (ReadsTensor(m.trace.name(op.name))) open.reset();
+      if (ReadsTensor(name)) open.reset();
       close(op.begin_ns);
       continue;
     }
-    if (!open)
+    if (!open) {
       open = StateRead{.step = step, .first = row, .span = {op.begin_ns, 0}};
+    }
     ++open->reads;
   }
   if (open) close(m.steps.windows[open->step].host.end_ns);

@@ -224,8 +224,7 @@ Verdict CheckDirectConvolution(const AnalysisContext& m) {
   finding.assumption =
       largest.left > 0
           ? "at best: transforms reach a third of the arithmetic peak of a "
-            "core "
-            "with AVX-512, of which this convolution is far away"
+            "core with AVX-512, of which this convolution is far away"
           : "at best: transforms run at the rate of the convolution; they "
             "usually reach a tenth to a third of it";
   finding.wrong_if =

@@ -216,11 +216,9 @@ struct Frozen {
 class FrozenLayers {
  public:
   explicit FrozenLayers(const AnalysisContext& context)
-      : m_(context),
-        gradients_(context),
-        loads_(LoaderSpans(m_.trace, m_.steps.thread)) {}
+      : m_(context), loads_(LoaderSpans(m_.trace, m_.steps.thread)) {}
 
-  std::vector<Frozen> Find() const {
+  std::vector<Frozen> Find() {
     std::vector<Frozen> found;
     for (const ForwardStep& step : m_.forward) {
       Frozen one = In(step);
@@ -230,7 +228,7 @@ class FrozenLayers {
   }
 
  private:
-  Frozen In(const ForwardStep& step) const {
+  Frozen In(const ForwardStep& step) {
     Frozen one{.step = step.step};
     std::vector<RowId> since;   // the last layer
     std::set<int64_t> trained;  // elements of what trained layers made
@@ -238,7 +236,7 @@ class FrozenLayers {
     for (RowId row : step.ops) {
       if (Covers(loads_, m_.trace.ops()[row].begin_ns)) continue;
       const std::optional<Dims> made = ResultDims(m_.trace, row);
-      if (!gradients_.NodesOf(row).empty()) {
+      if (!m_.backward.Of(m_.trace.ops()[row]).empty()) {
         if (made) trained.insert(ElementsIn(*made));
         linked |= IsLayer(PlainNameOf(m_.trace, row));
         continue;
@@ -249,9 +247,10 @@ class FrozenLayers {
       const size_t weight = WeightArgument(m_.trace, row);
       if (weight == 0) continue;
       const Dims& input = DimsOf(m_.trace, row, weight - 1);
+      if (!gradients_) gradients_.emplace(m_);
       // Two matrices of one size are data, such as those of a graph.
       if (DimsOf(m_.trace, row, weight) == input ||
-          gradients_.KeptAmong(0, kNone, DimsOf(m_.trace, row, weight)) > 0 ||
+          gradients_->KeptAmong(0, kNone, DimsOf(m_.trace, row, weight)) > 0 ||
           trained.contains(ElementsIn(input))) {
         since.clear();
         continue;
@@ -282,18 +281,13 @@ class FrozenLayers {
   }
   // Switched on, as in a network that was not set to eval().
   bool DropsOut(RowId row) const {
-    const RowId inputs = m_.trace.ops()[row].inputs;
-    if (inputs == kNone || PlainNameOf(m_.trace, row) != "dropout") {
-      return false;
-    }
-    const auto& arguments = m_.trace.op_inputs()[inputs].arguments;
-    return arguments.size() > 2 &&
-           m_.trace.name(arguments[2].concrete) == "True";
+    return PlainNameOf(m_.trace, row) == "dropout" &&
+           FlagArgument(m_.trace, row, 2);
   }
 
   const AnalysisContext& m_;
-  const LayerGradients gradients_;
   const std::vector<Span> loads_;
+  std::optional<LayerGradients> gradients_;  // made for the first layer
 };
 
 Verdict CheckFrozenForward(const AnalysisContext& m) {
@@ -332,8 +326,8 @@ Verdict CheckFrozenForward(const AnalysisContext& m) {
       "keep the results, and train on these";
   finding.wrong_if =
       "samples are augmented, new, or made by what is trained; the layers "
-      "change (a moving "
-      "average of those that are trained), or the results need too much memory";
+      "change (a moving average of those that are trained), or the results "
+      "need too much memory";
   return Fire(Found{.finding = std::move(finding),
                     .bound_ns = all.saved_ns,
                     .at_most = FindingSeverity::kLow});

@@ -106,7 +106,7 @@ class Finder {
         newest = true;
         continue;
       }
-      const int64_t taken = TensorsOf(row, elements);
+      const int64_t taken = TensorsOfSize(m_.trace, row, elements);
       const std::string_view name = PlainNameOf(m_.trace, row);
       // An op that takes one tensor of the size takes the newest one.
       if (taken > 1 || (taken > 0 && newest)) {
@@ -158,34 +158,15 @@ class Finder {
   // True if the layer may take what its call before made, of so many elements.
   bool FeedsItself(RowId call, int64_t elements) const {
     const Dims& weight = DimsOf(m_.trace, call, WeightArgument(m_.trace, call));
-    return TensorsOf(call, elements) > (ElementsIn(weight) == elements ? 1 : 0);
-  }
-
-  // How many tensors of so many elements the op takes.
-  int64_t TensorsOf(RowId row, int64_t elements) const {
-    const RowId inputs = m_.trace.ops()[row].inputs;
-    if (inputs == kNone) return 0;
-    int64_t count = 0;
-    const auto add = [&](const Argument& one) {
-      count += !one.dims.empty() && ElementsIn(one.dims) == elements;
-    };
-    for (const Argument& one : m_.trace.op_inputs()[inputs].arguments) {
-      add(one);
-      std::ranges::for_each(one.elements, add);
-    }
-    return count;
+    return TensorsOfSize(m_.trace, call, elements) >
+           (ElementsIn(weight) == elements ? 1 : 0);
   }
 
   // True for a view of less than the whole tensor: who reads it is not known.
   bool TakesPart(RowId view) const {
     if (TakesApart(m_.trace, view)) return true;
-    const Dims& from = DimsOf(m_.trace, view, 0);
-    if (const auto range = SliceArguments(m_.trace, view)) {
-      return range->count() < from[range->dim];
-    }
-    if (PlainNameOf(m_.trace, view) != "select") return false;
-    const auto dim = DimArgument(m_.trace, view, 1, from.size());
-    return dim && from[*dim] > 1;
+    const std::optional<Dims> part = PartDims(m_.trace, view);
+    return part && ElementsIn(*part) < ElementsIn(DimsOf(m_.trace, view, 0));
   }
 
   // What follows the call step.ops[i] and is for its results alone.

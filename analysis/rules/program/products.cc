@@ -123,15 +123,12 @@ class Finder {
 
   // True for sums over the last dimension, which remains with size 1.
   bool SumsColumns(RowId row) const {
-    const RowId inputs = m_.trace.ops()[row].inputs;
-    if (NameOf(row) != "sum" || inputs == kNone) return false;
+    if (NameOf(row) != "sum") return false;
     const Dims& dims = DimsOf(m_.trace, row, 0);
     const std::vector<int64_t> over = ListArgument(m_.trace, row, 1);
-    const auto& arguments = m_.trace.op_inputs()[inputs].arguments;
     return over.size() == 1 &&
            (over[0] == -1 || over[0] + 1 == std::ssize(dims)) &&
-           arguments.size() > 2 &&
-           m_.trace.name(arguments[2].concrete) == "True";
+           FlagArgument(m_.trace, row, 2);
   }
 
   // The width that `row` projects a tensor of size `dims` to; 0 if it is no
