@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <functional>
+#include <string>
 #include <string_view>
 
 #include "context/noise.h"
@@ -76,7 +77,7 @@ constexpr auto kYielding =
                              {"unbatched-loop", "work-between-steps", 0.5},
                              {"unfused-pointwise", "attention-by-hand"},
                              {"unfused-pointwise", "constant-rebuilt"},
-                             {"unfused-pointwise", "function-by-hand"},
+                             {"unfused-pointwise", "function-by-hand", 1},
                              {"unfused-pointwise", "ignored-labels"},
                              {"unfused-pointwise", "large-vocabulary-loss"},
                              {"unfused-pointwise", "parameter-penalty"},
@@ -110,6 +111,11 @@ std::vector<const SizedFinding*> OwnersOf(
   return owners;
 }
 
+std::string AfterOwners(const std::vector<const SizedFinding*>& owners) {
+  return " This is what it still gains after the change of " +
+         owners.front()->finding.id + ".";
+}
+
 // Replays what `general` still gains after the owners' changes.
 void CountRest(const AnalysisContext& context,
                const std::vector<const SizedFinding*>& owners,
@@ -136,21 +142,29 @@ void CountRest(const AnalysisContext& context,
     finding.speedup =
         finding.baseline_ms / (finding.baseline_ms - finding.gain.expected_ms);
   }
-  finding.evidence += " This is what it still gains after the change of " +
-                      owners.front()->finding.id + ".";
+  finding.evidence += AfterOwners(owners);
 }
 
 // The same where one of the gains is a bound: both count as the same time, so
 // the difference is a bound of what is left.
-void SubtractBounds(const std::vector<const SizedFinding*>& owners,
+void SubtractBounds(const AnalysisContext& context,
+                    const std::vector<const SizedFinding*>& owners,
                     Finding& finding) {
+  double owned_ms = 0;
   for (const SizedFinding* owner : owners) {
-    const double ms = owner->finding.gain.expected_ms;
-    for (double* gain : {&finding.gain.low_ms, &finding.gain.expected_ms,
-                         &finding.gain.high_ms}) {
-      *gain = std::max(0.0, *gain - ms);
-    }
+    owned_ms += owner->finding.gain.expected_ms;
   }
+  for (double* gain : {&finding.gain.low_ms, &finding.gain.expected_ms,
+                       &finding.gain.high_ms}) {
+    *gain = std::max(0.0, *gain - owned_ms);
+  }
+  if (finding.gain_kind != GainKind::kPredicted) return;
+  const double step_ms =
+      finding.baseline_ms > 0 ? finding.baseline_ms : context.gain_step_ms();
+  finding.baseline_ms = std::max(step_ms - owned_ms, finding.gain.expected_ms);
+  const double after_ms = finding.baseline_ms - finding.gain.expected_ms;
+  finding.speedup = after_ms > 0 ? finding.baseline_ms / after_ms : 0;
+  finding.evidence += AfterOwners(owners);
 }
 
 }  // namespace
@@ -173,7 +187,7 @@ void Yield(const AnalysisContext& context, std::vector<SizedFinding>& found,
     if (replayed) {
       CountRest(context, owners, general);
     } else {
-      SubtractBounds(owners, general.finding);
+      SubtractBounds(context, owners, general.finding);
     }
     if (LikelyMs(general.finding) >= MinReportableGainMs(context)) continue;
     superseded.push_back(

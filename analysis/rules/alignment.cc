@@ -103,8 +103,10 @@ std::vector<Product> FindProducts(const AnalysisContext& m) {
     product.in_attention = in_attention(op);
     const int64_t unit = UnitOf(product.precision);
     bool& aligned = product.aligned;
-    const auto pad = [&aligned, unit](int64_t size, bool inner) {
-      if (!inner || size % unit == 0) return 1.0;
+    // Which dimensions are contiguous is often not recorded. A kernel that
+    // loads single elements has met one that does not fit.
+    const auto pad = [&](int64_t size, bool inner) {
+      if (!(inner || product.narrow) || size % unit == 0) return 1.0;
       aligned = false;
       return static_cast<double>(Padded(size, unit)) /
              static_cast<double>(size);
@@ -124,8 +126,9 @@ double AlignedRate(const std::vector<Product>& products,
   double flops = 0, ns = 0;
   for (const Product& other : products) {
     const double ratio = other.shape.flops() / product.shape.flops();
-    if (!other.aligned || other.precision != product.precision ||
-        ratio > kSimilar || ratio < 1 / kSimilar) {
+    if (!other.aligned || other.narrow ||
+        other.precision != product.precision || ratio > kSimilar ||
+        ratio < 1 / kSimilar) {
       continue;
     }
     flops += other.shape.flops();

@@ -25,9 +25,12 @@ constexpr int64_t kBigBytes = 1 << 20;  // large enough to measure a rate by
 // In bytes per second: less than half of a PCIe 3 slot's rate, or of a
 // 100 Gbit/s network's.
 constexpr double kSlowBus = 6e9;
-// Faster links are advised in place of overlapping only where they shorten the
-// step by another 5 %.
+// Faster links, or ranks in time, are advised in place of overlapping only
+// where they shorten the step by another 5 %.
 constexpr double kWorthLinks = 0.05;
+// Less than this share of the exposed time is moving bytes: the rest is
+// waiting.
+constexpr double kMostMoving = 0.5;
 
 bool AnyCollective(const Collective&) { return true; }
 
@@ -58,7 +61,7 @@ bool WaitsByChance(const AnalysisContext& m, double exposed) {
   const double bandwidth = BestBusBandwidth(m.collectives, ranks);
   if (m.has_gpu || bandwidth <= 0 || ranks < 2) return false;
   const std::optional<double> moving = TransfersNs(m, bandwidth);
-  return moving && *moving < 0.5 * exposed &&
+  return moving && *moving < kMostMoving * exposed &&
          exposed - *moving <=
              std::sqrt(2 * std::log(ranks)) * m.stats.cov * m.step_ns();
 }
@@ -226,6 +229,36 @@ Alternative FasterLinks(const AnalysisContext& m, const Edit& overlapping) {
   return faster;
 }
 
+// If transfers at the best rate of the recording explain little of what is
+// exposed, overlapping does not help: collectives wait until the last rank
+// comes. The change to predict is that all come in time. Edit() if it is not
+// so.
+Alternative RanksInTime(const AnalysisContext& m, double exposed) {
+  const int32_t ranks = m.trace.run().world_size;
+  const double best = BestBusBandwidth(m.collectives, ranks);
+  Alternative in_time;
+  if (!m.has_gpu || best < kSlowBus) return in_time;
+  const std::optional<double> moving = TransfersNs(m, best);
+  if (!moving || *moving >= kMostMoving * exposed) return in_time;
+  for (const Collective& one : m.collectives) {
+    const double ns = TransferNs(one, best, ranks);
+    const auto now = static_cast<double>(one.moved.length());
+    if (one.kernel == kNone || one.step == kNoStep || now <= 0) continue;
+    in_time.edit.scales.push_back({KernelOf(one), std::min(1.0, ns / now)});
+  }
+  in_time.wording.evidence =
+      " Overlapping cannot hide that: this rank is ready and waits.";
+  in_time.wording.assumption =
+      "all ranks come in time, so that transfers take what they take at the "
+      "best rate of this recording";
+  in_time.wording.fix_cpp = in_time.wording.fix_python =
+      "find the rank that comes late, and what delays it: record all ranks, "
+      "and stepscope analyze FOLDER compares them. Usual reasons: longer "
+      "samples or more of them on one rank, a loader or disk that is slower "
+      "there, checkpoints or logging on one rank, a device that throttles";
+  return in_time;
+}
+
 Verdict CheckExposed(const AnalysisContext& m) {
   if (m.trace.run().world_size == 1) return Clean();
   if (m.collectives.empty()) return AnswerWithoutCollectives(m);
@@ -268,7 +301,8 @@ Verdict CheckExposed(const AnalysisContext& m) {
       .finding = std::move(finding), .bound_ns = most_ns, .worth = kWorthLinks};
   if (WaitsByChance(m, exposed)) found.at_most = FindingSeverity::kLow;
   Alternative faster = FasterLinks(m, edit);
-  found.alternatives = {{std::move(edit)}, std::move(faster)};
+  found.alternatives = {
+      {std::move(edit)}, std::move(faster), RanksInTime(m, exposed)};
   return Fire(std::move(found));
 }
 
@@ -284,14 +318,18 @@ constexpr Rule kRules[] = {
      .detect = "in two thirds of the steady steps, collectives run without "
                "any computing for at least 3 % of the step (the lowest share "
                "that XProf calls moderate)",
-     .avoid = "the job has one rank only. The last bucket cannot overlap with "
-              "backward and is left out of the bound. One rank's trace cannot "
-              "distinguish transfers from waiting for a late rank, and the "
-              "finding says so; on a CPU it is low if transfers explain less "
-              "than half, and the rest is no more than the steps of ranks "
-              "vary. If collectives run below 6 GB/s and no "
-              "computing is left to overlap with, the finding is only a hint "
-              "to check the links and for late ranks",
+     .avoid =
+         "the job has one rank only. The last bucket cannot overlap with "
+         "backward and is left out of the bound. One rank's trace cannot "
+         "distinguish transfers from waiting for a late rank, and the "
+         "finding says so: where transfers at the recording's best rate "
+         "explain "
+         "less than half, it advises to look for that rank; on a CPU it is "
+         "low if transfers explain less "
+         "than half, and the rest is no more than the steps of ranks "
+         "vary. If collectives run below 6 GB/s and no "
+         "computing is left to overlap with, the finding is only a hint "
+         "to check the links and for late ranks",
      .fix_cpp = "issue each bucket's all-reduce as soon as its gradients are "
                 "ready and wait for the Works before the optimizer",
      .fix_python = "depends on what is exposed: DistributedDataParallel's "

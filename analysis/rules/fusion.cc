@@ -1,7 +1,9 @@
 // Do chains of elementwise kernels write results that the next one reads again?
 // Sources: PyTorch Performance Tuning Guide, "Fuse pointwise operations"; "17
-// tips" (5x on a GELU); the ResNet-18 case study, step 7. Without shapes, a
-// fused chain of n kernels is predicted to take 1/n of the time, but at least a
+// tips" (5x on a GELU); the ResNet-18 case study, step 7. Inductor also fuses a
+// reduction over rows with what comes before it and with what is then computed
+// from its results and the rows, as in a normalisation. Without shapes, a fused
+// chain of n kernels is predicted to take 1/n of the time, but at least a
 // third.
 #include <algorithm>
 #include <map>
@@ -20,6 +22,11 @@ namespace fusion_rules {
 namespace {
 
 constexpr size_t kLeastChain = 3;
+constexpr size_t kLeastMeasured = 2;  // where the bytes are known
+// Parts of a tensor that are joined again, as the halves of a rotation, belong
+// to the chain of the whole.
+constexpr double kPart = 0.5;
+constexpr double kRows = 1.0 / 16;  // at most, what a reduction leaves
 constexpr double kMostSaved = 0.66;
 constexpr double kKernelNs = 2'000;  // the shortest that a kernel takes
 
@@ -35,14 +42,50 @@ bool Fuses(const KernelUse& use) {
 
 using Chain = std::vector<const KernelUse*>;
 
-// True if both kernels have as many elements: by shapes, else by equal grids.
+// True if the kernels work on tensors of one size, or on a half of it: by
+// shapes, else by equal grids.
 bool SameSize(const AnalysisContext& m, const KernelUse& a,
               const KernelUse& b) {
-  if (a.elements > 0 && b.elements > 0) return a.elements == b.elements;
+  if (a.elements > 0 && b.elements > 0) {
+    return std::min(a.elements, b.elements) >=
+           kPart * std::max(a.elements, b.elements);
+  }
   const Kernel& left = m.trace.kernels()[a.kernel];
   const Kernel& right = m.trace.kernels()[b.kernel];
   return left.grid[0] > 0 && left.grid == right.grid &&
          left.block == right.block;
+}
+
+// True for the results of a reduction in the chain, and what is made of them.
+bool IsOfRows(const Chain& chain, const KernelUse& use) {
+  return use.elements > 0 && use.elements <= kRows * chain.front()->elements;
+}
+
+bool Reduces(const KernelUse& use) {
+  return use.kind == KernelClass::kReduction;
+}
+
+bool Continues(const AnalysisContext& m, const Chain& chain,
+               const KernelUse& use) {
+  const KernelUse& last = *chain.back();
+  if (last.step != use.step) return false;
+  if (last.op != kNone && use.op != kNone &&
+      m.trace.ops()[last.op].thread != m.trace.ops()[use.op].thread) {
+    return false;  // forward and backward
+  }
+  const bool reduced = std::ranges::any_of(
+      chain, [](const KernelUse* one) { return Reduces(*one); });
+  // Without shapes, the kernels after it work on fewer elements, as far as one
+  // can see.
+  if (Reduces(last) && last.elements <= 0) return false;
+  return SameSize(m, *chain.front(), use) || (reduced && IsOfRows(chain, use));
+}
+
+bool IsMeasured(const AnalysisContext& m, const Chain& chain) {
+  return m.kernels.peaks.exact &&
+         std::ranges::all_of(chain, [](const KernelUse* use) {
+           return use->bytes >= 0 && use->elements > 0;
+         });
 }
 
 std::vector<Chain> FindChains(const AnalysisContext& m) {
@@ -57,7 +100,9 @@ std::vector<Chain> FindChains(const AnalysisContext& m) {
   std::map<int64_t, Chain> open;  // by stream
   std::vector<Chain> chains;
   const auto close = [&](Chain& chain) {
-    if (chain.size() >= kLeastChain) chains.push_back(std::move(chain));
+    while (!chain.empty() && IsOfRows(chain, *chain.back())) chain.pop_back();
+    const size_t least = IsMeasured(m, chain) ? kLeastMeasured : kLeastChain;
+    if (chain.size() >= least) chains.push_back(std::move(chain));
     chain.clear();
   };
   for (const KernelUse& use : m.kernels.uses) {
@@ -66,12 +111,8 @@ std::vector<Chain> FindChains(const AnalysisContext& m) {
       close(chain);
       continue;
     }
-    // A reduction ends a chain, because the kernels after it work on fewer
-    // elements.
     if (!chain.empty() &&
-        (!SameSize(m, *chain.back(), use) || chain.back()->step != use.step ||
-         chain.back()->kind == KernelClass::kReduction ||
-         separated(*chain.back(), use))) {
+        (!Continues(m, chain, use) || separated(*chain.back(), use))) {
       close(chain);
     }
     chain.push_back(&use);
@@ -81,23 +122,21 @@ std::vector<Chain> FindChains(const AnalysisContext& m) {
 }
 
 double FusedNs(const AnalysisContext& m, const Chain& chain, double ns) {
-  const double fewer = 1.0 / static_cast<double>(chain.size());
-  double fused = std::max(fewer, 1 - kMostSaved) * ns;
-  double bytes = 0;
-  for (const KernelUse* use : chain) {
-    if (use->bytes < 0 || use->elements <= 0) return std::max(fused, kKernelNs);
-    bytes += use->bytes;
+  if (!IsMeasured(m, chain)) {
+    const double fewer = 1.0 / static_cast<double>(chain.size());
+    return std::max({fewer * ns, (1 - kMostSaved) * ns, kKernelNs});
   }
-  if (!m.kernels.peaks.exact) return std::max(fused, kKernelNs);
   // A fused kernel keeps intermediate results in registers: it neither writes
   // nor reads them.
-  for (size_t i = 0; i + 1 < chain.size(); ++i) {
-    const bool halves = Is16Bit(chain[i]->precision);
-    bytes -= 2 * chain[i]->elements * (halves ? 2 : 4);
+  double bytes = 0;
+  for (const KernelUse* use : chain) {
+    bytes += use->bytes;
+    if (use == chain.back() || Reduces(*use)) continue;
+    bytes -= 2 * use->elements * (Is16Bit(use->precision) ? 2 : 4);
   }
   bytes = std::max(bytes, 2 * 2 * chain[0]->elements);
-  fused = bytes / (kGoodBandwidth * m.kernels.peaks.bytes_per_ns);
-  return std::max(fused, kKernelNs);
+  return std::max(bytes / (kGoodBandwidth * m.kernels.peaks.bytes_per_ns),
+                  kKernelNs);
 }
 
 // The ops of a chain, as "add > mul > relu > ...".
@@ -168,7 +207,7 @@ Verdict CheckUnfusedPointwise(const AnalysisContext& m) {
              " per step"});
   }
   finding.evidence =
-      "Chains of elementwise kernels on tensors of equal size take " +
+      "Chains of elementwise kernels on tensors of one size take " +
       Milliseconds(time / steps * 1e-6) + " per step (" +
       Percent(time / steps / m.kernels.compute_ns) + " of the compute time): " +
       Count(static_cast<int64_t>(kernels / steps), "kernel") + " in " +
@@ -206,8 +245,10 @@ constexpr Rule kRules[] = {
      .check = &CheckUnfusedPointwise,
      .reference = "PyTorch Performance Tuning Guide: Fuse pointwise operations",
      .detect =
-         "three or more elementwise kernels of equal size run in a row on "
-         "one stream, and fusing them saves at least 1 % of the step",
+         "three or more elementwise kernels of equal size (two where shapes "
+         "and the device's bandwidth are known) run in a row on one stream, "
+         "with reductions over rows and what is made of their results, and "
+         "fusing them saves at least 1 % of the step",
      .avoid = "Triton, nvFuser or NNC made the kernels, they belong to the "
               "optimizer, or a matrix product interrupts the chain",
      .fix_cpp = "use a scripted function, or an AOTInductor module (inference)",

@@ -3,6 +3,7 @@
 #include <stepscope/contains.h>
 
 #include <algorithm>
+#include <vector>
 
 namespace stepscope {
 namespace {
@@ -167,6 +168,29 @@ TensorCores TensorCoresOf(std::string_view name) {
   return TensorCores::kUnknown;
 }
 
+// True if the name says that data are doubles. Scalars are, whatever the data:
+// hyperparameters of a fused optimizer, among its template arguments, and
+// parameters of the functions that lambdas stand in ("normal_kernel(TensorBase
+// const&, double, double)").
+bool HasDoubles(std::string_view name) {
+  constexpr std::string_view kDouble = "double", kLambda = "lambda";
+  if (Contains(name, "multi_tensor_apply")) {
+    return Contains(name, "functor<double");
+  }
+  std::vector<bool> of_function;  // the parentheses that are open
+  for (size_t i = 0; i < name.size(); ++i) {
+    if (name[i] == '(') {
+      of_function.push_back(!name.substr(0, i).ends_with(kLambda));
+    } else if (name[i] == ')' && !of_function.empty()) {
+      of_function.pop_back();
+    } else if (name.substr(i).starts_with(kDouble) &&
+               (of_function.empty() || !of_function.back())) {
+      return true;
+    }
+  }
+  return false;
+}
+
 // From the most specific sign to the least: "f32" also occurs in names of
 // kernels with 16-bit inputs, where it is the accumulator.
 Precision PrecisionOf(std::string_view name) {
@@ -194,8 +218,8 @@ Precision PrecisionOf(std::string_view name) {
   if (Contains(name, "f64f64") || Contains(name, "dgemm") ||
       Contains(name, "zgemm") || Contains(name, "dffma") ||
       Contains(name, "d884") || Contains(name, "d1684") ||
-      Contains(name, "d1688") || Contains(name, "d16816") ||
-      Contains(name, "double") || Contains(name, "dcudnn")) {
+      Contains(name, "d1688") || Contains(name, "d16816") || HasDoubles(name) ||
+      Contains(name, "dcudnn")) {
     return Precision::kFp64;
   }
   if (Contains(name, "i8816") || Contains(name, "i16832") ||

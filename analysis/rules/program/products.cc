@@ -88,6 +88,11 @@ class Finder {
     return !m_.backward.Of(op).empty();
   }
 
+  bool IsOfOthers(RowId row) const {
+    return !m_.trace.name(m_.trace.ops()[row].name).starts_with("aten::") &&
+           !m_.tree.traits(row).bookkeeping;
+  }
+
   // True for sums of rows by an index.
   bool SumsRows(RowId row) const {
     if (IsAnyOf(NameOf(row), {"index_add", "scatter_add"})) return true;
@@ -319,6 +324,11 @@ class Finder {
     std::vector<RowId> scales;
     const std::vector<RowId> takers = Takers(ops, i, *made, false, scales);
     if (takers.size() != 1) return {};
+    // What a function of the program or of another library takes and makes is
+    // often not recorded: a fused activation, say.
+    for (size_t k = i + 1; ops[k] != takers[0]; ++k) {
+      if (IsOfOthers(ops[k])) return {};
+    }
     const std::optional<Sizes> then = SizesOf(takers[0]);
     if (!then) return {};
     const std::optional<double> other =

@@ -77,6 +77,17 @@ TEST(MisalignedDimsTest, FiresOnKernelsWithNarrowLoads) {
                       "tc-misaligned-dims"));
 }
 
+// Before PyTorch recorded strides, nobody knows that the first operand is
+// turned.
+TEST(MisalignedDimsTest, ANarrowKernelTellsThatADimensionDoesNotFit) {
+  const Report report =
+      With({{"(c10::Half[50257,4096],c10::Half[4096,2048])", 8'000, kNarrow},
+            {Product(4096, 2048, 50304), 4'000}});
+  const Finding* finding = Find(report, "tc-misaligned-dims");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 4, 0.1);
+}
+
 TEST(MisalignedDimsTest, LeavesProductsOfAttentionToAFusedKernel) {
   // Scores of 1001 x 1001: padding the sequence would help the products, but a
   // fused kernel does not need it.

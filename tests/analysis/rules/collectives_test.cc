@@ -113,9 +113,10 @@ TEST(ExposedCollectiveTest, IsLowOnACpuWhereRanksVary) {
   EXPECT_EQ(severity(OnGloo(5, bucket, 60)), FindingSeverity::kLow);
 }
 
-// Four steps: 1 ms of computing, an all-reduce of `elements` floats in 8 ms,
-// and the optimizer. Nothing is left to overlap with.
-Report Filled(int64_t elements) {
+// Six steps: 1 ms of computing, an all-reduce of `elements` floats in 8 ms
+// (that of one step in `fast_us`), and the optimizer. Nothing is left to
+// overlap with.
+Report Filled(int64_t elements, int64_t fast_us = 8'000) {
   std::string rows = "run world_size=2\n";
   int correlation = 0;
   const auto span = [](int64_t begin_us, int64_t end_us) {
@@ -142,7 +143,8 @@ Report Filled(int64_t elements) {
             span(host + 11, host + 39) +
             "thread=0 in_elements=" + std::to_string(elements) +
             " dtype=Float group_size=2 allreduce\n";
-    kernel(20, 1'000, 9'000, "ncclDevKernel_AllReduce_Sum_f32_RING_LL");
+    kernel(20, 1'000, step == 2 ? 1'000 + fast_us : 9'000,
+           "ncclDevKernel_AllReduce_Sum_f32_RING_LL");
     rows += "range " + span(host + 50, host + 70) +
             "thread=0 kind=optimizer Optimizer.step#SGD.step\n";
     kernel(60, 9'000, 9'100, "update");
@@ -166,6 +168,23 @@ TEST(ExposedCollectiveTest, SlowCollectivesThatFillTheStepPointToTheLinks) {
   const Finding* other = Find(fast, "exposed-collective");
   EXPECT_TRUE(other == nullptr ||
               other->fix_python.find("why transfers") == std::string::npos);
+}
+
+// One of the all-reduces shows what the links can do: the others wait.
+TEST(ExposedCollectiveTest, TransfersThatAreFastOnceWaitForLateRanks) {
+  const Report report = Filled(8'000'000, 1'000);  // 32 GB/s
+  const Finding* finding = Find(report, "exposed-collective");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kPredicted) << report.replay.why_not;
+  EXPECT_NE(finding->fix_python.find("find the rank that comes late"),
+            std::string::npos)
+      << finding->fix_python;
+  EXPECT_GT(finding->gain.expected_ms, 4);
+  // At half the best rate, moving explains them.
+  const Report steady = Filled(8'000'000, 4'000);
+  const Finding* other = Find(steady, "exposed-collective");
+  EXPECT_TRUE(other == nullptr ||
+              other->fix_python.find("comes late") == std::string::npos);
 }
 
 }  // namespace

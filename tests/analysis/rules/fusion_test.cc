@@ -1,5 +1,5 @@
-#include "support/compute_text.h"
 #include "rule_testing.h"
+#include "support/compute_text.h"
 
 namespace stepscope::fusion_test {
 namespace {
@@ -53,6 +53,43 @@ TEST(UnfusedPointwiseTest, CountsWhatAFusedKernelMustMove) {
 TEST(UnfusedPointwiseTest, TwoInARowAreNoChain) {
   EXPECT_TRUE(IsClean(With({.length = 2}), "unfused-pointwise"));
   EXPECT_FALSE(IsClean(With({.length = 3}), "unfused-pointwise"));
+}
+
+// A gated activation, where sizes tell what a fused kernel saves: two of the
+// five tensors that are moved.
+TEST(UnfusedPointwiseTest, TwoAreAChainWhereSizesAreKnown) {
+  const Report report = With({.length = 2,
+                              .inputs = "(float[1024,10240],float[1024,10240])",
+                              .us = 130});
+  EXPECT_NE(Find(report, "unfused-pointwise"), nullptr);
+}
+
+// Root mean square normalisation: one pass over the rows, and back to them.
+TEST(UnfusedPointwiseTest, AReductionOverRowsIsPartOfTheChain) {
+  const std::string reduce =
+      "void at::native::reduce_kernel<512, 1, MeanOps<float> >()";
+  const auto norm = [&](const std::string& rows) {
+    ComputeText text;
+    for (int i = 0; i < 3; ++i) {
+      const std::string whole = "(float[8192,2048])";
+      text.Op("aten::pow", whole, {{kAdd, 100}}, 60);
+      text.Op("aten::mean", "(float[8192,2048],ScalarList,Scalar,-)",
+              {{reduce, 50}}, 60);
+      text.Op("aten::rsqrt", "(float[" + rows + "])", {{kAdd, 3}}, 60);
+      text.Op("aten::mul", "(float[8192,2048],float[8192,1])", {{kAdd, 150}},
+              60);
+      text.Op("aten::mm", "", {{"ampere_bf16_s16816gemm_bf16_nn", 600}}, 60);
+      text.EndStep();
+    }
+    return text.Analyzed();
+  };
+  const Report report = norm("8192,1");
+  const Finding* finding = Find(report, "unfused-pointwise");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->where, "pow > mean > rsqrt > mul");
+  // Another tensor, which is no result of rows.
+  EXPECT_NE(Find(norm("8192,512"), "unfused-pointwise"), nullptr);
+  EXPECT_EQ(Find(norm("8192,512"), "unfused-pointwise")->where, "pow > mean");
 }
 
 TEST(UnfusedPointwiseTest, AProductInBetweenEndsAChain) {

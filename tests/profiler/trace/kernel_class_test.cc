@@ -106,6 +106,27 @@ constexpr Known kKnown[] = {
      "at::native::(anonymous namespace)::FusedOptimizerTensorListMetadata<4>, "
      "at::native::(anonymous namespace)::FusedAdamMathFunctor<float, 4> >(x)",
      KernelClass::kOptimizer, TensorCores::kNo, Precision::kFp32},
+    // Hyperparameters and bounds of random numbers are doubles, not the data.
+    {"void at::native::(anonymous namespace)::multi_tensor_apply_kernel<"
+     "at::native::(anonymous namespace)::FusedOptimizerTensorListMetadata<4>, "
+     "at::native::(anonymous namespace)::FusedAdamMathFunctor<float, 4, "
+     "(at::native::(anonymous namespace)::ADAM_MODE)1, false>, float const*, "
+     "double, double, double, double, double, bool>(x)",
+     KernelClass::kOptimizer, TensorCores::kNo, Precision::kFp32},
+    {"void at::native::(anonymous namespace)::multi_tensor_apply_kernel<"
+     "at::native::(anonymous namespace)::FusedOptimizerTensorListMetadata<4>, "
+     "at::native::(anonymous namespace)::FusedAdamMathFunctor<double, 4> >(x)",
+     KernelClass::kOptimizer, TensorCores::kNo, Precision::kFp64},
+    {"void at::native::(anonymous namespace)::"
+     "distribution_elementwise_grid_stride_kernel<float, 4, "
+     "normal_kernel<at::CUDAGeneratorImpl*>(at::TensorBase const&, double, "
+     "double, at::CUDAGeneratorImpl*)::{lambda()#1}::operator()() const::"
+     "{lambda()#2}>(x)",
+     KernelClass::kElementwise, TensorCores::kNo, Precision::kFp32},
+    {"void at::native::vectorized_elementwise_kernel<4, "
+     "at::native::sqrt_kernel_cuda(at::TensorIteratorBase&)::{lambda()#2}::"
+     "operator()() const::{lambda(double)#1}, at::detail::Array<char*, 2> >(x)",
+     KernelClass::kElementwise, TensorCores::kNo, Precision::kFp64},
     // Compilers.
     {"triton_poi_fused_addmm_gelu_view_26", KernelClass::kElementwise,
      TensorCores::kNo, Precision::kUnknown},
