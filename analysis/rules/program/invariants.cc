@@ -1,12 +1,13 @@
-// Does a loop apply a layer to the same tensor again and again? Do layers that
-// are never trained compute the same in each epoch?
-// Source: loop-invariant code motion (Aho et al., Compilers, section 9.1);
-// Bahdanau et al. 2015, appendix A.1.2: U h_j does not depend on the position
-// of the decoder, so it is computed in advance. PyTorch tutorials, "Transfer
-// Learning for Computer Vision": a network as a fixed feature extractor.
+// Does a loop apply a layer or a function to the same tensor again and again?
+// Do layers that are never trained compute the same in each epoch? Source:
+// loop-invariant code motion (Aho et al., Compilers, section 9.1); Bahdanau et
+// al. 2015, appendix A.1.2: U h_j does not depend on the position of the
+// decoder, so it is computed in advance. PyTorch tutorials, "Transfer Learning
+// for Computer Vision": a network as a fixed feature extractor.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -39,7 +40,7 @@ constexpr char kChange[] = "layer applied once, before the loop";
 constexpr size_t kLeastFrozen = 2;
 constexpr double kLeastFrozenShare = 0.1;  // of the step, as for loops
 
-// The calls of a layer that have the same arguments, in one step.
+// The calls of a layer or function that have the same arguments, in one step.
 struct Invariant {
   size_t step = 0;
   std::vector<RowId> calls = {};
@@ -48,7 +49,16 @@ struct Invariant {
   double code_ns = 0;            // the program's, in front of the calls
   Dims input = {};
   bool proven = true;  // by gradients of the input; data has none
+  bool layer = true;   // else a function, which has no weight
 };
+
+// Functions of one tensor that make the same of it each time.
+bool IsFunction(std::string_view plain_name) {
+  return IsAnyOf(plain_name,
+                 {"softmax", "log_softmax", "sigmoid", "log_sigmoid", "tanh",
+                  "exp", "log", "log1p", "sqrt", "rsqrt", "erf", "gelu", "silu",
+                  "softplus", "sin", "cos", "pow", "cumsum"});
+}
 
 class Finder {
  public:
@@ -59,6 +69,11 @@ class Finder {
     for (const ForwardStep& step : m_.forward) {
       for (const auto& at : RepeatedLayers(m_.trace, step, kLeastCalls)) {
         std::optional<Invariant> one = InvariantOf(step, at);
+        if (one) found.push_back(*std::move(one));
+      }
+      for (const auto& [inputs, at] : RepeatedFunctions(step)) {
+        if (at.size() < kLeastCalls) continue;
+        std::optional<Invariant> one = FunctionOf(step, at);
         if (one) found.push_back(*std::move(one));
       }
     }
@@ -98,6 +113,53 @@ class Finder {
     if (!AddGradients(elements, weights, uses, one)) return {};
     if (!one.proven && MayDiffer(step, at, one.input)) return {};
     return one;
+  }
+
+  // By arguments and name, where they are called.
+  std::map<std::pair<RowId, NameId>, std::vector<size_t>> RepeatedFunctions(
+      const ForwardStep& step) const {
+    std::map<std::pair<RowId, NameId>, std::vector<size_t>> calls;
+    for (size_t i = 0; i < step.ops.size(); ++i) {
+      const Op& op = m_.trace.ops()[step.ops[i]];
+      if (op.inputs != kNone &&
+          IsFunction(PlainNameOf(m_.trace, step.ops[i])) &&
+          !IsInPlace(m_.trace, step.ops[i])) {
+        calls[{op.inputs, op.name}].push_back(i);
+      }
+    }
+    return calls;
+  }
+
+  // The function that is called at step.ops[at...], if nothing else between the
+  // calls makes a tensor as large, and the engine adds up a gradient of its
+  // input for each call.
+  std::optional<Invariant> FunctionOf(const ForwardStep& step,
+                                      const std::vector<size_t>& at) {
+    Invariant one{.step = step.step, .layer = false};
+    one.input = DimsOf(m_.trace, step.ops[at.front()], 0);
+    const int64_t elements = ElementsIn(one.input);
+    for (size_t i = at.front(); i < at.back(); ++i) {
+      const RowId row = step.ops[i];
+      if (m_.tree.traits(row).bookkeeping ||
+          std::ranges::binary_search(at, i)) {
+        continue;
+      }
+      if (MayMake(m_.trace, row, one.input)) return {};
+    }
+    if (!gradients_) gradients_.emplace(m_);
+    const int64_t last_ns = m_.trace.ops()[step.ops[at.back()]].end_ns;
+    for (size_t i : at) {
+      one.calls.push_back(step.ops[i]);
+      for (RowId node : gradients_->NodesOf(step.ops[i])) {
+        if (m_.trace.ops()[node].begin_ns < last_ns) return {};
+        one.nodes.push_back(node);
+      }
+    }
+    if (one.nodes.size() < at.size()) return {};
+    const auto [first, last] = std::ranges::minmax(one.nodes);
+    // They remain, as sums of the gradients of the result.
+    const size_t sums = gradients_->SumsAmong(first, last, elements).size();
+    return sums + 1 >= at.size() ? std::optional(one) : std::nullopt;
   }
 
   // True if the step may have several tensors of the size of the input: it
@@ -177,24 +239,37 @@ Verdict CheckInvariantInLoop(const AnalysisContext& m) {
   if (!longest.proven) finding.confidence = Confidence::kHint;
   finding.evidence =
       std::string(m.trace.name(m.trace.ops()[longest.calls.front()].name)) +
-      " runs " + MeanCount(calls / steps, "time") +
-      " per step with the same weight on the same tensor of " +
-      InBrackets(longest.input) +
+      " runs " + MeanCount(calls / steps, "time") + " per step " +
+      (longest.layer ? "with the same weight " : "") +
+      "on the same tensor of " + InBrackets(longest.input) +
       ": nothing makes another one of its size in between, and the backward "
       "pass adds up gradients of " +
-      (longest.proven ? "both" : "the weight (the tensor needs none)") +
+      (!longest.layer   ? "the tensor"
+       : longest.proven ? "both"
+                        : "the weight (the tensor needs none)") +
       ", one for each call. With the backward passes this takes " +
       Milliseconds(all.ns * 1e-6) + " per step.";
-  finding.assumption = "at best: one call remains, and none of these sums";
-  finding.fix_python =
-      "apply the layer once, before the loop, and use its result in the loop: "
-      "keys = self.to_key(memory)";
-  finding.fix_cpp =
-      "apply the layer once, before the loop, and use its result in the loop: "
-      "auto keys = to_key(memory)";
-  finding.wrong_if =
-      "the tensor is changed in place between the calls, or the layer is "
-      "random, as with dropout inside";
+  if (longest.layer) {
+    finding.assumption = "at best: one call remains, and none of these sums";
+    finding.fix_python =
+        "apply the layer once, before the loop, and use its result in the "
+        "loop: keys = self.to_key(memory)";
+    finding.fix_cpp =
+        "apply the layer once, before the loop, and use its result in the "
+        "loop: auto keys = to_key(memory)";
+    finding.wrong_if =
+        "the tensor is changed in place between the calls, or the layer is "
+        "random, as with dropout inside";
+  } else {
+    finding.assumption = "at best: one call remains";
+    finding.fix_python =
+        "call it once, before the loop, and use its result in the loop: "
+        "probabilities = logits.softmax(1)";
+    finding.fix_cpp =
+        "call it once, before the loop, and use its result in the loop: auto "
+        "probabilities = logits.softmax(1)";
+    finding.wrong_if = "the tensor is changed in place between the calls";
+  }
   if (!longest.proven) {
     finding.wrong_if +=
         "; or a loader delivers several tensors of that size, as for triplets";
@@ -358,8 +433,8 @@ constexpr Rule kRules[] = {
      .fix_python = "the frozen layers once over the data, and training on "
                    "their results"},
     {.id = "invariant-in-loop",
-     .question =
-         "Does a loop apply a layer to the same tensor again and again?",
+     .question = "Does a loop apply a layer or a function to the same tensor "
+                 "again and again?",
      .needs = {Kind::kOp, Kind::kOpShapes},
      .causes = {Cause::kCompute, Cause::kDispatch},
      .check = &CheckInvariantInLoop,
@@ -374,13 +449,15 @@ constexpr Rule kRules[] = {
          "gradient of the weight and one of the input for each further run "
          "(of an input without gradient, which is a hint and low at most, "
          "those "
-         "of the weight only); the runs beyond the first take 1 % of the step",
+         "of the weight only), or a function of one tensor such as softmax "
+         "does, and the backward pass adds up a gradient of its input for each "
+         "further run; the runs beyond the first take 1 % of the step",
      .avoid =
          "the input needs no gradient, and the step takes parts of such sizes "
          "from a larger tensor; each run has an input or a weight of its own, "
          "as the steps of a sequence and the heads of a model do",
-     .fix_cpp = "the layer once, before the loop",
-     .fix_python = "the layer once, before the loop"}};
+     .fix_cpp = "the layer or function once, before the loop",
+     .fix_python = "the layer or function once, before the loop"}};
 
 }  // namespace
 }  // namespace invariants_rules

@@ -1,4 +1,5 @@
 // Are matrices inverted only to be multiplied, or factorised more than once?
+// Does each step factorise a matrix that stays the same?
 // Source: PyTorch documentation, torch.linalg.inv: "Consider using
 // torch.linalg.solve() if possible". It takes 2 n^3 operations, a Cholesky
 // factor n^3 / 3 (Golub and Van Loan, Matrix Computations).
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "context/rule.h"
+#include "evidence/gradients/layer_calls.h"
 #include "evidence/program/op_shapes.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
@@ -33,6 +35,7 @@ struct Case {
   RowId row = kNone;    // the inverse, or what comes first
   RowId other = kNone;  // the determinant of a matrix of that size
   bool pseudo = false;
+  bool constant = false;  // nothing in the step makes or changes the matrix
   Dims dims = {};
 };
 
@@ -52,11 +55,16 @@ bool IsSolve(std::string_view name) {
                         "linalg_lu_factor_ex"});
 }
 
+bool IsDecomposition(std::string_view name) {
+  return IsAnyOf(name, {"linalg_eigh", "linalg_eig", "linalg_svd", "svd",
+                        "linalg_qr", "linalg_matrix_exp", "matrix_exp"});
+}
+
 class Finder {
  public:
   explicit Finder(const AnalysisContext& context) : m_(context) {}
 
-  std::vector<Case> Find() const {
+  std::vector<Case> Find() {
     std::vector<Case> found;
     for (const ForwardStep& step : m_.forward) {
       for (size_t i = 0; i < step.ops.size(); ++i) {
@@ -74,21 +82,25 @@ class Finder {
     return PlainNameOf(m_.trace, row);
   }
 
-  std::optional<Case> At(std::span<const RowId> ops, size_t i) const {
+  std::optional<Case> At(std::span<const RowId> ops, size_t i) {
     const RowId row = ops[i];
     const std::string_view name = NameOf(row);
     const bool inverts = IsInverse(name), pseudo = IsPseudo(name);
-    if (!inverts && !pseudo && !IsSolve(name)) return {};
-    const Op& op = m_.trace.ops()[row];
-    // The gradient of lstsq makes the pseudo-inverse anyway.
-    if (pseudo && !m_.backward.Of(op).empty()) {
+    if (!inverts && !pseudo && !IsSolve(name) && !IsDecomposition(name)) {
       return {};
     }
+    const Op& op = m_.trace.ops()[row];
+    const bool has_gradient = !m_.backward.Of(op).empty();
+    // The gradient of lstsq makes the pseudo-inverse anyway.
+    if (pseudo && has_gradient) return {};
     Case one{.row = row, .pseudo = pseudo, .dims = DimsOf(m_.trace, row, 0)};
     if (one.dims.size() < 2 ||
         std::min(one.dims.back(), one.dims[one.dims.size() - 2]) < kLeastRows) {
       return {};
     }
+    one.constant = !has_gradient && StaysTheSame(ops, i, one.dims);
+    if (one.constant) return one;
+    if (IsDecomposition(name)) return {};
     if (inverts || pseudo) {
       Dims made = one.dims;
       std::swap(made[made.size() - 1], made[made.size() - 2]);
@@ -97,6 +109,29 @@ class Finder {
     if (!pseudo) one.other = DeterminantBeside(ops, i, one.dims);
     if (one.other == kNone && !inverts && !pseudo) return {};
     return one;
+  }
+
+  // True if no other op of the step makes or changes a tensor of size `dims`,
+  // which is that of the matrix: products take it, or what ops[at] makes of it.
+  // Nor is any such tensor trained.
+  bool StaysTheSame(std::span<const RowId> ops, size_t at, const Dims& dims) {
+    // Batches are data, and so are the features of a regression.
+    if (dims.size() != 2 || dims[0] != dims[1]) return false;
+    for (size_t i = 0; i < ops.size(); ++i) {
+      const RowId row = ops[i];
+      if (i == at || m_.tree.traits(row).bookkeeping) continue;
+      if (!TakesDims(m_.trace, row, dims)) {
+        if (ResultDims(m_.trace, row) == dims) return false;
+        continue;
+      }
+      const std::string_view name = NameOf(row);
+      if (!IsProduct(name) && !IsSolve(name) && !IsDeterminant(name) &&
+          !IsInverse(name)) {
+        return false;
+      }
+    }
+    if (!gradients_) gradients_.emplace(m_);
+    return gradients_->KeptAmong(0, kNone, dims) == 0;
   }
 
   // True if the only ops that take a matrix of the size that ops[i] makes are
@@ -134,10 +169,28 @@ class Finder {
   }
 
   const AnalysisContext& m_;
+  std::optional<LayerGradients> gradients_;  // made for the first matrix
 };
 
 std::string NameAt(const AnalysisContext& m, RowId row) {
   return std::string(m.trace.name(m.trace.ops()[row].name));
+}
+
+void DescribeConstant(const AnalysisContext& m, const Case& one, double ns,
+                      Finding& finding) {
+  finding.evidence = NameAt(m, one.row) + " takes a matrix of " +
+                     InBrackets(one.dims) +
+                     " that nothing in the step makes, changes or trains, so "
+                     "it makes the same in each step. This takes " +
+                     Milliseconds(ns * 1e-6) + " per step.";
+  finding.assumption = "the result is kept";
+  finding.fix_python =
+      "compute it once, before training, and keep the result: "
+      "self.register_buffer(\"precision\", torch.linalg.inv(K))";
+  finding.fix_cpp =
+      "compute it once, before training, and keep the result: "
+      "register_buffer(\"precision\", torch::linalg_inv(K))";
+  finding.wrong_if = "the matrix is another one in each step, as data are";
 }
 
 void Describe(const AnalysisContext& m, const Case& one, double ns,
@@ -210,7 +263,9 @@ Verdict CheckExplicitInverse(const AnalysisContext& m) {
   std::vector<ShortenedOp> ops;
   for (const Case& one : found) {
     const std::string_view name = PlainNameOf(m.trace, one.row);
-    if (IsInverse(name) || one.pseudo) AppendWithNodes(m, one.row, 0, ops);
+    if (IsInverse(name) || one.pseudo || one.constant) {
+      AppendWithNodes(m, one.row, 0, ops);
+    }
     // Its gradient solves for n columns, and so does that of any factor.
     if (one.other != kNone) ops.push_back({one.other, 0});
   }
@@ -221,14 +276,18 @@ Verdict CheckExplicitInverse(const AnalysisContext& m) {
   const Case& largest = *std::ranges::max_element(found, {}, length);
   Finding finding =
       FindingAbout(m, largest.row, largest.row, NameAt(m, largest.row));
-  Describe(m, largest, all.ns, finding);
+  if (largest.constant) {
+    DescribeConstant(m, largest, all.ns, finding);
+  } else {
+    Describe(m, largest, all.ns, finding);
+  }
   return FireBound(std::move(finding), all.saved_ns);
 }
 
 constexpr Rule kRules[] = {
     {.id = "explicit-inverse",
      .question = "Are matrices inverted only to be multiplied, or factorised "
-                 "twice?",
+                 "more often than needed?",
      .needs = {Kind::kOp, Kind::kOpShapes},
      .causes = {Cause::kCompute},
      .check = &CheckExplicitInverse,
@@ -240,14 +299,18 @@ constexpr Rule kRules[] = {
          "or more is made, and only products take a matrix of its size "
          "afterwards; or a determinant and an inverse, a solve or a Cholesky "
          "factor take matrices of one size, and nothing in between makes "
-         "another one",
+         "another one; or a matrix is inverted, factorised or decomposed "
+         "without gradient that no op of the step makes or changes, and of "
+         "whose size nothing is trained",
      .avoid = "other ops read the inverse (its diagonal), a pseudo-inverse has "
               "a gradient (that of lstsq makes one, too), or the matrices are "
               "small (LAPACK works on up to 64 rows without blocks)",
      .fix_cpp = "torch::linalg_cholesky and torch::cholesky_solve; "
-                "torch::linalg_solve; torch::linalg_lstsq",
+                "torch::linalg_solve; torch::linalg_lstsq; once, before "
+                "training",
      .fix_python = "torch.linalg.cholesky and torch.cholesky_solve; "
-                   "torch.linalg.solve; torch.linalg.lstsq"}};
+                   "torch.linalg.solve; torch.linalg.lstsq; once, before "
+                   "training"}};
 
 }  // namespace
 }  // namespace inverses_rules

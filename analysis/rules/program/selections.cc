@@ -32,7 +32,14 @@ constexpr int64_t kLeastBytes = 1 << 20;
 constexpr char kChange[] = "selecting first";
 
 // What makes the large tensor; it says how to select first.
-enum class Maker : uint8_t { kGather, kProduct, kSort, kShuffle, kElementwise };
+enum class Maker : uint8_t {
+  kGather,
+  kProduct,
+  kScores,  // a product, of which a gather takes columns
+  kSort,
+  kShuffle,
+  kElementwise
+};
 
 // A part of a tensor that an op takes.
 struct Part {
@@ -99,6 +106,7 @@ class Finder {
   std::optional<Part> PartOf(RowId row, const Dims& dims) const {
     const std::string_view name = PlainNameOf(m_.trace, row);
     if (IsAnyOf(name, {"index", "embedding"})) return RowsOf(row, dims);
+    if (name == "gather") return GatheredOf(row, dims);
     if (!IsAnyOf(name, {"slice", "narrow", "select", "index_select"})) {
       return {};
     }
@@ -148,6 +156,23 @@ class Finder {
     part.share = static_cast<double>(ElementsIn(part.dims)) /
                  std::max(static_cast<double>(ElementsIn(dims)), 1.0);
     return part.share < 1 ? std::optional(part) : std::nullopt;
+  }
+
+  // The same of x.gather(dim, index).
+  std::optional<Part> GatheredOf(RowId row, const Dims& dims) const {
+    const std::optional<size_t> dim =
+        DimArgument(m_.trace, row, 1, dims.size());
+    const Dims& index = DimsOf(m_.trace, row, 2);
+    if (!dim || index.size() != dims.size() || index[*dim] >= dims[*dim]) {
+      return {};
+    }
+    for (size_t i = 0; i < dims.size(); ++i) {
+      if (i != *dim && index[i] != dims[i]) return {};
+    }
+    return Part{.dim = *dim,
+                .share = static_cast<double>(index[*dim]) /
+                         static_cast<double>(dims[*dim]),
+                .dims = index};
   }
 
   // True if `row` may have made a tensor of size `dims`, each part of which
@@ -325,6 +350,10 @@ class Finder {
       }
     }
     if (chain.ops.empty()) return;
+    if (chain.maker == Maker::kProduct &&
+        PlainNameOf(m_.trace, chain.selections.back()) == "gather") {
+      chain.maker = Maker::kScores;
+    }
     Extend(step, now.dims, chain);
     for (RowId row : chain.ops) {
       const auto next = std::ranges::find(step.ops, row) + 1;
@@ -398,6 +427,10 @@ std::string Advice(Maker maker) {
     case Maker::kProduct:
       return "select first: head(h[:, -1]) in place of head(h)[:, -1], "
              "encode(items[index]) in place of encode(items)[index]";
+    case Maker::kScores:
+      return "score what is gathered only: (h.unsqueeze(1) * "
+             "weight[index]).sum(-1) in place of (h @ weight.T).gather(1, "
+             "index)";
     case Maker::kSort:
       return "torch.topk(x, k) in place of the first k of sort(x) or "
              "argsort(x)";
@@ -419,6 +452,9 @@ std::string AdviceCpp(Maker maker) {
     case Maker::kProduct:
       return "select first: head(h.select(1, -1)) in place of "
              "head(h).select(1, -1)";
+    case Maker::kScores:
+      return "score what is gathered only: (h.unsqueeze(1) * "
+             "weight.index({index})).sum(-1)";
     case Maker::kSort:
       return "torch::topk(x, k) in place of the first k of sort or argsort";
     case Maker::kShuffle:
@@ -493,10 +529,9 @@ constexpr Rule kRules[] = {
          "in two thirds of the steps, a tensor of 1 MiB or more is gathered, "
          "multiplied, sorted, shuffled (torch.randperm) or computed element by "
          "element, the only ops that "
-         "take a tensor of its size afterwards are slices and the like (of "
-         "x[index], the gradient tells the number of rows), and these take "
-         "less "
-         "than half of it",
+         "take a tensor of its size afterwards are slices, gathers and the "
+         "like (of x[index], the gradient tells the number of rows), and "
+         "these take less than half of it",
      .avoid = "an op in between needs all of it (a mean, a normalisation), "
               "other ops take a tensor of that size, or several slices "
               "together cover half of it (as queries, keys and values do)",

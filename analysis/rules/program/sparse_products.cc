@@ -7,6 +7,7 @@
 // adjacency matrix costs as much as there are edges.
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -205,10 +206,24 @@ struct Spread {
   size_t step = 0;
   RowId product = kNone;
   int64_t nodes = 0;  // rows of the matrix
+  std::vector<RowId> filling =
+      {};  // the ops that write it, where the step does
 };
 
-// A matrix that no op of the step makes, that nothing but such products takes,
-// and that gets no gradient.
+bool MakesZeros(std::string_view name) {
+  return IsAnyOf(name, {"zeros", "new_zeros", "zeros_like"});
+}
+bool FillsByIndex(std::string_view name) {
+  return IsAnyOf(name, {"index_put", "scatter", "scatter_add"});
+}
+// What is zero stays zero, or is only counted.
+bool KeepsZeros(std::string_view name) {
+  return IsAnyOf(name, {"mul", "div", "to", "_to_copy", "clone", "t",
+                        "transpose", "sum", "fill_diagonal"});
+}
+
+// A matrix that no op of the step makes but by writing to zeros by index, that
+// nothing but such products takes, and that gets no gradient.
 class ConstantMatrices {
  public:
   explicit ConstantMatrices(const AnalysisContext& context) : m_(context) {}
@@ -218,15 +233,19 @@ class ConstantMatrices {
     for (const ForwardStep& step : m_.forward) {
       std::vector<Spread> here;
       std::set<int64_t> others;  // squares that are more than such a matrix
+      const std::map<int64_t, std::vector<RowId>> filled = FilledByIndex(step);
       for (RowId row : step.ops) {
         const int64_t size = LeftSquare(row);
         // With a node, but none that makes a gradient of the matrix: in a pass
         // without gradients, all weights look like that.
         if (size >= kLeastNodes && HasNodes(row) &&
             !HasMatrixGradient(row, size) && !MultipliesParameter(row)) {
-          here.push_back({step.step, row, size});
+          const auto filling = filled.find(size);
+          here.push_back({step.step, row, size,
+                          filling == filled.end() ? std::vector<RowId>()
+                                                  : filling->second});
         } else {
-          AddSquares(row, others);
+          AddSquares(row, filled, others);
         }
       }
       std::erase_if(
@@ -286,9 +305,44 @@ class ConstantMatrices {
     return gradients_->KeptAmong(0, kNone, DimsOf(m_.trace, row, at)) > 0;
   }
 
-  void AddSquares(RowId row, std::set<int64_t>& squares) const {
+  // The squares that begin as zeros and are then written by index, with the ops
+  // that do so.
+  std::map<int64_t, std::vector<RowId>> FilledByIndex(
+      const ForwardStep& step) const {
+    std::map<int64_t, std::vector<RowId>> zeros, filled;
+    for (RowId row : step.ops) {
+      const std::string_view name = PlainNameOf(m_.trace, row);
+      if (MakesZeros(name)) {
+        const Dims made =
+            name == "zeros_like"
+                ? DimsOf(m_.trace, row, 0)
+                : ListArgument(m_.trace, row, name == "zeros" ? 0 : 1);
+        if (IsSquare(made)) zeros[made.back()].push_back(row);
+      } else if (FillsByIndex(name)) {
+        const Dims& dims = DimsOf(m_.trace, row, 0);
+        const auto from = zeros.find(IsSquare(dims) ? dims.back() : 0);
+        if (from == zeros.end()) continue;
+        std::vector<RowId>& ops = filled[dims.back()];
+        if (ops.empty()) ops = from->second;
+        ops.push_back(row);
+      }
+    }
+    return filled;
+  }
+
+  static bool IsSquare(const Dims& dims) {
+    return dims.size() == 2 && dims[0] == dims[1];
+  }
+
+  void AddSquares(RowId row,
+                  const std::map<int64_t, std::vector<RowId>>& filled,
+                  std::set<int64_t>& squares) const {
+    const std::string_view name = PlainNameOf(m_.trace, row);
+    const bool sparse =
+        MakesZeros(name) || FillsByIndex(name) || KeepsZeros(name);
     const auto add = [&](const Dims& dims) {
-      if (dims.size() >= 2 && dims.back() == dims[dims.size() - 2]) {
+      if (dims.size() >= 2 && dims.back() == dims[dims.size() - 2] &&
+          !(sparse && filled.contains(dims.back()))) {
         squares.insert(dims.back());
       }
     };
@@ -309,10 +363,13 @@ Verdict CheckSparseKeptDense(const AnalysisContext& m) {
   const std::vector<Spread> found = ConstantMatrices(m).Find();
   if (!RecursInMostSteps(m.steps, found)) return Clean();
   std::vector<ShortenedOp> ops;
+  std::set<RowId> filling;  // several products take one matrix
   bool trains = false;
   for (const Spread& one : found) {
     trains |= AppendWithNodes(m, one.product, 0, ops);
+    for (RowId row : one.filling) filling.insert(row);
   }
+  for (RowId row : filling) ops.push_back({row, 0});
   const ShortenedOps all = ShortenOps(m, std::move(ops), kSparseChange);
   const Spread& largest = *std::ranges::max_element(found, {}, &Spread::nodes);
   const std::string size = std::to_string(largest.nodes);
@@ -323,7 +380,9 @@ Verdict CheckSparseKeptDense(const AnalysisContext& m) {
       std::string(m.trace.name(m.trace.ops()[largest.product].name)) +
       " multiplies features of " + size +
       " rows from the left with a matrix of [" + size + ", " + size +
-      "] that is neither trained nor made in the step, " +
+      (largest.filling.empty()
+           ? "] that is neither trained nor made in the step, "
+           : "] that the step fills with zeros and then writes by index, ") +
       MeanCount(static_cast<double>(found.size()) /
                     static_cast<double>(m.steps.steady.size()),
                 "time") +
@@ -359,8 +418,9 @@ constexpr Rule kRules[] = {
      .detect =
          "in two thirds of the steps, features are multiplied from the left "
          "with a square matrix of 256 rows or more that no op of the step "
-         "makes or takes otherwise, and that gets no gradient; a hint, because "
-         "a recording has no values",
+         "makes or takes otherwise (or that begins as zeros and is written by "
+         "index), and that gets no gradient; a hint, because a recording has "
+         "no values",
      .avoid = "the matrix is trained, or made in the step (attention, a "
               "kernel), or there are at least as many features as rows",
      .fix_cpp = "to_sparse_csr(); index_add over the edges",

@@ -100,7 +100,7 @@ TEST(DdpBucketShapeTest, OnACpuSmallOnesMostlyWaitForEachOther) {
   const Finding& finding = report.findings.front();
   EXPECT_EQ(finding.id, "ddp-bucket-shape");
   EXPECT_EQ(finding.gain_kind, GainKind::kBound);
-  EXPECT_NEAR(finding.gain.expected_ms, 46, 1);  // one of 24 is left
+  EXPECT_NEAR(finding.gain.expected_ms, 46, 1);            // one of 24 is left
   EXPECT_EQ(Find(report, "exposed-collective"), nullptr);  // the same time
 }
 

@@ -1,5 +1,5 @@
-#include "support/compute_text.h"
 #include "rule_testing.h"
+#include "support/compute_text.h"
 
 namespace stepscope::convolution_test {
 namespace {

@@ -1,5 +1,5 @@
-#include "support/gpu_text.h"
 #include "rule_testing.h"
+#include "support/gpu_text.h"
 
 namespace stepscope::host_tensors_test {
 namespace {

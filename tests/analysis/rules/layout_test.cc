@@ -62,7 +62,8 @@ TEST(LayoutTransposeTest, IsANoteBehindABusyHost) {
 // Two convolutions in 1 ms each on a CPU, and a copy of an image of 2 MB in
 // `copy_us`, from `from` to channels-first.
 Report OnCpu(int64_t copy_us, const std::string& from,
-             const std::string& around = "aten::convolution_backward") {
+             const std::string& around = "aten::convolution_backward",
+             const std::string& norm = "aten::batch_norm") {
   const std::string image = "float[16,32,32,32]";
   CpuText text;
   for (int i = 0; i < 4; ++i) {
@@ -72,6 +73,7 @@ Report OnCpu(int64_t copy_us, const std::string& from,
                   "1]\",=\"[1, 1]\",=\"1\") aten::mkldnn_convolution",
               1'000);
     }
+    text.Op(norm, 10);
     text.Nested(around, copy_us + 10,
                 "inputs=(" + image + "{32768,1024,32,1}," + image + from +
                     ") aten::copy_",
@@ -97,6 +99,15 @@ TEST(LayoutTransposeTest, OnACpuStaysSilentBelowThreePercentAndElsewhere) {
   EXPECT_TRUE(IsClean(OnCpu(100, "{32768,1024,32,1}"), "layout-transpose"));
   EXPECT_TRUE(
       IsClean(OnCpu(100, kLastOnCpu, "aten::flatten"), "layout-transpose"));
+}
+
+// They take several times as long on channels-last tensors.
+TEST(LayoutTransposeTest, OnACpuLeavesGroupNormalisationAlone) {
+  for (const char* norm : {"aten::group_norm", "aten::instance_norm"}) {
+    EXPECT_TRUE(
+        IsClean(OnCpu(100, kLastOnCpu, "aten::convolution_backward", norm),
+                "layout-transpose"));
+  }
 }
 
 // Interpolation computes channels-last: it converts an image that is

@@ -92,6 +92,49 @@ TEST(InvariantsTest, TwoUsesAreNoLoop) {
   EXPECT_TRUE(IsClean(Of({.positions = 2}), kRule));
 }
 
+// A loss that takes the probabilities anew for each class. A call takes 500 us,
+// and so does its node.
+Report Dice(int classes, bool one_tensor, const std::string& other = "") {
+  const std::string logits = "float[2,5,64,64]";
+  EngineText text;
+  int sequence = 0;
+  for (int step = 0; step < 4; ++step) {
+    for (int i = 0; i < classes; ++i) {
+      text.Op("aten::softmax", "(" + logits + ",Scalar=\"1\")", 500,
+              sequence + 2 * i);
+      text.Op("aten::select", "(" + logits + ",Scalar=\"1\",Scalar=\"0\")", 10,
+              sequence + 2 * i + 1);
+      text.Op("aten::sum", "(float[2,64,64])", 100);
+      if (!other.empty()) text.Op(other, "(" + logits + ")", 10);
+    }
+    text.Op("aten::mm", "(float[64,64],float[64,64])", 10'000);
+    for (int i = classes; i-- > 0;) {
+      text.Node(sequence + 2 * i + 1, 100, "");
+      text.Node(sequence + 2 * i, 500,
+                one_tensor && i < classes - 1 ? logits : "");
+    }
+    text.Keep(kWeight);
+    text.Update();
+    sequence += 2 * classes;
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(InvariantsTest, TheSameProbabilitiesAreComputedForEachClass) {
+  const Report report = Dice(5, true);
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("aten::softmax runs 5 times per step on the "
+                                   "same tensor of [2, 5, 64, 64]"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NEAR(finding->gain.expected_ms, 4 * 1.0, 0.1);
+  EXPECT_TRUE(IsClean(Dice(5, false), kRule));
+  EXPECT_TRUE(IsClean(Dice(2, true), kRule));
+  EXPECT_TRUE(IsClean(Dice(5, true, "aten::mul"), kRule));
+}
+
 // --- frozen-forward
 
 constexpr const char* kFrozen = "frozen-forward";

@@ -80,6 +80,33 @@ TEST(ExplicitInverseTest, SolvesAndTakesTheDeterminant) {
   EXPECT_TRUE(IsClean(Of({solve}), kRule));
 }
 
+// Without nodes: of a matrix that is given.
+TEST(ExplicitInverseTest, AConstantIsFactorisedOnce) {
+  for (const char* op : {"linalg_inv", "linalg_cholesky", "linalg_eigh"}) {
+    const Report report = Of({On(op), Times()}, false);
+    const Finding* finding = Find(report, kRule);
+    ASSERT_NE(finding, nullptr) << op;
+    EXPECT_NEAR(finding->gain.expected_ms, 1, 0.01);
+    EXPECT_NE(finding->fix_python.find("once, before training"),
+              std::string::npos)
+        << finding->fix_python;
+  }
+  const auto advice = [](const std::vector<std::string>& lines, bool trains) {
+    const Report report = Of(lines, trains);
+    const Finding* finding = Find(report, kRule);
+    return finding == nullptr ? "" : finding->fix_python;
+  };
+  // Made in the step, changed in place, and with a gradient.
+  EXPECT_NE(advice({On("exp"), On("linalg_inv"), Times()}, false)
+                .find("torch.linalg.solve"),
+            std::string::npos);
+  EXPECT_EQ(advice({On("add_"), On("linalg_cholesky")}, false), "");
+  EXPECT_NE(
+      advice({On("linalg_inv"), Times()}, true).find("torch.linalg.solve"),
+      std::string::npos);
+  EXPECT_EQ(advice({On("linalg_eigh"), Times()}, true), "");
+}
+
 TEST(ExplicitInverseTest, CholeskyWithItsDiagonalIsRight) {
   EXPECT_TRUE(
       IsClean(Of({On("linalg_cholesky"),

@@ -71,6 +71,28 @@ TEST(LateSelectionTest, AHeadIsAppliedToTheLastPosition) {
   EXPECT_NE(finding->fix_python.find("head(h[:, -1])"), std::string::npos);
 }
 
+TEST(LateSelectionTest, AFewOfAllScoresAreGathered) {
+  const std::string scores = "inputs=(float[256,64],float[64,20000]) aten::mm";
+  const auto gathered = [&](const std::string& index) {
+    return "inputs=(float[256,20000],Scalar=\"1\",long int[" + index +
+           "],Scalar=\"False\") aten::gather";
+  };
+  const Report report = Of({scores, gathered("256,20")});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 0.999, 0.01);
+  EXPECT_NE(finding->fix_python.find("weight[index]"), std::string::npos)
+      << finding->fix_python;
+  EXPECT_TRUE(IsClean(Of({scores, gathered("256,10000")}), kRule));
+  // The loss is normalised over all of them.
+  const std::string all =
+      "inputs=(float[256,20000],Scalar=\"1\") aten::log_softmax";
+  EXPECT_TRUE(IsClean(Of({scores, all, gathered("256,20")}), kRule));
+  EXPECT_TRUE(IsClean(Of({scores, gathered("256,20"),
+                          On("aten::logsumexp", "float[256,20000]")}),
+                      kRule));
+}
+
 TEST(LateSelectionTest, ACropIsConverted) {
   const std::string pixels = "c10::Byte[8,3,256,256]";
   const std::string image = "float[8,3,256,256]";

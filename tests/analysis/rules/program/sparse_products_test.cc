@@ -124,6 +124,28 @@ TEST(SparseKeptDenseTest, TheMatrixIsMadeOrUsedInTheStep) {
   }
 }
 
+TEST(SparseKeptDenseTest, TheStepWritesTheEdges) {
+  const std::string zeros =
+      "inputs=(ScalarList=\"[512, 512]\",Scalar=\"6\") aten::zeros";
+  const std::string edges =
+      "inputs=(float[512,512],-,float[]) aten::index_put_";
+  const Report report = Of({zeros, edges, kSpread});
+  const Finding* finding = Find(report, kSparse);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("writes by index"), std::string::npos)
+      << finding->evidence;
+  // With what fills the matrix.
+  EXPECT_NEAR(finding->gain.expected_ms, 5, 0.01);
+  // Degrees are counted and divided by.
+  EXPECT_FALSE(
+      IsClean(Of({zeros, edges,
+                  "inputs=(float[512,512],float[512,1]) aten::div", kSpread}),
+              kSparse));
+  EXPECT_TRUE(
+      IsClean(Of({zeros, edges, "inputs=(float[512,512]) aten::exp", kSpread}),
+              kSparse));
+}
+
 TEST(SparseKeptDenseTest, SmallOrWideMatrices) {
   EXPECT_TRUE(
       IsClean(Of({"inputs=(float[255,255],float[255,32]) aten::mm"}), kSparse));
