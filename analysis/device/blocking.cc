@@ -98,7 +98,7 @@ class WaitFinder {
   void Take(RowId row, Last& last) {
     const RuntimeCall& call = trace_.runtime_calls()[row];
     const CallRole role = Role(call.name);
-    if (role == CallRole::kOther) return;
+    if (role == CallRole::kOther || IsOfAllocator(row, role, last)) return;
     if (role == CallRole::kCopy || role == CallRole::kBlockingCopy) {
       last.copy_call = row;
       last.wait = SIZE_MAX;
@@ -119,6 +119,16 @@ class WaitFinder {
       return;
     }
     Add(kNone, row, row);
+  }
+
+  // True where the caching allocator waits for the device before it frees what
+  // it holds, because an allocation failed: nobody reads a result.
+  bool IsOfAllocator(RowId row, CallRole role, const Last& last) const {
+    if (role != CallRole::kDrain || last.call == kNone) return false;
+    const RuntimeCall& call = trace_.runtime_calls()[row];
+    const RuntimeCall& before = trace_.runtime_calls()[last.call];
+    return call.op != kNone && call.op == before.op &&
+           Contains(trace_.name(before.name), "Malloc");
   }
 
   // True if the synchronisation waits for the last copy: both are in one op, or

@@ -23,11 +23,13 @@ struct Yielding {
   double least = 0;
 };
 constexpr auto kYielding =
-    std::to_array<Yielding>({{"cores-idle", "contended-cores"},
+    std::to_array<Yielding>({{"attention-by-hand", "allocator-churn"},
+                             {"cores-idle", "contended-cores"},
                              {"exposed-collective", "ddp-bucket-shape"},
                              {"exposed-collective", "missing-no-sync"},
                              {"function-by-hand", "large-vocabulary-loss"},
                              {"large-vocabulary-loss", "ignored-labels"},
+                             {"launch-bound", "allocator-churn"},
                              {"launch-bound", "attention-by-hand"},
                              {"launch-bound", "constant-rebuilt"},
                              {"launch-bound", "foreach-not-fused"},
@@ -75,6 +77,7 @@ constexpr auto kYielding =
                              {"unbatched-loop", "repeated-backward"},
                              {"unbatched-loop", "rnn-in-python"},
                              {"unbatched-loop", "work-between-steps", 0.5},
+                             {"unfused-pointwise", "allocator-churn"},
                              {"unfused-pointwise", "attention-by-hand"},
                              {"unfused-pointwise", "constant-rebuilt"},
                              {"unfused-pointwise", "function-by-hand", 1},

@@ -15,14 +15,21 @@
 #include "context/rule.h"
 #include "evidence/call_site.h"
 #include "evidence/gradient_passes.h"
+#include "evidence/launches.h"
 #include "evidence/program/own_code.h"
 #include "evidence/recording_load.h"
+#include "steps/step_window.h"
 #include "words/quantities.h"
 
 namespace stepscope {
 namespace launching_rules {
 namespace {
 
+// A launch call takes 3 to 10 us, recorded, on a host with cores to spare, and
+// hardly varies (traces of seven hosts, in the median). Where it takes longer,
+// and some calls much longer than others, the thread is interrupted.
+constexpr double kSlowLaunchNs = 10'000;
+constexpr double kInterrupted = 1.3;  // mean / median
 constexpr double kShare = 0.10;
 constexpr double kLaunches = 200;
 constexpr double kCompiledOpNs = 2'000;
@@ -143,6 +150,31 @@ double AddedByRecordingNs(const AnalysisContext& m) {
                            steps->unrecorded_ns - m.MeanNs(Cause::kProfiler));
 }
 
+// How long the calls that launch kernels take.
+struct LaunchCalls {
+  double median_ns = 0, mean_ns = 0;
+  bool interrupted() const {
+    return median_ns >= kSlowLaunchNs && mean_ns >= kInterrupted * median_ns;
+  }
+};
+
+LaunchCalls MeasureLaunchCalls(const AnalysisContext& m) {
+  std::vector<double> lengths;
+  LaunchCalls found;
+  for (const KernelUse& use : m.kernels.uses) {
+    const RowId row = m.trace.kernels()[use.kernel].call;
+    if (row == kNone || InGraph(m.trace, {ActivityTable::kKernel, use.kernel}))
+      continue;
+    const RuntimeCall& call = m.trace.runtime_calls()[row];
+    lengths.push_back(static_cast<double>(call.end_ns - call.begin_ns));
+    found.mean_ns += lengths.back();
+  }
+  if (lengths.empty()) return found;
+  found.mean_ns /= static_cast<double>(lengths.size());
+  found.median_ns = Median(std::move(lengths));
+  return found;
+}
+
 Verdict CheckLaunchBound(const AnalysisContext& m) {
   const double step = m.step_ns();
   const double dispatch = m.MeanNs(Cause::kDispatch);
@@ -192,6 +224,15 @@ Verdict CheckLaunchBound(const AnalysisContext& m) {
     finding.evidence += " Recording adds " + Milliseconds(added * 1e-6) +
                         ", which is left out of the gain.";
   }
+  const LaunchCalls calls_took =
+      m.has_gpu ? MeasureLaunchCalls(m) : LaunchCalls();
+  if (calls_took.interrupted()) {
+    finding.evidence +=
+        " A launch call takes " + Number(calls_took.median_ns * 1e-3) +
+        " us in the median and " + Number(calls_took.mean_ns * 1e-3) +
+        " us in the mean, where 3 to 10 us are usual: other work keeps the "
+        "cores busy.";
+  }
   finding.where =
       m.has_gpu ? WorstRegions(m.trace, m.steps, " per step") : WorstOps(m);
   finding.assumption = m.has_gpu
@@ -212,6 +253,13 @@ Verdict CheckLaunchBound(const AnalysisContext& m) {
   finding.fix_python = m.has_gpu
                            ? "torch.compile(model, mode=\"reduce-overhead\")"
                            : "torch.compile(model)";
+  if (calls_took.interrupted()) {
+    constexpr char kFirst[] =
+        "first see whether loader workers, threads of other libraries or other "
+        "processes compete for the cores, and give training its own; then ";
+    finding.fix_cpp = kFirst + finding.fix_cpp;
+    finding.fix_python = kFirst + finding.fix_python;
+  }
   finding.wrong_if = "the program does work of its own between ops";
   return Fire(Found{.finding = std::move(finding),
                     .alternatives = {{Edit{.dispatch_ns = kCompiledOpNs}}},

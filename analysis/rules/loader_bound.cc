@@ -31,6 +31,7 @@ constexpr double kRestart = 10;           // times the usual wait
 constexpr double kUsualWaitNs = 100'000;  // at least, for that comparison
 constexpr double kRestartShare = 0.01;    // of the step
 constexpr int64_t kForkNs = 2'000'000;    // forking a worker takes longer
+constexpr int64_t kPauseNs = 20'000'000;  // and so long for several of them
 constexpr int64_t kLeastBursts = 3;       // two waits show no habit
 constexpr double kMostSteps = 2.0 / 3;    // as in sync-data-loading
 constexpr double kCoresFull = 0.9;
@@ -187,12 +188,37 @@ std::vector<Span> StartsOfWorkers(const AnalysisContext& m) {
   return starts;
 }
 
+// Loads behind a pause of the training thread, from the pause on. Workers that
+// live on make batches meanwhile, so that whoever waits after a long pause
+// waits for new ones. Where ops of the loader were not recorded, nothing else
+// shows it.
+std::vector<Span> LoadsBehindPauses(const AnalysisContext& m) {
+  std::vector<Span> found;
+  if (m.steps.thread == kNone) return found;
+  const std::span<const Op> ops = m.trace.ops();
+  const std::span<const RowId> rows = m.tree.of_thread(m.steps.thread);
+  size_t next = 0;
+  int64_t last_end_ns = 0;
+  for (const Span& load : LoaderSpans(m.trace, m.steps.thread)) {
+    for (; next < rows.size() && ops[rows[next]].begin_ns < load.begin_ns;
+         ++next) {
+      last_end_ns = std::max(last_end_ns, ops[rows[next]].end_ns);
+    }
+    if (last_end_ns > 0 && load.begin_ns - last_end_ns >= kPauseNs) {
+      found.push_back({last_end_ns, load.end_ns});
+    }
+    last_end_ns = std::max(last_end_ns, load.end_ns);
+  }
+  return found;
+}
+
 // Steps that wait for restarted workers. The first step is left out, because
 // the workers must start once.
 Restarts FindRestarts(const AnalysisContext& m, const StepWaits& waits) {
   Restarts restarts;
   if (waits.waits.size() < 3) return restarts;
-  const std::vector<Span> starts = StartsOfWorkers(m);
+  std::vector<Span> starts = StartsOfWorkers(m);
+  std::ranges::copy(LoadsBehindPauses(m), std::back_inserter(starts));
   const double usual = std::max(Median(waits.waits), kUsualWaitNs);
   for (size_t i = 1; i < waits.waits.size(); ++i) {
     if (waits.waits[i] < kRestart * usual) continue;

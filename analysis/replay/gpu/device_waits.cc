@@ -81,11 +81,8 @@ class CallWaits {
       FindLaunchWait(node);
     } else if ((Contains(name, "Free") || Contains(name, "Unregister")) &&
                !Contains(name, "Async") && length > kShortCallNs) {
-      const uint32_t last = LastDone(node);
-      if (last != kNoActivity &&
-          program_.activities[last].span.end_ns > node.gap.end_ns) {
-        SetWait(node, NodeWait::kDevice, last);
-      }
+      // It waits for the device, also where that was idle as recorded.
+      SetWait(node, NodeWait::kDevice, LastDone(node));
     }
   }
 

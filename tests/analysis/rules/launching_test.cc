@@ -73,6 +73,41 @@ TEST(LaunchBoundTest, IsABoundOnAGpuRunWithoutReplay) {
   EXPECT_NE(finding->evidence.find("250 launches"), std::string::npos);
 }
 
+// A step of 250 launches; every tenth call takes `slow_us`.
+Report WithCalls(int64_t usual_us, int64_t slow_us) {
+  std::string text;
+  int64_t at = 0;
+  for (int i = 0; i < 250; ++i) {
+    const int64_t call = (i % 10 == 0 ? slow_us : usual_us) * 1000;
+    const std::string id = " correlation=" + std::to_string(i);
+    const auto span = [&](int64_t from, int64_t to) {
+      return std::to_string(at + from) + ".." + std::to_string(at + to);
+    };
+    text += "op " + span(0, 25'000 + call) +
+            " thread=0 aten::relu\nruntime_call " +
+            span(20'000, 20'000 + call) + " thread=0" + id +
+            " cudaLaunchKernel\nkernel " + span(20'000 + call, 25'000 + call) +
+            id + " relu\n";
+    at += 35'000 + call;
+  }
+  return Analyze(TraceFromText("step 0.." + std::to_string(at) +
+                               " thread=0 number=0\n" + text));
+}
+
+TEST(LaunchBoundTest, LooksForOtherWorkWhereLaunchesAreInterrupted) {
+  const auto says_so = [](const Report& report) {
+    const Finding* finding = Find(report, "launch-bound");
+    return finding != nullptr &&
+           finding->evidence.find("14.0 us in the median and 28") !=
+               std::string::npos &&
+           finding->fix_python.find("compete for the cores") !=
+               std::string::npos;
+  };
+  EXPECT_TRUE(says_so(WithCalls(14, 154)));
+  EXPECT_FALSE(says_so(WithCalls(14, 14)));  // a slow host
+  EXPECT_FALSE(says_so(WithCalls(6, 146)));
+}
+
 // Three steps of `count` launches, each after so much time inside its op and in
 // code before it, with a kernel of 5 us.
 Trace Launches(int count, double inside_us, double before_us) {

@@ -206,6 +206,23 @@ TEST(LoaderBoundTest, KnowsRestartedWorkersByTheirSeed) {
   EXPECT_TRUE(IsClean(Epoch(Draws::kSampler), "loader-bound"));
 }
 
+// A pause in which living workers would have made batches, then a wait. The ops
+// of the loader were not recorded.
+TEST(LoaderBoundTest, KnowsRestartedWorkersByThePauseBefore) {
+  const auto run = [](int64_t pause_us) {
+    return Waiting([](int step) { return step % 8 == 0 ? 90 : 0.1; },
+                   [&](GpuText& run, int step) {
+                     run.Op(100, "aten::add");
+                     if (step % 8 == 0) run.Pass(pause_us);
+                   });
+  };
+  const Report report = run(60'000);
+  const Finding* finding = Find(report, "loader-bound");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->fix_python, "DataLoader(..., persistent_workers=True)");
+  EXPECT_TRUE(IsClean(run(0), "loader-bound"));
+}
+
 // A step that waits for its first batch of validation, and no other.
 TEST(LoaderBoundTest, MoreWorkersDoNotOpenAValidationPassSooner) {
   const auto run = [](double wait_ms) {

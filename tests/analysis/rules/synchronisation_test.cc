@@ -54,6 +54,24 @@ TEST(HostSyncTest, FiresOnItemThatLetsTheGpuRunDry) {
   EXPECT_TRUE(IsClean(report, "explicit-sync"));
 }
 
+// An allocation failed, and the allocator frees what it holds.
+TEST(HostSyncTest, StaysSilentAboutWaitsOfTheAllocator) {
+  const auto with = [](bool allocates) {
+    return TakingTurns([&](GpuText& run) {
+      run.Begin("op", "aten::empty");
+      if (allocates) run.Call(50, "cudaMalloc");
+      run.Synchronize("cudaDeviceSynchronize");
+      if (allocates) {
+        run.Call(500, "cudaFree");
+        run.Call(500, "cudaMalloc");
+      }
+      run.End();
+    });
+  };
+  EXPECT_TRUE(IsClean(with(true), "host-sync"));
+  EXPECT_FALSE(IsClean(with(false), "host-sync"));
+}
+
 TEST(HostSyncTest, TakesTheCopyAndTheWaitBehindItForOneRead) {
   const Report report = TakingTurns([](GpuText& run) { run.Item(true); });
   const Finding* finding = Find(report, "host-sync");
