@@ -5,6 +5,7 @@
 // step in a host-bound run, 1.1 of 98.3 ms per step in a GPU-bound run.
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "device/collectives.h"
 #include "evidence/call_site.h"
 #include "evidence/gradients/unread_gradients.h"
+#include "evidence/gradients/unused_results.h"
 #include "evidence/host_spans.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
@@ -195,10 +197,49 @@ void SayHow(const UnreadGradients& found, Finding& finding) {
             "lies in front of them, no_grad() saves their whole backward pass";
 }
 
+// torch.autograd.grad() of more weights than the program reads.
+Verdict CheckUnusedResults(const AnalysisContext& m) {
+  const UnusedResults found = FindUnusedResults(m);
+  const std::set<size_t> steps(found.steps.begin(), found.steps.end());
+  if (found.ops.empty() || !AreMostSteps(m.steps, steps.size())) return Clean();
+  const ShortenedOps left_out =
+      ShortenOps(m, found.ops, "no gradients that are not read");
+  if (left_out.saved_ns * 1e-6 < MinReportableGainMs(m)) return Clean();
+  const auto count = static_cast<double>(m.steps.steady.size());
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  finding.evidence =
+      "Backward passes that hand gradients back (torch.autograd.grad), " +
+      MeanCount(static_cast<double>(found.steps.size()) / count, "time") +
+      " per step, make those of " +
+      Count(std::llround(found.unread), "weight") +
+      " that nothing takes afterwards, besides those that something does (" +
+      SizesInWords(found.read) + "). That takes " +
+      Milliseconds(left_out.saved_ns * 1e-6) + " of the " +
+      Milliseconds(m.step_ns() * 1e-6) + " step.";
+  const Op& op = m.trace.ops()[found.first];
+  finding.where = std::string(m.trace.name(op.name));
+  finding.examples.push_back(
+      {-1, op.begin_ns, op.end_ns, "the first node of such a pass"});
+  finding.assumption =
+      "at best: a pass ends with the last gradient that is read";
+  finding.fix_python =
+      "ask for the gradients that are used only: torch.autograd.grad(loss, "
+      "[shared.weight]) in place of grad(loss, list(model.parameters()))";
+  finding.fix_cpp =
+      "ask for the gradients that are used only: torch::autograd::grad({loss}, "
+      "{shared->weight})";
+  finding.wrong_if =
+      "the program reads the others later, as after the optimizer's step";
+  return Fire(Found{.finding = std::move(finding),
+                    .bound_ns = left_out.saved_ns,
+                    .trials = {left_out.edit}});
+}
+
 Verdict CheckUnreadGradients(const AnalysisContext& m) {
   const UnreadGradients found = FindUnreadGradients(m);
   if (!found.unknown.empty()) return Skip(found.unknown);
-  if (found.parameters == 0) return Clean();
+  if (found.parameters == 0) return CheckUnusedResults(m);
   const ShortenedOps left_out =
       ShortenOps(m, found.ops, "no gradients that are not read");
   if (left_out.saved_ns * 1e-6 < MinReportableGainMs(m)) return Clean();
@@ -249,7 +290,8 @@ constexpr Rule kRules[] = {
      .change = "gradients as views of their buckets"},
     {.id = "unread-gradients",
      .question = "Does backward compute gradients of parameters that no "
-                 "optimizer updates, or that are cleared before?",
+                 "optimizer updates, that are cleared before, or that nothing "
+                 "reads?",
      .needs = {Kind::kOp},
      .causes = {Cause::kCompute, Cause::kDispatch},
      .check = &CheckUnreadGradients,
@@ -263,7 +305,9 @@ constexpr Rule kRules[] = {
                "them takes 1 % of the step. Where an "
                "optimizer does not show sizes (compiled, kernels of its own, "
                "lists of more than 30 tensors), only gradients count that are "
-               "never set to None or zero",
+               "never set to None or zero. Also passes that hand gradients "
+               "back (torch.autograd.grad) of weights of which no op takes one "
+               "of that size before the next pass that trains",
      .avoid = "fewer than three recorded steps update parameters, ranks share "
               "the optimizer's work (FSDP, ZeRO), or backward passes are "
               "nested (reentrant checkpoints). Gradients of networks that "

@@ -516,5 +516,59 @@ TEST(UnreadGradientsTest, OfSeveralNetworksOfASizeNothingIsKnown) {
               kUnread));
 }
 
+// Two tasks, each with a pass that hands back the gradients of a shared layer
+// of [8, 4] and of three of [16, 8] in front of it; then `reads` take some, and
+// a third pass trains all of them. A product of a node takes 1 ms.
+Report Weighed(const std::vector<std::string>& reads) {
+  const std::vector<std::string> weights = {"[8,4]", "[16,8]", "[16,8]",
+                                            "[16,8]"};
+  const std::vector<std::string> products = {
+      "float[8,32],float[32,4]", "float[16,32],float[32,8]",
+      "float[16,32],float[32,8]", "float[16,32],float[32,8]"};
+  CpuText text;
+  for (int step = 0; step < 4; ++step) {
+    text.Op("aten::sort", 10'000);
+    for (int pass = 0; pass < 3; ++pass) {
+      for (int i = 0; i < 4; ++i) {
+        text.Nested("kind=backward sequence=" +
+                        std::to_string(100 * step + 10 * pass + 4 - i) +
+                        " autograd::engine::evaluate_function: AddmmBackward0",
+                    1'010, "inputs=(" + products[i] + ") aten::mm", 1'000);
+        if (pass == 2) {
+          text.Op("kind=backward inputs=(float" + weights[i] +
+                      ") torch::autograd::AccumulateGrad",
+                  10);
+        }
+      }
+      for (const std::string& read : reads) {
+        if (pass < 2) text.Op("inputs=(float" + read + ") aten::norm", 10);
+      }
+    }
+    text.Begin();
+    for (const std::string& weight : weights) {
+      text.Op("inputs=(float" + weight + ",float" + weight + ") aten::add_",
+              10);
+    }
+    text.EndRange("kind=optimizer Optimizer.step#SGD.step");
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(UnreadGradientsTest, OfWhatAPassHandsBackOnlyAPartIsUsed) {
+  const Report report = Weighed({"[8,4]"});
+  const Finding* finding = Find(report, "unread-gradients");
+  ASSERT_NE(finding, nullptr);
+  // Three nodes in two passes.
+  EXPECT_NEAR(finding->gain.expected_ms, 6.06, 0.05);
+  EXPECT_NE(finding->evidence.find("2 times per step, make those of 3 weights"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->fix_python.find("torch.autograd.grad"), std::string::npos);
+  EXPECT_TRUE(IsClean(Weighed({"[8,4]", "[16,8]"}), "unread-gradients"));
+  // How they are read was not recorded.
+  EXPECT_TRUE(IsClean(Weighed({}), "unread-gradients"));
+}
+
 }  // namespace
 }  // namespace stepscope::gradients_test

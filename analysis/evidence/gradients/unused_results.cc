@@ -1,0 +1,160 @@
+#include "evidence/gradients/unused_results.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <span>
+
+#include "evidence/gradients/backward_passes.h"
+#include "evidence/program/op_shapes.h"
+#include "ops/op_traits.h"
+
+namespace stepscope {
+namespace {
+
+class ResultsFinder {
+ public:
+  explicit ResultsFinder(const AnalysisContext& context) : m_(context) {}
+
+  UnusedResults Find() {
+    const BackwardPasses all = FindBackwardPasses(m_);
+    if (!all.sizes_known || all.nested) return {};
+    for (const BackwardPass& pass : all.passes) {
+      for (const PassNode& node : pass.nodes) {
+        for (const StoredGradient& one : node.kept) {
+          trained_.insert(one.gradient.dims);
+        }
+      }
+    }
+    size_t passes = 0;
+    for (size_t i = 0; i < all.passes.size(); ++i) {
+      const BackwardPass& pass = all.passes[i];
+      if (!std::ranges::binary_search(m_.steps.steady, pass.step) ||
+          Keeps(pass)) {
+        continue;
+      }
+      size_t next = i + 1;
+      while (next < all.passes.size() && !Keeps(all.passes[next])) ++next;
+      const int64_t until_ns =
+          next < all.passes.size()
+              ? m_.trace.ops()[all.passes[next].nodes.front().row].begin_ns
+              : INT64_MAX;
+      passes += Add(pass, until_ns);
+    }
+    if (passes > 0) found_.unread /= static_cast<double>(passes);
+    return std::move(found_);
+  }
+
+ private:
+  static bool Keeps(const BackwardPass& pass) {
+    return std::ranges::any_of(
+        pass.nodes, [](const PassNode& node) { return !node.kept.empty(); });
+  }
+
+  // A product in `node` that makes the gradient of a trained weight.
+  struct OfWeight {
+    RowId row = kNone;
+    Dims dims = {};
+  };
+  std::optional<OfWeight> GradientIn(const PassNode& node) const {
+    for (RowId row : m_.tree.inside(node.row)) {
+      if (!m_.tree.traits(row).matmul || !m_.tree.computes(row)) continue;
+      const std::optional<Dims> made = ResultDims(m_.trace, row);
+      if (!made || made->size() != 2) continue;
+      const Dims turned = {(*made)[1], (*made)[0]};
+      if (trained_.contains(*made)) return OfWeight{row, *made};
+      if (trained_.contains(turned)) return OfWeight{row, turned};
+    }
+    return {};
+  }
+
+  // Sizes that ops take behind the pass; nullopt if lists hide some.
+  std::optional<std::set<Dims>> SizesRead(const BackwardPass& pass,
+                                          int64_t until_ns) const {
+    std::set<Dims> sizes;
+    const int64_t end_ns = m_.trace.ops()[pass.nodes.back().row].end_ns;
+    for (RowId row : m_.tree.of_thread(m_.steps.thread, {end_ns, until_ns})) {
+      const Op& op = m_.trace.ops()[row];
+      if (m_.tree.in_backward(row) || op.inputs == kNone) continue;
+      if (Updates(op.begin_ns)) break;
+      if (TakesCutList(m_.trace, row)) return {};
+      const auto add = [&](const Argument& tensor) {
+        if (!tensor.dims.empty()) sizes.insert(tensor.dims);
+      };
+      for (const Argument& one : m_.trace.op_inputs()[op.inputs].arguments) {
+        add(one);
+        std::ranges::for_each(one.elements, add);
+      }
+    }
+    return sizes;
+  }
+
+  bool Updates(int64_t time_ns) const {
+    const auto& spans = m_.parts.optimizer.spans;
+    const auto after =
+        std::ranges::upper_bound(spans, time_ns, {}, &Span::begin_ns);
+    return after != spans.begin() && std::prev(after)->end_ns > time_ns;
+  }
+
+  // True if ops behind the pass may take the gradient of its input: what a
+  // product behind the last weight makes.
+  bool ReadsInput(std::span<const PassNode> tail,
+                  const std::set<Dims>& read) const {
+    return std::ranges::any_of(tail, [&](const PassNode& node) {
+      return std::ranges::any_of(m_.tree.inside(node.row), [&](RowId row) {
+        if (!m_.tree.computes(row)) return false;
+        const std::optional<Dims> made = ResultDims(m_.trace, row);
+        const Dims& taken = DimsOf(m_.trace, row, 1);
+        return (made && read.contains(*made) && !trained_.contains(*made)) ||
+               (taken.size() > 2 && read.contains(taken));
+      });
+    });
+  }
+
+  // Returns whether the pass makes gradients that are not read.
+  bool Add(const BackwardPass& pass, int64_t until_ns) {
+    const std::optional<std::set<Dims>> read = SizesRead(pass, until_ns);
+    if (!read) return false;
+    size_t tail = 0;  // the first node behind the last weight that is read
+    double unread = 0;
+    std::vector<ShortenedOp> ops;
+    std::set<Dims> used;
+    for (size_t i = 0; i < pass.nodes.size(); ++i) {
+      const std::optional<OfWeight> one = GradientIn(pass.nodes[i]);
+      if (!one) continue;
+      const Dims turned = {one->dims[1], one->dims[0]};
+      if (read->contains(one->dims) || read->contains(turned)) {
+        tail = i + 1;
+        used.insert(one->dims);
+      } else {
+        ops.push_back({one->row, 0});
+        ++unread;
+      }
+    }
+    if (used.empty() || unread == 0) return false;
+    const std::span<const PassNode> rest = std::span(pass.nodes).subspan(tail);
+    if (!ReadsInput(rest, *read)) {
+      for (const PassNode& node : rest) ops.push_back({node.row, 0});
+    }
+    found_.ops.insert(found_.ops.end(), ops.begin(), ops.end());
+    found_.steps.push_back(pass.step);
+    found_.unread += unread;
+    found_.read.assign(used.begin(), used.end());
+    if (found_.first == kNone) found_.first = pass.nodes.front().row;
+    return true;
+  }
+
+  const AnalysisContext& m_;
+  std::set<Dims> trained_;
+  UnusedResults found_;
+};
+
+}  // namespace
+
+UnusedResults FindUnusedResults(const AnalysisContext& context) {
+  if (context.steps.thread == kNone) return {};
+  return ResultsFinder(context).Find();
+}
+
+}  // namespace stepscope
