@@ -48,6 +48,7 @@ constexpr auto kYielding =
                              {"layout-transpose", "unread-gradients"},
                              {"loader-bound", "loader-restarted"},
                              {"product-order", "diagonal-product"},
+                             {"python-between-ops", "broadcast-contraction"},
                              {"python-between-ops", "host-copy-on-convert"},
                              {"python-between-ops", "loader-restarted"},
                              {"python-between-ops", "norms-one-by-one"},
