@@ -30,6 +30,9 @@ namespace {
 // and some calls much longer than others, the thread is interrupted.
 constexpr double kSlowLaunchNs = 10'000;
 constexpr double kInterrupted = 1.3;  // mean / median
+// Launches between two waits: what is captured or compiled in pieces of fewer
+// gains nobody knows what. Our own choice.
+constexpr double kLeastPiece = 50;
 constexpr double kShare = 0.10;
 constexpr double kLaunches = 200;
 constexpr double kCompiledOpNs = 2'000;
@@ -175,6 +178,18 @@ LaunchCalls MeasureLaunchCalls(const AnalysisContext& m) {
   return found;
 }
 
+// How often per step the host waits for results inside ops, which ends what can
+// be captured or compiled as one piece.
+double WaitsPerStep(const AnalysisContext& m) {
+  const auto waits =
+      std::ranges::count_if(m.waits.all, [](const HostWait& one) {
+        return one.steady &&
+               (one.kind == WaitKind::kToHost || one.kind == WaitKind::kInOp);
+      });
+  return static_cast<double>(waits) /
+         static_cast<double>(m.steps.steady.size());
+}
+
 Verdict CheckLaunchBound(const AnalysisContext& m) {
   const double step = m.step_ns();
   const double dispatch = m.MeanNs(Cause::kDispatch);
@@ -261,8 +276,17 @@ Verdict CheckLaunchBound(const AnalysisContext& m) {
     finding.fix_python = kFirst + finding.fix_python;
   }
   finding.wrong_if = "the program does work of its own between ops";
+  std::vector<Alternative> alternatives = {
+      {Edit{.dispatch_ns = kCompiledOpNs}}};
+  const double waits = m.has_gpu ? WaitsPerStep(m) : 0;
+  if (waits > 0 && calls < kLeastPiece * waits) {
+    finding.evidence += " " + MeanCount(waits, "wait") +
+                        " for results per step end what can be compiled or "
+                        "captured: see host-sync first.";
+    alternatives.clear();
+  }
   return Fire(Found{.finding = std::move(finding),
-                    .alternatives = {{Edit{.dispatch_ns = kCompiledOpNs}}},
+                    .alternatives = std::move(alternatives),
                     .bound_ns = bucket,
                     .choice = Choice::kWithinBound,
                     .at_most = m.has_gpu || bucket >= kShareOfCpuStep * step

@@ -110,7 +110,9 @@ TEST(LaunchBoundTest, LooksForOtherWorkWhereLaunchesAreInterrupted) {
 
 // Three steps of `count` launches, each after so much time inside its op and in
 // code before it, with a kernel of 5 us.
-Trace Launches(int count, double inside_us, double before_us) {
+// After every `per_wait` of them a value is read, if that is not 0.
+Trace Launches(int count, double inside_us, double before_us,
+               int per_wait = 0) {
   GpuText text;
   for (int step = 0; step < 3; ++step) {
     for (int i = 0; i < count; ++i) {
@@ -119,6 +121,7 @@ Trace Launches(int count, double inside_us, double before_us) {
       text.Pass(inside_us);
       text.Kernel(5, "relu");
       text.End();
+      if (per_wait > 0 && i % per_wait == 0) text.Item();
     }
     text.Synchronize();
     text.EndStep();
@@ -127,6 +130,17 @@ Trace Launches(int count, double inside_us, double before_us) {
 }
 Report OnGpu(int count, double inside_us, double before_us) {
   return Analyze(Launches(count, inside_us, before_us));
+}
+
+TEST(LaunchBoundTest, NobodyKnowsWhatPiecesBetweenWaitsGain) {
+  const auto kind = [](int per_wait) {
+    const Report report = Analyze(Launches(400, 20, 0, per_wait));
+    const Finding* finding = Find(report, "launch-bound");
+    return finding == nullptr ? GainKind::kNone : finding->gain_kind;
+  };
+  EXPECT_EQ(kind(0), GainKind::kPredicted);
+  EXPECT_EQ(kind(200), GainKind::kPredicted);
+  EXPECT_EQ(kind(45), GainKind::kBound);
 }
 
 TEST(LaunchBoundTest, AFewLaunchesCanHoldUpAGpu) {
