@@ -65,20 +65,25 @@ bool Reduces(const KernelUse& use) {
   return use.kind == KernelClass::kReduction;
 }
 
-bool Continues(const AnalysisContext& m, const Chain& chain,
+// A chain that may go on.
+struct OpenChain {
+  Chain uses = {};
+  bool reduced = false;  // one of them reduces
+};
+
+bool Continues(const AnalysisContext& m, const OpenChain& chain,
                const KernelUse& use) {
-  const KernelUse& last = *chain.back();
+  const KernelUse& last = *chain.uses.back();
   if (last.step != use.step) return false;
   if (last.op != kNone && use.op != kNone &&
       m.trace.ops()[last.op].thread != m.trace.ops()[use.op].thread) {
     return false;  // forward and backward
   }
-  const bool reduced = std::ranges::any_of(
-      chain, [](const KernelUse* one) { return Reduces(*one); });
   // Without shapes, the kernels after it work on fewer elements, as far as one
   // can see.
   if (Reduces(last) && last.elements <= 0) return false;
-  return SameSize(m, *chain.front(), use) || (reduced && IsOfRows(chain, use));
+  return SameSize(m, *chain.uses.front(), use) ||
+         (chain.reduced && IsOfRows(chain.uses, use));
 }
 
 bool IsMeasured(const AnalysisContext& m, const Chain& chain) {
@@ -97,25 +102,29 @@ std::vector<Chain> FindChains(const AnalysisContext& m) {
         std::ranges::lower_bound(products, LaunchedNs(m.trace, a.kernel));
     return next != products.end() && *next < LaunchedNs(m.trace, b.kernel);
   };
-  std::map<int64_t, Chain> open;  // by stream
+  std::map<int64_t, OpenChain> open;  // by stream
   std::vector<Chain> chains;
-  const auto close = [&](Chain& chain) {
-    while (!chain.empty() && IsOfRows(chain, *chain.back())) chain.pop_back();
-    const size_t least = IsMeasured(m, chain) ? kLeastMeasured : kLeastChain;
-    if (chain.size() >= least) chains.push_back(std::move(chain));
-    chain.clear();
+  const auto close = [&](OpenChain& chain) {
+    Chain& uses = chain.uses;
+    while (!uses.empty() && IsOfRows(uses, *uses.back())) uses.pop_back();
+    const size_t least = uses.size() < kLeastChain && IsMeasured(m, uses)
+                             ? kLeastMeasured
+                             : kLeastChain;
+    if (uses.size() >= least) chains.push_back(std::move(uses));
+    chain = {};
   };
   for (const KernelUse& use : m.kernels.uses) {
-    Chain& chain = open[m.trace.kernels()[use.kernel].stream];
+    OpenChain& chain = open[m.trace.kernels()[use.kernel].stream];
     if (!Fuses(use)) {
       close(chain);
       continue;
     }
-    if (!chain.empty() &&
-        (!Continues(m, chain, use) || separated(*chain.back(), use))) {
+    if (!chain.uses.empty() &&
+        (!Continues(m, chain, use) || separated(*chain.uses.back(), use))) {
       close(chain);
     }
-    chain.push_back(&use);
+    chain.uses.push_back(&use);
+    chain.reduced |= Reduces(use);
   }
   for (auto& [stream, chain] : open) close(chain);
   return chains;
