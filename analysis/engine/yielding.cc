@@ -69,6 +69,7 @@ constexpr auto kYielding =
                              {"small-batch", "unbatched-loop"},
                              {"small-batch", "unfused-optimizer"},
                              {"small-batch", "work-between-steps"},
+                             {"sparse-kept-dense", "one-hot-product"},
                              {"sync-data-loading", "constant-rebuilt"},
                              {"sync-data-loading", "host-copy-on-convert"},
                              {"sync-data-loading", "late-selection"},

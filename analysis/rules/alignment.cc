@@ -102,18 +102,21 @@ std::vector<Product> FindProducts(const AnalysisContext& m) {
     if (product.shape.m == 0) continue;
     product.in_attention = in_attention(op);
     const int64_t unit = UnitOf(product.precision);
-    bool& aligned = product.aligned;
-    // Which dimensions are contiguous is often not recorded. A kernel that
-    // loads single elements has met one that does not fit.
     const auto pad = [&](int64_t size, bool inner) {
-      if (!(inner || product.narrow) || size % unit == 0) return 1.0;
-      aligned = false;
+      if (!inner || size % unit == 0) return 1.0;
+      product.aligned = false;
       return static_cast<double>(Padded(size, unit)) /
              static_cast<double>(size);
     };
-    product.padding = pad(product.shape.m, product.shape.m_inner) *
-                      pad(product.shape.n, product.shape.n_inner) *
-                      pad(product.shape.k, product.shape.k_inner);
+    const MatmulShape& shape = product.shape;
+    product.padding = pad(shape.m, shape.m_inner) *
+                      pad(shape.n, shape.n_inner) * pad(shape.k, shape.k_inner);
+    // Which dimensions are contiguous is often not recorded. A kernel that
+    // loads single elements has met one that does not fit.
+    if (product.narrow && product.aligned) {
+      product.padding =
+          pad(shape.m, true) * pad(shape.n, true) * pad(shape.k, true);
+    }
     products.push_back(std::move(product));
   }
   return products;

@@ -21,6 +21,7 @@ namespace {
 constexpr int64_t kStagedBytes = 64 << 10;
 constexpr int64_t kPageableBytes = 1 << 20;
 constexpr int64_t kDrainNs = 10'000;
+constexpr int64_t kSoonNs = 50'000;  // what waits for an event starts sooner
 constexpr double kMostSteps = 2.0 / 3;
 constexpr double kLoaderShare = 0.05;
 // Of the usual rate of the device's bus. Half is what a slot of half the lanes,
@@ -284,15 +285,43 @@ struct QueueWaits {
   bool fires = false;
 };
 
-// Asynchronous uploads on the compute stream. The host does not wait for them,
-// but the kernels behind them do.
-struct SameStreamUploads {
-  HostCopyFilter filter = [](const HostCopy& upload) {
-    return upload.wait == SIZE_MAX && upload.on_compute_stream;
-  };
-  HostCopySums sums;
+// True if a copy starts later than it was issued, when the kernels before it
+// have ended, and a kernel that was launched before its end starts behind it.
+bool WaitsAndIsAwaited(const AnalysisContext& m, RowId row) {
+  const Copy& copy = m.trace.copies()[row];
+  if (copy.call == kNone ||
+      copy.begin_ns - m.trace.runtime_calls()[copy.call].end_ns < kSoonNs) {
+    return false;
+  }
+  const auto kernels = m.trace.kernels();
+  const auto next = std::ranges::lower_bound(kernels, copy.end_ns - kSoonNs, {},
+                                             &Kernel::begin_ns);
+  return next != kernels.end() && next->begin_ns < copy.end_ns + kSoonNs &&
+         next->call != kNone &&
+         m.trace.runtime_calls()[next->call].end_ns < copy.end_ns;
+}
+
+// Asynchronous uploads that kernels wait for, although the host does not: on
+// the compute stream; or on a stream of their own, which waits for the step
+// before, so that nothing overlaps.
+struct ExposedUploads {
+  explicit ExposedUploads(const AnalysisContext& m)
+      : apart([&m](const HostCopy& upload) {
+          return upload.wait == SIZE_MAX && !upload.on_compute_stream &&
+                 WaitsAndIsAwaited(m, upload.copy);
+        }),
+        filter([this](const HostCopy& upload) {
+          return upload.wait == SIZE_MAX &&
+                 (upload.on_compute_stream || apart(upload));
+        }) {}
+
+  HostCopyFilter apart, filter;
+  HostCopySums sums, sums_apart;
   double hideable_ns = 0;
   bool fires = false;
+  bool mostly_apart() const {
+    return 2 * sums_apart.exposed_ns > sums.exposed_ns;
+  }
 };
 
 double KernelNsPerStep(const AnalysisContext& m) {
@@ -312,13 +341,13 @@ Verdict CheckBlocking(const AnalysisContext& m) {
   queue_waits.fires =
       queue_waits.sums.queued_ns * 1e-6 >= MinReportableGainMs(m) &&
       Recurs(queue_waits.sums.once_queued_frac, m.steps);
-  SameStreamUploads same_stream;
-  same_stream.sums = SumHostCopies(m, uploads, same_stream.filter);
+  ExposedUploads exposed(m);
+  exposed.sums = SumHostCopies(m, uploads, exposed.filter);
+  exposed.sums_apart = SumHostCopies(m, uploads, exposed.apart);
   // A copy can only hide behind kernels, so no more of it than kernels take.
-  same_stream.hideable_ns =
-      std::min(same_stream.sums.exposed_ns, KernelNsPerStep(m));
-  same_stream.fires = same_stream.hideable_ns * 1e-6 >= MinReportableGainMs(m);
-  if (!queue_waits.fires && !same_stream.fires) return Clean();
+  exposed.hideable_ns = std::min(exposed.sums.exposed_ns, KernelNsPerStep(m));
+  exposed.fires = exposed.hideable_ns * 1e-6 >= MinReportableGainMs(m);
+  if (!queue_waits.fires && !exposed.fires) return Clean();
 
   Finding finding;
   finding.confidence = Confidence::kProven;
@@ -345,26 +374,36 @@ Verdict CheckBlocking(const AnalysisContext& m) {
         "set pin_memory=True and call .to(device, non_blocking=True); create "
         "constants with device=\"cuda\"";
   }
-  if (same_stream.fires) {
+  if (exposed.fires) {
     std::vector<const HostCopy*> copied;
     for (const HostCopy& upload : uploads) {
-      if (!same_stream.filter(upload)) continue;
+      if (!exposed.filter(upload)) continue;
       edit.side_stream.push_back({ActivityTable::kCopy, upload.copy});
       if (upload.steady) copied.push_back(&upload);
     }
     finding.evidence +=
-        (finding.evidence.empty() ? "" : " ") +
-        Uploads(same_stream.sums.count) + " per step (" +
-        Milliseconds(same_stream.sums.exposed_ns * 1e-6) + ") " +
-        VerbFor(same_stream.sums.count, "runs", "run") +
-        " on the compute stream, which keeps the kernels waiting.";
+        (finding.evidence.empty() ? "" : " ") + Uploads(exposed.sums.count) +
+        " per step (" + Milliseconds(exposed.sums.exposed_ns * 1e-6) + ") " +
+        VerbFor(exposed.sums.count, "runs", "run") +
+        (exposed.mostly_apart()
+             ? " on a stream of their own, but no kernel runs beside them: "
+               "they wait for the step before, and the next step for them."
+             : " on the compute stream, which keeps the kernels waiting.");
     const char* cpp =
-        "copy the next batch on a separate stream "
-        "(c10::cuda::CUDAStreamGuard), let the compute stream wait for an "
-        "event, and call recordStream() on the tensor's storage";
+        exposed.mostly_apart()
+            ? "start the copy of the next batch before this step is launched, "
+              "and let its stream wait for nothing; recordStream() keeps the "
+              "memory of the batch before"
+            : "copy the next batch on a separate stream "
+              "(c10::cuda::CUDAStreamGuard), let the compute stream wait for "
+              "an event, and call recordStream() on the tensor's storage";
     const char* python =
-        "copy the next batch under torch.cuda.stream(side), then call "
-        "wait_stream(side) and record_stream()";
+        exposed.mostly_apart()
+            ? "start the copy of the next batch before this step is launched, "
+              "without side.wait_stream(compute) in front of it; "
+              "record_stream() keeps the memory of the batch before"
+            : "copy the next batch under torch.cuda.stream(side), then call "
+              "wait_stream(side) and record_stream()";
     finding.fix_cpp += (finding.fix_cpp.empty() ? "" : "; ") + std::string(cpp);
     finding.fix_python +=
         (finding.fix_python.empty() ? "" : "; ") + std::string(python);
@@ -378,7 +417,7 @@ Verdict CheckBlocking(const AnalysisContext& m) {
   Found found{.finding = std::move(finding),
               .alternatives = {{std::move(edit)}},
               .bound_ns = (queue_waits.fires ? queue_waits.sums.bound_ns : 0) +
-                          (same_stream.fires ? same_stream.hideable_ns : 0)};
+                          (exposed.fires ? exposed.hideable_ns : 0)};
   DescribeWaits(m, queue_waits.filter, found);
   if (!queue_waits.fires) {
     found.finding.examples = std::move(examples);
@@ -456,10 +495,11 @@ constexpr Rule kRules[] = {
                   "pytorch-model-performance-analysis-and-optimization-"
                   "10c3c5822869",
      .detect = "blocking uploads of any size wait for queued work, or "
-               "asynchronous uploads run on the compute stream, and their "
-               "removal saves at least 1 % of the step",
-     .avoid = "nothing is queued before the uploads, they run on a separate "
-              "stream, or they overlap with kernels",
+               "asynchronous uploads run on the compute stream, or on one of "
+               "their own where no kernel runs beside them, and their removal "
+               "saves at least 1 % of the step",
+     .avoid = "nothing is queued before the uploads, or they overlap with "
+              "kernels",
      .fix_cpp = "pin the source and pass non_blocking; copy the next batch on "
                 "a separate stream with an event and recordStream()",
      .fix_python = "pin the source and pass non_blocking=True; copy the next "

@@ -238,10 +238,35 @@ Alternative RanksInTime(const AnalysisContext& m, double exposed) {
   const double best = BestBusBandwidth(m.collectives, ranks);
   Alternative in_time;
   if (!m.has_gpu || best < kSlowBus) return in_time;
-  const std::optional<double> moving = TransfersNs(m, best);
-  if (!moving || *moving >= kMostMoving * exposed) return in_time;
+  if (!TransfersNs(m, best)) return in_time;
+  // The shortest of its size, by powers of two, shows the latency as well.
+  std::map<int, int64_t> shortest;
+  const auto size_of = [](const Collective& one) {
+    return one.bytes > 0 ? std::ilogb(static_cast<double>(one.bytes)) : 0;
+  };
   for (const Collective& one : m.collectives) {
-    const double ns = TransferNs(one, best, ranks);
+    if (one.step == kNoStep || one.moved.length() <= 0) continue;
+    const auto [at, added] =
+        shortest.try_emplace(size_of(one), one.moved.length());
+    if (!added) at->second = std::min(at->second, one.moved.length());
+  }
+  const auto in_time_ns = [&](const Collective& one) {
+    const auto least = shortest.find(size_of(one));
+    return std::max(
+        TransferNs(one, best, ranks),
+        least == shortest.end() ? 0.0 : static_cast<double>(least->second));
+  };
+  double moving = 0;
+  for (const Collective& one : m.collectives) {
+    if (one.step == kNoStep ||
+        m.steps.windows[one.step].kind != StepKind::kSteady) {
+      continue;
+    }
+    moving += std::min<double>(in_time_ns(one), one.exposed_ns);
+  }
+  if (moving / m.steps.steady.size() >= kMostMoving * exposed) return in_time;
+  for (const Collective& one : m.collectives) {
+    const double ns = in_time_ns(one);
     const auto now = static_cast<double>(one.moved.length());
     if (one.kernel == kNone || one.step == kNoStep || now <= 0) continue;
     in_time.edit.scales.push_back({KernelOf(one), std::min(1.0, ns / now)});

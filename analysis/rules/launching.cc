@@ -245,7 +245,7 @@ Verdict CheckLaunchBound(const AnalysisContext& m) {
     finding.evidence +=
         " A launch call takes " + Number(calls_took.median_ns * 1e-3) +
         " us in the median and " + Number(calls_took.mean_ns * 1e-3) +
-        " us in the mean, where 3 to 10 us are usual: other work keeps the "
+        " us in the mean, where 3 to 10 us are usual: other work may keep the "
         "cores busy.";
   }
   finding.where =

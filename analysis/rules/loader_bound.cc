@@ -31,7 +31,7 @@ constexpr double kRestart = 10;           // times the usual wait
 constexpr double kUsualWaitNs = 100'000;  // at least, for that comparison
 constexpr double kRestartShare = 0.01;    // of the step
 constexpr int64_t kForkNs = 2'000'000;    // forking a worker takes longer
-constexpr int64_t kPauseNs = 20'000'000;  // and so long for several of them
+constexpr double kPauseNs = 20'000'000;   // and so long for several of them
 constexpr int64_t kLeastBursts = 3;       // two waits show no habit
 constexpr double kMostSteps = 2.0 / 3;    // as in sync-data-loading
 constexpr double kCoresFull = 0.9;
@@ -188,26 +188,47 @@ std::vector<Span> StartsOfWorkers(const AnalysisContext& m) {
   return starts;
 }
 
-// Loads behind a pause of the training thread, from the pause on. Workers that
-// live on make batches meanwhile, so that whoever waits after a long pause
-// waits for new ones. Where ops of the loader were not recorded, nothing else
-// shows it.
+// Loads behind a pause of the training thread that is long against the usual
+// one, from the pause on. Workers that live on make batches meanwhile, so that
+// whoever waits after such a pause waits for new ones. Where ops of the loader
+// were not recorded, nothing else shows it.
 std::vector<Span> LoadsBehindPauses(const AnalysisContext& m) {
   std::vector<Span> found;
   if (m.steps.thread == kNone) return found;
-  const std::span<const Op> ops = m.trace.ops();
-  const std::span<const RowId> rows = m.tree.of_thread(m.steps.thread);
-  size_t next = 0;
+  // Waiting for the device is no pause.
+  std::vector<Span> busy;
+  for (RowId row : m.tree.of_thread(m.steps.thread)) {
+    const Op& op = m.trace.ops()[row];
+    if (op.parent == kNone) busy.push_back({op.begin_ns, op.end_ns});
+  }
+  for (const RuntimeCall& call : m.trace.runtime_calls()) {
+    if (call.thread == m.steps.thread && call.op == kNone) {
+      busy.push_back({call.begin_ns, call.end_ns});
+    }
+  }
+  busy = Merge(std::move(busy));
+  std::vector<double> pauses;
+  std::vector<Span> spans;
   int64_t last_end_ns = 0;
   for (const Span& load : LoaderSpans(m.trace, m.steps.thread)) {
-    for (; next < rows.size() && ops[rows[next]].begin_ns < load.begin_ns;
-         ++next) {
-      last_end_ns = std::max(last_end_ns, ops[rows[next]].end_ns);
+    const auto after =
+        std::ranges::lower_bound(busy, load.begin_ns, {}, &Span::begin_ns);
+    if (after != busy.begin()) {
+      last_end_ns = std::max(last_end_ns, std::prev(after)->end_ns);
     }
-    if (last_end_ns > 0 && load.begin_ns - last_end_ns >= kPauseNs) {
-      found.push_back({last_end_ns, load.end_ns});
+    if (last_end_ns > 0) {
+      pauses.push_back(static_cast<double>(
+          std::max<int64_t>(0, load.begin_ns - last_end_ns)));
+      spans.push_back({last_end_ns, load.end_ns});
     }
     last_end_ns = std::max(last_end_ns, load.end_ns);
+  }
+  if (pauses.empty()) return found;
+  const double usual = Median(pauses);
+  for (size_t i = 0; i < spans.size(); ++i) {
+    if (pauses[i] >= kPauseNs && pauses[i] >= kRestart * usual) {
+      found.push_back(spans[i]);
+    }
   }
   return found;
 }

@@ -183,9 +183,13 @@ bool HasDoubles(std::string_view name) {
       of_function.push_back(!name.substr(0, i).ends_with(kLambda));
     } else if (name[i] == ')' && !of_function.empty()) {
       of_function.pop_back();
-    } else if (name.substr(i).starts_with(kDouble) &&
-               (of_function.empty() || !of_function.back())) {
-      return true;
+    } else if (name.substr(i).starts_with(kDouble)) {
+      if (of_function.empty() || !of_function.back()) return true;
+      // A pointer: "double const*".
+      std::string_view rest = name.substr(i + kDouble.size());
+      if (rest.starts_with(" const")) rest.remove_prefix(6);
+      while (rest.starts_with(' ')) rest.remove_prefix(1);
+      if (rest.starts_with('*')) return true;
     }
   }
   return false;

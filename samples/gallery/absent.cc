@@ -65,6 +65,7 @@ std::vector<Absent> AbsentRules() {
       {"shifted-buffer", kPython},
       {"slow-bus", "depends on the machine"},
       {"slow-half-products", "depends on the CPU"},
+      {"sorted-index-gradient", "needs a GPU, and a graph"},
       {"sparse-kept-dense", kPython},
       {"straggler-rank", kRanks},
       {"uneven-lengths", "depends on the data"},

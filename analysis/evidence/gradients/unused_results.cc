@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
 
 #include "evidence/gradients/backward_passes.h"
+#include "evidence/gradients/parameter_updates.h"
 #include "evidence/program/op_shapes.h"
 #include "ops/op_traits.h"
 
@@ -20,12 +22,22 @@ class ResultsFinder {
   UnusedResults Find() {
     const BackwardPasses all = FindBackwardPasses(m_);
     if (!all.sizes_known || all.nested) return {};
+    // Optimizers that update more parameters of a size than keep a gradient in
+    // a step get some of what a pass hands back (p.grad = g).
+    const ParameterUpdates updates = FindParameterUpdates(m_);
+    if (!updates.all_known) return {};
+    std::map<Dims, std::map<size_t, double>> kept;  // by size and step
     for (const BackwardPass& pass : all.passes) {
       for (const PassNode& node : pass.nodes) {
         for (const StoredGradient& one : node.kept) {
-          trained_.insert(one.gradient.dims);
+          ++kept[one.gradient.dims][pass.step];
         }
       }
+    }
+    for (const auto& [dims, steps] : kept) {
+      double most = 0;
+      for (const auto& [step, count] : steps) most = std::max(most, count);
+      if (CountOfSize(updates.stepped, dims) <= most) trained_.insert(dims);
     }
     size_t passes = 0;
     for (size_t i = 0; i < all.passes.size(); ++i) {
@@ -77,7 +89,6 @@ class ResultsFinder {
     for (RowId row : m_.tree.of_thread(m_.steps.thread, {end_ns, until_ns})) {
       const Op& op = m_.trace.ops()[row];
       if (m_.tree.in_backward(row) || op.inputs == kNone) continue;
-      if (Updates(op.begin_ns)) break;
       if (TakesCutList(m_.trace, row)) return {};
       const auto add = [&](const Argument& tensor) {
         if (!tensor.dims.empty()) sizes.insert(tensor.dims);
@@ -88,13 +99,6 @@ class ResultsFinder {
       }
     }
     return sizes;
-  }
-
-  bool Updates(int64_t time_ns) const {
-    const auto& spans = m_.parts.optimizer.spans;
-    const auto after =
-        std::ranges::upper_bound(spans, time_ns, {}, &Span::begin_ns);
-    return after != spans.begin() && std::prev(after)->end_ns > time_ns;
   }
 
   // True if ops behind the pass may take the gradient of its input: what a

@@ -22,8 +22,8 @@ struct UnusedResults {
 
 // A pass hands its gradients back if it keeps none in a parameter. One of them
 // counts as read if an op takes a tensor of its size between the pass and the
-// next one that keeps gradients, or the optimizer's step. Only weights of sizes
-// that other passes train are looked at. A pass of which nothing is read is left
+// next one that keeps gradients. Only weights of sizes that other passes train,
+// all of them, are looked at. A pass of which nothing is read is left
 // out (how it is read was not recorded), and so is one behind which an op takes
 // a list without sizes.
 UnusedResults FindUnusedResults(const AnalysisContext& context);

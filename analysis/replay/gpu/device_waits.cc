@@ -81,8 +81,11 @@ class CallWaits {
       FindLaunchWait(node);
     } else if ((Contains(name, "Free") || Contains(name, "Unregister")) &&
                !Contains(name, "Async") && length > kShortCallNs) {
-      // It waits for the device, also where that was idle as recorded.
-      SetWait(node, NodeWait::kDevice, LastDone(node));
+      // It waits for the device, also where that was idle as recorded; unless
+      // something ran on.
+      if (busy_until_ <= node.call_end_ns + kRoundingNs) {
+        SetWait(node, NodeWait::kDevice, LastDone(node));
+      }
     }
   }
 

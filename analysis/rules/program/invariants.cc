@@ -121,13 +121,26 @@ class Finder {
     std::map<std::pair<RowId, NameId>, std::vector<size_t>> calls;
     for (size_t i = 0; i < step.ops.size(); ++i) {
       const Op& op = m_.trace.ops()[step.ops[i]];
-      if (op.inputs != kNone &&
+      if (op.inputs != kNone && TakesOneTensor(op) &&
           IsFunction(PlainNameOf(m_.trace, step.ops[i])) &&
           !IsInPlace(m_.trace, step.ops[i])) {
         calls[{op.inputs, op.name}].push_back(i);
       }
     }
     return calls;
+  }
+
+  // Other arguments are numbers, which were recorded: the same in all calls.
+  bool TakesOneTensor(const Op& op) const {
+    const auto& arguments = m_.trace.op_inputs()[op.inputs].arguments;
+    return !arguments.empty() && !arguments.front().dims.empty() &&
+           std::ranges::all_of(
+               arguments.begin() + 1, arguments.end(),
+               [&](const Argument& one) {
+                 return one.dims.empty() &&
+                        IsAnyOf(m_.trace.name(one.type),
+                                {"", "Scalar", "ScalarList", "bool"});
+               });
   }
 
   // The function that is called at step.ops[at...], if nothing else between the

@@ -99,15 +99,16 @@ class Finder {
       return {};
     }
     one.constant = !has_gradient && StaysTheSame(ops, i, one.dims);
-    if (one.constant) return one;
-    if (IsDecomposition(name)) return {};
+    if (IsDecomposition(name)) {
+      return one.constant ? std::optional(one) : std::nullopt;
+    }
     if (inverts || pseudo) {
       Dims made = one.dims;
       std::swap(made[made.size() - 1], made[made.size() - 2]);
       if (!OnlyMultiplied(ops, i, made)) return {};
     }
     if (!pseudo) one.other = DeterminantBeside(ops, i, one.dims);
-    if (one.other == kNone && !inverts && !pseudo) return {};
+    if (one.other == kNone && !inverts && !pseudo && !one.constant) return {};
     return one;
   }
 
@@ -119,11 +120,18 @@ class Finder {
     if (dims.size() != 2 || dims[0] != dims[1]) return false;
     for (size_t i = 0; i < ops.size(); ++i) {
       const RowId row = ops[i];
-      if (i == at || m_.tree.traits(row).bookkeeping) continue;
+      if (i == at) continue;
       if (!TakesDims(m_.trace, row, dims)) {
-        if (ResultDims(m_.trace, row) == dims) return false;
+        // It makes one, or takes it from a larger tensor, or may do so.
+        const std::optional<Dims> result = ResultDims(m_.trace, row);
+        if (result == dims ||
+            (i < at && (MayMake(m_.trace, row, dims) ||
+                        (!result && HasSide(row, dims[0]))))) {
+          return false;
+        }
         continue;
       }
+      if (m_.tree.traits(row).bookkeeping) continue;
       const std::string_view name = NameOf(row);
       if (!IsProduct(name) && !IsSolve(name) && !IsDeterminant(name) &&
           !IsInverse(name)) {
@@ -131,7 +139,24 @@ class Finder {
       }
     }
     if (!gradients_) gradients_.emplace(m_);
-    return gradients_->KeptAmong(0, kNone, dims) == 0;
+    if (gradients_->KeptAmong(0, kNone, dims) > 0) return false;
+    // Hooks and optimizers of the program's own work in backward.
+    return std::ranges::none_of(
+        m_.tree.of_thread(m_.steps.thread), [&](RowId row) {
+          return m_.tree.in_backward(row) && !m_.tree.traits(row).bookkeeping &&
+                 !IsProduct(NameOf(row)) && TakesDims(m_.trace, row, dims);
+        });
+  }
+
+  // True if `row` takes a tensor with a side of this length, as cov() does.
+  bool HasSide(RowId row, int64_t length) const {
+    const RowId inputs = m_.trace.ops()[row].inputs;
+    return inputs != kNone &&
+           std::ranges::any_of(m_.trace.op_inputs()[inputs].arguments,
+                               [&](const Argument& one) {
+                                 return std::ranges::find(one.dims, length) !=
+                                        one.dims.end();
+                               });
   }
 
   // True if the only ops that take a matrix of the size that ops[i] makes are
@@ -176,21 +201,23 @@ std::string NameAt(const AnalysisContext& m, RowId row) {
   return std::string(m.trace.name(m.trace.ops()[row].name));
 }
 
+constexpr char kOnce[] =
+    "if the matrix is the same in each step, do this once, before training, "
+    "and keep the result in a buffer (register_buffer)";
+
 void DescribeConstant(const AnalysisContext& m, const Case& one, double ns,
                       Finding& finding) {
+  finding.confidence = Confidence::kHint;
   finding.evidence = NameAt(m, one.row) + " takes a matrix of " +
                      InBrackets(one.dims) +
-                     " that nothing in the step makes, changes or trains, so "
-                     "it makes the same in each step. This takes " +
+                     " that no recorded op makes, changes or trains. If it is "
+                     "the same in each step, so is the result. This takes " +
                      Milliseconds(ns * 1e-6) + " per step.";
   finding.assumption = "the result is kept";
-  finding.fix_python =
-      "compute it once, before training, and keep the result: "
-      "self.register_buffer(\"precision\", torch.linalg.inv(K))";
-  finding.fix_cpp =
-      "compute it once, before training, and keep the result: "
-      "register_buffer(\"precision\", torch::linalg_inv(K))";
-  finding.wrong_if = "the matrix is another one in each step, as data are";
+  finding.fix_cpp = finding.fix_python = kOnce;
+  finding.wrong_if =
+      "the matrix is another one in each step, as data are, or the program "
+      "changes it where ops are not recorded";
 }
 
 void Describe(const AnalysisContext& m, const Case& one, double ns,
@@ -276,12 +303,22 @@ Verdict CheckExplicitInverse(const AnalysisContext& m) {
   const Case& largest = *std::ranges::max_element(found, {}, length);
   Finding finding =
       FindingAbout(m, largest.row, largest.row, NameAt(m, largest.row));
-  if (largest.constant) {
+  const bool only_constant = largest.constant && !largest.pseudo &&
+                             largest.other == kNone &&
+                             !IsInverse(PlainNameOf(m.trace, largest.row));
+  if (only_constant) {
     DescribeConstant(m, largest, all.ns, finding);
   } else {
     Describe(m, largest, all.ns, finding);
+    if (largest.constant) {
+      finding.fix_python += std::string("; ") + kOnce;
+      finding.fix_cpp += std::string("; ") + kOnce;
+    }
   }
-  return FireBound(std::move(finding), all.saved_ns);
+  return Fire(Found{.finding = std::move(finding),
+                    .bound_ns = all.saved_ns,
+                    .at_most = only_constant ? FindingSeverity::kLow
+                                             : FindingSeverity::kCritical});
 }
 
 constexpr Rule kRules[] = {
@@ -299,9 +336,9 @@ constexpr Rule kRules[] = {
          "or more is made, and only products take a matrix of its size "
          "afterwards; or a determinant and an inverse, a solve or a Cholesky "
          "factor take matrices of one size, and nothing in between makes "
-         "another one; or a matrix is inverted, factorised or decomposed "
-         "without gradient that no op of the step makes or changes, and of "
-         "whose size nothing is trained",
+         "another one; or, as a hint that is low at most, a square matrix is "
+         "factorised or decomposed without gradient that no recorded op makes "
+         "or changes, and of whose size nothing is trained",
      .avoid = "other ops read the inverse (its diagonal), a pseudo-inverse has "
               "a gradient (that of lstsq makes one, too), or the matrices are "
               "small (LAPACK works on up to 64 rows without blocks)",

@@ -29,6 +29,11 @@ constexpr double kMostUsed = 0.5;
 // A smaller tensor stays in the second-level cache of a core (1 to 2 MiB on
 // current server CPUs), where passing over it costs little.
 constexpr int64_t kLeastBytes = 1 << 20;
+// Gathering a row of weights for each score, with its gradient, takes as long
+// as 64 scores of a product: some 8 passes over the row at 10 bytes per ns,
+// where a core does 25 and more operations per ns (measured on two cores: 256
+// of 1024 scores took 35 times as long, 21 of 20000 two fifths of the time).
+constexpr double kScoresPerRow = 64;
 constexpr char kChange[] = "selecting first";
 
 // What makes the large tensor; it says how to select first.
@@ -56,6 +61,7 @@ struct Chain {
   Dims dims = {};
   int64_t bytes = 0;
   double used = 0;        // the share of it
+  double left = 0;        // the share of the time that remains, at least
   int64_t behind_ns = 0;  // from each op to the next one: memory is freed there
   Maker maker = Maker::kElementwise;
   bool sure = true;  // what it is made from is another tensor
@@ -350,9 +356,17 @@ class Finder {
       }
     }
     if (chain.ops.empty()) return;
+    chain.left = chain.used;
+    const RowId last = chain.selections.back();
     if (chain.maker == Maker::kProduct &&
-        PlainNameOf(m_.trace, chain.selections.back()) == "gather") {
+        PlainNameOf(m_.trace, last) == "gather" &&
+        now.dims.contains(base.size() - 1)) {
+      const RowId product = chain.ops.front();
+      // A batch of its own on the right: rows would be gathered for each.
+      if (WeightArgument(m_.trace, product) == 0) return;
       chain.maker = Maker::kScores;
+      chain.left = kScoresPerRow * chain.used;
+      if (chain.left >= kMostUsed) return;
     }
     Extend(step, now.dims, chain);
     for (RowId row : chain.ops) {
@@ -475,17 +489,17 @@ Verdict CheckLateSelection(const AnalysisContext& m) {
   bool trains = false;
   double behind_ns = 0;
   for (const Chain& one : found) {
-    behind_ns += (1 - one.used) * static_cast<double>(one.behind_ns) /
+    behind_ns += (1 - one.left) * static_cast<double>(one.behind_ns) /
                  static_cast<double>(m.steps.steady.size());
     for (RowId row : one.ops) {
       const Op& op = m.trace.ops()[row];
-      trains |= AppendWithNodes(m, row, one.used, ops);
+      trains |= AppendWithNodes(m, row, one.left, ops);
       times[&one] += static_cast<double>(op.end_ns - op.begin_ns);
     }
     for (RowId row : one.selections) {  // their gradient has the whole size
       const Op& op = m.trace.ops()[row];
       for (RowId node : m.backward.Of(op)) {
-        ops.push_back({node, one.used});
+        ops.push_back({node, one.left});
       }
     }
   }
@@ -533,8 +547,10 @@ constexpr Rule kRules[] = {
          "like (of x[index], the gradient tells the number of rows), and "
          "these take less than half of it",
      .avoid = "an op in between needs all of it (a mean, a normalisation), "
-              "other ops take a tensor of that size, or several slices "
-              "together cover half of it (as queries, keys and values do)",
+              "other ops take a tensor of that size, several slices together "
+              "cover half of it (as queries, keys and values do), or a gather "
+              "takes more than one of 128 scores, for each of which a row of "
+              "weights would be gathered",
      .fix_cpp = "select first; torch::topk in place of sort",
      .fix_python = "select first; torch.topk in place of sort"}};
 

@@ -1,15 +1,21 @@
-// Are all elements sorted twice to rank them?
-// Source: the second argsort of a permutation is its inverse, which a scatter
-// writes in one pass; the rank of one element is the number of larger ones.
+// Are all elements sorted twice to rank them? Does the backward pass of
+// x[index] sort the index? Sources: the second argsort of a permutation is its
+// inverse, which a scatter writes in one pass; the rank of one element is the
+// number of larger ones. PyTorch's Indexing.cu: with accumulate=True, index_put
+// sorts its indices.
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "context/noise.h"
 #include "context/rule.h"
+#include "evidence/call_site.h"
+#include "evidence/kernel_evidence.h"
 #include "evidence/program/op_shapes.h"
 #include "evidence/program/shortened_ops.h"
 #include "ops/contains.h"
@@ -116,7 +122,134 @@ Verdict CheckDoubleArgsort(const AnalysisContext& m) {
   return FireBound(std::move(finding), all.saved_ns);
 }
 
+// --- sorted-index-gradient
+
+// What index_select moves in backward for each number of the gradient: it reads
+// that, and adds it to a row of x, which is read and written.
+constexpr double kTensors = 3;
+
+// aten::_index_put_impl_ of the node of x[index], with its kernels.
+struct SortedGradient {
+  double ns = 0;
+  std::vector<const KernelUse*> kernels = {};
+};
+
+// The op that writes the gradient of x[index], if `op` is it or is inside it.
+RowId IndexGradientAround(const Trace& trace, RowId op) {
+  RowId put = kNone;
+  for (; op != kNone; op = trace.ops()[op].parent) {
+    const std::string_view name = trace.name(trace.ops()[op].name);
+    if (name.ends_with("index_put_impl_")) put = op;
+    if (name.starts_with("IndexBackward")) return put;
+  }
+  return kNone;
+}
+
+std::map<RowId, SortedGradient> FindSortedGradients(const AnalysisContext& m) {
+  std::map<RowId, SortedGradient> found;
+  for (const KernelUse& use : m.kernels.uses) {
+    const RowId put =
+        IndexGradientAround(m.trace, m.trace.kernels()[use.kernel].op);
+    if (put == kNone) continue;
+    SortedGradient& one = found[put];
+    one.ns += use.ns;
+    one.kernels.push_back(&use);
+  }
+  // Without a sort, PyTorch has chosen another kernel.
+  std::erase_if(found, [&](const auto& entry) {
+    return std::ranges::none_of(
+        entry.second.kernels, [&](const KernelUse* use) {
+          return Contains(m.trace.name(m.trace.kernels()[use->kernel].name),
+                          "indexing_backward");
+        });
+  });
+  return found;
+}
+
+Verdict CheckSortedIndexGradient(const AnalysisContext& m) {
+  const std::map<RowId, SortedGradient> found = FindSortedGradients(m);
+  if (found.empty()) return Clean();
+  Edit edit;
+  double ns = 0, saved = 0;
+  bool known = m.kernels.peaks.exact;
+  RowId longest = found.begin()->first;
+  for (const auto& [row, one] : found) {
+    const auto bytes =
+        static_cast<double>(BytesOf(m.trace, TensorArgument(m.trace, row, 2)));
+    known &= bytes > 0;
+    const double least =
+        known
+            ? kTensors * bytes / (kGoodBandwidth * m.kernels.peaks.bytes_per_ns)
+            : 0;
+    const double factor = std::min(1.0, least / std::max(one.ns, 1.0));
+    for (const KernelUse* use : one.kernels) {
+      edit.scales.push_back(Scaled(*use, factor));
+    }
+    ns += one.ns;
+    saved += (1 - factor) * one.ns;
+    if (one.ns > found.at(longest).ns) longest = row;
+  }
+  ns /= m.kernels.steps;
+  saved /= m.kernels.steps;
+  if (saved * 1e-6 < MinReportableGainMs(m)) return Clean();
+  const Op& op = m.trace.ops()[longest];
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  finding.examples.push_back(
+      {m.steps.windows[SteadyStepAt(m.steps, op.begin_ns)].number, op.begin_ns,
+       op.end_ns, OpWithShapes(m.trace, longest)});
+  finding.evidence =
+      "The backward pass of x[index] sorts the index, " +
+      MeanCount(static_cast<double>(found.size()) / m.kernels.steps, "time") +
+      " per step, and adds up the rows of each place one after another. This "
+      "takes " +
+      Milliseconds(ns * 1e-6) + " per step (" +
+      Percent(ns / std::max(m.kernels.compute_ns, 1.0)) +
+      " of the compute time).";
+  const RowId node = NodeAround(m.trace, longest);
+  const RowId forward = node == kNone ? kNone : m.trace.ops()[node].forward;
+  finding.where =
+      forward == kNone
+          ? std::string("IndexBackward0")
+          : CallSites(m.trace).Place(m.trace.ops()[forward].thread,
+                                     m.trace.ops()[forward].begin_ns, forward);
+  finding.assumption =
+      known ? "atomic additions reach 80 % of the memory bandwidth; " +
+                  PeaksInWords(m.kernels.peaks)
+            : "at best: atomic additions take no time";
+  finding.fix_python =
+      "x.index_select(0, index) in place of x[index]: its backward pass adds "
+      "with atomics, and sorts nothing";
+  finding.fix_cpp = "x.index_select(0, index) in place of x.index({index})";
+  finding.wrong_if =
+      "results must be the same bit by bit (atomics add in any order), or a "
+      "few rows are taken nearly always";
+  if (!known) return FireBound(std::move(finding), saved);
+  return FireForKernels(m, std::move(finding), std::move(edit), saved);
+}
+
 constexpr Rule kRules[] = {
+    {.id = "sorted-index-gradient",
+     .question = "Does the backward pass of x[index] sort the index?",
+     .runs = Runs::kGpuOnly,
+     .needs = {Kind::kKernel, Kind::kOp},
+     .causes = {Cause::kCompute},
+     .check = &CheckSortedIndexGradient,
+     .reference = "PyTorch documentation, "
+                  "torch.use_deterministic_algorithms: index_put_ with "
+                  "accumulate=True, and index_add: "
+                  "https://docs.pytorch.org/docs/stable/generated/"
+                  "torch.use_deterministic_algorithms.html",
+     .detect =
+         "aten::_index_put_impl_ in the node of x[index] launches "
+         "indexing_backward_kernel, which needs the index sorted, and moving "
+         "the gradient three times at 80 % of the memory bandwidth takes 1 % "
+         "of the step less (where sizes or the device are unknown: the kernels "
+         "take 1 %)",
+     .avoid = "the kernels are others, as of masks or of index_select",
+     .fix_cpp = "index_select",
+     .fix_python = "index_select",
+     .change = "index_select in place of x[index]"},
     {.id = "double-argsort",
      .question = "Are all elements sorted twice to rank them?",
      .needs = {Kind::kOp, Kind::kOpShapes},

@@ -34,6 +34,11 @@ namespace {
 // memory); a product takes 2 for each class.
 constexpr int64_t kLeastClasses = 64;
 constexpr char kChange[] = "lookups in place of one-hot products";
+// Of the elements of a matrix, what is written at most if it is sparse: with
+// more, a product of a dense one is as fast. Where the number is not recorded,
+// writing one takes 2 ns or more (a random access, of one of two cores).
+constexpr double kMostWritten = 0.05;
+constexpr double kWriteNs = 2;
 constexpr char kSparseChange[] = "sparse in place of dense products";
 // A product with fewer rows takes about as long as calling the sparse one.
 constexpr int64_t kLeastNodes = 256;
@@ -310,6 +315,7 @@ class ConstantMatrices {
   std::map<int64_t, std::vector<RowId>> FilledByIndex(
       const ForwardStep& step) const {
     std::map<int64_t, std::vector<RowId>> zeros, filled;
+    std::map<int64_t, double> written;
     for (RowId row : step.ops) {
       const std::string_view name = PlainNameOf(m_.trace, row);
       if (MakesZeros(name)) {
@@ -325,9 +331,27 @@ class ConstantMatrices {
         std::vector<RowId>& ops = filled[dims.back()];
         if (ops.empty()) ops = from->second;
         ops.push_back(row);
+        written[dims.back()] += WrittenBy(row);
       }
     }
+    std::erase_if(filled, [&](const auto& entry) {
+      const auto size = static_cast<double>(entry.first);
+      return written[entry.first] > kMostWritten * size * size;
+    });
     return filled;
+  }
+
+  // How many elements index_put or scatter writes: as many as it is given, else
+  // no more than its time allows.
+  double WrittenBy(RowId row) const {
+    const bool puts = PlainNameOf(m_.trace, row) == "index_put";
+    for (size_t at :
+         puts ? std::vector<size_t>{2} : std::vector<size_t>{2, 3}) {
+      const Dims& given = DimsOf(m_.trace, row, at);
+      if (!given.empty()) return static_cast<double>(ElementsIn(given));
+    }
+    const Op& op = m_.trace.ops()[row];
+    return static_cast<double>(op.end_ns - op.begin_ns) / kWriteNs;
   }
 
   static bool IsSquare(const Dims& dims) {
@@ -418,8 +442,10 @@ constexpr Rule kRules[] = {
      .detect =
          "in two thirds of the steps, features are multiplied from the left "
          "with a square matrix of 256 rows or more that no op of the step "
-         "makes or takes otherwise (or that begins as zeros and is written by "
-         "index), and that gets no gradient; a hint, because a recording has "
+         "makes or takes otherwise (or that begins as zeros, of which 5 % at "
+         "most "
+         "are written by index), and that gets no gradient; a hint, because a "
+         "recording has "
          "no values",
      .avoid = "the matrix is trained, or made in the step (attention, a "
               "kernel), or there are at least as many features as rows",

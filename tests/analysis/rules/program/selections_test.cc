@@ -80,10 +80,18 @@ TEST(LateSelectionTest, AFewOfAllScoresAreGathered) {
   const Report report = Of({scores, gathered("256,20")});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
-  EXPECT_NEAR(finding->gain.expected_ms, 0.999, 0.01);
+  // A row of weights for each takes as long as 64 scores.
+  EXPECT_NEAR(finding->gain.expected_ms, 1 - 64 * 0.001, 0.01);
   EXPECT_NE(finding->fix_python.find("weight[index]"), std::string::npos)
       << finding->fix_python;
-  EXPECT_TRUE(IsClean(Of({scores, gathered("256,10000")}), kRule));
+  EXPECT_FALSE(IsClean(Of({scores, gathered("256,150")}), kRule));
+  EXPECT_TRUE(IsClean(Of({scores, gathered("256,160")}), kRule));
+  // Each query has keys of its own, as relative positions have.
+  EXPECT_TRUE(
+      IsClean(Of({"inputs=(float[8,256,64],float[8,64,20000]) aten::bmm",
+                  "inputs=(float[8,256,20000],Scalar=\"-1\",long "
+                  "int[8,256,20],Scalar=\"False\") aten::gather"}),
+              kRule));
   // The loss is normalised over all of them.
   const std::string all =
       "inputs=(float[256,20000],Scalar=\"1\") aten::log_softmax";
