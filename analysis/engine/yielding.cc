@@ -25,14 +25,18 @@ struct Yielding {
 constexpr auto kYielding =
     std::to_array<Yielding>({{"attention-by-hand", "allocator-churn"},
                              {"cores-idle", "contended-cores"},
+                             {"d2h-pageable", "host-compute"},
                              {"exposed-collective", "ddp-bucket-shape"},
                              {"exposed-collective", "missing-no-sync"},
                              {"function-by-hand", "large-vocabulary-loss"},
+                             {"h2d-pageable", "host-compute"},
+                             {"host-sync", "host-compute"},
                              {"large-vocabulary-loss", "ignored-labels"},
                              {"launch-bound", "allocator-churn"},
                              {"launch-bound", "attention-by-hand"},
                              {"launch-bound", "constant-rebuilt"},
                              {"launch-bound", "foreach-not-fused"},
+                             {"launch-bound", "host-compute"},
                              {"launch-bound", "host-copy-on-convert"},
                              {"launch-bound", "host-created-tensor"},
                              {"launch-bound", "norms-one-by-one"},
@@ -89,6 +93,7 @@ constexpr auto kYielding =
                              {"unfused-pointwise", "rnn-in-python"},
                              {"unfused-pointwise", "work-between-steps"},
                              {"unread-gradients", "repeated-backward"},
+                             {"work-between-steps", "host-compute"},
                              {"work-between-steps", "unbatched-loop", 2}});
 
 // The findings that `general` yields to, largest first.

@@ -39,6 +39,7 @@ std::vector<Absent> AbsentRules() {
       {"graph-idle", "depends on what a recorder leaves out of a graph"},
       {"growing-prefix", kPython},
       {"ignored-labels", kPython},
+      {"host-compute", "depends on the program around the model"},
       {"imbalanced-load", kRanks},
       {"inference-casts", "the gallery trains"},
       {"invariant-in-loop", kPython},

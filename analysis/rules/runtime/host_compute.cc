@@ -1,0 +1,256 @@
+// Does the host compute with tensors in its own memory while the GPU waits?
+// Sources: PyTorch documentation, torch.optim: "If you need to move a model to
+// GPU via .cuda(), please do so before constructing optimizers for it";
+// Rajbhandari et al. 2021, "ZeRO-Infinity": what offloading the optimizer
+// costs.
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "context/noise.h"
+#include "context/rule.h"
+#include "evidence/call_site.h"
+#include "ops/contains.h"
+#include "ops/loader_spans.h"
+#include "ops/op_arguments.h"
+#include "steps/steady_steps.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace host_compute_rules {
+namespace {
+
+// The framework takes 5 to 20 us for an op; one that takes longer, and calls
+// nothing of the device, computes.
+constexpr int64_t kComputesNs = 100'000;
+constexpr double kShare = 0.03;  // as XProf calls moderate
+constexpr double kMostSteps = 2.0 / 3;
+constexpr size_t kNamesShown = 3;
+
+// What host-created-tensor is about.
+bool Creates(std::string_view name) {
+  name.remove_prefix(std::min<size_t>(name.size(), 6));  // "aten::"
+  return name.starts_with("rand") || name.starts_with("normal") ||
+         IsAnyOf(name, {"arange", "zeros", "ones", "full", "empty", "linspace",
+                        "eye", "bernoulli_", "uniform_", "multinomial"});
+}
+
+// What the host computes, per steady step.
+struct HostWork {
+  double idle_ns = 0;          // the GPU's, meanwhile
+  double in_optimizer_ns = 0;  // of idle_ns
+  double all_idle_ns = 0;      // the GPU's, whatever the host does
+  double downloads_ns = 0;     // idle while blocked for tensors that ops take
+  std::map<std::string_view, std::pair<double, double>> by_name =
+      {};  // ns, calls
+  std::set<size_t> steps = {};
+  RowId longest = kNone;
+};
+
+class Finder {
+ public:
+  explicit Finder(const AnalysisContext& context)
+      : m_(context),
+        loads_(LoaderSpans(m_.trace, m_.steps.thread)),
+        calls_device_(m_.trace.ops().size()) {
+    for (const Gap& gap : m_.waits.idle) idle_.push_back(gap.idle);
+    for (const RuntimeCall& call : m_.trace.runtime_calls()) {
+      for (RowId op = call.op; op != kNone && !calls_device_[op];
+           op = m_.trace.ops()[op].parent) {
+        calls_device_[op] = true;
+      }
+    }
+  }
+
+  HostWork Find() {
+    HostWork work;
+    std::map<size_t, std::set<int64_t>> taken;  // bytes of tensors, by step
+    int64_t longest_ns = 0;
+    for (RowId row : m_.tree.of_thread(m_.steps.thread)) {
+      const Op& op = m_.trace.ops()[row];
+      if (op.parent != kNone || !Computes(row)) continue;
+      const size_t step = SteadyStepAt(m_.steps, op.begin_ns);
+      if (step == m_.steps.windows.size()) continue;
+      if (LengthIn(idle_, {op.begin_ns, op.end_ns}) <= 0) continue;
+      const double idle = IdleAround({op.begin_ns, op.end_ns});
+      work.idle_ns += idle;
+      if (Covers(m_.parts.optimizer.spans, op.begin_ns)) {
+        work.in_optimizer_ns += idle;
+      }
+      auto& [ns, calls] = work.by_name[m_.trace.name(op.name)];
+      ns += static_cast<double>(op.end_ns - op.begin_ns);
+      ++calls;
+      work.steps.insert(step);
+      const TensorShape first = TensorArgument(m_.trace, row, 0);
+      if (first.known()) taken[step].insert(BytesOf(m_.trace, first));
+      if (op.end_ns - op.begin_ns > longest_ns) {
+        longest_ns = op.end_ns - op.begin_ns;
+        work.longest = row;
+      }
+    }
+    // In the optimizer's step all copies serve it.
+    for (const HostWait& wait : m_.waits.all) {
+      if (!wait.steady || wait.thread != m_.steps.thread ||
+          (wait.kind != WaitKind::kToHost &&
+           wait.kind != WaitKind::kToDevice)) {
+        continue;
+      }
+      const auto here = taken.find(wait.step);
+      const bool serves =
+          Covers(m_.parts.optimizer.spans, wait.span.begin_ns) ||
+          (here != taken.end() && wait.copy != kNone &&
+           here->second.contains(m_.trace.copies()[wait.copy].bytes));
+      if (serves) {
+        work.downloads_ns +=
+            static_cast<double>(wait.blocked_ns - wait.queued_ns);
+      }
+    }
+    for (size_t i : m_.steps.steady) {
+      work.all_idle_ns +=
+          static_cast<double>(LengthIn(idle_, m_.steps.windows[i].tiled));
+    }
+    const auto steps = static_cast<double>(m_.steps.steady.size());
+    work.all_idle_ns /= steps;
+    work.idle_ns /= steps;
+    work.in_optimizer_ns /= steps;
+    work.downloads_ns /= steps;
+    for (auto& [name, both] : work.by_name) {
+      both.first /= steps;
+      both.second /= steps;
+    }
+    return work;
+  }
+
+ private:
+  // The gaps of the device in which the host is at `span`: the device goes on
+  // when the host has come to its next launch. Each gap counts once.
+  double IdleAround(Span span) {
+    auto gap =
+        std::ranges::upper_bound(idle_, span.begin_ns, {}, &Span::end_ns);
+    double ns = 0;
+    for (; gap != idle_.end() && gap->begin_ns < span.end_ns; ++gap) {
+      if (gap->end_ns <= counted_ns_) continue;
+      ns += static_cast<double>(gap->length());
+      counted_ns_ = gap->end_ns;
+    }
+    return ns;
+  }
+
+  bool Computes(RowId row) const {
+    const Op& op = m_.trace.ops()[row];
+    const int64_t ns = op.end_ns - op.begin_ns;
+    if (ns < kComputesNs) return false;
+    // Views of many parts take long without computing anything.
+    const auto ops = static_cast<int64_t>(m_.tree.inside(row).size());
+    return ns >= kComputesNs * std::max<int64_t>(1, ops) &&
+           !calls_device_[row] && !m_.tree.traits(row).bookkeeping &&
+           m_.trace.name(op.name).starts_with("aten::") &&
+           !Creates(m_.trace.name(op.name)) &&
+           !m_.tree.traits(row).communication && !Covers(loads_, op.begin_ns);
+  }
+
+  const AnalysisContext& m_;
+  const std::vector<Span> loads_;
+  std::vector<bool> calls_device_;  // by op
+  std::vector<Span> idle_;
+  int64_t counted_ns_ = INT64_MIN;  // up to the end of this gap
+};
+
+std::string LongestOps(const HostWork& work) {
+  std::vector<std::pair<std::string_view, std::pair<double, double>>> order(
+      work.by_name.begin(), work.by_name.end());
+  std::ranges::stable_sort(order, std::greater(),
+                           [](const auto& one) { return one.second.first; });
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < std::min(kNamesShown, order.size()); ++i) {
+    const auto& [name, both] = order[i];
+    texts.push_back(Milliseconds(both.first * 1e-6) + " " + std::string(name) +
+                    " (" + MeanCount(both.second, "call") + ")");
+  }
+  return Listed(texts);
+}
+
+Verdict CheckHostCompute(const AnalysisContext& m) {
+  if (m.steps.thread == kNone) return Clean();
+  const HostWork work = Finder(m).Find();
+  if (work.longest == kNone || work.idle_ns < kShare * m.step_ns() ||
+      static_cast<double>(work.steps.size()) <
+          kMostSteps * static_cast<double>(m.steps.steady.size())) {
+    return Clean();
+  }
+  const bool updates = 2 * work.in_optimizer_ns > work.idle_ns;
+  const Op& op = m.trace.ops()[work.longest];
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  finding.evidence =
+      "The host computes with tensors in its own memory, and the GPU is idle "
+      "for " +
+      Milliseconds(work.idle_ns * 1e-6) + " of the " +
+      Milliseconds(m.step_ns() * 1e-6) +
+      " step meanwhile: " + LongestOps(work) + " per step" +
+      (updates ? ", in the optimizer's step" : "") + ".";
+  if (work.downloads_ns > 0) {
+    finding.evidence += " Copies of such tensors block it for another " +
+                        Milliseconds(work.downloads_ns * 1e-6) + ".";
+  }
+  finding.where =
+      CallSites(m.trace).Place(m.steps.thread, op.begin_ns, work.longest);
+  finding.examples.push_back(
+      {m.steps.windows[SteadyStepAt(m.steps, op.begin_ns)].number, op.begin_ns,
+       op.end_ns, OpWithShapes(m.trace, work.longest)});
+  finding.assumption =
+      "at best: the device computes this in no time, and nothing is copied";
+  if (updates) {
+    finding.fix_python =
+        "keep parameters and the optimizer's state on the device: "
+        "model.to(\"cuda\") before the optimizer is made, and fused=True; "
+        "offload it only where the device's memory does not suffice";
+    finding.fix_cpp =
+        "keep parameters and the optimizer's state on the device: "
+        "model->to(at::kCUDA) before the optimizer is made";
+    finding.wrong_if = "the device's memory does not hold the state";
+  } else {
+    finding.fix_python =
+        "compute it on the device, and download the result: "
+        "logits.argmax(1).cpu() in place of logits.cpu().argmax(1); or do it "
+        "every N steps";
+    finding.fix_cpp = "compute it on the device, and download the result";
+    finding.wrong_if = "the host needs the whole tensors in each step";
+  }
+  // A host that is never late again leaves no gap at all; that the others are
+  // behind this one shows where it takes most of them.
+  const double idle_ns =
+      2 * work.idle_ns > work.all_idle_ns ? work.all_idle_ns : work.idle_ns;
+  return FireBound(std::move(finding), idle_ns + work.downloads_ns);
+}
+
+constexpr Rule kRules[] = {
+    {.id = "host-compute",
+     .question = "Does the host compute with tensors in its own memory while "
+                 "the GPU waits?",
+     .runs = Runs::kGpuOnly,
+     .needs = {Kind::kOp, Kind::kKernel, Kind::kRuntimeCall},
+     .causes = {Cause::kDispatch, Cause::kBlockingCopy, Cause::kCopy},
+     .check = &CheckHostCompute,
+     .reference = "PyTorch documentation, torch.optim, constructing it: "
+                  "https://docs.pytorch.org/docs/stable/optim.html",
+     .detect = "in two thirds of the steps, ops of 100 us and more on the "
+               "training thread call nothing of the device, and the GPU is "
+               "idle meanwhile for 3 % of the step",
+     .avoid = "the ops belong to loading, or the GPU has work meanwhile",
+     .fix_cpp = "the optimizer's state, or the metric, on the device",
+     .fix_python = "the optimizer's state, or the metric, on the device",
+     .change = "computed on the device"}};
+
+}  // namespace
+}  // namespace host_compute_rules
+
+extern const std::span<const Rule> kHostCompute = host_compute_rules::kRules;
+
+}  // namespace stepscope
