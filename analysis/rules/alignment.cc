@@ -102,9 +102,10 @@ std::vector<Product> FindProducts(const AnalysisContext& m) {
     if (product.shape.m == 0) continue;
     product.in_attention = in_attention(op);
     const int64_t unit = UnitOf(product.precision);
-    const auto pad = [&](int64_t size, bool inner) {
+    bool& aligned = product.aligned;
+    const auto pad = [&aligned, unit](int64_t size, bool inner) {
       if (!inner || size % unit == 0) return 1.0;
-      product.aligned = false;
+      aligned = false;
       return static_cast<double>(Padded(size, unit)) /
              static_cast<double>(size);
     };
@@ -113,7 +114,7 @@ std::vector<Product> FindProducts(const AnalysisContext& m) {
                       pad(shape.n, shape.n_inner) * pad(shape.k, shape.k_inner);
     // Which dimensions are contiguous is often not recorded. A kernel that
     // loads single elements has met one that does not fit.
-    if (product.narrow && product.aligned) {
+    if (product.narrow && aligned) {
       product.padding =
           pad(shape.m, true) * pad(shape.n, true) * pad(shape.k, true);
     }

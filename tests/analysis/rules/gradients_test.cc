@@ -519,7 +519,8 @@ TEST(UnreadGradientsTest, OfSeveralNetworksOfASizeNothingIsKnown) {
 // Two tasks, each with a pass that hands back the gradients of a shared layer
 // of [8, 4] and of three of [16, 8] in front of it; then `reads` take some, and
 // a third pass trains all of them. A product of a node takes 1 ms.
-Report Weighed(const std::vector<std::string>& reads) {
+// `others`: parameters of another network, which keep no gradient.
+Report Weighed(const std::vector<std::string>& reads, bool others = false) {
   const std::vector<std::string> weights = {"[8,4]", "[16,8]", "[16,8]",
                                             "[16,8]"};
   const std::vector<std::string> products = {
@@ -549,6 +550,9 @@ Report Weighed(const std::vector<std::string>& reads) {
       text.Op("inputs=(float" + weight + ",float" + weight + ") aten::add_",
               10);
     }
+    for (int i = 0; others && i < 3; ++i) {
+      text.Op("inputs=(float[16,8],float[16,8]) aten::add_", 10);
+    }
     text.EndRange("kind=optimizer Optimizer.step#SGD.step");
     text.EndStep();
   }
@@ -566,8 +570,9 @@ TEST(UnreadGradientsTest, OfWhatAPassHandsBackOnlyAPartIsUsed) {
       << finding->evidence;
   EXPECT_NE(finding->fix_python.find("torch.autograd.grad"), std::string::npos);
   EXPECT_TRUE(IsClean(Weighed({"[8,4]", "[16,8]"}), "unread-gradients"));
-  // How they are read was not recorded.
+  // How they are read was not recorded; or p.grad = g, for an optimizer.
   EXPECT_TRUE(IsClean(Weighed({}), "unread-gradients"));
+  EXPECT_TRUE(IsClean(Weighed({"[8,4]"}, true), "unread-gradients"));
 }
 
 }  // namespace

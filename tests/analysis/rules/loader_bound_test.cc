@@ -209,11 +209,11 @@ TEST(LoaderBoundTest, KnowsRestartedWorkersByTheirSeed) {
 // A pause in which living workers would have made batches, then a wait. The ops
 // of the loader were not recorded.
 TEST(LoaderBoundTest, KnowsRestartedWorkersByThePauseBefore) {
-  const auto run = [](int64_t pause_us) {
+  const auto run = [](int64_t pause_us, int64_t usual_us = 0) {
     return Waiting([](int step) { return step % 8 == 0 ? 90 : 0.1; },
                    [&](GpuText& run, int step) {
                      run.Op(100, "aten::add");
-                     if (step % 8 == 0) run.Pass(pause_us);
+                     run.Pass(step % 8 == 0 ? pause_us : usual_us);
                    });
   };
   const Report report = run(60'000);
@@ -221,6 +221,8 @@ TEST(LoaderBoundTest, KnowsRestartedWorkersByThePauseBefore) {
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->fix_python, "DataLoader(..., persistent_workers=True)");
   EXPECT_TRUE(IsClean(run(0), "loader-bound"));
+  // The program pauses in each step.
+  EXPECT_TRUE(IsClean(run(60'000, 30'000), "loader-bound"));
 }
 
 // A step that waits for its first batch of validation, and no other.

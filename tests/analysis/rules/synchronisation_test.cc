@@ -15,7 +15,7 @@ Report TakingTurns(Wait wait, double gpu_us = 4000, double host_us = 4000) {
     run.Kernel(gpu_us, "gemm");
     run.End();
     wait(run);
-    run.Op(host_us, "aten::relu");
+    run.Op(host_us, "work");
     run.EndStep();
   }
   return run.Analyzed();
@@ -196,7 +196,7 @@ TEST(HostSyncTest, IsAHintIfTheGpuMayWaitForOtherRanksMeanwhile) {
     run.Kernel(10, "gemm");
     run.Kernel(4000, kernel);
     run.Item();
-    run.Op(4000, "aten::relu");
+    run.Op(4000, "work");
     run.Kernel(10, "gemm");
     run.Line("kernel 200000..200001 lost");
     run.EndStep();
@@ -319,7 +319,7 @@ Report Training(Between between, bool optimizer_first = false) {
     if (optimizer_first) optimizer();
     between(run);
     if (!optimizer_first) optimizer();
-    run.Op(4000, "aten::relu");
+    run.Op(4000, "work");
     run.EndStep();
   }
   return run.Analyzed();

@@ -94,13 +94,14 @@ TEST(InvariantsTest, TwoUsesAreNoLoop) {
 
 // A loss that takes the probabilities anew for each class. A call takes 500 us,
 // and so does its node.
-Report Dice(int classes, bool one_tensor, const std::string& other = "") {
+Report Dice(int classes, bool one_tensor, const std::string& other = "",
+            const std::string& argument = "Scalar=\"1\"") {
   const std::string logits = "float[2,5,64,64]";
   EngineText text;
   int sequence = 0;
   for (int step = 0; step < 4; ++step) {
     for (int i = 0; i < classes; ++i) {
-      text.Op("aten::softmax", "(" + logits + ",Scalar=\"1\")", 500,
+      text.Op("aten::softmax", "(" + logits + "," + argument + ")", 500,
               sequence + 2 * i);
       text.Op("aten::select", "(" + logits + ",Scalar=\"1\",Scalar=\"0\")", 10,
               sequence + 2 * i + 1);
@@ -133,6 +134,8 @@ TEST(InvariantsTest, TheSameProbabilitiesAreComputedForEachClass) {
   EXPECT_TRUE(IsClean(Dice(5, false), kRule));
   EXPECT_TRUE(IsClean(Dice(2, true), kRule));
   EXPECT_TRUE(IsClean(Dice(5, true, "aten::mul"), kRule));
+  // Another tensor each time, as far as sizes tell.
+  EXPECT_TRUE(IsClean(Dice(5, true, "", "float[1]"), kRule));
 }
 
 // --- frozen-forward
