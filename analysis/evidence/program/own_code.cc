@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -138,9 +139,14 @@ bool MayBeTheFramework(const AnalysisContext& m, const Segment& pause,
 struct Pause {
   size_t step = 0;  // index of its timeline
   Segment segment = {};
-  double ns = 0;    // outside the calls of the optimizer
-  NameId next = 0;  // the op behind it; 0 if there is none
+  double ns = 0;     // outside the calls of the optimizer
+  NameId next = 0;   // the op behind it; 0 if there is none
+  size_t place = 0;  // how many ops of the step are before it
 };
+
+// Another program seldom keeps a core for longer than a few time slices of the
+// scheduler, of some 3 to 10 ms.
+constexpr int64_t kInterruptionNs = 30'000'000;
 
 // Of the time in front of an op, what the median step must have; else a few
 // long pauses make up most of it.
@@ -151,7 +157,7 @@ constexpr double kLeastOfMean = 0.5;
 // which most steps have none. A program that runs the same code in each step
 // pauses at the same ops for about as long; another one that takes the core
 // interrupts it anywhere.
-void TakeMedians(size_t steps, std::vector<Pause>& pauses) {
+void TakeMedians(size_t steps, std::vector<Pause>& pauses, OwnCode& code) {
   std::map<NameId, std::vector<double>> by_next;  // each by step
   for (const Pause& pause : pauses) {
     std::vector<double>& by_step = by_next[pause.next];
@@ -165,7 +171,26 @@ void TakeMedians(size_t steps, std::vector<Pause>& pauses) {
         Median(by_step) * static_cast<double>(steps) / std::max(sum, 1.0);
     left[next] = usual >= kLeastOfMean ? 1 : usual;
   }
-  for (Pause& pause : pauses) pause.ns *= left[pause.next];
+  std::set<size_t> places;  // of interruptions
+  for (Pause& pause : pauses) {
+    const double share = left[pause.next];
+    if (share < 1 && pause.segment.length() >= kInterruptionNs) {
+      code.interrupted_ns +=
+          pause.ns * (1 - share) / static_cast<double>(steps);
+      ++code.interruptions;
+      places.insert(pause.place);
+      if (pause.segment.length() > code.longest_interruption.length()) {
+        code.longest_interruption = {pause.segment.begin_ns,
+                                     pause.segment.end_ns};
+      }
+    }
+    pause.ns *= share;
+  }
+  // At the same place in some steps, it is the program: a stall.
+  if (3 * static_cast<int64_t>(places.size()) < 2 * code.interruptions) {
+    code.interrupted_ns = 0;
+    code.interruptions = 0;
+  }
   std::erase_if(pauses, [](const Pause& pause) { return pause.ns <= 0; });
 }
 
@@ -228,11 +253,13 @@ OwnCode MeasureOwnCode(const AnalysisContext& m, bool with_places) {
       const auto ns = static_cast<double>(own_ns);
       code.optimizer_delay_ns += (whole_ns - ns) / steps;
       const RowId next = OpAfter(m, segment.end_ns);
-      pauses.push_back(
-          {step, segment, ns, next == kNone ? 0 : m.trace.ops()[next].name});
+      pauses.push_back({step, segment, ns,
+                        next == kNone ? 0 : m.trace.ops()[next].name,
+                        FirstOpFrom(m, segment.end_ns) -
+                            FirstOpFrom(m, timeline.front().begin_ns)});
     }
   }
-  TakeMedians(by_step.size(), pauses);
+  TakeMedians(by_step.size(), pauses, code);
   std::map<std::string, OwnCodePlace> places;
   for (const Pause& pause : pauses) {
     by_step[pause.step] += pause.ns;
@@ -254,6 +281,7 @@ OwnCode MeasureOwnCode(const AnalysisContext& m, bool with_places) {
         all_ns > 0 ? m.MeanNs(Cause::kHostCode) * steps / all_ns : 0;
     code.delay_ns = code.ns * idle;
     code.optimizer_delay_ns *= idle;
+    code.interrupted_ns *= idle;
   }
   for (auto& [name, place] : places) code.places.push_back(std::move(place));
   std::ranges::stable_sort(code.places, std::greater(), &OwnCodePlace::ns);

@@ -37,6 +37,12 @@ struct OwnCode {
   // On a run without a GPU: of pauses that save the model, which count nowhere
   // else.
   double saving_ns = 0;
+  // Pauses of 30 ms and more at changing places, which `ns` leaves out: how long
+  // they take per step (on a run with a GPU: while it is idle), how many there
+  // are in the steady steps, and the longest.
+  double interrupted_ns = 0;
+  int64_t interruptions = 0;
+  Span longest_interruption;
   double steps_frac = 0;  // steady steps with at least half of `ns`, 0 to 1
   std::vector<OwnCodePlace> places = {};  // longest first
 };

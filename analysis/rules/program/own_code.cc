@@ -19,6 +19,47 @@ constexpr double kShare = 0.10;
 // Pauses in fewer steps are stalls, which other rules look for.
 constexpr double kMostSteps = 2.0 / 3;
 constexpr size_t kPlacesShown = 3;
+constexpr int64_t kLeastInterruptions = 3;
+
+// Pauses that the program's code does not explain, because they are elsewhere
+// in each step.
+Verdict FireInterruptions(const AnalysisContext& m, const OwnCode& code) {
+  if (code.interruptions < kLeastInterruptions ||
+      code.interrupted_ns < kShare * m.step_ns()) {
+    return Clean();
+  }
+  Finding finding;
+  finding.confidence = Confidence::kHint;
+  finding.evidence =
+      "The training thread stands still " + Count(code.interruptions, "time") +
+      " in " + Count(static_cast<int64_t>(m.steps.steady.size()), "step") +
+      ", for " +
+      Milliseconds(static_cast<double>(code.longest_interruption.length()) *
+                   1e-6) +
+      " at most, at places that change from step to step: no op, no loading, "
+      "and no call. That takes " +
+      Milliseconds(code.interrupted_ns * 1e-6) + " of the " +
+      Milliseconds(m.step_ns() * 1e-6) +
+      " step on average. Python's garbage collector pauses a thread like this "
+      "when many objects are alive, and so may another process on its core.";
+  const size_t step = SteadyStepAt(m.steps, code.longest_interruption.begin_ns,
+                                   &StepWindow::tiled);
+  if (step != m.steps.windows.size()) {
+    finding.examples.push_back(
+        {m.steps.windows[step].number, code.longest_interruption.begin_ns,
+         code.longest_interruption.end_ns, "the longest of them"});
+  }
+  finding.assumption = "at best: none of them remains";
+  finding.fix_python =
+      "gc.freeze() once the model and the data are there, or gc.disable() and "
+      "gc.collect() every N steps; see whether gc.callbacks report pauses as "
+      "long as these, else what else runs on the cores";
+  finding.fix_cpp = "see what else runs on the cores";
+  finding.wrong_if = "the program waits there for a lock or the network";
+  return Fire(Found{.finding = std::move(finding),
+                    .bound_ns = code.interrupted_ns,
+                    .beyond_noise = true});
+}
 
 Verdict CheckPythonBetweenOps(const AnalysisContext& m) {
   if (m.MeanNs(Cause::kHostCode) < kShare * m.step_ns()) return Clean();
@@ -27,7 +68,7 @@ Verdict CheckPythonBetweenOps(const AnalysisContext& m) {
   }
   const OwnCode code = MeasureOwnCode(m, /*with_places=*/true);
   if (code.delay_ns < kShare * m.step_ns() || code.steps_frac < kMostSteps) {
-    return Clean();
+    return FireInterruptions(m, code);
   }
   Finding finding;
   finding.confidence = Confidence::kStrong;
@@ -86,9 +127,12 @@ constexpr Rule kRules[] = {
      .check = &CheckPythonBetweenOps,
      .reference = "Optimization and Performance Tuning with PyTorch, section "
                   "19.2: find the bottleneck first",
-     .detect = "in two thirds of the steps, pauses of more than 50 us between "
-               "ops of the training thread take 10 % of the step; on a run "
-               "with a GPU, only the time in which the GPU is idle counts",
+     .detect =
+         "in two thirds of the steps, pauses of more than 50 us between "
+         "ops of the training thread take 10 % of the step; on a run "
+         "with a GPU, only the time in which the GPU is idle counts. As a "
+         "hint, also three pauses of 30 ms or more at changing places, "
+         "which the collector or another process makes",
      .avoid = "a loader range, the garbage collector or a range named for "
               "saving covers the pauses, or they are shorter, because then the "
               "framework is starting the next op (launch-bound). Not counted "

@@ -80,6 +80,43 @@ TEST(PythonBetweenOpsTest, InterruptionsAreNotTheProgramsCode) {
   EXPECT_FALSE(IsClean(interrupted(false), "python-between-ops"));
 }
 
+// Nine steps of 80 ms on a GPU that waits for the host; in six of them a pause,
+// behind the op `place(step)`.
+template <typename Place>
+Report Interrupted(int64_t us, Place place) {
+  GpuText run;
+  for (int step = 0; step < 9; ++step) {
+    for (int i = 0; i < 8; ++i) {
+      run.Begin("op", "aten::mm" + std::to_string(i));
+      run.Kernel(10'000, "gemm");
+      run.End();
+      if (step % 3 > 0 && i == place(step)) {
+        run.Item();
+        run.Pass(us);
+      }
+    }
+    run.Item();
+    run.EndStep();
+  }
+  return run.Analyzed();
+}
+
+TEST(PythonBetweenOpsTest, LongPausesAtChangingPlacesMayBeTheCollector) {
+  const auto anywhere = [](int step) { return (5 * step) % 7; };
+  const Report report = Interrupted(60'000, anywhere);
+  const Finding* finding = Find(report, "python-between-ops");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
+  EXPECT_NEAR(finding->gain.expected_ms, 60 * 6 / 9.0, 3);
+  EXPECT_NE(finding->evidence.find("6 times in 9 steps"), std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->fix_python.find("gc.freeze()"), std::string::npos);
+  EXPECT_EQ(Find(Interrupted(20'000, anywhere), "python-between-ops"), nullptr);
+  // In three steps, but always there: a stall.
+  const auto there = [](int step) { return step % 3 == 1 ? 3 : -1; };
+  EXPECT_EQ(Find(Interrupted(60'000, there), "python-between-ops"), nullptr);
+}
+
 TEST(PythonBetweenOpsTest, SavingAndLoadingHaveRulesOfTheirOwn) {
   EXPECT_TRUE(IsClean(WithPause(2'000, 1, "kind=user save_checkpoint"),
                       "python-between-ops"));
