@@ -386,8 +386,8 @@ Verdict CheckBlocking(const AnalysisContext& m) {
         " per step (" + Milliseconds(exposed.sums.exposed_ns * 1e-6) + ") " +
         VerbFor(exposed.sums.count, "runs", "run") +
         (exposed.mostly_apart()
-             ? " on a stream of their own, but no kernel runs beside them: "
-               "they wait for the step before, and the next step for them."
+             ? " on another stream, but no kernel runs meanwhile: the copies "
+               "wait for the step before, and the next step for them."
              : " on the compute stream, which keeps the kernels waiting.");
     const char* cpp =
         exposed.mostly_apart()
