@@ -1,13 +1,18 @@
 #include "evidence/host_spans.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <unordered_set>
+#include <utility>
 
 #include "device/gaps.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
+
+constexpr size_t kNamesShown = 3;
 
 // True if the host window of a step of kind kSteady contains `ns`.
 bool InSteadyStep(const AnalysisContext& context, int64_t ns) {
@@ -103,6 +108,32 @@ double DeviceNsPerStep(const AnalysisContext& context,
     sum += row.end_ns - row.begin_ns;
   }
   return sum / std::max<size_t>(context.steps.steady.size(), 1);
+}
+
+std::string LongestOps(const AnalysisContext& context,
+                       const std::vector<RowId>& ops) {
+  struct Same {
+    double ns = 0, calls = 0;
+  };
+  const auto steps = static_cast<double>(context.steps.steady.size());
+  std::map<std::string_view, Same> by_name;
+  for (RowId row : ops) {
+    const Op& op = context.trace.ops()[row];
+    Same& same = by_name[context.trace.name(op.name)];
+    same.ns += static_cast<double>(op.end_ns - op.begin_ns) / steps;
+    same.calls += 1 / steps;
+  }
+  std::vector<std::pair<std::string_view, Same>> order(by_name.begin(),
+                                                       by_name.end());
+  std::ranges::stable_sort(order, std::greater(),
+                           [](const auto& one) { return one.second.ns; });
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < std::min(kNamesShown, order.size()); ++i) {
+    const auto& [name, same] = order[i];
+    texts.push_back(Milliseconds(same.ns * 1e-6) + " " + std::string(name) +
+                    " (" + MeanCount(same.calls, "call") + ")");
+  }
+  return Listed(texts);
 }
 
 Edit Without(const std::vector<HostSpan>& spans,

@@ -136,19 +136,10 @@ void MeasureForeach(const AnalysisContext& context, OptimizerWork& work) {
       fused_ns > 0 ? std::min(1.0, fused_ns / all_ns) : work.foreach_traffic;
 }
 
-// "AdamW" of "Optimizer.step#AdamW.step".
 std::string NameOf(const AnalysisContext& context) {
-  constexpr std::string_view kBefore = "Optimizer.step#", kAfter = ".step";
   for (const Range& range : context.trace.ranges()) {
-    std::string_view name = context.trace.name(range.name);
-    if (range.kind != RangeKind::kOptimizer || !name.starts_with(kBefore) ||
-        !name.ends_with(kAfter)) {
-      continue;
-    }
-    name.remove_prefix(kBefore.size());
-    if (name.size() < kAfter.size()) continue;
-    name.remove_suffix(kAfter.size());
-    return std::string(name);
+    const std::string_view name = OptimizerOf(context.trace, range);
+    if (!name.empty()) return std::string(name);
   }
   return "";
 }
@@ -206,6 +197,18 @@ bool LiesIn(const std::vector<Span>& spans, int64_t time) {
 }
 
 // Everything that several rules ask about the optimizer, measured in one pass.
+std::string_view OptimizerOf(const Trace& trace, const Range& range) {
+  constexpr std::string_view kBefore = "Optimizer.step#", kAfter = ".step";
+  std::string_view name = trace.name(range.name);
+  if (range.kind != RangeKind::kOptimizer || !name.starts_with(kBefore)) {
+    return "";
+  }
+  name.remove_prefix(kBefore.size());
+  if (!name.ends_with(kAfter)) return "";
+  name.remove_suffix(kAfter.size());
+  return name;
+}
+
 OptimizerWork MeasureOptimizer(const AnalysisContext& context) {
   OptimizerWork work;
   for (const Span& span : context.parts.optimizer.spans) {

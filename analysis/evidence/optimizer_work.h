@@ -5,6 +5,7 @@
 #include <stepscope/trace.h>
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -37,6 +38,9 @@ struct OptimizerWork {
   std::string name = {};    // the class: "AdamW"; "" if no range names it
 };
 OptimizerWork MeasureOptimizer(const AnalysisContext& context);
+
+// "AdamW" of the range "Optimizer.step#AdamW.step"; "" for others.
+std::string_view OptimizerOf(const Trace& trace, const Range& range);
 
 // The change that fuses the optimizer's step, "torch.optim.AdamW(...,
 // fused=True)", and the function for C++, "at::_fused_adamw_". They name the

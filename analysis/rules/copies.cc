@@ -304,18 +304,16 @@ bool WaitsAndIsAwaited(const AnalysisContext& m, RowId row) {
 // Asynchronous uploads that kernels wait for, although the host does not: on
 // the compute stream; or on a stream of their own, which waits for the step
 // before, so that nothing overlaps.
-struct ExposedUploads {
-  explicit ExposedUploads(const AnalysisContext& m)
-      : apart([&m](const HostCopy& upload) {
-          return upload.wait == SIZE_MAX && !upload.on_compute_stream &&
-                 WaitsAndIsAwaited(m, upload.copy);
-        }),
-        filter([this](const HostCopy& upload) {
-          return upload.wait == SIZE_MAX &&
-                 (upload.on_compute_stream || apart(upload));
-        }) {}
+bool IsApart(const AnalysisContext& m, const HostCopy& upload) {
+  return upload.wait == SIZE_MAX && !upload.on_compute_stream &&
+         WaitsAndIsAwaited(m, upload.copy);
+}
+bool IsExposed(const AnalysisContext& m, const HostCopy& upload) {
+  return (upload.wait == SIZE_MAX && upload.on_compute_stream) ||
+         IsApart(m, upload);
+}
 
-  HostCopyFilter apart, filter;
+struct ExposedUploads {
   HostCopySums sums, sums_apart;
   double hideable_ns = 0;
   bool fires = false;
@@ -341,9 +339,11 @@ Verdict CheckBlocking(const AnalysisContext& m) {
   queue_waits.fires =
       queue_waits.sums.queued_ns * 1e-6 >= MinReportableGainMs(m) &&
       Recurs(queue_waits.sums.once_queued_frac, m.steps);
-  ExposedUploads exposed(m);
-  exposed.sums = SumHostCopies(m, uploads, exposed.filter);
-  exposed.sums_apart = SumHostCopies(m, uploads, exposed.apart);
+  ExposedUploads exposed;
+  exposed.sums = SumHostCopies(
+      m, uploads, [&](const HostCopy& one) { return IsExposed(m, one); });
+  exposed.sums_apart = SumHostCopies(
+      m, uploads, [&](const HostCopy& one) { return IsApart(m, one); });
   // A copy can only hide behind kernels, so no more of it than kernels take.
   exposed.hideable_ns = std::min(exposed.sums.exposed_ns, KernelNsPerStep(m));
   exposed.fires = exposed.hideable_ns * 1e-6 >= MinReportableGainMs(m);
@@ -377,7 +377,7 @@ Verdict CheckBlocking(const AnalysisContext& m) {
   if (exposed.fires) {
     std::vector<const HostCopy*> copied;
     for (const HostCopy& upload : uploads) {
-      if (!exposed.filter(upload)) continue;
+      if (!IsExposed(m, upload)) continue;
       edit.side_stream.push_back({ActivityTable::kCopy, upload.copy});
       if (upload.steady) copied.push_back(&upload);
     }

@@ -34,22 +34,29 @@ constexpr double kMostMoving = 0.5;
 
 bool AnyCollective(const Collective&) { return true; }
 
-// What transfers at `bandwidth` explain of the exposed time, in ns per step;
-// nullopt if their sizes were not recorded.
-std::optional<double> TransfersNs(const AnalysisContext& m, double bandwidth) {
+// What transfers that take `transfer_ns(collective)` explain of the exposed
+// time, in ns per step; nullopt if their sizes were not recorded.
+template <typename TransferTime>
+std::optional<double> ExplainedNs(const AnalysisContext& m,
+                                  TransferTime transfer_ns) {
   double moving = 0;
   for (const Collective& one : m.collectives) {
     if (one.step == kNoStep ||
         m.steps.windows[one.step].kind != StepKind::kSteady) {
       continue;
     }
-    const double transfer =
-        TransferNs(one, bandwidth, m.trace.run().world_size);
+    const double transfer = transfer_ns(one);
     if (transfer < 0) return {};
     // A transfer explains at most what is exposed.
     moving += std::min<double>(transfer, one.exposed_ns);
   }
   return moving / m.steps.steady.size();
+}
+
+std::optional<double> TransfersNs(const AnalysisContext& m, double bandwidth) {
+  return ExplainedNs(m, [&](const Collective& one) {
+    return TransferNs(one, bandwidth, m.trace.run().world_size);
+  });
 }
 
 // True on a CPU if transfers explain less than half of the exposed time, and
@@ -256,15 +263,7 @@ Alternative RanksInTime(const AnalysisContext& m, double exposed) {
         TransferNs(one, best, ranks),
         least == shortest.end() ? 0.0 : static_cast<double>(least->second));
   };
-  double moving = 0;
-  for (const Collective& one : m.collectives) {
-    if (one.step == kNoStep ||
-        m.steps.windows[one.step].kind != StepKind::kSteady) {
-      continue;
-    }
-    moving += std::min<double>(in_time_ns(one), one.exposed_ns);
-  }
-  if (moving / m.steps.steady.size() >= kMostMoving * exposed) return in_time;
+  if (*ExplainedNs(m, in_time_ns) >= kMostMoving * exposed) return in_time;
   for (const Collective& one : m.collectives) {
     const double ns = in_time_ns(one);
     const auto now = static_cast<double>(one.moved.length());

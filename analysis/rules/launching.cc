@@ -181,13 +181,12 @@ LaunchCalls MeasureLaunchCalls(const AnalysisContext& m) {
 // How often per step the host waits for results inside ops, which ends what can
 // be captured or compiled as one piece.
 double WaitsPerStep(const AnalysisContext& m) {
-  const auto waits =
-      std::ranges::count_if(m.waits.all, [](const HostWait& one) {
-        return one.steady &&
-               (one.kind == WaitKind::kToHost || one.kind == WaitKind::kInOp);
-      });
-  return static_cast<double>(waits) /
-         static_cast<double>(m.steps.steady.size());
+  return SumWaits(m.waits, m.steps,
+                  [](const HostWait& one) {
+                    return one.kind == WaitKind::kToHost ||
+                           one.kind == WaitKind::kInOp;
+                  })
+      .count;
 }
 
 Verdict CheckLaunchBound(const AnalysisContext& m) {

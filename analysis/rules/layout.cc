@@ -244,9 +244,8 @@ Verdict CheckConversionsOnCpu(const AnalysisContext& m) {
   if (m.trace.op_inputs().empty()) {
     return Skip("the sizes of tensors were not recorded (record_shapes)");
   }
-  if (HasSlowNorms(m)) return Clean();
   const FormatCopies found = FindFormatCopies(m);
-  if (found.seen_ns < kShare * m.step_ns()) return Clean();
+  if (found.seen_ns < kShare * m.step_ns() || HasSlowNorms(m)) return Clean();
   const double steps = static_cast<double>(m.steps.steady.size());
   const Op& op = m.trace.ops()[found.longest];
   Finding finding;

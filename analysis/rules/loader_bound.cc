@@ -238,9 +238,10 @@ std::vector<Span> LoadsBehindPauses(const AnalysisContext& m) {
 Restarts FindRestarts(const AnalysisContext& m, const StepWaits& waits) {
   Restarts restarts;
   if (waits.waits.size() < 3) return restarts;
+  const double usual = std::max(Median(waits.waits), kUsualWaitNs);
+  if (std::ranges::max(waits.waits) < kRestart * usual) return restarts;
   std::vector<Span> starts = StartsOfWorkers(m);
   std::ranges::copy(LoadsBehindPauses(m), std::back_inserter(starts));
-  const double usual = std::max(Median(waits.waits), kUsualWaitNs);
   for (size_t i = 1; i < waits.waits.size(); ++i) {
     if (waits.waits[i] < kRestart * usual) continue;
     const Span& step = m.steps.windows[waits.steps[i]].host;

@@ -21,7 +21,10 @@ class ResultsFinder {
 
   UnusedResults Find() {
     const BackwardPasses all = FindBackwardPasses(m_);
-    if (!all.sizes_known || all.nested) return {};
+    if (!all.sizes_known || all.nested ||
+        std::ranges::all_of(all.passes, Keeps)) {
+      return {};
+    }
     // Optimizers that update more parameters of a size than keep a gradient in
     // a step get some of what a pass hands back (p.grad = g).
     const ParameterUpdates updates = FindParameterUpdates(m_);

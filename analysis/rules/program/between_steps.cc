@@ -29,7 +29,6 @@ constexpr double kShare = 0.10;
 // Work of fewer steps (those in which the optimizer steps) makes these steps
 // slower than the others, which logging-checkpoint-stall looks for.
 constexpr double kMostSteps = 2.0 / 3;
-constexpr size_t kNamesShown = 3;
 // Between two ops of a loop over the weights. load_state_dict() pauses for some
 // 20 to 100 us at each, longer at the first and the last; what takes longer is
 // something else.
@@ -84,32 +83,11 @@ bool InMostSteps(const WorkBetweenSteps& work,
   return static_cast<double>(steps.size()) >= kMostSteps * work.updated_steps;
 }
 
-// "15.2 ms aten::histc (16 calls), 1.1 ms aten::min (16 calls)", per step;
-// those that take most first.
-std::string LongestOps(const AnalysisContext& m,
-                       const std::vector<OpBetweenSteps>& ops) {
-  struct Same {
-    double ns = 0, calls = 0;
-  };
-  const auto steps = static_cast<double>(m.steps.steady.size());
-  std::map<std::string_view, Same> by_name;
-  for (const OpBetweenSteps& one : ops) {
-    const Op& op = m.trace.ops()[one.row];
-    Same& same = by_name[m.trace.name(op.name)];
-    same.ns += static_cast<double>(op.end_ns - op.begin_ns) / steps;
-    same.calls += 1 / steps;
-  }
-  std::vector<std::pair<std::string_view, Same>> order(by_name.begin(),
-                                                       by_name.end());
-  std::ranges::stable_sort(order, std::greater(),
-                           [](const auto& one) { return one.second.ns; });
-  std::vector<std::string> texts;
-  for (size_t i = 0; i < std::min(kNamesShown, order.size()); ++i) {
-    const auto& [name, same] = order[i];
-    texts.push_back(Milliseconds(same.ns * 1e-6) + " " + std::string(name) +
-                    " (" + MeanCount(same.calls, "call") + ")");
-  }
-  return Listed(texts);
+std::vector<RowId> RowsOf(const std::vector<OpBetweenSteps>& ops) {
+  std::vector<RowId> rows;
+  rows.reserve(ops.size());
+  for (const OpBetweenSteps& one : ops) rows.push_back(one.row);
+  return rows;
 }
 
 // Waits for the device stay: host-sync looks for those.
@@ -220,7 +198,7 @@ Found Describe(const AnalysisContext& m, BetweenSteps kind, const Part& part) {
       "pass, " +
       InWords(kind) + Milliseconds(part.ns * 1e-6) + " of the " +
       Milliseconds(step * 1e-6) + " step (" + Percent(part.ns / step) +
-      ") on the host: " + LongestOps(m, part.ops) + " per step.";
+      ") on the host: " + LongestOps(m, RowsOf(part.ops)) + " per step.";
   const OpBetweenSteps& longest = *std::ranges::max_element(
       part.ops, {},
       [](const OpBetweenSteps& one) { return one.span.length(); });

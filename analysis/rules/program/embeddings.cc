@@ -11,6 +11,7 @@
 #include "context/noise.h"
 #include "context/rule.h"
 #include "evidence/call_site.h"
+#include "evidence/optimizer_work.h"
 #include "evidence/program/dense_tables.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
@@ -38,17 +39,10 @@ constexpr double kLeastElements = 0.4;
 // The optimizer that updates the tables: of several, the one with the least
 // work.
 SparseUpdate UpdateOf(const AnalysisContext& m, const DenseTables& found) {
-  constexpr std::string_view kBefore = "Optimizer.step#";
   SparseUpdate least = kSparseAdam;
   for (const Range& range : m.trace.ranges()) {
-    std::string_view name = m.trace.name(range.name);
-    if (range.kind != RangeKind::kOptimizer || !name.starts_with(kBefore)) {
-      continue;
-    }
-    name.remove_prefix(kBefore.size());
-    const auto* one =
-        std::ranges::find(kSparseUpdates, name.substr(0, name.find('.')),
-                          &SparseUpdate::optimizer);
+    const auto* one = std::ranges::find(
+        kSparseUpdates, OptimizerOf(m.trace, range), &SparseUpdate::optimizer);
     if (one == std::end(kSparseUpdates) || one->table_ns >= least.table_ns) {
       continue;
     }

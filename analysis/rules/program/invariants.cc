@@ -1,9 +1,9 @@
 // Does a loop apply a layer or a function to the same tensor again and again?
-// Do layers that are never trained compute the same in each epoch? Source:
-// loop-invariant code motion (Aho et al., Compilers, section 9.1); Bahdanau et
-// al. 2015, appendix A.1.2: U h_j does not depend on the position of the
-// decoder, so it is computed in advance. PyTorch tutorials, "Transfer Learning
-// for Computer Vision": a network as a fixed feature extractor.
+// Do layers that are never trained compute the same in each epoch?
+// Sources: loop-invariant code motion (Aho et al., Compilers, section 9.1);
+// Bahdanau et al. 2015, appendix A.1.2: U h_j does not depend on the position
+// of the decoder, so it is computed in advance. PyTorch tutorials, "Transfer
+// Learning for Computer Vision": a network as a fixed feature extractor.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

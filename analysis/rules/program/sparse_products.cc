@@ -210,9 +210,8 @@ Verdict CheckOneHotProduct(const AnalysisContext& m) {
 struct Spread {
   size_t step = 0;
   RowId product = kNone;
-  int64_t nodes = 0;  // rows of the matrix
-  std::vector<RowId> filling =
-      {};  // the ops that write it, where the step does
+  int64_t nodes = 0;                // rows of the matrix
+  std::vector<RowId> filling = {};  // ops that write it
 };
 
 bool MakesZeros(std::string_view name) {
@@ -443,10 +442,8 @@ constexpr Rule kRules[] = {
          "in two thirds of the steps, features are multiplied from the left "
          "with a square matrix of 256 rows or more that no op of the step "
          "makes or takes otherwise (or that begins as zeros, of which 5 % at "
-         "most "
-         "are written by index), and that gets no gradient; a hint, because a "
-         "recording has "
-         "no values",
+         "most are written by index), and that gets no gradient; a hint, "
+         "because a recording has no values",
      .avoid = "the matrix is trained, or made in the step (attention, a "
               "kernel), or there are at least as many features as rows",
      .fix_cpp = "to_sparse_csr(); index_add over the edges",

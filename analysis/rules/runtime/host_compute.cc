@@ -5,7 +5,6 @@
 // costs.
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -16,6 +15,7 @@
 #include "context/noise.h"
 #include "context/rule.h"
 #include "evidence/call_site.h"
+#include "evidence/host_spans.h"
 #include "ops/contains.h"
 #include "ops/loader_spans.h"
 #include "ops/op_arguments.h"
@@ -31,7 +31,6 @@ namespace {
 constexpr int64_t kComputesNs = 100'000;
 constexpr double kShare = 0.03;  // as XProf calls moderate
 constexpr double kMostSteps = 2.0 / 3;
-constexpr size_t kNamesShown = 3;
 
 // What host-created-tensor is about.
 bool Creates(std::string_view name) {
@@ -47,8 +46,7 @@ struct HostWork {
   double in_optimizer_ns = 0;  // of idle_ns
   double all_idle_ns = 0;      // the GPU's, whatever the host does
   double downloads_ns = 0;     // idle while blocked for tensors that ops take
-  std::map<std::string_view, std::pair<double, double>> by_name =
-      {};  // ns, calls
+  std::vector<RowId> ops = {};
   std::set<size_t> steps = {};
   RowId longest = kNone;
 };
@@ -83,9 +81,7 @@ class Finder {
       if (Covers(m_.parts.optimizer.spans, op.begin_ns)) {
         work.in_optimizer_ns += idle;
       }
-      auto& [ns, calls] = work.by_name[m_.trace.name(op.name)];
-      ns += static_cast<double>(op.end_ns - op.begin_ns);
-      ++calls;
+      work.ops.push_back(row);
       work.steps.insert(step);
       const TensorShape first = TensorArgument(m_.trace, row, 0);
       if (first.known()) taken[step].insert(BytesOf(m_.trace, first));
@@ -95,22 +91,19 @@ class Finder {
       }
     }
     // In the optimizer's step all copies serve it.
-    for (const HostWait& wait : m_.waits.all) {
-      if (!wait.steady || wait.thread != m_.steps.thread ||
-          (wait.kind != WaitKind::kToHost &&
-           wait.kind != WaitKind::kToDevice)) {
-        continue;
-      }
-      const auto here = taken.find(wait.step);
-      const bool serves =
-          Covers(m_.parts.optimizer.spans, wait.span.begin_ns) ||
-          (here != taken.end() && wait.copy != kNone &&
-           here->second.contains(m_.trace.copies()[wait.copy].bytes));
-      if (serves) {
-        work.downloads_ns +=
-            static_cast<double>(wait.blocked_ns - wait.queued_ns);
-      }
-    }
+    const WaitSums copies =
+        SumWaits(m_.waits, m_.steps, [&](const HostWait& wait) {
+          if (wait.thread != m_.steps.thread ||
+              (wait.kind != WaitKind::kToHost &&
+               wait.kind != WaitKind::kToDevice)) {
+            return false;
+          }
+          const auto here = taken.find(wait.step);
+          return Covers(m_.parts.optimizer.spans, wait.span.begin_ns) ||
+                 (here != taken.end() && wait.copy != kNone &&
+                  here->second.contains(m_.trace.copies()[wait.copy].bytes));
+        });
+    work.downloads_ns = copies.blocked_ns - copies.queued_ns;
     for (size_t i : m_.steps.steady) {
       work.all_idle_ns +=
           static_cast<double>(LengthIn(idle_, m_.steps.windows[i].tiled));
@@ -119,11 +112,6 @@ class Finder {
     work.all_idle_ns /= steps;
     work.idle_ns /= steps;
     work.in_optimizer_ns /= steps;
-    work.downloads_ns /= steps;
-    for (auto& [name, both] : work.by_name) {
-      both.first /= steps;
-      both.second /= steps;
-    }
     return work;
   }
 
@@ -162,20 +150,6 @@ class Finder {
   int64_t counted_ns_ = INT64_MIN;  // up to the end of this gap
 };
 
-std::string LongestOps(const HostWork& work) {
-  std::vector<std::pair<std::string_view, std::pair<double, double>>> order(
-      work.by_name.begin(), work.by_name.end());
-  std::ranges::stable_sort(order, std::greater(),
-                           [](const auto& one) { return one.second.first; });
-  std::vector<std::string> texts;
-  for (size_t i = 0; i < std::min(kNamesShown, order.size()); ++i) {
-    const auto& [name, both] = order[i];
-    texts.push_back(Milliseconds(both.first * 1e-6) + " " + std::string(name) +
-                    " (" + MeanCount(both.second, "call") + ")");
-  }
-  return Listed(texts);
-}
-
 Verdict CheckHostCompute(const AnalysisContext& m) {
   if (m.steps.thread == kNone) return Clean();
   const HostWork work = Finder(m).Find();
@@ -193,7 +167,7 @@ Verdict CheckHostCompute(const AnalysisContext& m) {
       "for " +
       Milliseconds(work.idle_ns * 1e-6) + " of the " +
       Milliseconds(m.step_ns() * 1e-6) +
-      " step meanwhile: " + LongestOps(work) + " per step" +
+      " step meanwhile: " + LongestOps(m, work.ops) + " per step" +
       (updates ? ", in the optimizer's step" : "") + ".";
   if (work.downloads_ns > 0) {
     finding.evidence += " Copies of such tensors block it for another " +
